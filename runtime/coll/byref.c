@@ -1,14 +1,19 @@
 /*
- * Slices by reference: between blocks that reach the same memory, a sender may leave a slice where it lies, say in its slot where that
- * is, and save a copy (dfk_ref() in kernels/task.inl says which slices; DF_INST_STAYS what may). That is so on CPU threads of
- * one process, and between ranks of one process on one GPU, or on GPUs that have access to each other if the buffer is memory that
- * such access extends to (df_kinst.shown). On CPU threads also towards other nodes: the network's thread sends it from there. And a receiver
- * says there where a slice from another node is to go (df_refs_land(), dfk_land()): its words are its own, and it is withdrawn alike.
+ * Slices by reference. Between blocks that reach the same memory, a sender may leave a slice in its
+ * buffer, write the address into the slot, and so save a copy. dfk_ref() in kernels/task.inl
+ * decides for which slices, DF_INST_STAYS says which may. This works on CPU threads of one process;
+ * between ranks of one process on one GPU; and between GPUs that can access each other, if the
+ * buffer is memory that this access covers (df_kinst.shown). CPU threads also use it towards other
+ * nodes: the network's thread sends the slice from the buffer. For a slice from another node, a
+ * receiver names the address where it should be stored (df_refs_land(), dfk_land()); these words
+ * are the receiver's own, and are withdrawn in the same way.
  *
- * An operation ends only when what it named has been received. Of one that is ended from outside, with its communicator, that is
- * withdrawn (df_comm_end_operations()): the headers of its connectors are marked, then the other ends of those in this process, and
- * then no block is at a turn that began before (df_engine_purge()). Whoever connects later sees the header. Nobody waits for a
- * receiver that does not come. tests/model/byref.pml is this protocol, tests/model/away.pml that towards other nodes.
+ * An operation ends only when the slices it named have been received. If it is ended from outside,
+ * with its communicator, the names are withdrawn (df_comm_end_operations()): first the headers of
+ * its connectors are marked, then the other ends of these in this process; then df_engine_purge()
+ * makes sure that no block is in a turn that began earlier. An end that connects later sees the
+ * header. No one waits for a receiver that never takes its slices. tests/model/byref.pml models
+ * this protocol, tests/model/away.pml the one towards other nodes.
  */
 #include <uthash.h>
 
@@ -31,8 +36,9 @@ int df_refs_reach(const struct df_coll *coll, const struct df_cend *end)
 	int here;
 
 	/*
-	 * In one process both ends come to the same: one connector, which lies in GPU memory only if the two GPUs reach each other's.
-	 * To another node it is the network's thread that reads it, as long as the slice is, and the other end has slots of its own.
+	 * Within one process both ends decide alike: they share one connector, which is in GPU
+	 * memory only if the two GPUs can access each other. Towards another node the network's
+	 * thread reads the slice, for as long as it stays, and the other end has slots of its own.
 	 */
 	if (end->tl->caps & DF_TL_NETWORK)
 		here = end->sends && end->conn->slices && !df_blocks->gpu;
@@ -74,7 +80,7 @@ uint32_t df_refs_shown(const struct df_comm *comm, const void *in, const void *o
 {
 	if (!comm->conn.far)
 		return 1u << DF_BUF_IN | 1u << DF_BUF_OUT;
-	/* A small operation has few slices, and asking takes as long as copying them. */
+	/* A small operation has few slices, and asking the driver takes as long as copying them. */
 	if (bytes < df_rt.slot_bytes || df_env()->nccl_p2p_direct_disable)
 		return 0;
 	return (uint32_t)shown(comm, in) << DF_BUF_IN |
@@ -83,7 +89,10 @@ uint32_t df_refs_shown(const struct df_comm *comm, const void *in, const void *o
 
 static int withdrawn(const struct df_cend *end)
 {
-	/* Relaxed: who marks headers takes this device's lock after it, so what connects then sees it, and what had is found. */
+	/*
+	 * RELAXED: the thread that marks headers takes this device's lock afterwards. So an end
+	 * that connects after that sees the mark, and one that was connected before is found.
+	 */
 	return !end->sends && end->k->refs && !end->k->lands &&
 	       __atomic_load_n(&end->conn->hdr->withdrawn, __ATOMIC_RELAXED);
 }
@@ -125,7 +134,7 @@ uint32_t df_refs_withdrawn(struct df_dev *dev)
 
 			if (end->k->state != DF_KCONN_CONNECTED || !withdrawn(end))
 				continue;
-			/* Relaxed: df_engine_purge() orders it. */
+			/* RELAXED: df_engine_purge() orders it. */
 			__atomic_store_n(&end->k->state, DF_KCONN_WITHDRAWN, __ATOMIC_RELAXED);
 			n++;
 		}

@@ -1,15 +1,16 @@
 /*
- * What things cost on this machine, for the cost model. Measured once in a process, before its first
- * communicator of several ranks, in a few milliseconds: two ranks' worth of the daemon's own blocks are driven by
- * the calling thread on private memory (instructions, bytes copied, bytes reduced), and a second thread plays
- * ping-pong with it (a hop between threads that run, and between threads that must be woken).
+ * Measures costs on this machine, for the cost model. It does so once in a process, before the
+ * first communicator of several ranks, in a few milliseconds. The calling thread drives the
+ * daemon's own blocks for two ranks on private memory (instructions, bytes copied, bytes reduced).
+ * Then it plays ping-pong with a second thread (a hop between running threads, and between threads
+ * that must be woken).
  *
- * The numbers travel in the member table, so that every rank of a communicator knows those of all, and
- * df_cal_agree() makes the same of them everywhere. What was measured later (df_cal_note(): how long
- * operations took, compared with what had been expected) travels the same way with the next communicator:
- * making one is a point that all its ranks reach in the same order.
+ * The figures travel in the member table, so every rank of a communicator knows those of all, and
+ * df_cal_agree() derives the same result everywhere. Later measurements (df_cal_note(): how long
+ * operations took, compared with the prediction) travel with the next communicator: all its ranks
+ * reach its creation in the same order.
  *
- * Every measurement is the least of several, which other load disturbs least.
+ * Every figure is the least of several measurements, since other load only adds time.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -33,14 +34,14 @@
 #include "runtime/program/build/tuner.h"
 #include "runtime/program/program.h"
 
-#define BUDGET_NS     (20 * DF_NS_PER_MS) /* then what is not measured keeps its constant */
-#define BYTES	      (512 << 10) /* of one rank's share: as a whole more than a core's own cache */
-#define NR_SMALL      64	  /* instances for the cost of instructions */
+#define BUDGET_NS     (20 * DF_NS_PER_MS) /* when it is used up, other costs keep their constants */
+#define BYTES	      (512 << 10) /* one rank's share: all together exceed a core's own cache */
+#define NR_SMALL      64	  /* instances that are timed for the cost of instructions */
 #define ROUNDS	      3
 #define PING_ROUNDS   40
 #define SWITCH_ROUNDS 8
 
-/* ---- the daemon on private memory --------------------------------------------------------------------- */
+/* ---- the daemon on private memory ------------------------------------------------------------ */
 
 struct side {
 	struct df_kdaemon d;
@@ -50,14 +51,14 @@ struct side {
 	struct df_kcoll k;
 	struct df_kctx ctx;
 	struct df_kconn conns[2];
-	struct df_kinst inst[2]; /* the block holds on to the last one */
+	struct df_kinst inst[2]; /* the block keeps a pointer to the last one */
 	uint64_t done;
 	struct df_program *prog;
 };
 
 struct bench {
 	struct side side[2];
-	struct df_conn_hdr *hdr[2]; /* [i]: what side i receives through */
+	struct df_conn_hdr *hdr[2]; /* [i]: the connector that side i receives from */
 	uint8_t *in[2], *out[2];
 };
 
@@ -72,7 +73,7 @@ static void bench_free(struct bench *b)
 	free(b);
 }
 
-/* Two ranks of a ring; both programs have one block with one connection each way. */
+/* Two ranks of a ring. Both programs have one block with one connection each way. */
 static struct bench *bench_new(enum df_coll_kind kind, uint64_t bytes)
 {
 	struct bench *b = aligned_alloc(64, (sizeof(*b) + 63) / 64 * 64);
@@ -132,7 +133,7 @@ static struct bench *bench_new(enum df_coll_kind kind, uint64_t bytes)
 	return b;
 }
 
-/* The thread's own time: on a busy machine it may not run for long. */
+/* The thread's own time: on a busy machine it may be off the processor for long. */
 static uint64_t cpu_ns(void)
 {
 	struct timespec ts;
@@ -141,7 +142,10 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)ts.tv_sec * DF_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* Nanoseconds of `nr` instances one after the other, each submitted when the one before is done. */
+/*
+ * Returns the time in ns of `nr` instances one after the other, each submitted when the one before
+ * is done.
+ */
 static uint64_t bench_run(struct bench *b, uint32_t nr)
 {
 	uint64_t t = cpu_ns(), seq = b->side[0].done, end = seq + nr;
@@ -170,7 +174,10 @@ static uint64_t bench_run(struct bench *b, uint32_t nr)
 	return cpu_ns() - t;
 }
 
-/* One instance, in ns: the least of several runs of nr, of which the first touches the memory; 0: no memory. */
+/*
+ * Returns the time of one instance in ns: the least of several runs of nr, the first of which
+ * touches the memory. 0: no memory.
+ */
 static double bench_least(enum df_coll_kind kind, uint64_t bytes, uint32_t nr, uint64_t end)
 {
 	struct bench *b = bench_new(kind, bytes);
@@ -186,30 +193,33 @@ static double bench_least(enum df_coll_kind kind, uint64_t bytes, uint32_t nr, u
 	return (double)least / nr;
 }
 
-/* ---- two threads ---------------------------------------------------------------------------------------- */
+/* ---- two threads ----------------------------------------------------------------------------- */
 
-/* Even: the measuring thread's turn. Each on a line of its own, as connectors have them. */
+/* ball is even in the measuring thread's turn. Fields have lines of their own, as in connectors. */
 struct pingpong {
 	uint32_t ball __attribute__((aligned(64)));
-	uint32_t sleep __attribute__((aligned(64))); /* 1: wait in the kernel */
+	uint32_t sleep __attribute__((aligned(64))); /* whether to wait in the kernel */
 	uint32_t stop;
 	uint32_t refs;
 	uint64_t end;
 };
 
-/* Whoever is last frees it: nobody waits for a partner that never got a processor. */
+/* The last thread frees it, so no thread waits for a partner that never got a processor. */
 static void leave(struct pingpong *p)
 {
-	/* ACQ_REL pairs with the other's: its last use comes before the memory goes. */
+	/* ACQ_REL pairs with the other thread's: its last use precedes the free. */
 	if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0)
 		free(p);
 }
 
-/* 0: the ball came; 1: time is up. */
+/* Returns 0 when the ball has the value, 1 when time is up. */
 static int await(struct pingpong *p, uint32_t value)
 {
 	for (uint32_t polls = 0;; polls++) {
-		/* ACQUIRE pairs with the RELEASE in hit(): as between sender and receiver of a slice. */
+		/*
+		 * ACQUIRE pairs with the RELEASE in hit(), as between sender and receiver of a
+		 * slice.
+		 */
 		uint32_t ball = __atomic_load_n(&p->ball, __ATOMIC_ACQUIRE);
 
 		if (ball == value)
@@ -243,7 +253,7 @@ static void *partner(void *arg)
 	return NULL;
 }
 
-/* The least time of one way, in ns; 0: none was completed. */
+/* Returns the least time of one way in ns; 0: no round was completed. */
 static double rally(struct pingpong *p, uint32_t *ball, int rounds)
 {
 	uint64_t least = 0;
@@ -271,7 +281,7 @@ static void hops(struct df_cal *cal, uint64_t end)
 	if (!p)
 		return;
 	*p = (struct pingpong){.end = end, .refs = 2};
-	/* The application's signals are none of our threads' business. */
+	/* The application's signals are not for our threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	if (pthread_create(&t, NULL, partner, p) == 0) {
@@ -289,11 +299,14 @@ static void hops(struct df_cal *cal, uint64_t end)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* ---- the result ----------------------------------------------------------------------------------------- */
+/* ---- the result ------------------------------------------------------------------------------ */
 
 static struct df_cal mine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* By algorithm: 8 * log2 of measured / expected, a running mean; -128 none. Relaxed: each is a number. */
+/*
+ * By algorithm: 8 * log2 of measured / expected, a running mean; -128: none. RELAXED: independent
+ * numbers.
+ */
 static int seen[DF_CAL_FACTORS];
 
 static void measure(void)
@@ -301,7 +314,10 @@ static void measure(void)
 	uint64_t begin = cpu_ns(), end = begin + BUDGET_NS;
 	double inst, copy, add;
 
-	/* A ring of two gathers with 3 instructions a rank, all of which copy; it reduces with 2. */
+	/*
+	 * In a ring of two, an allgather takes 3 instructions per rank, all of which copy; a
+	 * reduce-scatter takes 2.
+	 */
 	inst = bench_least(DF_COLL_ALLGATHER, 4, NR_SMALL, end) / 6;
 	copy = (bench_least(DF_COLL_ALLGATHER, BYTES, 1, end) - 6 * inst) / (6.0 * BYTES);
 	add = (bench_least(DF_COLL_REDUCESCATTER, BYTES, 1, end) - 4 * inst - 2 * copy * BYTES) /
@@ -327,7 +343,7 @@ static void start(void)
 
 void df_cal_mine(struct df_cal *out, int nranks)
 {
-	/* One rank has nothing to choose, and is often all there is. */
+	/* A single rank has nothing to choose, and is often the only one of its process. */
 	if (nranks < 2) {
 		memset(out, 0, sizeof(*out));
 		memset(out->factor, -128, sizeof(out->factor));
@@ -372,7 +388,7 @@ int df_cal_members(struct df_comm *comm, const struct df_cal *rows)
 			all[i] = rows[i];
 		else
 			memcpy(&all[i], comm->members[i].cal, sizeof(*all));
-		/* A node's processors are shared by as many ranks as this communicator has there. */
+		/* The ranks that this communicator has on a node share the node's processors. */
 		if (!i || comm->members[i].host != comm->members[i - 1].host)
 			for (j = nr = 0; j < comm->nranks; j++)
 				nr += comm->members[j].host == comm->members[i].host;

@@ -1,6 +1,4 @@
-/*
- * What things cost here, measured and learnt. Any thread.
- */
+/* Costs of instructions, copies and hops on this machine, measured and learned. Any thread. */
 #ifndef DF_RUNTIME_COLL_CALIBRATE_H
 #define DF_RUNTIME_COLL_CALIBRATE_H
 
@@ -9,11 +7,14 @@
 struct df_cal;
 struct df_comm;
 
-/* What this process knows, to be told to the others; measures at first. */
+/* Returns the costs that this process knows, for the other ranks; measures them at first. */
 void df_cal_mine(struct df_cal *out, int nranks);
-/* An operation by this algorithm took so many times what had been expected. */
+/* An operation by this algorithm took `ratio` times as long as predicted. */
 void df_cal_note(uint32_t algo, double ratio);
-/* Sets comm->cost from all ranks' rows; NULL: those of the member table. -ENOMEM. */
+/*
+ * Sets the communicator's costs from all ranks' rows; NULL: those of the member table. Returns 0 or
+ * -ENOMEM.
+ */
 int df_cal_members(struct df_comm *comm, const struct df_cal *rows);
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * The registry of signatures: a uthash table per communicator from signature to df_coll, filled on first use.
- * Everything here runs under the device's lock, except what is said to be the daemon's.
+ * The registry of collectives: each communicator has a uthash table from signature to df_coll,
+ * filled on first use. Everything runs under the device's lock, unless it is said to be the
+ * daemon's.
  *
- * Instances form a list from oldest to newest. A block holds on to the instance that it finished last until
- * it starts the next one, so an instance is reused only when a later one is finished by all blocks and the
- * host has taken note of it.
+ * Instances form a list from oldest to newest. A block keeps a pointer to the instance that it
+ * finished last until it starts the next one. So an instance is reused only when all blocks have
+ * finished a later one and the host has noted that.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,20 +29,23 @@
 #include "runtime/program/proto.h"
 #include "trace/record/writer.h"
 
-/* Which instances are timed, how many at most, and how many make a measurement. */
+/* one in how many instances is timed; how many at most; how many make a measurement */
 #define PROBE_EVERY 32
 #define PROBE_MAX   64
 #define PROBE_NOTE  DF_PROBES
 
 #define NET_SLOTS 16
-#define NET_BYTES (64u << 10) /* of a connector that has more than DFSHIM_SLOTS of them */
+#define NET_BYTES (64u << 10) /* limit for a connector that has more slots than DFSHIM_SLOTS */
 
 static int is_pair(const struct df_sig *sig)
 {
 	return sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV;
 }
 
-/* Between nodes credits take their time: many small slices are to be under way, and few credits enough. */
+/*
+ * Between nodes credits take long to return: allow many small slices in flight, so that few credits
+ * are needed.
+ */
 static uint32_t slots_wanted(const struct df_comm *comm, int peer, uint64_t slice, int pair)
 {
 	uint32_t nr = pair		       ? DF_MAX(df_rt.slots, 8u)
@@ -98,13 +102,16 @@ static int contexts(struct df_coll *coll)
 			end->k->per_loop = spec->per_loop;
 			end->key = df_hash_bytes(name, sizeof(name), 0);
 			end->sends = (uint8_t)sends;
-			/* Whose slots: see runtime/transport/transport.h. */
+			/* The owner has the slots: see runtime/transport/transport.h. */
 			end->owner = pair ? sends : !sends;
 			end->k->proto = DF_PROTO_SIMPLE;
 			if (df_proto_words(coll->pick.proto) &&
 			    df_conn_direct(coll->comm, spec->peer))
 				end->k->proto = coll->pick.proto;
-			/* Who is to send more has to know exactly what of it was received. */
+			/*
+			 * To send more than the slots hold, the sender must know exactly how much
+			 * was received.
+			 */
 			slots = df_proto_slots((enum df_proto)end->k->proto, slice,
 					       slots_wanted(coll->comm, spec->peer, slice, pair),
 					       prog->min_slots, pair, df_blocks->gpu ? 16 : 8);
@@ -127,8 +134,8 @@ int df_coll_scratch(struct df_coll *coll)
 	coll->k.scratch = p;
 	coll->no_scratch = 0;
 	/*
-	 * RELEASE pairs with the ACQUIRE in dfk_instance_ready() (kernels/task.inl): the pointer is set before
-	 * an instance that waited for it starts.
+	 * RELEASE pairs with the ACQUIRE in dfk_instance_ready() (kernels/task.inl): the pointer is
+	 * set before an instance that waited for it starts.
 	 */
 	__atomic_store_n(coll->scratch_word, coll->scratch_from + 1, __ATOMIC_RELEASE);
 	return 0;
@@ -146,7 +153,7 @@ static int scratch(struct df_coll *coll, uint64_t bytes)
 	ret = df_coll_scratch(coll);
 	if (ret == -EAGAIN) {
 		coll->no_scratch = 1;
-		coll->nr_open++; /* df_connector_connect() asks again */
+		coll->nr_open++; /* df_connector_connect() tries again */
 		ret = 0;
 	}
 	if (ret)
@@ -162,7 +169,7 @@ static void scratch_free(struct df_coll *coll)
 	}
 }
 
-/* Its program: of the files, of the tuner, or built. */
+/* Chooses the program: from a file, from the tuner, or built. */
 static int choose(struct df_coll *coll, int in_place)
 {
 	const struct df_comm *comm = coll->comm;
@@ -193,7 +200,10 @@ static int choose(struct df_coll *coll, int in_place)
 	return 0;
 }
 
-/* A send on one rank is a receive on the other: both name the pair's connectors alike. */
+/*
+ * A send on one rank is a receive on the other: both derive the same name for the pair's
+ * connectors.
+ */
 static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
 {
 	const int pair = is_pair(sig);
@@ -205,7 +215,10 @@ static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
 	return df_hash_bytes(name, sizeof(name), 0);
 }
 
-/* How it is cut into chunks, and those into slices; with another protocol where the chosen one has no room for any. */
+/*
+ * Divides the data into chunks, and these into slices. Takes another protocol if the chosen one has
+ * no room for a slice.
+ */
 static void divide(struct df_coll *coll)
 {
 	int pair = is_pair(&coll->sig);
@@ -272,7 +285,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	k->done = df_word_get();
 	if (!k->done)
 		goto err_scratch;
-	/* ours now: nobody writes it before the first instance */
+	/* ours now: nothing writes it before the first instance */
 	coll->base = __atomic_load_n(k->done, __ATOMIC_RELAXED);
 	ret = contexts(coll);
 	if (ret)
@@ -330,14 +343,15 @@ int df_coll_get(struct df_comm *comm, const struct df_sig *sig, int in_place, st
 	return 0;
 }
 
-/* The oldest instance, if neither a block nor the host looks at it any more. */
+/* Returns the oldest instance if neither a block nor the host uses it any more, else NULL. */
 static struct df_kinst *reuse(struct df_coll *coll)
 {
 	struct df_kinst *inst = coll->oldest;
 
 	/*
-	 * retired > seq + 1: the next instance is finished by all blocks, so none holds this one. (The
-	 * host retires after it has seen the completion word, which orders those blocks' reads.)
+	 * retired > seq + 1: all blocks have finished the next instance, so none holds this one.
+	 * (The host retires an instance after it has seen the completion word, which orders the
+	 * blocks' reads.)
 	 */
 	if (!inst || !inst->next || coll->retired <= inst->seq + 1)
 		return NULL;
@@ -383,8 +397,8 @@ struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
 }
 
 /*
- * Now and then an operation that waits for nothing is timed. The median of some, compared with what the model
- * expects, goes into the costs of the next communicator (runtime/coll/calibrate.c).
+ * Times an operation now and then, if it waits for nothing. The median of several, compared with
+ * the model's prediction, corrects the costs of the next communicator (runtime/coll/calibrate.c).
  */
 static void probe(struct df_coll *coll, const struct df_kinst *inst)
 {
@@ -402,11 +416,14 @@ static void probed(struct df_coll *coll)
 	uint32_t i = coll->probe.nr++ % PROBE_NOTE;
 
 	coll->probe.since = 0;
-	/* Sorted as they come; the rank that comes last sees a time of nothing, the first one the others' delay. */
+	/*
+	 * Insertion sort. The last rank to call sees a time near zero; the first also sees how late
+	 * the others are.
+	 */
 	for (; i && coll->probe.ns[i - 1] > ns; i--)
 		coll->probe.ns[i] = coll->probe.ns[i - 1];
 	coll->probe.ns[i] = ns;
-	/* What was expected had an earlier factor in it. */
+	/* The prediction included an earlier factor. */
 	if (coll->probe.nr % PROBE_NOTE == 0)
 		df_cal_note(coll->pick.algo, (double)coll->probe.ns[PROBE_NOTE / 2] /
 						     coll->pick.ns * (factor > 0 ? factor : 1));
@@ -426,7 +443,7 @@ void df_coll_append(struct df_coll *coll, struct df_kinst *inst)
 	if (coll->newest)
 		/*
 		 * RELEASE pairs with the ACQUIRE of next in dfk_task_poll() (kernels/task.inl): the
-		 * instance is filled before a block can reach it.
+		 * instance is initialised before a block can reach it.
 		 */
 		__atomic_store_n(&coll->newest->next, inst, __ATOMIC_RELEASE);
 	coll->newest = inst;
@@ -437,8 +454,8 @@ void df_coll_retire(struct df_coll *coll)
 	struct df_comm *comm = coll->comm;
 	struct df_dev *dev = coll->dev;
 	/*
-	 * ACQUIRE pairs with the RELEASE of done in dfk_finish(): the blocks' last reads of the instances
-	 * come before we let them be reused.
+	 * ACQUIRE pairs with the RELEASE of done in dfk_finish(): the blocks' last reads of the
+	 * instances precede their reuse.
 	 */
 	uint64_t done = __atomic_load_n(coll->k.done, __ATOMIC_ACQUIRE) - coll->base;
 
@@ -452,14 +469,14 @@ void df_coll_retire(struct df_coll *coll)
 			probed(coll);
 		coll->unretired = inst->next;
 		coll->retired++;
-		/* Relaxed: readers want to know whether something is in flight, nothing else. */
+		/* RELAXED: readers only ask whether something is in flight. */
 		__atomic_store_n(&comm->retired, comm->retired + 1, __ATOMIC_RELAXED);
 		__atomic_store_n(&dev->exec.retired, dev->exec.retired + 1, __ATOMIC_RELAXED);
 		df_dev_needs(coll, -1);
 	}
 	if (!coll->unretired)
 		df_list_del(&coll->flying);
-	/* A buffered send outlives its communicator until its receiver has it (connector.c). */
+	/* A buffered send outlives its communicator until the receiver has it (connector.c). */
 	if (is_pair(&coll->sig))
 		df_coll_note(coll);
 	if (df_unlikely(coll->asked))
@@ -469,8 +486,8 @@ void df_coll_retire(struct df_coll *coll)
 void df_coll_abort(struct df_coll *coll)
 {
 	/*
-	 * RELEASE pairs with the ACQUIRE of aborted in dfk_decide() (kernels/daemon.inl). The caller then
-	 * purges the blocks; after that nothing but the host touches the collective.
+	 * RELEASE pairs with the ACQUIRE of aborted in dfk_decide() (kernels/daemon.inl). The
+	 * caller then purges the blocks; after that only the host touches the collective.
 	 */
 	__atomic_store_n(&coll->k.aborted, 1, __ATOMIC_RELEASE);
 }

@@ -1,7 +1,7 @@
 /*
- * Connecting a collective to its peers: creating the connectors that we own, finding those of the others in
- * the background. Nothing waits: an end that is not connected makes its task "not able to start", and every pass
- * of the engine looks again.
+ * Connects a collective to its peers: creates the connectors that this side owns, and finds the
+ * others in the background. Nothing waits: a task with an unconnected end cannot start, and every
+ * pass of the engine tries again.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,13 +27,14 @@
 #include "runtime/transport/bell.h"
 #include "runtime/transport/transport.h"
 
-#define CONNECT_BUDGET 16 /* collectives tried in one look, so that many cost no more than few */
+#define CONNECT_BUDGET 16 /* collectives tried in one pass, so that many cost no more than few */
 
-/* Connectors of ours that a peer still used when we left; closed when it lets go. */
+/* Connectors of ours that a peer still used when we left. They are closed when the peer lets go. */
 static struct df_mutex reap_lock = DF_MUTEX_INIT(DF_RANK_REAP, "connectors to close");
 static struct reap {
 	struct df_conn *conn;
-	int wanted; /* a send that the peer may still take; else what an ended communicator left in it */
+	/* a send that the peer may still receive; else the remains of an ended communicator */
+	int wanted;
 	int leaves; /* to another process */
 } * reap;
 static uint32_t nr_reap, cap_reap;
@@ -68,7 +69,10 @@ static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 	return 0;
 }
 
-/* Where an end stands in its program's table of connections. The first block's sends are the first in it. */
+/*
+ * Returns the end's index in its program's table of connections, where the first block's sends are
+ * first.
+ */
 static uint32_t end_index(const struct df_coll *coll, const struct df_cend *end)
 {
 	return (uint32_t)(end->k - coll->k.ctx->send) + df_prog_block(coll->prog, 0)->first_send;
@@ -79,7 +83,10 @@ int df_conn_rank(const struct df_coll *coll, const struct df_cend *end)
 	return df_prog_conn(coll->prog, end_index(coll, end))->peer;
 }
 
-/* How long the slices of an end are: over a network, only what is in them travels. NULL: nobody knows. */
+/*
+ * Returns the lengths of the slices of an end: over a network, only their contents travel. NULL:
+ * unknown.
+ */
 static struct df_slices *slices(const struct df_coll *coll, const struct df_cend *end)
 {
 	uint32_t at = end_index(coll, end), per_loop = end->k->per_loop, b, i;
@@ -119,7 +126,7 @@ int df_conn_direct(const struct df_comm *comm, int rank)
 	return tl && (tl->caps & DF_TL_DIRECT);
 }
 
-/* The block may use it from now on. */
+/* Connects the end: the block may use it from now on. */
 static void connect_end(const struct df_coll *coll, struct df_cend *end)
 {
 	const struct df_comm *comm = coll->comm;
@@ -141,9 +148,9 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	k->peer = peer->proc + (uint64_t)peer->device;
 	k->seen = 0;
 	/*
-	 * RELEASE pairs with the ACQUIRE of fresh in dfk_conn_begin() and of state in dfk_task_poll()
-	 * (kernels/task.inl): all the fields above are set before the block looks at them. A fresh
-	 * connector's state is the block's own to set.
+	 * RELEASE pairs with the ACQUIRE of fresh in dfk_conn_begin() and of state in
+	 * dfk_task_poll() (kernels/task.inl): all fields above are set before the block reads them.
+	 * The block itself sets a fresh connector's state.
 	 */
 	if (now.fresh)
 		__atomic_store_n(&k->fresh, now.fresh, __ATOMIC_RELEASE);
@@ -152,7 +159,7 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 		__atomic_store_n(&k->state, df_refs_state(end), __ATOMIC_RELEASE);
 }
 
-/* The block is to set the counters, which the host can't reach. */
+/* Makes the block initialise the counters, which the host cannot reach. */
 static void tell_block(struct df_coll *coll, const struct df_cend *end)
 {
 	struct df_sqe e = {end->ctx, NULL};
@@ -172,7 +179,7 @@ static int find_end(struct df_coll *coll, struct df_cend *end)
 	}
 	ret = end->tl->use(end->conn);
 	if (ret) {
-		/* Closed between our finding and using it: look for its successor. */
+		/* Closed after we found it and before we could use it: look for its successor. */
 		end->tl->forget(end->conn);
 		end->conn = NULL;
 		return ret;
@@ -180,13 +187,16 @@ static int find_end(struct df_coll *coll, struct df_cend *end)
 	connect_end(coll, end);
 	if (df_conn_movable(end) && df_list_empty(&coll->using))
 		df_list_add_tail(&coll->dev->using, &coll->using);
-	/* Relaxed: what is asked from now on is counted. */
+	/* RELAXED: later requests are counted. */
 	if (df_conn_movable(end) && __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED))
 		coll->asked = 1;
 	return 0;
 }
 
-/* The owner's side: a new connector, or the successor of a recycled one. -EAGAIN: its memory is on its way. */
+/*
+ * The owner's side: makes a connector, or the successor of a recycled one. Returns -EAGAIN if its
+ * memory is still being allocated.
+ */
 static int make_end(struct df_coll *coll, struct df_cend *end)
 {
 	int ret;
@@ -206,7 +216,7 @@ static int make_end(struct df_coll *coll, struct df_cend *end)
 	return 0;
 }
 
-/* As make_end() while the application waits for the answer: what fails is told. */
+/* As make_end(), while the application waits for the result: reports failures. */
 static int make_now(struct df_coll *coll, struct df_cend *end)
 {
 	int ret = make_end(coll, end);
@@ -223,7 +233,7 @@ static int make_now(struct df_coll *coll, struct df_cend *end)
 	return ret;
 }
 
-/* From now on every look of the engine tries to find or make what is missing. */
+/* From now on every pass of the engine tries to find or make the missing ends. */
 static void await_ends(struct df_coll *coll)
 {
 	if (!coll->nr_open)
@@ -252,7 +262,7 @@ int df_coll_reconnect(struct df_coll *coll)
 		}
 	}
 	coll->parked = 0;
-	/* On a GPU a block may know ends as they were before (dfk_reconnect()). */
+	/* On a GPU a block may have the ends' earlier state (dfk_reconnect()). */
 	for (i = 0; df_blocks->gpu && i < coll->nr_ends; i++) {
 		struct df_sqe e = {coll->ends[i].ctx, NULL};
 
@@ -281,7 +291,7 @@ int df_coll_connect(struct df_coll *coll)
 		if (ret)
 			goto err_ends;
 	}
-	/* Not before nothing can fail: the ring holds on to the contexts. */
+	/* Only when nothing can fail any more: the ring keeps pointers to the contexts. */
 	for (i = 0; i < coll->nr_ends; i++)
 		tell_block(coll, &coll->ends[i]);
 	await_ends(coll);
@@ -332,7 +342,7 @@ void df_connector_connect(struct df_dev *dev)
 	}
 }
 
-/* It leads to another process. */
+/* Whether it leads to another process. */
 static int leaves(const struct df_coll *coll, const struct df_cend *end)
 {
 	return coll->comm->members[df_conn_rank(coll, end)].proc != df_rt.self.proc;
@@ -343,7 +353,10 @@ static void reap_later(const struct df_coll *coll, const struct df_cend *end, in
 	struct df_peer *peer;
 	struct reap *r;
 
-	/* The communicator gives its reference back; without one of our own the memory stays for good. */
+	/*
+	 * The communicator releases its reference to the peer. Without a reference of our own the
+	 * memory stays allocated.
+	 */
 	if (end->tl->peer_get(&coll->comm->members[coll->comm->rank],
 			      &coll->comm->members[df_conn_rank(coll, end)], &peer))
 		return;
@@ -355,10 +368,13 @@ static void reap_later(const struct df_coll *coll, const struct df_cend *end, in
 	df_mutex_unlock(&reap_lock);
 }
 
-/* A buffered send whose receiver has not taken everything yet: the slots must outlive the communicator. */
+/*
+ * Whether the receiver of a buffered send has not taken everything yet: then the slots must outlive
+ * the communicator.
+ */
 static int unconsumed(const struct df_conn *conn)
 {
-	/* Relaxed: only a difference counts, and it can only disappear. */
+	/* RELAXED: only a difference counts, and it can only disappear. */
 	return __atomic_load_n(&conn->hdr->tail, __ATOMIC_RELAXED) !=
 	       __atomic_load_n(&conn->hdr->head, __ATOMIC_RELAXED);
 }
@@ -396,7 +412,7 @@ void df_coll_note(struct df_coll *coll)
 				     coll->retired * coll->k.loops * coll->ends[i].k->per_loop);
 }
 
-/* A buffered send that its receiver may still take: not without its process. */
+/* Whether the receiver of a buffered send may still take it: its process is alive. */
 static int awaited(struct df_conn *conn)
 {
 	struct df_conn *none;
@@ -430,7 +446,7 @@ void df_conn_reap(void)
 	df_mutex_unlock(&reap_lock);
 }
 
-/* Of a communicator that nobody has destroyed: sends that are over here. dev->lock held. */
+/* Counts finished sends of a communicator that was not destroyed. dev->lock held. */
 static uint32_t nr_awaited(const struct df_coll *coll)
 {
 	uint32_t i, n = 0;
@@ -444,7 +460,9 @@ static uint32_t nr_awaited(const struct df_coll *coll)
 	return n;
 }
 
-/* Sends to other processes that these have not taken yet; of living communicators too. */
+/*
+ * Counts sends that other processes have not taken yet; living: also those of living communicators.
+ */
 static uint32_t nr_unconsumed(int living)
 {
 	struct df_coll *coll;
@@ -481,6 +499,6 @@ void df_conn_linger(int living)
 		df_sleep_ns(DF_NS_PER_MS / 4);
 		df_conn_reap();
 	}
-	/* Who leaves with an error does not wait for a network that is gone. */
+	/* A process that exits with an error does not wait for an unreachable network. */
 	df_tl_flush(living ? bound : DF_MIN(bound, DF_NS_PER_S));
 }

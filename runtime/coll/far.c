@@ -1,20 +1,23 @@
 /*
- * How fast the nodes of a communicator are joined. The first rank of each node measures the way to the next node (around),
- * over connectors as collectives have them, and so over whatever network joins the two and with all that it costs here:
+ * Measures latency and bandwidth between the nodes of a communicator. The first rank of each node
+ * measures the way to the next node, in a ring. It uses connectors like those of collectives, and
+ * so whatever network connects the two nodes, with all its costs:
  *
- *   the asker      sends slices, of which the last one asks for an answer; the time until that comes is measured
- *   the answerer   takes slices, and answers
+ *   the asker      sends slices, the last of which asks for an answer, and times the answer
+ *   the answerer   receives slices, and answers
  *
- * Everybody asks and answers at the same time, so the ways are measured under the load of a ring. First single small slices (the
- * way there and back), then a row of them (one message), then as many bytes as take some time, twice as many in each
- * round: a queue, a window or a bucket of tokens that takes the first ones at once is full by then. The least of several times
- * counts, which other load disturbs least.
+ * All nodes ask and answer at the same time, so each way is measured under the load of a ring.
+ * First single small slices (a round trip), then a row of them (the cost of a message), then as
+ * many bytes as take some time, twice as many in each round: by then a queue, a window or a token
+ * bucket that absorbs the first ones is full. The least of several times counts, since other load
+ * only adds time.
  *
- * What was measured is told to all ranks, and the slowest way decides, so that all choose alike. Each process remembers the ways
- * between nodes that it has heard of: a later communicator measures only those that who would ask does not know. What was cut short, by a
- * network so slow or a machine so busy, is measured three times.
+ * The results are sent to all ranks, and the slowest way decides, so that all ranks choose alike.
+ * Each process remembers the ways between nodes that it has received: a later communicator measures
+ * only those that the asking rank does not know. A measurement that is cut short, by a slow network
+ * or a busy machine, is made up to three times.
  *
- * Bounded: nothing here blocks but the exchange among the ranks, which ends when one of them has gone.
+ * Only the exchange among the ranks can block, and it ends when one of them has ended.
  */
 #include "runtime/coll/far.h"
 
@@ -41,18 +44,18 @@
 
 #define SLOTS	   16
 #define SLOT_BYTES (32u << 10)
-#define UNIT	   64u /* bytes: the smallest slice */
+#define UNIT	   64u /* bytes of the smallest slice */
 #define PINGS	   8
 #define ROWS	   4
 #define FULLS	   3
-#define FIRST	   4096u /* bytes of the first round of many */
+#define FIRST	   4096u /* bytes of the first round of phase MANY */
 #define MOST	   (SLOTS * SLOT_BYTES)
-#define LONG_NS	   (2 * DF_NS_PER_MS)	/* a round that is long enough to be believed */
-#define START_NS   (250 * DF_NS_PER_MS) /* until the two are joined */
+#define LONG_NS	   (2 * DF_NS_PER_MS)	/* a round of this length can be trusted */
+#define START_NS   (250 * DF_NS_PER_MS) /* until the two are connected */
 #define BOUND_NS   (40 * DF_NS_PER_MS)	/* from the first answer on */
-#define DRAIN_NS   (250 * DF_NS_PER_MS) /* then, until the last answer comes */
+#define DRAIN_NS   (250 * DF_NS_PER_MS) /* after that, until the last answer arrives */
 
-/* ---- ends of connectors ------------------------------------------------------------------------------------------ */
+/* ---- ends of connectors ---------------------------------------------------------------------- */
 
 struct end {
 	const struct df_tl_ops *tl;
@@ -60,11 +63,11 @@ struct end {
 	uint64_t key;
 	struct df_conn *conn;
 	struct df_kconn k;
-	uint64_t pos; /* the next slice */
+	uint64_t pos; /* number of the next slice */
 	int found;
 };
 
-/* What a slice says, in its first word: another one follows, answer, or no more will come. */
+/* First word of a slice: another slice follows; answer this one; no more will follow. */
 enum word { MORE, ASK, LAST };
 
 static uint32_t *slot(const struct end *e)
@@ -72,7 +75,7 @@ static uint32_t *slot(const struct end *e)
 	return (uint32_t *)(void *)(e->k.slots + (e->pos % e->k.nr_slots) * e->k.slot_bytes);
 }
 
-/* The one that receives. */
+/* Creates the receiving end. */
 static int end_create(struct end *e, uint32_t slot_bytes)
 {
 	int ret = e->tl->create(e->peer, e->key, SLOTS, slot_bytes, DF_CONN_ZERO, 0, &e->conn);
@@ -82,7 +85,7 @@ static int end_create(struct end *e, uint32_t slot_bytes)
 	return ret;
 }
 
-/* The one that sends. -EAGAIN: not announced yet. */
+/* Finds the sending end. Returns -EAGAIN if it is not announced yet. */
 static int end_find(struct end *e)
 {
 	struct df_slices *s;
@@ -99,7 +102,7 @@ static int end_find(struct end *e)
 		e->conn = NULL;
 		return ret ? ret : -ENOMEM;
 	}
-	/* How long a slice is, is said when it is sent. */
+	/* Each slice's length is set when it is sent. */
 	*s = (struct df_slices){
 		.loops = UINT64_MAX, .per_loop = SLOTS, .tile_bytes = UNIT, .last_bytes = UNIT};
 	e->conn->slices = s;
@@ -125,47 +128,55 @@ static void end_send(struct end *e, int device, enum word word, uint32_t bytes)
 	e->conn->slices->cnt[e->pos % SLOTS] = bytes / UNIT;
 	*slot(e) = word;
 	e->pos++;
-	/* RELEASE pairs with the ACQUIRE in df_net_tail(): the slice and its length are there. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_net_tail(): the slice and its length are complete.
+	 */
 	__atomic_store_n(e->k.tail, e->pos, __ATOMIC_RELEASE);
 	df_bell_ring(e->k.bell);
 	df_tl_progress(device);
 }
 
-/* Of a sender: slices that nobody has taken yet. */
+/* Sender: returns the number of slices that have not been received. */
 static uint64_t end_unread(const struct end *e)
 {
-	/* ACQUIRE pairs with the RELEASE by which the network hands a credit on: the slot may be written again. */
+	/*
+	 * ACQUIRE pairs with the RELEASE by which the network passes on a credit: the slot may be
+	 * written again.
+	 */
 	return e->pos - __atomic_load_n(e->k.head, __ATOMIC_ACQUIRE);
 }
 
-/* Of a receiver: 1 if another slice is there. */
+/* Receiver: whether another slice has arrived. */
 static int end_has(const struct end *e)
 {
-	/* ACQUIRE pairs with the RELEASE by which the network hands a slice on: it is complete. */
+	/* ACQUIRE pairs with the RELEASE by which the network passes on a slice: it is complete. */
 	return __atomic_load_n(e->k.tail, __ATOMIC_ACQUIRE) != e->pos;
 }
 
 static void end_take(struct end *e)
 {
-	/* RELEASE pairs with the ACQUIRE in head_of() (runtime/transport/net/slots.c): our reads come first. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in head_of() (runtime/transport/net/slots.c): our reads
+	 * precede it.
+	 */
 	__atomic_store_n(e->k.head, e->pos, __ATOMIC_RELEASE);
 	df_bell_ring(e->k.bell);
 }
 
-/* ---- one way ------------------------------------------------------------------------------------------------------- */
+/* ---- one way --------------------------------------------------------------------------------- */
 
-/* Asks or answers, over a connector there and one back. */
+/* A role asks or answers, over a connector each way. */
 struct role {
 	struct end to, from;
-	uint64_t begin, end; /* of the first answer, or question; when it is over at the latest */
+	uint64_t begin, end; /* time of the first answer or question; latest end */
 	int active;
-	/* The asker's. */
+	/* The rest is the asker's. */
 	enum { PING, ROW, MANY } phase;
 	int waits;	/* for an answer, since `since` */
 	uint64_t since; /* 0: nothing was asked */
 	int rounds, slow, full, late, stuck;
 	uint32_t bytes;
-	double ping, row, byte; /* ns; 0 unknown */
+	double ping, row, byte; /* ns; 0: unknown */
 };
 
 static void role_end(struct role *r)
@@ -178,7 +189,7 @@ static void role_end(struct role *r)
 	r->active = 0;
 }
 
-/* from: it asks `to`; else it answers it. */
+/* This rank asks `to` if it is `from`; else it answers `from`. */
 static void role_begin(struct role *r, const struct df_comm *comm, int from, int to, int attempt)
 {
 	const struct df_member *me = &comm->members[comm->rank],
@@ -207,7 +218,7 @@ static void least(double *of, double ns)
 		*of = ns;
 }
 
-/* A round took so long. 0: it was the last one. */
+/* A round took ns. Returns 0 if it was the last one. */
 static int measured(struct role *r, double ns)
 {
 	double beyond = ns - r->ping, byte;
@@ -227,14 +238,20 @@ static int measured(struct role *r, double ns)
 		r->bytes = FIRST;
 		break;
 	case MANY:
-		/* What comes back takes a part of the time, not all of it. */
+		/* The answer takes part of the time, but not all of it. */
 		byte = DF_MAX(beyond, ns / 4) / r->bytes;
-		/* Of long rounds in a row the better one; a short one may have met an empty queue. */
+		/*
+		 * The better of two successive long rounds counts; a short round may have met an
+		 * empty queue.
+		 */
 		r->byte = (slow && r->slow) || (full && r->full) ? DF_MIN(byte, r->byte) : byte;
 		r->slow = slow ? r->slow + 1 : 0;
 		r->full += full;
 		r->bytes = DF_MIN(2 * r->bytes, MOST);
-		/* On a busy machine any round may be long: the last ones are to tell, as far as there is time. */
+		/*
+		 * On a busy machine any round may be long: the last ones decide, if there is time
+		 * for them.
+		 */
 		return r->full < FULLS;
 	}
 	r->phase++;
@@ -258,7 +275,10 @@ static void ask(struct role *r, int device)
 	r->waits = 1;
 }
 
-/* For the connector to the other side. 1 if it has moved: it is found, or will never be. */
+/*
+ * Looks for the connector to the other side. Returns 1 if something has changed: it is found, or
+ * never will be.
+ */
 static int look_for(struct role *r)
 {
 	int ret = end_find(&r->to);
@@ -268,7 +288,7 @@ static int look_for(struct role *r)
 	return ret != -EAGAIN;
 }
 
-/* 1 if it has moved. */
+/* Returns 1 if something has changed. */
 static int asker(struct role *r, int device, uint64_t now)
 {
 	int more;
@@ -276,15 +296,15 @@ static int asker(struct role *r, int device, uint64_t now)
 	if (!r->active)
 		return 0;
 	if (now > r->end) {
-		/* At least so long. */
+		/* A lower bound: the answer is still missing. */
 		if (r->waits && r->phase == MANY && !r->late)
 			r->byte = DF_MAX(r->byte, ((double)(now - r->since) - r->ping) / r->bytes);
 		r->late = 1;
-		/* What is under way is to find its connector. */
+		/* Slices in transit must find their connector. */
 		if (r->waits && !end_has(&r->from) && now < r->end + DRAIN_NS)
 			return 0;
 		r->stuck = r->begin && r->waits && !end_has(&r->from);
-		/* The other side need not wait until it has had enough. */
+		/* Let the other side stop waiting. */
 		if (r->to.found && end_unread(&r->to) < SLOTS)
 			end_send(&r->to, device, LAST, UNIT);
 		role_end(r);
@@ -305,7 +325,7 @@ static int asker(struct role *r, int device, uint64_t now)
 			r->end = 0;
 		return 1;
 	}
-	/* All of them are to have a slot. */
+	/* All slices of a round must have a slot. */
 	if (r->waits || end_unread(&r->to))
 		return 0;
 	ask(r, device);
@@ -342,14 +362,17 @@ static int answerer(struct role *r, int device, uint64_t now)
 	return 1;
 }
 
-/* Other load makes everything slower, nothing faster. */
+/* Other load only adds time, so the lower figure is better. */
 static void better(uint16_t *figure, uint16_t now)
 {
 	if (now && (!*figure || now < *figure))
 		*figure = now;
 }
 
-/* prev, next: ranks of other nodes, -1: none; and this one, which is the first of its own. out: of the way to next, what is known. */
+/*
+ * prev, next: first ranks of the neighbouring nodes, -1: none; this rank is the first of its node.
+ * out: what is known of the way to next, and updated here.
+ */
 static void measure(const struct df_comm *comm, int prev, int next, int attempt, struct df_far *out)
 {
 	int device = comm->dev->index;
@@ -380,9 +403,12 @@ static void measure(const struct df_comm *comm, int prev, int next, int attempt,
 	out->tries = asks.full == FULLS || asks.stuck ? DF_FAR_TRIES : out->tries + 1;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------------- */
+/*
+ * ---- all ways
+ * ---------------------------------------------------------------------------------------------
+ */
 
-/* Ways that this process has heard of. */
+/* The ways that this process has received. */
 static struct df_mutex known_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "ways between nodes");
 static struct way {
 	uint64_t key;
@@ -434,7 +460,7 @@ static void remember(uint64_t key, struct df_far far)
 	df_mutex_unlock(&known_lock);
 }
 
-/* The first rank of each node, in the order of these. */
+/* Lists the first rank of each node, in the order of these ranks. */
 static void firsts(const struct df_comm *comm, int *first)
 {
 	int i, v, nr = 0;
@@ -447,7 +473,7 @@ static void firsts(const struct df_comm *comm, int *first)
 	}
 }
 
-/* What the askers of all ways say: far[v] of the way from node v. */
+/* Exchanges the results of all askers: far[v] is of the way from node v. */
 static int exchange(struct df_comm *comm, const int *first, struct df_far mine, struct df_far *far)
 {
 	struct df_far *all = malloc((size_t)comm->nranks * sizeof(*all));
@@ -489,7 +515,10 @@ int df_far_members(struct df_comm *comm)
 		goto out;
 	for (v = 0; v < nodes; v++)
 		nr += LACKS(v);
-	/* All know who measures, and that somebody does. A busy machine gets more chances; who has not been heard at all does not. */
+	/*
+	 * All ranks know which nodes measure, and whether any does. A way that was cut short by a
+	 * busy machine gets another attempt; one that was never heard from does not.
+	 */
 	do {
 		if (me >= 0 && (LACKS(me) || LACKS(PREV(me))))
 			measure(comm, LACKS(PREV(me)) ? first[PREV(me)] : -1,

@@ -1,5 +1,6 @@
 /*
- * How fast the nodes of a communicator are joined, measured when it is made. Any thread, under no lock.
+ * Measures latency and bandwidth between the nodes of a communicator when it is made. Any thread,
+ * under no lock.
  */
 #ifndef DF_RUNTIME_COLL_FAR_H
 #define DF_RUNTIME_COLL_FAR_H
@@ -8,15 +9,16 @@ struct df_comm;
 struct df_cost;
 
 /*
- * DFSHIM_NET_SPEED. 1: it is to be measured; 0: not, and what the text says stands in *c; -EINVAL: nobody can read it, and it is
- * to be measured.
+ * Reads DFSHIM_NET_SPEED. Returns 1 if the speed is to be measured; 0 if not: *c then has the
+ * figures of the text; -EINVAL if the text is invalid: the speed is to be measured.
  */
 int df_far_parse(const char *text, struct df_cost *c);
 
 /*
- * Sets the figures of comm->choice.cost for what goes to another node, the same on all ranks, which all call this. Takes some
- * milliseconds for nodes that have not met in a communicator before, and a third of a second where they can't be joined;
- * what can't be measured stays as it is. -ECONNRESET: a rank has gone; -ECANCELED, -ENOMEM.
+ * Sets the figures of comm->choice.cost for data to other nodes, equal on all ranks; all ranks call
+ * it. Takes some milliseconds for nodes that have not been in one communicator before, and a third
+ * of a second if they cannot be connected. Figures that cannot be measured stay as they are.
+ * Returns 0, -ECONNRESET if a rank has ended, -ECANCELED or -ENOMEM.
  */
 int df_far_members(struct df_comm *comm);
 

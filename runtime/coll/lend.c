@@ -1,13 +1,15 @@
 /*
- * Priorities are lent: what an urgent operation waits for is as urgent as it is, or whatever lies between the two in
- * priority would hold up both. Under the lock of the device; only with DFSHIM_ORDER=priority.
+ * Priority inheritance. Operations that an urgent operation waits for get its priority; otherwise
+ * an operation with a priority between the two would hold up both. Under the lock of the device;
+ * only with DFSHIM_ORDER=priority.
  *
- * Lent is along what the host knows an instance to wait for: completion words of other collectives of the device,
- * and the earlier instances of its own, since a collective's instances end in order. What is not the device's own business is
- * noted, and told when its lock is free (df_lend_tell()): other devices of the process, where the word may be theirs, and the
- * ranks that a raised collective has connectors with, which lend on in the same way, and tell theirs. It ends, because an
- * instance is only ever raised (tests/model/lend.pml). Nobody waits for what is told: a rank that has not registered the
- * collective forgets it.
+ * Priority is passed on along the waits of an instance that the host knows: completion words of
+ * other collectives of the device, and earlier instances of its own collective, since these finish
+ * one after the other. If other devices or processes are concerned, it is noted, and sent when the
+ * device's lock is free (df_lend_tell()): to other devices of the process, which may own the word,
+ * and to the ranks that a raised collective has connectors with. These pass it on in the same way.
+ * This ends, because the priority of an instance only increases (tests/model/lend.pml). No one
+ * waits for the messages: a rank that has not registered the collective ignores them.
  */
 #include <stdlib.h>
 #include "kernels/abi.h"
@@ -21,21 +23,24 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/daemon/dev.h"
 
-/* What peers are told: the first `count` instances of the collective are at least so urgent. */
+/*
+ * The message to peers: raise the first `count` instances of the collective to at least this
+ * priority.
+ */
 struct lent {
 	uint64_t key, count;
 	int64_t priority;
 };
 
-/* Of a device, to be told. */
+/* A message that a device has yet to send. */
 struct note {
 	struct df_list node;
-	uint64_t proc; /* to the ranks of this process; 0: to the other devices of this one */
+	uint64_t proc; /* process whose ranks get it; 0: the other devices of this process */
 	struct lent lent;
-	struct df_kwait wait; /* proc 0 */
+	struct df_kwait wait; /* if proc is 0 */
 };
 
-/* Without memory nothing is lent that far. */
+/* Without memory the message is dropped. */
 static void note(struct df_dev *dev, const struct note *n)
 {
 	struct note *copy = malloc(sizeof(*copy));
@@ -44,11 +49,11 @@ static void note(struct df_dev *dev, const struct note *n)
 		return;
 	*copy = *n;
 	df_list_add_tail(&dev->lends, &copy->node);
-	/* Relaxed: whoever submits here looks after it has given the lock back. */
+	/* RELAXED: a thread that submits here looks after it has released the lock. */
 	__atomic_store_n(&dev->nr_lends, dev->nr_lends + 1, __ATOMIC_RELAXED);
 }
 
-/* Whose completion word it is; NULL: no collective's of the device. */
+/* Returns the collective of the device whose completion word it is, or NULL. */
 static struct df_coll *owner(struct df_dev *dev, const uint64_t *word)
 {
 	struct df_coll *coll;
@@ -61,7 +66,7 @@ static struct df_coll *owner(struct df_dev *dev, const uint64_t *word)
 	return NULL;
 }
 
-/* Other devices of the process are in use. */
+/* Whether other devices of the process are in use. */
 static int others(const struct df_dev *dev)
 {
 	int i;
@@ -77,7 +82,7 @@ void df_lend(struct df_dev *dev, const struct df_kwait *w, int32_t priority)
 {
 	struct df_coll *coll;
 
-	/* Relaxed: what is done meanwhile is lent to in vain. */
+	/* RELAXED: if it is done meanwhile, raising it is harmless. */
 	if (__atomic_load_n(df_word_here(w->addr), __ATOMIC_RELAXED) >= w->value)
 		return;
 	coll = owner(dev, w->addr);
@@ -95,7 +100,7 @@ void df_coll_lend_waits(struct df_coll *coll, const struct df_kinst *inst)
 		df_lend(coll->dev, &inst->waits[i], inst->priority);
 }
 
-/* The ranks that it exchanges data with. */
+/* Notes messages to the ranks that it exchanges data with. */
 static void note_peers(struct df_coll *coll, uint64_t count, int32_t priority)
 {
 	struct note n = {.lent = {coll->key, count, priority}};
@@ -111,7 +116,7 @@ static void note_peers(struct df_coll *coll, uint64_t count, int32_t priority)
 	}
 }
 
-/* The blocks look at the priorities again. */
+/* Makes the blocks read the priorities again. */
 static void tell_blocks(struct df_coll *coll)
 {
 	uint32_t b;
@@ -132,10 +137,13 @@ void df_coll_lend(struct df_coll *coll, uint64_t value, int32_t priority)
 	for (inst = coll->unretired; inst && inst->done_value <= value; inst = inst->next) {
 		if (inst->priority >= priority)
 			continue;
-		/* Relaxed: it carries no data; pairs with nothing but the look of dfk_queue_weigh(). */
+		/* RELAXED: it carries no data; only dfk_queue_weigh() reads it. */
 		__atomic_store_n(&inst->priority, priority, __ATOMIC_RELAXED);
 		raised = inst->seq + 1;
-		/* Ends: each instance is raised once, and waits only for what was submitted before it. */
+		/*
+		 * The recursion ends: each instance is raised once, and waits only for earlier
+		 * submissions.
+		 */
 		df_coll_lend_waits(coll, inst);
 	}
 	if (!raised)
@@ -151,8 +159,9 @@ void df_coll_lend_new(struct df_coll *coll, struct df_kinst *inst)
 }
 
 /*
- * Instances that are not issued yet will be as urgent as a peer's, and the other peers are told now. Of two priorities and counts
- * the larger ones are kept: an instance may become more urgent than what waits for it, never less.
+ * A peer has raised instances that are not issued here yet: they will get its priority, and the
+ * other peers are informed now. If there are several counts and priorities, the highest are kept:
+ * an instance may get a higher priority than those waiting for it, never a lower one.
  */
 static void promise(struct df_coll *coll, uint64_t count, int32_t priority)
 {
@@ -169,7 +178,7 @@ static void promise(struct df_coll *coll, uint64_t count, int32_t priority)
 	note_peers(coll, coll->lent.count, coll->lent.priority);
 }
 
-/* A peer's instances are more urgent than they were: ours are too. */
+/* A peer has raised its instances of a collective: raises ours. */
 static void hear(const struct lent *l)
 {
 	int32_t priority = (int32_t)l->priority;
@@ -233,7 +242,7 @@ void df_lend_tell(void)
 {
 	int i, told;
 
-	/* What is delivered to another device may be noted there again. */
+	/* Delivering to another device may make it note further messages. */
 	do {
 		told = 0;
 		for (i = 0; i < df_rt.nr_devs; i++) {

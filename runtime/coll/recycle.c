@@ -1,21 +1,25 @@
 /*
- * Recycling connectors: when those of this process take more than DFSHIM_CONNECTOR_MB, the collectives that have
- * been idle for longest give theirs back. What is in use stays, and what is needed is made: so the bound is the budget and what
- * operations use that have not ended on both ranks (one that has ended here is looked at when the budget is passed, one on the
- * peer's side when it next registers a collective, or its poller looks, if that is earlier).
+ * Recycling connectors. When those of this process use more than DFSHIM_CONNECTOR_MB, the
+ * collectives that have been idle longest give theirs back. Connectors in use stay, and needed ones
+ * are made. So the memory is bounded by the budget plus what unfinished operations use. An
+ * operation counts as unfinished until it has ended on both ranks: one that has ended here is
+ * noticed when the budget is exceeded; one that has ended on the peer when the peer next registers
+ * a collective, or when its poller looks, whichever is earlier.
  *
- * An owner may close a connector only when the other side does not hold its gate and has nothing in it. So the
- * owner *asks*: it marks the connector as wanted and counts the request in the peer's bell. The peer lets go of
- * what is wanted as soon as it has nothing of that collective in flight, and takes the gate again before it
- * issues the next; if the owner has closed it by then, it looks for the successor, which the owner makes when
- * it issues in its turn. Positions go on where they stood, so both sides agree about them without a word. Of GPU memory
- * the host sees no positions, but an idle side's follows from the instances that it has finished: each side notes its own in
- * the connector's header before it lets go, or closes. tests/model/recycle.pml is this protocol.
+ * An owner may close a connector only when the other side does not hold its gate and the connector
+ * is empty. So the owner *asks*: it marks the connector as wanted and counts the request in the
+ * peer's bell. The peer lets go of a wanted connector as soon as it has nothing of that collective
+ * in flight, and takes the gate again before it issues the next instance. If the owner has closed
+ * the connector by then, the peer looks for the successor, which the owner makes when it issues in
+ * its turn. Positions continue from where they were, so both sides agree on them without a message.
+ * The host cannot read positions in GPU memory, but those of an idle side follow from the number of
+ * instances that it has finished: each side notes its own in the connector's header before it lets
+ * go or closes. tests/model/recycle.pml models this protocol.
  *
- * What is given back is kept by size (runtime/transport/pool.c), so a size that is new takes the memory of one of its
- * class that is idle.
+ * Memory given back is kept by size class (runtime/transport/pool.c), so a connector of a new size
+ * takes idle memory of its class.
  *
- * Everything under the device's lock.
+ * Everything is under the device's lock.
  */
 #include "kernels/abi.h"
 #include "runtime/base/list.h"
@@ -28,9 +32,9 @@
 #include "runtime/transport/transport.h"
 
 #define VISITS                                                                                     \
-	256 /* collectives looked at for one new connector, so that many cost no more than few */
+	256 /* collectives visited for one new connector, so that many cost no more than few */
 
-/* Nothing of it is in flight on this rank, and no block looks at its connectors. */
+/* Whether it has nothing in flight on this rank, and no block uses its connectors. */
 static int idle(const struct df_coll *coll)
 {
 	return coll->issued == coll->retired && !coll->entering && df_list_empty(&coll->waiting) &&
@@ -39,13 +43,13 @@ static int idle(const struct df_coll *coll)
 
 int df_conn_movable(const struct df_cend *end)
 {
-	/* Over a network slices may still be under way. */
+	/* Over a network, slices may still be in transit. */
 	return end->conn && !(end->tl->caps & DF_TL_NETWORK);
 }
 
 static int wanted(const struct df_cend *end)
 {
-	/* Relaxed: the request has been counted, and df_recycle_look() acquired the count. */
+	/* RELAXED: the request was counted, and df_recycle_look() acquired the count. */
 	return !end->owner && df_conn_movable(end) && end->k->state == DF_KCONN_CONNECTED &&
 	       __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED);
 }
@@ -66,7 +70,7 @@ void df_coll_let_go(struct df_coll *coll)
 				end->k->state == DF_KCONN_CONNECTED;
 			continue;
 		}
-		/* Relaxed: no block has a task of it; the next submission orders what follows. */
+		/* RELAXED: no block has a task of it; the next submission orders later accesses. */
 		__atomic_store_n(&end->k->state, DF_KCONN_OPEN, __ATOMIC_RELAXED);
 		end->tl->unuse(end->conn);
 		coll->parked = 1;
@@ -83,9 +87,9 @@ void df_recycle_look(struct df_dev *dev)
 
 	if (!bell || __atomic_load_n(&bell->asked, __ATOMIC_RELAXED) == dev->asked)
 		return;
-	/* What has just ended is idle. */
+	/* Operations that have just ended make their collectives idle. */
 	df_dev_retire(dev);
-	/* ACQUIRE pairs with the RELEASE in ask(): the marks that were counted are seen. */
+	/* ACQUIRE pairs with the RELEASE in ask(): the counted marks are visible. */
 	__atomic_store_n(&dev->asked, __atomic_load_n(&bell->asked, __ATOMIC_ACQUIRE),
 			 __ATOMIC_RELAXED);
 	df_list_each_safe(coll, next, &dev->using, using)
@@ -104,7 +108,10 @@ static void ask(const struct df_cend *end)
 	if (!bell || __atomic_load_n(&end->conn->hdr->wanted, __ATOMIC_RELAXED))
 		return;
 	__atomic_store_n(&end->conn->hdr->wanted, 1, __ATOMIC_RELAXED);
-	/* RELEASE pairs with the ACQUIRE in df_recycle_look(): who sees the count sees the mark. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_recycle_look(): a thread that sees the count sees
+	 * the mark.
+	 */
 	__atomic_add_fetch(&bell->asked, 1, __ATOMIC_RELEASE);
 	df_bell_ring(bell);
 }
@@ -120,15 +127,15 @@ static void recycle(struct df_coll *coll)
 		if (!end->owner || !df_conn_movable(end))
 			continue;
 		/*
-		 * Its block has told of what it took only now and then. RELEASE pairs with the ACQUIRE of head
-		 * in dfk_task_poll() (kernels/task.inl), as the block's own.
+		 * The block has published only some of its progress. RELEASE pairs with the ACQUIRE
+		 * of head in dfk_task_poll() (kernels/task.inl), as the block's own store does.
 		 */
 		if (!end->sends && !end->conn->noted)
 			__atomic_store_n(end->k->head,
 					 coll->retired * coll->k.loops * end->k->per_loop,
 					 __ATOMIC_RELEASE);
 		if (end->tl->recycle(end->conn, &end->base) == 0) {
-			/* Relaxed as in df_coll_let_go(). */
+			/* RELAXED as in df_coll_let_go(). */
 			__atomic_store_n(&end->k->state, DF_KCONN_OPEN, __ATOMIC_RELAXED);
 			end->conn = NULL;
 			coll->parked = 1;
@@ -149,7 +156,7 @@ static void shrink(struct df_dev *dev, const struct df_coll *but, uint64_t to)
 
 	df_dev_retire(dev);
 	df_list_init(&kept);
-	/* In order of use: the one idle for longest comes first. */
+	/* In order of use: the one that has been idle longest is first. */
 	while (!df_list_empty(&dev->holding) && df_tl_bytes() > to && visits--) {
 		struct df_coll *coll = df_list_first(&dev->holding, struct df_coll, holding);
 
@@ -157,7 +164,10 @@ static void shrink(struct df_dev *dev, const struct df_coll *but, uint64_t to)
 			recycle(coll);
 		if (df_list_empty(&coll->holding))
 			continue;
-		/* Behind the others: many that peers do not give must not keep us from those that can be had. */
+		/*
+		 * Move it behind the others: many connectors that peers keep must not hide those
+		 * that are available.
+		 */
 		df_list_del(&coll->holding);
 		df_list_add_tail(&kept, &coll->holding);
 	}
@@ -176,7 +186,7 @@ void df_conn_make_room(const struct df_coll *coll, uint64_t bytes)
 	for (i = 0; i < df_rt.nr_devs && df_tl_bytes() > to; i++) {
 		struct df_dev *dev = &df_rt.devs[i];
 
-		/* Whoever holds it now may be waiting for ours. */
+		/* The thread that holds the lock may be waiting for ours. */
 		if (dev == coll->dev || !__atomic_load_n(&dev->exec.used, __ATOMIC_RELAXED) ||
 		    !df_mutex_trylock(&dev->lock))
 			continue;

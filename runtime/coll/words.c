@@ -1,13 +1,14 @@
 /*
- * Completion words. A word counts the instances of one collective; streams, host threads and dependent
- * operations may look at it long after the collective is gone. So words are never freed and never
- * decrease: the next collective that gets the word starts counting where the last one ended. One cache line
- * each, because different cores poll neighbours. Any thread; one lock.
+ * Completion words. A word counts the finished instances of one collective. Streams, threads and
+ * dependent operations may read it long after the collective is destroyed, so words are never freed
+ * and never decrease: the next collective that gets the word continues counting. Each word has a
+ * cache line of its own, because different cores poll neighbouring words. Any thread; one lock.
  *
- * What streams alone write (marks) has a second place in the memory of the device, as far as its streams can write there: a
- * block that polls it does not cross the bus, and the host, which decides about launches by the sum of all words, reads the
- * first one. The stream writes the second place first, so a kernel that is launched because of the sum finds the word there
- * (tests/model/ready.pml). docs/kernels.md says why completion words have none.
+ * A word that only streams write (a mark) has a copy in the memory of the device, if its streams
+ * can write there. A block that polls the copy does not cross the bus; the host, which decides
+ * about launches by the sum of all words, reads the word itself. The stream writes the copy first,
+ * so a kernel that is launched because of the sum finds the new value there
+ * (tests/model/ready.pml). docs/kernels.md says why completion words have no copy.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,19 +24,21 @@
 struct line {
 	uint64_t value;
 	struct line *next;
-	uint64_t *near; /* its second place; NULL: none */
-	struct line
-		*free; /* of a slab's first line: those of this slab, if they have a second place */
+	uint64_t *near;	   /* its copy on the device; NULL: none */
+	struct line *free; /* in a slab's first line: free lines of this slab, if it has copies */
 	uint64_t pad[4];
 };
 _Static_assert(WORDS_PER_SLAB * sizeof(struct line) == DF_NEAR_BYTES, "a slab is as long there");
 
 static struct df_mutex words_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "words");
 static struct line *words_free;
-/* Slabs, never freed: a slab's first line names no word but the slab before it. */
+/* Slabs are never freed. A slab's first line holds no word; its `next` is the previous slab. */
 static struct line *slabs;
 
-/* Under the lock, which is not held meanwhile: the driver may be asked for the memory. NULL: there is none. */
+/*
+ * Called under the lock, which is dropped meanwhile, because the driver may be asked for the
+ * memory. Returns NULL if there is none.
+ */
 static struct line *slab_alloc(void)
 {
 	struct line *slab;
@@ -46,7 +49,10 @@ static struct line *slab_alloc(void)
 	return slab;
 }
 
-/* Under the lock. near: where the slab lies a second time; NULL: nowhere. Its lines go to `to`. */
+/*
+ * Under the lock. near: where the slab's copy is; NULL: it has none. Adds its lines to the list
+ * `to`.
+ */
 static void slab_add(struct line *slab, uint64_t *near, struct line **to)
 {
 	size_t i;
@@ -61,7 +67,10 @@ static void slab_add(struct line *slab, uint64_t *near, struct line **to)
 		*to = &slab[i];
 	}
 	slab[0].next = slabs;
-	/* RELEASE pairs with the ACQUIREs in df_words_sum() and df_word_here(): who sees the slab sees it filled and linked. */
+	/*
+	 * RELEASE pairs with the ACQUIREs in df_words_sum() and df_word_here(): a thread that sees
+	 * the slab sees it initialised and linked.
+	 */
 	__atomic_store_n(&slabs, slab, __ATOMIC_RELEASE);
 }
 
@@ -108,7 +117,9 @@ int df_mark_init(struct df_mark *m, const struct df_mstream *on)
 		df_mutex_lock(&words_lock);
 		slab = slab_near(near);
 		if (!slab && (fresh = slab_alloc()) != NULL) {
-			/* Another thread may have been faster: a place is one slab's only. */
+			/*
+			 * Another thread may have been faster: each copy belongs to one slab only.
+			 */
 			slab = slab_near(near);
 			slab_add(fresh, slab ? NULL : near, slab ? &words_free : &lines);
 			if (!slab) {
@@ -124,7 +135,7 @@ int df_mark_init(struct df_mark *m, const struct df_mstream *on)
 		m->word = df_word_get();
 	if (!m->word)
 		return -ENOMEM;
-	/* Ours alone now; a word is used again with the value that it has. */
+	/* Only ours now. A reused word continues from its present value. */
 	m->seq = __atomic_load_n(m->word, __ATOMIC_RELAXED);
 	return 0;
 }
@@ -136,7 +147,7 @@ uint64_t *df_word_near(const uint64_t *word)
 
 const uint64_t *df_word_here(const uint64_t *addr)
 {
-	/* ACQUIRE pairs with the RELEASE in slab_add(): see there. */
+	/* ACQUIRE pairs with the RELEASE in slab_add(), which says why. */
 	const struct line *slab = __atomic_load_n(&slabs, __ATOMIC_ACQUIRE);
 
 	for (; slab; slab = slab[0].next)
@@ -161,7 +172,7 @@ int df_word_mark(struct df_mutex *lock, struct df_mark *m, struct df_mstream *on
 	uint64_t last = *value = m->seq + 1;
 	int ret, again;
 
-	/* RELAXED: who reads it without the lock takes whatever value was there a moment ago. */
+	/* RELAXED: readers without the lock accept an outdated value. */
 	__atomic_store_n(&m->seq, last, __ATOMIC_RELAXED);
 	m->mixed |= m->writing++ > 0;
 	do {
@@ -169,9 +180,10 @@ int df_word_mark(struct df_mutex *lock, struct df_mark *m, struct df_mstream *on
 		ret = df_backend->stream_write(on, m->word, df_word_near(m->word), last);
 		df_mutex_lock(lock);
 		/*
-		 * What several threads wrote lies on the stream in any order, and the word must not end below the highest of
-		 * it: the last of them writes that once more. A higher value that comes early lets nobody go on too soon:
-		 * whoever took it did so later, when the work that is waited for was on the stream.
+		 * The writes of several threads are on the stream in any order, and the word must
+		 * not end below the highest value: the last of the threads writes that once more.
+		 * If a higher value is written early, no waiter continues too soon: the value was
+		 * drawn later, when the awaited work was on the stream already.
 		 */
 		again = !ret && m->mixed && m->writing == 1;
 		if (again) {
@@ -185,14 +197,14 @@ int df_word_mark(struct df_mutex *lock, struct df_mark *m, struct df_mstream *on
 
 uint64_t df_words_sum(void)
 {
-	/* ACQUIRE pairs with the RELEASE in slab_add(): see there. */
+	/* ACQUIRE pairs with the RELEASE in slab_add(), which says why. */
 	const struct line *slab = __atomic_load_n(&slabs, __ATOMIC_ACQUIRE);
 	uint64_t sum = 0;
 	size_t i;
 
 	for (; slab; slab = slab[0].next)
 		for (i = 1; i < WORDS_PER_SLAB; i++)
-			/* Relaxed: only whether it has changed. */
+			/* RELAXED: the caller only compares sums. */
 			sum += __atomic_load_n(&slab[i].value, __ATOMIC_RELAXED);
 	return sum;
 }
