@@ -1,9 +1,10 @@
 /*
- * The life of a communicator: rendezvous, derivation, end. The state is written under the device's lock and read
- * anywhere; ending one (by the user, a time-out, a peer's death) is one path, df_comm_end():
+ * The life of a communicator: rendezvous, derivation, end. The state is written under the device's
+ * lock and read anywhere. All ends (by the user, a time-out, a peer's death) take one path,
+ * df_comm_end():
  *
- *   state and stop are set  ->  its collectives are marked aborted  ->  every block has let go of them
- *   ->  completion words are set, so that streams and host threads go on
+ *   set state and stop  ->  mark its collectives aborted  ->  wait until no block uses them
+ *   ->  set completion words, so that streams and threads continue
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -62,14 +63,17 @@ int df_comm_create(int device, const struct df_comm_config *config, struct df_co
 
 static void set_state(struct df_comm *comm, enum df_comm_state state)
 {
-	/* An end that came meanwhile stays. */
+	/* If it was ended meanwhile, it stays ended. */
 	df_mutex_lock(&comm->dev->lock);
 	if (comm->state != DF_COMM_ABORTED)
 		__atomic_store_n(&comm->state, state, __ATOMIC_RELAXED);
 	df_mutex_unlock(&comm->dev->lock);
 }
 
-/* df_comm_death() passes over communicators that are not ready: who has died is told of by the call that makes this one. */
+/*
+ * Reports a member that died while the communicator was made: df_comm_death() skips communicators
+ * that are not ready.
+ */
 static void tell_dead(const struct df_comm *comm)
 {
 	int i;
@@ -102,7 +106,7 @@ static int fail(struct df_comm *comm, int ret)
 	return ret;
 }
 
-/* How many processes share this node's cores, for the engine's way of waiting. */
+/* Counts the processes that share this node's cores. The engine's way of waiting depends on it. */
 static void note_neighbours(const struct df_comm *comm)
 {
 	uint32_t nr = 0, most = __atomic_load_n(&df_rt.execs.nr_procs, __ATOMIC_RELAXED);
@@ -119,7 +123,7 @@ static void note_neighbours(const struct df_comm *comm)
 		__atomic_store_n(&df_rt.execs.nr_procs, nr, __ATOMIC_RELAXED);
 }
 
-/* Who is where. Equal on all ranks. */
+/* Finds which ranks are on which node. The result is equal on all ranks. */
 static int look_at_nodes(struct df_comm *comm)
 {
 	uint64_t *node = malloc((size_t)comm->nranks * sizeof(*node));
@@ -146,8 +150,8 @@ uint32_t df_comm_slot_bytes(const struct df_comm *comm)
 }
 
 /*
- * The member table is there: what all ranks come to alike. rows: as for df_cal_members(). parent: whose nodes these are, and
- * how fast they are joined; NULL: that is found out, together.
+ * The member table is known: derives everything that all ranks must agree on. rows: as for
+ * df_cal_members(). parent: copies its speeds between nodes; NULL: the ranks measure them together.
  */
 static int agree(struct df_comm *comm, int nranks, int rank, const struct df_cal *rows,
 		 const struct df_comm *parent)
@@ -177,7 +181,7 @@ static int agree(struct df_comm *comm, int nranks, int rank, const struct df_cal
 	return 0;
 }
 
-/* All is known: opens the communicator for operations. */
+/* Everything is known: opens the communicator for operations. */
 static int ready(struct df_comm *comm, uint64_t parent)
 {
 	int i, nranks = comm->nranks, rank = comm->rank;
@@ -197,17 +201,23 @@ static int ready(struct df_comm *comm, uint64_t parent)
 	df_engine_start();
 	df_watchdog_start();
 	/*
-	 * RELEASE pairs with the ACQUIRE in df_comm_is_open(): without it the watchdog and the control thread
-	 * could walk members that are not there yet.
+	 * RELEASE pairs with the ACQUIRE in df_comm_is_open(): without it the watchdog and the
+	 * control thread could read members that are not set yet.
 	 */
 	__atomic_store_n(&comm->open, 1, __ATOMIC_RELEASE);
 	set_state(comm, DF_COMM_READY);
-	/* df_comm_death() passes over communicators that are not open: a member may have died between the rendezvous and here. */
+	/*
+	 * df_comm_death() skips communicators that are not open: a member may have died between the
+	 * rendezvous and here.
+	 */
 	df_ctl_tell_deaths(comm->ctl);
 	return comm->state == DF_COMM_READY ? 0 : -ECANCELED;
 }
 
-/* Some rank's runtime could not start: the ranks know each other, and that is all. */
+/*
+ * If the runtime of some rank could not start, the ranks only get to know each other: returns
+ * DF_JOIN_UNABLE.
+ */
 static int meet_unable(struct df_comm *comm, int nranks, int rank)
 {
 	int i;
@@ -223,7 +233,7 @@ static int meet_unable(struct df_comm *comm, int nranks, int rank)
 	return DF_JOIN_UNABLE;
 }
 
-/* The same on a rank whose own runtime could not. */
+/* Joins, on a rank whose own runtime could not start. */
 static int join_unable(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF_ID_BYTES],
 		       int nranks, struct df_member *me)
 {
@@ -236,7 +246,7 @@ static int join_unable(struct df_comm *comm, int nr_ids, const unsigned char (*i
 	return ret ? fail(comm, ret) : meet_unable(comm, nranks, me->rank);
 }
 
-/* Which node a device belongs to: the machine, or an emulated one. */
+/* Returns the node that a device belongs to: the machine, or an emulated node. */
 static uint64_t node_of(uint64_t host, int device)
 {
 	long per = df_env()->host_node_devices;
@@ -275,7 +285,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.gpu = df_blocks->gpu;
 	me.blocks = (uint16_t)comm->dev->exec.d.nr_blocks;
 	me.settings = df_rt.settings;
-	/* Before the rendezvous: it may be the first thing of the job that hangs. */
+	/* Before the rendezvous, which may be the first call of the job that hangs. */
 	df_watchdog_start();
 	call = df_call_enter(DF_CALL_COMM_INIT, comm->dev->index, df_id_hash(ids[0]),
 			     (uint64_t)nranks, 0);
@@ -305,7 +315,10 @@ struct split_row {
 	struct df_cal cal;
 };
 
-/* avoid: of all new ranks; rows: of the new ranks, or NULL for what their parent knows: nobody waits for others then. */
+/*
+ * Makes a child. avoid: of all its ranks. rows: of its ranks; NULL: uses what the parent knows, so
+ * that no rank waits for others.
+ */
 static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, const int *ranks,
 		  int nr, uint32_t avoid, const struct df_cal *rows)
 {
@@ -348,7 +361,7 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 	df_cal_mine(&mine.cal, parent->nranks);
 	if (comm)
 		mine.avoid = df_net_avoid(comm->dev->index, comm->config.name, comm->config.net);
-	/* Every rank's count is the same: the call is collective. */
+	/* The call is collective, so every rank has the same count. */
 	salt = ++parent->splits;
 	call = df_call_enter_comm(DF_CALL_COMM_SPLIT, parent, (uint64_t)(uint32_t)color, 0);
 	ret = df_ctl_allgather(parent->ctl, &mine, sizeof(mine), all, &parent->stop);
@@ -411,13 +424,13 @@ int df_comm_allgather(struct df_comm *comm, const void *in, size_t bytes, void *
 	return df_ctl_allgather(comm->ctl, in, bytes, out, &comm->stop);
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static int all_retired(void *arg)
 {
 	struct df_comm *comm = arg;
 
-	/* Relaxed: the completion words have ordered the results; only the numbers count here. */
+	/* RELAXED: the completion words have ordered the results; only the numbers count here. */
 	if (__atomic_load_n(&comm->issued, __ATOMIC_RELAXED) ==
 	    __atomic_load_n(&comm->retired, __ATOMIC_RELAXED))
 		return 1;
@@ -442,7 +455,10 @@ int df_comm_finalize(struct df_comm *comm)
 	return 0;
 }
 
-/* No block of this process reads any more what the communicator's operations have named, nor will; theirs have dropped them. */
+/*
+ * Withdraws the slices that the communicator's operations have named: afterwards no block of this
+ * process reads them.
+ */
 static void withdraw(struct df_comm *comm)
 {
 	uint32_t n;
@@ -465,7 +481,7 @@ static void withdraw(struct df_comm *comm)
 	}
 }
 
-/* Ends what is in flight on the communicator; the state says already why. */
+/* Ends the operations in flight on the communicator. Its state is set already. */
 void df_comm_end_operations(struct df_comm *comm)
 {
 	struct df_dev *dev = comm->dev;
@@ -483,8 +499,8 @@ void df_comm_end_operations(struct df_comm *comm)
 	{
 		df_debt_end(coll->k.done);
 		/*
-		 * RELEASE pairs with df_flight_done() and the streams' waits: they go on, with undefined
-		 * data. No block writes the word any more.
+		 * RELEASE pairs with df_flight_done() and the streams' waits: they continue, with
+		 * undefined data. No block writes the word any more.
 		 */
 		__atomic_store_n(coll->k.done, coll->base + coll->issued, __ATOMIC_RELEASE);
 		df_coll_retire(coll);
@@ -501,12 +517,15 @@ int df_comm_condemn(struct df_comm *comm, int error, int why)
 		df_mutex_unlock(&comm->dev->lock);
 		return 0;
 	}
-	/* First the record: what the application does when it sees the state is a consequence. */
+	/* Trace first: what the application does when it sees the state is a consequence. */
 	df_trace(DF_REC_COMM_ABORT, comm->dev->index, comm->trace, comm->rank, 0, (uint64_t)why, 0,
 		 0, 0);
 	__atomic_store_n(&comm->error, error, __ATOMIC_RELAXED);
 	__atomic_store_n(&comm->state, DF_COMM_ABORTED, __ATOMIC_RELAXED);
-	/* SEQ_CST pairs with the readers of `stop` in the control plane: seen after the poke at the latest. */
+	/*
+	 * SEQ_CST pairs with the readers of `stop` in the control plane: they see it after the poke
+	 * at the latest.
+	 */
 	__atomic_store_n(&comm->stop, 1, __ATOMIC_SEQ_CST);
 	df_mutex_unlock(&comm->dev->lock);
 	df_ctl_poke();
@@ -519,7 +538,7 @@ void df_comm_end(struct df_comm *comm, int error, int why)
 		df_comm_end_operations(comm);
 }
 
-/* One of the family that has not ended yet, with a reference; NULL: none. */
+/* Returns a communicator of the family that has not ended, with a reference, or NULL. */
 static struct df_comm *relative(uint64_t family)
 {
 	struct df_comm *comm, *found = NULL;
@@ -544,7 +563,7 @@ void df_comm_unheard(struct df_comm *comm, int status)
 		df_exit_status_unheard(status);
 }
 
-/* The program gives it up by itself. */
+/* The program itself gives the communicator up. */
 static void is_heard(struct df_comm *comm)
 {
 	if (__atomic_exchange_n(&comm->unheard, 0, __ATOMIC_RELAXED))
@@ -585,7 +604,10 @@ void df_comm_get(struct df_comm *comm)
 
 void df_comm_put(struct df_comm *comm)
 {
-	/* ACQ_REL pairs with itself: without it the last one could free under another's last accesses. */
+	/*
+	 * ACQ_REL pairs with itself: without it the thread that drops the last reference could free
+	 * the communicator before another thread's last accesses.
+	 */
 	if (!__atomic_sub_fetch(&comm->refs, 1, __ATOMIC_ACQ_REL))
 		free(comm);
 }
@@ -603,7 +625,7 @@ void df_comm_destroy(struct df_comm *comm)
 	df_mutex_lock(&df_rt.lock);
 	df_list_del(&comm->node);
 	df_mutex_unlock(&df_rt.lock);
-	/* No block is in the middle of a turn on one of its collectives, and no completion names one. */
+	/* No block is in a turn on one of its collectives, and no completion names one. */
 	df_engine_purge(dev);
 	df_mutex_lock(&dev->lock);
 	df_dev_retire(dev);
@@ -629,7 +651,7 @@ void df_comm_destroy(struct df_comm *comm)
 	comm->conn.tls = NULL;
 	comm->ctl = NULL;
 	memset(&comm->order.pending, 0, sizeof(comm->order.pending));
-	/* For a graph that is launched all the same. */
+	/* A graph may still be launched: its operations see this error. */
 	df_mutex_lock(&dev->lock);
 	__atomic_store_n(&comm->error, -ECANCELED, __ATOMIC_RELAXED);
 	__atomic_store_n(&comm->state, DF_COMM_ABORTED, __ATOMIC_RELAXED);
@@ -639,11 +661,11 @@ void df_comm_destroy(struct df_comm *comm)
 
 int df_comm_is_open(const struct df_comm *comm)
 {
-	/* ACQUIRE pairs with the RELEASE in ready(): the members come first. */
+	/* ACQUIRE pairs with the RELEASE in ready(): the members are set. */
 	return __atomic_load_n(&comm->open, __ATOMIC_ACQUIRE);
 }
 
-/* ---- queries ---------------------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 int df_comm_nranks(const struct df_comm *comm)
 {

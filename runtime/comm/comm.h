@@ -1,6 +1,6 @@
 /*
- * A communicator's local rank, and how it ends. Its fields belong to its owner's thread until `open`; later to who is named
- * beside them.
+ * A communicator's local rank, and how it ends. Until `open` is set, its fields belong to its
+ * owner's thread; later they are guarded as stated beside them.
  */
 #ifndef DF_RUNTIME_COMM_COMM_H
 #define DF_RUNTIME_COMM_COMM_H
@@ -27,61 +27,78 @@ struct df_comm {
 	int nranks, rank;
 	struct df_coll_choice choice; /* calibrate.c, comm.c */
 	uint64_t hash;
-	uint32_t open; /* all the above is set for good: for threads that are not the owner's */
+	uint32_t open; /* all fields above are constant: for threads other than the owner's */
 	struct {
-		uint64_t id, since; /* hash of the id; when this rank came */
+		uint64_t id, since; /* hash of the id; time at which this rank began to join */
 		int nranks, rank;
-	} join;	       /* while it joins by an id; under df_rt.lock */
+	} join;	       /* while it joins by an id; guarded by df_rt.lock */
 	uint32_t stop; /* ends blocking calls */
-	/* It was ended with operations unfinished, and the program has not shown that it knows; atomic. */
+	/*
+	 * It was ended with operations unfinished, and the program has not shown that it knows.
+	 * Atomic.
+	 */
 	int unheard;
-	int condemned;	/* to be ended with others: between the halves; guarded by df_rt.lock */
+	/* to be ended with others: between the two steps of df_comm_end(); guarded by df_rt.lock */
+	int condemned;
 	uint32_t state; /* enum df_comm_state */
 	int error;
 	uint32_t trace; /* number in the trace's table */
 	uint32_t blocks;
-	uint32_t splits; /* children made of it */
-	uint64_t family; /* of config.share: those with the same number end together; 0 none */
-	uint64_t issued, retired; /* operations; under dev->lock, read without */
+	uint32_t splits; /* number of children made of it */
+	/* of config.share: communicators with the same number end together; 0: none */
+	uint64_t family;
+	uint64_t issued, retired; /* numbers of operations; written under dev->lock, read without */
 	uint64_t index;		  /* issue index of the next operation */
-	uint32_t
-		refs; /* its owner, and operations in graphs, which may be there longer: keep the memory */
-	/* What the modules keep of it: each touches its own. */
+	/* its owner, and operations in graphs, which may outlive it: they keep the memory */
+	uint32_t refs;
+	/* Each module's own data. */
 	struct df_coll_registry registry;
 	struct df_conn_comm conn;
 	struct df_order_comm order;
 	struct df_watch_comm watch;
 };
 
-void df_comm_end(struct df_comm *comm, int error, int why); /* abort with a reason */
+void df_comm_end(struct df_comm *comm, int error, int why); /* aborts it, with a reason */
 /*
- * The program may not notice that its operations have ended without a result: unless it aborts, revokes or shrinks the
- * communicator, the process does not end with 0 but with this.
+ * The program may not notice that its operations have ended without a result: unless it aborts,
+ * revokes or shrinks the communicator, the process exits with this status instead of 0.
  */
 void df_comm_unheard(struct df_comm *comm, int status);
-/* Its two halves: everybody can see it (0: it has ended before); then what waits for it goes on. */
+/*
+ * df_comm_end() in two steps: mark it aborted (returns 0 if it already was), then release its
+ * waiters.
+ */
 int df_comm_condemn(struct df_comm *comm, int error, int why);
 void df_comm_end_operations(struct df_comm *comm);
 void df_comm_get(struct df_comm *comm);
 void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
-/* Its members and its way to them may be looked at, from any thread. */
+/* Whether its members and transports may be read, from any thread. */
 int df_comm_is_open(const struct df_comm *comm);
-/* Bytes of the largest slot of its collectives; equal on all ranks. From agree() on, any thread. */
+/*
+ * Returns the size of the largest slot of its collectives, equal on all ranks. Valid from agree()
+ * on; any thread.
+ */
 uint32_t df_comm_slot_bytes(const struct df_comm *comm);
 
-/* death.c: df_rt.lock not held. */
+/* death.c: df_rt.lock not held */
 void df_comm_death(uint64_t proc, int in_order);
 void df_comm_lost(const struct df_member *who);
 struct df_net_event;
-/* What happened to the way to another node. Returns before communicators that it ends have ended. */
+/*
+ * The state of the connection to another node has changed. Returns before the communicators that
+ * this ends have ended.
+ */
 void df_comm_net_event(const struct df_net_event *e);
-/* This process has no descriptor left to map the memory of that one: the communicators with it end, soon. */
+/*
+ * This process has no descriptor left to map that process's memory: soon ends their common
+ * communicators.
+ */
 void df_comm_no_file(uint64_t proc);
-/* That one has said the same of this process: the communicators with it have ended. */
+/* That process has reported the same about this one: ends their common communicators. */
 void df_comm_unmapped(uint64_t proc);
-/* A device can't be used any more: its communicators end, soon. */
+/* A device can no longer be used: soon ends its communicators. */
 void df_comm_device_lost(int device);
-/* The lowest rank of a process in an open communicator; -1: none. df_rt.lock held. */
+/* Returns the lowest rank of a process in an open communicator, or -1. df_rt.lock held. */
 int df_comm_rank_of(const struct df_comm *comm, uint64_t proc);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * The death of a process, as its communicators here take it: at once, or where it has ended in order (its own
- * operations are over then) only when that turns out to matter (watchdog.c). And the loss of a device.
+ * Handles the death of a process for its communicators here: they end at once; or, if it exited
+ * normally (its own operations are finished then), only if that turns out to matter (watchdog.c).
+ * Also handles the loss of a device.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +25,7 @@
 #include "trace/record/trace_hash.h"
 #include "trace/record/writer.h"
 
-/* Open, and not over: a death among its members is its business. */
+/* Whether it is open and has not ended, so that the death of a member concerns it. */
 static int is_alive(const struct df_comm *comm)
 {
 	uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
@@ -41,7 +42,10 @@ int df_comm_rank_of(const struct df_comm *comm, uint64_t proc)
 	return i < comm->nranks ? i : -1;
 }
 
-/* Records it for every communicator with that process. 1: of one that it is the first to leave, our rank is the lowest left. */
+/*
+ * Records the death for every communicator with that process. Returns 1 if in one of them no member
+ * had left before, and our rank is the lowest that remains.
+ */
 static int note_death(uint64_t proc, int in_order)
 {
 	struct df_comm *comm;
@@ -67,7 +71,10 @@ static int note_death(uint64_t proc, int in_order)
 	return ret;
 }
 
-/* The largest living communicator with the process, whose number for it is the one that people know. NULL: there is none. */
+/*
+ * Returns the largest living communicator with the process, or NULL: users know the process by its
+ * rank there.
+ */
 static struct df_comm *largest_with(uint64_t proc)
 {
 	struct df_comm *comm, *found = NULL;
@@ -81,7 +88,10 @@ static struct df_comm *largest_with(uint64_t proc)
 	return found;
 }
 
-/* Says so once, whatever the number of communicators. df_comm_end() sets the state, so that every turn ends another one. */
+/*
+ * Logs it once, whatever the number of communicators. df_comm_end() sets the state, so every turn
+ * of the loop ends another communicator.
+ */
 static void end_with(uint64_t proc, const char *how)
 {
 	struct df_comm *comm;
@@ -103,7 +113,7 @@ static void end_with(uint64_t proc, const char *how)
 	} while (comm);
 }
 
-/* It has exited normally: its communicators end only where that matters (watchdog.c). */
+/* It has exited normally: its communicators end only if that matters (watchdog.c). */
 static void note_left(uint64_t proc)
 {
 	struct df_comm *comm;
@@ -115,13 +125,16 @@ static void note_left(uint64_t proc)
 			__atomic_store_n(&comm->watch.peer_left, df_now_ns(), __ATOMIC_RELAXED);
 	}
 	df_mutex_unlock(&df_rt.lock);
-	/* What waits for one that has left is looked at soon, not at the next look (peers_that_left()). */
+	/*
+	 * A wait for a process that has exited is examined soon, not at the watchdog's next look
+	 * (peers_that_left()).
+	 */
 	df_snapshot_wake();
 }
 
 /*
- * No communicator has it as a member yet, so its trace is found by the host and the pid; it knows whether the process exited
- * normally.
+ * No communicator has the process as a member yet, so its trace is found by host and pid. The trace
+ * shows whether it exited normally.
  */
 void df_comm_lost(const struct df_member *who)
 {
@@ -140,9 +153,9 @@ void df_comm_death(uint64_t proc, int in_order)
 		end_with(proc, "has died");
 }
 
-/* ---- the network ------------------------------------------------------------------------------------------- */
+/* ---- the network ----------------------------------------------------------------------------- */
 
-/* How a link is named, in the verdict and in the trace. */
+/* Returns the name of a link, for the verdict and the trace. */
 static const char *link_text(const struct df_net_event *e, char *text, size_t bytes)
 {
 	if (e->what >= DF_NET_HELD)
@@ -152,13 +165,13 @@ static const char *link_text(const struct df_net_event *e, char *text, size_t by
 	return text;
 }
 
-/* A peer that cannot be reached any more, for a thread of its own. */
+/* A peer that can no longer be reached; passed to a thread of its own. */
 struct gone {
 	uint64_t proc, ns, attempts;
 	char link[256], why[256];
 };
 
-/* The judge's verdict, at once and without the other side's records. */
+/* Prints the verdict at once, as the checker would, without the other side's records. */
 static void tell_gone(const struct gone *e)
 {
 	char text[1280], who[160] = "";
@@ -177,7 +190,7 @@ static void tell_gone(const struct gone *e)
 			 comm->members[i].pid);
 	}
 	df_mutex_unlock(&df_rt.lock);
-	/* At the end of a job one side may have left the link already. */
+	/* At the end of a job the other process may have left the communicators already. */
 	if (!who[0])
 		return;
 	len = snprintf(
@@ -192,7 +205,7 @@ static void tell_gone(const struct gone *e)
 	df_log_raw(text, (size_t)DF_MIN(len, (int)sizeof(text) - 1));
 }
 
-/* What has become of the way to another process, as the trace keeps it. */
+/* Traces what has happened to the connection to another process. */
 static void note_link(const struct df_net_event *e, const char *link)
 {
 	df_trace_text(link);
@@ -228,7 +241,7 @@ static void note_unmapped(uint64_t proc)
 static void *end_unmapped(void *proc)
 {
 	note_unmapped(*(uint64_t *)proc);
-	/* It waits for what is begun here no more. */
+	/* That process stops waiting for operations of this one. */
 	df_ctl_send(NULL, *(uint64_t *)proc, DF_MSG_UNMAPPED, NULL, 0);
 	end_with(
 		*(uint64_t *)proc,
@@ -247,7 +260,10 @@ static void *end_gone(void *arg)
 	return NULL;
 }
 
-/* As df_comm_device_lost(): the caller's thread must go on. `end` frees its argument, which may be NULL for want of memory. */
+/*
+ * Runs `end` on a thread of its own, because the caller's thread must go on, as in
+ * df_comm_device_lost(). `end` frees its argument, which is NULL if there was no memory.
+ */
 static void end_soon(void *arg, void *(*end)(void *arg))
 {
 	pthread_t t;
@@ -285,7 +301,11 @@ void df_comm_net_event(const struct df_net_event *e)
 	note_link(e, link);
 	if (e->what != DF_NET_GONE)
 		return;
-	/* In a pass over the endpoint, for which who ends a communicator waits with the process's lock (df_tl_withdrawn()). */
+	/*
+	 * Called from a pass over the endpoint. A thread that ends a communicator waits for that
+	 * pass while it holds df_rt.lock (df_tl_withdrawn()), so this thread must not take the
+	 * lock.
+	 */
 	gone = malloc(sizeof(*gone));
 	if (gone) {
 		*gone = (struct gone){.proc = e->proc, .ns = e->ns, .attempts = e->attempts};
@@ -309,7 +329,9 @@ static void *end_all_on(void *arg)
 			    __atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_ABORTED)
 				found = comm;
 		}
-		/* Under the lock, so that it can't be destroyed meanwhile; as df_comm_death(). */
+		/*
+		 * Under the lock, so that it cannot be destroyed meanwhile, as in df_comm_death().
+		 */
 		if (found)
 			df_comm_end(found, -EIO, 1);
 		df_mutex_unlock(&df_rt.lock);
@@ -321,7 +343,10 @@ void df_comm_device_lost(int device)
 {
 	pthread_t t;
 
-	/* On a thread of its own, because ending waits for the machine's, which has called us. */
+	/*
+	 * On a thread of its own, because ending waits for the backend's thread, which is the
+	 * caller.
+	 */
 	if (pthread_create(&t, NULL, end_all_on, &df_rt.devs[device]) == 0)
 		pthread_detach(t);
 }

@@ -12,7 +12,9 @@
 #include "runtime/dfshim.h"
 #include "runtime/watch/snapshot.h"
 
-/* Between what is sent to the others and the exit: their control threads pass it on in less. */
+/*
+ * between sending to the others and the exit: long enough for their control threads to pass it on
+ */
 #define EXIT_NS (200 * DF_NS_PER_MS)
 
 static uint32_t exits;
@@ -27,7 +29,10 @@ void df_ending_arrived(const void *data, size_t bytes)
 {
 	const struct df_ending *e = df_ending_read(data, bytes);
 
-	/* Relaxed: who reads it too early reports a death that is a consequence; nothing else depends on it. */
+	/*
+	 * RELAXED: a reader that misses it reports a death that is a consequence; nothing else
+	 * depends on it.
+	 */
 	if (e && wants_exit(e->at_once != 0))
 		__atomic_store_n(&exits, 1, __ATOMIC_RELAXED);
 }
@@ -38,14 +43,15 @@ int df_ending_exits(void)
 }
 
 /*
- * The communicators stay as they are: a thread that was let go with an error would begin to end the program its own way, while
- * others still wait, and what it says would hide the verdict.
+ * The communicators are left as they are. If a thread were released with an error, it would begin
+ * to end the program in its own way while others still wait, and its messages would hide the
+ * verdict.
  */
 static void exit_if_wanted(int status, int at_once)
 {
 	if (!wants_exit(at_once))
 		return;
-	/* Relaxed: as above. */
+	/* RELAXED: as above. */
 	__atomic_store_n(&exits, 1, __ATOMIC_RELAXED);
 	df_sleep_ns(EXIT_NS);
 	df_exit_now(status);
@@ -58,7 +64,10 @@ static int by_value(const void *pa, const void *pb)
 	return a < b ? -1 : a > b;
 }
 
-/* The communicators with something unfinished by their names, sorted; NULL: none, or no memory. df_rt.lock held. */
+/*
+ * Returns the sorted names of the communicators with unfinished operations; NULL: no memory.
+ * df_rt.lock held.
+ */
 static uint64_t *stuck_names(size_t *nr)
 {
 	uint64_t *names;
@@ -81,8 +90,9 @@ static uint64_t *stuck_names(size_t *nr)
 }
 
 /*
- * All other ranks of these communicators end too, wherever they are and whatever they do: it is one decision. Without
- * any (hosts hang in calls) the others learn that what they see next is a consequence.
+ * Sends the decision to the other processes: all other ranks of these communicators end too,
+ * wherever they are. With no communicator (threads hang in calls) the others learn that what they
+ * see next is a consequence.
  */
 static void tell(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr,
 		 int status, int at_once)
@@ -108,8 +118,9 @@ static int is_named(const struct df_comm *comm, const uint64_t *names, size_t nr
 }
 
 /*
- * Ends the communicators that `wanted` says; how many. First it is to be seen of all of them: what the end of one lets go
- * on may finish operations of another, and a host that waited for these must not take them for right.
+ * Ends the communicators for which `wanted` returns 1; returns their number. All of them are marked
+ * first: ending one may let operations of another finish, and a thread that waited for these must
+ * not take their results for valid.
  */
 static int end_all(int (*wanted)(const struct df_comm *comm, void *arg), void *arg)
 {

@@ -1,7 +1,8 @@
 /*
- * The one decision by which what is stuck ends on all ranks, in every process: a process that has told the verdict, or heard
- * that it is told, takes it and sends it as a DF_MSG_END; the others obey. With DFSHIM_TIMEOUT_ACTION=abort communicators end,
- * with exit the processes. All of it belongs to the watchdog's thread, unless a function says otherwise.
+ * One decision ends everything that is stuck, on all ranks, in every process. A process that has
+ * reported the verdict, or learned that another has, decides and sends a DF_MSG_END; the others
+ * obey. With DFSHIM_TIMEOUT_ACTION=abort the communicators end, with exit the processes do. All of
+ * it belongs to the watchdog's thread, unless a function says otherwise.
  */
 #ifndef DF_RUNTIME_COMM_ENDING_H
 #define DF_RUNTIME_COMM_ENDING_H
@@ -9,35 +10,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A DF_MSG_END. */
+/* the contents of a DF_MSG_END */
 struct df_ending {
 	uint64_t nr;
-	uint64_t status;  /* the verdict's, with which processes exit */
-	uint64_t at_once; /* they do so unless communicators are to end, and then never with 0 */
-	uint64_t names[]; /* of communicators; none where only hosts hang, in calls */
+	uint64_t status; /* the verdict's exit status */
+	/*
+	 * processes exit with it, unless communicators are to end; then the processes must not exit
+	 * with 0
+	 */
+	uint64_t at_once;
+	uint64_t names[]; /* of communicators; none if only threads hang, in calls */
 };
 
 /*
- * Ends every communicator with something unfinished, all its ranks, and those that are still being joined; but not what
- * the application begins as soon as its first call returns, after `seen`. A rank that has nothing unfinished would go
- * on, when its other wait ends, with peers that have gone. Or exits, with this status.
+ * Ends every communicator with unfinished operations, on all its ranks, and those that are still
+ * being joined; but not communicators that the application starts to join after `seen`, when its
+ * first call has returned. Ranks with nothing unfinished are included: one would otherwise
+ * continue, when its other wait ends, with peers that have ended. With DFSHIM_TIMEOUT_ACTION=exit
+ * the processes exit instead, with this status.
  */
 void df_ending_decide(uint64_t seen, int status);
 
 /*
- * Ranks of this communicator have issued operations that never meet. The processes of all its ranks exit with the
- * verdict's status; with DFSHIM_TIMEOUT_ACTION=abort the communicator ends instead, and they do not exit with 0.
+ * Ranks of this communicator have issued operations that never match. The processes of all its
+ * ranks exit with the verdict's status; with DFSHIM_TIMEOUT_ACTION=abort the communicator ends
+ * instead, and the processes do not exit with 0.
  */
 void df_ending_mismatch(uint64_t name);
 
-/* What came from another process; NULL: its lengths make no sense. */
+/* Reads a message of another process. Returns NULL if its lengths are wrong. */
 const struct df_ending *df_ending_read(const void *data, size_t bytes);
-/* Ends the communicators it names, as far as they are here and not over. Or exits. */
+/* Ends the named communicators that are here and have not ended. Or exits. */
 void df_ending_obey(const struct df_ending *e);
 
-/* A DF_MSG_END has arrived, on the control thread: the deaths that follow are its consequence. */
+/*
+ * A DF_MSG_END has arrived; called on the control thread. The deaths that follow are its
+ * consequence.
+ */
 void df_ending_arrived(const void *data, size_t bytes);
-/* This process is about to exit because of one. Any thread. */
+/* Whether this process is about to exit because of one. Any thread. */
 int df_ending_exits(void);
 
 #endif

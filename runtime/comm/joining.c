@@ -1,6 +1,7 @@
 /*
- * Communicators that are still waiting for ranks. There are no operations to judge by, and not yet a way to
- * ask the other processes; but the rendezvous knows who has come, and tells all that wait.
+ * Communicators that still wait for ranks. There are no operations to judge, and no way yet to ask
+ * the other processes. But the rendezvous knows which ranks have joined, and sends that to all that
+ * wait.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,7 +49,10 @@ uint64_t df_joining_missing(void)
 	return sum;
 }
 
-/* "ranks 1, 4-7": what is there, or, inverted, what is not. Returns how many ranks that is. */
+/*
+ * Writes "1, 4-7": the ranks in the list, or, if invert is set, those that are not. Returns their
+ * number.
+ */
 static int say_ranks(char *buf, size_t bytes, const int *ranks, int nr, int nranks, int invert)
 {
 	int r, first, i = 0, count = 0;
@@ -111,11 +115,11 @@ int df_joining_explain(int anyhow, char *line, size_t size)
 		"%.1f s\n\n"
 		"Fix: let every member of the communicator call ncclCommInitRank with the same id "
 		"(hash %016llx).%s%s%s\n"
-		"Confidence: proved, as the rendezvous knows who has come.\n",
+		"Confidence: proved, as the rendezvous knows which ranks have joined.\n",
 		absent == 1 ? "" : "s", gone, nranks, absent == 1 ? "has" : "have",
 		nr == MISSING_MAX ? " (and perhaps more)" : "", here == 1 ? "" : "s", there,
 		here == 1 ? "has" : "have", (double)ms / 1000, (unsigned long long)id,
-		at[0] ? " From other machines they come to " : "", at,
+		at[0] ? " From other machines they connect to " : "", at,
 		at[0] ? ": no firewall may drop that." : "");
 	df_log_raw(text, (size_t)len);
 	snprintf(line, size, "%.*s", (int)strcspn(text, "\n"), text);

@@ -1,6 +1,6 @@
 /*
- * The start of the runtime in a process: which backend, how many devices, which settings. Done once, at the
- * first NCCL call that needs it; threads are started when the first communicator is ready.
+ * Starts the runtime in a process: chooses the backend, counts devices, reads settings. Done once,
+ * at the first NCCL call that needs it. Threads are started when the first communicator is ready.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -82,7 +82,10 @@ static void algo_refused(void *arg, const struct df_perr *err)
 		df_perr_str(err, text, sizeof(text)));
 }
 
-/* NCCL_ALGO, NCCL_PROTO. -EINVAL: it can't be used, and that is an error. */
+/*
+ * Reads NCCL_ALGO or NCCL_PROTO. Returns -EINVAL if the value cannot be used and the settings are
+ * strict.
+ */
 static int nccl_variable(const struct df_env *env, enum df_nccl_var var, enum df_env_row row,
 			 const char *value)
 {
@@ -103,7 +106,7 @@ static int nccl_variable(const struct df_env *env, enum df_nccl_var var, enum df
 	return 0;
 }
 
-/* DFSHIM_NET_SPEED, which comes before what a tuner file says of other nodes. */
+/* Reads DFSHIM_NET_SPEED, which overrides the tuner file's figures for other nodes. */
 static int net_speed(const struct df_env *env)
 {
 	struct df_cost *c = &df_rt.tuner->cost;
@@ -132,7 +135,10 @@ static uint32_t setting(long value, uint32_t otherwise)
 	return value != DF_AUTO ? (uint32_t)value : otherwise;
 }
 
-/* Programs and choices that the user brings. What they come to must be the same on all ranks. */
+/*
+ * Reads the user's programs and choices. The outcome must be equal on all ranks, so it is hashed
+ * into df_rt.settings.
+ */
 static int algorithms(const struct df_env *env)
 {
 	struct df_perr err = {0};
@@ -166,18 +172,25 @@ static int algorithms(const struct df_env *env)
 	return ret ? ret : net_speed(env);
 }
 
-/* And in this process: a fork's child has none of our threads, and locks may be held by those that it lacks. */
+/*
+ * Whether the runtime runs in this process: a forked child has none of our threads, and locks may
+ * be held by threads that it lacks.
+ */
 static int is_running(void)
 {
-	/* ACQUIRE pairs with the RELEASE in df_start(), as there: exit() may be called by a thread that never came by. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_start(): exit() may be called by a thread that has
+	 * never called df_start().
+	 */
 	return __atomic_load_n(&df_rt.started, __ATOMIC_ACQUIRE) == 1 &&
 	       df_rt.self.pid == (uint32_t)getpid();
 }
 
 /*
- * The program takes operations for finished that a released wait has left behind, so they are waited for here. What
- * never finishes makes the end of the process an error, whatever the program says. Half of the time-out, so that the
- * others, for which it runs as well, find that this process has exited.
+ * The program takes operations that a released wait has skipped for finished, so the exit waits for
+ * them. If some never finish, the process exits with an error, whatever status the program chose.
+ * Waits for at most half of the time-out: it runs for the other processes too, and they must see
+ * that this one has exited.
  */
 static void settle(void)
 {
@@ -201,8 +214,9 @@ static void settle(void)
 }
 
 /*
- * Until what was sent has been received. Who ends with an error and has not destroyed its communicators leaves at once, so
- * that the others hear of it. Once: what has not been received within the bound is given up.
+ * Waits until everything sent has been received. A process that exits with an error without having
+ * destroyed its communicators leaves at once, so that the others notice. Only once: what is not
+ * received within the limit is given up.
  */
 static void linger(int status)
 {
@@ -215,8 +229,8 @@ static void linger(int status)
 }
 
 /*
- * exit() has been called. The driver's own end comes later, of what was registered first, and the memory that
- * others have not read yet would go with it.
+ * exit() has been called. CUDA registered its exit handler first, so it runs after this one, and
+ * frees memory that peers may not have read yet.
  */
 static void before_exit(int status, void *arg)
 {
@@ -227,15 +241,18 @@ static void before_exit(int status, void *arg)
 	df_tl_end();
 }
 
-/* A library that has been loaded since must still be there then. */
+/*
+ * Registered again after another library was loaded, so that it runs before that library's exit
+ * handler.
+ */
 static void before_exit_again(void)
 {
 	(void)on_exit(before_exit, NULL);
 }
 
 /*
- * A sixteenth of the memory is more than most jobs register, and leaves room for eight ranks: of the machine's, or of a
- * GPU's, where most connectors lie.
+ * A sixteenth of the memory is more than most jobs need, and leaves room for eight ranks. It is the
+ * machine's memory, or a GPU's if that is less, since most connectors are there.
  */
 static uint64_t auto_conn_budget(void)
 {
@@ -281,12 +298,15 @@ static int start(void)
 	ret = df_device_open(df_rt.reason, sizeof(df_rt.reason));
 	if (ret)
 		return ret;
-	/* Without it what lingers does so in at_exit(). */
+	/* If this fails, at_exit() waits for what lingers. */
 	(void)on_exit(before_exit, NULL);
 	df_tl_on_library(before_exit_again);
 	df_rt.execs.nr_cores = cores();
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
-	/* Slots hold a slice. A GPU takes some microseconds for one whatever its size, and so does a network. */
+	/*
+	 * A slot holds a slice. A GPU needs some microseconds for a slice of any size, and so does
+	 * a network.
+	 */
 	df_rt.slots = setting(env->slots, 4);
 	df_rt.slot_bytes = setting(env->slot_kb, df_blocks->gpu ? 512 : 128) * 1024;
 	df_rt.far_slots = setting(env->slots, df_blocks->gpu ? 4 : 2);
@@ -337,7 +357,7 @@ int df_start(void)
 
 	if (df_once_begin(&start_once, "The start of the runtime")) {
 		ret = start();
-		/* RELEASE pairs with the ACQUIRE in is_running(), which does not go through df_once. */
+		/* RELEASE pairs with the ACQUIRE in is_running(), which does not use df_once. */
 		__atomic_store_n(&df_rt.started, ret ? ret : 1, __ATOMIC_RELEASE);
 		df_once_end(&start_once);
 	}
@@ -356,9 +376,14 @@ int df_start_unable(void)
 		struct df_member self;
 		struct df_dev *dev;
 
-		/* What has been opened stays open; a communicator needs a device that nothing is executed on. */
+		/*
+		 * The backend stays open. A communicator needs a device, even one that executes
+		 * nothing.
+		 */
 		df_device_none();
-		/* The control plane first: a device that was made for nothing could not be given back. */
+		/*
+		 * The control plane first: if it failed later, the device could not be given back.
+		 */
 		ret = df_ctl_self(&self);
 		dev = ret ? NULL : df_kalloc(sizeof(*dev));
 		if (!ret)
@@ -366,7 +391,7 @@ int df_start_unable(void)
 		if (!ret) {
 			df_rt.devs = dev;
 			df_rt.nr_devs = 1;
-			/* RELEASE pairs with the ACQUIRE in is_unable(): the device comes first. */
+			/* RELEASE pairs with the ACQUIRE in is_unable(): the device is set. */
 			__atomic_store_n(&df_rt.unable, 1, __ATOMIC_RELEASE);
 		}
 	}
@@ -395,7 +420,7 @@ void df_stop(void)
 		df_ctl_goodbye(NULL, 0);
 	if (!is_running() || __atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
 		return;
-	/* _exit() has not come by before_exit(). */
+	/* after _exit(), before_exit() has not run */
 	linger(df_exit_status());
 	df_stats_write();
 	words = df_snapshot_words(&bytes);
@@ -411,7 +436,7 @@ void df_stop_at_exit(void)
 		df_watchdog_stop();
 }
 
-/* Threads of the application may still run: nothing is freed here. */
+/* Frees nothing, because threads of the application may still run. */
 __attribute__((destructor)) static void at_exit(void)
 {
 	int mine = is_running();
@@ -441,7 +466,7 @@ int df_device_count(void)
 	return df_rt.nr_devs;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 int df_mem_alloc(size_t bytes, void **out)
 {
@@ -456,7 +481,7 @@ int df_mem_free(void *ptr)
 		return 0;
 	if (df_backend->mem_info(ptr, &info) || info.kind == DF_MEM_UNKNOWN)
 		return -EINVAL;
-	/* As cudaFree: deferred while operations are in flight. */
+	/* As in cudaFree(): deferred while operations are in flight. */
 	if (df_stream_hooks.free(ptr, &info))
 		return 0;
 	return df_backend->mem_free(ptr);
@@ -469,7 +494,7 @@ int df_mem_known(const void *ptr)
 	return df_backend->mem_info(ptr, &info) == 0 && info.kind != DF_MEM_UNKNOWN;
 }
 
-/* ---- blocking calls ---------------------------------------------------------------------------------------- */
+/* ---- blocking calls -------------------------------------------------------------------------- */
 
 static __thread uint32_t call_site;
 static __thread uint64_t *call_serial;

@@ -1,5 +1,6 @@
 /*
- * DFSHIM_STATS: the counters of this process as one JSON line at exit, on stderr or appended to a file.
+ * DFSHIM_STATS: writes the counters of this process as one JSON line at exit, to stderr or to a
+ * file.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -69,7 +70,10 @@ void df_stats_write(void)
 			continue;
 		ranks++;
 		blocks = (int)dev->exec.d.nr_blocks;
-		/* The process ends, its threads may not have: figures, not order. */
+		/*
+		 * Threads may still run while the process ends. The counters are only figures, so
+		 * no order is needed.
+		 */
 		released += __atomic_load_n(&dev->released, __ATOMIC_RELAXED);
 		reordered += __atomic_load_n(&dev->reordered, __ATOMIC_RELAXED);
 		recycled += __atomic_load_n(&dev->recycled, __ATOMIC_RELAXED);

@@ -1,6 +1,4 @@
-/*
- * Counters, and sampled costs of which the median is reported. Any thread.
- */
+/* Counters, and sampled costs whose median is reported. Any thread. */
 #ifndef DF_RUNTIME_COMM_STATS_H
 #define DF_RUNTIME_COMM_STATS_H
 
