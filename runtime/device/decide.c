@@ -1,10 +1,12 @@
 /*
- * DFSHIM_BACKEND=auto on a machine with GPUs: whether this process takes them, by what a self-test of this very machine
- * has shown (runtime/evidence). Without a result `dfshim doctor`, which lies beside the library, makes the test in a process of
- * its own: the daemon that is being tried may crash or hang, and a driver's lock or context of the application is none of its
- * business. One process of a node does that, the others wait for it. Without a result NCCL executes the job.
+ * DFSHIM_BACKEND=auto on a machine with GPUs: decides whether this process uses them, by the result
+ * of a self-test on this very machine (runtime/evidence). If there is no result, `dfshim doctor`,
+ * which is installed beside the library, runs the test in a process of its own: the tested daemon
+ * may crash or hang, and must not touch a driver lock or context of the application. One process of
+ * a node runs it, the others wait. If there is still no result, NCCL executes the job.
  *
- * Ranks that decide differently go the same way, as where one cannot start: df_start_unable().
+ * If ranks decide differently, all of them take the path of a rank whose daemon cannot start:
+ * df_start_unable().
  *
  * Called once, at the start, with no lock of the runtime held; blocks for a bounded time.
  */
@@ -33,9 +35,9 @@
 #define OVERRIDE "DFSHIM_BACKEND=cuda takes the GPU all the same"
 
 static void *driver;
-static int failed; /* a check of the self-test has failed on one of our GPUs */
+static int failed; /* whether a check of the self-test has failed on one of our GPUs */
 
-/* Behind our own hook: what is asked here is not the application's. */
+/* Looks up behind our own hook, because this call is not the application's. */
 static void *find_in(void *lib, const char *name)
 {
 	return df_dlsym ? df_dlsym(lib, name) : dlsym(lib, name);
@@ -46,7 +48,10 @@ static void *find(const char *name)
 	return find_in(driver, name);
 }
 
-/* ---- who makes the test --------------------------------------------------------------------------------- */
+/*
+ * ---- running the test
+ * -------------------------------------------------------------------------------------
+ */
 
 static int library_path(char *path)
 {
@@ -58,7 +63,7 @@ static int library_path(char *path)
 		       : -ENOENT;
 }
 
-/* `dfshim` beside the library, or where it is installed with it. */
+/* Finds `dfshim` beside the library, or where it is installed with it. */
 static int doctor_path(const char *library, char *path, size_t size)
 {
 	static const char *const places[] = {"dfshim", "../bin/dfshim", "../../bin/dfshim",
@@ -84,8 +89,9 @@ static int nccl_of(struct dl_phdr_info *info, size_t size, void *path)
 }
 
 /*
- * The NCCL that the daemon's speed is compared with: the job's, else what the doctor finds, which has the same library path
- * (path is empty then). Returns its version; 0: there is none.
+ * Finds the NCCL whose speed the daemon's is compared with: the job's; else the one that the doctor
+ * finds, which has the same library path (then path is empty). Returns its version; 0: there is
+ * none.
  */
 static int nccl_version(char *path)
 {
@@ -99,7 +105,7 @@ static int nccl_version(char *path)
 	return version && !version(&v) ? v : 0;
 }
 
-/* Whatever it comes to is in its file, or is not. */
+/* Runs the doctor, which writes its result, if any, to a file. */
 static void run_doctor(const char *program, const char *nccl, uint64_t until_ns)
 {
 	char seconds[32];
@@ -128,7 +134,7 @@ static void run_doctor(const char *program, const char *nccl, uint64_t until_ns)
 		df_warn("%s cannot be started: %s", program, strerror(ret));
 		return;
 	}
-	/* An error: the application reaps all children, and had this one. */
+	/* waitpid() fails if the application reaps all children and has reaped this one. */
 	while (!waitpid(pid, NULL, WNOHANG)) {
 		if (df_now_ns() > until_ns)
 			kill(pid, SIGKILL);
@@ -136,9 +142,12 @@ static void run_doctor(const char *program, const char *nccl, uint64_t until_ns)
 	}
 }
 
-/* ---- the decision ------------------------------------------------------------------------------------------- */
+/* ---- the decision ---------------------------------------------------------------------------- */
 
-/* The word for all GPUs: LEAVE or FAIL if one has that, NONE if one has no result (which one), else TAKE. */
+/*
+ * Combines the results of all GPUs: LEAVE or FAIL if one GPU has that; NONE if one has no result
+ * (*lacking); else TAKE.
+ */
 static enum df_evidence_word known(const struct df_evidence_facts *f, int *lacking, char *reason,
 				   size_t reason_bytes)
 {
@@ -180,7 +189,7 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 				  : "DFSHIM_SELF_TEST_MS=0");
 		return DF_EVIDENCE_NONE;
 	}
-	/* Four parts, each bounded: what there is, the tests, our speed, NCCL's. */
+	/* Four parts, each bounded: listing the GPUs, the tests, our speed, NCCL's speed. */
 	until = df_now_ns() + 4 * bound_ns + 5 * DF_NS_PER_S;
 	fd = df_evidence_lock(f, gpu, until);
 	if (fd < 0) {
@@ -198,8 +207,7 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 	df_evidence_unlock(fd);
 	if (word == DF_EVIDENCE_NONE)
 		snprintf(reason, reason_bytes,
-			 "the self-test of GPU %d came to no result; `dfshim doctor` says more",
-			 gpu);
+			 "the self-test of GPU %d has no result; `dfshim doctor` says more", gpu);
 	return word;
 }
 
@@ -236,7 +244,10 @@ int df_device_decide(char *reason, size_t reason_bytes)
 		snprintf(reason, reason_bytes, "%.150s; " OVERRIDE, why);
 		return -EOPNOTSUPP;
 	}
-	/* Nothing is wrong, but a user is to know who runs his collectives; of one process on a node. */
+	/*
+	 * Nothing is wrong, but users should know that dfshim executes their collectives. One
+	 * process of a node warns.
+	 */
 	if (!local || !atoi(local))
 		df_warn("dfshim's daemon takes the GPU: %s (DFSHIM_MODE=trace leaves it to NCCL)",
 			why);

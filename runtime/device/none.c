@@ -1,6 +1,6 @@
 /*
- * The machine of a process that has none, and of every process before df_device_open(): no device, no stream, no memory.
- * Whoever asks for one gets an error. Any thread.
+ * The backend of a process without devices, and of every process before df_device_open(): no
+ * device, no stream, no memory. Requests for one fail. Any thread.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /*
- * Which machine this process has. libdfhost.so, where it is preloaded, says so by its one extra export. A
- * GPU is taken when it is asked for by name, or when a self-test of this machine speaks for it (decide.c).
+ * Chooses the backend. If libdfhost.so is preloaded, it is recognised by its one extra export. A
+ * GPU is used if it is asked for by name, or if a self-test of this machine speaks for it
+ * (decide.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ static int no_decision(char *reason, size_t reason_bytes)
 #define df_device_failed() 0
 #endif
 
-/* 0 if there is one, and it is the process's from now on. */
+/* Returns 0 if the backend was found, and makes it the process's. */
 static int taken(const struct df_backend *found)
 {
 	if (!found)
@@ -47,7 +48,7 @@ int df_device_open_any(char *reason, size_t reason_bytes)
 		snprintf(reason, reason_bytes, "the GPU's self-test failed");
 		return -EOPNOTSUPP;
 	}
-	/* Whatever DFSHIM_BACKEND says: it is about who executes, and here NCCL does. */
+	/* Ignores DFSHIM_BACKEND: it chooses the executor, and here NCCL executes. */
 	return taken(df_cuda_open_recording(reason, reason_bytes));
 }
 

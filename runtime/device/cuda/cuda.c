@@ -1,7 +1,8 @@
 /*
- * The GPU backend: struct df_backend and df_blocks on the CUDA driver. Streams belong to the application; what we know of
- * them hangs in a table, by handle (of events: cuda_event.c). A word that a stream writes or waits for lies in pinned
- * memory and is reached by the driver's stream memory operations.
+ * The GPU backend: struct df_backend and struct df_blocks, on the CUDA driver. Streams belong to
+ * the application; our state of each is in a table, by handle (for events: cuda_event.c). Words
+ * that streams write or wait for are in pinned memory, and are accessed by the driver's stream
+ * memory operations.
  *
  * The table's lock is a leaf and never held across a call of the driver. Any thread.
  */
@@ -26,7 +27,7 @@ int df_cuda_captures = -1;
 const struct df_hooks *df_cuda_hooks;
 int df_cuda_recording;
 
-/* ---- contexts -------------------------------------------------------------------------------------------------- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 CUcontext df_cuda_ctx(int device)
 {
@@ -34,11 +35,14 @@ CUcontext df_cuda_ctx(int device)
 
 	if (device < 0 || device >= df_nr_cudevs)
 		return NULL;
-	/* ACQUIRE pairs with the RELEASE below: a context that is seen can be used. */
+	/* ACQUIRE pairs with the RELEASE below: a visible context can be used. */
 	ctx = __atomic_load_n(&df_cudevs[device].ctx, __ATOMIC_ACQUIRE);
 	if (df_likely(ctx != NULL))
 		return ctx;
-	/* Two threads may do so at a time: it is one context, and ours for good. */
+	/*
+	 * Two threads may do this at the same time: both get the same context, which is never
+	 * released.
+	 */
 	if (df_drv.primary_retain(&ctx, df_cudevs[device].device) != CUDA_SUCCESS)
 		return NULL;
 	/* RELEASE pairs with the ACQUIRE above. */
@@ -46,13 +50,16 @@ CUcontext df_cuda_ctx(int device)
 	return ctx;
 }
 
-/* Each further context costs memory of its device, which may be another process's alone. */
+/*
+ * Prefers a device whose context exists already: each further context costs memory on its device,
+ * which another process may use alone.
+ */
 int df_cuda_device_any(void)
 {
 	int i;
 
 	for (i = 0; i < df_nr_cudevs; i++)
-		/* RELAXED: only which; df_cuda_ctx() looks again. */
+		/* RELAXED: df_cuda_ctx() loads it again. */
 		if (__atomic_load_n(&df_cudevs[i].ctx, __ATOMIC_RELAXED))
 			return i;
 	return df_cuda_api.get_device();
@@ -64,8 +71,9 @@ CUcontext df_cuda_ctx_any(void)
 }
 
 /*
- * While some thread captures in the global mode, calls that might synchronise are refused in every other
- * thread and spoil its capture: ours are none of that capture's business.
+ * While a thread captures in the global mode, CUDA refuses calls that might synchronise in all
+ * other threads, and invalidates the capture. Our calls do not concern that capture, so they run in
+ * the relaxed mode.
  */
 #define ENTER_PUSHED  1
 #define ENTER_RELAXED 2
@@ -137,7 +145,9 @@ static int get_device(void)
 	CUdevice dev;
 	int i;
 
-	/* Without a context the thread is where the CUDA runtime would put it: on the first device. */
+	/*
+	 * A thread without a context is where the CUDA runtime would put it: on the first device.
+	 */
 	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
 		return 0;
 	for (i = 0; i < df_nr_cudevs; i++)
@@ -155,7 +165,7 @@ static int set_device(int device)
 	return df_drv_errno(df_drv.ctx_set(ctx));
 }
 
-/* ---- streams --------------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static pthread_rwlock_t streams_lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct df_mstream *streams;
@@ -165,7 +175,7 @@ static int is_special(CUstream s)
 	return s == NULL || s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD;
 }
 
-/* The key of a stream; handle: what to give the driver for it. -EINVAL. */
+/* Makes the key of a stream. handle: set to the driver's handle for it. Returns 0 or -EINVAL. */
 static int key_of(CUstream s, int ptds, struct df_mstream_key *key, CUstream *handle)
 {
 	unsigned long long id = 0;
@@ -173,7 +183,7 @@ static int key_of(CUstream s, int ptds, struct df_mstream_key *key, CUstream *ha
 	*handle = s ? s : ptds ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 	memset(key, 0, sizeof(*key));
 	key->handle = (uintptr_t)*handle;
-	/* One handle, many streams: of the current context, of the calling thread. */
+	/* These handles name several streams: one of each context, or of each thread. */
 	if ((is_special(s) || df_cuda_captures < 0) &&
 	    df_drv.stream_id(*handle, &id) != CUDA_SUCCESS)
 		return -EINVAL;
@@ -225,7 +235,7 @@ static struct df_mstream *stream_of(CUstream handle, int ptds, uint8_t own)
 		free(s);
 		return NULL;
 	}
-	/* Never 0: the runtime takes that for "none". */
+	/* Never 0, which the runtime takes for "none". */
 	s->id = id + 1;
 	pthread_rwlock_wrlock(&streams_lock);
 	HASH_FIND(hh, streams, &key, sizeof(key), other);
@@ -273,8 +283,9 @@ void df_cuda_stream_describe(struct df_mstream *s, struct df_stream_info *out)
 }
 
 /*
- * A program may call NCCL before CUDA, as one does whose rank 0 makes the unique id first. Whether the driver is had from
- * the hook is known at the latest when the first stream is given to NCCL: the application has it from somewhere.
+ * A program may call NCCL before CUDA, for example if its rank 0 first makes the unique id. Whether
+ * the application uses the driver through the hook is known at the latest when the first stream is
+ * given to NCCL, because the application must have created it.
  */
 static int undecided;
 
@@ -333,7 +344,7 @@ void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, 
 	free(all);
 }
 
-/* A stream of our own. -errno. */
+/* Makes a stream of our own. Returns 0 or -errno. */
 static int stream_make(int device, struct df_mstream **out)
 {
 	int in = df_cuda_enter(df_cuda_ctx(device));
@@ -344,7 +355,7 @@ static int stream_make(int device, struct df_mstream **out)
 	if (in < 0)
 		return in;
 	r = df_drv.stream_create(&h, CU_STREAM_NON_BLOCKING, 0);
-	/* What it is, is asked where its context is current: a driver may want that. */
+	/* Queried while its context is current, because a driver may require that. */
 	s = r == CUDA_SUCCESS ? stream_of(h, 0, 1) : NULL;
 	if (r == CUDA_SUCCESS && !s)
 		df_drv.stream_destroy(h);
@@ -360,8 +371,9 @@ static void stream_delete(struct df_mstream *s)
 }
 
 /*
- * One of each device that nobody uses yet: a driver may let the creation of a stream wait for what runs (pmodels/yaksa issue
- * 228), so it is made before there is anything to be waited for, and the next one on a thread that may wait.
+ * One unused stream for each device. A driver may delay the creation of a stream until running work
+ * ends (pmodels/yaksa issue 228). So it is made before there is any work to wait for, and the next
+ * one on a thread that may wait.
  */
 static struct df_mstream *spares[DF_CUDA_DEVICES_MAX];
 
@@ -369,7 +381,7 @@ static void spare_make(void *device)
 {
 	struct df_mstream **spare = &spares[(intptr_t)device], *s, *none = NULL;
 
-	/* RELEASE pairs with the ACQUIRE in stream_new(): the stream is described. */
+	/* RELEASE pairs with the ACQUIRE in stream_new(): the stream is initialised. */
 	if (!stream_make((int)(intptr_t)device, &s) &&
 	    !__atomic_compare_exchange_n(spare, &none, s, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 		stream_delete(s);
@@ -404,7 +416,10 @@ static void write_of(CUstreamBatchMemOpParams *op, const uint64_t *addr, uint64_
 	op->writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
 	op->writeValue.address = (CUdeviceptr)(uintptr_t)addr;
 	op->writeValue.value64 = value;
-	/* These order it after the stream's earlier work, and writes, for the whole system. */
+	/*
+	 * The default flags order it after the stream's earlier work, and its writes, for the whole
+	 * system.
+	 */
 	op->writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
 }
 
@@ -447,8 +462,8 @@ static int stream_idle(struct df_mstream *s)
 		return 0;
 	r = df_drv.stream_query(s->handle);
 	/*
-	 * What is put on it next waits for the legacy stream. While somebody captures, asking that one might spoil the
-	 * capture.
+	 * The stream's next work also waits for the legacy stream. But while a thread captures,
+	 * querying the legacy stream might invalidate the capture: then it counts as busy.
 	 */
 	if (r == CUDA_SUCCESS && s->handle != CU_STREAM_LEGACY &&
 	    !(s->flags & CU_STREAM_NON_BLOCKING))
@@ -459,7 +474,7 @@ static int stream_idle(struct df_mstream *s)
 	return r == CUDA_SUCCESS;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void set_hooks(const struct df_hooks *hooks)
 {
@@ -467,7 +482,7 @@ static void set_hooks(const struct df_hooks *hooks)
 	if (df_cuda_front_set)
 		df_cuda_front_set(hooks ? &df_cuda_front : NULL);
 	if (df_cuda_front_set && df_cuda_front_sees() >= 0) {
-		/* Where nobody has asked for the driver nobody captures. */
+		/* If the driver was never asked for, no thread captures. */
 		__atomic_store_n(&undecided, !df_cuda_front_sees(), __ATOMIC_RELAXED);
 		__atomic_store_n(&df_cuda_captures, 0, __ATOMIC_RELAXED);
 		return;
@@ -478,7 +493,7 @@ static void set_hooks(const struct df_hooks *hooks)
 
 static void kick(int device)
 {
-	/* The device looks at its words itself. */
+	/* The device polls its words itself. */
 	(void)device;
 }
 
@@ -556,7 +571,7 @@ static void read_pci(struct df_cudev *d)
 			 slot & 0xff);
 }
 
-/* What of that which the runtime needs a device does not have; NULL: it has all. */
+/* Returns the first requirement that the device does not meet, or NULL. */
 static const char *lacks(CUdevice device)
 {
 	static const struct {
@@ -585,7 +600,7 @@ const struct df_backend *df_cuda_open(char *reason, size_t reason_bytes)
 {
 	const char *v = getenv("CUDA_LAUNCH_BLOCKING");
 
-	/* The poller would sit inside its own launch, and take note of nothing. */
+	/* The poller would block in its own launch and could not note completions. */
 	if (v && *v && strcmp(v, "0") != 0) {
 		snprintf(reason, reason_bytes,
 			 "CUDA_LAUNCH_BLOCKING is set: the daemon's launch would not return");
@@ -623,7 +638,7 @@ const struct df_backend *df_cuda_open_driver(char *reason, size_t reason_bytes)
 		read_pci(d);
 		usable += !d->lacks;
 	}
-	/* One of several that the daemon can't run on is refused where a communicator is to be there. */
+	/* A GPU that the daemon cannot run on is refused only when a communicator is made on it. */
 	if (usable)
 		return &df_cuda_api;
 	snprintf(reason, reason_bytes, "GPU 0 has no %s", df_cudevs[0].lacks);

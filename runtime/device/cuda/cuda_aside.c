@@ -1,7 +1,7 @@
 /*
- * Calls of the driver that may take as long as the driver likes (allocation, pinning, opening of others' memory):
- * each on a thread of its own, so that none stands behind another and nobody who holds a lock waits for one. They
- * are rare: memory comes in large pieces. Any thread.
+ * Runs calls of the driver that may take long (allocating, pinning, opening other processes'
+ * memory) on threads of their own, so that none waits for another, and no holder of a lock waits
+ * for one. They are rare, because memory is taken in large pieces. Any thread.
  */
 #if __has_include(<cuda.h>)
 #define _GNU_SOURCE
@@ -28,7 +28,7 @@ static void *thread(void *arg)
 
 	free(arg);
 	job.fn(job.arg);
-	/* Whoever was told "not yet" looks again. */
+	/* A caller that was refused earlier tries again. */
 	df_cuda_daemon_wake();
 	return NULL;
 }
@@ -43,7 +43,7 @@ int df_cuda_aside(void (*fn)(void *arg), void *arg)
 	if (!job)
 		return -ENOMEM;
 	*job = (struct job){fn, arg};
-	/* The application's signals are none of our threads' business. */
+	/* The application's signals are not for our threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	ret = pthread_create(&t, NULL, thread, job);
@@ -71,7 +71,7 @@ void df_cuda_alone(int enter)
 	df_cuda_quiet(-1, 1);
 }
 
-/* ---- the arena of connectors in host memory ----------------------------------------------------------------------- */
+/* ---- the arena of connectors in host memory -------------------------------------------------- */
 
 int df_cuda_show(void *base, uint64_t bytes)
 {

@@ -1,10 +1,10 @@
 /*
- * The daemon's kernel on each device and the poller thread that looks after all of them: launches it when there is
- * work (the decisions are launch.c's), asks it to leave in quiet times, takes note of completions. Only the poller launches. It
- * sleeps on a futex while nothing is in flight.
+ * The daemon's kernel on each device, and the poller, the thread that serves all devices: it
+ * launches the kernel when there is work (launch.c decides), asks it to leave in quiet times, and
+ * notes completions. Only the poller launches. It sleeps on a futex while nothing is in flight.
  *
- * The request to leave is df_kdaemon.quit, which the kernel reads across the bus. No lock is held across a
- * call of the driver.
+ * The request to leave is df_kdaemon.quit, which the kernel reads over the bus. No lock is held
+ * across a call of the driver.
  */
 #if __has_include(<cuda.h>)
 #define _GNU_SOURCE
@@ -29,7 +29,7 @@
 
 #define KERNEL	     "dfk_daemon"
 #define MAX_THREADS  512     /* as kernels/daemon_cuda.cu is compiled */
-#define LEAVE_NS     1000000 /* how long a quiet time waits for the kernel to leave */
+#define LEAVE_NS     1000000 /* limit of waiting for the kernel to leave in a quiet time */
 #define SPINS	     64
 #define NAP_NS	     20000
 #define IDLE_WAIT_NS 200000000
@@ -38,20 +38,20 @@ struct daemon {
 	CUstream stream;
 	CUfunction fn;
 	struct df_launch l;
-	uint32_t quiet; /* threads inside calls that may wait for the device */
-	uint32_t stops; /* threads that want no kernel there */
-	uint32_t state; /* of l, for other threads */
-	uint32_t ready; /* stream and function exist: since df_cuda_daemon_prepare() */
+	uint32_t quiet; /* threads in calls that may wait for the device */
+	uint32_t stops; /* threads that need the device without a kernel */
+	uint32_t state; /* copy of l.state for other threads */
+	uint32_t ready; /* whether stream and function exist: set by df_cuda_daemon_prepare() */
 	uint32_t told;
 };
 
 static struct daemon daemons[DF_CUDA_DEVICES_MAX];
-static const struct df_execs *execs; /* atomic; NULL: no poller */
+static const struct df_execs *execs; /* atomic; NULL: there is no poller */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t work_seq; /* futex: bumped when there may be work */
+static uint32_t work_seq; /* futex: incremented when there may be work */
 static uint32_t sleeping;
 static uint64_t launches;
-static uint64_t rounds; /* of the poller */
+static uint64_t rounds; /* of the poller's loop */
 
 int df_cuda_daemon_check(char *reason, unsigned long reason_bytes)
 {
@@ -90,7 +90,10 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 		snprintf(reason, reason_bytes, "GPU %d has no %s", device, df_cudevs[device].lacks);
 		return -EOPNOTSUPP;
 	}
-	/* Nobody else takes it, so it may be held across the driver: who comes second wants the same. */
+	/*
+	 * Only this function takes the lock, so it may be held across the driver: a second caller
+	 * wants the same.
+	 */
 	pthread_mutex_lock(&preparing[device]);
 	entered = df_cuda_enter(df_cuda_ctx(device));
 	if (entered < 0)
@@ -111,7 +114,10 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 	return -EIO;
 }
 
-/* GPU memory for contexts that do not fit in shared memory, before a launch; without it they are used where they are. */
+/*
+ * Allocates GPU memory for contexts that do not fit into shared memory, before a launch. Without it
+ * they are used in place.
+ */
 static void give_lines(int device, struct df_kdaemon *k)
 {
 	void *p;
@@ -132,31 +138,31 @@ static CUresult launch(struct daemon *d, struct df_kdaemon *k)
 	void *params[] = {&k};
 
 	give_lines((int)(d - daemons), k);
-	/* Relaxed: the launch itself orders it before the kernel. */
+	/* RELAXED: the launch orders it before the kernel. */
 	__atomic_store_n(&k->quit, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&k->leave, 0, __ATOMIC_RELAXED);
 	return df_drv.launch(d->fn, DF_MIN(d->l.width, k->nr_blocks), 1, 1, threads, 1, 1, 0,
 			     d->stream, params, NULL);
 }
 
-/* These do not heal: the context, or the whole device, is lost. */
+/* Whether the context, or the whole device, is lost. */
 static int fatal(CUresult r)
 {
 	return r != CUDA_ERROR_OUT_OF_MEMORY && r != CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES &&
 	       r != CUDA_ERROR_NOT_READY;
 }
 
-/* Operations are in flight on the device. */
+/* Whether operations are in flight on the device. */
 static int outstanding(const struct df_exec *x)
 {
-	/* SEQ_CST pairs with df_cuda_daemon_wake(), which comes after the submission counted here. */
+	/* SEQ_CST pairs with df_cuda_daemon_wake(), which follows the submission counted here. */
 	return __atomic_load_n(&x->issued, __ATOMIC_SEQ_CST) !=
 	       __atomic_load_n(&x->retired, __ATOMIC_RELAXED);
 }
 
 /*
- * So many blocks, from the first, are needed: for operations whose streams have come to them, since a block that waits takes
- * a multiprocessor from what it waits for.
+ * Returns how many blocks, from the first, are needed. Only operations count whose streams have
+ * reached them: a waiting block takes a multiprocessor from the work that it waits for.
  */
 static uint32_t width(int device, const struct df_exec *x)
 {
@@ -168,7 +174,7 @@ static uint32_t width(int device, const struct df_exec *x)
 	return ready ? DF_MIN(b, ready) : b;
 }
 
-/* A number that changes when a block moves. */
+/* Returns a number that changes when a block moves data. */
 static uint64_t slices(const struct df_exec *x)
 {
 	uint64_t sum = 0;
@@ -181,33 +187,43 @@ static uint64_t slices(const struct df_exec *x)
 
 static uint64_t progress(const struct df_exec *x)
 {
-	/* The words, too: a stream that has come to an operation must not wait until the poller has napped long enough. */
+	/*
+	 * Includes the words: a stream that has reached an operation must not wait until the poller
+	 * has slept long enough.
+	 */
 	return slices(x) + __atomic_load_n(&x->issued, __ATOMIC_RELAXED) + execs->hooks->words() +
 	       df_cuda_graph_arrivals();
 }
 
-/* One look at one device. Returns how long nothing can change there by itself. */
+/* Examines one device. Returns for how long nothing can change there by itself. */
 static uint64_t look(int device, struct df_exec *x)
 {
 	struct df_kdaemon *k = &x->d;
 	struct daemon *d = &daemons[device];
-	/* SEQ_CST, as quiet below, pairs with those who add to them and then look at the state. */
-	/* SEQ_CST pairs with df_cuda_daemon_stop(): a round that begins after the request sees it. */
+	/*
+	 * SEQ_CST pairs with df_cuda_daemon_stop(), which increments it and then reads the state: a
+	 * round that begins after the request sees it.
+	 */
 	uint32_t stops = __atomic_load_n(&d->stops, __ATOMIC_SEQ_CST);
 	struct df_launch_in in = {
 		.now_ns = df_now_ns(),
 		.outstanding = !stops && outstanding(x),
 		.width = width(device, x),
 		.slices = slices(x),
-		/* pairs with df_cuda_quiet(): a quiet time that has begun is seen before a launch. */
-		/* SEQ_CST pairs with whoever asks for quiet: as for stops. */
+		/*
+		 * SEQ_CST pairs with df_cuda_quiet(), as for stops: a quiet time that has begun is
+		 * seen before a launch.
+		 */
 		.quiet = stops || __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0,
 	};
 	uint64_t sleep_ns = 0;
 	CUresult r = CUDA_SUCCESS;
 	int entered = df_cuda_enter(df_cuda_ctx(device));
 
-	/* After exit() the driver ends before us; that is nobody's fault, and nothing is left to be done. */
+	/*
+	 * After exit() the driver ends before this thread. That is no error, and nothing is left to
+	 * do.
+	 */
 	if (entered == -ESHUTDOWN) {
 		d->l.state = DF_LAUNCH_DEAD;
 		/* SEQ_CST pairs with df_cuda_daemon_stop() and df_cuda_quiet(), as below. */
@@ -224,7 +240,7 @@ static uint64_t look(int device, struct df_exec *x)
 		if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
 			give_up(device, "the daemon's kernel ended", r);
 	}
-	/* It looks at many words, and while the kernel is there nobody asks. */
+	/* Reads many words; the result is not needed while the kernel runs. */
 	if (in.exited || d->l.state == DF_LAUNCH_GONE)
 		in.progress = progress(x);
 	switch (df_launch_step(&d->l, &in, &sleep_ns)) {
@@ -239,14 +255,17 @@ static uint64_t look(int device, struct df_exec *x)
 			give_up(device, "the daemon cannot be launched", r);
 		break;
 	case DF_LAUNCH_ASK:
-		/* Relaxed: it carries no data; blocks save nothing because of it. */
+		/* RELAXED: it carries no data; blocks save nothing because of it. */
 		__atomic_store_n(&k->quit, 1, __ATOMIC_RELAXED);
 		break;
 	case DF_LAUNCH_NOTHING:
 		break;
 	}
 	df_cuda_leave(entered);
-	/* SEQ_CST pairs with df_cuda_daemon_stop() and df_cuda_quiet(): they ask, then look at the state. */
+	/*
+	 * SEQ_CST pairs with df_cuda_daemon_stop() and df_cuda_quiet(), which make their request
+	 * and then read the state.
+	 */
 	__atomic_store_n(&d->state, d->l.state, __ATOMIC_SEQ_CST);
 	return sleep_ns;
 }
@@ -264,8 +283,9 @@ static void rest(int active, uint32_t seen, uint32_t *idle)
 		return;
 	}
 	/*
-	 * SEQ_CST pairs with df_cuda_daemon_wake(): either it sees that we sleep, or the word has changed
-	 * and the kernel does not let us sleep. Without it a submission could find nobody awake.
+	 * SEQ_CST pairs with df_cuda_daemon_wake(): either it sees that this thread sleeps, or the
+	 * word has changed and the kernel does not let it sleep. Without it a submission could find
+	 * no thread awake.
 	 */
 	__atomic_store_n(&sleeping, 1, __ATOMIC_SEQ_CST);
 	df_futex_wait(&work_seq, seen, IDLE_WAIT_NS, 0);
@@ -278,11 +298,13 @@ static void *poller(void *arg)
 	uint32_t idle = 0;
 
 	df_drv.capture_mode(&mode);
-	/* Else each of its naps lasts 50 us more. */
+	/* Otherwise each of its naps lasts 50 us more. */
 	prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0);
 	for (;;) {
-		/* SEQ_CST pairs with df_cuda_daemon_wake(): what is submitted after this look changes the word. */
-		/* SEQ_CST pairs with the add to work_seq by whoever brings work: a wake-up is not missed. */
+		/*
+		 * SEQ_CST pairs with df_cuda_daemon_wake(): work that is submitted after this load
+		 * changes the word, so no wake-up is missed.
+		 */
 		uint32_t seen = __atomic_load_n(&work_seq, __ATOMIC_SEQ_CST);
 		int i, active = 0, moved = 0;
 
@@ -297,7 +319,7 @@ static void *poller(void *arg)
 				  daemons[i].l.state == DF_LAUNCH_RUNNING;
 		}
 		active |= df_cuda_graph_poll() > 0;
-		/* SEQ_CST pairs with df_cuda_daemon_stop(): what was asked for before has been looked at. */
+		/* SEQ_CST pairs with df_cuda_daemon_stop(): earlier requests have been seen. */
 		__atomic_add_fetch(&rounds, 1, __ATOMIC_SEQ_CST);
 		if (moved)
 			idle = 0;
@@ -315,7 +337,7 @@ int df_cuda_daemon_start(const struct df_execs *all)
 
 	pthread_mutex_lock(&start_lock);
 	if (!execs) {
-		/* Relaxed: other threads only want to know whether there is one. */
+		/* RELAXED: other threads only check that there is a poller. */
 		__atomic_store_n(&execs, all, __ATOMIC_RELAXED);
 		sigfillset(&signals);
 		pthread_sigmask(SIG_BLOCK, &signals, &old);
@@ -339,7 +361,7 @@ int df_cuda_daemon_started(void)
 
 void df_cuda_daemon_wake(void)
 {
-	/* SEQ_CST pairs with rest(): see there. */
+	/* SEQ_CST pairs with rest(), which says why. */
 	__atomic_add_fetch(&work_seq, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&sleeping, __ATOMIC_SEQ_CST))
 		df_futex_wake(&work_seq, 1, 0);
@@ -360,7 +382,10 @@ uint32_t df_cuda_daemon_blocks(int device)
 
 static int on_device(int device)
 {
-	/* SEQ_CST pairs with the store in look(): our request came before it, or it counts in this look. */
+	/*
+	 * SEQ_CST pairs with the store in look(): either our request preceded it, or this load sees
+	 * it.
+	 */
 	uint32_t state = __atomic_load_n(&daemons[device].state, __ATOMIC_SEQ_CST);
 
 	return state == DF_LAUNCH_RUNNING || state == DF_LAUNCH_LEAVING;
@@ -381,12 +406,15 @@ void df_cuda_quiet(int device, int enter)
 	if (!__atomic_load_n(&execs, __ATOMIC_RELAXED))
 		return;
 	for (i = first; i <= last; i++)
-		/* SEQ_CST pairs with look(): a launch that does not see it is seen by on_device(). */
+		/*
+		 * SEQ_CST pairs with look(): either a launch sees this request, or on_device() sees
+		 * the launch.
+		 */
 		__atomic_add_fetch(&daemons[i].quiet, enter ? 1 : -1, __ATOMIC_SEQ_CST);
 	df_cuda_daemon_wake();
 	if (!enter)
 		return;
-	/* Not for longer than that: whatever the driver then waits for goes on without us. */
+	/* Bounded: if the kernel does not leave, the driver call waits for it. */
 	for (i = first; i <= last; i++)
 		while (on_device(i) && df_now_ns() < until)
 			pause_ns(5000);
@@ -396,14 +424,16 @@ int df_cuda_daemon_stop(int device)
 {
 	uint64_t from;
 
-	/* SEQ_CST pairs with look(): a round that begins after this sees the request. */
-	/* SEQ_CST pairs with look() and the count of rounds: the request is out before rounds are counted. */
+	/*
+	 * SEQ_CST pairs with look() and the count of rounds: a round that begins after this sees
+	 * the request.
+	 */
 	__atomic_add_fetch(&daemons[device].stops, 1, __ATOMIC_SEQ_CST);
 	from = __atomic_load_n(&rounds, __ATOMIC_SEQ_CST);
 	/*
-	 * SEQ_CST pairs with poller(). A round that had begun may still launch; the one after it sees our
-	 * request. A block looks at it every few turns, none of which waits, so this ends; where the
-	 * device is lost, the state says so.
+	 * SEQ_CST pairs with poller(). A round that had begun may still launch; the next one sees
+	 * our request. A block reads it every few turns, none of which waits, so this loop ends. If
+	 * the device is lost, the state shows it.
 	 */
 	while (__atomic_load_n(&rounds, __ATOMIC_SEQ_CST) < from + 2 || on_device(device)) {
 		df_cuda_daemon_wake();
@@ -414,7 +444,7 @@ int df_cuda_daemon_stop(int device)
 
 void df_cuda_daemon_resume(int device)
 {
-	/* SEQ_CST pairs with look(): what the host did to the queues comes before the next launch. */
+	/* SEQ_CST pairs with look(): the host's changes of the queues precede the next launch. */
 	__atomic_sub_fetch(&daemons[device].stops, 1, __ATOMIC_SEQ_CST);
 	df_cuda_daemon_wake();
 }

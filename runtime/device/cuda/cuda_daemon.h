@@ -1,6 +1,6 @@
 /*
- * The daemon as a kernel: who launches it, asks it to leave, and takes note of what it has done. Takes the place
- * of runtime/device/host/threads.c on a GPU.
+ * The daemon as a kernel: launching it, asking it to leave, noting what it has done. The GPU's
+ * counterpart of runtime/device/host/threads.c.
  */
 #ifndef DF_RUNTIME_DEVICE_CUDA_CUDA_DAEMON_H
 #define DF_RUNTIME_DEVICE_CUDA_CUDA_DAEMON_H
@@ -9,26 +9,30 @@
 
 struct df_execs;
 
-/* fatbin.c: the kernel's code; NULL: this build has none. */
+/* fatbin.c. Returns the kernel's code; NULL: this build has none. */
 const void *df_cuda_fatbin(void);
-/* 0, or -errno with the reason: no kernel in this build. */
+/* Returns 0, or -errno and the reason if this build has no kernel. */
 int df_cuda_daemon_check(char *reason, unsigned long reason_bytes);
 /*
- * Stream and kernel of a device, with the code on it; idempotent. Loading may wait for all that the context has, so it
- * comes before anything there waits for us. -EIO with the reason.
+ * Makes the stream of a device's daemon and loads the kernel there; may be repeated. Loading may
+ * wait for all work of the context, so it is done before any work there can wait for us. Returns
+ * -errno and the reason if that fails.
  */
 int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes);
-/* Starts the poller; idempotent. -ENOMEM. */
+/* Starts the poller; may be repeated. Returns 0 or -ENOMEM. */
 int df_cuda_daemon_start(const struct df_execs *all);
-/* 1 after df_cuda_daemon_start(). */
+/* Whether df_cuda_daemon_start() has been called. */
 int df_cuda_daemon_started(void);
-/* There may be work: any thread, cheap. */
+/* Announces that there may be work. Any thread, cheap. */
 void df_cuda_daemon_wake(void);
-/* Returns when no kernel is on the device; none comes until resume. Blocks for as long as a block takes to leave. */
+/*
+ * Returns when no kernel is on the device; none is launched until df_cuda_daemon_resume(). Blocks
+ * until the running blocks have left. Returns 1 if the device's daemon is dead.
+ */
 int df_cuda_daemon_stop(int device);
 void df_cuda_daemon_resume(int device);
 uint64_t df_cuda_daemon_launches(void);
-/* Of its grid there; 0: it has not been there. */
+/* Returns the number of the daemon's blocks there; 0: it is not in use. */
 uint32_t df_cuda_daemon_blocks(int device);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Opening the CUDA driver: libcuda.so.1 at run time, its functions by version through cuGetProcAddress, found
- * behind our own hook, so that nothing that we call is seen as the application's. Called once, at the start.
+ * Opens the CUDA driver: loads libcuda.so.1 at run time and finds its functions by version with
+ * cuGetProcAddress(), behind our own hook, so that our calls are not taken for the application's.
+ * Called once, at the start.
  */
 #if __has_include(<cuda.h>)
 #define _GNU_SOURCE
@@ -84,7 +85,10 @@ int df_drv_open(char *reason, size_t reason_bytes)
 	return 0;
 }
 
-/* From 12.3 on an edge may have data (8 bytes, CUgraphEdgeData), and who does not take them is refused. */
+/*
+ * Since 12.3 an edge may have data (8 bytes, CUgraphEdgeData), and the form without it fails for
+ * such graphs.
+ */
 int df_drv_graph_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *nr)
 {
 	CUresult (*plain)(CUgraph, CUgraphNode *, CUgraphNode *, size_t *);

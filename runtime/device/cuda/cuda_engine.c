@@ -1,7 +1,7 @@
 /*
- * The GPUs as machines that execute blocks (struct df_blocks): what the daemon looks at lies in pinned
- * memory, the kernel executes the blocks, the poller takes note of what they did, and host threads that wait only wait.
- * Any thread.
+ * GPUs as executors of blocks (struct df_blocks). The daemon's data is in pinned memory; the kernel
+ * executes the blocks; the poller notes what they did; application threads that wait only wait. Any
+ * thread.
  */
 #if __has_include(<cuda.h>)
 #define _GNU_SOURCE
@@ -16,7 +16,7 @@
 #define NAP_MIN_NS 10000
 #define NAP_MAX_NS 200000
 
-/* The poller does it; the caller lends it the core. */
+/* The poller does the work; the caller yields its core to it. */
 int df_cuda_pass(int device)
 {
 	(void)device;
@@ -43,7 +43,7 @@ void df_cuda_wait(int device, int (*ready)(void *arg), void *arg)
 	}
 }
 
-/* A kernel takes what is submitted in its turn. */
+/* The kernel takes new operations by itself. */
 void df_cuda_first_turns(int device)
 {
 	(void)device;
@@ -53,15 +53,16 @@ uint64_t df_cuda_device_id(int device)
 {
 	CUuuid uuid = {{0}};
 
-	/* Not by number: which GPU that is differs between processes (CUDA_VISIBLE_DEVICES). */
+	/* Not the device's number, which differs between processes (CUDA_VISIBLE_DEVICES). */
 	if (df_drv.device_uuid(&uuid, df_cudevs[device].device) != CUDA_SUCCESS)
 		return 0;
 	return df_hash_bytes(&uuid, sizeof(uuid), 0);
 }
 
 /*
- * A block is a whole multiprocessor's registers, and moves about what that can. Large operations use all of them,
- * small ones one (the cost model); what is left is the application's.
+ * A block uses all registers of a multiprocessor, and moves about as much data as one can. Large
+ * operations use all blocks, small ones one (the cost model decides); the other multiprocessors are
+ * the application's.
  */
 #define MULTIPROCESSORS_A_BLOCK 8
 #define BLOCKS_MAX		16

@@ -1,6 +1,7 @@
 /*
- * Events on the CUDA driver: what is known of the application's, by handle, and the calls that the table of functions
- * (cuda.c) has for them. The table's lock is a leaf and never held across a call of the driver. Any thread.
+ * Events on the CUDA driver: our state of the application's events, by handle, and the functions of
+ * cuda.c's table for events. The table's lock is a leaf and never held across a call of the driver.
+ * Any thread.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>

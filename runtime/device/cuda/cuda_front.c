@@ -1,14 +1,14 @@
 /*
- * What the application's calls of the CUDA driver mean to the runtime: from the hook's functions
- * (cuda_front.h) to the runtime's hooks (struct df_hooks), with handles turned into what the backend
- * knows of them. Runs on the application's threads; holds no lock.
+ * Translates the application's calls of the CUDA driver: from the hook's functions (cuda_front.h)
+ * to the runtime's hooks (struct df_hooks), with handles replaced by the backend's state of them.
+ * Runs on the application's threads; holds no lock.
  */
 #if __has_include(<cuda.h>)
 #include "runtime/base/err.h"
 #include "runtime/device/cuda/cuda_int.h"
 
 static __thread int sync_device;
-static __thread int sync_quiet; /* 1: in a quiet time of that device */
+static __thread int sync_quiet; /* whether this thread is in a quiet time of that device */
 
 static int info_of(void *stream, int ptds, struct df_stream_info *out)
 {
@@ -37,8 +37,8 @@ static void work_range(void *stream, struct df_touch touch, int ptds, enum df_wo
 }
 
 /*
- * On the legacy stream the copy would wait for what the blocking streams have; what of that is ours is waited for by the
- * host, where it can be released, and not by the stream.
+ * On the legacy stream the copy would wait for the blocking streams' work. The calling thread, not
+ * the stream, waits for our operations among it, because that wait can be released.
  */
 static void sync_copy(const struct df_touch *t, int ptds)
 {
@@ -91,7 +91,9 @@ static int device_of_ctx(void *ctx)
 	return device;
 }
 
-/* The driver waits for the daemon's kernel as for any other: it is asked to leave. */
+/*
+ * The driver would wait for the daemon's kernel as for any other, so the daemon is asked to leave.
+ */
 static int device_sync(void *ctx)
 {
 	int device = device_of_ctx(ctx);
@@ -158,7 +160,7 @@ static void strict_each(const struct df_stream_info *info, void *arg)
 	df_cuda_hooks->before_work(info, DF_WORK_MEMOP, NULL);
 }
 
-/* An event that stands for all streams of a context: all of them in strict order. */
+/* The event stands for all streams of a context: all of them take strict order. */
 static void event_record_ctx(void *event, void *ctx)
 {
 	(void)event;
@@ -186,12 +188,12 @@ static void event_wait_ctx(void *event, void *ctx)
 
 	if (df_cuda_event(event, &e))
 		return;
-	/* First for those that are still to come: none is forgotten that is made meanwhile. */
+	/* First for future streams, so that a stream made meanwhile is not missed. */
 	df_cuda_gate_wait(device, &e);
 	df_cuda_stream_each(device, wait_each, &e);
 }
 
-/* A green context is not one until the driver has made it one; drivers before 12.4 have none. */
+/* Asks the driver for the context of a green context; drivers before 12.4 cannot do that. */
 static void *green_ctx(void *green)
 {
 	CUresult (*convert)(CUcontext * ctx, CUgreenCtx green);
@@ -201,7 +203,10 @@ static void *green_ctx(void *green)
 	return convert && convert(&ctx, green) == CUDA_SUCCESS ? ctx : NULL;
 }
 
-/* Of this device, counted from 2, or of all (1), no stream waits until this thread's call is over. */
+/*
+ * The device on which this thread keeps streams from waiting until its call is over, plus 2; 1 if
+ * on all devices, 0 if on none.
+ */
 static __thread int alone;
 
 int df_cuda_alone_enter(int device, int wait)
@@ -234,8 +239,8 @@ static int free_mem(void *ptr)
 	if (df_cuda_hooks->free(ptr, &info))
 		return 1;
 	/*
-	 * Nothing may touch it, but a stream may have been made to wait since, of whatever device: a driver may wait for all of them. Then it
-	 * is given back aside.
+	 * No operation touches it, but a stream of some device may have been made to wait since,
+	 * and the driver may wait for all streams. Then a thread of its own frees it.
 	 */
 	return !df_cuda_alone_enter(-1, 0) && !df_cuda_mem_free(ptr);
 }
@@ -270,8 +275,8 @@ static void peer_memory(uintptr_t at, const void *descs, size_t nr)
 }
 
 /*
- * 1: try again. Also where nothing is left to wait for: what another thread gave back since the driver looked, or is giving
- * back, may be the room that was missing.
+ * Returns 1 to try again. Also if there is nothing to wait for: another thread may have freed
+ * memory since the driver looked, or be freeing some now.
  */
 static int memory_short(void)
 {
@@ -286,7 +291,7 @@ static void before_lock(void)
 {
 	CUdevice dev;
 
-	/* A thread without a context asks for nothing that waits. */
+	/* A thread without a context makes no call that waits. */
 	if (!df_cuda_recording && df_drv.ctx_device(&dev) == CUDA_SUCCESS)
 		df_cuda_alone_enter(df_cuda_api.get_device(), 1);
 }
@@ -296,7 +301,7 @@ static int quiet_enter(enum df_sync_kind kind)
 	CUdevice dev;
 	int device;
 
-	/* A thread without a context asks for nothing that waits. */
+	/* A thread without a context makes no call that waits. */
 	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
 		return -1;
 	device = df_cuda_api.get_device();
@@ -304,7 +309,7 @@ static int quiet_enter(enum df_sync_kind kind)
 		df_cuda_hooks->device_sync(device, kind, NULL);
 		return device;
 	}
-	/* As at a kernel's first launch: cuda_kernels.c. */
+	/* As at a kernel's first launch: see cuda_kernels.c. */
 	if (kind == DF_SYNC_LOAD)
 		df_cuda_alone_enter(device, 1);
 	df_cuda_quiet(device, 1);
@@ -322,7 +327,7 @@ static void quiet_leave(int token)
 
 static void capture(int begin)
 {
-	/* Where not all are seen, nobody counts: every stream is asked. */
+	/* If some calls are not seen, captures are not counted: every stream is queried. */
 	if (__atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) >= 0)
 		__atomic_add_fetch(&df_cuda_captures, begin ? 1 : -1, __ATOMIC_RELAXED);
 }
@@ -364,7 +369,7 @@ static int graph_launch(void *exec, void *stream, int ptds)
 	if (ret)
 		return ret;
 	df_cuda_hooks->before_work(&info, DF_WORK_GRAPH, NULL);
-	/* Nothing runs of what is captured: it becomes part of another graph, or is refused. */
+	/* A captured launch runs nothing: it becomes part of another graph, or is refused. */
 	return info.capturing ? 0 : df_cuda_graph_launch(exec, s);
 }
 

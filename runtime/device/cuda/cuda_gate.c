@@ -1,10 +1,11 @@
 /*
- * An event that a whole context waits for (cuCtxWaitEvent) holds for streams that are made, or first seen, later. What was
- * pending behind it is kept on a stream of ours, one a device, and a stream that becomes known takes over what of that is
- * not done yet. The driver's own part of the wait is the driver's.
+ * An event that a whole context waits for (cuCtxWaitEvent()) also counts for streams that are made,
+ * or first seen, later. The operations pending behind it are kept on a stream of ours, one for each
+ * device. A stream that becomes known takes over those that are not done. The driver does its own
+ * part of the wait.
  *
- * By device, as the wait itself: streams of another context of the device wait too. Any thread; no lock is held across the
- * hooks.
+ * By device, as the wait itself: streams of other contexts of the device wait too. Any thread; no
+ * lock is held while the hooks run.
  */
 #if __has_include(<cuda.h>)
 #include "runtime/device/cuda/cuda_int.h"
@@ -16,13 +17,13 @@ void df_cuda_gate_wait(int device, const struct df_event_info *event)
 	struct df_stream_info info;
 	struct df_mstream *s, *none = NULL;
 
-	/* Who only looks on has nothing pending. */
+	/* A process that only records has nothing pending. */
 	if (device < 0 || device >= DF_CUDA_DEVICES_MAX || df_cuda_recording)
 		return;
-	/* ACQUIRE pairs with the RELEASE below: the stream is described. */
+	/* ACQUIRE pairs with the RELEASE below: the stream is initialised. */
 	s = __atomic_load_n(&gates[device], __ATOMIC_ACQUIRE);
 	if (!s) {
-		/* The streams of now wait; without a driver's stream more is not to be had. */
+		/* If no stream can be made, only the present streams wait. */
 		if (df_cuda_api.stream_new(device, &info))
 			return;
 		/* RELEASE pairs with the ACQUIREs. */
@@ -50,7 +51,9 @@ void df_cuda_gate_follow(struct df_mstream *s)
 		return;
 	df_cuda_stream_describe(g, &gate);
 	df_cuda_stream_describe(s, &info);
-	/* No number of an event of the application's: it counts down from the largest. */
+	/*
+	 * The application's events are numbered upwards, these from the largest number downwards.
+	 */
 	event.id = UINT64_MAX - (uint64_t)s->device;
 	df_cuda_hooks->event_record(&event, &gate);
 	df_cuda_hooks->event_wait(&info, &event);

@@ -1,25 +1,27 @@
 /*
- * Collectives in CUDA graphs. A captured collective is three memory operations on its stream (struct df_kgate): a write that
- * tells its arrival, a wait for its gate, and a write that closes the gate again. At cuGraphLaunch one instance of every such
- * collective is submitted, in the order of capture; it becomes ready with the arrival, and the block that finishes it opens
- * the gate: no host thread stands between two nodes. Collectives that were captured as a group arrive together, at the
- * first of them.
+ * Collectives in CUDA graphs. A captured collective is three memory operations on its stream
+ * (struct df_kgate): a write that announces its arrival, a wait for its gate, and a write that
+ * closes the gate again. cuGraphLaunch() submits one instance of every such collective, in the
+ * order of capture. The instance becomes ready by the arrival, and the block that finishes it opens
+ * the gate, so no CPU thread is needed between two nodes. Collectives that were captured as a group
+ * arrive together, at the first of them.
  *
- * Which collectives a graph has is read from the graph when it is instantiated (children too), so clones and
- * updates need no book-keeping. A gate serves one replay at a time: another executable graph with the same collective waits on
- * the device until the replay before is over. (They have the same buffers, so a program that wants both at a time races with
- * itself.)
+ * The collectives of a graph are found by reading the graph when it is instantiated (children too),
+ * so clones and updates need no book-keeping. A gate serves one replay at a time: another
+ * executable graph with the same collective waits on the device until the earlier replay is over.
+ * (Both use the same buffers, so a program that runs both at once has a race anyway.)
  *
- * A graph of collectives alone is not launched at all: on its stream they are put as the same calls would be, so they
- * have the order that their buffers ask for, and graphs that ranks launch in different orders do not hold each other
- * up. No program can tell, because nothing else is in the graph, and what comes after it on the stream comes
- * after them.
+ * A graph of collectives alone is not launched at all: the collectives are submitted to its stream
+ * like ordinary calls. So they are ordered only as their buffers require, and graphs that ranks
+ * launch in different orders do not block each other. A program cannot notice, because the graph
+ * has nothing else, and later work on the stream follows the collectives.
  *
- * In mode trace nothing of the graph may wait for us, and nothing stands between the application's nodes: all that is
- * captured into one graph is a list beside it, in a single host function that depends on nothing, on which nothing
- * depends, and which does nothing (noted()). It is there to be found when the graph, or a copy of it, is read.
+ * In mode trace, nothing of the graph may wait for dfshim, and no node may be added between the
+ * application's. All operations that are captured into one graph are a list beside it, in a single
+ * host function that depends on nothing, on which nothing depends, and which does nothing
+ * (noted()). It serves to find the list when the graph, or a copy of it, is read.
  *
- * One lock for all; it is not held across the driver or the runtime.
+ * One lock for everything; it is not held across the driver or the runtime.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>
@@ -36,26 +38,29 @@ struct exec {
 	UT_hash_handle hh;
 	struct df_gnodes has;
 	uint64_t serial;
-	int refused; /* it was updated to what can't be executed */
+	int refused; /* whether it was updated to a graph that cannot be executed */
 };
 
-static int kept; /* the application gave a graph objects of its own to keep */
+static int kept; /* whether the application has given a graph objects to keep alive */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t launched = PTHREAD_COND_INITIALIZER;
 static struct exec *execs;
 static struct df_gnode *busy, *noting;
-static struct df_gnode *nodes; /* all, by themselves */
-static struct df_gslot *slots; /* all, by their gates */
-/* Those that are nobody's, the oldest first. It is long until one is used again: who names it meanwhile is refused. */
+static struct df_gnode *nodes; /* all nodes, by address */
+static struct df_gslot *slots; /* all slots, by gate */
+/*
+ * Unused slots, oldest first. UNUSED_MIN of them are kept, so a slot is reused late: until then a
+ * graph that still names its gate is refused.
+ */
 static struct df_gslot *unused, **unused_end = &unused;
 static size_t nr_unused;
 #define UNUSED_MIN 1024
 static uint64_t serials;
-static uint64_t arrivals; /* the poller's */
+static uint64_t arrivals; /* only for the poller */
 /*
- * The program may have made nodes of its own that name one of ours. While a graph is read, what it names may come to its
- * end: then it is nobody's, but its memory stays until nobody reads.
+ * The program may have copied nodes that name one of ours. While a graph is being read, the node it
+ * names may end: it is then in no table, but its memory stays until no thread reads a graph.
  */
 static unsigned int readers;
 static struct df_gnode *dead;
@@ -78,7 +83,7 @@ int df_gnode_lives(const struct df_gnode *n)
 	return found != NULL;
 }
 
-/* A gate that is closed. NULL: no memory. */
+/* Returns a closed gate, or NULL: no memory. */
 static struct df_gslot *slot_get(struct df_gnode *of)
 {
 	struct df_gslot *s, *fresh;
@@ -111,7 +116,7 @@ static struct df_gslot *slot_get(struct df_gnode *of)
 
 enum df_gpart df_gnode_part(const CUstreamBatchMemOpParams *op, struct df_gnode **n)
 {
-	/* Wait and write have address and value at one place. */
+	/* Waits and writes have address and value at the same offsets. */
 	const char *at = (const char *)(uintptr_t)op->waitValue.address;
 	const struct df_kgate *gate = (const struct df_kgate *)(const void *)at;
 	int writes = op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
@@ -182,7 +187,10 @@ static void read_end(void)
 	free_all(list);
 }
 
-/* Between the two above; 0: one of them has come to its end meanwhile. */
+/*
+ * Between read_begin() and read_end(): takes references. Returns 0 if one of the nodes has ended
+ * meanwhile.
+ */
 static int hold(struct df_gnode **v, size_t nr)
 {
 	size_t i;
@@ -197,7 +205,9 @@ static int hold(struct df_gnode **v, size_t nr)
 	return whole;
 }
 
-/* Lock held. 1: nobody has it any more, and it is the caller's to free. */
+/*
+ * Drops a reference; lock held. Returns 1 if it was the last one and the caller must free the node.
+ */
 static int put(struct df_gnode *n)
 {
 	struct df_gnode **p;
@@ -235,7 +245,7 @@ static void node_put(struct df_gnode *n)
 		node_free(n);
 }
 
-/* By which a note is known. */
+/* Marks a note. */
 static void CUDA_CB noted(void *arg)
 {
 	(void)arg;
@@ -246,7 +256,7 @@ static void CUDA_CB object_gone(void *arg)
 	node_put(arg);
 }
 
-/* The graph has a reference until it, and all that was made of it, is gone. */
+/* The graph gets a reference, dropped when it and everything made from it are gone. */
 static CUresult retain(CUgraph graph, struct df_gnode *n)
 {
 	CUuserObject object;
@@ -309,14 +319,14 @@ static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_captu
 	noting = n;
 	pthread_mutex_unlock(&lock);
 	params.userData = n;
-	/* Without the node the graph goes unrecorded, and the note ends with it. */
+	/* Without the node the graph is not recorded, and the note is destroyed with it. */
 	r = df_drv.node_add_host(&made, graph, NULL, 0, &params);
 	if (r != CUDA_SUCCESS)
 		df_warn_once("cannot add a node to a CUDA graph: its operations are not recorded");
 	return 0;
 }
 
-/* A collective without its nodes; arg is its own from now on. NULL: no memory. */
+/* Makes the state of a collective, without its nodes, and takes arg. Returns NULL: no memory. */
 static struct df_gnode *node_new(const struct df_capture_ops *ops, void *arg, struct df_gnode *head,
 				 uint32_t nr)
 {
@@ -342,7 +352,7 @@ static struct df_gnode *node_new(const struct df_capture_ops *ops, void *arg, st
 	return NULL;
 }
 
-/* What has been put on the stream last is known to the driver for what it is. */
+/* Whether the driver reports the operation that was just captured for what it is. */
 static int is_readable(CUstream s, const struct df_gnode *n)
 {
 	CUstreamCaptureStatus status;
@@ -363,7 +373,7 @@ static CUdeviceptr word(const uint64_t *p)
 	return (CUdeviceptr)(uintptr_t)p;
 }
 
-/* The memory operations of collectives that begin together. */
+/* Captures the memory operations of collectives that start together. */
 static int put_nodes(CUstream s, struct df_gnode *const *v, uint32_t nr)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -405,7 +415,7 @@ static int capture_nodes(CUstream s, CUgraph graph, const struct df_capture_ops 
 		}
 		v[0]->gates[i] = v[i]->slot->gate;
 		node_add(v[i]);
-		/* The graph has it from now on: its destructor ends what is not used. */
+		/* From now on the graph owns it: its destructor ends unused nodes. */
 		r = retain(graph, v[i]);
 		if (r != CUDA_SUCCESS) {
 			ret = df_drv_errno(r);
@@ -443,7 +453,7 @@ int df_cuda_capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops
 	return ret;
 }
 
-/* ---- executable graphs ------------------------------------------------------------------------------------------- */
+/* ---- executable graphs ----------------------------------------------------------------------- */
 
 int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 {
@@ -479,7 +489,10 @@ int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 	}
 	e->handle = exec;
 	e->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
-	/* What lives as long as a launch needs the launch; which graphs have such is known only of all. */
+	/*
+	 * An object that a graph keeps alive needs a real launch. It is not known which graphs have
+	 * one, so all are launched.
+	 */
 	e->has.bare &= !__atomic_load_n(&kept, __ATOMIC_RELAXED);
 	pthread_mutex_lock(&lock);
 	HASH_ADD_PTR(execs, handle, e);
@@ -506,7 +519,7 @@ void df_cuda_graph_gone(CUgraphExec exec)
 	free(e);
 }
 
-/* ---- single nodes of executable graphs --------------------------------------------------------------------------- */
+/* ---- single nodes of executable graphs ------------------------------------------------------- */
 
 static int set_host(CUgraphNode node, const struct df_node_set *to)
 {
@@ -579,11 +592,11 @@ int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to)
 	return refused;
 }
 
-/* ---- replays --------------------------------------------------------------------------------------------------------- */
+/* ---- replays --------------------------------------------------------------------------------- */
 
 /*
- * The stream comes behind the last replay of the collective, if that was another executable graph's: it is done, and its
- * graph has closed the gate.
+ * If another executable graph made the collective's last replay, makes the stream wait until that
+ * is done and that graph has closed the gate.
  */
 static int behind(const struct df_gnode *n, const struct exec *e, const struct df_mstream *s)
 {
@@ -599,7 +612,7 @@ static int behind(const struct df_gnode *n, const struct exec *e, const struct d
 	return df_drv_errno(r);
 }
 
-/* Between the begin and the end of replay(): one thread for each node. */
+/* The replay itself; one thread at a time for each node. */
 static int replay_now(struct df_gnode *n, const struct exec *e)
 {
 	const struct df_arrival a = {.gates = n->gates};
@@ -607,7 +620,7 @@ static int replay_now(struct df_gnode *n, const struct exec *e)
 	int ret;
 
 	pthread_mutex_lock(&lock);
-	/* Room first: what has been submitted can't be taken back. */
+	/* Reserve room first: a submission cannot be undone. */
 	if (n->first && n->first + n->nr == n->cap) {
 		memmove(n->turns, n->turns + n->first, n->nr * sizeof(*n->turns));
 		n->first = 0;
@@ -632,7 +645,7 @@ static int replay_now(struct df_gnode *n, const struct exec *e)
 	return 0;
 }
 
-/* One instance of the node's collective. */
+/* Submits one instance of the node's collective. */
 static int replay(struct df_gnode *n, const struct exec *e, const struct df_mstream *s)
 {
 	const uint64_t *done;
@@ -645,7 +658,10 @@ static int replay(struct df_gnode *n, const struct exec *e, const struct df_mstr
 			n->notes[i].ops->launch(n->notes[i].arg, NULL, &done, &value);
 		return 0;
 	}
-	/* Launches of one executable graph are the application's to order, as everywhere in CUDA; those of two are not. */
+	/*
+	 * As everywhere in CUDA, the application orders launches of one executable graph; those of
+	 * two graphs it need not.
+	 */
 	pthread_mutex_lock(&lock);
 	n->refs++;
 	while (n->launching)
@@ -711,14 +727,18 @@ int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s)
 }
 
 /*
- * 1: the turn is over. The block that finished the instance has opened the gate; where none did, because the communicator
- * has been ended, the graph goes on all the same, replay after replay.
+ * Whether the replay is over. The block that finished the instance has opened the gate. If no block
+ * did, because the communicator was ended, this opens it, so that the graph continues, replay after
+ * replay.
  */
 static int turn_over(const struct df_gnode *n, const struct df_gturn *t)
 {
 	struct df_kgate *g = n->slot->gate;
 
-	/* ACQUIRE pairs with the RELEASE of done in dfk_finish(): a gate that a block has opened is seen to be. */
+	/*
+	 * ACQUIRE pairs with the RELEASE of done in dfk_finish(): if a block has opened the gate,
+	 * that is visible.
+	 */
 	if (__atomic_load_n(t->done, __ATOMIC_ACQUIRE) < t->value)
 		return 0;
 	if (__atomic_load_n(&g->opened, __ATOMIC_RELAXED) >= t->value)
@@ -744,7 +764,7 @@ int df_cuda_graph_poll(void)
 			n->first++;
 			n->nr--;
 		}
-		/* Relaxed: only whether it has changed. */
+		/* RELAXED: the caller only compares sums. */
 		sum += __atomic_load_n(&n->slot->gate->opened, __ATOMIC_RELAXED) +
 		       __atomic_load_n(&n->slot->gate->arrived, __ATOMIC_RELAXED) * n->serial;
 		left += n->nr;
@@ -754,7 +774,10 @@ int df_cuda_graph_poll(void)
 		}
 		*p = n->next;
 		n->busy = 0;
-		/* With the lock: without it the next replay may make it busy, and its link is that list's. */
+		/*
+		 * With the lock held: otherwise the next replay could make the node busy, and
+		 * change n->next.
+		 */
 		if (put(n)) {
 			n->next = over;
 			over = n;

@@ -1,6 +1,6 @@
 /*
- * Which collectives a CUDA graph has, and in which order it may come to them: read from the graph itself, so
- * that clones, children and updates need no book-keeping.
+ * Finds the collectives of a CUDA graph, and an order in which the graph may execute them. They are
+ * read from the graph itself, so that clones, children and updates need no book-keeping.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>
@@ -10,16 +10,16 @@
 
 #define MAX_DEPTH 8
 
-/* A node of a graph, as far as it matters: a part of a collective, or a child with such. */
+/* A node of a graph: a part of a collective, a child graph that has some, or another node. */
 struct item {
 	CUgraphNode node;
 	CUgraphNodeType type;
 	enum df_gpart part;
-	struct df_gnode *of;   /* whose part it is */
-	struct df_gnode *ours; /* the collective that arrives there, or what is noted */
+	struct df_gnode *of;   /* the collective whose part it is */
+	struct df_gnode *ours; /* the collective that arrives here, or the notes */
 	struct df_gnodes sub;
 	uint64_t serial; /* of the first collective in it; 0: none */
-	size_t before;	 /* nodes that come first and have not been passed */
+	size_t before;	 /* predecessors that have not been visited */
 	size_t next;	 /* its first edge */
 };
 
@@ -74,7 +74,7 @@ int df_graph_mem_op(CUgraphNode node, CUstreamBatchMemOpParams *out)
 	return 0;
 }
 
-/* The edges of a graph, by where they begin. items are sorted by their nodes. */
+/* Reads the edges of a graph, sorted by their start. items must be sorted by node. */
 static int read_edges(CUgraph graph, struct item *items, size_t nr, struct edge **out,
 		      size_t *out_nr)
 {
@@ -113,9 +113,9 @@ static int read_edges(CUgraph graph, struct item *items, size_t nr, struct edge 
 }
 
 /*
- * The collectives of a graph in an order in which it may come to them: what comes after another in the graph is issued
- * after it, and of those that do not wait for one another the one that was captured first. Ranks that captured the same
- * have the same order.
+ * Lists the collectives of a graph in an order in which the graph may execute them. A node is
+ * listed after its predecessors; of several that could be next, the one captured first. So ranks
+ * that captured the same collectives get the same order.
  */
 static int in_order(struct item *items, size_t nr, const struct edge *edges, size_t nr_edges,
 		    struct df_gnodes *e)
@@ -130,7 +130,7 @@ static int in_order(struct item *items, size_t nr, const struct edge *edges, siz
 		struct item *it;
 
 		e->chain &= n == 1;
-		/* Those that are nothing to us are passed first: serial 0. */
+		/* Nodes without collectives have serial 0, so they are visited first. */
 		for (i = k = 0; i < n; i++)
 			if (items[ready[i]].serial < items[ready[k]].serial)
 				k = i;
@@ -176,7 +176,7 @@ static int read_item(CUgraphNode node, CUhostFn fn, struct item *it, int depth)
 		}
 	} else if (!df_graph_mem_op(node, &op)) {
 		it->part = df_gnode_part(&op, &it->of);
-		/* It names what is gone. */
+		/* It names the gate of a node that has ended. */
 		if (it->part && !it->of)
 			return -EOPNOTSUPP;
 		if (it->part == DF_GPART_ARRIVES) {
@@ -187,14 +187,20 @@ static int read_item(CUgraphNode node, CUhostFn fn, struct item *it, int depth)
 	return ret;
 }
 
-/* ---- what each collective has ------------------------------------------------------------------------------------ */
+/*
+ * ---- the nodes of each collective
+ * --------------------------------------------------------------------------
+ */
 
-/* The nodes of a collective that are there, and edges between them. */
+/* The nodes of a collective that were found, and the edges between them. */
 struct triple {
 	const struct df_gnode *node;
 	int arrives, waits, closes, others;
-	int begins, waited,
-		closed; /* arrival to its group's next, something of its group to the wait, wait to the close */
+	/*
+	 * edges: from the arrival to another node of its group; from its group to the wait; from
+	 * the wait to the close
+	 */
+	int begins, waited, closed;
 };
 
 static int by_of(const void *a, const void *b)
@@ -223,7 +229,7 @@ static void note_edge(struct triple *v, size_t nr, const struct item *from, cons
 	t->closed |= f == t && from->part == DF_GPART_WAITS && to->part == DF_GPART_CLOSES;
 }
 
-/* All that were captured together are there. */
+/* Whether all collectives that were captured together are there. */
 static int has_group(struct triple *v, size_t nr, const struct df_gnode *n)
 {
 	uint32_t found = 0;
@@ -234,7 +240,10 @@ static int has_group(struct triple *v, size_t nr, const struct df_gnode *n)
 	return found == n->nr_group;
 }
 
-/* -EOPNOTSUPP: somewhere a node is missing, is another, or is there for its own. with_edges: they are known. */
+/*
+ * Returns -EOPNOTSUPP if a node is missing, changed, or detached from the others. with_edges: the
+ * edges are known.
+ */
 static int are_whole(struct triple *v, size_t nr, const struct item *items, size_t nr_items,
 		     const struct edge *edges, size_t nr_edges, int with_edges)
 {
@@ -263,7 +272,8 @@ static int are_whole(struct triple *v, size_t nr, const struct item *items, size
 }
 
 /*
- * Nothing but collectives: memory operations of ours, three for each, and empty nodes, which only order what is there.
+ * Whether the graph has only collectives: three memory operations of each, and empty nodes, which
+ * only order them.
  */
 static int is_bare(size_t nr, const struct item *items, size_t nr_items)
 {
@@ -283,7 +293,7 @@ static int is_bare(size_t nr, const struct item *items, size_t nr_items)
 	return bare && ops == 3 * nr;
 }
 
-/* todo: room for all items, twice. */
+/* todo: room for twice the number of items. */
 static int leads_to(const struct item *items, size_t nr, const struct edge *edges, size_t nr_edges,
 		    size_t from, size_t to, size_t *todo)
 {
@@ -313,7 +323,10 @@ static int share(const struct item *a, const struct item *b)
 	return 0;
 }
 
-/* A gate serves one replay at a time: -EOPNOTSUPP: two children have a collective, and neither comes after the other. */
+/*
+ * A gate serves one replay at a time: returns -EOPNOTSUPP if two children share a collective and
+ * neither follows the other.
+ */
 static int are_apart(const struct item *items, size_t nr, const struct edge *edges, size_t nr_edges)
 {
 	size_t *todo = calloc(2 * nr + 1, sizeof(*todo)), i, k;
@@ -329,7 +342,9 @@ static int are_apart(const struct item *items, size_t nr, const struct edge *edg
 	return ret;
 }
 
-/* Looks at the items of one graph; fills e. some: how many of them are ours, or have such. */
+/*
+ * Checks the items of one graph and fills e. some: number of items that are ours or contain some.
+ */
 static int judge(CUgraph graph, struct item *items, size_t nr, size_t some, struct df_gnodes *e)
 {
 	struct triple *v = calloc(nr + 1, sizeof(*v));
@@ -343,7 +358,7 @@ static int judge(CUgraph graph, struct item *items, size_t nr, size_t some, stru
 	if (!ret && some) {
 		ret = read_edges(graph, items, nr, &edges, &nr_edges);
 		known = !ret;
-		/* Of a single one the order is known without. */
+		/* A single item needs no edges for its order. */
 		if (some == 1 && ret != -ENOMEM)
 			ret = 0;
 	}

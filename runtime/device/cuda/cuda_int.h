@@ -1,5 +1,6 @@
 /*
- * Between the files of the GPU backend: the driver's functions, streams and devices as it knows them.
+ * Shared by the files of the GPU backend: the driver's functions, and its view of streams and
+ * devices.
  */
 #ifndef DF_RUNTIME_DEVICE_CUDA_CUDA_INT_H
 #define DF_RUNTIME_DEVICE_CUDA_CUDA_INT_H
@@ -16,10 +17,10 @@ struct df_drv_table {
 #undef DF_DRV
 };
 
-/* Filled by df_drv_open(), never changed afterwards. */
+/* Filled by df_drv_open(), constant afterwards. */
 extern struct df_drv_table df_drv_table;
 
-/* For one call: no lock of ours is held across it, which debug builds check. */
+/* The table for one call: no lock of ours may be held across it, which debug builds check. */
 static inline const struct df_drv_table *df_drv_now(void)
 {
 	df_lock_none_held("the CUDA driver");
@@ -27,17 +28,23 @@ static inline const struct df_drv_table *df_drv_now(void)
 }
 #define df_drv (*df_drv_now())
 
-/* Opens libcuda.so.1 and everything of the table. 0, or -errno with the reason as a sentence. */
+/*
+ * Opens libcuda.so.1 and finds all functions of the table. Returns 0, or -errno and the reason as a
+ * sentence.
+ */
 int df_drv_open(char *reason, size_t reason_bytes);
-/* A function that not every driver has; NULL: this one has not. */
+/* Returns a function that not every driver has, or NULL. */
 void *df_drv_find(const char *name, int version);
-/* The edges of a graph, or with NULL how many; drivers have two forms. 0 or -errno. */
+/*
+ * Returns the edges of a graph, or, if from is NULL, their number: drivers have two forms of this
+ * call. 0 or -errno.
+ */
 int df_drv_graph_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *nr);
-/* -errno for a result of the driver. */
+/* Converts a result of the driver to -errno. */
 int df_drv_errno(CUresult r);
 const char *df_drv_name(CUresult r);
 
-/* A stream by its handle, and for the default streams by its number too. */
+/* Names a stream: by its handle, and a default stream also by its number. */
 struct df_mstream_key {
 	uint64_t handle, id;
 };
@@ -51,14 +58,14 @@ struct df_mstream {
 	int device, priority;
 	unsigned int flags;
 	void *user;
-	uint8_t own; /* ours: no hook sees it */
+	uint8_t own; /* whether it is ours: no hook sees it */
 };
 
 struct df_cudev {
 	CUdevice device;
-	CUcontext ctx;	   /* the primary one, retained for good; NULL: not used yet */
-	const char *lacks; /* what the daemon needs and it has not; NULL: nothing */
-	char pci[16];	   /* its address; "": not known */
+	CUcontext ctx;	   /* the primary context, never released; NULL: not used yet */
+	const char *lacks; /* a requirement of the daemon that it does not meet; NULL: none */
+	char pci[16];	   /* PCI address; "": unknown */
 };
 
 #define DF_CUDA_DEVICES_MAX 64
@@ -68,130 +75,167 @@ extern int df_nr_cudevs;
 extern const struct df_backend df_cuda_api;
 extern const struct df_cuda_front df_cuda_front;
 
-/* One that this process has already, on whatever device, or would have next: for memory that all see. NULL: none. */
+/*
+ * Returns a context that this process already has, on any device, or would have next: for memory
+ * that all devices see. NULL: none.
+ */
 CUcontext df_cuda_ctx_any(void);
-int df_cuda_device_any(void); /* whose that is */
-/* The primary context of a device; NULL: the driver refuses. Any thread. */
+int df_cuda_device_any(void); /* the device of that context */
+/* Returns the primary context of a device; NULL: the driver refuses. Any thread. */
 CUcontext df_cuda_ctx(int device);
 /*
- * Makes a context current if it is not; returns what df_cuda_leave() takes, or -errno; -ESHUTDOWN: the process ends, and
- * the driver has. Does not nest.
+ * Makes a context current unless it is. Returns the token for df_cuda_leave(), or -errno, which is
+ * -ESHUTDOWN if the process exits and the driver has ended. Does not nest.
  */
 int df_cuda_enter(CUcontext ctx);
 void df_cuda_leave(int entered);
 
-/* The stream behind a handle; made on first sight. NULL: not a stream of this process, or no memory. */
+/*
+ * Returns our state of the stream with this handle; makes it if there is none. NULL: not a stream
+ * of this process, or no memory.
+ */
 struct df_mstream *df_cuda_stream(CUstream handle, int ptds);
-/* As above, but never made. */
+/* As above, but returns NULL if there is none. */
 struct df_mstream *df_cuda_stream_known(CUstream handle, int ptds);
 void df_cuda_stream_describe(struct df_mstream *s, struct df_stream_info *out);
 void df_cuda_stream_forget(struct df_mstream *s);
-/* Has a stream of our own at hand for struct df_backend's stream_new(). May wait for the device. */
+/*
+ * Makes sure that a stream of our own is ready for stream_new() of struct df_backend. May wait for
+ * the device.
+ */
 void df_cuda_spare_stream(int device);
-/* All streams of a device; -1: of every device. fn runs with no lock held. */
+/* Calls fn for all streams of a device; -1: of all devices. fn runs with no lock held. */
 void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
 			 void *arg);
 
-/* cuda_event.c: what was seen of their creation. An event that was not seen counts as one with timing. */
+/*
+ * cuda_event.c: the flags with which an event was created. An event whose creation was not seen
+ * counts as one with timing.
+ */
 int df_cuda_event(CUevent event, struct df_event_info *out);
 void df_cuda_event_made(CUevent event, unsigned int flags);
 void df_cuda_event_forget(CUevent event);
-/* For struct df_backend. */
+/* for struct df_backend */
 int df_cuda_event_record(void *event, struct df_mstream *s);
 int df_cuda_event_wait(struct df_mstream *s, void *event);
 int df_cuda_event_new(int device, void **event);
 void df_cuda_event_delete(void *event);
 
-/* cuda_peers.c, for struct df_backend. */
+/* cuda_peers.c, for struct df_backend */
 int df_cuda_reaches(int device, int other);
-/* Kernels of a device may touch the other's memory from now on; -1: of any. */
+/* From now on kernels of the device may touch the other device's memory; -1: any device's. */
 void df_cuda_peers_note(int device, int other);
 
-extern int df_cuda_captures; /* captures in progress, as the hook counts them; -1: nobody counts */
+/* captures in progress, as counted by the hook; -1: they are not counted */
+extern int df_cuda_captures;
 extern const struct df_hooks *df_cuda_hooks;
-/* 1: opened by df_device_open_any() only to look on: there is no daemon that could be in the way. */
+/* Opened by df_device_open_any() only to record: there is no daemon that could be in the way. */
 extern int df_cuda_recording;
 
-/* cuda_alloc.c, for struct df_backend. */
+/* cuda_alloc.c, for struct df_backend */
 int df_cuda_mem_info(const void *ptr, struct df_mem_info *out);
 int df_cuda_mem_alloc(int device, size_t bytes, void **out);
 int df_cuda_mem_free(void *ptr);
-/* Waits, for a bounded time, until what df_cuda_mem_free() was given is back with the driver. */
+/*
+ * Waits, for a bounded time, until memory given to df_cuda_mem_free() has been returned to the
+ * driver.
+ */
 void df_cuda_frees_settle(void);
 
 /* cuda_graph.c */
 int df_cuda_capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops, void *const *args,
 			  uint32_t nr);
-/* -errno: it can't be executed, and is refused when it is launched. */
+/* Returns -errno if the graph cannot be executed: its launch is refused. */
 int df_cuda_graph_made(CUgraphExec exec, CUgraph graph);
-/* A node of an executable graph is to become this; 1: that is refused. */
+/* A node of an executable graph is about to become this. Returns 1 if that is refused. */
 int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to);
 void df_cuda_graph_gone(CUgraphExec exec);
-/* A graph of nothing but collectives: 1: they are on the stream, and that is all; 0: it has to be launched. -errno. */
+/*
+ * Submits a graph that has only collectives. Returns 1 if they are on the stream and nothing else
+ * is left to do; 0 if the graph must be launched; or -errno.
+ */
 int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s);
 int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s);
-/* Graphs keep objects of the application alive. */
+/* A graph keeps objects of the application alive. */
 void df_cuda_graph_kept(void);
-/* Looks at replays in progress, and lets graphs go on whose collectives have been ended. How many are left. */
+/*
+ * Polls replays in progress, and opens the gates of graphs whose collectives were ended. Returns
+ * how many are left.
+ */
 int df_cuda_graph_poll(void);
-/* Another one says that a graph has come to a collective since. The poller's. */
+/* Returns a sum that changes when a graph reaches a collective. Only for the poller. */
 uint64_t df_cuda_graph_arrivals(void);
 
-/* Not every call of the application's is seen: no order is relaxed from now on. */
+/* Not all calls of the application are seen: no order is relaxed from now on. */
 void df_cuda_strict(void);
 
-/* cuda_engine.c, for struct df_blocks. */
+/* cuda_engine.c, for struct df_blocks */
 int df_cuda_pass(int device);
 void df_cuda_wait(int device, int (*ready)(void *arg), void *arg);
 void df_cuda_first_turns(int device);
 uint64_t df_cuda_device_id(int device);
 uint32_t df_cuda_blocks(void);
 
-/* cuda_mem.c: memory that host and device see under one address, from large pinned pieces. */
+/* cuda_mem.c: memory that host and device see at the same address, from large pinned pieces. */
 void *df_cuda_pinned(size_t bytes, int zero);
 void df_cuda_pinned_free(void *p);
-/* With no lock held: waits, for a bounded time, until there is enough for what the next submission allocates. */
+/*
+ * With no lock held: waits, for a bounded time, until there is enough memory for the next
+ * submission.
+ */
 void df_cuda_reserve(void);
 
 /*
- * cuda_aside.c: runs fn on a thread of its own, for calls of the driver that may take long. -ENOMEM. Nobody who holds a
- * lock makes such calls himself.
+ * cuda_aside.c: runs fn on a thread of its own, for driver calls that may take long. Returns 0 or
+ * -ENOMEM. A thread that holds a lock must not make such calls itself.
  */
 int df_cuda_aside(void (*fn)(void *arg), void *arg);
-/* The transports' arena is shown to the GPUs, and taken from them. */
+/* Registers the transports' arena with the GPUs, and removes it. */
 int df_cuda_show(void *base, uint64_t bytes);
 void df_cuda_hide(void *base);
 
-/* cuda_gate.c: an event that all of a device wait for, and what a stream has to wait for of that when it is made. */
+/*
+ * cuda_gate.c: an event that all streams of a device wait for, and the waits that a new stream
+ * inherits from it.
+ */
 void df_cuda_gate_wait(int device, const struct df_event_info *event);
 void df_cuda_gate_follow(struct df_mstream *s);
 
-/* cuda_kernels.c: around a launch of the application's; see struct df_cuda_front. */
+/* cuda_kernels.c: around a launch of the application; see struct df_cuda_front. */
 int df_cuda_launch_enter(const struct df_cuda_launch *l);
 void df_cuda_launch_leave(const struct df_cuda_launch *l, int token, int launched);
 
-/* cuda_mps.c. 1: processes share the device through MPS. */
+/* cuda_mps.c. Whether processes share the device through MPS. */
 int df_cuda_mps(int device);
-/* Those that this process may use; 0: the driver does not say. */
+/* Returns how many multiprocessors this process may use; 0: the driver does not say. */
 int df_cuda_multiprocessors(int device);
 struct df_member;
-/* Warns, once, if the daemons of a communicator's processes do not fit on the GPU of that rank together. */
+/*
+ * Warns, once, if the daemons of a communicator's processes do not all fit on the GPU of that rank.
+ */
 void df_cuda_mps_fits(const struct df_member *members, int nranks, int rank);
 
-/* cuda_queue.c: the stream and the kernel of a device's daemon. */
+/* cuda_queue.c: makes the stream of a device's daemon and loads its kernel. */
 CUresult df_cuda_queue(int device, CUstream *stream, CUfunction *fn, const char *kernel,
 		       const void *image);
 
-/* cuda_daemon.c: the driver may wait for the device: asks the daemon to leave, and waits a little until it has. */
+/*
+ * cuda_daemon.c: the driver may wait for the device. Asks the daemon to leave, and waits a little
+ * until it has.
+ */
 void df_cuda_quiet(int device, int enter);
 
 /*
- * cuda_front.c: around a call of the calling thread's that waits for all of the device's streams (-1: of all devices', as one that frees what
- * other devices may see) with a lock that others need (runtime/order/waits.h). wait: until none of them waits; else 0 if one does.
+ * cuda_front.c: around a driver call of the calling thread that waits for all streams of the device
+ * (-1: of all devices, as when it frees memory that other devices may see) with a lock that other
+ * threads need (runtime/order/waits.h). wait: wait until none of the streams waits; else return 0
+ * if one does.
  */
 int df_cuda_alone_enter(int device, int wait);
 void df_cuda_alone_leave(void);
-/* cuda_aside.c: a quiet time of all devices for such a call of our own, on a thread that may wait. */
+/*
+ * cuda_aside.c: a quiet time of all devices for such a call of our own, on a thread that may wait.
+ */
 void df_cuda_alone(int enter);
 
 #endif

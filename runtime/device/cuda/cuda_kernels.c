@@ -1,13 +1,16 @@
 /*
- * Launches of the application's kernels for which the daemon gets out of the way at once, instead of when nothing moves any
- * more: the first one of a function that the driver loads lazily, because loading may wait for the device; and
- * cooperative ones, whose blocks have to be on the device together, where the daemon's leave too little room.
+ * Kernel launches of the application for which the daemon leaves at once, instead of when nothing
+ * makes progress. These are the first launch of a function that the driver loads lazily, because
+ * loading may wait for the device; and cooperative launches, whose blocks must be on the device
+ * together, if the daemon's blocks leave too little room.
  *
- * The driver loads with its context's lock held, which our launch needs: so what streams wait for of ours is waited for first,
- * with the daemon there. Otherwise the load would wait for a stream, the stream for the daemon, its launch for the lock.
+ * The driver loads while it holds its context's lock, which the launch of the daemon needs. So the
+ * streams' waits for our operations are waited for first, while the daemon runs. Otherwise the load
+ * would wait for a stream, the stream for the daemon, and the daemon's launch for the lock.
  *
- * Whether a function is loaded is not asked: what is launched may be a CUkernel in disguise, which cuFuncIsLoaded is not
- * documented to take. So the first launch that we see of each counts, loaded or not. Any thread, no lock.
+ * The driver is not asked whether a function is loaded: the handle may be a CUkernel, which
+ * cuFuncIsLoaded() is not documented to accept. So the first launch that we see of each function
+ * counts, loaded or not. Any thread, no lock.
  */
 #if __has_include(<cuda.h>)
 #include "runtime/base/err.h"
@@ -19,12 +22,12 @@
 #define SEEN   8192
 #define PROBES 16
 
-/* Functions that were launched. Where there is no room for one, each of its launches counts as the first. */
+/* Launched functions. If there is no room for one, each of its launches counts as the first. */
 static void *seen[SEEN];
 
 static int is_lazy(void)
 {
-	static int known; /* 1 no, 2 yes; two threads may both find out */
+	static int known; /* 1 for no, 2 for yes; two threads may both find out */
 	CUresult (*ask)(int *mode);
 	int k = __atomic_load_n(&known, __ATOMIC_RELAXED), mode = LAZY;
 
@@ -37,7 +40,7 @@ static int is_lazy(void)
 	return mode == LAZY;
 }
 
-/* 1: it is there; note: it is from now on. */
+/* Whether the function is in the table; note: adds it. */
 static int is_seen(void *fn, int note)
 {
 	uint64_t at = df_hash_bytes(&fn, sizeof(fn), 0);
@@ -61,7 +64,7 @@ static int is_seen(void *fn, int note)
 	return 0;
 }
 
-/* Beside the daemon, whose blocks take a multiprocessor each. */
+/* Whether it fits beside the daemon, each of whose blocks takes a multiprocessor. */
 static int has_room(int device, const struct df_cuda_launch *l)
 {
 	CUresult (*occupancy)(int *, CUfunction, int, size_t);

@@ -1,8 +1,9 @@
 /*
- * A GPU that processes share through MPS (docs/cuda-backend.md): who its clients are is the server's secret, so what we know is
- * whether there is one, which portion of the multiprocessors this process may use, and how many processes of a
- * communicator share a GPU. Blocks of clients are on the device together, and none is put aside for another client's:
- * what does not fit waits until a daemon leaves by its clock.
+ * A GPU that processes share through MPS (docs/cuda-backend.md). The server does not reveal its
+ * clients. So this is known: whether there is a server, which share of the multiprocessors this
+ * process may use, and how many processes of a communicator share a GPU. Blocks of different
+ * clients are on the device together, and none is suspended for another client: blocks that do not
+ * fit wait until a daemon leaves by its clock.
  */
 #if __has_include(<cuda.h>)
 #include <stdio.h>
@@ -24,7 +25,7 @@ int df_cuda_mps(int device)
 
 	if (df_drv.device_attribute(&on, MPS_ENABLED, df_cudevs[device].device) == CUDA_SUCCESS)
 		return on != 0;
-	/* An older driver does not tell; it asks for a server where there is this pipe. */
+	/* An older driver does not say. It looks for a server if this pipe exists. */
 	snprintf(path, sizeof(path), "%s/control", dir && *dir ? dir : "/tmp/nvidia-mps");
 	return access(path, F_OK) == 0;
 }
@@ -41,7 +42,7 @@ int df_cuda_multiprocessors(int device)
 	    !v || !*v || !df_cuda_mps(device))
 		return nr;
 	percent = df_strtod(v, &end);
-	/* What the server does not take is no limit there either. */
+	/* The server ignores invalid values, and so do we. */
 	return !*end && percent > 0 && percent < 100 ? DF_MAX((int)(nr * percent / 100), 1) : nr;
 }
 
@@ -52,7 +53,7 @@ void df_cuda_mps_fits(const struct df_member *members, int nranks, int rank)
 	static int told;
 	int i, k, nr = 0;
 
-	/* All of the GPU, whatever this process may use of it. */
+	/* The whole GPU counts, however much of it this process may use. */
 	if (!df_cuda_mps(self->device) ||
 	    df_drv.device_attribute(&nr, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
 				    df_cudevs[self->device].device) != CUDA_SUCCESS)

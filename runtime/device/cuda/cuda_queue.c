@@ -1,9 +1,10 @@
 /*
- * The daemon's stream: of the highest priority, or, where it is asked for (DFSHIM_GPU_QUEUE=green), of a green context
- * that asks for a work queue of its own, so that no stream that waits for a word can stand in front of the daemon. The
- * priority does not keep them out of its way: an H200 (driver 580.159) has the same hardware queues for all. The green context takes
- * a driver of CUDA 13.1, whose functions and structures are found at run time: older headers don't have them.
- * When a device is prepared for its first communicator, with the device's context current.
+ * The daemon's stream. It has the highest priority, or, with DFSHIM_GPU_QUEUE=green, belongs to a
+ * green context that asks for a work queue of its own, so that no stream that waits for a word can
+ * block the daemon. Priority alone does not ensure that: an H200 (driver 580.159) has the same
+ * hardware queues for all priorities. The green context needs a driver of CUDA 13.1, whose
+ * functions and structures are found at run time, because older headers lack them. Runs when a
+ * device is prepared for its first communicator, with the device's context current.
  */
 #if __has_include(<cuda.h>)
 #include <string.h>
@@ -14,12 +15,11 @@
 
 #define GREEN_SINCE	 13010
 #define WORKQUEUE_CONFIG 1000 /* CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG */
-#define SCOPE_BALANCED                                                                             \
-	1 /* CU_WORKQUEUE_SCOPE_GREEN_CTX_BALANCED: queues of its own, where possible */
+#define SCOPE_BALANCED	 1 /* CU_WORKQUEUE_SCOPE_GREEN_CTX_BALANCED: its own queues, if possible */
 
 /*
- * CUdevResource of cuda.h 13.1 for that type, so that older headers do: type, padding, then the union, whose member
- * wqConfig begins with these; larger than any of its versions.
+ * CUdevResource of cuda.h 13.1 for that type, so that older headers suffice: type, padding, then
+ * the union, whose member wqConfig begins with these fields. Larger than any version of it.
  */
 struct resource {
 	uint32_t type;
@@ -33,8 +33,9 @@ _Static_assert(offsetof(struct resource, device) == 96, "as in cuda.h");
 #define LIMIT_MAX 1024 /* more work queues than any device has */
 
 /*
- * A driver that loads lazily brings the code to the device at its first launch, and that may wait for all that the
- * context has: for streams, too, that wait for the kernel that is to be launched. So it is loaded now.
+ * A driver that loads lazily brings the code to the device at its first launch. That may wait for
+ * all work of the context, including streams that wait for the very kernel to be launched. So the
+ * code is loaded now.
  */
 static CUresult load_now(CUfunction fn)
 {
@@ -42,11 +43,11 @@ static CUresult load_now(CUfunction fn)
 	int regs;
 
 	*(void **)&load = df_drv_find("cuFuncLoad", 12040);
-	/* Before 12.4, asking for an attribute is what loads. */
+	/* Before 12.4, querying an attribute loads the function. */
 	return load ? load(fn) : df_drv.func_attribute(&regs, CU_FUNC_ATTRIBUTE_NUM_REGS, fn);
 }
 
-/* The same for a kernel of a library: for the context that it will run in. */
+/* The same for a kernel of a library, for the context that it will run in. */
 static CUresult load_for(void *green, void *library_kernel)
 {
 	CUresult (*context)(CUcontext *, void *);

@@ -1,6 +1,6 @@
 /*
- * The daemon's GPU code inside the library: the fatbin that nvcc made, byte for byte. Without nvcc there is none, and
- * the GPU backend says so.
+ * The daemon's GPU code in this library: the fatbin that nvcc made. A build without nvcc has none,
+ * and the GPU backend reports that.
  */
 #include <stddef.h>
 #include "runtime/device/cuda/cuda_daemon.h"

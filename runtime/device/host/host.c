@@ -1,6 +1,6 @@
 /*
- * CPU threads as those who execute the blocks: memory is plain, threads.c does the rest. The application's streams and memory
- * are libdfhost.so's, where it is preloaded. Any thread.
+ * CPU threads as the executor of blocks: memory is plain, threads.c does the rest. libdfhost.so, if
+ * preloaded, provides the application's streams and memory. Any thread.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/host/threads.h"
 
-/* One block a rank uses one core; more pay only where there are cores for them. */
+/* A rank with one block uses one core; more blocks help only if there are cores for them. */
 static uint32_t blocks(void)
 {
 	return 1;
@@ -45,7 +45,10 @@ static int meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *s
 
 static void reserve(void) {}
 
-/* Who purges takes the blocks' locks; threads that own one give it back after a burst of turns. */
+/*
+ * df_engine_purge() takes the blocks' locks; threads that hold one release it after a burst of
+ * turns.
+ */
 static int stop(int device)
 {
 	df_threads_stop(device);

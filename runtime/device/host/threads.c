@@ -1,21 +1,25 @@
 /*
- * Who executes the blocks where no GPU does: CPU threads. A block is a state machine (one turn at a time, no
- * turn blocks), so any thread that owns it can execute it: worker threads, and every host thread that waits for
- * something of ours ("helps"). A turn that can't move returns, and the thread goes on with another block:
- * that is how eight ranks share two cores without spinning against each other.
+ * Executes the blocks on CPU threads. A block is a state machine (one turn at a time, no turn
+ * blocks), so any thread that owns it can execute it: worker threads, and every thread of the
+ * application that waits for our operations (it "helps"). A turn that cannot move data returns, and
+ * the thread continues with another block. So eight ranks can share two cores without spinning
+ * against each other.
  *
- * By priority (df_policy.let) several threads execute one block: a large slice moves without the block's lock, and a thread that waits for
- * something more urgent executes that itself meanwhile, on the processor that it has: a wake-up across processors may take longer than
- * the operation.
+ * Under priority order (df_policy.let), several threads execute one block. A large slice moves
+ * without the block's lock, and a thread that waits for something more urgent meanwhile executes
+ * that itself, on its own processor: a wake-up across processors may take longer than the
+ * operation.
  *
- * Who sleeps where:
- *   - a thread that waits while another moves large slices rests on end_seq if those are all that could move (rest()), or
- *     on the bell if something urgent waits for a peer (stand_by());
- *   - a helper, or the only worker at work, that finds nothing to move for a while sleeps on the process's
- *     bell: peers ring it when they publish a slice, our own threads when they complete an operation;
- *   - workers that are not needed (a helper drives, or nothing is in flight) sleep on work_seq. For a few
- *     milliseconds after the last work with a time-out ("doze"), so that a job that computes between short
- *     collectives pays for no wake-up; then without ("deep"): an idle job costs nothing.
+ * Where threads sleep:
+ *   - A thread that waits while another moves large slices sleeps on end_seq if nothing else could
+ *     move (rest()), or on the bell if something urgent waits for a peer (stand_by()).
+ *   - A helper, or the only active worker, that finds nothing to move for a while sleeps on the
+ *     process's bell. Peers ring it when they publish a slice, and our own threads when they
+ *     complete an operation.
+ *   - A worker that is not needed (a helper drives, or nothing is in flight) sleeps on work_seq.
+ *     For a few milliseconds after the last work it does so with a time-out ("dozing"), so that a
+ *     job that computes between short collectives pays for no wake-up; then without one ("deep"),
+ *     so that an idle job costs nothing.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -38,30 +42,32 @@
 #include "runtime/transport/transport.h"
 #include "trace/record/writer.h"
 
-#define BURST 64 /* turns of one block before the thread looks elsewhere */
+#define BURST 64 /* turns of one block before the thread goes to another */
 #define SPIN_PASSES                                                                                \
-	800 /* passes without progress before yielding the core, when each thread has one */
-#define CROWD_PASSES  4 /* the same when threads outnumber the cores; 1 when a processor was lost */
-#define CLOCK_PASSES  8 /* from one look at the clock to the next: most cost as much as a look */
-#define URGENT_PASSES 50 /* the same when another thread moves large slices */
+	800 /* passes without progress before yielding the core, if every thread has one */
+#define CROWD_PASSES 4 /* the same if threads outnumber the cores; 1 if a processor was lost */
+/* passes per reading of the clock: most passes take as long as reading it */
+#define CLOCK_PASSES  8
+#define URGENT_PASSES 50 /* passes without progress while another thread moves large slices */
 #define SHORT_PASSES  32 /* passes of a waiting thread before it counts as a helper */
-#define FIRST_TURNS   2	 /* of a small operation, by the thread that submits it */
+#define FIRST_TURNS   2	 /* turns of a small operation by the thread that submits it */
 #define YIELD_PASSES  64 /* before sleeping */
-#define AWAKE_NS                                                                                   \
-	(500 *                                                                                     \
-	 DF_NS_PER_US) /* the same in time, for passes that take long, as on an emulated processor */
+/* the same as a time, for passes that take long, as on an emulated processor */
+#define AWAKE_NS     (500 * DF_NS_PER_US)
 #define DOZE_NS	     200000
 #define LINGER_NS    5000000 /* how long a worker dozes after the last work */
 #define SLEEP_MIN_NS 50000
-#define LOST_NS                                                                                    \
-	(100 *                                                                                     \
-	 DF_NS_PER_US) /* no pass takes as long, nor what our other threads do when they wake up; who spins has it for longer */
+/*
+ * A gap in the clock that means a lost processor: no pass takes this long, nor do our other threads
+ * when they wake up. A program that spins takes the processor for longer.
+ */
+#define LOST_NS (100 * DF_NS_PER_US)
 #define LOST_MIN_NS                                                                                \
-	(100 *                                                                                     \
-	 DF_NS_PER_MS) /* for so long a lost processor counts; twice as long if it is lost again */
-#define LOST_MAX_NS	(10 * DF_NS_PER_S)
-#define LOST_AGAIN	4	 /* times as long after its end, that is again */
-#define WORKER_SLICE_NS 10000000 /* several times the kernel's own */
+	(100 * DF_NS_PER_MS) /* how long a lost processor counts; doubled if it is lost again */
+#define LOST_MAX_NS (10 * DF_NS_PER_S)
+/* it is lost again if that happens within this multiple of the time */
+#define LOST_AGAIN	4
+#define WORKER_SLICE_NS 10000000 /* several times the kernel's own slice */
 #define SLEEP_MAX_NS	10000000
 
 /* Before df_threads_start() there are no devices. */
@@ -70,35 +76,38 @@ static const struct df_execs none = {.nr_cores = 1, .nr_procs = 1};
 static struct {
 	struct df_mutex lock;
 	uint32_t nr_workers;
-	uint32_t helpers;  /* host threads that wait and help */
+	uint32_t helpers;  /* application threads that wait and help */
 	uint32_t deep;	   /* workers that sleep without a time-out */
-	uint32_t dozing;   /* workers that sleep with one */
+	uint32_t dozing;   /* workers that sleep with a time-out */
 	uint32_t work_seq; /* futex word of dozing and sleeping workers */
 	uint32_t resting;  /* waiting threads that leave the driving to others */
 	uint32_t end_seq;  /* their futex word: an operation has ended */
 	uint64_t quit_ns;  /* idle time that counts as a quit */
 	uint64_t launches;
-	uint64_t lost_until, lost_ns; /* relaxed: see look_at_clock() */
-	uint32_t lost;		      /* lost_until has not come yet */
+	uint64_t lost_until, lost_ns; /* guarded by nothing, RELAXED: see look_at_clock() */
+	uint32_t lost;		      /* whether lost_until is in the future */
 	const struct df_execs *execs; /* atomic */
 	uint32_t nr_blocks;	      /* of all devices in use */
 } eng = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "engine"), .execs = &none};
 
 static const struct df_execs *execs(void)
 {
-	/* ACQUIRE pairs with the RELEASE in df_threads_start(): the devices are complete. */
+	/* ACQUIRE pairs with the RELEASE in df_threads_start(): the devices are initialised. */
 	return __atomic_load_n(&eng.execs, __ATOMIC_ACQUIRE);
 }
 
-/* Operations of the device are in flight. */
+/* Whether operations of the device are in flight. */
 static int busy(const struct df_exec *x)
 {
-	/* SEQ_CST pairs with df_threads_submitted(): not before our being asleep is visible. */
+	/*
+	 * SEQ_CST pairs with df_threads_submitted(): this load must not precede the store that
+	 * shows that we sleep.
+	 */
 	return __atomic_load_n(&x->issued, __ATOMIC_SEQ_CST) !=
 	       __atomic_load_n(&x->retired, __ATOMIC_RELAXED);
 }
 
-/* And on any. */
+/* Whether operations of any device are in flight. */
 static int outstanding(void)
 {
 	const struct df_execs *all = execs();
@@ -110,7 +119,7 @@ static int outstanding(void)
 	return 0;
 }
 
-/* Are there more threads that wait for each other on this node than cores to run them? */
+/* Whether more threads wait for each other on this node than there are cores. */
 static int crowded(void)
 {
 	uint32_t here = __atomic_load_n(&eng.helpers, __ATOMIC_RELAXED);
@@ -120,31 +129,37 @@ static int crowded(void)
 }
 
 /*
- * Has a thread that waits lost its processor to others lately (look_at_clock())? Then threads that wait yield soon. What a block does in
- * a turn stays as it is: turns that end sooner would cost a job of many collectives more than yielding gains.
+ * Whether a waiting thread has recently lost its processor to other threads (look_at_clock()). Then
+ * waiting threads yield early. Turns of a block do not change: ending them earlier would cost a job
+ * of many collectives more than yielding gains.
  */
 static int lost(void)
 {
 	return __atomic_load_n(&eng.lost, __ATOMIC_RELAXED) != 0;
 }
 
-/* With one block, and a core for each process, nothing in this process can be what its task waits for. */
+/*
+ * With one block, and a core for each process, the block's task cannot be waiting for this process.
+ */
 static int alone(void)
 {
 	return __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) == 1 && !crowded();
 }
 
-/* What a look at one or all blocks came to; the larger wins. */
+/* The outcome of a pass over one or all blocks; the highest wins. */
 enum look {
-	LOOK_STUCK,  /* every task of every block has been tried since anything moved */
-	LOOK_TAKEN,  /* by priority: others move large slices, and nothing is more urgent */
-	LOOK_URGENT, /* the same, but something is, which cannot move yet */
-	LOOK_SPINS,  /* nothing moved, but there are tasks whose turn has not come yet */
-	LOOK_BESIDE, /* something more urgent moved, while others move large slices */
+	LOOK_STUCK,  /* every task of every block has been tried since the last progress */
+	LOOK_TAKEN,  /* priority order: others move large slices, and nothing is more urgent */
+	LOOK_URGENT, /* the same, but something more urgent cannot move yet */
+	LOOK_SPINS,  /* nothing moved, but some tasks have not had their turn */
+	LOOK_BESIDE, /* something more urgent moved while others move large slices */
 	LOOK_MOVED,
 };
 
-/* Only by priority may others sleep until it is given back: it takes longer to look for them. */
+/*
+ * Only under priority order may other threads sleep until the block is released: finding them takes
+ * longer.
+ */
 static void give_back(const struct df_exec *x, struct df_kblock *blk)
 {
 	if (x->d.policy.order)
@@ -160,22 +175,26 @@ static enum look block_work(struct df_exec *x, struct df_kblock *blk)
 	int only = alone(), order = x->d.policy.order != 0, i;
 	uint64_t ended;
 
-	/* Whoever owns it drives it; by priority it is soon given back. */
+	/* The owner drives the block; under priority order it is soon released. */
 	if (order)
 		df_block_take(blk);
 	else if (!df_trylock_try((struct df_trylock *)&blk->lock))
 		return LOOK_STUCK;
 	ended = blk->stats.operations;
-	/* By priority whoever waits for an operation is told at once, and does not wait for the rest of a burst. */
+	/*
+	 * Under priority order, an operation's end is published at once, not after the rest of a
+	 * burst.
+	 */
 	for (i = 0; i < BURST && (!order || blk->stats.operations == ended); i++) {
 		const struct df_kctx *task = blk->task;
 
 		turn = df_block_turn(&x->d, blk);
 		if (turn == DF_TURN_PROGRESS)
 			look = LOOK_MOVED;
+		/* it waits below its threshold, maybe for another block or for the network */
 		else if (turn == DF_TURN_EMPTY || blk->moving ||
 			 (blk->task == task && (!only || blk->nr_tasks == 1)))
-			break; /* waits below its threshold, maybe for another block, or for what comes over a network */
+			break;
 	}
 	if (blk->moving)
 		look = look == LOOK_MOVED      ? LOOK_BESIDE
@@ -193,7 +212,7 @@ void df_threads_first_turns(int device)
 	uint32_t b;
 	int moved = 0;
 
-	/* Ranks of one process drift into one order sooner if none runs ahead. */
+	/* Ranks of one process fall into the same order sooner if none runs ahead. */
 	if (__atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) != 1)
 		return;
 	x = execs()->v[device];
@@ -203,7 +222,7 @@ void df_threads_first_turns(int device)
 
 		if (!df_trylock_try((struct df_trylock *)&blk->lock))
 			continue;
-		/* Only what has just been submitted: other tasks may have much to move. */
+		/* Only the new operation: other tasks may have much to move. */
 		for (i = blk->first ? FIRST_TURNS : 0; i < FIRST_TURNS; i++)
 			if (df_block_turn(&x->d, blk) == DF_TURN_PROGRESS)
 				moved = 1;
@@ -215,10 +234,16 @@ void df_threads_first_turns(int device)
 		df_tl_begun(device, df_trace_time());
 }
 
-/* Operations have ended: threads that rest may have waited for them, and go first on a processor that we share. */
+/*
+ * Operations have ended: wakes resting threads, which may have waited for them, and lets them run
+ * first on a shared processor.
+ */
 static void tell_resting(void)
 {
-	/* SEQ_CST pairs with rest(): either we see that it rests, or it sees what has ended. */
+	/*
+	 * SEQ_CST pairs with rest(): either this thread sees that one rests, or that one sees the
+	 * ended operation.
+	 */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!__atomic_load_n(&eng.resting, __ATOMIC_RELAXED))
 		return;
@@ -227,7 +252,7 @@ static void tell_resting(void)
 	sched_yield();
 }
 
-/* All blocks, those of one device first. */
+/* Makes a pass over all blocks, beginning with those of device `first`. */
 static enum look pass(int first)
 {
 	const struct df_execs *all = execs();
@@ -258,8 +283,8 @@ static enum look pass(int first)
 }
 
 /*
- * The same by a thread that has nothing else to do: it also moves what comes and goes over a network, while what it waits for (ready; NULL
- * nothing) has not come.
+ * A pass by a thread that has nothing else to do: it also drives the network, until the condition
+ * that it waits for is true (ready; NULL: none).
  */
 static enum look pass_on(int device, int (*ready)(void *arg), void *arg)
 {
@@ -275,16 +300,18 @@ int df_threads_pass(int device)
 	return pass(device) >= LOOK_BESIDE;
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 struct backoff {
 	uint32_t idle;	 /* passes without progress */
 	uint32_t quit;	 /* the idle time has become a voluntary quit */
-	uint64_t since;	 /* the first look at the clock */
-	uint64_t looked; /* the last one, or when it last woke up */
+	uint64_t since;	 /* the first reading of the clock */
+	uint64_t looked; /* the last one, or the last wake-up */
 };
 
-/* A thread that drives has moved nothing for so long that its blocks count as having left the device. */
+/*
+ * A driving thread has moved nothing for so long that its blocks count as having left the device.
+ */
 static void note_quit(struct backoff *b)
 {
 	int i;
@@ -310,7 +337,7 @@ static void note_progress(struct backoff *b)
 	memset(b, 0, sizeof(*b));
 }
 
-/* ready: what the caller waits for; looked at once more after the bell is armed. */
+/* ready: the condition that the caller waits for; checked again after the bell is armed. */
 static void sleep_on_bell(int64_t ns, int device, int (*ready)(void *arg), void *arg)
 {
 	struct df_bell *bell = df_tl_bell();
@@ -324,9 +351,10 @@ static void sleep_on_bell(int64_t ns, int device, int (*ready)(void *arg), void 
 }
 
 /*
- * Who spins or yields and sees the clock leap has lost its processor: to another program, to a node that is emulated on this machine, to
- * a quota. What it waits for may need that processor too, so for some time whoever waits gives it away soon. since: 0 or
- * when it was seen last. Returns the time.
+ * A thread that spins or yields and sees the clock leap has lost its processor: to another program,
+ * to a node emulated on this machine, or to a quota. The operation that it waits for may need that
+ * processor too, so for some time all waiting threads yield early. since: the previous reading, or
+ * 0. Returns the time.
  */
 static uint64_t look_at_clock(uint64_t since)
 {
@@ -350,8 +378,10 @@ static uint64_t look_at_clock(uint64_t since)
 }
 
 /*
- * After a pass without progress: pause, yield, or sleep on the bell, for as long again as it has waited at the most: what no bell tells
- * of may take twice its time, and each time that it wakes up in vain takes the processor from those it waits for.
+ * After a pass without progress: pauses, yields, or sleeps on the bell. A sleep is at most as long
+ * as the wait before it. So an event that rings no bell takes at most twice its time to notice; and
+ * useless wake-ups, each of which takes the processor from the threads that it waits for, become
+ * rare.
  */
 static void back_off(struct backoff *b, enum look look, int device, int (*ready)(void *arg),
 		     void *arg)
@@ -359,7 +389,7 @@ static void back_off(struct backoff *b, enum look look, int device, int (*ready)
 	uint32_t spins = crowded() ? CROWD_PASSES : SPIN_PASSES, most = spins + YIELD_PASSES;
 	uint64_t waited;
 
-	/* It yields at once, but goes to sleep no sooner: a wake-up costs more than yielding for as long. */
+	/* Yields at once, but sleeps no sooner: a wake-up costs more than yielding for as long. */
 	if (lost())
 		spins = 1;
 
@@ -382,19 +412,21 @@ static void back_off(struct backoff *b, enum look look, int device, int (*ready)
 }
 
 /*
- * All that could move is moved by another thread, maybe on this very processor: it is left to it, until an operation ends.
- * Spinning would keep a bulky operation and an urgent one from the processor alike. The model is tests/model/rest.pml.
+ * Another thread, maybe on this very processor, moves all that could move: leaves it alone until an
+ * operation ends. Spinning would keep both a bulky operation and an urgent one from the processor.
+ * tests/model/rest.pml is the model.
  */
 static void rest(int (*ready)(void *arg), void *arg)
 {
 	uint32_t seen = __atomic_load_n(&eng.end_seq, __ATOMIC_RELAXED);
 
-	/* SEQ_CST pairs with tell_resting(): see there. */
+	/* SEQ_CST pairs with tell_resting(), which says why. */
 	__atomic_add_fetch(&eng.resting, 1, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	/*
-	 * Only a wake-up that was missed would need the time-out. It is no shorter, because the kernel sets its timer for one that comes
-	 * before the next tick: in a virtual machine that takes as long as the operation.
+	 * Only a missed wake-up would need the time-out. It is not shorter, because the kernel
+	 * programs its timer for a time-out before the next tick: in a virtual machine that takes
+	 * as long as the operation.
 	 */
 	if (!ready(arg))
 		df_futex_wait(&eng.end_seq, seen, SLEEP_MAX_NS, 0);
@@ -402,9 +434,9 @@ static void rest(int (*ready)(void *arg), void *arg)
 }
 
 /*
- * Another thread moves large slices. What is more urgent waits for a peer, which comes at any moment if it is not late; then this thread
- * sleeps until the peer rings, and does not yield: that would give the processor to a thread that moves slices, for as long as the
- * kernel likes.
+ * Another thread moves large slices, and something more urgent waits for a peer, which may arrive
+ * at any moment unless it is late. Then this thread sleeps until the peer rings. It does not yield:
+ * that would give the processor to a thread that moves slices, for as long as the kernel likes.
  */
 static void stand_by(uint32_t passes, enum look look, int device, int (*ready)(void *arg),
 		     void *arg)
@@ -424,7 +456,10 @@ static void help_begin(void)
 
 static void help_end(void)
 {
-	/* Nobody waits any more, but operations are left: a worker goes on with them now, not when it wakes up. */
+	/*
+	 * No thread waits any more, but operations are left: a worker continues with them now, not
+	 * when it wakes up.
+	 */
 	if (__atomic_sub_fetch(&eng.helpers, 1, __ATOMIC_RELAXED) == 0 &&
 	    __atomic_load_n(&eng.dozing, __ATOMIC_RELAXED) && outstanding()) {
 		__atomic_add_fetch(&eng.work_seq, 1, __ATOMIC_RELAXED);
@@ -440,7 +475,7 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 	uint32_t passes = 0;
 	int i, helps = 0;
 
-	/* Most waits of small operations are over before it would pay to tell the workers to stay away. */
+	/* Most waits for small operations end before it would pay to keep the workers away. */
 	for (i = alone() && !lost() ? SHORT_PASSES : 0; i; i--) {
 		enum look look = pass_on(device, ready, arg);
 
@@ -454,7 +489,7 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 	do {
 		enum look look = pass_on(device, ready, arg);
 
-		/* Not a helper, for whom the others would stay away. */
+		/* Not counted as a helper, because workers would stay away. */
 		if (look == LOOK_TAKEN || look == LOOK_URGENT || look == LOOK_BESIDE) {
 			if (helps)
 				help_end();
@@ -477,9 +512,12 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 		help_end();
 }
 
-/* ---- workers ---------------------------------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
-/* Sleeps until there may be work. linger: when the last work was. *doze: the last time-out, if others drove then; 0 if not. */
+/*
+ * Sleeps until there may be work. last: time of the last work. *doze: the last time-out if helpers
+ * drove then, else 0.
+ */
 static void worker_rest(uint64_t last, int64_t *doze)
 {
 	uint32_t seen = __atomic_load_n(&eng.work_seq, __ATOMIC_RELAXED);
@@ -491,14 +529,15 @@ static void worker_rest(uint64_t last, int64_t *doze)
 	if (*doze || df_now_ns() - last < LINGER_NS) {
 		__atomic_add_fetch(
 			&eng.dozing, 1,
-			__ATOMIC_RELAXED); /* help_end(): if missed, it wakes by itself */
+			__ATOMIC_RELAXED); /* if help_end() misses it, it wakes by itself */
 		df_futex_wait(&eng.work_seq, seen, *doze ? *doze : DOZE_NS, 0);
 		__atomic_sub_fetch(&eng.dozing, 1, __ATOMIC_RELAXED);
 		return;
 	}
 	/*
-	 * SEQ_CST pairs with df_threads_submitted(): either the submitter sees that we sleep deep, or we
-	 * see what it submitted. Without it an operation could lie in its ring with nobody awake.
+	 * SEQ_CST pairs with df_threads_submitted(): either the submitter sees that this worker
+	 * sleeps deep, or the worker sees what was submitted. Without it an operation could stay in
+	 * its ring with no thread awake.
 	 */
 	__atomic_add_fetch(&eng.deep, 1, __ATOMIC_SEQ_CST);
 	if (!outstanding())
@@ -507,12 +546,14 @@ static void worker_rest(uint64_t last, int64_t *doze)
 }
 
 /*
- * By priority, whoever wakes up on this processor to wait for something urgent has it at once: since Linux 6.12 a thread is preempted by one
- * whose slice of time is shorter. Its share stays what it is. Before, or by another policy, nothing changes.
+ * For priority order: a thread that wakes on this processor to wait for something urgent gets the
+ * processor at once. Since Linux 6.12 a thread is preempted by one whose time slice is shorter. The
+ * worker's share of the processor does not change. Older kernels and other scheduling policies
+ * ignore this.
  */
 static void take_long_slices(void)
 {
-	/* struct sched_attr, which not every C library has; its first version. */
+	/* struct sched_attr, in its first version: not every C library has it. */
 	struct {
 		uint32_t size, policy;
 		uint64_t flags;
@@ -546,8 +587,8 @@ static void *worker(void *arg)
 		}
 		last = df_now_ns();
 		/*
-		 * Helpers enough for every block: stay away. A worker that loses its core while it owns a
-		 * block would only keep them from it.
+		 * There are helpers enough for every block, so this worker stays away: if it lost
+		 * its core while it owned a block, it would only keep them from it.
 		 */
 		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED) >=
 		    __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED)) {
@@ -559,7 +600,7 @@ static void *worker(void *arg)
 			note_progress(&b);
 			continue;
 		}
-		/* A helper that finds nothing to move either needs no company. */
+		/* If a helper drives and also finds nothing to move, a worker does not help. */
 		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED))
 			worker_rest(last, &doze);
 		else
@@ -573,7 +614,7 @@ static void worker_start(int home)
 	sigset_t all, old;
 	pthread_t t;
 
-	/* The application's signals are none of our threads' business. */
+	/* The application's signals are not for our threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	if (pthread_create(&t, NULL, worker, (void *)(intptr_t)home) == 0) {
@@ -601,7 +642,7 @@ int df_threads_start(const struct df_execs *all)
 	if (!eng.quit_ns)
 		eng.quit_ns = (df_env()->quit_us == DF_AUTO ? 1000 : (uint64_t)df_env()->quit_us) *
 			      DF_NS_PER_US;
-	/* Once: the threads that work already look at it without the lock. */
+	/* Once: running workers read it without the lock. */
 	if (__atomic_load_n(&eng.execs, __ATOMIC_RELAXED) != all)
 		/* RELEASE pairs with the ACQUIRE in execs(). */
 		__atomic_store_n(&eng.execs, all, __ATOMIC_RELEASE);
@@ -619,7 +660,7 @@ int df_threads_start(const struct df_execs *all)
 
 void df_threads_stop(int device)
 {
-	/* Relaxed: whoever has asked takes the blocks' locks until no slice moves without one. */
+	/* RELAXED: the caller takes the blocks' locks until no slice moves without one. */
 	if (device < execs()->nr)
 		__atomic_add_fetch(&execs()->v[device]->d.quit, 1, __ATOMIC_RELAXED);
 }
@@ -632,7 +673,10 @@ void df_threads_resume(int device)
 
 void df_threads_submitted(void)
 {
-	/* SEQ_CST pairs with worker_rest(): our submission is ordered before the look at the sleepers. */
+	/*
+	 * SEQ_CST pairs with worker_rest(): our submission is ordered before reading the number of
+	 * sleepers.
+	 */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&eng.deep, __ATOMIC_RELAXED) && outstanding()) {
 		__atomic_add_fetch(&eng.work_seq, 1, __ATOMIC_RELAXED);

@@ -1,6 +1,6 @@
 /*
- * The application's kinds of memory on the driver: what a pointer is, allocating, and freeing without waiting. What
- * daemon and host share is in cuda_mem.c and cuda_far.c.
+ * The application's memory on the driver: finds out what a pointer refers to, allocates, and frees
+ * without waiting. Memory shared by daemon and host is in cuda_mem.c and cuda_far.c.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>
@@ -46,14 +46,17 @@ int df_cuda_mem_info(const void *ptr, struct df_mem_info *out)
 	out->base = (void *)(uintptr_t)base;
 	out->bytes = bytes;
 	/*
-	 * Access is between contexts, and to what cuMemAlloc() has given there: not to memory that is mapped by hand or of a pool,
-	 * which says for itself who reaches it (CUDA driver API, cuCtxEnablePeerAccess).
+	 * Peer access is between contexts, and covers memory from cuMemAlloc() there. It does not
+	 * cover memory that is mapped explicitly or belongs to a pool: such memory has its own
+	 * access settings (CUDA driver API, cuCtxEnablePeerAccess).
 	 */
-	out->shown =
-		out->kind == DF_MEM_DEVICE && whole && ctx && device >= 0 &&
-		device < df_nr_cudevs &&
-		/* RELAXED: a context that the daemon uses is there for good, and another is none of ours. */
-		ctx == __atomic_load_n(&df_cudevs[device].ctx, __ATOMIC_RELAXED);
+	out->shown = out->kind == DF_MEM_DEVICE && whole && ctx && device >= 0 &&
+		     device < df_nr_cudevs &&
+		     /*
+		 * RELAXED: the contexts that the daemon uses are never released; others do not
+		 * matter here.
+		 */
+		     ctx == __atomic_load_n(&df_cudevs[device].ctx, __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -76,8 +79,8 @@ int df_cuda_mem_alloc(int device, size_t bytes, void **out)
 }
 
 /*
- * The driver's free waits for work that was enqueued before, with a lock that others need: so a thread of its own calls it when
- * no stream waits for an operation.
+ * The driver's free waits for earlier work, with a lock that other threads need. So a separate
+ * thread calls it when no stream waits for an operation.
  */
 struct dead {
 	struct dead *next;
@@ -90,7 +93,7 @@ static pthread_mutex_t dead_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t dead_more = PTHREAD_COND_INITIALIZER;
 static struct dead *dead_list;
 static int dead_thread;
-static uint32_t nr_dead; /* not given back yet; read without the lock */
+static uint32_t nr_dead; /* not freed yet; read without the lock */
 
 static void *undertaker(void *arg)
 {
@@ -116,7 +119,10 @@ static void *undertaker(void *arg)
 			df_cuda_leave(in);
 		}
 		free(d);
-		/* RELEASE pairs with the ACQUIRE in df_cuda_frees_settle(): the driver has the memory. */
+		/*
+		 * RELEASE pairs with the ACQUIRE in df_cuda_frees_settle(): the driver has the
+		 * memory back.
+		 */
 		__atomic_sub_fetch(&nr_dead, 1, __ATOMIC_RELEASE);
 		pthread_mutex_lock(&dead_lock);
 	}
@@ -165,7 +171,10 @@ void df_cuda_frees_settle(void)
 {
 	uint64_t since = df_now_ns();
 
-	/* ACQUIRE pairs with the RELEASE in undertaker(): without it the allocation could still find no room. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in undertaker(): without it the allocation could still
+	 * find no room.
+	 */
 	while (__atomic_load_n(&nr_dead, __ATOMIC_ACQUIRE) && df_now_ns() - since < SETTLE_NS)
 		sched_yield();
 }

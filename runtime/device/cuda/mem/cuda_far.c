@@ -1,13 +1,15 @@
 /*
- * Memory of the GPUs that only the daemon touches: slots and counters of connectors (the far_ functions of struct df_blocks), scratch of
- * programs. It is taken from the driver in chunks, by threads of their own, and cut by runtime/transport/pool.c; the
- * next chunk is begun when the last one is half used. Chunks of other processes are opened once for each of our
- * devices and closed when the process has gone.
+ * GPU memory that only the daemon uses: slots and counters of connectors (the far_ functions of
+ * struct df_blocks), and scratch memory of programs. Separate threads take it from the driver in
+ * chunks, and runtime/transport/pool.c divides it; the next chunk is requested when the last one is
+ * half used. A chunk of another process is opened once for each of our devices, and closed when
+ * that process has ended.
  *
- * The driver may let an allocation wait for the resident kernel. So it is made in a quiet time (the kernel is asked to
- * leave), nobody waits for it for longer than a bound, and whoever finds no room has somewhere else to go: host memory.
+ * The driver may let an allocation wait for the resident kernel. So allocations are made in a quiet
+ * time (the kernel is asked to leave), no thread waits for one longer than a bound, and a caller
+ * that finds no room can use host memory instead.
  *
- * One lock for each device and one for what was opened; no call of the driver is made under them.
+ * One lock for each device and one for opened chunks; no call of the driver is made under them.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>
@@ -26,15 +28,14 @@
 
 #define CHUNK_BYTES (64ull << 20)
 #define ROOM_NS                                                                                    \
-	(50 *                                                                                      \
-	 DF_NS_PER_MS) /* so long a connector waits for a chunk before it goes to host memory */
-#define RETRY_NS DF_NS_PER_S /* after the driver had none */
+	(50 * DF_NS_PER_MS)  /* how long a connector waits for a chunk before it uses host memory */
+#define RETRY_NS DF_NS_PER_S /* after the driver had no memory */
 
 struct chunk {
 	CUdeviceptr addr;
 	uint64_t bytes;
 	CUipcMemHandle handle;
-	struct df_far_rdma rdma; /* addr 0: RDMA devices do not reach it, because rdma.why */
+	struct df_far_rdma rdma; /* addr 0: RDMA devices cannot access it; rdma.why is the reason */
 };
 
 struct far_dev {
@@ -42,8 +43,8 @@ struct far_dev {
 	struct df_pool pool;
 	struct chunk chunks[DF_FAR_CHUNKS_MAX];
 	int growing;
-	uint64_t since;	     /* when the growing began */
-	uint64_t not_before; /* no further attempt */
+	uint64_t since;	     /* when the request for a chunk began */
+	uint64_t not_before; /* no further request before this time */
 	uint64_t want;
 	int told;
 };
@@ -66,7 +67,7 @@ static struct far_dev *dev_of(int device)
 	return &devs[device];
 }
 
-/* ---- chunks ------------------------------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
 static int attribute(int device, CUdevice_attribute what)
 {
@@ -75,7 +76,10 @@ static int attribute(int device, CUdevice_attribute what)
 	return df_drv.device_attribute(&v, what, df_cudevs[device].device) == CUDA_SUCCESS ? v : 0;
 }
 
-/* What RDMA devices have to know of it. The descriptor is made here, where the driver may be called, and lives as long as the chunk. */
+/*
+ * Fills in what RDMA devices need to know. The descriptor is made here, where the driver may be
+ * called, and lives as long as the chunk.
+ */
 static void describe(int device, struct chunk *c)
 {
 	CUresult (*export)(void *fd, CUdeviceptr p, size_t bytes, CUmemRangeHandleType type,
@@ -104,7 +108,7 @@ static void describe(int device, struct chunk *c)
 	if (r->why)
 		r->dmabuf = -1;
 	else
-		/* No program that the application starts is to have the GPU's memory. */
+		/* Programs that the application starts must not inherit the GPU's memory. */
 		fcntl(r->dmabuf, F_SETFD, FD_CLOEXEC);
 }
 
@@ -120,7 +124,10 @@ static CUresult chunk_new(int device, uint64_t bytes, struct chunk *out)
 	df_cuda_quiet(device, 1);
 	r = df_drv.mem_alloc(&out->addr, bytes);
 	df_cuda_quiet(device, 0);
-	/* Where it can't be had, as for instances of a divided GPU, only this process uses the chunk: see meet. */
+	/*
+	 * Without a handle, as for instances of a divided GPU, only this process uses the chunk:
+	 * see cuda_meet.c.
+	 */
 	if (r == CUDA_SUCCESS && df_drv.ipc_get(&out->handle, out->addr) != CUDA_SUCCESS)
 		memset(&out->handle, 0, sizeof(out->handle));
 	if (r == CUDA_SUCCESS && df_env()->net_gdr)
@@ -161,7 +168,7 @@ static void grow(void *arg)
 		       device, (unsigned long long)(bytes >> 20), df_drv_name(r));
 }
 
-/* Under the lock. 1: a chunk is on its way. */
+/* Under the lock. Returns 1 if a chunk has been requested. */
 static int grow_locked(struct far_dev *d, uint64_t bytes)
 {
 	if (d->growing)
@@ -279,7 +286,7 @@ int df_cuda_far_handle(int device, uint8_t handle[64], uint64_t *bytes)
 	return ret;
 }
 
-/* ---- scratch ------------------------------------------------------------------------------------------------------ */
+/* ---- scratch --------------------------------------------------------------------------------- */
 
 struct scratch {
 	struct scratch *next;
@@ -300,7 +307,10 @@ int df_cuda_scratch(int device, uint64_t bytes, void **out)
 	ret = df_cuda_far_alloc(device, bytes, &s->block);
 	if (ret) {
 		free(s);
-		/* It has nowhere else to go: it waits for the chunk, or for the driver to have some again. */
+		/*
+		 * It has no alternative: it waits for the chunk, or until the driver has memory
+		 * again.
+		 */
 		df_mutex_lock(&d->lock);
 		ret = d->growing || d->not_before ? -EAGAIN : -ENOMEM;
 		df_mutex_unlock(&d->lock);
@@ -329,7 +339,7 @@ void df_cuda_scratch_free(void *p)
 	free(s);
 }
 
-/* ---- chunks of other processes ------------------------------------------------------------------------------------ */
+/* ---- chunks of other processes --------------------------------------------------------------- */
 
 enum opened_state { OPENING, OPEN, REFUSED };
 
@@ -338,7 +348,7 @@ struct opened {
 	uint64_t proc, bytes;
 	int device;
 	enum opened_state state;
-	uint32_t gone; /* its process has: closed as soon as it has been opened */
+	uint32_t gone; /* its process has ended: close it as soon as it has been opened */
 	CUipcMemHandle handle;
 	CUdeviceptr addr;
 };
@@ -375,7 +385,7 @@ static void open_one(void *arg)
 		r = df_drv.ipc_open(&addr, o->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 		df_cuda_quiet(device, 0);
 	}
-	/* The other process is not believed blindly. */
+	/* The size that the other process announced is checked. */
 	if (r == CUDA_SUCCESS &&
 	    (df_drv.pointer(1, &what, &data, addr) != CUDA_SUCCESS || bytes < o->bytes)) {
 		df_drv.ipc_close(addr);
@@ -461,7 +471,7 @@ void df_cuda_far_close(uint64_t proc)
 		}
 		*at = o->next;
 		o->next = NULL;
-		/* Who opens it will close it. */
+		/* open_one() closes it. */
 		o->gone = 1;
 		if (o->state != OPENING) {
 			o->next = list;

@@ -1,6 +1,6 @@
 /*
- * GPU memory that only the daemon touches, and who may reach whose: between cuda_far.c, cuda_meet.c and the
- * backend. Nothing here waits unless it says so.
+ * GPU memory that only the daemon uses, and which ranks can access it. Shared by cuda_far.c,
+ * cuda_meet.c and the backend. No function waits unless it says so.
  */
 #ifndef DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_FAR_H
 #define DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_FAR_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include "runtime/blocks.h"
 
-/* For struct df_blocks. */
+/* for struct df_blocks */
 int df_cuda_far_alloc(int device, uint64_t bytes, struct df_far_block *out);
 void df_cuda_far_free(const struct df_far_block *block);
 int df_cuda_far_chunk(int device, uint64_t proc, const struct df_conn_far *far, uint64_t *addr);
@@ -18,22 +18,30 @@ void df_cuda_far_limit(uint64_t bytes);
 uint64_t df_cuda_far_bytes(int device);
 int df_cuda_far_rdma(int device, uint32_t seg, struct df_far_rdma *out);
 
-/* 1 when the device has its first chunk; waits for it for at most so long. */
+/* Returns 1 when the device has its first chunk; waits for it for at most bound_ns. */
 int df_cuda_far_ready(int device, uint64_t bound_ns);
-/* The first chunk as another process can open it; 0: it can't. */
+/*
+ * Gets a handle by which another process can open the first chunk. Returns 0 if that is impossible.
+ */
 int df_cuda_far_handle(int device, uint8_t handle[64], uint64_t *bytes);
-/* -EAGAIN: it is being opened; -EIO: the driver refuses; -EPROTO: it is smaller than was said. */
+/*
+ * Opens a chunk of another process. Returns -EAGAIN while it is being opened, -EIO if the driver
+ * refuses, -EPROTO if it is smaller than announced.
+ */
 int df_cuda_far_open(int device, uint64_t proc, const uint8_t *handle, uint64_t bytes,
 		     uint64_t *addr);
-/* Scratch of a program; -EAGAIN: not now. */
+/* Scratch memory of a program. Returns -EAGAIN to try later. */
 int df_cuda_scratch(int device, uint64_t bytes, void **out);
 void df_cuda_scratch_free(void *p);
 
-/* cuda_near.c. make: with the primary context current, and nothing on the stream; waits for a bounded time. */
+/*
+ * cuda_near.c. df_cuda_near_make(): call with the primary context current and nothing on the
+ * stream; waits for a bounded time.
+ */
 void df_cuda_near_make(int device, CUstream stream);
 uint64_t *df_cuda_near_words(const struct df_mstream *s);
 
-/* cuda_meet.c: see there; blocks. -errno of the control plane. */
+/* cuda_meet.c, which says what it does. Blocks. Returns 0 or -errno of the control plane. */
 struct df_ctl_comm;
 int df_cuda_meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop);
 int df_cuda_agreed(const struct df_member *self, const struct df_member *peer);

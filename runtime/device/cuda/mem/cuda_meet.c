@@ -1,12 +1,13 @@
 /*
- * Who reaches whose GPU memory. When a communicator is made, its ranks show one another the first chunk of their GPU
- * memory, each tries to reach those of its node, and all tell what came of it: two ranks use the transport "p2p" only
- * if both can, so both choose alike, and what a driver refuses (a divided GPU, no peer access, CUDA IPC switched
- * off) is known before the first connector. What they share of the host's memory is pinned meanwhile. Communicators
- * that are derived later find the answers here.
+ * Which ranks can access each other's GPU memory. When a communicator is made, its ranks exchange
+ * handles of the first chunk of their GPU memory, each tries to access the chunks of its node, and
+ * all exchange the results. Two ranks use the transport "p2p" only if each can access the other, so
+ * both choose alike. And if a driver refuses (a divided GPU, no peer access, CUDA IPC disabled),
+ * that is known before the first connector is made. Meanwhile, host memory that the ranks share is
+ * pinned. Derived communicators reuse the results.
  *
- * On the thread that makes the communicator, with no lock held; what the driver may let wait is done aside, and
- * counts as refused past a bound. One lock for the table.
+ * Runs on the thread that makes the communicator, with no lock held. Driver calls that may take
+ * long are made on other threads, and count as refused after a limit. One lock for the table.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>
@@ -27,11 +28,11 @@
 #define CHUNK_NS (500 * DF_NS_PER_MS)
 #define REACH_NS (2 * DF_NS_PER_S)
 
-/* What a rank shows the others; bytes 0: nothing that another process could open. */
+/* A rank's message to the others; bytes 0: it has no memory that another process could open. */
 struct card {
 	uint64_t bytes;
 	uint8_t handle[64];
-	uint32_t here; /* it has GPU memory for connectors */
+	uint32_t here; /* whether it has GPU memory for connectors */
 	uint32_t pad;
 };
 
@@ -46,7 +47,7 @@ struct pair {
 };
 
 static pthread_rwlock_t pairs_lock = PTHREAD_RWLOCK_INITIALIZER;
-static struct pair *pairs; /* that agreed */
+static struct pair *pairs; /* pairs that can access each other */
 
 int df_cuda_agreed(const struct df_member *self, const struct df_member *peer)
 {
@@ -64,7 +65,7 @@ static void agree(const struct df_member *self, const struct df_member *peer)
 	struct pair *p = calloc(1, sizeof(*p)), *other;
 
 	if (!p)
-		return; /* the other side will find our connectors where they are */
+		return; /* the other side will find our connectors wherever they are */
 	p->key = (struct pair_key){peer->proc, self->device, peer->device};
 	pthread_rwlock_wrlock(&pairs_lock);
 	HASH_FIND(hh, pairs, &p->key, sizeof(p->key), other);
@@ -75,13 +76,13 @@ static void agree(const struct df_member *self, const struct df_member *peer)
 		free(p);
 }
 
-/* ---- two GPUs of this process ------------------------------------------------------------------------------------- */
+/* ---- two GPUs of this process ---------------------------------------------------------------- */
 
 enum access { ACCESS_UNKNOWN, ACCESS_ASKED, ACCESS_YES, ACCESS_NO };
 
 static uint8_t accesses[DF_CUDA_DEVICES_MAX][DF_CUDA_DEVICES_MAX];
 
-/* From a to b's memory. */
+/* Enables the access from device a to the memory of b. */
 static void ask_access(void *arg)
 {
 	uint32_t which = (uint32_t)(uintptr_t)arg;
@@ -101,7 +102,10 @@ static void ask_access(void *arg)
 	}
 	/* The application may have enabled it. */
 	can = r == CUDA_SUCCESS || r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-	/* RELEASE pairs with the ACQUIRE in access_state(): the access is there when it is said to be. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in access_state(): when the state says so, the access is
+	 * enabled.
+	 */
 	__atomic_store_n(&accesses[a][b], can ? ACCESS_YES : ACCESS_NO, __ATOMIC_RELEASE);
 }
 
@@ -119,14 +123,14 @@ static enum access access_state(int a, int b)
 	return __atomic_load_n(&accesses[a][b], __ATOMIC_ACQUIRE);
 }
 
-/* ---- meeting ------------------------------------------------------------------------------------------------------ */
+/* ---- meeting --------------------------------------------------------------------------------- */
 
 static int wanted(void)
 {
 	return df_env()->p2p && !df_env()->nccl_p2p_disable;
 }
 
-/* 1: reached; 0: not; -EAGAIN: not known yet. */
+/* Whether this rank can access the memory of rank m; returns -EAGAIN while that is not known. */
 static int reach(const struct df_member *self, const struct df_member *m, const struct card *card)
 {
 	uint64_t addr;
@@ -148,7 +152,7 @@ static int reach(const struct df_member *self, const struct df_member *m, const 
 	return ret == -EAGAIN ? ret : ret == 0;
 }
 
-/* A bit for each rank that we reach. */
+/* Sets a bit for each rank whose memory this rank can access. */
 static void reach_all(const struct df_member *members, int nranks, int rank,
 		      const struct card *cards, uint8_t *bits)
 {
@@ -192,11 +196,14 @@ static void conclude(const struct df_member *members, int nranks, int rank, cons
 		       rank, far, near);
 }
 
-/* ---- memory of the host that GPUs share --------------------------------------------------------------------------- */
+/*
+ * ---- host memory that GPUs share
+ * -------------------------------------------------------------------------
+ */
 
 /*
- * The driver may let the pinning of memory wait for every stream, and the streams may soon wait for the communicator's
- * first collective: so the segments are there before it is.
+ * The driver may let the pinning of memory wait for all streams, and these may soon wait for the
+ * communicator's first collective. So the segments are made before that.
  */
 static void settle_own(void)
 {
@@ -213,7 +220,7 @@ static void settle_peers(const struct df_member *members, int nranks, int rank)
 	uint64_t from = df_now_ns();
 	int i, begin, pending;
 
-	/* Not earlier than needed, then. */
+	/* Then the segments are pinned when they are needed. */
 	if (!peers)
 		return;
 	for (i = 0; i < nranks; i++)
@@ -241,7 +248,7 @@ int df_cuda_meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *
 	struct card mine = {0}, *cards;
 	uint8_t *bits, *all;
 
-	/* A rank without this backend takes no part, so nobody does. */
+	/* A rank without this backend does not take part in the exchange, so no rank does. */
 	for (i = 0; i < nranks; i++)
 		if (!members[i].gpu)
 			return 0;

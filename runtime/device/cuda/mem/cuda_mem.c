@@ -1,11 +1,13 @@
 /*
- * Memory that the host and all devices see under one address: rings, contexts, programs, words. Cut from large
- * pinned pieces, because pinning takes long and may wait for the device; what was cut is used again by size
- * class and never given back to the driver. Any thread; one lock, not held while a piece is pinned.
+ * Memory that the host and all devices see at the same address: rings, contexts, programs, words.
+ * It is cut from large pinned pieces, because pinning takes long and may wait for the device. Freed
+ * blocks are reused by size class, never returned to the driver. Any thread; one lock, not held
+ * while a piece is pinned.
  *
- * Most of it is asked for under the lock of a device, where the driver must not be called. So there is always a spare
- * piece, made aside when the last one was taken into use, and who is about to take that lock waits first, for a bounded
- * time, until there is a reserve. Before the daemon runs, pieces are pinned on the spot.
+ * Most of it is requested under the lock of a device, where the driver must not be called. So there
+ * is always a spare piece, made by another thread when the last one was taken into use; and before
+ * a thread takes that lock, it waits, for a bounded time, until there is a reserve. Before the
+ * daemon runs, pieces are pinned on the spot.
  */
 #if __has_include(<cuda.h>)
 #include <pthread.h>
@@ -22,7 +24,7 @@
 #define MIN_SHIFT   6
 #define NR_CLASSES  40
 
-/* In front of every block, on a line of its own. */
+/* Precedes every block, on a cache line of its own. */
 struct head {
 	uint32_t class;
 	struct head *next;
@@ -56,7 +58,7 @@ static void refill(void *arg)
 
 	(void)arg;
 	pthread_mutex_lock(&lock);
-	/* Nobody else makes a spare piece while `refilling` is set. */
+	/* No other thread makes a spare piece while `refilling` is set. */
 	spare = p;
 	refilling = 0;
 	pthread_mutex_unlock(&lock);
@@ -71,13 +73,13 @@ static void refill_begin(void)
 		refilling = df_cuda_aside(refill, NULL) == 0;
 }
 
-/* Under the lock; NULL: not now. */
+/* Under the lock. Returns NULL if there is no memory now. */
 static struct head *cut(size_t whole)
 {
 	struct head *h;
 
 	if (left < whole && spare && whole <= PIECE_BYTES) {
-		/* What is left of the last piece is lost. */
+		/* The rest of the last piece is lost. */
 		piece = spare;
 		left = PIECE_BYTES;
 		spare = NULL;
@@ -145,8 +147,9 @@ void df_cuda_reserve(void)
 			return;
 		if (!from)
 			from = df_now_ns();
+		/* an allocation that then finds no memory fails with a clear error */
 		else if (df_now_ns() - from > RESERVE_NS)
-			return; /* who finds nothing then fails with a clear error */
+			return;
 		df_sleep_ns(50000);
 	}
 }

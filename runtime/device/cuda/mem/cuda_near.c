@@ -1,7 +1,8 @@
 /*
- * Words in the memory of each device that its streams write and its blocks poll: near_words() of struct df_blocks. They are made,
- * and cleared, before the first communicator there, when nothing waits for us, and are never given back. A device without them,
- * and streams of another context than the primary one, whose memory they can't write, use pinned words.
+ * Words in the memory of each device that its streams write and its blocks poll: near_words() of
+ * struct df_blocks. They are allocated and cleared before the device's first communicator, when
+ * nothing waits for us, and are never freed. Pinned words are used on a device without them, and by
+ * streams of contexts other than the primary one, whose memory they cannot write.
  */
 #if __has_include(<cuda.h>)
 #include <sched.h>
@@ -10,8 +11,7 @@
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/device/cuda/mem/cuda_far.h"
 
-#define CLEAR_NS                                                                                   \
-	(100 * DF_NS_PER_MS) /* the application's kernels may be in front of the clearing */
+#define CLEAR_NS (100 * DF_NS_PER_MS) /* kernels of the application may precede the clearing */
 
 static uint64_t *words[DF_CUDA_DEVICES_MAX]; /* atomic; NULL: none */
 
@@ -29,7 +29,7 @@ void df_cuda_near_make(int device, CUstream stream)
 		       df_now_ns() < until)
 			sched_yield();
 	if (r == CUDA_SUCCESS)
-		/* RELEASE pairs with the ACQUIRE in df_cuda_near_words(): they are clear. */
+		/* RELEASE pairs with the ACQUIRE in df_cuda_near_words(): they are cleared. */
 		__atomic_store_n(&words[device], (uint64_t *)(uintptr_t)p, __ATOMIC_RELEASE);
 	else if (r != CUDA_ERROR_NOT_READY)
 		df_drv.mem_free(p);
@@ -39,7 +39,7 @@ uint64_t *df_cuda_near_words(const struct df_mstream *s)
 {
 	if (!s || s->device < 0 || s->ctx != df_cudevs[s->device].ctx)
 		return NULL;
-	/* ACQUIRE pairs with the RELEASE in df_cuda_near_make(): see there. */
+	/* ACQUIRE pairs with the RELEASE in df_cuda_near_make(), which says why. */
 	return __atomic_load_n(&words[s->device], __ATOMIC_ACQUIRE);
 }
 #endif

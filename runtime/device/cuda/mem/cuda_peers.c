@@ -1,14 +1,17 @@
 /*
- * Whose memory the application's kernels can reach: a kernel waits for what a released wait owes on those devices only
- * (runtime/order/debt.c). What the application asked the driver for is noted, never taken back, and where it may have asked
- * without being seen, all reach all. Any thread; a bit that is set late is no harm, because the thread that launches such
- * a kernel has to know of the access.
+ * Which devices' memory the application's kernels can access: a kernel waits only for skipped
+ * operations (runtime/order/debt.h) of those devices. Access that the application asked the driver
+ * for is noted, and never removed; if it may have asked without being seen, all devices count as
+ * accessible. Any thread. A bit that is set late does no harm, because the thread that launches
+ * such a kernel must know of the access.
  */
 #if __has_include(<cuda.h>)
 #include "runtime/device/cuda/cuda_int.h"
 
-static uint64_t reached[DF_CUDA_DEVICES_MAX]; /* by device: those whose memory it reaches */
-static int unknown;			      /* somebody reaches something */
+/* by device: bits of the devices whose memory it can access */
+static uint64_t reached[DF_CUDA_DEVICES_MAX];
+/* whether some device can access others, not known which */
+static int unknown;
 
 void df_cuda_peers_note(int device, int other)
 {
@@ -25,13 +28,13 @@ int df_cuda_reaches(int device, int other)
 {
 	return device == other || device < 0 || device >= DF_CUDA_DEVICES_MAX || other < 0 ||
 	       other >= DF_CUDA_DEVICES_MAX ||
-	       /* Nobody sees what the application asks for. */
+	       /* the hook does not see what the application asks for */
 	       __atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) < 0 ||
 	       __atomic_load_n(&unknown, __ATOMIC_RELAXED) || !df_cuda_peers_any ||
 	       df_cuda_peers_any() ||
 	       __atomic_load_n(&reached[device], __ATOMIC_RELAXED) >> other & 1;
 }
 #else
-/* Without cuda.h nobody hooks the driver. */
+/* Without cuda.h nothing hooks the driver. */
 typedef int df_no_peers;
 #endif
