@@ -309,7 +309,8 @@ void df_link_accept(int listener, int is_unix, void *tag)
 	socklen_t len;
 
 	for (turns = 0; turns < 64; turns++) {
-		full = df_ctl.nr_strangers >= DF_LINK_STRANGERS;
+		full = (uint32_t)df_ctl.nr_strangers >=
+		       DF_MIN(DF_LINK_STRANGERS, df_addr_unproved_max());
 		oldest = full ? oldest_stranger() : NULL;
 		if (full && !oldest) {
 			pause_listener(listener, tag);

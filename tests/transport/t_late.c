@@ -177,7 +177,7 @@ static int files(struct world *w, int side, const struct df_member *peer)
 	(void)side;
 	if (!connects(peer))
 		ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &r), 0);
-	return behind(w, peer, FILES);
+	return behind(w, peer, FILES / 4);
 }
 
 START_TEST(t_files)

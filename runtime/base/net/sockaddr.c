@@ -13,13 +13,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/env.h"
+#include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
+
+#define UNPROVED_MIN 8 /* the job's own connections begin unproved, too */
 
 socklen_t df_addr_len(const union df_sockaddr *addr)
 {
@@ -196,6 +200,15 @@ static int listen_in_range(union df_sockaddr *addr, int backlog, int first, int 
 			     "every process needs one or two",
 			     first, last);
 	return fd;
+}
+
+uint32_t df_addr_unproved_max(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l))
+		return UNPROVED_MIN;
+	return (uint32_t)DF_MIN(DF_MAX(l.rlim_cur / 8, (rlim_t)UNPROVED_MIN), (rlim_t)UINT32_MAX);
 }
 
 int df_addr_listen(union df_sockaddr *addr, int backlog)

@@ -49,6 +49,11 @@ int df_addr_same_subnet(const union df_sockaddr *a, const union df_sockaddr *b, 
  * connect to are opened here, so a firewall needs one rule.
  */
 int df_addr_listen(union df_sockaddr *addr, int backlog);
+/*
+ * Returns how many file descriptors this process may spend on connections that have proved nothing:
+ * an eighth of those it may have. The job needs the others.
+ */
+uint32_t df_addr_unproved_max(void);
 /* Parses "first-last" or "port". Returns -EINVAL for anything else. */
 int df_ports_parse(const char *text, int *first, int *last);
 

@@ -130,7 +130,7 @@ void df_tcp_events(const struct df_net_ep *ep, struct stream *s, uint32_t events
 void df_tcp_close(struct df_net_ep *ep, struct stream *s)
 {
 	if (s->state == STRANGER || s->state == CHALLENGED)
-		df_sessions(ep)->nr_strangers--;
+		df_strangers_add(ep, -1);
 	if (df_sessions(ep)->last == s)
 		df_sessions(ep)->last = NULL;
 	if (s->link)

@@ -264,7 +264,7 @@ static void introduced(struct df_net_ep *ep, struct stream *s)
 		p->carries = h->carries & media_of(l);
 	}
 	df_list_del(&s->node);
-	df_sessions(ep)->nr_strangers--;
+	df_strangers_add(ep, -1);
 	s->link = l;
 	s->index = h->index;
 	s->state = OPEN;

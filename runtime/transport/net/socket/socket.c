@@ -185,6 +185,21 @@ const struct df_net_ops df_net_tcp = {
 
 /* ---- accepting ------------------------------------------------------------------------------- */
 
+/* Unproved connections of all endpoints of this process. Relaxed atomic. */
+static uint32_t nr_unproved;
+
+void df_strangers_add(struct df_net_ep *ep, int by)
+{
+	df_sessions(ep)->nr_strangers += (uint32_t)by;
+	__atomic_add_fetch(&nr_unproved, (uint32_t)by, __ATOMIC_RELAXED);
+}
+
+static int is_full(const struct sessions *m)
+{
+	return m->nr_strangers >= STRANGERS ||
+	       __atomic_load_n(&nr_unproved, __ATOMIC_RELAXED) >= df_addr_unproved_max();
+}
+
 /* Drops the oldest unproved connection. Returns 1 if there was one. */
 static int drop_oldest(struct df_net_ep *ep)
 {
@@ -243,7 +258,7 @@ static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint3
 		/* Any other error concerns only this connection; try the next. */
 		if (fd < 0)
 			continue;
-		if (m->nr_strangers >= STRANGERS)
+		if (is_full(m))
 			drop_oldest(ep);
 		s = df_tcp_new(ep, NULL, fd, STRANGER);
 		if (!s) {
@@ -252,7 +267,7 @@ static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint3
 		}
 		df_addr_format(&from, s->who, sizeof(s->who));
 		df_list_add_tail(&m->strangers, &s->node);
-		m->nr_strangers++;
+		df_strangers_add(ep, 1);
 	}
 	m->accept_at = df_now_ns() + AGAIN_MIN;
 }

@@ -25,7 +25,7 @@
 #define GUESS_AFTER  4	  /* consecutive events of one stream before it is read without polling */
 #define GUESSES	     16	  /* one poll in 16 is of all streams, by epoll_wait() */
 #define NEAR_US	     1000 /* longest round-trip time of a near peer */
-#define STRANGERS    256  /* accepted connections that have not proved anything, at most */
+#define STRANGERS    256  /* unproved connections of an endpoint, at most */
 #define AGAIN_MIN    (5 * DF_NS_PER_MS) /* pause between attempts to connect */
 #define AGAIN_MAX    DF_NS_PER_S
 #define WIRE_VERSION ((uint32_t)DF_CTL_VERSION << 16 | DF_ABI_VERSION)
@@ -114,8 +114,8 @@ struct session {
 struct sessions {
 	int epoll_fd, event_fd, listen_fd;
 	struct df_list strangers, shut;
-	uint32_t nr_strangers;
-	struct stream *last; /* the last stream that had data; NULL: none, or closed */
+	uint32_t nr_strangers; /* change it with df_strangers_add() */
+	struct stream *last;   /* the last stream that had data; NULL: none, or closed */
 	uint32_t in_a_row, guesses;
 	uint64_t accept_at; /* when to accept again after a pause; 0: not paused */
 	union df_sockaddr local;
@@ -151,6 +151,8 @@ void df_tcp_congestion(struct sessions *m, int fd);
  * again.
  */
 void df_tcp_opened(const struct sessions *m, struct stream *s);
+/* Adds to the number of unproved connections of the endpoint, and of the process. */
+void df_strangers_add(struct df_net_ep *ep, int by);
 /* Sets the events to wait for: EPOLLIN, EPOLLOUT. */
 void df_tcp_events(const struct df_net_ep *ep, struct stream *s, uint32_t events);
 /* Closes it now; frees it when no pending event refers to it. */
