@@ -1,13 +1,15 @@
 /*
- * The callers of a function, by what has been learnt of their frames. From one return address to the next above it on
- * the stack it is always equally far, but in functions whose frames vary (alloca, or locals that need more alignment
- * than the stack has). So the first walk of the unwinder (some microseconds) leaves these distances in a table, and the
- * next call from there reads addresses only. What it reads is believed where each address on the way is in the table:
- * behind a frame of another size stands something else. A frame that has been seen with two sizes is the last that is told.
+ * Finds the callers of a function by what is known of their frames. The distance on the stack from
+ * one return address to the next is constant, except in functions whose frames vary (alloca(), or
+ * locals that need more alignment than the stack has). The first walk of the unwinder, which takes
+ * some microseconds, stores these distances in a table; the next call from there only reads
+ * addresses. The result is accepted only if every address on the way is in the table: after a frame
+ * of another size, another word is found. A frame that has been seen with two sizes ends the
+ * result.
  *
- * The table is open-addressed and only grows; an address is claimed first and what is known of it published after, and who
- * finds an address without that walks the stack himself. Threads: any. Locks: none of ours; dladdr() takes the
- * loader's, once for each address.
+ * The table is open-addressed and only grows. An address is claimed first, and its properties are
+ * published later; a thread that finds an address without them walks the stack itself. Any thread.
+ * No locks of ours; dladdr() takes the loader's, once for each address.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,13 +23,13 @@
 
 #define NR_FRAMES  2048u
 #define MAX_PROBES 16
-#define MAX_DEPTH  24u /* frames of libraries and ours in one call, and those that tell it apart */
+#define MAX_DEPTH  24u /* frames of libraries and ours in one call, and those that distinguish it */
 
-/* What is known of a return address: bits of one word, 0: nothing. */
+/* Properties of a return address, as bits of a word; 0: none known. */
 #define KNOWN	 1u
-#define LIBRARY	 2u /* it lies in dfshim, CUDA or NCCL */
-#define VARIES	 4u /* how far the next one is away is not known */
-#define STEP_AT	 3  /* above: words of the stack to the next */
+#define LIBRARY	 2u /* it is in dfshim, CUDA or NCCL */
+#define VARIES	 4u /* the distance to the next one is unknown */
+#define STEP_AT	 3  /* above these bits: distance to the next one, in words of the stack */
 #define STEP_MAX 8192u
 
 static struct {
@@ -35,10 +37,15 @@ static struct {
 	_Atomic(uint32_t) known;
 } frames[NR_FRAMES];
 
-/* As high as this thread's stack has been seen to go: nothing above is read on the strength of the table alone. */
+/*
+ * The highest address of this thread's stack that has been seen: nothing above is read on the
+ * strength of the table alone.
+ */
 static __thread const void *const *top __attribute__((tls_model("initial-exec")));
 
-/* 0: no address like it. claim: then there is one, unless there is no room. */
+/*
+ * Returns the word of an address; NULL: it is not in the table. claim: adds it, if there is room.
+ */
 static _Atomic(uint32_t) *known_of(const void *pc, int claim)
 {
 	uint32_t at = (uint32_t)df_mix64((uint64_t)(uintptr_t)pc) & (NR_FRAMES - 1);
@@ -75,15 +82,15 @@ static int in_library(const void *pc)
 	return 0;
 }
 
-/* ---- the walk -------------------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 struct walk {
-	uintptr_t from; /* canonical frame address of who wants to know */
+	uintptr_t from; /* canonical frame address of the function that asks */
 	unsigned nr, nr_app;
-	int stopped; /* there may be more above the last frame */
+	int stopped; /* whether there may be more frames above the last */
 	struct {
 		const void *pc;
-		const void *const *slot; /* where the stack has it */
+		const void *const *slot; /* its place on the stack */
 		uint32_t known;
 	} frame[MAX_DEPTH];
 };
@@ -104,12 +111,12 @@ static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg)
 	if (!w->frame[w->nr].known)
 		w->frame[w->nr].known = KNOWN | (in_library(pc) ? LIBRARY : 0);
 	w->nr_app += !(w->frame[w->nr].known & LIBRARY);
-	/* One more than is told, for how far away it is. */
+	/* One more than is returned, to know its distance. */
 	w->stopped = ++w->nr == MAX_DEPTH || w->nr_app > DF_CALLER_FRAMES;
 	return w->stopped ? _URC_NORMAL_STOP : _URC_NO_REASON;
 }
 
-/* How far it is from frame i to the next, in the bits of `known`; VARIES: not to be told. */
+/* Returns the distance from frame i to the next, in the bits of `known`; VARIES: unknown. */
 static uint32_t distance(const struct walk *w, unsigned i)
 {
 #ifdef __x86_64__
@@ -119,7 +126,10 @@ static uint32_t distance(const struct walk *w, unsigned i)
 	if (b && *a == w->frame[i].pc && *b == w->frame[i + 1].pc && b > a && b - a < STEP_MAX)
 		return (uint32_t)(b - a) << STEP_AT;
 #else
-	/* Return addresses stand elsewhere in a frame: each time the unwinder finds them. */
+	/*
+	 * On other machines, return addresses are elsewhere in a frame: the unwinder finds them
+	 * each time.
+	 */
 	(void)w;
 	(void)i;
 #endif
@@ -156,17 +166,20 @@ static unsigned walk(uintptr_t from, const void **pcs)
 	for (unsigned i = 0; i < w.nr && nr < DF_CALLER_FRAMES; i++) {
 		if (!(w.frame[i].known & LIBRARY))
 			pcs[nr++] = w.frame[i].pc;
-		/* So far the table leads too: a call from here is the same site however it was found. */
+		/* The table ends here too: a site must not depend on how its callers were found. */
 		if (nr && (w.frame[i].known & VARIES))
 			break;
 	}
 	return nr;
 }
 
-/* ---- the short way --------------------------------------------------------------------------------------- */
+/* ---- the short way --------------------------------------------------------------------------- */
 
 #ifdef __x86_64__
-/* 0: the table does not lead there. It reads the stack by itself, of which sanitizers know nothing. */
+/*
+ * Returns 0 if the table does not suffice. It reads the stack directly, which sanitizers would
+ * report.
+ */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static unsigned
 follow(const void *const *slot, const void **pcs)
 {

@@ -1,10 +1,11 @@
 /*
- * Between two looks at the real clock, at most SPAN ticks apart, a thread counts in ticks of the time-stamp
- * counter. So an error of the rate (the kernel bends its clock by up to 500 ppm while it follows a time
- * server) can't grow beyond some tens of nanoseconds, and neither a suspended machine nor a migrated one
- * leaves a trace of it.
+ * Reads the real clock at least every SPAN ticks; in between, a thread counts ticks of the
+ * time-stamp counter. So an error of the rate (the kernel changes its clock by up to 500 ppm while
+ * it follows a time server) cannot exceed some tens of nanoseconds, and neither suspending nor
+ * migrating the machine shows in the trace.
  *
- * The counter is used only where the kernel's own clock is made of it, and the process may read it.
+ * The counter is used only if the kernel's own clock is derived from it and the process may read
+ * it.
  */
 #define _GNU_SOURCE
 #include "trace/record/clock.h"
@@ -26,12 +27,13 @@ static inline uint64_t real_clock(void)
 
 #if defined(__x86_64__)
 
-#define SPAN	     (1u << 18) /* ticks: about a tenth of a millisecond */
-#define TOGETHER     512u	/* ticks from the middle of a look at both clocks to its end */
-#define CALIBRATE_NS 10000000u	/* the rate is taken over at least so long */
+#define SPAN (1u << 18) /* ticks: about a tenth of a millisecond */
+/* limit of ticks from the middle of reading both clocks to the end */
+#define TOGETHER     512u
+#define CALIBRATE_NS 10000000u /* minimal time over which the rate is measured */
 
-static _Atomic(uint64_t) rate;	       /* nanoseconds per tick, << 32; 0: not known */
-static uint64_t first_ticks, first_ns; /* 0: the counter is not to be used */
+static _Atomic(uint64_t) rate;	       /* nanoseconds per tick, << 32; 0: unknown */
+static uint64_t first_ticks, first_ns; /* 0: do not use the counter */
 static __thread struct {
 	uint64_t ticks, ns, last;
 } anchor __attribute__((tls_model("initial-exec")));
@@ -41,7 +43,10 @@ static inline uint64_t ticks(void)
 	return __builtin_ia32_rdtsc();
 }
 
-/* Both clocks at one moment; 0: the thread lost its core in between, and the ticks are worth nothing. */
+/*
+ * Reads both clocks at one moment. Returns 0 if the thread lost its core in between, so that the
+ * ticks are useless.
+ */
 static int both(uint64_t *t, uint64_t *ns)
 {
 	uint64_t after;
@@ -70,19 +75,22 @@ void df_trace_clock_start(void)
 	close(fd);
 }
 
-/* Looks at the real clock, and from then on counts from there. */
+/* Reads the real clock, and counts from there. */
 static uint64_t look(uint64_t r)
 {
 	uint64_t t, ns;
 	int good = both(&t, &ns);
 
 	if (good && !r && ns - first_ns > CALIBRATE_NS && t > first_ticks)
-		/* Relaxed: the rate is all there is to know; who does not see it yet asks the clock. */
+		/*
+		 * RELAXED: nothing else depends on the rate; a thread that does not see it yet
+		 * reads the clock.
+		 */
 		atomic_store_explicit(
 			&rate,
 			(uint64_t)(((unsigned __int128)(ns - first_ns) << 32) / (t - first_ticks)),
 			memory_order_relaxed);
-	/* Not good: the next call looks again. */
+	/* If the reading was bad, the next call reads again. */
 	anchor.ticks = good ? t : t - 2 * SPAN;
 	anchor.ns = ns;
 	return ns;
@@ -90,21 +98,24 @@ static uint64_t look(uint64_t r)
 
 uint64_t df_trace_clock(void)
 {
-	/* Relaxed as above. */
+	/* RELAXED, as above. */
 	uint64_t r = atomic_load_explicit(&rate, memory_order_relaxed), now;
 	int64_t since;
 
 	if (!r) {
 		now = first_ns ? look(0) : real_clock();
 	} else {
-		/* Negative by a few: the counter may be read out of turn, and the cores' differ. */
+		/*
+		 * May be slightly negative: the counter may be read out of order, and those of the
+		 * cores differ.
+		 */
 		since = (int64_t)(ticks() - anchor.ticks);
 		if (since < -(int64_t)SPAN || since >= (int64_t)SPAN)
 			now = look(r);
 		else
 			now = anchor.ns + (uint64_t)(since * (int64_t)r >> 32);
 	}
-	/* The ticks may have run a little ahead of the clock. */
+	/* The ticks may have been slightly ahead of the clock. */
 	if (now < anchor.last)
 		now = anchor.last;
 	anchor.last = now;

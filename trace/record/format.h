@@ -1,11 +1,11 @@
 /*
- * The trace on disk, which is also the ring in memory: one file per process, mapped shared, so that a
- * process killed at any instant leaves everything it had appended. Little-endian, fixed-width.
+ * The trace on disk, which is also the ring in memory: one file per process, mapped shared, so that
+ * a process killed at any instant leaves all that it had appended. Little-endian, fixed-width.
  *
  *   header (4,096 bytes) | communicator table | string table | ring of 64-byte records
  *
- * A record is valid when its `commit` is the low half of its index plus one; the writer stores 0 there
- * before it touches the other fields of a slot, and the number last. 0 is never valid.
+ * A record is valid if its `commit` is the low half of its index plus one. The writer stores 0
+ * there before it changes the other fields of a slot, and the number last. 0 is never valid.
  */
 #ifndef DF_TRACE_RECORD_FORMAT_H
 #define DF_TRACE_RECORD_FORMAT_H
@@ -23,7 +23,9 @@ enum df_rec_type {
 	DF_REC_NR
 };
 
-/* Flags of an operation (OP_ISSUE): NCCL executes it; whether its start and its end are seen all the same. */
+/*
+ * Flags of an operation (OP_ISSUE): NCCL executes it; its start and end are recorded all the same.
+ */
 #define DF_OP_BY_NCCL  1u
 #define DF_OP_END_SEEN 2u
 
@@ -35,7 +37,7 @@ enum df_call {
 	DF_CALL_NR
 };
 
-/* Where a host thread is that is in no call of NCCL or CUDA, from HOST_AT records. 0: not known. */
+/* Where a thread is that is in no call of NCCL or CUDA; in HOST_AT records. 0: unknown. */
 enum df_host_at {
 	DF_AT_UNKNOWN,
 	DF_AT_RUNS,
@@ -46,18 +48,19 @@ enum df_host_at {
 	DF_AT_CHILD,  /* for the end of a child */
 	DF_AT_OTHER,
 	DF_AT_GONE,  /* it has ended */
-	DF_AT_POLLS, /* asks again and again whether something is done: enum df_polled */
+	DF_AT_POLLS, /* polls until something is done: enum df_polled */
 	/*
-	 * Beside another of them: asks NCCL or CUDA again and again, but not for what is recorded, as for errors, or whether
-	 * a stream without operations is done. The record's `c`: 1 << enum df_polled, of the function it calls.
+	 * In addition to another state: it polls NCCL or CUDA, but for nothing that is recorded,
+	 * for example for errors, or for the end of a stream without operations. The record's `c`:
+	 * 1 << enum df_polled of the function that it calls.
 	 */
 	DF_AT_ASKS,
 	DF_AT_NR
 };
 
 /*
- * What a copy reads, for a STREAM_WORK record: the address above the kind in `a`, the number of bytes above the flags in
- * `b`. 0 bytes: not known, or too many.
+ * The bytes that a copy reads, for a STREAM_WORK record: the address above the kind in `a`, the
+ * number of bytes above the flags in `b`. 0 bytes: unknown, or too many.
  */
 static inline uint64_t df_rec_reads_bytes(uint64_t from, uint64_t to)
 {
@@ -69,9 +72,9 @@ static inline uint64_t df_rec_reads_from(uint64_t from, uint64_t to)
 	return df_rec_reads_bytes(from, to) ? from << 16 : 0;
 }
 
-/* For what a thread in DF_AT_LOCK waits: in the record's `b` above the place. */
+/* The kind of wait of a thread in DF_AT_LOCK; in the record's `b` above the place. */
 enum df_lock {
-	DF_LOCK_ANY,	/* not known: a condition, a semaphore, a lock of another kind */
+	DF_LOCK_ANY,	/* unknown: a condition, a semaphore, a lock of another kind */
 	DF_LOCK_HELD,	/* a lock that another thread holds */
 	DF_LOCK_SCRIPT, /* the interpreter's lock */
 	DF_LOCK_JOIN,	/* the end of a thread */
@@ -79,54 +82,61 @@ enum df_lock {
 };
 
 /*
- * What a thread in DF_AT_POLLS asks for: in the record's `b` above the place, `c` being the object. CALL: a call of NCCL
- * that goes on in the background (non-blocking communicators), by its serial.
+ * The object that a thread in DF_AT_POLLS polls: its kind in the record's `b` above the place, its
+ * id in `c`. CALL: a call of NCCL that continues in the background (non-blocking communicators), by
+ * its serial.
  */
 enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_CALL, DF_POLLED_NR };
 
-/* A result in CALL_EXIT: the thread is out of the call, which goes on without it until there is another CALL_EXIT. */
+/*
+ * A result in CALL_EXIT: the thread has returned from the call, which continues without it until
+ * another CALL_EXIT.
+ */
 #define DF_RESULT_IN_PROGRESS 7
 
-/* A thread that asks for several in turn has a record for each, numbered by `op`; more are not looked at. */
+/*
+ * A thread that polls several objects in turn has a record for each, numbered by `op`; more are
+ * ignored.
+ */
 #define DF_POLLS_MAX 4
 
-/* Names of threads that run nothing of the application begin so. */
+/* Prefix of the names of our threads that run nothing of the application. */
 #define DF_OUR_THREADS "dfshim-"
 /*
- * So those of threads that do a part of a call for a thread of the application that waits in it, whose id follows in
- * decimal. They do nothing else.
+ * Prefix of the names of our threads that do a part of a call for a waiting thread of the
+ * application, whose id follows in decimal. They do nothing else.
  */
 #define DF_PART_THREADS "dfshim:"
 
 struct df_rec {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */
 	uint16_t type;	  /* enum df_rec_type */
-	uint16_t device;  /* 0xffff none */
+	uint16_t device;  /* 0xffff: none */
 	uint32_t thread;  /* tid */
-	uint32_t comm;	  /* index in the communicator table + 1; 0 none */
-	int32_t rank;	  /* in that communicator; -1 none */
+	uint32_t comm;	  /* index in the communicator table + 1; 0: none */
+	int32_t rank;	  /* in that communicator; -1: none */
 	uint64_t op;
 	uint64_t a, b, c;
-	uint32_t site; /* call site hash; 0 none */
+	uint32_t site; /* call site hash; 0: none */
 	uint32_t commit;
 };
 
 _Static_assert(sizeof(struct df_rec) == 64, "a record is 64 bytes");
 
 /*
- * What an operation has beside its OP_ISSUE, in the slot behind it: appended with it, and handed out by readers as the
- * records OP_ARGS, OP_MATCH and OP_DEP with the head of the OP_ISSUE. Type, communicator and commit stand where every
- * record has them.
+ * The second part of an operation, in the slot after its OP_ISSUE. Both are appended together.
+ * Readers return it as records OP_ARGS, OP_MATCH and OP_DEP with the head of the OP_ISSUE. Type,
+ * communicator and commit are where every record has them.
  */
 struct df_rec_rest {
 	uint64_t send;
 	uint16_t type;	  /* DF_REC_OP_REST */
-	uint16_t matched; /* sig, inst and index are there */
+	uint16_t matched; /* whether sig, inst and index are set */
 	uint32_t group;
 	uint32_t comm;
-	int32_t peer; /* root or peer; -1 none */
+	int32_t peer; /* root or peer; -1: none */
 	uint64_t recv, sig, inst, index;
-	uint32_t back; /* it waits for the operation whose serial is so much smaller; 0 none */
+	uint32_t back; /* op minus the serial of the operation that it waits for; 0: none */
 	uint32_t commit;
 };
 
@@ -140,29 +150,30 @@ DF_SAME_PLACE(commit);
 _Static_assert(sizeof(struct df_rec_rest) == sizeof(struct df_rec), "one slot");
 
 /*
- * A string of the table: this head, then `bytes` characters without a terminator, padded to 8. Its number
- * (in MARK records, and of an operation's program) is its offset in the table plus one; SITE records name it by hash.
+ * A string of the table: this head, then `bytes` characters without a terminator, padded to a
+ * multiple of 8. Its number (in MARK records, and of an operation's program) is its offset in the
+ * table plus one; SITE records name it by hash.
  */
 struct df_trace_string {
 	uint64_t hash; /* df_hash64() of the text */
 	uint32_t bytes;
-	uint32_t used; /* stored last: 1 */
+	uint32_t used; /* 1, stored last */
 };
 
 _Static_assert(sizeof(struct df_trace_string) == 16, "fixed size");
 
-/* One communicator and local rank; several local ranks of one communicator have an entry each. */
+/* A communicator and a local rank. Several local ranks of one communicator have an entry each. */
 struct df_trace_comm {
 	uint64_t hash; /* commHash */
 	int32_t nranks, rank;
 	int32_t device;
-	uint32_t used;	       /* stored last: 1 */
-	uint64_t parent;       /* commHash of the parent, 0 */
-	uint64_t drops;	       /* records of it overwritten in the ring */
+	uint32_t used;	       /* 1, stored last */
+	uint64_t parent;       /* commHash of the parent; 0: none */
+	uint64_t drops;	       /* number of its records that were overwritten in the ring */
 	uint64_t last_dropped; /* highest issue index among them */
-	uint64_t issued, done; /* operations, kept exact whatever the ring drops */
+	uint64_t issued, done; /* operations; exact, whatever the ring has lost */
 	char name[32];
-	uint32_t kinds[8]; /* issued collectives by kind (kinds.def) */
+	uint32_t kinds[8]; /* number of issued collectives by kind (kinds.def) */
 };
 
 _Static_assert(sizeof(struct df_trace_comm) == 128, "fixed size");
@@ -177,28 +188,35 @@ struct df_trace_header {
 	uint64_t next; /* index of the next record: appended with one atomic add */
 	uint32_t comms_used, strings_used;
 	uint32_t pid;
-	int32_t rank;	    /* of the job, from the environment; -1 unknown */
-	uint64_t host_hash; /* the node, by the number that COMM_MEMBER and PEER_DEAD have */
+	int32_t rank;	    /* of the job, from the environment; -1: unknown */
+	uint64_t host_hash; /* the node, by the same number as in COMM_MEMBER and PEER_DEAD */
 	uint64_t boot_hash;
-	uint64_t mono_ns, real_ns; /* a pair of clocks, taken together */
-	uint32_t rules, mode;	   /* rules: 1 NCCL's; mode: as DFSHIM_MODE */
-	uint32_t slots, queues;	   /* resources by NCCL's rules; 0 unlimited */
-	uint32_t closed; /* 0: the process has not ended in order; else one more than its status */
-	uint32_t world;	 /* ranks of the job, 0 unknown */
-	uint64_t lost; /* records given up: their slot was still being written by another thread */
+	uint64_t mono_ns, real_ns; /* two clocks, read together */
+	uint32_t rules, mode;	   /* rules: 1 if NCCL's; mode: as in DFSHIM_MODE */
+	uint32_t slots, queues;	   /* resources by NCCL's rules; 0: unlimited */
+	uint32_t closed; /* 0: the process has not exited normally; else its exit status plus 1 */
+	uint32_t world;	 /* number of ranks of the job; 0: unknown */
+	/* records that were given up because another thread was still writing their slot */
+	uint64_t lost;
 	char host[64];
 	char exe[128];
 	char version_text[64];
-	uint32_t told;	  /* the verdict that the process has printed, plus one; 0 none */
-	uint64_t told_ns; /* when: CLOCK_REALTIME */
-	uint64_t
-		off_numbers; /* of a reduced ring: eight bytes a record, its index in the ring; 0 none */
+	uint32_t told;	  /* the verdict that the process has printed, plus 1; 0: none */
+	uint64_t told_ns; /* when it was printed: CLOCK_REALTIME */
+	/*
+	 * of a reduced ring: offset of eight bytes for each record, its index in the full ring; 0:
+	 * none
+	 */
+	uint64_t off_numbers;
 	char told_line[512]; /* the first line of that verdict */
 };
 
 _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");
 
-/* A root or peer as records have it: plus one, 0 none. Any value may stand in a file, so it wraps. */
+/*
+ * Decodes a root or peer, which records store plus one, with 0 for none. A file may contain any
+ * value, so it wraps.
+ */
 static inline int32_t df_rec_peer(uint64_t bits)
 {
 	return (int32_t)((uint32_t)bits - 1);

@@ -1,6 +1,6 @@
 /*
- * Text for the numbers in a trace, and the verdict words: generated from records.def, calls.def and
- * kinds.def. No state, any thread.
+ * Texts for the numbers in a trace, and the verdict words; generated from records.def, calls.def
+ * and kinds.def. No state, any thread.
  */
 #include <string.h>
 #include "trace/record/names.h"
@@ -190,7 +190,7 @@ const char *df_rec_name(uint32_t t)
 	return t < LEN(recs) ? recs[t].name : "?";
 }
 
-/* Before the text of a field that is an identity or bits. */
+/* Precedes the text of a field that is an identity or bits. */
 #define HEX_MARK "0x "
 
 static const char *marked_field(uint32_t t, int which)

@@ -1,16 +1,20 @@
 /*
- * A thread inside a call of NCCL's or CUDA's executes itself, so its interpreter's frames stand still and what they refer to
- * stays alive, with and without the interpreter's lock: reading them needs no lock and changes nothing.
+ * Reads the frames of a Python interpreter. While a thread is inside a call of NCCL or CUDA, it
+ * executes no script, so its frames do not change and the objects they refer to stay alive, with or
+ * without the interpreter's lock: reading them needs no lock and changes nothing.
  *
- * Where the fields lie is known by version (`layouts`), and believed only after a walk with reads that cannot fault has
- * found that each frame is one: known types, text for names, an instruction inside the function, a line for it. From 3.13
- * on the interpreter says itself where they lie; that must agree. Otherwise the process is left without lines. After that
- * walk a call reads frames directly; names and lines, which only a call site's first call needs, are read as before.
+ * The offsets of fields are known by version (`layouts`). They are trusted only after one walk,
+ * with reads that cannot fault, has found that each frame is one: known types, text for names, an
+ * instruction inside the function, a line for it. From 3.13 on the interpreter publishes the
+ * offsets itself, and these must agree. Otherwise the process gets no lines. After that walk, calls
+ * read frames directly; names and lines, which only the first call of a site needs, are still read
+ * as before.
  *
- * A thread in which PyTorch computes gradients executes no script. The main thread does, and waits for it in backward(): its
- * frames are those of another thread and may change, so each read of them is one that cannot fault.
+ * A thread in which PyTorch computes gradients executes no script. The main thread does, and waits
+ * for it in backward(). Its frames are another thread's and may change, so they are read only with
+ * reads that cannot fault.
  *
- * What is known of a function is in a table that only grows. Threads: any. Locks: none of ours.
+ * The properties of functions are in a table that only grows. Any thread. No locks of ours.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -33,22 +37,25 @@
 #define NR_CODES   8192u
 #define MAX_PROBES 16
 #define INNERMOST  (DF_SCRIPT_FRAMES - 1)
-#define MAX_DEPTH  64  /* frames that a call looks at */
+#define MAX_DEPTH  64  /* limit of frames that a call examines */
 #define TEXT_MAX   512 /* bytes of a name */
 #define TABLE_MAX  (1 << 20)
 
-/* Offsets in the interpreter's structs, of its builds with 64 bits. */
+/* Offsets in the interpreter's structs, in 64-bit builds. */
 struct layout {
 	int minor;
-	int thread_frame; /* of a thread: its innermost frame, or what holds that */
-	int holder_frame; /* there; -1: it is the frame */
+	int thread_frame; /* of a thread: its innermost frame, or the struct that holds it */
+	int holder_frame; /* offset in that struct; -1: it is the frame itself */
 	int thread_id;
-	int code, back, at, owner;	     /* of a frame; owner 0: there is none */
+	int code, back, at, owner;	     /* of a frame; owner 0: it has none */
 	int line, file, name, lines, instrs; /* of a function */
-	int ascii_bytes, text_bytes;	     /* heads of a string */
+	int ascii_bytes, text_bytes;	     /* sizes of a string's heads */
 };
 
-/*      thread: frame, in   id   frame: code back at owner  function: line file name lines instrs  string */
+/*
+ * in order: minor; thread: frame, in, id; frame: code, back, at, owner; function: line, file, name,
+ * lines, instrs; string: ascii_bytes, text_bytes
+ */
 static const struct layout layouts[] = {
 	{9, 24, -1, 176, 32, 24, 104, 0, 40, 104, 112, 120, 0, 48, 72},
 	{10, 24, -1, 176, 32, 24, 96, 0, 40, 104, 112, 120, 0, 48, 72},
@@ -63,7 +70,10 @@ static const struct layout layouts[] = {
 #define BYTES_DATA   32
 #define STRING_STATE 32
 
-/* 3.13 and later: which of _Py_DebugOffsets' words say the same, after a cookie, the version and "free threaded". */
+/*
+ * 3.13 and later: indices of the words of _Py_DebugOffsets with the same offsets. Before them are a
+ * cookie, the version and "free threaded".
+ */
 static const struct {
 	int minor;
 	uint8_t frame, id, back, code, at, owner, file, name, lines, line, instrs;
@@ -77,15 +87,18 @@ enum { NONE, FOUND, READY, REFUSED };
 static struct {
 	_Atomic(int) state;
 	const struct layout *l;
-	void *(*thread)(
-		void); /* PyGILState_GetThisThreadState(): of the calling thread, with and without the lock */
+	/*
+	 * PyGILState_GetThisThreadState(): the struct of the calling thread, with or without the
+	 * lock
+	 */
+	void *(*thread)(void);
 	int (*is_initialized)(void);
 	int (*is_finalizing)(void);
 	const void *code_type, *string_type, *bytes_type;
-	const void *base; /* where its file is loaded */
+	const void *base; /* load address of its file */
 } py;
 
-/* Whose function it is. */
+/* The kind of code that a function belongs to. */
 enum owner { UNKNOWN, LIBRARY, PACKAGE, PROGRAM };
 
 static struct {
@@ -95,7 +108,7 @@ static struct {
 } codes[NR_CODES];
 #define OWNER_BITS 7ull
 
-/* ---- reads that cannot fault ----------------------------------------------------------------------------- */
+/* ---- reads that cannot fault ----------------------------------------------------------------- */
 
 static int get(const void *at, void *to, size_t bytes)
 {
@@ -142,7 +155,10 @@ static size_t put_utf8(uint32_t c, char *to)
 	return 4;
 }
 
-/* A string, from its end if there is not room for all of it: of a path the end is what tells. 0: it is none. */
+/*
+ * Reads a string; if there is not room for all of it, its end, since the end of a path is the
+ * distinctive part. Returns 0 if it is not a string.
+ */
 static int get_text(const void *s, char *buf, size_t size)
 {
 	uint64_t head[5], length, skip;
@@ -155,7 +171,7 @@ static int get_text(const void *s, char *buf, size_t size)
 		return 0;
 	length = head[OBJECT_SIZE / 8];
 	kind = (uint32_t)head[STRING_STATE / 8] >> 2 & 7;
-	/* Compact, and of a width that there is. */
+	/* It must be compact, with a valid width. */
 	if (!((uint32_t)head[STRING_STATE / 8] & 32) || (kind != 1 && kind != 2 && kind != 4) ||
 	    length > TABLE_MAX)
 		return 0;
@@ -174,7 +190,7 @@ static int get_text(const void *s, char *buf, size_t size)
 	return 1;
 }
 
-/* ---- the line of an instruction --------------------------------------------------------------------------- */
+/* ---- the line of an instruction -------------------------------------------------------------- */
 
 /* A function's table of lines, read in pieces. */
 struct table {
@@ -184,7 +200,7 @@ struct table {
 	unsigned char piece[256];
 };
 
-/* -1: its end. */
+/* Returns -1 at its end. */
 static int next_byte(struct table *t)
 {
 	if (t->next == t->nr) {
@@ -200,7 +216,7 @@ static int next_byte(struct table *t)
 	return t->piece[t->next++];
 }
 
-/* Until 3.9: steps of the address and of the line. */
+/* Until 3.9: steps of address and line. */
 static int line_by_steps(struct table *t, uint32_t want, int line)
 {
 	uint32_t addr = 0;
@@ -246,7 +262,7 @@ static int signed_varint(struct table *t)
 	return value & 1 ? -(int)(value >> 1) : (int)(value >> 1);
 }
 
-/* From 3.11 on: an entry begins with a byte that has the highest bit. */
+/* From 3.11 on: an entry begins with a byte whose highest bit is set. */
 static int line_by_entries(struct table *t, uint32_t want, int line)
 {
 	uint32_t end = 0;
@@ -267,7 +283,7 @@ static int line_by_entries(struct table *t, uint32_t want, int line)
 	return 0;
 }
 
-/* 0: it has none. */
+/* Returns the line; 0: the instruction has none. */
 static int line_of(const void *code, uint32_t at)
 {
 	const void *lines = get_pointer(code, py.l->lines);
@@ -300,14 +316,17 @@ int df_script_text(const struct df_script_frame *frame, char *buf, size_t size)
 	return 1;
 }
 
-/* ---- whose function it is --------------------------------------------------------------------------------- */
+/*
+ * ---- the owner of a function
+ * -------------------------------------------------------------------------------
+ */
 
 struct prefix {
 	const char *file;
 	int is_in;
 };
 
-/* PyTorch is where its library is. */
+/* PyTorch's files are beside its library. */
 static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct prefix *p = arg;
@@ -339,11 +358,11 @@ static enum owner owner_of(const void *code)
 	return lib && strchr(lib + 6, '/') ? LIBRARY : PROGRAM;
 }
 
-/* ---- frames ----------------------------------------------------------------------------------------------- */
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 #define FIELD(object, offset, type) (*(const type *)((const char *)(object) + (offset)))
 
-/* As nothing else describes a function as quickly: its names and its first line. */
+/* A quick description of a function: its names and first line. */
 static uint64_t id_of(const void *code)
 {
 	uint64_t h = (uint64_t)FIELD(code, py.l->file, uintptr_t);
@@ -352,7 +371,7 @@ static uint64_t id_of(const void *code)
 	return df_mix64(h * 31 + (uint64_t)FIELD(code, py.l->line, int)) & ~OWNER_BITS;
 }
 
-/* What is known of the function, after its first call for good: its id and its owner. */
+/* Returns id and owner of the function, from the table after its first call. */
 static uint64_t known_of(const void *code)
 {
 	uint64_t id = id_of(code), known;
@@ -384,12 +403,15 @@ static const void *innermost(const void *thread)
 	return f && py.l->holder_frame >= 0 ? FIELD(f, py.l->holder_frame, void *) : f;
 }
 
-/* The function of a frame; NULL: the frame is the interpreter's own, between two of its loops. */
+/*
+ * Returns the function of a frame; NULL: the frame is the interpreter's own, between two of its
+ * loops.
+ */
 static const void *code_of(const void *f)
 {
 	if (py.l->owner && FIELD(f, py.l->owner, unsigned char) > 2)
 		return NULL;
-	/* The lowest bits say how the reference is counted. */
+	/* The lowest bits encode how the reference is counted. */
 	return (const void *)(FIELD(f, py.l->code, uintptr_t) & ~(uintptr_t)7);
 }
 
@@ -401,7 +423,7 @@ static uint32_t instruction(const void *f, const void *code)
 			  (uintptr_t)py.l->instrs);
 }
 
-/* Of the calling thread; BACKWARD: PyTorch computes gradients in it. */
+/* kind of the calling thread; BACKWARD: PyTorch computes gradients in it */
 static __thread enum { UNSEEN, PLAIN, BACKWARD } kind __attribute__((tls_model("initial-exec")));
 
 static unsigned walk(const void *f, struct df_script_frame frames[DF_SCRIPT_FRAMES])
@@ -431,24 +453,25 @@ static unsigned walk(const void *f, struct df_script_frame frames[DF_SCRIPT_FRAM
 		if (++nr >= INNERMOST && has_program)
 			break;
 	}
-	/* Of a thread that PyTorch alone runs: better than none. */
+	/* For a thread that only PyTorch runs, this is better than nothing. */
 	if (!nr && library.code && kind != BACKWARD)
 		frames[nr++] = library;
 	return nr;
 }
 
-/* ---- threads that compute gradients ------------------------------------------------------------------------ */
+/* ---- threads that compute gradients ---------------------------------------------------------- */
 
 #define AUTOGRAD "pt_autograd_"
 #define CHAIN	 16
 #define IMAGE	 96
 
 /*
- * The frames of the main thread while it waits in backward(), as they were read last. It is another thread, so they are read
- * without faults; if they are as they were, which one call of the kernel tells, so is what was found in them.
+ * The frames of the main thread while it waits in backward(), as last read. They are another
+ * thread's, so they are read without faults. If they have not changed, which one system call shows,
+ * the result is still valid.
  */
 static struct {
-	_Atomic(int) busy; /* a thread uses it; another one does without */
+	_Atomic(int) busy; /* a thread uses it; others do without */
 	const void *thread, *holder;
 	unsigned nr, nr_frames;
 	const void *f[CHAIN];
@@ -530,7 +553,7 @@ static int is_backward(const void *code)
 static void read_chain(const void *thread)
 {
 	const void *f = get_pointer(thread, py.l->thread_frame);
-	int waits = 0; /* in backward() */
+	int waits = 0; /* whether it is in backward() */
 
 	chain.thread = thread;
 	chain.holder = f;
@@ -564,28 +587,34 @@ static void read_chain(const void *thread)
 	}
 }
 
-/* Of the call of backward() that the calling thread serves. */
+/* Finds the frames of the call of backward() that the calling thread serves. */
 static unsigned backward_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
 {
 	const void *thread = atomic_load_explicit(&main_thread, memory_order_relaxed);
 	unsigned nr = 0;
 
 	frames[0] = (struct df_script_frame){.backward = 1};
-	/* Acquire and release pair with each other: without them a thread could read the chain while another one writes it. */
+	/*
+	 * Acquire and release pair with each other: without them a thread could read the chain
+	 * while another writes it.
+	 */
 	if (!thread || atomic_exchange_explicit(&chain.busy, 1, memory_order_acquire))
 		return 1;
 	if (!as_before(thread))
 		read_chain(thread);
 	nr = chain.nr_frames;
 	memcpy(frames, chain.frames, nr * sizeof(frames[0]));
-	/* Pairs with the acquire above: without it the next thread could find half of what this one has written. */
+	/*
+	 * Release pairs with the acquire above: without it the next thread could find a
+	 * half-written chain.
+	 */
 	atomic_store_explicit(&chain.busy, 0, memory_order_release);
 	return nr ? nr : 1;
 }
 
-/* ---- the interpreter -------------------------------------------------------------------------------------- */
+/* ---- the interpreter ------------------------------------------------------------------------- */
 
-/* What it says of itself agrees; it says nothing before 3.13. */
+/* Whether the offsets that the interpreter publishes agree. It publishes none before 3.13. */
 static int says_so(const struct layout *l)
 {
 	const uint64_t *w = dlsym(RTLD_DEFAULT, "_PyRuntime");
@@ -610,7 +639,7 @@ static int says_so(const struct layout *l)
 	return 0;
 }
 
-/* NULL: its version is not one of those whose structs are known. */
+/* Returns NULL if the structs of its version are unknown. */
 static const struct layout *layout_of(const char *version)
 {
 	int minor = 0;
@@ -639,7 +668,7 @@ void df_script_look(void)
 	int state = NONE;
 	Dl_info info;
 
-	/* Only the thread that takes the state from NONE writes `py`. */
+	/* Only the thread that changes the state from NONE writes `py`. */
 	if (atomic_load_explicit(&py.state, memory_order_relaxed) != NONE || !df_env()->python ||
 	    !find(&thread, "PyGILState_GetThisThreadState") ||
 	    !atomic_compare_exchange_strong_explicit(&py.state, &state, REFUSED,
@@ -659,7 +688,10 @@ void df_script_look(void)
 			version());
 		return;
 	}
-	/* Pairs with the acquire in df_script_frames(): without it a thread could use a table of offsets not yet set. */
+	/*
+	 * Release pairs with the acquire in df_script_frames(): without it a thread could use a
+	 * table of offsets that is not set yet.
+	 */
 	atomic_store_explicit(&py.state, FOUND, memory_order_release);
 }
 
@@ -670,7 +702,10 @@ int df_script_has(const void *pc)
 	return py.base && dladdr(pc, &info) && info.dli_fbase == py.base;
 }
 
-/* A frame of the calling thread is what the layout says; -1: it is not. 0: the interpreter's own, of which little is known. */
+/*
+ * Whether this is a frame of the calling thread as the layout describes it: 1 if so, -1 if not, 0
+ * if it is the interpreter's own, of which little is known.
+ */
 static int is_frame(const void *f)
 {
 	struct df_script_frame frame;
@@ -693,7 +728,10 @@ static int is_frame(const void *f)
 		       : -1;
 }
 
-/* Whether the calling thread's frames are where the layout says: 1; -1: no. 0: it has none by which to tell. */
+/*
+ * Whether the calling thread's frames are where the layout says: 1 if so, -1 if not, 0 if it has
+ * none to check.
+ */
 static int try_out(const void *thread)
 {
 	const void *f = get_pointer(thread, py.l->thread_frame);
@@ -714,14 +752,17 @@ static int try_out(const void *thread)
 
 unsigned df_script_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
 {
-	/* Pairs with the release in df_script_look(): without it a table of offsets could be seen that is not yet set. */
+	/*
+	 * Acquire pairs with the release in df_script_look(): without it a table of offsets could
+	 * be used that is not set yet.
+	 */
 	int state = atomic_load_explicit(&py.state, memory_order_acquire), good;
 	const void *thread;
 	unsigned nr;
 
 	if (df_likely(state == NONE || state == REFUSED))
 		return 0;
-	/* Not while threads of the interpreter are being taken away. */
+	/* Not while threads of the interpreter are being removed. */
 	if (!py.is_initialized() || py.is_finalizing())
 		return 0;
 	thread = py.thread();

@@ -1,6 +1,6 @@
 /*
- * The lines of a Python program that led to a call: the frames of the calling thread's interpreter, read where they lie.
- * For site.c.
+ * The lines of a Python program that led to a call. They are read from the interpreter's frames of
+ * the calling thread. For site.c.
  */
 #ifndef DF_TRACE_RECORD_SCRIPT_H
 #define DF_TRACE_RECORD_SCRIPT_H
@@ -8,31 +8,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* At most as many frames tell two calls apart. */
+/* Maximal number of frames that distinguish two calls. */
 #define DF_SCRIPT_FRAMES 4
 
 struct df_script_frame {
-	const void *code; /* the interpreter's object for the function; NULL: not known */
-	uint64_t id;	  /* differs if another function has taken that object's place */
-	uint32_t at;	  /* the instruction, in bytes from the function's first */
-	int backward;	  /* of the thread that waits meanwhile in PyTorch's backward() */
+	const void *code; /* the interpreter's object for the function; NULL: unknown */
+	uint64_t id;	  /* differs if another function has taken the place of that object */
+	uint32_t at;	  /* offset of the instruction in the function's code, in bytes */
+	/* whether it belongs to the thread that waits meanwhile in PyTorch's backward() */
+	int backward;
 };
 
 /* Looks for an interpreter in this process, unless one has been found. Takes the loader's lock. */
 void df_script_look(void);
 
 /*
- * The frames of the calling thread that its interpreter executes, innermost first, without those of PyTorch and of Python's
- * own library: the three innermost and, if they are all an installed package's, the innermost of the program itself.
- * How many; 0: no interpreter, one of an unknown version, or a thread that executes no script. A thread in which PyTorch
- * computes gradients has those of the main thread, if that called backward(). It may take the loader's lock.
+ * Finds the frames that the interpreter executes in the calling thread, innermost first, without
+ * those of PyTorch and of Python's own library: the three innermost, and, if they all belong to
+ * installed packages, the innermost of the program itself. Returns their number; 0: no interpreter,
+ * an unknown version, or a thread that executes no script. A thread in which PyTorch computes
+ * gradients has the frames of the main thread, if that called backward(). May take the loader's
+ * lock.
  */
 unsigned df_script_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES]);
 
-/* "path:line function" of a frame that df_script_frames() has just found. 0: it is not to be read. */
+/*
+ * Writes "path:line function" of a frame that df_script_frames() has just found. Returns 0 if it
+ * cannot be read.
+ */
 int df_script_text(const struct df_script_frame *frame, char *buf, size_t size);
 
-/* The address lies in the interpreter. */
+/* Whether the address is in the interpreter's code. */
 int df_script_has(const void *pc);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * Call sites: the hash of (module, offset) of the hooked function's return address, or of the addresses of several
- * frames (caller.c), and of the lines of the Python program that led there (script.c); and, with the first call from
- * there, the stack as SITE records.
+ * Call sites. The hash covers module and offset of the hooked function's return address, or the
+ * addresses of several frames (caller.c), and the lines of the Python program that led there
+ * (script.c). The first call from a site also records the stack as SITE records.
  *
- * The table is open-addressed and only grows; a slot's key is claimed first and its hash published
- * after, and who finds a key without a hash computes the same hash again. Threads: any. Locks: none
- * of ours; dladdr() takes the loader's lock, once per site.
+ * The table is open-addressed and only grows. A slot's key is claimed first and its hash published
+ * later; a thread that finds a key without a hash computes the same hash again. Any thread. No
+ * locks of ours; dladdr() takes the loader's, once for each site.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,7 +27,7 @@
 #define MAX_PROBES 16
 #define TEXT_MAX   640
 
-/* Where a call is made: return addresses and a script's lines, both innermost first. */
+/* The place of a call: return addresses and a script's lines, both innermost first. */
 struct place {
 	const void *pcs[DF_CALLER_FRAMES];
 	struct df_script_frame lines[DF_SCRIPT_FRAMES];
@@ -36,8 +36,8 @@ struct place {
 
 static struct {
 	_Atomic(uint64_t) key;
-	_Atomic(uint64_t)
-		at; /* records that the ring had seen when its stack was written into it */
+	/* number of records that the ring had received when the stack was written to it */
+	_Atomic(uint64_t) at;
 	_Atomic(uint32_t) hash;
 } sites[NR_SITES];
 
@@ -56,7 +56,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Module and symbol of an address as text; returns the offset in the module. */
+/* Writes module and symbol of an address as text; returns the offset in the module. */
 static uint64_t describe(const void *pc, char *buf, size_t size)
 {
 	Dl_info info;
@@ -91,7 +91,10 @@ static uint64_t pc_hash(const void *pc)
 	return df_mix64(h ^ off);
 }
 
-/* The text of a line, of which the path's last part counts: programs are in other folders on other machines. */
+/*
+ * Hashes the text of a line from the last component of its path on: programs are in other folders
+ * on other machines.
+ */
 static uint64_t line_hash(const struct df_script_frame *line)
 {
 	char text[TEXT_MAX];
@@ -123,7 +126,7 @@ static void record_frame(uint32_t hash, int frame, uint64_t offset, const char *
 		 df_hash64(text, strlen(text)), 0);
 }
 
-/* The script's lines; below them the frames from the call to the interpreter. */
+/* Records the script's lines, then the frames from the call to the interpreter. */
 static void record_stack(const struct place *p, uint32_t hash)
 {
 	const void *pc = p->pcs[0];
@@ -140,7 +143,9 @@ static void record_stack(const struct place *p, uint32_t hash)
 			break;
 		}
 	}
-	/* Without unwind tables the walk may miss the caller: then the return address alone. */
+	/*
+	 * Without unwind tables the walk may miss the caller: then record only the return address.
+	 */
 	if (first < 0) {
 		frames[0] = (void *)(uintptr_t)pc;
 		first = 0;
@@ -153,7 +158,7 @@ static void record_stack(const struct place *p, uint32_t hash)
 	}
 }
 
-/* How many records have come to this ring so far. */
+/* Returns how many records this ring has received. */
 static uint64_t seen_by(const struct df_trace_header *h)
 {
 	return atomic_load_explicit((const _Atomic(uint64_t) *)&h->next, memory_order_relaxed);
@@ -167,7 +172,7 @@ static void describe_site(const struct place *p, uint32_t hash)
 	errno = saved;
 }
 
-/* Half a ring later, before it is overwritten, the stack is written again: a job may hang after days. */
+/* Writes the stack again half a ring later, before it is overwritten: a job may hang after days. */
 static void keep_stack(uint32_t at, const struct place *p, uint32_t hash,
 		       const struct df_trace_header *h)
 {
@@ -192,7 +197,7 @@ static uint64_t key_of(const struct place *p)
 	return key;
 }
 
-/* Its site once the addresses are known; the lines are found here. */
+/* Returns the site of the addresses; finds the script's lines itself. */
 static uint32_t site_of(struct place *p)
 {
 	const struct df_trace_header *h = df_trace_ring();
@@ -231,7 +236,7 @@ static uint32_t site_of(struct place *p)
 		atomic_store_explicit(&sites[at].hash, hash, memory_order_relaxed);
 		return hash;
 	}
-	/* Without room the address alone, which is quickly hashed. */
+	/* Without room, only the address counts, which is hashed quickly. */
 	p->nr_lines = 0;
 	return site_hash(p);
 }
@@ -246,7 +251,7 @@ uint32_t df_trace_site(const void *pc)
 	return site_of(&p);
 }
 
-/* A frame of its own, in which the walk begins. */
+/* Not inlined, so that it has the frame in which the walk begins. */
 __attribute__((noinline)) uint32_t df_trace_caller(void)
 {
 	struct place p;
@@ -255,7 +260,7 @@ __attribute__((noinline)) uint32_t df_trace_caller(void)
 	return site_of(&p);
 }
 
-/* Stacks that somebody else has read, by hash, and where the trace was when they were recorded. */
+/* Stacks that were read elsewhere, by hash, and the ring's position when they were recorded. */
 #define NR_TEXTS 64
 static struct {
 	uint32_t hash;
@@ -275,7 +280,7 @@ uint32_t df_trace_site_text(const char *const *frames, size_t nr)
 		h = df_mix64(h ^ df_hash64(frames[i], strlen(frames[i])));
 	hash = (uint32_t)(h ^ (h >> 32));
 	hash = hash ? hash : 1;
-	/* Again before the ring has lost it. */
+	/* Record it again before the ring loses it. */
 	if (texts[hash % NR_TEXTS].hash == hash &&
 	    now - texts[hash % NR_TEXTS].at < ring->nr_recs / 2)
 		return hash;

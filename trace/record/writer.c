@@ -1,13 +1,13 @@
 /*
  * The writing side of the trace: one ring per process, in a mapped file or in anonymous memory.
  *
- * Invariants: a slot is written by at most one thread at a time, and a record whose commit word is right
- * is whole. A thread claims a slot of a later lap by exchanging the old commit word for 0; where the
- * slot is still 0 (its writer of the lap before was interrupted) the new record is given up and counted,
- * because this code may never wait. The mapping is never removed, so a thread that is late may still
- * write after df_trace_close().
+ * Invariants: a slot is written by at most one thread at a time, and a record with the right commit
+ * word is complete. A thread claims a slot of a later lap by exchanging the old commit word for 0.
+ * If the slot still has 0, because its writer of the previous lap was interrupted, the new record
+ * is given up and counted, since this code must never wait. The mapping is never removed, so a slow
+ * thread may still write after df_trace_close().
  *
- * Threads: any, at any time. Locks: none in df_trace(); open and close take `open_lock`.
+ * Any thread, at any time. No locks in df_trace(); open and close take `open_lock`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@
 #include "trace/record/writer.h"
 
 #define NR_COMMS     8192u
-#define STRING_BYTES (512u << 10) /* an operation has 24 bits for a number of them */
+#define STRING_BYTES (512u << 10) /* an operation has 24 bits for a string's number */
 
 static _Atomic(struct df_trace_header *) ring;
 static _Atomic(uint64_t) serials;
@@ -43,9 +43,10 @@ static _Thread_local uint32_t my_tid;
 #define NR_TIDS 256
 static _Atomic(uint32_t)
 	tids[NR_TIDS]; /* threads of the application that have recorded something */
-static _Atomic(uint64_t) tid_words[NR_TIDS]; /* of each, see df_trace_thread_ends_at() */
+/* a word of each thread, see df_trace_thread_ends_at() */
+static _Atomic(uint64_t) tid_words[NR_TIDS];
 
-#define AHEAD 16 /* records, a line each: several operations */
+#define AHEAD 16 /* records to prefetch, a cache line each: several operations */
 
 static inline uint64_t clock_ns(clockid_t id)
 {
@@ -58,20 +59,23 @@ static inline uint64_t clock_ns(clockid_t id)
 static inline struct df_trace_header *ring_get(void)
 {
 	/*
-	 * Acquire pairs with the release in publish(): without it a thread could see the pointer and
-	 * still zero geometry, and write to a wrong place.
+	 * Acquire pairs with the release in publish(): without it a thread could see the pointer
+	 * while the geometry is still zero, and write to a wrong place.
 	 */
 	return atomic_load_explicit(&ring, memory_order_acquire);
 }
 
-/* The words of mapped structures, as atomics: a live reader may look at any time. */
+/* The words of mapped structures, as atomics: a live reader may read them at any time. */
 #define WORD(p)	      ((_Atomic(__typeof__(*(p))) *)(p))
 #define PUT(p, v)     atomic_store_explicit(WORD(p), (v), memory_order_relaxed)
 #define GET(p)	      atomic_load_explicit(WORD(p), memory_order_relaxed)
 #define ADD(p, v)     atomic_fetch_add_explicit(WORD(p), (v), memory_order_relaxed)
 #define PUT_REL(p, v) atomic_store_explicit(WORD(p), (v), memory_order_release)
 
-/* Text into a table, in whole words: `bytes` rounded up to 8 is room, and the rest of it becomes 0. */
+/*
+ * Copies text into a table in whole words: the room is `bytes` rounded up to 8, and the rest of it
+ * becomes 0.
+ */
 static void put_text(void *to, const char *text, uint32_t bytes)
 {
 	for (uint32_t at = 0; at < bytes; at += 8) {
@@ -87,7 +91,7 @@ static inline struct df_trace_comm *comm_at(struct df_trace_header *h, uint32_t 
 	return (struct df_trace_comm *)((char *)h + h->off_comms) + (comm - 1);
 }
 
-/* The record that is about to be overwritten leaves a number behind in its communicator's entry. */
+/* Counts the record that is about to be overwritten in its communicator's entry. */
 static void count_drop(struct df_trace_header *h, struct df_rec *old)
 {
 	uint32_t comm = GET(&old->comm);
@@ -112,7 +116,7 @@ static void count_drop(struct df_trace_header *h, struct df_rec *old)
 
 static uint32_t thread_enter(struct df_trace_header *h);
 
-/* The time of this thread's records while it is held; 0: each has its own. */
+/* The common time of this thread's records; 0: each has its own. */
 static __thread uint64_t held_ns __attribute__((tls_model("initial-exec")));
 
 void df_trace_hold_time(void)
@@ -140,7 +144,7 @@ static inline struct df_rec *slot_of(struct df_trace_header *h, uint64_t index)
 	return (struct df_rec *)((char *)h + h->off_recs) + (index & (h->nr_recs - 1));
 }
 
-/* The slot is this thread's to fill. *old: what it held, for give_back(). */
+/* Claims the slot for this thread. *old: its previous commit word, to undo the claim. */
 static inline int claim(struct df_trace_header *h, uint64_t index, uint32_t *old)
 {
 	struct df_rec *r = slot_of(h, index);
@@ -149,9 +153,9 @@ static inline int claim(struct df_trace_header *h, uint64_t index, uint32_t *old
 		return 1;
 	*old = GET(&r->commit);
 	/*
-	 * Acquire and release pair with the commit word's release store in fill() by the thread that
-	 * wrote the lap before: without them our fields could mix with its late ones under a
-	 * commit word that looks right.
+	 * Acquire and release pair with the commit word's release store in fill() by the thread of
+	 * the previous lap: without them our fields could mix with its late ones under a commit
+	 * word that looks right.
 	 */
 	return *old && (int32_t)(*old - (uint32_t)(index + 1)) <= 0 &&
 	       atomic_compare_exchange_strong_explicit(WORD(&r->commit), old, 0,
@@ -162,13 +166,13 @@ static inline void fill(struct df_trace_header *h, uint64_t index, const struct 
 {
 	struct df_rec *r = slot_of(h, index);
 
-	/* The ring is larger than the cache, and memory takes longer than the record. */
+	/* The ring exceeds the cache, and a memory access takes longer than writing a record. */
 	__builtin_prefetch(slot_of(h, index + AHEAD), 1);
 	if (index >= h->nr_recs)
 		count_drop(h, r);
 	/*
-	 * Release of each field pairs with the acquire loads in the copy that compact.c takes: without it a
-	 * reader could see a new field and then, looking again, still the old commit word.
+	 * Release of each field pairs with the acquire loads in the copy that compact.c takes:
+	 * without it a reader could see a new field, and afterwards still the old commit word.
 	 */
 	PUT_REL(&r->time_ns, v->time_ns);
 	PUT_REL(&r->type, v->type);
@@ -176,15 +180,18 @@ static inline void fill(struct df_trace_header *h, uint64_t index, const struct 
 	PUT_REL(&r->thread, v->thread);
 	PUT_REL(&r->comm, v->comm);
 	PUT_REL(&r->rank, v->rank);
-	/* Likewise: each pairs with compact.c's acquire of the field, or a mixed record could look whole. */
+	/*
+	 * Release of each field pairs with compact.c's acquire, as above: a mixed record could look
+	 * complete.
+	 */
 	PUT_REL(&r->op, v->op);
 	PUT_REL(&r->a, v->a);
 	PUT_REL(&r->b, v->b);
 	PUT_REL(&r->c, v->c);
 	PUT_REL(&r->site, v->site);
 	/*
-	 * Release pairs with the reader's acquire of the commit word: without it a process killed here
-	 * could leave a record that looks whole with fields of the lap before.
+	 * Release pairs with the reader's acquire of the commit word: without it a process killed
+	 * here could leave a record that looks complete, with fields of the previous lap.
 	 */
 	PUT_REL(&r->commit, (uint32_t)(index + 1));
 }
@@ -200,7 +207,9 @@ static inline void append(struct df_trace_header *h, const struct df_rec *v)
 		ADD(&h->lost, 1);
 }
 
-/* Both or none, and the second first: a first one that is there has its second. */
+/*
+ * Appends both or none. The second is written first, so a first one that is visible has its second.
+ */
 static void append_two(struct df_trace_header *h, const struct df_rec *first,
 		       const struct df_rec *second)
 {
@@ -214,8 +223,8 @@ static void append_two(struct df_trace_header *h, const struct df_rec *first,
 	if (!claim(h, index + 1, &other)) {
 		ADD(&h->lost, 2);
 		/*
-		 * Release pairs with the acquire of the thread that takes the slot next: as if it had not been taken. It
-		 * can only be a later lap's, for which the slot would be lost otherwise.
+		 * Release pairs with the acquire of the thread that claims the slot next: undoes
+		 * the claim. Only a slot of a later lap needs this; it would be lost otherwise.
 		 */
 		if (index >= h->nr_recs)
 			PUT_REL(&slot_of(h, index)->commit, old);
@@ -225,7 +234,7 @@ static void append_two(struct df_trace_header *h, const struct df_rec *first,
 	fill(h, index, first);
 }
 
-/* Where the kernel clears this thread's id when it ends; 0: it does not tell. */
+/* Returns the address of the word that the kernel clears when this thread ends; 0: unknown. */
 static uint64_t tid_word(void)
 {
 	int *word = NULL;
@@ -233,7 +242,7 @@ static uint64_t tid_word(void)
 	return prctl(PR_GET_TID_ADDRESS, &word) ? 0 : (uint64_t)(uintptr_t)word;
 }
 
-/* First record of this thread: learn the id, leave a THREAD record with its name. */
+/* At a thread's first record: gets its id, and appends a THREAD record with its name. */
 static uint32_t thread_enter(struct df_trace_header *h)
 {
 	uint64_t name[2] = {0, 0};
@@ -408,8 +417,8 @@ uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t
 	if (name)
 		put_text(c->name, name, (uint32_t)strnlen(name, sizeof(c->name) - 1));
 	/*
-	 * Release pairs with the reader's acquire of `used`: without it a live reader could take a half
-	 * filled entry for a communicator.
+	 * Release pairs with the reader's acquire of `used`: without it a live reader could accept
+	 * a half-filled entry.
 	 */
 	PUT_REL(&c->used, 1);
 	return i + 1;
@@ -440,8 +449,8 @@ uint32_t df_trace_text(const char *text)
 		for (; done < at; done += (uint32_t)sizeof(*s) + ((s->bytes + 7) & ~7u)) {
 			s = (struct df_trace_string *)((char *)h + h->off_strings + done);
 			/*
-			 * Acquire pairs with the release of `used` below: without it the length could
-			 * still be zero and the walk would leave the entries' boundaries.
+			 * Acquire pairs with the release of `used` below: without it the length
+			 * could still be zero, and the walk would lose the entries' boundaries.
 			 */
 			if (!atomic_load_explicit(WORD(&s->used), memory_order_acquire))
 				break;
@@ -458,13 +467,14 @@ uint32_t df_trace_text(const char *text)
 	PUT(&s->bytes, bytes);
 	put_text(s + 1, text, bytes);
 	/*
-	 * Release pairs with the acquire above and in the reader: without it half a string could be read.
+	 * Release pairs with the acquire above and in the reader: without it half a string could be
+	 * read.
 	 */
 	PUT_REL(&s->used, 1);
 	return at + 1;
 }
 
-/* ---- open and close ------------------------------------------------------------------------------ */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static uint64_t file_hash(const char *path)
 {
@@ -498,7 +508,10 @@ static int make_dirs(const char *dir)
 	return mkdir(path, 0777) && errno != EEXIST ? -errno : 0;
 }
 
-/* A file with all its blocks, so that a full disk is an error here and not a SIGBUS later. */
+/*
+ * Opens a file with all its blocks allocated, so that a full disk is an error here, not a SIGBUS
+ * later.
+ */
 static int open_file(const struct df_trace_config *cfg, const char *host, uint64_t bytes, int *out)
 {
 	int rc = make_dirs(cfg->dir), fd, n;
@@ -531,7 +544,7 @@ static int open_file(const struct df_trace_config *cfg, const char *host, uint64
 
 static void fork_child(void)
 {
-	/* The ring belongs to the parent; what a child does is not part of the job. */
+	/* The ring belongs to the parent; a child is not part of the job. */
 	atomic_store_explicit(&ring, NULL, memory_order_relaxed);
 	my_tid = 0;
 	pthread_mutex_init(&open_lock, NULL);
@@ -541,8 +554,8 @@ static void publish(struct df_trace_header *h)
 {
 	h->magic = DF_TRACE_MAGIC;
 	/*
-	 * Release pairs with the acquire in ring_get(): without it another thread could use the header
-	 * before its geometry is there.
+	 * Release pairs with the acquire in ring_get(): without it another thread could use the
+	 * header before its geometry is set.
 	 */
 	atomic_store_explicit(&ring, h, memory_order_release);
 }
@@ -590,7 +603,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 
 	if (mb > 65536)
 		return -EINVAL;
-	/* Also where there will be no trace: the other ranks are told. */
+	/* Even if there will be no trace: the exit status is sent to the other ranks. */
 	df_exit_status_watch();
 	pthread_mutex_lock(&open_lock);
 	if (ring_get()) {
@@ -660,7 +673,7 @@ void df_trace_close(void)
 {
 	struct df_trace_header *h;
 
-	/* Not where a signal's handler ends the process in the middle of either of the two. */
+	/* Does nothing if a signal handler ends the process during open or close. */
 	if (pthread_mutex_trylock(&open_lock))
 		return;
 	h = ring_get();
