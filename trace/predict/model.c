@@ -1,5 +1,6 @@
 /*
- * The fixpoint executor. Deterministic for a given schedule; everything it owns dies with the call.
+ * The model's executor: runs a program to its fixpoint. Deterministic for a given schedule; frees
+ * all its data at the end.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -52,7 +53,7 @@ static void set_flag(struct df_mrun *r, int flag)
 	r->flags[flag] = 1;
 }
 
-/* Unfinished tasks of a stream. */
+/* Returns the number of unfinished tasks of a stream. */
 static size_t open_on(const struct df_mrun *r, int rank, int stream)
 {
 	const uint64_t *number = df_map_find(&r->streams, (uint64_t)rank, (uint64_t)stream);
@@ -60,7 +61,7 @@ static size_t open_on(const struct df_mrun *r, int rank, int stream)
 	return number ? r->tails[*number - 1].nr_open : 0;
 }
 
-/* Tries one host step; 1 if it is over. */
+/* Tries the next step of a thread; returns 1 if it is over. */
 static int host_step(struct df_mrun *r, int rank, int thread)
 {
 	const struct df_mop *op = &r->p->threads[rank][thread].ops[r->pc[rank][thread]];
@@ -130,7 +131,7 @@ static int may_try(const struct df_mrun *r, const struct df_model_schedule *s, i
 	return !s || !s->hold || !s->hold(s->arg, rank, thread, &t->ops[r->pc[rank][thread]]);
 }
 
-/* All hosts as far as they get; 1 if any moved. */
+/* Lets all threads proceed as far as they can; returns 1 if one moved. */
 static int hosts(struct df_mrun *r, const struct df_model_schedule *s)
 {
 	int moved = 0;
@@ -142,7 +143,7 @@ static int hosts(struct df_mrun *r, const struct df_model_schedule *s)
 					moved = 1;
 		return moved;
 	}
-	/* By a schedule: one step of one thread at a time, until nobody can. */
+	/* By a schedule: one step of one thread at a time, until none can proceed. */
 	for (uint64_t blocked[DF_MODEL_THREADS] = {0}; !r->failed;) {
 		int list[DF_MODEL_RANKS * DF_MODEL_THREADS][2];
 		size_t nr = 0, at;
@@ -187,7 +188,7 @@ static void finish(struct df_mrun *r, size_t i)
 	df_mrun_tell(r, DF_ME_DONE, t->rank, t->thread, t->step, t->op, t->id);
 }
 
-/* 1: nothing keeps the task from starting. */
+/* Whether nothing keeps the task from starting. */
 static int may_start(struct df_mrun *r, size_t i)
 {
 	struct task *t = &r->tasks[i];
@@ -204,7 +205,7 @@ static int may_start(struct df_mrun *r, size_t i)
 	return t->op->kind != DF_MOP_STUCK;
 }
 
-/* Its part of a collective, or of each of its messages, is there for the others. */
+/* Marks its part of a collective, or of each of its messages, as started. */
 static void meet(struct df_mrun *r, const struct task *t)
 {
 	struct meeting *m;
@@ -245,7 +246,7 @@ static void start(struct df_mrun *r, size_t i)
 		r->max_resident = r->nr_resident[t->rank];
 }
 
-/* All that may start; or by a schedule one, or none if something else moves. */
+/* Starts all tasks that may start; by a schedule, one of them, or none if something else moves. */
 static int starts(struct df_mrun *r, const struct df_model_schedule *s, int others_move)
 {
 	size_t nr = 0, at;
@@ -274,7 +275,7 @@ static int starts(struct df_mrun *r, const struct df_model_schedule *s, int othe
 	return 0;
 }
 
-/* Collectives whose members all run with one signature. */
+/* Finishes collectives that all members have started with the same signature. */
 static int collectives(struct df_mrun *r)
 {
 	int moved = 0;
@@ -363,7 +364,7 @@ void df_mrun_destroy(struct df_mrun *r)
 	free(r);
 }
 
-/* 0, or -1 without memory; an array of nothing is NULL. */
+/* Returns 0, or -1 without memory. An empty array becomes NULL. */
 static int copy_array(void *to, const void *from, size_t nr, size_t size)
 {
 	void *fresh = nr ? malloc(nr * size) : NULL;

@@ -1,6 +1,6 @@
 /*
- * The model's streams: what is put on them, what is before what, and which of it counts in which mode. Everything
- * belongs to the run.
+ * The model's streams: the tasks on them, the order among these, and which of it counts in which
+ * mode. All state belongs to the run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +27,17 @@ static void dep(struct df_mrun *r, struct task *t, int on)
 		r->failed = 1;
 }
 
-/* On a stream's last task, with all of its group. */
+/* Depends on a stream's last task and on all of its group. */
 static void dep_group(struct df_mrun *r, struct task *t, int on)
 {
 	for (; on >= 0; on = r->tasks[on].with)
 		dep(r, t, on);
 }
 
-/* The messages of a group run together, in however many steps they are written down (DF_MOP_MAX_P2P). */
+/*
+ * Whether the task belongs to the same group as the one before it: messages of a group run
+ * together, even if they take several steps of the program (DF_MOP_MAX_P2P).
+ */
 static int is_of_group(const struct task *t)
 {
 	const struct df_mop *before = t->step ? t->op - 1 : NULL;
@@ -43,7 +46,7 @@ static int is_of_group(const struct task *t)
 	       before->goes_on && before->stream == t->op->stream;
 }
 
-/* NULL: no memory. */
+/* Returns NULL: no memory. */
 static struct tail *tail_of(struct df_mrun *r, int rank, int stream)
 {
 	uint64_t *number = df_map_at(&r->streams, (uint64_t)rank, (uint64_t)stream);
@@ -182,9 +185,15 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 	df_mrun_tell(r, DF_ME_ISSUE, rank, thread, step, op, t->id);
 }
 
-/* ---- what has finished ------------------------------------------------------------------------------------ */
+/*
+ * ---- finished tasks
+ * ----------------------------------------------------------------------------------------
+ */
 
-/* Of the tasks that run together up to this one, the last that has not finished; NOBODY: all have. */
+/*
+ * Returns the last unfinished task among those that run together up to this one; negative: all have
+ * finished.
+ */
 static int unfinished_of(const struct df_mrun *r, int task)
 {
 	while (task >= 0 && r->tasks[task].done)
@@ -192,7 +201,7 @@ static int unfinished_of(const struct df_mrun *r, int task)
 	return task;
 }
 
-/* Where a task is after the others have been forgotten. */
+/* Returns a task's index after finished tasks were forgotten. */
 static int moved_to(const int *map, int task)
 {
 	return task >= 0 ? map[task] : task;
@@ -208,7 +217,7 @@ static void forget_meetings(struct df_mrun *r)
 		if (r->meets[i].over == (r->meets[i].b & 1 ? 3 : 1))
 			continue;
 		r->meets[kept] = r->meets[i];
-		/* There is room: there was for more. */
+		/* There is room, since there was for more. */
 		*df_map_at(&r->meetings, r->meets[kept].a, r->meets[kept].b) = kept + 1;
 		kept++;
 	}
@@ -240,7 +249,7 @@ void df_mrun_forget(struct df_mrun *r)
 			free(t->p2p_index);
 			continue;
 		}
-		/* What a task depends on was issued before it. */
+		/* A task depends only on tasks that were issued before it. */
 		for (size_t k = 0; k < t->nr_deps; k++)
 			if (map[t->deps[k]] >= 0)
 				t->deps[nr++] = map[t->deps[k]];
@@ -283,8 +292,9 @@ static int hazard(const struct task *a, const struct task *b)
 }
 
 /*
- * All unfinished things before t, through everything; tokens themselves do not count. What has finished out of
- * order is passed through too: what it stood behind is before t all the same. (model.py stops there.)
+ * Lists all unfinished tasks that precede t, directly or not, except records and waits of events.
+ * Tasks that finished out of order are passed through too: their unfinished predecessors still
+ * precede t. (model.py stops there.)
  */
 static size_t blockers(struct df_mrun *r, struct task *t, int *out)
 {

@@ -1,11 +1,12 @@
 /*
- * The search for a deadlocking order. An order says for each rank whose turn it is to take the next step: also when a
- * thread begins to wait for its device makes a difference. Where nothing moves because it is the turn of a thread
- * that waits, the turn goes to another, so that each order leads to an execution that goes as far as one can.
+ * The search for an order that deadlocks. An order says for each rank which thread takes the next
+ * step; it matters, too, when a thread begins to wait for its device. If nothing moves because the
+ * turn is with a thread that waits, another thread gets the turn. So every order leads to an
+ * execution that goes as far as one can.
  *
- * Turns are given out some operations at a time: a rank gets more when it has few left that have not finished, so
- * that ranks stay together, or when nothing else moves. So the end of what has been given out is never the reason why
- * something waits.
+ * Turns are given out a few operations at a time. A rank gets more when it has few unfinished
+ * operations left, so that the ranks stay together, or when nothing else moves. So a wait is never
+ * caused by the end of the turns that were given out.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -35,23 +36,25 @@ void df_predict_order_fini(struct df_predict_order *o)
 	memset(o, 0, sizeof(*o));
 }
 
-/* ---- an execution ------------------------------------------------------------------------------------------ */
+/* ---- an execution ---------------------------------------------------------------------------- */
 
 struct walk {
 	const struct df_mprog *p;
 	const struct df_predict_order *recorded;
 	struct df_mrun *run;
 	struct df_model_result res;
-	/* For each rank: turns that have been given out, from `at` on not yet taken; and how many in all. */
+	/*
+	 * For each rank: turns that were given out, those from `at` on not taken yet; and their
+	 * number in all.
+	 */
 	uint8_t *turn[DF_MODEL_RANKS];
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS], at[DF_MODEL_RANKS], given[DF_MODEL_RANKS];
-	size_t step
-		[DF_MODEL_RANKS]
-		[DF_MODEL_THREADS]; /* behind the last turn of the thread that has been given out */
-	/* Threads that had a turn and did not move, since anything did. */
+	size_t step[DF_MODEL_RANKS]
+		   [DF_MODEL_THREADS]; /* after the last turn of the thread that was given out */
+	/* Threads that had a turn and did not move, since the last move of any thread. */
 	uint64_t tried[DF_MODEL_RANKS];
 	uint64_t rng;
-	int random; /* `rng` says which rank is ahead */
+	int random; /* whether `rng` decides which rank is ahead */
 	int failed;
 	df_model_event_fn fn;
 	void *arg;
@@ -100,7 +103,7 @@ static int is_operation(enum df_mop_kind kind)
 	return kind == DF_MOP_COLL || kind == DF_MOP_P2P;
 }
 
-/* The first step from this one on that takes a turn. */
+/* Returns the first step from this one on that takes a turn. */
 static size_t turn_step(const struct df_mprog *p, int r, int t, size_t step)
 {
 	const struct df_mthread *th = &p->threads[r][t];
@@ -110,7 +113,10 @@ static size_t turn_step(const struct df_mprog *p, int r, int t, size_t step)
 	return step;
 }
 
-/* The next recorded turn of a rank. -1: there is none; else 1 for an operation, 0 for something else. */
+/*
+ * Gives out the next recorded turn of a rank. Returns -1 if there is none, 1 if it is for an
+ * operation, else 0.
+ */
 static int give_turn(struct walk *x, int r)
 {
 	uint8_t *slot, t;
@@ -132,7 +138,7 @@ static int give_turn(struct walk *x, int r)
 	       is_operation(x->p->threads[r][t].ops[step].kind);
 }
 
-/* Operations of a rank that have been given out, and have not finished. */
+/* Counts operations of a rank that were given out and have not finished. */
 static size_t unfinished(const struct walk *x, int r)
 {
 	size_t nr = df_mrun_open_ops(x->run, r), step[DF_MODEL_THREADS];
@@ -149,7 +155,7 @@ static size_t unfinished(const struct walk *x, int r)
 	return nr;
 }
 
-/* Those that have been taken are no longer needed. */
+/* Drops the turns that have been taken. */
 static void drop_taken(struct walk *x, int r)
 {
 	if (!x->at[r])
@@ -159,12 +165,15 @@ static void drop_taken(struct walk *x, int r)
 	x->at[r] = 0;
 }
 
-/* Gives out `ops` operations more (0: all), with what lies between. 0: there are none left. */
+/*
+ * Gives out `ops` more operations (0: all), and the steps between them. Returns 0 if there are none
+ * left.
+ */
 static int advance(struct walk *x, size_t ops)
 {
 	int more = 0;
 
-	/* First those ranks that have little left; all, if none has. */
+	/* First to the ranks that have few left; if there are none, to all. */
 	for (int all = 0; all < 2 && !more; all++) {
 		for (int r = 0; r < x->p->nr_ranks; r++) {
 			if (x->given[r] == x->recorded->nr[r] ||
@@ -184,7 +193,7 @@ static int advance(struct walk *x, size_t ops)
 	return more && !x->failed;
 }
 
-/* Position `k` of a rank's turns comes next. */
+/* Moves position `k` of a rank's turns to the front. */
 static void bring_forward(struct walk *x, int rank, size_t k)
 {
 	uint8_t *v = x->turn[rank], t = v[k];
@@ -233,7 +242,10 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 		return;
 	memset(x->tried, 0, sizeof(x->tried));
 	x->at[rank] += df_predict_takes_turn(mop->kind) && x->at[rank] < x->nr[rank];
-	/* What is in a group is issued when it ends, all of it: a replay could not do otherwise. */
+	/*
+	 * The operations of a group are issued together when it ends: a replay could not do
+	 * otherwise.
+	 */
 	for (size_t k = x->at[rank]; mop->goes_on; k++) {
 		if (k == x->nr[rank] && give_turn(x, rank) < 0)
 			return;
@@ -255,13 +267,13 @@ static size_t pick(void *arg, size_t nr)
 	return below(arg, nr);
 }
 
-/* As far as it gets with the turns that have been given out. */
+/* Runs as far as the turns that were given out allow. */
 static int go(struct walk *x)
 {
 	struct df_model_schedule s = {.arg = x, .hold = hold, .let_go = let_go};
 	int rc;
 
-	/* Who gets a slot first also depends on which rank is ahead. */
+	/* It also depends on the rank that is ahead which task gets a slot first. */
 	if (x->random)
 		s.pick = pick;
 	memset(x->tried, 0, sizeof(x->tried));
@@ -269,15 +281,21 @@ static int go(struct walk *x)
 	return x->failed ? -ENOMEM : rc;
 }
 
-/* ---- which orders ------------------------------------------------------------------------------------------- */
+/*
+ * ---- choosing orders
+ * ---------------------------------------------------------------------------------------
+ */
 
-/* How many orders of these turns there are; no more than `limit` are counted. */
+/* Counts the orders of these turns, up to `limit`. */
 static size_t count_merges(const uint8_t *thread, size_t nr, size_t limit)
 {
 	size_t left[DF_MODEL_THREADS] = {0}, all = 1, n = 0;
 
 	for (size_t i = 0; i < nr; i++) {
-		/* Times (n + 1) over how many of this thread: stays whole in this order. */
+		/*
+		 * Times (n + 1), divided by the count of this thread: stays integral in this
+		 * sequence.
+		 */
 		all = all * ++n / ++left[thread[i]];
 		if (all > limit)
 			return limit + 1;
@@ -285,13 +303,16 @@ static size_t count_merges(const uint8_t *thread, size_t nr, size_t limit)
 	return all;
 }
 
-/* The number-th order of the turns: as digits, each of them says whose turn it is. */
+/* Makes the order with this number: each digit chooses the thread of a turn. */
 static void nth_merge(uint8_t *thread, size_t nr, size_t number)
 {
 	uint8_t rest[256], *v = thread;
 
 	for (size_t i = 0; i + 1 < nr; i++) {
-		/* By how many orders each thread may begin what is left. */
+		/*
+		 * The number of orders in which each thread may take the first of the remaining
+		 * turns.
+		 */
 		for (uint8_t t = 0; t < DF_MODEL_THREADS; t++) {
 			size_t k = i, n;
 
@@ -313,7 +334,7 @@ static void nth_merge(uint8_t *thread, size_t nr, size_t number)
 	}
 }
 
-/* From one turn of a thread on: as late, or as early, as it can be. */
+/* Moves all turns of a random thread, from a random one on, as late or as early as possible. */
 static void shift(struct walk *x, int r, int late)
 {
 	size_t nr = x->nr[r] - x->at[r], from = below(x, nr), n = from, m = 0;
@@ -331,7 +352,7 @@ static void shift(struct walk *x, int r, int late)
 	free(mine);
 }
 
-/* A random order: now many turns of one thread together, now few. */
+/* Makes a random order: sometimes with many turns of a thread together, sometimes with few. */
 static void shuffle(struct walk *x, int r)
 {
 	size_t nr = x->nr[r], first = x->at[r], again = 1 + below(x, 8);
@@ -351,7 +372,7 @@ static void shuffle(struct walk *x, int r)
 	x->at[r] = first;
 }
 
-/* Of the turns that have been given out. */
+/* Counts the orders of the turns that were given out. */
 static size_t count_orders(const struct walk *x, size_t limit)
 {
 	size_t all = 1;
@@ -374,7 +395,10 @@ static int several_threads(const struct walk *x, int r)
 	return 0;
 }
 
-/* Does thread a signal behind step i what b waits for before its step j, behind its last turn? */
+/*
+ * Whether thread a, after step i, signals what b waits for before its step j and after b's previous
+ * turn.
+ */
 static int hands_over(const struct df_mprog *p, int r, int a, size_t i, int b, size_t j)
 {
 	const struct df_mop *from = p->threads[r][a].ops, *to = p->threads[r][b].ops;
@@ -387,7 +411,10 @@ static int hands_over(const struct df_mprog *p, int r, int a, size_t i, int b, s
 	return 0;
 }
 
-/* Each time another thread has its turn, the one before hands over to it: there is no other order. */
+/*
+ * Whether at each change of threads the earlier one hands over to the later one, so that no other
+ * order is possible.
+ */
 static int in_turns(const struct walk *x, int r)
 {
 	size_t step[DF_MODEL_THREADS], last = 0;
@@ -407,7 +434,7 @@ static int in_turns(const struct walk *x, int r)
 	return 1;
 }
 
-/* Makes the order of a try; `all`: they are counted through. */
+/* Makes the order of a try. all: tries enumerate the orders. */
 static void make_order(struct walk *x, uint64_t schedule, int all)
 {
 	int ranks[DF_MODEL_RANKS], nr = 0;
@@ -428,7 +455,9 @@ static void make_order(struct walk *x, uint64_t schedule, int all)
 	}
 	if (all || !nr)
 		return;
-	/* One thread of one rank that is late or early is what is seen most; then everything in disorder. */
+	/*
+	 * Most often one thread of one rank is late or early; sometimes everything is in disorder.
+	 */
 	if (schedule % 3)
 		shift(x, ranks[below(x, (size_t)nr)], schedule % 3 == 1);
 	else
@@ -436,9 +465,9 @@ static void make_order(struct walk *x, uint64_t schedule, int all)
 			shuffle(x, ranks[i]);
 }
 
-/* ---- the search ---------------------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
-/* All of it, as recorded. */
+/* Runs the whole program as recorded. */
 static int as_recorded(const struct df_mprog *p, const struct df_predict_order *recorded,
 		       size_t window, df_model_event_fn fn, df_mrun_task_fn open, void *arg,
 		       struct df_model_result *res)
@@ -470,15 +499,16 @@ static int all_taken(const struct walk *x)
 	return all;
 }
 
-/* How far base goes from one window to the next. */
+/* Returns how far base advances from one window to the next. */
 static size_t stride(size_t window)
 {
 	return window > 1 ? window / 2 : window;
 }
 
 /*
- * From where x stands, whose window has been given out, in the order of a try: until all of the window is over, or nothing
- * moves any more (1: then x->res has where). Behind the window as recorded. 0, 1 or -ENOMEM.
+ * Runs from where x is, whose window has been given out, in the order of a try; after the window as
+ * recorded. Returns 0 when the whole window is over, 1 if nothing moves any more (then x->res has
+ * the state), or -ENOMEM.
  */
 static int go_through(struct walk *x, uint64_t schedule, int all, size_t window)
 {
@@ -505,7 +535,9 @@ static int go_through(struct walk *x, uint64_t schedule, int all, size_t window)
 	}
 }
 
-/* The orders of the window at which base stands. 1 found, 0 not, -ENOMEM. */
+/*
+ * Tries the orders of the window where base is. Returns 1 if one deadlocks, 0 if none, or -ENOMEM.
+ */
 static int search_window(const struct walk *base, const struct df_predict_opts *opts,
 			 struct df_predict_finding *f)
 {
@@ -553,7 +585,9 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 		return rc;
 	f->need_slots = f->res.max_resident;
 	if (f->res.hung) {
-		/* The recorded order itself: what made the difference in the recorded run? */
+		/*
+		 * The recorded order itself deadlocks: find what was different in the recorded run.
+		 */
 		p->buffered = 1;
 		rc = as_recorded(p, recorded, opts->window, NULL, NULL, NULL, &res);
 		p->buffered = 0;
@@ -590,7 +624,7 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 		if (!advance(&base, stride(opts->window)))
 			break;
 		rc = go(&base);
-		/* The rest has been in a window, too. */
+		/* The rest was in a window too. */
 		if (!rc && all_taken(&base))
 			break;
 	}

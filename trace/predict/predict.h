@@ -1,13 +1,14 @@
 /*
- * Prediction: is there an execution of a program, other than the recorded one, that deadlocks by NCCL's rules? A program
- * is the model's; what varies is the order in which the threads of a rank take their steps, where no thread comes between
- * the operations of another's group (df_mop.goes_on). Used by
- * `dfshim predict`, which makes programs from traces.
+ * Prediction: does a program have an execution, other than the recorded one, that deadlocks by
+ * NCCL's rules? The program is one of the model. The order varies in which the threads of a rank
+ * take their steps, except that no thread gets in between the operations of another's group
+ * (df_mop.goes_on). Used by `dfshim predict`, which makes programs from traces.
  *
- * Every execution that is looked at is one of the model, from the first step of the program on, so what is found can
- * happen by its rules. Only the turns of a window are taken in another order; before it and after it threads go on as they were
- * recorded, as far as the finding needs. Windows overlap by half. A program whose orders are fewer than the tries, and which
- * fits into one window, is searched whole: then what is not found can't happen.
+ * Every execution is one of the model, from the first step of the program on, so a finding can
+ * happen by the model's rules. Only the turns within a window are reordered; before and after it
+ * threads proceed as recorded, as far as the finding needs. Windows overlap by half. If a program
+ * has fewer orders than there are tries, and fits into one window, the search is complete: a
+ * deadlock that is not found cannot happen.
  *
  * Pure functions; a program belongs to one thread.
  */
@@ -16,7 +17,7 @@
 
 #include "trace/predict/model.h"
 
-/* For each rank: whose turn it was, in the recorded order of steps that take one. */
+/* For each rank: the threads that took turns, in the recorded order of steps that take one. */
 struct df_predict_order {
 	uint8_t *thread[DF_MODEL_RANKS];
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS];
@@ -24,34 +25,34 @@ struct df_predict_order {
 
 struct df_predict_opts {
 	size_t tries;
-	int slots;     /* resident collectives a rank; 0 unlimited */
+	int slots;     /* limit of resident collectives of a rank; 0: none */
 	int one_queue; /* all streams share one hardware queue */
-	size_t window; /* operations of a rank whose turns are reordered together; 0 all */
+	size_t window; /* operations of a rank whose turns are reordered together; 0: all */
 	void (*progress)(size_t windows); /* or NULL */
 };
 
 struct df_predict_finding {
-	const char *what;		  /* in words; NULL: nothing found */
-	uint64_t schedule;		  /* which of the tries; 0: the recorded order */
-	int unbuffered, slots, one_queue; /* what it takes; 0: nothing */
-	int complete;			  /* all orders have been tried */
-	size_t window, nr_windows;	  /* the one that was reordered, of how many */
-	int counted;			  /* its orders are fewer than the tries */
+	const char *what;		  /* description; NULL: nothing found */
+	uint64_t schedule;		  /* number of the try; 0: the recorded order */
+	int unbuffered, slots, one_queue; /* conditions of the deadlock; 0: none */
+	int complete;			  /* whether all orders have been tried */
+	size_t window, nr_windows;	  /* the window that was reordered; number of windows */
+	int counted;			  /* whether its orders were enumerated */
 	size_t need_slots;		  /* most collectives of one rank that ran at once */
 	struct df_model_result res;
 };
 
-/* What stands for a wait of one thread for another does not. */
+/* Whether such a step takes a turn: waits of threads for each other, and their signals, do not. */
 int df_predict_takes_turn(enum df_mop_kind kind);
 int df_predict_add(struct df_predict_order *o, int rank, int thread);
 void df_predict_order_fini(struct df_predict_order *o);
 
-/* 1 found, 0 not, -ENOMEM. */
+/* Returns 1 if a deadlock was found, 0 if not, or -ENOMEM. */
 int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorded,
 		      const struct df_predict_opts *opts, struct df_predict_finding *out);
 /*
- * The execution that was found, once more, told; then what has not finished on the devices (either function may be
- * NULL). 0 or -ENOMEM.
+ * Runs the execution of the finding once more and reports its events to fn; then reports to open
+ * what has not finished on the devices. Either function may be NULL. Returns 0 or -ENOMEM.
  */
 int df_predict_again(struct df_mprog *p, const struct df_predict_order *recorded,
 		     const struct df_predict_opts *opts, const struct df_predict_finding *f,
