@@ -1,4 +1,4 @@
-/* JSON of the tools: see json.h. One thread a value. */
+/* JSON of the tools: see json.h. A value belongs to one thread. */
 #include "trace/say/json.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /*
- * Boxes and arrows from a verdict's graph. Joins and matches are drawn through: an arrow goes from what
- * waits to what it waits for. No layout program is needed: a column is a rank, a row the order of issue.
+ * Makes boxes and arrows from a verdict's graph. Joins and matches are not drawn: an arrow leads
+ * from an operation or thread to the one that it waits for. No layout program is needed: a column
+ * is a rank, rows are in the order of issue.
  */
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +70,7 @@ static int box_add(struct df_picture *p, const struct df_check_result *r, uint32
 	case DF_N_DONE: {
 		const struct df_uop *u = &set->ops[n->ref];
 
-		/* The operation is one box for its start and its end. */
+		/* The start and the end of an operation share a box. */
 		if (u->start != DF_NONE)
 			box_of[u->start] = box_of[node];
 		b->started = u->l.state == DF_OP_STARTED;
@@ -84,7 +85,7 @@ static int box_add(struct df_picture *p, const struct df_check_result *r, uint32
 		df_say_host(&r->g, node, b->where, sizeof(b->where));
 		break;
 	case DF_N_NEXT:
-		/* Without a communicator: any call at all. */
+		/* No communicator: any call. */
 		if (n->gcomm == DF_NONE)
 			snprintf(b->text, sizeof(b->text), "not issued yet");
 		else
@@ -122,7 +123,7 @@ static int arrow_add(struct df_picture *p, uint32_t from, uint32_t to, const cha
 	return 0;
 }
 
-/* Follows edges from one box through what is not drawn. */
+/* Follows edges from a box through nodes that are not drawn. */
 static int follow(struct df_picture *p, const struct df_check_result *r, uint32_t node,
 		  const uint32_t *box_of, uint32_t from, const char *text, int depth)
 {
@@ -142,7 +143,7 @@ static int follow(struct df_picture *p, const struct df_check_result *r, uint32_
 	return rc;
 }
 
-/* The steps one after another, each box once; nothing where they are not one way. */
+/* Makes the way from the steps, each box once; empty if they are not one way. */
 static int find_way(struct df_picture *p, const struct df_check_result *r, const uint32_t *box_of)
 {
 	p->way = malloc((r->nr_steps + 1) * sizeof(*p->way));
@@ -182,7 +183,7 @@ static int rank_number(const char *s)
 	return *s ? atoi(s) : 1 << 30;
 }
 
-/* Columns by the number in their name, rows by order. */
+/* Orders columns by the number in their name, rows by order of issue. */
 static void place(struct df_picture *p, uint32_t *box_of, size_t nr_nodes)
 {
 	uint32_t *moved = malloc((p->nr_boxes + 1) * sizeof(*moved));
@@ -263,7 +264,9 @@ int df_picture_make(struct df_picture *p, const struct df_check_result *r, int e
 		const struct df_node *n = &r->g.nodes[p->boxes[i].node];
 
 		if (exec) {
-			/* Issue order of one rank: each after the one before it. */
+			/*
+			 * The order of issue of a rank: each operation is after the one before it.
+			 */
 			if (i && p->boxes[i].column == p->boxes[i - 1].column)
 				rc = arrow_add(p, (uint32_t)i, (uint32_t)i - 1, "after", 0, 0);
 			continue;
@@ -287,7 +290,10 @@ void df_picture_fini(struct df_picture *p)
 	memset(p, 0, sizeof(*p));
 }
 
-/* In quotes, as Graphviz reads a label: it knows entities as in HTML, and names of its own after a backslash. */
+/*
+ * Writes a quoted label for Graphviz, which interprets HTML entities, and escapes after a
+ * backslash.
+ */
 static void dot_text(FILE *out, const char *s)
 {
 	fputc('"', out);

@@ -1,6 +1,6 @@
 /*
- * The wait-for graph, or the order of execution, as boxes and arrows that fit on a page: what the
- * graph and report subcommands draw. Boxes stand in one column a rank.
+ * The wait-for graph, or the order of execution, as boxes and arrows that fit on a page; drawn by
+ * the graph and report subcommands. Each rank has a column of boxes.
  */
 #ifndef DF_TRACE_SAY_PICTURE_H
 #define DF_TRACE_SAY_PICTURE_H
@@ -9,7 +9,7 @@
 #include "trace/judge/result.h"
 
 struct df_box {
-	uint32_t node; /* of the graph */
+	uint32_t node; /* node of the graph */
 	int column, row;
 	int in_cycle, started;
 	char text[160];
@@ -17,7 +17,7 @@ struct df_box {
 };
 
 struct df_arrow {
-	uint32_t from, to; /* boxes */
+	uint32_t from, to; /* indices of boxes */
 	uint8_t in_cycle, cut;
 	const char *why;
 };
@@ -30,20 +30,26 @@ struct df_picture {
 	char (*columns)[48];
 	size_t nr_columns, cap_columns;
 	size_t left_out; /* boxes beyond the limit */
-	/* The way that the verdict tells, box after box; closed: from the last to the first again. 0: not one way. */
+	/*
+	 * The verdict's steps, box after box. closed: the last box leads to the first again. nr_way
+	 * 0: they are not one way.
+	 */
 	uint32_t *way;
 	size_t nr_way;
 	int closed;
 };
 
-/* What is stuck and why; exec: all unfinished operations in the order of their streams. -ENOMEM. */
+/*
+ * Makes the picture of stuck operations and their waits; exec: of all unfinished operations in the
+ * order of their streams. Returns 0 or -ENOMEM.
+ */
 int df_picture_make(struct df_picture *p, const struct df_check_result *r, int exec,
 		    size_t max_boxes);
 void df_picture_fini(struct df_picture *p);
 
 void df_picture_dot(const struct df_picture *p, const char *title, FILE *out);
 void df_picture_svg(const struct df_picture *p, const char *title, FILE *out);
-/* The way alone, as a ring that is read clockwise (nr_way > 1). */
+/* Draws the way alone, as a ring to be read clockwise (nr_way > 1). */
 void df_picture_way_svg(const struct df_picture *p, FILE *out);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Pictures as SVG: all boxes in columns, or the way that the verdict tells as a ring. No layout program is needed.
+ * Pictures as SVG: all boxes in columns, or the verdict's steps as a ring. No layout program is
+ * needed.
  */
 #include <stdio.h>
 #include "runtime/base/xml_text.h"
@@ -20,7 +21,7 @@ static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, FILE
 	    ty = TOP + t->row * (BOX_H + GAP_Y) + BOX_H / 2, bend;
 	const char *color = a->in_cycle ? "#c62828" : "#9e9e9e";
 
-	/* Out at the side that faces the other; back to the left of its own column within one rank. */
+	/* Starts at the side that faces the other box; within a column, on the right side. */
 	if (t->column > f->column) {
 		fx += BOX_W;
 		bend = GAP_X / 2;
@@ -106,15 +107,18 @@ void df_picture_svg(const struct df_picture *p, const char *title, FILE *out)
 	fputs("</svg>\n", out);
 }
 
-/* ---- the way as a ring --------------------------------------------------------------------------------------- */
+/* ---- the way as a ring ----------------------------------------------------------------------- */
 
 #define RING_W	    300
 #define RING_H	    54
-#define RING_X	    120 /* between boxes: room for the arrow's word */
+#define RING_X	    120 /* between boxes: room for the arrow's label */
 #define RING_Y	    64
 #define RING_MARGIN 20
 
-/* Clockwise round a rectangle: along the top, down on the right, back along the bottom, up on the left. */
+/*
+ * Places boxes clockwise around a rectangle: along the top, down on the right, back along the
+ * bottom, up on the left.
+ */
 static void ring_place(size_t i, size_t nr, int *col, int *row)
 {
 	int n = (int)nr, k = (int)i;
@@ -144,7 +148,7 @@ static const struct df_arrow *arrow_of(const struct df_picture *p, uint32_t from
 	return NULL;
 }
 
-/* From the i-th box of the way to the next, side to side. */
+/* Draws the arrow from the i-th box of the way to the next, from side to side. */
 static void ring_arrow(const struct df_picture *p, size_t i, FILE *out)
 {
 	size_t next = (i + 1) % p->nr_way;

@@ -1,6 +1,4 @@
-/*
- * A verdict on paper, for people.
- */
+/* Prints a verdict as text, for people. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +21,7 @@ static uint64_t record_number(const struct df_check_result *r, uint32_t trace, u
 
 #define MAX_SIDES 16
 
-/* The calls that do not agree, with their arguments side by side. */
+/* Prints the calls that disagree, with their arguments side by side. */
 static void print_sides(const struct df_check_result *r, FILE *out)
 {
 	char root[16], site[160];
@@ -69,7 +67,10 @@ static void print_comms(const struct df_check_result *r, FILE *out)
 
 #define MAX_FRAMES 6
 
-/* How the two came there; where only the call itself is known the sentence has said it. */
+/*
+ * Prints the call stacks of the two divergent calls; without stacks, the sentence above has named
+ * the calls.
+ */
 static void print_stacks(const struct df_check_result *r, FILE *out)
 {
 	char text[2][800] = {"", ""};
@@ -97,9 +98,9 @@ static const char *stack_of(const struct df_check_result *r, size_t involved, ch
 	return buf;
 }
 
-#define MAX_OPS 8 /* of one call site */
+#define MAX_OPS 8 /* operations printed for a call site */
 
-/* Where no two ranks of the cycle differ: the places in the program that it goes through. */
+/* If no two ranks of the cycle diverge: prints the call sites of the cycle's operations. */
 static void print_sites(const struct df_check_result *r, FILE *out)
 {
 	char first[800], text[800], op[96], rank[48];
@@ -137,7 +138,7 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 
 	fprintf(out, "%s\n", df_check_line(r));
 	if (r->nr_steps) {
-		fprintf(out, "\n%s\n", r->is_cycle ? "Shortest cycle:" : "Who waits for whom:");
+		fprintf(out, "\n%s\n", r->is_cycle ? "Shortest cycle:" : "Chain of waits:");
 		for (size_t i = 0; i < r->nr_steps; i++) {
 			fprintf(out, "  %zu. %s", i + 1, r->steps[i].text);
 			if (r->steps[i].rec != DF_NO_REC)

@@ -1,6 +1,6 @@
 /*
- * Where threads wait, on paper: a line for each place of the program with the ranks that stand there, so that a person sees
- * which line of theirs made the call that does not return.
+ * Prints where threads wait: a line for each place of the program, with the ranks there, so that
+ * the reader sees which line of the program made the call that does not return.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 
 #define MAX_FRAMES 6
 
-/* One thread that waits. */
+/* A waiting thread. */
 struct host {
 	const char *call;
 	char *stack;
-	const char *label; /* of its process, where it serves no rank or several */
+	const char *label; /* of its process, if that serves no rank or several */
 	int32_t world;
 	double seconds;
 };

@@ -1,12 +1,12 @@
 /*
- * A verdict as JSON with stable keys, for programs: what print.c says to people. Tools only.
+ * Writes a verdict as JSON with stable keys, for programs: the same content as print.c. Tools only.
  */
 #include <inttypes.h>
 #include "trace/record/names.h"
 #include "trace/say/json.h"
 #include "trace/say/print.h"
 
-/* A record, and the calls that led to it. */
+/* A record, and the call stack that led to it. */
 static json_t *evidence(const struct df_check_result *r, uint32_t trace, uint64_t rec,
 			uint32_t site)
 {
@@ -55,7 +55,7 @@ static json_t *divergence(const struct df_check_result *r)
 			 evidence(r, r->div_trace[1], r->div_rec[1], r->div_site[1]));
 }
 
-/* The keys that all operations have; call: with the arguments of a call that others have to make alike. */
+/* The keys that all operations have. call: includes the arguments on which all ranks must agree. */
 static json_t *operation(const struct df_lop *op, int call)
 {
 	json_t *o = json_pack("{s:s, s:o, s:s}", "kind", df_kind_name(op->kind), "count",

@@ -1,6 +1,6 @@
 /*
- * What is unfinished, on paper: a line for each call with the ranks that stand there, so that a job of a thousand
- * ranks fits on a page; whoever wants each operation by itself takes JSON or `dfshim show`.
+ * Prints unfinished operations: a line for each call with the ranks that are there, so that a job
+ * of a thousand ranks fits on a page. JSON and `dfshim show` list each operation.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,16 +65,19 @@ void df_print_age(double least, double most, const char *before, const char *aft
 
 #define MAX_IN_ORDER 16
 
-/* What a rank has unfinished, in its order of issue. */
+/* The unfinished operations of a rank, in its order of issue. */
 struct order {
 	char text[1536];
-	int32_t world, lead; /* lead: the lowest rank with the same text */
+	int32_t world, lead; /* lowest rank with the same text */
 	uint32_t trace;
 	int32_t party;
 	size_t nr;
 };
 
-/* " at train.py:118 reduce_loss", if it is a script that made the call; an address would say nothing here. */
+/*
+ * Writes " at train.py:118 reduce_loss" if a script made the call, else nothing: an address would
+ * not help here.
+ */
 static const char *line_of(struct df_check_set *set, const struct df_uop *u, unsigned skip,
 			   char *buf, size_t size)
 {
@@ -123,7 +126,7 @@ static int by_lead(const void *pa, const void *pb)
 	return by_text(pa, pb);
 }
 
-/* Equal ones side by side, in the order of their lowest ranks. */
+/* Sorts equal orders together, by their lowest ranks. */
 static void group_orders(struct order *list, size_t nr)
 {
 	qsort(list, nr, sizeof(*list), by_text);
@@ -133,7 +136,7 @@ static void group_orders(struct order *list, size_t nr)
 	qsort(list, nr, sizeof(*list), by_lead);
 }
 
-/* Operations lie trace by trace, those of a trace in order of issue. */
+/* Operations are sorted by trace, and within a trace by order of issue. */
 static size_t find_orders(struct df_check_set *set, struct order **list)
 {
 	size_t nr = 0, cap = 0;
@@ -197,7 +200,7 @@ static void print_count(uint32_t nr, const char *what, FILE *out)
 		fprintf(out, "; %s %u rank%s", what, nr, nr == 1 ? "" : "s");
 }
 
-/* Who lacks: by name where those who finished are not among the others. */
+/* Prints which ranks lack the operation: by number, unless ranks that finished it are unknown. */
 static void print_lacking(const struct df_check_result *r, const struct df_match *in,
 			  struct df_crowd *others, FILE *out)
 {
@@ -226,7 +229,10 @@ static void print_lacking(const struct df_check_result *r, const struct df_match
 	print_count(in->nr_missing - known, "no trace of", out);
 }
 
-/* Its ranks by where they stand; the first of its unfinished operations, NULL: there is none. */
+/*
+ * Collects the operation's ranks by their state. Returns the first of its unfinished operations, or
+ * NULL.
+ */
 static const struct df_uop *gather(const struct df_check_set *set, const struct df_match *in,
 				   struct df_crowd *runs, struct df_crowd *waits, int *differ)
 {

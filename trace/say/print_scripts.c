@@ -1,6 +1,6 @@
 /*
- * Where the threads of Python programs are, on paper: a line for each place with the ranks that stand there. It is what a person
- * looks for first: which rank is elsewhere, and on which line of the program.
+ * Prints where the threads of Python programs are: a line for each place, with the ranks there. The
+ * reader looks first for the rank that is elsewhere, and for its line of the program.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +11,12 @@
 
 #define MAX_FRAMES 8
 
-/* Where a thread is, its rank, and whether that is one for a line of many. */
+/* A thread's place and rank; equal ones share a line. */
 struct spot {
 	char text[800];
-	char thread[48]; /* "": the main one */
+	char thread[48]; /* "": the main thread */
 	int32_t rank;
-	size_t like; /* how many are there */
+	size_t like; /* number of threads at the same place */
 	int32_t lead;
 };
 
@@ -34,7 +34,7 @@ static int same_place(const struct spot *a, const struct spot *b)
 	return !strcmp(a->text, b->text) && !strcmp(a->thread, b->thread);
 }
 
-/* The few first: who is elsewhere is whom the reader looks for. */
+/* Places with few ranks first: the reader looks for the rank that is elsewhere. */
 static int by_rarity(const void *pa, const void *pb)
 {
 	const struct spot *a = pa, *b = pb;

@@ -1,7 +1,8 @@
 /*
- * The state of a job in the words of NCCL's RAS, so that people and tools that know `ncclras` see our communicators
- * too: a summary, communicators grouped by shape, what is missing, ranks with different counts; or JSON with RAS's
- * keys. What RAS does not know stands in a section of its own: the verdict.
+ * The state of a job in the format of NCCL's RAS, so that people and tools that know `ncclras`
+ * understand our communicators too: a summary, communicators grouped by shape, missing ranks, ranks
+ * with different counts; or JSON with RAS's keys. A separate section has what RAS does not know:
+ * the verdict.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,19 +14,19 @@
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
 
-/* RAS's own order. */
+/* in RAS's own order */
 static const enum df_kind kinds[] = {DF_KIND_BROADCAST, DF_KIND_REDUCE, DF_KIND_ALLGATHER,
 				     DF_KIND_REDUCESCATTER, DF_KIND_ALLREDUCE};
 
 #define NR_KINDS (sizeof(kinds) / sizeof(kinds[0]))
-#define DETAIL	 10 /* so many ranks that differ are named one by one */
+#define DETAIL	 10 /* limit of differing ranks that are listed */
 
 struct view {
 	const struct df_check_set *set;
 	uint32_t gcomm;
 	int nodes, per_node_min, per_node_max, here, gone;
-	uint32_t differs; /* bits of kinds */
-	int group;	  /* of its shape */
+	uint32_t differs; /* bits: indices of kinds */
+	int group;	  /* group of communicators with the same shape */
 };
 
 static const struct df_trace_comm *row_of(const struct df_check_set *set,
@@ -108,7 +109,7 @@ static int same_shape(const struct view *a, const struct view *b)
 	       !strcmp(errors_of(a), errors_of(b));
 }
 
-/* All communicators that somebody is still a member of, the largest first, those of one shape together. */
+/* Returns all communicators that still have a member, largest first, equal shapes together. */
 static struct view *views_of(const struct df_check_set *set, size_t *nr)
 {
 	struct view *v = calloc(set->nr_gcomms + 1, sizeof(*v)), x;
@@ -210,7 +211,7 @@ static void table(FILE *out, const struct df_check_set *set, const struct view *
 	}
 }
 
-/* Its number in its group. */
+/* Returns its number within its group. */
 static int place_of(const struct view *v, size_t i)
 {
 	int n = 0;
