@@ -1,14 +1,14 @@
 /*
- * dlsym and dlvsym, so that a program that looks NCCL's functions up in a handle (JAX, ctypes, CuPy) gets
- * ours. A name of the table that exists in that handle is answered with our function. Everything else
- * goes to the C library by a jump, not a call: RTLD_NEXT and RTLD_DEFAULT depend on the caller's address,
- * which must stay the application's.
+ * dlsym() and dlvsym(), so that a program that looks up NCCL's functions in a handle (JAX, ctypes,
+ * CuPy) gets ours. If a name of our table exists in the handle, the answer is our function. All
+ * other requests go to the C library by a jump, not a call: RTLD_NEXT and RTLD_DEFAULT depend on
+ * the caller's address, which must stay the application's.
  *
- * The functions of the CUDA driver are answered likewise (interpose/cuda/cuda_hook.c), by wrappers that need to know
- * what they stand in front of.
+ * Requests for functions of the CUDA driver are answered by wrappers (interpose/cuda/cuda_hook.c),
+ * which need to know the function that they replace.
  *
- * Threads: any, from the first instruction of the process on: other libraries' constructors come by
- * before ours. No lock, no allocation.
+ * Any thread, from the first instruction of the process on: constructors of other libraries call
+ * these functions before ours runs. No lock, no allocation.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ __attribute__((visibility("hidden"))) dlvsym_fn df_real_dlvsym;
 
 static void *must_find(const char *name)
 {
-	/* Since glibc 2.34 they are in libc.so.6, before in libdl.so.2. */
+	/* In libc.so.6 since glibc 2.34, before that in libdl.so.2. */
 	static const char *const where[] = {"libc.so.6", "libdl.so.2"};
 	static const char text[] = "dfshim: the C library's dlsym is not found: not glibc?\n";
 	void *fn;
@@ -46,7 +46,7 @@ static void *must_find(const char *name)
 
 static void resolve(void)
 {
-	/* Two threads may both do it: they find the same. */
+	/* Two threads may both do this: they find the same functions. */
 	if (df_unlikely(!__atomic_load_n(&df_real_dlvsym, __ATOMIC_RELAXED))) {
 		__atomic_store_n(&df_real_dlsym, (dlsym_fn)must_find("dlsym"), __ATOMIC_RELAXED);
 		__atomic_store_n(&df_real_dlvsym, (dlvsym_fn)must_find("dlvsym"), __ATOMIC_RELAXED);
@@ -81,8 +81,9 @@ static void *answer(void *handle, const char *name, const char *version)
 }
 
 /*
- * Called by the entries below before they jump on: the answer, or NULL to go on. Only a name that exists
- * in the handle, in that version, is ours to replace, so that asking for a function the library lacks still fails.
+ * Called by the entries below before they jump. Returns the answer, or NULL to jump. A name is
+ * replaced only if it exists in the handle, in that version: asking for a function that the library
+ * lacks must still fail.
  */
 __attribute__((visibility("hidden"), used)) void *df_dl_answer(void *handle, const char *name)
 {
@@ -100,7 +101,7 @@ __attribute__((visibility("default"))) void *dlvsym(void *handle, const char *na
 						    const char *version);
 
 #if defined(__x86_64__)
-/* The arguments are kept on the stack, which stays aligned to 16 bytes for the call. */
+/* Keeps the arguments on the stack, which stays aligned to 16 bytes for the call. */
 #define ENTRY(name, real, answer)                                                                  \
 	__asm__(".text\n.globl " name "\n.type " name ", @function\n" name ":\n"                   \
 		"	.cfi_startproc\n"                                                                \

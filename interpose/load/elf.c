@@ -1,12 +1,12 @@
 /*
- * Reading a symbol's address from the tables of a loaded library, without dlsym: the dlsym hook needs the
- * C library's own dlsym and dlvsym, and every other way to ask for them leads back to the hook.
+ * Finds a symbol's address in the tables of a loaded library, without dlsym(): the dlsym hook needs
+ * the C library's own dlsym() and dlvsym(), and every other way to get them leads back to the hook.
  *
- * The loader's list is walked as a debugger would (_r_debug): dl_iterate_phdr is replaced by sanitizers, which
- * ask for symbols before theirs can be called. It is walked once, early; only libraries that the program
- * was started with are looked for, and those never leave the list.
+ * Walks the loader's list as a debugger would (_r_debug), because sanitizers replace
+ * dl_iterate_phdr(), and look up symbols before their own version can be called. Done once, early.
+ * Only libraries that the program was started with are looked up, and these stay in the list.
  *
- * Threads: any. No state.
+ * Any thread. No state.
  */
 #define _GNU_SOURCE
 #include <link.h>
@@ -14,7 +14,9 @@
 #include <stdint.h>
 #include "interpose/load/dl_hook.h"
 
-/* NOTE: deliberately not strcmp and strrchr: a sanitizer's own are not ready when it asks us for theirs. */
+/*
+ * Not strcmp() and strrchr(): a sanitizer looks up its own through the hook before they are usable.
+ */
 static int same(const char *a, const char *b)
 {
 	while (*a && *a == *b) {
@@ -60,7 +62,7 @@ static void *lookup(const struct tables *t, ElfW(Addr) base, const char *name)
 	for (; i >= first; i++) {
 		uint32_t c = chain[i - first];
 
-		/* The top bit of a version says that it is not the default one. */
+		/* The top bit of a version marks one that is not the default. */
 		if ((c | 1) == (h | 1) && same(t->strings + t->syms[i].st_name, name) &&
 		    t->syms[i].st_shndx != SHN_UNDEF &&
 		    (!t->versions || !(t->versions[i] & 0x8000)))
@@ -77,7 +79,7 @@ static void *find_in(const struct link_map *l, const char *name)
 	const ElfW(Dyn) * d;
 
 	for (d = l->l_ld; d && d->d_tag != DT_NULL; d++) {
-		/* The loader has added the base to these, except on machines where it does not. */
+		/* The loader has added the base to these addresses, except on some machines. */
 		ElfW(Addr) p =
 			d->d_un.d_ptr < l->l_addr ? l->l_addr + d->d_un.d_ptr : d->d_un.d_ptr;
 

@@ -1,14 +1,14 @@
 /*
- * The mode of this process (prevent, trace, off). If dfshim cannot start, NCCL executes the job, which is recorded and
- * watched as in mode trace, with one warning; under DFSHIM_STRICT=1 it fails. So no job is worse off with dfshim than
- * without, and none is unwatched.
+ * Decides the mode of this process (prevent, trace, off). If dfshim cannot start, NCCL executes the
+ * job, which is recorded and watched as in mode trace, with one warning; with DFSHIM_STRICT=1 it
+ * fails. So dfshim makes no job worse, and no job is unwatched.
  *
- * On the CUDA runtime on the CPU there is no plain NCCL: the real library would talk to a GPU about
- * memory that is none. So the modes off and trace mean there: our runtime with its own trace, or a refusal; unless
- * the NCCL behind us is the one that can use that memory (libdfnccl.so, df_real_on_cpu()).
+ * With the CUDA runtime on the CPU, plain NCCL cannot be used: it would pass CPU memory to a GPU.
+ * There, mode trace means our runtime with its own trace, and mode off is refused; unless the NCCL
+ * below us can use that memory (libdfnccl.so, df_real_on_cpu()).
  *
- * Threads: any. The first decides and holds no lock meanwhile, as df_start() calls the driver; the others wait for it
- * (df_once), so df_start() may not call NCCL.
+ * Any thread. The first decides, and holds no lock meanwhile, because df_start() calls the driver.
+ * The others wait for it (df_once), so df_start() must not call NCCL.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@
 static struct df_once decided;
 static enum df_front front;
 static char reason[256];
-static pid_t trace_pid; /* the process that began to record what NCCL executes */
+static pid_t trace_pid; /* the process that started to record what NCCL executes */
 
 static enum df_front refuse(const char *why)
 {
@@ -38,7 +38,7 @@ static enum df_front refuse(const char *why)
 
 void df_front_unload(void)
 {
-	/* A forked child shares the parent's file, which is not the child's to close. */
+	/* A forked child shares the parent's file, and must not close it. */
 	if (trace_pid && trace_pid == getpid())
 		df_trace_close();
 }
@@ -79,7 +79,7 @@ static enum df_front decide(void)
 	df_warn("%s; NCCL executes the job, which is recorded and watched as with DFSHIM_MODE=trace",
 		reason);
 	now = df_start_unable() ? DF_FRONT_TRACE : DF_FRONT_UNABLE;
-	/* Later, because df_start_unable() gives up the devices that recording looks at. */
+	/* After df_start_unable(), which gives up the devices that recording needs. */
 	record();
 	return now;
 }
@@ -116,8 +116,8 @@ const char *df_front_absent(void)
 enum df_front df_front_now(void)
 {
 	/*
-	 * The acquire pairs with the release in df_front(): without it, what df_start() set up could be
-	 * seen unfinished.
+	 * ACQUIRE pairs with the RELEASE in df_front(): without it, unfinished results of
+	 * df_start() could be visible.
 	 */
 	return __atomic_load_n(&front, __ATOMIC_ACQUIRE);
 }
@@ -125,7 +125,7 @@ enum df_front df_front_now(void)
 enum df_front df_front(void)
 {
 	if (df_once_begin(&decided, "The start of dfshim")) {
-		/* RELEASE pairs with the ACQUIRE in df_front_now(), which does not go through df_once. */
+		/* RELEASE pairs with the ACQUIRE in df_front_now(), which does not use df_once. */
 		__atomic_store_n(&front, decide(), __ATOMIC_RELEASE);
 		df_once_end(&decided);
 	}
@@ -164,7 +164,7 @@ void df_front_show_version(int rank)
 /* The child has none of the runtime's threads, and CUDA does not survive a fork either. */
 void df_front_forked(void)
 {
-	/* Begun, and not ended: by a thread that this process has not. */
+	/* The start was under way in a thread that this process does not have. */
 	int begun = decided.state == DF_ONCE_BEGUN;
 
 	if (begun)

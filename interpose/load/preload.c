@@ -1,7 +1,8 @@
 /*
- * Being loaded and unloaded. Nothing happens here that could fail or take time: the runtime starts at the
- * first NCCL call that needs it (front.c), and most processes of a job (shells, data loaders) never make
- * one. In the child of a fork everything is as if nothing had started, or refused if it had.
+ * Loading and unloading the library. Nothing here can fail or take time: the runtime starts at the
+ * first NCCL call that needs it (front.c), and most processes of a job (shells, data loaders) never
+ * make one. The child of a fork starts afresh, or calls are refused there if the parent had
+ * started.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -33,9 +34,10 @@ __attribute__((constructor)) static void loaded(void)
 	pthread_atfork(NULL, NULL, child);
 	next_exit = df_dlsym(RTLD_NEXT, "_exit");
 	/*
-	 * The driver reads it once, at its first call. A stream that waits for a collective keeps a hardware queue, and when there is
-	 * none left nothing is launched, the daemon neither. A job that asks for fewer wants kernels in the order of their launches,
-	 * which collectives without kernels need not.
+	 * The driver reads this once, at its first call. A stream that waits for a collective
+	 * occupies a hardware queue; when none is left, nothing can be launched, not even the
+	 * daemon. A job that sets fewer wants its kernels in the order of their launches;
+	 * collectives without kernels do not affect that.
 	 */
 	if ((!mode || !strcmp(mode, "prevent")) && (!connections || atoi(connections) < 32))
 		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
@@ -47,8 +49,8 @@ __attribute__((destructor)) static void unloaded(void)
 }
 
 /*
- * Ends a process without destructors; Python's multiprocessing ends its children so. It is a normal exit all the same, and
- * the other ranks are told. Async-signal-safe.
+ * Ends a process without destructors, as Python's multiprocessing ends its children. It is still a
+ * normal exit, and is announced to the other ranks. Async-signal-safe.
  */
 __attribute__((visibility("default"), noreturn)) void _exit(int status)
 {

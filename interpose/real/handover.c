@@ -1,18 +1,20 @@
 /*
- * A communicator that uses what we cannot execute (device code that loads from and stores to
- * its peers) is handed to the real library as a whole: its ranks exchange a new id over our control plane,
- * make NCCL's communicator with it, and every later call on the handle is forwarded (DF_FOREIGN), and
- * recorded as in mode trace. What was submitted before is ours to finish: NCCL's kernels come behind it in
- * stream order, as any other work.
+ * A communicator that needs a feature that dfshim cannot execute (device code that loads from and
+ * stores to its peers) is handed to the real library as a whole. Its ranks exchange a new id over
+ * our control plane and make NCCL's communicator with it. All later calls on the handle are
+ * forwarded (DF_FOREIGN), and recorded as in mode trace. Operations that were submitted before are
+ * still executed by dfshim: NCCL's kernels follow them in stream order, like any other work.
  *
- * It happens at ncclDevCommCreate, which all ranks call, so that it is a decision of all. A window that
- * was registered before is a host object and nothing for device code: then it is refused, and
- * DFSHIM_HANDOVER=window makes it happen at the first symmetric window instead, which is collective too.
+ * The hand-over happens at ncclDevCommCreate(), which all ranks call, so all decide together.
+ * Windows that were registered before are only host objects, useless for device code: then it is
+ * refused. With DFSHIM_HANDOVER=window it happens at the first symmetric window instead, which is
+ * collective too.
  *
- * The other occasion is the start: where dfshim cannot start on some of the ranks, all learn of it at the
+ * It can also happen at the start: if dfshim cannot start on some ranks, all learn that at the
  * rendezvous, and the communicator is NCCL's on all of them from its first operation on.
  *
- * As a job (nccl_group.h): it waits for peers, and a thread may call it for several communicators in a group.
+ * Runs as a job (nccl_group.h): it waits for peers, and a thread may call it for several
+ * communicators in a group.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -33,12 +35,15 @@
 
 enum why_not { CAN, IS_OFF, NO_LIBRARY, HAS_WINDOWS, NO_ID };
 
-/* What each rank tells the others; the id when all can, from rank 0: one that is not used costs NCCL a thread. */
+/*
+ * A rank's message to the others. Rank 0 adds the id when all can: an unused id costs NCCL a
+ * thread.
+ */
 struct row {
 	int32_t why_not; /* enum why_not */
 	int32_t version;
 	ncclUniqueId id;
-	char unable[112]; /* why its runtime could not start, or "" */
+	char unable[112]; /* why its runtime could not start; "": it could */
 };
 
 static const char *const reasons[] = {
@@ -72,7 +77,7 @@ static ncclResult_t refuse(const struct df_handle *h, const char *func, int rank
 	return ncclInvalidUsage;
 }
 
-/* All ranks see the same rows, so all come to the same end. */
+/* All ranks see the same rows, so all reach the same result. */
 static ncclResult_t exchange(struct df_handle *h, const struct row *mine, struct row *all,
 			     const char *func)
 {
@@ -89,7 +94,7 @@ static ncclResult_t exchange(struct df_handle *h, const struct row *mine, struct
 	return ncclSuccess;
 }
 
-/* The same ranks meet again in the real library. */
+/* Makes the real library's communicator of the same ranks. */
 static ncclResult_t make_real(struct df_handle *h, const ncclUniqueId *id, ncclComm_t *out)
 {
 	ncclConfig_t config = h->config.raw;
@@ -112,7 +117,7 @@ static ncclResult_t make_real(struct df_handle *h, const ncclUniqueId *id, ncclC
 	return res;
 }
 
-/* mine: what this rank has to say. *all: what all have said, the caller's to free. */
+/* mine: this rank's message. *all: the messages of all ranks; the caller frees it. */
 static ncclResult_t hand_over(struct df_handle *h, struct row *mine, struct row **all,
 			      const char *func)
 {
@@ -132,7 +137,7 @@ static ncclResult_t hand_over(struct df_handle *h, struct row *mine, struct row 
 	if (res == ncclSuccess)
 		res = make_real(h, &(*all)[0].id, &comm);
 	if (res == ncclSuccess)
-		/* The release pairs with the acquire in df_foreign_slow(): see there. */
+		/* RELEASE pairs with the ACQUIRE in df_foreign_slow(), which says why. */
 		__atomic_store_n(&h->real, comm, __ATOMIC_RELEASE);
 	return res;
 }
@@ -142,7 +147,10 @@ ncclResult_t df_hand_over(struct df_handle *h, const char *func)
 	struct row mine = {.why_not = (int32_t)look(h)}, *all;
 	ncclResult_t res;
 
-	/* Earlier in the same group, by this thread: jobs of one communicator run in order. */
+	/*
+	 * It may have been done earlier in the same group by this thread: jobs of one communicator
+	 * run in order.
+	 */
 	if (__atomic_load_n(&h->real, __ATOMIC_RELAXED))
 		return ncclSuccess;
 	res = hand_over(h, &mine, &all, func);
@@ -160,7 +168,7 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 	ncclResult_t res;
 	int i, nr = 0, first = -1;
 
-	/* Of the process, or, where that could start, of the rank's device. */
+	/* The reason of the process; or, if that could start, of the rank's device. */
 	if (*df_start_reason())
 		snprintf(mine.unable, sizeof(mine.unable), "%s", df_start_reason());
 	res = hand_over(h, &mine, &all, func);
@@ -170,7 +178,7 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 		if (!nr++)
 			first = i;
 	}
-	/* Once in the job: the rank that could not has said so already. */
+	/* Once in the job: the rank that could not start has reported that already. */
 	if (nr && !h->rank)
 		df_warn("communicator %016llx is handed to NCCL on all its %d ranks: dfshim cannot start on rank "
 			"%d%s: %.*s",
@@ -180,9 +188,14 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 	return res;
 }
 
-/* ---- the device of a process whose runtime could not start ------------------------------------------------- */
+/*
+ * ---- the device of a process whose runtime could not start
+ * -------------------------------------------------
+ */
 
-/* The driver's current context, which NCCL takes the device from: jobs run in threads of their own. */
+/*
+ * The driver's current context, from which NCCL takes the device: jobs run in threads of their own.
+ */
 static void *driver(const char *name)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -211,7 +224,7 @@ void df_context_set(void *ctx)
 		set(ctx);
 }
 
-/* The call that is to be made after the hand-over, as a job. */
+/* Makes a job for the hand-over and the call after it. */
 static struct df_job *job_for(ncclComm_t comm, ncclResult_t (*then)(struct df_job *),
 			      const char *func, ncclResult_t *res)
 {

@@ -1,8 +1,9 @@
 /*
- * What is not served: the bodies of the table's FORWARD and REFUSE rows, generated from it, and a few small
- * questions about a communicator that have an honest answer without it (teams, properties, memory).
+ * Functions that dfshim does not implement: the bodies of the table's FORWARD and REFUSE rows,
+ * generated from it; and a few queries about a communicator that can be answered without the
+ * feature (teams, properties, memory).
  *
- * Threads: any. No state.
+ * Any thread. No state.
  */
 #include "interpose/load/front.h"
 #include "interpose/nccl/nccl_handle.h"
@@ -11,7 +12,7 @@
 #include "interpose/real/real.h"
 #include "runtime/base/log.h"
 
-/* What a function of this result type returns when there is nobody to ask. */
+/* Result of a function of this type if there is no real library to call. */
 #define MISSING_ncclResult_t(name) return df_real_missing(name)
 #define MISSING_int(name)                                                                          \
 	do {                                                                                       \
@@ -24,7 +25,7 @@
 		return;                                                                            \
 	} while (0)
 
-/* NCCL's words where symmetric memory is missing; the other refusals name the function. */
+/* If symmetric memory is missing, uses NCCL's message; other refusals name the function. */
 static ncclResult_t refuse(const void *comm, enum df_nccl_fn fn, const char *name)
 {
 	ncclResult_t res = df_comm_check(comm, name, "comm");
@@ -106,7 +107,10 @@ void *df_nccl_find(const char *name)
 	return NULL;
 }
 
-/* ---- teams: the world, and every rank alone in its load-store domain ------------------------------- */
+/*
+ * ---- teams: the world, and every rank alone in its load-store domain
+ * ---------------------------------------
+ */
 
 static ncclTeam_t team(const void *comm, const char *name, int alone)
 {
@@ -155,7 +159,7 @@ int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam_t team, int rank)
 }
 DF_NCCL_EXPORT(ncclTeamRankToLsa);
 
-/* ---- 2.29 ------------------------------------------------------------------------------------------- */
+/* ---- 2.29 ------------------------------------------------------------------------------------ */
 
 ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *props)
 {
@@ -193,7 +197,9 @@ ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t *prop
 }
 DF_NCCL_EXPORT(ncclCommQueryProperties);
 
-/* There is no memory per communicator that could be given back: suspended or not, it is the same. */
+/*
+ * Communicators have no memory of their own that could be released, so suspending changes nothing.
+ */
 ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags)
 {
 	ncclResult_t res;
@@ -238,9 +244,9 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t 
 }
 DF_NCCL_EXPORT(ncclCommMemStats);
 
-/* ---- 2.32 ------------------------------------------------------------------------------------------- */
+/* ---- 2.32 ------------------------------------------------------------------------------------ */
 
-/* What would travel in plain text between our processes must not look encrypted. */
+/* Data between our processes is not encrypted, so the call must not succeed. */
 ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
 {
 	enum df_front front = df_front();

@@ -1,10 +1,10 @@
 /*
- * Finding the real NCCL library. Names are looked up as pncclX first, which nobody else interposes, then
- * as ncclX. A found address inside this library is not the real one and is dropped: whoever names our
- * library libnccl.so.2 must not be sent round in a circle.
+ * Finds the real NCCL library. Names are looked up as pncclX first, which no other library
+ * interposes, then as ncclX. An address inside this library is not the real function and is
+ * dropped: if our library is installed as libnccl.so.2, calls must not go in a cycle.
  *
- * Threads: any; the table is built by the first, published with a release. No lock is held while
- * dlopen runs, so two threads may both build it: the results are equal and one of them is dropped.
+ * Any thread. The first builds the table and publishes it with a release. No lock is held while
+ * dlopen() runs, so two threads may both build it: the results are equal and one is dropped.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,14 +21,15 @@ static const struct df_nccl_real none;
 
 int df_on_hostcuda(void)
 {
-	static int known; /* 0 not asked, 1 no, 2 yes */
+	static int known; /* 0 until known, then 1 for no, 2 for yes */
 	int k = __atomic_load_n(&known, __ATOMIC_RELAXED);
 	const void *(*table)(void);
 
 	if (!k) {
 		*(void **)&table = df_dlsym(RTLD_DEFAULT, "df_hostcuda");
+		/* reads the environment and warns, so this library need not */
 		if (table)
-			(void)table(); /* it reads the environment and warns, so that we need not */
+			(void)table();
 		k = table ? 2 : 1;
 		__atomic_store_n(&known, k, __ATOMIC_RELAXED);
 	}
@@ -43,7 +44,7 @@ const struct df_hostnccl_api *df_real_on_cpu(void)
 	return api ? api() : NULL;
 }
 
-/* 1 if the address lies in this library. */
+/* Whether the address is in this library. */
 static int is_ours(const void *addr)
 {
 	Dl_info there, here;
@@ -101,8 +102,8 @@ static struct df_nccl_real *build(void)
 const struct df_nccl_real *df_real(void)
 {
 	/*
-	 * The acquire pairs with the compare-exchange below; without it the pointer could be seen
-	 * before the functions it leads to.
+	 * ACQUIRE pairs with the compare-exchange below: without it the pointer could be seen
+	 * before the functions in the table.
 	 */
 	const struct df_nccl_real *t = __atomic_load_n(&real_table, __ATOMIC_ACQUIRE);
 	const struct df_nccl_real *seen = NULL;
@@ -114,8 +115,9 @@ const struct df_nccl_real *df_real(void)
 	if (!mine)
 		return &none;
 	/*
-	 * The release pairs with the load above (the table's contents come first), the acquire with
-	 * another thread's release: without it we could return a table not yet filled for us.
+	 * RELEASE pairs with the load above (the table's contents precede it); ACQUIRE pairs with
+	 * another thread's RELEASE: without it this thread could return a table that is not filled
+	 * yet.
 	 */
 	if (__atomic_compare_exchange_n(&real_table, &seen, mine, 0, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE))

@@ -1,6 +1,4 @@
-/*
- * The real NCCL library, found at the first need and never linked.
- */
+/* The real NCCL library, found when first needed and never linked. */
 #ifndef DF_INTERPOSE_REAL_REAL_H
 #define DF_INTERPOSE_REAL_REAL_H
 
@@ -8,25 +6,31 @@
 #include "interpose/nccl/nccl_api.h"
 
 /*
- * The real library's functions: the next library's pncclX, else those of libnccl.so.2, which is opened
- * for that (not on the host backend: only a library that is loaded already counts there). The result is
- * never NULL; functions that were not found are. Thread-safe; slow the first time.
+ * Returns the real library's functions: pncclX of the next library, else those of libnccl.so.2,
+ * which is opened for that (with the CPU backend it is used only if it is loaded already). Never
+ * NULL, but functions that were not found are. Thread-safe; slow the first time.
  */
 const struct df_nccl_real *df_real(void);
 
-/* Calls the real library's function, or says that it has none. */
+/* Calls the real library's function, or reports that it has none. */
 #define DF_REAL(fn, ...) (df_real()->fn ? df_real()->fn(__VA_ARGS__) : df_real_missing(#fn))
 
-/* Says once per function that the real library is missing or too old; returns ncclSystemError. */
+/*
+ * Reports, once for each function, that the real library is missing or too old; returns
+ * ncclSystemError.
+ */
 ncclResult_t df_real_missing(const char *name);
 
-/* The version of the real library, DF_NCCL_VERSION where there is none. */
+/* Returns the version of the real library; DF_NCCL_VERSION if there is none. */
 int df_real_version(void);
 
-/* 1 in a process that runs on the CUDA runtime on the CPU (libdfhost.so is preloaded). */
+/* Whether the process runs on the CUDA runtime on the CPU (libdfhost.so is preloaded). */
 int df_on_hostcuda(void);
 
-/* What the real library is besides NCCL where it can use the memory of libdfhost.so (libdfnccl.so); else NULL. */
+/*
+ * Returns the additional functions of the real library if it can use the memory of libdfhost.so
+ * (libdfnccl.so); else NULL.
+ */
 const struct df_hostnccl_api *df_real_on_cpu(void);
 
 #endif

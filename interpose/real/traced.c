@@ -1,13 +1,14 @@
 /*
- * What NCCL executes, written down: in mode trace everything, else the communicators that were given to it.
- * Operations as they are issued, groups; communicators are in traced_comm.c. In mode trace
- * the runtime also sees operations begin and end (runtime/record/record.c); a group's are put between their marks when
- * it ends, because that is when NCCL puts them on their streams.
+ * Records what NCCL executes: in mode trace everything, otherwise the communicators that were
+ * handed to it. This file records operations as they are issued, and groups; traced_comm.c records
+ * communicators. In mode trace the runtime also notices the start and end of operations
+ * (runtime/record/record.c). For the operations of a group this is done when the group ends,
+ * because then NCCL puts them on their streams.
  *
- * NCCL calls some of its own functions by their exported names; those calls come by here too and are
- * not recorded: df_record_inside counts the depth.
+ * NCCL calls some of its own functions by their exported names. Those calls pass through here too
+ * and are not recorded: df_record_inside counts the depth.
  *
- * Threads: any. What a group has collected is its thread's own.
+ * Any thread. The data that a group has collected belongs to its thread.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 #include "runtime/base/vec.h"
 #include "trace/record/writer.h"
 
-/* What a thread's open group of NCCL's has collected. */
+/* The data of a thread's open NCCL group. */
 struct batch {
 	int depth;
 	uint64_t serial; /* of the group */
@@ -31,7 +32,7 @@ struct batch {
 
 static __thread struct batch batch __attribute__((tls_model("initial-exec")));
 
-/* The call of NCCL that was to put them on their streams has returned. */
+/* The call of NCCL that puts these operations on their streams has returned. */
 static void called(struct df_record_op *ops, size_t nr, ncclResult_t res)
 {
 	size_t i, left = 0;
@@ -55,7 +56,7 @@ int df_traced_made_later(const struct made *m)
 	return v != NULL;
 }
 
-/* ---- groups --------------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 void df_traced_group_start(void)
 {
@@ -66,8 +67,8 @@ void df_traced_group_start(void)
 }
 
 /*
- * What the group waits for at its end, innermost last: other ranks of the communicators that it makes (the first stands
- * for all), and of those that it uses for the first time.
+ * Records what the group waits for at its end, as a nested call: other ranks of the communicators
+ * that it makes (the first stands for all), or of those that it uses for the first time.
  */
 static struct behind enter_inner(uint32_t site)
 {
@@ -97,7 +98,7 @@ static struct behind enter_inner(uint32_t site)
 	return in;
 }
 
-/* The communicators that the group has made, or that NCCL goes on making. */
+/* Records the communicators that the group has made, or that NCCL is still making. */
 static void made_by_group(struct behind inner, ncclResult_t res)
 {
 	struct batch *b = &batch;
@@ -122,13 +123,16 @@ static void made_by_group(struct behind inner, ncclResult_t res)
 		df_record_leave(inner.serial, inner.call, 0);
 }
 
-/* Relaxed: that NCCL has come back from it is all that is said, and several threads may say so. */
+/*
+ * RELAXED: it means only that NCCL has returned from the first operation; several threads may set
+ * it.
+ */
 static void has_first(struct traced *t)
 {
 	__atomic_store_n(&t->connected, 1, __ATOMIC_RELAXED);
 }
 
-/* Nothing is kept over the end of a group: a thread that ends would not free it. */
+/* Free it now: nothing would when the thread ends. */
 static void forget_group(void)
 {
 	struct batch *b = &batch;
@@ -179,7 +183,7 @@ ncclResult_t df_traced_group_end(uint32_t site)
 	return res;
 }
 
-/* ---- operations ------------------------------------------------------------------------------------------ */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static struct df_record_call describe(const struct df_traced_call *c, const struct traced *t,
 				      uint32_t site)
@@ -203,7 +207,7 @@ static struct df_record_call describe(const struct df_traced_call *c, const stru
 	};
 }
 
-/* The operation as it is issued; 0: there is nothing to be done around its call. */
+/* Records the operation as issued. Returns 0 if nothing has to be done around its call. */
 static int issue(const struct df_traced_call *c, struct traced *t, struct df_record_op *op,
 		 uint32_t site)
 {
@@ -215,7 +219,7 @@ static int issue(const struct df_traced_call *c, struct traced *t, struct df_rec
 	return 1;
 }
 
-/* In a group: kept until it ends. */
+/* Keeps the operation until its group ends. */
 static int later(const struct df_record_op *op)
 {
 	struct df_record_op *v = DF_VEC_PUSH(batch.ops, batch.nr_ops, batch.cap_ops);
@@ -225,13 +229,13 @@ static int later(const struct df_record_op *op)
 	return v != NULL;
 }
 
-/* Once only: another thread that sees it too says the same. */
+/* Whether its first operation is still ahead; several threads may see that. */
 static int is_first(struct traced *t)
 {
 	return !__atomic_load_n(&t->connected, __ATOMIC_RELAXED) && t->nranks > 1;
 }
 
-/* 0: it is recorded as all others. */
+/* Records the intent of a first operation. Returns 0 if it must be recorded like the others. */
 static int intend(struct df_traced_op *o, const struct df_traced_call *c, struct traced *t,
 		  uint32_t site)
 {

@@ -1,10 +1,10 @@
 /*
- * What NCCL's communicators are to the trace (mode trace, and those that were given to NCCL): they come and go, divide
- * and are asked how what they go on with by themselves (non-blocking ones) has ended.
+ * Records NCCL's communicators (in mode trace, and those that were handed to NCCL): they are made,
+ * divided and ended; and non-blocking ones are queried for the result of calls that NCCL continues.
  *
- * Threads: any. Communicators are in a table with open addressing: entries are added under a mutex,
- * found without one, and keep their place for ever (a dead one's place is taken by the next with the same
- * address, which is common: the allocator gives it out again).
+ * Any thread. Communicators are in a table with open addressing. Entries are added under a mutex,
+ * found without one, and never move. A dead entry is reused by the next communicator with the same
+ * address, which is common, because the allocator returns the address again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,8 @@
 static struct df_mutex table_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "traced communicators");
 static struct df_mutex deferred_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "deferred operations");
 static struct traced *table;
-static unsigned nr_deferring; /* communicators that have such, and calls that NCCL goes on with */
+/* communicators with deferred operations or children, and calls that NCCL continues */
+static unsigned nr_deferring;
 static uint64_t nr_local;
 
 int df_traced_recording(void)
@@ -40,7 +41,7 @@ struct traced *df_traced_slot(const void *comm, int add)
 	size_t i, n;
 
 	/*
-	 * The acquire pairs with the release in df_traced_comm_add(): without it a table could be seen
+	 * ACQUIRE pairs with the RELEASE in df_traced_comm_add(): without it a table could be seen
 	 * before it is zeroed.
 	 */
 	t = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
@@ -49,8 +50,8 @@ struct traced *df_traced_slot(const void *comm, int add)
 	i = df_mix64((uintptr_t)comm) % NR_SLOTS;
 	for (n = 0; n < NR_SLOTS; n++, i = (i + 1) % NR_SLOTS) {
 		/*
-		 * The acquire pairs with the release of the key: without it the entry could be seen with
-		 * the fields of its predecessor.
+		 * ACQUIRE pairs with the RELEASE of the key: without it the entry could have the
+		 * fields of its predecessor.
 		 */
 		const void *key = __atomic_load_n(&t[i].key, __ATOMIC_ACQUIRE);
 
@@ -71,7 +72,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 
 	if (!df_traced_recording())
 		return;
-	/* Its questions are ours, not the application's. */
+	/* These queries are ours, not the application's. */
 	df_record_inside++;
 	if (!nranks &&
 	    (!real->ncclCommCount || real->ncclCommCount(comm, &nranks) != ncclSuccess ||
@@ -79,7 +80,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 		df_record_inside--;
 		return;
 	}
-	/* Asking one that is not ready would be an error of its own. */
+	/* Querying the device of a communicator that is not ready would be an error itself. */
 	if (!real->ncclCommGetAsyncError ||
 	    real->ncclCommGetAsyncError(comm, &state) != ncclSuccess || state != ncclSuccess ||
 	    !real->ncclCommCuDevice || real->ncclCommCuDevice(comm, &device) != ncclSuccess)
@@ -90,7 +91,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 	df_mutex_lock(&table_lock);
 	if (!table) {
 		t = calloc(NR_SLOTS, sizeof(*t));
-		/* The release pairs with the acquire in df_traced_slot(): see there. */
+		/* RELEASE pairs with the ACQUIRE in df_traced_slot(), which says why. */
 		__atomic_store_n(&table, t, __ATOMIC_RELEASE);
 	}
 	t = df_traced_slot(comm, 1);
@@ -102,7 +103,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 		t->children = 0;
 		t->connected = 0;
 		t->comm = df_trace_comm(hash, nranks, rank, device, parent, "");
-		/* The release pairs with the acquire in df_traced_slot(): see there. */
+		/* RELEASE pairs with the ACQUIRE in df_traced_slot(), which says why. */
 		__atomic_store_n(&t->key, comm, __ATOMIC_RELEASE);
 		df_trace(DF_REC_COMM_READY, device, t->comm, rank, 0, hash, (uint64_t)nranks,
 			 (uint64_t)(int64_t)device, 0);
@@ -135,7 +136,7 @@ void df_traced_go_on(struct traced *t, struct behind b)
 	if (!old.serial)
 		__atomic_add_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
 	df_mutex_unlock(&deferred_lock);
-	/* It would have been refused before that one was over. */
+	/* NCCL would have refused the new call before the old one was over. */
 	if (old.serial)
 		df_record_leave(old.serial, old.call, 0);
 }
@@ -164,7 +165,7 @@ void df_traced_expect(const struct made *m)
 	df_mutex_unlock(&deferred_lock);
 }
 
-/* It is ready again (begun), or has failed. */
+/* The communicator is ready again, or has failed. */
 static void settle(struct traced *t, ncclResult_t state)
 {
 	struct df_record_op *v;
@@ -192,20 +193,29 @@ static void settle(struct traced *t, ncclResult_t state)
 	free(v);
 	if (behind.serial)
 		df_record_leave(behind.serial, behind.call, (uint64_t)state);
-	/* NCCL has written the handles before it said so, and whom it told that has not been told before this call. */
+	/*
+	 * NCCL wrote the handles before it reported that; the application learns it only after this
+	 * call.
+	 */
 	for (i = 0; i < nr_children && state == ncclSuccess; i++)
 		if (*children[i].comm)
 			df_traced_comm_add(*children[i].comm, children[i].hash, 0, 0, t->hash);
 	free(children);
 }
 
-/* Before the next call on it: the application may have learned otherwise than by asking that it is ready again. */
+/*
+ * Before the next call on the communicator: the application may know without a query that it is
+ * ready again.
+ */
 static void catch_up(ncclComm_t comm, struct traced *t)
 {
 	const struct df_nccl_real *real = df_real();
 	ncclResult_t state = ncclInProgress;
 
-	/* RELAXED: the application has its own call that began what there is before this one. */
+	/*
+	 * RELAXED: the call that made the count non-zero preceded this one in the application's own
+	 * order.
+	 */
 	if (!__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED) || !real->ncclCommGetAsyncError)
 		return;
 	df_record_inside++;
@@ -224,7 +234,10 @@ void df_traced_settled(ncclComm_t comm, ncclResult_t state)
 	if (!df_traced_recording())
 		return;
 	df_call_polled(0);
-	/* RELAXED: the application has its own call that began them before this one. */
+	/*
+	 * RELAXED: the call that made the count non-zero preceded this one in the application's own
+	 * order.
+	 */
 	if (!__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED))
 		return;
 	t = df_traced_slot(comm, 0);
@@ -259,7 +272,10 @@ void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclRe
 	df_trace(type, t->device, t->comm, t->rank, 0, 0, 0, 0, 0);
 }
 
-/* It was ended because it was stuck, before any of its operations ends: what the trace says is judged as it was then. */
+/*
+ * It was ended because it was stuck. Recorded before any of its operations ends, so that the
+ * checker judges the trace as it was then.
+ */
 static void stopped(ncclComm_t comm)
 {
 	struct traced *t = df_traced_slot(comm, 0);
@@ -329,7 +345,7 @@ void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result)
 		df_record_leave(serial, call, result == ncclInProgress ? 0 : (uint64_t)result);
 }
 
-/* ---- communicators being made ------------------------------------------------------------------------ */
+/* ---- communicators being made ---------------------------------------------------------------- */
 
 void df_traced_note_init(uint64_t serial, uint64_t hash, int nranks, int rank)
 {
