@@ -1,10 +1,10 @@
 /*
- * dfccl: the native interface of dfshim, after the DFCCL paper: collectives are registered once under a
- * number, then run as often as one likes, in any order, from any thread; completion is told by a callback.
- * Deadlock among them is impossible whatever the order on each rank.
+ * dfccl: the native interface of dfshim, after the DFCCL paper. An application registers each
+ * collective once, under a number, then runs it as often as it likes, in any order and from any
+ * thread. A callback reports the end of each run. No order of runs on the ranks can deadlock.
  *
- * Link with libdfshim.so, or load it with LD_PRELOAD. It needs no NCCL. Results: 0 or a negative errno
- * value; dfcclErrorString() has words for them.
+ * Link with libdfshim.so, or load it with LD_PRELOAD. NCCL is not needed. Functions return 0 or a
+ * negative errno value, which dfcclErrorString() describes:
  *
  *   -EINVAL      an argument is wrong: an unknown number, root, type, or operation
  *   -EEXIST      the number is taken
@@ -55,21 +55,26 @@ typedef enum {
 } dfcclRedOp_t;
 
 /*
- * A run is over: result 0, or what ended it; the data is then undefined. Called once for each run on a
- * thread of the context's own. It may start further runs, but neither wait for the context nor destroy it, and
- * should be brief: other callbacks wait.
+ * Reports the end of a run. result: 0, or the error that ended the run, whose data is then
+ * undefined. A thread of the context calls this once for each run. The callback may start further
+ * runs, but may neither wait for the context nor destroy it. It should be brief, because other
+ * callbacks wait for it.
  */
 typedef void (*dfcclCallback_t)(int collId, int result, void *arg);
 
 /* One rank makes an id and gives it to the others by its own means. */
 int dfcclGetUniqueId(dfcclUniqueId *id);
 
-/* Joins; blocks until all ranks have come. device: the CUDA device of this rank. */
+/*
+ * Joins the other ranks; blocks until all ranks have called it. device: the CUDA device of this
+ * rank.
+ */
 int dfcclInit(dfcclContext_t *context, int nranks, dfcclUniqueId id, int rank, int device);
 
 /*
- * Registers a collective under a number, the same on all ranks; the order does not matter. count is as in
- * NCCL's call of that name. priority: under DFSHIM_ORDER=priority the higher goes first. Never blocks.
+ * Registers a collective under a number, which is the same on all ranks. The ranks may register in
+ * different orders. count means the same as in NCCL's function of that name. priority: with
+ * DFSHIM_ORDER=priority, collectives with a higher value run first. Never blocks.
  */
 int dfcclRegisterAllReduce(dfcclContext_t context, int collId, size_t count, dfcclDataType_t type,
 			   dfcclRedOp_t op, int priority);
@@ -83,10 +88,11 @@ int dfcclRegisterReduceScatter(dfcclContext_t context, int collId, size_t recvco
 			       dfcclDataType_t type, dfcclRedOp_t op, int priority);
 
 /*
- * Starts a run of a registered collective and returns at once. The input must be ready: no stream is
- * involved. The k-th run of a number matches the k-th of the other ranks; runs of one number go in
- * order, runs of different numbers in any, except that runs whose buffers overlap wait for each other.
- * callback may be NULL. Any thread.
+ * Starts a run of a registered collective and returns at once. The input must be ready, because no
+ * stream is involved. The k-th run of a number matches the k-th run of that number on the other
+ * ranks. Runs of one number execute in order. Runs of different numbers execute in any order, but
+ * runs whose buffers overlap wait for each other. callback may be NULL. May be called from any
+ * thread.
  */
 int dfcclRunAllReduce(dfcclContext_t context, int collId, const void *sendbuff, void *recvbuff,
 		      dfcclCallback_t callback, void *arg);
@@ -105,7 +111,10 @@ int dfcclWait(dfcclContext_t context);
 /* dfcclWait(), then frees everything. */
 int dfcclDestroy(dfcclContext_t context);
 
-/* Ends all runs at once, with undefined data; only dfcclDestroy() may follow. Any thread. */
+/*
+ * Ends all runs at once; their data is undefined. After it only dfcclDestroy() may be called. May
+ * be called from any thread.
+ */
 int dfcclAbort(dfcclContext_t context);
 
 const char *dfcclErrorString(int result);

@@ -1,9 +1,10 @@
 /*
- * The native interface on the runtime: a context is a communicator, a table of registered collectives, and a
- * thread that looks at the completion words of the runs in flight and calls back.
+ * The native interface. A context has a communicator, a table of registered collectives, and a
+ * thread that polls the completion words of the runs in flight and calls their callbacks.
  *
- * Threads: any. The context's mutex guards its table and its list of runs; it is held neither across a
- * submission nor across a callback. The completion thread sleeps while nothing is in flight.
+ * Any thread may call these functions. The context's mutex guards its table and its list of runs;
+ * it is held neither during a submission nor during a callback. The completion thread sleeps while
+ * no run is in flight.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@
 
 struct coll {
 	int id;
-	struct df_op op; /* a run fills in the buffers */
+	struct df_op op; /* each run fills in its buffers */
 };
 
 struct run {
@@ -38,28 +39,32 @@ struct dfcclContext {
 	struct df_comm *comm;
 	int nranks, rank;
 	struct df_mutex lock;
-	pthread_cond_t wake; /* something is in flight, or the end has come */
-	pthread_cond_t idle; /* nothing is in flight any more */
+	pthread_cond_t wake; /* signalled when a run is in flight, or at the end */
+	pthread_cond_t idle; /* signalled when no run is in flight */
 	struct coll *colls;
 	size_t nr_colls;
 	struct run *runs;
-	uint64_t nr_runs; /* submitted or about to be, and not called back */
+	/* runs that are submitted or soon will be, and whose callback has not returned */
+	uint64_t nr_runs;
 	int stop;
 	pthread_t thread;
 };
 
-/* ---- completions ------------------------------------------------------------------------------------ */
+/* ---- completions ----------------------------------------------------------------------------- */
 
 static int is_done(const struct run *r)
 {
 	/*
-	 * The acquire pairs with the daemon's release of the completion word: without it the callback could
-	 * read results that are not there yet.
+	 * The acquire pairs with the daemon's release of the completion word. Without it the
+	 * callback could read results before they are visible.
 	 */
 	return __atomic_load_n(r->ticket.done, __ATOMIC_ACQUIRE) >= r->ticket.value;
 }
 
-/* Takes the finished runs out of the list, whose head is the newest; the result's head is the oldest. */
+/*
+ * Removes the finished runs from the list. The list has its newest run first; the result has its
+ * oldest run first.
+ */
 static struct run *take_done(struct dfcclContext *c)
 {
 	struct run **at = &c->runs, *r, *done = NULL;
@@ -112,7 +117,7 @@ static void *complete(void *arg)
 	return NULL;
 }
 
-/* ---- contexts ----------------------------------------------------------------------------------------- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 EXPORT int dfcclGetUniqueId(dfcclUniqueId *id)
 {
@@ -215,13 +220,15 @@ EXPORT int dfcclDestroy(dfcclContext_t c)
 	return err;
 }
 
-/* ---- registration ------------------------------------------------------------------------------------- */
+/* ---- registration ---------------------------------------------------------------------------- */
 
 static struct coll *find(struct dfcclContext *c, int id)
 {
 	size_t lo = 0, hi = c->nr_colls, mid;
 
-	/* Sorted by number; the place where it would be if it is not there. */
+	/*
+	 * The table is sorted by number. Finds the number's place, whether or not it is registered.
+	 */
 	while (lo < hi) {
 		mid = (lo + hi) / 2;
 		if (c->colls[mid].id < id)
@@ -304,7 +311,7 @@ EXPORT int dfcclRegisterReduceScatter(dfcclContext_t c, int id, size_t recvcount
 	return add(c, id, DF_COLL_REDUCESCATTER, recvcount, type, (int)op, 0, priority);
 }
 
-/* ---- runs ----------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static void give_up(struct dfcclContext *c, struct run *r)
 {
@@ -340,7 +347,7 @@ static int run(struct dfcclContext *c, int id, enum df_coll_kind kind, const voi
 	c->nr_runs++;
 	df_mutex_unlock(&c->lock);
 	if (!err && !op.count) {
-		/* Nothing moves and nobody waits for anybody: over at once. */
+		/* No data moves and no rank waits for another: the run ends at once. */
 		static const uint64_t over;
 
 		r->ticket.done = &over;

@@ -51,7 +51,8 @@ void df_conn_linger(int living);
 /* whether the end may use such slices */
 int df_refs_reach(const struct df_coll *coll, const struct df_cend *end);
 /*
- * Whether a slice that the end receives from another node may be stored directly where it belongs.
+ * Whether a slice that the end receives from another node may be stored in the receive buffer
+ * itself, without a copy.
  */
 int df_refs_land(const struct df_cend *end);
 uint32_t df_refs_state(const struct df_cend *end); /* enum df_kconn_state of a connected end */

@@ -189,7 +189,10 @@ static void role_end(struct role *r)
 	r->active = 0;
 }
 
-/* This rank asks `to` if it is `from`; else it answers `from`. */
+/*
+ * Begins the measurement of one direction, in which rank `from` asks and rank `to` answers. This
+ * rank is one of the two.
+ */
 static void role_begin(struct role *r, const struct df_comm *comm, int from, int to, int attempt)
 {
 	const struct df_member *me = &comm->members[comm->rank],

@@ -316,8 +316,9 @@ struct split_row {
 };
 
 /*
- * Makes a child. avoid: of all its ranks. rows: of its ranks; NULL: uses what the parent knows, so
- * that no rank waits for others.
+ * Makes a child communicator of the parent's ranks that are listed. avoid: what the ranks'
+ * df_member.avoid amount to together. rows: the calibrations that they exchanged; NULL: uses what
+ * the parent knows, so that no rank waits for others.
  */
 static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, const int *ranks,
 		  int nr, uint32_t avoid, const struct df_cal *rows)

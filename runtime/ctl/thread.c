@@ -93,7 +93,7 @@ void df_ctl_warn(const char *fmt, ...)
 
 static void waiter_wake(struct df_waiter *w)
 {
-	/* The lock orders everything; the word only decides whether the futex sleeps. */
+	/* RELAXED: the lock orders the data that the waiter reads; the word only ends its sleep. */
 	__atomic_fetch_add(&w->word, 1, __ATOMIC_RELAXED);
 	df_futex_wake(&w->word, 1, 0);
 }

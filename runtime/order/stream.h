@@ -28,8 +28,9 @@ struct df_stream {
 	 */
 	uint64_t legacy_seen;
 	struct df_mark ready;
-	uint32_t users;	 /* number of other threads that are enqueueing waits on it */
-	uint32_t behind; /* number of entries that were put on it while it waited for operations */
+	uint32_t users; /* number of other threads that are enqueueing waits on it */
+	/* number of entries enqueued on it since it began to wait for operations */
+	uint32_t behind;
 	/*
 	 * The side stream, which is ours: follows this stream and its pending operations, to give
 	 * events their times.

@@ -129,7 +129,7 @@ void df_cuda_peers_note(int device, int other);
 /* captures in progress, as counted by the hook; -1: they are not counted */
 extern int df_cuda_captures;
 extern const struct df_hooks *df_cuda_hooks;
-/* Opened by df_device_open_any() only to record: there is no daemon that could be in the way. */
+/* This process only records (df_cuda_open_recording()), so it has no daemon. */
 extern int df_cuda_recording;
 
 /* cuda_alloc.c, for struct df_backend */
@@ -220,8 +220,8 @@ CUresult df_cuda_queue(int device, CUstream *stream, CUfunction *fn, const char 
 		       const void *image);
 
 /*
- * cuda_daemon.c: the driver may wait for the device. Asks the daemon to leave, and waits a little
- * until it has.
+ * cuda_daemon.c. enter 1: before a driver call that may wait for the device; asks the daemon to
+ * leave it, and waits a little until it has. enter 0: after that call.
  */
 void df_cuda_quiet(int device, int enter);
 
