@@ -186,11 +186,13 @@ uint64_t df_comm_pending(const struct df_comm *comm);
 
 /*
  * Opens the trace, puts hooks behind CUDA that only write down, and starts the thread that sees operations end and
- * explains it when nothing does. 0, or -errno: the job goes on without. nccl: NULL for the real one;
- * stop: ends what is stuck; slot_waits: df_record_no_slot() for each communicator whose next waits for a slot.
+ * explains it when nothing does. 0, or -errno: the job goes on without.
  */
 struct df_record_nccl {
-	void (*stop)(void), (*slot_waits)(void);
+	/* Ends what is stuck, and what would be next, with ncclRemoteError. 0: it can't. verdict: one line. */
+	int (*stop)(const char *verdict);
+	/* Calls df_record_no_slot() for each communicator whose next launch waits for a slot; NULL: not known here. */
+	void (*slot_waits)(void);
 };
 int df_record_start(const struct df_record_nccl *nccl);
 void df_record_no_slot(uint32_t comm); /* of df_trace_comm() */

@@ -99,6 +99,7 @@ struct df_hn_comm {
 	size_t share_bytes;
 	uint32_t error;	      /* ncclResult_t */
 	uint32_t ended;	      /* destroyed or aborted */
+	uint32_t revoked;
 	int told;	      /* that it was stopped; under the list's lock */
 	uint32_t used;	      /* its connections are set up, or being so */
 	unsigned in_progress; /* calls that have come back, whose work is not done yet */

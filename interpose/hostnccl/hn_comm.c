@@ -412,6 +412,22 @@ ncclResult_t pncclCommAbort(ncclComm_t comm)
 }
 DF_HN_NAME(ncclCommAbort);
 
+/* As NCCL does it: what is in flight ends, later operations are refused, and there is no asynchronous error. */
+ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags)
+{
+	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+	ncclResult_t res = df_hn_check(comm, "CommRevoke");
+
+	if (res)
+		return res;
+	if (flags || __atomic_exchange_n(&c->revoked, 1, __ATOMIC_RELAXED))
+		return ncclInvalidArgument;
+	__atomic_store_n(&c->error, ncclInvalidUsage, __ATOMIC_RELAXED);
+	df_hn_drop(c);
+	return ncclSuccess;
+}
+DF_HN_NAME(ncclCommRevoke);
+
 ncclResult_t pncclCommDestroy(ncclComm_t comm)
 {
 	struct df_hn_comm *c = (struct df_hn_comm *)comm;

@@ -23,7 +23,7 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 	if (__atomic_load_n(&c->in_progress, __ATOMIC_ACQUIRE) && !DF_HN_GET(&c->error))
 		*error = ncclInProgress;
 	else
-		*error = df_hn_error(c);
+		*error = DF_HN_GET(&c->revoked) ? ncclSuccess : df_hn_error(c);
 	return ncclSuccess;
 }
 DF_HN_NAME(ncclCommGetAsyncError);

@@ -36,11 +36,13 @@ static enum df_front refuse(const char *why)
 	return DF_FRONT_REFUSE;
 }
 
-void df_front_unload(void)
+int df_front_unload(void)
 {
 	/* A forked child shares the parent's file, and must not close it. */
-	if (trace_pid && trace_pid == getpid())
-		df_trace_close();
+	if (!trace_pid || trace_pid != getpid())
+		return 0;
+	df_trace_close();
+	return 1;
 }
 
 static void record(void)

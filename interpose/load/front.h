@@ -61,10 +61,10 @@ ncclResult_t df_front_refused(const char *what);
 void df_front_show_version(int rank);
 
 /*
- * At the end of the process: closes the trace of what NCCL executes. The runtime ends by itself.
- * Async-signal-safe.
+ * At the end of the process: closes the trace of what NCCL executes. Returns 0 if there is none.
+ * The runtime ends by itself. Async-signal-safe.
  */
-void df_front_unload(void);
+int df_front_unload(void);
 
 /* in the child of a fork */
 void df_front_forked(void);

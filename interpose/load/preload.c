@@ -45,7 +45,8 @@ __attribute__((constructor)) static void loaded(void)
 
 __attribute__((destructor)) static void unloaded(void)
 {
-	df_front_unload();
+	if (df_front_unload())
+		df_exit_status_enforce();
 }
 
 /*

@@ -188,8 +188,7 @@ static inline ncclResult_t enqueue(ncclComm_t comm, const struct call *c, const 
 			struct df_traced_op o_;                                                    \
 			begin(&o_, &c_, comm, pc_);                                                \
 			res_ = df_real()->fn args;                                                 \
-			df_traced_end(&o_, res_);                                                  \
-			return df_group_error(res_);                                               \
+			return df_group_error(df_traced_end(&o_, res_));                           \
 		}                                                                                  \
 		parse;                                                                             \
 		return res_ == ncclSuccess ? enqueue(comm, &c_, pc_) : df_group_error(res_);       \

@@ -19,7 +19,8 @@ struct df_traced_call {
 
 /* Around the real library's call that issues an operation. Not recorded when NCCL itself makes the call. */
 struct df_traced_op {
-	void *t; /* NULL: nothing is left to do at the end */
+	void *t;  /* NULL: nothing is left to do at the end */
+	void *on; /* its communicator; NULL: not recorded */
 	uint64_t serial;
 	enum df_call call;
 	struct df_record_op op;
@@ -30,7 +31,8 @@ struct df_traced_op {
 };
 void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncclComm_t comm,
 		     const void *pc);
-void df_traced_end(struct df_traced_op *o, ncclResult_t result);
+/* Returns what the application is told. */
+ncclResult_t df_traced_end(struct df_traced_op *o, ncclResult_t result);
 
 /* The thread opens a group of the real library; the real ncclGroupEnd, which may block, between two records. */
 void df_traced_group_start(void);
@@ -38,8 +40,8 @@ ncclResult_t df_traced_group_end(uint32_t site);
 /* The real library's group has ended without running (ncclGroupSimulateEnd). */
 void df_traced_group_dropped(void);
 
-/* ncclCommGetAsyncError has said this of it. */
-void df_traced_settled(ncclComm_t comm, ncclResult_t state);
+/* ncclCommGetAsyncError has said this of it; what the application is told. */
+ncclResult_t df_traced_settled(ncclComm_t comm, ncclResult_t state);
 
 /* A call that can block begins; the result goes to df_traced_leave(). comm NULL: object says on what. */
 uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, uint64_t detail,
@@ -63,7 +65,7 @@ void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, ui
 		       uint64_t serial, ncclResult_t result);
 /* The hash for a child of `comm`: equal on all ranks that make the same children in the same order. */
 uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt);
-/* What the real library can do besides (libdfnccl.so); NULL: nothing. */
+/* What the watchdog of mode trace can have the real library do. */
 const struct df_record_nccl *df_traced_nccl(void);
 /* A hash for a communicator whose id we never see (ncclCommInitAll). */
 uint64_t df_traced_local_hash(void);

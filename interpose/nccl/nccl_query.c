@@ -27,7 +27,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 	if (DF_FOREIGN(comm)) {
 		res = DF_REAL(ncclCommGetAsyncError, comm, asyncError);
 		if (res == ncclSuccess && asyncError)
-			df_traced_settled(comm, *asyncError);
+			*asyncError = df_traced_settled(comm, *asyncError);
 		return res;
 	}
 	res = df_comm_check(comm, "ncclGetAsyncError", "comm");

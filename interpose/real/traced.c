@@ -166,7 +166,7 @@ ncclResult_t df_traced_group_end(uint32_t site)
 	serial = df_traced_enter(DF_CALL_GROUP_END, NULL, 0, b->nr_ops, site);
 	inner = enter_inner(site);
 	df_record_before(b->ops, b->nr_ops);
-	res = df_real()->ncclGroupEnd();
+	res = df_traced_result(b->first, df_real()->ncclGroupEnd());
 	called(b->ops, b->nr_ops, res);
 	if (inner.serial && !b->nr_made)
 		df_traced_returned(inner, b->first, res);
@@ -262,6 +262,7 @@ void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncc
 	int issued;
 
 	o->t = NULL;
+	o->on = t;
 	o->serial = 0;
 	o->intended = 0;
 	df_record_inside++;
@@ -283,11 +284,12 @@ void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncc
 	df_record_before(&o->op, 1);
 }
 
-void df_traced_end(struct df_traced_op *o, ncclResult_t result)
+ncclResult_t df_traced_end(struct df_traced_op *o, ncclResult_t result)
 {
 	df_record_inside--;
+	result = df_traced_result(o->on, result);
 	if (!o->t)
-		return;
+		return result;
 	if (o->intended) {
 		memset(&o->op, 0, sizeof(o->op));
 		if (result == ncclSuccess || result == ncclInProgress)
@@ -300,4 +302,5 @@ void df_traced_end(struct df_traced_op *o, ncclResult_t result)
 	if (result != ncclSuccess && result != ncclInProgress)
 		df_trace(DF_REC_OP_FAILED, o->op.device, o->op.comm, o->op.rank, 0, 0,
 			 (uint64_t)result, 0, 0);
+	return result;
 }

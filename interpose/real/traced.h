@@ -25,6 +25,9 @@ struct made {
 	enum df_call call;
 };
 
+/* dfshim ends a communicator after a verdict, or the application does, but never both at a time. */
+enum traced_end { DF_TRACED_LIVES, DF_TRACED_IS_STOPPED, DF_TRACED_STOPPED, DF_TRACED_GONE };
+
 struct traced {
 	const void *key; /* stored last */
 	uint64_t hash;
@@ -32,6 +35,7 @@ struct traced {
 	int nranks, rank, device;
 	uint64_t children;
 	int connected; /* atomic: its first operation has returned from NCCL */
+	int end;       /* atomic: enum traced_end */
 	/*
 	 * Non-blocking: operations that NCCL has not put on its streams yet. Under deferred_lock.
 	 */
@@ -57,6 +61,8 @@ int df_traced_made_later(const struct made *m);
 
 /* A call that waits for other ranks has returned. t: the communicator that reports its progress. */
 void df_traced_returned(struct behind b, struct traced *t, ncclResult_t result);
+/* Returns ncclRemoteError if dfshim has stopped the communicator, else `result`. */
+ncclResult_t df_traced_result(const struct traced *t, ncclResult_t result);
 /*
  * NCCL has reported that it continues the call: a thread that polls the communicator waits for it.
  */

@@ -15,6 +15,8 @@
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
 #include "runtime/base/vec.h"
 #include "trace/record/writer.h"
 
@@ -102,6 +104,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 		t->device = device;
 		t->children = 0;
 		t->connected = 0;
+		__atomic_store_n(&t->end, DF_TRACED_LIVES, __ATOMIC_RELAXED);
 		t->comm = df_trace_comm(hash, nranks, rank, device, parent, "");
 		/* RELEASE pairs with the ACQUIRE in df_traced_slot(), which says why. */
 		__atomic_store_n(&t->key, comm, __ATOMIC_RELEASE);
@@ -226,31 +229,32 @@ static void catch_up(ncclComm_t comm, struct traced *t)
 		settle(t, state);
 }
 
-void df_traced_settled(ncclComm_t comm, ncclResult_t state)
+ncclResult_t df_traced_settled(ncclComm_t comm, ncclResult_t state)
 {
 	struct traced *t;
 	uint64_t serial;
 
 	if (!df_traced_recording())
-		return;
+		return state;
 	df_call_polled(0);
+	t = df_traced_slot(comm, 0);
+	if (!t)
+		return state;
 	/*
 	 * RELAXED: the call that made the count non-zero preceded this one in the application's own
 	 * order.
 	 */
-	if (!__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED))
-		return;
-	t = df_traced_slot(comm, 0);
-	if (!t)
-		return;
-	if (state != ncclInProgress) {
-		settle(t, state);
-		return;
+	if (__atomic_load_n(&nr_deferring, __ATOMIC_RELAXED)) {
+		if (state != ncclInProgress) {
+			settle(t, state);
+		} else {
+			df_mutex_lock(&deferred_lock);
+			serial = t->behind.serial;
+			df_mutex_unlock(&deferred_lock);
+			df_call_polled(serial);
+		}
 	}
-	df_mutex_lock(&deferred_lock);
-	serial = t->behind.serial;
-	df_mutex_unlock(&deferred_lock);
-	df_call_polled(serial);
+	return df_traced_result(t, state);
 }
 
 void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclResult_t result)
@@ -272,6 +276,8 @@ void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclRe
 	df_trace(type, t->device, t->comm, t->rank, 0, 0, 0, 0, 0);
 }
 
+/* ---- ending what is stuck ------------------------------------------------------------------ */
+
 /*
  * It was ended because it was stuck. Recorded before any of its operations ends, so that the
  * checker judges the trace as it was then.
@@ -282,6 +288,90 @@ static void stopped(ncclComm_t comm)
 
 	if (t)
 		df_trace(DF_REC_COMM_ABORT, t->device, t->comm, t->rank, 0, 1, 0, 0, 0);
+}
+
+/*
+ * Marks all communicators as stopped by dfshim and returns their number. This includes those on
+ * which this process has nothing unfinished: another rank may have, and the application's next
+ * operation would wait for that rank for ever.
+ */
+static unsigned claim_all(void)
+{
+	/* ACQUIRE pairs with the RELEASE in df_traced_comm_add(), as in df_traced_slot(). */
+	struct traced *t = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
+	unsigned nr = 0;
+
+	for (size_t i = 0; t && i < NR_SLOTS; i++) {
+		int lives = DF_TRACED_LIVES;
+
+		/* ACQUIRE pairs with the RELEASE of the key, as in df_traced_slot(). */
+		if (!__atomic_load_n(&t[i].key, __ATOMIC_ACQUIRE) || t[i].nranks < 2 ||
+		    !__atomic_compare_exchange_n(&t[i].end, &lives, DF_TRACED_IS_STOPPED, 0,
+						 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			continue;
+		stopped((ncclComm_t)t[i].key);
+		nr++;
+	}
+	return nr;
+}
+
+/*
+ * Revokes them in one group, so that NCCL signals all their kernels to end before it waits for any: a
+ * kernel may be queued behind one of another communicator. NCCL reports success for a revoked
+ * communicator, so df_traced_result() replaces what it reports.
+ */
+static int revoke_all(const char *verdict)
+{
+	const struct df_nccl_real *real = df_real();
+	struct traced *t;
+
+	if (!real->ncclCommRevoke) {
+		df_warn("NCCL %d has no ncclCommRevoke: the process exits instead",
+			df_real_version());
+		return 0;
+	}
+	/* If there are none, the call that hangs creates the first one, or the rest are revoked. */
+	if (!claim_all())
+		return 0;
+	DF_NCCL_WARN("all communicators of this process are revoked: %s", verdict);
+	df_record_inside++;
+	real->ncclGroupStart();
+	/* RELAXED: claim_all() has seen it. */
+	t = __atomic_load_n(&table, __ATOMIC_RELAXED);
+	for (size_t i = 0; i < NR_SLOTS; i++)
+		if (__atomic_load_n(&t[i].end, __ATOMIC_RELAXED) == DF_TRACED_IS_STOPPED)
+			real->ncclCommRevoke((ncclComm_t)t[i].key, 0);
+	real->ncclGroupEnd();
+	df_record_inside--;
+	for (size_t i = 0; i < NR_SLOTS; i++)
+		/* RELEASE pairs with the ACQUIRE in leave_to_application(), which says why. */
+		if (__atomic_load_n(&t[i].end, __ATOMIC_RELAXED) == DF_TRACED_IS_STOPPED)
+			__atomic_store_n(&t[i].end, DF_TRACED_STOPPED, __ATOMIC_RELEASE);
+	return 1;
+}
+
+/* The application destroys or aborts it. Returns when dfshim is not revoking it, and never will. */
+static void leave_to_application(struct traced *t)
+{
+	int end = DF_TRACED_LIVES;
+
+	/*
+	 * ACQUIRE pairs with the RELEASE in revoke_all(): without it NCCL could free a communicator
+	 * that it is revoking.
+	 */
+	while (!__atomic_compare_exchange_n(&t->end, &end, DF_TRACED_GONE, 0, __ATOMIC_ACQUIRE,
+					    __ATOMIC_ACQUIRE) &&
+	       end == DF_TRACED_IS_STOPPED) {
+		df_sleep_ns(DF_NS_PER_MS);
+		end = DF_TRACED_LIVES;
+	}
+}
+
+ncclResult_t df_traced_result(const struct traced *t, ncclResult_t result)
+{
+	int end = t ? __atomic_load_n(&t->end, __ATOMIC_RELAXED) : DF_TRACED_LIVES;
+
+	return end == DF_TRACED_IS_STOPPED || end == DF_TRACED_STOPPED ? ncclRemoteError : result;
 }
 
 static void no_slot(ncclComm_t comm)
@@ -297,15 +387,24 @@ static void slot_waits(void)
 	df_real_on_cpu()->slot_waits(no_slot);
 }
 
+static int stop_on_cpu(const char *verdict)
+{
+	(void)verdict;
+	df_real_on_cpu()->stop();
+	return 1;
+}
+
 const struct df_record_nccl *df_traced_nccl(void)
 {
-	static struct df_record_nccl nccl = {.slot_waits = slot_waits};
-	const struct df_hostnccl_api *real = df_real_on_cpu();
+	static struct df_record_nccl nccl = {.stop = revoke_all};
+	const struct df_hostnccl_api *cpu = df_real_on_cpu();
 
-	if (!real)
-		return NULL;
-	real->on_stop(stopped);
-	nccl.stop = real->stop;
+	if (cpu && cpu->stop) {
+		cpu->on_stop(stopped);
+		nccl.stop = stop_on_cpu;
+	}
+	if (cpu)
+		nccl.slot_waits = slot_waits;
 	return &nccl;
 }
 
@@ -330,6 +429,8 @@ uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, ui
 
 	if (t && df_traced_recording())
 		catch_up(comm, t);
+	if (t && (call == DF_CALL_COMM_DESTROY || call == DF_CALL_COMM_ABORT))
+		leave_to_application(t);
 	if (df_traced_recording())
 		serial = df_record_enter(call, t ? t->comm : 0, t ? t->rank : -1,
 					 t ? t->device : df_record_device(), t ? t->hash : object,

@@ -34,7 +34,7 @@ int df_record_start(const struct df_record_nccl *nccl)
 	 * It is known how streams share hardware queues if there is only one queue, and with the
 	 * CPU backend.
 	 */
-	if (cuda && !df_blocks->gpu && nccl)
+	if (cuda && nccl->slot_waits)
 		config.queues = (uint32_t)env->host_queues;
 	else if (connections && atoi(connections) == 1)
 		config.queues = 1;

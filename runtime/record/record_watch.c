@@ -161,7 +161,7 @@ static int stalled(uint64_t quiet, unsigned left)
 {
 	uint64_t before = df_record_progress(), began = real_ns() - quiet, told;
 	struct df_check_result *r, *again;
-	int moved, action = df_env()->timeout_action;
+	int moved, exits, status, action = df_env()->timeout_action;
 	unsigned turn, i;
 
 	df_trace_clocks();
@@ -186,12 +186,17 @@ static int stalled(uint64_t quiet, unsigned left)
 		print(again);
 		told = began;
 	}
-	if (told >= began && !moved && watch.nccl && action == DF_TIMEOUT_ABORT)
-		watch.nccl->stop();
-	if (told >= began && !moved && action == DF_TIMEOUT_EXIT) {
+	status = df_verdict_stop_exit(again ? df_check_verdict(again) : DF_V_UNKNOWN);
+	exits = action == DF_TIMEOUT_EXIT;
+	if (told >= began && !moved && action == DF_TIMEOUT_ABORT) {
+		/* A program that does not look for errors ends as if its data were right. */
+		df_exit_status_failed(status);
+		exits = !watch.nccl->stop(again ? df_check_line(again) : "the job hangs");
+	}
+	if (told >= began && !moved && exits) {
 		/* A process that judges at the same moment must find this one alive. */
 		df_sleep_ns(EXIT_NS);
-		df_exit_now(df_verdict_stop_exit(again ? df_check_verdict(again) : DF_V_UNKNOWN));
+		df_exit_now(status);
 	}
 	df_check_result_free(r);
 	df_check_result_free(again);
@@ -229,7 +234,7 @@ static void *run(void *arg)
 		if ((quiet >= timeout / 2 && early != last) || (quiet >= due && noted != due)) {
 			early = last;
 			noted = quiet >= due ? due : noted;
-			if (watch.nccl)
+			if (watch.nccl->slot_waits)
 				watch.nccl->slot_waits();
 			df_hosts_note();
 		}

@@ -12,6 +12,12 @@ $(PLAIN): $(B)/tests/deadlock/%: tests/deadlock/%.c \
 		-lnccl -lcudart -pthread -lm
 endif
 
+# Hides from libdfshim.so what libdfnccl.so has beyond NVIDIA's NCCL.
+tests: $(B)/tests/deadlock/no_stop.so
+$(B)/tests/deadlock/no_stop.so: tests/deadlock/no_stop.c interpose/hostnccl/hostnccl.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) -I. -fPIC -shared -o $@ $<
+
 # The generator of programs, which labels them by the model; the evaluation of the checker.
 tests: $(addprefix $(B)/tests/deadlock/,generator/random generator/threads evaluation/eval)
 deadlock_obj = $(patsubst %,$(B)/obj/tests/deadlock/%.o,$(1))

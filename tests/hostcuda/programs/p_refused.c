@@ -61,7 +61,6 @@ int main(void)
 	CHECK(((char *)to)[0] == 1);
 	CHECK(nccl.ncclGroupSimulateEnd(NULL) == ncclInvalidUsage);
 
-	refused(nccl.ncclCommRevoke(comm, 0), "ncclCommRevoke");
 	refused(nccl.ncclCommGetUniqueId(comm, &id), "ncclCommGetUniqueId");
 	refused(nccl.ncclCommGrow(comm, 2, &id, 0, &more, NULL), "ncclCommGrow");
 	refused(nccl.ncclPutSignal(from, 1, ncclFloat32, 0, win, 0, 0, 0, 0, comm, NULL),

@@ -1,0 +1,87 @@
+#!/bin/bash
+# Description: DFSHIM_TIMEOUT_ACTION=abort in front of an NCCL that has ncclCommRevoke: a hang becomes ncclRemoteError; else an exit.
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/interpreter/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+rules=(DFSHIM_MODE=trace "LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so $B/tests/deadlock/no_stop.so $B/libdfnccl.so")
+
+# run WORD: the program in $T/program. A process that starts or comes late must not be reported: then again, with more patience.
+run() {
+	for ms in 500 5000 30000; do
+		rm -rf "$T/tr"
+		mkdir -p "$T/tr"
+		env DFSHIM_TRACE="$T/tr" DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$ms \
+			DFSHIM_TIMEOUT_ACTION=abort NCCL_DEBUG=WARN "${rules[@]}" timeout -k 5 "${LIMIT:-100}" "$S" --timeout 60 "$T/program" >"$T/out" 2>&1
+		rc=$?
+		grep -q "^$1:" "$T/out" && return
+	done
+	fail "$1: the verdict is another, status $rc: $(cat "$T/out")"
+}
+
+# ended WORD: every communicator of every rank ends with an error and all streams run, as threads and as processes.
+ended() {
+	local how r n
+	cat >"$T/steps"
+	for how in "" procs; do
+		{ printf 'prog %s\nranks 2\n%s\ncomm c0 0 1\ncomm c1 0 1\nafter c0 c1\n' "$1" "$how" && cat "$T/steps"; } >"$T/program"
+		run "$1"
+		[ $rc = 3 ] || fail "$1 $how: status $rc: $(cat "$T/out")"
+		for r in 0 1; do
+			for n in c0 c1; do
+				grep -q "^after: rank $r communicator $n ncclRemoteError" "$T/out" || fail "$1 $how: rank $r $n: $(cat "$T/out")"
+			done
+			for n in nb0 nb1; do
+				grep -q "^after: rank $r stream $n runs" "$T/out" || fail "$1 $how: rank $r $n: $(cat "$T/out")"
+			done
+		done
+		grep -q "all communicators of this process are revoked: $1: " "$T/out" || fail "$1 $how: NCCL's last error lacks the verdict: $(cat "$T/out")"
+		# The records say that dfshim ended them.
+		"$B/dfshim" check "$T/tr" >"$T/check"
+		grep -q "^$1:" "$T/check" || fail "$1 $how: check: $(head -1 "$T/check")"
+	done
+	echo "$1"
+}
+ended MISMATCH <<'END'
+0: AR c0 nb0; AR c1 nb1; ssync nb0; ssync nb1
+1: AR c0 nb0 n=9; AR c1 nb1 n=9; ssync nb0; ssync nb1
+END
+# Each rank has something unfinished on one communicator only, and goes on with the other one.
+ended DATA <<'END'
+0: AR c0 nb0; ssync nb0; AR c1 nb1; ssync nb1
+1: AR c1 nb1; ssync nb1; AR c0 nb0; ssync nb0
+END
+# A program that does not look for errors does not end with 0.
+mkdir "$T/tr1"
+for ms in 1000 8000 30000; do
+	out=$(env DFSHIM_TRACE="$T/tr1" DFSHIM_HOST_DEVICES=2 DFSHIM_TIMEOUT_MS=$ms DFSHIM_TIMEOUT_ACTION=abort "${rules[@]}" \
+		timeout -k 5 "${LIMIT:-100}" "$C/differ" count 2>"$T/out")
+	[ "$out" = "21 21" ] && break
+done
+[ "$out" = "21 21" ] || fail "ended with $out: $(cat "$T/out")"
+# A set-up that waits has no communicator yet that could be revoked: the process exits with the verdict's status, not with 0.
+cd "$T" || exit 1
+cat >init.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+struct id {
+	char bytes[128];
+};
+int main(void)
+{
+	int (*id)(struct id *), (*init)(void **, int, struct id, int);
+	struct id i;
+	void *comm;
+
+	*(void **)&id = dlsym(RTLD_DEFAULT, "ncclGetUniqueId");
+	*(void **)&init = dlsym(RTLD_DEFAULT, "ncclCommInitRank");
+	return id(&i) || init(&comm, 2, i, 0);
+}
+END
+gcc -o init init.c -ldl || fail gcc
+mkdir tr2
+env "${rules[@]}" DFSHIM_TRACE=tr2 DFSHIM_TIMEOUT_MS=1000 DFSHIM_TIMEOUT_ACTION=abort timeout -k 5 "${LIMIT:-100}" ./init >out 2>&1
+rc=$?
+[ $rc = 22 ] && grep -q '^INIT: ' out || fail "set-up: status $rc: $(cat out)"
+echo "INIT"
+exit 0
