@@ -316,9 +316,9 @@ static unsigned claim_all(void)
 }
 
 /*
- * Revokes them in one group, so that NCCL signals all their kernels to end before it waits for any: a
- * kernel may be queued behind one of another communicator. NCCL reports success for a revoked
- * communicator, so df_traced_result() replaces what it reports.
+ * Revokes them in one group, so that NCCL signals all their kernels to end before it waits for
+ * any: a kernel may be queued behind one of another communicator. NCCL reports success for a
+ * revoked communicator, so df_traced_result() replaces what it reports.
  */
 static int revoke_all(const char *verdict)
 {
