@@ -19,6 +19,7 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/net/sockaddr.h"
 #include "runtime/coll/calibrate.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
@@ -280,7 +281,12 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	df_cal_mine((struct df_cal *)me.cal, nranks);
 	me.node = node_of(me.host, comm->dev->index);
 	me.avoid = df_net_avoid(comm->dev->index, comm->config.name, comm->config.net);
-	if (nranks > 1 && df_net_address(comm->dev->index, me.net, sizeof(me.net)))
+	ret = nranks > 1 ? df_net_address(comm->dev->index, me.net, sizeof(me.net)) : 0;
+	if (ret == -EMFILE) {
+		df_addr_no_file(df_rt.reason, sizeof(df_rt.reason));
+		return join_unable(comm, nr_ids, ids, nranks, &me);
+	}
+	if (ret)
 		df_info("device %d cannot be reached by other nodes", comm->dev->index);
 	me.gpu = df_blocks->gpu;
 	me.blocks = (uint16_t)comm->dev->exec.d.nr_blocks;

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -90,8 +89,8 @@ static void tune_tcp(int fd)
 
 int df_link_no_file(void)
 {
+	char why[DF_NO_FILE_TEXT];
 	static int said;
-	struct rlimit l;
 
 	if (errno != EMFILE && errno != ENFILE)
 		return 0;
@@ -104,12 +103,10 @@ int df_link_no_file(void)
 	if (!said++) {
 		int was = errno;
 
-		l.rlim_cur = 0;
-		getrlimit(RLIMIT_NOFILE, &l);
-		df_ctl_warn(
-			"this process has no file descriptor left (%llu are allowed): ranks of other "
-			"processes cannot be reached, and cannot reach it",
-			(unsigned long long)l.rlim_cur);
+		df_addr_no_file(why, sizeof(why));
+		df_ctl_warn("this process has %s: ranks of other processes cannot be reached, and "
+			    "cannot reach it",
+			    why);
 		errno = was;
 	}
 	return 0;

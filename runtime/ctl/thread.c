@@ -411,7 +411,7 @@ int df_ctl_start(void)
 	df_ifaces_log();
 	df_ctl_lock();
 	if (!df_ctl.started) {
-		ret = start_locked(nr ? &local.addr : NULL);
+		ret = start_locked(nr > 0 ? &local.addr : NULL);
 		if (ret)
 			df_ctl_note("cannot start the control plane: %s", strerror(-ret));
 	}

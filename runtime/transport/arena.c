@@ -16,16 +16,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/base/err.h"
 #include "runtime/base/file_size.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/net/sockaddr.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/transport/arena_int.h"
 #include "runtime/transport/pool.h"
@@ -319,7 +320,7 @@ static int start_locked(uint64_t process)
 int df_arena_start(void)
 {
 	struct df_member self;
-	struct rlimit files;
+	char why[DF_NO_FILE_TEXT];
 	int ret, first;
 
 	/*
@@ -339,13 +340,12 @@ int df_arena_start(void)
 	df_mutex_unlock(&df_arena.lock);
 	if (!ret)
 		df_fetch_set_server(df_arena_serve);
-	else if (ret == -EMFILE && !getrlimit(RLIMIT_NOFILE, &files))
-		df_warn_once(
-			"cannot allocate shared memory for connectors: this process has no file "
-			"descriptor left (%llu are allowed, see `ulimit -n`)",
-			(unsigned long long)files.rlim_cur);
+	if (ret == -EMFILE)
+		df_addr_no_file(why, sizeof(why));
 	else
-		df_warn_once("cannot allocate shared memory for connectors: %s", strerror(-ret));
+		snprintf(why, sizeof(why), "%s", strerror(-ret));
+	if (ret)
+		df_warn_once("cannot allocate shared memory for connectors: %s", why);
 	return ret;
 }
 

@@ -366,7 +366,7 @@ int df_ifaces_chosen(struct df_iface *out, int max)
 	int nr = df_ifaces_find(&v), i, nr_chosen = 0;
 
 	if (nr < 0)
-		return 0;
+		return nr;
 	for (i = 0; i < nr; i++) {
 		if (!v[i].order)
 			continue;

@@ -55,8 +55,8 @@ struct df_iface_rules {
 int df_ifaces_find(struct df_iface **out);
 
 /*
- * Stores the addresses to use, best first, at most max. Returns the count; warns of 0 once per
- * process.
+ * Stores the addresses to use, best first, at most max. Returns the count, or -errno; warns of 0
+ * once per process.
  */
 int df_ifaces_chosen(struct df_iface *out, int max);
 

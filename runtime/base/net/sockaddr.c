@@ -211,6 +211,15 @@ uint32_t df_addr_unproved_max(void)
 	return (uint32_t)DF_MIN(DF_MAX(l.rlim_cur / 8, (rlim_t)UNPROVED_MIN), (rlim_t)UINT32_MAX);
 }
 
+void df_addr_no_file(char *text, size_t size)
+{
+	struct rlimit l = {0};
+
+	getrlimit(RLIMIT_NOFILE, &l);
+	snprintf(text, size, "no file descriptor left (%llu are allowed, see `ulimit -n`)",
+		 (unsigned long long)l.rlim_cur);
+}
+
 int df_addr_listen(union df_sockaddr *addr, int backlog)
 {
 	const char *range = df_env()->ports;

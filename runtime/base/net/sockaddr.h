@@ -54,6 +54,9 @@ int df_addr_listen(union df_sockaddr *addr, int backlog);
  * an eighth of those it may have. The job needs the others.
  */
 uint32_t df_addr_unproved_max(void);
+/* Formats a reason for EMFILE that names the limit. size: DF_NO_FILE_TEXT is enough. */
+#define DF_NO_FILE_TEXT 96
+void df_addr_no_file(char *text, size_t size);
 /* Parses "first-last" or "port". Returns -EINVAL for anything else. */
 int df_ports_parse(const char *text, int *first, int *last);
 

@@ -12,6 +12,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/base/net/sockaddr.h"
 #include "runtime/base/time.h"
 #include "runtime/transport/bell.h"
 #include "runtime/transport/net/plugin/ncclnet.h"
@@ -308,6 +309,7 @@ static void *endpoint(void *arg)
 
 static int ep_start(struct df_net_ep *ep)
 {
+	char why[DF_NO_FILE_TEXT];
 	sigset_t all, old;
 	pthread_t t;
 	int ret = 0;
@@ -315,8 +317,12 @@ static int ep_start(struct df_net_ep *ep)
 	df_mutex_lock(&eps_lock);
 	if (!ep->started)
 		ret = df_session_start(ep);
+	if (ret == -EMFILE)
+		df_addr_no_file(why, sizeof(why));
+	else
+		snprintf(why, sizeof(why), "%s", strerror(-ret));
 	if (ret)
-		df_warn_once("the network transport cannot start: %s", strerror(-ret));
+		df_warn_once("the network transport cannot start: %s", why);
 	if (!ep->started && !ret) {
 		sigfillset(&all);
 		pthread_sigmask(SIG_BLOCK, &all, &old);

@@ -424,10 +424,10 @@ void pair_test(const char *peer, const struct pair_config *c, struct pair_peer *
 	port = ask_any(out, c, there, &nr_there);
 	if (port < 0)
 		return;
-	if (!nr_here || !nr_there) {
+	if (nr_here < 1 || !nr_there) {
 		snprintf(out->error, sizeof(out->error),
 			 "%s has no network interface that is used: see NCCL_SOCKET_IFNAME there",
-			 nr_here ? "the peer" : "this machine");
+			 nr_here > 0 ? "the peer" : "this machine");
 		return;
 	}
 	out->v = calloc((size_t)nr_here * nr_there, sizeof(*out->v));

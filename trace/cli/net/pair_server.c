@@ -49,7 +49,8 @@ static int take(int fd, void *data, size_t bytes)
 static void answer_ask(int fd)
 {
 	struct df_iface v[PAIR_IFACES_MAX];
-	uint32_t nr = (uint32_t)df_ifaces_chosen(v, PAIR_IFACES_MAX), be = htobe32(nr), i;
+	int found = df_ifaces_chosen(v, PAIR_IFACES_MAX);
+	uint32_t nr = found > 0 ? (uint32_t)found : 0, be = htobe32(nr), i;
 	struct pair_iface out;
 	char *scope;
 

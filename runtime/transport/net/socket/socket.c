@@ -233,6 +233,7 @@ static int drop_oldest(struct df_net_ep *ep)
 static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint32_t events)
 {
 	struct sessions *m = df_sessions(ep);
+	char why[DF_NO_FILE_TEXT];
 	union df_sockaddr from;
 	struct stream *s;
 	socklen_t len;
@@ -250,8 +251,10 @@ static void accept_all(struct df_net_ep *ep, struct df_net_source *source, uint3
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
 			if (drop_oldest(ep))
 				continue;
-			df_warn_once("this process has no file descriptor left: connections of "
-				     "other nodes wait until it has");
+			df_addr_no_file(why, sizeof(why));
+			df_warn_once("this process has %s: connections of other nodes wait until "
+				     "it has one",
+				     why);
 			m->accept_at = df_now_ns() + AGAIN_MAX;
 			return;
 		}
@@ -387,6 +390,7 @@ int df_session_listen(struct df_net_ep *ep)
 	struct sessions *m = calloc(1, sizeof(*m));
 	struct df_iface iface;
 	union df_sockaddr at;
+	int nr;
 
 	if (!m)
 		return -ENOMEM;
@@ -394,9 +398,10 @@ int df_session_listen(struct df_net_ep *ep)
 	df_list_init(&m->shut);
 	m->listener.ready = accept_all;
 	m->epoll_fd = m->event_fd = -1;
-	if (df_ifaces_chosen(&iface, 1) < 1) {
+	nr = df_ifaces_chosen(&iface, 1);
+	if (nr < 1) {
 		free(m);
-		return -EADDRNOTAVAIL;
+		return nr ? nr : -EADDRNOTAVAIL;
 	}
 	at = m->local = iface.addr;
 	strcpy(m->iface, iface.name);
