@@ -11,15 +11,17 @@
 
 #include <stdint.h>
 
-struct df_coll;
-
 struct df_flight {
 	const uint64_t *done; /* done when *done >= value */
 	uint64_t value;
-	uint64_t op;	      /* serial */
-	struct df_coll *coll; /* only for comparison: may be freed once the operation is done */
-	uint64_t group;	      /* serial of the NCCL group it was submitted with */
-	uint64_t at;	      /* its number within the set it is in, by order of arrival */
+	uint64_t op;	/* serial */
+	uint64_t group; /* serial of the NCCL group it was submitted with */
+	uint64_t at;	/* its number within the set it is in, by order of arrival */
+	/*
+	 * Operations of one queue end in their order; NULL: it is in no queue. Only for comparison:
+	 * may be freed once the operation is done.
+	 */
+	const void *queue;
 	uintptr_t in, in_end, out, out_end;
 };
 

@@ -51,7 +51,6 @@ int df_frees_flights(struct df_dev *dev, struct df_flights *set)
 			continue;
 		f.done = coll->k.done;
 		f.value = coll->base + coll->issued;
-		f.coll = coll;
 		if (!df_flight_done(&f))
 			ret |= df_flights_add(set, &f);
 	}

@@ -21,7 +21,6 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
-#include "runtime/coll/coll.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/dfshim.h"
@@ -95,11 +94,11 @@ uint32_t df_order_conflicts(const struct df_flights *s, uint64_t upto, const str
 		const struct df_flight *e = &s->v[i];
 
 		/*
-		 * A collective with one block executes its instances in order anyway. Operations of
+		 * Operations of one queue end in their order anyway. Operations of
 		 * one group are not ordered among themselves, whatever they touch.
 		 */
-		if (e->group == f->group || (e->coll == f->coll && e->coll->k.nr_blocks <= 1) ||
-		    !overlap(e, f) || df_flight_done(e))
+		if (e->group == f->group || (e->queue && e->queue == f->queue) || !overlap(e, f) ||
+		    df_flight_done(e))
 			continue;
 		if (n < max) {
 			out[n].wait.addr = e->done;

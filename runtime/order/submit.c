@@ -267,7 +267,8 @@ static int order(struct way *w)
 		if (ret)
 			return ret;
 	}
-	w->f->coll = w->coll;
+	/* One block executes the instances of its collective in order. */
+	w->f->queue = w->coll->k.nr_blocks <= 1 ? w->coll : NULL;
 	df_order_ranges(w->op, w->f);
 	while ((w->nr_deps = conflicts(w, max)) > max) {
 		if (w->deps != w->few)
