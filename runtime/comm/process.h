@@ -10,7 +10,7 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 
 struct df_algo_table;
 struct df_comm;

@@ -13,7 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 #include "runtime/dfshim.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/stream.h"

@@ -20,7 +20,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/lock.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/order.h"

@@ -22,7 +22,7 @@
 #include "runtime/base/time.h"
 #include "runtime/coll/words.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/stream.h"
 #include "runtime/order/waits.h"

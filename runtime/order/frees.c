@@ -17,7 +17,7 @@
 #include "runtime/base/time.h"
 #include "runtime/coll/coll.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
@@ -64,7 +64,7 @@ static int all_flights(struct df_flights *set)
 	for (i = 0; i < df_rt.nr_devs; i++) {
 		struct df_dev *dev = &df_rt.devs[i];
 
-		if (!__atomic_load_n(&dev->exec.used, __ATOMIC_RELAXED))
+		if (!df_dev_used(dev))
 			continue;
 		df_mutex_lock(&dev->lock);
 		ret |= df_frees_flights(dev, set);
@@ -168,7 +168,7 @@ void df_free_unmap(int device, uintptr_t at, size_t bytes)
 		df_warn_once("out of memory: cannot wait for the operations that use memory "
 			     "before it is unmapped");
 	for (i = 0; i < df_rt.nr_devs && !dev; i++)
-		if (__atomic_load_n(&df_rt.devs[i].exec.used, __ATOMIC_RELAXED))
+		if (df_dev_used(&df_rt.devs[i]))
 			dev = &df_rt.devs[i];
 	if (set.nr && dev) {
 		call = df_call_enter(DF_CALL_FREE, device, at, 0, df_trace_caller());
@@ -222,7 +222,7 @@ int df_free_flush(int device)
 	df_list_each(f, &frees.list, node) ret |= df_flights_join(&w.set, &f->pending);
 	df_mutex_unlock(&frees.lock);
 	for (i = 0; i < df_rt.nr_devs && !dev; i++)
-		if (__atomic_load_n(&df_rt.devs[i].exec.used, __ATOMIC_RELAXED))
+		if (df_dev_used(&df_rt.devs[i]))
 			dev = &df_rt.devs[i];
 	if (!ret && dev) {
 		call = df_call_enter(DF_CALL_FREE, device, 0, 0, df_trace_caller());

@@ -19,7 +19,7 @@
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
@@ -33,8 +33,7 @@
 
 struct df_dev *df_stream_dev(int device)
 {
-	if (device < 0 || device >= df_rt.nr_devs ||
-	    !__atomic_load_n(&df_rt.devs[device].exec.used, __ATOMIC_RELAXED))
+	if (device < 0 || device >= df_rt.nr_devs || !df_dev_used(&df_rt.devs[device]))
 		return NULL;
 	return &df_rt.devs[device];
 }

@@ -10,7 +10,7 @@
 #include "runtime/backend.h"
 #include "runtime/base/list.h"
 #include "runtime/coll/words.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 #include "runtime/order/flights.h"
 
 struct df_comm;
@@ -102,14 +102,6 @@ int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *wo
 int df_stream_follow_aside(struct df_stream *s);
 /* Whether it has pending operations that it does not wait for yet. dev->lock held. */
 int df_stream_unfenced(struct df_stream *s);
-
-/* Whether the device has unfinished operations. */
-static inline int df_dev_busy(const struct df_dev *dev)
-{
-	/* RELAXED: the caller is not ordered with a thread that submits at the same time. */
-	return __atomic_load_n(&dev->exec.issued, __ATOMIC_RELAXED) !=
-	       __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED);
-}
 
 /* event.c */
 int df_hook_event_record(const struct df_event_info *info, const struct df_stream_info *si);

@@ -12,7 +12,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/frees.h"

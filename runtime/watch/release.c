@@ -22,7 +22,7 @@
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
