@@ -9,6 +9,7 @@
 #include <uthash.h>
 #include "kernels/abi.h"
 #include "runtime/base/list.h"
+#include "runtime/executor.h"
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/build/cost.h"
 
@@ -19,15 +20,6 @@ struct df_layout;
 struct df_peer;
 struct df_program;
 struct df_tl_ops;
-
-/* Calls with equal signatures are the same collective. Hashed as bytes, so there is no padding. */
-struct df_sig {
-	uint64_t count;
-	uint32_t kind, type, redop;
-	int32_t root; /* root or peer; -1: none */
-	uint32_t id;  /* identifier of the native API */
-	uint32_t zero;
-};
 
 /* The collectives of a communicator. Guarded by the lock of its device. */
 struct df_coll_registry {

@@ -6,9 +6,7 @@
 #define DF_RUNTIME_COLL_WORDS_H
 
 #include <stdint.h>
-#include "runtime/base/lock.h"
-
-struct df_mstream;
+#include "runtime/executor.h"
 
 uint64_t *df_word_get(void);
 void df_word_put(uint64_t *word);
@@ -25,18 +23,6 @@ uint64_t df_words_sum(void);
  */
 uint64_t *df_word_near(const uint64_t *word);
 const uint64_t *df_word_here(const uint64_t *addr);
-
-/*
- * A word that a stream writes when it reaches a point; its value increases. Guarded by a lock of
- * its owner.
- */
-struct df_mark {
-	uint64_t *word;	  /* NULL: none yet */
-	uint64_t seq;	  /* the last value that was enqueued; also read without the lock */
-	uint32_t writing; /* number of threads that are enqueueing a write now */
-	/* several threads did so at a time: the order of their writes is unknown */
-	uint8_t mixed;
-};
 
 /*
  * Gives the mark its word, near the device's blocks if a stream like `on` can write there. on NULL:

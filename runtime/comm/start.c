@@ -34,6 +34,7 @@
 #include "runtime/daemon/engine.h"
 #include "runtime/daemon/sched.h"
 #include "runtime/device/device.h"
+#include "runtime/executor.h"
 #include "runtime/dfshim.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/stream.h"
@@ -48,6 +49,7 @@
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 
+const struct df_executor *const df_executor = &df_daemon_executor;
 struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators"),
 		      .comms = DF_LIST_INIT(df_rt.comms)};
 

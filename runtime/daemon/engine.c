@@ -84,7 +84,7 @@ const struct df_block_hooks df_engine_hooks = {
 	.words = df_words_sum,
 };
 
-uint64_t df_engine_progress_of(const struct df_dev *dev)
+static uint64_t progress_of(const struct df_dev *dev)
 {
 	uint64_t sum = __atomic_load_n(&dev->exec.issued, __ATOMIC_RELAXED) +
 		       __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED);
@@ -95,14 +95,16 @@ uint64_t df_engine_progress_of(const struct df_dev *dev)
 	return sum;
 }
 
-uint64_t df_engine_progress(void)
+uint64_t df_engine_progress(const struct df_dev *dev)
 {
 	uint64_t sum = 0;
 	int i;
 
+	if (dev)
+		return progress_of(dev);
 	for (i = 0; i < df_rt.nr_devs; i++)
 		if (__atomic_load_n(&df_rt.devs[i].exec.used, __ATOMIC_RELAXED))
-			sum += df_engine_progress_of(&df_rt.devs[i]);
+			sum += progress_of(&df_rt.devs[i]);
 	return sum;
 }
 

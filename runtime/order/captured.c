@@ -7,7 +7,7 @@
 #include <string.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
-#include "runtime/blocks.h"
+#include "runtime/executor.h"
 #include "runtime/base/env.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
@@ -74,7 +74,7 @@ static int replay_issue(const struct cap_group *g, const struct df_arrival *a,
 	uint32_t i;
 	int ret = 0;
 
-	df_blocks->reserve();
+	df_executor->reserve();
 	df_stream_launching(&stream, &launch);
 	for (i = 0; i < g->nr && !ret; i++) {
 		struct df_dev *dev = g->op[i].comm->dev;
@@ -100,7 +100,7 @@ static int replay_issue(const struct cap_group *g, const struct df_arrival *a,
 	if (ret && i > 1)
 		for (i = 0; i < g->nr; i++)
 			df_comm_end(g->op[i].comm, ret, 1);
-	df_blocks->submitted();
+	df_executor->submitted();
 	return ret;
 }
 

@@ -14,13 +14,12 @@
 #include <sched.h>
 #include <stdlib.h>
 #include "runtime/backend.h"
-#include "runtime/blocks.h"
+#include "runtime/executor.h"
 #include "runtime/base/env.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/coll/words.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
 #include "runtime/order/flights.h"
@@ -84,7 +83,7 @@ static int have_aside(struct df_stream *s, struct df_event *e)
 		timed = NULL;
 	}
 	if (!ret && !s->aside) {
-		ret = df_mark_init(&s->aside_mark, NULL);
+		ret = df_executor->mark_init(&s->aside_mark, NULL);
 		if (!ret) {
 			s->aside = aside.stream;
 			aside.stream = NULL;
@@ -115,7 +114,7 @@ static int record_aside(struct df_stream *s, struct df_event *e)
 	idle = df_backend->stream_idle(s->info.stream);
 	df_mutex_lock(&dev->lock);
 	if (!idle) {
-		ret = df_word_mark(&dev->lock, &s->ready, s->info.stream, &value);
+		ret = df_executor->mark(&dev->lock, &s->ready, s->info.stream, &value);
 		if (!ret)
 			ret = df_stream_wait(dev, s->aside, s->ready.word, value);
 	}
@@ -126,7 +125,7 @@ static int record_aside(struct df_stream *s, struct df_event *e)
 		ret = df_backend->event_record(e->timed, s->aside);
 	df_mutex_lock(&dev->lock);
 	if (!ret)
-		ret = df_word_mark(&dev->lock, &s->aside_mark, s->aside, &value);
+		ret = df_executor->mark(&dev->lock, &s->aside_mark, s->aside, &value);
 	if (!ret) {
 		e->word = s->aside_mark.word;
 		e->value = value;
@@ -155,11 +154,11 @@ static int follow_time(struct df_stream *s, struct df_event *e)
 	ret = have_aside(s, e);
 	if (ret)
 		return ret;
-	ret = df_backend->stream_wait(s->aside, word, value);
+	ret = df_executor->stream_wait(s->aside, word, value);
 	df_mutex_lock(&dev->lock);
 	/* From here on the side stream is behind. */
 	if (!ret)
-		ret = df_word_mark(&dev->lock, &s->aside_mark, s->aside, &value);
+		ret = df_executor->mark(&dev->lock, &s->aside_mark, s->aside, &value);
 	df_mutex_unlock(&dev->lock);
 	return ret;
 }
@@ -277,7 +276,7 @@ int df_hook_event_query(const struct df_event_info *info)
 	df_mutex_unlock(&e->dev->lock);
 	if (ready)
 		return 0;
-	df_blocks->pass(e->dev->index);
+	df_executor->pass(e->dev->index);
 	return 1;
 }
 
@@ -308,7 +307,7 @@ int df_hook_event_time(const struct df_event_info *info, void **event)
 	for (since = df_now_ns(); !is_past(word, value); sched_yield()) {
 		if (df_now_ns() - since > ASIDE_NS)
 			return 1;
-		df_blocks->pass(e->dev->index);
+		df_executor->pass(e->dev->index);
 	}
 	return 0;
 }

@@ -10,15 +10,14 @@
 #include <sched.h>
 #include <stdlib.h>
 #include "runtime/backend.h"
+#include "runtime/executor.h"
 #include "runtime/base/env.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/coll/coll.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
-#include "runtime/daemon/engine.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/frees.h"
@@ -38,25 +37,6 @@ static struct {
 	uint32_t leaving; /* off the list, not freed yet; read without the lock */
 } frees = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "frees"), .list = DF_LIST_INIT(frees.list)};
 
-int df_frees_flights(struct df_dev *dev, struct df_flights *set)
-{
-	struct df_coll *coll;
-	int ret = 0;
-
-	df_list_each(coll, &dev->colls, node)
-	{
-		struct df_flight f = {0};
-
-		if (!coll->issued)
-			continue;
-		f.done = coll->k.done;
-		f.value = coll->base + coll->issued;
-		if (!df_flight_done(&f))
-			ret |= df_flights_add(set, &f);
-	}
-	return ret;
-}
-
 static int all_flights(struct df_flights *set)
 {
 	int i, ret = 0;
@@ -67,7 +47,7 @@ static int all_flights(struct df_flights *set)
 		if (!df_dev_used(dev))
 			continue;
 		df_mutex_lock(&dev->lock);
-		ret |= df_frees_flights(dev, set);
+		ret |= df_executor->in_flight(dev, set);
 		df_mutex_unlock(&dev->lock);
 	}
 	return ret;
@@ -172,7 +152,7 @@ void df_free_unmap(int device, uintptr_t at, size_t bytes)
 			dev = &df_rt.devs[i];
 	if (set.nr && dev) {
 		call = df_call_enter(DF_CALL_FREE, device, at, 0, df_trace_caller());
-		df_engine_wait(dev, df_sync_ready, &set);
+		df_executor->wait(dev, df_sync_ready, &set);
 		df_call_exit(call, DF_CALL_FREE, device, 0);
 	}
 	df_flights_free(&set);
@@ -200,7 +180,7 @@ static int over(void *arg)
 	if (df_flights_done(&w->set))
 		return 1;
 	now = df_now_ns();
-	progress = df_engine_progress();
+	progress = df_executor->progress(NULL);
 	if (progress != w->progress) {
 		w->progress = progress;
 		w->since = now;
@@ -226,7 +206,7 @@ int df_free_flush(int device)
 			dev = &df_rt.devs[i];
 	if (!ret && dev) {
 		call = df_call_enter(DF_CALL_FREE, device, 0, 0, df_trace_caller());
-		df_engine_wait(dev, over, &w);
+		df_executor->wait(dev, over, &w);
 		df_call_exit(call, DF_CALL_FREE, device, 0);
 	}
 	df_flights_free(&w.set);

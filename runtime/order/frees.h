@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 struct df_dev;
-struct df_flights;
 struct df_mem_info;
 
 /* The hook for a free. Returns 1 if it is deferred, 0 if the caller frees now. */
@@ -19,7 +18,5 @@ int df_free_flush(int device);
 /* Before the range is unmapped: waits for skipped operations (debt.h) that touch it. */
 void df_free_unmap(int device, uintptr_t at, size_t bytes);
 void df_frees_look(void); /* frees what no operation uses any more */
-/* adds all operations in flight; dev->lock held */
-int df_frees_flights(struct df_dev *dev, struct df_flights *set);
 
 #endif

@@ -18,6 +18,7 @@
  */
 #include "kernels/abi.h"
 #include "runtime/backend.h"
+#include "runtime/executor.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
@@ -204,7 +205,7 @@ static int follow(struct df_stream *later, struct df_stream *first)
 	df_mutex_lock(&dev->lock);
 	if (idle)
 		return 0;
-	ret = df_word_mark(&dev->lock, &first->ready, first->info.stream, &value);
+	ret = df_executor->mark(&dev->lock, &first->ready, first->info.stream, &value);
 	return ret ? ret : df_stream_wait(dev, later->info.stream, first->ready.word, value);
 }
 

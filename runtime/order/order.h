@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 #include "kernels/abi.h"
+#include "runtime/executor.h"
 #include "runtime/order/flights.h"
 
 struct df_comm;
@@ -31,10 +32,6 @@ struct df_order_comm {
 	} latest;
 };
 
-struct df_before {
-	struct df_kwait wait;
-	uint64_t op;
-};
 /* Sets the bytes that the operation reads and writes on this rank. */
 void df_order_ranges(const struct df_op *op, struct df_flight *f);
 /*

@@ -10,17 +10,15 @@
 #include <stdlib.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
-#include "runtime/blocks.h"
+#include "runtime/executor.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
-#include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
-#include "runtime/daemon/engine.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/frees.h"
@@ -76,7 +74,7 @@ struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info 
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
-	if (df_mark_init(&s->ready, info->stream)) {
+	if (df_executor->mark_init(&s->ready, info->stream)) {
 		free(s);
 		return NULL;
 	}
@@ -113,7 +111,7 @@ int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *wo
 	int ret;
 
 	df_mutex_unlock(&dev->lock);
-	ret = df_backend->stream_wait(on, word, value);
+	ret = df_executor->stream_wait(on, word, value);
 	df_mutex_lock(&dev->lock);
 	return ret;
 }
@@ -506,7 +504,7 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 
 static int hook_help(void)
 {
-	return df_blocks->pass(-1);
+	return df_executor->pass(-1);
 }
 
 void df_stream_forget_comm(struct df_comm *comm)

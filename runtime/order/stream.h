@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include "runtime/backend.h"
 #include "runtime/base/list.h"
-#include "runtime/coll/words.h"
 #include "runtime/devs.h"
+#include "runtime/executor.h"
 #include "runtime/order/flights.h"
 
 struct df_comm;

@@ -16,22 +16,16 @@
 #include <string.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
-#include "runtime/blocks.h"
+#include "runtime/executor.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/coll/coll.h"
-#include "runtime/coll/connector.h"
-#include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
-#include "runtime/comm/stats.h"
-#include "runtime/daemon/dev.h"
-#include "runtime/daemon/engine.h"
-#include "runtime/daemon/sched.h"
+#include "runtime/devs.h"
 #include "runtime/dfshim.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
@@ -42,8 +36,6 @@
 #include "runtime/program/program.h"
 #include "runtime/watch/polls.h"
 #include "trace/record/writer.h"
-
-#define SAMPLE 64 /* one in this many submissions is timed, for DFSHIM_STATS */
 
 /*
  * ---- signatures
@@ -131,8 +123,8 @@ int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df
 	p->strict = df_rt.strict || (p->si.legacy && !df_stream_is_legacy(comm->dev, &p->si));
 	p->launch = 0;
 	p->in_place = op->send == op->recv;
-	p->shown = df_refs_shown(comm, df_op_in(op), df_op_out(op),
-				 op->count * df_type_bytes(op->type));
+	p->shown = df_executor->shown(comm, df_op_in(op), df_op_out(op),
+				      op->count * df_type_bytes(op->type));
 	p->late.done = NULL;
 	p->captured = 0;
 	p->approached = 0;
@@ -155,27 +147,18 @@ static int prepare(const struct df_op *op, struct df_prep *p)
  * may drop it.
  */
 struct way {
-	const struct df_op *op;
+	struct df_launch l; /* l.after: `few`, or allocated */
 	struct df_prep *p;
 	const struct df_replay *replay; /* NULL: not a replay of a graph */
-	struct df_comm *comm;
-	struct df_dev *dev;
-	struct df_coll *coll;
-	struct df_stream *stream; /* NULL: none, or a replay */
+	struct df_stream *stream;	/* NULL: none, or a replay */
 	struct df_flight *f;
-	struct df_before *deps; /* earlier operations that it waits for */
 	struct df_before few[DF_PREP_FEW];
-	uint32_t nr_deps;
-	struct df_kinst *inst;
-	struct df_kwait ready; /* word of its stream that it waits for; addr NULL: none */
 };
 
-/* Step check: may the operation run, and as an instance of which collective? */
+/* Step check: may the operation run, and what executes it? */
 static int check(struct way *w)
 {
-	struct df_comm *comm = w->comm;
-	struct df_coll *coll;
-	int ret;
+	struct df_comm *comm = w->l.comm;
 
 	/*
 	 * Check again under the lock: an abort sets the state first and then ends the operations
@@ -185,21 +168,7 @@ static int check(struct way *w)
 		return comm->error ? comm->error : -ECANCELED;
 	if (df_unlikely(df_backend->submitting != NULL))
 		df_backend->submitting(comm->rank, comm->index);
-	ret = df_coll_get(comm, &w->p->sig, w->p->in_place, &coll);
-	if (ret)
-		return ret;
-	w->coll = coll;
-	coll->entering++;
-	if (df_unlikely(coll->parked))
-		ret = df_coll_reconnect(coll);
-	if (ret)
-		return ret;
-	if (!df_list_empty(&coll->holding) && coll->holding.next != &w->dev->holding) {
-		/* Recently used: recycle its connectors last. */
-		df_list_del(&coll->holding);
-		df_list_add_tail(&w->dev->holding, &coll->holding);
-	}
-	return 0;
+	return df_executor->prepare(&w->l);
 }
 
 /*
@@ -214,21 +183,21 @@ static int reach(struct way *w)
 
 	w->stream = NULL;
 	if (w->replay)
-		w->ready = w->replay->ready;
+		w->l.ready = w->replay->ready;
 	if (w->replay || !p->si.stream)
 		return 0;
-	w->stream = s = p->on ? p->on : df_stream_get(w->dev, &p->si);
+	w->stream = s = p->on ? p->on : df_stream_get(w->l.dev, &p->si);
 	if (!s)
 		return -ENOMEM;
 	if (!p->approached)
-		ret = df_order_inherit(w->comm, s);
+		ret = df_order_inherit(w->l.comm, s);
 	p->idle &= ret == 0;
 	if (ret >= 0 && !p->idle && !p->ready.addr) {
 		df_stream_filled(s);
 		p->ready.addr = s->ready.word;
-		ret = df_word_mark(&w->dev->lock, &s->ready, p->si.stream, &p->ready.value);
+		ret = df_executor->mark(&w->l.dev->lock, &s->ready, p->si.stream, &p->ready.value);
 	}
-	w->ready = p->ready;
+	w->l.ready = p->ready;
 	return DF_MIN(ret, 0);
 }
 
@@ -237,22 +206,23 @@ static int reach(struct way *w)
  */
 static uint32_t conflicts(const struct way *w, uint32_t max)
 {
-	const struct df_order_comm *of = &w->comm->order;
+	const struct df_order_comm *of = &w->l.comm->order;
 	uint32_t nr;
 
 	if (w->stream) {
 		/*
 		 * df_order_inherit() has added the communicator's other operations to the stream's.
 		 */
-		nr = df_order_conflicts(&w->stream->pending, UINT64_MAX, w->f, w->deps, max);
+		nr = df_order_conflicts(&w->stream->pending, UINT64_MAX, w->f, w->l.after, max);
 	} else {
-		nr = df_order_conflicts(&of->pending, UINT64_MAX, w->f, w->deps, max);
+		nr = df_order_conflicts(&of->pending, UINT64_MAX, w->f, w->l.after, max);
 		if (of->latest.stream)
 			nr += df_order_conflicts(&of->latest.stream->pending, of->latest.at, w->f,
-						 w->deps + DF_MIN(nr, max), max - DF_MIN(nr, max));
+						 w->l.after + DF_MIN(nr, max),
+						 max - DF_MIN(nr, max));
 	}
 	if (df_debt_any())
-		nr += df_debt_conflicts(w->f, w->deps + DF_MIN(nr, max), max - DF_MIN(nr, max));
+		nr += df_debt_conflicts(w->f, w->l.after + DF_MIN(nr, max), max - DF_MIN(nr, max));
 	return nr;
 }
 
@@ -267,126 +237,55 @@ static int order(struct way *w)
 		if (ret)
 			return ret;
 	}
-	/* One block executes the instances of its collective in order. */
-	w->f->queue = w->coll->k.nr_blocks <= 1 ? w->coll : NULL;
-	df_order_ranges(w->op, w->f);
-	while ((w->nr_deps = conflicts(w, max)) > max) {
-		if (w->deps != w->few)
-			free(w->deps);
-		max = w->nr_deps;
-		w->deps = malloc(max * sizeof(*w->deps));
-		if (!w->deps)
+	w->f->queue = w->l.queue;
+	df_order_ranges(w->l.op, w->f);
+	while ((w->l.nr_after = conflicts(w, max)) > max) {
+		if (w->l.after != w->few)
+			free(w->l.after);
+		max = w->l.nr_after;
+		w->l.after = malloc(max * sizeof(*w->l.after));
+		if (!w->l.after)
 			return -ENOMEM;
 	}
 	if (w->stream && !w->p->strict && w->stream->pending.nr) {
 		const struct df_flights *s = &w->stream->pending;
 
 		df_flights_prune(&w->stream->pending);
-		w->dev->reordered += s->nr > w->nr_deps && s->v[s->nr - 1].at > w->stream->fenced;
+		w->l.dev->reordered +=
+			s->nr > w->l.nr_after && s->v[s->nr - 1].at > w->stream->fenced;
 	}
 	return 0;
 }
 
-static void add_wait(struct df_kinst *inst, const uint64_t *addr, uint64_t value)
-{
-	inst->waits[inst->nr_waits++] = (struct df_kwait){(uint64_t *)(uintptr_t)addr, value};
-}
-
-/*
- * Waits for a word that a stream of the device writes. Polls the word's copy near the device if
- * there is one.
- */
-static void add_mark(struct df_kinst *inst, const uint64_t *word, uint64_t value)
-{
-	const uint64_t *near = df_word_near(word);
-
-	add_wait(inst, near ? near : word, value);
-}
-
-/* Adds the waits for its place among the stream's other work. */
-static void wait_for_stream(const struct way *w)
-{
-	/* A replay follows all that the communicator's latest operation followed. */
-	if (w->replay && w->comm->order.latest.ready)
-		add_mark(w->inst, w->comm->order.latest.ready, w->comm->order.latest.value);
-	/*
-	 * The gate's `arrived`, set for the previous replay, stays set until the last block of that
-	 * replay has cleared it. Blocks check waits in order, so this replay waits first for the
-	 * previous one to end: a block could otherwise see the old `arrived`, then see the previous
-	 * replay end, and start too early.
-	 */
-	if (w->replay && w->replay->gate && w->coll->k.nr_blocks > 1)
-		add_wait(w->inst, w->coll->k.done, df_coll_last(w->coll));
-	if (w->ready.addr && w->replay)
-		add_wait(w->inst, w->ready.addr, w->ready.value);
-	else if (w->ready.addr)
-		add_mark(w->inst, w->ready.addr, w->ready.value);
-	if (w->replay)
-		w->inst->gate = w->replay->gate;
-}
-
-/*
- * Priority inheritance: raises all that this instance waits for to its priority. These are earlier
- * instances of its collective, operations in flight, and, if its stream is still busy, the
- * operations that the stream waits for.
- */
-static void lend(const struct way *w)
-{
-	const struct df_flights *set = w->stream && w->ready.addr ? &w->stream->pending : NULL;
-	uint32_t i;
-
-	df_coll_lend(w->coll, w->inst->done_value - 1, w->inst->priority);
-	df_coll_lend_waits(w->coll, w->inst);
-	for (i = 0; set && i < set->nr && set->v[i].at <= w->stream->fenced; i++) {
-		const struct df_kwait wait = {set->v[i].done, set->v[i].value};
-
-		df_lend(w->dev, &wait, w->inst->priority);
-	}
-}
-
-/* Step place: makes it an instance of its collective, with all its waits. */
+/* Step place: gives it its end, and the points that it waits for. */
 static int place(struct way *w)
 {
-	const struct df_op *op = w->op;
-	struct df_coll *coll = w->coll;
-	/* waits beside earlier operations: latest, ready, previous replay, scratch */
-	struct df_kinst *inst = df_coll_instance(coll, w->nr_deps + 4);
-	uint32_t i;
+	struct df_launch *l = &w->l;
+	int ret;
 
-	if (!inst)
-		return -ENOMEM;
-	w->inst = inst;
-	inst->in = df_op_in(op);
-	inst->out = df_op_out(op);
-	inst->shown = w->p->shown & 3;
-	if (w->dev->exec.d.policy.order)
-		/* In CUDA, a lower number is a higher priority. */
-		inst->priority = op->priority - w->p->si.priority +
-				 df_priority_of(df_env()->priority, w->comm->config.name,
-						df_coll_kind_name(op->kind));
-	inst->redop_arg = op->redop_arg;
-	inst->redop_ptr = op->redop_ptr;
-	inst->op = w->f->op;
-	for (i = 0; i < w->nr_deps; i++)
-		inst->waits[inst->nr_waits++] = w->deps[i].wait;
-	wait_for_stream(w);
-	if (coll->no_scratch)
-		add_wait(inst, coll->scratch_word, coll->scratch_from + 1);
-	df_coll_append(coll, inst);
-	if (w->dev->exec.d.policy.order) {
-		df_coll_lend_new(coll, inst);
-		lend(w);
+	if (w->stream) {
+		l->behind = &w->stream->pending;
+		l->fenced = w->stream->fenced;
 	}
-	w->f->done = coll->k.done;
-	w->f->value = inst->done_value;
+	if (w->replay) {
+		/* A replay follows all that the communicator's latest operation followed. */
+		l->latest = (struct df_kwait){w->l.comm->order.latest.ready,
+					      w->l.comm->order.latest.value};
+		l->gate = w->replay->gate;
+	}
+	ret = df_executor->place(l);
+	if (ret)
+		return ret;
+	w->f->done = l->done;
+	w->f->value = l->value;
 	return 0;
 }
 
-/* Step record: traces it before a block can finish it. */
+/* Step record: traces it before it can end. */
 static void record(const struct way *w, uint64_t group)
 {
-	const struct df_op *op = w->op;
-	const struct df_comm *comm = w->comm;
+	const struct df_op *op = w->l.op;
+	const struct df_comm *comm = w->l.comm;
 	const struct df_trace_op issued = {
 		.op = w->f->op,
 		.count = op->count,
@@ -396,66 +295,26 @@ static void record(const struct way *w, uint64_t group)
 		.comm = comm->trace,
 		.group = (uint32_t)(w->p->launch ? w->p->launch : group),
 		.site = op->site,
-		.program = w->coll->name,
-		.proto = (uint8_t)w->coll->pick.proto,
-		.device = w->dev->index,
+		.program = w->l.program,
+		.proto = w->l.proto,
+		.device = w->l.dev->index,
 		.rank = comm->rank,
 		.peer = op->root,
 		.kind = (uint8_t)op->kind,
 		.type = (uint8_t)op->type,
 		.redop = (uint8_t)op->redop,
 		.matched = 1,
-		.sig = w->coll->key,
-		.inst = w->inst->seq,
+		.sig = w->l.key,
+		.inst = w->l.number,
 		.index = comm->index,
-		.after = w->nr_deps ? w->deps[0].op : 0,
+		.after = w->l.nr_after ? w->l.after[0].op : 0,
 	};
 	uint32_t i;
 
 	df_trace_op(&issued);
-	for (i = 1; i < w->nr_deps; i++)
-		df_trace(DF_REC_OP_DEP, w->dev->index, comm->trace, comm->rank, w->f->op,
-			 w->deps[i].op, 0, 0, 0);
-}
-
-static void give_to_blocks(struct df_coll *coll, struct df_kinst *inst)
-{
-	struct df_comm *comm = coll->comm;
-	struct df_dev *dev = coll->dev;
-	uint32_t b;
-
-	comm->index++;
-	__atomic_store_n(&comm->issued, comm->issued + 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&dev->exec.issued, dev->exec.issued + 1, __ATOMIC_RELAXED);
-	df_dev_needs(coll, 1);
-	for (b = 0; b < coll->prog->nr_blocks; b++) {
-		struct df_sqe e = {&coll->k.ctx[b], inst};
-
-		if (coll->k.ctx[b].nr_inst)
-			df_sq_push(dev, b % dev->exec.d.nr_blocks, &e);
-	}
-	if (!coll->k.nr_blocks) {
-		/*
-		 * This rank has nothing to do. RELEASE as in dfk_finish(): pairs with
-		 * df_flight_done().
-		 */
-		__atomic_store_n(coll->k.done, inst->done_value, __ATOMIC_RELEASE);
-		df_coll_retire(coll);
-	}
-}
-
-/* Step launch: submits it to the blocks. */
-static void launch(const struct way *w)
-{
-	uint64_t t;
-
-	if (df_likely(w->dev->exec.issued % SAMPLE)) {
-		give_to_blocks(w->coll, w->inst);
-		return;
-	}
-	t = df_now_ns();
-	give_to_blocks(w->coll, w->inst);
-	df_stats_sample(DF_SAMPLE_SQE, df_now_ns() - t);
+	for (i = 1; i < w->l.nr_after; i++)
+		df_trace(DF_REC_OP_DEP, w->l.dev->index, comm->trace, comm->rank, w->f->op,
+			 w->l.after[i].op, 0, 0, 0);
 }
 
 /* Step note: adds it to the sets that later operations are ordered by. */
@@ -464,20 +323,20 @@ static int note(struct way *w)
 	struct df_stream *s = w->stream;
 	int ret = 0;
 
-	df_flights_add(&w->comm->order.pending, w->f);
-	if (w->op->ticket && !w->replay) {
-		w->op->ticket->done = w->f->done;
-		w->op->ticket->value = w->f->value;
+	df_flights_add(&w->l.comm->order.pending, w->f);
+	if (w->l.op->ticket && !w->replay) {
+		w->l.op->ticket->done = w->f->done;
+		w->l.op->ticket->value = w->f->value;
 	}
 	if (s && w->p->strict)
 		w->p->late = *w->f;
 	else if (s)
 		ret = df_flights_add(&s->pending, w->f);
 	if (w->replay && w->replay->gate)
-		df_waits_note(w->dev->index, w->f);
+		df_waits_note(w->l.dev->index, w->f);
 	if (s)
 		df_stream_legacy_note(s);
-	df_order_issued(w->comm, s, &w->ready);
+	df_order_issued(w->l.comm, s, &w->l.ready);
 	return ret;
 }
 
@@ -487,15 +346,6 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
 	struct way w;
 	int ret;
 
-	w.op = op;
-	w.p = p;
-	w.replay = replay;
-	w.comm = op->comm;
-	w.dev = op->comm->dev;
-	w.coll = NULL;
-	w.deps = w.few;
-	w.ready = (struct df_kwait){NULL, 0};
-	w.f = f;
 	memset(f, 0, sizeof(*f));
 	f->group = group;
 	/*
@@ -503,22 +353,41 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
 	 * a record.
 	 */
 	f->op = alone ? group : df_trace_serial();
+	/* One by one: clearing all of `l` would take a noticeable part of the call. */
+	w.l.op = op;
+	w.l.comm = op->comm;
+	w.l.dev = op->comm->dev;
+	w.l.sig = &p->sig;
+	w.l.serial = f->op;
+	w.l.in_place = p->in_place;
+	w.l.stream_priority = p->si.priority;
+	w.l.shown = p->shown;
+	w.l.after = w.few;
+	w.l.ready = (struct df_kwait){NULL, 0};
+	w.l.behind = NULL;
+	w.l.replay = replay != NULL;
+	w.l.latest.addr = NULL;
+	w.l.gate = NULL;
+	w.p = p;
+	w.replay = replay;
+	w.f = f;
 	ret = reach(&w);
 	if (!ret)
 		ret = check(&w);
-	if (!ret)
-		ret = order(&w);
+	if (ret)
+		return ret;
+	ret = order(&w);
 	if (!ret)
 		ret = place(&w);
-	if (!ret) {
+	if (ret) {
+		df_executor->drop(&w.l);
+	} else {
 		record(&w, group);
-		launch(&w);
+		df_executor->launch(&w.l);
 		ret = note(&w);
 	}
-	if (w.coll)
-		w.coll->entering--;
-	if (w.deps != w.few)
-		free(w.deps);
+	if (w.l.after != w.few)
+		free(w.l.after);
 	return ret;
 }
 
@@ -651,7 +520,7 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 	size_t i, j, issued = 0;
 
 	df_polls_act();
-	df_blocks->reserve();
+	df_executor->reserve();
 	for (i = 0; i < nr_ops && !ret; i++)
 		make_room(&p[i]);
 	if (!ret)
@@ -678,12 +547,10 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 	}
 	if (locked)
 		df_mutex_unlock(&locked->lock);
-	/* RELAXED: this thread has written it, or the thread that has will look itself. */
-	if (locked && df_unlikely(__atomic_load_n(&locked->nr_lends, __ATOMIC_RELAXED)))
-		df_lend_tell();
-	if (nr_ops == 1 && issued &&
-	    ops[0].count * df_type_bytes(ops[0].type) <= DF_FIRST_TURNS_BYTES && locked)
-		df_blocks->first_turns(locked->index);
+	if (locked)
+		df_executor->first_turns(locked, nr_ops == 1 && issued
+							 ? ops[0].count * df_type_bytes(ops[0].type)
+							 : UINT64_MAX);
 	/*
 	 * Only now, because the operations of a group start together: no stream may wait for one of
 	 * them before all are submitted.
@@ -704,7 +571,7 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 		 */
 		for (i = 0; i < nr_ops; i++)
 			df_comm_end(ops[i].comm, ret, 1);
-	df_blocks->submitted();
+	df_executor->submitted();
 	return ret;
 }
 

@@ -1,13 +1,13 @@
-/* Operations on their way to the daemon. Private to submit.c and captured.c. */
+/* Operations on their way to the executor. Private to submit.c and captured.c. */
 #ifndef DF_RUNTIME_ORDER_SUBMIT_H
 #define DF_RUNTIME_ORDER_SUBMIT_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include "runtime/backend.h"
-#include "runtime/coll/coll.h"
-#include "runtime/order/flights.h"
 #include "runtime/dfshim.h"
+#include "runtime/executor.h"
+#include "runtime/order/flights.h"
 
 #define DF_PREP_FEW 16
 

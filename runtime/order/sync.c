@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/backend.h"
-#include "runtime/blocks.h"
+#include "runtime/executor.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
@@ -160,7 +160,7 @@ int df_hook_stream_query(const struct df_stream_info *info)
 	}
 	/* Also if CUDA does the waiting, because the stream itself may wait for operations. */
 	df_polls_note(DF_POLLED_STREAM, info->id);
-	df_blocks->pass(dev->index);
+	df_executor->pass(dev->index);
 	df_mutex_lock(&dev->lock);
 	if (s)
 		ready = df_flights_done(&s->pending);
@@ -216,7 +216,7 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	 */
 	site = df_trace_caller();
 	df_mutex_lock(&dev->lock);
-	df_frees_flights(dev, &set);
+	df_executor->in_flight(dev, &set);
 	df_sync_enter(calls[kind], device, (uintptr_t)ptr, site);
 	df_mutex_unlock(&dev->lock);
 	released = df_host_wait(dev, calls[kind], waiting.serial, df_sync_ready, &set);

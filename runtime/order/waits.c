@@ -5,7 +5,7 @@
 #include "runtime/order/waits.h"
 
 #include "runtime/backend.h"
-#include "runtime/blocks.h"
+#include "runtime/executor.h"
 #include "runtime/base/err.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
@@ -100,7 +100,7 @@ static int may_wait(struct waits *w, int device, struct df_mstream *on, struct w
 	uint64_t now;
 
 	*own = NULL;
-	if (!df_blocks->gpu)
+	if (!df_executor->queues_scarce())
 		return 1;
 	*own = waiter_of(w, on);
 	if (!*own)
@@ -142,7 +142,7 @@ int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, u
 	w->putting++;
 	df_mutex_unlock(&lock);
 	for (i = 0; i < nr; i++) {
-		int err = df_backend->stream_wait(on, v[i].done, v[i].value);
+		int err = df_executor->stream_wait(on, v[i].done, v[i].value);
 
 		ret = ret ? ret : err;
 	}

@@ -14,6 +14,7 @@
 #include <string.h>
 #include "kernels/abi.h"
 #include "runtime/backend.h"
+#include "runtime/executor.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
@@ -23,11 +24,8 @@
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
-#include "runtime/daemon/engine.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
-#include "runtime/transport/bell.h"
-#include "runtime/transport/transport.h"
 #include "runtime/watch/release.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
@@ -68,7 +66,7 @@ int df_release_due(uint64_t now, uint64_t *next, uint64_t *age)
 		/* Set by the thread that waits; only when it is seen matters, and it rings the bell then. */
 		if (!__atomic_load_n(&w->told, __ATOMIC_RELAXED) || w->released)
 			continue;
-		moved = df_engine_progress_of(w->dev);
+		moved = df_executor->progress(w->dev);
 		if (moved != w->moved) {
 			w->moved = moved;
 			w->quiet = now;
@@ -112,17 +110,17 @@ static int host_wait(struct df_host_wait *w)
 		return 0;
 	if (policy == DF_RELEASE_NONE ||
 	    (w->what != DF_CALL_DEVICE_SYNC && !w->touch && policy != DF_RELEASE_ALL)) {
-		df_engine_wait(w->dev, w->ready, w->arg);
+		df_executor->wait(w->dev, w->ready, w->arg);
 		return 0;
 	}
 	w->since = w->quiet = w->last_look = df_now_ns();
 	w->look = w->since + SUSPECT_NS;
 	w->pause = SUSPECT_NS;
-	w->moved = df_engine_progress_of(w->dev);
+	w->moved = df_executor->progress(w->dev);
 	df_mutex_lock(&rel.lock);
 	df_list_add_tail(&rel.waits, &w->node);
 	df_mutex_unlock(&rel.lock);
-	df_engine_wait(w->dev, wait_over, w);
+	df_executor->wait(w->dev, wait_over, w);
 	df_mutex_lock(&rel.lock);
 	df_list_del(&w->node);
 	df_mutex_unlock(&rel.lock);
@@ -373,6 +371,6 @@ unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *
 	if (!done)
 		return 0;
 	keep_log(likely != 0, line);
-	df_bell_ring(df_tl_bell());
+	df_executor->wake();
 	return done;
 }

@@ -24,7 +24,7 @@ struct df_host_wait {
 	/* the watchdog's: what it saw of the device, since when that is so; its looks */
 	uint64_t moved, quiet, look, last_look, pause;
 };
-/* As df_engine_wait(); returns 1 if the wait was released before it was ready. */
+/* As the executor's wait(); returns 1 if the wait was released before it was ready. */
 int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg),
 		 void *arg);
 /* The same before a copy for which the host waits; touch NULL: never released. */

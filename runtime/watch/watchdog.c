@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "kernels/abi.h"
+#include "runtime/executor.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/exit_status.h"
@@ -27,9 +28,7 @@
 #include "runtime/comm/ending.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/daemon/engine.h"
 #include "runtime/dfshim.h"
-#include "runtime/transport/transport.h"
 #include "runtime/watch/ras_server.h"
 #include "runtime/watch/release.h"
 #include "runtime/watch/snapshot.h"
@@ -233,7 +232,8 @@ uint32_t df_watchdog_stalled_ms(void)
 	uint64_t ops;
 
 	/* Nor does it speak of a standstill twice. */
-	if (df_engine_progress() != dog.last || dog.reported == dog.last || !unfinished(&ops))
+	if (df_executor->progress(NULL) != dog.last || dog.reported == dog.last ||
+	    !unfinished(&ops))
 		return 0;
 	return (uint32_t)DF_MIN((df_now_ns() - dog.since) / DF_NS_PER_MS, UINT32_MAX);
 }
@@ -247,8 +247,8 @@ void df_watchdog_told(const void *end, size_t bytes)
 		return;
 	df_release_forget_log();
 	/* Progress that was not noticed yet is older than this word. */
-	if (df_engine_progress() != dog.last) {
-		dog.last = df_engine_progress();
+	if (df_executor->progress(NULL) != dog.last) {
+		dog.last = df_executor->progress(NULL);
 		dog.since = df_now_ns();
 	}
 	dog.told = df_now_ns();
@@ -284,7 +284,8 @@ static int somebody_left(void)
 static void stalled(uint64_t ms, uint64_t ops)
 {
 	const struct df_env *env = df_env();
-	uint64_t before = df_engine_progress(), missing = df_joining_missing(), seen = df_now_ns();
+	uint64_t before = df_executor->progress(NULL), missing = df_joining_missing(),
+		 seen = df_now_ns();
 	struct df_check_result *r;
 	struct asked asked;
 	uint64_t patience = (uint64_t)env->timeout_ms + SILENT_MS;
@@ -302,7 +303,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 	 * to be the one to tell it.
 	 */
 	df_snapshot_serve();
-	if (!unfinished(&ops) || df_engine_progress() != before ||
+	if (!unfinished(&ops) || df_executor->progress(NULL) != before ||
 	    df_joining_missing() != missing) {
 		df_check_result_free(r);
 		return; /* it moved meanwhile: no deadlock */
@@ -399,9 +400,9 @@ static int is_for_who_left(uint64_t since)
 		   (v == DF_V_NET_STALL && df_check_by_link(r));
 
 	__atomic_store_n(&dog.speaker, 0, __ATOMIC_RELAXED);
-	if (gone && dog.told < since && dog.reported != df_engine_progress()) {
+	if (gone && dog.told < since && dog.reported != df_executor->progress(NULL)) {
 		/* One report per hang: this one. */
-		dog.reported = df_engine_progress();
+		dog.reported = df_executor->progress(NULL);
 		df_tied_tell();
 		print(r);
 	}
@@ -498,7 +499,7 @@ static void tell_settled(void)
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, 0, ops, 0, 0);
 	r = judge(STALE_NS, &asked);
 	if (r && df_check_verdict(r) == DF_V_ORDER) {
-		dog.reported = dog.last = df_engine_progress();
+		dog.reported = dog.last = df_executor->progress(NULL);
 		df_release_forget_log();
 		df_tied_tell();
 		print(r);
@@ -590,7 +591,7 @@ static void *watch(void *arg)
 	uint64_t missing = 0, now_missing, ops;
 
 	(void)arg;
-	dog.last = df_engine_progress();
+	dog.last = df_executor->progress(NULL);
 	dog.since = df_now_ns();
 	for (;;) {
 		uint32_t seen = df_snapshot_seen();
@@ -610,7 +611,7 @@ static void *watch(void *arg)
 		if (nap)
 			df_snapshot_wait(seen, (int64_t)nap);
 		/* Before anybody is told what is known here. */
-		df_net_look_held(df_now_ns(), DF_MAX(timeout / 4, DF_NS_PER_MS));
+		df_executor->note_held(df_now_ns(), DF_MAX(timeout / 4, DF_NS_PER_MS));
 		now_missing = df_joining_missing();
 		if (now_missing != missing) {
 			/* A hang after this one is another. */
@@ -618,8 +619,8 @@ static void *watch(void *arg)
 			dog.reported = UINT64_MAX;
 			dog.last = UINT64_MAX;
 		}
-		if (df_engine_progress() != dog.last || !unfinished(&ops)) {
-			dog.last = df_engine_progress();
+		if (df_executor->progress(NULL) != dog.last || !unfinished(&ops)) {
+			dog.last = df_executor->progress(NULL);
 			dog.since = df_now_ns();
 			continue;
 		}

@@ -1,0 +1,183 @@
+/*
+ * The border between the order layer (runtime/order, runtime/watch), which decides what comes after
+ * what, and the executor, which moves the bytes. The order layer calls nothing of an executor but
+ * this table (scripts/check_calls.sh).
+ *
+ * A *point* is a word and a value. It is reached when the word holds the value or a higher one. The
+ * end of an operation is a point, and so is a position on a stream (struct df_mark). Words never
+ * decrease and are never freed. A thread waits for a point by reading its word and calling pass(),
+ * or by wait(); a stream waits for it by stream_wait().
+ *
+ * Results are 0 or -errno unless said; the caller logs. Any thread may call any function. A
+ * function whose section or comment says "dev->lock" is called with the lock of that device held,
+ * one that says "any lock" with any locks held: neither blocks. All others are called with no lock
+ * held.
+ */
+#ifndef DF_RUNTIME_EXECUTOR_H
+#define DF_RUNTIME_EXECUTOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "kernels/abi.h"
+#include "runtime/base/lock.h"
+
+struct df_coll;
+struct df_comm;
+struct df_dev;
+struct df_flights;
+struct df_mstream;
+struct df_op;
+
+/* Calls with equal signatures are the same collective. Hashed as bytes, so there is no padding. */
+struct df_sig {
+	uint64_t count;
+	uint32_t kind, type, redop;
+	int32_t root; /* root or peer; -1: none */
+	uint32_t id;  /* identifier of the native API */
+	uint32_t zero;
+};
+
+/*
+ * A word that a stream writes when it reaches a point; its value increases. Guarded by a lock of
+ * its owner.
+ */
+struct df_mark {
+	uint64_t *word;	  /* NULL: none yet */
+	uint64_t seq;	  /* the last value that was enqueued; also read without the lock */
+	uint32_t writing; /* number of threads that are enqueueing a write now */
+	/* several threads did so at a time: the order of their writes is unknown */
+	uint8_t mixed;
+};
+
+/* An earlier operation that must end before this one starts. */
+struct df_before {
+	struct df_kwait wait;
+	uint64_t op; /* serial */
+};
+
+/* One operation on its way from the order layer to the executor. */
+struct df_launch {
+	/* The operation; set before prepare(). */
+	const struct df_op *op;
+	struct df_comm *comm;
+	struct df_dev *dev;
+	const struct df_sig *sig;
+	uint64_t serial;
+	int in_place, stream_priority;
+	uint32_t shown; /* from shown() */
+	/*
+	 * The points it waits for; set before place(), addr NULL: none. `after`: ends of earlier
+	 * operations. `ready`: its position on its stream. behind: the operations that this stream
+	 * was made to wait for, those whose `at` is at most `fenced`; NULL: none.
+	 */
+	struct df_before *after;
+	uint32_t nr_after;
+	struct df_kwait ready;
+	const struct df_flights *behind;
+	uint64_t fenced;
+	/*
+	 * A replay of a graph: the position that the communicator's latest operation waited for,
+	 * and the graph's gate.
+	 */
+	int replay;
+	struct df_kwait latest;
+	struct df_kgate *gate;
+	/* Set by prepare(). Operations of one queue end in their order; NULL: it is in no queue. */
+	const void *queue;
+	struct df_coll *coll; /* the daemon's */
+	/*
+	 * Set by place(): the point that is its end; for the trace: signature, number among its
+	 * equals, program, protocol.
+	 */
+	const uint64_t *done;
+	uint64_t value, key, number;
+	uint32_t program;
+	uint8_t proto;
+	struct df_kinst *inst; /* the daemon's */
+};
+
+struct df_executor {
+	/* -- one operation; dev->lock -- */
+
+	/*
+	 * Finds what executes the operation. After success launch() or drop() follows, after an
+	 * error neither.
+	 */
+	int (*prepare)(struct df_launch *l);
+	/* Gives the operation its end, for which others can wait from here on. -ENOMEM. */
+	int (*place)(struct df_launch *l);
+	/* After place(): the operation starts when all its points are reached. Cannot fail. */
+	void (*launch)(struct df_launch *l);
+	/* Instead of launch(), when order or place() has failed: releases what prepare() took. */
+	void (*drop)(struct df_launch *l);
+
+	/* -- around the operations of a group, in this order -- */
+
+	/* df_launch.shown of an operation with these buffers. May call the driver. */
+	uint32_t (*shown)(const struct df_comm *comm, const void *in, const void *out,
+			  uint64_t bytes);
+	/*
+	 * Before dev->lock is taken to launch: waits, for a bounded time, for memory that launching
+	 * needs.
+	 */
+	void (*reserve)(void);
+	/*
+	 * After dev->lock has been released. bytes: of the group's only operation, UINT64_MAX if it
+	 * has several or none. This thread may begin to execute a small one. Bounded.
+	 */
+	void (*first_turns)(struct df_dev *dev, uint64_t bytes);
+	/* After the group: makes sure that a thread or a GPU executes it. */
+	void (*submitted)(void);
+
+	/* -- points -- */
+
+	/*
+	 * Prepares a mark for streams like `on`; on NULL: no operation ever waits for the mark. Any
+	 * lock. -ENOMEM.
+	 */
+	int (*mark_init)(struct df_mark *m, const struct df_mstream *on);
+	/*
+	 * Makes the stream's current position the mark's next point, *value. lock: the mark's; held
+	 * at the call and at the return, released in between, since the driver may block.
+	 */
+	int (*mark)(struct df_mutex *lock, struct df_mark *m, struct df_mstream *on,
+		    uint64_t *value);
+	/* The stream's later work waits for the point. */
+	int (*stream_wait)(struct df_mstream *on, const uint64_t *word, uint64_t value);
+	/*
+	 * Whether a waiting stream keeps a hardware queue, of which the executor needs one itself.
+	 * Any lock.
+	 */
+	int (*queues_scarce)(void);
+	/*
+	 * Adds the ends of all unfinished operations of the device to the set. dev->lock. -ENOMEM.
+	 */
+	int (*in_flight)(struct df_dev *dev, struct df_flights *set);
+
+	/* -- progress -- */
+
+	/*
+	 * Looks once for progress, on the device first if that is >= 0. Returns 1 if something
+	 * moved, else 0.
+	 */
+	int (*pass)(int device);
+	/* Returns when ready(arg) is not 0; the caller helps to execute meanwhile. */
+	void (*wait)(struct df_dev *dev, int (*ready)(void *arg), void *arg);
+	/*
+	 * A number that changes when an operation moves on the device; dev NULL: on any device of
+	 * the process. Any lock.
+	 */
+	uint64_t (*progress)(const struct df_dev *dev);
+	/* Threads in wait() ask ready() again, in all processes of the node. Any lock. */
+	void (*wake)(void);
+	/*
+	 * Records calls of the network that do not return. Called every pause_ns; now_ns:
+	 * df_now_ns().
+	 */
+	void (*note_held)(uint64_t now_ns, uint64_t pause_ns);
+};
+
+/* The executor of this process; never changes (runtime/comm/start.c). */
+extern const struct df_executor *const df_executor;
+
+#endif
