@@ -137,6 +137,7 @@ man_ok() {
 step "form (clang-format)" format
 step "warnings of clang" clang_ok
 step "layers" scripts/check_layers.sh
+step "calls" scripts/check_calls.sh
 step "rooms" scripts/check_rooms.sh
 step "memory order" scripts/check_order.sh
 step "exports" exports
