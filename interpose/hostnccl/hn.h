@@ -97,8 +97,8 @@ struct df_hn_comm {
 	int ctas; /* of each of its launches */
 	struct df_hn_share *share;
 	size_t share_bytes;
-	uint32_t error;	      /* ncclResult_t */
-	uint32_t ended;	      /* destroyed or aborted */
+	uint32_t error; /* ncclResult_t */
+	uint32_t ended; /* destroyed or aborted */
 	uint32_t revoked;
 	int told;	      /* that it was stopped; under the list's lock */
 	uint32_t used;	      /* its connections are set up, or being so */
