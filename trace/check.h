@@ -65,6 +65,7 @@ enum df_host_kind {
 	DF_HOST_FREE,	 /* nothing is certain: it may do anything */
 	DF_HOST_JOIN,	 /* until thread `whom` of its process ends */
 	DF_HOST_BLOCKED, /* until another thread of its process wakes it */
+	DF_HOST_SERVES,	 /* the same, by a thread that has used CUDA or NCCL */
 };
 
 struct df_check_host {

@@ -160,14 +160,11 @@ static uint64_t ran_ns(uint32_t tid)
  * others), and PyTorch's for its watchdog and heartbeat, its store, and the data loader's pinned memory. They may hold
  * a lock of libc's for a moment, for which one of the application's waits.
  */
-static int stands_aside(uint32_t tid)
+static int stands_aside(const char *name)
 {
 	static const char *const names[] = {DF_OUR_THREADS, "df-host-engine", "pt_nccl_",
 					    "pt_tcpstore", "pt_data_pin"};
-	char name[32];
 
-	if (read_task(tid, "comm", name, sizeof(name)) <= 0)
-		return 0;
 	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++)
 		if (!strncmp(name, names[i], strlen(names[i])))
 			return 1;
@@ -319,7 +316,7 @@ static int is_library(uint32_t tid)
 	for (size_t i = 0; i < DF_ARRAY_LEN(names); i++)
 		if (!strncmp(name, names[i], strlen(names[i])))
 			return 1;
-	return stands_aside(tid);
+	return stands_aside(name);
 }
 
 /* Adds what the process has beside the nr threads of tids. The new number. */
@@ -469,9 +466,13 @@ static int sleeps(uint32_t tid)
  * A wait for a futex without a time-out ends when somebody wakes it. For one of the process's own that can only be
  * another thread of it. The end of a thread is a wake too; pthread_join() gives the thread's number as the value
  * that it waits for to change.
+ *
+ * A thread of PyTorch's autograd that waits for a condition (for a mutex, libc uses the other operation) waits for a
+ * backward pass: only a thread that calls backward() wakes it, and no host function does that.
  */
-static struct df_check_host certain(uint32_t tid)
+static struct df_check_host certain(uint32_t tid, const char *name)
 {
+	int serves = !strncmp(name, DF_AUTOGRAD_THREADS, strlen(DF_AUTOGRAD_THREADS));
 	struct df_check_host h = {.tid = tid, .kind = DF_HOST_FREE, .nr_calls = df_polls_acts(tid)};
 	unsigned long arg[NR_ARGS];
 	unsigned op;
@@ -484,6 +485,8 @@ static struct df_check_host certain(uint32_t tid)
 	if (arg[2] && df_trace_thread_ends_at((uint32_t)arg[2], arg[0])) {
 		h.kind = DF_HOST_JOIN;
 		h.whom = (uint32_t)arg[2];
+	} else if (serves && arg[1] & FUTEX_PRIVATE_FLAG && op == FUTEX_WAIT_BITSET) {
+		h.kind = DF_HOST_SERVES;
 	} else if (arg[1] & FUTEX_PRIVATE_FLAG &&
 		   !__atomic_load_n(&df_rt.host_work, __ATOMIC_RELAXED)) {
 		h.kind = DF_HOST_BLOCKED;
@@ -512,15 +515,17 @@ int df_hosts_certain(struct df_check_host **out, uint32_t *nr)
 
 	while (dir && (d = readdir(dir))) {
 		uint32_t tid = (uint32_t)strtoul(d->d_name, NULL, 10);
+		char name[32] = "";
 
 		if (!tid || tid == self)
 			continue;
 		if (n == CERTAIN_MAX || nr_aside == THREADS_MAX)
 			break;
-		if (stands_aside(tid))
+		read_task(tid, "comm", name, sizeof(name));
+		if (stands_aside(name))
 			aside[nr_aside++] = tid;
 		else
-			all[n++] = certain(tid);
+			all[n++] = certain(tid, name);
 	}
 	/* After that: what one of them may have held then, it holds no more, and who waited for it does not wait. */
 	for (uint32_t i = 0; i < nr_aside; i++)

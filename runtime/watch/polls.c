@@ -32,6 +32,7 @@ struct slot {
 };
 
 static struct slot slots[SLOTS];
+static int crowded; /* there was no room for a thread */
 static __thread struct slot *mine __attribute__((tls_model("initial-exec")));
 static __thread struct polled *asked __attribute__((tls_model("initial-exec"))); /* just now */
 static __thread int refused __attribute__((tls_model("initial-exec"))); /* there was no room */
@@ -51,6 +52,7 @@ static struct slot *slot_new(void)
 						__ATOMIC_RELAXED))
 			return &slots[i];
 	}
+	PUT(&crowded, 1);
 	return NULL;
 }
 
@@ -88,7 +90,7 @@ uint64_t df_polls_acts(uint32_t tid)
 	for (size_t i = 0; i < SLOTS; i++)
 		if (GET(&slots[i].tid) == tid)
 			return GET(&slots[i].acts);
-	return 0;
+	return (uint64_t)GET(&crowded);
 }
 
 void df_polls_ask(enum df_polled kind)

@@ -9,8 +9,16 @@
  *	calls		as sleeps, but it puts work on a stream of its own every 20 ms for as long as LATE_MS
  *	late		as sleeps, on rank 0, and after LATE_MS it issues what the cycle lacks: the rank was only late
  *
+ * Or one that has the name of PyTorch's threads for gradients:
+ *
+ *	autograd	as sleeps, beside a thread that uses neither CUDA nor NCCL and sleeps again and again: this one is
+ *			proved, since nobody calls backward()
+ *	backward	as late, but it is woken after LATE_MS by a thread that has put work on a stream
+ *	named		as late
+ *
  * likely HOW [ITERATIONS [LATE_MS]]: prints how long each iteration took, in ms. Status 0: all results are right.
  */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,11 +49,22 @@ static float *in[COMMS], *out[COMMS], host[COUNT];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
-static int used, over; /* by the thread; of the program */
+static int used, woken, over; /* by the thread; by waker(); of the program */
 
 static int is(const char *word)
 {
 	return !strcmp(how, word);
+}
+
+/* Its thread issues what rank 0 lacks. */
+static int is_late(void)
+{
+	return is("late") || is("backward") || is("named");
+}
+
+static int is_named(void)
+{
+	return is("autograd") || is("backward") || is("named");
 }
 
 static void sleep_ms(int ms)
@@ -69,11 +88,19 @@ static void reduce(int comm)
 			   streams[comm]));
 }
 
-static void say_used(void)
+static void say(int *what)
 {
 	pthread_mutex_lock(&lock);
-	used = 1;
+	__atomic_store_n(what, 1, __ATOMIC_RELAXED);
 	pthread_cond_broadcast(&cond);
+	pthread_mutex_unlock(&lock);
+}
+
+static void wait_for(const int *what)
+{
+	pthread_mutex_lock(&lock);
+	while (!*what)
+		pthread_cond_wait(&cond, &lock);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -84,11 +111,28 @@ static void *beside(void *unused)
 	return unused;
 }
 
+static void *waker(void *unused)
+{
+	cudaStream_t own;
+	float *mem;
+
+	MUST(cudaSetDevice(rank));
+	MUST(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking));
+	MUST(cudaMalloc((void **)&mem, sizeof(float)));
+	MUST(cudaMemsetAsync(mem, 0, sizeof(float), own));
+	sleep_ms(late_ms);
+	say(&woken);
+	wait_for(&over);
+	return unused;
+}
+
 static void *thread(void *unused)
 {
 	cudaStream_t own;
 	float *mem;
 
+	if (is_named())
+		MUST(pthread_setname_np(pthread_self(), "pt_autograd_0"));
 	MUST(cudaSetDevice(rank));
 	MUST(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking));
 	MUST(cudaMalloc((void **)&mem, sizeof(float)));
@@ -97,20 +141,20 @@ static void *thread(void *unused)
 			reduce(c);
 			MUST(cudaStreamSynchronize(streams[c]));
 		}
-	say_used();
+	say(&used);
 	if (is("ended"))
 		return NULL;
 	if (is("calls"))
 		for (double end = now_ms() + late_ms; now_ms() < end; sleep_ms(20))
 			MUST(cudaMemsetAsync(mem, 0, sizeof(float), own));
-	if (is("late") && rank == 0) {
-		sleep_ms(late_ms);
+	if (is_late() && rank == 0) {
+		if (is("backward"))
+			wait_for(&woken);
+		else
+			sleep_ms(late_ms);
 		reduce(1);
 	}
-	pthread_mutex_lock(&lock);
-	while (!over)
-		pthread_cond_wait(&cond, &lock);
-	pthread_mutex_unlock(&lock);
+	wait_for(&over);
 	return unused;
 }
 
@@ -133,7 +177,7 @@ static void iterate(void)
 		int comm = k ^ rank;
 
 		/* Its thread issues that one. */
-		if (!(is("late") && rank == 0 && comm == 1))
+		if (!(is_late() && rank == 0 && comm == 1))
 			reduce(comm);
 		MUST(cudaDeviceSynchronize());
 	}
@@ -147,16 +191,18 @@ static void iterate(void)
 int main(int argc, char **argv)
 {
 	int iterations = argc > 2 ? atoi(argv[2]) : 1, ids[2], status = 0;
+	void *(*other)(void *);
 	pthread_t threads[2];
 	ncclUniqueId id[COMMS];
 	pid_t pid;
 
 	if (argc < 2 || argc > 4) {
 		fprintf(stderr,
-			"usage: likely ended|sleeps|cold|calls|late [ITERATIONS [LATE_MS]]\n");
+			"usage: likely ended|sleeps|cold|calls|late|autograd|backward|named [ITERATIONS [LATE_MS]]\n");
 		return 1;
 	}
 	how = argv[1];
+	other = is("backward") ? waker : is("ended") || is("autograd") ? beside : NULL;
 	if (argc > 3)
 		late_ms = atoi(argv[3]);
 	alarm(100);
@@ -183,22 +229,19 @@ int main(int argc, char **argv)
 			host[i] = (float)(rank + 1);
 		MUST(cudaMemcpy(in[c], host, sizeof(host), cudaMemcpyHostToDevice));
 	}
-	if (is("ended"))
-		MUST(pthread_create(&threads[1], NULL, beside, NULL));
+	if (other)
+		MUST(pthread_create(&threads[1], NULL, other, NULL));
 	MUST(pthread_create(&threads[0], NULL, thread, NULL));
-	pthread_mutex_lock(&lock);
-	while (!used)
-		pthread_cond_wait(&cond, &lock);
-	pthread_mutex_unlock(&lock);
+	wait_for(&used);
 	if (is("ended"))
 		pthread_join(threads[0], NULL);
 	for (int i = 0; i < iterations; i++)
 		iterate();
-	pthread_mutex_lock(&lock);
-	__atomic_store_n(&over, 1, __ATOMIC_RELAXED);
-	pthread_cond_broadcast(&cond);
-	pthread_mutex_unlock(&lock);
-	pthread_join(threads[is("ended")], NULL);
+	say(&over);
+	if (!is("ended"))
+		pthread_join(threads[0], NULL);
+	if (other)
+		pthread_join(threads[1], NULL);
 	for (int c = 0; c < COMMS; c++)
 		MUST(ncclCommDestroy(comms[c]));
 	if (!rank)

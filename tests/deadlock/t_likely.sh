@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: cycles that are only likely, because of threads that sleep, have ended, or are new to the communicators: released after DFSHIM_RELEASE_MS, within and over nodes; a thread that makes calls is waited for, and a rank that was only late loses nothing.
+# Description: cycles that are only likely, because of threads that sleep, have ended, or are new to the communicators: released after DFSHIM_RELEASE_MS, within and over nodes; a thread that makes calls is waited for, and a rank that was only late loses nothing. A thread for gradients that nobody can have called proves the cycle.
 set -u
 . "$SRC/tests/lib/clients.sh"
 C=$B/clients/likely
@@ -41,6 +41,15 @@ one $SHORT calls
 took=$(grep -E '^[0-9]+$' "$T/out")
 [ "$n" -ge 1 ] && [ "$took" -ge "$LATE" ] || fail "calls: $n releases, after $took ms: $(cat "$T/out")"
 echo "calls: released after $took ms"
+# Between two backward passes a thread for gradients issues nothing, whatever else sleeps; one that is called, or runs, may.
+one 0 autograd
+[ "$n" -ge 1 ] && grep -q 'WARN released a device-wide wait that was part of a deadlock' "$T/out" ||
+	fail "autograd: $n releases: $(cat "$T/out")"
+for how in backward named; do
+	one 0 $how
+	[ "$n" = 0 ] || fail "$how: $n releases: $(cat "$T/out")"
+	echo "$how: waited for"
+done
 # A rank that is late within the bound is waited for; one that is later finds its results right all the same.
 one $((10 * LATE)) late
 [ "$n" = 0 ] || fail "late: $n releases: $(cat "$T/out")"

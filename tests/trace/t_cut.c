@@ -239,11 +239,15 @@ static void random_hosts(struct hosts *x, uint64_t *state)
 {
 	memset(x, 0, sizeof(*x));
 	for (uint32_t i = 0; i < HOSTS; i++) {
-		uint32_t way = (uint32_t)df_mix64(++*state) % 8;
+		uint32_t way = (uint32_t)df_mix64(++*state) % 10;
 
 		x->h[i].tid = FIRST + i;
 		x->h[i].stamp = 1 + df_mix64(++*state) % 3;
-		x->h[i].kind = way < 3 ? DF_HOST_JOIN : way < 6 ? DF_HOST_BLOCKED : DF_HOST_FREE;
+		x->h[i].nr_calls = df_mix64(++*state) % 2;
+		x->h[i].kind = way < 3	 ? DF_HOST_JOIN
+			       : way < 6 ? DF_HOST_BLOCKED
+			       : way < 8 ? DF_HOST_SERVES
+					 : DF_HOST_FREE;
 		if (x->h[i].kind == DF_HOST_JOIN)
 			x->h[i].whom = FIRST + (i ? (uint32_t)df_mix64(++*state) % i : 1);
 		if (i && df_mix64(++*state) % 5 == 0)
@@ -257,8 +261,10 @@ static void random_hosts(struct hosts *x, uint64_t *state)
 /* By the meaning of the words: who can come to do something though the synchronisations stay? */
 static int may_come(const struct hosts *x)
 {
-	unsigned moves = 0, was = ~0u;
+	unsigned moves = 0, callers = 1, was = ~0u;
 
+	for (unsigned i = 1; i < HOSTS; i++)
+		callers |= (unsigned)(x->h[i].nr_calls != 0) << i;
 	for (unsigned i = 1; i < HOSTS; i++)
 		if (x->h[i].kind == DF_HOST_FREE && !(x->ended & 1u << i))
 			moves |= 1u << i;
@@ -273,6 +279,8 @@ static int may_come(const struct hosts *x)
 			if (h->kind == DF_HOST_JOIN && (x->ended | moves) & whom)
 				moves |= 1u << i;
 			if (h->kind == DF_HOST_BLOCKED && moves & ~(1u << i))
+				moves |= 1u << i;
+			if (h->kind == DF_HOST_SERVES && moves & callers & ~(1u << i))
 				moves |= 1u << i;
 		}
 	}

@@ -161,6 +161,12 @@ static void nodes_of_hosts(struct outside *o, uint32_t trace)
 	}
 }
 
+/* The thread of this node waits outside all calls that are recorded. */
+static int is_outside(const struct df_graph *g, const struct df_trc *t, uint32_t n)
+{
+	return n != DF_NONE && t->calls[g->nodes[n].ref].call == DF_CALL_OUTSIDE;
+}
+
 /* Whoever joins a thread that is in no call goes on when that one does: it counts as in no call too. */
 static void join_the_free(struct outside *o, uint32_t trace)
 {
@@ -172,8 +178,7 @@ static void join_the_free(struct outside *o, uint32_t trace)
 		for (size_t i = 0; i < t->nr_hosts; i++) {
 			uint32_t n = o->node[i];
 
-			if (n == DF_NONE || t->hosts[i].kind != DF_HOST_JOIN ||
-			    t->calls[o->g->nodes[n].ref].call != DF_CALL_OUTSIDE)
+			if (t->hosts[i].kind != DF_HOST_JOIN || !is_outside(o->g, t, n))
 				continue;
 			for (size_t k = 0; k < t->nr_hosts; k++)
 				if (t->hosts[k].tid == t->hosts[i].whom && o->node[k] == DF_NONE)
@@ -199,9 +204,22 @@ static void any_host(struct outside *o, uint32_t trace)
 	}
 }
 
+/* Thread k can end the wait of thread i. */
+static int could_wake(const struct outside *o, const struct df_trc *t, size_t k, size_t i)
+{
+	const struct df_check_host *h = &t->hosts[i];
+
+	if (k == i)
+		return 0;
+	if (h->kind == DF_HOST_JOIN)
+		return t->hosts[k].tid == h->whom;
+	return h->kind != DF_HOST_SERVES || t->hosts[k].nr_calls ||
+	       (o->node[k] != DF_NONE && !is_outside(o->g, t, o->node[k]));
+}
+
 /*
  * Until a thread ends: that one goes on first. Blocked: any other thread of the process can wake it and nobody else,
- * so that it stays blocked if each of them waits itself.
+ * so that it stays blocked if each of them waits itself. One that serves others: only those that it may serve.
  */
 static void certain(struct outside *o, uint32_t trace)
 {
@@ -212,11 +230,11 @@ static void certain(struct outside *o, uint32_t trace)
 		const struct df_check_host *h = &t->hosts[i];
 		uint32_t n = o->node[i];
 
-		if (n == DF_NONE || t->calls[g->nodes[n].ref].call != DF_CALL_OUTSIDE)
+		if (!is_outside(g, t, n))
 			continue;
-		g->nodes[n].or_ = h->kind == DF_HOST_BLOCKED;
+		g->nodes[n].or_ = h->kind != DF_HOST_JOIN;
 		for (size_t k = 0; k < t->nr_hosts; k++) {
-			if (k == i || (h->kind == DF_HOST_JOIN && t->hosts[k].tid != h->whom))
+			if (!could_wake(o, t, k, i))
 				continue;
 			if (o->node[k] == DF_NONE)
 				g->nodes[n].idle = 1;

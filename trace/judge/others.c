@@ -12,7 +12,7 @@
 /* It issues only what a thread wants that waits for it meanwhile: those of PyTorch's backward passes. */
 static int serves_another(const struct df_lthread *th)
 {
-	return th->part_of || !strncmp(th->name, "pt_autograd_", 12);
+	return th->part_of || !strncmp(th->name, DF_AUTOGRAD_THREADS, strlen(DF_AUTOGRAD_THREADS));
 }
 
 /* The thread is stuck in a call that the cycle already counts, or goes on after one that is: it cannot issue it either. */

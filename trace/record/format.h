@@ -107,6 +107,8 @@ enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_CALL, DF_POLLED_NR
  * application, whose id follows in decimal. They do nothing else.
  */
 #define DF_PART_THREADS "dfshim:"
+/* Those of threads in which PyTorch computes gradients, for a thread that waits in backward() meanwhile. */
+#define DF_AUTOGRAD_THREADS "pt_autograd_"
 
 struct df_rec {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */

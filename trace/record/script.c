@@ -32,6 +32,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
+#include "trace/record/format.h"
 #include "trace/record/script.h"
 
 #define NR_CODES   8192u
@@ -461,9 +462,8 @@ static unsigned walk(const void *f, struct df_script_frame frames[DF_SCRIPT_FRAM
 
 /* ---- threads that compute gradients ---------------------------------------------------------- */
 
-#define AUTOGRAD "pt_autograd_"
-#define CHAIN	 16
-#define IMAGE	 96
+#define CHAIN 16
+#define IMAGE 96
 
 /*
  * The frames of the main thread while it waits in backward(), as last read. They are another
@@ -486,7 +486,7 @@ static void see_thread(const void *thread)
 	char name[16] = "";
 
 	prctl(PR_GET_NAME, name);
-	kind = strncmp(name, AUTOGRAD, strlen(AUTOGRAD)) ? PLAIN : BACKWARD;
+	kind = strncmp(name, DF_AUTOGRAD_THREADS, strlen(DF_AUTOGRAD_THREADS)) ? PLAIN : BACKWARD;
 	if (thread && syscall(SYS_gettid) == getpid())
 		atomic_store_explicit(&main_thread, thread, memory_order_relaxed);
 }

@@ -158,8 +158,7 @@ static int insert_step(struct df_rank_of *r, int t, size_t at, enum df_mop_kind 
  * the two never run at the same time, and what one did before the other's turn it always does before. With a second caller
  * nobody knows whose turn it was within.
  */
-#define TORCH_THREADS	 "pt_"
-#define AUTOGRAD_THREADS "pt_autograd_"
+#define TORCH_THREADS "pt_"
 
 static int begins(const struct df_lthread *t, const char *prefix)
 {
@@ -174,7 +173,7 @@ static void find_backward(struct df_program_steps *p, const struct df_load *l, u
 
 		for (int t = 0; t < r->nr_threads && r->trace == trace; t++) {
 			const struct df_lthread *lt = df_load_thread(l, r->tid[t]);
-			int autograd = begins(lt, AUTOGRAD_THREADS);
+			int autograd = begins(lt, DF_AUTOGRAD_THREADS);
 
 			if (!autograd && begins(lt, TORCH_THREADS))
 				continue;
