@@ -81,6 +81,8 @@ void df_polls_act(void)
 {
 	struct slot *s = own_slot();
 
+	/* From now on it may be the one that issues what a communicator lacks. */
+	df_trace_enter();
 	if (s)
 		PUT(&s->acts, GET(&s->acts) + 1);
 }

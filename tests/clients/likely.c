@@ -5,9 +5,12 @@
  *	ended		it has used a communicator of the cycle and has ended; another thread, which uses neither CUDA nor
  *			NCCL, sleeps again and again
  *	sleeps		it has used one, and sleeps on a condition
+ *	joins		it has used one, and joins a thread that has put work on a stream and sleeps again and again
  *	cold		it has used a third communicator, and sleeps; those of the cycle have never been used
  *	calls		as sleeps, but it puts work on a stream of its own every 20 ms for as long as LATE_MS
  *	late		as sleeps, on rank 0, and after LATE_MS it issues what the cycle lacks: the rank was only late
+ *
+ *	new		as late, but it has put work on a stream only, and the communicators have never been used
  *
  * Or one that has the name of PyTorch's threads for gradients:
  *
@@ -49,6 +52,7 @@ static float *in[COMMS], *out[COMMS], host[COUNT];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static pthread_t threads[2];
 static int used, woken, over; /* by the thread; by waker(); of the program */
 
 static int is(const char *word)
@@ -59,7 +63,7 @@ static int is(const char *word)
 /* Its thread issues what rank 0 lacks. */
 static int is_late(void)
 {
-	return is("late") || is("backward") || is("named");
+	return is("late") || is("backward") || is("named") || is("new");
 }
 
 static int is_named(void)
@@ -104,8 +108,24 @@ static void wait_for(const int *what)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Puts work on a stream of the calling thread's. */
+static void use_cuda(void)
+{
+	static __thread cudaStream_t own;
+	static __thread float *mem;
+
+	MUST(cudaSetDevice(rank));
+	if (!own)
+		MUST(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking));
+	if (!mem)
+		MUST(cudaMalloc((void **)&mem, sizeof(float)));
+	MUST(cudaMemsetAsync(mem, 0, sizeof(float), own));
+}
+
 static void *beside(void *unused)
 {
+	if (is("joins"))
+		use_cuda();
 	while (!__atomic_load_n(&over, __ATOMIC_RELAXED))
 		sleep_ms(10);
 	return unused;
@@ -113,13 +133,7 @@ static void *beside(void *unused)
 
 static void *waker(void *unused)
 {
-	cudaStream_t own;
-	float *mem;
-
-	MUST(cudaSetDevice(rank));
-	MUST(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking));
-	MUST(cudaMalloc((void **)&mem, sizeof(float)));
-	MUST(cudaMemsetAsync(mem, 0, sizeof(float), own));
+	use_cuda();
 	sleep_ms(late_ms);
 	say(&woken);
 	wait_for(&over);
@@ -128,16 +142,11 @@ static void *waker(void *unused)
 
 static void *thread(void *unused)
 {
-	cudaStream_t own;
-	float *mem;
-
 	if (is_named())
 		MUST(pthread_setname_np(pthread_self(), "pt_autograd_0"));
-	MUST(cudaSetDevice(rank));
-	MUST(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking));
-	MUST(cudaMalloc((void **)&mem, sizeof(float)));
+	use_cuda();
 	for (int c = 0; c < COMMS; c++)
-		if (is("cold") ? c == 2 : c < 2) {
+		if (is("cold") ? c == 2 : !is("new") && c < 2) {
 			reduce(c);
 			MUST(cudaStreamSynchronize(streams[c]));
 		}
@@ -146,7 +155,7 @@ static void *thread(void *unused)
 		return NULL;
 	if (is("calls"))
 		for (double end = now_ms() + late_ms; now_ms() < end; sleep_ms(20))
-			MUST(cudaMemsetAsync(mem, 0, sizeof(float), own));
+			use_cuda();
 	if (is_late() && rank == 0) {
 		if (is("backward"))
 			wait_for(&woken);
@@ -154,7 +163,10 @@ static void *thread(void *unused)
 			sleep_ms(late_ms);
 		reduce(1);
 	}
-	wait_for(&over);
+	if (is("joins"))
+		pthread_join(threads[1], NULL);
+	else
+		wait_for(&over);
 	return unused;
 }
 
@@ -192,17 +204,18 @@ int main(int argc, char **argv)
 {
 	int iterations = argc > 2 ? atoi(argv[2]) : 1, ids[2], status = 0;
 	void *(*other)(void *);
-	pthread_t threads[2];
 	ncclUniqueId id[COMMS];
 	pid_t pid;
 
 	if (argc < 2 || argc > 4) {
 		fprintf(stderr,
-			"usage: likely ended|sleeps|cold|calls|late|autograd|backward|named [ITERATIONS [LATE_MS]]\n");
+			"usage: likely ended|sleeps|joins|cold|calls|late|new|autograd|backward|named [ITERATIONS [LATE_MS]]\n");
 		return 1;
 	}
 	how = argv[1];
-	other = is("backward") ? waker : is("ended") || is("autograd") ? beside : NULL;
+	other = is("backward")				       ? waker
+		: is("ended") || is("joins") || is("autograd") ? beside
+							       : NULL;
 	if (argc > 3)
 		late_ms = atoi(argv[3]);
 	alarm(100);
@@ -240,7 +253,7 @@ int main(int argc, char **argv)
 	say(&over);
 	if (!is("ended"))
 		pthread_join(threads[0], NULL);
-	if (other)
+	if (other && !is("joins"))
 		pthread_join(threads[1], NULL);
 	for (int c = 0; c < COMMS; c++)
 		MUST(ncclCommDestroy(comms[c]));

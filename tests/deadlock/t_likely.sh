@@ -29,7 +29,7 @@ for NODE in "" 1; do
 	mapfile -t ms < <(grep -E '^[0-9]+$' "$T/out")
 	[ "${ms[0]}" -ge $SHORT ] || fail "ended: released before the bound, after ${ms[0]} ms"
 	echo "ended${NODE:+, over nodes}: ${ms[*]} ms"
-	for how in sleeps cold; do
+	for how in sleeps joins cold; do
 		one $SHORT $how 2
 		[ "$n" -ge 2 ] || fail "$how: $n releases: $(cat "$T/out")"
 		echo "$how${NODE:+, over nodes}: $n released"
@@ -41,11 +41,12 @@ one $SHORT calls
 took=$(grep -E '^[0-9]+$' "$T/out")
 [ "$n" -ge 1 ] && [ "$took" -ge "$LATE" ] || fail "calls: $n releases, after $took ms: $(cat "$T/out")"
 echo "calls: released after $took ms"
-# Between two backward passes a thread for gradients issues nothing, whatever else sleeps; one that is called, or runs, may.
+# Between two backward passes a thread for gradients issues nothing, whatever else sleeps; one that is called,
+# or runs, may. On a communicator that nobody has used any thread may begin that has used CUDA.
 one 0 autograd
 [ "$n" -ge 1 ] && grep -q 'WARN released a device-wide wait that was part of a deadlock' "$T/out" ||
 	fail "autograd: $n releases: $(cat "$T/out")"
-for how in backward named; do
+for how in backward named new; do
 	one 0 $how
 	[ "$n" = 0 ] || fail "$how: $n releases: $(cat "$T/out")"
 	echo "$how: waited for"

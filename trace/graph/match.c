@@ -280,6 +280,49 @@ static uint32_t add_rank_threads(const struct df_check_set *set, const struct df
 	return nr;
 }
 
+/* It has used no communicator of its process. */
+static int is_new(const struct df_check_set *set, const struct df_trc *t, uint32_t tid)
+{
+	for (uint32_t i = 0; i < t->nr_entries; i++)
+		if (df_entry_uses(&set->entries[t->first_entry + i], tid))
+			return 0;
+	return 1;
+}
+
+static int has_one_rank(const struct df_check_set *set, const struct df_trc *t)
+{
+	const struct df_trc_comm *e = set->entries + t->first_entry;
+
+	for (uint32_t i = 1; i < t->nr_entries; i++)
+		if (e[i].party != e[0].party || e[i].device != e[0].device)
+			return 0;
+	return 1;
+}
+
+/*
+ * Threads that have used CUDA on the rank's device, but no communicator so far: any of them may begin. Where a process has
+ * several ranks, others of its threads only start theirs. more: there are others.
+ */
+static uint32_t add_new_threads(const struct df_check_set *set, const struct df_trc_comm *e,
+				uint32_t *tids, uint32_t nr, uint32_t max, int *more)
+{
+	const struct df_trc *t = &set->traces[e->trace];
+
+	for (size_t i = 0; i < t->nr_threads && has_one_rank(set, t); i++) {
+		const struct df_lthread *th = &t->threads[i];
+		const struct df_check_host *h = t->hosts ? df_trc_host(t, th->tid) : NULL;
+
+		/* One without a name may be ours; one that has made no call has asked for something at most. */
+		if (!th->name[0] || th->stranger || th->is_ours || th->part_of || th->nr_issued ||
+		    th->at == DF_AT_GONE || (t->hosts && (!h || !h->nr_calls)) ||
+		    (th->device >= 0 && th->device != e->device) || !is_new(set, t, th->tid))
+			continue;
+		*more |= nr == max;
+		nr = add_tid(tids, nr, max, th->tid);
+	}
+	return nr;
+}
+
 /* What the peers saw of a rank whose trace may be missing. */
 static enum df_mark fate_of(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
@@ -324,6 +367,9 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 		nr = busy_threads(t, tids, 64);
 	if (!e->used)
 		nr = add_rank_threads(set, e, tids, nr, 64, &more);
+	/* A report names them (df_others_find()). */
+	if (!e->used && set->proof)
+		nr = add_new_threads(set, e, tids, nr, 64, &more);
 	hosts_of(m, node, t, e->trace, e, tids, nr);
 	g->nodes[node].idle |= more || e->more_threads != 0;
 	settle(g, node, why_silent(m, e, tids, nr));

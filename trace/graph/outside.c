@@ -183,7 +183,11 @@ static void join_the_free(struct outside *o, uint32_t trace)
 			for (size_t k = 0; k < t->nr_hosts; k++)
 				if (t->hosts[k].tid == t->hosts[i].whom && o->node[k] == DF_NONE)
 					o->node[i] = DF_NONE;
-			again |= o->node[i] == DF_NONE;
+			if (o->node[i] != DF_NONE)
+				continue;
+			/* From now on it is the node of no thread. */
+			o->g->nodes[n].thread = 0;
+			again = 1;
 		}
 	} while (again);
 }

@@ -278,6 +278,14 @@ static inline uint32_t tid_of_me(struct df_trace_header *h)
 	return my_tid ? my_tid : thread_enter(h);
 }
 
+void df_trace_enter(void)
+{
+	struct df_trace_header *h = ring_get();
+
+	if (h)
+		tid_of_me(h);
+}
+
 void df_trace(enum df_rec_type type, int device, uint32_t comm, int rank, uint64_t op, uint64_t a,
 	      uint64_t b, uint64_t c, uint32_t site)
 {

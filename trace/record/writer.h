@@ -36,6 +36,8 @@ int df_trace_open(const struct df_trace_config *config);
 /* Marks the file: the process has exited normally. For the library's destructor. */
 void df_trace_close(void);
 
+/* Records the calling thread's name, if it has recorded nothing yet. */
+void df_trace_enter(void);
 /* Appends a record. comm: from df_trace_comm(); 0: none. rank, device: -1: none. */
 void df_trace(enum df_rec_type type, int device, uint32_t comm, int rank, uint64_t op, uint64_t a,
 	      uint64_t b, uint64_t c, uint32_t site);
