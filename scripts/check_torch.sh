@@ -113,6 +113,7 @@ if wants sync; then
 		run "sync: $name hangs by right" "$status" --host=2 -n 2 --timeout 10 -- "$py" tests/torch/sync.py "$name"
 		says "its verdict" "^$word: "
 	done
+	says "why it is not released" '^Remedy: released only with DFSHIM_RELEASE=device or all: other work'
 fi
 if wants ci; then
 	check "ci: right" 0 "$B/dfshim" ci -n 2 -- "$py" tests/torch/ddp.py

@@ -50,4 +50,9 @@ work SYNC SYNC OK OK
 stream DATA DATA DATA OK
 event DATA DATA DATA OK
 END
+# What the report advises: the other order where work behind the operations keeps the wait.
+grep -q '^Remedy: can be released: ' "$T/device.none/out" && grep -q '^Fix: synchronise the stream' "$T/device.none/out" ||
+	fail "device with none: $(cat "$T/device.none/out")"
+grep -q '^Remedy: released only with DFSHIM_RELEASE=device or all: ' "$T/work.safe/out" &&
+	grep -q '^Fix: issue the operations in the same order' "$T/work.safe/out" || fail "work with safe: $(cat "$T/work.safe/out")"
 exit 0

@@ -319,6 +319,24 @@ static void resource_line(struct df_check_result *r, struct df_line *b)
 
 /* ---- remedy and fix ------------------------------------------------------------------------------------ */
 
+/* On each device for which a thread of the cycle waits there is other work behind operations that are stuck. */
+static int has_work_behind(struct df_check_result *r)
+{
+	const struct df_node *t;
+	size_t nr = 0;
+
+	for (; (t = df_line_thread(r, nr)); nr++) {
+		int has = 0;
+
+		for (size_t n = 0; n < r->g.nr_nodes && !has; n++)
+			has = r->g.nodes[n].kind == DF_N_WORK && r->g.stuck[n] &&
+			      r->g.nodes[n].trace == t->trace;
+		if (!has)
+			return 0;
+	}
+	return nr > 0;
+}
+
 static const char *fix_text(struct df_check_result *r)
 {
 	switch (r->verdict) {
@@ -339,6 +357,8 @@ static const char *fix_text(struct df_check_result *r)
 		if (!strcmp(r->qualifier, "implicit"))
 			return "use the stream-ordered call (cudaFreeAsync, cudaMemcpyAsync), or make it before the operation "
 			       "is issued";
+		if (has_work_behind(r))
+			return "issue the operations in the same order on all ranks (PyTorch: call backward() of the models in the same order)";
 		if (!strcmp(r->qualifier, "explicit"))
 			return "synchronise the stream that is needed instead of the device, or issue the other operation "
 			       "first";
@@ -446,6 +466,12 @@ static void remedy(struct df_check_result *r, struct df_line *b)
 		say_to_come(r, b);
 		break;
 	case DF_W_SE:
+		if (has_work_behind(r)) {
+			df_line_put(
+				b,
+				"released only with DFSHIM_RELEASE=device or all: other work is queued behind the operations, and the cycle may move to the streams");
+			break;
+		}
 		df_line_put(
 			b,
 			"can be released: dfshim lets the marked wait return early if DFSHIM_RELEASE allows it");
