@@ -54,8 +54,7 @@ struct df_gcomm {
 	int32_t named_by; /* the rank whose word the label is */
 	uint32_t first_entry,
 		nr_entries; /* in df_check_set.sorted, by rank; none: of an earlier run alone */
-	uint64_t
-		mismatch; /* the first place in which ranks put different collectives; UINT64_MAX none */
+	uint64_t mismatch;  /* first index at which ranks' collectives differ; UINT64_MAX: none */
 	struct df_seen_row *rows; /* what the ranks put in which place, as they appeared */
 	size_t nr_rows, cap_rows;
 	uint32_t *row_map, last_row; /* rows by their numbers; the one that was asked for last */
