@@ -107,7 +107,10 @@ enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_CALL, DF_POLLED_NR
  * application, whose id follows in decimal. They do nothing else.
  */
 #define DF_PART_THREADS "dfshim:"
-/* Those of threads in which PyTorch computes gradients, for a thread that waits in backward() meanwhile. */
+/*
+ * Prefix of the names of the threads in which PyTorch computes gradients, while another thread waits
+ * for them in backward().
+ */
 #define DF_AUTOGRAD_THREADS "pt_autograd_"
 
 struct df_rec {
