@@ -24,6 +24,7 @@
 #include "runtime/base/clean_text.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/number.h"
 
 #define LINE_BYTES 1024 /* NCCL's own limit */
 
@@ -238,6 +239,7 @@ static size_t put_time(char *line)
 /* Appends the message to the line and cleans it: it may have names of other machines or files. */
 static size_t put_text(char *line, size_t len, const char *fmt, va_list ap)
 {
+	DF_DECIMAL_POINT;
 	size_t end = clamp(vsnprintf(line + len, LINE_BYTES - len, fmt, ap), len, LINE_BYTES);
 
 	df_text_clean(line + len, end - len);

@@ -24,6 +24,7 @@
 #include "runtime/watch/watchdog.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/writer.h"
+#include "runtime/base/number.h"
 
 /* Whether it is open and has not ended, so that the death of a member concerns it. */
 static int is_alive(const struct df_comm *comm)
@@ -174,6 +175,7 @@ struct gone {
 /* Prints the verdict at once, as the checker would, without the other side's records. */
 static void tell_gone(const struct gone *e)
 {
+	DF_DECIMAL_POINT;
 	char text[1280], who[160] = "";
 	struct df_comm *comm;
 	uint64_t issued = 0;

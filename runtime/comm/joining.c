@@ -17,6 +17,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/watch/watchdog.h"
+#include "runtime/base/number.h"
 
 #define MISSING_MAX 64
 
@@ -78,6 +79,7 @@ static int say_ranks(char *buf, size_t bytes, const int *ranks, int nr, int nran
 
 int df_joining_explain(int anyhow, char *line, size_t size)
 {
+	DF_DECIMAL_POINT;
 	int ranks[MISSING_MAX], nr = 0, lowest, i, absent, here;
 	char gone[256] = "", there[256] = "", at[72], text[1280];
 	struct df_comm *comm;

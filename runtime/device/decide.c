@@ -119,7 +119,8 @@ static void run_doctor(const char *program, const char *nccl, uint64_t until_ns)
 
 	if (!*nccl)
 		argv[5] = NULL;
-	snprintf(seconds, sizeof(seconds), "%.3f", (double)df_env()->self_test_ms / 1000);
+	snprintf(seconds, sizeof(seconds), "%d.%03d", (int)df_env()->self_test_ms / 1000,
+		 (int)df_env()->self_test_ms % 1000);
 	sigemptyset(&none);
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);

@@ -4,10 +4,12 @@
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/number.h"
 #include "runtime/coll/far.h"
 #include "runtime/program/build/cost.h"
+#include "runtime/program/build/tuner.h"
 
 START_TEST(t_comma)
 {
@@ -27,6 +29,28 @@ START_TEST(t_comma)
 }
 END_TEST
 
+/* What is written is read again by another process, in its own locale. */
+START_TEST(t_written)
+{
+	static const struct df_cost cost = {.inst_ns = 1.5, .byte_ns = 0.25, .cores = 2};
+	struct df_tuner t = {.has_cost = 1, .cost = cost};
+	char text[1024] = "", own[8];
+	FILE *f = fmemopen(text, sizeof(text), "w");
+
+	ck_assert(f && !df_tuner_write(&t, f) && !fclose(f));
+	ck_assert_msg(strstr(text, " inst_ns 1.5 ") && strstr(text, " byte_ns 0.25 ") &&
+			      !strchr(text, ','),
+		      "%s", text);
+	{
+		DF_DECIMAL_POINT;
+		snprintf(own, sizeof(own), "%.1f", 2.5);
+		ck_assert_str_eq(own, "2.5");
+	}
+	snprintf(own, sizeof(own), "%.1f", 2.5);
+	ck_assert_str_eq(own, "2,5");
+}
+END_TEST
+
 int main(void)
 {
 	char command[600];
@@ -39,5 +63,5 @@ int main(void)
 		puts("no locale with a comma can be made here");
 		return 77;
 	}
-	return DF_TESTS("locale", {t_comma});
+	return DF_TESTS("locale", {t_comma}, {t_written});
 }

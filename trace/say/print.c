@@ -4,6 +4,7 @@
 #include <string.h>
 #include "trace/record/names.h"
 #include "trace/say/print.h"
+#include "runtime/base/number.h"
 
 #define MAX_PENDING 32
 
@@ -134,6 +135,7 @@ static void print_sites(const struct df_check_result *r, FILE *out)
 
 void df_check_print(const struct df_check_result *r, FILE *out)
 {
+	DF_DECIMAL_POINT;
 	const struct df_check_set *set = r->set;
 
 	fprintf(out, "%s\n", df_check_line(r));

@@ -8,6 +8,7 @@
 #include "trace/record/names.h"
 #include "trace/say/print.h"
 #include "runtime/base/vec.h"
+#include "runtime/base/number.h"
 
 #define MAX_FRAMES 6
 
@@ -85,6 +86,7 @@ static size_t find(struct df_check_set *set, struct host **list)
 
 void df_check_print_hosts(const struct df_check_result *r, FILE *out)
 {
+	DF_DECIMAL_POINT;
 	struct host *list = NULL;
 	size_t nr = find(r->set, &list), shown = 0, i = 0;
 	struct df_crowd ranks = {0};

@@ -13,6 +13,7 @@
 #include "trace/read/json_text.h"
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
+#include "runtime/base/number.h"
 
 /* in RAS's own order */
 static const enum df_kind kinds[] = {DF_KIND_BROADCAST, DF_KIND_REDUCE, DF_KIND_ALLGATHER,
@@ -417,6 +418,7 @@ static void print_json(const struct df_check_result *r, FILE *out, const struct 
 void df_check_print_ras(const struct df_check_result *r, FILE *out, int json, unsigned asked,
 			double seconds)
 {
+	DF_DECIMAL_POINT;
 	size_t nr;
 	struct view *v = views_of(r->set, &nr);
 

@@ -217,6 +217,8 @@ static const struct {
 
 int df_tuner_write(const struct df_tuner *t, FILE *f)
 {
+	DF_DECIMAL_POINT;
+
 	fprintf(f, "dftune %d\n", DF_TUNER_VERSION);
 	if (t->has_cost) {
 		fprintf(f, "cost");
