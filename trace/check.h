@@ -103,6 +103,7 @@ struct df_check_opts {
 	uint64_t now_ns;   /* CLOCK_MONOTONIC of the analysis; 0: the last record's time */
 	int live;	   /* the processes still run: unfinished is not yet stuck by itself */
 	uint64_t stale_ns; /* silence from which on waiting is suspicious; 0: 5 s */
+	int released;	   /* the wait of a SYNC is released, so what differs may still meet */
 	/* 1 the process is alive, 0 it is gone, -1 can't tell. May be NULL. */
 	int (*alive)(const struct df_trace_header *h);
 };
@@ -112,8 +113,8 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 void df_check_result_free(struct df_check_result *r);
 
 enum df_verdict df_check_verdict(const struct df_check_result *r);
-/* 1: it rests on a link between nodes that is broken. */
-int df_check_by_link(const struct df_check_result *r);
+/* 1: it rests on a rank or a link that is gone, so what is unfinished will not finish. */
+int df_check_is_over(const struct df_check_result *r);
 /* The first line: verdict word, ": ", one sentence. */
 const char *df_check_line(const struct df_check_result *r);
 /* Whole text for people (first line as above), and, in tools only, JSON with stable keys: 0 or -ENOMEM. */

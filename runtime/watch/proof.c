@@ -190,7 +190,7 @@ static void remember(const struct choice *c)
  */
 static int choose(struct choice *c, const struct df_snapshots *g, uint64_t *again, char **line)
 {
-	struct df_check_opts opts = {.now_ns = df_now_ns(), .live = 1};
+	struct df_check_opts opts = {.now_ns = df_now_ns(), .live = 1, .released = 1};
 	struct df_check_set *set = df_check_set_new();
 	struct df_check_result *r;
 	struct df_snapshot *s;

@@ -388,26 +388,26 @@ static int left_is_told(const struct df_comm *comm)
 }
 
 /*
- * 1: what is unfinished waits for a member that has left, or gave up because it was cut off. That is said once for all, before its communicators end. Else
- * they may still go on without it.
+ * What is unfinished waits for a member that has left, or gave up because it was cut off: the status of a process that does not notice. That is
+ * said once for all, before its communicators end. 0: they may still go on without it.
  */
 static int is_for_who_left(uint64_t since)
 {
 	struct asked asked;
 	struct df_check_result *r = judge(LEFT_NS, &asked);
-	enum df_verdict v = r ? df_check_verdict(r) : DF_V_UNKNOWN;
-	int gone = v == DF_V_MISSING || v == DF_V_CRASH ||
-		   (v == DF_V_NET_STALL && df_check_by_link(r));
+	int status = 0;
 
+	if (r && df_check_is_over(r))
+		status = df_check_verdict(r) == DF_V_MISMATCH ? DF_EXIT_MISMATCH : DF_EXIT_MISSING;
 	__atomic_store_n(&dog.speaker, 0, __ATOMIC_RELAXED);
-	if (gone && dog.told < since && dog.reported != df_executor->progress(NULL)) {
+	if (status && dog.told < since && dog.reported != df_executor->progress(NULL)) {
 		/* One report per hang: this one. */
 		dog.reported = df_executor->progress(NULL);
 		df_tied_tell();
 		print(r);
 	}
 	df_check_result_free(r);
-	return gone;
+	return status;
 }
 
 /* The next communicator with a member that has left, and with something unfinished for long enough; df_rt.lock held. */
@@ -438,7 +438,7 @@ static void peers_that_left(void)
 {
 	struct df_comm *comm;
 	uint64_t since;
-	int gone;
+	int status;
 
 	df_mutex_lock(&df_rt.lock);
 	comm = next_left(0);
@@ -446,17 +446,17 @@ static void peers_that_left(void)
 	df_mutex_unlock(&df_rt.lock);
 	if (!comm)
 		return;
-	gone = is_for_who_left(since);
+	status = is_for_who_left(since);
 	df_mutex_lock(&df_rt.lock);
 	while ((comm = next_left(1))) {
-		if (!gone) {
+		if (!status) {
 			/* For a living one, which may come: the time-out's business. */
 			__atomic_store_n(&comm->watch.peer_left, 0, __ATOMIC_RELAXED);
 			continue;
 		}
 		df_warn("a rank of communicator %llx has exited with unfinished operations",
 			(unsigned long long)comm->hash);
-		df_comm_unheard(comm, DF_EXIT_MISSING);
+		df_comm_unheard(comm, status);
 		df_comm_end(comm, -ECONNRESET, 2);
 	}
 	df_mutex_unlock(&df_rt.lock);

@@ -55,6 +55,36 @@ static void counts(struct tb_image im[2])
 	tb_issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 20, -1, 0);
 }
 
+static void finished(struct tb_image *im, int rank, uint64_t count, uint64_t index)
+{
+	uint64_t s = tb_issue(im, 1, rank, DF_KIND_ALLREDUCE, count, -1, index);
+
+	tb_op(im, 1, DF_REC_OP_START, s);
+	tb_op(im, 1, DF_REC_OP_DONE, s);
+}
+
+/* Both have been executed before, so a release could help; by NCCL's rules they differ all the same. */
+static void places(struct tb_image im[2])
+{
+	for (int i = 0; i < 2; i++) {
+		finished(&im[i], i, 10, 0);
+		finished(&im[i], i, 20, 1);
+		tb_issue(&im[i], 1, i, DF_KIND_ALLREDUCE, i ? 20 : 10, -1, 2);
+		/* The second of its signature. */
+		tb_at(&im[i], im[i].h->next - 1)->b = 1;
+		tb_rec(&im[i], DF_REC_CALL_ENTER, 79, DF_CALL_DEVICE_SYNC, 0, 0);
+	}
+}
+
+/* Rank 1 has left out the first, and has exited after the second. */
+static void left_out(struct tb_image im[2])
+{
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	finished(&im[0], 0, 20, 1);
+	finished(&im[1], 1, 20, 0);
+	im[1].h->closed = 1;
+}
+
 static void sizes(struct tb_image im[2])
 {
 	uint64_t s = tb_issue(&im[0], 1, 0, DF_KIND_SEND, 1, 1, 0);
@@ -152,6 +182,8 @@ static const struct golden {
 	{"GPU_STUCK", DF_V_GPU_STUCK, "OL-04", NULL, 1, 0, 0, 0, 0},
 	{"MISMATCH", DF_V_MISMATCH, "CB-02", NULL, 1, 0, 0, 0, 0},
 	{"MISMATCH-signatures", DF_V_MISMATCH, NULL, counts, 0, 2, 0, 60000, 0},
+	{"MISMATCH-places", DF_V_MISMATCH, NULL, places, 0, 2, 0, 60000, 0},
+	{"MISMATCH-left-out", DF_V_MISMATCH, NULL, left_out, 0, 2, 0, 60000, 0},
 	{"MISMATCH-sizes", DF_V_MISMATCH, NULL, sizes, 1, 2, 0, 60000, 0},
 	{"MISMATCH-completed", DF_V_MISMATCH, NULL, silent, 1, 2, 0, 0, 0},
 	{"MISSING", DF_V_MISSING, NULL, missing, 1, 2, 0, 60000, 0},

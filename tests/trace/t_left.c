@@ -156,7 +156,7 @@ START_TEST(test_words)
 			tb_op(&im, b, DF_REC_OP_DONE, serial);
 	}
 	ck_assert_int_eq(df_trace_left(im.h, &rows, &nr), 0);
-	ck_assert_uint_eq(nr, 2 + 512);
+	ck_assert_uint_eq(nr, 4 + 512);
 	ck_assert_int_eq(df_check_add_left(set, rows, nr), 0);
 	ck_assert_int_eq(df_check_add_left(set, rows, 0), 0);
 	free(rows);

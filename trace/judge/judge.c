@@ -9,6 +9,7 @@
 #include "trace/judge/lines.h"
 #include "trace/judge/result.h"
 #include "runtime/base/vec.h"
+#include "runtime/base/number.h"
 
 #define DEFAULT_STALE_NS 5000000000ULL
 #define LIVE_PATIENCE_NS 120000000000ULL
@@ -445,6 +446,7 @@ static int is_mismatch(struct df_check_result *r, int rc)
 	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
 	r->qualifier[0] = 0;
 	r->is_cycle = 0;
+	r->remedy = (enum df_world)0;
 	return 1;
 }
 
@@ -453,16 +455,19 @@ static int judge_mismatch(struct df_check_result *r)
 	return is_mismatch(r, df_mismatch_find(r));
 }
 
-/* The same of a cycle of operations that nothing cuts. */
+/* The same of a cycle of operations that nothing cuts, and of what waits for who has gone. */
 static int judge_places(struct df_check_result *r)
 {
 	return is_mismatch(r, df_mismatch_places(r));
 }
 
-/* A crash is a crash, and who has left will not disagree. */
-static int may_be_mismatch(enum df_mark m)
+/* Who has left waits for nothing, but may have issued something else before. A crash is a crash. */
+static int judge_marked(struct df_check_result *r, enum df_mark m)
 {
-	return m != DF_M_DEAD && m != DF_M_MISMATCH && m != DF_M_EXITED && m != DF_M_DESTROYED;
+	r->is_left = m == DF_M_EXITED || m == DF_M_DESTROYED;
+	if (m == DF_M_DEAD || m == DF_M_MISMATCH)
+		return 0;
+	return r->is_left ? judge_places(r) : judge_mismatch(r);
 }
 
 /* Two threads have put operations into one hardware queue: records do not say for certain in which order. */
@@ -479,7 +484,7 @@ static int rests_on_a_race(const struct df_graph *g, const uint32_t *edges, size
 	return 0;
 }
 
-static int judge_residue(struct df_check_result *r)
+static int judge_residue(struct df_check_result *r, int released)
 {
 	uint32_t *edges = NULL;
 	size_t nr;
@@ -503,7 +508,7 @@ static int judge_residue(struct df_check_result *r)
 		rc = classify_root(r);
 		if (rc)
 			return rc;
-		rc = may_be_mismatch(mark_of(r, r->root)) ? judge_mismatch(r) : 0;
+		rc = judge_marked(r, mark_of(r, r->root));
 		return rc < 0 ? rc : 0;
 	}
 	/* What is known of NCCL and CUDA says more than who else a host may wait for. */
@@ -518,12 +523,9 @@ static int judge_residue(struct df_check_result *r)
 		return rc;
 	r->is_cycle = 1;
 	classify_cycle(r);
-	/*
-	 * Two orders that something could reconcile are no mismatch where signatures meet. What a release would reconcile
-	 * is one all the same if nothing shows that the ranks will ever issue the same operations.
-	 */
+	/* Two orders that preemption reconciles are no mismatch where signatures meet. What a release could reconcile is one. */
 	rc = r->verdict == DF_V_DATA || r->verdict == DF_V_HOST ||
-			     (r->verdict == DF_V_SYNC && df_graph_crossed(&r->g, 0) != DF_NONE)
+			     (r->verdict == DF_V_SYNC && !released)
 		     ? judge_mismatch(r)
 		     : 0;
 	if (rc)
@@ -627,6 +629,7 @@ static void judge_deaths(struct df_check_result *r)
 int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		 struct df_check_result **out)
 {
+	DF_DECIMAL_POINT;
 	uint64_t stale_ns = opts && opts->stale_ns ? opts->stale_ns : DEFAULT_STALE_NS, last = 0;
 	struct df_check_result *r = calloc(1, sizeof(*r));
 	int rc;
@@ -637,6 +640,7 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 	set->refs++;
 	r->root = DF_NONE;
 	r->to_come = DF_NONE;
+	r->lacks = -1;
 	r->verdict = DF_V_OK;
 	r->world = DF_W_BASE;
 	r->div_trace[0] = r->div_trace[1] = DF_NONE;
@@ -653,11 +657,11 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 	}
 	r->quiet_ns = set->now_ns > last ? set->now_ns - last : 0;
 	if (df_graph_reduce(&r->g, DF_W_BASE, 0)) {
-		rc = judge_residue(r);
+		rc = judge_residue(r, opts && opts->released);
 	} else if (r->g.nr_nodes && (r->quiet_ns >= stale_ns || stall_seen(set))) {
 		r->stale = 1;
 		if (df_graph_reduce(&r->g, DF_W_BASE, 1))
-			rc = judge_residue(r);
+			rc = judge_residue(r, opts && opts->released);
 		/*
 		 * Who may still come: a host that is silent, or that waits for something unknown. A thread that has ended
 		 * will not, once the others have waited for their whole time.
@@ -731,9 +735,11 @@ enum df_verdict df_check_verdict(const struct df_check_result *r)
 	return r->verdict;
 }
 
-int df_check_by_link(const struct df_check_result *r)
+int df_check_is_over(const struct df_check_result *r)
 {
-	return r->link != NULL;
+	return r->verdict == DF_V_MISSING || r->verdict == DF_V_CRASH ||
+	       (r->verdict == DF_V_MISMATCH && r->is_left) ||
+	       (r->verdict == DF_V_NET_STALL && r->link);
 }
 
 const char *df_check_line(const struct df_check_result *r)

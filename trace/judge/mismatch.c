@@ -193,70 +193,6 @@ static int find_crossed(struct df_check_result *r)
 	return rc ? rc : add_inst(r, pair[1]) ?: 1;
 }
 
-/* ---- one place, different calls ---------------------------------------------------------------------- */
-
-/* The communicator of all operations of the cycle, where they meet by signature; DF_NONE: there is no such one. */
-static uint32_t only_comm(const struct df_check_result *r)
-{
-	const struct df_uop *ops = r->set->ops;
-	uint32_t gcomm = r->nr_involved ? ops[r->involved[0]].gcomm : DF_NONE;
-
-	for (size_t i = 0; i < r->nr_involved; i++)
-		if (ops[r->involved[i]].gcomm != gcomm ||
-		    df_trc_nccl(&r->set->traces[ops[r->involved[i]].trace]))
-			return DF_NONE;
-	return gcomm;
-}
-
-static int by_place(const void *pa, const void *pb)
-{
-	const struct df_uop *a = *(const struct df_uop *const *)pa,
-			    *b = *(const struct df_uop *const *)pb;
-
-	if (a->l.index != b->l.index)
-		return a->l.index < b->l.index ? -1 : 1;
-	return a->l.rank < b->l.rank ? -1 : a->l.rank > b->l.rank;
-}
-
-/*
- * Signatures may meet in another order than that of issue, but a program that issues one communicator's collectives in
- * different orders is wrong by NCCL's rules. Where waits for results keep them from meeting all the same, the first place in
- * which the ranks differ is the cause.
- */
-int df_mismatch_places(struct df_check_result *r)
-{
-	struct df_check_set *set = r->set;
-	uint32_t gcomm = only_comm(r), inst = DF_NONE;
-	const struct df_uop **v = gcomm == DF_NONE ? NULL : malloc((set->nr_ops + 1) * sizeof(*v));
-	size_t nr = 0, first = 0, end = 0;
-	int differ = 0, rc = 0;
-
-	if (!v)
-		return gcomm == DF_NONE ? 0 : -ENOMEM;
-	for (size_t i = 0; i < set->nr_ops; i++)
-		if (set->ops[i].gcomm == gcomm && set->ops[i].start != DF_NONE &&
-		    !df_kind_is_p2p(set->ops[i].l.kind))
-			v[nr++] = &set->ops[i];
-	qsort(v, nr, sizeof(*v), by_place);
-	while (end < nr && !differ) {
-		first = end;
-		while (end < nr && v[end]->l.index == v[first]->l.index)
-			differ |= v[end++]->sig != v[first]->sig;
-	}
-	for (uint32_t i = 0; differ && i < r->g.nr_insts; i++)
-		for (uint32_t o = r->g.insts[i].first; o != DF_NONE; o = set->ops[o].next)
-			if (&set->ops[o] == v[first])
-				inst = i;
-	for (size_t i = first; inst != DF_NONE && i < end && !rc; i++)
-		rc = add_side(r, &v[i]->l, v[i]->trace, v[i]->entry);
-	if (!rc && inst != DF_NONE) {
-		r->root = r->g.insts[inst].node;
-		rc = 1;
-	}
-	free(v);
-	return rc;
-}
-
 /* ---- a message that is over ------------------------------------------------------------------------- */
 
 static int open_trace(const struct df_trc *t, struct df_reader *r)
@@ -360,20 +296,104 @@ static int find_sizes(struct df_check_result *r, int unseen)
 	return 0;
 }
 
-/* ---- what the judge asks ------------------------------------------------------------------------------ */
+/* ---- one place, different calls ---------------------------------------------------------------------- */
 
-int df_mismatch_find(struct df_check_result *r)
+static int by_place(const void *pa, const void *pb)
 {
-	int rc = find_crossed(r);
+	const struct df_uop *a = *(const struct df_uop *const *)pa,
+			    *b = *(const struct df_uop *const *)pb;
 
-	if (!rc)
-		rc = find_sizes(r, 0);
-	return !rc && r->is_cycle && r->verdict == DF_V_DATA ? df_mismatch_places(r) : rc;
+	if (a->l.index != b->l.index)
+		return a->l.index < b->l.index ? -1 : 1;
+	return a->l.rank < b->l.rank ? -1 : a->l.rank > b->l.rank;
 }
 
-int df_mismatch_unseen(struct df_check_result *r)
+/* How many collectives a rank has issued on a communicator. */
+static uint64_t nr_issued(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
-	return find_sizes(r, 1);
+	const struct df_trc_comm *e = df_set_entry(set, gcomm, rank);
+
+	return e ? e->nr_coll : df_left_issued(&set->left, set->gcomms[gcomm].hash, rank);
+}
+
+/* A collective that one rank has issued, and another has not. */
+struct gap {
+	const struct df_uop *op;
+	uint32_t inst;
+	int rank; /* that has not */
+};
+
+/*
+ * Of those in the cycle, or that wait for who has gone, the first in whose place the rank that lacks it has issued
+ * something else.
+ */
+static int find_gap(const struct df_check_result *r, struct gap *gap)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_graph *g = &r->g;
+
+	*gap = (struct gap){.op = NULL};
+	for (size_t i = 0; i < g->nr_edges; i++) {
+		const struct df_edge *e = &g->edges[i];
+		const struct df_node *from = &g->nodes[e->from], *to = &g->nodes[e->to];
+		const struct df_match *in = &g->insts[from->ref];
+		uint64_t nr;
+
+		if (e->kind != DF_E_NOT_ISSUED || from->kind != DF_N_MATCH ||
+		    to->kind != DF_N_NEXT || r->comp[e->to] != r->root_comp || in->p2p ||
+		    !by_signature(r, in))
+			continue;
+		nr = nr_issued(set, in->gcomm, to->rank);
+		for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next) {
+			const struct df_uop *u = &set->ops[o];
+
+			if (u->l.index < nr && u->start != DF_NONE && u->l.rank != to->rank &&
+			    set->entries[u->entry].has_places &&
+			    (!gap->op || u->l.index < gap->op->l.index))
+				*gap = (struct gap){u, from->ref, to->rank};
+		}
+	}
+	return gap->op != NULL;
+}
+
+static uint32_t inst_of(const struct df_check_result *r, const struct df_uop *u)
+{
+	for (uint32_t i = 0; i < r->g.nr_insts; i++)
+		for (uint32_t o = r->g.insts[i].first; o != DF_NONE; o = r->set->ops[o].next)
+			if (&r->set->ops[o] == u)
+				return i;
+	return DF_NONE;
+}
+
+/* What is unfinished on the communicator: the first place of it in which ranks differ, up to that of the gap. 1: its sides are there. */
+static int unfinished_sides(struct df_check_result *r, const struct gap *gap)
+{
+	struct df_check_set *set = r->set;
+	const struct df_uop **v = malloc((set->nr_ops + 1) * sizeof(*v));
+	size_t nr = 0, first = 0, end = 0;
+	int differ = 0, rc = v ? 0 : -ENOMEM;
+
+	for (size_t i = 0; v && i < set->nr_ops; i++)
+		if (set->ops[i].gcomm == gap->op->gcomm && set->ops[i].start != DF_NONE &&
+		    set->ops[i].l.index <= gap->op->l.index && !df_kind_is_p2p(set->ops[i].l.kind))
+			v[nr++] = &set->ops[i];
+	if (nr)
+		qsort(v, nr, sizeof(*v), by_place);
+	while (end < nr && !differ) {
+		first = end;
+		while (end < nr && v[end]->l.index == v[first]->l.index)
+			differ |= v[end++]->sig != v[first]->sig;
+	}
+	for (size_t i = first; differ && i < end && !rc; i++)
+		rc = add_side(r, &v[i]->l, v[i]->trace, v[i]->entry);
+	if (!rc && differ) {
+		uint32_t inst = inst_of(r, v[first]);
+
+		r->root = r->g.insts[inst == DF_NONE ? gap->inst : inst].node;
+		rc = 1;
+	}
+	free(v);
+	return rc;
 }
 
 /* What a rank put in this place of a communicator: read again from its trace, because nothing is kept of it. */
@@ -388,6 +408,47 @@ static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t inde
 		    !df_kind_is_p2p(l->ops[i].kind))
 			return add_side(r, &l->ops[i], e->trace, entry);
 	return rc;
+}
+
+/*
+ * Signatures may meet in another order than that of issue, but by NCCL's rules the k-th collectives of a communicator meet.
+ * A rank that lacks one of them, and has issued at least as many as the rank that waits for it, has issued another one in that
+ * place or before. If both of that place have finished, the place is that of the one that is lacking.
+ */
+int df_mismatch_places(struct df_check_result *r)
+{
+	const struct df_trc_comm *e;
+	struct gap gap;
+	int rc;
+
+	if (!find_gap(r, &gap))
+		return 0;
+	rc = unfinished_sides(r, &gap);
+	if (rc)
+		return rc;
+	r->root = r->g.insts[gap.inst].node;
+	r->lacks = gap.rank;
+	rc = add_side(r, &gap.op->l, gap.op->trace, gap.op->entry);
+	e = df_set_entry(r->set, gap.op->gcomm, gap.rank);
+	if (!rc && e && e->has_places)
+		rc = add_finished(r, (uint32_t)(e - r->set->entries), gap.op->l.index);
+	return rc ? rc : 1;
+}
+
+/* ---- what the judge asks ------------------------------------------------------------------------------ */
+
+int df_mismatch_find(struct df_check_result *r)
+{
+	int rc = find_crossed(r);
+
+	if (!rc)
+		rc = find_sizes(r, 0);
+	return !rc && r->is_cycle ? df_mismatch_places(r) : rc;
+}
+
+int df_mismatch_unseen(struct df_check_result *r)
+{
+	return find_sizes(r, 1);
 }
 
 int df_mismatch_sides(struct df_check_result *r)
@@ -438,6 +499,21 @@ static void put_message(struct df_line *b, const struct df_side *s)
 		    s->op.count * (size ? size : 1), s->op.count, df_dtype_name(s->op.type));
 }
 
+/* Nothing is known of the other side's calls but their number, or they were swapped before. */
+static void put_lacking(const struct df_check_result *r, struct df_line *b)
+{
+	const struct df_side *s = r->sides;
+	uint32_t gcomm = r->g.insts[r->g.nodes[r->root].ref].gcomm;
+	char sig[96], who[48];
+
+	df_line_put(b,
+		    " differs: %s on r%d, another operation on %s, which issued %" PRIu64
+		    " on communicator %s but not this one",
+		    df_say_sig(&s->op, sig, sizeof(sig)), s->rank,
+		    df_say_member(r->set, gcomm, r->lacks, who, sizeof(who)),
+		    nr_issued(r->set, gcomm, r->lacks), r->set->gcomms[gcomm].label);
+}
+
 /* Groups equal signatures, names the minority. */
 static void put_sides(const struct df_check_result *r, struct df_line *b)
 {
@@ -458,8 +534,11 @@ static void put_sides(const struct df_check_result *r, struct df_line *b)
 	for (size_t i = 0; i < nr && other == nr; i++)
 		if (s[i].sig != s[best].sig)
 			other = i;
-	if (other == nr)
+	if (other == nr) {
+		if (r->lacks >= 0)
+			put_lacking(r, b);
 		return;
+	}
 	df_line_put(b, " differs in %s: ", difference(&s[best].op, &s[other].op));
 	if (df_kind_is_p2p(s[best].op.kind) && df_kind_is_p2p(s[other].op.kind) && nr == 2) {
 		put_message(b, &s[best]);

@@ -68,6 +68,8 @@ struct df_check_result {
 		nr_held; /* of them, those in a lock that another thread holds: they are the first */
 	struct df_side *sides; /* MISMATCH */
 	size_t nr_sides, cap_sides;
+	int lacks; /* the rank of the communicator that lacks the root, where only its own side is known; -1 */
+	int is_left; /* what is missing was to come from a rank that has gone */
 	const struct df_broken_link
 		*link; /* NET_STALL, SLOW: of the set; NULL: no link is known to be broken */
 	uint32_t completed_gcomm; /* MISMATCH without a root: it completed */
@@ -98,7 +100,7 @@ void df_explain_ignored(struct df_check_result *r);
 int df_mismatch_find(struct df_check_result *r);
 /* Where nothing is stuck as far as can be seen: a message whose ends disagree, one of which is over. */
 int df_mismatch_unseen(struct df_check_result *r);
-/* Of a cycle over one communicator: the first place in which its ranks issued different collectives. The same results. */
+/* The first place in which ranks issued different collectives, of a cycle or of what waits for who has gone. The same results. */
 int df_mismatch_places(struct df_check_result *r);
 int df_mismatch_sides(struct df_check_result *r);
 

@@ -14,6 +14,15 @@ int df_load_lost_ops(const struct df_load *l, const struct df_reader *r, uint32_
 	return c->drops && (!c->issued || c->issued > here->nr_coll + here->nr_p2p);
 }
 
+uint64_t df_load_nr_coll(const struct df_trace_comm *c)
+{
+	uint64_t nr = 0;
+
+	for (size_t k = 0; k < sizeof(c->kinds) / sizeof(c->kinds[0]); k++)
+		nr += c->kinds[k];
+	return nr;
+}
+
 int df_load_indices(struct df_load *l, const struct df_reader *r)
 {
 	uint64_t *coll = calloc(l->nr_comms + 1, sizeof(*coll));

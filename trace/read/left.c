@@ -11,6 +11,7 @@
 #include "trace/record/trace_hash.h"
 
 #define MAX_KEYS 512 /* of a process: 8 KiB */
+#define ISSUED	 2   /* in place of an operation's key, which is odd */
 
 /* One operation of a process. */
 struct part {
@@ -68,8 +69,8 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 {
 	int nccl = r->h.rules == 1 || r->h.mode == 1;
 	struct part *parts = calloc(l->nr_ops + 1, sizeof(*parts));
-	struct df_left_row *rows = calloc(r->nr_comms + MAX_KEYS, sizeof(*rows));
-	size_t keys = 0, i;
+	struct df_left_row *rows = calloc(2 * (size_t)r->nr_comms + MAX_KEYS, sizeof(*rows));
+	size_t keys = 0, first = 2 * (size_t)r->nr_comms, i;
 
 	if (!parts || !rows) {
 		free(parts);
@@ -91,17 +92,21 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 		};
 	}
 	keys = merge(parts, keys);
-	/* First a row for each communicator: 1 if all its keys follow. */
-	for (i = 0; i < r->nr_comms; i++)
-		rows[i] = (struct df_left_row){df_left_key(r->comms[i].hash, r->comms[i].rank, 0),
-					       !r->comms[i].drops};
+	/* First two rows for each communicator: 1 if all its keys follow; how many collectives the rank has issued. */
+	for (i = 0; i < r->nr_comms; i++) {
+		const struct df_trace_comm *c = &r->comms[i];
+
+		rows[2 * i] = (struct df_left_row){df_left_key(c->hash, c->rank, 0), !c->drops};
+		rows[2 * i + 1] = (struct df_left_row){df_left_key(c->hash, c->rank, ISSUED),
+						       df_load_nr_coll(c)};
+	}
 	for (i = 0; i < keys; i++) {
 		if (i < MAX_KEYS)
-			rows[r->nr_comms + i] = (struct df_left_row){parts[i].key, parts[i].number};
+			rows[first + i] = (struct df_left_row){parts[i].key, parts[i].number};
 		else
-			rows[parts[i].comm - 1].next = 0;
+			rows[2 * (parts[i].comm - 1)].next = 0;
 	}
-	*nr = r->nr_comms + (keys < MAX_KEYS ? keys : MAX_KEYS);
+	*nr = first + (keys < MAX_KEYS ? keys : MAX_KEYS);
 	*out = rows;
 	free(parts);
 	return 0;
@@ -149,4 +154,11 @@ enum df_left df_left_of(const struct df_lefts *l, uint64_t comm_hash, int rank, 
 	if (!row)
 		return all->next ? DF_LEFT_LACKS : DF_LEFT_PERHAPS;
 	return row->next > want ? DF_LEFT_FINISHED : DF_LEFT_LACKS;
+}
+
+uint64_t df_left_issued(const struct df_lefts *l, uint64_t comm_hash, int rank)
+{
+	const struct df_left_row *row = find(l, df_left_key(comm_hash, rank, ISSUED));
+
+	return row ? row->next : 0;
 }

@@ -155,6 +155,8 @@ int df_load_trace(struct df_load *l, struct df_reader *r);
 
 /* Has the ring lost operations of a communicator (from 1), and not only other records of it? */
 int df_load_lost_ops(const struct df_load *l, const struct df_reader *r, uint32_t comm);
+/* Collectives that were issued on it, whatever the ring has lost. */
+uint64_t df_load_nr_coll(const struct df_trace_comm *c);
 /*
  * Part of df_load_trace(). Indices among operations that can match each other. Where the ring lost records of a
  * communicator the recorded index is the only truth; otherwise counting is exact whatever the recorded one counts.

@@ -93,6 +93,17 @@ static int thread_by_tid(const void *pa, const void *pb)
 
 /* ---- digesting one trace ---------------------------------------------------------------------------- */
 
+/* Without messages between them the indices are those that the process has counted (indices.c). */
+static void count_collectives(struct df_trc_comm *e, const struct df_trace_comm *c,
+			      const struct df_lcomm *seen)
+{
+	e->nr_coll = df_load_nr_coll(c);
+	if (seen && !c->issued)
+		e->nr_coll = seen->nr_coll;
+	e->has_places =
+		e->nr_coll == c->issued || !seen || seen->nr_coll + seen->nr_p2p >= c->issued;
+}
+
 static int add_entries(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 		       const struct df_reader *r)
 {
@@ -121,6 +132,7 @@ static int add_entries(struct df_check_set *set, struct df_trc *t, uint32_t trac
 		e->rank = c->rank;
 		e->device = c->device;
 		t->nr_done += c->done;
+		count_collectives(e, c, i <= l->nr_comms ? &l->comms[i - 1] : NULL);
 		if (i <= l->nr_comms) {
 			e->nr_threads = l->comms[i - 1].nr_threads;
 			e->more_threads = l->comms[i - 1].more_threads;

@@ -22,17 +22,17 @@ struct df_trc_comm {
 	uint32_t trace, local; /* local number, from 1 */
 	uint32_t gcomm;
 	int32_t rank, device;
-	int32_t party;		/* of its trace: entries of one rank have the same (party.c) */
-	int32_t world;		/* the rank by which people know it */
-	uint64_t next_coll;	/* index of the next collective, as far as the trace shows */
-	uint64_t destroyed_rec; /* COMM_DESTROY, or COMM_ABORT by the program; DF_NO_REC */
-	uint64_t failed_rec;	/* last OP_FAILED */
-	uint64_t lost_open;	/* unfinished operations whose records the ring has overwritten */
-	uint64_t drops;		/* records that the ring has overwritten */
+	int32_t party;		     /* of its trace: entries of one rank have the same (party.c) */
+	int32_t world;		     /* the rank by which people know it */
+	uint64_t next_coll, nr_coll; /* the next index that the trace shows; all issued */
+	uint64_t destroyed_rec;	     /* COMM_DESTROY, or COMM_ABORT by the program; DF_NO_REC */
+	uint64_t failed_rec;	     /* last OP_FAILED */
+	uint64_t lost_open; /* unfinished operations whose records the ring has overwritten */
+	uint64_t drops;	    /* records that the ring has overwritten */
 	uint64_t last_ns;
 	uint32_t threads[DF_LCOMM_THREADS], nr_threads, more_threads;
 	uint32_t issuers[DF_LCOMM_THREADS], nr_issuers; /* those of them that issued on it */
-	int used;					/* the rank has issued something on it */
+	int used, has_places; /* the rank has issued something; indices are places among nr_coll */
 	struct {
 		uint64_t index, rec;
 		int32_t peer;
