@@ -179,7 +179,7 @@ $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
 
 # Where `dfshim run --host` finds what it brings along for Python programs.
 $(B)/python:
-	@mkdir -p $(B) && ln -sfn $(CURDIR)/interpose/python $@
+	@mkdir -p $(B) && ln -sfn '$(CURDIR)/interpose/python' $@
 
 # Plain NCCL programs: nothing of ours in them.
 define client

@@ -11,6 +11,6 @@ $(B)/tests/hostcuda/programs/p_%: tests/hostcuda/programs/p_%.c tests/hostcuda/p
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) -D_GNU_SOURCE $(SANFLAGS) $(CFLAGS) -I. -isystem $(CUDA_INC) -o $@ $< \
 		$(if $(CUDA_LIB),-L$(CUDA_LIB) -Wl$(comma)-rpath$(comma)$(CUDA_LIB) -lcudart,$(B)/libdfhost.so \
-		-Wl$(comma)-rpath$(comma)$(abspath $(B))) -pthread -ldl
+		-Wl$(comma)-rpath$(comma)'$(abspath $(B))') -pthread -ldl
 
 endif

@@ -21,7 +21,7 @@ $(addprefix $(B)/tests/cuda/,t_backend t_byref t_leaving t_unlocked): $(firstwor
 
 # Its own tests are linked with it.
 $(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: $(FAKE_CUDA)
-$(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: private LIBS += $(FAKE_CUDA) -Wl,-rpath,$(abspath $(dir $(FAKE_CUDA)))
+$(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: private LIBS += $(FAKE_CUDA) -Wl,-rpath,'$(abspath $(dir $(FAKE_CUDA)))'
 
 # One of its cases takes the withdrawal of slices by reference out.
 $(B)/tests/cuda/t_byref: private LIBS += -Wl,--wrap=df_refs_withdraw

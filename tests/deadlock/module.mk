@@ -36,17 +36,17 @@ stress-programs: tests
 # The whole evaluation of the checker: about five minutes; its tables go into docs/evaluation.md.
 .PHONY: eval-dl2
 eval-dl2: all $(B)/tests/deadlock/evaluation/eval $(B)/tests/deadlock/interpreter/script
-	@B=$(abspath $(B)) scripts/eval.sh
+	@B='$(abspath $(B))' scripts/eval.sh
 
 # Training with fused gradients in 20 settings (dl2's Table 3), about ten minutes; the table goes there as well.
 .PHONY: eval-fusion
 eval-fusion: all $(B)/tests/deadlock/fusion
-	@B=$(abspath $(B)) scripts/bench.sh fusion
+	@B='$(abspath $(B))' scripts/bench.sh fusion
 	@[ ! -s $(B)/bench-out/b_fusion/text ] || scripts/insert.sh docs/evaluation.md fusion $(B)/bench-out/b_fusion/text
 
 # What we and torchfrtrace say of the same hangs (docs/comparison.md). TORCH_PYTHON: a Python that has it.
 .PHONY: compare
 compare: all $(B)/tests/deadlock/interpreter/script
-	@B=$(abspath $(B)) scripts/bench.sh frtrace
+	@B='$(abspath $(B))' scripts/bench.sh frtrace
 	@[ ! -s $(B)/bench-out/b_frtrace/table ] || scripts/insert.sh docs/comparison.md frtrace $(B)/bench-out/b_frtrace/table
 bench: $(B)/tests/deadlock/interpreter/script $(B)/tests/deadlock/fusion
