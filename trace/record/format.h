@@ -108,8 +108,8 @@ enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_CALL, DF_POLLED_NR
  */
 #define DF_PART_THREADS "dfshim:"
 /*
- * Prefix of the names of the threads in which PyTorch computes gradients, while another thread waits
- * for them in backward().
+ * Prefix of the names of the threads in which PyTorch computes gradients, while another thread
+ * waits for them in backward().
  */
 #define DF_AUTOGRAD_THREADS "pt_autograd_"
 
