@@ -184,16 +184,14 @@ uint64_t df_comm_pending(const struct df_comm *comm);
 
 /* ---- what NCCL executes, recorded (mode trace) ------------------------------------------------------ */
 
-/*
- * Opens the trace, puts hooks behind CUDA that only write down, and starts the thread that sees operations end and
- * explains it when nothing does. 0, or -errno: the job goes on without.
- */
+/* The calls of NCCL that the thread of mode trace makes. */
 struct df_record_nccl {
-	/* Ends what is stuck, and what would be next, with ncclRemoteError. 0: it can't. verdict: one line. */
+	/* Ends all that is stuck with ncclRemoteError. Returns 0 if it cannot. verdict: one line. */
 	int (*stop)(const char *verdict);
-	/* Calls df_record_no_slot() for each communicator whose next launch waits for a slot; NULL: not known here. */
+	/* df_record_no_slot() for each communicator that waits for a slot; NULL: not known. */
 	void (*slot_waits)(void);
 };
+/* Opens the trace and starts that thread. Returns 0, or -errno: nothing is recorded. */
 int df_record_start(const struct df_record_nccl *nccl);
 void df_record_no_slot(uint32_t comm); /* of df_trace_comm() */
 /* This thread is inside NCCL, so many calls deep: what it does with CUDA is NCCL's doing. */
