@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Another user of the machine (nobody; root starts it), or a process of another machine, at a job's control plane.
 
-usage: second_user.py record IFACE        hears the wire: prints as JSON the names in greetings and what connecting ends have sent
+usage: second_user.py record IFACE FILE     hears the wire, creates FILE when it begins, and ends after some connections or when
+                                              FILE is gone: prints as JSON the names in greetings and what connecting ends have sent
        second_user.py try                   whether there is another user
        second_user.py attack HOST... < JSON   attacks the ports 5000 to 5009 of these hosts until none listens any more; prints a
                                               number each time that it has made all attacks, or what succeeded (status 1)
@@ -32,16 +33,19 @@ def frame(kind, body, masked=0):
     return struct.pack("<IHHII", MAGIC, VERSION, kind, len(body), masked) + body + bytes(-len(body) % 8)
 
 
-def record(iface):
+def record(iface, begun):
     wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     wire.bind((iface, 0))
-    names, flows, end = set(), {}, time.time() + 60
-    while time.time() < end:
-        wire.settimeout(max(0.01, end - time.time()))
+    wire.settimeout(0.1)
+    open(begun, "w").close()
+    names, flows, end = set(), {}, None
+    while end is None or time.time() < end:
         try:
             packet = wire.recv(65536)
         except socket.timeout:
-            break
+            if not os.path.exists(begun):
+                break
+            continue
         if packet[12:14] != b"\x08\x00" or packet[23] != 6:
             continue
         ip = packet[14:]
@@ -55,7 +59,7 @@ def record(iface):
             # Bytes that are sent again may be here twice; the proof is before them.
             flows[flow][3] += data.hex()
             if len([f for f in flows.values() if f[3]]) >= 4:
-                end = min(end, time.time() + 1)
+                end = end or time.time() + 1
     print(json.dumps({"names": sorted(names), "flows": [f for f in flows.values() if f[3]]}))
 
 
@@ -297,7 +301,7 @@ def become_nobody():
 def main():
     mode = sys.argv[1]
     if mode == "record":
-        return record(sys.argv[2])
+        return record(*sys.argv[2:])
     become_nobody()
     if mode == "try":
         return 0

@@ -34,12 +34,18 @@ rss() {
 	for p in $(processes); do awk '/^VmRSS/ { print $2 }' "/proc/$p/status" 2>/dev/null; done | sort -n | tail -n 1
 }
 
+# record NAME: in the background, from now on.
+record() {
+	rm -f "$T/hears"
+	second_user 0 record eth0 "$T/hears" >"$T/$1" &
+	recorder=$!
+	until [ -e "$T/hears" ]; do kill -0 $recorder || fail "nothing can be recorded"; sleep 0.05; done
+}
 # A first job is heard, and what was heard is worth nothing in the next one.
-second_user 0 record eth0 >"$T/first" &
-recorder=$!
-sleep 1
+record first
 start_job --iters 20
 end_hosts || fail "alone: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
+rm "$T/hears"
 wait $recorder
 grep -q '"flows": \[\[' "$T/first" || fail "no greeting was recorded: $(cat "$T/first")"
 
@@ -51,9 +57,7 @@ attack() { # NAME NODE FILE TARGET...
 began=$SECONDS
 attack stale-near 0 "$T/first" near "$(ip4 0)"
 attack stale-far 2 "$T/first" "$(ip4 0)" "$(ip4 1)"
-second_user 0 record eth0 >"$T/second" &
-recorder=$!
-sleep 1
+record second
 start_job --iters 1000000000 --until "$T/attacked"
 until issued && grep -q 'answering ncclras' "$T/out0" "$T/out1"; do kill -0 "${pid[0]}" || fail "no collective: $(tail -n 5 "$T"/out*)"; sleep 0.05; done
 first=$(rss)

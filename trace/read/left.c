@@ -101,6 +101,9 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 						       df_load_nr_coll(c)};
 	}
 	for (i = 0; i < keys; i++) {
+		/* The rows do not distinguish an unfinished collective from one it never issued. */
+		if (parts[i].open)
+			rows[2 * (parts[i].comm - 1) + 1].next = 0;
 		if (i < MAX_KEYS)
 			rows[first + i] = (struct df_left_row){parts[i].key, parts[i].number};
 		else

@@ -31,7 +31,7 @@ void df_left_sort(struct df_lefts *l);
 /* Whether the rank had finished the operation number `want` of those with this key. */
 enum df_left df_left_of(const struct df_lefts *l, uint64_t comm_hash, int rank, uint64_t seen,
 			uint64_t want);
-/* How many collectives the rank had issued; 0 if nothing was told of it. */
+/* How many collectives the rank had issued and finished; 0: unknown, or it left some unfinished. */
 uint64_t df_left_issued(const struct df_lefts *l, uint64_t comm_hash, int rank);
 
 #endif
