@@ -32,11 +32,11 @@ struct df_dev {
 	uint32_t nr_connecting;			/* read without the lock */
 	uint64_t released, reordered, recycled; /* counters for DFSHIM_STATS */
 	uint32_t asked;				/* df_bell.asked when we last looked */
-	uint64_t told; /* exec.retired when who waits was last told; read without the lock */
+	uint64_t told; /* exec.retired when waiters were last woken; read without the lock */
 	/*
-	 * The legacy default stream, once something has been put on it. What it must not run ahead of, later work of
-	 * blocking streams must not either: they take it over when something is put on them. legacy_added:
-	 * how far its set goes, 0 while it is empty; read without the lock.
+	 * The legacy default stream, once work has been put on it. Later work of blocking streams waits
+	 * for the same operations as its own: these streams copy its set of them when work is put on
+	 * them. legacy_added: how far that set goes, 0 while it is empty; read without the lock.
 	 */
 	struct df_stream *legacy;
 	uint64_t legacy_added;

@@ -31,7 +31,7 @@ struct df_traced_op {
 };
 void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncclComm_t comm,
 		     const void *pc);
-/* Returns what the application is told. */
+/* Returns the result to report to the application. */
 ncclResult_t df_traced_end(struct df_traced_op *o, ncclResult_t result);
 
 /* The thread opens a group of the real library; the real ncclGroupEnd, which may block, between two records. */
@@ -40,7 +40,7 @@ ncclResult_t df_traced_group_end(uint32_t site);
 /* The real library's group has ended without running (ncclGroupSimulateEnd). */
 void df_traced_group_dropped(void);
 
-/* ncclCommGetAsyncError has said this of it; what the application is told. */
+/* NCCL has reported this asynchronous state; returns the one to report to the application. */
 ncclResult_t df_traced_settled(ncclComm_t comm, ncclResult_t state);
 
 /* A call that can block begins; the result goes to df_traced_leave(). comm NULL: object says on what. */
@@ -65,7 +65,7 @@ void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, ui
 		       uint64_t serial, ncclResult_t result);
 /* The hash for a child of `comm`: equal on all ranks that make the same children in the same order. */
 uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt);
-/* What the watchdog of mode trace can have the real library do. */
+/* The calls of the real library that the thread of mode trace makes. */
 const struct df_record_nccl *df_traced_nccl(void);
 /* A hash for a communicator whose id we never see (ncclCommInitAll). */
 uint64_t df_traced_local_hash(void);

@@ -388,10 +388,11 @@ static int left_is_told(const struct df_comm *comm)
 }
 
 /*
- * What is unfinished waits for a member that has left, or gave up because it was cut off: the status of a process that does not notice. That is
- * said once for all, before its communicators end. 0: they may still go on without it.
+ * Judges whether unfinished operations wait for a member that has left, or that gave up because it
+ * was cut off. If so, reports it, once for all processes, and returns the status with which a
+ * process exits that ignores the error. Returns 0 if the operations may still finish.
  */
-static int is_for_who_left(uint64_t since)
+static int status_of_left(uint64_t since)
 {
 	struct asked asked;
 	struct df_check_result *r = judge(LEFT_NS, &asked);
@@ -446,7 +447,7 @@ static void peers_that_left(void)
 	df_mutex_unlock(&df_rt.lock);
 	if (!comm)
 		return;
-	status = is_for_who_left(since);
+	status = status_of_left(since);
 	df_mutex_lock(&df_rt.lock);
 	while ((comm = next_left(1))) {
 		if (!status) {

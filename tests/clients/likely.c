@@ -15,7 +15,7 @@
  * Or one that has the name of PyTorch's threads for gradients:
  *
  *	autograd	as sleeps, beside a thread that uses neither CUDA nor NCCL and sleeps again and again: this one is
- *			proved, since nobody calls backward()
+ *			proved, since no thread calls backward()
  *	backward	as late, but it is woken after LATE_MS by a thread that has put work on a stream
  *	named		as late
  *

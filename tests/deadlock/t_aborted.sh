@@ -7,7 +7,7 @@ S=$B/tests/deadlock/interpreter/script
 
 # aborted WORD RULES: the program on standard input, as threads and as processes; c0 and c1 are stuck.
 aborted() {
-	local how n r ms rc
+	local how ms rc
 	local rules=("LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so")
 	[ "$2" = dfshim ] || rules=("${NCCL_RULES[@]}")
 	cat >"$T/steps"
@@ -27,14 +27,7 @@ aborted() {
 		# While a job lives, who is missing may only be late: then the traces say so.
 		grep -qE "^$1:" <(cat "$T/out"; [ "$1" != MISSING ] || "$B/dfshim" check "$T/tr.$1.$how") || fail "$1 $how: the verdict is another: $(cat "$T/out")"
 		# Rank 2, which has nothing unfinished where it is missing, hears it from the others.
-		for r in 0 1 2; do
-			for n in c0 c1; do
-				grep -q "^after: rank $r communicator $n ncclRemoteError" "$T/out" || fail "$1 $how: rank $r $n: $(cat "$T/out")"
-			done
-			for n in nb0 nb1; do
-				grep -q "^after: rank $r stream $n runs" "$T/out" || fail "$1 $how: rank $r $n: $(cat "$T/out")"
-			done
-		done
+		all_ended "$1 $how" 0 1 2
 	done
 	echo "$1 by $2"
 }

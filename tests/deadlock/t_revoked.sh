@@ -21,20 +21,13 @@ run() {
 
 # ended WORD: every communicator of every rank ends with an error and all streams run, as threads and as processes.
 ended() {
-	local how r n
+	local how
 	cat >"$T/steps"
 	for how in "" procs; do
 		{ printf 'prog %s\nranks 2\n%s\ncomm c0 0 1\ncomm c1 0 1\nafter c0 c1\n' "$1" "$how" && cat "$T/steps"; } >"$T/program"
 		run "$1"
 		[ $rc = 3 ] || fail "$1 $how: status $rc: $(cat "$T/out")"
-		for r in 0 1; do
-			for n in c0 c1; do
-				grep -q "^after: rank $r communicator $n ncclRemoteError" "$T/out" || fail "$1 $how: rank $r $n: $(cat "$T/out")"
-			done
-			for n in nb0 nb1; do
-				grep -q "^after: rank $r stream $n runs" "$T/out" || fail "$1 $how: rank $r $n: $(cat "$T/out")"
-			done
-		done
+		all_ended "$1 $how" 0 1
 		grep -q "all communicators of this process are revoked: $1: " "$T/out" || fail "$1 $how: NCCL's last error lacks the verdict: $(cat "$T/out")"
 		# The records say that dfshim ended them.
 		"$B/dfshim" check "$T/tr" >"$T/check"

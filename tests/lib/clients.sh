@@ -23,6 +23,17 @@ seconds() { echo "$(($1 * SLOW / 10)).$(($1 * SLOW % 10))"; }
 # shellcheck disable=SC2034 # used by the tests
 NCCL_RULES=(DFSHIM_MODE=trace "LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so")
 
+# all_ended NAME RANK...: in $T/out the deadlock interpreter says after its program that on these ranks the communicators c0 and
+# c1 have ended with ncclRemoteError and the streams nb0 and nb1 run.
+all_ended() {
+	local r n
+	for r in "${@:2}"; do
+		for n in "communicator c0 ncclRemoteError" "communicator c1 ncclRemoteError" "stream nb0 runs" "stream nb1 runs"; do
+			grep -q "^after: rank $r $n" "$T/out" || fail "$1: rank $r: not \"$n\": $(cat "$T/out")"
+		done
+	done
+}
+
 # own_shm: the script begins anew with a /dev/shm of its own, and fails if anything is left there at its end, also by
 # processes that were killed.
 own_shm() {

@@ -461,7 +461,10 @@ static int judge_places(struct df_check_result *r)
 	return is_mismatch(r, df_mismatch_places(r));
 }
 
-/* Who has left waits for nothing, but may have issued something else before. A crash is a crash. */
+/*
+ * A rank that has left waits for nothing, but may have issued another collective before. A crash
+ * stays a crash.
+ */
 static int judge_marked(struct df_check_result *r, enum df_mark m)
 {
 	r->is_left = m == DF_M_EXITED || m == DF_M_DESTROYED;
@@ -523,7 +526,10 @@ static int judge_residue(struct df_check_result *r, int released)
 		return rc;
 	r->is_cycle = 1;
 	classify_cycle(r);
-	/* Two orders that preemption reconciles are no mismatch where signatures meet. What a release could reconcile is one. */
+	/*
+	 * Two orders that preemption reconciles are no mismatch where signatures match. Two orders
+	 * that only a release could reconcile are one.
+	 */
 	rc = r->verdict == DF_V_DATA || r->verdict == DF_V_HOST ||
 			     (r->verdict == DF_V_SYNC && !released)
 		     ? judge_mismatch(r)

@@ -365,7 +365,10 @@ static uint32_t inst_of(const struct df_check_result *r, const struct df_uop *u)
 	return DF_NONE;
 }
 
-/* What is unfinished on the communicator: the first place of it in which ranks differ, up to that of the gap. 1: its sides are there. */
+/*
+ * Finds the first place, up to that of the gap, in which unfinished collectives of the communicator
+ * differ. Returns 1 if there is one; then its sides are in the result.
+ */
 static int unfinished_sides(struct df_check_result *r, const struct gap *gap)
 {
 	struct df_check_set *set = r->set;

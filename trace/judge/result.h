@@ -100,7 +100,10 @@ void df_explain_ignored(struct df_check_result *r);
 int df_mismatch_find(struct df_check_result *r);
 /* Where nothing is stuck as far as can be seen: a message whose ends disagree, one of which is over. */
 int df_mismatch_unseen(struct df_check_result *r);
-/* The first place in which ranks issued different collectives, of a cycle or of what waits for who has gone. The same results. */
+/*
+ * Finds the first place in which ranks issued different collectives, in a cycle or where a rank
+ * waits for one that has left. The same results.
+ */
 int df_mismatch_places(struct df_check_result *r);
 int df_mismatch_sides(struct df_check_result *r);
 
