@@ -109,6 +109,25 @@ done
 [ "$(cat "$T/status.worker")" = 14 ] || fail "two threads of no known kind: $(cat "$T/turns.worker")"
 [ "$(cat "$T/status.pt_autograd_0")" = 0 ] || fail "PyTorch's threads take turns: $(cat "$T/turns.pt_autograd_0")"
 
+# A message that is too long to be buffered comes after a collective of its communicator on one rank and before it on the
+# other, on different streams: by NCCL's rules they wait for each other.
+cat >"$T/streams.txt" <<'PROGRAM'
+ranks 2
+comm A 0 1
+0: AR A s; recv A 1 s2 n=140000
+1: send A 0 s2 n=140000; AR A s
+PROGRAM
+mkdir -p "$T/streams"
+DFSHIM_TRACE=$T/streams DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+	timeout "${LIMIT:-60}" "$B/tests/deadlock/interpreter/script" --timeout 50 "$T/streams.txt" >"$T/streams.log" 2>&1 ||
+	fail "two streams: did not finish by our rules: $(tail -1 "$T/streams.log")"
+"$B/dfshim" predict --witness "$T/streams.w" "$T/streams" >"$T/streams.said"
+rc=$?
+[ $rc = 14 ] || fail "two streams: predict ended with status $rc: $(cat "$T/streams.said")"
+timeout "${LIMIT:-60}" "$B/dfshim" replay --timeout "$(seconds 5)" --witness "$T/streams.w" "$T/streams" >"$T/replay" 2>&1
+rc=$?
+[ $rc = 10 ] || fail "two streams: replay ended with status $rc: $(head -1 "$T/replay")"
+
 from=$SEED
 seq "$from" $((from + ${PROGRAMS:-24} - 1)) | xargs -P 4 -I{} "$0" --one {} >"$T/lines"
 echo "seeds from $from: $(grep -c ^found "$T/lines") predicted and confirmed, $(grep -c ^none "$T/lines") without"

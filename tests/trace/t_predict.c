@@ -21,6 +21,7 @@
 struct prog {
 	struct df_mop op[RANKS][OPS]; /* STEPS of the first thread, then of the second */
 	int nr[RANKS][THREADS];
+	int in_order; /* a communicator's operations run in their order of issue, over streams too */
 };
 
 /* Where an execution stands. What follows from the order of issue is kept with it. */
@@ -29,6 +30,7 @@ struct at {
 	uint8_t issued[RANKS][OPS]; /* in order */
 	uint8_t done[RANKS];
 	uint8_t pre[RANKS][OPS], index[RANKS][OPS], tail[RANKS][STREAMS], next[RANKS][COMMS];
+	uint8_t comm[RANKS][COMMS]; /* what its next operation comes after */
 	uint8_t event[RANKS], is_event[RANKS];
 };
 
@@ -49,6 +51,7 @@ static void make(struct prog *p)
 	int same = roll(4) > 0; /* all ranks do the same, as programs do */
 
 	memset(p, 0, sizeof(*p));
+	p->in_order = (int)roll(2);
 	for (int r = 0; r < RANKS; r++) {
 		if (r && same) {
 			memcpy(p->op[r], p->op[0], sizeof(p->op[0]));
@@ -124,8 +127,12 @@ static int host(const struct prog *p, struct at *s, int r, int t)
 	s->pre[r][id] = s->tail[r][o->stream];
 	if (o->kind == DF_MOP_WAIT)
 		s->pre[r][id] |= s->event[r];
-	if (o->kind == DF_MOP_COLL)
+	if (o->kind == DF_MOP_COLL) {
 		s->index[r][id] = s->next[r][o->comm]++;
+		if (p->in_order)
+			s->pre[r][id] |= s->comm[r][o->comm];
+		s->comm[r][o->comm] = (uint8_t)(s->pre[r][id] | 1u << id);
+	}
 	s->tail[r][o->stream] |= (uint8_t)(s->pre[r][id] | 1u << id);
 	if (o->kind == DF_MOP_RECORD) {
 		s->event[r] = s->tail[r][o->stream];
@@ -210,6 +217,7 @@ static void to_model(const struct prog *p, struct df_mprog *m, struct df_predict
 {
 	memset(m, 0, sizeof(*m));
 	memset(order, 0, sizeof(*order));
+	m->in_order = p->in_order;
 	for (int c = 0; c < COMMS; c++)
 		ck_assert_int_ge(df_mprog_comm(m, (1 << RANKS) - 1), 0);
 	for (int r = 0; r < RANKS; r++) {

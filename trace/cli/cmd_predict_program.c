@@ -198,6 +198,7 @@ int df_predict_program_make(struct df_predict_program *w, struct df_program_step
 	memset(w, 0, sizeof(*w));
 	w->steps = p;
 	w->prog.nr_ranks = p->nr_ranks;
+	w->prog.in_order = 1;
 	for (int r = 0; r < p->nr_ranks; r++)
 		w->prog.nr_threads[r] = p->ranks[r].nr_threads;
 	rc = drop_alone(p, &w->nr_dropped);

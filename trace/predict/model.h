@@ -83,6 +83,11 @@ struct df_mprog {
 	int launch_queue; /* limit of unfinished tasks of a rank; 0: none */
 	int buffered;	  /* sends end without their receive */
 	/*
+	 * The operations of a communicator run in the order in which its rank issued them, on all
+	 * streams, as NCCL's do
+	 */
+	int in_order;
+	/*
 	 * As in the reference's model.py: the unfinished predecessors of a task that finished out
 	 * of order are forgotten, so modes P, SI and SE call some programs preventable that are
 	 * not. For comparisons only.

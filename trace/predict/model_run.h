@@ -41,7 +41,7 @@ struct meeting {
 	uint8_t over;	   /* COLL: 1 when finished; P2P: bits as in `here` */
 };
 
-/* A stream: its last task, and its number of unfinished tasks. */
+/* A stream or a communicator of a rank: its last task, and a stream's number of unfinished tasks. */
 struct tail {
 	int rank, task;
 	size_t nr_open;
@@ -62,7 +62,7 @@ struct df_mrun {
 	size_t nr_tails, cap_tails;
 	struct meeting *meets;
 	size_t nr_meets, cap_meets;
-	struct df_map streams;	/* (rank, stream): number of its tail, plus 1 */
+	struct df_map streams;	/* (rank, stream or communicator): number of its tail, plus 1 */
 	struct df_map events;	/* (rank, event): task of its last record, plus BIAS */
 	struct df_map seqs;	/* next numbers of collectives and messages */
 	struct df_map meetings; /* number of the meeting, plus 1 */

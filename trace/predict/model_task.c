@@ -27,29 +27,38 @@ static void dep(struct df_mrun *r, struct task *t, int on)
 		r->failed = 1;
 }
 
-/* Depends on a stream's last task and on all of its group. */
+/* Depends on the last task of a stream or a communicator and on all of its group, unless that is t's own. */
 static void dep_group(struct df_mrun *r, struct task *t, int on)
 {
+	for (int own = t->with; own >= 0; own = r->tasks[own].with)
+		if (own == on)
+			return;
 	for (; on >= 0; on = r->tasks[on].with)
 		dep(r, t, on);
 }
 
 /*
  * Whether the task belongs to the same group as the one before it: messages of a group run
- * together, even if they take several steps of the program (DF_MOP_MAX_P2P).
+ * together, even if they take several steps of the program (DF_MOP_MAX_P2P). Where communicators
+ * keep their order, those of one communicator do so on several streams too.
  */
-static int is_of_group(const struct task *t)
+static int is_of_group(const struct df_mrun *r, const struct task *t)
 {
 	const struct df_mop *before = t->step ? t->op - 1 : NULL;
 
 	return before && t->op->kind == DF_MOP_P2P && before->kind == DF_MOP_P2P &&
-	       before->goes_on && before->stream == t->op->stream;
+	       before->goes_on &&
+	       (before->stream == t->op->stream ||
+		(r->p->in_order && before->p2p[0].comm == t->op->p2p[0].comm));
 }
 
+/* The tails of communicators are found in the same map as those of streams. */
+#define KEY_COMM(comm) (1ULL << 32 | (uint64_t)(comm))
+
 /* Returns NULL: no memory. */
-static struct tail *tail_of(struct df_mrun *r, int rank, int stream)
+static struct tail *tail_of(struct df_mrun *r, int rank, uint64_t key)
 {
-	uint64_t *number = df_map_at(&r->streams, (uint64_t)rank, (uint64_t)stream);
+	uint64_t *number = df_map_at(&r->streams, (uint64_t)rank, key);
 
 	if (!number || (!*number && DF_VEC_ROOM(r->tails, r->cap_tails, r->nr_tails + 1))) {
 		r->failed = 1;
@@ -100,6 +109,23 @@ struct meeting *df_mrun_meet(struct df_mrun *r, const struct task *t, int messag
 	return &r->meets[*number - 1];
 }
 
+/* Orders a task behind what its communicators had before it, on any stream. */
+static void follow_comms(struct df_mrun *r, int at)
+{
+	struct task *t = &r->tasks[at];
+	int p2p = t->op->kind == DF_MOP_P2P, nr = p2p ? t->op->nr_p2p : t->op->kind == DF_MOP_COLL;
+
+	for (int i = 0; r->p->in_order && i < nr; i++) {
+		struct tail *tail = tail_of(r, t->rank, KEY_COMM(p2p ? t->op->p2p[i].comm : t->op->comm));
+
+		if (!tail)
+			return;
+		if (tail->task != at)
+			dep_group(r, t, tail->task);
+		tail->task = at;
+	}
+}
+
 void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const struct df_mop *op)
 {
 	int ooo = r->mode != DF_MODEL_BASE, at = (int)r->nr_tasks;
@@ -132,22 +158,22 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 		df_mrun_tell(r, DF_ME_ISSUE, rank, thread, step, op, t->id);
 		return;
 	}
-	tail = tail_of(r, rank, op->stream);
+	tail = tail_of(r, rank, (uint64_t)op->stream);
 	if (!tail)
 		return;
-	if (is_of_group(t)) {
+	if (is_of_group(r, t)) {
 		t->joins = 1;
-		t->with = tail->task;
+		t->with = r->last[rank];
 		for (size_t i = 0; t->with >= 0 && i < r->tasks[t->with].nr_deps; i++)
 			dep(r, t, r->tasks[t->with].deps[i]);
-	} else {
-		if (r->p->one_queue && !ooo)
-			dep_group(r, t, r->last[rank]);
-		dep_group(r, t, tail->task);
-		dep(r, t, r->legacy[rank]);
+	} else if (r->p->one_queue && !ooo) {
+		dep_group(r, t, r->last[rank]);
 	}
+	dep_group(r, t, tail->task);
+	dep(r, t, r->legacy[rank]);
 	tail->task = at;
 	tail->nr_open++;
+	follow_comms(r, at);
 	r->last[rank] = at;
 	switch (op->kind) {
 	case DF_MOP_COLL:
