@@ -13,7 +13,8 @@
  *   ORDER     operations that all their ranks have issued wait for one another; RESOURCE if more room would
  *             help. Where other work stands between them on every rank DATA is right too. Also where threads wait, and
  *             one of them gets further if collectives leave the order in which they were issued.
- *   SYNC      they would not, but hosts are in waits for the whole device
+ *   SYNC      they would not, but hosts are in waits for the whole device; if the program completes by our rules without
+ *             the release of one, ORDER is right too
  *   DATA      the same for waits for a stream or an event; also beside MISSING, where the one that lacks it polls
  *             its streams at its end (script.c) and they do not run dry: that these are its last calls nobody can see
  */
@@ -148,13 +149,15 @@ static void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct 
 	}
 }
 
-/* By the rules of dfshim, which take only the order of issue away. */
-static int ec_gets_further(const struct ec_state *x)
+/* By the rules of dfshim, which take only the order of issue away: 1 a thread gets further, 2 the program completes. */
+static int ec_by_ours(const struct ec_state *x)
 {
 	struct df_model_result res;
 
 	if (df_model_run(&x->p, DF_MODEL_P, NULL, NULL, NULL, &res))
 		abort();
+	if (!res.hung)
+		return 2;
 	for (int r = 0; r < x->p.nr_ranks; r++)
 		if (res.pc[r][0] > x->res.pc[r][0])
 			return 1;
@@ -214,8 +217,8 @@ uint64_t ec_class(const struct script *s)
 		} else if ((set & ~(EC_POLLS | EC_DIFFER)) == EC_BEHIND) {
 			set |= ec_bit(DF_V_MISSING);
 		} else if (!(set & ~EC_DIFFER)) {
-			uint64_t waits =
-				ec_gets_further(&x) ? ec_bit(DF_V_ORDER) : ec_bit(DF_V_DATA);
+			int ours = ec_by_ours(&x);
+			uint64_t waits = ours ? ec_bit(DF_V_ORDER) : ec_bit(DF_V_DATA);
 
 			for (int r = 0; r < x.p.nr_ranks; r++) {
 				const struct df_mthread *t = &x.p.threads[r][0];
@@ -223,7 +226,8 @@ uint64_t ec_class(const struct script *s)
 
 				if (pc < t->nr_ops && (t->ops[pc].kind == DF_MOP_DSYNC ||
 						       t->ops[pc].kind == DF_MOP_ISYNC))
-					waits = ec_bit(DF_V_SYNC);
+					waits = ec_bit(DF_V_SYNC) |
+						(ours == 2 ? ec_bit(DF_V_ORDER) : 0);
 			}
 			set |= waits;
 		}
