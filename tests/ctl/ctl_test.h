@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,15 +117,17 @@ static inline void *ct_shared(size_t bytes)
 	return p;
 }
 
-/* Forks; the child runs fn and leaves with its result, without the parent's atexit. */
+/*
+ * Forks; the child runs fn and leaves with its result, without the parent's atexit. It has no limit of time of its own:
+ * tests/run.sh's ends the parent, and the child with it.
+ */
 static inline pid_t ct_fork(int (*fn)(int index, void *arg), int index, void *arg)
 {
 	pid_t pid = fork();
 
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
-		signal(SIGALRM, SIG_DFL); /* of Check: it would kill all of us */
-		alarm(60u * (unsigned)df_test_slow());
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit(fn(index, arg));
 	}
 	return pid;

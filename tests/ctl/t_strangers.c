@@ -518,10 +518,11 @@ static pid_t as_other_user(int (*fn)(const struct df_member *m), const struct df
 
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
-		signal(SIGALRM, SIG_DFL);
-		alarm(60u * (unsigned)df_test_slow());
-		_exit(setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) ? 99
-										       : fn(m));
+		if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+			_exit(99);
+		/* A change of user clears it. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(fn(m));
 	}
 	return pid;
 }
