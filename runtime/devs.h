@@ -42,6 +42,15 @@ struct df_dev {
 	uint64_t legacy_added;
 };
 
+/* First of all for a zeroed device: what the order layer keeps of it. */
+static inline void df_dev_begin(struct df_dev *dev, int index)
+{
+	df_list_init(&dev->streams);
+	df_list_init(&dev->events);
+	df_mutex_init(&dev->lock, DF_RANK_DEVICE, "device");
+	dev->index = index;
+}
+
 /* Whether a communicator has ever been ready on the device. */
 static inline int df_dev_used(const struct df_dev *dev)
 {

@@ -21,10 +21,12 @@
 #include "kernels/abi.h"
 #include "runtime/base/lock.h"
 
+struct df_cal;
 struct df_coll;
 struct df_comm;
 struct df_dev;
 struct df_flights;
+struct df_member;
 struct df_mstream;
 struct df_op;
 
@@ -97,6 +99,45 @@ struct df_launch {
 };
 
 struct df_executor {
+	/* -- the process and its communicators -- */
+
+	/*
+	 * At the start of the process, once its machine and df_rt.devs are known. On an error the
+	 * reason is in df_rt.reason.
+	 */
+	int (*setup)(void);
+	/*
+	 * Before the communicator meets its other ranks: fills in what this rank tells them of
+	 * itself. Blocks. On an error this rank cannot execute, for the reason in df_rt.reason.
+	 */
+	int (*open)(struct df_comm *comm, int nranks, struct df_member *me);
+	/* The same for a rank that calls split; comm NULL: it will be in no child. */
+	void (*terms)(const struct df_comm *comm, int nranks, struct df_cal *cal, uint32_t *avoid);
+	/*
+	 * All ranks call it when their members are known: makes what executes the communicator.
+	 * parent: of a child, else NULL. rows: of its ranks, from terms(); NULL: those of the
+	 * members. Blocks.
+	 */
+	int (*meet)(struct df_comm *comm, const struct df_comm *parent, const struct df_cal *rows);
+	/* After meet(), before the first operation. */
+	void (*start)(struct df_comm *comm);
+	/* Counts operations that have ended (df_comm.retired, df_exec.retired). dev->lock. */
+	void (*retire)(struct df_dev *dev);
+	/*
+	 * Ends the communicator's unfinished operations, with undefined data. Its state has been
+	 * set, so none is added. df_rt.lock may be held. Bounded.
+	 */
+	void (*end)(struct df_comm *comm);
+	/* Frees what executes the communicator, which has no unfinished operation. Bounded. */
+	void (*forget)(struct df_comm *comm);
+	/* A message DF_MSG_LEND of another process; on the control thread. */
+	void (*heard)(const void *data, size_t bytes);
+	/*
+	 * Before the process ends: waits, for a bounded time, until other processes no longer need
+	 * this one. living: also for communicators that were not destroyed.
+	 */
+	void (*linger)(int living);
+
 	/* -- one operation; dev->lock -- */
 
 	/*
@@ -177,7 +218,7 @@ struct df_executor {
 	void (*note_held)(uint64_t now_ns, uint64_t pause_ns);
 };
 
-/* The executor of this process; never changes (runtime/comm/start.c). */
+/* The executor of this process; never changes (runtime/exec/choose.c). */
 extern const struct df_executor *const df_executor;
 
 #endif

@@ -28,6 +28,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/coll/calibrate.h"
+#include "runtime/coll/coll.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/program/build/cost.h"
@@ -377,7 +378,7 @@ int df_cal_members(struct df_comm *comm, const struct df_cal *rows)
 	*c = df_rt.tuner->cost;
 	if (df_rt.tuner->has_cost)
 		return 0;
-	c->tile_bytes = df_comm_slot_bytes(comm);
+	c->tile_bytes = df_coll_slot_bytes(comm);
 	all = malloc((size_t)comm->nranks * sizeof(*all));
 	if (!all)
 		return -ENOMEM;

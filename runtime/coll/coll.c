@@ -215,6 +215,11 @@ static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
 	return df_hash_bytes(name, sizeof(name), 0);
 }
 
+uint32_t df_coll_slot_bytes(const struct df_comm *comm)
+{
+	return comm->choice.nodes > 1 ? df_rt.far_slot_bytes : df_rt.slot_bytes;
+}
+
 /*
  * Divides the data into chunks, and these into slices. Takes another protocol if the chosen one has
  * no room for a slice.
@@ -222,7 +227,7 @@ static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
 static void divide(struct df_coll *coll)
 {
 	int pair = is_pair(&coll->sig);
-	uint32_t most = pair ? df_rt.slot_bytes : df_comm_slot_bytes(coll->comm);
+	uint32_t most = pair ? df_rt.slot_bytes : df_coll_slot_bytes(coll->comm);
 	struct df_kcoll *k = &coll->k;
 
 	k->type = coll->sig.type;

@@ -108,6 +108,11 @@ static inline uint64_t df_coll_last(const struct df_coll *coll)
 	return coll->base + coll->issued;
 }
 
+/*
+ * Returns the size of the largest slot of the communicator's collectives, equal on all ranks. Valid
+ * once df_coll_choice.nodes is; any thread.
+ */
+uint32_t df_coll_slot_bytes(const struct df_comm *comm);
 struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits);
 void df_coll_append(struct df_coll *coll, struct df_kinst *inst);
 void df_coll_retire(struct df_coll *coll);

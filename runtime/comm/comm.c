@@ -3,15 +3,13 @@
  * lock and read anywhere. All ends (by the user, a time-out, a peer's death) take one path,
  * df_comm_end():
  *
- *   set state and stop  ->  mark its collectives aborted  ->  wait until no block uses them
- *   ->  set completion words, so that streams and threads continue
+ *   set state and stop  ->  df_executor->end(): nothing executes its operations any more, and their
+ *   ends are reached, so that streams and threads continue
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/abi.h"
-#include "runtime/backend.h"
-#include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/exit_status.h"
@@ -19,24 +17,15 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
-#include "runtime/base/net/sockaddr.h"
-#include "runtime/coll/calibrate.h"
-#include "runtime/coll/coll.h"
-#include "runtime/coll/connector.h"
-#include "runtime/coll/far.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/daemon/dev.h"
-#include "runtime/daemon/engine.h"
+#include "runtime/devs.h"
 #include "runtime/dfshim.h"
-#include "runtime/order/debt.h"
+#include "runtime/executor.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/stream.h"
 #include "runtime/program/build/cost.h"
-#include "runtime/program/layout.h"
-#include "runtime/transport/bell.h"
-#include "runtime/transport/transport.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 
@@ -107,79 +96,15 @@ static int fail(struct df_comm *comm, int ret)
 	return ret;
 }
 
-/* Counts the processes that share this node's cores. The engine's way of waiting depends on it. */
-static void note_neighbours(const struct df_comm *comm)
+/* The members are known: makes what executes the communicator. */
+static int meet(struct df_comm *comm, int nranks, int rank, const struct df_comm *parent,
+		const struct df_cal *rows)
 {
-	uint32_t nr = 0, most = __atomic_load_n(&df_rt.execs.nr_procs, __ATOMIC_RELAXED);
-	int i, j;
-
-	for (i = 0; i < comm->nranks; i++) {
-		if (comm->members[i].host != df_rt.self.host)
-			continue;
-		for (j = 0; j < i && comm->members[j].proc != comm->members[i].proc; j++)
-			;
-		nr += j == i;
-	}
-	if (nr > most)
-		__atomic_store_n(&df_rt.execs.nr_procs, nr, __ATOMIC_RELAXED);
-}
-
-/* Finds which ranks are on which node. The result is equal on all ranks. */
-static int look_at_nodes(struct df_comm *comm)
-{
-	uint64_t *node = malloc((size_t)comm->nranks * sizeof(*node));
-	int i, ret = -ENOMEM;
-
-	for (i = 0; node && i < comm->nranks; i++)
-		node[i] = comm->members[i].node;
-	if (node)
-		ret = df_layout_create(comm->nranks, node, &comm->choice.layout);
-	free(node);
-	if (ret)
-		return ret;
-	comm->choice.nodes = comm->choice.layout->nodes;
-	if (comm->choice.nodes == 1 || (comm->choice.layout->rows && comm->choice.layout->equal)) {
-		df_layout_free(comm->choice.layout);
-		comm->choice.layout = NULL;
-	}
-	return 0;
-}
-
-uint32_t df_comm_slot_bytes(const struct df_comm *comm)
-{
-	return comm->choice.nodes > 1 ? df_rt.far_slot_bytes : df_rt.slot_bytes;
-}
-
-/*
- * The member table is known: derives everything that all ranks must agree on. rows: as for
- * df_cal_members(). parent: copies its speeds between nodes; NULL: the ranks measure them together.
- */
-static int agree(struct df_comm *comm, int nranks, int rank, const struct df_cal *rows,
-		 const struct df_comm *parent)
-{
-	struct df_dev *dev = comm->dev;
-	int i;
-
 	comm->nranks = nranks;
 	comm->rank = rank;
 	comm->members = df_ctl_members(comm->ctl);
 	comm->hash = df_ctl_hash(comm->ctl);
-	comm->blocks = dev->exec.d.nr_blocks;
-	for (i = 0; i < nranks; i++)
-		comm->blocks = DF_MIN(comm->blocks, comm->members[i].blocks);
-	if (comm->config.max_blocks > 0)
-		comm->blocks = DF_MIN(comm->blocks, (uint32_t)comm->config.max_blocks);
-	comm->conn.peers = calloc((size_t)nranks, sizeof(struct df_peer *));
-	comm->conn.tls = calloc((size_t)nranks, sizeof(struct df_tl_ops *));
-	if (!comm->conn.peers || !comm->conn.tls || look_at_nodes(comm) ||
-	    df_cal_members(comm, rows))
-		return -ENOMEM;
-	if (!parent)
-		return df_far_members(comm);
-	comm->choice.cost.far_ns = parent->choice.cost.far_ns;
-	comm->choice.cost.far_inst_ns = parent->choice.cost.far_inst_ns;
-	comm->choice.cost.far_byte_ns = parent->choice.cost.far_byte_ns;
-	return 0;
+	return df_executor->meet(comm, parent, rows);
 }
 
 /* Everything is known: opens the communicator for operations. */
@@ -188,8 +113,6 @@ static int ready(struct df_comm *comm, uint64_t parent)
 	int i, nranks = comm->nranks, rank = comm->rank;
 	struct df_dev *dev = comm->dev;
 
-	comm->conn.far = df_refs_far(comm);
-	note_neighbours(comm);
 	comm->trace =
 		df_trace_comm(comm->hash, nranks, rank, dev->index, parent, comm->config.name);
 	df_trace(DF_REC_COMM_READY, dev->index, comm->trace, rank, 0, comm->hash, (uint64_t)nranks,
@@ -199,7 +122,7 @@ static int ready(struct df_comm *comm, uint64_t parent)
 			 comm->members[i].host, comm->members[i].pid,
 			 (uint64_t)comm->members[i].device, 0);
 	__atomic_store_n(&dev->exec.used, 1, __ATOMIC_RELAXED);
-	df_engine_start();
+	df_executor->start(comm);
 	df_watchdog_start();
 	/*
 	 * RELEASE pairs with the ACQUIRE in df_comm_is_open(): without it the watchdog and the
@@ -272,25 +195,10 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.rank = rank;
 	if (__atomic_load_n(&df_rt.unable, __ATOMIC_RELAXED))
 		return join_unable(comm, nr_ids, ids, nranks, &me);
-	if (df_blocks->prepare(comm->dev->index, df_rt.reason, sizeof(df_rt.reason)))
+	if (df_executor->open(comm, nranks, &me))
 		return join_unable(comm, nr_ids, ids, nranks, &me);
 	me.device = comm->dev->index;
-	me.device_id = df_blocks->device_id(comm->dev->index);
-	if (!me.device_id)
-		me.device_id = df_hash_u64(me.host, (uint64_t)comm->dev->index + 1);
-	df_cal_mine((struct df_cal *)me.cal, nranks);
 	me.node = node_of(me.host, comm->dev->index);
-	me.avoid = df_net_avoid(comm->dev->index, comm->config.name, comm->config.net);
-	ret = nranks > 1 ? df_net_address(comm->dev->index, me.net, sizeof(me.net)) : 0;
-	if (ret == -EMFILE) {
-		df_addr_no_file(df_rt.reason, sizeof(df_rt.reason));
-		return join_unable(comm, nr_ids, ids, nranks, &me);
-	}
-	if (ret)
-		df_info("device %d cannot be reached by other nodes", comm->dev->index);
-	me.gpu = df_blocks->gpu;
-	me.blocks = (uint16_t)comm->dev->exec.d.nr_blocks;
-	me.settings = df_rt.settings;
 	/* Before the rendezvous, which may be the first call of the job that hangs. */
 	df_watchdog_start();
 	call = df_call_enter(DF_CALL_COMM_INIT, comm->dev->index, df_id_hash(ids[0]),
@@ -304,9 +212,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	if (!ret)
 		ret = meet_unable(comm, nranks, rank);
 	if (!ret)
-		ret = df_blocks->meet(comm->ctl, nranks, rank, &comm->stop);
-	if (!ret)
-		ret = agree(comm, nranks, rank, NULL, NULL);
+		ret = meet(comm, nranks, rank, NULL, NULL);
 	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, ret > 0 ? 0 : (uint64_t)-ret);
 	if (ret > 0)
 		return ret;
@@ -345,7 +251,7 @@ static int derive(struct df_comm *comm, struct df_comm *parent, uint64_t hash, c
 	ret = df_ctl_derive(parent->ctl, hash, ranks, nr, me, avoid, &comm->ctl);
 	if (ret)
 		return ret;
-	ret = agree(comm, nr, me, rows, rows ? NULL : parent);
+	ret = meet(comm, nr, me, parent, rows);
 	return ret ? ret : ready(comm, parent->hash);
 }
 
@@ -365,9 +271,7 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
 	ret = -ENOMEM;
 	if (!all || !ranks || !rows)
 		goto out;
-	df_cal_mine(&mine.cal, parent->nranks);
-	if (comm)
-		mine.avoid = df_net_avoid(comm->dev->index, comm->config.name, comm->config.net);
+	df_executor->terms(comm, parent->nranks, &mine.cal, &mine.avoid);
 	/* The call is collective, so every rank has the same count. */
 	salt = ++parent->splits;
 	call = df_call_enter_comm(DF_CALL_COMM_SPLIT, parent, (uint64_t)(uint32_t)color, 0);
@@ -442,7 +346,7 @@ static int all_retired(void *arg)
 	    __atomic_load_n(&comm->retired, __ATOMIC_RELAXED))
 		return 1;
 	df_mutex_lock(&comm->dev->lock);
-	df_dev_retire(comm->dev);
+	df_executor->retire(comm->dev);
 	df_mutex_unlock(&comm->dev->lock);
 	return __atomic_load_n(&comm->issued, __ATOMIC_RELAXED) ==
 	       __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
@@ -454,67 +358,12 @@ int df_comm_finalize(struct df_comm *comm)
 
 	df_trace(DF_REC_COMM_FINALIZE, comm->dev->index, comm->trace, comm->rank, 0, 0, 0, 0, 0);
 	call = df_call_enter_comm(DF_CALL_COMM_FINALIZE, comm, 0, 0);
-	df_engine_wait(comm->dev, all_retired, comm);
+	df_executor->wait(comm->dev, all_retired, comm);
 	df_call_exit(call, DF_CALL_COMM_FINALIZE, comm->dev->index, 0);
 	if (df_comm_error(comm))
 		return df_comm_error(comm);
 	set_state(comm, DF_COMM_FINALIZED);
 	return 0;
-}
-
-/*
- * Withdraws the slices that the communicator's operations have named: afterwards no block of this
- * process reads them.
- */
-static void withdraw(struct df_comm *comm)
-{
-	uint32_t n;
-	int i;
-
-	df_mutex_lock(&comm->dev->lock);
-	n = df_refs_withdraw(comm);
-	df_mutex_unlock(&comm->dev->lock);
-	if (n)
-		df_tl_withdrawn(comm->dev->index);
-	for (i = 0; i < df_rt.nr_devs && n; i++) {
-		struct df_dev *dev = &df_rt.devs[i];
-		uint32_t concerned;
-
-		df_mutex_lock(&dev->lock);
-		concerned = df_refs_withdrawn(dev);
-		df_mutex_unlock(&dev->lock);
-		if (concerned)
-			df_engine_purge(dev);
-	}
-}
-
-/* Ends the operations in flight on the communicator. Its state is set already. */
-void df_comm_end_operations(struct df_comm *comm)
-{
-	struct df_dev *dev = comm->dev;
-	struct df_coll *coll, *tmp;
-
-	df_mutex_lock(&dev->lock);
-	HASH_ITER(hh, comm->registry.all, coll, tmp)
-	df_coll_abort(coll);
-	df_sq_drop(dev);
-	df_mutex_unlock(&dev->lock);
-	df_engine_purge(dev);
-	withdraw(comm);
-	df_mutex_lock(&dev->lock);
-	HASH_ITER(hh, comm->registry.all, coll, tmp)
-	{
-		df_debt_end(coll->k.done);
-		/*
-		 * RELEASE pairs with df_flight_done() and the streams' waits: they continue, with
-		 * undefined data. No block writes the word any more.
-		 */
-		__atomic_store_n(coll->k.done, coll->base + coll->issued, __ATOMIC_RELEASE);
-		df_coll_retire(coll);
-	}
-	df_mutex_unlock(&dev->lock);
-	df_backend->kick(dev->index);
-	df_bell_ring(df_tl_bell());
 }
 
 int df_comm_condemn(struct df_comm *comm, int error, int why)
@@ -542,7 +391,7 @@ int df_comm_condemn(struct df_comm *comm, int error, int why)
 void df_comm_end(struct df_comm *comm, int error, int why)
 {
 	if (df_comm_condemn(comm, error, why))
-		df_comm_end_operations(comm);
+		df_executor->end(comm);
 }
 
 /* Returns a communicator of the family that has not ended, with a reference, or NULL. */
@@ -600,7 +449,7 @@ int df_comm_revoke(struct df_comm *comm)
 	__atomic_store_n(&comm->state, DF_COMM_REVOKED, __ATOMIC_RELAXED);
 	df_mutex_unlock(&comm->dev->lock);
 	df_trace(DF_REC_COMM_ABORT, comm->dev->index, comm->trace, comm->rank, 0, 3, 0, 0, 0);
-	df_comm_end_operations(comm);
+	df_executor->end(comm);
 	return 0;
 }
 
@@ -622,40 +471,22 @@ void df_comm_put(struct df_comm *comm)
 void df_comm_destroy(struct df_comm *comm)
 {
 	struct df_dev *dev = comm->dev;
-	struct df_coll *coll, *tmp;
 	uint64_t call;
-	int i;
 
 	call = df_call_enter_comm(DF_CALL_COMM_DESTROY, comm, 0, 0);
-	df_engine_wait(dev, all_retired, comm);
+	df_executor->wait(dev, all_retired, comm);
 	df_call_exit(call, DF_CALL_COMM_DESTROY, dev->index, 0);
 	df_mutex_lock(&df_rt.lock);
 	df_list_del(&comm->node);
 	df_mutex_unlock(&df_rt.lock);
-	/* No block is in a turn on one of its collectives, and no completion names one. */
-	df_engine_purge(dev);
 	df_mutex_lock(&dev->lock);
-	df_dev_retire(dev);
 	df_stream_forget_comm(comm);
-	HASH_ITER(hh, comm->registry.all, coll, tmp)
-	{
-		HASH_DEL(comm->registry.all, coll);
-		df_coll_destroy(coll);
-	}
 	df_mutex_unlock(&dev->lock);
-	df_conn_reap();
+	df_executor->forget(comm);
 	df_trace(DF_REC_COMM_DESTROY, dev->index, comm->trace, comm->rank, 0, 0, 0, 0, 0);
-	for (i = 0; comm->conn.peers && i < comm->nranks; i++)
-		if (comm->conn.peers[i])
-			comm->conn.tls[i]->peer_put(comm->conn.peers[i]);
 	if (comm->ctl)
 		df_ctl_leave(comm->ctl);
-	free(comm->conn.peers);
-	free(comm->conn.tls);
-	df_layout_free(comm->choice.layout);
 	df_flights_free(&comm->order.pending);
-	comm->conn.peers = NULL;
-	comm->conn.tls = NULL;
 	comm->ctl = NULL;
 	memset(&comm->order.pending, 0, sizeof(comm->order.pending));
 	/* A graph may still be launched: its operations see this error. */

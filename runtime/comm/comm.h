@@ -65,20 +65,14 @@ void df_comm_end(struct df_comm *comm, int error, int why); /* aborts it, with a
  */
 void df_comm_unheard(struct df_comm *comm, int status);
 /*
- * df_comm_end() in two steps: mark it aborted (returns 0 if it already was), then release its
- * waiters.
+ * The first step of df_comm_end(): marks it aborted (returns 0 if it already was). The second is
+ * df_executor->end(), which releases its waiters.
  */
 int df_comm_condemn(struct df_comm *comm, int error, int why);
-void df_comm_end_operations(struct df_comm *comm);
 void df_comm_get(struct df_comm *comm);
 void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
 /* Whether its members and transports may be read, from any thread. */
 int df_comm_is_open(const struct df_comm *comm);
-/*
- * Returns the size of the largest slot of its collectives, equal on all ranks. Valid from agree()
- * on; any thread.
- */
-uint32_t df_comm_slot_bytes(const struct df_comm *comm);
 
 /* death.c: df_rt.lock not held */
 void df_comm_death(uint64_t proc, int in_order);

@@ -18,7 +18,7 @@
 #include "runtime/comm/ending.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 #include "runtime/dfshim.h"
 #include "runtime/transport/transport.h"
 #include "runtime/watch/watchdog.h"

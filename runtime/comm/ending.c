@@ -10,6 +10,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
+#include "runtime/executor.h"
 #include "runtime/watch/snapshot.h"
 
 /*
@@ -136,7 +137,7 @@ static int end_all(int (*wanted)(const struct df_comm *comm, void *arg), void *a
 	df_list_each(comm, &df_rt.comms, node)
 	{
 		if (comm->condemned)
-			df_comm_end_operations(comm);
+			df_executor->end(comm);
 		comm->condemned = 0;
 	}
 	df_mutex_unlock(&df_rt.lock);

@@ -2,9 +2,8 @@
  * Starts the runtime in a process: chooses the backend, counts devices, reads settings. Done once,
  * at the first NCCL call that needs it. Threads are started when the first communicator is ready.
  */
-#define _GNU_SOURCE
+#define _DEFAULT_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,32 +15,22 @@
 #include "runtime/base/launcher.h"
 #include "runtime/base/err.h"
 #include "runtime/base/exit_status.h"
-#include "runtime/base/hash.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/net/sockaddr.h"
 #include "runtime/base/once.h"
 #include "runtime/base/time.h"
-#include "runtime/coll/coll.h"
-#include "runtime/coll/connector.h"
-#include "runtime/coll/far.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/comm/stats.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/daemon/dev.h"
-#include "runtime/daemon/engine.h"
-#include "runtime/daemon/sched.h"
+#include "runtime/devs.h"
 #include "runtime/device/device.h"
 #include "runtime/executor.h"
 #include "runtime/dfshim.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/stream.h"
-#include "runtime/program/build/cost.h"
-#include "runtime/program/build/tuner.h"
-#include "runtime/program/file/algofile.h"
-#include "runtime/program/plan.h"
 #include "runtime/transport/transport.h"
 #include "runtime/watch/polls.h"
 #include "runtime/watch/release.h"
@@ -49,7 +38,6 @@
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 
-const struct df_executor *const df_executor = &df_daemon_executor;
 struct df_rt df_rt = {.lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "communicators"),
 		      .comms = DF_LIST_INIT(df_rt.comms)};
 
@@ -59,120 +47,12 @@ static struct df_mutex unable_lock = DF_MUTEX_INIT(DF_RANK_PROCESS, "start witho
 static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
 	if (kind == DF_MSG_LEND)
-		df_lend_heard(data, bytes);
+		df_executor->heard(data, bytes);
 	else
 		df_snapshot_message(from, kind, data, bytes);
 }
 
 static const struct df_ctl_events ctl_events = {message, df_comm_death, df_comm_lost};
-
-static int cores(void)
-{
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof(set), &set))
-		return 1;
-	return DF_MAX(CPU_COUNT(&set), 1);
-}
-
-static void algo_refused(void *arg, const struct df_perr *err)
-{
-	char text[512];
-
-	(void)arg;
-	df_warn("DFSHIM_ALGO: %s; the built-in program is used",
-		df_perr_str(err, text, sizeof(text)));
-}
-
-/*
- * Reads NCCL_ALGO or NCCL_PROTO. Returns -EINVAL if the value cannot be used and the settings are
- * strict.
- */
-static int nccl_variable(const struct df_env *env, enum df_nccl_var var, enum df_env_row row,
-			 const char *value)
-{
-	char bad[64], ignored[128];
-
-	if (!value || !*value)
-		return 0;
-	if (df_tuner_env(df_rt.tuner, var, value, bad, ignored, sizeof(bad))) {
-		df_warn("%s=%s: \"%s\" is not known; allowed are %s", df_env_name(row), value, bad,
-			df_tuner_env_allowed(var));
-		if (!env->strict)
-			return 0;
-		snprintf(df_rt.reason, sizeof(df_rt.reason), "%s cannot be used", df_env_name(row));
-		return -EINVAL;
-	}
-	if (*ignored)
-		df_info("%s=%s: nothing here for %s", df_env_name(row), value, ignored);
-	return 0;
-}
-
-/* Reads DFSHIM_NET_SPEED, which overrides the tuner file's figures for other nodes. */
-static int net_speed(const struct df_env *env)
-{
-	struct df_cost *c = &df_rt.tuner->cost;
-	int ret = df_far_parse(env->net_speed, c);
-
-	if (ret < 0) {
-		df_warn("DFSHIM_NET_SPEED=%s cannot be used: allowed are auto, default, and "
-			"LATENCY:BANDWIDTH or LATENCY:BANDWIDTH:MESSAGE in us and MB/s, e.g. 20:1000",
-			env->net_speed);
-		if (env->strict) {
-			snprintf(df_rt.reason, sizeof(df_rt.reason),
-				 "DFSHIM_NET_SPEED cannot be used");
-			return ret;
-		}
-	}
-	df_rt.measures_far = ret && !df_rt.tuner->has_cost;
-	df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)df_rt.measures_far);
-	df_rt.settings = df_hash_bytes(&c->far_ns, sizeof(c->far_ns), df_rt.settings);
-	df_rt.settings = df_hash_bytes(&c->far_inst_ns, sizeof(c->far_inst_ns), df_rt.settings);
-	df_rt.settings = df_hash_bytes(&c->far_byte_ns, sizeof(c->far_byte_ns), df_rt.settings);
-	return 0;
-}
-
-static uint32_t setting(long value, uint32_t otherwise)
-{
-	return value != DF_AUTO ? (uint32_t)value : otherwise;
-}
-
-/*
- * Reads the user's programs and choices. The outcome must be equal on all ranks, so it is hashed
- * into df_rt.settings.
- */
-static int algorithms(const struct df_env *env)
-{
-	struct df_perr err = {0};
-	char text[512], *file;
-	size_t bytes;
-	int ret;
-
-	df_rt.settings = df_hash_u64(df_rt.slots, df_rt.slot_bytes);
-	df_rt.settings = df_hash_u64(df_rt.settings, df_rt.far_slots);
-	df_rt.settings = df_hash_u64(df_rt.settings, df_rt.far_slot_bytes);
-	if (env->host_node_devices != DF_AUTO)
-		df_rt.settings = df_hash_u64(df_rt.settings, (uint64_t)env->host_node_devices);
-	if (env->algo && df_algo_table_load(env->algo, algo_refused, NULL, &df_rt.algos) == 0)
-		df_rt.settings = df_hash_u64(df_rt.settings, df_rt.algos->hash);
-	if (env->tuner) {
-		file = df_algo_slurp(env->tuner, &bytes, &err);
-		if (!file || df_tuner_parse(file, bytes, &df_rt.tuner, &err)) {
-			df_warn("DFSHIM_TUNER=%s: %s; the file is not used", env->tuner,
-				df_perr_str(&err, text, sizeof(text)));
-			df_rt.tuner = NULL;
-		}
-		free(file);
-	}
-	if (!df_rt.tuner &&
-	    df_tuner_create(df_blocks->gpu ? &df_cost_gpu : &df_cost_host, &df_rt.tuner))
-		return -ENOMEM;
-	ret = nccl_variable(env, DF_NCCL_ALGO, DF_ENV_ROW_nccl_algo, env->nccl_algo);
-	if (!ret)
-		ret = nccl_variable(env, DF_NCCL_PROTO, DF_ENV_ROW_nccl_proto, env->nccl_proto);
-	df_rt.settings = df_hash_u64(df_rt.settings, df_rt.tuner->hash);
-	return ret ? ret : net_speed(env);
-}
 
 /*
  * Whether the runtime runs in this process: a forked child has none of our threads, and locks may
@@ -227,7 +107,7 @@ static void linger(int status)
 	df_release_log(0);
 	if (!status && !__atomic_load_n(&done, __ATOMIC_RELAXED))
 		settle();
-	df_conn_linger(!status && !__atomic_exchange_n(&done, 1, __ATOMIC_RELAXED));
+	df_executor->linger(!status && !__atomic_exchange_n(&done, 1, __ATOMIC_RELAXED));
 }
 
 /*
@@ -252,22 +132,6 @@ static void before_exit_again(void)
 	(void)on_exit(before_exit, NULL);
 }
 
-/*
- * A sixteenth of the memory is more than most jobs need, and leaves room for eight ranks. It is the
- * machine's memory, or a GPU's if that is less, since most connectors are there.
- */
-static uint64_t auto_conn_budget(void)
-{
-	uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), gpu;
-	int i;
-
-	for (i = 0; df_blocks->far_bytes && i < df_backend->device_count(); i++) {
-		gpu = df_blocks->far_bytes(i);
-		most = gpu ? DF_MIN(most, gpu) : most;
-	}
-	return most / 16;
-}
-
 static int start(void)
 {
 	const struct df_env *env = df_env();
@@ -279,7 +143,6 @@ static int start(void)
 		.host = df_addr_host_hash(),
 		.mode = (uint32_t)env->mode,
 	};
-	uint32_t blocks;
 	int i, ret;
 
 	trace.world = world;
@@ -303,38 +166,16 @@ static int start(void)
 	/* If this fails, at_exit() waits for what lingers. */
 	(void)on_exit(before_exit, NULL);
 	df_tl_on_library(before_exit_again);
-	df_rt.execs.nr_cores = cores();
 	df_rt.strict = env->stream_order == DF_STREAM_STRICT;
-	/*
-	 * A slot holds a slice. A GPU needs some microseconds for a slice of any size, and so does
-	 * a network.
-	 */
-	df_rt.slots = setting(env->slots, 4);
-	df_rt.slot_bytes = setting(env->slot_kb, df_blocks->gpu ? 512 : 128) * 1024;
-	df_rt.far_slots = setting(env->slots, df_blocks->gpu ? 4 : 2);
-	df_rt.far_slot_bytes = setting(env->slot_kb, 512) * 1024;
-	df_rt.conn_budget = env->connector_mb == DF_AUTO ? auto_conn_budget()
-							 : (uint64_t)env->connector_mb << 20;
-	ret = algorithms(env);
-	if (ret)
-		return ret;
-	blocks = env->blocks != DF_AUTO ? (uint32_t)env->blocks : df_blocks->blocks();
 	df_rt.nr_devs = df_backend->device_count();
 	df_rt.devs = df_kalloc((size_t)DF_MAX(df_rt.nr_devs, 1) * sizeof(*df_rt.devs));
-	df_rt.execs.v = calloc((size_t)DF_MAX(df_rt.nr_devs, 1), sizeof(struct df_exec *));
-	if (!df_rt.devs || !df_rt.execs.v)
+	if (!df_rt.devs)
 		return -ENOMEM;
-	df_rt.execs.nr = df_rt.nr_devs;
-	df_rt.execs.hooks = &df_engine_hooks;
-	for (i = 0; i < df_rt.nr_devs; i++) {
-		df_rt.execs.v[i] = &df_rt.devs[i].exec;
-		ret = df_dev_init(&df_rt.devs[i], i, blocks);
-		if (ret) {
-			snprintf(df_rt.reason, sizeof(df_rt.reason), "no memory for the daemon");
-			return ret;
-		}
-		df_policy_init(&df_rt.devs[i].exec.d.policy, env, df_blocks->gpu);
-	}
+	for (i = 0; i < df_rt.nr_devs; i++)
+		df_dev_begin(&df_rt.devs[i], i);
+	ret = df_executor->setup();
+	if (ret)
+		return ret;
 	ret = df_trace_open(&trace);
 	if (ret)
 		df_warn("cannot write traces to DFSHIM_TRACE=%s (%s): nothing is recorded",
@@ -389,8 +230,9 @@ int df_start_unable(void)
 		ret = df_ctl_self(&self);
 		dev = ret ? NULL : df_kalloc(sizeof(*dev));
 		if (!ret)
-			ret = dev ? df_dev_init(dev, 0, 1) : -ENOMEM;
+			ret = dev ? 0 : -ENOMEM;
 		if (!ret) {
+			df_dev_begin(dev, 0);
 			df_rt.devs = dev;
 			df_rt.nr_devs = 1;
 			/* RELEASE pairs with the ACQUIRE in is_unable(): the device is set. */

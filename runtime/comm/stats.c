@@ -15,7 +15,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/comm/stats.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/devs.h"
 #include "runtime/transport/transport.h"
 
 #define NR_SAMPLES 1024

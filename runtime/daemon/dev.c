@@ -23,23 +23,19 @@
 #define CQ_SLOTS 4096u
 #define NR_LOOKS 32 /* collectives in flight that are looked at for those that may start */
 
-int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks)
+int df_dev_init(struct df_dev *dev, uint32_t nr_blocks)
 {
 	uint32_t b;
 
-	df_list_init(&dev->streams);
-	df_list_init(&dev->events);
 	df_list_init(&dev->colls);
 	df_list_init(&dev->holding);
 	df_list_init(&dev->using);
 	df_list_init(&dev->connecting);
 	df_list_init(&dev->flying);
 	df_list_init(&dev->lends);
-	df_mutex_init(&dev->lock, DF_RANK_DEVICE, "device");
-	dev->index = index;
 	dev->exec.d.abi = DF_ABI_VERSION;
 	dev->exec.d.nr_blocks = nr_blocks;
-	dev->exec.d.device = (uint32_t)index;
+	dev->exec.d.device = (uint32_t)dev->index;
 	dev->exec.blocks = df_kalloc(nr_blocks * sizeof(*dev->exec.blocks));
 	dev->overflow = calloc(nr_blocks, sizeof(*dev->overflow));
 	dev->exec.needs = calloc(nr_blocks, sizeof(*dev->exec.needs));

@@ -16,7 +16,7 @@ struct df_overflow {
 	uint32_t head, nr, cap;
 };
 
-int df_dev_init(struct df_dev *dev, int index, uint32_t nr_blocks);
+int df_dev_init(struct df_dev *dev, uint32_t nr_blocks); /* after df_dev_begin() */
 void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e); /* dev->lock */
 void df_dev_needs(struct df_coll *coll, int more); /* an instance begins, or ends (-1); dev->lock */
 /*

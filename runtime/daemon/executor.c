@@ -19,7 +19,9 @@
 #include "runtime/comm/stats.h"
 #include "runtime/daemon/dev.h"
 #include "runtime/daemon/engine.h"
+#include "runtime/daemon/life.h"
 #include "runtime/daemon/sched.h"
+#include "runtime/daemon/setup.h"
 #include "runtime/dfshim.h"
 #include "runtime/executor.h"
 #include "runtime/order/flights.h"
@@ -264,6 +266,16 @@ static void wake(void)
 }
 
 const struct df_executor df_daemon_executor = {
+	.setup = df_engine_setup,
+	.open = df_life_open,
+	.terms = df_life_terms,
+	.meet = df_life_meet,
+	.start = df_life_start,
+	.retire = df_dev_retire,
+	.end = df_life_end,
+	.forget = df_life_forget,
+	.heard = df_lend_heard,
+	.linger = df_conn_linger,
 	.prepare = prepare,
 	.place = place,
 	.launch = launch,

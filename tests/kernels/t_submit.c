@@ -35,7 +35,8 @@ START_TEST(t_full)
 	int turn;
 
 	df_rng_init(&r, df_test_seed());
-	ck_assert_int_eq(df_dev_init(dev, 0, NR_BLOCKS), 0);
+	df_dev_begin(dev, 0);
+	ck_assert_int_eq(df_dev_init(dev, NR_BLOCKS), 0);
 	df_mutex_lock(&dev->lock);
 	for (turn = 0; turn < 200; turn++) {
 		b = (uint32_t)df_rng_below(&r, NR_BLOCKS);
