@@ -90,6 +90,41 @@ assert d[0]['stack'] == want and d[1] is None, d" || fail "check --json"
 	grep -q "$tmp/trace_0: is a file; the traces need a folder" "$tmp/err" || fail "-o names a file: $(cat "$tmp/err")"
 	want 1 "$df" import-fr -o "$tmp/fr3" "$tmp/nothing_0"
 	grep -q "nothing_0: No such file" "$tmp/err" || fail "no dump: $(cat "$tmp/err")"
+	# `check` takes the dumps as they are, pickles and JSON, and names those that it cannot use.
+	fr=$tmp/dumps
+	mkdir "$fr"
+	cp "$tmp/trace_0" "$fr/nccl_trace_rank_0"
+	python3 -c "
+import json, pickle
+d = pickle.load(open('$tmp/trace_1', 'rb'))
+for e in d['entries']:
+    del e['frames']
+json.dump(d, open('$fr/rank_1.json', 'w'))
+json.dump({'traceEvents': []}, open('$fr/timeline_7.json', 'w'))"
+	touch -d @100 "$fr"/*
+	want 20 "$df" check "$fr"
+	head -1 "$tmp/out" | grep -q "^MISSING: pg0#2 waits for r1" || fail "a folder of dumps: $(head -1 "$tmp/out")"
+	grep -q "train.py:42!step" "$tmp/out" || fail "a folder of dumps: no stack"
+	grep -q "do not show streams" "$tmp/err" && grep -q "LD_PRELOAD=libdfshim.so" "$tmp/err" ||
+		fail "dumps: what they lack is not said: $(cat "$tmp/err")"
+	want 20 "$df" check "$fr/nccl_trace_rank_0" "$fr/rank_1.json"
+	want 20 "$df" check --json "$fr"
+	python3 -m json.tool <"$tmp/out" >/dev/null || fail "check --json of dumps is not JSON"
+	cp "$tmp/trace_1" "$fr/other_1"
+	want 1 "$df" check "$fr"
+	grep -q "rank 1, as $fr/" "$tmp/err" || fail "two dumps of one rank: $(cat "$tmp/err")"
+	head -c 90 "$tmp/trace_1" >"$fr/nccl_trace_rank_1"
+	rm "$fr/other_1" "$fr/rank_1.json"
+	want 1 "$df" check "$fr"
+	grep -q "$fr/nccl_trace_rank_1: cut off at byte 90" "$tmp/err" || fail "a dump that is cut off: $(cat "$tmp/err")"
+	echo '{"pg_config": {"0": }' >"$fr/nccl_trace_rank_1"
+	want 1 "$df" check "$fr"
+	grep -q "$fr/nccl_trace_rank_1: line 1: " "$tmp/err" || fail "JSON that is broken: $(cat "$tmp/err")"
+	cp "$tmp/fr/rank0.dft" "$fr"
+	want 1 "$df" check "$fr"
+	grep -q "$fr/nccl_trace_rank_[01]: a Flight Recorder dump beside a trace ($fr/rank0.dft)" "$tmp/err" ||
+		fail "dumps beside traces: $(cat "$tmp/err")"
+	ls -d /tmp/dfshim-check-* 2>/dev/null && fail "check left a folder"
 	want 0 "$df" export-fr -o "$tmp/again_" "$tmp/fr"
 	python3 -c "
 import pickle, sys

@@ -32,7 +32,15 @@ static int by_version(const void *a, const void *b)
 	return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int walk(char ***list, size_t *nr, size_t *cap, const char *dir, int depth)
+int df_cli_is_trace(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n > 4 && !strcmp(path + n - 4, ".dft");
+}
+
+static int walk(const char *dir, int depth,
+		int (*file)(void *arg, const char *path, const struct stat *st), void *arg)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
@@ -43,46 +51,67 @@ static int walk(char ***list, size_t *nr, size_t *cap, const char *dir, int dept
 	if (!d)
 		return -errno;
 	while (!rc && (e = readdir(d))) {
-		size_t n = strlen(e->d_name);
-
 		if (e->d_name[0] == '.')
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
 		if (stat(path, &st))
 			continue;
 		if (S_ISDIR(st.st_mode) && depth)
-			rc = walk(list, nr, cap, path, depth - 1);
-		else if (S_ISREG(st.st_mode) && n > 4 && !strcmp(e->d_name + n - 4, ".dft"))
-			rc = push(list, nr, cap, path);
+			rc = walk(path, depth - 1, file, arg);
+		else if (S_ISREG(st.st_mode))
+			rc = file(arg, path, &st);
 	}
 	closedir(d);
 	return rc;
 }
 
+int df_cli_walk(const char *path, int (*file)(void *arg, const char *path, const struct stat *st),
+		void *arg)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return -errno;
+	return S_ISDIR(st.st_mode) ? walk(path, 3, file, arg) : file(arg, path, &st);
+}
+
+struct list {
+	char **paths;
+	size_t nr, cap;
+	int all; /* whatever their names are */
+};
+
+static int push_trace(void *arg, const char *path, const struct stat *st)
+{
+	struct list *l = arg;
+
+	(void)st;
+	return l->all || df_cli_is_trace(path) ? push(&l->paths, &l->nr, &l->cap, path) : 0;
+}
+
 char **df_cli_trace_paths(const char *sub, int nr, char **paths, size_t *nr_out)
 {
-	size_t cap = 0, n = 0;
-	char **list = NULL;
+	struct list l = {0};
 	struct stat st;
 
 	for (int i = 0; i < nr; i++) {
-		size_t before = n;
-		int rc = stat(paths[i], &st)   ? -errno
-			 : S_ISDIR(st.st_mode) ? walk(&list, &n, &cap, paths[i], 3)
-					       : push(&list, &n, &cap, paths[i]);
+		size_t before = l.nr;
+		int rc;
 
-		if (!rc && n == before)
+		l.all = !stat(paths[i], &st) && !S_ISDIR(st.st_mode);
+		rc = df_cli_walk(paths[i], push_trace, &l);
+		if (!rc && l.nr == before)
 			df_cli_input_error(sub, paths[i], "no trace files (*.dft) in it");
 		else if (rc)
 			df_cli_input_error(sub, paths[i], "%s", strerror(-rc));
-		if (rc || n == before) {
-			df_cli_paths_free(list, n);
+		if (rc || l.nr == before) {
+			df_cli_paths_free(l.paths, l.nr);
 			return NULL;
 		}
 	}
-	qsort(list, n, sizeof(*list), by_version);
-	*nr_out = n;
-	return list;
+	qsort(l.paths, l.nr, sizeof(*l.paths), by_version);
+	*nr_out = l.nr;
+	return l.paths;
 }
 
 void df_cli_paths_free(char **paths, size_t nr)

@@ -1,0 +1,106 @@
+/* Dumps among the operands: see dumps.h. */
+#define _GNU_SOURCE
+#include "trace/cli/fr/dumps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "runtime/base/vec.h"
+#include "trace/cli/cli.h"
+#include "trace/cli/fr/import_fr.h"
+#include "trace/cli/input.h"
+
+struct found {
+	char **dumps;
+	size_t nr, cap;
+	char *trace; /* one of ours */
+};
+
+/* Each dump has this key, and both forms have it as text. */
+static const char key[] = "pg_config";
+
+/*
+ * A dump by its contents, or by the name that PyTorch gives it: that may be cut off before the key. Other files in the
+ * folder are not ours to judge.
+ */
+static int is_dump(const char *path, size_t bytes)
+{
+	const char *base = strrchr(path, '/'), *name = base ? base + 1 : path;
+	int found = strstr(name, "trace_rank_") != NULL, fd;
+	const unsigned char *p;
+
+	if (df_fr_rank(name) < 0)
+		return 0;
+	if (found || !bytes)
+		return found;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	p = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (p == MAP_FAILED)
+		return 0;
+	if ((bytes > 2 && p[0] == 0x80 && p[1] <= 5) || memchr(p, '{', bytes < 16 ? bytes : 16))
+		found = memmem(p, bytes, key, sizeof(key) - 1) != NULL;
+	munmap((void *)p, bytes);
+	return found;
+}
+
+static int look(void *arg, const char *path, const struct stat *st)
+{
+	struct found *f = arg;
+	char **slot;
+
+	if (df_cli_is_trace(path)) {
+		if (!f->trace)
+			f->trace = strdup(path);
+	} else if (is_dump(path, (size_t)st->st_size)) {
+		slot = DF_VEC_PUSH(f->dumps, f->nr, f->cap);
+		if (!slot || !(*slot = strdup(path)))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int import(struct df_jobdir *d, const char *sub, const struct found *f, const char *where)
+{
+	if (df_jobdir_create(d, sub))
+		return -1;
+	if (df_fr_import(sub, d->path, f->nr, f->dumps)) {
+		df_jobdir_remove(d);
+		return -1;
+	}
+	fprintf(stderr,
+		"dfshim %s: %s: Flight Recorder dumps of PyTorch. They do not show streams, waits in CUDA, a process "
+		"that died, and where a rank is now.\n"
+		"dfshim %s: next time: LD_PRELOAD=libdfshim.so DFSHIM_TRACE=traces torchrun ..., then dfshim check "
+		"traces\n",
+		sub, where, sub);
+	return 1;
+}
+
+int df_fr_traces(struct df_jobdir *d, const char *sub, int nr, char **paths)
+{
+	struct found f = {0};
+	int rc = 0;
+
+	/* An operand that cannot be read is named by whoever reads the traces. */
+	for (int i = 0; i < nr && rc != -ENOMEM; i++)
+		rc = df_cli_walk(paths[i], look, &f);
+	if (rc == -ENOMEM)
+		rc = -df_cli_input_error(sub, paths[0], "out of memory");
+	else if (f.nr && f.trace)
+		rc = -df_cli_input_error(
+			sub, f.dumps[0],
+			"a Flight Recorder dump beside a trace (%s); give one kind", f.trace);
+	else
+		rc = f.nr ? import(d, sub, &f, paths[0]) : 0;
+	df_cli_paths_free(f.dumps, f.nr);
+	free(f.trace);
+	return rc;
+}
