@@ -104,16 +104,6 @@ sed -n 's/^DF_REC([A-Z_]*, \("[^"]*"\), [01], \(.*\))$/\1, \2/p' trace/record/re
 	}
 	END { print "" }' | splice docs/json.md records
 
-"$B/dfshim" run --list | awk -F'\t' '
-	/^-h\t/ { exit }
-	{
-		gsub(/-/, "\\-")
-		arg = name = $1
-		sub(/[= [].*/, "", name)
-		sub(/^[^= []*/, "", arg)
-		printf ".TP\n.BI \"%s\" \"%s\"\n%s.\n", name, arg, toupper(substr($2, 1, 1)) substr($2, 2)
-	}' | splice docs/man/dfshim.1 run
-
 git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' | grep -E '\.(c|h|cu|inl)$' | sort |
 	xargs awk -f scripts/list_orders.awk |
 	awk -F'\t' '

@@ -7,8 +7,10 @@
  */
 #include "runtime/base/env.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -16,6 +18,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/base/near.h"
 #include "runtime/base/rules.h"
 
 extern char **environ;
@@ -158,9 +161,35 @@ static void parse(struct df_env *env, char *const *from)
 #undef DF_ENV_RULES
 }
 
+const char *df_env_near(const char *name)
+{
+	static const char prefix[] = "DFSHIM_";
+	const char *best = NULL, *rest = name;
+	char whole[64];
+	int limit;
+
+	if (!strncasecmp(name, prefix, sizeof(prefix) - 1))
+		rest += sizeof(prefix) - 1;
+	limit = DF_MIN((int)strlen(rest) / 2, 3);
+	snprintf(whole, sizeof(whole), "%s%s", prefix, rest);
+	for (char *c = whole; *c; c++)
+		*c = (char)toupper((unsigned char)*c);
+	for (int i = 0; i < DF_ENV_NR_ROWS; i++) {
+		int edits = df_near_edits(whole, names[i]);
+
+		if (edits < limit || (edits == limit && !best)) {
+			limit = edits;
+			best = names[i];
+		}
+	}
+	return best;
+}
+
 /* Warns of a misspelt name, which would have no effect and no message otherwise. */
 static void warn_unknown(char *const *env)
 {
+	const char *near;
+	char name[64];
 	size_t len;
 	int i;
 
@@ -171,9 +200,12 @@ static void warn_unknown(char *const *env)
 		for (i = 0; i < DF_ENV_NR_ROWS; i++)
 			if (strlen(names[i]) == len && !strncmp(*env, names[i], len))
 				break;
-		if (i == DF_ENV_NR_ROWS)
-			df_warn("%.*s is not a variable of dfshim; `dfshim env` lists them",
-				(int)len, *env);
+		if (i < DF_ENV_NR_ROWS)
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)len, *env);
+		near = df_env_near(name);
+		df_warn("%.*s is not a variable of dfshim; %s%s`dfshim env` lists them", (int)len,
+			*env, near ? near : "", near ? " is; " : "");
 	}
 }
 

@@ -71,6 +71,9 @@ void df_env_quiet(void);
  */
 void df_env_parse(struct df_env *env, char *const *environ_);
 
+/* The variable that a misspelt name, with or without DFSHIM_, may stand for; NULL: none is near. */
+const char *df_env_near(const char *name);
+
 /*
  * Returns the present text of one variable, or NULL if it is unset or empty. For the log, which
  * must not depend on df_env().

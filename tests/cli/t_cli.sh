@@ -56,7 +56,12 @@ says '^dfshim run: --mode sometimes: one of prevent|trace|off is needed$' run --
 says '^dfshim check: --stale 0: a number from 1e-09 to 1e+09 is needed$' check --stale 0 .
 says "^dfshim check: option '--stale' requires an argument$" check --stale
 says '^dfshim show: --type nothing: no such record type$' show --type nothing .
+for s in $("$D" --list); do
+	[ -s "$SRC/docs/man/dfshim-$s.1" ] || fail "$s has no manual page"
+done
 says "^dfshim env: no variable 'x'$" env DFSHIM_TRACE x
+says "^dfshim env: no variable 'DFSHIM_TIMEOUT'; the nearest is DFSHIM_TIMEOUT_MS$" env DFSHIM_TIMEOUT
+says "^dfshim env: no variable 'mdoe'; the nearest is DFSHIM_MODE$" env mdoe
 says "^dfshim doctor: unexpected argument 'x'$" doctor x
 says "^dfshim: no subcommand 'x'$" help x
 says '^dfshim graph: no trace folder given$' graph
@@ -87,5 +92,5 @@ v=$(DFSHIM_MODE=trace DFSHIM_TRACE_MB=33 "$D" env --json |
 DFSHIM_RELEASE=maybe "$D" env >out 2>err || fail "a bad value is an error without strict"
 [ "$(grep -c 'DFSHIM WARN DFSHIM_RELEASE=maybe.*safe|none|device|all' err)" = 1 ] || fail "warning: $(cat err)"
 DFSHIM_STRICT=1 DFSHIM_RELEASE=maybe "$D" env >out 2>err && fail "strict accepts a bad value"
-DFSHIM_RELAESE=safe "$D" env 2>&1 >/dev/null | grep -q "DFSHIM_RELAESE is not a variable" || fail "misspelt name"
+DFSHIM_RELAESE=safe "$D" env 2>&1 >/dev/null | grep -q "DFSHIM_RELAESE is not a variable of dfshim; DFSHIM_RELEASE is;" || fail "misspelt name"
 exit 0

@@ -204,7 +204,7 @@ int df_cmd_env(int argc, char **argv)
 {
 	static char *const nothing[] = {NULL};
 	int json = 0, man = 0, rc = 0;
-	const char *unknown;
+	const char *unknown, *near;
 	struct df_env def;
 	struct names w;
 	const struct df_opt options[] = {
@@ -219,8 +219,10 @@ int df_cmd_env(int argc, char **argv)
 		       "under DFSHIM_STRICT=1 the exit status is then 1.");
 	w = (struct names){argv, argc};
 	unknown = unknown_name(&w);
+	near = unknown ? df_env_near(unknown) : NULL;
 	if (unknown)
-		return df_cli_usage_error("env", "no variable '%s'", unknown);
+		return df_cli_usage_error("env", "no variable '%s'%s%s", unknown,
+					  near ? "; the nearest is " : "", near ?: "");
 	df_env_parse(&def, nothing);
 	if (json)
 		rc = print_json(&w, df_env(), &def);

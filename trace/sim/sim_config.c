@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/base/near.h"
 #include "trace/sim/sim_engine.h"
 #include "trace/sim/sim_keys.h"
 
@@ -82,29 +83,6 @@ static int refuse(struct complaint *c, const struct df_sim_key *k, const json_t 
 	return complain(c, "%s is %s; allowed: %s", k->name, shown(v, value, sizeof(value)), what);
 }
 
-/* Edits that turn a into b, up to a few. */
-static int distance(const char *a, const char *b)
-{
-	int row[64], n = (int)strlen(b);
-
-	if (n > 62 || strlen(a) > 62)
-		return 99;
-	for (int j = 0; j <= n; j++)
-		row[j] = j;
-	for (int i = 1; a[i - 1]; i++) {
-		int diag = row[0];
-
-		row[0] = i;
-		for (int j = 1; j <= n; j++) {
-			int sub = diag + (a[i - 1] != b[j - 1]);
-
-			diag = row[j];
-			row[j] = DF_MIN(sub, DF_MIN(row[j], row[j - 1]) + 1);
-		}
-	}
-	return row[n];
-}
-
 static int unknown_key(struct complaint *c, const char *name, const json_t *v)
 {
 	const char *best = NULL;
@@ -113,8 +91,8 @@ static int unknown_key(struct complaint *c, const char *name, const json_t *v)
 	size_t n = 0;
 
 	for (size_t i = 0; i < (size_t)df_sim_nr_keys; i++) {
-		if (distance(name, df_sim_keys[i].name) < d) {
-			d = distance(name, df_sim_keys[i].name);
+		if (df_near_edits(name, df_sim_keys[i].name) < d) {
+			d = df_near_edits(name, df_sim_keys[i].name);
 			best = df_sim_keys[i].name;
 		}
 		n += (size_t)snprintf(all + n, sizeof(all) - n, "%s%s", i ? ", " : "",
