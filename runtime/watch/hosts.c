@@ -1,7 +1,8 @@
 /*
- * Where the application's host threads are while nothing moves: in a lock, in a socket, asleep, running. A thread
- * that is in no call of ours would otherwise look free; the checker needs to know that it waits for somebody.
- * Read from /proc/self/task, so no thread is stopped or asked, and it costs nothing until a hang is looked into.
+ * Finds what the application's threads do while nothing makes progress: wait for a lock, wait in a
+ * socket, sleep, or run. Without this, a thread that is in no call of ours would look free; the
+ * checker needs to know whether it waits, and for which thread. The answers are read from
+ * /proc/self/task, so no thread is stopped, and there is no cost until a hang is investigated.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -26,17 +27,18 @@
 #include "trace/record/writer.h"
 
 #define THREADS_MAX 256
-#define SAMPLES	    9 /* one alone could catch a waiting thread just when it looks up */
+#define SAMPLES	    9 /* a single sample could catch a waiting thread during its periodic check */
 #define SAMPLE_NS   (6 * DF_NS_PER_MS)
 /*
- * A thread that waits and looks up now and then seems to run for as long as a loaded machine does not give it a processor:
- * it counts as running when it has had one for so long. Until then it is looked at again, but others wait for what we
- * have to say: no longer than this in all, and half of the time at most. What is not known then is not noted: what was
- * seen of the thread before stands.
+ * On a loaded machine, a thread that waits and wakes briefly now and then can seem to run for as
+ * long as it waits for a processor. So a thread counts as running only after it has had a processor
+ * for RAN_NS. Until then it is sampled again. Since other processes wait for the result, sampling
+ * takes at most LOOK_MAX_NS and at most half of the time. A thread that is still undecided then
+ * gets no new record: its previous one remains valid.
  */
 #define RAN_NS	    (10 * DF_NS_PER_MS)
 #define LOOK_MAX_NS (700 * DF_NS_PER_MS)
-/* For the interpreter's lock, after all this. */
+/* How long to wait for the interpreter's answer, after the sampling. */
 #define PYTHON_NS (200 * DF_NS_PER_MS)
 
 static const struct {
@@ -58,7 +60,7 @@ static const struct {
 	{SYS_wait4, DF_AT_CHILD},      {SYS_waitid, DF_AT_CHILD},
 };
 
-/* A file of /proc about one of our threads as a string: its length, or -errno. */
+/* Reads a /proc file of one of our threads as a string. Returns its length, or -errno. */
 static ssize_t read_task(uint32_t tid, const char *name, char *text, size_t size)
 {
 	char path[64];
@@ -77,7 +79,7 @@ static ssize_t read_task(uint32_t tid, const char *name, char *text, size_t size
 
 #define NR_ARGS 4
 
-/* It waits for no file at all, only for time, as Python's time.sleep() up to 3.10. */
+/* Whether the call waits for no file, only for time, as Python's time.sleep() does up to 3.10. */
 static int waits_for_none(long nr, const unsigned long arg[NR_ARGS])
 {
 	switch (nr) {
@@ -97,8 +99,8 @@ static int waits_for_none(long nr, const unsigned long arg[NR_ARGS])
 }
 
 /*
- * Until a thread of this process ends, as pthread_join() does: the kernel wakes whoever waits for that as if processes shared
- * the word, which has the thread's number until then.
+ * Whether the thread waits for the end of a thread of this process, as in pthread_join(). The futex
+ * holds that thread's id until it ends; the kernel then wakes it as a futex that processes share.
  */
 static int is_join(const unsigned long arg[NR_ARGS])
 {
@@ -108,7 +110,9 @@ static int is_join(const unsigned long arg[NR_ARGS])
 	return arg[2] && !access(path, F_OK);
 }
 
-/* "running", or the number of the system call and its arguments in hexadecimal. */
+/*
+ * The file "syscall" holds "running", or the system call's number and its arguments in hexadecimal.
+ */
 static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
 {
 	char text[256];
@@ -135,7 +139,10 @@ static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
 	return DF_AT_OTHER;
 }
 
-/* For what it waits in a futex. Of the values that a lock has, libc's is 2 while others wait for whoever holds it. */
+/*
+ * The kind of lock that a thread in a futex call waits for. libc's mutex has the value 2 while it
+ * is held and other threads wait for it.
+ */
 static enum df_lock lock_of(const unsigned long arg[NR_ARGS])
 {
 	unsigned op = (unsigned)arg[1] & FUTEX_CMD_MASK;
@@ -146,7 +153,7 @@ static enum df_lock lock_of(const unsigned long arg[NR_ARGS])
 									    : DF_LOCK_ANY;
 }
 
-/* For how long the thread has had a processor; UINT64_MAX: not known. */
+/* How long the thread has had a processor; UINT64_MAX if unknown. */
 static uint64_t ran_ns(uint32_t tid)
 {
 	char text[96];
@@ -156,9 +163,10 @@ static uint64_t ran_ns(uint32_t tid)
 }
 
 /*
- * Threads that neither issue operations nor wake one that does: dfshim's, those of the CPU backend (host functions have
- * others), and PyTorch's for its watchdog and heartbeat, its store, and the data loader's pinned memory. They may hold
- * a lock of libc's for a moment, for which one of the application's waits.
+ * Whether the thread neither issues operations nor wakes a thread that does. These are dfshim's
+ * threads, those of the CPU backend (which uses other threads for host functions), and PyTorch's
+ * threads for its watchdog and heartbeat, its store, and the data loader's pinned memory. Such a
+ * thread may briefly hold a lock of libc for which a thread of the application waits.
  */
 static int stands_aside(const char *name)
 {
@@ -172,8 +180,9 @@ static int stands_aside(const char *name)
 }
 
 /*
- * How often it has left the processor. Read after what it waits for: if both are the same later, it has not run between,
- * because it could only have come to wait again by leaving the processor once more.
+ * How often the thread has left its processor; 0 if unknown. Read it after the system call: if both
+ * are unchanged later, the thread has not run in between, because it would have had to leave the
+ * processor once more to wait again.
  */
 static uint64_t times_off(uint32_t tid)
 {
@@ -194,7 +203,7 @@ static uint64_t times_off(uint32_t tid)
 	return sum;
 }
 
-/* A thread that sleeps between its questions is not asked for longer than this. */
+/* How far back to look for queries, for a thread that sleeps between its queries. */
 #define POLL_MAX_NS (2 * DF_NS_PER_S)
 
 static uint64_t polls_since(void)
@@ -216,7 +225,10 @@ static int note_polls(uint32_t tid, uint32_t site)
 	return nr > 0;
 }
 
-/* It is not silent, though it waits for nothing that is recorded. */
+/*
+ * Records with which functions the thread polls although it polls no recorded object: the thread is
+ * not silent.
+ */
 static void note_asks(uint32_t tid)
 {
 	unsigned kinds = df_polls_asked(tid, polls_since());
@@ -228,14 +240,17 @@ static void note_asks(uint32_t tid)
 struct seen {
 	uint32_t tid;
 	int stranger;	       /* it has written no record */
-	uint16_t at[DF_AT_NR]; /* how often */
+	uint16_t at[DF_AT_NR]; /* number of samples of each kind */
 	uint16_t nr;
-	long call; /* the last one */
+	long call; /* the last system call */
 	uint64_t ran_ns, times_off;
-	enum df_lock lock; /* when it was in one last */
+	enum df_lock lock; /* of the last sample in a lock */
 };
 
-/* What it mostly was. Running counts less: whoever waits and looks up now and then, runs then. */
+/*
+ * The state of the thread in most samples. Running counts less than waiting, because a thread that
+ * waits runs briefly now and then.
+ */
 static enum df_host_at mostly(const struct seen *s)
 {
 	int at = DF_AT_RUNS, k;
@@ -246,7 +261,7 @@ static enum df_host_at mostly(const struct seen *s)
 	return at == DF_AT_RUNS && !s->at[at] ? DF_AT_UNKNOWN : (enum df_host_at)at;
 }
 
-/* It has been looked at for long enough. */
+/* Whether the thread has been sampled for long enough. */
 static int is_known(const struct seen *s)
 {
 	uint64_t ran = mostly(s) == DF_AT_RUNS ? ran_ns(s->tid) : UINT64_MAX;
@@ -272,7 +287,10 @@ static void look(struct seen *s)
 	}
 }
 
-/* Whoever waits for the interpreter's lock looks up every 5 ms, and asks its holder for it. */
+/*
+ * A thread that waits for the interpreter's lock wakes every 5 ms to ask the holder for it. This
+ * many wakes during the sampling mean that it waits for that lock.
+ */
 #define ASKS_FOR_SCRIPT 12
 
 static enum df_lock lock_seen(const struct seen *s, int scripts)
@@ -284,9 +302,9 @@ static enum df_lock lock_seen(const struct seen *s, int scripts)
 	return scripts && df_python_in_own_line(s->tid) ? DF_LOCK_HELD : DF_LOCK_ANY;
 }
 
-/* ---- threads that have called neither NCCL nor CUDA ------------------------------------------------------ */
+/* ---- threads that have called neither NCCL nor CUDA ----------------------------------------- */
 
-/* Those that were noted. One thread of the process makes all notes. */
+/* The threads of this kind that were recorded. A single thread of the process calls this code. */
 static uint32_t strangers[THREADS_MAX];
 
 static size_t nr_strangers(void)
@@ -305,7 +323,7 @@ static int in_list(const uint32_t *list, size_t nr, uint32_t tid)
 	return nr > 0;
 }
 
-/* A thread of NCCL, of CUDA, or of ours: it runs nothing of the application. */
+/* Whether the thread belongs to NCCL, CUDA or dfshim, and so runs nothing of the application. */
 static int is_library(uint32_t tid)
 {
 	static const char *const names[] = {"nccl-", "NCCL ", "cuda-", "df-host-"};
@@ -319,7 +337,7 @@ static int is_library(uint32_t tid)
 	return stands_aside(name);
 }
 
-/* Adds what the process has beside the nr threads of tids. The new number. */
+/* Adds the process's other threads to the nr threads in tids. Returns the new number. */
 static size_t add_strangers(uint32_t *tids, size_t nr, size_t max)
 {
 	DIR *dir = opendir("/proc/self/task");
@@ -339,9 +357,9 @@ static size_t add_strangers(uint32_t *tids, size_t nr, size_t max)
 }
 
 /*
- * A library's threads that wait for work are many, and none of them will issue something by itself. So of a stranger
- * only this counts: it runs a script, it waits for the interpreter's lock, or in a process without an interpreter for a
- * thread of the process.
+ * A library may have many threads that wait for work and issue nothing by themselves. So a thread
+ * without records counts only if it runs a script, if it waits for the interpreter's lock, or, in a
+ * process without an interpreter, if it waits for another thread of the process.
  */
 static int counts(enum df_host_at at, enum df_lock lock, uint32_t site)
 {
@@ -350,7 +368,7 @@ static int counts(enum df_host_at at, enum df_lock lock, uint32_t site)
 	return at == DF_AT_LOCK && lock != DF_LOCK_JOIN && !df_python_is_there();
 }
 
-/* Its name, as a thread's first record has it. */
+/* Records the thread's name, as the first record of any other thread does. */
 static void introduce(uint32_t tid)
 {
 	uint64_t name[2] = {0, 0};
@@ -367,7 +385,7 @@ static void introduce(uint32_t tid)
 	df_trace(DF_REC_THREAD, -1, 0, -1, 0, tid, name[0], name[1], 0);
 }
 
-/* Those that have ended since they were noted. */
+/* Forgets the threads that have ended since they were recorded. */
 static void forget_strangers(void)
 {
 	size_t nr = nr_strangers(), i = 0;
@@ -390,7 +408,10 @@ void df_hosts_note(void)
 	struct seen seen[THREADS_MAX];
 	uint32_t tids[THREADS_MAX];
 	size_t nr = df_trace_threads(tids, THREADS_MAX), known = nr, i;
-	/* One thread of the process makes all notes: the watchdog, or the one of mode trace. */
+	/*
+	 * No lock: the only caller is the watchdog's thread, or in mode trace the one that replaces
+	 * it.
+	 */
 	static uint64_t ended;
 	uint64_t now = df_now_ns(), until = now - ended > LOOK_MAX_NS ? now + LOOK_MAX_NS : 0;
 	size_t left;
@@ -439,12 +460,12 @@ void df_hosts_note(void)
 	}
 }
 
-/* ---- what is certain ----------------------------------------------------------------------------------- */
+/* ---- what is certain ------------------------------------------------------------------------ */
 
 #define CERTAIN_MAX 1024
 #define SLEEP_TRIES 4
 
-/* Asleep, so that it holds no lock. */
+/* Whether the thread sleeps or has ended, and so holds no lock. */
 static int sleeps(uint32_t tid)
 {
 	unsigned long arg[NR_ARGS];
@@ -463,12 +484,13 @@ static int sleeps(uint32_t tid)
 }
 
 /*
- * A wait for a futex without a time-out ends when somebody wakes it. For one of the process's own that can only be
- * another thread of it. The end of a thread is a wake too; pthread_join() gives the thread's number as the value
- * that it waits for to change.
+ * The certain state of a thread. A futex wait without a time-out ends only with a wake, and only
+ * another thread of the process can wake a private futex. The end of a thread is also a wake:
+ * pthread_join() waits for the word that holds the thread's id to change.
  *
- * A thread of PyTorch's autograd that waits for a condition (for a mutex, libc uses the other operation) waits for a
- * backward pass: only a thread that calls backward() wakes it, and no host function does that.
+ * A thread of PyTorch's autograd that waits for a condition variable waits for a backward pass.
+ * (For a mutex, libc uses the other futex operation.) Only a thread that calls backward() wakes it,
+ * and no host function does that.
  */
 static struct df_check_host certain(uint32_t tid, const char *name)
 {
@@ -527,7 +549,10 @@ int df_hosts_certain(struct df_check_host **out, uint32_t *nr)
 		else
 			all[n++] = certain(tid, name);
 	}
-	/* After that: what one of them may have held then, it holds no more, and who waited for it does not wait. */
+	/*
+	 * Check these after the others: a lock that one of them held before is released by now, so
+	 * a thread that waited for it no longer does.
+	 */
 	for (uint32_t i = 0; i < nr_aside; i++)
 		asleep = asleep && sleeps(aside[i]);
 	if (!dir || n == CERTAIN_MAX || nr_aside == THREADS_MAX) {

@@ -1,6 +1,4 @@
-/*
- * Where the application's threads are. Any thread.
- */
+/* Finds where the application's threads are. Any thread may call this. */
 #ifndef DF_RUNTIME_WATCH_HOSTS_H
 #define DF_RUNTIME_WATCH_HOSTS_H
 
@@ -8,11 +6,11 @@
 
 struct df_check_host;
 
-/* Writes it down (HOST_AT); takes some milliseconds. */
+/* Records what each thread does (HOST_AT). Takes some milliseconds. */
 void df_hosts_note(void);
 /*
- * What is certain now of each of the application's threads (struct df_check_host, trace/check.h), sorted; to be freed.
- * -errno: nothing is.
+ * The certain state of each of the application's threads, sorted by thread id. The caller
+ * frees the array. Returns -errno if nothing is certain.
  */
 int df_hosts_certain(struct df_check_host **out, uint32_t *nr);
 

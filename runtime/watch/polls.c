@@ -1,11 +1,12 @@
 /*
- * What threads of the application ask for again and again: is it done? A loop of queries leaves no record (it
- * would fill the ring) but for its end, which is a wait that is over. Each thread keeps the last few things that
- * it has asked for, and when nothing moves they are looked at (hosts.c): a host that polls is not a host that
- * does something else.
+ * Remembers what the application's threads poll. A loop of queries writes no records, as these
+ * would fill the ring; only its end is recorded, as a wait that is over. Each thread keeps the last
+ * few things that it polled, and hosts.c reads them when nothing makes progress: a thread that
+ * polls is not a thread that does something else.
  *
- * Threads: a thread writes its own slot, whoever looks reads it; every word by itself, so a slot that is
- * just being written gives an object that was polled a moment before.
+ * Threads: a thread writes its own slot, and any thread may read it. Each word is read and written
+ * by itself, so a reader of a slot that is being written may see an object that was polled a moment
+ * before.
  */
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,27 +16,29 @@
 #include "trace/record/format.h"
 #include "trace/record/writer.h"
 
-#define SLOTS 256 /* threads; more are not looked at */
+#define SLOTS 256 /* number of threads; further threads are not observed */
 
 struct polled {
 	uint64_t object, at_ns;
 	uint32_t kind; /* enum df_polled, plus one */
-	int waits;     /* it was not done when it was asked for last */
+	int waits;     /* the last query returned "not done" */
 };
 
 struct slot {
 	uint32_t tid; /* 0: free */
 	uint32_t next;
 	uint64_t acts;
-	uint64_t asked_ns[DF_POLLED_NR]; /* for anything at all */
+	uint64_t asked_ns[DF_POLLED_NR]; /* the last query of each kind, also of unknown objects */
 	struct polled v[DF_POLLS_MAX];
 };
 
 static struct slot slots[SLOTS];
-static int crowded; /* there was no room for a thread */
+static int crowded; /* a thread found no free slot */
 static __thread struct slot *mine __attribute__((tls_model("initial-exec")));
-static __thread struct polled *asked __attribute__((tls_model("initial-exec"))); /* just now */
-static __thread int refused __attribute__((tls_model("initial-exec"))); /* there was no room */
+/* the thread's latest query */
+static __thread struct polled *asked __attribute__((tls_model("initial-exec")));
+/* the thread found no free slot */
+static __thread int refused __attribute__((tls_model("initial-exec")));
 
 #define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
 #define PUT(p, x) __atomic_store_n(p, x, __ATOMIC_RELAXED)
@@ -56,10 +59,10 @@ static struct slot *slot_new(void)
 	return NULL;
 }
 
-/* The calling thread's; NULL: there is no room. */
+/* The calling thread's slot, or NULL if there is no room. */
 static struct slot *own_slot(void)
 {
-	/* Once: a call is no place to search for room again and again. */
+	/* Search only once: each further search would slow down a call of the application. */
 	if (!mine && !refused) {
 		mine = slot_new();
 		refused = !mine;
@@ -67,7 +70,7 @@ static struct slot *own_slot(void)
 	return mine;
 }
 
-/* The same, with the time that it asked. */
+/* Records the time of the query. Returns the slot as own_slot() does. */
 static struct slot *ask(enum df_polled kind, uint64_t now)
 {
 	struct slot *s = own_slot();
@@ -81,7 +84,10 @@ void df_polls_act(void)
 {
 	struct slot *s = own_slot();
 
-	/* From now on it may be the one that issues what a communicator lacks. */
+	/*
+	 * From now on the thread may be the one that issues an operation which a communicator
+	 * lacks.
+	 */
 	df_trace_enter();
 	if (s)
 		PUT(&s->acts, GET(&s->acts) + 1);
@@ -145,7 +151,7 @@ void df_call_polled(uint64_t serial)
 		df_polls_note(DF_POLLED_CALL, serial);
 	else
 		df_polls_ask(DF_POLLED_CALL);
-	asked = NULL; /* its end is a record of its own */
+	asked = NULL; /* the end of a call has its own record */
 }
 
 size_t df_polls_of(uint32_t tid, uint64_t since_ns, uint32_t *kinds, uint64_t *objects)

@@ -1,19 +1,20 @@
 /*
- * The proof before a release (docs/release.md). One process of those that are tied together, the one with the
- * lowest process id, looks at all of them:
+ * The proof before a release (docs/release.md). Among processes that are tied together, the one
+ * with the lowest process id examines all:
  *
- *	1. it holds each of them and gets what is unfinished there, and which waits may be released;
- *	2. the checker finds cycles, and in each the waits that have to be released;
- *	3. each is asked again. If nothing has been recorded anywhere since, all that was seen held at the same
- *	   time: at any instant between the two rounds. Otherwise the checker decides again, and the facts that the choice
- *	   rests on have to be the same;
- *	4. the waits are released by their own processes, and all holds end.
+ *   1. It holds each process and collects what is unfinished, and which waits may be released.
+ *   2. The checker finds cycles, and in each the waits that have to be released.
+ *   3. Each process is asked again. If nothing was recorded anywhere since, everything that was
+ *      seen held at the same time, at any instant between the two rounds. Otherwise the checker
+ *      decides again, and its choice must rest on the same facts.
+ *   4. The processes release their waits, and all holds end.
  *
- * Deadlock is stable, and no other process releases anything meanwhile, so what was proved still holds at 4.
+ * Deadlock is stable, and no other process releases anything meanwhile, so the proof still holds at
+ * step 4.
  *
- * A cycle that is only likely, because threads that are in no call could still issue what is missing, is remembered.
- * Its waits are released in the same way when all that it rests on has been the same for DFSHIM_RELEASE_MS, and those
- * threads have made no call in that time.
+ * If threads that are in no call could still issue the missing operations, a cycle is only likely.
+ * It is remembered, and its waits are released in the same way once everything that it rests on has
+ * been the same for DFSHIM_RELEASE_MS and those threads have made no call in that time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,28 +28,27 @@
 #include "trace/record/format.h"
 
 #define ROUNDS	  5
-#define NR_LIKELY 64		      /* cycles that are waited for */
+#define NR_LIKELY 64		      /* likely cycles that are observed */
 #define NR_KNOWN  64		      /* cycles that were released when they were only likely */
 #define KNOWN_NS  (20 * DF_NS_PER_MS) /* the bound for these */
-#define FORGET_NS DF_NS_PER_S	      /* a cycle that was not seen for so long has dissolved */
+#define FORGET_NS DF_NS_PER_S	      /* a cycle that was not seen for this long has dissolved */
 
-/* What the checker says of one round. */
+/* The checker's decision in one round. */
 struct choice {
 	struct df_check_cut cut;
 	struct df_check_hold *may;
-	uint64_t *proc; /* whose each of them is */
+	uint64_t *proc; /* the process of each of them */
 };
 
-/* A cycle that is likely, by the facts that it rests on. */
+/* Likely cycles, by the facts that they rest on. */
 static struct {
 	uint64_t core, since, seen; /* core 0: free */
 } likely[NR_LIKELY];
 
-static uint64_t known[NR_KNOWN]; /* by struct df_check_chosen.cycle; the latest ones */
+static uint64_t known[NR_KNOWN]; /* the latest ones, by struct df_check_chosen.cycle */
 static unsigned nr_known;
 
-static uint64_t
-	settled; /* the operations that wait for one another, by struct df_check_cut.settled: the last found */
+static uint64_t settled; /* the latest proved set, by struct df_check_cut.settled */
 
 static void choice_fini(struct choice *c)
 {
@@ -87,7 +87,7 @@ static int list_waits(struct choice *c, const struct df_snapshots *g)
 	return 0;
 }
 
-/* Tells every process which of its waits return, and that it is held no longer. */
+/* Sends every process the waits that it has to release. This also ends the holds. */
 static void give_orders(const struct df_snapshots *g, const struct choice *c, const char *line)
 {
 	uint64_t calls[256];
@@ -104,7 +104,7 @@ static void give_orders(const struct df_snapshots *g, const struct choice *c, co
 	}
 }
 
-/* ---- what is only likely ------------------------------------------------------------------------------- */
+/* ---- likely cycles -------------------------------------------------------------------------- */
 
 static int is_known(uint64_t cycle)
 {
@@ -139,7 +139,7 @@ static uint64_t likely_since(uint64_t core, uint64_t now)
 	return now;
 }
 
-/* Keeps of what is likely the cycles that have been the same for long enough. *again: when the next one will have. */
+/* Keeps those likely cycles that have lasted long enough. *again: when the next one will have. */
 static void keep_those_due(struct choice *c, uint64_t *again)
 {
 	uint64_t now = df_now_ns();
@@ -159,13 +159,13 @@ static void keep_those_due(struct choice *c, uint64_t *again)
 	c->cut.nr = n;
 }
 
-/* There is something to do or to report. */
+/* Whether there is something to release or to report. */
 static int has_found(const struct choice *c)
 {
 	return c->cut.nr || c->cut.mismatch || (c->cut.settled && c->cut.settled != settled);
 }
 
-/* What the choice rests on: that must be the same in two rounds that follow each other. */
+/* The facts that the choice rests on. They must be the same in two consecutive rounds. */
 static uint64_t basis(const struct choice *c)
 {
 	uint64_t sum = c->cut.settled;
@@ -185,8 +185,8 @@ static void remember(const struct choice *c)
 }
 
 /*
- * What the checker says of the answers, without cycles that are likely and not due (*again). line: also what the report
- * would say; to be freed.
+ * Lets the checker judge the answers, and leaves out likely cycles that are not due (*again). Also
+ * sets *line, unless it is NULL, to the first line of the report; the caller frees it.
  */
 static int choose(struct choice *c, const struct df_snapshots *g, uint64_t *again, char **line)
 {
@@ -209,7 +209,7 @@ static int choose(struct choice *c, const struct df_snapshots *g, uint64_t *agai
 		ret = df_check_cut(set, &opts, &c->cut);
 	if (!ret)
 		keep_those_due(c, again);
-	/* In a cycle that is likely threads that are in no call count as silent. */
+	/* In a likely cycle, threads that are in no call count as silent. */
 	opts.stale_ns = c->cut.likely;
 	if (line && !ret && c->cut.nr && !df_check_run(set, &opts, &r)) {
 		free(*line);
@@ -220,7 +220,7 @@ static int choose(struct choice *c, const struct df_snapshots *g, uint64_t *agai
 	return ret;
 }
 
-/* ---- one look -------------------------------------------------------------------------------------------- */
+/* ---- one search ----------------------------------------------------------------------------- */
 
 static int gather(struct df_snapshots *g, enum df_ask what)
 {
@@ -231,8 +231,8 @@ static int gather(struct df_snapshots *g, enum df_ask what)
 
 int df_prove_and_release(int hosts, struct df_proof_found *out)
 {
-	static int
-		told[2]; /* only the first release is explained, and the first of what is likely */
+	/* whether a proved release and a likely one were explained: only the first is */
+	static int told[2];
 	char *line = NULL;
 	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
 	struct choice seen[2] = {{.may = NULL}}, none = {.may = NULL}, *use = &none;
@@ -248,7 +248,7 @@ int df_prove_and_release(int hosts, struct df_proof_found *out)
 		if (!ret)
 			ret = choose(&seen[0], &g, &out->again, told[0] && told[1] ? NULL : &line);
 	}
-	/* Until two that follow each other agree. */
+	/* Repeat until two consecutive rounds agree. */
 	while (!ret && use == &none && has_found(&seen[round & 1])) {
 		struct choice *was = &seen[round & 1], *is = &seen[++round & 1];
 

@@ -1,10 +1,10 @@
 /*
- * The interpreter is asked through its stable C interface, looked up in the process: dfshim links no Python. A few lines of
- * Python walk sys._current_frames() and return text; they import nothing that is not there (an import could wait for a
- * lock) and change nothing.
+ * Asks the interpreter through its stable C interface, looked up in the process: dfshim does not
+ * link Python. A few lines of Python walk sys._current_frames() and return text. They change
+ * nothing and import no further module, because an import could wait for a lock.
  *
- * Who waits for the interpreter's lock when the interpreter ends is ended by it; so the thread that asks holds nothing
- * while it waits, and is never waited for without a bound.
+ * When the interpreter finalizes, it ends the threads that wait for its lock. So the asking thread
+ * holds nothing while it waits, and no thread waits for it without a bound.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,7 +27,7 @@
 struct object; /* PyObject */
 
 static struct {
-	int found; /* 1: all of them; -1: not */
+	int found; /* 0 before the search, 1 if all functions exist, else -1 */
 	int (*is_initialized)(void);
 	int (*ensure)(void);
 	void (*release)(int);
@@ -43,14 +43,16 @@ static struct {
 	void (*decref)(struct object *o);
 } py;
 
-/* One question at a time. While there is none, the text is the noting thread's. */
+/*
+ * One question at a time. While none is open, the text belongs to the thread that records the hang.
+ */
 static struct {
 	pthread_mutex_t lock;
 	uint64_t asked, answered;
-	char *text; /* for each thread: its number and perhaps " own", a line for each frame, an empty line */
+	char *text; /* per thread: its id and perhaps " own", a line per frame, an empty line */
 } ask = {PTHREAD_MUTEX_INITIALIZER, 0, 0, NULL};
 
-/* No function: it and its globals would refer to each other. */
+/* Not a Python function: it and its globals would refer to each other and need the collector. */
 static const char code[] =
 	"import sys\n"
 	"lines, threading = [], sys.modules.get('threading')\n"
@@ -113,7 +115,7 @@ int df_python_is_there(void)
 	return py.found > 0 && py.is_initialized();
 }
 
-/* The main thread's identity for Python, which is not always in its table of threads; 0: not known. */
+/* The main thread's identity in Python, whose table of threads may lack it; 0 if unknown. */
 static unsigned long main_thread;
 
 __attribute__((constructor)) static void loaded(void)
@@ -122,7 +124,7 @@ __attribute__((constructor)) static void loaded(void)
 		main_thread = (unsigned long)pthread_self();
 }
 
-/* With the interpreter's lock. NULL: Python raised something. */
+/* Called with the interpreter's lock. Returns NULL if Python raised an exception. */
 static char *question(void)
 {
 	char text[sizeof(code) + 96], *said = NULL;
@@ -153,7 +155,7 @@ static void *asks(void *arg)
 	char *text, *old;
 
 	(void)arg;
-	/* What the collector would free here may belong to a GPU, and wait for it. */
+	/* Freeing an object here could release GPU memory and so wait for the GPU. */
 	collects = py.gc_disable && py.gc_enable && py.gc_disable();
 	text = question();
 	if (collects)
@@ -178,7 +180,7 @@ void df_python_ask(void)
 	pthread_mutex_lock(&ask.lock);
 	busy = ask.asked != ask.answered;
 	if (!busy) {
-		/* What an earlier question was answered is not where the threads are now. */
+		/* An earlier answer does not show where the threads are now. */
 		free(ask.text);
 		ask.text = NULL;
 	}

@@ -1,11 +1,13 @@
 /*
- * The thread that listens on NCCL_RAS_ADDR (loopback unless that says otherwise) and speaks the client's side of
- * NCCL's RAS: lines of text, commands without regard to case, STATUS ends the connection. See ras_server.h.
+ * The thread that listens on NCCL_RAS_ADDR (default: loopback) and serves clients of NCCL's RAS
+ * protocol: lines of text; commands in upper or lower case; STATUS ends the connection. See
+ * ras_server.h.
  *
- * Question and answer go through one word, `turn`: IDLE -> ASKED by this thread, ASKED -> DONE by the watchdog,
- * DONE -> IDLE by this thread, which takes the text. There is one question at a time, and nobody waits for ever: a
- * watchdog that does not come within ANSWER_NS (it is judging a hang) leaves the client without an answer, and the
- * word is waited for before the next question.
+ * Question and answer pass through one word, `turn`. This thread changes it from IDLE to ASKED, the
+ * watchdog from ASKED to DONE, and this thread from DONE to IDLE, taking the text. There is one
+ * question at a time, and each wait is bounded: if the watchdog does not answer within ANSWER_NS
+ * because it is judging a hang, the client gets no answer. The next question then waits for the
+ * word.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,11 +34,11 @@
 #define DEFAULT_ADDR "localhost:28028"
 #define PROTOCOL     2
 #define NR_CLIENTS   16
-#define FULL_MS	     100  /* until it is looked again which client gives way */
-#define RETRY_MS     3000 /* until the port is asked for again */
-#define TOGETHER_MS  50	  /* the same at most, after processes have refused each other */
-#define PATIENCE_NS  (30 * DF_NS_PER_S) /* a client that says nothing for so long is let go */
-#define YOUNG_NS     DF_NS_PER_S /* a client that says nothing for longer gives way to a new one */
+#define FULL_MS	     100  /* until the next check which client gives way */
+#define RETRY_MS     3000 /* until the next attempt to get the port */
+#define TOGETHER_MS  50	  /* the same, at most, after processes have refused each other */
+#define PATIENCE_NS  (30 * DF_NS_PER_S) /* a client that is silent for this long is disconnected */
+#define YOUNG_NS     DF_NS_PER_S /* a client that is silent for longer gives way to a new one */
 #define ANSWER_NS    (10 * DF_NS_PER_S)
 
 enum { IDLE, ASKED, DONE };
@@ -57,7 +59,7 @@ struct client {
 
 int df_ras_asked(int *json)
 {
-	/* ACQUIRE pairs with the RELEASE in ask(): without it an older `json` could be read. */
+	/* ACQUIRE pairs with the RELEASE in ask(): without it, this could read an older `json`. */
 	if (__atomic_load_n(&ras.turn, __ATOMIC_ACQUIRE) != ASKED)
 		return 0;
 	*json = ras.json;
@@ -67,12 +69,15 @@ int df_ras_asked(int *json)
 void df_ras_answer(char *text)
 {
 	ras.text = text;
-	/* RELEASE pairs with the ACQUIRE in ask(): without it the text could be taken before it is there. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in ask(): without it, ask() could take the text before it
+	 * is there.
+	 */
 	__atomic_store_n(&ras.turn, DONE, __ATOMIC_RELEASE);
 	df_futex_wake(&ras.turn, 1, 0);
 }
 
-/* The watchdog's text, malloc'ed; NULL. */
+/* Returns the watchdog's text, from malloc(), or NULL. */
 static char *ask(int json)
 {
 	uint64_t until = df_now_ns() + ANSWER_NS;
@@ -82,7 +87,7 @@ static char *ask(int json)
 	/* ACQUIRE pairs with the RELEASE in df_ras_answer(). */
 	turn = __atomic_load_n(&ras.turn, __ATOMIC_ACQUIRE);
 	if (turn == DONE) {
-		/* The answer to a question that nobody waits for any more. */
+		/* The answer to an earlier question whose client has given up. */
 		free(ras.text);
 		turn = IDLE;
 	}
@@ -99,14 +104,14 @@ static char *ask(int json)
 		return NULL;
 	text = ras.text;
 	ras.text = NULL;
-	/* Only this thread looks at an idle word. */
+	/* Only this thread reads the word while it is IDLE. */
 	__atomic_store_n(&ras.turn, IDLE, __ATOMIC_RELAXED);
 	return text;
 }
 
-/* ---- a client ---------------------------------------------------------------------------------------------- */
+/* ---- a client ------------------------------------------------------------------------------- */
 
-/* -1: it is gone. The socket has a time limit for sending. */
+/* Returns -1 if the client has disconnected. The socket has a time limit for sending. */
 static int say(struct client *c, const char *text)
 {
 	size_t at = 0, nr = strlen(text);
@@ -123,7 +128,7 @@ static int say(struct client *c, const char *text)
 	return 0;
 }
 
-/* One command; -1: the connection ends. */
+/* Executes one command. Returns -1 if the connection ends. */
 static int command(struct client *c, const char *line)
 {
 	char text[sizeof(c->line) + 64], *end;
@@ -131,7 +136,7 @@ static int command(struct client *c, const char *line)
 	if (!strncasecmp(line, "client protocol ", 16)) {
 		snprintf(text, sizeof(text), "SERVER PROTOCOL %d\n", PROTOCOL);
 	} else if (!strncasecmp(line, "timeout ", 8)) {
-		/* Others have a bounded time to answer anyway. */
+		/* Accepted but ignored: the wait for other processes is bounded anyway. */
 		snprintf(text, sizeof(text),
 			 strtol(line + 8, &end, 10) < 0 || *end || end == line + 8
 				 ? "ERROR: Invalid timeout value %s\n"
@@ -156,7 +161,7 @@ static int command(struct client *c, const char *line)
 	return say(c, text);
 }
 
-/* What has come in; -1: the connection ends. */
+/* Reads and executes the commands that have arrived. Returns -1 if the connection ends. */
 static int hear(struct client *c)
 {
 	ssize_t n = recv(c->fd, c->line + c->nr, sizeof(c->line) - 1 - c->nr, MSG_DONTWAIT);
@@ -179,14 +184,14 @@ static int hear(struct client *c)
 	}
 	c->nr -= (size_t)(at - c->line);
 	memmove(c->line, at, c->nr);
-	return c->nr == sizeof(c->line) - 1 ? -1 : 0; /* no command is so long */
+	return c->nr == sizeof(c->line) - 1 ? -1 : 0; /* no command is this long */
 }
 
-/* ---- listening ------------------------------------------------------------------------------------------------- */
+/* ---- listening ------------------------------------------------------------------------------ */
 
 /*
- * A descriptor, or -errno. -EAGAIN: another process has begun to listen at the same moment. The kernel may refuse both, so
- * that neither of them has the port.
+ * Returns a descriptor, or -errno; -EAGAIN if another process has begun to listen at the same
+ * moment. The kernel may refuse both, so that neither has the port.
  */
 static int listen_at(const union df_sockaddr *addr)
 {
@@ -195,7 +200,7 @@ static int listen_at(const union df_sockaddr *addr)
 
 	if (fd < 0)
 		return -errno;
-	/* A port in the state after a connection's end counts as free, one that somebody listens on does not. */
+	/* This allows a port in TIME_WAIT, but not one on which another process listens. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(fd, &addr->sa, df_addr_len(addr)))
 		err = -errno;
@@ -208,8 +213,9 @@ static int listen_at(const union df_sockaddr *addr)
 }
 
 /*
- * The client that gives way to a new one where there is no room: the longest silent of those that have sent no command,
- * else of all. -1: each of them was heard within YOUNG_NS; new ones stay in the kernel's queue.
+ * Returns the client that gives way to a new one when there is no room: the one that has been
+ * silent longest, preferably one that has sent no command. Returns -1 if each client was active
+ * within YOUNG_NS; new clients then stay in the kernel's queue.
  */
 static int gives_way(const struct client *clients, int nr)
 {
@@ -262,7 +268,7 @@ static void serve(int listener)
 		fds[0] = (struct pollfd){.fd = full ? -1 : listener, .events = POLLIN};
 		for (i = 0; i < nr; i++)
 			fds[i + 1] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
-		/* Without clients there is nothing to be done. */
+		/* Without clients, sleep until one connects. */
 		if (poll(fds, (nfds_t)nr + 1,
 			 full ? FULL_MS
 			 : nr ? 1000
@@ -312,7 +318,10 @@ static void *run(void *arg)
 			df_info("cannot answer ncclras at %s: %s",
 				text && *text ? text : DEFAULT_ADDR, strerror(-fd));
 		}
-		/* Another process has the port: of this job, which answers for all, or of another. */
+		/*
+		 * Another process has the port: one of this job, which answers for all, or one of
+		 * another job.
+		 */
 		poll(NULL, 0, fd == -EAGAIN ? (int)df_rng_range(&rng, 1, TOGETHER_MS) : RETRY_MS);
 	}
 }

@@ -1,16 +1,20 @@
 /*
- * NCCL's RAS text protocol, so that `ncclras` sees our communicators: NCCL's own RAS knows only those that NCCL
- * runs. One process of a node listens (the first that gets the port; when it ends, another takes over); where the port
- * belongs to somebody else, a job goes without. The thread that serves it only talks; the watchdog, which gathers
- * what all processes know, makes the answer.
+ * Serves NCCL's RAS text protocol, so that `ncclras` sees our communicators: NCCL's own RAS knows
+ * only those that NCCL runs. One process of a node listens: the first that gets the port. When it
+ * ends, another takes over. If a process outside the job has the port, the job is not served. The
+ * thread that serves clients only talks to them; the watchdog, which collects what all processes
+ * know, makes the answer.
  */
 #ifndef DF_RUNTIME_WATCH_RAS_SERVER_H
 #define DF_RUNTIME_WATCH_RAS_SERVER_H
 
-/* Starts the thread, unless NCCL_RAS_ENABLE=0. Once a process. */
+/* Starts the thread, unless NCCL_RAS_ENABLE=0. Further calls do nothing. */
 void df_ras_start(void);
 
-/* For the watchdog: has somebody asked? Then it owes an answer: malloc'ed text, or NULL if there is none. */
+/*
+ * For the watchdog: whether a client waits for an answer. The watchdog must then call
+ * df_ras_answer() with text from malloc(), or NULL if it has none.
+ */
 int df_ras_asked(int *json);
 void df_ras_answer(char *text);
 

@@ -1,14 +1,16 @@
 /*
- * Waits of the host, and their release. A host thread that waits for operations (a synchronising CUDA call) drives
- * the daemon meanwhile. When it has waited for a while without anything moving, the watchdog is told; if the
- * checker proves a deadlock whose cycle goes through the wait, and DFSHIM_RELEASE allows it, the wait returns
- * although operations are pending.
+ * Waits of the application's threads, and their release. A thread in a synchronizing CUDA call that
+ * waits for operations drives the daemon meanwhile. When it has waited for a while without
+ * progress, it wakes the watchdog. If the checker proves a deadlock whose cycle contains the wait,
+ * and DFSHIM_RELEASE allows it, the wait returns although operations are pending.
  *
- * safe: only a device-wide wait, and only if nothing that the host could observe is queued behind the pending
- * operations: no work on any stream of the device, no buffer in memory that the host can read or write. The
- * operations become a *debt* of the device (debt.c): whatever could see that they are late waits for them first. So no program can tell the difference except by
- * the return itself. A copy from or to the host through the legacy stream waits for all blocking streams; it is released
- * under the same conditions, if it touches nothing that a pending operation touches.
+ * With DFSHIM_RELEASE=safe, only a device-wide wait is released, and only if the application cannot
+ * observe that the operations are late: no stream of the device has work queued behind them, and
+ * none of their buffers is in memory that the host can access. The operations are recorded as
+ * skipped (debt.c): anything that could observe their delay first waits for them. So a program sees
+ * no difference except the return itself. A copy from or to host memory through the legacy stream
+ * waits for all blocking streams. It is released under the same conditions, if it touches nothing
+ * that a pending operation touches.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,26 +32,30 @@
 #include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
 
-#define SUSPECT_NS  (DF_NS_PER_MS / 2)	 /* its device has not moved for so long: look */
-#define PAUSE_MAX   (128 * DF_NS_PER_MS) /* looks that found nothing become this rare */
-#define RESTLESS_NS (64 * DF_NS_PER_MS)	 /* looked at although something moves on its device */
-#define LOG_LOOK_NS (20 * DF_NS_PER_MS)	 /* between looks whether a release can be logged */
+/* check a wait when its device has made no progress for this long */
+#define SUSPECT_NS  (DF_NS_PER_MS / 2)
+#define PAUSE_MAX   (128 * DF_NS_PER_MS) /* the longest pause between checks that find nothing */
+#define RESTLESS_NS (64 * DF_NS_PER_MS)	 /* the pause between checks if the device makes progress */
+#define LOG_LOOK_NS (20 * DF_NS_PER_MS)	 /* between checks whether a release can be logged */
 
 static struct {
 	struct df_mutex lock;
 	struct df_list waits;
-	/* The release that is to be logged: when it was (0: none), whether its cycle was only likely, the report's line. */
+	/*
+	 * The release to log: its time (0: none), whether its cycle was only likely, the report's
+	 * line.
+	 */
 	uint64_t unlogged;
 	int likely;
 	char *line;
-	int logged[2]; /* of those that were proved; of those that were likely: only the first is */
+	int logged[2]; /* by `likely`: only the first of each kind is logged */
 } rel = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host waits"), .waits = DF_LIST_INIT(rel.waits)};
 
 /*
- * A wait is looked at when its device has not moved for a while; then again and again at growing intervals. Who
- * completes a circle is new in it, so that the last look, which finds it, comes soon. A device on
- * which other operations move all the time may still have a wait that is stuck for ever: it is looked at as well,
- * but rarely.
+ * A wait is checked when its device has made no progress for a while, then at growing intervals.
+ * The operation that completes a cycle is the newest one, so the check of its own wait finds the
+ * cycle soon. A wait can be stuck for ever while other operations progress on its device; it is
+ * checked as well, but rarely.
  */
 int df_release_due(uint64_t now, uint64_t *next, uint64_t *age)
 {
@@ -63,7 +69,7 @@ int df_release_due(uint64_t now, uint64_t *next, uint64_t *age)
 	{
 		uint64_t moved;
 
-		/* Set by the thread that waits; only when it is seen matters, and it rings the bell then. */
+		/* RELAXED is enough: the waiting thread sets it and then wakes the watchdog. */
 		if (!__atomic_load_n(&w->told, __ATOMIC_RELAXED) || w->released)
 			continue;
 		moved = df_executor->progress(w->dev);
@@ -92,7 +98,10 @@ static int wait_over(void *arg)
 
 	if (w->ready(w->arg))
 		return 1;
-	/* ACQUIRE pairs with the RELEASE in release(): the debt is there before we return. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in release(): the operations are recorded as skipped
+	 * before the wait returns.
+	 */
 	if (__atomic_load_n(&w->released, __ATOMIC_ACQUIRE))
 		return 1;
 	if (!__atomic_load_n(&w->told, __ATOMIC_RELAXED) && df_now_ns() - w->since > SUSPECT_NS) {
@@ -166,8 +175,9 @@ int df_host_visible(uintptr_t at, uintptr_t end)
 }
 
 /*
- * Can anybody tell that they are still pending? A destination that the host reads, a source that it writes again; for
- * a copy also what it touches itself, of whatever device's operations.
+ * Whether the application can observe that the operation is pending. It can if the operation's
+ * source or destination is memory that the host can access (own: the operation is on the device of
+ * the wait), or if a copy touches the operation's buffers (on any device).
  */
 static int tells(const struct df_flight *f, int own, const struct df_touch *touch)
 {
@@ -176,7 +186,7 @@ static int tells(const struct df_flight *f, int own, const struct df_touch *touc
 	       (touch && df_touch_concerns(touch, f));
 }
 
-/* What is asked of the machine is asked of copies, with no lock held. */
+/* Queries the backend about copies of the operations, with no lock held. */
 static int observable(struct df_dev *dev, const struct df_touch *touch)
 {
 	struct df_flights own = {0}, others = {0};
@@ -190,7 +200,7 @@ static int observable(struct df_dev *dev, const struct df_touch *touch)
 	{
 		df_mutex_lock(&comm->dev->lock);
 		df_flights_prune(&comm->order.pending);
-		/* Without memory to look closely, somebody can tell. */
+		/* Without memory to check, assume that it is observable. */
 		busy |= df_flights_join(comm->dev == dev ? &own : &others, &comm->order.pending) !=
 			0;
 		df_mutex_unlock(&comm->dev->lock);
@@ -205,7 +215,7 @@ static int observable(struct df_dev *dev, const struct df_touch *touch)
 	return busy;
 }
 
-/* Everything in flight on the device becomes its debt. */
+/* Records everything in flight on the device as skipped. */
 static int owe(struct df_dev *dev)
 {
 	struct df_comm *comm;
@@ -225,8 +235,8 @@ static int owe(struct df_dev *dev)
 }
 
 /*
- * May the operations of this device be left behind, as far as the policy is concerned? A copy under any policy only
- * where nobody can tell: it is not worth a wrong value.
+ * Whether the policy allows this device's operations to be left pending. A copy is released, under
+ * any policy, only if that is not observable: a release is not worth a wrong value.
  */
 static int allowed(const struct df_host_wait *w)
 {
@@ -234,8 +244,8 @@ static int allowed(const struct df_host_wait *w)
 }
 
 /*
- * A wait that is on the list and not released: its device and what it touches, which no longer change. touch: room
- * for what it points at.
+ * Finds a wait that is listed and not released. Copies its device and what it touches, which do not
+ * change any more. touch: memory for the copy.
  */
 static int find(uint64_t call, struct df_host_wait *out, struct df_touch *touch)
 {
@@ -363,7 +373,7 @@ unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *
 		struct df_host_wait one;
 		struct df_touch touch;
 
-		/* What could be seen may have changed since it was asked about. */
+		/* This may have changed since df_release_may(). */
 		if (!find(calls[i], &one, &touch) || !allowed(&one) || owe(one.dev))
 			continue;
 		done += (unsigned)release(calls[i]);

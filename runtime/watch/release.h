@@ -1,5 +1,6 @@
 /*
- * Waits of the application's threads, and letting them go when they are part of a proved deadlock. Any thread.
+ * Waits of the application's threads, and their release when they are part of a proved deadlock.
+ * Any thread may call this.
  */
 #ifndef DF_RUNTIME_WATCH_RELEASE_H
 #define DF_RUNTIME_WATCH_RELEASE_H
@@ -17,39 +18,46 @@ struct df_host_wait {
 	void *arg;
 	uint64_t call;		      /* serial of its CALL_ENTER */
 	uint32_t what;		      /* enum df_call */
-	const struct df_touch *touch; /* of a copy: what it touches; NULL: no copy, or not known */
+	const struct df_touch *touch; /* what a copy touches; NULL: no copy, or unknown */
 	uint32_t released;
-	uint32_t told; /* the watchdog looks at it */
+	uint32_t told; /* the watchdog observes this wait */
 	uint64_t since;
-	/* the watchdog's: what it saw of the device, since when that is so; its looks */
+	/*
+	 * the watchdog's: progress of the device, when it last changed; times of the next and last
+	 * check
+	 */
 	uint64_t moved, quiet, look, last_look, pause;
 };
-/* As the executor's wait(); returns 1 if the wait was released before it was ready. */
+/* Waits as the executor's wait() does. Returns 1 if the wait was released before it was ready. */
 int df_host_wait(struct df_dev *dev, uint32_t what, uint64_t call, int (*ready)(void *arg),
 		 void *arg);
-/* The same before a copy for which the host waits; touch NULL: never released. */
+/* The same before a copy that blocks its caller. Never released if touch is NULL. */
 int df_host_wait_copy(struct df_dev *dev, uint64_t call, const struct df_touch *touch,
 		      int (*ready)(void *arg), void *arg);
 /*
- * 1: a wait has lasted suspiciously long since it was last looked at. *next: when to ask again; *age: for how long
- * nothing has moved around the oldest.
+ * Returns 1 if a wait has lasted suspiciously long since the last check. *next: when to call again.
+ * *age: how long nothing has made progress around the oldest wait.
  */
 int df_release_due(uint64_t now, uint64_t *next, uint64_t *age);
-/* The host can see memory of this kind without a CUDA call that we would notice. */
+/* Whether a thread can see this memory without a CUDA call that we intercept. */
 int df_host_visible(uintptr_t at, uintptr_t end);
-/* The waits that the policy allows to be released now: serials of their calls. */
+/*
+ * Writes the serials of the calls whose waits the policy lets us release now. Returns their number.
+ */
 uint32_t df_release_may(uint64_t *calls, uint32_t max);
 /*
- * Releases those of them that are still there and allowed; how many. likely: they are not proved to be part of a
- * deadlock. line: what the report says of it; may be NULL.
+ * Releases those of the waits that still exist and that the policy still allows. Returns their
+ * number. likely: they are not proved to be part of a deadlock. line: the report's first line, or
+ * NULL.
  */
 unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *line);
 /*
- * Logs the first release as soon as what it left behind is done: until then it may have helped nobody. Or when it is `after`
- * ns ago. Returns how long to wait before the next call.
+ * Logs the first release once the operations behind it have finished, because until then it may not
+ * have helped; at the latest `after` ns after the release. Returns how long to wait before the next
+ * call.
  */
 uint64_t df_release_log(uint64_t after);
-/* It has only led to what is reported now. */
+/* Drops the pending log line: the release only led to the hang that is reported now. */
 void df_release_forget_log(void);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * Snapshots: questions, answers, and who holds whom. The control thread only puts messages into an inbox; the
- * watchdog's thread does the rest, so nothing here is locked but the inbox.
+ * Snapshots: questions, answers and holds. The control thread only puts messages into an inbox. The
+ * watchdog's thread does everything else, so only the inbox has a lock.
  *
- * Messages of one process arrive in the order in which they were sent, so a hold always ends after the
- * releases that it was for.
+ * Messages of one process arrive in the order in which they were sent, so a hold always ends after
+ * the releases that it protects.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -38,13 +38,13 @@ struct ask {
 struct answer {
 	uint64_t epoch, image_bytes;
 	uint32_t what, busy, same, nr_waits, nr_peers, nr_hosts, stalled_ms, pad;
-	/* waits, peers, hosts (nr_hosts: NOT_KNOWN none), image */
+	/* followed by waits, peers, hosts (nr_hosts NOT_KNOWN: none), image */
 };
 
 struct order {
 	uint64_t epoch;
 	uint32_t nr, line_bytes, likely, pad;
-	/* calls, line */
+	/* followed by calls, line */
 };
 
 struct letter {
@@ -62,9 +62,9 @@ static struct {
 } box = {.lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog's inbox"),
 	 .inbox = DF_LIST_INIT(box.inbox)};
 
-/* The rest is the watchdog's thread's alone. */
+/* The watchdog's thread alone uses the rest. */
 static struct {
-	uint64_t holder, epoch, until; /* who holds this process; holder 0: nobody */
+	uint64_t holder, epoch, until; /* who holds this process; holder 0: no process */
 	uint64_t last_epoch;
 	struct df_compact compact;
 	int suspected;
@@ -86,7 +86,7 @@ void df_snapshot_wait(uint32_t seen, int64_t timeout_ns)
 	df_futex_wait(&box.wake, seen, timeout_ns, 0);
 }
 
-/* On the control thread: only takes note. */
+/* On the control thread: only puts the message into the inbox. */
 void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
 	struct letter *l = malloc(sizeof(*l) + bytes);
@@ -101,7 +101,7 @@ void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t 
 	if (bytes)
 		memcpy(l->data, data, bytes);
 	df_mutex_lock(&box.lock);
-	/* First what has been told: who reads another's word first would tell it again. */
+	/* Reports of verdicts first: otherwise this process could report the same hang again. */
 	if (kind == DF_MSG_END || kind == DF_MSG_TOLD)
 		df_list_add(&box.inbox, &l->node);
 	else
@@ -122,9 +122,9 @@ static struct letter *next_letter(void)
 	return l;
 }
 
-/* ---- one's own ---------------------------------------------------------------------------------------- */
+/* ---- this process's answer ------------------------------------------------------------------ */
 
-/* Takes the hold for a proof, or sees that it is still there. */
+/* Takes the hold for a proof, or for DF_ASK_AGAIN checks that it still exists. */
 static int take_hold(uint64_t asker, uint64_t epoch, enum df_ask what)
 {
 	uint64_t now = df_now_ns();
@@ -149,7 +149,9 @@ static void let_hold(uint64_t asker, uint64_t epoch)
 		my.holder = 0;
 }
 
-/* Fills what this process has to say. The image is lent, but for DF_ASK_LOOK. */
+/*
+ * Fills in the answer of this process. The image belongs to `my.compact`, except for DF_ASK_LOOK.
+ */
 static int say(struct df_snapshot *s, enum df_ask what, int hosts)
 {
 	const struct df_trace_header *ring = df_trace_ring();
@@ -163,7 +165,7 @@ static int say(struct df_snapshot *s, enum df_ask what, int hosts)
 		df_hosts_note();
 		return df_trace_compact(ring, &s->image, &s->bytes);
 	}
-	/* Before the image is taken, so that it shows what they have to be judged by. */
+	/* Before the image, so that the image contains the calls of these waits. */
 	s->waits = malloc(MAX_WAITS * sizeof(*s->waits));
 	if (s->waits)
 		s->nr_waits = df_release_may(s->waits, MAX_WAITS);
@@ -175,7 +177,7 @@ static int say(struct df_snapshot *s, enum df_ask what, int hosts)
 	s->same = what == DF_ASK_AGAIN && my.compact.next == before;
 	s->image = my.compact.image;
 	s->bytes = my.compact.bytes;
-	/* After the image: a thread that is in it and not among these has ended. */
+	/* After the image: a thread that is in the image but not among these has ended. */
 	if (hosts && df_hosts_certain(&s->hosts, &s->nr_hosts))
 		s->hosts = NULL;
 	return 0;
@@ -245,7 +247,7 @@ void *df_snapshot_words(size_t *bytes)
 	return rows;
 }
 
-/* ---- what comes in -------------------------------------------------------------------------------------- */
+/* ---- incoming messages ---------------------------------------------------------------------- */
 
 static void obey(uint64_t from, const struct order *o, size_t bytes)
 {
@@ -284,7 +286,7 @@ static void serve(const struct letter *l)
 		df_comm_unmapped(l->from);
 		return;
 	default:
-		return; /* an answer to a question that is over */
+		return; /* a late answer to a question that is over */
 	}
 }
 
@@ -311,7 +313,7 @@ void df_snapshot_suspect(uint64_t proc)
 	df_ctl_send(NULL, proc, DF_MSG_SUSPECT, "", 0);
 }
 
-/* ---- gathering ------------------------------------------------------------------------------------------- */
+/* ---- gathering ------------------------------------------------------------------------------ */
 
 static struct df_snapshot *answer_of(const struct df_snapshots *g, uint64_t proc)
 {
@@ -360,7 +362,7 @@ static int same_hosts(const struct df_snapshot *a, const struct df_snapshot *b)
 	       (!a->hosts || !memcmp(a->hosts, b->hosts, a->nr_hosts * sizeof(*a->hosts)));
 }
 
-/* What is said of hosts takes the place of what was. 1: it is the same. */
+/* Replaces what is known of the threads. Returns 1 if it is the same as before. */
 static int take_hosts(struct df_snapshot *s, const void *hosts, uint32_t nr)
 {
 	size_t bytes = nr == NOT_KNOWN ? 0 : nr * sizeof(*s->hosts);
@@ -376,7 +378,7 @@ static int take_hosts(struct df_snapshot *s, const void *hosts, uint32_t nr)
 	return same;
 }
 
-/* One answer; asks those that it is the first to name. */
+/* Takes one answer, and asks the processes that it names for the first time. */
 static void take(struct df_snapshots *g, struct df_procs *asked, const struct letter *l,
 		 enum df_ask what)
 {
@@ -499,7 +501,7 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 		free(l);
 	}
 	g->nr_procs = asked.nr + 1;
-	/* What is not known any more counts for nothing. */
+	/* An old answer no longer counts. */
 	df_list_each(s, &g->answers, node)
 	{
 		if (s->fresh)
@@ -507,7 +509,7 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 		forget_image(s);
 		g->all_same = 0;
 	}
-	/* Those asked and not heard of have to be let go as well. */
+	/* Processes that did not answer must be released from the hold as well. */
 	for (i = 0; i < asked.nr; i++)
 		answer_new(g, asked.v[i]);
 	df_tied_keep(&asked);

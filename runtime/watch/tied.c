@@ -10,7 +10,9 @@
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/tied.h"
 
-/* Of the last question; some may have gone. The watchdog's thread's alone. */
+/*
+ * The processes of the last question, some of which may have ended. For the watchdog's thread only.
+ */
 static struct df_procs asked;
 
 int df_procs_add(struct df_procs *p, uint64_t proc)
@@ -60,7 +62,7 @@ uint64_t *df_tied_processes(uint32_t *nr)
 	return p.v;
 }
 
-/* All that live and are tied to us, as far as we know; not ourselves. */
+/* All living processes known to be tied to this one, without this one. */
 static void tied(struct df_procs *p)
 {
 	df_tied_peers(p);

@@ -1,6 +1,7 @@
 /*
- * Which processes can be part of one circle with this one: those that share a communicator with it, those that share
- * one with them, and so on, as far as is known from the last question (snapshot.h). For the watchdog's thread.
+ * Which processes can be part of one cycle with this one: those that share a communicator with it,
+ * those that share one with them, and so on, as known from the last question (snapshot.h). For the
+ * watchdog's thread.
  */
 #ifndef DF_RUNTIME_WATCH_TIED_H
 #define DF_RUNTIME_WATCH_TIED_H
@@ -13,11 +14,11 @@ struct df_procs {
 	uint32_t nr, cap;
 };
 
-/* 1: it is new; 0: it was in, or there is no memory. */
+/* Returns 1 if proc was added, 0 if it was in the set or there is no memory. */
 int df_procs_add(struct df_procs *p, uint64_t proc);
-/* Those that live and share a communicator with us; not ourselves. */
+/* Adds the living processes that share a communicator with this one, without this one. */
 void df_tied_peers(struct df_procs *p);
-/* Those that were asked; takes the memory. */
+/* Keeps the processes that were asked. Takes over the memory. */
 void df_tied_keep(const struct df_procs *p);
 
 #endif

@@ -1,9 +1,11 @@
 /*
- * The watchdog: one thread a process, asleep except for a look every quarter of DFSHIM_TIMEOUT_MS, and when a wait
- * that might be released lasts (proof.c). When something is unfinished and nothing has moved for the whole time,
- * it gathers what every process knows (snapshot.c), lets the checker judge, and prints the verdict once per job. It
- * judges twice with unchanged progress before it believes (deadlock is stable). Whose word it is: docs/verdicts.md.
- * With DFSHIM_TIMEOUT_ACTION=abort it then ends what is stuck, with exit the job (ending.h).
+ * The watchdog: one thread per process. It wakes every quarter of DFSHIM_TIMEOUT_MS, and when a
+ * wait that could be released lasts long (proof.c). When operations or calls are unfinished and
+ * nothing has made progress for DFSHIM_TIMEOUT_MS, it collects what every process knows
+ * (snapshot.c), lets the checker judge, and prints the verdict once per job. It judges twice, with
+ * the same progress, before it reports, because a deadlock is stable. docs/verdicts.md says which
+ * process reports. With DFSHIM_TIMEOUT_ACTION=abort it then ends the stuck operations, with exit
+ * the job (ending.h).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -40,25 +42,27 @@ _Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)
 		       DF_EXIT_CRASH == (int)DF_V_CRASH,
 	       "a process exits with the status that `dfshim check` has for the verdict");
 
-#define STALE_NS    (5 * DF_NS_PER_S)	 /* the checker's own idea of a suspicious silence */
-#define PATIENCE_NS (300 * DF_NS_PER_MS) /* for whose task it is to look for circles */
-#define LEFT_NS                                                                                    \
-	(500 * DF_NS_PER_MS) /* for so long the others may go on without a rank that has left */
-#define SILENT_MS      10000 /* who does not answer is waited for */
-#define RELEASE_LOG_NS DF_NS_PER_S	  /* a release is logged later than it happens by no more */
-#define LOOK_MIN_NS    (DF_NS_PER_MS / 2) /* looks that find nothing are so far apart at least */
-#define LOOK_MAX_NS    (32 * DF_NS_PER_MS) /* and at most, while they are asked for */
-#define HOSTS_NS                                                                                   \
-	(4 * DF_NS_PER_MS) /* from such a pause on, where host threads are is looked at too */
+#define STALE_NS    (5 * DF_NS_PER_S)	 /* the checker's own bound for a suspicious silence */
+#define PATIENCE_NS (300 * DF_NS_PER_MS) /* how long to leave the search for cycles to its leader */
+/* How long the others may proceed without a rank that has left. */
+#define LEFT_NS	       (500 * DF_NS_PER_MS)
+#define SILENT_MS      10000	   /* how much longer to wait for a process that does not answer */
+#define RELEASE_LOG_NS DF_NS_PER_S /* the longest time between a release and its log message */
+/* The shortest pause between searches that find nothing. */
+#define LOOK_MIN_NS (DF_NS_PER_MS / 2)
+#define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* the longest, while searches are requested */
+#define HOSTS_NS    (4 * DF_NS_PER_MS)	/* from this pause on, also find out where threads are */
 
 static struct {
 	int started;
-	int speaker; /* it is for us to say what a rank that has left means */
-	uint64_t last,
-		since; /* progress, and since when there has been none, or nothing was unfinished */
-	uint64_t reported; /* progress at the last report: one report per hang */
-	uint64_t told;	   /* when another process has told a verdict */
-	/* Cycles: a look is wanted; not before then; the pause after a look that found none; the time of one that is due. */
+	int speaker;	      /* this process must report the effect of a rank that has left */
+	uint64_t last, since; /* progress; when it last changed or nothing was unfinished */
+	uint64_t reported;    /* progress at the last report: one report per hang */
+	uint64_t told;	      /* when another process reported a verdict */
+	/*
+	 * Cycles: whether to search; not before this time; the pause after a search that found
+	 * nothing; when a likely cycle is due.
+	 */
 	int asked;
 	uint64_t not_before, pause, again;
 	int pid;       /* of the process that has the thread */
@@ -66,24 +70,30 @@ static struct {
 } dog = {.reported = UINT64_MAX, .again = UINT64_MAX};
 
 /*
- * Processes that were asked, and those of them that live and have not answered; one of these. speaker: whose word the
- * verdict is, of those that have stood still for nearly as long as this one and so come to it too.
+ * The processes that were asked: how many others there are, how many of them live but have not
+ * answered, and one of these (mute). speaker: the process that reports the verdict, among those
+ * that have seen no progress for nearly as long as this one and so reach a verdict too.
  */
 struct asked {
 	unsigned others, silent;
 	uint64_t mute, speaker;
 };
 
-/* Of a process that has exited there is no trace any more, but what it left. */
+/* A process that has exited has no trace any more, only the words that it left. */
 static void add_left(void *set, const void *words, size_t bytes)
 {
 	df_check_add_left(set, words, bytes / sizeof(struct df_left_row));
 }
 
-/* What all processes know, judged. stale: for how long nothing has moved. NULL: nothing to judge by. */
+/*
+ * Judges what all processes know. stale: how long nothing has made progress. Returns NULL if there
+ * is nothing to judge.
+ */
 static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 {
-	/* Who asks for an analysis after a shorter silence than the checker's own takes that for suspicious. */
+	/*
+	 * A caller with a shorter time-out than the checker's bound considers that time suspicious.
+	 */
 	struct df_check_opts opts = {.live = 1, .stale_ns = DF_MIN(stale, STALE_NS)};
 	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
 	struct df_check_set *set = df_check_set_new();
@@ -119,7 +129,7 @@ static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 	return r;
 }
 
-/* What the part writes, in one piece. */
+/* Logs the output of `part` in one piece. */
 static void into_log(const struct df_check_result *r,
 		     void (*part)(const struct df_check_result *r, FILE *out))
 {
@@ -135,14 +145,17 @@ static void into_log(const struct df_check_result *r,
 	free(text);
 }
 
-/* The verdict for people. */
+/* Prints the verdict. */
 static void print(const struct df_check_result *r)
 {
 	into_log(r, df_check_print);
 	df_trace_told(df_check_verdict(r), df_check_line(r));
 }
 
-/* What the report lacks, it lacks because of a process that the user can look at. */
+/*
+ * Names a process that did not answer, because the report lacks its part and the user can examine
+ * it.
+ */
 static void tell_silent(const struct asked *asked)
 {
 	struct df_comm *comm;
@@ -172,7 +185,7 @@ static void tell_silent(const struct asked *asked)
 			rank, pid, others);
 }
 
-/* Somebody has asked over NCCL's RAS protocol how the job is (ras_server.c). */
+/* Answers a client of NCCL's RAS protocol that asks for the job's state (ras_server.c). */
 static void answer_ras(void)
 {
 	uint64_t since = df_now_ns();
@@ -215,7 +228,7 @@ void df_watchdog_tell_death(int in_order)
 	free(image);
 }
 
-/* Something is in flight or a host thread is inside a call of ours. */
+/* Whether an operation is in flight or a thread is inside one of our calls. */
 static int unfinished(uint64_t *ops)
 {
 	int i;
@@ -231,7 +244,7 @@ uint32_t df_watchdog_stalled_ms(void)
 {
 	uint64_t ops;
 
-	/* Nor does it speak of a standstill twice. */
+	/* Also 0 after a report: no process reports a hang twice. */
 	if (df_executor->progress(NULL) != dog.last || dog.reported == dog.last ||
 	    !unfinished(&ops))
 		return 0;
@@ -246,7 +259,7 @@ void df_watchdog_told(const void *end, size_t bytes)
 	if (end && !e)
 		return;
 	df_release_forget_log();
-	/* Progress that was not noticed yet is older than this word. */
+	/* Progress that was not noticed before is older than this report. */
 	if (df_executor->progress(NULL) != dog.last) {
 		dog.last = df_executor->progress(NULL);
 		dog.since = df_now_ns();
@@ -254,20 +267,23 @@ void df_watchdog_told(const void *end, size_t bytes)
 	dog.told = df_now_ns();
 	if (!e)
 		return;
-	/* For who reads the traces: what follows is a consequence, also where nobody here has noticed the standstill. */
+	/*
+	 * Readers of the traces need this record even if this process had not noticed the hang:
+	 * everything after it is a consequence.
+	 */
 	if (unfinished(&ops) || e->nr)
 		df_trace(DF_REC_STALL, -1, 0, -1, 0, (uint64_t)df_env()->timeout_ms, ops, 0, 0);
 	df_ending_obey(e);
 }
 
-/* The traces explain it, without what the rendezvous knows. */
+/* Whether the traces explain the hang without the state of the rendezvous. */
 static int about_operations(enum df_verdict v)
 {
 	return v != DF_V_OK && v != DF_V_SLOW && v != DF_V_INIT && v != DF_V_HOST &&
 	       v != DF_V_UNKNOWN;
 }
 
-/* A rank that has left is waited for; peers_that_left() deals with it. */
+/* Whether operations wait for a rank that has left. peers_that_left() handles that. */
 static int somebody_left(void)
 {
 	struct df_comm *comm;
@@ -299,34 +315,36 @@ static void stalled(uint64_t ms, uint64_t ops)
 	df_check_result_free(judge(ms * DF_NS_PER_MS, &asked));
 	r = judge(ms * DF_NS_PER_MS, &asked);
 	/*
-	 * What came in while we gathered may be the end of it: told by somebody who has gone since, so that we would seem
-	 * to be the one to tell it.
+	 * A message that arrived meanwhile may report this hang. Its sender may have ended since,
+	 * which could make this process the speaker.
 	 */
 	df_snapshot_serve();
 	if (!unfinished(&ops) || df_executor->progress(NULL) != before ||
 	    df_joining_missing() != missing) {
 		df_check_result_free(r);
-		return; /* it moved meanwhile: no deadlock */
+		return; /* there was progress: no deadlock */
 	}
 	/*
-	 * One process says what that means (tell_left()), and it may have gone since, so that it would fall to us
-	 * to lead. News of it can have come while we gathered.
+	 * One process reports a rank that has left (status_of_left()). It may have ended since,
+	 * which could make this process the leader; the news may have arrived while we collected.
 	 */
 	if (somebody_left()) {
 		df_check_result_free(r);
 		return;
 	}
 	/*
-	 * Who lives and does not answer may only be slow, and know what explains it, or tell it; there is one report for a
-	 * hang. So that is looked for again, but not for ever: it may be stopped.
+	 * A process that lives but does not answer may only be slow. It may know the reason, or
+	 * report it itself, and there is one report per hang. So try again, but not for ever: it
+	 * may be stopped.
 	 */
 	if (asked.silent && ms < patience) {
 		df_check_result_free(r);
 		return;
 	}
 	/*
-	 * Who gives a rendezvous up takes from the others what they would have said of it. So the one whose word it is
-	 * goes first; it may have begun to wait later than we, but not for ever.
+	 * A process that gives up a rendezvous removes what the others would have reported about
+	 * it. So the reporting process goes first. It may have begun to wait later than this one,
+	 * so the time is bounded.
 	 */
 	if (missing && (!r || !about_operations(df_check_verdict(r))))
 		told = df_joining_explain(abort && ms / 2 >= (uint64_t)env->timeout_ms, line,
@@ -335,7 +353,9 @@ static void stalled(uint64_t ms, uint64_t ops)
 		df_check_result_free(r);
 		return;
 	}
-	/* It is another's word and not told yet: that one may be about to, or move again. */
+	/*
+	 * Another process has to report this and has not yet: it may be about to, or make progress.
+	 */
 	heard = dog.told >= dog.since;
 	leads = !told && !heard &&
 		(asked.speaker == df_rt.self.proc || ms >= patience + 5 * SILENT_MS);
@@ -344,7 +364,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 		return;
 	}
 	dog.reported = before;
-	/* First of all: another may be about to. */
+	/* Announce first, because another process may be about to report. */
 	if (leads || told > 0)
 		df_tied_tell();
 	if (told > 0)
@@ -360,7 +380,10 @@ static void stalled(uint64_t ms, uint64_t ops)
 	if (leads)
 		tell_silent(&asked);
 	if (abort) {
-		/* The others judge by our answers: let them do so before we end what they look at. */
+		/*
+		 * The other processes judge by our answers, so let them finish before ending the
+		 * operations.
+		 */
 		uint64_t until = df_now_ns() + DF_GATHER_NS / 2;
 
 		while (asked.others && df_now_ns() < until) {
@@ -374,9 +397,9 @@ static void stalled(uint64_t ms, uint64_t ops)
 }
 
 /*
- * A member has left, and something is unfinished here: whether it is time to see if it waits for that one. One process
- * says what it means; it may have nothing unfinished itself, so the others wait for it, but not for ever and not all
- * for the same time.
+ * A member has left, and operations are unfinished here: whether to check now if they wait for it.
+ * One process reports the effect. It may have nothing unfinished itself, so the others wait for its
+ * report, for a bounded time that differs by rank.
  */
 static int left_is_told(const struct df_comm *comm)
 {
@@ -411,7 +434,10 @@ static int status_of_left(uint64_t since)
 	return status;
 }
 
-/* The next communicator with a member that has left, and with something unfinished for long enough; df_rt.lock held. */
+/*
+ * Returns the next communicator that a member has left and whose unfinished operations have made no
+ * progress for long enough. Needs df_rt.lock.
+ */
 static struct df_comm *next_left(int told)
 {
 	struct df_comm *comm;
@@ -421,7 +447,7 @@ static struct df_comm *next_left(int told)
 		uint64_t left = __atomic_load_n(&comm->watch.peer_left, __ATOMIC_RELAXED);
 		uint64_t retired = __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
 
-		/* The others may go on without it for as long as they can. */
+		/* The remaining ranks may proceed without it for as long as they can. */
 		if (left && (!comm->watch.left_since || comm->watch.left_retired != retired)) {
 			comm->watch.left_retired = retired;
 			comm->watch.left_since = left = df_now_ns();
@@ -434,7 +460,9 @@ static struct df_comm *next_left(int told)
 	return NULL;
 }
 
-/* A member's process has ended in order while operations with it are unfinished: they never will. */
+/*
+ * A member's process exited normally while operations with it are unfinished: they cannot finish.
+ */
 static void peers_that_left(void)
 {
 	struct df_comm *comm;
@@ -451,7 +479,10 @@ static void peers_that_left(void)
 	df_mutex_lock(&df_rt.lock);
 	while ((comm = next_left(1))) {
 		if (!status) {
-			/* For a living one, which may come: the time-out's business. */
+			/*
+			 * They wait for a living rank, which may still join: the time-out handles
+			 * that.
+			 */
 			__atomic_store_n(&comm->watch.peer_left, 0, __ATOMIC_RELAXED);
 			continue;
 		}
@@ -464,8 +495,9 @@ static void peers_that_left(void)
 }
 
 /*
- * It is proved that ranks of a communicator have issued operations that never meet. Nothing can come of it, so it is
- * reported at once, and the communicator ends on all ranks: its ncclCommGetAsyncError gives ncclRemoteError.
+ * Proved: ranks of a communicator have issued operations that never meet. They cannot finish, so
+ * report it at once. The communicator ends on all ranks: its ncclCommGetAsyncError returns
+ * ncclRemoteError.
  */
 static void tell_mismatch(uint64_t name)
 {
@@ -486,8 +518,8 @@ static void tell_mismatch(uint64_t name)
 }
 
 /*
- * It is proved that operations wait for one another whatever the threads do: reported at once, too. They end as what is stuck
- * does after the time-out.
+ * Proved: operations wait for one another whatever the threads do. Report it at once. They end as
+ * stuck operations do after the time-out.
  */
 static void tell_settled(void)
 {
@@ -511,8 +543,9 @@ static void tell_settled(void)
 }
 
 /*
- * Waits that have lasted long, here or elsewhere: are they part of a circle? One process looks for all (proof.c);
- * the others tell it, and do it themselves only if nothing comes of that. Returns how long to sleep at most.
+ * Checks whether waits that have lasted long, here or in other processes, are part of a cycle. One
+ * process searches for all (proof.c). The others notify it, and search themselves only if that has
+ * no effect. Returns how long to sleep at most.
  */
 static uint64_t circles(void)
 {
@@ -542,7 +575,10 @@ static uint64_t circles(void)
 			dog.pause = 0;
 		else
 			dog.pause = DF_MAX(DF_MIN(dog.pause * 2, LOOK_MAX_NS), LOOK_MIN_NS);
-		/* Two that disturb each other must not do so in step. */
+		/*
+		 * A random-like pause, so that two processes that disturb each other do not stay in
+		 * step.
+		 */
 		dog.not_before = now + dog.pause / 2 + now / 1024 % (dog.pause / 2 + 1);
 	}
 	if (dog.asked)
@@ -553,15 +589,21 @@ static uint64_t circles(void)
 
 enum { STAYS, ASKED_TO_STOP, STOPPING, STOPPED };
 
-/* This process ends by _exit(): what its destructor would do. */
+/* This process ends by _exit(): do the work of its destructor. */
 static void stop_if_asked(void)
 {
-	/* ACQUIRE pairs with the exchange in df_watchdog_stop(): what the one that ends had done is to be seen. */
+	/*
+	 * ACQUIRE pairs with the exchange in df_watchdog_stop(): this thread sees what its caller
+	 * did.
+	 */
 	if (__atomic_load_n(&dog.stop, __ATOMIC_ACQUIRE) != ASKED_TO_STOP)
 		return;
 	__atomic_store_n(&dog.stop, STOPPING, __ATOMIC_RELAXED);
 	df_stop();
-	/* RELEASE pairs with the load in df_watchdog_stop(): it ends the process when the last file is written. */
+	/*
+	 * RELEASE pairs with the load in df_watchdog_stop(): it ends the process after the last
+	 * file is written.
+	 */
 	__atomic_store_n(&dog.stop, STOPPED, __ATOMIC_RELEASE);
 	df_futex_wake(&dog.stop, INT_MAX, 0);
 }
@@ -569,11 +611,14 @@ static void stop_if_asked(void)
 void df_watchdog_stop(void)
 {
 	uint32_t stays = STAYS, now;
-	/* As long as buffered sends are waited for; a thread that does not even begin is held up by the one that ends. */
+	/*
+	 * The bound for buffered sends. A thread that has not begun is blocked by the ending one:
+	 * wait less.
+	 */
 	uint64_t begin = df_now_ns() + DF_NS_PER_S;
 	uint64_t end = begin + (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 
-	/* Not in a child: it has no such thread, and its parent goes on. */
+	/* Not in a child process: it has no such thread, and its parent continues. */
 	if (__atomic_load_n(&dog.pid, __ATOMIC_RELAXED) != getpid())
 		return;
 	/* RELEASE pairs with stop_if_asked(). */
@@ -611,11 +656,11 @@ static void *watch(void *arg)
 		nap = DF_MIN(nap, rest);
 		if (nap)
 			df_snapshot_wait(seen, (int64_t)nap);
-		/* Before anybody is told what is known here. */
+		/* Before any process is informed of the state of this one. */
 		df_executor->note_held(df_now_ns(), DF_MAX(timeout / 4, DF_NS_PER_MS));
 		now_missing = df_joining_missing();
 		if (now_missing != missing) {
-			/* A hang after this one is another. */
+			/* A hang after this change is another hang. */
 			missing = now_missing;
 			dog.reported = UINT64_MAX;
 			dog.last = UINT64_MAX;
