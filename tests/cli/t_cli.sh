@@ -93,4 +93,34 @@ DFSHIM_RELEASE=maybe "$D" env >out 2>err || fail "a bad value is an error withou
 [ "$(grep -c 'DFSHIM WARN DFSHIM_RELEASE=maybe.*safe|none|device|all' err)" = 1 ] || fail "warning: $(cat err)"
 DFSHIM_STRICT=1 DFSHIM_RELEASE=maybe "$D" env >out 2>err && fail "strict accepts a bad value"
 DFSHIM_RELAESE=safe "$D" env 2>&1 >/dev/null | grep -q "DFSHIM_RELAESE is not a variable of dfshim; DFSHIM_RELEASE is;" || fail "misspelt name"
+
+# doctor names the PyTorch that python3 finds, does not wait for it long, and goes on without it.
+doctor() { # PATTERN VARIABLE=VALUE...: a line of what it prints
+	local pattern=$1
+	shift
+	timeout 60 env "$@" "$D" doctor >out 2>err
+	[ $? -le 3 ] && grep -q "$pattern" out || fail "doctor, $*: $(cat out err)"
+}
+doctor "^PyTorch *none: python3: No such file" PATH=/nowhere
+if command -v python3 >/dev/null; then
+	mkdir -p fake/torch/cuda bare
+	echo "cuda = '12.8'; __version__ = '2.9.0+cu128'" >fake/torch/version.py
+	echo "from . import cuda" >fake/torch/__init__.py
+	echo "from . import nccl" >fake/torch/cuda/__init__.py
+	printf 'def version():\n    return (2, 27, 5)\n' >fake/torch/cuda/nccl.py
+	doctor "^PyTorch *2.9.0+cu128, CUDA 12.8, $T/fake/torch$" PYTHONPATH="$T/fake"
+	grep -q "^its NCCL *2.27.5$" out || fail "doctor: NCCL of PyTorch: $(cat out)"
+	echo "import time; time.sleep(50)" >fake/torch/__init__.py
+	doctor "^its NCCL *unknown: python3 does not import torch within" PYTHONPATH="$T/fake"
+	echo "raise ImportError('libcudart.so.12: cannot open')" >fake/torch/__init__.py
+	doctor "^its NCCL *unknown: ImportError: libcudart.so.12: cannot open$" PYTHONPATH="$T/fake"
+	echo "cuda = None; __version__ = '2.9.0+cpu'" >fake/torch/version.py
+	doctor "^PyTorch *2.9.0+cpu, without CUDA: dfshim needs a build with CUDA" PYTHONPATH="$T/fake"
+	# The interpreter without its packages, and a torch in the current folder, which is not asked to run.
+	printf '#!/bin/sh\nexec %s -I -S "$@"\n' "$(python3 -c 'import sys; print(sys.executable)')" >bare/python3
+	chmod +x bare/python3
+	mv fake/torch torch
+	doctor "^PyTorch *none: Python without torch (/" PATH="$T/bare:$PATH"
+fi
+[ -e /dev/nvidiactl ] || head -1 out | grep -q "^CPU: all subcommands work here" || fail "doctor without a GPU: $(cat out)"
 exit 0

@@ -133,7 +133,7 @@ assert d["versions"]["NCCL"].startswith("2.28.9"), d
 END
 doctor none c-none FAKE_CUDA_DEVICES=0
 [ $rc = 3 ] || fail "no GPU: status $rc"
-grep -q "^LEAVE: .*the CUDA driver" "$T/none" || fail "no GPU: $(head -1 "$T/none")"
+grep -q "^CPU: .*the CUDA driver" "$T/none" || fail "no GPU: $(head -1 "$T/none")"
 doctor late c-late FAKE_CUDA_FAULT=late --timeout 2
 [ $rc = 3 ] || fail "late: status $rc"
 grep -q "does not answer within 2 s" "$T/late" || fail "late: $(head -1 "$T/late")"

@@ -24,6 +24,7 @@
 #define FACTS_MAX  16
 #define ROWS_MAX   (DF_EVIDENCE_GPUS * 8)
 #define FIGURES	   4
+#define PYTHON_S   10.0 /* an import of PyTorch from a slow disk is not waited for longer */
 /* Slower than that beside NCCL is no gain for a job that would not hang. */
 #define RATIO_LEAST 0.9
 /*
@@ -339,11 +340,14 @@ static int whole(const char **reason)
 
 static void print_text(int status, const char *reason)
 {
+	char host[PATH_MAX];
+
 	printf("%s: %s\n\n",
-	       status == EXIT_TAKE ? "TAKE: the daemon may take the GPU"
-	       : facts.nr_gpus || *facts.refused
-		       ? "LEAVE: collectives are NCCL's on this machine"
-		       : "LEAVE: there is no GPU to test; `dfshim run` executes jobs on CPU threads",
+	       status == EXIT_TAKE		 ? "TAKE: the daemon may take the GPU"
+	       : facts.nr_gpus || *facts.refused ? "LEAVE: collectives are NCCL's on this machine"
+	       : df_run_library("doctor", "libdfhost.so", host, sizeof(host))
+		       ? "LEAVE: neither a GPU nor the CPU backend is here"
+		       : "CPU: all subcommands work here, and `dfshim run` executes jobs on CPU threads",
 	       reason);
 	for (int i = 0; i < nr_versions; i++)
 		printf("%-10s %s\n", versions[i].name, versions[i].value);
@@ -421,10 +425,26 @@ static int print_json(int status, const char *reason)
 
 /* ---- command line ----------------------------------------------------------------------------------------------- */
 
+/* Which PyTorch there is: for people, no result depends on it. */
+static void ask_python(double seconds)
+{
+	struct df_doctor_part p = {.name = "python"};
+	char late[] = "fact\tits NCCL\tunknown: python3 does not import torch within 10 s";
+
+	df_doctor_run(&p, 1, DF_MIN(seconds, PYTHON_S), NULL, take_line);
+	if (p.late)
+		take_line(&p, late);
+	else if (WIFSIGNALED(p.status) || WEXITSTATUS(p.status))
+		fprintf(stderr, "dfshim doctor: python3 could not be asked for PyTorch: %s\n",
+			p.words);
+}
+
 static int run_part(const struct df_doctor_opts *o)
 {
 	if (!strcmp(o->part, "facts"))
 		return df_doctor_facts(o);
+	if (!strcmp(o->part, "python"))
+		return df_doctor_python();
 	return !strcmp(o->part, "test") ? df_doctor_trial(o) : df_doctor_speed(o);
 }
 
@@ -457,7 +477,7 @@ int df_cmd_doctor(int argc, char **argv)
 			  "end a part of the test after so long (20)"),
 		DF_TEXT("nccl", "FILE", o.nccl, "the NCCL to compare with (libnccl.so.2)"),
 		DF_FLAG("job", quiet, NULL),
-		DF_WORD("part", "facts|test|speed", o.part, NULL),
+		DF_WORD("part", "facts|python|test|speed", o.part, NULL),
 		DF_NUMBER("gpu", "N", o.gpu, 0, DF_EVIDENCE_GPUS - 1, NULL),
 	};
 
@@ -479,6 +499,8 @@ int df_cmd_doctor(int argc, char **argv)
 		return df_cli_input_error("doctor", library, "cannot be found");
 	first.nccl = o.nccl;
 	df_doctor_run(&first, 1, o.timeout, path, take_line);
+	if (!quiet)
+		ask_python(o.timeout);
 	if (first.late && !facts.nr_gpus)
 		snprintf(unable, sizeof(unable), "the CUDA driver does not answer within %g s",
 			 o.timeout);

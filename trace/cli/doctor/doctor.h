@@ -1,6 +1,6 @@
 /*
  * `dfshim doctor`: what its parts share. cmd_doctor.c asks, decides and prints; part.c starts each part of the work as a
- * process of its own, which may crash or hang; those are facts.c (what there is), trial.c (the self-test of a GPU) and
+ * process of its own, which may crash or hang; those are facts.c (what there is), python.c (PyTorch), trial.c (the self-test of a GPU) and
  * speed.c (the daemon's times and NCCL's), with the driver's functions by their names (driver.c).
  *
  * A part tells its parent what it finds in lines of words between tabs on file descriptor DF_DOCTOR_FD:
@@ -46,6 +46,7 @@ struct df_doctor_opts {
 void df_doctor_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Each returns the status to exit with. */
 int df_doctor_facts(const struct df_doctor_opts *o);
+int df_doctor_python(void);
 int df_doctor_trial(const struct df_doctor_opts *o);
 int df_doctor_speed(const struct df_doctor_opts *o);
 
@@ -84,7 +85,7 @@ const char *df_doctor_nccl_error(void);
 /* ---- in the parent -------------------------------------------------------------------------------------------- */
 
 struct df_doctor_part {
-	const char *name; /* facts, test, speed */
+	const char *name; /* facts, python, test, speed */
 	int gpu;
 	int ours;	  /* libdfshim.so is in front */
 	const char *nccl; /* --nccl; NULL: none */
