@@ -41,7 +41,10 @@ struct meeting {
 	uint8_t over;	   /* COLL: 1 when finished; P2P: bits as in `here` */
 };
 
-/* A stream or a communicator of a rank: its last task, and a stream's number of unfinished tasks. */
+/*
+ * The end of a stream or communicator of a rank: its last task; for a stream also its number of
+ * unfinished tasks.
+ */
 struct tail {
 	int rank, task;
 	size_t nr_open;

@@ -27,7 +27,10 @@ static void dep(struct df_mrun *r, struct task *t, int on)
 		r->failed = 1;
 }
 
-/* Depends on the last task of a stream or a communicator and on all of its group, unless that is t's own. */
+/*
+ * Depends on the last task of a stream or a communicator and on all of its group, unless that is
+ * the group of t.
+ */
 static void dep_group(struct df_mrun *r, struct task *t, int on)
 {
 	for (int own = t->with; own >= 0; own = r->tasks[own].with)
@@ -116,7 +119,8 @@ static void follow_comms(struct df_mrun *r, int at)
 	int p2p = t->op->kind == DF_MOP_P2P, nr = p2p ? t->op->nr_p2p : t->op->kind == DF_MOP_COLL;
 
 	for (int i = 0; r->p->in_order && i < nr; i++) {
-		struct tail *tail = tail_of(r, t->rank, KEY_COMM(p2p ? t->op->p2p[i].comm : t->op->comm));
+		struct tail *tail =
+			tail_of(r, t->rank, KEY_COMM(p2p ? t->op->p2p[i].comm : t->op->comm));
 
 		if (!tail)
 			return;
