@@ -1,4 +1,4 @@
-/* Ranks and nodes: see layout.h. No state. */
+/* The layout of ranks on nodes: see layout.h. No state. */
 #include "runtime/program/layout.h"
 
 #include <stdlib.h>
@@ -6,9 +6,12 @@
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 
-#define MOST_FACTOR 8 /* lanes: at most so many times the ranks of the largest node */
+#define MOST_FACTOR 8 /* the most lanes, as a multiple of the ranks of the largest node */
 
-/* Few lanes, of which nobody owns more than 5/4 of an even share; else the best of some. */
+/*
+ * Chooses the smallest number of lanes with which no rank owns more than 5/4 of an even share; if
+ * there is none, the most even of the tried numbers.
+ */
 static void choose_lanes(struct df_layout *l)
 {
 	double least = 0;
@@ -59,7 +62,7 @@ int df_layout_create(int nranks, const uint64_t *node, struct df_layout **out)
 			like++;
 		l->node[r] = like < r ? l->node[like] : l->nodes++;
 		l->local[r] = like < r ? l->first[l->node[r]] : 0;
-		l->first[l->node[r]] = l->local[r] + 1; /* its size, until all are seen */
+		l->first[l->node[r]] = l->local[r] + 1; /* its size, until all ranks are counted */
 		l->hash = df_hash_u64(l->hash, (uint64_t)l->node[r]);
 		if (like < r && node[r - 1] != node[r])
 			l->rows = 0;

@@ -1,11 +1,13 @@
 /*
- * Which rank is on which node: any number of nodes of any size, their ranks in any order. Programs over nodes are
- * made of it (build_hier.c), and the cost model knows by it what crosses.
+ * Which rank is on which node: any number of nodes of any size, with their ranks in any order. The
+ * programs for several nodes use it (build_hier.c), and the cost model derives from it which
+ * traffic crosses nodes.
  *
- * What such programs share out evenly over the ranks of every node, they cut into `lanes`: a rank owns the lanes
- * from df_layout_lane(l, node, local) to that of the next one. With nodes of one size each rank owns one.
+ * Such programs divide the data that the ranks of every node share evenly into `lanes`. A rank owns
+ * the lanes from df_layout_lane(l, node, local) up to that of the next rank. If all nodes have the
+ * same size, each rank owns one lane.
  *
- * Immutable once made; any thread.
+ * Immutable once created, so any thread may use it.
  */
 #ifndef DF_PROGRAM_LAYOUT_H
 #define DF_PROGRAM_LAYOUT_H
@@ -14,19 +16,19 @@
 
 struct df_layout {
 	int nranks, nodes;
-	int rows;		    /* the ranks of each node have numbers in a row */
+	int rows;		    /* the ranks of each node are consecutive */
 	int equal;		    /* all nodes have the same size */
-	int most_ranks;		    /* of a node */
-	uint32_t lanes, most_lanes; /* all; the most that one rank owns */
+	int most_ranks;		    /* of the largest node */
+	uint32_t lanes, most_lanes; /* in total; the most that one rank owns */
 	uint64_t hash;
 	int *node, *local; /* by rank */
-	int *first;	   /* by node, and one more: where it begins in order[] */
-	int *order;	   /* ranks by node, in a node by number */
+	int *first;	   /* by node, plus one: its start in order[] */
+	int *order;	   /* ranks by node, ascending within a node */
 };
 
-/* node[r]: any number that ranks of one node have in common. -ENOMEM. */
+/* node[r]: any number that is the same for the ranks of a node only. May return -ENOMEM. */
 int df_layout_create(int nranks, const uint64_t *node, struct df_layout **out);
-/* `nodes` of equal size, in rows. */
+/* `nodes` nodes of equal size with consecutive ranks. */
 int df_layout_create_equal(int nranks, int nodes, struct df_layout **out);
 void df_layout_free(struct df_layout *l);
 
@@ -40,7 +42,7 @@ static inline int df_layout_at(const struct df_layout *l, int node, int local)
 	return l->order[l->first[node] + local];
 }
 
-/* The first lane of a rank; of local = size: the end. */
+/* The first lane of a rank. With local = size it returns the end. */
 static inline uint32_t df_layout_lane(const struct df_layout *l, int node, int local)
 {
 	uint32_t g = (uint32_t)df_layout_size(l, node);

@@ -1,6 +1,7 @@
 /*
- * Growing plans and turning them into programs. Owns the numbering: connections of a block in the order of
- * their first use, ordinals and slices per loop by counting. Single-threaded per object, no locks.
+ * Builds plans and turns them into programs. This file assigns the numbers: connections of a block
+ * in the order of their first use, ordinals and slices per loop by counting. One thread per object,
+ * no locks.
  */
 #include <stdlib.h>
 #include <stdio.h>
@@ -57,12 +58,12 @@ void df_prank_dep(struct df_prank *r, uint32_t b, uint32_t i, uint32_t dep_block
 		r->err = -ENOMEM;
 		return;
 	}
-	/* Sorted by block, so that the order in which they were found does not show. */
+	/* Sorted by block, so that the result does not depend on the order of insertion. */
 	at = &r->block[b].inst[i].deps;
 	while (*at && r->dep[*at - 1].block < dep_block)
 		at = &r->dep[*at - 1].next;
 	if (*at && r->dep[*at - 1].block == dep_block) {
-		/* A block executes in order: the later instruction implies the earlier. */
+		/* A block executes in order, so the later instruction implies the earlier one. */
 		if (r->dep[*at - 1].inst < dep_inst)
 			r->dep[*at - 1].inst = dep_inst;
 		return;
@@ -71,7 +72,7 @@ void df_prank_dep(struct df_prank *r, uint32_t b, uint32_t i, uint32_t dep_block
 	*at = ++r->nr_deps;
 }
 
-/* Open addressing from (direction, peer, channel) to a connection of the block at hand. */
+/* An open-addressing table from (direction, peer, channel) to a connection of the current block. */
 struct conn_map {
 	struct conn_slot {
 		uint64_t key;
@@ -135,7 +136,10 @@ int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struc
 	map.slot = calloc((size_t)map.mask + 1, sizeof(*map.slot));
 	if (!map.slot)
 		return -ENOMEM;
-	/* Connections never outnumber communicating operands; the tail of the table stays unused. */
+	/*
+	 * There are at most as many connections as communicating operands. The rest of the table is
+	 * unused.
+	 */
 	off_blocks = align8(sizeof(*p));
 	total = off_blocks + (uint64_t)r->nr_blocks * sizeof(struct df_prog_block);
 	total = (total + 7) / 8 * 8 + (uint64_t)nr_inst * sizeof(struct df_inst) +
@@ -305,7 +309,10 @@ void df_plan_destroy(struct df_plan *plan)
 	free(plan);
 }
 
-/* Everything that decides what travels and what comes out; not the name, not source lines. */
+/*
+ * Hashes everything that determines the transfers and the result, but neither name nor source
+ * lines.
+ */
 static uint64_t plan_hash(const struct df_plan *plan)
 {
 	uint64_t h = df_hash_u64(DF_ABI_VERSION, (uint64_t)plan->kind);
@@ -363,7 +370,7 @@ int df_plan_finish(const struct df_plan *plan, uint32_t min_slots, struct df_pro
 			return rc;
 		}
 	}
-	/* The tile follows from it, and all ranks must have the same. */
+	/* The tile size depends on max_cnt and must be the same on all ranks. */
 	for (int r = 0; r < plan->nranks; r++)
 		max_cnt = DF_MAX(max_cnt, progs[r]->max_cnt);
 	for (int r = 0; r < plan->nranks; r++)

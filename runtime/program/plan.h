@@ -1,11 +1,11 @@
 /*
- * Plans: the mutable form of programs while they are built, imported or compiled. A df_prank holds the
- * blocks and instructions of one rank, a df_plan those of all ranks with what the collective is. A plan
- * becomes a df_program per rank (kernels/abi.h) by df_prank_finish(), which numbers connections and
- * slices; nothing executes a plan.
+ * Plans: the mutable form of programs while they are built, imported or compiled. A df_prank holds
+ * the blocks and instructions of one rank; a df_plan holds those of all ranks and describes the
+ * collective. df_prank_finish() turns a plan into one df_program per rank (kernels/abi.h) and
+ * numbers connections and slices. A plan is never executed.
  *
- * Errors while growing are sticky (`err`), so builders need not test every emission.
- * No locks, no threads: an object belongs to whoever builds it.
+ * A failed addition sets `err`, which stays set, so builders need not check every addition. There
+ * are no locks: one thread builds an object.
  */
 #ifndef DF_PROGRAM_PLAN_H
 #define DF_PROGRAM_PLAN_H
@@ -14,7 +14,7 @@
 #include "runtime/program/program.h"
 #include "runtime/program/proto.h"
 
-/* Where and why a program was refused; -1 for what does not apply. */
+/* Where and why a program was refused; -1 for a place that does not apply. */
 struct df_perr {
 	int line, rank, block, step;
 	char file[128];
@@ -22,15 +22,15 @@ struct df_perr {
 };
 
 void df_perr_clear(struct df_perr *e);
-/* Fills *e (may be NULL), keeps the first error; returns -EPROTO. */
+/* Fills *e, unless it is NULL or holds an earlier error. Returns -EPROTO. */
 int df_perr_set(struct df_perr *e, int line, int rank, int block, int step, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));
-/* "file:line: rank r block b step s: text" into buf; returns buf. */
+/* Writes "file:line: rank r block b step s: text" into buf. Returns buf. */
 const char *df_perr_str(const struct df_perr *e, char *buf, size_t size);
 
 struct df_pdep {
 	uint32_t block, inst;
-	uint32_t next; /* 1 + index of the next one of the same instruction, 0 none */
+	uint32_t next; /* 1 + index of the next one of the same instruction; 0: none */
 };
 
 struct df_pinst {
@@ -39,8 +39,8 @@ struct df_pinst {
 	uint32_t src, dst;
 	int32_t send_peer, recv_peer; /* -1: none */
 	uint32_t send_chan, recv_chan;
-	uint32_t deps; /* 1 + index of the first one, 0 none */
-	uint32_t line; /* of the file it came from; 0 unknown */
+	uint32_t deps; /* 1 + index of the first one; 0: none */
+	uint32_t line; /* of its source file; 0: unknown */
 };
 
 struct df_pblock {
@@ -54,7 +54,7 @@ struct df_prank {
 	struct df_pdep *dep;
 	uint32_t nr_deps, cap_deps;
 	uint32_t in_chunks, out_chunks, scratch_chunks;
-	uint32_t line; /* where the rank begins in its file; 0 unknown */
+	uint32_t line; /* where the rank begins in its source file; 0: unknown */
 	int err;       /* first failure of an allocation, or 0 */
 };
 
@@ -63,10 +63,10 @@ struct df_plan {
 	enum df_coll_kind kind;
 	int nranks, root;
 	uint32_t chunks;       /* per count */
-	int in_place;	       /* what the author declared: 0 no, 1 only, 2 both */
+	int in_place;	       /* declared by the author; 0: no, 1: only in place, 2: both */
 	enum df_proto proto;   /* a hint */
-	uint64_t min_bytes;    /* bytes of one count; closed */
-	uint64_t max_bytes;    /* closed; 0 no limit */
+	uint64_t min_bytes;    /* of one count; inclusive */
+	uint64_t max_bytes;    /* inclusive; 0: no limit */
 	struct df_prank *rank; /* nranks of them */
 };
 
@@ -74,52 +74,61 @@ void df_prank_init(struct df_prank *r);
 void df_prank_fini(struct df_prank *r);
 /* Makes sure that blocks 0..b exist. */
 struct df_pblock *df_prank_block(struct df_prank *r, uint32_t b);
-/* Appends; NULL when memory ran out (r->err says so). Valid until the next append. */
+/*
+ * Appends an instruction. The result is valid until the next append. Returns NULL if there is no
+ * memory, and sets r->err.
+ */
 struct df_pinst *df_prank_add(struct df_prank *r, uint32_t b, const struct df_pinst *inst);
-/* Instruction (b, i) waits for (dep_block, dep_inst); repeated ones are dropped. */
+/* Makes instruction (b, i) wait for (dep_block, dep_inst). Adds no dependency twice. */
 void df_prank_dep(struct df_prank *r, uint32_t b, uint32_t i, uint32_t dep_block,
 		  uint32_t dep_inst);
 
 /* Removes dependencies that an earlier step of the same block implies. */
 int df_prank_prune(struct df_prank *r);
 
-/* What a finished program says besides its instructions. */
+/* The properties of a finished program besides its instructions. */
 struct df_phead {
 	const char *name;
 	int nranks, rank;
-	uint32_t chunks, min_slots,
-		max_cnt; /* max_cnt: at least this; 0: as the instructions have it */
+	uint32_t chunks, min_slots, max_cnt; /* max_cnt: a lower bound; 0: from the instructions */
 	uint64_t max_bytes, hash;
-	enum df_coll_kind kind; /* what may lie in one place, see df_coll_alias() */
+	enum df_coll_kind kind; /* decides which buffers may coincide: see df_coll_alias() */
 	int root;
 };
 /*
- * Marks what stays where it is (DF_INST_STAYS) until it has been received, whether or not the call is in place. head: kind,
- * nranks, rank, root. -ENOMEM.
+ * Marks the instructions whose data stays in place until it has been received (DF_INST_STAYS),
+ * whether or not the call is in place. Reads kind, nranks, rank and root of head. May return
+ * -ENOMEM.
  */
 int df_program_stays(struct df_program *p, const struct df_phead *head);
 int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struct df_program **out);
 
-/* An empty plan with the chunk numbers of NCCL's definition; NULL: no memory. */
+/*
+ * Creates an empty plan with the chunk numbers of NCCL's definition. Returns NULL if there is no
+ * memory.
+ */
 struct df_plan *df_plan_create(enum df_coll_kind kind, int nranks, int root, uint32_t chunks);
 void df_plan_destroy(struct df_plan *plan);
-/* Programs of all ranks (array of nranks, to be freed by df_programs_free), hash over all of them. */
+/*
+ * Makes the programs of all ranks: an array of nranks, freed by df_programs_free(). Their hash
+ * covers all ranks.
+ */
 int df_plan_finish(const struct df_plan *plan, uint32_t min_slots, struct df_program ***out);
 void df_programs_free(struct df_program **progs, int nranks);
 
-/* Chunks of the input (which 0) or output (1) of `rank`, from NCCL's definition of the collective. */
+/* The number of chunks of the input (which = 0) or output (1) of `rank`, by NCCL's definition. */
 uint32_t df_coll_chunks(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
 			int which);
-/* 1 if the collective reduces. */
+/* Whether the collective reduces. */
 int df_coll_reduces(enum df_coll_kind kind);
 /*
- * Where output chunk `out` of `rank` lies in the input when the call is in place as NCCL defines it;
- * -1 if it does not overlap the input.
+ * The input chunk that is the same memory as output chunk `out` of `rank` when the call is in place
+ * as NCCL defines it; -1 if none is.
  */
 int64_t df_coll_alias(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
 		      uint32_t out);
 
-/* Facts of the opcodes, from kernels/opcodes.def. */
+/* Properties of the opcodes, from kernels/opcodes.def. */
 struct df_op_info {
 	const char *text, *xml;
 	uint8_t recvs, sends, reads, writes, reduces;

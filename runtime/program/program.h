@@ -1,10 +1,11 @@
 /*
- * Programs: what a collective does, per rank and per block, as instructions over chunks (struct
- * df_program in kernels/abi.h is the one representation; it is what the daemon executes). This header is what
- * the runtime uses: it asks for the program of one rank and gets a finished, position-independent blob.
+ * Programs: instructions over chunks that make up a collective, per rank and per block. Their only
+ * representation is struct df_program in kernels/abi.h, which the daemon executes. This header is
+ * the interface for the runtime: it requests the program of one rank and gets a finished,
+ * position-independent blob.
  *
- * Builders, compiler, verifier, file import and tuner live behind it in this folder. Nothing here knows
- * CUDA, NCCL or the daemon; all functions are thread-safe and never block.
+ * Builders, compiler, verifier, file import and tuner are behind it in this folder. Nothing here
+ * depends on CUDA, NCCL or the daemon. All functions are thread-safe and never block.
  */
 #ifndef DF_PROGRAM_H
 #define DF_PROGRAM_H
@@ -40,39 +41,39 @@ enum df_algo {
 
 struct df_layout;
 
-/* What is asked for. Equal on all ranks but for `rank` and, for SEND/RECV, `peer`. */
+/* A request for a program. The same on all ranks, except `rank` and, for SEND and RECV, `peer`. */
 struct df_prog_req {
 	enum df_coll_kind kind;
 	enum df_algo algo;
 	int nranks, rank;
-	int nodes;			/* 0 and 1: not known, or one */
-	const struct df_layout *layout; /* of them; NULL: equal in size, their ranks in a row */
+	int nodes;			/* 0 or 1: unknown, or one node */
+	const struct df_layout *layout; /* of the nodes; NULL: equal sizes, consecutive ranks */
 	int root;			/* BROADCAST, REDUCE, GATHER, SCATTER */
 	int peer;			/* SEND, RECV */
 	uint64_t count;			/* elements of the call */
 	uint32_t elem_bytes;
-	uint32_t max_blocks; /* blocks of the daemon; equal on all ranks */
+	uint32_t max_blocks; /* blocks of the daemon; the same on all ranks */
 	int in_place;
 };
 
 /*
- * Builds the program of one rank. The result is malloc'ed, finalised (ordinals, RAW/FINAL flags, hash,
- * min_slots), depends only on *req, and fits with that of every other rank for the same request.
- * -EINVAL: the request contradicts itself; -ENOMEM.
+ * Builds the program of one rank: from malloc(), with ordinals, RAW and FINAL flags, hash and
+ * min_slots. It depends only on *req and fits the programs of the other ranks for the same request.
+ * Returns -EINVAL if the request contradicts itself, or -ENOMEM.
  */
 int df_program_build(const struct df_prog_req *req, struct df_program **out);
 void df_program_free(struct df_program *prog);
 
-/* Bytes of the larger buffer of a call: what thresholds mean. */
+/* Bytes of the larger buffer of a call. Thresholds refer to this size. */
 uint64_t df_coll_bytes(const struct df_prog_req *req);
 
-/* 1 if there is a built-in program of this algorithm for the request (not of AUTO). */
+/* Whether there is a built-in program of this algorithm (not AUTO) for the request. */
 int df_algo_has(const struct df_prog_req *req, enum df_algo algo);
-/* "auto", "ring", ...; and back, in any case (-1 unknown). */
+/* "auto", "ring", ... The reverse ignores case and returns -1 for unknown names. */
 const char *df_algo_name(enum df_algo algo);
 int df_algo_find_name(const char *name, size_t len);
 
-/* "AllReduce", "Send", ...; and back (-1 unknown). */
+/* "AllReduce", "Send", ... The reverse returns -1 for unknown names. */
 const char *df_coll_kind_name(enum df_coll_kind kind);
 int df_coll_kind_parse(const char *name);
 

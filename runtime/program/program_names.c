@@ -1,6 +1,4 @@
-/*
- * Names and facts of collectives, types and opcodes. Constant tables only: any thread, no locks.
- */
+/* Names and properties of collectives, types and opcodes: constant tables, no locks. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +46,7 @@ const char *df_coll_kind_name(enum df_coll_kind kind)
 	return (unsigned)kind < DF_COLL_NR ? kind_names[kind] : "?";
 }
 
-/* Case and underscores do not matter: reduce_scatter, ReduceScatter. */
+/* Ignores case and underscores: reduce_scatter, ReduceScatter. */
 int df_coll_kind_parse(const char *name)
 {
 	char flat[32];

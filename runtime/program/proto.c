@@ -1,8 +1,8 @@
-/* What the protocols are made of: names, tiles, slots. */
+/* Names, tiles and slots of the protocols. */
 #include "runtime/base/err.h"
 #include "runtime/program/proto.h"
 
-#define WORDS_SLOTS 8u /* at least, where they are small */
+#define WORDS_SLOTS 8u /* the minimum number of slots where they are small */
 
 const char *df_proto_name(enum df_proto proto)
 {
@@ -43,7 +43,10 @@ struct df_slots df_proto_slots(enum df_proto proto, uint64_t slice_bytes, uint32
 		s.bytes = (uint32_t)up(slice_bytes, 64);
 		return s;
 	}
-	/* Of the slots, up to credit - 1 are free without the sender's knowing it: the rest must do. */
+	/*
+	 * Up to credit - 1 of the slots are free before the sender knows it. The others must
+	 * suffice.
+	 */
 	s.nr = DF_MAX(2 * s.nr, WORDS_SLOTS);
 	if (!each)
 		s.credit = s.nr / 2;

@@ -1,29 +1,35 @@
 /*
- * Which instructions send what stays where it is until it has been received (DF_INST_STAYS), so that a receiver that reaches the
- * sender's memory may read it there. Decided for one rank's program alone, for a call in place and one that is not: input and
- * output chunks that may be one (df_coll_alias()) count as one.
+ * Finds the instructions whose sent data stays in place until it has been received (DF_INST_STAYS).
+ * A receiver that can access the sender's memory may then read it there. The decision is made for
+ * one rank's program alone and holds for a call in place and one that is not: input and output
+ * chunks that can be the same memory (df_coll_alias()) count as one.
  *
- * It stays if
- *  - nothing writes it afterwards: all that writes it are instructions of the same block, up to the one that sends it; or
- *  - it is this rank's contribution to an AllReduce, nothing else reads that, and the only thing that ever overwrites it is a
- *    result that comes from a peer. The result is made of all contributions, so who sent it knows this one.
+ * The data stays in place if
  *
- * DF_INST_KNOWN: it is an AllReduce, and the block that sends it ends with receiving a result. All ranks have a part in that, so they
- * have all begun, and wait for nothing but each other's slices: the block may end when what it has sent has been received.
+ * - nothing writes it afterwards: all its writers are instructions of the same block, none of them
+ *   after the send; or
+ * - it is this rank's contribution to an AllReduce, no other instruction reads it, and the only
+ *   instruction that overwrites it stores a result from a peer. The result is made of all
+ *   contributions, so the rank that sent it has this one.
  *
- * Loops touch different elements. Scratch is left out: another block of the rank may be at the next instance already.
+ * DF_INST_KNOWN: the collective is an AllReduce, and the sending block ends by receiving a result.
+ * All ranks contribute to that result, so all have begun and wait only for each other's slices. So
+ * the block may wait at its end until its slices have been received.
+ *
+ * Different loops access different elements. Scratch memory is excluded, because another block of
+ * the rank may have begun the next instance.
  */
 #include <stdlib.h>
 
 #include "runtime/base/err.h"
 #include "runtime/program/plan.h"
 
-/* What one rank's program does with one chunk. */
+/* The accesses of one rank's program to one chunk. */
 struct place {
 	uint32_t writes, reads;
-	uint32_t block, last; /* of the writes: the last one's */
-	uint8_t many;	      /* they are of several blocks */
-	uint8_t made;	      /* one of them is more than a result put down */
+	uint32_t block, last; /* block and index of the last write */
+	uint8_t many;	      /* several blocks write it */
+	uint8_t made;	      /* a writer does more than store a received result */
 };
 
 struct places {
@@ -32,7 +38,10 @@ struct places {
 	struct place *v;
 };
 
-/* NULL: scratch, or outside of the buffers, which the verifier refuses later. */
+/*
+ * Returns NULL for scratch memory, and for chunks outside of the buffers, which the verifier
+ * refuses later.
+ */
 static struct place *place(const struct places *s, uint32_t buf, uint32_t chunk)
 {
 	const struct df_phead *h = s->head;
@@ -54,7 +63,7 @@ static void note(const struct places *s, uint32_t block, uint32_t i, const struc
 		struct place *src = op->reads ? place(s, in->src_buf, in->src + q) : NULL;
 		struct place *dst = op->writes ? place(s, in->dst_buf, in->dst + q) : NULL;
 
-		/* In place, such a copy does nothing. */
+		/* With src == dst, a copy does nothing. */
 		if (in->op == DF_OP_COPY && src == dst)
 			continue;
 		if (src)
@@ -71,8 +80,8 @@ static void note(const struct places *s, uint32_t block, uint32_t i, const struc
 }
 
 /*
- * Does the block end with receiving what nothing writes any more, and does nothing of this rank wait for that? Then nobody needs it to
- * go on before what it has sent has been received.
+ * Whether the block ends by receiving chunks that nothing writes afterwards, and no instruction of
+ * this rank waits for that. Then the block may wait until its slices have been received.
  */
 static int ends_receiving(const struct places *s, uint32_t block)
 {
@@ -96,7 +105,7 @@ static int ends_receiving(const struct places *s, uint32_t block)
 	return 1;
 }
 
-/* DF_INST_STAYS, and DF_INST_KNOWN if the block can wait at its end. */
+/* Returns DF_INST_STAYS, with DF_INST_KNOWN if the block can wait at its end. */
 static uint8_t stays(const struct places *s, uint32_t block, uint32_t i, const struct df_inst *in)
 {
 	int own = in->op == DF_OP_SEND;
@@ -123,7 +132,7 @@ int df_program_stays(struct df_program *p, const struct df_phead *head)
 {
 	struct places s = {.p = p, .head = head};
 
-	/* In place or not: only its author knows what lies where. */
+	/* Only the author knows which chunks are the same memory. */
 	if (head->kind == DF_COLL_CUSTOM)
 		return 0;
 	s.v = calloc((size_t)p->in_chunks + p->out_chunks + 1, sizeof(*s.v));
