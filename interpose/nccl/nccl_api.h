@@ -1,6 +1,6 @@
 /*
- * Prototypes of NCCL's API as the table declares them, the real library's functions, and the list of
- * names for the dlsym hook.
+ * Prototypes of NCCL's API as the table declares them, the functions of the real library, and the
+ * lookup by name for the dlsym hook.
  */
 #ifndef DF_INTERPOSE_NCCL_NCCL_API_H
 #define DF_INTERPOSE_NCCL_NCCL_API_H
@@ -13,11 +13,11 @@
 #undef NCCL_FN
 #pragma GCC visibility pop
 
-/* Behind the definition of a function of the table: exports the profiling name (pnccl...) too. */
+/* After the definition of a function of the table: also exports its profiling name (pnccl...). */
 #define DF_NCCL_EXPORT(name)                                                                       \
 	extern __typeof__(name) p##name __attribute__((alias(#name), visibility("default")))
 
-/* The real library's functions; one is NULL where that library lacks the name. */
+/* The functions of the real library; NULL for a name that it lacks. */
 struct df_nccl_real {
 #define NCCL_FN(since, kind, result, name, params, args) __typeof__(name) *name;
 #include "interpose/nccl/nccl_api.def"
@@ -31,7 +31,9 @@ enum df_nccl_fn {
 	DF_FN_NR
 };
 
-/* Our function for "ncclX" or "pncclX", NULL if the table has no such name. Any context. */
+/*
+ * Returns our function for "ncclX" or "pncclX", or NULL if the table has no such name. Any context.
+ */
 void *df_nccl_find(const char *name);
 
 #endif

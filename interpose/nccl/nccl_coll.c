@@ -1,8 +1,10 @@
 /*
- * Collectives and point-to-point: NCCL's checks in NCCL's order, then straight to df_submit(). Outside of a
- * group this path takes no lock, allocates nothing, and makes no system call of its own.
+ * Collectives and point-to-point operations: NCCL's checks in NCCL's order, then df_submit().
+ * Outside of a group this path takes no lock, allocates nothing, and makes no system call of its
+ * own.
  *
- * Threads: any, one per communicator at a time; an abort may come in between, see nccl_handle.h.
+ * Threads: any, but one per communicator at a time. An abort may happen concurrently: see
+ * nccl_handle.h.
  */
 #include "interpose/nccl/nccl_coll.h"
 #include "interpose/nccl/nccl_collconfig.h"
@@ -16,10 +18,10 @@
 #include "runtime/base/log.h"
 #include "trace/record/writer.h"
 
-/* One call, as all of them come together. */
+/* The arguments of any of these calls. */
 struct call {
 	enum df_coll_kind kind;
-	const char *name; /* as NCCL's messages name it */
+	const char *name; /* its name in NCCL's messages */
 	const void *send;
 	void *recv;
 	size_t count;
@@ -27,7 +29,7 @@ struct call {
 	int redop;
 	int root;
 	cudaStream_t stream;
-	cudaEvent_t event; /* of the launch, or NULL */
+	cudaEvent_t event; /* the launch event, or NULL */
 };
 
 /* NCCL_CHECK_POINTERS=1: the buffers that this rank uses must be known to CUDA. */
@@ -55,7 +57,7 @@ static ncclResult_t check_pointers(const struct df_handle *h, const struct call 
 	return ncclSuccess;
 }
 
-/* NCCL's ArgsCheck; fills in the operator. */
+/* NCCL's ArgsCheck. Also fills in the operator. */
 static inline ncclResult_t check(struct df_handle *h, const struct call *c, struct df_op *op)
 {
 	if (df_unlikely((unsigned)c->root >= (unsigned)h->nranks)) {
@@ -93,7 +95,7 @@ static void log_call(const struct df_handle *h, const struct call *c)
 		(int)c->type, c->redop, c->root, (const void *)h, h->nranks, (void *)c->stream);
 }
 
-/* A handle of ours, in whatever state; the caller is inside it. */
+/* Issues an operation on a handle of ours in any state. The caller is inside the handle. */
 static inline ncclResult_t enqueue_in(struct df_handle *h, uint32_t flags, const struct call *c,
 				      const void *pc)
 {
@@ -132,7 +134,7 @@ static inline ncclResult_t enqueue_in(struct df_handle *h, uint32_t flags, const
 	op.id = 0;
 	op.priority = 0;
 	op.ticket = NULL;
-	/* RELAXED: a number for the log; of threads that share the communicator one may be lost. */
+	/* RELAXED: a number for the log. Threads that share the communicator may lose a count. */
 	__atomic_store_n(&h->op_count, __atomic_load_n(&h->op_count, __ATOMIC_RELAXED) + 1,
 			 __ATOMIC_RELAXED);
 	if (df_unlikely(df_group_cur != NULL))
@@ -166,9 +168,9 @@ static inline ncclResult_t enqueue(ncclComm_t comm, const struct call *c, const 
 #define UNPAREN(...) __VA_ARGS__
 
 /*
- * A call of the API: as a `struct call` (kind, name, send, recv, count, type, operator, root) for our
- * communicators; the real library's get theirs, recorded where they are not left alone. COLL also defines the form
- * with a configuration.
+ * Defines a call of the API. For our communicators it is a `struct call` (kind, name, send, recv,
+ * count, type, operator, root). For others the real library gets the call, which is recorded unless
+ * dfshim is off. COLL also defines the form with a configuration.
  */
 #define PLAIN(fn, params, args, ...) CALL(fn, params, args, (void)0, __VA_ARGS__)
 #define COLL(fn, params, args, ...)                                                                \

@@ -1,6 +1,4 @@
-/*
- * What is recorded around calls that the real library executes (traced.c).
- */
+/* Records the calls that the real library executes (traced.c). */
 #ifndef DF_INTERPOSE_NCCL_NCCL_COLL_H
 #define DF_INTERPOSE_NCCL_NCCL_COLL_H
 
@@ -17,14 +15,19 @@ struct df_traced_call {
 	cudaStream_t stream;
 };
 
-/* Around the real library's call that issues an operation. Not recorded when NCCL itself makes the call. */
+/*
+ * Wraps a call of the real library that issues an operation. Calls by NCCL itself are not recorded.
+ */
 struct df_traced_op {
-	void *t;  /* NULL: nothing is left to do at the end */
+	void *t;  /* NULL: df_traced_end() has nothing to do */
 	void *on; /* its communicator; NULL: not recorded */
 	uint64_t serial;
 	enum df_call call;
 	struct df_record_op op;
-	/* A first use, which connects before it issues: it is recorded as issued when that is done. */
+	/*
+	 * A first use, which connects before it issues, is recorded as issued once it has
+	 * connected.
+	 */
 	int intended;
 	uint32_t site;
 	struct df_traced_call what;
@@ -34,40 +37,51 @@ void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncc
 /* Returns the result to report to the application. */
 ncclResult_t df_traced_end(struct df_traced_op *o, ncclResult_t result);
 
-/* The thread opens a group of the real library; the real ncclGroupEnd, which may block, between two records. */
+/*
+ * Begins a group of the real library in this thread. The end calls the real ncclGroupEnd, which may
+ * block, and records it before and after.
+ */
 void df_traced_group_start(void);
 ncclResult_t df_traced_group_end(uint32_t site);
-/* The real library's group has ended without running (ncclGroupSimulateEnd). */
+/* The real library's group ended without running (ncclGroupSimulateEnd). */
 void df_traced_group_dropped(void);
 
-/* NCCL has reported this asynchronous state; returns the one to report to the application. */
+/* NCCL reports this asynchronous state. Returns the one to report to the application. */
 ncclResult_t df_traced_settled(ncclComm_t comm, ncclResult_t state);
 
-/* A call that can block begins; the result goes to df_traced_leave(). comm NULL: object says on what. */
+/*
+ * A call that can block begins; df_traced_leave() takes its result. With comm NULL, `object`
+ * identifies what the call is about.
+ */
 uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, uint64_t detail,
 			 uint32_t site);
 void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
 
 /*
- * A communicator is about to be made, rank -1: all its ranks; for df_traced_leave(), or for df_traced_made(), which also
- * says whether it was.
+ * A communicator is about to be created; rank -1: all its ranks. Ends with df_traced_leave(), or
+ * with df_traced_made(), which also adds the communicator if it was created.
  */
 uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc);
 void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, uint64_t serial,
 		    ncclResult_t result);
 
-/* A communicator of the real library appears; nranks 0: it is asked for its size and rank. */
+/* Adds a communicator of the real library. With nranks 0, NCCL is asked for its size and rank. */
 void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent);
-/* Instead of df_traced_leave(): it was finalized, destroyed or aborted. */
+/* Replaces df_traced_leave() where the call finalized, destroyed or aborted the communicator. */
 void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclResult_t result);
-/* Instead of df_traced_leave(): this child was made of it; its handle may be written later. */
+/*
+ * Replaces df_traced_leave() where the call created a child of it. NCCL may write the handle later.
+ */
 void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, uint64_t hash,
 		       uint64_t serial, ncclResult_t result);
-/* The hash for a child of `comm`: equal on all ranks that make the same children in the same order. */
+/*
+ * The hash of a new child of `comm`: the same on all ranks that create the same children in the
+ * same order.
+ */
 uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt);
-/* The calls of the real library that the thread of mode trace makes. */
+/* The functions of the real library that the thread of mode trace calls. */
 const struct df_record_nccl *df_traced_nccl(void);
-/* A hash for a communicator whose id we never see (ncclCommInitAll). */
+/* Returns a hash for a communicator without a visible id (ncclCommInitAll). */
 uint64_t df_traced_local_hash(void);
 
 #endif

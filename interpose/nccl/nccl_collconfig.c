@@ -1,5 +1,6 @@
 /*
- * Parsing ncclCollConfig_t by the size and version that the caller's macro wrote; the event of the launch.
+ * Reads ncclCollConfig_t by the size and version that the caller's macro wrote, and records the
+ * launch event.
  *
  * Threads: any. No state.
  */
@@ -52,7 +53,9 @@ ncclResult_t df_collconfig_parse(const ncclCollConfig_t *config, cudaEvent_t *ev
 
 ncclResult_t df_collconfig_record(cudaEvent_t event, cudaStream_t stream)
 {
-	/* Both are the hooked ones: an event may be recorded behind collectives of ours that are in flight. */
+	/*
+	 * Both are the hooked functions: the event must follow our collectives that are in flight.
+	 */
 	const char *name = df_on_hostcuda() ? "cudaEventRecord" : "cuEventRecord";
 	int (*record)(cudaEvent_t event, cudaStream_t stream);
 	int err;

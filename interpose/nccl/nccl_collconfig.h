@@ -1,8 +1,9 @@
 /*
- * ncclCollConfig_t, by which a program may tune one collective (ncclAllReduceConfig and its like, NCCL 2.31).
- * What it says about NCCL's own kernels (CTAs, clusters, algorithms, tags for profilers) has no meaning for the
- * daemon, whose programs DFSHIM_ALGO and the tuner choose: it is checked and not followed. What other work of the
- * program can depend on is kept: the event of the launch.
+ * ncclCollConfig_t, with which a program may tune one collective (ncclAllReduceConfig and similar
+ * calls, NCCL 2.31). Its settings for NCCL's own kernels (CTAs, clusters, algorithms, profiler
+ * tags) do not apply to the daemon, whose programs DFSHIM_ALGO and the tuner choose: they are
+ * checked and ignored. The launch event is honored, because other work of the program can depend on
+ * it.
  */
 #ifndef DF_INTERPOSE_NCCL_NCCL_COLLCONFIG_H
 #define DF_INTERPOSE_NCCL_NCCL_COLLCONFIG_H
@@ -10,15 +11,16 @@
 #include "interpose/nccl/nccl_types.h"
 
 /*
- * Reads a caller's configuration (NULL: none) by its size and version. *event: the one that is to be recorded at the
- * launch, NULL if there is none. ncclInvalidArgument with NCCL's text when it was not initialised by
- * NCCL's macro or holds a value out of range. Any thread.
+ * Reads a caller's configuration (NULL: none) by its size and version. *event: the event to record
+ * at the launch, or NULL. Returns ncclInvalidArgument, with NCCL's text, if NCCL's macro did not
+ * initialize it or a value is out of range. Any thread.
  */
 ncclResult_t df_collconfig_parse(const ncclCollConfig_t *config, cudaEvent_t *event);
 
 /*
- * Records the event on the stream, by the same way as the application would: NCCL does so before the launch where
- * CUDA (before 12.3) can't say when a kernel has started. ncclUnhandledCudaError.
+ * Records the event on the stream, through the same hook as the application. NCCL does so before
+ * the launch where CUDA (before 12.3) cannot report the start of a kernel. May return
+ * ncclUnhandledCudaError.
  */
 ncclResult_t df_collconfig_record(cudaEvent_t event, cudaStream_t stream);
 

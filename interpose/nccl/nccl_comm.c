@@ -1,8 +1,8 @@
 /*
- * The beginning of a communicator as the application sees it: ids, init, split, shrink; its end is in nccl_comm_end.c.
- * What waits for peers is a job (nccl_job.c), the questions about it are in nccl_query.c.
+ * How the application creates communicators: ids, init, split, shrink. Their end is in
+ * nccl_comm_end.c, queries are in nccl_query.c. Steps that wait for peers are jobs (nccl_job.c).
  *
- * Threads: any; ncclCommGetAsyncError while another call on the same communicator is running.
+ * Threads: any; ncclCommGetAsyncError may run during another call on the same communicator.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
 }
 DF_NCCL_EXPORT(ncclGetUniqueId);
 
-/* ---- making one ----------------------------------------------------------------------------------- */
+/* ---- making one ----------------------------------------------------------------------------- */
 
 static int make_comm(struct df_handle *h, int share)
 {
@@ -53,7 +53,7 @@ static int make_comm(struct df_handle *h, int share)
 	return df_comm_create(h->device, &config, &h->comm);
 }
 
-/* The id with which a rank joins, as NCCL_COMM_ID may change it. */
+/* Stores the ids with which a rank joins. NCCL_COMM_ID may replace them. */
 static ncclResult_t take_ids(struct df_job *job, int nr_ids, const ncclUniqueId *ids)
 {
 	const char *address = df_env()->nccl_comm_id;
@@ -81,7 +81,7 @@ static ncclResult_t take_ids(struct df_job *job, int nr_ids, const ncclUniqueId 
 	return ncclSuccess;
 }
 
-/* 1: there is a rendezvous of ours, which the other ranks come to. */
+/* Whether the other ranks join a rendezvous of ours. */
 static int has_rendezvous(int nr_ids, const ncclUniqueId *ids)
 {
 	int i;
@@ -92,7 +92,7 @@ static int has_rendezvous(int nr_ids, const ncclUniqueId *ids)
 	return df_env()->nccl_comm_id || (ids && nr_ids > 0 && i == nr_ids);
 }
 
-/* Tells the others that this rank does not come. */
+/* Notifies the other ranks that this rank will not join. */
 static void decline(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
 {
 	const char *absent = df_front_absent(), *address = df_env()->nccl_comm_id;
@@ -103,7 +103,7 @@ static void decline(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
 	if (!address)
 		df_id_decline(nr_ids, (const void *)ids, nranks, rank, absent);
 	else if (rank && !df_id_from_address(address, id))
-		/* Without rank 0 nobody has come yet. */
+		/* Without rank 0 there is no rendezvous yet. */
 		df_id_decline(1, &id, nranks, rank, absent);
 }
 
@@ -136,7 +136,7 @@ static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const
 		if (res != ncclSuccess)
 			return res;
 	}
-	/* Where we could not start, the other ranks are to know (run_init()). */
+	/* If dfshim could not start, the other ranks have to know (run_init()). */
 	if (df_front() == DF_FRONT_REFUSE && (!has_rendezvous(nr_ids, ids) || df_start_unable())) {
 		decline(nr_ids, ids, nranks, rank);
 		return df_front_refused(func);
@@ -170,7 +170,7 @@ err_handle:
 	return res;
 }
 
-/* An id that was made by our runtime is nothing for the real library, which would wait for ever. */
+/* Refuses an id that our runtime made: the real library would wait for ever. */
 static ncclResult_t check_real_ids(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
 {
 	const char *absent = df_front_absent();
@@ -186,8 +186,8 @@ static ncclResult_t check_real_ids(int nr_ids, const ncclUniqueId *ids, int nran
 }
 
 /*
- * 1: the real library makes the communicator: it makes all, or its ids are those of a rank that runs on plain
- * NCCL. All ranks have the same ids, so all of them decide alike.
+ * Whether the real library makes the communicator: either it makes all, or a rank that runs on
+ * plain NCCL made the ids. All ranks have the same ids, so all decide alike.
  */
 static int real_init(int nr_ids, const ncclUniqueId *ids)
 {
@@ -195,7 +195,10 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 	int i;
 
 	if (front == DF_FRONT_UNABLE) {
-		/* The peers that made the id are told, and come over too: init_rank(). */
+		/*
+		 * Let init_rank() inform the ranks that made the id, so that they use plain NCCL
+		 * too.
+		 */
 		if (has_rendezvous(nr_ids, ids))
 			return 0;
 		df_group_real();
@@ -215,7 +218,10 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 	return 1;
 }
 
-/* An init by the real library, recorded; `call` is the call of it. The first id tells whose they are. */
+/*
+ * An init by the real library, recorded; `call` is that call. The first id decides which library
+ * made the ids.
+ */
 #define REAL_INIT(fn, comm, nranks, nr_ids, id, rank, call)                                        \
 	do {                                                                                       \
 		__typeof__(fn) *real_ = df_real()->fn;                                             \
@@ -345,7 +351,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
 }
 DF_NCCL_EXPORT(ncclCommInitAll);
 
-/* ---- dividing one ---------------------------------------------------------------------------------- */
+/* ---- split and shrink ----------------------------------------------------------------------- */
 
 static int compare_ints(const void *a, const void *b)
 {
@@ -433,7 +439,7 @@ err:
 	return res;
 }
 
-/* A child that the real library made, recorded. */
+/* A child that the real library makes, recorded. */
 #define REAL_CHILD(fn, enum_call, comm, newcomm, salt, call)                                       \
 	do {                                                                                       \
 		__typeof__(fn) *real_ = df_real()->fn;                                             \

@@ -1,8 +1,8 @@
 /*
- * The end of a communicator as the application sees it: finalize, destroy, abort, revoke. What waits for peers is a
- * job (nccl_job.c).
+ * How the application ends communicators: finalize, destroy, abort, revoke. Steps that wait for
+ * peers are jobs (nccl_job.c).
  *
- * Threads: any; ncclCommAbort while another call on the same communicator is running.
+ * Threads: any; ncclCommAbort may run during another call on the same communicator.
  */
 #include "interpose/nccl/nccl_coll.h"
 #include "interpose/load/front.h"
@@ -16,7 +16,7 @@
 
 #define SITE() df_trace_site(__builtin_return_address(0))
 
-/* A call of the real library that ends something, recorded; its result. */
+/* A recorded call of the real library that ends a communicator. Evaluates to its result. */
 #define REAL_END(fn, enum_call, comm, ...)                                                         \
 	({                                                                                         \
 		uint64_t serial_ = df_traced_enter(enum_call, comm, 0, 0,                          \
@@ -26,7 +26,7 @@
 		df_group_error(res_);                                                              \
 	})
 
-/* A job on an existing communicator; marks it before. */
+/* Starts a job on an existing communicator, after setting the flag `mark`. */
 static ncclResult_t end_job(enum df_job_kind kind, struct df_handle *h, uint32_t mark,
 			    const char *func, uint32_t site)
 {
@@ -36,8 +36,8 @@ static ncclResult_t end_job(enum df_job_kind kind, struct df_handle *h, uint32_t
 		return df_status_warn(-ENOMEM, func);
 	if (mark)
 		/*
-		 * Pairs with df_handle_enter() and df_handle_flags(): a call that starts now sees the mark.
-		 * Sequentially consistent, as all changes of the flags are.
+		 * This pairs with df_handle_enter() and df_handle_flags(): a call that starts now
+		 * sees the flag. Sequentially consistent, as all changes of the flags are.
 		 */
 		__atomic_fetch_or(&h->flags, mark, __ATOMIC_SEQ_CST);
 	return df_group_job(job);
@@ -65,8 +65,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 DF_NCCL_EXPORT(ncclCommFinalize);
 
 /*
- * The real library's communicator behind a handle of ours is gone: what is left of ours goes its own way, and a
- * second call on it gets our error. 0: there was no handle of ours in front of it.
+ * The real library's communicator behind a handle of ours has ended. Our part ends as usual, and a
+ * second call gets our error. Returns 0 if no handle of ours was in front of it.
  */
 static int take_back(struct df_handle *h)
 {
@@ -76,7 +76,7 @@ static int take_back(struct df_handle *h)
 	return 1;
 }
 
-/* A tombstone, or one that another call is destroying. */
+/* Whether the handle is a tombstone or another call is destroying it. */
 static int is_gone(struct df_handle *h)
 {
 	if (!(df_handle_flags(h) & (DF_H_CLAIMED | DF_H_DESTROYED | DF_H_ABORTED)))
@@ -102,7 +102,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 		res = is_gone(h) ? ncclInvalidArgument : ncclSuccess;
 	else
 		res = df_comm_check(comm, "CommDestroy", "comm");
-	/* One whose peer died, or that failed to come up, is destroyed all the same. */
+	/* A communicator whose peer died or that failed to start can be destroyed too. */
 	if (res == ncclSuccess && df_handle_async(h) == ncclInProgress)
 		res = df_handle_ready(h);
 	if (res == ncclSuccess)
@@ -127,9 +127,12 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 		return ncclSuccess;
 	if (!df_is_ours(comm))
 		return df_group_error(df_comm_check(comm, "CommAbort", "comm"));
-	/* Being inside keeps the communicator from being freed by the call that this one ends. */
+	/* Being inside prevents the call that this abort ends from freeing the communicator. */
 	df_handle_enter(h);
-	/* Pairs with df_handle_enter(), as every change of the flags: later calls see it and stay out. */
+	/*
+	 * This pairs with df_handle_enter(), as every change of the flags: later calls see it and
+	 * leave.
+	 */
 	old = __atomic_fetch_or(&h->flags, DF_H_ABORTED, __ATOMIC_SEQ_CST);
 	if (old & (DF_H_CLAIMED | DF_H_ABORTED)) {
 		df_handle_leave(h);

@@ -1,6 +1,7 @@
 /*
- * Parsing ncclConfig_t: by the size and the version that the caller's macro wrote, never by the struct of
- * this file alone. Fields newer than the version count as unset, whatever the bytes say. Pure but for the log.
+ * Reads ncclConfig_t by the size and version that the caller's macro wrote, never by the size of
+ * our struct alone. Fields newer than that version count as unset, whatever their bytes are. No
+ * state except the log.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,12 +12,12 @@
 #define UNDEF		NCCL_CONFIG_UNDEF_INT
 #define V(minor, patch) (20000u + (minor)*100u + (patch))
 
-/* Every integer field: since when it exists and what it may be. */
+/* Every integer field: the version that introduced it and its range. */
 static const struct field {
 	size_t offset;
 	unsigned since;
 	int min, max;
-	const char *text; /* NCCL's words for a bad value */
+	const char *text; /* NCCL's message for a bad value */
 } fields[] = {
 #define F(name, since, min, max, text)                                                             \
 	{                                                                                          \
@@ -108,7 +109,7 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out)
 		out->max_ctas = c.maxCTAs;
 	out->raw = c;
 	out->raw.size = size;
-	out->raw.netName = out->raw.commName = NULL; /* the caller's memory */
+	out->raw.netName = out->raw.commName = NULL; /* they point to the caller's memory */
 	if (c.commName)
 		snprintf(out->name, sizeof(out->name), "%s", c.commName);
 	if (c.netName)

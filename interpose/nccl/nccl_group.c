@@ -1,11 +1,11 @@
 /*
- * Groups. The state is the thread's own: a pointer that is set while a group is open, so that a call
- * outside of one costs a single test. The outermost end carries everything out: first the jobs (nccl_group_jobs.c), then
- * all operations with one df_submit().
+ * Groups. The state belongs to the thread: a pointer that is set while a group is open, so that a
+ * call outside of a group costs a single test. The outermost end executes everything: first the
+ * jobs (nccl_group_jobs.c), then all operations with one df_submit().
  *
- * An error in any call of the group makes the end return it and drop everything else. Under
- * non-blocking communicators the jobs run in the background, the operations are submitted at once: they
- * never wait for a peer, and they concern other communicators than the jobs.
+ * An error in any call of the group makes the end return that error and drop everything else. For
+ * non-blocking communicators the jobs run in the background. The operations are submitted at once:
+ * they never wait for a peer, and their communicators are not those of the jobs.
  *
  * No locks.
  */
@@ -22,7 +22,7 @@
 #include "runtime/base/vec.h"
 #include "trace/record/writer.h"
 
-/* An event that is recorded at the launch. */
+/* An event to record at the launch. */
 struct launch_event {
 	struct df_handle *handle;
 	cudaEvent_t event;
@@ -38,7 +38,7 @@ struct df_group {
 	size_t nr_events;
 	struct launch_event *events;
 	int has_self;
-	int real; /* a group of the real library is open too, for calls on its communicators */
+	int real; /* a group of the real library is open too, for its communicators */
 	struct df_job *jobs, **jobs_end;
 };
 
@@ -108,7 +108,7 @@ void df_group_real(void)
 	df_traced_group_start();
 }
 
-/* The real library's part of the group ends; it drops everything if ours does. */
+/* Ends the real library's part of the group. Drops it if our part failed. */
 static ncclResult_t end_real(struct df_group *g, uint32_t site)
 {
 	ncclResult_t res;
@@ -116,7 +116,7 @@ static ncclResult_t end_real(struct df_group *g, uint32_t site)
 	if (!g->real)
 		return g->error;
 	g->real = 0;
-	/* A call that fails spoils a group: the only way to have one dropped. */
+	/* NCCL has no call to drop a group, but a failed call makes its end drop everything. */
 	if (g->error != ncclSuccess)
 		(void)df_real()->ncclAllReduce(NULL, NULL, 0, ncclInt8, ncclSum, NULL, NULL);
 	res = df_traced_group_end(site);
@@ -168,9 +168,9 @@ ncclResult_t df_group_launch_event(struct df_handle *h, cudaEvent_t event, cudaS
 	return ncclSuccess;
 }
 
-/* ---- operations --------------------------------------------------------------------------------- */
+/* ---- operations ----------------------------------------------------------------------------- */
 
-/* Puts `op` before the operation at `at` (which may be the end). */
+/* Inserts `op` before the operation at `at`, which may be the end. */
 static ncclResult_t insert(struct df_group *g, size_t at, struct df_handle *h,
 			   const struct df_op *op)
 {
@@ -193,7 +193,10 @@ static void erase(struct df_group *g, size_t at)
 	memmove(&g->handles[at], &g->handles[at + 1], (g->nr_ops - at) * sizeof(g->handles[0]));
 }
 
-/* The first operation from `at` on of that kind, to the communicator's own rank. */
+/*
+ * Returns the first operation of that kind, from `at` on, whose peer is its own rank. h: only on
+ * this communicator; NULL: on any.
+ */
 static size_t find_self(const struct df_group *g, size_t at, enum df_coll_kind kind,
 			const struct df_handle *h)
 {
@@ -205,10 +208,10 @@ static size_t find_self(const struct df_group *g, size_t at, enum df_coll_kind k
 }
 
 /*
- * Sends to oneself are matched with the receives from oneself of the same group, in order, and become
- * copies. When the two are on different streams, the copy runs on the receive's; a copy of the source onto
- * itself before and after, on the send's stream, makes each stream wait for the other by the rule of
- * overlapping buffers.
+ * Matches sends to oneself with the receives from oneself in the same group, in order; each pair
+ * becomes a copy. If the two are on different streams, the copy runs on the receive's stream. A
+ * copy of the source onto itself, before and after it on the send's stream, makes each stream wait
+ * for the other by the rule of overlapping buffers.
  */
 static ncclResult_t match_self(struct df_group *g)
 {
@@ -241,7 +244,7 @@ static ncclResult_t match_self(struct df_group *g)
 			erase(g, s);
 			continue;
 		}
-		/* The send's place becomes one touch, behind both comes the other. */
+		/* One touch replaces the send, and the other follows the pair. */
 		g->ops[s] = touch;
 		if (s > r) {
 			g->ops[s] = both;
@@ -292,7 +295,7 @@ static ncclResult_t submit(struct df_group *g)
 	return res;
 }
 
-/* ---- jobs ---------------------------------------------------------------------------------------- */
+/* ---- jobs ----------------------------------------------------------------------------------- */
 
 ncclResult_t df_group_job(struct df_job *job)
 {
@@ -305,9 +308,9 @@ ncclResult_t df_group_job(struct df_job *job)
 	return ncclSuccess;
 }
 
-/* ---- the ends ------------------------------------------------------------------------------------- */
+/* ---- ending a group ------------------------------------------------------------------------- */
 
-/* Closes one level. 1: that was the outermost. */
+/* Closes one level. Returns 1 if it was the outermost. */
 static int close_level(ncclResult_t *res)
 {
 	struct df_group *g = df_group_cur;
@@ -346,7 +349,10 @@ ncclResult_t df_group_end(uint32_t site)
 		if (ops != ncclSuccess)
 			res = ops;
 	}
-	/* Ours are submitted and wait for nobody by now; the real library's may block here. */
+	/*
+	 * Our operations are submitted by now and wait for no call; the real library may block
+	 * here.
+	 */
 	if (res != ncclSuccess && res != ncclInProgress)
 		g->error = res;
 	real = end_real(g, site);
@@ -377,13 +383,13 @@ ncclResult_t df_group_simulate_end(ncclSimInfo_t *info)
 				     "NCCL_SIM_INFO_INITIALIZER");
 			res = ncclInvalidArgument;
 		} else {
-			/* There is no model of the time here: "undefined" is what NCCL says then. */
+			/* There is no model of the time, and NCCL then reports "undefined". */
 			mine.estimatedTime = -1.0f;
 			memcpy(info, &mine, size);
 		}
 	}
 	df_jobs_discard(g->jobs);
-	/* The group ends without running, and so does the real library's. */
+	/* The group ends without running, and so does the real library's group. */
 	if (g->real)
 		df_traced_group_dropped();
 	if (g->real && df_real()->ncclGroupSimulateEnd)

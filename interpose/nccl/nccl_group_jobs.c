@@ -1,11 +1,11 @@
 /*
- * The jobs of a group, or of a call outside of one: each communicator's in a thread of its own, because one after the other
- * they could wait for each other. Under blocking communicators the caller waits for them, under non-blocking ones they
- * go on in the background.
+ * Executes the jobs of a group, or of one call outside of a group. Each communicator's jobs run in
+ * a thread of their own, because in sequence they could wait for each other. For blocking
+ * communicators the caller waits for them; for non-blocking ones they continue in the background.
  *
  * Locks: a run's mutex (leaf), held for flags only.
  */
-#define _GNU_SOURCE /* pthread_setname_np */
+#define _GNU_SOURCE /* for pthread_setname_np */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -16,17 +16,20 @@
 #include "runtime/base/log.h"
 #include "trace/record/writer.h"
 
-/* Jobs that are carried out together. */
+/* Jobs that are executed together. */
 struct df_run {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	struct df_job *jobs;
 	int left;
 	int cancelled;
-	long caller; /* the thread that waits for it; 0 none does */
+	long caller; /* the thread that waits for the run; 0: none */
 };
 
-/* Ends what the other jobs wait for: one of them has failed, so their peers may never come. */
+/*
+ * Aborts the communicators that the other jobs create: one job has failed, so its peers may never
+ * join.
+ */
 static void cancel(struct df_run *run)
 {
 	struct df_job *job;
@@ -36,7 +39,7 @@ static void cancel(struct df_run *run)
 
 		if (!h)
 			continue;
-		/* Being inside keeps it from being freed: see df_handle_enter(). */
+		/* Being inside keeps the handle from being freed: see df_handle_enter(). */
 		if (!(df_handle_enter(h) & (DF_H_CLAIMED | DF_H_READY)) && h->comm)
 			df_comm_abort(h->comm);
 		df_handle_leave(h);
@@ -63,7 +66,7 @@ static void finish(struct df_run *run, struct df_job *job)
 	pthread_mutex_unlock(&run->lock);
 }
 
-/* Carries out the job and all later ones of the same communicator, in order. */
+/* Executes the job and all later jobs of the same communicator, in order. */
 static void *run_thread(void *arg)
 {
 	struct df_job *job = arg, *j;
@@ -86,7 +89,10 @@ static void *part_thread(void *arg)
 	const struct df_job *job = arg;
 	char name[16];
 
-	/* So the checker knows for whom. In the background the name that it has from its maker says that already. */
+	/*
+	 * The name shows the checker which thread waits. In the background, the inherited name
+	 * already shows that there is none.
+	 */
 	if (job->run->caller) {
 		snprintf(name, sizeof(name), DF_PART_THREADS "%ld", job->run->caller);
 		pthread_setname_np(pthread_self(), name);
@@ -104,7 +110,7 @@ static int is_first(const struct df_run *run, const struct df_job *job)
 	return 1;
 }
 
-/* Carries out all jobs; frees them and the run. The first error, in the order of issue. */
+/* Executes all jobs, then frees them and the run. Returns the first error in the order of issue. */
 static ncclResult_t run_all(struct df_run *run)
 {
 	struct df_job *job, *next;
@@ -157,7 +163,7 @@ static ncclResult_t run_all(struct df_run *run)
 
 static void *background(void *arg)
 {
-	/* By this name the checker knows that no host waits in what it does: the caller has gone on. */
+	/* The name shows the checker that no thread of the application waits in these calls. */
 	pthread_setname_np(pthread_self(), DF_OUR_THREADS "jobs");
 	run_all(arg);
 	return NULL;

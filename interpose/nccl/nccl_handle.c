@@ -1,8 +1,9 @@
 /*
  * Handles: allocation, tombstones, NCCL's checks of a communicator.
  *
- * Invariant: memory of a handle is never unmapped, and reused only after GRAVES other handles were buried.
- * Locks: the graveyard's (leaf); a handle's own mutex guards its lists only.
+ * Invariant: the memory of a handle is never unmapped, and is reused only after GRAVES other
+ * handles were destroyed. Locks: that of the tombstones (leaf); a handle's own mutex guards its
+ * lists only.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +45,8 @@ int df_foreign_slow(void **comm)
 	void *real = NULL;
 
 	/*
-	 * The acquire pairs with the release in df_hand_over(): without it the real library's communicator could
-	 * be used before it is seen whole.
+	 * ACQUIRE pairs with the RELEASE in df_hand_over(): without it, the real library's
+	 * communicator could be used before its contents are visible.
 	 */
 	if (df_is_ours(*comm))
 		real = __atomic_load_n(&((struct df_handle *)*comm)->real, __ATOMIC_ACQUIRE);
@@ -98,8 +99,8 @@ static void bury(struct df_handle *h)
 	h->nr_redops = 0;
 	pthread_mutex_unlock(&h->lock);
 	/*
-	 * The release pairs with the acquire of df_handle_flags(): whoever sees a handle that is not dead
-	 * must not see its lists as they are now.
+	 * RELEASE pairs with the ACQUIRE of df_handle_flags(): a thread that sees a live handle
+	 * must not see its lists freed.
 	 */
 	__atomic_fetch_or(&h->flags, DF_H_DEAD, __ATOMIC_RELEASE);
 	h->comm = NULL;
@@ -114,14 +115,17 @@ static void bury(struct df_handle *h)
 	df_mutex_unlock(&graves_lock);
 }
 
-/* Waits until no call is inside. 0, or -ETIMEDOUT. */
+/* Waits until no call is inside. Returns 0, or -ETIMEDOUT. */
 static int quiesce(struct df_handle *h)
 {
 	struct timespec nap = {0, 100000};
 	int turns;
 
 	for (turns = 0; turns < 100000; turns++) {
-		/* Pairs with df_handle_enter() and with the release in df_handle_leave(): see there. */
+		/*
+		 * This pairs with df_handle_enter() and with the RELEASE in df_handle_leave(): see
+		 * there.
+		 */
 		if (__atomic_load_n(&h->users, __ATOMIC_SEQ_CST) == 0)
 			return 0;
 		nanosleep(&nap, NULL);
@@ -132,8 +136,8 @@ static int quiesce(struct df_handle *h)
 void df_handle_free(struct df_handle *h)
 {
 	/*
-	 * Pairs with the same of another thread (an abort beside a destroy or a failing init): only the
-	 * first finds the flag unset. Without the read-modify-write both would free.
+	 * This pairs with the same line in another thread (an abort beside a destroy or a failing
+	 * init): only the first finds the flag unset. Without a read-modify-write, both would free.
 	 */
 	if (__atomic_fetch_or(&h->flags, DF_H_CLAIMED, __ATOMIC_SEQ_CST) & DF_H_CLAIMED)
 		return;
@@ -170,8 +174,8 @@ ncclResult_t df_comm_check(const void *comm, const char *op, const char *arg)
 ncclResult_t df_handle_async(struct df_handle *h)
 {
 	/*
-	 * The acquire pairs with the release in df_handle_set(): a caller that polls until ncclSuccess
-	 * must then see what the background job wrote (the new communicator).
+	 * ACQUIRE pairs with the RELEASE in df_handle_set(): a caller that polls until ncclSuccess
+	 * must then see the new communicator that the background job wrote.
 	 */
 	ncclResult_t res = (ncclResult_t)__atomic_load_n(&h->async, __ATOMIC_ACQUIRE);
 	int err;
@@ -196,12 +200,13 @@ void df_handle_set(struct df_handle *h, uint32_t set, uint32_t clear, ncclResult
 	do {
 		now = (old & ~clear) | set;
 		/*
-		 * The release in it pairs with the acquire of df_handle_flags(): without it READY could be
-		 * seen before what the handle holds by then. Sequentially consistent for df_handle_enter().
+		 * Its release pairs with the ACQUIRE of df_handle_flags(): without it, READY could
+		 * be seen before the handle's fields. Sequentially consistent for
+		 * df_handle_enter().
 		 */
 	} while (!__atomic_compare_exchange_n(&h->flags, &old, now, 0, __ATOMIC_SEQ_CST,
 					      __ATOMIC_RELAXED));
-	/* The release pairs with the acquire of df_handle_async(): see there. */
+	/* RELEASE pairs with the ACQUIRE of df_handle_async(): see there. */
 	__atomic_store_n(&h->async, (int)async, __ATOMIC_RELEASE);
 }
 
@@ -235,7 +240,7 @@ ncclResult_t df_handle_unusable(struct df_handle *h, const char *op)
 		DF_NCCL_WARN("%s: communicator was finalized", op);
 		return ncclInvalidUsage;
 	}
-	/* It became usable between the caller's look and ours. */
+	/* It may have become usable since the caller read the flags. */
 	return df_handle_flags(h) == DF_H_READY ? ncclSuccess : ncclInternalError;
 }
 

@@ -1,9 +1,9 @@
 /*
- * The slow calls of a communicator's life, as jobs: they wait for peers, so a group runs each in a
- * thread of its own, and a non-blocking communicator has them in the background.
+ * The slow steps in the life of a communicator, as jobs. They wait for peers, so a group runs each
+ * in a thread of its own, and a non-blocking communicator runs them in the background.
  *
- * Threads: the one that runs the job, and possibly an ncclCommAbort from any other, which makes what
- * the job waits for return. Jobs of one communicator never run at the same time.
+ * Threads: the one that runs the job. Any other thread may call ncclCommAbort, which makes the
+ * waits of the job return. Jobs of one communicator never run at the same time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -170,8 +170,9 @@ static ncclResult_t run_end(struct df_job *job)
 }
 
 /*
- * Shows the result: what was not made goes, and a non-blocking communicator is busy to the last line (after
- * that it may be freed by its owner). A non-blocking one that could not be made stays, to be aborted.
+ * Publishes the result. A communicator that could not be made is freed, except a non-blocking one
+ * from init, which its owner has to abort. For a non-blocking communicator this must be the last
+ * step: once it is not busy, its owner may free it.
  */
 static void settle(struct df_job *job)
 {
@@ -266,7 +267,7 @@ void df_job_undo(struct df_job *job)
 		break;
 	case DF_JOB_REVOKE:
 	case DF_JOB_ABORT:
-		/* What was asked for has begun already and can't be taken back. */
+		/* This has already begun and cannot be undone. */
 		df_job_run(job);
 		break;
 	}

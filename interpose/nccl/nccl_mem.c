@@ -1,11 +1,12 @@
 /*
  * Memory: ncclMemAlloc, registration of buffers, and windows.
  *
- * The runtime needs no registration, so both kinds are only book-keeping with NCCL's errors. A window of
- * ours is a host object: it can be registered, passed to host calls and deregistered; device code can't
- * use it. A communicator that is to have windows for device code is handed to NCCL before (handover.c).
+ * The runtime needs no registration, so these calls only keep records and return NCCL's errors. A
+ * window of ours is a host object: it can be registered, passed to host calls and deregistered, but
+ * device code cannot use it. A communicator whose windows are for device code is handed over to
+ * NCCL first (handover.c).
  *
- * Locks: a communicator's, for its lists.
+ * Locks: a communicator's, for its lists; windows_lock (leaf).
  */
 #include <stdlib.h>
 #include "interpose/load/front.h"
@@ -20,7 +21,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 
-/* All windows of the process, so that a pointer can be told without reading what it points to. */
+/* All windows of the process, so that a pointer can be recognized without reading through it. */
 static struct df_mutex windows_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "windows");
 static struct df_window *windows;
 
@@ -135,7 +136,7 @@ ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle)
 }
 DF_NCCL_EXPORT(ncclCommDeregister);
 
-/* ---- windows --------------------------------------------------------------------------------------- */
+/* ---- windows -------------------------------------------------------------------------------- */
 
 int df_window_is_ours(const void *window)
 {
@@ -160,7 +161,10 @@ int df_window_any(const struct df_handle *owner)
 	return w != NULL;
 }
 
-/* Takes the window out of the list; NULL if it is none of this communicator (owner NULL: of anybody). */
+/*
+ * Takes the window out of the list. Returns NULL if it does not belong to this communicator. window
+ * NULL: any of the owner's; owner NULL: any owner.
+ */
 static struct df_window *take_window(const void *window, const struct df_handle *owner)
 {
 	struct df_window **at, *w = NULL;
@@ -196,7 +200,7 @@ static ncclResult_t window_register(ncclComm_t comm, void *buff, size_t size, nc
 		res = df_ptr_check(win, "ncclCommWindowRegister", "win");
 	if (res == ncclSuccess)
 		res = df_handle_ready((struct df_handle *)comm);
-	/* Nothing to register: success, and *win stays as it is. */
+	/* Nothing to register: success, and *win is unchanged. */
 	if (res != ncclSuccess || !buff || !size)
 		return res;
 	if (flags & NCCL_WIN_COLL_SYMMETRIC && (uintptr_t)buff % NCCL_WIN_REQUIRED_ALIGNMENT) {

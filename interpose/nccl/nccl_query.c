@@ -1,7 +1,7 @@
 /*
- * Questions: about the library, about a communicator, about what went wrong last.
+ * Queries about the library, a communicator, and the last error.
  *
- * Threads: any; ncclCommGetAsyncError while another call on the same communicator is running.
+ * Threads: any; ncclCommGetAsyncError may run during another call on the same communicator.
  */
 #include "interpose/nccl/nccl_coll.h"
 #include "interpose/load/front.h"
@@ -37,7 +37,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 		return res;
 	h = (struct df_handle *)comm;
 	*asyncError = df_handle_async(h);
-	/* Whoever asks again and again waits for it; who is told that all is well only looks for errors. */
+	/*
+	 * A thread that polls while the result is ncclInProgress waits for the job; one that gets
+	 * another result only checks for errors.
+	 */
 	df_call_polled(*asyncError == ncclInProgress ? __atomic_load_n(&h->call, __ATOMIC_RELAXED)
 						     : 0);
 	return res;
@@ -53,7 +56,7 @@ static ncclResult_t ask(const void *comm, const char *op, const int *out, const 
 	return res == ncclSuccess ? df_handle_ready((struct df_handle *)comm) : res;
 }
 
-/* A number that the communicator knows from its start. */
+/* A number that is fixed when the communicator is created. */
 #define ASK(fn, op, out, arg, value)                                                               \
 	ncclResult_t fn(ncclComm_t comm, int *out)                                                 \
 	{                                                                                          \
@@ -97,7 +100,7 @@ DF_NCCL_EXPORT(ncclGetErrorString);
 
 const char *ncclGetLastError(ncclComm_t comm)
 {
-	/* What this library had to say comes first: a failure to load NCCL, for one. */
+	/* This library's own messages first, for example a failure to load NCCL. */
 	const char *text = df_nccl_last_error();
 
 	if (!*text && df_real_makes(df_front_now()) && df_real()->ncclGetLastError)

@@ -1,9 +1,9 @@
 /*
- * Reduction operators. A user's operator belongs to one communicator; its handle carries the communicator's
- * tag, so that another communicator does not know it. What an operation needs is copied when it is
- * issued: the operator may be destroyed right after the call.
+ * Reduction operators. A user's operator belongs to one communicator. Its handle contains the
+ * communicator's tag, so that other communicators refuse it. An operation copies what it needs when
+ * it is issued, because the operator may be destroyed right after the call.
  *
- * Locks: the communicator's, for its table of operators; built-in operators take none.
+ * Locks: the communicator's, for its table of operators; built-in operators need none.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,10 @@
 #define TAG_MASK   ((1 << TAG_BITS) - 1)
 #define MAX_REDOPS (1 << 17)
 
-/* The index in the communicator's table, -1 if the handle can't be one of its operators. */
+/*
+ * Returns the index in the communicator's table, or -1 if the handle cannot be one of its
+ * operators.
+ */
 static int op_index(const struct df_handle *h, int redop)
 {
 	int v = redop - ncclNumOps;

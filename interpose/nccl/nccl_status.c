@@ -1,6 +1,4 @@
-/*
- * Results of dfshim as results of NCCL. Pure but for the log; any thread.
- */
+/* Translates dfshim's results to NCCL's. No state except the log; any thread. */
 #include <string.h>
 #include "interpose/nccl/nccl_status.h"
 #include "runtime/base/err.h"

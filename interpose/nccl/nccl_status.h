@@ -1,15 +1,13 @@
-/*
- * The only translation between the results of dfshim and those of NCCL.
- */
+/* The only translation of dfshim's results to NCCL's. */
 #ifndef DF_INTERPOSE_NCCL_NCCL_STATUS_H
 #define DF_INTERPOSE_NCCL_NCCL_STATUS_H
 
 #include "interpose/nccl/nccl_types.h"
 
-/* 0 or -errno (runtime/base/err.h) as ncclResult_t. Logs nothing. */
+/* Converts 0 or -errno (runtime/base/err.h) to ncclResult_t. Logs nothing. */
 ncclResult_t df_status(int err);
 
-/* Says (once per call) why `what` failed, as NCCL's last error; returns df_status(err). 0: silent. */
+/* Converts it too, and for an error sets NCCL's last error: why `what` failed. */
 ncclResult_t df_status_warn(int err, const char *what);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * NCCL's types, as far as its binary interface needs them. The library is built without NCCL's headers:
- * the shim must build where NCCL is not installed, and serve names that are newer than the installed
- * header. tests/interpose/t_abi.sh compares every value and size here with the installed nccl.h, and
- * every prototype of nccl_api.def too (with DF_USE_NCCL_H the header provides what it has).
+ * The part of NCCL's types that its binary interface needs. The library is built without NCCL's
+ * headers, because it must build where NCCL is not installed and serve names that are newer than
+ * the installed header. tests/interpose/t_abi.sh compares every value and size here, and every
+ * prototype of nccl_api.def, with the installed nccl.h. With DF_USE_NCCL_H, the header provides
+ * what it has.
  */
 #ifndef DF_INTERPOSE_NCCL_NCCL_TYPES_H
 #define DF_INTERPOSE_NCCL_NCCL_TYPES_H
@@ -14,7 +15,7 @@
 
 #ifdef DF_USE_NCCL_H
 #include <nccl.h>
-#ifdef __cplusplus /* it is no C */
+#ifdef __cplusplus /* its device header is C++ only */
 #include <nccl_device.h>
 #endif
 #else
@@ -74,7 +75,7 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
 #define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 #define NCCL_SHRINK_ABORT	    0x01
 
-/* As in 2.32; a caller's may be shorter: `size` says how long it is. */
+/* As in 2.32. A caller's may be shorter: `size` is its length. */
 typedef struct {
 	size_t size;
 	unsigned int magic;
@@ -113,7 +114,10 @@ typedef struct {
 
 #endif
 
-/* What the headers in use have, by version: of the host's names and of the device API's, which are C++. */
+/*
+ * The version of the headers in use: for the names of the host, and for the device API, which is
+ * C++.
+ */
 #ifdef DF_USE_NCCL_H
 #define DF_HEADER NCCL_VERSION_CODE
 #else
@@ -152,12 +156,12 @@ typedef enum {
 
 #define DF_NCCL_API_MAGIC 0xcafebeefu
 #define DF_NCCL_SIM_MAGIC 0x74685283u
-/* What struct ncclComm of the real library starts with. */
+/* The first word of the real library's struct ncclComm. */
 #define DF_NCCL_COMM_MAGIC 0x0280028002800280ull
-/* The version whose behaviour is implemented, and which is reported where no real library is found. */
+/* The version whose behaviour is implemented. Reported if there is no real library. */
 #define DF_NCCL_VERSION 22809
 
-/* Types of names that came after 2.28. */
+/* Types of names that are newer than 2.28. */
 #if DF_HEADER < 22902
 typedef struct {
 	int opCnt;
@@ -192,12 +196,12 @@ typedef enum {
 } ncclCommMemStat_t;
 #endif
 #if DF_HEADER < 23102
-/* As in 2.32; a caller's may be shorter, as above. */
+/* As in 2.32. A caller's may be shorter, as above. */
 typedef struct {
 	size_t size;
 	unsigned int magic;
 	unsigned int version;
-	void *ext; /* options of vendors, which NCCL itself ignores */
+	void *ext; /* options of vendors, which NCCL ignores */
 	int minCTAs;
 	int maxCTAs;
 	int nvlsCTAs;
@@ -214,7 +218,7 @@ typedef struct {
 	size_t size;
 	unsigned int magic;
 	unsigned int version;
-	int mode; /* 0: plain text; 1: a key shared beforehand */
+	int mode; /* 0 for plain text, 1 for a key shared beforehand */
 	const char *psk;
 } ncclEncryptionConfig_t;
 #endif
