@@ -1,15 +1,16 @@
 /*
- * Operations that never take place because the ranks of a communicator have issued different ones. NCCL lets the k-th
- * operations of a communicator meet. dfshim matches by signature, so it sees two instances: one lacks rank r, the
- * other is one that rank r has issued and that lacks a rank of the first.
+ * Operations that never take place because the ranks of a communicator have issued different ones.
+ * NCCL pairs the k-th operations of all ranks. dfshim matches by signature, so it sees two
+ * instances: one that lacks rank r, and one that rank r has issued and that lacks a rank of the
+ * first.
  *
- * Ranks that issue the same operations in different orders look alike while each waits for the other. dfshim
- * executes those, so the pair counts only if one of the two signatures has never been executed on the communicator:
- * then nothing shows that the other rank will ever issue it.
+ * Ranks that issue the same operations in different orders look the same while each waits for the
+ * other, and dfshim executes those. So the pair counts only if one of the two signatures was never
+ * executed on the communicator: then nothing indicates that the other rank will issue it.
  */
 #include "trace/graph/graph.h"
 
-#define MAX_PAIRS (1 << 20) /* looked at in one graph */
+#define MAX_PAIRS (1 << 20) /* examined in one graph */
 
 static int by_signature(const struct df_graph *g, const struct df_match *in)
 {
@@ -27,7 +28,10 @@ static const struct df_uop *op_of(const struct df_graph *g, const struct df_matc
 	return NULL;
 }
 
-/* A rank that has issued its part of `other` is lacking in `in`, and no thread of it can issue that. */
+/*
+ * Whether `in` lacks a rank that has issued its part of `other`, and no thread of that rank can
+ * issue it.
+ */
 static int lacks(const struct df_graph *g, const struct df_match *in, const struct df_match *other)
 {
 	for (uint32_t k = g->out_first[in->node]; k < g->out_first[in->node + 1]; k++) {
@@ -41,7 +45,7 @@ static int lacks(const struct df_graph *g, const struct df_match *in, const stru
 	return 0;
 }
 
-/* Messages to different ranks, and in different directions, have places of their own. */
+/* Messages between different ranks or in different directions have separate places. */
 static int share_a_place(const struct df_match *a, const struct df_match *b)
 {
 	if (a->gcomm != b->gcomm || a == b)

@@ -1,12 +1,13 @@
 /*
- * Where to cut: which of the waits that may be released keep the others from going on. Works on the wait-for graph
- * alone: a wait that is released is a node for which nothing needs to be waited for, because what its thread does next
- * is not known.
+ * Chooses the waits to release: those of the allowed ones that block the others. Uses the wait-for
+ * graph only: a released wait is a node that depends on nothing, because the next step of its
+ * thread is unknown.
  *
- * Greedy, then made smaller: of each cycle that waits for nothing else one wait is released, until nothing is stuck
- * that could be helped. Then each choice is taken back if it is not needed after all.
+ * The search is greedy: it releases one wait in each cycle that depends on nothing else, until no
+ * stuck node can be helped. Then it takes back each choice that turns out not to be needed.
  *
- * Nothing is chosen in front of operations that never meet (crossed.c): they stay stuck whatever is released.
+ * Nothing is released in front of operations that never meet (crossed.c): they stay stuck in any
+ * case.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,16 +17,16 @@
 
 struct cut {
 	struct df_graph g;
-	uint8_t *may;	 /* 1: node may be let go */
-	uint32_t *place; /* of such a node in the caller's list */
+	uint8_t *may;	 /* whether the node may be let go */
+	uint32_t *place; /* the index of such a node in the caller's list */
 	uint32_t *comp;
 	uint8_t *is_root;
-	uint32_t *group; /* of nodes that were part of a circle; 0 none */
+	uint32_t *group; /* of nodes that were part of a cycle; 0: none */
 	uint32_t nr_groups;
-	uint8_t *hopeless; /* by group: nothing in it may be let go, or all that does not help */
+	uint8_t *hopeless; /* by group: nothing in it may be let go, or doing so does not help */
 	uint32_t *node;	   /* chosen */
 	size_t nr;
-	int stale; /* of df_graph_reduce(): 2 once only what is likely is looked for */
+	int stale; /* for df_graph_reduce(): 2 when searching for likely cycles */
 };
 
 static uint64_t serial_of(const struct cut *c, uint32_t n)
@@ -61,7 +62,7 @@ static void find_holds(struct cut *c, const struct df_check_hold *may, size_t nr
 	}
 }
 
-/* What the node is in every process's eyes; 0: it follows from others. */
+/* A number for the node that is the same in every process; 0 if the node follows from others. */
 static uint64_t identity(const struct cut *c, uint32_t n)
 {
 	const struct df_node *node = &c->g.nodes[n];
@@ -77,7 +78,7 @@ static uint64_t identity(const struct cut *c, uint32_t n)
 		host = node->kind == DF_N_THREAD && !serial_of(c, n)
 			       ? df_trc_host(&set->traces[node->trace], node->thread)
 			       : NULL;
-		/* The same wait only while the thread has not run meanwhile. */
+		/* It is the same wait only if the thread has not run since. */
 		if (host)
 			id = df_mix64(df_mix64(id ^ host->tid) ^ host->whom) ^ host->stamp;
 		return df_mix64(id ^ serial_of(c, n));
@@ -93,7 +94,10 @@ static uint64_t identity(const struct cut *c, uint32_t n)
 	}
 }
 
-/* The thread has issued something for the entry's rank on a communicator that could be meant, or made that. */
+/*
+ * Whether the thread has issued for this rank on the communicator, or if that is unused, has
+ * created or used another one of the rank.
+ */
 static int is_candidate(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid)
 {
 	const struct df_trc *t = &set->traces[e->trace];
@@ -109,7 +113,10 @@ static int is_candidate(const struct df_check_set *set, const struct df_trc_comm
 	return 0;
 }
 
-/* Any thread of the process may be meant: there are too many candidates, or one has ended. */
+/*
+ * Whether any thread of the process may be the one: there are too many candidates, or one has
+ * ended.
+ */
 static int may_be_any(const struct df_check_set *set, const struct df_trc_comm *e)
 {
 	const struct df_trc *t = &set->traces[e->trace];
@@ -129,8 +136,8 @@ static int may_be_any(const struct df_check_set *set, const struct df_trc_comm *
 }
 
 /*
- * Threads in no call of which one could end the wait of this node, with how many calls each of them has made. 0: that is
- * not known.
+ * A number for the threads in no call of which one could end the wait of this node, and for the
+ * calls that each has made. 0 if that is unknown.
  */
 static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
 {
@@ -151,7 +158,10 @@ static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
 	return id ? id : 1;
 }
 
-/* What stays the same when the program comes to the same cycle again; 0: it follows from others. */
+/*
+ * A number that is the same when the program reaches the same cycle again; 0 if the node follows
+ * from others.
+ */
 static uint64_t name_of(const struct cut *c, uint32_t n)
 {
 	const struct df_node *node = &c->g.nodes[n];
@@ -173,7 +183,7 @@ static uint64_t name_of(const struct cut *c, uint32_t n)
 	}
 }
 
-/* Each node of a component is part of a circle in it, so any that may be let go will do. */
+/* Each node of a component is part of a cycle in it, so any node that may be let go suffices. */
 static uint32_t pick(const struct cut *c, uint32_t which)
 {
 	uint32_t n;
@@ -184,7 +194,7 @@ static uint32_t pick(const struct cut *c, uint32_t which)
 	return DF_NONE;
 }
 
-/* All of a component belong to the group of the circle that it is the rest of. */
+/* All nodes of a component join the group of the cycle from which the component is left. */
 static uint32_t group_of(struct cut *c, uint32_t which)
 {
 	uint32_t group = 0;
@@ -205,7 +215,7 @@ static void let_go(struct cut *c, uint32_t n, int yes)
 	c->g.nodes[n].let_go = (uint8_t)yes;
 }
 
-/* Lets one wait go in every component that waits for nobody. How many, or -ENOMEM. */
+/* Lets one wait go in every root component. Returns their number, or -ENOMEM. */
 static int round_of_choices(struct cut *c)
 {
 	size_t nr = df_graph_components(&c->g, DF_W_BASE, c->comp, &c->is_root);
@@ -241,7 +251,7 @@ static int still_stuck(const struct cut *c, uint32_t group)
 	return 0;
 }
 
-/* Choices in groups that stay stuck all the same are of no use. 1: some were taken back. */
+/* Takes back choices in groups that are stuck in spite of them. Returns whether there were any. */
 static int drop_useless(struct cut *c)
 {
 	int dropped = 0;
@@ -326,7 +336,7 @@ static void forget_choices(struct cut *c)
 	c->nr_groups = 0;
 }
 
-/* Threads in no call keep the waits from being proved. Spoils the graph. */
+/* Whether only threads in no call prevent the proof of a wait's release. Destroys the graph. */
 static int hosts_matter(struct cut *c)
 {
 	for (uint32_t n = 0; n < c->g.nr_nodes; n++) {
@@ -341,7 +351,10 @@ static int hosts_matter(struct cut *c)
 	return 0;
 }
 
-/* The facts that the choices in a group rest on. 0: some are not known, as they must be where only a bound is waited for. */
+/*
+ * A number for the facts that the choices in a group rest on. 0 if some are unknown; a likely
+ * cycle, which only has to last for a time, needs them all.
+ */
 static uint64_t core_of(const struct cut *c, uint32_t group, uint64_t *cycle)
 {
 	uint64_t core = 0, quiet;
@@ -386,7 +399,7 @@ static void result(const struct cut *c, struct df_check_cut *out)
 	free(cycle);
 }
 
-/* Of all that is stuck in front of these nodes, themselves included. */
+/* The same for everything that these nodes wait for and that is stuck, including themselves. */
 static uint64_t core_behind(const struct cut *c, const uint8_t *from)
 {
 	const struct df_graph *g = &c->g;
@@ -417,7 +430,10 @@ static uint64_t core_behind(const struct cut *c, const uint8_t *from)
 	return core;
 }
 
-/* Ranks whose operations never meet; reported only where that is proved, but never released. */
+/*
+ * Finds ranks whose operations never meet. They are reported only if that is proved, and never
+ * released.
+ */
 static void find_mismatch(struct cut *c, struct df_check_cut *cut)
 {
 	uint8_t *crossed = calloc(c->g.nr_nodes + 1, 1);
@@ -436,8 +452,9 @@ static void find_mismatch(struct cut *c, struct df_check_cut *cut)
 }
 
 /*
- * Operations that wait for one another: all threads could go on, and they would still be stuck. No release helps, so it is
- * reported as soon as it is proved. Leaves no wait let go.
+ * Finds operations that wait for one another: if all threads could proceed, they would still be
+ * stuck. No release helps, so they are reported as soon as that is proved. Lets no wait go in the
+ * end.
  */
 static uint64_t find_settled(struct cut *c)
 {

@@ -1,6 +1,6 @@
 /*
- * The wait-for graph as a whole: nodes, edges, their index. What is in it comes from walk.c (each process)
- * and match.c (between them).
+ * The wait-for graph as a whole: nodes, edges and their index. walk.c adds the content of each
+ * process, match.c the content between processes.
  */
 #include <string.h>
 #include "trace/graph/graph.h"
@@ -39,7 +39,7 @@ void df_graph_edge(struct df_graph *g, uint32_t from, uint32_t to, enum df_edge_
 	*e = (struct df_edge){from, to, (uint8_t)kind, (uint8_t)mask, rec};
 }
 
-/* Edges by source and by target, as two compressed lists. */
+/* Indexes edges by source and by target, as two compressed lists. */
 static int index_edges(struct df_graph *g)
 {
 	size_t n = g->nr_nodes, m = g->nr_edges;

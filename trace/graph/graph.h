@@ -1,10 +1,11 @@
 /*
- * The wait-for graph over all ranks: what each unfinished thing waits for. Private to the judge and to
- * the tools that draw it.
+ * The wait-for graph over all ranks: what each unfinished operation, call or thread waits for.
+ * Private to the judge and to the tools that draw it.
  *
- * An AND node can proceed when all its edges' targets can, an OR node when one can. An edge exists in
- * some worlds and not in others: the worlds are the bits of `mask`, and asking which world would let
- * the residue go on tells what a deadlock is made of and what would dissolve it.
+ * An AND node can proceed when the targets of all its edges can, an OR node when one can. Each edge
+ * exists in some worlds only, given by the bits of `mask`. A world is a set of rules for what waits
+ * for what. Finding the world in which the stuck nodes could proceed shows the cause of a deadlock
+ * and what would resolve it.
  */
 #ifndef DF_TRACE_GRAPH_GRAPH_H
 #define DF_TRACE_GRAPH_GRAPH_H
@@ -14,13 +15,14 @@
 enum df_world {
 	DF_W_BASE = 1,	/* the rules by which the processes really run */
 	DF_W_NORES = 2, /* with unlimited slots and queues */
-	DF_W_P = 4,	/* collectives leave issue order where nobody can see it */
-	DF_W_SI = 8,	/* also: implicit synchronisation does not wait for stuck collectives */
-	DF_W_SE = 16,	/* also: device synchronisation and the legacy stream do not */
+	DF_W_P = 4,	/* collectives leave issue order where that is not observable */
+	DF_W_SI = 8,	/* as P, and implicit synchronization does not wait for stuck collectives */
+	DF_W_SE = 16,	/* as SI, and device synchronization and the legacy stream do not either */
 	DF_W_ALL = 31,
 	/*
-	 * None of these worlds: what would hold if one of the operations that may be the first in a hardware queue were the
-	 * first. Mode trace does not see which of them is (trace/judge/room.c).
+	 * Not a world of the others: the rules that hold if one of the operations that may be the
+	 * first in a hardware queue is the first. Mode trace does not see which one is
+	 * (trace/judge/room.c).
 	 */
 	DF_W_FIRST = 32
 };
@@ -30,11 +32,11 @@ enum df_node_kind {
 	DF_N_DONE,   /* it has finished here (ref: operation) */
 	DF_N_MATCH,  /* all ranks run it (ref: instance) */
 	DF_N_NEXT,   /* a rank issues its next operation of a communicator (ref: entry, or none) */
-	DF_N_JOIN,   /* all before this place of a stream is done (ref: stream state) */
-	DF_N_WORK,   /* a kernel, copy ... is done (ref: item) */
-	DF_N_THREAD, /* a host thread goes on (ref: index in the trace's calls) */
+	DF_N_JOIN,   /* everything before this place of a stream is done (ref: stream state) */
+	DF_N_WORK,   /* a kernel, copy or the like is done (ref: item) */
+	DF_N_THREAD, /* a thread proceeds (ref: index in the trace's calls) */
 	DF_N_SLOT,   /* a resident slot becomes free (ref: device) */
-	DF_N_BARRIER /* all have come (ref: barrier) */
+	DF_N_BARRIER /* all members have arrived (ref: barrier) */
 };
 
 enum df_edge_kind {
@@ -52,17 +54,17 @@ enum df_edge_kind {
 	DF_E_LEGACY,	    /* through the legacy default stream */
 	DF_E_NOT_ISSUED,    /* this rank has not issued it */
 	DF_E_HOST,	    /* only this thread could */
-	DF_E_SYNC_STREAM,   /* thread in cudaStreamSynchronize, cudaEventSynchronize */
-	DF_E_SYNC_DEVICE,   /* in cudaDeviceSynchronize */
-	DF_E_SYNC_IMPLICIT, /* in a call that waits for the device without promising it */
-	DF_E_OUTSIDE,	    /* thread in a wait that is not recorded: somebody else ends it */
+	DF_E_SYNC_STREAM,   /* thread in cudaStreamSynchronize or cudaEventSynchronize */
+	DF_E_SYNC_DEVICE,   /* thread in cudaDeviceSynchronize */
+	DF_E_SYNC_IMPLICIT, /* thread in a call that waits for the device implicitly */
+	DF_E_OUTSIDE,	    /* thread in a wait that is not recorded: another thread ends it */
 	DF_E_BARRIER,	    /* thread in a call that all members have to make */
 	DF_E_GROUP,	    /* ends with all that its group has put on the communicator */
 	DF_E_PART,	    /* part of a join */
 	DF_E_NR
 };
 
-/* Why a node can never proceed, or is not believed to. */
+/* Why a node can never proceed, or is assumed not to. */
 enum df_mark {
 	DF_M_NONE,
 	DF_M_MISMATCH,
@@ -70,23 +72,24 @@ enum df_mark {
 	DF_M_EXITED,
 	DF_M_DESTROYED,
 	DF_M_FAILED,
-	/* only when nothing has moved for long: */
+	/* Only when nothing has made progress for long: */
 	DF_M_ENDED,    /* the threads that issued for it have ended */
-	DF_M_SILENT,   /* its host does something else */
-	DF_M_NO_TRACE, /* nothing known of the rank */
-	DF_M_GPU,      /* nothing is in its way, yet it did not start */
-	DF_M_STALLED,  /* all run it, yet it does not end */
+	DF_M_SILENT,   /* its thread does something else */
+	DF_M_NO_TRACE, /* nothing is known of the rank */
+	DF_M_GPU,      /* nothing blocks it, but it did not start */
+	DF_M_STALLED,  /* all ranks run it, but it does not end */
 	DF_M_IN_CALL,  /* in a call whose condition is not recorded */
-	DF_M_ABSENT,   /* a member did not come to a barrier */
+	DF_M_ABSENT,   /* a member did not reach a barrier */
 };
 
 struct df_node {
-	uint8_t kind;	/* enum df_node_kind */
-	uint8_t or_;	/* 1: one of its edges is enough */
-	uint8_t mark;	/* enum df_mark: stuck by itself */
-	uint8_t stale;	/* enum df_mark: stuck by itself if nothing moves */
-	uint8_t idle;	/* threads without a recorded wait could do it, unless nothing moves */
-	uint8_t let_go; /* its wait is released: what its thread does next is not known */
+	uint8_t kind;  /* enum df_node_kind */
+	uint8_t or_;   /* whether one of its edges is enough */
+	uint8_t mark;  /* enum df_mark: stuck by itself */
+	uint8_t stale; /* enum df_mark: stuck by itself if nothing makes progress */
+	/* A thread without a recorded wait could let it proceed, unless nothing makes progress. */
+	uint8_t idle;
+	uint8_t let_go; /* its wait is released: the next step of its thread is unknown */
 	uint32_t trace; /* DF_NONE: none */
 	uint32_t ref;
 	int32_t rank;	 /* NEXT: rank in the communicator */
@@ -94,7 +97,7 @@ struct df_node {
 	uint32_t thread; /* THREAD: tid */
 };
 
-/* Its ref is an operation. */
+/* Whether the node's ref is an operation. */
 static inline int df_node_is_op(const struct df_node *n)
 {
 	return n->kind == DF_N_START || n->kind == DF_N_DONE;
@@ -104,10 +107,10 @@ struct df_edge {
 	uint32_t from, to;
 	uint8_t kind; /* enum df_edge_kind */
 	uint8_t mask; /* enum df_world bits */
-	uint64_t rec; /* evidence in from's trace; DF_NO_REC */
+	uint64_t rec; /* evidence in the trace of `from`; or DF_NO_REC */
 };
 
-/* One collective or one message, over all its ranks' unfinished operations. */
+/* One collective or one message, with the unfinished operations of all its ranks. */
 struct df_match {
 	uint32_t gcomm;
 	uint32_t first; /* operation; chained by df_uop.next */
@@ -125,7 +128,10 @@ struct df_bar {
 	uint32_t expect, nr_here;
 };
 
-/* Operations of one trace whose streams share a hardware queue, where the trace says how streams do. */
+/*
+ * Whether the operations belong to one trace and their streams share a hardware queue. The trace
+ * header shows how streams are mapped to queues.
+ */
 static inline int df_uop_same_queue(const struct df_check_set *set, const struct df_uop *a,
 				    const struct df_uop *b)
 {
@@ -147,8 +153,8 @@ struct df_graph {
 	size_t nr_bars, cap_bars;
 	uint32_t *out_first, *out; /* edges by from */
 	uint32_t *in_first, *in;   /* edges by to */
-	uint8_t *stuck;		   /* of the last df_graph_reduce() */
-	uint8_t *self;		   /* stuck by themselves, not by what they wait for */
+	uint8_t *stuck;		   /* result of the last df_graph_reduce() */
+	uint8_t *self;		   /* stuck by themselves, not because of their targets */
 	size_t nr_stuck;
 	int failed; /* out of memory while building */
 };
@@ -162,7 +168,7 @@ static inline int df_range_overlap(struct df_range a, struct df_range b)
 	return a.from < b.to && b.from < a.to;
 }
 
-/* What an operation reads and writes on its own rank. */
+/* The memory that an operation reads and writes on its own rank. */
 void df_uop_buffers(const struct df_check_set *set, const struct df_uop *u, struct df_range *reads,
 		    struct df_range *writes);
 
@@ -173,37 +179,48 @@ void df_graph_fini(struct df_graph *g);
 uint32_t df_graph_node(struct df_graph *g, enum df_node_kind kind, uint32_t trace, uint32_t ref);
 void df_graph_edge(struct df_graph *g, uint32_t from, uint32_t to, enum df_edge_kind kind,
 		   unsigned mask, uint64_t rec);
-/* Streams, events and host calls of every trace; then what ties the ranks together. */
+/* Adds streams, events and host calls of every trace. The functions below connect the ranks. */
 int df_graph_local(struct df_graph *g);
-/* Host threads that wait outside all calls that are recorded: for which of the others. */
+/* Adds, for threads that wait outside of all recorded calls, the threads that they wait for. */
 void df_graph_outside(struct df_graph *g);
 int df_graph_match(struct df_graph *g);
-/* Of operations that a group has put on one communicator; inst: by operation, its instance or DF_NONE. 0 or -ENOMEM. */
+/*
+ * Adds the edges between operations that a group has put on one communicator. inst: by operation,
+ * its instance or DF_NONE. Returns 0 or -ENOMEM.
+ */
 int df_graph_groups(struct df_graph *g, const uint32_t *inst);
 
 /*
- * Two instances, both stuck, that never take place: ranks have put them in one place of a communicator, and each rank
- * waits for the other's. After df_graph_reduce().
+ * Whether two stuck instances can never take place, because ranks have put them in one place of a
+ * communicator and each rank waits for the other's. Call after df_graph_reduce().
  */
 int df_graph_are_crossed(const struct df_graph *g, const struct df_match *a,
 			 const struct df_match *b);
-/* All such pairs; mark: their nodes get DF_M_MISMATCH. The communicator of one of them, or DF_NONE. */
+/*
+ * Finds all such pairs. mark: give their nodes DF_M_MISMATCH. Returns the communicator of one of
+ * them, or DF_NONE.
+ */
 uint32_t df_graph_crossed(struct df_graph *g, int mark);
 
 /*
- * Removes what can proceed until nothing more can. The residue is in g->stuck; returns its size.
- * `stale`: 0 what is idle may still come; 1 nothing has moved for long: it will not, and what only seems
- * stuck is; 2 idle hosts will not come, all else may. Linear in nodes and edges.
+ * Removes nodes that can proceed until none can. The rest is in g->stuck. Returns its size.
+ * `stale`: 0 if idle threads may still act; 1 if nothing has made progress for long, so they will
+ * not, and nodes that are stale count as stuck; 2 if idle threads will not act but everything else
+ * may still happen. Linear in nodes and edges.
  */
 size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale);
 
-/* Component of each stuck node (DF_NONE for others); returns how many. Root components wait for none. */
+/*
+ * Computes the component of each stuck node (DF_NONE for others). Returns the number of components.
+ * A root component waits for no other.
+ */
 size_t df_graph_components(const struct df_graph *g, enum df_world world, uint32_t *comp,
 			   uint8_t **is_root);
 
 /*
- * The shortest cycle of stuck nodes inside one component, as edge indices in order; *edges is malloc'ed. `without`: bits
- * of edge kinds that it does not use. Returns its length, 0 if there is none.
+ * Finds the shortest cycle of stuck nodes inside one component, as edge indices in order; *edges is
+ * from malloc(). `without`: bits of edge kinds that it must not use. Returns its length, 0 if there
+ * is none.
  */
 size_t df_graph_cycle(const struct df_graph *g, enum df_world world, const uint32_t *comp,
 		      uint32_t which, unsigned without, uint32_t **edges);

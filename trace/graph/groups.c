@@ -1,7 +1,7 @@
 /*
- * What a group puts on one communicator is one launch of NCCL's: none of its operations ends before all have taken place. So
- * an operation whose peers all run it, or are through with it, and that does not end is nothing to wonder at as long as
- * another of its launch waits.
+ * NCCL puts the operations of a group on one communicator into one launch: none of them ends before
+ * all have taken place. So if an operation does not end although all its peers run or have finished
+ * it, this is expected while another operation of its launch waits.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,13 +12,13 @@
 
 struct launches {
 	struct df_graph *g;
-	const uint32_t *inst; /* by operation; DF_NONE */
-	uint32_t *head; /* by operation: the first of its launch; DF_NONE: it is alone in it */
+	const uint32_t *inst; /* by operation; or DF_NONE */
+	uint32_t *head; /* by operation: the first of its launch; DF_NONE: it is the only one */
 	uint32_t *next; /* by operation: the next of its launch */
 	uint32_t *last, *all; /* by head: its last, and the node that waits for all */
-	uint8_t *waits;	      /* by head: not all take place */
-	uint8_t *held;	      /* by instance: it does not end because of others */
-	uint32_t *work;	      /* instances to look at */
+	uint8_t *waits;	      /* by head: not all operations take place */
+	uint8_t *held;	      /* by instance: others prevent its end */
+	uint32_t *work;	      /* instances to examine */
 	size_t nr_work;
 };
 
@@ -49,7 +49,7 @@ static void find(struct launches *l)
 	}
 }
 
-/* Each ends when all have taken place. By our rules they are operations of their own. */
+/* Each operation ends when all have taken place. By dfshim's rules they are independent. */
 static void tie(struct launches *l)
 {
 	struct df_graph *g = l->g;
@@ -69,7 +69,7 @@ static void tie(struct launches *l)
 	}
 }
 
-/* It does not take place as long as this is so. */
+/* Whether the instance cannot take place yet. */
 static int waits(const struct df_graph *g, const struct df_match *in)
 {
 	int waits = in->nr_missing > 0;
@@ -79,7 +79,7 @@ static int waits(const struct df_graph *g, const struct df_match *in)
 	return waits;
 }
 
-/* Each of its operations that are unfinished is in a launch that waits. */
+/* Whether each unfinished operation of the instance is in a launch that waits. */
 static int is_held(const struct launches *l, const struct df_match *in)
 {
 	for (uint32_t i = in->first; i != DF_NONE; i = l->g->set->ops[i].next)
@@ -88,7 +88,7 @@ static int is_held(const struct launches *l, const struct df_match *in)
 	return in->first != DF_NONE;
 }
 
-/* Who waits, or is held, holds those that are in a launch with it. */
+/* An instance that waits or is held also holds the operations in its launches. */
 static void hold(struct launches *l)
 {
 	struct df_graph *g = l->g;

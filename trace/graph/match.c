@@ -1,6 +1,7 @@
 /*
- * The part of the wait-for graph between processes: which operations belong together, whom they still
- * lack, which host thread could bring what is lacking, and calls that ranks have to make together.
+ * The part of the wait-for graph between processes: which operations belong together, which ranks
+ * they lack, which threads could issue the missing ones, and calls that ranks have to make
+ * together.
  */
 #include <string.h>
 #include "trace/graph/graph.h"
@@ -16,10 +17,10 @@ struct match {
 	size_t map_size;
 	uint64_t *keys; /* of instances */
 	size_t cap_keys;
-	uint32_t *next;	    /* NEXT nodes by sorted entry, and by gcomm for unknown ranks */
-	int64_t budget;	    /* steps left to look for lacking ranks; only forged traces use it up */
-	uint32_t **threads; /* per trace: THREAD node by index of thread, DF_NONE free */
-	/* By node: the start of an operation that has something of its own rank before it. */
+	uint32_t *next; /* NEXT nodes by sorted entry, and by gcomm for unknown ranks */
+	int64_t budget; /* steps left to search for missing ranks; only forged traces exhaust it */
+	uint32_t **threads; /* by trace: THREAD node by index of thread; DF_NONE: not blocked */
+	/* By node: the start of an operation that waits for something of its own rank. */
 	uint8_t *waits;
 };
 
@@ -102,13 +103,13 @@ static uint32_t inst_of(struct match *m, uint32_t ref, int create)
 		in->dst = u->l.kind == DF_KIND_SEND ? u->l.peer : u->l.rank;
 	}
 	in->node = df_graph_node(g, DF_N_MATCH, DF_NONE, (uint32_t)(g->nr_insts - 1));
-	/* Where NCCL runs, its ends are not seen. */
+	/* Where NCCL runs the operation, its end is not visible. */
 	if (!df_lop_blind(&u->l))
 		g->nodes[in->node].stale = DF_M_STALLED;
 	return m->map[at];
 }
 
-/* ---- who could issue what is lacking ------------------------------------------------------------------ */
+/* ---- threads that could issue missing operations -------------------------------------------- */
 
 static int thread_index(const struct df_trc *t, uint32_t tid)
 {
@@ -145,9 +146,10 @@ static int map_threads(struct match *m)
 }
 
 /*
- * Would this thread, which is in a call, issue for the rank? Those that have issued for it would. Where there are such, or
- * each rank of the process has its own, no other would that issues for other ranks, or waits for them: in a lock of the
- * process, as for the end of their threads, or for their device. It is likely, no more: no proof rests on it.
+ * Whether this thread, which is in a call, would issue for the rank. A thread that has issued for
+ * it would. If there are such threads, or each rank of the process has its own, a thread that
+ * issues for other ranks would not. Nor would one that waits for others: for a lock of the process,
+ * for the end of a thread, or for their device. This is likely, not certain, so no proof uses it.
  */
 static int would_issue(const struct match *m, const struct df_trc_comm *e, uint32_t trace,
 		       int thread, const struct df_lcall *c)
@@ -165,8 +167,9 @@ static int would_issue(const struct match *m, const struct df_trc_comm *e, uint3
 }
 
 /*
- * The rank goes on if one of these threads does; e: of one communicator. A thread in no call is free to; only when nothing
- * has moved for long is it taken for one that never will. One that has ended may have left that to any other.
+ * The rank proceeds if one of these threads does; e: all of one communicator. A thread in no call
+ * can issue; it counts as never issuing only when nothing has made progress for long. A thread that
+ * has ended may have left the work to any other thread.
  */
 static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uint32_t trace,
 		     const struct df_trc_comm *e, const uint32_t *tids, uint32_t nr)
@@ -192,7 +195,10 @@ static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uin
 	g->nodes[node].idle |= blocked + gone < nr || !nr;
 }
 
-/* The rank has no thread left that would issue something: all have ended, are in calls, or wait for others of the process. */
+/*
+ * Why the rank has no thread left that would issue: all threads have ended, are in calls, or wait
+ * for other threads of the process.
+ */
 static enum df_mark why_silent(const struct match *m, const struct df_trc_comm *e,
 			       const uint32_t *tids, uint32_t nr)
 {
@@ -211,7 +217,7 @@ static enum df_mark why_silent(const struct match *m, const struct df_trc_comm *
 	return DF_M_ENDED;
 }
 
-/* Without any thread in a call the node has nothing to wait for. */
+/* If no thread is in a call, the node has nothing to wait for. */
 static void settle(struct df_graph *g, uint32_t node, enum df_mark stale)
 {
 	for (size_t i = g->nr_edges; i-- > 0 && g->edges[i].from == node;)
@@ -229,7 +235,7 @@ static uint32_t add_tid(uint32_t *tids, uint32_t nr, uint32_t max, uint32_t tid)
 	return nr;
 }
 
-/* Threads that use NCCL or CUDA in this process: who issued something, who is in a call. */
+/* Threads that use NCCL or CUDA in this process: those that issued something or are in a call. */
 static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t max)
 {
 	uint32_t nr = 0;
@@ -244,13 +250,13 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 	for (uint32_t i = nr; i-- > 0;) {
 		int at = thread_index(t, tids[i]);
 
-		/* Its end says nothing: who can go on is the thread that waits for it. */
+		/* It only works for the thread that waits for it, and that thread proceeds. */
 		if (at >= 0 && t->threads[at].part_of) {
 			tids[i] = tids[--nr];
 			nr = add_tid(tids, nr, max, t->threads[at].part_of);
 		}
 	}
-	/* Nobody: then the first thread of the process, if it has been heard of. */
+	/* None: use the first thread of the process, if it has records. */
 	if (!nr && t->nr_threads) {
 		int main = thread_index(t, t->h.pid);
 
@@ -260,8 +266,8 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 }
 
 /*
- * Nothing was issued on it yet, so nobody knows who uses it: who made it may have made it for any thread that this rank
- * has issued something by. more: there are others.
+ * Nothing was issued on the communicator yet, so its users are unknown: its creator may have made
+ * it for any thread that has issued for this rank. more: there are others.
  */
 static uint32_t add_rank_threads(const struct df_check_set *set, const struct df_trc_comm *e,
 				 uint32_t *tids, uint32_t nr, uint32_t max, int *more)
@@ -280,7 +286,7 @@ static uint32_t add_rank_threads(const struct df_check_set *set, const struct df
 	return nr;
 }
 
-/* It has used no communicator of its process. */
+/* Whether the thread has used no communicator of its process. */
 static int is_new(const struct df_check_set *set, const struct df_trc *t, uint32_t tid)
 {
 	for (uint32_t i = 0; i < t->nr_entries; i++)
@@ -300,8 +306,9 @@ static int has_one_rank(const struct df_check_set *set, const struct df_trc *t)
 }
 
 /*
- * Threads that have used CUDA on the rank's device, but no communicator so far: any of them may begin. Where a process has
- * several ranks, others of its threads only start theirs. more: there are others.
+ * Adds threads that have used CUDA on the rank's device but no communicator yet: any of them may
+ * begin to. In a process with several ranks, only the rank's own threads do so. more: there are
+ * others.
  */
 static uint32_t add_new_threads(const struct df_check_set *set, const struct df_trc_comm *e,
 				uint32_t *tids, uint32_t nr, uint32_t max, int *more)
@@ -312,7 +319,10 @@ static uint32_t add_new_threads(const struct df_check_set *set, const struct df_
 		const struct df_lthread *th = &t->threads[i];
 		const struct df_check_host *h = t->hosts ? df_trc_host(t, th->tid) : NULL;
 
-		/* One without a name may be ours; one that has made no call has asked for something at most. */
+		/*
+		 * A thread without a name may be dfshim's. A thread without calls has only made
+		 * queries.
+		 */
 		if (!th->name[0] || th->stranger || th->is_ours || th->part_of || th->nr_issued ||
 		    th->at == DF_AT_GONE || (t->hosts && (!h || !h->nr_calls)) ||
 		    (th->device >= 0 && th->device != e->device) || !is_new(set, t, th->tid))
@@ -323,7 +333,7 @@ static uint32_t add_new_threads(const struct df_check_set *set, const struct df_
 	return nr;
 }
 
-/* What the peers saw of a rank whose trace may be missing. */
+/* The state that the peers saw of a rank whose trace may be missing. */
 static enum df_mark fate_of(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
 	const struct df_dead *d = df_set_dead(set, gcomm, rank);
@@ -367,7 +377,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 		nr = busy_threads(t, tids, 64);
 	if (!e->used)
 		nr = add_rank_threads(set, e, tids, nr, 64, &more);
-	/* A report names them (df_others_find()). */
+	/* A report names them instead (df_others_find()). */
 	if (!e->used && set->proof)
 		nr = add_new_threads(set, e, tids, nr, 64, &more);
 	hosts_of(m, node, t, e->trace, e, tids, nr);
@@ -376,9 +386,9 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 	return node;
 }
 
-/* ---- collectives and messages -------------------------------------------------------------------------- */
+/* ---- collectives and messages --------------------------------------------------------------- */
 
-/* Under which key this rank's operation of the instance is counted, and its number there. */
+/* The key that counts this rank's operation of the instance, and its number there. */
 static uint64_t part_of(const struct df_match *in, const struct df_uop *sample, int rank,
 			uint32_t local, int nccl, uint64_t *number)
 {
@@ -392,7 +402,7 @@ static uint64_t part_of(const struct df_match *in, const struct df_uop *sample, 
 	return df_seen_key(local, &op, nccl);
 }
 
-/* Has this rank's operation of the instance ended already? */
+/* Whether this rank's operation of the instance has already ended. */
 static int ended_there(struct match *m, const struct df_match *in, const struct df_uop *sample,
 		       const struct df_trc_comm *e)
 {
@@ -405,7 +415,7 @@ static int ended_there(struct match *m, const struct df_match *in, const struct 
 	return df_trc_seen(t, key) > number;
 }
 
-/* The same of a rank without a trace, by what its process told when it exited. */
+/* The same for a rank without a trace, from the words that its process left when it exited. */
 static enum df_left left_there(struct match *m, const struct df_match *in,
 			       const struct df_uop *sample, int rank)
 {
@@ -416,7 +426,7 @@ static enum df_left left_there(struct match *m, const struct df_match *in,
 	return df_left_of(&set->left, set->gcomms[in->gcomm].hash, rank, key, number);
 }
 
-/* It may have issued it: nobody is to blame for what its ring has lost. */
+/* A node for an operation that the rank may have issued: its ring has lost that record. */
 static uint32_t lost_node(struct match *m, uint32_t gcomm, int rank)
 {
 	uint32_t node = df_graph_node(m->g, DF_N_NEXT, DF_NONE, DF_NONE);
@@ -427,7 +437,7 @@ static uint32_t lost_node(struct match *m, uint32_t gcomm, int rank)
 	return node;
 }
 
-/* The sender, or the root that sends: the others begin with a receive. */
+/* Whether it is the sender, or the root that sends. All others begin with a receive. */
 static int sends_first(const struct df_uop *u)
 {
 	return u->l.kind == DF_KIND_SEND ||
@@ -436,8 +446,8 @@ static int sends_first(const struct df_uop *u)
 }
 
 /*
- * Who begins with a receive runs when something has come: that it does not yet is no wonder as long as the sender has
- * not begun.
+ * A rank that receives first cannot start before its sender. So as long as the sender has not
+ * begun, it is expected that the rank has not begun.
  */
 static void tie_beginnings(struct df_graph *g, const struct df_match *in)
 {
@@ -453,8 +463,9 @@ static void tie_beginnings(struct df_graph *g, const struct df_match *in)
 }
 
 /*
- * By our rules a rank's part has begun when it has moved something, and by which algorithm, so who moves first, is not
- * known: as long as the part of one rank waits behind something, it is no wonder that the others' have not begun.
+ * By dfshim's rules a rank's part has begun when it has moved data. The algorithm is unknown, and
+ * so is the rank that moves data first. As long as the part of one rank waits for something, it is
+ * expected that the others have not begun.
  */
 static void excuse(struct match *m, const struct df_match *in)
 {
@@ -491,7 +502,7 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 		const struct df_uop *u = &g->set->ops[i];
 		int32_t at = in->p2p ? u->l.kind == DF_KIND_RECV : u->l.rank;
 
-		/* A rank that is gone will not go on with what it had issued. */
+		/* A rank that has ended will not continue what it had issued. */
 		if (u->start == DF_NONE)
 			df_graph_edge(g, in->node, next_node(m, in->gcomm, u->l.rank),
 				      DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
@@ -530,7 +541,7 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 					   : next_node(m, in->gcomm, rank),
 				      DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 	}
-	/* While a rank lacks it is no wonder that it runs nowhere, and does not end. */
+	/* While a rank is missing, it is expected that the operation does not run or end. */
 	if (in->nr_missing)
 		g->nodes[in->node].stale = DF_M_NONE;
 	for (uint32_t i = in->first; i != DF_NONE && in->nr_missing; i = g->set->ops[i].next)
@@ -539,11 +550,11 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 	free(here);
 }
 
-/* ---- calls that several ranks make together ----------------------------------------------------------- */
+/* ---- calls that several ranks make together ------------------------------------------------- */
 
 /*
- * Does the call stand for this rank of its communicator? Its record names the rank; where it does not, and where one
- * call connects several, it is that of its device.
+ * Whether the call is this rank's on its communicator. Its record names the rank; where it does
+ * not, or where one call connects several ranks, the device decides.
  */
 static int is_call_of(const struct df_lcall *c, const struct df_trc_comm *e)
 {
@@ -589,7 +600,7 @@ static void bar_on_comm(struct match *m, struct df_bar *b)
 	free(here);
 }
 
-/* A call of ncclCommInitRank with this unique id has returned on some rank. */
+/* Whether a call of ncclCommInitRank with this unique id has returned on some rank. */
 static int was_passed(const struct df_check_set *set, uint64_t uid)
 {
 	for (size_t i = 0; i < set->nr_traces; i++) {
@@ -611,8 +622,8 @@ static int was_passed(const struct df_check_set *set, uint64_t uid)
 }
 
 /*
- * Who is missing is not known by name: one of the threads that are not there has to come. A process that
- * is known to be gone is no candidate.
+ * The missing members are unknown: one of the threads that have not arrived has to. A process that
+ * is known to have ended is not a candidate.
  */
 static void absent_hosts(struct match *m, struct df_bar *b)
 {
@@ -658,7 +669,10 @@ static void bar_of_hosts(struct match *m, struct df_bar *b)
 {
 	struct df_graph *g = m->g;
 
-	/* A proof: one that has passed it shows that all had arrived. A call that has failed shows nothing. */
+	/*
+	 * In a proof, a rank that has passed the barrier shows that all had arrived. A failed call
+	 * shows nothing.
+	 */
 	if (g->set->proof && b->call == DF_CALL_COMM_INIT && was_passed(g->set, b->object))
 		return;
 	absent_hosts(m, b);
@@ -682,7 +696,9 @@ int df_graph_match(struct df_graph *g)
 		memset(m.next, 0xff, (set->nr_entries + 1) * sizeof(*m.next));
 		memset(inst, 0xff, (set->nr_ops + 1) * sizeof(*inst));
 	}
-	/* Those that live make the instances; what a rank that is gone had issued is added to them. */
+	/*
+	 * Living ranks make the instances; operations of ranks that have ended are added to them.
+	 */
 	for (size_t pass = 0; pass < 2; pass++) {
 		for (size_t i = 0; !rc && i < set->nr_ops; i++) {
 			struct df_uop *u = &set->ops[i];
@@ -696,7 +712,7 @@ int df_graph_match(struct df_graph *g)
 				rc = pass ? 0 : -ENOMEM;
 				continue;
 			}
-			/* The first of the chain stays one that lives. */
+			/* The first of the chain remains one of a living rank. */
 			if (pass) {
 				u->next = set->ops[g->insts[in].first].next;
 				set->ops[g->insts[in].first].next = (uint32_t)i;

@@ -1,7 +1,8 @@
 /*
- * Hosts that wait outside NCCL and CUDA: the only part of the wait-for graph that is not made of records of the waits
- * themselves. Where it is certain what such a thread waits for (struct df_check_host), that is a wait like others;
- * where it was only seen to wait, the wait counts when nothing has moved for long.
+ * Threads that wait outside NCCL and CUDA: the only part of the wait-for graph that does not
+ * consist of recorded waits. If it is certain what such a thread waits for (struct df_check_host),
+ * the wait counts like others. If the thread was only seen waiting, the wait counts when nothing
+ * has made progress for long.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -70,7 +71,7 @@ int df_check_add_hosts(struct df_check_set *set, const struct df_check_host *hos
 	if (nr)
 		memcpy(t->hosts, hosts, nr * sizeof(*hosts));
 	t->nr_hosts = nr;
-	/* What is certain replaces what was likely. */
+	/* The certain waits replace the likely ones. */
 	for (size_t i = 0; i < t->nr_calls; i++)
 		if (t->calls[i].call != DF_CALL_OUTSIDE)
 			t->calls[n++] = t->calls[i];
@@ -84,19 +85,20 @@ int df_check_add_hosts(struct df_check_set *set, const struct df_check_host *hos
 	return 0;
 }
 
-/* ---- the graph ----------------------------------------------------------------------------------------- */
+/* ---- the graph ------------------------------------------------------------------------------ */
 
 struct outside {
 	struct df_graph *g;
-	uint32_t *own;	/* by trace: any thread of it that is in a call goes on */
-	uint32_t all;	/* any thread at all */
-	uint32_t *node; /* of a trace whose hosts are known: by host; DF_NONE: it is in no call */
+	uint32_t *own;	/* by trace: any thread of it that is in a call proceeds */
+	uint32_t all;	/* any thread at all proceeds */
+	uint32_t *node; /* for a trace whose threads are known, by thread; DF_NONE: in no call */
 };
 
 /*
- * For another: one of its process where that is a lock of the process, anyone where it is not. Only a host that is in
- * a call is a candidate: whoever is in no call is free, and the wait may end, unless nothing moves; and of those
- * that wait alike none can begin. Without a candidate nothing can be said, and the host is taken for free too.
+ * A likely wait for another thread: one of its process if it waits for a lock of the process, else
+ * any. Only threads in a call are candidates. A thread in no call is free and could end the wait,
+ * unless nothing makes progress; and threads with the same kind of wait cannot act first. Without a
+ * candidate nothing is known, and the thread counts as free too.
  */
 static void likely(struct outside *o, uint32_t trace, uint32_t ref)
 {
@@ -112,7 +114,7 @@ static void likely(struct outside *o, uint32_t trace, uint32_t ref)
 	df_graph_edge(g, node, whom, DF_E_OUTSIDE, DF_W_ALL, c->rec);
 }
 
-/* What the candidates of likely() are. */
+/* The candidates of likely(). */
 static void candidates(struct outside *o)
 {
 	struct df_graph *g = o->g;
@@ -121,7 +123,7 @@ static void candidates(struct outside *o)
 	for (uint32_t n = 0; n < nr; n++) {
 		uint32_t *own;
 
-		/* What goes on in the background wakes nobody. */
+		/* A background call wakes no thread. */
 		if (g->nodes[n].kind != DF_N_THREAD || !g->nodes[n].thread)
 			continue;
 		own = &o->own[g->nodes[n].trace];
@@ -135,7 +137,7 @@ static void candidates(struct outside *o)
 	}
 }
 
-/* Fills o->node: of calls that are recorded, and new ones of waits outside. */
+/* Fills o->node: from recorded calls, and with new nodes for waits outside. */
 static void nodes_of_hosts(struct outside *o, uint32_t trace)
 {
 	struct df_graph *g = o->g;
@@ -161,13 +163,15 @@ static void nodes_of_hosts(struct outside *o, uint32_t trace)
 	}
 }
 
-/* The thread of this node waits outside all calls that are recorded. */
+/* Whether the thread of this node waits outside of all recorded calls. */
 static int is_outside(const struct df_graph *g, const struct df_trc *t, uint32_t n)
 {
 	return n != DF_NONE && t->calls[g->nodes[n].ref].call == DF_CALL_OUTSIDE;
 }
 
-/* Whoever joins a thread that is in no call goes on when that one does: it counts as in no call too. */
+/*
+ * A thread that joins a thread in no call proceeds when that one does: it counts as in no call too.
+ */
 static void join_the_free(struct outside *o, uint32_t trace)
 {
 	const struct df_trc *t = &o->g->set->traces[trace];
@@ -185,14 +189,17 @@ static void join_the_free(struct outside *o, uint32_t trace)
 					o->node[i] = DF_NONE;
 			if (o->node[i] != DF_NONE)
 				continue;
-			/* From now on it is the node of no thread. */
+			/* From now on the node belongs to no thread. */
 			o->g->nodes[n].thread = 0;
 			again = 1;
 		}
 	} while (again);
 }
 
-/* Any of them goes on: what a thread that has ended would have done. */
+/*
+ * A node for "any thread of the process": another thread may do what a thread that has ended would
+ * have.
+ */
 static void any_host(struct outside *o, uint32_t trace)
 {
 	struct df_graph *g = o->g;
@@ -208,7 +215,7 @@ static void any_host(struct outside *o, uint32_t trace)
 	}
 }
 
-/* Thread k can end the wait of thread i. */
+/* Whether thread k can end the wait of thread i. */
 static int could_wake(const struct outside *o, const struct df_trc *t, size_t k, size_t i)
 {
 	const struct df_check_host *h = &t->hosts[i];
@@ -222,8 +229,9 @@ static int could_wake(const struct outside *o, const struct df_trc *t, size_t k,
 }
 
 /*
- * Until a thread ends: that one goes on first. Blocked: any other thread of the process can wake it and nobody else,
- * so that it stays blocked if each of them waits itself. One that serves others: only those that it may serve.
+ * Adds the certain waits. Join: the joined thread has to proceed first. Blocked: any thread of the
+ * process, but no other, can wake it, so it stays blocked if all of them wait. A thread that serves
+ * others: only the threads that it may serve.
  */
 static void certain(struct outside *o, uint32_t trace)
 {

@@ -1,7 +1,7 @@
 /*
- * Graph reduction, strongly connected components, shortest cycles: everything about the wait-for graph
- * that does not care what its nodes mean. Pure functions over struct df_graph; iterative, so that a
- * long chain is no danger to the stack.
+ * Graph reduction, strongly connected components and shortest cycles: the algorithms on the
+ * wait-for graph that do not depend on the meaning of its nodes. Pure functions on struct df_graph,
+ * without recursion, so that a long chain cannot overflow the stack.
  */
 #include <string.h>
 #include "trace/graph/graph.h"
@@ -44,7 +44,10 @@ size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale)
 			left[e->from] = from->or_ ? 0 : left[e->from] - 1;
 			if (left[e->from])
 				continue;
-			/* Nothing is in its way: if nothing moves for long, that itself is the trouble. */
+			/*
+			 * Nothing blocks it: if nothing makes progress for long, the node itself is
+			 * the cause.
+			 */
 			g->self[e->from] = stale == 1 && from->stale;
 			if (!g->self[e->from])
 				work[nr_work++] = e->from;
@@ -135,7 +138,7 @@ out:
 
 #define MAX_STARTS 256
 
-/* Joins and starts are inside one rank: only steps between actors count as length. */
+/* Joins and starts are inside one rank: only steps between ranks or threads count as length. */
 static int edge_cost(const struct df_edge *e)
 {
 	return e->kind != DF_E_SELF && e->kind != DF_E_PART;
@@ -156,7 +159,7 @@ size_t df_graph_cycle(const struct df_graph *g, enum df_world world, const uint3
 	for (size_t i = 0; i < n; i++)
 		size += comp[i] == which && g->nodes[i].kind == DF_N_MATCH;
 	stride = size / MAX_STARTS + 1;
-	/* Every cycle between ranks goes through a match, a barrier or a thread. */
+	/* Every cycle between ranks contains a match, a barrier or a thread. */
 	for (size_t s = 0, seen = 0; s < n; s++) {
 		uint32_t depth = 0, last = DF_NONE;
 		size_t nq[2] = {1, 0};
@@ -174,7 +177,10 @@ size_t df_graph_cycle(const struct df_graph *g, enum df_world world, const uint3
 		memset(dist, 0xff, (n + 1) * sizeof(*dist));
 		queue[0][0] = (uint32_t)s;
 		dist[s] = 0;
-		/* Breadth first with free edges: two levels of queues, the current one grows by free steps. */
+		/*
+		 * Breadth first with free edges: two levels of queues; free steps extend the
+		 * current one.
+		 */
 		while (nq[cur] && last == DF_NONE && depth < best_cost) {
 			nq[!cur] = 0;
 			for (size_t q = 0; q < nq[cur] && last == DF_NONE; q++) {

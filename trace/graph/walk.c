@@ -1,8 +1,8 @@
 /*
- * The part of the wait-for graph that lies inside one process: streams, events, other work. Each trace is
- * walked once in the order of its records; for every stream two nodes are carried along: `all` (everything
- * before is done) and `other` (everything before that is not a collective is done), so that the graph grows
- * by a constant number of edges per item in every world.
+ * The part of the wait-for graph inside one process: streams, events, other work. Each trace is
+ * walked once in the order of its records. For every stream the walk carries two nodes: `all`
+ * (everything before is done) and `other` (everything before that is not a collective is done). So
+ * each item adds a constant number of edges in every world.
  */
 #include <stdio.h>
 #include <string.h>
@@ -98,7 +98,7 @@ struct event *df_walk_event(struct walk *w, uint64_t key)
 	return &w->events[at];
 }
 
-/* ---- what is on streams besides operations ---------------------------------------------------------- */
+/* ---- what is on streams besides operations -------------------------------------------------- */
 
 static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 {
@@ -114,7 +114,8 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 	if (s->flags & 2) {
 		int any = s->at.all != DF_NONE, exact = !w->nccl && it->b & DF_WORK_EXACT;
 		uint32_t behind =
-			s->at.all; /* what it came after, whether it waits for that or not */
+			/* The stream's last item, whether this one waits for it or not. */
+			s->at.all;
 
 		for (size_t i = 0; i < w->nr_streams; i++)
 			any |= w->streams[i].device == s->device &&
@@ -154,7 +155,7 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 		if (s->at.all == DF_NONE)
 			return;
 		n = df_graph_node(w->g, DF_N_WORK, w->trace, ref);
-		/* A graph of collectives alone is what the same calls would be. */
+		/* A graph that contains only collectives counts as these collectives. */
 		graph = w->nccl && it->b == WORK_GRAPH;
 		df_graph_edge(w->g, n, s->at.all, DF_E_STREAM,
 			      graph ? DF_W_BASE | DF_W_NORES : DF_W_ALL, it->rec);
@@ -228,7 +229,7 @@ static void fence_item(struct walk *w, const struct df_litem *it)
 		s->at.fenced = df_walk_join(w, s->at.fenced, u->done, DF_E_PART, DF_W_ALL, it->rec);
 }
 
-/* ---- one trace ------------------------------------------------------------------------------------- */
+/* ---- one trace ------------------------------------------------------------------------------ */
 
 static void dependencies(struct walk *w)
 {
@@ -239,7 +240,7 @@ static void dependencies(struct walk *w)
 		if (n->rec.type != DF_REC_OP_DEP && n->rec.type != DF_REC_OP_BEHIND)
 			continue;
 		u = df_trc_op(w->g->set, w->t, n->rec.op);
-		/* Only the serial of an operation is of use here; b says that a is something else. */
+		/* Only the serial of an operation is useful here; b != 0: a is something else. */
 		dep = n->rec.type == DF_REC_OP_DEP && !n->rec.b
 			      ? df_trc_op(w->g->set, w->t, n->rec.a)
 			      : NULL;
@@ -264,7 +265,7 @@ static void walk_trace(struct df_graph *g, uint32_t trace)
 	size_t call = 0;
 
 	memset(w.slots, 0xff, sizeof(w.slots));
-	/* The legacy stream reaches streams that carried nothing yet. */
+	/* The legacy stream also orders streams that carry nothing yet. */
 	for (size_t i = 0; i < t->nr_streams; i++)
 		df_walk_stream(&w, t->streams[i].id, t->streams[i].device);
 	for (size_t i = 0; i <= t->nr_items && !g->failed; i++) {

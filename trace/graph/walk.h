@@ -1,6 +1,7 @@
 /*
- * The walk through one trace that builds its part of the wait-for graph: what walk.c (streams and events),
- * walk_ops.c (operations) and walk_calls.c (host calls) share. Private to these three.
+ * The walk through one trace that builds its part of the wait-for graph: the shared parts of walk.c
+ * (streams and events), walk_ops.c (operations) and walk_calls.c (host calls). Private to these
+ * three.
  */
 #ifndef DF_TRACE_GRAPH_WALK_H
 #define DF_TRACE_GRAPH_WALK_H
@@ -11,7 +12,7 @@
 
 struct place {
 	uint32_t all, other; /* nodes; DF_NONE: nothing unfinished */
-	uint32_t fenced;     /* operations for whose end the stream itself waits; DF_NONE: none */
+	uint32_t fenced;     /* operations whose end the stream itself waits for; DF_NONE: none */
 };
 
 struct stream {
@@ -19,8 +20,8 @@ struct stream {
 	int32_t device;
 	uint32_t flags;
 	struct place at;
-	uint32_t group; /* of the last operation, with where that group began */
-	int joined;	/* it waited for events */
+	uint32_t group; /* the last operation's group, and the place where that group began */
+	int joined;	/* whether it waited for events */
 	struct place before_group;
 };
 
@@ -34,11 +35,11 @@ struct work {
 	uint32_t node;
 };
 
-/* What went last to a communicator, and to a queue; before: what did before the group that it is in. */
+/* The last operation of a communicator, and of a queue. before: the one before its group. */
 struct last {
 	uint32_t comm, done, before, group;
 	uint64_t stream;
-	struct place at, at_before; /* of the stream, with the operation */
+	struct place at, at_before; /* the stream's place at that operation */
 };
 
 struct queue {
@@ -73,7 +74,7 @@ static inline int df_walk_legacy_blocks(const struct stream *s)
 	return (s->flags & 1) && !(s->flags & 2);
 }
 
-/* Records are found by their serial, and by the event for those who only know that. */
+/* The key of a record by its serial, and by its event where only that is known. */
 static inline uint64_t df_walk_serial_key(uint64_t serial)
 {
 	return serial << 1 | 1;
@@ -84,23 +85,29 @@ static inline uint64_t df_walk_event_key(uint64_t event)
 	return (event + 1) << 1;
 }
 
-/* The stream with this id, as far as the walk has come; NULL without memory. */
+/* The stream with this id at the walk's current position. NULL if there is no memory. */
 struct stream *df_walk_stream(struct walk *w, uint64_t id, int device);
-/* A join of up to two nodes; no new one if a side is empty. */
+/* Joins two nodes. Creates no node if one is DF_NONE. */
 uint32_t df_walk_join(struct walk *w, uint32_t a, uint32_t b, enum df_edge_kind kind_b,
 		      unsigned mask_b, uint64_t rec);
-/* The place of an event or of one of its records; NULL without memory. */
+/* The place of an event, or of one of its records. NULL if there is no memory. */
 struct event *df_walk_event(struct walk *w, uint64_t key);
 
-/* An operation on its stream. */
+/* Adds an operation on its stream. */
 void df_walk_op(struct walk *w, uint32_t ref);
 
-/* An item that is no operation in its hardware queue: what it stands behind (after 0), and then the queue behind it. */
+/*
+ * Connects an item that is not an operation to its hardware queue. after = 0: it waits for the
+ * queue's last item; after = 1: later items of the queue wait for it.
+ */
 void df_walk_queue(struct walk *w, struct stream *s, int after, uint64_t rec);
-/* Who holds slots is known when the whole trace has been walked; so is who may be the first in a hardware queue. */
+/*
+ * After the whole trace: adds the edges to the holders of slots, and to the operations that may be
+ * the first in a hardware queue.
+ */
 void df_walk_holders(struct walk *w);
 void df_walk_firsts(struct walk *w);
-/* A host call in progress (index in the trace's calls). */
+/* Adds a host call in progress (index in the trace's calls). */
 void df_walk_call(struct walk *w, size_t at);
 
 #endif

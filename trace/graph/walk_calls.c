@@ -1,6 +1,6 @@
 /*
- * Host calls in progress: what the thread that is in one waits for, inside its process and, where all
- * members have to make the call, in others.
+ * Host calls in progress: what the calling thread waits for in its process and, if all members have
+ * to make the call, in other processes.
  */
 #include <string.h>
 #include "trace/record/trace_hash.h"
@@ -54,7 +54,7 @@ static void call_on_comm(struct walk *w, const struct df_lcall *c, uint32_t node
 		g->nodes[node].stale = DF_M_IN_CALL;
 		return;
 	}
-	/* Leaving a communicator also waits for what is still running on it here. */
+	/* Leaving a communicator also waits for the operations that still run on it here. */
 	if (c->call == DF_CALL_COMM_DESTROY || c->call == DF_CALL_COMM_FINALIZE) {
 		for (size_t i = 0; i < w->t->nr_uops; i++) {
 			const struct df_uop *u = &g->set->ops[w->t->first_op + i];
@@ -68,7 +68,7 @@ static void call_on_comm(struct walk *w, const struct df_lcall *c, uint32_t node
 	if (b == DF_NONE)
 		return;
 	g->bars[b].nr_here++;
-	/* Connections need no host: they can be made in the background. */
+	/* Connections need no thread: they can be made in the background. */
 	df_graph_edge(g, node, g->bars[b].node, DF_E_BARRIER,
 		      c->call == DF_CALL_CONNECT ? DF_W_BASE | DF_W_NORES : DF_W_ALL, c->rec);
 }
@@ -78,7 +78,7 @@ static void call_init(struct walk *w, const struct df_lcall *c, uint32_t node)
 	uint64_t uid = c->object;
 	uint32_t nranks = (uint32_t)c->detail, b, here = 0;
 
-	/* One call may make several ranks (a group of inits, one device each). */
+	/* One call may create several ranks (a group of inits, one per device). */
 	for (size_t i = 0; i < w->t->nr_notes; i++) {
 		const struct df_rec *r = &w->t->notes[i].rec;
 
@@ -107,7 +107,7 @@ static void whole_device(struct walk *w, const struct df_lcall *c, uint32_t node
 			df_graph_edge(w->g, node, w->streams[i].at.all, kind, mask, c->rec);
 }
 
-/* The legacy stream and those that it waits for. */
+/* The legacy stream and the streams that it waits for. */
 static void legacy_streams(struct walk *w, const struct df_lcall *c, uint32_t node,
 			   enum df_edge_kind kind, unsigned mask)
 {
@@ -116,7 +116,7 @@ static void legacy_streams(struct walk *w, const struct df_lcall *c, uint32_t no
 			df_graph_edge(w->g, node, w->streams[i].at.all, kind, mask, c->rec);
 }
 
-/* A thread is in the innermost of its open calls. */
+/* Whether the call is the innermost open call of its thread. */
 static int is_innermost(const struct df_trc *t, size_t at)
 {
 	for (size_t i = at + 1; i < t->nr_calls && !t->calls[at].background; i++)
@@ -125,7 +125,7 @@ static int is_innermost(const struct df_trc *t, size_t at)
 	return 1;
 }
 
-/* The node of a call that is not over; DF_NONE. */
+/* The node of an open call, or DF_NONE. */
 static uint32_t node_of_call(const struct walk *w, uint64_t serial)
 {
 	for (size_t n = w->first_node; n < w->g->nr_nodes; n++)
@@ -136,8 +136,9 @@ static uint32_t node_of_call(const struct walk *w, uint64_t serial)
 }
 
 /*
- * A host that asks again and again for something goes on when it is done: when one of several things is. It may also
- * stop asking, unless nothing moves: no proof rests on it. What is not stuck is no reason.
+ * A thread that polls proceeds when one of the polled things is done. It may also stop polling,
+ * unless nothing makes progress, so no proof uses this. A polled thing that is not stuck is no
+ * reason to wait.
  */
 static void walk_poll(struct walk *w, size_t at)
 {
@@ -183,7 +184,7 @@ void df_walk_call(struct walk *w, size_t at)
 	struct stream *s;
 	uint32_t node, b;
 
-	/* For whom a host waits outside is a question for all traces: match.c. */
+	/* A wait outside can depend on any trace: match.c adds it. */
 	if (!is_innermost(w->t, at) || c->call == DF_CALL_OUTSIDE)
 		return;
 	if (df_call_is_poll(c->call)) {

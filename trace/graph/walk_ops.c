@@ -1,6 +1,6 @@
 /*
- * Operations on their streams: what each waits for by the rules of its process before it may start, and
- * who holds what it needs.
+ * Operations on their streams: what each must wait for before it starts, by the rules of its
+ * process, and what holds its resources.
  */
 #include <string.h>
 #include "trace/record/names.h"
@@ -10,7 +10,10 @@
 static void behind_stream(struct walk *w, struct df_uop *u, struct place before,
 			  enum df_edge_kind kind)
 {
-	/* By NCCL's rules a stream is a queue; by ours only what is not a collective holds one back. */
+	/*
+	 * By NCCL's rules a stream is a queue; by dfshim's only work that is not a collective
+	 * delays one.
+	 */
 	if (w->nccl) {
 		df_graph_edge(w->g, u->start, before.all, kind, DF_W_BASE | DF_W_NORES, u->l.rec);
 		df_graph_edge(w->g, u->start, before.other, DF_E_WORK, DF_W_P | DF_W_SI | DF_W_SE,
@@ -71,7 +74,9 @@ void df_walk_queue(struct walk *w, struct stream *s, int after, uint64_t rec)
 	q->stream = s->id;
 }
 
-/* The communicator's record, with what was before this operation (or before its group) in `before`. */
+/*
+ * The communicator's record. Its `before` is the state before this operation, or before its group.
+ */
 static struct last *last_of(struct walk *w, const struct df_uop *u)
 {
 	struct last *last = NULL;
@@ -151,7 +156,7 @@ void df_uop_buffers(const struct df_check_set *set, const struct df_uop *u, stru
 	*writes = range_of(u->l.recv, out);
 }
 
-/* What keeps two operations in order even where issue order does not. */
+/* Overlapping buffers order two operations even where issue order does not. */
 static void hazards(struct walk *w, struct df_uop *u, const struct stream *s)
 {
 	struct df_check_set *set = w->g->set;
@@ -172,13 +177,13 @@ static void hazards(struct walk *w, struct df_uop *u, const struct stream *s)
 	}
 }
 
-/* By our rules instances of one signature run one after the other, wherever they are. */
+/* By dfshim's rules, instances of one signature run one after the other, on any streams. */
 static void behind_signature(struct walk *w, struct df_uop *u)
 {
 	struct df_uop *first = &w->g->set->ops[w->t->first_op], *o = u;
 
 	for (int i = 0; i < HAZARD_WINDOW && o-- > first; i++) {
-		/* A message's signature is that of both its ends. */
+		/* A message's signature is the same at both ends. */
 		if (o->done == DF_NONE || o->l.comm != u->l.comm || o->sig != u->sig ||
 		    o->l.kind != u->l.kind || o->l.peer != u->l.peer)
 			continue;
@@ -208,8 +213,8 @@ void df_walk_op(struct walk *w, uint32_t ref)
 		s->before_group = s->at;
 	s->group = u->l.group;
 	/*
-	 * By our rules the stream takes over what is ordered before the communicator's last operation on another one:
-	 * what follows comes after that too.
+	 * By dfshim's rules the stream inherits the order before the communicator's last operation
+	 * on another stream: later items of the stream follow that too.
 	 */
 	if (inherits) {
 		before = join_places(w, before, last->at_before, u->l.rec);
@@ -218,7 +223,7 @@ void df_walk_op(struct walk *w, uint32_t ref)
 	}
 	if (u->l.state == DF_OP_ISSUED) {
 		behind_stream(w, u, before, DF_E_STREAM);
-		/* A stream that waits for an operation holds back the next one: strict order. */
+		/* Strict order: a stream that waits for an operation delays the next one. */
 		df_graph_edge(w->g, u->start, before.fenced, DF_E_STREAM, DF_W_BASE | DF_W_NORES,
 			      u->l.rec);
 		hazards(w, u, s);
@@ -277,9 +282,11 @@ void df_walk_holders(struct walk *w)
 }
 
 /*
- * A hardware queue takes one entry after the other, and an operation is several: what shows its begin, itself, what shows
- * its end. What other threads put between them is not in the records. But those whose begin is seen are the only ones
- * that can be the first in the queue, and for the one that is all others wait. A thread's own come in their order.
+ * A hardware queue executes one entry after the other, and an operation consists of several: the
+ * one that shows its begin, the operation itself, and the one that shows its end. The records do
+ * not show which entries of other threads lie between them. But only operations whose begin is seen
+ * can be the first in the queue, and all others wait for the first. The operations of one thread
+ * keep their order.
  */
 void df_walk_firsts(struct walk *w)
 {
