@@ -94,7 +94,7 @@ int df_link_no_file(void)
 
 	if (errno != EMFILE && errno != ENFILE)
 		return 0;
-	if (errno == EMFILE && df_addr_raise_files())
+	if (errno == EMFILE && df_addr_raise_files(RLIM_INFINITY))
 		return 1;
 	if (!df_ctl.no_file_since) {
 		df_ctl.no_file_since = df_now_ns();

@@ -12,11 +12,11 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/time.h"
 
-int df_addr_raise_files(void)
+int df_addr_raise_files(rlim_t below)
 {
 	struct rlimit l;
 
-	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= l.rlim_max)
+	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= l.rlim_max || l.rlim_cur >= below)
 		return 0;
 	l.rlim_cur = l.rlim_max;
 	return !setrlimit(RLIMIT_NOFILE, &l);

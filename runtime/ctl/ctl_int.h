@@ -18,6 +18,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <uthash.h>
 
@@ -41,10 +42,10 @@
 socklen_t df_addr_unix(uint64_t sock, union df_sockaddr *out);
 uint64_t df_addr_random(void);
 /*
- * Raises the soft limit of open files to the hard limit, as NCCL's bootstrap root does. Returns 1
- * if it was lower.
+ * Raises the soft limit of open files to the hard limit, as NCCL's bootstrap root does, if it is
+ * less than `below`. Returns 1 if it was lower.
  */
-int df_addr_raise_files(void);
+int df_addr_raise_files(rlim_t below);
 
 /* ---- ids (id.c) ------------------------------------------------------------------------------ */
 

@@ -377,12 +377,19 @@ err_close:
 	return ret;
 }
 
+#define COMMON_LIMIT 1024 /* the soft limit of open files that most systems set */
+
 static int start_locked(const union df_sockaddr *local)
 {
-	int ret = try_start(local, 0);
+	int ret;
 
+	/*
+	 * A higher limit is raised when it is reached: some programs close every number below it.
+	 */
+	df_addr_raise_files(COMMON_LIMIT);
+	ret = try_start(local, 0);
 	if (ret == -EMFILE) {
-		df_addr_raise_files();
+		df_addr_raise_files(RLIM_INFINITY);
 		ret = try_start(local, 1);
 	}
 	return ret;

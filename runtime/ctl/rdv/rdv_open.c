@@ -142,7 +142,7 @@ int df_rdv_open(const struct df_id_tail *id, uint64_t front)
 	struct df_rdv *r;
 
 	/* Every process of the job connects to this one for a moment. */
-	df_addr_raise_files();
+	df_addr_raise_files(RLIM_INFINITY);
 	df_ctl_lock();
 	r = rdv_new(id, front);
 	df_ctl_unlock();
@@ -160,7 +160,7 @@ int df_rdv_open_address(const struct df_id_tail *id)
 		return 0;
 	df_id_address(id, &addr);
 	/* Every process of the job connects to this one for a moment. */
-	df_addr_raise_files();
+	df_addr_raise_files(RLIM_INFINITY);
 	fd = df_addr_listen(&addr, DF_LINK_BACKLOG);
 	if (fd < 0)
 		return fd;
