@@ -53,7 +53,8 @@ static float *in[COMMS], *out[COMMS], host[COUNT];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static pthread_t threads[2];
-static int used, woken, over; /* by the thread; by waker(); of the program */
+static int used, woken, issued,
+	over; /* by the thread; by waker(); by the late thread; of the program */
 
 static int is(const char *word)
 {
@@ -162,6 +163,7 @@ static void *thread(void *unused)
 		else
 			sleep_ms(late_ms);
 		reduce(1);
+		say(&issued);
 	}
 	if (is("joins"))
 		pthread_join(threads[1], NULL);
@@ -185,6 +187,8 @@ static void iterate(void)
 {
 	double begun = now_ms();
 
+	for (int comm = 0; comm < 2; comm++)
+		MUST(cudaMemset(out[comm], 0, sizeof(host)));
 	for (int k = 0; k < 2; k++) {
 		int comm = k ^ rank;
 
@@ -193,6 +197,9 @@ static void iterate(void)
 			reduce(comm);
 		MUST(cudaDeviceSynchronize());
 	}
+	/* After a release the wait for the device does not show that the late thread has issued its operation. */
+	if (is_late() && rank == 0)
+		wait_for(&issued);
 	check(0);
 	check(1);
 	if (!rank)

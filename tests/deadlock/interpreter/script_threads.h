@@ -15,7 +15,7 @@
 
 static struct between {
 	pthread_mutex_t lock[NR_LOCKS], mutex;
-	int held[NR_LOCKS];  /* by which thread, and 1; 0: by none */
+	int held[NR_LOCKS]; /* by which thread, and 1; 0: by none; a thread compares it with its own number only */
 	int taken[NR_LOCKS]; /* the interpreter's: the same */
 	int signs[NR_LOCKS], ended;
 	pthread_cond_t cond;
@@ -55,10 +55,10 @@ static void between_step(struct between *b, int thread, const struct sc_step *st
 	switch (st->kind) {
 	case SC_LOCK:
 		pthread_mutex_lock(&b->lock[i]);
-		b->held[i] = thread + 1;
+		__atomic_store_n(&b->held[i], thread + 1, __ATOMIC_RELAXED);
 		return;
 	case SC_UNLOCK:
-		b->held[i] = 0;
+		__atomic_store_n(&b->held[i], 0, __ATOMIC_RELAXED);
 		pthread_mutex_unlock(&b->lock[i]);
 		return;
 	case SC_PUT:
@@ -98,8 +98,8 @@ static void between_end(struct between *b, int thread, int broken)
 	pthread_mutex_lock(&b->mutex);
 	b->ended |= broken;
 	for (int i = 0; i < NR_LOCKS; i++) {
-		if (b->held[i] == thread + 1) {
-			b->held[i] = 0;
+		if (__atomic_load_n(&b->held[i], __ATOMIC_RELAXED) == thread + 1) {
+			__atomic_store_n(&b->held[i], 0, __ATOMIC_RELAXED);
 			pthread_mutex_unlock(&b->lock[i]);
 		}
 		if (b->taken[i] == thread + 1)
