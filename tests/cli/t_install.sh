@@ -44,6 +44,23 @@ jq -e . "$at/share/dfshim/sim.schema.json" >/dev/null || fail "the schema is no 
 native "$root" /opt/df
 completion "$at/share/bash-completion/completions/dfshim" "$at/bin/dfshim"
 
+# In a folder whose name LD_PRELOAD would take apart.
+mv "$at" "$T/a b:c"
+for n in 1 2; do
+	env -u SRC -u B "$T/a b:c/bin/dfshim" run --host -n $n -- "$C/disorder" --ranks 2 --colls 3 --iters 3 >"$T/out" 2>&1 ||
+		fail "in a folder with a blank, -n $n: $(tail -5 "$T/out")"
+	grep -q OK "$T/out" || fail "in a folder with a blank, -n $n: $(cat "$T/out")"
+done
+lib=$("$T/a b:c/bin/dfshim" lib)
+[ "$(realpath "$lib")" = "$(realpath "$T/a b:c")/lib/libdfshim.so" ] && [[ $lib != *[\ :]* ]] || fail "dfshim lib in a folder with a blank: $lib"
+links=$(find /tmp -maxdepth 1 -type l -lname "$(realpath "$T/a b:c")/bin")
+[ "$(wc -l <<<"$links")" = 1 ] || fail "not one link to the folder: $links"
+rm -f "$links"
+ln -s "$T" "$links"
+"$T/a b:c/bin/dfshim" run --host -- true 2>"$T/said" && fail "a link that leads somewhere else is followed"
+rm -f "$links"
+mv "$T/a b:c" "$at"
+
 cd "$SRC" || exit 1
 mk uninstall >"$T/uninstall" 2>&1
 left=$(find "$root" -type f)

@@ -35,7 +35,7 @@ for rules in dfshim nccl; do
 	done
 done
 # The traces say the same afterwards.
-ends 12 "the report is above; the traces are in $T/traces" --timeout "$quiet" --trace "$T/traces" -- "$S" --timeout 90 "$T/sync.txt"
+ends 12 "the report is above; the traces are in $(realpath "$T")/traces" --timeout "$quiet" --trace "$T/traces" -- "$S" --timeout 90 "$T/sync.txt"
 "$B/dfshim" check "$T/traces" >"$T/check"
 [ $? = 12 ] || fail "check: $(cat "$T/check")"
 # Of who wants to see the end of its communicators.

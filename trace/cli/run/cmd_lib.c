@@ -22,7 +22,7 @@ int df_cmd_lib(int argc, char **argv)
 	if (rc)
 		return rc;
 	whole = realpath(path, NULL);
-	puts(whole ? whole : path);
+	puts(whole && !df_run_is_split(whole) ? whole : path);
 	free(whole);
 	return 0;
 }

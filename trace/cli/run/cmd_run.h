@@ -20,8 +20,10 @@ extern struct df_run_opts {
 /* Sets the environment, in this process. 0, or the status to exit with, which has been explained. */
 int df_run_environment(void);
 void df_run_print_environment(void);
-/* A library beside this program, or in ../lib: its path. Not 0: the status to exit with; the user has been told. */
+/* A library beside this program, or in ../lib: its path, as LD_PRELOAD can hold it. Not 0: the status to exit with; the user has been told. */
 int df_run_library(const char *sub, const char *name, char *path, size_t size);
+/* Whether LD_PRELOAD would take this path apart, because it has a blank or a colon. */
+int df_run_is_split(const char *path);
 /* A variable that is a number. */
 void df_run_set(const char *name, long value);
 

@@ -11,14 +11,45 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/run/cmd_run.h"
+#include "trace/record/trace_hash.h"
 
-/* The first of the places, seen from this program's folder, that has the file. -ENOENT. */
-static int find(const char *const *places, size_t nr, const char *name, char *path, size_t size)
+int df_run_is_split(const char *path)
+{
+	return path[strcspn(path, " :")] != '\0';
+}
+
+/*
+ * A link without blanks to a folder. It stays, for the next job and for processes that outlive this one; one that another
+ * user has made is not followed.
+ */
+static int link_to(const char *folder, char *path, size_t size)
+{
+	char there[PATH_MAX];
+	struct stat st;
+	ssize_t n;
+
+	snprintf(path, size, "/tmp/dfshim-%u-%016llx", (unsigned)geteuid(),
+		 (unsigned long long)df_hash64(folder, strlen(folder)));
+	if (!symlink(folder, path))
+		return 0;
+	n = errno == EEXIST ? readlink(path, there, sizeof(there) - 1) : -1;
+	if (n < 0)
+		return -errno;
+	there[n] = '\0';
+	if (!lstat(path, &st) && st.st_uid == geteuid() && !strcmp(there, folder))
+		return 0;
+	df_cli_input_error("run", path, "is not this user's link to %s: remove it", folder);
+	return -EPERM;
+}
+
+/* This program's folder, or a link to it if LD_PRELOAD would take its path apart. */
+static int own_folder(char *path, size_t size)
 {
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -27,6 +58,19 @@ static int find(const char *const *places, size_t nr, const char *name, char *pa
 		return -errno;
 	self[n] = '\0';
 	*strrchr(self, '/') = '\0';
+	if (df_run_is_split(self))
+		return link_to(self, path, size);
+	return snprintf(path, size, "%s", self) < (int)size ? 0 : -ENAMETOOLONG;
+}
+
+/* The first of the places, seen from this program's folder, that has the file. -ENOENT. */
+static int find(const char *const *places, size_t nr, const char *name, char *path, size_t size)
+{
+	char self[PATH_MAX];
+	int rc = own_folder(self, sizeof(self));
+
+	if (rc)
+		return rc;
 	for (size_t i = 0; i < nr; i++)
 		if (snprintf(path, size, "%s/%s%s", self, places[i], name) < (int)size &&
 		    !access(path, R_OK))
@@ -38,9 +82,11 @@ int df_run_library(const char *sub, const char *name, char *path, size_t size)
 {
 	static const char *const places[] = {"", "../lib/", "../lib64/", "../lib/dfshim/"};
 
-	if (!find(places, DF_ARRAY_LEN(places), name, path, size))
-		return 0;
-	return df_cli_input_error(sub, name, "not found beside this program nor in ../lib");
+	int rc = find(places, DF_ARRAY_LEN(places), name, path, size);
+
+	return rc == -ENOENT ? df_cli_input_error(sub, name,
+						  "not found beside this program nor in ../lib")
+			     : rc != 0;
 }
 
 /*
