@@ -137,8 +137,8 @@ static uint32_t node_of_call(const struct walk *w, uint64_t serial)
 
 /*
  * A thread that polls proceeds when one of the polled things is done. It may also stop polling,
- * unless nothing makes progress, so no proof uses this. A polled thing that is not stuck is no
- * reason to wait.
+ * unless nothing makes progress, so no proof uses this. If a polled thing is done, the thread does
+ * not wait.
  */
 static void walk_poll(struct walk *w, size_t at)
 {

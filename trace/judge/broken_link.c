@@ -1,13 +1,18 @@
 /*
- * What the transport says about the ways between nodes: a link that was broken when the trace ended explains who was not
- * heard of any more, and what ran on all ranks and did not end. A function of the network's library that has not returned
- * also explains what has not begun, and so does a link to a rank of its communicator: what a rank begins with may come from there.
+ * Broken links between nodes, as the transport recorded them. A link that was broken when the trace
+ * ended explains a silent rank, and an operation that ran on all ranks and did not end. A function
+ * of the network library that has not returned also explains why an operation has not begun. So
+ * does a link to a rank of its communicator, because the data that the operation begins with may
+ * use it.
  */
 #include <stdio.h>
 #include <string.h>
 #include "trace/judge/lines.h"
 
-/* A rank of the process at the other end, from the members of communicators: 1, and where; 0: nobody has told. */
+/*
+ * Finds a rank of the process at the other end among the members of communicators. Returns 1 and
+ * the rank, or 0 if none is known.
+ */
 static int far_rank(const struct df_check_set *set, const struct df_broken_link *k, uint32_t *gcomm,
 		    int *rank)
 {
@@ -22,7 +27,7 @@ static int far_rank(const struct df_check_set *set, const struct df_broken_link 
 	return 0;
 }
 
-/* Its trace; NULL: there is none. */
+/* The other end's trace, or NULL. */
 static const struct df_trc *far_trace(const struct df_check_set *set,
 				      const struct df_broken_link *k)
 {
@@ -34,7 +39,7 @@ static const struct df_trc *far_trace(const struct df_check_set *set,
 	return e ? &set->traces[e->trace] : NULL;
 }
 
-/* It has seen a link break, too. */
+/* Whether this process has also seen a link break. */
 static int saw_break(const struct df_check_set *set, const struct df_trc *t)
 {
 	for (size_t i = 0; i < set->nr_links; i++)
@@ -43,7 +48,7 @@ static int saw_break(const struct df_check_set *set, const struct df_trc *t)
 	return 0;
 }
 
-/* The process at the other end has died: that is the cause, and the link went with it. */
+/* Whether the process at the other end has died: that is the cause, and the link broke with it. */
 static int far_end_died(const struct df_check_set *set, const struct df_broken_link *k)
 {
 	const struct df_trc *far = far_trace(set, k);
@@ -57,7 +62,7 @@ static int far_end_died(const struct df_check_set *set, const struct df_broken_l
 	return 0;
 }
 
-/* The rank that all wait for is at one of its ends. */
+/* Whether the rank that all wait for is at one end of the link. */
 static int is_at(const struct df_check_result *r, const struct df_broken_link *k)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
@@ -70,7 +75,10 @@ static int is_at(const struct df_check_result *r, const struct df_broken_link *k
 	return m && m->pid == k->pid && m->host_hash == k->host_hash;
 }
 
-/* Both its ends are in the communicator of the operation that has not begun: what that would begin with may have to come over it. */
+/*
+ * Whether both ends are in the communicator of the operation that has not begun, so that its first
+ * data may have to use the link.
+ */
 static int carries(const struct df_check_result *r, const struct df_broken_link *k)
 {
 	uint32_t g = r->set->ops[r->g.nodes[r->root].ref].gcomm;
@@ -103,8 +111,9 @@ static int explains(const struct df_check_result *r, const struct df_broken_link
 		return 1;
 	case DF_V_MISSING:
 		/*
-		 * Who is silent may have been cut off, and who has ended may have given up, which its trace says if it is
-		 * there; who has left a communicator has left it.
+		 * A silent rank may have been cut off. One that has ended may have given up; its
+		 * trace shows that if there is one. One that has left a communicator has left by
+		 * itself.
 		 */
 		if (r->root == DF_NONE || !is_at(r, k) ||
 		    (r->qualifier[0] && strcmp(r->qualifier, "exited")))
@@ -121,7 +130,7 @@ static uint64_t broken_at(const struct df_check_set *set, const struct df_broken
 	return k->time_ns + (uint64_t)set->traces[k->trace].skew_ns;
 }
 
-/* The other side of a thread that is held may see a link break. */
+/* The other side of a thread that is held may also see a link break. */
 static int weight(const struct df_broken_link *k)
 {
 	return k->held ? 2 : k->gone;
@@ -141,7 +150,7 @@ void df_link_judge(struct df_check_result *r)
 	}
 	if (!r->link)
 		return;
-	/* It may come back. */
+	/* The link may be restored. */
 	if (r->verdict == DF_V_SLOW && !r->link->gone) {
 		r->otherwise = DF_V_NET_STALL;
 	} else {
@@ -163,7 +172,7 @@ static const char *far_end(const struct df_check_set *set, const struct df_broke
 	return buf;
 }
 
-/* One end's view. */
+/* The view of one end. */
 static void put_link(const struct df_broken_link *k, struct df_line *b)
 {
 	if (k->held) {

@@ -1,5 +1,6 @@
 /*
- * Verdicts with one culprit: who is missing, gone, silent or stuck, and calls that do not agree.
+ * The sentences of verdicts with one culprit: a rank that is missing, ended, silent or stuck, and
+ * calls that do not agree.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 #include "trace/judge/lines.h"
 #include "trace/record/names.h"
 
-/* How many ranks' operations wait for the root: directly, and in all. */
+/* Counts the ranks' operations that wait for the root: directly, and in total. */
 static void count_waiters(struct df_check_result *r, size_t *direct, size_t *all)
 {
 	const struct df_node *root = &r->g.nodes[r->root];
@@ -19,7 +20,7 @@ static void count_waiters(struct df_check_result *r, size_t *direct, size_t *all
 		const struct df_edge *e = &r->g.edges[i];
 		const struct df_node *to = &r->g.nodes[e->to];
 
-		/* Each communicator has a node of its own for the same process. */
+		/* Each communicator has its own node for the same process. */
 		if (r->g.nodes[e->from].kind == DF_N_MATCH && to->kind == root->kind &&
 		    to->mark == root->mark && to->trace == root->trace &&
 		    (to->trace != DF_NONE || e->to == r->root))
@@ -47,7 +48,7 @@ static void last_record(struct df_check_result *r, const struct df_trc_comm *e, 
 	df_line_put(b, "%.1f s ago", df_say_ago(r->set, e->trace, t->last_ns));
 }
 
-/* What a missing rank does instead, of what its threads ask again and again; "": nothing. */
+/* The polling that a missing rank's threads do instead; "" if they do none. */
 static void loops(const struct df_check_result *r, const struct df_trc_comm *e, char *buf,
 		  size_t size)
 {
@@ -71,7 +72,7 @@ static void loops(const struct df_check_result *r, const struct df_trc_comm *e, 
 					       df_call_text(df_polled_call(k)));
 }
 
-/* " (its last call on B is #3)"; where it has issued nothing there, its last one elsewhere. */
+/* " (its last call on B is #3)". If it has issued nothing there, its last call elsewhere. */
 static void last_call(const struct df_check_set *set, const struct df_trc_comm *e,
 		      struct df_line *b)
 {
@@ -97,7 +98,7 @@ static void last_call(const struct df_check_set *set, const struct df_trc_comm *
 		df_line_put(b, " (it has issued nothing on %s, its last call is %s)", comm, op);
 }
 
-/* Of a call that all ranks make: who waits in it for the root, and where. NULL: there is none. */
+/* A thread that waits for the root in a call that all ranks make, or NULL. */
 static const struct df_node *a_caller(struct df_check_result *r)
 {
 	const struct df_graph *g = &r->g;
@@ -122,7 +123,7 @@ int df_exit_of(const struct df_check_result *r)
 	const struct df_dead *d =
 		n->gcomm != DF_NONE ? df_set_dead(r->set, n->gcomm, n->rank) : NULL;
 
-	/* Its own trace may end before. */
+	/* The rank's own trace may end before that. */
 	if (e && r->set->traces[e->trace].h.closed)
 		return (int)r->set->traces[e->trace].h.closed;
 	return d ? d->in_order : 0;
@@ -230,10 +231,10 @@ void df_line_crash(struct df_check_result *r, struct df_line *b)
 	crash_waited(r, b);
 }
 
-#define SOME	  4	    /* ranks that are named one by one */
-#define RANKS_MAX (1 << 16) /* a record may say anything */
+#define SOME	  4	    /* ranks that are named individually */
+#define RANKS_MAX (1 << 16) /* a bound, because a record may be corrupt */
 
-/* Did a rank call ncclCommInitRank with this id, as far as the traces show? */
+/* Whether a rank called ncclCommInitRank with this id, according to the traces. */
 static int has_called(const struct df_check_set *set, uint64_t id, uint32_t rank)
 {
 	for (size_t i = 0; i < set->nr_traces; i++) {
@@ -250,7 +251,10 @@ static int has_called(const struct df_check_set *set, uint64_t id, uint32_t rank
 	return 0;
 }
 
-/* "rank 1 of 2 has not called ncclCommInitRank": 0 where the records do not say which ranks those are. */
+/*
+ * Writes "rank 1 of 2 has not called ncclCommInitRank". Returns 0 if the records do not show which
+ * ranks.
+ */
 static int who_has_not_called(struct df_check_result *r, const struct df_bar *bar,
 			      struct df_line *b)
 {
@@ -278,7 +282,7 @@ static int who_has_not_called(struct df_check_result *r, const struct df_bar *ba
 	return 1;
 }
 
-/* The first ncclCommInitRank that not all have come to. NULL: there is none. */
+/* The first ncclCommInitRank that not all ranks have reached, or NULL. */
 static const struct df_bar *stuck_init(const struct df_check_result *r)
 {
 	for (size_t i = 0; i < r->g.nr_bars; i++)
@@ -287,7 +291,7 @@ static const struct df_bar *stuck_init(const struct df_check_result *r)
 	return NULL;
 }
 
-/* Was a thread of the process in that call at its end? For which rank. */
+/* Whether a thread of the process was in that call when the process ended, and for which rank. */
 static int is_in_init(const struct df_trc *t, uint64_t id, int *rank)
 {
 	for (size_t i = 0; i < t->nr_notes; i++) {
@@ -307,14 +311,14 @@ const struct df_trc *df_left_init(const struct df_check_result *r, int *rank)
 {
 	const struct df_bar *bar = stuck_init(r);
 
-	/* One that has not come at all is the reason. */
+	/* A rank that has not called it at all is the reason. */
 	for (uint32_t k = 0; bar && k < bar->expect && bar->expect <= RANKS_MAX; k++)
 		if (!has_called(r->set, bar->object, k))
 			return NULL;
 	for (size_t i = 0; bar && i < r->set->nr_traces; i++) {
 		const struct df_trc *t = &r->set->traces[i];
 
-		/* Whoever has seen the standstill exited because of it. */
+		/* A process that has noticed the hang exited because of it. */
 		if (t->fate == DF_EXITED && !t->dropped && !t->stall_ms &&
 		    is_in_init(t, bar->object, rank))
 			return t;

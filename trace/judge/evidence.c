@@ -1,6 +1,6 @@
 /*
- * Where the ranks' behaviour parted, and other observations worth a line: the earliest point at which
- * somebody can act, next to who waits for whom.
+ * The first point where the ranks' behaviour differs, and other observations: the earliest point at
+ * which a developer can act, in addition to the cycle.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +9,10 @@
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
 
-/* Both ranks belong to the communicator of this operation; for messages, both are its ends. */
+/*
+ * Whether both ranks belong to the communicator of this operation; for messages, whether both are
+ * its ends.
+ */
 static int shared(const struct df_check_set *set, const struct df_uop *u,
 		  const struct df_trc_comm *other)
 {
@@ -39,7 +42,7 @@ static int same_place(const struct df_uop *a, const struct df_uop *b)
 	return a->l.index == b->l.index && a->l.kind == b->l.kind;
 }
 
-/* The next unfinished operation of this rank from *at on that both share. */
+/* This rank's next unfinished operation, from *at on, that both share. */
 static const struct df_uop *next_shared(const struct df_check_set *set,
 					const struct df_trc_comm *mine,
 					const struct df_trc_comm *other, size_t *at)
@@ -55,10 +58,13 @@ static const struct df_uop *next_shared(const struct df_check_set *set,
 	return NULL;
 }
 
-/* The operations of a group are issued one after another, but for those of other threads. */
+/* The operations of a group are issued in sequence, with those of other threads between them. */
 #define GROUP_WINDOW ((size_t)1024)
 
-/* The same party has issued u's counterpart in the group of `other`: in what order makes no difference there. */
+/*
+ * Whether the same rank has issued the counterpart of u in the group of `other`, where the order
+ * makes no difference.
+ */
 static int is_in_group(const struct df_check_set *set, const struct df_uop *u,
 		       const struct df_uop *other)
 {
@@ -86,7 +92,7 @@ static void say_with_site(struct df_check_result *r, const struct df_uop *u, uns
 		 df_say_sig(&u->l, sig, sizeof(sig)), site[0] ? " at " : "", site, "");
 }
 
-/* 1: they differ. */
+/* Returns whether they differ. */
 static int between(struct df_check_result *r, const struct df_trc_comm *a,
 		   const struct df_trc_comm *b)
 {
@@ -134,7 +140,10 @@ static int between(struct df_check_result *r, const struct df_trc_comm *a,
 
 #define RANKS_COMPARED 16
 
-/* Says where the first two ranks of the cycle that differ part, if any do. 0: it has no two ranks. */
+/*
+ * Describes the divergence between the first two ranks of the cycle that differ, if any do. Returns
+ * 0 if there are no two ranks.
+ */
 static int among_involved(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
@@ -166,7 +175,9 @@ static void other_roots(struct df_check_result *r)
 
 #define DROPS_TOLD 3
 
-/* " (A 120, B 3)": whose records the rings have overwritten, the most first. */
+/*
+ * " (A 120, B 3)": the communicators whose records the rings have overwritten, in descending order.
+ */
 static void drops_by_comm(const struct df_check_set *set, char *buf, size_t size)
 {
 	uint64_t below = UINT64_MAX;
@@ -184,7 +195,7 @@ static void drops_by_comm(const struct df_check_set *set, char *buf, size_t size
 
 			for (uint32_t k = 0; k < g->nr_entries; k++)
 				sum += set->entries[set->sorted[g->first_entry + k]].drops;
-			/* Equal ones by their number. */
+			/* Equal counts in the order of their index. */
 			if (sum > most && (sum < below || (sum == below && i > last))) {
 				most = sum;
 				which = i;
@@ -251,9 +262,9 @@ static void coverage(struct df_check_result *r)
 		df_note(r, "%" PRIu64 " records were incomplete and were skipped", set->nr_torn);
 }
 
-#define NEIGHBOURS 64 /* ranks of one machine have numbers near each other */
+#define NEIGHBOURS 64 /* the ranks of one machine have numbers near each other */
 
-/* Two ranks of a communicator on one device, as far as numbers tell; 0: there are none such. */
+/* Two ranks of a communicator that share a device, by its number; 0 if there are none. */
 static int share_device(const struct df_check_set *set, const struct df_gcomm *g,
 			const struct df_trc_comm *pair[2])
 {
@@ -275,8 +286,9 @@ static int share_device(const struct df_check_set *set, const struct df_gcomm *g
 }
 
 /*
- * What all ranks came to and nobody moves on with may also wait for room on a device: in mode trace it is not seen which
- * of NCCL's kernels got some, so it has the same word, and this beside it.
+ * An operation that all ranks reached but that makes no progress may also wait for room on a
+ * device. In mode trace it is not visible which of NCCL's kernels got room, so the verdict is the
+ * same, with this note.
  */
 static void unseen_room(struct df_check_result *r)
 {
@@ -311,7 +323,7 @@ static void unseen_room(struct df_check_result *r)
 			others);
 }
 
-/* After this side's call its rank issues the other's: NULL, or that operation. */
+/* The operation that this side's rank issues next, if it is the other side's call; else NULL. */
 static const struct df_uop *next_is(const struct df_check_set *set, const struct df_side *b,
 				    const struct df_side *a)
 {
@@ -327,7 +339,10 @@ static const struct df_uop *next_is(const struct df_check_set *set, const struct
 	return NULL;
 }
 
-/* Same communicator, neighbours swapped: the program issued them in another order. */
+/*
+ * Two adjacent calls on the same communicator are swapped: the program issued them in another
+ * order.
+ */
 static void swapped(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;

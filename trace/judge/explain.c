@@ -1,6 +1,4 @@
-/*
- * The sentence for each verdict word, what would help, and how to fix the program.
- */
+/* The sentence for each verdict, what would help, and how to fix the program. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <stdarg.h>
@@ -48,7 +46,7 @@ void df_line_path(struct df_check_result *r, struct df_line *b)
 		df_line_put(b, " -> %s", first);
 }
 
-/* Distinct operations of the cycle: "A#1, C7#2". */
+/* The distinct operations of the cycle: "A#1, C7#2". */
 static size_t put_ops(struct df_check_result *r, struct df_line *b)
 {
 	char name[96], seen[16][96];
@@ -94,7 +92,7 @@ static int any_p2p(struct df_check_result *r)
 
 const struct df_node *df_line_thread(struct df_check_result *r, size_t which)
 {
-	/* A thread that polls for what goes on in the background is the one that waits. */
+	/* Skip background calls: the thread that polls for one is the one that waits. */
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		const struct df_node *n = &r->g.nodes[r->steps[i].from];
 
@@ -132,7 +130,7 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 		df_line_host(r, t, h1, sizeof(h1));
 		if (t2)
 			df_line_host(r, t2, h2, sizeof(h2));
-		/* Threads of one process, of ranks that have no name yet. */
+		/* Threads of one process whose ranks have no names yet. */
 		if (t2 && !strcmp(h1, h2)) {
 			df_say_thread(r->set, t->trace, t->thread, h1, sizeof(h1));
 			df_say_thread(r->set, t2->trace, t2->thread, h2, sizeof(h2));
@@ -178,7 +176,7 @@ static void sync_line(struct df_check_result *r, struct df_line *b)
 	const struct df_node *t = df_line_thread(r, 0);
 
 	for (size_t i = 0; t && i < r->nr_steps; i++) {
-		/* Of several threads the one whose call is to blame. */
+		/* Among several threads, the one whose call is the cause. */
 		if (r->steps[i].cut && r->g.nodes[r->steps[i].from].kind == DF_N_THREAD) {
 			t = &r->g.nodes[r->steps[i].from];
 			break;
@@ -201,7 +199,7 @@ static void sync_line(struct df_check_result *r, struct df_line *b)
 	df_line_path(r, b);
 }
 
-/* The work for which the which-th thread of the cycle waits, if that is what it waits for; NULL. */
+/* The work that thread `t` of the cycle waits for, or NULL if it waits for something else. */
 static const struct df_litem *work_of(const struct df_check_result *r, const struct df_node *t,
 				      const struct df_node **behind)
 {
@@ -216,7 +214,10 @@ static const struct df_litem *work_of(const struct df_check_result *r, const str
 	return NULL;
 }
 
-/* A copy of what no unfinished operation of its process writes, with nothing between it and an operation. */
+/*
+ * Whether the work is a copy of memory that no unfinished operation of its process writes, and it
+ * waits directly for an operation.
+ */
 static int needs_nobody(const struct df_check_result *r, const struct df_node *t,
 			const struct df_litem *work, const struct df_node *behind)
 {
@@ -233,7 +234,10 @@ static int needs_nobody(const struct df_check_result *r, const struct df_node *t
 	return 1;
 }
 
-/* Of a thread that waits for other work than a collective: "a memcpy that its stream puts behind B#2". 0: of none. */
+/*
+ * Describes a thread that waits for work other than a collective: "a memcpy that its stream puts
+ * behind B#2". Returns 0 if there is none.
+ */
 static int behind_line(struct df_check_result *r, struct df_line *b)
 {
 	const struct df_node *t, *found = NULL, *behind, *op = NULL;
@@ -317,9 +321,11 @@ static void resource_line(struct df_check_result *r, struct df_line *b)
 	put_ops(r, b);
 }
 
-/* ---- remedy and fix ------------------------------------------------------------------------------------ */
+/* ---- remedy and fix ------------------------------------------------------------------------- */
 
-/* On each device for which a thread of the cycle waits there is other work behind operations that are stuck. */
+/*
+ * Whether each device that a thread of the cycle waits for has other work behind stuck operations.
+ */
 static int has_work_behind(struct df_check_result *r)
 {
 	const struct df_node *t;
@@ -404,7 +410,10 @@ static const char *fix_text(struct df_check_result *r)
 	}
 }
 
-/* What comes before an operation that is not issued may be stuck as well, and operations that are not issued do not finish. */
+/*
+ * Operations before one that is not issued may be stuck as well, and an operation that is not
+ * issued cannot finish.
+ */
 static void say_to_come(struct df_check_result *r, struct df_line *b)
 {
 	const struct df_edge *e = r->to_come == DF_NONE ? NULL : &r->g.edges[r->to_come];
@@ -418,7 +427,7 @@ static void say_to_come(struct df_check_result *r, struct df_line *b)
 	next = &r->g.nodes[e->to];
 	df_say_member(r->set, next->gcomm, next->rank, rank, sizeof(rank));
 	if (next->gcomm != DF_NONE && !df_set_entry(r->set, next->gcomm, next->rank))
-		df_line_put(b, "; what %s does is not known: it left no trace", rank);
+		df_line_put(b, "; the next step of %s is unknown: it left no trace", rank);
 	else if (from->kind == DF_N_MATCH)
 		df_line_put(
 			b,
@@ -433,7 +442,7 @@ static void say_to_come(struct df_check_result *r, struct df_line *b)
 			rank);
 }
 
-/* A wait for a stream or an event: what DFSHIM_RELEASE=all allows to release. */
+/* Whether there is a wait for a stream or an event, which DFSHIM_RELEASE=all allows to release. */
 static int waits_for_stream(const struct df_check_result *r)
 {
 	for (size_t i = 0; i < r->nr_steps; i++)
@@ -567,7 +576,7 @@ int df_explain(struct df_check_result *r)
 	r->remedy_text = strdup(remedy_line.s);
 	if (!r->line || !r->fix || !r->remedy_text)
 		return -ENOMEM;
-	/* Where the ring has lost what a rank did, its records end too early: that is no divergence. */
+	/* If the ring has lost records of a rank, they end too early: that is not a divergence. */
 	for (size_t i = 0; i < r->set->nr_entries; i++)
 		lost |= r->set->entries[i].lost_open != 0;
 	if (r->verdict != DF_V_OK && !(lost && r->verdict == DF_V_UNKNOWN))

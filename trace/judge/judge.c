@@ -1,6 +1,6 @@
 /*
- * The judge: reduces the graph under the rules that really hold, looks at what is left, and asks in
- * which milder world it would not be left. No state beyond the result it builds.
+ * The judge: reduces the graph with the rules that really hold, examines the stuck nodes, and finds
+ * the weakest rule change with which they could proceed. No state besides the result.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define DEFAULT_STALE_NS 5000000000ULL
 #define LIVE_PATIENCE_NS 120000000000ULL
 
-/* ---- choosing the root --------------------------------------------------------------------------- */
+/* ---- choosing the root ---------------------------------------------------------------------- */
 
 static int mark_priority(enum df_mark m)
 {
@@ -97,7 +97,10 @@ static void count_stuck(struct df_check_result *r)
 	free(ranks);
 }
 
-/* Components that wait for nobody: causes. Takes the gravest, and of those the one with most behind it. */
+/*
+ * Chooses the root cause among the components that wait for no other: the most serious one; among
+ * equal ones, the one with most nodes behind it.
+ */
 static int choose_root(struct df_check_result *r)
 {
 	struct df_graph *g = &r->g;
@@ -128,7 +131,10 @@ static int choose_root(struct df_check_result *r)
 
 		if (!is_root[c])
 			continue;
-		/* A process that is gone is one cause, however many communicators miss it. */
+		/*
+		 * A process that has ended is one cause, regardless of how many communicators wait
+		 * for it.
+		 */
 		seen = 0;
 		for (size_t d = 0; d < c && mark_of(r, rep[c]); d++)
 			seen |= is_root[d] && mark_of(r, rep[d]) == mark_of(r, rep[c]) &&
@@ -147,11 +153,11 @@ static int choose_root(struct df_check_result *r)
 	return 0;
 }
 
-/* ---- what kind of cycle --------------------------------------------------------------------------- */
+/* ---- what kind of cycle --------------------------------------------------------------------- */
 
 static int comp_dissolves(struct df_check_result *r, enum df_world w)
 {
-	/* Free hosts are still taken for silent ones where the verdict rests on that. */
+	/* If the verdict rests on silent threads, idle threads still count as silent. */
 	df_graph_reduce(&r->g, w, r->stale ? 2 : 0);
 	for (size_t i = 0; i < r->g.nr_nodes; i++)
 		if (r->comp[i] == r->root_comp && r->g.stuck[i])
@@ -185,7 +191,7 @@ static int same_inst(const struct df_uop *a, const struct df_uop *b)
 		       (b->l.kind == DF_KIND_SEND || b->l.kind == DF_KIND_RECV);
 }
 
-/* Two ranks of the cycle hold the same two operations, then in opposite order. */
+/* Whether two ranks of the cycle have the same two operations in opposite orders. */
 static int has_inversion(const struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
@@ -217,10 +223,13 @@ static int has_inversion(const struct df_check_result *r)
 
 #define BIT(k) (1u << (k))
 
-/* Bytes of a message for which one slot of dfshim's is enough (DFSHIM_SLOT_KB). */
+/* Size of a message for which one slot of dfshim suffices (DFSHIM_SLOT_KB). */
 #define BUFFERED (128u << 10)
 
-/* A send of a group, which for NCCL ends as a whole. By our rules it need not wait for its receive. */
+/*
+ * Whether the edge is a send in a group, which NCCL ends as a whole. By dfshim's rules it need not
+ * wait for its receive.
+ */
 static int may_be_buffered(const struct df_check_result *r, const struct df_edge *e)
 {
 	const struct df_node *n = &r->g.nodes[e->from];
@@ -247,8 +256,8 @@ static int dissolves_if_buffered(struct df_check_result *r)
 }
 
 /*
- * What the component needs in that world and a rank has not issued, the nearest first: the edge to it, or DF_NONE. Dissolving takes for granted
- * that it will be issued.
+ * The edge to the nearest operation that the component needs in that world and that a rank has not
+ * issued, or DF_NONE. A remedy assumes that it will be issued.
  */
 static uint32_t still_to_come(const struct df_check_result *r, enum df_world w)
 {
@@ -279,7 +288,7 @@ static uint32_t still_to_come(const struct df_check_result *r, enum df_world w)
 	return found;
 }
 
-/* The operations that a rank has in the cycle touch the same bytes. */
+/* Whether the operations that a rank has in the cycle access the same bytes. */
 static int overlap_everywhere(const struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
@@ -360,7 +369,7 @@ static void classify_cycle(struct df_check_result *r)
 	snprintf(r->qualifier, sizeof(r->qualifier), "%s", qual);
 }
 
-/* Somebody waits for the root in ncclCommInitRank. */
+/* Whether a thread waits for the root in ncclCommInitRank. */
 static int root_is_init(const struct df_check_result *r)
 {
 	for (size_t i = 0; i < r->g.nr_edges; i++) {
@@ -426,7 +435,7 @@ static int classify_root(struct df_check_result *r)
 	return room < 0 ? room : 0;
 }
 
-/* A process that exited inside ncclCommInitRank explains why its communicator was not made. */
+/* A process that exited inside ncclCommInitRank explains why its communicator was not created. */
 static void judge_init(struct df_check_result *r)
 {
 	int rank;
@@ -437,7 +446,10 @@ static void judge_init(struct df_check_result *r)
 	snprintf(r->qualifier, sizeof(r->qualifier), "exited");
 }
 
-/* Calls that do not agree explain it better than who is missing. 1 if they do, 0, or -ENOMEM. */
+/*
+ * Calls that do not agree explain a hang better than a missing rank. Returns 1 if they do not
+ * agree, else 0 or -ENOMEM.
+ */
 static int is_mismatch(struct df_check_result *r, int rc)
 {
 	if (rc <= 0)
@@ -455,7 +467,9 @@ static int judge_mismatch(struct df_check_result *r)
 	return is_mismatch(r, df_mismatch_find(r));
 }
 
-/* The same of a cycle of operations that nothing cuts, and of what waits for who has gone. */
+/*
+ * The same for a cycle of operations that no remedy breaks, and for waits for a rank that has left.
+ */
 static int judge_places(struct df_check_result *r)
 {
 	return is_mismatch(r, df_mismatch_places(r));
@@ -473,7 +487,10 @@ static int judge_marked(struct df_check_result *r, enum df_mark m)
 	return r->is_left ? judge_places(r) : judge_mismatch(r);
 }
 
-/* Two threads have put operations into one hardware queue: records do not say for certain in which order. */
+/*
+ * Whether two threads have put operations into one hardware queue: the records do not show for
+ * certain in which order.
+ */
 static int rests_on_a_race(const struct df_graph *g, const uint32_t *edges, size_t nr)
 {
 	for (size_t i = 0; i < nr; i++) {
@@ -514,7 +531,10 @@ static int judge_residue(struct df_check_result *r, int released)
 		rc = judge_marked(r, mark_of(r, r->root));
 		return rc < 0 ? rc : 0;
 	}
-	/* What is known of NCCL and CUDA says more than who else a host may wait for. */
+	/*
+	 * A cycle of known waits in NCCL and CUDA is better evidence than the guess which thread
+	 * another waits for.
+	 */
 	nr = df_graph_cycle(&r->g, r->world, r->comp, r->root_comp, BIT(DF_E_OUTSIDE), &edges);
 	if (!nr)
 		nr = df_graph_cycle(&r->g, r->world, r->comp, r->root_comp, 0, &edges);
@@ -544,7 +564,10 @@ static int judge_residue(struct df_check_result *r, int released)
 	df_others_find(r);
 	if (r->nr_others && r->confidence == DF_C_PROVED)
 		r->confidence = DF_C_LIKELY;
-	/* A wait for a result may be the lock that another thread needs, and no release helps either way. */
+	/*
+	 * A wait for a result may be for the lock that another thread needs, and no release helps
+	 * in either case.
+	 */
 	if (r->nr_held && r->verdict == DF_V_DATA)
 		r->verdict = DF_V_HOST;
 	for (size_t i = 0; i < r->nr_steps; i++) {
@@ -586,24 +609,25 @@ static int overwritten(const struct df_check_set *set)
 	return 0;
 }
 
-/* Of a part of the data nothing is proved. */
+/* A part of the data proves nothing. */
 static void say_how_sure(struct df_check_result *r)
 {
 	r->partial = (uint8_t)df_set_is_partial(r->set);
 	if (r->confidence != DF_C_PROVED)
 		return;
-	/* A death that was recorded is a fact, whatever else is missing. */
+	/* A recorded death is a fact, whatever else is missing. */
 	if (r->partial && r->verdict != DF_V_CRASH)
 		r->confidence = DF_C_LIKELY;
-	/* Where messages were overwritten, which collective meets which is a guess. */
+	/* If records of messages were overwritten, it is only a guess which collectives meet. */
 	if (r->verdict == DF_V_MISMATCH && overwritten(r->set))
 		r->confidence = DF_C_LIKELY;
 }
 
 /*
- * A circle that preemption or a release would cut, and that a polling host closes: what the host issues once it has
- * what it asks for is not known. As long as the others lack a call of its rank, that it lacks is what can be said; a
- * circle that nothing cuts is told all the same, since there the poll itself is the fault.
+ * Whether a cycle that preemption or a release would break contains a polling thread. It is unknown
+ * what that thread issues once it gets its result, so if the other ranks lack a call of its rank,
+ * the verdict is that the call is missing. A cycle that no remedy breaks is reported in any case,
+ * because there the polling itself is the fault.
  */
 static int rests_on_a_poll(const struct df_check_result *r)
 {
@@ -613,8 +637,9 @@ static int rests_on_a_poll(const struct df_check_result *r)
 }
 
 /*
- * Nobody waits for the dead any more, because everything with it was ended, or it died before it had a communicator. A signal that its
- * parent saw also explains why others wait in vain for the communicator.
+ * A death can be the verdict although no operation waits for the dead rank, because everything with
+ * it was ended or it died before it had a communicator. A signal that its parent saw also explains
+ * why other ranks wait for the communicator.
  */
 static void judge_deaths(struct df_check_result *r)
 {
@@ -669,8 +694,8 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		if (df_graph_reduce(&r->g, DF_W_BASE, 1))
 			rc = judge_residue(r, opts && opts->released);
 		/*
-		 * Who may still come: a host that is silent, or that waits for something unknown. A thread that has ended
-		 * will not, once the others have waited for their whole time.
+		 * A thread that is silent or waits for something unknown may still act. A thread
+		 * that has ended will not, once the others have waited for their whole time-out.
 		 */
 		if (opts && opts->live && r->quiet_ns < LIVE_PATIENCE_NS &&
 		    (r->verdict == DF_V_MISSING || cycle_has_call(r, DF_CALL_OUTSIDE)) &&

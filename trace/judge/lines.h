@@ -1,6 +1,6 @@
 /*
- * The sentences of verdicts, a text that grows, and what both files of sentences share. Private to
- * explain.c (cycles, remedy, fix) and culprit.c (verdicts with one culprit).
+ * The sentences of verdicts: a growing text, and the functions that both files of sentences share.
+ * Private to explain.c (cycles, remedy, fix) and culprit.c (verdicts with one culprit).
  */
 #ifndef DF_TRACE_JUDGE_LINES_H
 #define DF_TRACE_JUDGE_LINES_H
@@ -16,7 +16,7 @@ struct df_line {
 void df_line_put(struct df_line *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* "r0 -> r5 -> r0" over the ranks of the cycle. */
 void df_line_path(struct df_check_result *r, struct df_line *b);
-/* The which-th thread of the cycle, or NULL. */
+/* The thread number `which` of the cycle, or NULL. */
 const struct df_node *df_line_thread(struct df_check_result *r, size_t which);
 /* The rank of a THREAD node. */
 const char *df_line_host(struct df_check_result *r, const struct df_node *n, char *buf,
@@ -25,18 +25,27 @@ const char *df_line_host(struct df_check_result *r, const struct df_node *n, cha
 void df_line_missing(struct df_check_result *r, struct df_line *b);
 void df_line_crash(struct df_check_result *r, struct df_line *b);
 void df_line_init(struct df_check_result *r, struct df_line *b);
-/* Whose process exited inside the ncclCommInitRank that is stuck, and a rank of it; NULL: nobody's. */
+/*
+ * The trace of a process that exited inside the stuck ncclCommInitRank, and a rank of it; NULL if
+ * there is none.
+ */
 const struct df_trc *df_left_init(const struct df_check_result *r, int *rank);
 void df_line_gpu(struct df_check_result *r, struct df_line *b);
-/* Where r->link. */
+/* Needs r->link. */
 void df_line_link(struct df_check_result *r, struct df_line *b);
 void df_line_stall(struct df_check_result *r, struct df_line *b);
 void df_line_hosts(struct df_check_result *r, struct df_line *b);
-/* Where r->nr_held: one of the others waits for a lock. Where r->nr_others: who they are, after another sentence. */
+/*
+ * df_line_held() needs r->nr_held and says which other thread waits for a lock. df_line_others()
+ * needs r->nr_others and names the others after another sentence.
+ */
 void df_line_held(struct df_check_result *r, struct df_line *b);
 void df_line_others(struct df_check_result *r, struct df_line *b);
 void df_line_unknown(struct df_check_result *r, struct df_line *b);
-/* "; two threads of r1 use communicator A: ...", where that is so of a rank whose call differs. 1: it is. */
+/*
+ * Appends "; two threads of r1 use communicator A: ..." if that is true of a rank whose call
+ * differs. Returns whether it is.
+ */
 int df_line_two_threads(struct df_check_result *r, struct df_line *b);
 void df_line_mismatch(struct df_check_result *r, struct df_line *b);
 

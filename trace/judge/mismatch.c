@@ -1,8 +1,9 @@
 /*
- * Calls that do not agree. By NCCL's rules the k-th collectives of a communicator meet whatever they are, and
- * the graph sees it. Where operations meet by signature, a mismatch shows as two instances that lack each other:
- * one rank waits with X for a rank that waits with Y for the first. And a message that was sent and is over may
- * have had another size than the receive that waits for it. Pure functions over a result.
+ * Calls that do not agree. By NCCL's rules the k-th collectives of a communicator meet, whatever
+ * they are, and the graph shows a mismatch directly. Where operations meet by signature, it appears
+ * as two instances that lack each other: one rank waits in X for a rank that waits in Y for the
+ * first. Also, a message that was sent and has finished may differ in size from the receive that
+ * waits for it. Pure functions on a result.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,8 +15,8 @@
 #include "runtime/base/vec.h"
 
 #define MAX_SIDES   4096
-#define MAX_LACKING 64	 /* instances that lack the root, and are looked at */
-#define MAX_LOOKS   4096 /* searches through the graph */
+#define MAX_LACKING 64	 /* instances examined that lack the root */
+#define MAX_LOOKS   4096 /* searches in the graph */
 
 static int add_side(struct df_check_result *r, const struct df_lop *op, uint32_t trace,
 		    uint32_t entry)
@@ -44,7 +45,7 @@ static int add_inst(struct df_check_result *r, uint32_t inst)
 	return rc;
 }
 
-/* ---- two signatures that lack each other ----------------------------------------------------------- */
+/* ---- two signatures that lack each other ---------------------------------------------------- */
 
 /* The rank's own operation of an instance, or NULL. */
 static const struct df_uop *op_of_rank(const struct df_check_set *set, const struct df_match *in,
@@ -62,7 +63,7 @@ struct look {
 	int left;
 };
 
-/* Does a wait of `from` lead to `to`, over what is stuck? */
+/* Whether a chain of stuck waits leads from `from` to `to`. */
 static int leads_to(const struct df_check_result *r, struct look *l, uint32_t from, uint32_t to)
 {
 	const struct df_graph *g = &r->g;
@@ -92,8 +93,8 @@ static int leads_to(const struct df_check_result *r, struct look *l, uint32_t fr
 }
 
 /*
- * `b` lacks rank p, which waits with `a` for a rank q that takes part in b: and q does not come, because it has
- * gone silent or because it waits for b. So neither rank will issue what the other waits for.
+ * Whether `b` lacks rank p, which waits in `a` for a rank q of b that will not act, because it is
+ * silent or waits for b. Then neither rank will issue what the other waits for.
  */
 static int lack_each_other(const struct df_check_result *r, struct look *l,
 			   const struct df_match *a, const struct df_match *b, uint64_t *place)
@@ -129,7 +130,7 @@ static int by_signature(const struct df_check_result *r, const struct df_match *
 	       !df_trc_nccl(&r->set->traces[u->trace]);
 }
 
-/* All pairs with `b`, which lacks rank p; the two calls nearest to each other in issue order win. */
+/* Examines all pairs with `b`, which lacks rank p. The best pair is closest in issue order. */
 static void look_at(struct df_check_result *r, struct look *l, uint32_t b, int p, uint64_t *best,
 		    uint32_t pair[2])
 {
@@ -164,7 +165,7 @@ static int find_crossed(struct df_check_result *r)
 	uint64_t best = UINT64_MAX;
 	int nr = 0, rc = l.seen && l.queue ? 0 : -ENOMEM;
 
-	/* Whoever lacks the root, or, in a cycle, whoever of it lacks a rank of it. */
+	/* Instances that lack the root or, in a cycle, those of it that lack a rank of it. */
 	for (size_t i = 0; i < g->nr_edges && !rc && nr < MAX_LACKING && best; i++) {
 		const struct df_edge *e = &g->edges[i];
 		const struct df_node *from = &g->nodes[e->from], *to = &g->nodes[e->to];
@@ -180,7 +181,7 @@ static int find_crossed(struct df_check_result *r)
 	free(l.queue);
 	if (rc || pair[0] == DF_NONE)
 		return rc;
-	/* The lower rank's side first. */
+	/* The side with the lower rank first. */
 	if (r->set->ops[g->insts[pair[0]].first].l.rank >
 	    r->set->ops[g->insts[pair[1]].first].l.rank) {
 		uint32_t t = pair[0];
@@ -193,7 +194,7 @@ static int find_crossed(struct df_check_result *r)
 	return rc ? rc : add_inst(r, pair[1]) ?: 1;
 }
 
-/* ---- a message that is over ------------------------------------------------------------------------- */
+/* ---- a message that has finished on one side ------------------------------------------------ */
 
 static int open_trace(const struct df_trc *t, struct df_reader *r)
 {
@@ -201,7 +202,10 @@ static int open_trace(const struct df_trc *t, struct df_reader *r)
 			: df_reader_open(r, t->path, NULL);
 }
 
-/* Its operations again, into r->set->load, as far as they count; none of a file that has gone meanwhile: the others say enough. */
+/*
+ * Reads the trace's operations again into r->set->load, within the judged time. None if the file
+ * has been removed since: the other traces suffice.
+ */
 static int load_again(struct df_check_result *r, const struct df_trc *t)
 {
 	struct df_load *l = &r->set->load;
@@ -218,8 +222,8 @@ static int load_again(struct df_check_result *r, const struct df_trc *t)
 }
 
 /*
- * Is this operation of the other rank what u should have met? By NCCL's rules the k-th of the pair is; by ours one
- * of another size for which u's rank has no partner.
+ * Whether this operation of the other rank is the one that u should have met. By NCCL's rules it is
+ * the k-th of the pair; by dfshim's it is one of another size, for which u's rank has no partner.
  */
 static int should_meet(const struct df_check_result *r, const struct df_uop *u,
 		       const struct df_lop *op)
@@ -236,7 +240,10 @@ static int should_meet(const struct df_check_result *r, const struct df_uop *u,
 		       (op->has_match ? op->inst : op->index);
 }
 
-/* The other end of a message: read again from its trace. 1 found, 0 not there (any more). */
+/*
+ * Reads the other end of a message from its trace. Returns 1 if found, 0 if it is not there (any
+ * more).
+ */
 static int other_end(struct df_check_result *r, const struct df_match *in, const struct df_uop *u,
 		     struct df_lop *out, const struct df_trc_comm **who)
 {
@@ -263,8 +270,9 @@ static int other_end(struct df_check_result *r, const struct df_match *in, const
 }
 
 /*
- * A small send is over before its receive is there, so only one side is stuck. unseen: also where nobody sees what
- * gets stuck, because ends are not recorded (NCCL's own operations, imported dumps).
+ * A small send finishes before its receive is posted, so only one side is stuck. unseen: also where
+ * a stuck operation is not visible, because its end is not recorded (NCCL's own operations,
+ * imported dumps).
  */
 static int find_sizes(struct df_check_result *r, int unseen)
 {
@@ -296,7 +304,7 @@ static int find_sizes(struct df_check_result *r, int unseen)
 	return 0;
 }
 
-/* ---- one place, different calls ---------------------------------------------------------------------- */
+/* ---- different calls in one place ----------------------------------------------------------- */
 
 static int by_place(const void *pa, const void *pb)
 {
@@ -308,7 +316,7 @@ static int by_place(const void *pa, const void *pb)
 	return a->l.rank < b->l.rank ? -1 : a->l.rank > b->l.rank;
 }
 
-/* How many collectives a rank has issued on a communicator. */
+/* The number of collectives that a rank has issued on a communicator. */
 static uint64_t nr_issued(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
 	const struct df_trc_comm *e = df_set_entry(set, gcomm, rank);
@@ -316,16 +324,16 @@ static uint64_t nr_issued(const struct df_check_set *set, uint32_t gcomm, int ra
 	return e ? e->nr_coll : df_left_issued(&set->left, set->gcomms[gcomm].hash, rank);
 }
 
-/* A collective that one rank has issued, and another has not. */
+/* A collective that one rank has issued and another has not. */
 struct gap {
 	const struct df_uop *op;
 	uint32_t inst;
-	int rank; /* that has not */
+	int rank; /* the rank that has not */
 };
 
 /*
- * Of those in the cycle, or that wait for who has gone, the first in whose place the rank that lacks it has issued
- * something else.
+ * Finds, among collectives that are in the cycle or wait for a rank that has left, the first one in
+ * whose place the missing rank has issued another one.
  */
 static int find_gap(const struct df_check_result *r, struct gap *gap)
 {
@@ -399,7 +407,10 @@ static int unfinished_sides(struct df_check_result *r, const struct gap *gap)
 	return rc;
 }
 
-/* What a rank put in this place of a communicator: read again from its trace, because nothing is kept of it. */
+/*
+ * Adds the collective that a rank put in this place of a communicator. Reads it from the trace
+ * again, because finished operations are not kept.
+ */
 static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t index)
 {
 	const struct df_trc_comm *e = &r->set->entries[entry];
@@ -414,9 +425,10 @@ static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t inde
 }
 
 /*
- * Signatures may meet in another order than that of issue, but by NCCL's rules the k-th collectives of a communicator meet.
- * A rank that lacks one of them, and has issued at least as many as the rank that waits for it, has issued another one in that
- * place or before. If both of that place have finished, the place is that of the one that is lacking.
+ * Signatures may meet in another order than that of issue, but by NCCL's rules the k-th collectives
+ * of a communicator meet. If a rank lacks one, and has issued at least as many collectives as the
+ * rank that waits for it, it has issued another one in that place or before. If both ranks'
+ * operations in that place have finished, the place of the missing one counts.
  */
 int df_mismatch_places(struct df_check_result *r)
 {
@@ -438,7 +450,7 @@ int df_mismatch_places(struct df_check_result *r)
 	return rc ? rc : 1;
 }
 
-/* ---- what the judge asks ------------------------------------------------------------------------------ */
+/* ---- the interface of the judge ------------------------------------------------------------- */
 
 int df_mismatch_find(struct df_check_result *r)
 {
@@ -476,7 +488,7 @@ int df_mismatch_sides(struct df_check_result *r)
 	return rc;
 }
 
-/* ---- the sentence --------------------------------------------------------------------------------------- */
+/* ---- the sentence --------------------------------------------------------------------------- */
 
 static const char *difference(const struct df_lop *a, const struct df_lop *b)
 {
@@ -502,7 +514,7 @@ static void put_message(struct df_line *b, const struct df_side *s)
 		    s->op.count * (size ? size : 1), s->op.count, df_dtype_name(s->op.type));
 }
 
-/* Nothing is known of the other side's calls but their number, or they were swapped before. */
+/* For the other side only the number of its calls is known, or its calls were swapped before. */
 static void put_lacking(const struct df_check_result *r, struct df_line *b)
 {
 	const struct df_side *s = r->sides;
@@ -517,7 +529,7 @@ static void put_lacking(const struct df_check_result *r, struct df_line *b)
 		    nr_issued(r->set, gcomm, r->lacks), r->set->gcomms[gcomm].label);
 }
 
-/* Groups equal signatures, names the minority. */
+/* Groups equal signatures and names the minority. */
 static void put_sides(const struct df_check_result *r, struct df_line *b)
 {
 	const struct df_side *s = r->sides;

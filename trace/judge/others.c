@@ -1,21 +1,27 @@
 /*
- * Who else could issue what a cycle lacks. The graph takes those threads of a rank for the ones that go on which have used
- * the communicator. Where the process has others that could issue on it, a cycle through the first is likely at most;
- * where one of the others waits for a lock that another thread holds, that lock is as good an explanation. Pure functions
- * over a result.
+ * Other threads that could issue what a cycle lacks. In the graph a rank proceeds if a thread
+ * proceeds that has used the communicator. If the process has other threads that could issue on it,
+ * a cycle through the first ones is at most likely. If one of these threads waits for a lock that
+ * another thread holds, that lock explains the hang as well. Pure functions on a result.
  */
 #include <stdio.h>
 #include <string.h>
 #include "trace/judge/lines.h"
 #include "trace/record/names.h"
 
-/* It issues only what a thread wants that waits for it meanwhile: those of PyTorch's backward passes. */
+/*
+ * Whether the thread issues only for a thread that waits for it meanwhile, as in PyTorch's backward
+ * passes.
+ */
 static int serves_another(const struct df_lthread *th)
 {
 	return th->part_of || !strncmp(th->name, DF_AUTOGRAD_THREADS, strlen(DF_AUTOGRAD_THREADS));
 }
 
-/* The thread is stuck in a call that the cycle already counts, or goes on after one that is: it cannot issue it either. */
+/*
+ * Whether the thread is stuck in a call that the cycle already counts, or proceeds only after a
+ * stuck thread. Then it cannot issue the operation either.
+ */
 static int is_stuck(const struct df_check_result *r, uint32_t trace, uint32_t tid)
 {
 	for (size_t i = 0; i < r->g.nr_nodes; i++) {
@@ -28,7 +34,7 @@ static int is_stuck(const struct df_check_result *r, uint32_t trace, uint32_t ti
 	return 0;
 }
 
-/* The graph lets the rank go on if this thread does. */
+/* Whether in the graph the rank proceeds if this thread does. */
 static int is_expected(const struct df_check_result *r, uint32_t next, uint32_t tid)
 {
 	for (uint32_t k = r->g.out_first[next]; k < r->g.out_first[next + 1]; k++) {
@@ -40,7 +46,10 @@ static int is_expected(const struct df_check_result *r, uint32_t next, uint32_t 
 	return 0;
 }
 
-/* For the end of a thread it waits, not for what it would issue before that. */
+/*
+ * Whether it waits for the end of a thread, and not for something that it would need before
+ * issuing.
+ */
 static int joins(const struct df_lthread *th)
 {
 	return th->at == DF_AT_LOCK && th->at_lock == DF_LOCK_JOIN;
@@ -57,7 +66,10 @@ static int could_issue(const struct df_check_result *r, uint32_t next, const str
 	const struct df_node *n = &r->g.nodes[next];
 	const struct df_trc_comm *e = &r->set->entries[n->ref];
 
-	/* Nothing is known of one that has issued nothing and was not looked at: it may be ours. */
+	/*
+	 * Nothing is known of a thread that has issued nothing and was not observed: it may be
+	 * ours.
+	 */
 	return (th->nr_issued || th->at) && !th->is_ours && !serves_another(th) &&
 	       th->at != DF_AT_GONE && !joins(th) &&
 	       (th->device < 0 || e->device < 0 || th->device == e->device) &&
@@ -67,7 +79,7 @@ static int could_issue(const struct df_check_result *r, uint32_t next, const str
 
 static void add(struct df_check_result *r, uint32_t next, uint32_t thread, int held)
 {
-	/* Those in a lock are named first. */
+	/* Threads in a lock are named first. */
 	size_t at = held ? r->nr_held++ : r->nr_others;
 
 	r->nr_others++;
@@ -137,7 +149,10 @@ static void put_other(struct df_check_result *r, size_t which, struct df_line *b
 {
 	const struct df_node *n = &r->g.nodes[r->others[which].next];
 	const struct df_lthread *th = df_other_thread(r, which);
-	/* Whoever waits by means of the language's library waits in a line of that: its callers say more. */
+	/*
+	 * A thread in a lock of the application is at its own line; others wait inside a library,
+	 * so show callers.
+	 */
 	unsigned frames = is_held(th) ? 1 : 3;
 	char thread[64], line[240];
 
@@ -157,7 +172,7 @@ static const struct df_step *lacks(const struct df_check_result *r, uint32_t nex
 	return NULL;
 }
 
-/* The thread of the cycle by which the rank was expected to go on; NULL: none. */
+/* The thread of the cycle that was expected to issue it, or NULL. */
 static const struct df_node *expected(const struct df_check_result *r, uint32_t next)
 {
 	for (size_t i = 0; i < r->nr_steps; i++)
@@ -208,9 +223,9 @@ void df_line_others(struct df_check_result *r, struct df_line *b)
 		df_line_put(b, ", and %zu more", r->nr_others - 1);
 }
 
-/* ---- one communicator, two threads ---------------------------------------------------------------------- */
+/* ---- one communicator, two threads ---------------------------------------------------------- */
 
-/* The rank has used the communicator by this thread and by another one, which lives: that; NULL. */
+/* Another living thread by which the rank has used the communicator, or NULL. */
 static const struct df_lthread *second_thread(const struct df_check_result *r,
 					      const struct df_side *s)
 {
@@ -228,7 +243,7 @@ static const struct df_lthread *second_thread(const struct df_check_result *r,
 	return NULL;
 }
 
-/* The side's own thread issued it for another one. */
+/* Whether the side's thread issued the operation for another thread. */
 static int was_served(const struct df_check_result *r, const struct df_side *s)
 {
 	const struct df_trc *t = &r->set->traces[s->trace];
@@ -239,7 +254,7 @@ static int was_served(const struct df_check_result *r, const struct df_side *s)
 	return 0;
 }
 
-/* The thread's last unfinished operation on the side's communicator; NULL. */
+/* The thread's last unfinished operation on the side's communicator, or NULL. */
 static const struct df_uop *op_of(const struct df_check_result *r, const struct df_side *s,
 				  uint32_t tid)
 {
@@ -274,7 +289,7 @@ int df_line_two_threads(struct df_check_result *r, struct df_line *b)
 	const struct df_lthread *th;
 	const struct df_uop *u;
 
-	/* A rank of which both have something unfinished there shows most. */
+	/* Prefer a rank of which both threads have unfinished operations there. */
 	for (size_t i = 0; i < r->nr_sides; i++) {
 		th = r->sides[i].entry == DF_NONE || was_served(r, &r->sides[i])
 			     ? NULL

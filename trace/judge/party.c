@@ -1,14 +1,15 @@
 /*
- * Which entries of a trace are one rank's. A process has a rank for each device, or several that share one: then a
- * communicator has more than one entry there. Entries of different communicators that are issued on by the same
- * thread, and by that thread only, are one rank's; where one thread serves several ranks, equal numbers in communicators
- * of equal size are.
+ * Finds which entries of a trace belong to one rank. A process has one rank per device, or several
+ * that share one; then a communicator has more than one entry there. Entries of different
+ * communicators belong to one rank if the same thread, and no other, issues on them. If one thread
+ * serves several ranks, entries with equal rank numbers in communicators of equal size belong
+ * together.
  */
 #include <stdlib.h>
 #include "trace/judge/result.h"
 
 #define CROWDED	    (-2)
-#define FIRST_PARTY (1 << 16) /* above all numbers of devices */
+#define FIRST_PARTY (1 << 16) /* above all device numbers */
 
 int df_entry_uses(const struct df_trc_comm *e, uint32_t tid)
 {
@@ -26,7 +27,9 @@ static int has_issued(const struct df_trc_comm *e, uint32_t tid)
 	return 0;
 }
 
-/* Where there is no room for all that issued on it: any that has issued something and used the device last. */
+/*
+ * If there was no room to record all issuers: any thread that has issued and used the device last.
+ */
 static int may_have_issued(const struct df_trc_comm *e, const struct df_lthread *th)
 {
 	return has_issued(e, th->tid) ||
@@ -38,7 +41,10 @@ static int same_party(const struct df_trc_comm *a, const struct df_trc_comm *b)
 	return a->party == b->party && a->device == b->device;
 }
 
-/* Who made it made that of another rank of the process too, for which another thread issues: so each rank has its own. */
+/*
+ * Whether the creator of this entry also created that of another rank of the process, for which
+ * another thread issues: then each rank has its own thread.
+ */
 static int has_thread_each(const struct df_check_set *set, const struct df_trc_comm *e)
 {
 	const struct df_trc *t = &set->traces[e->trace];
@@ -53,7 +59,7 @@ static int has_thread_each(const struct df_check_set *set, const struct df_trc_c
 	return 0;
 }
 
-/* The thread, though it never issued anything, is the one that this rank has. */
+/* Whether the thread is this rank's own although it never issued anything. */
 static int is_own_idle(const struct df_trc_comm *e, const struct df_lthread *th)
 {
 	return th->device == e->device && !th->nr_issued && !th->is_ours && !th->part_of &&
@@ -133,7 +139,10 @@ int df_entry_is_foreign(const struct df_check_set *set, const struct df_trc_comm
 	return foreign;
 }
 
-/* Another entry of the same communicator on the same device of the same process, which uses the thread (0: any). */
+/*
+ * Whether the communicator has another entry on the same device and process that the thread (0:
+ * any) uses.
+ */
 static int has_other(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid)
 {
 	const struct df_gcomm *g = &set->gcomms[e->gcomm];
@@ -158,7 +167,7 @@ static int share_thread(const struct df_check_set *set, const struct df_trc_comm
 	return 0;
 }
 
-/* A thread issues for this rank of the communicator alone. */
+/* Whether a thread issues only for this rank of the communicator. */
 static int has_own(const struct df_check_set *set, const struct df_trc_comm *e)
 {
 	for (uint32_t i = 0; i < e->nr_threads; i++)
@@ -167,7 +176,9 @@ static int has_own(const struct df_check_set *set, const struct df_trc_comm *e)
 	return 0;
 }
 
-/* Ranks of which each has a thread of its own, and not the same, are not one. */
+/*
+ * Whether the rank numbers match. Entries that each have a thread of their own are different ranks.
+ */
 static int share_number(const struct df_check_set *set, const struct df_trc_comm *a,
 			const struct df_trc_comm *b)
 {
@@ -175,7 +186,7 @@ static int share_number(const struct df_check_set *set, const struct df_trc_comm
 	       set->gcomms[a->gcomm].nranks == set->gcomms[b->gcomm].nranks;
 }
 
-/* A rank is in a communicator once. */
+/* Whether the rank already has an entry in the communicator; it can have only one. */
 static int party_has(const struct df_trc_comm *e, uint32_t nr, int32_t party, uint32_t gcomm)
 {
 	for (uint32_t i = 0; i < nr; i++)
@@ -184,7 +195,7 @@ static int party_has(const struct df_trc_comm *e, uint32_t nr, int32_t party, ui
 	return 0;
 }
 
-/* The party that e[k] joins, of those that e[0] to e[k - 1] are; CROWDED: none. */
+/* The rank among e[0] to e[k - 1] that e[k] belongs to, or CROWDED. */
 static int32_t find_party(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t k,
 			  int (*share)(const struct df_check_set *set, const struct df_trc_comm *a,
 				       const struct df_trc_comm *b))

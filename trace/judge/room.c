@@ -1,19 +1,27 @@
-/* What speaks for a lack of room on devices where records do not say who has some: part of the judge. */
+/*
+ * Evidence that devices lack room, where records do not show which operations have room: part of
+ * the judge.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "trace/judge/result.h"
 #include "trace/record/names.h"
 
-#define MAX_ROOM 64 /* stuck operations that are compared with one another */
+#define MAX_ROOM 64 /* stuck operations that are compared */
 
-/* Two threads have put them on streams that share a hardware queue: in which order, the records do not say. */
+/*
+ * Whether two threads have put them on streams that share a hardware queue: the records do not show
+ * in which order.
+ */
 static int is_race(const struct df_check_set *set, const struct df_uop *x, const struct df_uop *y)
 {
 	return x->l.thread != y->l.thread && df_uop_same_queue(set, x, y);
 }
 
-/* Two operations that some ranks hold in one order and others in the other, as far as the records tell: 1 found. */
+/*
+ * Whether some ranks have the two operations in one order and others in the other, by the records.
+ */
 static int opposite(const struct df_check_set *set, const struct df_match *a,
 		    const struct df_match *b)
 {
@@ -33,8 +41,9 @@ static int opposite(const struct df_check_set *set, const struct df_match *a,
 }
 
 /*
- * NCCL does not say which of its kernels got room on the device. When all ranks have come to two operations in
- * opposite orders, on streams that are independent, and neither ends, then too few fit. 1: so it is.
+ * NCCL does not report which of its kernels got room on the device. If all ranks have reached two
+ * operations in opposite orders, on independent streams, and neither ends, there is room for too
+ * few. Returns 1 if so.
  */
 int df_no_room(struct df_check_result *r)
 {
@@ -62,19 +71,21 @@ int df_no_room(struct df_check_result *r)
 	return 0;
 }
 
-/* ---- who is the first in a hardware queue ------------------------------------------------------------------------ */
+/* ---- the first operation in a hardware queue ------------------------------------------------ */
 
 /*
- * An edge that says so has the mask DF_W_FIRST. Those that are supposed have DF_W_BASE too; those that are believed have that
- * alone, and those that contradict them have none.
+ * The mask of an edge to an operation that may be the first in a queue: DF_W_FIRST. If it is
+ * supposed to be, the edge has DF_W_BASE too; if that is assumed for good, only DF_W_BASE; if it is
+ * ruled out, no bits.
  */
 #define SUPPOSED (DF_W_FIRST | DF_W_BASE)
 
 struct firsts {
 	struct df_graph *g;
-	uint32_t *via;	 /* of a search: by node, the edge by which it came there */
-	uint32_t *queue; /* nodes to go on from */
-	uint8_t *proved; /* by node: stuck by what is believed, whether or not anything stalls */
+	uint32_t *via;	 /* in a search, by node: the edge by which it was reached */
+	uint32_t *queue; /* nodes to continue from */
+	/* By node: stuck with the assumed orders, whether or not anything stalls. */
+	uint8_t *proved;
 };
 
 static int same_queue(const struct df_graph *g, const struct df_edge *a, const struct df_edge *b)
@@ -83,7 +94,10 @@ static int same_queue(const struct df_graph *g, const struct df_edge *a, const s
 				 &g->set->ops[g->nodes[b->to].ref]);
 }
 
-/* The way by which the search has come allows it to go on by e: two operations are not the first in one queue. */
+/*
+ * Whether e agrees with the path of the search so far: two operations cannot be the first in one
+ * queue.
+ */
 static int agrees(const struct firsts *f, uint32_t root, const struct df_edge *e)
 {
 	const struct df_edge *by;
@@ -96,7 +110,10 @@ static int agrees(const struct firsts *f, uint32_t root, const struct df_edge *e
 	return 1;
 }
 
-/* The shortest way of waits from the root back to itself, or to what is proved; the last edge of it, or DF_NONE. */
+/*
+ * Finds the shortest path of waits from the root back to itself or to a proved node. Returns its
+ * last edge, or DF_NONE.
+ */
 static uint32_t way_back(const struct firsts *f, uint32_t root)
 {
 	const struct df_graph *g = f->g;
@@ -110,8 +127,8 @@ static uint32_t way_back(const struct firsts *f, uint32_t root)
 			const struct df_edge *e = &g->edges[g->out[k]];
 
 			/*
-			 * What has started is stuck if another is before it. Of what is the first it only helps to look at other
-			 * ranks, to which a match leads too.
+			 * A started operation is stuck if another is before it. From the first one
+			 * of a queue only other ranks matter, and a match leads to them too.
 			 */
 			if (!df_edge_on(e, SUPPOSED) || e->kind == DF_E_SELF ||
 			    !(g->stuck[e->to] || g->nodes[e->to].kind == DF_N_START) ||
@@ -125,7 +142,7 @@ static uint32_t way_back(const struct firsts *f, uint32_t root)
 	return DF_NONE;
 }
 
-/* For the one that is the first in a queue all others of it wait. */
+/* Supposes that all other operations of a queue wait for its first one. */
 static void suppose(struct firsts *f, uint32_t root, uint32_t last)
 {
 	struct df_graph *g = f->g;
@@ -152,7 +169,7 @@ static void believe(struct firsts *f)
 	for (size_t i = 0; i < g->nr_edges; i++) {
 		if (g->edges[i].mask != SUPPOSED)
 			continue;
-		/* Edges to one operation come one after the other. */
+		/* Edges to the same operation are consecutive. */
 		for (size_t k = 0; k < g->nr_edges && g->edges[i].to != first; k++)
 			if (g->edges[k].mask == DF_W_FIRST &&
 			    same_queue(g, &g->edges[i], &g->edges[k]))
@@ -170,7 +187,10 @@ static void forget(struct df_graph *g)
 			g->edges[i].mask = DF_W_FIRST;
 }
 
-/* What only seems to run, or to wait for nothing, waits for another. 1 if that can be. */
+/*
+ * Tries to explain a root that only seems to run or to wait for nothing: it waits for another
+ * operation. Returns 1 if that is possible.
+ */
 static int explain(struct firsts *f, uint32_t root)
 {
 	uint32_t last = way_back(f, root);
@@ -179,7 +199,7 @@ static int explain(struct firsts *f, uint32_t root)
 	if (last == DF_NONE)
 		return 0;
 	suppose(f, root, last);
-	/* The way may lead through one of several threads of which another can go on. */
+	/* The path may use one of several threads while another one can proceed. */
 	df_graph_reduce(f->g, DF_W_BASE, 2);
 	can_be = f->g->stuck[root];
 	if (can_be)
@@ -191,8 +211,8 @@ static int explain(struct firsts *f, uint32_t root)
 }
 
 /*
- * Each that is explained takes an edge from those that may be supposed, so this ends. What is stuck by itself (a mark) would
- * seem explained without one, again and again.
+ * Each explanation uses up edges that may be supposed, so this ends. Nodes that are stuck by a mark
+ * are skipped, because they would count as explained again and again.
  */
 static int explain_all(struct firsts *f)
 {

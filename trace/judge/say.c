@@ -1,5 +1,5 @@
 /*
- * Short texts about ranks, operations and threads, as people call them: "A#3", "r5", "thread 4711
+ * Short texts about ranks, operations and threads, as users read them: "A#3", "r5", "thread 4711
  * 'pin'". Pure functions into the caller's buffer.
  */
 #define _GNU_SOURCE
@@ -66,7 +66,9 @@ const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, 
 
 #define NOBODY (-1)
 
-/* The one rank on the device (-1: any) that the thread serves (0: any); NOBODY: there is none, or several. */
+/*
+ * The one rank on the device (-1: any) that the thread serves (0: any); -1 if none or several.
+ */
 static int world_of(const struct df_check_set *set, const struct df_trc *t, int device,
 		    uint32_t tid)
 {
@@ -179,7 +181,7 @@ const char *df_say_sig(const struct df_lop *op, char *buf, size_t size)
 	return buf;
 }
 
-/* Its process's records; 0 open. */
+/* Opens the records of its process. Returns 0 if it is open. */
 static int open_trace(const struct df_trc *t, struct df_reader *r)
 {
 	return t->image ? df_reader_open_image(r, t->image, t->image_bytes, NULL)
@@ -214,7 +216,7 @@ uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t
 	return found.site;
 }
 
-/* Behind the frame. */
+/* The end of the frame. */
 static const char *frame_end(const char *frame)
 {
 	const char *end = strstr(frame, DF_STACK_SEP);
@@ -274,7 +276,10 @@ unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, u
 	int script = df_stack_line(text, &line);
 	unsigned nr = 0;
 
-	/* Below the lines of a script are the frames of what it calls: the lines say enough to a reader. */
+	/*
+	 * Frames below the script's lines belong to functions that the script calls: its lines are
+	 * enough.
+	 */
 	for (; nr < max && *at && (!script || df_stack_line(at, &line)); nr++) {
 		end = frame_end(at);
 		at = next_frame(at);

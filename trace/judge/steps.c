@@ -1,6 +1,6 @@
 /*
- * From a cycle of edges to sentences: joins and starts are passed over, what stays is who waits for whom
- * and why, each with the record that proves it.
+ * Turns a cycle of edges into sentences. Joins and starts are skipped; each remaining step says
+ * what waits for what and why, with the record that proves it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -76,7 +76,7 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 		return df_text("%s on %s starts with what %s sends", a, ra, rb);
 	if (from->kind == DF_N_START && ub) {
 		if (s->kinds & BIT(DF_E_HAZARD))
-			return df_text("%s on %s must come after %s: their buffers overlap", a, ra,
+			return df_text("%s on %s must run after %s: their buffers overlap", a, ra,
 				       b);
 		if (s->kinds & BIT(DF_E_QUEUE))
 			return df_text(
@@ -170,7 +170,7 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 	int lowest = INT32_MAX;
 	uint32_t first = DF_NONE;
 
-	/* Begin where an operation of the lowest rank asks for a peer: that reads best. */
+	/* Begin where an operation of the lowest rank waits for a peer: that reads best. */
 	for (size_t i = 0; closed && i < nr; i++) {
 		const struct df_node *n = &g->nodes[g->edges[edges[i]].from];
 		const struct df_uop *u;
@@ -186,7 +186,7 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 	for (size_t i = 0; closed && lowest == INT32_MAX && i < nr; i++) {
 		const struct df_node *n = &g->nodes[g->edges[edges[i]].to];
 
-		/* Hosts alone: from the thread whose trace comes first. */
+		/* Only threads: begin with the thread of the first trace. */
 		if (n->kind == DF_N_THREAD && (first == DF_NONE || n->trace < first)) {
 			first = n->trace;
 			begin = i;
@@ -219,14 +219,17 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 			continue;
 		s->to = e->to;
 		if (s->kinds == BIT(DF_E_SELF)) {
-			/* Done needs started: nothing that has to be said. */
+			/* "Done" follows "started": not worth a step. */
 			r->nr_steps--;
 		}
 		s = NULL;
 	}
 	if (s)
 		r->nr_steps--;
-	/* "A thread waits for p; p has not started because it is behind q": name p's start as one step. */
+	/*
+	 * "A thread waits for p; p has not started because it is behind q": name the start of p as
+	 * one step.
+	 */
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		r->steps[i].text = sentence(r, &r->steps[i]);
 		if (!r->steps[i].text)
