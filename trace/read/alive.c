@@ -1,6 +1,6 @@
 /*
- * Which processes of a set of traces live, and which of them speaks first. Asks the system, so it is no part of the
- * judge, which gets it as a function.
+ * Which processes of a set of traces are alive, and which of them reports first. Queries the
+ * system, so it is not part of the judge, which gets it as a function.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,7 +37,7 @@ int df_check_alive(const struct df_trace_header *h)
 		return -1;
 	if (kill((pid_t)h->pid, 0) && errno == ESRCH)
 		return 0;
-	/* The number may be somebody else's by now: then its program is another one. */
+	/* Another process may have the number by now; then its program differs. */
 	snprintf(path, sizeof(path), "/proc/%u/exe", h->pid);
 	n = readlink(path, exe, sizeof(exe) - 1);
 	if (n <= 0)

@@ -1,12 +1,12 @@
 /*
- * Where a hang was broken off: somebody gave up, here or among the peers. What came before is the evidence, what comes
- * after are consequences, unless the job began anew.
+ * Finds where a hang was ended because a process gave up. Earlier records are the evidence; later
+ * ones are consequences, unless the job began again.
  */
 #include <stdlib.h>
 #include "trace/read/load.h"
 #include "trace/record/names.h"
 
-/* After a standstill: somebody gave up, here or among the peers. */
+/* Whether the record, after a hang was noticed, shows that this process or a peer gave up. */
 static int broken_off(const struct df_rec *rec)
 {
 	return rec->type == DF_REC_PEER_DEAD ||
@@ -15,14 +15,17 @@ static int broken_off(const struct df_rec *rec)
 		df_call_class((uint32_t)rec->a) == DF_CLASS_NCCL);
 }
 
-/* The last place from here on where a communicator is made: a hang that was broken off before it is over. 0 none. */
+/*
+ * The last later record that makes a communicator: a hang that was ended before it is over. 0:
+ * none.
+ */
 static uint64_t last_new_comm(const struct df_reader *r)
 {
 	struct df_reader rest = *r;
 	const struct df_rec *rec;
 	uint64_t index, last = 0;
 
-	/* With a buffer of its own: the pass that asks goes on where it was. */
+	/* With a buffer of its own, so that the caller's pass is not disturbed. */
 	rest.own = NULL;
 	rest.buf_first = rest.buf_end = rest.at;
 	while ((rec = df_reader_next(&rest, &index)))
@@ -32,7 +35,10 @@ static uint64_t last_new_comm(const struct df_reader *r)
 	return last;
 }
 
-/* What was unfinished when communicators ended and new ones were made later will not go on. */
+/*
+ * Operations that were unfinished when their communicator ended, and new ones were made later,
+ * never finish.
+ */
 static void over(struct df_load *l, const struct df_rec *rec)
 {
 	for (size_t i = 0; i < l->nr_ops; i++) {
@@ -53,14 +59,14 @@ int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struc
 		       uint64_t index, enum df_still still, uint64_t *new_comm)
 {
 	/*
-	 * On a machine without time for it a process may never come to note the standstill itself that it is part of. Its
-	 * hosts were looked at then, for one that did.
+	 * On an overloaded machine a process may never record the hang that it is part of. Its
+	 * threads were examined then for a process that did.
 	 */
 	int late = l->until_ns && rec->time_ns > l->until_ns;
 
 	if (!late && rec->type != DF_REC_COMM_ABORT && !(l->nr_open && still && broken_off(rec)))
 		return 0;
-	/* Only asked where somebody gave up: it costs a pass over the rest. */
+	/* Only computed if a process gave up: it needs a pass over the rest. */
 	if (*new_comm == DF_NO_REC)
 		*new_comm = last_new_comm(r);
 	if (index >= *new_comm)

@@ -1,10 +1,10 @@
 /*
- * A ring reduced to what an analysis needs: the watchdog sends this to its peers instead of megabytes.
- * The copy is taken while writers go on; a record that changes meanwhile is left out.
+ * Reduces a ring to what an analysis needs: the watchdog sends this to its peers instead of
+ * megabytes. The copy is made while writers continue; a record that changes meanwhile is left out.
  *
- * Reducing can be repeated: what was kept together with the records since then, reduced again, is what the whole
- * would have been reduced to. So a process that is looked at often (struct df_compact) pays for what is new,
- * not for its ring.
+ * Reducing can be repeated: the kept records together with newer ones, reduced again, give the same
+ * as reducing the whole. So a process that is examined often (struct df_compact) has a cost only
+ * for new records, not for its whole ring.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -33,13 +33,13 @@ static void copy_words(void *to, const void *from, uint64_t bytes)
 static uint32_t used_word(const uint32_t *used)
 {
 	/*
-	 * Acquire pairs with the writer's release of `used`: without it the fields copied after this could
-	 * be older than the word that says they are there.
+	 * ACQUIRE pairs with the writer's RELEASE of `used`: without it, fields copied after this
+	 * could be older than the word that declares them valid.
 	 */
 	return atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)used, memory_order_acquire);
 }
 
-/* Entries that are whole; what is being written is left out, and of strings what lies behind it. */
+/* Copies whole entries. Leaves out an entry that is being written, and strings after such a one. */
 static void copy_tables(const struct df_trace_header *h, struct df_trace_header *copy,
 			uint32_t nr_comms, uint64_t end)
 {
@@ -68,11 +68,11 @@ static void copy_tables(const struct df_trace_header *h, struct df_trace_header 
 
 #define ANY_LAP UINT64_MAX
 
-/* 1: the copy is whole, and the record of this index if one is asked for. */
+/* Returns 1 if the copy is whole and, if an index is given, is the record of that index. */
 static int copy_record(struct df_rec *to, const struct df_rec *from, uint64_t index)
 {
 	/*
-	 * Acquire pairs with the writer's release of the commit word: without it fields older than
+	 * ACQUIRE pairs with the writer's RELEASE of the commit word: without it, fields older than
 	 * the word could be read.
 	 */
 	uint32_t commit = atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)&from->commit,
@@ -81,8 +81,8 @@ static int copy_record(struct df_rec *to, const struct df_rec *from, uint64_t in
 	if (index != ANY_LAP && commit != (uint32_t)(index + 1))
 		return 0;
 	/*
-	 * Acquire of each field pairs with the writer's releases after it cleared the word: without it
-	 * the second look at the word could be taken before the fields were read.
+	 * ACQUIRE of each field pairs with the writer's RELEASE stores after it cleared the word:
+	 * without it, the second read of the word could happen before the fields were read.
 	 */
 	for (size_t k = 0; k < sizeof(struct df_rec) / 8; k++)
 		((uint64_t *)to)[k] = atomic_load_explicit(
@@ -95,8 +95,8 @@ static int copy_record(struct df_rec *to, const struct df_rec *from, uint64_t in
 }
 
 /*
- * A copy in which every entry and every record is either whole or invalid. Of a ring that has not wrapped it has what
- * was written: the rest would cost its pages.
+ * A copy in which every entry and every record is whole or invalid. For a ring that has not wrapped
+ * it contains only the written part: the rest would use memory for its pages.
  */
 static void *snapshot(const struct df_trace_header *h)
 {
@@ -130,13 +130,13 @@ static void *snapshot(const struct df_trace_header *h)
 struct keep {
 	struct df_load l;
 	uint64_t first_item; /* record of the first unfinished operation */
-	uint64_t *keys;	     /* last operations by what they match with, and by who issued them */
+	uint64_t *keys;	     /* last operations by what they match with and by issuer */
 	size_t size;
 	uint8_t *op; /* operations to keep */
-	int lean;    /* for a proof, not for people: without texts and call sites */
+	int lean;    /* for a proof, not for users: without texts and call sites */
 };
 
-/* 1: the key is new. */
+/* Returns 1 if the key is new. */
 static int key_put(struct keep *k, uint64_t key)
 {
 	size_t at = (size_t)df_mix64(key) & (k->size - 1);
@@ -150,8 +150,8 @@ static int key_put(struct keep *k, uint64_t key)
 }
 
 /*
- * Of each signature and pair the last operation, so that a peer sees how far this rank came; and the last
- * that each thread issued on a communicator, because it may issue another.
+ * Marks the last operation of each signature and pair, so that a peer sees how far this rank is;
+ * and the last one that each thread issued on a communicator, because the thread may issue another.
  */
 static int mark_last(struct keep *k, int nccl)
 {
@@ -198,12 +198,12 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 		op = df_load_op(&k->l, r->op);
 		return op && k->op[op - k->l.ops];
 	case DF_REC_CALL_ENTER:
-	case DF_REC_CALL_EXIT: /* of one that goes on in the background */
+	case DF_REC_CALL_EXIT: /* of a background call */
 	case DF_REC_RELEASE:
 		call = df_load_call(&k->l, r->op);
 		return call && call->open;
 	case DF_REC_HOST_AT: {
-		/* Not one that the thread's later records have overtaken: they may be left out. */
+		/* Not if the thread has later records, because these may be left out. */
 		const struct df_lthread *t = df_load_thread(&k->l, (uint32_t)r->a);
 
 		return !k->lean && t &&
@@ -263,7 +263,7 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 	out->off_strings = 4096 + r->nr_comms * sizeof(struct df_trace_comm);
 	out->off_recs = out->off_strings + strings;
 	out->next = nr;
-	/* A verdict names records as whoever looks into the file will find them. */
+	/* A verdict names records by their index in the file. */
 	out->off_numbers = k->lean ? 0 : out->off_recs + nr * sizeof(*rec);
 	if (!k->lean)
 		number = (uint64_t *)((char *)out + out->off_numbers);
@@ -287,7 +287,7 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 		to[nr].commit = (uint32_t)(nr + 1);
 		if (number)
 			number[nr] = index;
-		/* Counting is over: what is left carries the index that matching needs. */
+		/* The records are counted now: store the index that matching needs. */
 		op = rec->type == DF_REC_OP_MATCH ? df_load_op(&k->l, rec->op) : NULL;
 		if (op)
 			to[nr].c = op->index;
@@ -298,7 +298,7 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 	return 0;
 }
 
-/* What is left of a trace that is as large as its source. */
+/* Reduces `source`, a whole trace, to an image. lean: for a proof. */
 static int reduce(const void *source, int lean, void **image, size_t *bytes)
 {
 	struct keep k = {.first_item = UINT64_MAX, .lean = lean};
@@ -379,18 +379,21 @@ int df_trace_left(const struct df_trace_header *ring, struct df_left_row **rows,
 	return rc;
 }
 
-/* ---- again and again -------------------------------------------------------------------------------- */
+/* ---- repeated reduction --------------------------------------------------------------------- */
 
-#define TABLE 4096 /* where the communicators of a source begin */
+#define TABLE 4096 /* offset of a source's communicators */
 
-/* The end of a communicator is no end of the job here: what came after it counts. */
+/* The end of a communicator does not end the job here: later records count. */
 static void plain_end(struct df_rec *rec)
 {
 	if (rec->type == DF_REC_COMM_ABORT)
 		rec->type = DF_REC_COMM_DESTROY;
 }
 
-/* Records [from, to) of the ring behind nr_old others, as a trace of their own. -EAGAIN: one is not whole. */
+/*
+ * Makes a trace of records [from, to) of the ring, after those of `old`. Returns -EAGAIN if one is
+ * not whole.
+ */
 static int source(const struct df_trace_header *ring, const struct df_trace_header *old,
 		  uint64_t from, uint64_t to, struct df_trace_header **out)
 {
@@ -415,7 +418,7 @@ static int source(const struct df_trace_header *ring, const struct df_trace_head
 	h->nr_string_bytes = h->strings_used = 0;
 	h->off_recs = h->off_strings = TABLE + nr_comms * sizeof(struct df_trace_comm);
 	h->next = nr;
-	/* Its first records are missing: what is left carries the index that matching needs. */
+	/* Its first records are missing: the rest carries the index that matching needs. */
 	for (uint32_t i = 0; i < nr_comms && (old || from); i++)
 		((struct df_trace_comm *)((char *)h + h->off_comms))[i].drops |= 1;
 	rec = (struct df_rec *)((char *)h + h->off_recs);
@@ -425,7 +428,7 @@ static int source(const struct df_trace_header *ring, const struct df_trace_head
 		struct df_rec *copy = &rec[nr_old + (i - from)];
 
 		if (!copy_record(copy, &recs[i & (ring->nr_recs - 1)], i)) {
-			/* Given up by its writer, long ago: it will never be whole. */
+			/* Its writer abandoned it long ago: it will never be whole. */
 			if (h->lost && to - i > 64)
 				continue;
 			free(h);
@@ -451,7 +454,7 @@ int df_trace_compact_step(struct df_compact *c, const struct df_trace_header *ri
 
 	if (old && to == from)
 		return 0;
-	/* Room for what is written while we look. */
+	/* Leave room for records that are written meanwhile. */
 	if (!old || to - from > ring->nr_recs / 2) {
 		old = NULL;
 		from = to > ring->nr_recs / 2 ? to - ring->nr_recs / 2 : 0;

@@ -5,10 +5,10 @@
 
 #define NAME_MAX_BYTES 512
 
-/* A qualified name as it grows. */
+/* A qualified name under construction. */
 struct name {
 	char text[NAME_MAX_BYTES];
-	size_t at, last; /* last: where its last part begins */
+	size_t at, last; /* last: start of its last part */
 };
 
 static int put(struct name *n, const char *before, const char *text, size_t nr)
@@ -30,7 +30,7 @@ static int put_part(struct name *n, const char *text, size_t nr)
 	return put(n, before, text, nr);
 }
 
-/* "3abc" as a part; where it goes on, NULL: it is none. */
+/* Reads a part like "3abc". Returns the rest, or NULL if there is none. */
 static const char *source_name(struct name *n, const char *at)
 {
 	size_t nr = 0;
@@ -47,7 +47,7 @@ static const char *source_name(struct name *n, const char *at)
 	return put_part(n, at, nr) ? at + nr : NULL;
 }
 
-/* What stands behind "_Z". 1: it is a name that is understood. */
+/* Reads the text after "_Z". Returns 1 if it is a supported name. */
 static int qualified(struct name *n, const char *at)
 {
 	int nested = *at == 'N', known = 1;

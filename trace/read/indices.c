@@ -1,6 +1,4 @@
-/*
- * The indices by which operations of different ranks find each other.
- */
+/* Sets the indices that match operations of different ranks. */
 #include <errno.h>
 #include <stdlib.h>
 #include "trace/read/load.h"
@@ -49,7 +47,7 @@ int df_load_indices(struct df_load *l, const struct df_reader *r)
 			continue;
 		}
 		if (!pairs || used * 2 >= size) {
-			/* Rebuilt from scratch: pairs are few. */
+			/* Rebuilt from scratch, because pairs are few. */
 			size_t want = pairs ? size * 2 : size;
 			typeof(pairs) fresh = calloc(want, sizeof(*fresh));
 

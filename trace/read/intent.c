@@ -1,6 +1,4 @@
-/*
- * Operations that are only intended: recorded by a host before it waits in a call that has to be over first.
- */
+/* Intended operations: recorded by a thread before it waits in a call that has to finish first. */
 #include <string.h>
 #include "trace/read/load.h"
 

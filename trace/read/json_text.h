@@ -1,12 +1,13 @@
 /*
- * Writes JSON text: strings with their escapes, nothing else. For what libdfshim.so links; tools have trace/say/json.h.
+ * Writes JSON strings with their escapes. For code that libdfshim.so links; tools have
+ * trace/say/json.h.
  */
 #ifndef DF_TRACE_READ_JSON_TEXT_H
 #define DF_TRACE_READ_JSON_TEXT_H
 
 #include <stdio.h>
 
-/* The string in quotes; control characters and bytes that are not ASCII are escaped. */
+/* Writes the string in quotes. Escapes control characters and bytes that are not ASCII. */
 static inline void df_json_string(FILE *out, const char *s)
 {
 	fputc('"', out);

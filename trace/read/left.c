@@ -1,7 +1,8 @@
 /*
- * The last word of a process that exits: of each of its communicators, how many operations of each signature, or with
- * each peer, it has finished. The others need it, because its trace is gone with it: what it had finished may still
- * be under way with them, and lacks nothing. It is small, since every process of the job gets it from every other.
+ * The final report of a process that exits: for each of its communicators, how many operations of
+ * each signature or with each peer it has finished. The others need it because its trace ends with
+ * it: its finished operations may still be in progress there, and they lack no part. It is small,
+ * since each process of the job gets it from every other.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,13 +11,13 @@
 #include "trace/read/set.h"
 #include "trace/record/trace_hash.h"
 
-#define MAX_KEYS 512 /* of a process: 8 KiB */
+#define MAX_KEYS 512 /* per process: 8 KiB */
 #define ISSUED	 2   /* in place of an operation's key, which is odd */
 
 /* One operation of a process. */
 struct part {
 	uint64_t key, number;
-	size_t at; /* the place in the process's order */
+	size_t at; /* position in the process's order */
 	uint32_t comm;
 	int open;
 };
@@ -42,7 +43,9 @@ static int by_place(const void *pa, const void *pb)
 	return a->at > b->at ? -1 : a->at < b->at;
 }
 
-/* Of each key one part is left: its last, with the number of those that are finished. Returns how many. */
+/*
+ * Keeps one part per key: its last, with the number of finished ones. Returns the number of keys.
+ */
 static size_t merge(struct part *parts, size_t nr)
 {
 	size_t keys = 0, i, k;
@@ -59,7 +62,7 @@ static size_t merge(struct part *parts, size_t nr)
 		}
 		parts[keys++] = p;
 	}
-	/* The last ones are those that others may still be at. */
+	/* Other processes may still execute the last ones. */
 	qsort(parts, keys, sizeof(*parts), by_place);
 	return keys;
 }
@@ -92,7 +95,10 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 		};
 	}
 	keys = merge(parts, keys);
-	/* First two rows for each communicator: 1 if all its keys follow; how many collectives the rank has issued. */
+	/*
+	 * First two rows per communicator: whether all its keys follow; the number of collectives
+	 * issued.
+	 */
 	for (i = 0; i < r->nr_comms; i++) {
 		const struct df_trace_comm *c = &r->comms[i];
 
@@ -101,7 +107,10 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 						       df_load_nr_coll(c)};
 	}
 	for (i = 0; i < keys; i++) {
-		/* The rows do not distinguish an unfinished collective from one it never issued. */
+		/*
+		 * The rows do not distinguish an unfinished collective from one that was never
+		 * issued.
+		 */
 		if (parts[i].open)
 			rows[2 * (parts[i].comm - 1) + 1].next = 0;
 		if (i < MAX_KEYS)

@@ -1,5 +1,5 @@
 /*
- * One pass over a trace that sorts its records into arrays. Linear: operations and calls are found by
+ * Sorts the records of a trace into arrays, in one pass. Linear: operations and calls are found by
  * serial in an open-addressed table whose slots follow the serials, which mostly ascend.
  */
 #include <string.h>
@@ -68,7 +68,7 @@ static int map_put(struct df_load *l, uint64_t serial, uint32_t e)
 			return 0;
 		}
 	}
-	return 0; /* only a forged trace gets here: the entry can't be found by serial */
+	return 0; /* only a forged trace gets here: the entry cannot be found by serial */
 }
 
 static uint32_t map_get(const struct df_load *l, uint64_t serial, uint32_t is_call)
@@ -118,7 +118,7 @@ static struct df_lthread *thread_of(struct df_load *l, const struct df_rec *rec,
 	if (t)
 		return t;
 	if (l->nr_threads >= 1u << 16)
-		return &l->threads[0]; /* only a forged trace has so many */
+		return &l->threads[0]; /* only a forged trace has this many */
 	t = DF_VEC_PUSH(l->threads, l->nr_threads, l->cap_threads);
 	if (!t)
 		return NULL;
@@ -224,7 +224,7 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 	op->device = rec->device == 0xffff ? -1 : rec->device;
 	op->thread = rec->thread;
 	op->site = rec->site;
-	/* What an outermost ncclGroupEnd issues is one group. */
+	/* The operations of an outermost ncclGroupEnd are one group. */
 	op->group = (uint32_t)t->in_group;
 	t->nr_issued++;
 	l->nr_open++;
@@ -239,8 +239,8 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 }
 
 /*
- * Where NCCL itself executes, no record says that an operation ended; but a wait that came back does, for
- * all that was there before it.
+ * Where NCCL itself executes, no record shows the end of an operation. But a wait that has returned
+ * shows it for all earlier operations.
  */
 static void synced(struct df_load *l, const struct df_lcall *c)
 {
@@ -335,7 +335,7 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	case DF_REC_OP_SLOT:
 		op->slot = rec->a ? 2 : 1;
 		op->rec_slot = index;
-		/* In mode trace it was taken for begun, before it was known that it waits. */
+		/* Mode trace assumed that it had begun, before this record showed that it waits. */
 		if (!rec->a && op->state == DF_OP_STARTED) {
 			op->state = DF_OP_ISSUED;
 			op->rec_start = DF_NO_REC;
@@ -343,8 +343,9 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 		if (!rec->a || op->state != DF_OP_ISSUED)
 			break;
 		/*
-		 * By NCCL's rules who has a slot runs, whether it has moved anything or not: a rank whose algorithm
-		 * begins with a wait for another has not failed to start.
+		 * By NCCL's rules an operation with a slot runs, whether it has moved data or not:
+		 * if a rank's algorithm begins with a wait for another rank, the rank has still
+		 * started.
 		 */
 		op->state = DF_OP_STARTED;
 		op->start_ns = rec->time_ns;
@@ -417,7 +418,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_POLLED:
 		return df_load_polled(l, rec, index, t);
 	case DF_REC_STREAM_WORK:
-		/* Streams that are not known: the legacy stream, or one that the ring has lost. */
+		/* Unknown streams: the legacy stream, or one whose record is lost. */
 		return on_stream(l, rec->c, rec->b)
 			       ?: push_item(l, rec, index, DF_ITEM_WORK, rec->c, rec->op,
 					    (rec->a & 0xff) | (rec->b >> 35 & 1) * DF_WORK_EXACT);
@@ -435,7 +436,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 			df_load_host_at(t, rec, index);
 		return 0;
 	case DF_REC_THREAD:
-		/* The watchdog's word about a thread that has written no record. */
+		/* The watchdog's record about a thread that has written none. */
 		if (t->is_ours && rec->a != rec->thread) {
 			t = thread_of(l, rec, (uint32_t)rec->a);
 			if (!t)
@@ -485,7 +486,10 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	}
 }
 
-/* By the thread itself, on its own device: what it only passes on, as an operation's end, may be of any. */
+/*
+ * Whether the thread recorded its own action on its own device. Records that it only forwards, such
+ * as an operation's end, may belong to any device.
+ */
 static int is_asked(uint16_t type)
 {
 	switch (type) {
@@ -553,7 +557,10 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 			if (rec->type == DF_REC_COMM_ABORT ||
 			    (rec->type == DF_REC_CALL_ENTER && rec->a == DF_CALL_COMM_ABORT))
 				l->cut_ns = rec->time_ns;
-			/* Unless it died before and was only found late: that is seen when all traces are there. */
+			/*
+			 * Keep it: the process may have died earlier and been noticed late, which
+			 * only all traces show.
+			 */
 			if (rec->type == DF_REC_PEER_DEAD && !rec->c)
 				rc = push_note(l, rec, index);
 			break;

@@ -1,6 +1,6 @@
 /*
- * Hosts in a trace: where they were seen while nothing moved, what they asked for in loops, and which of them do a part of
- * another's call. Parts of df_load_trace().
+ * Threads in a trace: where they were seen while nothing made progress, what they polled, and which
+ * of them execute a part of another thread's call. Parts of df_load_trace().
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ void df_load_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t in
 	}
 }
 
-/* A loop of queries that has ended: a wait that is over. */
+/* A polling loop that has ended counts as a wait that is over. */
 int df_load_polled(struct df_load *l, const struct df_rec *rec, uint64_t index,
 		   const struct df_lthread *t)
 {

@@ -1,6 +1,6 @@
 /*
- * A stack machine for the data part of Python's pickle protocols 0 to 5. What it does not know it
- * refuses by name; it has no opcode that runs anything.
+ * A stack machine for the data part of Python's pickle protocols 0 to 5. It refuses unknown opcodes
+ * by name, and has no opcode that runs anything.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static int push_new(struct machine *m, enum df_pkind kind, int64_t number, doubl
 	return push(m, v);
 }
 
-/* Little-endian number of n bytes; 0 if they are there. */
+/* Reads a little-endian number of n bytes. Returns 0 if they are there. */
 static int number(struct machine *m, int n, uint64_t *out)
 {
 	*out = 0;
@@ -102,7 +102,10 @@ static int add_item(struct df_pvalue *to, struct df_pvalue *v)
 	return 0;
 }
 
-/* Moves what lies above the last mark into a container; make: a new one, else the value below the mark. */
+/*
+ * Moves the values above the last mark into a container: a new one if `make`, else the value below
+ * it.
+ */
 static int collect(struct machine *m, enum df_pkind kind, int make)
 {
 	size_t mark = m->nr;
@@ -378,7 +381,7 @@ int64_t df_pickle_int(const struct df_pvalue *v, int64_t otherwise)
 	return v && (v->kind == DF_P_INT || v->kind == DF_P_BOOL) ? v->number : otherwise;
 }
 
-/* ---- writing --------------------------------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------------------------------- */
 
 static void put_le(FILE *out, uint64_t v, int n)
 {

@@ -1,8 +1,9 @@
 /*
- * Python pickles of plain data: numbers, strings, lists, tuples, dicts, None, True, False. The reader
- * refuses everything that could name a class or call a function, so a dump from anybody can be read.
+ * Reads Python pickles of plain data: numbers, strings, lists, tuples, dicts, None, True, False.
+ * Refuses everything that could name a class or call a function, so dumps from untrusted sources
+ * are safe.
  *
- * A document belongs to one thread. Numbers of values and depth are bounded.
+ * A document belongs to one thread. The number of values and the depth are bounded.
  */
 #ifndef DF_TRACE_READ_PICKLE_H
 #define DF_TRACE_READ_PICKLE_H
@@ -18,7 +19,7 @@ struct df_pvalue {
 	enum df_pkind kind;
 	int64_t number;
 	double real;
-	const char *text; /* in the input; no terminator */
+	const char *text; /* in the input; not terminated */
 	size_t bytes;
 	struct df_pvalue **items;
 	size_t nr, cap;
@@ -32,13 +33,13 @@ struct df_pickle {
 	size_t nr_all, cap_all;
 };
 
-/* Reads a document; the input must stay. 0 or -EPROTO with p->error, -ENOMEM. */
+/* Reads a document, which refers to the input. Returns 0, -EPROTO with p->error, or -ENOMEM. */
 int df_pickle_read(struct df_pickle *p, const void *data, size_t bytes);
 void df_pickle_free(struct df_pickle *p);
 
 /* The value of a string key, or NULL. */
 const struct df_pvalue *df_pickle_get(const struct df_pvalue *dict, const char *key);
-/* Text of a string value into buf, "" otherwise; returns buf. */
+/* Copies the text of a string value into buf, or "". Returns buf. */
 const char *df_pickle_text(const struct df_pvalue *v, char *buf, size_t size);
 int64_t df_pickle_int(const struct df_pvalue *v, int64_t otherwise);
 

@@ -1,6 +1,6 @@
 /*
- * The reading side of the trace. Owns the promise that no number from a file is used before it has been
- * checked against what is really there. No locks, no threads of its own.
+ * The reading side of the trace. It guarantees that no number from a file is used before it has
+ * been checked against the size of the file. No locks, no threads of its own.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +46,7 @@ static int refuse(const char **why, const char *text)
 	return -EPROTO;
 }
 
-/* A text of fixed size: it gets its end, and is cleaned. */
+/* Terminates and cleans a text of fixed size. */
 static void clean_field(char *s, size_t size)
 {
 	s[size - 1] = 0;
@@ -101,7 +101,7 @@ static struct df_trace_string *string_at(const struct df_reader *r, uint32_t at)
 	return s;
 }
 
-/* Where the string behind the one at `at` begins. */
+/* The offset of the string after the one at `at`. */
 static uint32_t next_string(const struct df_trace_string *s, uint32_t at)
 {
 	return at + (uint32_t)sizeof(*s) + ((s->bytes + 7) & ~7u);
@@ -219,7 +219,7 @@ void df_reader_rewind(struct df_reader *r)
 	r->nr_rest = 0;
 }
 
-/* Behind one another in r->rest from its end on. */
+/* Pushes a record onto r->rest, which is read from its end. */
 static void say_rest(struct df_reader *r, uint16_t type, uint64_t a, uint64_t b, uint64_t c)
 {
 	struct df_rec *to = &r->rest[r->nr_rest++];
@@ -247,7 +247,10 @@ const struct df_rec *df_reader_rest(struct df_reader *r, const struct df_rec *re
 	return &r->rest[--r->nr_rest];
 }
 
-/* Reads records [at, ...) up to the end of the ring's array or of a chunk; 0 if none is there. */
+/*
+ * Reads records from r->at up to the end of the ring's array or of a chunk. Returns 0 if there is
+ * none.
+ */
 int df_reader_fill(struct df_reader *r)
 {
 	while (r->at < r->end) {
@@ -258,7 +261,7 @@ int df_reader_fill(struct df_reader *r)
 			n = r->h.nr_recs - slot;
 		off = r->h.off_recs + slot * sizeof(struct df_rec);
 		if (off >= r->bytes || r->bytes - off < sizeof(struct df_rec)) {
-			/* Cut off: the rest of this lap is not there. */
+			/* Cut off: the rest of this lap is missing. */
 			r->nr_torn += n;
 			r->at += n;
 			continue;
@@ -300,7 +303,7 @@ int df_reader_get(struct df_reader *r, uint64_t index, struct df_rec *out)
 		      sizeof(rec));
 	if (n != (int64_t)sizeof(rec) || !df_rec_valid(&rec, index))
 		return -ENOENT;
-	/* Of an operation the head: the rest has none of its own. */
+	/* Return the first record of the operation: the rest has no fields of its own. */
 	if (rec.type == DF_REC_OP_REST)
 		return df_reader_get(r, index - 1, out);
 	*out = rec;

@@ -1,13 +1,13 @@
 /*
- * Reads one trace, trusting nothing in it: a file may be cut off, overwritten in the middle of a record,
- * or made by somebody who wishes us ill. Geometry is checked once; a record is handed out only if its
- * commit word says that it is whole.
+ * Reads one trace without trusting it: a file may be cut off, overwritten in the middle of a
+ * record, or made by an attacker. Its geometry is checked once. A record is returned only if its
+ * commit word shows that it is whole.
  *
- * Names of processes, hosts, communicators, programs and functions are handed out clean (runtime/base/clean_text.h), so
- * that they can be printed as they are.
+ * Names of processes, hosts, communicators, programs and functions are returned clean
+ * (runtime/base/clean_text.h), so they can be printed unchanged.
  *
- * A reader belongs to one thread. It reads with pread(), so a file that shrinks meanwhile is an end, not
- * a signal.
+ * A reader belongs to one thread. It reads with pread(), so a file that is truncated meanwhile is
+ * an end of the file, not a signal.
  */
 #ifndef DF_TRACE_READ_READER_H
 #define DF_TRACE_READ_READER_H
@@ -16,21 +16,21 @@
 #include <stdint.h>
 #include "trace/record/format.h"
 
-/* Records read at a time: they are looked at while they are in the cache. */
+/* Records read at a time, so that they are still in the cache when used. */
 #define DF_READER_CHUNK 1024u
 
 struct df_reader {
-	struct df_trace_header h;   /* checked; its texts are clean and end with 0 */
+	struct df_trace_header h;   /* checked; its texts are clean and terminated */
 	uint64_t first, end;	    /* indices of the ring's records */
-	uint64_t at;		    /* next index to hand out */
-	uint64_t nr_valid, nr_torn; /* so far in this pass */
+	uint64_t at;		    /* the next index to return */
+	uint64_t nr_valid, nr_torn; /* in this pass, until now */
 	const struct df_rec *buf;   /* records buf_first..buf_end */
 	uint64_t buf_first, buf_end;
 	/* private */
 	struct df_rec issue; /* the last OP_ISSUE, and its index */
 	uint64_t issue_at;
-	struct df_rec rest
-		[3]; /* what the OP_REST behind it says, and how much of that is still to be handed out */
+	struct df_rec
+		rest[3]; /* the records of the OP_REST after it that have not been returned yet */
 	unsigned nr_rest;
 	const unsigned char *image;
 	uint64_t bytes;
@@ -43,14 +43,14 @@ struct df_reader {
 };
 
 /*
- * Opens a file, or an image in memory, which must stay. 0; -EPROTO: not a trace, *why says what is
- * wrong; -errno. On failure nothing needs to be closed.
+ * Opens a file, or an image in memory that must remain. Returns 0; -EPROTO if it is not a trace,
+ * with the reason in *why; or another -errno. After a failure there is nothing to close.
  */
 int df_reader_open(struct df_reader *r, const char *path, const char **why);
 int df_reader_open_image(struct df_reader *r, const void *image, size_t bytes, const char **why);
 void df_reader_close(struct df_reader *r);
 
-/* Makes buf hold index r->at; 0 at the end. */
+/* Makes buf contain index r->at. Returns 0 at the end. */
 int df_reader_fill(struct df_reader *r);
 void df_reader_rewind(struct df_reader *r);
 
@@ -60,10 +60,16 @@ static inline int df_rec_valid(const struct df_rec *rec, uint64_t index)
 	       rec->type < DF_REC_NR;
 }
 
-/* What an OP_REST says becomes records of its own (r->rest). NULL: the OP_ISSUE before it is not there. */
+/*
+ * Turns an OP_REST into separate records (r->rest). Returns NULL if the OP_ISSUE before it is
+ * missing.
+ */
 const struct df_rec *df_reader_rest(struct df_reader *r, const struct df_rec *rec, uint64_t index);
 
-/* The next whole record and its index, NULL at the end. What stands in an OP_REST has that one's index. */
+/*
+ * Returns the next whole record and its index, or NULL at the end. Records from an OP_REST have its
+ * index.
+ */
 static inline const struct df_rec *df_reader_next(struct df_reader *r, uint64_t *index)
 {
 	for (;;) {
@@ -93,15 +99,18 @@ static inline const struct df_rec *df_reader_next(struct df_reader *r, uint64_t 
 	}
 }
 
-/* One record by index, of an OP_REST the OP_ISSUE before it: 0, or -ENOENT if it is not whole or not there. */
+/*
+ * Reads one record by index; for an OP_REST, the OP_ISSUE before it. Returns 0, or -ENOENT if it is
+ * missing or not whole.
+ */
 int df_reader_get(struct df_reader *r, uint64_t index, struct df_rec *out);
 
-/* An entry of the communicator table by the number in records (from 1); NULL if there is none. */
+/* A communicator entry by its number in records (from 1), or NULL. */
 const struct df_trace_comm *df_reader_comm(const struct df_reader *r, uint32_t comm);
 
-/* A string by its hash; NULL unknown. Sets *bytes; no terminator. */
+/* A string by its hash, or NULL. Sets *bytes; not terminated. */
 const char *df_reader_string(const struct df_reader *r, uint64_t hash, uint32_t *bytes);
-/* The name of an operation's program (an OP_ISSUE's `a`), into the buffer; "" unknown. */
+/* Writes the name of an operation's program (`a` of an OP_ISSUE) into the buffer; "" if unknown. */
 const char *df_reader_program(const struct df_reader *r, uint64_t a, char *buf, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * What can only be said when all traces are there: who is who, who still lives, whose clock is ahead.
- * Runs once per set, before the graph is built.
+ * Facts that need all traces: the names of ranks, which processes are alive, the differences of
+ * clocks. Runs once per set, before the graph is built.
  */
 #define _GNU_SOURCE /* qsort_r */
 #include <errno.h>
@@ -88,8 +88,8 @@ static void drop(struct df_check_set *set, struct df_trc *t)
 }
 
 struct run {
-	size_t same;	       /* a trace of the same run; a run's first trace: itself */
-	uint64_t begun, ended; /* the first trace's: of all */
+	size_t same;	       /* a trace of the same run; for a run's first trace, itself */
+	uint64_t begun, ended; /* in the first trace: for the whole run */
 };
 
 static struct run *run_of(struct run *runs, size_t i)
@@ -100,8 +100,8 @@ static struct run *run_of(struct run *runs, size_t i)
 }
 
 /*
- * Traces without a launcher's rank: those that have communicators in common are of one run. A run that had ended when
- * another one began is an earlier one.
+ * Traces without a launcher's rank belong to one run if they share communicators. A run that had
+ * ended when another one began is an earlier run.
  */
 static int drop_old_unranked(struct df_check_set *set)
 {
@@ -142,7 +142,10 @@ static int drop_old_unranked(struct df_check_set *set)
 	return rc;
 }
 
-/* A folder may hold the traces of an earlier run: of two with one rank, the one that ended first goes. */
+/*
+ * A folder may contain traces of an earlier run: of two traces with one rank, drop the one that
+ * ended first.
+ */
 static int drop_old_runs(struct df_check_set *set)
 {
 	for (size_t i = 0; i < set->nr_traces; i++) {
@@ -180,7 +183,7 @@ static int sort_entries(struct df_check_set *set)
 	for (size_t i = 0; i < set->nr_entries; i++)
 		if (set->entries[i].gcomm != DF_NONE && !set->traces[set->entries[i].trace].dropped)
 			set->sorted[nr++] = (uint32_t)i;
-	/* Several threads of a process judge: nothing here is static. */
+	/* Several threads of a process judge, so nothing here is static. */
 	qsort_r(set->sorted, nr, sizeof(*set->sorted), by_rank, set);
 	for (uint32_t i = 0; i < nr; i++) {
 		struct df_gcomm *g = &set->gcomms[set->entries[set->sorted[i]].gcomm];
@@ -191,7 +194,7 @@ static int sort_entries(struct df_check_set *set)
 	return 0;
 }
 
-/* A rank is known to people by its number in its largest communicator. */
+/* Users see a rank as its number in its largest communicator. */
 static void name_ranks(struct df_check_set *set)
 {
 	for (size_t i = 0; i < set->nr_traces; i++) {
@@ -213,7 +216,10 @@ static void name_ranks(struct df_check_set *set)
 				if (j > 64 && j > k)
 					break;
 			}
-			/* The launcher knows better than a communicator that is smaller than the job. */
+			/*
+			 * The launcher's rank is better than that in a communicator smaller than
+			 * the job.
+			 */
 			if (t->h.rank >= 0 && t->h.world > (uint32_t)best)
 				e[k].world = t->h.rank;
 			if (e[k].gcomm == DF_NONE)
@@ -251,7 +257,7 @@ static void name_comms(struct df_check_set *set)
 	}
 }
 
-/* Is this the trace of the process, or of a process with the rank, that has died? */
+/* Whether this is the trace of the dead process, or of a process with its rank. */
 static int is_trace_of(const struct df_check_set *set, const struct df_trc *t,
 		       const struct df_dead *d)
 {
@@ -266,7 +272,10 @@ static int is_trace_of(const struct df_check_set *set, const struct df_trc *t,
 	return it;
 }
 
-/* This process had given up another one that it could not reach: likewise. */
+/*
+ * Whether this process had given up another one that it could not reach: its own end followed from
+ * that.
+ */
 static int gave_up(const struct df_check_set *set, size_t trace)
 {
 	for (size_t i = 0; i < set->nr_links; i++)
@@ -275,7 +284,10 @@ static int gave_up(const struct df_check_set *set, size_t trace)
 	return 0;
 }
 
-/* This process had seen another one end: what it did then, and its own end, followed from that. */
+/*
+ * Whether this process had seen another one end: its later actions and its own end followed from
+ * that.
+ */
 static int saw_death(const struct df_check_set *set, size_t trace)
 {
 	for (size_t i = 0; i < set->nr_dead; i++)
@@ -286,8 +298,9 @@ static int saw_death(const struct df_check_set *set, size_t trace)
 }
 
 /*
- * Somebody of whom there are records from after the standstill lived through it: its end is a consequence. So it is
- * of who saw the standstill himself and ended his communicators, however early the others saw him go.
+ * A process with records from after the hang was noticed survived the hang: its end is a
+ * consequence. The same holds for a process that noticed the hang and ended its communicators, even
+ * if the others saw it end earlier.
  */
 static int was_ended(const struct df_check_set *set, const struct df_dead *d)
 {
@@ -307,8 +320,8 @@ static int was_ended(const struct df_check_set *set, const struct df_dead *d)
 }
 
 /*
- * Its parent, dfshim run, recorded the signal when all processes of the job had ended. So the processes that have begun since are of a
- * later run in the same folder.
+ * Its parent, dfshim run, recorded the signal when all processes of the job had ended. So processes
+ * that began later belong to a later run in the same folder.
  */
 static int is_of_earlier_run(const struct df_check_set *set, const struct df_dead *d)
 {
@@ -337,7 +350,10 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 			struct df_trc *t = &set->traces[k];
 			int it = is_trace_of(set, t, d);
 
-			/* Its own trace knows best: it ended in order, and its peers saw only the connection go. */
+			/*
+			 * Its own trace is better evidence: it exited normally, and its peers only
+			 * saw the connection close.
+			 */
 			if (it && t->fate == DF_EXITED && !t->dropped)
 				d->in_order = (int)t->h.closed;
 			if (it && t->fate == DF_ALIVE) {
@@ -351,14 +367,16 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 		return;
 	for (size_t k = 0; k < set->nr_traces; k++)
 		some_alive |= !set->traces[k].cut && opts->alive(&set->traces[k].h) == 1;
-	/* When all are gone, somebody ended the job; who went first is then another question. */
+	/*
+	 * If all have ended, the whole job was ended, and the first to end is a different question.
+	 */
 	for (size_t k = 0; k < set->nr_traces && some_alive; k++)
 		if (set->traces[k].fate == DF_ALIVE && !set->traces[k].cut &&
 		    !opts->alive(&set->traces[k].h))
 			set->traces[k].fate = DF_DEAD;
 }
 
-/* Since when something has been unfinished that the traces still know. */
+/* Since when an operation that the traces contain has been unfinished. */
 static uint64_t first_unfinished(const struct df_check_set *set)
 {
 	uint64_t first = UINT64_MAX;
@@ -373,7 +391,10 @@ static uint64_t first_unfinished(const struct df_check_set *set)
 	return first;
 }
 
-/* The legacy stream waits for some streams and not for others; which they are the ring may have lost. */
+/*
+ * The legacy stream waits for some streams only, and the ring may have lost the records that show
+ * which.
+ */
 static int streams_unknown(const struct df_check_set *set, const struct df_trc *t)
 {
 	int legacy = 0;
@@ -407,7 +428,10 @@ int df_set_is_partial(const struct df_check_set *set)
 			continue;
 		if (t->is_short || t->is_guess || t->nr_lost)
 			return 1;
-		/* What was overwritten is of no matter if it was before all that is unfinished. */
+		/*
+		 * Overwritten records do not matter if they are older than all unfinished
+		 * operations.
+		 */
 		if (t->h.next > t->h.nr_recs &&
 		    (t->first_ns + (uint64_t)t->skew_ns > first || streams_unknown(set, t)))
 			return 1;
@@ -417,7 +441,7 @@ int df_set_is_partial(const struct df_check_set *set)
 	return here < world;
 }
 
-/* Traces in order, on one clock, without those of earlier runs. */
+/* Sorts the traces, puts them on one clock, and drops those of earlier runs. */
 static int arrange(struct df_check_set *set)
 {
 	int rc = df_set_order(set);
@@ -429,9 +453,10 @@ static int arrange(struct df_check_set *set)
 }
 
 /*
- * When a process that had noted the standstill ended its communicators, before which all is evidence. What any process did later may follow
- * from that: it is released from a wait outside NCCL, for example, and comes to the collective that ended without it. 0: all have been
- * loaded up to that moment, or nobody gave up.
+ * When a process that had recorded the hang first ended its communicators: earlier records are all
+ * evidence. Later actions of any process may be consequences; for example, it is released from a
+ * wait outside NCCL and reaches the collective that ended without it. Returns 0 if all traces are
+ * loaded up to that time or no process gave up.
  */
 static uint64_t given_up(const struct df_check_set *set)
 {
@@ -440,7 +465,7 @@ static uint64_t given_up(const struct df_check_set *set)
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		const struct df_trc *t = &set->traces[i];
 
-		/* Of a process that is asked, not read, everything is from now. */
+		/* The processes answer now, so all their data is current. */
 		if (t->hosts || t->until_ns)
 			return 0;
 		if (!t->dropped && t->stall_ms && t->cut_ns &&

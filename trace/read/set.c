@@ -1,6 +1,6 @@
 /*
- * Collects traces for the judge. Each is read once, streamed through the set's one df_load, and only
- * what a verdict can need is kept. No locks; a set belongs to one thread.
+ * Collects traces for the judge. Each is read once, through the set's one df_load, and only the
+ * data that a verdict can need is kept. No locks; a set belongs to one thread.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -71,14 +71,14 @@ const char *df_check_error(const struct df_check_set *set)
 	return set->error;
 }
 
-/* What cannot be read, and why: df_check_error(). */
+/* Stores the unreadable file and the reason, for df_check_error(). */
 static void refuse(struct df_check_set *set, const char *name, const char *why)
 {
 	snprintf(set->error, sizeof(set->error), "%s: %s", name, why);
 	df_text_clean(set->error, strlen(set->error));
 }
 
-/* By number, not by appearance: a reduced trace lacks the records with which some of them appeared. */
+/* By id, not by appearance: a reduced trace may lack the first records of a thread. */
 static int by_tid(const void *pa, const void *pb)
 {
 	uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
@@ -91,9 +91,9 @@ static int thread_by_tid(const void *pa, const void *pb)
 	return by_tid(&((const struct df_lthread *)pa)->tid, &((const struct df_lthread *)pb)->tid);
 }
 
-/* ---- digesting one trace ---------------------------------------------------------------------------- */
+/* ---- loading one trace ---------------------------------------------------------------------- */
 
-/* Without messages between them the indices are those that the process has counted (indices.c). */
+/* Without messages in between, the indices equal the process's own count (indices.c). */
 static void count_collectives(struct df_trc_comm *e, const struct df_trace_comm *c,
 			      const struct df_lcomm *seen)
 {
@@ -191,7 +191,7 @@ static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, s
 	return 0;
 }
 
-/* Of a link the last record counts; what was restored is forgotten. */
+/* The last record of a link counts; a restored link is removed. */
 static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_lnote *n,
 		     const struct df_reader *r)
 {
@@ -257,7 +257,7 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 		break;
 	case DF_REC_COMM_DESTROY:
 	case DF_REC_COMM_ABORT:
-		/* What the time-out or a peer's end has ended the rank itself has not left. */
+		/* If the time-out or the end of a peer ended it, the rank itself has not left. */
 		if (e && (rec->type == DF_REC_COMM_DESTROY || (rec->a != 1 && rec->a != 2)))
 			e->destroyed_rec = n->index;
 		return 0;
@@ -333,7 +333,7 @@ static int keep_items(struct df_check_set *set, struct df_trc *t)
 	t->items = malloc((l->nr_items - first + 1) * sizeof(*t->items));
 	if (!t->items)
 		return -ENOMEM;
-	/* The last work before: what may occupy a stream that does not move on. */
+	/* The last work before: it may occupy a stream that makes no progress. */
 	t->before.type = DF_ITEM_OP;
 	for (size_t i = first; i-- > 0 && first < l->nr_items;) {
 		if (l->items[i].type == DF_ITEM_WORK) {
@@ -356,8 +356,8 @@ static int keep_items(struct df_check_set *set, struct df_trc *t)
 }
 
 /*
- * What is unfinished by the counters, which are exact, and in no record any more: the ring has lost it. Where nobody
- * sees ends there is no telling.
+ * Finds unfinished operations whose records the ring has lost: the counters are exact. Impossible
+ * where ends are not recorded.
  */
 static void find_lost(struct df_check_set *set, const struct df_trc *t, const struct df_reader *r)
 {
@@ -381,7 +381,7 @@ static void find_lost(struct df_check_set *set, const struct df_trc *t, const st
 	}
 }
 
-/* What the trace itself says that it had and that is not there. */
+/* Counts the data that the trace had and lost, by its own counters. */
 static void count_lost(struct df_check_set *set, struct df_trc *t, const struct df_reader *r)
 {
 	uint64_t last = r->h.next < r->h.nr_recs ? r->h.next : r->h.nr_recs;
@@ -394,7 +394,10 @@ static void count_lost(struct df_check_set *set, struct df_trc *t, const struct 
 		t->nr_lost += set->entries[t->first_entry + i].lost_open;
 		for (size_t k = 0; c && k < sizeof(c->kinds) / sizeof(*c->kinds); k++)
 			nr_coll += c->kinds[k];
-		/* Which collective meets which is a guess where messages were among what is lost. */
+		/*
+		 * If messages are among the lost operations, it is uncertain which collectives
+		 * meet.
+		 */
 		if (c && i < set->load.nr_comms && df_load_lost_ops(&set->load, r, i + 1) &&
 		    nr_coll < c->issued)
 			t->is_guess = 1;
@@ -430,7 +433,10 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 
 		if (l->ops[i].comm > t->nr_entries)
 			continue;
-		/* From here on done_ns of an unfinished operation names the kept copy (plus one). */
+		/*
+		 * From here on, done_ns of an unfinished operation is the index of the kept copy
+		 * plus one.
+		 */
 		l->ops[i].done_ns = 0;
 		rc = keep_op(set, t, trace, i);
 		l->ops[i].done_ns = set->nr_ops > mark ? set->nr_ops : 0;
@@ -552,7 +558,7 @@ int df_set_until(struct df_check_set *set, uint64_t at_ns)
 		again->refs = 1;
 	}
 	df_check_set_free(again);
-	/* A file that has gone meanwhile. */
+	/* The file has been removed since. */
 	return rc == -ENOMEM ? rc : 0;
 }
 
@@ -573,7 +579,7 @@ static int is_other(const struct dirent *d)
 	return d->d_name[0] != '.';
 }
 
-/* How many were added; the last that could not be read is in *bad. */
+/* Returns the number of added traces. *bad: the error of the last unreadable one. */
 static int add_dir(struct df_check_set *set, const char *dir, int depth, int *bad)
 {
 	struct dirent **list;
@@ -628,7 +634,9 @@ struct df_uop *df_trc_op(const struct df_check_set *set, const struct df_trc *t,
 	}
 	if (lo < t->nr_uops && ops[lo].l.serial == serial)
 		return &ops[lo];
-	/* Serials ascend but for threads that raced between taking one and recording it. */
+	/*
+	 * Serials ascend, except for threads that raced between taking a serial and recording it.
+	 */
 	for (size_t i = lo > 64 ? lo - 64 : 0; i < t->nr_uops && i < lo + 64; i++)
 		if (ops[i].l.serial == serial)
 			return &ops[i];

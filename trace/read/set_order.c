@@ -1,10 +1,10 @@
 /*
- * The order of a set's traces, communicators and threads. They come as a folder is listed or as peers answer, and
- * everything that is chosen further on (the cycle among several of one length, who is named first, the names
- * of communicators) follows their order: so it has to come from what is in them. Then the watchdog's verdict and
- * that on the files say the same.
+ * Sorts a set's traces, communicators and threads. They arrive in the order of a folder or of the
+ * peers' answers, and later choices depend on their order: the cycle among several of equal length,
+ * the first rank to be named, the names of communicators. So the order must depend on their
+ * content. Then the watchdog and the tools give the same verdict.
  *
- * Runs once per set, when all traces are there and before anything is built on their numbers.
+ * Runs once per set, when all traces are added and before anything uses their numbers.
  */
 #define _GNU_SOURCE /* qsort_r */
 #include <errno.h>
@@ -17,14 +17,14 @@ static int by_number(uint64_t a, uint64_t b)
 	return a < b ? -1 : a > b;
 }
 
-/* By rank; of ranks that nobody knows, or two runs of one, by place and time. */
+/* By rank; for unknown ranks, or two runs of one rank, by machine and time. */
 static int by_content(const void *pa, const void *pb, void *arg)
 {
 	const struct df_check_set *set = arg;
 	uint32_t ia = *(const uint32_t *)pa, ib = *(const uint32_t *)pb;
 	const struct df_trc *a = &set->traces[ia], *b = &set->traces[ib];
 
-	/* A negative rank is none: as unsigned it comes last. */
+	/* A negative rank means none: as unsigned it sorts last. */
 	return by_number((uint32_t)a->order, (uint32_t)b->order)
 		       ?: by_number((uint32_t)a->h.rank, (uint32_t)b->h.rank)
 		       ?: strcmp(a->h.host, b->h.host)
@@ -51,7 +51,7 @@ static int link_by_rec(const void *pa, const void *pb)
 	return by_number(a->trace, b->trace) ?: by_number(a->rec, b->rec);
 }
 
-/* What replaces the set's arrays. */
+/* The new arrays of the set. */
 struct moved {
 	struct df_trc *traces;
 	struct df_uop *ops;
@@ -65,7 +65,7 @@ static void *room(size_t nr, size_t size)
 	return calloc(nr + 1, size);
 }
 
-/* The trace's operations and communicator entries, behind those of the traces before it. */
+/* Appends the trace's operations and communicator entries to those of the traces before it. */
 static void move_trace(const struct df_check_set *set, struct moved *m, uint32_t to, size_t *nr_ops,
 		       size_t *nr_entries)
 {
@@ -93,7 +93,7 @@ static void move_trace(const struct df_check_set *set, struct moved *m, uint32_t
 	t->first_entry += entries;
 }
 
-/* Communicators as the entries name them first. */
+/* Numbers communicators in the order in which the entries name them. */
 static void move_gcomms(struct df_check_set *set, struct moved *m)
 {
 	uint32_t nr = 0;
@@ -110,7 +110,7 @@ static void move_gcomms(struct df_check_set *set, struct moved *m)
 		}
 		e->gcomm = m->gcomm[e->gcomm];
 	}
-	/* Each has been made for an entry, so none is left. */
+	/* Each was made for an entry, so none is left out. */
 	for (size_t i = 0; i < set->nr_ops; i++)
 		m->ops[i].gcomm = m->gcomm[m->ops[i].gcomm];
 	for (size_t i = 0; i < set->gcomm_map_size; i++)
@@ -170,7 +170,10 @@ static int move(struct df_check_set *set, const uint32_t *from)
 	return ok ? 0 : -ENOMEM;
 }
 
-/* About as people will name it: its lowest rank in its largest communicator, or what the launcher says. */
+/*
+ * Approximately its name for users: its lowest rank in its largest communicator, or the launcher's
+ * rank.
+ */
 static int32_t lowest_rank(const struct df_check_set *set, const struct df_trc *t)
 {
 	int32_t lowest = t->h.rank, best = 0;

@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* memrchr */
+#define _GNU_SOURCE /* for memrchr */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,13 @@
 struct df_stack {
 	uint64_t key; /* trace and site */
 	UT_hash_handle hh;
-	char text[]; /* in its own length: a job may have many */
+	char text[]; /* in its own length, because a job may have many */
 };
 
-/* Frame `nr` of a call site as a trace records it: "module!function+0x12" without the module's folder. 1 found. */
+/*
+ * Writes frame `nr` of a call site: "module!function+0x12" without the module's folder. Returns 1
+ * if found.
+ */
 static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
 		     uint32_t site, uint64_t nr, char *buf, size_t size)
 {

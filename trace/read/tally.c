@@ -1,6 +1,6 @@
 /*
- * What is kept of finished operations: communicators over all traces, the signature that ranks put in each
- * place of them, and how many of each signature or pair were issued.
+ * The data that is kept of finished operations: communicators over all traces, the signatures of
+ * the ranks in each place, and the number issued of each signature or pair.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #define MAX_MEMBERS (1u << 22)
 
-/* Ranks may name it differently: the lowest of them is believed, whichever comes first. */
+/* Ranks may give it different names: the lowest rank's counts, in any order of arrival. */
 static void name_gcomm(struct df_gcomm *g, const struct df_trace_comm *c)
 {
 	if (!c->name[0] || (g->label[0] && c->rank >= g->named_by))
@@ -77,7 +77,7 @@ int df_set_put_member(struct df_check_set *set, uint32_t gcomm, uint64_t rank,
 		uint32_t nr = (uint32_t)g->nranks;
 		struct df_trc_member *fresh;
 
-		/* Only forged traces have so many: what is lacking is a pid in a sentence. */
+		/* Only forged traces have this many; the report then lacks a pid. */
 		if (set->nr_members + nr > MAX_MEMBERS)
 			return 0;
 		fresh = calloc(nr, sizeof(*fresh));
@@ -105,7 +105,7 @@ uint64_t df_op_signature(const struct df_lop *op)
 	return df_mix64(df_mix64(h) ^ op->count);
 }
 
-/* Where a row is, or would be. */
+/* The slot of a row, whether it exists or not. */
 static uint32_t *row_slot(const struct df_gcomm *g, uint64_t number)
 {
 	size_t at = (size_t)df_mix64(number) & (g->row_map_size - 1);
@@ -131,7 +131,10 @@ static int grow_row_map(struct df_gcomm *g)
 	return 0;
 }
 
-/* Indices mostly ascend, of each trace from about the same place: the row before, or the next one. */
+/*
+ * Indices mostly ascend, and each trace begins at about the same place: try the last row and the
+ * next one.
+ */
 static struct df_seen_row *row_of(struct df_gcomm *g, uint64_t number)
 {
 	struct df_seen_row *row;
@@ -184,7 +187,7 @@ uint32_t df_set_first_mismatch(const struct df_check_set *set)
 	return i < set->nr_gcomms ? i : DF_NONE;
 }
 
-/* ---- how many of each kind were issued -------------------------------------------------------------- */
+/* ---- how many of each kind were issued ------------------------------------------------------ */
 
 uint64_t df_seen_key(uint32_t local, const struct df_lop *op, int nccl)
 {
