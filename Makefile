@@ -175,7 +175,7 @@ $(B)/libdfnccl.so: $(call obj,$(SRC_HOSTNCCL) $(wildcard kernels/reduce_*.c)) $(
 		-Wl,-soname,libnccl.so.2 -o $@ $(filter %.o %.a,$^) -pthread -ldl
 
 $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
-	$(Q)$(CC) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm $(JANSSON)
+	$(Q)$(CC) $(UNWINDER) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm $(JANSSON)
 
 # Where `dfshim run --host` finds what it brings along for Python programs.
 $(B)/python:

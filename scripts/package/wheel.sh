@@ -32,6 +32,10 @@ exec "$PWD/$venv/bin/python" -m ziglang cc -target $machine-linux-gnu.$WHEEL_GLI
 CC
 chmod +x "$work/cc"
 
+# Whatever fails from here on, no wheel of an earlier build is taken for this one's.
+rm -f "$dist"/dfshim-*.whl
+trap 'echo "make wheel: no wheel was made: line $LINENO of scripts/package/wheel.sh failed" >&2' ERR
+
 products=("$@")
 # GPU code does not depend on the host compiler.
 if make --no-print-directory -n build/kernels/daemon.fatbin >/dev/null 2>&1; then
@@ -55,7 +59,6 @@ cp docs/man/*.7 "$stage/share/man/man7/"
 cp README.md LICENSE scripts/package/setup.py "$stage/"
 
 tag=manylinux_${WHEEL_GLIBC/./_}_$machine
-rm -f "$dist"/dfshim-*.whl
 (cd "$stage" && WHEEL_VERSION=$version WHEEL_PLATFORM=$tag "../venv/bin/python" setup.py -q bdist_wheel -d "$OLDPWD/$dist" >../setup.log 2>&1) || {
 	tail -20 "$work/setup.log" >&2
 	exit 1
