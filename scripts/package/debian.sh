@@ -18,7 +18,7 @@ work=build/deb
 src=$work/dfshim-$version
 rm -rf "$work"
 mkdir -p "$src" build/dist
-rm -f build/dist/dfshim_*.deb # whatever fails below, no earlier one is taken for this one's
+rm -f build/dist/dfshim_*.deb # if a step fails, no earlier package is left
 git archive HEAD | tar -x -C "$src"
 cp -r scripts/package/debian "$src/debian"
 # Headers from wheels are not in git.

@@ -32,7 +32,7 @@ exec "$PWD/$venv/bin/python" -m ziglang cc -target $machine-linux-gnu.$WHEEL_GLI
 CC
 chmod +x "$work/cc"
 
-# Whatever fails from here on, no wheel of an earlier build is taken for this one's.
+# If a step fails, no wheel of an earlier build is left to be taken for a new one.
 rm -f "$dist"/dfshim-*.whl
 trap 'echo "make wheel: no wheel was made: line $LINENO of scripts/package/wheel.sh failed" >&2' ERR
 

@@ -38,6 +38,10 @@ for w in DFSHIM_HOST_DEVICES=4 DFSHIM_MODE=trace DFSHIM_TIMEOUT_MS=2500 \
 	grep -qx "$w" out || fail "$w is not in: $(cat out)"
 done
 [ -d a/b ] || fail "the trace folder was not made"
+# git ignores a folder that this made, and no other.
+[ "$(cat a/b/.gitignore)" = "*" ] && [ ! -e a/.gitignore ] || fail "git lists the traces"
+mkdir mine
+"$D" run --host --trace mine --dry-run -- x >/dev/null && [ ! -e mine/.gitignore ] || fail "a folder of the user got a .gitignore"
 grep -q "^LD_PRELOAD=.*libdfshim.so .*libdfhost.so .*libdfnccl.so" out || fail "preload: $(cat out)"
 # (Not with AddressSanitizer, whose runtime must be the first in the CLI itself.)
 m=/lib/x86_64-linux-gnu/libm.so.6

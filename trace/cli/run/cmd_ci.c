@@ -119,12 +119,16 @@ static int status_of(int status)
 	return status < 0 ? 1 : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+static int is_trace(void *arg, const char *path, const struct stat *st)
+{
+	(void)arg;
+	(void)st;
+	return df_cli_is_trace(path);
+}
+
 static int has_traces(const struct ci *ci)
 {
-	struct stat st;
-
-	/* Besides "." and ".." a folder below it would count as a link. */
-	return !stat(ci->traces, &st) && !rmdir(ci->traces) ? (mkdir(ci->traces, 0777), 0) : 1;
+	return df_cli_walk(ci->traces, is_trace, NULL) != 0;
 }
 
 static int write_summary(const struct ci *ci, const char *title, const char *line,

@@ -58,6 +58,20 @@ static sigset_t old_mask, passed_on; /* passed_on: signals that the job got from
 
 /* ---- options -------------------------------------------------------------------------------- */
 
+/* In a user's repository git shall not list what a run writes. Without the file nothing is lost. */
+static void hide_from_git(const char *dir)
+{
+	char path[PATH_MAX + 16];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/.gitignore", dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return;
+	dprintf(fd, "*\n");
+	close(fd);
+}
+
 static int make_trace_dir(const char *path)
 {
 	char part[PATH_MAX], *p;
@@ -80,7 +94,9 @@ static int make_trace_dir(const char *path)
 			mkdir(part, 0777);
 			*p = '/';
 		}
-	if (mkdir(part, 0777) && errno != EEXIST)
+	if (!mkdir(part, 0777))
+		hide_from_git(part);
+	else if (errno != EEXIST)
 		return df_cli_input_error("run", path, "%s", strerror(errno));
 	if (!realpath(path, df_run.trace))
 		return df_cli_input_error("run", path, "%s", strerror(errno));
