@@ -1,6 +1,7 @@
 /*
- * The host's ends of a daemon's rings, and the memory of its blocks. Submissions never wait: what finds a
- * ring full goes to an overflow list, which is emptied, in order, by whoever holds the device's lock next.
+ * The host's ends of a daemon's rings, and the memory of its blocks. A submission never waits: if
+ * the ring is full, it goes to an overflow list. The next thread that has the device's lock moves
+ * the list to the ring, in order.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@
 
 #define SQ_SLOTS 1024u
 #define CQ_SLOTS 4096u
-#define NR_LOOKS 32 /* collectives in flight that are looked at for those that may start */
+#define NR_LOOKS 32 /* collectives in flight that are examined for ready ones */
 
 int df_dev_init(struct df_dev *dev, uint32_t nr_blocks)
 {
@@ -59,11 +60,11 @@ int df_dev_init(struct df_dev *dev, uint32_t nr_blocks)
 static int ring_push(struct df_ring *sq, const struct df_sqe *e)
 {
 	struct df_sq_slot *slots = sq->slots, *slot;
-	uint32_t tail = sq->tail; /* ours: plain load is enough */
+	uint32_t tail = sq->tail; /* only this side writes it: a plain load is enough */
 
 	/*
-	 * ACQUIRE pairs with the RELEASE of head in dfk_sq_drain() (kernels/rings.inl): without it a
-	 * slot could be overwritten while the block still copies it.
+	 * ACQUIRE pairs with the RELEASE of head in dfk_sq_drain() (kernels/rings.inl): without it,
+	 * a slot could be overwritten while the block still copies it.
 	 */
 	if (tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) > sq->mask)
 		return -EAGAIN;
@@ -72,8 +73,8 @@ static int ring_push(struct df_ring *sq, const struct df_sqe *e)
 	if (df_blocks->gpu && e->inst)
 		memcpy(slot->fixed, &e->inst->in, DF_KINST_FIXED);
 	/*
-	 * RELEASE pairs with the ACQUIRE of tail in dfk_sq_drain(): the slot and the instance it names are
-	 * complete before the block can see them.
+	 * RELEASE pairs with the ACQUIRE of tail in dfk_sq_drain(): the slot and the instance it
+	 * names are complete before the block can see them.
 	 */
 	__atomic_store_n(&sq->tail, tail + 1, __ATOMIC_RELEASE);
 	return 0;
@@ -101,8 +102,8 @@ void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e)
 		return;
 	if (overflow_push(dev, o, e)) {
 		/*
-		 * No memory for a list entry: wait for the ring instead. The block drains it at every
-		 * turn, whatever its tasks wait for, so this ends.
+		 * No memory for a list entry: wait for the ring instead. This ends, because the
+		 * block drains its ring at every turn, whatever its tasks wait for.
 		 */
 		while (o->nr || ring_push(&dev->exec.blocks[block].sq, e)) {
 			df_sq_flush(dev);
@@ -154,24 +155,24 @@ void df_dev_needs(struct df_coll *coll, int more)
 	struct df_dev *dev = coll->dev;
 	uint32_t b, *n;
 
-	/* Threads of the host are there for all blocks. */
+	/* On a CPU, threads exist for all blocks. */
 	if (!df_blocks->gpu)
 		return;
 	for (b = 0; b < coll->prog->nr_blocks; b++) {
 		n = &dev->exec.needs[b % dev->exec.d.nr_blocks];
-		/* Relaxed: who launches looks again and again. */
+		/* RELAXED: the launching thread reads it repeatedly. */
 		if (coll->k.ctx[b].nr_inst)
 			__atomic_store_n(n, *n + (uint32_t)more, __ATOMIC_RELAXED);
 	}
 }
 
-/* Its stream, and what it comes after, have come so far. */
+/* Whether the instance's stream and the operations before it have reached it. */
 static int is_ready(const struct df_kinst *inst)
 {
 	uint32_t i;
 
 	for (i = 0; i < inst->nr_waits; i++)
-		/* RELAXED: nothing is read because of it; the blocks look again. */
+		/* RELAXED: no other data depends on it, and the blocks check again. */
 		if (__atomic_load_n(df_word_here(inst->waits[i].addr), __ATOMIC_RELAXED) <
 		    inst->waits[i].value)
 			return 0;
@@ -196,13 +197,14 @@ uint32_t df_dev_ready_width(const struct df_dev *dev)
 	return most;
 }
 
-/* The first word of the completion at head; 0: it is not there. */
+/* The first word of the completion at head, or 0 if there is none. */
 static uint64_t cq_next(const struct df_ring *cq, uint32_t head)
 {
 	const struct df_cqe *e = (const struct df_cqe *)cq->slots + (head & cq->mask);
 	/*
-	 * ACQUIRE pairs with the RELEASE in dfk_cq_push() (kernels/rings.inl): the blocks' last looks at the instance come before
-	 * ours, and what stands beside it in the place is of this completion.
+	 * ACQUIRE pairs with the RELEASE in dfk_cq_push() (kernels/rings.inl): the blocks' last
+	 * reads of the instance happen before ours, and the other words in the slot belong to this
+	 * completion.
 	 */
 	uint64_t coll = __atomic_load_n(&e->coll, __ATOMIC_ACQUIRE);
 
@@ -221,7 +223,7 @@ int df_dev_cq_pending(const struct df_dev *dev)
 	return 0;
 }
 
-/* A completion, taken apart. */
+/* A decoded completion. */
 struct completion {
 	struct df_coll *coll;
 	enum df_cqe_kind kind;
@@ -229,7 +231,7 @@ struct completion {
 	uint32_t block;
 };
 
-/* 1: there is one at head, with all its words. */
+/* Returns 1 if there is a completion at head with all its words. */
 static int cqe_get(const struct df_ring *cq, uint32_t head, struct completion *out)
 {
 	const struct df_cqe *e = (const struct df_cqe *)cq->slots + (head & cq->mask);
@@ -238,14 +240,19 @@ static int cqe_get(const struct df_ring *cq, uint32_t head, struct completion *o
 
 	if (!coll)
 		return 0;
-	/* Relaxed: it says itself whether it is there, and nothing is found through it. */
+	/*
+	 * RELAXED: the value itself shows whether it is valid, and nothing is accessed through it.
+	 */
 	value = __atomic_load_n(&e->value, __ATOMIC_RELAXED);
 	*out = (struct completion){df_container_of(k, struct df_coll, k),
 				   (enum df_cqe_kind)(coll >> 1 & 3), value >> 1, 0, 0};
 	if ((value & 1) != DF_CQ_LAP(cq, head))
 		return 0;
 	if (out->kind == DF_CQE_DONE)
-		/* Relaxed: df_coll_retire() looks again. Whoever is told of it must find it in the word. */
+		/*
+		 * RELAXED: df_coll_retire() checks again. The word must show completion before it
+		 * is reported.
+		 */
 		return __atomic_load_n(k->done, __ATOMIC_RELAXED) >= out->value;
 	if (out->kind != DF_CQE_START) {
 		out->k = e->k;
@@ -287,8 +294,8 @@ void df_dev_retire(struct df_dev *dev)
 				df_stats_sample(DF_SAMPLE_CQE, df_now_ns() - t);
 		}
 		/*
-		 * RELEASE pairs with the ACQUIRE of head in dfk_cq_push(): our reads are over before the
-		 * slots are written again.
+		 * RELEASE pairs with the ACQUIRE of head in dfk_cq_push(): our reads are over
+		 * before the slots are written again.
 		 */
 		__atomic_store_n(&cq->head, head, __ATOMIC_RELEASE);
 		if (__atomic_load_n(&cq->lost, __ATOMIC_RELAXED) &&

@@ -1,5 +1,6 @@
 /*
- * The host's ends of the rings of a device's daemon. Guarded by df_dev.lock, which is never held across a call that can block.
+ * The host's ends of the rings of a device's daemon. Guarded by df_dev.lock, which is never held
+ * across a call that can block.
  */
 #ifndef DF_RUNTIME_DAEMON_DEV_H
 #define DF_RUNTIME_DAEMON_DEV_H
@@ -18,15 +19,16 @@ struct df_overflow {
 
 int df_dev_init(struct df_dev *dev, uint32_t nr_blocks); /* after df_dev_begin() */
 void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e); /* dev->lock */
-void df_dev_needs(struct df_coll *coll, int more); /* an instance begins, or ends (-1); dev->lock */
+/* An instance begins, or ends (more = -1); dev->lock. */
+void df_dev_needs(struct df_coll *coll, int more);
 /*
- * So many blocks, from the first, have something to do for instances that may start. 0: not known, because there are many
- * that may not. dev->lock
+ * The number of leading blocks that have work for instances that may start. 0: unknown, because
+ * many instances may not start. Needs dev->lock.
  */
 uint32_t df_dev_ready_width(const struct df_dev *dev);
-void df_sq_flush(struct df_dev *dev);	/* moves overflow into rings; dev->lock */
-void df_sq_drop(struct df_dev *dev);	/* forgets overflow of aborted ones; dev->lock */
-void df_dev_retire(struct df_dev *dev); /* takes note of completions; dev->lock */
+void df_sq_flush(struct df_dev *dev);	/* moves overflow to the rings; dev->lock */
+void df_sq_drop(struct df_dev *dev);	/* drops overflow of aborted instances; dev->lock */
+void df_dev_retire(struct df_dev *dev); /* processes completions; dev->lock */
 int df_dev_cq_pending(const struct df_dev *dev);
 
 #endif

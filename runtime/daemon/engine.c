@@ -1,6 +1,7 @@
 /*
- * The runtime's side of executing blocks, whoever does it (runtime/backend.h): what has to be done for a device beside
- * its blocks' turns, the start, waiting, and how an aborted collective is taken from the blocks. Any thread.
+ * The runtime's side of executing blocks, whatever executes them (runtime/backend.h): the work for
+ * a device besides the turns of its blocks, the start, waiting, and how an aborted collective is
+ * removed from the blocks. Any thread.
  */
 #include <sched.h>
 #include <string.h>
@@ -21,9 +22,9 @@
 #include "runtime/transport/bell.h"
 #include "runtime/transport/transport.h"
 
-static struct df_bell *own_bell; /* of this process; atomic */
+static struct df_bell *own_bell; /* this process's; atomic */
 
-/* Peers have asked for connectors since the device last looked. */
+/* Whether peers have requested connectors since the device last checked. */
 static int asked(int device)
 {
 	const struct df_dev *dev = &df_rt.devs[device];
@@ -34,7 +35,7 @@ static int asked(int device)
 			       __atomic_load_n(&dev->asked, __ATOMIC_RELAXED);
 }
 
-/* Everything about a device that is not a block's turn, when somebody asked for it. */
+/* The work for a device besides the turns of its blocks, if any is needed. */
 static int chores(int device)
 {
 	struct df_dev *dev = &df_rt.devs[device];
@@ -51,12 +52,15 @@ static int chores(int device)
 	if (dev->nr_connecting)
 		df_connector_connect(dev);
 	df_recycle_look(dev);
-	/* Others take note of completions too. */
+	/* Other threads process completions too. */
 	retired = __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED) - dev->told;
 	__atomic_store_n(&dev->told, dev->told + retired, __ATOMIC_RELAXED);
 	df_mutex_unlock(&dev->lock);
 	if (retired) {
-		/* Streams of this device may wait for what has just completed, and host threads too. */
+		/*
+		 * Streams of this device, and threads, may wait for an operation that has just
+		 * completed.
+		 */
 		df_backend->kick(dev->index);
 		df_bell_ring(df_tl_bell());
 		df_frees_look();
@@ -134,8 +138,8 @@ void df_block_take(struct df_kblock *blk)
 		df_relax();
 	}
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_block_let(), as in df_trylock_try(). It is held with 2 then, since others may sleep too
-	 * (tests/model/let.pml).
+	 * ACQUIRE pairs with the RELEASE in df_block_let(), as in df_trylock_try(). The lock's
+	 * value is 2 then, because other threads may sleep too (tests/model/let.pml).
 	 */
 	while (__atomic_exchange_n(&blk->lock, 2, __ATOMIC_ACQUIRE))
 		(void)df_futex_wait(&blk->lock, 2, -1, 0);
@@ -143,14 +147,16 @@ void df_block_take(struct df_kblock *blk)
 
 void df_block_let(struct df_kblock *blk)
 {
-	/* RELEASE pairs with the ACQUIRE in df_block_take(): our changes come before the 0. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_block_take(): our changes are visible before the 0.
+	 */
 	if (__atomic_exchange_n(&blk->lock, 0, __ATOMIC_RELEASE) == 2)
 		df_futex_wake(&blk->lock, 1, 0);
 }
 
 /*
- * Takes the lock when no slice moves without it. Bounded: whoever has it gives it back after a burst of turns, none of which waits, and
- * after stop() no slice begins to move without it.
+ * Takes the lock when no slice is being moved without it. Bounded: the holder releases it after a
+ * burst of turns, none of which waits, and after stop() no slice begins to move without it.
  */
 static void block_own(struct df_kblock *blk)
 {
@@ -168,7 +174,7 @@ void df_engine_purge(struct df_dev *dev)
 	uint32_t b;
 	int lost;
 
-	/* No communicator has been ready on it: there is no daemon that could answer. */
+	/* No communicator was ever ready on the device, so there is no daemon that could answer. */
 	if (!__atomic_load_n(&dev->exec.used, __ATOMIC_RELAXED))
 		return;
 	lost = df_blocks->stop(dev->index);

@@ -32,7 +32,7 @@
 
 #define SAMPLE 64 /* one in this many submissions is timed, for DFSHIM_STATS */
 
-/* ---- one operation ------------------------------------------------------------------------------------------ */
+/* ---- one operation -------------------------------------------------------------------------- */
 
 static int prepare(struct df_launch *l)
 {
@@ -201,7 +201,7 @@ static void launch(struct df_launch *l)
 	df_stats_sample(DF_SAMPLE_SQE, df_now_ns() - t);
 }
 
-/* ---- around the operations of a group ----------------------------------------------------------------------- */
+/* ---- around the operations of a group ------------------------------------------------------- */
 
 static void reserve(void)
 {
@@ -222,7 +222,7 @@ static void submitted(void)
 	df_blocks->submitted();
 }
 
-/* ---- points --------------------------------------------------------------------------------------------------- */
+/* ---- points --------------------------------------------------------------------------------- */
 
 static int stream_wait(struct df_mstream *on, const uint64_t *word, uint64_t value)
 {
@@ -253,7 +253,7 @@ static int in_flight(struct df_dev *dev, struct df_flights *set)
 	return ret;
 }
 
-/* ---- progress ------------------------------------------------------------------------------------------------- */
+/* ---- progress ------------------------------------------------------------------------------- */
 
 static int pass(int device)
 {

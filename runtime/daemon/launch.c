@@ -1,12 +1,16 @@
 /*
- * The daemon's launches: see launch.h. Pure functions of their arguments; one thread for each object.
+ * Decides the daemon's launches: see launch.h. Pure functions of their arguments; one thread per
+ * object.
  */
 #include "runtime/base/err.h"
 #include "runtime/daemon/launch.h"
 
 static void gone(struct df_launch *l, const struct df_launch_in *in)
 {
-	/* A kernel that moved nothing comes back later and later, one that did at once. */
+	/*
+	 * A kernel that made no progress is launched again after a growing delay, another one at
+	 * once.
+	 */
 	if (l->state == DF_LAUNCH_LEAVING || in->progress != l->progress) {
 		l->backoff_ns = 0;
 	} else {
@@ -19,13 +23,13 @@ static void gone(struct df_launch *l, const struct df_launch_in *in)
 	l->quits++;
 }
 
-/* The quiet time still holds the daemon back. */
+/* Whether the quiet time still prevents a launch. */
 static int held(const struct df_launch *l, const struct df_launch_in *in)
 {
 	return in->quiet && (!in->outstanding || in->now_ns - l->quiet_since < DF_LAUNCH_QUIET_NS);
 }
 
-/* Does it only wait for peers? */
+/* Detects whether the kernel only waits for peers. */
 static void moves(struct df_launch *l, const struct df_launch_in *in)
 {
 	if (in->slices != l->slices || !in->outstanding) {
@@ -43,10 +47,10 @@ static void moves(struct df_launch *l, const struct df_launch_in *in)
 	}
 }
 
-/* The kernel has not the blocks that it should have. */
+/* Whether the kernel has the wrong number of blocks. */
 static int misfits(struct df_launch *l, const struct df_launch_in *in)
 {
-	/* Between two operations there is nothing to be known. */
+	/* Between two operations the number is unknown. */
 	if (!in->width)
 		return 0;
 	if (l->narrow)
@@ -70,7 +74,7 @@ enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in
 	else if (!l->quiet_since)
 		l->quiet_since = DF_MAX(in->now_ns, 1);
 	if (l->state != DF_LAUNCH_GONE)
-		l->failures = 0; /* the last launch did happen */
+		l->failures = 0; /* the last launch has succeeded */
 	moves(l, in);
 	if (l->state != DF_LAUNCH_GONE && in->exited)
 		gone(l, in);
@@ -82,7 +86,10 @@ enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in
 			*sleep_ns = l->quiet_since + DF_LAUNCH_QUIET_NS - in->now_ns;
 			return DF_LAUNCH_NOTHING;
 		}
-		/* What has moved meanwhile (a peer, a stream) ends the waiting, but not one for a failure. */
+		/*
+		 * Progress since then (of a peer or a stream) ends the delay, unless it is due to a
+		 * failure.
+		 */
 		if (in->now_ns < l->next_ns && (l->failures || in->progress == l->progress)) {
 			*sleep_ns = l->next_ns - in->now_ns;
 			return DF_LAUNCH_NOTHING;
@@ -102,8 +109,8 @@ enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in
 		return DF_LAUNCH_ASK;
 	case DF_LAUNCH_LEAVING:
 		/*
-		 * The request stands, also when the quiet time is over: some blocks may have followed it, and the work of
-		 * those would wait for the others.
+		 * The request remains after the end of the quiet time: some blocks may have left
+		 * already, and the work of those would wait for the others.
 		 */
 	default:
 		return DF_LAUNCH_NOTHING;

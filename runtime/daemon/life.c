@@ -1,6 +1,6 @@
 /*
- * A communicator as the daemon has it: its ranks' offers, its connections to them, the end of its
- * operations.
+ * The daemon's part of a communicator: the offers of its ranks, its connections to them, the end of
+ * its operations.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -130,7 +130,7 @@ void df_life_start(struct df_comm *comm)
 	df_engine_start();
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- the end -------------------------------------------------------------------------------- */
 
 /*
  * Withdraws the slices that the communicator's operations have named: afterwards no block of this
@@ -192,7 +192,9 @@ void df_life_forget(struct df_comm *comm)
 	struct df_coll *coll, *tmp;
 	int i;
 
-	/* No block is in a turn on one of its collectives, and no completion names one. */
+	/*
+	 * Afterwards no block is in a turn on one of its collectives, and no completion names one.
+	 */
 	df_engine_purge(dev);
 	df_mutex_lock(&dev->lock);
 	df_dev_retire(dev);

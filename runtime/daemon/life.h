@@ -1,4 +1,6 @@
-/* A communicator as the daemon has it: functions of struct df_executor, which describes them. */
+/*
+ * The daemon's part of a communicator: functions of struct df_executor, where they are described.
+ */
 #ifndef DF_RUNTIME_DAEMON_LIFE_H
 #define DF_RUNTIME_DAEMON_LIFE_H
 

@@ -1,7 +1,7 @@
 /*
- * Scheduling policy of the daemon (DFCCL section 4.3, "stickiness"): thresholds are largest at the front of the
- * task queue and grow after a success, so that all ranks drift towards the same collective. Pure functions of
- * the settings; see runtime/daemon/sched.h.
+ * The daemon's scheduling policy (DFCCL section 4.3, "stickiness"): thresholds are largest at the
+ * front of the task queue and grow after a success, so that all ranks tend towards the same
+ * collective. Pure functions of the settings; see runtime/daemon/sched.h.
  */
 #include "runtime/base/rules.h"
 #include "runtime/base/time.h"
@@ -21,10 +21,11 @@ int df_priority_of(const char *rules, const char *comm_name, const char *op_name
 void df_policy_init(struct df_policy *p, const struct df_env *env, int gpu)
 {
 	/*
-	 * A failed poll is a turn of the block: about 100 ns on CPU threads, on a GPU one or two microseconds. So the
-	 * thresholds are far lower than the paper's, whose poll is a load. Measured with the disordered job of 8
-	 * ranks on 2 cores: a front of 12 takes 1.4 to 1.9 times as long as the same job in order, 2 about as
-	 * long, and with a cap of 64 it still preempts fewer than 2,000 times a block. A GPU's have not been measured.
+	 * A failed poll is a turn of the block: about 100 ns on CPU threads, one or two
+	 * microseconds on a GPU. So the thresholds are far lower than the paper's, where a poll is
+	 * a load. Measured with 8 ranks on 2 cores that issue in different orders: with front = 12
+	 * the job takes 1.4 to 1.9 times as long as in one order, with 2 about as long; and with a
+	 * cap of 64 it has fewer than 2,000 preemptions per block. Not measured on a GPU.
 	 */
 	p->front = env->spin_front != DF_AUTO ? env->spin_front : 2;
 	p->step = env->spin_step != DF_AUTO ? env->spin_step : p->front / 8;
@@ -39,9 +40,14 @@ void df_policy_init(struct df_policy *p, const struct df_env *env, int gpu)
 	p->order = env->order == DF_ORDER_PRIORITY;
 	/* About 15 us on CPU threads, a slice on a GPU. */
 	p->urgent = gpu ? 8 : 128;
-	/* What takes longer to move than the lock to give back and take again. */
+	/*
+	 * The size above which moving a slice takes longer than releasing the lock and taking it
+	 * again.
+	 */
 	p->let = p->order && !gpu ? 16384 : 0;
 	p->share = (uint32_t)env->priority_share;
-	/* A verdict asks what has started; how it was taken in turns is for who writes a trace. */
+	/*
+	 * A verdict needs the starts of operations; preemptions are recorded only for a trace file.
+	 */
 	p->events = env->trace && *env->trace ? 2 : 1;
 }

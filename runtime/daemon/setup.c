@@ -1,5 +1,5 @@
 /*
- * What the daemon needs in a process: its settings, the user's programs, and the blocks of each
+ * The daemon's start in a process: its settings, the user's programs, and the blocks of each
  * device.
  */
 #define _GNU_SOURCE
@@ -67,7 +67,7 @@ static int nccl_variable(const struct df_env *env, enum df_nccl_var var, enum df
 	return 0;
 }
 
-/* Reads DFSHIM_NET_SPEED, which overrides the tuner file's figures for other nodes. */
+/* Reads DFSHIM_NET_SPEED, which overrides the tuner file's values for other nodes. */
 static int net_speed(const struct df_env *env)
 {
 	struct df_cost *c = &df_rt.tuner->cost;
@@ -134,8 +134,8 @@ static int algorithms(const struct df_env *env)
 }
 
 /*
- * A sixteenth of the memory is more than most jobs need, and leaves room for eight ranks. It is the
- * machine's memory, or a GPU's if that is less, since most connectors are there.
+ * A sixteenth of the memory is more than most jobs need, and leaves room for eight ranks. The
+ * memory is the machine's, or a GPU's if that is smaller, because it holds most connectors.
  */
 static uint64_t auto_conn_budget(void)
 {
