@@ -1,4 +1,4 @@
-/* Files of evidence, and the facts they hold for; see evidence_file.h. No state: whoever calls owns everything. */
+/* Files of self-test results, and the facts they are valid for; see evidence_file.h. No state. */
 #define _GNU_SOURCE
 #include "runtime/evidence/evidence_file.h"
 
@@ -22,7 +22,7 @@
 
 static int add(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Behind what is there. -ENAMETOOLONG. */
+/* Appends text. Returns 0 or -ENAMETOOLONG. */
 static int add(char *to, size_t size, const char *fmt, ...)
 {
 	size_t at = strlen(to);
@@ -35,9 +35,12 @@ static int add(char *to, size_t size, const char *fmt, ...)
 	return n < 0 || (size_t)n >= size - at ? -ENAMETOOLONG : 0;
 }
 
-/* ---- facts ----------------------------------------------------------------------------------------------- */
+/* ---- facts ---------------------------------------------------------------------------------- */
 
-/* Attributes by their numbers in cuda.h, which every driver knows: this is built without it too. */
+/*
+ * Attributes by their numbers in cuda.h, because this is also built without that header. Every
+ * driver knows them.
+ */
 enum {
 	ATTRIBUTE_MULTIPROCESSORS = 16,
 	ATTRIBUTE_COMPUTE_MODE = 20,
@@ -101,7 +104,7 @@ static int attribute(const struct driver *d, int what, int device)
 {
 	int v = -1;
 
-	/* A driver that does not know the question. */
+	/* This driver does not know the attribute. */
 	if (d->attribute(&v, what, device))
 		v = -1;
 	return v;
@@ -136,7 +139,7 @@ static const char *variable(const char *name)
 	return v ? v : "";
 }
 
-/* What of this process's surroundings rules the daemon out. */
+/* Why the environment of this process forbids the daemon; "" if it does not. */
 static const char *refused_by_environment(void)
 {
 	const char *v = getenv("CUDA_LAUNCH_BLOCKING");
@@ -154,8 +157,9 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library, int nc
 		    struct df_evidence_facts *out, char *reason, size_t reason_bytes)
 {
 	/*
-	 * Settings that change how the driver behaves, our daemon on it, or the speed of NCCL, which the daemon is
-	 * compared with. The first is set in a job where the user has not (interpose/load/preload.c).
+	 * Settings that affect the driver, our daemon on it, or the speed of NCCL, with which the
+	 * daemon is compared. dfshim sets the first one in a job if the user has not
+	 * (interpose/load/preload.c).
 	 */
 	static const char *const settings[] = {
 		"CUDA_DEVICE_MAX_CONNECTIONS",
@@ -194,8 +198,7 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library, int nc
 		return ret;
 	}
 	if (find_all(find, &d) || d.init(0) || d.version(&version) || d.count(&out->nr_gpus)) {
-		snprintf(reason, reason_bytes,
-			 "the CUDA driver does not tell what devices there are");
+		snprintf(reason, reason_bytes, "the CUDA driver does not list its devices");
 		return -ENODEV;
 	}
 	df_first_line("/sys/module/nvidia/version", module, sizeof(module));
@@ -208,14 +211,14 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library, int nc
 	for (i = 0; i < out->nr_gpus && !ret; i++)
 		ret = gpu_line(&d, i, out->gpu[i], sizeof(out->gpu[i]), &mig);
 	if (ret) {
-		snprintf(reason, reason_bytes, "the CUDA driver does not tell what device %d is",
+		snprintf(reason, reason_bytes, "the CUDA driver does not identify device %d",
 			 i - 1);
 		return ret;
 	}
 	snprintf(out->refused, sizeof(out->refused), "%s", refused_by_environment());
 	if (!*out->refused)
 		snprintf(out->refused, sizeof(out->refused), "%s", mig);
-	/* Of later drivers nobody has read what they change. */
+	/* Later drivers have not been reviewed. */
 	if (!*out->refused && (version / 1000 < 12 || version / 1000 > 13))
 		snprintf(out->refused, sizeof(out->refused),
 			 "a driver for CUDA %d.%d, which this version of dfshim does not know",
@@ -223,9 +226,9 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library, int nc
 	return 0;
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------- */
+/* ---- files ---------------------------------------------------------------------------------- */
 
-/* A folder that is the user's alone, made where it is not there. */
+/* Makes sure that the folder exists and belongs to the user alone. */
 static int own_folder(const char *path)
 {
 	struct stat st;
@@ -244,7 +247,7 @@ static int folder(char *path, size_t size)
 
 	if (*xdg == '/' || *home == '/') {
 		*path = '\0';
-		/* The folder above may not be there yet. */
+		/* The parent folder may be missing. */
 		if (!add(path, size, "%s%s", *xdg == '/' ? xdg : home,
 			 *xdg == '/' ? "" : "/.cache"))
 			mkdir(path, 0700);
@@ -265,7 +268,7 @@ int df_evidence_path(const struct df_evidence_facts *facts, int gpu, char *path,
 	return ret ?: add(path, bytes, "/gpu-%016llx", (unsigned long long)hash);
 }
 
-/* The user's own regular file; -errno. */
+/* Opens a regular file of the user. Returns a descriptor or -errno. */
 static int open_own(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -280,14 +283,14 @@ static int open_own(const char *path)
 	return -EPERM;
 }
 
-/* All before the line with the result. */
+/* The text before the line with the result. */
 static int put_key(const struct df_evidence_facts *facts, int gpu, char *to, size_t size)
 {
 	*to = '\0';
 	return add(to, size, HEADER "%s%s\n", facts->common, facts->gpu[gpu]);
 }
 
-/* The last line, over all before it, with the end of the line before. */
+/* The last line: a checksum of everything before it. */
 static void put_sum(const char *text, size_t len, char *to, size_t size)
 {
 	snprintf(to, size, "\nsum %016llx\n", (unsigned long long)df_hash_bytes(text, len, 0));
@@ -363,7 +366,7 @@ int df_evidence_write(const struct df_evidence_facts *facts, int gpu, enum df_ev
 	fd = mkostemp(part, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* Whoever reads finds the old one or the new one, never a part. */
+	/* Readers find the old file or the new one, never a part. */
 	if (write(fd, text, len) != (ssize_t)len || fsync(fd))
 		ret = -EIO;
 	if (close(fd) || (!ret && rename(part, path)))
