@@ -90,9 +90,14 @@ static void up_dead(const struct df_rdv_up *up)
 		df_ctl.events->lost(&who);
 }
 
+/* Restarted jobs may find the id of the attempt before in a store or a file. */
+#define EARLIER                                                                                    \
+	"; after a restart: the id is of an earlier attempt, and rank 0 has to make a new one"
+
 static void up_lost(struct df_rdv_up *up, int error)
 {
 	char reason[240], at[DF_ADDR_TEXT];
+	size_t n;
 	int was_open = up->open;
 
 	up->link = NULL;
@@ -114,7 +119,8 @@ static void up_lost(struct df_rdv_up *up, int error)
 			"rank 0 runs on plain NCCL");
 	} else if (up->answered ? is_hang_up(error) : up->hung_up && error == -ECONNREFUSED) {
 		snprintf(reason, sizeof(reason),
-			 "the process that serves the id (pid %u) has died or exited", up->id.pid);
+			 "the process that serves the id (pid %u) has died or exited%s", up->id.pid,
+			 up->answered ? "" : EARLIER);
 		up_dead(up);
 	} else if (up->hung_up && is_hang_up(error)) {
 		snprintf(reason, sizeof(reason),
@@ -136,10 +142,13 @@ static void up_lost(struct df_rdv_up *up, int error)
 			up->id.pid);
 	} else if (up->remote) {
 		df_link_why(df_id_at(&up->id, at), error, reason, sizeof(reason));
+		n = strlen(reason);
+		if (error == -ECONNREFUSED && !(up->id.flags & DF_ID_BY_ADDR))
+			snprintf(reason + n, sizeof(reason) - n, EARLIER);
 	} else {
 		snprintf(reason, sizeof(reason),
-			 "cannot reach the process that serves the id (pid %u): %s", up->id.pid,
-			 strerror(-error));
+			 "cannot reach the process that serves the id (pid %u): %s" EARLIER,
+			 up->id.pid, strerror(-error));
 	}
 	up->failed(up, -ECONNRESET, reason);
 }
