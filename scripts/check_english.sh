@@ -66,7 +66,7 @@ own='^scripts/(lint|check_english)\.sh$'
 	sources '\.(c|h|cu|inl)$' | held "$@" | xargs -r perl -CSD -Mopen=:utf8 -ne '
 		chomp;
 		1 while s/\t/" " x (8 - $-[0] % 8)/e;
-		print "$ARGV:$.: \n" if length > 100 && m{^ *[*/]|\*/$};
+		print "$ARGV:$.: \n" if length > 100 && m{^ *(?:\*[ /]|/[*/])|\*/$};
 		close ARGV if eof' | mark wide
 } | perl -e '
 	my (@refused, @habits, %seen, $bad);
