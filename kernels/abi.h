@@ -1,15 +1,18 @@
 /*
- * Everything that the host side (runtime/) and the daemon (the rest of kernels/) share, in memory that both can address: programs,
- * connectors, instances, task contexts, rings. Compiled by gcc, clang and nvcc; no libc beyond the freestanding headers. A pointer
- * in these structures is valid on both sides (unified addressing on a GPU).
+ * The data structures that the host side (runtime/) and the daemon (the rest of kernels/) share, in
+ * memory that both can address: programs, connectors, instances, task contexts, rings. Compiled by
+ * gcc, clang and nvcc; uses no libc beyond the freestanding headers. A pointer in these structures
+ * is valid on both sides (unified addressing on a GPU).
  *
- * The life of one instance: the host fills a df_kinst, links it behind the previous instance of its collective, and pushes one
- * df_sqe to every block that takes part. The block appends the collective's context to its task queue and executes the program over
- * it slice by slice. The block that finishes last stores df_kcoll.done and writes a df_cqe.
+ * The life of one instance: the host fills a df_kinst, links it to the previous instance of its
+ * collective, and pushes one df_sqe to every block that takes part. The block appends the
+ * collective's context to its task queue and executes the program slice by slice. The block that
+ * finishes last stores df_kcoll.done and writes a df_cqe.
  *
- * The only dynamic state of a task is df_kctx.k, a counter of executed slices that never decreases. Instance, loop, instruction,
- * buffer offsets and both FIFO positions follow from it by arithmetic, so preempting is returning without increment, resuming
- * restores nothing, quitting is always safe.
+ * The only dynamic state of a task is df_kctx.k, a counter of executed slices that never decreases.
+ * The instance, loop, instruction, buffer offsets and both FIFO positions are computed from it. So
+ * preempting a task is to return without an increment, resuming restores nothing, and quitting is
+ * always safe.
  */
 #ifndef DFK_ABI_H
 #define DFK_ABI_H
@@ -19,7 +22,7 @@
 
 #define DF_ABI_VERSION 2
 
-/* ---- programs -------------------------------------------------------------------------------- */
+/* ---- programs ------------------------------------------------------------------------------- */
 
 enum df_opcode {
 #define DF_OP(id, text, xml, recvs, sends, src, dst, reduces) DF_OP_##id,
@@ -47,23 +50,25 @@ enum df_type {
 	DF_NR_TYPES
 };
 /*
- * PREMULSUM: every rank's input is multiplied by its own scalar (of the data type, in the low bytes of df_kinst.redop_arg) before the
- * sum. AVG is lowered by the host as NCCL does: floating types to PREMULSUM with 1/nranks rounded to the type, integers to
- * SUMPOSTDIV (redop_arg = nranks; division truncates toward zero).
+ * PREMULSUM: every rank's input is multiplied by its own scalar (of the data type, in the low bytes
+ * of df_kinst.redop_arg) before the sum. The host lowers AVG as NCCL does: floating types to
+ * PREMULSUM with 1/nranks rounded to the type, integers to SUMPOSTDIV (redop_arg = nranks; division
+ * truncates toward zero).
  */
 enum df_redop { DF_SUM, DF_PROD, DF_MAX, DF_MIN, DF_PREMULSUM, DF_SUMPOSTDIV, DF_NR_REDOPS };
 
 #define DF_NO_CONN 0xffffu
 
 enum df_inst_flag {
-	DF_INST_RAW_SRC = 1, /* the source operand is this rank's untouched input: premultiply it */
-	DF_INST_RAW_DST = 2, /* likewise the destination as second operand (REDUCE) */
-	DF_INST_FINAL = 4,   /* the value produced is the whole reduction: postprocess it */
-	DF_INST_STAYS = 8,  /* what it sends stays until it is received (runtime/program/stays.c) */
-	DF_INST_KNOWN = 16, /* and its block ends with receiving what all ranks have a part in */
+	DF_INST_RAW_SRC = 1, /* the source operand is this rank's unchanged input: premultiply it */
+	DF_INST_RAW_DST = 2, /* the same for the destination as second operand (REDUCE) */
+	DF_INST_FINAL = 4,   /* the result is the whole reduction: postprocess it */
+	/* Its data stays in place until it is received (runtime/program/stays.c). */
+	DF_INST_STAYS = 8,
+	DF_INST_KNOWN = 16, /* and its block ends by receiving a result of all ranks */
 };
 
-/* Another block of the same rank must have finished an instruction of the same loop. */
+/* Another block of the same rank must have finished this instruction in the same loop. */
 struct df_dep {
 	uint32_t block, inst; /* of this rank's program */
 };
@@ -76,13 +81,14 @@ struct df_inst {
 	uint8_t op;		  /* enum df_opcode */
 	uint8_t src_buf, dst_buf; /* enum df_buf */
 	uint8_t flags;		  /* enum df_inst_flag */
-	uint16_t send_conn;	  /* index into the block's send connections, DF_NO_CONN */
+	uint16_t send_conn;	  /* index in the block's send connections, or DF_NO_CONN */
 	uint16_t recv_conn;
 	uint32_t src, dst; /* first chunk */
 	uint16_t cnt;	   /* chunks, >= 1 */
 	uint16_t nr_deps;
-	uint32_t first_dep; /* index into the program's dependencies */
-	uint32_t send_ord;  /* how many slices this loop sent on that connection before this one */
+	uint32_t first_dep; /* index in the program's dependencies */
+	/* Number of slices that this loop sends on the connection before this one. */
+	uint32_t send_ord;
 	uint32_t recv_ord;
 };
 
@@ -95,14 +101,16 @@ struct df_conn_spec {
 
 struct df_prog_block {
 	uint32_t first_inst, nr_inst;
-	uint32_t first_send, nr_send, first_recv, nr_recv; /* into the program's connections */
+	/* Indices in the program's connections. */
+	uint32_t first_send, nr_send, first_recv, nr_recv;
 };
 
 /*
- * The program of one rank, position-independent: one allocation of `bytes` bytes, tables at byte offsets from its start. The unit
- * "count" is that of the NCCL call; every count elements of a buffer are divided into `chunks` chunks of ceil(count/chunks)
- * elements (the last ones may be short or empty). Chunk i of the input or output buffer: block b = i / chunks of count elements,
- * part j = i % chunks. Scratch chunks all have the full length.
+ * The program of one rank, position-independent: one allocation of `bytes` bytes, with tables at
+ * byte offsets from its start. The unit "count" is that of the NCCL call. Every count elements of a
+ * buffer are divided into `chunks` chunks of ceil(count/chunks) elements (the last ones may be
+ * short or empty). Chunk i of the input or output buffer is part j = i % chunks of block b = i /
+ * chunks of count elements. Scratch chunks all have the full length.
  */
 struct df_program {
 	uint32_t version; /* DF_ABI_VERSION */
@@ -110,8 +118,8 @@ struct df_program {
 	int32_t nranks, rank;
 	uint32_t chunks, in_chunks, out_chunks, scratch_chunks; /* chunks: per count */
 	uint32_t max_cnt;					/* largest cnt of any instruction */
-	uint32_t min_slots; /* fewest slots with which it can't deadlock by itself; 0 unknown */
-	uint64_t max_bytes; /* largest count * size it may be used for; 0 no limit */
+	uint32_t min_slots; /* fewest slots without a deadlock of its own; 0: unknown */
+	uint64_t max_bytes; /* largest permitted count * size; 0: no limit */
 	uint32_t nr_blocks, nr_inst, nr_deps, nr_conns;
 	uint32_t off_blocks, off_inst, off_deps, off_conns;
 	uint64_t hash; /* of the program of all ranks; equal on every rank */
@@ -143,82 +151,95 @@ static inline DF_BOTH const struct df_conn_spec *df_prog_conn(const struct df_pr
 	return (const struct df_conn_spec *)((const char *)p + p->off_conns) + i;
 }
 
-/* ---- connectors ------------------------------------------------------------------------------- */
+/* ---- connectors ----------------------------------------------------------------------------- */
 
 /*
- * How slices travel in a connector, as NCCL calls it: a slot and then a counter (Simple), or slots whose words
- * tell themselves that they are there (kernels/words.inl). ANY, in a connector, is Simple.
+ * How slices travel in a connector, in NCCL's terms: a slot and then a counter (Simple), or slots
+ * whose words show that they are valid (kernels/words.inl). ANY, in a connector, is Simple.
  */
 enum df_proto { DF_PROTO_ANY, DF_PROTO_SIMPLE, DF_PROTO_LL, DF_PROTO_LL128, DF_PROTO_NR };
 
-/* The largest slice that the low-latency protocols carry: a block has two of them at hand. */
+/* The largest slice of the low-latency protocols: a block keeps two of them in its stage. */
 #define DF_WORDS_BYTES 4096
-#define DF_CONN_REFS   16 /* slots, at most, of a connector whose slices may go by reference */
-#define DF_LAND_ASKED  (1ull << 63) /* in refs of a receiver: it may be put there, but is not yet */
+#define DF_CONN_REFS   16 /* the most slots of a connector whose slices may go by reference */
+/* In refs of a receiver: the slice may be written there but is not yet. */
+#define DF_LAND_ASKED (1ull << 63)
 
 /*
- * The shared part of a connector, in the arena of its owner; the slots follow at DF_CONN_SLOTS. Positions count slices since the
- * connector's collective was registered and never wrap in practice.
+ * The shared part of a connector, in the arena of its owner; the slots follow at DF_CONN_SLOTS.
+ * Positions count slices since the connector's collective was registered and do not wrap in
+ * practice.
  */
 struct df_conn_hdr {
-	uint64_t tail; /* slices sent: by the sender only, polled by the receiver (Simple) */
+	uint64_t tail; /* slices sent: written by the sender, polled by the receiver (Simple) */
 	uint64_t pad0[7];
-	uint64_t head; /* slices consumed: written by the receiver only, polled by the sender */
+	uint64_t head; /* slices consumed: written by the receiver, polled by the sender */
 	uint64_t pad1[7];
-	uint64_t refs[DF_CONN_REFS]; /* of each slot, see df_kconn.refs */
-	uint64_t wanted;	     /* the owner would like it back: see runtime/coll/recycle.c */
-	uint64_t key;		     /* whose connector this is */
+	uint64_t refs[DF_CONN_REFS]; /* by slot, see df_kconn.refs */
+	uint64_t wanted;	     /* the owner requests it back: see runtime/coll/recycle.c */
+	uint64_t key;		     /* identifies the connector */
 	uint32_t nr_slots, slot_bytes;
-	uint64_t withdrawn; /* 1: what refs name is no longer to be read, or written */
+	uint64_t withdrawn; /* whether the memory that refs name must not be accessed any more */
 };
 #define DF_CONN_SLOTS 320
 
 /*
- * A connector whose slots and counters lie in the memory of a GPU: this follows its header instead of the slots.
- * The header's own counters then only follow what instances the host has taken note of; no block uses them.
- * At `offset` there is such a header again, of which tail, head and refs are used, and the slots.
+ * A connector whose slots and counters are in the memory of a GPU: this follows its header instead
+ * of the slots. The header's own counters then only show the instances that the host has processed;
+ * no block uses them. At `offset` there are another header, of which tail, head and refs are used,
+ * and the slots.
  */
 struct df_conn_far {
 	uint64_t ready; /* released by the owner's block: counters are set, it is announced */
-	uint64_t chunk; /* which piece of the owner's GPU memory, counted in its process */
+	uint64_t chunk; /* index of the piece of the owner's GPU memory in its process */
 	uint64_t chunk_bytes, offset;
 	uint64_t addr;	    /* of the connector in the owner's process */
 	uint8_t handle[64]; /* opens the chunk in another process (CUipcMemHandle) */
 };
 
-/* Where a sleeping process is woken: its futex word, in memory that its peers map. */
+/* Wakes a sleeping process: its futex word, in memory that its peers map. */
 struct df_bell {
-	uint32_t sleepers; /* > 0: somebody sleeps; ring after publishing */
-	uint32_t seq;	   /* futex word, bumped by every ring */
-	uint32_t asked;	   /* connectors that peers would like back; counts up */
-	int32_t fd; /* > 0: an eventfd of this process, for a sleeper that waits for descriptors too */
+	uint32_t sleepers; /* > 0: a thread sleeps; ring after publishing */
+	uint32_t seq;	   /* futex word, incremented by every ring */
+	uint32_t asked;	   /* counts the connectors that peers request back */
+	/* > 0: an eventfd of this process, for a sleeper that also waits for descriptors. */
+	int32_t fd;
 	uint32_t pad[12];
 };
 
-/* WITHDRAWN: CONNECTED, but what the sender has named is no longer to be read (runtime/coll/byref.c). */
+/*
+ * WITHDRAWN: CONNECTED, but memory that the sender has named must not be read any more
+ * (runtime/coll/byref.c).
+ */
 enum df_kconn_state { DF_KCONN_OPEN, DF_KCONN_CONNECTED, DF_KCONN_WITHDRAWN = 3 };
 
-/* One end of a connector as a block sees it. Filled by the host, then `state` is released. */
+/* One end of a connector, as a block uses it. The host fills it and then releases `state`. */
 struct df_kconn {
 	uint32_t state; /* enum df_kconn_state */
 	uint32_t nr_slots, slot_bytes, per_loop;
-	uint16_t proto;	 /* enum df_proto; the same on both ends */
-	uint16_t lands;	 /* 1: CPU threads receive from another node, and say in refs where to */
-	uint32_t credit; /* low-latency protocols: head is published every so many slices */
+	uint16_t proto; /* enum df_proto; the same at both ends */
+	/* whether CPU threads receive from another node and store in refs where to write. */
+	uint16_t lands;
+	uint32_t credit; /* low-latency protocols: number of slices after which head is published */
 	uint64_t *tail, *head;
 	uint8_t *slots;
-	uint64_t *refs; /* by slot: where a slice lies that was not copied, or 0; NULL: all are */
-	struct df_bell *bell; /* of the peer's process; NULL where the peer polls */
-	uint64_t seen;	      /* the peer's counter when we last looked; the block's own */
-	uint64_t peer;	      /* whose other end it is: equal for the connectors of one daemon */
-	/* Not NULL: the host can't reach the counters; the block sets them to base, then state, then releases 1 here. */
+	/* By slot: the address of a slice that was not copied, or 0; NULL: all are copied. */
+	uint64_t *refs;
+	struct df_bell *bell; /* of the peer's process; NULL if the peer polls */
+	uint64_t seen;	      /* the peer's counter when last read; the block's own */
+	/* Identifies the owner of the other end: equal for the connectors of one daemon. */
+	uint64_t peer;
+	/*
+	 * Not NULL: the host cannot access the counters. The block sets them to base, then state,
+	 * and then releases 1 here.
+	 */
 	uint64_t *fresh;
 	uint64_t base;
 };
 
-/* ---- collectives, instances, contexts ---------------------------------------------------------- */
+/* ---- collectives, instances, contexts ------------------------------------------------------- */
 
-/* *addr >= value must hold before an instance may touch the user's buffers. */
+/* *addr >= value must hold before an instance may access the user's buffers. */
 struct df_kwait {
 	const uint64_t *addr;
 	uint64_t value;
@@ -227,8 +248,9 @@ struct df_kwait {
 #define DF_INST_WAITS 4
 
 /*
- * Between a captured collective and its graph, which writes 1 to `arrived`, waits for `open`, and writes 0 there. A replay of the
- * graph does so after the one before it, so a block that has seen `arrived` can clear it, and nobody stands between the two.
+ * Synchronizes a captured collective with its graph, which writes 1 to `arrived`, waits for `open`,
+ * and writes 0 there. Each replay does this after the previous one. So a block that has seen
+ * `arrived` can clear it, and no other replay is in between.
  */
 struct df_kgate {
 	uint64_t arrived;
@@ -239,54 +261,57 @@ struct df_kgate {
 };
 
 struct df_kinst {
-	/* These change while the instance is in work; a block may copy what follows them (kernels/hot.inl). */
+	/*
+	 * These change while the instance runs; a block may copy the fields after them
+	 * (kernels/hot.inl).
+	 */
 	struct df_kinst *next; /* released by the host when the next instance exists */
-	uint32_t blocks_left;  /* decremented by every block that finished */
+	uint32_t blocks_left;  /* decremented by every block that has finished */
 	uint32_t cap_waits;
 	const void *in;
 	void *out;
-	uint64_t seq;	     /* instance number of the collective, from 0 */
+	uint64_t seq;	     /* instance number in the collective, from 0 */
 	uint64_t done_value; /* stored to df_kcoll.done when all blocks have finished it */
 	uint64_t redop_arg;
 	const uint64_t *redop_ptr; /* not NULL: the scalar is read there when the instance starts */
 	uint64_t op;		   /* serial of the operation, for completions and the trace */
-	struct df_kgate *gate;	   /* of a graph's replay; NULL: it is none */
+	struct df_kgate *gate;	   /* of a graph's replay; else NULL */
 	uint32_t nr_waits : 30, shown : 2; /* shown: df_refs_shown() */
-	int32_t priority;		   /* under df_policy.order; higher goes first */
-	struct df_kwait *waits;		   /* own_waits, or longer */
+	int32_t priority;		   /* with df_policy.order; a higher number goes first */
+	struct df_kwait *waits;		   /* own_waits, or a longer array */
 	struct df_kwait own_waits[DF_INST_WAITS];
 };
 
 struct df_kcoll;
 
 /*
- * The task of one block in one collective. Only the block that executes it writes it (k is read by
- * others); the host fills it before the first SQE. While a kernel is on a GPU, its block may work on a copy
- * (kernels/hot.inl); what lists and rings name is always the original.
+ * The task of one block in one collective. Only the executing block writes it (others read k); the
+ * host fills it before the first SQE. While a kernel is on a GPU, its block may work on a copy
+ * (kernels/hot.inl); lists and rings always name the original.
  */
 struct df_kctx {
-	uint64_t k; /* slices executed; released after each where other blocks depend on it */
+	uint64_t k; /* slices executed; released after each one if other blocks depend on it */
 	struct df_kctx *home; /* in a copy: the original */
 	struct df_kcoll *coll;
-	struct df_kinst *cur; /* the instance in work, or the last one finished; NULL at first */
-	uint64_t announced;   /* instances that SQEs told of */
-	uint64_t finished;    /* instances this block has finished */
+	struct df_kinst *cur; /* the running instance, or the last finished one; initially NULL */
+	uint64_t announced;   /* instances announced by SQEs */
+	uint64_t finished;    /* instances that this block has finished */
 	struct df_kctx *next, *prev; /* task queue */
-	uint64_t redop_arg;	     /* of the instance in work */
+	uint64_t redop_arg;	     /* of the running instance */
 	uint32_t queued;
-	int32_t priority; /* the highest of the instances announced: they finish in order */
+	int32_t priority; /* the highest of the announced instances: they finish in order */
 	uint32_t block;	  /* program block */
 	uint32_t nr_inst, first_inst, nr_send, nr_recv; /* of the program block */
-	uint32_t lead;					/* 1: reports START for its collective */
-	uint32_t ready;					/* the waits of `cur` have been seen true */
-	uint32_t loaded;				/* an attempt is in progress */
-	uint32_t preempted; /* another task has moved since this one did */
-	uint32_t fresh;	    /* some of its connectors are, see df_kconn */
-	uint32_t since;	    /* when it was queued: df_kblock.queued at that time */
-	uint32_t served;    /* by priority: df_kblock.served when its share came to it last */
-	uint32_t told;	    /* START of the instance in work has been reported */
-	uint32_t moving;    /* a slice of it moves without the block's lock */
-	int64_t spin;	    /* threshold of the attempt in progress */
+	uint32_t lead;	    /* whether it reports START for its collective */
+	uint32_t ready;	    /* whether the waits of `cur` have been seen true */
+	uint32_t loaded;    /* whether an attempt is in progress */
+	uint32_t preempted; /* whether another task has made progress since this one did */
+	uint32_t fresh;	    /* whether some of its connectors are fresh, see df_kconn */
+	uint32_t since;	    /* df_kblock.queued when the task was queued */
+	uint32_t served;    /* by priority: df_kblock.served when it last got its share */
+	uint32_t told;	    /* whether START of the running instance has been reported */
+	uint32_t moving;    /* whether a slice of it moves without the block's lock */
+	int64_t spin;	    /* threshold of the current attempt */
 	int64_t polls;	    /* polls since the last progress in this attempt */
 	struct df_kconn *send, *recv;
 };
@@ -300,16 +325,16 @@ struct df_kcoll {
 	uint64_t tile_elems;			  /* elements of one chunk moved per slice */
 	uint64_t loops;				  /* ceil(chunk_elems / tile_elems), at least 1 */
 	uint32_t chunks, nr_deps, scratch_chunks; /* of prog */
-	uint32_t nr_blocks;			  /* that have instructions */
-	struct df_kctx *ctx;			  /* prog->nr_blocks of them */
-	uint64_t *done; /* host-visible completion word; never decreases, even over its users */
+	uint32_t nr_blocks;			  /* blocks that have instructions */
+	struct df_kctx *ctx;			  /* an array of prog->nr_blocks */
+	uint64_t *done; /* completion word visible to the host; never decreases, even when reused */
 	uint64_t id;	/* for the trace */
-	/* These change later; a block may copy what comes before them (kernels/hot.inl). */
+	/* These change later; a block may copy the fields before them (kernels/hot.inl). */
 	uint8_t *scratch;
-	uint32_t aborted; /* set by the host: touch nothing any more */
+	uint32_t aborted; /* set by the host: access no memory any more */
 };
 
-/* Sets the program of a collective, and what is copied from it. */
+/* Sets the program of a collective, and the fields copied from it. */
 static inline void df_kcoll_program(struct df_kcoll *c, const struct df_program *prog)
 {
 	c->prog = prog;
@@ -318,7 +343,7 @@ static inline void df_kcoll_program(struct df_kcoll *c, const struct df_program 
 	c->scratch_chunks = prog->scratch_chunks;
 }
 
-/* The task of block b; conns: one for each connection of the program. */
+/* Initializes the task of block b. conns: one per connection of the program. */
 static inline void df_kctx_init(struct df_kctx *ctx, struct df_kcoll *c, struct df_kconn *conns,
 				uint32_t b)
 {
@@ -334,20 +359,24 @@ static inline void df_kctx_init(struct df_kctx *ctx, struct df_kcoll *c, struct 
 	ctx->recv = &conns[pb->first_recv];
 }
 
-/* ---- rings ------------------------------------------------------------------------------------- */
+/* ---- rings ---------------------------------------------------------------------------------- */
 
 struct df_sqe {
 	struct df_kctx *ctx; /* the task */
-	/* Its next instance; only the first one is needed to find the others. NULL: look again at connectors, priorities. */
+	/*
+	 * Its next instance; only the first is needed to find the others. NULL: check connectors
+	 * and priorities again.
+	 */
 	struct df_kinst *inst;
 };
 
-/* What does not change in an instance once it has been submitted, in bytes from df_kinst.in. */
+/* Size of the part of an instance that is fixed after submission, from df_kinst.in. */
 #define DF_KINST_FIXED (sizeof(struct df_kinst) - offsetof(struct df_kinst, in))
 
 /*
- * A slot of a submission ring. For a GPU the host puts the instance's fixed part in as well: what a block has to know then
- * crosses the bus in one go, instead of one behind the other the slot, the last instance's `next`, and the instance.
+ * A slot of a submission ring. For a GPU the host also copies the instance's fixed part into it. So
+ * all that a block needs crosses the bus at once, instead of first the slot, then the last
+ * instance's `next`, and then the instance.
  */
 struct df_sq_slot {
 	struct df_sqe e;
@@ -357,47 +386,55 @@ struct df_sq_slot {
 enum df_cqe_kind { DF_CQE_DONE, DF_CQE_START, DF_CQE_PREEMPT, DF_CQE_RESUME };
 
 /*
- * `coll` and `value` say themselves whether they are there, so that a completion needs no fence of its own, and no index: the lowest
- * bit is DF_CQ_LAP() of its place. The end of an operation is there when the collective's word has that value, too.
+ * `coll` and `value` themselves show whether they are valid, so a completion needs no fence and no
+ * index of its own: their lowest bit is DF_CQ_LAP() of the slot. The end of an operation is valid
+ * when the collective's word also has that value.
  */
 struct df_cqe {
-	uint64_t coll;	   /* address of the struct df_kcoll; from bit 1 enum df_cqe_kind */
+	uint64_t coll;	   /* address of the struct df_kcoll; from bit 1: enum df_cqe_kind */
 	uint64_t value;	   /* from bit 1; DONE: df_kinst.done_value, else df_kinst.op */
-	uint64_t k, block; /* PREEMPT, RESUME: slice counter, block; behind a fence */
+	uint64_t k, block; /* PREEMPT, RESUME: slice counter, block; after a fence */
 };
 
-/* Free-running indices: slots are index & mask. Producer and consumer on their own lines. */
+/*
+ * Free-running indices: the slot is index & mask. Producer and consumer have separate cache lines.
+ */
 struct df_ring {
 	uint32_t tail; /* written by the producer only; CQ: when it leaves a GPU */
 	uint32_t pad0[15];
 	uint32_t head; /* written by the consumer only */
 	uint32_t pad1[15];
 	uint32_t mask;
-	uint32_t lost; /* CQ: completions that found no room; the host then looks at all */
+	uint32_t lost; /* CQ: a completion found no room; the host then checks all collectives */
 	void *slots;
 	uint64_t pad2[6];
 };
 
-/* 1 on every other lap of a completion ring, from the first one on. */
+/* 1 on every other lap of a completion ring, beginning with the first. */
 #define DF_CQ_LAP(cq, index) ((uint64_t) !((index) & ((cq)->mask + 1)))
 
-/* ---- the daemon --------------------------------------------------------------------------------- */
+/* ---- the daemon ----------------------------------------------------------------------------- */
 
-/* Scheduling constants (DFCCL section 4.3, "stickiness"); runtime/daemon/sched.c computes them. */
+/* Scheduling constants (DFCCL section 4.3, "stickiness"), computed by runtime/daemon/sched.c. */
 struct df_policy {
 	int64_t front;	  /* threshold at the front of the queue, in polls */
 	int64_t step;	  /* decrease per position */
-	int64_t floor;	  /* never less than this */
-	int64_t boost;	  /* multiple after a successful primitive */
-	int64_t max;	  /* cap */
-	uint64_t quit_ns; /* time without progress before a block leaves by itself; on a GPU */
-	uint64_t gang;	  /* a common order ends with each such operation of a collective; 0 none */
-	uint32_t order;	  /* 0 fifo, 1 priority */
-	uint32_t share;	  /* by priority: percent of the work that less urgent tasks get */
-	uint32_t urgent;  /* by priority: threshold of an urgent task after its slices */
-	/* 1: also report START to the CQ, but only of what then has to wait; 2: of all at once, and PREEMPT, RESUME */
+	int64_t floor;	  /* the minimum */
+	int64_t boost;	  /* factor after a successful primitive */
+	int64_t max;	  /* the maximum */
+	uint64_t quit_ns; /* time without progress before a block leaves; on a GPU */
+	/* The common order ends at each multiple of this number of operations; 0: none. */
+	uint64_t gang;
+	uint32_t order;	 /* 0 for FIFO, 1 for priority */
+	uint32_t share;	 /* by priority: percent of the work that less urgent tasks get */
+	uint32_t urgent; /* by priority: threshold of an urgent task after its slices */
+	/*
+	 * With 1, also report START to the CQ, but only for operations that then have to wait. With
+	 * 2, report START for all at once, and PREEMPT and RESUME.
+	 */
 	uint32_t events;
-	uint32_t let; /* threads: slices of so many bytes move without the lock; 0: none */
+	/* Threads: slices of at least this many bytes move without the lock; 0: none. */
+	uint32_t let;
 };
 
 struct df_kstats {
@@ -407,20 +444,23 @@ struct df_kstats {
 
 struct df_kblock {
 	struct df_ring sq, cq;
-	uint32_t lock; /* threads: 1 while one executes this block; 2: and others sleep */
+	uint32_t lock; /* threads: 1 while a thread executes this block; 2: others sleep as well */
 	uint32_t index;
-	/* The task queue is a list through the contexts: it can't overflow, and growing costs nothing. */
+	/*
+	 * The task queue is a list through the contexts: it cannot overflow, and growing is free.
+	 */
 	struct df_kctx *first, *last;
-	struct df_kctx *task;	   /* whose turn it is */
-	struct df_kctx *running;   /* the unfinished task that moved last; NULL none */
-	uint32_t pos;		   /* its position */
-	uint32_t nr_tasks, moving; /* moving: of so many a slice moves without the lock */
-	uint32_t moved;		   /* progress in the current traversal */
-	uint32_t queued;	   /* tasks ever queued */
-	uint32_t gang;		   /* tasks are taken in the order that is common to all ranks */
-	uint32_t stays;	 /* GPU: the block is on the device and has had something to do lately */
-	uint32_t served; /* how often the share came to a task */
-	int64_t owed;	 /* by priority: what the less urgent tasks have coming (dfk_account()) */
+	struct df_kctx *task;	 /* the one that has its turn */
+	struct df_kctx *running; /* the unfinished task that last made progress; or NULL */
+	uint32_t pos;		 /* position of `task` */
+	/* Moving: number of tasks with a slice that moves without the lock. */
+	uint32_t nr_tasks, moving;
+	uint32_t moved;	 /* progress in the current traversal */
+	uint32_t queued; /* tasks ever queued */
+	uint32_t gang;	 /* whether tasks are taken in the order that is common to all ranks */
+	uint32_t stays;	 /* GPU: the block is on the device and has recently had work */
+	uint32_t served; /* number of times that a task got its share */
+	int64_t owed;	 /* by priority: work due to the less urgent tasks (dfk_account()) */
 	int64_t idle;	 /* traversals without progress */
 	struct df_kstats stats;
 };
@@ -428,26 +468,29 @@ struct df_kblock {
 struct df_kdaemon {
 	uint32_t abi; /* DF_ABI_VERSION */
 	uint32_t nr_blocks;
-	uint32_t quit; /* host: leave as soon as possible; not taken back while a kernel is there */
+	uint32_t quit; /* host: leave as soon as possible; not cleared while a kernel is there */
 	uint32_t device;
 	struct df_policy policy;
-	uint64_t self; /* df_kconn.peer of connectors whose other end is this daemon's, too */
+	uint64_t self; /* df_kconn.peer of connectors whose other end belongs to this daemon too */
 	struct df_kblock *blocks;
-	/* GPU memory for contexts that are not in shared memory: nr_lines of DF_LINE_BYTES a block; NULL: none. */
+	/*
+	 * GPU memory for contexts outside of shared memory: nr_lines of DF_LINE_BYTES per block; or
+	 * NULL.
+	 */
 	void *lines;
 	uint32_t nr_lines;
-	uint32_t leave; /* a block: nothing to do in any, all leave; cleared before a launch */
+	uint32_t leave; /* a block: no block has work, so all leave; cleared before a launch */
 };
 
 #define DF_LINE_BYTES 2048
 #define DF_LINES      64 /* a power of two */
 
-/* What one turn of a block came to. */
+/* The result of one turn of a block. */
 enum df_turn {
-	DF_TURN_PROGRESS, /* something moved */
-	DF_TURN_SPIN,	  /* tasks are queued, none moved at this poll */
+	DF_TURN_PROGRESS, /* something made progress */
+	DF_TURN_SPIN,	  /* tasks are queued, but none made progress at this poll */
 	DF_TURN_EMPTY,	  /* no task is queued */
-	DF_TURN_TAKEN,	  /* other threads move all that could move */
+	DF_TURN_TAKEN,	  /* other threads move everything that can move */
 };
 
 #ifndef __CUDACC__

@@ -1,17 +1,17 @@
 /*
- * The daemon: what one block does in one turn. Compiled twice, for a GPU block and for a CPU thread.
+ * The daemon: one turn of one block. Compiled twice, for a GPU block and for a CPU thread.
  *
- * A turn is: take in new submissions; look at the task whose turn it is; if its next slice can move, move
- * it, else count a failed poll and, past the spin threshold, go to the next task (that is the whole of
- * preemption: nothing is held and nothing needs saving, because df_kctx.k says where the task stands).
+ * In a turn, the block accepts new submissions and polls the task that has its turn. If the task's
+ * next slice can move, the block moves it. If not, it counts a failed poll and, past the spin
+ * threshold, goes to the next task. Preemption is nothing more: no resource is held and no state is
+ * saved, because df_kctx.k is the state of the task.
  *
- * Thread 0 of the block decides and commits; all threads move data. What they agree on lies in
- * struct dfk_shared.
+ * Thread 0 of the block decides and commits; all threads move data. They share struct dfk_shared.
  *
- *   hot.inl     copies of what is in use, where that lies across a bus
- *   queue.inl   the task queue, and whose turn it is
- *   rings.inl   submissions in, completions out
- *   words.inl   slots whose words say themselves that they are full
+ *   hot.inl     copies of contexts in use, where the originals are across a bus
+ *   queue.inl   the task queue, and the choice of the next task
+ *   rings.inl   incoming submissions, outgoing completions
+ *   words.inl   slots whose words show that they are full
  *   task.inl    a task's slice: poll, execute, commit
  */
 
@@ -22,8 +22,8 @@
 #include "kernels/task.inl"
 
 /*
- * The block turns from one collective to another. A preemption is counted where it happens: when another
- * collective moves while the one that moved last is unfinished. Looking at tasks in vain costs nothing.
+ * The block changes to another collective. A preemption is counted when another collective makes
+ * progress while the last one is unfinished. Failed polls of other tasks do not count.
  */
 DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
@@ -49,8 +49,8 @@ DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 }
 
 /*
- * Thread 0: the instance in work has begun. A verdict has to know that of what hangs, a trace of everything: without one, what
- * runs through is not worth the writes.
+ * Thread 0: the running instance has begun. A verdict needs this for hanging operations, a trace
+ * for all: without a trace, operations that do not wait are not worth the writes.
  */
 DFK void dfk_tell(struct df_kblock *blk, struct df_kctx *ctx)
 {
@@ -60,11 +60,14 @@ DFK void dfk_tell(struct df_kblock *blk, struct df_kctx *ctx)
 	dfk_cq_push(blk, DF_CQE_START, ctx);
 }
 
-/* Thread 0: the task did not move. able: it could start, it only waits for a peer. */
+/* Thread 0: the task made no progress. able: it could start, and only waits for a peer. */
 DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 		  struct df_kctx *ctx, int able)
 {
-	/* A rank of this daemon: it moves when it has its turn, not while we look for what it sends. */
+	/*
+	 * A rank of this daemon: it acts when it has its turn, not while this block polls for its
+	 * data.
+	 */
 	int own = able && sh->peer && sh->peer == d->self;
 
 	blk->stats.polls++;
@@ -75,13 +78,16 @@ DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared
 		dfk_ask(blk);
 	else if (able && ++ctx->polls < ctx->spin)
 		return;
-	/* What the next turn brings along is not worth the writes. */
+	/* The next turn can resolve such a wait, so it is not worth the writes. */
 	if (!own || blk->idle) {
 		if (d->policy.events && ctx->k > ctx->finished * ctx->coll->loops * ctx->nr_inst)
 			dfk_tell(blk, ctx);
 		dfk_publish(blk);
 	}
-	/* Past its threshold, or not able to start: the next task gets its turn. Who was due has had its chance. */
+	/*
+	 * The threshold is reached, or the task cannot start: the next task gets its turn. The task
+	 * that was due has had its chance.
+	 */
 	if (dfk_owes(d, blk) && ctx->priority < dfk_at(blk, blk->first)->priority)
 		blk->owed = 0;
 	ctx->loaded = 0;
@@ -97,7 +103,7 @@ DFK void dfk_accept(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 		dfk_tell(blk, ctx);
 }
 
-/* Thread 0: what is to be done in this turn. */
+/* Thread 0: decides the work of this turn. */
 DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 		    struct dfk_stage *stage)
 {
@@ -128,9 +134,9 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	((struct dfk_hot *)(void *)ctx)->used = dfk_local(blk)->turns;
 #endif
 	/*
-	 * ACQUIRE pairs with the RELEASE of aborted in df_coll_abort() (runtime/coll/coll.c), which then waits
-	 * until this block has dropped the task. On a GPU it does so before it launches us again: a copy
-	 * is not told.
+	 * ACQUIRE pairs with the RELEASE of aborted in df_coll_abort() (runtime/coll/coll.c), which
+	 * then waits until this block has dropped the task. On a GPU that happens before the next
+	 * launch: a copy is not updated.
 	 */
 	if (dfk_load_acquire_sys(&ctx->coll->aborted)) {
 		ctx->finished = ctx->announced;
@@ -154,7 +160,10 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		dfk_miss(d, blk, sh, ctx, got == 0);
 }
 
-/* All threads, which meet before the next turn: until then thread 0 may still be at this one. */
+/*
+ * All threads, which synchronize before the next turn: until then thread 0 may still be in this
+ * one.
+ */
 DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 				struct dfk_stage *stage)
 {
@@ -170,7 +179,7 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 	}
 #endif
 	if (sh->move && sh->takes && !dfk_sync_and(dfk_words_get(&sh->get, stage->in))) {
-		/* Nothing has happened; thread 0 alone writes what the others have read. */
+		/* Nothing has changed; thread 0 alone writes what the others have read. */
 		if (DFK_TID == 0)
 			dfk_miss(d, blk, sh, sh->ctx, 1);
 		dfk_sync();
@@ -194,25 +203,29 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 }
 
 #if DFK_WAYS
-/* So many times as long a block stays if a peer's next slice is all that it waits for: it comes at any moment. */
+/*
+ * Factor for a block's stay if it only waits for a peer's next slice, which may arrive at any
+ * moment.
+ */
 #define DFK_PATIENCE 10
 /*
- * And by so many times less if it has no task at all: it takes a multiprocessor from whatever the program does next. A little
- * it stays, since who waits for each operation submits the next one within microseconds.
+ * Divisor for its stay if it has no task: it takes a multiprocessor from the program's next work.
+ * It stays a little, because a program that waits for each operation submits the next one within
+ * microseconds.
  */
 #define DFK_HASTE 20
 
-/* Thread 0: whether the block has had something to do lately, for the others. */
+/* Thread 0: publishes to the other blocks whether this one has recently had work. */
 DFK void dfk_stays(struct dfk_local *l, uint32_t stays)
 {
 	if (l->stays == stays)
 		return;
 	l->stays = stays;
-	/* Relaxed, and so are the looks at it: it carries no data. */
+	/* RELAXED, as are its reads: it carries no data. */
 	dfk_store_relaxed_sys(&l->home->stays, stays);
 }
 
-/* 1: some block stays. As long as it is the same one, that is one look across the bus. */
+/* Whether some block stays. As long as it is the same block, this reads across the bus once. */
 DFK int dfk_one_stays(struct dfk_local *l)
 {
 	uint32_t i;
@@ -229,15 +242,16 @@ DFK int dfk_one_stays(struct dfk_local *l)
 }
 
 /*
- * Thread 0, after each turn: does the block leave? When it is asked to, or when nothing has moved in any block for
- * df_policy.quit_ns, or a part of it if there is nothing to do in any. The driver waits for the kernel in calls that are nobody's fault (device synchronisation, loading, a
- * kernel that needs the whole device), so a daemon that has nothing to do must not stay. The host launches it again when
- * there is something.
+ * Thread 0, after each turn: whether the block leaves. It does when asked to, or when no block has
+ * made progress for df_policy.quit_ns, or for a part of that if no block has work. The driver waits
+ * for the kernel in many calls (device synchronization, loading, a kernel that needs the whole
+ * device), so a daemon without work must not stay. The host launches it again when there is work.
  *
- * They leave together: the host can't launch one block, and work for one that had left alone would wait until the
- * last one leaves, which may be busy with other work for as long as the job runs. A block for which there was no room
- * stops nobody. It comes when the others are gone, and follows them when it has had its time, or it would never get
- * anything done (tests/model/leave.pml).
+ * The blocks leave together. The host cannot launch a single block, so work for a block that had
+ * left alone would wait until the last one leaves, which other work may keep busy as long as the
+ * job runs. A block for which there was no room does not prevent that. It starts when the others
+ * have left, and leaves only after its own time, or it would never execute anything
+ * (tests/model/leave.pml).
  */
 DFK int dfk_leaves(struct dfk_local *l, enum df_turn turn)
 {
@@ -251,7 +265,7 @@ DFK int dfk_leaves(struct dfk_local *l, enum df_turn turn)
 	}
 	if (l->looks++ % DFK_LOOK_EVERY)
 		return 0;
-	/* Relaxed: they carry no data. Both are on their way together. */
+	/* RELAXED: they carry no data. Both loads are in progress together. */
 	quit = dfk_load_relaxed_sys(&l->d_home->quit);
 	leave = dfk_load_relaxed_sys(&l->d_home->leave);
 	if (quit)

@@ -1,6 +1,6 @@
 /*
- * The daemon for CPU threads: a block is one thread, shared memory is its stack. Everything that happens
- * in a turn is in daemon.inl.
+ * The daemon for CPU threads: a block is one thread, and its stack is the shared memory. daemon.inl
+ * contains the turn itself.
  */
 #include "kernels/port.h"
 #include "kernels/abi.h"
@@ -26,7 +26,10 @@ void df_block_reset(struct df_kblock *blk)
 	blk->first = blk->last = blk->task = blk->running = NULL;
 	blk->nr_tasks = 0;
 	blk->pos = 0;
-	/* RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c), as in dfk_sq_taken(). */
+	/*
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c), as in
+	 * dfk_sq_taken().
+	 */
 	dfk_store_release_sys(&blk->sq.head, dfk_load_relaxed_sys(&blk->sq.tail));
 }
 

@@ -1,11 +1,11 @@
 /*
- * The daemon on a GPU: one thread block per block of the daemon, each for itself. They leave together, when they are
- * asked to or have been without progress for too long; what must survive is written back to df_kctx and
- * df_kblock (hot.inl), so the host launches it again and it goes on.
+ * The daemon on a GPU: one independent thread block per block of the daemon. They leave together,
+ * when asked to or after too long without progress. State that must survive is written back to
+ * df_kctx and df_kblock (hot.inl), so the host can launch the daemon again and it continues.
  *
- * Built into a fatbin that runtime/device/ loads with the driver's library API. Launch with at most
- * DFK_MAX_THREADS threads a block, in whole warps, one grid block per entry of df_kdaemon.blocks, or for the first of them, no
- * dynamic shared memory.
+ * Built into a fatbin that runtime/device/ loads with the driver's library API. Launch it with at
+ * most DFK_MAX_THREADS threads per block, in whole warps, one grid block per entry of
+ * df_kdaemon.blocks or for the first of them, and no dynamic shared memory.
  */
 #include "kernels/port.h"
 #include "kernels/abi.h"
@@ -28,8 +28,8 @@ extern "C" __global__ void __launch_bounds__(DFK_MAX_THREADS, 1) dfk_daemon(stru
 		if (DFK_TID == 0)
 			leave = (uint32_t)dfk_leaves(&local, turn);
 		/*
-		 * Also keeps thread 0 from deciding again while others still read this turn's decision, and them from
-		 * what it has fetched before it is complete.
+		 * Also prevents thread 0 from deciding again while other threads still read this
+		 * turn's decision, and them from reading what it fetches before that is complete.
 		 */
 		dfk_sync();
 	} while (!leave);

@@ -1,20 +1,23 @@
 /*
- * Hot contexts. On a GPU what the host shares with a block lies in pinned memory, and each look at it crosses the bus.
- * So a block that is on the device works on copies: its own state, DFK_WAYS contexts with their connectors and
- * instructions in shared memory, and what does not fit there in *lines* of GPU memory, of which each context has one
- * that it may use. The state of a context is in one place at a time: a way, its line, or the original.
+ * Hot contexts. On a GPU, the memory that the host shares with a block is pinned, and each access
+ * to it crosses the bus. So a block on the device works on copies: its own state, and DFK_WAYS
+ * contexts with their connectors and instructions, in shared memory. Contexts that do not fit there
+ * are in *lines* of GPU memory; each context may use one particular line. The state of a context is
+ * in one place at a time: a way, its line, or the original.
  *
- *   dfk_block_enter()   takes the block's state; no context is hot
- *   dfk_fetch()         brings a context into a way: from its line, or from the original; what was there goes to its
- *                       line, and what was in that one back to the original
- *   dfk_block_leave()   everything goes back to the originals
+ *   dfk_block_enter()   copies the block's state; no context is hot
+ *   dfk_fetch()         copies a context into a way: from its line or from the original. The way's
+ *                       previous context goes to its line, and the previous one of the line to its
+ *                       original
+ *   dfk_block_leave()   copies everything back to the originals
  *
- * So whenever no kernel is on the device the originals are the truth: a quit and a relaunch lose nothing, and the host
- * may clean the queues. The host frees no context without having taken the kernel off the device, so nothing is ever
- * written back to memory that has another owner. What it writes while a block is there, a block looks at in the original:
- * rings, ends of connectors until they are connected, instances' successors, ready words.
+ * So whenever no kernel is on the device, the originals are valid: quitting and launching again
+ * lose nothing, and the host may clean the queues. The host frees no context before it has taken
+ * the kernel off the device, so nothing is ever written to memory that has another owner. While a
+ * block is on the device it reads what the host changes in the originals: rings, ends of connectors
+ * until they are connected, the `next` of instances, ready words.
  *
- * Built with DFK_WAYS 0, for CPU threads, all this is nothing, and blocks work on the originals.
+ * Built with DFK_WAYS 0, for CPU threads, all this is empty, and blocks work on the originals.
  */
 
 #ifndef DFK_WAYS
@@ -25,12 +28,15 @@
 #endif
 #endif
 
-/* On how many turns a busy block looks once at what lies across the bus: its submissions, the request to leave. */
+/*
+ * A busy block reads across the bus once per this number of turns: submissions, the request to
+ * leave.
+ */
 #ifndef DFK_LOOK_EVERY
 #define DFK_LOOK_EVERY 16
 #endif
 
-/* The same by priority: what is submitted may be urgent. */
+/* The same by priority: a submission may be urgent. */
 #define DFK_LOOK_URGENT ((DFK_LOOK_EVERY + 3) / 4)
 
 #if DFK_WAYS
@@ -40,36 +46,40 @@
 #define DFK_HOT_INSTS 16
 #endif
 
-/* A copy of a context and of what it refers to. What has no room here is used in the original. */
+/* A copy of a context and of what it refers to. Parts that do not fit are used in the original. */
 struct dfk_hot {
-	struct df_kctx ctx; /* first; home NULL: nobody's */
+	struct df_kctx ctx; /* first; home NULL: unused */
 	struct df_kcoll coll, *coll_home;
 	struct df_kconn *send_home, *recv_home;
-	const struct df_kinst *inst_of; /* whose copy `inst` is, NULL nobody's */
+	const struct df_kinst *inst_of; /* the original of `inst`, or NULL */
 	struct df_kinst inst;
-	uint64_t inst_own; /* its waits are its own, and move with it */
-	uint64_t used;	   /* dfk_local.turns when it was used last */
+	uint64_t inst_own; /* whether its waits are in own_waits and move with it */
+	uint64_t used;	   /* dfk_local.turns when it was last used */
 	struct df_kconn conn[DFK_HOT_CONNS];
 	struct df_inst prog[DFK_HOT_INSTS];
 };
 
-/* What a block has in shared memory. */
+/* A block's data in shared memory. */
 struct dfk_local {
-	struct df_kblock blk; /* first: its own state; the words of its rings are in the original */
+	/* First: its own state; the indices of its rings are in the original. */
+	struct df_kblock blk;
 	struct df_kblock *home;
 	struct df_kdaemon d; /* quit is in the original */
 	struct df_kdaemon *d_home;
-	struct df_sq_slot slot; /* the submission in work */
+	struct df_sq_slot slot; /* the current submission */
 	struct dfk_hot *lines;
-	uint64_t turns, published; /* of stats.slices */
-	uint32_t told;		   /* of sq.head */
-	/* dfk_leaves(): turns; when it looked at the clock first since something moved, and at all; 0 never */
+	uint64_t turns, published; /* published: stats.slices at that time */
+	uint32_t told;		   /* the last published sq.head */
+	/*
+	 * dfk_leaves(): turns; the first time it read since the last progress, and since the start;
+	 * 0: none
+	 */
 	uint32_t looks;
 	uint64_t still, came;
-	uint32_t able;	/* since then some task waited for nobody but a peer */
+	uint32_t able;	/* since then a task has waited for a peer only */
 	uint32_t stays; /* as in the original */
-	uint32_t asks;	/* the block that was found to stay */
-	uint32_t eager; /* the next turn looks at the submissions */
+	uint32_t asks;	/* the last block found to stay */
+	uint32_t eager; /* the next turn reads the submissions */
 	struct dfk_hot way[DFK_WAYS];
 };
 
@@ -84,7 +94,7 @@ DFK struct dfk_local *dfk_local(const struct df_kblock *blk)
 	return (struct dfk_local *)(uintptr_t)blk;
 }
 
-/* All threads, each its part. */
+/* All threads copy a part. */
 DFK void dfk_copy(void *to, const void *from, uint32_t bytes)
 {
 	dfk_u64 *t = (dfk_u64 *)to;
@@ -95,7 +105,7 @@ DFK void dfk_copy(void *to, const void *from, uint32_t bytes)
 		t[i] = f[i];
 }
 
-/* The line that a context may use; NULL: there are none. */
+/* The line that a context may use, or NULL if there are no lines. */
 DFK struct dfk_hot *dfk_line(const struct df_kblock *blk, const struct df_kctx *home)
 {
 	const struct dfk_local *l = dfk_local(blk);
@@ -147,7 +157,7 @@ DFK struct df_kcoll *dfk_coll_home(const struct df_kctx *ctx)
 	return ctx->home ? ((const struct dfk_hot *)(const void *)ctx)->coll_home : ctx->coll;
 }
 
-/* Thread 0: a copy refers to what lies beside it. */
+/* Thread 0: makes a copy refer to the copies in the same struct. */
 DFK void dfk_point(struct dfk_hot *h)
 {
 	struct df_kctx *c = &h->ctx;
@@ -160,13 +170,16 @@ DFK void dfk_point(struct dfk_hot *h)
 		h->inst.waits = h->inst.own_waits;
 }
 
-/* Thread 0: back to the original. It may hold on to what it has: nobody looks there before it leaves the queue. */
+/*
+ * Thread 0: copies back to the original. The copy may remain: the original is not read before the
+ * task leaves the queue.
+ */
 DFK void dfk_save(const struct dfk_hot *h)
 {
 	const struct df_kctx *c = &h->ctx;
 	struct df_kctx *o = c->home;
 
-	/* Relaxed: where other blocks look at it, dfk_commit() has released it already. */
+	/* RELAXED: where other blocks read it, dfk_commit() has already released it. */
 	dfk_store_relaxed_sys(&o->k, c->k);
 	o->cur = c->cur;
 	o->announced = c->announced;
@@ -187,16 +200,16 @@ DFK void dfk_save(const struct dfk_hot *h)
 	o->polls = c->polls;
 }
 
-/* Thread 0: the machine's memory for the program is there, since the instance waited for it. */
+/* Thread 0: the scratch memory exists, because the instance waited for it. */
 DFK void dfk_scratch(struct df_kctx *ctx)
 {
 	if (ctx->home && ctx->coll->scratch_chunks && !ctx->coll->scratch)
 		ctx->coll->scratch = dfk_coll_home(ctx)->scratch;
 }
 
-/* ---- fetching ------------------------------------------------------------------------------------- */
+/* ---- fetching ------------------------------------------------------------------------------- */
 
-/* What thread 0 decided about the context that is to be fetched. */
+/* Thread 0's decision about the context to fetch. */
 struct dfk_fetch {
 	struct df_kctx *home; /* NULL: none */
 	struct dfk_hot *way, *from, *to;
@@ -227,13 +240,13 @@ DFK void dfk_fetch_begin(const struct df_kblock *blk, struct df_kctx *home, stru
 	f->to = old;
 }
 
-/* All threads. Everybody has seen f, and does so after the last use of the way. */
+/* All threads. They synchronize after f is set, and after the last use of the way. */
 DFK void dfk_fetch(const struct dfk_fetch *f)
 {
 	struct dfk_hot *w = f->way;
 	uint32_t i, fits;
 
-	/* Each thread overwrites below what it has read itself. */
+	/* Each thread overwrites below only what it has read itself. */
 	if (f->to)
 		dfk_copy(f->to, w, sizeof(*w));
 	if (f->from)
@@ -252,7 +265,7 @@ DFK void dfk_fetch(const struct dfk_fetch *f)
 			w->send_home = w->ctx.send;
 			w->recv_home = w->ctx.recv;
 			w->inst_of = NULL;
-			/* What may change is looked at when it is needed. */
+			/* Values that may change are read when they are needed. */
 			w->coll.scratch = NULL;
 			w->coll.aborted = 0;
 			for (i = 0; i < DFK_HOT_CONNS; i++)
@@ -275,16 +288,16 @@ DFK void dfk_fetch(const struct dfk_fetch *f)
 	}
 }
 
-/* ---- what a context refers to ---------------------------------------------------------------------- */
+/* ---- what a context refers to --------------------------------------------------------------- */
 
-/* Thread 0: the fixed part of an instance, from itself or from the slot that brought it. */
+/* Thread 0: copies the fixed part of an instance, from itself or from the slot that brought it. */
 DFK void dfk_now_copy(struct dfk_hot *h, const struct df_kinst *in, const dfk_u64 *fixed)
 {
 	dfk_u64 *to = (dfk_u64 *)(void *)&h->inst.in;
 	dfk_u64 v[DF_KINST_FIXED / 8];
 	uint32_t i;
 
-	/* All are on their way before the first is put down, as in dfk_slot(). */
+	/* All loads are issued before the first store, as in dfk_slot(). */
 	for (i = 0; i < DF_KINST_FIXED / 8; i++)
 		v[i] = fixed[i];
 	for (i = 0; i < DF_KINST_FIXED / 8; i++)
@@ -295,7 +308,7 @@ DFK void dfk_now_copy(struct dfk_hot *h, const struct df_kinst *in, const dfk_u6
 	h->inst_of = in;
 }
 
-/* Thread 0: the instance in work, but for what changes in it. */
+/* Thread 0: the running instance, except for the fields that change. */
 DFK const struct df_kinst *dfk_now(struct df_kctx *ctx)
 {
 	struct dfk_hot *h = (struct dfk_hot *)(void *)ctx;
@@ -308,7 +321,7 @@ DFK const struct df_kinst *dfk_now(struct df_kctx *ctx)
 	return &h->inst;
 }
 
-/* Thread 0: another instance is in work. */
+/* Thread 0: another instance is running. */
 DFK void dfk_now_is(struct df_kctx *ctx, struct df_kinst *in)
 {
 	ctx->cur = in;
@@ -317,9 +330,9 @@ DFK void dfk_now_is(struct df_kctx *ctx, struct df_kinst *in)
 }
 
 /*
- * Thread 0: a submission, here. All of it before any of it is looked at, and all words on their way before the first is put
- * down: a store between two loads might be to where the second one reads, and then each would wait for the one before it
- * to cross the bus.
+ * Thread 0: copies a submission to shared memory. It is copied before any of it is used, and all
+ * loads are issued before the first store: a store between two loads might alias the second one, so
+ * each load would wait for the previous one to cross the bus.
  */
 DFK const struct df_sq_slot *dfk_slot(const struct df_kblock *blk, const struct df_sq_slot *from)
 {
@@ -334,7 +347,7 @@ DFK const struct df_sq_slot *dfk_slot(const struct df_kblock *blk, const struct 
 	return to;
 }
 
-/* Thread 0: the instance that a submission brought is in work. */
+/* Thread 0: the instance of a submission is running. */
 DFK void dfk_now_from(struct df_kctx *ctx, const struct df_sq_slot *slot)
 {
 	ctx->cur = slot->e.inst;
@@ -350,7 +363,7 @@ DFK const struct df_inst *dfk_inst(const struct df_kctx *ctx, uint32_t i)
 	return df_prog_inst(ctx->coll->prog, ctx->first_inst + i);
 }
 
-/* Thread 0: is the connector connected? */
+/* Thread 0: whether the connector is connected. */
 DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 {
 	const struct dfk_hot *h = (const struct dfk_hot *)(const void *)ctx;
@@ -359,22 +372,26 @@ DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 
 	if (!ctx->home || ctx->send != h->conn)
 		/*
-		 * ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/coll/connector.c): without it the
-		 * connector's pointers could be read before they are set.
+		 * ACQUIRE pairs with the RELEASE of state in connect_end()
+		 * (runtime/coll/connector.c): without it, the connector's pointers could be read
+		 * before they are set.
 		 */
 		return dfk_load_acquire_sys(&k->state) & DF_KCONN_CONNECTED;
 	if (k->state & DF_KCONN_CONNECTED)
 		return 1;
 	i = (uint32_t)(k - h->conn);
 	o = i < ctx->nr_send ? h->send_home + i : h->recv_home + (i - ctx->nr_send);
-	/* ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/coll/connector.c), as above. */
+	/*
+	 * ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/coll/connector.c), as
+	 * above.
+	 */
 	if (!(dfk_load_acquire_sys(&o->state) & DF_KCONN_CONNECTED))
 		return 0;
 	*k = *o;
 	return 1;
 }
 
-/* Thread 0: connectors have changed; what is known of them is forgotten. */
+/* Thread 0: connectors have changed; drops their copies. */
 DFK void dfk_reconnect(struct df_kctx *ctx)
 {
 	struct dfk_hot *h = (struct dfk_hot *)(void *)ctx;
@@ -385,7 +402,7 @@ DFK void dfk_reconnect(struct df_kctx *ctx)
 			h->conn[i].state = 0;
 }
 
-/* Thread 0: what the counters say, for those who look at them while the block is on the device. */
+/* Thread 0: publishes the counters, for readers while the block is on the device. */
 DFK void dfk_publish(struct df_kblock *blk)
 {
 	struct dfk_local *l = dfk_local(blk);
@@ -400,14 +417,14 @@ DFK void dfk_publish(struct df_kblock *blk)
 		dfk_store_relaxed_sys(&to[i], from[i]);
 }
 
-/* Thread 0: a busy block looks across the bus only now and then. */
+/* Thread 0: whether to read across the bus in this turn; a busy block does so only now and then. */
 DFK int dfk_look(struct df_kblock *blk)
 {
 	uint64_t turn = dfk_local(blk)->turns++;
 	int eager = !blk->task || dfk_local(blk)->eager;
 
 	dfk_local(blk)->eager = 0;
-	/* One that always has something to move must not look stuck. */
+	/* A block that always has work must not look stuck. */
 	if (turn % (16 * DFK_LOOK_EVERY) == 0)
 		dfk_publish(blk);
 	if (dfk_local(blk)->d.policy.order)
@@ -415,19 +432,22 @@ DFK int dfk_look(struct df_kblock *blk)
 	return eager || turn % DFK_LOOK_EVERY == 0;
 }
 
-/* Thread 0: what is awaited is another rank's of this daemon, of whom there may be a submission. */
+/* Thread 0: waits for another rank of this daemon, for which there may be a submission. */
 DFK void dfk_ask(struct df_kblock *blk)
 {
 	dfk_local(blk)->eager = 1;
 }
 
-/* Thread 0: somebody else's move is awaited, and may come at any moment. */
+/* Thread 0: waits for a peer, which may act at any moment. */
 DFK void dfk_able(struct df_kblock *blk)
 {
 	dfk_local(blk)->able = 1;
 }
 
-/* Thread 0: submissions up to head have been taken in. The host is told when that is many: telling takes a fence. */
+/*
+ * Thread 0: submissions up to head have been accepted. Publishes that only if they are many,
+ * because it takes a fence.
+ */
 DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 {
 	struct dfk_local *l = dfk_local(blk);
@@ -437,28 +457,31 @@ DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 		return;
 	l->told = head;
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c): the host may overwrite the slots
-	 * only after they have been copied out.
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c): the host
+	 * may overwrite the slots only after they have been copied.
 	 */
 	dfk_store_release_sys(&l->home->sq.head, head);
 }
 
-/* Thread 0: is there room for a completion? The host's counter is looked at only when there may be none. */
+/*
+ * Thread 0: whether there is room for a completion. Reads the host's counter only if there may be
+ * none.
+ */
 DFK int dfk_cq_room(struct df_kblock *blk)
 {
 	struct df_ring *cq = &blk->cq;
 
 	if (cq->tail - cq->head > cq->mask) {
 		/*
-		 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/dev.c): without it we
-		 * could overwrite a completion that is still being read.
+		 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/dev.c):
+		 * without it, this could overwrite a completion that is still being read.
 		 */
 		cq->head = dfk_load_acquire_sys(&dfk_local(blk)->home->cq.head);
 	}
 	return cq->tail - cq->head <= cq->mask;
 }
 
-/* ---- coming and going ------------------------------------------------------------------------------ */
+/* ---- entering and leaving ------------------------------------------------------------------- */
 
 /* All threads. */
 DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t block)
@@ -466,7 +489,10 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 	struct df_kblock *o = &d->blocks[block], *b = &l->blk;
 	uint32_t i;
 
-	/* Each thread some words, so that they cross the bus together. Relaxed: the host writes some, which are not used. */
+	/*
+	 * Each thread copies some words, so that they cross the bus together. RELAXED: the host
+	 * writes some of them, which are not used.
+	 */
 	for (i = (uint32_t)DFK_TID; i < sizeof(*d) / 8; i += DFK_NTHREADS)
 		((dfk_u64 *)(void *)&l->d)[i] = dfk_load_relaxed_sys(&((const dfk_u64 *)(const void *)d)[i]);
 	for (i = (uint32_t)DFK_TID; i < sizeof(*b) / 8; i += DFK_NTHREADS)
@@ -476,12 +502,12 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 		l->d_home = d;
 		l->home = o;
 		l->told = b->sq.head;
-		b->cq.head = b->cq.tail - b->cq.mask - 1; /* looked at when it is needed */
+		b->cq.head = b->cq.tail - b->cq.mask - 1; /* read when it is needed */
 		l->turns = 0;
 		l->looks = 1; /* not before it has had some turns */
 		l->able = l->asks = l->eager = 0;
 		l->stays = 1;
-		/* Relaxed: it carries no data. */
+		/* RELAXED: it carries no data. */
 		dfk_store_relaxed_sys(&o->stays, 1u);
 		l->still = l->came = 0;
 		l->published = b->stats.slices;
@@ -501,7 +527,10 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 	dfk_sync();
 }
 
-/* All threads. The end of the kernel, which the host waits for, orders it before what the host does then. */
+/*
+ * All threads. The end of the kernel, which the host awaits, orders this before its next
+ * accesses.
+ */
 DFK void dfk_block_leave(struct dfk_local *l)
 {
 	struct df_kblock *o = l->home;
@@ -536,7 +565,10 @@ DFK void dfk_block_leave(struct dfk_local *l)
 	o->cq.tail = l->blk.cq.tail;
 	l->published = ~(uint64_t)0;
 	dfk_publish(&l->blk);
-	/* RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c), as in dfk_sq_drain(). */
+	/*
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c), as in
+	 * dfk_sq_drain().
+	 */
 	dfk_store_release_sys(&o->sq.head, l->blk.sq.head);
 }
 
@@ -563,8 +595,8 @@ struct dfk_fetch {
 #define dfk_able(blk)	    ((void)(blk))
 
 /*
- * ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/coll/connector.c): without it the connector's pointers
- * could be read before they are set.
+ * ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/coll/connector.c): without it,
+ * the connector's pointers could be read before they are set.
  */
 DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 {
@@ -575,8 +607,8 @@ DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 {
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c): the host may overwrite the slots
-	 * only after they have been copied out.
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c): the host
+	 * may overwrite the slots only after they have been copied.
 	 */
 	dfk_store_release_sys(&blk->sq.head, head);
 }
@@ -584,8 +616,8 @@ DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 DFK int dfk_cq_room(struct df_kblock *blk)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/dev.c): without it we could overwrite a
-	 * completion that is still being read.
+	 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/dev.c): without
+	 * it, this could overwrite a completion that is still being read.
 	 */
 	return blk->cq.tail - dfk_load_acquire_sys(&blk->cq.head) <= blk->cq.mask;
 }

@@ -1,5 +1,5 @@
 # The daemon's GPU code, when there is an nvcc: one fatbin with machine code for the named targets and PTX
-# for what comes after them. The sanitizer variants test the host and leave it out.
+# for later ones. The sanitizer variants test the host and leave it out.
 #
 #   make check-budget   registers, shared memory, spills per target -> $(B)/kernels/budget.txt
 
@@ -16,7 +16,7 @@ ifneq ($(and $(NVCC),$(if $(filter-out debug,$(SAN)),,1)),)
 GPU_CODE := $(addprefix sm_,$(GPU_TARGETS)) $(addprefix compute_,$(GPU_PTX))
 all: $(B)/kernels/daemon.fatbin
 
-# What the assembler says about resources is kept beside it, for check-budget, and each generation's PTX: the code differs
+# The assembler's report on resources is kept beside it, for check-budget, and each generation's PTX: the code differs
 # between them, so each is looked at, and executed by tests/kernels/t_daemon_ptx.c. Its lines are for them, not for the product.
 $(B)/kernels/daemon.fatbin: kernels/daemon_cuda.cu kernels/module.mk
 	@mkdir -p $(@D)/nvcc
@@ -26,7 +26,7 @@ $(B)/kernels/daemon.fatbin: kernels/daemon_cuda.cu kernels/module.mk
 	$(Q)for t in $(GPU_TARGETS); do mv $(@D)/nvcc/daemon_cuda.compute_$$t.ptx $(@D)/daemon.$$t.ptx || exit 1; done
 	$(Q)rm -r $(@D)/nvcc && mv $@.tmp $@
 
-# In the library, so that it can't be lost or be another build's.
+# In the library, so that it cannot be lost or belong to another build.
 $(B)/obj/runtime/device/cuda/fatbin.o: $(B)/kernels/daemon.fatbin
 $(B)/obj/runtime/device/cuda/fatbin.o: DF_CFLAGS += -DDF_FATBIN='"$(B)/kernels/daemon.fatbin"'
 

@@ -1,9 +1,9 @@
 /*
- * What a block, a thread, a barrier, a scoped load is on each machine. The daemon's source uses only these
- * names; nothing else in kernels/ asks which machine it is on.
+ * The machine's block, thread, barrier and scoped accesses. The daemon's source uses only these
+ * names; nothing else in kernels/ depends on the machine.
  *
- * Scopes: _sys orders with the host, with peers and with other processes; _dev only within the device.
- * The CPU build is the ordering test: ThreadSanitizer checks the same acquire/release pairs.
+ * Scopes: _sys orders with the host, peers and other processes; _dev only within the device. The
+ * CPU build tests the ordering: ThreadSanitizer checks the same acquire/release pairs.
  */
 #ifndef DFK_PORT_H
 #define DFK_PORT_H
@@ -35,7 +35,10 @@ template <typename T> DFK void dfk_store_release_sys(T *p, T v)
 {
 	cuda::atomic_ref<T, cuda::thread_scope_system>(*p).store(v, cuda::memory_order_release);
 }
-/* One fence for several stores: all before it is seen by who sees one of those that follow, dfk_store_released_sys(). */
+/*
+ * One fence for several stores: a thread that sees one of the later dfk_store_released_sys() sees
+ * everything before the fence.
+ */
 DFK void dfk_fence_release_sys(void)
 {
 	cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_system);
@@ -58,7 +61,7 @@ DFK void dfk_ring_bell(struct df_bell *bell)
 {
 	(void)bell;
 }
-/* The same for all blocks; it goes on while other contexts have their time slice. */
+/* The same for all blocks; it continues while other contexts have their time slice. */
 DFK uint64_t dfk_now_ns(void)
 {
 	uint64_t t;
@@ -74,23 +77,23 @@ DFK uint64_t dfk_now_ns(void)
 #define DFK_NTHREADS		     1
 #define dfk_sync()		     ((void)0)
 #define dfk_sync_and(x)		     (x)
-#define DFK_LINE		     8 /* a cache line: the flag costs no second one */
+#define DFK_LINE		     8 /* a cache line: the flag needs no second one */
 #define dfk_load_acquire_sys(p)	     __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define dfk_load_relaxed_sys(p)	     __atomic_load_n((p), __ATOMIC_RELAXED)
 #define dfk_store_release_sys(p, v)  __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define dfk_store_relaxed_sys(p, v)  __atomic_store_n((p), (v), __ATOMIC_RELAXED)
-/* A release costs nothing here, and ThreadSanitizer knows no fences. */
+/* A release is free here, and ThreadSanitizer does not support fences. */
 #define dfk_fence_release_sys()	     ((void)0)
 #define dfk_store_released_sys(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define dfk_sub_acq_rel_dev(p, v)    __atomic_sub_fetch((p), (v), __ATOMIC_ACQ_REL)
 
-/* Only where blocks leave by themselves (DFK_WAYS), and then by whoever builds that. */
+/* Only where blocks leave by themselves (DFK_WAYS); provided by the code that builds that. */
 uint64_t dfk_now_ns(void);
 struct df_bell;
 /* Wakes the process that owns the bell if it sleeps; runtime/coll/bell.c. */
 void df_bell_ring(struct df_bell *bell);
 struct df_kblock;
-/* Where df_policy.let: the block's lock; runtime/daemon/engine.c. */
+/* With df_policy.let: the block's lock; runtime/daemon/engine.c. */
 void df_block_take(struct df_kblock *blk);
 void df_block_let(struct df_kblock *blk);
 #define dfk_ring_bell(bell)                                                                        \
@@ -102,8 +105,8 @@ void df_block_let(struct df_kblock *blk);
 #endif
 
 /*
- * Words whose order a flag beside them makes. ThreadSanitizer is shown plain accesses: relaxed ones are never a race, so
- * it would not miss the flag's release or acquire.
+ * Words that are ordered by a separate flag. ThreadSanitizer sees plain accesses: relaxed ones are
+ * never a race, so it would not notice a missing release or acquire of the flag.
  */
 #ifdef __SANITIZE_THREAD__
 #define dfk_load_flagged_sys(p)	    (*(p))

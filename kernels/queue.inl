@@ -1,15 +1,15 @@
 /*
- * A block's task queue, and the order in which its tasks get their turns: by arrival or priority, for how many polls,
- * and when ranks that disagree change to the order that is common to all of them (docs/kernels.md). Nothing but speed
- * depends on what is decided here. Thread 0 alone calls it.
+ * A block's task queue, and the order of its tasks' turns: by arrival or priority, for how many
+ * polls, and when ranks that disagree change to the order that is common to all of them
+ * (docs/kernels.md). These decisions only affect speed. Only thread 0 calls this.
  *
- * `home` is a task as the queue names it, `ctx` where its state is at the moment (hot.inl).
+ * `home` is a task as the queue names it, `ctx` is where its state is at the moment (hot.inl).
  */
 
 /*
- * Is a's place before b's, although it came later? Ranks that issue in one order meet by keeping it. Ranks that
- * don't would each prefer another task; while df_kblock.gang is set they prefer the same one, because the names of
- * collectives are the same on all of them.
+ * Whether a is placed before b although it arrived later. Ranks that issue in one order agree by
+ * keeping that order. Ranks that do not would each prefer another task. While df_kblock.gang is set
+ * they prefer the same one, because the ids of collectives are equal on all ranks.
  */
 DFK int dfk_overtakes(const struct df_kdaemon *d, const struct df_kblock *blk,
 		      const struct df_kctx *a, const struct df_kctx *b)
@@ -73,7 +73,7 @@ DFK void dfk_queue_remove(struct df_kblock *blk, struct df_kctx *home)
 	}
 }
 
-/* Its priority has changed. */
+/* The priority of the task has changed. */
 DFK void dfk_queue_move(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *home)
 {
 	struct df_kctx *running = blk->running, *ctx = dfk_at(blk, home);
@@ -86,8 +86,8 @@ DFK void dfk_queue_move(struct df_kdaemon *d, struct df_kblock *blk, struct df_k
 }
 
 /*
- * A task is as urgent as the most urgent of its instances. One of them has left, or the host has made one more urgent: is
- * it still what it was?
+ * A task is as urgent as its most urgent instance. Adjusts its priority after an instance has
+ * finished or the host has raised one.
  */
 DFK void dfk_queue_weigh(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
@@ -98,9 +98,12 @@ DFK void dfk_queue_weigh(struct df_kdaemon *d, struct df_kblock *blk, struct df_
 
 	for (i = 0; i < nr; i++) {
 		if (i || dfk_now(ctx)->seq != ctx->finished)
-			/* ACQUIRE pairs with the RELEASE of next in df_coll_instance(), as in dfk_task_poll(). */
+			/*
+			 * ACQUIRE pairs with the RELEASE of next in df_coll_instance(), as in
+			 * dfk_task_poll().
+			 */
 			in = dfk_load_acquire_sys(&in->next);
-		/* Relaxed: the host may raise it (df_coll_lend()); it carries no data. */
+		/* RELAXED: the host may raise it (df_coll_lend()); it carries no data. */
 		p = dfk_load_relaxed_sys(&in->priority);
 		if (!i || p > most)
 			most = p;
@@ -112,8 +115,9 @@ DFK void dfk_queue_weigh(struct df_kdaemon *d, struct df_kblock *blk, struct df_
 }
 
 /*
- * By priority: something less urgent is queued too. After a slice of its own an urgent task waits for its peers about as
- * long as one of their slices may take (df_policy.urgent), and is then looked at once after each slice of the others.
+ * By priority: whether a less urgent task is queued too. After a slice of its own, an urgent task
+ * waits for its peers about as long as one of their slices may take (df_policy.urgent). After that
+ * it is polled once after each slice of the others.
  */
 DFK int dfk_is_urgent(const struct df_kblock *blk, const struct df_kctx *ctx)
 {
@@ -121,8 +125,9 @@ DFK int dfk_is_urgent(const struct df_kblock *blk, const struct df_kctx *ctx)
 }
 
 /*
- * Whose turn it is. While slices move without the lock, only a task that is more urgent than the least urgent one, and of which no slice
- * moves: a thread that comes by executes what is urgent beside them, and takes nothing else up that could keep it. NULL: there is none.
+ * The task that has its turn. While slices move without the lock, it is one that is more urgent
+ * than the least urgent one and has no moving slice: so another thread executes urgent tasks in the
+ * meantime, and begins nothing else that could delay it. NULL if there is none.
  */
 #if DFK_WAYS
 #define dfk_queue_free(blk) ((blk)->task)
@@ -134,7 +139,7 @@ DFK struct df_kctx *dfk_queue_free(struct df_kblock *blk)
 	if (!blk->moving)
 		return blk->task;
 	while (!dfk_is_urgent(blk, blk->task) || blk->task->moving) {
-		/* One that is urgent is not the last. */
+		/* An urgent task is not the last. */
 		if (dfk_is_urgent(blk, blk->task)) {
 			blk->task = blk->task->next;
 			blk->pos++;
@@ -150,8 +155,9 @@ DFK struct df_kctx *dfk_queue_free(struct df_kblock *blk)
 #endif
 
 /*
- * By priority: a slice of so many bytes has moved. What the more urgent tasks move while others are queued is accounted
- * for, so that those get their share of it in the end. Looking after a slice costs about as much as 512 bytes.
+ * By priority: a slice of this many bytes has moved. Adds up what the more urgent tasks move while
+ * others are queued, so that those finally get their share. Polling after a slice costs about as
+ * much as 512 bytes.
  */
 DFK void dfk_account(const struct df_kdaemon *d, struct df_kblock *blk, const struct df_kctx *ctx,
 		     uint64_t bytes)
@@ -166,7 +172,7 @@ DFK void dfk_account(const struct df_kdaemon *d, struct df_kblock *blk, const st
 		blk->owed = 0;
 }
 
-/* What the share is dealt out in, in bytes: several slices of small operations, one of a large one. */
+/* The portion of the share, in bytes: several slices of small operations, one of a large one. */
 #define DFK_SHARE_BYTES 65536
 
 DFK int dfk_owes(const struct df_kdaemon *d, const struct df_kblock *blk)
@@ -174,7 +180,7 @@ DFK int dfk_owes(const struct df_kdaemon *d, const struct df_kblock *blk)
 	return blk->owed && blk->owed >= DFK_SHARE_BYTES * (100 - (int64_t)d->policy.share);
 }
 
-/* The less urgent task whose share is longest ago. NULL: all are equally urgent. */
+/* The less urgent task whose last share is oldest. NULL if all are equally urgent. */
 DFK struct df_kctx *dfk_queue_due(struct df_kblock *blk, uint32_t *pos)
 {
 	int32_t most = dfk_at(blk, blk->first)->priority;
@@ -194,8 +200,8 @@ DFK struct df_kctx *dfk_queue_due(struct df_kblock *blk, uint32_t *pos)
 }
 
 /*
- * By priority, after each slice: whose turn is it now? That of whatever is more urgent than what has just moved, since it
- * may have become ready meanwhile; and from time to time that of the others.
+ * By priority, after each slice: chooses the next turn. It goes to a task that is more urgent than
+ * the last one, which may have become ready, and from time to time to the others.
  */
 DFK void dfk_queue_front(struct df_kdaemon *d, struct df_kblock *blk)
 {
@@ -219,7 +225,7 @@ DFK void dfk_queue_front(struct df_kdaemon *d, struct df_kblock *blk)
 	blk->pos = pos;
 }
 
-/* The end of a traversal is where a block notices that nothing moves. */
+/* At the end of a traversal a block notices that nothing makes progress. */
 DFK void dfk_queue_advance(struct df_kblock *blk)
 {
 	blk->task = dfk_at(blk, blk->task)->next;
@@ -239,20 +245,24 @@ DFK int64_t dfk_threshold(const struct df_policy *p, uint32_t pos)
 	return t < p->floor ? p->floor : t;
 }
 
-/* Has the other end sent something for the instance in work? -1: there is none yet, or no more. */
+/* Whether the other end has sent something for the running instance. -1 if it is not connected. */
 DFK int dfk_heard(const struct df_kctx *ctx, struct df_kconn *r)
 {
 	if (!dfk_connected(ctx, r))
 		return -1;
-	/* ACQUIRE pairs with the RELEASE of tail in dfk_commit(); nothing is read here that it publishes. */
+	/*
+	 * ACQUIRE pairs with the RELEASE of tail in dfk_commit(); none of the data that it
+	 * publishes is read here.
+	 */
 	return dfk_load_acquire_sys(r->tail) > ctx->finished * ctx->coll->loops * r->per_loop;
 }
 
 /*
- * Is there a peer that has begun `now`, which we queued after `last`, but has sent nothing for that? Then it has
- * another order. A peer that is only late has sent nothing for either. One that has our order tries first what it
- * queued first, and where a program begins with sending that slice waits for nobody; where it does not, this is a
- * guess. First instances don't count: they begin in the order in which their connectors come.
+ * Whether a peer has begun `now`, which this block queued after `last`, but has sent nothing for
+ * `last`: then it has another order. A late peer has sent nothing for either. A peer with this
+ * order first tries the task that it queued first, and if a program begins by sending, that slice
+ * waits for no other; if it does not, this is a guess. First instances do not count: they begin in
+ * the order in which their connectors are made.
  */
 DFK int dfk_disagree(const struct df_kctx *last, const struct df_kctx *now)
 {

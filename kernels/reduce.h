@@ -1,29 +1,30 @@
 /*
- * The data path of every instruction: one operation that reads one or two sources and writes one or two
- * destinations, for all of NCCL's types and operations. Built for CPU threads and for a GPU block:
- * kernels/reduce_cuda.inl holds the loops of the GPU, kernels/reduce_vec.inl those of the CPU, which are
- * compiled once for each instruction set and chosen at run time by kernels/reduce_cpu.c.
+ * The data path of every instruction: one operation that reads one or two sources and writes one or
+ * two destinations, for all of NCCL's types and operations. Built for CPU threads and for a GPU
+ * block: kernels/reduce_cuda.inl holds the loops of the GPU, kernels/reduce_vec.inl those of the
+ * CPU, which are compiled once per instruction set and chosen at run time by kernels/reduce_cpu.c.
  *
  *   dst[i] = dst2[i] = post(pre_a(a[i]) op pre_b(b[i]))     b NULL: no reduction
  *
- * Sources and destinations may be equal (in place), never partly overlapping. Pointers have the natural
- * alignment of the element at least; nothing more may be assumed. On a GPU all threads of the block call
- * it with the same arguments; it synchronises nothing. No elements is fine.
+ * Sources and destinations may be equal (in place), but must not overlap partly. Pointers have at
+ * least the natural alignment of the element. On a GPU all threads of the block call it with the
+ * same arguments; it does not synchronize them. Zero elements are allowed.
  *
- * The result does not depend on the alignment, on the number of threads, or on which instructions the
- * CPU has: the arithmetic per element is fixed, so that AllReduce is bitwise equal on all ranks. It is
+ * The result does not depend on the alignment, the number of threads, or the CPU's instruction
+ * sets: the arithmetic per element is fixed, so that AllReduce is bitwise equal on all ranks:
  *
  *   integers   modulo 2^bits; division truncates toward zero
- *   fp32 fp64  IEEE, to nearest even, denormals kept, a multiplication and an addition never fused
+ *   fp32 fp64  IEEE, to nearest even, denormals kept, multiplication and addition never fused
  *   fp16 bf16  in float, rounded to nearest even after each operation
- *   fp8        likewise; what is too large, and infinity, becomes the largest finite value, as with CUDA's
- *              conversions. NCCL goes through half, which gives the same: sums and products of these
- *              formats are exact there wherever that could be seen
- *   max, min   the operand that is a number wins over NaN; -0 < +0
- *   NaN        an operation whose result is NaN gives the NaN with a positive sign and all mantissa bits
- *              set
+ *   fp8        the same; too large values and infinity become the largest finite value, as in
+ *              CUDA's conversions. NCCL computes in half, with the same result: sums and products
+ *              of these formats are exact there wherever the difference would be visible
+ *   max, min   a number wins over NaN; -0 < +0
+ *   NaN        an operation whose result is NaN gives the NaN with a positive sign and all mantissa
+ *              bits set
  *
- * A copy moves bits. The calling thread's rounding mode, flush-to-zero and trap bits play no role.
+ * A copy moves bits. The calling thread's rounding mode, flush-to-zero and trap bits have no
+ * effect.
  */
 #ifndef DFK_REDUCE_H
 #define DFK_REDUCE_H
@@ -58,7 +59,7 @@ DFK uint32_t dfk_type_bytes(uint32_t type)
 
 #else
 
-/* The compiled body; safe from any thread at any time, also before constructors have run. */
+/* The compiled body. Any thread may call it at any time, also before constructors have run. */
 void dfk_move_cpu(const struct dfk_move *m);
 
 DFK void dfk_move(const struct dfk_move *m)
@@ -66,10 +67,16 @@ DFK void dfk_move(const struct dfk_move *m)
 	dfk_move_cpu(m);
 }
 
-/* For tests and benchmarks: the instruction set that the loops use. AUTO is the best there is. */
+/*
+ * For tests and benchmarks: the instruction set of the loops. AUTO is the best one that is
+ * available.
+ */
 enum dfk_path { DFK_PATH_AUTO, DFK_PATH_BASE, DFK_PATH_AVX2, DFK_PATH_AVX512, DFK_NR_PATHS };
 
-/* -ENOTSUP, and no change, if this CPU or this build lacks it. Holds for all threads. */
+/*
+ * Returns -ENOTSUP, and changes nothing, if this CPU or this build lacks it. Applies to all
+ * threads.
+ */
 int dfk_path_set(enum dfk_path path);
 /* The name of the path in use: "base", "avx2", "avx512". */
 const char *dfk_path_name(void);

@@ -1,6 +1,7 @@
 /*
- * The loops of dfk_move() in AVX-512 instructions with F16C conversions. Only kernels/reduce_cpu.c may call
- * them, after it has asked the CPU; nothing else may be compiled here, for it would run elsewhere too.
+ * The loops of dfk_move() in AVX-512 instructions with F16C conversions. Only kernels/reduce_cpu.c
+ * may call them, after it has checked the CPU. No other code may be compiled here, because it would
+ * run on other CPUs too.
  */
 #ifdef __x86_64__
 #ifdef __clang__

@@ -1,6 +1,5 @@
 /*
- * The loops of dfk_move() for any CPU: 16-byte vectors, SSE2 where the architecture is x86-64. Enters and
- * owns nothing; see kernels/reduce_vec.inl.
+ * The loops of dfk_move() for any CPU: 16-byte vectors, SSE2 on x86-64. See kernels/reduce_vec.inl.
  */
 #include "kernels/reduce_cpu.h"
 

@@ -1,6 +1,6 @@
 /*
- * dfk_move() on a CPU: chooses the loops once for the machine, copies, and feeds whole vectors to the
- * loops. Entered by any thread at any time; takes no lock, keeps no state but the choice.
+ * dfk_move() on a CPU: chooses the loops once per machine, copies, and passes whole vectors to the
+ * loops. Any thread may call it at any time; takes no lock, keeps no state but the choice.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -14,23 +14,26 @@
 #include <xmmintrin.h>
 #endif
 
-/* Two destinations are written piece by piece, so that the source comes from the L1 cache again. */
+/*
+ * With two destinations, a copy is made in pieces, so that the source is read from the L1 cache
+ * again.
+ */
 #define COPY_PIECE 8192
 
 /*
- * The choice is a pointer to constant data and every thread would choose the same, so no order is needed
- * and a race only repeats the work.
+ * The choice is a pointer to constant data, and every thread would choose the same. So no memory
+ * order is needed, and a race only repeats the work.
  */
 static const struct dfk_loops *chosen;
 
-/* NULL if this CPU or this build lacks it. */
+/* Returns NULL if this CPU or this build lacks it. */
 static const struct dfk_loops *path_loops(enum dfk_path path)
 {
 #ifdef __x86_64__
 	unsigned int a, b, c, d;
 	bool avx2, avx512;
 
-	/* Constructors of other libraries may get here before libgcc's own has run. */
+	/* Constructors of other libraries may run this before libgcc's own constructor. */
 	__builtin_cpu_init();
 	/* Not every compiler has a name for F16C. */
 	avx2 = __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
@@ -71,8 +74,8 @@ const char *dfk_path_name(void)
 }
 
 /*
- * A thread inherits rounding mode, flush-to-zero and unmasked traps from the one that created it, and
- * programs linked with -ffast-math set them.
+ * A thread inherits rounding mode, flush-to-zero and unmasked traps from its creator, and programs
+ * linked with -ffast-math set them.
  */
 #ifdef __x86_64__
 #define CSR_DEFAULT 0x1f80u
@@ -126,7 +129,7 @@ static void copy(uint8_t *d, uint8_t *d2, const uint8_t *a, size_t bytes)
 	}
 }
 
-/* Less than a vector, at byte `at` of the span. */
+/* Processes less than a vector, at byte `at` of the span. */
 static void run_part(const struct dfk_loops *l, dfk_loop_fn fn, const struct dfk_span *s, size_t at,
 		     size_t bytes)
 {
@@ -151,7 +154,7 @@ static void run(const struct dfk_loops *l, dfk_loop_fn fn, struct dfk_span *s)
 {
 	size_t vec = l->vec_bytes, bytes = s->bytes, head = 0, body;
 
-	/* Stores that cross cache lines cost the most. */
+	/* Align the stores: those that cross cache lines cost the most. */
 	if (bytes >= 8 * vec)
 		head = -(uintptr_t)s->d & (vec - 1);
 	body = (bytes - head) & ~(vec - 1);

@@ -1,5 +1,5 @@
 /*
- * Between kernels/reduce_cpu.c, which chooses, and the loops of one instruction set each
+ * The interface between kernels/reduce_cpu.c, which chooses, and the loops of each instruction set
  * (kernels/reduce_base.c, reduce_avx2.c, reduce_avx512.c). Private to them.
  */
 #ifndef DFK_REDUCE_CPU_H
@@ -12,7 +12,10 @@
 
 #define DFK_MAX_VEC 64
 
-/* Whole vectors: `bytes` is a multiple of the path's vec_bytes. d and a are set, d2 and b may be NULL. */
+/*
+ * Whole vectors: `bytes` is a multiple of the path's vec_bytes. d2 and b may be NULL, d and a may
+ * not.
+ */
 struct dfk_span {
 	uint8_t *d, *d2;
 	const uint8_t *a, *b;
@@ -23,7 +26,10 @@ struct dfk_span {
 
 typedef void (*dfk_loop_fn)(const struct dfk_span *s);
 
-/* MUL_DIV: the sum with multiplication before and division after, as the span says; b may be NULL. */
+/*
+ * MUL_DIV: the sum, with multiplication before and division after it, as the span requires; b may
+ * be NULL.
+ */
 enum dfk_loop {
 	DFK_LOOP_SUM,
 	DFK_LOOP_PROD,

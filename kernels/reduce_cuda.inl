@@ -1,21 +1,21 @@
 /*
- * dfk_move() of a GPU block: the block's threads walk the elements in steps of 16 bytes where all pointers
- * allow it, else one element each. Included by kernels/reduce.h.
+ * dfk_move() of a GPU block: the block's threads process the elements in steps of 16 bytes if all
+ * pointers allow it, else one element each. Included by kernels/reduce.h.
  *
- * User buffers and slots are written by others while this kernel runs, so they are read with ordinary
- * loads only: no __restrict__, no __ldg(), nothing that may become ld.global.nc, whose cache nobody
- * invalidates (scripts/check_budget.sh looks). All loads of a batch are issued before its first store,
- * which is what keeps several in flight without a promise about aliasing.
+ * Other processors write user buffers and slots while this kernel runs, so they are read with
+ * ordinary loads only: no __restrict__, no __ldg(), nothing that may become ld.global.nc, whose
+ * cache is not invalidated (scripts/check_budget.sh checks this). All loads of a batch are issued
+ * before its first store, so several are in flight without a promise about aliasing.
  *
- * One loop per type and access width, with the operation chosen inside by a branch that all threads take
- * alike: a tenth of the code and compile time of one loop per operation, and memory-bound all the same.
+ * One loop per type and access width; inside, all threads take the same branch for the operation.
+ * That is a tenth of the code and compile time of one loop per operation, and still memory-bound.
  *
- * It all compiles for the host as well (nvcc, __host__ __device__), for tests/kernels/reduce_cuda.cu to
- * check it without a GPU.
+ * All of it also compiles for the host (nvcc, __host__ __device__), so that
+ * tests/kernels/reduce_cuda.cu can check it without a GPU.
  */
 #include "kernels/reduce_cuda_ops.inl"
 
-/* ---- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 /* One access: a vector of 16 bytes, or an element. */
 DFK void dfk_get(const uint4 *p, uint32_t x[4])
@@ -71,7 +71,7 @@ template <> struct dfk_elem<16> {
 };
 
 #define DFK_BATCH      4 /* accesses of one thread in flight, per source */
-#define DFK_COPY_BATCH 6 /* likewise when nothing is computed */
+#define DFK_COPY_BATCH 6 /* the same when nothing is computed */
 
 /* Formats without instructions of their own; NCCL refuses to reduce them on such devices. */
 template <int TYPE> struct dfk_soft {
@@ -81,8 +81,9 @@ template <int TYPE> struct dfk_soft {
 enum dfk_loop_flag { DFK_PRE_A = 1, DFK_PRE_B = 2, DFK_POST = 4, DFK_FN_SHIFT = 4 };
 
 /*
- * A warp takes batch * 32 consecutive accesses, so that the batch is reached from one address per pointer
- * with constant offsets; with the block's stride in between, addresses would take half the registers.
+ * A warp takes batch * 32 consecutive accesses, so that the batch is reached from one address per
+ * pointer with constant offsets. With the block's stride in between, addresses would take half the
+ * registers.
  */
 DFK uint64_t dfk_first(int batch)
 {
@@ -145,7 +146,7 @@ DFK void dfk_reduce_batch(A *d, A *d2, const A *a, const A *b, uint64_t at,
 {
 	typedef typename dfk_word<TYPE>::t word;
 	const int words = sizeof(A) > sizeof(word) ? sizeof(A) / sizeof(word) : 1;
-	/* Loaded in any case: a register that is set on one path only is occupied on all of them. */
+	/* Loaded in any case: a register that is set on one path is occupied on all of them. */
 	const A *second = b ? b : a;
 	word x[N][words], y[N][words];
 
@@ -173,8 +174,8 @@ DFK void dfk_reduce_batch(A *d, A *d2, const A *a, const A *b, uint64_t at,
 }
 
 /*
- * n accesses of A each; flags: enum dfk_loop_flag and the function above them. The batches come first,
- * so that nothing in them depends on n.
+ * n accesses of A each; flags: enum dfk_loop_flag and the function above them. The batches precede
+ * the rest, so that nothing in them depends on n.
  */
 template <int TYPE, class A>
 DFK void dfk_reduce_loop(A *d, A *d2, const A *a, const A *b, uint64_t n, uint64_t arg,
@@ -193,7 +194,7 @@ DFK void dfk_reduce_loop(A *d, A *d2, const A *a, const A *b, uint64_t n, uint64
 		dfk_reduce_batch<TYPE, A, 1>(d, d2, a, b, at, by, flags);
 }
 
-/* The sum, or a alone, divided; of the types that divide, only integers come here often. */
+/* The sum, or a alone, divided. Only integers use this often, among the types that divide. */
 template <int TYPE, class A>
 DFK void dfk_divide_loop(A *d, A *d2, const A *a, const A *b, uint64_t n, uint64_t arg)
 {
@@ -249,7 +250,7 @@ template <class A> DFK void dfk_copy_loop(A *d, A *d2, const A *a, uint64_t n)
 		dfk_copy_batch<A, 1>(d, d2, a, at);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------- */
+/* ---- the whole move ------------------------------------------------------------------------- */
 
 /* p + bytes; NULL stays NULL. */
 template <class A> DFK A *dfk_at(const void *p, uint64_t bytes)
@@ -281,7 +282,7 @@ DFK struct dfk_cut dfk_cut_at(const struct dfk_move *m, uint64_t bytes)
 	return c;
 }
 
-/* Everything that one loop needs; every loop is expanded once, and nothing is ever called. */
+/* The arguments of one loop. Every loop is expanded once, and nothing is called. */
 struct dfk_part {
 	uint8_t *d, *d2;
 	const uint8_t *a, *b;
@@ -303,8 +304,8 @@ DFK struct dfk_part dfk_part_of(const struct dfk_move *m, uint64_t from, uint64_
 	p.flags = flags;
 #if DFK_PTX
 	/*
-	 * Nothing can be known about these: else what each of the loops derives from them would be
-	 * computed ahead for all of the loops, and there are not registers enough for that.
+	 * The compiler must know nothing about these values. Otherwise it would compute ahead, for
+	 * all loops, what each derives from them, and there are not enough registers for that.
 	 */
 	asm volatile(""
 		     : "+l"(p.d), "+l"(p.d2), "+l"(p.a), "+l"(p.b), "+l"(p.bytes), "+l"(p.arg),
@@ -320,7 +321,7 @@ template <int BYTES> DFK void dfk_copy_part(const struct dfk_part *p)
 	dfk_copy_loop<A>((A *)p->d, (A *)p->d2, (const A *)p->a, p->bytes / BYTES);
 }
 
-/* Vectors where it pays: what is computed in many steps is expanded for single elements only. */
+/* Uses vectors where that pays: operations of many steps are expanded for single elements only. */
 template <int TYPE, int BYTES> DFK void dfk_reduce(const struct dfk_part *p, bool vector)
 {
 	typedef typename dfk_elem<BYTES>::t E;

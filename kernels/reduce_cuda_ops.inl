@@ -1,10 +1,10 @@
 /*
- * The arithmetic of the GPU's dfk_move(): one operation on a word of elements, for every type. Included by
- * kernels/reduce_cuda.inl.
+ * The arithmetic of the GPU's dfk_move(): one operation on a word of elements, for every type.
+ * Included by kernels/reduce_cuda.inl.
  *
- * fp16, bf16 and fp8 use the GPU's own instructions, each of which rounds once, to nearest even, as the
- * definition in kernels/reduce.h asks. Where there are none (fp8 before sm_89, everything on the host) the
- * formats are converted by integer arithmetic as on the CPU.
+ * fp16, bf16 and fp8 use the GPU's own instructions, each of which rounds once, to nearest even, as
+ * the definition in kernels/reduce.h requires. Where there are none (fp8 before sm_89, everything
+ * on the host), the formats are converted by integer arithmetic as on the CPU.
  */
 #if defined(__CUDA_ARCH__)
 #define DFK_PTX 1
@@ -20,7 +20,7 @@
 /* The four operations, and the copy. */
 enum dfk_fn { DFK_FN_SUM, DFK_FN_PROD, DFK_FN_MAX, DFK_FN_MIN };
 
-/* ---- floats in registers ------------------------------------------------------------------------- */
+/* ---- floats in registers -------------------------------------------------------------------- */
 
 DFK float dfk_as_float(uint32_t bits)
 {
@@ -107,7 +107,7 @@ DFK uint64_t dfk_canon64(double f)
 	return f != f ? ~0ull >> 1 : dfk_double_bits(f);
 }
 
-/* Of equal operands AND gives the greater, OR the smaller zero. */
+/* For equal operands, AND gives the greater zero and OR the smaller one. */
 DFK float dfk_extreme(bool max, float x, float y)
 {
 	uint32_t u = dfk_float_bits(x), v = dfk_float_bits(y);
@@ -138,7 +138,7 @@ DFK float dfk_float_fn(int fn, float x, float y)
 	}
 }
 
-/* ---- small formats by integer arithmetic (see widen_format() in kernels/reduce_vec.inl) -------------- */
+/* ---- small formats by integer arithmetic (see widen_format() in kernels/reduce_vec.inl) ----- */
 
 /* Mantissa bits, exponent of the smallest normal number, greatest pattern, width. */
 template <int TYPE> struct dfk_format;
@@ -202,11 +202,11 @@ template <int TYPE> DFK uint32_t dfk_shrink(float x)
 	return r | bits >> 31 << (f::width - 1);
 }
 
-/* ---- a word of elements ---------------------------------------------------------------------------- */
+/* ---- a word of elements --------------------------------------------------------------------- */
 
 /*
- * The elements are handled in words: of 32 bits, or of 64 for the types of that size. The unused part of
- * a word that holds a single small element is computed, too, and thrown away.
+ * The elements are handled in words: of 32 bits, or of 64 for the types of that size. If a word
+ * holds a single small element, its unused part is computed too, and discarded.
  */
 template <int TYPE> struct dfk_word {
 	typedef uint32_t t;
@@ -409,7 +409,10 @@ DFK typename dfk_word<TYPE>::t dfk_fn(int fn, typename dfk_word<TYPE>::t x,
 	}
 }
 
-/* Magnitudes of up to 32 bits: the upper half of x * magic (see divisor_of() in kernels/reduce_vec.inl). */
+/*
+ * Magnitudes of up to 32 bits: the upper half of x * magic (see divisor_of() in
+ * kernels/reduce_vec.inl).
+ */
 DFK uint32_t dfk_div_small(uint32_t x, uint64_t magic)
 {
 #if DFK_PTX

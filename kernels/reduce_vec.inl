@@ -1,11 +1,11 @@
 /*
- * The loops of dfk_move() over vectors of VB bytes, for one instruction set. The including file sets VB,
- * LOOPS (the table to define) and LOOPS_NAME. A loop sees whole vectors only; kernels/reduce_cpu.c pads
- * what is left over, so no element is ever computed by other code than this.
+ * The loops of dfk_move() over vectors of VB bytes, for one instruction set. The including file
+ * sets VB, LOOPS (the table to define) and LOOPS_NAME. A loop processes whole vectors only;
+ * kernels/reduce_cpu.c pads the rest, so no other code computes elements.
  *
- * Bitwise equality of the paths rests on three things: each operation rounds by itself (a rounding step
- * with integer instructions stands between a product and a sum, so they can't be fused), NaN results are
- * made canonical (which operand's NaN survives depends on the operand order the compiler picks), and
+ * The paths are bitwise equal for three reasons. Each operation rounds by itself: a rounding step
+ * with integer instructions separates a product and a sum, so they cannot be fused. NaN results are
+ * made canonical, because the compiler's operand order decides which operand's NaN survives. And
  * hardware conversions are used only where the result is defined to the bit.
  */
 #ifdef __FAST_MATH__
@@ -46,7 +46,7 @@ INL void store(uint8_t *d, uint8_t *d2, size_t i, vu8 v)
 /* Bytes of m are all ones or all zeros. */
 #define SELECT(m, yes, no) (((m) & (yes)) | (~(m) & (no)))
 
-/* ---- interleaving: the order of elements inside is free, but pack undoes unpack ----------------- */
+/* ---- interleaving: the order of elements inside is free, but pack undoes unpack ------------- */
 
 #if VB == 64
 #define MM(f) _mm512_##f
@@ -139,7 +139,7 @@ INL vu16 narrow32(const vu32 w[2])
 #endif
 }
 
-/* ---- floating-point formats, as floats ---------------------------------------------------------- */
+/* ---- floating-point formats, as floats ------------------------------------------------------ */
 
 #define SIGN	 0x80000000u
 #define EXP32(e) ((uint32_t)((e) + 127) << 23) /* bits of 2^e */
@@ -169,8 +169,8 @@ INL vf64 canon64(vf64 x)
 }
 
 /*
- * Small formats by arithmetic: with exponent and mantissa moved to where float has them, the value is off
- * by a power of two, which one multiplication corrects, for denormals as well.
+ * Small formats by arithmetic: with exponent and mantissa moved to their position in float, the
+ * value is off by a power of two, which one multiplication corrects, for denormals as well.
  */
 INL vf32 widen_format(vu32 bits, int up, int exp, uint32_t inf_or_nan, vu32 sign)
 {
@@ -182,8 +182,8 @@ INL vf32 widen_format(vu32 bits, int up, int exp, uint32_t inf_or_nan, vu32 sign
 }
 
 /*
- * |x| to a format with `man` mantissa bits whose smallest normal number is 2^emin, to nearest even. The
- * addition of a power of two makes the FPU round denormals at the right bit.
+ * The magnitude of x in a format with `man` mantissa bits whose smallest normal number is 2^emin,
+ * to nearest even. The addition of a power of two makes the FPU round denormals at the right bit.
  */
 INL vu32 narrow_format(vf32 x, int man, int emin)
 {
@@ -348,11 +348,11 @@ INL vu8 f64_pack(const vf64 x[1])
 	return (vu8)canon64(x[0]);
 }
 
-/* ---- operations --------------------------------------------------------------------------------- */
+/* ---- operations ----------------------------------------------------------------------------- */
 
 /*
- * Where the operands are equal they differ in the sign of zero at most, and AND gives the greater, OR the
- * smaller zero. A NaN in x loses every comparison; one in y is asked for.
+ * Equal operands differ at most in the sign of zero: AND gives the greater, OR the smaller zero. A
+ * NaN in x loses every comparison; a NaN in y is tested for.
  */
 #define FLOAT_OP(F, U)                                                                             \
 	INL v##F F##_max(v##F x, v##F y)                                                           \
@@ -404,8 +404,8 @@ INT_OP(u64, i64)
 INT_OP(u64, u64)
 
 /*
- * Division of magnitudes. Up to 32 bits, the upper half of x * ceil(2^64 / d) is floor(x / d) exactly,
- * for every d > 1 of 32 bits; a greater one gives 0 as it should.
+ * Division of magnitudes. Up to 32 bits, the upper half of x * ceil(2^64 / d) is exactly floor(x /
+ * d), for every d > 1 of 32 bits; a greater d gives 0, which is right.
  */
 struct divisor {
 	uint64_t d, magic;
@@ -445,7 +445,7 @@ INT_DIV(u32, u32, uint32, 0, 32)
 INT_DIV(u64, i64, uint64, 1, 64)
 INT_DIV(u64, u64, uint64, 0, 64)
 
-/* ---- loops -------------------------------------------------------------------------------------- */
+/* ---- loops ---------------------------------------------------------------------------------- */
 
 /* A vector full of the scalar. */
 INL vu8 scalar_bits(uint64_t arg, size_t bytes)
@@ -480,7 +480,9 @@ INL vu8 scalar_bits(uint64_t arg, size_t bytes)
 	const uint8_t *a = s->a, *b = s->b;                                                        \
 	size_t bytes = s->bytes
 
-/* T is computed in N vectors of F per vector of T; every operation is followed by a rounding to T. */
+/*
+ * T is computed in N vectors of F per vector of T. Every operation is followed by a rounding to T.
+ */
 #define FLOAT_LOOPS(T, F, C, N)                                                                    \
 	INL void T##_loop(const struct dfk_span *s, enum dfk_loop op)                              \
 	{                                                                                          \

@@ -1,14 +1,14 @@
 /*
- * What comes to a block from the host and goes back to it: submissions, connectors that are new, completions. Thread 0
- * alone calls it.
+ * The exchange between a block and the host: submissions, new connectors, completions. Only thread
+ * 0 calls this.
  */
 
-/* Thread 0: counters that lie in our GPU's memory begin; see df_kconn.fresh. */
+/* Thread 0: initializes counters in this GPU's memory; see df_kconn.fresh. */
 DFK void dfk_conn_begin(struct df_kconn *c)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE of fresh in connect_end() (runtime/coll/connector.c): without it the
-	 * connector's pointers could be read before they are set.
+	 * ACQUIRE pairs with the RELEASE of fresh in connect_end() (runtime/coll/connector.c):
+	 * without it, the connector's pointers could be read before they are set.
 	 */
 	uint64_t *fresh = dfk_load_acquire_sys(&c->fresh);
 
@@ -27,8 +27,8 @@ DFK void dfk_conn_begin(struct df_kconn *c)
 	c->seen = 0;
 	dfk_store_relaxed_sys(&c->state, (uint32_t)DF_KCONN_CONNECTED);
 	/*
-	 * RELEASE pairs with the ACQUIRE of ready in reach_far() (runtime/transport/p2p.c): without it the
-	 * other side could take what was in this memory before for the counters.
+	 * RELEASE pairs with the ACQUIRE of ready in reach_far() (runtime/transport/p2p.c): without
+	 * it, the other side could take the previous contents of this memory for the counters.
 	 */
 	dfk_store_release_sys(fresh, (uint64_t)1);
 }
@@ -45,17 +45,21 @@ DFK void dfk_begin(struct df_kctx *ctx)
 		dfk_conn_begin(&home->recv[i]);
 }
 
-/* far: we can reach the GPU's memory; the host, when it cleans queues, leaves that to the block's next turn. */
+/*
+ * far: this thread can access the GPU's memory. The host, when it cleans queues, leaves that to the
+ * block's next turn.
+ */
 DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 {
 	const struct df_ring *sq = &blk->sq;
 	const struct df_sq_slot *slots = (const struct df_sq_slot *)sq->slots;
-	uint32_t head = sq->head; /* ours: plain load is enough */
+	uint32_t head = sq->head; /* only this side writes it: a plain load is enough */
 	uint32_t tail;
 
 	/*
-	 * ACQUIRE pairs with the RELEASE of tail in df_sq_push() (runtime/daemon/dev.c). Without it the new
-	 * tail could be seen with the old contents of the slot, or of the instance it names.
+	 * ACQUIRE pairs with the RELEASE of tail in df_sq_push() (runtime/daemon/dev.c). Without
+	 * it, the new tail could be seen with the old contents of the slot, or of the instance it
+	 * names.
 	 */
 	tail = dfk_load_acquire_sys(&dfk_block_home(blk)->sq.tail);
 	if (tail == head)
@@ -75,17 +79,23 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 				dfk_queue_weigh(d, blk, ctx);
 			continue;
 		}
-		/* Nothing before it is left: it is the next one, and nobody has to follow the list for it. */
+		/*
+		 * All earlier instances are finished: it is the next one, so the list need not be
+		 * followed.
+		 */
 		if (ctx->announced == ctx->finished)
 			dfk_now_from(ctx, slot);
 		ctx->announced++;
 		if (!ctx->queued) {
-			/* Relaxed: the host may raise it (df_coll_lend()); it carries no data. */
+			/* RELAXED: the host may raise it (df_coll_lend()); it carries no data. */
 			ctx->priority =
 				d->policy.order ? dfk_load_relaxed_sys(&e.inst->priority) : 0;
 			dfk_queue_add(d, blk, e.ctx);
 		} else if (d->policy.order) {
-			/* It can't overtake its own collective's earlier instances: they hurry too. */
+			/*
+			 * It cannot overtake the earlier instances of its collective: they become
+			 * as urgent.
+			 */
 			int32_t priority = dfk_load_relaxed_sys(&e.inst->priority);
 
 			if (priority > ctx->priority) {
@@ -106,7 +116,9 @@ DFK void dfk_cq_push(struct df_kblock *blk, uint32_t kind, struct df_kctx *ctx)
 	uint64_t lap = DF_CQ_LAP(cq, cq->tail);
 
 	if (!dfk_cq_room(blk)) {
-		/* A completion must never wait for the host: it will look at all collectives instead. */
+		/*
+		 * A completion must never wait for the host: it will check all collectives instead.
+		 */
 		if (kind == DF_CQE_DONE)
 			dfk_store_relaxed_sys(&dfk_block_home(blk)->cq.lost, 1u);
 		return;
@@ -114,11 +126,17 @@ DFK void dfk_cq_push(struct df_kblock *blk, uint32_t kind, struct df_kctx *ctx)
 	if (kind == DF_CQE_PREEMPT || kind == DF_CQE_RESUME) {
 		e->k = ctx->k;
 		e->block = blk->index;
-		/* RELEASE for `coll` below, pairs with the ACQUIRE named there: without it the host could read what was here before. */
+		/*
+		 * RELEASE for `coll` below; pairs with the ACQUIRE named there. Without it, the
+		 * host could read the previous contents.
+		 */
 		dfk_fence_release_sys();
 	}
 	dfk_store_relaxed_sys(&e->value, (kind == DF_CQE_DONE ? in->done_value : in->op) << 1 | lap);
-	/* RELEASE pairs with the ACQUIRE in cq_next() (runtime/daemon/dev.c). Of DONE the fence is that of `done` in dfk_finish(). */
+	/*
+	 * RELEASE pairs with the ACQUIRE in cq_next() (runtime/daemon/dev.c). For DONE, the fence
+	 * is that of `done` in dfk_finish().
+	 */
 	dfk_store_released_sys(&e->coll,
 			       (uint64_t)(uintptr_t)dfk_coll_home(ctx) | (uint64_t)kind << 1 | lap);
 	cq->tail++;

@@ -1,29 +1,31 @@
 /*
- * One task of a block: can its next slice move, move it, publish it, and what follows when an instance is finished.
+ * One task of a block: checks whether its next slice can move, moves it, publishes it, and finishes
+ * instances.
  */
 
-/* What thread 0 decided, for the other threads of the block. */
+/* Thread 0's decision, for the other threads of the block. */
 struct dfk_shared {
 	uint32_t turn;	      /* enum df_turn */
-	uint32_t move;	      /* 1: a slice is to be moved */
-	uint32_t takes, puts; /* 1: by the words `get` and `put`, through the stage */
+	uint32_t move;	      /* whether to move a slice */
+	uint32_t takes, puts; /* whether by the words `get` and `put`, through the stage */
 	struct dfk_fetch fetch;
 	struct df_kctx *ctx;
 	const struct df_kinst *now;
 	const struct df_inst *inst;
 	uint64_t loop;
-	const uint8_t *from; /* slot received from, or the stage */
-	uint8_t *to;	     /* slot sent to, or the stage; NULL: by reference */
-	const uint8_t *ref;  /* what is sent by reference; NULL: it is copied */
+	const uint8_t *from; /* the slot received from, or the stage */
+	uint8_t *to;	     /* the slot sent to, or the stage; NULL: by reference */
+	const uint8_t *ref;  /* the data sent by reference; NULL: it is copied */
 #if !DFK_WAYS
-	uint32_t moved; /* 1: the slice has moved already, only the instance has not ended */
+	/* Whether the slice has already moved and only the end of the instance is missing. */
+	uint32_t moved;
 #endif
 	uint64_t recv_pos, send_pos;
-	uint64_t peer; /* df_kconn.peer of whom the slice waits for; 0: for nobody's other end */
+	uint64_t peer; /* df_kconn.peer of the awaited peer; 0: none */
 	struct dfk_words get, put;
 };
 
-/* Elements of a chunk's tile, and where they lie in the buffer. */
+/* The number of elements of a chunk's tile, and its offset in the buffer. */
 DFK uint64_t dfk_tile(const struct df_kcoll *c, uint32_t buf, uint64_t chunk, uint64_t loop,
 		      uint64_t *offset)
 {
@@ -52,20 +54,21 @@ DFK uint8_t *dfk_base(const struct df_kcoll *c, const struct df_kinst *in, uint3
 	return buf == DF_BUF_OUT ? (uint8_t *)in->out : c->scratch;
 }
 
-#define DFK_LATE_BYTES 32768 /* a slice of less is copied sooner than its credit comes */
+#define DFK_LATE_BYTES 32768 /* a smaller slice is copied faster than its credit arrives */
 
-/* Is it at the last slice of the instance? */
+/* Whether this is the last slice of the instance. */
 DFK int dfk_is_last(const struct df_kctx *ctx)
 {
 	return ctx->k + 1 == (ctx->finished + 1) * ctx->coll->loops * ctx->nr_inst;
 }
 
 /*
- * Where the slice lies that is about to be sent, if its receiver may read it there; NULL: it is to be copied.
- * The last slices of an instance, as many as there are slots, are copied: so the last of those by reference has been
- * received before the last slice can be sent, and nobody has to wait for a receiver who did not have to before. Nor does who waits
- * for a result that the receiver has a part in (DF_INST_KNOWN): on CPU threads that goes by reference among the last ones, too, if it is
- * large, and the instance ends when its receiver has said so (dfk_received()).
+ * The address of the slice to be sent, if its receiver may read it there; NULL if it must be
+ * copied. The last slices of an instance, as many as there are slots, are copied. So all slices by
+ * reference have been received before the last slice can be sent, and no rank has to wait for a
+ * receiver because of them. The exception is a rank that waits for a result to which the receiver
+ * contributes (DF_INST_KNOWN): on CPU threads a large slice then goes by reference among the last
+ * ones too, and the instance ends when the receiver has acknowledged it (dfk_received()).
  */
 DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
 			   const struct df_kconn *s, const struct dfk_shared *sh)
@@ -82,25 +85,25 @@ DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
 #endif
 	if (!s->refs || !(inst->flags & DF_INST_STAYS) || late || !(dfk_now(ctx)->shown >> buf & 1))
 		return NULL;
-	/* What is multiplied on its way lies nowhere. */
+	/* Data that is multiplied while it is sent is not in memory. */
 	if (sends && c->redop == DF_PREMULSUM && (inst->flags & DF_INST_RAW_SRC))
 		return NULL;
 	n = dfk_tile(c, buf, sends ? inst->src : inst->dst, sh->loop, &off);
-	/* The receiver may take as much as a slice can hold. */
+	/* The receiver may read as much as a slice can hold. */
 	if (n * c->elem_bytes != dfk_slice_bytes(c, 1, sh->loop))
 		return NULL;
 	return dfk_base(c, dfk_now(ctx), buf) + off * c->elem_bytes;
 }
 
 #if !DFK_WAYS
-/* Has all been received that the task has sent by reference? */
+/* Whether everything that the task has sent by reference has been received. */
 DFK int dfk_received(struct df_kctx *ctx)
 {
 	uint32_t i;
 
 	for (i = 0; i < ctx->nr_send; i++) {
 		struct df_kconn *s = &ctx->send[i];
-		/* Relaxed: they are our own. */
+		/* RELAXED: this thread wrote them. */
 		uint64_t tail = s->refs ? dfk_load_relaxed_sys(s->tail) : 0, pos = tail;
 
 		while (pos > s->seen && tail - pos < s->nr_slots &&
@@ -109,8 +112,8 @@ DFK int dfk_received(struct df_kctx *ctx)
 		if (pos <= s->seen || tail - pos == s->nr_slots)
 			continue;
 		/*
-		 * ACQUIRE pairs with the RELEASE of head in dfk_commit() of the receiver: its reads of our buffer are over before it is
-		 * the user's again.
+		 * ACQUIRE pairs with the RELEASE of head in dfk_commit() of the receiver: its reads
+		 * of our buffer are over before the buffer belongs to the user again.
 		 */
 		s->seen = dfk_load_acquire_sys(s->head);
 		if (s->seen < pos)
@@ -120,8 +123,9 @@ DFK int dfk_received(struct df_kctx *ctx)
 }
 
 /*
- * The last slice has moved, which its credit says, but not all had been received then that we had sent. The credit comes first: who
- * sent that slice may be waiting for it as we wait for his.
+ * Whether the last slice has moved (its credit shows it), but not everything sent had been received
+ * then. The credit is given first, because the sender of that slice may wait for it as this rank
+ * waits for its own.
  */
 DFK uint32_t dfk_has_moved(const struct df_kctx *ctx, const struct df_inst *inst,
 			   const struct dfk_shared *sh)
@@ -131,8 +135,9 @@ DFK uint32_t dfk_has_moved(const struct df_kctx *ctx, const struct df_inst *inst
 }
 
 /*
- * The slice has not come yet, and is only to be put down: the network's thread may do that when it reads it, and saves a copy. It is
- * the block's turn to write there, so nobody else does anything with it; and whose result it is has read what it overwrites.
+ * The slice has not arrived and only has to be stored: lets the network thread store it directly,
+ * which saves a copy. Writing there is this block's next step, so no other code uses the memory;
+ * and the receiver of the data there has read it.
  */
 DFK void dfk_land(const struct df_kctx *ctx, const struct df_inst *inst, const struct df_kconn *r,
 		  const struct dfk_shared *sh)
@@ -148,14 +153,17 @@ DFK void dfk_land(const struct df_kctx *ctx, const struct df_inst *inst, const s
 	/* The peer may send as much as a slice can hold. */
 	if (n * c->elem_bytes != dfk_slice_bytes(c, 1, sh->loop))
 		return;
-	/* RELEASE pairs with the ACQUIRE in landing() (runtime/transport/net/slots.c): what we have done there comes first. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in landing() (runtime/transport/net/slots.c): our accesses
+	 * to this memory happen first.
+	 */
 	dfk_store_release_sys(
 		at, DF_LAND_ASKED | (uint64_t)(uintptr_t)(dfk_base(c, dfk_now(ctx), inst->dst_buf) +
 							  off * c->elem_bytes));
 }
 #endif
 
-/* May the instance touch the user's buffers? */
+/* Whether the instance may access the user's buffers. */
 DFK int dfk_instance_ready(struct df_kctx *ctx)
 {
 	const struct df_kinst *in = dfk_now(ctx);
@@ -163,15 +171,16 @@ DFK int dfk_instance_ready(struct df_kctx *ctx)
 
 	for (i = 0; i < in->nr_waits; i++)
 		/*
-		 * ACQUIRE pairs with the RELEASE of whoever fulfils the wait: the user's stream (its write
-		 * of the ready word) or dfk_finish() of an earlier operation. Without it the data they
-		 * wrote could be read stale.
+		 * ACQUIRE pairs with the RELEASE of the writer: the user's stream (its write of the
+		 * ready word) or dfk_finish() of an earlier operation. Without it, their data could
+		 * be read stale.
 		 */
 		if (dfk_load_acquire_sys(in->waits[i].addr) < in->waits[i].value)
 			return 0;
 	/*
-	 * The graph writes it again when it has seen the gate open, and that is stored behind the fence of a slice. Other blocks
-	 * may not have looked yet: then the last one clears it.
+	 * The graph writes it again after it has seen the gate open, and the gate is opened after
+	 * the fence of a slice. If there are other blocks, they may not have read it yet: then the
+	 * last one clears it.
 	 */
 	if (in->gate && ctx->coll->nr_blocks == 1)
 		dfk_store_relaxed_sys(&in->gate->arrived, (uint64_t)0);
@@ -190,8 +199,9 @@ DFK int dfk_instance_ready(struct df_kctx *ctx)
 }
 
 /*
- * Can the next slice of the task move? Fills sh if so. 0: not now, -1: not before somebody else acts. By words: it
- * is about to be there, all threads together find out.
+ * Whether the next slice of the task can move; if so, fills sh. Returns 0 if it cannot now, -1 if
+ * it cannot before another rank or thread acts. With words, it is probably there, and all threads
+ * check together.
  */
 DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_stage *stage)
 {
@@ -202,8 +212,9 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 
 	if (dfk_now(ctx)->seq != ctx->finished)
 		/*
-		 * ACQUIRE pairs with the RELEASE of next in df_coll_instance() (runtime/coll/coll.c): without
-		 * it the instance could be read before it is filled.
+		 * ACQUIRE pairs with the RELEASE of next in df_coll_instance()
+		 * (runtime/coll/coll.c): without it, the instance could be read before it is
+		 * filled.
 		 */
 		dfk_now_is(ctx, dfk_load_acquire_sys(&ctx->cur->next));
 	if (!ctx->ready && !dfk_instance_ready(ctx))
@@ -218,8 +229,8 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 		const struct df_kctx *other = &c->ctx[dep->block];
 
 		/*
-		 * ACQUIRE pairs with the RELEASE of k in dfk_commit() by the other block. Without it what
-		 * that block wrote to the common buffers could be missed.
+		 * ACQUIRE pairs with the RELEASE of k in dfk_commit() by the other block. Without
+		 * it, that block's writes to the common buffers could be missed.
 		 */
 		if (dfk_load_acquire_sys(&other->k) <= round * other->nr_inst + dep->inst)
 			return 0;
@@ -240,8 +251,8 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 			sh->from = (const uint8_t *)stage->in;
 		} else if (r->seen <= sh->recv_pos) {
 			/*
-			 * ACQUIRE pairs with the RELEASE of tail in dfk_commit() of the sender. Without
-			 * it the slot could be read before the sender filled it.
+			 * ACQUIRE pairs with the RELEASE of tail in dfk_commit() of the sender.
+			 * Without it, the slot could be read before the sender filled it.
 			 */
 			r->seen = dfk_load_acquire_sys(r->tail);
 			if (r->seen <= sh->recv_pos) {
@@ -254,14 +265,14 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 		}
 		if (!sh->takes) {
 			uint64_t slot = sh->recv_pos % r->nr_slots;
-			/* Relaxed: it comes before the tail, which has been acquired. */
+			/* RELAXED: it is written before the tail, which has been acquired. */
 			uint64_t ref = r->refs ? dfk_load_relaxed_sys(&r->refs[slot]) : 0;
 
 #if !DFK_WAYS
-			/* It was too late to ask: it is in its slot. */
+			/* The request was too late: the slice is in its slot. */
 			ref = ref & DF_LAND_ASKED ? 0 : ref;
 #endif
-			/* Relaxed: who sets it waits until this turn is over. */
+			/* RELAXED: the writer waits until this turn is over. */
 			if (ref && dfk_load_relaxed_sys(&r->state) == DF_KCONN_WITHDRAWN)
 				return 0;
 			sh->from = ref ? (const uint8_t *)(uintptr_t)ref
@@ -277,8 +288,9 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 		sh->send_pos = round * s->per_loop + inst->send_ord;
 		if (sh->send_pos - s->seen >= s->nr_slots) {
 			/*
-			 * ACQUIRE pairs with the RELEASE of head in dfk_commit() of the receiver. Without
-			 * it the slot could be overwritten while the receiver still reads it.
+			 * ACQUIRE pairs with the RELEASE of head in dfk_commit() of the receiver.
+			 * Without it, the slot could be overwritten while the receiver still reads
+			 * it.
 			 */
 			s->seen = dfk_load_acquire_sys(s->head);
 			if (sh->send_pos - s->seen >= s->nr_slots)
@@ -308,8 +320,9 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 }
 
 /*
- * By priority, on CPU threads: a large slice moves without the block's lock, so that another thread need not wait for it to execute what
- * is more urgent, nor for the processor of this one. 1: others may give the block turns, until dfk_retake().
+ * By priority, on CPU threads: a large slice moves without the block's lock, so that another thread
+ * can execute more urgent tasks without waiting for it, or for the processor of this thread.
+ * Returns 1 if others may give the block turns, until dfk_retake().
  */
 #if DFK_WAYS
 #define dfk_let(d, blk, sh)  0
@@ -317,7 +330,7 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 #else
 DFK int dfk_let(const struct df_kdaemon *d, struct df_kblock *blk, const struct dfk_shared *sh)
 {
-	/* Relaxed: who sets it takes the lock, again and again until nothing moves. */
+	/* RELAXED: the writer takes the lock repeatedly until nothing moves. */
 	if (!d->policy.let || sh->takes || sh->puts || dfk_load_relaxed_sys(&d->quit) ||
 	    dfk_slice_bytes(sh->ctx->coll, sh->inst->cnt, sh->loop) < d->policy.let)
 		return 0;
@@ -387,7 +400,7 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 		m.pre_b = premul && ((recvs && src && (inst->flags & DF_INST_RAW_SRC)) ||
 				     (op == DF_OP_REDUCE && (inst->flags & DF_INST_RAW_DST)));
 		m.post = c->redop == DF_SUMPOSTDIV && (inst->flags & DF_INST_FINAL);
-		/* It lies there already: in place, or the network has put it there. */
+		/* The data is already there: in place, or stored by the network thread. */
 		if (!m.b && m.dst == m.a && !m.pre_a && !m.post) {
 			if (!m.dst2)
 				continue;
@@ -398,14 +411,15 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 	}
 }
 
-/* The block's part of an instance is done; the last block tells the world. */
+/* The block's part of an instance is done. The last block publishes the end. */
 DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
 	int alone = ctx->coll->nr_blocks == 1;
 
 	/*
-	 * ACQ_REL pairs with itself in the other blocks: the last one to come here sees, and with the
-	 * RELEASE of done passes on, what all of them wrote to the user's buffers. A single block asks nobody.
+	 * ACQ_REL pairs with itself in the other blocks: the last one sees what all of them wrote
+	 * to the user's buffers, and publishes it with the RELEASE of done. A single block needs no
+	 * other.
 	 */
 	if (alone || dfk_sub_acq_rel_dev(&ctx->cur->blocks_left, 1u) == 0) {
 		uint64_t value = dfk_now(ctx)->done_value;
@@ -416,31 +430,35 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 			dfk_store_relaxed_sys(&gate->arrived, (uint64_t)0);
 			dfk_store_relaxed_sys(&gate->opened, value);
 		}
-		/* RELEASE for the stores below: pairs with the ACQUIREs that are named there. For a single block the slice's fence does. */
+		/*
+		 * RELEASE for the stores below: pairs with the ACQUIREs named there. For a single
+		 * block the slice's fence does that.
+		 */
 		if (!alone)
 			dfk_fence_release_sys();
 		/*
-		 * RELEASE pairs with the stream's wait for the gate: the results are there, and `arrived` is cleared, before the
-		 * graph goes on.
+		 * RELEASE pairs with the stream's wait for the gate: the results are written and
+		 * `arrived` is cleared before the graph continues.
 		 */
 		if (gate)
 			dfk_store_released_sys(&gate->open, (uint64_t)1);
 		/*
-		 * RELEASE pairs with the ACQUIRE of whoever waits for the operation: streams, CPU
-		 * threads, dfk_instance_ready() of a dependent one. Without it they could read the
-		 * result before it is there. Who sees `done` knows who has opened the gate.
+		 * RELEASE pairs with the ACQUIRE of each waiter: streams, CPU threads,
+		 * dfk_instance_ready() of a dependent operation. Without it, they could read the
+		 * result before it is written. A thread that sees `done` also sees that the gate
+		 * was opened.
 		 */
 		dfk_store_released_sys(ctx->coll->done, value);
 		/*
-		 * After the word: the host takes note of what the word says when it reads the completion.
-		 * The instance is still there, because we have not finished a later one.
+		 * After the word: the host uses the word's value when it reads the completion. The
+		 * instance still exists, because this block has not finished a later one.
 		 */
 		dfk_cq_push(blk, DF_CQE_DONE, ctx);
 	}
 	ctx->finished++;
 	/*
-	 * Back to our own order, all ranks at the same operation: those that still kept the common one would be
-	 * seen to disagree, and it would never end.
+	 * Return to the own order, all ranks at the same operation: ranks that kept the common
+	 * order would seem to disagree, and it would never end.
 	 */
 	if (blk->gang && ctx->finished % d->policy.gang == 0)
 		blk->gang = 0;
@@ -462,8 +480,9 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	const struct df_inst *inst = sh->inst;
 	int recvs = inst->recv_conn != DF_NO_CONN, sends = inst->send_conn != DF_NO_CONN;
 	/*
-	 * Pointers that mean something only if it receives and sends. Not NULL otherwise: ptxas (12.9 and 13.0) makes NULL of
-	 * "CS2R R, SRZ", and where the load that would replace it is predicated off it reads R before that is there.
+	 * Pointers that are only meaningful if it receives and sends. They are never NULL: ptxas
+	 * (12.9 and 13.0) makes NULL with "CS2R R, SRZ", and where the load that would replace it
+	 * is predicated off, it reads R before that is written.
 	 */
 	struct df_kconn *r = &ctx->recv[recvs ? inst->recv_conn : 0];
 	struct df_kconn *s = &ctx->send[sends ? inst->send_conn : 0];
@@ -472,33 +491,39 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 #if DFK_WAYS
 	const int ends = last;
 #else
-	/* What was sent by reference among the last slices may still be read: dfk_has_moved(). It never is where the last one is sent. */
+	/*
+	 * Slices sent by reference among the last ones may still be in use: dfk_has_moved(). Not
+	 * where the last slice is a send.
+	 */
 	int ends = last && (sends || !gives || dfk_received(ctx));
 
 	gives = gives && !sh->moved;
 #endif
 
-	/* In front of the fence: who sees `done` has to see it, or he takes the gate for one that nobody opens. */
+	/*
+	 * Before the fence: a thread that sees `done` must see it, or it would expect another
+	 * opening of the gate.
+	 */
 	if (ends && c->nr_blocks == 1 && sh->now->gate)
 		dfk_store_relaxed_sys(&sh->now->gate->opened, sh->now->done_value);
 	if (sends && s->refs) {
-		/* Relaxed: the tail, which is released below, is seen after it. */
+		/* RELAXED: the tail, which is released below, becomes visible after it. */
 		dfk_store_relaxed_sys(&s->refs[sh->send_pos % s->nr_slots],
 				      (uint64_t)(uintptr_t)sh->ref);
 		blk->stats.refs += sh->ref != NULL;
 	}
 #if !DFK_WAYS
-	/* Relaxed: head, which is released below, is seen after it. */
+	/* RELAXED: head, which is released below, becomes visible after it. */
 	if (gives && r->lands)
 		dfk_store_relaxed_sys(&r->refs[sh->recv_pos % r->nr_slots], (uint64_t)0);
 #endif
-	/* RELEASE for the stores below and in dfk_finish(): pairs with the ACQUIREs that are named there. */
+	/* RELEASE for the stores below and in dfk_finish(): pairs with the ACQUIREs named there. */
 	if (gives || (sends && !sh->puts) || c->nr_deps || (ends && c->nr_blocks == 1))
 		dfk_fence_release_sys();
 	if (gives) {
 		/*
-		 * RELEASE pairs with the ACQUIRE of head in dfk_task_poll() of the sender: our reads of
-		 * the slot are over before it may write there again.
+		 * RELEASE pairs with the ACQUIRE of head in dfk_task_poll() of the sender: our
+		 * reads of the slot are over before the sender may write it again.
 		 */
 		dfk_store_released_sys(r->head, sh->recv_pos + 1);
 		dfk_ring_bell(r->bell);
@@ -509,8 +534,9 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		return;
 	if (sends) {
 		/*
-		 * RELEASE pairs with the ACQUIRE of tail in dfk_task_poll() of the receiver: the slot is
-		 * complete before it can be seen. By words nobody looks at it but the host, behind the gate.
+		 * RELEASE pairs with the ACQUIRE of tail in dfk_task_poll() of the receiver: the
+		 * slot is complete before it can be seen. With words only the host reads it, after
+		 * the gate.
 		 */
 		if (sh->puts)
 			dfk_store_relaxed_sys(s->tail, sh->send_pos + 1);
@@ -519,14 +545,14 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		dfk_ring_bell(s->bell);
 	}
 	/*
-	 * RELEASE pairs with the ACQUIRE of k in dfk_task_poll() by blocks that depend on us. Where none can,
-	 * nobody looks.
+	 * RELEASE pairs with the ACQUIRE of k in dfk_task_poll() by dependent blocks. Without
+	 * dependencies no block reads it.
 	 */
 	if (c->nr_deps)
 		dfk_store_released_sys(&dfk_home(ctx)->k, ctx->k + 1);
 	if (!c->nr_deps || DFK_WAYS)
 		dfk_store_relaxed_sys(&ctx->k, ctx->k + 1);
-	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host looks */
+	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host reads it */
 	if (d->policy.order && dfk_is_urgent(blk, ctx))
 		ctx->spin = d->policy.urgent;
 	else if (ctx->spin < d->policy.max / d->policy.boost)

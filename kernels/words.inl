@@ -1,22 +1,25 @@
 /*
- * The low-latency protocols: slots whose words say themselves that they are there, as in NCCL's LL and LL128.
- * Simple fills a slot and then moves a counter, so the receiver waits for two cache lines, one after the other,
- * and on a GPU the sender for a fence; here what arrives is the data and the flag at once.
+ * The low-latency protocols: slots whose words show that they are valid, as in NCCL's LL and LL128.
+ * Simple fills a slot and then increments a counter, so the receiver waits for two cache lines in
+ * sequence, and on a GPU the sender waits for a fence. Here data and flag arrive together.
  *
  *   LL     words of eight bytes, stored and loaded whole: four of data, four of flag
  *   LL128  lines of DFK_LINE words: data, and in the last word the flag, released after them
  *
- * The flag is the lap: how often the positions have been around the slots (df_kctx.k, from which they follow,
- * never decreases), so nothing is ever reset, and what an earlier lap left in a slot is not taken for this one's.
- * A connector begins zeroed, and no flag is zero. The lap of a line has 64 bits. That of a word has 31: a word
- * that no slice used for 2^31 laps would look fresh again, so on every DFK_SWEEP-th lap all words of the slot
- * are written. A slice has as many bytes as its tile on every rank, whatever part of it lies in a buffer.
+ * The flag is the lap: the number of times that the positions have passed the slots. They are
+ * computed from df_kctx.k, which never decreases, so nothing is ever reset, and data of an earlier
+ * lap is not mistaken for this lap's. A connector is zeroed at first, and no flag is zero. The lap
+ * of a line has 64 bits. That of a word has 31: a word that no slice used for 2^31 laps would look
+ * valid again, so on every DFK_SWEEP-th lap all words of the slot are written. On every rank a
+ * slice has as many bytes as its tile, whatever part of it is in a buffer.
  *
- * A slice is taken only when all of it is there: dfk_words_get() copies it to the block's stage and says whether
- * it was whole; if not, nothing has happened. So a preempted slice is neither consumed nor reduced in part.
+ * A slice is taken only when it is complete: dfk_words_get() copies it to the block's stage and
+ * returns whether it was complete; if not, nothing has changed. So a preempted slice is neither
+ * consumed nor reduced in part.
  *
- * Slots are given back as ever, but head is published only every df_kconn.credit slices: the receiver does not
- * look for sleepers after every slice. There are at least twice as many slots as the program needs.
+ * Slots are returned as in Simple, but head is published only every df_kconn.credit slices, so that
+ * the receiver does not check for sleepers after every slice. There are at least twice as many
+ * slots as the program needs.
  */
 
 #define DFK_LINE_DATA ((DFK_LINE - 1) * 8)
@@ -25,14 +28,14 @@
 typedef uint32_t __attribute__((may_alias)) dfk_u32;
 typedef uint64_t __attribute__((may_alias)) dfk_u64;
 
-/* What a block has taken out of a slot, or will put into one. */
+/* Data that a block has taken out of a slot, or will put into one. */
 struct dfk_stage {
-	/* Moved in units of 16 bytes where what they meet is aligned so. */
+	/* Moved in units of 16 bytes if the other operands are aligned to them. */
 	uint64_t in[DF_WORDS_BYTES / 8 + DFK_LINE] __attribute__((aligned(16)));
 	uint64_t out[DF_WORDS_BYTES / 8 + DFK_LINE] __attribute__((aligned(16)));
 };
 
-/* One slot, as the words of one slice lie in it. */
+/* One slot, with the words of one slice. */
 struct dfk_words {
 	uint64_t *at;
 	uint64_t lap; /* from 0 */
@@ -40,7 +43,7 @@ struct dfk_words {
 	uint32_t lines;
 };
 
-/* Bytes of a slice: of all its chunks' tiles, as they lie in a slot. */
+/* Bytes of a slice: the tiles of all its chunks, as stored in a slot. */
 DFK uint32_t dfk_slice_bytes(const struct df_kcoll *c, uint32_t cnt, uint64_t loop)
 {
 	uint64_t start = loop * c->tile_elems,
@@ -66,16 +69,16 @@ DFK uint32_t dfk_word_flag(uint64_t lap)
 	return (uint32_t)lap | 0x80000000u;
 }
 
-/* Thread 0: may the slice be whole? Its last unit is written last. */
+/* Thread 0: whether the slice may be complete. Its last unit is written last. */
 DFK int dfk_words_look(const struct dfk_words *w)
 {
 	if (w->lines)
-		/* Relaxed: dfk_words_get() decides. */
+		/* RELAXED: dfk_words_get() decides. */
 		return dfk_load_relaxed_sys(&w->at[(uint64_t)w->nr * DFK_LINE - 1]) == w->lap + 1;
 	return (uint32_t)(dfk_load_relaxed_sys(&w->at[w->nr - 1]) >> 32) == dfk_word_flag(w->lap);
 }
 
-/* Every thread its part: out of the slot. 0: something is not there yet. */
+/* All threads: copies out of the slot. Returns 0 if something is not there yet. */
 DFK int dfk_words_get(const struct dfk_words *w, uint64_t *stage)
 {
 	uint32_t i, j;
@@ -86,8 +89,8 @@ DFK int dfk_words_get(const struct dfk_words *w, uint64_t *stage)
 			dfk_u64 *to = (dfk_u64 *)stage + (uint64_t)i * (DFK_LINE - 1);
 
 			/*
-			 * ACQUIRE pairs with the RELEASE of the line's flag in dfk_words_put(): without it
-			 * the words before it could be read before they are written.
+			 * ACQUIRE pairs with the RELEASE of the line's flag in dfk_words_put():
+			 * without it, the words before it could be read before they are written.
 			 */
 			if (dfk_load_acquire_sys(&line[DFK_LINE - 1]) != w->lap + 1)
 				return 0;
@@ -96,7 +99,7 @@ DFK int dfk_words_get(const struct dfk_words *w, uint64_t *stage)
 		}
 	} else {
 		for (i = (uint32_t)DFK_TID; i < w->nr; i += DFK_NTHREADS) {
-			/* Relaxed: data and flag are one word. */
+			/* RELAXED: data and flag are one word. */
 			uint64_t v = dfk_load_relaxed_sys(&w->at[i]);
 
 			if ((uint32_t)(v >> 32) != dfk_word_flag(w->lap))
@@ -107,7 +110,7 @@ DFK int dfk_words_get(const struct dfk_words *w, uint64_t *stage)
 	return 1;
 }
 
-/* Every thread its part: into the slot. */
+/* All threads: copies into the slot. */
 DFK void dfk_words_put(const struct dfk_words *w, const uint64_t *stage, uint32_t slot_bytes)
 {
 	uint32_t i, j;
@@ -120,8 +123,8 @@ DFK void dfk_words_put(const struct dfk_words *w, const uint64_t *stage, uint32_
 			for (j = 0; j < DFK_LINE - 1; j++)
 				dfk_store_flagged_sys(&line[j], (uint64_t)from[j]);
 			/*
-			 * RELEASE pairs with the ACQUIRE in dfk_words_get(): whoever sees the flag sees
-			 * the line.
+			 * RELEASE pairs with the ACQUIRE in dfk_words_get(): a thread that sees the
+			 * flag sees the line.
 			 */
 			dfk_store_release_sys(&line[DFK_LINE - 1], w->lap + 1);
 		}
@@ -131,7 +134,7 @@ DFK void dfk_words_put(const struct dfk_words *w, const uint64_t *stage, uint32_
 		if (w->lap % DFK_SWEEP == 0)
 			for (i = w->nr + (uint32_t)DFK_TID; i < slot_bytes / 8; i += DFK_NTHREADS)
 				dfk_store_relaxed_sys(&w->at[i], flag);
-		/* Relaxed: data and flag are one word. */
+		/* RELAXED: data and flag are one word. */
 		for (i = (uint32_t)DFK_TID; i < w->nr; i += DFK_NTHREADS)
 			dfk_store_relaxed_sys(&w->at[i], flag | ((const dfk_u32 *)stage)[i]);
 	}
