@@ -1,14 +1,14 @@
 /*
- * The hook in front of the CUDA driver. Whoever uses the driver (both forms of libcudart, libraries that open
- * libcuda themselves) finds its functions by dlsym or by cuGetProcAddress; both answer with the wrappers
- * below, one for each DF_CU row of interpose/cuda/cuda_api.def. Who is linked with libcuda gets them from the
- * loader, since they are exported under the driver's names. A wrapper tells the backend what is about to
- * happen (runtime/device/cuda/cuda_front.h) and calls the driver; as long as there is no backend, it only calls
- * the driver.
+ * The hook in front of the CUDA driver. A user of the driver (both forms of libcudart, libraries
+ * that open libcuda themselves) finds its functions by dlsym or by cuGetProcAddress. Both return
+ * the wrappers below, one for each DF_CU row of interpose/cuda/cuda_api.def. A program linked with
+ * libcuda gets them from the loader, because they are exported under the driver's names. A wrapper
+ * reports the call to the backend (runtime/device/cuda/cuda_front.h) and then calls the driver. As
+ * long as there is no backend, it only calls the driver.
  *
- * A wrapper is handed out only for the function it was written for: what cuGetProcAddress returns for the version
- * asked must be what it returns for the version that the row names. A newer form of a function, which this
- * table does not know, is left alone, and said once.
+ * A wrapper is returned only for the function that it was written for: the result of
+ * cuGetProcAddress for the requested version must be its result for the version in the row. A newer
+ * form of a function, which the table does not have, is not wrapped, and this is logged once.
  *
  * Threads: any. No lock. A call that the driver makes while it is inside one of ours is not hooked.
  */
@@ -38,15 +38,15 @@ enum {
 static void *real_fn[NR_ROWS];
 static const struct df_cuda_front *front;
 static int handed_out;
-static int blind;     /* a function was asked for in a form that we do not know */
+static int blind;     /* a function was requested in an unknown form */
 static int peers_any; /* see df_cuda_peers_any() */
 static __thread int inside;
 
 static const struct df_cuda_front *enter(void)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_cuda_front_set(): without it the backend could be called
-	 * before what it relies on is seen.
+	 * ACQUIRE pairs with the RELEASE in df_cuda_front_set(): without it, the backend could be
+	 * called before the state that it relies on is visible.
 	 */
 	const struct df_cuda_front *f = __atomic_load_n(&front, __ATOMIC_ACQUIRE);
 
@@ -59,7 +59,7 @@ static const struct df_cuda_front *enter(void)
 static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t flags);
 static void *driver_fn(int at);
 
-/* The event that an attribute of a launch records; NULL: none. */
+/* The event that an attribute of a launch records, or NULL. */
 static CUevent launch_event(const CUlaunchAttribute *a)
 {
 	switch ((int)a->id) {
@@ -89,7 +89,10 @@ static struct df_cuda_launch launch_what(const CUlaunchConfig *c, CUfunction fn)
 	return l;
 }
 
-/* One that was asked of a stream without a capture ends none, and one too many that is counted does no harm. */
+/*
+ * Whether the call ended a capture. A call on a stream without a capture ends none; counting one
+ * too many is harmless.
+ */
 static int capture_ended(CUresult ret)
 {
 	return ret == CUDA_SUCCESS || ret == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
@@ -123,7 +126,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 }
 #endif
 
-/* ---- what each class does ------------------------------------------------------------------------------------- */
+/* ---- the actions of each class -------------------------------------------------------------- */
 
 #define PAIR(a, b)   (a), (b)
 #define FIRST(a, b)  (a)
@@ -141,7 +144,9 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #define DO_WORK_RANGE(kind, ptds, object, call)                                                    \
 	df_f->work_range(RANGES object, ptds, DF_WORK_##kind);                                     \
 	df_ret = call
-/* What it touches is found out from its parameters, into df_t, if it can be. */
+/*
+ * Finds out from the parameters which memory the work touches, if possible, and stores it in df_t.
+ */
 #define DO_WORK_TOUCH(kind, ptds, object, call)                                                    \
 	struct df_touch df_t;                                                                      \
 	if (SECOND object)                                                                         \
@@ -161,7 +166,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	df_token = df_f->launch_enter(&df_l);                                                      \
 	df_ret = call;                                                                             \
 	df_f->launch_leave(&df_l, df_token, df_ret == CUDA_SUCCESS)
-/* Attributes of a launch may record events when it begins: they know nothing of their last record any more. */
+/* Attributes of a launch may record events when it begins: that replaces their last record. */
 #define DO_LAUNCH_EX(kind, ptds, object, call)                                                     \
 	const struct df_cuda_launch df_l = launch_what(FIRST object, SECOND object);               \
 	int df_token;                                                                              \
@@ -253,7 +258,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #define DO_GIVE_BACK(kind, ptds, object, call)                                                     \
 	df_f->before_lock();                                                                       \
 	DO_ALLOC_SYNC(kind, ptds, object, call)
-/* Access that is there already was given before we came: it counts. */
+/* Access that already existed counts: it was granted before the hook was active. */
 #define PEERS_CONTEXT(object) df_f->peer_context(object)
 #define PEERS_MEMORY(object)  df_f->peer_memory(object)
 #define PEERS_ANY(object)     __atomic_store_n(&peers_any, 1, __ATOMIC_RELAXED)
@@ -287,7 +292,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	if (df_ret == CUDA_SUCCESS) {                                                              \
 		AFTER_##kind(FIRST object, SECOND object);                                         \
 	}
-/* What a node may become. */
+/* The new content of a node. */
 #define SET_HOST(p)  node_set_host((p) ? (const void *)(p)->fn : NULL, (p) ? (p)->userData : NULL)
 #define SET_MEMOP(p) node_set_ops((p) ? (p)->paramArray : NULL, (p) ? (p)->count : 0)
 #define SET_CHILD(g) ((struct df_node_set){.child = (g)})
@@ -338,7 +343,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	if (df_ret == CUDA_SUCCESS && symbol && pfn && *pfn)                                       \
 		proc_answer(symbol, pfn, cudaVersion, flags);                                      \
 	return df_ret
-/* Also noted before there is a backend, which could not find out later. */
+/* Also recorded before there is a backend, because the backend could not find out later. */
 #define BODY_PEER(class, kind, ptds, object, call)                                                 \
 	if (!__atomic_load_n(&front, __ATOMIC_RELAXED))                                            \
 		__atomic_store_n(&peers_any, 1, __ATOMIC_RELAXED);                                 \
@@ -366,7 +371,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #include "interpose/cuda/cuda_calls.def"
 #undef DF_CU
 
-/* ---- handing them out ------------------------------------------------------------------------------------------- */
+/* ---- returning wrappers --------------------------------------------------------------------- */
 
 static const struct row {
 	const char *symbol, *base;
@@ -379,10 +384,10 @@ static const struct row {
 #undef DF_CU
 };
 
-/* 1: this process may come to have a GPU backend, or its calls are wanted for the record. */
+/* Whether this process may get a GPU backend, or its calls are recorded. */
 static int wanted(void)
 {
-	static int known; /* 0 not asked yet, 1 no, 2 yes; two threads may both find out */
+	static int known; /* 0 unknown, 1 no, 2 yes; several threads may compute it */
 	int k = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
 	if (!k) {
@@ -404,7 +409,9 @@ static void *hand_out(int at, void *real)
 
 	if (real == rows[at].wrap)
 		return real;
-	/* The first one stays: dlsym and cuGetProcAddress may know one function under two addresses. */
+	/*
+	 * Keep the first one: dlsym and cuGetProcAddress may have two addresses for one function.
+	 */
 	__atomic_compare_exchange_n(&real_fn[at], &none, real, 0, __ATOMIC_RELAXED,
 				    __ATOMIC_RELAXED);
 	__atomic_store_n(&handed_out, 1, __ATOMIC_RELAXED);
@@ -412,9 +419,9 @@ static void *hand_out(int at, void *real)
 }
 
 /*
- * The driver's function for a wrapper that the loader handed out, which needs no question: NULL if there is no
- * driver, or none with that function. The program's own libcuda comes first; one that only a library of
- * the program is linked with, in a scope of its own, is found by its name.
+ * The driver's function for a wrapper that the loader returned without a lookup; NULL if there is
+ * no driver or it lacks the function. The program's own libcuda is tried first. A libcuda that is
+ * linked only with a library of the program, in a scope of its own, is found by its name.
  */
 static void *driver_fn(int at)
 {
@@ -441,7 +448,7 @@ void *df_cuda_answer(const char *symbol, void *real)
 	return NULL;
 }
 
-/* The driver's own answer for another version; NULL: none. */
+/* The driver's own result for another version, or NULL. */
 static void *proc_ask(const char *symbol, int version, cuuint64_t flags)
 {
 	CUresult (*v1)(const char *, void **, int, cuuint64_t);
@@ -456,7 +463,7 @@ static void *proc_ask(const char *symbol, int version, cuuint64_t flags)
 	return v1 && v1(symbol, &fn, version, flags) == CUDA_SUCCESS ? fn : NULL;
 }
 
-/* The row that a version of a base name means; -1: the table has none. */
+/* The row for a version of a base name, or -1. */
 static int row_of(const char *base, int version, int ptds)
 {
 	int i, best = -1;
@@ -495,13 +502,16 @@ static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t 
 		*pfn = hand_out(at, *pfn);
 		return;
 	}
-	/* Asked by its exported name. */
+	/* Requested by its exported name. */
 	for (i = 0; at < 0 && i < NR_ROWS; i++)
 		if (strcmp(rows[i].symbol, symbol) == 0) {
 			*pfn = hand_out(i, *pfn);
 			return;
 		}
-	/* One function under two names: cuGraphInstantiate has meant cuGraphInstantiateWithFlags since 12.0. */
+	/*
+	 * One function has two names: cuGraphInstantiate means cuGraphInstantiateWithFlags since
+	 * 12.0.
+	 */
 	for (i = 0; i < NR_ROWS; i++)
 		if (strncmp(rows[i].base, symbol, strlen(symbol)) == 0 &&
 		    strcmp(rows[i].base, symbol) != 0 &&
@@ -539,7 +549,10 @@ int df_cuda_peers_any(void)
 	return __atomic_load_n(&peers_any, __ATOMIC_RELAXED);
 }
 
-/* The driver can't be used in the child of a fork; its calls go straight to its errors. */
+/*
+ * The driver cannot be used in the child of a fork: calls go to the driver directly, which returns
+ * errors.
+ */
 static void forked(void)
 {
 	front = NULL;

@@ -1,4 +1,4 @@
-/* Which bytes pitched and batched copies touch. Threads: any. */
+/* The bytes that pitched and batched copies touch. Threads: any. */
 #include <stddef.h>
 #include <stdint.h>
 #include "interpose/cuda/cuda_touch.h"
@@ -23,7 +23,7 @@ static int touch_boxes(const struct box *from, const struct box *to, struct df_t
 	return 1;
 }
 
-/* side: src, dst. The structures differ, their members' names do not. */
+/* side: src, dst. The structures differ, but the names of their members are the same. */
 #define LINEAR(c, side)                                                                            \
 	((c)->side##MemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)(c)->side##Host                  \
 						     : (uintptr_t)(c)->side##Device)
@@ -64,7 +64,7 @@ int df_cuda_touch_3d_peer(const CUDA_MEMCPY3D_PEER *c, struct df_touch *t)
 	return c && !ARRAYS(c) && touch_boxes(&BOX3(c, src), &BOX3(c, dst), t);
 }
 
-/* t becomes what both touch, and what lies between. first: there is nothing in it yet. */
+/* Extends t to the memory that both touch, and everything in between. first: t is empty. */
 static void touch_join(struct df_touch *t, const struct df_touch *more, int first)
 {
 	if (first) {
@@ -96,7 +96,9 @@ int df_cuda_touch_batch(CUstream s, const CUdeviceptr *to, const CUdeviceptr *fr
 }
 
 #if CUDA_VERSION >= 12080
-/* Of a copy between pointers an element is a byte; 0 rows or layers lie close together. */
+/*
+ * An element of a copy between pointers is a byte. A row length or layer height of 0 means no gap.
+ */
 static struct box box_operand(const CUmemcpy3DOperand *o, const CUextent3D *e)
 {
 	size_t pitch = o->op.ptr.rowLength ? o->op.ptr.rowLength : e->width;

@@ -1,7 +1,8 @@
 /*
- * Which bytes the driver's pitched and batched copies touch, for the hook (interpose/cuda/cuda_hook.c). Each
- * function returns 1 with the bytes, or 0: not known. Between rows there are bytes that a copy leaves alone; they count
- * as touched. What an array has for bytes is the driver's secret.
+ * The bytes that the driver's pitched and batched copies touch, for the hook
+ * (interpose/cuda/cuda_hook.c). Each function returns 1 with the bytes, or 0 if they are unknown.
+ * Bytes between rows, which a copy does not access, count as touched. The layout of an array is not
+ * documented, so its bytes are unknown.
  */
 #ifndef DF_INTERPOSE_CUDA_CUDA_TOUCH_H
 #define DF_INTERPOSE_CUDA_CUDA_TOUCH_H
@@ -14,8 +15,8 @@ int df_cuda_touch_3d(const CUDA_MEMCPY3D *c, struct df_touch *t);
 int df_cuda_touch_3d_peer(const CUDA_MEMCPY3D_PEER *c, struct df_touch *t);
 
 /*
- * A batch. On the legacy stream nothing is said, because there the kind of memory that is written counts too, and is
- * looked up only at one place.
+ * A batch. Always unknown on the legacy stream, because there the kind of the written memory
+ * matters too, and that is looked up in another place only.
  */
 int df_cuda_touch_batch(CUstream s, const CUdeviceptr *to, const CUdeviceptr *from,
 			const size_t *bytes, size_t nr, struct df_touch *t);
