@@ -1,18 +1,19 @@
 /*
- * libdfnccl.so: NCCL by its own rules, on the memory of libdfhost.so. A library of its own that stands where NCCL
- * stands, for jobs that are to hang where NCCL's would: `dfshim run --rules nccl`, `replay`, tests. It knows nothing
- * of dfshim, which records in front of it (mode trace) as it does in front of the real one.
+ * libdfnccl.so: NCCL with its own rules, on the memory of libdfhost.so. It takes NCCL's place for
+ * jobs that should hang where NCCL's would: `dfshim run --rules nccl`, `replay`, tests. It does not
+ * depend on dfshim, which records in front of it (mode trace) as in front of the real NCCL.
  *
  *   hn_comm.c    communicators: set-up, division, end
  *   hn_issue.c   operations and groups: from the call to the streams
- *   hn_engine.c  launches: the order of a communicator, SMs of a device; one thread executes all of the process
- *   hn_step.c    one operation, a step at a time
- *   hn_query.c   what a communicator is asked; memory, operators of the user, texts
- *   hn_rest.c    what is refused by name
- *   hn_share.c   the memory that the ranks of a communicator share, and how the host waits for them
+ *   hn_engine.c  launches: the order of a communicator, the SMs of a device
+ *   hn_step.c    one operation, one step at a time
+ *   hn_query.c   queries; memory, operators of the user, texts
+ *   hn_rest.c    functions that are refused by name
+ *   hn_share.c   the memory that the ranks of a communicator share, and waits for other ranks
  *
- * Private to the library. Units: bytes. Results are NCCL's. Functions may be called by any thread unless said
- * otherwise; a communicator's fields say who may touch them.
+ * Private to the library. Sizes are in bytes, results are NCCL's. Any thread may call a function
+ * unless its comment says otherwise; comments at a communicator's fields say which threads may
+ * access them.
  */
 #ifndef DF_HOSTNCCL_HN_H
 #define DF_HOSTNCCL_HN_H
@@ -23,32 +24,35 @@
 #include "interpose/hostcuda/hostcuda.h"
 #include "interpose/nccl/nccl_types.h"
 
-#define DF_HN_CHUNK   (128u << 10) /* of a rank in a collective at a time */
+#define DF_HN_CHUNK   (128u << 10) /* of one rank in a collective at a time */
 #define DF_HN_SLOT    (64u << 10)  /* of a message at a time */
-#define DF_HN_SLOTS   8	   /* slots of a pair of ranks: a message that fits waits for nobody */
-#define DF_HN_ROUNDS  4	   /* divisions of a communicator that are remembered */
-#define DF_HN_MAX     1024 /* ranks */
-#define DF_HN_CTAS    16   /* of a communicator that does not say how many */
+#define DF_HN_SLOTS   8		   /* slots of a pair of ranks: a message that fits does not wait */
+#define DF_HN_ROUNDS  4		   /* divisions of a communicator that are kept */
+#define DF_HN_MAX     1024	   /* ranks */
+#define DF_HN_CTAS    16	   /* of a communicator that does not specify them */
 #define DF_HN_EXPORT  __attribute__((visibility("default")))
 #define DF_HN_GET(p)  __atomic_load_n(p, __ATOMIC_RELAXED)
-#define DF_HN_ENDLESS (1ull << 62) /* more than any launch's number */
+#define DF_HN_ENDLESS (1ull << 62) /* greater than the number of any launch */
 
-/* A name of NCCL's for its function pncclX. */
+/* Defines NCCL's name for its function pncclX. */
 #define DF_HN_NAME(name)                                                                           \
 	extern __typeof__(p##name) name __attribute__((alias("p" #name), visibility("default")))
 
-/* Where the memory of a communicator is: an open file of a process. In a ncclUniqueId, and told by a parent. */
+/*
+ * Identifies the memory of a communicator: an open file of a process. Part of a ncclUniqueId, and
+ * published by a parent.
+ */
 struct df_hn_id {
 	uint64_t nonce; /* never 0 */
 	int32_t pid, fd;
 };
 
-/* What a rank tells the others. */
+/* A rank's published state. */
 struct df_hn_seat {
-	uint64_t posted,
-		taken; /* chunks of collectives that it has brought, and that it is through with */
+	/* Number of chunks of collectives that it has posted, and that it has taken. */
+	uint64_t posted, taken;
 	uint64_t signature[2]; /* of the collective of such a chunk */
-	uint64_t given, over;  /* launches; ENDLESS: they were dropped */
+	uint64_t given, over;  /* number of launches; ENDLESS: they were dropped */
 	unsigned setting_up;   /* threads that wait for the other ranks */
 	int32_t device;
 	struct df_hn_division {
@@ -61,26 +65,26 @@ struct df_hn_seat {
 
 /* From one rank to another. */
 struct df_hn_pair {
-	uint64_t posted __attribute__((aligned(64))); /* slots */
+	uint64_t posted __attribute__((aligned(64))); /* number of slots */
 	uint64_t taken __attribute__((aligned(64)));
 	uint64_t bytes[DF_HN_SLOTS]; /* of the whole message */
 	char data[DF_HN_SLOTS][DF_HN_SLOT];
 };
 
-/* What the ranks of a communicator share: zero at first. */
+/* The memory that the ranks of a communicator share. Initially zero. */
 struct df_hn_share {
 	uint64_t nonce;
 	uint32_t arrived, connected;
-	uint32_t stopped; /* it has ended with an error, for all */
+	uint32_t stopped; /* it has ended with an error, for all ranks */
 	uint32_t closed;  /* the file of the id is not needed any more */
 	struct df_hn_seat seats[];
 };
 
-/* A stream on which a communicator has put something. */
+/* A stream on which a communicator has put work. */
 struct df_hn_lane {
 	struct df_hn_lane *next;
 	uint64_t stream; /* df_stream_info.id */
-	uint64_t ready;	 /* the stream writes it: so many launches are reached */
+	uint64_t ready;	 /* written by the stream: the number of launches it has reached */
 	uint64_t given;
 };
 
@@ -91,7 +95,7 @@ struct df_hn_redop {
 };
 
 struct df_hn_comm {
-	uint64_t magic; /* what NCCL's begins with */
+	uint64_t magic; /* the first word of NCCL's struct */
 	struct df_hn_comm *next_comm;
 	int nranks, rank, device, nonblocking;
 	int ctas; /* of each of its launches */
@@ -100,18 +104,18 @@ struct df_hn_comm {
 	uint32_t error; /* ncclResult_t */
 	uint32_t ended; /* destroyed or aborted */
 	uint32_t revoked;
-	int told;	      /* that it was stopped; under the list's lock */
-	uint32_t used;	      /* its connections are set up, or being so */
-	unsigned in_progress; /* calls that have come back, whose work is not done yet */
-	uint64_t nr_issued;   /* operations; for who asked to be told */
+	int told;	      /* its stop was reported; under the list's lock */
+	uint32_t used;	      /* its connections are set up, or are being set up */
+	unsigned in_progress; /* calls that have returned before their work was done */
+	uint64_t nr_issued;   /* operations; for queries */
 	uint64_t nr_rounds;   /* divisions; by calls of the application, one at a time */
 
-	pthread_mutex_t lock; /* of what follows, and of given in our seat */
+	pthread_mutex_t lock; /* guards the fields below, and `given` in this rank's seat */
 	struct df_hn_lane *lanes;
 	struct df_hn_redop *redops;
 	int nr_redops;
 
-	uint64_t done; /* launches that are over: streams wait for it */
+	uint64_t done; /* number of finished launches: streams wait for it */
 	/* The engine's. */
 	uint64_t turn; /* the launch that may start */
 	uint64_t nr_chunks;
@@ -145,8 +149,8 @@ struct df_hn_op {
 	uint64_t arg;
 	const void *arg_at;
 	/* The engine's. */
-	uint64_t index; /* among its like */
-	uint64_t piece; /* the next to bring or take */
+	uint64_t index; /* among operations of its kind */
+	uint64_t piece; /* the next one to post or take */
 	int posted, over;
 };
 
@@ -155,82 +159,93 @@ static inline struct df_hn_seat *df_hn_seat(const struct df_hn_comm *c)
 	return &c->share->seats[c->rank];
 }
 
-/* What a group puts on one communicator: NCCL's kernel. */
+/* The operations of a group on one communicator: NCCL's kernel. */
 struct df_hn_launch {
 	struct df_hn_launch *next;
 	struct df_hn_comm *comm;
 	uint64_t ticket;
 	enum { DF_HN_QUEUED, DF_HN_REACHED, DF_HN_RUNS } state;
-	int resident; /* CTAs that have an SM */
+	int resident; /* number of CTAs that have an SM */
 	int nr, nr_streams;
 	struct df_hn_op *ops;
 	struct df_hn_reach {
 		const uint64_t *word;
 		uint64_t value;
-	} streams[]; /* when they have come to it */
+	} streams[]; /* the words show when they have reached it */
 };
 
-/* CUDA on this memory; NULL: libdfhost.so is not loaded, and nothing can be done. */
+/* CUDA on this memory. NULL: libdfhost.so is not loaded, so nothing works. */
 const struct df_backend *df_hn_cuda(void);
 
-/* ---- hn_share.c ---- */
+/* ---- hn_share.c ----------------------------------------------------------------------------- */
 
-/* A file for the memory of a communicator. */
+/* Makes a file for the memory of a communicator. */
 ncclResult_t df_hn_id_make(struct df_hn_id *id);
-/* A communicator on that memory, for the calling thread's device; *out on success. */
+/* Opens a communicator on that memory, for the calling thread's device; sets *out on success. */
 ncclResult_t df_hn_open(const struct df_hn_id *id, int nranks, int rank, struct df_hn_comm **out);
-/* Blocks until all ranks have opened it; refuses what NCCL refuses then. */
+/* Blocks until all ranks have opened it. Refuses what NCCL refuses then. */
 ncclResult_t df_hn_meet(struct df_hn_comm *c, const struct df_hn_id *id);
-/* ncclSuccess, or what it has ended with. */
+/* ncclSuccess, or the error with which it has ended. */
 ncclResult_t df_hn_error(const struct df_hn_comm *c);
 char *df_hn_stage(const struct df_hn_comm *c, int rank, uint64_t chunk);
 struct df_hn_pair *df_hn_pair(const struct df_hn_comm *c, int from, int to);
 /* Blocks until *word is at least `least`, or the communicator has an error. */
 ncclResult_t df_hn_wait(struct df_hn_comm *c, const uint32_t *word, uint32_t least);
-/* A little, longer each time. */
+/* Sleeps a little, longer each time. */
 void df_hn_nap(unsigned *turns);
 void df_hn_close(struct df_hn_comm *c);
 
-/* ---- hn_comm.c ---- */
+/* ---- hn_comm.c ------------------------------------------------------------------------------ */
 
-/* An argument of the function is no communicator that can be used: NCCL's refusal. */
+/* Checks an argument of the function. Returns NCCL's error if it is not a usable communicator. */
 ncclResult_t df_hn_check(const void *comm, const char *function);
-/* Before operations of communicators that were stopped end, and calls that wait, whoever has asked for that is told. */
+/*
+ * Reports stopped communicators to the callback, before their operations end and calls that wait
+ * return.
+ */
 void df_hn_tell_stopped(void);
 
-/* ---- hn_engine.c ---- */
+/* ---- hn_engine.c ---------------------------------------------------------------------------- */
 
-/* Takes the launch over. */
+/* Takes over the launch. */
 void df_hn_submit(struct df_hn_launch *l);
-/* Ends what the communicator has, with its error; no operation of it touches memory after that. */
+/*
+ * Ends the communicator's launches with its error. No operation of it accesses memory after that.
+ */
 void df_hn_drop(struct df_hn_comm *c);
 /* Calls fn with each communicator whose next launch waits for SMs. */
 void df_hn_slot_waits(void (*fn)(struct ncclComm *comm));
-/* No launch begins, goes on or ends in between. */
+/* No launch begins, proceeds or ends between these calls. */
 void df_hn_engine_hold(void);
 void df_hn_engine_go_on(void);
 
-/* ---- hn_step.c: the engine's thread only ---- */
+/* ---- hn_step.c: the engine's thread only ---------------------------------------------------- */
 
 void df_hn_op_begin(struct df_hn_op *o);
-/* One attempt to go on; waits for nothing. 1: something moved. */
+/* Makes one attempt to proceed; never waits. Returns 1 if something was moved. */
 int df_hn_op_step(struct df_hn_op *o);
 
-/* ---- hn_issue.c ---- */
+/* ---- hn_issue.c ----------------------------------------------------------------------------- */
 
-/* A call that waits for other ranks: the set-up of a communicator, by an id or from its parent, or its end. */
+/*
+ * A call that waits for other ranks: the set-up of a communicator, by an id or from its parent, or
+ * its end.
+ */
 struct df_hn_job {
 	ncclResult_t (*fn)(struct df_hn_job *j);
-	struct df_hn_comm *comm; /* the parent, if there is one */
+	struct df_hn_comm *comm; /* the parent, or NULL */
 	struct df_hn_id id;
 	int color, key;
-	uint8_t *without; /* ranks that a shrink leaves out */
+	uint8_t *without; /* ranks that a shrink excludes */
 	ncclComm_t *out;
 	int nonblocking, ctas; /* of the child */
 	ncclResult_t result;
 	pthread_t thread;
 };
 
-/* In a group at its end, else now; without waiting for it if the communicator does not block. */
+/*
+ * Runs the job: inside a group at its end, else now; in the background if the communicator is
+ * non-blocking.
+ */
 ncclResult_t df_hn_job_start(const struct df_hn_job *job);
 #endif

@@ -1,5 +1,6 @@
 /*
- * The prototypes of NCCL's functions as pncclX, from the table: what the library implements is checked against them.
+ * The prototypes of NCCL's functions as pncclX, from the table, so that the compiler checks the
+ * definitions.
  */
 #ifndef DF_HOSTNCCL_API_H
 #define DF_HOSTNCCL_API_H

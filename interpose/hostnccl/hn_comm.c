@@ -1,8 +1,9 @@
 /*
- * Communicators: how they are made, by an id or from a parent, are asked, and end.
+ * Communicators: how they are made from an id or a parent, and how they end.
  *
- * Threads: any. Communicators are in a list, under its lock, for who ends what is stuck. A handle that was destroyed
- * or aborted stays a small piece of memory for good: streams may still have to look at its words.
+ * Threads: any. Communicators are in a list with a lock, for the code that ends stuck ones. A
+ * handle that was destroyed or aborted keeps a small piece of memory for ever, because streams may
+ * still read its words.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ const struct df_backend *df_hn_cuda(void)
 	return df_hostcuda ? df_hostcuda() : NULL;
 }
 
-/* NCCL allocates when it sets up, and that waits for the device. */
+/* NCCL allocates during set-up, and that waits for the device. */
 static void allocate(void)
 {
 	void *p;
@@ -50,7 +51,7 @@ ncclResult_t df_hn_check(const void *comm, const char *function)
 	return df_hn_error(c);
 }
 
-/* ---- set-up --------------------------------------------------------------------------------------------------- */
+/* ---- set-up --------------------------------------------------------------------------------- */
 
 static void enlist(struct df_hn_comm *c)
 {
@@ -69,7 +70,10 @@ static ncclResult_t meet(struct df_hn_job *j)
 	return res;
 }
 
-/* The CTAs that a configuration asks for, or `otherwise` if it is NULL or leaves them open. 0: NCCL refuses its value. */
+/*
+ * The number of CTAs in a configuration, or `otherwise` if it is NULL or does not specify it. 0:
+ * NCCL refuses the value.
+ */
 static int ctas_of(const ncclConfig_t *config, int otherwise)
 {
 	if (!config || config->size < offsetof(ncclConfig_t, maxCTAs) + sizeof(int) ||
@@ -179,20 +183,23 @@ ncclResult_t pncclCommInitAll(ncclComm_t *comms, int nr, const int *devices)
 }
 DF_HN_NAME(ncclCommInitAll);
 
-/* ---- division ------------------------------------------------------------------------------------------------- */
+/* ---- division ------------------------------------------------------------------------------- */
 
 static struct df_hn_division *division_of(const struct df_hn_comm *c, int rank, uint64_t round)
 {
 	return &c->share->seats[rank].divisions[round % DF_HN_ROUNDS];
 }
 
-/* What a rank of the parent has said of this round; NULL: the communicator has an error. */
+/*
+ * The values that a rank of the parent has published for this round. NULL: the communicator has an
+ * error.
+ */
 static const struct df_hn_division *said(struct df_hn_comm *c, int rank, uint64_t round)
 {
 	const struct df_hn_division *d = division_of(c, rank, round);
 	unsigned turns = 0;
 
-	/* ACQUIRE pairs with the RELEASE in say(): colour and key come before the round. */
+	/* ACQUIRE pairs with the RELEASE in say(): colour and key are stored before the round. */
 	while (__atomic_load_n(&d->round, __ATOMIC_ACQUIRE) != round + 1) {
 		if (df_hn_error(c))
 			return NULL;
@@ -211,7 +218,7 @@ static void say(struct df_hn_comm *c, uint64_t round, int color, int key)
 	__atomic_store_n(&d->round, round + 1, __ATOMIC_RELEASE);
 }
 
-/* The new communicator's memory: its first rank makes it. */
+/* The id of the new communicator's memory, which its first rank makes. */
 static ncclResult_t child_id(struct df_hn_comm *c, int first, uint64_t round, struct df_hn_id *id)
 {
 	struct df_hn_division *d = division_of(c, first, round);
@@ -223,7 +230,7 @@ static ncclResult_t child_id(struct df_hn_comm *c, int first, uint64_t round, st
 		if (res)
 			return res;
 		d->child = *id;
-		/* RELEASE pairs with the ACQUIRE below: the id comes before its round. */
+		/* RELEASE pairs with the ACQUIRE below: the id is stored before its round. */
 		__atomic_store_n(&d->named, round + 1, __ATOMIC_RELEASE);
 		return ncclSuccess;
 	}
@@ -276,7 +283,7 @@ static ncclResult_t divide_among(struct df_hn_job *j)
 	enlist(child);
 	res = df_hn_meet(child, &j->id);
 	if (!res)
-		/* RELEASE pairs with the application's own look at the handle. */
+		/* RELEASE pairs with the application's own load of the handle. */
 		__atomic_store_n(j->out, (ncclComm_t)child, __ATOMIC_RELEASE);
 	return res;
 }
@@ -344,16 +351,19 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int *exclude, int nr, ncclComm_t *
 }
 DF_HN_NAME(ncclCommShrink);
 
-/* ---- end ------------------------------------------------------------------------------------------------------ */
+/* ---- end ------------------------------------------------------------------------------------ */
 
-/* Blocks until all launches are over. */
+/* Blocks until all launches are finished. */
 static ncclResult_t idle(struct df_hn_comm *c)
 {
 	unsigned turns = 0;
 	ncclResult_t error = ncclSuccess;
 	uint64_t all = DF_HN_GET(&df_hn_seat(c)->given);
 
-	/* ACQUIRE pairs with the RELEASE in finish() (hn_engine.c): what the operations did is done. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in finish() (hn_engine.c): the effects of the operations
+	 * are visible.
+	 */
 	while (__atomic_load_n(&c->done, __ATOMIC_ACQUIRE) < all && !(error = df_hn_error(c)))
 		df_hn_nap(&turns);
 	if (error)
@@ -375,7 +385,7 @@ ncclResult_t pncclCommFinalize(ncclComm_t comm)
 }
 DF_HN_NAME(ncclCommFinalize);
 
-/* Nobody waits in it and nothing of it moves any more. */
+/* Ends a communicator in which no thread waits and no operation runs any more. */
 static void end(struct df_hn_comm *c)
 {
 	struct df_hn_comm **p;
@@ -385,7 +395,10 @@ static void end(struct df_hn_comm *c)
 		return;
 	if (!DF_HN_GET(&c->error))
 		__atomic_store_n(&c->error, ncclInvalidUsage, __ATOMIC_RELAXED);
-	/* ACQUIRE, both, pair with the end of what other threads do for it: it uses the memory that goes now. */
+	/*
+	 * ACQUIRE, both, pair with the end of other threads' work on it, which uses the memory that
+	 * is freed now.
+	 */
 	while (__atomic_load_n(&df_hn_seat(c)->setting_up, __ATOMIC_ACQUIRE) ||
 	       __atomic_load_n(&c->in_progress, __ATOMIC_ACQUIRE))
 		df_hn_nap(&turns);
@@ -412,7 +425,10 @@ ncclResult_t pncclCommAbort(ncclComm_t comm)
 }
 DF_HN_NAME(ncclCommAbort);
 
-/* As NCCL does it: what is in flight ends, later operations are refused, and there is no asynchronous error. */
+/*
+ * As NCCL does it: operations in flight end, later ones are refused, and there is no asynchronous
+ * error.
+ */
 ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags)
 {
 	struct df_hn_comm *c = (struct df_hn_comm *)comm;
@@ -445,8 +461,9 @@ ncclResult_t pncclCommDestroy(ncclComm_t comm)
 DF_HN_NAME(ncclCommDestroy);
 
 /*
- * A rank has operations on it that are not over, or waits for the others. Any rank: this one may have nothing on it, and
- * would when what it has elsewhere ends; then the other rank's would end as if nothing had been.
+ * Whether some rank has unfinished operations on it, or waits for the others. Any rank counts: this
+ * one may have nothing on it yet, but would once its operations elsewhere end, and then the other
+ * rank's operation would finish as if nothing had happened.
  */
 static int unfinished(const struct df_hn_comm *c)
 {
@@ -480,8 +497,9 @@ static void stop(void)
 	struct df_hn_comm *c;
 
 	/*
-	 * All have it before any of them ends: what the end of one lets go on may finish operations of another, and a thread
-	 * that waited for these must not take them for right.
+	 * Set the error of all communicators before any of them ends: the end of one may let
+	 * operations of another finish, and a thread that waited for these must not take their
+	 * results for correct.
 	 */
 	df_hn_engine_hold();
 	pthread_mutex_lock(&list_lock);

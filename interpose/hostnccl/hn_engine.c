@@ -1,16 +1,19 @@
 /*
  * Executes launches by the rules of NCCL and of a GPU:
  *
- *   - a launch starts when all its streams have reached it and the communicator's last launch is over;
- *   - each of its CTAs then needs an SM of its device, and keeps it to the end of the launch: nothing preempts it. A free SM
- *     goes to the launch that was issued first, also when that has to wait for more: its CTAs wait for one another;
- *   - its streams go on when it is over.
+ * - a launch starts when all its streams have reached it and the communicator's previous launch is
+ *   finished;
+ * - each of its CTAs then needs an SM of its device and keeps it until the launch ends: there is no
+ *   preemption. A free SM goes to the launch that was issued first, even if that has to wait for
+ *   more SMs, and its CTAs wait for one another;
+ * - its streams continue when it is finished.
  *
- * One thread does that for all ranks of the process, in passes, so that no launch that waits holds a thread. It sleeps
- * while there is nothing; while launches wait for streams or for other processes it looks at them, less and less often.
+ * One thread does that for all ranks of the process, in passes, so a waiting launch occupies no
+ * thread. It sleeps while there are no launches; while launches wait for streams or other
+ * processes, it polls them at growing intervals.
  *
- * Threads: launches come in through the inbox, under its lock; everything else is the thread's, in a pass, for which it
- * holds the pass's lock. Lock order: pass, inbox.
+ * Threads: launches arrive in the inbox, under its lock. Everything else belongs to the engine's
+ * thread, which holds the lock of the pass during a pass. Lock order: pass, inbox.
  */
 #include <sched.h>
 #include <signal.h>
@@ -35,11 +38,11 @@ static struct {
 	pthread_mutex_t lock;
 	struct queue inbox;
 	int started;
-	uint32_t given; /* futex word: launches came in */
+	uint32_t given; /* futex word: launches have arrived */
 } in = {.lock = PTHREAD_MUTEX_INITIALIZER, .inbox = {NULL, &in.inbox.first}};
 
 static pthread_mutex_t pass_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct queue all = {NULL, &all.first}; /* in order of issue */
+static struct queue all = {NULL, &all.first}; /* in the order of issue */
 static int sms_used[DEVICES];
 
 static void append(struct queue *q, struct df_hn_launch *l)
@@ -49,7 +52,7 @@ static void append(struct queue *q, struct df_hn_launch *l)
 	q->last = &l->next;
 }
 
-/* Takes the launch at *p out. */
+/* Removes the launch at *p. */
 static void take_out(struct queue *q, struct df_hn_launch **p)
 {
 	struct df_hn_launch *l = *p;
@@ -72,7 +75,10 @@ static int reached(const struct df_hn_launch *l)
 	if (l->ticket != l->comm->turn)
 		return 0;
 	for (i = 0; i < l->nr_streams; i++)
-		/* ACQUIRE pairs with the stream's write of the word: we see what it did before. */
+		/*
+		 * ACQUIRE pairs with the stream's write of the word: its earlier effects are
+		 * visible.
+		 */
 		if (__atomic_load_n(l->streams[i].word, __ATOMIC_ACQUIRE) < l->streams[i].value)
 			return 0;
 	return 1;
@@ -85,7 +91,10 @@ static int sms(void)
 	return env->host_sms == DF_AUTO ? (int)env->host_slots * DF_HN_CTAS : (int)env->host_sms;
 }
 
-/* Gives it the SMs that are free. 1: all its CTAs have one. A launch that is wider than the device needs the whole of it. */
+/*
+ * Gives it the free SMs. Returns 1 if all its CTAs have one. A launch wider than the device needs
+ * all of it.
+ */
 static int occupy(struct df_hn_launch *l)
 {
 	int *used = &sms_used[l->comm->device], needs = l->comm->ctas, n = sms() - *used;
@@ -108,7 +117,7 @@ static void start(struct df_hn_launch *l)
 		df_hn_op_begin(&l->ops[i]);
 }
 
-/* One attempt with each of its operations; *over: none is left. */
+/* Makes one attempt with each of its operations. *over: none is left. */
 static int step(struct df_hn_launch *l, int *over)
 {
 	int i, left = 0, moved = 0;
@@ -128,9 +137,15 @@ static void finish(struct df_hn_launch *l)
 
 	sms_used[c->device] -= l->resident;
 	c->turn++;
-	/* RELAXED: for stop() of any process (hn_comm.c), which looks when nothing moves any more. */
+	/*
+	 * RELAXED: for stop() of any process (hn_comm.c), which reads it when nothing moves any
+	 * more.
+	 */
 	__atomic_store_n(&df_hn_seat(c)->over, c->turn, __ATOMIC_RELAXED);
-	/* RELEASE pairs with the ACQUIRE of a stream's wait: what the operations wrote comes first. */
+	/*
+	 * RELEASE pairs with the ACQUIRE of a stream's wait: the writes of the operations are
+	 * visible.
+	 */
 	__atomic_store_n(&c->done, c->turn, __ATOMIC_RELEASE);
 	df_hn_cuda()->kick(c->device);
 	free_launch(l);
@@ -147,7 +162,7 @@ static void receive(void)
 	pthread_mutex_unlock(&in.lock);
 }
 
-/* The communicator's launches are over, undone. */
+/* Ends the communicator's launches without executing them. */
 static void drop(struct df_hn_comm *c)
 {
 	struct df_hn_launch *l, **p;
@@ -164,12 +179,15 @@ static void drop(struct df_hn_comm *c)
 	}
 	/* RELAXED: as in finish(). */
 	__atomic_store_n(&df_hn_seat(c)->over, DF_HN_ENDLESS, __ATOMIC_RELAXED);
-	/* RELEASE pairs with the ACQUIRE of a stream's wait: an error is seen by who gets behind it. */
+	/*
+	 * RELEASE pairs with the ACQUIRE of a stream's wait: later work of the stream sees the
+	 * error.
+	 */
 	__atomic_store_n(&c->done, DF_HN_ENDLESS, __ATOMIC_RELEASE);
 	df_hn_cuda()->kick(c->device);
 }
 
-/* 1: something moved. */
+/* Returns 1 if something was moved. */
 static int pass(void)
 {
 	struct df_hn_launch *l, **p;
@@ -179,7 +197,7 @@ static int pass(void)
 	for (p = &all.first; (l = *p);) {
 		if (df_hn_error(l->comm)) {
 			df_hn_tell_stopped();
-			/* The list changes: the next pass goes on. */
+			/* The list changes: the next pass continues. */
 			drop(l->comm);
 			return 1;
 		}
@@ -211,7 +229,9 @@ static void *engine(void *arg)
 	(void)arg;
 	prctl(PR_SET_NAME, "nccl-engine");
 	for (;;) {
-		/* ACQUIRE pairs with df_hn_submit(): what came in after it wakes us. */
+		/*
+		 * ACQUIRE pairs with df_hn_submit(): a launch that arrives later wakes this thread.
+		 */
 		uint32_t given = __atomic_load_n(&in.given, __ATOMIC_ACQUIRE);
 		int moved, any;
 
@@ -236,7 +256,7 @@ static void *engine(void *arg)
 	return NULL;
 }
 
-/* Under the inbox's lock. */
+/* Needs the inbox's lock. */
 static void engine_start(void)
 {
 	sigset_t every, old;
@@ -262,7 +282,7 @@ void df_hn_submit(struct df_hn_launch *l)
 	if (!in.started)
 		engine_start();
 	pthread_mutex_unlock(&in.lock);
-	/* RELEASE pairs with engine(), which looks before it sleeps. */
+	/* RELEASE pairs with engine(), which reads it before it sleeps. */
 	__atomic_fetch_add(&in.given, 1, __ATOMIC_RELEASE);
 	df_futex_wake(&in.given, 1, 0);
 }

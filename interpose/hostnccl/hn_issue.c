@@ -1,10 +1,11 @@
 /*
- * From the call to the streams: what a group collects, the set-up of connections at a communicator's first use, which
- * blocks the host until all its ranks have come, and the launch, for which the streams of the group wait. What a graph
- * holds is launched with it. A communicator that does not block puts its work on the streams a while after the call.
+ * From the call to the streams: collecting a group, setting up connections at a communicator's
+ * first use (which blocks the calling thread until all ranks have arrived), and the launch, for
+ * which the streams of the group wait. The launches of a graph are part of it. A non-blocking
+ * communicator enqueues its work on the streams some time after the call.
  *
- * Threads: any. A group is its thread's own; tickets and the streams' words are given under the communicator's lock, so
- * that streams reach launches in the order of their numbers.
+ * Threads: any. A group belongs to its thread. Tickets and the streams' words are assigned under
+ * the communicator's lock, so that streams reach launches in the order of their numbers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/vec.h"
 
-#define LATER_US 10000 /* when a communicator that does not block puts its work on the streams */
+#define LATER_US 10000 /* delay after which a non-blocking communicator enqueues its work */
 
 typedef int cudaError_t;
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) __attribute__((weak));
@@ -26,14 +27,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 static __thread struct {
 	int depth;
-	ncclResult_t failed; /* the first call in it that was refused */
+	ncclResult_t failed; /* the first refused call in it */
 	struct df_hn_op *ops;
 	int nr, cap;
 	struct df_hn_job *jobs;
 	int nr_jobs, cap_jobs;
 } group;
 
-/* ---- launches ------------------------------------------------------------------------------------------------- */
+/* ---- launches ------------------------------------------------------------------------------- */
 
 static struct df_hn_launch *launch_new(const struct df_hn_op *ops, int nr)
 {
@@ -52,7 +53,7 @@ static struct df_hn_launch *launch_new(const struct df_hn_op *ops, int nr)
 	return l;
 }
 
-/* Under the communicator's lock. */
+/* Needs the communicator's lock. */
 static struct df_hn_lane *lane_of(struct df_hn_comm *c, const struct df_stream_info *s)
 {
 	struct df_hn_lane *l = c->lanes;
@@ -70,7 +71,7 @@ static struct df_hn_lane *lane_of(struct df_hn_comm *c, const struct df_stream_i
 	return l;
 }
 
-/* The streams of the operations, each once; how many. */
+/* Collects the distinct streams of the operations. Returns their number. */
 static int streams_of(const struct df_hn_op *ops, int nr, struct df_stream_info *out)
 {
 	struct df_stream_info s;
@@ -87,7 +88,10 @@ static int streams_of(const struct df_hn_op *ops, int nr, struct df_stream_info 
 	return n;
 }
 
-/* The communicator's lock held. RELAXED: other threads and processes only compare it with how many are over. */
+/*
+ * Needs the communicator's lock. RELAXED: other threads and processes only compare it with the
+ * number of finished launches.
+ */
 static uint64_t ticket(struct df_hn_comm *c)
 {
 	return __atomic_fetch_add(&df_hn_seat(c)->given, 1, __ATOMIC_RELAXED);
@@ -121,7 +125,7 @@ static ncclResult_t launch_now(struct df_hn_launch *l, const struct df_stream_in
 	return ncclSuccess;
 }
 
-/* ---- graphs --------------------------------------------------------------------------------------------------- */
+/* ---- graphs --------------------------------------------------------------------------------- */
 
 static int replay(void *arg, const struct df_arrival *a, const uint64_t **done,
 		  uint64_t *done_value)
@@ -193,9 +197,11 @@ static ncclResult_t capture(struct df_hn_launch *l, const struct df_stream_info 
 	return bad ? ncclUnhandledCudaError : ncclSuccess;
 }
 
-/* ---- issue ---------------------------------------------------------------------------------------------------- */
+/* ---- issue ---------------------------------------------------------------------------------- */
 
-/* What a group puts on one communicator: one launch, for which all its streams wait. */
+/*
+ * Enqueues a group's operations on one communicator: one launch, for which all their streams wait.
+ */
 static ncclResult_t put(const struct df_hn_op *ops, int nr)
 {
 	struct df_stream_info *streams = malloc((size_t)nr * sizeof(*streams));
@@ -217,7 +223,9 @@ static ncclResult_t put(const struct df_hn_op *ops, int nr)
 	return res;
 }
 
-/* The first use of a communicator waits for its ranks, of all communicators of the group at once. */
+/*
+ * The first use of a communicator waits for its ranks, for all communicators of the group at once.
+ */
 static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 {
 	ncclResult_t res = ncclSuccess;
@@ -233,7 +241,10 @@ static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 	return res;
 }
 
-/* A group's operations come with those of one communicator side by side, in the order of its first. */
+/*
+ * Sorts a group's operations so that those of one communicator are adjacent, in the order of its
+ * first.
+ */
 static int by_comm(struct df_hn_op *ops, int nr, int *first)
 {
 	struct df_hn_op *sorted = malloc((size_t)nr * sizeof(*sorted));
@@ -272,7 +283,7 @@ static ncclResult_t put_all(struct df_hn_op *ops, int nr)
 	return res;
 }
 
-/* A non-blocking communicator: from a thread of its own, some time later. */
+/* For a non-blocking communicator: run by a thread of its own, some time later. */
 struct later {
 	int nr;
 	struct df_hn_op ops[];
@@ -321,9 +332,9 @@ static ncclResult_t put_now(struct df_hn_op *ops, int nr)
 	return ncclInProgress;
 }
 
-/* ---- operations ----------------------------------------------------------------------------------------------- */
+/* ---- operations ----------------------------------------------------------------------------- */
 
-/* How elements are combined; 0, or NCCL's refusal. */
+/* Sets how elements are combined. Returns 0, or NCCL's error. */
 static ncclResult_t lower(struct df_hn_op *o, const char *name)
 {
 	static const enum df_redop plain[] = {DF_SUM, DF_PROD, DF_MAX, DF_MIN};
@@ -387,7 +398,7 @@ static ncclResult_t issue(struct df_hn_op o, const char *name)
 	if (res || !group.depth) {
 		if (group.depth && !group.failed)
 			group.failed = res;
-		/* An empty collective is none. */
+		/* An empty collective is not executed. */
 		return res || (!o.count && o.kind < DF_HN_SEND) ? res : put_now(&o, 1);
 	}
 	if (o.count || o.kind >= DF_HN_SEND)
@@ -456,7 +467,7 @@ COLL(ncclRecv,
       cudaStream_t stream),
      DF_HN_RECV, datatype, 0, peer, NULL, recvbuff, count);
 
-/* ---- groups --------------------------------------------------------------------------------------------------- */
+/* ---- groups --------------------------------------------------------------------------------- */
 
 static ncclResult_t run_job(struct df_hn_job *j)
 {
@@ -484,12 +495,15 @@ static void *run_behind(void *arg)
 
 	run_job(j);
 	free(j);
-	/* RELEASE pairs with the ACQUIRE in pncclCommGetAsyncError(): what was made is there. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in pncclCommGetAsyncError(): the new communicator is
+	 * visible.
+	 */
 	__atomic_fetch_sub(&c->in_progress, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
 
-/* Its caller comes back at once. */
+/* Runs the job in the background; the call returns at once. */
 static ncclResult_t start_behind(const struct df_hn_job *job)
 {
 	struct df_hn_job *j = malloc(sizeof(*j));
@@ -520,7 +534,7 @@ ncclResult_t df_hn_job_start(const struct df_hn_job *job)
 	return j.comm->nonblocking ? start_behind(&j) : run_job(&j);
 }
 
-/* All at once, each by a thread: one after the other could deadlock. */
+/* Runs all jobs at once, each in a thread, because in sequence they could deadlock. */
 static ncclResult_t run_jobs(struct df_hn_job *jobs, int nr)
 {
 	ncclResult_t res = ncclSuccess, one;
@@ -555,7 +569,7 @@ ncclResult_t pncclGroupStart(void)
 }
 DF_HN_NAME(ncclGroupStart);
 
-/* Communicators are made, and operations are issued if `run` says so. */
+/* Makes the communicators, and issues the operations if `run` is set. */
 static ncclResult_t end_group(int run, const char *name)
 {
 	struct df_hn_op *ops = group.ops;
@@ -569,7 +583,9 @@ static ncclResult_t end_group(int run, const char *name)
 	}
 	if (--group.depth)
 		return ncclSuccess;
-	/* Nothing is kept over the end of a group: nobody would free it when the thread ends. */
+	/*
+	 * Nothing is kept after the end of a group, because nothing frees it when the thread ends.
+	 */
 	memset(&group, 0, sizeof(group));
 	if (!res && nr_jobs)
 		res = made = run_jobs(jobs, nr_jobs);
@@ -586,7 +602,7 @@ ncclResult_t pncclGroupEnd(void)
 }
 DF_HN_NAME(ncclGroupEnd);
 
-/* The time is "undefined", as NCCL says where it has no model of it. */
+/* The time is "undefined", as NCCL reports it without a model of the time. */
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *info)
 {
 	ncclResult_t res = end_group(0, "ncclGroupSimulateEnd");

@@ -1,6 +1,6 @@
 /*
- * What a communicator is asked, and what NCCL has beside communicators and operations: memory, registration, operators
- * of the user, windows, texts. Threads: any.
+ * Queries of a communicator, and NCCL's functions besides communicators and operations: memory,
+ * registration, operators of the user, windows, texts. Threads: any.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -19,7 +19,10 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 
 	if (!c || c->magic != DF_NCCL_COMM_MAGIC || !error)
 		return ncclInvalidArgument;
-	/* ACQUIRE pairs with the end of what went on behind a call: what it has made is seen by who is told so. */
+	/*
+	 * ACQUIRE pairs with the end of a background call: a caller that gets success sees what the
+	 * call has made.
+	 */
 	if (__atomic_load_n(&c->in_progress, __ATOMIC_ACQUIRE) && !DF_HN_GET(&c->error))
 		*error = ncclInProgress;
 	else
@@ -81,7 +84,7 @@ ncclResult_t pncclMemFree(void *ptr)
 }
 DF_HN_NAME(ncclMemFree);
 
-/* Registration makes nothing faster here; a handle is a word that is not NULL. */
+/* Registration has no effect here; a handle is any word that is not NULL. */
 ncclResult_t pncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
 {
 	ncclResult_t res = df_hn_check(comm, "CommRegister");
@@ -127,7 +130,7 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTy
 }
 DF_HN_NAME(ncclRedOpCreatePreMulSum);
 
-/* What is issued keeps what it was; numbers are not given again. */
+/* Issued operations keep the operator's value; its number is not reused. */
 ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
 	struct df_hn_comm *c = (struct df_hn_comm *)comm;
@@ -146,7 +149,7 @@ ncclResult_t pncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 }
 DF_HN_NAME(ncclRedOpDestroy);
 
-/* ---- memory that is given back: there is none of the device's ----------------------------------------------------- */
+/* ---- suspend and resume: there is no device memory to release ------------------------------- */
 
 ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags)
 {
@@ -173,7 +176,9 @@ ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t
 }
 DF_HN_NAME(ncclCommMemStats);
 
-/* ---- windows: what NCCL says where memory cannot be symmetric --------------------------------------------------------- */
+/*
+ * ---- windows: NCCL's results where memory cannot be symmetric ---------------------------------
+ */
 
 ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
 				     int flags)
@@ -215,7 +220,7 @@ ncclResult_t pncclDevCommCreate(ncclComm_t comm, ncclDevCommRequirements_t const
 }
 DF_HN_NAME(ncclDevCommCreate);
 
-/* ---- the log ------------------------------------------------------------------------------------------------------ */
+/* ---- the log -------------------------------------------------------------------------------- */
 
 void pncclResetDebugInit(void)
 {

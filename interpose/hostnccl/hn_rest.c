@@ -1,6 +1,7 @@
 /*
- * The names of NCCL's table that nothing else here defines: each is a weak function that refuses by name. So a program that
- * is linked with a newer NCCL starts, and is told what it asked for in vain.
+ * The names of NCCL's table that nothing else here defines: each is a weak function that refuses
+ * and logs its name. So a program that is linked with a newer NCCL starts, and reports which
+ * function is missing.
  *
  * Threads: any. No state.
  */
@@ -13,7 +14,10 @@ static void refuse(const char *name)
 	DF_NCCL_WARN("%s : not served by NCCL on the CPU (libdfnccl.so)", name);
 }
 
-/* By the result's type, whose last word may be left over: each of these ends inside a cast that is for nothing. */
+/*
+ * By the first word of the result's type. The rest of the type may follow, so each of these ends
+ * inside an unused cast.
+ */
 /* clang-format off */
 #define REFUSED_ncclResult_t return ncclInvalidUsage; (void)(int
 #define REFUSED_ncclTeam_t return (ncclTeam_t){0}; (void)(int
@@ -22,7 +26,7 @@ static void refuse(const char *name)
 #define REFUSED_void (void)(int
 /* clang-format on */
 
-/* Nobody looks at the arguments. */
+/* The arguments are not used. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define NCCL_FN(since, kind, result, name, params, args)                                           \
 	__attribute__((weak)) result p##name params                                                \

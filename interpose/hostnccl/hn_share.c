@@ -1,7 +1,7 @@
 /*
- * The memory that all ranks of one communicator share, and how a thread of the host waits for the other ranks. It is an
- * open file without a name: other processes find it among the open files of the process that made the id, and it goes
- * with the last that has it, however that ends.
+ * The memory that all ranks of one communicator share, and how a thread waits for the other ranks.
+ * The memory is an open file without a name. Other processes find it among the open files of the
+ * process that made the id. It is freed with the last process that has it open, however that ends.
  *
  * Threads: any.
  */
@@ -72,7 +72,7 @@ struct df_hn_pair *df_hn_pair(const struct df_hn_comm *c, int from, int to)
 	return &pairs[(size_t)from * (size_t)c->nranks + (size_t)to];
 }
 
-/* The share of an id, of so many bytes; NULL. */
+/* Maps the share of an id, with this size. Returns NULL on failure. */
 static struct df_hn_share *attach(const struct df_hn_id *id, size_t bytes)
 {
 	struct df_hn_share *s = MAP_FAILED;
@@ -84,7 +84,10 @@ static struct df_hn_share *attach(const struct df_hn_id *id, size_t bytes)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return NULL;
-	/* The process may have ended, and what has its number now have another file there. */
+	/*
+	 * The process may have ended, and another process with its number may have another file
+	 * there.
+	 */
 	if (pread(fd, &nonce, sizeof(nonce), 0) == sizeof(nonce) && nonce == id->nonce &&
 	    !ftruncate(fd, (off_t)bytes))
 		s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
@@ -114,7 +117,10 @@ ncclResult_t df_hn_open(const struct df_hn_id *id, int nranks, int rank, struct 
 	c->rank = rank;
 	c->device = df_hn_cuda()->get_device();
 	c->share->seats[rank].device = c->device;
-	/* RELEASE pairs with the ACQUIRE in df_hn_wait(): who sees us here sees our seat. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_hn_wait(): a rank that sees the count sees this
+	 * rank's seat.
+	 */
 	__atomic_fetch_add(&c->share->arrived, 1, __ATOMIC_RELEASE);
 	*out = c;
 	return ncclSuccess;
@@ -122,7 +128,7 @@ ncclResult_t df_hn_open(const struct df_hn_id *id, int nranks, int rank, struct 
 
 ncclResult_t df_hn_error(const struct df_hn_comm *c)
 {
-	/* RELAXED, both: nothing is told by them but that the communicator is of no use any more. */
+	/* RELAXED, both: they only show that the communicator is unusable. */
 	ncclResult_t error = (ncclResult_t)DF_HN_GET(&c->error);
 
 	return error ? error : DF_HN_GET(&c->share->stopped) ? ncclRemoteError : ncclSuccess;
@@ -134,7 +140,10 @@ ncclResult_t df_hn_wait(struct df_hn_comm *c, const uint32_t *word, uint32_t lea
 	unsigned turns = 0;
 
 	__atomic_fetch_add(&df_hn_seat(c)->setting_up, 1, __ATOMIC_RELAXED);
-	/* ACQUIRE pairs with the RELEASE of whoever counts it up: what that rank has told is there. */
+	/*
+	 * ACQUIRE pairs with the RELEASE of the increment: the data that the other rank has
+	 * published is visible.
+	 */
 	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < least && !(error = df_hn_error(c)))
 		df_hn_nap(&turns);
 	if (error)
@@ -166,7 +175,7 @@ ncclResult_t df_hn_meet(struct df_hn_comm *c, const struct df_hn_id *id)
 
 	if (res)
 		return res;
-	/* All have it: the first of the process that made it closes it. */
+	/* All have it open: the first one in the process that made it closes it. */
 	if (id->pid == getpid() && !__atomic_exchange_n(&c->share->closed, 1, __ATOMIC_RELAXED))
 		close(id->fd);
 	return one_rank_a_device(c);

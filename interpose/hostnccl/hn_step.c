@@ -1,10 +1,11 @@
 /*
- * One operation, a step at a time. Nothing here waits, so the operations of a group go round in turn, and those of all
- * ranks of a process. Entered by the engine's thread only.
+ * One operation, one step at a time. Nothing here waits, so the operations of a group take turns,
+ * as do those of all ranks of a process. Only the engine's thread calls this.
  *
- * A collective goes in chunks: each rank lays its part of the chunk where all can see it; when all have done so for the
- * same operation, each takes its share, and the place is used again when all have taken theirs, two chunks later. A rank
- * whose operation is another one is never joined. A message goes through the slots of its pair of ranks.
+ * A collective is processed in chunks. Each rank copies its part of the chunk to memory that all
+ * can read. When all have done so for the same operation, each takes its share. The memory is
+ * reused two chunks later, when all have taken theirs. A rank with a different operation is never
+ * joined. A message uses the slots of its pair of ranks.
  */
 #include <string.h>
 #include "interpose/hostnccl/hn.h"
@@ -19,7 +20,7 @@ static uint64_t signature(const struct df_hn_op *o)
 	       o->index;
 }
 
-/* Bytes of a rank's part that go in one chunk. */
+/* Bytes of a rank's part in one chunk. */
 static size_t part_bytes(const struct df_hn_op *o)
 {
 	switch (o->kind) {
@@ -33,7 +34,7 @@ static size_t part_bytes(const struct df_hn_op *o)
 }
 
 struct part {
-	size_t at, bytes, each; /* each: distance of the parts of two ranks in a chunk */
+	size_t at, bytes, each; /* each: distance between the parts of two ranks in a chunk */
 };
 
 static struct part part_of(const struct df_hn_op *o)
@@ -61,7 +62,7 @@ static void put(const struct df_hn_op *o, void *to, size_t from, size_t bytes)
 		memcpy(to, (const char *)o->in + from, bytes);
 }
 
-/* What this rank brings to a chunk. */
+/* Copies this rank's part to a chunk. */
 static void bring(const struct df_hn_op *o, char *to)
 {
 	struct part p = part_of(o);
@@ -93,7 +94,7 @@ static void combine(const struct df_hn_op *o, size_t from, const struct part *p)
 		.a = df_hn_stage(c, 0, c->nr_chunks) + from,
 		.elems = p->bytes / dfk_type_bytes((uint32_t)o->type),
 		.type = (uint32_t)o->type,
-		/* What is multiplied was so when it was brought. */
+		/* PREMULSUM was applied when the part was copied. */
 		.redop = o->reduce == DF_PREMULSUM ? DF_SUM : o->reduce,
 		.arg = o->arg,
 	};
@@ -110,7 +111,7 @@ static void combine(const struct df_hn_op *o, size_t from, const struct part *p)
 	}
 }
 
-/* What this rank takes from a chunk. */
+/* Takes this rank's share of a chunk. */
 static void take(const struct df_hn_op *o)
 {
 	struct df_hn_comm *c = o->comm;
@@ -161,19 +162,22 @@ static int step_coll(struct df_hn_op *o)
 		return 0;
 	if (!o->posted) {
 		/*
-		 * ACQUIRE pairs with the RELEASE of taken below: without it we could write over what another
-		 * rank still reads.
+		 * ACQUIRE pairs with the RELEASE of taken below: without it, this could overwrite
+		 * data that another rank still reads.
 		 */
 		for (k = 0; k < c->nranks; k++)
 			if (__atomic_load_n(&seats[k].taken, __ATOMIC_ACQUIRE) + 1 < chunk)
 				return 0;
 		bring(o, df_hn_stage(c, c->rank, chunk));
 		__atomic_store_n(&me->signature[chunk % 2], want, __ATOMIC_RELAXED);
-		/* RELEASE pairs with the ACQUIRE below: signature and bytes come before the number. */
+		/*
+		 * RELEASE pairs with the ACQUIRE below: signature and bytes are stored before the
+		 * number.
+		 */
 		__atomic_store_n(&me->posted, chunk + 1, __ATOMIC_RELEASE);
 		o->posted = moved = 1;
 	}
-	/* ACQUIRE pairs with the RELEASE of posted above: the number comes with the bytes. */
+	/* ACQUIRE pairs with the RELEASE of posted above: the bytes are visible with the number. */
 	for (k = 0; k < c->nranks; k++)
 		if (__atomic_load_n(&seats[k].posted, __ATOMIC_ACQUIRE) <= chunk ||
 		    __atomic_load_n(&seats[k].signature[chunk % 2], __ATOMIC_RELAXED) != want)
@@ -182,7 +186,7 @@ static int step_coll(struct df_hn_op *o)
 	o->posted = 0;
 	o->piece++;
 	c->nr_chunks++;
-	/* RELEASE pairs with the ACQUIRE above: our reads come before the place is used again. */
+	/* RELEASE pairs with the ACQUIRE above: our reads happen before the memory is reused. */
 	__atomic_store_n(&me->taken, chunk + 1, __ATOMIC_RELEASE);
 	if (o->piece * part_bytes(o) >= o->bytes) {
 		o->over = 1;
@@ -199,7 +203,7 @@ static uint64_t *count_of(const struct df_hn_op *o, int finished)
 				(size_t)o->root];
 }
 
-/* The next slot's part of a message. */
+/* Bytes of a message in the next slot. */
 static size_t slot_bytes(const struct df_hn_op *o)
 {
 	return DF_MIN((size_t)DF_HN_SLOT, o->bytes - (size_t)o->piece * DF_HN_SLOT);
@@ -220,14 +224,14 @@ static int step_send(struct df_hn_op *o)
 	struct df_hn_pair *p = df_hn_pair(o->comm, o->comm->rank, o->root);
 	uint64_t at = p->posted;
 
-	/* ACQUIRE pairs with the RELEASE in step_recv(): the receiver has read what was there. */
+	/* ACQUIRE pairs with the RELEASE in step_recv(): the receiver has read the slot. */
 	if (at - __atomic_load_n(&p->taken, __ATOMIC_ACQUIRE) >= DF_HN_SLOTS)
 		return 0;
 	p->bytes[at % DF_HN_SLOTS] = o->bytes;
 	if (o->bytes)
 		memcpy(p->data[at % DF_HN_SLOTS], (const char *)o->in + o->piece * DF_HN_SLOT,
 		       slot_bytes(o));
-	/* RELEASE pairs with the ACQUIRE in step_recv(): the bytes come before the number. */
+	/* RELEASE pairs with the ACQUIRE in step_recv(): the bytes are stored before the number. */
 	__atomic_store_n(&p->posted, at + 1, __ATOMIC_RELEASE);
 	return message_moved(o);
 }
@@ -237,14 +241,17 @@ static int step_recv(struct df_hn_op *o)
 	struct df_hn_pair *p = df_hn_pair(o->comm, o->root, o->comm->rank);
 	uint64_t at = p->taken;
 
-	/* ACQUIRE pairs with the RELEASE in step_send(): the number comes with the bytes. */
+	/* ACQUIRE pairs with the RELEASE in step_send(): the bytes are visible with the number. */
 	if (__atomic_load_n(&p->posted, __ATOMIC_ACQUIRE) == at ||
 	    p->bytes[at % DF_HN_SLOTS] != o->bytes)
 		return 0;
 	if (o->bytes)
 		memcpy((char *)o->out + o->piece * DF_HN_SLOT, p->data[at % DF_HN_SLOTS],
 		       slot_bytes(o));
-	/* RELEASE pairs with the ACQUIRE in step_send(): our read comes before the slot is used again. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in step_send(): our read happens before the slot is
+	 * reused.
+	 */
 	__atomic_store_n(&p->taken, at + 1, __ATOMIC_RELEASE);
 	return message_moved(o);
 }
@@ -262,7 +269,7 @@ int df_hn_op_step(struct df_hn_op *o)
 {
 	if (o->kind < DF_HN_SEND)
 		return step_coll(o);
-	/* Messages of a pair go one after the other. */
+	/* Messages of a pair are processed in order. */
 	if (o->index != *count_of(o, 1))
 		return 0;
 	return o->kind == DF_HN_SEND ? step_send(o) : step_recv(o);
