@@ -1,7 +1,8 @@
 /*
- * DeFT, one iteration at a time: the four cases of plan_sched.h. The printed algorithm of the paper loses what it didn't
- * send in case 3 and counts gradients twice in case 4; here every gradient joins FUTURE, FUTURE becomes CURRENT as a
- * whole, and an update takes CURRENT when nothing of it is left.
+ * DeFT, one iteration at a time: the four cases of plan_sched.h. The algorithm as printed in the
+ * paper loses gradients that it did not send in case 3 and counts gradients twice in case 4. Here
+ * every gradient joins FUTURE, FUTURE becomes CURRENT as a whole, and an update takes CURRENT when
+ * all of it has been sent.
  */
 #include <errno.h>
 #include <math.h>
@@ -34,7 +35,7 @@ void df_plan_deft_restart(struct df_plan_deft *d)
 	d->iteration = d->current_at = 0;
 }
 
-/* Communication that a stage with this much computation takes on. */
+/* The communication that fits a stage with this much computation. */
 static int64_t room(const struct df_plan_deft *d, int64_t compute_ns)
 {
 	double capacity = d->profile->capacity;
@@ -57,8 +58,9 @@ static void send(const struct df_plan_deft *d, struct df_plan_step *step, int it
 }
 
 /*
- * From CURRENT into the links' time: the slowest link first, longest items first; then the first link as well as can be.
- * link_of[]: by item, -1 stays. How many.
+ * Assigns items of CURRENT to the time of the links: first the slowest link, with the longest items
+ * first; at the end the first link, as full as possible. link_of[]: by item; -1: not sent. Returns
+ * the number of items.
  */
 static int fill(struct df_plan_deft *d, int64_t deadline, int *link_of)
 {
@@ -104,7 +106,7 @@ static int fill(struct df_plan_deft *d, int64_t deadline, int *link_of)
 	return nr;
 }
 
-/* Sends what fill() chose of CURRENT. */
+/* Sends the items of CURRENT that fill() chose. */
 static void launch(struct df_plan_deft *d, struct df_plan_step *step, enum df_plan_stage stage,
 		   const int *link_of, int64_t *clock)
 {
@@ -116,7 +118,10 @@ static void launch(struct df_plan_deft *d, struct df_plan_step *step, enum df_pl
 		}
 }
 
-/* From FUTURE, with the gradient that is being computed: as well as can be on the first link, then on each other. */
+/*
+ * Sends items of FUTURE with the new gradient: as many as fit on the first link, then on each other
+ * link.
+ */
 static void send_new(struct df_plan_deft *d, struct df_plan_step *step, int64_t deadline,
 		     int64_t *clock)
 {
@@ -124,7 +129,7 @@ static void send_new(struct df_plan_deft *d, struct df_plan_step *step, int64_t 
 	unsigned char picked[DF_PLAN_BUCKETS];
 	int nr = d->nr_items, left = 0;
 
-	/* Items are in order of buckets, the last bucket is released first. */
+	/* Items are in the order of buckets; the last bucket is released first. */
 	for (int j = 0; j < nr; j++) {
 		const struct df_plan_item *it = &d->items[nr - 1 - j];
 		int64_t r = d->release[it->bucket];
@@ -151,7 +156,7 @@ static void send_new(struct df_plan_deft *d, struct df_plan_step *step, int64_t 
 	d->nr_current = left;
 }
 
-/* When a pass is over: its computation and everything that was sent in it. */
+/* The end of a pass: of its computation and of everything that was sent in it. */
 static int64_t over(const struct df_plan_deft *d, int64_t compute_ns, const int64_t *clock)
 {
 	for (int l = 0; l < d->profile->nr_links; l++)

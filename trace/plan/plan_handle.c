@@ -1,4 +1,4 @@
-/* DeFT's state machine for callers that have arrays and no structs: see plan_handle.h. */
+/* DeFT's state machine for callers with arrays instead of structs: see plan_handle.h. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ struct df_plan_handle {
 	int rounds; /* of the preserver */
 };
 
-/* Iterations of a replay: a period for networks of a few buckets. */
+/* Iterations of a replay: enough for a period of networks with a few buckets. */
 #define REPLAY 2000
 
 struct df_plan_handle *df_plan_open(int nr, const int64_t *forward_ns, const int64_t *backward_ns,

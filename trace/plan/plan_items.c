@@ -1,5 +1,6 @@
 /*
- * The profile: what is refused, sums, release times, and buckets cut into what a stage has room for. Pure functions.
+ * The profile: checks, sums, release times, and buckets cut into parts that fit a stage. Pure
+ * functions.
  */
 #include <errno.h>
 #include <math.h>
@@ -112,7 +113,10 @@ void df_plan_release(const struct df_plan_profile *p, int64_t *release)
 		release[i] = t += p->buckets[i].backward_ns;
 }
 
-/* Of an n-th part of a bucket: bytes in proportion, start-up in full. Rounded up: it fits where it is said to. */
+/*
+ * The time of an n-th part of a bucket: bytes in proportion, start-up in full. Rounded up, so that
+ * it fits.
+ */
 static int64_t part_ns(const struct df_plan_profile *p, int bucket, int64_t n, int link)
 {
 	int64_t a = p->links[0].startup_ns;

@@ -1,15 +1,17 @@
 /*
  * Reads all-reduces from traces and finds the iteration in them.
  *
- * The sizes of a data-parallel job's all-reduces repeat with each iteration, once its buckets are final; the period of
- * the last half of them is the iteration. A job that ended has ended an iteration; of another it is taken that the longest
- * time without a new gradient lies between iterations: there are the end of an iteration's communication, the optimizer,
- * the forward pass, and the backward pass of the last bucket. How much of it is forward can't be seen: a share of all
- * computation is assumed.
+ * The sizes of a data-parallel job's all-reduces repeat with each iteration once its buckets are
+ * final. The period of their last half is the iteration. A job that ended has completed its last
+ * iteration. For other jobs the longest time without a new gradient is assumed to lie between
+ * iterations: it contains the end of an iteration's communication, the optimizer, the forward pass,
+ * and the backward pass of the last bucket. The part of the forward pass is not visible: a share of
+ * all computation is assumed.
  *
- * When a gradient was ready is seen where the link was free or shared; behind another transfer it is known only to lie
- * between the call and the start, and the call is taken. A transfer takes the time that it has the link for itself; of
- * all ranks the shortest, because the others also wait for the last one.
+ * The time when a gradient was ready is visible if the link was free or shared. Behind another
+ * transfer it is only known to lie between the call and the start, and the call is used. The time
+ * of a transfer is the time that it has the link to itself; the shortest over all ranks, because
+ * the others also wait for the last rank.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -21,14 +23,14 @@
 #include "runtime/base/vec.h"
 #include "trace/record/names.h"
 
-/* A transfer that starts so shortly after the one before had waited for it. */
+/* A transfer that starts this soon after the previous one had waited for it. */
 #define QUEUED_NS 100000
 
 struct reduce {
 	uint64_t index, bytes;
 	int64_t params;
 	int64_t issue, start, done;
-	int64_t ready, alone; /* alone: with the link for itself */
+	int64_t ready, alone; /* alone: time with the link to itself */
 };
 
 /* The all-reduces of one rank on one communicator, in order. */
@@ -80,7 +82,7 @@ static int by_index(const void *a, const void *b)
 	return (x->index > y->index) - (x->index < y->index);
 }
 
-/* All-reduces whose end was recorded, by communicator and rank. */
+/* Collects all-reduces whose end was recorded, by communicator and rank. */
 static int collect(struct observing *w, const struct df_load *l, const struct df_reader *r)
 {
 	size_t from = w->nr;
@@ -140,7 +142,7 @@ static int read_all(struct observing *w, char **paths, size_t nr)
 	return rc;
 }
 
-/* Only the communicator that reduces most stays, its longest series first. */
+/* Keeps only the communicator that reduces most bytes, with its longest series first. */
 static int keep_one(struct observing *w)
 {
 	uint64_t best = 0, hash = 0;
@@ -180,7 +182,7 @@ static int keep_one(struct observing *w)
 	return 0;
 }
 
-/* When each gradient was ready, and how long the link was its own. */
+/* Computes when each gradient was ready, and how long it had the link to itself. */
 static void times(struct series *s)
 {
 	int64_t busy = 0, ready = 0;
@@ -201,7 +203,7 @@ static void times(struct series *s)
 	}
 }
 
-/* The rank that waits least for the others is the one they wait for: its computation is what counts. */
+/* The rank that waits least for the others is the last one: its computation counts. */
 static void last_rank_first(struct observing *w)
 {
 	size_t longest = w->series[0].nr;
@@ -225,9 +227,9 @@ static void last_rank_first(struct observing *w)
 	}
 }
 
-/* -- the period ------------------------------------------------------------------------------------------ */
+/* -- the period ------------------------------------------------------------------------------- */
 
-/* How many all-reduces at the end repeat what was p before. */
+/* The number of all-reduces at the end that repeat those p before. */
 static size_t repeats(const struct series *s, size_t p)
 {
 	size_t n = 0;
@@ -242,11 +244,11 @@ static int64_t gap(const struct series *s, size_t i)
 	return s->ops[i].ready - s->ops[i - 1].ready;
 }
 
-/* How far apart the gaps above a bound mostly are; 0: now so, now so. */
+/* The most frequent distance between gaps above a bound; 0 if it varies. */
 static size_t apart(const struct series *s, int64_t bound)
 {
 	size_t last = 0, best = 0, nr = 0;
-	size_t far[64] = {0}; /* gaps by their distance from the one before */
+	size_t far[64] = {0}; /* gaps, by their distance from the previous one */
 
 	for (size_t i = s->nr / 2; i < s->nr; i++) {
 		if (gap(s, i) < bound)
@@ -264,8 +266,8 @@ static size_t apart(const struct series *s, int64_t bound)
 }
 
 /*
- * Equal buckets: the sizes don't tell where an iteration ends. The longest gaps lie between iterations, if they are
- * equally far apart.
+ * Equal buckets: the sizes do not show where an iteration ends. The longest gaps lie between
+ * iterations if their distances are equal.
  */
 static size_t by_gaps(const struct series *s)
 {
@@ -287,7 +289,7 @@ static size_t by_gaps(const struct series *s)
 	return 1;
 }
 
-/* The shortest period of what is at the end, or 0. */
+/* The shortest period at the end, or 0. */
 static size_t shortest_period(const struct series *s, size_t given)
 {
 	for (size_t p = given ? given : 1; 3 * p <= s->nr && p <= 2 * DF_PLAN_BUCKETS; p++) {
@@ -301,7 +303,7 @@ static size_t shortest_period(const struct series *s, size_t given)
 	return 0;
 }
 
-/* After the last iteration a job may reduce a few more. */
+/* After the last iteration a job may execute a few more all-reduces. */
 #define AFTER_MAX 16
 
 static int period(struct observing *w, const struct df_plan_hints *hints, size_t *out)
@@ -329,7 +331,7 @@ static int period(struct observing *w, const struct df_plan_hints *hints, size_t
 		    nr);
 }
 
-/* -- medians -------------------------------------------------------------------------------------------------- */
+/* -- medians ---------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -344,7 +346,7 @@ static int64_t median(int64_t *v, size_t n)
 	return v[n / 2];
 }
 
-/* Of all ranks the shortest time that this transfer had the link. */
+/* The shortest time, over all ranks, that this transfer had the link to itself. */
 static int64_t shortest(const struct observing *w, const struct reduce *op)
 {
 	int64_t ns = op->alone;
@@ -360,8 +362,8 @@ static int64_t shortest(const struct observing *w, const struct reduce *op)
 }
 
 /*
- * Where iterations begin: where the last one ends, of a job that ended; else before the longest median gap. From `first`
- * on the all-reduces repeat.
+ * Where iterations begin: where the last one ends, if the job ended; else before the longest median
+ * gap. The all-reduces repeat from `first` on.
  */
 static size_t begins(const struct observing *w, size_t first, size_t p, int64_t *v)
 {
@@ -390,11 +392,11 @@ static size_t begins(const struct observing *w, size_t first, size_t p, int64_t 
 /* A bucket, in the order of communication: output side first. */
 struct seen {
 	int64_t params, comm,
-		since; /* since the gradient before, or the end of the iteration before */
+		since; /* since the previous gradient, or the end of the previous iteration */
 	uint64_t bytes;
 };
 
-/* Iterations of p all-reduces from `at` on; the first needs one before it. */
+/* Measures iterations of p all-reduces from `at` on; there must be one before the first. */
 static void measure(const struct observing *w, size_t at, size_t p, size_t nr_iterations,
 		    struct seen *seen, int64_t *v, struct df_plan_observed *o)
 {
@@ -425,7 +427,10 @@ static void measure(const struct observing *w, size_t at, size_t p, size_t nr_it
 	o->iteration_ns = (double)median(v, nr_iterations);
 }
 
-/* Losses and flags are reduced too: less than a thousandth of the bytes is no bucket. Returns how many are left. */
+/*
+ * Losses and flags are reduced too: less than a thousandth of the bytes is not a bucket. Returns
+ * the number of buckets left.
+ */
 static size_t without_small(struct seen *seen, size_t p, struct df_plan_observed *o)
 {
 	uint64_t all = 0;
@@ -435,7 +440,10 @@ static size_t without_small(struct seen *seen, size_t p, struct df_plan_observed
 		all += seen[b].bytes;
 	for (size_t b = 0; b < p; b++) {
 		if (seen[b].bytes < all / 1000) {
-			/* Computation before it belongs to the next gradient; after the last there is none. */
+			/*
+			 * Computation before it belongs to the next gradient; after the last there
+			 * is none.
+			 */
 			if (b + 1 < p)
 				seen[b + 1].since += seen[b].since;
 			o->nr_small++;

@@ -1,6 +1,6 @@
 /*
- * Outcomes: of schemes whose every iteration ends with an update (they differ in what is sent when), and of DeFT, by
- * running its state machine until it is in a state that it was in before.
+ * Outcomes: of schemes in which every iteration ends with an update (they differ in the order of
+ * sending), and of DeFT, by running its state machine until a state repeats.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -42,9 +42,9 @@ int df_plan_span_backward(struct df_plan_outcome *o, const struct df_plan_profil
 	return rc;
 }
 
-/* -- schemes with the results of plain data parallelism ------------------------------------------------- */
+/* -- schemes with the results of plain data parallelism --------------------------------------- */
 
-/* The next forward pass, and its spans where o is given. */
+/* The end of the next forward pass; adds its spans if o is given. */
 static int64_t forward(const struct df_plan_profile *p, const int64_t *done, int64_t shift,
 		       struct df_plan_outcome *o, int *rc)
 {
@@ -87,7 +87,10 @@ int df_plan_synchronous(const struct df_plan_profile *p, const char *name, const
 		return -ENOMEM;
 	out->k[0] = 1;
 
-	/* The picture begins with a forward pass; what is sent before it belongs to the iteration before. */
+	/*
+	 * The picture begins with a forward pass; transfers before it belong to the previous
+	 * iteration.
+	 */
 	first = df_plan_backward_ns(p) > done[0] ? df_plan_backward_ns(p) : done[0];
 	out->window[0] = first;
 	out->window[1] = first + 2 * iteration;
@@ -107,9 +110,9 @@ int df_plan_synchronous(const struct df_plan_profile *p, const char *name, const
 	return rc;
 }
 
-/* -- DeFT ------------------------------------------------------------------------------------------------ */
+/* -- DeFT ------------------------------------------------------------------------------------- */
 
-/* What decides all that follows. */
+/* The state that determines all later steps. */
 struct key {
 	int nr_current, current_k, future_k;
 	unsigned char current[DF_PLAN_BUCKETS];
@@ -129,7 +132,7 @@ static void key_of(const struct df_plan_deft *d, struct key *k)
 	memcpy(k->current, d->current, (size_t)d->nr_items);
 }
 
-/* One iteration at time t, drawn. */
+/* Adds one iteration at time t to the picture. */
 static int draw(struct df_plan_outcome *o, const struct df_plan_deft *d,
 		const struct df_plan_step *s, int64_t t)
 {
@@ -172,13 +175,13 @@ static void count(struct totals *t, struct df_plan_outcome *o, const struct df_p
 	o->k[o->nr_k++] = s->k;
 	t->updates++;
 	t->merged += s->k;
-	/* Its gradients are of k iterations in a row. */
+	/* Its gradients are from k consecutive iterations. */
 	t->late += s->k * (s->late - (s->k - 1) / 2.0);
 	if (s->late > o->late_most)
 		o->late_most = s->late;
 }
 
-/* A state that came before: its iteration, or -1. */
+/* The iteration of an equal earlier state, or -1. */
 static int64_t seen(const struct past *past, size_t nr, const struct key *k)
 {
 	for (size_t i = nr; i-- > 0;)
@@ -187,7 +190,10 @@ static int64_t seen(const struct past *past, size_t nr, const struct key *k)
 	return -1;
 }
 
-/* So many steps remembered at most; a schedule that hasn't come back by then is measured without its first quarter. */
+/*
+ * The number of states kept. A schedule that has not repeated by then is measured without its first
+ * quarter.
+ */
 #define PAST_MAX 1024
 
 int df_plan_deft_replay(const struct df_plan_profile *profile, int links, int64_t iterations,
@@ -223,7 +229,7 @@ int df_plan_deft_replay(const struct df_plan_profile *profile, int links, int64_
 	}
 	out->period = loop < 0 ? 0 : (int)((int64_t)nr_past - loop);
 	from = loop >= 0 ? loop : iterations / 4;
-	/* Whole periods, so that figures do not depend on where the replay ends. */
+	/* Whole periods, so that the figures do not depend on the end of the replay. */
 	if (loop >= 0 && iterations > from + out->period)
 		iterations -= (iterations - from) % out->period;
 	out->k = malloc((size_t)iterations * sizeof(*out->k));
@@ -255,7 +261,7 @@ int df_plan_deft_replay(const struct df_plan_profile *profile, int links, int64_
 	for (int l = 0; l < p.nr_links; l++)
 		out->link_use[l] = (double)t.busy[l] / (double)t.time;
 	out->late = t.merged ? t.late / (double)t.merged : 0;
-	/* One period of the sequence says all of it. */
+	/* One period represents the whole sequence. */
 	if (out->period) {
 		int64_t sum = 0;
 		int n = 0;

@@ -1,6 +1,7 @@
 /*
- * Two iterations of each scheme, one below the other on one scale: what is computed, and what is on each link. Plain SVG
- * with a little CSS, readable on light and dark pages; every block tells its figures when pointed at.
+ * Draws two iterations of each scheme below one another on one scale: computation, and transfers on
+ * each link. Plain SVG with a little CSS, readable on light and dark pages; every block shows its
+ * figures as a tooltip.
  */
 #include <errno.h>
 #include <math.h>
@@ -14,15 +15,15 @@
 #define RIGHT  20
 #define TOP    92
 #define LANE   24
-#define HEAD   26 /* a scheme's title */
+#define HEAD   26 /* the title of a scheme */
 #define SPACE  16
 #define BOTTOM 44
 
-/* Okabe and Ito: told apart by colour-blind readers. Buckets take them in turn. */
+/* Okabe and Ito's colours, which colour-blind readers can distinguish. Buckets use them in turn. */
 static const char *const colours[] = {"#56b4e9", "#e69f00", "#009e73", "#f0e442",
 				      "#d55e00", "#cc79a7", "#8fa8c8", "#b8b8b8"};
 
-/* Lanes of a scheme: computation, and the links that it uses. */
+/* The lanes of a scheme: computation, and the links that it uses. */
 static int nr_lanes(const struct df_plan_profile *p, const struct df_plan_outcome *o)
 {
 	int n = 2;
@@ -106,7 +107,7 @@ int df_plan_plot(FILE *f, const struct df_plan_profile *p, const struct df_plan_
 		"height=\"%d\" role=\"img\">\n<title>Schedules of ",
 		WIDTH, height, WIDTH, height);
 	df_xml_text(f, p->name, 0);
-	/* No CSS variables: not every viewer knows them. */
+	/* No CSS variables: some viewers do not support them. */
 	fputs("</title>\n<style>svg{font:12px sans-serif}text{fill:#222}.paper{fill:#fff}"
 	      ".b{stroke:#222;stroke-width:.7}.f{opacity:.55}.old{stroke-dasharray:3 2;stroke-width:1.4}"
 	      ".lane{fill:#eee}.n{text-anchor:middle;font-size:11px;fill:#000}.l{text-anchor:end}"
@@ -125,7 +126,7 @@ int df_plan_plot(FILE *f, const struct df_plan_profile *p, const struct df_plan_
 		"<text x=\"%d\" y=\"67\">On links, dashed: gradients of earlier iterations. Grey: nothing to "
 		"do.</text>\n",
 		LEFT, LEFT);
-	/* The scale: about ten marks, of 1, 2 or 5. */
+	/* The scale: about ten marks, in steps of 1, 2 or 5. */
 	step = pow(10, floor(log10(longest / 1e6 / 10)));
 	step *= longest / 1e6 / 10 / step > 5	? 10
 		: longest / 1e6 / 10 / step > 2 ? 5

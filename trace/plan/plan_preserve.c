@@ -1,7 +1,8 @@
 /*
- * The preserver of DeFT: does it matter to convergence that some updates merge several iterations? Training as a
- * Gaussian walk that rebounds at its target (Yin, Luo, Nakamura, KDD '17); merging k iterations is one step with k times
- * the batch. It models the sizes of batches only, not that updates come late. Pure functions.
+ * The preserver of DeFT: whether merging several iterations into some updates affects convergence.
+ * It models training as a Gaussian walk that rebounds at its target (Yin, Luo, Nakamura, KDD '17);
+ * merging k iterations is one step with k times the batch. It models the batch sizes only, not the
+ * delay of updates. Pure functions.
  */
 #include <math.h>
 

@@ -1,11 +1,12 @@
 /*
- * Which gradients one link can send in a stage: a 0/1 knapsack whose items have release times. (The recursion that the
- * DeFT paper prints for it picks items as if all were ready at the start.)
+ * Which gradients one link can send in a stage: a 0/1 knapsack whose items have release times. (The
+ * recursion printed in the DeFT paper picks items as if all were ready at the start.)
  *
- * Jobs are taken in order of release. A state is (when the link is free, how long it was busy); of two states with the
- * same end the busier is kept, and none that ends later without being busier, so that states stay sorted by both. That is
- * exact. Where it leaves more than STATES, each cell of a 256th of the deadline keeps its busiest: then nothing is lost
- * that would fit if the deadline came a cell earlier for each job.
+ * Jobs are processed in the order of release. A state is (when the link is free, how long it was
+ * busy). If two states have the same end, the busier is kept, and a state that ends later without
+ * being busier is dropped, so states stay sorted by both. That is exact. If more than STATES are
+ * left, each cell of a 256th of the deadline keeps its busiest state: then nothing is lost that
+ * would fit if the deadline were a cell earlier per job.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ struct state {
 	int32_t node;
 };
 
-/* How a state came to be: the last job, and the state before. */
+/* The origin of a state: the last job, and the state before. */
 struct node {
 	int32_t before, job;
 };
@@ -47,7 +48,7 @@ void df_plan_solver_destroy(struct df_plan_solver *s)
 	free(s);
 }
 
-/* Appends unless it is no busier than what ends before it. */
+/* Appends the state unless it is no busier than the one that ends before it. */
 static inline int keep(struct state *to, int nr, struct state s)
 {
 	if (nr && to[nr - 1].busy >= s.busy)
@@ -56,7 +57,7 @@ static inline int keep(struct state *to, int nr, struct state s)
 	return nr + 1;
 }
 
-/* Leaves the busiest of each cell. */
+/* Keeps the busiest state of each cell. */
 static int thin(struct state *v, int nr, int64_t cell)
 {
 	int kept = 0;
@@ -75,7 +76,7 @@ int64_t df_plan_pick(struct df_plan_solver *s, const struct df_plan_job *jobs, i
 	int nr_states = 1, nr_nodes = 0;
 
 	memset(picked, 0, (size_t)nr);
-	/* Nothing keeps the link busier than sending all there is, cut off at the deadline. */
+	/* An upper bound: all jobs are sent, cut off at the deadline. */
 	for (int j = 0; j < nr; j++) {
 		int64_t end;
 
@@ -91,13 +92,18 @@ int64_t df_plan_pick(struct df_plan_solver *s, const struct df_plan_job *jobs, i
 		int64_t busiest = from[nr_states - 1].busy;
 		int i = 0, c = 0, nr_to = 0;
 
-		/* A part of the bound, not of the deadline: a few small jobs alone would never be sent. */
+		/*
+		 * A part of the bound, not of the deadline: otherwise a few small jobs alone would
+		 * never be sent.
+		 */
 		if (busiest >= bound - bound / TOLERANCE)
 			break;
-		/* What can't catch up with the busiest any more. */
+		/* Skip states that cannot reach the busiest any more. */
 		while (from[i].busy + left < busiest)
 			i++;
-		/* Of the states that end before the release only the busiest is worth going on from. */
+		/*
+		 * Among states that end before the release, only the busiest is worth continuing.
+		 */
 		for (c = i; c + 1 < nr_states && from[c + 1].end <= jobs[j].release;)
 			c++;
 		left -= jobs[j].ns;

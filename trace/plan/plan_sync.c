@@ -1,5 +1,6 @@
 /*
- * PyTorch's DistributedDataParallel and ByteScheduler: every gradient is applied before the forward pass that needs it.
+ * PyTorch's DistributedDataParallel and ByteScheduler: every gradient is applied before the forward
+ * pass that needs it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +10,10 @@
 #include "runtime/base/vec.h"
 #include "trace/plan/plan_outcome.h"
 
-/* Buckets in the order in which they are ready, one after the other; the optimizer waits for all. */
+/*
+ * Sends buckets in the order in which they are ready, one after the other; the optimizer waits for
+ * all.
+ */
 int df_plan_ddp(const struct df_plan_profile *p, struct df_plan_outcome *out)
 {
 	struct df_plan_sent sent[DF_PLAN_BUCKETS];
@@ -28,11 +32,11 @@ int df_plan_ddp(const struct df_plan_profile *p, struct df_plan_outcome *out)
 	return df_plan_synchronous(p, "DDP", done, sent, (size_t)nr, out);
 }
 
-/* -- ByteScheduler ----------------------------------------------------------------------------------------- */
+/* -- ByteScheduler ---------------------------------------------------------------------------- */
 
-/* Blocks of a bucket, all of one size. */
+/* The blocks of a bucket, all of one size. */
 struct blocks {
-	int nr, waiting, unsent;     /* waiting: not handed to the link yet; unsent: not complete */
+	int nr, waiting, unsent;     /* waiting: not passed to the link yet; unsent: not complete */
 	int64_t params, ns, rest_ns; /* rest_ns: of the last one */
 };
 
@@ -40,11 +44,11 @@ struct bytescheduler {
 	const struct df_plan_profile *p;
 	int64_t release[DF_PLAN_BUCKETS], done[DF_PLAN_BUCKETS];
 	struct blocks blocks[DF_PLAN_BUCKETS];
-	struct df_plan_sent *sent; /* in order of handing over; also the link's queue */
+	struct df_plan_sent *sent; /* in the order of passing; also the link's queue */
 	size_t nr_sent, nr_complete, cap;
 };
 
-/* The block with the highest priority (closest to the input) that is ready; -1. */
+/* The ready block with the highest priority (closest to the input), or -1. */
 static int ready(const struct bytescheduler *b, int64_t now)
 {
 	for (int i = 0; i < b->p->nr_buckets; i++)
@@ -54,8 +58,8 @@ static int ready(const struct bytescheduler *b, int64_t now)
 }
 
 /*
- * Priority decides what is handed to the link, in blocks; what was handed over goes in that order. A block is handed over
- * while there is credit; it takes its size of the credit until it is complete.
+ * Priority decides which block is passed to the link next; the link sends blocks in that order. A
+ * block is passed while there is credit, and takes its size of the credit until it is complete.
  */
 static int bytescheduler(struct bytescheduler *b, int64_t block, int64_t all_credit)
 {
@@ -107,12 +111,12 @@ static int bytescheduler(struct bytescheduler *b, int64_t block, int64_t all_cre
 	return 0;
 }
 
-/* Of all buckets together: more would only make the replay slow. */
+/* In all buckets together: more would only slow the replay. */
 #define BLOCKS_MAX 20000
 
 int df_plan_bytescheduler(const struct df_plan_profile *p, struct df_plan_outcome *out)
 {
-	/* Its default credit is four of its default blocks; one at a time. */
+	/* Its default credit is four of its default blocks; or one at a time. */
 	static const int64_t sizes[] = {1000000, 500000, 2000000, 6500000, 25000000};
 	static const int64_t credits[] = {4000000, 1};
 	struct bytescheduler b = {.p = p};

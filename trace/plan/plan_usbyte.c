@@ -1,11 +1,12 @@
 /*
  * US-Byte: unequal blocks, and an order that need not follow the layers.
  *
- * A bucket is so many sub-blocks; a block of k of them takes start-up plus k times b. During the backward pass, while the
- * link is free before the next release: of the ready bucket with the highest priority all that is left where that ends
- * by then, else as many sub-blocks as reach the release. After it: what is left of each bucket as one block, input side
- * first, which is the best order then. Priorities begin with the order of layers; a local search raises each bucket's in
- * turn where that makes the iteration shorter.
+ * A bucket consists of sub-blocks; a block of k of them takes start-up plus k times b. During the
+ * backward pass, while the link is free before the next release, the ready bucket with the highest
+ * priority sends all of its rest if that ends by then, else as many sub-blocks as reach the
+ * release. After the backward pass, the rest of each bucket is sent as one block, input side first,
+ * which is then the best order. Priorities begin with the order of layers. A local search raises
+ * each bucket's priority in turn where that shortens the iteration.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +15,10 @@
 #include "runtime/base/vec.h"
 #include "trace/plan/plan_outcome.h"
 
-/* A list of runs is short work for a network of some 30 buckets; for hundreds the search ends with what it has. */
+/*
+ * One list of runs is fast for a network of some 30 buckets; for hundreds the search stops at this
+ * limit.
+ */
 #define RUNS_MAX 4000
 
 struct usbyte {
@@ -26,7 +30,10 @@ struct usbyte {
 	size_t nr_sent, cap;
 };
 
-/* k sub-blocks as one block; together they carry the bucket's bytes whatever the rounding. No more than 2^50 x 4,097. */
+/*
+ * Sends k sub-blocks as one block. In total they carry the bucket's bytes, with any rounding. No
+ * more than 2^50 x 4,097.
+ */
 static int block(struct usbyte *u, int i, int64_t k, int64_t *t)
 {
 	int64_t a = u->p->links[0].startup_ns, bytes = u->p->buckets[i].comm_ns - a;
@@ -42,7 +49,7 @@ static int block(struct usbyte *u, int i, int64_t k, int64_t *t)
 	return 0;
 }
 
-/* How many sub-blocks of bucket i to send when the next release is so far away. */
+/* The number of sub-blocks of bucket i to send when the next release is this far away. */
 static int64_t fitting(const struct usbyte *u, int i, int64_t gap)
 {
 	int64_t a = u->p->links[0].startup_ns, k;
@@ -57,7 +64,7 @@ static int64_t fitting(const struct usbyte *u, int i, int64_t gap)
 	return k < 1 ? 1 : k > u->left[i] ? u->left[i] : k;
 }
 
-/* The end of the iteration with the present priorities; -ENOMEM. */
+/* The end of the iteration with the current priorities, or -ENOMEM. */
 static int64_t run(struct usbyte *u)
 {
 	int n = u->p->nr_buckets, rc = 0;
