@@ -52,7 +52,10 @@ struct df_plan_profile {
 	struct df_plan_link links[DF_PLAN_LINKS];
 	int nr_links;
 	int64_t partition; /* parameters of a block of ByteScheduler; 0: the best */
-	/* The capacity of a stage, as a multiple of its computation; above 1 computation waits; 0: 1. */
+	/*
+	 * The capacity of a stage, as a multiple of its computation; above 1, computation waits; 0:
+	 * 1.
+	 */
 	double capacity;
 };
 
@@ -194,7 +197,10 @@ int df_plan_plot(FILE *f, const struct df_plan_profile *p, const struct df_plan_
 
 /* -- preserver -------------------------------------------------------------------------------- */
 
-/* Training as a Gaussian walk with rebound at `target`: a step is N(mu, sigma^2/batch) times the learning rate. */
+/*
+ * Training as a Gaussian walk with rebound at `target`: a step is N(mu, sigma^2/batch) times the
+ * learning rate.
+ */
 struct df_plan_walk {
 	double loss, target, rate, mu, sigma, batch, epsilon;
 };
