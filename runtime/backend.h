@@ -19,7 +19,7 @@
 #include "kernels/abi.h"
 
 /* Changes with anything below: libdfhost.so and libdfshim.so are of one build, or do not run together. */
-#define DF_BACKEND_VERSION 9
+#define DF_BACKEND_VERSION 10
 
 struct df_blocks;
 
@@ -200,6 +200,7 @@ struct df_backend {
 	/* A stream of the shim's own: non-blocking, seen by no hook. */
 	int (*stream_new)(int device, struct df_stream_info *out);
 	void (*stream_delete)(struct df_mstream *s);
+	const void *(*stream_handle)(struct df_mstream *s); /* its cudaStream_t */
 
 	/* As cuStreamWriteValue64 and cuStreamWaitValue64(GEQ). near: a word of near_words() to write first, or NULL. -ENOMEM. */
 	int (*stream_write)(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64_t value);

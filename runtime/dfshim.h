@@ -69,8 +69,8 @@ struct df_comm_config {
 	char net[DF_NAME_BYTES];  /* netName, or ""; a child by shrink has its parent's */
 	int share;		  /* splitShare, shrinkShare: abort of one aborts the family */
 	int max_blocks;		  /* maxCTAs; 0 no limit */
-	const char
-		*bound; /* why it can't go over to the real library, or NULL; stays where it is */
+	const char *bound; /* why it can't go over to the real library, or NULL; stays there */
+	const void *real;  /* for struct df_lane_calls.make; stays there */
 };
 
 enum df_comm_state {

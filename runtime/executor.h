@@ -26,6 +26,7 @@ struct df_coll;
 struct df_comm;
 struct df_dev;
 struct df_flights;
+struct df_lane_op;
 struct df_member;
 struct df_mstream;
 struct df_op;
@@ -64,7 +65,7 @@ struct df_launch {
 	struct df_comm *comm;
 	struct df_dev *dev;
 	const struct df_sig *sig;
-	uint64_t serial;
+	uint64_t serial, group; /* group: of the NCCL group, or equal to serial */
 	int in_place, stream_priority;
 	uint32_t shown; /* from shown() */
 	/*
@@ -86,7 +87,8 @@ struct df_launch {
 	struct df_kgate *gate;
 	/* Set by prepare(). Operations of one queue end in their order; NULL: it is in no queue. */
 	const void *queue;
-	struct df_coll *coll; /* the daemon's */
+	struct df_coll *coll;	    /* the daemon's */
+	struct df_lane_op *on_lane; /* the lanes' */
 	/*
 	 * Set by place(): the point that is its end; for the trace: signature, number among its
 	 * equals, program, protocol.
@@ -99,6 +101,9 @@ struct df_launch {
 };
 
 struct df_executor {
+	/* Why it captures no operations into graphs, for the log; NULL: it does. */
+	const char *no_graphs;
+
 	/* -- the process and its communicators -- */
 
 	/*
@@ -218,7 +223,7 @@ struct df_executor {
 	void (*note_held)(uint64_t now_ns, uint64_t pause_ns);
 };
 
-/* The executor of this process; never changes (runtime/exec/choose.c). */
-extern const struct df_executor *const df_executor;
+/* The executor of this process: the daemon until df_executor_choose() (runtime/exec/choose.c). */
+extern const struct df_executor *df_executor;
 
 #endif

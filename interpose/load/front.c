@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include "interpose/load/front.h"
 #include "interpose/nccl/nccl_coll.h"
+#include "interpose/real/real_lanes.h"
 #include "interpose/real/real.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
@@ -70,6 +71,8 @@ static enum df_front decide(void)
 		record();
 		return DF_FRONT_TRACE;
 	}
+	if (env->executor == DF_EXECUTOR_NCCL)
+		df_lanes_set(df_real_lanes());
 	err = df_start();
 	if (!err && (!env->strict || !env->nr_errors))
 		return DF_FRONT_OWN;

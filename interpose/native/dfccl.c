@@ -11,6 +11,7 @@
 #include <time.h>
 #include "interpose/dfccl.h"
 #include "interpose/load/front.h"
+#include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/inverse.h"
 #include "runtime/base/lock.h"
@@ -119,11 +120,22 @@ static void *complete(void *arg)
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
+/*
+ * Its collectives may be issued in different orders, within one communicator: that takes the
+ * daemon.
+ */
+static int is_served(void)
+{
+	if (df_env()->executor == DF_EXECUTOR_NCCL)
+		df_warn_once("DFSHIM_EXECUTOR=nccl does not serve the native API (dfccl.h)");
+	return df_env()->executor != DF_EXECUTOR_NCCL && df_front() == DF_FRONT_OWN;
+}
+
 EXPORT int dfcclGetUniqueId(dfcclUniqueId *id)
 {
 	if (!id)
 		return -EINVAL;
-	if (df_front() != DF_FRONT_OWN)
+	if (!is_served())
 		return -EOPNOTSUPP;
 	return df_id_create((unsigned char *)id->internal);
 }
@@ -137,7 +149,7 @@ EXPORT int dfcclInit(dfcclContext_t *context, int nranks, dfcclUniqueId id, int 
 
 	if (!context || nranks < 1 || rank < 0 || rank >= nranks)
 		return -EINVAL;
-	if (df_front() != DF_FRONT_OWN)
+	if (!is_served())
 		return -EOPNOTSUPP;
 	if (device < 0 || device >= df_device_count())
 		return -EINVAL;

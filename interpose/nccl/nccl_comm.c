@@ -44,8 +44,10 @@ DF_NCCL_EXPORT(ncclGetUniqueId);
 
 static int make_comm(struct df_handle *h, int share)
 {
-	struct df_comm_config config = {
-		.share = share, .max_blocks = h->config.max_ctas, .bound = df_front_bound()};
+	struct df_comm_config config = {.share = share,
+					.max_blocks = h->config.max_ctas,
+					.bound = df_front_bound(),
+					.real = &h->config};
 
 	_Static_assert(sizeof(config.name) == sizeof(h->config.name), "names of one length");
 	memcpy(config.name, h->config.name, sizeof(config.name));

@@ -116,3 +116,27 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out)
 		snprintf(out->net, sizeof(out->net), "%s", c.netName);
 	return ncclSuccess;
 }
+
+void df_config_for_lane(const struct df_config *c, int most_ctas, ncclConfig_t *out)
+{
+	size_t i;
+
+	*out = c->raw;
+	for (i = 0; !c->raw.size && i < sizeof(fields) / sizeof(fields[0]); i++)
+		*(int *)((char *)out + fields[i].offset) = UNDEF;
+	if (!c->raw.size) {
+		out->size = offsetof(ncclConfig_t, splitShare);
+		out->magic = DF_NCCL_API_MAGIC;
+		out->version = V(17, 0);
+	}
+	out->blocking = 1;
+	out->commName = c->name[0] ? c->name : NULL;
+	out->netName = c->net[0] ? c->net : NULL;
+	/* Callers before 2.17 have no CTAs in their configuration. */
+	if (out->size < offsetof(ncclConfig_t, netName))
+		return;
+	if (out->maxCTAs == UNDEF || out->maxCTAs > most_ctas)
+		out->maxCTAs = most_ctas;
+	if (out->minCTAs != UNDEF && out->minCTAs > out->maxCTAs)
+		out->minCTAs = out->maxCTAs;
+}

@@ -22,4 +22,10 @@ void df_config_default(struct df_config *out);
  */
 ncclResult_t df_config_parse(const void *config, struct df_config *out);
 
+/*
+ * Fills *out with the configuration for the real library's communicator behind one of ours: a
+ * blocking one, with maxCTAs at most most_ctas. Its strings are those of c.
+ */
+void df_config_for_lane(const struct df_config *c, int most_ctas, ncclConfig_t *out);
+
 #endif

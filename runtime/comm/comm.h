@@ -16,6 +16,7 @@
 
 struct df_ctl_comm;
 struct df_dev;
+struct df_lane;
 struct df_member;
 
 struct df_comm {
@@ -54,6 +55,7 @@ struct df_comm {
 	/* Each module's own data. */
 	struct df_coll_registry registry;
 	struct df_conn_comm conn;
+	struct df_lane *lane; /* dev->lock; NULL: the daemon executes it */
 	struct df_order_comm order;
 	struct df_watch_comm watch;
 };

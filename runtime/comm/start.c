@@ -27,6 +27,7 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/devs.h"
 #include "runtime/device/device.h"
+#include "runtime/exec/choose.h"
 #include "runtime/executor.h"
 #include "runtime/dfshim.h"
 #include "runtime/order/debt.h"
@@ -173,6 +174,7 @@ static int start(void)
 		return -ENOMEM;
 	for (i = 0; i < df_rt.nr_devs; i++)
 		df_dev_begin(&df_rt.devs[i], i);
+	df_executor_choose();
 	ret = df_executor->setup();
 	if (ret)
 		return ret;

@@ -41,6 +41,11 @@ static int stream_new(int device, struct df_stream_info *out)
 	return -ENODEV;
 }
 
+static const void *stream_handle(struct df_mstream *s)
+{
+	return s;
+}
+
 static void stream_delete(struct df_mstream *s)
 {
 	(void)s;
@@ -145,6 +150,7 @@ const struct df_backend df_no_machine = {
 	.stream_info = stream_info,
 	.stream_new = stream_new,
 	.stream_delete = stream_delete,
+	.stream_handle = stream_handle,
 	.stream_write = stream_write,
 	.stream_wait = stream_wait,
 	.stream_idle = stream_idle,

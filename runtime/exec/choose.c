@@ -1,5 +1,14 @@
 /* The executor of this process. */
+#include "runtime/base/env.h"
 #include "runtime/daemon/engine.h"
+#include "runtime/exec/choose.h"
+#include "runtime/exec/nccl/lane.h"
 #include "runtime/executor.h"
 
-const struct df_executor *const df_executor = &df_daemon_executor;
+const struct df_executor *df_executor = &df_daemon_executor;
+
+void df_executor_choose(void)
+{
+	if (df_env()->executor == DF_EXECUTOR_NCCL)
+		df_executor = &df_lane_executor;
+}

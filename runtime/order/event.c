@@ -22,6 +22,7 @@
 #include "runtime/base/time.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
+#include "runtime/dfshim.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/stream.h"
 #include "runtime/order/waits.h"
@@ -178,6 +179,8 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 	int strict = 0, timed = 0;
 	struct df_stream *s;
 
+	if (df_unlikely(df_record_inside))
+		return 0;
 	df_polls_act();
 	if (!dev || si->capturing)
 		return 0;
@@ -219,6 +222,8 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 	struct df_stream *s = NULL;
 	int ret = 0, plain = df_rt.strict;
 
+	if (df_unlikely(df_record_inside))
+		return;
 	df_polls_act();
 	if (!e) {
 		/*
@@ -264,6 +269,8 @@ int df_hook_event_query(const struct df_event_info *info)
 	struct df_event *e = event_of(info);
 	int ready;
 
+	if (df_unlikely(df_record_inside))
+		return 0;
 	/* Also if CUDA does the waiting, because the stream itself may wait for operations. */
 	if (df_stream_dev(info->device))
 		df_polls_note(DF_POLLED_EVENT, info->id);
@@ -316,6 +323,8 @@ void df_hook_event_sync(const struct df_event_info *info)
 {
 	struct df_event *e = event_of(info);
 
+	if (df_unlikely(df_record_inside))
+		return;
 	if (!df_stream_dev(info->device))
 		return;
 	df_sync_enter(DF_CALL_EVENT_SYNC, info->device, info->id, df_trace_caller());

@@ -19,6 +19,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
+#include "runtime/dfshim.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/frees.h"
@@ -426,8 +427,9 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 	struct df_stream *s;
 	int paid = 0, exact = 0;
 
+	if (df_unlikely(df_record_inside))
+		return; /* NCCL's own work, on streams of its own */
 	df_polls_act();
-
 	/*
 	 * An allocation returns memory that nothing uses: it cannot notice an unfinished operation.
 	 */

@@ -119,6 +119,10 @@ int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df
 		return ret;
 	if (p->si.stream && p->si.device != comm->dev->index)
 		return -EINVAL;
+	if (df_unlikely(p->si.capturing && df_executor->no_graphs)) {
+		df_warn_once("%s", df_executor->no_graphs);
+		return -EOPNOTSUPP;
+	}
 	df_submit_sig(op, &p->sig);
 	p->strict = df_rt.strict || (p->si.legacy && !df_stream_is_legacy(comm->dev, &p->si));
 	p->launch = 0;
@@ -359,6 +363,7 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
 	w.l.dev = op->comm->dev;
 	w.l.sig = &p->sig;
 	w.l.serial = f->op;
+	w.l.group = group;
 	w.l.in_place = p->in_place;
 	w.l.stream_priority = p->si.priority;
 	w.l.shown = p->shown;

@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
+#include "runtime/dfshim.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/frees.h"
@@ -137,6 +138,8 @@ void df_hook_stream_sync(const struct df_stream_info *info)
 	struct df_stream *s = df_stream_of(info);
 	struct df_dev *dev = df_stream_dev(info->device);
 
+	if (df_unlikely(df_record_inside))
+		return;
 	/* After a released wait, any stream may be waiting for skipped operations (debt.h). */
 	if ((!dev || (!s && !info->legacy)) && !df_debt_any())
 		return;
@@ -154,6 +157,8 @@ int df_hook_stream_query(const struct df_stream_info *info)
 	struct df_dev *dev = df_stream_dev(info->device);
 	int ready = 1;
 
+	if (df_unlikely(df_record_inside))
+		return 0;
 	if (!dev || (!s && !info->legacy)) {
 		df_polls_ask(DF_POLLED_STREAM);
 		return 0;
@@ -190,6 +195,8 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 	int released, implicit = kind != DF_SYNC_DEVICE && kind != DF_SYNC_RESET &&
 				 kind != DF_SYNC_MEMCPY;
 
+	if (df_unlikely(df_record_inside))
+		return 0;
 	if (!dev) {
 		if (kind == DF_SYNC_DEVICE && df_debt_any())
 			df_sync_enter(calls[kind], device, 0, df_trace_caller());

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The catalogue of deadlocks by a set of rules (RULES: nccl, ours, strict; all without). Called by t_catalogue_*.sh.
+# The catalogue of deadlocks by a set of rules (RULES: nccl, ours, strict, lanes; the first three without). Called by t_catalogue_*.sh.
 # nccl: libdfnccl.so executes, and what hangs is ended after the verdict. trace: the same, but nobody ends it, as with the
 # real NCCL.
 #
@@ -30,7 +30,7 @@ expected() {
 			else if (class == "S-e") strict = "SYNC"
 			else strict = nccl == "RESOURCE" ? "OK" : nccl
 		}
-		print rules == "nccl" || rules == "trace" ? nccl : rules == "ours" ? ours : strict
+		print rules == "nccl" || rules == "trace" ? nccl : rules == "ours" || rules == "lanes" ? ours : strict
 	}' "$1"
 }
 
@@ -66,6 +66,7 @@ one() {
 	case $rules in
 	nccl) e+=("${NCCL_RULES[@]}" "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
 	ours) e+=("DFSHIM_RELEASE=$(value "$f" release safe)") ;;
+	lanes) e+=(DFSHIM_EXECUTOR=nccl "LD_PRELOAD=$preload $B/libdfnccl.so" "DFSHIM_RELEASE=$(value "$f" release safe)" "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)") ;;
 	strict) e+=(DFSHIM_RELEASE=none DFSHIM_STREAM_ORDER=strict) ;;
 	trace) e+=("${NCCL_RULES[@]}" DFSHIM_TIMEOUT_ACTION=report "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
 	esac

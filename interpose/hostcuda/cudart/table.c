@@ -70,6 +70,11 @@ static void stream_delete(struct df_mstream *s)
 	df_hstream_delete(of(s));
 }
 
+static const void *stream_handle(struct df_mstream *s)
+{
+	return s;
+}
+
 static int capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops, void *const *args,
 			 uint32_t nr)
 {
@@ -232,6 +237,7 @@ static struct df_backend api = {
 	.stream_info = stream_info,
 	.stream_new = stream_new,
 	.stream_delete = stream_delete,
+	.stream_handle = stream_handle,
 	.stream_write = stream_write,
 	.stream_wait = stream_wait,
 	/* Stricter than cudaStreamQuery: the next operation could start at once. */

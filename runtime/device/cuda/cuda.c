@@ -364,6 +364,11 @@ static int stream_make(int device, struct df_mstream **out)
 	return s ? 0 : r == CUDA_SUCCESS ? -ENOMEM : df_drv_errno(r);
 }
 
+static const void *stream_handle(struct df_mstream *s)
+{
+	return s->handle;
+}
+
 static void stream_delete(struct df_mstream *s)
 {
 	df_drv.stream_destroy(s->handle);
@@ -541,6 +546,7 @@ const struct df_backend df_cuda_api = {
 	.stream_info = stream_info,
 	.stream_new = stream_new,
 	.stream_delete = stream_delete,
+	.stream_handle = stream_handle,
 	.stream_write = stream_write,
 	.stream_wait = stream_wait,
 	.stream_idle = stream_idle,

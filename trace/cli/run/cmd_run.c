@@ -115,6 +115,8 @@ static int parse(int argc, char **argv)
 		       "start so many copies, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
 		       "MASTER_ADDR and MASTER_PORT as torchrun sets them"),
 		DF_WORD("mode", "prevent|trace|off", df_run.mode, "as DFSHIM_MODE"),
+		DF_WORD("executor", "auto|daemon|nccl", df_run.executor,
+			"as DFSHIM_EXECUTOR; nccl: libdfnccl.so stands for NCCL (needs --host)"),
 		DF_OPT(RULES, df_run.rules,
 		       "on CPU threads: by NCCL's rules, which may deadlock (libdfnccl.so executes, in mode "
 		       "trace), or by dfshim's (default)"),

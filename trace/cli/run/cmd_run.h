@@ -10,8 +10,9 @@
 
 extern struct df_run_opts {
 	int host, devices, nr_procs, set_ranks, tag, dry_run;
-	int nccl; /* by NCCL's rules */
-	const char *mode, *rules;
+	int nccl;  /* by NCCL's rules */
+	int lanes; /* the executor is NCCL, behind dfshim */
+	const char *mode, *rules, *executor;
 	char trace[PATH_MAX];
 	double timeout, limit, grace;
 	char **app;

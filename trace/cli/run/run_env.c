@@ -195,6 +195,8 @@ int df_run_environment(void)
 	const char *backend = getenv(df_env_name(DF_ENV_ROW_backend));
 	const char *old = getenv("LD_PRELOAD");
 	const char *action = getenv(df_env_name(DF_ENV_ROW_timeout_action));
+	const char *executor = getenv(df_env_name(DF_ENV_ROW_executor));
+	const char *mode = df_run.mode ?: getenv(df_env_name(DF_ENV_ROW_mode));
 	int user_host = df_run.host;
 
 	if (backend && !strcmp(backend, "host"))
@@ -209,6 +211,16 @@ int df_run_environment(void)
 					  "--rules nccl: NCCL executes, so that the mode is "
 					  "trace, not %s",
 					  df_run.mode);
+	df_run.lanes = df_run.executor && !strcmp(df_run.executor, "nccl");
+	if (df_run.lanes && !df_run.host)
+		return df_cli_usage_error("run", "--executor nccl needs --host");
+	if (df_run.lanes && (df_run.nccl || (df_run.mode && strcmp(df_run.mode, "prevent"))))
+		return df_cli_usage_error("run",
+					  "--executor nccl: dfshim decides the order, so that the "
+					  "mode is prevent, not %s",
+					  df_run.nccl ? "trace (--rules nccl)" : df_run.mode);
+	if (!df_run.executor && executor && !strcmp(executor, "nccl"))
+		df_run.lanes = df_run.host && !df_run.nccl && !(mode && strcmp(mode, "prevent"));
 	if (df_run_library("run", "libdfshim.so", shim, sizeof(shim)))
 		return 1;
 	*hostlib = '\0';
@@ -218,12 +230,13 @@ int df_run_environment(void)
 	if (df_run.host)
 		driver_library(driver, sizeof(driver));
 	*nccl = '\0';
-	if (df_run.nccl && df_run_library("run", "libdfnccl.so", nccl, sizeof(nccl)))
+	if ((df_run.nccl || df_run.lanes) &&
+	    df_run_library("run", "libdfnccl.so", nccl, sizeof(nccl)))
 		return 1;
 	sanitizer_runtime(runtime, sizeof(runtime));
 	snprintf(preload, sizeof(preload), "%s%s%s%s%s%s%s%s%s%s", runtime, shim,
-		 *driver ? " " : "", driver, df_run.host ? " " : "", hostlib,
-		 df_run.nccl ? " " : "", nccl, old && *old ? " " : "", old ? old : "");
+		 *driver ? " " : "", driver, df_run.host ? " " : "", hostlib, *nccl ? " " : "",
+		 nccl, old && *old ? " " : "", old ? old : "");
 	setenv("LD_PRELOAD", preload, 1);
 
 	if (df_run.host) {
@@ -236,6 +249,10 @@ int df_run_environment(void)
 		setenv(df_env_name(DF_ENV_ROW_host_devices), "1024", 0);
 	if (df_run.host && !user_host)
 		fprintf(stderr, "dfshim run: no GPU here: devices are CPU threads (CPU backend)\n");
+	if (df_run.executor)
+		setenv(df_env_name(DF_ENV_ROW_executor), df_run.executor, 1);
+	if (df_run.lanes)
+		setenv(df_env_name(DF_ENV_ROW_mode), "prevent", 1);
 	if (df_run.mode || df_run.nccl)
 		setenv(df_env_name(DF_ENV_ROW_mode), df_run.nccl ? "trace" : df_run.mode, 1);
 	/* What hangs as NCCL would does not go on by itself. */

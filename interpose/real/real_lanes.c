@@ -1,0 +1,238 @@
+/*
+ * The real library's communicators behind ours, for the executor "nccl": the ranks exchange an id
+ * over our control plane, and operations of ours become calls of the library. df_record_inside is
+ * raised meanwhile, so that the hooks do not take the library's use of CUDA for the application's.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "interpose/nccl/nccl_config.h"
+#include "interpose/real/real_lanes.h"
+#include "interpose/real/real.h"
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
+#include "runtime/dfshim.h"
+
+/* A rank's message to the others. Rank 0's has the id. */
+struct row {
+	int32_t version; /* 0: it has no id */
+	ncclUniqueId id;
+};
+
+static int status_errno(ncclResult_t res)
+{
+	switch (res) {
+	case ncclSuccess:
+	case ncclInProgress:
+		return 0;
+	case ncclRemoteError:
+		return -ECONNRESET;
+	case ncclInvalidArgument:
+		return -EINVAL;
+	case ncclInvalidUsage:
+		return -EOPNOTSUPP;
+	default:
+		return -EIO;
+	}
+}
+
+static int exchange(struct df_comm *comm, struct row *mine, ncclUniqueId *id)
+{
+	int i, nranks = df_comm_nranks(comm), ret;
+	struct row *all = calloc((size_t)nranks, sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	ret = df_comm_allgather(comm, mine, sizeof(*mine), all);
+	*id = all[0].id;
+	for (i = 0; !ret && i < nranks; i++)
+		if (!all[i].version || all[i].version != all[0].version)
+			ret = -EPROTO;
+	free(all);
+	if (ret == -EPROTO)
+		df_warn("communicator %016llx: NCCL cannot execute it: a rank has no lane or no "
+			"unique id, or its NCCL is of another version",
+			(unsigned long long)df_comm_hash(comm));
+	return ret;
+}
+
+static int make(struct df_comm *comm, const void *given, void **real)
+{
+	const struct df_config *config = given;
+	ncclConfig_t raw;
+	struct row mine = {.version = df_real_version()};
+	int rank = df_comm_rank(comm), nranks = df_comm_nranks(comm), ret;
+	ncclComm_t made = NULL;
+	ncclResult_t res;
+	ncclUniqueId id;
+
+	df_record_inside++;
+	if (!config || (!rank && df_real()->ncclGetUniqueId(&mine.id) != ncclSuccess))
+		mine.version = 0;
+	ret = exchange(comm, &mine, &id);
+	if (!ret) {
+		df_config_for_lane(config, (int)df_env()->nccl_ctas, &raw);
+		res = df_real()->ncclCommInitRankConfig(&made, nranks, id, rank, &raw);
+		ret = status_errno(res);
+		if (ret)
+			df_warn("communicator %016llx, rank %d: NCCL cannot make it (result %d)",
+				(unsigned long long)df_comm_hash(comm), rank, (int)res);
+	}
+	df_record_inside--;
+	*real = made;
+	return ret;
+}
+
+/* The operator for the call; *own: it was made for it. */
+static ncclResult_t redop_of(const struct df_op *op, ncclComm_t real, ncclRedOp_t *out, int *own)
+{
+	static const ncclRedOp_t plain[] = {[DF_SUM] = ncclSum,
+					    [DF_PROD] = ncclProd,
+					    [DF_MAX] = ncclMax,
+					    [DF_MIN] = ncclMin,
+					    [DF_SUMPOSTDIV] = ncclAvg};
+	uint64_t scalar = op->redop_arg;
+
+	*own = op->redop == DF_PREMULSUM;
+	if (!*own) {
+		*out = plain[op->redop];
+		return ncclSuccess;
+	}
+	return df_real()->ncclRedOpCreatePreMulSum(
+		out, op->redop_ptr ? (void *)(uintptr_t)op->redop_ptr : (void *)&scalar,
+		(ncclDataType_t)op->type,
+		op->redop_ptr ? ncclScalarDevice : ncclScalarHostImmediate, real);
+}
+
+static ncclResult_t reduces(const struct df_op *o, ncclComm_t real, cudaStream_t s)
+{
+	const struct df_nccl_real *r = df_real();
+	ncclDataType_t type = (ncclDataType_t)o->type;
+	ncclRedOp_t redop;
+	ncclResult_t res;
+	int own;
+
+	res = redop_of(o, real, &redop, &own);
+	if (res != ncclSuccess)
+		return res;
+	if (o->kind == DF_COLL_ALLREDUCE)
+		res = r->ncclAllReduce(o->send, o->recv, o->count, type, redop, real, s);
+	else if (o->kind == DF_COLL_REDUCE)
+		res = r->ncclReduce(o->send, o->recv, o->count, type, redop, o->root, real, s);
+	else
+		res = r->ncclReduceScatter(o->send, o->recv, o->count, type, redop, real, s);
+	/* The call has copied what it needs of the operator. */
+	if (own)
+		(void)r->ncclRedOpDestroy(redop, real);
+	return res;
+}
+
+/* A message from a rank to itself. Nothing to do if source and destination are the same. */
+static ncclResult_t copies(const struct df_op *o, ncclComm_t real, cudaStream_t s)
+{
+	ncclResult_t res, end;
+	int self = df_comm_rank(o->comm);
+
+	if (!o->count || o->send == o->recv)
+		return ncclSuccess;
+	res = df_real()->ncclGroupStart();
+	if (res == ncclSuccess) {
+		res = df_real()->ncclSend(o->send, o->count, (ncclDataType_t)o->type, self, real,
+					  s);
+		if (res == ncclSuccess)
+			res = df_real()->ncclRecv(o->recv, o->count, (ncclDataType_t)o->type, self,
+						  real, s);
+		end = df_real()->ncclGroupEnd();
+		res = res == ncclSuccess ? end : res;
+	}
+	return res;
+}
+
+static ncclResult_t put_one(const struct df_op *o, ncclComm_t real, cudaStream_t s)
+{
+	ncclDataType_t type = (ncclDataType_t)o->type;
+
+	switch (o->kind) {
+	case DF_COLL_ALLREDUCE:
+	case DF_COLL_REDUCE:
+	case DF_COLL_REDUCESCATTER:
+		return reduces(o, real, s);
+	case DF_COLL_BROADCAST:
+		return DF_REAL(ncclBroadcast, o->send, o->recv, o->count, type, o->root, real, s);
+	case DF_COLL_ALLGATHER:
+		return DF_REAL(ncclAllGather, o->send, o->recv, o->count, type, real, s);
+	case DF_COLL_ALLTOALL:
+		return DF_REAL(ncclAlltoAll, o->send, o->recv, o->count, type, real, s);
+	case DF_COLL_GATHER:
+		return DF_REAL(ncclGather, o->send, o->recv, o->count, type, o->root, real, s);
+	case DF_COLL_SCATTER:
+		return DF_REAL(ncclScatter, o->send, o->recv, o->count, type, o->root, real, s);
+	case DF_COLL_SEND:
+		return DF_REAL(ncclSend, o->send, o->count, type, o->root, real, s);
+	case DF_COLL_RECV:
+		return DF_REAL(ncclRecv, o->recv, o->count, type, o->root, real, s);
+	case DF_COLL_SENDRECV_SELF:
+		return copies(o, real, s);
+	default:
+		return ncclInvalidUsage;
+	}
+}
+
+static int put(void *real, const struct df_op *const *ops, size_t nr, const void *stream)
+{
+	cudaStream_t s = (cudaStream_t)(uintptr_t)stream;
+	ncclResult_t res = ncclSuccess, end;
+	size_t i;
+
+	df_record_inside++;
+	if (nr > 1)
+		res = df_real()->ncclGroupStart();
+	for (i = 0; res == ncclSuccess && i < nr; i++)
+		res = put_one(ops[i], real, s);
+	if (nr > 1) {
+		end = df_real()->ncclGroupEnd();
+		res = res == ncclSuccess ? end : res;
+	}
+	df_record_inside--;
+	if (status_errno(res))
+		df_warn("communicator %016llx, rank %d: NCCL refuses an operation (result %d)",
+			(unsigned long long)df_comm_hash(ops[0]->comm), df_comm_rank(ops[0]->comm),
+			(int)res);
+	return status_errno(res);
+}
+
+static int error(void *real)
+{
+	ncclResult_t state = ncclSuccess;
+
+	if (df_real()->ncclCommGetAsyncError(real, &state) != ncclSuccess)
+		return -EIO;
+	return status_errno(state);
+}
+
+static void abort_real(void *real)
+{
+	df_record_inside++;
+	(void)df_real()->ncclCommAbort(real);
+	df_record_inside--;
+}
+
+static void destroy(void *real)
+{
+	df_record_inside++;
+	(void)df_real()->ncclCommDestroy(real);
+	df_record_inside--;
+}
+
+const struct df_lane_calls *df_real_lanes(void)
+{
+	static const struct df_lane_calls calls = {
+		.make = make, .put = put, .error = error, .abort = abort_real, .destroy = destroy};
+	const struct df_nccl_real *r = df_real();
+
+	if (df_on_hostcuda() && !df_real_on_cpu())
+		return NULL;
+	return r->ncclGetUniqueId && r->ncclCommInitRankConfig && r->ncclRedOpCreatePreMulSum
+		       ? &calls
+		       : NULL;
+}

@@ -1,0 +1,8 @@
+/* The choice of this process's executor (runtime/executor.h). */
+#ifndef DF_RUNTIME_EXEC_CHOOSE_H
+#define DF_RUNTIME_EXEC_CHOOSE_H
+
+/* Sets df_executor as DFSHIM_EXECUTOR says. Once, at the start of the process. */
+void df_executor_choose(void);
+
+#endif

@@ -1,0 +1,649 @@
+/*
+ * A lane's life, and what is on it (lane.h). One thread of the process looks for operations that
+ * have ended while any is unfinished, asks the real library for asynchronous errors, and aborts
+ * communicators: a call of that library may block, and who ends a communicator may hold a lock.
+ *
+ * Lock order: the device's, then the lane's; the list of all lanes is a leaf too.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/coll/words.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/devs.h"
+#include "runtime/exec/nccl/lane.h"
+#include "runtime/order/debt.h"
+#include "runtime/order/flights.h"
+#include "runtime/order/frees.h"
+#include "trace/record/writer.h"
+
+#define NAP_MIN_NS (20 * DF_NS_PER_US)
+#define NAP_MAX_NS DF_NS_PER_MS
+#define ERROR_NS   (100 * DF_NS_PER_MS) /* between questions for asynchronous errors */
+#define PUT_END_NS DF_NS_PER_S		/* so long a put is waited for before its abort */
+#define ABORT_NS   (2 * DF_NS_PER_S)	/* so long an abort is waited for */
+
+const struct df_lane_calls *df_lane_calls;
+
+static struct {
+	struct df_mutex lock;
+	struct df_list list;
+	int started;
+	uint32_t seq; /* futex word: there is something to do */
+} lanes = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "lanes"), .list = DF_LIST_INIT(lanes.list)};
+
+void df_lanes_set(const struct df_lane_calls *calls)
+{
+	df_lane_calls = calls;
+}
+
+static void wake(void)
+{
+	/* RELEASE pairs with the ACQUIRE in watch(), which looks before it sleeps. */
+	__atomic_fetch_add(&lanes.seq, 1, __ATOMIC_RELEASE);
+	df_futex_wake(&lanes.seq, 1, 0);
+}
+
+static int has_ended(const struct df_lane_op *e)
+{
+	/* ACQUIRE pairs with the lane's write of the word: the operation's results are visible. */
+	return __atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value;
+}
+
+/* What this thread has launched and not submitted. */
+static __thread struct df_lane_op *mine;
+
+/* ---- putting ------------------------------------------------------------------------------------ */
+
+void df_lane_append(struct df_lane_op *e)
+{
+	struct df_lane *lane = e->lane;
+
+	e->next = NULL;
+	df_mutex_lock(&lane->lock);
+	*lane->last = e;
+	lane->last = &e->next;
+	if (!lane->next)
+		lane->next = e;
+	df_mutex_unlock(&lane->lock);
+	e->mine = mine;
+	mine = e;
+}
+
+static void free_op(struct df_lane_op *e)
+{
+	/* What was dropped may still be written by the lane: nobody else can have its word. */
+	if (!e->dropped)
+		df_word_put(e->word);
+	free(e->waits);
+	free(e);
+}
+
+/* Puts operations of one group on the lane. */
+static int put(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
+{
+	const struct df_op *few[16],
+		**ops = nr > DF_ARRAY_LEN(few) ? malloc(nr * sizeof(*ops)) : few;
+	size_t i;
+	uint32_t k;
+	int ret = ops ? 0 : -ENOMEM;
+
+	for (i = 0; i < nr && !ret; i++) {
+		ops[i] = &group[i]->op;
+		for (k = 0; k < group[i]->nr_waits && !ret; k++) {
+			const struct df_kwait *w = &group[i]->waits[k];
+
+			/* ACQUIRE pairs with the write of that point, as in has_ended(). */
+			if (__atomic_load_n(w->addr, __ATOMIC_ACQUIRE) < w->value)
+				ret = df_backend->stream_wait(lane->stream, w->addr, w->value);
+		}
+	}
+	if (!ret)
+		ret = df_lane_calls->put(lane->real, ops, nr,
+					 df_backend->stream_handle(lane->stream));
+	for (i = 0; i < nr && !ret; i++)
+		ret = df_backend->stream_write(lane->stream, group[i]->word, NULL, group[i]->value);
+	if (ops != few)
+		free(ops);
+	return ret;
+}
+
+/* Takes the next group that is complete into *group, which grows. Returns its length. Lock held. */
+static size_t next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap)
+{
+	struct df_lane_op *first = lane->next, *e, **v;
+	size_t nr = 0;
+
+	for (e = first; e && e->group == first->group; e = e->next)
+		if (!e->closed)
+			return 0;
+		else
+			nr++;
+	if (lane->ended || lane->failed || !nr)
+		return 0;
+	if (nr > *cap) {
+		v = realloc(*group, nr * sizeof(*v));
+		if (!v) {
+			lane->failed = -ENOMEM;
+			return 0;
+		}
+		*group = v;
+		*cap = nr;
+	}
+	for (e = first, nr = 0; e && e->group == first->group; e = e->next)
+		(*group)[nr++] = e;
+	lane->next = e;
+	return nr;
+}
+
+/* Puts what is complete, unless another thread is doing so. */
+static void put_all(struct df_lane *lane)
+{
+	struct df_lane_op **group = NULL;
+	size_t nr, i, cap = 0;
+	int ret, failed;
+
+	df_mutex_lock(&lane->lock);
+	if (lane->putting) {
+		df_mutex_unlock(&lane->lock);
+		return;
+	}
+	lane->putting = 1;
+	while ((nr = next_group(lane, &group, &cap))) {
+		df_mutex_unlock(&lane->lock);
+		ret = put(lane, group, nr);
+		df_mutex_lock(&lane->lock);
+		for (i = 0; i < nr; i++)
+			group[i]->put = 1;
+		if (ret)
+			lane->failed = ret;
+	}
+	lane->putting = 0;
+	failed = lane->ended ? 0 : lane->failed;
+	df_mutex_unlock(&lane->lock);
+	free(group);
+	/* What could not be put never ends, on this rank or on the others. */
+	if (failed)
+		df_comm_end(lane->comm, failed, 1);
+}
+
+/* Closes this thread's operations of a lane, after which they may go at any time. */
+static void close_mine(struct df_lane *lane)
+{
+	struct df_lane_op **p = &mine, *e;
+
+	df_mutex_lock(&lane->lock);
+	while ((e = *p)) {
+		if (e->lane != lane) {
+			p = &e->mine;
+			continue;
+		}
+		*p = e->mine;
+		e->closed = 1;
+	}
+	df_mutex_unlock(&lane->lock);
+}
+
+void df_lane_submitted(void)
+{
+	struct df_lane *lane;
+	int any = 0;
+
+	while (mine) {
+		lane = mine->lane;
+		df_mutex_lock(&lanes.lock);
+		lane->users++;
+		df_mutex_unlock(&lanes.lock);
+		close_mine(lane);
+		put_all(lane);
+		df_mutex_lock(&lanes.lock);
+		lane->users--;
+		df_mutex_unlock(&lanes.lock);
+		any = 1;
+	}
+	if (any)
+		wake();
+}
+
+/* ---- ends --------------------------------------------------------------------------------------- */
+
+/* Drops the lane's first operations that have ended. Returns their number. dev->lock held. */
+static int retire(struct df_lane *lane)
+{
+	struct df_comm *comm = lane->comm;
+	struct df_dev *dev = comm->dev;
+	struct df_lane_op *e;
+	int nr = 0;
+
+	df_mutex_lock(&lane->lock);
+	while ((e = lane->oldest) && e->closed && e->put && has_ended(e)) {
+		lane->oldest = e->next;
+		if (!e->next)
+			lane->last = &lane->oldest;
+		df_mutex_unlock(&lane->lock);
+		df_trace(DF_REC_OP_DONE, dev->index, comm->trace, comm->rank, e->serial, e->dropped,
+			 0, 0, 0);
+		df_trace_comm_done(comm->trace);
+		free_op(e);
+		/* RELAXED: readers only ask whether something is in flight. */
+		__atomic_store_n(&comm->retired, comm->retired + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&dev->exec.retired, dev->exec.retired + 1, __ATOMIC_RELAXED);
+		nr++;
+		df_mutex_lock(&lane->lock);
+	}
+	df_mutex_unlock(&lane->lock);
+	return nr;
+}
+
+/* Calls fn with each lane of the device until it returns not 0. dev->lock held. */
+static int each(const struct df_dev *dev, int (*fn)(struct df_lane *lane, void *arg), void *arg)
+{
+	struct df_lane *lane, **v = NULL;
+	size_t nr = 0, cap = 0, i;
+	int ret = 0;
+
+	/*
+	 * A lane of the device leaves the list under dev->lock, so those found here stay. Without
+	 * the list's lock, which is a leaf.
+	 */
+	df_mutex_lock(&lanes.lock);
+	df_list_each(lane, &lanes.list, node) cap += lane->comm->dev == dev;
+	v = cap ? malloc(cap * sizeof(*v)) : NULL;
+	df_list_each(lane, &lanes.list, node) if (v && lane->comm->dev == dev) v[nr++] = lane;
+	df_mutex_unlock(&lanes.lock);
+	if (cap && !v)
+		return -ENOMEM;
+	for (i = 0; i < nr && !ret; i++)
+		ret = fn(v[i], arg);
+	free(v);
+	return ret;
+}
+
+static int retire_one(struct df_lane *lane, void *arg)
+{
+	*(int *)arg += retire(lane);
+	return 0;
+}
+
+void df_lane_retire(struct df_dev *dev)
+{
+	int nr = 0;
+
+	(void)each(dev, retire_one, &nr);
+}
+
+static int look(struct df_dev *dev)
+{
+	int nr = 0;
+
+	if (!df_dev_busy(dev) || !df_mutex_trylock(&dev->lock))
+		return 0;
+	(void)each(dev, retire_one, &nr);
+	df_mutex_unlock(&dev->lock);
+	return nr != 0;
+}
+
+int df_lane_pass(int device)
+{
+	int i, moved = device >= 0 ? look(&df_rt.devs[device]) : 0;
+
+	for (i = 0; i < df_rt.nr_devs; i++)
+		if (i != device)
+			moved |= look(&df_rt.devs[i]);
+	return moved;
+}
+
+static int add_flight(struct df_lane *lane, void *set)
+{
+	struct df_flight f = {.queue = lane};
+	struct df_lane_op *e;
+	int ret = 0;
+
+	df_mutex_lock(&lane->lock);
+	/* They end in their order, so the last stands for all. */
+	for (e = lane->oldest; e; e = e->next) {
+		f.done = e->word;
+		f.value = e->value;
+		f.op = e->serial;
+	}
+	df_mutex_unlock(&lane->lock);
+	if (f.done && !df_flight_done(&f))
+		ret = df_flights_add(set, &f);
+	return ret;
+}
+
+int df_lane_in_flight(struct df_dev *dev, struct df_flights *set)
+{
+	return each(dev, add_flight, set);
+}
+
+/* ---- the thread --------------------------------------------------------------------------------- */
+
+/* A lane that wants to be aborted (abort) or asked for errors, with a use of it; NULL: none. */
+static struct df_lane *lane_for(int abort, struct df_lane *after)
+{
+	struct df_lane *lane, *found = NULL;
+	int past = !after;
+
+	df_mutex_lock(&lanes.lock);
+	df_list_each(lane, &lanes.list, node)
+	{
+		if (!found && past && lane->real &&
+		    (abort ? lane->abort == DF_LANE_TO_ABORT : lane->abort == DF_LANE_LIVES)) {
+			found = lane;
+			lane->users++;
+			if (abort)
+				lane->abort = DF_LANE_ABORTING;
+		}
+		past |= lane == after;
+	}
+	if (after)
+		after->users--;
+	df_mutex_unlock(&lanes.lock);
+	return found;
+}
+
+static __thread int is_watcher; /* this is the thread */
+
+static void abort_lanes(void)
+{
+	struct df_lane *lane;
+
+	while ((lane = lane_for(1, NULL))) {
+		df_lane_calls->abort(lane->real);
+		df_backend->kick(lane->comm->dev->index);
+		df_mutex_lock(&lanes.lock);
+		lane->abort = DF_LANE_ABORTED;
+		lane->users--; /* from here on it may be freed */
+		df_mutex_unlock(&lanes.lock);
+	}
+}
+
+static void ask_errors(void)
+{
+	struct df_lane *lane = NULL;
+	int err;
+
+	while ((lane = lane_for(0, lane))) {
+		err = df_comm_pending(lane->comm) ? df_lane_calls->error(lane->real) : 0;
+		if (err)
+			df_comm_end(lane->comm, err, 2);
+	}
+}
+
+/* Whether operations are unfinished. *ended: how many have ended. */
+static int busy(uint64_t *ended)
+{
+	int i, is = 0;
+
+	*ended = 0;
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		is |= df_dev_busy(&df_rt.devs[i]);
+		*ended += __atomic_load_n(&df_rt.devs[i].exec.retired, __ATOMIC_RELAXED);
+	}
+	return is;
+}
+
+static void *watch(void *arg)
+{
+	uint64_t nap = NAP_MIN_NS, asked = df_now_ns(), told = 0, ended;
+	int more;
+
+	(void)arg;
+	is_watcher = 1;
+	prctl(PR_SET_NAME, "dfshim-lanes");
+	for (;;) {
+		/* ACQUIRE pairs with wake(). */
+		uint32_t seq = __atomic_load_n(&lanes.seq, __ATOMIC_ACQUIRE);
+
+		abort_lanes();
+		nap = df_lane_pass(-1) ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
+		if (df_now_ns() - asked > ERROR_NS) {
+			ask_errors();
+			asked = df_now_ns();
+		}
+		more = busy(&ended);
+		/* Other threads retire operations too, and may hold locks then. */
+		if (ended != told)
+			df_frees_look();
+		told = ended;
+		df_futex_wait(&lanes.seq, seq, more ? (int64_t)nap : -1, 0);
+	}
+	return NULL;
+}
+
+static int start_thread(void)
+{
+	sigset_t every, old;
+	pthread_t t;
+	int ret = 0;
+
+	df_mutex_lock(&lanes.lock);
+	if (!lanes.started) {
+		sigfillset(&every);
+		pthread_sigmask(SIG_SETMASK, &every, &old);
+		ret = -pthread_create(&t, NULL, watch, NULL);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		if (!ret)
+			pthread_detach(t);
+		lanes.started = !ret;
+	}
+	df_mutex_unlock(&lanes.lock);
+	return ret;
+}
+
+/* ---- life --------------------------------------------------------------------------------------- */
+
+/*
+ * The first operation of a communicator may block its caller until all ranks have issued it. All
+ * ranks are here, so it is issued now, and no thread of the application blocks later.
+ */
+static int connect_lane(struct df_lane *lane)
+{
+	const struct df_op op = {.kind = DF_COLL_ALLREDUCE,
+				 .comm = lane->comm,
+				 .send = lane->buffer,
+				 .recv = lane->buffer,
+				 .count = 1,
+				 .type = DF_INT32,
+				 .redop = DF_SUM};
+	const struct df_op *ops = &op;
+
+	return df_lane_calls->put(lane->real, &ops, 1, df_backend->stream_handle(lane->stream));
+}
+
+/*
+ * What does not fit on the device waits for multiprocessors, as NCCL's kernels do, and then the
+ * lanes are no help. Said once.
+ */
+static void note_width(const struct df_lane *lane)
+{
+	const struct df_env *env = df_env();
+	long sms = env->host_sms == DF_AUTO ? env->host_slots * 16 : env->host_sms, sum = 0;
+	const struct df_lane *l;
+
+	df_mutex_lock(&lanes.lock);
+	df_list_each(l, &lanes.list, node) if (l->comm->dev == lane->comm->dev) sum += l->ctas;
+	df_mutex_unlock(&lanes.lock);
+	if (sum > sms)
+		df_warn_once(
+			"the communicators of device %d have %ld CTAs together, and the device "
+			"has %ld multiprocessors: if operations of all of them are unfinished, "
+			"some wait until others end, and the job may deadlock as it would by "
+			"NCCL's rules. Set DFSHIM_NCCL_CTAS to less, or use "
+			"DFSHIM_EXECUTOR=daemon",
+			lane->comm->dev->index, sum, sms);
+}
+
+int df_lane_make(struct df_comm *comm)
+{
+	struct df_lane *lane = calloc(1, sizeof(*lane));
+	int device = comm->dev->index, ret = start_thread(), err;
+	struct df_stream_info info = {0};
+
+	if (!lane)
+		return -ENOMEM;
+	lane->comm = comm;
+	lane->last = &lane->oldest;
+	if (comm->nranks > 1)
+		lane->ctas = comm->config.max_blocks > 0
+				     ? DF_MIN(comm->config.max_blocks, df_env()->nccl_ctas)
+				     : df_env()->nccl_ctas;
+	df_list_init(&lane->node);
+	df_mutex_init(&lane->lock, DF_RANK_LEAF, "lane");
+	if (!ret)
+		ret = df_backend->stream_new(device, &info);
+	lane->stream = info.stream;
+	if (!ret)
+		ret = df_backend->mem_alloc(device, sizeof(uint64_t), &lane->buffer);
+	/* Also if something has failed here: the other ranks wait for this one. */
+	err = df_lane_calls->make(comm, ret ? NULL : comm->config.real, &lane->real);
+	if (!ret)
+		ret = err;
+	if (!ret)
+		ret = connect_lane(lane);
+	df_mutex_lock(&comm->dev->lock);
+	comm->lane = lane;
+	df_mutex_lock(&lanes.lock);
+	df_list_add_tail(&lanes.list, &lane->node);
+	df_mutex_unlock(&lanes.lock);
+	df_mutex_unlock(&comm->dev->lock);
+	note_width(lane);
+	return ret;
+}
+
+/* Waits, for a bounded time, until the lane has no users but the caller. Returns 1 if so. */
+static int is_left(struct df_lane *lane)
+{
+	uint64_t since = df_now_ns();
+	uint32_t users;
+
+	for (;;) {
+		df_mutex_lock(&lanes.lock);
+		users = lane->users;
+		df_mutex_unlock(&lanes.lock);
+		if (!users || df_now_ns() - since > ABORT_NS)
+			return !users;
+		df_sleep_ns(NAP_MIN_NS);
+	}
+}
+
+void df_lane_free(struct df_comm *comm)
+{
+	struct df_lane *lane = comm->lane;
+	struct df_lane_count *c, *tmp;
+	int abort;
+
+	if (!lane)
+		return;
+	df_mutex_lock(&comm->dev->lock);
+	(void)retire(lane);
+	comm->lane = NULL;
+	df_mutex_lock(&lanes.lock);
+	df_list_del(&lane->node);
+	abort = lane->abort;
+	df_mutex_unlock(&lanes.lock);
+	df_mutex_unlock(&comm->dev->lock);
+	if (!is_left(lane) || lane->oldest) {
+		df_warn_once(
+			"a call of NCCL for a communicator that has ended does not return: its "
+			"memory stays");
+		return;
+	}
+	if (lane->real && abort == DF_LANE_LIVES)
+		df_lane_calls->destroy(lane->real);
+	else if (lane->real && abort == DF_LANE_TO_ABORT)
+		df_lane_calls->abort(lane->real); /* the thread has not come to it */
+	if (lane->stream)
+		df_backend->stream_delete(lane->stream);
+	if (lane->buffer)
+		df_backend->mem_free(lane->buffer);
+	HASH_ITER(hh, lane->counts, c, tmp)
+	{
+		HASH_DEL(lane->counts, c);
+		free(c);
+	}
+	df_mutex_fini(&lane->lock);
+	free(lane);
+}
+
+/* Waits, for a bounded time, until no thread puts operations on the lane. */
+static void stop_putting(struct df_lane *lane)
+{
+	uint64_t since = df_now_ns();
+	int putting;
+
+	do {
+		df_mutex_lock(&lane->lock);
+		lane->ended = 1;
+		putting = lane->putting;
+		df_mutex_unlock(&lane->lock);
+		if (putting)
+			sched_yield();
+	} while (putting && df_now_ns() - since < PUT_END_NS);
+}
+
+/* Lets the thread abort the real library's communicator, and waits for that, for a bounded time. */
+static void abort_real(struct df_lane *lane)
+{
+	uint64_t since = df_now_ns();
+	int state;
+
+	do {
+		df_mutex_lock(&lanes.lock);
+		if (lane->abort == DF_LANE_LIVES)
+			lane->abort = DF_LANE_TO_ABORT;
+		state = lane->abort;
+		df_mutex_unlock(&lanes.lock);
+		if (is_watcher)
+			abort_lanes();
+		else if (state == DF_LANE_TO_ABORT)
+			wake();
+		if (state != DF_LANE_ABORTED)
+			df_sleep_ns(NAP_MIN_NS);
+	} while (state != DF_LANE_ABORTED && df_now_ns() - since < ABORT_NS);
+}
+
+void df_lane_end(struct df_comm *comm)
+{
+	struct df_dev *dev = comm->dev;
+	struct df_lane *lane;
+	struct df_lane_op *e;
+
+	df_mutex_lock(&dev->lock);
+	lane = comm->lane;
+	df_mutex_unlock(&dev->lock);
+	if (!lane || !lane->real)
+		return;
+	stop_putting(lane);
+	abort_real(lane);
+	df_mutex_lock(&dev->lock);
+	df_mutex_lock(&lane->lock);
+	lane->next = NULL;
+	for (e = lane->oldest; e; e = e->next)
+		e->put = 1;
+	df_mutex_unlock(&lane->lock);
+	for (e = lane->oldest; e; e = e->next) {
+		if (has_ended(e))
+			continue;
+		e->dropped = 1;
+		df_debt_end(e->word);
+		/*
+		 * RELEASE pairs with df_flight_done() and the streams' waits: they continue, with
+		 * undefined data. The lane may write the same value later.
+		 */
+		__atomic_store_n(e->word, e->value, __ATOMIC_RELEASE);
+	}
+	(void)retire(lane);
+	df_mutex_unlock(&dev->lock);
+	df_backend->kick(dev->index);
+}

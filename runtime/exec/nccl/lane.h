@@ -1,0 +1,93 @@
+/*
+ * Lanes: each communicator's operations on a stream of its own, where the real NCCL's kernels
+ * execute them (executor.c). An operation is three things on the lane: waits for the points that it
+ * follows, the real library's call, and the write of its own end.
+ *
+ * A lane's operations are in a list, in the order of issue, which is the order on the lane. They
+ * are appended under the device's lock and put on the lane later, without it, by one thread at a
+ * time. retire() drops them from the front.
+ */
+#ifndef DF_RUNTIME_EXEC_NCCL_LANE_H
+#define DF_RUNTIME_EXEC_NCCL_LANE_H
+
+#include <stdint.h>
+#include <uthash.h>
+#include "kernels/abi.h"
+#include "runtime/backend.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/dfshim.h"
+#include "runtime/executor.h"
+#include "runtime/lanes.h"
+
+struct df_dev;
+
+/* An operation on a lane. Constant once it is in the list, but for what is said below. */
+struct df_lane_op {
+	struct df_lane_op *next; /* the lane's list; the lane's lock */
+	struct df_lane_op *mine; /* the one that its thread launched before; that thread's */
+	struct df_lane *lane;
+	struct df_op op;
+	uint64_t serial, group; /* operations of one group are put together */
+	struct df_kwait *waits;
+	uint32_t nr_waits;
+	uint64_t *word, value; /* its end: the word is its own */
+	/* the lane's lock: */
+	uint8_t closed;	 /* its whole group is in the list, and its thread has let go of it */
+	uint8_t put;	 /* it is on the lane, or never will be */
+	uint8_t dropped; /* it ended with its communicator: the lane may still write the word */
+};
+
+/* How many operations of a signature there have been: for the trace. */
+struct df_lane_count {
+	struct df_sig sig;
+	uint64_t key, nr;
+	UT_hash_handle hh;
+};
+
+struct df_lane {
+	struct df_list node; /* all lanes of the process */
+	struct df_comm *comm;
+	void *real; /* the real library's communicator */
+	struct df_mstream *stream;
+	long ctas;    /* that it may occupy; 0: one rank, which waits for nobody */
+	void *buffer; /* of the operation that connects it */
+	/* the lock of the list of all lanes: */
+	uint32_t users; /* threads that use it without another hold on it */
+	int abort;	/* enum df_lane_abort */
+	/* dev->lock: */
+	struct df_lane_count *counts;
+	struct df_lane_op *oldest, **last; /* appended and dropped under both locks */
+	struct df_mutex lock;		   /* of what follows, and of the list's links */
+	struct df_lane_op *next;	   /* the first that is not put yet */
+	int putting;			   /* a thread is putting them */
+	int ended;			   /* none is put any more */
+	int failed;			   /* -errno: the real library refused one */
+};
+
+enum df_lane_abort { DF_LANE_LIVES, DF_LANE_TO_ABORT, DF_LANE_ABORTING, DF_LANE_ABORTED };
+
+extern const struct df_executor df_lane_executor; /* executor.c */
+extern const struct df_lane_calls *df_lane_calls; /* NULL: there is no real library */
+
+/*
+ * Makes the lane of a communicator whose members are known, and connects it. Collective, blocks.
+ * Returns 0 or -errno.
+ */
+int df_lane_make(struct df_comm *comm);
+/* Frees it. Its operations have ended, or it was ended and df_lane_end() has returned. Blocks. */
+void df_lane_free(struct df_comm *comm);
+/* Appends the operation; cannot fail. dev->lock held. */
+void df_lane_append(struct df_lane_op *e);
+/* Puts on their lanes what this thread has appended. No lock held; may call the driver. */
+void df_lane_submitted(void);
+/* Drops operations that have ended from the lists of the device's lanes. dev->lock held. */
+void df_lane_retire(struct df_dev *dev);
+/* Ends the unfinished operations of the communicator. */
+void df_lane_end(struct df_comm *comm);
+/* Looks for ended operations on all devices, the given one first. Returns 1 if there were any. */
+int df_lane_pass(int device);
+/* Adds the ends of unfinished operations to the set. dev->lock held. -ENOMEM. */
+int df_lane_in_flight(struct df_dev *dev, struct df_flights *set);
+
+#endif

@@ -1,0 +1,309 @@
+/*
+ * NCCL's own kernels as an executor (runtime/executor.h): the real library executes operations, each
+ * communicator's on its lane. Points are words that streams write and wait for.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/blocks.h"
+#include "runtime/coll/words.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/devs.h"
+#include "runtime/exec/nccl/lane.h"
+#include "runtime/program/build/cost.h"
+
+#define SETTINGS 0x6c616e6573ull /* ranks of another executor have other settings */
+
+#define WAIT_SPINS  64
+#define WAIT_MAX_NS (200 * DF_NS_PER_US)
+
+/* ---- the process and its communicators ----------------------------------------------------------------------- */
+
+/* Settings of the daemon: they would be ignored in silence. */
+static void warn_ignored(void)
+{
+	static const enum df_env_row rows[] = {DF_ENV_ROW_algo, DF_ENV_ROW_tuner, DF_ENV_ROW_order,
+					       DF_ENV_ROW_priority, DF_ENV_ROW_net};
+	size_t i;
+
+	for (i = 0; i < DF_ARRAY_LEN(rows); i++)
+		if (df_env()->set[rows[i]])
+			df_warn("%s is ignored: it is for DFSHIM_EXECUTOR=daemon",
+				df_env_name(rows[i]));
+}
+
+static int setup(void)
+{
+	if (df_blocks->gpu) {
+		snprintf(df_rt.reason, sizeof(df_rt.reason),
+			 "DFSHIM_EXECUTOR=nccl: serves only devices that are CPU threads");
+		return -EOPNOTSUPP;
+	}
+	if (!df_lane_calls) {
+		snprintf(df_rt.reason, sizeof(df_rt.reason),
+			 "DFSHIM_EXECUTOR=nccl: libdfnccl.so is not preloaded (dfshim run --host "
+			 "--executor nccl does that)");
+		return -EOPNOTSUPP;
+	}
+	warn_ignored();
+	df_rt.settings = SETTINGS;
+	return 0;
+}
+
+static int open_comm(struct df_comm *comm, int nranks, struct df_member *me)
+{
+	(void)nranks;
+	me->device_id = df_hash_u64(me->host, (uint64_t)comm->dev->index + 1);
+	me->settings = df_rt.settings;
+	me->blocks = 1;
+	return 0;
+}
+
+static void terms(const struct df_comm *comm, int nranks, struct df_cal *cal, uint32_t *avoid)
+{
+	(void)comm;
+	(void)nranks;
+	(void)avoid;
+	memset(cal, 0, sizeof(*cal));
+}
+
+static int meet(struct df_comm *comm, const struct df_comm *parent, const struct df_cal *rows)
+{
+	(void)parent;
+	(void)rows;
+	return df_lane_make(comm);
+}
+
+static void start(struct df_comm *comm)
+{
+	(void)comm;
+}
+
+static void heard(const void *data, size_t bytes)
+{
+	(void)data;
+	(void)bytes;
+}
+
+static void linger(int living)
+{
+	(void)living;
+}
+
+/* ---- one operation ------------------------------------------------------------------------------------------- */
+
+static int prepare(struct df_launch *l)
+{
+	struct df_lane *lane = l->comm->lane;
+
+	if (!lane)
+		return -ECANCELED;
+	l->on_lane = calloc(1, sizeof(*l->on_lane));
+	if (!l->on_lane)
+		return -ENOMEM;
+	l->on_lane->lane = lane;
+	l->queue = lane;
+	return 0;
+}
+
+static void drop(struct df_launch *l)
+{
+	if (l->on_lane->word)
+		df_word_put(l->on_lane->word);
+	free(l->on_lane->waits);
+	free(l->on_lane);
+}
+
+static void add_wait(struct df_lane_op *e, const uint64_t *addr, uint64_t value)
+{
+	e->waits[e->nr_waits++] = (struct df_kwait){(uint64_t *)(uintptr_t)addr, value};
+}
+
+/* The same on all ranks, and for a send and its receive. */
+static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
+{
+	int pair = sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV;
+	const uint64_t name[] = {comm->hash, sig->count,
+				 (uint64_t)(pair ? DF_COLL_SEND : sig->kind) << 32 | sig->type,
+				 pair ? 0 : (uint64_t)sig->redop << 32 | (uint32_t)sig->root,
+				 sig->id};
+
+	return df_hash_bytes(name, sizeof(name), 0);
+}
+
+static struct df_lane_count *count_of(struct df_lane *lane, const struct df_sig *sig)
+{
+	struct df_lane_count *c;
+
+	HASH_FIND(hh, lane->counts, sig, sizeof(*sig), c);
+	if (c)
+		return c;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	c->sig = *sig;
+	c->key = key_of(lane->comm, sig);
+	HASH_ADD(hh, lane->counts, sig, sizeof(c->sig), c);
+	return c;
+}
+
+static int place(struct df_launch *l)
+{
+	struct df_lane_op *e = l->on_lane;
+	struct df_lane_count *c = count_of(e->lane, l->sig);
+	uint32_t i;
+
+	/* beside earlier operations: ready */
+	e->waits = malloc((l->nr_after + 1) * sizeof(*e->waits));
+	e->word = df_word_get();
+	if (!c || !e->waits || !e->word)
+		return -ENOMEM;
+	/* Only ours now. A reused word continues from its present value. */
+	e->value = __atomic_load_n(e->word, __ATOMIC_RELAXED) + 1;
+	for (i = 0; i < l->nr_after; i++)
+		add_wait(e, l->after[i].wait.addr, l->after[i].wait.value);
+	if (l->ready.addr)
+		add_wait(e, l->ready.addr, l->ready.value);
+	e->op = *l->op;
+	e->op.ticket = NULL;
+	e->serial = l->serial;
+	e->group = l->group;
+	l->done = e->word;
+	l->value = e->value;
+	l->key = c->key;
+	l->number = c->nr++;
+	l->program = 0;
+	l->proto = 0;
+	return 0;
+}
+
+static void launch(struct df_launch *l)
+{
+	struct df_comm *comm = l->comm;
+	struct df_dev *dev = l->dev;
+
+	comm->index++;
+	/* RELAXED: readers only ask whether something is in flight. */
+	__atomic_store_n(&comm->issued, comm->issued + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev->exec.issued, dev->exec.issued + 1, __ATOMIC_RELAXED);
+	df_lane_append(l->on_lane);
+}
+
+/* ---- around the operations of a group ------------------------------------------------------------------------ */
+
+static uint32_t shown(const struct df_comm *comm, const void *in, const void *out, uint64_t bytes)
+{
+	(void)comm;
+	(void)in;
+	(void)out;
+	(void)bytes;
+	return 0;
+}
+
+static void reserve(void) {}
+
+static void first_turns(struct df_dev *dev, uint64_t bytes)
+{
+	(void)dev;
+	(void)bytes;
+}
+
+/* ---- points -------------------------------------------------------------------------------------------------- */
+
+static int stream_wait(struct df_mstream *on, const uint64_t *word, uint64_t value)
+{
+	return df_backend->stream_wait(on, word, value);
+}
+
+static int queues_scarce(void)
+{
+	return 0;
+}
+
+/* ---- progress ------------------------------------------------------------------------------------------------ */
+
+static void wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
+{
+	uint64_t nap = 0;
+	unsigned spins = 0;
+
+	while (!ready(arg)) {
+		if (df_lane_pass(dev->index)) {
+			spins = 0;
+			nap = 0;
+		} else if (++spins < WAIT_SPINS) {
+			sched_yield();
+		} else {
+			nap = DF_MIN(nap + DF_NS_PER_US, WAIT_MAX_NS);
+			df_sleep_ns(nap);
+		}
+	}
+}
+
+static uint64_t progress_of(const struct df_dev *dev)
+{
+	return __atomic_load_n(&dev->exec.issued, __ATOMIC_RELAXED) +
+	       __atomic_load_n(&dev->exec.retired, __ATOMIC_RELAXED);
+}
+
+static uint64_t progress(const struct df_dev *dev)
+{
+	uint64_t sum = 0;
+	int i;
+
+	if (dev)
+		return progress_of(dev);
+	for (i = 0; i < df_rt.nr_devs; i++)
+		sum += progress_of(&df_rt.devs[i]);
+	return sum;
+}
+
+/* Threads in wait() sleep for a short time only. */
+static void wake(void) {}
+
+static void note_held(uint64_t now_ns, uint64_t pause_ns)
+{
+	(void)now_ns;
+	(void)pause_ns;
+}
+
+const struct df_executor df_lane_executor = {
+	.no_graphs = "DFSHIM_EXECUTOR=nccl: collectives cannot be captured into CUDA graphs yet",
+	.setup = setup,
+	.open = open_comm,
+	.terms = terms,
+	.meet = meet,
+	.start = start,
+	.retire = df_lane_retire,
+	.end = df_lane_end,
+	.forget = df_lane_free,
+	.heard = heard,
+	.linger = linger,
+	.prepare = prepare,
+	.place = place,
+	.launch = launch,
+	.drop = drop,
+	.shown = shown,
+	.reserve = reserve,
+	.first_turns = first_turns,
+	.submitted = df_lane_submitted,
+	.mark_init = df_mark_init,
+	.mark = df_word_mark,
+	.stream_wait = stream_wait,
+	.queues_scarce = queues_scarce,
+	.in_flight = df_lane_in_flight,
+	.pass = df_lane_pass,
+	.wait = wait,
+	.progress = progress,
+	.wake = wake,
+	.note_held = note_held,
+};

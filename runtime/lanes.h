@@ -1,0 +1,36 @@
+/*
+ * What the executor "nccl" (runtime/exec/nccl) asks of the real NCCL library. Functions of
+ * interpose/real/real_lanes.c: they speak NCCL, so that the runtime does not. All may block; they are
+ * called with no lock held, and for one communicator by one thread at a time, but for abort().
+ */
+#ifndef DF_RUNTIME_LANES_H
+#define DF_RUNTIME_LANES_H
+
+#include <stddef.h>
+
+struct df_comm;
+struct df_op;
+
+struct df_lane_calls {
+	/*
+	 * Makes the real library's communicator of the same ranks, for the thread's device.
+	 * Collective. config: df_comm_config.real; NULL: this rank cannot, so none does. Returns 0 or -errno; the reason is logged.
+	 */
+	int (*make)(struct df_comm *comm, const void *config, void **real);
+	/*
+	 * Puts the operations of one group on the stream (a cudaStream_t). Returns 0 or -errno; the
+	 * reason is logged.
+	 */
+	int (*put)(void *real, const struct df_op *const *ops, size_t nr, const void *stream);
+	/* Returns 0, or -errno if the communicator has an asynchronous error. */
+	int (*error)(void *real);
+	/* Ends its operations and frees it; put() by another thread returns. */
+	void (*abort)(void *real);
+	/* Frees it; its operations have ended. */
+	void (*destroy)(void *real);
+};
+
+/* Before df_start(). NULL, as at first: there is no library that can execute on this machine. */
+void df_lanes_set(const struct df_lane_calls *calls);
+
+#endif

@@ -1,0 +1,79 @@
+#!/bin/bash
+# Description: NCCL's own kernels on lanes: the disordered job ends right where plain NCCL's rules hang; ends, errors, refusals.
+set -u
+. "$SRC/tests/lib/clients.sh"
+unset DFSHIM_TRACE
+[ -f "$B/libdfnccl.so" ] || skip "libdfnccl.so is not built here"
+# lanes CLIENT ARGS...: must be right.
+lanes() {
+	local c=$1 rc
+	shift
+	timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host --executor nccl -- "$C/$c" "$@" --timeout "${QUIET:-60}"
+	rc=$?
+	[ $rc = 0 ] || fail "on lanes: $c $*: status $rc"
+}
+
+# Two communicators in opposite orders, a device synchronisation after each operation: threads, processes.
+lanes disorder --ranks 2 --colls 2 --comms 2 --iters 30 --sync --seed "$SEED"
+lanes disorder --ranks 2 --procs 2 --colls 2 --comms 2 --iters 30 --sync --seed "$SEED"
+# The control: by NCCL's rules both hang, with and without the synchronisation.
+for sync in "" --sync; do
+	# shellcheck disable=SC2086 # empty or one word
+	control --ranks 2 --colls 2 --comms 2 --iters 30 $sync --seed 5
+	[[ " 0 124 " != *" $rc "* ]] || fail "by NCCL's rules: status $rc: $(tail -5 "$T/verdict")"
+	# shellcheck disable=SC2086
+	lanes disorder --ranks 2 --colls 2 --comms 2 --iters 30 $sync --seed 5
+done
+lanes disorder --ranks 4 --colls 4 --iters $((40 / SLOW)) --mix --streams 3 --seed "$SEED"
+lanes disorder --ranks 4 --procs 2 --colls 4 --iters $((20 / SLOW)) --mix --wait sync --seed "$SEED"
+lanes disorder --ranks 3 --colls 4 --iters 20 --single-thread --seed "$SEED"
+
+# It is NCCL that executes: the daemon has no blocks.
+DFSHIM_STATS=$T/stats lanes disorder --ranks 2 --colls 2 --iters 5 --seed "$SEED"
+grep -q '"blocks": 0, "operations": 0,' "$T/stats" || fail "not on lanes: $(cat "$T/stats")"
+
+# Eight communicators of 16 CTAs do not fit on 64 multiprocessors, which is said; of 8 they do.
+DFSHIM_NCCL_CTAS=8 lanes disorder --ranks 4 --colls 8 --iters $((40 / SLOW)) --sync --seed "$SEED" 2>"$T/err"
+grep -q multiprocessors "$T/err" && fail "8 x 8 CTAs: $(cat "$T/err")"
+lanes disorder --ranks 2 --colls 8 --iters 3 --inorder --seed "$SEED" 2>"$T/err"
+grep -q "have 80 CTAs together, and the device has 64 multiprocessors" "$T/err" || fail "8 x 16 CTAs: $(cat "$T/err")"
+
+# Operators, messages, children, non-blocking communicators.
+lanes collcheck --ranks 2
+lanes p2pcheck
+lanes splitcheck
+lanes nbcheck
+lanes apicheck
+
+# A communicator that is aborted, or whose peer has died, ends with its operations.
+for case in abort abort-sync leave busy; do
+	for how in "--ranks 3" "--procs 3"; do
+		: >"$T/err"
+		# shellcheck disable=SC2086 # words
+		RUDE_UNTIL=$T/err RUDE_CASE=$case lanes rude $how >"$T/out" 2>"$T/err"
+	done
+done
+SURVIVOR_HOW=kill SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host \
+	--executor nccl --grace "$(seconds 200)" -n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
+[ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] || fail "a death: $(cat "$T/err")"
+
+# Refusals, with the reason.
+timeout -k 5 60 "$B/dfshim" run --host --executor nccl -- "$C/graphcheck" --timeout 30 >"$T/out" 2>&1 && fail "captured"
+grep -q "collectives cannot be captured into CUDA graphs yet" "$T/out" || fail "a capture: $(cat "$T/out")"
+DFSHIM_EXECUTOR=nccl LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 60 "$C/disorder" --ranks 2 --iters 1 >"$T/out" 2>&1 && fail "without NCCL"
+NCCL_DEBUG=WARN DFSHIM_EXECUTOR=nccl LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 60 "$C/disorder" --ranks 2 --iters 1 2>&1 |
+	grep -q "libdfnccl.so is not preloaded" || fail "without NCCL: no reason given"
+for with in "--rules nccl" "--mode trace"; do
+	# shellcheck disable=SC2086 # words
+	"$B/dfshim" run --host --executor nccl $with -- true >"$T/out" 2>&1
+	[ $? = 2 ] || fail "$with: not refused"
+done
+# Ranks with different executors do not meet.
+for r in 0 1; do
+	DFSHIM_EXECUTOR=$([ $r = 0 ] && echo nccl || echo daemon) RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 \
+		MASTER_PORT=$((20000 + $$ % 10000)) LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so" DFSHIM_BACKEND=host \
+		timeout -k 5 30 "$C/disorder" --iters 1 --timeout 20 >"$T/out.$r" 2>&1 &
+done
+wait
+grep -q "cannot join the communicator" "$T"/out.? || fail "different executors: $(cat "$T"/out.?)"
+exit 0
