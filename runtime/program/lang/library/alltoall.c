@@ -1,4 +1,7 @@
-/* AlltoAll: directly, and in two and three steps for machines where messages across nodes should be few. */
+/*
+ * AlltoAll: directly, and in two and three steps for machines where messages across nodes should be
+ * few.
+ */
 #include <stdio.h>
 
 #include "runtime/program/lang/library.h"
@@ -23,8 +26,8 @@ static int named(struct df_lang *l, const char *what, int node)
 }
 
 /*
- * What the ranks of a node have for remote rank (m, i) is collected at local rank i, which sends it across
- * in one message.
+ * The chunks of a node's ranks for remote rank (m, i) are collected at local rank i, which sends
+ * them across in one message.
  */
 void df_lib_alltoall_two_step(struct df_lang *l, const struct df_shape *s)
 {
@@ -49,8 +52,8 @@ void df_lib_alltoall_two_step(struct df_lang *l, const struct df_shape *s)
 }
 
 /*
- * What node a has for node b is collected at one rank of a (b modulo gpus), goes across as one message to
- * rank (a modulo gpus) of b, and is spread there.
+ * The chunks of node a for node b are collected at one rank of a (b modulo gpus), cross in one
+ * message to rank (a modulo gpus) of b, and are distributed there.
  */
 void df_lib_alltoall_three_step(struct df_lang *l, const struct df_shape *s)
 {

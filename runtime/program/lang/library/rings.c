@@ -57,7 +57,7 @@ void df_lib_reduce_chain(struct df_lang *l, const struct df_shape *s)
 		c = REDUCE(CHUNK(l, (s->root + i) % s->nranks, DF_IN, 0, 1), c);
 }
 
-/* Inside a node directly; across a border, every rank of the node carries one chunk. */
+/* Inside a node directly. Across a border, every rank of the node carries one chunk. */
 void df_lib_alltonext(struct df_lang *l, const struct df_shape *s)
 {
 	int g = s->gpus, buf = df_lang_buffer(l, "border"), out = df_lang_buffer(l, "arrived");

@@ -1,7 +1,7 @@
 /* Trees, recursive halving and doubling, all-pairs and the hierarchical AllReduce. */
 #include "runtime/program/lang/library.h"
 
-/* Phase 1: rank k collects and reduces chunk k. Phase 2: it hands the result out. */
+/* Phase 1: rank k collects and reduces chunk k. Phase 2: it distributes the result. */
 void df_lib_allreduce_allpairs(struct df_lang *l, const struct df_shape *s)
 {
 	int n = s->nranks, buf = df_lang_buffer(l, "pairs");
@@ -18,7 +18,7 @@ void df_lib_allreduce_allpairs(struct df_lang *l, const struct df_shape *s)
 	}
 }
 
-/* Halving: send the half that the partner keeps. Doubling: the same way back, with complete chunks. */
+/* Halving: send the half that the partner keeps. Doubling: the reverse, with complete chunks. */
 void df_lib_allreduce_recursive(struct df_lang *l, const struct df_shape *s)
 {
 	int n = s->nranks;
@@ -58,7 +58,7 @@ void df_lib_allgather_recursive(struct df_lang *l, const struct df_shape *s)
 	}
 }
 
-/* Rank r + d goes into r for d = 1, 2, 4, ..., then back. */
+/* Rank r + d is reduced into r for d = 1, 2, 4, ...; then the result is sent back. */
 void df_lib_allreduce_binomial(struct df_lang *l, const struct df_shape *s)
 {
 	int n = s->nranks, d = 1;
@@ -73,7 +73,10 @@ void df_lib_allreduce_binomial(struct df_lang *l, const struct df_shape *s)
 	}
 }
 
-/* Tree t is a binary heap over the ranks, from the first or from the last on; each has half of the data. */
+/*
+ * Tree t is a binary heap over the ranks, from the first or from the last on; each carries half of
+ * the data.
+ */
 void df_lib_allreduce_double_tree(struct df_lang *l, const struct df_shape *s)
 {
 	int n = s->nranks;
@@ -91,7 +94,10 @@ void df_lib_allreduce_double_tree(struct df_lang *l, const struct df_shape *s)
 	}
 }
 
-/* Moves c (cnt chunks from `at` on) around the ring of ranks base, base + step, ...; reducing or copying. */
+/*
+ * Moves c (cnt chunks from `at` on) around the ring of ranks base, base + step, ..., reducing or
+ * copying.
+ */
 static struct df_ref ring(struct df_lang *l, struct df_ref c, int base, int step, int n, int first,
 			  int hops, int reduce)
 {
@@ -104,7 +110,7 @@ static struct df_ref ring(struct df_lang *l, struct df_ref c, int base, int step
 	return c;
 }
 
-/* Per node, ring over the ranks; rank g ends with chunks [g * nodes, (g + 1) * nodes). */
+/* Per node, a ring over its ranks; rank g ends with chunks [g * nodes, (g + 1) * nodes). */
 void df_lib_allreduce_hierarchical(struct df_lang *l, const struct df_shape *s)
 {
 	int g = s->gpus, n = s->nodes;
