@@ -1,6 +1,6 @@
 /*
- * `dfshim export-fr`: PyTorch Flight Recorder dumps from traces, one file a rank, as torchfrtrace and
- * its kin read them.
+ * `dfshim export-fr`: PyTorch Flight Recorder dumps from traces, one file per rank, in the format
+ * that torchfrtrace and similar tools read.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,11 +20,11 @@ struct export
 {
 	struct df_check_set *set;
 	struct df_load load;
-	const struct df_reader *reader; /* of what is in load */
-	uint32_t *order; /* communicators, the largest first: their place is their name */
+	const struct df_reader *reader; /* of the trace in load */
+	uint32_t *order; /* communicators, the largest first: the place is the name */
 	const char *prefix;
 	size_t nr_files;
-	struct df_stacks stacks; /* of the trace that is being written */
+	struct df_stacks stacks; /* of the current trace */
 };
 
 static void key_int(FILE *out, const char *key, int64_t v)
@@ -59,7 +59,7 @@ static uint32_t place_of(const struct export *x, uint32_t gcomm)
 	return 0;
 }
 
-/* The job's rank of a member; of one without a trace, its number in the communicator. */
+/* The job's rank of a member; for a member without a trace, its rank in the communicator. */
 static int world_of(const struct export *x, uint32_t gcomm, int rank)
 {
 	const struct df_trc_comm *e = df_set_entry(x->set, gcomm, rank);
@@ -194,8 +194,8 @@ static void frames(struct export *x, const struct df_lop *op, FILE *out)
 }
 
 /*
- * p2p: the message's number, 0 for a collective; its operation and those with the same number are one group. end:
- * the entry that closes a group of messages.
+ * p2p: the message's number, 0 for a collective; its operation and those with the same number are
+ * one group. end: the entry that closes a group of messages.
  */
 static void entry(struct export *x, const struct df_trc_comm *e, const struct df_lop *op,
 		  int64_t id, int64_t to_real, int64_t p2p, int end, FILE *out)
@@ -263,15 +263,15 @@ static int is_message(const struct df_lop *op)
 	return op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV;
 }
 
-/* The numbers of messages, by communicator of the trace. */
+/* The latest numbers of messages, by communicator of the trace. */
 struct numbers {
 	int64_t last;
 	uint32_t group;
 };
 
 /*
- * Messages count on behind the collectives of their communicator: readers take two neighbours with one number for
- * a group, whatever they are numbers of.
+ * Messages continue the numbers of their communicator's collectives, because readers take two
+ * adjacent entries with one number for a group, of whatever kind.
  */
 static int number_messages(const struct export *x, const struct df_trc *t, struct numbers **out)
 {
@@ -285,7 +285,7 @@ static int number_messages(const struct export *x, const struct df_trc *t, struc
 	return n ? 0 : -ENOMEM;
 }
 
-/* Does the group of messages that operation i belongs to go on after it? */
+/* Whether the group of messages that contains operation i continues after it. */
 static int goes_on(const struct export *x, size_t i)
 {
 	const struct df_lop *op = &x->load.ops[i];
@@ -370,7 +370,7 @@ static int export_trace(struct export *x, const struct df_trc *t)
 	x->reader = &rd;
 	if (df_load_trace(&x->load, &rd))
 		rc = df_cli_input_error("export-fr", t->path, "out of memory");
-	/* A process may hold several ranks: one file for each. */
+	/* A process may have several ranks: one file for each. */
 	for (uint32_t k = 0; k < t->nr_entries && !rc; k++) {
 		const struct df_trc_comm *e = &x->set->entries[t->first_entry + k];
 		size_t i = 0;

@@ -1,6 +1,6 @@
 /*
- * `dfshim import-fr`: Flight Recorder dumps as traces, so that graph, timeline and report work on a hang that was
- * recorded without dfshim. `dfshim check` reads dumps without it.
+ * `dfshim import-fr`: Flight Recorder dumps as traces, so that graph, timeline and report can show
+ * a hang that was recorded without dfshim. `dfshim check` reads dumps directly.
  */
 #include <errno.h>
 #include <stdio.h>

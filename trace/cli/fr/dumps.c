@@ -25,8 +25,8 @@ struct found {
 static const char key[] = "pg_config";
 
 /*
- * A dump by its contents, or by the name that PyTorch gives it: that may be cut off before the key. Other files in the
- * folder are not ours to judge.
+ * Whether the file is a dump, by its contents or by PyTorch's name for it (it may be cut off before
+ * the key). Other files in the folder are ignored.
  */
 static int is_dump(const char *path, size_t bytes)
 {
@@ -89,7 +89,7 @@ int df_fr_traces(struct df_jobdir *d, const char *sub, int nr, char **paths)
 	struct found f = {0};
 	int rc = 0;
 
-	/* An operand that cannot be read is named by whoever reads the traces. */
+	/* The reader of the traces reports operands that cannot be read. */
 	for (int i = 0; i < nr && rc != -ENOMEM; i++)
 		rc = df_cli_walk(paths[i], look, &f);
 	if (rc == -ENOMEM)

@@ -1,5 +1,5 @@
 /*
- * Flight Recorder dumps as traces, see import_fr.h. A dump is data here: nothing in it is ever executed.
+ * Flight Recorder dumps as traces, see import_fr.h. A dump is only data: nothing in it is executed.
  */
 #define _GNU_SOURCE
 #include "trace/cli/fr/import_fr.h"
@@ -23,7 +23,7 @@
 
 #define MAX_GROUPS 1024
 #define MAX_FILE   (1LL << 30)
-#define MAX_FRAMES 16	 /* of a call site; as many as a trace of ours has */
+#define MAX_FRAMES 16	 /* of a call site, as in our own traces */
 #define ALL_FRAMES 65536 /* of a file */
 
 struct group {
@@ -32,7 +32,7 @@ struct group {
 	int nranks, rank;
 };
 
-/* What is in the file once: a text by its hash, or a call site with its frames. */
+/* Content that is written once: a text by its hash, or a call site with its frames. */
 struct seen {
 	uint64_t hash;
 	UT_hash_handle hh;
@@ -43,7 +43,7 @@ struct import {
 	size_t cap; /* records */
 	struct seen *texts, *sites;
 	size_t nr_frames;
-	char *strings; /* as they will stand in the file, behind the records */
+	char *strings; /* as written to the file, after the records */
 	size_t string_bytes, cap_strings;
 	struct group groups[MAX_GROUPS];
 	uint32_t nr_groups;
@@ -53,7 +53,7 @@ struct import {
 	uint64_t last_ns;
 };
 
-/* NULL: *why. */
+/* Returns NULL, and the reason in *why, on failure. */
 static void *read_file(const char *path, size_t *bytes, const char **why)
 {
 	FILE *f = fopen(path, "rb");
@@ -106,7 +106,7 @@ static struct df_rec *put(struct import *im, uint64_t time, enum df_rec_type typ
 	return r;
 }
 
-/* "[0, 1, 5]": how many, and where this rank stands. */
+/* Reads "[0, 1, 5]": the number of ranks, and the place of this rank. */
 static void parse_ranks(const char *s, int rank, struct group *g)
 {
 	for (char *end; *s; s = end) {
@@ -170,7 +170,7 @@ static uint64_t elements(const struct df_pvalue *shapes)
 	return n;
 }
 
-/* 1: new. */
+/* Returns 1 if the hash is new. */
 static int first_time(struct seen **table, uint64_t hash)
 {
 	struct seen *s;
@@ -205,14 +205,17 @@ static void put_text(struct import *im, const char *text, uint64_t hash)
 	if (!first_time(&im->texts, hash))
 		return;
 	if (DF_VEC_ROOM(im->strings, im->cap_strings, im->string_bytes + need))
-		return; /* its sites are told by number */
+		return; /* its sites are shown by number */
 	memset(im->strings + im->string_bytes, 0, need);
 	memcpy(im->strings + im->string_bytes, &s, sizeof(s));
 	memcpy(im->strings + im->string_bytes + sizeof(s), text, s.bytes);
 	im->string_bytes += need;
 }
 
-/* The frames of an operation, innermost first, as a call site: "file:line!function" each. 0: it has none. */
+/*
+ * The call site with the frames of an operation, innermost first: "file:line!function" each. 0:
+ * none.
+ */
 static uint32_t site_of(struct import *im, const struct df_pvalue *frames, uint64_t time)
 {
 	size_t nr = frames && frames->kind == DF_P_LIST ? frames->nr : 0;
@@ -307,7 +310,7 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 	if (kind == DF_KIND_ALLTOALL && im->groups[g].nranks)
 		count = in / (uint64_t)im->groups[g].nranks;
 	site = site_of(im, df_pickle_get(e, "frames"), created);
-	/* The tensors of a barrier say nothing. */
+	/* The tensors of a barrier have no meaning. */
 	if (!strcmp(what, "barrier"))
 		count = 1;
 	for (int i = 0; i < 3; i++) {
@@ -388,13 +391,16 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 		.off_recs = 4096 + MAX_GROUPS * sizeof(struct df_trace_comm),
 		.rank = im->rank,
 		.rules = 1,
-		/* As where NCCL executes: ends and starts are only partly seen. */
+		/* As where NCCL executes: ends and starts are only partly recorded. */
 		.mode = 1,
 		.host = "imported"};
 	groups(im, df_pickle_get(root, "pg_config"));
 	for (size_t i = 0; i < nr; i++)
 		entry(im, entries->items[i], i + 1);
-	/* The dump was written when somebody lost patience: how long after the last operation, its file says. */
+	/*
+	 * The dump was written when a time-out expired. The file's time shows how long after the
+	 * last operation.
+	 */
 	if (!stat(path, &st) && im->open) {
 		uint64_t now =
 			(uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
@@ -416,7 +422,7 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 	return 0;
 }
 
-/* The same document as a pickle, so that one reader serves both. */
+/* Writes the same document as a pickle, so that one reader serves both formats. */
 static void put_json(FILE *out, json_t *v)
 {
 	const char *key;
@@ -457,7 +463,7 @@ static void put_json(FILE *out, json_t *v)
 	}
 }
 
-/* Replaces the text by its pickle. 0, -EPROTO with the reason in why, or -ENOMEM. */
+/* Replaces the text by its pickle. Returns 0, -EPROTO with the reason in why, or -ENOMEM. */
 static int json_to_pickle(char **data, size_t *bytes, char *why, size_t size)
 {
 	json_error_t err;

@@ -1,5 +1,6 @@
 /*
- * Flight Recorder dumps of PyTorch, pickles or JSON, as traces of ours. Nothing in a dump is executed. One thread.
+ * Converts Flight Recorder dumps of PyTorch, pickles or JSON, to traces. Nothing in a dump is
+ * executed. One thread.
  */
 #ifndef DF_TRACE_CLI_FR_IMPORT_FR_H
 #define DF_TRACE_CLI_FR_IMPORT_FR_H
@@ -7,12 +8,12 @@
 #include <stddef.h>
 
 /*
- * Writes a trace of each dump to DIR/rank<rank>.dft, and says what is wrong with those that it
- * cannot read. Returns how many these are.
+ * Writes a trace of each dump to DIR/rank<rank>.dft, and prints why a dump cannot be read. Returns
+ * the number of such dumps.
  */
 int df_fr_import(const char *sub, const char *dir, size_t nr, char *const *paths);
 
-/* The number at the end of a dump's name, before an ending as .json; -1: there is none. */
+/* The number at the end of a dump's name, before an extension like .json; -1 if there is none. */
 int df_fr_rank(const char *path);
 
 #endif
