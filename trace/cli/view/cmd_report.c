@@ -1,6 +1,6 @@
 /*
- * `dfshim report`: one HTML file that needs nothing else: verdict, who waits for whom, a timeline to zoom
- * and drag, a table of the ranks.
+ * `dfshim report`: one self-contained HTML file: verdict, wait-for graph, a timeline to zoom and
+ * drag, a table of the ranks.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -90,7 +90,9 @@ static void ranks_table(FILE *out, const struct df_check_result *r)
 	fputs("</table>\n", out);
 }
 
-/* What the script calls a bar: process, track, begin, end, text, how far it came, is it a call, where it was made. */
+/*
+ * A bar for the script: process, track, begin, end, text, state, whether it is a call, call site.
+ */
 static json_t *bar(const struct df_bar_item *b)
 {
 	const char *comm = b->is_call ? "" : b->comm, *kind = df_kind_name(b->kind);
@@ -112,7 +114,7 @@ static json_t *bar(const struct df_bar_item *b)
 	o = json_pack("[i, s, o, o, o, i, i]", b->rank, track, df_json_u64(b->begin_ns),
 		      df_json_u64(b->end_ns), df_json_text(text), b->open ? b->started ? 1 : 2 : 0,
 		      b->is_call);
-	/* Of what is looked for; of all, it would be most of the page. */
+	/* Only for unfinished operations: the stacks of all would be most of the page. */
 	if (b->open && !b->is_call && b->stack[0])
 		json_array_append_new(o, df_json_text(b->stack));
 	return o;
@@ -127,7 +129,10 @@ static int timeline(FILE *out, const struct df_timeline *t)
 		int rank = t->procs[i].rank;
 		const char *name = t->procs[i].name;
 
-		/* Of a process with several ranks, its streams and threads tell whose they are. */
+		/*
+		 * In a process with several ranks, the names of streams and threads contain the
+		 * rank.
+		 */
 		json_array_append_new(
 			procs,
 			rank >= 0 ? json_sprintf("rank %d", rank)
@@ -156,7 +161,10 @@ static void said(FILE *out, const char *term, const char *text)
 	df_xml_text(out, text, 0);
 }
 
-/* What keeps itself from moving at a size that can be read; all that is stuck behind a click, where that is more. */
+/*
+ * Draws the nodes that block one another at a readable size. If more nodes are stuck, a click shows
+ * all.
+ */
 static int graphs(FILE *out, const struct df_check_result *r)
 {
 	struct df_picture core, all;
@@ -195,8 +203,8 @@ static int graphs(FILE *out, const struct df_check_result *r)
 }
 
 /*
- * What `dfshim predict` found in other executions: its first line is the heading's. All of it but the lines that only a replay
- * needs.
+ * The findings of `dfshim predict` in other executions. Its first line is for the heading. Prints
+ * all lines except those that only a replay needs.
  */
 static void predicted(FILE *out, FILE *witness, int heading)
 {

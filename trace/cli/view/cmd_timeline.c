@@ -1,6 +1,6 @@
 /*
- * `dfshim timeline`: traces as Chrome/Perfetto JSON, with the argument names that PyTorch's profiler
- * uses, so that tools made for those read ours.
+ * `dfshim timeline`: traces as Chrome/Perfetto JSON, with the argument names of PyTorch's profiler,
+ * so that tools for its files can read ours.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static json_t *event(const struct df_bar_item *b)
 	return o;
 }
 
-/* Events are written one by one: there may be a million. */
+/* Events are written one by one, because there may be a million. */
 struct events {
 	FILE *out;
 	int nr, rc;

@@ -1,6 +1,4 @@
-/*
- * A trace as a timeline: the same events for Perfetto's JSON and for the report's own picture.
- */
+/* A trace as a timeline: the same events for Perfetto's JSON and for the report's own picture. */
 #ifndef DF_TRACE_CLI_VIEW_TIMELINE_H
 #define DF_TRACE_CLI_VIEW_TIMELINE_H
 
@@ -15,13 +13,13 @@ struct df_bar_item {
 	uint64_t track;		   /* stream or thread */
 	uint32_t lane;		   /* overlapping bars of one track lie in different lanes */
 	uint8_t is_call, open, started, kind, type, redop;
-	uint8_t intent; /* not issued: the host waits before it */
+	uint8_t intent; /* not issued: the thread waits before it */
 	uint32_t call, trace;
 	uint64_t count, index, serial, rec;
 	int32_t peer;
 	const char *comm;    /* name, valid as long as the timeline */
-	const char *program; /* likewise; "" unknown */
-	const char *stack;   /* likewise: where it was called; "" unknown */
+	const char *program; /* the same; "" if unknown */
+	const char *stack;   /* the same: its call site; "" if unknown */
 	uint64_t comm_hash;
 	int32_t comm_rank, nranks;
 };
@@ -43,7 +41,8 @@ struct df_timeline {
 };
 
 /*
- * Reads the traces in folders and files; at most max bars are kept, the youngest of each trace. 0 or -errno; says why.
+ * Reads the traces in folders and files. Keeps at most max bars, the latest of each trace. Returns
+ * 0, or -errno after it has printed the reason.
  */
 int df_timeline_load(struct df_timeline *t, const char *sub, int nr, char **paths, size_t max);
 void df_timeline_fini(struct df_timeline *t);

@@ -1,5 +1,6 @@
 /*
- * From traces to bars: clocks aligned, overlapping bars in lanes, what never ended drawn to the end.
+ * Turns traces into bars: aligns clocks, puts overlapping bars into lanes, draws unfinished ones to
+ * the end.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -110,7 +111,7 @@ static int add_calls(struct df_timeline *t, const struct df_load *l, uint32_t tr
 		const struct df_lcall *c = &l->calls[i];
 		struct df_bar_item *b;
 
-		/* The end of a loop of queries: when it began is not recorded. */
+		/* The end of a polling loop: its begin is not recorded. */
 		if (df_call_is_poll(c->call))
 			continue;
 		b = DF_VEC_PUSH(t->bars, t->nr_bars, t->cap_bars);
@@ -164,7 +165,9 @@ static void lanes(struct df_timeline *t)
 	}
 }
 
-/* Communicators as the verdict calls them: by number where nobody has named them, "A", not by hash. */
+/*
+ * Names communicators as the verdict does: without a name of its own, "A" and so on, not the hash.
+ */
 static void name_comms(struct df_timeline *t, struct df_check_set *set)
 {
 	const char **labels = NULL;
@@ -209,7 +212,10 @@ int df_timeline_load(struct df_timeline *t, const char *sub, int nr_args, char *
 		if (set)
 			df_check_add_file(set, paths[i]);
 		rc = df_load_trace(&l, &r);
-		/* Machines boot at different times: bring all to the first one's clock. */
+		/*
+		 * Machines boot at different times: convert all times to the clock of the first
+		 * machine.
+		 */
 		if (!boot) {
 			boot = r.h.boot_hash;
 			real_minus_mono = l.h.real_ns - l.h.mono_ns;
