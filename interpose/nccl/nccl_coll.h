@@ -62,18 +62,19 @@ void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
  * with df_traced_made(), which also adds the communicator if it was created.
  */
 uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc);
-void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, uint64_t serial,
-		    ncclResult_t result);
+void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const char *name,
+		    uint64_t serial, ncclResult_t result);
 
 /* Adds a communicator of the real library. With nranks 0, NCCL is asked for its size and rank. */
-void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent);
+void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent,
+			const char *name);
 /* Replaces df_traced_leave() where the call finalized, destroyed or aborted the communicator. */
 void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclResult_t result);
 /*
  * Replaces df_traced_leave() where the call created a child of it. NCCL may write the handle later.
  */
 void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, uint64_t hash,
-		       uint64_t serial, ncclResult_t result);
+		       const char *name, uint64_t serial, ncclResult_t result);
 /*
  * The hash of a new child of `comm`: the same on all ranks that create the same children in the
  * same order.

@@ -224,7 +224,7 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
  * An init by the real library, recorded; `call` is that call. The first id decides which library
  * made the ids.
  */
-#define REAL_INIT(fn, comm, nranks, nr_ids, id, rank, call)                                        \
+#define REAL_INIT(fn, comm, nranks, nr_ids, id, rank, config, call)                                \
 	do {                                                                                       \
 		__typeof__(fn) *real_ = df_real()->fn;                                             \
 		uint64_t serial_, hash_;                                                           \
@@ -236,7 +236,7 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 		hash_ = df_id_hash((const unsigned char *)(id));                                   \
 		serial_ = df_traced_init(comm, hash_, nranks, rank, __builtin_return_address(0));  \
 		res_ = real_ call;                                                                 \
-		df_traced_made(comm, hash_, nranks, rank, serial_, res_);                          \
+		df_traced_made(comm, hash_, nranks, rank, df_config_name(config), serial_, res_);  \
 		return df_group_error(res_);                                                       \
 	} while (0)
 
@@ -244,7 +244,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId c
 				    ncclConfig_t *config)
 {
 	if (real_init(1, &commId))
-		REAL_INIT(ncclCommInitRankConfig, comm, nranks, 1, &commId, rank,
+		REAL_INIT(ncclCommInitRankConfig, comm, nranks, 1, &commId, rank, config,
 			  (comm, nranks, commId, rank, config));
 	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, config, __func__, SITE()));
 }
@@ -253,7 +253,7 @@ DF_NCCL_EXPORT(ncclCommInitRankConfig);
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
 {
 	if (real_init(1, &commId))
-		REAL_INIT(ncclCommInitRank, comm, nranks, 1, &commId, rank,
+		REAL_INIT(ncclCommInitRank, comm, nranks, 1, &commId, rank, NULL,
 			  (comm, nranks, commId, rank));
 	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, NULL, __func__, SITE()));
 }
@@ -266,7 +266,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myran
 		return DF_REAL(ncclCommInitRankScalable, newcomm, nranks, myrank, nId, commIds,
 			       config);
 	if (real_init(nId, commIds))
-		REAL_INIT(ncclCommInitRankScalable, newcomm, nranks, nId, commIds, myrank,
+		REAL_INIT(ncclCommInitRankScalable, newcomm, nranks, nId, commIds, myrank, config,
 			  (newcomm, nranks, myrank, nId, commIds, config));
 	if (nId > 0 && df_ptr_check(commIds, "CommInitRank", "commIds") != ncclSuccess)
 		return df_group_error(ncclInvalidArgument);
@@ -346,7 +346,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
 		res = real(comm, ndev, devlist);
 		df_traced_leave(serial, DF_CALL_COMM_INIT, res);
 		for (i = 0; res == ncclSuccess && i < ndev; i++)
-			df_traced_comm_add(comm[i], hash, ndev, i, 0);
+			df_traced_comm_add(comm[i], hash, ndev, i, 0, "");
 		return res;
 	}
 	return df_group_error(init_all(comm, ndev, devlist, SITE()));
@@ -442,7 +442,7 @@ err:
 }
 
 /* A child that the real library makes, recorded. */
-#define REAL_CHILD(fn, enum_call, comm, newcomm, salt, call)                                       \
+#define REAL_CHILD(fn, enum_call, comm, newcomm, salt, config, call)                               \
 	do {                                                                                       \
 		__typeof__(fn) *real_ = df_real()->fn;                                             \
 		uint64_t serial_, hash_;                                                           \
@@ -453,7 +453,8 @@ err:
 		serial_ = df_traced_enter(enum_call, comm, 0, 0,                                   \
 					  df_trace_site(__builtin_return_address(0)));             \
 		res_ = real_ call;                                                                 \
-		df_traced_divided(enum_call, comm, newcomm, hash_, serial_, res_);                 \
+		df_traced_divided(enum_call, comm, newcomm, hash_, df_config_name(config),         \
+				  serial_, res_);                                                  \
 		return df_group_error(res_);                                                       \
 	} while (0)
 
@@ -462,7 +463,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newc
 {
 	if (DF_FOREIGN(comm))
 		REAL_CHILD(ncclCommSplit, DF_CALL_COMM_SPLIT, comm, newcomm, (uint64_t)color,
-			   (comm, color, key, newcomm, config));
+			   config, (comm, color, key, newcomm, config));
 	return df_group_error(
 		make_child(comm, newcomm, color, key, NULL, 0, 0, 0, config, __func__, SITE()));
 }
@@ -473,7 +474,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
 {
 	if (DF_FOREIGN(comm))
 		REAL_CHILD(
-			ncclCommShrink, DF_CALL_COMM_SHRINK, comm, newcomm, 1ull << 40,
+			ncclCommShrink, DF_CALL_COMM_SHRINK, comm, newcomm, 1ull << 40, config,
 			(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags));
 	return df_group_error(make_child(comm, newcomm, 0, 0, excludeRanksList, excludeRanksCount,
 					 1, shrinkFlags, config, __func__, SITE()));

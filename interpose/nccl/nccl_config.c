@@ -140,3 +140,17 @@ void df_config_for_lane(const struct df_config *c, int most_ctas, ncclConfig_t *
 	if (out->minCTAs != UNDEF && out->minCTAs > out->maxCTAs)
 		out->minCTAs = out->maxCTAs;
 }
+
+const char *df_config_name(const void *config)
+{
+	const size_t need = offsetof(ncclConfig_t, commName) + sizeof(char *);
+	ncclConfig_t c;
+
+	if (!config)
+		return "";
+	memcpy(&c, config, offsetof(ncclConfig_t, blocking));
+	if (c.magic != DF_NCCL_API_MAGIC || c.version < V(27, 0) || c.size < need)
+		return "";
+	memcpy(&c, config, need);
+	return c.commName ? c.commName : "";
+}

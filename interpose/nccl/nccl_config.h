@@ -28,4 +28,7 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out);
  */
 void df_config_for_lane(const struct df_config *c, int most_ctas, ncclConfig_t *out);
 
+/* The name in a caller's configuration, which may be NULL; "" if there is none. */
+const char *df_config_name(const void *config);
+
 #endif

@@ -113,7 +113,7 @@ static ncclResult_t make_real(struct df_handle *h, const ncclUniqueId *id, ncclC
 	df_traced_leave(serial, DF_CALL_COMM_INIT, res);
 	if (res == ncclSuccess)
 		df_traced_comm_add(*out, df_id_hash((const unsigned char *)id->internal), h->nranks,
-				   h->rank, h->hash);
+				   h->rank, h->hash, h->config.name);
 	return res;
 }
 

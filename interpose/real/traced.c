@@ -110,7 +110,7 @@ static void made_by_group(struct behind inner, ncclResult_t res)
 			df_traced_expect(m);
 		else if (*m->comm)
 			df_traced_comm_add(*m->comm, m->hash, m->nranks, m->rank,
-					   m->parent ? m->parent->hash : 0);
+					   m->parent ? m->parent->hash : 0, m->name);
 	}
 	if (res != ncclInProgress)
 		return;

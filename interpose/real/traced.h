@@ -23,6 +23,7 @@ struct made {
 	int nranks, rank; /* of a child 0: NCCL is asked */
 	struct traced *parent;
 	enum df_call call;
+	char name[32]; /* commName */
 };
 
 /* dfshim ends a communicator after a verdict, or the application does, but never both at a time. */

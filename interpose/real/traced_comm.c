@@ -6,6 +6,7 @@
  * found without one, and never move. A dead entry is reused by the next communicator with the same
  * address, which is common, because the allocator returns the address again.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "interpose/load/front.h"
@@ -65,7 +66,8 @@ struct traced *df_traced_slot(const void *comm, int add)
 	return NULL;
 }
 
-void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent)
+void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent,
+			const char *name)
 {
 	const struct df_nccl_real *real = df_real();
 	ncclResult_t state = ncclSuccess;
@@ -105,7 +107,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 		t->children = 0;
 		t->connected = 0;
 		__atomic_store_n(&t->end, DF_TRACED_LIVES, __ATOMIC_RELAXED);
-		t->comm = df_trace_comm(hash, nranks, rank, device, parent, "");
+		t->comm = df_trace_comm(hash, nranks, rank, device, parent, name);
 		/* RELEASE pairs with the ACQUIRE in df_traced_slot(), which says why. */
 		__atomic_store_n(&t->key, comm, __ATOMIC_RELEASE);
 		df_trace(DF_REC_COMM_READY, device, t->comm, rank, 0, hash, (uint64_t)nranks,
@@ -202,7 +204,8 @@ static void settle(struct traced *t, ncclResult_t state)
 	 */
 	for (i = 0; i < nr_children && state == ncclSuccess; i++)
 		if (*children[i].comm)
-			df_traced_comm_add(*children[i].comm, children[i].hash, 0, 0, t->hash);
+			df_traced_comm_add(*children[i].comm, children[i].hash, 0, 0, t->hash,
+					   children[i].name);
 	free(children);
 }
 
@@ -467,16 +470,17 @@ uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, c
 	return serial;
 }
 
-void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, uint64_t serial,
-		    ncclResult_t result)
+void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const char *name,
+		    uint64_t serial, ncclResult_t result)
 {
-	struct made m = {comm, hash, nranks, rank, NULL, DF_CALL_COMM_INIT};
+	struct made m = {comm, hash, nranks, rank, NULL, DF_CALL_COMM_INIT, ""};
 	struct traced *t = NULL;
 
+	snprintf(m.name, sizeof(m.name), "%s", name);
 	df_record_inside--;
 	if ((result == ncclSuccess || result == ncclInProgress) && comm && df_traced_recording() &&
 	    !df_traced_made_later(&m) && *comm) {
-		df_traced_comm_add(*comm, hash, nranks, rank, 0);
+		df_traced_comm_add(*comm, hash, nranks, rank, 0, m.name);
 		t = df_traced_slot(*comm, 0);
 	}
 	if (serial)
@@ -484,11 +488,12 @@ void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, uint6
 }
 
 void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, uint64_t hash,
-		       uint64_t serial, ncclResult_t result)
+		       const char *name, uint64_t serial, ncclResult_t result)
 {
-	struct made m = {child, hash, 0, 0, df_traced_slot(comm, 0), call};
+	struct made m = {child, hash, 0, 0, df_traced_slot(comm, 0), call, ""};
 	struct traced *t = NULL;
 
+	snprintf(m.name, sizeof(m.name), "%s", name);
 	df_record_inside--;
 	if ((result == ncclSuccess || result == ncclInProgress) && child && m.parent &&
 	    df_traced_recording() && !df_traced_made_later(&m)) {
@@ -496,7 +501,7 @@ void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, ui
 		if (result == ncclInProgress)
 			df_traced_expect(&m);
 		else if (*child)
-			df_traced_comm_add(*child, hash, 0, 0, t->hash);
+			df_traced_comm_add(*child, hash, 0, 0, t->hash, m.name);
 	}
 	if (serial)
 		df_traced_returned((struct behind){serial, call}, t, result);

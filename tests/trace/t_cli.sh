@@ -90,6 +90,19 @@ assert d[0]['stack'] == want and d[1] is None, d" || fail "check --json"
 	grep -q "$tmp/trace_0: is a file; the traces need a folder" "$tmp/err" || fail "-o names a file: $(cat "$tmp/err")"
 	want 1 "$df" import-fr -o "$tmp/fr3" "$tmp/nothing_0"
 	grep -q "nothing_0: No such file" "$tmp/err" || fail "no dump: $(cat "$tmp/err")"
+	# PyTorch names a communicator by a number: each command calls it as it does where a dump names it.
+	mkdir "$tmp/numbers"
+	python3 -c "
+import glob
+for f in glob.glob('$tmp/fr/*.dft'):
+    open(f.replace('/fr/', '/numbers/'), 'wb').write(open(f, 'rb').read().replace(b'pg0\\0', b'0\\0\\0\\0', 1))"
+	[ "$("$df" ls --json "$tmp/numbers" | jq -r '.. | .name? | strings' | sort -u)" = 0 ] || fail "the name is not 0: $("$df" ls --json "$tmp/numbers")"
+	want 20 "$df" check "$tmp/numbers"
+	head -1 "$tmp/out" | grep -q "^MISSING: pg0#2 waits for r1" || fail "a name that is a number: $(head -1 "$tmp/out")"
+	want 0 "$df" timeline -o "$tmp/n.json" "$tmp/numbers"
+	grep -q "ncclDevKernel_AllReduce pg0#2 " "$tmp/n.json" || fail "timeline: a name that is a number"
+	want 0 "$df" report -o "$tmp/n.html" "$tmp/numbers"
+	grep -q "pg0#2 AllReduce" "$tmp/n.html" || fail "report: a name that is a number"
 	# `check` takes the dumps as they are, pickles and JSON, and names those that it cannot use.
 	fr=$tmp/dumps
 	mkdir "$fr"

@@ -87,4 +87,11 @@ timeout "${LIMIT:-60}" "$df" run --host=4 -n 4 --trace "$tmp/same" -- "$app" --w
 	{ echo "FAIL: the control did not finish"; bad=1; }
 expect 0 "no potential deadlock" "$df" predict "$tmp/same"
 expect 0 OK: "$df" replay --rules nccl "$tmp/same"
+# The names that a program gives its communicators are recorded whoever executes it.
+for how in nccl dfshim; do
+	NET_NAMES=, timeout "${LIMIT:-60}" "$df" run --host=2 --rules $how --trace "$tmp/names.$how" -- "$B/clients/netcheck" --ranks 2 >"$tmp/log" 2>&1 ||
+		{ echo "FAIL: netcheck by the rules of $how: $(tail -3 "$tmp/log")"; bad=1; }
+	names=$("$df" ls --json "$tmp/names.$how" | jq -r '.. | .name? | strings' | sort -u | tr '\n' ' ')
+	[ "$names" = "net0 net1 " ] || { echo "FAIL: by the rules of $how the names are: $names"; bad=1; }
+done
 exit $bad
