@@ -1,18 +1,16 @@
 /*
  * The data structures that the host side (runtime/) and the daemon (the rest of kernels/) share, in
- * memory that both can address: programs, connectors, instances, task contexts, rings. Compiled by
- * gcc, clang and nvcc; uses no libc beyond the freestanding headers. A pointer in these structures
- * is valid on both sides (unified addressing on a GPU).
+ * memory that both can address. Compiled by gcc, clang and nvcc; no libc beyond the freestanding
+ * headers. A pointer in these structures is valid on both sides (unified addressing on a GPU).
  *
  * The life of one instance: the host fills a df_kinst, links it to the previous instance of its
  * collective, and pushes one df_sqe to every block that takes part. The block appends the
- * collective's context to its task queue and executes the program slice by slice. The block that
- * finishes last stores df_kcoll.done and writes a df_cqe.
+ * collective's context to its task queue and executes the program slice by slice. The last block
+ * stores df_kcoll.done and writes a df_cqe.
  *
  * The only dynamic state of a task is df_kctx.k, a counter of executed slices that never decreases.
- * The instance, loop, instruction, buffer offsets and both FIFO positions are computed from it. So
- * preempting a task is to return without an increment, resuming restores nothing, and quitting is
- * always safe.
+ * The instance, loop, instruction, offsets and FIFO positions are computed from it. So preempting
+ * is to return without an increment, resuming restores nothing, and quitting is safe.
  */
 #ifndef DFK_ABI_H
 #define DFK_ABI_H
@@ -50,10 +48,9 @@ enum df_type {
 	DF_NR_TYPES
 };
 /*
- * PREMULSUM: every rank's input is multiplied by its own scalar (of the data type, in the low bytes
- * of df_kinst.redop_arg) before the sum. The host lowers AVG as NCCL does: floating types to
- * PREMULSUM with 1/nranks rounded to the type, integers to SUMPOSTDIV (redop_arg = nranks; division
- * truncates toward zero).
+ * PREMULSUM: every rank's input is multiplied by its own scalar (low bytes of df_kinst.redop_arg,
+ * in the data type) before the sum. The host lowers AVG as NCCL does: floating types to PREMULSUM
+ * with 1/nranks rounded to the type, integers to SUMPOSTDIV (redop_arg = nranks; truncates).
  */
 enum df_redop { DF_SUM, DF_PROD, DF_MAX, DF_MIN, DF_PREMULSUM, DF_SUMPOSTDIV, DF_NR_REDOPS };
 
@@ -63,9 +60,8 @@ enum df_inst_flag {
 	DF_INST_RAW_SRC = 1, /* the source operand is this rank's unchanged input: premultiply it */
 	DF_INST_RAW_DST = 2, /* the same for the destination as second operand (REDUCE) */
 	DF_INST_FINAL = 4,   /* the result is the whole reduction: postprocess it */
-	/* Its data stays in place until it is received (runtime/program/stays.c). */
-	DF_INST_STAYS = 8,
-	DF_INST_KNOWN = 16, /* and its block ends by receiving a result of all ranks */
+	DF_INST_STAYS = 8,   /* its data stays in place until received (runtime/program/stays.c) */
+	DF_INST_KNOWN = 16,  /* and its block ends by receiving a result of all ranks */
 };
 
 /* Another block of the same rank must have finished this instruction in the same loop. */
@@ -87,8 +83,7 @@ struct df_inst {
 	uint16_t cnt;	   /* chunks, >= 1 */
 	uint16_t nr_deps;
 	uint32_t first_dep; /* index in the program's dependencies */
-	/* Number of slices that this loop sends on the connection before this one. */
-	uint32_t send_ord;
+	uint32_t send_ord;  /* slices that this loop sends there before this one */
 	uint32_t recv_ord;
 };
 
@@ -101,16 +96,15 @@ struct df_conn_spec {
 
 struct df_prog_block {
 	uint32_t first_inst, nr_inst;
-	/* Indices in the program's connections. */
-	uint32_t first_send, nr_send, first_recv, nr_recv;
+	uint32_t first_send, nr_send, first_recv, nr_recv; /* in the program's connections */
 };
 
 /*
- * The program of one rank, position-independent: one allocation of `bytes` bytes, with tables at
- * byte offsets from its start. The unit "count" is that of the NCCL call. Every count elements of a
- * buffer are divided into `chunks` chunks of ceil(count/chunks) elements (the last ones may be
- * short or empty). Chunk i of the input or output buffer is part j = i % chunks of block b = i /
- * chunks of count elements. Scratch chunks all have the full length.
+ * The program of one rank, position-independent: `bytes` bytes, with tables at offsets from its
+ * start. The unit "count" is that of the NCCL call: every count elements of a buffer are divided
+ * into `chunks` chunks of ceil(count/chunks) elements (the last may be short or empty). Chunk i of
+ * the input or output is part j = i % chunks of block b = i / chunks. Scratch chunks have the full
+ * length.
  */
 struct df_program {
 	uint32_t version; /* DF_ABI_VERSION */
@@ -153,20 +147,16 @@ static inline DF_BOTH const struct df_conn_spec *df_prog_conn(const struct df_pr
 
 /* ---- connectors ----------------------------------------------------------------------------- */
 
-/*
- * How slices travel in a connector, in NCCL's terms: a slot and then a counter (Simple), or slots
- * whose words show that they are valid (kernels/words.inl). ANY, in a connector, is Simple.
- */
+/* How slices travel: in slots with a counter (Simple, ANY) or as words (kernels/words.inl). */
 enum df_proto { DF_PROTO_ANY, DF_PROTO_SIMPLE, DF_PROTO_LL, DF_PROTO_LL128, DF_PROTO_NR };
 
 /* The largest slice of the low-latency protocols: a block keeps two of them in its stage. */
 #define DF_WORDS_BYTES 4096
 #define DF_CONN_REFS   16 /* the most slots of a connector whose slices may go by reference */
-/* In refs of a receiver: the slice may be written there but is not yet. */
-#define DF_LAND_ASKED (1ull << 63)
+#define DF_LAND_ASKED  (1ull << 63) /* in refs of a receiver: where to write the slice */
 
 /*
- * The shared part of a connector, in the arena of its owner; the slots follow at DF_CONN_SLOTS.
+ * The shared part of a connector, in its owner's arena; the slots follow at DF_CONN_SLOTS.
  * Positions count slices since the connector's collective was registered and do not wrap in
  * practice.
  */
@@ -184,10 +174,9 @@ struct df_conn_hdr {
 #define DF_CONN_SLOTS 320
 
 /*
- * A connector whose slots and counters are in the memory of a GPU: this follows its header instead
- * of the slots. The header's own counters then only show the instances that the host has processed;
- * no block uses them. At `offset` there are another header, of which tail, head and refs are used,
- * and the slots.
+ * A connector in the memory of a GPU: this follows its header instead of the slots. The header's
+ * counters only show what the host has processed. At `offset` there are the slots, after another
+ * header of which the blocks use tail, head and refs.
  */
 struct df_conn_far {
 	uint64_t ready; /* released by the owner's block: counters are set, it is announced */
@@ -202,37 +191,27 @@ struct df_bell {
 	uint32_t sleepers; /* > 0: a thread sleeps; ring after publishing */
 	uint32_t seq;	   /* futex word, incremented by every ring */
 	uint32_t asked;	   /* counts the connectors that peers request back */
-	/* > 0: an eventfd of this process, for a sleeper that also waits for descriptors. */
-	int32_t fd;
+	int32_t fd;	   /* > 0: an eventfd, for a sleeper that also waits for descriptors */
 	uint32_t pad[12];
 };
 
-/*
- * WITHDRAWN: CONNECTED, but memory that the sender has named must not be read any more
- * (runtime/coll/byref.c).
- */
+/* WITHDRAWN: CONNECTED, but memory named by the sender must not be read (runtime/coll/byref.c). */
 enum df_kconn_state { DF_KCONN_OPEN, DF_KCONN_CONNECTED, DF_KCONN_WITHDRAWN = 3 };
 
 /* One end of a connector, as a block uses it. The host fills it and then releases `state`. */
 struct df_kconn {
 	uint32_t state; /* enum df_kconn_state */
 	uint32_t nr_slots, slot_bytes, per_loop;
-	uint16_t proto; /* enum df_proto; the same at both ends */
-	/* whether CPU threads receive from another node and store in refs where to write. */
-	uint16_t lands;
+	uint16_t proto;	 /* enum df_proto; the same at both ends */
+	uint16_t lands;	 /* whether refs receive addresses to write to (network, CPU threads) */
 	uint32_t credit; /* low-latency protocols: number of slices after which head is published */
 	uint64_t *tail, *head;
 	uint8_t *slots;
-	/* By slot: the address of a slice that was not copied, or 0; NULL: all are copied. */
-	uint64_t *refs;
+	uint64_t *refs; /* by slot: the address of a slice that was not copied, or 0; or NULL */
 	struct df_bell *bell; /* of the peer's process; NULL if the peer polls */
 	uint64_t seen;	      /* the peer's counter when last read; the block's own */
-	/* Identifies the owner of the other end: equal for the connectors of one daemon. */
-	uint64_t peer;
-	/*
-	 * Not NULL: the host cannot access the counters. The block sets them to base, then state,
-	 * and then releases 1 here.
-	 */
+	uint64_t peer;	      /* the owner of the other end: equal within one daemon */
+	/* Not NULL: the block sets the counters to base, then state, then releases 1 here. */
 	uint64_t *fresh;
 	uint64_t base;
 };
@@ -248,9 +227,9 @@ struct df_kwait {
 #define DF_INST_WAITS 4
 
 /*
- * Synchronizes a captured collective with its graph, which writes 1 to `arrived`, waits for `open`,
- * and writes 0 there. Each replay does this after the previous one. So a block that has seen
- * `arrived` can clear it, and no other replay is in between.
+ * Synchronizes a captured collective with its graph: a replay writes 1 to `arrived`, waits for
+ * `open`, writes 0 there. Replays do this in sequence, so a block that has seen `arrived` can clear
+ * it.
  */
 struct df_kgate {
 	uint64_t arrived;
@@ -261,10 +240,7 @@ struct df_kgate {
 };
 
 struct df_kinst {
-	/*
-	 * These change while the instance runs; a block may copy the fields after them
-	 * (kernels/hot.inl).
-	 */
+	/* These change while the instance runs; copies omit them (kernels/hot.inl). */
 	struct df_kinst *next; /* released by the host when the next instance exists */
 	uint32_t blocks_left;  /* decremented by every block that has finished */
 	uint32_t cap_waits;
@@ -285,9 +261,8 @@ struct df_kinst {
 struct df_kcoll;
 
 /*
- * The task of one block in one collective. Only the executing block writes it (others read k); the
- * host fills it before the first SQE. While a kernel is on a GPU, its block may work on a copy
- * (kernels/hot.inl); lists and rings always name the original.
+ * The task of one block in one collective, written by that block only (others read k). On a GPU the
+ * block may use a copy (kernels/hot.inl); lists and rings always name the original.
  */
 struct df_kctx {
 	uint64_t k; /* slices executed; released after each one if other blocks depend on it */
@@ -363,10 +338,7 @@ static inline void df_kctx_init(struct df_kctx *ctx, struct df_kcoll *c, struct 
 
 struct df_sqe {
 	struct df_kctx *ctx; /* the task */
-	/*
-	 * Its next instance; only the first is needed to find the others. NULL: check connectors
-	 * and priorities again.
-	 */
+	/* Its next instance, which leads to the others. NULL: check connectors, priorities. */
 	struct df_kinst *inst;
 };
 
@@ -374,9 +346,9 @@ struct df_sqe {
 #define DF_KINST_FIXED (sizeof(struct df_kinst) - offsetof(struct df_kinst, in))
 
 /*
- * A slot of a submission ring. For a GPU the host also copies the instance's fixed part into it. So
- * all that a block needs crosses the bus at once, instead of first the slot, then the last
- * instance's `next`, and then the instance.
+ * A slot of a submission ring. For a GPU it also contains the instance's fixed part, so that all
+ * that a block needs crosses the bus at once, not in three steps: slot, last instance's `next`,
+ * instance.
  */
 struct df_sq_slot {
 	struct df_sqe e;
@@ -386,9 +358,9 @@ struct df_sq_slot {
 enum df_cqe_kind { DF_CQE_DONE, DF_CQE_START, DF_CQE_PREEMPT, DF_CQE_RESUME };
 
 /*
- * `coll` and `value` themselves show whether they are valid, so a completion needs no fence and no
- * index of its own: their lowest bit is DF_CQ_LAP() of the slot. The end of an operation is valid
- * when the collective's word also has that value.
+ * `coll` and `value` show by their lowest bit, DF_CQ_LAP() of the slot, whether they are valid, so
+ * no fence is needed. The end of an operation is valid when the collective's word also has that
+ * value.
  */
 struct df_cqe {
 	uint64_t coll;	   /* address of the struct df_kcoll; from bit 1: enum df_cqe_kind */
@@ -396,9 +368,7 @@ struct df_cqe {
 	uint64_t k, block; /* PREEMPT, RESUME: slice counter, block; after a fence */
 };
 
-/*
- * Free-running indices: the slot is index & mask. Producer and consumer have separate cache lines.
- */
+/* Free-running indices: the slot is index & mask. Each side has its own cache line. */
 struct df_ring {
 	uint32_t tail; /* written by the producer only; CQ: when it leaves a GPU */
 	uint32_t pad0[15];
@@ -423,18 +393,13 @@ struct df_policy {
 	int64_t boost;	  /* factor after a successful primitive */
 	int64_t max;	  /* the maximum */
 	uint64_t quit_ns; /* time without progress before a block leaves; on a GPU */
-	/* The common order ends at each multiple of this number of operations; 0: none. */
-	uint64_t gang;
-	uint32_t order;	 /* 0 for FIFO, 1 for priority */
-	uint32_t share;	 /* by priority: percent of the work that less urgent tasks get */
-	uint32_t urgent; /* by priority: threshold of an urgent task after its slices */
-	/*
-	 * With 1, also report START to the CQ, but only for operations that then have to wait. With
-	 * 2, report START for all at once, and PREEMPT and RESUME.
-	 */
+	uint64_t gang;	  /* operations of a collective between ends of the common order; 0: none */
+	uint32_t order;	  /* 0 for FIFO, 1 for priority */
+	uint32_t share;	  /* by priority: percent of the work that less urgent tasks get */
+	uint32_t urgent;  /* by priority: threshold of an urgent task after its slices */
+	/* With 1, report START of operations that have to wait; with 2, all, PREEMPT, RESUME. */
 	uint32_t events;
-	/* Threads: slices of at least this many bytes move without the lock; 0: none. */
-	uint32_t let;
+	uint32_t let; /* threads: from this size on slices move without the lock; 0: none */
 };
 
 struct df_kstats {
@@ -446,17 +411,14 @@ struct df_kblock {
 	struct df_ring sq, cq;
 	uint32_t lock; /* threads: 1 while a thread executes this block; 2: others sleep as well */
 	uint32_t index;
-	/*
-	 * The task queue is a list through the contexts: it cannot overflow, and growing is free.
-	 */
+	/* The task queue is a list through the contexts, so it cannot overflow. */
 	struct df_kctx *first, *last;
-	struct df_kctx *task;	 /* the one that has its turn */
-	struct df_kctx *running; /* the unfinished task that last made progress; or NULL */
-	uint32_t pos;		 /* position of `task` */
-	/* Moving: number of tasks with a slice that moves without the lock. */
-	uint32_t nr_tasks, moving;
-	uint32_t moved;	 /* progress in the current traversal */
-	uint32_t queued; /* tasks ever queued */
+	struct df_kctx *task;	   /* the one that has its turn */
+	struct df_kctx *running;   /* the unfinished task that last made progress; or NULL */
+	uint32_t pos;		   /* position of `task` */
+	uint32_t nr_tasks, moving; /* moving: tasks with a slice that moves without the lock */
+	uint32_t moved;		   /* progress in the current traversal */
+	uint32_t queued;	   /* tasks ever queued */
 	uint32_t gang;	 /* whether tasks are taken in the order that is common to all ranks */
 	uint32_t stays;	 /* GPU: the block is on the device and has recently had work */
 	uint32_t served; /* number of times that a task got its share */
@@ -473,10 +435,7 @@ struct df_kdaemon {
 	struct df_policy policy;
 	uint64_t self; /* df_kconn.peer of connectors whose other end belongs to this daemon too */
 	struct df_kblock *blocks;
-	/*
-	 * GPU memory for contexts outside of shared memory: nr_lines of DF_LINE_BYTES per block; or
-	 * NULL.
-	 */
+	/* GPU memory for further contexts: nr_lines of DF_LINE_BYTES per block; or NULL. */
 	void *lines;
 	uint32_t nr_lines;
 	uint32_t leave; /* a block: no block has work, so all leave; cleared before a launch */

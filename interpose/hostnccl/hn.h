@@ -38,10 +38,7 @@
 #define DF_HN_NAME(name)                                                                           \
 	extern __typeof__(p##name) name __attribute__((alias("p" #name), visibility("default")))
 
-/*
- * Identifies the memory of a communicator: an open file of a process. Part of a ncclUniqueId, and
- * published by a parent.
- */
+/* Identifies the memory of a communicator: an open file of a process. Part of a ncclUniqueId. */
 struct df_hn_id {
 	uint64_t nonce; /* never 0 */
 	int32_t pid, fd;
