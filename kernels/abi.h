@@ -157,8 +157,7 @@ enum df_proto { DF_PROTO_ANY, DF_PROTO_SIMPLE, DF_PROTO_LL, DF_PROTO_LL128, DF_P
 
 /*
  * The shared part of a connector, in its owner's arena; the slots follow at DF_CONN_SLOTS.
- * Positions count slices since the connector's collective was registered and do not wrap in
- * practice.
+ * Positions count slices since the registration of the collective; they do not wrap in practice.
  */
 struct df_conn_hdr {
 	uint64_t tail; /* slices sent: written by the sender, polled by the receiver (Simple) */
