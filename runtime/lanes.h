@@ -1,7 +1,8 @@
 /*
- * What the executor "nccl" (runtime/exec/nccl) asks of the real NCCL library. Functions of
- * interpose/real/real_lanes.c: they speak NCCL, so that the runtime does not. All may block; they are
- * called with no lock held, and for one communicator by one thread at a time, but for abort().
+ * The calls of the real NCCL library that the executor "nccl" (runtime/exec/nccl) needs.
+ * interpose/real/real_lanes.c implements them, so that the runtime includes no header of NCCL. All
+ * may block. They are called with no lock held; all but abort() by one thread at a time for each
+ * communicator.
  */
 #ifndef DF_RUNTIME_LANES_H
 #define DF_RUNTIME_LANES_H
@@ -14,7 +15,8 @@ struct df_op;
 struct df_lane_calls {
 	/*
 	 * Makes the real library's communicator of the same ranks, for the thread's device.
-	 * Collective. config: df_comm_config.real; NULL: this rank cannot, so none does. Returns 0 or -errno; the reason is logged.
+	 * Collective. config: df_comm_config.real; NULL: this rank cannot take part, so the call
+	 * fails on all ranks. Returns 0 or -errno; the reason is logged.
 	 */
 	int (*make)(struct df_comm *comm, const void *config, void **real);
 	/*

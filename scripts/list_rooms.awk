@@ -73,7 +73,7 @@ END {
 		}
 		names = prefix[room]
 		gsub(/,/, "`, `", names)
-		print "| `" room "` | " role[room] " | `" names "` | " (list == "" ? "nobody" : list) " |"
+		print "| `" room "` | " role[room] " | `" names "` | " (list == "" ? "no folder" : list) " |"
 	}
 	print ""
 }

@@ -58,7 +58,13 @@ links=$(find /tmp -maxdepth 1 -type l -lname "$(realpath "$T/a b:c")/bin")
 rm -f "$links"
 ln -s "$T" "$links"
 "$T/a b:c/bin/dfshim" run --host -- true 2>"$T/said" && fail "a link that leads somewhere else is followed"
+grep -q "$links: is not this user's link to" "$T/said" || fail "the link that is refused is not named: $(cat "$T/said")"
 rm -f "$links"
+if [ "$(id -u)" = 0 ]; then
+	ln -s "$(realpath "$T/a b:c")/bin" "$links" && chown -h 65534 "$links"
+	"$T/a b:c/bin/dfshim" run --host -- true 2>"$T/said" && fail "another user's link is followed"
+	rm -f "$links"
+fi
 mv "$T/a b:c" "$at"
 
 cd "$SRC" || exit 1

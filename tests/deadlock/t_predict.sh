@@ -10,17 +10,23 @@ unset DFSHIM_TRACE
 # What messages are buffered (label.h).
 export DFSHIM_SLOT_KB=64
 
+# execute TRACES PROGRAM: by our rules; its output is in PROGRAM.log.
+execute() {
+	mkdir -p "$1"
+	DFSHIM_TRACE=$1 DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
+		timeout "${LIMIT:-60}" "$B/tests/deadlock/interpreter/script" --timeout 50 "$2" >"$2.log" 2>&1
+}
+
 # one SEED: a line with what predict found ("none" too), or "BAD".
 one() {
 	local d=$T/$1 rc
 	rm -rf "$d"
-	mkdir -p "$d/tr"
+	mkdir -p "$d"
 	"$R" --print "$1" >"$d/prog"
 	# Programs that finish by our rules, with room for all: what is recorded is not what NCCL would do.
 	head -1 "$d/prog" | grep -q "ours 0" || return 0
-	DFSHIM_TRACE=$d/tr DFSHIM_TRACE_MB=4 DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
-		timeout "${LIMIT:-60}" "$B/tests/deadlock/interpreter/script" --timeout 50 "$d/prog" >"$d/log" 2>&1 || {
-		echo "BAD $1: did not finish by our rules: $(tail -1 "$d/log")"
+	DFSHIM_TRACE_MB=4 execute "$d/tr" "$d/prog" || {
+		echo "BAD $1: did not finish by our rules: $(tail -1 "$d/prog.log")"
 		return 0
 	}
 	timeout "${LIMIT:-60}" "$B/dfshim" predict --witness "$d/witness" "$d/tr" >"$d/predict" 2>&1
@@ -67,10 +73,8 @@ comm C 0 1
 PROGRAM
 for try in 1 2 3 4 5; do
 	rm -rf "$T/threads"
-	mkdir -p "$T/threads"
-	DFSHIM_TRACE=$T/threads DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
-		timeout "${LIMIT:-60}" "$B/tests/deadlock/interpreter/script" --timeout 50 "$T/threads.txt" >"$T/threads.log" 2>&1 ||
-		fail "two threads: did not finish by our rules: $(tail -1 "$T/threads.log")"
+	execute "$T/threads" "$T/threads.txt" ||
+		fail "two threads: did not finish by our rules: $(tail -1 "$T/threads.txt.log")"
 	"$B/dfshim" predict --witness "$T/threads.w" "$T/threads" >"$T/threads.said"
 	rc=$?
 	! grep -q '^POTENTIAL DEADLOCK: an interleaving of the threads' "$T/threads.said" || break
@@ -99,10 +103,8 @@ for name in worker pt_autograd_0; do
 			echo "$r.1: name $name; hw a$r; AR B s; hs b$r; hw c$r; AR B s; hs d$r"
 		done
 	} >"$T/turns.txt"
-	mkdir -p "$T/$name"
-	DFSHIM_TRACE=$T/$name DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
-		timeout "${LIMIT:-60}" "$B/tests/deadlock/interpreter/script" --timeout 50 "$T/turns.txt" >"$T/turns.log" 2>&1 ||
-		fail "threads in turns: did not finish by our rules: $(tail -1 "$T/turns.log")"
+	execute "$T/$name" "$T/turns.txt" ||
+		fail "threads in turns: did not finish by our rules: $(tail -1 "$T/turns.txt.log")"
 	"$B/dfshim" predict "$T/$name" >"$T/turns.$name"
 	echo $? >"$T/status.$name"
 done
@@ -117,10 +119,8 @@ comm A 0 1
 0: AR A s; recv A 1 s2 n=140000
 1: send A 0 s2 n=140000; AR A s
 PROGRAM
-mkdir -p "$T/streams"
-DFSHIM_TRACE=$T/streams DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
-	timeout "${LIMIT:-60}" "$B/tests/deadlock/interpreter/script" --timeout 50 "$T/streams.txt" >"$T/streams.log" 2>&1 ||
-	fail "two streams: did not finish by our rules: $(tail -1 "$T/streams.log")"
+execute "$T/streams" "$T/streams.txt" ||
+	fail "two streams: did not finish by our rules: $(tail -1 "$T/streams.txt.log")"
 "$B/dfshim" predict --witness "$T/streams.w" "$T/streams" >"$T/streams.said"
 rc=$?
 [ $rc = 14 ] || fail "two streams: predict ended with status $rc: $(cat "$T/streams.said")"

@@ -59,7 +59,7 @@ static int has_ended(const struct df_lane_op *e)
 	return __atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value;
 }
 
-/* What this thread has launched and not submitted. */
+/* The operations that this thread has launched and not submitted. */
 static __thread struct df_lane_op *mine;
 
 /* ---- putting ------------------------------------------------------------------------------------ */
@@ -81,7 +81,7 @@ void df_lane_append(struct df_lane_op *e)
 
 static void free_op(struct df_lane_op *e)
 {
-	/* What was dropped may still be written by the lane: nobody else can have its word. */
+	/* The lane may still write the word of a dropped operation, so it is not reused. */
 	if (!e->dropped)
 		df_word_put(e->word);
 	free(e->waits);
@@ -171,7 +171,7 @@ static void put_all(struct df_lane *lane)
 	failed = lane->ended ? 0 : lane->failed;
 	df_mutex_unlock(&lane->lock);
 	free(group);
-	/* What could not be put never ends, on this rank or on the others. */
+	/* An operation that could not be put never ends, on this rank or on the others. */
 	if (failed)
 		df_comm_end(lane->comm, failed, 1);
 }
@@ -462,8 +462,8 @@ static int connect_lane(struct df_lane *lane)
 }
 
 /*
- * What does not fit on the device waits for multiprocessors, as NCCL's kernels do, and then the
- * lanes are no help. Said once.
+ * Warns once if the device's communicators may need more multiprocessors than it has: then
+ * kernels wait for one another as they do under NCCL, and lanes prevent nothing.
  */
 static void note_width(const struct df_lane *lane)
 {
@@ -562,7 +562,7 @@ void df_lane_free(struct df_comm *comm)
 	if (lane->real && abort == DF_LANE_LIVES)
 		df_lane_calls->destroy(lane->real);
 	else if (lane->real && abort == DF_LANE_TO_ABORT)
-		df_lane_calls->abort(lane->real); /* the thread has not come to it */
+		df_lane_calls->abort(lane->real); /* the thread has not aborted it yet */
 	if (lane->stream)
 		df_backend->stream_delete(lane->stream);
 	if (lane->buffer)

@@ -1,6 +1,6 @@
 /*
  * Lanes: each communicator's operations on a stream of its own, where the real NCCL's kernels
- * execute them (executor.c). An operation is three things on the lane: waits for the points that it
+ * execute them (lanes_executor.c). An operation is three things on the lane: waits for the points that it
  * follows, the real library's call, and the write of its own end.
  *
  * A lane's operations are in a list, in the order of issue, which is the order on the lane. They
@@ -50,7 +50,7 @@ struct df_lane {
 	struct df_comm *comm;
 	void *real; /* the real library's communicator */
 	struct df_mstream *stream;
-	long ctas;    /* that it may occupy; 0: one rank, which waits for nobody */
+	long ctas;    /* that it may occupy; 0: one rank, whose kernels wait for no peer */
 	void *buffer; /* of the operation that connects it */
 	/* the lock of the list of all lanes: */
 	uint32_t users; /* threads that use it without another hold on it */
@@ -67,7 +67,7 @@ struct df_lane {
 
 enum df_lane_abort { DF_LANE_LIVES, DF_LANE_TO_ABORT, DF_LANE_ABORTING, DF_LANE_ABORTED };
 
-extern const struct df_executor df_lane_executor; /* executor.c */
+extern const struct df_executor df_lane_executor; /* lanes_executor.c */
 extern const struct df_lane_calls *df_lane_calls; /* NULL: there is no real library */
 
 /*
