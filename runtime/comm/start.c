@@ -174,7 +174,7 @@ static int start(void)
 		return -ENOMEM;
 	for (i = 0; i < df_rt.nr_devs; i++)
 		df_dev_begin(&df_rt.devs[i], i);
-	df_executor_choose();
+	trace.executor = df_executor_choose();
 	ret = df_executor->setup();
 	if (ret)
 		return ret;

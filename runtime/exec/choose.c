@@ -4,11 +4,14 @@
 #include "runtime/exec/choose.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/executor.h"
+#include "trace/record/format.h"
 
 const struct df_executor *df_executor = &df_daemon_executor;
 
-void df_executor_choose(void)
+unsigned df_executor_choose(void)
 {
-	if (df_env()->executor == DF_EXECUTOR_NCCL)
-		df_executor = &df_lane_executor;
+	if (df_env()->executor != DF_EXECUTOR_NCCL)
+		return DF_BY_DAEMON;
+	df_executor = &df_lane_executor;
+	return DF_BY_LANES;
 }

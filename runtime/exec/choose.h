@@ -2,7 +2,10 @@
 #ifndef DF_RUNTIME_EXEC_CHOOSE_H
 #define DF_RUNTIME_EXEC_CHOOSE_H
 
-/* Sets df_executor as DFSHIM_EXECUTOR says. Once, at the start of the process. */
-void df_executor_choose(void);
+/*
+ * Sets df_executor as DFSHIM_EXECUTOR says. Once, at the start of the process. Returns what the
+ * trace says of it (enum df_executed_by).
+ */
+unsigned df_executor_choose(void);
 
 #endif

@@ -21,16 +21,18 @@ expected() {
 	$1 == "nccl" { nccl = $2 }
 	$1 == "ours" { ours = $2 }
 	$1 == "strict" { strict = $2 }
+	$1 == "lanes" { lanes = $2 }
 	END {
 		if (nccl == "") nccl = class == "OK" ? "OK" : "?"
 		if (ours == "") ours = class == "D" ? nccl : "OK"
+		if (lanes == "") lanes = ours
 		if (strict == "") {
 			if (class == "D" || class == "OK") strict = ours
 			else if (class == "S-i") strict = "OK"
 			else if (class == "S-e") strict = "SYNC"
 			else strict = nccl == "RESOURCE" ? "OK" : nccl
 		}
-		print rules == "nccl" || rules == "trace" ? nccl : rules == "ours" || rules == "lanes" ? ours : strict
+		print rules == "nccl" || rules == "trace" ? nccl : rules == "ours" ? ours : rules == "lanes" ? lanes : strict
 	}' "$1"
 }
 

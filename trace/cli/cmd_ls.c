@@ -18,9 +18,10 @@ static void text(const char *path, const struct df_reader *r, const struct df_lo
 	const struct df_trace_header *h = &r->h;
 	char name[PATH_MAX];
 
-	printf("%s\n  rank %d of %u, pid %u on %s, %s, mode %s, %s rules\n",
+	printf("%s\n  rank %d of %u, pid %u on %s, %s, mode %s, %s rules, executor %s\n",
 	       df_text_cleaned(path, name, sizeof(name)), h->rank, h->world, h->pid, h->host,
-	       h->exe, h->mode < 3 ? modes[h->mode] : "?", h->rules == 1 ? "NCCL's" : "our");
+	       h->exe, h->mode < 3 ? modes[h->mode] : "?", h->rules == 1 ? "NCCL's" : "our",
+	       df_header_executor(h));
 	printf("  %" PRIu64
 	       " records over %.3f s%s, %zu operations, %zu host calls, %zu threads, %zu streams\n",
 	       l->nr_recs, (double)(l->last_ns - l->first_ns) / 1e9,
@@ -62,11 +63,12 @@ static json_t *json(const char *path, const struct df_reader *r, const struct df
 					  df_json_u64(c->done), "dropped", df_json_u64(c->drops)));
 	}
 	return json_pack(
-		"{s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:o, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"file", df_json_text(path), "host", df_json_text(h->host), "exe",
 		df_json_text(h->exe), "rank", h->rank, "world", (int)h->world, "pid", (int)h->pid,
-		"rules", (int)h->rules, "mode", (int)h->mode, "closed", h->closed != 0, "records",
-		df_json_u64(l->nr_recs), "torn", df_json_u64(l->nr_torn), "overwritten",
+		"rules", (int)h->rules, "mode", (int)h->mode, "executor", df_header_executor(h),
+		"closed", h->closed != 0, "records", df_json_u64(l->nr_recs), "torn",
+		df_json_u64(l->nr_torn), "overwritten",
 		df_json_u64(h->next > h->nr_recs ? h->next - h->nr_recs : 0), "operations",
 		df_json_u64(l->nr_ops), "seconds",
 		df_json_milli((double)(l->last_ns - l->first_ns) / 1e9), "communicators", comms);

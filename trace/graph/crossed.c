@@ -17,7 +17,7 @@ static int by_signature(const struct df_graph *g, const struct df_match *in)
 	const struct df_uop *u = in->first == DF_NONE ? NULL : &g->set->ops[in->first];
 
 	return u && g->stuck[in->node] && in->nr_missing && u->start != DF_NONE && u->l.has_match &&
-	       !df_trc_nccl(&g->set->traces[u->trace]);
+	       !df_trc_places(&g->set->traces[u->trace]);
 }
 
 static const struct df_uop *op_of(const struct df_graph *g, const struct df_match *in, int rank)

@@ -31,7 +31,8 @@ static void find(struct launches *l)
 		uint32_t first;
 
 		if (!u->l.group || u->start == DF_NONE || l->inst[i] == DF_NONE ||
-		    !df_trc_nccl(&set->traces[u->trace]))
+		    (!df_trc_nccl(&set->traces[u->trace]) &&
+		     !df_header_lanes(&set->traces[u->trace].h)))
 			continue;
 		for (uint32_t k = i; k-- > 0 && i - k <= WINDOW;) {
 			o = &set->ops[k];
@@ -49,7 +50,7 @@ static void find(struct launches *l)
 	}
 }
 
-/* Each operation ends when all have taken place. By dfshim's rules they are independent. */
+/* Each operation ends when all have taken place. By the daemon's rules they are independent. */
 static void tie(struct launches *l)
 {
 	struct df_graph *g = l->g;

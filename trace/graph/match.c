@@ -31,7 +31,7 @@ static int is_p2p(const struct df_uop *u)
 
 static uint64_t inst_key(const struct df_graph *g, const struct df_uop *u)
 {
-	int nccl = df_trc_nccl(&g->set->traces[u->trace]);
+	int nccl = df_trc_places(&g->set->traces[u->trace]);
 	uint64_t k = df_mix64((uint64_t)u->gcomm + 1);
 
 	if (is_p2p(u)) {
@@ -407,7 +407,7 @@ static int ended_there(struct match *m, const struct df_match *in, const struct 
 		       const struct df_trc_comm *e)
 {
 	const struct df_trc *t = &m->g->set->traces[e->trace];
-	int nccl = df_trc_nccl(t);
+	int nccl = df_trc_places(t);
 	uint64_t number, key = part_of(in, sample, e->rank, e->local, nccl, &number);
 
 	if (!in->p2p && nccl)
@@ -421,7 +421,7 @@ static enum df_left left_there(struct match *m, const struct df_match *in,
 {
 	const struct df_check_set *set = m->g->set;
 	uint64_t number, key = part_of(in, sample, rank, 0,
-				       df_trc_nccl(&set->traces[sample->trace]), &number);
+				       df_trc_places(&set->traces[sample->trace]), &number);
 
 	return df_left_of(&set->left, set->gcomms[in->gcomm].hash, rank, key, number);
 }
@@ -475,7 +475,7 @@ static void excuse(struct match *m, const struct df_match *in)
 	for (uint32_t i = in->first; i != DF_NONE; i = ops[i].next)
 		waits |= ops[i].start != DF_NONE && m->waits[ops[i].start];
 	for (uint32_t i = in->first; waits && i != DF_NONE; i = ops[i].next)
-		if (ops[i].start != DF_NONE && !df_trc_nccl(&m->g->set->traces[ops[i].trace]) &&
+		if (ops[i].start != DF_NONE && !df_trc_places(&m->g->set->traces[ops[i].trace]) &&
 		    m->g->nodes[ops[i].start].stale == DF_M_GPU)
 			m->g->nodes[ops[i].start].stale = DF_M_NONE;
 }
@@ -487,7 +487,7 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 	const struct df_uop *first = &g->set->ops[in->first];
 	int32_t nranks = in->p2p ? 2 : gc->nranks;
 	uint64_t sig = first->sig;
-	int nccl = df_trc_nccl(&g->set->traces[first->trace]);
+	int nccl = df_trc_places(&g->set->traces[first->trace]);
 	uint8_t *here;
 
 	m->budget -= nranks;

@@ -55,6 +55,7 @@ struct walk {
 	uint32_t trace;
 	size_t first_node; /* of this trace */
 	int nccl;
+	int lanes; /* NCCL's kernels, behind our order */
 	struct stream *streams;
 	size_t nr_streams, cap_streams;
 	struct event *events;

@@ -227,7 +227,7 @@ void df_walk_op(struct walk *w, uint32_t ref)
 		df_graph_edge(w->g, u->start, before.fenced, DF_E_STREAM, DF_W_BASE | DF_W_NORES,
 			      u->l.rec);
 		hazards(w, u, s);
-		if (!w->nccl)
+		if (!df_trc_places(w->t))
 			behind_signature(w, u);
 		if (s->flags & 2) {
 			for (size_t i = 0; i < w->nr_streams; i++)
@@ -251,16 +251,14 @@ void df_walk_op(struct walk *w, uint32_t ref)
 			df_graph_edge(w->g, u->start, w->slots[dev], DF_E_SLOT, DF_W_BASE,
 				      u->l.rec_slot);
 		}
-		if (!df_lop_blind(&u->l))
+		if (!df_lop_blind(&u->l) && !w->lanes)
 			w->g->nodes[u->start].stale = DF_M_GPU;
 	}
-	if (w->nccl) {
-		if (u->l.state == DF_OP_ISSUED)
-			df_graph_edge(w->g, u->start, last->before, DF_E_COMM,
-				      DF_W_BASE | DF_W_NORES, u->l.rec);
-		if (w->t->h.queues)
-			behind_queue(w, u);
-	}
+	if (df_trc_places(w->t) && u->l.state == DF_OP_ISSUED)
+		df_graph_edge(w->g, u->start, last->before, DF_E_COMM, DF_W_BASE | DF_W_NORES,
+			      u->l.rec);
+	if (w->nccl && w->t->h.queues)
+		behind_queue(w, u);
 	s->at.all = df_walk_join(w, u->done, s->at.all, DF_E_PART, DF_W_ALL, DF_NO_REC);
 	last->done = u->done;
 	last->group = u->l.group;

@@ -301,7 +301,8 @@ static void unseen_room(struct df_check_result *r)
 	    r->g.nodes[r->root].kind != DF_N_MATCH)
 		return;
 	in = &r->g.insts[r->g.nodes[r->root].ref];
-	if (!(set->ops[in->first].l.flags & DF_OP_BY_NCCL))
+	if (!(set->ops[in->first].l.flags & DF_OP_BY_NCCL) &&
+	    !df_header_lanes(&set->traces[set->ops[in->first].trace].h))
 		return;
 	for (size_t i = 0; i < r->g.nr_insts; i++)
 		others += r->g.stuck[r->g.insts[i].node] && !r->g.insts[i].nr_missing &&

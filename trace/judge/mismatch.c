@@ -127,7 +127,7 @@ static int by_signature(const struct df_check_result *r, const struct df_match *
 	const struct df_uop *u = &r->set->ops[in->first];
 
 	return r->g.stuck[in->node] && in->nr_missing && u->start != DF_NONE &&
-	       !df_trc_nccl(&r->set->traces[u->trace]);
+	       !df_trc_places(&r->set->traces[u->trace]);
 }
 
 /* Examines all pairs with `b`, which lacks rank p. The best pair is closest in issue order. */
@@ -231,7 +231,7 @@ static int should_meet(const struct df_check_result *r, const struct df_uop *u,
 	const struct df_trc *mine = &r->set->traces[u->trace];
 	struct df_lop partner = u->l;
 
-	if (df_trc_nccl(mine))
+	if (df_trc_places(mine))
 		return op->index == u->l.index;
 	partner.count = op->count;
 	partner.type = op->type;
@@ -283,7 +283,7 @@ static int find_sizes(struct df_check_result *r, int unseen)
 		const struct df_uop *u = &r->set->ops[in->first];
 		const struct df_trc_comm *who = NULL;
 		struct df_lop other;
-		int nccl = df_trc_nccl(&r->set->traces[u->trace]);
+		int nccl = df_trc_places(&r->set->traces[u->trace]);
 
 		if (!in->p2p || in->nr_here != 1 ||
 		    !(r->g.stuck[in->node] || (unseen && df_lop_blind(&u->l))) ||

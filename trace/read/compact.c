@@ -321,7 +321,7 @@ static int reduce(const void *source, int lean, void **image, size_t *bytes)
 			k.first_item = k.l.ops[i].rec;
 	}
 	if (!rc)
-		rc = mark_last(&k, r.h.rules == 1 || r.h.mode == 1);
+		rc = mark_last(&k, df_header_places(&r.h));
 	if (!rc)
 		rc = write_image(&k, &r, image, bytes);
 	free(k.keys);

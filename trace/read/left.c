@@ -70,7 +70,7 @@ static size_t merge(struct part *parts, size_t nr)
 int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_left_row **out,
 		 size_t *nr)
 {
-	int nccl = r->h.rules == 1 || r->h.mode == 1;
+	int nccl = df_header_places(&r->h);
 	struct part *parts = calloc(l->nr_ops + 1, sizeof(*parts));
 	struct df_left_row *rows = calloc(2 * (size_t)r->nr_comms + MAX_KEYS, sizeof(*rows));
 	size_t keys = 0, first = 2 * (size_t)r->nr_comms, i;

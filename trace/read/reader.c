@@ -338,3 +338,15 @@ const char *df_reader_program(const struct df_reader *r, uint64_t a, char *buf, 
 		 s ? (const char *)(s + 1) : "");
 	return buf;
 }
+
+const char *df_header_executor(const struct df_trace_header *h)
+{
+	static const char *const words[] = {[DF_BY_DAEMON] = "daemon",
+					    [DF_BY_LANES] = "nccl, on lanes",
+					    [DF_BY_AGREED_LANES] =
+						    "nccl, on lanes, in an agreed order"};
+
+	if (df_header_nccl(h))
+		return "nccl";
+	return h->executor < DF_ARRAY_LEN(words) ? words[h->executor] : "?";
+}

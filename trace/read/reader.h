@@ -60,6 +60,28 @@ static inline int df_rec_valid(const struct df_rec *rec, uint64_t index)
 	       rec->type < DF_REC_NR;
 }
 
+/* The executor, in a word. */
+const char *df_header_executor(const struct df_trace_header *h);
+
+/* Whether a stream is a queue, as by NCCL's rules, not only for work that is no collective. */
+static inline int df_header_nccl(const struct df_trace_header *h)
+{
+	return h->rules == 1 || h->mode == 1;
+}
+
+/* Whether the k-th operations of a communicator meet, whatever they are. */
+static inline int df_header_places(const struct df_trace_header *h)
+{
+	return df_header_nccl(h) || h->executor == DF_BY_LANES;
+}
+
+/* Whether NCCL's kernels execute behind our order. Their begin is not recorded. */
+static inline int df_header_lanes(const struct df_trace_header *h)
+{
+	return !df_header_nccl(h) &&
+	       (h->executor == DF_BY_LANES || h->executor == DF_BY_AGREED_LANES);
+}
+
 /*
  * Turns an OP_REST into separate records (r->rest). Returns NULL if the OP_ISSUE before it is
  * missing.

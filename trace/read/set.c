@@ -151,7 +151,7 @@ static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, s
 {
 	struct df_lop *op = &set->load.ops[i];
 	struct df_trc_comm *e = &set->entries[t->first_entry + op->comm - 1];
-	int nccl = df_trc_nccl(t), p2p = op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV, rc;
+	int nccl = df_trc_places(t), p2p = op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV, rc;
 	struct df_uop *u;
 
 	t->nr_ops++;

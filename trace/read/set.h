@@ -170,12 +170,14 @@ static inline int df_uop_same_rank(const struct df_check_set *set, const struct 
 	return a->trace == b->trace && set->entries[a->entry].party == set->entries[b->entry].party;
 }
 
-/* Whether NCCL's rules apply: issue order per stream and communicator. */
 static inline int df_trc_nccl(const struct df_trc *t)
 {
-	return t->h.rules == 1 || t->h.mode == 1;
+	return df_header_nccl(&t->h);
 }
-
+static inline int df_trc_places(const struct df_trc *t)
+{
+	return df_header_places(&t->h);
+}
 /*
  * Whether data is missing that could change the verdict: traces, ends of files, or overwritten
  * unfinished operations. For a sealed set.

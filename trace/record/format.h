@@ -29,6 +29,13 @@ enum df_rec_type {
 #define DF_OP_BY_NCCL  1u
 #define DF_OP_END_SEEN 2u
 
+/* The executor: our daemon, or NCCL's own kernels on lanes (runtime/exec/nccl). */
+enum df_executed_by {
+	DF_BY_DAEMON,
+	DF_BY_LANES,	   /* operations of a communicator in their order of issue */
+	DF_BY_AGREED_LANES /* in an order that its ranks agree on */
+};
+
 enum df_call {
 	DF_CALL_NONE = 0,
 #define DF_CALL(id, name, class) DF_CALL_##id,
@@ -214,6 +221,7 @@ struct df_trace_header {
 	 */
 	uint64_t off_numbers;
 	char told_line[512]; /* the first line of that verdict */
+	uint32_t executor;   /* enum df_executed_by, if rules and mode are 0 */
 };
 
 _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");

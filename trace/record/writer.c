@@ -647,6 +647,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 	h->real_ns = clock_ns(CLOCK_REALTIME);
 	h->rules = cfg->rules;
 	h->mode = cfg->mode;
+	h->executor = cfg->executor;
 	h->slots = cfg->slots;
 	h->queues = cfg->queues;
 	memcpy(h->host, host, sizeof(h->host));
@@ -663,7 +664,8 @@ int df_trace_open(const struct df_trace_config *cfg)
 		forks_watched = 1;
 	}
 	publish(h);
-	df_trace(DF_REC_PROC_START, -1, 0, -1, 0, h->pid, cfg->rules | (uint64_t)cfg->mode << 8,
+	df_trace(DF_REC_PROC_START, -1, 0, -1, 0, h->pid,
+		 cfg->rules | (uint64_t)cfg->mode << 8 | (uint64_t)cfg->executor << 16,
 		 cfg->slots | (uint64_t)cfg->queues << 32, 0);
 	df_trace(DF_REC_CLOCK, -1, 0, -1, 0, h->real_ns, h->mono_ns, 0, 0);
 out:

@@ -7,6 +7,7 @@
  *	sure WORD			the certainty that the report must give
  *	says TEXT			a part of the sentence (a regular expression)
  *	nccl WORD, ours WORD, strict WORD	how it ends by each set of rules: OK, or the verdict's word
+ *	lanes WORD, agree WORD		the same on lanes (ours where missing), and with DFSHIM_NCCL_ORDER=agree
  *	differs RULES WORD... # WHY	another word that is accepted there; cuda-RULES: on a GPU that all ranks share
  *	slots N, queues N, release X	resident collectives, hardware queues, DFSHIM_RELEASE for "ours"
  *	after COMM...			these are ended with an error; then it is looked at what is left (script.c)

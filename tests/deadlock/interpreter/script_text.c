@@ -329,7 +329,9 @@ static int sc_line(struct script *s, char *line)
 		snprintf(s->strict, sizeof(s->strict), "%s", w);
 	else if (!strcmp(word, "release") && w)
 		snprintf(s->release, sizeof(s->release), "%s", w);
-	else if ((!strcmp(word, "differs") || !strcmp(word, "sure") || !strcmp(word, "says")) && w)
+	else if ((!strcmp(word, "differs") || !strcmp(word, "sure") || !strcmp(word, "says") ||
+		  !strcmp(word, "lanes") || !strcmp(word, "agree")) &&
+		 w)
 		;
 	else if (!strcmp(word, "slots") && w)
 		s->slots = atoi(w);

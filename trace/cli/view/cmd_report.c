@@ -58,7 +58,7 @@ static void ranks_table(FILE *out, const struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;
 
-	fputs("<h2>Ranks</h2><table><tr><th>rank<th>process<th>host<th>records<th>operations<th>unfinished<th>last record"
+	fputs("<h2>Ranks</h2><table><tr><th>rank<th>process<th>host<th>executor<th>records<th>operations<th>unfinished<th>last record"
 	      "<th>state</tr>\n",
 	      out);
 	for (size_t i = 0; i < set->nr_traces; i++) {
@@ -71,8 +71,9 @@ static void ranks_table(FILE *out, const struct df_check_result *r)
 		df_xml_text(out, t->label, 0);
 		fprintf(out, "<td>%u<td>", t->h.pid);
 		df_xml_text(out, t->h.host, 0);
-		fprintf(out, "<td>%" PRIu64 "<td>%" PRIu64 "<td>%zu<td>%.3f s ago<td>", t->nr_recs,
-			t->nr_ops, t->nr_uops, df_say_ago(set, (uint32_t)i, t->last_ns));
+		fprintf(out, "<td>%s<td>%" PRIu64 "<td>%" PRIu64 "<td>%zu<td>%.3f s ago<td>",
+			df_header_executor(&t->h), t->nr_recs, t->nr_ops, t->nr_uops,
+			df_say_ago(set, (uint32_t)i, t->last_ns));
 		if (t->fate != DF_ALIVE)
 			fputs(t->fate == DF_DEAD ? "died"
 						 : df_say_exit((int)t->h.closed, op, sizeof(op)),
