@@ -1,30 +1,30 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp plan sync ci reports jobs backend cookbook input ends others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork plan sync ci reports jobs backend cookbook input ends others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
 # installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
-# what fits into 5 minutes (operators, ddp, plan, sync, input, ends, others, some tests of the suite with 2 ranks); where PyTorch cannot be
+# what fits into 5 minutes (operators, ddp, fork, plan, sync, input, ends, others, some tests of the suite with 2 ranks); where PyTorch cannot be
 # installed it says so and ends with 77. A line for each check; the last line counts them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds=${WORLDS:-2 3 4} passed=0 failed=0 skipped=0
-usual="operators ddp plan sync ci reports jobs backend cookbook input ends others suite" no_torch=1
+usual="operators ddp fork plan sync ci reports jobs backend cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
 	shift
 	;;
 --core)
-	part=(--every 31 --limit 60) worlds=2 usual="operators ddp plan sync input ends others suite" no_torch=77
+	part=(--every 31 --limit 60) worlds=2 usual="operators ddp fork plan sync input ends others suite" no_torch=77
 	shift
 	;;
 esac
 parts=" ${*:-$usual} "
 for p in $parts; do
-	[[ " operators ddp plan sync ci reports jobs backend cookbook input ends others suite " == *" $p "* ]] || {
+	[[ " operators ddp fork plan sync ci reports jobs backend cookbook input ends others suite " == *" $p "* ]] || {
 		echo "check_torch.sh: unknown part '$p'" >&2
 		exit 2
 	}
@@ -87,6 +87,23 @@ if wants ddp; then
 	run "ddp, dfshim run -n 2" 0 --host -n 2 -- "$py" tests/torch/ddp.py
 	run "ddp, torchrun, 4 ranks" 0 --host -- "$py" -m torch.distributed.run --standalone --nproc-per-node 4 tests/torch/ddp.py
 	run "ddp, nccl's rules" 0 --host -n 2 --rules nccl --timeout 30 -- "$py" tests/torch/ddp.py
+fi
+if wants fork; then
+	for how in forked separate; do
+		option=$([ $how = separate ] && echo --no-fork)
+		# shellcheck disable=SC2086 # words
+		OUT=$T/$how MASTER_PORT=29512 run "fork: what ranks see, $how" 0 --host -n 3 $option -- "$py" tests/cli/fork_probe.py
+		# shellcheck disable=SC2086 # words
+		run "fork: DDP and DataLoader, 8 ranks, $how" 0 --host -n 8 $option -- "$py" tests/torch/fork.py $how
+		# shellcheck disable=SC2086 # words
+		run "fork: torchrun, 3 ranks, $how" 0 --host $option -- "$py" -m torch.distributed.run --standalone --nproc-per-node 3 \
+			tests/torch/fork.py $how
+	done
+	for rank in 0 1 2; do
+		sed -i 's/0x[0-9a-f]*/0x/g' "$T/forked.$rank" "$T/separate.$rank"
+		check "fork: rank $rank sees the same" 0 diff "$T/forked.$rank" "$T/separate.$rank"
+	done
+	check "fork: ranks have random numbers of their own" 1 grep -q . <(sort "$T/forked.own" | uniq -d)
 fi
 if wants plan; then
 	for job in gate torch networks; do

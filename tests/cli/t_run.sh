@@ -38,6 +38,11 @@ for w in DFSHIM_HOST_DEVICES=4 DFSHIM_MODE=trace DFSHIM_TIMEOUT_MS=2500 \
 	grep -qx "$w" out || fail "$w is not in: $(cat out)"
 done
 [ -d a/b ] || fail "the trace folder was not made"
+# As many devices as ranks, where there are more than eight: PyTorch counts devices in a byte.
+for n in 8: 9:9 64:64; do
+	[ "$(env -u DFSHIM_HOST_DEVICES "$D" run --host -n "${n%:*}" --dry-run -- x | sed -n 's/^DFSHIM_HOST_DEVICES=//p')" = "${n#*:}" ] ||
+		fail "devices of ${n%:*} ranks"
+done
 # git ignores a folder that this made, and no other.
 [ "$(cat a/b/.gitignore)" = "*" ] && [ ! -e a/.gitignore ] || fail "git lists the traces"
 mkdir mine

@@ -28,6 +28,8 @@
 #include "trace/cli/input.h"
 #include "trace/cli/run/cmd_run.h"
 #include "trace/cli/run/jobdir.h"
+#include "trace/cli/run/run_fork.h"
+#include "trace/cli/run/run_memory.h"
 #include "trace/read/reader.h"
 #include "trace/record/writer.h"
 
@@ -129,6 +131,9 @@ static int parse(int argc, char **argv)
 			"how long the others may go on when one has failed, and all after "
 			"Ctrl-C, with -n (10)"),
 		DF_FLAG("tag", df_run.tag, "prefix every line of output with the rank"),
+		DF_FLAG("no-fork", df_run.no_fork,
+			"an interpreter for each rank of a Python program, also where one could import torch "
+			"and be forked (as DFSHIM_HOST_FORK=0)"),
 		DF_FLAG("dry-run", df_run.dry_run, "print the environment instead of running"),
 	};
 
@@ -219,13 +224,11 @@ static int verdict_stops(void)
 
 /* ---- processes -------------------------------------------------------------------------------------- */
 
-static void child(int rank, int pipes[2][2])
+/* In a process that becomes a rank: its variables, outputs, and signals. */
+static void become(int rank, int pipes[2][2])
 {
 	int k;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (df_run.nr_procs > 1)
-		setpgid(0, 0);
 	if (df_run.set_ranks) {
 		df_run_set("RANK", rank);
 		df_run_set("LOCAL_RANK", rank);
@@ -233,6 +236,16 @@ static void child(int rank, int pipes[2][2])
 	for (k = 0; k < 2 && df_run.tag; k++)
 		dup2(pipes[k][1], k ? STDERR_FILENO : STDOUT_FILENO);
 	sigprocmask(SIG_SETMASK, &old_mask, NULL);
+}
+
+static void child(int rank, int pipes[2][2])
+{
+	int k;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (df_run.nr_procs > 1)
+		setpgid(0, 0);
+	become(rank, pipes);
 	execvp(df_run.app[0], df_run.app);
 	k = errno;
 	fprintf(stderr, "dfshim run: %s: %s\n", df_run.app[0], strerror(k));
@@ -243,18 +256,26 @@ static int start(int rank)
 {
 	struct proc *p = &procs[rank];
 	int pipes[2][2] = {{-1, -1}, {-1, -1}}, k;
+	pid_t pid;
 
 	p->out[0] = p->out[1] = -1;
 	for (k = 0; k < 2 && df_run.tag; k++)
 		if (pipe2(pipes[k], O_CLOEXEC))
 			return -errno;
-	p->pid = fork();
-	if (p->pid < 0) {
-		p->pid = 0;
-		return -errno;
+	if (df_run_fork_is_open()) {
+		int out[2] = {pipes[0][1], pipes[1][1]};
+
+		pid = df_run_fork_rank(rank, df_run.tag ? out : NULL);
+	} else {
+		pid = fork();
+		if (pid < 0)
+			pid = -errno;
 	}
-	if (!p->pid)
+	if (pid < 0)
+		return (int)pid;
+	if (!pid)
 		child(rank, pipes);
+	p->pid = pid;
 	if (df_run.nr_procs > 1)
 		setpgid(p->pid, p->pid);
 	for (k = 0; k < 2 && df_run.tag; k++) {
@@ -262,6 +283,31 @@ static int start(int rank)
 		p->out[k] = pipes[k][0];
 	}
 	return 0;
+}
+
+/* The interpreter that forks the ranks has outputs of the ranks' kind. */
+static void become_first(void *arg)
+{
+	int pipes[2][2], k;
+
+	(void)arg;
+	for (k = 0; k < 2 && df_run.tag; k++)
+		if (pipe2(pipes[k], O_CLOEXEC))
+			_exit(1);
+	become(0, pipes);
+}
+
+/* 0: ranks are forked or have interpreters of their own; else the status to exit with, which has been explained. */
+static int open_fork(int signals)
+{
+	const char *fork = getenv(df_env_name(DF_ENV_ROW_host_fork));
+	uint64_t until_ns = df_run.limit > 0 ? df_now_ns() + (uint64_t)(df_run.limit * 1e9) : 0;
+	int ret;
+
+	if (!df_run.host || df_run.nr_procs == 1 || (fork && !strcmp(fork, "0")))
+		return 0;
+	ret = df_run_fork_open(signals, until_ns, become_first, NULL);
+	return ret < 0 ? -ret : 0;
 }
 
 static void signal_all(int sig)
@@ -360,6 +406,33 @@ static int forward(int signals)
 	return interrupted;
 }
 
+/* Once: what the processes have of their own, when little memory is left. */
+static void watch_memory(uint64_t now)
+{
+	static uint64_t looked_ns;
+	static int said;
+	uint64_t free_bytes, own, sum = 0;
+	int i, nr = 0;
+
+	if (said || now - looked_ns < DF_NS_PER_S)
+		return;
+	looked_ns = now;
+	if (!df_run_memory_is_short(&free_bytes))
+		return;
+	for (i = 0; i < df_run.nr_procs; i++) {
+		own = procs[i].pid ? df_run_memory_own(procs[i].pid) : 0;
+		nr += own > 0;
+		sum += own;
+	}
+	if (!nr)
+		return;
+	fprintf(stderr,
+		"dfshim run: memory runs out: %d processes have %.0f MB each of their own, and "
+		"%.0f MB are free; the kernel may kill one (SIGKILL)\n",
+		nr, (double)sum / nr / 1e6, (double)free_bytes / 1e6);
+	said = 1;
+}
+
 /* Until all processes have ended: the job's exit status. */
 static int wait_all(int signals)
 {
@@ -383,6 +456,7 @@ static int wait_all(int signals)
 		if (!left && (nr == 1 || poll(fds + 1, (nfds_t)nr - 1, 0) <= 0))
 			break;
 		now = df_now_ns();
+		watch_memory(now);
 		if (df_run.limit > 0 && !code && now - begun_ns >= (uint64_t)(df_run.limit * 1e9)) {
 			fprintf(stderr, "dfshim run: not finished after %g s\n", df_run.limit);
 			df_run.grace = 0;
@@ -588,16 +662,19 @@ int df_cmd_run(int argc, char **argv)
 		return 1;
 	fflush(NULL);
 	begun_ns = df_wall_ns();
-	for (i = 0; i < df_run.nr_procs; i++) {
+	code = open_fork(signals);
+	for (i = 0; i < df_run.nr_procs && !code; i++) {
 		ret = start(i);
 		if (!ret)
 			continue;
 		signal_all(SIGKILL);
-		return df_cli_input_error("run", df_run.app[0], "process %d: %s", i,
-					  strerror(-ret));
+		code = df_cli_input_error("run", df_run.app[0], "process %d: %s", i,
+					  ret == -ECHILD ? "the interpreter that forks has ended"
+							 : strerror(-ret));
 	}
-	code = wait_all(signals);
-	code = conclude(code);
+	df_run_fork_close();
+	if (!code)
+		code = conclude(wait_all(signals));
 	if (own_trace)
 		df_jobdir_remove(&dir);
 	return code;

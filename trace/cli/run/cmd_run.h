@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 extern struct df_run_opts {
-	int host, devices, nr_procs, set_ranks, tag, dry_run;
+	int host, devices, nr_procs, set_ranks, tag, no_fork, dry_run;
 	int nccl;  /* by NCCL's rules */
 	int lanes; /* the executor is NCCL, behind dfshim */
 	const char *mode, *rules, *executor;

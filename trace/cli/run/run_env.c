@@ -245,8 +245,11 @@ int df_run_environment(void)
 	}
 	if (df_run.devices)
 		df_run_set(df_env_name(DF_ENV_ROW_host_devices), df_run.devices);
-	else if (df_run.host && df_run.nr_procs > 8)
-		setenv(df_env_name(DF_ENV_ROW_host_devices), "1024", 0);
+	else if (df_run.host && df_run.nr_procs > 8 &&
+		 !getenv(df_env_name(DF_ENV_ROW_host_devices)))
+		df_run_set(df_env_name(DF_ENV_ROW_host_devices), DF_MIN(df_run.nr_procs, 1024));
+	if (df_run.no_fork)
+		df_run_set(df_env_name(DF_ENV_ROW_host_fork), 0);
 	if (df_run.host && !user_host)
 		fprintf(stderr, "dfshim run: no GPU here: devices are CPU threads (CPU backend)\n");
 	if (df_run.executor)

@@ -56,7 +56,17 @@ def after_triton(jit):
     jit.JITFunction.run = run
 
 
-AFTER = {"torch": after_torch, "triton.runtime.jit": after_triton}
+def after_elastic(handler):
+    from dfshim.host import forks
+
+    forks.fork_workers(handler)
+
+
+AFTER = {
+    "torch": after_torch,
+    "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler": after_elastic,
+    "triton.runtime.jit": after_triton,
+}
 
 
 class Loader(importlib.abc.Loader):

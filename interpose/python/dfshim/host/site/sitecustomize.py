@@ -23,6 +23,10 @@ def _start():
     from dfshim.host import start
 
     start.start()
+    if "_DFSHIM_FORK" in os.environ:
+        from dfshim.host import forks
+
+        forks.serve()
 
 
 def _next():
