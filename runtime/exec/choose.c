@@ -13,5 +13,5 @@ unsigned df_executor_choose(void)
 	if (df_env()->executor != DF_EXECUTOR_NCCL)
 		return DF_BY_DAEMON;
 	df_executor = &df_lane_executor;
-	return DF_BY_LANES;
+	return df_env()->nccl_order == DF_NCCL_ORDER_AGREE ? DF_BY_AGREED_LANES : DF_BY_LANES;
 }

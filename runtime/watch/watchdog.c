@@ -65,6 +65,8 @@ static struct {
 	 */
 	int asked;
 	uint64_t not_before, pause, again;
+	/* Communicator whose ranks call what never meets; 0: none; atomic. Not before this time. */
+	uint64_t mismatch, mismatch_at;
 	int pid;       /* of the process that has the thread */
 	uint32_t stop; /* STAYS, ASKED_TO_STOP, STOPPING, STOPPED; a futex */
 } dog = {.reported = UINT64_MAX, .again = UINT64_MAX};
@@ -497,24 +499,27 @@ static void peers_that_left(void)
 /*
  * Proved: ranks of a communicator have issued operations that never meet. They cannot finish, so
  * report it at once. The communicator ends on all ranks: its ncclCommGetAsyncError returns
- * ncclRemoteError.
+ * ncclRemoteError. Returns 0 if the verdict is another one.
  */
-static void tell_mismatch(uint64_t name)
+static int tell_mismatch(uint64_t name)
 {
 	struct df_check_result *r;
 	struct asked asked;
 	uint64_t ops;
+	int is;
 
 	unfinished(&ops);
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, 0, ops, 0, 0);
 	r = judge(STALE_NS, &asked);
-	if (r && df_check_verdict(r) == DF_V_MISMATCH) {
+	is = r && df_check_verdict(r) == DF_V_MISMATCH;
+	if (is) {
 		df_tied_tell();
 		print(r);
 		df_ending_mismatch(name);
 	}
 	df_check_result_free(r);
+	return is;
 }
 
 /*
@@ -565,7 +570,7 @@ static uint64_t circles(void)
 		int ret = df_prove_and_release(dog.pause >= HOSTS_NS, &proof);
 
 		if (proof.mismatch)
-			tell_mismatch(proof.mismatch);
+			(void)tell_mismatch(proof.mismatch);
 		else if (proof.settled)
 			tell_settled();
 		now = df_now_ns();
@@ -585,6 +590,35 @@ static uint64_t circles(void)
 		next = DF_MIN(next, dog.not_before);
 	next = DF_MIN(next, DF_MAX(dog.again, dog.not_before));
 	return next > now ? next - now : 0;
+}
+
+void df_watchdog_mismatch(uint64_t hash)
+{
+	/* RELEASE pairs with mismatch_seen(): the records of both calls were made before. */
+	__atomic_store_n(&dog.mismatch, hash, __ATOMIC_RELEASE);
+	df_snapshot_wake();
+}
+
+/*
+ * Reports what df_watchdog_mismatch() was called for. Another process may not have answered: then
+ * again later. Returns how long to sleep at most.
+ */
+static uint64_t mismatch_seen(void)
+{
+	/* ACQUIRE pairs with df_watchdog_mismatch(). */
+	uint64_t name = __atomic_load_n(&dog.mismatch, __ATOMIC_ACQUIRE), now = df_now_ns(), ops;
+
+	if (!name)
+		return UINT64_MAX;
+	if (now >= dog.mismatch_at) {
+		if (tell_mismatch(name) || !unfinished(&ops)) {
+			__atomic_store_n(&dog.mismatch, 0, __ATOMIC_RELAXED);
+			return UINT64_MAX;
+		}
+		now = df_now_ns();
+		dog.mismatch_at = now + LOOK_MAX_NS;
+	}
+	return dog.mismatch_at - now;
 }
 
 enum { STAYS, ASKED_TO_STOP, STOPPING, STOPPED };
@@ -650,6 +684,8 @@ static void *watch(void *arg)
 			peers_that_left();
 			nap = DF_MIN(nap, 100 * DF_NS_PER_MS);
 		}
+		rest = mismatch_seen();
+		nap = DF_MIN(nap, rest);
 		rest = circles();
 		nap = DF_MIN(nap, rest);
 		rest = df_release_log(RELEASE_LOG_NS);

@@ -42,6 +42,12 @@ uint64_t df_joining_missing(void);
  */
 int df_joining_explain(int anyhow, char *line, size_t size);
 
+/*
+ * Ranks of the communicator with this hash have made calls that can never meet: reports that at
+ * once, and ends it.
+ */
+void df_watchdog_mismatch(uint64_t hash);
+
 /* Starts the thread. Further calls do nothing. */
 void df_watchdog_start(void);
 

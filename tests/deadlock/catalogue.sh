@@ -1,5 +1,5 @@
 #!/bin/bash
-# The catalogue of deadlocks by a set of rules (RULES: nccl, ours, strict, lanes; the first three without). Called by t_catalogue_*.sh.
+# The catalogue of deadlocks by a set of rules (RULES: nccl, ours, strict, lanes, agree; the first three without). Called by t_catalogue_*.sh.
 # nccl: libdfnccl.so executes, and what hangs is ended after the verdict. trace: the same, but nobody ends it, as with the
 # real NCCL.
 #
@@ -22,17 +22,19 @@ expected() {
 	$1 == "ours" { ours = $2 }
 	$1 == "strict" { strict = $2 }
 	$1 == "lanes" { lanes = $2 }
+	$1 == "agree" { agree = $2 }
 	END {
 		if (nccl == "") nccl = class == "OK" ? "OK" : "?"
 		if (ours == "") ours = class == "D" ? nccl : "OK"
 		if (lanes == "") lanes = ours
+		if (agree == "") agree = ours
 		if (strict == "") {
 			if (class == "D" || class == "OK") strict = ours
 			else if (class == "S-i") strict = "OK"
 			else if (class == "S-e") strict = "SYNC"
 			else strict = nccl == "RESOURCE" ? "OK" : nccl
 		}
-		print rules == "nccl" || rules == "trace" ? nccl : rules == "ours" ? ours : rules == "lanes" ? lanes : strict
+		print rules == "nccl" || rules == "trace" ? nccl : rules == "ours" ? ours : rules == "lanes" ? lanes : rules == "agree" ? agree : strict
 	}' "$1"
 }
 
@@ -68,7 +70,7 @@ one() {
 	case $rules in
 	nccl) e+=("${NCCL_RULES[@]}" "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
 	ours) e+=("DFSHIM_RELEASE=$(value "$f" release safe)") ;;
-	lanes) e+=(DFSHIM_EXECUTOR=nccl "LD_PRELOAD=$preload $B/libdfnccl.so" "DFSHIM_RELEASE=$(value "$f" release safe)" "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)") ;;
+	lanes | agree) e+=(DFSHIM_EXECUTOR=nccl "DFSHIM_NCCL_ORDER=${rules/lanes/issue}" "LD_PRELOAD=$preload $B/libdfnccl.so" "DFSHIM_RELEASE=$(value "$f" release safe)" "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)") ;;
 	strict) e+=(DFSHIM_RELEASE=none DFSHIM_STREAM_ORDER=strict) ;;
 	trace) e+=("${NCCL_RULES[@]}" DFSHIM_TIMEOUT_ACTION=report "DFSHIM_HOST_SLOTS=$(value "$f" slots 4)" "DFSHIM_HOST_QUEUES=$(value "$f" queues 8)") ;;
 	esac

@@ -21,6 +21,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
 #include "runtime/exec/nccl/lane.h"
+#include "runtime/exec/nccl/shared.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/frees.h"
@@ -88,8 +89,7 @@ static void free_op(struct df_lane_op *e)
 	free(e);
 }
 
-/* Puts operations of one group on the lane. */
-static int put(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
+int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
 {
 	const struct df_op *few[16],
 		**ops = nr > DF_ARRAY_LEN(few) ? malloc(nr * sizeof(*ops)) : few;
@@ -117,8 +117,7 @@ static int put(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
 	return ret;
 }
 
-/* Takes the next group that is complete into *group, which grows. Returns its length. Lock held. */
-static size_t next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap)
+size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap)
 {
 	struct df_lane_op *first = lane->next, *e, **v;
 	size_t nr = 0;
@@ -128,7 +127,7 @@ static size_t next_group(struct df_lane *lane, struct df_lane_op ***group, size_
 			return 0;
 		else
 			nr++;
-	if (lane->ended || lane->failed || !nr)
+	if (lane->ended || lane->failed || lane->differs || !nr)
 		return 0;
 	if (nr > *cap) {
 		v = realloc(*group, nr * sizeof(*v));
@@ -150,7 +149,7 @@ static void put_all(struct df_lane *lane)
 {
 	struct df_lane_op **group = NULL;
 	size_t nr, i, cap = 0;
-	int ret, failed;
+	int ret, failed, differs;
 
 	df_mutex_lock(&lane->lock);
 	if (lane->putting) {
@@ -158,10 +157,14 @@ static void put_all(struct df_lane *lane)
 		return;
 	}
 	lane->putting = 1;
-	while ((nr = next_group(lane, &group, &cap))) {
+	while ((nr = df_lane_next_group(lane, &group, &cap))) {
 		df_mutex_unlock(&lane->lock);
-		ret = put(lane, group, nr);
+		differs = lane->view && df_lane_differs(lane, group, nr);
+		ret = differs ? 0 : df_lane_put_group(lane, group, nr);
 		df_mutex_lock(&lane->lock);
+		lane->differs = differs;
+		if (differs)
+			break;
 		for (i = 0; i < nr; i++)
 			group[i]->put = 1;
 		if (ret)
@@ -193,6 +196,20 @@ static void close_mine(struct df_lane *lane)
 	df_mutex_unlock(&lane->lock);
 }
 
+void df_lane_use(struct df_lane *lane)
+{
+	df_mutex_lock(&lanes.lock);
+	lane->users++;
+	df_mutex_unlock(&lanes.lock);
+}
+
+void df_lane_unuse(struct df_lane *lane)
+{
+	df_mutex_lock(&lanes.lock);
+	lane->users--;
+	df_mutex_unlock(&lanes.lock);
+}
+
 void df_lane_submitted(void)
 {
 	struct df_lane *lane;
@@ -200,14 +217,13 @@ void df_lane_submitted(void)
 
 	while (mine) {
 		lane = mine->lane;
-		df_mutex_lock(&lanes.lock);
-		lane->users++;
-		df_mutex_unlock(&lanes.lock);
+		df_lane_use(lane);
 		close_mine(lane);
-		put_all(lane);
-		df_mutex_lock(&lanes.lock);
-		lane->users--;
-		df_mutex_unlock(&lanes.lock);
+		if (lane->agree)
+			df_lane_agree_wake(lane);
+		else
+			put_all(lane);
+		df_lane_unuse(lane);
 		any = 1;
 	}
 	if (any)
@@ -216,7 +232,29 @@ void df_lane_submitted(void)
 
 /* ---- ends --------------------------------------------------------------------------------------- */
 
-/* Drops the lane's first operations that have ended. Returns their number. dev->lock held. */
+/*
+ * Takes the first operation that has ended out of the list; NULL: none has. They end in their
+ * order, unless another one was agreed on. Lock held.
+ */
+static struct df_lane_op *take_ended(struct df_lane *lane)
+{
+	struct df_lane_op **p = &lane->oldest, *e;
+
+	for (; (e = *p); p = &e->next) {
+		if (e->closed && e->put && has_ended(e))
+			break;
+		if (!lane->agree)
+			return NULL;
+	}
+	if (!e)
+		return NULL;
+	*p = e->next;
+	if (!e->next)
+		lane->last = p;
+	return e;
+}
+
+/* Drops the lane's operations that have ended. Returns their number. dev->lock held. */
 static int retire(struct df_lane *lane)
 {
 	struct df_comm *comm = lane->comm;
@@ -225,10 +263,7 @@ static int retire(struct df_lane *lane)
 	int nr = 0;
 
 	df_mutex_lock(&lane->lock);
-	while ((e = lane->oldest) && e->closed && e->put && has_ended(e)) {
-		lane->oldest = e->next;
-		if (!e->next)
-			lane->last = &lane->oldest;
+	while ((e = take_ended(lane))) {
 		df_mutex_unlock(&lane->lock);
 		df_trace(DF_REC_OP_DONE, dev->index, comm->trace, comm->rank, e->serial, e->dropped,
 			 0, 0, 0);
@@ -304,20 +339,20 @@ int df_lane_pass(int device)
 
 static int add_flight(struct df_lane *lane, void *set)
 {
-	struct df_flight f = {.queue = lane};
+	struct df_flight f = {.queue = lane->agree ? NULL : lane};
 	struct df_lane_op *e;
 	int ret = 0;
 
 	df_mutex_lock(&lane->lock);
-	/* They end in their order, so the last stands for all. */
-	for (e = lane->oldest; e; e = e->next) {
+	/* Where they end in their order, the last stands for all. */
+	for (e = lane->oldest; e && !ret; e = e->next) {
 		f.done = e->word;
 		f.value = e->value;
 		f.op = e->serial;
+		if ((lane->agree || !e->next) && !df_flight_done(&f))
+			ret = df_flights_add(set, &f);
 	}
 	df_mutex_unlock(&lane->lock);
-	if (f.done && !df_flight_done(&f))
-		ret = df_flights_add(set, &f);
 	return ret;
 }
 
@@ -484,6 +519,18 @@ static void note_width(const struct df_lane *lane)
 			lane->comm->dev->index, sum, sms);
 }
 
+/* Orders beyond one node are not agreed on. */
+static int agree(struct df_lane *lane)
+{
+	if (lane->view && (int)lane->view->nr == lane->comm->nranks)
+		return df_lane_agree_start(lane);
+	if (lane->comm->nranks > 1)
+		df_warn_once("DFSHIM_NCCL_ORDER=agree: the ranks of communicator %016llx are not "
+			     "all on one node, so its operations keep their order of issue",
+			     (unsigned long long)lane->comm->hash);
+	return 0;
+}
+
 int df_lane_make(struct df_comm *comm)
 {
 	struct df_lane *lane = calloc(1, sizeof(*lane));
@@ -511,6 +558,12 @@ int df_lane_make(struct df_comm *comm)
 		ret = err;
 	if (!ret)
 		ret = connect_lane(lane);
+	/* Collective: also where something has failed. */
+	err = df_lane_share(lane);
+	if (!ret)
+		ret = err;
+	if (!ret && df_env()->nccl_order == DF_NCCL_ORDER_AGREE)
+		ret = agree(lane);
 	df_mutex_lock(&comm->dev->lock);
 	comm->lane = lane;
 	df_mutex_lock(&lanes.lock);
@@ -553,6 +606,7 @@ void df_lane_free(struct df_comm *comm)
 	abort = lane->abort;
 	df_mutex_unlock(&lanes.lock);
 	df_mutex_unlock(&comm->dev->lock);
+	df_lane_agree_stop(lane);
 	if (!is_left(lane) || lane->oldest) {
 		df_warn_once(
 			"a call of NCCL for a communicator that has ended does not return: its "
@@ -572,6 +626,8 @@ void df_lane_free(struct df_comm *comm)
 		HASH_DEL(lane->counts, c);
 		free(c);
 	}
+	df_lane_agree_free(lane);
+	df_lane_unshare(lane);
 	df_mutex_fini(&lane->lock);
 	free(lane);
 }

@@ -32,6 +32,8 @@ struct df_lane_op {
 	struct df_kwait *waits;
 	uint32_t nr_waits;
 	uint64_t *word, value; /* its end: the word is its own */
+	/* signature and number among its equals, as for the trace; what other ranks' are like */
+	uint64_t key, number, match;
 	/* the lane's lock: */
 	uint8_t closed;	 /* its whole group is in the list, and its thread has let go of it */
 	uint8_t put;	 /* it is on the lane, or never will be */
@@ -41,7 +43,7 @@ struct df_lane_op {
 /* How many operations of a signature there have been: for the trace. */
 struct df_lane_count {
 	struct df_sig sig;
-	uint64_t key, nr;
+	uint64_t key, nr, match;
 	UT_hash_handle hh;
 };
 
@@ -52,6 +54,8 @@ struct df_lane {
 	struct df_mstream *stream;
 	long ctas;    /* that it may occupy; 0: one rank, whose kernels wait for no peer */
 	void *buffer; /* of the operation that connects it */
+	struct df_lane_view *view;   /* what it shares with others on its node; NULL: nothing */
+	struct df_lane_agree *agree; /* NULL: operations are put in their order of issue */
 	/* the lock of the list of all lanes: */
 	uint32_t users; /* threads that use it without another hold on it */
 	int abort;	/* enum df_lane_abort */
@@ -63,6 +67,7 @@ struct df_lane {
 	int putting;			   /* a thread is putting them */
 	int ended;			   /* none is put any more */
 	int failed;			   /* -errno: the real library refused one */
+	int differs; /* other ranks call something else: none is put any more */
 };
 
 enum df_lane_abort { DF_LANE_LIVES, DF_LANE_TO_ABORT, DF_LANE_ABORTING, DF_LANE_ABORTED };
@@ -81,6 +86,16 @@ void df_lane_free(struct df_comm *comm);
 void df_lane_append(struct df_lane_op *e);
 /* Puts on their lanes what this thread has appended. No lock held; may call the driver. */
 void df_lane_submitted(void);
+/* For agree.c. A use keeps the lane's memory; df_lane_unuse() ends it. */
+void df_lane_use(struct df_lane *lane);
+void df_lane_unuse(struct df_lane *lane);
+/*
+ * Takes the next group that is complete into *group, which grows. Returns its length, 0 if there is
+ * none. lane->lock held.
+ */
+size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap);
+/* Puts operations of one group on the lane. Returns 0 or -errno. No lock held; may block. */
+int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr);
 /* Drops operations that have ended from the lists of the device's lanes. dev->lock held. */
 void df_lane_retire(struct df_dev *dev);
 /* Ends the unfinished operations of the communicator. */

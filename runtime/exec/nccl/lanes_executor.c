@@ -19,6 +19,7 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/devs.h"
 #include "runtime/exec/nccl/lane.h"
+#include "runtime/exec/nccl/shared.h"
 #include "runtime/program/build/cost.h"
 
 #define SETTINGS 0x6c616e6573ull /* ranks of another executor have other settings */
@@ -55,7 +56,7 @@ static int setup(void)
 		return -EOPNOTSUPP;
 	}
 	warn_ignored();
-	df_rt.settings = SETTINGS;
+	df_rt.settings = SETTINGS + (uint64_t)df_env()->nccl_order;
 	return 0;
 }
 
@@ -111,7 +112,7 @@ static int prepare(struct df_launch *l)
 	if (!l->on_lane)
 		return -ENOMEM;
 	l->on_lane->lane = lane;
-	l->queue = lane;
+	l->queue = lane->agree ? NULL : lane;
 	return 0;
 }
 
@@ -152,6 +153,7 @@ static struct df_lane_count *count_of(struct df_lane *lane, const struct df_sig 
 		return NULL;
 	c->sig = *sig;
 	c->key = key_of(lane->comm, sig);
+	c->match = df_lane_match(sig);
 	HASH_ADD(hh, lane->counts, sig, sizeof(c->sig), c);
 	return c;
 }
@@ -177,6 +179,9 @@ static int place(struct df_launch *l)
 	e->op.ticket = NULL;
 	e->serial = l->serial;
 	e->group = l->group;
+	e->key = c->key;
+	e->number = c->nr;
+	e->match = c->match;
 	l->done = e->word;
 	l->value = e->value;
 	l->key = c->key;

@@ -1,0 +1,461 @@
+/*
+ * One order for the operations of a communicator, whatever order its ranks issue them in
+ * (DFSHIM_NCCL_ORDER=agree). A rank publishes a unit (one operation, or those of a group) when all
+ * that it waits for has ended, so its launch waits for nothing on this rank. Rank 0 finds what is
+ * ready on all ranks that it concerns (sequence.c) and tells each rank its next unit. So what is on
+ * the lanes is in one order, and every operation there can run: no lane waits for another.
+ *
+ * Each communicator has a thread, which is the only one that puts its operations on the lane. It
+ * takes the lane's lock, none across a call of NCCL.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include "runtime/base/err.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/base/vec.h"
+#include "runtime/comm/comm.h"
+#include "runtime/exec/nccl/lane.h"
+#include "runtime/exec/nccl/sequence.h"
+#include "runtime/exec/nccl/shared.h"
+#include "trace/record/names.h"
+
+#define NAP_MIN_NS (5 * DF_NS_PER_US)
+#define NAP_MAX_NS (200 * DF_NS_PER_US)
+#define REST_NS	   (100 * DF_NS_PER_MS)
+#define SHORT	   (64u << 10) /* bytes of a message that NCCL can send before it is received */
+
+/* A unit of this rank that is not launched. */
+struct unit {
+	struct unit *next;
+	struct df_lane_op **ops;
+	size_t nr, published;
+	uint32_t number;
+};
+
+/* Rank 0: units whose turn has come, for which the rank's ring had no room. */
+struct turns {
+	uint32_t *v;
+	size_t nr, cap;
+};
+
+struct df_lane_agree {
+	struct df_lane *lane;
+	struct unit *first, **last; /* in the order of issue */
+	uint32_t nr_units;	    /* that there have been */
+	int stop;		    /* atomic */
+	int alone;		    /* there is no agreed order any more */
+	int failed;		    /* rank 0: -errno */
+	/* rank 0: */
+	struct df_lanes_sequence *sequence;
+	struct turns *turns; /* by slot */
+};
+
+static void ring(struct df_lane_area *a)
+{
+	/* RELEASE pairs with the ACQUIRE in work(): what was written before is found after it. */
+	__atomic_fetch_add(&a->bell, 1, __ATOMIC_RELEASE);
+	df_futex_wake(&a->bell, 1, 1);
+}
+
+static struct df_lane_area *area_of(const struct df_lane *lane)
+{
+	return &lane->view->areas[lane->view->slot];
+}
+
+void df_lane_agree_wake(struct df_lane *lane)
+{
+	ring(area_of(lane));
+}
+
+static uint64_t get(const uint64_t *counter)
+{
+	/* ACQUIRE pairs with put(): the entries below the counter are there, or are free. */
+	return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+
+static void put(uint64_t *counter, uint64_t value)
+{
+	/* RELEASE pairs with get(): the entries were written, or read, before. */
+	__atomic_store_n(counter, value, __ATOMIC_RELEASE);
+}
+
+/* ---- this rank's units ----------------------------------------------------------------------- */
+
+/* Makes units of the groups that are complete. Returns 1 if there were any, -ENOMEM. */
+static int collect(struct df_lane_agree *a)
+{
+	int any = 0;
+
+	for (;;) {
+		struct unit *u = calloc(1, sizeof(*u));
+		size_t cap = 0;
+
+		if (!u)
+			return -ENOMEM;
+		df_mutex_lock(&a->lane->lock);
+		u->nr = df_lane_next_group(a->lane, &u->ops, &cap);
+		df_mutex_unlock(&a->lane->lock);
+		if (!u->nr) {
+			free(u->ops);
+			free(u);
+			return any;
+		}
+		u->number = ++a->nr_units;
+		*a->last = u;
+		a->last = &u->next;
+		any = 1;
+	}
+}
+
+static int is_ready(const struct unit *u)
+{
+	size_t i;
+	uint32_t k;
+
+	for (i = 0; i < u->nr; i++)
+		for (k = 0; k < u->ops[i]->nr_waits; k++) {
+			const struct df_kwait *w = &u->ops[i]->waits[k];
+
+			/* ACQUIRE pairs with the write of that point: what it stands for is done. */
+			if (__atomic_load_n(w->addr, __ATOMIC_ACQUIRE) < w->value)
+				return 0;
+		}
+	return 1;
+}
+
+static struct df_lane_item item_of(const struct df_lane *lane, const struct unit *u, size_t i)
+{
+	const struct df_lane_op *e = u->ops[i];
+	int rank = lane->comm->rank, peer = e->op.root;
+	struct df_lane_item item = {.unit = u->number, .last = i + 1 == u->nr};
+	uint64_t name[4] = {e->key, e->number, UINT64_MAX, 0};
+
+	if (e->op.kind == DF_COLL_SEND || e->op.kind == DF_COLL_RECV) {
+		int sends = e->op.kind == DF_COLL_SEND, from = sends ? rank : peer,
+		    to = sends ? peer : rank;
+
+		name[2] = (uint64_t)(uint32_t)from << 32 | (uint32_t)to;
+		item.need = 2;
+		item.side = !sends;
+		if (sends && e->op.count <= SHORT &&
+		    e->op.count * df_dtype_bytes(e->op.type) <= SHORT)
+			item.buffered = (uint32_t)lane->view->slots[peer] + 1;
+	} else if (e->op.kind == DF_COLL_SENDRECV_SELF) {
+		name[3] = (uint64_t)rank + 1;
+		item.need = 1;
+	} else {
+		item.need = (uint32_t)lane->comm->nranks;
+		item.side = (uint32_t)rank;
+	}
+	item.key = df_hash_bytes(name, sizeof(name), 0);
+	return item;
+}
+
+/* Publishes operations of the unit while there is room. Returns 1 if any. */
+static int publish_unit(struct df_lane_agree *a, struct unit *u)
+{
+	struct df_lane_area *me = area_of(a->lane);
+	uint64_t at = me->published, end = get(&me->consumed) + DF_LANE_ITEMS, from = at;
+
+	for (; u->published < u->nr && at < end; at++)
+		me->items[at % DF_LANE_ITEMS] = item_of(a->lane, u, u->published++);
+	put(&me->published, at);
+	return at != from;
+}
+
+/* Returns 1 if any was published; *waits: some are not ready. */
+static int publish(struct df_lane_agree *a, int *waits)
+{
+	struct unit *u;
+	int any = 0;
+
+	/* The units' operations do not mix: finish one first. */
+	for (u = a->first; u; u = u->next)
+		if (u->published && u->published < u->nr) {
+			any = publish_unit(a, u);
+			if (u->published < u->nr)
+				break;
+		}
+	for (u = u ? NULL : a->first; u; u = u->next) {
+		if (u->published)
+			continue;
+		if (!is_ready(u)) {
+			*waits = 1;
+			continue;
+		}
+		any |= publish_unit(a, u);
+		if (u->published < u->nr)
+			break;
+	}
+	if (any)
+		ring(&a->lane->view->areas[0]);
+	return any;
+}
+
+/* Puts the unit on the lane, and forgets it. */
+static void launch(struct df_lane_agree *a, struct unit **p)
+{
+	struct unit *u = *p;
+	struct df_lane *lane = a->lane;
+	int ended, ret = 0;
+	size_t i;
+
+	*p = u->next;
+	if (!u->next)
+		a->last = p;
+	df_mutex_lock(&lane->lock);
+	ended = lane->ended;
+	lane->putting = !ended;
+	df_mutex_unlock(&lane->lock);
+	if (!ended)
+		ret = df_lane_put_group(lane, u->ops, u->nr);
+	df_mutex_lock(&lane->lock);
+	lane->putting = 0;
+	for (i = 0; i < u->nr && !ended; i++)
+		u->ops[i]->put = 1;
+	if (ret)
+		lane->failed = ret;
+	ended |= lane->ended;
+	df_mutex_unlock(&lane->lock);
+	free(u->ops);
+	free(u);
+	if (ret && !ended)
+		df_comm_end(lane->comm, ret, 1);
+}
+
+/* Launches those whose turn it is. Returns 1 if there were any. */
+static int launch_turns(struct df_lane_agree *a)
+{
+	struct df_lane_area *me = area_of(a->lane);
+	uint64_t at = me->taken, end = get(&me->gone);
+	int any = at != end;
+
+	for (; at != end; at++) {
+		uint32_t number = me->go[at % DF_LANE_GOES];
+		struct unit **p = &a->first;
+
+		while (*p && (*p)->number != number)
+			p = &(*p)->next;
+		put(&me->taken, at + 1);
+		if (*p)
+			launch(a, p);
+	}
+	return any;
+}
+
+/* ---- rank 0 ---------------------------------------------------------------------------------- */
+
+static void go(void *arg, uint32_t slot, uint32_t number)
+{
+	struct df_lane_agree *a = arg;
+	struct turns *t = &a->turns[slot];
+	uint32_t *at = DF_VEC_PUSH(t->v, t->nr, t->cap);
+
+	if (at)
+		*at = number;
+	else
+		a->failed = -ENOMEM;
+}
+
+/* Takes what ranks have published. Returns 1 if there was any. */
+static int consume(struct df_lane_agree *a)
+{
+	struct df_lane_view *v = a->lane->view;
+	int any = 0, ret;
+	uint32_t i;
+
+	for (i = 0; i < v->nr; i++) {
+		struct df_lane_area *of = &v->areas[i];
+		uint64_t at = of->consumed, end = get(&of->published);
+
+		any |= at != end;
+		for (; at != end && !a->failed; at++) {
+			struct df_lane_item it = of->items[at % DF_LANE_ITEMS];
+
+			ret = df_lanes_sequence_add(a->sequence, i, it.unit, it.key, it.need,
+						    it.side, it.buffered, it.last != 0);
+			if (ret)
+				a->failed = ret;
+		}
+		if (at != of->consumed)
+			put(&of->consumed, at);
+	}
+	return any;
+}
+
+/* Tells the ranks their turns. */
+static void tell(struct df_lane_agree *a)
+{
+	struct df_lane_view *v = a->lane->view;
+	uint32_t i;
+
+	for (i = 0; i < v->nr; i++) {
+		struct df_lane_area *of = &v->areas[i];
+		struct turns *t = &a->turns[i];
+		uint64_t at = of->gone, end = get(&of->taken) + DF_LANE_GOES;
+		size_t k = 0, j;
+
+		while (k < t->nr && at < end)
+			of->go[at++ % DF_LANE_GOES] = t->v[k++];
+		if (!k)
+			continue;
+		for (j = k; j < t->nr; j++)
+			t->v[j - k] = t->v[j];
+		t->nr -= k;
+		put(&of->gone, at);
+		if (i != v->slot)
+			ring(of);
+	}
+}
+
+/* No rank waits for an agreed order from here on. */
+static void close_order(struct df_lane_agree *a)
+{
+	struct df_lane_view *v = a->lane->view;
+	uint32_t i;
+
+	/* RELEASE pairs with the ACQUIRE in is_closed(): the last turns were told before. */
+	__atomic_store_n(&v->s->closed, 1, __ATOMIC_RELEASE);
+	for (i = 0; i < v->nr; i++)
+		ring(&v->areas[i]);
+}
+
+static int decide(struct df_lane_agree *a)
+{
+	int any = consume(a);
+
+	tell(a);
+	if (a->failed) {
+		df_warn_once("communicator %016llx: no order can be agreed on (%s): its "
+			     "operations are launched in the order of issue",
+			     (unsigned long long)a->lane->comm->hash,
+			     a->failed == -ENOMEM ? "no memory" : "ranks contradict one another");
+		close_order(a);
+	}
+	return any;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static int is_closed(const struct df_lane *lane)
+{
+	/* ACQUIRE pairs with close_order(). */
+	return __atomic_load_n(&lane->view->s->closed, __ATOMIC_ACQUIRE) != 0;
+}
+
+static int is_over(struct df_lane_agree *a)
+{
+	int over;
+
+	df_mutex_lock(&a->lane->lock);
+	over = a->lane->ended;
+	df_mutex_unlock(&a->lane->lock);
+	/* ACQUIRE pairs with df_lane_agree_stop(): no operation is added after it. */
+	return over || __atomic_load_n(&a->stop, __ATOMIC_ACQUIRE);
+}
+
+static void *work(void *arg)
+{
+	struct df_lane_agree *a = arg;
+	struct df_lane *lane = a->lane;
+	struct df_lane_area *me = area_of(lane);
+	uint64_t nap = NAP_MIN_NS;
+
+	prctl(PR_SET_NAME, "dfshim-order");
+	while (!is_over(a)) {
+		/* ACQUIRE pairs with ring(). */
+		uint32_t bell = __atomic_load_n(&me->bell, __ATOMIC_ACQUIRE);
+		int waits = 0, moved;
+
+		a->alone |= is_closed(lane);
+		moved = collect(a);
+		if (moved < 0) {
+			df_comm_end(lane->comm, moved, 1);
+			break;
+		}
+		moved |= launch_turns(a);
+		if (a->alone) {
+			while (a->first)
+				launch(a, &a->first);
+		} else {
+			moved |= publish(a, &waits);
+			if (a->sequence)
+				moved |= decide(a);
+		}
+		nap = moved ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
+		if (!moved)
+			(void)df_futex_wait(&me->bell, bell, (int64_t)(waits ? nap : REST_NS), 1);
+	}
+	if (a->sequence)
+		close_order(a);
+	df_lane_unuse(lane);
+	return NULL;
+}
+
+int df_lane_agree_start(struct df_lane *lane)
+{
+	struct df_lane_agree *a = calloc(1, sizeof(*a));
+	struct df_lane_view *v = lane->view;
+	sigset_t every, old;
+	pthread_t t;
+	int ret = a ? 0 : -ENOMEM;
+
+	if (ret)
+		return ret;
+	a->lane = lane;
+	a->last = &a->first;
+	lane->agree = a;
+	if (!lane->comm->rank) {
+		a->sequence = df_lanes_sequence_new(v->nr, go, a);
+		a->turns = calloc(v->nr, sizeof(*a->turns));
+		if (!a->sequence || !a->turns)
+			return -ENOMEM;
+	}
+	df_lane_use(lane);
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &old);
+	ret = -pthread_create(&t, NULL, work, a);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (ret)
+		df_lane_unuse(lane);
+	else
+		pthread_detach(t);
+	return ret;
+}
+
+void df_lane_agree_stop(struct df_lane *lane)
+{
+	if (!lane->agree)
+		return;
+	/* RELEASE pairs with is_over(). */
+	__atomic_store_n(&lane->agree->stop, 1, __ATOMIC_RELEASE);
+	ring(area_of(lane));
+}
+
+void df_lane_agree_free(struct df_lane *lane)
+{
+	struct df_lane_agree *a = lane->agree;
+	struct unit *u;
+	uint32_t i;
+
+	if (!a)
+		return;
+	while ((u = a->first)) {
+		a->first = u->next;
+		free(u->ops);
+		free(u);
+	}
+	for (i = 0; a->turns && i < lane->view->nr; i++)
+		free(a->turns[i].v);
+	free(a->turns);
+	df_lanes_sequence_free(a->sequence);
+	free(a);
+	lane->agree = NULL;
+}

@@ -1,0 +1,35 @@
+/*
+ * The order of a communicator's operations, decided by its rank 0 (agree.c) from what each rank has
+ * ready. Knows no threads, no memory that is shared, and no NCCL; one thread at a time.
+ *
+ * A *unit* is what a rank launches together: one operation, or those of a group. An operation
+ * meets its counterparts, one on each rank, or the other end of a message. A unit can be launched
+ * out of the order of issue if all counterparts of its operations, and all that are launched
+ * together with these, are there. The first of a rank in the order of issue can be launched as soon
+ * as one of its operations has all counterparts, and these are launched, or are in units that are
+ * first too: so would NCCL. A short message ends in a buffer, received or not: the first unit of a
+ * rank with nothing but such ones can be launched if none of them waits for an earlier one.
+ */
+#ifndef DF_RUNTIME_EXEC_NCCL_SEQUENCE_H
+#define DF_RUNTIME_EXEC_NCCL_SEQUENCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct df_lanes_sequence;
+
+/* go: called for each unit when its turn has come, in the order of each rank. */
+struct df_lanes_sequence *
+df_lanes_sequence_new(uint32_t nr, void (*go)(void *arg, uint32_t rank, uint32_t unit), void *arg);
+void df_lanes_sequence_free(struct df_lanes_sequence *q);
+/*
+ * The rank has this operation of the unit ready; its units arrive one after the other, in any order.
+ * `need` operations with this key meet, this one in place `side`. buffered: it is a message short
+ * enough to end without its receive, to rank buffered - 1; else 0. last: it is the unit's last.
+ * Calls go() for all units whose turn has come. Returns 0; -EPROTO: the ranks contradict themselves;
+ * -ENOMEM.
+ */
+int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank, uint32_t unit, uint64_t key,
+			  uint32_t need, uint32_t side, uint32_t buffered, int last);
+
+#endif
