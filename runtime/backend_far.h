@@ -1,11 +1,11 @@
-/* Memory of GPUs for connectors and scratch, as the runtime and a machine speak of it (backend.h, the functions far_). */
+/* GPU memory for connectors and scratch: types of the far_ functions (runtime/blocks.h). */
 #ifndef DF_RUNTIME_BACKEND_FAR_H
 #define DF_RUNTIME_BACKEND_FAR_H
 
 #include <stdint.h>
 #include "kernels/abi.h"
 
-/* Memory of a GPU that its daemon touches and the host can't. */
+/* Memory of a GPU that its daemon can access and the CPU cannot. */
 struct df_far_block {
 	int device;
 	uint32_t seg; /* the chunk */
@@ -16,11 +16,11 @@ struct df_far_block {
 
 #define DF_FAR_CHUNKS_MAX 64
 
-/* A chunk of such memory as RDMA devices may reach it (GPUDirect RDMA). */
+/* Such a chunk as RDMA devices can reach it (GPUDirect RDMA). */
 struct df_far_rdma {
 	uint64_t addr, bytes;
-	int dmabuf;	 /* of all of it; the machine's; -1: there is none, because `why` */
-	uint8_t ordered; /* its GPU sees what they write in the order in which they wrote */
+	int dmabuf;	 /* of the whole chunk, owned by the machine; -1: none, because of `why` */
+	uint8_t ordered; /* its GPU sees their writes in the order in which they were made */
 	const char *why;
 };
 

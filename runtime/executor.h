@@ -1,5 +1,5 @@
 /*
- * The border between the order layer (runtime/order, runtime/watch), which decides what comes after
+ * The border between the order layer (runtime/order, runtime/watch), which decides what waits for
  * what, and the executor, which moves the bytes. The order layer calls nothing of an executor but
  * this table (scripts/check_calls.sh).
  *
@@ -112,7 +112,7 @@ struct df_executor {
 	 */
 	int (*setup)(void);
 	/*
-	 * Before the communicator meets its other ranks: fills in what this rank tells them of
+	 * Before the communicator meets its other ranks: fills in what this rank reports of
 	 * itself. Blocks. On an error this rank cannot execute, for the reason in df_rt.reason.
 	 */
 	int (*open)(struct df_comm *comm, int nranks, struct df_member *me);

@@ -1,0 +1,74 @@
+/*
+ * Recording of the operations that NCCL executes (mode trace): the part of runtime/dfshim.h that
+ * runtime/record implements.
+ */
+#ifndef DF_RUNTIME_RECORDED_H
+#define DF_RUNTIME_RECORDED_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "runtime/program/program.h"
+
+/* Calls into NCCL by the watchdog thread of mode trace. */
+struct df_record_nccl {
+	/*
+	 * Ends all stuck operations with ncclRemoteError. Returns 0 if it cannot. verdict: one
+	 * line.
+	 */
+	int (*stop)(const char *verdict);
+	/* Calls df_record_no_slot() for each communicator that waits for a slot; NULL: unknown. */
+	void (*slot_waits)(void);
+};
+/* Opens the trace and starts that thread. On an error nothing is recorded. */
+int df_record_start(const struct df_record_nccl *nccl);
+/* comm: of df_trace_comm(). */
+void df_record_no_slot(uint32_t comm);
+/* Depth of this thread's calls into NCCL. If not 0, its CUDA calls are NCCL's. */
+extern __thread int df_record_inside __attribute__((tls_model("initial-exec")));
+
+/* A call of NCCL that issues an operation. */
+struct df_record_call {
+	enum df_coll_kind kind;
+	int type, redop, peer; /* peer: the peer or the root; -1: none */
+	uint64_t count;
+	const void *send;
+	void *recv;
+	uint32_t comm, site; /* from df_trace_comm(), df_trace_site() */
+	int32_t rank, device;
+};
+
+/* An operation between df_record_before() and df_record_after(). */
+struct df_record_op {
+	uint64_t op; /* serial */
+	uint32_t comm;
+	int32_t rank, device;
+	const void *stream;
+	void *on;	/* the recorded stream; NULL: `stream` is it */
+	void *owner;	/* for the caller's use */
+	uint64_t group; /* serial; 0: none */
+	int seen;	/* its end will be seen */
+	uint64_t from, to;
+};
+
+/*
+ * Record an operation that is about to be enqueued. df_record_issue() also fills *op for
+ * df_record_before(); it returns 0 if the stream captures: then each launch of the graph records
+ * it. df_record_intend(): NCCL has to connect first, in that call.
+ */
+int df_record_intend(const struct df_record_call *c, const void *stream, uint64_t call);
+int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t group,
+		    struct df_record_op *op);
+/* Called before and after the call of NCCL that enqueues them. begun: whether it did so. */
+void df_record_before(struct df_record_op *ops, size_t nr);
+void df_record_after(struct df_record_op *ops, size_t nr, int begun);
+
+/* Records a call of NCCL that can block, enum df_call. Returns its serial for df_record_leave(). */
+uint64_t df_record_enter(uint32_t call, uint32_t comm, int rank, int device, uint64_t object,
+			 uint64_t detail, uint32_t site);
+void df_record_leave(uint64_t serial, uint32_t call, uint64_t result);
+/* The call has returned, and NCCL continues it until df_record_leave(). */
+void df_record_goes_on(uint64_t serial, uint32_t call);
+/* The device of this thread; -1: unknown. */
+int df_record_device(void);
+
+#endif
