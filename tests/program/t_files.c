@@ -160,7 +160,7 @@ START_TEST(t_xml_meaning)
 		       END_GPU REST,
 	       "f.xml:5: rank 0 block 0 step 1: depends on block 1 step 0 (line 7), which has hasdep=0");
 	refuse(ALGO GPU0 TB_S SEND END_GPU GPU1 TB_R "</tb></gpu></algo>",
-	       "f.xml:4: rank 0 block 0 step 0: connection 0 -> 1 channel 0 is sent on, but nobody receives from it");
+	       "f.xml:4: rank 0 block 0 step 0: connection 0 -> 1 channel 0 is sent on, but no block receives from it");
 	refuse(ALGO GPU0 TB_S END_GPU GPU1 "</gpu></algo>",
 	       "f.xml:6: rank 1: output chunk 0 ends as nothing, must be 0:0; nothing writes it");
 }

@@ -187,7 +187,7 @@ static void refuse(const char *text, int line, int rank, int block, int step, co
 START_TEST(t_places)
 {
 	refuse(HEAD2 RANK0 "send i0 to 1\nrecvReduceCopy i0 o0 from 1\n" RANK1 "send i0 to 0\n", 8,
-	       0, 0, 0, "is sent on, but nobody receives");
+	       0, 0, 0, "is sent on, but no block receives");
 	refuse(HEAD2 RANK0 "send i0 to 1\nsend i0 to 1\nrecvReduceCopy i0 o0 from 1\n" RANK1
 			   "send i0 to 0\nrecvReduceCopy i0 o0 from 0\n",
 	       8, 0, 0, 0, "carries 2 slices, but 1 are received");

@@ -1,7 +1,7 @@
 /*
- * df_program_build: validates a request, chooses an algorithm, runs its builder for one rank and finishes
- * the program. Everything that the ranks must agree on is computed in choose(), from the request without
- * its rank. Reentrant; no state.
+ * df_program_build: validates a request, chooses an algorithm, runs its builder for one rank and
+ * finishes the program. choose() computes everything that the ranks must agree on, from the request
+ * without its rank. Reentrant; no state.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #define KIB 1024ull
 #define MIB (1024 * KIB)
 
-/* Bytes that make one more block worth while. */
+/* Number of bytes that justifies another block. */
 #define PART_BYTES (256 * KIB)
 
 /* ---- emission -------------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ void df_emit_rrcs(struct df_emit *e, int from, struct df_at src, struct df_at ds
 	emit(e, DF_OP_RECV_REDUCE_COPY_SEND, &src, &dst, from, to, flags);
 }
 
-/* ---- choice ------------------------------------------------------------------------------------ */
+/* ---- choice ------------------------------------------------------------------------------ */
 
 int df_sends_all(const struct df_prog_req *q, enum df_algo algo)
 {
@@ -104,15 +104,18 @@ int df_sends_all(const struct df_prog_req *q, enum df_algo algo)
 		return s * (n - 1) <= 256 * KIB || q->count < n;
 	if (algo != DF_ALGO_HIER || !df_algo_has(q, algo))
 		return 0;
-	/* A hop less between nodes, and messages of leaders only, are worth that so much passes through one rank. */
+	/*
+	 * One hop fewer between nodes, and messages between leaders only, are worth the bytes that
+	 * pass through one rank.
+	 */
 	most = q->layout ? (uint64_t)q->layout->most_ranks : n / nodes;
 	return s * (most - 1 + nodes - 1) <= 256 * KIB;
 }
 
 /*
- * Where ranks share few cores, an instruction costs more than its bytes up to a point, and every hop of
- * a chain waits for another thread to be scheduled: few steps win. Above it, the fused ring moves the fewest
- * bytes.
+ * Where ranks share few cores, a small instruction costs more than its bytes, and every hop of a
+ * chain waits until another thread is scheduled: fewest steps win. For large messages the fused
+ * ring wins, because it moves the fewest bytes.
  */
 static enum df_algo auto_algo(const struct df_prog_req *q, uint64_t s)
 {
@@ -139,7 +142,7 @@ static enum df_algo auto_algo(const struct df_prog_req *q, uint64_t s)
 	}
 }
 
-/* Of the programs over nodes: chunks of a part, and of the widest step of any rank. */
+/* For programs over nodes: the chunks of a part, and the chunks of the widest step of any rank. */
 static void choose_hier(const struct df_prog_req *q, const struct df_layout *l, struct df_choice *c)
 {
 	if (q->kind == DF_COLL_ALLREDUCE)
@@ -168,7 +171,7 @@ static void choose(const struct df_prog_req *q, const struct df_layout *layout, 
 	    (q->kind == DF_COLL_ALLTOALL && c->algo == DF_ALGO_HIER))
 		parts = 1;
 	if (q->kind == DF_COLL_ALLREDUCE && c->algo == DF_ALGO_TREE && blocks > 1)
-		blocks /= 2; /* up and down have blocks of their own */
+		blocks /= 2; /* up and down have separate blocks */
 	if (parts > blocks)
 		parts = blocks;
 	c->nb = parts ? (uint32_t)parts : 1;
@@ -230,7 +233,7 @@ static uint64_t choice_hash(const struct df_prog_req *q, const struct df_choice 
 	return df_hash_u64(h, (uint64_t)c->nb << 32 | c->chunks);
 }
 
-/* ---- build ------------------------------------------------------------------------------------- */
+/* ---- build ------------------------------------------------------------------------------- */
 
 static int req_check(const struct df_prog_req *q)
 {

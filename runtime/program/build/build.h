@@ -1,12 +1,15 @@
 /*
- * The built-in builders: each emits the instructions of one rank for one algorithm. Shared between
- * build.c (requests, choice) and build_*.c (algorithms). They run in O(nranks) and touch one df_prank.
+ * The built-in builders: each emits one rank's instructions for one algorithm. Shared by build.c
+ * (requests, choice) and build_*.c (algorithms). They run in O(nranks) and touch one df_prank.
  *
  * All of them keep these rules, which the property tests check with the verifier:
- *  - nothing but IN is read before it was written, IN is never written, and IN[c] is read for the last
- *    time before the output chunk that may alias it is written: in place and out of place are one program;
- *  - scratch belongs to one block: instances that run back to back cannot meet in it;
- *  - every element is reduced in one order, whoever does it: results are bitwise equal on all ranks.
+ *
+ *   - Only IN is read before it was written. IN is never written. IN[c] is read for the last time
+ *     before the output chunk that may alias it is written, so one program serves in-place and
+ *     out-of-place calls.
+ *   - Scratch belongs to one block, so instances that run back to back do not conflict in it.
+ *   - Every element is reduced in one order, whichever rank does it: results are bitwise equal on
+ *     all ranks.
  */
 #ifndef DF_RUNTIME_PROGRAM_BUILD_BUILD_H
 #define DF_RUNTIME_PROGRAM_BUILD_BUILD_H
@@ -14,30 +17,33 @@
 #include "runtime/program/layout.h"
 #include "runtime/program/plan.h"
 
-/* What a request came to: a pure function of it without `rank`. */
+/* The choice for a request. It does not depend on the request's rank. */
 struct df_choice {
 	const char *name;
 	enum df_algo algo;
 	int direct;	    /* df_sends_all() */
-	uint32_t nb;	    /* replicas over channels */
+	uint32_t nb;	    /* copies of the program, each on its own channel */
 	uint32_t chunks;    /* per count */
-	uint32_t min_slots; /* smallest number of slots that can't deadlock */
-	uint32_t
-		max_cnt; /* of an instruction of any rank, where the own program does not show it; 0 */
+	uint32_t min_slots; /* fewest slots that cannot deadlock */
+	/* Most chunks of an instruction of any rank; 0: this rank's program shows it. */
+	uint32_t max_cnt;
 };
 
-/* AllReduce of so little that all of it is sent at once: ALLPAIRS by each rank to each, HIER over the nodes' leaders. */
+/*
+ * Whether all of a small AllReduce is sent at once: with ALLPAIRS by each rank to each other, with
+ * HIER between the nodes' leaders.
+ */
 int df_sends_all(const struct df_prog_req *q, enum df_algo algo);
 
 struct df_emit {
 	struct df_prank *r;
-	const struct df_layout *layout; /* NULL: one node, or none is known */
+	const struct df_layout *layout; /* NULL: one node, or unknown */
 	int n, rank, root;
 	uint32_t nb;	/* chunks of one part */
-	uint32_t block; /* where the next instruction goes */
+	uint32_t block; /* block of the next instruction */
 	uint32_t chan;
 	uint32_t cnt; /* chunks that the next instruction moves */
-	int reduces;  /* IN is a contribution: premultiply where it is read */
+	int reduces;  /* IN is a contribution: premultiply when it is read */
 };
 
 /* A location. */
@@ -63,10 +69,12 @@ void df_emit_rrcs(struct df_emit *e, int from, struct df_at src, struct df_at ds
 /* AllReduce; part p of nb for the ring and two-phase all-pairs. */
 void df_build_ar_ring(struct df_emit *e, uint32_t part);
 void df_build_ar_onestep(struct df_emit *e, uint32_t part);
-/* Over the first rank of each node. */
+/* Between the first ranks of the nodes. */
 void df_build_ar_leaders(struct df_emit *e, uint32_t part);
 void df_build_ar_allpairs(struct df_emit *e, uint32_t part);
-/* Tree number `tree` (0, or 1 mirrored) over chunk `part`; split: up and down in blocks of their own. */
+/*
+ * Tree number `tree` (0, or 1: mirrored) over chunk `part`. split: up and down in separate blocks.
+ */
 void df_build_ar_tree(struct df_emit *e, uint32_t part, int tree, int split);
 
 void df_build_bcast_chain(struct df_emit *e, uint32_t part);

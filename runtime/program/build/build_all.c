@@ -1,6 +1,6 @@
 /*
- * Built-in AllReduce, AllGather, ReduceScatter, AlltoAll. Loops over peers start behind the own rank, so
- * that the ranks do not all turn to the same peer at once.
+ * Built-in AllReduce, AllGather, ReduceScatter, AlltoAll. Loops over peers start after this rank,
+ * so that the ranks do not all address the same peer at once.
  */
 #include "runtime/program/build/build.h"
 
@@ -9,7 +9,10 @@ static int mod(const struct df_emit *e, int k)
 	return (k % e->n + e->n) % e->n;
 }
 
-/* Rings go through one node after the other: the rank that is `k` places behind the own one in them. */
+/*
+ * Rings pass through one node after the other. Returns the rank `k` places after this one in the
+ * ring.
+ */
 static int ring(const struct df_emit *e, int k)
 {
 	const struct df_layout *l = e->layout;
@@ -18,13 +21,16 @@ static int ring(const struct df_emit *e, int k)
 		 : mod(e, e->rank + k);
 }
 
-/* Chunk of rank k's share in part p: parts are contiguous, so that a part is one range of the buffer. */
+/*
+ * The chunk of rank k's share in part p. Parts are contiguous, so a part is one range of the
+ * buffer.
+ */
 static uint32_t share(const struct df_emit *e, uint32_t part, int k)
 {
 	return part * (uint32_t)e->n + (uint32_t)mod(e, k);
 }
 
-/* Chunk of block k (count elements) in part p. */
+/* The chunk of block k (count elements) in part p. */
 static uint32_t cell(const struct df_emit *e, uint32_t part, int k)
 {
 	return (uint32_t)mod(e, k) * e->nb + part;
@@ -46,8 +52,8 @@ void df_build_ar_ring(struct df_emit *e, uint32_t part)
 }
 
 /*
- * Who exchanges with whom: n ranks, of whom this is number `me`. What each brings lies at `in`, their sum comes to `out`; at `acc` it lies
- * meanwhile, where `out` may be `in`.
+ * The ranks of an exchange: n of them, this one is number `me`. The input of each is at `in`, the
+ * sum is stored at `out`. `acc` accumulates it, because `out` may be `in`.
  */
 struct exchange {
 	int (*rank)(const struct df_emit *e, int k);
@@ -57,8 +63,9 @@ struct exchange {
 };
 
 /*
- * Everybody sends everything to everybody and reduces in one order: ((x0 + x1) + x2) + ... Numbers 0 and 1 begin with their own
- * input; the others hold the sum at `acc`, because `out` may be `in`, which comes later in the order.
+ * All ranks send everything to all others and reduce in one order: ((x0 + x1) + x2) + ... Numbers 0
+ * and 1 begin with their own input. The others accumulate at `acc`, because `out` may be `in`,
+ * which is added later.
  */
 static void exchange(struct df_emit *e, const struct exchange *x)
 {
@@ -88,7 +95,7 @@ static int any(const struct df_emit *e, int k)
 	return k;
 }
 
-/* The first one of a node speaks for all of it. */
+/* The first rank of a node is its leader. */
 static int leader(const struct df_emit *e, int node)
 {
 	return df_layout_at(e->layout, node, 0);
@@ -103,7 +110,10 @@ void df_build_ar_onestep(struct df_emit *e, uint32_t part)
 	exchange(e, &all);
 }
 
-/* To the node's leader, between the leaders in one step, and back: one message from node to node, however many ranks they have. */
+/*
+ * Each rank sends to its node's leader, the leaders exchange in one step, and the result returns
+ * the same way: one message for each pair of nodes, however many ranks they have.
+ */
 void df_build_ar_leaders(struct df_emit *e, uint32_t part)
 {
 	const struct df_layout *l = e->layout;
@@ -131,7 +141,7 @@ void df_build_ar_leaders(struct df_emit *e, uint32_t part)
 		df_emit_send(e, df_layout_at(l, node, k), DF_AT_OUT(part));
 }
 
-/* Rank k reduces share k of everybody, then sends it to everybody. */
+/* Rank k reduces share k of all ranks, then sends it to all. */
 void df_build_ar_allpairs(struct df_emit *e, uint32_t part)
 {
 	int n = e->n, r = e->rank;
@@ -150,7 +160,7 @@ void df_build_ar_allpairs(struct df_emit *e, uint32_t part)
 
 /*
  * Up a binary heap, down the same heap. OUT serves as accumulator: a rank's own contribution is
- * consumed first, and what comes down is causally behind everything that went up.
+ * consumed first, and the result that arrives from above causally follows everything that went up.
  */
 void df_build_ar_tree(struct df_emit *e, uint32_t part, int tree, int split)
 {
@@ -225,7 +235,7 @@ void df_build_rs_ring(struct df_emit *e, uint32_t part)
 	df_emit_rrc(e, prev, DF_AT_IN(cell(e, part, e->rank)), DF_AT_OUT(part), DF_INST_FINAL);
 }
 
-/* Sends all come first: in place, OUT lies inside IN, but only over this rank's own cell. */
+/* All sends are first, because in place OUT overlaps IN, though only in this rank's own cell. */
 void df_build_rs_allpairs(struct df_emit *e, uint32_t part)
 {
 	int n = e->n, r = e->rank;

@@ -1,14 +1,15 @@
 /*
- * Built-in programs for machines of several nodes, where what crosses a border should be little and in few
- * messages. Nodes may have any size and any ranks (struct df_layout): what is shared out over the ranks of a node
- * is cut into lanes, and who owns a lane here exchanges it with who owns it there. Nodes of one size make every
- * rank exchange with its likes only, so that all links out of a node carry an equal share.
+ * Built-in programs for machines of several nodes. They send little between nodes, in few messages.
+ * Nodes may have any size and any ranks (struct df_layout). Data that the ranks of a node share out
+ * is cut into lanes; the owners of a lane on all nodes exchange it. If the nodes have the same
+ * size, every rank exchanges with its counterparts only, and all links out of a node carry an equal
+ * share.
  *
  * A rank sends one slice to each peer before it receives theirs, round by round: one slot suffices.
  */
 #include "runtime/program/build/build.h"
 
-/* Where a rank is. */
+/* The position of a rank. */
 struct place {
 	const struct df_layout *l;
 	int g, nodes, node, local; /* g: ranks on this node */
@@ -27,7 +28,7 @@ static int mod(int k, int n)
 	return (k % n + n) % n;
 }
 
-/* The d-th node from ours on; the k-th rank of ours behind this one. */
+/* node_at(): the d-th node after ours. near_at(): the k-th rank after this one on our node. */
 static int node_at(const struct place *p, int d)
 {
 	return mod(p->node + d, p->nodes);
@@ -38,7 +39,7 @@ static int near_at(const struct place *p, int k)
 	return df_layout_at(p->l, p->node, mod(p->local + k, p->g));
 }
 
-/* Lanes in a row. */
+/* Consecutive lanes. */
 struct lanes {
 	uint32_t first, end;
 };
@@ -54,13 +55,16 @@ static struct lanes near_lanes(const struct place *p, int k)
 	return lanes_of(p, p->node, mod(p->local + k, p->g));
 }
 
-/* The lanes that we share with one rank of another node. */
+/* The lanes that this rank shares with one rank of another node. */
 struct piece {
 	int peer;
 	struct lanes lanes;
 };
 
-/* The next piece of what we own, as node `node` owns it; x->lanes.end: where the last one ended. 0: there is none. */
+/*
+ * Steps to the next piece of this rank's lanes, as node `node` divides them. x->lanes.end: end of
+ * the last piece. Returns 0 if there is none.
+ */
 static int next_piece(const struct place *p, int node, struct piece *x)
 {
 	struct lanes own = near_lanes(p, 0);
@@ -78,7 +82,7 @@ static int next_piece(const struct place *p, int node, struct piece *x)
 #define EACH_PIECE(x, p, node)                                                                     \
 	for (struct piece x = {0, {0, near_lanes(p, 0).first}}; next_piece(p, node, &x);)
 
-/* 1 if one rank of that node owns exactly what we own; or the whole of it. */
+/* Whether one rank of that node owns exactly the lanes of this rank, or more. *x is that piece. */
 static int whole(const struct place *p, int node, struct piece *x)
 {
 	x->lanes.end = near_lanes(p, 0).first;
@@ -91,9 +95,10 @@ static void width(struct df_emit *e, struct lanes x)
 }
 
 /*
- * Reduce-scatter in the node, all-reduce among those of all nodes who own the same, all-gather in the node. Each lane
- * is one chunk for each node, which completes it. The chunks of one lane lie together where a rank has one lane
- * (one step takes them around the node), those of one node where it may have several (one step takes them across).
+ * Reduce-scatter inside the node, all-reduce between the owners of the same lanes on all nodes,
+ * all-gather inside the node. Each lane has one chunk for each node, which completes it. If ranks
+ * have one lane each, the chunks of a lane are contiguous: one step takes them around the node.
+ * Otherwise the chunks of a node are contiguous: one step takes them to it.
  */
 void df_build_ar_hier(struct df_emit *e, uint32_t part)
 {
@@ -169,15 +174,16 @@ void df_build_ar_hier(struct df_emit *e, uint32_t part)
 }
 
 /*
- * What goes from a rank to all of another node, and back, goes through one rank there: the k-th through local rank k,
- * modulo their number. Going through them in rounds, each rank of this node stands for at most one at a time.
+ * All that a rank exchanges with another node passes through one rank there: for the k-th rank
+ * through local rank k, modulo their number. In each round a rank of this node represents at most
+ * one rank of the other.
  */
 static int nr_rounds(const struct place *p, int node)
 {
 	return (df_layout_size(p->l, node) + p->g - 1) / p->g;
 }
 
-/* Whom of `node` the k-th rank behind us stands for in a round; -1: for none. */
+/* Returns the rank of `node` that the k-th rank after us represents in a round; -1: none. */
 static int stands_for(const struct place *p, int node, int round, int k)
 {
 	int i = round * p->g + mod(p->local + k, p->g);
@@ -185,13 +191,13 @@ static int stands_for(const struct place *p, int node, int round, int k)
 	return i < df_layout_size(p->l, node) ? df_layout_at(p->l, node, i) : -1;
 }
 
-/* Who of `node` stands for us. */
+/* Returns the rank of `node` that represents us. */
 static int stands_there(const struct place *p, int node)
 {
 	return df_layout_at(p->l, node, p->local % df_layout_size(p->l, node));
 }
 
-/* A block crosses to each other node once, where one rank hands it to the others. */
+/* A block is sent to each other node once; the rank there that receives it passes it on. */
 void df_build_ag_hier(struct df_emit *e, uint32_t part)
 {
 	struct place p = place(e);
@@ -226,8 +232,8 @@ void df_build_ag_hier(struct df_emit *e, uint32_t part)
 }
 
 /*
- * For each node in turn the ranks here reduce what they have for it, each for whom it stands for. The own node
- * comes last: in place, OUT is the rank's own cell of IN.
+ * For each node in turn, the ranks here reduce their data for it, each for the rank that it
+ * represents. Our own node is last, because in place OUT is the rank's own cell of IN.
  */
 void df_build_rs_hier(struct df_emit *e, uint32_t part)
 {
@@ -267,8 +273,8 @@ void df_build_rs_hier(struct df_emit *e, uint32_t part)
 }
 
 /*
- * The root deals the lanes out over its node; each rank there sends its own along a chain of nodes; in every node all
- * hand around what they have.
+ * The root distributes the lanes over its node. Each rank there sends its own along a chain of
+ * nodes. In every node all ranks exchange what they have.
  */
 void df_build_bcast_hier(struct df_emit *e, uint32_t part)
 {
@@ -293,7 +299,10 @@ void df_build_bcast_hier(struct df_emit *e, uint32_t part)
 		width(e, own);
 		for (int k = 1; k < p.g; k++)
 			df_emit_send(e, near_at(&p, k), DF_AT_IN(base + own.first));
-		/* In steps as wide as the others': the most chunks of a step decide the slices. */
+		/*
+		 * The steps are as wide as the others', because the widest step determines the
+		 * slices.
+		 */
 		for (int k = 0; k < p.g; k++) {
 			width(e, near_lanes(&p, k));
 			df_emit_copy(e, DF_AT_IN(base + near_lanes(&p, k).first),
@@ -333,7 +342,10 @@ void df_build_bcast_hier(struct df_emit *e, uint32_t part)
 #undef AT
 }
 
-/* The same way back: reduce-scatter in the node, a chain to the root's node, gathered there. */
+/*
+ * The reverse of the broadcast: reduce-scatter inside the node, a chain to the root's node,
+ * gathered there.
+ */
 void df_build_reduce_hier(struct df_emit *e, uint32_t part)
 {
 	struct place p = place(e);
@@ -391,8 +403,8 @@ void df_build_reduce_hier(struct df_emit *e, uint32_t part)
 }
 
 /*
- * Two steps: what the ranks of a node have for one rank of another is collected at who stands for it here, and
- * crosses as one message.
+ * Two steps: the data of a node's ranks for one rank of another is collected at its representative
+ * here, and sent to the other node as one message.
  */
 void df_build_alltoall_hier(struct df_emit *e, uint32_t part)
 {

@@ -14,7 +14,10 @@ static int real(const struct df_emit *e, int v)
 	return (v + e->root) % e->n;
 }
 
-/* A chain goes from the root through the other ranks of its node, then through one node after the other. */
+/*
+ * A chain runs from the root through the other ranks of its node, then through one node after the
+ * other.
+ */
 static int chain(const struct df_emit *e, int v)
 {
 	const struct df_layout *l = e->layout;
@@ -29,7 +32,7 @@ static int chain(const struct df_emit *e, int v)
 			: l->order[(first + v) % e->n];
 }
 
-/* The own place in it. */
+/* The position of this rank in the chain. */
 static int chained(const struct df_emit *e)
 {
 	const struct df_layout *l = e->layout;
@@ -99,7 +102,7 @@ void df_build_reduce_chain(struct df_emit *e, uint32_t part)
 		df_emit_rrs(e, from, DF_AT_IN(part), to, 0);
 }
 
-/* OUT exists at the root only: elsewhere the sum of two children waits in scratch. */
+/* Only the root has OUT; other ranks keep the sum of two children in scratch. */
 void df_build_reduce_tree(struct df_emit *e, uint32_t part)
 {
 	int v = virt(e), left = 2 * v + 1, right = left + 1, to = real(e, (v - 1) / 2);

@@ -1,4 +1,7 @@
-/* The model of runtime/program/build/cost.h, and the coding of what processes measure. Constant tables only. */
+/*
+ * The model of runtime/program/build/cost.h, and the encoding of measurements. Constant tables
+ * only.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +11,7 @@
 #include "runtime/program/layout.h"
 #include "runtime/program/plan.h"
 
-/* Used as they stand where nobody has measured; the ratios matter. */
+/* Defaults where nothing was measured; only the ratios matter. */
 const struct df_cost df_cost_host = {.inst_ns = 120,
 				     .byte_ns = 0.12,
 				     .reduce_ns = 0.2,
@@ -22,7 +25,7 @@ const struct df_cost df_cost_host = {.inst_ns = 120,
 				     .tile_bytes = 128 << 10,
 				     .word_gain = 0.1,
 				     .word_byte_ns = {0, 0, 0.46, 0.13}};
-/* One block of an H200 moves about 20 GB/s; a hop is a flag over NVLink. Not measured. */
+/* Not measured. One block of an H200 moves about 20 GB/s; a hop is a flag over NVLink. */
 const struct df_cost df_cost_gpu = {
 	.inst_ns = 350,
 	.byte_ns = 0.05,
@@ -35,20 +38,20 @@ const struct df_cost df_cost_gpu = {
 	.far_byte_ns = 0.03,
 	.cores = 0,
 	.tile_bytes = 512 << 10,
-	/* No fence before the counter, nor a look at it. Lines would need one each. */
+	/* Words need no fence before the counter and no check of it. Lines would need one each. */
 	.word_gain = 0.4,
 	.word_byte_ns = {0, 0, 0.08, -1}};
 
-#define LOOK_AT 16 /* ranks that are counted, of larger communicators */
+#define LOOK_AT 16 /* how many ranks of a larger communicator are counted */
 
-/* ---- one rank's work ----------------------------------------------------------------------------------- */
+/* ---- one rank's work --------------------------------------------------------------------- */
 
 struct work {
-	double busy;	 /* all blocks */
-	double longest;	 /* one block */
-	double messages; /* that it sends to other nodes */
+	double busy;	 /* of all blocks */
+	double longest;	 /* of one block */
+	double messages; /* sent to other nodes */
 	double out, in;	 /* bytes to and from other nodes */
-	double slice_ns; /* one slice through */
+	double slice_ns; /* to pass one slice on */
 };
 
 static int node_of(const struct df_prog_req *q, int rank)
@@ -105,11 +108,11 @@ static int count(const struct df_cost *c, const struct df_prog_req *req, int ran
 	return 0;
 }
 
-/* ---- who waits for whom ---------------------------------------------------------------------------------- */
+/* ---- hops -------------------------------------------------------------------------------- */
 
 struct hops {
-	double near, far, fill; /* fill: how many slices before the last rank has its first */
-	int relayed;		/* messages to other nodes follow each other from rank to rank */
+	double near, far, fill; /* fill: slices that are sent before the last rank has its first */
+	int relayed;		/* messages to other nodes follow one another from rank to rank */
 };
 
 static double depth_of_tree(int n)
@@ -130,7 +133,10 @@ static struct hops hops_of(const struct df_prog_req *q, enum df_algo algo)
 
 	switch (algo) {
 	case DF_ALGO_RING:
-		/* Around once, or twice: over each border as often; a chain ends before the last one. */
+		/*
+		 * Once around the ring, or twice: it crosses each border between nodes as often. A
+		 * chain ends before the last one.
+		 */
 		all = (reduced ? 2 : 1) * (n - 1);
 		far = nodes > 1 ? DF_MIN(all, (reduced ? 2 : 1) * (nodes - rooted)) : 0;
 		return (struct hops){all - far, far, rooted ? n - 1 : 0, 1};
@@ -156,8 +162,9 @@ static int rank_on(const struct df_prog_req *q, int node, int k)
 }
 
 /*
- * Bytes between a node and the others, the way on which there are more: its ranks share its links. The node is
- * the root's, or a largest one; of many ranks some, evenly spaced, stand for all. Negative: it can't be counted.
+ * Bytes between a node and the others, in the direction that has more, because its ranks share its
+ * links. The node is the root's, or a largest one. In a large node some ranks, evenly spaced,
+ * represent all. Returns a negative number if it cannot be counted.
  */
 static double crossing(const struct df_cost *c, const struct df_prog_req *q, int rooted)
 {
@@ -199,7 +206,9 @@ double df_cost_of(const struct df_cost *c, const struct df_prog_req *req, enum d
 	rooted = q.kind == DF_COLL_BROADCAST || q.kind == DF_COLL_REDUCE ||
 		 q.kind == DF_COLL_GATHER || q.kind == DF_COLL_SCATTER;
 	root = rooted ? q.root : 0;
-	/* Some ranks, evenly spaced from the one before the root on, stand for all; and the root. */
+	/*
+	 * The root, and some ranks, evenly spaced from the one before the root on, represent all.
+	 */
 	for (int i = 0; i <= looked; i++) {
 		int64_t at = i < looked ? (int64_t)i * q.nranks / looked + q.nranks - 1 : 0;
 		struct work w;
@@ -220,11 +229,14 @@ double df_cost_of(const struct df_cost *c, const struct df_prog_req *req, enum d
 	if (c->cores > 0) {
 		most = DF_MAX(most, total / c->cores);
 		messages = DF_MAX(messages, sent / c->cores);
-		/* What ranks say of their processors has been coded twice, each time up to 4 % too low. */
+		/* The ranks' numbers of cores were encoded twice, each time up to 4 % too low. */
 		if (n > 1.1 * c->cores)
 			hop = c->switch_ns;
 	}
-	/* One rank's messages are counted, but for the first of a row of ranks. */
+	/*
+	 * One rank's messages are counted already, except those of the ranks before it in the
+	 * chain.
+	 */
 	if (h.relayed && h.far > 1)
 		messages += h.far - 1;
 	factor = c->factor[algo] > 0 ? c->factor[algo] : 1;
@@ -258,7 +270,7 @@ enum df_algo df_cost_choose(const struct df_cost *c, const struct df_prog_req *r
 	return best;
 }
 
-/* ---- the protocol ------------------------------------------------------------------------------------------ */
+/* ---- the protocol ------------------------------------------------------------------------ */
 
 static uint64_t slices(enum df_proto proto, const struct df_cost *c, const struct df_program *p,
 		       uint64_t chunk, uint32_t elem_bytes)
@@ -276,7 +288,7 @@ enum df_proto df_cost_proto(const struct df_cost *c, const struct df_program *p,
 	double simple = (double)slices(DF_PROTO_SIMPLE, c, p, chunk, elem_bytes);
 	enum df_proto best = DF_PROTO_ANY;
 
-	/* Lines where there are none: words. */
+	/* Where lines are not supported, allowing lines allows words. */
 	if (mask >> DF_PROTO_LL128 & 1 && c->word_byte_ns[DF_PROTO_LL128] < 0)
 		mask |= 1u << DF_PROTO_LL;
 	for (int k = DF_PROTO_SIMPLE; k < DF_PROTO_NR; k++) {
@@ -295,9 +307,9 @@ enum df_proto df_cost_proto(const struct df_cost *c, const struct df_program *p,
 	return best == DF_PROTO_ANY ? DF_PROTO_SIMPLE : best;
 }
 
-/* ---- what processes measure ---------------------------------------------------------------------------- */
+/* ---- measurements ------------------------------------------------------------------------ */
 
-/* 2^(i/16): no call of the mathematical library, which could differ between machines. */
+/* 2^(i/16). The mathematical library's result could differ between machines. */
 static const double step[16] = {
 	1.0,
 	1.0442737824274138,
@@ -395,7 +407,7 @@ int df_cal_agree(struct df_cost *c, int nranks, const struct df_cal *row)
 	int *have = malloc((size_t)nranks * sizeof(*have)), known = 0, sum = 0;
 
 	if (!have)
-		return -ENOMEM; /* on its own it would choose otherwise */
+		return -ENOMEM; /* this rank alone would choose otherwise */
 	for (int k = 0; k < DF_CAL_NR + DF_CAL_FACTORS; k++) {
 		int nr = 0;
 
@@ -411,9 +423,12 @@ int df_cal_agree(struct df_cost *c, int nranks, const struct df_cal *row)
 			continue;
 		qsort(have, (size_t)nr, sizeof(*have), by_value);
 		if (k < DF_CAL_NR) {
-			/* Where ranks share processors most see threads take turns, which is no hop; none sees less than a hop. */
+			/*
+			 * Where ranks share cores, most of them measure a change of threads instead
+			 * of a hop, but none measures less than a hop: take the least.
+			 */
 			*to[k] = df_cal_value((uint16_t)have[k == DF_CAL_HOP ? 0 : nr / 2]);
-			/* Processors per rank until now. */
+			/* Until here it is cores for each rank. */
 			if (k == DF_CAL_CORES)
 				*to[k] *= nranks;
 		} else {
@@ -422,7 +437,10 @@ int df_cal_agree(struct df_cost *c, int nranks, const struct df_cal *row)
 			known++;
 		}
 	}
-	/* What nobody has tried is believed to be off by as much as the rest: only differences count. */
+	/*
+	 * An algorithm that was not measured is taken to be off by as much as the others: only
+	 * differences matter.
+	 */
 	for (int a = 1; a < DF_ALGO_NR && known; a++)
 		if (!(c->factor[a] > 0))
 			c->factor[a] = from_log(sum / known);

@@ -44,9 +44,9 @@ int df_tuner_add(struct df_tuner *t, struct df_tune_row row)
 	return 0;
 }
 
-/* ---- NCCL's variables -------------------------------------------------------------------------------- */
+/* ---- NCCL's variables -------------------------------------------------------------------- */
 
-/* What a name stands for: a bit of ours, or nothing here. */
+/* A name of NCCL's and our bit for it; 0: it has no meaning here. */
 struct name {
 	const char *text;
 	uint32_t bit;
@@ -87,7 +87,7 @@ const char *df_tuner_env_allowed(enum df_nccl_var var)
 	return vars[var].allowed;
 }
 
-/* "Ring,Tree" or "^Tree", n characters; -EINVAL with *bad. */
+/* Parses "Ring,Tree" or "^Tree", n characters. -EINVAL with *bad. */
 static int parse_list(enum df_nccl_var var, const char *s, size_t n, uint32_t *mask, char *bad,
 		      char *ignored, size_t size)
 {
@@ -131,7 +131,10 @@ int df_tuner_env(struct df_tuner *t, enum df_nccl_var var, const char *value, ch
 	const char *s = value, *end = value + strlen(value);
 
 	*bad = *ignored = 0;
-	/* "ring,tree;allreduce:tree": a list without a function is for all that have none of their own. */
+	/*
+	 * "ring,tree;allreduce:tree": a list without a function is for all functions without their
+	 * own.
+	 */
 	for (int own = 0; own < 2; own++) {
 		for (s = value; s <= end; s++) {
 			const char *stop = strchr(s, ';'), *colon;
@@ -164,7 +167,7 @@ int df_tuner_env(struct df_tuner *t, enum df_nccl_var var, const char *value, ch
 	return 0;
 }
 
-/* ---- the choice ---------------------------------------------------------------------------------------- */
+/* ---- the choice -------------------------------------------------------------------------- */
 
 enum df_algo df_tuner_choose(const struct df_tuner *t, const struct df_cost *cost,
 			     const struct df_prog_req *q, uint32_t *blocks, double *ns)
@@ -175,7 +178,7 @@ enum df_algo df_tuner_choose(const struct df_tuner *t, const struct df_cost *cos
 	int nodes = q->nodes > 1 ? q->nodes : 1;
 
 	cost = cost ? cost : &t->cost;
-	/* A restriction that leaves nothing is none: the collective has to be done. */
+	/* A restriction that leaves no algorithm is ignored: the collective must be executed. */
 	for (a = DF_ALGO_RING; a < DF_ALGO_NR; a++)
 		if (mask >> a & 1 && df_algo_has(q, (enum df_algo)a))
 			break;
@@ -199,9 +202,9 @@ enum df_algo df_tuner_choose(const struct df_tuner *t, const struct df_cost *cos
 	return (enum df_algo)best->algo;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------------- */
 
-/* The fields of the line of costs. A tuner that was not given one has none. */
+/* The fields of the line of costs, which a file may lack. */
 static const struct {
 	const char *name;
 	size_t at;
@@ -235,7 +238,10 @@ int df_tuner_write(const struct df_tuner *t, FILE *f)
 	return ferror(f) ? -EIO : 0;
 }
 
-/* "cost NAME VALUE ...": all fields in this order. 1: it is no such line; else as df_perr_set(). */
+/*
+ * Parses "cost NAME VALUE ...", all fields in this order. Returns 1 if the line is another one;
+ * else as df_perr_set().
+ */
 static int parse_cost(struct df_tuner **t, const char *line, int nr, struct df_perr *err)
 {
 	struct df_cost c = df_cost_host;
@@ -263,7 +269,8 @@ static int parse_cost(struct df_tuner **t, const char *line, int nr, struct df_p
 	if (sscanf(line, "tile_bytes %llu %n", &tile, &end) != 1 || !end || line[end] || !tile)
 		return df_perr_set(err, nr, -1, -1, -1, "tile_bytes is missing in the costs");
 	if ((*t)->nr_rows || (*t)->has_cost)
-		return df_perr_set(err, nr, -1, -1, -1, "costs come once, before the rows");
+		return df_perr_set(err, nr, -1, -1, -1,
+				   "costs must be given once, before the rows");
 	df_tuner_free(*t);
 	*t = NULL;
 	c.tile_bytes = tile;

@@ -1,6 +1,6 @@
 /*
- * Files of programs and the table that DFSHIM_ALGO loads. Reading happens once, before first use; afterwards
- * everything is constant. No locks.
+ * Files of programs and the table that DFSHIM_ALGO loads. Files are read once, before first use;
+ * afterwards everything is constant. No locks.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -99,8 +99,9 @@ int df_algo_parse_only(const char *path, const char *text, size_t size, struct d
 }
 
 /*
- * A program that writes to its input, proved as if that were its own, so that what else is wrong is said in the file's terms;
- * then on a copy. -EPROTO with a->v.err.
+ * For a program that writes to its input. First proves it as if the input were its own, so that
+ * other errors are reported in the file's terms; then makes it work on a copy. -EPROTO with
+ * a->v.err.
  */
 static int stage_written(struct df_algo_file *a)
 {
@@ -118,7 +119,7 @@ static int stage_written(struct df_algo_file *a)
 
 	if (!own)
 		return -ENOMEM;
-	/* Ranks without an input by the collective may use its name as well. */
+	/* A rank may name an input that the collective does not give it. */
 	for (int r = 0; r < plan->nranks; r++) {
 		own[r] = plan->rank[r].in_chunks;
 		plan->rank[r].in_chunks = df_canon_input_reach(&plan->rank[r]);
@@ -143,7 +144,7 @@ int df_algo_parse(const char *path, const char *text, size_t size, struct df_alg
 
 	if (rc)
 		return rc;
-	/* Where input and output are one buffer, what is written there is the output. */
+	/* If input and output are one buffer, a write to the input is a write to the output. */
 	if (a->plan->in_place != 1 && df_canon_writes_input(a->plan))
 		rc = stage_written(a);
 	if (!rc)
@@ -182,7 +183,7 @@ int df_algo_read(const char *path, struct df_algo_file **out, struct df_perr *er
 	return rc;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------- */
 
 struct loading {
 	struct df_algo_table *t;
@@ -191,7 +192,7 @@ struct loading {
 	int rc;
 };
 
-/* Makes a program that is right out of place only right in place as well; -EPROTO with *err. */
+/* Makes a program that is right only out of place right in place too. -EPROTO with *err. */
 static int stage(struct df_algo_file *a, struct df_perr *err)
 {
 	struct df_perr why = a->v.note;
@@ -224,7 +225,7 @@ static void load_file(struct loading *l, const char *path)
 			    "is a custom collective: no NCCL function asks for it");
 		rc = -EPROTO;
 	}
-	/* Whether a rank calls in place is nobody else's knowledge, so a program must serve both. */
+	/* A rank does not know whether another one calls in place, so a program must serve both. */
 	if (!rc && !a->v.in_place && !a->staged && a->plan->kind != DF_COLL_ALLTOALL)
 		rc = stage(a, &err);
 	if (rc) {
@@ -311,7 +312,7 @@ void df_algo_table_free(struct df_algo_table *t)
 	free(t);
 }
 
-/* NULL: serves the call; else why not. */
+/* Returns NULL if the file serves the call, else the reason why it does not. */
 static const char *unfit(const struct df_algo_file *a, const struct df_algo_query *q)
 {
 	const struct df_prog_req *r = q->req;
@@ -355,7 +356,7 @@ const struct df_algo_file *df_algo_find(const struct df_algo_table *t,
 
 		if (!reason)
 			return t->file[i];
-		/* Of those for this collective, if there are any, the last one's. */
+		/* Prefer the reason of the last file for this collective. */
 		if (why && size && (!close || t->file[i]->plan->kind == q->req->kind))
 			snprintf(why, size, "%s: %s", t->file[i]->path, reason);
 		close |= t->file[i]->plan->kind == q->req->kind;
@@ -363,7 +364,7 @@ const struct df_algo_file *df_algo_find(const struct df_algo_table *t,
 	return NULL;
 }
 
-/* What NCCL_PROTO leaves; of that what the author wished, else what costs least. */
+/* Returns the author's choice if NCCL_PROTO allows it, else the cheapest that it allows. */
 static enum df_proto protocol(const struct df_tuner *t, const struct df_algo_query *q,
 			      const struct df_program *p, enum df_proto wish)
 {

@@ -1,10 +1,11 @@
 /*
- * One buffer to two. In a program for in-place calls, input and output are names of one location ("u", in
- * the coordinates of the larger buffer). Executing the steps in some legal order tells for each access whether
- * the location was written before; if the program has no races, that does not depend on the order.
+ * Makes programs for one buffer right for two. In a program for in-place calls, input and output
+ * are names of one location ("u", in the coordinates of the larger buffer). Executing the steps in
+ * some legal order shows for each access whether the location was written before. If the program
+ * has no races, that does not depend on the order.
  *
  *   never written before:  the caller's data, in the input
- *   written before:        the output; scratch, where the collective gives this rank no output there
+ *   written before:        the output; scratch if the collective gives this rank no output there
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ struct canon {
 	uint32_t *scr_base; /* by rank: scratch chunks of the file */
 	uint8_t *scr_used;
 	uint32_t width; /* locations of a rank */
-	int copy_first; /* bring the caller's data into the output before anything else */
+	int copy_first; /* first copy the caller's data into the output */
 	int split;	/* one chunk per step */
 	struct df_perr *err;
 };
@@ -60,7 +61,7 @@ static uint32_t unify(const struct df_plan *p, int rank, int buf, uint32_t chunk
 	return df_canon_unify(p->kind, p->chunks, rank, buf, chunk);
 }
 
-/* Where the location is in the output of this rank; 0 if it is not. */
+/* Whether the location is in the output of this rank; *chunk says where. */
 static int in_output(const struct df_plan *p, int rank, uint32_t u, uint32_t *chunk)
 {
 	uint32_t own = (uint32_t)rank * p->chunks;
@@ -75,7 +76,7 @@ static int in_output(const struct df_plan *p, int rank, uint32_t u, uint32_t *ch
 	return 1;
 }
 
-/* Where the caller's data of the location is in the input; 0 if there is none. */
+/* Whether the location's data of the caller is in the input; *chunk says where. */
 static int in_input(const struct df_plan *p, int rank, uint32_t u, uint32_t *chunk)
 {
 	uint32_t own = (uint32_t)rank * p->chunks;
@@ -113,7 +114,10 @@ static struct place place(struct canon *c, int rank, int buf, uint32_t chunk, in
 	return p;
 }
 
-/* The place of chunks [first, first + cnt): NEED_SPLIT if they are not together in one buffer. */
+/*
+ * Finds the place of chunks [first, first + cnt). NEED_SPLIT: they are not contiguous in one
+ * buffer.
+ */
 static int range(struct canon *c, int rank, int buf, uint32_t first, uint32_t cnt, int write,
 		 struct place *out)
 {
@@ -135,7 +139,7 @@ static void touch(struct canon *c, int rank, int buf, uint32_t first, uint32_t c
 		c->touched[rank][unify(c->plan, rank, buf, first + i)] = 1;
 }
 
-/* Emits what one step of the file becomes. */
+/* Emits the translation of one step of the file. */
 static int rewrite(struct canon *c, struct df_prank *to, int rank, uint32_t b, struct df_pinst in)
 {
 	const struct df_op_info *op = &df_op_info[in.op];
@@ -153,7 +157,7 @@ static int rewrite(struct canon *c, struct df_prank *to, int rank, uint32_t b, s
 	if (rc)
 		return rc;
 	if (in.op == DF_OP_REDUCE && (r.buf != d.buf || r.chunk != d.chunk)) {
-		/* The second operand is also the destination: bring it there first. */
+		/* The second operand is also the destination: copy it there first. */
 		struct df_pinst copy = {.op = DF_OP_COPY,
 					.cnt = in.cnt,
 					.src_buf = r.buf,
@@ -180,8 +184,8 @@ static int rewrite(struct canon *c, struct df_prank *to, int rank, uint32_t b, s
 }
 
 /*
- * Outputs that nobody wrote (yet) hold the caller's own data in place: copy it. 1 + the last copy's step in
- * block 0 through *end.
+ * An output that no step has written (yet) holds the caller's own data in place: copy it. *end: 1 +
+ * the last copy's step in block 0.
  */
 static int copy_own(struct canon *c, struct df_prank *to, int rank, uint32_t *end)
 {
@@ -314,7 +318,9 @@ out:
 	return rc;
 }
 
-/* Completes a partial order (of a program that deadlocks) by any order, for the verifier to refuse it. */
+/*
+ * Completes the partial order of a program that deadlocks arbitrarily; the verifier will refuse it.
+ */
 static int full_order(struct canon *c, uint32_t steps)
 {
 	uint32_t *pc = calloc(c->g->nr_threads + 1ull, sizeof(*pc));
@@ -351,7 +357,10 @@ static int canon_in_place(struct df_plan *plan, const struct df_pgraph *g, uint3
 	for (int r = 0; r < plan->nranks; r++) {
 		uint32_t room = c.width;
 
-		/* What the file names beyond the collective's own buffers is refused by the verifier. */
+		/*
+		 * If the file names chunks beyond the collective's own buffers, the verifier
+		 * refuses it.
+		 */
 		for (int b = 0; b < 2; b++) {
 			uint32_t chunks = b ? plan->rank[r].out_chunks : plan->rank[r].in_chunks;
 			uint32_t end = chunks ? unify(plan, r, b, chunks - 1) + 1 : 0;
@@ -484,10 +493,10 @@ int df_canon_fence(struct df_plan *plan)
 	return 0;
 }
 
-/* A copy of the first n input chunks at the head of block 0; 0 or -ENOMEM. */
+/* Adds a copy of the first n input chunks at the head of block 0. Fails with -ENOMEM. */
 static int copy_input(struct df_prank *r, uint32_t base, uint32_t n)
 {
-	/* One chunk a step: the largest step decides how a message is cut. */
+	/* One chunk a step, because the largest step decides how a message is divided. */
 	struct df_pinst copy = {.op = DF_OP_COPY,
 				.src_buf = DF_BUF_IN,
 				.dst_buf = DF_BUF_SCRATCH,
@@ -557,7 +566,7 @@ int df_canon_stage(struct df_plan *plan)
 		uint32_t base = r->scratch_chunks, reach = df_canon_input_reach(r),
 			 n = r->in_chunks;
 
-		/* Where the collective gives this rank no input, there is nothing to copy. */
+		/* If the collective gives this rank no input, there is nothing to copy. */
 		if (plan->kind != DF_COLL_CUSTOM)
 			n = DF_MIN(n, df_coll_chunks(plan->kind, plan->nranks, plan->root, k,
 						     plan->chunks, 0));
@@ -585,7 +594,10 @@ int df_canon_stage(struct df_plan *plan)
 			continue;
 		if (copy_input(r, base, n))
 			return r->err;
-		/* Nobody may write the output, which may be the input, before all of it is copied. */
+		/*
+		 * The output may be the input: no step may write it before all of the input is
+		 * copied.
+		 */
 		for (uint32_t b = 1; b < r->nr_blocks; b++) {
 			if (r->block[b].nr)
 				df_prank_dep(r, b, 0, 0, n - 1);

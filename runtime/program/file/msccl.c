@@ -1,6 +1,6 @@
 /*
- * Import of MSCCL's XML. Three stages: read the elements into the file's own terms, check what can be
- * checked without executing, translate into a plan. Everything that is refused names line and reason.
+ * Imports MSCCL's XML in three stages: reads the elements into the file's own terms, checks what
+ * can be checked without executing, translates into a plan. Every refusal names line and reason.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static void file_fini(struct file *f)
 	free(f->gpu);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------- */
 
 static int bad(const struct file *f, int line, const char *text, const char *what)
 {
@@ -111,7 +111,7 @@ static int read_algo(struct file *f, struct df_xml *x)
 	ATTR("root", 0, f->n - 1, 0, &f->root);
 	if (!f->in_place && !f->oop)
 		return bad(f, f->line, "%s", "is for neither in-place nor out-of-place calls");
-	/* RCCL's range is closed and 0 is no limit; msccl's is half open. */
+	/* RCCL's range is closed and 0 means no limit; MSCCL's is half open. */
 	if (f->max_bytes == 0 && !f->rccl)
 		return bad(f, f->line, "%s", "maxBytes=0 excludes every size");
 	if (f->max_bytes == -1)
@@ -251,7 +251,7 @@ static int read_file(struct file *f, struct df_xml *x)
 	}
 }
 
-/* ---- static checks ----------------------------------------------------------------------------------- */
+/* ---- static checks ----------------------------------------------------------------------- */
 
 static int gpu_cmp(const void *a, const void *b)
 {
@@ -299,8 +299,7 @@ static int check_step(const struct file *f, const struct gpu *g, const struct tb
 			REFUSE("depends on block %d step %d, which does not exist", (int)s->depid,
 			       (int)s->deps);
 		if (d == t && s->deps >= i)
-			REFUSE("depends on step %d of its own block, which comes later",
-			       (int)s->deps);
+			REFUSE("depends on step %d of its own block, which is later", (int)s->deps);
 		if (!d->step[s->deps].hasdep)
 			REFUSE("depends on block %d step %d (line %d), which has hasdep=0",
 			       (int)s->depid, (int)s->deps, d->step[s->deps].line);
@@ -343,7 +342,10 @@ static int check_file(struct file *f, uint32_t chunks)
 		struct gpu *g = &f->gpu[r];
 
 		for (int b = 0; b < 2 && f->kind != DF_COLL_CUSTOM; b++) {
-			/* What in-place files leave out or count twice is as long as the larger buffer. */
+			/*
+			 * In-place files omit some chunks or count them twice; the larger buffer
+			 * has the true length.
+			 */
 			uint32_t want = df_coll_chunks((enum df_coll_kind)f->kind, (int)f->n,
 						       (int)f->root, (int)r, chunks, b);
 
@@ -376,12 +378,12 @@ static int check_file(struct file *f, uint32_t chunks)
 	return 0;
 }
 
-/* ---- translation ------------------------------------------------------------------------------------- */
+/* ---- translation ------------------------------------------------------------------------- */
 
 static int translate_gpu(const struct file *f, const struct gpu *g, struct df_prank *r)
 {
-	uint32_t **to =
-		calloc(g->nr + 1ull, sizeof(*to)); /* step of the file -> step of the plan */
+	/* step of the file -> step of the plan */
+	uint32_t **to = calloc(g->nr + 1ull, sizeof(*to));
 	int rc = -ENOMEM;
 
 	if (!to)
@@ -429,7 +431,7 @@ static int translate_gpu(const struct file *f, const struct gpu *g, struct df_pr
 
 			if (s->depid < 0 || s->depid == t)
 				continue;
-			/* A nop's wait belongs to the step behind it, which has the number the nop would have. */
+			/* A nop's wait belongs to the step after it, which has the nop's number. */
 			df_prank_dep(r, t, to[t][i], (uint32_t)s->depid, to[s->depid][s->deps]);
 		}
 	}
@@ -442,7 +444,7 @@ out:
 	return rc;
 }
 
-/* The custom collectives whose meaning their name tells: AllToNext of the GC3 paper. */
+/* Custom collectives whose name gives their meaning: AllToNext of the GC3 paper. */
 static int known_custom(const struct file *f, struct df_expects *x)
 {
 	int forward = strstr(f->name, "forward") != NULL;

@@ -1,13 +1,13 @@
 /*
- * Refused programs that have a known defect of the public MSCCL compiler: the step that it got wrong is a better
- * place to point at than the chunk that came out wrong. Pure functions.
+ * Refused programs that have a known defect of the public MSCCL compiler. The step that the
+ * compiler got wrong explains more than the chunk that is wrong as a result. Pure functions.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/program/file/msccl.h"
 
-/* The n-th send of a connection, or NULL. */
+/* Returns the n-th send of a connection, or NULL. */
 static const struct df_pinst *send_of(const struct df_plan *plan, int from, int to, uint32_t chan,
 				      uint32_t n)
 {
@@ -25,8 +25,9 @@ static const struct df_pinst *send_of(const struct df_plan *plan, int from, int 
 }
 
 /*
- * The compiler writes where the sender has the operand into a step that looks for it locally: 1 if this step
- * reduces with a chunk of the sender's number and puts the result elsewhere.
+ * The compiler writes the sender's location of an operand into a step that reads that location on
+ * its own rank. Whether this step reduces with a chunk of the sender's number and stores the result
+ * elsewhere.
  */
 static int has_senders_source(const struct df_plan *plan, int rank, uint32_t b, uint32_t i)
 {

@@ -1,6 +1,7 @@
 /*
- * Export to MSCCL's XML. A step carries one dependency: further ones become nops in front of it. Trailing
- * nops (our fences between instances) are left out: MSCCL starts no program before the last one ended.
+ * Exports MSCCL's XML. A step has one dependency: further ones become nops before it. Trailing nops
+ * (our fences between instances) are omitted, because MSCCL starts no program before the last one
+ * has ended.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -91,8 +92,8 @@ static uint32_t used_steps(const struct df_pblock *b)
 
 static int write_rank(FILE *f, const struct df_prank *r, int rank, struct df_perr *err)
 {
-	uint32_t **at =
-		calloc(r->nr_blocks + 1ull, sizeof(*at)); /* step of the plan -> of the file */
+	/* step of the plan -> of the file */
+	uint32_t **at = calloc(r->nr_blocks + 1ull, sizeof(*at));
 	uint8_t **target = calloc(r->nr_blocks + 1ull, sizeof(*target));
 	int rc = -ENOMEM;
 

@@ -1,6 +1,6 @@
 /*
- * The text form: one instruction a line. The reader is strict: what it does not know is an error that names
- * the line. One pass, bounded by its input.
+ * The text form: one instruction a line. The reader is strict: an unknown word is an error that
+ * names the line. One pass, bounded by its input.
  */
 #include <ctype.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 static const char *const places[] = {"no", "only", "both"};
 
-/* ---- writing --------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------- */
 
 static void write_inst(FILE *f, const struct df_prank *r, const struct df_pinst *in)
 {
@@ -72,7 +72,7 @@ int df_text_write(FILE *f, const struct df_plan *plan, const struct df_expects *
 	return ferror(f) ? -EIO : 0;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------- */
 
 struct reader {
 	const char *p, *end; /* of the current line: p moves */
@@ -80,7 +80,7 @@ struct reader {
 	struct df_perr *err;
 	struct df_plan *plan;
 	struct df_expects *expect;
-	/* what the head said before the first rank */
+	/* from the head, before the first rank */
 	char name[64];
 	int kind, nranks, root, in_place, proto, chunks;
 	uint64_t min_bytes, max_bytes;
@@ -100,7 +100,7 @@ static int bad(struct reader *r, const char *fmt, ...)
 	return df_perr_set(r->err, r->line, r->rank, r->block, -1, "%s", text);
 }
 
-/* The next word of the line into w (empty at its end). */
+/* Reads the next word of the line into w (empty at the end of the line). */
 static int word(struct reader *r, char *w, size_t size)
 {
 	size_t n = 0;
@@ -118,7 +118,7 @@ static int word(struct reader *r, char *w, size_t size)
 	return 0;
 }
 
-/* A decimal number at *s, at most max; *s moves behind it. */
+/* Reads a decimal number at *s, at most max, and moves *s past it. */
 static int number(struct reader *r, const char **s, uint64_t max, uint64_t *out)
 {
 	uint64_t v = 0;
@@ -164,7 +164,7 @@ static int int_word(struct reader *r, uint64_t min, uint64_t max, int *out)
 	return 0;
 }
 
-/* "3.7" or, with sep '@', "3" or "3@7". */
+/* Reads "3.7" or, with sep '@', "3" or "3@7". */
 static int two(struct reader *r, const char *s, char sep, uint64_t max_a, uint64_t max_b,
 	       uint32_t *a, uint32_t *b)
 {
@@ -501,7 +501,7 @@ int df_text_parse(const char *text, size_t size, struct df_plan **out, struct df
 	return 0;
 }
 
-/* ---- from programs ----------------------------------------------------------------------------------- */
+/* ---- from programs ----------------------------------------------------------------------- */
 
 struct df_plan *df_plan_from_programs(struct df_program *const *progs, int nranks,
 				      enum df_coll_kind kind, int root)

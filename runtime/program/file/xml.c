@@ -1,4 +1,4 @@
-/* The strict XML reader. Every loop advances p or leaves; one owner, no state elsewhere. */
+/* The strict XML reader. Every loop advances p or ends; one owner, no other state. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /*
- * A small strict XML reader for program files: elements, attributes, comments, one optional declaration,
- * the five predefined entities. No text, no DOCTYPE, no CDATA, no namespaces, nothing is fetched. It reads
- * from memory that the caller keeps, allocates nothing, and is bounded by its input.
+ * A small strict XML reader for program files: elements, attributes, comments, one optional
+ * declaration, the five predefined entities. It supports no text, DOCTYPE, CDATA or namespaces, and
+ * fetches nothing. It reads from memory that the caller keeps, allocates nothing, and is bounded by
+ * its input.
  */
 #ifndef DF_RUNTIME_PROGRAM_FILE_XML_H
 #define DF_RUNTIME_PROGRAM_FILE_XML_H
@@ -36,13 +37,15 @@ struct df_xml {
 };
 
 void df_xml_init(struct df_xml *x, const char *text, size_t size, struct df_perr *err);
-/* enum df_xml_event, or -EPROTO with the error filled. <a/> gives OPEN, then CLOSE. */
+/*
+ * Returns an enum df_xml_event, or -EPROTO with the error filled in. <a/> gives OPEN, then CLOSE.
+ */
 int df_xml_next(struct df_xml *x);
-/* The value of an attribute of the last OPEN, or NULL. */
+/* Returns the value of an attribute of the last OPEN, or NULL. */
 const char *df_xml_get(const struct df_xml *x, const char *name);
 /*
- * An integer attribute within [min, max]: 0, or -EPROTO (missing without a default, no number, out of
- * range). def: INT64_MIN means that it must be there.
+ * Reads an integer attribute within [min, max]. Fails with -EPROTO if it is no number or out of
+ * range, or missing while def is INT64_MIN.
  */
 int df_xml_int(struct df_xml *x, const char *name, int64_t min, int64_t max, int64_t def,
 	       int64_t *out);

@@ -1,6 +1,6 @@
 /*
- * The tracer: executes a program text over versions of places and records what moved where. Owns the rule
- * that only the latest reference to a place may be used.
+ * The tracer: executes a program text over versions of places and records what it moved where.
+ * Enforces that only the latest reference to a place is used.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -146,7 +146,7 @@ static const char *buf_label(const struct df_lang *l, int buf)
 	return buf == DF_IN ? "input" : buf == DF_OUT ? "output" : l->buf_name[buf];
 }
 
-/* 1 if the place exists. Scratch grows. */
+/* Whether the place exists. Scratch grows as needed. */
 static int in_range(struct df_lang *l, int rank, int buf, uint32_t index, uint32_t cnt,
 		    const char *file, int line)
 {
@@ -165,7 +165,7 @@ static int in_range(struct df_lang *l, int rank, int buf, uint32_t index, uint32
 		fail(l, file, line, rank, "a reference to %u chunks", cnt);
 		return 0;
 	}
-	/* In place, both names reach all of the one buffer. */
+	/* In place, both names can reach all of the one buffer. */
 	if (buf <= DF_OUT) {
 		uint32_t in =
 			df_coll_chunks(l->o.kind, l->o.nranks, l->o.root, rank, l->o.chunks, 0);
@@ -184,7 +184,9 @@ static int in_range(struct df_lang *l, int rank, int buf, uint32_t index, uint32
 	return 1;
 }
 
-/* Versions of the places folded into a stamp; 0 if one of them holds nothing (*hole). */
+/*
+ * Combines the versions of the places into a stamp. Returns 0 if one of them holds nothing (*hole).
+ */
 static uint64_t stamp(struct df_lang *l, int rank, int buf, uint32_t index, uint32_t cnt,
 		      uint32_t *hole)
 {

@@ -1,4 +1,4 @@
-/* What the tracer (lang.c) hands to the compiler (lower.c). Private to this folder. */
+/* Data passed from the tracer (lang.c) to the compiler (lower.c). Private to this folder. */
 #ifndef DF_RUNTIME_PROGRAM_LANG_LANG_INT_H
 #define DF_RUNTIME_PROGRAM_LANG_LANG_INT_H
 
@@ -15,7 +15,7 @@ struct df_lang_op {
 	int line;
 };
 
-/* The places of one buffer on one rank: how often each was written; 0 holds nothing. */
+/* The places of one buffer on one rank: the number of writes to each; 0: it holds nothing. */
 struct df_lang_places {
 	uint64_t *version;
 	uint32_t nr, cap;
@@ -35,10 +35,10 @@ struct df_lang {
 	int rc;
 };
 
-/* The buffer and place that (buf, index) stands for: input and output are one in place. */
+/* Translates (buf, index) to its buffer and place: in place, input and output are one. */
 void df_lang_place(const struct df_lang *l, int rank, int *buf, uint32_t *index);
 
-/* Copies of every block over parts of the chunks; changes chunks, and *expect with them. */
+/* Copies every block over parts of the chunks. Changes the plan's chunks, and *expect with them. */
 int df_plan_replicate(struct df_plan *plan, uint32_t instances, struct df_expects *expect);
 
 #endif

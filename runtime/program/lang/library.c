@@ -1,4 +1,4 @@
-/* The table of the library and what turns a row into a plan. Constant; any thread. */
+/* The table of the library, and how a row becomes a plan. Constant; any thread. */
 #include <string.h>
 
 #include "runtime/base/err.h"

@@ -1,13 +1,13 @@
 /*
- * The library: well-known algorithms written in the language (runtime/program/library/), by name. A row of
- * library.def is the only place where one is declared.
+ * The library: well-known algorithms written in the language (runtime/program/lang/library/), by
+ * name. library.def declares each in a row, and nothing else does.
  */
 #ifndef DF_RUNTIME_PROGRAM_LANG_LIBRARY_H
 #define DF_RUNTIME_PROGRAM_LANG_LIBRARY_H
 
 #include "runtime/program/lang/lang.h"
 
-/* The machine and its use: ranks = nodes * gpus, rank = node * gpus + gpu. */
+/* The machine and how it is used: ranks = nodes * gpus, rank = node * gpus + gpu. */
 struct df_shape {
 	int nranks, nodes, gpus, root;
 	int channels;	    /* of rings; at least 1 */
@@ -29,7 +29,10 @@ extern const unsigned df_library_size;
 
 const struct df_lib *df_library_find(const char *name);
 
-/* Traces and compiles a program of the library; as df_lang_compile. -EINVAL: the shape is nonsense. */
+/*
+ * Traces and compiles a program of the library, as df_lang_compile(). Fails with -EINVAL if the
+ * shape is impossible.
+ */
 int df_library_compile(const struct df_lib *lib, const struct df_shape *s, struct df_plan **plan,
 		       struct df_expects *expect, struct df_perr *err);
 

@@ -1,10 +1,12 @@
 /*
- * The compiler: trace -> instructions with dependencies -> fused -> scheduled -> blocks and channels ->
- * plan. Deterministic: every choice is by depth, height, then the number of the operation in the text.
+ * The compiler: trace -> instructions with dependencies -> fused -> scheduled -> blocks and
+ * channels -> plan. Deterministic: every choice is by depth, height, then the number of the
+ * operation in the text.
  *
- * Why the result can't wait for itself: one order of all instructions is found in which each follows what
- * it depends on and every connection delivers in the order in which it was filled; each block executes its
- * instructions in that order. (With few slots it may still: min_slots says how many are enough.)
+ * The result cannot wait for itself: there is one order of all instructions in which each follows
+ * its dependencies and every connection delivers in the order in which it was filled, and each
+ * block executes its instructions in that order. With too few slots it still can; min_slots is
+ * enough.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +30,7 @@ static uint32_t push_edge(struct df_lower *w, uint32_t node, uint32_t next)
 	return w->nr_edges;
 }
 
-/* ---- instructions and what they depend on ------------------------------------------------------------ */
+/* ---- instructions and their dependencies ------------------------------------------------- */
 
 static struct df_lplace *place(struct df_lower *w, int rank, int buf, uint32_t index)
 {
@@ -62,7 +64,10 @@ static void reads(struct df_lower *w, uint32_t n, int buf, uint32_t index)
 	}
 }
 
-/* The value that `p` holds is about to go: was it read by anybody but one instruction? */
+/*
+ * The value that `p` holds is about to be overwritten. Unless exactly one instruction read it, it
+ * must have been stored.
+ */
 static void forget(struct df_lower *w, struct df_lplace *p)
 {
 	if (p->writer != NONE && p->nr_readers != 1)
@@ -127,7 +132,7 @@ static void make_nodes(struct df_lower *w)
 		}
 		writes(w, d, o->dst_buf, o->dst);
 	}
-	/* What is left in input and output belongs to the caller. */
+	/* The final contents of input and output belong to the caller. */
 	for (int r = 0; r < w->l->o.nranks; r++) {
 		for (int b = 0; b < w->l->nr_bufs; b++) {
 			uint32_t at = w->place_base[r * DF_LANG_BUFS + b];
@@ -143,7 +148,7 @@ static void make_nodes(struct df_lower *w)
 	}
 }
 
-/* ---- fusion ------------------------------------------------------------------------------------------ */
+/* ---- fusion ------------------------------------------------------------------------------ */
 
 struct df_lconn *df_lower_find_conn(struct df_lower *w, int src, int dst, int channel)
 {
@@ -170,7 +175,10 @@ uint32_t df_lower_conn_of(struct df_lower *w, uint32_t x)
 	return (uint32_t)(c - w->conn);
 }
 
-/* One peer per direction: may this receive and this send share a block? Then they do from now on. */
+/*
+ * One peer per direction: whether this receive and this send may share a block. If so, they do from
+ * now on.
+ */
 static int may_pair(struct df_lower *w, uint32_t in_x, uint32_t out_x)
 {
 	uint32_t in, out;
@@ -190,7 +198,10 @@ static int may_pair(struct df_lower *w, uint32_t in_x, uint32_t out_x)
 
 static void fuse(struct df_lower *w, uint32_t *best)
 {
-	/* The candidate of a receive: the send on the longest way to the end that reads just this. */
+	/*
+	 * The candidate for a receive: of the sends that read only its result, the one on the
+	 * longest path to the end.
+	 */
 	for (uint32_t s = 0; s < w->nr; s++) {
 		struct df_lnode *x = &w->node[s], *b;
 		uint32_t r;
@@ -228,7 +239,7 @@ uint32_t df_lower_rep(const struct df_lower *w, uint32_t n)
 	return w->node[n].into == NONE ? n : w->node[n].into;
 }
 
-/* Everything that must come before n, fused ones by their name now; f(w, n, before). */
+/* Calls f(w, n, before) for each node that must precede n; fused nodes by their current name. */
 static void each_pred(struct df_lower *w, uint32_t n,
 		      void (*f)(struct df_lower *w, uint32_t n, uint32_t before))
 {
@@ -262,7 +273,7 @@ static void add_succ(struct df_lower *w, uint32_t n, uint32_t before)
 	w->node[n].waits++;
 }
 
-/* ---- emission ---------------------------------------------------------------------------------------- */
+/* ---- emission ---------------------------------------------------------------------------- */
 
 static int emit(struct df_lower *w, const uint32_t *order, uint32_t nr)
 {
@@ -335,7 +346,7 @@ static int emit(struct df_lower *w, const uint32_t *order, uint32_t nr)
 	return 0;
 }
 
-/* ---- all together -------------------------------------------------------------------------------------- */
+/* ---- all together ------------------------------------------------------------------------ */
 
 static int lower_init(struct df_lower *w)
 {

@@ -1,4 +1,4 @@
-/* What the two halves of the compiler share: lower.c and schedule.c. Private to this folder. */
+/* Data shared by the two halves of the compiler, lower.c and schedule.c. Private to this folder. */
 #ifndef DF_RUNTIME_PROGRAM_LANG_LOWER_INT_H
 #define DF_RUNTIME_PROGRAM_LANG_LOWER_INT_H
 
@@ -9,13 +9,14 @@ struct df_ledge {
 };
 
 struct df_lnode {
-	uint8_t op, dead, store; /* store: somebody needs what a rrc leaves behind */
+	/* store: a later instruction needs the result that a rrc stores */
+	uint8_t op, dead, store;
 	int rank, src_buf, dst_buf, channel;
 	uint32_t src, dst, cnt, line;
 	uint32_t preds;		 /* local: 1 + index of an edge */
 	uint32_t send_x, recv_x; /* transfer = number of the operation */
 	uint32_t depth, height, waits;
-	uint32_t into; /* fused into this one */
+	uint32_t into; /* the node that this one is fused into */
 	uint32_t block, at;
 	uint8_t ready, done;
 };
@@ -29,7 +30,10 @@ struct df_lconn {
 	int src, dst, channel;
 	/* Transfers sent and not yet received: 1 + index, linked by xfer.next. */
 	uint32_t head, tail;
-	/* DF_BLOCKS_PEER: what shares its block, at the destination and at the source. */
+	/*
+	 * DF_BLOCKS_PEER: the connections that share its block, at the destination and at the
+	 * source.
+	 */
 	uint32_t mate_in, mate_out;
 	uint32_t block_src, block_dst;
 };
@@ -51,23 +55,24 @@ struct df_lower {
 	struct df_lconn *conn;
 	uint32_t nr_conns, *conn_map, conn_mask;
 	uint32_t *heap, nr_heap;
-	uint32_t *succ; /* by node: 1 + index of an edge: who depends on it */
+	/* by node: 1 + index of an edge, the first of the nodes that depend on it */
+	uint32_t *succ;
 	int next_channel;
 	struct df_perr *err;
 	int rc;
 };
 
-/* lower.c: the node that n has become part of; the connection of a transfer; any connection. */
+/* lower.c: the node that n was fused into; the connection of a transfer; any connection. */
 uint32_t df_lower_rep(const struct df_lower *w, uint32_t n);
 uint32_t df_lower_conn_of(struct df_lower *w, uint32_t x);
 struct df_lconn *df_lower_find_conn(struct df_lower *w, int src, int dst, int channel);
 
 /*
- * schedule.c: an order of all nodes in which each follows what it depends on, and connections deliver what
- * was sent first. -EPROTO with *w->err.
+ * schedule.c: an order of all nodes in which each follows its dependencies, and connections deliver
+ * in the order of sending. Fails with -EPROTO and *w->err.
  */
 int df_lower_schedule(struct df_lower *w, uint32_t *order, uint32_t *nr_order);
-/* Blocks for the nodes, by policy; pair_rest before the order is made. */
+/* Distribute the nodes to blocks, by policy. pair_rest is called before the order is made. */
 void df_lower_pair_rest(struct df_lower *w);
 int df_lower_blocks_by_channel(struct df_lower *w, uint32_t *order, uint32_t nr);
 int df_lower_blocks_by_peer(struct df_lower *w, uint32_t *order, uint32_t nr);

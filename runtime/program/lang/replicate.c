@@ -1,5 +1,6 @@
 /*
- * Changes of whole plans: instances over parts of the chunks, and removal of dependencies that others imply.
+ * Changes of whole plans: instances over parts of the chunks, and the removal of redundant
+ * dependencies.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@ struct rep {
 	uint32_t k, chunks, channels;
 };
 
-/* Chunk c of instance t: part p of each count becomes parts t * chunks + p of k * chunks. */
+/* Maps chunk c of instance t: part p of each count becomes parts t * chunks + p of k * chunks. */
 static uint32_t map_chunk(const struct rep *r, int rank, int buf, uint32_t c, uint32_t t)
 {
 	if (buf == DF_BUF_SCRATCH)

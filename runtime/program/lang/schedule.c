@@ -1,6 +1,6 @@
 /*
- * The second half of the compiler: one order for all instructions (by depth, height, number), a channel of its
- * own for what must overtake, and blocks.
+ * The second half of the compiler: one order of all instructions (by depth, height, number),
+ * separate channels for transfers that must overtake others, and blocks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define NONE UINT32_MAX
 
-/* ---- schedule ---------------------------------------------------------------------------------------- */
+/* ---- schedule ---------------------------------------------------------------------------- */
 
 static int sooner(const struct df_lower *w, uint32_t a, uint32_t b)
 {
@@ -55,7 +55,7 @@ static uint32_t heap_pop(struct df_lower *w)
 	return top;
 }
 
-/* n's dependencies are met; it runs when its transfer is the next one on its connection. */
+/* Called when n's dependencies are met. It runs when its transfer is the next on its connection. */
 static void offer(struct df_lower *w, uint32_t n)
 {
 	struct df_lnode *x = &w->node[n];
@@ -88,7 +88,7 @@ static void received(struct df_lower *w, uint32_t x)
 		heap_push(w, w->xfer[head - 1].to);
 }
 
-/* Every ready receive stands behind one that is not: give the first of them a channel of its own. */
+/* Every ready receive is behind one that is not: gives the first of them its own channel. */
 static int overtake(struct df_lower *w)
 {
 	uint32_t best = NONE, x, c, prev = 0;
@@ -155,7 +155,7 @@ int df_lower_schedule(struct df_lower *w, uint32_t *order, uint32_t *nr_order)
 	return 0;
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------ */
+/* ---- blocks ------------------------------------------------------------------------------ */
 
 /* The k-th channel in use on the rank is block k. */
 int df_lower_blocks_by_channel(struct df_lower *w, uint32_t *order, uint32_t nr)
@@ -190,7 +190,10 @@ int df_lower_blocks_by_channel(struct df_lower *w, uint32_t *order, uint32_t nr)
 	return 0;
 }
 
-/* Pairs of connections get blocks in the order of their first use; local steps follow their data. */
+/*
+ * Pairs of connections get blocks in the order of their first use. Local steps are in the block of
+ * their data.
+ */
 int df_lower_blocks_by_peer(struct df_lower *w, uint32_t *order, uint32_t nr)
 {
 	uint32_t *next = calloc((size_t)w->l->o.nranks, sizeof(*next));
@@ -237,7 +240,10 @@ int df_lower_blocks_by_peer(struct df_lower *w, uint32_t *order, uint32_t nr)
 	return 0;
 }
 
-/* In a block with one peer each way, a send and a receive with the same peer may share it too. */
+/*
+ * If a block has one peer in each direction, a send and a receive with the same peer may share it
+ * too.
+ */
 void df_lower_pair_rest(struct df_lower *w)
 {
 	for (uint32_t i = 0; i < w->nr_conns; i++) {

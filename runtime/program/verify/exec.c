@@ -1,7 +1,7 @@
 /*
- * The reference executor. Every context is a slice counter, exactly as in the daemon: instance, loop,
- * instruction and both FIFO positions follow from it. df_exec_run has one thread; df_exec_run_threads one
- * for each rank, which is the only one that executes that rank's blocks.
+ * The reference executor. Every context is a slice counter, exactly as in the daemon; instance,
+ * loop, instruction and both FIFO positions follow from it. df_exec_run() has one thread.
+ * df_exec_run_threads() has one for each rank, and only it executes that rank's blocks.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -36,7 +36,7 @@ static uint64_t min64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Elements of a chunk, and where it begins in its buffer. */
+/* Returns the elements of a chunk; *at: where it begins in its buffer. */
 static uint64_t chunk_len(const struct run *r, const struct df_program *p, int buf, uint32_t chunk,
 			  uint64_t *at)
 {
@@ -120,7 +120,10 @@ static union elem apply(const struct df_exec *x, int rank, union elem a, union e
 	return v;
 }
 
-/* Copies, and sums without pre- or postprocessing: loops that the compiler can vectorise. */
+/*
+ * Whether the step is a copy, or a sum without pre- or postprocessing: loops that the compiler can
+ * vectorise.
+ */
 static int plain(const struct df_exec *x, const struct df_inst *in, const struct df_op_info *op)
 {
 	return (!op->reduces || x->redop == DF_SUM) &&
@@ -187,7 +190,7 @@ static void move(struct run *r, const struct df_gthread *th, const struct df_ins
 	}
 }
 
-/* 1 moved, 0 must wait. */
+/* Returns 1 if it moved, 0 if it must wait. */
 static int step(struct run *r, uint32_t t)
 {
 	const struct df_gthread *th = &r->g.thread[t];
@@ -203,7 +206,7 @@ static int step(struct run *r, uint32_t t)
 		const struct df_dep *dep = df_prog_dep(p, in->first_dep + d);
 		uint32_t o = r->g.first_thread[th->rank] + dep->block;
 
-		/* Blocks of one rank share a thread: program order suffices. */
+		/* Blocks of one rank share a thread, so program order suffices. */
 		if (r->k[o] <= serial * r->g.thread[o].nr_inst + dep->inst)
 			return 0;
 	}
@@ -212,7 +215,9 @@ static int step(struct run *r, uint32_t t)
 
 		rc = th->recv[in->recv_conn];
 		pos = serial * r->g.conn[rc].per_loop + in->recv_ord;
-		/* Pairs with the release of tail below: without it the slot's old bytes could be read. */
+		/*
+		 * Pairs with the release of tail below: else old bytes of the slot could be read.
+		 */
 		if (__atomic_load_n(&r->tail[rc], __ATOMIC_ACQUIRE) <= pos)
 			return 0;
 		rx = r->slots[rc] + pos % r->x->slots * r->width[rc] * r->tile;
@@ -222,16 +227,25 @@ static int step(struct run *r, uint32_t t)
 
 		sc = th->send[in->send_conn];
 		pos = serial * r->g.conn[sc].per_loop + in->send_ord;
-		/* Pairs with the release of head below: else the slot could be filled while it is read. */
+		/*
+		 * Pairs with the release of head below: else a slot could be filled while it is
+		 * read.
+		 */
 		if (pos - __atomic_load_n(&r->head[sc], __ATOMIC_ACQUIRE) >= r->x->slots)
 			return 0;
 		tx = r->slots[sc] + pos % r->x->slots * r->width[sc] * r->tile;
 	}
 	move(r, th, in, inst, loop, rx, tx);
-	/* Pairs with the sender's acquire of head: the slot is free only after we have read it. */
+	/*
+	 * Pairs with the sender's acquire of head: without it the slot could be filled before we
+	 * have read it.
+	 */
 	if (rx)
 		__atomic_store_n(&r->head[rc], r->head[rc] + 1, __ATOMIC_RELEASE);
-	/* Pairs with the receiver's acquire of tail: the slot counts only after we have filled it. */
+	/*
+	 * Pairs with the receiver's acquire of tail: without it the slot could be read before we
+	 * have filled it.
+	 */
 	if (tx)
 		__atomic_store_n(&r->tail[sc], r->tail[sc] + 1, __ATOMIC_RELEASE);
 	r->k[t]++;
@@ -253,7 +267,7 @@ static int run_all(struct run *r, struct df_perr *err)
 	while (nr) {
 		uint32_t i = (uint32_t)df_rng_below(&r->rng, nr), t = live[i];
 		uint64_t end = (uint64_t)r->g.thread[t].nr_inst * r->loops * instances;
-		/* Sometimes one instruction, sometimes as many as will go. */
+		/* Sometimes one to three instructions, sometimes as many as possible. */
 		uint64_t burst =
 			df_rng_below(&r->rng, 4) ? 1 + df_rng_below(&r->rng, 3) : UINT64_MAX;
 		uint64_t moved = 0;
@@ -271,7 +285,7 @@ static int run_all(struct run *r, struct df_perr *err)
 		}
 		if (++idle < 8 * nr + 64)
 			continue;
-		/* Unlucky, or stuck: one turn each decides. */
+		/* Nothing moved, perhaps by chance: one turn of each thread decides. */
 		for (i = 0; i < nr && !step(r, live[i]); i++)
 			;
 		if (i == nr) {
@@ -291,7 +305,7 @@ static int run_all(struct run *r, struct df_perr *err)
 	return 0;
 }
 
-/* ---- one thread per rank ----------------------------------------------------------------------------- */
+/* ---- one thread per rank ----------------------------------------------------------------- */
 
 struct worker {
 	struct run *r;
@@ -301,7 +315,7 @@ struct worker {
 	pthread_t id;
 };
 
-/* Nothing moved anywhere for this long: it never will. */
+/* If nothing moves anywhere for this long, the programs are stuck. */
 #define STUCK_NS (2 * DF_NS_PER_S)
 
 static void *work(void *arg)
@@ -357,7 +371,7 @@ static int run_threads(struct run *r, struct df_perr *err)
 		if (rc)
 			break;
 	}
-	/* Those that did start give up by themselves if their peers are missing. */
+	/* Threads that did start end by themselves if their peers are missing. */
 	while (n-- > 0) {
 		pthread_join(w[n].id, NULL);
 		r->x->slices += w[n].slices;

@@ -1,7 +1,7 @@
 /*
- * The reference executor: all ranks' programs on real memory in one thread, with the waiting rules of the
- * daemon and a seeded schedule that preempts at any instruction. It is the oracle of the tests and what
- * `dfshim algo run` uses. It shares no code with the daemon.
+ * The reference executor: executes all ranks' programs on real memory in one thread, with the
+ * waiting rules of the daemon and a seeded schedule that preempts at any instruction. It is the
+ * oracle of the tests, and `dfshim algo run` uses it. It shares no code with the daemon.
  */
 #ifndef DF_RUNTIME_PROGRAM_VERIFY_EXEC_H
 #define DF_RUNTIME_PROGRAM_VERIFY_EXEC_H
@@ -19,15 +19,15 @@ struct df_exec {
 	uint32_t slots;
 	uint32_t instances; /* run back to back over separate buffers; 0: one */
 	uint64_t seed;
-	void **in,
-		**out; /* by instance * nranks + rank; where they alias, the caller says so by equal memory */
+	/* By instance * nranks + rank. Where they alias, the caller passes the same memory. */
+	void **in, **out;
 	/* results */
 	uint64_t slices, preemptions, ns; /* ns: of the execution alone */
 };
 
 /*
- * 0; -EDEADLK when nothing can go on, with where in *err (may be NULL); -ENOMEM; -EINVAL unknown type;
- * -EPROTO programs that do not fit together.
+ * Fails with -EDEADLK if nothing can proceed, with the place in *err (may be NULL); with -ENOMEM;
+ * with -EINVAL if the type is unknown; with -EPROTO if the programs do not fit together.
  */
 int df_exec_run(struct df_exec *x, struct df_perr *err);
 
@@ -35,8 +35,9 @@ int df_exec_run(struct df_exec *x, struct df_perr *err);
 int df_exec_run_threads(struct df_exec *x, struct df_perr *err);
 
 /*
- * Runs with random data and checks every output against the definition of the collective (or `expect`).
- * in_place: bit r set: rank r calls in place. -EILSEQ: a wrong result, described in *err; otherwise as above.
+ * Runs with random data and checks every output against the definition of the collective (or
+ * `expect`). in_place: bit r is set if rank r calls in place. Fails with -EILSEQ and *err if a
+ * result is wrong; otherwise as above.
  */
 struct df_exec_check {
 	struct df_program *const *progs;

@@ -1,6 +1,7 @@
 /*
- * The reference executor with random data, and the collectives by definition. Integers are compared
- * exactly; floats against a double sum, and bit for bit between the ranks of an AllReduce.
+ * Runs the reference executor with random data, and computes the collectives by definition.
+ * Integers are compared exactly; floats with a double sum, and bit for bit between the ranks of an
+ * AllReduce.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 struct chk {
 	struct df_exec_check *c;
 	uint32_t chunks;
-	uint64_t in_elems, out_elems; /* room of any rank */
+	uint64_t in_elems, out_elems; /* room for any rank */
 	uint32_t **orig;	      /* by instance * nranks + rank: copy of the input */
 	uint32_t **in, **out;
 	uint64_t *args;
@@ -40,7 +41,9 @@ static uint64_t cells(uint32_t chunks_of_buffer, uint32_t chunks)
 	return (chunks_of_buffer + chunks - 1) / chunks;
 }
 
-/* Places output element e (of a rank) gets its value from: fills rank/element pairs, returns how many. */
+/*
+ * Finds the inputs of output element e of a rank: fills rank/element pairs, returns their number.
+ */
 static uint32_t sources(const struct chk *k, int rank, uint64_t e, int *from, uint64_t *at)
 {
 	const struct df_exec_check *c = k->c;
@@ -202,7 +205,7 @@ static int check_results(const struct chk *k, struct df_perr *err, uint32_t inst
 	return rc;
 }
 
-/* Gives every rank of an instance its memory: in place where asked for and defined. */
+/* Allocates a rank's memory for an instance: in place if requested and defined. */
 static int setup(struct chk *k, struct df_rng *rng, uint32_t inst, int rank)
 {
 	struct df_exec_check *c = k->c;
@@ -218,7 +221,10 @@ static int setup(struct chk *k, struct df_rng *rng, uint32_t inst, int rank)
 		return -ENOMEM;
 	k->out[ix] = mem + k->in_elems;
 	if (rank < 64 && (c->in_place >> rank & 1)) {
-		/* Cell numbers: output cell 0 at input cell `alias`, or input cell 0 at output cell `back`. */
+		/*
+		 * In units of cells: output cell 0 is at input cell `alias`, or input cell 0 at
+		 * output cell `back`.
+		 */
 		alias = df_coll_alias(c->kind, c->nranks, c->root, rank, 1, 0);
 		if (alias < 0 &&
 		    df_coll_alias(c->kind, c->nranks, c->root, rank, 1, (uint32_t)rank) == 0)
@@ -231,7 +237,10 @@ static int setup(struct chk *k, struct df_rng *rng, uint32_t inst, int rank)
 	if (alias >= 0)
 		k->out[ix] = mem + (uint64_t)alias * c->count;
 	if (back >= 0) {
-		/* The allocation begins with IN: let OUT begin it instead, and keep what is to be freed. */
+		/*
+		 * The allocation begins with IN. Make it begin with OUT, and keep the pointer to
+		 * free.
+		 */
 		k->out[ix] = mem;
 		k->in[ix] = mem + (uint64_t)back * c->count;
 	}

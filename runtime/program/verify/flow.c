@@ -1,7 +1,7 @@
 /*
- * How many slots a network of programs needs: one loop executed with counters instead of values. Threads run
- * until they block; a blocked one is woken by the event that it waits for, so the cost is linear in the
- * transfers. Pure functions.
+ * Finds how many slots a network of programs needs: executes one loop with counters instead of
+ * values. A thread runs until it blocks, and the event that it waits for wakes it, so the cost is
+ * linear in the transfers. Pure functions.
  */
 #include <stdlib.h>
 
@@ -15,8 +15,8 @@ struct flow {
 	uint32_t per_transfer, slots;
 	uint32_t *pc, *part;		 /* by thread */
 	uint32_t *fill;			 /* by connection */
-	uint32_t *wait_send, *wait_recv; /* thread that waits for it, by connection */
-	uint32_t *dep_head, *dep_next;	 /* threads that wait for a step of this one */
+	uint32_t *wait_send, *wait_recv; /* by connection: the thread that waits for it */
+	uint32_t *dep_head, *dep_next;	 /* threads that wait for a step of this thread */
 	uint32_t *ready;
 	uint32_t nr_ready, done;
 	uint32_t *order, nr_order; /* threads in the order of their steps, or NULL */
@@ -38,7 +38,7 @@ static void wake(struct flow *f, uint32_t *waiter)
 	*waiter = NONE;
 }
 
-/* Executes thread t as far as it gets. */
+/* Executes thread t until it blocks. */
 static void run(struct flow *f, uint32_t t)
 {
 	const struct df_pgraph *g = f->g;
@@ -102,7 +102,8 @@ static int flow_run(const struct df_pgraph *g, uint32_t per_transfer, uint32_t s
 	f.part = f.pc + n;
 	f.dep_head = f.part + n;
 	f.dep_next = f.dep_head + n;
-	f.ready = f.dep_next + n; /* a thread waits for one thing: it is in here once at most */
+	/* A thread waits for one event, so it is in this list at most once. */
+	f.ready = f.dep_next + n;
 	f.fill = f.ready + n;
 	f.wait_send = f.fill + c;
 	f.wait_recv = f.wait_send + c;
@@ -137,7 +138,7 @@ int df_pgraph_order(const struct df_pgraph *g, uint32_t *order, uint32_t *nr_ord
 
 int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t per_transfer)
 {
-	uint32_t lo = 0, hi = 1; /* lo fails, hi is to be shown */
+	uint32_t lo = 0, hi = 1; /* lo fails; hi is to be tested */
 	struct df_pgraph g;
 	int rc = df_pgraph_init(&g, progs, nranks, NULL, NULL);
 
@@ -163,7 +164,7 @@ int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t 
 	return rc < 0 ? rc : (int64_t)hi;
 }
 
-/* Bytes of one transfer and transfers in flight of MSCCL's protocols (NCCL 2.12 buffers). */
+/* MSCCL's protocols (NCCL 2.12 buffers): bytes of one transfer, and transfers in flight. */
 static const struct {
 	uint32_t bytes, slots;
 } protos[DF_PROTO_NR] = {
@@ -176,7 +177,7 @@ static const struct {
 uint64_t df_flow_msccl_max_bytes(struct df_program *const *progs, int nranks, uint32_t total_chunks,
 				 enum df_proto proto)
 {
-	uint32_t lo = 0, hi = 71; /* lo fails, hi is the largest count MSCCL packs */
+	uint32_t lo = 0, hi = 71; /* lo fails; hi is the largest count that MSCCL packs */
 	struct df_pgraph g;
 	int ok;
 
@@ -191,7 +192,10 @@ uint64_t df_flow_msccl_max_bytes(struct df_program *const *progs, int nranks, ui
 		df_pgraph_fini(&g);
 		return UINT64_MAX;
 	}
-	/* Not monotone in theory (ceil), but a safe answer: the smallest count above which all complete. */
+	/*
+	 * The result is not monotone in theory (ceil). This is safe: the smallest count above which
+	 * all complete.
+	 */
 	for (uint32_t m = hi; m > lo; m--) {
 		ok = flow_graph_ok(&g, m, protos[proto].slots);
 		if (ok <= 0)

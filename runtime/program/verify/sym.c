@@ -94,7 +94,9 @@ static uint32_t add_expr(struct df_sym *s, struct df_sym_expr e)
 	return s->nr_expr - 1;
 }
 
-/* The set of the nr entries behind the last used one; they become its storage if it is new. */
+/*
+ * Returns the set of the nr entries after the last used one; they become its storage if it is new.
+ */
 static uint32_t add_set(struct df_sym *s, uint32_t nr)
 {
 	const uint64_t *e = s->entry + s->nr_entry;
@@ -165,7 +167,7 @@ uint32_t df_sym_join(struct df_sym *s, uint32_t a, uint32_t b)
 	x = &s->set[s->expr[a].set];
 	y = &s->set[s->expr[b].set];
 	nr = x->nr + y->nr;
-	/* An erroneous program may double a value in every step. */
+	/* An erroneous program may double the size of a value in every step. */
 	if (nr > 1u << 20 || DF_VEC_ROOM(s->entry, s->cap_entry, s->nr_entry + (uint64_t)nr)) {
 		s->err = -ENOMEM;
 		return 0;

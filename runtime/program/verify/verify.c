@@ -1,6 +1,6 @@
 /*
- * What a collective promises, and the runs that prove it: out of place, in place, two instances back to back;
- * then the slots. The execution itself is vsim.c's. Pure functions, no state.
+ * The promises of the collectives, and the runs that prove them: out of place, in place, two
+ * instances back to back; then the slots. vsim.c executes. Pure functions, no state.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,12 @@
 #include "runtime/base/vec.h"
 #include "runtime/program/verify/vsim.h"
 
-/* ---- postcondition --------------------------------------------------------------------------------- */
+/* ---- postcondition ----------------------------------------------------------------------- */
 
-/* One output chunk against the set that it must hold. *same: the expression all ranks share. */
+/*
+ * Compares one output chunk with the set that it must hold. *same: the expression that all ranks
+ * have in common.
+ */
 static int check_chunk(struct df_vsim *s, int rank, uint32_t chunk, uint32_t want)
 {
 	const struct df_vloc *l = df_vsim_locate(s, rank, DF_BUF_OUT, chunk, 0);
@@ -206,7 +209,7 @@ err_graph:
 	return rc;
 }
 
-/* ---- expectations ---------------------------------------------------------------------------------- */
+/* ---- expectations ------------------------------------------------------------------------ */
 
 int df_expects_add(struct df_expects *x, int rank, uint32_t chunk, int from, uint32_t from_chunk)
 {

@@ -1,18 +1,19 @@
 /*
- * The verifier: proves that the programs of all ranks compute what the collective promises, or says which
- * instruction does not. It executes one loop symbolically (a value is an expression over input chunks) and
- * checks, on exactly the structures that the daemon executes:
+ * The verifier: proves that the programs of all ranks compute what the collective promises, or says
+ * which instruction does not. It executes one loop symbolically (a value is an expression over
+ * input chunks) and checks, on the same structures that the daemon executes:
  *
- *  - tables in range, operands inside their buffers, connections paired, equal slices on both sides;
- *  - no wait that can't end, with unbounded connections, then the fewest slots that suffice;
- *  - no conflicting accesses of two blocks without an order between them (vector clocks);
- *  - no read of a chunk that holds nothing; no write to the caller's input;
- *  - the postcondition, out of place and in place, and RAW/FINAL flags (each contribution is
- *    premultiplied once, each result finished once);
- *  - that instances which run back to back do not meet in scratch.
+ *   - tables are in range, operands inside their buffers, connections paired, slices equal on both
+ *     sides;
+ *   - every wait ends, with unbounded connections; then the fewest slots that suffice;
+ *   - conflicting accesses of two blocks are ordered (vector clocks);
+ *   - no chunk is read that holds nothing; the caller's input is not written;
+ *   - the postcondition holds, out of place and in place, and so do the RAW and FINAL flags (each
+ *     contribution is premultiplied once, each result finished once);
+ *   - instances that run back to back do not conflict in scratch.
  *
- * One loop suffices: loops touch disjoint elements, and a Kahn network's deadlock does not depend on the
- * schedule. Pure functions; thread-safe; no locks.
+ * One loop suffices: loops touch disjoint elements, and whether a Kahn network deadlocks does not
+ * depend on the schedule. Pure functions; thread-safe; no locks.
  */
 #ifndef DF_RUNTIME_PROGRAM_VERIFY_VERIFY_H
 #define DF_RUNTIME_PROGRAM_VERIFY_VERIFY_H
@@ -45,37 +46,38 @@ struct df_verify_in {
 	int nranks, root;
 	struct df_program *const *progs; /* of all ranks */
 	const struct df_plan *plan;	 /* for source lines; may be NULL; same blocks and steps */
-	const struct df_expects *expect; /* CUSTOM: what the outputs must hold; NULL: anything */
+	const struct df_expects *expect; /* CUSTOM: the required outputs; NULL: any */
 	int set_flags; /* write RAW and FINAL flags and min_slots instead of checking them */
 	int own_input; /* the input is a copy: it may be written */
 };
 
 struct df_verify_out {
-	uint32_t min_slots;  /* our rules: a step is one slice */
-	int out_of_place;    /* right with separate buffers */
-	int in_place;	     /* right when the output aliases the input as NCCL defines it */
+	uint32_t min_slots;  /* by our rules: a step is one slice */
+	int out_of_place;    /* correct with separate buffers */
+	int in_place;	     /* correct when the output aliases the input as NCCL defines it */
 	int same_order;	     /* every rank's result has the same expression: bitwise equal */
-	int whole_chunks;    /* only right when count is a multiple of the chunks */
-	int back_to_back;    /* instances never meet in scratch */
+	int whole_chunks;    /* only correct when count is a multiple of the chunks */
+	int back_to_back;    /* instances never conflict in scratch */
 	int has_post;	     /* a postcondition was known and checked */
 	struct df_perr err;  /* why it was refused */
 	struct df_perr note; /* why it is not right in place, or not back to back */
 };
 
-/* 0; -EPROTO with out->err filled; -ENOMEM. */
+/* Fails with -EPROTO and out->err, or with -ENOMEM. */
 int df_verify(const struct df_verify_in *in, struct df_verify_out *out);
 
 /*
- * MSCCL's transfer rule: a step of cnt chunks is ceil(cnt / per_transfer) transfers, each in a slot of its
- * own; per_transfer 0: always one. The fewest slots that can't deadlock; 0: none up to DF_MAX_SLOTS; negative
- * -errno.
+ * Returns the fewest slots that cannot deadlock under MSCCL's transfer rule: a step of cnt chunks
+ * is ceil(cnt / per_transfer) transfers, each in its own slot; per_transfer 0: always one transfer.
+ * Returns 0 if no number up to DF_MAX_SLOTS suffices; on failure -errno.
  */
 #define DF_MAX_SLOTS 1024
 
 /*
- * So many steps, in so many blocks of all ranks, are more than the verifier takes in some seconds: a step needs 600 bytes and 1.5 for
- * each rank, and some operations for each block. df_verify() refuses such programs, and those whose clocks need more than some
- * hundred MB; whoever makes programs asks before it makes them, with as many blocks as it knows of.
+ * Whether this number of steps, in this number of blocks of all ranks, is more than the verifier
+ * can check in some seconds. A step needs 600 bytes, 1.5 bytes for each rank, and some operations
+ * for each block. df_verify() refuses such programs, and those whose clocks need more than some
+ * hundred MB. Callers that make programs ask first, with as many blocks as they know of.
  */
 static inline int df_verify_too_large(uint64_t steps, int nranks, uint64_t blocks)
 {
@@ -84,8 +86,8 @@ static inline int df_verify_too_large(uint64_t steps, int nranks, uint64_t block
 int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t per_transfer);
 
 /*
- * Largest message (bytes of the whole buffer, `total_chunks` chunks) that MSCCL itself could run with
- * the slots of `proto` without deadlock: 0 no limit, UINT64_MAX never.
+ * Returns the largest message (bytes of the whole buffer, `total_chunks` chunks) that MSCCL itself
+ * could execute without deadlock, with the slots of `proto`. 0: no limit; UINT64_MAX: none.
  */
 uint64_t df_flow_msccl_max_bytes(struct df_program *const *progs, int nranks, uint32_t total_chunks,
 				 enum df_proto proto);

@@ -1,6 +1,6 @@
 /*
- * The symbolic execution of one loop. Owns the rules of what may be read and written when; the postcondition
- * is verify.c's.
+ * The symbolic execution of one loop: the rules of what may be read and written when. verify.c has
+ * the postcondition.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 #include "runtime/program/verify/vsim.h"
 
 #define NONE	    UINT32_MAX
-#define CLOCK_BYTES (512ull << 20) /* that clocks may take, for each round */
+#define CLOCK_BYTES (512ull << 20) /* the most that clocks may take, for each round */
 
-/* ---- messages ------------------------------------------------------------------------------------ */
+/* ---- messages ---------------------------------------------------------------------------- */
 
 int df_vsim_fail(struct df_vsim *s, uint32_t t, uint32_t step, const char *text)
 {
@@ -41,7 +41,7 @@ static int fail_race(struct df_vsim *s, uint32_t t, uint32_t step, const char *d
 	return df_vsim_fail(s, t, step, text);
 }
 
-/* ---- memory -------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------ */
 
 struct df_vloc *df_vsim_locate(struct df_vsim *s, int rank, int buf, uint32_t chunk, uint32_t round)
 {
@@ -64,7 +64,7 @@ struct df_vloc *df_vsim_locate(struct df_vsim *s, int rank, int buf, uint32_t ch
 	return &s->loc[round * s->nr_loc + at + chunk];
 }
 
-/* 1 if what thread o did at `epoch` is ordered before what thread t does now. */
+/* Whether the action of thread o at `epoch` is ordered before the current action of thread t. */
 static int before(const struct df_vsim *s, uint32_t o, uint32_t epoch, uint32_t t)
 {
 	if (o == t || s->comp[o] == NONE)
@@ -123,14 +123,17 @@ static int store(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round, i
 	l->round = round;
 	l->w_thread = t;
 	l->w_epoch = s->pc[t] + 1;
-	/* Short chunks come last: what is longer than the place it is put in loses its end. */
+	/*
+	 * Short chunks have the higher indices. A value that is longer than its new place loses its
+	 * end.
+	 */
 	if (buf != DF_BUF_SCRATCH &&
 	    chunk % s->g->progs[0]->chunks > s->sym->set[s->sym->expr[v.expr].set].low)
 		s->out->whole_chunks = 1;
 	return 0;
 }
 
-/* ---- one instruction ------------------------------------------------------------------------------- */
+/* ---- one instruction --------------------------------------------------------------------- */
 
 static void join_clock(struct df_vsim *s, uint32_t t, const uint32_t *c)
 {
@@ -168,7 +171,7 @@ static int copy_clock(struct df_vsim *s, uint32_t t, uint32_t **out)
 static int check_flags(struct df_vsim *s, uint32_t t, uint32_t step, struct df_inst *in,
 		       unsigned flags)
 {
-	/* It is no matter of values. */
+	/* These flags do not depend on values. */
 	flags |= in->flags & (DF_INST_STAYS | DF_INST_KNOWN);
 	if (s->set_flags) {
 		in->flags = (uint8_t)flags;
@@ -246,7 +249,7 @@ static int exec(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round)
 		struct df_vval a = {0}, b = {0}, v = {0};
 
 		flags = 0;
-		/* In place, such a copy has nothing to do. */
+		/* In place, such a copy does nothing. */
 		if (in->op == DF_OP_COPY && !reduces &&
 		    df_vsim_locate(s, th->rank, in->src_buf, in->src + i, round) ==
 			    df_vsim_locate(s, th->rank, in->dst_buf, in->dst + i, round)) {
@@ -318,7 +321,7 @@ static int exec(struct df_vsim *s, uint32_t t, uint32_t step, uint32_t round)
 	return round ? 0 : check_flags(s, t, step, in, flags);
 }
 
-/* ---- the run --------------------------------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------------------- */
 
 static int run_thread(struct df_vsim *s, uint32_t t)
 {
@@ -380,7 +383,7 @@ static int run_thread(struct df_vsim *s, uint32_t t)
 	return 0;
 }
 
-/* Follows the waits from a stuck thread into their cycle and names its members. */
+/* Follows the waits from a stuck thread to a cycle and names its members. */
 static int report_deadlock(struct df_vsim *s)
 {
 	char text[240];

@@ -1,7 +1,7 @@
 /*
- * The engine of the verifier: symbolic execution of one loop (or of two instances), see verify.h. A run owns
- * all of its state; runs differ in `alias` (in place) and `rounds` (2: consecutive instances, for what they
- * may do to each other in scratch). Private to this folder.
+ * The engine of the verifier: symbolic execution of one loop, or of two instances (see verify.h). A
+ * run owns all of its state. Runs differ in `alias` (in place) and `rounds` (2: two consecutive
+ * instances, to find conflicts in scratch). Private to this folder.
  */
 #ifndef DF_RUNTIME_PROGRAM_VERIFY_VSIM_H
 #define DF_RUNTIME_PROGRAM_VERIFY_VSIM_H
@@ -40,7 +40,7 @@ struct df_vsim {
 	int alias, set_flags;
 	uint32_t rounds;
 	uint32_t *base;	     /* by rank: first location; input, output, scratch of one round */
-	struct df_vloc *loc; /* of round 0, then of round 1 (scratch is that of round 0) */
+	struct df_vloc *loc; /* of round 0, then of round 1; scratch is in round 0 only */
 	uint32_t nr_loc;
 	struct df_vslice *slice; /* by round, then global number */
 	struct df_vval *val;
@@ -48,27 +48,27 @@ struct df_vsim {
 	struct df_vaccess *acc;
 	uint32_t nr_acc, cap_acc;
 	uint32_t *pc;
-	uint32_t *comp, nr_comp; /* component of a thread in the clocks, NONE */
+	uint32_t *comp, nr_comp; /* component of a thread in the clocks; NONE: it has none */
 	uint32_t *clock;	 /* nr_threads x nr_comp */
-	uint64_t clocks_left;	 /* of slices and steps that memory is taken for */
-	uint32_t **
-		step_clock; /* by round and instruction: clock when it was done, if somebody asks */
+	uint64_t clocks_left;	 /* memory left for the clocks of slices and steps */
+	/* By round and instruction: clock when it was done, if another thread needs it. */
+	uint32_t **step_clock;
 	uint32_t *first_step; /* by thread */
-	uint8_t *wanted;      /* by instruction: is a dependency's target */
+	uint8_t *wanted;      /* by instruction: a dependency refers to it */
 	uint32_t nr_steps;
 	uint64_t *trace; /* by instruction: what it moved */
 	uint32_t *wait_recv, *dep_head, *dep_next, *ready, *waits_for;
 	uint32_t nr_ready, done;
 };
 
-/* Initialises and executes; -EPROTO with *s->err. Needs df_vsim_fini in any case. */
+/* Initialises and executes. Fails with -EPROTO and *s->err. Call df_vsim_fini() in any case. */
 int df_vsim_run(struct df_vsim *s);
 void df_vsim_fini(struct df_vsim *s);
 
 /* Fills *s->err for a step of a thread; returns -EPROTO. */
 int df_vsim_fail(struct df_vsim *s, uint32_t t, uint32_t step, const char *text);
 
-/* The location that a chunk of a buffer is. */
+/* Returns the location of a chunk of a buffer. */
 struct df_vloc *df_vsim_locate(struct df_vsim *s, int rank, int buf, uint32_t chunk,
 			       uint32_t round);
 

@@ -1,6 +1,6 @@
 /*
- * Pairing of connections and the range checks that make every later step of the verifier safe to execute.
- * Owns no state beyond the graph.
+ * Pairs the connections and makes the range checks that all later steps of the verifier rely on. No
+ * state beyond the graph.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static int check_inst(const struct df_program *p, const struct df_prog_block *bl
 			BAD("depends on block %u step %u, which does not exist", dep->block,
 			    dep->inst);
 		if (dep->block == b && dep->inst >= i)
-			BAD("depends on step %u of its own block, which comes later", dep->inst);
+			BAD("depends on step %u of its own block, which is later", dep->inst);
 	}
 #undef BAD
 	return 0;
@@ -106,7 +106,7 @@ static int check_program(const struct df_program *p, int nranks, int rank,
 	return 0;
 }
 
-/* The first step of a block on one of its connections, for messages. */
+/* Returns the first step of a block on one of its connections, for messages. */
 static int first_use(const struct df_program *p, uint32_t b, int sends, uint32_t conn)
 {
 	const struct df_prog_block *blk = df_prog_block(p, b);
@@ -166,9 +166,11 @@ static int pair(struct df_pgraph *g, struct end *end, uint32_t nr, const struct 
 		char text[96];
 
 		if (s->recv)
-			return end_bad(g, s, plan, err, "is received from, but nobody sends on it");
+			return end_bad(g, s, plan, err,
+				       "is received from, but no block sends on it");
 		if (i + 1 == nr || r->src != s->src || r->dst != s->dst || r->channel != s->channel)
-			return end_bad(g, s, plan, err, "is sent on, but nobody receives from it");
+			return end_bad(g, s, plan, err,
+				       "is sent on, but no block receives from it");
 		if (!r->recv)
 			return end_bad(g, r, plan, err, "has two blocks that send");
 		if (i + 2 < nr && end[i + 2].src == s->src && end[i + 2].dst == s->dst &&
@@ -189,7 +191,7 @@ static int pair(struct df_pgraph *g, struct end *end, uint32_t nr, const struct 
 		}
 		*c = (struct df_gconn){s->src,	  s->dst, s->channel,  s->thread,
 				       r->thread, nr_s,	  g->nr_slices};
-		/* The ends of one thread lie behind each other: sends, then receives. */
+		/* The connections of one thread are stored together: sends, then receives. */
 		store[(g->thread[s->thread].send - store) + s->local] = g->nr_conns;
 		store[(g->thread[r->thread].recv - store) + r->local] = g->nr_conns;
 		g->nr_slices += nr_s;
@@ -210,7 +212,7 @@ int df_pgraph_init(struct df_pgraph *g, struct df_program *const *progs, int nra
 		rc = check_program(progs[r], nranks, r, plan, err);
 		if (rc)
 			return rc;
-		/* Tiles follow from these: they must come out equal on all ranks. */
+		/* Tiles depend on these, so they must be equal on all ranks. */
 		if (progs[r]->chunks != progs[0]->chunks || progs[r]->max_cnt != progs[0]->max_cnt)
 			return df_perr_set(err, df_rank_line(plan, r), r, -1, -1,
 					   "has %u chunks and steps of up to %u, rank 0 %u and %u",

@@ -1,6 +1,6 @@
 /*
- * All ranks' programs as one network: threads (rank, block) and connections with both their ends. Shared
- * by the verifier and the slot count; private to this folder.
+ * All ranks' programs as one network: threads (rank, block) and connections with both their ends.
+ * Used by the verifier and by the slot count; private to this folder.
  */
 #ifndef DF_RUNTIME_PROGRAM_VERIFY_WIRING_H
 #define DF_RUNTIME_PROGRAM_VERIFY_WIRING_H
@@ -19,27 +19,31 @@ struct df_gthread {
 	int32_t rank;
 	uint32_t block, nr_inst;
 	const struct df_inst *inst;
-	const uint32_t *send, *recv; /* global connection by the block's index */
+	const uint32_t *send, *recv; /* global connection, by the block's index */
 };
 
 struct df_pgraph {
 	struct df_program *const *progs;
 	int nranks;
 	uint32_t nr_threads, nr_conns, nr_slices;
-	uint32_t *first_thread; /* by rank; nranks + 1 of them */
+	uint32_t *first_thread; /* by rank; has nranks + 1 entries */
 	struct df_gthread *thread;
 	struct df_gconn *conn;
 	uint32_t *ends; /* storage of thread->send, ->recv */
 };
 
-/* Checks tables and pairs the connections. -EPROTO with *err; plan (may be NULL) gives lines. */
+/*
+ * Checks tables and pairs the connections. Fails with -EPROTO and *err. plan (may be NULL) gives
+ * the lines.
+ */
 int df_pgraph_init(struct df_pgraph *g, struct df_program *const *progs, int nranks,
 		   const struct df_plan *plan, struct df_perr *err);
 void df_pgraph_fini(struct df_pgraph *g);
 
 /*
- * A legal order of all steps with unbounded connections: order[i] is the thread that executes its next
- * step (room for all steps). 1 complete, 0 it deadlocks after *nr_order steps, -errno.
+ * Finds a legal order of all steps with unbounded connections: order[i] is the thread that executes
+ * its next step (room for all steps). Returns 1 if it is complete, 0 if the programs deadlock after
+ * *nr_order steps, or -errno.
  */
 int df_pgraph_order(const struct df_pgraph *g, uint32_t *order, uint32_t *nr_order);
 
