@@ -1,13 +1,13 @@
 /*
- * The judge: from the records of all processes to a verdict. Used alike by the live watchdog and by the
- * CLI; knows neither CUDA nor NCCL; pure functions over memory.
+ * The judge: from the records of all processes to a verdict. The live watchdog and the CLI both use
+ * it. It knows neither CUDA nor NCCL: pure functions over memory.
  *
- * A set collects traces (files, or byte images of rings gathered from peers); df_check_run() builds the
- * execution graph and the wait-for graph, reduces it, and explains the residue. A set may lack ranks,
- * hold truncated or overwritten rings: the verdict then says with what confidence it stands.
+ * A set collects traces (files, or images of rings gathered from peers). df_check_run() builds the
+ * execution graph and the wait-for graph, reduces it, and explains the residue. A set may lack
+ * ranks, or hold truncated or overwritten rings; the verdict then states its confidence.
  *
- * Thread-safety: a set and its results belong to one thread at a time. A result stays valid after its set
- * was freed.
+ * Thread-safety: a set and its results belong to one thread at a time. A result stays valid after
+ * its set was freed.
  */
 #ifndef DF_TRACE_CHECK_H
 #define DF_TRACE_CHECK_H
@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include "trace/record/format.h"
 
-/* Verdict words with their exit codes (contract: see interface of `dfshim check`). */
+/* Verdict words with their exit codes (part of the interface of `dfshim check`). */
 enum df_verdict {
 	DF_V_OK = 0,
 	DF_V_SLOW = 1,
@@ -38,7 +38,10 @@ enum df_verdict {
 
 const char *df_verdict_word(enum df_verdict v);
 int df_verdict_exit(enum df_verdict v); /* 0 for OK and SLOW */
-/* Of a process that is stopped because of it, so never 0: a rank that is too slow is as good as missing. */
+/*
+ * The exit code of a process that is stopped because of the verdict. Never 0: a rank that is too
+ * slow counts as missing.
+ */
 int df_verdict_stop_exit(enum df_verdict v);
 
 struct df_check_set;
@@ -48,8 +51,9 @@ struct df_check_set *df_check_set_new(void);
 void df_check_set_free(struct df_check_set *set);
 
 /*
- * Adds one trace: an image in memory (copied), a ring while it is written (a copy, each record whole or invalid), a
- * file, or all trace files below a folder, of which those that can't be read are left out if there are others. -errno.
+ * Add one trace: an image in memory (copied); a ring that is being written (copied, each record
+ * whole or invalid); a file; or all trace files below a folder, where unreadable ones are skipped
+ * if there are others. Return -errno on failure.
  */
 int df_check_add_image(struct df_check_set *set, const void *image, size_t bytes, const char *name);
 int df_check_add_ring(struct df_check_set *set, const struct df_trace_header *ring,
@@ -58,53 +62,58 @@ int df_check_add_file(struct df_check_set *set, const char *path);
 int df_check_add_dir(struct df_check_set *set, const char *dir);
 
 /*
- * What a host thread waits for outside all calls that are recorded, where that is certain. It is no record: it holds
- * as long as the same is seen again (stamp), and files outlive it.
+ * The wait of a thread outside all recorded calls, if that is certain. It is not a record: it is
+ * valid only while the same is seen again (stamp), and files are kept longer.
  */
 enum df_host_kind {
 	DF_HOST_FREE,	 /* nothing is certain: it may do anything */
 	DF_HOST_JOIN,	 /* until thread `whom` of its process ends */
 	DF_HOST_BLOCKED, /* until another thread of its process wakes it */
-	DF_HOST_SERVES,	 /* the same, by a thread that has used CUDA or NCCL */
+	DF_HOST_SERVES,	 /* the same, but that thread has used CUDA or NCCL */
 };
 
 struct df_check_host {
 	uint32_t tid, whom;
-	uint64_t kind;	/* enum df_host_kind */
-	uint64_t stamp; /* how often it has been off the processor: the same while one wait lasts */
-	uint64_t nr_calls; /* of CUDA and NCCL that put or issue something, or wait */
+	uint64_t kind;	   /* enum df_host_kind */
+	uint64_t stamp;	   /* number of its context switches: the same while one wait lasts */
+	uint64_t nr_calls; /* of CUDA and NCCL that enqueue, issue, or wait */
 };
 
 /*
- * All threads of the process of the trace that was added last, but for those that run nothing of the application. A
- * thread that is not among them has ended. 0, -EINVAL without a trace, -ENOMEM.
+ * Adds all threads of the process whose trace was added last, except those that run nothing of the
+ * application. A thread that is not listed has ended. Fails with -EINVAL if there is no trace, or
+ * -ENOMEM.
  */
 int df_check_add_hosts(struct df_check_set *set, const struct df_check_host *hosts, size_t nr);
 
-/* The trace's process lives: 1, it is gone: 0, or nobody can tell: -1. For df_check_opts.alive. */
+/*
+ * Returns 1 if the trace's process lives, 0 if it has ended, -1 if that is unknown. For
+ * df_check_opts.alive.
+ */
 int df_check_alive(const struct df_trace_header *h);
 /*
- * How many living processes of the set come before this one, so that one of several speaks first. *told_ns: when any
- * of them last printed a verdict (CLOCK_REALTIME), 0 never.
+ * Returns the number of living processes of the set that precede this one, so that only one of them
+ * prints first. *told_ns: when any of them last printed a verdict (CLOCK_REALTIME); 0: never.
  */
 unsigned df_check_before(const struct df_check_set *set, const struct df_trace_header *me,
 			 uint64_t *told_ns);
 /*
- * Processes of the set that ended without saying so, of those whose records end after since_ns: their headers' host
- * and pid. Returns how many of at most `max`.
+ * Finds processes of the set that ended without recording it and whose records end after since_ns:
+ * host and pid of their headers. Returns their number, at most `max`.
  */
 size_t df_check_gone(const struct df_check_set *set, uint64_t since_ns, uint64_t *hosts,
 		     uint32_t *pids, size_t max);
 
-/* What the last failed df_check_add_* says: file and reason. */
+/* The file and the reason of the last failed df_check_add_*(). */
 const char *df_check_error(const struct df_check_set *set);
 
 struct df_check_opts {
 	uint64_t now_ns;   /* CLOCK_MONOTONIC of the analysis; 0: the last record's time */
-	int live;	   /* the processes still run: unfinished is not yet stuck by itself */
-	uint64_t stale_ns; /* silence from which on waiting is suspicious; 0: 5 s */
-	int released;	   /* the wait of a SYNC is released, so what differs may still meet */
-	/* 1 the process is alive, 0 it is gone, -1 can't tell. May be NULL. */
+	int live;	   /* the processes still run: an unfinished operation is not yet stuck */
+	uint64_t stale_ns; /* a longer silence makes a wait suspicious; 0: 5 s */
+	/* The wait of a SYNC is released, so operations that differ may still match. */
+	int released;
+	/* Whether the process is alive; -1: unknown. May be NULL. */
 	int (*alive)(const struct df_trace_header *h);
 };
 
@@ -113,25 +122,31 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 void df_check_result_free(struct df_check_result *r);
 
 enum df_verdict df_check_verdict(const struct df_check_result *r);
-/* 1: it rests on a rank or a link that is gone, so what is unfinished will not finish. */
+/* Whether the verdict rests on a dead rank or link, so that unfinished operations cannot finish. */
 int df_check_is_over(const struct df_check_result *r);
 /* The first line: verdict word, ": ", one sentence. */
 const char *df_check_line(const struct df_check_result *r);
-/* Whole text for people (first line as above), and, in tools only, JSON with stable keys: 0 or -ENOMEM. */
+/*
+ * Print the whole text for people (first line as above), or, in tools only, JSON with stable keys.
+ * Return 0 or -ENOMEM.
+ */
 void df_check_print(const struct df_check_result *r, FILE *out);
 int df_check_print_json(const struct df_check_result *r, FILE *out);
-/* A part of the text: where the calls that do not return were made. Nothing where that is not known. */
+/*
+ * Prints one part of the text: the call sites of the calls that do not return, where they are
+ * known.
+ */
 void df_check_print_hosts(const struct df_check_result *r, FILE *out);
 /*
- * What the set knows of its communicators, as NCCL's RAS reports it, in text or JSON, with the verdict at the end;
- * `asked` processes had `seconds` to answer. The traces have to be images.
+ * Prints what the set knows of its communicators, as NCCL's RAS reports it, in text or JSON, with
+ * the verdict at the end. `asked` processes had `seconds` to answer. The traces must be images.
  */
 void df_check_print_ras(const struct df_check_result *r, FILE *out, int json, unsigned asked,
 			double seconds);
 
 /*
- * Which waits have to be released so that what is stuck goes on. A wait is a call in progress, or an operation that
- * need not wait for its turn on its stream.
+ * A wait that can be released so that stuck operations continue: a call in progress, or an
+ * operation that need not wait for its turn on its stream.
  */
 struct df_check_hold {
 	uint32_t pid;
@@ -142,63 +157,70 @@ struct df_check_hold {
 /* One wait that was chosen. */
 struct df_check_chosen {
 	size_t place; /* in `may` */
-	uint64_t
-		core; /* names the facts that its cycle rests on, with the threads that are not expected to call */
-	uint64_t
-		cycle; /* names the cycle by its communicators, ranks and call sites: the same in each iteration */
+	/* Identifies the facts of its cycle, and the threads that are not expected to call. */
+	uint64_t core;
+	/* Identifies the cycle by communicators, ranks and call sites: equal in each iteration. */
+	uint64_t cycle;
 };
 
 /*
- * Only what is stuck by proof counts: of a thread that is in no call, anything is expected, and so it is of one that is
- * released. Each wait that is chosen is part of a cycle that stays one whatever the others do once they are released,
- * and all that is stuck behind the chosen ones goes on. What would stay stuck in any case is not touched: operations
- * whose peers have exited, or have issued something else in their place.
+ * Chooses the waits to release. Only proved waits count: a thread that is in no call, or that is
+ * released, may do anything. Each chosen wait is part of a cycle that stays a cycle whatever the
+ * other threads do once they are released. All that is stuck behind the chosen waits then
+ * continues. Operations that would stay stuck in any case are not touched: their peers have exited,
+ * or have issued another operation in their place.
  *
- * The facts that `core` names are stable but for the chosen waits: a set of traces that was collected after this one
- * and has the same core proves that they held together.
+ * The facts that `core` identifies are stable except for the chosen waits: if a set of traces that
+ * was collected later has the same core, the facts held together.
  */
 struct df_check_cut {
-	/* by the caller */
+	/* From the caller. */
 	const struct df_check_hold *may; /* the waits that may be released */
 	size_t nr_may;
-	int want_likely; /* if nothing is proved: what is stuck unless threads that are in no call go on */
-	/* the result; chosen has room for nr_may */
+	/*
+	 * If nothing is proved: waits that are stuck unless threads that are in no call continue.
+	 */
+	int want_likely;
+	/* The result. chosen has room for nr_may. */
 	struct df_check_chosen *chosen;
 	size_t nr;
-	int likely;    /* the chosen ones are no more than that */
-	int hosts;     /* more might be known with df_check_add_hosts() */
+	int likely;    /* the chosen waits are only likely */
+	int hosts;     /* df_check_add_hosts() could show more */
 	uint64_t core; /* of all that is proved */
-	uint64_t
-		mismatch; /* commHash: proved that ranks of it have issued operations that never meet; 0 none */
-	uint64_t
-		settled; /* names operations that wait for one another whatever the threads do; 0 none */
+	/* commHash whose ranks have provably issued operations that never match; 0: none. */
+	uint64_t mismatch;
+	/* Identifies operations that wait for one another whatever the threads do; 0: none. */
+	uint64_t settled;
 };
 
-/* 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int df_check_cut(struct df_check_set *set, const struct df_check_opts *opts,
 		 struct df_check_cut *cut);
 
 /*
- * Reduces a ring to what an analysis needs (unfinished operations, calls in progress, streams, tables),
- * as an image for df_check_add_image, to be sent to another process. malloc'ed; -errno.
+ * Reduces a ring to what an analysis needs (unfinished operations, calls in progress, streams,
+ * tables), as an image for df_check_add_image() in another process. The image is malloc'ed. Returns
+ * -errno on failure.
  */
 int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes);
 
 /*
- * The last word of a process that exits, for the others to judge by when its trace is gone: how many operations of each
- * signature and with each peer it has finished on its communicators, the latest 512 of these. malloc'ed; -errno.
+ * The last report of a process that exits, for the others to use when its trace has disappeared:
+ * how many operations of each signature and with each peer it has finished on its communicators;
+ * the latest 512 of them. malloc'ed. Returns -errno on failure.
  */
 struct df_left_row {
 	uint64_t key, next;
 };
 int df_trace_left(const struct df_trace_header *ring, struct df_left_row **rows, size_t *nr);
-/* The last word of one of the set's processes whose trace is not there. 0 or -ENOMEM. */
+/* Adds such a report for a process of the set whose trace is missing. Returns 0 or -ENOMEM. */
 int df_check_add_left(struct df_check_set *set, const struct df_left_row *rows, size_t nr);
 
 /*
- * What df_trace_compact() gives, for who looks again and again: each step costs what the ring has got since the last, and
- * the image lacks what only people need (call sites, texts). Zeroed at first; image, bytes and next (how many
- * records it knows of) are the caller's to read. -EAGAIN: a record is just being written, nothing changed.
+ * df_trace_compact() for repeated use: each step processes only the records since the last one, and
+ * the image lacks what only people need (call sites, texts). Zeroed at first. The caller may read
+ * image, bytes and next (number of records processed). Fails with -EAGAIN, changing nothing, if a
+ * record is just being written.
  */
 struct df_compact {
 	void *image;

@@ -1,11 +1,12 @@
 /*
  * The deadlock simulator: how likely do disordered collectives and GPU synchronisation hang a job?
  *
- * A workload is a set of groups of GPUs, each with a list of collectives that all its members issue.
- * In a round every GPU issues its collectives one per turn, turn by turn over all GPUs; with
- * disorder_prob it takes a later one than the next, with sync_prob it spends the turn on a
- * synchronisation and is suspended until what it issued has completed. A round ends when everything
- * is issued or when a deadlock is found. docs/simulator.md defines every semantics precisely.
+ * A workload is a set of groups of GPUs, each with a list of collectives that all its members
+ * issue. In a round every GPU issues one collective per turn; turns alternate over all GPUs. With
+ * disorder_prob it takes a later collective than the next one. With sync_prob it spends the turn on
+ * a synchronisation, and is suspended until all it has issued has completed. A round ends when all
+ * collectives are issued or a deadlock is found. docs/simulator.md defines every semantics
+ * precisely.
  *
  * All functions are thread-safe on distinct objects; none reads the environment or writes to stdio.
  */
@@ -21,16 +22,16 @@ enum df_sim_semantics { DF_SIM_ARTIFACT, DF_SIM_EXACT, DF_SIM_FIFO };
 enum df_sim_dispatch { DF_SIM_INTERLEAVE, DF_SIM_CONCATENATE };
 
 /*
- * What executes the collectives. NCCL: what the semantics says. PREEMPT: every issued collective can
+ * How the collectives are executed. NCCL: by the semantics. PREEMPT: every issued collective can
  * progress whatever was issued before it (matching by signature, preemption), but a synchronisation
- * waits. RELEASE: as PREEMPT, and a synchronisation that closes a proven cycle returns.
+ * waits. RELEASE: as PREEMPT, and a synchronisation that closes a proved cycle returns.
  */
 enum df_sim_rules { DF_SIM_NCCL, DF_SIM_PREEMPT, DF_SIM_RELEASE };
 
 /*
- * Who talks to whom. This is all that a recorded job must be reduced to. Groups are in dispatch
- * order: a GPU's expected list is made of its groups' lists in group order. Members are distinct and
- * ascending; every GPU 0..nr_gpus-1 is in at least one group.
+ * Which GPUs communicate. A recorded job is reduced to this. Groups are in dispatch order: a GPU's
+ * expected list consists of its groups' lists in group order. Members are distinct and ascending;
+ * every GPU 0..nr_gpus-1 is in at least one group.
  */
 struct df_sim_workload {
 	int nr_gpus;
@@ -64,38 +65,44 @@ int df_sim_config_from_json(struct df_sim_config *cfg, const struct json_t *root
 			    size_t err_size);
 void df_sim_config_fini(struct df_sim_config *cfg);
 
-/* Reads a file into *root, which the caller gives back with json_decref(); -EIO or -EINVAL, err says. */
+/*
+ * Reads a file into *root, which the caller releases with json_decref(). Fails with -EIO or -EINVAL
+ * and err.
+ */
 int df_sim_json_load(struct json_t **root, const char *path, char *err, size_t err_size);
 
 /*
- * Sets key to the value written as in the file, or without quotes where it is a word. -EINVAL for an
- * unknown key or text that is no value; err says.
+ * Sets key to the value, written as in the file; words need no quotes. Fails with -EINVAL and err
+ * if the key is unknown or the text is no value.
  */
 int df_sim_json_set(struct json_t *root, const char *key, const char *value, char *err,
 		    size_t err_size);
 
-/* Whether a key takes a number, and if so of which kind. */
+/* The kind of number that a key takes, if any. */
 enum df_sim_key_type { DF_SIM_KEY_UNKNOWN, DF_SIM_KEY_INT, DF_SIM_KEY_REAL, DF_SIM_KEY_OTHER };
 enum df_sim_key_type df_sim_key_type(const char *key);
 
-/* The JSON schema of a configuration, made from the same table as the checks. NULL: no memory. */
+/*
+ * Returns the JSON schema of a configuration, made from the table that the checks use. NULL: no
+ * memory.
+ */
 struct json_t *df_sim_schema(void);
 
-/* The configuration of a workload given by its groups, as df_sim_config_from_json() reads it. */
+/* Returns the configuration of a workload given by its groups, for df_sim_config_from_json(). */
 struct json_t *df_sim_workload_json(const struct df_sim_workload *load, const char *model,
 				    double disorder_prob, double sync_prob);
 
-/* The allocations of a workload with that many groups and members; -ENOMEM. */
+/* Allocates a workload with that many groups and members. Fails with -ENOMEM. */
 int df_sim_workload_init(struct df_sim_workload *load, int nr_groups, int nr_members);
 void df_sim_workload_fini(struct df_sim_workload *load);
 
-/* The pairs (GPU, collective) of one round. */
+/* Returns the number of pairs (GPU, collective) of one round. */
 int64_t df_sim_workload_events(const struct df_sim_workload *load);
 
 /*
- * The workload at `factor` times the GPUs: `factor` copies of the job, in which the groups of the
- * largest size are merged across the copies (they are the ones that grow with data parallelism) and
- * all others are repeated. -ENOMEM, -EINVAL when factor < 1 or the result would exceed the limits.
+ * Makes the workload for `factor` times the GPUs: `factor` copies of the job, in which the groups
+ * of the largest size are merged across the copies (they grow with data parallelism) and all others
+ * are repeated. Fails with -ENOMEM, or with -EINVAL if factor < 1 or the result exceeds the limits.
  */
 int df_sim_workload_scale(struct df_sim_workload *out, const struct df_sim_workload *in,
 			  int factor);
@@ -108,7 +115,7 @@ const char *df_sim_dispatch_name(enum df_sim_dispatch dispatch);
 enum df_sim_rng_kind {
 	DF_SIM_RNG_AUTO,    /* CPYTHON for the artifact semantics with fix_seed, else NATIVE */
 	DF_SIM_RNG_NATIVE,  /* one stream per round and part: any number of jobs, short cuts */
-	DF_SIM_RNG_CPYTHON, /* one sequence over all rounds, as the published program draws */
+	DF_SIM_RNG_CPYTHON, /* one sequence over all rounds, as in the published program */
 };
 
 struct df_sim_progress {
@@ -119,12 +126,15 @@ struct df_sim_progress {
 struct df_sim_options {
 	int64_t rounds; /* 0: total_rounds * num_process of the configuration */
 	uint64_t seed;
-	int jobs; /* threads, at least 1; the result does not depend on it */
+	int jobs; /* threads, at least 1; does not affect the result */
 	enum df_sim_rng_kind rng;
-	int plain;	    /* simulate every event: no short cuts */
-	double until_width; /* > 0: stop at the first block of rounds after which ci95 is so narrow */
+	int plain; /* simulate every event: no short cuts */
+	/* > 0: stop at the first block of rounds after which ci95 is this narrow. */
+	double until_width;
 	const atomic_int *stop; /* not NULL: ends the run early when it becomes non-zero */
-	/* Called in order of rounds from one thread at a time, with locks held: keep it short. */
+	/*
+	 * Called in the order of rounds, by one thread at a time, with locks held: must be short.
+	 */
 	void (*round)(void *arg, int64_t round, int deadlock, int64_t deadlocks);
 	void (*progress)(void *arg, const struct df_sim_progress *p); /* a few times a second */
 	void *arg;
@@ -133,9 +143,9 @@ struct df_sim_options {
 struct df_sim_result {
 	int64_t rounds;
 	int64_t deadlocks;
-	int64_t releases;	  /* synchronisations that were let go */
+	int64_t releases;	  /* synchronisations that were released */
 	int64_t released_rounds;  /* rounds with at least one */
-	int64_t nr_parts;	  /* independent parts looked at, over all rounds */
+	int64_t nr_parts;	  /* independent parts, over all rounds */
 	int64_t nr_parts_skipped; /* of these, decided without simulating */
 	double ratio;
 	double ci95[2];
@@ -144,7 +154,10 @@ struct df_sim_result {
 	int stopped; /* ended by *stop */
 };
 
-/* Runs the simulation with opt->jobs threads; 0, -ENOMEM, -EINVAL (a combination that can't run). */
+/*
+ * Runs the simulation with opt->jobs threads. Fails with -ENOMEM, or with -EINVAL for options that
+ * exclude one another.
+ */
 int df_sim_run(const struct df_sim_config *cfg, const struct df_sim_options *opt,
 	       struct df_sim_result *result);
 

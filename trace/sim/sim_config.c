@@ -15,7 +15,7 @@
 #include "trace/sim/sim_engine.h"
 #include "trace/sim/sim_keys.h"
 
-/* -- messages -------------------------------------------------------------------------------------- */
+/* -- messages ---------------------------------------------------------------------------------- */
 
 struct complaint {
 	char *text;
@@ -106,7 +106,7 @@ static int unknown_key(struct complaint *c, const char *name, const json_t *v)
 	return complain(c, "unknown key \"%s\" (value %s); allowed: %s", name, value, all);
 }
 
-/* -- reading --------------------------------------------------------------------------------------- */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 static int check_shape(struct complaint *c, const struct df_sim_key *k, const json_t *v)
 {
@@ -379,7 +379,7 @@ void df_sim_config_fini(struct df_sim_config *cfg)
 	df_sim_workload_fini(&cfg->load);
 }
 
-/* -- JSON ------------------------------------------------------------------------------------------ */
+/* -- JSON -------------------------------------------------------------------------------------- */
 
 int df_sim_json_load(json_t **root, const char *path, char *err, size_t err_size)
 {

@@ -2,13 +2,14 @@
  * Inside the simulator: the layout of an independent part of a workload, the random program of its
  * GPUs, and the engines that decide whether a round of it deadlocks.
  *
- * A `part` is a connected component of the workload (a pipeline stage, say): parts share no
- * collective, so a round deadlocks exactly when one of its parts does. Equal parts share one object.
- * Collectives are numbered in dispatch order, so every GPU's expected list is ascending: a total
- * order that all GPUs agree on, which the proofs behind the short cuts rest on.
+ * A `part` is a connected component of the workload, for example a pipeline stage. Parts share no
+ * collective, so a round deadlocks exactly when one of its parts does. Equal parts share one
+ * object. Collectives are numbered in dispatch order, so every GPU's expected list is ascending.
+ * All GPUs agree on this total order, on which the proofs of the short cuts rest.
  *
- * A `program` is everything random in a round of a part: per GPU the turns that are not "issue the
- * first of what remains". The turns of a GPU don't depend on the timing, only on its own draws.
+ * A `program` is all that is random in a round of a part: for each GPU the turns that do not issue
+ * the first of its remaining collectives. The turns of a GPU depend only on its own draws, not on
+ * timing.
  *
  * Parts are read-only once built and shared by all threads; programs and engines belong to one.
  */
@@ -18,7 +19,7 @@
 #include "trace/sim/sim_rng.h"
 #include "trace/sim/sim.h"
 
-/* Limits of what is accepted, so that every index fits an int. */
+/* Limits, so that every index fits an int. */
 #define DF_SIM_MAX_GPUS	  1000000
 #define DF_SIM_MAX_EVENTS 400000000
 
@@ -37,11 +38,14 @@ struct df_sim_part {
 struct df_sim_system {
 	int nr_parts; /* of a round */
 	int *part_of; /* nr_parts: index into parts */
-	int nr_kinds; /* different ones */
+	int nr_kinds; /* different parts */
 	struct df_sim_part *parts;
 };
 
-/* split: one part per connected component; else the whole workload as one part. -ENOMEM. */
+/*
+ * split: one part for each connected component; else the whole workload is one part. Fails with
+ * -ENOMEM.
+ */
 int df_sim_system_init(struct df_sim_system *sys, const struct df_sim_workload *load,
 		       enum df_sim_dispatch dispatch, int split);
 void df_sim_system_fini(struct df_sim_system *sys);
@@ -51,7 +55,7 @@ static inline int df_sim_list_len(const struct df_sim_part *p, int gpu)
 	return p->list_start[gpu + 1] - p->list_start[gpu];
 }
 
-/* How many of the n ascending numbers are below `limit`. */
+/* Returns how many of the n ascending numbers are below `limit`. */
 static inline int df_sim_nr_below(const int *v, int n, int limit)
 {
 	int lo = 0, hi = n;
@@ -72,12 +76,12 @@ static inline int df_sim_group_size(const struct df_sim_part *p, int group)
 	return p->group_start[group + 1] - p->group_start[group];
 }
 
-/* -- programs ------------------------------------------------------------------------------------ */
+/* -- programs ---------------------------------------------------------------------------------- */
 
 /*
- * A turn out of the ordinary. skip > 0: the first `skip` of what remains are passed over and the one
- * behind them is issued. DF_SIM_SYNC_CALM: a synchronisation while nothing is passed over.
- * DF_SIM_SYNC_DANGER: one while something is; only these can close a cycle.
+ * A rare turn. skip > 0: the first `skip` of the remaining collectives are passed over and the next
+ * is issued. DF_SIM_SYNC_CALM: a synchronisation while none is passed over. DF_SIM_SYNC_DANGER: a
+ * synchronisation while one is; only these can close a cycle.
  */
 #define DF_SIM_SYNC_CALM   0
 #define DF_SIM_SYNC_DANGER (-1)
@@ -105,7 +109,7 @@ void df_sim_odds_init(struct df_sim_odds *odds, double disorder, double sync);
 int df_sim_program_init(struct df_sim_program *prog, const struct df_sim_part *part);
 void df_sim_program_fini(struct df_sim_program *prog);
 
-/* Draws a round; -ENOMEM, or -E2BIG when a GPU would take more than 2^30 turns. */
+/* Draws a round. Fails with -ENOMEM, or with -E2BIG if a GPU would take more than 2^30 turns. */
 int df_sim_program_draw(struct df_sim_program *prog, const struct df_sim_part *part,
 			const struct df_sim_odds *odds, struct df_rng *rng);
 
@@ -127,51 +131,56 @@ struct df_sim_excursions {
 
 int df_sim_excursions_init(struct df_sim_excursions *ex, const struct df_sim_part *part);
 void df_sim_excursions_fini(struct df_sim_excursions *ex);
-/* The excursions of all GPUs, by GPU and place; -ENOMEM. */
+/* Finds the excursions of all GPUs, by GPU and place. Fails with -ENOMEM. */
 int df_sim_excursions_find(struct df_sim_excursions *ex, const struct df_sim_part *part,
 			   const struct df_sim_program *prog);
 
-/* -- engines ------------------------------------------------------------------------------------- */
+/* -- engines ----------------------------------------------------------------------------------- */
 
 struct df_sim_outcome {
 	int deadlock;
 	int64_t releases;
 };
 
-/* What decides: one of these follows from model, semantics, rules and resource_limit. */
+/* How a round is decided. Follows from model, semantics, rules and resource_limit. */
 enum df_sim_method {
-	DF_SIM_BY_GROUP_STATE,	/* Single, artifact: the group's current collective */
-	DF_SIM_BY_GROUP_ORDER,	/* Single, exact: a queue per GPU and group */
-	DF_SIM_BY_SLOTS,	/* fifo, or exact with a limit: so many execute, the rest queue */
+	DF_SIM_BY_GROUP_STATE, /* Single, artifact: the group's current collective */
+	DF_SIM_BY_GROUP_ORDER, /* Single, exact: a queue per GPU and group */
+	/* Fifo, or exact with a limit: `slots` collectives execute, the rest queue. */
+	DF_SIM_BY_SLOTS,
 	DF_SIM_BY_INTERSECTION, /* Sync, artifact */
 	DF_SIM_BY_CYCLE,	/* Sync, exact; and dfshim's rules */
 };
 
 struct df_sim_setup {
 	enum df_sim_method method;
-	int slots;     /* BY_SLOTS */
-	int limit;     /* BY_INTERSECTION: resource_limit, or 0 */
-	int with_sync; /* turns may be synchronisations: one more draw each in the published order */
-	int release;   /* BY_CYCLE: the synchronisation that closes a cycle returns */
+	int slots; /* BY_SLOTS */
+	int limit; /* BY_INTERSECTION: resource_limit, or 0 */
+	/* Turns may be synchronisations: one more draw for each in the published order. */
+	int with_sync;
+	int release; /* BY_CYCLE: the synchronisation that closes a cycle returns */
 	struct df_sim_odds odds;
 };
 
 void df_sim_setup_init(struct df_sim_setup *setup, const struct df_sim_config *cfg);
 
-/* The event-by-event engine: the reference for everything else. */
+/* The event-by-event engine: the reference for all others. */
 struct df_sim_plain;
 struct df_sim_plain *df_sim_plain_create(const struct df_sim_part *part);
 void df_sim_plain_destroy(struct df_sim_plain *pl);
 
-/* One round; draws come from prog, or where that is NULL from mt as the published program draws. */
+/*
+ * Runs one round. Draws are from prog, or if that is NULL from mt, in the published program's
+ * order.
+ */
 void df_sim_plain_round(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 			const struct df_sim_program *prog, struct df_mt *mt,
 			struct df_sim_outcome *out);
 
 /*
- * The synchronisation model without the ordinary events: only rare turns, suspended GPUs and turns
- * that make good for passed-over collectives are visited. Methods BY_INTERSECTION (without a limit)
- * and BY_CYCLE; the outcome equals the plain engine's on the same program.
+ * The synchronisation model without the ordinary events: visits only rare turns, suspended GPUs and
+ * turns that issue passed-over collectives. For the methods BY_INTERSECTION (without a limit) and
+ * BY_CYCLE. The outcome equals the plain engine's on the same program.
  */
 struct df_sim_sparse;
 struct df_sim_sparse *df_sim_sparse_create(const struct df_sim_part *part);
@@ -180,8 +189,8 @@ void df_sim_sparse_round(struct df_sim_sparse *sp, const struct df_sim_setup *se
 			 const struct df_sim_program *prog, struct df_sim_outcome *out);
 
 /*
- * The single-queue models without the ordinary events: only the neighbourhoods of excursions are
- * looked at. Returns 1 for a deadlock, 0 for none, -ENOMEM.
+ * The single-queue models without the ordinary events: visit only the neighbourhoods of excursions.
+ * Return 1 for a deadlock, 0 for none, or -ENOMEM.
  */
 struct df_sim_order;
 struct df_sim_order *df_sim_order_create(const struct df_sim_part *part);

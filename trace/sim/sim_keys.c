@@ -205,7 +205,7 @@ static json_t *schema_of(const struct df_sim_key *k)
 	return o;
 }
 
-/* "if key is value then these keys must be there" */
+/* "If key has this value, these keys are required." */
 static json_t *condition(const char *key, const char *value, json_t *required)
 {
 	return json_pack("{s:{s:{s:{s:s}}}, s:{s:o}}", "if", "properties", key, "const", value,

@@ -1,6 +1,6 @@
 /*
- * The keys of a configuration: those of the published simulator plus a few of ours. The table is the
- * only place where they are declared; the checks, their messages and the JSON schema follow it.
+ * The keys of a configuration: those of the published simulator and a few of ours. They are
+ * declared only in this table; the checks, their messages and the JSON schema follow it.
  */
 #ifndef DF_TRACE_SIM_SIM_KEYS_H
 #define DF_TRACE_SIM_SIM_KEYS_H
@@ -13,7 +13,7 @@ enum key_need { OPTIONAL, ALWAYS, MEGATRON, ARBITRARY };
 struct df_sim_key {
 	const char *name;
 	enum key_kind kind;
-	enum key_need need; /* when it must be there */
+	enum key_need need; /* when it is required */
 	int64_t min, max;   /* INT */
 	const char *words[4];
 	const char *help;

@@ -1,13 +1,13 @@
 /*
- * From records to a workload. A GPU is a device of a traced process, a group is a communicator, and a
- * collective is told from others of its communicator by kind, type, operator, count, and by being the
- * k-th such one of its rank: the way dfshim matches them.
+ * From records to a workload. A GPU is a device of a traced process, and a group is a communicator.
+ * A collective is identified in its communicator by kind, type, operator, count, and by being the
+ * k-th such collective of its rank, as dfshim matches them.
  *
- * Disorder can be counted where GPUs have an order in common: inside each communicator, and, over all
- * their communicators together, among GPUs that are in the same ones. Against the order of the member
- * that makes the fewest others look disordered, an issue is out of order when an earlier one of that
- * order is still to come: the simulator's own notion of a draw that passes over what is next. Of the two
- * counts of a GPU the larger holds.
+ * Disorder can be counted where GPUs have an order in common: inside each communicator, and, over
+ * all their communicators together, among GPUs that are in the same ones. The reference is the
+ * order of the member that makes the fewest other issues look disordered. An issue is out of order
+ * if an earlier one of that order has not been issued yet, as in the simulator, where a draw passes
+ * over the next collective. The larger of a GPU's two counts is used.
  */
 #define _GNU_SOURCE /* qsort_r */
 #include <dirent.h>
@@ -28,7 +28,7 @@
 #define MAX_DEPTH      4
 #define MAX_REFERENCES 8
 
-/* One issue, as kept; `what` becomes the number of the collective in its communicator. */
+/* An issue. `what` becomes the number of the collective in its communicator. */
 struct issue {
 	int gpu, group, what;
 };
@@ -45,7 +45,7 @@ struct group {
 	UT_hash_handle hh;
 };
 
-/* A collective of a communicator: `nth` of its looks on its rank. */
+/* A collective of a communicator: the `nth` of this description on its rank. */
 struct look {
 	struct {
 		uint64_t kind, count;
@@ -55,7 +55,7 @@ struct look {
 	UT_hash_handle hh;
 };
 
-/* How many of one look a GPU has issued. */
+/* How many collectives of one description a GPU has issued. */
 struct tally {
 	struct {
 		uint64_t kind, count;
@@ -135,7 +135,7 @@ static int group_of(struct work *w, uint64_t hash, int nranks)
 	return w->nr_groups++;
 }
 
-/* The number, in its group, of the collective that gpu issues now. */
+/* Returns the number, in its group, of the collective that gpu issues now. */
 static int number_of(struct work *w, int gpu, int group, uint64_t kind, uint64_t count)
 {
 	struct tally *t, tk;
@@ -189,7 +189,10 @@ static int read_trace(struct work *w, const char *path)
 		struct issue i;
 		uint64_t kind = rec->a & 0xff;
 
-		/* Synchronisations count while the rank communicates: between two collectives. */
+		/*
+		 * Synchronisations count while the rank communicates, that is between two
+		 * collectives.
+		 */
 		if (rec->type == DF_REC_CALL_ENTER && is_device_wide(rec->a) && seen)
 			syncs_since++;
 		if (rec->type != DF_REC_OP_ISSUE || kind == DF_KIND_SEND || kind == DF_KIND_RECV ||
@@ -243,7 +246,7 @@ static int read_dir(struct work *w, const char *dir, int depth)
 	return rc;
 }
 
-/* -- counting ------------------------------------------------------------------------------------- */
+/* -- counting ---------------------------------------------------------------------------------- */
 
 static int by_gpu_in_group(const void *a, const void *b)
 {
@@ -271,7 +274,7 @@ static int by_gpu_in_class(const void *a, const void *b, void *arg)
 	return (x > y) - (x < y);
 }
 
-/* The end of the issues of v[i]'s GPU. */
+/* Returns the end of the issues of v[i]'s GPU. */
 static int gpu_end(struct issue **v, int i, int n)
 {
 	int j = i;
@@ -286,14 +289,14 @@ static int number_in(const struct work *w, const struct issue *i, int whole)
 	return i->what + (whole ? w->base[i->group] : 0);
 }
 
-/* Issues of v[0..n-1] that come before one that stands earlier in the order `place` of `len`. */
+/* Counts the issues of v[0..n-1] that precede an earlier one of the order `place` of `len`. */
 static int64_t count_disorder(const struct work *w, struct issue **v, int n, int whole,
 			      const int *place, unsigned char *taken, int len)
 {
 	int64_t nr = 0;
 	int first = 0;
 
-	/* What this member never issues is not in front of anything. */
+	/* A collective that this member never issues does not count. */
 	memset(taken, 1, (size_t)len);
 	for (int i = 0; i < n; i++)
 		if (place[number_in(w, v[i], whole)] >= 0)
@@ -312,8 +315,9 @@ static int64_t count_disorder(const struct work *w, struct issue **v, int n, int
 }
 
 /*
- * v[0..n-1] are the issues, by GPU, of those that have an order in common: of one communicator, or of one
- * class (whole). Adds each GPU's disorder to its `inside` or `among`. `len` numbers are in use.
+ * v[0..n-1] are the issues, by GPU, of GPUs that have an order in common: those of one
+ * communicator, or of one class (whole). Adds each GPU's disorder to its `inside` or `among`. `len`
+ * numbers are in use.
  */
 static int compare_orders(struct work *w, struct issue **v, int n, int whole, int len)
 {
@@ -327,7 +331,7 @@ static int compare_orders(struct work *w, struct issue **v, int n, int whole, in
 		j = gpu_end(v, i, n);
 		longest = DF_MAX(longest, j - i);
 	}
-	/* A first pass over candidates, and a second with the best to keep its counts. */
+	/* The first pass tries candidates; the second uses the best, to keep its counts. */
 	for (int pass = 0; pass < 2 && !rc; pass++)
 		for (int i = 0, j; i < n; i = j) {
 			int64_t total = 0;
@@ -359,7 +363,7 @@ static int compare_orders(struct work *w, struct issue **v, int n, int whole, in
 	return rc;
 }
 
-/* One communicator: v[0..n-1] are its issues by GPU; the members into the workload. */
+/* Counts one communicator: v[0..n-1] are its issues by GPU. Stores the members in the workload. */
 static int count_group(struct work *w, struct issue **v, int n, int group)
 {
 	struct df_sim_workload *load = &w->out->load;
@@ -431,7 +435,7 @@ static int count(struct work *w)
 			      (size_t)(load->start[g + 1] - load->start[g]), sizeof(int),
 			      by_number);
 	}
-	/* Now that all classes are known. */
+	/* All classes are known now. */
 	qsort_r(v, (size_t)w->nr_issues, sizeof(*v), by_gpu_in_class, w);
 	for (int i = 0, j; i < w->nr_issues && !rc; i = j) {
 		uint64_t class = w->gpus[v[i]->gpu].class;

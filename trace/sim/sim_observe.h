@@ -1,6 +1,6 @@
 /*
- * Reduces a recorded job to a workload: who talked to whom, how often, how often out of order, and how
- * often the whole device was synchronised. Reads traces only; one thread.
+ * Reduces a recorded job to a workload: which GPUs communicated, how often, how often out of order,
+ * and how often the whole device was synchronised. Reads traces only; one thread.
  */
 #ifndef DF_TRACE_SIM_SIM_OBSERVE_H
 #define DF_TRACE_SIM_SIM_OBSERVE_H
@@ -10,7 +10,7 @@
 struct df_sim_observed {
 	struct df_sim_workload load; /* GPUs by rank and device, communicators by first use */
 	int nr_traces;
-	int nr_incomplete;   /* communicators of which not all ranks left a trace */
+	int nr_incomplete;   /* communicators without a trace of every rank */
 	int64_t nr_issued;   /* collectives, over all GPUs */
 	int64_t nr_disorder; /* of these, issued before one that other members issued first */
 	int64_t nr_sync;     /* calls that waited for a whole device, explicitly or not */
@@ -18,8 +18,8 @@ struct df_sim_observed {
 };
 
 /*
- * Reads all traces in and below dir. -EIO (unreadable), -EPROTO (no trace), -EINVAL (holds no
- * collectives, or too many), -ENOMEM; err says why and names the file. The caller releases load.
+ * Reads all traces in and below dir. Fails with -EIO (unreadable), -EPROTO (no trace), -EINVAL (no
+ * collectives, or too many), -ENOMEM; err gives the reason and the file. The caller releases load.
  */
 int df_sim_observe(struct df_sim_observed *out, const char *dir, char *err, size_t err_size);
 

@@ -1,15 +1,15 @@
 /*
  * Single-queue models, decided from the excursions alone.
  *
- * Strict queue per GPU. The orders of issue admit a schedule exactly when the graph with an edge from
- * each collective to the next one in some GPU's queue has no cycle. Every edge that leads to a lower
- * collective lies inside an excursion. A cycle that reaches from collective lo to hi must cross each
- * number between them downwards, so the ranges of the excursions it uses cover lo..hi without a gap.
- * Hence a cycle lies inside one cluster of overlapping ranges, and it is enough to run the queues
- * restricted to each cluster. No excursion: no cycle.
+ * Strict queue per GPU. The orders of issue admit a schedule exactly when the graph with an edge
+ * from each collective to the next one in some GPU's queue has no cycle. Every edge that leads to a
+ * lower collective lies inside an excursion. A cycle between collectives lo and hi must cross each
+ * number between them downwards, so the ranges of the excursions it uses cover lo..hi without a
+ * gap. Hence a cycle lies inside one cluster of overlapping ranges, and it is enough to run the
+ * queues restricted to each cluster. Without excursions there is no cycle.
  *
  * Queue per GPU and group. Two members of a group block each other exactly when they issue its
- * collectives in different orders; a member without an excursion that touches the group issues them
+ * collectives in different orders. A member without an excursion that touches the group issues them
  * in the expected order.
  */
 #define _GNU_SOURCE /* qsort_r */
@@ -24,10 +24,10 @@ struct df_sim_order {
 	struct df_sim_excursions ex;
 	int *by_low; /* excursions, by lowest collective */
 	int by_low_size;
-	int *missing;	 /* by collective: members whose queue has not brought it to the front */
+	int *missing;	 /* by collective: members whose queue does not have it at the front yet */
 	int *head, *end; /* by GPU: into queue[] */
 	int *queue;	 /* restricted queues, at the GPU's own place */
-	int *ready;	 /* stack of GPUs whose front must be looked at */
+	int *ready;	 /* stack of GPUs whose front must be checked */
 	int *first_of;	 /* by GPU: its first excursion, nr: end */
 };
 
@@ -68,13 +68,15 @@ void df_sim_order_destroy(struct df_sim_order *od)
 	free(od);
 }
 
-/* The first place in a GPU's list that holds a collective >= c. */
+/* Returns the first place in a GPU's list that holds a collective >= c. */
 static int place_of(const struct df_sim_part *p, int gpu, int c)
 {
 	return df_sim_nr_below(p->list + p->list_start[gpu], df_sim_list_len(p, gpu), c);
 }
 
-/* The GPU's queue restricted to places a..b-1, into queue[]; excursions lie inside or outside. */
+/*
+ * Stores the GPU's queue restricted to places a..b-1 in queue[]. Excursions lie inside or outside.
+ */
 static void restricted(struct df_sim_order *od, int gpu, int a, int b)
 {
 	const struct df_sim_part *p = od->part;
@@ -100,7 +102,7 @@ static void restricted(struct df_sim_order *od, int gpu, int a, int b)
 	od->end[gpu] = p->list_start[gpu] + n;
 }
 
-/* Runs the queues restricted to collectives lo..hi; 1 if they get stuck. */
+/* Runs the queues restricted to collectives lo..hi. Returns 1 if they get stuck. */
 static int queues_stick(struct df_sim_order *od, int lo, int hi)
 {
 	const struct df_sim_part *p = od->part;
@@ -217,7 +219,7 @@ static int order_changed(const struct df_sim_order *od, int gpu, int grp)
 	return 0;
 }
 
-/* The GPU's order of a group's collectives into out[]; returns their number. */
+/* Stores the GPU's order of a group's collectives in out[]; returns their number. */
 static int group_order(struct df_sim_order *od, int gpu, int grp, int *out)
 {
 	const struct df_sim_part *p = od->part;
@@ -250,7 +252,10 @@ int df_sim_order_groups(struct df_sim_order *od, const struct df_sim_program *pr
 			continue;
 		if (nr_changed < size)
 			return 1;
-		/* All differ from what was expected; they may still agree. missing[] is free here. */
+		/*
+		 * All differ from the expected order; they may still agree. missing[] is free for
+		 * use here.
+		 */
 		for (int i = 1; i < size; i++) {
 			int n = group_order(od, member[0], grp, od->missing);
 			const int *q = od->queue + p->list_start[member[i]];

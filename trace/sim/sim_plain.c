@@ -1,8 +1,7 @@
 /*
  * The event-by-event engine: every turn of every GPU, in the order of the published program. It is
- * the reference that the short cuts are compared with, the only engine that can follow CPython's
- * random numbers (they are drawn in the order of turns over all GPUs), and the one that serves the
- * models for which no short cut is known.
+ * the reference for the short cuts, the only engine that can follow CPython's random numbers (drawn
+ * in the order of turns over all GPUs), and the engine for models without a known short cut.
  *
  * The round function is one body, expanded per method and per source of draws, so that the ordinary
  * turn of each variant is a few instructions.
@@ -15,21 +14,24 @@
 
 struct gpu {
 	int passed; /* places below the next that are passed over: the first of skipped[] */
-	int nr_out; /* issued and not complete; kept where a method counts them */
+	int nr_out; /* issued and not complete, in methods that count them */
 	int hung;   /* suspended by a synchronisation while something is outstanding */
-	int low;    /* no outstanding place below */
+	int low;    /* nothing is outstanding below this place */
 	int turn;   /* with a program: turns taken, next rare turn, its index */
 	int rare_turn;
 	int rare;
 };
 
-/* A list entry for the methods that look at groups. */
+/* A list entry, for methods that use groups. */
 struct entry {
 	int coll, group;
 	int member; /* index into the part's members[] */
 };
 
-/* BY_GROUP_STATE: what is pending in a group. A generation ends when all members have submitted. */
+/*
+ * BY_GROUP_STATE: the pending collective of a group. A generation ends when all members have
+ * submitted.
+ */
 struct group {
 	int size, nr_in, current, generation;
 };
@@ -37,8 +39,8 @@ struct group {
 struct df_sim_plain {
 	const struct df_sim_part *part;
 	struct gpu *gpu;
-	int *next;		/* by GPU: the first list entry that was never reached */
-	unsigned char *special; /* by GPU: suspended, finished, or something is passed over */
+	int *next;		/* by GPU: the first list entry that it has not reached */
+	unsigned char *special; /* by GPU: suspended, finished, or has passed over a collective */
 	int *skipped;		/* places, at list_start[] of each GPU */
 	int *missing; /* by collective: members that have not issued it (BY_SLOTS: not begun it) */
 	int *missing_init;
@@ -51,8 +53,9 @@ struct df_sim_plain {
 	int *in; /* by member: the last generation of its group that it submitted to */
 
 	/* BY_GROUP_ORDER */
-	int *nr_issued;	   /* by member: collectives of that group issued */
-	int *seq, *seq_at; /* by group: the order in which the first member to get so far issued */
+	int *nr_issued; /* by member: collectives of that group issued */
+	/* By group: the order in which the first member to reach each place issued. */
+	int *seq, *seq_at;
 
 	/* BY_SLOTS */
 	int *queue; /* collectives in order of issue, at list_start[] */
@@ -151,7 +154,7 @@ static inline int position(const struct df_sim_plain *pl, int x)
 	return pl->next[x] - pl->part->list_start[x];
 }
 
-/* Collectives that x has not issued. */
+/* Number of collectives that x has not issued. */
 static inline int remaining(const struct df_sim_plain *pl, int x)
 {
 	return pl->part->list_start[x + 1] - pl->next[x] + pl->gpu[x].passed;
@@ -169,7 +172,7 @@ static int is_issued(const struct df_sim_plain *pl, int x, int place)
 	return 1;
 }
 
-/* The next outstanding place of x at or behind `place`, or -1. */
+/* Returns the next outstanding place of x at or after `place`, or -1. */
 static int next_outstanding(struct df_sim_plain *pl, int x, int place)
 {
 	struct gpu *g = &pl->gpu[x];
@@ -254,7 +257,7 @@ static int limit_reached(const struct df_sim_plain *pl, int limit)
 	return 0;
 }
 
-/* BY_SLOTS: lets x begin what its free slots admit, and all that follows from it. */
+/* BY_SLOTS: starts what the free slots of x admit, and all that follows from it. */
 static void begin(struct df_sim_plain *pl, int slots, int x)
 {
 	const struct df_sim_part *p = pl->part;
@@ -284,7 +287,7 @@ static void begin(struct df_sim_plain *pl, int slots, int x)
 	}
 }
 
-/* Issues what stands k-th among what remains of x; returns the list entry. */
+/* Issues the k-th of the remaining collectives of x; returns the list entry. */
 static int take(struct df_sim_plain *pl, int x, int k)
 {
 	struct gpu *g = &pl->gpu[x];
@@ -307,7 +310,7 @@ static int take(struct df_sim_plain *pl, int x, int k)
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-/* What one issue does; 1 if it is a deadlock. */
+/* Issues one collective. Returns 1 if that is a deadlock. */
 ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int x, int at,
 		  const int method)
 {
@@ -337,7 +340,7 @@ ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int
 	case DF_SIM_BY_GROUP_STATE:
 		g = &pl->group[e->group];
 		if (pl->in[e->member] == g->generation)
-			return 0; /* as published: dropped without a trace */
+			return 0; /* as published: dropped silently */
 		pl->in[e->member] = g->generation;
 		if (g->nr_in && g->current != e->coll)
 			return 1;
@@ -357,8 +360,9 @@ ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int
 }
 
 /*
- * Whether the next turn of a GPU is ordinary, and if so takes its draws. *safe: draws of mt that are
- * known to be ordinary and not taken yet; mt itself lags behind until the next rare turn.
+ * Returns whether the next turn of a GPU is ordinary, and if so takes its draws. *safe: draws of mt
+ * that are known to be ordinary and not taken yet; mt itself is not advanced until the next rare
+ * turn.
  */
 ALWAYS int turn_is_ordinary(struct gpu *g, int *safe, const int with_sync, const int use_mt)
 {
@@ -377,7 +381,7 @@ ALWAYS int has_outstanding(struct df_sim_plain *pl, int x, const int method)
 	return next_outstanding(pl, x, 0) >= 0;
 }
 
-/* A turn that may be out of the ordinary; 1 if it is a deadlock. */
+/* A turn that may be rare. Returns 1 if it is a deadlock. */
 ALWAYS int rare_turn(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 		     const struct df_sim_program *prog, struct df_mt *mt, int x,
 		     struct df_sim_outcome *out, const int method, const int with_sync,
@@ -434,7 +438,10 @@ ALWAYS void play(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 			struct gpu *g = &gpu[x];
 			int dead, ordinary, left;
 
-			/* By far the most turns: the next of the list, nothing else going on. */
+			/*
+			 * By far the most frequent turn: the next of the list, in the ordinary
+			 * state.
+			 */
 			if (df_likely(!special[x]) &&
 			    df_likely(turn_is_ordinary(g, &safe, with_sync, use_mt))) {
 				int at = next[x]++;
@@ -475,7 +482,7 @@ ALWAYS void play(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 			total -= left - remaining(pl, x);
 			synced |= left == remaining(pl, x);
 		}
-		/* Nobody issued and nobody could have: all that is left is suspended for ever. */
+		/* No GPU issued, and none could have: all that remain are suspended for ever. */
 		if (with_sync && total == before && !synced)
 			out->deadlock = 1;
 		if (out->deadlock)

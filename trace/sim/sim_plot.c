@@ -1,7 +1,7 @@
 /*
- * Draws a sweep: ratio in percent over the swept key, whiskers for the 95 % interval, one colour a
- * curve. Plain SVG with a little CSS, readable on light and dark pages; every point tells its figures
- * when pointed at.
+ * Draws a sweep: ratio in percent over the swept key, whiskers for the 95 % interval, a colour for
+ * each curve. Plain SVG with a little CSS, readable on light and dark pages. A point shows its
+ * figures when the pointer is on it.
  */
 #include <errno.h>
 #include <math.h>
@@ -21,10 +21,10 @@
 struct axis {
 	double lo, hi; /* of the data, after log10 when log */
 	int log;
-	double from, to; /* on paper */
+	double from, to; /* in the drawing */
 };
 
-/* Okabe and Ito: told apart by colour-blind readers. */
+/* Okabe and Ito's colours: colour-blind readers can distinguish them. */
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
 				      "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f"};
 
@@ -158,7 +158,7 @@ int df_sim_plot(FILE *f, const struct df_sim_sweep *sw, const struct df_sim_curv
 		"height=\"%d\" role=\"img\">\n<title>",
 		WIDTH, HEIGHT, WIDTH, HEIGHT);
 	df_xml_text(f, title, 0);
-	/* No CSS variables: not every viewer knows them. */
+	/* No CSS variables, because some viewers do not support them. */
 	fputs("</title>\n<style>svg{font:12px sans-serif}text{fill:#222;stroke:none}"
 	      ".paper{fill:#fff}.grid{stroke:#ddd}.frame{fill:none;stroke:#222}"
 	      ".line{fill:none;stroke-width:1.8}.bar{fill:none}.h{font-size:15px;font-weight:600}"

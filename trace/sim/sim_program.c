@@ -1,12 +1,12 @@
 /*
- * The random program of a round: which turns are out of the ordinary, drawn by jumping from one to
- * the next with geometric gaps, and what order of issue follows from them.
+ * The random program of a round: draws its rare turns by jumping from one to the next with
+ * geometric gaps, and finds the order of issue that follows from them.
  *
- * A turn of the published program draws r1 and synchronises if r1 < s, else it passes over what
- * remains with probability d each. So turns are independent, a turn is rare with probability
- * s + (1 - s) d, the number of ordinary turns before the next rare one is geometric, and given a rare
- * turn it is a synchronisation with probability s / (s + (1 - s) d). The gap has no memory, so what
- * is left of it at the end of one GPU carries over to the next.
+ * A turn of the published program draws r1 and synchronises if r1 < s, else it passes over each
+ * remaining collective with probability d. So turns are independent, a turn is rare with
+ * probability s + (1 - s) d, the number of ordinary turns before the next rare one is geometric,
+ * and a rare turn is a synchronisation with probability s / (s + (1 - s) d). The gap is memoryless,
+ * so the rest of it at the end of one GPU carries over to the next.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -96,7 +96,10 @@ int df_sim_program_draw(struct df_sim_program *prog, const struct df_sim_part *p
 					rc = add_rare(prog, turn, (int)skip);
 					prog->nr_disorder++;
 				}
-				/* Of the passed-over ones the first `skip` stay, or one is taken. */
+				/*
+				 * Either the first `skip` of the passed-over collectives stay, or
+				 * one is taken.
+				 */
 				if (skip >= passed)
 					passed = (int)skip;
 				else
@@ -113,7 +116,7 @@ int df_sim_program_draw(struct df_sim_program *prog, const struct df_sim_part *p
 	return 0;
 }
 
-/* -- excursions --------------------------------------------------------------------------------- */
+/* -- excursions -------------------------------------------------------------------------------- */
 
 int df_sim_excursions_init(struct df_sim_excursions *ex, const struct df_sim_part *part)
 {
@@ -158,7 +161,7 @@ int df_sim_excursions_find(struct df_sim_excursions *ex, const struct df_sim_par
 			int n = last ? len - pos + passed : prog->rare[r].turn - turn;
 			int skip = last ? 0 : prog->rare[r].skip;
 
-			/* Ordinary turns: first what was passed over, in order. */
+			/* Ordinary turns: first the passed-over collectives, in order. */
 			for (; n && passed; n--) {
 				ex->order[used++] = sk[0];
 				memmove(sk, sk + 1, (size_t)--passed * sizeof(*sk));

@@ -1,7 +1,7 @@
 /*
- * MT19937 seeded and read as CPython's random module does. The state update and the tempering are
- * plain loops over the whole block that compilers turn into vector code; where the processor has
- * wider vectors than the baseline, a second copy of the same loops is used.
+ * MT19937 seeded and read as CPython's random module does. State update and tempering are plain
+ * loops over the whole block, which compilers vectorise. On processors with wider vectors than the
+ * baseline, a second copy of the same loops is used.
  */
 #include <string.h>
 
@@ -76,7 +76,10 @@ static inline __attribute__((always_inline)) void generate(uint32_t *restrict s,
 
 #define CHUNK 24 /* draws; divides DF_MT_DRAWS */
 
-/* The draws whose first word does not exceed `bound`; few, so whole chunks are ruled out at a time. */
+/*
+ * Finds the draws whose first word does not exceed `bound`. They are rare, so whole chunks are
+ * excluded at a time.
+ */
 static inline __attribute__((always_inline)) int find_low(const uint32_t *restrict out,
 							  uint32_t bound, uint16_t *restrict low)
 {
@@ -85,7 +88,7 @@ static inline __attribute__((always_inline)) int find_low(const uint32_t *restri
 	for (int c = 0; c < DF_MT_DRAWS; c += CHUNK) {
 		uint32_t least = UINT32_MAX;
 
-		/* Second words only add chunks to look at, and leave the loop without a stride. */
+		/* Second words only add chunks to check, and the loop then has no stride. */
 		for (int i = 2 * c; i < 2 * (c + CHUNK); i++)
 			least = out[i] < least ? out[i] : least;
 		if (least > bound)
@@ -104,7 +107,7 @@ static inline __attribute__((always_inline)) void refill(struct df_mt *mt)
 	mt->nr_low_seen = find_low(mt->out, mt->low_word, mt->low);
 }
 
-#ifndef __clang__ /* which makes vectors of such loops by itself */
+#ifndef __clang__ /* clang vectorises such loops by itself */
 __attribute__((optimize("O3")))
 #endif
 static void

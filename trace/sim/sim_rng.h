@@ -62,8 +62,8 @@ static inline double df_rng_unit(struct df_rng *r)
 #define DF_RNG_NEVER (INT64_MAX / 4)
 
 /*
- * Failures before the first success of a coin with log(1 - p) == log_q, which is < 0 or, for p == 1,
- * -inf. A p of 0 (log_q == 0) yields DF_RNG_NEVER.
+ * Number of failures before the first success of a coin with log(1 - p) == log_q, which is < 0 or,
+ * for p == 1, -inf. For p == 0 (log_q == 0): DF_RNG_NEVER.
  */
 static inline int64_t df_rng_geometric(struct df_rng *r, double log_q)
 {
@@ -81,9 +81,9 @@ static inline int64_t df_rng_geometric(struct df_rng *r, double log_q)
 #define DF_MT_DRAWS (DF_MT_WORDS / 2) /* one random() takes two words */
 
 /*
- * A stream of random() values, delivered by block. Values below `bound` are what the simulator acts
- * on and are rare, so each block comes with the places where one may be: next_low is the index in
- * the current block of the first draw at or after `next` that may lie below the bound.
+ * A stream of random() values, delivered by block. The simulator acts only on values below `bound`,
+ * which are rare. Each block therefore lists the places where one may be: next_low is the index in
+ * the current block of the first draw at or after `next` that may be below the bound.
  */
 struct df_mt {
 	uint32_t state[DF_MT_WORDS];
@@ -95,7 +95,7 @@ struct df_mt {
 	uint32_t low_word;
 };
 
-/* As random.seed(seed); bound is the largest probability that values will be compared with. */
+/* As random.seed(seed). bound: the largest probability that values will be compared with. */
 void df_mt_seed(struct df_mt *mt, uint64_t seed, double bound);
 
 /* Fills the next block; df_mt_draw() calls it. */

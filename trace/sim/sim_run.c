@@ -1,10 +1,10 @@
 /*
- * Runs rounds on all cores so that nobody can tell how many there were.
+ * Runs rounds on all cores; the result does not depend on their number.
  *
- * With our own random numbers every round has its own stream, rounds are handed out in blocks of a
- * size that depends on the workload only, and results are counted in the order of rounds: the totals,
- * the per-round lines and the place where --until-width stops are the same for any number of jobs.
- * With CPython's numbers all rounds share one sequence, so one thread runs them in order.
+ * With our own random numbers every round has its own stream, threads take rounds in blocks of a
+ * size that depends on the workload only, and results are counted in the order of rounds. So the
+ * totals, the per-round lines and the place where --until-width stops are the same for any number
+ * of jobs. With CPython's numbers all rounds share one sequence, so one thread runs them in order.
  *
  * Threads: df_sim_run() starts `jobs` workers and waits; its own thread reports progress. One lock
  * guards the counters and the window of blocks that are finished but not yet counted.
@@ -28,7 +28,8 @@ struct tools {
 	struct df_sim_plain *plain;
 	struct df_sim_sparse *sparse;
 	struct df_sim_order *order;
-	int undisturbed; /* artifact, single queue: the outcome with no disorder; -1 not known yet */
+	/* Artifact, single queue: the outcome without disorder; -1: not known yet. */
+	int undisturbed;
 };
 
 struct block {
@@ -44,14 +45,14 @@ struct run {
 	struct df_sim_result *res;
 	struct df_sim_system sys;
 	struct df_sim_setup setup;
-	int64_t limit; /* rounds at most */
+	int64_t limit; /* the most rounds */
 	int block_size;
 	int one_sequence; /* CPython's numbers */
-	int64_t replay;	  /* > 0: the sequence starts again after so many rounds */
+	int64_t replay;	  /* > 0: the sequence restarts after this number of rounds */
 
 	pthread_mutex_t lock;
 	pthread_cond_t moved;	     /* a block was counted, or the run ends */
-	int64_t next_block, counted; /* handed out; counted into *res, in order */
+	int64_t next_block, counted; /* next_block: to be taken; counted: into *res, in order */
 	int ended, rc, nr_running;
 	struct block *window;
 	struct timespec began;
@@ -108,7 +109,7 @@ static double seconds_since(const struct timespec *t)
 	return (double)(now.tv_sec - t->tv_sec) + 1e-9 * (double)(now.tv_nsec - t->tv_nsec);
 }
 
-/* -- one part of one round ------------------------------------------------------------------------- */
+/* -- one part of one round --------------------------------------------------------------------- */
 
 static int tools_init(struct tools *t, const struct run *r, const struct df_sim_part *part)
 {
@@ -140,12 +141,12 @@ static void tools_fini(struct tools *t)
 }
 
 /*
- * Decides one part from its program. *skipped: nothing had to be simulated.
+ * Decides one part from its program. *skipped: no simulation was needed.
  *
- * Without disorder all GPUs issue in one total order, so the lowest incomplete collective is always
- * the first that each of its members lacks, nobody can be suspended or queued in front of it, and
- * there is no deadlock: in every semantics but the published one, whose outcome is then at least
- * always the same where there is no synchronisation.
+ * Without disorder all GPUs issue in one total order. The lowest incomplete collective is then the
+ * next one of each member that has not issued it, and no member can be suspended or queued before
+ * it, so there is no deadlock. Only the published semantics differs; without synchronisation its
+ * outcome is then at least always the same.
  */
 static int decide(struct tools *t, const struct df_sim_setup *s, int plain,
 		  struct df_sim_outcome *out, int *skipped)
@@ -225,9 +226,9 @@ static int run_round(struct run *r, struct tools *tools, int64_t round, struct b
 	return 0;
 }
 
-/* -- workers --------------------------------------------------------------------------------------- */
+/* -- workers ----------------------------------------------------------------------------------- */
 
-/* Counts one round. With the lock held. */
+/* Counts one round. Called with the lock held. */
 static void count_round(struct run *r, int dead, int releases)
 {
 	struct df_sim_result *res = r->res;
@@ -250,7 +251,7 @@ static int narrow_enough(const struct run *r)
 	return ci[1] - ci[0] <= r->opt->until_width;
 }
 
-/* Counts what is finished, in order. With the lock held. */
+/* Counts finished blocks, in order. Called with the lock held. */
 static void count_blocks(struct run *r)
 {
 	int64_t nr_blocks = (r->limit + r->block_size - 1) / r->block_size;
@@ -370,7 +371,7 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* Reports until no worker is left. With the lock held. */
+/* Reports progress until all workers have ended. Called with the lock held. */
 static void watch(struct run *r)
 {
 	while (r->nr_running) {
@@ -401,7 +402,7 @@ static void watch(struct run *r)
 	}
 }
 
-/* Rounds in a block: some milliseconds of work when nothing can be skipped. */
+/* Returns the rounds of a block: some milliseconds of work if no round can be skipped. */
 static int block_size(const struct df_sim_config *cfg)
 {
 	int64_t n = 4000000 / (df_sim_workload_events(&cfg->load) + 1);
@@ -465,7 +466,7 @@ int df_sim_run(const struct df_sim_config *cfg, const struct df_sim_options *opt
 	res.seconds = seconds_since(&r.began);
 	res.ratio = res.rounds ? (double)res.deadlocks / (double)res.rounds : 0;
 	res.rounds_per_second = res.seconds > 0 ? (double)res.rounds / res.seconds : 0;
-	/* Replayed rounds are no new evidence. */
+	/* Replayed rounds add no evidence. */
 	if (r.replay && res.rounds > r.replay)
 		df_sim_wilson((int64_t)llround(res.ratio * (double)r.replay), r.replay, res.ci95);
 	else

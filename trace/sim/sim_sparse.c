@@ -1,18 +1,19 @@
 /*
  * The synchronisation model without the ordinary events.
  *
- * Between two turns that matter a GPU advances one collective per sweep, so where it stands follows
- * from the sweep by subtraction. What must be visited: rare turns, turns on which something passed
- * over is still to be issued, and suspended GPUs at the earliest sweep at which they could go on. That
- * a collective is complete is read off the members' positions; a suspended GPU remembers one witness
- * (a collective, a member that has not issued it) and sleeps until that member can have done so.
+ * Between two turns that matter a GPU advances one collective per sweep, so its place follows from
+ * the sweep by subtraction. Three kinds of turns must be visited: rare turns, turns of GPUs that
+ * must still issue a passed-over collective, and suspended GPUs at the earliest sweep at which they
+ * could continue. The members' positions show whether a collective is complete. A suspended GPU
+ * remembers one witness (a collective, and a member that has not issued it) and sleeps until that
+ * member can have done so.
  *
  * Short cuts, besides jumping over sweeps:
- *   - Exact semantics: a cycle of suspended GPUs needs one that was suspended with something passed
- *     over. (Else each suspended GPU has issued exactly a prefix of its list; along the edge "a waits
- *     for c, which b has not issued" the highest-numbered collective issued grows, so no way back.)
- *     So a cycle is looked for only while such a GPU is suspended, from the GPU just suspended, and the
- *     round is decided as soon as no such synchronisation is ahead.
+ *   - Exact semantics: a cycle of suspended GPUs needs one that was suspended with a collective
+ *     passed over. (Else each suspended GPU has issued exactly a prefix of its list; along the edge
+ *     "a waits for c, which b has not issued" the highest-numbered collective issued grows, so
+ *     there is no way back.) So a cycle is searched only while such a GPU is suspended, from the
+ *     GPU just suspended, and the round is decided when no such synchronisation is left.
  *   - Artifact semantics: the intersection test happens only when a GPU becomes suspended, so the
  *     round is decided after the last synchronisation.
  */
@@ -25,11 +26,11 @@
 #define NEVER INT_MAX
 
 struct gpu {
-	int at;	    /* sweeps completed when the rest of this was true */
+	int at;	    /* number of sweeps after which the fields below were valid */
 	int turns;  /* taken so far */
-	int pos;    /* first place of the list that was never reached */
+	int pos;    /* first place of the list that was not reached */
 	int passed; /* places below pos that are passed over: the first of skipped[] */
-	int rare;   /* next in the program */
+	int rare;   /* index of the next rare turn in the program */
 	int low;    /* all places below are complete */
 	int hung;
 	int witness_at, witness; /* while hung: a place, and a member that has not issued it */
@@ -41,7 +42,7 @@ struct df_sim_sparse {
 	int *next;		 /* by GPU: the sweep at which it must be visited */
 	int *skipped;		 /* places, ascending, at list_start[] of each GPU */
 	int *groups, *groups_at; /* by GPU: the groups it is in, groups[groups_at[x]..] */
-	int *slots;		 /* beside groups[]: which member it is */
+	int *slots;		 /* parallel to groups[]: which member it is */
 	int *colls, *colls_at;	 /* by group: its collectives, ascending */
 	int *stack;
 	unsigned char *seen;
@@ -110,7 +111,7 @@ void df_sim_sparse_destroy(struct df_sim_sparse *sp)
 	free(sp);
 }
 
-/* The first place of its list that GPU x was not seen beyond, as of now. */
+/* Returns the first place of its list that GPU x has not passed, as of now. */
 static inline int position(const struct df_sim_sparse *sp, int x)
 {
 	const struct gpu *g = &sp->gpu[x];
@@ -118,7 +119,7 @@ static inline int position(const struct df_sim_sparse *sp, int x)
 	return g->hung || g->passed ? g->pos : g->pos + sp->sweep + (x < sp->turn_of) - g->at;
 }
 
-/* How many places below `place` GPU x has passed over. */
+/* Returns how many places below `place` GPU x has passed over. */
 static inline int nr_passed_below(const struct df_sim_sparse *sp, int x, int place)
 {
 	return df_sim_nr_below(sp->skipped + sp->part->list_start[x], sp->gpu[x].passed, place);
@@ -131,13 +132,13 @@ static inline int is_passed(const struct df_sim_sparse *sp, int x, int place)
 	return k < sp->gpu[x].passed && sp->skipped[sp->part->list_start[x] + k] == place;
 }
 
-/* Whether GPU x has issued what stands at `place` of its list, as of now. */
+/* Whether GPU x has issued the collective at `place` of its list, as of now. */
 static inline int issued(const struct df_sim_sparse *sp, int x, int place)
 {
 	return place < position(sp, x) && !is_passed(sp, x, place);
 }
 
-/* A member of collective c other than x that has not issued it, or -1. */
+/* Returns a member of collective c other than x that has not issued it, or -1. */
 static inline int find_missing(const struct df_sim_sparse *sp, int c, int x)
 {
 	const struct df_sim_part *p = sp->part;
@@ -151,7 +152,10 @@ static inline int find_missing(const struct df_sim_sparse *sp, int c, int x)
 	return -1;
 }
 
-/* The place in the list of the GPU that groups[i] belongs to of that group's first collective >= c. */
+/*
+ * Returns, in the list of the GPU that groups[i] belongs to, the place of the group's first
+ * collective >= c.
+ */
 static int first_place(const struct df_sim_sparse *sp, int i, int c)
 {
 	int from = sp->colls_at[sp->groups[i]], nr = sp->colls_at[sp->groups[i] + 1] - from;
@@ -162,9 +166,9 @@ static int first_place(const struct df_sim_sparse *sp, int i, int c)
 }
 
 /*
- * Raises the mark below which everything GPU x issued is complete. A GPU has issued all its
- * collectives below the first it lacks, so those of a group that are below what any other member
- * lacks first are complete: no need to walk there place by place.
+ * Raises the mark below which all that GPU x issued is complete. A GPU has issued all its
+ * collectives below the first that it lacks. So the collectives of a group below the first that any
+ * other member lacks are complete, and need not be visited one by one.
  */
 static void raise_low(struct df_sim_sparse *sp, int x)
 {
@@ -192,7 +196,10 @@ static void raise_low(struct df_sim_sparse *sp, int x)
 		sp->gpu[x].low = low;
 }
 
-/* Sets the witness of suspended GPU x at or behind its present one; 0 when nothing is outstanding. */
+/*
+ * Sets the witness of suspended GPU x, at or after its present one. Returns 0 if nothing is
+ * outstanding.
+ */
 static int find_witness(struct df_sim_sparse *sp, int x)
 {
 	struct gpu *g = &sp->gpu[x];
@@ -220,13 +227,13 @@ static int find_witness(struct df_sim_sparse *sp, int x)
 	return 0;
 }
 
-/* Whether x is suspended now: flagged, and something it issued is outstanding. */
+/* Whether x is suspended now: flagged, and some collective that it issued is outstanding. */
 static int is_hung(struct df_sim_sparse *sp, int x)
 {
 	return sp->gpu[x].hung && find_witness(sp, x);
 }
 
-/* The earliest sweep at which suspended GPU x could go on. */
+/* Returns the earliest sweep at which suspended GPU x could continue. */
 static int earliest_release(const struct df_sim_sparse *sp, int x)
 {
 	const struct gpu *g = &sp->gpu[x], *w = &sp->gpu[g->witness];
@@ -249,7 +256,7 @@ static int earliest_release(const struct df_sim_sparse *sp, int x)
 	return t > sp->sweep ? t : sp->sweep + 1;
 }
 
-/* Whether x waits for something that y, suspended too, has not issued. */
+/* Whether x waits for a collective that y, also suspended, has not issued. */
 static int waits_for(struct df_sim_sparse *sp, int x, int y)
 {
 	const struct df_sim_part *p = sp->part;
@@ -271,7 +278,7 @@ static int waits_for(struct df_sim_sparse *sp, int x, int y)
 	return 0;
 }
 
-/* Whether a cycle of suspended GPUs leads through x. */
+/* Whether a cycle of suspended GPUs passes through x. */
 static int on_cycle(struct df_sim_sparse *sp, int x)
 {
 	const struct df_sim_part *p = sp->part;
@@ -307,7 +314,7 @@ static int on_cycle(struct df_sim_sparse *sp, int x)
 	return 0;
 }
 
-/* The published test: something x waits for is missing elsewhere, and the reverse. */
+/* The published test: a collective that x waits for is missing elsewhere, and the reverse. */
 static int intersects(struct df_sim_sparse *sp, int x)
 {
 	int out = 0, in = 0;
@@ -321,7 +328,7 @@ static int intersects(struct df_sim_sparse *sp, int x)
 	return out && in;
 }
 
-/* Issues the collective that has k others before it among what remains. */
+/* Issues the collective that has k others before it among the remaining ones. */
 static void issue(struct df_sim_sparse *sp, int x, int k)
 {
 	struct gpu *g = &sp->gpu[x];
@@ -386,7 +393,7 @@ void df_sim_sparse_round(struct df_sim_sparse *sp, const struct df_sim_setup *se
 			ordinary = g->rare == prog->start[x + 1] ||
 				   prog->rare[g->rare].turn != g->turns;
 			if (ordinary && !g->passed) {
-				/* Just freed: this turn is like all until the next rare one. */
+				/* Just released: this turn is like all until the next rare one. */
 				sp->next[x] = g->rare == prog->start[x + 1]
 						      ? NEVER
 						      : t + prog->rare[g->rare].turn - g->turns;

@@ -117,7 +117,10 @@ out:
 		df_sim_sweep_fini(&s);
 		return rc;
 	}
-	/* Even steps on a logarithmic scale read best there, whoever wrote the list. */
+	/*
+	 * Even steps on a logarithmic scale are easiest to read on that scale, also in a given
+	 * list.
+	 */
 	if (s.numeric && !s.log && s.nr > 2 && s.x[0] > 0 && s.x[s.nr - 1] / s.x[0] >= 50)
 		s.log = 1;
 	if (!s.numeric)

@@ -11,14 +11,14 @@
 struct df_sim_sweep {
 	char key[40];
 	int nr;
-	char (*text)[32]; /* nr values, as they would stand in the file */
-	double *x;	  /* the same as numbers; the index where they are words */
+	char (*text)[32]; /* nr values, written as in the file */
+	double *x;	  /* the same as numbers; for words their index */
 	int numeric, log;
 };
 
 /*
- * Reads KEY=FROM:TO:log|lin:COUNT or KEY=VALUE,VALUE,... (words allowed). -EINVAL, err says why;
- * -ENOMEM.
+ * Reads KEY=FROM:TO:log|lin:COUNT or KEY=VALUE,VALUE,... (words allowed). Fails with -EINVAL and
+ * err, or with -ENOMEM.
  */
 int df_sim_sweep_parse(struct df_sim_sweep *sw, const char *spec, char *err, size_t err_size);
 void df_sim_sweep_fini(struct df_sim_sweep *sw);
@@ -30,8 +30,8 @@ struct df_sim_curve {
 };
 
 /*
- * Writes a self-contained SVG of the ratio, in percent, with its interval over the sweep; one curve
- * or several. 0, or -EIO when the stream reports an error.
+ * Writes a self-contained SVG of the ratio, in percent, with its interval over the sweep; one or
+ * several curves. Fails with -EIO if the stream reports an error.
  */
 int df_sim_plot(FILE *out, const struct df_sim_sweep *x, const struct df_sim_curve *curves,
 		int nr_curves, const char *title);

@@ -1,6 +1,4 @@
-/*
- * Workloads and the parts they fall into. Built once by one thread, then only read.
- */
+/* Workloads and their parts. Built once by one thread, then only read. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +72,7 @@ int df_sim_workload_scale(struct df_sim_workload *out, const struct df_sim_workl
 	return 0;
 }
 
-/* -- parts ----------------------------------------------------------------------------------------- */
+/* -- parts ------------------------------------------------------------------------------------- */
 
 static void part_fini(struct df_sim_part *p)
 {
@@ -163,7 +161,7 @@ static int part_init(struct df_sim_part *p, const struct df_sim_workload *load, 
 	return 0;
 }
 
-/* Whether a part made from `groups` would equal the one made from `other`. */
+/* Whether parts made from `groups` and from `other` would be equal. */
 static int same_shape(const struct df_sim_workload *load, const int *local, const int *groups,
 		      const int *other, int nr_groups)
 {
@@ -192,7 +190,7 @@ struct kind {
 	int groups_at, nr_groups, nr_gpus;
 };
 
-/* How far back a part looks for an equal one: rarely is there more than one shape. */
+/* How far back a part is compared with others: there is rarely more than one shape. */
 #define KINDS_BACK 16
 
 int df_sim_system_init(struct df_sim_system *sys, const struct df_sim_workload *load,
@@ -213,7 +211,10 @@ int df_sim_system_init(struct df_sim_system *sys, const struct df_sim_workload *
 			int a = find_root(up, split ? load->members[load->start[g]] : 0);
 			int b = find_root(up, load->members[i]);
 
-			/* The smaller number is the root, so parts are in order of first GPU. */
+			/*
+			 * The smaller number is the root, so that parts are in the order of their
+			 * first GPU.
+			 */
 			if (a < b)
 				up[b] = a;
 			else
