@@ -33,7 +33,8 @@ struct slot {
 };
 
 static struct slot slots[SLOTS];
-static int crowded; /* a thread found no free slot */
+/* the calls of all threads that found no free slot, and one more for each of them */
+static uint64_t acts_of_others;
 static __thread struct slot *mine __attribute__((tls_model("initial-exec")));
 /* the thread's latest query */
 static __thread struct polled *asked __attribute__((tls_model("initial-exec")));
@@ -55,7 +56,7 @@ static struct slot *slot_new(void)
 						__ATOMIC_RELAXED))
 			return &slots[i];
 	}
-	PUT(&crowded, 1);
+	__atomic_fetch_add(&acts_of_others, 1, __ATOMIC_RELAXED);
 	return NULL;
 }
 
@@ -91,6 +92,8 @@ void df_polls_act(void)
 	df_trace_enter();
 	if (s)
 		PUT(&s->acts, GET(&s->acts) + 1);
+	else
+		__atomic_fetch_add(&acts_of_others, 1, __ATOMIC_RELAXED);
 }
 
 uint64_t df_polls_acts(uint32_t tid)
@@ -98,7 +101,7 @@ uint64_t df_polls_acts(uint32_t tid)
 	for (size_t i = 0; i < SLOTS; i++)
 		if (GET(&slots[i].tid) == tid)
 			return GET(&slots[i].acts);
-	return (uint64_t)GET(&crowded);
+	return GET(&acts_of_others);
 }
 
 void df_polls_ask(enum df_polled kind)

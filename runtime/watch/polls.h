@@ -25,7 +25,10 @@ size_t df_polls_of(uint32_t tid, uint64_t since_ns, uint32_t *kinds, uint64_t *o
 unsigned df_polls_asked(uint32_t tid, uint64_t since_ns);
 /* The calling thread enqueues work on a stream, issues an operation, or waits. */
 void df_polls_act(void);
-/* How often a thread has done so; 0: never. At least 1 if there was no room to count. */
+/*
+ * How often a thread has done so; 0: never. Threads for which there was no room to count share one
+ * count.
+ */
 uint64_t df_polls_acts(uint32_t tid);
 /* The thread has ended. */
 void df_polls_gone(uint32_t tid);
