@@ -1,5 +1,5 @@
 /*
- * Two processes, a rank in each, that use two communicators in opposite orders with cudaDeviceSynchronize after each
+ * Processes, a rank in each, of which the even and the odd ones use two communicators in opposite orders with cudaDeviceSynchronize after each
  * operation. Beside them is a thread that keeps the cycle from being proved:
  *
  *	ended		it has used a communicator of the cycle and has ended; another thread, which uses neither CUDA nor
@@ -11,6 +11,9 @@
  *	late		as sleeps, on rank 0, and after LATE_MS it issues what the cycle lacks: the rank was only late
  *
  *	new		as late, but it has put work on a stream only, and the communicators have never been used
+ *	init		it has put work on a stream only, and on rank 1, after LATE_MS, it makes the third communicator, for which
+ *			rank 0 waits before it issues what rank 1 waits for
+ *	crowd		as calls, beside 300 threads that have put work on a stream and sleep
  *
  * Or one that has the name of PyTorch's threads for gradients:
  *
@@ -19,7 +22,7 @@
  *	backward	as late, but it is woken after LATE_MS by a thread that has put work on a stream
  *	named		as late
  *
- * likely HOW [ITERATIONS [LATE_MS]]: prints how long each iteration took, in ms. Status 0: all results are right.
+ * likely HOW [ITERATIONS [LATE_MS [RANKS]]]: prints how long each iteration took, in ms. Status 0: all results are right.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -32,8 +35,10 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#define COUNT 1000
-#define COMMS 3
+#define COUNT	  1000
+#define COMMS	  3
+#define CROWD	  300
+#define RANKS_MAX 16
 
 #define MUST(call)                                                                                 \
 	do {                                                                                       \
@@ -45,14 +50,16 @@
 	} while (0)
 
 static const char *how;
-static int rank, late_ms = 1500;
+static int rank, nr_ranks = 2, late_ms = 1500;
+static ncclUniqueId id[COMMS];
 static ncclComm_t comms[COMMS];
 static cudaStream_t streams[COMMS];
 static float *in[COMMS], *out[COMMS], host[COUNT];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
-static pthread_t threads[2];
+static pthread_barrier_t full;
+static pthread_t threads[2], crowded[CROWD];
 static int used, woken, issued,
 	over; /* by the thread; by waker(); by the late thread; of the program */
 
@@ -123,6 +130,19 @@ static void use_cuda(void)
 	MUST(cudaMemsetAsync(mem, 0, sizeof(float), own));
 }
 
+static void make_third(void)
+{
+	MUST(ncclCommInitRank(&comms[2], nr_ranks, id[2], rank));
+}
+
+static void *crowd(void *unused)
+{
+	use_cuda();
+	pthread_barrier_wait(&full);
+	wait_for(&over);
+	return unused;
+}
+
 static void *beside(void *unused)
 {
 	if (is("joins"))
@@ -147,14 +167,18 @@ static void *thread(void *unused)
 		MUST(pthread_setname_np(pthread_self(), "pt_autograd_0"));
 	use_cuda();
 	for (int c = 0; c < COMMS; c++)
-		if (is("cold") ? c == 2 : !is("new") && c < 2) {
+		if (is("cold") ? c == 2 : !is("new") && !is("init") && c < 2) {
 			reduce(c);
 			MUST(cudaStreamSynchronize(streams[c]));
 		}
 	say(&used);
 	if (is("ended"))
 		return NULL;
-	if (is("calls"))
+	if (is("init") && rank == 1) {
+		sleep_ms(late_ms);
+		make_third();
+	}
+	if (is("calls") || is("crowd"))
 		for (double end = now_ms() + late_ms; now_ms() < end; sleep_ms(20))
 			use_cuda();
 	if (is_late() && rank == 0) {
@@ -176,7 +200,7 @@ static void check(int comm)
 {
 	MUST(cudaMemcpy(host, out[comm], sizeof(host), cudaMemcpyDeviceToHost));
 	for (int i = 0; i < COUNT; i++)
-		if (host[i] != 3.0f) {
+		if (host[i] != (float)(nr_ranks * (nr_ranks + 1) / 2)) {
 			fprintf(stderr, "rank %d, communicator %d: %g at %d\n", rank, comm,
 				(double)host[i], i);
 			_exit(1);
@@ -190,8 +214,10 @@ static void iterate(void)
 	for (int comm = 0; comm < 2; comm++)
 		MUST(cudaMemset(out[comm], 0, sizeof(host)));
 	for (int k = 0; k < 2; k++) {
-		int comm = k ^ rank;
+		int comm = is("init") ? k : k ^ (rank & 1);
 
+		if (is("init") && !rank && !k)
+			make_third();
 		/* Its thread issues that one. */
 		if (!(is_late() && rank == 0 && comm == 1))
 			reduce(comm);
@@ -209,14 +235,13 @@ static void iterate(void)
 
 int main(int argc, char **argv)
 {
-	int iterations = argc > 2 ? atoi(argv[2]) : 1, ids[2], status = 0;
+	int iterations = argc > 2 ? atoi(argv[2]) : 1, ids[2], status, failed = 0;
 	void *(*other)(void *);
-	ncclUniqueId id[COMMS];
-	pid_t pid;
+	pid_t pids[RANKS_MAX];
 
-	if (argc < 2 || argc > 4) {
+	if (argc < 2 || argc > 5) {
 		fprintf(stderr,
-			"usage: likely ended|sleeps|joins|cold|calls|late|new|autograd|backward|named [ITERATIONS [LATE_MS]]\n");
+			"usage: likely ended|sleeps|joins|cold|calls|late|new|init|crowd|autograd|backward|named [ITERATIONS [LATE_MS [RANKS]]]\n");
 		return 1;
 	}
 	how = argv[1];
@@ -225,23 +250,30 @@ int main(int argc, char **argv)
 							       : NULL;
 	if (argc > 3)
 		late_ms = atoi(argv[3]);
+	if (argc > 4)
+		nr_ranks = atoi(argv[4]);
+	MUST(nr_ranks < 2 || nr_ranks > RANKS_MAX);
 	alarm(100);
 	/* Before anything else is called. */
 	MUST(pipe(ids));
-	pid = fork();
-	MUST(pid < 0);
-	rank = !pid;
-	for (int c = 0; c < COMMS; c++) {
-		if (rank) {
-			MUST(read(ids[0], &id[c], sizeof(id[c])) != sizeof(id[c]));
-		} else {
-			MUST(ncclGetUniqueId(&id[c]));
-			MUST(write(ids[1], &id[c], sizeof(id[c])) != sizeof(id[c]));
-		}
+	for (int i = 1; i < nr_ranks && !rank; i++) {
+		pids[i] = fork();
+		MUST(pids[i] < 0);
+		rank = pids[i] ? 0 : i;
 	}
+	if (rank) {
+		MUST(read(ids[0], id, sizeof(id)) != sizeof(id));
+	} else {
+		for (int c = 0; c < COMMS; c++)
+			MUST(ncclGetUniqueId(&id[c]));
+		for (int i = 1; i < nr_ranks; i++)
+			MUST(write(ids[1], id, sizeof(id)) != sizeof(id));
+	}
+	MUST(pthread_barrier_init(&full, NULL, CROWD + 1));
 	MUST(cudaSetDevice(rank));
 	for (int c = 0; c < COMMS; c++) {
-		MUST(ncclCommInitRank(&comms[c], 2, id[c], rank));
+		if (c < 2 || !is("init"))
+			MUST(ncclCommInitRank(&comms[c], nr_ranks, id[c], rank));
 		MUST(cudaStreamCreateWithFlags(&streams[c], cudaStreamNonBlocking));
 		MUST(cudaMalloc((void **)&in[c], sizeof(host)));
 		MUST(cudaMalloc((void **)&out[c], sizeof(host)));
@@ -249,22 +281,33 @@ int main(int argc, char **argv)
 			host[i] = (float)(rank + 1);
 		MUST(cudaMemcpy(in[c], host, sizeof(host), cudaMemcpyHostToDevice));
 	}
+	for (int i = 0; i < CROWD && is("crowd"); i++)
+		MUST(pthread_create(&crowded[i], NULL, crowd, NULL));
+	if (is("crowd"))
+		pthread_barrier_wait(&full);
 	if (other)
 		MUST(pthread_create(&threads[1], NULL, other, NULL));
-	MUST(pthread_create(&threads[0], NULL, thread, NULL));
+	if (is("init") && !rank)
+		say(&used);
+	else
+		MUST(pthread_create(&threads[0], NULL, thread, NULL));
 	wait_for(&used);
 	if (is("ended"))
 		pthread_join(threads[0], NULL);
 	for (int i = 0; i < iterations; i++)
 		iterate();
 	say(&over);
-	if (!is("ended"))
+	if (!is("ended") && threads[0])
 		pthread_join(threads[0], NULL);
 	if (other && !is("joins"))
 		pthread_join(threads[1], NULL);
+	for (int i = 0; i < CROWD && is("crowd"); i++)
+		pthread_join(crowded[i], NULL);
 	for (int c = 0; c < COMMS; c++)
 		MUST(ncclCommDestroy(comms[c]));
-	if (!rank)
-		MUST(waitpid(pid, &status, 0) != pid);
-	return status != 0;
+	for (int i = 1; i < nr_ranks && !rank; i++) {
+		MUST(waitpid(pids[i], &status, 0) != pids[i]);
+		failed |= status != 0;
+	}
+	return failed;
 }

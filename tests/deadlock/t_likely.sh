@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: cycles that are only likely, because of threads that sleep, have ended, or are new to the communicators: released after DFSHIM_RELEASE_MS, within and over nodes; a thread that makes calls is waited for, and a rank that was only late loses nothing. A thread for gradients that no other thread can have called proves the cycle.
+# Description: cycles that are only likely, because of threads that sleep, have ended, or are new to the communicators: released after DFSHIM_RELEASE_MS, within and over nodes, also with 16 ranks; a thread that makes calls is waited for, and a rank that was only late loses nothing. A thread for gradients that no other thread can have called proves the cycle.
 set -u
 . "$SRC/tests/lib/clients.sh"
 C=$B/clients/likely
@@ -9,9 +9,9 @@ LATE=$((1500 * SLOW)) SHORT=$((300 * SLOW))
 # one BOUND HOW [ITERATIONS]: its output in $T/out, the number of releases in n.
 one() {
 	rm -f "$T/stats"
-	env -u DFSHIM_TRACE DFSHIM_STATS="$T/stats" DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_RELEASE_MS="$1" DFSHIM_TIMEOUT_MS=60000 \
+	env -u DFSHIM_TRACE DFSHIM_STATS="$T/stats" DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES="${RANKS:-2}" DFSHIM_RELEASE_MS="$1" DFSHIM_TIMEOUT_MS=60000 \
 		${NODE:+DFSHIM_HOST_NODE_DEVICES=$NODE} LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" \
-		"$C" "$2" "${3:-1}" "$LATE" >"$T/out" 2>&1 || fail "$*: status $?: $(cat "$T/out")"
+		"$C" "$2" "${3:-1}" "$LATE" "${RANKS:-2}" >"$T/out" 2>&1 || fail "$*: status $?: $(cat "$T/out")"
 	n=$(sed -n 's/.*"releases": \([0-9]*\).*/\1/p' "$T/stats" | awk '{ n += $1 } END { print n + 0 }')
 }
 # Without a bound this one is never released: it hangs.
@@ -35,7 +35,19 @@ for NODE in "" 1; do
 		echo "$how${NODE:+, over nodes}: $n released"
 	done
 done
-NODE=
+# Sixteen processes, on one node and on two.
+RANKS=16
+for NODE in "" 8; do
+	one $SHORT ended 2
+	mapfile -t ms < <(grep -E '^[0-9]+$' "$T/out")
+	[ "$n" -ge 2 ] && [ "${ms[0]}" -ge $SHORT ] && grep -q 'WARN released a device-wide wait of a cycle that is likely' "$T/out" ||
+		fail "ended, $RANKS ranks: $n releases after ${ms[*]} ms: $(cat "$T/out")"
+	echo "ended, $RANKS ranks${NODE:+, over nodes}: ${ms[*]} ms, $n released"
+	one 0 autograd 2
+	[ "$n" -ge 2 ] && ! grep -q 'cycle that is likely' "$T/out" || fail "autograd, $RANKS ranks: $n releases: $(cat "$T/out")"
+	echo "autograd, $RANKS ranks${NODE:+, over nodes}: $(grep -E '^[0-9]+$' "$T/out" | xargs) ms, $n released"
+done
+RANKS=2 NODE=
 # Until a thread has made no call for the bound nothing is released.
 one $SHORT calls
 took=$(grep -E '^[0-9]+$' "$T/out")
@@ -46,11 +58,21 @@ echo "calls: released after $took ms"
 one 0 autograd
 [ "$n" -ge 1 ] && grep -q 'WARN released a device-wide wait that was part of a deadlock' "$T/out" ||
 	fail "autograd: $n releases: $(cat "$T/out")"
-for how in backward named new; do
+for how in backward named new init; do
 	one 0 $how
 	[ "$n" = 0 ] || fail "$how: $n releases: $(cat "$T/out")"
 	echo "$how: waited for"
 done
+# Its report does not call that proved either.
+env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_RELEASE=none DFSHIM_TIMEOUT_MS=$((400 * SLOW)) DFSHIM_TIMEOUT_ACTION=report \
+	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$C" init 1 $LATE >"$T/told" 2>&1
+grep -q 'SYNC: .* .* which threads the communicator still lacks is not known' "$T/told" && grep -m1 '^Confidence:' "$T/told" | grep -q 'likely' ||
+	fail "init, without a release: $(cat "$T/told")"
+# Threads for which there is no room to count their calls are waited for all the same.
+one $SHORT crowd
+took=$(grep -E '^[0-9]+$' "$T/out")
+[ "$n" -ge 1 ] && [ "$took" -ge "$LATE" ] || fail "crowd: $n releases, after $took ms: $(cat "$T/out")"
+echo "crowd: released after $took ms"
 # A rank that is late within the bound is waited for; one that is later finds its results right all the same.
 one $((10 * LATE)) late
 [ "$n" = 0 ] || fail "late: $n releases: $(cat "$T/out")"

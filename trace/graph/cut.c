@@ -135,19 +135,13 @@ static int may_be_any(const struct df_check_set *set, const struct df_trc_comm *
 	return 0;
 }
 
-/*
- * A number for the threads in no call of which one could end the wait of this node, and for the
- * calls that each has made. 0 if that is unknown.
- */
-static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
+/* quiet_threads() of one process; e: those that may issue on this communicator. */
+static uint64_t quiet_in(const struct df_check_set *set, const struct df_trc *t,
+			 const struct df_trc_comm *e)
 {
-	const struct df_check_set *set = c->g.set;
-	const struct df_trc *t = node->trace == DF_NONE ? NULL : &set->traces[node->trace];
-	const struct df_trc_comm *e =
-		node->kind == DF_N_NEXT && node->ref != DF_NONE ? &set->entries[node->ref] : NULL;
 	uint64_t id;
 
-	if (!t || !t->hosts)
+	if (!t->hosts)
 		return 0;
 	if (e && may_be_any(set, e))
 		e = NULL;
@@ -156,6 +150,32 @@ static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
 		if (!e || is_candidate(set, e, t->hosts[i].tid))
 			id += df_mix64(df_mix64(id ^ t->hosts[i].tid) ^ t->hosts[i].nr_calls);
 	return id ? id : 1;
+}
+
+/*
+ * A number for the threads in no call of which one could end the wait of this node, and for the
+ * calls that each has made. 0 if that is unknown.
+ */
+static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
+{
+	const struct df_check_set *set = c->g.set;
+	uint64_t id = 0, one;
+
+	if (node->trace != DF_NONE)
+		return quiet_in(set, &set->traces[node->trace],
+				node->kind == DF_N_NEXT && node->ref != DF_NONE
+					? &set->entries[node->ref]
+					: NULL);
+	/* The members that a communicator lacks may be in any process. */
+	for (size_t i = 0; i < set->nr_traces; i++) {
+		if (set->traces[i].dropped || set->traces[i].fate != DF_ALIVE)
+			continue;
+		one = quiet_in(set, &set->traces[i], NULL);
+		if (!one)
+			return 0;
+		id += one;
+	}
+	return id;
 }
 
 /*

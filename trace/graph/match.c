@@ -660,6 +660,11 @@ static void absent_hosts(struct match *m, struct df_bar *b)
 		any = 1;
 		hosts_of(m, node, t, i, NULL, tids, nr);
 	}
+	/*
+	 * Also a thread or a process that has used no communicator yet may be a missing member, so
+	 * nothing is proved here.
+	 */
+	g->nodes[node].idle |= g->set->proof;
 	settle(g, node, any ? DF_M_ABSENT : DF_M_NO_TRACE);
 	df_graph_edge(g, b->node, node, DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 	free(here);

@@ -490,7 +490,7 @@ static void remedy(struct df_check_result *r, struct df_line *b)
 			df_line_put(
 				b,
 				"preventable if the messages fit into dfshim's buffers: their sends then do not wait for the receives");
-		else if (r->is_cycle && r->nr_others)
+		else if (r->is_cycle && (r->nr_others || r->has_unknown_members))
 			df_line_put(
 				b,
 				"not preventable, unless another thread issues what is missing: the program relies on the other waits of the cycle");
@@ -567,6 +567,10 @@ int df_explain(struct df_check_result *r)
 	sentence(r, &b, slow ? r->otherwise : r->verdict);
 	if (r->is_cycle && r->nr_others && (slow ? r->otherwise : r->verdict) != DF_V_HOST)
 		df_line_others(r, &b);
+	if (r->has_unknown_members)
+		df_line_put(
+			&b,
+			"; which threads the communicator still lacks is not known, and a further one may make the call");
 	if (slow)
 		df_line_put(&b, "; the rank may only be slow, otherwise this is %s",
 			    df_verdict_word(r->otherwise));

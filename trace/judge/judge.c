@@ -504,6 +504,22 @@ static int rests_on_a_race(const struct df_graph *g, const uint32_t *edges, size
 	return 0;
 }
 
+/*
+ * Whether the cycle goes through a call that members lack which no record names: a thread or a
+ * process that has done nothing yet may be one of them.
+ */
+static int has_unknown_members(const struct df_check_result *r)
+{
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		const struct df_node *to = &r->g.nodes[r->steps[i].to];
+
+		if (r->g.nodes[r->steps[i].from].kind == DF_N_BARRIER && to->kind == DF_N_NEXT &&
+		    to->gcomm == DF_NONE)
+			return 1;
+	}
+	return 0;
+}
+
 static int judge_residue(struct df_check_result *r, int released)
 {
 	uint32_t *edges = NULL;
@@ -562,7 +578,8 @@ static int judge_residue(struct df_check_result *r, int released)
 			return rc < 0 ? rc : 0;
 	}
 	df_others_find(r);
-	if (r->nr_others && r->confidence == DF_C_PROVED)
+	r->has_unknown_members = has_unknown_members(r);
+	if ((r->nr_others || r->has_unknown_members) && r->confidence == DF_C_PROVED)
 		r->confidence = DF_C_LIKELY;
 	/*
 	 * A wait for a result may be for the lock that another thread needs, and no release helps

@@ -70,7 +70,8 @@ struct df_check_result {
 	struct df_other others[DF_OTHERS];
 	/* nr_held: those in a lock that another thread holds; they are listed first. */
 	size_t nr_others, nr_held;
-	struct df_side *sides; /* MISMATCH */
+	int has_unknown_members; /* of a communicator that the cycle waits for */
+	struct df_side *sides;	 /* MISMATCH */
 	size_t nr_sides, cap_sides;
 	/* The communicator's rank that lacks the root, if only its own side is known; else -1. */
 	int lacks;
