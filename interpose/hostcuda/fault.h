@@ -1,4 +1,4 @@
-/* Faults that tests ask for (DFSHIM_HOST_FAULT): from the setting to what does it. Private to the library. */
+/* Faults that tests request (DFSHIM_HOST_FAULT). Private to the library. */
 #ifndef DF_HOSTCUDA_FAULT_H
 #define DF_HOSTCUDA_FAULT_H
 
@@ -6,7 +6,10 @@
 
 typedef void df_hfault_fn(int rank, uint64_t nr);
 
-/* What is to be told of each operation that a rank submits (struct df_backend); NULL: no fault is asked for. Once. */
+/*
+ * Returns the function to call for each operation that a rank submits (struct
+ * df_backend.submitting); NULL: no fault is requested. Call once.
+ */
 df_hfault_fn *df_hfault(void);
 
 #endif

@@ -1,13 +1,13 @@
 /*
  * Inside libdfhost.so: streams, events, memory, captures and graphs of the CUDA runtime on the CPU.
  *
- * Locks, outermost first: capture (one, all captures and graphs), a table (handles, memory), a device
- * (its streams and their queues). No lock is held while a hook, a host function or a destructor runs,
- * or while an operation moves data.
+ * Locks, outermost first: capture (one, all captures and graphs), a table (handles, memory), a
+ * device (its streams and their queues). No lock is held while a hook, a host function or a
+ * destructor runs, or while an operation moves data.
  *
  * A position in a stream is a *point*: the stream's index and the number of its operation. Numbers
- * only grow, also when a stream's slot is used again (for a stream of the same device), so a point
- * stays meaningful for ever and "finished" is one comparison. Events, legacy order and graphs are built from points alone.
+ * only grow, also when a stream's slot is reused (on the same device), so a point is valid for ever
+ * and "finished" is one comparison. Events, legacy order and graphs use only points.
  */
 #ifndef DF_HOSTCUDA_INTERNAL_H
 #define DF_HOSTCUDA_INTERNAL_H
@@ -29,9 +29,9 @@
 /* Exports df12_<name>() under CUDA 12's name; in the file that defines it. */
 #define DF_H_VERSION_12(name) __asm__(".symver df12_" #name "," #name "@libcudart.so.12,remove");
 #define DF_H_MAX_DEVICES      1024
-/* Operations up to this size are done by the thread that enqueues them when their stream is idle. */
+/* On an idle stream the enqueueing thread executes operations up to this size itself. */
 #define DF_H_INLINE_BYTES (64u << 10)
-/* A waiting thread does not do larger operations of streams that are not its own. */
+/* A waiting thread does not execute larger operations of other streams. */
 #define DF_H_HELP_BYTES (256u << 10)
 
 /* -- handles: slots of one size in reserved memory, looked up without a lock ------------------- */
@@ -46,7 +46,7 @@ struct df_hslab {
 	struct df_mutex lock;
 };
 
-/* The first member of whatever lives in a slab. */
+/* The first member of all objects in a slab. */
 struct df_hslot {
 	uint32_t live;	/* DF_H_LIVE between get and put */
 	uint32_t index; /* of the slot */
@@ -65,7 +65,7 @@ static inline void *df_hslab_at(const struct df_hslab *slab, uint32_t index)
 	return slab->base + index * slab->slot_bytes;
 }
 
-/* The object a handle names, or NULL. Any bit pattern may be asked for. */
+/* Returns the object of a handle, or NULL. The handle may be any bit pattern. */
 static inline void *df_hslab_find(const struct df_hslab *slab, const void *handle)
 {
 	size_t off = (size_t)((uintptr_t)handle - (uintptr_t)slab->base);
@@ -73,8 +73,8 @@ static inline void *df_hslab_find(const struct df_hslab *slab, const void *handl
 	if (off >= slab->nr_slots * slab->slot_bytes || (off & (slab->slot_bytes - 1)))
 		return NULL;
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_hslot_publish(): without it the members of a slot that
-	 * another thread has just filled could be read as they were before.
+	 * ACQUIRE pairs with the RELEASE in df_hslot_publish(): without it the members of a slot
+	 * that another thread has just filled could be read as they were before.
 	 */
 	if (__atomic_load_n(&((struct df_hslot *)(uintptr_t)handle)->live, __ATOMIC_ACQUIRE) !=
 	    DF_H_LIVE)
@@ -84,18 +84,18 @@ static inline void *df_hslab_find(const struct df_hslab *slab, const void *handl
 
 static inline void df_hslot_publish(struct df_hslot *slot)
 {
-	/* RELEASE pairs with the ACQUIRE in df_hslab_find(): the members come before the mark. */
+	/* RELEASE pairs with the ACQUIRE in df_hslab_find(): else members could be seen late. */
 	__atomic_store_n(&slot->live, DF_H_LIVE, __ATOMIC_RELEASE);
 }
 
-/* 1 for the one caller that ends the handle. */
+/* Returns 1 to the only caller that ends the handle. */
 static inline int df_hslot_retire(struct df_hslot *slot)
 {
 	uint32_t live = DF_H_LIVE;
 
 	/*
-	 * ACQ_REL pairs with df_hslot_publish() and with a second retire: without it two threads that
-	 * destroy one handle could both go on, or see members from before the publication.
+	 * ACQ_REL pairs with df_hslot_publish() and with a second retire: without it two threads
+	 * that destroy one handle could both succeed, or see members from before the publication.
 	 */
 	return __atomic_compare_exchange_n(&slot->live, &live, 0, 0, __ATOMIC_ACQ_REL,
 					   __ATOMIC_RELAXED);
@@ -115,7 +115,7 @@ enum df_hop_kind {
 	DF_HOP_POINT, /* wait for a position of a stream */
 	DF_HOP_COPY,  /* memory, up to three dimensions */
 	DF_HOP_FILL,
-	DF_HOP_HOST,	 /* function of the user, on a thread of its own */
+	DF_HOP_HOST,	 /* the user's function, on a separate thread */
 	DF_HOP_CALLBACK, /* cudaStreamAddCallback, likewise */
 	DF_HOP_FREE,	 /* cudaFreeAsync */
 	DF_HOP_CALL,	 /* short function of ours */
@@ -125,8 +125,8 @@ enum df_hop_kind {
 /* The low two bits are the driver's CU_STREAM_WAIT_VALUE_*. */
 #define DF_HWORD_TEST 3u
 #define DF_HWORD_32   4u
-#define DF_HWORD_API                                                                               \
-	8u /* the application's: a captured one is a node of its own kind, which only the driver has */
+/* The application's word; captured, it is a node of a kind that only the driver has. */
+#define DF_HWORD_API  8u
 #define DF_HNODE_WORD ((enum cudaGraphNodeType)12)
 
 struct df_hop {
@@ -137,7 +137,7 @@ struct df_hop {
 		struct {
 			uint64_t *addr;
 			uint64_t value;
-			uint32_t how; /* DF_HWORD_*; 0: 64 bits, wait until it is no less */
+			uint32_t how; /* DF_HWORD_*; 0: 64 bits, wait until it is at least value */
 		} word;
 		struct {
 			struct df_hevent *event; /* or NULL */
@@ -175,8 +175,9 @@ struct df_hop {
 };
 
 struct df_hqueue {
-	uint64_t next, started; /* tickets: of the next operation put in, and whose turn it is */
-	uint64_t users;		/* for code.h: streams that have it now */
+	uint64_t next,
+		started; /* tickets: of the next operation added; of the one whose turn it is */
+	uint64_t users;	 /* for code.h: streams that use it now */
 };
 
 struct df_hcapture;
@@ -203,13 +204,13 @@ struct df_hstream {
 	/* under the device's lock */
 	struct df_hop *head, *tail;
 	struct df_list all, active;
-	uint64_t legacy_seen; /* position of the legacy stream that it waits for already */
+	uint64_t legacy_seen; /* position of the legacy stream for which it already waits */
 	uint8_t busy;	      /* a thread executes its operation */
-	uint8_t dying;	      /* destroyed; the slot goes back after the last operation */
+	uint8_t dying;	      /* destroyed; its slot is released after the last operation */
 
-	/* under the capture lock; the pointer itself is also read without */
+	/* Under the capture lock; the pointer itself is also read without it. */
 	struct df_hcapture *capture;
-	struct df_hnodes frontier; /* what the next captured operation depends on */
+	struct df_hnodes frontier; /* dependencies of the next captured operation */
 	struct df_list members;	   /* of its capture */
 };
 
@@ -219,11 +220,11 @@ struct df_hevent {
 	int device;
 	uint8_t timing, ipc, internal;
 	void *user;
-	df_hpoint point;    /* atomic: position recorded last */
-	uint64_t record;    /* atomic: number of that record, 0 never */
+	df_hpoint point;    /* atomic: position of the last record */
+	uint64_t record;    /* atomic: number of that record; 0: none */
 	uint64_t stamp;	    /* atomic: its time, ... */
 	uint64_t stamp_rec; /* atomic: ... and the record that the time belongs to */
-	/* under the capture lock; the id is also read without */
+	/* Under the capture lock; the id is also read without it. */
 	uint64_t capture_id;
 	struct df_hnodes frontier;
 };
@@ -231,7 +232,7 @@ struct df_hevent {
 struct df_hdev {
 	int index;
 	struct df_mutex lock;
-	struct df_list streams; /* all of them, in order of creation */
+	struct df_list streams; /* all, in order of creation */
 	struct df_list active;	/* those with unfinished operations */
 	struct df_hop *ops;	/* recycled */
 	struct df_hstream
@@ -252,7 +253,7 @@ struct df_hdev {
 	cudaMemPool_t pool;
 };
 
-/* -- the process -------------------------------------------------------------------------------- */
+/* -- the process ------------------------------------------------------------------------------- */
 
 enum { DF_H_NEW, DF_H_READY, DF_H_FORKED, DF_H_FAILED };
 
@@ -273,7 +274,7 @@ extern struct df_hrt df_h;
 struct df_htls {
 	cudaError_t last_error;
 	int device;
-	int bound;	  /* the runtime has worked on that device: it is current to the driver */
+	int bound;	  /* the runtime has used that device: it is current for the driver */
 	int capture_mode; /* enum cudaStreamCaptureMode */
 	int in_host_fn;
 	struct df_hstream **per_thread; /* by device */
@@ -283,7 +284,7 @@ extern __thread struct df_htls df_htls __attribute__((tls_model("initial-exec"))
 
 cudaError_t df_hinit(void);
 
-/* Every entry point that needs the runtime begins with this. */
+/* Begins every entry point that needs the runtime. */
 static inline cudaError_t df_henter(void)
 {
 	/*
@@ -295,7 +296,7 @@ static inline cudaError_t df_henter(void)
 	return df_hinit();
 }
 
-/* Every entry point ends with this: remembers the error for cudaGetLastError(). */
+/* Ends every entry point: stores the error for cudaGetLastError(). */
 static inline cudaError_t df_hret(cudaError_t err)
 {
 	if (df_unlikely(err != cudaSuccess))
@@ -307,8 +308,8 @@ static inline cudaError_t df_hret(cudaError_t err)
 static inline struct df_hdev *df_hdev(int device)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_hdev_get(): without it a thread could use a device whose
-	 * lock and lists it still sees as zeros.
+	 * ACQUIRE pairs with the RELEASE in df_hdev_get(): without it a thread could use a device
+	 * whose lock and lists it still sees as zeros.
 	 */
 	return __atomic_load_n(&df_h.dev[device], __ATOMIC_ACQUIRE);
 }
@@ -326,19 +327,19 @@ static inline const struct df_hooks *df_hhooks(void)
 
 #define DF_H_HOOK(name) (df_hhooks() && df_hhooks()->name)
 
-/* Every wait of the host that a hook saw begin ends with this. */
+/* Ends every wait whose beginning a hook saw. */
 static inline void df_hsync_done(int device)
 {
 	if (DF_H_HOOK(sync_done))
 		df_hhooks()->sync_done(device);
 }
 
-/* -errno of the layers below as CUDA says it. */
+/* Converts -errno of the layers below to CUDA's error. */
 cudaError_t df_herr(int err);
 
-/* -- process.c, device.c ------------------------------------------------------------------------- */
+/* -- process.c, device.c ----------------------------------------------------------------------- */
 
-/* The device, made on first use; NULL without memory. index must be good. */
+/* Returns the device, which the first call makes; NULL: no memory. index must be valid. */
 struct df_hdev *df_hdev_get(int index);
 struct df_hdev *df_hdev_current(void);
 static inline int df_hdevice_ok(int device)
@@ -346,22 +347,21 @@ static inline int df_hdevice_ok(int device)
 	return device >= 0 && device < df_h.nr_devices;
 }
 
-/* -- stream.c: the objects ----------------------------------------------------------------------- */
+/* -- stream.c: the objects --------------------------------------------------------------------- */
 
 int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal,
 		   struct df_hstream **out);
-/* Ends the handle; what is enqueued still runs. */
+/* Ends the handle; enqueued operations still run. */
 void df_hstream_delete(struct df_hstream *s);
-/* The last operation of a deleted stream is done. The device's lock is held. */
+/* Called when the last operation of a deleted stream is done, with the device's lock held. */
 void df_hstream_retire(struct df_hdev *dev, struct df_hstream *s);
-/* What a cudaStream_t means for the calling thread; NULL: nothing. */
+/* Returns the stream that a cudaStream_t means for the calling thread; NULL: none. */
 struct df_hstream *df_hstream_find(cudaStream_t stream);
-/* The same, with the errors of an enqueueing function: bad handle, call from a host function. */
+/* The same with the errors of an enqueueing function: bad handle, call from a host function. */
 cudaError_t df_hstream_enter(cudaStream_t stream, struct df_hstream **out);
 void df_hstream_describe(struct df_hstream *s, struct df_stream_info *out);
-/* The hook before other work; not while capturing. */
+/* Calls the hook before other work; not while capturing. */
 void df_hbefore_work(struct df_hstream *s, enum df_work kind, const struct df_touch *touch);
-/* The hook after the launch of a graph. */
 void df_hafter_graph(struct df_hstream *s, int launched);
 
 static inline cudaStream_t df_hpt(cudaStream_t stream)
@@ -382,8 +382,8 @@ static inline df_hpoint df_hpoint_make(const struct df_hstream *s, uint64_t seq)
 static inline int df_hpoint_done(df_hpoint p)
 {
 	/*
-	 * ACQUIRE pairs with the SEQ_CST store in the engine's complete(): without it a thread could
-	 * see the operation finished but not the memory it wrote.
+	 * ACQUIRE pairs with the SEQ_CST store in the engine's complete(): without it a thread
+	 * could see the operation finished but not the memory it wrote.
 	 */
 	return !p || __atomic_load_n(&df_hpoint_stream(p)->completed, __ATOMIC_ACQUIRE) >=
 			     (p & DF_H_POINT_SEQ);
@@ -391,41 +391,41 @@ static inline int df_hpoint_done(df_hpoint p)
 
 static inline df_hpoint df_hstream_tail(const struct df_hstream *s)
 {
-	/* RELAXED: whoever wants to wait for an enqueued operation knows of it by other means. */
+	/* RELAXED: a thread that waits for an operation is ordered with it by other means. */
 	return df_hpoint_make(s, __atomic_load_n(&s->submitted, __ATOMIC_RELAXED));
 }
 
-/* 1: nothing that the stream's synchronisation would wait for is unfinished. */
+/* Whether all that the stream's synchronisation would wait for has finished. */
 int df_hstream_idle(struct df_hstream *s);
-/* For code.h: hardware queues that there are for it, 0: none; it has one while it has work, under the device's lock. */
+/* For code.h. The number of hardware queues; 0: none. A stream has one while it has work. */
 int df_hstream_queues(struct df_hstream *s);
 void df_hstream_queue(struct df_hdev *dev, struct df_hstream *s, int works);
 
-/* -- engine.c ------------------------------------------------------------------------------------ */
+/* -- engine.c ---------------------------------------------------------------------------------- */
 
 /* Appends a copy of the operation, with the waits that legacy order asks for. -ENOMEM. */
 int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end);
 void df_hdev_kick(struct df_hdev *dev);
-/* What a finished operation releases apart from itself (staging memory). */
+/* df_hop_exec() executes it; df_hop_drop() frees its staging memory. */
 void df_hop_exec(struct df_hop *op);
 void df_hop_drop(struct df_hop *op);
 size_t df_hop_bytes(const struct df_hop *op);
 int df_hop_word_is(const struct df_hop *op);
 
-/* Whoever waits for anything sleeps this long, then longer. */
+/* A waiting thread sleeps this long, then longer. */
 #define DF_H_SLEEP_MIN_NS (50 * DF_NS_PER_US)
 #define DF_H_SLEEP_MAX_NS (2 * DF_NS_PER_MS)
-/* Executes the stream's ready operations up to a size; the number executed. */
+/* Executes the stream's ready operations up to a size; returns their number. */
 int df_hrun_stream(struct df_hdev *dev, struct df_hstream *s, size_t max_bytes);
-/* The same for all streams of the device. *word: a stream waits for a memory word. */
+/* The same for all streams of the device. *word: whether a stream waits for a memory word. */
 int df_hrun_device(struct df_hdev *dev, size_t max_bytes, int is_engine, int *word);
 void df_hwake_engine(struct df_hdev *dev);
 
-/* -- wait.c --------------------------------------------------------------------------------------- */
+/* -- wait.c ------------------------------------------------------------------------------------ */
 
-/* Waits for a point, helping meanwhile. */
+/* Waits for a point; helps meanwhile. */
 void df_hwait_point(df_hpoint p);
-/* Waits for everything the stream's synchronisation means. */
+/* Waits for all that the stream's synchronisation includes. */
 void df_hwait_stream(struct df_hstream *s);
 void df_hwait_device(struct df_hdev *dev);
 /* The ends of streams at one moment. */
@@ -435,20 +435,20 @@ struct df_hends {
 	df_hpoint few[64];
 };
 /*
- * A wait that was promised: for what is on the device's streams at the call. What other threads put there meanwhile, while
- * the hook waits for what is dfshim's, may need this thread to go on. 1: released.
+ * An explicit wait, for what is on the device's streams at the call. Work that other threads add
+ * during the hook's wait may depend on this thread. Returns 1 if the wait was released.
  */
 int df_hsync_device(struct df_hdev *dev, enum df_sync_kind kind);
 /* Helps once, or sleeps a moment. */
 void df_hwait_slice(struct df_hdev *dev);
 
-/* -- hostfn.c: threads for the user's functions --------------------------------------------------- */
+/* -- hostfn.c: threads for the user's functions ------------------------------------------------ */
 
 int df_hostfn_start(struct df_hstream *s, struct df_hop *op);
-/* Such a thread calls the function, and completes the operation: when it has returned, or ends the thread. */
+/* Calls the function; completes the operation when it returns or ends the thread. */
 void df_hstream_host_call(struct df_hstream *s, struct df_hop *op);
 
-/* -- event.c -------------------------------------------------------------------------------------- */
+/* -- event.c ----------------------------------------------------------------------------------- */
 
 struct df_hevent *df_hevent_find(cudaEvent_t event);
 /* For the table: with timing. */
@@ -459,19 +459,19 @@ int df_hevent_record(struct df_hevent *e, struct df_hstream *s);
 int df_hevent_wait(struct df_hstream *s, struct df_hevent *e);
 void df_hevent_stamp(struct df_hevent *e, uint64_t record);
 
-/* -- mem.c ---------------------------------------------------------------------------------------- */
+/* -- mem.c ------------------------------------------------------------------------------------- */
 
 #define DF_H_ALIGN 512
 
 int df_hmem_init(void);
-/* device -1: pinned host memory. -ENOMEM. */
+/* device -1: pinned host memory. Fails with -ENOMEM. */
 int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t bytes, int internal,
 		  void **out);
-/* -EINVAL: not the start of an allocation. kind UNKNOWN: any. */
+/* kind UNKNOWN: any. Fails with -EINVAL if ptr is not the start of an allocation. */
 int df_hmem_free(void *ptr, enum df_mem_kind kind);
-/* The application has freed it: unknown to the API from now on, memory until df_hmem_free(). -EINVAL. */
+/* Freed by the application: unknown to the API, but memory until df_hmem_free(). Or -EINVAL. */
 int df_hmem_retire(void *ptr);
-/* dying_too: also what df_hmem_retire() was called for. */
+/* dying_too: includes memory given to df_hmem_retire(). */
 void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsigned *flags);
 static inline void df_hmem_info(const void *ptr, struct df_mem_info *out, unsigned *flags)
 {
@@ -486,54 +486,54 @@ void df_hmem_reset(int device);
 void *df_hmem_import(int fd, uint64_t offset, size_t bytes, int device, uint64_t key);
 int df_hmem_unimport(void *ptr);
 
-/* -- reap.c --------------------------------------------------------------------------------------- */
+/* -- reap.c ------------------------------------------------------------------------------------ */
 
-/* Frees memory when everything enqueued so far that could touch it is done; at once if that is now. */
+/* Frees memory when all operations enqueued until now that could touch it are done. */
 int df_hreap(void *ptr, int device);
-/* df_hmem_alloc(), and once more after waiting for all memory that is about to be free. */
+/* df_hmem_alloc(); if it fails, once more after all memory that is about to be free. */
 int df_hmem_alloc_patient(int device, enum df_mem_kind kind, unsigned flags, size_t bytes,
 			  void **out);
 
-/* -- copy.c --------------------------------------------------------------------------------------- */
+/* -- copy.c ------------------------------------------------------------------------------------ */
 
-/* Are both sides what the kind says, and long enough? */
+/* Checks that both sides are of the kind and long enough. */
 cudaError_t df_hcopy_check(const struct df_hop *op, enum cudaMemcpyKind kind, int *from_pageable,
 			   int *to_pageable);
 cudaError_t df_hcopy_box(const struct cudaMemcpy3DParms *p, struct df_hop *op);
 cudaError_t df_hfill_check(const struct df_hop *op);
-/* The bytes that a copy or a fill touches; NULL: another operation. */
+/* Returns the bytes that a copy or a fill touches; NULL: another operation. */
 const struct df_touch *df_hop_touch(const struct df_hop *op, struct df_touch *t);
 
-/* -- pool.c --------------------------------------------------------------------------------------- */
+/* -- pool.c ------------------------------------------------------------------------------------ */
 
 int df_hpool_init(void);
 
-/* -- capture.c, graph.c ---------------------------------------------------------------------------- */
+/* -- capture.c, graph.c ------------------------------------------------------------------------ */
 
 int df_hgraph_init(void);
 
 static inline int df_hstream_capturing(const struct df_hstream *s)
 {
-	/* RELAXED: only a hint; whoever acts on it looks again under the capture lock. */
+	/* RELAXED: only a hint; callers that act on it check again under the capture lock. */
 	return __atomic_load_n(&s->capture, __ATOMIC_RELAXED) != NULL;
 }
 
 /*
  * Puts an operation on a stream, or into the capture that the stream is part of. Checks that a
- * legacy stream does not disturb a capture. The one way in for all work of the application.
+ * legacy stream does not disturb a capture. All work of the application passes through this.
  */
 cudaError_t df_hsubmit(struct df_hstream *s, const struct df_hop *op, enum df_work kind);
-/* A call that may not be made while a capture is going on; spoils the capture if it is made. */
+/* Called by functions that are forbidden during a capture; spoils the capture. */
 cudaError_t df_hunsafe(void);
-/* Work on a legacy stream while a blocking stream of the device captures: spoils the capture. */
+/* Work on a legacy stream while a blocking stream of the device captures spoils the capture. */
 cudaError_t df_hcapture_check_legacy(struct df_hstream *s);
-/* Synchronising with this stream is an error while it captures. */
+/* Fails while the stream captures: it cannot be synchronised then. */
 cudaError_t df_hcapture_check_sync(struct df_hstream *s);
 void df_hcapture_stream_gone(struct df_hstream *s);
 cudaError_t df_hcapture_record(struct df_hevent *e, struct df_hstream *s, int external);
-/* 1 handled, 0 not a matter of captures, <0: -(int)cudaError_t */
+/* Returns 1 if handled, 0 if no capture is concerned, else -(int)cudaError_t. */
 int df_hcapture_wait(struct df_hstream *s, struct df_hevent *e, int external);
-/* Adds the operation as a node if s captures: 1; 0: it does not; -errno. */
+/* Returns 1 if s captures: the operation is now a node; 0 if it does not; or -errno. */
 int df_hcapture_add(struct df_hstream *s, const struct df_hop *op);
 int df_hcapture_coll(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
 cudaError_t df_hcapture_event_check(struct df_hevent *e);

@@ -1,7 +1,7 @@
 /*
- * The functions of the API that allocate, free, register and describe memory. Freeing and pinning are
- * where real CUDA waits for the whole device without having promised it; the hooks decide that here,
- * and without hooks, or under NCCL's rules, we wait as CUDA does. Any thread.
+ * The functions of the API that allocate, free, register and describe memory. When memory is freed
+ * or pinned, real CUDA waits implicitly for the whole device. The hooks decide about that wait;
+ * without hooks, or under NCCL's rules, we wait as CUDA does. Any thread.
  */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/internal.h"
@@ -17,12 +17,12 @@ static cudaError_t enter(void)
 	return err ? err : df_hunsafe();
 }
 
-/* The implicit wait for a device. always: CUDA itself waits here. */
+/* An implicit wait for a device. always: CUDA always waits here. */
 static void implicit_sync(int device, enum df_sync_kind kind, const void *ptr, int always)
 {
 	struct df_hdev *dev = df_hdev(device);
 
-	/* What else waits is said by who has brought the kernels. */
+	/* With a test's kernels, the test decides about other waits. */
 	if (!dev || df_hcode)
 		return;
 	if (DF_H_HOOK(device_sync)) {
@@ -187,7 +187,7 @@ DF_H_API cudaError_t cudaHostUnregister(void *ptr)
 	return df_hret(df_hmem_unregister(ptr) ? cudaErrorHostMemoryNotRegistered : cudaSuccess);
 }
 
-/* -- what memory is ------------------------------------------------------------------------------- */
+/* -- descriptions of memory -------------------------------------------------------------------- */
 
 static int host_visible(const struct df_mem_info *info)
 {
@@ -275,7 +275,7 @@ DF_H_API cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 	return cudaSuccess;
 }
 
-/* -- hints about managed memory: all memory is in one place here --------------------------------- */
+/* -- hints about managed memory: all memory is in one place here ------------------------------ */
 
 static cudaError_t managed(const void *ptr, size_t bytes)
 {

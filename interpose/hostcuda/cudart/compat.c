@@ -1,8 +1,8 @@
 /*
- * What the table api.def says and no other file does: functions that are refused, and the second name
- * (version node libcudart.so.12) of every function, so that programs of both CUDA releases end here and
- * no call with our handles reaches NVIDIA's runtime. This file sees no CUDA header: a refused function
- * has a form of its own in it, which C's calling convention allows.
+ * The rest of the table api.def: the functions that are refused, and the second name (version node
+ * libcudart.so.12) of every function, so that programs of both CUDA releases are served here and no
+ * call with our handles reaches NVIDIA's runtime. This file includes no CUDA header: it defines a
+ * refused function without parameters, which C's calling convention allows.
  */
 #include "runtime/base/log.h"
 

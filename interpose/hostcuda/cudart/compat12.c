@@ -65,7 +65,7 @@ DF12(cudaMemPrefetchAsync, (const void *ptr, size_t n, int device, cudaStream_t 
 DF12(cudaMemPrefetchAsync_ptsz, (const void *ptr, size_t n, int device, cudaStream_t s),
      cudaMemPrefetchAsync(ptr, n, at(device), 0, df_hpt(s)))
 
-/* CUDA 12's structure ends before `reserved`: a caller has no room for more. */
+/* CUDA 12's structure ends before `reserved`: the caller has no memory for more. */
 DF_H_VERSION_12(cudaPointerGetAttributes)
 DF_H_API cudaError_t df12_cudaPointerGetAttributes(struct cudaPointerAttributes *out,
 						   const void *ptr);

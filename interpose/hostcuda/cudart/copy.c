@@ -1,23 +1,23 @@
 /*
- * Copies and fills: every form of cudaMemcpy and cudaMemset on linear memory becomes one operation of
- * up to three dimensions. Synchronous forms go through the legacy stream and wait. A copy from
- * pageable memory takes its own copy of the source before it returns, one to pageable memory waits
- * until it is done, because programs rely on both. Any thread.
+ * Copies and fills: every form of cudaMemcpy and cudaMemset on linear memory becomes one operation
+ * of up to three dimensions. Synchronous forms use the legacy stream and wait. A copy from pageable
+ * memory first copies the source, and one to pageable memory waits until it is done, because
+ * programs rely on both. Any thread.
  */
 #include "interpose/hostcuda/skins.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The last byte + 1 that a box of rows touches. */
+/* Returns the end of the bytes that a box of rows covers. */
 static size_t span(size_t pitch, size_t slice, size_t width, size_t height, size_t depth)
 {
 	return width && height && depth ? (depth - 1) * slice + (height - 1) * pitch + width : 0;
 }
 
 /*
- * Is the memory what the caller says, and long enough? want: 1 device, 0 host, -1 whatever it is.
- * *pageable is set for memory that is not ours.
+ * Checks that the memory is of the kind that the caller names, and long enough. want: 1 device, 0
+ * host, -1 any. *pageable: the memory is not ours.
  */
 static cudaError_t check(const void *ptr, size_t bytes, int want, int *pageable)
 {
@@ -61,7 +61,7 @@ static cudaError_t stage(struct df_hop *op)
 	return cudaSuccess;
 }
 
-/* Synchronous work on a default stream: what the host is about to wait for. 1: it need not. */
+/* Called before synchronous work on a default stream. Returns 1 if the caller need not wait. */
 static int sync_hook(struct df_hstream *s, const void *ptr)
 {
 	struct df_stream_info info;
@@ -95,7 +95,10 @@ const struct df_touch *df_hop_touch(const struct df_hop *op, struct df_touch *t)
 	return t;
 }
 
-/* Before it is put on the legacy stream. 1: released, nothing has to be put before it. */
+/*
+ * Called before a copy is put on the legacy stream. Returns 1 if its wait is released: no other
+ * hook is called.
+ */
 static int sync_copy_hook(struct df_hstream *s, const struct df_hop *op)
 {
 	struct df_stream_info info;
@@ -177,7 +180,7 @@ static cudaError_t copy(struct df_hop *op, enum cudaMemcpyKind kind, cudaStream_
 		return submit_sync(s, op, DF_WORK_MEMCPY, op->copy.dst);
 	if (df_hstream_capturing(s))
 		return df_hsubmit(s, op, DF_WORK_MEMCPY);
-	/* Waiting for the end, below, makes a copy of the source unnecessary. */
+	/* The wait below makes a copy of the source unnecessary. */
 	if (from_pageable && !to_pageable) {
 		err = stage(op);
 		if (err)
@@ -282,7 +285,7 @@ static cudaError_t peer(void *dst, int dst_device, const void *src, int src_devi
 	return copy(&op, cudaMemcpyDeviceToDevice, stream, sync);
 }
 
-/* -- fills ---------------------------------------------------------------------------------------- */
+/* -- fills ------------------------------------------------------------------------------------- */
 
 cudaError_t df_hfill_check(const struct df_hop *op)
 {
@@ -331,8 +334,8 @@ static cudaError_t fill(void *dst, size_t pitch, size_t slice, int value, size_t
 }
 
 /*
- * The names. Each function exists in a form whose default stream is the legacy one and a form (_ptds
- * for synchronous, _ptsz for asynchronous ones) whose default stream is the calling thread's.
+ * The exported names. Each function has one form whose default stream is the legacy stream, and one
+ * (_ptds if synchronous, _ptsz if asynchronous) whose default stream is the calling thread's.
  */
 #define SYNC(name, params, call)                                                                   \
 	DF_H_API __typeof__(name) name##_ptds;                                                     \

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What people know these errors by; the others are spelled out from their names. */
+/* The usual texts of these errors; the others are made from their names. */
 static const struct {
 	cudaError_t err;
 	const char *text;

@@ -1,8 +1,8 @@
 /*
- * Kernels. Programs that contain device code register it when they are loaded, which must succeed;
- * launching it is refused, or, under DFSHIM_HOST_STUB=1, put on the stream as an operation that does
- * nothing, so that the communication around kernels can be studied without them. Also the runtime's way to
- * the driver's functions. Any thread.
+ * Kernels. Programs with device code register it when they are loaded, which must succeed.
+ * Launching it is refused, or under DFSHIM_HOST_STUB=1 enqueued as an operation that does nothing,
+ * so that the communication around kernels can be studied without them. Also the runtime's access
+ * to the driver's functions. Any thread.
  */
 #define _GNU_SOURCE
 #include "interpose/hostcuda/skins.h"
@@ -17,11 +17,11 @@ struct config {
 	cudaStream_t stream;
 };
 
-/* <<<>>> pushes, the stub that nvcc generated pops; calls nest only inside argument lists. */
+/* <<<>>> pushes; the stub that nvcc generated pops. Calls nest only inside argument lists. */
 static __thread struct config configs[16];
 static __thread unsigned nr_configs;
 
-/* For its users: NVIDIA's nccl-tests, whose programs are called so, check data with a kernel. */
+/* Names the option for users of NVIDIA's nccl-tests, whose programs check data with a kernel. */
 static const char *without_kernels(void)
 {
 	size_t n = strlen(program_invocation_short_name);
@@ -97,7 +97,7 @@ DF_H_API cudaError_t cudaLaunchKernelExC_ptsz(const cudaLaunchConfig_t *config, 
 	return df_hret(config ? launch(func, df_hpt(config->stream)) : cudaErrorInvalidValue);
 }
 
-/* -- what nvcc puts into programs ------------------------------------------------------------------ */
+/* -- functions that nvcc's code calls ---------------------------------------------------------- */
 
 DF_H_API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
 					      struct CUstream_st *stream);
@@ -125,7 +125,7 @@ DF_H_API cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t 
 	return cudaSuccess;
 }
 
-/* A kernel's handle is the address of its host stub. */
+/* A kernel's handle is the address of the stub that nvcc made for it. */
 DF_H_API cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *func);
 DF_H_API cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *func)
 {
@@ -205,7 +205,7 @@ DF_H_API void __cudaRegisterVar(void **handle, char *host, char *device, const c
 	(void)size, (void)constant, (void)global;
 }
 
-/* A managed variable is host memory as well: the program gets some. */
+/* A managed variable is host memory as well: allocate it. */
 DF_H_API void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name,
 				       int ext, size_t size, int constant, int global);
 DF_H_API void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name,
@@ -231,7 +231,7 @@ DF_H_API void __cudaRegisterUnifiedTable(void **handle, void *table)
 	(void)handle, (void)table;
 }
 
-/* -- what is known of a kernel --------------------------------------------------------------------- */
+/* -- attributes of a kernel -------------------------------------------------------------------- */
 
 DF_H_API cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func)
 {
@@ -263,7 +263,7 @@ DF_H_API cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache
 	return df_hret(err ? err : func ? cudaSuccess : cudaErrorInvalidDeviceFunction);
 }
 
-/* -- the driver -------------------------------------------------------------------------------------- */
+/* -- the driver -------------------------------------------------------------------------------- */
 
 static cudaError_t entry(const char *symbol, void **out, unsigned version, unsigned long long flags,
 			 enum cudaDriverEntryPointQueryResult *status)

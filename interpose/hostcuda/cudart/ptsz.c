@@ -1,6 +1,6 @@
 /*
- * The forms of stream functions for programs compiled with --default-stream per-thread: stream 0 means
- * the calling thread's own stream. (Copies, kernels and pools have theirs beside them.)
+ * Stream functions for programs compiled with --default-stream per-thread: stream 0 means the
+ * calling thread's own stream. Copies, kernels and pools define theirs in their own files.
  */
 #include "interpose/hostcuda/internal.h"
 

@@ -1,5 +1,6 @@
 /*
- * The border to libdfshim.so, see hostcuda.h: the part of its machine that we are, and the hooks it gives. Any thread.
+ * The interface to libdfshim.so (hostcuda.h): our part of its machine, and the hooks that it sets.
+ * Any thread.
  */
 #include "interpose/hostcuda/fault.h"
 #include "interpose/hostcuda/internal.h"
@@ -59,7 +60,7 @@ static int stream_new(int device, struct df_stream_info *out)
 	return 0;
 }
 
-/* A stream as the border names it. */
+/* A stream as the interface names it. */
 static struct df_hstream *of(struct df_mstream *s)
 {
 	return (struct df_hstream *)s;
@@ -137,7 +138,7 @@ static void stream_each(int device, void (*fn)(const struct df_stream_info *s, v
 
 	if (df_henter() || !df_hdevice_ok(device) || !(dev = df_hdev(device)))
 		return;
-	/* fn runs without the lock, on a copy; streams may come while we ask for memory. */
+	/* fn runs without the lock, on a copy. Streams may be added while memory is allocated. */
 	for (cap = DF_ARRAY_LEN(few);; cap = nr * 2) {
 		if (cap > DF_ARRAY_LEN(few)) {
 			infos = malloc(cap * sizeof(*infos));
@@ -187,7 +188,10 @@ static int mem_alloc(int device, size_t bytes, void **out)
 	return df_hmem_alloc(device, DF_MEM_DEVICE, 0, bytes, 1, out);
 }
 
-/* Native work that was enqueued before may still touch the memory, which the caller need not know. */
+/*
+ * The caller does not wait for native work that was enqueued earlier and may still touch the
+ * memory.
+ */
 static int mem_free(void *ptr)
 {
 	struct df_mem_info info;
@@ -240,7 +244,7 @@ static struct df_backend api = {
 	.stream_handle = stream_handle,
 	.stream_write = stream_write,
 	.stream_wait = stream_wait,
-	/* Stricter than cudaStreamQuery: the next operation could start at once. */
+	/* Stricter than cudaStreamQuery(): the next operation could start at once. */
 	.stream_idle = stream_idle,
 	.event_record = event_record,
 	.event_wait = event_wait,
@@ -256,7 +260,7 @@ static struct df_backend api = {
 
 static void configure(void)
 {
-	/* libdfshim.so leaves the warnings about the environment to us: they come no later than now. */
+	/* libdfshim.so leaves the warnings about the environment to us: print them by now. */
 	api.submitting = df_hfault();
 }
 

@@ -1,7 +1,8 @@
 /*
- * CUPTI's names (dfhost/libcupti.so.12 and .13). NVIDIA's library asks the driver for tables that are not documented, and
- * programs that profile crash in it; here each function returns CUPTI_ERROR_NOT_SUPPORTED, but for those that need no device,
- * and one line says so. A refused function has a form of its own here, which C's calling convention allows.
+ * CUPTI's names (dfhost/libcupti.so.12 and .13). NVIDIA's library asks the driver for undocumented
+ * tables, and programs that profile crash in it. Here each function returns
+ * CUPTI_ERROR_NOT_SUPPORTED, except those that need no device; one line reports it. A refused
+ * function is defined without parameters, which C's calling convention allows.
  *
  * Threads: any. No state.
  */
@@ -45,7 +46,7 @@ SERVED(cuptiGetVersion, uint32_t *version)
 	return CUPTI_SUCCESS;
 }
 
-/* In ns of the time of day, as CUPTI's are unless the program brings a clock. */
+/* ns of the time of day, as CUPTI's are unless the program sets a clock. */
 SERVED(cuptiGetTimestamp, uint64_t *ns)
 {
 	struct timespec now;

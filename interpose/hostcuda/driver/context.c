@@ -1,6 +1,7 @@
 /*
- * Contexts of the driver: names for devices, see driver.h. A primary context is there from the first question about it;
- * it counts as active while somebody has retained it or the device is in use. Any thread; the lock guards the list.
+ * Contexts of the driver: names for devices (driver.h). A primary context exists from the first
+ * query of it. It is active while it is retained or the device is in use. Any thread; the lock
+ * guards the list.
  */
 #include "interpose/hostcuda/driver/driver.h"
 
@@ -10,7 +11,7 @@ struct CUctx_st {
 	int device, primary;
 	uint64_t id;
 	/* under the lock */
-	int refs; /* of a primary one */
+	int refs; /* of a primary context */
 	unsigned int flags;
 	struct CUctx_st *next;
 };
@@ -20,7 +21,7 @@ static __thread struct CUctx_st *stack[DEPTH];
 static __thread int depth;
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host CUDA contexts");
-/* The memory of ended ones stays: other threads may have them on their stacks. */
+/* Destroyed contexts are not freed, because other threads may have them on their stacks. */
 static struct CUctx_st *contexts, *ended;
 
 static struct CUctx_st *add(int device, int primary, unsigned int flags)
@@ -89,7 +90,7 @@ void df_hctx_use(int device)
 		stack[depth - 1] = primary_of(device);
 }
 
-/* The stack has changed. */
+/* Called when the stack has changed. */
 static void settle(void)
 {
 	if (depth && stack[depth - 1])
@@ -112,7 +113,7 @@ DF_H_API CUresult cuInit(unsigned int flags)
 	return df_henter() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
 
-/* -- the current one ------------------------------------------------------------------------------- */
+/* -- the current context ----------------------------------------------------------------------- */
 
 DF_H_API CUresult cuCtxGetCurrent(CUcontext *out)
 {
@@ -140,7 +141,7 @@ DF_H_API CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
 	if (!ctx || !is_context(ctx))
 		return CUDA_ERROR_INVALID_CONTEXT;
-	/* What the runtime uses is below it. */
+	/* The context that the runtime uses is below it on the stack. */
 	if (!depth && df_htls.bound)
 		stack[depth++] = primary_of(df_htls.device);
 	if (depth == DEPTH)
@@ -236,7 +237,10 @@ DF_H_API CUresult cuCtxSetFlags(unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
-/* Every address is valid on every device, and a stream is of its device's primary context. */
+/*
+ * Returns the context of a stream: its device's primary context. Every address is valid on every
+ * device.
+ */
 static CUresult context_of(cudaStream_t stream, CUcontext *out)
 {
 	int dev;
@@ -293,7 +297,7 @@ DF_H_API CUresult cuCtxSynchronize_v2(CUcontext ctx)
 }
 #endif
 
-/* -- made and ended -------------------------------------------------------------------------------- */
+/* -- creating and destroying ------------------------------------------------------------------- */
 
 static CUresult create(CUcontext *out, unsigned int flags, CUdevice dev)
 {
@@ -359,7 +363,7 @@ DF_H_API CUresult cuCtxDestroy(CUcontext ctx)
 	return cuCtxDestroy_v2(ctx);
 }
 
-/* -- primary contexts ------------------------------------------------------------------------------ */
+/* -- primary contexts -------------------------------------------------------------------------- */
 
 static CUresult retain(CUdevice dev, int by, CUcontext *out)
 {

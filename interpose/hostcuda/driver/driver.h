@@ -1,15 +1,17 @@
 /*
- * The driver's API over the engine: what its files share. A function of the driver is the runtime's function of the
- * same meaning (forward.def), or stands in context.c and query.c; all others of cuda.h are refused (symbols.c). Handles
- * of streams, events, graphs and pools are the same objects in both APIs.
+ * The driver's API over the engine: declarations that its files share. A function of the driver is
+ * the runtime's function of the same meaning (forward.def), or is in context.c or query.c; all
+ * others of cuda.h are refused (symbols.c). Streams, events, graphs and pools are the same objects
+ * in both APIs.
  *
- * A context is a name for a device: contexts of one device share everything. A thread has a stack of them; while that
- * is empty, the device that the runtime's functions work on counts as current once one of them has used it.
+ * A context is a name for a device: contexts of one device share everything. A thread has a stack
+ * of them. While it is empty, the device of the runtime's functions is current, once one of them
+ * has used it.
  */
 #ifndef DF_INTERPOSE_HOSTCUDA_DRIVER_DRIVER_H
 #define DF_INTERPOSE_HOSTCUDA_DRIVER_DRIVER_H
 
-/* Each symbol under its own name, those of older releases too. */
+/* Declares each symbol under its own name, including those of older releases. */
 #define __CUDA_API_VERSION_INTERNAL
 #pragma GCC visibility push(default)
 #include <cuda.h>
@@ -21,21 +23,22 @@
 
 #define PTR(p) ((void *)(uintptr_t)(p))
 
-/* A function of the driver by its symbol; NULL: none. */
+/* Returns a function of the driver by its symbol; NULL: none. */
 void *df_hdriver_symbol(const char *symbol);
 
-/* The context that is current; NULL: none. */
+/* Returns the current context; NULL: none. */
 struct CUctx_st *df_hctx_now(void);
 static inline CUresult df_hctx_missing(void)
 {
 	return df_likely(df_hctx_now() != NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
-/* NULL: the current one. -1: not a context. */
+/* NULL: the current context. Returns -1 if it is not a context. */
 int df_hctx_device(CUcontext ctx);
 
 /*
- * What a function of the runtime said, as the driver says it; before: the thread's last error, which the driver does not
- * touch. The numbers are the same but for errors that the driver does not have.
+ * Converts a result of the runtime's function to the driver's. before: the thread's last error,
+ * which the driver does not change. The numbers are the same except for errors that the driver
+ * lacks.
  */
 static inline CUresult df_hcu(cudaError_t before, cudaError_t err)
 {
@@ -61,7 +64,7 @@ static inline CUresult df_hcu(cudaError_t before, cudaError_t err)
 }
 #define DF_H_CU(call) df_hcu(df_htls.last_error, call)
 
-/* Of words.c: a word that a stream writes or waits for, of 4 or 8 bytes; several. */
+/* words.c: a word of 4 or 8 bytes that a stream writes or waits for; several words. */
 cudaError_t df_hword(cudaStream_t stream, enum df_hop_kind kind, CUdeviceptr p, uint64_t value,
 		     unsigned int flags, unsigned int bytes);
 cudaError_t df_hwords(cudaStream_t stream, unsigned int nr, const CUstreamBatchMemOpParams *ops,

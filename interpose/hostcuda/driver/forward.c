@@ -1,10 +1,10 @@
 /*
- * The functions of forward.def, and what turns the driver's parameters into the runtime's where they differ. Any thread;
- * the contracts are those of the functions that are called.
+ * The functions of forward.def, and the conversion of the driver's parameters to the runtime's
+ * where they differ. Any thread; the contracts are those of the called functions.
  */
 #include "interpose/hostcuda/driver/driver.h"
 
-/* Passed on as they are. */
+/* Passed on unchanged. */
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(cudaIpcMemHandle_t), "the same structure");
 _Static_assert(sizeof(CUmemLocation) == sizeof(struct cudaMemLocation), "the same structure");
 _Static_assert(sizeof(CUmemPoolProps) == sizeof(struct cudaMemPoolProps), "the same structure");
@@ -20,9 +20,9 @@ _Static_assert(sizeof(CUgraphExecUpdateResultInfo) == sizeof(cudaGraphExecUpdate
 	       "the same structure");
 _Static_assert(sizeof(CUstreamAttrValue) == sizeof(cudaStreamAttrValue), "the same structure");
 
-/* -- copies ---------------------------------------------------------------------------------------- */
+/* -- copies ------------------------------------------------------------------------------------ */
 
-/* One side of a copy; NULL: an array, or nothing that this is. */
+/* Returns one side of a copy; NULL: an array, or an unknown type. */
 static const void *side(CUmemorytype type, const void *host, CUdeviceptr dev)
 {
 	switch (type) {
@@ -72,7 +72,7 @@ static cudaError_t from_3d(const CUDA_MEMCPY3D *p, struct cudaMemcpy3DParms *out
 	return cudaSuccess;
 }
 
-/* call, with the driver's parameters of a copy as the runtime's: box. */
+/* Calls `call` with the driver's parameters of a copy converted to the runtime's: box. */
 #define with_3d(p, call)                                                                           \
 	({                                                                                         \
 		struct cudaMemcpy3DParms box;                                                      \
@@ -111,7 +111,7 @@ static cudaError_t copy_2d(const CUDA_MEMCPY2D *p, cudaStream_t s, int sync)
 	return copy_3d(&q, s, sync);
 }
 
-/* -- the functions --------------------------------------------------------------------------------- */
+/* -- the functions ----------------------------------------------------------------------------- */
 
 #define FREE(symbol, params, call)                                                                 \
 	DF_H_API CUresult symbol params                                                            \
@@ -129,7 +129,10 @@ static cudaError_t copy_2d(const CUDA_MEMCPY2D *p, cudaStream_t s, int sync)
 		return df_unlikely(missing) ? missing : df_hcu(before, (call));                    \
 	}
 
-/* A stream's handle names its context; only the default streams are those of the current one. */
+/*
+ * A stream's handle determines its context; only the default streams are those of the current
+ * context.
+ */
 #define OF_STREAM(symbol, params, call)                                                            \
 	DF_H_API CUresult symbol params                                                            \
 	{                                                                                          \

@@ -1,4 +1,4 @@
-/* What a test that brings its own kernels gets to know of the library: see code.h. Any thread. */
+/* The library's state for a test that provides its own kernels (code.h). Any thread. */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/driver/driver.h"
 #include "interpose/hostcuda/engine/vmm.h"
@@ -9,7 +9,7 @@ struct count {
 	unsigned long pending, waiting;
 };
 
-/* One stream, or all of a device (NULL). */
+/* Counts one stream, or all of a device (NULL). */
 static struct count count(int device, const struct df_hstream *it)
 {
 	struct df_hdev *dev = df_hdev(device);

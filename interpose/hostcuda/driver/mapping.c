@@ -1,7 +1,7 @@
 /*
- * The driver's functions for memory that is mapped by hand: their parameters, checked and turned into those of
- * engine/vmm.h. Of what may be shared, and how: file descriptors only. No call waits for work: as in CUDA, a program
- * unmaps what its work no longer uses. Any thread.
+ * The driver's functions for memory that is mapped by hand: checks their parameters and converts
+ * them to those of engine/vmm.h. Memory can be shared by file descriptors only. No call waits for
+ * work: as in CUDA, a program unmaps only what its work no longer uses. Any thread.
  */
 #include "interpose/hostcuda/driver/driver.h"
 #include "interpose/hostcuda/engine/vmm.h"
@@ -27,7 +27,7 @@ static CUresult said(int err)
 	}
 }
 
-/* *device: -1 the host. */
+/* *device: -1 is the host. */
 static CUresult location(const CUmemLocation *l, int *device)
 {
 	switch (l->type) {
@@ -78,7 +78,7 @@ DF_H_API CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocati
 	return r;
 }
 
-/* -- addresses --------------------------------------------------------------------------------------- */
+/* -- addresses --------------------------------------------------------------------------------- */
 
 DF_H_API CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t align,
 				      CUdeviceptr hint, unsigned long long flags)
@@ -101,7 +101,7 @@ DF_H_API CUresult cuMemAddressFree(CUdeviceptr p, size_t bytes)
 	return said(df_hvmm_unreserve(PTR(p), bytes));
 }
 
-/* -- memory ------------------------------------------------------------------------------------------ */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 DF_H_API CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
 			      const CUmemAllocationProp *p, unsigned long long flags)
@@ -175,7 +175,7 @@ static CUresult handle_type(CUmemAllocationHandleType type)
 	}
 }
 
-/* out: an int. */
+/* out points to an int. */
 DF_H_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
 					       CUmemAllocationHandleType type,
 					       unsigned long long flags)
@@ -189,7 +189,7 @@ DF_H_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocation
 	return r == CUDA_SUCCESS ? said(df_hvmm_export(handle, out)) : r;
 }
 
-/* A descriptor is given as the pointer's value. */
+/* The descriptor is passed as the pointer's value. */
 DF_H_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *from,
 						 CUmemAllocationHandleType type)
 {
@@ -209,7 +209,7 @@ DF_H_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *o
 	return said(err);
 }
 
-/* -- where both meet ---------------------------------------------------------------------------------- */
+/* -- mapping ----------------------------------------------------------------------------------- */
 
 DF_H_API CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset,
 			   CUmemGenericAllocationHandle handle, unsigned long long flags)
@@ -249,7 +249,7 @@ DF_H_API CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessD
 	ENTER;
 	if (!d || !nr)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* All of it is right before anything changes. */
+	/* Check all of it before anything changes. */
 	for (i = 0; i < nr && r == CUDA_SUCCESS; i++)
 		r = rights_of(d[i].flags) < 0 ? CUDA_ERROR_INVALID_VALUE
 					      : location(&d[i].location, &device);

@@ -1,8 +1,8 @@
 /*
- * Modules, libraries and kernels of the driver. Code is taken as it is and never looked into: every kernel that is asked
- * for is there and no variable, and launches are refused, or skipped, as the runtime's are (cudart/kernel.c), where nobody has
- * brought what executes them (code.h). A library is a module, a kernel a function. Functions live as long as the process: a
- * late launch finds that its module is gone.
+ * Modules, libraries and kernels of the driver. Code is accepted and never read: it has every
+ * kernel that a program asks for, and no variables. Launches are refused, or skipped as the
+ * runtime's are (cudart/kernel.c), unless a test executes them (code.h). A library is a module, a
+ * kernel a function. Functions are never freed: a late launch finds that its module was unloaded.
  *
  * Any thread; the lock guards the lists.
  */
@@ -23,14 +23,14 @@
 
 struct CUmod_st {
 	struct CUmod_st *next;
-	void *code; /* NULL: nobody reads it */
+	void *code; /* NULL: it cannot be read */
 	int gone;
 };
 
 struct CUfunc_st {
 	struct CUfunc_st *next;
 	struct CUmod_st *module;
-	void *code;	 /* NULL: nobody executes it */
+	void *code;	 /* NULL: it cannot be executed */
 	int most_shared; /* atomic */
 	char name[];
 };
@@ -39,7 +39,7 @@ static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host CUDA modules");
 static struct CUmod_st *modules;
 static struct CUfunc_st *functions;
 
-/* Lock held. */
+/* Called with the lock held. */
 static int module_known(const struct CUmod_st *it)
 {
 	struct CUmod_st *m;
@@ -62,7 +62,7 @@ static CUresult function_check(const struct CUfunc_st *it)
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* looked: the image is in memory, where who executes kernels may look at it. */
+/* looked: the image is in memory, so that the test's table may read it. */
 static CUresult load_as(CUmodule *out, const void *image, int looked)
 {
 	CUmodule m;
@@ -172,9 +172,9 @@ static CUresult variable_of(CUdeviceptr *out, size_t *bytes, CUmodule m, const c
 	return CUDA_SUCCESS;
 }
 
-/* -- modules, libraries ------------------------------------------------------------------------------ */
+/* -- modules, libraries ------------------------------------------------------------------------ */
 
-/* NAME(parameters): the call, where a context is current. */
+/* NAME(parameters): makes the call if a context is current. */
 #define IN_CONTEXT(name, params, call)                                                             \
 	DF_H_API CUresult name params                                                              \
 	{                                                                                          \
@@ -222,7 +222,7 @@ DF_H_API CUresult cuLibraryGetModule(CUmodule *m, CUlibrary l)
 	return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* -- what is known of a kernel ------------------------------------------------------------------------- */
+/* -- attributes of a kernel -------------------------------------------------------------------- */
 
 static unsigned int most_threads(const struct CUfunc_st *f)
 {
@@ -244,11 +244,11 @@ static CUresult get(int *value, CUfunction_attribute what, CUfunction f)
 		break;
 	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
 	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-		/* 0: a kernel that does nothing here, where others do. */
+		/* 0: a kernel that does nothing, while others are executed. */
 		*value = f->code || !df_hcode ? CAPABILITY : 0;
 		break;
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-		/* RELAXED: a number by itself. */
+		/* RELAXED: an independent number. */
 		*value = __atomic_load_n(&f->most_shared, __ATOMIC_RELAXED);
 		break;
 	default:
@@ -350,7 +350,7 @@ ANYWHERE(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
 	 (int *nr, CUfunction f, int threads, size_t shared, unsigned int flags),
 	 ((void)flags, occupancy(nr, f, threads, shared)))
 
-/* -- launches -------------------------------------------------------------------------------------------- */
+/* -- launches ---------------------------------------------------------------------------------- */
 
 static CUresult execute(CUfunction f, const struct df_hkernel_shape *shape, CUstream stream,
 			void **params, void **extra)
@@ -366,7 +366,7 @@ static CUresult execute(CUfunction f, const struct df_hkernel_shape *shape, CUst
 	return op.host.arg ? DF_H_CU(df_hsubmit(s, &op, DF_WORK_KERNEL)) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What a launch asks for besides; what is only a hint is taken and does nothing. */
+/* Other requests of a launch. Hints are accepted and have no effect. */
 struct wish {
 	int cooperative, clustered;
 	CUevent started, ended;
@@ -394,7 +394,7 @@ static CUresult wishes(const CUlaunchConfig *c, struct wish *w)
 			w->started = a->value.launchCompletionEvent.event;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-			/* Nobody triggers it, so it is reached with the kernel's end. */
+			/* No kernel triggers it, so it is reached at the kernel's end. */
 			w->ended = a->value.programmaticEvent.event;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PRIORITY:
@@ -472,11 +472,11 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, 
 		r = cuStreamIsCapturing(s, &status);
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* Events of a capture would be edges of its graph; who executes kernels has no clusters. */
+	/* Events of a capture would be edges of its graph; the test's table has no clusters. */
 	if (status != CU_STREAM_CAPTURE_STATUS_NONE ||
 	    (w.clustered && function_check(f) == CUDA_SUCCESS && f->code))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	/* Behind what is before it, where the kernel begins. */
+	/* After the earlier work of the stream, where the kernel begins. */
 	r = w.started ? cuEventRecord(w.started, s) : CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)
 		r = launch(f,
@@ -494,7 +494,7 @@ ANYWHERE(cuLaunchKernelEx_ptsz,
 	 (const CUlaunchConfig *c, CUfunction f, void **params, void **extra),
 	 launch_ex(c, f, params, extra, 1))
 
-/* -- the same in the runtime ------------------------------------------------------------------------------- */
+/* -- the same in the runtime ------------------------------------------------------------------- */
 
 #define FORWARD(name, params, call)                                                                \
 	DF_H_API cudaError_t name params                                                           \
@@ -521,7 +521,7 @@ FORWARD(cudaKernelSetAttributeForDevice,
 	(cudaKernel_t k, enum cudaFuncAttribute what, int value, int dev),
 	((void)dev, set((CUfunction_attribute)what, value, (CUfunction)k)))
 
-/* Of a kernel in the program itself, of which nothing is known. */
+/* For a kernel in the program itself, whose attributes are unknown. */
 static cudaError_t blocks(int *nr, const void *f, int threads)
 {
 	if (!nr || threads <= 0)

@@ -1,7 +1,7 @@
 /*
- * Programs look for the driver and for CUPTI by their names, at run time. Beside libdfhost.so, in the folder dfhost, lie a
- * libcuda.so.1 that stands for it, without code of its own, and cupti/cupti.c as libcupti.so: a process that has libdfhost.so
- * preloaded has those names, too.
+ * Programs look for the driver and for CUPTI by name, at run time. The folder dfhost beside
+ * libdfhost.so has a libcuda.so.1 without code of its own, and cupti/cupti.c as libcupti.so.
+ * Loading them makes the names known in a process that has libdfhost.so preloaded.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ __attribute__((constructor)) static void take_names(void)
 		return;
 	dir = (int)(strrchr(self.dli_fname, '/') ? strrchr(self.dli_fname, '/') + 1 - self.dli_fname
 						 : 0);
-	/* Where they are not, there is no driver: the runtime's functions work all the same. */
+	/* If they are missing, there is no driver; the runtime's functions still work. */
 	for (i = 0; i < DF_ARRAY_LEN(names); i++)
 		if (snprintf(path, sizeof(path), "%.*sdfhost/%s", dir, self.dli_fname, names[i]) <
 		    (int)sizeof(path))

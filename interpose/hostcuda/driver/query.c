@@ -1,5 +1,6 @@
 /*
- * What the driver tells about devices, memory, errors and its own functions where the runtime has no function of the same form. Any thread.
+ * The driver's queries of devices, memory, errors and its own functions, where the runtime has no
+ * function of the same form. Any thread.
  */
 #include "interpose/hostcuda/driver/driver.h"
 
@@ -95,9 +96,9 @@ DF_H_API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 	return CUDA_SUCCESS;
 }
 
-/* -- memory ---------------------------------------------------------------------------------------- */
+/* -- memory ------------------------------------------------------------------------------------ */
 
-/* CUDA_ERROR_INVALID_VALUE: not memory of ours. */
+/* Fails with CUDA_ERROR_INVALID_VALUE if the memory is not ours. */
 static CUresult attribute(void *out, CUpointer_attribute what, CUdeviceptr p,
 			  const struct df_mem_info *m)
 {
@@ -173,7 +174,7 @@ DF_H_API CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUd
 	return attribute(out, what, p, &info);
 }
 
-/* As the driver's: what is not of a pointer stays as it was, or is zero. */
+/* As the driver's: attributes that a pointer does not have stay unchanged, or become zero. */
 DF_H_API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *what, void **data,
 					 CUdeviceptr p)
 {
@@ -194,7 +195,7 @@ DF_H_API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *w
 	return CUDA_SUCCESS;
 }
 
-/* Copies are in order with what the host does anyway. */
+/* Copies are ordered with the host's actions in any case. */
 DF_H_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUdeviceptr p)
 {
 	struct df_mem_info info;
@@ -223,7 +224,7 @@ DF_H_API CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUde
 	return CUDA_SUCCESS;
 }
 
-/* -- errors ---------------------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 DF_H_API CUresult cuGetErrorName(CUresult error, const char **name)
 {
@@ -255,7 +256,7 @@ DF_H_API CUresult cuGetErrorString(CUresult error, const char **text)
 }
 
 #if CUDA_VERSION >= 12090
-/* There are no messages of a driver. */
+/* There are no driver messages. */
 DF_H_API CUresult cuLogsRegisterCallback(CUlogsCallback fn, void *arg, CUlogsCallbackHandle *out)
 {
 	(void)arg;
@@ -272,7 +273,7 @@ DF_H_API CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle handle)
 }
 #endif
 
-/* -- functions ------------------------------------------------------------------------------------- */
+/* -- functions --------------------------------------------------------------------------------- */
 
 static CUresult proc(const char *base, void **out, int version, cuuint64_t flags,
 		     CUdriverProcAddressQueryResult *status)

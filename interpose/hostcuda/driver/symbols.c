@@ -1,7 +1,7 @@
 /*
- * All functions of cuda.h, from the table that the hook of libdfshim.so has: those that no other file defines return
- * CUDA_ERROR_NOT_SUPPORTED and say so once. A refused function has a form of its own here, which C's calling convention
- * allows.
+ * All functions of cuda.h, from the table that libdfshim.so's hook uses. Those that no other file
+ * defines return CUDA_ERROR_NOT_SUPPORTED and report it once. A refused function is defined without
+ * parameters, which C's calling convention allows.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -69,14 +69,17 @@ void *df_hdriver_symbol(const char *symbol)
 	return NULL;
 }
 
-/* The latest form that a program of that version knows; of the per-thread forms, if it wants those, else of the others. */
+/*
+ * Returns the latest form that a program of that version knows: a per-thread form if it wants those
+ * and there is one, else another form.
+ */
 void *df_hdriver_find(const char *base, int version, int per_thread)
 {
 	CUresult (*best)(void) = NULL;
 	int since = 0, pass;
 	size_t i;
 
-	/* In CUDA 12 the name came to mean another function. */
+	/* In CUDA 12 this name denotes another function. */
 	if (strcmp(base, "cuGraphInstantiate") == 0 && version >= 12000)
 		base = "cuGraphInstantiateWithFlags";
 	for (pass = !!per_thread; pass >= 0 && !best; pass--)

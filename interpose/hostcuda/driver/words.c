@@ -1,6 +1,6 @@
 /*
- * Words that streams write and wait for, and the nodes that captures make of them: the runtime has neither. A node is one
- * word; a batch of several is refused there. Any thread.
+ * Words that streams write and wait for, and the nodes that captures make of them; the runtime has
+ * neither. A node is one word: a batch of several cannot be a node. Any thread.
  */
 #include "interpose/hostcuda/driver/driver.h"
 #include "interpose/hostcuda/graph/graph.h"
@@ -32,7 +32,7 @@ cudaError_t df_hword(cudaStream_t stream, enum df_hop_kind kind, CUdeviceptr p, 
 	return err ? err : df_hsubmit(s, &op, DF_WORK_MEMOP);
 }
 
-/* op->kind DF_HOP_MARK: one that nothing is to be done for. */
+/* op->kind DF_HOP_MARK: nothing has to be done for it. */
 static cudaError_t from_params(const CUstreamBatchMemOpParams *p, struct df_hop *op)
 {
 	switch (p->operation) {
@@ -73,7 +73,7 @@ cudaError_t df_hwords(cudaStream_t stream, unsigned int nr, const CUstreamBatchM
 	return err;
 }
 
-/* -- nodes ------------------------------------------------------------------------------------------- */
+/* -- nodes ------------------------------------------------------------------------------------- */
 
 static cudaError_t node_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct df_hop *op)
 {
@@ -104,7 +104,7 @@ static struct df_hnode *node_of(CUgraphNode n)
 	return node && node->type == DF_HNODE_WORD ? node : NULL;
 }
 
-/* The array is the node's in CUDA; here it is the calling thread's until it asks again. */
+/* In CUDA the array belongs to the node; here it is valid until the calling thread's next query. */
 DF_H_API CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode n, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 {
 	static __thread CUstreamBatchMemOpParams one;
@@ -120,7 +120,7 @@ DF_H_API CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode n, CUDA_BATCH_MEM_O
 		waits  ? wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32
 		: wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64
 		       : CU_STREAM_MEM_OP_WRITE_VALUE_32;
-	/* Reading and writing have the same members. */
+	/* Waits and writes have the same members. */
 	one.waitValue.address = (CUdeviceptr)(uintptr_t)node->op.word.addr;
 	one.waitValue.value64 = node->op.word.value;
 	one.waitValue.flags = waits ? node->op.word.how & DF_HWORD_TEST : 0;

@@ -1,8 +1,8 @@
 /*
- * Devices as the application sees them: how many, what they can do, which one a thread works on, and
- * who may reach whose memory. The devices are alike: a share of this machine's memory each, a PCI
- * address of their own, and the limits of a compute capability 9.0 device, since no kernel ever runs
- * to see others. Any thread.
+ * Devices as the application sees them: their number, their abilities, the current one of a thread,
+ * and access to each other's memory. The devices are alike: a share of this machine's memory each,
+ * separate PCI addresses, and the limits of a device of compute capability 9.0, since no kernel
+ * ever runs to see others. Any thread.
  */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/skins.h"
@@ -33,7 +33,7 @@ static int pci_domain(int device)
 	return device / 255;
 }
 
-/* The same in all processes of the machine, different on others. */
+/* Equal in all processes of the machine, different on other machines. */
 static void uuid_of(int device, unsigned char out[16])
 {
 	uint64_t h = 14695981039346656037ull;
@@ -156,9 +156,9 @@ DF_H_API cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *
 	return df_hret(err);
 }
 
-/* -- properties ------------------------------------------------------------------------------------ */
+/* -- properties -------------------------------------------------------------------------------- */
 
-/* Works on the structures of CUDA 13 and CUDA 12, which have these members in common. */
+/* For the structures of CUDA 13 and CUDA 12, which have these members in common. */
 #define FILL_COMMON(p, device)                                                                     \
 	do {                                                                                       \
 		memset(p, 0, sizeof(*(p)));                                                        \
@@ -336,7 +336,7 @@ DF_H_API cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr
 		{cudaDevAttrClusterLaunch, 1},
 		{cudaDevAttrMemSyncDomainCount, 4},
 		{(enum cudaDeviceAttr)102, 1}, /* the driver's: memory can be mapped by hand, ... */
-		{(enum cudaDeviceAttr)103, 1}, /* ... and given away as a descriptor */
+		{(enum cudaDeviceAttr)103, 1}, /* ... and exported as a descriptor */
 		{cudaDevAttrReserved122, 1},   /* the driver's: words of 64 bits in streams, ... */
 		{cudaDevAttrReserved123, 1},   /* ... and waits for a bit that is not set */
 		{cudaDevAttrNumaId, -1},
@@ -409,7 +409,7 @@ DF_H_API cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 	return cudaSuccess;
 }
 
-/* -- peers ------------------------------------------------------------------------------------------ */
+/* -- peers ------------------------------------------------------------------------------------- */
 
 DF_H_API cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
 {
@@ -477,7 +477,7 @@ DF_H_API cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAtt
 	return df_hret(err);
 }
 
-/* -- settings without a meaning here: kept in range, otherwise ignored ---------------------------- */
+/* -- settings without effect: checked, then ignored -------------------------------------------- */
 
 static size_t limits[] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};
 

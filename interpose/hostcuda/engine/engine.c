@@ -1,12 +1,12 @@
 /*
- * Executes what streams hold. Each device has a list of streams with unfinished operations; whoever
- * has time (the device's engine thread, a thread that synchronises, the thread that enqueues on an
- * idle stream) takes the first operation of a stream whose condition holds. An operation that must
- * wait is simply not taken, so no wait ever occupies a thread, and no stream can block another, unless
- * NCCL's rules put both on one hardware queue.
+ * Executes the operations of streams. Each device has a list of streams with unfinished operations.
+ * A thread (the device's engine thread, a thread that synchronises, or the thread that enqueues on
+ * an idle stream) takes the first operation of a stream whose condition holds. An operation that
+ * must wait is not taken, so no wait occupies a thread, and no stream blocks another, unless NCCL's
+ * rules put both on one hardware queue.
  *
  * Entered by every thread. The device's lock guards queues; it is not held while an operation runs,
- * except the few that only touch a word. At most one thread is busy with a stream at a time.
+ * except for those that only touch a word. At most one thread executes a stream at a time.
  */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/internal.h"
@@ -19,7 +19,7 @@
 
 static void kick_active(struct df_hdev *but);
 
-/* -- operations --------------------------------------------------------------------------------- */
+/* -- operations -------------------------------------------------------------------------------- */
 
 size_t df_hop_bytes(const struct df_hop *op)
 {
@@ -51,7 +51,7 @@ static void fill(const struct df_hop *op)
 	}
 }
 
-/* What a test has to say to it. */
+/* Asks the test's table. */
 static int moves(const struct df_hop *op, int after)
 {
 	if (op->kind == DF_HOP_COPY)
@@ -61,7 +61,7 @@ static int moves(const struct df_hop *op, int after)
 	return 0;
 }
 
-/* What moves data or may take a while; no lock is held. */
+/* Executes an operation that moves data or may take long; no lock is held. */
 void df_hop_exec(struct df_hop *op)
 {
 	size_t y, z;
@@ -113,8 +113,9 @@ int df_hop_word_is(const struct df_hop *op)
 	int wide = !(op->word.how & DF_HWORD_32);
 
 	/*
-	 * ACQUIRE pairs with the RELEASE of whoever writes the word (the daemon, or a DF_HOP_WRITE):
-	 * without it later operations of the stream could miss data that were there before the word.
+	 * ACQUIRE pairs with the RELEASE of the word's writer (the daemon, or a DF_HOP_WRITE):
+	 * without it later operations of the stream could miss data that were written before the
+	 * word.
 	 */
 	have = wide ? __atomic_load_n(op->word.addr, __ATOMIC_ACQUIRE)
 		    : __atomic_load_n((uint32_t *)op->word.addr, __ATOMIC_ACQUIRE);
@@ -131,7 +132,10 @@ int df_hop_word_is(const struct df_hop *op)
 	}
 }
 
-/* A stream that shares the hardware queue waits for a word, since before the operation was put there. Lock held. */
+/*
+ * Whether a stream that shares the hardware queue waits for a word, since before the operation was
+ * put there. Lock held.
+ */
 static int behind_word(struct df_hstream *s, const struct df_hop *op)
 {
 	struct df_hstream *t;
@@ -160,20 +164,21 @@ static int ready(struct df_hstream *s, const struct df_hop *op)
 	if (t->device == s->device)
 		return 0;
 	/*
-	 * SEQ_CST pairs with the SEQ_CST store of completed and load of watched in complete(): without
-	 * it both sides could miss the other's store, and nobody would wake this device.
+	 * SEQ_CST pairs with the SEQ_CST store of completed and load of watched in complete():
+	 * without it both sides could miss the other's store, and no thread would wake this device.
 	 */
 	__atomic_store_n(&t->watched, 1, __ATOMIC_SEQ_CST);
 	return __atomic_load_n(&t->completed, __ATOMIC_SEQ_CST) >= (op->point & DF_H_POINT_SEQ);
 }
 
-/* -- wake-ups ----------------------------------------------------------------------------------- */
+/* -- wake-ups ---------------------------------------------------------------------------------- */
 
 void df_hwake_engine(struct df_hdev *dev)
 {
 	/*
-	 * SEQ_CST pairs with engine(): it announces its sleep before it looks at work again, we change
-	 * work before we look for a sleeper. Without the total order a wake-up could be lost.
+	 * SEQ_CST pairs with engine(): it announces its sleep before it checks work again, and we
+	 * change work before we check for a sleeper. Without the total order a wake-up could be
+	 * lost.
 	 */
 	__atomic_fetch_add(&dev->work, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&dev->engine_sleeps, __ATOMIC_SEQ_CST))
@@ -191,9 +196,10 @@ static void wake_waiters(struct df_hdev *dev)
 void df_hdev_kick(struct df_hdev *dev)
 {
 	/*
-	 * SEQ_CST pairs with append(): either we see the wait for a word, or whoever put it there sees the
-	 * word as it is now. Without it the stream would sleep although its word has come. Waking threads
-	 * that wait for no word costs more than a small collective.
+	 * SEQ_CST pairs with append(): either we see the wait for a word, or the thread that added
+	 * it sees the word's present value. Without it the stream would sleep although its word is
+	 * there. The check saves more than a small collective costs: it wakes no threads that wait
+	 * for no word.
 	 */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!__atomic_load_n(&dev->nr_words, __ATOMIC_RELAXED))
@@ -202,7 +208,7 @@ void df_hdev_kick(struct df_hdev *dev)
 	wake_waiters(dev);
 }
 
-/* A word or a stream changed that operations of any device may wait for. */
+/* A word or a stream changed; operations of any device may wait for it. */
 static void kick_active(struct df_hdev *but)
 {
 	int i;
@@ -210,7 +216,7 @@ static void kick_active(struct df_hdev *but)
 	for (i = 0; i < df_h.nr_devices; i++) {
 		struct df_hdev *dev = df_hdev(i);
 
-		/* RELAXED: a device that gets work a moment later looks at the words itself. */
+		/* RELAXED: a device that gets work a moment later checks the words itself. */
 		if (dev && dev != but && __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED)) {
 			df_hwake_engine(dev);
 			wake_waiters(dev);
@@ -218,16 +224,16 @@ static void kick_active(struct df_hdev *but)
 	}
 }
 
-/* -- running ------------------------------------------------------------------------------------ */
+/* -- running ----------------------------------------------------------------------------------- */
 
-/* What to do after the lock is released. */
+/* Actions for after the lock is released. */
 struct after {
-	int wrote;    /* a word: anybody may wait for it */
+	int wrote;    /* a word, for which any thread may wait */
 	int finished; /* an operation */
 	int watched;
 };
 
-/* Lock held. The operation has been executed. */
+/* The operation has been executed. Lock held. */
 static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *op,
 		     struct after *after)
 {
@@ -262,7 +268,7 @@ static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *o
 		df_hstream_retire(dev, s);
 }
 
-/* Lock held, dropped meanwhile. Takes the stream's first operation and executes it. */
+/* Takes the stream's first operation and executes it. Lock held, dropped meanwhile. */
 static void run_one(struct df_hdev *dev, struct df_hstream *s, struct after *after)
 {
 	struct df_hop *op = s->head;
@@ -285,8 +291,8 @@ static void run_one(struct df_hdev *dev, struct df_hstream *s, struct after *aft
 	}
 	if (op->kind == DF_HOP_WRITE) {
 		/*
-		 * RELEASE pairs with the ACQUIRE of the daemon's look at a ready word and with
-		 * ready(): without it they could miss what the stream did before.
+		 * RELEASE pairs with the ACQUIRE of the daemon's load of a ready word and with
+		 * ready(): without it they could miss the stream's earlier work.
 		 */
 		if (op->word.how & DF_HWORD_32)
 			__atomic_store_n((uint32_t *)op->word.addr, (uint32_t)op->word.value,
@@ -309,7 +315,10 @@ static void settle(struct df_hdev *dev, const struct after *after, int is_engine
 {
 	if (!after->finished && !after->wrote)
 		return;
-	/* RELAXED loads: wake-ups that are not needed do no harm, needed ones follow our own stores. */
+	/*
+	 * RELAXED loads: a superfluous wake-up does no harm, and a needed one follows our own
+	 * stores.
+	 */
 	if (after->finished)
 		wake_waiters(dev);
 	if (!is_engine && __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
@@ -353,7 +362,7 @@ int df_hrun_device(struct df_hdev *dev, size_t max_bytes, int is_engine, int *wo
 				*word |= s->head->kind == DF_HOP_WAIT;
 				continue;
 			}
-			/* The next look begins behind this stream, and the list may change. */
+			/* The next search begins after this stream, and the list may change. */
 			df_list_del(&s->active);
 			df_list_add_tail(&dev->active, &s->active);
 			run_one(dev, s, &after);
@@ -398,7 +407,10 @@ void df_hstream_host_call(struct df_hstream *s, struct df_hop *op)
 	df_htls.in_host_fn++;
 	if (call.users)
 		df_hcode->host(1);
-	/* It may end its thread, as Python's end does with those that enter it: the stream goes on all the same. */
+	/*
+	 * The function may end its thread, as Python does at its end with threads that enter it;
+	 * the stream continues.
+	 */
 	pthread_cleanup_push(host_done, &call);
 	if (op->kind == DF_HOP_HOST)
 		op->host.fn(op->host.arg);
@@ -407,7 +419,7 @@ void df_hstream_host_call(struct df_hstream *s, struct df_hop *op)
 	pthread_cleanup_pop(1);
 }
 
-/* -- the engine thread -------------------------------------------------------------------------- */
+/* -- the engine thread ------------------------------------------------------------------------- */
 
 static void *engine(void *arg)
 {
@@ -418,13 +430,16 @@ static void *engine(void *arg)
 
 	prctl(PR_SET_NAME, "df-host-engine");
 	for (;;) {
-		/* ACQUIRE pairs with df_hwake_engine(): what came with the change is seen below. */
+		/*
+		 * ACQUIRE pairs with df_hwake_engine(): what was written before the change is seen
+		 * below.
+		 */
 		gen = __atomic_load_n(&dev->work, __ATOMIC_ACQUIRE);
 		if (df_hrun_device(dev, SIZE_MAX, 1, &word)) {
 			sleep_ns = DF_H_SLEEP_MIN_NS;
 			continue;
 		}
-		/* A word may be written by somebody who does not call kick(). */
+		/* The writer of a word does not always call kick(). */
 		bound = word ? sleep_ns : -1;
 		if (word && sleep_ns < (int64_t)DF_H_SLEEP_MAX_NS)
 			sleep_ns *= 2;
@@ -462,7 +477,7 @@ static int engine_start(struct df_hdev *dev)
 	return 0;
 }
 
-/* -- putting ------------------------------------------------------------------------------------ */
+/* -- enqueueing -------------------------------------------------------------------------------- */
 
 /* Lock held. */
 static int append(struct df_hdev *dev, struct df_hstream *s, const struct df_hop *from)
@@ -483,7 +498,7 @@ static int append(struct df_hdev *dev, struct df_hstream *s, const struct df_hop
 		op->ticket = s->queue->next++;
 	if (op->kind == DF_HOP_WAIT) {
 		__atomic_fetch_add(&dev->nr_words, 1, __ATOMIC_RELAXED);
-		/* SEQ_CST pairs with df_hdev_kick(): the word is looked at only after this. */
+		/* SEQ_CST pairs with df_hdev_kick(): the word is read only after this. */
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	}
 	if (s->tail)
@@ -495,14 +510,14 @@ static int append(struct df_hdev *dev, struct df_hstream *s, const struct df_hop
 		df_list_add_tail(&dev->active, &s->active);
 		__atomic_fetch_add(&dev->nr_active, 1, __ATOMIC_RELAXED);
 	}
-	/* RELAXED: readers in other threads learn of the operation by the application's own order. */
+	/* RELAXED: the application orders readers in other threads with this operation. */
 	__atomic_store_n(&s->submitted, s->submitted + 1, __ATOMIC_RELAXED);
 	if (s->blocking || s->legacy)
 		__atomic_fetch_add(&dev->nr_blocking, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
-/* Lock held. The waits that the legacy stream's rules put before an operation of s. */
+/* Adds the waits that the legacy stream's rules require before an operation of s. Lock held. */
 static int append_legacy_waits(struct df_hdev *dev, struct df_hstream *s)
 {
 	struct df_hop op = {.kind = DF_HOP_POINT};
@@ -547,7 +562,7 @@ int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end
 		return err;
 	if (was_idle && !(df_hcode && df_hcode->later))
 		df_hrun_stream(dev, s, DF_H_INLINE_BYTES);
-	/* RELAXED: a count that can only be too high for us. */
+	/* RELAXED: for us the count can only be too high. */
 	engine_needed = __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED) != 0;
 	if (engine_needed) {
 		df_mutex_lock(&dev->lock);

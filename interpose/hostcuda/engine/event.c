@@ -1,7 +1,7 @@
 /*
- * Events: a mark of a position in a stream. Recording stores the stream's point of that moment, so an
- * event is finished when that operation is, whatever is recorded or enqueued later. A waiter takes
- * the point at the time of its call. Any thread; no lock of its own.
+ * Events: positions in streams. Recording stores the stream's present point, so an event is
+ * finished when that operation is, whatever is recorded or enqueued later. A waiting call uses the
+ * point of that moment. Any thread; no lock of its own.
  */
 #include "interpose/hostcuda/internal.h"
 
@@ -37,8 +37,8 @@ void df_hevent_describe(struct df_hevent *e, struct df_event_info *out)
 static df_hpoint point(struct df_hevent *e)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_hevent_record(): without it a thread could take the new
-	 * point and yet not see the operation counted in its stream.
+	 * ACQUIRE pairs with the RELEASE in df_hevent_record(): without it a thread could take the
+	 * new point and yet not see the operation counted in its stream.
 	 */
 	return __atomic_load_n(&e->point, __ATOMIC_ACQUIRE);
 }
@@ -56,7 +56,10 @@ static int make(int device, unsigned flags, int internal, struct df_hevent **out
 	e->internal = (uint8_t)internal;
 	e->user = NULL;
 	e->frontier.nr = 0;
-	/* RELAXED, all: a stamp of the slot's last event may still be on its way, and changes nothing. */
+	/*
+	 * RELAXED, all: a stamp of the slot's previous event may still be stored, and changes
+	 * nothing.
+	 */
 	__atomic_store_n(&e->capture_id, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&e->point, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&e->record, 0, __ATOMIC_RELAXED);
@@ -65,13 +68,13 @@ static int make(int device, unsigned flags, int internal, struct df_hevent **out
 	return 0;
 }
 
-/* 1: it was the last one who used it. */
+/* Returns 1 if the caller ended it. */
 static int end(struct df_hevent *e)
 {
 	if (!df_hslot_retire(&e->slot))
 		return 0;
 	df_hcapture_event_gone(e);
-	/* RELAXED: numbers of records are never used twice, a late stamp finds no match. */
+	/* RELAXED: numbers of records are never reused, so a late stamp finds no match. */
 	__atomic_store_n(&e->record, 0, __ATOMIC_RELAXED);
 	df_hslab_put(&df_h.events, e);
 	return 1;
@@ -139,14 +142,16 @@ DF_H_API cudaError_t cudaEventDestroy(cudaEvent_t event)
 	return end(e) ? cudaSuccess : df_hret(cudaErrorInvalidResourceHandle);
 }
 
-/* Called when the stream arrives at the record; the device's lock is held. */
+/* Called when the stream reaches the record, with the device's lock held. */
 void df_hevent_stamp(struct df_hevent *e, uint64_t record)
 {
 	/* RELAXED: only decides whether the stamp is wanted. */
 	if (__atomic_load_n(&e->record, __ATOMIC_RELAXED) != record)
 		return;
 	__atomic_store_n(&e->stamp, df_now_ns(), __ATOMIC_RELAXED);
-	/* RELEASE pairs with the ACQUIRE in stamp_of(): the number vouches for the time before it. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in stamp_of(): the number proves that the time was stored.
+	 */
 	__atomic_store_n(&e->stamp_rec, record, __ATOMIC_RELEASE);
 }
 
@@ -157,8 +162,8 @@ int df_hevent_record(struct df_hevent *e, struct df_hstream *s)
 	int err;
 
 	/*
-	 * On an idle stream nothing is put: its position is the record, unless a time is wanted or
-	 * others must be waited for.
+	 * On an idle stream nothing is enqueued: its position is the record, unless a time is
+	 * needed or other streams must be waited for.
 	 */
 	if (!e->timing && !s->legacy && !s->blocking && !df_hstream_queues(s) && !s->queue &&
 	    df_hstream_idle(s)) {
@@ -304,13 +309,13 @@ DF_H_API cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	return cudaSuccess;
 }
 
-/* 0: not recorded; the time of the latest record otherwise. */
+/* Returns 0 if it was not recorded, else the time of the latest record. */
 static uint64_t stamp_of(struct df_hevent *e)
 {
 	/* ACQUIRE pairs with the RELEASE in df_hevent_stamp(): the time belongs to that record. */
 	uint64_t record = __atomic_load_n(&e->stamp_rec, __ATOMIC_ACQUIRE);
 
-	/* RELAXED: a record that is being made now is not part of this question. */
+	/* RELAXED: a record that is being made now does not count. */
 	if (!record || record != __atomic_load_n(&e->record, __ATOMIC_RELAXED))
 		return 0;
 	return __atomic_load_n(&e->stamp, __ATOMIC_RELAXED);

@@ -1,8 +1,8 @@
 /*
- * Faults that tests ask for with DFSHIM_HOST_FAULT. "kill:rank=R,op=N": the process ends at once when rank R of a
- * communicator submits its N-th operation there.
+ * Faults that tests request with DFSHIM_HOST_FAULT. "kill:rank=R,op=N": the process ends at once
+ * when rank R of a communicator submits its N-th operation there.
  *
- * Threads: the setting is read once, at the start; what is called later only reads it.
+ * Threads: the setting is read once, at the start, and later only read.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
- * Threads that call the user's host functions. A function may block on other threads of the program,
- * or on another stream's function, so there is always a thread for each that is ready: the pool grows.
- * Threads keep themselves for later functions; one that its function ends counts as none of them. The lock guards the pool
- * and is a leaf.
+ * Threads that call the user's host functions. A function may block on other threads of the
+ * program, or on another stream's function, so each ready function gets a thread: the pool grows.
+ * Threads stay for later functions, except a thread that its function ends. The lock guards the
+ * pool and is a leaf.
  */
 #include "interpose/hostcuda/internal.h"
 

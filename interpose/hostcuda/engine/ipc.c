@@ -1,8 +1,8 @@
 /*
- * Memory shared between processes of one node. A handle says which process, which descriptor of it,
- * and where in that file the allocation lies; the importer opens the descriptor through /proc and maps
- * the range. The file's device and inode in the handle make sure that a descriptor number that means
- * something else by now is refused. Any thread.
+ * Memory shared between processes of one node. A handle names the process, its descriptor, and the
+ * allocation's offset in that file. The importer opens the descriptor through /proc and maps the
+ * range. The handle has the file's device and inode, so that a descriptor number that was reused is
+ * refused. Any thread.
  */
 #define _GNU_SOURCE
 #include "interpose/hostcuda/internal.h"
@@ -96,7 +96,7 @@ DF_H_API cudaError_t cudaIpcCloseMemHandle(void *ptr)
 
 	if (err)
 		return df_hret(err);
-	/* What the device still does with the memory comes first. */
+	/* First finish the device's work with the memory. */
 	if (df_hdev_current())
 		df_hwait_device(df_hdev_current());
 	return df_hret(df_hmem_unimport(ptr) ? cudaErrorInvalidValue : cudaSuccess);

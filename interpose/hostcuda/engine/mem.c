@@ -1,12 +1,12 @@
 /*
  * Memory of the devices, pinned and managed memory, and memory registered by the user.
  *
- * Each device has an arena: a memfd as large as the device, sparse, mapped once, so every allocation
- * can be shared with another process by (descriptor, offset), and nothing ever has a name. Pinned and
- * managed memory live in one more arena. An arena is a sorted array of allocations; what lies between
- * them is free. Memory that other processes export is mapped as foreign ranges.
+ * Each device has an arena: a sparse memfd as large as the device, mapped once. So every allocation
+ * can be shared with another process by (descriptor, offset), and no file has a name. One more
+ * arena is for pinned and managed memory. An arena is a sorted array of allocations; the gaps
+ * between them are free. Memory that other processes export is mapped as foreign ranges.
  *
- * Any thread; each arena has a lock, so has the table of foreign and registered ranges.
+ * Any thread; each arena has a lock, as has the table of foreign and registered ranges.
  */
 #define _GNU_SOURCE
 #include "interpose/hostcuda/engine/vmm.h"
@@ -27,8 +27,8 @@
 #define POISON(ptr, bytes)   ASAN_POISON_MEMORY_REGION(ptr, bytes)
 #define UNPOISON(ptr, bytes) ASAN_UNPOISON_MEMORY_REGION(ptr, bytes)
 /*
- * LeakSanitizer does not look into mapped memory: what only pinned memory points to, as that of libdfshim.so, would be a leak. Larger
- * blocks are data.
+ * LeakSanitizer does not search mapped memory, so it would report memory that only pinned memory
+ * points to, like libdfshim.so's. Larger blocks are data.
  */
 #define HOLDER		     (16u << 20)
 #define HOLDS(ptr, bytes)    __lsan_register_root_region(ptr, bytes)
@@ -43,20 +43,20 @@
 #endif
 
 #define LARGE	    (1u << 20)	/* such allocations begin at a page, as a driver's do */
-#define PUNCH_BYTES (64u << 10) /* freed memory from this size on goes back to the system */
+#define PUNCH_BYTES (64u << 10) /* freed memory of at least this size is returned to the system */
 
 struct block {
 	uint64_t off;
-	size_t bytes, room; /* asked for; reserved, redzone included */
+	size_t bytes, room; /* requested; reserved, redzone included */
 	enum df_mem_kind kind;
 	unsigned flags;
 	int internal;
-	int dying; /* the application has freed it; work in flight may still touch it */
+	int dying; /* the application has freed it, but operations in flight may still touch it */
 };
 
 struct arena {
 	struct df_mutex lock;
-	char *base; /* atomic; NULL: not made yet */
+	char *base; /* atomic; NULL: not mapped yet */
 	uint64_t size, used;
 	int fd;
 	struct block *blocks; /* by offset */
@@ -72,14 +72,14 @@ struct range {
 	unsigned flags;
 };
 
-static struct arena *arenas; /* one a device, then the host's */
+static struct arena *arenas; /* one for each device, then the host's */
 static uint64_t host_bytes;
 
 static struct {
 	struct df_mutex lock;
 	struct range *v;
 	size_t nr, cap;
-	size_t seen; /* atomic: nr, for a look without the lock */
+	size_t seen; /* atomic: nr, for a check without the lock */
 } ranges = {.lock = DF_MUTEX_INIT(DF_RANK_HOSTCUDA_TABLE, "host CUDA ranges")};
 
 int df_hmem_init(void)
@@ -100,7 +100,7 @@ int df_hmem_init(void)
 
 static char *arena_base(const struct arena *a)
 {
-	/* ACQUIRE pairs with the RELEASE in arena_open(): a base that is seen comes with its fd. */
+	/* ACQUIRE pairs with the RELEASE in arena_open(): with the base its fd is seen. */
 	return __atomic_load_n(&a->base, __ATOMIC_ACQUIRE);
 }
 
@@ -126,7 +126,10 @@ static int arena_open(struct arena *a, int is_host)
 		return -ENOMEM;
 	}
 	madvise(base, a->size, MADV_DONTDUMP);
-	/* First use of memory is what large copies spend their time on; heeded where shmem_enabled allows. */
+	/*
+	 * The first use of memory is most of the time of large copies; huge pages need
+	 * shmem_enabled.
+	 */
 	madvise(base, a->size, MADV_HUGEPAGE);
 	a->fd = fd;
 	/* RELEASE pairs with the ACQUIRE in arena_base(). */
@@ -138,7 +141,7 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 		  void **out)
 {
 	struct arena *a = &arenas[device < 0 ? df_h.nr_devices : device];
-	/* What libdfshim.so hands out as ncclMemAlloc() must be fit for windows. */
+	/* libdfshim.so's ncclMemAlloc() memory must be usable for windows. */
 	uint64_t align = internal || bytes >= LARGE ? 4096 : DF_H_ALIGN, room, gap = 0;
 	struct block *b;
 	size_t i;
@@ -270,7 +273,7 @@ void df_hmem_reset(int device)
 
 	df_mutex_lock(&a->lock);
 	for (i = a->nr; i > 0; i--)
-		/* What is dying is freed by whoever put the free off. */
+		/* The freeing thread of a dying block frees it later. */
 		if (!a->blocks[i - 1].internal && !a->blocks[i - 1].dying)
 			drop(a, &a->blocks[i - 1]);
 	df_mutex_unlock(&a->lock);
@@ -314,7 +317,7 @@ void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsig
 	}
 	if (df_hvmm_look(ptr, out))
 		return;
-	/* RELAXED: a range that is being added now is not part of this question. */
+	/* RELAXED: a range that is being added now does not count. */
 	if (!__atomic_load_n(&ranges.seen, __ATOMIC_RELAXED))
 		return;
 	df_mutex_lock(&ranges.lock);
@@ -349,7 +352,7 @@ static void range_del(struct range *r)
 	__atomic_store_n(&ranges.seen, ranges.nr, __ATOMIC_RELAXED);
 }
 
-/* Memory that is not ours, and is nothing else yet. */
+/* Adds memory that is not ours and is in no other range yet. */
 static int take_in(const struct range *r)
 {
 	struct df_mem_info info;

@@ -1,7 +1,7 @@
 /*
- * Stream-ordered allocation. An address is given at the call, from the device's arena; freeing is an
- * operation of the stream. A pool is a name for settings: its memory is the device's. Any thread; the
- * lock guards pools and is a leaf.
+ * Stream-ordered allocation. The call gets an address from the device's arena; freeing is an
+ * operation of the stream. A pool is a name for settings: its memory is the device's. Any thread;
+ * the lock guards pools and is a leaf.
  */
 #include "interpose/hostcuda/internal.h"
 

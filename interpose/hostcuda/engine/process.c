@@ -1,8 +1,8 @@
 /*
- * The CUDA runtime of this process: its start, its devices as objects, fork, and the table for
- * libdfshim.so. A device's object is made when the device is first used, under the process lock, and
- * lives as long as the process. After a fork the child may not use CUDA if the parent did, as with
- * real CUDA: it gets cudaErrorInitializationError instead of threads that do not exist.
+ * The CUDA runtime of this process: its start, its device objects, fork, and the table for
+ * libdfshim.so. A device's object is made at its first use, under the process lock, and is never
+ * freed. After a fork the child cannot use CUDA if the parent did, as with real CUDA: it gets
+ * cudaErrorInitializationError, because the threads do not exist there.
  */
 #include "interpose/hostcuda/internal.h"
 
@@ -37,7 +37,7 @@ cudaError_t df_herr(int err)
 	}
 }
 
-/* What all devices share: three quarters of what this process may use. */
+/* Returns the memory of all devices together: three quarters of what this process may use. */
 static uint64_t machine_bytes(void)
 {
 	uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
@@ -96,7 +96,10 @@ cudaError_t df_hinit(void)
 		err = start();
 		if (err)
 			df_warn("host CUDA: cannot start: %s", strerror(-err));
-		/* RELEASE pairs with the ACQUIRE in df_henter(): the tables come before the state. */
+		/*
+		 * RELEASE pairs with the ACQUIRE in df_henter(): the tables are seen with the
+		 * state.
+		 */
 		__atomic_store_n(&df_h.state, err ? DF_H_FAILED : DF_H_READY, __ATOMIC_RELEASE);
 	}
 	df_mutex_unlock(&lock);
@@ -137,7 +140,10 @@ struct df_hdev *df_hdev_get(int index)
 	dev = df_hdev(index);
 	if (!dev) {
 		dev = dev_create(index);
-		/* RELEASE pairs with the ACQUIRE in df_hdev(): the members come before the pointer. */
+		/*
+		 * RELEASE pairs with the ACQUIRE in df_hdev(): the members are seen with the
+		 * pointer.
+		 */
 		__atomic_store_n(&df_h.dev[index], dev, __ATOMIC_RELEASE);
 	}
 	df_mutex_unlock(&lock);

@@ -1,7 +1,7 @@
 /*
- * Memory that the application frees while operations in flight may still touch it, and that nobody
- * waits for, because the hooks decided so. One stream of our own per device waits for the ends of the
- * device's streams and then frees. Entered by threads that free; no lock of its own.
+ * Memory that the application frees while operations in flight may still touch it, without waiting,
+ * because the hooks decided so. An internal stream per device waits for the ends of the device's
+ * streams and then frees. Entered by threads that free; no lock of its own.
  */
 #include "interpose/hostcuda/internal.h"
 
@@ -58,7 +58,7 @@ static int wait_for_all(struct df_hstream *reaper, struct df_hdev *dev)
 
 static int busy(struct df_hdev *dev)
 {
-	/* ACQUIRE pairs with the RELEASE in complete(): what the operations wrote comes before the free. */
+	/* ACQUIRE pairs with the RELEASE in complete(): the operations' writes precede the free. */
 	return dev && __atomic_load_n(&dev->nr_active, __ATOMIC_ACQUIRE);
 }
 
@@ -79,7 +79,7 @@ int df_hreap(void *ptr, int device)
 			err = wait_for_all(reaper, df_hdev(i));
 	if (reaper && !err && !df_hstream_put(reaper, &op, NULL))
 		return 0;
-	/* No memory to put it off: wait as CUDA does. */
+	/* No memory to defer it: wait as CUDA does. */
 	for (i = from; i <= to; i++)
 		if (df_hdev(i))
 			df_hwait_device(df_hdev(i));
@@ -101,7 +101,7 @@ int df_hmem_alloc_patient(int device, enum df_mem_kind kind, unsigned flags, siz
 		return err;
 	if (DF_H_HOOK(flush))
 		df_hhooks()->flush(device);
-	/* Frees that are in order of a stream, or of all: as long as streams move. */
+	/* Frees that are ordered after one stream or all: try again while streams progress. */
 	for (;;) {
 		int any = busy(dev);
 

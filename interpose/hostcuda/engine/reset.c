@@ -1,7 +1,7 @@
 /*
- * cudaDeviceReset: ends what this process has on one device. Work is finished first, then streams,
- * events and memory of the application go; what libdfshim.so made for itself stays, as do the
- * per-thread streams, which end with their threads.
+ * cudaDeviceReset: ends what this process has on one device. Work is finished first; then the
+ * application's streams, events and memory are freed. Objects that libdfshim.so made for itself
+ * remain, as do per-thread streams, which end with their threads.
  */
 #include "interpose/hostcuda/internal.h"
 

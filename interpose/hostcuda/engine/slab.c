@@ -1,7 +1,7 @@
 /*
- * Slabs of handles: every cudaStream_t, cudaEvent_t, graph and pool is a slot in reserved memory, so a
- * handle is checked with arithmetic and one load, and garbage is refused instead of followed. Slots
- * are never unmapped. Any thread; the lock guards the list of free slots only.
+ * Slabs of handles: every cudaStream_t, cudaEvent_t, graph and pool is a slot in reserved memory.
+ * So a handle is checked with arithmetic and one load, and an invalid one is refused instead of
+ * followed. Slots are never unmapped. Any thread; the lock guards only the list of free slots.
  */
 #include "interpose/hostcuda/internal.h"
 
@@ -10,8 +10,10 @@
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
 
-/* LeakSanitizer does not look into mapped memory: what only a slot points to would be a leak. Of the slots it is shown
- * those that are in use, a lot at a time. Lock held. */
+/*
+ * LeakSanitizer does not search mapped memory, so it would report memory that only a slot points
+ * to. Shows it the slots in use, a lot at a time. Lock held.
+ */
 static void show_leak_checker(struct df_hslab *slab)
 {
 	enum { LOT = 1024 };

@@ -1,6 +1,6 @@
 /*
- * Streams: their objects, what a cudaStream_t means for a thread, and the functions of the API that
- * create, query and wait. What streams hold is executed by engine.c. Any thread.
+ * Streams: their objects, the meaning of a cudaStream_t for a thread, and the functions of the API
+ * that create, query and wait. engine.c executes their operations. Any thread.
  */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/internal.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- objects ------------------------------------------------------------------------------------- */
+/* -- objects ----------------------------------------------------------------------------------- */
 
 static struct df_hstream *slot_get(struct df_hdev *dev)
 {
@@ -30,7 +30,7 @@ void df_hstream_retire(struct df_hdev *dev, struct df_hstream *s)
 	dev->free = s;
 }
 
-/* Hardware queues as tests ask for them (code.h): so many at most. */
+/* The most hardware queues that a test can request (code.h). */
 #define QUEUES 32u
 
 int df_hstream_queues(struct df_hstream *s)
@@ -62,12 +62,15 @@ void df_hstream_queue(struct df_hdev *dev, struct df_hstream *s, int works)
 	s->queue->users++;
 }
 
-/* The next number that says the queue: the number modulo that of queues, by which a trace's judge knows it. */
+/*
+ * Returns the next id that denotes the queue: the id modulo the number of queues, by which the
+ * judge of a trace finds it.
+ */
 static uint64_t id_in(uint64_t queue, uint64_t nr)
 {
 	uint64_t last = __atomic_load_n(&df_h.next_id, __ATOMIC_RELAXED), id;
 
-	/* Relaxed: only that nobody else has it counts, as in df_hid(). */
+	/* RELAXED: the id only has to be unique, as in df_hid(). */
 	do
 		id = last + 1 + (queue + nr - (last + 1) % nr) % nr;
 	while (!__atomic_compare_exchange_n(&df_h.next_id, &last, id, 0, __ATOMIC_RELAXED,
@@ -84,7 +87,7 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 	if (!s)
 		return -ENOMEM;
 	df_mutex_lock(&dev->lock);
-	/* A slot stays with its device, and who waits for an old point of it may read this. */
+	/* A slot stays with its device: threads that wait for an old point of it may read this. */
 	if (!s->id)
 		s->device = dev->index;
 	s->priority = priority;
@@ -95,7 +98,7 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 	s->head = s->tail = NULL;
 	s->busy = s->dying = 0;
 	s->legacy_seen = 0;
-	/* What we make for ourselves takes no part in hardware queues; tests' are taken with the work. */
+	/* Internal streams use no hardware queue. A test's queues are assigned with the work. */
 	if (dev->queues && !internal && !(df_hcode && df_hcode->queues)) {
 		queue = dev->nr_created++ % nr;
 		s->queue = &dev->queues[queue];
@@ -104,7 +107,7 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 		s->queue = NULL;
 		s->id = df_hid();
 	}
-	/* RELAXED: nobody knows the stream yet. */
+	/* RELAXED: no other thread knows the stream yet. */
 	__atomic_store_n(&s->capture, NULL, __ATOMIC_RELAXED);
 	s->frontier.nr = 0;
 	df_list_init(&s->members);
@@ -129,7 +132,7 @@ void df_hstream_delete(struct df_hstream *s)
 	df_mutex_unlock(&dev->lock);
 }
 
-/* -- per-thread default streams ------------------------------------------------------------------ */
+/* -- per-thread default streams ---------------------------------------------------------------- */
 
 static pthread_key_t thread_key;
 static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
@@ -185,7 +188,7 @@ static struct df_hstream *per_thread(void)
 	return s;
 }
 
-/* -- lookup --------------------------------------------------------------------------------------- */
+/* -- lookup ------------------------------------------------------------------------------------ */
 
 struct df_hstream *df_hstream_find(cudaStream_t stream)
 {
@@ -248,14 +251,14 @@ int df_hstream_idle(struct df_hstream *s)
 {
 	if (s->legacy)
 		/*
-		 * ACQUIRE pairs with the RELEASE in complete(): without it the last operation's
-		 * memory might not be visible to a thread that is told "idle".
+		 * ACQUIRE pairs with the RELEASE in complete(): without it a thread that gets
+		 * "idle" might not see the last operation's memory.
 		 */
 		return !__atomic_load_n(&df_hdev(s->device)->nr_blocking, __ATOMIC_ACQUIRE);
 	return df_hpoint_done(df_hstream_tail(s));
 }
 
-/* -- create, destroy ------------------------------------------------------------------------------ */
+/* -- create, destroy --------------------------------------------------------------------------- */
 
 static cudaError_t create(cudaStream_t *out, unsigned flags, int priority)
 {
@@ -315,7 +318,7 @@ DF_H_API cudaError_t cudaStreamDestroy(cudaStream_t stream)
 	return cudaSuccess;
 }
 
-/* -- waiting -------------------------------------------------------------------------------------- */
+/* -- waiting ----------------------------------------------------------------------------------- */
 
 DF_H_API cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
@@ -376,7 +379,7 @@ DF_H_API cudaError_t cudaDeviceSynchronize(void)
 	return cudaSuccess;
 }
 
-/* -- attributes ----------------------------------------------------------------------------------- */
+/* -- attributes -------------------------------------------------------------------------------- */
 
 #define GETTER(name, type, value)                                                                  \
 	DF_H_API cudaError_t name(cudaStream_t stream, type *out)                                  \
@@ -420,7 +423,7 @@ DF_H_API cudaError_t cudaStreamGetAttribute(cudaStream_t stream, cudaStreamAttrI
 	return cudaSuccess;
 }
 
-/* Hints for caches and scheduling: there is nothing they could change here. */
+/* Hints for caches and scheduling, which have no effect here. */
 DF_H_API cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaStreamAttrID attr,
 					    const cudaStreamAttrValue *value)
 {
@@ -459,7 +462,7 @@ DF_H_API cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *ptr, si
 	return df_hret(df_hsubmit(s, &op, DF_WORK_MEMOP));
 }
 
-/* -- host functions ------------------------------------------------------------------------------- */
+/* -- host functions ---------------------------------------------------------------------------- */
 
 DF_H_API cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *arg)
 {

@@ -1,9 +1,10 @@
 /*
- * Memory mapped by hand, see vmm.h. Each piece of memory is a memfd of its own, so that its descriptor is what another
- * process needs; its name tells the device. Rights of devices are kept apart; what this process may touch is what any
- * device may, because all of them are this process.
+ * Memory mapped by hand (vmm.h). Each piece of memory is a memfd of its own, so that another
+ * process needs only its descriptor; its name contains the device. Rights are kept for each device.
+ * This process has the rights of all devices together, because all devices are this process.
  *
- * Any thread; one lock guards the tables. Pieces of memory count against their device where they were made.
+ * Any thread; one lock guards the tables. Pieces of memory count for their device where they were
+ * made.
  */
 #define _GNU_SOURCE
 #include "interpose/hostcuda/engine/vmm.h"
@@ -22,7 +23,7 @@ struct piece {
 	struct df_hslot slot;
 	size_t bytes;
 	int device, fd, shared, counted;
-	int handles, mappings; /* it ends with the last */
+	int handles, mappings; /* it ends with the last one */
 };
 
 struct mapping {
@@ -30,7 +31,7 @@ struct mapping {
 	size_t bytes;
 	struct piece *piece;
 	uint8_t *rights; /* of each device, then of the host */
-	int all;	 /* of them: what this process may do */
+	int all;	 /* all rights together: those of this process */
 };
 
 struct reserved {
@@ -43,16 +44,17 @@ static struct df_hslab pieces;
 static struct reserved *reserved;
 static struct mapping *mappings; /* by address */
 static size_t nr_reserved, room_reserved;
-static size_t nr_mappings, room_mappings; /* the former atomic: a look at nothing takes no lock */
+/* Nr_mappings is atomic: without mappings a query takes no lock. */
+static size_t nr_mappings, room_mappings;
 
 #define NAME	   "dfshim-mapped-"
 #define NR_PIECES  (1u << 20)
 #define WHOLE(n)   ((n) && (n) % DF_HVMM_UNIT == 0)
 #define ALIGNED(p) ((uintptr_t)(p) % DF_HVMM_UNIT == 0)
 
-/* -- tables; lock held ------------------------------------------------------------------------------- */
+/* -- tables; lock held ------------------------------------------------------------------------- */
 
-/* The first mapping that ends behind the address. */
+/* Returns the first mapping that ends after the address. */
 static size_t mapping_at(const void *at)
 {
 	size_t lo = 0, hi = nr_mappings;
@@ -75,14 +77,14 @@ static struct mapping *mapping_of(const void *at)
 	return i < nr_mappings && mappings[i].at <= (const char *)at ? &mappings[i] : NULL;
 }
 
-/* Whole mappings without a gap: the first, and how many; 0: not so. */
+/* Finds whole mappings without a gap: the first, and their number; 0: there are none. */
 static size_t mappings_of(const char *at, size_t bytes, size_t *first)
 {
 	size_t i = mapping_at(at), nr = 0;
 	const char *end;
 
 	*first = i;
-	/* Any bits may be given for an address. */
+	/* An address may be any bit pattern. */
 	if (bytes > UINTPTR_MAX - (uintptr_t)at)
 		return 0;
 	end = at + bytes;
@@ -111,7 +113,7 @@ static struct piece *piece_of(uint64_t handle)
 	return p && p->handles ? p : NULL;
 }
 
-/* 1: nobody has it any more, and the caller ends it without the lock. */
+/* Returns 1 if it has no user any more: the caller ends it without the lock. */
 static int unused(struct piece *p)
 {
 	return !p->handles && !p->mappings && df_hslot_retire(&p->slot);
@@ -125,7 +127,7 @@ static void end_piece(struct piece *p)
 	df_hslab_put(&pieces, p);
 }
 
-/* -- addresses ---------------------------------------------------------------------------------------- */
+/* -- addresses --------------------------------------------------------------------------------- */
 
 static void *nothing(void *at, size_t bytes, int fixed)
 {
@@ -153,7 +155,7 @@ int df_hvmm_reserve(size_t bytes, size_t align, void *hint, void **out)
 		p = nothing(NULL, room, 0);
 		if (p == MAP_FAILED)
 			return -ENOMEM;
-		/* What is over on both sides goes back. */
+		/* Unmap the excess on both sides. */
 		from = p;
 		p += (align - (uintptr_t)p % align) % align;
 		if (p > from)
@@ -192,7 +194,7 @@ int df_hvmm_unreserve(void *at, size_t bytes)
 	return err;
 }
 
-/* -- memory ------------------------------------------------------------------------------------------- */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 static int piece_new(int device, size_t bytes, int fd, int shared, int counted, uint64_t *handle)
 {
@@ -337,7 +339,7 @@ int df_hvmm_import(int fd, uint64_t *handle)
 	return err;
 }
 
-/* -- where both meet ----------------------------------------------------------------------------------- */
+/* -- mapping ----------------------------------------------------------------------------------- */
 
 /* Lock held. */
 static int map_piece(char *at, size_t bytes, struct piece *p)
@@ -394,7 +396,7 @@ int df_hvmm_unmap(void *at, size_t bytes)
 		p = mappings[i].piece;
 		free(mappings[i].rights);
 		p->mappings--;
-		/* A slot that is retired has a link to spare. */
+		/* A retired slot has an unused link. */
 		if (unused(p)) {
 			p->slot.next_free = (void *)last;
 			last = p;
@@ -442,7 +444,7 @@ int df_hvmm_allow(void *at, size_t bytes, int device, int rights)
 	df_mutex_lock(&lock);
 	nr = mappings_of(at, bytes, &first);
 	err = nr ? 0 : -EINVAL;
-	/* The host has no rights to what is a device's. */
+	/* The host cannot have rights to a device's memory. */
 	for (i = first; i < first + nr; i++)
 		if (device < 0 && mappings[i].piece->device >= 0)
 			err = -EINVAL;
@@ -473,7 +475,10 @@ int df_hvmm_look(const void *at, struct df_mem_info *out)
 {
 	const struct mapping *m, *lo, *hi;
 
-	/* RELAXED: who asks about memory knows that it is mapped; what is being mapped now is not part of this question. */
+	/*
+	 * RELAXED: a thread that queries memory knows that it is mapped; memory that is being
+	 * mapped now does not count.
+	 */
 	if (!__atomic_load_n(&nr_mappings, __ATOMIC_RELAXED))
 		return 0;
 	df_mutex_lock(&lock);

@@ -1,6 +1,6 @@
 /*
- * Threads that wait: for a point of a stream, for streams, for a device. Meanwhile they do the engine's work
- * (engine.c), and drive the daemon through the hooks.
+ * Threads that wait for a point of a stream, for streams, or for a device. Meanwhile they do the
+ * engine's work (engine.c), and drive the daemon through the hooks.
  */
 #include "interpose/hostcuda/internal.h"
 
@@ -28,7 +28,10 @@ void df_hwait_point(df_hpoint p)
 		return;
 	dev = df_hdev(s->device);
 	for (;;) {
-		/* ACQUIRE pairs with wake_waiters(): what came with the change is seen below. */
+		/*
+		 * ACQUIRE pairs with wake_waiters(): what was written before the change is seen
+		 * below.
+		 */
 		gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
 		if (df_hpoint_done(p))
 			break;
@@ -38,7 +41,9 @@ void df_hwait_point(df_hpoint p)
 			sleep_ns = DF_H_SLEEP_MIN_NS;
 			continue;
 		}
-		/* Yielding could cost a whole time slice of somebody who only spins; sleeping does not. */
+		/*
+		 * Yielding could cost a time slice of a thread that only spins; sleeping does not.
+		 */
 		if (spins++ < SPINS) {
 			df_relax();
 			continue;
@@ -51,7 +56,7 @@ void df_hwait_point(df_hpoint p)
 		if (sleep_ns < (int64_t)DF_H_SLEEP_MAX_NS)
 			sleep_ns *= 2;
 	}
-	/* What we left undone because it was not ours. */
+	/* Wake the engine for work of other streams. */
 	if (__atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
 		df_hwake_engine(dev);
 }
@@ -72,8 +77,8 @@ void df_hwait_slice(struct df_hdev *dev)
 }
 
 /*
- * The ends, as they are now, of the device's streams; blocking_only: those that synchronise with the legacy stream, and
- * itself. -ENOMEM: not all of them.
+ * Stores the present ends of the device's streams. blocking_only: of those that synchronise with
+ * the legacy stream, and of that itself. Fails with -ENOMEM if it stored only some.
  */
 static int take_ends(struct df_hdev *dev, int blocking_only, struct df_hends *e)
 {
@@ -94,7 +99,7 @@ static int take_ends(struct df_hdev *dev, int blocking_only, struct df_hends *e)
 	{
 		if (blocking_only && !s->blocking && !s->legacy)
 			continue;
-		/* Freeing is nobody's work: for pinned memory it waits for other devices. */
+		/* Freeing is not waited for: for pinned memory it waits for other devices. */
 		if (s == __atomic_load_n(&dev->reaper, __ATOMIC_RELAXED))
 			continue;
 		if (e->nr < cap && !df_hpoint_done(df_hstream_tail(s)))
@@ -120,7 +125,7 @@ static void wait_streams(struct df_hdev *dev, int blocking_only)
 	do {
 		ret = take_ends(dev, blocking_only, &e);
 		wait_ends(&e);
-		/* Without memory for more: one handful after the other. */
+		/* Without memory for all of them: some at a time. */
 	} while (ret);
 }
 
@@ -135,8 +140,8 @@ void df_hwait_stream(struct df_hstream *s)
 static int has_work(struct df_hdev *dev)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE in complete(): without it a thread that finds the device idle
-	 * might not see what the last operations wrote.
+	 * ACQUIRE pairs with the RELEASE in complete(): without it a thread that finds the device
+	 * idle might not see what the last operations wrote.
 	 */
 	return __atomic_load_n(&dev->nr_active, __ATOMIC_ACQUIRE) != 0;
 }
@@ -157,7 +162,7 @@ int df_hsync_device(struct df_hdev *dev, enum df_sync_kind kind)
 	if (released)
 		e.nr = 0;
 	wait_ends(&e);
-	/* A reset ends the streams: nothing may be left on them. */
+	/* A reset ends the streams: they must have no work left. */
 	if (!released && (ret || kind == DF_SYNC_RESET))
 		df_hwait_device(dev);
 	df_hsync_done(dev->index);

@@ -1,9 +1,9 @@
 /*
- * Stream capture: between begin and end, what is put on the streams of a capture becomes nodes of a
- * graph. Other streams join by waiting for an event that was recorded in the capture. A capture may be
- * spoiled by a forbidden call; it then stays so until its end, which reports it.
+ * Stream capture: between begin and end, work put on the streams of a capture becomes nodes of a
+ * graph. Other streams join by waiting for an event that was recorded in the capture. A forbidden
+ * call spoils a capture; its end then reports that.
  *
- * One lock guards all captures; streams and events are looked at without it first, so programs that
+ * One lock guards all captures. Streams and events are first checked without it, so programs that
  * capture nothing pay one load.
  */
 #include "interpose/hostcuda/graph/capture.h"
@@ -61,7 +61,7 @@ int df_hnodes_copy(struct df_hnodes *to, const struct df_hnodes *from)
 	return 0;
 }
 
-/* Lock held. Adds a node behind what the stream has captured so far. */
+/* Adds a node after the stream's last captured nodes. Lock held. */
 cudaError_t df_hcapture_node(struct df_hstream *s, enum cudaGraphNodeType type,
 			     struct df_hnode **out)
 {
@@ -126,7 +126,7 @@ static enum cudaGraphNodeType type_of(const struct df_hop *op)
 	}
 }
 
-/* cudaErrorIllegalState: the stream does not capture. */
+/* Returns cudaErrorIllegalState if the stream does not capture. */
 static cudaError_t add_op(struct df_hstream *s, const struct df_hop *op)
 {
 	struct df_hnode *node;
@@ -195,7 +195,7 @@ int df_hcapture_coll(struct df_hstream *s, const struct df_capture_ops *ops, voi
 	return err ? (err == cudaErrorMemoryAllocation ? -ENOMEM : -EINVAL) : 0;
 }
 
-/* -- begin, end ----------------------------------------------------------------------------------- */
+/* -- begin, end -------------------------------------------------------------------------------- */
 
 static cudaError_t begin(cudaStream_t stream, struct df_hgraph *graph, const struct df_hnodes *deps,
 			 enum cudaStreamCaptureMode mode)
@@ -265,7 +265,7 @@ static int mark(const struct df_hnodes *set)
 	return err;
 }
 
-/* Lock held. Does the origin wait for everything that the other streams captured? */
+/* Whether the origin waits for all that the other streams captured. Lock held. */
 static int joined(struct df_hcapture *c)
 {
 	struct df_hstream *s;

@@ -1,6 +1,4 @@
-/*
- * Captures in progress: between capture.c, which begins, fills and ends them, and joining.c. Private to them.
- */
+/* Captures in progress. Private to capture.c, which begins, fills and ends them, and joining.c. */
 #ifndef DF_INTERPOSE_HOSTCUDA_GRAPH_CAPTURE_H
 #define DF_INTERPOSE_HOSTCUDA_GRAPH_CAPTURE_H
 
@@ -27,18 +25,20 @@ struct df_hcaptures {
 
 extern struct df_hcaptures df_hcaptures;
 
-/* Looked at without the lock: programs that capture nothing pay one load. */
+/* Checked without the lock: programs that capture nothing pay one load. */
 int df_hcapture_any(void);
-/* All with the lock held. */
+/* These are called with the lock held. */
 struct df_hcapture *df_hcapture_by_id(uint64_t id);
 void df_hcapture_join(struct df_hcapture *c, struct df_hstream *s);
 void df_hcapture_leave(struct df_hstream *s);
-/* Adds a node behind what the stream has captured so far. */
+/* Adds a node after the stream's last captured nodes. */
 cudaError_t df_hcapture_node(struct df_hstream *s, enum cudaGraphNodeType type,
 			     struct df_hnode **out);
 int df_hnodes_copy(struct df_hnodes *to, const struct df_hnodes *from); /* -ENOMEM */
 
-/* joining.c; takes the lock. spoil: the call would have disturbed them, not only asked. */
+/*
+ * joining.c; takes the lock. spoil: the call would disturb the captures, instead of only querying.
+ */
 cudaError_t df_hcapture_legacy(struct df_hstream *s, int spoil);
 
 #endif

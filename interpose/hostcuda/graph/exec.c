@@ -1,8 +1,9 @@
 /*
- * Executable graphs: instantiating unfolds a graph into a list of steps with lanes. Launches: launch.c.
+ * Executable graphs: instantiating unfolds a graph into a list of steps with lanes. launch.c
+ * launches them.
  *
- * A launch in progress holds a reference, so destroying or updating an executable is safe at any time.
- * Launching, updating and destroying one executable is for one thread at a time, as CUDA demands.
+ * A launch in progress holds a reference, so an executable may be destroyed or updated at any time.
+ * One thread at a time launches, updates and destroys an executable, as CUDA demands.
  */
 #include "interpose/hostcuda/graph/plan.h"
 #include "runtime/base/vec.h"
@@ -21,8 +22,8 @@ void df_hplan_put(void *arg)
 	size_t i;
 
 	/*
-	 * ACQ_REL: the last one to let go sees what launches did, and pairs with their decrements;
-	 * without it memory could be freed under a launch's last look at it.
+	 * ACQ_REL pairs with the other decrements: the last one sees what launches did; without it
+	 * memory could be freed while a launch still reads it.
 	 */
 	if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL))
 		return;
@@ -73,7 +74,7 @@ static void step_fill(struct df_hstep *st, struct df_hnode *node)
 		__atomic_fetch_add(&st->coll->refs, 1, __ATOMIC_RELAXED);
 }
 
-/* Unfolds the graph; its roots depend on step `entry` (SIZE_MAX: none). */
+/* Unfolds the graph. Its roots depend on step `entry` (SIZE_MAX: none). */
 static int unfold(struct df_hplan *p, struct df_hgraph *g, size_t entry)
 {
 	struct df_hnode **v, *node;
@@ -102,7 +103,9 @@ static int unfold(struct df_hplan *p, struct df_hgraph *g, size_t entry)
 			step_fill(st, node);
 			continue;
 		}
-		/* A child graph: an empty step, its steps, and one that waits for all of them. */
+		/*
+		 * A child graph: an empty step, its steps, and a step that waits for all of them.
+		 */
 		first = p->nr - 1;
 		err = unfold(p, node->child, first);
 		if (err)
@@ -121,7 +124,7 @@ static int unfold(struct df_hplan *p, struct df_hgraph *g, size_t entry)
 	return err;
 }
 
-/* A step continues the lane of the first dependency that nothing continues yet. */
+/* A step continues the lane of its first dependency that no other step continues. */
 static void make_lanes(struct df_hplan *p)
 {
 	struct df_hstep *st, *dep;
@@ -143,7 +146,7 @@ static void make_lanes(struct df_hplan *p)
 	}
 }
 
-/* Empty nodes only order what is there. */
+/* Whether the graph has only collectives; empty nodes only order them. */
 static int is_bare(const struct df_hplan *p)
 {
 	size_t i, nr = 0;
@@ -191,7 +194,7 @@ err_put:
 	return err;
 }
 
-/* -- life ------------------------------------------------------------------------------------------- */
+/* -- life -------------------------------------------------------------------------------------- */
 
 static cudaError_t instantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
 {
@@ -288,7 +291,7 @@ DF_H_API cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t exec, unsigned long l
 	return df_hret(err);
 }
 
-/* There is nothing to load: only the arguments are checked. */
+/* Nothing has to be loaded: only the arguments are checked. */
 DF_H_API cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
 {
 	struct df_hstream *s;
@@ -353,7 +356,7 @@ DF_H_API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph
 	return cudaSuccess;
 }
 
-/* -- single nodes ----------------------------------------------------------------------------------- */
+/* -- single nodes ------------------------------------------------------------------------------ */
 
 static struct df_hstep *step_of(struct df_hexec *x, struct df_hnode *node)
 {
@@ -384,7 +387,7 @@ cudaError_t df_hexec_node_set(cudaGraphExec_t exec, cudaGraphNode_t handle, cons
 	return cudaSuccess;
 }
 
-/* was, is: plans of the graph that the node had when it was made part of x, and of the one that it gets. */
+/* was, is: plans of the node's graph, when the node became part of x and as it is to become. */
 static cudaError_t replace(struct df_hexec *x, const struct df_hplan *was,
 			   const struct df_hplan *is)
 {

@@ -1,7 +1,7 @@
 /*
- * Graphs as objects: nodes, edges, copies, user objects, and the functions of the API that look at
- * them. See graph.h. A graph is worked on by one thread at a time, as CUDA demands; user objects and
- * collectives are counted with atomics, because the engine drops the last reference to them.
+ * Graphs as objects: nodes, edges, copies, user objects, and the functions of the API that query
+ * them (graph.h). One thread at a time uses a graph, as CUDA demands. User objects and collectives
+ * are counted with atomics, because the engine may drop the last reference.
  */
 #include "interpose/hostcuda/graph/graph.h"
 #include "runtime/base/vec.h"
@@ -22,7 +22,7 @@ int df_hgraph_init(void)
 	return err ? err : df_hexec_init();
 }
 
-/* -- sets ------------------------------------------------------------------------------------------ */
+/* -- sets -------------------------------------------------------------------------------------- */
 
 int df_hnodes_push(struct df_hnodes *set, struct df_hnode *node)
 {
@@ -62,13 +62,13 @@ static int set_del(struct df_hnodes *set, struct df_hnode *node)
 	return 0;
 }
 
-/* -- references ------------------------------------------------------------------------------------ */
+/* -- references -------------------------------------------------------------------------------- */
 
 void df_hcoll_put(struct df_hcoll *coll)
 {
 	/*
-	 * ACQ_REL: the last one to let go sees what the others did with the collective, and pairs with
-	 * their decrements; without it destroy could run on half-written state.
+	 * ACQ_REL pairs with the other decrements: the last one sees what the others did with the
+	 * collective; without it destroy could use half-written state.
 	 */
 	if (coll && __atomic_sub_fetch(&coll->refs, 1, __ATOMIC_ACQ_REL) == 0) {
 		coll->ops->destroy(coll->arg);
@@ -76,7 +76,7 @@ void df_hcoll_put(struct df_hcoll *coll)
 	}
 }
 
-/* -- graphs ---------------------------------------------------------------------------------------- */
+/* -- graphs ------------------------------------------------------------------------------------ */
 
 struct df_hgraph *df_hgraph_find(cudaGraph_t graph)
 {
@@ -158,7 +158,7 @@ void df_hgraph_delete(struct df_hgraph *g)
 	df_hslab_put(&df_h.graphs, g);
 }
 
-/* The copy's nodes stand in the original's order; order of the originals is their place. */
+/* The copy's nodes are in the order of the originals, whose field order is their index. */
 struct df_hgraph *df_hgraph_clone(struct df_hgraph *g)
 {
 	struct df_hgraph *copy = df_hgraph_new();
@@ -215,7 +215,7 @@ int df_hgraph_order(struct df_hgraph *g, struct df_hnode ***out)
 
 	if (!v)
 		return -ENOMEM;
-	/* order: 1 + place in v, 0 not placed. Captured graphs are in order already: one pass. */
+	/* order: 1 + index in v; 0: not placed. Captured graphs are already in order: one pass. */
 	for (i = 0; i < nr; i++)
 		g->nodes.v[i]->order = 0;
 	do {
@@ -239,7 +239,7 @@ int df_hgraph_order(struct df_hgraph *g, struct df_hnode ***out)
 	return 0;
 }
 
-/* -- the API: graphs ------------------------------------------------------------------------------- */
+/* -- the API: graphs --------------------------------------------------------------------------- */
 
 DF_H_API cudaError_t cudaGraphCreate(cudaGraph_t *out, unsigned flags)
 {
@@ -324,7 +324,7 @@ DF_H_API cudaError_t cudaGraphNodeFindInClone(cudaGraphNode_t *out, cudaGraphNod
 	return df_hret(cudaErrorInvalidValue);
 }
 
-/* CUDA's way to return lists: a NULL array asks for the number, a larger array is padded. */
+/* CUDA's form of returning lists: a NULL array asks for the number, a longer array is padded. */
 struct list_out {
 	cudaGraphNode_t *a, *b;
 	size_t room, nr;
@@ -360,7 +360,7 @@ static void finish(struct list_out *out, size_t *nr, cudaGraphEdgeData *edges)
 		memset(edges, 0, *nr * sizeof(*edges));
 }
 
-/* What the questions for a list begin with: err is that of their object. */
+/* Begins a query for a list. err: the error of its object. */
 static cudaError_t list_begin(struct list_out *out, cudaError_t err, const size_t *nr)
 {
 	if (!err && !nr)

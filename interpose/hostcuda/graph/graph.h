@@ -1,10 +1,10 @@
 /*
- * Graphs: what capture.c builds, graph.c keeps and edits, and exec.c runs.
+ * Graphs: capture.c builds them, graph.c keeps and edits them, exec.c executes them.
  *
- * A graph belongs to the thread that works on it (CUDA's own rule); the capture lock is held while a
- * capture adds to it. An executable graph is a flat copy: child graphs are unfolded, nodes are in
- * topological order and divided into lanes, chains of which the first is the launching stream and
- * every other one a stream of our own. Running it is enqueueing it, so branches overtake each other as
+ * One thread at a time uses a graph (CUDA's rule); the capture lock is held while a capture adds to
+ * it. An executable graph is a flat copy. Child graphs are unfolded. Nodes are in topological order
+ * and divided into lanes; the first lane is executed on the launching stream, each other one on an
+ * internal stream. Executing a graph means enqueueing it, so branches overtake each other as
  * streams do.
  */
 #ifndef DF_INTERPOSE_HOSTCUDA_GRAPH_GRAPH_H
@@ -36,7 +36,7 @@ struct df_hgraph {
 	struct df_hnodes nodes;
 	struct df_hheld *held;
 	size_t nr_held;
-	int owned; /* by a child graph node: not to be destroyed by the user */
+	int owned; /* by a child graph node: the user cannot destroy it */
 };
 
 struct df_hnode {
@@ -50,7 +50,7 @@ struct df_hnode {
 	struct df_hgraph *child;
 	struct df_hevent *event;
 	uint64_t event_id;
-	size_t order; /* scratch for walks over the graph */
+	size_t order; /* for temporary use by walks over the graph */
 	struct df_hnode *origin;
 	uint64_t origin_id, id;
 	union {
@@ -61,7 +61,7 @@ struct df_hnode {
 	} params;
 };
 
-/* add: once only; push: at the end. -ENOMEM. */
+/* add: only if it is not in the set; push: at the end. Both fail with -ENOMEM. */
 int df_hnodes_add(struct df_hnodes *set, struct df_hnode *node);
 int df_hnodes_push(struct df_hnodes *set, struct df_hnode *node);
 void df_hnodes_fini(struct df_hnodes *set);
@@ -71,21 +71,24 @@ void df_hgraph_delete(struct df_hgraph *g);
 struct df_hgraph *df_hgraph_clone(struct df_hgraph *g);
 struct df_hgraph *df_hgraph_find(cudaGraph_t graph);
 struct df_hnode *df_hnode_find(cudaGraphNode_t node);
-/* A node of the graph; its dependencies are copied. NULL: no memory. */
+/* Makes a node of the graph; copies its dependencies. NULL: no memory. */
 struct df_hnode *df_hnode_new(struct df_hgraph *g, enum cudaGraphNodeType type,
 			      const struct df_hnodes *deps);
-/* The nodes in an order in which each follows what it depends on; -EINVAL: there is a circle. */
+/*
+ * Stores the nodes in an order in which each follows its dependencies. Fails with -EINVAL if there
+ * is a cycle.
+ */
 int df_hgraph_order(struct df_hgraph *g, struct df_hnode ***out);
 void df_hcoll_put(struct df_hcoll *coll);
 int df_hhold(struct df_hheld **held, size_t *nr, struct df_hobject *object, unsigned count);
 void df_hobject_put(struct df_hobject *object, unsigned count);
 
-/* A node of the application's for an operation that has been checked. */
+/* Adds a node of the application for an operation that has been checked. */
 cudaError_t df_hnode_add(cudaGraphNode_t *out, cudaGraph_t graph, const cudaGraphNode_t *deps,
 			 size_t nr, enum cudaGraphNodeType type, const struct df_hop *op);
 
 int df_hexec_init(void);
-/* The executable's copy of the node does this operation from the next launch on. */
+/* From the next launch on, the executable's copy of the node does this operation. */
 cudaError_t df_hexec_node_set(cudaGraphExec_t exec, cudaGraphNode_t handle,
 			      const struct df_hop *op);
 

@@ -1,11 +1,12 @@
 /*
- * What captures forbid to other streams and calls meanwhile, and how streams join one by events.
+ * Calls that captures forbid to other streams and threads, and streams that join a capture by
+ * events.
  */
 #include "interpose/hostcuda/graph/capture.h"
 
 #include <stdlib.h>
 
-/* -- what is forbidden meanwhile ------------------------------------------------------------------ */
+/* -- forbidden calls --------------------------------------------------------------------------- */
 
 cudaError_t df_hunsafe(void)
 {
@@ -29,7 +30,7 @@ cudaError_t df_hunsafe(void)
 	return hit ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
-/* spoil: the call would have disturbed them, not only asked. */
+/* spoil: the call would disturb the captures, instead of only querying. */
 cudaError_t df_hcapture_legacy(struct df_hstream *s, int spoil)
 {
 	struct df_hcapture *c;
@@ -84,7 +85,7 @@ void df_hcapture_stream_gone(struct df_hstream *s)
 			c->spoiled = 1;
 			df_hcapture_leave(s);
 			if (c->origin == s) {
-				/* Nobody can end it any more. */
+				/* No stream can end it any more. */
 				while (!df_list_empty(&c->members))
 					df_hcapture_leave(df_list_first(
 						&c->members, struct df_hstream, members));
@@ -102,9 +103,9 @@ void df_hcapture_stream_gone(struct df_hstream *s)
 	df_hnodes_fini(&s->frontier);
 }
 
-/* -- events --------------------------------------------------------------------------------------- */
+/* -- events ------------------------------------------------------------------------------------ */
 
-/* Lock held. An event as a node of its own, for events that streams outside see. */
+/* Adds an event as a separate node, for events that streams outside use. Lock held. */
 static cudaError_t add_event(struct df_hstream *s, struct df_hevent *e, enum cudaGraphNodeType type)
 {
 	struct df_hnode *node;
@@ -195,7 +196,7 @@ cudaError_t df_hcapture_event_check(struct df_hevent *e)
 
 void df_hcapture_event_gone(struct df_hevent *e)
 {
-	/* RELAXED: the caller is the only one who still uses the event. */
+	/* RELAXED: only the caller still uses the event. */
 	if (df_likely(!__atomic_load_n(&e->capture_id, __ATOMIC_RELAXED)))
 		return;
 	df_mutex_lock(&df_hcaptures.lock);

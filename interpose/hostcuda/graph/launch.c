@@ -1,7 +1,7 @@
 /*
- * Launching an executable graph enqueues its steps: the first lane on the launching stream, the others on streams of
- * the executable, with waits where a step depends on another lane. Launches of one executable follow one
- * another, each with a reference to the plan.
+ * Launching an executable graph enqueues its steps: the first lane on the launching stream, the
+ * others on the executable's streams, with waits where a step depends on another lane. Launches of
+ * one executable follow one another; each holds a reference to the plan.
  */
 #include "interpose/hostcuda/graph/plan.h"
 
@@ -14,7 +14,7 @@ static int wait_for(struct df_hstream *s, df_hpoint point)
 	return df_hstream_put(s, &op, NULL);
 }
 
-/* Tells the collectives of the graph that they are launched. Nothing is enqueued yet. */
+/* Announces the launch to the collectives of the graph. Nothing has been enqueued yet. */
 static int announce(struct df_hplan *p)
 {
 	struct df_hstep *st;
@@ -31,11 +31,17 @@ static int announce(struct df_hplan *p)
 	}
 	if (!err)
 		return 0;
-	/* Those that were told already must not wait for a launch that does not come. */
+	/*
+	 * Collectives that already know of the launch must not wait for it, since it will not
+	 * happen.
+	 */
 	for (i--; i-- > 0;) {
 		st = &p->steps[i];
 		if (st->coll && !st->disabled)
-			/* RELEASE pairs with the daemon's ACQUIRE, as the stream's own write in run_one(). */
+			/*
+			 * RELEASE pairs with the daemon's ACQUIRE, as the stream's own write in
+			 * run_one() does.
+			 */
 			__atomic_store_n(&st->ready, p->nr_launches, __ATOMIC_RELEASE);
 	}
 	return err;
@@ -109,14 +115,14 @@ static cudaError_t launch(struct df_hexec *x, struct df_hstream *s)
 	call.call.arg = p;
 	if (!err)
 		err = df_hstream_put(s, &call, &x->last);
-	/* Without memory in the middle the reference is never given back: what runs stays valid. */
+	/* Without memory in the middle the reference is never released: what runs stays valid. */
 	return df_herr(err);
 }
 
 /*
- * A graph of collectives alone is on its stream what the same calls would be: they have the order that their
- * buffers ask for, and graphs launched in different orders on different ranks do not hold each other up.
- * 1: not so, launch as usual; else 0 or -errno.
+ * A graph of collectives alone acts on its stream like the same calls. They are ordered only as
+ * their buffers require, and graphs launched in different orders on different ranks do not block
+ * each other. Returns 1 if the graph is to be launched as usual, else 0 or -errno.
  */
 static int issue_bare(const struct df_hplan *p, struct df_hstream *s)
 {

@@ -1,6 +1,6 @@
 /*
  * Graph nodes that programs add and change by hand. Parameters are checked as those of the stream
- * function that does the same, and turned into its operation. See graph.h.
+ * function that does the same, and converted to its operation (graph.h).
  */
 #include "interpose/hostcuda/graph/graph.h"
 
@@ -46,7 +46,7 @@ cudaError_t df_hnode_add(cudaGraphNode_t *out, cudaGraph_t graph, const cudaGrap
 	return err;
 }
 
-/* -- parameters as operations ---------------------------------------------------------------------- */
+/* -- parameters as operations ------------------------------------------------------------------ */
 
 static cudaError_t copy_op(const struct cudaMemcpy3DParms *p, struct df_hop *op)
 {
@@ -85,7 +85,7 @@ static cudaError_t kernel_op(const struct cudaKernelNodeParams *p, struct df_hop
 }
 
 /*
- * Per kind of node: add it, read its parameters, change them in the graph, change them in an
+ * For each kind of node: add it, read its parameters, change them in the graph, change them in an
  * executable.
  */
 #define NODE(Kind, member, make, params_type)                                                      \
@@ -186,7 +186,7 @@ DF_H_API cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t exec, cu
 	return cudaGraphExecMemcpyNodeSetParams(exec, node, &p);
 }
 
-/* -- nodes without parameters of their own ---------------------------------------------------------- */
+/* -- nodes without parameters ------------------------------------------------------------------ */
 
 DF_H_API cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *out, cudaGraph_t graph,
 					   const cudaGraphNode_t *deps, size_t nr)
@@ -302,7 +302,7 @@ DF_H_API cudaError_t cudaGraphEventWaitNodeSetEvent(cudaGraphNode_t node, cudaEv
 	return df_hret(set_event(node, event, cudaGraphNodeTypeWaitEvent));
 }
 
-/* -- the form for all kinds -------------------------------------------------------------------------- */
+/* -- the form for all kinds -------------------------------------------------------------------- */
 
 DF_H_API cudaError_t cudaGraphAddNode(cudaGraphNode_t *out, cudaGraph_t graph,
 				      const cudaGraphNode_t *deps, const cudaGraphEdgeData *edges,

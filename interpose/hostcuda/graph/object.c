@@ -1,7 +1,7 @@
 /*
- * User objects: what a program ties to the life of graphs. Graphs and executables hold counted
- * references; the last one to go calls the destructor, on whatever thread that is, as if from a host
- * function. See graph.h.
+ * User objects: a program's objects that live as long as graphs. Graphs and executables hold
+ * counted references. The thread that drops the last one calls the destructor, as if from a host
+ * function (graph.h).
  */
 #include "interpose/hostcuda/graph/graph.h"
 

@@ -1,5 +1,6 @@
 /*
- * What an executable graph is made of: between exec.c, which makes it, and launch.c, which runs it. Private to them.
+ * The parts of an executable graph. Private to exec.c, which makes them, and launch.c, which
+ * executes them.
  */
 #ifndef DF_INTERPOSE_HOSTCUDA_GRAPH_PLAN_H
 #define DF_INTERPOSE_HOSTCUDA_GRAPH_PLAN_H
@@ -12,7 +13,7 @@ struct df_hstep {
 	struct df_hevent *event;
 	uint64_t event_id;
 	int event_wait;
-	struct df_hnode *node; /* it came from, ... */
+	struct df_hnode *node; /* its origin, ... */
 	uint64_t node_id;      /* ... if this is still its number */
 	enum cudaGraphNodeType type;
 	int device, disabled, has_next;
@@ -32,7 +33,7 @@ struct df_hplan {
 	size_t nr_held;
 	uint32_t refs; /* atomic: the handle's, and one for each launch in progress */
 	uint64_t nr_launches;
-	int bare; /* nothing but collectives in it, and nobody waits for its end */
+	int bare; /* it has only collectives, and no step waits for its end */
 	size_t nr_disabled;
 };
 
@@ -43,7 +44,7 @@ struct df_hexec {
 	unsigned long long flags;
 };
 
-/* Gives a reference back; arg: the plan. */
+/* Releases a reference; arg: the plan. */
 void df_hplan_put(void *arg);
 
 #endif
