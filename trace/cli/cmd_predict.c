@@ -441,6 +441,11 @@ int df_cmd_predict(int argc, char **argv)
 		fprintf(stderr,
 			"dfshim predict: more than %d threads in a rank: %zu calls of the others are left out\n",
 			DF_MODEL_THREADS, p->left_out);
+	if (!rc && p->procs_left_out)
+		fprintf(stderr,
+			"dfshim predict: more than %d ranks: %zu of %zu processes are left out, with "
+			"the operations that only they share\n",
+			DF_MODEL_RANKS, p->procs_left_out, nr);
 	x.opts.slots = slots >= 0 ? (int)slots : (int)p->slots;
 	x.opts.one_queue = queues == 1;
 	x.opts.tries = (size_t)tries;

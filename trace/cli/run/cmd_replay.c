@@ -46,10 +46,12 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 
 	if (df_replay_steps(&p, argc, argv, DF_STEPS_MEMBERS))
 		return 1;
-	if (!p.nr_ranks || p.left_out || len <= 0 || !nr_operations(&p))
+	if (!p.nr_ranks || p.left_out || p.procs_left_out || len <= 0 || !nr_operations(&p))
 		return df_cli_input_error("replay", argv[0],
 					  p.left_out ? "more threads in a rank than can be replayed"
-						     : "no operations in it");
+					  : p.procs_left_out
+						  ? "more ranks than can be replayed (64)"
+						  : "no operations in it");
 	/*
 	 * Hosts that waited in their first call go on by our rules, but what they would have issued next is in no
 	 * trace: nobody can be missing in what is left.

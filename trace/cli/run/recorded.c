@@ -1,6 +1,7 @@
 /*
  * From traces to steps, in the order in which each thread's calls were recorded. See recorded.h.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,8 +45,11 @@ static int rank_of(struct df_program_steps *p, uint32_t trace, int32_t device,
 	for (int i = 0; i < p->nr_ranks; i++)
 		if (p->ranks[i].trace == trace && p->ranks[i].device == device)
 			return i;
-	if (p->nr_ranks == DF_MODEL_RANKS)
+	if (p->nr_ranks == DF_MODEL_RANKS) {
+		p->procs_left_out += !p->procs_left_out || p->last_left_out != trace;
+		p->last_left_out = trace;
 		return -1;
+	}
 	r = &p->ranks[p->nr_ranks];
 	r->trace = trace;
 	r->device = device;
@@ -421,6 +425,11 @@ int df_steps_peer(const struct df_program_steps *p, int comm, int peer)
 	return -1;
 }
 
+static int by_number(const void *a, const void *b)
+{
+	return strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
 int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int flags)
 {
 	struct df_load l;
@@ -428,6 +437,9 @@ int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, siz
 
 	memset(p, 0, sizeof(*p));
 	p->flags = flags;
+	/* Ranks with the lowest numbers are neighbours in most groups: rank2 before rank10. */
+	if (nr > DF_MODEL_RANKS)
+		qsort(paths, nr, sizeof(*paths), by_number);
 	df_load_init(&l);
 	/* Twice: which communicators are used is known when all have been read. */
 	for (size_t i = 0; i < (flags & DF_STEPS_MEMBERS ? 2 * nr : nr) && !rc; i++) {

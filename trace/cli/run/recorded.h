@@ -51,7 +51,9 @@ struct df_program_steps {
 	struct df_map ids[2]; /* streams and events seen, to small numbers from 1 */
 	size_t nr_ids[2];
 	uint32_t slots;
-	size_t left_out;
+	size_t left_out;       /* calls of threads beyond DF_MODEL_THREADS */
+	size_t procs_left_out; /* traces of which ranks are beyond DF_MODEL_RANKS */
+	uint32_t last_left_out;
 	int flags;	   /* enum df_steps */
 	size_t nr_intents; /* operations before which their host still waited */
 	int nr_flags; /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: what threads are taken to wait for */
