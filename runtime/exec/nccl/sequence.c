@@ -174,6 +174,7 @@ static int all_there(struct df_lanes_sequence *q, struct unit *u)
 {
 	size_t i, k;
 	uint32_t s;
+	int waits = 0, first = 1;
 
 	begin(q);
 	if (choose(q, u))
@@ -197,14 +198,21 @@ static int all_there(struct df_lanes_sequence *q, struct unit *u)
 	for (i = 0; i < q->nr_chosen; i++)
 		for (k = 0; k < q->chosen[i]->nr; k++)
 			count_closed(q, q->chosen[i]->in[k]);
-	/* Behind an operation that waits for another rank only what NCCL would launch there. */
+	/*
+	 * Where one of these ranks has launched something that still waits for another one, only
+	 * what NCCL would launch next on each: another order on one of them might be the reason
+	 * that the wait does not end.
+	 */
 	for (i = 0; i < q->nr_chosen; i++) {
-		const struct rank *r = &q->ranks[q->chosen[i]->rank];
+		first &= is_front(q, q->chosen[i]);
+		for (k = 0; k < q->chosen[i]->nr; k++)
+			for (s = 0; s < q->chosen[i]->in[k]->need; s++) {
+				const struct unit *w = q->chosen[i]->in[k]->who[s];
 
-		if (r->open > r->closes && !is_front(q, q->chosen[i]))
-			return 0;
+				waits |= q->ranks[w->rank].open > q->ranks[w->rank].closes;
+			}
 	}
-	return 1;
+	return !waits || first;
 }
 
 /* Chooses the unit, and the counterparts of one of its operations, if all of them are first. */
