@@ -4,7 +4,7 @@ set -u
 . "$SRC/tests/lib/clients.sh"
 D=$B/dfshim
 PY=${TORCH_PYTHON:-$(python3 -c 'import sys; print(sys.executable)')} || skip "no Python here"
-"$PY" -c 'import sys; sys.exit(sys.version_info < (3, 8) or sys.implementation.name != "cpython")' || skip "no CPython 3.8 here"
+"$PY" -c 'import sys; sys.exit(sys.version_info < (3, 9) or sys.implementation.name != "cpython")' || skip "no CPython 3.9 here"
 [ -z "${SAN_RUNTIME-}" ] || skip "a sanitizer has a thread of its own in each process"
 unset DFSHIM_TRACE DFSHIM_HOST_FORK RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR PYTHONHASHSEED PYTHONPATH PYTHONUNBUFFERED
 export MASTER_PORT=29511 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1

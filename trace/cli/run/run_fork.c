@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "trace/cli/run/run_fork.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -269,7 +268,7 @@ pid_t df_run_fork_rank(int rank, const int out[2])
 	if (got <= 0)
 		return -ECHILD;
 	text[got] = '\0';
-	return isdigit((unsigned char)*text) ? (pid_t)atol(text) : -ENOMEM;
+	return (pid_t)(strtol(text, NULL, 10) ?: -EPROTO); /* or minus what the fork gave */
 }
 
 void df_run_fork_close(void)

@@ -14,6 +14,7 @@ import array
 import ast
 import atexit
 import ctypes
+import errno
 import gc
 import importlib
 import os
@@ -21,6 +22,7 @@ import re
 import socket
 import subprocess
 import sys
+import warnings
 from importlib.machinery import PathFinder
 
 # "FD ASK KIND PROGRAM". ASK: ? whether to fork, ! to do so. KIND: f a file, m a module, c text.
@@ -98,15 +100,14 @@ class Program:
 
 
 def late(key):
-    key = getattr(key, "value", key)  # Python 3.8 has an Index around it
-    key = getattr(key, "value", key)
+    key = getattr(key, "value", None)
     return isinstance(key, str) and bool(LATE.fullmatch(key))
 
 
 def interpreter_allows():
     options = sorted({"importtime", "tracemalloc", "perf", "perf_jit"} & set(sys._xoptions))
-    if sys.implementation.name != "cpython":
-        raise Separate(f"the interpreter is {sys.implementation.name}")
+    if sys.implementation.name != "cpython" or sys.version_info < (3, 9):  # 3.8 with -X dev crashes after a fork in an import
+        raise Separate(f"the interpreter is {sys.implementation.name} {sys.version.partition(' ')[0]}")
     if sys.flags.verbose or sys.flags.inspect or sys.flags.interactive or options or os.environ.get("PYTHONTRACEMALLOC") or \
             os.environ.get("PYTHONPROFILEIMPORTTIME"):
         raise Separate("an option of the interpreter is about its start")
@@ -217,7 +218,9 @@ class Server:
             raise Separate("this PyTorch is built without CUDA")
         # Libraries whose threads survive no fork end them before one (OpenBLAS), and start them when they are needed.
         if threads() > 1:
-            child = os.fork()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Python 3.12 warns of threads
+                child = os.fork()
             if not child:
                 os._exit(0)
             os.waitpid(child, 0)
@@ -243,7 +246,7 @@ class Server:
             try:
                 pid = self.fork()
             except OSError as error:
-                self.sock.send(f"no {error.strerror}".encode())
+                self.sock.send(b"-%d" % error.errno)
                 continue
             if not pid:
                 return self.become(kind, fields, fds, parent)
@@ -263,7 +266,8 @@ class Server:
             os.close(wait[1])  # the rank has its parent now, and may go on
             os.close(number[0])
             if not text.isdigit():
-                raise OSError(int(text[1:] or 12), os.strerror(int(text[1:] or 12)))
+                error = int(text[1:] or errno.ENOMEM)
+                raise OSError(error, os.strerror(error))
             return int(text)
         try:
             pid = os.fork()
@@ -304,7 +308,7 @@ class Server:
         if "multiprocessing.process" in modules:
             modules["multiprocessing.process"].current_process().authkey = os.urandom(32)
         if "threading" in modules:
-            modules["threading"].main_thread()._set_native_id()
+            getattr(modules["threading"].main_thread(), "_set_native_id", int)()
         if "numpy.random" in modules:
             modules["numpy.random"].seed()
         if hasattr(modules["torch"], "default_generator"):
@@ -393,7 +397,7 @@ class Agent:
         finally:
             prctl(PR_SET_CHILD_SUBREAPER, 0)
         if not answer.isdigit():
-            raise Separate(f"a fork fails ({answer.decode(errors='replace')})")
+            raise Separate(f"a fork fails ({os.strerror(int(answer[1:] or 0))})")
         self.left -= 1
         if not self.left:
             self.close()
