@@ -60,16 +60,16 @@ kill $silent
 net_cut 1 1
 net --json 10.77.0.2 >pairs.json || fail "one rail is enough: $(cat pairs.json)"
 jq -e '.peers[0].pairs[] | select(.from.name == "eth1" and .to.name == "eth1") | .error ==
-	"10.77.1.1 to 10.77.1.2:28029: nothing comes back: a firewall may drop it, or the address is wrong"' \
+	"10.77.1.1 to 10.77.1.2:28029: nothing returns: a firewall may drop it, or the address is wrong"' \
 	pairs.json >/dev/null || fail "a cut rail: $(cat pairs.json)"
 net_heal 1 1
 net_drop 1 0 28029
 net 10.77.0.2 >pairs && fail "a firewall: status 0"
-[ $? = 1 ] && grep -qx '  not reached: 10.77.0.2:28029: nothing comes back: a firewall may drop it, or the address is wrong' pairs ||
+[ $? = 1 ] && grep -qx '  not reached: 10.77.0.2:28029: nothing returns: a firewall may drop it, or the address is wrong' pairs ||
 	fail "a firewall: $(cat pairs err)"
 net_heal 1 0
 net 10.77.0.2:28030 >pairs && fail "nobody listens: status 0"
-grep -q '10\.77\.0\.2:28030: refused: nobody listens there; run `dfshim net --listen` on that machine' pairs ||
+grep -q '10\.77\.0\.2:28030: refused: no process listens there; run `dfshim net --listen` on that machine' pairs ||
 	fail "nobody listens: $(cat pairs)"
 # Both sides think that 9000 bytes are fine; what lies between drops more than 1500.
 for i in 0 1; do
@@ -124,7 +124,7 @@ time.sleep(0.5)
 open("lying", "w").close()
 time.sleep(600)'
 until [ -e lying ]; do sleep 0.05; done
-for row in "7001 it hung up: what listens there is no .dfshim net --listen." "7002 nothing comes back" \
+for row in "7001 it hung up: what listens there is no .dfshim net --listen." "7002 nothing returns" \
 	"7003 it hung up" "7004 the peer says that it has the address not an address??.2J"; do
 	net "10.77.0.2:${row%% *}" >pairs && fail "$row: status 0"
 	grep -q "${row#* }" pairs || fail "$row: $(cat pairs)"

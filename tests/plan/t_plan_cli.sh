@@ -49,7 +49,7 @@ is "$T/resnet101.json" 'd["preserver"]["accepted"] and s["deft_one_link"]["k"] i
 
 # Would it help? The first word says it.
 first() { timeout "${LIMIT:-60}" $PLAN "$@" | head -1; }
-first docs/plan/vgg19.json | grep -q '^Yes, if updates may come late: DeFT would take 130.3 ms .* 295.1 (2.26 times faster)' || fail "answer for VGG-19"
+first docs/plan/vgg19.json | grep -q '^Yes, if updates may be late: DeFT would take 130.3 ms .* 295.1 (2.26 times faster)' || fail "answer for VGG-19"
 first docs/plan/low_coverage.json | grep -q '^No: ' || fail "answer for low coverage"
 cat >"$T/order.json" <<'EOF'
 {"name": "order", "buckets": [

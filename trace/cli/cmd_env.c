@@ -1,4 +1,7 @@
-/* `dfshim env`: the table of variables for people and programs, with what the environment says now; the manual page's rows. */
+/*
+ * `dfshim env`: the table of variables, for people and programs, with the values of this
+ * environment; and the manual page's rows.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -105,7 +108,7 @@ static json_t *row_json(const struct df_env *now, const struct df_env *def, int 
 	return o;
 }
 
-/* The rows that are asked for by name; none: all. */
+/* The rows that are requested by name; none: all. */
 struct names {
 	char **names;
 	int nr;
@@ -119,7 +122,7 @@ static int is_wanted(const struct names *w, int row)
 	return !w->nr;
 }
 
-/* The first name that no row has; NULL: all are there. */
+/* Returns the first name without a row; NULL: all have one. */
 static const char *unknown_name(const struct names *w)
 {
 	for (int i = 0; i < w->nr; i++) {

@@ -1,6 +1,4 @@
-/*
- * `dfshim graph`: who waits for whom, or the order of execution, as DOT, SVG or JSON.
- */
+/* `dfshim graph`: the wait-for graph, or the order of execution, as DOT, SVG or JSON. */
 #include <stdio.h>
 #include <string.h>
 #include "trace/cli/cli.h"

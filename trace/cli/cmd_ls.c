@@ -1,6 +1,4 @@
-/*
- * `dfshim ls`: what traces hold: process, communicators with exact counters, what was lost.
- */
+/* `dfshim ls`: the contents of traces: process, communicators with exact counters, lost records. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * `dfshim plan`: would another schedule of gradient communication make a training job faster? Its arguments, and the
- * result as text, JSON, picture. One thread.
+ * `dfshim plan`: would another schedule of gradient communication make a training job faster?
+ * Parses the arguments and prints the result as text, JSON or picture. One thread.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -17,10 +17,10 @@
 
 #define NAME "plan"
 
-/* Less is not worth another schedule. */
+/* A smaller gain does not justify another schedule. */
 #define WORTH 1.05
 
-/* Their places in a result. */
+/* Indices of the schemes in a result. */
 enum { DDP, BYTESCHEDULER, USBYTE, DEFT, DEFT_ONE_LINK, SCHEMES };
 
 struct plan_args {
@@ -44,7 +44,7 @@ struct result {
 static const char *const keys[SCHEMES] = {"ddp", "bytescheduler", "usbyte", "deft",
 					  "deft_one_link"};
 
-/* -- arguments ----------------------------------------------------------------------------------------- */
+/* -- arguments --------------------------------------------------------------------------------- */
 
 static const char *take_link(void *to, const char *arg)
 {
@@ -92,7 +92,7 @@ static void parse_args(struct plan_args *a, int argc, char **argv)
 	a->input = argv[0];
 }
 
-/* -- input --------------------------------------------------------------------------------------------- */
+/* -- input ------------------------------------------------------------------------------------- */
 
 static int is_trace(const char *path)
 {
@@ -144,7 +144,7 @@ static int load(const struct plan_args *a, struct result *r)
 	return 0;
 }
 
-/* -- schemes -------------------------------------------------------------------------------------------- */
+/* -- schemes ----------------------------------------------------------------------------------- */
 
 static int replay(const struct plan_args *a, struct result *r)
 {
@@ -167,13 +167,13 @@ static int replay(const struct plan_args *a, struct result *r)
 	if (rc == -ERANGE)
 		return df_cli_input_error(
 			NAME, a->input,
-			"communication takes so much longer than the forward pass that its buckets would "
-			"be sent in more than %d parts",
+			"communication takes longer than the forward pass by so large a factor that its "
+			"buckets would be sent in more than %d parts",
 			DF_PLAN_BUCKETS);
 	return rc ? df_cli_input_error(NAME, a->input, "%s", strerror(-rc)) : 0;
 }
 
-/* -- the answer ------------------------------------------------------------------------------------------ */
+/* -- the answer -------------------------------------------------------------------------------- */
 
 /* "Would it help me?", in one sentence. */
 static void answer(const struct result *r, char *buf, size_t size)
@@ -201,7 +201,7 @@ static void answer(const struct result *r, char *buf, size_t size)
 	else
 		snprintf(
 			buf, size,
-			"Yes, if updates may come late: DeFT would take %.1f ms an iteration where DDP "
+			"Yes, if updates may be late: DeFT would take %.1f ms an iteration where DDP "
 			"takes %.1f (%.2f times faster), with %.2f updates an iteration, up to %d "
 			"iteration%s late; with the same numbers as DDP, %s would take %.1f ms (%.2f).",
 			deft->iteration_ns / 1e6, ddp->iteration_ns / 1e6, faster, deft->updates,

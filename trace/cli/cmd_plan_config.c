@@ -1,6 +1,6 @@
 /*
- * Configurations of `dfshim plan`: a network, its links, and what the preserver needs. Unknown keys are refused. One
- * thread.
+ * Configurations of `dfshim plan`: a network, its links, and the data of the preserver. Unknown
+ * keys are refused. One thread.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -11,13 +11,13 @@
 
 #define FLOAT_BYTES 4
 
-/* Milliseconds; what no clock shows becomes a value that the planner refuses. */
+/* Converts milliseconds. An absurd value becomes one that the planner refuses. */
 static int64_t ns(double ms)
 {
 	return fabs(ms) < 1e9 ? llround(ms * 1e6) : -1;
 }
 
-/* *first_gbs: speed of the first link, or 0: each bucket has its time. */
+/* *first_gbs: speed of the first link; 0: each bucket has its own time. */
 static int read_links(struct df_plan_profile *p, json_t *links, double *first_gbs, char *err,
 		      size_t size)
 {

@@ -1,7 +1,8 @@
 /*
- * `dfshim predict`: deadlocks that other executions of the recorded program can run into. The recorded
- * host order of each thread is turned into programs of the model and executed by NCCL's rules: with
- * rendezvous messages, with the given slots and queues, and in many interleavings of a rank's threads.
+ * `dfshim predict`: deadlocks that other executions of the recorded program can reach. The recorded
+ * order of calls of each thread becomes a program of the model, which executes it by NCCL's rules:
+ * with rendezvous messages, with the given slots and queues, and in many interleavings of a rank's
+ * threads.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,9 +19,9 @@
 
 #define WINDOW 64 /* operations */
 
-/* ---- what is found -------------------------------------------------------------------------------------- */
+/* ---- findings ---------------------------------------------------------------------------- */
 
-/* One search: the program, how it was looked at, and what was found. */
+/* One search: the program, the options, and the findings. */
 struct search {
 	struct df_predict_program w;
 	struct df_predict_opts opts;
@@ -34,8 +35,8 @@ static int is_device_wait(enum df_mop_kind kind)
 }
 
 /*
- * What the finding rests on, where it is an order of threads that was not recorded: nothing that is in a trace forbids it,
- * but a lock would. NULL: it rests on the records alone.
+ * Returns the assumption of a finding that needs an order of threads that was not recorded: the
+ * trace does not exclude it, but a lock would. NULL: the records alone show the deadlock.
  */
 static char *assumption(const struct search *x)
 {
@@ -87,7 +88,10 @@ static void print_operation(FILE *out, const struct df_program_steps *p, const s
 				p->ranks[m->p2p[k].peer].name);
 }
 
-/* The innermost `max` frames of where a step was made, after `before`; nothing if they are not known. */
+/*
+ * Prints the innermost `max` frames of a step's call site, after `before`; nothing if they are
+ * unknown.
+ */
 static void print_place(FILE *out, const char *before, const struct df_predict_program *w, int r,
 			int t, size_t op, int max)
 {
@@ -103,7 +107,9 @@ static void print_place(FILE *out, const char *before, const struct df_predict_p
 		fprintf(out, "%s%.*s", before, (int)(end - at), at);
 }
 
-/* Operations that have not finished when nothing moves any more, by rank: those that run first. */
+/*
+ * Operations that have not finished when nothing moves any more, by rank. Running ones are first.
+ */
 struct stand {
 	int thread, started;
 	size_t op;
@@ -141,7 +147,7 @@ static void stands_fini(struct stands *s)
 		free(s->list[r]);
 }
 
-/* For a terminal or a page of results: no more lines than these. */
+/* Limits of the printed lines. */
 #define RANKS_SAID   6
 #define THREADS_SAID 3
 #define OPS_SAID     2
@@ -162,7 +168,10 @@ static void print_missing(FILE *out, const struct df_predict_program *w, const s
 		fputs("; not started", out);
 }
 
-/* Where a rank stands: the calls in which its threads wait, and what has not finished on its device. */
+/*
+ * Prints a rank's state: the calls in which its threads wait, and its device's unfinished
+ * operations.
+ */
 static void print_rank(FILE *out, const struct search *x, const struct stands *stands, int r)
 {
 	const struct df_predict_program *w = &x->w;
@@ -222,13 +231,13 @@ static void print_finding(FILE *out, struct search *x)
 		fprintf(out, "and %d more ranks\n", left);
 }
 
-/* ---- the witness ------------------------------------------------------------------------------------------ */
+/* ---- the witness ------------------------------------------------------------------------- */
 
-#define STEPS_BEFORE                                                                               \
-	40 /* of a thread that the witness shows, before and behind the one at which it waits */
+/* Steps of a thread that the witness shows, before and after the one at which it waits. */
+#define STEPS_BEFORE 40
 #define STEPS_BEHIND 8
 
-/* The last steps of each thread, and where it stands. */
+/* Prints the last steps of each thread, and where it is. */
 static void print_witness(FILE *out, const struct search *x)
 {
 	const struct df_mprog *prog = &x->w.prog;
@@ -288,8 +297,8 @@ static void print_step(void *arg, enum df_model_event ev, int rank, int thread, 
 }
 
 /*
- * What `dfshim replay --witness` needs: the circumstances, and for ranks with several threads the order in which
- * they take their steps (begin, where they wait) from the start of the trace: rank and record.
+ * Writes the input of `dfshim replay --witness`: the circumstances, and for ranks with several
+ * threads the order of their steps (begin, wait) from the start of the trace: rank and record.
  */
 static int write_witness(const char *path, struct search *x)
 {
@@ -306,7 +315,7 @@ static int write_witness(const char *path, struct search *x)
 	return df_cli_close("predict", path, out, rc);
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------ */
+/* ---- the command ------------------------------------------------------------------------- */
 
 static json_t *stands_json(struct search *x)
 {
@@ -385,7 +394,10 @@ static int run(struct df_program_steps *p, struct search *x, const char *witness
 	return rc ? 1 : found ? 14 : 0;
 }
 
-/* A run that did not finish is no prediction: it is said, so that nobody takes "none found" for "fine". */
+/*
+ * A run that did not finish is no prediction. Reports it, so that "none found" is not taken for
+ * "fine".
+ */
 static void say_recorded(int argc, char **argv)
 {
 	struct df_check_opts opts = {.alive = df_check_alive};

@@ -1,6 +1,7 @@
 /*
- * All steps of all ranks as one program of the model. What has no partner in the traces is left out: the beginning of a
- * ring that has lost records, or the end of a run that was cut off, which would hang in every order.
+ * All steps of all ranks as one program of the model. Steps without a partner in the traces are
+ * omitted, because they would hang in every order: the beginning of a ring that has lost records,
+ * or the end of a run that was cut off.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -8,12 +9,12 @@
 #include "runtime/base/vec.h"
 #include "trace/cli/cmd_predict_program.h"
 
-/* ---- partners ---------------------------------------------------------------------------------------- */
+/* ---- partners ---------------------------------------------------------------------------- */
 
 struct tallies {
 	struct df_map ranks;	/* (communicator, index): set of ranks that issue the collective */
 	struct df_map sides[2]; /* (communicator, source and destination): receives, sends */
-	struct df_map seen[2];	/* how many of them were asked for */
+	struct df_map seen[2];	/* number of them that were requested */
 };
 
 static void tallies_fini(struct tallies *y)
@@ -25,7 +26,7 @@ static void tallies_fini(struct tallies *y)
 	}
 }
 
-/* The ways of a message: the same for both of its sides. */
+/* Returns the path of a message: the same for its two sides. */
 static uint64_t way_of(const struct df_program_steps *p, int rank, const struct df_mp2p *m)
 {
 	uint64_t me = (uint64_t)rank + 1, peer = (uint64_t)df_steps_peer(p, m->comm, m->peer) + 1;
@@ -55,7 +56,7 @@ static int count_step(struct tallies *y, const struct df_program_steps *p, int r
 	return 0;
 }
 
-/* Are all partners of a step there? Asked in order. -ENOMEM. */
+/* Whether all partners of a step are there. Asked in order. Fails with -ENOMEM. */
 static int has_partners(struct tallies *y, const struct df_program_steps *p, int rank,
 			const struct df_step_of *s)
 {
@@ -79,7 +80,7 @@ static int has_partners(struct tallies *y, const struct df_program_steps *p, int
 	return ok;
 }
 
-/* What is left out may be the partner of something else. 0 or -ENOMEM. */
+/* An omitted step may be the partner of another. Fails with -ENOMEM. */
 static int drop_alone(struct df_program_steps *p, size_t *nr)
 {
 	int rc = 0;
@@ -114,7 +115,7 @@ static int drop_alone(struct df_program_steps *p, size_t *nr)
 	return rc;
 }
 
-/* ---- the program ------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------- */
 
 const struct df_step_of *df_predict_program_step(const struct df_predict_program *w, int rank,
 						 int thread, size_t op)
@@ -131,7 +132,7 @@ void df_predict_program_fini(struct df_predict_program *w)
 	df_mprog_fini(&w->prog);
 }
 
-/* Whose turn it was: the thread with the earliest record. */
+/* Finds the recorded order: next is the thread with the earliest record. */
 static int recorded_order(struct df_predict_program *w, int r)
 {
 	size_t at[DF_MODEL_THREADS] = {0};

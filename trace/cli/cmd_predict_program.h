@@ -9,15 +9,15 @@
 
 struct df_predict_program {
 	struct df_mprog prog;
-	struct df_predict_order order; /* as it was recorded */
+	struct df_predict_order order; /* as recorded */
 	const struct df_program_steps *steps;
-	/* For each of the program's steps: which recorded one it is. */
+	/* The recorded step of each of the program's steps. */
 	uint32_t *step[DF_MODEL_RANKS][DF_MODEL_THREADS];
 	size_t nr_ops;	   /* collectives and messages, of all ranks */
-	size_t nr_dropped; /* whose partners are not in the traces: left out */
+	size_t nr_dropped; /* omitted, because their partners are not in the traces */
 };
 
-/* The steps outlive it. 0 or -ENOMEM; then there is nothing to free. */
+/* The steps outlive it. Fails with -ENOMEM; then there is nothing to free. */
 int df_predict_program_make(struct df_predict_program *w, struct df_program_steps *p);
 void df_predict_program_fini(struct df_predict_program *w);
 const struct df_step_of *df_predict_program_step(const struct df_predict_program *w, int rank,

@@ -1,5 +1,5 @@
 /*
- * `dfshim show`: the records of traces as text or NDJSON, with filters. Field names come from
+ * `dfshim show`: the records of traces as text or NDJSON, with filters. Field names are from
  * records.def.
  */
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 struct filter {
 	const char *comm, *at;
-	int64_t rank;	 /* -1: of any */
+	int64_t rank;	 /* -1: any */
 	uint64_t stream; /* NO_STREAM: any */
 	int json, has_types, stacks;
 	uint8_t types[DF_REC_NR];
@@ -28,7 +28,7 @@ struct filter {
 	uint64_t tail;
 };
 
-/* Streams are named in the field whose meaning says so. */
+/* A stream is in the field whose meaning says so. */
 static int names_stream(const struct df_rec *r, uint64_t stream)
 {
 	uint64_t v[4] = {r->op, r->a, r->b, r->c};
@@ -147,7 +147,7 @@ static int print_json(const struct df_reader *rd, const struct df_rec *r, uint64
 	return df_json_line(o, stdout);
 }
 
-/* 0 or -ENOMEM. */
+/* Fails with -ENOMEM. */
 static int show(const struct filter *f, struct df_reader *rd)
 {
 	const struct df_rec *r;
@@ -158,7 +158,7 @@ static int show(const struct filter *f, struct df_reader *rd)
 	uint64_t index, skip = f->tail && rd->end - rd->first > f->tail ? rd->end - f->tail : 0,
 			t0 = 0;
 
-	/* They are anywhere in the trace: with the first call from a site. */
+	/* The notes are anywhere in the trace: with the first call from a site. */
 	if ((f->json || f->at || f->stacks) && df_stack_notes(rd, &notes, &nr_notes))
 		return -ENOMEM;
 	while (!rc && (r = df_reader_next(rd, &index))) {
@@ -218,8 +218,7 @@ int df_cmd_show(int argc, char **argv)
 			"only from this time of the trace on"),
 		DF_REAL("to", "SECONDS", f.to, -1e30, 1e30, "only up to this time of the trace"),
 		DF_NUMBER("tail", "N", f.tail, 0, 1e15, "only the last N records of each trace"),
-		DF_FLAG("stacks", f.stacks,
-			"below a record the call stack it came from, innermost first"),
+		DF_FLAG("stacks", f.stacks, "below a record its call stack, innermost first"),
 	};
 
 	DF_CLI_PARSE("show", &argc, &argv, DF_CLI_TRACES,

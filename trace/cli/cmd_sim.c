@@ -1,6 +1,6 @@
 /*
- * `dfshim sim`: the deadlock simulator. Its arguments, and the configuration (or recorded job) they
- * lead to. One thread; the simulator starts its own.
+ * `dfshim sim`: the deadlock simulator's arguments, and the configuration (or recorded job) that
+ * they name. One thread; the simulator starts its own.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <jansson.h>
@@ -18,9 +18,9 @@
 
 #define NAME "sim"
 
-/* -- arguments ------------------------------------------------------------------------------------- */
+/* -- arguments --------------------------------------------------------------------------------- */
 
-/* Remembers KEY=VALUE for later; memory is the process's. */
+/* Stores KEY=VALUE for later; never freed. */
 static const char *add_set(struct df_sim_args *a, const char *key, size_t len, const char *value)
 {
 	char **v = realloc(a->set, (size_t)(a->nr_set + 2) * sizeof(*v));
@@ -58,7 +58,7 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 	const char *semantics = NULL, *dispatch = NULL, *rng = NULL;
 	double width = 0;
 	const struct df_opt options[] = {
-		DF_HEADING("What to simulate:"),
+		DF_HEADING("Simulation:"),
 		DF_WORD("semantics", "exact|artifact|fifo", semantics,
 			"what is a deadlock; exact (default): a real cycle; artifact: as the published program decides; "
 			"fifo: a strict queue per GPU"),
@@ -136,7 +136,7 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 	return 0;
 }
 
-/* A configuration from a recorded job; says on standard error what was seen. */
+/* Makes a configuration from a recorded job; prints to standard error what it observed. */
 static json_t *load_trace(struct df_sim_args *a, int *status)
 {
 	struct df_sim_observed o;
@@ -223,10 +223,10 @@ int df_cmd_sim(int argc, char **argv)
 	a.opt.jobs = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : CPU_COUNT(&cpus);
 	if (getrandom(&a.opt.seed, sizeof(a.opt.seed), 0) != (ssize_t)sizeof(a.opt.seed))
 		a.opt.seed = (uint64_t)getpid();
-	a.opt.seed &= UINT32_MAX; /* short enough to type again */
+	a.opt.seed &= UINT32_MAX; /* short enough to be typed again */
 	rc = parse_args(&a, argc, argv);
 	if (rc) {
-		/* said already */
+		/* a message was printed already */
 	} else if (a.schema) {
 		rc = df_sim_cli_json(df_sim_schema());
 	} else {

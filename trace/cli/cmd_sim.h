@@ -1,6 +1,4 @@
-/*
- * `dfshim sim`, inside: what the arguments (cmd_sim.c) ask of the runs and their output (cmd_sim_run.c).
- */
+/* Inside `dfshim sim`: the arguments (cmd_sim.c) for the runs and their output (cmd_sim_run.c). */
 #ifndef DF_TRACE_CLI_CMD_SIM_H
 #define DF_TRACE_CLI_CMD_SIM_H
 
@@ -19,13 +17,16 @@ struct df_sim_args {
 	char **set;
 	int nr_set, have_seed;
 	struct df_sim_options opt;
-	json_t *observed; /* with --from-trace: what was counted, for the output; else NULL */
+	json_t *observed; /* with --from-trace: the observation, for the output; else NULL */
 };
 
-/* Runs what is asked for and prints it; an exit status. root is changed by tables and sweeps. */
+/*
+ * Runs the requested simulation and prints it. Returns an exit status. Tables and sweeps change
+ * root.
+ */
 int df_sim_cli_run(const struct df_sim_args *a, json_t *root);
 
-/* Prints *o, which may be NULL for lack of memory, and gives it back; an exit status. */
+/* Prints and releases *o; NULL: no memory. Returns an exit status. */
 int df_sim_cli_json(json_t *o);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * `dfshim sim`: one run, a table of rules, a sweep; as text, JSON or a picture; progress on a terminal.
+ * `dfshim sim`: one run, a table of rules, or a sweep, as text, JSON or a picture; progress on a
+ * terminal.
  *
- * The first interrupt ends the run in order and prints what there is; the second ends the process.
+ * The first interrupt ends the run and prints the results until then; the second ends the process.
  */
 #include <errno.h>
 #include <signal.h>
@@ -27,9 +28,9 @@ static void on_interrupt(int sig)
 	signal(SIGINT, SIG_DFL);
 }
 
-/* -- words ----------------------------------------------------------------------------------------- */
+/* -- texts ------------------------------------------------------------------------------------- */
 
-/* A fraction as percent with a sensible number of places. */
+/* A fraction as percent with a suitable number of digits. */
 static const char *percent(double f, char *buf)
 {
 	double p = 100 * f;
@@ -62,7 +63,7 @@ static const char *span(double s, char *buf)
 	return buf;
 }
 
-/* -- progress -------------------------------------------------------------------------------------- */
+/* -- progress ---------------------------------------------------------------------------------- */
 
 struct show {
 	int per_round, tty;
@@ -120,9 +121,9 @@ static void erase_progress(struct show *s)
 	s->drawn = 0;
 }
 
-/* -- one run --------------------------------------------------------------------------------------- */
+/* -- one run ----------------------------------------------------------------------------------- */
 
-/* Reads a configuration from JSON and runs it. 0, or an exit status after a message. */
+/* Reads a configuration from JSON and runs it. Returns 0, or an exit status after a message. */
 static int run(const struct df_sim_args *a, const json_t *root, enum df_sim_rules rules,
 	       struct show *show, struct df_sim_config *cfg, struct df_sim_result *res)
 {
@@ -256,13 +257,13 @@ static int run_once(const struct df_sim_args *a, const json_t *root, struct show
 	return rc ? rc : res.stopped ? 130 : 0;
 }
 
-/* -- rules ----------------------------------------------------------------------------------------- */
+/* -- rules ------------------------------------------------------------------------------------- */
 
 static const struct row {
 	enum df_sim_model model;
 	enum df_sim_semantics semantics;
 	enum df_sim_rules rules;
-	int limit; /* 0: none; 1: the configuration's, the row is left out without one */
+	int limit; /* whether the configuration's; without one the row is omitted */
 	const char *name;
 } rows[] = {
 	{DF_SIM_SINGLE, DF_SIM_FIFO, DF_SIM_NCCL, 0, "NCCL, one stream per GPU"},
@@ -338,7 +339,7 @@ static int run_rules(const struct df_sim_args *a, json_t *root, struct show *sho
 	return rc ? rc : stopped ? 130 : 0;
 }
 
-/* -- sweeps ---------------------------------------------------------------------------------------- */
+/* -- sweeps ------------------------------------------------------------------------------------ */
 
 static int draw(const struct df_sim_args *a, const struct df_sim_result *res,
 		const struct df_sim_config *cfg)
@@ -384,7 +385,7 @@ out:
 	return rc ? 1 : 0;
 }
 
-/* Every point of a sweep must be possible before the first is run. */
+/* Checks that every point of a sweep is possible before the first is run. */
 static int check_sweep(const struct df_sim_args *a, json_t *root)
 {
 	const struct df_sim_sweep *x = &a->sweep[0], *y = a->nr_sweeps > 1 ? &a->sweep[1] : NULL;
@@ -478,7 +479,7 @@ static int run_sweep(const struct df_sim_args *a, json_t *root, struct show *sho
 	return rc ? rc : stopped ? 130 : 0;
 }
 
-/* -- all of it ------------------------------------------------------------------------------------- */
+/* -- all of it --------------------------------------------------------------------------------- */
 
 int df_sim_cli_run(const struct df_sim_args *a, json_t *root)
 {

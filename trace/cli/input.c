@@ -1,6 +1,4 @@
-/*
- * Folders and files of traces as the subcommands get them. Errors are said here, once.
- */
+/* Folders and files of traces, for the subcommands. Errors are reported here, once. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -78,7 +76,7 @@ int df_cli_walk(const char *path, int (*file)(void *arg, const char *path, const
 struct list {
 	char **paths;
 	size_t nr, cap;
-	int all; /* whatever their names are */
+	int all; /* regardless of their names */
 };
 
 static int push_trace(void *arg, const char *path, const struct stat *st)
@@ -140,7 +138,10 @@ struct df_check_set *df_cli_load(const char *sub, int nr, char **paths)
 		df_cli_progress("reading traces", i + 1, n);
 	}
 	df_cli_paths_free(list, n);
-	/* One bad file of many is a rank without a trace; nothing readable at all is an error. */
+	/*
+	 * One bad file among others is a rank without a trace. It is an error only if none is
+	 * readable.
+	 */
 	if (set && failed == n) {
 		df_check_set_free(set);
 		return NULL;

@@ -1,6 +1,6 @@
 /*
- * `dfshim`: finds the subcommand and hands over. The table subcommands.def is all it knows about
- * them. Single-threaded; subcommands may start threads.
+ * `dfshim`: finds the subcommand and calls it. It knows only the table subcommands.def.
+ * Single-threaded; subcommands may start threads.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static const struct command {
 #undef DF_CMD
 };
 
-/* The lines of the help, or for completions and the documents' checks the names only. */
+/* Prints the lines of the help; for completion and the documents' checks only the names. */
 static void print_commands(FILE *out, int names)
 {
 	for (size_t i = 0; i < DF_ARRAY_LEN(commands); i++)

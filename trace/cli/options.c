@@ -1,6 +1,4 @@
-/*
- * Tables of options, through argp: see cli.h. One thread; the parser's state is on the stack.
- */
+/* Tables of options, on top of argp (cli.h). One thread; the parser's state is on the stack. */
 #include <argp.h>
 #include <assert.h>
 #include <errno.h>
@@ -11,7 +9,7 @@
 #include "trace/cli/cli.h"
 
 #define FIRST_KEY 256 /* of options without a letter: their row is added */
-#define WORDS	  20  /* so long a list of words stands in the place of an argument */
+#define WORDS	  20  /* a longer list of words is not shown in the place of the argument */
 
 static const struct df_opt common[] = {
 	[DF_OPTION_OWN] = {0},
@@ -27,7 +25,9 @@ static const struct df_opt common[] = {
 #undef DF_OPTION
 };
 
-/* Row i of the table as it is: with what a common option says. The last two are those that every subcommand has. */
+/*
+ * Returns row i of the table, completed from its common option. Every subcommand has the last two.
+ */
 static struct df_opt row(const struct df_cli *cli, size_t i)
 {
 	struct df_opt own = {0}, o;
@@ -93,7 +93,7 @@ static const char *real(const struct df_opt *o, const char *text)
 	return NULL;
 }
 
-/* One of "a|b": which, or what is wrong with it. */
+/* Finds one of "a|b": its index, or what is wrong with the text. */
 static const char *word(const struct df_opt *o, const char *text)
 {
 	static char wrong[160];
@@ -161,10 +161,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "-%c %s: %s", o.letter, arg, wrong);
 		return 0;
 	}
-	return ARGP_ERR_UNKNOWN; /* operands too: they are left over */
+	return ARGP_ERR_UNKNOWN; /* also for operands: they remain */
 }
 
-/* "--name=ARG<tab>help" or "-x ARG<tab>help"; a heading has no tab. */
+/* Prints "--name=ARG<tab>help" or "-x ARG<tab>help"; a heading has no tab. */
 static void list(const struct df_cli *cli)
 {
 	for (size_t i = 0; i < cli->nr_options + 2; i++) {
@@ -188,14 +188,14 @@ static int is_word(enum df_opt_kind kind)
 	return kind == DF_OPT_WORD || kind == DF_OPT_INDEX;
 }
 
-/* The help leaves out argp's lines about letters. */
+/* Removes argp's lines about letters from the help. */
 static char *filter(int key, const char *text, void *input)
 {
 	(void)input;
 	return key == ARGP_KEY_HELP_DUP_ARGS_NOTE ? NULL : (char *)text;
 }
 
-/* Of what store() writes. */
+/* The size that store() writes. */
 static size_t size_of(enum df_opt_kind kind)
 {
 	return kind == DF_OPT_FLAG || kind == DF_OPT_INDEX ? sizeof(int) : sizeof(uint64_t);
@@ -231,7 +231,7 @@ void df_cli_parse(const struct df_cli *cli, int *argc, char ***argv)
 	(*argv)[0] = name;
 	argp_parse(&argp, *argc, *argv, ARGP_NO_HELP | (cli->in_order ? ARGP_NO_ARGS : 0), &left,
 		   (void *)cli);
-	/* The loader keeps this word for the program's own path, which call sites are named by. */
+	/* The loader keeps this string as the program's own path, which names call sites. */
 	(*argv)[0] = own;
 	free(options);
 	nr = *argc - left;

@@ -1,10 +1,12 @@
 /*
- * `dfshim algo bench`: times the built-in algorithms on the daemon itself, in jobs of `dfshim run` with one
- * process a rank, prints a table and writes the tuner file that makes the fastest one the choice.
+ * `dfshim algo bench`: times the built-in algorithms on the daemon itself, in jobs of `dfshim run`
+ * with one process for each rank. Prints a table and writes the tuner file that selects the fastest
+ * one.
  *
- * In a job all candidates take turns, operation by operation. What is compared is the median of the ratios of
- * neighbouring measurements: other load of the machine comes to all of them alike. The runtime's own choice is
- * measured twice; by how much these two differ is the noise, and is said.
+ * In a job all candidates take turns, operation by operation. The median of the ratios of
+ * neighbouring measurements is compared, so that other load of the machine affects all of them
+ * alike. The runtime's own choice is measured twice; the difference of the two is the noise, and is
+ * printed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,9 +24,10 @@
 #include "trace/cli/run/jobdir.h"
 #include "trace/say/json.h"
 
-#define MAX_CHOSEN 1.03 /* how much slower the choice for the size below may be and still be kept */
+/* How much slower than the fastest the choice of the next smaller size may be to be kept. */
+#define MAX_CHOSEN 1.03
 
-/* ---- what is measured ------------------------------------------------------------------------------------- */
+/* ---- arguments --------------------------------------------------------------------------- */
 
 static int parse_sizes(const char *s, uint64_t *size, int *nr)
 {
@@ -53,7 +56,7 @@ static int parse_sizes(const char *s, uint64_t *size, int *nr)
 	}
 }
 
-/* Bits of the collectives to measure; all of a list "AllReduce,Broadcast" or "all". */
+/* Bits of the collectives to measure: those of a list "AllReduce,Broadcast", or "all". */
 static int parse_kinds(const char *s, uint32_t *kinds)
 {
 	char name[32];
@@ -75,7 +78,7 @@ static int parse_kinds(const char *s, uint32_t *kinds)
 	return 0;
 }
 
-/* Emulated nodes have as many devices each, but for the last. */
+/* Emulated nodes have the same number of devices each, except the last. */
 static int emulated(const struct df_layout *l)
 {
 	for (int v = 1; l && v < l->nodes; v++) {
@@ -119,7 +122,7 @@ struct df_prog_req df_bench_request(const struct df_bench *b, int kind, int size
 				    uint64_t turn)
 {
 	struct df_prog_req q = request(b, kind, b->size[size]);
-	/* Apart by a little, in whole vectors where that is little. */
+	/* Counts differ a little between candidates, by whole vectors if they are large enough. */
 	uint64_t step = q.count / 256;
 
 	step = DF_MAX(step >= 16 ? step & ~15ull : step, 1u);
@@ -142,11 +145,11 @@ int df_bench_cands(const struct df_bench *b, int kind, struct df_bench_cand *can
 	return nr;
 }
 
-/* ---- the jobs --------------------------------------------------------------------------------------------- */
+/* ---- the jobs ---------------------------------------------------------------------------- */
 
 struct bench {
 	struct df_bench b;
-	const struct df_tuner *tuner; /* --tuner: the own choice is this one's */
+	const struct df_tuner *tuner; /* --tuner: measure the choice of this tuner */
 	uint64_t nr_samples;	      /* of a candidate, in all turns */
 	double *ns;		      /* by kind, size, candidate, turn and round */
 	char dir[PATH_MAX];
@@ -154,15 +157,14 @@ struct bench {
 
 static double *samples(struct bench *t, int kind, int size, int c)
 {
-	int k = __builtin_popcount(t->b.kinds &
-				   ((1u << kind) - 1)); /* of those that are measured */
+	int k = __builtin_popcount(t->b.kinds & ((1u << kind) - 1));
 
 	return t->ns +
 	       (((size_t)k * (size_t)t->b.nr_sizes + (size_t)size) * DF_BENCH_CANDS + (size_t)c) *
 		       t->nr_samples;
 }
 
-/* A row for each candidate of each size: which program serves its calls. */
+/* Writes a row for each candidate of each size: the program of its calls. */
 static int write_rows(struct bench *t, uint64_t turn, const char *path)
 {
 	struct df_bench_cand cand[DF_BENCH_CANDS];
@@ -220,7 +222,7 @@ static void environment(void *arg)
 	setenv("DFSHIM_BLOCKS", text, 1);
 }
 
-/* What rank `rank` measured; the mean of all ranks counts. */
+/* Adds the measurements of rank `rank`; the mean of all ranks is used. */
 static void read_times(struct bench *t, uint64_t turn, int rank)
 {
 	unsigned long long round, ns;
@@ -239,7 +241,7 @@ static void read_times(struct bench *t, uint64_t turn, int rank)
 		fclose(f);
 }
 
-/* Runs a job and takes in what its ranks left; the exit status. */
+/* Runs a job and reads the files of its ranks. Returns the exit status. */
 static int job(struct bench *t, uint64_t turn)
 {
 	const struct df_algo_args *a = t->b.args;
@@ -292,7 +294,7 @@ static int job(struct bench *t, uint64_t turn)
 		      : 0;
 }
 
-/* ---- the results ------------------------------------------------------------------------------------------ */
+/* ---- the results ------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -301,7 +303,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The median of x[i] / of[i], or of x where `of` is NULL. */
+/* The median of x[i] / of[i], or of x if `of` is NULL. */
 static double median(const double *x, const double *of, uint64_t nr)
 {
 	double *v = malloc(nr * sizeof(*v)), m;
@@ -326,8 +328,8 @@ static const char *cand_name(const struct df_bench_cand *c, uint32_t most, char 
 }
 
 /*
- * The fastest candidate: a first one by medians, then whichever most often beats the one so far in neighbouring
- * measurements. The own choice does not take part.
+ * Finds the fastest candidate: first the best median, then any that beats the best until then
+ * in most neighbouring measurements. The runtime's own choice is excluded.
  */
 static int fastest(struct bench *t, int kind, int size, int nr)
 {
@@ -399,7 +401,7 @@ static int results(struct bench *t, int kind, struct df_tuner *out)
 		int best = fastest(t, kind, i, nr - 2);
 
 		print_row(t, kind, i, cand, nr, best);
-		/* What is as good as can be told apart stays. */
+		/* Keep the last choice if it cannot be distinguished from the best. */
 		if (last >= 0 && median(samples(t, kind, i, last), samples(t, kind, i, best),
 					t->nr_samples) <= MAX_CHOSEN)
 			best = last;

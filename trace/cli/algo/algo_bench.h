@@ -1,9 +1,9 @@
 /*
- * `dfshim algo bench` in two halves: the command, which starts jobs and draws conclusions, and one rank of a job,
- * which measures. They share what is measured: the programs that could serve a call, "candidates".
+ * The two halves of `dfshim algo bench`: the command, which starts jobs and evaluates them, and a
+ * rank of a job, which measures. They share the candidates: the programs that could serve a call.
  *
- * Candidates are compared within one job, call by call in turns. Which one serves a call is said by a tuner file
- * with a row for each: they differ in a few elements of the count, which change places between jobs.
+ * Candidates are compared in one job, call by call in turns. A tuner file with a row for each says
+ * which one serves a call: their counts differ by a few elements, which are exchanged between jobs.
  */
 #ifndef DF_TRACE_CLI_ALGO_ALGO_BENCH_H
 #define DF_TRACE_CLI_ALGO_ALGO_BENCH_H
@@ -17,7 +17,7 @@
 struct df_bench_cand {
 	enum df_algo algo; /* AUTO: the runtime's own choice */
 	uint32_t blocks;
-	int again; /* the same as the one before: what differs between them is noise */
+	int again; /* a repetition of the candidate before: their difference is noise */
 };
 
 struct df_bench {
@@ -27,15 +27,27 @@ struct df_bench {
 	int nr_sizes;
 };
 
-/* Fills b->kinds and b->size from the command line; 2: wrong usage, said. */
+/*
+ * Fills b->kinds and b->size from the command line. Returns 2 after a message if the usage is
+ * wrong.
+ */
 int df_bench_parse(struct df_bench *b);
-/* The call with about this many bytes in its larger buffer, of floats, that candidate c has in this turn. */
+/*
+ * Returns the call of candidate c in this turn, of floats, with about this many bytes in its larger
+ * buffer.
+ */
 struct df_prog_req df_bench_request(const struct df_bench *b, int kind, int size, int c, int nr,
 				    uint64_t turn);
-/* The candidates for a collective, the own choice twice at the end; how many. */
+/*
+ * Stores the candidates for a collective, with the own choice twice at the end. Returns their
+ * number.
+ */
 int df_bench_cands(const struct df_bench *b, int kind, struct df_bench_cand *cand);
 
-/* One rank of a job; leaves DIR/times.RANK: "KIND SIZE CANDIDATE ROUND NS" a line. The exit status. */
+/*
+ * One rank of a job. Writes DIR/times.RANK with lines "KIND SIZE CANDIDATE ROUND NS". Returns the
+ * exit status.
+ */
 int df_bench_worker(const struct df_bench *b, const char *dir);
 
 #endif

@@ -1,4 +1,4 @@
-/* `dfshim algo verify`: what a program is good for, or where and why it was refused. */
+/* `dfshim algo verify`: the properties of a program, or where and why it was refused. */
 #include <stdint.h>
 #include <stdio.h>
 

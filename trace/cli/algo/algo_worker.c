@@ -1,4 +1,6 @@
-/* One rank of a job of `dfshim algo bench`: see algo_bench.h. One thread; NCCL and CUDA by name. */
+/*
+ * One rank of a job of `dfshim algo bench` (algo_bench.h). One thread; calls NCCL and CUDA by name.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -39,7 +41,7 @@ static int call(const struct rank *r, const struct df_prog_req *q)
 	}
 }
 
-/* `nr` operations, each when the one before is done; NCCL's or CUDA's error. */
+/* Runs `nr` operations, each after the one before is done. Returns NCCL's or CUDA's error. */
 static int calls(const struct rank *r, const struct df_prog_req *q, int nr)
 {
 	int ret = 0;
@@ -52,7 +54,10 @@ static int calls(const struct rank *r, const struct df_prog_req *q, int nr)
 	return ret;
 }
 
-/* A root is done when its data is on its way: nobody goes on, or stops the clock, before all are done. */
+/*
+ * A root's operation is done when its data has been sent: wait until all ranks are done before
+ * continuing or stopping the clock.
+ */
 static int meet(const struct rank *r, int kind)
 {
 	int ret = 0;
@@ -76,23 +81,29 @@ static int one_size(struct rank *r, int kind, int size)
 		q[c] = df_bench_request(r->b, kind, size, c, nr, a->seed);
 		most = DF_MAX(most, df_coll_bytes(&q[c]));
 	}
-	/* Equal on all ranks. */
+	/* The same on all ranks. */
 	inner = most <= 64 << 10 ? 20 : most <= 1 << 20 ? 5 : 1;
 	ret = df_nccl.malloc(&r->in, most);
 	if (!ret)
 		ret = df_nccl.malloc(&r->out, most);
 	if (!ret)
 		ret = df_nccl.memset_async(r->in, 0, most, r->stream);
-	/* The first ones set up connections and touch memory. */
+	/* The first calls set up connections and touch memory. */
 	for (int c = 0; c < nr && !ret; c++)
 		ret = calls(r, &q[c], 3);
 	for (uint64_t k = 0; k < a->rounds && !ret; k++) {
 		for (int i = 0; i < nr && !ret; i++) {
-			/* Back and forth, from another one each time: none always follows the same one. */
+			/*
+			 * Alternate the direction, and start with another candidate each time, so
+			 * that no candidate always follows the same one.
+			 */
 			int c = (int)((k / 2 + (uint64_t)(k & 1 ? nr - i : i)) % (uint64_t)nr);
 			uint64_t t;
 
-			/* What the one before left in caches, and ranks that are still in it, are not counted. */
+			/*
+			 * An uncounted call first: the previous candidate's data in caches, and
+			 * ranks still in it, do not count.
+			 */
 			ret = calls(r, &q[c], 1);
 			ret = ret ? ret : meet(r, kind);
 			t = df_now_ns();

@@ -1,6 +1,7 @@
 /*
- * `dfshim algo`: programs of collectives: the library, the built-in ones, files. Looks, translates, proves,
- * runs on the reference executor, measures. The work is done in runtime/program; here is the talking.
+ * `dfshim algo`: programs of collectives, from the library, built-in, or from files: lists,
+ * translates, proves, runs on the reference executor, measures. runtime/program does the work; this
+ * file has the user interface.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -139,9 +140,9 @@ shaped:
 	return 0;
 }
 
-/* ---- where programs come from -------------------------------------------------------------------------- */
+/* ---- sources of programs ----------------------------------------------------------------- */
 
-/* "AllReduce/ring": kind and algorithm of a built-in program; 0 if the name is none. */
+/* "AllReduce/ring": kind and algorithm of a built-in program. Returns 0 if the name is none. */
 static int parse_builtin(const char *name, enum df_coll_kind *kind, enum df_algo *algo)
 {
 	char text[64];
@@ -257,7 +258,7 @@ int df_algo_load(const struct df_algo_args *a, const char *name, struct df_algo_
 	return rc;
 }
 
-/* 1: can't be read at all; 3: read and refused. */
+/* Returns 1 if it cannot be read at all, 3 if it was read and refused. */
 int df_algo_refused(const char *name, const struct df_perr *err, int rc)
 {
 	char text[512];
@@ -268,7 +269,7 @@ int df_algo_refused(const char *name, const struct df_perr *err, int rc)
 	return 3;
 }
 
-/* ---- ls ------------------------------------------------------------------------------------------------ */
+/* ---- ls ---------------------------------------------------------------------------------- */
 
 static void ls_refused(void *arg, const struct df_perr *err)
 {
@@ -278,7 +279,7 @@ static void ls_refused(void *arg, const struct df_perr *err)
 	printf("refused  %s\n", df_perr_str(err, text, sizeof(text)));
 }
 
-/* JSON has the standard output for itself. */
+/* With JSON, standard output has only the JSON. */
 static void ls_refused_aside(void *arg, const struct df_perr *err)
 {
 	char text[512];
@@ -364,7 +365,7 @@ static int cmd_ls(const struct df_algo_args *a)
 	return rc;
 }
 
-/* ---- show, compile --------------------------------------------------------------------------------------- */
+/* ---- show, compile ----------------------------------------------------------------------- */
 
 static int cmd_write(const struct df_algo_args *a)
 {
@@ -405,7 +406,7 @@ static int cmd_write(const struct df_algo_args *a)
 	return rc ? df_cli_input_error("algo", a->out ? a->out : "output", "cannot be written") : 0;
 }
 
-/* ---- run ------------------------------------------------------------------------------------------------- */
+/* ---- run --------------------------------------------------------------------------------- */
 
 static int cmd_run(const struct df_algo_args *a)
 {

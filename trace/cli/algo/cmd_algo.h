@@ -1,4 +1,4 @@
-/* What the files of `dfshim algo` share: the parsed command line, and where programs come from. */
+/* Shared by the files of `dfshim algo`: the parsed command line, and the sources of programs. */
 #ifndef DF_TRACE_CLI_ALGO_CMD_ALGO_H
 #define DF_TRACE_CLI_ALGO_CMD_ALGO_H
 
@@ -17,13 +17,16 @@ struct df_algo_args {
 	int format, is_float, json, turns, policy;
 };
 
-/* A file, a program of the library, or a built-in one, proved. -EPROTO: refused, *err says why. */
+/*
+ * Loads and proves a file, a program of the library, or a built-in one. Fails with -EPROTO and *err
+ * if it is refused.
+ */
 int df_algo_load(const struct df_algo_args *a, const char *name, struct df_algo_file **out,
 		 struct df_perr *err);
 
-/* Says that `name` can't be used and why; the exit status for it. */
+/* Prints that `name` cannot be used and why. Returns the exit status. */
 int df_algo_refused(const char *name, const struct df_perr *err, int rc);
-/* `dfshim algo verify`, `dfshim algo bench`; the exit status. */
+/* `dfshim algo verify`, `dfshim algo bench`. Return the exit status. */
 int df_algo_verify(const struct df_algo_args *a);
 int df_algo_bench(const struct df_algo_args *a);
 

@@ -1,7 +1,8 @@
 /*
- * `dfshim doctor`: may the daemon take this machine's GPUs? Asks what there is, has each GPU tested, compares times with
- * NCCL's, writes down what a job with DFSHIM_BACKEND=auto goes by (runtime/evidence), and prints all of it so that one paste is
- * a good bug report. One thread; what may crash or hang runs in processes of its own (part.c).
+ * `dfshim doctor`: may the daemon use this machine's GPUs? Collects facts, tests each GPU, compares
+ * the daemon's times with NCCL's, stores the result that a job with DFSHIM_BACKEND=auto uses
+ * (runtime/evidence), and prints all of it so that the output is a good bug report. One thread;
+ * work that may crash or hang runs in processes of its own (part.c).
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -24,12 +25,13 @@
 #define FACTS_MAX  16
 #define ROWS_MAX   (DF_EVIDENCE_GPUS * 8)
 #define FIGURES	   4
-#define PYTHON_S   10.0 /* an import of PyTorch from a slow disk is not waited for longer */
-/* Slower than that beside NCCL is no gain for a job that would not hang. */
+#define PYTHON_S   10.0 /* the longest wait for an import of PyTorch from a slow disk */
+/* Below this speed relative to NCCL, a job that would not hang should not use the daemon. */
 #define RATIO_LEAST 0.9
 /*
- * Times are taken in pairs, the daemon's and NCCL's one after the other, since a machine may have other work at times. One pair is
- * enough where the daemon is faster by half of what is asked; otherwise the median of three decides, near the limit of five.
+ * Times are measured in pairs, the daemon's and NCCL's one after the other, because the machine may
+ * have other work at times. One pair is enough if the daemon is faster than required by half.
+ * Otherwise the median of three pairs decides, near the limit of five.
  */
 #define PAIRS 5
 #define CLEAR 1.5
@@ -58,11 +60,11 @@ static struct row {
 static int nr_rows;
 
 static struct gpu {
-	size_t begun; /* the check that it is in */
+	size_t begun; /* the check that is running */
 	enum df_evidence_word word;
 	char reason[256];
 } gpus[DF_EVIDENCE_GPUS];
-static char untested[DF_EVIDENCE_GPUS][200]; /* why one cannot be tested now */
+static char untested[DF_EVIDENCE_GPUS][200]; /* why a GPU cannot be tested now */
 
 static struct figure {
 	char name[16];
@@ -70,10 +72,10 @@ static struct figure {
 	int median;	     /* the pair whose ratio is in the middle */
 } figures[FIGURES];
 static int nr_figures, nr_pairs;
-static char unable[200]; /* of a part that is no GPU's */
+static char unable[200]; /* why a part that belongs to no GPU failed */
 static int quiet, done, total;
 
-/* ---- what the parts tell ------------------------------------------------------------------------------------ */
+/* ---- reports of the parts ---------------------------------------------------------------- */
 
 static void keep_check(int gpu, const char *name, const char *result, const char *seen)
 {
@@ -148,7 +150,7 @@ static void take_line(struct df_doctor_part *p, char *text)
 	}
 }
 
-/* How a part ended, where it did not tell; "" if all is well. */
+/* Describes how a part ended that did not report it; "" if all is well. */
 static void ending(const struct df_doctor_part *p, double seconds, char *to, size_t size)
 {
 	*to = '\0';
@@ -161,9 +163,9 @@ static void ending(const struct df_doctor_part *p, double seconds, char *to, siz
 		snprintf(to, size, "ended with status %d", WEXITSTATUS(p->status));
 }
 
-/* ---- the work --------------------------------------------------------------------------------------------------- */
+/* ---- the work ---------------------------------------------------------------------------- */
 
-/* The test of a GPU is over: what it comes to, before speed is looked at. */
+/* The test of a GPU has ended: its result, before speed is compared. */
 static void judge_gpu(struct df_doctor_part *p, double seconds)
 {
 	struct gpu *g = &gpus[p->gpu];
@@ -184,7 +186,7 @@ static void judge_gpu(struct df_doctor_part *p, double seconds)
 			 untested[p->gpu]);
 		return;
 	}
-	/* A part that is gone, or had to be ended, while a check was on. */
+	/* The part died, or was killed, during a check. */
 	if (!bad && nr < NR_CHECKS) {
 		keep_check(p->gpu, checks[g->begun].name, "failed", *end ? end : "ended too early");
 		bad = &rows[nr_rows - 1];
@@ -243,7 +245,7 @@ static int decided(void)
 	       (nr_pairs == 3 && ratio < RATIO_LEAST / CLEAR);
 }
 
-/* The daemon's times, then NCCL's. -1: there are none, for that reason. */
+/* Measures the daemon's times, then NCCL's. Returns -1 with the reason if there are none. */
 static int take_pair(const struct df_doctor_opts *o, const char *library, char *why, size_t size)
 {
 	struct df_doctor_part part[2] = {
@@ -266,7 +268,10 @@ static int take_pair(const struct df_doctor_opts *o, const char *library, char *
 	return 0;
 }
 
-/* Correct is not enough: a job that would not hang is not to lose by it. The same for all GPUs that passed. */
+/*
+ * Being correct is not enough: a job that would not hang must not become slower. Applies to all
+ * GPUs that passed.
+ */
 static void judge_speed(const struct df_doctor_opts *o, const char *library)
 {
 	enum df_evidence_word word = DF_EVIDENCE_TAKE;
@@ -320,7 +325,10 @@ static void test_all(const struct df_doctor_opts *o, const char *library)
 	df_cli_progress("", (uint64_t)total, (uint64_t)total);
 }
 
-/* The first GPU that is not taken speaks for the machine: a process takes all that it sees, or none. */
+/*
+ * The first GPU that is not used decides for the machine: a process uses all GPUs that it sees, or
+ * none.
+ */
 static int whole(const char **reason)
 {
 	*reason = facts.nr_gpus ? gpus[0].reason : unable;
@@ -336,7 +344,7 @@ static int whole(const char **reason)
 	return facts.nr_gpus ? EXIT_TAKE : EXIT_LEAVE;
 }
 
-/* ---- for people ------------------------------------------------------------------------------------------------- */
+/* ---- for people -------------------------------------------------------------------------- */
 
 static void print_text(int status, const char *reason)
 {
@@ -423,9 +431,9 @@ static int print_json(int status, const char *reason)
 			    stdout);
 }
 
-/* ---- command line ----------------------------------------------------------------------------------------------- */
+/* ---- command line ------------------------------------------------------------------------ */
 
-/* Which PyTorch there is: for people, no result depends on it. */
+/* Finds the PyTorch of this machine. For people: no result depends on it. */
 static void ask_python(double seconds)
 {
 	struct df_doctor_part p = {.name = "python"};
@@ -474,7 +482,7 @@ int df_cmd_doctor(int argc, char **argv)
 	const struct df_opt options[] = {
 		DF_OPT(JSON, json, NULL),
 		DF_OPT_AS(TIMEOUT, "SECONDS", o.timeout,
-			  "end a part of the test after so long (20)"),
+			  "end a part of the test after this time (20)"),
 		DF_TEXT("nccl", "FILE", o.nccl, "the NCCL to compare with (libnccl.so.2)"),
 		DF_FLAG("job", quiet, NULL),
 		DF_WORD("part", "facts|python|test|speed", o.part, NULL),
@@ -489,7 +497,7 @@ int df_cmd_doctor(int argc, char **argv)
 		       "could not be made, 2 wrong usage.");
 	if (o.part)
 		return run_part(&o);
-	/* What the job has open is not for the parts. */
+	/* Parts must not inherit the job's open files. */
 	if (quiet)
 		syscall(SYS_close_range, 3u, ~0u, 0u);
 	if (df_run_library("doctor", "libdfshim.so", library, sizeof(library)))

@@ -1,4 +1,4 @@
-/* The functions that the parts call, and how they tell their parent; see doctor.h. */
+/* The functions that the parts call, and their reports to the parent (doctor.h). */
 #define _GNU_SOURCE
 #include "trace/cli/doctor/doctor.h"
 
@@ -35,7 +35,7 @@ void df_doctor_tell(const char *fmt, ...)
 		if (text[i] == '\n')
 			text[i] = ' ';
 	text[n++] = '\n';
-	/* Nobody reads any more: nothing is left to be done. */
+	/* The parent no longer reads, so there is nothing left to do. */
 	if (write(DF_DOCTOR_FD, text, (size_t)n) != n)
 		_exit(1);
 }

@@ -1,6 +1,7 @@
 /*
- * What there is on this machine: what a result holds for, and for people versions, topology, and the network. Nothing here
- * makes a context, but the driver's first call may hang like any other: so this is a part too.
+ * Facts about this machine: the conditions of a result, and for people versions, topology, and
+ * network. No context is made, but the driver's first call may hang like any other; therefore this
+ * is a part, too.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -25,7 +26,7 @@ static void *find(const char *name)
 	return dlsym(driver, name);
 }
 
-/* Returns it, after telling; 0: there is none. */
+/* Reports and returns the version; 0: there is none. */
 static int nccl_version(const char *library)
 {
 	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
@@ -42,7 +43,7 @@ static int nccl_version(const char *library)
 	return v;
 }
 
-/* Each entry of a folder of /sys with what one of its files says. */
+/* Reports each entry of a folder of /sys with the contents of one of its files. */
 static void network(const char *kind, const char *folder, const char *file)
 {
 	char path[PATH_MAX], said[64], all[700] = "";
@@ -63,7 +64,7 @@ static void network(const char *kind, const char *folder, const char *file)
 	df_doctor_tell("fact\t%s\t%s", kind, *all ? all : "none");
 }
 
-/* Which GPUs reach which, and where they are. */
+/* Reports which GPUs can access each other, and where they are. */
 static void topology(int nr)
 {
 	int (*can)(int *, int, int), (*bus)(char *, int, int), (*get)(int *, int);

@@ -1,6 +1,7 @@
 /*
- * Parts of the doctor's work, each a process of its own: started, listened to, ended when its time is over. What a part tells
- * comes through a pipe of its own, so that nothing that a driver or NCCL prints is taken for it. One thread.
+ * Parts of the doctor's work, each a process of its own: starts them, reads their reports, and
+ * kills them when their time is over. Reports use a separate pipe, so that output of a driver or of
+ * NCCL is not taken for them. One thread.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,7 +21,7 @@
 
 #define SAID_MAX (64 << 10)
 
-/* LD_PRELOAD for the part: what the user has in it stays, our libraries are there or not. */
+/* Sets LD_PRELOAD for the part: the user's libraries stay, ours are there or not. */
 static void set_preload(const char *library)
 {
 	const char *old = getenv("LD_PRELOAD");
@@ -38,7 +39,7 @@ static void set_preload(const char *library)
 		unsetenv("LD_PRELOAD");
 }
 
-/* The settings that a result holds for stay; what is the job's own goes. */
+/* Keeps the settings on which a result depends, removes the job's own. */
 static void set_environment(const char *library)
 {
 	static const char *const job[] = {
@@ -65,7 +66,7 @@ static void set_environment(const char *library)
 	setenv(df_env_name(DF_ENV_ROW_backend), "cuda", 1);
 	setenv(df_env_name(DF_ENV_ROW_strict), "1", 1);
 	setenv(df_env_name(DF_ENV_ROW_nccl_ras_enable), "0", 1);
-	/* NCCL from 2.30 on has several ranks on a GPU where this is said. */
+	/* Since NCCL 2.30 several ranks may share a GPU only with this setting. */
 	setenv(df_env_name(DF_ENV_ROW_nccl_multi_rank_gpu), "1", 1);
 }
 
@@ -89,7 +90,7 @@ static void start_child(const struct df_doctor_part *p, double seconds, const ch
 	dup2(fd, STDIN_FILENO);
 	dup2(pipes[1][1], STDOUT_FILENO);
 	dup2(pipes[1][1], STDERR_FILENO);
-	/* The last: the pipes may have that number. */
+	/* Last, because the pipes may have that number. */
 	fd = fcntl(pipes[0][1], F_DUPFD, DF_DOCTOR_FD + 1);
 	dup2(fd, DF_DOCTOR_FD);
 	close(fd);
@@ -167,7 +168,7 @@ static void take_lines(struct df_doctor_part *p, void (*line)(struct df_doctor_p
 	}
 }
 
-/* The last of what it says to people. */
+/* Keeps the end of its output for people. */
 static void take_words(struct df_doctor_part *p)
 {
 	char piece[4096];
@@ -223,7 +224,7 @@ int df_doctor_run(struct df_doctor_part *parts, int nr, double seconds, const ch
 			take_lines(p, line);
 			take_words(p);
 			if (!gone && late && !p->late) {
-				/* One that is inside the driver may take a while to go. */
+				/* A process inside the driver may take a while to die. */
 				kill(p->pid, SIGKILL);
 				p->late = 1;
 			}

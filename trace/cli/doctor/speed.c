@@ -1,6 +1,7 @@
 /*
- * Times of an all-reduce of two ranks, on two GPUs where there are two: the daemon's where libdfshim.so is in front, else those of the
- * NCCL that is named. The same calls, so that the ratio says something; one figure a size, and one in a graph.
+ * Times of an all-reduce of two ranks, on two GPUs if there are two: the daemon's if libdfshim.so
+ * is preloaded, else those of the given NCCL. The calls are the same, so that the times can be
+ * compared. One figure for each size, and one in a graph.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -54,7 +55,7 @@ static int replay(size_t unused)
 	return ret;
 }
 
-/* How long one takes of as many as fit into the time, put on the streams together. */
+/* Measures the time of one operation, of as many as fit into the time, enqueued together. */
 static int figure(const char *name, int (*put)(size_t), size_t bytes, int ops)
 {
 	uint64_t since, took = 0;

@@ -1,9 +1,11 @@
 /*
- * The self-test of one GPU, in a process of its own with libdfshim.so in front and DFSHIM_BACKEND=cuda: two ranks that share the GPU
- * run collectives in the ways in which drivers have been seen to go wrong. What is compared is exact; times are only told.
+ * The self-test of one GPU, in a process of its own with libdfshim.so preloaded and
+ * DFSHIM_BACKEND=cuda. Two ranks that share the GPU run collectives in the ways in which drivers
+ * have failed. Results are compared exactly; times are only reported.
  *
- * One thread plays both ranks (no call of ours waits for a peer); others are there where calls are to block. A
- * thread that watches ends the process when a check does not end: what then holds a call will not let it go.
+ * One thread has both ranks, because no call of ours waits for a peer; other threads are used for
+ * calls that block. A watching thread ends the process if a check does not end, because a blocked
+ * call cannot be cancelled.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -33,9 +35,9 @@ static struct rank {
 #define WORK_BYTES (4u << 20)
 
 static void *context;
-static int gpu; /* by its number */
+static int gpu; /* its number */
 static char seen[256];
-/* What is being done, and until when; the watching thread reads them. */
+/* The present step and its deadline; the watching thread reads them. */
 static const char *check_name = "start", *step = "";
 static uint64_t deadline_ns, bound_ns;
 
@@ -60,7 +62,9 @@ static int failed(const char *fmt, ...)
 
 static void at(const char *what)
 {
-	/* RELEASE pairs with the ACQUIRE in watch(): without it the text could be seen unfinished. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in watch(): without it the text could be seen unfinished.
+	 */
 	__atomic_store_n(&step, what, __ATOMIC_RELEASE);
 }
 
@@ -80,7 +84,7 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-/* Until what is on the stream has ended. */
+/* Waits until the work on the stream has ended. */
 static int ended(void *stream)
 {
 	int r;
@@ -108,7 +112,7 @@ static int reduce(int r, size_t nr, int type, int op)
 		   : 0;
 }
 
-/* ---- start -------------------------------------------------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------------------------- */
 
 static int check_start(void)
 {
@@ -136,7 +140,7 @@ static int check_start(void)
 	return all_ended() ?: (failed("an all-reduce of two ranks"), 0);
 }
 
-/* ---- sums --------------------------------------------------------------------------------------------------- */
+/* ---- sums -------------------------------------------------------------------------------- */
 
 static const struct {
 	const char *name;
@@ -158,7 +162,7 @@ static uint16_t half_of(unsigned v)
 	return (uint16_t)((e + 15) << 10 | (v << (10 - e) & 0x3ff));
 }
 
-/* The number as that type has it: small, so that each result can be written exactly. */
+/* Stores the number in that type. It is small, so that each result is exact. */
 static void put(void *to, int type, unsigned v)
 {
 	uint64_t whole = v;
@@ -246,11 +250,13 @@ static int check_sums(void)
 			   0);
 }
 
-/* ---- words --------------------------------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------------- */
 
 #define BATCH 16
 
-/* Rounds that follow one another on the streams without a wait between; *old counts elements of an earlier round. */
+/*
+ * Runs rounds on the streams without a wait between them; *old counts elements of an earlier round.
+ */
 static int words_batch(unsigned turn, size_t nr, uint64_t *old)
 {
 	unsigned k, r, base = turn * BATCH;
@@ -285,7 +291,7 @@ static int check_words(void)
 
 	for (turn = 0; turn < 16 || df_now_ns() < until; turn++) {
 		at("fresh data and small words");
-		/* Memory that is newer than the daemon's launch. */
+		/* Use memory that is newer than the daemon's launch. */
 		for (r = 0; r < NR_RANKS && turn % 4 == 3; r++) {
 			CU(mem_free, ranks[r].send);
 			CU(mem_free, ranks[r].recv);
@@ -302,12 +308,15 @@ static int check_words(void)
 	return 0;
 }
 
-/* ---- queues --------------------------------------------------------------------------------------------------- */
+/* ---- queues ------------------------------------------------------------------------------ */
 
 static int check_queues(void)
 {
 	const char *v = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-	/* A stream has a connection of its own while it has work; when none is left nobody can launch, NCCL neither. */
+	/*
+	 * A stream uses a connection while it has work. If none is left, no launch is possible, not
+	 * even NCCL's.
+	 */
 	int connections = v && atoi(v) > 0 ? DF_MIN(atoi(v), 32) : 8, nr = connections * 3 / 4, i,
 	    r;
 	void *streams[32];
@@ -320,7 +329,7 @@ static int check_queues(void)
 		CU(stream_create, &streams[i], 1);
 		CU(stream_wait, streams[i], (uintptr_t)word, 1, 0);
 	}
-	/* The daemon has left by itself by now, or will soon: it has to be started. */
+	/* The daemon has left by itself, or will soon: it must be launched again. */
 	df_sleep_ns(50 * DF_NS_PER_MS);
 	at("the daemon's launch behind streams that wait");
 	for (r = 0; r < NR_RANKS; r++)
@@ -341,7 +350,7 @@ static int check_queues(void)
 	return 0;
 }
 
-/* ---- relaunch -------------------------------------------------------------------------------------------------- */
+/* ---- relaunch ---------------------------------------------------------------------------- */
 
 static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 			  ".visible .entry nothing()\n{\n\tret;\n}\n"
@@ -383,7 +392,7 @@ static int do_alloc(void)
 	return df_api.mem_alloc(&p, 64u << 20) ?: df_api.mem_free(p);
 }
 
-/* Memory that is mapped by hand, as PyTorch's expandable segments are, and unmapped. */
+/* Unmaps memory that was mapped by hand, like PyTorch's expandable segments. */
 static int do_unmap(void)
 {
 	const struct df_vm_prop prop = {.type = 1, .place = {1, gpu}};
@@ -441,7 +450,10 @@ static void *run_blocker(void *arg)
 	return (void *)(intptr_t)b->call();
 }
 
-/* A stream is behind a collective whose peer does not come, a thread is inside a call: then the peer comes. */
+/*
+ * A stream waits for a collective whose peer is missing, and a thread is inside a call; then the
+ * peer joins.
+ */
 static int relaunched(const struct blocker *b, uint64_t *ns)
 {
 	pthread_t thread;
@@ -491,7 +503,7 @@ static int check_relaunch(void)
 	return 0;
 }
 
-/* ---- graph ---------------------------------------------------------------------------------------------------- */
+/* ---- graph ------------------------------------------------------------------------------- */
 
 static int check_graph(void)
 {
@@ -529,13 +541,13 @@ static int check_graph(void)
 	return 0;
 }
 
-/* ---- disorder -------------------------------------------------------------------------------------------------- */
+/* ---- disorder ---------------------------------------------------------------------------- */
 
 #define DISORDERED 20
 
 static struct df_nccl_id disorder_ids[NR_COMMS];
 
-/* Who waits for whom can be proved only if each rank of these communicators is one thread's. */
+/* The cycle can be proved only if one thread has each rank of these communicators. */
 static void *run_rank(void *arg)
 {
 	int r = (int)(intptr_t)arg, i, k, c, ret = df_api.ctx_set(context);
@@ -546,7 +558,7 @@ static void *run_rank(void *arg)
 	for (i = 0; i < DISORDERED * NR_COMMS && !ret; i++) {
 		k = i % NR_COMMS;
 		c = (k + r) % NR_COMMS;
-		/* Each communicator has a result of its own: one of both would be an order that data ask for. */
+		/* Each communicator has its own result: a common one would require an order. */
 		ret = df_api.all_reduce(ranks[r].send,
 					ranks[r].recv + (uint64_t)c * (WORK_BYTES / 2), 1024, F32,
 					SUM, comms[c], ranks[r].stream)
@@ -577,7 +589,7 @@ static int check_disorder(void)
 	return 0;
 }
 
-/* ---- all -------------------------------------------------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------------------------- */
 
 static const struct {
 	const char *name;
@@ -609,16 +621,19 @@ int df_doctor_trial(const struct df_doctor_opts *o)
 		return 1;
 	for (size_t i = 0; i < DF_ARRAY_LEN(checks); i++) {
 		check_name = checks[i].name;
-		/* RELEASE pairs with the ACQUIRE in watch(): it sees whose time that is. */
+		/*
+		 * RELEASE pairs with the ACQUIRE in watch(): it sees the name that belongs to this
+		 * deadline.
+		 */
 		__atomic_store_n(&deadline_ns, df_now_ns() + (i ? 1 : 2) * bound_ns,
 				 __ATOMIC_RELEASE);
 		df_doctor_tell("begin\t%s", checks[i].name);
 		ret = checks[i].run();
 		df_doctor_tell("check\t%s\t%s\t%s", checks[i].name, ret ? "failed" : "ok", seen);
-		/* What failed may be on its way yet: later checks would find its traces. */
+		/* A failed operation may still be in flight: later checks would see its effects. */
 		if (ret)
 			break;
 	}
-	/* Whatever is in flight, and whatever the driver holds, ends with the process. */
+	/* All operations in flight, and all that the driver holds, end with the process. */
 	_exit(0);
 }

@@ -24,11 +24,11 @@ static void child(int fd, void (*fill)(void *out), const void *out, size_t size)
 		p += n;
 		size -= (size_t)n;
 	}
-	/* Without the destructors of what was loaded: they may hang, too. */
+	/* Skip the destructors of loaded libraries: they may hang, too. */
 	_exit(size != 0);
 }
 
-/* How much of it came in time. */
+/* Returns how many bytes arrived in time. */
 static size_t collect(int fd, char *to, size_t size, double seconds)
 {
 	uint64_t end = df_now_ns() + (uint64_t)(seconds * 1e9), now;
@@ -78,7 +78,7 @@ int df_bounded(void (*fill)(void *out), void *out, size_t size, double seconds, 
 	} else {
 		ret = -EFAULT;
 	}
-	/* It has nothing more to do; what died is a zombie already, and keeps its status. */
+	/* The child has finished. If it died, it is already a zombie and keeps its status. */
 	if (ret != -EFAULT)
 		kill(pid, SIGKILL);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

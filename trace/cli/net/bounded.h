@@ -1,7 +1,7 @@
 /*
- * Runs what may hang or crash, as drivers and plugins of others do, in a process of its own. seconds: then it is killed.
- * fill() writes into out (size bytes, without pointers), which the child starts with as the caller left it. 0;
- * -ETIMEDOUT; -EFAULT: it died; *signal says of what.
+ * Runs code that may hang or crash, such as other vendors' drivers and plugins, in a child process,
+ * which is killed after `seconds`. fill() writes into out (size bytes, without pointers); the child
+ * starts with the caller's contents. Fails with -ETIMEDOUT, or with -EFAULT and *signal if it died.
  */
 #ifndef DF_CLI_NET_BOUNDED_H
 #define DF_CLI_NET_BOUNDED_H

@@ -1,6 +1,6 @@
 /*
- * `dfshim net`: which networks this machine has, which of them NCCL's rules use and why not the others; and with peers,
- * what lies between.
+ * `dfshim net`: the networks of this machine, which of them NCCL's rules use, and why not the
+ * others; with peers, also measurements of the paths between.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 #define DRIVER_S 10
 
-/* A network as NCCL sees it, in the order in which it tries them. */
+/* A network as NCCL sees it, in the order of NCCL's attempts. */
 struct network {
 	char name[96];
 	int used;
@@ -39,7 +39,7 @@ struct found {
 	int nr_networks;
 };
 
-/* ---- finding ------------------------------------------------------------------------------------------------- */
+/* ---- finding ----------------------------------------------------------------------------- */
 
 static void fill_verbs(void *out)
 {
@@ -135,7 +135,7 @@ static int find(struct found *f)
 	return 0;
 }
 
-/* ---- as text --------------------------------------------------------------------------------------------------- */
+/* ---- as text ----------------------------------------------------------------------------- */
 
 static void speed_text(int mbps, char *text, size_t size)
 {
@@ -238,7 +238,7 @@ static void print_networks(const struct found *f)
 		printf("  No network can be used: ranks on other machines cannot be reached.\n");
 }
 
-/* Which medium alone may be used, DF_NET_AUTO: any; by: the setting that says so. */
+/* Returns the only medium that may be used; DF_NET_AUTO: any. by: the setting that says so. */
 static int only_medium(char *by, size_t size)
 {
 	const struct df_env *env = df_env();
@@ -252,7 +252,10 @@ static int only_medium(char *by, size_t size)
 						    : DF_NET_PLUGIN;
 }
 
-/* What joins this machine's devices with those of others in dfshim itself: "plugin", "verbs", "tcp"; NULL; the reason. */
+/*
+ * Returns what connects this machine's devices with others' in dfshim itself: "plugin", "verbs" or
+ * "tcp"; NULL, with the reason, if nothing does.
+ */
 static const char *own_network(const struct found *f, char *why, size_t size)
 {
 	const struct df_plugin *plugin = NULL;
@@ -317,7 +320,7 @@ static int slots_of(const struct found *f, int gpu, char *why, size_t size)
 			 size);
 }
 
-/* Where nothing is known of paths all ports are alike. */
+/* If no paths are known, all ports are alike. */
 static void print_paths(const struct found *f, int gpu)
 {
 	enum df_pci_path nearest = gdr_nearest(&f->gpus, gpu, &f->verbs), path;
@@ -371,7 +374,7 @@ static void print_peer(const struct pair_peer *peer)
 	}
 }
 
-/* ---- as JSON ----------------------------------------------------------------------------------------------------- */
+/* ---- as JSON ----------------------------------------------------------------------------- */
 
 static json_t *ifaces_json(const struct found *f)
 {
@@ -497,7 +500,7 @@ static json_t *peer_json(const struct pair_peer *peer)
 			 df_json_text(peer->error[0] ? peer->error : NULL), "pairs", list);
 }
 
-/* ---- the command --------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------- */
 
 static int is_reached(const struct pair_peer *peer)
 {
@@ -555,10 +558,10 @@ int df_cmd_net(int argc, char **argv)
 		DF_FLAG("listen", listens,
 			"let other machines test the connection to this one; the operand is the port (28029)"),
 		DF_OPT(TIMEOUT, timeout,
-		       "give up a step that makes no progress for so long (3); with --listen: end when "
-		       "no machine has connected for so long (never)"),
+		       "give up a step that makes no progress for this time (3); with --listen: end when "
+		       "no machine has connected for this time (never)"),
 		DF_REAL("seconds", "S", config.seconds, 0.05, 5,
-			"measure each direction for so long (0.5)"),
+			"measure each direction for this time (0.5)"),
 		DF_NUMBER("streams", "N", config.streams, 1, PAIR_STREAMS_MAX,
 			  "connections at a time, for the bandwidth (4)"),
 	};

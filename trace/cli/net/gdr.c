@@ -1,4 +1,7 @@
-/* Slots in GPU memory, as runtime/transport/net/gpu.c and the backend decide; see gdr.h. What only a registration shows is not seen here. */
+/*
+ * Slots in GPU memory, decided as runtime/transport/net/gpu.c and the backend do (gdr.h).
+ * Conditions that only a registration would show are not checked.
+ */
 #define _GNU_SOURCE
 #include "trace/cli/net/gdr.h"
 
@@ -12,7 +15,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/net/verbs.h"
 
-/* The driver's numbers: this is built without its header too. */
+/* The driver's numbers: this is compiled also without its header. */
 enum {
 	PCI_BUS = 33,
 	PCI_SLOT = 34,
@@ -58,7 +61,7 @@ void gdr_find(void *gpus)
 		if (get(&device, i))
 			continue;
 		name(out->v[i].name, sizeof(out->v[i].name), device);
-		/* A bus and a domain may be number 0, so 0 does not say that they are not known. */
+		/* A bus or a domain may have number 0, so 0 does not mean unknown. */
 		if (!attribute(&domain, PCI_DOMAIN, device) && !attribute(&bus, PCI_BUS, device) &&
 		    !attribute(&slot, PCI_SLOT, device))
 			snprintf(out->v[i].pci, sizeof(out->v[i].pci), "%04x:%02x:%02x.0",
@@ -81,7 +84,7 @@ enum df_pci_path gdr_nearest(const struct gdr_gpus *gpus, int gpu, const struct 
 	return nearest;
 }
 
-/* Why the memory can't be registered as dma-buf; NULL: it may be. */
+/* Returns why the memory cannot be registered as dma-buf; NULL: it can be. */
 static const char *no_dmabuf(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs)
 {
 	int i;
@@ -100,7 +103,7 @@ static const char *no_dmabuf(const struct gdr_gpus *gpus, int gpu, const struct 
 	return NULL;
 }
 
-/* What stands against it, in the order in which a machine's owner can do something about it; NULL: nothing. */
+/* Returns the obstacle that the machine's owner should remove first; NULL: there is none. */
 static const char *obstacle(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs,
 			    int only_verbs)
 {

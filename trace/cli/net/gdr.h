@@ -1,4 +1,7 @@
-/* Whether slots of connectors between nodes may lie in the memory of this machine's GPUs; for `dfshim net`. */
+/*
+ * Whether slots of connectors between nodes can be in the memory of this machine's GPUs; for
+ * `dfshim net`.
+ */
 #ifndef DF_CLI_NET_GDR_H
 #define DF_CLI_NET_GDR_H
 
@@ -9,25 +12,28 @@ struct df_verbs;
 
 #define GDR_MAX 64
 
-/* What the driver says of its GPUs. */
+/* The driver's data of its GPUs. */
 struct gdr_gpus {
 	int nr;
 	struct {
 		char name[64];
-		char pci[16]; /* its address; "": not known */
+		char pci[16]; /* its address; "": unknown */
 		int rdma, dmabuf, ordering;
 	} v[GDR_MAX];
-	int exports;	/* it has the function that makes a dma-buf */
-	char error[96]; /* why nothing is known of them; "" */
+	int exports;	/* the driver has the function that makes a dma-buf */
+	char error[96]; /* why nothing is known about them; or "" */
 };
 
-/* Through libcuda, opened here: may hang or die. Without one there is no GPU. */
+/* Uses libcuda, which it opens: may hang or die. Without libcuda there is no GPU. */
 void gdr_find(void *gpus);
 
-/* Of the ports that are used: those that are farther away are used when these fail. */
+/* Returns the nearest of the used ports, because farther ones are used only if these fail. */
 enum df_pci_path gdr_nearest(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs);
 
-/* 1: they lie there; and how, or why not. only_verbs: nothing else may join machines. */
+/*
+ * Whether the slots are there; *why: how, or why not. only_verbs: nothing else may connect
+ * machines.
+ */
 int gdr_slots(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs, int only_verbs,
 	      char *why, size_t size);
 

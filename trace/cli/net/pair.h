@@ -1,15 +1,16 @@
 /*
- * How two machines measure what lies between them: one runs `dfshim net --listen`, the other names it. Everything goes to
- * one port of the listener, so a firewall needs one rule. A connection begins with a greeting that says what it is for;
- * whoever says anything else is dropped. Numbers on the wire are big-endian.
+ * How two machines measure the paths between them. One runs `dfshim net --listen`, the other names
+ * it. All connections go to one port of the listener, so a firewall needs one rule. A connection
+ * begins with a greeting that states its purpose; a client that sends anything else is dropped.
+ * Numbers on the wire are big-endian.
  *
- *   ASK     the listener tells its interfaces: a count, then as many struct pair_iface
- *   ECHO    it sends back each message of PAIR_MESSAGE bytes
- *   SINK    it takes bytes until the other side has no more, then tells how many came
- *   SOURCE  it sends bytes for so many milliseconds (at most PAIR_MS_MAX), then closes
+ *   ASK     the listener sends its interfaces: a count, then that many struct pair_iface
+ *   ECHO    it returns each message of PAIR_MESSAGE bytes
+ *   SINK    it reads bytes until the other side has no more, then sends their number
+ *   SOURCE  it sends bytes for the requested milliseconds (at most PAIR_MS_MAX), then closes
  *
- * The listener does nothing else for anybody: it connects to nobody, and no connection lasts longer than PAIR_BOUND_S or
- * is silent for PAIR_SILENT_S.
+ * The listener does nothing else: it opens no connections, and closes those that last longer than
+ * PAIR_BOUND_S or are silent for PAIR_SILENT_S.
  */
 #ifndef DF_CLI_NET_PAIR_H
 #define DF_CLI_NET_PAIR_H
@@ -39,7 +40,7 @@ struct pair_greeting {
 	uint32_t kind, ms;
 };
 
-/* Of the listener's interfaces those that it uses, best first. */
+/* An interface that the listener uses; the best is first. */
 struct pair_iface {
 	char name[16];
 	char ip[DF_ADDR_TEXT]; /* without scope */
@@ -47,8 +48,8 @@ struct pair_iface {
 };
 
 struct pair_config {
-	double timeout_s; /* a step without progress for so long has failed */
-	double seconds;	  /* each direction's bytes flow for so long */
+	double timeout_s; /* a step without progress for this time has failed */
+	double seconds;	  /* duration of the flow in each direction */
 	int streams;
 };
 
@@ -56,25 +57,31 @@ struct pair_result {
 	struct df_iface from;
 	struct pair_iface to;
 	char error[400];		   /* "": it was measured */
-	double latency_us, latency_p99_us; /* half of the way there and back */
-	double gbps_out, gbps_in;	   /* 10^9 bytes a second */
+	double latency_us, latency_p99_us; /* half of the round trip */
+	double gbps_out, gbps_in;	   /* in 10^9 bytes a second */
 	unsigned mtu;			   /* of the path, as the kernel knows it */
 };
 
 struct pair_peer {
 	char text[300];	 /* as the user named it */
-	char error[400]; /* it could not be asked; "" */
+	char error[400]; /* why it could not be asked; or "" */
 	int nr;
 	struct pair_result *v;
 };
 
-/* "host", "host:port", "[v6]:port", "v6". 0, or -EINVAL. Resolves nothing. */
+/* Parses "host", "host:port", "[v6]:port" or "v6". Resolves nothing. Fails with -EINVAL. */
 int pair_parse(const char *text, char *host, size_t host_size, char *port, size_t port_size);
 
-/* Measures every pair of interfaces with the peer, one after the other; progress on standard error. free(out->v). */
+/*
+ * Measures every pair of interfaces with the peer, one after the other; shows progress on standard
+ * error. The caller frees out->v.
+ */
 void pair_test(const char *peer, const struct pair_config *config, struct pair_peer *out);
 
-/* Serves until a signal; idle_s: or until nobody has come for so long (0: for ever). The exit status. */
+/*
+ * Serves until a signal, or until no client has connected for idle_s (0: for ever). Returns the
+ * exit status.
+ */
 int pair_listen(int port, double idle_s);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The testing side of `dfshim net`: asks a peer for its interfaces and measures each pair. Every step is bounded by the
- * same time without progress; what fails is told with both addresses and the port.
+ * The testing side of `dfshim net`: asks a peer for its interfaces and measures each pair. Every
+ * step fails after the same time without progress. Errors name both addresses and the port.
  */
 #define _GNU_SOURCE
 #include "trace/cli/net/pair.h"
@@ -39,7 +39,7 @@ int pair_parse(const char *text, char *host, size_t host_size, char *port, size_
 		len = (size_t)(close - from);
 		colon = close[1] ? close + 1 : NULL;
 	} else {
-		/* Several colons and no brackets: an IPv6 address alone. */
+		/* Several colons without brackets: an IPv6 address alone. */
 		colon = first && first == last ? first : NULL;
 		len = colon ? (size_t)(colon - text) : strlen(text);
 	}
@@ -57,9 +57,9 @@ int pair_parse(const char *text, char *host, size_t host_size, char *port, size_
 	return 0;
 }
 
-/* ---- connections -------------------------------------------------------------------------------------------- */
+/* ---- connections ------------------------------------------------------------------------- */
 
-/* 0, or -ETIMEDOUT; wants: POLLIN or POLLOUT. */
+/* Fails with -ETIMEDOUT. wants: POLLIN or POLLOUT. */
 static int wait_for(int fd, short wants, const struct pair_config *c)
 {
 	struct pollfd p = {.fd = fd, .events = wants};
@@ -111,7 +111,10 @@ static int take(int fd, void *data, size_t bytes, const struct pair_config *c)
 	return 0;
 }
 
-/* from: the source address, or NULL as the route has it. The descriptor after the greeting, or -errno. */
+/*
+ * Connects and sends the greeting. from: the source address; NULL: the route decides. Returns the
+ * descriptor, or -errno.
+ */
 static int dial(const union df_sockaddr *from, const union df_sockaddr *to, enum pair_kind kind,
 		unsigned ms, const struct pair_config *c)
 {
@@ -146,9 +149,9 @@ static const char *why(int error)
 {
 	switch (error) {
 	case -ETIMEDOUT:
-		return "nothing comes back: a firewall may drop it, or the address is wrong";
+		return "nothing returns: a firewall may drop it, or the address is wrong";
 	case -ECONNREFUSED:
-		return "refused: nobody listens there; run `dfshim net --listen` on that machine, or a "
+		return "refused: no process listens there; run `dfshim net --listen` on that machine, or a "
 		       "firewall rejects it";
 	case -ECONNRESET:
 		return "it hung up: what listens there is no `dfshim net --listen`";
@@ -157,7 +160,7 @@ static const char *why(int error)
 	}
 }
 
-/* ---- measurements --------------------------------------------------------------------------------------------- */
+/* ---- measurements ------------------------------------------------------------------------ */
 
 static int cmp_u64(const void *a, const void *b)
 {
@@ -218,7 +221,7 @@ static int streams_open(struct streams *s, const struct pair_result *r, const un
 	return 0;
 }
 
-/* Bytes on all streams, out or in, until `end`; in: until the other side closes. */
+/* Moves bytes on all streams, out or in, until `end`; in: until the other side closes. */
 static int pump(struct streams *s, int out, uint64_t end, const struct pair_config *c,
 		uint64_t *total)
 {
@@ -263,7 +266,7 @@ static int measure_out(const struct pair_result *r, const union df_sockaddr *to,
 		return ret;
 	begin = df_now_ns();
 	ret = pump(&s, 1, begin + (uint64_t)(c->seconds * 1e9), c, &total);
-	/* What counts has come: the listener says how much. */
+	/* Only bytes that have arrived count: the listener reports their number. */
 	for (i = 0; i < s.nr && !ret; i++)
 		shutdown(s.fd[i], SHUT_WR);
 	for (i = 0; i < s.nr && !ret; i++) {
@@ -347,7 +350,7 @@ out:
 		close(fd);
 }
 
-/* ---- a peer ------------------------------------------------------------------------------------------------------ */
+/* ---- a peer ------------------------------------------------------------------------------ */
 
 static int ask(const union df_sockaddr *to, const struct pair_config *c, struct pair_iface *v,
 	       uint32_t *nr)
@@ -373,7 +376,7 @@ static int ask(const union df_sockaddr *to, const struct pair_config *c, struct 
 	return ret;
 }
 
-/* Tries the name's addresses one after the other. The port, or -1 with out->error. */
+/* Tries the name's addresses one after the other. Returns the port, or -1 with out->error. */
 static int ask_any(struct pair_peer *out, const struct pair_config *c, struct pair_iface *v,
 		   uint32_t *nr)
 {

@@ -1,4 +1,4 @@
-/* The listener of `dfshim net`: a thread a connection, each bounded in time; see pair.h. */
+/* The listener of `dfshim net`: a thread for each connection, each bounded in time (pair.h). */
 #define _GNU_SOURCE
 #include "trace/cli/net/pair.h"
 
@@ -20,7 +20,7 @@ struct visitor {
 	char who[DF_ADDR_TEXT];
 };
 
-static int nr_visitors; /* atomic; each connection's thread takes itself off at its end */
+static int nr_visitors; /* atomic; each connection's thread decrements it at its end */
 
 static int give(int fd, const void *data, size_t bytes)
 {
@@ -60,7 +60,7 @@ static void answer_ask(int fd)
 		memset(&out, 0, sizeof(out));
 		memcpy(out.name, v[i].name, sizeof(out.name));
 		df_addr_format_ip(&v[i].addr, out.ip, sizeof(out.ip));
-		/* Ours; it means nothing on another machine. */
+		/* The scope is local; it means nothing on another machine. */
 		scope = strchr(out.ip, '%');
 		if (scope)
 			*scope = '\0';
@@ -173,7 +173,7 @@ static void welcome(int fd, const union df_sockaddr *from)
 	}
 }
 
-/* On all addresses, IPv4 too where there is IPv6. */
+/* Listens on all addresses; also IPv4 if there is IPv6. */
 static int open_listener(int port)
 {
 	union df_sockaddr any = {.in6 = {.sin6_family = AF_INET6}};

@@ -1,7 +1,7 @@
 /*
- * `dfshim ci`: for a workflow's step. Runs a job by NCCL's rules (`dfshim run`), bounded; if it hangs, its verdict; else what
- * `dfshim predict` finds in what it recorded. A summary in Markdown and the HTML report are for those who read the result
- * elsewhere. One thread.
+ * `dfshim ci`, for a step of a workflow. Runs a job by NCCL's rules (`dfshim run`), bounded. If it
+ * hangs, the result is its verdict, else what `dfshim predict` finds in its traces. A summary in
+ * Markdown and the HTML report are for people who read the result elsewhere. One thread.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,21 +20,21 @@
 #include "trace/cli/run/jobdir.h"
 
 #define PREDICTED    14 /* exit status of `dfshim predict` */
-#define VERDICTS     10 /* and of a verdict: from here on */
+#define VERDICTS     10 /* the first and the last exit status of a verdict */
 #define VERDICTS_END 64
 #define REPLAY_QUIET 5.0 /* seconds without progress that end a replay */
 
 struct ci {
 	struct df_jobdir dir;
 	char self[PATH_MAX], traces[PATH_MAX];
-	char text[PATH_MAX];			    /* what the summary is made of */
-	char witness[PATH_MAX], replayed[PATH_MAX]; /* of a prediction, and what its replay says */
+	char text[PATH_MAX];			    /* source of the summary */
+	char witness[PATH_MAX], replayed[PATH_MAX]; /* of a prediction; output of its replay */
 	char quiet[32];				    /* seconds without progress that are a hang */
 	const char *summary, *report;
 };
 
 /*
- * A sentence as Markdown: what would be markup, an address, or the begin of an entity is the character itself. The
+ * Writes a sentence as Markdown: escapes characters of markup, addresses, and entities. The
  * sentence begins with a word of ours, so nothing in it begins a line.
  */
 static void put_markdown(FILE *out, const char *s)
@@ -47,7 +47,10 @@ static void put_markdown(FILE *out, const char *s)
 	}
 }
 
-/* Tildes for a fence that the file's text cannot end: one more than it has next to each other, at least four. */
+/*
+ * Returns the length of a tilde fence that the file's text cannot end: longer than its longest run
+ * of tildes, at least four.
+ */
 static int fence_of(const char *path)
 {
 	FILE *in = fopen(path, "r");
@@ -69,7 +72,7 @@ static void put_fence(FILE *out, int tildes, const char *text)
 	fputs(text, out);
 }
 
-/* Both the user and the summary get it. */
+/* Copies the text for both the user and the summary. */
 static void copy_text(const char *from, FILE *to)
 {
 	FILE *in = fopen(from, "r");
@@ -93,7 +96,7 @@ static void first_line(const char *path, char *line, size_t size)
 		fclose(in);
 }
 
-/* In the child: its results go into the file. */
+/* In the child: its standard output is the file. */
 static void to_file(void *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -103,7 +106,7 @@ static void to_file(void *path)
 	dup2(fd, STDOUT_FILENO);
 }
 
-/* The same, and what it and its job say besides is not of interest. */
+/* The same; other output of it and its job is dropped. */
 static void to_file_alone(void *path)
 {
 	int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -113,7 +116,7 @@ static void to_file_alone(void *path)
 		dup2(fd, STDERR_FILENO);
 }
 
-/* The exit status of a subcommand; 128 + signal. */
+/* The exit status of a subcommand; 128 + signal if it was killed. */
 static int status_of(int status)
 {
 	return status < 0 ? 1 : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -153,7 +156,10 @@ static int write_summary(const struct ci *ci, const char *title, const char *lin
 	return df_cli_close("ci", ci->summary, out, 0);
 }
 
-/* What the traces say, into ci->text. The verdict's exit status, with its line; -1: they cannot be read. */
+/*
+ * Judges the traces, into ci->text. Returns the verdict's exit status, with its line; -1: they
+ * cannot be read.
+ */
 static int judge(struct ci *ci, char *line, size_t size, char *word, size_t word_size)
 {
 	const struct df_check_opts opts = {.alive = df_check_alive};
@@ -173,7 +179,10 @@ static int judge(struct ci *ci, char *line, size_t size, char *word, size_t word
 	return rc;
 }
 
-/* What other executions could do, into ci->text, and one that deadlocks into ci->witness: the exit status of `dfshim predict`. */
+/*
+ * Searches deadlocks of other executions, into ci->text, and writes one into ci->witness. Returns
+ * the exit status of `dfshim predict`.
+ */
 static int predict(struct ci *ci, char *line, size_t size)
 {
 	char *args[] = {ci->self,    (char *)"predict", (char *)"--witness",
@@ -185,7 +194,8 @@ static int predict(struct ci *ci, char *line, size_t size)
 }
 
 /*
- * Runs what was predicted, by NCCL's rules. 1: it hangs there too, and how; 0: it does not; -1: it cannot be run.
+ * Runs the predicted execution by NCCL's rules. Returns 1 if it hangs too, with its verdict's line;
+ * 0 if it does not; -1 if it cannot be run.
  */
 static int confirm(struct ci *ci, char *line, size_t size)
 {
@@ -205,7 +215,7 @@ static int confirm(struct ci *ci, char *line, size_t size)
 	return !rc ? 0 : rc >= VERDICTS && rc < VERDICTS_END ? 1 : -1;
 }
 
-/* Nothing of it is the result: that has been printed. */
+/* Its output is dropped: the result has been printed. */
 static int write_report(struct ci *ci, int with_witness)
 {
 	char *args[] = {ci->self,	    (char *)"report",
@@ -217,7 +227,7 @@ static int write_report(struct ci *ci, int with_witness)
 			  : 0;
 }
 
-/* The job has ended well. What its records allow: the status to end with. */
+/* The job has ended well. Searches its records and returns the exit status. */
 static int conclude_predicted(struct ci *ci)
 {
 	char line[4096], said[4096] = "", text[8400];
@@ -258,7 +268,7 @@ static int conclude_predicted(struct ci *ci)
 	return rc ? rc : written;
 }
 
-/* The job has ended, with this status. What `dfshim ci` ends with. */
+/* The job has ended with this status. Returns that of `dfshim ci`. */
 static int conclude(struct ci *ci, int job)
 {
 	char line[4096], word[32], text[4200];
@@ -279,7 +289,7 @@ static int conclude(struct ci *ci, int job)
 		return conclude_predicted(ci);
 	if (rc) {
 		copy_text(ci->text, stdout);
-		if (ci->summary && write_summary(ci, word, line, "Who waits for whom, and where"))
+		if (ci->summary && write_summary(ci, word, line, "The waits and their call sites"))
 			written = 1;
 	} else {
 		snprintf(
@@ -307,12 +317,12 @@ int df_cmd_ci(int argc, char **argv)
 	ssize_t len = readlink("/proc/self/exe", ci.self, sizeof(ci.self) - 1);
 	const struct df_opt options[] = {
 		DF_OPT_MAYBE(HOST, devices, "devices, which are CPU threads (8, or one a process)"),
-		DF_OPT(PROCS, procs, "start so many copies, as dfshim run does"),
+		DF_OPT(PROCS, procs, "start this number of copies, as dfshim run does"),
 		DF_TEXT("summary", "FILE", ci.summary, "write a summary in Markdown"),
 		DF_TEXT("report", "FILE", ci.report, "write the HTML report"),
-		DF_OPT(TIMEOUT, timeout, "report a hang after so long without progress (30)"),
+		DF_OPT(TIMEOUT, timeout, "report a hang after this time without progress (30)"),
 		DF_REAL("limit", "SECONDS", limit, 0.001, 1e6,
-			"end the job after so long, also if it still makes progress"),
+			"end the job after this time, also if it still makes progress"),
 		DF_OPT(TRACE, keep, "keep the traces there"),
 	};
 

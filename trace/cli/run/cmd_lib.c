@@ -1,4 +1,4 @@
-/* `dfshim lib`: where the library to preload is, for the command lines of launchers. */
+/* `dfshim lib`: the path of the library to preload, for the command lines of launchers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "trace/cli/cli.h"

@@ -1,6 +1,7 @@
 /*
- * `dfshim replay`: runs the recorded communication again, from the traces alone, on mock buffers: one
- * process a rank (replay_worker.c), started by `dfshim run`; then the verdict over the new traces.
+ * `dfshim replay`: runs the recorded communication again, from the traces alone, on mock buffers,
+ * with one process for each rank (replay_worker.c) under `dfshim run`; then prints the verdict over
+ * the new traces.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include "trace/cli/run/cmd_run.h"
 #include "trace/record/names.h"
 
-/* A host that still waited in its first call, for others to connect, has issued nothing yet. */
+/* A thread that still waited in its first call, for others to connect, has issued nothing yet. */
 static size_t nr_operations(const struct df_program_steps *p)
 {
 	size_t n = 0, i;
@@ -53,8 +54,8 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 						  ? "more ranks than can be replayed (64)"
 						  : "no operations in it");
 	/*
-	 * Hosts that waited in their first call go on by our rules, but what they would have issued next is in no
-	 * trace: nobody can be missing in what is left.
+	 * Threads that waited in their first call continue under our rules. The traces do not have
+	 * their next operations, so no rank counts as missing in the rest.
 	 */
 	if (p.nr_intents && !(rules && !strcmp(rules, "nccl"))) {
 		fprintf(stderr,
@@ -110,7 +111,7 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 	return rc;
 }
 
-#define ROOM 1024 /* slots and queues enough for all */
+#define ROOM 1024 /* slots and queues that never run out */
 
 int df_cmd_replay(int argc, char **argv)
 {
@@ -123,7 +124,7 @@ int df_cmd_replay(int argc, char **argv)
 		DF_OPT(RULES, rules,
 		       "on CPU threads: by NCCL's rules, which may deadlock, or by dfshim's (default)"),
 		DF_FLAG("host", host, "on CPU threads even where there is a GPU"),
-		DF_OPT(TIMEOUT, timeout, "no progress for so long ends it (5)"),
+		DF_OPT(TIMEOUT, timeout, "this time without progress ends it (5)"),
 		DF_OPT(TRACE, keep, "keep the new traces there"),
 		DF_OPT(WITNESS, witness,
 		       "run the execution that `dfshim predict` found: by NCCL's rules, with its slots, queues and "

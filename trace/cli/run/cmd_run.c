@@ -1,7 +1,8 @@
 /*
- * `dfshim run`: sets the environment, starts the processes of a job, and stays their parent: forwards
- * signals, ends the rest when one has failed, says what the trace says. One thread; all events come
- * through one poll() over a signalfd and, with --tag, the processes' outputs.
+ * `dfshim run`: sets the environment, starts the processes of a job, and stays their parent. It
+ * forwards signals, ends the other processes when one has failed, and prints the verdict of the
+ * traces. One thread; all events arrive through one poll() over a signalfd and, with --tag, the
+ * processes' outputs.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -34,7 +35,8 @@
 #include "trace/record/writer.h"
 
 #define TERM_NS (5 * DF_NS_PER_S) /* between SIGTERM and SIGKILL */
-#define STOP_S	3.0		  /* for so long others may go on when a verdict has ended one */
+/* How long the others may continue after a verdict has ended one. */
+#define STOP_S 3.0
 
 struct proc {
 	pid_t pid;  /* 0: ended */
@@ -46,21 +48,26 @@ struct proc {
 struct df_run_opts df_run = {.grace = 10};
 
 static struct proc *procs;
-static int own_trace;	  /* the traces are ours, and go with the job */
+static int own_trace;	  /* the traces are ours, and are removed with the job */
 static uint64_t begun_ns; /* real time */
 
-/* The first process that did not return 0. signal: what ended it, unless that was passed on by us; 0: nothing did. */
+/*
+ * The first process that did not return 0. signal: the signal that killed it, unless we forwarded
+ * it; 0: none.
+ */
 static struct {
 	int rank, signal;
 	pid_t pid;
 	uint64_t at_ns; /* real time */
 } failed = {.at_ns = UINT64_MAX};
 
-static sigset_t old_mask, passed_on; /* passed_on: signals that the job got from us */
+static sigset_t old_mask, passed_on; /* passed_on: signals that we sent to the job */
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-/* In a user's repository git shall not list what a run writes. Without the file nothing is lost. */
+/*
+ * git must not list the output of a run in a user's repository. Without the file nothing is lost.
+ */
 static void hide_from_git(const char *dir)
 {
 	char path[PATH_MAX + 16];
@@ -105,7 +112,7 @@ static int make_trace_dir(const char *path)
 	return 0;
 }
 
-/* 0, or the status to exit with, which has been explained. */
+/* Returns 0, or the exit status after a message. */
 static int parse(int argc, char **argv)
 {
 	const char *trace = NULL;
@@ -114,7 +121,7 @@ static int parse(int argc, char **argv)
 			HOST, df_run.devices,
 			"devices are CPU threads instead of GPUs (the default where there is no GPU)"),
 		DF_OPT(PROCS, df_run.nr_procs,
-		       "start so many copies, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
+		       "start this number of copies, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
 		       "MASTER_ADDR and MASTER_PORT as torchrun sets them"),
 		DF_WORD("mode", "prevent|trace|off", df_run.mode, "as DFSHIM_MODE"),
 		DF_WORD("executor", "auto|daemon|nccl", df_run.executor,
@@ -126,7 +133,7 @@ static int parse(int argc, char **argv)
 		       "write traces there; after a failure the verdict is printed, once"),
 		DF_OPT(TIMEOUT, df_run.timeout, NULL),
 		DF_REAL("limit", "SECONDS", df_run.limit, 0.001, 1e6,
-			"end the job after so long, with status 124"),
+			"end the job after this time, with status 124"),
 		DF_REAL("grace", "SECONDS", df_run.grace, 0, 86400,
 			"how long the others may go on when one has failed, and all after "
 			"Ctrl-C, with -n (10)"),
@@ -153,12 +160,15 @@ static int parse(int argc, char **argv)
 	return make_trace_dir(trace);
 }
 
-/* ---- the verdict ------------------------------------------------------------------------------------ */
+/* ---- the verdict ----------------------------------------------------------------------------- */
 
-/* Below this folder are the traces of the job; "": nowhere. */
+/* The traces of the job are below this folder; "": none. */
 static char traces[PATH_MAX];
 
-/* The first verdict that a process of the job has printed; DF_V_OK: none. SLOW only where there is no other. */
+/*
+ * The first verdict that a process of the job has printed; DF_V_OK: none. SLOW only if there is no
+ * other.
+ */
 struct told {
 	enum df_verdict verdict;
 	uint64_t at_ns; /* real time */
@@ -214,7 +224,7 @@ static struct told what_is_told(void)
 	return first;
 }
 
-/* A verdict stops the job. */
+/* Whether a verdict stops the job. */
 static int verdict_stops(void)
 {
 	const char *action = getenv(df_env_name(DF_ENV_ROW_timeout_action));
@@ -222,9 +232,9 @@ static int verdict_stops(void)
 	return action && strcmp(action, "report");
 }
 
-/* ---- processes -------------------------------------------------------------------------------------- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
-/* In a process that becomes a rank: its variables, outputs, and signals. */
+/* In a process that becomes a rank: sets its variables, outputs, and signals. */
 static void become(int rank, int pipes[2][2])
 {
 	int k;
@@ -285,7 +295,7 @@ static int start(int rank)
 	return 0;
 }
 
-/* The interpreter that forks the ranks has outputs of the ranks' kind. */
+/* The interpreter that forks the ranks has the same kind of outputs as they. */
 static void become_first(void *arg)
 {
 	int pipes[2][2], k;
@@ -297,7 +307,10 @@ static void become_first(void *arg)
 	become(0, pipes);
 }
 
-/* 0: ranks are forked or have interpreters of their own; else the status to exit with, which has been explained. */
+/*
+ * Returns 0 if ranks are forked or have separate interpreters; else the exit status after a
+ * message.
+ */
 static int open_fork(int signals)
 {
 	const char *fork = getenv(df_env_name(DF_ENV_ROW_host_fork));
@@ -352,7 +365,7 @@ static void read_output(int rank, int k)
 	}
 }
 
-/* Reaps what has ended; returns how many are left and notes the first failure. */
+/* Reaps ended processes and notes the first failure. Returns the number of the others. */
 static int reap(int *code)
 {
 	int i, status, left = 0;
@@ -387,7 +400,10 @@ static int reap(int *code)
 	return left;
 }
 
-/* 1: Ctrl-C came for several processes. One of them may be a launcher, with a patience of its own. */
+/*
+ * Returns 1 if Ctrl-C was for several processes. One of them may be a launcher with time limits of
+ * its own.
+ */
 static int forward(int signals)
 {
 	struct signalfd_siginfo si;
@@ -397,7 +413,7 @@ static int forward(int signals)
 		if (si.ssi_signo == SIGCHLD)
 			continue;
 		sigaddset(&passed_on, (int)si.ssi_signo);
-		/* What the terminal sends reaches a process of our own group by itself. */
+		/* A signal from the terminal reaches a process of our own group directly. */
 		if (df_run.nr_procs == 1 && si.ssi_code == SI_KERNEL)
 			continue;
 		interrupted |= df_run.nr_procs > 1 && si.ssi_signo == SIGINT;
@@ -406,7 +422,7 @@ static int forward(int signals)
 	return interrupted;
 }
 
-/* Once: what the processes have of their own, when little memory is left. */
+/* Once, when little memory is left: reports what the processes use. */
 static void watch_memory(uint64_t now)
 {
 	static uint64_t looked_ns;
@@ -433,7 +449,7 @@ static void watch_memory(uint64_t now)
 	said = 1;
 }
 
-/* Until all processes have ended: the job's exit status. */
+/* Waits until all processes have ended. Returns the job's exit status. */
 static int wait_all(int signals)
 {
 	struct pollfd *fds = calloc((size_t)df_run.nr_procs * 2 + 1, sizeof(*fds));
@@ -452,7 +468,7 @@ static int wait_all(int signals)
 			for (k = 0; k < 2; k++)
 				if (procs[i].out[k] >= 0)
 					fds[nr++] = (struct pollfd){procs[i].out[k], POLLIN, 0};
-		/* A grandchild may hold an output open: after the end we only take what is there. */
+		/* A grandchild may hold an output open: after the end only read what is there. */
 		if (!left && (nr == 1 || poll(fds + 1, (nfds_t)nr - 1, 0) <= 0))
 			break;
 		now = df_now_ns();
@@ -464,7 +480,10 @@ static int wait_all(int signals)
 		}
 		if ((code || interrupted) && !failed_ns) {
 			failed_ns = now;
-			/* The verdict ends all processes that it knows of; the others have nothing to wait for. */
+			/*
+			 * The verdict ends all processes that it knows; the others have nothing to
+			 * wait for.
+			 */
 			if (what_is_told().verdict != DF_V_OK && verdict_stops())
 				df_run.grace = DF_MIN(df_run.grace, STOP_S);
 		}
@@ -499,11 +518,11 @@ static int wait_all(int signals)
 	return code;
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /*
- * The job was stopped because of a verdict, whatever its processes returned then: it was there before the first of them failed.
- * (A crash is there before its verdict.)
+ * Whether a verdict stopped the job, whatever its processes returned then: it was there before the
+ * first of them failed. (A crash precedes its verdict.)
  */
 static int was_stopped(const struct told *told, int code)
 {
@@ -511,7 +530,7 @@ static int was_stopped(const struct told *told, int code)
 	       (!code || (told->verdict != DF_V_CRASH && told->at_ns <= failed.at_ns));
 }
 
-/* Whatever the processes printed since, the verdict is the last line. */
+/* The verdict is the last line, after all that the processes printed since. */
 static void say_again(const char *line, int code, int stopped)
 {
 	fprintf(stderr, "dfshim run: %s, status %d: %s (the report is above%s%s)\n",
@@ -520,14 +539,20 @@ static void say_again(const char *line, int code, int stopped)
 		own_trace ? "" : df_run.trace);
 }
 
-/* Where a signal ended a process, it explains the job's end. A crash may be that of an earlier job in the same folder. */
+/*
+ * If a signal killed a process, it explains the job's end. A crash may belong to an earlier job in
+ * the same folder.
+ */
 static int is_explained(enum df_verdict v)
 {
 	return v == DF_V_OK || v == DF_V_SLOW || v == DF_V_INIT || v == DF_V_UNKNOWN ||
 	       v == DF_V_CRASH;
 }
 
-/* Into the folder, for who reads it later: a process that is ended at its start leaves no trace there. */
+/*
+ * Records the death in the folder for later readers, because a process that dies at its start
+ * leaves no trace.
+ */
 static int record_death(void)
 {
 	struct df_trace_config config = {
@@ -542,7 +567,7 @@ static int record_death(void)
 	return 0;
 }
 
-/* In a process of its own. Its exit status: the job's. */
+/* Judges in a process of its own. Returns the job's exit status. */
 static int judge(int code, int stopped)
 {
 	const struct df_check_opts opts = {.alive = df_check_alive};
@@ -563,7 +588,10 @@ static int judge(int code, int stopped)
 	return code;
 }
 
-/* What the traces say about a job that failed, or was too slow. A bad trace ends only the process that reads it. */
+/*
+ * Prints the verdict over a job that failed, or was too slow. A bad trace ends only the process
+ * that reads it.
+ */
 static int print_verdict(int code, int stopped)
 {
 	int status = 0;
@@ -584,7 +612,10 @@ static int print_verdict(int code, int stopped)
 	return code;
 }
 
-/* The job's status. A verdict that was only SLOW is looked at again: the rank did not come. */
+/*
+ * Returns the job's status. If the verdict was only SLOW, it is checked again, because the rank may
+ * never have arrived.
+ */
 static int conclude(int code)
 {
 	struct told told = what_is_told();
@@ -599,7 +630,10 @@ static int conclude(int code)
 	return code;
 }
 
-/* Where the traces are, once the environment is set. 0, or the status to exit with, which has been explained. */
+/*
+ * Finds the folder of the traces, once the environment is set. Returns 0, or the exit status after
+ * a message.
+ */
 static int find_traces(struct df_jobdir *dir)
 {
 	const char *set = getenv(df_env_name(DF_ENV_ROW_trace));
@@ -617,8 +651,9 @@ static int find_traces(struct df_jobdir *dir)
 		return 0;
 	}
 	/*
-	 * Processes that NCCL has joined know of one another by their traces only. One may be the launcher of several. Others
-	 * say there which verdict stopped them, if it is by our order (--timeout) that it did.
+	 * Processes that NCCL has connected know one another only by their traces. One may be the
+	 * launcher of several. Others record there which verdict stopped them, if our option did
+	 * (--timeout).
 	 */
 	if ((mode && !strcmp(mode, "off")) || !(df_run.nccl || df_run.timeout > 0))
 		return 0;

@@ -1,6 +1,6 @@
 /*
- * `dfshim run`: what its command line asks for (cmd_run.c), and the environment that the job gets for it (run_env.c). Private
- * to the two, but for the place of the libraries.
+ * `dfshim run`: its command line (cmd_run.c), and the job's environment made from it (run_env.c).
+ * Private to the two, except for the paths of the libraries.
  */
 #ifndef DF_TRACE_CLI_RUN_CMD_RUN_H
 #define DF_TRACE_CLI_RUN_CMD_RUN_H
@@ -11,21 +11,24 @@
 extern struct df_run_opts {
 	int host, devices, nr_procs, set_ranks, tag, no_fork, dry_run;
 	int nccl;  /* by NCCL's rules */
-	int lanes; /* the executor is NCCL, behind dfshim */
+	int lanes; /* dfshim orders, NCCL executes */
 	const char *mode, *rules, *executor;
 	char trace[PATH_MAX];
 	double timeout, limit, grace;
 	char **app;
 } df_run;
 
-/* Sets the environment, in this process. 0, or the status to exit with, which has been explained. */
+/* Sets the environment in this process. Returns 0, or the exit status after a message. */
 int df_run_environment(void);
 void df_run_print_environment(void);
-/* A library beside this program, or in ../lib: its path, as LD_PRELOAD can hold it. Not 0: the status to exit with; the user has been told. */
+/*
+ * Finds a library beside this program, or in ../lib: its path in a form for LD_PRELOAD. Returns 0,
+ * or the exit status after a message.
+ */
 int df_run_library(const char *sub, const char *name, char *path, size_t size);
-/* Whether LD_PRELOAD would take this path apart, because it has a blank or a colon. */
+/* Whether LD_PRELOAD would split this path, because it has a blank or a colon. */
 int df_run_is_split(const char *path);
-/* A variable that is a number. */
+/* Sets a variable to a number. */
 void df_run_set(const char *name, long value);
 
 #endif

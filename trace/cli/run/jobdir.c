@@ -1,4 +1,4 @@
-/* Folders for jobs, and jobs: see jobdir.h. One thread. */
+/* Folders for jobs, and jobs (jobdir.h). One thread. */
 #define _GNU_SOURCE
 #include "trace/cli/run/jobdir.h"
 
@@ -39,7 +39,7 @@ static void remove_tree(const char *dir)
 		waitpid(pid, NULL, 0);
 }
 
-/* Removes what has no owner any more: nobody holds the lock. */
+/* Removes folders without an owner: those whose lock is free. */
 static void sweep(const char *prefix)
 {
 	DIR *root = opendir(ROOT);
@@ -64,7 +64,7 @@ static void sweep(const char *prefix)
 		closedir(root);
 }
 
-/* Those that are not ignored, and SIGCHLD. */
+/* Returns the signals that are not ignored, and SIGCHLD. */
 static sigset_t to_hold(void)
 {
 	struct sigaction sa;
@@ -78,7 +78,10 @@ static sigset_t to_hold(void)
 	return set;
 }
 
-/* A new folder, locked; -EAGAIN: somebody swept it before it was. */
+/*
+ * Makes a new folder and locks it. Fails with -EAGAIN if another process swept it before it was
+ * locked.
+ */
 static int make(struct df_jobdir *d, const char *prefix)
 {
 	struct stat mine, there;
@@ -134,7 +137,7 @@ int df_jobdir_run(struct df_jobdir *d, char *const *args, void (*prepare)(void *
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		sigprocmask(SIG_SETMASK, &d->old, NULL);
-		/* What the job says is not the result. */
+		/* The job's output is not the result. */
 		dup2(STDERR_FILENO, STDOUT_FILENO);
 		if (prepare)
 			prepare(arg);
@@ -148,7 +151,10 @@ int df_jobdir_run(struct df_jobdir *d, char *const *args, void (*prepare)(void *
 		kill(pid, sig);
 		interrupted = sig;
 	}
-	/* Taken once, held back again: it ends us when the folder is gone. */
+	/*
+	 * The signal was handled once and is raised again: it ends us when the folder has been
+	 * removed.
+	 */
 	if (interrupted)
 		raise(interrupted);
 	return ended < 0 ? -errno : status;

@@ -1,4 +1,4 @@
-/* Looking up NCCL and the CUDA runtime; see nccl_fn.h. One thread. */
+/* Looks up NCCL and the CUDA runtime (nccl_fn.h). One thread. */
 #define _GNU_SOURCE
 #include "trace/cli/run/nccl_fn.h"
 

@@ -1,6 +1,7 @@
 /*
- * NCCL and the CUDA runtime by the names of their functions: for subcommands that run communication without
- * being built against either. Under `dfshim run` the preloaded libraries are found, elsewhere the real ones.
+ * NCCL and the CUDA runtime by the names of their functions, for subcommands that communicate
+ * without being built against either. Under `dfshim run` the preloaded libraries are found,
+ * elsewhere the real ones.
  */
 #ifndef DF_TRACE_CLI_RUN_NCCL_FN_H
 #define DF_TRACE_CLI_RUN_NCCL_FN_H
@@ -42,12 +43,15 @@ struct df_nccl_fn {
 /* Filled by df_nccl_load(). */
 extern struct df_nccl_fn df_nccl;
 
-/* -ENOENT: some function is nowhere; said on standard error as `dfshim SUB`. all_to_all may be NULL. */
+/*
+ * Fails with -ENOENT after a message of `dfshim SUB` if a function is missing. all_to_all may be
+ * NULL.
+ */
 int df_nccl_load(const char *sub);
 
 /*
- * Rank 0 leaves the id of a new communicator in the file `path`, the others wait a minute for it. 0; -errno, or
- * NCCL's code (positive) from making the id.
+ * Rank 0 writes the id of a new communicator to the file `path`; the others wait a minute for it.
+ * Fails with -errno, or with NCCL's (positive) error of making the id.
  */
 int df_nccl_share_id(const char *path, int rank, struct df_nccl_id *id);
 

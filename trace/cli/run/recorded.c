@@ -1,6 +1,4 @@
-/*
- * From traces to steps, in the order in which each thread's calls were recorded. See recorded.h.
- */
+/* From traces to steps, in the recorded order of each thread's calls (recorded.h). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -82,7 +80,7 @@ static int push_step(struct df_program_steps *p, int rank, uint32_t tid, const s
 	return 0;
 }
 
-/* Buffers become sets: two operations that share a bit overlap. */
+/* Turns buffers into sets: two operations that share a bit overlap. */
 static uint64_t buffer_bit(uint64_t address)
 {
 	return address ? 1ULL << (df_mix64(address) & 63) : 0;
@@ -144,7 +142,7 @@ static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct
 	return push_step(p, rank, op->thread, &s);
 }
 
-/* Puts a step without a record of its own at a place of a thread. */
+/* Inserts a step without a record at a place of a thread. */
 static int insert_step(struct df_rank_of *r, int t, size_t at, enum df_mop_kind kind, int flag)
 {
 	struct df_step_of *slot = DF_VEC_PUSH(r->steps[t], r->nr[t], r->cap[t]);
@@ -158,9 +156,9 @@ static int insert_step(struct df_rank_of *r, int t, size_t at, enum df_mop_kind 
 }
 
 /*
- * PyTorch computes gradients in a thread of each device, which it names; whoever calls backward() waits there meanwhile. So
- * the two never run at the same time, and what one did before the other's turn it always does before. With a second caller
- * nobody knows whose turn it was within.
+ * PyTorch computes gradients in a thread of each device, which it names; the caller of backward()
+ * waits meanwhile. So the two never run at the same time, and a step of one before the other's turn
+ * always precedes it. With a second caller the turns inside are unknown.
  */
 #define TORCH_THREADS "pt_"
 
@@ -189,7 +187,7 @@ static void find_backward(struct df_program_steps *p, const struct df_load *l, u
 	}
 }
 
-/* The two take turns, as they were recorded: each time the one signals the other, which waits for it. */
+/* The two take turns as recorded: each time one signals the other, which waits for it. */
 static int take_turns(struct df_program_steps *p, struct df_rank_of *r)
 {
 	struct df_step_of *from[2];
@@ -229,9 +227,9 @@ static int take_turns(struct df_program_steps *p, struct df_rank_of *r)
 }
 
 /*
- * Nothing tells which thread made which, nor who waits for whose end. Of what another thread did before the first
- * or after the last thing that this one did, no other order is assumed: as if it had been created, or joined, in
- * between.
+ * The records do not show which thread created or joined which. If another thread did something
+ * before the first or after the last step of this one, no other order is assumed, as if this thread
+ * had been created, or joined, in between.
  */
 static int lifetimes(struct df_program_steps *p, struct df_rank_of *r)
 {
@@ -275,7 +273,7 @@ static int alike(const struct df_lop *a, const struct df_lop *b)
 	       (!p2p || (a->kind == b->kind && a->peer == b->peer));
 }
 
-/* The index that it would have got: behind what was issued, and behind those intended before it. */
+/* The index that it would have: after the issued operations and after the earlier intended ones. */
 static uint64_t intent_index(const struct df_load *l, const struct df_lop *op, size_t note)
 {
 	uint64_t index = 0;
@@ -298,7 +296,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		     uint32_t trace)
 {
 	struct df_step_of open[DF_MODEL_RANKS];
-	struct df_map recorded = {0}; /* (rank, event): something of interest is in it */
+	struct df_map recorded = {0}; /* (rank, event): work that is modelled was recorded in it */
 	size_t call = 0;
 	int rc = 0;
 
@@ -310,7 +308,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		struct df_step_of s = {0};
 		int rank;
 
-		/* Host calls between the items, in their place. */
+		/* Calls between the items, in their place. */
 		for (; call < l->nr_calls && (i == l->nr_items || l->calls[call].rec < it->rec) &&
 		       !rc;
 		     call++) {
@@ -318,7 +316,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 			struct df_step_of y = {.rec = c->rec, .site = c->site};
 
 			rank = rank_of(p, trace, c->device, &l->h);
-			/* A loop of queries that ended waited as the call does that waits. */
+			/* A loop of queries that ended has waited, like the call that waits. */
 			switch (df_call_is_poll(c->call) ? DF_CLASS_STREAM
 							 : df_call_class(c->call)) {
 			case DF_CLASS_STREAM:
@@ -327,7 +325,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 					y.op.stream = small(p, 0, c->object);
 					break;
 				}
-				/* Of an event that nothing of interest was recorded in there is no wait. */
+				/* A wait for an event without modelled work is no wait. */
 				y.op.object = small(p, 1, c->object);
 				if (rank < 0 || !df_map_find(&recorded, (uint64_t)rank, c->object))
 					continue;
@@ -372,7 +370,10 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		rc = rc ?: push_step(p, rank, it->thread, &s);
 	}
 	df_map_fini(&recorded);
-	/* What hosts were about to issue when they came to wait before it is a part of the program too. */
+	/*
+	 * Operations that threads were about to issue when they began to wait are also part of the
+	 * program.
+	 */
 	for (size_t i = 0; i < l->nr_notes && !rc; i++) {
 		struct df_lop op;
 		int rank;
@@ -398,7 +399,10 @@ const char *df_steps_stack(const struct df_program_steps *p, int rank, const str
 	return df_stacks_find(&p->stacks, p->ranks[rank].trace, s->site) ?: "";
 }
 
-/* Ranks that have issued nothing on a communicator that others use: that they are missing is a part of the program. */
+/*
+ * Adds ranks that have issued nothing on a communicator that others use, because their absence is
+ * part of the program.
+ */
 static void add_members(struct df_program_steps *p, const struct df_reader *rd, uint32_t trace)
 {
 	const struct df_trace_comm *c;
@@ -441,7 +445,7 @@ int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, siz
 	if (nr > DF_MODEL_RANKS)
 		qsort(paths, nr, sizeof(*paths), by_number);
 	df_load_init(&l);
-	/* Twice: which communicators are used is known when all have been read. */
+	/* Two passes, because the used communicators are known only after the first. */
 	for (size_t i = 0; i < (flags & DF_STEPS_MEMBERS ? 2 * nr : nr) && !rc; i++) {
 		const char *why = "out of memory", *path = paths[i % nr];
 		struct df_reader rd;
@@ -450,7 +454,7 @@ int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, siz
 			rc = df_cli_input_error(sub, path, "%s", why);
 			break;
 		}
-		/* Of a ring that has lost records nobody knows what was issued. */
+		/* The operations of a ring that has lost records are unknown. */
 		lost |= rd.first > 0;
 		if (i >= nr && !lost)
 			add_members(p, &rd, (uint32_t)(i - nr));

@@ -1,6 +1,6 @@
 /*
- * What each thread of each rank did, as steps: taken from traces, for the subcommands that execute the
- * recorded program again, in a model or for real.
+ * The steps of each thread of each rank, from traces, for the subcommands that execute the recorded
+ * program again, in a model or for real.
  */
 #ifndef DF_TRACE_CLI_RUN_RECORDED_H
 #define DF_TRACE_CLI_RUN_RECORDED_H
@@ -10,7 +10,7 @@
 #include "trace/read/stacks.h"
 #include "trace/predict/model.h"
 
-/* One host step of one thread of one rank, and where it comes from. */
+/* One step of one thread of one rank, and its origin. */
 struct df_step_of {
 	struct df_mop op;
 	uint64_t rec;
@@ -21,7 +21,7 @@ struct df_step_of {
 	uint8_t kind, type, redop;
 	int32_t peer;
 	uint32_t group;
-	uint32_t site; /* where the program made the call; 0: not known */
+	uint32_t site; /* call site; 0: unknown */
 };
 
 struct df_rank_of {
@@ -30,7 +30,8 @@ struct df_rank_of {
 	uint32_t tid[DF_MODEL_THREADS];
 	int nr_threads;
 	int backward[2],
-		has_backward; /* threads that take turns: the caller, PyTorch's of its backward() */
+		/* Threads that take turns: the caller of backward(), and PyTorch's. */
+		has_backward;
 	uint32_t trace;
 	int32_t device;
 	char name[32];
@@ -40,7 +41,7 @@ struct df_comm_of {
 	uint64_t hash;
 	uint64_t members; /* set of ranks here */
 	int32_t nranks;
-	int rank_of[DF_MODEL_RANKS]; /* by rank here */
+	int rank_of[DF_MODEL_RANKS]; /* by our number of the rank */
 };
 
 struct df_program_steps {
@@ -48,30 +49,31 @@ struct df_program_steps {
 	int nr_ranks;
 	struct df_comm_of *comms;
 	size_t nr_comms, cap_comms;
-	struct df_map ids[2]; /* streams and events seen, to small numbers from 1 */
+	struct df_map ids[2]; /* streams and events, to small numbers from 1 */
 	size_t nr_ids[2];
 	uint32_t slots;
 	size_t left_out;       /* calls of threads beyond DF_MODEL_THREADS */
 	size_t procs_left_out; /* traces of which ranks are beyond DF_MODEL_RANKS */
 	uint32_t last_left_out;
 	int flags;	   /* enum df_steps */
-	size_t nr_intents; /* operations before which their host still waited */
-	int nr_flags; /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: what threads are taken to wait for */
+	size_t nr_intents; /* operations before which their thread still waited */
+	int nr_flags;	   /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: assumed waits of threads */
 	struct df_stacks stacks;
 };
 
 enum df_steps {
 	DF_STEPS_MERGE = 1, /* messages of one group become one step */
 	DF_STEPS_MEMBERS =
-		2, /* ranks of a communicator are members also if they issue nothing on it */
+		/* Ranks are members of a communicator also if they issue nothing on it. */
+	2,
 };
 
-/* Reads all traces. 0, or 1 after an error was said. flags: enum df_steps. */
+/* Reads all traces. Returns 1 after a message. flags: enum df_steps. */
 int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int flags);
 void df_steps_free(struct df_program_steps *p);
-/* The innermost frames of where a rank made the call; "": not known. */
+/* Returns the innermost frames of a call site of a rank; "": unknown. */
 const char *df_steps_stack(const struct df_program_steps *p, int rank, const struct df_step_of *s);
-/* From a peer's number in its communicator to our number of the rank; -1 not here. */
+/* Converts a peer's number in its communicator to our number of the rank; -1: not here. */
 int df_steps_peer(const struct df_program_steps *p, int comm, int peer);
 
 #endif

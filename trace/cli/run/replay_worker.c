@@ -1,6 +1,6 @@
 /*
- * The worker of `dfshim replay`: one rank of the recorded communication, in the order of the records or of a witness. It
- * knows NCCL and CUDA only by the names of their functions, so nothing of them is needed to build it.
+ * The worker of `dfshim replay`: one rank of the recorded communication, in the order of the
+ * records or of a witness. It finds NCCL and CUDA by name only, so it is built without them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -36,11 +36,13 @@ static struct worker {
 	size_t nr_buffers, cap_buffers;
 	void *scratch;
 	int unbuffered; /* no message may be buffered */
-	/* The witness: records of this rank's steps in the order in which its threads issue them. */
+	/*
+	 * The witness: records of this rank's steps in the order in which its threads issue them.
+	 */
 	uint64_t *turns;
 	size_t nr_turns, cap_turns;
 	size_t turn;	/* the next */
-	uint8_t *flags; /* what threads of this rank have signalled */
+	uint8_t *flags; /* the signals of this rank's threads */
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
@@ -57,7 +59,7 @@ static void check(int code, const char *what)
 		die(what, code);
 }
 
-/* How many elements of `count` a buffer of this operation has. */
+/* Returns how many times `count` elements a buffer of this operation has. */
 static uint64_t times(const struct df_step_of *s, int receives)
 {
 	uint64_t n = (uint64_t)__builtin_popcountll(w.p.comms[s->comm].members);
@@ -101,7 +103,7 @@ static void *buffer(uint64_t address)
 	return w.scratch;
 }
 
-/* Which place a rank has among the members that are here. */
+/* Returns a rank's place among the members that are here. */
 static int place(int comm, int rank)
 {
 	return __builtin_popcountll(w.p.comms[comm].members & ((1ULL << rank) - 1));
@@ -114,7 +116,7 @@ static int peer_place(int comm, int peer)
 	return here < 0 ? 0 : place(comm, here);
 }
 
-/* Rank 0 of a communicator leaves the id in a file; the others wait for it. */
+/* Rank 0 of a communicator writes the id to a file; the others wait for it. */
 static void make_comm(int comm, const char *dir)
 {
 	char path[PATH_MAX];
@@ -128,7 +130,10 @@ static void make_comm(int comm, const char *dir)
 	check(df_nccl.init(&w.comms[comm], n, id, me), "ncclCommInitRank");
 }
 
-/* Elements of an operation: those of a message that must not be buffered are more than any buffer holds. */
+/*
+ * Returns the elements of an operation. A message that must not be buffered has more than any
+ * buffer holds.
+ */
 static uint64_t elements(const struct df_step_of *s)
 {
 	uint64_t least = UNBUFFERED / (df_dtype_bytes(s->type) ? df_dtype_bytes(s->type) : 1);
@@ -137,7 +142,7 @@ static uint64_t elements(const struct df_step_of *s)
 											: s->count;
 }
 
-/* Position of a step among the turns that are left; nr_turns: it may run at any time. */
+/* Returns the position of a step among the remaining turns; nr_turns: it may run at any time. */
 static size_t turn_of(const struct df_step_of *s)
 {
 	size_t i = w.turn;
@@ -147,7 +152,10 @@ static size_t turn_of(const struct df_step_of *s)
 	return i;
 }
 
-/* Waits until all steps that come before this one have been issued. 1: it has a turn, to be ended. */
+/*
+ * Waits until all preceding steps have been issued. Returns 1 if it has a turn, which must be
+ * ended.
+ */
 static int wait_turn(const struct df_step_of *s)
 {
 	size_t at;
@@ -247,7 +255,7 @@ static void run_step(const struct df_step_of *s)
 		run_op(s);
 		break;
 	case DF_MOP_KERNEL:
-		/* Each stream its own: what ran side by side still does. */
+		/* Each stream has its own part, so parallel work stays parallel. */
 		check(df_nccl.memset_async((char *)w.scratch + 4096 + 256 * (size_t)s->op.stream, 0,
 					   256, w.streams[s->op.stream]),
 		      "cudaMemsetAsync");
@@ -290,7 +298,7 @@ static void run_step(const struct df_step_of *s)
 	}
 }
 
-/* The thread's step i is one more operation of the group. */
+/* Whether the thread's step i is another operation of the group. */
 static int goes_on(const struct df_rank_of *r, size_t t, size_t i, uint32_t group)
 {
 	const struct df_step_of *s = i < r->nr[t] ? &r->steps[t][i] : NULL;
@@ -314,11 +322,14 @@ static void *thread_main(void *arg)
 			group = s->group;
 		}
 		turn = wait_turn(s);
-		/* A thread that waits for its device keeps nobody from his turn. */
+		/* A thread that waits for its device must not delay the turns of others. */
 		if (turn && !op && s->op.kind >= DF_MOP_SSYNC)
 			turn = (end_turn(), 0);
 		run_step(s);
-		/* What is in a group is issued when the group ends: that belongs to the turn. */
+		/*
+		 * The operations of a group are issued at its end, which is therefore part of the
+		 * turn.
+		 */
 		if (group && !goes_on(r, t, i + 1, group)) {
 			check(df_nccl.group_end(), "ncclGroupEnd");
 			group = 0;
@@ -340,7 +351,9 @@ int df_replay_steps(struct df_program_steps *p, int argc, char **argv, int flags
 	return rc;
 }
 
-/* By queries, so that no wait for the device that the job did not make is part of what is told of a hang. */
+/*
+ * Uses queries, so that the report of a hang has no wait for the device that the job did not make.
+ */
 static void finish_streams(void)
 {
 	struct timespec nap = {0, 200000};

@@ -1,6 +1,6 @@
 /*
- * The environment of a job that `dfshim run` starts: libraries in front of the program, variables of dfshim, and the
- * ranks as torchrun sets them.
+ * The environment of a job of `dfshim run`: libraries to preload, dfshim's variables, and the ranks
+ * as torchrun sets them.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,8 +25,8 @@ int df_run_is_split(const char *path)
 }
 
 /*
- * A link without blanks to a folder. It stays, for the next job and for processes that outlive this one; one that another
- * user has made is not followed.
+ * Makes a link without blanks to a folder. It remains, for the next job and for processes that
+ * outlive this one. A link that another user has made is not followed.
  */
 static int link_to(const char *folder, char *path, size_t size)
 {
@@ -48,7 +48,7 @@ static int link_to(const char *folder, char *path, size_t size)
 	return -EPERM;
 }
 
-/* This program's folder, or a link to it if LD_PRELOAD would take its path apart. */
+/* Returns this program's folder, or a link to it if LD_PRELOAD would split its path. */
 static int own_folder(char *path, size_t size)
 {
 	char self[PATH_MAX];
@@ -63,7 +63,9 @@ static int own_folder(char *path, size_t size)
 	return snprintf(path, size, "%s", self) < (int)size ? 0 : -ENAMETOOLONG;
 }
 
-/* The first of the places, seen from this program's folder, that has the file. -ENOENT. */
+/*
+ * Finds the first place, relative to this program's folder, that has the file. Fails with -ENOENT.
+ */
 static int find(const char *const *places, size_t nr, const char *name, char *path, size_t size)
 {
 	char self[PATH_MAX];
@@ -90,12 +92,12 @@ int df_run_library(const char *sub, const char *name, char *path, size_t size)
 }
 
 /*
- * On the CPU backend a Python program's operators compute on the CPU: interpose/python/dfshim/host, which Python finds at its
- * start. Processes of one machine share its cores, as torchrun's do.
+ * On the CPU backend a Python program's operators compute on the CPU: interpose/python/dfshim/host,
+ * which Python finds at its start. Processes of one machine share its cores, as torchrun's do.
  */
 static void set_python(void)
 {
-	/* beside the build, below PREFIX, in a wheel */
+	/* In the build folder, below PREFIX, in a wheel. */
 	static const char *const places[] = {"python/dfshim/", "../share/dfshim/python/dfshim/",
 					     "../"};
 	char file[PATH_MAX], path[2 * PATH_MAX];
@@ -124,8 +126,8 @@ static int have_gpu(void)
 }
 
 /*
- * A library built with a sanitizer can be loaded only after the sanitizer's runtime: the one that this
- * program (built alike) has loaded goes in front.
+ * A library built with a sanitizer can be loaded only after the sanitizer's runtime. Puts the
+ * runtime that this program (built alike) has loaded before it.
  */
 static void sanitizer_runtime(char *path, size_t size)
 {
@@ -158,8 +160,9 @@ void df_run_set(const char *name, long value)
 }
 
 /*
- * A port for rank 0 to listen on. The socket stays bound until the job is over, so that the kernel gives the port to nobody
- * else; it never listens, so rank 0 can bind the port beside it, with SO_REUSEADDR as servers do.
+ * Reserves a port for rank 0. The socket stays bound until the job is over, so that the kernel
+ * gives the port to no other process. It never listens, so rank 0 can bind the port too, with
+ * SO_REUSEADDR as servers do.
  */
 static long hold_port(void)
 {
@@ -177,8 +180,8 @@ static long hold_port(void)
 }
 
 /*
- * The driver by its own name, for programs that are linked with it: the loader takes what is preloaded under the name that it
- * looks for. "": it is not there.
+ * Finds the driver under its own name, for programs that are linked with it: the loader uses a
+ * preloaded library that has the name it looks for. "": it is not there.
  */
 static void driver_library(char *path, size_t size)
 {
@@ -258,14 +261,17 @@ int df_run_environment(void)
 		setenv(df_env_name(DF_ENV_ROW_mode), "prevent", 1);
 	if (df_run.mode || df_run.nccl)
 		setenv(df_env_name(DF_ENV_ROW_mode), df_run.nccl ? "trace" : df_run.mode, 1);
-	/* What hangs as NCCL would does not go on by itself. */
+	/* A job that is to hang as NCCL would must not continue by itself. */
 	if (df_run.nccl)
 		setenv(df_env_name(DF_ENV_ROW_timeout_action), "exit", 0);
 	if (*df_run.trace)
 		setenv(df_env_name(DF_ENV_ROW_trace), df_run.trace, 1);
 	if (df_run.timeout > 0) {
 		df_run_set(df_env_name(DF_ENV_ROW_timeout_ms), (long)(df_run.timeout * 1000 + 0.5));
-		/* "abort" of the user's stays: the program wants to see the end of its communicators. */
+		/*
+		 * Keep the user's "abort": the program wants to handle the end of its
+		 * communicators.
+		 */
 		if (!action || strcmp(action, "abort"))
 			setenv(df_env_name(DF_ENV_ROW_timeout_action), "exit", 1);
 	}

@@ -1,8 +1,8 @@
 /*
- * `dfshim run`: the ranks of a Python program as forks of one interpreter, which has imported torch (forks.py). The
- * interpreter is asked first, as `python OPTIONS -c pass`, whether it would fork, because it may ignore our sitecustomize; then
- * the program's own command line is started. The answers arrive on a socket of datagrams. Each process that is started here
- * is ended here.
+ * `dfshim run`: the ranks of a Python program as forks of one interpreter that has imported torch
+ * (forks.py). First asks the interpreter, as `python OPTIONS -c pass`, whether it would fork,
+ * because it may ignore our sitecustomize; then starts the program's own command line. The answers
+ * arrive on a datagram socket. Ends all processes that it starts.
  */
 #define _GNU_SOURCE
 #include "trace/cli/run/run_fork.h"
@@ -42,8 +42,8 @@ struct python {
 };
 
 /*
- * Whether execvp() would start a program that may be asked: machine code, or pyenv's script in front of it. Another script
- * that is named python would run its job to answer.
+ * Whether execvp() would start a program that may be asked: machine code, or pyenv's script before
+ * it. Another script named python would run its job to answer.
  */
 static int may_ask(const char *name)
 {
@@ -69,7 +69,10 @@ static int may_ask(const char *name)
 	return !strncmp(head, "\177ELF", 4) || strstr(head, "pyenv");
 }
 
-/* Whether the interpreter reads our sitecustomize, and then a program that is not its standard input. */
+/*
+ * Whether the interpreter reads our sitecustomize, and then a program that is not its standard
+ * input.
+ */
 static int is_python(char **app, struct python *py)
 {
 	const char *name = strrchr(app[0], '/') ? strrchr(app[0], '/') + 1 : app[0];
@@ -121,7 +124,7 @@ static void end(void)
 	forker.pid = 0;
 }
 
-/* Starts args with our socket. 0 or -errno. */
+/* Starts args with our socket. Fails with -errno. */
 static int start(char **args, char ask, const struct python *py, void (*first)(void *), void *arg)
 {
 	int socks[2];
@@ -133,7 +136,7 @@ static int start(char **args, char ask, const struct python *py, void (*first)(v
 		text = NULL;
 	forker.pid = text ? fork() : -1;
 	if (!forker.pid) {
-		int copy = dup(socks[1]); /* without the flag that closes it */
+		int copy = dup(socks[1]); /* without the close-on-exec flag */
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setpgid(0, 0);
@@ -155,7 +158,7 @@ static int start(char **args, char ask, const struct python *py, void (*first)(v
 	return -ENOMEM;
 }
 
-/* The signal that ends the job; 0: none. */
+/* Returns the signal that ends the job; 0: none. */
 static int signal_of(int signals)
 {
 	struct signalfd_siginfo si;
@@ -166,7 +169,7 @@ static int signal_of(int signals)
 	return 0;
 }
 
-/* As df_run_fork_open(), when the answer has arrived. */
+/* Waits for the answer; returns as df_run_fork_open(). */
 static int wait_answer(int signals, uint64_t until_ns)
 {
 	struct pollfd fds[2] = {{forker.sock, POLLIN, 0}, {signals, POLLIN, 0}};
@@ -227,7 +230,10 @@ int df_run_fork_open(int signals, uint64_t until_ns, void (*first)(void *), void
 		end();
 		return ret;
 	}
-	/* The ranks' parent is a process that exits at once; then it is this one. */
+	/*
+	 * The ranks' parent is a process that exits at once; this process then becomes their
+	 * parent.
+	 */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	df_info("the ranks are forked from one interpreter");
 	return 0;

@@ -1,6 +1,7 @@
 /*
- * One Python interpreter that imports torch once and forks the ranks of `dfshim run --host -n N`. Its other side is
- * interpose/python/dfshim/host/forks.py. Private to `dfshim run`, whose one thread calls all of it.
+ * One Python interpreter that imports torch once and forks the ranks of `dfshim run --host -n N`.
+ * Its other side is interpose/python/dfshim/host/forks.py. Private to `dfshim run`, whose one
+ * thread calls all of it.
  */
 #ifndef DF_TRACE_CLI_RUN_RUN_FORK_H
 #define DF_TRACE_CLI_RUN_RUN_FORK_H
@@ -9,16 +10,19 @@
 #include <sys/types.h>
 
 /*
- * Starts the interpreter, and waits for its import until until_ns (df_now_ns(), 0: without a bound). first() prepares the
- * process as rank 0's. signals: a signalfd with SIGCHLD and the signals that end the job.
- * Returns 0 if ranks can be forked; 1 if each needs an interpreter of its own; else minus the status to exit with, which
- * has been explained.
+ * Starts the interpreter, and waits for its import until until_ns (df_now_ns(); 0: without a
+ * bound). first() prepares the process as rank 0's. signals: a signalfd with SIGCHLD and the
+ * signals that end the job. Returns 0 if ranks can be forked; 1 if each needs its own interpreter;
+ * else minus the exit status, after a message.
  */
 int df_run_fork_open(int signals, uint64_t until_ns, void (*first)(void *), void *arg);
 int df_run_fork_is_open(void);
-/* The process of a rank, a child of this one, or -errno. out: NULL, or its standard output and error. */
+/*
+ * Forks the process of a rank, a child of this one, or fails with -errno. out: NULL, or its
+ * standard output and error.
+ */
 pid_t df_run_fork_rank(int rank, const int out[2]);
-/* The interpreter exits. */
+/* Ends the interpreter. */
 void df_run_fork_close(void);
 
 #endif

@@ -1,13 +1,16 @@
 /*
- * Reads /proc/meminfo, the limit of a control group (version 2), and smaps_rollup of a process. A file that is missing or
- * has another form is no limit.
+ * Reads /proc/meminfo, the limit of a control group (version 2), and smaps_rollup of a process. A
+ * file that is missing or has another format counts as no limit.
  */
 #include "trace/cli/run/run_memory.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The sum of the numbers behind these names, which begin a line; a name ends with the separator. */
+/*
+ * Returns the sum of the numbers after these names at the beginning of lines. A name ends with the
+ * separator.
+ */
 static uint64_t sum_of(const char *path, const char *const *names)
 {
 	FILE *f = fopen(path, "re");
