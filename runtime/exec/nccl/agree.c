@@ -1,12 +1,12 @@
 /*
  * One order for the operations of a communicator, whatever order its ranks issue them in
  * (DFSHIM_NCCL_ORDER=agree). A rank publishes a unit (one operation, or those of a group) when all
- * that it waits for has ended, so its launch waits for nothing on this rank. Rank 0 finds what is
- * ready on all ranks that it concerns (sequence.c) and tells each rank its next unit. So what is on
- * the lanes is in one order, and every operation there can run: no lane waits for another.
+ * that it waits for has ended, so its launch waits for nothing on this rank. Rank 0 finds the units
+ * that are ready on all ranks concerned (sequence.c) and sends each rank its next unit. So all
+ * lanes have one order, and every operation there can run: no lane waits for another.
  *
- * Each communicator has a thread, which is the only one that puts its operations on the lane. It
- * takes the lane's lock, none across a call of NCCL.
+ * Each communicator has a thread, and only this thread puts its operations on the lane. It takes
+ * the lane's lock, and no lock across a call of NCCL.
  */
 #include <errno.h>
 #include <limits.h>
@@ -39,7 +39,7 @@ struct unit {
 	uint32_t number;
 };
 
-/* Rank 0: units whose turn has come, for which the rank's ring had no room. */
+/* Rank 0: units that may be launched, for which the rank's ring had no room. */
 struct turns {
 	uint32_t *v;
 	size_t nr, cap;
@@ -123,7 +123,9 @@ static int is_ready(const struct unit *u)
 		for (k = 0; k < u->ops[i]->nr_waits; k++) {
 			const struct df_kwait *w = &u->ops[i]->waits[k];
 
-			/* ACQUIRE pairs with the write of that point: what it stands for is done. */
+			/*
+			 * ACQUIRE pairs with the write of that point: what it stands for is done.
+			 */
 			if (__atomic_load_n(w->addr, __ATOMIC_ACQUIRE) < w->value)
 				return 0;
 		}
@@ -290,7 +292,7 @@ static int consume(struct df_lane_agree *a)
 	return any;
 }
 
-/* Tells the ranks their turns. */
+/* Sends the ranks their turns. */
 static void tell(struct df_lane_agree *a)
 {
 	struct df_lane_view *v = a->lane->view;
@@ -321,7 +323,7 @@ static void close_order(struct df_lane_agree *a)
 	struct df_lane_view *v = a->lane->view;
 	uint32_t i;
 
-	/* RELEASE pairs with the ACQUIRE in is_closed(): the last turns were told before. */
+	/* RELEASE pairs with the ACQUIRE in is_closed(): the last turns were announced before. */
 	__atomic_store_n(&v->s->closed, 1, __ATOMIC_RELEASE);
 	for (i = 0; i < v->nr; i++)
 		ring(&v->areas[i]);

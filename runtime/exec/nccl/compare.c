@@ -3,8 +3,9 @@
  * place of a communicator: collectives by their number, messages by their number for that pair and
  * direction. NCCL would execute two different calls in one place with wrong data, or never end.
  *
- * A word has the lap of its place in the low 16 bits and a hash above. A rank that is a lap ahead
- * is not compared: nothing can be wrong about a place whose word is gone but what the judge finds.
+ * A word has the lap of its place in the low 16 bits and a hash above. Ranks that are a lap
+ * apart are not compared, because the word of that place is overwritten; the judge of the traces
+ * can still find the difference.
  *
  * Only the thread that puts operations on the lane enters it; no locks.
  */
@@ -83,7 +84,7 @@ static int collective_differs(struct df_lane *lane, const struct df_op *op, uint
 	__atomic_store_n(&c->what, call.what, __ATOMIC_RELAXED);
 	/*
 	 * SEQ_CST pairs with itself on the other ranks: of two that publish at the same time at
-	 * least one sees the other's word. It also releases the call to who reports it.
+	 * least one sees the other's word. It also releases the call to the rank that reports it.
 	 */
 	__atomic_exchange_n(&words[v->slot], mine, __ATOMIC_SEQ_CST);
 	for (i = 0; i < v->nr; i++) {

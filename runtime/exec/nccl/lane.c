@@ -1,7 +1,8 @@
 /*
- * A lane's life, and what is on it (lane.h). One thread of the process looks for operations that
- * have ended while any is unfinished, asks the real library for asynchronous errors, and aborts
- * communicators: a call of that library may block, and who ends a communicator may hold a lock.
+ * The life of lanes, and their operations (lane.h). While an operation is unfinished, one thread of
+ * the process looks for ended ones, asks the real library for asynchronous errors, and aborts
+ * communicators: a call of that library may block, and a thread that ends a communicator may hold a
+ * lock.
  *
  * Lock order: the device's, then the lane's; the list of all lanes is a leaf too.
  */
@@ -30,8 +31,8 @@
 #define NAP_MIN_NS (20 * DF_NS_PER_US)
 #define NAP_MAX_NS DF_NS_PER_MS
 #define ERROR_NS   (100 * DF_NS_PER_MS) /* between questions for asynchronous errors */
-#define PUT_END_NS DF_NS_PER_S		/* so long a put is waited for before its abort */
-#define ABORT_NS   (2 * DF_NS_PER_S)	/* so long an abort is waited for */
+#define PUT_END_NS DF_NS_PER_S		/* how long an abort waits for a put */
+#define ABORT_NS   (2 * DF_NS_PER_S)	/* how long an abort is waited for */
 
 const struct df_lane_calls *df_lane_calls;
 
@@ -63,7 +64,7 @@ static int has_ended(const struct df_lane_op *e)
 /* The operations that this thread has launched and not submitted. */
 static __thread struct df_lane_op *mine;
 
-/* ---- putting ------------------------------------------------------------------------------------ */
+/* ---- putting --------------------------------------------------------------------------------- */
 
 void df_lane_append(struct df_lane_op *e)
 {
@@ -230,7 +231,7 @@ void df_lane_submitted(void)
 		wake();
 }
 
-/* ---- ends --------------------------------------------------------------------------------------- */
+/* ---- ends ------------------------------------------------------------------------------------ */
 
 /*
  * Takes the first operation that has ended out of the list; NULL: none has. They end in their
@@ -361,7 +362,7 @@ int df_lane_in_flight(struct df_dev *dev, struct df_flights *set)
 	return each(dev, add_flight, set);
 }
 
-/* ---- the thread --------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 /* A lane that wants to be aborted (abort) or asked for errors, with a use of it; NULL: none. */
 static struct df_lane *lane_for(int abort, struct df_lane *after)
@@ -476,7 +477,7 @@ static int start_thread(void)
 	return ret;
 }
 
-/* ---- life --------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 /*
  * The first operation of a communicator may block its caller until all ranks have issued it. All

@@ -1,7 +1,7 @@
 /*
  * Lanes: each communicator's operations on a stream of its own, where the real NCCL's kernels
- * execute them (lanes_executor.c). An operation is three things on the lane: waits for the points that it
- * follows, the real library's call, and the write of its own end.
+ * execute them (lanes_executor.c). An operation is three things on the lane: waits for the points
+ * that it follows, the real library's call, and the write of its own end.
  *
  * A lane's operations are in a list, in the order of issue, which is the order on the lane. They
  * are appended under the device's lock and put on the lane later, without it, by one thread at a
@@ -31,8 +31,11 @@ struct df_lane_op {
 	uint64_t serial, group; /* operations of one group are put together */
 	struct df_kwait *waits;
 	uint32_t nr_waits;
-	uint64_t *word, value; /* its end: the word is its own */
-	/* signature and number among its equals, as for the trace; what other ranks' are like */
+	uint64_t *word, value; /* its end; no other operation writes the word */
+	/*
+	 * Signature and number among its equals, as for the trace; match: what is compared between
+	 * ranks.
+	 */
 	uint64_t key, number, match;
 	/* the lane's lock: */
 	uint8_t closed;	 /* its whole group is in the list, and its thread has let go of it */

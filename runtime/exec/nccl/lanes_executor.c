@@ -1,6 +1,6 @@
 /*
- * NCCL's own kernels as an executor (runtime/executor.h): the real library executes operations, each
- * communicator's on its lane. Points are words that streams write and wait for.
+ * NCCL's own kernels as an executor (runtime/executor.h): the real library executes operations,
+ * each communicator's on its lane. Points are words that streams write and wait for.
  */
 #include <errno.h>
 #include <sched.h>
@@ -27,7 +27,7 @@
 #define WAIT_SPINS  64
 #define WAIT_MAX_NS (200 * DF_NS_PER_US)
 
-/* ---- the process and its communicators ----------------------------------------------------------------------- */
+/* ---- the process and its communicators ------------------------------------------------------- */
 
 /* Settings of the daemon: they would be ignored in silence. */
 static void warn_ignored(void)
@@ -100,7 +100,7 @@ static void linger(int living)
 	(void)living;
 }
 
-/* ---- one operation ------------------------------------------------------------------------------------------- */
+/* ---- one operation --------------------------------------------------------------------------- */
 
 static int prepare(struct df_launch *l)
 {
@@ -203,7 +203,7 @@ static void launch(struct df_launch *l)
 	df_lane_append(l->on_lane);
 }
 
-/* ---- around the operations of a group ------------------------------------------------------------------------ */
+/* ---- around the operations of a group -------------------------------------------------------- */
 
 static uint32_t shown(const struct df_comm *comm, const void *in, const void *out, uint64_t bytes)
 {
@@ -222,7 +222,7 @@ static void first_turns(struct df_dev *dev, uint64_t bytes)
 	(void)bytes;
 }
 
-/* ---- points -------------------------------------------------------------------------------------------------- */
+/* ---- points ---------------------------------------------------------------------------------- */
 
 static int stream_wait(struct df_mstream *on, const uint64_t *word, uint64_t value)
 {
@@ -234,7 +234,7 @@ static int queues_scarce(void)
 	return 0;
 }
 
-/* ---- progress ------------------------------------------------------------------------------------------------ */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 static void wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 {

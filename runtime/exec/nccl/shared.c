@@ -24,7 +24,7 @@
 #define MAGIC 0x646673686c616e65ull
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* What a rank tells the others. */
+/* The data that a rank sends to the others. */
 struct row {
 	uint64_t token; /* 0: it has no memory to offer */
 	uint32_t pid;

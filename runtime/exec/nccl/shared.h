@@ -2,8 +2,8 @@
  * Memory that the ranks of a communicator on one node share: where they compare their calls before
  * NCCL launches them (compare.c), and where they agree on an order (agree.c).
  *
- * One rank of the node makes it, a memfd without a name in any file system. It tells the others its
- * descriptor over the control plane, and they open it in /proc, which the kernel allows to
+ * One rank of the node makes it, a memfd without a name in any file system. It sends its descriptor
+ * to the others over the control plane, and they open it in /proc, which the kernel allows to
  * processes that could trace it. So it is gone with the last process that maps it.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_SHARED_H
@@ -28,8 +28,8 @@ struct df_lane_call {
 /* One operation that is ready on a rank. */
 struct df_lane_item {
 	uint64_t key; /* equal for what takes place together */
-	uint32_t
-		unit; /* the operations of a group have the same number; from 1, by order of issue */
+	/* The operations of a group have the same number; from 1, in the order of issue. */
+	uint32_t unit;
 	uint32_t need;	   /* operations that take place together */
 	uint32_t side;	   /* which of them this is */
 	uint32_t last;	   /* of its unit */
@@ -64,7 +64,7 @@ struct df_lane_view {
 	uint64_t bytes;
 	uint64_t *words, *pairs;
 	struct df_lane_area *areas;
-	uint32_t nr, slot; /* ranks on the node, and this one's number among them */
+	uint32_t nr, slot; /* ranks on the node, and the number of this rank among them */
 	int *slots;	   /* by rank of the communicator; -1: it is on another node */
 	uint32_t *ranks;   /* by slot */
 	/* the thread that puts: */
@@ -82,7 +82,7 @@ void df_lane_unshare(struct df_lane *lane);
 
 /* ---- compare.c ---- */
 
-/* What is compared, for a signature: not 0. */
+/* The compared part of a signature; not 0. */
 struct df_sig;
 uint64_t df_lane_match(const struct df_sig *sig);
 /*

@@ -53,7 +53,7 @@ struct df_program_steps {
 	size_t nr_ids[2];
 	uint32_t slots;
 	size_t left_out;       /* calls of threads beyond DF_MODEL_THREADS */
-	size_t procs_left_out; /* traces of which ranks are beyond DF_MODEL_RANKS */
+	size_t procs_left_out; /* traces of ranks beyond DF_MODEL_RANKS */
 	uint32_t last_left_out;
 	int flags;	   /* enum df_steps */
 	size_t nr_intents; /* operations before which their thread still waited */
