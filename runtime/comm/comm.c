@@ -18,6 +18,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/comm.h"
+#include "runtime/comm/joining.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/devs.h"

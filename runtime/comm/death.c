@@ -21,6 +21,7 @@
 #include "runtime/devs.h"
 #include "runtime/dfshim.h"
 #include "runtime/transport/transport.h"
+#include "runtime/watch/snapshot.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/writer.h"

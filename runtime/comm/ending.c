@@ -11,7 +11,7 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
 #include "runtime/executor.h"
-#include "runtime/watch/snapshot.h"
+#include "runtime/watch/tied.h"
 
 /*
  * between sending to the others and the exit: long enough for their control threads to pass it on

@@ -14,9 +14,9 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
+#include "runtime/comm/joining.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/watch/watchdog.h"
 #include "runtime/base/number.h"
 
 #define MISSING_MAX 64

@@ -23,6 +23,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
 #include "runtime/base/time.h"
+#include "runtime/watch/proof.h"
 #include "runtime/watch/snapshot.h"
 #include "trace/check.h"
 #include "trace/record/format.h"

@@ -29,7 +29,7 @@
 #include "runtime/base/time.h"
 #include "runtime/ctl/ctl_int.h"
 #include "runtime/watch/ras_server.h"
-#include "runtime/watch/watchdog.h"
+#include "runtime/watch/snapshot.h"
 
 #define DEFAULT_ADDR "localhost:28028"
 #define PROTOCOL     2

@@ -29,7 +29,7 @@
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
 #include "runtime/watch/release.h"
-#include "runtime/watch/watchdog.h"
+#include "runtime/watch/snapshot.h"
 #include "trace/record/writer.h"
 
 /* check a wait when its device has made no progress for this long */

@@ -60,12 +60,6 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what);
 void df_snapshot_done(struct df_snapshots *g);
 
 /*
- * The process that has to look for cycles: the one with the lowest process id among those known to
- * be tied to this one.
- */
-uint64_t df_tied_leader(void);
-
-/*
  * Handles the messages that have arrived: answers questions, notes suspicions, executes releases.
  */
 void df_snapshot_serve(void);
@@ -86,39 +80,16 @@ void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint
  */
 void *df_snapshot_words(size_t *bytes);
 
-/* The living processes that share a communicator with this one. The caller frees the array. */
-uint64_t *df_tied_processes(uint32_t *nr);
-/* Announces to all processes tied to this one that the hang has been reported. */
-void df_tied_tell(void);
+/* Accepts a message of another process, on the control thread. */
+void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t bytes);
 
-/*
- * watchdog.c: another process has reported a verdict. end: NULL, or the DF_MSG_END with which it
- * ends the stuck operations.
- */
-void df_watchdog_told(const void *end, size_t bytes);
-/* watchdog.c: see struct df_snapshot. */
-uint32_t df_watchdog_stalled_ms(void);
-
+/* Wakes the watchdog. */
+void df_snapshot_wake(void);
 /*
  * A counter that changes when the watchdog should look. df_snapshot_wait() sleeps while it is
  * `seen`.
  */
 uint32_t df_snapshot_seen(void);
 void df_snapshot_wait(uint32_t seen, int64_t timeout_ns);
-
-/* The result of one search for cycles. */
-struct df_proof_found {
-	size_t nr;	   /* number of released waits */
-	uint64_t mismatch; /* commHash of ranks whose operations never meet; 0: none */
-	int settled;	   /* newly proved: operations wait for one another */
-	uint64_t again;	   /* when a likely cycle has lasted long enough; or UINT64_MAX */
-};
-
-/*
- * proof.c: looks for cycles and releases the waits that must be released. hosts: where it matters,
- * also find out where threads wait outside of our calls. Returns 0, -EAGAIN if something progressed
- * or another process is looking, or another -errno.
- */
-int df_prove_and_release(int hosts, struct df_proof_found *out);
 
 #endif

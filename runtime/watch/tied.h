@@ -21,4 +21,15 @@ void df_tied_peers(struct df_procs *p);
 /* Keeps the processes that were asked. Takes over the memory. */
 void df_tied_keep(const struct df_procs *p);
 
+/*
+ * The process that has to look for cycles: the one with the lowest process id among those known to
+ * be tied to this one.
+ */
+uint64_t df_tied_leader(void);
+
+/* The living processes that share a communicator with this one. The caller frees the array. */
+uint64_t *df_tied_processes(uint32_t *nr);
+/* Announces to all processes tied to this one that the hang has been reported. */
+void df_tied_tell(void);
+
 #endif
