@@ -664,7 +664,7 @@ static void absent_hosts(struct match *m, struct df_bar *b)
 	 * Also a thread or a process that has used no communicator yet may be a missing member, so
 	 * nothing is proved here.
 	 */
-	g->nodes[node].idle |= g->set->proof;
+	g->nodes[node].idle |= g->set->proof && b->call == DF_CALL_COMM_INIT;
 	settle(g, node, any ? DF_M_ABSENT : DF_M_NO_TRACE);
 	df_graph_edge(g, b->node, node, DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 	free(here);

@@ -165,9 +165,7 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 			b,
 			" (a stream or an event puts one behind the other, and other work keeps it so)");
 	if (!strcmp(r->qualifier, "data"))
-		df_line_put(
-			b,
-			" (every rank puts other work between them, so they cannot be reordered)");
+		df_line_put(b, " (other work stands between them, so they cannot be reordered)");
 }
 
 static void sync_line(struct df_check_result *r, struct df_line *b)

@@ -184,43 +184,6 @@ static int cycle_has_call(const struct df_check_result *r, uint32_t call)
 	return 0;
 }
 
-static int same_inst(const struct df_uop *a, const struct df_uop *b)
-{
-	return a->gcomm == b->gcomm && a->l.index == b->l.index &&
-	       (a->l.kind == DF_KIND_SEND || a->l.kind == DF_KIND_RECV) ==
-		       (b->l.kind == DF_KIND_SEND || b->l.kind == DF_KIND_RECV);
-}
-
-/* Whether two ranks of the cycle have the same two operations in opposite orders. */
-static int has_inversion(const struct df_check_result *r)
-{
-	const struct df_check_set *set = r->set;
-
-	for (size_t i = 0; i < r->nr_involved; i++) {
-		for (size_t k = 0; k < r->nr_involved; k++) {
-			const struct df_uop *a = &set->ops[r->involved[i]],
-					    *b = &set->ops[r->involved[k]];
-			size_t both = 0;
-
-			if (df_uop_same_rank(set, a, b))
-				continue;
-			for (size_t j = 0; j < r->nr_involved; j++) {
-				const struct df_uop *x = &set->ops[r->involved[j]];
-
-				for (size_t q = 0;
-				     df_uop_same_rank(set, x, a) && q < r->nr_involved; q++) {
-					const struct df_uop *y = &set->ops[r->involved[q]];
-
-					both += df_uop_same_rank(set, y, b) && same_inst(x, y);
-				}
-			}
-			if (both >= 2)
-				return 1;
-		}
-	}
-	return 0;
-}
-
 #define BIT(k) (1u << (k))
 
 /* Size of a message for which one slot of dfshim suffices (DFSHIM_SLOT_KB). */
@@ -288,28 +251,6 @@ static uint32_t still_to_come(const struct df_check_result *r, enum df_world w)
 	return found;
 }
 
-/* Whether the operations that a rank has in the cycle access the same bytes. */
-static int overlap_everywhere(const struct df_check_result *r)
-{
-	const struct df_check_set *set = r->set;
-	struct df_range in[2], out[2];
-
-	for (size_t i = 0; i < r->nr_involved; i++)
-		for (size_t k = 0; k < i; k++) {
-			const struct df_uop *a = &set->ops[r->involved[i]],
-					    *b = &set->ops[r->involved[k]];
-
-			if (!df_uop_same_rank(set, a, b))
-				continue;
-			df_uop_buffers(set, a, &in[0], &out[0]);
-			df_uop_buffers(set, b, &in[1], &out[1]);
-			if (!df_range_overlap(in[0], out[1]) && !df_range_overlap(out[0], in[1]) &&
-			    !df_range_overlap(out[0], out[1]))
-				return 0;
-		}
-	return 1;
-}
-
 static void classify_cycle(struct df_check_result *r)
 {
 	static const enum df_world worlds[] = {DF_W_NORES, DF_W_P, DF_W_SI, DF_W_SE};
@@ -356,9 +297,9 @@ static void classify_cycle(struct df_check_result *r)
 			r->verdict = DF_V_HOST;
 		} else if (cycle_has(r, BIT(DF_E_SYNC_STREAM))) {
 			r->verdict = DF_V_DATA;
-		} else if (has_inversion(r)) {
+		} else if (df_orders_differ(r)) {
 			r->verdict = DF_V_ORDER;
-			qual = overlap_everywhere(r) ? "hazard" : "stream";
+			qual = df_orders_overlap(r) ? "hazard" : "stream";
 			for (size_t i = 0; i < r->nr_steps; i++)
 				if (r->g.nodes[r->steps[i].to].kind == DF_N_WORK)
 					qual = "data";
@@ -505,16 +446,17 @@ static int rests_on_a_race(const struct df_graph *g, const uint32_t *edges, size
 }
 
 /*
- * Whether the cycle goes through a call that members lack which no record names: a thread or a
- * process that has done nothing yet may be one of them.
+ * Whether the cycle goes through ncclCommInitRank: no record names the members that it lacks, and a
+ * thread or a process that has done nothing yet may be one of them.
  */
 static int has_unknown_members(const struct df_check_result *r)
 {
 	for (size_t i = 0; i < r->nr_steps; i++) {
-		const struct df_node *to = &r->g.nodes[r->steps[i].to];
+		const struct df_node *from = &r->g.nodes[r->steps[i].from],
+				     *to = &r->g.nodes[r->steps[i].to];
 
-		if (r->g.nodes[r->steps[i].from].kind == DF_N_BARRIER && to->kind == DF_N_NEXT &&
-		    to->gcomm == DF_NONE)
+		if (from->kind == DF_N_BARRIER && to->kind == DF_N_NEXT &&
+		    r->g.bars[from->ref].call == DF_CALL_COMM_INIT)
 			return 1;
 	}
 	return 0;

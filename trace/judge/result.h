@@ -132,6 +132,10 @@ int df_suppose_firsts(struct df_check_result *r);
 
 /* others.c: finds threads outside of the cycle that could issue what one of its ranks lacks. */
 void df_others_find(struct df_check_result *r);
+/* Whether ranks have issued operations of the cycle in different orders; if all are issued. */
+int df_orders_differ(const struct df_check_result *r);
+/* Whether the operations that a rank has in the cycle access the same bytes, on every rank. */
+int df_orders_overlap(const struct df_check_result *r);
 const struct df_lthread *df_other_thread(const struct df_check_result *r, size_t which);
 
 /*
