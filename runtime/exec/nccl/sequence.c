@@ -174,7 +174,6 @@ static int all_there(struct df_lanes_sequence *q, struct unit *u)
 {
 	size_t i, k;
 	uint32_t s;
-	int waits = 0, first = 1;
 
 	begin(q);
 	if (choose(q, u))
@@ -198,21 +197,16 @@ static int all_there(struct df_lanes_sequence *q, struct unit *u)
 	for (i = 0; i < q->nr_chosen; i++)
 		for (k = 0; k < q->chosen[i]->nr; k++)
 			count_closed(q, q->chosen[i]->in[k]);
-	/*
-	 * Where one of these ranks has launched something that still waits for another one, only
-	 * what NCCL would launch next on each: another order on one of them might be the reason
-	 * that the wait does not end.
-	 */
-	for (i = 0; i < q->nr_chosen; i++) {
-		first &= is_front(q, q->chosen[i]);
+	/* What a rank launches behind something that waits for another rank would only wait too. */
+	for (i = 0; i < q->nr_chosen; i++)
 		for (k = 0; k < q->chosen[i]->nr; k++)
 			for (s = 0; s < q->chosen[i]->in[k]->need; s++) {
 				const struct unit *w = q->chosen[i]->in[k]->who[s];
 
-				waits |= q->ranks[w->rank].open > q->ranks[w->rank].closes;
+				if (q->ranks[w->rank].open > q->ranks[w->rank].closes)
+					return 0;
 			}
-	}
-	return !waits || first;
+	return 1;
 }
 
 /* Chooses the unit, and the counterparts of one of its operations, if all of them are first. */
@@ -229,7 +223,8 @@ static int first_there(struct df_lanes_sequence *q, struct unit *u)
 
 		begin(q);
 		for (s = 0; can && s < m->need; s++) {
-			can = m->who[s]->launched || (m->who[s]->whole && is_front(q, m->who[s]));
+			can = m->who[s]->launched || (m->who[s]->whole && is_front(q, m->who[s]) &&
+						      !q->ranks[m->who[s]->rank].open);
 			if (choose(q, m->who[s]))
 				return -ENOMEM;
 		}

@@ -5,11 +5,12 @@
  * A *unit* is what a rank launches together: one operation, or those of a group. An operation
  * meets its counterparts, one on each rank, or the other end of a message. A unit can be launched
  * out of the order of issue if all counterparts of its operations, and all that are launched
- * together with these, are there, and no rank of these has launched anything that waits for another
- * rank's part. The first of a rank in the order of issue can be launched as soon
+ * together with these, are there. The first of a rank in the order of issue can be launched as soon
  * as one of its operations has all counterparts, and these are launched, or are in units that are
- * first too: so would NCCL. A short message ends in a buffer, received or not: the first unit of a
- * rank with nothing but such ones can be launched if none of them waits for an earlier one.
+ * first too: so would NCCL. Neither is launched on a rank that has launched something that waits
+ * for another rank's part, unless it is that part: it would only wait as well. A short message ends
+ * in a buffer, received or not: the first unit of a rank with nothing but such ones can be launched
+ * if none of them waits for an earlier one.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_SEQUENCE_H
 #define DF_RUNTIME_EXEC_NCCL_SEQUENCE_H

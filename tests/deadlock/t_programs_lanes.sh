@@ -1,0 +1,44 @@
+#!/bin/bash
+# Description: random programs on lanes whose ranks agree on an order: all that complete by dfshim's rules end, in whatever order they issue their operations.
+# Limit: 600 s
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/interpreter/script
+R=$B/tests/deadlock/generator/random
+[ -x "$S" ] && [ -x "$R" ] || skip "the interpreter is not built here"
+[ -f "$B/libdfnccl.so" ] || skip "libdfnccl.so is not built here"
+PROGRAMS=$((${PROGRAMS:-300} / SLOW))
+export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=8 DFSHIM_TIMEOUT_MS=$((20000 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort
+# All communicators fit.
+export DFSHIM_EXECUTOR=nccl DFSHIM_HOST_SLOTS=64 DFSHIM_NCCL_CTAS=4
+unset DFSHIM_TRACE
+
+# drawn SEED: its program, if it completes by dfshim's rules; lanes capture no graphs.
+drawn() {
+	"$R" --print "$1" >"$T/$1.txt"
+	grep -q '^# class.* ours 0 ' "$T/$1.txt" && ! grep -qE '(^|[ ;:])(cap|launch) ' "$T/$1.txt"
+}
+
+# one SEED ORDER: in the background
+one() {
+	DFSHIM_NCCL_ORDER=$2 LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so" \
+		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((30 * SLOW)) "$T/$1.txt" >"$T/$1.$2" 2>&1 ||
+		{ echo "program $1, $2:" && cat "$T/$1.txt" "$T/$1.$2"; } >"$T/$1.$2.bad"
+}
+seed=$((SEED % 1000000)) nr=0
+while [ $nr -lt $PROGRAMS ]; do
+	seed=$((seed + 1))
+	drawn $seed || continue
+	nr=$((nr + 1))
+	[ "$(jobs -rp | wc -l)" -lt 6 ] || wait -n
+	one $seed agree &
+done
+wait
+cat "$T"/*.agree.bad >"$T/bad" 2>/dev/null
+[ ! -s "$T/bad" ] || fail "$(cat "$T/bad")"
+# The control: program 40 issues a message and a collective of one communicator in two orders.
+drawn 40 || fail "program 40 is another one"
+DFSHIM_TIMEOUT_MS=$((800 * SLOW)) one 40 issue
+grep -q '^ORDER: ' "$T/40.issue.bad" || fail "program 40 in the order of issue: $(cat "$T/40.issue")"
+echo "$nr programs to seed $seed"
+exit 0
