@@ -457,8 +457,8 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 	}
 	ctx->finished++;
 	/*
-	 * Return to the own order, all ranks at the same operation: ranks that kept the common
-	 * order would seem to disagree, and it would never end.
+	 * Return to this block's own order. All ranks do so at the same operation; otherwise ranks
+	 * that keep the common order would seem to disagree, and the sorting would never end.
 	 */
 	if (blk->gang && ctx->finished % d->policy.gang == 0)
 		blk->gang = 0;
@@ -480,9 +480,9 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	const struct df_inst *inst = sh->inst;
 	int recvs = inst->recv_conn != DF_NO_CONN, sends = inst->send_conn != DF_NO_CONN;
 	/*
-	 * Pointers that are only meaningful if it receives and sends. They are never NULL: ptxas
-	 * (12.9 and 13.0) makes NULL with "CS2R R, SRZ", and where the load that would replace it
-	 * is predicated off, it reads R before that is written.
+	 * Pointers that are used only if it receives and sends. They are never NULL: ptxas (12.9
+	 * and 13.0) makes NULL with "CS2R R, SRZ" and, if the load that would replace it is
+	 * predicated off, reads R before it is written.
 	 */
 	struct df_kconn *r = &ctx->recv[recvs ? inst->recv_conn : 0];
 	struct df_kconn *s = &ctx->send[sends ? inst->send_conn : 0];

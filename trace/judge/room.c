@@ -74,9 +74,9 @@ int df_no_room(struct df_check_result *r)
 /* ---- the first operation in a hardware queue ------------------------------------------------ */
 
 /*
- * The mask of an edge to an operation that may be the first in a queue: DF_W_FIRST. If it is
- * supposed to be, the edge has DF_W_BASE too; if that is assumed for good, only DF_W_BASE; if it is
- * ruled out, no bits.
+ * The mask of an edge to an operation that may be the first in a queue: DF_W_FIRST. While the
+ * operation is supposed to be the first, the edge has DF_W_BASE too; once that is accepted, only
+ * DF_W_BASE; once it is excluded, no bits.
  */
 #define SUPPOSED (DF_W_FIRST | DF_W_BASE)
 
