@@ -135,7 +135,7 @@ struct df_executor {
 	void (*end)(struct df_comm *comm);
 	/* Frees what executes the communicator, which has no unfinished operation. Bounded. */
 	void (*forget)(struct df_comm *comm);
-	/* A message DF_MSG_LEND of another process; on the control thread. */
+	/* A message DF_MSG_EXECUTOR of another process; on the control thread. */
 	void (*heard)(const void *data, size_t bytes);
 	/*
 	 * Before the process ends: waits, for a bounded time, until other processes no longer need

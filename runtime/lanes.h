@@ -14,9 +14,10 @@ struct df_op;
 
 struct df_lane_calls {
 	/*
-	 * Makes the real library's communicator of the same ranks, for the thread's device.
-	 * Collective. config: df_comm_config.real; NULL: this rank cannot take part, so the call
-	 * fails on all ranks. Returns 0 or -errno; the reason is logged.
+	 * Makes the real library's communicator of the same ranks, for the thread's device, and
+	 * connects it, except for messages. Collective. config: df_comm_config.real; NULL: this
+	 * rank cannot take part, so the call fails on all ranks. Returns 0 or -errno; the reason
+	 * is logged.
 	 */
 	int (*make)(struct df_comm *comm, const void *config, void **real);
 	/*

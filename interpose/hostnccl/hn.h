@@ -182,6 +182,8 @@ ncclResult_t df_hn_id_make(struct df_hn_id *id);
 ncclResult_t df_hn_open(const struct df_hn_id *id, int nranks, int rank, struct df_hn_comm **out);
 /* Blocks until all ranks have opened it. Refuses what NCCL refuses then. */
 ncclResult_t df_hn_meet(struct df_hn_comm *c, const struct df_hn_id *id);
+/* This rank has connected the communicator; it is connected when all have. Does not block. */
+void df_hn_connect(struct df_hn_comm *c);
 /* ncclSuccess, or the error with which it has ended. */
 ncclResult_t df_hn_error(const struct df_hn_comm *c);
 char *df_hn_stage(const struct df_hn_comm *c, int rank, uint64_t chunk);

@@ -232,9 +232,7 @@ static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 	int i;
 
 	for (i = 0; i < nr; i++)
-		if (!__atomic_exchange_n(&ops[i].comm->used, 1, __ATOMIC_RELAXED))
-			/* RELEASE pairs with the ACQUIRE in df_hn_wait(). */
-			__atomic_fetch_add(&ops[i].comm->share->connected, 1, __ATOMIC_RELEASE);
+		df_hn_connect(ops[i].comm);
 	for (i = 0; i < nr && !res; i++)
 		res = df_hn_wait(ops[i].comm, &ops[i].comm->share->connected,
 				 (uint32_t)ops[i].comm->nranks);

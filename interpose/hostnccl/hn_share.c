@@ -169,6 +169,21 @@ static ncclResult_t one_rank_a_device(const struct df_hn_comm *c)
 	return ncclSuccess;
 }
 
+void df_hn_connect(struct df_hn_comm *c)
+{
+	if (!__atomic_exchange_n(&c->used, 1, __ATOMIC_RELAXED))
+		/* RELEASE pairs with the ACQUIRE in df_hn_wait(). */
+		__atomic_fetch_add(&c->share->connected, 1, __ATOMIC_RELEASE);
+}
+
+/* The caller may have set the variable for this call only, so it is not in df_env(). */
+static int connects_when_made(void)
+{
+	const char *set = getenv("NCCL_RUNTIME_CONNECT");
+
+	return set && !strcmp(set, "0");
+}
+
 ncclResult_t df_hn_meet(struct df_hn_comm *c, const struct df_hn_id *id)
 {
 	ncclResult_t res = df_hn_wait(c, &c->share->arrived, (uint32_t)c->nranks);
@@ -178,7 +193,10 @@ ncclResult_t df_hn_meet(struct df_hn_comm *c, const struct df_hn_id *id)
 	/* All have it open: the first one in the process that made it closes it. */
 	if (id->pid == getpid() && !__atomic_exchange_n(&c->share->closed, 1, __ATOMIC_RELAXED))
 		close(id->fd);
-	return one_rank_a_device(c);
+	res = one_rank_a_device(c);
+	if (!res && connects_when_made())
+		df_hn_connect(c);
+	return res;
 }
 
 void df_hn_close(struct df_hn_comm *c)

@@ -10,6 +10,7 @@
 #include "interpose/real/real_lanes.h"
 #include "interpose/real/real.h"
 #include "runtime/base/env.h"
+#include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/dfshim.h"
 
@@ -56,6 +57,37 @@ static int exchange(struct df_comm *comm, struct row *mine, ncclUniqueId *id)
 	return ret;
 }
 
+/*
+ * NCCL_RUNTIME_CONNECT=0 while the library makes communicators: it connects them then, where all
+ * ranks are, and not at their first operation, which would block a thread of the application. The
+ * application does not find the variable in its environment at any other time.
+ */
+static struct {
+	struct df_mutex lock;
+	int makers;
+	char *before; /* the application's value; NULL: none */
+} eager = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "environment of NCCL")};
+
+static void connect_eagerly(int begin)
+{
+	static const char name[] = "NCCL_RUNTIME_CONNECT";
+	const char *was;
+
+	df_mutex_lock(&eager.lock);
+	if (begin && !eager.makers++) {
+		was = getenv(name);
+		eager.before = was ? strdup(was) : NULL;
+		setenv(name, "0", 1);
+	} else if (!begin && !--eager.makers) {
+		if (eager.before)
+			setenv(name, eager.before, 1);
+		else
+			unsetenv(name);
+		free(eager.before);
+	}
+	df_mutex_unlock(&eager.lock);
+}
+
 static int make(struct df_comm *comm, const void *given, void **real)
 {
 	const struct df_config *config = given;
@@ -72,7 +104,9 @@ static int make(struct df_comm *comm, const void *given, void **real)
 	ret = exchange(comm, &mine, &id);
 	if (!ret) {
 		df_config_for_lane(config, (int)df_env()->nccl_ctas, &raw);
+		connect_eagerly(1);
 		res = df_real()->ncclCommInitRankConfig(&made, nranks, id, rank, &raw);
+		connect_eagerly(0);
 		ret = status_errno(res);
 		if (ret)
 			df_warn("communicator %016llx, rank %d: NCCL cannot make it (result %d)",

@@ -209,7 +209,7 @@ static void deliver(const struct df_dev *from, const struct note *n)
 	if (n->proc == df_rt.self.proc) {
 		hear(&n->lent);
 	} else if (n->proc) {
-		df_ctl_send(NULL, n->proc, DF_MSG_LEND, &n->lent, sizeof(n->lent));
+		df_ctl_send(NULL, n->proc, DF_MSG_EXECUTOR, &n->lent, sizeof(n->lent));
 	} else {
 		for (i = 0; i < df_rt.nr_devs; i++) {
 			struct df_dev *dev = &df_rt.devs[i];

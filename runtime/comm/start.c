@@ -47,7 +47,7 @@ static struct df_mutex unable_lock = DF_MUTEX_INIT(DF_RANK_PROCESS, "start witho
 
 static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
-	if (kind == DF_MSG_LEND)
+	if (kind == DF_MSG_EXECUTOR)
 		df_executor->heard(data, bytes);
 	else
 		df_snapshot_message(from, kind, data, bytes);

@@ -146,7 +146,7 @@ enum df_ctl_kind {
 	DF_MSG_RELEASE,		 /* let these waits return; ends what SNAPSHOT_ASK began */
 	DF_MSG_END,		 /* these communicators have ended because of a time-out */
 	DF_MSG_TOLD,		 /* the verdict has been reported */
-	DF_MSG_LEND,		 /* raises the priority of instances of a collective */
+	DF_MSG_EXECUTOR,	 /* the executor's own (runtime/executor.h) */
 	DF_MSG_UNMAPPED, /* the sender cannot map the receiver's memory: their communicators end */
 	DF_MSG_USER = 64
 };

@@ -3,15 +3,15 @@
  * So a GPU has room for B communicators with unfinished operations, and for one more: the reserve. All G GPUs are members of
  * all C communicators and issue N operations on each, in any order. An operation that finds no room is held. It is launched
  * when its communicator gets room, or on the reserve: when all ranks have issued the operation, rank 0 asks each GPU that
- * holds it for the reserve, in ascending order of the GPUs, and then says go. A GPU gives the reserve back when the operation
- * has ended there.
+ * holds it for the reserve, in ascending order of the GPUs, and then says go. It may ask for two operations at once. A GPU gives
+ * the reserve back when they have ended there.
  *
  * Checked: every operation ends; no GPU launches more than fits; only the communicator that has the reserve gives it back.
  *
  * -DNO_RESERVE	an operation is launched only where its communicator gets room: deadlock
  * -DORDER	odd communicators ask the GPUs in descending order: deadlock
  * -DBEYOND	an operation is launched on a free reserve before all ranks have issued it: deadlock
- * -DKEEP	the communicator's next operation is launched on the reserve too: deadlock
+ * -DKEEP	the communicator's next operation is launched on the reserve too, without asking: deadlock
  * -DANY	the reserve is given for the communicator's next operation if the one it was asked for has got room: never given back
  * -DNO_ANSWER	rank 0 gets no answer if the operation has got room meanwhile: deadlock
  */
@@ -42,6 +42,7 @@ byte room[G];	 /* communicators that have some */
 byte reserve[G]; /* the communicator that has it, or NONE */
 byte asked[G * C]; /* for this operation the reserve is asked for; 0: none is */
 bool granted[G * C];
+byte upto[G * C]; /* the reserve is given for operations up to this one */
 byte go[C]; /* operations that may be launched on the reserve */
 
 #define HELD (launched[AT(g, c)] < issued[AT(g, c)])
@@ -55,10 +56,17 @@ byte go[C]; /* operations that may be launched on the reserve */
 /* Rank 0 of a communicator: for each operation, in turn. */
 proctype lead(byte c)
 {
-	byte k, i, g;
+	byte k = 0, i, g;
 
-	for (k : 1 .. N) {
+	do
+	:: k == N -> break
+	:: k < N ->
+		k++;
 		ALL(issued, c, k);
+		if
+		:: atomic { k < N && ALL(issued, c, k + 1) -> k++ }
+		:: true
+		fi;
 		for (i : 0 .. G - 1) {
 			g = i;
 #ifdef ORDER
@@ -72,7 +80,7 @@ proctype lead(byte c)
 			fi
 		};
 		go[c] = k
-	}
+	od
 }
 
 /* A communicator on a GPU. */
@@ -97,6 +105,7 @@ proctype lane(byte g; byte c)
 #ifndef NO_RESERVE
 	:: atomic { ASKED && HELD && !has_room[AT(g, c)] && reserve[g] == NONE ->
 		reserve[g] = c;
+		upto[AT(g, c)] = asked[AT(g, c)];
 		asked[AT(g, c)] = 0;
 		granted[AT(g, c)] = true }
 #endif
@@ -106,7 +115,8 @@ proctype lane(byte g; byte c)
 		asked[AT(g, c)] = 0;
 		granted[AT(g, c)] = true }
 #endif
-	:: atomic { reserve[g] == c && HELD && !BUSY && go[c] > launched[AT(g, c)] -> launched[AT(g, c)]++ }
+	:: atomic { reserve[g] == c && HELD && go[c] > launched[AT(g, c)] && upto[AT(g, c)] > launched[AT(g, c)] ->
+		launched[AT(g, c)]++ }
 	/* A kernel ends when the others are there too. */
 	:: atomic { BUSY && ALL(launched, c, ended[AT(g, c)] + 1) && ALL(ended, c, ended[AT(g, c)]) ->
 		ended[AT(g, c)]++;
@@ -119,7 +129,10 @@ proctype lane(byte g; byte c)
 				room[g]--
 			:: else ->
 				assert(reserve[g] == c);
-				reserve[g] = NONE
+				if
+				:: ended[AT(g, c)] >= upto[AT(g, c)] -> reserve[g] = NONE
+				:: else
+				fi
 			fi
 		fi;
 		assert(room[g] <= B) }

@@ -66,12 +66,16 @@ static __thread struct df_lane_op *mine;
 
 /* ---- putting --------------------------------------------------------------------------------- */
 
-void df_lane_append(struct df_lane_op *e)
+void df_lane_append(const struct df_sig *sig, struct df_lane_op *e)
 {
 	struct df_lane *lane = e->lane;
 
 	e->next = NULL;
 	df_mutex_lock(&lane->lock);
+	lane->nr_groups += !lane->nr_groups || e->group != lane->group;
+	lane->group = e->group;
+	e->turn = lane->nr_groups;
+	df_hold_ident(lane, sig, e);
 	*lane->last = e;
 	lane->last = &e->next;
 	if (!lane->next)
@@ -118,17 +122,44 @@ int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, siz
 	return ret;
 }
 
-size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap)
+/* Operations of the next group; 0: it is not complete, or none is put any more. Lock held. */
+static size_t next_length(const struct df_lane *lane)
 {
-	struct df_lane_op *first = lane->next, *e, **v;
+	const struct df_lane_op *e;
 	size_t nr = 0;
 
-	for (e = first; e && e->group == first->group; e = e->next)
+	if (lane->ended || lane->failed || lane->differs)
+		return 0;
+	for (e = lane->next; e && e->turn == lane->next->turn; e = e->next)
 		if (!e->closed)
 			return 0;
 		else
 			nr++;
-	if (lane->ended || lane->failed || lane->differs || !nr)
+	return nr;
+}
+
+/* Whether the next group has room on the device. Lock held; released in between. */
+static int has_room(struct df_lane *lane, size_t nr)
+{
+	uint64_t turn = lane->next->turn;
+	int has;
+
+	/* An agreed order is not the order of turns, by which rank 0 gives the reserve. */
+	if (lane->agree)
+		return 1;
+	df_mutex_unlock(&lane->lock);
+	has = df_budget_take(lane, turn, nr);
+	df_mutex_lock(&lane->lock);
+	/* If it has ended meanwhile, df_budget_drop() takes back what it has. */
+	return has && !lane->ended && !lane->failed;
+}
+
+size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap)
+{
+	struct df_lane_op *e, **v;
+	size_t nr = next_length(lane), i;
+
+	if (!nr || !has_room(lane, nr))
 		return 0;
 	if (nr > *cap) {
 		v = realloc(*group, nr * sizeof(*v));
@@ -139,8 +170,8 @@ size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size
 		*group = v;
 		*cap = nr;
 	}
-	for (e = first, nr = 0; e && e->group == first->group; e = e->next)
-		(*group)[nr++] = e;
+	for (i = 0, e = lane->next; i < nr; i++, e = e->next)
+		(*group)[i] = e;
 	lane->next = e;
 	return nr;
 }
@@ -242,7 +273,7 @@ static struct df_lane_op *take_ended(struct df_lane *lane)
 	struct df_lane_op **p = &lane->oldest, *e;
 
 	for (; (e = *p); p = &e->next) {
-		if (e->closed && e->put && has_ended(e))
+		if (e->closed && e->put && has_ended(e) && df_hold_may_forget(lane, e))
 			break;
 		if (!lane->agree)
 			return NULL;
@@ -261,7 +292,7 @@ static int retire(struct df_lane *lane)
 	struct df_comm *comm = lane->comm;
 	struct df_dev *dev = comm->dev;
 	struct df_lane_op *e;
-	int nr = 0;
+	int nr = 0, room = 0;
 
 	df_mutex_lock(&lane->lock);
 	while ((e = take_ended(lane))) {
@@ -269,6 +300,7 @@ static int retire(struct df_lane *lane)
 		df_trace(DF_REC_OP_DONE, dev->index, comm->trace, comm->rank, e->serial, e->dropped,
 			 0, 0, 0);
 		df_trace_comm_done(comm->trace);
+		room |= df_budget_back(lane, 1);
 		free_op(e);
 		/* RELAXED: readers only ask whether something is in flight. */
 		__atomic_store_n(&comm->retired, comm->retired + 1, __ATOMIC_RELAXED);
@@ -277,6 +309,8 @@ static int retire(struct df_lane *lane)
 		df_mutex_lock(&lane->lock);
 	}
 	df_mutex_unlock(&lane->lock);
+	if (room)
+		wake();
 	return nr;
 }
 
@@ -388,6 +422,59 @@ static struct df_lane *lane_for(int abort, struct df_lane *after)
 	return found;
 }
 
+/* The lane after this one in the list, with a use of it instead of that one's. NULL: the first. */
+static struct df_lane *next_lane(struct df_lane *after)
+{
+	struct df_lane *lane, *found = NULL;
+	int past = !after;
+
+	df_mutex_lock(&lanes.lock);
+	df_list_each(lane, &lanes.list, node)
+	{
+		if (past && !found) {
+			found = lane;
+			lane->users++;
+		}
+		past |= lane == after;
+	}
+	if (after)
+		after->users--;
+	df_mutex_unlock(&lanes.lock);
+	return found;
+}
+
+static struct df_lane *find_lane(uint64_t hash, int rank)
+{
+	struct df_lane *lane, *found = NULL;
+
+	df_mutex_lock(&lanes.lock);
+	df_list_each(lane, &lanes.list,
+		     node) if (lane->comm->hash == hash && lane->comm->rank == rank) found = lane;
+	if (found)
+		found->users++;
+	df_mutex_unlock(&lanes.lock);
+	return found;
+}
+
+void df_lane_heard(const void *data, size_t bytes)
+{
+	if (df_hold_heard(data, bytes))
+		wake();
+}
+
+/* Launches what was held, as far as there is room, and lets the ranks agree on the rest. */
+static void serve_holds(void)
+{
+	struct df_lane *lane = NULL;
+
+	df_hold_read(find_lane, df_lane_unuse);
+	while ((lane = next_lane(lane))) {
+		if (df_budget_holds(lane))
+			put_all(lane);
+		df_hold_turn(lane);
+	}
+}
+
 static __thread int is_watcher; /* this is the thread */
 
 static void abort_lanes(void)
@@ -442,6 +529,7 @@ static void *watch(void *arg)
 		uint32_t seq = __atomic_load_n(&lanes.seq, __ATOMIC_ACQUIRE);
 
 		abort_lanes();
+		serve_holds();
 		nap = df_lane_pass(-1) ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
 		if (df_now_ns() - asked > ERROR_NS) {
 			ask_errors();
@@ -479,47 +567,6 @@ static int start_thread(void)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/*
- * The first operation of a communicator may block its caller until all ranks have issued it. All
- * ranks are here, so it is issued now, and no thread of the application blocks later.
- */
-static int connect_lane(struct df_lane *lane)
-{
-	const struct df_op op = {.kind = DF_COLL_ALLREDUCE,
-				 .comm = lane->comm,
-				 .send = lane->buffer,
-				 .recv = lane->buffer,
-				 .count = 1,
-				 .type = DF_INT32,
-				 .redop = DF_SUM};
-	const struct df_op *ops = &op;
-
-	return df_lane_calls->put(lane->real, &ops, 1, df_backend->stream_handle(lane->stream));
-}
-
-/*
- * Warns once if the device's communicators may need more multiprocessors than it has: then
- * kernels wait for one another as they do under NCCL, and lanes prevent nothing.
- */
-static void note_width(const struct df_lane *lane)
-{
-	const struct df_env *env = df_env();
-	long sms = env->host_sms == DF_AUTO ? env->host_slots * 16 : env->host_sms, sum = 0;
-	const struct df_lane *l;
-
-	df_mutex_lock(&lanes.lock);
-	df_list_each(l, &lanes.list, node) if (l->comm->dev == lane->comm->dev) sum += l->ctas;
-	df_mutex_unlock(&lanes.lock);
-	if (sum > sms)
-		df_warn_once(
-			"the communicators of device %d have %ld CTAs together, and the device "
-			"has %ld multiprocessors: if operations of all of them are unfinished, "
-			"some wait until others end, and the job may deadlock as it would by "
-			"NCCL's rules. Set DFSHIM_NCCL_CTAS to less, or use "
-			"DFSHIM_EXECUTOR=daemon",
-			lane->comm->dev->index, sum, sms);
-}
-
 /* Orders beyond one node are not agreed on. */
 static int agree(struct df_lane *lane)
 {
@@ -537,6 +584,7 @@ int df_lane_make(struct df_comm *comm)
 	struct df_lane *lane = calloc(1, sizeof(*lane));
 	int device = comm->dev->index, ret = start_thread(), err;
 	struct df_stream_info info = {0};
+	void *real = NULL;
 
 	if (!lane)
 		return -ENOMEM;
@@ -548,17 +596,25 @@ int df_lane_make(struct df_comm *comm)
 				     : df_env()->nccl_ctas;
 	df_list_init(&lane->node);
 	df_mutex_init(&lane->lock, DF_RANK_LEAF, "lane");
+	err = df_hold_init(lane);
+	if (!ret)
+		ret = err;
+	df_budget_join(lane);
+	/* Other ranks may be ready before this one, and send messages to it. */
+	df_mutex_lock(&lanes.lock);
+	if (!err)
+		df_list_add_tail(&lanes.list, &lane->node);
+	df_mutex_unlock(&lanes.lock);
 	if (!ret)
 		ret = df_backend->stream_new(device, &info);
 	lane->stream = info.stream;
-	if (!ret)
-		ret = df_backend->mem_alloc(device, sizeof(uint64_t), &lane->buffer);
 	/* Also if something has failed here: the other ranks wait for this one. */
-	err = df_lane_calls->make(comm, ret ? NULL : comm->config.real, &lane->real);
+	err = df_lane_calls->make(comm, ret ? NULL : comm->config.real, &real);
 	if (!ret)
 		ret = err;
-	if (!ret)
-		ret = connect_lane(lane);
+	df_mutex_lock(&lanes.lock);
+	lane->real = real;
+	df_mutex_unlock(&lanes.lock);
 	/* Collective: also where something has failed. */
 	err = df_lane_share(lane);
 	if (!ret)
@@ -567,11 +623,7 @@ int df_lane_make(struct df_comm *comm)
 		ret = agree(lane);
 	df_mutex_lock(&comm->dev->lock);
 	comm->lane = lane;
-	df_mutex_lock(&lanes.lock);
-	df_list_add_tail(&lanes.list, &lane->node);
-	df_mutex_unlock(&lanes.lock);
 	df_mutex_unlock(&comm->dev->lock);
-	note_width(lane);
 	return ret;
 }
 
@@ -608,6 +660,8 @@ void df_lane_free(struct df_comm *comm)
 	df_mutex_unlock(&lanes.lock);
 	df_mutex_unlock(&comm->dev->lock);
 	df_lane_agree_stop(lane);
+	df_budget_drop(lane);
+	df_budget_leave(lane);
 	if (!is_left(lane) || lane->oldest) {
 		df_warn_once(
 			"a call of NCCL for a communicator that has ended does not return: its "
@@ -620,8 +674,6 @@ void df_lane_free(struct df_comm *comm)
 		df_lane_calls->abort(lane->real); /* the thread has not aborted it yet */
 	if (lane->stream)
 		df_backend->stream_delete(lane->stream);
-	if (lane->buffer)
-		df_backend->mem_free(lane->buffer);
 	HASH_ITER(hh, lane->counts, c, tmp)
 	{
 		HASH_DEL(lane->counts, c);
@@ -629,6 +681,7 @@ void df_lane_free(struct df_comm *comm)
 	}
 	df_lane_agree_free(lane);
 	df_lane_unshare(lane);
+	df_hold_fini(lane);
 	df_mutex_fini(&lane->lock);
 	free(lane);
 }
@@ -682,10 +735,12 @@ void df_lane_end(struct df_comm *comm)
 	if (!lane || !lane->real)
 		return;
 	stop_putting(lane);
+	df_budget_drop(lane);
 	abort_real(lane);
 	df_mutex_lock(&dev->lock);
 	df_mutex_lock(&lane->lock);
 	lane->next = NULL;
+	lane->hold.watch = 0;
 	for (e = lane->oldest; e; e = e->next)
 		e->put = 1;
 	df_mutex_unlock(&lane->lock);

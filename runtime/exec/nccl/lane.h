@@ -17,6 +17,8 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/dfshim.h"
+#include "runtime/exec/nccl/budget.h"
+#include "runtime/exec/nccl/hold.h"
 #include "runtime/executor.h"
 #include "runtime/lanes.h"
 
@@ -37,6 +39,10 @@ struct df_lane_op {
 	 * ranks.
 	 */
 	uint64_t key, number, match;
+	/* set when it is appended: number of its group on the lane, from 1 on */
+	uint64_t turn;
+	struct df_ident ident;
+	int alone; /* it has no peer and no ident */
 	/* the lane's lock: */
 	uint8_t closed;	 /* its whole group is in the list, and its thread has let go of it */
 	uint8_t put;	 /* it is on the lane, or never will be */
@@ -55,8 +61,8 @@ struct df_lane {
 	struct df_comm *comm;
 	void *real; /* the real library's communicator */
 	struct df_mstream *stream;
-	long ctas;    /* that it may occupy; 0: one rank, whose kernels wait for no peer */
-	void *buffer; /* of the operation that connects it */
+	long ctas; /* of its share of the device; 0: one rank, whose kernels wait for no peer */
+	struct df_room room;
 	struct df_lane_view *view;   /* what it shares with others on its node; NULL: nothing */
 	struct df_lane_agree *agree; /* NULL: operations are put in their order of issue */
 	/* the lock of the list of all lanes: */
@@ -67,9 +73,11 @@ struct df_lane {
 	struct df_lane_op *oldest, **last; /* appended and dropped under both locks */
 	struct df_mutex lock;		   /* of what follows, and of the list's links */
 	struct df_lane_op *next;	   /* the first that is not put yet */
-	int putting;			   /* a thread is putting them */
-	int ended;			   /* none is put any more */
-	int failed;			   /* -errno: the real library refused one */
+	uint64_t nr_groups, group;	   /* turn and group of the last */
+	struct df_hold hold;
+	int putting; /* a thread is putting them */
+	int ended;   /* none is put any more */
+	int failed;  /* -errno: the real library refused one */
 	int differs; /* other ranks call something else: none is put any more */
 };
 
@@ -86,21 +94,23 @@ int df_lane_make(struct df_comm *comm);
 /* Frees it. Its operations have ended, or it was ended and df_lane_end() has returned. Blocks. */
 void df_lane_free(struct df_comm *comm);
 /* Appends the operation; cannot fail. dev->lock held. */
-void df_lane_append(struct df_lane_op *e);
+void df_lane_append(const struct df_sig *sig, struct df_lane_op *e);
 /* Puts on their lanes what this thread has appended. No lock held; may call the driver. */
 void df_lane_submitted(void);
 /* For agree.c. A use keeps the lane's memory; df_lane_unuse() ends it. */
 void df_lane_use(struct df_lane *lane);
 void df_lane_unuse(struct df_lane *lane);
 /*
- * Takes the next group that is complete into *group, which grows. Returns its length, 0 if there is
- * none. lane->lock held.
+ * Takes the next group into *group, which grows, if it is complete and the device has room. Returns
+ * its length, or 0. lane->lock held; released in between, so one thread at a time.
  */
 size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap);
 /* Puts operations of one group on the lane. Returns 0 or -errno. No lock held; may block. */
 int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr);
 /* Drops operations that have ended from the lists of the device's lanes. dev->lock held. */
 void df_lane_retire(struct df_dev *dev);
+/* A message of another rank has arrived. Does not block. */
+void df_lane_heard(const void *data, size_t bytes);
 /* Ends the unfinished operations of the communicator. */
 void df_lane_end(struct df_comm *comm);
 /* Looks for ended operations on all devices, the given one first. Returns 1 if there were any. */

@@ -57,7 +57,7 @@ static int setup(void)
 	}
 	warn_ignored();
 	df_rt.settings = SETTINGS + (uint64_t)df_env()->nccl_order;
-	return 0;
+	return df_budget_init(df_rt.nr_devs);
 }
 
 static int open_comm(struct df_comm *comm, int nranks, struct df_member *me)
@@ -87,12 +87,6 @@ static int meet(struct df_comm *comm, const struct df_comm *parent, const struct
 static void start(struct df_comm *comm)
 {
 	(void)comm;
-}
-
-static void heard(const void *data, size_t bytes)
-{
-	(void)data;
-	(void)bytes;
 }
 
 static void linger(int living)
@@ -200,7 +194,7 @@ static void launch(struct df_launch *l)
 	/* RELAXED: readers only ask whether something is in flight. */
 	__atomic_store_n(&comm->issued, comm->issued + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&dev->exec.issued, dev->exec.issued + 1, __ATOMIC_RELAXED);
-	df_lane_append(l->on_lane);
+	df_lane_append(l->sig, l->on_lane);
 }
 
 /* ---- around the operations of a group -------------------------------------------------------- */
@@ -291,7 +285,7 @@ const struct df_executor df_lane_executor = {
 	.retire = df_lane_retire,
 	.end = df_lane_end,
 	.forget = df_lane_free,
-	.heard = heard,
+	.heard = df_lane_heard,
 	.linger = linger,
 	.prepare = prepare,
 	.place = place,

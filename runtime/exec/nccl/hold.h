@@ -1,0 +1,63 @@
+/*
+ * Operations that are held because the multiprocessors are short (budget.h), and how they are
+ * launched nevertheless: the protocol of a communicator's ranks, over the control plane.
+ *
+ * A rank that holds a group asks rank 0 to *watch* the communicator. From then on each rank
+ * announces its groups to rank 0, in order, as soon as their data is there. Rank 0 looks for sets
+ * of groups that need only one another, all of which are announced. It asks for the reserves of
+ * those devices that have not launched theirs, one after the other, in ascending order of
+ * df_member.device_id, and then says go to all. All holders of reserves ask in this order, and a
+ * group that has all reserves finds its peers on the devices too, so reserves are always given
+ * back. When nothing is held for a while, the watching ends. tests/model/lanes.pml is the model.
+ *
+ * A group's *idents* say who its peers are: the n-th collective of the communicator, or the n-th
+ * message of a pair of ranks.
+ */
+#ifndef DF_RUNTIME_EXEC_NCCL_HOLD_H
+#define DF_RUNTIME_EXEC_NCCL_HOLD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct df_lane;
+struct df_lane_op;
+struct df_sig;
+
+enum df_ident_class { DF_IDENT_COLL, DF_IDENT_SEND, DF_IDENT_RECV };
+
+struct df_ident {
+	uint32_t class; /* enum df_ident_class */
+	int32_t peer;	/* of a message; else 0 */
+	uint64_t nr;	/* among the idents of this class and peer, from 0 on */
+};
+
+/* A rank's part. Guarded by the lane's lock unless said. */
+struct df_hold {
+	uint64_t *counts; /* operations of each kind: collectives, sends and receives by peer */
+	uint32_t watch;	  /* number of the watching under way; 0: none */
+	uint64_t said;	  /* groups up to this one have been announced in it */
+	struct df_lane_op *next; /* the first of the group after it; NULL: there is none yet */
+	int asked;		 /* the thread's: rank 0 has been asked to watch */
+	struct df_lead *lead;	 /* the thread's: on rank 0 */
+};
+
+/* Returns 0 or -ENOMEM. */
+int df_hold_init(struct df_lane *lane);
+void df_hold_fini(struct df_lane *lane);
+/* Gives an operation that is appended its ident. Lane's lock held. */
+void df_hold_ident(struct df_lane *lane, const struct df_sig *sig, struct df_lane_op *e);
+/* Whether an operation that has ended may be forgotten. Lane's lock held. */
+int df_hold_may_forget(const struct df_lane *lane, const struct df_lane_op *e);
+
+/* A message of another rank has arrived. Does not block. Returns 1 if there is a message to read. */
+int df_hold_heard(const void *data, size_t bytes);
+
+/* The calls below belong to the lanes' thread; no lock held. */
+
+/* Reads the messages that have arrived. find: of this process, with a use that put() ends. */
+void df_hold_read(struct df_lane *(*find)(uint64_t hash, int rank),
+		  void (*put)(struct df_lane *lane));
+/* Sends what a lane has to say, and does what its rank 0 has to do. */
+void df_hold_turn(struct df_lane *lane);
+
+#endif

@@ -1,0 +1,51 @@
+#!/bin/bash
+# Description: more communicators than fit on a device, on lanes: operations are held and end on the reserve, with one reserve for all too; errors end what is held.
+# Limit: 600 s
+set -u
+. "$SRC/tests/lib/clients.sh"
+unset DFSHIM_TRACE
+[ -f "$B/libdfnccl.so" ] || skip "libdfnccl.so is not built here"
+host() { timeout -k 5 "${LIMIT:-150}" "$B/dfshim" run --host --executor nccl "$@"; }
+# right SMS CLIENT ARGS...: ends right on devices of so many multiprocessors; a communicator has 16 CTAs.
+right() {
+	local sms=$1
+	shift
+	DFSHIM_HOST_SMS=$sms host -- "$C/"$* --timeout $((80 * SLOW)) >"$T/out" 2>&1 || fail "$sms multiprocessors: $*: $(cat "$T/out")"
+}
+
+# 16: there is the reserve and nothing else. 32: one share beside it. 40: one share, and room for half a communicator.
+for sms in 16 32 40; do
+	right $sms disorder --ranks 4 --colls 8 --comms 8 --iters $((20 / SLOW)) --sync --seed "$SEED"
+	right $sms disorder --ranks 2 --procs 2 --colls 6 --comms 6 --iters $((40 / SLOW)) --mix --streams 3 --seed "$SEED"
+	right $sms disorder --ranks 4 --procs 2 --colls 6 --comms 6 --iters $((10 / SLOW)) --wait sync --seed "$SEED"
+	right $sms p2pcheck
+	right $sms splitcheck
+	right $sms collcheck --ranks 2
+done
+right 64 disorder --ranks 8 --procs 8 --colls 8 --comms 8 --iters $((40 / SLOW)) --seed "$SEED"
+right 64 disorder --ranks 2 --procs 2 --colls 100 --comms 100 --iters 2 --mix --streams 3 --seed "$SEED"
+
+# A communicator that asks for more CTAs than the device has gets those that there are.
+DFSHIM_NCCL_CTAS=64 right 24 disorder --ranks 2 --colls 3 --comms 3 --iters $((20 / SLOW)) --seed "$SEED"
+# It is said once for each device.
+DFSHIM_DEBUG=info right 32 disorder --ranks 2 --colls 4 --comms 4 --iters 2 --seed "$SEED"
+[ "$(grep -c 'device 0 has 32 multiprocessors, and its communicators have more than 16 CTAs together' "$T/out")" = 1 ] ||
+	fail "not said: $(cat "$T/out")"
+
+# With an agreed order nothing is held, and a warning says so.
+DFSHIM_NCCL_ORDER=agree right 64 disorder --ranks 2 --colls 8 --comms 8 --iters 2 --inorder --seed "$SEED"
+grep -q 'with DFSHIM_NCCL_ORDER=agree operations do not wait for room' "$T/out" || fail "agree: no warning: $(cat "$T/out")"
+
+# Communicators that are made, aborted and left while others hold everything.
+for case in abort abort-sync leave busy; do
+	for how in "--ranks 3" "--procs 3"; do
+		: >"$T/err"
+		# shellcheck disable=SC2086 # words
+		DFSHIM_HOST_SMS=16 RUDE_UNTIL=$T/err RUDE_CASE=$case host -- "$C/rude" $how --timeout $((80 * SLOW)) >"$T/out" 2>"$T/err" ||
+			fail "rude $case $how: $(cat "$T/out" "$T/err")"
+	done
+done
+DFSHIM_HOST_SMS=16 SURVIVOR_HOW=kill SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 host --grace "$(seconds 200)" \
+	-n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
+[ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] || fail "a death: $(cat "$T/err")"
+exit 0
