@@ -83,7 +83,7 @@ in_step() {
 	# Figures of the code that a document repeats.
 	figure docs/control-plane.md 'row of N bytes' \
 		"$(sed -n 's/.*sizeof(struct df_member) == \([0-9]*\),.*/\1/p' runtime/ctl/ctl.h)" || ok=1
-	figure docs/control-plane.md 'N strangers' "$(sed -n 's/^#define DF_LINK_STRANGERS //p' runtime/ctl/link.h)" || ok=1
+	figure docs/control-plane.md 'N unproved connections' "$(sed -n 's/^#define DF_LINK_STRANGERS //p' runtime/ctl/link.h)" || ok=1
 	# Files and targets that the documents name exist.
 	local f
 	for f in $(git ls-files '*.md' | xargs grep -ohE '`(interpose|runtime|kernels|trace|tests|scripts|docs)/[A-Za-z0-9_/.-]+`' | tr -d '`' | sort -u); do
