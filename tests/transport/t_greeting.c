@@ -96,7 +96,7 @@ enum attack {
 	OTHER_PROOF,  /* of the end that accepts, as it has just sent it */
 	REPLAY,	      /* all that the other side said at its greeting */
 	REPLAY_PROOF, /* a new hello, and a proof that was right for another one */
-	KNOCKS,
+	PROBES,
 	OVERS,	/* words that belong into other messages */
 	HALVES, /* hellos and proofs that are cut off */
 	OTHER_LINK,
@@ -133,7 +133,7 @@ static void attack(enum attack what)
 
 	ck_assert_int_ge(fd, 0);
 	h.session = what == REPLAY ? h.session : UINT64_MAX;
-	if (what == KNOCKS)
+	if (what == PROBES)
 		h.word = KNOCK;
 	if (what == OTHER_LINK)
 		h.from_proc++;
