@@ -131,7 +131,7 @@ paper() { # BUFFERS MB
 		echo "| $b | $mb MB | $(paper "$b" "$mb") | $said ($fused) | $confirmed | $hangs hang, $wrong wrong, $right right |"
 	done
 	echo
-	echo "| who launches | settings | flagged | confirmed | hang or are wrong when held up | of these not flagged |"
+	echo "| calls NCCL by | settings | flagged | confirmed | hang or are wrong with delays | of these not flagged |"
 	echo "|---|---|---|---|---|---|"
 	for launch in own queue agreed; do
 		echo "| $launch | $(count $launch 1) | $(count $launch '$5 == "yes"') | $(count $launch '$6 == "yes"') |" \

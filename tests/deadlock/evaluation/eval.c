@@ -306,7 +306,7 @@ static int judge_truth(struct run *x, int status)
 	truths[v].told[x->told]++;
 	tallies[x->shape].truth_right += v == x->told;
 	if (verbose || v != x->told)
-		printf("%-18s told as %s, by executions %s (%s%s%s)\n", x->name,
+		printf("%-18s reported as %s, by executions %s (%s%s%s)\n", x->name,
 		       df_verdict_word(x->told), df_verdict_word(v),
 		       x->truth.completes[ET_ROOMY] ? " with room" : "",
 		       x->truth.completes[ET_OURS] ? " by our rules" : "",
@@ -332,10 +332,10 @@ static void table(FILE *f, int from, int nr)
 		const char *name;
 		size_t at;
 	} rows[] = {{"jobs", offsetof(struct tally, total)},
-		    {"hang, and are told as hanging", offsetof(struct tally, tp)},
-		    {"complete, and are told as complete", offsetof(struct tally, tn)},
-		    {"complete, told as hanging", offsetof(struct tally, fp)},
-		    {"hang, told as complete", offsetof(struct tally, fn)},
+		    {"hang, and are reported as hanging", offsetof(struct tally, tp)},
+		    {"complete, and are reported as complete", offsetof(struct tally, tn)},
+		    {"complete, reported as hanging", offsetof(struct tally, fp)},
+		    {"hang, reported as complete", offsetof(struct tally, fn)},
 		    {"class right", offsetof(struct tally, class_right)},
 		    {"class right in the job's log", offsetof(struct tally, live_right)}};
 
@@ -394,13 +394,13 @@ static void result(FILE *f)
 	table(f, 0, EV_MODELS);
 	fprintf(f, "Collectives that are put together from smaller ones:\n\n");
 	table(f, EV_MODELS, EV_COLLECTIVES);
-	fprintf(f, "What was changed in them, and what they are told as:\n\n"
+	fprintf(f, "The changes in them, and the verdicts:\n\n"
 		   "| change | jobs | hang |\n|---|---|---|\n");
 	for (int c = 0; c < EV_NR; c++)
 		fprintf(f, "| %s | %lu | %lu |\n", ev_changes[c], changes[c].total,
 			changes[c].hangs);
 	fprintf(f,
-		"\n| class, the first if more are right | hang | told rightly | told as |\n|---|---|---|---|\n");
+		"\n| class, the first if more are right | hang | class right | reported as |\n|---|---|---|---|\n");
 	for (int v = 0; v <= DF_V_UNKNOWN; v++) {
 		if (!classes[v].hangs)
 			continue;
@@ -409,7 +409,7 @@ static void result(FILE *f)
 		told_as(f, classes[v].told);
 	}
 	if (truth)
-		fprintf(f, "\n| class by executions | hang | told as |\n|---|---|---|\n");
+		fprintf(f, "\n| class by executions | hang | reported as |\n|---|---|---|\n");
 	for (int v = 0; v <= DF_V_UNKNOWN && truth; v++) {
 		if (!truths[v].hangs)
 			continue;
@@ -418,7 +418,7 @@ static void result(FILE *f)
 	}
 	if (truth)
 		fprintf(f,
-			"\nOf %lu jobs whose ranks all have the same operations, and have issued those of the cycle, %lu do not end as the remedy says.\n",
+			"\nAmong %lu jobs whose ranks all have the same operations, and have issued those of the cycle, %lu do not end as the remedy says.\n",
 			nr_remedies, nr_remedies_wrong);
 	fprintf(f,
 		"\nThe model expected another end in %lu jobs. %lu operations in all; the judge took %.1f ms a job, "
@@ -525,7 +525,7 @@ int main(int argc, char **argv)
 		all.fn += tallies[k].fn;
 		all.class_right += tallies[k].class_right;
 	}
-	printf("%lu jobs in %.0f s: %lu hang; %lu told as hanging that do not, %lu not told that do, class right %lu; "
+	printf("%lu jobs in %.0f s: %lu hang; %lu reported as hanging that complete, %lu reported as complete that hang, class right %lu; "
 	       "%lu could not be judged\n",
 	       all.total, now() - begin, all.tp + all.fn, all.fp, all.fn, all.class_right,
 	       nr_broken);
