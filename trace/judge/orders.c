@@ -47,8 +47,12 @@ static int is_queued(const struct df_check_result *r, const struct df_step *s)
 {
 	const struct df_node *from = &r->g.nodes[s->from], *to = &r->g.nodes[s->to];
 
-	return df_node_is_op(from) && df_node_is_op(to) && from->ref != to->ref &&
-	       df_uop_same_rank(r->set, &r->set->ops[from->ref], &r->set->ops[to->ref]);
+	if (!df_node_is_op(from) || !df_node_is_op(to) || from->ref == to->ref)
+		return 0;
+	/* By dfshim's rules a stream waits for an operation only where other work follows it. */
+	if (s->kinds & 1u << DF_E_STREAM && !df_trc_nccl(&r->set->traces[from->trace]))
+		return 0;
+	return df_uop_same_rank(r->set, &r->set->ops[from->ref], &r->set->ops[to->ref]);
 }
 
 /*
