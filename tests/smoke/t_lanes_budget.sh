@@ -45,6 +45,18 @@ for case in abort abort-sync leave busy; do
 			fail "rude $case $how: $(cat "$T/out" "$T/err")"
 	done
 done
+# leaves "WORD" RANK OTHER: a rank sends a small message and destroys the communicator; the other one's receive is held.
+leaves() {
+	printf '%s\n' $1 "ranks 2" "comm A 0 1" "comm B 0 1" "$2: send A $3 s n=4; ssync s; destroy A; hs f; hw g; AR B s1; ssync s1" \
+		"$3: AR B s1; hw f; recv A $2 s n=4; ssync s; hs g; ssync s1" >"$T/script"
+	DFSHIM_HOST_SMS=32 host -- "$B/tests/deadlock/interpreter/script" --timeout $((80 * SLOW)) "$T/script" >"$T/out" 2>&1 ||
+		fail "rank $2 leaves ($1): $(cat "$T/out")"
+}
+leaves "" 0 1
+leaves procs 0 1
+leaves "" 1 0
+leaves procs 1 0
+
 DFSHIM_HOST_SMS=16 SURVIVOR_HOW=kill SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 host --grace "$(seconds 200)" \
 	-n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
 [ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] || fail "a death: $(cat "$T/err")"

@@ -108,8 +108,10 @@ int df_budget_take(struct df_lane *lane, uint64_t group, uint64_t nr)
 		r->has = DF_ROOM_SHARE;
 		b->used += lane->ctas;
 	}
-	set_held(lane, r->has == DF_ROOM_NONE || (r->has == DF_ROOM_RESERVE && group > r->go));
-	if (!r->held) {
+	set_held(lane, !r->open && (r->has == DF_ROOM_NONE ||
+				    (r->has == DF_ROOM_RESERVE && group > r->go)));
+	/* An open lane may have no room, in which df_budget_back() counts. */
+	if (!r->held && r->has != DF_ROOM_NONE) {
 		r->out += nr;
 		r->last = group;
 	}
@@ -191,6 +193,23 @@ int df_budget_answer(struct df_lane *lane)
 	}
 	df_mutex_unlock(&lock);
 	return answered;
+}
+
+void df_budget_open(struct df_lane *lane)
+{
+	struct df_room *r = &lane->room;
+
+	df_mutex_lock(&lock);
+	r->open = 1;
+	r->asked = 0;
+	df_list_del(&r->waiting);
+	if (r->has == DF_ROOM_RESERVE && r->out) {
+		r->upto = r->last;
+	} else if (r->has == DF_ROOM_RESERVE) {
+		r->has = DF_ROOM_NONE;
+		of(lane)->owner = NULL;
+	}
+	df_mutex_unlock(&lock);
 }
 
 void df_budget_go(struct df_lane *lane, uint64_t upto)

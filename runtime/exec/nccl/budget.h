@@ -30,6 +30,7 @@ struct df_room {
 	uint64_t upto;	/* has == DF_ROOM_RESERVE: for groups up to this */
 	uint64_t go;	/* ... and up to this they may be launched */
 	int held;	/* its next group waits for room */
+	int open;	/* nothing is held any more */
 };
 
 /* At the start of the process, for its devices. Returns 0 or -ENOMEM. */
@@ -58,6 +59,8 @@ void df_budget_ask(struct df_lane *lane, uint64_t upto);
  * it has the reserve, or its groups have been launched without it. Then the request is over.
  */
 int df_budget_answer(struct df_lane *lane);
+/* There is no rank 0 that could give the reserve: nothing of this lane is held any more. */
+void df_budget_open(struct df_lane *lane);
 /* All devices have given their reserve: groups up to this one may be launched on it. */
 void df_budget_go(struct df_lane *lane, uint64_t upto);
 

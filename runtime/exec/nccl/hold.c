@@ -15,6 +15,8 @@
 
 /* Rank 0 ends a watching when no group has been held for so long. */
 #define WATCH_NS (20 * DF_NS_PER_MS)
+/* Groups that are launched on the reserve before another communicator may have it. */
+#define MAX_SET 64
 
 enum what {
 	ASK_WATCH, /* to rank 0: a group is held here */
@@ -24,11 +26,12 @@ enum what {
 	GIVE,	   /* from rank 0: give the reserve for groups up to this one */
 	GIVEN,	   /* to rank 0: done, or the groups have been launched meanwhile */
 	GO,	   /* from rank 0: launch groups up to this one */
-	END_WATCH  /* from rank 0 */
+	END_WATCH, /* from rank 0 */
+	GONE	   /* the sender has left the communicator, so all its operations have ended */
 };
 
 struct head {
-	uint64_t comm;
+	uint64_t comm, proc; /* proc: of the sender */
 	int32_t from, to;
 	uint32_t what, watch; /* enum what; number of the watching */
 	uint64_t group;
@@ -131,30 +134,36 @@ int df_hold_heard(const void *data, size_t bytes)
 	return 1;
 }
 
-static void send_idents(const struct df_lane *lane, int to, struct head m,
-			const struct df_ident *idents, size_t nr)
+static void gone(struct df_lane *lane, int rank);
+
+static void send_idents(struct df_lane *lane, int to, struct head m, const struct df_ident *idents,
+			size_t nr)
 {
 	const struct df_comm *comm = lane->comm;
 	size_t bytes = sizeof(m) + nr * sizeof(*idents);
 	struct message *full = malloc(bytes);
+	int ret;
 
 	if (!full) {
 		df_warn_once("no memory for a message to another rank: a held operation may hang");
 		return;
 	}
 	m.comm = comm->hash;
+	m.proc = df_rt.self.proc;
 	m.from = comm->rank;
 	m.to = to;
 	m.nr = (uint32_t)nr;
 	full->h = m;
 	if (nr)
 		memcpy(full->idents, idents, nr * sizeof(*idents));
-	/* An error means that the communicator ends. */
-	(void)df_ctl_send(comm->ctl, comm->members[to].proc, DF_MSG_EXECUTOR, full, bytes);
+	ret = df_ctl_send(comm->ctl, comm->members[to].proc, DF_MSG_EXECUTOR, full, bytes);
 	free(full);
+	/* Its process has ended, or the communicator has. */
+	if (ret)
+		gone(lane, to);
 }
 
-static void send(const struct df_lane *lane, int to, struct head m)
+static void send(struct df_lane *lane, int to, struct head m)
 {
 	send_idents(lane, to, m, NULL, 0);
 }
@@ -185,9 +194,19 @@ static void begin_watch(struct df_lane *lane, uint32_t watch)
 			if (counts[i])
 				before[nr++] = ident_at(i, nranks, counts[i]);
 		send_idents(lane, 0, (struct head){.what = BEFORE, .watch = watch}, before, nr);
+	} else {
+		df_warn_once("no memory: a held operation may hang");
 	}
 	free(before);
 	free(counts);
+}
+
+static void end_watch(struct df_lane *lane)
+{
+	df_mutex_lock(&lane->lock);
+	lane->hold.watch = 0;
+	df_mutex_unlock(&lane->lock);
+	lane->hold.asked = 0;
 }
 
 /* Whether the data of the group that begins with e is there. *nr: its operations. Lock held. */
@@ -307,25 +326,27 @@ static void forget_all(struct df_lead *lead, int nranks)
 	lead->nr_needs = lead->at = 0;
 }
 
+static void to_all(struct df_lane *lane, enum what what, uint32_t watch)
+{
+	int i;
+
+	for (i = 0; i < lane->comm->nranks; i++)
+		send(lane, i, (struct head){.what = what, .watch = watch});
+}
+
 void df_hold_fini(struct df_lane *lane)
 {
 	struct df_lead *lead = lane->hold.lead;
 
 	if (lead) {
+		if (lead->watches)
+			to_all(lane, GONE, 0);
 		forget_all(lead, lane->comm->nranks);
 		free(lead->before);
 		free(lead->groups);
 		free(lead);
 	}
 	free(lane->hold.counts);
-}
-
-static void to_all(const struct df_lane *lane, enum what what, uint32_t watch)
-{
-	int i;
-
-	for (i = 0; i < lane->comm->nranks; i++)
-		send(lane, i, (struct head){.what = what, .watch = watch});
 }
 
 static struct df_lead *lead_of(struct df_lane *lane)
@@ -562,7 +583,7 @@ static int serve(struct df_lane *lane, struct set *s)
 	return 0;
 }
 
-/* Serves all groups that can end. */
+/* Serves groups that can end. */
 static void search(struct df_lane *lane, struct df_lead *lead)
 {
 	struct set s = {0};
@@ -572,6 +593,8 @@ static void search(struct df_lane *lane, struct df_lead *lead)
 	for (i = 0; i < lane->comm->nranks && ret >= 0; i++)
 		df_list_each(k, &lead->groups[i], node)
 		{
+			if (s.nr >= MAX_SET)
+				break;
 			ret = k->chosen ? 0 : add_closed(lane, &s, k);
 			/* Later ones are launched after it. */
 			if (ret < 0 || (ret && !k->launched))
@@ -618,6 +641,31 @@ static int are_valid(const struct message *m, int nranks)
 	return m->h.from >= 0 && m->h.from < nranks;
 }
 
+/* That rank has no operation that has not ended, and answers no message. */
+static void gone(struct df_lane *lane, int rank)
+{
+	struct df_lead *lead = lane->hold.lead;
+	uint64_t *counts;
+	size_t max = (size_t)lane->comm->nranks * 2 + 1, i;
+
+	if (!rank) {
+		df_budget_open(lane);
+		end_watch(lane);
+	}
+	if (!lead || !lead->watches || !rank)
+		return;
+	counts = new_counts(lane->comm->nranks);
+	for (i = 0; counts && i < max; i++)
+		counts[i] = UINT64_MAX;
+	free(lead->before[rank]);
+	lead->before[rank] = counts;
+	lead->changed = 1;
+	if (lead->at < lead->nr_needs && lead->needs[lead->at].rank == rank) {
+		lead->at++;
+		ask_next(lane, lead);
+	}
+}
+
 /* A message to rank 0 about the watching that is under way. */
 static void lead_reads(struct df_lane *lane, const struct message *m)
 {
@@ -658,14 +706,24 @@ static void read_one(struct df_lane *lane, const struct message *m)
 		df_budget_go(lane, m->h.group);
 		break;
 	case END_WATCH:
-		df_mutex_lock(&lane->lock);
-		lane->hold.watch = 0;
-		df_mutex_unlock(&lane->lock);
-		lane->hold.asked = 0;
+		end_watch(lane);
+		break;
+	case GONE:
+		gone(lane, m->h.from);
 		break;
 	default:
 		break;
 	}
+}
+
+/* The lane to which the message is addressed has been freed. */
+static void answer_gone(const struct head *h)
+{
+	struct head m = {.what = GONE, .comm = h->comm, .from = h->to, .to = h->from};
+
+	m.proc = df_rt.self.proc;
+	if (h->what == ASK_WATCH || h->what == WATCH || h->what == GIVE)
+		(void)df_ctl_send(NULL, h->proc, DF_MSG_EXECUTOR, &m, sizeof(m));
 }
 
 void df_hold_read(struct df_lane *(*find)(uint64_t hash, int rank),
@@ -686,6 +744,8 @@ void df_hold_read(struct df_lane *(*find)(uint64_t hash, int rank),
 			if (are_valid(&l->m, lane->comm->nranks))
 				read_one(lane, &l->m);
 			put(lane);
+		} else {
+			answer_gone(&l->m.h);
 		}
 		free(l);
 	}
