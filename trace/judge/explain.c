@@ -107,9 +107,20 @@ const char *df_line_host(struct df_check_result *r, const struct df_node *n, cha
 	return df_say_host(&r->g, (uint32_t)(n - r->g.nodes), buf, size);
 }
 
+/* A thread of the cycle that is in a call. Another thread of the rank may wait for it: a join. */
+static const struct df_node *calling_thread(struct df_check_result *r, size_t which)
+{
+	const struct df_node *t;
+
+	for (size_t i = 0; (t = df_line_thread(r, i)); i++)
+		if (r->set->traces[t->trace].calls[t->ref].call != DF_CALL_OUTSIDE && !which--)
+			return t;
+	return NULL;
+}
+
 static void order_line(struct df_check_result *r, struct df_line *b)
 {
-	const struct df_node *t = df_line_thread(r, 0), *t2 = df_line_thread(r, 1);
+	const struct df_node *t = calling_thread(r, 0), *t2 = calling_thread(r, 1);
 
 	if (t && !strcmp(r->qualifier, "connect")) {
 		char h1[48], h2[48];
