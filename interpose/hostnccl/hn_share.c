@@ -176,16 +176,25 @@ void df_hn_connect(struct df_hn_comm *c)
 		__atomic_fetch_add(&c->share->connected, 1, __ATOMIC_RELEASE);
 }
 
-/* The caller may have set the variable for this call only, so it is not in df_env(). */
+/* As NCCL does, it reads the variable once: the caller may have set it for its first communicator. */
 static int connects_when_made(void)
 {
-	const char *set = getenv("NCCL_RUNTIME_CONNECT");
+	static int is_known, connects;
+	const char *set;
 
-	return set && !strcmp(set, "0");
+	/* ACQUIRE pairs with the RELEASE below. */
+	if (!__atomic_load_n(&is_known, __ATOMIC_ACQUIRE)) {
+		set = getenv("NCCL_RUNTIME_CONNECT");
+		__atomic_store_n(&connects, set && !strcmp(set, "0"), __ATOMIC_RELAXED);
+		/* RELEASE pairs with the ACQUIRE above: the answer is stored before. */
+		__atomic_store_n(&is_known, 1, __ATOMIC_RELEASE);
+	}
+	return __atomic_load_n(&connects, __ATOMIC_RELAXED);
 }
 
 ncclResult_t df_hn_meet(struct df_hn_comm *c, const struct df_hn_id *id)
 {
+	int connects = connects_when_made();
 	ncclResult_t res = df_hn_wait(c, &c->share->arrived, (uint32_t)c->nranks);
 
 	if (res)
@@ -194,7 +203,7 @@ ncclResult_t df_hn_meet(struct df_hn_comm *c, const struct df_hn_id *id)
 	if (id->pid == getpid() && !__atomic_exchange_n(&c->share->closed, 1, __ATOMIC_RELAXED))
 		close(id->fd);
 	res = one_rank_a_device(c);
-	if (!res && connects_when_made())
+	if (!res && connects)
 		df_hn_connect(c);
 	return res;
 }

@@ -58,34 +58,40 @@ static int exchange(struct df_comm *comm, struct row *mine, ncclUniqueId *id)
 }
 
 /*
- * NCCL_RUNTIME_CONNECT=0 while the library makes communicators: it connects them then, where all
- * ranks are, and not at their first operation, which would block a thread of the application. The
- * application does not find the variable in its environment at any other time.
+ * NCCL_RUNTIME_CONNECT=0 while the library makes its first communicator, which reads it for all:
+ * they connect then, where all ranks are, and not at their first operation, which would block a
+ * thread of the application. Later the application finds its own environment.
  */
 static struct {
 	struct df_mutex lock;
-	int makers;
-	char *before; /* the application's value; NULL: none */
+	int is_set; /* it has been, some time */
 } eager = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "environment of NCCL")};
 
-static void connect_eagerly(int begin)
+static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id, int rank,
+				   ncclConfig_t *config)
 {
 	static const char name[] = "NCCL_RUNTIME_CONNECT";
 	const char *was;
+	char *before = NULL;
+	ncclResult_t res;
+	int first;
 
 	df_mutex_lock(&eager.lock);
-	if (begin && !eager.makers++) {
+	first = !eager.is_set;
+	eager.is_set = 1;
+	if (first) {
 		was = getenv(name);
-		eager.before = was ? strdup(was) : NULL;
+		before = was ? strdup(was) : NULL;
 		setenv(name, "0", 1);
-	} else if (!begin && !--eager.makers) {
-		if (eager.before)
-			setenv(name, eager.before, 1);
-		else
-			unsetenv(name);
-		free(eager.before);
 	}
 	df_mutex_unlock(&eager.lock);
+	res = df_real()->ncclCommInitRankConfig(made, nranks, id, rank, config);
+	if (first && before)
+		setenv(name, before, 1);
+	else if (first)
+		unsetenv(name);
+	free(before);
+	return res;
 }
 
 static int make(struct df_comm *comm, const void *given, void **real)
@@ -104,9 +110,7 @@ static int make(struct df_comm *comm, const void *given, void **real)
 	ret = exchange(comm, &mine, &id);
 	if (!ret) {
 		df_config_for_lane(config, (int)df_env()->nccl_ctas, &raw);
-		connect_eagerly(1);
-		res = df_real()->ncclCommInitRankConfig(&made, nranks, id, rank, &raw);
-		connect_eagerly(0);
+		res = make_connected(&made, nranks, id, rank, &raw);
 		ret = status_errno(res);
 		if (ret)
 			df_warn("communicator %016llx, rank %d: NCCL cannot make it (result %d)",

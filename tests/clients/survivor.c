@@ -1,7 +1,7 @@
 /*
  * A job in which one process ends or stops at some instant, and what becomes of the others. All run collectives with
  * known results in an order of their own on four communicators, two of them splits. In process SURVIVOR_PROC, after
- * SURVIVOR_US microseconds, happens SURVIVOR_HOW:
+ * SURVIVOR_US microseconds (with SURVIVOR_MADE=1 they begin when all ranks have used all communicators), happens SURVIVOR_HOW:
  *
  *   none               nothing: the job ends by itself
  *   kill exit exec     SIGKILL; exit(0) with everything open; another program in its place
@@ -32,7 +32,9 @@ static struct {
 	const char *how;
 	long us, stop_ms, rounds;
 	int here;	  /* it happens in this process */
+	int made;	  /* only when all communicators have been used */
 	int idle;	  /* its first rank has to stop issuing */
+	pthread_t thread; /* in which it happens */
 	int fds, threads; /* of this process without a communicator; 0: not known yet */
 } plan;
 
@@ -249,6 +251,8 @@ static int rounds(struct work *w)
 			return 1;
 		}
 		err = one_round(w);
+		if (!i && !err && plan.made && plan.here && !w->me->index)
+			pthread_create(&plan.thread, NULL, happen, NULL);
 	}
 	return err;
 }
@@ -272,7 +276,6 @@ static int run(struct client_rank *me)
 	struct work w = {.me = me,
 			 .order = client_seed(client_seed_value, 1, (uint64_t)me->rank),
 			 .counts = client_seed(client_seed_value, 2, 0)};
-	pthread_t thread;
 	int i, err;
 
 	CUDA(cudaSetDevice(me->device));
@@ -293,8 +296,8 @@ static int run(struct client_rank *me)
 	if (!me->index) {
 		plan.fds = client_descriptors();
 		plan.threads = client_count("/proc/self/task");
-		if (plan.here)
-			pthread_create(&thread, NULL, happen, NULL);
+		if (plan.here && !plan.made)
+			pthread_create(&plan.thread, NULL, happen, NULL);
 	}
 	if (!err)
 		err = rounds(&w);
@@ -315,7 +318,7 @@ static int run(struct client_rank *me)
 	if (me->index)
 		return 0;
 	if (plan.here && strcmp(plan.how, "thread"))
-		pthread_join(thread, NULL);
+		pthread_join(plan.thread, NULL);
 	if (nothing_left())
 		return -1;
 	printf("survivor: process %d: %s\n", client_job.proc, said);
@@ -331,6 +334,7 @@ int main(int argc, char **argv)
 	plan.us = client_env_int("SURVIVOR_US", NULL, 100000);
 	plan.stop_ms = client_env_int("SURVIVOR_STOP", NULL, 1000);
 	plan.rounds = client_env_int("SURVIVOR_ROUNDS", NULL, 100);
+	plan.made = client_env_int("SURVIVOR_MADE", NULL, 0);
 	plan.here = strcmp(plan.how, "none") &&
 		    client_env_int("SURVIVOR_PROC", NULL, 0) == client_env_int("RANK", NULL, 0);
 	status = client_main(

@@ -47,7 +47,7 @@ for case in abort abort-sync leave busy; do
 done
 # Process 0 has rank 0, which decides.
 for proc in 0 1; do
-	SURVIVOR_HOW=kill SURVIVOR_PROC=$proc SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 host --grace "$(seconds 200)" -n 3 -- "$C/survivor" --ranks 6 \
+	SURVIVOR_HOW=kill SURVIVOR_MADE=1 SURVIVOR_PROC=$proc SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 host --grace "$(seconds 200)" -n 3 -- "$C/survivor" --ranks 6 \
 		--timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
 	[ "$(grep -c 'has died: its communicators end' "$T/err")" -ge 2 ] || fail "agree: the death of process $proc: $(cat "$T/err")"
 done

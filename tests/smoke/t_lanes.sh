@@ -47,7 +47,7 @@ for case in abort abort-sync leave busy; do
 		RUDE_UNTIL=$T/err RUDE_CASE=$case lanes rude $how >"$T/out" 2>"$T/err"
 	done
 done
-SURVIVOR_HOW=kill SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host \
+SURVIVOR_HOW=kill SURVIVOR_MADE=1 SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host \
 	--executor nccl --grace "$(seconds 200)" -n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
 [ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] || fail "a death: $(cat "$T/err")"
 

@@ -57,7 +57,14 @@ leaves procs 0 1
 leaves "" 1 0
 leaves procs 1 0
 
-DFSHIM_HOST_SMS=16 SURVIVOR_HOW=kill SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 host --grace "$(seconds 200)" \
+# A message whose sender runs behind an operation that waits for another held one does not get the reserve before that one.
+printf '%s\n' "ranks 3" "comm X 0 1 2" "comm D 1 2" "comm E 1 2" "0: recv X 1 s n=4; send X 2 s n=4; ssync s" \
+	"1: sleep 300; AR D s3; K s3; send X 0 s3 n=4; ssync s3; AR E s1; ssync s1" \
+	"2: AR E s1; recv X 0 s2 n=4; sleep 600; AR D s3; ssync s3; ssync s2; ssync s1" >"$T/script"
+DFSHIM_HOST_SMS=32 host -- "$B/tests/deadlock/interpreter/script" --timeout $((80 * SLOW)) "$T/script" >"$T/out" 2>&1 ||
+	fail "behind another one: $(cat "$T/out")"
+
+DFSHIM_HOST_SMS=16 SURVIVOR_HOW=kill SURVIVOR_MADE=1 SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 host --grace "$(seconds 200)" \
 	-n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
 [ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] || fail "a death: $(cat "$T/err")"
 exit 0

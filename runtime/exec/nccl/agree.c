@@ -51,6 +51,7 @@ struct df_lane_agree {
 	uint32_t nr_units;	    /* that there have been */
 	int stop;		    /* atomic */
 	int alone;		    /* there is no agreed order any more */
+	int refused;		    /* -errno: the real library refused a unit */
 	int failed;		    /* rank 0: -errno */
 	/* rank 0: */
 	struct df_lanes_sequence *sequence;
@@ -201,7 +202,7 @@ static int publish(struct df_lane_agree *a, int *waits)
 	return any;
 }
 
-/* Puts the unit on the lane, and forgets it. */
+/* Puts the unit on the lane, and forgets it, in a turn of work(). */
 static void launch(struct df_lane_agree *a, struct unit **p)
 {
 	struct unit *u = *p;
@@ -214,22 +215,19 @@ static void launch(struct df_lane_agree *a, struct unit **p)
 		a->last = p;
 	df_mutex_lock(&lane->lock);
 	ended = lane->ended;
-	lane->putting = !ended;
 	df_mutex_unlock(&lane->lock);
 	if (!ended)
 		ret = df_lane_put_group(lane, u->ops, u->nr);
 	df_mutex_lock(&lane->lock);
-	lane->putting = 0;
 	for (i = 0; i < u->nr && !ended; i++)
 		u->ops[i]->put = 1;
 	if (ret)
 		lane->failed = ret;
-	ended |= lane->ended;
+	if (!lane->ended)
+		a->refused = ret;
 	df_mutex_unlock(&lane->lock);
 	free(u->ops);
 	free(u);
-	if (ret && !ended)
-		df_comm_end(lane->comm, ret, 1);
 }
 
 /* Launches those whose turn it is. Returns 1 if there were any. */
@@ -239,7 +237,7 @@ static int launch_turns(struct df_lane_agree *a)
 	uint64_t at = me->taken, end = get(&me->gone);
 	int any = at != end;
 
-	for (; at != end; at++) {
+	for (; at != end && !a->refused; at++) {
 		uint32_t number = me->go[at % DF_LANE_GOES];
 		struct unit **p = &a->first;
 
@@ -352,15 +350,24 @@ static int is_closed(const struct df_lane *lane)
 	return __atomic_load_n(&lane->view->s->closed, __ATOMIC_ACQUIRE) != 0;
 }
 
-static int is_over(struct df_lane_agree *a)
+/* Begins a turn, unless the lane has ended: df_lane_end() waits for a turn before it frees operations. */
+static int begin_turn(struct df_lane_agree *a)
 {
 	int over;
 
 	df_mutex_lock(&a->lane->lock);
-	over = a->lane->ended;
-	df_mutex_unlock(&a->lane->lock);
 	/* ACQUIRE pairs with df_lane_agree_stop(): no operation is added after it. */
-	return over || __atomic_load_n(&a->stop, __ATOMIC_ACQUIRE);
+	over = a->lane->ended || __atomic_load_n(&a->stop, __ATOMIC_ACQUIRE);
+	a->lane->putting = !over;
+	df_mutex_unlock(&a->lane->lock);
+	return !over;
+}
+
+static void end_turn(struct df_lane_agree *a)
+{
+	df_mutex_lock(&a->lane->lock);
+	a->lane->putting = 0;
+	df_mutex_unlock(&a->lane->lock);
 }
 
 static void *work(void *arg)
@@ -371,25 +378,28 @@ static void *work(void *arg)
 	uint64_t nap = NAP_MIN_NS;
 
 	prctl(PR_SET_NAME, "dfshim-order");
-	while (!is_over(a)) {
+	while (begin_turn(a)) {
 		/* ACQUIRE pairs with ring(). */
 		uint32_t bell = __atomic_load_n(&me->bell, __ATOMIC_ACQUIRE);
 		int waits = 0, moved;
 
 		a->alone |= is_closed(lane);
 		moved = collect(a);
-		if (moved < 0) {
-			df_comm_end(lane->comm, moved, 1);
-			break;
-		}
-		moved |= launch_turns(a);
-		if (a->alone) {
-			while (a->first)
-				launch(a, &a->first);
-		} else {
+		if (moved < 0)
+			a->refused = moved;
+		else
+			moved |= launch_turns(a);
+		while (a->alone && a->first && !a->refused)
+			launch(a, &a->first);
+		if (!a->alone && !a->refused) {
 			moved |= publish(a, &waits);
 			if (a->sequence)
 				moved |= decide(a);
+		}
+		end_turn(a);
+		if (a->refused) {
+			df_comm_end(lane->comm, a->refused, 1);
+			break;
 		}
 		nap = moved ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
 		if (!moved)
@@ -436,7 +446,7 @@ void df_lane_agree_stop(struct df_lane *lane)
 {
 	if (!lane->agree)
 		return;
-	/* RELEASE pairs with is_over(). */
+	/* RELEASE pairs with begin_turn(). */
 	__atomic_store_n(&lane->agree->stop, 1, __ATOMIC_RELEASE);
 	ring(area_of(lane));
 }

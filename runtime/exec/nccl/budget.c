@@ -84,6 +84,7 @@ void df_budget_drop(struct df_lane *lane)
 	set_held(lane, 0);
 	lane->room.out = 0;
 	lane->room.asked = 0;
+	lane->room.dropped = 1;
 	df_list_del(&lane->room.waiting);
 	df_mutex_unlock(&lock);
 }
@@ -104,7 +105,7 @@ int df_budget_take(struct df_lane *lane, uint64_t group, uint64_t nr)
 	if (!lane->ctas)
 		return 1;
 	df_mutex_lock(&lock);
-	if (r->has == DF_ROOM_NONE && b->used + lane->ctas <= b->sms - b->reserve) {
+	if (r->has == DF_ROOM_NONE && !r->dropped && b->used + lane->ctas <= b->sms - b->reserve) {
 		r->has = DF_ROOM_SHARE;
 		b->used += lane->ctas;
 	}
@@ -160,9 +161,11 @@ void df_budget_ask(struct df_lane *lane, uint64_t upto)
 	struct df_room *r = &lane->room;
 
 	df_mutex_lock(&lock);
-	if (!r->asked)
-		df_list_add_tail(&of(lane)->queue, &r->waiting);
-	r->asked = upto;
+	if (upto && !r->dropped) {
+		if (df_list_empty(&r->waiting))
+			df_list_add_tail(&of(lane)->queue, &r->waiting);
+		r->asked = upto;
+	}
 	df_mutex_unlock(&lock);
 }
 

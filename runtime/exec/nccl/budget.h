@@ -31,6 +31,7 @@ struct df_room {
 	uint64_t go;	/* ... and up to this they may be launched */
 	int held;	/* its next group waits for room */
 	int open;	/* nothing is held any more */
+	int dropped;	/* it launches nothing any more */
 };
 
 /* At the start of the process, for its devices. Returns 0 or -ENOMEM. */

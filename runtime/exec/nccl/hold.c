@@ -13,7 +13,10 @@
 #include "runtime/exec/nccl/hold.h"
 #include "runtime/exec/nccl/lane.h"
 
-/* Rank 0 ends a watching when no group has been held for so long. */
+/*
+ * Rank 0 ends a watching when no group has been held for so long. All look as often whether the
+ * processes that they wait for live.
+ */
 #define WATCH_NS (20 * DF_NS_PER_MS)
 /* Groups that are launched on the reserve before another communicator may have it. */
 #define MAX_SET 64
@@ -23,6 +26,7 @@ enum what {
 	WATCH,	   /* from rank 0: announce groups */
 	BEFORE,	   /* to rank 0: the idents below these numbers had ended when the watching began */
 	GROUP,	   /* to rank 0: this group is ready */
+	OLDEST,	   /* to rank 0: all groups before this one have ended */
 	GIVE,	   /* from rank 0: give the reserve for groups up to this one */
 	GIVEN,	   /* to rank 0: done, or the groups have been launched meanwhile */
 	GO,	   /* from rank 0: launch groups up to this one */
@@ -186,7 +190,7 @@ static void begin_watch(struct df_lane *lane, uint32_t watch)
 			if (at && *at > e->ident.nr)
 				*at = e->ident.nr;
 		}
-		lane->hold.watch = watch;
+		lane->hold.watch = lane->ended ? 0 : watch;
 		lane->hold.said = lane->oldest ? lane->oldest->turn - 1 : lane->nr_groups;
 		lane->hold.next = lane->oldest;
 		df_mutex_unlock(&lane->lock);
@@ -207,6 +211,7 @@ static void end_watch(struct df_lane *lane)
 	lane->hold.watch = 0;
 	df_mutex_unlock(&lane->lock);
 	lane->hold.asked = 0;
+	lane->hold.oldest = 0;
 }
 
 /* Whether the data of the group that begins with e is there. *nr: its operations. Lock held. */
@@ -256,6 +261,26 @@ static int announce(struct df_lane *lane)
 	return m.group != 0;
 }
 
+/* Reports how far the lane's groups have ended, if that has changed. */
+static void report_oldest(struct df_lane *lane)
+{
+	const struct df_lane_op *e;
+	uint64_t oldest;
+	uint32_t watch;
+
+	df_mutex_lock(&lane->lock);
+	watch = lane->hold.watch;
+	/* ACQUIRE pairs with the lane's write of the word, as in has_ended() of lane.c. */
+	for (e = lane->oldest; e && __atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value;)
+		e = e->next;
+	oldest = e ? e->turn : lane->nr_groups + 1;
+	df_mutex_unlock(&lane->lock);
+	if (!watch || oldest == lane->hold.oldest)
+		return;
+	lane->hold.oldest = oldest;
+	send(lane, 0, (struct head){.what = OLDEST, .watch = watch, .group = oldest});
+}
+
 /* ---- rank 0 ------------------------------------------------------------------------------------- */
 
 /* A group that a rank has announced. */
@@ -292,6 +317,7 @@ struct df_lead {
 	int changed;		/* something was announced since the last search */
 	uint64_t busy;		/* when a group was held last */
 	uint64_t **before;	/* counts of each rank; NULL: not heard */
+	uint64_t *oldest;	/* of each rank: its groups before this one have ended */
 	struct df_list *groups; /* of each rank */
 	struct peer *peers;
 	uint64_t marks;
@@ -320,6 +346,7 @@ static void forget_all(struct df_lead *lead, int nranks)
 		df_list_each_safe(k, tmp, &lead->groups[i], node) forget_group(lead, k);
 		free(lead->before[i]);
 		lead->before[i] = NULL;
+		lead->oldest[i] = 0;
 	}
 	free(lead->needs);
 	lead->needs = NULL;
@@ -344,6 +371,7 @@ void df_hold_fini(struct df_lane *lane)
 		forget_all(lead, lane->comm->nranks);
 		free(lead->before);
 		free(lead->groups);
+		free(lead->oldest);
 		free(lead);
 	}
 	free(lane->hold.counts);
@@ -361,7 +389,9 @@ static struct df_lead *lead_of(struct df_lane *lane)
 		return NULL;
 	lead->before = calloc(nranks, sizeof(*lead->before));
 	lead->groups = calloc(nranks, sizeof(*lead->groups));
-	if (!lead->before || !lead->groups) {
+	lead->oldest = calloc(nranks, sizeof(*lead->oldest));
+	if (!lead->before || !lead->groups || !lead->oldest) {
+		free(lead->oldest);
 		free(lead->before);
 		free(lead->groups);
 		free(lead);
@@ -394,12 +424,15 @@ static void note_before(struct df_lane *lane, struct df_lead *lead, const struct
 		*count(counts, nranks, &m->idents[i]) = m->idents[i].nr;
 	free(lead->before[m->h.from]);
 	lead->before[m->h.from] = counts;
+	/* On a slow machine all of them take longer than WATCH_NS. */
+	lead->busy = df_now_ns();
 }
 
 static void note_group(struct df_lead *lead, const struct message *m)
 {
 	struct known *k = calloc(1, sizeof(*k));
 	struct peer *p = calloc((size_t)m->h.nr + 1, sizeof(*p));
+	struct df_list *at;
 	uint32_t i;
 
 	if (!k || !p) {
@@ -419,7 +452,11 @@ static void note_group(struct df_lead *lead, const struct message *m)
 		p[i].group = k;
 		HASH_ADD(hh, lead->peers, key, sizeof(p[i].key), &p[i]);
 	}
-	df_list_add_tail(&lead->groups[k->rank], &k->node);
+	/* A link that was restored may have changed the order of messages. */
+	for (at = lead->groups[k->rank].prev; at != &lead->groups[k->rank]; at = at->prev)
+		if (df_list_entry(at, struct known, node)->group < k->group)
+			break;
+	df_list_add(at, &k->node);
 }
 
 /* A set of groups under search. */
@@ -498,8 +535,8 @@ static struct known *before(const struct df_lead *lead, const struct known *k)
 }
 
 /*
- * Adds a group and all those without which it cannot end: those of its peers, and those that their
- * ranks must launch before. Returns 0 if all are known; 1 if not yet, or -ENOMEM, without adding.
+ * Adds a group and all those without which it cannot end: those of its peers, and those before it
+ * on their lanes that have not ended. Returns 0 if all are known; 1 if not yet, or -ENOMEM, without adding.
  */
 static int add_closed(struct df_lane *lane, struct set *s, struct known *first)
 {
@@ -513,7 +550,8 @@ static int add_closed(struct df_lane *lane, struct set *s, struct known *first)
 	for (i = nr; i < s->nr && !ret; i++) {
 		k = s->v[i];
 		ret = add_peers(lane, s, k);
-		if (!k->launched && (k = before(lead, k)) && !k->launched && !ret)
+		k = before(lead, k);
+		if (!ret && k && k->group >= lead->oldest[k->rank])
 			ret = add(lead, s, k);
 	}
 	if (ret)
@@ -673,7 +711,9 @@ static void lead_reads(struct df_lane *lane, const struct message *m)
 
 	if (!lead || !lead->watches || m->h.watch != lead->watch)
 		return;
-	if (m->h.what == BEFORE)
+	if (m->h.what == OLDEST)
+		lead->oldest[m->h.from] = DF_MAX(lead->oldest[m->h.from], m->h.group);
+	else if (m->h.what == BEFORE)
 		note_before(lane, lead, m);
 	else if (m->h.what == GROUP)
 		note_group(lead, m);
@@ -696,10 +736,12 @@ static void read_one(struct df_lane *lane, const struct message *m)
 		break;
 	case BEFORE:
 	case GROUP:
+	case OLDEST:
 	case GIVEN:
 		lead_reads(lane, m);
 		break;
 	case GIVE:
+		lane->hold.give = m->h.watch;
 		df_budget_ask(lane, m->h.group);
 		break;
 	case GO:
@@ -751,6 +793,26 @@ void df_hold_read(struct df_lane *(*find)(uint64_t hash, int rank),
 	}
 }
 
+/* A process that has exited answers no message. */
+static void look_for_exits(struct df_lane *lane)
+{
+	const struct df_member *members = lane->comm->members;
+	struct df_lead *lead = lane->hold.lead;
+	uint64_t now = df_now_ns();
+	int i, nranks = lane->comm->nranks;
+
+	if ((!lane->hold.asked && !(lead && lead->watches)) || now - lane->hold.looked < WATCH_NS)
+		return;
+	lane->hold.looked = now;
+	if (lane->comm->rank && df_ctl_is_dead(members[0].proc))
+		gone(lane, 0);
+	for (i = 1; i < nranks && lead && lead->watches; i++)
+		if ((!lead->before[i] ||
+		     (lead->at < lead->nr_needs && lead->needs[lead->at].rank == i)) &&
+		    df_ctl_is_dead(members[i].proc))
+			gone(lane, i);
+}
+
 /* Whether the lane's next group is held although its data is there. */
 static int needs_room(struct df_lane *lane)
 {
@@ -773,8 +835,10 @@ void df_hold_turn(struct df_lane *lane)
 	}
 	while (announce(lane))
 		;
+	report_oldest(lane);
 	if (df_budget_answer(lane))
-		send(lane, 0, (struct head){.what = GIVEN, .watch = lane->hold.watch});
+		send(lane, 0, (struct head){.what = GIVEN, .watch = lane->hold.give});
+	look_for_exits(lane);
 	if (lane->hold.lead)
 		lead_turn(lane, lane->hold.lead);
 }

@@ -37,8 +37,12 @@ struct df_hold {
 	uint32_t watch;	  /* number of the watching under way; 0: none */
 	uint64_t said;	  /* groups up to this one have been announced in it */
 	struct df_lane_op *next; /* the first of the group after it; NULL: there is none yet */
-	int asked;		 /* the thread's: rank 0 has been asked to watch */
-	struct df_lead *lead;	 /* the thread's: on rank 0 */
+	/* The thread's: */
+	int asked;	      /* rank 0 has been asked to watch */
+	uint32_t give;	      /* the watching in which rank 0 asks for the reserve */
+	uint64_t oldest;      /* the oldest group that has not ended, as rank 0 knows it */
+	uint64_t looked;      /* when it last looked whether the ranks it waits for live */
+	struct df_lead *lead; /* on rank 0 */
 };
 
 /* Returns 0 or -ENOMEM. */

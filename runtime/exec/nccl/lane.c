@@ -659,6 +659,7 @@ void df_lane_free(struct df_comm *comm)
 	abort = lane->abort;
 	df_mutex_unlock(&lanes.lock);
 	df_mutex_unlock(&comm->dev->lock);
+	wake(); /* the thread may have been about to go on from it to the next one */
 	df_lane_agree_stop(lane);
 	df_budget_drop(lane);
 	df_budget_leave(lane);
@@ -731,12 +732,19 @@ void df_lane_end(struct df_comm *comm)
 
 	df_mutex_lock(&dev->lock);
 	lane = comm->lane;
+	if (lane)
+		df_lane_use(lane);
 	df_mutex_unlock(&dev->lock);
-	if (!lane || !lane->real)
+	if (!lane)
 		return;
+	if (!lane->real) {
+		df_lane_unuse(lane);
+		return;
+	}
 	stop_putting(lane);
 	df_budget_drop(lane);
 	abort_real(lane);
+	stop_putting(lane); /* the abort ends a call that did not return before */
 	df_mutex_lock(&dev->lock);
 	df_mutex_lock(&lane->lock);
 	lane->next = NULL;
@@ -758,4 +766,5 @@ void df_lane_end(struct df_comm *comm)
 	(void)retire(lane);
 	df_mutex_unlock(&dev->lock);
 	df_backend->kick(dev->index);
+	df_lane_unuse(lane);
 }
