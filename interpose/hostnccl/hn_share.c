@@ -176,7 +176,7 @@ void df_hn_connect(struct df_hn_comm *c)
 		__atomic_fetch_add(&c->share->connected, 1, __ATOMIC_RELEASE);
 }
 
-/* As NCCL does, it reads the variable once: the caller may have set it for its first communicator. */
+/* Reads the variable once, as NCCL does: it may be set for the first communicator only. */
 static int connects_when_made(void)
 {
 	static int is_known, connects;

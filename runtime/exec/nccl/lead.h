@@ -1,0 +1,65 @@
+/*
+ * What hold.c and lead.c share: the messages of a communicator's ranks, and rank 0's part, which is
+ * in lead.c. Only the lanes' thread calls these functions, unless said; none blocks.
+ */
+#ifndef DF_RUNTIME_EXEC_NCCL_LEAD_H
+#define DF_RUNTIME_EXEC_NCCL_LEAD_H
+
+#include <stdint.h>
+#include "runtime/exec/nccl/hold.h"
+
+struct df_lane;
+
+/*
+ * Rank 0 ends a watching when no group has been held for so long. All look as often whether the
+ * processes that they wait for live.
+ */
+#define DF_HOLD_WATCH_NS (20 * DF_NS_PER_MS)
+
+enum df_hold_what {
+	DF_HOLD_ASK_WATCH, /* to rank 0: a group is held here */
+	DF_HOLD_WATCH,	   /* from rank 0: announce groups */
+	DF_HOLD_BEFORE, /* to rank 0: the idents below these numbers had ended when the watching began */
+	DF_HOLD_GROUP,	   /* to rank 0: this group is ready */
+	DF_HOLD_OLDEST,	   /* to rank 0: all groups before this one have ended */
+	DF_HOLD_GIVE,	   /* from rank 0: give the reserve for groups up to this one */
+	DF_HOLD_GIVEN,	   /* to rank 0: done, or the groups have been launched meanwhile */
+	DF_HOLD_GO,	   /* from rank 0: launch groups up to this one */
+	DF_HOLD_END_WATCH, /* from rank 0 */
+	DF_HOLD_GONE /* the sender has left the communicator, so all its operations have ended */
+};
+
+struct df_hold_head {
+	uint64_t comm, proc; /* proc: of the sender */
+	int32_t from, to;
+	uint32_t what, watch; /* enum df_hold_what; number of the watching */
+	uint64_t group;
+	uint32_t launched, nr; /* nr: idents */
+};
+
+struct df_hold_message {
+	struct df_hold_head h;
+	struct df_ident idents[];
+};
+
+/* Sends it to that rank; fills in comm, proc, from, to and nr. */
+void df_hold_send(struct df_lane *lane, int to, struct df_hold_head m);
+/* Of two kinds of idents for each rank, and of collectives; all 0. NULL: no memory. */
+uint64_t *df_hold_new_counts(int nranks);
+/* The count of the ident's kind. */
+uint64_t *df_hold_count(uint64_t *counts, int nranks, const struct df_ident *id);
+
+/* A rank asks rank 0 to watch the communicator. */
+void df_lead_watch(struct df_lane *lane);
+/* A message to rank 0 about the watching. Its ranks and idents are valid. */
+void df_lead_read(struct df_lane *lane, const struct df_hold_message *m);
+/* All operations of that rank have ended, and it answers no message. */
+void df_lead_gone(struct df_lane *lane, int rank);
+/* Whether rank 0 waits for a message of that rank. */
+int df_lead_waits_for(const struct df_lane *lane, int rank);
+/* Does what rank 0 has to do. */
+void df_lead_turn(struct df_lane *lane);
+/* The lane is freed by the calling thread. */
+void df_lead_free(struct df_lane *lane);
+
+#endif
