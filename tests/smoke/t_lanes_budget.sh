@@ -25,6 +25,8 @@ done
 right 64 disorder --ranks 8 --procs 8 --colls 8 --comms 8 --iters $((40 / SLOW)) --seed "$SEED"
 right 64 disorder --ranks 2 --procs 2 --colls 100 --comms 100 --iters 2 --mix --streams 3 --seed "$SEED"
 
+ONLY="PD-03 RD-01 SQ-04" RULES=lanes "$SRC/tests/deadlock/catalogue.sh" || fail "the catalogue"
+
 # A communicator that asks for more CTAs than the device has gets those that there are.
 DFSHIM_NCCL_CTAS=64 right 24 disorder --ranks 2 --colls 3 --comms 3 --iters $((20 / SLOW)) --seed "$SEED"
 # It is said once for each device.

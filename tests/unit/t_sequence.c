@@ -94,7 +94,7 @@ static void arrive(struct job *j, int rank, int unit)
 		ret = df_lanes_sequence_add(
 			j->q, (uint32_t)rank, (uint32_t)unit, (uint64_t)u->ops[i] + 1,
 			o->to < 0 ? (uint32_t)j->nr_ranks : 2,
-			o->to < 0 ? (uint32_t)rank : o->to == rank, 0, i + 1 == u->nr);
+			o->to < 0 ? (uint32_t)rank : o->to == rank, o->to >= 0, 0, i + 1 == u->nr);
 		ck_assert_int_eq(ret, 0);
 	}
 	execute(j);
@@ -200,7 +200,7 @@ START_TEST(t_groups)
 }
 END_TEST
 
-static uint32_t gone[8], nr_gone;
+static uint32_t gone[16], nr_gone;
 
 static void note(void *arg, uint32_t rank, uint32_t unit)
 {
@@ -214,18 +214,30 @@ START_TEST(t_short)
 
 	nr_gone = 0;
 	/* Rank 0's first message to rank 1 goes at once, the next one when that is received. */
-	ck_assert_int_eq(df_lanes_sequence_add(q, 0, 1, 11, 2, 0, 2, 1), 0);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 0, 1, 11, 2, 0, 1, 2, 1), 0);
 	ck_assert_int_eq(nr_gone, 1);
-	ck_assert_int_eq(df_lanes_sequence_add(q, 0, 2, 12, 2, 0, 2, 1), 0);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 0, 2, 12, 2, 0, 1, 2, 1), 0);
 	ck_assert_int_eq(nr_gone, 1);
-	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 1, 11, 2, 1, 0, 1), 0);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 1, 11, 2, 1, 1, 0, 1), 0);
 	ck_assert_int_eq(nr_gone, 3);
 	ck_assert_int_eq(gone[1], 1 << 8 | 1);
 	ck_assert_int_eq(gone[2], 2);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 2, 12, 2, 1, 1, 0, 1), 0);
+	ck_assert_int_eq(nr_gone, 4);
+	/* While one is in the buffer, the receive of another one would get it. */
+	ck_assert_int_eq(df_lanes_sequence_add(q, 0, 3, 21, 2, 0, 1, 2, 1), 0);
+	ck_assert_int_eq(nr_gone, 5);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 0, 4, 22, 2, 0, 1, 0, 1), 0);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 3, 22, 2, 1, 1, 0, 1), 0);
+	ck_assert_int_eq(nr_gone, 5);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 4, 21, 2, 1, 1, 0, 1), 0);
+	ck_assert_int_eq(nr_gone, 8);
+	ck_assert_int_eq(gone[5], 1 << 8 | 4);
 	/* What contradicts itself is refused. */
-	ck_assert_int_eq(df_lanes_sequence_add(q, 2, 1, 13, 2, 0, 0, 1), -EPROTO);
-	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 2, 12, 3, 1, 0, 1), -EPROTO);
-	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 2, 12, 2, 0, 0, 1), -EPROTO);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 2, 1, 33, 2, 0, 1, 0, 1), -EPROTO);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 0, 5, 23, 2, 0, 1, 0, 1), 0);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 5, 23, 3, 1, 1, 0, 1), -EPROTO);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 5, 23, 2, 0, 1, 0, 1), -EPROTO);
 	df_lanes_sequence_free(q);
 }
 END_TEST

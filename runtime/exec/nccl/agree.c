@@ -147,6 +147,7 @@ static struct df_lane_item item_of(const struct df_lane *lane, const struct unit
 		name[2] = (uint64_t)(uint32_t)from << 32 | (uint32_t)to;
 		item.need = 2;
 		item.side = !sends;
+		item.message = 1;
 		if (sends && e->op.count <= SHORT &&
 		    e->op.count * df_dtype_bytes(e->op.type) <= SHORT)
 			item.buffered = (uint32_t)lane->view->slots[peer] + 1;
@@ -280,7 +281,8 @@ static int consume(struct df_lane_agree *a)
 			struct df_lane_item it = of->items[at % DF_LANE_ITEMS];
 
 			ret = df_lanes_sequence_add(a->sequence, i, it.unit, it.key, it.need,
-						    it.side, it.buffered, it.last != 0);
+						    it.side, it.message != 0, it.buffered,
+						    it.last != 0);
 			if (ret)
 				a->failed = ret;
 		}

@@ -17,6 +17,7 @@ struct unit;
 struct meeting {
 	uint64_t key;
 	uint32_t need, here, launched;
+	int message;	   /* who[0] sends, who[1] receives */
 	uint32_t buffered; /* the receiver plus 1, of a message that needs no receive to end */
 	uint64_t mark;	   /* the search that saw it last */
 	struct unit **who; /* by side; NULL: not there yet */
@@ -167,6 +168,39 @@ static void count_closed(struct df_lanes_sequence *q, struct meeting *m)
 }
 
 /*
+ * Whether the receive may be launched: NCCL gives it the oldest message of the pair, which is in a
+ * buffer if one is. Then that message's receive must be this, or stand before it in its group.
+ */
+static int takes_its_own(const struct df_lanes_sequence *q, const struct meeting *m)
+{
+	const struct unit *from = m->who[0], *to = m->who[1];
+	size_t k;
+
+	if (from->early || !q->ranks[from->rank].early[to->rank])
+		return 1;
+	for (k = 0; k < to->nr && to->in[k] != m; k++)
+		if (to->in[k]->message && to->in[k]->who[1] == to && to->in[k]->who[0] &&
+		    to->in[k]->who[0]->rank == from->rank && to->in[k]->who[0]->early)
+			return 1;
+	return 0;
+}
+
+/* Whether all receives of chosen units, and those of chosen sends, take their own messages. */
+static int keep_order(const struct df_lanes_sequence *q)
+{
+	size_t i, k;
+
+	for (i = 0; i < q->nr_chosen; i++)
+		for (k = 0; k < q->chosen[i]->nr; k++) {
+			const struct meeting *m = q->chosen[i]->in[k];
+
+			if (m->message && m->here == m->need && !takes_its_own(q, m))
+				return 0;
+		}
+	return 1;
+}
+
+/*
  * Chooses the unit, and all that has to be launched together with it. Returns 1 if all of it is
  * there and would end, 0 if not, -ENOMEM.
  */
@@ -206,7 +240,7 @@ static int all_there(struct df_lanes_sequence *q, struct unit *u)
 				if (q->ranks[w->rank].open > q->ranks[w->rank].closes)
 					return 0;
 			}
-	return 1;
+	return keep_order(q);
 }
 
 /* Chooses the unit, and the counterparts of one of its operations, if all of them are first. */
@@ -228,7 +262,7 @@ static int first_there(struct df_lanes_sequence *q, struct unit *u)
 			if (choose(q, m->who[s]))
 				return -ENOMEM;
 		}
-		if (can)
+		if (can && keep_order(q))
 			return 1;
 	}
 	return 0;
@@ -415,7 +449,7 @@ static struct unit *unit_of(struct rank *r, uint32_t rank, uint32_t number)
 }
 
 int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank, uint32_t unit, uint64_t key,
-			  uint32_t need, uint32_t side, uint32_t buffered, int last)
+			  uint32_t need, uint32_t side, int message, uint32_t buffered, int last)
 {
 	struct meeting *m, **at;
 	struct rank *r;
@@ -440,6 +474,7 @@ int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank, uint32_t u
 		u->nr_buffered++;
 	}
 	u->left++;
+	m->message = message;
 	m->who[side] = u;
 	m->here++;
 	if (!last)
