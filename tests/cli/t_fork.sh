@@ -46,7 +46,7 @@ forked() { run_as 'INFO the ranks are forked from one interpreter' "$@"; }
 separate() { run_as 'INFO separate interpreters' "$@"; }
 OPTIONS=()
 
-# What the program sees is the same both ways.
+# The program sees the same both ways.
 sees() { # NAME COMMAND...
 	local name=$1 r
 	shift

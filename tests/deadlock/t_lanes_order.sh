@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: order inside one communicator on lanes: different calls are told before they are launched; with DFSHIM_NCCL_ORDER=agree any order of issue ends right, on one node, and ranks that die or leave keep nobody.
+# Description: order inside one communicator on lanes: different calls are reported before they are launched; with DFSHIM_NCCL_ORDER=agree any order of issue ends right, on one node, and ranks that die or leave keep nobody.
 # Limit: 600 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -33,7 +33,7 @@ for c in "collcheck --ranks 2" p2pcheck splitcheck nbcheck apicheck; do
 	# shellcheck disable=SC2086 # words
 	host -- "$C/"$c --timeout 60 >"$T/client" 2>&1 || fail "agree: $c: $(cat "$T/client")"
 done
-# What never meets is told as under the daemon.
+# Operations that never meet are reported as under the daemon.
 DFSHIM_HOST_DEVICES=2 DFSHIM_TIMEOUT_MS=$((2000 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort host -- "$C/differ" count count >"$T/count" 2>&1 && fail "agree: count: status 0"
 grep -q '^MISMATCH: ' "$T/count" || fail "agree: count: $(cat "$T/count")"
 

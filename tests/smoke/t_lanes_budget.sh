@@ -6,7 +6,7 @@ set -u
 unset DFSHIM_TRACE
 [ -f "$B/libdfnccl.so" ] || skip "libdfnccl.so is not built here"
 host() { timeout -k 5 "${LIMIT:-150}" "$B/dfshim" run --host --executor nccl "$@"; }
-# right SMS CLIENT ARGS...: ends right on devices of so many multiprocessors; a communicator has 16 CTAs.
+# right SMS CLIENT ARGS...: the client ends right on devices with SMS multiprocessors; a communicator has 16 CTAs.
 right() {
 	local sms=$1
 	shift

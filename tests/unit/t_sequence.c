@@ -233,7 +233,7 @@ START_TEST(t_short)
 	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 4, 21, 2, 1, 1, 0, 1), 0);
 	ck_assert_int_eq(nr_gone, 8);
 	ck_assert_int_eq(gone[5], 1 << 8 | 4);
-	/* What contradicts itself is refused. */
+	/* Contradictions are refused. */
 	ck_assert_int_eq(df_lanes_sequence_add(q, 2, 1, 33, 2, 0, 1, 0, 1), -EPROTO);
 	ck_assert_int_eq(df_lanes_sequence_add(q, 0, 5, 23, 2, 0, 1, 0, 1), 0);
 	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 5, 23, 3, 1, 1, 0, 1), -EPROTO);

@@ -352,7 +352,10 @@ static int is_closed(const struct df_lane *lane)
 	return __atomic_load_n(&lane->view->s->closed, __ATOMIC_ACQUIRE) != 0;
 }
 
-/* Begins a turn, unless the lane has ended: df_lane_end() waits for a turn before it frees operations. */
+/*
+ * Begins a turn, unless the lane has ended. df_lane_end() waits for the turn before it frees
+ * operations.
+ */
 static int begin_turn(struct df_lane_agree *a)
 {
 	int over;

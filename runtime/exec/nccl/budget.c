@@ -1,4 +1,4 @@
-/* Who has how many of a device's multiprocessors (budget.h). */
+/* The shares of a device's multiprocessors and its reserve (budget.h). */
 #include <errno.h>
 #include <stdlib.h>
 #include "runtime/base/env.h"

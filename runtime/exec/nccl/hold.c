@@ -24,7 +24,7 @@ static struct {
 	struct letter *first, **last;
 } inbox = {DF_MUTEX_INIT(DF_RANK_LEAF, "messages of lanes"), NULL, &inbox.first};
 
-/* ---- idents ------------------------------------------------------------------------------------- */
+/* ---- idents ---------------------------------------------------------------------------------- */
 
 uint64_t *df_hold_count(uint64_t *counts, int nranks, const struct df_ident *id)
 {
@@ -84,7 +84,7 @@ int df_hold_may_forget(const struct df_lane *lane, const struct df_lane_op *e)
 	return !lane->hold.watch || e->turn <= lane->hold.said;
 }
 
-/* ---- messages ----------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 int df_hold_heard(const void *data, size_t bytes)
 {
@@ -144,7 +144,7 @@ void df_hold_send(struct df_lane *lane, int to, struct df_hold_head m)
 	send_idents(lane, to, m, NULL, 0);
 }
 
-/* ---- a rank ------------------------------------------------------------------------------------- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
 static void begin_watch(struct df_lane *lane, uint32_t watch)
 {
@@ -197,7 +197,7 @@ static int is_ready(const struct df_lane_op *e, size_t *nr)
 		if (!e->closed)
 			return 0;
 		for (k = 0; k < e->nr_waits; k++)
-			/* ACQUIRE pairs with the write of that point, as in has_ended() of lane.c. */
+			/* ACQUIRE pairs with the write of that point, as in has_ended(). */
 			if (__atomic_load_n(e->waits[k].addr, __ATOMIC_ACQUIRE) < e->waits[k].value)
 				return 0;
 	}
@@ -256,7 +256,7 @@ static void report_oldest(struct df_lane *lane)
 		(struct df_hold_head){.what = DF_HOLD_OLDEST, .watch = watch, .group = oldest});
 }
 
-/* ---- the thread --------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 /* Whether each ident is one of the communicator. */
 static int are_valid(const struct df_hold_message *m, int nranks)

@@ -6,9 +6,10 @@
  * announces its groups to rank 0, in order, as soon as their data is there. Rank 0 looks for sets
  * of groups that need only one another, all of which are announced. It asks for the reserves of
  * those devices that have not launched theirs, one after the other, in ascending order of
- * df_member.device_id, and then says go to all. All holders of reserves ask in this order, and a
- * group that has all reserves finds its peers on the devices too, so reserves are always given
- * back. When nothing is held for a while, the watching ends. tests/model/lanes.pml is the model.
+ * df_member.device_id, and then says go to all. All holders of reserves ask in this order. A set
+ * has all that its groups need to end: their peers, and the groups before them on their lanes that
+ * have not ended. So reserves are always given back. When nothing is held for a while, the watching
+ * ends. tests/model/lanes.pml is the model for collectives.
  *
  * A group's *idents* say who its peers are: the n-th collective of the communicator, or the n-th
  * message of a pair of ranks.
@@ -53,7 +54,7 @@ void df_hold_ident(struct df_lane *lane, const struct df_sig *sig, struct df_lan
 /* Whether an operation that has ended may be forgotten. Lane's lock held. */
 int df_hold_may_forget(const struct df_lane *lane, const struct df_lane_op *e);
 
-/* A message of another rank has arrived. Does not block. Returns 1 if there is a message to read. */
+/* A message of another rank has arrived. Does not block. Returns 1 if there is one to read. */
 int df_hold_heard(const void *data, size_t bytes);
 
 /* The calls below belong to the lanes' thread; no lock held. */

@@ -1,8 +1,8 @@
 /*
  * The life of lanes, and their operations (lane.h). While an operation is unfinished, one thread of
- * the process looks for ended ones, asks the real library for asynchronous errors, and aborts
- * communicators: a call of that library may block, and a thread that ends a communicator may hold a
- * lock.
+ * the process looks for ended ones, launches those that were held (hold.h), asks the real library
+ * for asynchronous errors, and aborts communicators: a call of that library may block, and a thread
+ * that ends a communicator may hold a lock.
  *
  * Lock order: the device's, then the lane's; the list of all lanes is a leaf too.
  */
@@ -398,8 +398,10 @@ int df_lane_in_flight(struct df_dev *dev, struct df_flights *set)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* A lane that wants to be aborted (abort) or asked for errors, with a use of it; NULL: none. */
-static struct df_lane *lane_for(int abort, struct df_lane *after)
+enum wanted { ANY, TO_ABORT, LIVING };
+
+/* The next wanted lane in the list, with a use of it instead of that of `after`; NULL: none. */
+static struct df_lane *next_lane(enum wanted wanted, struct df_lane *after)
 {
 	struct df_lane *lane, *found = NULL;
 	int past = !after;
@@ -407,33 +409,13 @@ static struct df_lane *lane_for(int abort, struct df_lane *after)
 	df_mutex_lock(&lanes.lock);
 	df_list_each(lane, &lanes.list, node)
 	{
-		if (!found && past && lane->real &&
-		    (abort ? lane->abort == DF_LANE_TO_ABORT : lane->abort == DF_LANE_LIVES)) {
+		int abort = wanted == TO_ABORT ? DF_LANE_TO_ABORT : DF_LANE_LIVES;
+
+		if (!found && past && (wanted == ANY || (lane->real && lane->abort == abort))) {
 			found = lane;
 			lane->users++;
-			if (abort)
+			if (wanted == TO_ABORT)
 				lane->abort = DF_LANE_ABORTING;
-		}
-		past |= lane == after;
-	}
-	if (after)
-		after->users--;
-	df_mutex_unlock(&lanes.lock);
-	return found;
-}
-
-/* The lane after this one in the list, with a use of it instead of that one's. NULL: the first. */
-static struct df_lane *next_lane(struct df_lane *after)
-{
-	struct df_lane *lane, *found = NULL;
-	int past = !after;
-
-	df_mutex_lock(&lanes.lock);
-	df_list_each(lane, &lanes.list, node)
-	{
-		if (past && !found) {
-			found = lane;
-			lane->users++;
 		}
 		past |= lane == after;
 	}
@@ -468,7 +450,7 @@ static void serve_holds(void)
 	struct df_lane *lane = NULL;
 
 	df_hold_read(find_lane, df_lane_unuse);
-	while ((lane = next_lane(lane))) {
+	while ((lane = next_lane(ANY, lane))) {
 		if (df_budget_holds(lane))
 			put_all(lane);
 		df_hold_turn(lane);
@@ -481,7 +463,7 @@ static void abort_lanes(void)
 {
 	struct df_lane *lane;
 
-	while ((lane = lane_for(1, NULL))) {
+	while ((lane = next_lane(TO_ABORT, NULL))) {
 		df_lane_calls->abort(lane->real);
 		df_backend->kick(lane->comm->dev->index);
 		df_mutex_lock(&lanes.lock);
@@ -496,7 +478,7 @@ static void ask_errors(void)
 	struct df_lane *lane = NULL;
 	int err;
 
-	while ((lane = lane_for(0, lane))) {
+	while ((lane = next_lane(LIVING, lane))) {
 		err = df_comm_pending(lane->comm) ? df_lane_calls->error(lane->real) : 0;
 		if (err)
 			df_comm_end(lane->comm, err, 2);

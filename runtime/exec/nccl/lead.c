@@ -1,7 +1,8 @@
 /*
- * Rank 0's part in launching held operations on the reserve (hold.h): what the ranks have announced,
- * the search for sets of groups that need only one another, and the reserves for them. Only the
- * lanes' thread enters it, but for df_lead_free(); no locks.
+ * Rank 0's part in launching held operations on the reserve (hold.h): the groups that the ranks
+ * have announced, the search for sets of them that need only one another, and the reserves for
+ * these.
+ * Only the lanes' thread enters it, but for df_lead_free(); no locks.
  */
 #include <stdlib.h>
 #include <uthash.h>
@@ -46,7 +47,7 @@ struct need {
 };
 
 struct df_lead {
-	uint32_t watch;		/* the last one's number */
+	uint32_t watch;		/* number of the latest watching */
 	int watches;		/* it is under way */
 	int changed;		/* something was announced since the last search */
 	uint64_t busy;		/* when a group was held last */
@@ -269,7 +270,8 @@ static struct known *before(const struct df_lead *lead, const struct known *k)
 
 /*
  * Adds a group and all those without which it cannot end: those of its peers, and those before it
- * on their lanes that have not ended. Returns 0 if all are known; 1 if not yet, or -ENOMEM, without adding.
+ * on their lanes that have not ended. Returns 0 if all are known. Returns 1 if some are not, or
+ * -ENOMEM, and adds none.
  */
 static int add_closed(struct df_lane *lane, struct set *s, struct known *first)
 {

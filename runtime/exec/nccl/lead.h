@@ -1,6 +1,6 @@
 /*
- * What hold.c and lead.c share: the messages of a communicator's ranks, and rank 0's part, which is
- * in lead.c. Only the lanes' thread calls these functions, unless said; none blocks.
+ * The messages of a communicator's ranks, which hold.c and lead.c share, and rank 0's part, which
+ * is in lead.c. Only the lanes' thread calls these functions, unless said; none blocks.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_LEAD_H
 #define DF_RUNTIME_EXEC_NCCL_LEAD_H
@@ -11,15 +11,15 @@
 struct df_lane;
 
 /*
- * Rank 0 ends a watching when no group has been held for so long. All look as often whether the
- * processes that they wait for live.
+ * Rank 0 ends a watching when no group has been held for this time. All ranks look at this interval
+ * whether the processes that they wait for live.
  */
 #define DF_HOLD_WATCH_NS (20 * DF_NS_PER_MS)
 
 enum df_hold_what {
 	DF_HOLD_ASK_WATCH, /* to rank 0: a group is held here */
 	DF_HOLD_WATCH,	   /* from rank 0: announce groups */
-	DF_HOLD_BEFORE, /* to rank 0: the idents below these numbers had ended when the watching began */
+	DF_HOLD_BEFORE,	   /* to rank 0: idents below these numbers ended before the watching */
 	DF_HOLD_GROUP,	   /* to rank 0: this group is ready */
 	DF_HOLD_OLDEST,	   /* to rank 0: all groups before this one have ended */
 	DF_HOLD_GIVE,	   /* from rank 0: give the reserve for groups up to this one */
@@ -44,7 +44,7 @@ struct df_hold_message {
 
 /* Sends it to that rank; fills in comm, proc, from, to and nr. */
 void df_hold_send(struct df_lane *lane, int to, struct df_hold_head m);
-/* Of two kinds of idents for each rank, and of collectives; all 0. NULL: no memory. */
+/* Counts of collectives and, for each rank, of sends and receives; all 0. NULL: no memory. */
 uint64_t *df_hold_new_counts(int nranks);
 /* The count of the ident's kind. */
 uint64_t *df_hold_count(uint64_t *counts, int nranks, const struct df_ident *id);

@@ -44,7 +44,7 @@ struct rank {
 	uint32_t *ahead;     /* numbers above it that are launched */
 	size_t nr_ahead, cap_ahead;
 	uint8_t *early; /* by rank: messages to it are in a buffer */
-	/* meetings in which it has launched its part and another rank has not, which it waits for */
+	/* meetings in which it waits for another rank: only its own part is launched */
 	uint64_t open;
 	uint64_t closes; /* of these, those that the search would complete */
 };
@@ -231,7 +231,7 @@ static int all_there(struct df_lanes_sequence *q, struct unit *u)
 	for (i = 0; i < q->nr_chosen; i++)
 		for (k = 0; k < q->chosen[i]->nr; k++)
 			count_closed(q, q->chosen[i]->in[k]);
-	/* What a rank launches behind something that waits for another rank would only wait too. */
+	/* A rank that waits for another one would only queue the unit behind what waits. */
 	for (i = 0; i < q->nr_chosen; i++)
 		for (k = 0; k < q->chosen[i]->nr; k++)
 			for (s = 0; s < q->chosen[i]->in[k]->need; s++) {
@@ -268,7 +268,7 @@ static int first_there(struct df_lanes_sequence *q, struct unit *u)
 	return 0;
 }
 
-/* Whether the unit can be launched although nobody receives its messages yet. */
+/* Whether the unit can be launched although its messages have no receives yet. */
 static int needs_nobody(struct df_lanes_sequence *q, struct unit *u)
 {
 	size_t k;

@@ -10,8 +10,8 @@
  * first too: so would NCCL. Neither is launched on a rank that has launched something that waits
  * for another rank's part, unless it is that part: it would only wait as well. A short message ends
  * in a buffer, received or not: the first unit of a rank with nothing but such ones can be launched
- * if none of them waits for an earlier one; then no other message of the pair is launched before its
- * receive.
+ * if none of them waits for an earlier one. Then no other message of the pair is launched before
+ * its receive.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_SEQUENCE_H
 #define DF_RUNTIME_EXEC_NCCL_SEQUENCE_H
@@ -21,17 +21,16 @@
 
 struct df_lanes_sequence;
 
-/* go: called for each unit when its turn has come, in the order of each rank. */
+/* Calls go() for each unit when it may be launched, in the order of each rank. */
 struct df_lanes_sequence *
 df_lanes_sequence_new(uint32_t nr, void (*go)(void *arg, uint32_t rank, uint32_t unit), void *arg);
 void df_lanes_sequence_free(struct df_lanes_sequence *q);
 /*
- * The rank has this operation of the unit ready; its units arrive one after the other, in any order.
- * `need` operations with this key meet, this one in place `side`. message: it is a send (side 0) or
- * its receive. buffered: it is a send short enough to end without its receive, to rank buffered - 1;
- * else 0. last: it is the unit's last.
- * Calls go() for all units whose turn has come. Returns 0; -EPROTO: the ranks contradict themselves;
- * -ENOMEM.
+ * The rank has this operation of the unit ready; its units arrive one after the other, in any
+ * order. `need` operations with this key meet, this one in place `side`. message: it is a send
+ * (side 0) or its receive. buffered: it is a send short enough to end without its receive, to rank
+ * buffered - 1; else 0. last: it is the unit's last. Calls go() for all units that may be launched
+ * now. Returns 0, -EPROTO if the ranks contradict themselves, or -ENOMEM.
  */
 int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank, uint32_t unit, uint64_t key,
 			  uint32_t need, uint32_t side, int message, uint32_t buffered, int last);

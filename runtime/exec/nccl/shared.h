@@ -34,7 +34,7 @@ struct df_lane_item {
 	uint32_t side;	   /* which of them this is */
 	uint32_t last;	   /* of its unit */
 	uint32_t buffered; /* as in sequence.h */
-	uint32_t message;  /* 1: of a pair of ranks */
+	uint32_t message;  /* whether it is one of a pair of ranks */
 };
 
 /* A rank's part. */
