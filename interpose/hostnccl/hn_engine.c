@@ -16,7 +16,6 @@
  * thread, which holds the lock of the pass during a pass. Lock order: pass, inbox.
  */
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -24,6 +23,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 
 #define SPINS	 64
 #define NAP_NS	 20000
@@ -259,20 +259,10 @@ static void *engine(void *arg)
 /* Needs the inbox's lock. */
 static void engine_start(void)
 {
-	sigset_t every, old;
-	pthread_t t;
-	int err;
-
-	sigfillset(&every);
-	pthread_sigmask(SIG_SETMASK, &every, &old);
-	err = pthread_create(&t, NULL, engine, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err) {
+	if (df_thread_start(NULL, 0, engine, NULL))
 		DF_NCCL_WARN("no thread could be started: no operation will end");
-		return;
-	}
-	pthread_detach(t);
-	in.started = 1;
+	else
+		in.started = 1;
 }
 
 void df_hn_submit(struct df_hn_launch *l)

@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -26,6 +25,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/coll/calibrate.h"
 #include "runtime/coll/coll.h"
@@ -276,17 +276,11 @@ static void hops(struct df_cal *cal, uint64_t end)
 {
 	struct pingpong *p = aligned_alloc(64, sizeof(*p));
 	uint32_t ball = 0;
-	sigset_t all, old;
-	pthread_t t;
 
 	if (!p)
 		return;
 	*p = (struct pingpong){.end = end, .refs = 2};
-	/* The application's signals are not for our threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	if (pthread_create(&t, NULL, partner, p) == 0) {
-		pthread_detach(t);
+	if (!df_thread_start("dfshim-pingpong", 0, partner, p)) {
 		if (df_rt.execs.nr_cores > 1)
 			cal->v[DF_CAL_HOP] = df_cal_code(rally(p, &ball, PING_ROUNDS));
 		__atomic_store_n(&p->sleep, 1, __ATOMIC_RELAXED);
@@ -297,7 +291,6 @@ static void hops(struct df_cal *cal, uint64_t end)
 		leave(p);
 	}
 	leave(p);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 /* ---- the result ------------------------------------------------------------------------------ */

@@ -4,7 +4,6 @@
  * Also handles the loss of a device.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/ending.h"
@@ -269,13 +269,7 @@ static void *end_gone(void *arg)
  */
 static void end_soon(void *arg, void *(*end)(void *arg))
 {
-	pthread_t t;
-
-	if (!arg)
-		return;
-	if (pthread_create(&t, NULL, end, arg) == 0)
-		pthread_detach(t);
-	else
+	if (arg && df_thread_start("dfshim-end", 0, end, arg))
 		free(arg);
 }
 
@@ -344,12 +338,9 @@ static void *end_all_on(void *arg)
 
 void df_comm_device_lost(int device)
 {
-	pthread_t t;
-
 	/*
 	 * On a thread of its own, because ending waits for the backend's thread, which is the
 	 * caller.
 	 */
-	if (pthread_create(&t, NULL, end_all_on, &df_rt.devs[device]) == 0)
-		pthread_detach(t);
+	df_thread_start("dfshim-end", 0, end_all_on, &df_rt.devs[device]);
 }

@@ -14,13 +14,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <signal.h>
 
 #include "kernels/abi.h"
 #include "runtime/base/clean_text.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/net/ifaces.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/probe.h"
@@ -204,7 +204,6 @@ static void *loop(void *arg)
 	int i, nr, ms;
 
 	(void)arg;
-	pthread_setname_np(pthread_self(), "dfshim-ctl");
 	for (;;) {
 		ms = -1;
 		if (timer) {
@@ -317,9 +316,6 @@ static int name_sockets(struct df_member *m, const union df_sockaddr *local)
 static int try_start(const union df_sockaddr *local, int last)
 {
 	struct df_member *m = &df_ctl.self;
-	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t thread;
 	int ret;
 
 	memset(m, 0, sizeof(*m));
@@ -353,15 +349,7 @@ static int try_start(const union df_sockaddr *local, int last)
 		ret = watch(df_ctl.tcp_fd, &df_ctl.tcp_fd);
 	if (ret)
 		goto err_close;
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, 1 << 20);
-	/* Signals belong to the application's threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	ret = -pthread_create(&thread, &attr, loop, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
+	ret = df_thread_start("dfshim-ctl", 1 << 20, loop, NULL);
 	if (ret)
 		goto err_close;
 	__atomic_store_n(&poke_fd, df_ctl.event_fd, __ATOMIC_RELAXED);

@@ -10,8 +10,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +20,7 @@
 #include "runtime/base/exit_status.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/process.h"
 #include "runtime/record/record.h"
@@ -253,8 +252,6 @@ static void *run(void *arg)
 int df_record_watch_start(const struct df_record_nccl *nccl)
 {
 	const char *dir = df_env()->trace, *variable, *slash;
-	sigset_t all, old;
-	pthread_t t;
 	int ret;
 
 	watch.began = df_now_ns();
@@ -269,16 +266,9 @@ int df_record_watch_start(const struct df_record_nccl *nccl)
 				 sizeof(watch.dir) - (size_t)(slash ? slash - watch.dir : 0), "%s",
 				 slash ? "" : ".");
 	}
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	ret = pthread_create(&t, NULL, run, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (ret) {
+	ret = df_thread_start("dfshim-watch", 0, run, NULL);
+	if (ret)
 		df_warn("cannot start a thread: dfshim does not record when operations end, and "
 			"does not explain hangs");
-		return -ret;
-	}
-	pthread_setname_np(t, "dfshim-watch");
-	pthread_detach(t);
-	return 0;
+	return ret;
 }

@@ -9,7 +9,6 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/watch/python.h"
 #include "trace/record/writer.h"
@@ -172,9 +172,6 @@ static void *asks(void *arg)
 
 void df_python_ask(void)
 {
-	sigset_t all, was;
-	pthread_attr_t attr;
-	pthread_t t;
 	int busy;
 
 	pthread_mutex_lock(&ask.lock);
@@ -190,19 +187,11 @@ void df_python_ask(void)
 	pthread_mutex_lock(&ask.lock);
 	ask.asked++;
 	pthread_mutex_unlock(&ask.lock);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &was);
-	if (pthread_create(&t, &attr, asks, NULL)) {
+	if (df_thread_start("dfshim-python", 0, asks, NULL)) {
 		pthread_mutex_lock(&ask.lock);
 		ask.asked--;
 		pthread_mutex_unlock(&ask.lock);
-	} else {
-		pthread_setname_np(t, "dfshim-python");
 	}
-	pthread_sigmask(SIG_SETMASK, &was, NULL);
-	pthread_attr_destroy(&attr);
 }
 
 int df_python_wait(uint64_t ns)

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/rng.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/ctl_int.h"
 #include "runtime/watch/ras_server.h"
@@ -328,18 +328,8 @@ static void *run(void *arg)
 
 void df_ras_start(void)
 {
-	sigset_t all, old;
-	pthread_t t;
-
 	if (!df_env()->nccl_ras_enable || __atomic_exchange_n(&ras.started, 1, __ATOMIC_RELAXED))
 		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	if (pthread_create(&t, NULL, run, NULL) == 0) {
-		pthread_setname_np(t, "dfshim-ras");
-		pthread_detach(t);
-	} else {
+	if (df_thread_start("dfshim-ras", 0, run, NULL))
 		df_warn("cannot start a thread for RAS: dfshim does not answer ncclras");
-	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

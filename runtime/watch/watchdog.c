@@ -10,8 +10,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +23,7 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/ending.h"
@@ -717,20 +716,11 @@ static void *watch(void *arg)
 
 void df_watchdog_start(void)
 {
-	sigset_t all, old;
-	pthread_t t;
-
 	if (__atomic_exchange_n(&dog.started, 1, __ATOMIC_RELAXED))
 		return;
 	__atomic_store_n(&dog.pid, getpid(), __ATOMIC_RELAXED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	if (pthread_create(&t, NULL, watch, NULL) == 0) {
-		pthread_setname_np(t, "dfshim-watchdog");
-		pthread_detach(t);
-		df_ras_start();
-	} else {
+	if (df_thread_start("dfshim-watchdog", 0, watch, NULL))
 		df_warn("cannot start the watchdog's thread: dfshim will not explain hangs");
-	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	else
+		df_ras_start();
 }

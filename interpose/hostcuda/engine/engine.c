@@ -10,12 +10,11 @@
  */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/internal.h"
+#include "runtime/base/thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 static void kick_active(struct df_hdev *but);
 
@@ -428,7 +427,6 @@ static void *engine(void *arg)
 	uint32_t gen;
 	int word;
 
-	prctl(PR_SET_NAME, "df-host-engine");
 	for (;;) {
 		/*
 		 * ACQUIRE pairs with df_hwake_engine(): what was written before the change is seen
@@ -456,25 +454,13 @@ static void *engine(void *arg)
 /* Lock held. */
 static int engine_start(struct df_hdev *dev)
 {
-	pthread_attr_t attr;
-	pthread_t thread;
-	sigset_t all, old;
-	int err;
+	int ret;
 
 	if (dev->engine_started)
 		return 0;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, 512 << 10);
-	err = pthread_create(&thread, &attr, engine, dev);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err)
-		return -err;
-	dev->engine_started = 1;
-	return 0;
+	ret = df_thread_start("df-host-engine", 512 << 10, engine, dev);
+	dev->engine_started = !ret;
+	return ret;
 }
 
 /* -- enqueueing -------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
  * pool and is a leaf.
  */
 #include "interpose/hostcuda/internal.h"
+#include "runtime/base/thread.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -53,10 +54,7 @@ static void *worker(void *arg)
 int df_hostfn_start(struct df_hstream *s, struct df_hop *op)
 {
 	struct job *job = malloc(sizeof(*job));
-	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int err;
+	int ret;
 
 	if (!job)
 		return -ENOMEM;
@@ -71,14 +69,8 @@ int df_hostfn_start(struct df_hstream *s, struct df_hop *op)
 		return 0;
 	}
 	df_mutex_unlock(&pool.lock);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	err = pthread_create(&thread, &attr, worker, job);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err)
+	ret = df_thread_start(NULL, 0, worker, job);
+	if (ret)
 		free(job);
-	return -err;
+	return ret;
 }

@@ -6,13 +6,12 @@
 #if __has_include(<cuda.h>)
 #define _GNU_SOURCE
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/device/cuda/cuda_daemon.h"
 #include "runtime/device/cuda/cuda_int.h"
@@ -36,24 +35,14 @@ static void *thread(void *arg)
 int df_cuda_aside(void (*fn)(void *arg), void *arg)
 {
 	struct job *job = malloc(sizeof(*job));
-	sigset_t all, old;
-	pthread_t t;
-	int ret;
 
 	if (!job)
 		return -ENOMEM;
 	*job = (struct job){fn, arg};
-	/* The application's signals are not for our threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	ret = pthread_create(&t, NULL, thread, job);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (ret) {
+	if (df_thread_start("dfshim-driver", 0, thread, job)) {
 		free(job);
 		return -ENOMEM;
 	}
-	pthread_detach(t);
-	pthread_setname_np(t, "dfshim-driver");
 	return 0;
 }
 

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -21,6 +20,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/device/cuda/cuda_daemon.h"
 #include "runtime/device/cuda/mem/cuda_far.h"
@@ -331,24 +331,15 @@ static void *poller(void *arg)
 
 int df_cuda_daemon_start(const struct df_execs *all)
 {
-	sigset_t signals, old;
-	pthread_t t;
 	int ret = 0;
 
 	pthread_mutex_lock(&start_lock);
 	if (!execs) {
 		/* RELAXED: other threads only check that there is a poller. */
 		__atomic_store_n(&execs, all, __ATOMIC_RELAXED);
-		sigfillset(&signals);
-		pthread_sigmask(SIG_BLOCK, &signals, &old);
-		ret = pthread_create(&t, NULL, poller, NULL);
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
-		if (ret) {
+		ret = df_thread_start("dfshim-poller", 0, poller, NULL);
+		if (ret)
 			__atomic_store_n(&execs, NULL, __ATOMIC_RELAXED);
-		} else {
-			pthread_detach(t);
-			pthread_setname_np(t, "dfshim-poller");
-		}
 	}
 	pthread_mutex_unlock(&start_lock);
 	return ret ? -ENOMEM : 0;

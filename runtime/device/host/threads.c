@@ -23,9 +23,7 @@
  */
 #define _GNU_SOURCE
 #include <limits.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,6 +34,7 @@
 #include "runtime/base/futex.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/device/host/threads.h"
 #include "runtime/transport/bell.h"
@@ -611,21 +610,11 @@ static void *worker(void *arg)
 
 static void worker_start(int home)
 {
-	sigset_t all, old;
-	pthread_t t;
-
-	/* The application's signals are not for our threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	if (pthread_create(&t, NULL, worker, (void *)(intptr_t)home) == 0) {
-		pthread_detach(t);
-		pthread_setname_np(t, "dfshim-daemon");
+	if (!df_thread_start("dfshim-daemon", 0, worker, (void *)(intptr_t)home))
 		eng.nr_workers++;
-	} else {
+	else
 		df_warn_once(
 			"cannot start a thread for the daemon: threads that wait for operations drive it");
-	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 uint64_t df_threads_launches(void)

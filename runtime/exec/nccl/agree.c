@@ -10,14 +10,12 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/base/vec.h"
 #include "runtime/comm/comm.h"
@@ -382,7 +380,6 @@ static void *work(void *arg)
 	struct df_lane_area *me = area_of(lane);
 	uint64_t nap = NAP_MIN_NS;
 
-	prctl(PR_SET_NAME, "dfshim-order");
 	while (begin_turn(a)) {
 		/* ACQUIRE pairs with ring(). */
 		uint32_t bell = __atomic_load_n(&me->bell, __ATOMIC_ACQUIRE);
@@ -420,8 +417,6 @@ int df_lane_agree_start(struct df_lane *lane)
 {
 	struct df_lane_agree *a = calloc(1, sizeof(*a));
 	struct df_lane_view *v = lane->view;
-	sigset_t every, old;
-	pthread_t t;
 	int ret = a ? 0 : -ENOMEM;
 
 	if (ret)
@@ -436,14 +431,9 @@ int df_lane_agree_start(struct df_lane *lane)
 			return -ENOMEM;
 	}
 	df_lane_use(lane);
-	sigfillset(&every);
-	pthread_sigmask(SIG_SETMASK, &every, &old);
-	ret = -pthread_create(&t, NULL, work, a);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	ret = df_thread_start("dfshim-order", 0, work, a);
 	if (ret)
 		df_lane_unuse(lane);
-	else
-		pthread_detach(t);
 	return ret;
 }
 

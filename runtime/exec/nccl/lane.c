@@ -7,15 +7,13 @@
  * Lock order: the device's, then the lane's; the list of all lanes is a leaf too.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
@@ -505,7 +503,6 @@ static void *watch(void *arg)
 
 	(void)arg;
 	is_watcher = 1;
-	prctl(PR_SET_NAME, "dfshim-lanes");
 	for (;;) {
 		/* ACQUIRE pairs with wake(). */
 		uint32_t seq = __atomic_load_n(&lanes.seq, __ATOMIC_ACQUIRE);
@@ -529,18 +526,11 @@ static void *watch(void *arg)
 
 static int start_thread(void)
 {
-	sigset_t every, old;
-	pthread_t t;
 	int ret = 0;
 
 	df_mutex_lock(&lanes.lock);
 	if (!lanes.started) {
-		sigfillset(&every);
-		pthread_sigmask(SIG_SETMASK, &every, &old);
-		ret = -pthread_create(&t, NULL, watch, NULL);
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
-		if (!ret)
-			pthread_detach(t);
+		ret = df_thread_start("dfshim-lanes", 0, watch, NULL);
 		lanes.started = !ret;
 	}
 	df_mutex_unlock(&lanes.lock);

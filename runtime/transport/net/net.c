@@ -3,7 +3,6 @@
 #include "runtime/transport/net/net.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -13,6 +12,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/base/net/sockaddr.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/transport/bell.h"
 #include "runtime/transport/net/plugin/ncclnet.h"
@@ -310,8 +310,6 @@ static void *endpoint(void *arg)
 static int ep_start(struct df_net_ep *ep)
 {
 	char why[DF_NO_FILE_TEXT];
-	sigset_t all, old;
-	pthread_t t;
 	int ret = 0;
 
 	df_mutex_lock(&eps_lock);
@@ -324,15 +322,8 @@ static int ep_start(struct df_net_ep *ep)
 	if (ret)
 		df_warn_once("the network transport cannot start: %s", why);
 	if (!ep->started && !ret) {
-		sigfillset(&all);
-		pthread_sigmask(SIG_BLOCK, &all, &old);
-		ret = pthread_create(&t, NULL, endpoint, ep);
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
-		if (!ret) {
-			pthread_setname_np(t, "dfshim-net");
-			pthread_detach(t);
-			ep->started = 1;
-		}
+		ret = df_thread_start("dfshim-net", 0, endpoint, ep);
+		ep->started = !ret;
 	}
 	df_mutex_unlock(&eps_lock);
 	return ret ? -ENOMEM : 0;

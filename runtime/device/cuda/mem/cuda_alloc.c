@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/base/err.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/device/cuda/cuda_int.h"
 
@@ -133,7 +134,6 @@ int df_cuda_mem_free(void *ptr)
 {
 	struct df_mem_info info;
 	struct dead *d;
-	pthread_t t;
 	int ret = 0;
 
 	df_cuda_mem_info(ptr, &info);
@@ -147,11 +147,8 @@ int df_cuda_mem_free(void *ptr)
 	d->kind = info.kind;
 	pthread_mutex_lock(&dead_lock);
 	if (!dead_thread) {
-		ret = pthread_create(&t, NULL, undertaker, NULL);
-		if (!ret) {
-			pthread_detach(t);
-			dead_thread = 1;
-		}
+		ret = df_thread_start("dfshim-free", 0, undertaker, NULL);
+		dead_thread = !ret;
 	}
 	if (!ret) {
 		__atomic_add_fetch(&nr_dead, 1, __ATOMIC_RELAXED);
