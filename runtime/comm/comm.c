@@ -207,7 +207,6 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	df_trace(DF_REC_COMM_INIT, comm->dev->index, 0, rank, call, df_id_hash(ids[0]),
 		 (uint64_t)nranks, (uint64_t)comm->dev->index, 0);
 	df_joining(comm, df_id_hash(ids[0]), nranks, rank);
-	df_watchdog_start();
 	ret = df_ctl_join(nr_ids, ids, nranks, &me, &limits, &comm->stop, &comm->ctl);
 	df_joining(comm, 0, 0, 0);
 	if (!ret)

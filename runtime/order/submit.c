@@ -446,11 +446,9 @@ static int approach(const struct df_op *ops, struct df_prep *p, size_t nr_ops)
 			ret = -ENOMEM;
 		else if (p[i].si.legacy && !p[i].strict)
 			ret = df_stream_meet(s);
-		if (ret)
-			;
-		else if (m == i)
+		if (!ret && m == i) {
 			ret = DF_MIN(df_order_inherit(ops[i].comm, s), 0);
-		else if (p[m].si.stream != p[i].si.stream) {
+		} else if (!ret && p[m].si.stream != p[i].si.stream) {
 			ret = df_order_meet(p[m].on, s);
 			p[i].si = p[m].si;
 			p[i].on = p[m].on;
