@@ -12,7 +12,7 @@
 #include "runtime/base/time.h"
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/file/canon.h"
-#include "runtime/program/lang/library.h"
+#include "runtime/program/lang/library/library.h"
 #include "runtime/program/file/msccl.h"
 
 static const char *glob = "*";

@@ -12,7 +12,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/program/file/canon.h"
 #include "runtime/program/verify/exec.h"
-#include "runtime/program/lang/library.h"
+#include "runtime/program/lang/library/library.h"
 #include "runtime/program/file/msccl.h"
 #include "runtime/program/file/text.h"
 #include "tests/lib/test.h"

@@ -16,7 +16,7 @@
 #include "runtime/program/file/canon.h"
 #include "runtime/program/verify/exec.h"
 #include "runtime/program/verify/wiring.h"
-#include "runtime/program/lang/library.h"
+#include "runtime/program/lang/library/library.h"
 #include "runtime/program/proto.h"
 #include "tests/lib/test.h"
 

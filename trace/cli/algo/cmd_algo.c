@@ -13,7 +13,7 @@
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/file/canon.h"
 #include "runtime/program/verify/exec.h"
-#include "runtime/program/lang/library.h"
+#include "runtime/program/lang/library/library.h"
 #include "runtime/program/file/text.h"
 #include "runtime/program/build/tuner.h"
 #include "trace/cli/algo/cmd_algo.h"

@@ -4,7 +4,7 @@
 
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/layout.h"
-#include "runtime/program/lang/library.h"
+#include "runtime/program/lang/library/library.h"
 
 struct df_algo_args {
 	char **file;

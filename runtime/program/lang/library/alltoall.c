@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "runtime/program/lang/library.h"
+#include "runtime/program/lang/library/library.h"
 
 void df_lib_alltoall_direct(struct df_lang *l, const struct df_shape *s)
 {

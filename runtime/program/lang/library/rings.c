@@ -1,5 +1,5 @@
 /* Rings and pipelines, in the language of runtime/program/lang/lang.h. */
-#include "runtime/program/lang/library.h"
+#include "runtime/program/lang/library/library.h"
 
 /* Chunk c * n + k travels from rank k + 1 around to k, which completes it, and around again. */
 void df_lib_allreduce_ring(struct df_lang *l, const struct df_shape *s)

@@ -1,5 +1,5 @@
 /* Trees, recursive halving and doubling, all-pairs and the hierarchical AllReduce. */
-#include "runtime/program/lang/library.h"
+#include "runtime/program/lang/library/library.h"
 
 /* Phase 1: rank k collects and reduces chunk k. Phase 2: it distributes the result. */
 void df_lib_allreduce_allpairs(struct df_lang *l, const struct df_shape *s)

@@ -2,8 +2,8 @@
  * The library: well-known algorithms written in the language (runtime/program/lang/library/), by
  * name. library.def declares each in a row, and nothing else does.
  */
-#ifndef DF_RUNTIME_PROGRAM_LANG_LIBRARY_H
-#define DF_RUNTIME_PROGRAM_LANG_LIBRARY_H
+#ifndef DF_RUNTIME_PROGRAM_LANG_LIBRARY_LIBRARY_H
+#define DF_RUNTIME_PROGRAM_LANG_LIBRARY_LIBRARY_H
 
 #include "runtime/program/lang/lang.h"
 
@@ -38,7 +38,7 @@ int df_library_compile(const struct df_lib *lib, const struct df_shape *s, struc
 
 #define DF_LIB(id, name, kind, in_place, chunks, help)                                             \
 	void df_lib_##id(struct df_lang *l, const struct df_shape *s);
-#include "runtime/program/lang/library.def"
+#include "runtime/program/lang/library/library.def"
 #undef DF_LIB
 
 #endif

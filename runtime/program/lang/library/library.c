@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
-#include "runtime/program/lang/library.h"
+#include "runtime/program/lang/library/library.h"
 
 #define DF_LIB(id, name, kind, in_place, chunks, help)                                             \
 	static uint32_t chunks_##id(const struct df_shape *s)                                      \
@@ -10,13 +10,13 @@
 		(void)s;                                                                           \
 		return (uint32_t)(chunks);                                                         \
 	}
-#include "runtime/program/lang/library.def"
+#include "runtime/program/lang/library/library.def"
 #undef DF_LIB
 
 const struct df_lib df_library[] = {
 #define DF_LIB(id, name, kind, in_place, chunks, help)                                             \
 	{name, help, DF_COLL_##kind, in_place, chunks_##id, df_lib_##id},
-#include "runtime/program/lang/library.def"
+#include "runtime/program/lang/library/library.def"
 #undef DF_LIB
 };
 
