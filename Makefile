@@ -285,8 +285,9 @@ $(B)/tests/fuzz/%: $(B)/obj/tests/fuzz/%.o $(LIBS)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -fsanitize=fuzzer$(comma)address$(comma)undefined -o $@ $(filter %.o,$^) \
 		-Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm -ljansson
-# The one reader that is the CLI's own.
+# The CLI's own readers.
 $(B)/tests/fuzz/f_config: $(B)/obj/trace/cli/cmd_plan_config.o
+$(B)/tests/fuzz/f_pickle: $(B)/obj/trace/cli/fr/pickle.o
 endif
 
 # What clang says of the products' sources; nothing is made. The wheel's compiler is one.

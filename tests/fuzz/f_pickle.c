@@ -1,7 +1,7 @@
 /* Pickles: any bytes are read as plain data or refused; nothing runs, nothing is read past the end. */
 #include <string.h>
 
-#include "trace/read/pickle.h"
+#include "trace/cli/fr/pickle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/graph/graph.h"
+#include "trace/read/load_hosts.h"
+#include "trace/read/party.h"
 #include "trace/record/trace_hash.h"
 
 struct cut {

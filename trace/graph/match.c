@@ -5,6 +5,8 @@
  */
 #include <string.h>
 #include "trace/graph/graph.h"
+#include "trace/read/load_hosts.h"
+#include "trace/read/party.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
 #include "runtime/base/vec.h"

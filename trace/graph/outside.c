@@ -4,88 +4,10 @@
  * the wait counts like others. If the thread was only seen waiting, the wait counts when nothing
  * has made progress for long.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "trace/graph/graph.h"
-#include "trace/record/names.h"
-
-static int is_in_call(const struct df_trc *t, uint32_t tid)
-{
-	for (size_t i = 0; i < t->nr_calls; i++)
-		if (t->calls[i].thread == tid && !t->calls[i].background)
-			return 1;
-	return 0;
-}
-
-static void push(struct df_trc *t, const struct df_lthread *th, enum df_call call, uint64_t object,
-		 uint64_t rec)
-{
-	t->calls[t->nr_calls++] = (struct df_lcall){.call = call,
-						    .thread = th->tid,
-						    .object = object,
-						    .rec = rec,
-						    .enter_ns = th->last_ns,
-						    .device = th->device,
-						    .rank = -1,
-						    .open = 1};
-}
-
-void df_trc_keep_outside(struct df_trc *t)
-{
-	for (size_t i = 0; i < t->nr_threads; i++) {
-		const struct df_lthread *th = &t->threads[i];
-
-		if (th->stranger || is_in_call(t, th->tid))
-			continue;
-		for (uint32_t k = 0; th->at == DF_AT_POLLS && k < th->nr_polls; k++)
-			push(t, th, df_polled_call(th->poll_kind[k]), th->poll[k], th->at_rec + k);
-		if (th->at >= DF_AT_LOCK && th->at <= DF_AT_IO)
-			push(t, th, DF_CALL_OUTSIDE, th->at, th->at_rec);
-	}
-}
-
-const struct df_check_host *df_trc_host(const struct df_trc *t, uint32_t tid)
-{
-	for (size_t i = 0; i < t->nr_hosts; i++)
-		if (t->hosts[i].tid == tid)
-			return &t->hosts[i];
-	return NULL;
-}
-
-int df_check_add_hosts(struct df_check_set *set, const struct df_check_host *hosts, size_t nr)
-{
-	struct df_trc *t = set->nr_traces ? &set->traces[set->nr_traces - 1] : NULL;
-	struct df_lcall *calls;
-	size_t n = 0;
-
-	if (!t || set->sealed || t->hosts)
-		return -EINVAL;
-	calls = realloc(t->calls, (t->nr_calls + nr + 1) * sizeof(*calls));
-	if (!calls)
-		return -ENOMEM;
-	t->calls = calls;
-	t->hosts = malloc((nr + 1) * sizeof(*hosts));
-	if (!t->hosts)
-		return -ENOMEM;
-	if (nr)
-		memcpy(t->hosts, hosts, nr * sizeof(*hosts));
-	t->nr_hosts = nr;
-	/* The certain waits replace the likely ones. */
-	for (size_t i = 0; i < t->nr_calls; i++)
-		if (t->calls[i].call != DF_CALL_OUTSIDE)
-			t->calls[n++] = t->calls[i];
-	t->nr_calls = n;
-	for (size_t i = 0; i < nr; i++) {
-		struct df_lthread th = {.tid = hosts[i].tid, .device = -1, .last_ns = t->last_ns};
-
-		if (hosts[i].kind != DF_HOST_FREE && !is_in_call(t, th.tid))
-			push(t, &th, DF_CALL_OUTSIDE, DF_AT_LOCK, DF_NO_REC);
-	}
-	return 0;
-}
-
-/* ---- the graph ------------------------------------------------------------------------------ */
+#include "trace/read/load_hosts.h"
 
 struct outside {
 	struct df_graph *g;

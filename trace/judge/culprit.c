@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/judge/lines.h"
+#include "trace/read/party.h"
 #include "trace/record/names.h"
 
 /* Counts the ranks' operations that wait for the root: directly, and in total. */

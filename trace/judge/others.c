@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "trace/judge/lines.h"
+#include "trace/read/party.h"
 #include "trace/record/names.h"
 
 /*

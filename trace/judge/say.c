@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include "trace/read/party.h"
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
 #include "trace/read/stacks.h"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "trace/read/party.h"
 #include "trace/read/set.h"
 
 static int by_rank(const void *pa, const void *pb, void *arg)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "trace/read/load_hosts.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
 #include "trace/read/set.h"

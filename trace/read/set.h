@@ -198,28 +198,6 @@ const struct df_trc_member *df_set_member(const struct df_check_set *set, uint32
 /* The recorded end of the rank's process, or NULL. */
 const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm, int rank);
 
-/* party.c, for sorted entries. df_entry_uses(): whether the thread made it or issued on it. */
-void df_set_parties(struct df_check_set *set);
-int df_entry_uses(const struct df_trc_comm *e, uint32_t tid);
-/* The same rank's entry with its last operation, or NULL. */
-const struct df_trc_comm *df_entry_last(const struct df_check_set *set,
-					const struct df_trc_comm *e);
-/* Whether the thread issued for the rank: on this entry or, if that is unused, on others. */
-int df_entry_issues(const struct df_check_set *set, const struct df_trc_comm *e,
-		    const struct df_lthread *th);
-/*
- * Whether all threads that issued for the rank (see above) were seen to have ended; for an unused
- * rank in a process with a thread per rank, whether its thread has.
- */
-int df_entry_has_ended(const struct df_check_set *set, const struct df_trc_comm *e);
-/*
- * Whether the rank issued nothing and its creator serves other ranks, which have threads of their
- * own.
- */
-int df_entry_has_no_thread(const struct df_check_set *set, const struct df_trc_comm *e);
-/* Whether the thread has issued for other ranks of its process, and never for this one. */
-int df_entry_is_foreign(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid);
-
 /* For adding traces (tally.c). Returns the communicator's number, or DF_NONE without memory. */
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c);
 /* Stores where a rank's process is. Returns 0 or -ENOMEM. */
@@ -231,11 +209,6 @@ int df_set_compare(struct df_check_set *set, uint32_t gcomm, const struct df_lop
 uint32_t df_set_first_mismatch(const struct df_check_set *set);
 /* Stores that `next` operations with this key were issued. Returns 0 or -ENOMEM. */
 int df_trc_saw(struct df_trc *t, uint64_t key, uint64_t next);
-
-/* Adds calls for threads that were seen waiting outside of recorded calls. Needs room for them. */
-void df_trc_keep_outside(struct df_trc *t);
-/* The certain state of a thread, or NULL if it has ended. Only with t->hosts. */
-const struct df_check_host *df_trc_host(const struct df_trc *t, uint32_t tid);
 
 /* The properties of an operation that are compared between ranks. */
 uint64_t df_op_signature(const struct df_lop *op);

@@ -12,7 +12,7 @@
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/record/names.h"
-#include "trace/read/pickle.h"
+#include "trace/cli/fr/pickle.h"
 #include "trace/read/set.h"
 #include "trace/read/stacks.h"
 

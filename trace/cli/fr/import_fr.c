@@ -19,7 +19,7 @@
 #include "trace/record/format.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
-#include "trace/read/pickle.h"
+#include "trace/cli/fr/pickle.h"
 
 #define MAX_GROUPS 1024
 #define MAX_FILE   (1LL << 30)

@@ -5,8 +5,8 @@
  *
  * A document belongs to one thread. The number of values and the depth are bounded.
  */
-#ifndef DF_TRACE_READ_PICKLE_H
-#define DF_TRACE_READ_PICKLE_H
+#ifndef DF_TRACE_CLI_FR_PICKLE_H
+#define DF_TRACE_CLI_FR_PICKLE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "trace/read/pickle.h"
+#include "trace/cli/fr/pickle.h"
 #include "runtime/base/vec.h"
 
 #define MAX_VALUES (16u << 20)

@@ -6,7 +6,7 @@
  * together.
  */
 #include <stdlib.h>
-#include "trace/judge/result.h"
+#include "trace/read/party.h"
 
 #define CROWDED	    (-2)
 #define FIRST_PARTY (1 << 16) /* above all device numbers */

@@ -1,0 +1,12 @@
+/* Threads that were seen waiting outside of NCCL and CUDA, as calls of a trace. */
+#ifndef DF_TRACE_READ_LOAD_HOSTS_H
+#define DF_TRACE_READ_LOAD_HOSTS_H
+
+#include "trace/read/set.h"
+
+/* Adds calls for threads that were seen waiting outside of recorded calls. Needs room for them. */
+void df_trc_keep_outside(struct df_trc *t);
+/* The certain state of a thread, or NULL if it has ended. Only with t->hosts. */
+const struct df_check_host *df_trc_host(const struct df_trc *t, uint32_t tid);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * Which entries of a trace belong to one rank, and which threads serve it. For a set whose entries
+ * are sorted (df_set_order()).
+ */
+#ifndef DF_TRACE_READ_PARTY_H
+#define DF_TRACE_READ_PARTY_H
+
+#include "trace/read/set.h"
+
+/* Sets `party` of all entries: the same number for the entries of one rank. */
+void df_set_parties(struct df_check_set *set);
+/* Whether the thread made the entry or issued on it. */
+int df_entry_uses(const struct df_trc_comm *e, uint32_t tid);
+/* The same rank's entry with its last operation, or NULL. */
+const struct df_trc_comm *df_entry_last(const struct df_check_set *set,
+					const struct df_trc_comm *e);
+/* Whether the thread issued for the rank: on this entry or, if that is unused, on others. */
+int df_entry_issues(const struct df_check_set *set, const struct df_trc_comm *e,
+		    const struct df_lthread *th);
+/*
+ * Whether all threads that issued for the rank (see above) were seen to have ended; for an unused
+ * rank in a process with a thread per rank, whether its thread has.
+ */
+int df_entry_has_ended(const struct df_check_set *set, const struct df_trc_comm *e);
+/*
+ * Whether the rank issued nothing and its creator serves other ranks, which have threads of their
+ * own.
+ */
+int df_entry_has_no_thread(const struct df_check_set *set, const struct df_trc_comm *e);
+/* Whether the thread has issued for other ranks of its process, and never for this one. */
+int df_entry_is_foreign(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid);
+
+#endif
