@@ -239,8 +239,9 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 }
 
 /*
- * Where NCCL itself executes, no record shows the end of an operation. But a wait that has returned
- * shows it for all earlier operations.
+ * Where NCCL itself executes, a wait that has returned shows the end of all earlier operations. An
+ * operation of another thread is recorded before that thread puts it on a stream, so the wait may
+ * have begun in between: then only its own record shows its end, if it gets one.
  */
 static void synced(struct df_load *l, const struct df_lcall *c)
 {
@@ -254,6 +255,8 @@ static void synced(struct df_load *l, const struct df_lcall *c)
 		if (!(op->flags & DF_OP_BY_NCCL) || op->rec > c->rec ||
 		    (stream && op->stream != c->object) ||
 		    (!stream && c->device >= 0 && op->device != c->device))
+			continue;
+		if (op->thread != c->thread && !df_lop_blind(op))
 			continue;
 		if (op->state >= DF_OP_FINISHED)
 			break;
