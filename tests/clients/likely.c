@@ -38,7 +38,7 @@
 #define COUNT	  1000
 #define COMMS	  3
 #define CROWD	  300
-#define RANKS_MAX 16
+#define RANKS_MAX 64
 
 #define MUST(call)                                                                                 \
 	do {                                                                                       \
