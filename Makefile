@@ -111,7 +111,7 @@ $(B)/obj/%.o: %.c
 	$(Q)$(CC) $(DF_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 # A sanitizer's start looks symbols up through our dlsym before it is ready to be called itself.
-$(B)/obj/interpose/load/dl_hook.o $(B)/obj/interpose/load/elf.o: DF_CFLAGS += -fno-sanitize=all
+$(B)/obj/interpose/load/dl_hook.o $(B)/obj/runtime/base/dlsym.o: DF_CFLAGS += -fno-sanitize=all
 
 define static_lib
 $(1): $(2)
@@ -197,7 +197,7 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SRC_TESTLIB)) $(LIBS)
 		$(shell pkg-config --libs check 2>/dev/null || echo -lcheck) -pthread -ldl -lm -ljansson
 
 # Tests of interpose/ link it, with a runtime of their own below it.
-INTER_TEST := $(call obj,$(filter-out %/dl_hook.c %/elf.c %/preload.c,$(SRC_INTER))) $(B)/obj/tests/interpose/fake_runtime.o
+INTER_TEST := $(call obj,$(filter-out %/dl_hook.c %/preload.c,$(SRC_INTER))) $(B)/obj/tests/interpose/fake_runtime.o
 $(B)/tests/interpose/%: $(B)/obj/tests/interpose/%.o $(INTER_TEST) $(call obj,$(SRC_TESTLIB)) $(filter-out %/libdfrt.a,$(LIBS))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(SANFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter-out %/libdfrt.a,$(LIBS)) -Wl,--end-group \

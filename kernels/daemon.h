@@ -18,7 +18,8 @@ enum df_turn df_block_turn(struct df_kdaemon *d, struct df_kblock *blk);
 
 /*
  * The block's lock, where df_policy.let allows several threads to execute it. Taking it sleeps
- * while another thread holds it, because that thread may have lost its processor.
+ * while another thread holds it, because that thread may have lost its processor. A futex: 0 free,
+ * 1 held, 2 held while others may sleep.
  */
 void df_block_take(struct df_kblock *blk);
 void df_block_let(struct df_kblock *blk);

@@ -7,6 +7,8 @@
 #include "kernels/reduce.h"
 #include "kernels/daemon.h"
 #include "kernels/daemon.inl"
+#include "runtime/base/futex.h"
+#include "runtime/base/lock.h"
 
 enum df_turn df_block_turn(struct df_kdaemon *d, struct df_kblock *blk)
 {
@@ -45,4 +47,32 @@ void df_block_purge(struct df_kdaemon *d, struct df_kblock *blk)
 			dfk_queue_remove(blk, ctx);
 		}
 	}
+}
+
+#define HELD_SPINS 100 /* some microseconds: longer than a turn with a small slice */
+
+void df_block_take(struct df_kblock *blk)
+{
+	int i;
+
+	for (i = 0; i < HELD_SPINS; i++) {
+		if (df_trylock_try((struct df_trylock *)&blk->lock))
+			return;
+		df_relax();
+	}
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_block_let(), as in df_trylock_try(). The lock's
+	 * value is 2 then, because other threads may sleep too (tests/model/let.pml).
+	 */
+	while (__atomic_exchange_n(&blk->lock, 2, __ATOMIC_ACQUIRE))
+		(void)df_futex_wait(&blk->lock, 2, -1, 0);
+}
+
+void df_block_let(struct df_kblock *blk)
+{
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_block_take(): our changes are visible before the 0.
+	 */
+	if (__atomic_exchange_n(&blk->lock, 0, __ATOMIC_RELEASE) == 2)
+		df_futex_wake(&blk->lock, 1, 0);
 }

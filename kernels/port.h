@@ -72,6 +72,9 @@ DFK uint64_t dfk_now_ns(void)
 
 #else
 
+#include "kernels/bell.h"
+#include "kernels/daemon.h"
+
 #define DFK			     static inline __attribute__((always_inline))
 #define DFK_TID			     0
 #define DFK_NTHREADS		     1
@@ -89,13 +92,6 @@ DFK uint64_t dfk_now_ns(void)
 
 /* Only where blocks leave by themselves (DFK_WAYS); provided by the code that builds that. */
 uint64_t dfk_now_ns(void);
-struct df_bell;
-/* Wakes the process that owns the bell if it sleeps; runtime/coll/bell.c. */
-void df_bell_ring(struct df_bell *bell);
-struct df_kblock;
-/* With df_policy.let: the block's lock; runtime/daemon/engine.c. */
-void df_block_take(struct df_kblock *blk);
-void df_block_let(struct df_kblock *blk);
 #define dfk_ring_bell(bell)                                                                        \
 	do {                                                                                       \
 		if (bell)                                                                          \

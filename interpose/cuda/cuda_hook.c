@@ -22,7 +22,7 @@
 #include <string.h>
 #include "interpose/cuda/cuda_hook.h"
 #include "interpose/cuda/cuda_touch.h"
-#include "interpose/load/dl_hook.h"
+#include "runtime/base/dlsym.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
@@ -38,14 +38,14 @@ enum {
 static void *real_fn[NR_ROWS];
 static const struct df_cuda_front *front;
 static int handed_out;
-static int blind;     /* a function was requested in an unknown form */
-static int peers_any; /* see df_cuda_peers_any() */
+static int blind;      /* a function was requested in an unknown form */
+static int peers_seen; /* see struct df_cuda_hook */
 static __thread int inside;
 
 static const struct df_cuda_front *enter(void)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_cuda_front_set(): without it, the backend could be
+	 * ACQUIRE pairs with the RELEASE in front_set(): without it, the backend could be
 	 * called before the state that it relies on is visible.
 	 */
 	const struct df_cuda_front *f = __atomic_load_n(&front, __ATOMIC_ACQUIRE);
@@ -261,7 +261,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 /* Access that already existed counts: it was granted before the hook was active. */
 #define PEERS_CONTEXT(object) df_f->peer_context(object)
 #define PEERS_MEMORY(object)  df_f->peer_memory(object)
-#define PEERS_ANY(object)     __atomic_store_n(&peers_any, 1, __ATOMIC_RELAXED)
+#define PEERS_ANY(object)     __atomic_store_n(&peers_seen, 1, __ATOMIC_RELAXED)
 #define BARE(...)	      __VA_ARGS__
 #define DO_PEER(kind, ptds, object, call)                                                          \
 	DO_ALLOC_SYNC(DRIVER, ptds, object, call)                                                  \
@@ -346,7 +346,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 /* Also recorded before there is a backend, because the backend could not find out later. */
 #define BODY_PEER(class, kind, ptds, object, call)                                                 \
 	if (!__atomic_load_n(&front, __ATOMIC_RELAXED))                                            \
-		__atomic_store_n(&peers_any, 1, __ATOMIC_RELAXED);                                 \
+		__atomic_store_n(&peers_seen, 1, __ATOMIC_RELAXED);                                \
 	BODY(class, kind, ptds, object, call)
 
 /* Two classes have a body of their own. */
@@ -522,7 +522,7 @@ static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t 
 	if (!known_base(symbol))
 		return;
 	__atomic_store_n(&blind, 1, __ATOMIC_RELAXED);
-	/* ACQUIRE pairs with the RELEASE in df_cuda_front_set(), as in enter(). */
+	/* ACQUIRE pairs with the RELEASE in front_set(), as in enter(). */
 	f = __atomic_load_n(&front, __ATOMIC_ACQUIRE);
 	if (f)
 		f->blind();
@@ -531,22 +531,22 @@ static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t 
 		     symbol, version);
 }
 
-void df_cuda_front_set(const struct df_cuda_front *f)
+static void front_set(const struct df_cuda_front *f)
 {
 	/* RELEASE pairs with the ACQUIRE in enter(): see there. */
 	__atomic_store_n(&front, f, __ATOMIC_RELEASE);
 }
 
-int df_cuda_front_sees(void)
+static int front_sees(void)
 {
 	return __atomic_load_n(&blind, __ATOMIC_RELAXED)
 		       ? -1
 		       : __atomic_load_n(&handed_out, __ATOMIC_RELAXED);
 }
 
-int df_cuda_peers_any(void)
+static int peers_any(void)
 {
-	return __atomic_load_n(&peers_any, __ATOMIC_RELAXED);
+	return __atomic_load_n(&peers_seen, __ATOMIC_RELAXED);
 }
 
 /*
@@ -559,7 +559,10 @@ static void forked(void)
 	inside = 0;
 }
 
+static const struct df_cuda_hook hook = {front_set, front_sees, peers_any};
+
 __attribute__((constructor)) static void hook_loaded(void)
 {
+	df_cuda_hook = &hook;
 	pthread_atfork(NULL, NULL, forked);
 }

@@ -12,52 +12,11 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "interpose/cuda/cuda_hook.h"
-#include "interpose/load/dl_hook.h"
 #include "interpose/nccl/nccl_api.h"
+#include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
-
-typedef void *(*dlsym_fn)(void *handle, const char *name);
-typedef void *(*dlvsym_fn)(void *handle, const char *name, const char *version);
-
-__attribute__((visibility("hidden"))) dlsym_fn df_real_dlsym;
-__attribute__((visibility("hidden"))) dlvsym_fn df_real_dlvsym;
-
-static void *must_find(const char *name)
-{
-	/* In libc.so.6 since glibc 2.34, before that in libdl.so.2. */
-	static const char *const where[] = {"libc.so.6", "libdl.so.2"};
-	static const char text[] = "dfshim: the C library's dlsym is not found: not glibc?\n";
-	void *fn;
-	size_t i;
-
-	for (i = 0; i < DF_ARRAY_LEN(where); i++) {
-		fn = df_elf_find(where[i], name);
-		if (fn)
-			return fn;
-	}
-	if (write(2, text, sizeof(text) - 1) < 0)
-		abort();
-	abort();
-}
-
-static void resolve(void)
-{
-	/* Two threads may both do this: they find the same functions. */
-	if (df_unlikely(!__atomic_load_n(&df_real_dlvsym, __ATOMIC_RELAXED))) {
-		__atomic_store_n(&df_real_dlsym, (dlsym_fn)must_find("dlsym"), __ATOMIC_RELAXED);
-		__atomic_store_n(&df_real_dlvsym, (dlvsym_fn)must_find("dlvsym"), __ATOMIC_RELAXED);
-	}
-}
-
-void *df_dlsym(void *handle, const char *name)
-{
-	resolve();
-	return df_real_dlsym(handle, name);
-}
 
 /* version NULL: any. */
 static void *answer(void *handle, const char *name, const char *version)
@@ -65,7 +24,7 @@ static void *answer(void *handle, const char *name, const char *version)
 	void *ours = NULL, *real;
 	int cuda;
 
-	resolve();
+	df_dlsym_resolve();
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name)
 		return NULL;
 	cuda = df_cuda_is_name(name);

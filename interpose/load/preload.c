@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "interpose/load/dl_hook.h"
 #include "interpose/load/front.h"
 #include "interpose/nccl/nccl_group.h"
+#include "runtime/base/dlsym.h"
 #include "runtime/base/env.h"
 #include "runtime/base/exit_status.h"
 #include "runtime/dfshim.h"

@@ -8,8 +8,8 @@
 #include <dlfcn.h>
 #include <string.h>
 #include "interpose/nccl/nccl_collconfig.h"
-#include "interpose/load/dl_hook.h"
 #include "interpose/real/real.h"
+#include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 

@@ -21,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "interpose/nccl/nccl_coll.h"
-#include "interpose/load/dl_hook.h"
 #include "interpose/load/front.h"
 #include "interpose/nccl/nccl_group.h"
 #include "interpose/real/handover.h"
@@ -29,6 +28,7 @@
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/real/real.h"
 #include "interpose/nccl/nccl_status.h"
+#include "runtime/base/dlsym.h"
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
 #include "trace/record/writer.h"

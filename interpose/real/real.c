@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "interpose/load/dl_hook.h"
 #include "interpose/real/real.h"
+#include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 

@@ -24,7 +24,7 @@
 #include "runtime/dfshim.h"
 #include "runtime/program/program.h"
 #include "runtime/program/proto.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 #include "runtime/transport/transport.h"
 
 #define CONNECT_BUDGET 16 /* collectives tried in one pass, so that many cost no more than few */

@@ -39,7 +39,7 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/daemon/dev.h"
 #include "runtime/program/build/cost.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 #include "runtime/transport/transport.h"
 
 #define SLOTS	   16

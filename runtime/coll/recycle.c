@@ -28,7 +28,7 @@
 #include "runtime/coll/connector.h"
 #include "runtime/comm/process.h"
 #include "runtime/daemon/dev.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 #include "runtime/transport/transport.h"
 
 #define VISITS                                                                                     \

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <string.h>
 #include "kernels/abi.h"
+#include "kernels/bell.h"
 #include "kernels/daemon.h"
 #include "runtime/backend.h"
 #include "runtime/blocks.h"
@@ -19,7 +20,6 @@
 #include "runtime/daemon/dev.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/order/frees.h"
-#include "runtime/transport/bell.h"
 #include "runtime/transport/transport.h"
 
 static struct df_bell *own_bell; /* this process's; atomic */
@@ -124,34 +124,6 @@ void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 {
 	if (!ready(arg))
 		df_blocks->wait(dev->index, ready, arg);
-}
-
-#define HELD_SPINS 100 /* some microseconds: longer than a turn with a small slice */
-
-void df_block_take(struct df_kblock *blk)
-{
-	int i;
-
-	for (i = 0; i < HELD_SPINS; i++) {
-		if (df_trylock_try((struct df_trylock *)&blk->lock))
-			return;
-		df_relax();
-	}
-	/*
-	 * ACQUIRE pairs with the RELEASE in df_block_let(), as in df_trylock_try(). The lock's
-	 * value is 2 then, because other threads may sleep too (tests/model/let.pml).
-	 */
-	while (__atomic_exchange_n(&blk->lock, 2, __ATOMIC_ACQUIRE))
-		(void)df_futex_wait(&blk->lock, 2, -1, 0);
-}
-
-void df_block_let(struct df_kblock *blk)
-{
-	/*
-	 * RELEASE pairs with the ACQUIRE in df_block_take(): our changes are visible before the 0.
-	 */
-	if (__atomic_exchange_n(&blk->lock, 0, __ATOMIC_RELEASE) == 2)
-		df_futex_wake(&blk->lock, 1, 0);
 }
 
 /*

@@ -26,7 +26,7 @@
 #include "runtime/executor.h"
 #include "runtime/order/flights.h"
 #include "runtime/program/program.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 #include "runtime/transport/net/net.h"
 #include "runtime/transport/transport.h"
 

@@ -25,7 +25,7 @@
 #include "runtime/order/debt.h"
 #include "runtime/program/build/cost.h"
 #include "runtime/program/layout.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 #include "runtime/transport/transport.h"
 
 int df_life_open(struct df_comm *comm, int nranks, struct df_member *me)

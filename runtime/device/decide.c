@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "runtime/base/dlsym.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
@@ -40,7 +41,7 @@ static int failed; /* whether a check of the self-test has failed on one of our 
 /* Looks up behind our own hook, because this call is not the application's. */
 static void *find_in(void *lib, const char *name)
 {
-	return df_dlsym ? df_dlsym(lib, name) : dlsym(lib, name);
+	return df_dlsym(lib, name);
 }
 
 static void *find(const char *name)

@@ -248,7 +248,7 @@ static int map_segment(struct news *news, int fd, uint64_t bytes)
 static void ring(struct df_bell *bell)
 {
 	/*
-	 * SEQ_CST pairs with df_bell_arm() (runtime/transport/bell.c): a thread that goes to sleep
+	 * SEQ_CST pairs with df_bell_arm() (kernels/bell.c): a thread that goes to sleep
 	 * sees the new number or is woken.
 	 */
 	__atomic_add_fetch(&bell->seq, 1, __ATOMIC_SEQ_CST);

@@ -3,15 +3,14 @@
  */
 #include "tests/interpose/fake_runtime.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "interpose/load/dl_hook.h"
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
+#include "runtime/device/cuda/cuda_front.h"
 #include "runtime/lanes.h"
 
 struct fake fake = {.join_err_rank = -1, .nr_devices = 8};
@@ -49,10 +48,7 @@ int fake_wait(const int *counter, int value)
 	return 0;
 }
 
-void *df_dlsym(void *handle, const char *name)
-{
-	return dlsym(handle, name);
-}
+const struct df_cuda_hook *df_cuda_hook;
 
 int df_start(void)
 {

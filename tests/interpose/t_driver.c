@@ -19,12 +19,6 @@
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-/* The hook finds the driver as the C library has it. */
-void *df_dlsym(void *handle, const char *name)
-{
-	return dlsym(handle, name);
-}
-
 static struct {
 	const char *call; /* of the front's, the last one */
 	int nr;
@@ -207,7 +201,7 @@ static void start(void)
 {
 	setenv("FAKE_CUDA_SILENT", "1", 1);
 	fake = fake_load(NULL);
-	df_cuda_front_set(&front);
+	df_cuda_hook->set(&front);
 }
 
 static uint64_t seed;
@@ -503,14 +497,14 @@ START_TEST(reach)
 	ck_assert_ptr_eq(told.context, (void *)2);
 	/* Of these nobody knows who reaches what. */
 	before = told.nr;
-	ck_assert_int_eq(df_cuda_peers_any(), 0);
+	ck_assert_int_eq(df_cuda_hook->peers_any(), 0);
 	if (_i == 0)
 		cuMemPoolSetAccess((CUmemoryPool)0x50, descs, 1);
 	else if (_i == 1)
 		cuMulticastBindAddr(0, 0, 0x40000, 0x1000, 0);
 	else
 		cuMulticastBindMem(0, 0, 0, 0, 0x1000, 0);
-	ck_assert_int_eq(df_cuda_peers_any(), 1);
+	ck_assert_int_eq(df_cuda_hook->peers_any(), 1);
 	ck_assert_int_eq(told.nr, before);
 }
 END_TEST
@@ -518,9 +512,9 @@ END_TEST
 /* Before anybody is there to be told. */
 START_TEST(early)
 {
-	df_cuda_front_set(NULL);
+	df_cuda_hook->set(NULL);
 	cuCtxEnablePeerAccess(a_context, 0);
-	ck_assert_int_eq(df_cuda_peers_any(), 1);
+	ck_assert_int_eq(df_cuda_hook->peers_any(), 1);
 }
 END_TEST
 

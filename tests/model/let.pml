@@ -1,6 +1,6 @@
 /*
- * Several threads execute one block, by priority (dfk_let() and dfk_retake() in kernels/task.inl; df_block_take(), df_block_let() and
- * df_engine_purge() in runtime/daemon/engine.c). The lock is a futex word: 0 free, 1 held, 2 held while others may sleep. A large slice
+ * Several threads execute one block, by priority (dfk_let() and dfk_retake() in kernels/task.inl; df_block_take() and
+ * df_block_let() in kernels/daemon_cpu.c, df_engine_purge() in runtime/daemon/engine.c). The lock is a futex word: 0 free, 1 held, 2 held while others may sleep. A large slice
  * moves without it, and the task it is of is marked; whoever comes by meanwhile executes what is more urgent. Who ends an operation from
  * outside says that no more slices are to be let go, and takes the lock when none is: what they read may go then.
  *

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 
 #define NR    200
 #define BYTES 64

@@ -2,7 +2,7 @@
 #include "tests/transport/sides.h"
 
 #include "runtime/blocks.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 
 /* Where a transport stays in the process or may: a suite each. */
 static const struct variant {

@@ -7,7 +7,7 @@
 
 #include "trace/read/set.h"
 
-/* Sets `party` of all entries: the same number for the entries of one rank. */
+/* Numbers the entries of each trace: those of one rank get the same number. */
 void df_set_parties(struct df_check_set *set);
 /* Whether the thread made the entry or issued on it. */
 int df_entry_uses(const struct df_trc_comm *e, uint32_t tid);

@@ -313,7 +313,7 @@ static int stream_info(const void *stream, struct df_stream_info *out)
 	struct df_mstream *s;
 
 	if (__atomic_load_n(&undecided, __ATOMIC_RELAXED) &&
-	    __atomic_exchange_n(&undecided, 0, __ATOMIC_RELAXED) && df_cuda_front_sees() <= 0)
+	    __atomic_exchange_n(&undecided, 0, __ATOMIC_RELAXED) && df_cuda_hook->sees() <= 0)
 		unseen();
 	s = df_cuda_stream((CUstream)stream, 0);
 
@@ -484,11 +484,11 @@ static int stream_idle(struct df_mstream *s)
 static void set_hooks(const struct df_hooks *hooks)
 {
 	df_cuda_hooks = hooks;
-	if (df_cuda_front_set)
-		df_cuda_front_set(hooks ? &df_cuda_front : NULL);
-	if (df_cuda_front_set && df_cuda_front_sees() >= 0) {
+	if (df_cuda_hook)
+		df_cuda_hook->set(hooks ? &df_cuda_front : NULL);
+	if (df_cuda_hook && df_cuda_hook->sees() >= 0) {
 		/* If the driver was never asked for, no thread captures. */
-		__atomic_store_n(&undecided, !df_cuda_front_sees(), __ATOMIC_RELAXED);
+		__atomic_store_n(&undecided, !df_cuda_hook->sees(), __ATOMIC_RELAXED);
 		__atomic_store_n(&df_cuda_captures, 0, __ATOMIC_RELAXED);
 		return;
 	}

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
 #include "runtime/device/cuda/cuda_int.h"
 
@@ -27,7 +28,7 @@ static const struct {
 
 static void *find(void *lib, const char *name)
 {
-	return df_dlsym ? df_dlsym(lib, name) : dlsym(lib, name);
+	return df_dlsym(lib, name);
 }
 
 static CUresult (*ask)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);

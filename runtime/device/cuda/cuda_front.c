@@ -458,6 +458,8 @@ static void context_gone(void *ctx, int device)
 	} while (e.nr);
 }
 
+const struct df_cuda_hook *df_cuda_hook;
+
 const struct df_cuda_front df_cuda_front = {
 	.blind = df_cuda_strict,
 	.work = work,

@@ -141,31 +141,27 @@ struct df_cuda_front {
 	void (*context_gone)(void *ctx, int device);
 };
 
-/*
- * Puts the backend behind the hook; NULL removes it. Defined in interpose/. The reference is weak
- * because the runtime is also linked without interpose/ (NULL: this process has no hook, so no
- * order can be relaxed).
- */
-void df_cuda_front_set(const struct df_cuda_front *front) __attribute__((weak));
+/* The functions of the hook that the backend calls. Any thread. */
+struct df_cuda_hook {
+	/* Puts the backend behind the hook; NULL removes it. */
+	void (*set)(const struct df_cuda_front *front);
+	/*
+	 * Returns 1 if the hook has been handed out and knows every function that was asked for:
+	 * the application's calls are seen. 0: nothing has been asked for yet, for example because
+	 * the program's first call is NCCL's. -1: some calls are not seen.
+	 */
+	int (*sees)(void);
+	/*
+	 * Returns 1 if some device may have been given access to other memory without details
+	 * being known, or before the backend was there.
+	 */
+	int (*peers_any)(void);
+};
 
 /*
- * Returns 1 if the hook has been handed out and knows every function that was asked for: the
- * application's calls are seen. 0: nothing has been asked for yet, for example because the
- * program's first call is NCCL's. -1: some calls are not seen. Defined in interpose/, weak as
- * above. Any thread.
+ * The hook of this process. It sets itself while libraries are loaded. NULL: there is none, so no
+ * order can be relaxed.
  */
-int df_cuda_front_sees(void) __attribute__((weak));
-
-/*
- * Returns 1 if some device may have been given access to other memory without details being known,
- * or before the backend was there. Defined in interpose/, weak as above. Any thread.
- */
-int df_cuda_peers_any(void) __attribute__((weak));
-
-/*
- * The C library's own dlsym(), to find the driver behind the hook. Defined in interpose/, weak as
- * above.
- */
-void *df_dlsym(void *handle, const char *name) __attribute__((weak));
+extern const struct df_cuda_hook *df_cuda_hook;
 
 #endif

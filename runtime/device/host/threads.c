@@ -37,7 +37,7 @@
 #include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/device/host/threads.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 #include "runtime/transport/transport.h"
 #include "trace/record/writer.h"
 

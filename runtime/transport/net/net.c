@@ -14,7 +14,7 @@
 #include "runtime/base/net/sockaddr.h"
 #include "runtime/base/thread.h"
 #include "runtime/base/time.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 #include "runtime/transport/net/plugin/ncclnet.h"
 #include "runtime/transport/node.h"
 

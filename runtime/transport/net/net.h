@@ -42,7 +42,7 @@
 #include <uthash.h>
 
 #include "runtime/base/once.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 #include "runtime/transport/net/conn.h"
 #include "runtime/transport/net/gpu.h"
 #include "runtime/transport/net/inside.h"

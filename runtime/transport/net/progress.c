@@ -15,7 +15,7 @@
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 #include "runtime/transport/net/net.h"
 
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */

@@ -11,7 +11,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 
 #define TELL_NS (5 * DF_NS_PER_MS) /* longest delay of a credit */
 #define SMALL	4096		   /* slots of at most this size delay their credits */

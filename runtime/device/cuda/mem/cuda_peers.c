@@ -30,8 +30,8 @@ int df_cuda_reaches(int device, int other)
 	       other >= DF_CUDA_DEVICES_MAX ||
 	       /* the hook does not see what the application asks for */
 	       __atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) < 0 ||
-	       __atomic_load_n(&unknown, __ATOMIC_RELAXED) || !df_cuda_peers_any ||
-	       df_cuda_peers_any() ||
+	       __atomic_load_n(&unknown, __ATOMIC_RELAXED) || !df_cuda_hook ||
+	       df_cuda_hook->peers_any() ||
 	       __atomic_load_n(&reached[device], __ATOMIC_RELAXED) >> other & 1;
 }
 #else

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/base/futex.h"
-#include "runtime/transport/bell.h"
+#include "kernels/bell.h"
 
 uint32_t df_bell_arm(struct df_bell *bell)
 {

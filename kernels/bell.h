@@ -2,8 +2,8 @@
  * Bells (struct df_bell, kernels/abi.h) wake a sleeping process when a peer has moved a slice. Any
  * thread; no function holds a lock.
  */
-#ifndef DF_RUNTIME_TRANSPORT_BELL_H
-#define DF_RUNTIME_TRANSPORT_BELL_H
+#ifndef DFK_BELL_H
+#define DFK_BELL_H
 
 #include <stdint.h>
 #include "kernels/abi.h"

@@ -1,18 +1,24 @@
 /*
- * Finds a symbol's address in the tables of a loaded library, without dlsym(): the dlsym hook needs
- * the C library's own dlsym() and dlvsym(), and every other way to get them leads back to the hook.
+ * See dlsym.h. The C library's two functions are found in its ELF tables, because every other way
+ * to get them leads back to the hook in front of them (interpose/load/dl_hook.c).
  *
  * Walks the loader's list as a debugger would (_r_debug), because sanitizers replace
  * dl_iterate_phdr(), and look up symbols before their own version can be called. Done once, early.
  * Only libraries that the program was started with are looked up, and these stay in the list.
  *
- * Any thread. No state.
+ * Any thread; no lock, no allocation.
  */
 #define _GNU_SOURCE
 #include <link.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "interpose/load/dl_hook.h"
+#include <stdlib.h>
+#include <unistd.h>
+#include "runtime/base/dlsym.h"
+#include "runtime/base/err.h"
+
+df_dlsym_fn df_real_dlsym;
+df_dlvsym_fn df_real_dlvsym;
 
 /*
  * Not strcmp() and strrchr(): a sanitizer looks up its own through the hook before they are usable.
@@ -103,7 +109,7 @@ static void *find_in(const struct link_map *l, const char *name)
 	return lookup(&t, l->l_addr, name);
 }
 
-void *df_elf_find(const char *library, const char *name)
+static void *elf_find(const char *library, const char *name)
 {
 	const struct link_map *l;
 
@@ -111,4 +117,38 @@ void *df_elf_find(const char *library, const char *name)
 		if (l->l_name && same(base_name(l->l_name), library))
 			return find_in(l, name);
 	return NULL;
+}
+
+static void *must_find(const char *name)
+{
+	/* In libc.so.6 since glibc 2.34, before that in libdl.so.2. */
+	static const char *const where[] = {"libc.so.6", "libdl.so.2"};
+	static const char text[] = "dfshim: the C library's dlsym is not found: not glibc?\n";
+	void *fn;
+	size_t i;
+
+	for (i = 0; i < DF_ARRAY_LEN(where); i++) {
+		fn = elf_find(where[i], name);
+		if (fn)
+			return fn;
+	}
+	if (write(2, text, sizeof(text) - 1) < 0)
+		abort();
+	abort();
+}
+
+void df_dlsym_resolve(void)
+{
+	/* Two threads may both do this: they find the same functions. */
+	if (df_unlikely(!__atomic_load_n(&df_real_dlvsym, __ATOMIC_RELAXED))) {
+		__atomic_store_n(&df_real_dlsym, (df_dlsym_fn)must_find("dlsym"), __ATOMIC_RELAXED);
+		__atomic_store_n(&df_real_dlvsym, (df_dlvsym_fn)must_find("dlvsym"),
+				 __ATOMIC_RELAXED);
+	}
+}
+
+void *df_dlsym(void *handle, const char *name)
+{
+	df_dlsym_resolve();
+	return df_real_dlsym(handle, name);
 }
