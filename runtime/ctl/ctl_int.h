@@ -4,7 +4,7 @@
  * and a waiting thread releases the lock and sleeps on its own futex. Only the control thread frees
  * connections; other threads only queue bytes on them.
  *
- *   ctl_thread.c  start, epoll loop, timers, waiting, fork     rdv.c, rdv_open.c  serve a rendezvous
+ *   ctl_thread.c  start, epoll loop, timers, waits, fork   rdv.c, rdv_open.c  serve a rendezvous
  *   link.c    sockets, frames                              join.c    joins a rendezvous
  *   greet.c   the greeting: proof of the key               up.c      from a join to a session
  *   accept.c  connects and accepts                         group.c   communicators
@@ -86,7 +86,7 @@ void df_id_address(const struct df_id_tail *tail, union df_sockaddr *out);
  */
 const char *df_id_at(const struct df_id_tail *tail, char text[DF_ADDR_TEXT]);
 
-/* ---- waiting (ctl_thread.c) ------------------------------------------------------------------- */
+/* ---- waiting (ctl_thread.c) ------------------------------------------------------------------ */
 
 /* A thread in a blocking call; lives on its stack while linked. */
 struct df_waiter {
