@@ -78,17 +78,32 @@ struct df_blocks {
 	 * memory.
 	 */
 	uint8_t gpu;
+	/*
+	 * The number of hardware queues that the streams of a device share. A stream that waits
+	 * for a word keeps its queue. 0: each stream has its own.
+	 */
+	uint8_t queues;
+
+	/*
+	 * Makes the device ready for communicators; idempotent, blocks. Called before the first
+	 * one there. On failure the reason is filled in.
+	 */
+	int (*open)(int device, char *reason, size_t reason_bytes);
+	/* How many CTAs of NCCL's kernels are on the device together, whatever else is there. */
+	long (*ctas)(int device);
 
 	/* -- executing blocks -- */
+
+	/* Whether this machine can execute blocks at all: 0, or -errno and the reason. */
+	int (*able)(char *reason, size_t reason_bytes);
 
 	/* The number of blocks of a daemon, unless the user sets it. */
 	uint32_t (*blocks)(void);
 	/* Returns a number that all processes have in common for the device; 0: unknown. */
 	uint64_t (*device_id)(int device);
 	/*
-	 * Makes the device able to execute a daemon; idempotent, blocks. Called before the first
-	 * communicator there, while nothing that waits for us can block it. On failure the reason
-	 * is filled in.
+	 * After open(): makes the device able to execute a daemon; idempotent, blocks. Called
+	 * while nothing that waits for us can block it. On failure the reason is filled in.
 	 */
 	int (*prepare)(int device, char *reason, size_t reason_bytes);
 	/* All members of a new communicator call it, with no lock held. Blocks. */

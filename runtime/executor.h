@@ -191,10 +191,10 @@ struct df_executor {
 	/* The stream's later work waits for the point. */
 	int (*stream_wait)(struct df_mstream *on, const uint64_t *word, uint64_t value);
 	/*
-	 * Whether a waiting stream keeps a hardware queue, of which the executor needs one itself.
-	 * Any lock.
+	 * At most this many streams of a device may wait at a time, because each keeps a hardware
+	 * queue, and the executor needs the rest; 0: any number. Any lock.
 	 */
-	int (*queues_scarce)(void);
+	uint32_t (*waiting_streams)(void);
 	/*
 	 * Adds the ends of all unfinished operations of the device to the set. dev->lock. -ENOMEM.
 	 */

@@ -229,9 +229,10 @@ static int stream_wait(struct df_mstream *on, const uint64_t *word, uint64_t val
 	return df_backend->stream_wait(on, word, value);
 }
 
-static int queues_scarce(void)
+/* The daemon's launch needs a queue. */
+static uint32_t waiting_streams(void)
 {
-	return df_blocks->gpu;
+	return df_blocks->queues ? df_blocks->queues - 1u : 0;
 }
 
 static int in_flight(struct df_dev *dev, struct df_flights *set)
@@ -287,7 +288,7 @@ const struct df_executor df_daemon_executor = {
 	.mark_init = df_mark_init,
 	.mark = df_word_mark,
 	.stream_wait = stream_wait,
-	.queues_scarce = queues_scarce,
+	.waiting_streams = waiting_streams,
 	.in_flight = in_flight,
 	.pass = pass,
 	.wait = df_engine_wait,

@@ -32,7 +32,8 @@ int df_life_open(struct df_comm *comm, int nranks, struct df_member *me)
 {
 	int device = comm->dev->index, ret;
 
-	if (df_blocks->prepare(device, df_rt.reason, sizeof(df_rt.reason)))
+	if (df_blocks->open(device, df_rt.reason, sizeof(df_rt.reason)) ||
+	    df_blocks->prepare(device, df_rt.reason, sizeof(df_rt.reason)))
 		return -EOPNOTSUPP;
 	me->device_id = df_blocks->device_id(device);
 	if (!me->device_id)

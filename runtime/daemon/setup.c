@@ -175,8 +175,10 @@ static int devices(const struct df_env *env)
 int df_engine_setup(void)
 {
 	const struct df_env *env = df_env();
-	int ret;
+	int ret = df_blocks->able(df_rt.reason, sizeof(df_rt.reason));
 
+	if (ret)
+		return ret;
 	df_rt.execs.nr_cores = cores();
 	/*
 	 * A slot holds a slice. A GPU needs some microseconds for a slice of any size, and so does

@@ -16,13 +16,11 @@
 #define NAP_NS (20 * DF_NS_PER_US)
 
 /*
- * A GPU has this many hardware queues for streams. A stream that waits occupies its own; the daemon
- * needs one too (CUDA_DEVICE_MAX_CONNECTIONS, set by interpose/load/preload.c; measured by
- * tests/gpu/litmus_queues.cu).
+ * A GPU has this many hardware queues for streams. A stream that waits occupies its own, and the
+ * executor needs some (struct df_executor.waiting_streams; measured by tests/gpu/litmus_queues.cu).
  */
-#define QUEUES	  32
-#define CROWD_MAX (QUEUES - 1)
-#define CROWD_NS  DF_NS_PER_S /* longest time that one more stream is kept from waiting */
+#define QUEUES	 32
+#define CROWD_NS DF_NS_PER_S /* longest time that one more stream is kept from waiting */
 
 /* A stream that waits, and the operations that it waits for. */
 struct waiter {
@@ -32,7 +30,7 @@ struct waiter {
 
 struct waits {
 	struct df_flights set;
-	struct waiter waiters[CROWD_MAX];
+	struct waiter waiters[QUEUES];
 	uint32_t nr_waiters;
 	uint64_t full;	  /* when the limit of waiting streams was reached; 0: it is not */
 	uint32_t putting; /* threads that are making a stream wait */
@@ -69,8 +67,8 @@ static struct waiter *waiter_of(struct waits *w, const struct df_mstream *on)
 	return i < w->nr_waiters ? &w->waiters[i] : NULL;
 }
 
-/* Returns an entry for one more stream, or NULL if there are CROWD_MAX. Lock held. */
-static struct waiter *waiter_new(struct waits *w, struct df_mstream *on)
+/* Returns an entry for one more stream, or NULL if there are `most`. Lock held. */
+static struct waiter *waiter_new(struct waits *w, struct df_mstream *on, uint32_t most)
 {
 	uint32_t i;
 
@@ -82,7 +80,7 @@ static struct waiter *waiter_new(struct waits *w, struct df_mstream *on)
 		df_flights_free(&w->waiters[i].set);
 		w->waiters[i] = w->waiters[--w->nr_waiters];
 	}
-	if (i == CROWD_MAX)
+	if (i >= DF_MIN(most, QUEUES))
 		return NULL;
 	w->full = 0;
 	w->waiters[i] = (struct waiter){.on = on};
@@ -90,21 +88,22 @@ static struct waiter *waiter_new(struct waits *w, struct df_mstream *on)
 }
 
 /*
- * Keeps a queue of the GPU free for the daemon: a stream that would take it must not wait until the
- * wait of another stream has ended. After CROWD_NS it may, because the other waits may need what
+ * Keeps queues of the GPU free for the executor: a stream that would take one of them must not wait
+ * until the wait of another stream has ended. After CROWD_NS it may, because the other waits may need what
  * this thread does next. Returns 1 if the stream may wait; *own is its entry, or NULL if it is not
  * counted. Lock held.
  */
 static int may_wait(struct waits *w, int device, struct df_mstream *on, struct waiter **own)
 {
+	uint32_t most = df_executor->waiting_streams();
 	uint64_t now;
 
 	*own = NULL;
-	if (!df_executor->queues_scarce())
+	if (!most)
 		return 1;
 	*own = waiter_of(w, on);
 	if (!*own)
-		*own = waiter_new(w, on);
+		*own = waiter_new(w, on, most);
 	if (*own)
 		return 1;
 	now = df_now_ns();
@@ -113,10 +112,10 @@ static int may_wait(struct waits *w, int device, struct df_mstream *on, struct w
 	if (now - w->full < CROWD_NS)
 		return 0;
 	df_warn_once(
-		"more than %d streams of device %d wait for collectives, and a GPU has %d hardware queues: "
+		"more than %u streams of device %d wait for collectives, and a GPU has %d hardware queues: "
 		"what is launched from now on may stand behind a stream that waits, and the job may "
 		"hang. Use fewer streams for collectives at a time",
-		CROWD_MAX, device, QUEUES);
+		most, device, QUEUES);
 	return 1;
 }
 

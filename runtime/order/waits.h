@@ -13,10 +13,9 @@ struct df_flight;
 struct df_mstream;
 
 /*
- * Makes the stream wait for the operations. No lock is held. On a GPU at most 31 streams wait at a
- * time, because the daemon needs the last hardware queue: when there are 31, this call waits for
- * one of them to end, but at most a second after the limit was reached. Returns 0 or -errno of the
- * backend.
+ * Makes the stream wait for the operations. No lock is held. On a GPU the number of streams that
+ * wait at a time is limited (struct df_executor.waiting_streams): when it is reached, this call
+ * waits for one of them to end, but at most a second. Returns 0 or -errno of the backend.
  */
 int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, uint32_t nr);
 /* A graph that is being launched on the device waits for the operation. */

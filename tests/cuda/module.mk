@@ -58,6 +58,14 @@ $(FAKE_NCCL): $(wildcard tests/interpose/dl/fake_nccl*.c) interpose/nccl/nccl_ap
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -w -fPIC -shared $(SANFLAGS) -I. -Wl,-soname,libnccl.so.2 -o $@ $(filter %.c,$^)
 
+# An NCCL that executes, for lanes: see tests/cuda/nccl/hostcuda.c.
+LANES_NCCL := $(B)/tests/cuda/nccl/libnccl.so.2
+$(LANES_NCCL): $(call obj,tests/cuda/nccl/hostcuda.c $(SRC_HOSTNCCL) $(wildcard kernels/reduce_*.c)) $(B)/libdfbase.a tests/cuda/nccl/export.map
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,--version-script=tests/cuda/nccl/export.map -Wl,-z,nodelete -Wl,-z,defs \
+		-Wl,-soname,libnccl.so.2 -o $@ $(filter %.o %.a,$^) -pthread -ldl
+tests: $(LANES_NCCL)
+
 # But for their kernel these programs know NCCL and the driver only.
 ifneq ($(HAVE_NCCL),)
 $(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/driver/fake.h $(DAEMON_KERNEL)

@@ -240,7 +240,7 @@ START_TEST(spare_stream)
 
 	start();
 	ck_assert_int_eq(df_device_set(0), 0);
-	ck_assert_int_eq(df_blocks->prepare(0, (char[64]){0}, 64), 0);
+	ck_assert_int_eq(df_blocks->open(0, (char[64]){0}, 64), 0);
 	before = fake->calls("cuStreamCreateWithPriority") + fake->calls("cuStreamCreate");
 	fake->hold(1);
 	ck_assert_int_eq(df_cuda_api.stream_new(0, &s), 0);

@@ -114,6 +114,17 @@ void df_cuda_leave(int entered)
 		df_drv.ctx_pop(&ctx);
 }
 
+int df_cuda_open_device(int device, char *reason, size_t reason_bytes)
+{
+	if (df_cudevs[device].lacks)
+		snprintf(reason, reason_bytes, "GPU %d has no %s", device, df_cudevs[device].lacks);
+	else if (!df_cuda_ctx(device))
+		snprintf(reason, reason_bytes, "GPU %d: the driver refuses a context", device);
+	else
+		df_cuda_spare_stream(device);
+	return df_cudevs[device].lacks || !df_cudevs[device].ctx ? -EOPNOTSUPP : 0;
+}
+
 static int device_of(CUcontext ctx)
 {
 	CUdevice dev = -1;
@@ -344,17 +355,22 @@ void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, 
 	free(all);
 }
 
-/* Makes a stream of our own. Returns 0 or -errno. */
+/*
+ * Makes a stream of our own. It has the highest priority: NCCL's kernels run on such streams
+ * (runtime/exec/nccl), and others of ours have only waits and records. Returns 0 or -errno.
+ */
 static int stream_make(int device, struct df_mstream **out)
 {
-	int in = df_cuda_enter(df_cuda_ctx(device));
+	int in = df_cuda_enter(df_cuda_ctx(device)), least, greatest;
 	struct df_mstream *s;
 	CUstream h;
 	CUresult r;
 
 	if (in < 0)
 		return in;
-	r = df_drv.stream_create(&h, CU_STREAM_NON_BLOCKING, 0);
+	if (df_drv.ctx_priorities(&least, &greatest) != CUDA_SUCCESS)
+		greatest = 0;
+	r = df_drv.stream_create(&h, CU_STREAM_NON_BLOCKING, greatest);
 	/* Queried while its context is current, because a driver may require that. */
 	s = r == CUDA_SUCCESS ? stream_of(h, 0, 1) : NULL;
 	if (r == CUDA_SUCCESS && !s)
@@ -506,6 +522,10 @@ static const struct df_blocks blocks = {
 	.gpu = 1,
 	.blocks = df_cuda_blocks,
 	.device_id = df_cuda_device_id,
+	.queues = 32,
+	.open = df_cuda_open_device,
+	.ctas = df_cuda_ctas,
+	.able = df_cuda_daemon_check,
 	.prepare = df_cuda_daemon_prepare,
 	.meet = df_cuda_meet,
 	.start = df_cuda_daemon_start,
@@ -606,15 +626,14 @@ const struct df_backend *df_cuda_open(char *reason, size_t reason_bytes)
 {
 	const char *v = getenv("CUDA_LAUNCH_BLOCKING");
 
-	/* The poller would block in its own launch and could not note completions. */
+	/* The launching thread could not do anything else, as note completions. */
 	if (v && *v && strcmp(v, "0") != 0) {
-		snprintf(reason, reason_bytes,
-			 "CUDA_LAUNCH_BLOCKING is set: the daemon's launch would not return");
+		snprintf(
+			reason, reason_bytes,
+			"CUDA_LAUNCH_BLOCKING is set: the launch of a collective would not return");
 		return NULL;
 	}
-	return df_cuda_daemon_check(reason, reason_bytes)
-		       ? NULL
-		       : df_cuda_open_driver(reason, reason_bytes);
+	return df_cuda_open_driver(reason, reason_bytes);
 }
 
 const struct df_backend *df_cuda_open_recording(char *reason, size_t reason_bytes)

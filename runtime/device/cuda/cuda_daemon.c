@@ -53,7 +53,7 @@ static uint32_t sleeping;
 static uint64_t launches;
 static uint64_t rounds; /* of the poller's loop */
 
-int df_cuda_daemon_check(char *reason, unsigned long reason_bytes)
+int df_cuda_daemon_check(char *reason, size_t reason_bytes)
 {
 	if (df_cuda_fatbin())
 		return 0;
@@ -86,10 +86,6 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 	CUresult r = CUDA_SUCCESS;
 	int entered;
 
-	if (df_cudevs[device].lacks) {
-		snprintf(reason, reason_bytes, "GPU %d has no %s", device, df_cudevs[device].lacks);
-		return -EOPNOTSUPP;
-	}
 	/*
 	 * Only this function takes the lock, so it may be held across the driver: a second caller
 	 * wants the same.
@@ -105,10 +101,8 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 	df_cuda_leave(entered);
 	d->ready = r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&preparing[device]);
-	if (r == CUDA_SUCCESS) {
-		df_cuda_spare_stream(device);
+	if (r == CUDA_SUCCESS)
 		return 0;
-	}
 	snprintf(reason, reason_bytes, "GPU %d: the daemon's kernel cannot be loaded: %s", device,
 		 df_drv_name(r));
 	return -EIO;

@@ -5,6 +5,7 @@
 #ifndef DF_RUNTIME_DEVICE_CUDA_CUDA_DAEMON_H
 #define DF_RUNTIME_DEVICE_CUDA_CUDA_DAEMON_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct df_execs;
@@ -12,7 +13,7 @@ struct df_execs;
 /* fatbin.c. Returns the kernel's code; NULL: this build has none. */
 const void *df_cuda_fatbin(void);
 /* Returns 0, or -errno and the reason if this build has no kernel. */
-int df_cuda_daemon_check(char *reason, unsigned long reason_bytes);
+int df_cuda_daemon_check(char *reason, size_t reason_bytes);
 /*
  * Makes the stream of a device's daemon and loads the kernel there; may be repeated. Loading may
  * wait for all work of the context, so it is done before any work there can wait for us. Returns

@@ -78,4 +78,20 @@ uint32_t df_cuda_blocks(void)
 	}
 	return (uint32_t)DF_MAX(least / MULTIPROCESSORS_A_BLOCK, 1);
 }
+
+/*
+ * NCCL launches its kernels in clusters of 4 CTAs from compute capability 9.0 on. A cluster lies
+ * within a group of multiprocessors (a GPC), of which some may have 1 or 2 that no cluster fits on:
+ * an eighth of the device is more than that.
+ */
+long df_cuda_ctas(int device)
+{
+	int nr = df_cuda_multiprocessors(device), major = 0;
+
+	if (df_drv.device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+				    df_cudevs[device].device) == CUDA_SUCCESS &&
+	    major >= 9)
+		nr -= (nr + 7) / 8;
+	return DF_MAX(nr, 1);
+}
 #endif

@@ -6,6 +6,7 @@
 #if __has_include(<cuda.h>)
 #include "runtime/base/err.h"
 #include "runtime/device/cuda/cuda_int.h"
+#include "runtime/recorded.h"
 
 static __thread int sync_device;
 static __thread int sync_quiet; /* whether this thread is in a quiet time of that device */
@@ -291,8 +292,11 @@ static void before_lock(void)
 {
 	CUdevice dev;
 
-	/* A thread without a context makes no call that waits. */
-	if (!df_cuda_recording && df_drv.ctx_device(&dev) == CUDA_SUCCESS)
+	/*
+	 * A thread without a context makes no call that waits. For a call of NCCL no stream can be
+	 * waited for: it may wait for the operation that this thread is launching.
+	 */
+	if (!df_cuda_recording && !df_record_inside && df_drv.ctx_device(&dev) == CUDA_SUCCESS)
 		df_cuda_alone_enter(df_cuda_api.get_device(), 1);
 }
 
@@ -301,8 +305,8 @@ static int quiet_enter(enum df_sync_kind kind)
 	CUdevice dev;
 	int device;
 
-	/* A thread without a context makes no call that waits. */
-	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
+	/* A thread without a context makes no call that waits. See before_lock(). */
+	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS || (df_record_inside && !df_cuda_recording))
 		return -1;
 	device = df_cuda_api.get_device();
 	if (df_cuda_recording) {

@@ -83,6 +83,8 @@ CUcontext df_cuda_ctx_any(void);
 int df_cuda_device_any(void); /* the device of that context */
 /* Returns the primary context of a device; NULL: the driver refuses. Any thread. */
 CUcontext df_cuda_ctx(int device);
+/* For struct df_blocks. */
+int df_cuda_open_device(int device, char *reason, size_t reason_bytes);
 /*
  * Makes a context current unless it is. Returns the token for df_cuda_leave(), or -errno, which is
  * -ESHUTDOWN if the process exits and the driver has ended. Does not nest.
@@ -175,6 +177,7 @@ void df_cuda_wait(int device, int (*ready)(void *arg), void *arg);
 void df_cuda_first_turns(int device);
 uint64_t df_cuda_device_id(int device);
 uint32_t df_cuda_blocks(void);
+long df_cuda_ctas(int device);
 
 /* cuda_mem.c: memory that host and device see at the same address, from large pinned pieces. */
 void *df_cuda_pinned(size_t bytes, int zero);

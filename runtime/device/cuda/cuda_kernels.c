@@ -17,6 +17,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/device/cuda/cuda_daemon.h"
 #include "runtime/device/cuda/cuda_int.h"
+#include "runtime/recorded.h"
 
 #define LAZY   2 /* CU_MODULE_LAZY_LOADING of cuda.h 11.7 */
 #define SEEN   8192
@@ -88,7 +89,8 @@ int df_cuda_launch_enter(const struct df_cuda_launch *l)
 
 	if (df_likely(!loads && !l->together))
 		return -1;
-	if (df_cuda_recording || df_drv.ctx_device(&dev) != CUDA_SUCCESS)
+	/* NCCL has loaded its own kernels when it made the communicator. */
+	if (df_cuda_recording || df_record_inside || df_drv.ctx_device(&dev) != CUDA_SUCCESS)
 		return -1;
 	device = df_cuda_api.get_device();
 	if (!loads && has_room(device, l))

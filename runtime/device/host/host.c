@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/blocks.h"
+#include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/device/device.h"
 #include "runtime/device/host/threads.h"
@@ -32,6 +33,22 @@ static int prepare(int device, char *reason, size_t reason_bytes)
 	(void)reason;
 	(void)reason_bytes;
 	return 0;
+}
+
+static int able(char *reason, size_t reason_bytes)
+{
+	(void)reason;
+	(void)reason_bytes;
+	return 0;
+}
+
+/* As libdfnccl.so counts. */
+static long ctas(int device)
+{
+	const struct df_env *env = df_env();
+
+	(void)device;
+	return env->host_sms == DF_AUTO ? env->host_slots * 16 : env->host_sms;
 }
 
 static int meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop)
@@ -78,6 +95,9 @@ static int scratch(int device, uint64_t bytes, void **out)
 const struct df_blocks df_threads = {
 	.blocks = blocks,
 	.device_id = device_id,
+	.open = prepare,
+	.ctas = ctas,
+	.able = able,
 	.prepare = prepare,
 	.meet = meet,
 	.start = df_threads_start,

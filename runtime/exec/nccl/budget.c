@@ -1,19 +1,24 @@
 /* The shares of a device's multiprocessors and its reserve (budget.h). */
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
+#include "runtime/blocks.h"
 #include "runtime/comm/comm.h"
 #include "runtime/devs.h"
 #include "runtime/exec/nccl/budget.h"
 #include "runtime/exec/nccl/lane.h"
 
 struct budget {
-	long sms, reserve;     /* multiprocessors; those of the reserve */
-	long total, used;      /* CTAs of all lanes; of those that have shares */
-	int nr_held;	       /* lanes whose next group waits for room */
-	struct df_lane *owner; /* of the reserve */
-	struct df_list queue;  /* lanes that ask for the reserve, in the order of asking */
+	long sms, reserve;	  /* multiprocessors; those of the reserve */
+	long total, used;	  /* CTAs of all lanes; of those that have shares */
+	long most;		  /* lanes that may have shares, or LONG_MAX */
+	long nr_lanes, nr_shares; /* lanes of more than one rank; those that have shares */
+	int nr_held;		  /* lanes whose next group waits for room */
+	struct df_lane *owner;	  /* of the reserve */
+	struct df_list queue;	  /* lanes that ask for the reserve, in the order of asking */
 };
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_LEAF, "budget");
@@ -26,42 +31,65 @@ static struct budget *of(const struct df_lane *lane)
 
 int df_budget_init(int nr_devs)
 {
-	const struct df_env *env = df_env();
 	int i;
 
 	budgets = calloc((size_t)nr_devs, sizeof(*budgets));
 	if (!budgets)
 		return -ENOMEM;
 	for (i = 0; i < nr_devs; i++) {
-		budgets[i].sms = env->host_sms == DF_AUTO ? env->host_slots * 16 : env->host_sms;
-		budgets[i].reserve = DF_MIN(env->nccl_ctas, budgets[i].sms);
+		budgets[i].sms = df_blocks->ctas(i);
+		budgets[i].reserve = DF_MIN(df_env()->nccl_ctas, budgets[i].sms);
+		budgets[i].most = df_blocks->queues ? DF_LANES_MOST : LONG_MAX;
 		df_list_init(&budgets[i].queue);
 	}
 	return 0;
 }
 
+/* Whether all lanes of the device can have shares at a time. Lock held. */
+static int all_fit(const struct budget *b)
+{
+	return b->total <= b->sms - b->reserve && b->nr_lanes <= b->most;
+}
+
 void df_budget_join(struct df_lane *lane)
 {
 	struct budget *b = of(lane);
-	int begins;
+	int begins, device = lane->comm->dev->index;
+	char what[120];
 
 	df_list_init(&lane->room.waiting);
 	df_mutex_lock(&lock);
 	lane->ctas = DF_MIN(lane->ctas, b->sms);
-	begins = b->total <= b->sms - b->reserve;
+	begins = all_fit(b);
 	b->total += lane->ctas;
-	begins &= b->total > b->sms - b->reserve;
+	b->nr_lanes += lane->ctas > 0;
+	begins &= !all_fit(b);
 	df_mutex_unlock(&lock);
-	if (begins && df_env()->nccl_order == DF_NCCL_ORDER_AGREE)
-		df_warn_once("device %d has %ld multiprocessors, and its communicators have more "
-			     "than %ld CTAs together: with DFSHIM_NCCL_ORDER=agree operations do "
-			     "not wait for room, so the job may deadlock as by NCCL's rules. Set "
-			     "DFSHIM_NCCL_CTAS to less",
-			     lane->comm->dev->index, b->sms, b->sms - b->reserve);
-	else if (begins)
-		df_info("device %d has %ld multiprocessors, and its communicators have more than "
-			"%ld CTAs together: operations may wait for room (DFSHIM_NCCL_CTAS)",
-			lane->comm->dev->index, b->sms, b->sms - b->reserve);
+	if (!begins)
+		return;
+	if (b->nr_lanes > b->most)
+		snprintf(what, sizeof(what),
+			 "device %d has %u hardware queues, and more than %ld communicators",
+			 device, df_blocks->queues, b->most);
+	else
+		snprintf(what, sizeof(what),
+			 "device %d has %ld multiprocessors, and its communicators have more than "
+			 "%ld CTAs together",
+			 device, b->sms, b->sms - b->reserve);
+	if (df_env()->nccl_order == DF_NCCL_ORDER_AGREE)
+		df_warn_once("%s: with DFSHIM_NCCL_ORDER=agree operations do not wait for room, so "
+			     "the job may deadlock as by NCCL's rules. Set DFSHIM_NCCL_CTAS to "
+			     "less, or use fewer communicators",
+			     what);
+	else
+		df_info("%s: operations may wait for room (DFSHIM_NCCL_CTAS)", what);
+}
+
+/* Gives the lane a share (1), or takes it back (-1). Lock held. */
+static void give_share(const struct df_lane *lane, int sign)
+{
+	of(lane)->used += sign * lane->ctas;
+	of(lane)->nr_shares += sign;
 }
 
 /* Lock held. */
@@ -77,7 +105,7 @@ void df_budget_drop(struct df_lane *lane)
 
 	df_mutex_lock(&lock);
 	if (lane->room.has == DF_ROOM_SHARE)
-		b->used -= lane->ctas;
+		give_share(lane, -1);
 	if (b->owner == lane)
 		b->owner = NULL;
 	lane->room.has = DF_ROOM_NONE;
@@ -93,6 +121,7 @@ void df_budget_leave(struct df_lane *lane)
 {
 	df_mutex_lock(&lock);
 	of(lane)->total -= lane->ctas;
+	of(lane)->nr_lanes -= lane->ctas > 0;
 	df_mutex_unlock(&lock);
 }
 
@@ -105,9 +134,10 @@ int df_budget_take(struct df_lane *lane, uint64_t group, uint64_t nr)
 	if (!lane->ctas)
 		return 1;
 	df_mutex_lock(&lock);
-	if (r->has == DF_ROOM_NONE && !r->dropped && b->used + lane->ctas <= b->sms - b->reserve) {
+	if (r->has == DF_ROOM_NONE && !r->dropped && b->nr_shares < b->most &&
+	    b->used + lane->ctas <= b->sms - b->reserve) {
 		r->has = DF_ROOM_SHARE;
-		b->used += lane->ctas;
+		give_share(lane, 1);
 	}
 	set_held(lane, !r->open && (r->has == DF_ROOM_NONE ||
 				    (r->has == DF_ROOM_RESERVE && group > r->go)));
@@ -135,7 +165,7 @@ int df_budget_back(struct df_lane *lane, uint64_t nr)
 		r->out -= nr;
 	if (!r->out && r->has == DF_ROOM_SHARE) {
 		r->has = DF_ROOM_NONE;
-		b->used -= lane->ctas;
+		give_share(lane, -1);
 		room = b->nr_held > 0;
 	} else if (!r->out && r->has == DF_ROOM_RESERVE && r->last >= r->upto) {
 		r->has = DF_ROOM_NONE;

@@ -5,6 +5,10 @@
  * for the widest communicator that there may be, is the *reserve*. It is given only to a group that
  * is ready on all ranks (hold.h), so the lane that has it always finishes.
  *
+ * Where streams share hardware queues (struct df_blocks.queues), a kernel also needs a queue that
+ * no other lane's is in, and NCCL uses a second stream beside the lane. So at most DF_LANES_MOST
+ * lanes have shares, and one more the reserve.
+ *
  * The reserve is kept free also while all lanes together would fit: a lane that is made later would
  * find it taken by operations that may wait for its own.
  *
@@ -17,6 +21,9 @@
 #include "runtime/base/list.h"
 
 struct df_lane;
+
+#define DF_LANES_MOST  11
+#define DF_LANE_QUEUES (2 * (DF_LANES_MOST + 1))
 
 enum df_room_kind { DF_ROOM_NONE, DF_ROOM_SHARE, DF_ROOM_RESERVE };
 

@@ -44,15 +44,11 @@ static void warn_ignored(void)
 
 static int setup(void)
 {
-	if (df_blocks->gpu) {
-		snprintf(df_rt.reason, sizeof(df_rt.reason),
-			 "DFSHIM_EXECUTOR=nccl: serves only devices that are CPU threads");
-		return -EOPNOTSUPP;
-	}
 	if (!df_lane_calls) {
-		snprintf(df_rt.reason, sizeof(df_rt.reason),
-			 "DFSHIM_EXECUTOR=nccl: libdfnccl.so is not preloaded (dfshim run --host "
-			 "--executor nccl does that)");
+		snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_EXECUTOR=nccl: %s",
+			 df_blocks->gpu ? "no libnccl.so.2 with ncclCommInitRankConfig was found"
+					: "libdfnccl.so is not preloaded (dfshim run --host "
+					  "--executor nccl does that)");
 		return -EOPNOTSUPP;
 	}
 	warn_ignored();
@@ -62,8 +58,15 @@ static int setup(void)
 
 static int open_comm(struct df_comm *comm, int nranks, struct df_member *me)
 {
+	int device = comm->dev->index;
+
 	(void)nranks;
-	me->device_id = df_hash_u64(me->host, (uint64_t)comm->dev->index + 1);
+	if (df_blocks->open(device, df_rt.reason, sizeof(df_rt.reason)))
+		return -EOPNOTSUPP;
+	me->device_id = df_blocks->device_id(device);
+	if (!me->device_id)
+		me->device_id = df_hash_u64(me->host, (uint64_t)device + 1);
+	me->gpu = df_blocks->gpu;
 	me->settings = df_rt.settings;
 	me->blocks = 1;
 	return 0;
@@ -208,7 +211,10 @@ static uint32_t shown(const struct df_comm *comm, const void *in, const void *ou
 	return 0;
 }
 
-static void reserve(void) {}
+static void reserve(void)
+{
+	df_blocks->reserve();
+}
 
 static void first_turns(struct df_dev *dev, uint64_t bytes)
 {
@@ -223,9 +229,9 @@ static int stream_wait(struct df_mstream *on, const uint64_t *word, uint64_t val
 	return df_backend->stream_wait(on, word, value);
 }
 
-static int queues_scarce(void)
+static uint32_t waiting_streams(void)
 {
-	return 0;
+	return df_blocks->queues ? df_blocks->queues - DF_LANE_QUEUES : 0;
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -298,7 +304,7 @@ const struct df_executor df_lane_executor = {
 	.mark_init = df_mark_init,
 	.mark = df_word_mark,
 	.stream_wait = stream_wait,
-	.queues_scarce = queues_scarce,
+	.waiting_streams = waiting_streams,
 	.in_flight = df_lane_in_flight,
 	.pass = df_lane_pass,
 	.wait = wait,

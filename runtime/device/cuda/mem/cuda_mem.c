@@ -7,7 +7,7 @@
  * Most of it is requested under the lock of a device, where the driver must not be called. So there
  * is always a spare piece, made by another thread when the last one was taken into use; and before
  * a thread takes that lock, it waits, for a bounded time, until there is a reserve. Before the
- * daemon runs, pieces are pinned on the spot.
+ * first operation, and before the daemon runs, pieces are pinned on the spot.
  */
 #if __has_include(<cuda.h>)
 #include <pthread.h>
@@ -36,6 +36,7 @@ static struct head *free_list[NR_CLASSES];
 static char *piece, *spare;
 static size_t left;
 static int refilling;
+static int reserved; /* a thread has asked for a reserve */
 
 static void *pin(size_t bytes)
 {
@@ -92,9 +93,15 @@ static struct head *cut(size_t whole)
 	return h;
 }
 
+/* Whether a thread that needs memory may hold a lock. */
+static int is_running(void)
+{
+	return df_cuda_daemon_started() || __atomic_load_n(&reserved, __ATOMIC_RELAXED);
+}
+
 void *df_cuda_pinned(size_t bytes, int zero)
 {
-	int running = df_cuda_daemon_started();
+	int running = is_running();
 	uint32_t class = MIN_SHIFT;
 	struct head *h;
 	size_t whole;
@@ -135,8 +142,7 @@ void df_cuda_reserve(void)
 	uint64_t from = 0;
 	int enough;
 
-	if (!df_cuda_daemon_started())
-		return;
+	__atomic_store_n(&reserved, 1, __ATOMIC_RELAXED);
 	for (;;) {
 		pthread_mutex_lock(&lock);
 		enough = left >= RESERVE || spare;

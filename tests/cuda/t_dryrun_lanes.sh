@@ -1,0 +1,72 @@
+#!/bin/bash
+# Description: lanes on the GPU backend, on the test driver and with an NCCL that executes there: the disordered job ends right in threads and processes, where that NCCL alone hangs; more lanes than hardware queues; ends and deaths.
+# Limit: 400 s
+set -u
+. "$SRC/tests/lib/clients.sh"
+unset DFSHIM_TRACE
+D=$B/tests/cuda
+[ -f "$D/nccl/libnccl.so.2" ] && [ -f "$D/runtime/libcudart.so.13" ] || skip "built without NCCL's header or without nvcc"
+export LD_LIBRARY_PATH=$D/nccl:$D/runtime:$D/driver FAKE_CUDA_DEVICES=4
+# on SMS VARIABLE... CLIENT ARGS...: on devices with SMS multiprocessors; status in rc, output in $T/out.
+on() {
+	local sms=$1 set=(DFSHIM_BACKEND=cuda DFSHIM_EXECUTOR=nccl DFSHIM_STRICT=1)
+	shift
+	while [[ $1 == *=* ]]; do
+		set+=("$1")
+		shift
+	done
+	rc=0
+	timeout -k 5 "${LIMIT:-100}" env FAKE_CUDA_SMS="$sms" DFSHIM_HOST_SMS="$sms" "${set[@]}" "LD_PRELOAD=$B/libdfshim.so" "$C/"$* \
+		--timeout "${QUIET:-60}" >"$T/out" 2>"$T/err" || rc=$?
+}
+lanes() {
+	on "$@"
+	tail -1 "$T/out"
+	[ $rc = 0 ] || fail "$*: status $rc: $(cat "$T/out" "$T/err")"
+}
+
+job=(disorder --colls 2 --comms 2 --iters $((30 / SLOW + 1)) --seed 5)
+for procs in "" "--procs 2"; do
+	for sync in "" --sync; do
+		# shellcheck disable=SC2086 # empty or words
+		lanes 64 DFSHIM_STATS="$T/stats" "${job[@]}" --ranks 2 $procs $sync
+		grep -q '"blocks": 0, "operations": 0,' "$T/stats" || fail "not on lanes: $(cat "$T/stats")"
+		# The control: that NCCL alone.
+		# shellcheck disable=SC2086
+		QUIET=2 on 64 DFSHIM_MODE=off "${job[@]}" --ranks 2 $procs $sync
+		[ $rc != 0 ] || fail "by NCCL's rules, $procs $sync: it ended"
+	done
+done
+lanes 64 disorder --ranks 4 --colls 4 --iters $((20 / SLOW)) --mix --streams 3 --seed "$SEED"
+lanes 64 disorder --ranks 4 --procs 2 --colls 4 --iters $((20 / SLOW)) --mix --wait sync --seed "$SEED"
+lanes 64 disorder --ranks 4 --procs 4 --colls 8 --comms 8 --iters $((20 / SLOW)) --sync --seed "$SEED"
+# Room for the reserve and nothing else.
+lanes 16 disorder --ranks 4 --colls 8 --comms 8 --iters $((10 / SLOW + 1)) --sync --seed "$SEED"
+# More communicators than there are hardware queues for lanes, which is said; the SMs would be enough.
+lanes 1024 DFSHIM_DEBUG=info disorder --ranks 2 --colls 40 --comms 40 --iters 5 --streams 4 --seed "$SEED"
+[ "$(grep -c 'device 0 has 32 hardware queues, and more than 11 communicators: operations may wait for room' "$T/err")" = 1 ] ||
+	fail "not said: $(cat "$T/err")"
+lanes 64 collcheck --ranks 2 --sample $((1500 / SLOW)) --seed "$SEED"
+lanes 64 p2pcheck
+lanes 64 splitcheck
+lanes 64 nbcheck
+lanes 64 apicheck
+for part in opposite elapsed pressure reset; do
+	lanes 64 STREAM_ONLY=$part streamcheck
+done
+for case in abort leave; do
+	for how in "--ranks 3" "--procs 3"; do
+		: >"$T/err"
+		# shellcheck disable=SC2086 # words
+		lanes 64 RUDE_UNTIL="$T/err" RUDE_CASE=$case rude $how
+	done
+done
+# A driver that lets an allocation wait for NCCL's kernels lets it wait for their peers; the one that was measured does not (limits.c).
+export FAKE_CUDA_LIMITS=lock,queue,hardware,blocking,one,context
+lanes 64 STREAM_ONLY=pending streamcheck
+lanes 64 RUDE_CASE=busy rude --procs 3
+unset FAKE_CUDA_LIMITS
+# Without an NCCL there is nothing that could execute.
+LD_LIBRARY_PATH=$D/runtime:$D/driver on 64 NCCL_DEBUG=WARN disorder --ranks 2 --iters 1
+[ $rc != 0 ] || fail "without NCCL: it ended"
+exit 0
