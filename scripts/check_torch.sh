@@ -1,7 +1,7 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork plan sync ci reports jobs backend cookbook input ends others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork plan sync ci reports jobs lanes backend cookbook input ends others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
 # installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
@@ -11,7 +11,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds=${WORLDS:-2 3 4} passed=0 failed=0 skipped=0
-usual="operators ddp fork plan sync ci reports jobs backend cookbook input ends others suite" no_torch=1
+usual="operators ddp fork plan sync ci reports jobs lanes backend cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
@@ -24,7 +24,7 @@ case ${1-} in
 esac
 parts=" ${*:-$usual} "
 for p in $parts; do
-	[[ " operators ddp fork plan sync ci reports jobs backend cookbook input ends others suite " == *" $p "* ]] || {
+	[[ " operators ddp fork plan sync ci reports jobs lanes backend cookbook input ends others suite " == *" $p "* ]] || {
 		echo "check_torch.sh: unknown part '$p'" >&2
 		exit 2
 	}
@@ -178,6 +178,22 @@ if wants jobs; then
 	for case in ddp fsdp2 tensor_parallel pipeline ring graphs groups end collectives eager; do
 		run "job $case" 0 --host=1 -- "$py" -m torch.distributed.run --standalone --nproc-per-node "${RANKS:-2}" \
 			tests/gpu/torch_jobs.py $case
+	done
+fi
+if wants lanes; then
+	# NCCL's own kernels, which take one rank a device.
+	for form in "" "--cold --backward"; do
+		# shellcheck disable=SC2086 # words
+		LIMIT=300 run "lanes: opposite orders${form:+, $form}" 0 --host=2 --executor nccl -n 2 --timeout 60 -- "$py" tests/torch/sync.py $form
+	done
+	for case in stream:13:DATA barrier:13:DATA models:12:SYNC; do
+		IFS=: read -r name status word <<<"$case"
+		run "lanes: $name hangs by right" "$status" --host=2 --executor nccl -n 2 --timeout 10 -- "$py" tests/torch/sync.py "$name"
+		says "its verdict" "^$word: "
+	done
+	for case in ddp fsdp2 tensor_parallel pipeline ring groups end collectives eager; do
+		run "lanes: job $case" 0 --host="${RANKS:-2}" --executor nccl -- "$py" -m torch.distributed.run --standalone \
+			--nproc-per-node "${RANKS:-2}" tests/gpu/torch_jobs.py $case --device own
 	done
 fi
 if wants backend; then

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """PyTorch jobs for the GPU tests: plain torch.distributed programs with nothing of dfshim in them.
 
-    python3 -m torch.distributed.run --nproc-per-node 4 torch_jobs.py CASE [--device cpu]
+    python3 -m torch.distributed.run --nproc-per-node 4 torch_jobs.py CASE [--device cpu|own]
 
-All ranks share cuda:0, so NCCL itself refuses the job ("Duplicate GPU detected"); under the preload it runs.
+All ranks share cuda:0, so NCCL itself refuses the job ("Duplicate GPU detected"); under the preload it runs. With
+--device own each rank has the GPU of its local rank.
 Training jobs compare their loss curve with the same job on one process, which every rank computes for itself
 before the first collective. With --device cpu the backend is gloo: that checks the jobs, not dfshim.
 
@@ -395,14 +396,15 @@ CASES = {f.__name__: f for f in (ddp, fsdp2, tensor_parallel, pipeline, ring, gr
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", choices=sorted(CASES))
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--device", default="cuda", choices=("cuda", "own", "cpu"))
     args = parser.parse_args()
-    device = torch.device("cuda", 0) if args.device == "cuda" else torch.device("cpu")
-    if args.device == "cuda":
+    own = int(os.environ["LOCAL_RANK"]) if args.device == "own" else 0
+    device = torch.device("cpu") if args.device == "cpu" else torch.device("cuda", own)
+    if device.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.cuda.set_device(device)
     at_once = {"device_id": device} if args.case == "eager" else {}
-    dist.init_process_group("nccl" if args.device == "cuda" else "gloo",
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo",
                             timeout=datetime.timedelta(seconds=60), **at_once)
     CASES[args.case](device)
     dist.barrier()
