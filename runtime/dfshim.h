@@ -152,6 +152,11 @@ enum df_comm_state df_comm_state(const struct df_comm *comm);
  * abort), ... Any thread.
  */
 int df_comm_error(const struct df_comm *comm);
+/*
+ * Whether what the ranks make together while they join will never be made: another thread aborts
+ * the communicator (-ECANCELED), or the process of a rank has ended (-ECONNRESET); else 0.
+ */
+int df_comm_stopped(const struct df_comm *comm);
 
 /* ---- operations -------------------------------------------------------------------------- */
 

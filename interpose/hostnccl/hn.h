@@ -52,6 +52,7 @@ struct df_hn_seat {
 	uint64_t given, over;  /* number of launches; ENDLESS: they were dropped */
 	unsigned setting_up;   /* threads that wait for the other ranks */
 	int32_t device;
+	uint64_t machine; /* its network namespace */
 	struct df_hn_division {
 		uint64_t round; /* stored last */
 		int32_t color, key;
@@ -62,6 +63,7 @@ struct df_hn_seat {
 
 /* From one rank to another. */
 struct df_hn_pair {
+	uint32_t ends; /* that have connected it: 1 the sender | 2 the receiver */
 	uint64_t posted __attribute__((aligned(64))); /* number of slots */
 	uint64_t taken __attribute__((aligned(64)));
 	uint64_t bytes[DF_HN_SLOTS]; /* of the whole message */
@@ -198,10 +200,7 @@ void df_hn_close(struct df_hn_comm *c);
 
 /* Checks an argument of the function. Returns NCCL's error if it is not a usable communicator. */
 ncclResult_t df_hn_check(const void *comm, const char *function);
-/*
- * Reports stopped communicators to the callback, before their operations end and calls that wait
- * return.
- */
+/* Reports stopped communicators, before their operations end and calls that wait return. */
 void df_hn_tell_stopped(void);
 
 /* ---- hn_engine.c ---------------------------------------------------------------------------- */

@@ -1,8 +1,9 @@
 /*
- * From the call to the streams: collecting a group, setting up connections at a communicator's
- * first use (which blocks the calling thread until all ranks have arrived), and the launch, for
- * which the streams of the group wait. The launches of a graph are part of it. A non-blocking
- * communicator enqueues its work on the streams some time after the call.
+ * From the call to the streams: collecting a group, setting up connections at the first use of a
+ * communicator or of a pair of ranks (which blocks the calling thread until the others have
+ * arrived), and the launch, for which the streams of the group wait. The launches of a graph are
+ * part of it. A non-blocking communicator enqueues its work on the streams some time after the
+ * call.
  *
  * Threads: any. A group belongs to its thread. Tickets and the streams' words are assigned under
  * the communicator's lock, so that streams reach launches in the order of their numbers.
@@ -223,12 +224,24 @@ static ncclResult_t put(const struct df_hn_op *ops, int nr)
 	return res;
 }
 
+/* The word that shows whether the operation's message is connected; NULL: it needs not be. */
+static uint32_t *ends_of(const struct df_hn_op *o)
+{
+	int sends = o->kind == DF_HN_SEND, rank = o->comm->rank;
+
+	if (o->kind < DF_HN_SEND || o->root == rank)
+		return NULL;
+	return &df_hn_pair(o->comm, sends ? rank : o->root, sends ? o->root : rank)->ends;
+}
+
 /*
- * The first use of a communicator waits for its ranks, for all communicators of the group at once.
+ * The first use of a communicator waits for its ranks, and the first message from one rank to
+ * another for the other end's call: for all communicators and messages of the group at once.
  */
 static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 {
 	ncclResult_t res = ncclSuccess;
+	uint32_t *ends;
 	int i;
 
 	for (i = 0; i < nr; i++)
@@ -236,6 +249,14 @@ static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 	for (i = 0; i < nr && !res; i++)
 		res = df_hn_wait(ops[i].comm, &ops[i].comm->share->connected,
 				 (uint32_t)ops[i].comm->nranks);
+	for (i = 0; i < nr && !res; i++)
+		if ((ends = ends_of(&ops[i])))
+			/* RELEASE pairs with the ACQUIRE in df_hn_wait(). */
+			__atomic_fetch_or(ends, ops[i].kind == DF_HN_SEND ? 1 : 2,
+					  __ATOMIC_RELEASE);
+	for (i = 0; i < nr && !res; i++)
+		if ((ends = ends_of(&ops[i])))
+			res = df_hn_wait(ops[i].comm, ends, 3);
 	return res;
 }
 

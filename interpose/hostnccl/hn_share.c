@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include "interpose/hostnccl/hn.h"
@@ -95,6 +96,14 @@ static struct df_hn_share *attach(const struct df_hn_id *id, size_t bytes)
 	return s == MAP_FAILED ? NULL : s;
 }
 
+/* Emulated machines are network namespaces. 0: unknown. */
+static uint64_t this_machine(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/net", &st) ? 0 : (uint64_t)st.st_ino;
+}
+
 ncclResult_t df_hn_open(const struct df_hn_id *id, int nranks, int rank, struct df_hn_comm **out)
 {
 	struct df_hn_comm *c = calloc(1, sizeof(*c));
@@ -117,6 +126,7 @@ ncclResult_t df_hn_open(const struct df_hn_id *id, int nranks, int rank, struct 
 	c->rank = rank;
 	c->device = df_hn_cuda()->get_device();
 	c->share->seats[rank].device = c->device;
+	c->share->seats[rank].machine = this_machine();
 	/*
 	 * RELEASE pairs with the ACQUIRE in df_hn_wait(): a rank that sees the count sees this
 	 * rank's seat.
@@ -160,7 +170,7 @@ static ncclResult_t one_rank_a_device(const struct df_hn_comm *c)
 
 	for (i = 0; i < c->nranks && !df_env()->nccl_multi_rank_gpu; i++)
 		for (k = 0; k < i; k++)
-			if (s[i].device == s[k].device) {
+			if (s[i].device == s[k].device && s[i].machine == s[k].machine) {
 				DF_NCCL_WARN("Duplicate GPU detected : rank %d and rank %d both on "
 					     "CUDA device %x",
 					     k, i, (unsigned)s[i].device);

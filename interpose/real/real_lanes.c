@@ -9,10 +9,16 @@
 #include "interpose/nccl/nccl_config.h"
 #include "interpose/real/real_lanes.h"
 #include "interpose/real/real.h"
+#include "runtime/backend.h"
 #include "runtime/base/env.h"
+#include "runtime/base/futex.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
+#include "runtime/base/time.h"
 #include "runtime/dfshim.h"
+
+#define LOOK_NS (20 * DF_NS_PER_MS) /* between looks whether the ranks live */
 
 /* A rank's message to the others. Rank 0's has the id. */
 struct row {
@@ -94,30 +100,101 @@ static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id
 	return res;
 }
 
+/*
+ * NCCL waits for all ranks in its set-up, also for one that has died meanwhile. So a thread of its
+ * own makes the communicator, and is left behind if it cannot be made.
+ */
+struct setup {
+	int device, nranks, rank;
+	ncclUniqueId id;
+	ncclConfig_t config;
+	ncclComm_t made;
+	ncclResult_t res;
+	uint32_t state; /* futex word: enum setup_state */
+};
+
+enum setup_state { UNDER_WAY, OVER, LEFT };
+
+static void *set_up(void *arg)
+{
+	struct setup *s = arg;
+
+	df_record_inside++;
+	df_backend->set_device(s->device);
+	s->res = make_connected(&s->made, s->nranks, s->id, s->rank, &s->config);
+	/* ACQ_REL pairs with is_over(): the result is stored before. */
+	if (__atomic_exchange_n(&s->state, OVER, __ATOMIC_ACQ_REL) != LEFT) {
+		/* It may have been freed: then this wakes no thread, or one that looks again. */
+		df_futex_wake(&s->state, 1, 0);
+		return NULL;
+	}
+	if (s->made)
+		(void)df_real()->ncclCommAbort(s->made);
+	free(s);
+	return NULL;
+}
+
+static int is_over(const struct setup *s)
+{
+	/* ACQUIRE pairs with set_up(). */
+	return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == OVER;
+}
+
+/* Returns 0 when it is over. -errno: it never will be, and the thread frees it. */
+static int wait_for(struct df_comm *comm, struct setup *s)
+{
+	int why = 0;
+
+	while (!why && !is_over(s)) {
+		(void)df_futex_wait(&s->state, UNDER_WAY, LOOK_NS, 0);
+		why = df_comm_stopped(comm);
+	}
+	/* ACQ_REL pairs with set_up(), which frees it or has stored the result. */
+	if (why && __atomic_exchange_n(&s->state, LEFT, __ATOMIC_ACQ_REL) == OVER)
+		return 0;
+	return why;
+}
+
 static int make(struct df_comm *comm, const void *given, void **real)
 {
 	const struct df_config *config = given;
-	ncclConfig_t raw;
 	struct row mine = {.version = df_real_version()};
-	int rank = df_comm_rank(comm), nranks = df_comm_nranks(comm), ret;
-	ncclComm_t made = NULL;
-	ncclResult_t res;
+	struct setup *s = calloc(1, sizeof(*s));
+	int rank = df_comm_rank(comm), ret;
 	ncclUniqueId id;
 
 	df_record_inside++;
-	if (!config || (!rank && df_real()->ncclGetUniqueId(&mine.id) != ncclSuccess))
+	if (!s || !config || (!rank && df_real()->ncclGetUniqueId(&mine.id) != ncclSuccess))
 		mine.version = 0;
 	ret = exchange(comm, &mine, &id);
-	if (!ret) {
-		df_config_for_lane(config, (int)df_env()->nccl_ctas, &raw);
-		res = make_connected(&made, nranks, id, rank, &raw);
-		ret = status_errno(res);
-		if (ret)
-			df_warn("communicator %016llx, rank %d: NCCL cannot make it (result %d)",
-				(unsigned long long)df_comm_hash(comm), rank, (int)res);
-	}
 	df_record_inside--;
-	*real = made;
+	if (ret) {
+		free(s);
+		return ret;
+	}
+	df_config_for_lane(config, (int)df_env()->nccl_ctas, &s->config);
+	s->device = df_backend->get_device();
+	s->nranks = df_comm_nranks(comm);
+	s->rank = rank;
+	s->id = id;
+	ret = df_thread_start("dfshim-set-up", 0, set_up, s);
+	if (ret)
+		free(s);
+	else
+		ret = wait_for(comm, s);
+	if (ret) {
+		df_warn("communicator %016llx, rank %d: NCCL's communicator is not made: %s",
+			(unsigned long long)df_comm_hash(comm), rank,
+			ret == -ECONNRESET ? "the process of another rank has ended"
+					   : strerror(-ret));
+		return ret;
+	}
+	*real = s->made;
+	ret = status_errno(s->res);
+	if (ret)
+		df_warn("communicator %016llx, rank %d: NCCL cannot make it (result %d)",
+			(unsigned long long)df_comm_hash(comm), rank, (int)s->res);
+	free(s);
 	return ret;
 }
 

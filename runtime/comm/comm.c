@@ -335,6 +335,19 @@ int df_comm_allgather(struct df_comm *comm, const void *in, size_t bytes, void *
 	return df_ctl_allgather(comm->ctl, in, bytes, out, &comm->stop);
 }
 
+int df_comm_stopped(const struct df_comm *comm)
+{
+	int i;
+
+	/* RELAXED: nothing is passed on. */
+	if (__atomic_load_n(&comm->stop, __ATOMIC_RELAXED))
+		return -ECANCELED;
+	for (i = 0; i < comm->nranks; i++)
+		if (df_ctl_is_dead(comm->members[i].proc))
+			return -ECONNRESET;
+	return 0;
+}
+
 /* ---- the end --------------------------------------------------------------------------------- */
 
 static int all_retired(void *arg)

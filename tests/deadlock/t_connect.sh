@@ -44,4 +44,19 @@ rc=$?
 grep -q "is not in the trace" "$T/ours" || fail "replay does not say what is not there: $(head -3 "$T/ours")"
 [ $rc = 0 ] || fail "replay: status $rc: $(head -3 "$T/ours")"
 grep -q "no operations" "$T/ours" && fail "replay found no operations"
+# The first message of two ranks, too, in calls alone and in groups. On lanes no thread of the application waits.
+for group in no yes; do
+	g() { if [ $group = yes ]; then echo "{; $1; }"; else echo "$1"; fi; }
+	printf '%s\n' cold "ranks 2" "comm A 0 1" "comm B 0 1" "0: AR A s1; AR B s2; $(g "send A 1 s1"); $(g "send B 1 s2")" \
+		"1: AR A s1; AR B s2; $(g "recv B 0 s2"); $(g "recv A 0 s1")" >"$T/pair.txt"
+	env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((800 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \
+		timeout -k 2 "${LIMIT:-100}" "$S" --timeout 80 "$T/pair.txt" >"$T/live" 2>&1 && fail "a pair: no hang by NCCL's rules"
+	grep -q "^ORDER: .* NCCL connects two ranks at their first message" "$T/live" || fail "a pair: $(cat "$T/live")"
+	for order in issue agree; do
+		for sms in 16 64; do
+			DFSHIM_NCCL_ORDER=$order DFSHIM_HOST_SMS=$sms timeout -k 2 "${LIMIT:-100}" "$B/dfshim" run --host --executor nccl -- \
+				"$S" --timeout $((60 * SLOW)) "$T/pair.txt" >"$T/live" 2>&1 || fail "a pair on lanes, $order, $sms: $(cat "$T/live")"
+		done
+	done
+done
 exit 0

@@ -51,6 +51,19 @@ SURVIVOR_HOW=kill SURVIVOR_MADE=1 SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_RO
 	--executor nccl --grace "$(seconds 200)" -n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
 [ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] || fail "a death: $(cat "$T/err")"
 
+# A rank that dies while NCCL makes the communicator: it fails on the others, and nobody waits.
+${CC:-gcc} -shared -fPIC -o "$T/dies.so" "$SRC/tests/smoke/dies.c" -ldl || fail "the library that dies"
+for r in 0 1 2; do
+	DIES=1 DFSHIM_EXECUTOR=nccl RANK=$r LOCAL_RANK=$r WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((25000 + $$ % 5000)) \
+		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $T/dies.so $B/libdfnccl.so" DFSHIM_BACKEND=host \
+		timeout -k 5 "${LIMIT:-60}" "$C/disorder" --iters 1 --timeout 100 >"$T/died.$r" 2>&1 &
+done
+wait
+for r in 0 2; do
+	grep -q "NCCL's communicator is not made: the process of another rank has ended" "$T/died.$r" && grep -q 'which ends with ncclRemoteError' "$T/died.$r" ||
+		fail "a death in the set-up: rank $r: $(cat "$T/died.$r")"
+done
+
 # Refusals, with the reason.
 timeout -k 5 60 "$B/dfshim" run --host --executor nccl -- "$C/graphcheck" --timeout 30 >"$T/out" 2>&1 && fail "captured"
 grep -q "collectives cannot be captured into CUDA graphs yet" "$T/out" || fail "a capture: $(cat "$T/out")"

@@ -552,6 +552,35 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 	free(here);
 }
 
+/*
+ * NCCL connects two ranks at the first message from one to the other: a thread that is in the call
+ * of a message, or of a group of them, waits until the other end is called, too.
+ */
+static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
+{
+	struct df_graph *g = m->g;
+	const struct df_trc *t = &g->set->traces[g->nodes[node].trace];
+	const struct df_lcall *c = &t->calls[g->nodes[node].ref];
+	const struct df_uop *u = g->set->ops + t->first_op, *end = u + t->nr_uops, *last = NULL;
+
+	for (; u < end && (c->call == DF_CALL_NCCL_OP || c->call == DF_CALL_GROUP_END); u++)
+		if (u->l.thread == c->thread && u->l.flags & DF_OP_BY_NCCL &&
+		    (!last || u->l.rec > last->l.rec))
+			last = u;
+	for (u = end - t->nr_uops; last && u < end; u++) {
+		uint32_t at = inst[u - g->set->ops];
+		int together = u->l.thread == c->thread && last->l.group == u->l.group;
+
+		if ((u != last && (!last->l.group || !together)) || at == DF_NONE ||
+		    !g->insts[at].p2p || !g->insts[at].nr_missing)
+			continue;
+		at = next_node(m, u->gcomm,
+			       u->l.kind == DF_KIND_SEND ? g->insts[at].dst : g->insts[at].src);
+		df_graph_edge(g, node, at, DF_E_NOT_ISSUED, DF_W_BASE | DF_W_NORES, u->l.rec);
+		g->nodes[node].stale = DF_M_NONE;
+	}
+}
+
 /* ---- calls that several ranks make together ------------------------------------------------- */
 
 /*
@@ -742,6 +771,9 @@ int df_graph_match(struct df_graph *g)
 	}
 	if (!rc)
 		rc = df_graph_groups(g, inst);
+	for (uint32_t n = 0; !rc && n < g->nr_nodes; n++)
+		if (g->nodes[n].kind == DF_N_THREAD)
+			tie_caller(&m, n, inst);
 	for (size_t i = 0; !rc && i < g->nr_bars; i++) {
 		struct df_bar *b = &g->bars[i];
 

@@ -133,6 +133,17 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 			t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank");
 		return;
 	}
+	if (t && !strcmp(r->qualifier, "pair")) {
+		char h1[48], h2[48];
+
+		df_line_put(
+			b,
+			"%s and %s wait for each other in calls that send or receive: NCCL connects "
+			"two ranks at their first message, and waits for both",
+			df_line_host(r, t, h1, sizeof(h1)),
+			t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank");
+		return;
+	}
 	if (t && (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy"))) {
 		uint32_t c = r->set->traces[t->trace].calls[t->ref].call;
 		uint32_t c2 = t2 ? r->set->traces[t2->trace].calls[t2->ref].call : c;

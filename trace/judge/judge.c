@@ -271,7 +271,10 @@ static void classify_cycle(struct df_check_result *r)
 		break;
 	case DF_W_P:
 		r->verdict = DF_V_ORDER;
-		qual = cycle_has_call(r, DF_CALL_CONNECT) ? "connect" : "";
+		if (cycle_has_call(r, DF_CALL_CONNECT))
+			qual = "connect";
+		else if (cycle_has_call(r, DF_CALL_NCCL_OP) || cycle_has_call(r, DF_CALL_GROUP_END))
+			qual = "pair";
 		break;
 	case DF_W_SI:
 		r->verdict = DF_V_SYNC;

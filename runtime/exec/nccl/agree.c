@@ -20,6 +20,7 @@
 #include "runtime/base/vec.h"
 #include "runtime/comm/comm.h"
 #include "runtime/exec/nccl/lane.h"
+#include "runtime/exec/nccl/put.h"
 #include "runtime/exec/nccl/sequence.h"
 #include "runtime/exec/nccl/shared.h"
 #include "trace/record/names.h"
@@ -49,8 +50,12 @@ struct df_lane_agree {
 	uint32_t nr_units;	    /* that there have been */
 	int stop;		    /* atomic */
 	int alone;		    /* there is no agreed order any more */
-	int refused;		    /* -errno: the real library refused a unit */
-	int failed;		    /* rank 0: -errno */
+	/* The lane's lock: */
+	struct unit *connecting; /* another thread puts it, and no other one is put */
+	int turning;		 /* the thread is in a turn */
+	int refused;		 /* -errno: the real library refused a unit */
+	/* The thread's: */
+	int failed; /* rank 0: -errno */
 	/* rank 0: */
 	struct df_lanes_sequence *sequence;
 	struct turns *turns; /* by slot */
@@ -131,7 +136,17 @@ static int is_ready(const struct unit *u)
 	return 1;
 }
 
-static struct df_lane_item item_of(const struct df_lane *lane, const struct unit *u, size_t i)
+static int is_connected(struct df_lane *lane, const struct df_op *op)
+{
+	int is;
+
+	df_mutex_lock(&lane->lock);
+	is = !df_lane_connects(lane, op);
+	df_mutex_unlock(&lane->lock);
+	return is;
+}
+
+static struct df_lane_item item_of(struct df_lane *lane, const struct unit *u, size_t i)
 {
 	const struct df_lane_op *e = u->ops[i];
 	int rank = lane->comm->rank, peer = e->op.root;
@@ -147,7 +162,7 @@ static struct df_lane_item item_of(const struct df_lane *lane, const struct unit
 		item.side = !sends;
 		item.message = 1;
 		if (sends && e->op.count <= SHORT &&
-		    e->op.count * df_dtype_bytes(e->op.type) <= SHORT)
+		    e->op.count * df_dtype_bytes(e->op.type) <= SHORT && is_connected(lane, &e->op))
 			item.buffered = (uint32_t)lane->view->slots[peer] + 1;
 	} else if (e->op.kind == DF_COLL_SENDRECV_SELF) {
 		name[3] = (uint64_t)rank + 1;
@@ -201,27 +216,27 @@ static int publish(struct df_lane_agree *a, int *waits)
 	return any;
 }
 
-/* Puts the unit on the lane, and forgets it, in a turn of work(). */
-static void launch(struct df_lane_agree *a, struct unit **p)
+/* Puts the unit on the lane, and forgets it. */
+static void put_unit(struct df_lane_agree *a, struct unit *u)
 {
-	struct unit *u = *p;
 	struct df_lane *lane = a->lane;
 	int ended, ret = 0;
 	size_t i;
 
-	*p = u->next;
-	if (!u->next)
-		a->last = p;
 	df_mutex_lock(&lane->lock);
 	ended = lane->ended;
+	lane->connecting = a->connecting == u;
 	df_mutex_unlock(&lane->lock);
 	if (!ended)
 		ret = df_lane_put_group(lane, u->ops, u->nr);
 	df_mutex_lock(&lane->lock);
-	for (i = 0; i < u->nr && !ended; i++)
+	lane->connecting = 0;
+	for (i = 0; i < u->nr && !ended && !lane->stuck; i++)
 		u->ops[i]->put = 1;
 	if (ret)
 		lane->failed = ret;
+	else if (!ended && !lane->stuck)
+		df_lane_connected(lane, u->ops, u->nr);
 	if (!lane->ended)
 		a->refused = ret;
 	df_mutex_unlock(&lane->lock);
@@ -229,14 +244,69 @@ static void launch(struct df_lane_agree *a, struct unit **p)
 	free(u);
 }
 
+static void *connect_unit(void *arg)
+{
+	struct df_lane_agree *a = arg;
+	struct df_lane *lane = a->lane;
+
+	put_unit(a, a->connecting);
+	df_mutex_lock(&lane->lock);
+	a->connecting = NULL;
+	lane->putting = a->turning;
+	df_mutex_unlock(&lane->lock);
+	df_lane_agree_wake(lane);
+	df_lane_unuse(lane);
+	return NULL;
+}
+
+/*
+ * Launches the unit at *p, in a turn of work(): at once, or on a thread of its own if NCCL may
+ * block for it.
+ */
+static void launch(struct df_lane_agree *a, struct unit **p)
+{
+	struct unit *u = *p;
+	struct df_lane *lane = a->lane;
+	int connects = 0;
+	size_t i;
+
+	*p = u->next;
+	if (!u->next)
+		a->last = p;
+	df_mutex_lock(&lane->lock);
+	for (i = 0; i < u->nr; i++)
+		connects |= df_lane_connects(lane, &u->ops[i]->op);
+	if (connects)
+		a->connecting = u;
+	df_mutex_unlock(&lane->lock);
+	if (!connects) {
+		put_unit(a, u);
+		return;
+	}
+	df_lane_use(lane);
+	if (df_thread_start("dfshim-connect", 0, connect_unit, a))
+		(void)connect_unit(a);
+}
+
+/* Whether no unit may be launched now. */
+static int is_stopped(const struct df_lane_agree *a)
+{
+	int is;
+
+	df_mutex_lock(&a->lane->lock);
+	is = a->refused || a->connecting;
+	df_mutex_unlock(&a->lane->lock);
+	return is;
+}
+
 /* Launches those whose turn it is. Returns 1 if there were any. */
 static int launch_turns(struct df_lane_agree *a)
 {
 	struct df_lane_area *me = area_of(a->lane);
 	uint64_t at = me->taken, end = get(&me->gone);
-	int any = at != end;
+	uint64_t from = at;
 
-	for (; at != end && !a->refused; at++) {
+	for (; at != end && !is_stopped(a); at++) {
 		uint32_t number = me->go[at % DF_LANE_GOES];
 		struct unit **p = &a->first;
 
@@ -246,7 +316,7 @@ static int launch_turns(struct df_lane_agree *a)
 		if (*p)
 			launch(a, p);
 	}
-	return any;
+	return at != from;
 }
 
 /* ---- rank 0 ---------------------------------------------------------------------------------- */
@@ -361,7 +431,8 @@ static int begin_turn(struct df_lane_agree *a)
 	df_mutex_lock(&a->lane->lock);
 	/* ACQUIRE pairs with df_lane_agree_stop(): no operation is added after it. */
 	over = a->lane->ended || __atomic_load_n(&a->stop, __ATOMIC_ACQUIRE);
-	a->lane->putting = !over;
+	a->turning = !over;
+	a->lane->putting = a->turning || a->connecting;
 	df_mutex_unlock(&a->lane->lock);
 	return !over;
 }
@@ -369,8 +440,19 @@ static int begin_turn(struct df_lane_agree *a)
 static void end_turn(struct df_lane_agree *a)
 {
 	df_mutex_lock(&a->lane->lock);
-	a->lane->putting = 0;
+	a->turning = 0;
+	a->lane->putting = a->connecting != NULL;
 	df_mutex_unlock(&a->lane->lock);
+}
+
+static int refusal(const struct df_lane_agree *a)
+{
+	int ret;
+
+	df_mutex_lock(&a->lane->lock);
+	ret = a->refused;
+	df_mutex_unlock(&a->lane->lock);
+	return ret;
 }
 
 static void *work(void *arg)
@@ -383,24 +465,23 @@ static void *work(void *arg)
 	while (begin_turn(a)) {
 		/* ACQUIRE pairs with ring(). */
 		uint32_t bell = __atomic_load_n(&me->bell, __ATOMIC_ACQUIRE);
-		int waits = 0, moved;
+		int waits = 0, moved, refused;
 
 		a->alone |= is_closed(lane);
 		moved = collect(a);
-		if (moved < 0)
-			a->refused = moved;
-		else
+		if (moved >= 0)
 			moved |= launch_turns(a);
-		while (a->alone && a->first && !a->refused)
+		while (a->alone && a->first && moved >= 0 && !is_stopped(a))
 			launch(a, &a->first);
-		if (!a->alone && !a->refused) {
+		refused = moved < 0 ? moved : refusal(a);
+		if (!a->alone && !refused) {
 			moved |= publish(a, &waits);
 			if (a->sequence)
 				moved |= decide(a);
 		}
 		end_turn(a);
-		if (a->refused) {
-			df_comm_end(lane->comm, a->refused, 1);
+		if (refused) {
+			df_comm_end(lane->comm, refused, 1);
 			break;
 		}
 		nap = moved ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);

@@ -20,6 +20,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
 #include "runtime/exec/nccl/lane.h"
+#include "runtime/exec/nccl/put.h"
 #include "runtime/exec/nccl/shared.h"
 #include "runtime/order/debt.h"
 #include "runtime/order/flights.h"
@@ -30,6 +31,7 @@
 #define NAP_MAX_NS DF_NS_PER_MS
 #define ERROR_NS   (100 * DF_NS_PER_MS) /* between questions for asynchronous errors */
 #define PUT_END_NS DF_NS_PER_S		/* how long an abort waits for a put */
+#define CONNECT_NS (20 * DF_NS_PER_MS)	/* ... which connects: it has surely reached NCCL */
 #define ABORT_NS   (2 * DF_NS_PER_S)	/* how long an abort is waited for */
 
 const struct df_lane_calls *df_lane_calls;
@@ -62,7 +64,7 @@ static int has_ended(const struct df_lane_op *e)
 /* The operations that this thread has launched and not submitted. */
 static __thread struct df_lane_op *mine;
 
-/* ---- putting --------------------------------------------------------------------------------- */
+/* ---- issue ----------------------------------------------------------------------------------- */
 
 void df_lane_append(const struct df_sig *sig, struct df_lane_op *e)
 {
@@ -90,123 +92,6 @@ static void free_op(struct df_lane_op *e)
 		df_word_put(e->word);
 	free(e->waits);
 	free(e);
-}
-
-int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
-{
-	const struct df_op *few[16],
-		**ops = nr > DF_ARRAY_LEN(few) ? malloc(nr * sizeof(*ops)) : few;
-	size_t i;
-	uint32_t k;
-	int ret = ops ? 0 : -ENOMEM;
-
-	for (i = 0; i < nr && !ret; i++) {
-		ops[i] = &group[i]->op;
-		for (k = 0; k < group[i]->nr_waits && !ret; k++) {
-			const struct df_kwait *w = &group[i]->waits[k];
-
-			/* ACQUIRE pairs with the write of that point, as in has_ended(). */
-			if (__atomic_load_n(w->addr, __ATOMIC_ACQUIRE) < w->value)
-				ret = df_backend->stream_wait(lane->stream, w->addr, w->value);
-		}
-	}
-	if (!ret)
-		ret = df_lane_calls->put(lane->real, ops, nr,
-					 df_backend->stream_handle(lane->stream));
-	for (i = 0; i < nr && !ret; i++)
-		ret = df_backend->stream_write(lane->stream, group[i]->word, NULL, group[i]->value);
-	if (ops != few)
-		free(ops);
-	return ret;
-}
-
-/* Operations of the next group; 0: it is not complete, or none is put any more. Lock held. */
-static size_t next_length(const struct df_lane *lane)
-{
-	const struct df_lane_op *e;
-	size_t nr = 0;
-
-	if (lane->ended || lane->failed || lane->differs)
-		return 0;
-	for (e = lane->next; e && e->turn == lane->next->turn; e = e->next)
-		if (!e->closed)
-			return 0;
-		else
-			nr++;
-	return nr;
-}
-
-/* Whether the next group has room on the device. Lock held; released in between. */
-static int has_room(struct df_lane *lane, size_t nr)
-{
-	uint64_t turn = lane->next->turn;
-	int has;
-
-	/* An agreed order is not the order of turns, by which rank 0 gives the reserve. */
-	if (lane->agree)
-		return 1;
-	df_mutex_unlock(&lane->lock);
-	has = df_budget_take(lane, turn, nr);
-	df_mutex_lock(&lane->lock);
-	/* If it has ended meanwhile, df_budget_drop() takes back what it has. */
-	return has && !lane->ended && !lane->failed;
-}
-
-size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap)
-{
-	struct df_lane_op *e, **v;
-	size_t nr = next_length(lane), i;
-
-	if (!nr || !has_room(lane, nr))
-		return 0;
-	if (nr > *cap) {
-		v = realloc(*group, nr * sizeof(*v));
-		if (!v) {
-			lane->failed = -ENOMEM;
-			return 0;
-		}
-		*group = v;
-		*cap = nr;
-	}
-	for (i = 0, e = lane->next; i < nr; i++, e = e->next)
-		(*group)[i] = e;
-	lane->next = e;
-	return nr;
-}
-
-/* Puts what is complete, unless another thread is doing so. */
-static void put_all(struct df_lane *lane)
-{
-	struct df_lane_op **group = NULL;
-	size_t nr, i, cap = 0;
-	int ret, failed, differs;
-
-	df_mutex_lock(&lane->lock);
-	if (lane->putting) {
-		df_mutex_unlock(&lane->lock);
-		return;
-	}
-	lane->putting = 1;
-	while ((nr = df_lane_next_group(lane, &group, &cap))) {
-		df_mutex_unlock(&lane->lock);
-		differs = lane->view && df_lane_differs(lane, group, nr);
-		ret = differs ? 0 : df_lane_put_group(lane, group, nr);
-		df_mutex_lock(&lane->lock);
-		lane->differs = differs;
-		if (differs)
-			break;
-		for (i = 0; i < nr; i++)
-			group[i]->put = 1;
-		if (ret)
-			lane->failed = ret;
-	}
-	lane->putting = 0;
-	failed = lane->ended ? 0 : lane->failed;
-	df_mutex_unlock(&lane->lock);
-	free(group);
-	/* An operation that could not be put never ends, on this rank or on the others. */
-	if (failed)
-		df_comm_end(lane->comm, failed, 1);
 }
 
 /* Closes this thread's operations of a lane, after which they may go at any time. */
@@ -252,7 +137,7 @@ void df_lane_submitted(void)
 		if (lane->agree)
 			df_lane_agree_wake(lane);
 		else
-			put_all(lane);
+			df_lane_put_all(lane);
 		df_lane_unuse(lane);
 		any = 1;
 	}
@@ -299,7 +184,8 @@ static int retire(struct df_lane *lane)
 			 0, 0, 0);
 		df_trace_comm_done(comm->trace);
 		room |= df_budget_back(lane, 1);
-		free_op(e);
+		if (!lane->stuck)
+			free_op(e);
 		/* RELAXED: readers only ask whether something is in flight. */
 		__atomic_store_n(&comm->retired, comm->retired + 1, __ATOMIC_RELAXED);
 		__atomic_store_n(&dev->exec.retired, dev->exec.retired + 1, __ATOMIC_RELAXED);
@@ -450,7 +336,7 @@ static void serve_holds(void)
 	df_hold_read(find_lane, df_lane_unuse);
 	while ((lane = next_lane(ANY, lane))) {
 		if (df_budget_holds(lane))
-			put_all(lane);
+			df_lane_put_all(lane);
 		df_hold_turn(lane);
 	}
 }
@@ -568,7 +454,8 @@ int df_lane_make(struct df_comm *comm)
 				     : df_env()->nccl_ctas;
 	df_list_init(&lane->node);
 	df_mutex_init(&lane->lock, DF_RANK_LEAF, "lane");
-	err = df_hold_init(lane);
+	lane->pairs = calloc((size_t)comm->nranks, sizeof(*lane->pairs));
+	err = lane->pairs ? df_hold_init(lane) : -ENOMEM;
 	if (!ret)
 		ret = err;
 	df_budget_join(lane);
@@ -635,7 +522,7 @@ void df_lane_free(struct df_comm *comm)
 	df_lane_agree_stop(lane);
 	df_budget_drop(lane);
 	df_budget_leave(lane);
-	if (!is_left(lane) || lane->oldest) {
+	if (!is_left(lane) || lane->oldest || lane->stuck) {
 		df_warn_once(
 			"a call of NCCL for a communicator that has ended does not return: its "
 			"memory stays");
@@ -655,24 +542,31 @@ void df_lane_free(struct df_comm *comm)
 	df_lane_agree_free(lane);
 	df_lane_unshare(lane);
 	df_hold_fini(lane);
+	free(lane->pairs);
 	df_mutex_fini(&lane->lock);
 	free(lane);
 }
 
-/* Waits, for a bounded time, until no thread puts operations on the lane. */
-static void stop_putting(struct df_lane *lane)
+/*
+ * Waits, for a bounded time, until no thread puts operations on the lane. Returns 1 if one still
+ * does. One that connects returns when the communicator is aborted.
+ */
+static int stop_putting(struct df_lane *lane, int aborted)
 {
-	uint64_t since = df_now_ns();
+	uint64_t since = df_now_ns(), most = PUT_END_NS;
 	int putting;
 
 	do {
 		df_mutex_lock(&lane->lock);
 		lane->ended = 1;
 		putting = lane->putting;
+		if (lane->connecting && !aborted)
+			most = CONNECT_NS;
 		df_mutex_unlock(&lane->lock);
 		if (putting)
 			sched_yield();
-	} while (putting && df_now_ns() - since < PUT_END_NS);
+	} while (putting && df_now_ns() - since < most);
+	return putting;
 }
 
 /* Lets the thread abort the real library's communicator, and waits for that, for a bounded time. */
@@ -701,6 +595,7 @@ void df_lane_end(struct df_comm *comm)
 	struct df_dev *dev = comm->dev;
 	struct df_lane *lane;
 	struct df_lane_op *e;
+	int stuck;
 
 	df_mutex_lock(&dev->lock);
 	lane = comm->lane;
@@ -713,12 +608,13 @@ void df_lane_end(struct df_comm *comm)
 		df_lane_unuse(lane);
 		return;
 	}
-	stop_putting(lane);
+	(void)stop_putting(lane, 0);
 	df_budget_drop(lane);
 	abort_real(lane);
-	stop_putting(lane); /* the abort ends a call that did not return before */
+	stuck = stop_putting(lane, 1); /* the abort ends a call that did not return before */
 	df_mutex_lock(&dev->lock);
 	df_mutex_lock(&lane->lock);
+	lane->stuck = stuck && lane->putting;
 	lane->next = NULL;
 	lane->hold.watch = 0;
 	for (e = lane->oldest; e; e = e->next)

@@ -75,10 +75,13 @@ struct df_lane {
 	struct df_lane_op *next;	   /* the first that is not put yet */
 	uint64_t nr_groups, group;	   /* turn and group of the last */
 	struct df_hold hold;
-	int putting; /* a thread is putting them */
-	int ended;   /* none is put any more */
-	int failed;  /* -errno: the real library refused one */
-	int differs; /* other ranks call something else: none is put any more */
+	uint8_t *pairs; /* by rank: enum df_pair (put.h) */
+	int putting;	/* a thread is putting them */
+	int connecting; /* ... which NCCL may block until other ranks make their call */
+	int stuck;	/* ... and has not returned from NCCL although the lane was aborted */
+	int ended;	/* none is put any more */
+	int failed;	/* -errno: the real library refused one */
+	int differs;	/* other ranks call something else: none is put any more */
 };
 
 enum df_lane_abort { DF_LANE_LIVES, DF_LANE_TO_ABORT, DF_LANE_ABORTING, DF_LANE_ABORTED };
@@ -97,16 +100,9 @@ void df_lane_free(struct df_comm *comm);
 void df_lane_append(const struct df_sig *sig, struct df_lane_op *e);
 /* Puts on their lanes what this thread has appended. No lock held; may call the driver. */
 void df_lane_submitted(void);
-/* For agree.c. A use keeps the lane's memory; df_lane_unuse() ends it. */
+/* A use keeps the lane's memory; df_lane_unuse() ends it. */
 void df_lane_use(struct df_lane *lane);
 void df_lane_unuse(struct df_lane *lane);
-/*
- * Takes the next group into *group, which grows, if it is complete and the device has room. Returns
- * its length, or 0. lane->lock held; released in between, so one thread at a time.
- */
-size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap);
-/* Puts operations of one group on the lane. Returns 0 or -errno. No lock held; may block. */
-int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr);
 /* Drops operations that have ended from the lists of the device's lanes. dev->lock held. */
 void df_lane_retire(struct df_dev *dev);
 /* A message of another rank has arrived. Does not block. */

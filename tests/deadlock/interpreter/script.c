@@ -69,6 +69,41 @@ static int buffers(struct rank *me)
 	return 0;
 }
 
+/* A message for each pair of ranks that has some in the program. */
+static int connect_pairs(struct rank *me, int comm)
+{
+	const struct script *s = me->s;
+	const struct sc_comm *c = &s->comms[comm];
+	uint64_t to = 0, from = 0; /* ranks */
+	int r, t, i;
+
+	for (r = 0; r < s->nr_ranks; r++)
+		for (t = 0; t < s->nr_threads[r]; t++)
+			for (i = 0; i < s->threads[r][t].nr; i++) {
+				const struct sc_step *st = &s->threads[r][t].v[i];
+				int sends = st->kind == SC_SEND, a = sends ? r : st->peer,
+				    b = sends ? st->peer : r;
+
+				if (st->comm != comm || (!sends && st->kind != SC_RECV) || a == b)
+					continue;
+				to |= a == me->rank ? 1ull << b : 0;
+				from |= b == me->rank ? 1ull << a : 0;
+			}
+	if (!to && !from)
+		return 0;
+	NCCL(ncclGroupStart());
+	for (r = 0; r < s->nr_ranks; r++) {
+		if (to >> r & 1)
+			NCCL(ncclSend(me->scratch[0], 1, ncclInt8, sc_comm_rank(c, r),
+				      me->comms[comm], me->warm));
+		if (from >> r & 1)
+			NCCL(ncclRecv(me->scratch[1], 1, ncclInt8, sc_comm_rank(c, r),
+				      me->comms[comm], me->warm));
+	}
+	NCCL(ncclGroupEnd());
+	return 0;
+}
+
 static int uses_stream(const struct sc_step *st)
 {
 	switch (st->kind) {
@@ -141,7 +176,7 @@ static int setup(struct rank *me)
 				continue;
 			NCCL(ncclAllReduce(me->scratch[0], me->scratch[1], 1, ncclInt8, ncclMax,
 					   me->comms[i], me->warm));
-			if (poll_stream(me, me->warm))
+			if (connect_pairs(me, i) || poll_stream(me, me->warm))
 				return -1;
 		}
 	}

@@ -1,0 +1,236 @@
+/*
+ * Puts a lane's operations on its stream (put.h). The thread that does so has set lane->putting and
+ * is the only one that takes groups from the list.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include "runtime/base/err.h"
+#include "runtime/base/log.h"
+#include "runtime/base/thread.h"
+#include "runtime/comm/comm.h"
+#include "runtime/exec/nccl/lane.h"
+#include "runtime/exec/nccl/put.h"
+#include "runtime/exec/nccl/shared.h"
+
+/* ---- pairs ----------------------------------------------------------------------------------- */
+
+/* The operation's bit in its peer's entry; 0: it needs no connection. */
+static uint8_t pair_bit(const struct df_lane *lane, const struct df_op *op)
+{
+	if ((op->kind != DF_COLL_SEND && op->kind != DF_COLL_RECV) || op->root == lane->comm->rank)
+		return 0;
+	return op->kind == DF_COLL_SEND ? DF_PAIR_SENDS : DF_PAIR_RECEIVES;
+}
+
+int df_lane_connects(const struct df_lane *lane, const struct df_op *op)
+{
+	uint8_t bit = pair_bit(lane, op);
+
+	return bit && !(lane->pairs[op->root] & bit);
+}
+
+void df_lane_connected(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
+{
+	size_t i;
+
+	for (i = 0; i < nr; i++)
+		if (df_lane_connects(lane, &group[i]->op))
+			lane->pairs[group[i]->op.root] |= pair_bit(lane, &group[i]->op);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
+{
+	const struct df_op *few[16],
+		**ops = nr > DF_ARRAY_LEN(few) ? malloc(nr * sizeof(*ops)) : few;
+	size_t i;
+	uint32_t k;
+	int ret = ops ? 0 : -ENOMEM;
+
+	for (i = 0; i < nr && !ret; i++) {
+		ops[i] = &group[i]->op;
+		for (k = 0; k < group[i]->nr_waits && !ret; k++) {
+			const struct df_kwait *w = &group[i]->waits[k];
+
+			/* ACQUIRE pairs with the write of that point, as in has_ended(). */
+			if (__atomic_load_n(w->addr, __ATOMIC_ACQUIRE) < w->value)
+				ret = df_backend->stream_wait(lane->stream, w->addr, w->value);
+		}
+	}
+	if (!ret)
+		ret = df_lane_calls->put(lane->real, ops, nr,
+					 df_backend->stream_handle(lane->stream));
+	for (i = 0; i < nr && !ret; i++)
+		ret = df_backend->stream_write(lane->stream, group[i]->word, NULL, group[i]->value);
+	if (ops != few)
+		free(ops);
+	return ret;
+}
+
+/* Operations of the next group; 0: it is not complete, or none is put any more. Lock held. */
+static size_t next_length(const struct df_lane *lane)
+{
+	const struct df_lane_op *e;
+	size_t nr = 0;
+
+	if (lane->ended || lane->failed || lane->differs)
+		return 0;
+	for (e = lane->next; e && e->turn == lane->next->turn; e = e->next)
+		if (!e->closed)
+			return 0;
+		else
+			nr++;
+	return nr;
+}
+
+/* Whether the next group has room on the device. Lock held; released in between. */
+static int has_room(struct df_lane *lane, size_t nr)
+{
+	uint64_t turn = lane->next->turn;
+	int has;
+
+	/* An agreed order is not the order of turns, by which rank 0 gives the reserve. */
+	if (lane->agree)
+		return 1;
+	df_mutex_unlock(&lane->lock);
+	has = df_budget_take(lane, turn, nr);
+	df_mutex_lock(&lane->lock);
+	/* If it has ended meanwhile, df_budget_drop() takes back what it has. */
+	return has && !lane->ended && !lane->failed;
+}
+
+size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap)
+{
+	struct df_lane_op *e, **v;
+	size_t nr = next_length(lane), i;
+
+	if (!nr || !has_room(lane, nr))
+		return 0;
+	if (nr > *cap) {
+		v = realloc(*group, nr * sizeof(*v));
+		if (!v) {
+			lane->failed = -ENOMEM;
+			return 0;
+		}
+		*group = v;
+		*cap = nr;
+	}
+	for (i = 0, e = lane->next; i < nr; i++, e = e->next)
+		(*group)[i] = e;
+	lane->next = e;
+	return nr;
+}
+
+static int any_connects(const struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
+{
+	size_t i;
+
+	for (i = 0; i < nr && !df_lane_connects(lane, &group[i]->op);)
+		i++;
+	return i < nr;
+}
+
+/* ---- putting --------------------------------------------------------------------------------- */
+
+/* The groups that a thread puts, one after the other. */
+struct putting {
+	struct df_lane *lane;
+	struct df_lane_op **group; /* the next one */
+	size_t nr, cap;
+};
+
+static int continue_on_thread(const struct putting *p);
+
+/*
+ * Puts the next group, and those after it. may_block: else a thread does it from the first one on
+ * for which NCCL may block.
+ */
+static void put_groups(struct putting *p, int may_block)
+{
+	struct df_lane *lane = p->lane;
+	int ret, failed, differs, connects;
+	size_t i;
+
+	df_mutex_lock(&lane->lock);
+	while (p->nr || (p->nr = df_lane_next_group(lane, &p->group, &p->cap))) {
+		if (lane->ended)
+			break;
+		connects = any_connects(lane, p->group, p->nr);
+		if (connects && !may_block) {
+			df_mutex_unlock(&lane->lock);
+			ret = continue_on_thread(p);
+			if (!ret)
+				return;
+			df_mutex_lock(&lane->lock);
+			lane->failed = ret;
+			break;
+		}
+		lane->connecting = connects;
+		df_mutex_unlock(&lane->lock);
+		differs = lane->view && df_lane_differs(lane, p->group, p->nr);
+		ret = differs ? 0 : df_lane_put_group(lane, p->group, p->nr);
+		df_mutex_lock(&lane->lock);
+		lane->connecting = 0;
+		lane->differs = differs;
+		/* Once it is stuck, the group's memory stays, but nothing waits for it. */
+		if (differs || lane->stuck)
+			break;
+		for (i = 0; i < p->nr; i++)
+			p->group[i]->put = 1;
+		if (ret)
+			lane->failed = ret;
+		else
+			df_lane_connected(lane, p->group, p->nr);
+		p->nr = 0;
+	}
+	lane->putting = 0;
+	failed = lane->ended ? 0 : lane->failed;
+	df_mutex_unlock(&lane->lock);
+	free(p->group);
+	/* An operation that could not be put never ends, on this rank or on the others. */
+	if (failed)
+		df_comm_end(lane->comm, failed, 1);
+}
+
+static void *put_blocking(void *arg)
+{
+	struct putting *p = arg;
+
+	put_groups(p, 1);
+	df_lane_unuse(p->lane);
+	free(p);
+	return NULL;
+}
+
+/* Returns 0 or -errno. */
+static int continue_on_thread(const struct putting *p)
+{
+	struct putting *own = malloc(sizeof(*own));
+	int ret;
+
+	if (!own)
+		return -ENOMEM;
+	*own = *p;
+	df_lane_use(p->lane);
+	ret = df_thread_start("dfshim-connect", 0, put_blocking, own);
+	if (ret) {
+		df_warn_once("no thread can be started that connects two ranks");
+		df_lane_unuse(p->lane);
+		free(own);
+	}
+	return ret;
+}
+
+void df_lane_put_all(struct df_lane *lane)
+{
+	struct putting p = {.lane = lane};
+	int putting;
+
+	df_mutex_lock(&lane->lock);
+	putting = lane->putting;
+	lane->putting = 1;
+	df_mutex_unlock(&lane->lock);
+	if (!putting)
+		put_groups(&p, 0);
+}

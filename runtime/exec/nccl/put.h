@@ -1,0 +1,38 @@
+/*
+ * From a lane's list to its stream: groups are put in order, by one thread at a time.
+ *
+ * The first message from one rank to another connects the two: NCCL blocks the caller until both
+ * have made their call. So a group with such a message is put by a thread started for that. What
+ * follows on the lane waits behind it.
+ */
+#ifndef DF_RUNTIME_EXEC_NCCL_PUT_H
+#define DF_RUNTIME_EXEC_NCCL_PUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct df_lane;
+struct df_lane_op;
+struct df_op;
+
+/* With a peer, a set: messages that are connected. */
+enum df_pair { DF_PAIR_SENDS = 1, DF_PAIR_RECEIVES = 2 };
+
+/* Puts the groups that may be put, unless another thread does so. No lock held, does not block. */
+void df_lane_put_all(struct df_lane *lane);
+
+/* For an agreed order (agree.c): */
+
+/*
+ * Takes the next group into *group, which grows, if it is complete and the device has room. Returns
+ * its length, or 0. lane->lock held; released in between, so one thread at a time.
+ */
+size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap);
+/* Puts operations of one group on the lane. Returns 0 or -errno. No lock held; may block. */
+int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr);
+/* Whether NCCL may block for the operation until its peer makes its call. lane->lock held. */
+int df_lane_connects(const struct df_lane *lane, const struct df_op *op);
+/* The group has been put: its pairs are connected. lane->lock held. */
+void df_lane_connected(struct df_lane *lane, struct df_lane_op *const *group, size_t nr);
+
+#endif
