@@ -15,6 +15,12 @@ for what in count type op kind root last; do
 		fail "$what: $(cat "$T/$what")"
 	[ "$(grep -c '^MISMATCH: ' "$T/$what")" = 1 ] || fail "$what: told more than once: $(cat "$T/$what")"
 done
+# Between nodes it is launched, and compared when it does not end for a while: long before the time-out too.
+for what in count kind last; do
+	DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_HOST_DEVICES=2 DFSHIM_TIMEOUT_MS=600000 host -- "$C/differ" $what $what >"$T/$what" 2>&1 &&
+		fail "$what, two nodes: status 0: $(cat "$T/$what")"
+	grep -q '^MISMATCH: ' "$T/$what" && grep -q '^21 21$' "$T/$what" || fail "$what, two nodes: $(cat "$T/$what")"
+done
 # Without agreement another order is such a call too.
 DFSHIM_TIMEOUT_MS=60000 host -- "$C/disorder" --ranks 3 --procs 3 --colls 4 --comms 1 --iters 40 --seed 5 --timeout 60 >"$T/issue" 2>&1 &&
 	fail "another order in one communicator: status 0"

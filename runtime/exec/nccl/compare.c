@@ -46,7 +46,7 @@ uint64_t df_lane_match(const struct df_sig *sig)
 	return df_hash_bytes(name, sizeof(name), 1) | (LAP + 1);
 }
 
-static const char *say(const struct df_lane_call *c, char *buf, size_t size)
+const char *df_lane_say(const struct df_lane_call *c, char *buf, size_t size)
 {
 	uint32_t kind = c->what & 0xff, type = c->what >> 8 & 0xff, redop = c->what >> 16 & 0xff;
 	int root = (int)(c->what >> 32) - 1;
@@ -62,7 +62,7 @@ static const char *say(const struct df_lane_call *c, char *buf, size_t size)
 	return buf;
 }
 
-static struct df_lane_call call_of(const struct df_op *op)
+struct df_lane_call df_lane_call(const struct df_op *op)
 {
 	return (struct df_lane_call){.count = op->count,
 				     .what = (uint64_t)op->kind | (uint64_t)op->type << 8 |
@@ -75,7 +75,7 @@ static int collective_differs(struct df_lane *lane, const struct df_op *op, uint
 	struct df_lane_view *v = lane->view;
 	uint64_t at = v->place++, row = at % DF_LANE_PLACES, *words = v->words + row * v->nr, w,
 		 mine = word_of(match, at, DF_LANE_PLACES);
-	struct df_lane_call call = call_of(op), *c = &v->areas[v->slot].calls[row], other;
+	struct df_lane_call call = df_lane_call(op), *c = &v->areas[v->slot].calls[row], other;
 	char a[96], b[96];
 	uint32_t i;
 
@@ -98,8 +98,8 @@ static int collective_differs(struct df_lane *lane, const struct df_op *op, uint
 		df_warn("communicator %016llx, collective %llu: rank %d calls %s, rank %u calls "
 			"%s: MISMATCH. It is not launched",
 			(unsigned long long)lane->comm->hash, (unsigned long long)at + 1,
-			lane->comm->rank, say(&call, a, sizeof(a)), v->ranks[i],
-			say(&other, b, sizeof(b)));
+			lane->comm->rank, df_lane_say(&call, a, sizeof(a)), v->ranks[i],
+			df_lane_say(&other, b, sizeof(b)));
 		return 1;
 	}
 	return 0;

@@ -9,6 +9,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/exec/nccl/budget.h"
+#include "runtime/exec/nccl/nodes.h"
 #include "runtime/exec/nccl/hold.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/lead.h"
@@ -112,6 +113,12 @@ int df_hold_heard(const void *data, size_t bytes)
 
 static void gone(struct df_lane *lane, int rank);
 
+void df_hold_no_memory(struct df_lane *lane)
+{
+	df_warn_once("no memory to launch operations that are held: their communicator ends");
+	df_comm_end(lane->comm, -ENOMEM, 1);
+}
+
 static void send_idents(struct df_lane *lane, int to, struct df_hold_head m,
 			const struct df_ident *idents, size_t nr)
 {
@@ -121,7 +128,7 @@ static void send_idents(struct df_lane *lane, int to, struct df_hold_head m,
 	int ret;
 
 	if (!full) {
-		df_warn_once("no memory for a message to another rank: a held operation may hang");
+		df_hold_no_memory(lane);
 		return;
 	}
 	m.comm = comm->hash;
@@ -142,6 +149,11 @@ static void send_idents(struct df_lane *lane, int to, struct df_hold_head m,
 void df_hold_send(struct df_lane *lane, int to, struct df_hold_head m)
 {
 	send_idents(lane, to, m, NULL, 0);
+}
+
+void df_hold_report(struct df_lane *lane, const void *report, size_t idents)
+{
+	send_idents(lane, 0, (struct df_hold_head){.what = DF_HOLD_CALL}, report, idents);
 }
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
@@ -172,7 +184,7 @@ static void begin_watch(struct df_lane *lane, uint32_t watch)
 		send_idents(lane, 0, (struct df_hold_head){.what = DF_HOLD_BEFORE, .watch = watch},
 			    before, nr);
 	} else {
-		df_warn_once("no memory: a held operation may hang");
+		df_hold_no_memory(lane);
 	}
 	free(before);
 	free(counts);
@@ -263,7 +275,7 @@ static int are_valid(const struct df_hold_message *m, int nranks)
 {
 	uint32_t i;
 
-	for (i = 0; i < m->h.nr; i++)
+	for (i = 0; i < m->h.nr && m->h.what != DF_HOLD_CALL; i++)
 		if (m->idents[i].class > DF_IDENT_RECV || m->idents[i].peer < 0 ||
 		    m->idents[i].peer >= nranks)
 			return 0;
@@ -309,6 +321,9 @@ static void read_one(struct df_lane *lane, const struct df_hold_message *m)
 		break;
 	case DF_HOLD_GONE:
 		gone(lane, m->h.from);
+		break;
+	case DF_HOLD_CALL:
+		df_lane_nodes_read(lane, m);
 		break;
 	default:
 		break;

@@ -357,7 +357,8 @@ static void abort_lanes(void)
 	}
 }
 
-static void ask_errors(void)
+/* Now and then: asynchronous errors, and calls of other nodes that differ. */
+static void look_around(void)
 {
 	struct df_lane *lane = NULL;
 	int err;
@@ -366,6 +367,7 @@ static void ask_errors(void)
 		err = df_comm_pending(lane->comm) ? df_lane_calls->error(lane->real) : 0;
 		if (err)
 			df_comm_end(lane->comm, err, 2);
+		df_lane_nodes_turn(lane, df_now_ns());
 	}
 }
 
@@ -397,7 +399,7 @@ static void *watch(void *arg)
 		serve_holds();
 		nap = df_lane_pass(-1) ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
 		if (df_now_ns() - asked > ERROR_NS) {
-			ask_errors();
+			look_around();
 			asked = df_now_ns();
 		}
 		more = busy(&ended);
@@ -543,6 +545,7 @@ void df_lane_free(struct df_comm *comm)
 	df_lane_unshare(lane);
 	df_hold_fini(lane);
 	free(lane->pairs);
+	free(lane->nodes.reports);
 	df_mutex_fini(&lane->lock);
 	free(lane);
 }

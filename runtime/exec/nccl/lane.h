@@ -18,6 +18,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/dfshim.h"
 #include "runtime/exec/nccl/budget.h"
+#include "runtime/exec/nccl/nodes.h"
 #include "runtime/exec/nccl/hold.h"
 #include "runtime/executor.h"
 #include "runtime/lanes.h"
@@ -75,13 +76,14 @@ struct df_lane {
 	struct df_lane_op *next;	   /* the first that is not put yet */
 	uint64_t nr_groups, group;	   /* turn and group of the last */
 	struct df_hold hold;
-	uint8_t *pairs; /* by rank: enum df_pair (put.h) */
-	int putting;	/* a thread is putting them */
-	int connecting; /* ... which NCCL may block until other ranks make their call */
-	int stuck;	/* ... and has not returned from NCCL although the lane was aborted */
-	int ended;	/* none is put any more */
-	int failed;	/* -errno: the real library refused one */
-	int differs;	/* other ranks call something else: none is put any more */
+	struct df_lane_nodes nodes; /* the lanes' thread's */
+	uint8_t *pairs;		    /* by rank: enum df_pair (put.h) */
+	int putting;		    /* a thread is putting them */
+	int connecting;		    /* ... which NCCL may block until other ranks make their call */
+	int stuck;   /* ... and has not returned from NCCL although the lane was aborted */
+	int ended;   /* none is put any more */
+	int failed;  /* -errno: the real library refused one */
+	int differs; /* other ranks call something else: none is put any more */
 };
 
 enum df_lane_abort { DF_LANE_LIVES, DF_LANE_TO_ABORT, DF_LANE_ABORTING, DF_LANE_ABORTED };

@@ -141,6 +141,8 @@ void df_lead_watch(struct df_lane *lane)
 {
 	struct df_lead *lead = lead_of(lane);
 
+	if (!lead)
+		df_hold_no_memory(lane);
 	if (!lead || lead->watches)
 		return;
 	lead->watches = 1;
@@ -154,6 +156,8 @@ static void note_before(struct df_lane *lane, struct df_lead *lead, const struct
 	uint64_t *counts = df_hold_new_counts(nranks);
 	uint32_t i;
 
+	if (!counts)
+		df_hold_no_memory(lane);
 	for (i = 0; counts && i < m->h.nr; i++)
 		*df_hold_count(counts, nranks, &m->idents[i]) = m->idents[i].nr;
 	free(lead->before[m->h.from]);
@@ -162,15 +166,16 @@ static void note_before(struct df_lane *lane, struct df_lead *lead, const struct
 	lead->busy = df_now_ns();
 }
 
-static void note_group(struct df_lead *lead, const struct df_hold_message *m)
+static void note_group(struct df_lane *lane, const struct df_hold_message *m)
 {
+	struct df_lead *lead = lane->hold.lead;
 	struct known *k = calloc(1, sizeof(*k));
 	struct peer *p = calloc((size_t)m->h.nr + 1, sizeof(*p));
 	struct df_list *at;
 	uint32_t i;
 
 	if (!k || !p) {
-		df_warn_once("no memory: a held operation may hang");
+		df_hold_no_memory(lane);
 		free(k);
 		free(p);
 		return;
@@ -377,7 +382,7 @@ static void search(struct df_lane *lane, struct df_lead *lead)
 				break;
 		}
 	if (ret < 0 || serve(lane, &s))
-		df_warn_once("no memory: a held operation may hang");
+		df_hold_no_memory(lane);
 	free(s.v);
 }
 
@@ -444,7 +449,7 @@ void df_lead_read(struct df_lane *lane, const struct df_hold_message *m)
 	else if (m->h.what == DF_HOLD_BEFORE)
 		note_before(lane, lead, m);
 	else if (m->h.what == DF_HOLD_GROUP)
-		note_group(lead, m);
+		note_group(lane, m);
 	else if (lead->at < lead->nr_needs && lead->needs[lead->at].rank == m->h.from) {
 		lead->at++;
 		ask_next(lane, lead);

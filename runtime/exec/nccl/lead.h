@@ -26,7 +26,8 @@ enum df_hold_what {
 	DF_HOLD_GIVEN,	   /* to rank 0: done, or the groups have been launched meanwhile */
 	DF_HOLD_GO,	   /* from rank 0: launch groups up to this one */
 	DF_HOLD_END_WATCH, /* from rank 0 */
-	DF_HOLD_GONE /* the sender has left the communicator, so all its operations have ended */
+	DF_HOLD_GONE, /* the sender has left the communicator, so all its operations have ended */
+	DF_HOLD_CALL  /* to rank 0: a collective has not ended for a while (nodes.h) */
 };
 
 struct df_hold_head {
@@ -42,8 +43,12 @@ struct df_hold_message {
 	struct df_ident idents[];
 };
 
+/* A held operation could not be launched any more: ends the communicator. */
+void df_hold_no_memory(struct df_lane *lane);
 /* Sends it to that rank; fills in comm, proc, from, to and nr. */
 void df_hold_send(struct df_lane *lane, int to, struct df_hold_head m);
+/* Sends rank 0 a report of the size of that number of idents. */
+void df_hold_report(struct df_lane *lane, const void *report, size_t idents);
 /* Counts of collectives and, for each rank, of sends and receives; all 0. NULL: no memory. */
 uint64_t *df_hold_new_counts(int nranks);
 /* The count of the ident's kind. */

@@ -2,8 +2,8 @@
  * From a lane's list to its stream: groups are put in order, by one thread at a time.
  *
  * The first message from one rank to another connects the two: NCCL blocks the caller until both
- * have made their call. So a group with such a message is put by a thread started for that. What
- * follows on the lane waits behind it.
+ * have made their call. So a group with such a message is put by a thread started for that, and
+ * later groups of the lane wait behind it.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_PUT_H
 #define DF_RUNTIME_EXEC_NCCL_PUT_H

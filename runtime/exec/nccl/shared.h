@@ -9,6 +9,7 @@
 #ifndef DF_RUNTIME_EXEC_NCCL_SHARED_H
 #define DF_RUNTIME_EXEC_NCCL_SHARED_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct df_lane;
@@ -85,6 +86,10 @@ void df_lane_unshare(struct df_lane *lane);
 /* The compared part of a signature; not 0. */
 struct df_sig;
 uint64_t df_lane_match(const struct df_sig *sig);
+/* The call, for the report; and in words, in buf. */
+struct df_op;
+struct df_lane_call df_lane_call(const struct df_op *op);
+const char *df_lane_say(const struct df_lane_call *c, char *buf, size_t size);
 /*
  * Publishes the operations of a group, and compares them with what the other ranks of the node have
  * published in the same places. Returns 1 if one differs, which is then logged and reported; else
