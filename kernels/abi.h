@@ -421,7 +421,7 @@ struct df_kblock {
 	uint32_t gang;	 /* whether tasks are taken in the order that is common to all ranks */
 	uint32_t stays;	 /* GPU: the block is on the device and has recently had work */
 	uint32_t served; /* number of times that a task got its share */
-	int64_t owed;	 /* by priority: work due to the less urgent tasks (dfk_account()) */
+	int64_t owed;	 /* by priority: turns that less urgent tasks are owed (dfk_account()) */
 	int64_t idle;	 /* traversals without progress */
 	struct df_kstats stats;
 };

@@ -16,7 +16,7 @@
 #
 # Tests run in the locale C, because they compare sorted text and decimal points.
 #
-# What a sanitizer reports in any process of a test makes it fail, whatever the test makes of that
+# A sanitizer's report in any process of a test makes the test fail, whatever the test makes of that
 # process's status.
 set -u
 SRC=$(cd "$(dirname "$0")/.." && pwd)
@@ -190,7 +190,7 @@ fi
 for name in "${names[@]}"; do
 	rm -f "$B/test-out/$name/result"
 done
-# What may take longest comes first, so that it does not keep one processor busy alone at the end.
+# The longest tests are first, so that none keeps one processor busy alone at the end.
 for name in "${names[@]}"; do
 	echo "$(limit_of "$name") $name"
 done | sort -s -k1,1nr | cut -d' ' -f2 | xargs -P "$jobs" -I{} "$0" --one {} "$limit"

@@ -476,7 +476,7 @@ static void firsts(const struct df_comm *comm, int *first)
 	}
 }
 
-/* Exchanges the results of all askers: far[v] is of the way from node v. */
+/* Exchanges all ranks' results: far[v] is the path from node v. first[v]: that node's rank. */
 static int exchange(struct df_comm *comm, const int *first, struct df_far mine, struct df_far *far)
 {
 	struct df_far *all = malloc((size_t)comm->nranks * sizeof(*all));

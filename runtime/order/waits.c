@@ -89,9 +89,9 @@ static struct waiter *waiter_new(struct waits *w, struct df_mstream *on, uint32_
 
 /*
  * Keeps queues of the GPU free for the executor: a stream that would take one of them must not wait
- * until the wait of another stream has ended. After CROWD_NS it may, because the other waits may need what
- * this thread does next. Returns 1 if the stream may wait; *own is its entry, or NULL if it is not
- * counted. Lock held.
+ * until the wait of another stream has ended. After CROWD_NS it may, because the other waits may
+ * need what this thread does next. Returns 1 if the stream may wait; *own is its entry, or NULL if
+ * it is not counted. Lock held.
  */
 static int may_wait(struct waits *w, int device, struct df_mstream *on, struct waiter **own)
 {

@@ -6,7 +6,7 @@ own_shm
 unset DFSHIM_TRACE
 export DFSHIM_STATS='' DFSHIM_TIMEOUT_MS=$((10000 * SLOW))
 cd "$T" || exit 1
-# What the control plane begins with can be had no more.
+# A resource that the control plane needs at its start is used up.
 cat >lack.c <<'EOF'
 #include <errno.h>
 int epoll_create1(int flags)
@@ -50,13 +50,13 @@ for n in 5 6 7 8 9 10 11; do
 	job 2 "ulimit -n $n"
 	ended "$n descriptors" "rank 1 .*\(Too many open files\|no file descriptor left\)"
 done
-# With some more the shortage shows when others knock, or when their memory is to be mapped: all run, or end with the reason.
+# With a few more the shortage shows when peers connect, or when their memory is mapped: the job runs, or ends with the reason.
 shortage() { # N RANK
 	mkdir -p "short.$1.$2" && cd "short.$1.$2" || exit 1
 	which=$2
 	DFSHIM_TRACE=trace job 2 "ulimit -n $1"
 	[ $rc = 0 ] || ended "$1 descriptors of rank $2" "no file descriptor left"
-	# Who cannot map tells the other side, which may wait for it.
+	# A process that cannot map memory reports it to the other side, which may wait for it.
 	grep -q "cannot be reached (this process has no file descriptor left" err || return 0
 	ended "the other side, $1 descriptors of rank $2" "rank $2 .* cannot map the memory of this process (it has no file descriptor left"
 	"$B/dfshim" check trace >said
@@ -84,7 +84,7 @@ for n in {6..16}; do
 	job 2 "ulimit -S -n $n"
 	[ $rc = 0 ] || fail "soft limit of $n: status $rc: $(cat err)"
 done
-# Descriptors that come when there is no number left for them: the system drops them.
+# Descriptors that arrive when no number is left for them: the system drops them.
 cat >cut.c <<'EOF'
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -14,7 +14,7 @@ job() {
 [ "$(wc -l <names)" -ge 20 ] || fail "only $(wc -l <names) variables with a range"
 values=(nonsense -77 99999999999999999999 "1 2") at=0
 while read -r n; do
-	# Of each variable all; in a sanitizer's build one, and of the next variable the next.
+	# All values of each variable; in a sanitizer's build one value, the next one for the next variable.
 	for v in "${values[@]:at % 4 * (SLOW > 1):SLOW > 1 ? 1 : 4}"; do
 		job "$n=$v" || fail "$n=$v: status $?: $(cat out err)"
 		[ "$(grep -cF "$n=$v cannot be used: allowed is" err)" = 1 ] || fail "$n=$v: $(cat err)"

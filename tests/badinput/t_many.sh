@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: 1,000 communicators, 10,000 collectives under way, nothing grows, no memory, strangers with garbage.
+# Description: 1,000 communicators, 10,000 collectives under way, nothing grows, no memory, garbage from connections that are not of the job.
 set -u
 . "$SRC/tests/lib/clients.sh"
 own_shm

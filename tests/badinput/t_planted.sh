@@ -9,7 +9,7 @@ cleanup() { [ ${#plants[@]} = 0 ] || rm -rf -- "${plants[@]}"; }
 trap cleanup EXIT
 mkdir "$T/victim"
 echo mine >"$T/victim/file"
-# as_other WORDS: Python of another user, who may not read Python's files.
+# as_other WORDS: Python of another user, whose process may not read Python's files.
 as_other() {
 	python3 -c 'import os, sys, stat
 os.umask(0)
@@ -53,7 +53,7 @@ found=$(find "$T/traces" "$T/log" "$T/stats" -type f -perm /022)
 [ -z "$found" ] || fail "others may write to $found"
 [ -f "$T/log" ] && [ -f "$T/stats" ] || fail "no log or no statistics: $(ls "$T")"
 
-# Links where the log and the statistics are to be. One of this user is followed, and where the umask says so nobody else reads a file.
+# Links in place of the log and the statistics. A link of this user is followed. The umask decides whether others can read a file.
 mkdir -m 777 "$T/common"
 as_other 'for name in sys.argv[3:]: os.symlink(sys.argv[2], name)' "$T/victim/file" "$T/common/"{log,stats} || fail "nothing could be planted"
 ln -s "$T/led-to" "$T/common/own"

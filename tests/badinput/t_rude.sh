@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ranks that never come, leave early, come twice; fork, exit, abort in the middle: all ends, with words.
+# Description: ranks that never join, leave early, join twice; fork, exit, abort in the middle: every job ends with a message.
 set -u
 . "$SRC/tests/lib/clients.sh"
 own_shm

@@ -103,7 +103,7 @@ grep -q 'http:y' "$T/sum.md" || fail "the summary does not name the program: $(c
 [ "$(grep -c '^ *~~~' "$T/sum.md")" = 2 ] || fail "the program's name ends the block: $(cat "$T/sum.md")"
 awk '/^~~~~/ { block = !block } !block' "$T/sum.md" | grep -F '<b>' && fail "the program's name is markup: $(cat "$T/sum.md")"
 
-# What is no hang.
+# A failure that is no hang.
 ci 3 "the job failed" -n 2 -- bash -c '"$0" --iters 5 --inorder --ranks 2 >/dev/null; exit 3' "$C/disorder"
 ci 1 "nothing checked" -- true
 ci 127 "nothing checked" -- "$T/no such program"

@@ -88,7 +88,7 @@ v=$(DFSHIM_MODE=trace DFSHIM_TRACE_MB=33 "$D" env --json |
 	jq -r '.[]|select(.name=="DFSHIM_MODE" or .name=="DFSHIM_TRACE_MB")|"\(.value) \(.set)"' | tr '\n' ',')
 [ "$v" = "trace true,33 true," ] || fail "values: $v"
 
-# What can't be used: one warning with variable, value, what is allowed; an error only under strict.
+# A value that cannot be used: one warning with variable, value and what is allowed; an error only under strict.
 DFSHIM_RELEASE=maybe "$D" env >out 2>err || fail "a bad value is an error without strict"
 [ "$(grep -c 'DFSHIM WARN DFSHIM_RELEASE=maybe.*safe|none|device|all' err)" = 1 ] || fail "warning: $(cat err)"
 DFSHIM_STRICT=1 DFSHIM_RELEASE=maybe "$D" env >out 2>err && fail "strict accepts a bad value"

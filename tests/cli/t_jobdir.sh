@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: an interrupted bench leaves nothing behind: neither its folder nor its job; what a killed one left goes with the next.
+# Description: an interrupted bench leaves nothing behind: neither its folder nor its job; the next bench removes the folder of a killed one.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE

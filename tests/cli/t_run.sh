@@ -14,7 +14,7 @@ printf '%s\n' "0 0 3 3 127.0.0.1" "1 1 3 3 127.0.0.1" "2 2 3 3 127.0.0.1" | diff
 [ "$("$D" run --host -n 2 -- sh -c 'echo $MASTER_PORT' | sort -u | grep -Ec '^[0-9]+$')" = 1 ] || fail "port"
 [ "$(MASTER_PORT=1234 MASTER_ADDR=a "$D" run --host -n 1 -- sh -c 'echo $MASTER_PORT$MASTER_ADDR')" = 1234a ] ||
 	fail "the user's port is replaced"
-# The port is kept for rank 0: nobody gets it by chance, and who listens there as servers do can.
+# The port is kept for rank 0: no process gets it by chance, and a process that binds it as servers do can listen there.
 # shellcheck disable=SC2016 # for the shell below
 "$D" run --host -n 1 -- python3 -c '
 import os, socket

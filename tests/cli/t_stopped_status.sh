@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: dfshim run of a job that it stops for a hang: the verdict's status, whatever the processes or their launcher return, and the verdict last; what fails by itself keeps its status.
+# Description: dfshim run of a job that it stops for a hang: the verdict's status, whatever the processes or their launcher return, and the verdict last; a job that fails by itself keeps its status.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -38,13 +38,13 @@ done
 ends 12 "the report is above; the traces are in $(realpath "$T")/traces" --timeout "$quiet" --trace "$T/traces" -- "$S" --timeout 90 "$T/sync.txt"
 "$B/dfshim" check "$T/traces" >"$T/check"
 [ $? = 12 ] || fail "check: $(cat "$T/check")"
-# Of who wants to see the end of its communicators.
+# A job that asks for the end of its communicators.
 DFSHIM_TIMEOUT_ACTION=abort ends 12 "$last" --timeout "$quiet" -- "$S" --timeout 90 "$T/sync.txt"
 # Slow, as long as the others look; when it has ended, missing.
 ends 20 '^dfshim run: stopped for a hang, status 20: MISSING: ' --rules nccl --timeout 0.8 -- \
 	"$S" --timeout 90 "$SRC/tests/deadlock/catalogue/MP-06.txt"
 
-# What nobody stopped.
+# A job that was not stopped.
 ends 3 "" --timeout 90 -- sh -c 'exit 3'
 ends 137 "rank 0 ended by signal 9" --timeout 90 -- sh -c 'kill -KILL $$'
 # A rank that is killed before it has done anything is no job in which all is well.

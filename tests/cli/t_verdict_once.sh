@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: a job under `dfshim run` that hangs has one verdict, its own, and its status; who may only be slow is looked at again.
+# Description: a job under `dfshim run` that hangs has one verdict, its own, and its status; a job that may only be slow is examined again.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script

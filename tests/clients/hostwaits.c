@@ -248,7 +248,7 @@ int main(int argc, char **argv)
 	wait_for(argv[1], threads);
 	if (late)
 		issue(&ranks[0], 1);
-	/* Who waited by joining has joined these already. */
+	/* In the wait "join" the main thread has already joined these threads. */
 	for (r = 0; r < 2 + wakes; r++)
 		if (strcmp(argv[1], "join") || (late && r < 2))
 			pthread_join(threads[r], NULL);

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Description: every command of the documents and manual pages runs as it stands there, on stand-ins for the reader's program.
+# Description: every command of the documents and manual pages runs as it stands there, with a small job as the reader's program.
 # Limit: 300 s
 #
 # list_commands.py finds them. ./app, python and torchrun are a small job on the CPU, DIR, traces and /tmp/t are folders with traces
-# of one, srun starts tasks as Slurm does. Of `make` only what it would do is asked for, of tests/run.sh whether there is such a
-# test; what the text says of a subcommand without running it, by its options. documents.txt says what is not run, and why.
+# of one, srun starts tasks as Slurm does. `make` only prints what it would do, and tests/run.sh whether there is such a test.
+# Options in a text that does not run the subcommand are looked up. documents.txt says what is not run, and why.
 # A command that is refused (1, 2), or is not there, fails; a verdict is a result.
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -23,9 +23,9 @@ mkdir -p "$T/here/bin" && cd "$T/here" || exit 1
 ln -sf "$B" build && cp -r "$SRC/docs" docs || exit 1
 ln -sf "$SRC/docs/sim/single_free_32_64_d1e-5.json" config.json
 echo '<algo/>' >mine.xml
-# One collective has no wrong order, by anybody's rules.
+# One collective has no wrong order, by any rules.
 small="--colls 1 --iters 3 --timeout 60"
-# Ranks come from the launcher's environment; torchrun's from here. The machine's driver is libdfhost.so.
+# Ranks are those of the launcher's environment; torchrun's are set here. The machine's driver is libdfhost.so.
 printf '#!/bin/sh\nDFSHIM_BACKEND=host LD_PRELOAD="$LD_PRELOAD %s/libdfhost.so" exec "%s" %s "$@"\n' "$B" "$C/disorder" "$small" >bin/program
 sed 's/ "$@"$//' bin/program >bin/python
 sed 's/ "$@"$/ --procs 2/' bin/program >bin/torchrun
@@ -58,7 +58,7 @@ while IFS=$'\t' read -r at line; do
 		continue
 	fi
 	run=$(sed -E 's/\bDIR\b/traces/g; s|/tmp/t(race)?\b|traces|g' <<<"$line")
-	# In the build folder is what somebody built: tests are not, before lint.
+	# Only what was built is in the build folder: tests need not be, before lint.
 	for f in $(grep -oE '(build|\$D)/tests/[a-z_/]+' <<<"$run"); do
 		[ -e "$B/${f#*/}" ] || { echo "not built: $f" && continue 2; }
 	done

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Programs that were linked with CUDA 12's runtime end in libdfhost.so as well, in that release's forms:
-# a stand-in libcudart.so.12 with its version node, whose functions all fail, and a program against it.
+# a fake libcudart.so.12 with its version node, whose functions all fail, and a program against it.
 set -eu
 [ -e "$B/libdfhost.so" ] || { echo "skipped: built without the CUDA headers"; exit 77; }
 cc=$(command -v cc || command -v gcc) || { echo "skipped: no C compiler"; exit 77; }

@@ -17,7 +17,7 @@ shift
 [ $$ != 1 ] || mount -t tmpfs ${SHM_OPTIONS:+-o "$SHM_OPTIONS"} none /dev/shm || exit 96
 line=""
 [ "$1" != --interrupt ] || { line=$2 file=$3 && shift 3; }
-# What a script starts in the background would ignore the signal.
+# A background command of a script would ignore the signal.
 env --default-signal=INT setsid "$@" &
 job=$!
 if [ -n "$line" ]; then

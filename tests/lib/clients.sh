@@ -1,4 +1,4 @@
-# What the tests of clients under the preload share. Sourced; B, T, SRC are set by tests/run.sh.
+# Functions for the tests of clients under the preload. Sourced; B, T, SRC are set by tests/run.sh.
 # shellcheck shell=bash
 C=$B/clients
 fail() {
@@ -16,7 +16,7 @@ echo "SEED=$SEED"
 # In a sanitizer's build (SLOW, LIMIT, set by tests/run.sh) samples shrink, and what ends a client that hangs is its own
 # watch over progress (QUIET), not the clock (LIMIT).
 SLOW=${SLOW:-1}
-# seconds TENTHS: so many tenths of a second, SLOW times, in seconds.
+# seconds TENTHS: prints TENTHS tenths of a second, SLOW times, in seconds.
 seconds() { echo "$(($1 * SLOW / 10)).$(($1 * SLOW % 10))"; }
 
 # In the environment of a client on CPU threads: by NCCL's rules, that is libdfnccl.so behind libdfshim.so.
@@ -67,7 +67,7 @@ rank_process() {
 }
 
 # control ARGS...: disorder by NCCL's rules, stopped when nothing moves for 1.5 s (SLOW times that). Status in rc,
-# messages in $T/verdict. What the jobs before it have left in the folder of traces is none of its own.
+# messages in $T/verdict. Files that earlier jobs left in the folder of traces do not count.
 control() {
 	rc=0
 	env -u DFSHIM_TRACE timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host --rules nccl --timeout "$(seconds 15)" -- "$C/disorder" "$@" \

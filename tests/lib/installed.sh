@@ -1,4 +1,4 @@
-# What is looked at of every installation, whoever installed it. Sourced behind clients.sh.
+# Checks of every installation, by make, a wheel or a package. Sourced behind clients.sh.
 # shellcheck shell=bash
 
 # native ROOT PREFIX: a program on dfccl.h is compiled and linked as the installed pkg-config file says, and runs.

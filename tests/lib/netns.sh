@@ -7,8 +7,8 @@
 #   start 1 CMD ...              the same in the background; $! is CMD's own process
 #   ip4 1 0, ip6 1 0             the address of node 1's eth0: 10.77.0.2, fd77:0::2 (eth1: 10.77.1.2, fd77:1::2)
 #   link_down 1 0, link_up 1 0   node 1's eth0 loses carrier, and has it again
-#   net_cut 1 0, net_heal 1 0    everything that comes to node 1's eth0 is lost, silently; and no more
-#   net_drop 1 0 PORT            only what comes for this TCP port over IPv4, as a firewall drops it; net_heal ends it
+#   net_cut 1 0, net_heal 1 0    everything that arrives at node 1's eth0 is lost, silently; heal ends it
+#   net_drop 1 0 PORT            only what arrives for this TCP port over IPv4, as a firewall drops it; net_heal ends it
 #   net_drop_larger 1 0 BYTES    only larger frames (1514 is an MTU of 1500), as a switch drops them; net_heal ends it
 #
 # netns begins the script anew in namespaces of its own (network, mounts, processes, and users where it is not root), so
@@ -72,7 +72,7 @@ ip6() { echo "fd77:${2:-0}::$(($1 + 1))"; }
 link_down() { ip link set "n$1.${2:-0}" down; }
 link_up() { ip link set "n$1.${2:-0}" up; }
 
-# drop NODE RAIL BYTECODE: of what comes there.
+# drop NODE RAIL BYTECODE: drops those of the arriving frames that the filter selects.
 drop() {
 	on "$1" tc qdisc replace dev "eth$2" clsact
 	on "$1" tc filter replace dev "eth$2" ingress pref 1 handle 1 bpf da bytecode "$3"

@@ -1,4 +1,4 @@
-/* What Check programs share: a seed that is printed, and the table of tests that main() runs. */
+/* For all Check programs: a seed that is printed, and the table of tests that main() runs. */
 #ifndef DF_TEST_H
 #define DF_TEST_H
 
@@ -10,8 +10,8 @@
 uint64_t df_test_seed(void);
 
 /*
- * In a sanitizer's build the factor by which samples shrink and limits of time grow: $SLOW, which tests/run.sh
- * sets; else 1.
+ * In a sanitizer's build the factor by which samples shrink and limits of time grow: $SLOW, which
+ * tests/run.sh sets; else 1.
  */
 int df_test_slow(void);
 
@@ -20,7 +20,7 @@ int df_test_slow(void);
 
 struct df_test {
 	const TTest *test;
-	int times;  /* so often, with _i; 0: once */
+	int times;  /* number of runs, with _i; 0: one */
 	int from;   /* the first _i, where it is not 0; `times` is the last plus one then */
 	int signal; /* that ends it; 0: it returns */
 	/* In an entry without a test: what runs in front of and behind each test below it. */
@@ -28,8 +28,9 @@ struct df_test {
 };
 
 /*
- * Runs the tests as a suite. Each may take what one command of a test may ($LIMIT, which tests/run.sh sets; else 100 s):
- * no test is about time, so the limit only names the one that hangs. Returns main()'s exit status.
+ * Runs the tests as a suite. Each may take as long as one command of a test ($LIMIT, which
+ * tests/run.sh sets; else 100 s): no test is about time, so the limit only names the one that
+ * hangs. Returns main()'s exit status.
  */
 int df_tests(const char *name, const struct df_test *tests, unsigned nr);
 

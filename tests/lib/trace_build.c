@@ -12,7 +12,7 @@
 #define NR_COMMS      64
 #define LEGACY_STREAM 99
 
-/* ---- images -------------------------------------------------------------------------------------------- */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 void tb_image_init(struct tb_image *im, int rank, int world, size_t nr_recs)
 {
@@ -136,7 +136,7 @@ void tb_quiet(struct tb_image *im, uint64_t ms)
 	tb_rec(im, DF_REC_STALL, 0, ms, 1, 0)->thread = 1;
 }
 
-/* ---- a program, recorded ------------------------------------------------------------------------------ */
+/* ---- a program, recorded --------------------------------------------------------------------- */
 
 struct recorder {
 	const struct df_mprog *p;
@@ -445,7 +445,7 @@ char *tb_printed(const struct df_check_result *r, int json)
 	return text;
 }
 
-/* ---- text ---------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const char *source(void)
 {

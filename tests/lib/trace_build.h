@@ -1,6 +1,6 @@
 /*
- * Makes traces for tests: runs a program of the model and records it as the runtime would, one image per
- * rank; and reads programs from text.
+ * Makes traces for tests: runs a program of the model and records it as the runtime would, one
+ * image per rank; and reads programs from text.
  *
  * Text: "prog NAME LABEL [VERDICT] [cap=n] [one_queue] [launchq=n] [buffered]", "comm R,R,...",
  * "op RANK THREAD STEP ...", "end".
@@ -27,7 +27,7 @@ struct tb_image {
 	uint64_t serial; /* of the last tb_issue() */
 };
 
-/* Programs that others wrote: a file of tests/trace, or random ones (of programs.py; pclose() it). */
+/* Opens a text of programs: a file of tests/trace, or random ones (of programs.py). pclose() it. */
 FILE *tb_open(const char *name);
 FILE *tb_random(uint64_t seed, int nr);
 
@@ -44,9 +44,9 @@ uint32_t tb_comm(struct tb_image *im, uint64_t hash, int nranks, int rank, int d
 /* The records of one issued operation of this communicator and rank in it; its serial. */
 uint64_t tb_issue(struct tb_image *im, uint32_t comm, int rank, int kind, uint64_t count, int peer,
 		  uint64_t index);
-/* What becomes of it: OP_START, OP_DONE. */
+/* Records that the operation has started (OP_START) or ended (OP_DONE). */
 struct df_rec *tb_op(struct tb_image *im, uint32_t comm, enum df_rec_type type, uint64_t serial);
-/* Nothing for so long, and the process says so. */
+/* Records that nothing has made progress for `ms`. */
 void tb_quiet(struct tb_image *im, uint64_t ms);
 
 struct tb_opts {
@@ -60,7 +60,7 @@ int tb_run(const struct df_mprog *p, const struct tb_opts *opts, struct tb_image
 
 /* All images of a program judged. The result must be freed before the set. */
 struct df_check_result *tb_check(const struct tb_image *images, int nr, struct df_check_set **set);
-/* What a verdict prints, as text or JSON; malloc'ed. */
+/* Returns the printed verdict, as text or JSON; malloc'ed. */
 char *tb_printed(const struct df_check_result *r, int json);
 
 #endif

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, on one node, at the end of an operation, and to another, and such that go past their slots, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities lent across ranks, who tells a verdict, the greeting of a connection as Promela models: free of errors, controls not.
+# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, on one node, at the end of an operation, and to another, and such that go past their slots, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities inherited across ranks, which process reports a verdict, the greeting of a connection as Promela models: free of errors, controls not.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check

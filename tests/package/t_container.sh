@@ -24,7 +24,7 @@ root=$layer/root
 mount -t overlay -o "lowerdir=/,upperdir=$layer/upper,workdir=$layer/work" none "$root" 2>/dev/null || exit 77
 for d in proc sys dev; do mount --rbind "/$d" "$root/$d"; done
 mount -t tmpfs none "$root/tmp"
-# What docker and Kubernetes give a container.
+# The size that docker and Kubernetes give a container.
 mount -t tmpfs -o size=64m none "$root/dev/shm"
 # The base is this machine, whose Python belongs to its packager.
 inside() { chroot "$root" env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore sh -c "$1"; }

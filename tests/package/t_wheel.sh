@@ -31,7 +31,7 @@ grep -q '^ORDER: ' "$T/out" || fail "by NCCL's rules: $(cat "$T/out")"
 # shellcheck disable=SC2016 # for the shell below
 "$tool" run --host -- sh -c 'for f in $LD_PRELOAD; do realpath $f; done' | grep -q "^$(realpath "$T")/venv/.*/libdfshim.so" ||
 	fail "another libdfshim.so than the wheel's is preloaded"
-# What PyTorch's programs need: the driver by its name, and the operators. TORCH_PYTHON: a Python that has PyTorch.
+# PyTorch's programs need the driver by its name, and the operators. TORCH_PYTHON: a Python that has PyTorch.
 "$tool" run --host -- python3 -c 'import ctypes, os, sys
 assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
 maps = open("/proc/self/maps").read()

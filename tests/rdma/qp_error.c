@@ -1,6 +1,7 @@
 /*
- * libibverbs with a fault: QP_ERROR_MS milliseconds after each other its newest queue pairs are put into error, QP_ERRORS (10)
- * times. Everything else is the real one, to which this is linked.
+ * libibverbs with a fault: QP_ERRORS (10) times, QP_ERROR_MS milliseconds after each other, its
+ * newest queue pairs are put into error. Everything else is the real one, to which this is
+ * linked.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -41,7 +41,7 @@ else
 	echo "queue pairs were not put into error: built without libibverbs.so"
 fi
 
-# The wire between the two ports; what the session's sockets use is not there.
+# Faults on the wire between the two ports, which the session's sockets do not use.
 DFSHIM_NET_TIMEOUT_MS=60000 job disorder --iters 60 --colls 4 --max 65536 --seed "$SEED" &
 job=$!
 for _ in {1..600}; do

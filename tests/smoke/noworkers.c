@@ -1,6 +1,6 @@
 /*
- * Preloaded in front of libdfshim.so: no thread can be started that would begin at the offset REFUSED_THREAD of its
- * library. For t_driven.sh.
+ * Preloaded in front of libdfshim.so: refuses threads that would begin at the offset REFUSED_THREAD
+ * of their library. For t_driven.sh.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -32,7 +32,7 @@ used "alltoall-three-step"
 run AllReduce --ranks 3
 grep -q 'no file for AllReduce .*another number of ranks' "$T/out" || fail "no reason: $(head -5 "$T/out")"
 used "AllReduce "
-# What is not right is named and not used; the rest of the list is.
+# A wrong file is named and not used; the rest of the list is.
 sed '0,/recvReduceCopySend o0 o0/s/recvReduceCopySend o0 o0/recvReduceCopySend o1 o0/' "$T/a.dfp" >"$T/wrong.dfp"
 cmp -s "$T/a.dfp" "$T/wrong.dfp" && fail "nothing was damaged"
 DFSHIM_ALGO=$T/wrong.dfp:$T/next.dfp:$T/a.dfp run AllReduce --ranks 4

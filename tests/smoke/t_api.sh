@@ -10,7 +10,7 @@ host newcalls --procs 2
 # A number of ranks that no other test has.
 host collcheck --ranks $((5 + SEED % 11)) --sample $((200 / SLOW)) --largest 1023 --seed "$SEED"
 
-# What people look for in NCCL's log, in its format: host:pid:tid [device] NCCL INFO text.
+# Lines that users search for in NCCL's log, in its format: host:pid:tid [device] NCCL INFO text.
 NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL NCCL_DEBUG_FILE=$T/log.%h.%p host apicheck --ranks 2
 line='^[^ :]+:[0-9]+:[0-9]+ \[[0-9]+\] NCCL INFO '
 ptr='(0x[0-9a-f]+|\(nil\))'

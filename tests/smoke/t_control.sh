@@ -8,12 +8,12 @@ control --ranks 4 --colls 6 --iters 20 --inorder --seed "$SEED"
 DFSHIM_HOST_SLOTS=64 DFSHIM_HOST_QUEUES=64 control --ranks 4 --colls 6 --streams 6 --iters 5 --warmup --seed "$SEED"
 [ "$rc" = 0 ] || fail "with room for all by NCCL's rules: status $rc: $(tail -5 "$T/verdict")"
 
-# One stream, random orders: a circle of queues.
+# One stream, random orders: a cycle of queues.
 control --ranks 4 --colls 6 --iters 20 --warmup --seed "$SEED"
 [ "$rc" != 0 ] || fail "one stream, random orders: finished by NCCL's rules"
 grep -q ORDER "$T/verdict" || fail "one stream: no ORDER in: $(head -20 "$T/verdict")"
 
-# Also when the circle is in the set-up of connections.
+# Also when the cycle is in the set-up of connections.
 control --ranks 4 --colls 6 --iters 20 --seed "$SEED"
 [ "$rc" != 0 ] || fail "without warm-up: finished by NCCL's rules"
 
@@ -22,7 +22,7 @@ DFSHIM_HOST_SLOTS=2 control --ranks 4 --colls 8 --streams 8 --iters 50 --warmup 
 [ "$rc" != 0 ] || fail "two slots for eight collectives: finished by NCCL's rules"
 grep -q RESOURCE "$T/verdict" || fail "two slots: no RESOURCE in: $(head -20 "$T/verdict")"
 
-# What fits is counted in CTAs: 40 SMs have room for 8 communicators of 4 CTAs, not of 16, the third of which gets 8 SMs and waits.
+# Room is counted in CTAs: 40 SMs have room for 8 communicators of 4 CTAs, not of 16, the third of which gets 8 SMs and waits.
 for ctas in 4 16; do
 	DFSHIM_HOST_SMS=40 DFSHIM_HOST_QUEUES=64 control --ranks 4 --colls 8 --streams 8 --iters 50 --warmup --ctas $ctas --seed "$SEED"
 	if [ $ctas = 4 ]; then

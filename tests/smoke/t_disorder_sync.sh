@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: device synchronisations between disordered all-reduces: released when proved to be part of a circle.
+# Description: device synchronisations between disordered all-reduces: released when proved to be part of a cycle.
 set -u
 . "$SRC/tests/lib/clients.sh"
 host disorder --ranks 2 --colls 2 --iters $((20 / SLOW)) --sync --seed "$SEED"
@@ -9,7 +9,7 @@ host disorder --ranks 8 --colls 8 --iters $((40 / SLOW)) --sync=2 --seed "$SEED"
 # Between processes.
 host disorder --ranks 4 --procs 4 --colls 4 --iters 5 --sync --seed "$SEED"
 host disorder --ranks 8 --procs 2 --colls 6 --iters 5 --sync --seed "$SEED"
-# Without releases it hangs, and is told.
+# Without releases it hangs, and is reported.
 for procs in 1 2; do
 	DFSHIM_RELEASE=none DFSHIM_TIMEOUT_MS=1000 DFSHIM_TIMEOUT_ACTION=abort \
 		"$B/dfshim" run --host -- "$B/clients/disorder" --ranks 4 --procs $procs --colls 4 --iters 5 --sync \

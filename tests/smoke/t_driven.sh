@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: without one thread of the daemon's own, host threads that wait drive it: disorder, device syncs, processes.
+# Description: where the daemon has no thread of its own, threads that wait drive it: disorder, device syncs, processes.
 set -u
 . "$SRC/tests/lib/clients.sh"
 [ -z "$SAN_RUNTIME" ] || skip "a sanitizer starts threads its own way"

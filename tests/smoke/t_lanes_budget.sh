@@ -47,7 +47,7 @@ for case in abort abort-sync leave busy; do
 			fail "rude $case $how: $(cat "$T/out" "$T/err")"
 	done
 done
-# leaves "WORD" RANK OTHER: a rank sends a small message and destroys the communicator; the other one's receive is held.
+# leaves "WORD" RANK OTHER: a rank sends a small message and destroys the communicator; the receive of the other rank is held.
 leaves() {
 	printf '%s\n' $1 "ranks 2" "comm A 0 1" "comm B 0 1" "$2: send A $3 s n=4; ssync s; destroy A; hs f; hw g; AR B s1; ssync s1" \
 		"$3: AR B s1; hw f; recv A $2 s n=4; ssync s; hs g; ssync s1" >"$T/script"

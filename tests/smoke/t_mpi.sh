@@ -12,7 +12,7 @@ timeout -k 5 "${LIMIT:-100}" mpirun --oversubscribe --bind-to none -n 4 -x LD_PR
 	"$C/disorder" --iters 10 --timeout 60 >"$T/out" || fail "status $?: $(tail -5 "$T/out")"
 grep -q '^disorder: OK: 4 ranks in 4 processes' "$T/out" || fail "$(cat "$T/out")"
 
-# srun, by a stand-in that starts the tasks as Slurm does: the preload is an --export, the rest is inherited.
+# srun, by a script that starts the tasks as Slurm does: the preload is an --export, the rest is inherited.
 cat >"$T/srun" <<'SRUN'
 #!/bin/bash
 n=${1#-n} && shift

@@ -2,7 +2,7 @@
 # Description: emulated nodes: hierarchical programs over sockets give the same results, in threads and processes.
 set -u
 . "$SRC/tests/lib/clients.sh"
-# What is chosen by itself depends on the machine: hierarchies are asked for, and some of both.
+# The default choice depends on the machine: hierarchies are requested, and both kinds in some jobs.
 export NCCL_ALGO=hier
 DFSHIM_HOST_NODE_DEVICES=2 host collcheck --ranks 4 --sample $((150 / SLOW)) --seed "$SEED"
 DFSHIM_HOST_NODE_DEVICES=3 host collcheck --ranks 6 --procs 6 --sample $((100 / SLOW)) --seed "$SEED"

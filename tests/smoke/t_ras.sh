@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: NCCL's RAS protocol over a plain socket: what a client is told, in text and JSON; idle clients give way to new ones; two jobs and one port; the other answers when the first has ended.
+# Description: NCCL's RAS protocol over a plain socket: the answers to a client, in text and JSON; idle clients give way to new ones; two jobs and one port; the other answers when the first has ended.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -31,7 +31,7 @@ job() {
 	NCCL_RAS_ADDR=127.0.0.1:$port DFSHIM_TIMEOUT_MS=600000 LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
 		DFSHIM_BACKEND=host timeout -k 2 "${LIMIT:-60}" "$S" --timeout $((50 * SLOW)) "$T/$2.txt" >"$T/$2.log" 2>&1 &
 }
-# Waits until somebody answers.
+# Waits until a server answers.
 up() {
 	for _ in $(seq 200); do
 		ask "client protocol 2" "status" 2>/dev/null | grep -q "^ *0 .*MISMATCH" && return
@@ -50,7 +50,7 @@ for want in "^SERVER PROTOCOL 2$" "^OK$" "^ERROR: Invalid timeout value x$" "^ER
 	"Rank 1 -- GPU 1 managed by process [0-9]* on node" "^Verdict$"; do
 	grep -Eq "$want" "$T/text" || fail "no \"$want\" in: $(cat "$T/text")"
 done
-# Under a sanitizer the watchdog may not come in time; the client is told, and asks again.
+# Under a sanitizer the watchdog may answer too late; the client learns that, and asks again.
 for _ in $(seq "$SLOW"); do
 	ask "SET FORMAT json" "STATUS" | sed 1d >"$T/json"
 	grep -q "did not answer in time" "$T/json" || break

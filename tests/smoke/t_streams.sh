@@ -25,7 +25,7 @@ fifo=$(behind fifo priority) && first=$(behind priority priority) || exit 1
 echo "after the urgent one: $fifo by order of issue, $first by priority"
 [ "$fifo" = 0 ] || fail "by order of issue something came after the last one"
 [ "$first" = 20 ] || fail "the urgent one did not come first"
-# What an urgent one waits for is as urgent: all that lies between the two comes after it.
+# An operation that an urgent one waits for is as urgent: those issued between the two run after it.
 for part in behind_data behind_work; do
 	fifo=$(behind fifo $part 1) && lent=$(behind priority $part 1) || exit 1
 	echo "$part: after the one that the urgent one waits for $fifo by order of issue, $lent by priority"
@@ -40,7 +40,7 @@ for RANKS_ON in "" 2; do
 	[ "$fifo" = 0 ] || fail "by order of issue something came after the last one"
 	[ "$lent" = 20 ] || fail "the one of low priority did not get the priority of its peer's urgent one"
 done
-# Threads lend to each other's devices, and hear of peers, while they submit: under ThreadSanitizer too.
+# Threads raise priorities on each other's devices, and receive those of peers, while they submit: under ThreadSanitizer too.
 for RANKS_ON in "--ranks 4" "--ranks 4 --procs 2"; do
 	# shellcheck disable=SC2086 # options
 	DFSHIM_ORDER=priority STREAM_ONLY=lending host streamcheck $RANKS_ON --seed "$SEED"

@@ -25,7 +25,7 @@ for a in ring tree; do
 done
 NCCL_ALGO='ring;allreduce:^ring,allpairs,hier' job 2
 chose tree 2
-# The protocol: what the lists leave, told by the log and by the trace.
+# The protocol: the log and the trace show which one the lists leave.
 while read -r var want; do
 	NCCL_PROTO=$var DFSHIM_TRACE=$T/trace job 2
 	[ $rc = 0 ] || fail "NCCL_PROTO=$var: status $rc: $(cat "$T/out")"
@@ -39,12 +39,12 @@ ll128,ll128 LL128
 LL;allreduce:Simple Simple
 Simple;allreduce:^Simple,LL128 LL
 END
-# What it measured is said once a process; whatever it chose, all chose the same.
+# Each process prints once what it measured; all ranks chose the same.
 job 3
 [ "$(grep -c 'measured in' "$T/out")" = 3 ] || fail "not measured once: $(cat "$T/out")"
 [ "$(grep -o 'program AllReduce [a-z-]*' "$T/out" | sort | uniq -c | wc -l)" = 1 ] || fail "ranks differ: $(cat "$T/out")"
 
-# Each communicator has one set of costs, the same on all ranks; what is made after some work knows how long it took.
+# Each communicator has one set of costs, the same on all ranks. One that is made after some work includes measured times.
 LATENCY_AGAIN=1 job 3
 [ $rc = 0 ] || fail "split: status $rc: $(cat "$T/out")"
 grep -o 'agreed costs:.*' "$T/out" | sort | uniq -c | sort -k3 >"$T/costs"

@@ -49,7 +49,7 @@ until over; do
 	esac
 	grep -q "no progress" "$T/run/out" && finding "$text: a rank hangs" && continue
 	grep -qE "ended by signal|Segmentation|Bus error" "$T/run/out" && finding "$text: a process died" && continue
-	# What cannot be had without it (client's own descriptors, threads, the
+	# Resources that only it provides (client's own descriptors, threads, the
 	# memory of the CPU backend, which is a file) may fail; a disk, memory to lock and a clock may not.
 	case $what:$rc in
 	*:0) ;;

@@ -31,7 +31,7 @@ until over; do
 	97 | 98 | 99) finding "$what: $(tail -1 "$T/run/out") (97: left in /dev/shm, 98: a process left, 99: out of time): status $rc" && continue ;;
 	esac
 	if grep -q "no progress" "$T/run/out"; then
-		# Who had not come to a rendezvous when it ended is known to nobody there: as by NCCL's rules the others wait, and are told.
+		# A rank that died before it reached a rendezvous is unknown there: as by NCCL's rules the others wait, and get a report.
 		if [[ $how =~ ^(kill|exit|exec)$ ]] && grep -q '^INIT: .* not called ncclCommInitRank' "$T/run/out"; then
 			times[told-INIT]=$((${times[told-INIT]-0} + 1))
 			continue

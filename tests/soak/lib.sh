@@ -1,4 +1,4 @@
-# What the parts of `make soak` share. Sourced; SRC, B, T (scratch folder), SEED and BUDGET (seconds for the part) are set by
+# Functions for the parts of `make soak`. Sourced; SRC, B, T (scratch folder), SEED and BUDGET (seconds for the part) are set by
 # scripts/soak.sh. A part works until its time is over and ends with "NAME: N runs, N findings".
 # shellcheck shell=bash
 runs=0 findings=0

@@ -288,7 +288,7 @@ static int may_come(const struct hosts *x)
 	return x->users & x->ended ? moves != 0 : (moves & x->users) != 0;
 }
 
-/* Records of them, so that the trace knows who used what. */
+/* Adds a record of each thread that uses the communicator, so that the trace names its users. */
 static void users(struct tb_image *im, const struct hosts *x)
 {
 	for (uint32_t i = 0; i < HOSTS; i++) {

@@ -1,6 +1,6 @@
 /*
- * Description: what streams wait for (runtime/order/waits.h): a call that waits for all streams comes when none waits, and none is made to wait
- * meanwhile.
+ * Description: waits of streams (runtime/order/waits.h): a call that waits for all streams is made
+ * when no stream waits, and until it returns no stream is made to wait.
  */
 #include <pthread.h>
 #include <unistd.h>

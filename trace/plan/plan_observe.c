@@ -396,7 +396,10 @@ struct seen {
 	uint64_t bytes;
 };
 
-/* Measures iterations of p all-reduces from `at` on; there must be one before the first. */
+/*
+ * Measures iterations of p all-reduces each, from index `at` on. At least one iteration precedes
+ * it, because times are since the operation before.
+ */
 static void measure(const struct observing *w, size_t at, size_t p, size_t nr_iterations,
 		    struct seen *seen, int64_t *v, struct df_plan_observed *o)
 {
