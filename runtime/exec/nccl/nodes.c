@@ -11,7 +11,7 @@
 #include "runtime/exec/nccl/shared.h"
 #include "runtime/watch/watchdog.h"
 
-/* So long a collective has not ended before it is reported. */
+/* A collective is reported when it has not ended for this time. */
 #define LATE_NS (200 * DF_NS_PER_MS)
 
 /* A rank's collective; sent in the place of idents. */
