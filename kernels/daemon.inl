@@ -32,7 +32,8 @@ DFK void dfk_switch(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 	if (last) {
 		last = dfk_at(blk, last);
 		last->preempted = 1;
-		blk->stats.preemptions++;
+		/* the host reads it at any time */
+		dfk_store_relaxed_sys(&blk->stats.preemptions, blk->stats.preemptions + 1);
 		blk->stats.context_saves++;
 		if (d->policy.gang && !blk->gang && dfk_disagree(last, ctx))
 			blk->gang = 1;

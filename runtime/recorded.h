@@ -21,6 +21,8 @@ struct df_record_nccl {
 };
 /* Opens the trace and starts that thread. On an error nothing is recorded. */
 int df_record_start(const struct df_record_nccl *nccl);
+/* The process exits: closes the trace. Async-signal-safe. */
+void df_record_stop(void);
 /* comm: of df_trace_comm(). */
 void df_record_no_slot(uint32_t comm);
 /* Depth of this thread's calls into NCCL. If not 0, its CUDA calls are NCCL's. */

@@ -36,7 +36,7 @@ for part; do
 		;;
 	check)
 		need="$need check jq python3 procps"
-		optional="$optional iproute2 g++ spin tcc openmpi-bin libopenmpi-dev"
+		optional="$optional iproute2 g++ spin tcc openmpi-bin libopenmpi-dev python3-prometheus-client"
 		want_nvcc=1
 		;;
 	lint) need="$need clang-format shellcheck mandoc" ;;

@@ -24,7 +24,6 @@
 #include "runtime/base/log.h"
 #include "runtime/base/once.h"
 #include "runtime/dfshim.h"
-#include "trace/record/writer.h"
 
 static struct df_once decided;
 static enum df_front front;
@@ -42,7 +41,7 @@ int df_front_unload(void)
 	/* A forked child shares the parent's file, and must not close it. */
 	if (!trace_pid || trace_pid != getpid())
 		return 0;
-	df_trace_close();
+	df_record_stop();
 	return 1;
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
 #include "runtime/executor.h"
+#include "runtime/watch/metrics.h"
 #include "runtime/watch/tied.h"
 
 /*
@@ -55,6 +56,7 @@ static void exit_if_wanted(int status, int at_once)
 	/* RELAXED: as above. */
 	__atomic_store_n(&exits, 1, __ATOMIC_RELAXED);
 	df_sleep_ns(EXIT_NS);
+	df_metrics_stop();
 	df_exit_now(status);
 }
 

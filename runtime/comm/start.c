@@ -33,6 +33,7 @@
 #include "runtime/order/debt.h"
 #include "runtime/order/stream.h"
 #include "runtime/transport/transport.h"
+#include "runtime/watch/metrics.h"
 #include "runtime/watch/polls.h"
 #include "runtime/watch/release.h"
 #include "runtime/watch/snapshot.h"
@@ -269,6 +270,7 @@ void df_stop(void)
 	/* after _exit(), before_exit() has not run */
 	linger(df_exit_status());
 	df_stats_write();
+	df_metrics_stop();
 	words = df_snapshot_words(&bytes);
 	df_trace_close();
 	df_net_goodbye();

@@ -50,13 +50,31 @@ static unsigned long long median(enum df_sample what)
 	return nr ? v[nr / 2] : 0;
 }
 
+void df_stats_live(struct df_stats_live *out)
+{
+	int i;
+	uint32_t b;
+
+	memset(out, 0, sizeof(*out));
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		const struct df_dev *dev = &df_rt.devs[i];
+
+		/* The counters are only figures, so no order is needed. */
+		out->released += __atomic_load_n(&dev->released, __ATOMIC_RELAXED);
+		for (b = 0; df_dev_used(dev) && b < dev->exec.d.nr_blocks; b++)
+			out->preemptions += __atomic_load_n(&dev->exec.blocks[b].stats.preemptions,
+							    __ATOMIC_RELAXED);
+	}
+	df_net_counts(&out->net);
+}
+
 void df_stats_write(void)
 {
 	const char *to = df_env()->stats;
 	struct df_kstats sum = {0};
-	uint64_t released = 0, reordered = 0, recycled = 0, quits = 0;
+	uint64_t reordered = 0, recycled = 0, quits = 0;
 	uint64_t messages, frames;
-	struct df_net_counts net;
+	struct df_stats_live live;
 	uint32_t ranks = 0, b;
 	char line[2048];
 	int i, n, fd = 2, blocks = 0;
@@ -74,7 +92,6 @@ void df_stats_write(void)
 		 * Threads may still run while the process ends. The counters are only figures, so
 		 * no order is needed.
 		 */
-		released += __atomic_load_n(&dev->released, __ATOMIC_RELAXED);
 		reordered += __atomic_load_n(&dev->reordered, __ATOMIC_RELAXED);
 		recycled += __atomic_load_n(&dev->recycled, __ATOMIC_RELAXED);
 		quits += __atomic_load_n(&dev->exec.quits, __ATOMIC_RELAXED);
@@ -83,7 +100,6 @@ void df_stats_write(void)
 
 			sum.slices += s->slices;
 			sum.operations += s->operations;
-			sum.preemptions += s->preemptions;
 			sum.context_loads += s->context_loads;
 			sum.context_saves += s->context_saves;
 			sum.polls += s->polls;
@@ -92,7 +108,7 @@ void df_stats_write(void)
 		}
 	}
 	df_ctl_counts(&messages, &frames);
-	df_net_counts(&net);
+	df_stats_live(&live);
 	n = snprintf(line, sizeof(line),
 		     "{\"pid\": %d, \"ranks\": %u, \"blocks\": %d, \"operations\": %llu, "
 		     "\"slices\": %llu, \"preemptions\": %llu, \"context_loads\": %llu, "
@@ -105,19 +121,19 @@ void df_stats_write(void)
 		     "\"net_faults\": %llu, \"net_healed\": %llu, \"net_lost\": %llu, "
 		     "\"net_reads_back\": %llu, \"net_landed\": %llu}\n",
 		     (int)getpid(), ranks, blocks, (unsigned long long)sum.operations,
-		     (unsigned long long)sum.slices, (unsigned long long)sum.preemptions,
+		     (unsigned long long)sum.slices, (unsigned long long)live.preemptions,
 		     (unsigned long long)sum.context_loads, (unsigned long long)sum.context_saves,
 		     (unsigned long long)quits, (unsigned long long)df_blocks->launches(),
-		     (unsigned long long)released, (unsigned long long)reordered,
+		     (unsigned long long)live.released, (unsigned long long)reordered,
 		     median(DF_SAMPLE_SQE), median(DF_SAMPLE_CQE),
 		     (unsigned long long)sum.max_queue, (unsigned long long)recycled,
 		     (unsigned long long)sum.refs, (unsigned long long)df_tl_most(),
 		     (unsigned long long)messages, (unsigned long long)frames,
-		     (unsigned long long)net.bytes_sent, (unsigned long long)net.bytes_got,
-		     (unsigned long long)net.resent, (unsigned long long)net.dropped,
-		     (unsigned long long)net.faults, (unsigned long long)net.healed,
-		     (unsigned long long)net.lost, (unsigned long long)net.reads_back,
-		     (unsigned long long)net.landed);
+		     (unsigned long long)live.net.bytes_sent,
+		     (unsigned long long)live.net.bytes_got, (unsigned long long)live.net.resent,
+		     (unsigned long long)live.net.dropped, (unsigned long long)live.net.faults,
+		     (unsigned long long)live.net.healed, (unsigned long long)live.net.lost,
+		     (unsigned long long)live.net.reads_back, (unsigned long long)live.net.landed);
 	if (strcmp(to, "1") != 0) {
 		fd = df_log_open(to, O_APPEND);
 		if (fd < 0) {

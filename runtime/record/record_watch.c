@@ -25,6 +25,8 @@
 #include "runtime/comm/process.h"
 #include "runtime/record/record.h"
 #include "runtime/watch/hosts.h"
+#include "runtime/watch/metrics.h"
+#include "runtime/watch/ras_server.h"
 #include "runtime/dfshim.h"
 #include "trace/check.h"
 #include "trace/record/writer.h"
@@ -152,6 +154,7 @@ static void print(const struct df_check_result *r)
 	fclose(f);
 	df_log_raw(text, len);
 	df_trace_told(df_check_verdict(r), df_check_line(r));
+	df_metrics_soon();
 	free(text);
 }
 
@@ -195,6 +198,7 @@ static int stalled(uint64_t quiet, unsigned left)
 	if (told >= began && !moved && exits) {
 		/* A process that judges at the same moment must find this one alive. */
 		df_sleep_ns(EXIT_NS);
+		df_metrics_stop();
 		df_exit_now(status);
 	}
 	df_check_result_free(r);
@@ -270,5 +274,7 @@ int df_record_watch_start(const struct df_record_nccl *nccl)
 	if (ret)
 		df_warn("cannot start a thread: dfshim does not record when operations end, and "
 			"does not explain hangs");
+	else
+		df_ras_start(0); /* NCCL itself answers ncclras */
 	return ret;
 }

@@ -189,8 +189,9 @@ struct df_net_counts {
 	uint64_t resent, dropped;
 	/* slices that were read directly to their destination, past their slots */
 	uint64_t landed;
-	uint64_t reads_back;	       /* RDMA reads of GPU memory after slices arrived there */
-	uint64_t faults, healed, lost; /* connections broken and restored; peers given up */
+	uint64_t reads_back; /* RDMA reads of GPU memory after slices arrived there */
+	/* connections made, broken and restored; peers given up */
+	uint64_t links, faults, healed, lost;
 };
 void df_net_counts(struct df_net_counts *out);
 /* Waits until all slices sent over networks were received, at most bound_ns. Called at exit. */

@@ -1,7 +1,8 @@
 /*
  * The thread that listens on NCCL_RAS_ADDR (default: loopback) and serves clients of NCCL's RAS
  * protocol: lines of text; commands in upper or lower case; STATUS ends the connection. See
- * ras_server.h.
+ * ras_server.h. It also does what DFSHIM_METRICS asks for (metrics.h): a client of that port sends
+ * a request of HTTP, of which the first line and the empty one that ends it matter.
  *
  * Question and answer pass through one word, `turn`. This thread changes it from IDLE to ASKED, the
  * watchdog from ASKED to DONE, and this thread from DONE to IDLE, taking the text. There is one
@@ -22,12 +23,14 @@
 #include <sys/time.h>
 #include <unistd.h>
 #include "runtime/base/env.h"
+#include "runtime/base/err.h"
 #include "runtime/base/futex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/ctl/ctl_int.h"
+#include "runtime/watch/metrics.h"
 #include "runtime/watch/ras_server.h"
 #include "runtime/watch/snapshot.h"
 
@@ -52,10 +55,20 @@ static struct {
 
 struct client {
 	int fd, json, asked; /* asked: it has sent a command */
+	int http;	     /* it asks for metrics: HTTP_* */
+	int cut;	     /* the beginning of its line was too long and is gone */
 	size_t nr;
 	uint64_t since;
 	char line[256];
 };
+
+enum { NO_HTTP, HTTP_ASKS, HTTP_GET, HTTP_OTHER };
+
+static struct {
+	int ras, metrics, bell; /* descriptors; -1: none */
+	struct client clients[NR_CLIENTS];
+	int nr;
+} server = {-1, -1, -1, {{0}}, 0};
 
 int df_ras_asked(int *json)
 {
@@ -161,6 +174,36 @@ static int command(struct client *c, const char *line)
 	return say(c, text);
 }
 
+/* A line of a request. Returns -1 if the connection ends: the answer was sent. */
+static int request(struct client *c, const char *line)
+{
+	const char *path = strncmp(line, "GET ", 4) ? "" : line + 4;
+	size_t len = strcspn(path, " ?");
+	char head[160], *text;
+
+	if (c->http == HTTP_ASKS) {
+		c->http = (len == 1 && *path == '/') || (len == 8 && !strncmp(path, "/metrics", 8))
+				  ? HTTP_GET
+				  : HTTP_OTHER;
+		return 0;
+	}
+	if (*line || c->cut)
+		return 0;
+	text = c->http == HTTP_GET ? df_metrics_text() : NULL;
+	snprintf(head, sizeof(head),
+		 "HTTP/1.1 %s\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %zu\r\n"
+		 "Connection: close\r\n\r\n",
+		 text		       ? "200 OK"
+		 : c->http == HTTP_GET ? "503 Service Unavailable"
+				       : "404 Not Found",
+		 text ? "application/openmetrics-text; version=1.0.0" : "text/plain",
+		 text ? strlen(text) : 0);
+	if (!say(c, head) && text)
+		say(c, text);
+	free(text);
+	return -1;
+}
+
 /* Reads and executes the commands that have arrived. Returns -1 if the connection ends. */
 static int hear(struct client *c)
 {
@@ -178,13 +221,21 @@ static int hear(struct client *c)
 		if (end > at && end[-1] == '\r')
 			end[-1] = 0;
 		c->asked = 1;
-		if (command(c, at))
+		if (c->http ? request(c, at) : command(c, at))
 			return -1;
+		c->cut = 0;
 		at = end + 1;
 	}
 	c->nr -= (size_t)(at - c->line);
 	memmove(c->line, at, c->nr);
-	return c->nr == sizeof(c->line) - 1 ? -1 : 0; /* no command is this long */
+	if (c->nr < sizeof(c->line) - 1)
+		return 0;
+	/* No command is this long, and no line of a request that matters. */
+	if (!c->http || c->http == HTTP_ASKS)
+		return -1;
+	c->cut = 1;
+	c->nr = 0;
+	return 0;
 }
 
 /* ---- listening ------------------------------------------------------------------------------ */
@@ -234,16 +285,17 @@ static int gives_way(const struct client *clients, int nr)
 	return found;
 }
 
-static void let_go(struct client *clients, int *nr, int i)
+static void let_go(int i)
 {
-	close(clients[i].fd);
-	clients[i] = clients[--*nr];
+	close(server.clients[i].fd);
+	server.clients[i] = server.clients[--server.nr];
 }
 
-static void take_client(int listener, struct client *clients, int *nr)
+static void take_client(int listener)
 {
 	struct timeval limit = {.tv_sec = 5};
-	int full = *nr == NR_CLIENTS, out = full ? gives_way(clients, *nr) : -1, fd;
+	int full = server.nr == NR_CLIENTS, out = full ? gives_way(server.clients, server.nr) : -1,
+	    fd;
 
 	if (full && out < 0)
 		return;
@@ -251,43 +303,74 @@ static void take_client(int listener, struct client *clients, int *nr)
 	if (fd < 0)
 		return;
 	if (full)
-		let_go(clients, nr, out);
+		let_go(out);
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	clients[*nr] = (struct client){.fd = fd, .since = df_now_ns()};
-	++*nr;
+	server.clients[server.nr++] = (struct client){
+		.fd = fd,
+		.http = listener == server.metrics ? HTTP_ASKS : NO_HTTP,
+		.since = df_now_ns(),
+	};
 }
 
-static void serve(int listener)
+/* Returns the shorter of two times in milliseconds; below 0: for ever. */
+static int shorter(int a, int b)
 {
-	struct client clients[NR_CLIENTS];
-	struct pollfd fds[NR_CLIENTS + 1];
-	int nr = 0, full, i;
+	return a < 0 ? b : b < 0 ? a : DF_MIN(a, b);
+}
 
-	for (;;) {
-		full = nr == NR_CLIENTS && gives_way(clients, nr) < 0;
-		fds[0] = (struct pollfd){.fd = full ? -1 : listener, .events = POLLIN};
-		for (i = 0; i < nr; i++)
-			fds[i + 1] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
+/* Serves clients for this time, or as long as it can. */
+static void serve(int ms)
+{
+	enum { RAS, METRICS, BELL, CLIENTS };
+	struct pollfd fds[CLIENTS + NR_CLIENTS];
+	uint64_t until = df_now_ns() + (uint64_t)DF_MAX(ms, 0) * DF_NS_PER_MS, now;
+	int full, wait, i;
+
+	for (now = df_now_ns(); ms < 0 || now < until; now = df_now_ns()) {
+		full = server.nr == NR_CLIENTS && gives_way(server.clients, server.nr) < 0;
+		fds[RAS] = (struct pollfd){.fd = full ? -1 : server.ras, .events = POLLIN};
+		fds[METRICS] = (struct pollfd){.fd = full ? -1 : server.metrics, .events = POLLIN};
+		fds[BELL] = (struct pollfd){.fd = server.bell, .events = POLLIN};
+		for (i = 0; i < server.nr; i++)
+			fds[CLIENTS + i] =
+				(struct pollfd){.fd = server.clients[i].fd, .events = POLLIN};
 		/* Without clients, sleep until one connects. */
-		if (poll(fds, (nfds_t)nr + 1,
-			 full ? FULL_MS
-			 : nr ? 1000
-			      : -1) < 0 &&
-		    errno != EINTR)
+		wait = full ? FULL_MS : server.nr ? 1000 : -1;
+		wait = shorter(wait, df_metrics_turn());
+		if (ms >= 0)
+			wait = shorter(wait, (int)((until - now) / DF_NS_PER_MS) + 1);
+		if (poll(fds, (nfds_t)(CLIENTS + server.nr), wait) < 0 && errno != EINTR)
 			return;
-		for (i = nr - 1; i >= 0; i--) {
-			int gone = df_now_ns() - clients[i].since > PATIENCE_NS;
+		for (i = server.nr - 1; i >= 0; i--) {
+			int gone = df_now_ns() - server.clients[i].since > PATIENCE_NS;
 
-			if (fds[i + 1].revents)
-				gone |= hear(&clients[i]) != 0;
+			if (fds[CLIENTS + i].revents)
+				gone |= hear(&server.clients[i]) != 0;
 			if (gone)
-				let_go(clients, &nr, i);
+				let_go(i);
 		}
-		if (fds[0].revents & POLLIN)
-			take_client(listener, clients, &nr);
-		else if (fds[0].revents)
-			return;
+		for (i = RAS; i <= METRICS; i++)
+			if (fds[i].revents & POLLIN)
+				take_client(fds[i].fd);
+			else if (fds[i].revents)
+				return;
 	}
+}
+
+/* Finds the address for clients of RAS. Returns 0 if there is none. */
+static int ras_address(union df_sockaddr *addr)
+{
+	const char *text = df_env()->nccl_ras_addr;
+
+	if (!df_addr_parse(text && *text ? text : DEFAULT_ADDR, addr, 0))
+		return 1;
+	if (text && *text)
+		df_warn("NCCL_RAS_ADDR=%s is not of the form host:port: dfshim does not answer "
+			"ncclras",
+			text);
+	else
+		df_info("cannot resolve %s: dfshim does not answer ncclras", DEFAULT_ADDR);
+	return 0;
 }
 
 static void *run(void *arg)
@@ -295,24 +378,21 @@ static void *run(void *arg)
 	const char *text = df_env()->nccl_ras_addr;
 	union df_sockaddr addr;
 	struct df_rng rng;
-	int said = 0, fd;
+	int said = 0, answers = arg && ras_address(&addr);
 
-	(void)arg;
 	df_rng_init(&rng, df_now_ns() ^ (uint64_t)getpid() << 32);
-	if (df_addr_parse(text && *text ? text : DEFAULT_ADDR, &addr, 0)) {
-		if (text && *text)
-			df_warn("NCCL_RAS_ADDR=%s is not of the form host:port: dfshim does not "
-				"answer ncclras",
-				text);
-		else
-			df_info("cannot resolve %s: dfshim does not answer ncclras", DEFAULT_ADDR);
-		return NULL;
+	while (!answers) {
+		serve(-1);
+		poll(NULL, 0, RETRY_MS);
 	}
 	for (;;) {
-		fd = listen_at(&addr);
+		int fd = listen_at(&addr);
+
 		if (fd >= 0) {
 			df_info("answering ncclras at %s", text && *text ? text : DEFAULT_ADDR);
-			serve(fd);
+			server.ras = fd;
+			serve(-1);
+			server.ras = -1;
 			close(fd);
 		} else if (fd != -EADDRINUSE && fd != -EAGAIN && !said++) {
 			df_info("cannot answer ncclras at %s: %s",
@@ -322,14 +402,18 @@ static void *run(void *arg)
 		 * Another process has the port: one of this job, which answers for all, or one of
 		 * another job.
 		 */
-		poll(NULL, 0, fd == -EAGAIN ? (int)df_rng_range(&rng, 1, TOGETHER_MS) : RETRY_MS);
+		serve(fd == -EAGAIN ? (int)df_rng_range(&rng, 1, TOGETHER_MS) : RETRY_MS);
 	}
+	return NULL;
 }
 
-void df_ras_start(void)
+void df_ras_start(int answers)
 {
-	if (!df_env()->nccl_ras_enable || __atomic_exchange_n(&ras.started, 1, __ATOMIC_RELAXED))
+	answers = answers && df_env()->nccl_ras_enable;
+	if (__atomic_exchange_n(&ras.started, 1, __ATOMIC_RELAXED))
 		return;
-	if (df_thread_start("dfshim-ras", 0, run, NULL))
-		df_warn("cannot start a thread for RAS: dfshim does not answer ncclras");
+	if (!df_metrics_start(&server.metrics, &server.bell) && !answers)
+		return;
+	if (df_thread_start("dfshim-ras", 0, run, answers ? &ras : NULL))
+		df_warn("cannot start a thread for RAS and metrics: this process has none");
 }

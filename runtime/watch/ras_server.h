@@ -8,8 +8,11 @@
 #ifndef DF_RUNTIME_WATCH_RAS_SERVER_H
 #define DF_RUNTIME_WATCH_RAS_SERVER_H
 
-/* Starts the thread, unless NCCL_RAS_ENABLE=0. Further calls do nothing. */
-void df_ras_start(void);
+/*
+ * Starts the thread if it has something to do: to answer ncclras (answers, and not with
+ * NCCL_RAS_ENABLE=0), or metrics.h. Further calls do nothing.
+ */
+void df_ras_start(int answers);
 
 /*
  * For the watchdog: whether a client waits for an answer. The watchdog must then call

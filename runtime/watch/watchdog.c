@@ -31,6 +31,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
+#include "runtime/watch/metrics.h"
 #include "runtime/watch/proof.h"
 #include "runtime/watch/ras_server.h"
 #include "runtime/watch/release.h"
@@ -154,6 +155,7 @@ static void print(const struct df_check_result *r)
 {
 	into_log(r, df_check_print);
 	df_trace_told(df_check_verdict(r), df_check_line(r));
+	df_metrics_soon();
 }
 
 /*
@@ -371,8 +373,10 @@ static void stalled(uint64_t ms, uint64_t ops)
 	/* Announce first, because another process may be about to report. */
 	if (leads || told > 0)
 		df_tied_tell();
-	if (told > 0)
+	if (told > 0) {
 		df_trace_told(DF_V_INIT, line);
+		df_metrics_soon();
+	}
 	if (told > 0 && r)
 		into_log(r, df_check_print_hosts);
 	if (leads && !r)
@@ -722,5 +726,5 @@ void df_watchdog_start(void)
 	if (df_thread_start("dfshim-watchdog", 0, watch, NULL))
 		df_warn("cannot start the watchdog's thread: dfshim will not explain hangs");
 	else
-		df_ras_start();
+		df_ras_start(1);
 }

@@ -28,7 +28,10 @@ int poll(struct pollfd *fds, nfds_t nr, int ms)
 {
 	struct timespec ts = {ms / 1000, ms % 1000 * 1000000L};
 
-	if (!nr)
+	for (nfds_t i = 0; i < nr; i++)
+		if (fds[i].fd >= 0)
+			ms = -1;
+	if (nr && ms >= 0)
 		__atomic_fetch_add(&paused_ms, ms, __ATOMIC_RELAXED);
 	return (int)syscall(SYS_ppoll, fds, nr, ms < 0 ? NULL : &ts, NULL, 0);
 }
@@ -59,7 +62,7 @@ int main(void)
 	close(fd);
 	snprintf(text, sizeof(text), "127.0.0.1:%d", ntohs(addr.sin_port));
 	setenv("NCCL_RAS_ADDR", text, 1);
-	df_ras_start();
+	df_ras_start(1);
 	while (try_connect(&addr))
 		usleep(1000);
 	ms = __atomic_load_n(&paused_ms, __ATOMIC_RELAXED);

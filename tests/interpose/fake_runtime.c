@@ -406,6 +406,8 @@ int df_record_start(const struct df_record_nccl *nccl)
 	return -EOPNOTSUPP;
 }
 
+void df_record_stop(void) {}
+
 int df_record_intend(const struct df_record_call *c, const void *stream, uint64_t call)
 {
 	(void)c;

@@ -13,6 +13,7 @@
 #include "trace/check.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
+#include "trace/read/compact.h"
 #include "trace/read/set.h"
 
 #define LAST_RECORDS 16
@@ -68,8 +69,7 @@ static void copy_tables(const struct df_trace_header *h, struct df_trace_header 
 
 #define ANY_LAP UINT64_MAX
 
-/* Returns 1 if the copy is whole and, if an index is given, is the record of that index. */
-static int copy_record(struct df_rec *to, const struct df_rec *from, uint64_t index)
+int df_compact_record(struct df_rec *to, const struct df_rec *from, uint64_t index)
 {
 	/*
 	 * ACQUIRE pairs with the writer's RELEASE of the commit word: without it, fields older than
@@ -123,7 +123,7 @@ static void *snapshot(const struct df_trace_header *h)
 	to = (struct df_rec *)((char *)copy + h->off_recs);
 	from = (const struct df_rec *)((const char *)h + h->off_recs);
 	for (uint64_t i = 0; i < nr; i++)
-		copy_record(&to[i], &from[i], ANY_LAP);
+		df_compact_record(&to[i], &from[i], ANY_LAP);
 	return copy;
 }
 
@@ -427,7 +427,7 @@ static int source(const struct df_trace_header *ring, const struct df_trace_head
 	for (uint64_t i = from; i < to; i++) {
 		struct df_rec *copy = &rec[nr_old + (i - from)];
 
-		if (!copy_record(copy, &recs[i & (ring->nr_recs - 1)], i)) {
+		if (!df_compact_record(copy, &recs[i & (ring->nr_recs - 1)], i)) {
 			/* Its writer abandoned it long ago: it will never be whole. */
 			if (h->lost && to - i > 64)
 				continue;

@@ -13,16 +13,12 @@
 
 #define MAX_MEMBERS (1u << 22)
 
-/*
- * Ranks may give it different names: the lowest rank's counts, in any order of arrival. PyTorch
- * names its groups by numbers, which look like ranks: group 0 is pg0.
- */
+/* Ranks may give it different names: the lowest rank's counts, in any order of arrival. */
 static void name_gcomm(struct df_gcomm *g, const struct df_trace_comm *c)
 {
 	if (!c->name[0] || (g->label[0] && c->rank >= g->named_by))
 		return;
-	snprintf(g->label, sizeof(g->label), "%s%s",
-		 c->name[strspn(c->name, "0123456789")] ? "" : "pg", c->name);
+	df_comm_label(c->name, g->label, sizeof(g->label));
 	g->named_by = c->rank;
 }
 

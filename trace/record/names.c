@@ -2,6 +2,7 @@
  * Texts for the numbers in a trace, and the verdict words; generated from records.def, calls.def
  * and kinds.def. No state, any thread.
  */
+#include <stdio.h>
 #include <string.h>
 #include "trace/record/names.h"
 
@@ -211,6 +212,13 @@ const char *df_rec_field(uint32_t t, int which)
 int df_rec_has_comm(uint32_t t)
 {
 	return t < LEN(recs) && recs[t].comm;
+}
+
+void df_comm_label(const char *name, char *label, size_t size)
+{
+	int number = *name && !name[strspn(name, "0123456789")];
+
+	snprintf(label, size, "%s%s", number ? "pg" : "", name);
 }
 
 int df_kind_parse_fr(const char *name)

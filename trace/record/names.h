@@ -5,6 +5,7 @@
 #ifndef DF_TRACE_RECORD_NAMES_H
 #define DF_TRACE_RECORD_NAMES_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include "trace/check.h"
 
@@ -53,6 +54,13 @@ const char *df_rec_field(uint32_t type, int which);
  */
 int df_rec_is_hex(uint32_t type, int which);
 int df_rec_has_comm(uint32_t type);
+
+/*
+ * Writes the name that outputs give a communicator, made from its own; "" if it has none. PyTorch
+ * names its groups by numbers, which look like ranks: group 0 is pg0.
+ */
+#define DF_COMM_LABEL 40
+void df_comm_label(const char *name, char *label, size_t size);
 
 /* Return the number for a text, or -1. */
 int df_kind_parse_fr(const char *name);

@@ -26,6 +26,7 @@
 #include "runtime/base/exit_status.h"
 #include "runtime/base/file_size.h"
 #include "trace/record/clock.h"
+#include "trace/record/names.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/site.h"
 #include "trace/record/writer.h"
@@ -45,6 +46,12 @@ static _Atomic(uint32_t)
 	tids[NR_TIDS]; /* threads of the application that have recorded something */
 /* a word of each thread, see df_trace_thread_ends_at() */
 static _Atomic(uint64_t) tid_words[NR_TIDS];
+
+/* Counts of a communicator besides those of its entry in the file. */
+static struct more {
+	uint64_t bytes[DF_KIND_NR];
+	uint64_t rest[DF_KIND_NR]; /* operations of the kinds for which the entry has no place */
+} more[NR_COMMS];
 
 #define AHEAD 16 /* records to prefetch, a cache line each: several operations */
 
@@ -315,6 +322,27 @@ static void count_issued(struct df_trace_header *h, const struct df_trace_op *o)
 	ADD(&c->issued, 1);
 	if (o->kind < sizeof(c->kinds) / sizeof(c->kinds[0]))
 		ADD(&c->kinds[o->kind], 1);
+	else if (o->kind < DF_KIND_NR)
+		ADD(&more[o->comm - 1].rest[o->kind], 1);
+	if (o->kind < DF_KIND_NR)
+		ADD(&more[o->comm - 1].bytes[o->kind], o->count * df_dtype_bytes(o->type));
+}
+
+int df_trace_comm_count(uint32_t comm, uint32_t kind, struct df_trace_count *out)
+{
+	struct df_trace_header *h = ring_get();
+	struct df_trace_comm *c = h && comm && comm <= h->nr_comms ? comm_at(h, comm) : NULL;
+
+	/* Acquire pairs with the release of `used` in df_trace_comm(): the name is complete. */
+	if (!c || kind >= DF_KIND_NR || !atomic_load_explicit(WORD(&c->used), memory_order_acquire))
+		return 0;
+	out->name = c->name;
+	out->issued = kind < sizeof(c->kinds) / sizeof(c->kinds[0])
+			      ? GET(&c->kinds[kind])
+			      : GET(&more[comm - 1].rest[kind]);
+	out->bytes = GET(&more[comm - 1].bytes[kind]);
+	out->done = GET(&c->done);
+	return 1;
 }
 
 void df_trace_op(const struct df_trace_op *o)

@@ -83,6 +83,15 @@ uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t
  */
 void df_trace_comm_done(uint32_t comm);
 
+/* The operations of one kind that were issued on a communicator, exact. */
+struct df_trace_count {
+	const char *name; /* of the communicator, as it was given, cut to its place; "": none */
+	uint64_t issued, bytes;
+	uint64_t done; /* of all kinds */
+};
+/* Returns 0 if there is no such communicator. kind: enum df_kind. */
+int df_trace_comm_count(uint32_t comm, uint32_t kind, struct df_trace_count *out);
+
 /*
  * Lists threads of the application that have recorded something and have not been reported as
  * ended.

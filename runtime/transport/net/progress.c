@@ -98,6 +98,7 @@ void df_net_up(struct df_net_link *l)
 			(double)(now - l->since) / 1e9, l->ops->name, (unsigned long long)again);
 		tell(l, DF_NET_RESTORED, now - l->since);
 	} else if (df_net_wanted(l)) {
+		df_net_count(&ep->n.links, 1);
 		df_info("device %d is joined with device %d of %s (pid %u, %s) over %s", ep->device,
 			l->device, df_net_member(l)->hostname, df_net_member(l)->pid,
 			df_net_member(l)->net, l->ops->name);
