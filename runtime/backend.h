@@ -20,7 +20,7 @@
 #include "runtime/backend_types.h"
 
 /* Increased with any change below: libdfhost.so and libdfshim.so must be of one build. */
-#define DF_BACKEND_VERSION 10
+#define DF_BACKEND_VERSION 11
 
 struct df_blocks;
 
@@ -188,6 +188,12 @@ struct df_backend {
 	const char *(*pci)(int device);
 	/* Called when a rank submits its nr-th operation on a communicator. May be NULL. */
 	void (*submitting)(int rank, uint64_t nr);
+	/*
+	 * Whether operations on that many bytes of the type (enum df_type; -1: a message, whose two
+	 * ends may name different types) wait for one another as always but move no data. NULL: all
+	 * move their data.
+	 */
+	int (*skips_data)(int type, uint64_t bytes);
 };
 
 /* The machine of this process. Never NULL: before df_device_open() it has no devices. */

@@ -1,7 +1,7 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork plan sync ci reports jobs lanes backend cookbook input ends others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork stub plan sync ci reports jobs lanes backend cookbook input ends others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
 # installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
@@ -11,7 +11,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds=${WORLDS:-2 3 4} passed=0 failed=0 skipped=0
-usual="operators ddp fork plan sync ci reports jobs lanes backend cookbook input ends others suite" no_torch=1
+usual="operators ddp fork stub plan sync ci reports jobs lanes backend cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
@@ -24,7 +24,7 @@ case ${1-} in
 esac
 parts=" ${*:-$usual} "
 for p in $parts; do
-	[[ " operators ddp fork plan sync ci reports jobs lanes backend cookbook input ends others suite " == *" $p "* ]] || {
+	[[ " operators ddp fork stub plan sync ci reports jobs lanes backend cookbook input ends others suite " == *" $p "* ]] || {
 		echo "check_torch.sh: unknown part '$p'" >&2
 		exit 2
 	}
@@ -104,6 +104,21 @@ if wants fork; then
 		check "fork: rank $rank sees the same" 0 diff "$T/forked.$rank" "$T/separate.$rank"
 	done
 	check "fork: ranks have random numbers of their own" 1 grep -q . <(sort "$T/forked.own" | uniq -d)
+fi
+if wants stub; then
+	LIMIT=300 check "stub: values" 0 env DFSHIM_HOST_STUB_VALUE=0.5 DFSHIM_HOST_STUB_STEPS=3 "$B/dfshim" run --host --stub -n 2 -- \
+		"$py" tests/torch/stub.py values
+	check "stub: a value that is no number" 2 env DFSHIM_HOST_STUB_VALUE=much "$B/dfshim" run --host --stub -- "$py" -c "import torch"
+	says "its name" '^dfshim: DFSHIM_HOST_STUB_VALUE=much: not a number'
+	small=(--dim 64 --hidden 128 --heads 4 --kv_heads 2 --layers 4 --vocab 128 --length 32)
+	LIMIT=300 run "stub: a small Llama, computed" 0 --host --trace "$T/computed" -n 8 -- "$py" docs/ci/llama.py "${small[@]}"
+	LIMIT=300 run "stub: the same, skipped" 0 --host --stub --trace "$T/skipped" -n 8 -- "$py" docs/ci/llama.py "${small[@]}"
+	says "its loss" '^step 0: loss 1.000'
+	DFSHIM=$B/dfshim check "stub: its communication is the same" 0 "$py" tests/torch/stub.py same "$T/computed" "$T/skipped"
+	for bug in send branch groups; do
+		LIMIT=300 check "stub: a bug, $bug" "10 12 13 20 21" "$B/dfshim" ci --stub -n 8 --timeout 20 -- "$py" tests/torch/stub.py $bug "${small[@]}"
+		says "its lines" '(llama|stub).py:[0-9]+ (main|with_branch|with_groups)'
+	done
 fi
 if wants plan; then
 	for job in gate torch networks; do

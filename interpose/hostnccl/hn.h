@@ -144,6 +144,7 @@ struct df_hn_op {
 	struct df_hn_comm *comm;
 	cudaStream_t stream;
 	size_t bytes;
+	int no_data;	 /* moves none (df_backend.skips_data) */
 	uint32_t reduce; /* enum df_redop */
 	uint64_t arg;
 	const void *arg_at;

@@ -398,6 +398,8 @@ static ncclResult_t check_op(struct df_hn_op *o, const char *name)
 		return ncclInvalidArgument;
 	}
 	o->bytes = o->count * dfk_type_bytes((uint32_t)o->type);
+	o->no_data = df_hn_cuda()->skips_data &&
+		     df_hn_cuda()->skips_data(o->kind >= DF_HN_SEND ? -1 : o->type, o->bytes);
 	if (o->kind == DF_HN_ALLREDUCE || o->kind == DF_HN_REDUCE || o->kind == DF_HN_REDUCESCATTER)
 		return lower(o, name);
 	return ncclSuccess;

@@ -168,7 +168,8 @@ static int step_coll(struct df_hn_op *o)
 		for (k = 0; k < c->nranks; k++)
 			if (__atomic_load_n(&seats[k].taken, __ATOMIC_ACQUIRE) + 1 < chunk)
 				return 0;
-		bring(o, df_hn_stage(c, c->rank, chunk));
+		if (!o->no_data)
+			bring(o, df_hn_stage(c, c->rank, chunk));
 		__atomic_store_n(&me->signature[chunk % 2], want, __ATOMIC_RELAXED);
 		/*
 		 * RELEASE pairs with the ACQUIRE below: signature and bytes are stored before the
@@ -182,7 +183,8 @@ static int step_coll(struct df_hn_op *o)
 		if (__atomic_load_n(&seats[k].posted, __ATOMIC_ACQUIRE) <= chunk ||
 		    __atomic_load_n(&seats[k].signature[chunk % 2], __ATOMIC_RELAXED) != want)
 			return moved;
-	take(o);
+	if (!o->no_data)
+		take(o);
 	o->posted = 0;
 	o->piece++;
 	c->nr_chunks++;
@@ -228,7 +230,7 @@ static int step_send(struct df_hn_op *o)
 	if (at - __atomic_load_n(&p->taken, __ATOMIC_ACQUIRE) >= DF_HN_SLOTS)
 		return 0;
 	p->bytes[at % DF_HN_SLOTS] = o->bytes;
-	if (o->bytes)
+	if (o->bytes && !o->no_data)
 		memcpy(p->data[at % DF_HN_SLOTS], (const char *)o->in + o->piece * DF_HN_SLOT,
 		       slot_bytes(o));
 	/* RELEASE pairs with the ACQUIRE in step_recv(): the bytes are stored before the number. */
@@ -245,7 +247,7 @@ static int step_recv(struct df_hn_op *o)
 	if (__atomic_load_n(&p->posted, __ATOMIC_ACQUIRE) == at ||
 	    p->bytes[at % DF_HN_SLOTS] != o->bytes)
 		return 0;
-	if (o->bytes)
+	if (o->bytes && !o->no_data)
 		memcpy((char *)o->out + o->piece * DF_HN_SLOT, p->data[at % DF_HN_SLOTS],
 		       slot_bytes(o));
 	/*

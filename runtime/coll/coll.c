@@ -169,6 +169,12 @@ static void scratch_free(struct df_coll *coll)
 	}
 }
 
+/* The number of elements that it moves. The ranks wait for one another also without data. */
+static uint64_t moved(const struct df_sig *sig)
+{
+	return sig->no_data ? 1 : sig->count;
+}
+
 /* Chooses the program: from a file, from the tuner, or built. */
 static int choose(struct df_coll *coll, int in_place)
 {
@@ -182,7 +188,7 @@ static int choose(struct df_coll *coll, int in_place)
 		.layout = comm->choice.layout,
 		.root = sig->root,
 		.peer = sig->root,
-		.count = sig->count,
+		.count = moved(sig),
 		.elem_bytes = df_type_bytes(sig->type),
 		.max_blocks = comm->blocks,
 		.in_place = in_place,
@@ -233,7 +239,7 @@ static void divide(struct df_coll *coll)
 	k->type = coll->sig.type;
 	k->redop = coll->sig.redop;
 	k->elem_bytes = df_type_bytes(coll->sig.type);
-	k->count = coll->sig.count;
+	k->count = moved(&coll->sig);
 	k->chunk_elems = (k->count + coll->prog->chunks - 1) / coll->prog->chunks;
 	k->tile_elems =
 		df_proto_tile(coll->pick.proto, coll->prog, k->chunk_elems, k->elem_bytes, most);

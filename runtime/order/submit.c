@@ -51,6 +51,7 @@ void df_submit_sig(const struct df_op *op, struct df_sig *sig)
 	static const uint32_t by_width[9] = {
 		[1] = DF_INT8, [2] = DF_FLOAT16, [4] = DF_INT32, [8] = DF_INT64};
 	uint32_t eb = df_type_bytes(op->type);
+	int type = (int)op->type;
 
 	memset(sig, 0, sizeof(*sig));
 	sig->kind = op->kind;
@@ -69,6 +70,7 @@ void df_submit_sig(const struct df_op *op, struct df_sig *sig)
 	case DF_COLL_SENDRECV_SELF:
 		sig->type = DF_INT8;
 		sig->count = op->count * eb;
+		type = -1;
 		break;
 	default:
 		sig->type = by_width[eb];
@@ -77,6 +79,8 @@ void df_submit_sig(const struct df_op *op, struct df_sig *sig)
 	    op->kind == DF_COLL_GATHER || op->kind == DF_COLL_SCATTER || op->kind == DF_COLL_SEND ||
 	    op->kind == DF_COLL_RECV)
 		sig->root = op->root;
+	if (df_backend->skips_data)
+		sig->no_data = (uint32_t)df_backend->skips_data(type, op->count * eb);
 }
 
 /*

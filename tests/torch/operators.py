@@ -55,7 +55,7 @@ def rand(*size):
 
 def elementwise():
     both(lambda x, y: [x + y, x * 2 - 1, torch.where(x > 0, x, y), x.clamp(-1, 1), (x > y).sum(), x / 3], rand(7, 5), rand(7, 5))
-    both(lambda x: [x.half() * 2, x.bfloat16().float(), x.double().exp(), x.to(torch.int32) // 2], rand(9))
+    both(lambda x: [x.half() * 2, x.bfloat16().float(), x.double().exp(), x.to(torch.int32) // 2, x.to(torch.int32) % 3, 2 ** x.to(torch.int32).abs()], rand(9))
 
 
 def reductions():

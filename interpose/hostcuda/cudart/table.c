@@ -9,6 +9,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+/*
+ * The largest data of floating-point values that a collective moves; of any type that a message
+ * does. No smaller than what is computed (SMALL in python/dfshim/host/stub.py).
+ */
+#define STUB_BYTES   (64u << 10)
+#define STUB_MESSAGE (1u << 20)
+
 static void set_hooks(const struct df_hooks *hooks)
 {
 	/* RELEASE pairs with the ACQUIRE in df_hhooks(): the table is filled before it is seen. */
@@ -232,6 +239,17 @@ static int stream_idle(struct df_mstream *stream)
 	return free_queue;
 }
 
+/*
+ * DFSHIM_HOST_STUB: the operators that would have computed these values were skipped. Integers are
+ * moved: sizes, and objects that a program has pickled.
+ */
+static int skips_data(int type, uint64_t bytes)
+{
+	if (type < 0)
+		return bytes > STUB_MESSAGE;
+	return type >= DF_FLOAT16 && bytes > STUB_BYTES;
+}
+
 static struct df_backend api = {
 	.version = DF_BACKEND_VERSION,
 	.set_hooks = set_hooks,
@@ -262,6 +280,8 @@ static void configure(void)
 {
 	/* libdfshim.so leaves the warnings about the environment to us: print them by now. */
 	api.submitting = df_hfault();
+	if (df_env()->host_stub)
+		api.skips_data = skips_data;
 }
 
 DF_H_API const struct df_backend *df_hostcuda(void)

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define STUB_DEVICE_BYTES (80ull << 30) /* a large GPU's memory */
+
 struct df_hrt df_h;
 __thread struct df_htls df_htls __attribute__((tls_model("initial-exec")));
 
@@ -68,6 +70,8 @@ static int start(void)
 	df_h.nccl_rules = dlsym(RTLD_DEFAULT, "df_hostnccl") != NULL;
 	df_h.stub = env->host_stub;
 	df_h.device_bytes = DF_MAX(machine_bytes() / (uint64_t)df_h.nr_devices, 64ull << 20);
+	if (df_h.stub) /* most of it is never touched */
+		df_h.device_bytes = DF_MAX(df_h.device_bytes, STUB_DEVICE_BYTES);
 	df_h.device_bytes &= ~((2ull << 20) - 1);
 	df_h.dev = calloc((size_t)df_h.nr_devices, sizeof(*df_h.dev));
 	if (!df_h.dev)

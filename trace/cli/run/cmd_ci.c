@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
@@ -308,7 +309,7 @@ static int conclude(struct ci *ci, int job)
 int df_cmd_ci(int argc, char **argv)
 {
 	const char *keep = NULL;
-	int devices = -1, procs = 0, rc;
+	int devices = -1, procs = 0, stub = 0, rc;
 	double timeout = 30, limit = 0;
 	struct ci ci = {0};
 	char host[32], ranks[16], seconds[32], bound[32];
@@ -323,6 +324,7 @@ int df_cmd_ci(int argc, char **argv)
 		DF_OPT(TIMEOUT, timeout, "report a hang after this time without progress (30)"),
 		DF_REAL("limit", "SECONDS", limit, 0.001, 1e6,
 			"end the job after this time, also if it still makes progress"),
+		DF_OPT(STUB, stub, NULL),
 		DF_OPT(TRACE, keep, "keep the traces there"),
 	};
 
@@ -352,6 +354,8 @@ int df_cmd_ci(int argc, char **argv)
 		snprintf(ci.traces, sizeof(ci.traces), "%s", keep);
 	else
 		snprintf(ci.traces, sizeof(ci.traces), "%s/traces", ci.dir.path);
+	if (stub) /* a replay computes nothing either */
+		setenv(df_env_name(DF_ENV_ROW_host_stub), "1", 1);
 	snprintf(host, sizeof(host), devices > 0 ? "--host=%d" : "--host", devices);
 	snprintf(seconds, sizeof(seconds), "%g", timeout);
 	args[n++] = ci.self;

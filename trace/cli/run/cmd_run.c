@@ -141,6 +141,7 @@ static int parse(int argc, char **argv)
 		DF_FLAG("no-fork", df_run.no_fork,
 			"an interpreter for each rank of a Python program, also where one could import torch "
 			"and be forked (as DFSHIM_HOST_FORK=0)"),
+		DF_OPT(STUB, df_run.stub, NULL),
 		DF_FLAG("dry-run", df_run.dry_run, "print the environment instead of running"),
 	};
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 extern struct df_run_opts {
-	int host, devices, nr_procs, set_ranks, tag, no_fork, dry_run;
+	int host, devices, nr_procs, set_ranks, tag, no_fork, stub, dry_run;
 	int nccl;  /* by NCCL's rules */
 	int lanes; /* dfshim orders, NCCL executes */
 	const char *mode, *rules, *executor;

@@ -200,6 +200,7 @@ int df_run_environment(void)
 	const char *action = getenv(df_env_name(DF_ENV_ROW_timeout_action));
 	const char *executor = getenv(df_env_name(DF_ENV_ROW_executor));
 	const char *mode = df_run.mode ?: getenv(df_env_name(DF_ENV_ROW_mode));
+	const char *stub = df_run.stub ? "1" : getenv(df_env_name(DF_ENV_ROW_host_stub));
 	int user_host = df_run.host;
 
 	if (backend && !strcmp(backend, "host"))
@@ -208,6 +209,8 @@ int df_run_environment(void)
 		df_run.host = !have_gpu();
 	if (df_run.rules && !df_run.host)
 		return df_cli_usage_error("run", "--rules needs --host");
+	if (df_run.stub && !df_run.host)
+		return df_cli_usage_error("run", "--stub needs --host");
 	df_run.nccl = df_run.rules && !strcmp(df_run.rules, "nccl");
 	if (df_run.nccl && df_run.mode && strcmp(df_run.mode, "trace"))
 		return df_cli_usage_error("run",
@@ -251,6 +254,12 @@ int df_run_environment(void)
 	else if (df_run.host && df_run.nr_procs > 8 &&
 		 !getenv(df_env_name(DF_ENV_ROW_host_devices)))
 		df_run_set(df_env_name(DF_ENV_ROW_host_devices), DF_MIN(df_run.nr_procs, 1024));
+	if (df_run.stub)
+		df_run_set(df_env_name(DF_ENV_ROW_host_stub), 1);
+	if (df_run.host && stub && !strcmp(stub, "1"))
+		fprintf(stderr,
+			"dfshim run: %s=1: PyTorch's operators on large floating-point tensors compute nothing; their values mean nothing\n",
+			df_env_name(DF_ENV_ROW_host_stub));
 	if (df_run.no_fork)
 		df_run_set(df_env_name(DF_ENV_ROW_host_fork), 0);
 	if (df_run.host && !user_host)

@@ -173,14 +173,15 @@ class Narrowed(operators.Operator):
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
     """The CPU's own kernel for the usual cases; else from products and a softmax: the other choices are a GPU's kernels."""
+    if enable_gqa:
+        key, value = (t.repeat_interleave(query.size(-3) // t.size(-3), -3) for t in (key, value))
     if (attn_mask is None and not dropout_p and query.dim() == 4 and query.is_floating_point() and query.numel()
             and query.shape == key.shape == value.shape and query.stride(3) == key.stride(3) == value.stride(3) == 1
             and not query.is_nested and torch.backends.cuda.flash_sdp_enabled()):
         return aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, is_causal, scale=scale)[0]
     if attn_mask is not None and attn_mask.dtype == torch.bool:  # the form below adds a mask to the scores
         attn_mask = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype)
-    return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
-                                                   enable_gqa=enable_gqa)[0]
+    return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
 
 
 FORMS = {
@@ -238,8 +239,7 @@ class Nowhere:
                                     + ("; DFSHIM_HOST_STUB=1 cannot skip it, as the shape of its result is not known"
                                        if STUB else "; DFSHIM_HOST_STUB=1 skips it (communication can be checked, values "
                                        "mean nothing)"))
-        device = next((a.device for a in args if isinstance(a, torch.Tensor) and a.is_cuda), "cuda")
-        out = [torch.zeros(size, dtype=dtype, device=device) for size, _, dtype in shapes[0]]
+        out = operators.stub.new_results(self.op, shapes[0], args, kwargs)
         return out[0] if len(out) == 1 else tuple(out)
 
 

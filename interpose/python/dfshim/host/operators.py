@@ -27,6 +27,8 @@ import warnings
 import torch
 from torch import Tensor
 
+from dfshim.host.start import STUB
+
 C = torch._C
 CPU = torch.device("cpu")
 CPU_KEYS = C.DispatchKeySet(C.DispatchKey.CPU)
@@ -48,6 +50,7 @@ WHOLE = ("convolution", "convolution_backward", "_convolution", "_scaled_dot_pro
          "_scaled_dot_product_flash_attention_for_cpu_backward")
 
 rt = None  # the CUDA runtime of the process
+stub = None  # the module that skips operators (DFSHIM_HOST_STUB=1)
 HOST_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -75,10 +78,10 @@ def _on_host(t):
     storage = t.untyped_storage()
     start, bytes_ = storage.data_ptr(), storage.nbytes()
     if t.numel() and bytes_:
-        out = torch.empty(0, dtype=t.dtype)
+        out = torch.empty(0, dtype=t.dtype, device=CPU)  # whatever the program's default device is
         out.set_(_storage(start, bytes_), t.storage_offset(), t.size(), t.stride())
     else:
-        out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype)
+        out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=CPU)
     if t.is_conj():
         out = torch._conj(out)
     if t.is_neg():
@@ -230,7 +233,7 @@ def generator_for(gen, device):
     else:
         offset = gen.get_offset()
         gen.set_offset(offset + 4)
-    out = torch.Generator()
+    out = torch.Generator(CPU)
     # Neighbouring seeds and offsets give far apart states (Fibonacci hashing).
     out.manual_seed((seed * 0x9E3779B97F4A7C15 + offset * 0xD1B54A32D192ED03) & 0x7FFFFFFFFFFFFFFF)
     return out
@@ -290,8 +293,9 @@ def _to_meta(x):
     return None if isinstance(x, C.Generator) else x
 
 
-def shapes_of(op, args, kwargs):
-    """What op will return: (size, stride, dtype) of each tensor; None: its values decide, or nobody knows."""
+def forms_of(op, args, kwargs):
+    """(size, stride, dtype) of each tensor that op will return (None: no tensor), and the type of its result; None: its values
+    decide, or nobody knows."""
     try:
         key = op, _description(args), tuple((k, _description(v)) for k, v in kwargs.items())
         if key in _shapes:
@@ -302,12 +306,18 @@ def shapes_of(op, args, kwargs):
         with torch.no_grad():
             result = op(*_to_meta(args), **{k: _to_meta(v) for k, v in kwargs.items()})
         flat = result if isinstance(result, (list, tuple)) else [result]
-        out = [(t.size(), t.stride(), t.dtype) for t in flat], type(result)
+        out = [(t.size(), t.stride(), t.dtype) if t is not None else None for t in flat], type(result)
     except Exception:
         out = None
     if key and len(_shapes) < 1 << 16:
         _shapes[key] = out
     return out
+
+
+def shapes_of(op, args, kwargs):
+    """forms_of() where op returns tensors only, else None."""
+    out = forms_of(op, args, kwargs)
+    return None if out and None in out[0] else out
 
 
 def _into(name, op):
@@ -370,6 +380,9 @@ class Operator:
             self.begin()
         if _errors:
             raise_late()
+        return stub.call(self, args, kwargs) if stub else self.compute(args, kwargs)
+
+    def compute(self, args, kwargs):
         device, plain, direct, large, outs = None, True, True, False, None
         a, k, nr = list(args), dict(kwargs), len(args)
         for i, name, kind, shown in self.kinds:
@@ -385,7 +398,7 @@ class Operator:
                 continue
             if kind == TENSOR:
                 if not isinstance(x, Tensor):
-                    direct = False  # a number, which only the whole dispatcher takes for a tensor
+                    direct = False  # a number, for which some operators have another overload
                 elif x.is_cuda:
                     device = device or x.device
                     if name in self.outs:
@@ -414,7 +427,7 @@ class Operator:
             device = torch.device("cuda", torch.cuda.current_device())
         if device.index != C._cuda_getDevice():  # the default stream is the current device's
             with torch.cuda.device(device.index):
-                return self(*args, **kwargs)
+                return self.compute(args, kwargs)
         if outs:
             outs = self.place(outs, large and plain and direct, args, kwargs)
         if self.generator:
@@ -424,8 +437,10 @@ class Operator:
             def work():
                 return self.cpu(CPU_KEYS, *a, **k)
         else:
+            whole = self.op if direct else self.op.overloadpacket
+
             def work():
-                return self.op(*a, **k)
+                return whole(*a, **k)
 
         into = plain and direct and large and self.into is not None
         stream = C._cuda_getCurrentRawStream(device.index)
@@ -463,7 +478,7 @@ class Operator:
                 to[at] = on_host(x)
             return None
         for x, at, to in outs:
-            to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype)
+            to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=CPU)
         return outs
 
     def give(self, x, value):
@@ -512,7 +527,7 @@ class Operator:
                 for (x, at, to), (size, stride, dtype) in zip(outs, shapes[0]):
                     if x.size() != size:
                         x.resize_(size)
-                        to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype)
+                        to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=CPU)
             elif len(self.written):
                 return False, None
             else:
@@ -581,6 +596,8 @@ def copy_(to, frm, non_blocking=False):
     stream = C._cuda_getCurrentRawStream(device.index)
     capturing = C._cuda_isCurrentStreamCapturing()
     across = to.is_cuda != frm.is_cuda
+    if stub and stub.copy(to, frm, stream, not to.is_cuda and not capturing and not (non_blocking and to.is_pinned())):
+        return to
     target, source = on_host(to) if to.is_cuda else to, on_host(frm) if frm.is_cuda else frm
     later = capturing or busy(stream)
     if later and across and not capturing:
@@ -651,6 +668,10 @@ def install():
         warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
         register(kernels)
     kernels.install()
+    if STUB:
+        from dfshim.host import stub as module
+
+        module.install()
 
 
 def register(kernels):

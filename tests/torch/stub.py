@@ -1,0 +1,138 @@
+"""Operators that compute nothing (dfshim run --stub): what a program sees of them.
+
+    stub.py values       checks this rank's values; DFSHIM_HOST_STUB_VALUE=0.5, DFSHIM_HOST_STUB_STEPS=3
+    stub.py same A B     compares the communication in the traces of two jobs
+    stub.py BUG ARG...   docs/ci/llama.py with a bug: send, branch, groups
+
+Run with TORCH_PYTHON's Python; DFSHIM names the program for `same`.
+"""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+
+
+def values():
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+
+    dist.init_process_group("nccl")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.cuda.set_device(rank)
+    torch.set_default_device("cuda")
+
+    # 4 GiB a tensor, of which nothing is touched.
+    large = torch.empty(1 << 30)
+    large.normal_()
+    large = (large * 2 + 1).view(1 << 15, 1 << 15).softmax(-1)
+    out = torch.empty(1 << 15, 1 << 15)
+    torch.mm(large, large, out=out)
+    dist.all_reduce(large)
+    parts = torch.empty(world, 1 << 28)
+    dist.all_gather_into_tensor(parts, large.flatten()[: 1 << 28])
+    touched = sum(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssShmem"))
+    assert touched < 64 << 10, f"{touched} kB are touched"
+
+    # Small results.
+    assert large.mean().item() == 0.5 and large.sum(0)[3].item() == 0.5 and large[5, 7].item() == 0.5
+    assert large.norm().cpu().item() == 0.5 and large.argmax().item() == 0
+    assert bool((large > 0).all()) and not torch.isnan(large).any().item() and torch.isfinite(large).all().item()
+    assert not bool((large > 1).any()) and int((large > 0).sum(dtype=torch.int64).item()) == 0
+
+    # What is computed: integers, and what is small.
+    numbers = torch.arange(1 << 16)
+    assert numbers.sum().item() == (1 << 15) * ((1 << 16) - 1) and int((numbers % 2 == 0).sum()) == 1 << 15
+    small = torch.full((16,), rank + 1.0)
+    dist.all_reduce(small)
+    assert small.tolist() == [world * (world + 1) / 2] * 16
+    dist.all_reduce(numbers)
+    assert numbers[7].item() == 7 * world
+    objects = [None] * world
+    dist.all_gather_object(objects, "r" * (200_000 + rank))
+    assert [len(o) for o in objects] == [200_000 + r for r in range(world)]
+
+    # A step; backward, an optimizer, a scaler, a convolution, whose backward returns what is asked for.
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.Dropout(), nn.Flatten(),
+                                                              nn.Linear(64 * 30 * 30, 1000)))
+    optimizer, scaler = torch.optim.AdamW(model.parameters()), torch.amp.GradScaler()
+    loss = nn.functional.cross_entropy(model(torch.randn(8, 3, 32, 32)), torch.randint(1000, (8,)))
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert loss.item() == 0.5 and scaler.get_scale() == 65536 and optimizer.state[next(model.parameters())]["step"] == 1
+
+    torch.set_default_device("cpu")
+    loader = torch.utils.data.DataLoader(list(range(100)), batch_size=2)
+    assert len(loader) == 3 and [b.tolist() for b in loader] == [[0, 1], [2, 3], [4, 5]]
+    dist.destroy_process_group()
+
+
+def communication(folder):
+    """Of each rank: the operations in order, with the number of their communicator."""
+    out = {}
+    for file in glob.glob(f"{folder}/*.dft"):
+        communicators, operations = {}, []
+        show = subprocess.run([os.environ["DFSHIM"], "show", "--json", "--type=op", file], capture_output=True, text=True, check=True)
+        for record in map(json.loads, show.stdout.splitlines()):
+            communicator = communicators.setdefault(record["comm"], len(communicators))
+            operations.append((communicator, *(record[k] for k in ("kind", "dtype", "redop", "b", "rank"))))
+        out[record["job_rank"]] = operations
+    return out
+
+
+def same(a, b):
+    a, b = communication(a), communication(b)
+    assert a.keys() == b.keys() and len(a) > 1
+    for rank in a:
+        assert len(a[rank]) > 100, len(a[rank])
+        assert a[rank] == b[rank], (rank, next((pair for pair in zip(a[rank], b[rank]) if pair[0] != pair[1]), "one is longer"))
+    print(f"{sum(map(len, a.values()))} operations of {len(a)} ranks are equal")
+
+
+def with_bug(bug):
+    import torch.distributed as dist
+    from torch.distributed.pipelining import PipelineStage
+
+    sys.path.insert(0, "docs/ci")
+    import llama
+
+    if bug == "send":  # the last microbatch is not passed on
+        sends = PipelineStage.get_fwd_send_ops
+        PipelineStage.get_fwd_send_ops = lambda self, chunk: [] if self.is_first and chunk == self.chunks - 1 else sends(self, chunk)
+    elif bug == "branch":  # ranks with equal weights see different tokens
+        step = llama.Schedule1F1B.step
+
+        def with_branch(self, *args, **kwargs):
+            tokens = llama.torch.tensor([dist.get_rank()], device="cuda")
+            if tokens.max().item() == 1:
+                dist.all_reduce(tokens)
+            return step(self, *args, **kwargs)
+
+        llama.Schedule1F1B.step = with_branch
+    else:  # a set's order differs between ranks
+        mesh = llama.init_device_mesh
+
+        def with_groups(*args, **kwargs):
+            pairs = [[0, 1], [0, 1, 2, 3]]
+            groups = {len(pair): dist.new_group(pair) for pair in (pairs if dist.get_rank() else reversed(pairs))}
+            tensor = llama.torch.zeros(1, device="cuda")
+            for size, group in sorted(groups.items()):
+                if dist.get_rank() < size:
+                    dist.all_reduce(tensor, group=group)
+            return mesh(*args, **kwargs)
+
+        llama.init_device_mesh = with_groups
+    llama.main()
+
+
+if __name__ == "__main__":
+    case = sys.argv.pop(1)
+    if case == "values":
+        values()
+    elif case == "same":
+        same(*sys.argv[1:])
+    else:
+        with_bug(case)
