@@ -624,6 +624,25 @@ START_TEST(test_parent_saw)
 }
 END_TEST
 
+/*
+ * Rank 1 notices a hang and ends because of it, before rank 0 notices the hang. _i: 1 rank 1 had noticed nothing, and has died.
+ */
+START_TEST(test_noticed_first)
+{
+	struct tb_image im[2];
+
+	pair(im, 1);
+	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
+	tb_rec(&im[0], DF_REC_CALL_ENTER, 77, DF_CALL_STREAM_SYNC, 1, 0);
+	tb_rec(&im[1], DF_REC_HOST_AT, 0, im[1].h->pid, DF_AT_IO, 0)->thread = 99;
+	if (!_i)
+		tb_quiet(&im[1], 30000);
+	tb_quiet(&im[0], 60000);
+	tb_rec(&im[0], DF_REC_PEER_DEAD, 0, im[1].h->host_hash, im[1].h->pid, 0);
+	expect(im, 2, _i ? "CRASH" : "HOST", NULL);
+}
+END_TEST
+
 START_TEST(test_nccl_internal)
 {
 	struct tb_image im[2];
@@ -742,6 +761,7 @@ int main(void)
 			{test_missing_trace}, {test_lost_record}, {test_earlier_run}, {test_drops},
 			{test_unseen_sizes}, {test_ended_from_outside}, {test_failed_call},
 			{test_released_by_the_end}, {test_broken_off_by_others, 2}, {test_init},
-			{test_left_in_init}, {test_parent_saw, .times = 3}, {test_nccl_internal},
+			{test_left_in_init}, {test_parent_saw, .times = 3}, {test_noticed_first, .times = 2},
+			{test_nccl_internal},
 			{test_forged_indices}, {test_damage, 20});
 }

@@ -300,8 +300,8 @@ static int saw_death(const struct df_check_set *set, size_t trace)
 
 /*
  * A process with records from after the hang was noticed survived the hang: its end is a
- * consequence. The same holds for a process that noticed the hang and ended its communicators, even
- * if the others saw it end earlier.
+ * consequence. The same holds for a process that noticed the hang itself and then did nothing, or
+ * ended its communicators, even if the others noticed the hang later.
  */
 static int was_ended(const struct df_check_set *set, const struct df_dead *d)
 {
@@ -313,8 +313,9 @@ static int was_ended(const struct df_check_set *set, const struct df_dead *d)
 		if (t->dropped || !is_trace_of(set, t, d))
 			continue;
 		if ((t->cut && (t->stall_ms || saw_death(set, k) || gave_up(set, k))) ||
-		    (d->late &&
-		     t->last_ns + (uint64_t)t->skew_ns >= by->stall_ns + (uint64_t)by->skew_ns))
+		    (d->late && ((t->stall_ms && t->last_ns <= t->stall_ns) ||
+				 t->last_ns + (uint64_t)t->skew_ns >=
+					 by->stall_ns + (uint64_t)by->skew_ns)))
 			return 1;
 	}
 	return 0;
