@@ -1,6 +1,7 @@
 /*
- * Configurations of `dfshim sim` and `dfshim plan`: any bytes are read or refused with a reason, and what is read can be simulated and
- * planned for. Large ones are only read, to keep inputs fast.
+ * Configurations of `dfshim sim` and `dfshim plan`: any bytes are read or refused with a reason,
+ * and a configuration that is read can be simulated and planned for. Large ones are only read, to
+ * keep inputs fast.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,7 +18,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A round with synchronisations takes time in the square of its events: with 1,700 of them a second in this build. */
+/* Limits the events of a round: with synchronisations its time grows with their square. */
 #define MAX_EVENTS 500
 
 static void simulate(const char *path)

@@ -1,9 +1,11 @@
 /*
- * The control plane's wire: a client that knows all secrets says what it likes, as a stranger, at the
- * rendezvous, as a link of the tree, or asking for descriptors. Nothing may crash, and the connection always ends.
+ * The control plane's wire: a client that knows all secrets sends any bytes, before its proof, at
+ * the rendezvous, as a link of the tree, or to get descriptors. Nothing may crash, and the
+ * connection always ends.
  *
  * Input: one byte chooses the part; then frames: type, length in words, words. Words 1..5 stand for
- * values that cannot be guessed (see special()). Built with -DDF_FUZZ_MAIN it reads files, or stdin.
+ * values that cannot be guessed (see special()). Built with -DDF_FUZZ_MAIN it reads files, or
+ * stdin.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,7 +33,7 @@ static unsigned char id[128];
 static struct df_id_tail tail;
 static uint64_t peer;
 
-/* Nothing leaves this machine, whatever addresses are told. */
+/* Nothing leaves this machine, whatever addresses the input has. */
 int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	if (addr->sa_family != AF_UNIX) {

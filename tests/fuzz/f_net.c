@@ -1,9 +1,11 @@
 /*
- * The wire between nodes: the other side of a link over sockets knows all names and says what it likes, while connectors are made, used
- * and given up here. Nothing may crash, no counter of a connector may leave its slots, and when all is over nothing is left. Until the
- * other side has proved that it knows the key, nothing of the link changes.
+ * The wire between nodes: the other side of a link over sockets knows all names and sends any
+ * bytes, while connectors are made, used and given up here. Nothing may crash, no counter of a
+ * connector may leave its slots, and at the end nothing is left. Until the other side has proved
+ * that it knows the key, nothing of the link changes.
  *
- * Input: steps (enum step), a byte and its arguments. Where a value is wanted, a byte names one that cannot be guessed (see value()).
+ * Input: steps (enum step), a byte and its arguments. Where a value is wanted, a byte names one
+ * that cannot be guessed (see value()).
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -44,7 +46,7 @@ static struct df_net_conn *conns[CONNS];
 static int fds[STREAMS];
 static const uint8_t *in, *end;
 static unsigned proofs;	     /* right ones, in either direction */
-static uint64_t our_session; /* of the sessions that this side has begun, the last one's number */
+static uint64_t our_session; /* number of the last session that this side has begun */
 
 static unsigned arg(void)
 {
@@ -59,7 +61,7 @@ static void does_not_hold(const char *what, int line)
 	abort();
 }
 
-/* ---- this side ---------------------------------------------------------------------------------------------------- */
+/* ---- this side ------------------------------------------------------------------------------- */
 
 static void start(void)
 {
@@ -132,7 +134,7 @@ static void give_up(unsigned i)
 	conns[i] = NULL;
 }
 
-/* ---- the other side ----------------------------------------------------------------------------------------------- */
+/* ---- the other side -------------------------------------------------------------------------- */
 
 static uint64_t value(void)
 {
@@ -225,7 +227,7 @@ static void dialled(unsigned nr)
 	}
 }
 
-/* Sends the proof, with one byte wrong or cut off as `wrong` says: a byte's number in the greeting, its hello first. */
+/* Sends the proof. `wrong` selects a byte of the greeting that is wrong, or where it is cut off. */
 static void prove(int fd, const void *message, size_t bytes, struct df_key *proof, unsigned wrong)
 {
 	uint8_t *p = (uint8_t *)proof;
@@ -253,7 +255,7 @@ static void hello(int fd, struct hello *h, unsigned wrong)
 	if (recv(fd, &a, sizeof(a), MSG_DONTWAIT) != sizeof(a))
 		return;
 	proof = df_auth_proof(&ep.key, DF_PROOF_ACCEPTS, h, sizeof(*h), &a.challenge);
-	/* What has arrived may be of another hello, or no answer. */
+	/* The bytes may belong to another hello, or be no answer. */
 	if (!df_key_equal(&proof, &a.proof))
 		return;
 	proof = df_auth_proof(&ep.key, DF_PROOF_CONNECTS, h, sizeof(*h), &a.challenge);
@@ -361,12 +363,12 @@ static void step(void)
 	case STEPS:
 		break;
 	}
-	/* Otherwise the next one comes along with it. */
+	/* Otherwise the next frame is sent together with it. */
 	if (!(what & 128))
 		pass();
 }
 
-/* ---- the end ------------------------------------------------------------------------------------------------------ */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static void free_link(struct df_net_link *l)
 {

@@ -1,4 +1,4 @@
-/* Pickles: any bytes are read as plain data or refused; nothing runs, nothing is read past the end. */
+/* Pickles: any bytes are read as plain data or refused; nothing runs or reads past the end. */
 #include <string.h>
 
 #include "trace/cli/fr/pickle.h"

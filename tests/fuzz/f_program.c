@@ -1,6 +1,7 @@
 /*
- * Program files, MSCCL XML and the text form: any bytes are read or refused with a reason; what is read and
- * proved is written, read again and is the same program. Large shapes are left out, to keep inputs small.
+ * Program files, MSCCL XML and the text form: any bytes are read or refused with a reason. A
+ * program that is read and proved is written, read again and is the same. Large shapes are left
+ * out, to keep inputs small.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Numbers as large as the reader allows are its business; proving millions of chunks is not what we test. */
+/* The reader allows larger numbers, but to prove millions of chunks is not the subject here. */
 static int too_big(const struct df_plan *p)
 {
 	uint64_t n = 0;

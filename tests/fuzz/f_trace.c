@@ -1,6 +1,6 @@
 /*
- * Traces: any bytes are refused with a reason or judged, printed, drawn, compacted. The first byte chooses
- * whether a good header is put in front, so that the records get their share.
+ * Traces: any bytes are refused with a reason or judged, printed, drawn, compacted. The first byte
+ * chooses whether a good header is put in front, so that records are reached, too.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Tuner files: any bytes are read or refused; what is read is written and read again with the same hash. */
+/* Tuner files: any bytes are read or refused; a file that is read and written keeps its hash. */
 #include <stdio.h>
 #include <stdlib.h>
 

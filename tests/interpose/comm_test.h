@@ -1,5 +1,5 @@
 /*
- * What the tests of communicators (t_comm*.c) share: NCCL's calls above a runtime that is a stand-in.
+ * For the tests of communicators (t_comm*.c): NCCL's calls above a fake runtime.
  */
 #ifndef DF_TESTS_INTERPOSE_COMM_TEST_H
 #define DF_TESTS_INTERPOSE_COMM_TEST_H

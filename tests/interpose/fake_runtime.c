@@ -64,7 +64,7 @@ const char *df_start_reason(void)
 	return "the test wants it so";
 }
 
-/* The rendezvous is the runtime's; here there are no other ranks to tell. */
+/* The rendezvous is the runtime's; here there are no other ranks to inform. */
 void df_lanes_set(const struct df_lane_calls *calls)
 {
 	(void)calls;
@@ -166,7 +166,7 @@ static struct clique *clique_of(uint64_t hash, int nranks)
 	return q;
 }
 
-/* Waits until all have come, or the communicator (or its parent) is aborted. The lock is held. */
+/* Waits until all ranks have arrived, or the communicator or its parent is aborted. Lock held. */
 static int meet(struct clique *q, int rank, const struct df_comm *c, const struct df_comm *parent)
 {
 	int err = 0;
@@ -391,7 +391,7 @@ int df_mem_known(const void *ptr)
 	return !fake.mem_unknown;
 }
 
-/* ---- recording: nothing is recorded here ------------------------------------------------------------------ */
+/* ---- recording: nothing is recorded here ----------------------------------------------------- */
 
 __thread int df_record_inside __attribute__((tls_model("initial-exec")));
 

@@ -1,6 +1,7 @@
 /*
- * A runtime for the tests of interpose/: implements runtime/dfshim.h with communicators that really meet
- * inside this process, and records what is submitted instead of executing it. The knobs make it fail.
+ * A runtime for the tests of interpose/: implements runtime/dfshim.h with communicators that really
+ * meet inside this process, and records submissions instead of executing them. The knobs make it
+ * fail.
  */
 #ifndef DF_TEST_FAKE_RUNTIME_H
 #define DF_TEST_FAKE_RUNTIME_H
@@ -31,7 +32,7 @@ struct fake {
 
 extern struct fake fake;
 
-/* Waits (bounded) until the counter has the value; 1 if it came to that. */
+/* Waits (bounded) until the counter has the value; returns whether it has. */
 int fake_wait(const int *counter, int value);
 
 #endif

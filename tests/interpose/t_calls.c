@@ -1,4 +1,4 @@
-/* Description: every operation reaches the runtime as it was called, or fails as NCCL fails, in its order of checks. */
+/* Description: operations reach the runtime as called, or fail by NCCL's checks, in their order. */
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -87,7 +87,7 @@ static int has_op(enum df_coll_kind k)
 	return k == DF_COLL_ALLREDUCE || k == DF_COLL_REDUCE || k == DF_COLL_REDUCESCATTER;
 }
 
-/* What NCCL says, NULL for success: the checks in its order. */
+/* Returns NCCL's message, or NULL for success: the checks in NCCL's order. */
 static const char *expected(const struct args *a, char *text, size_t size)
 {
 	const char *name = names[a->kind];
@@ -194,7 +194,7 @@ START_TEST(t_random)
 }
 END_TEST
 
-/* Random nests of groups: one submission with everything in order, or nothing at all after an error. */
+/* Random nests of groups: one submission of everything in order, or none after an error. */
 START_TEST(t_groups)
 {
 	struct args list[64];

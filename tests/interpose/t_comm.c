@@ -1,4 +1,4 @@
-/* Description: communicators come up, divide and go as NCCL's do: groups, threads, non-blocking, aborts. */
+/* Description: communicators start, divide and end as NCCL's: groups, non-blocking, aborts. */
 #include "tests/interpose/comm_test.h"
 
 static ncclConfig_t nonblocking(void)
@@ -289,7 +289,7 @@ START_TEST(t_nonblocking)
 	ck_assert_int_eq(ncclGroupEnd(), ncclInProgress);
 	for (i = 0; i < 3; i++)
 		OK(poll_until_done(comms[i]));
-	/* Split: NULL until it is complete; the parent is polled; no color takes part and gets nothing. */
+	/* Split: NULL until complete; the parent is polled; a rank without a color gets nothing. */
 	for (i = 0; i < 3; i++) {
 		children[i] = (ncclComm_t)1;
 		ck_assert_int_eq(ncclCommSplit(comms[i], i == 1 ? NCCL_SPLIT_NOCOLOR : 4, -i,
@@ -304,7 +304,7 @@ START_TEST(t_nonblocking)
 	OK(ncclCommCount(children[0], &v));
 	ck_assert_int_eq(v, 2);
 	OK(ncclCommUserRank(children[2], &v));
-	ck_assert_int_eq(v, 0); /* key -2 comes before key 0 */
+	ck_assert_int_eq(v, 0); /* key -2 is before key 0 */
 	/* Operations are enqueued at once. */
 	OK(ncclAllReduce(buf, buf, 1, ncclInt8, ncclSum, comms[0], NULL));
 	ck_assert_int_eq(fake.nr_submits, 1);
@@ -411,7 +411,7 @@ static void *split_thread(void *p)
 	return NULL;
 }
 
-/* Abort of the parent while its split waits for a rank that never comes. */
+/* Abort of the parent while its split waits for a rank that never arrives. */
 START_TEST(t_abort_split)
 {
 	ncclComm_t comms[2];

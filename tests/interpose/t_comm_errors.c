@@ -1,4 +1,4 @@
-/* Description: communicators that end otherwise than by a destroy: revoked, failed, aborted beside other threads, never made. */
+/* Description: communicators that are revoked, fail, are aborted beside threads, or never made. */
 #include "tests/interpose/comm_test.h"
 
 START_TEST(t_revoke)
@@ -72,7 +72,7 @@ static void *issuer(void *p)
 	return NULL;
 }
 
-/* Aborts beside threads that poll and issue: nobody touches it after it is freed (the fake poisons it). */
+/* Aborts beside threads that poll and issue: none uses it once freed (the fake poisons it). */
 START_TEST(t_abort_race)
 {
 	pthread_t threads[2];

@@ -1,4 +1,4 @@
-/* Description: ncclConfig_t is read by the caller's size and version; what is newer or unset has no effect. */
+/* Description: ncclConfig_t is read by size and version; newer or unset fields have no effect. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -82,7 +82,7 @@ static const struct {
 };
 #define NR_ROWS (int)(sizeof(rows) / sizeof(rows[0]))
 
-/* A bad value counts from the version on that has the field, and only if the caller's struct holds it. */
+/* A bad value counts only if version and size of the caller's struct include the field. */
 START_TEST(t_range)
 {
 	static const unsigned versions[] = {21304, 21400, 21802, 22702, 22809,
@@ -113,7 +113,7 @@ START_TEST(t_range)
 }
 END_TEST
 
-/* No bytes of any length make it do more than refuse; what is behind the size is never read. */
+/* Any bytes of any length are at most refused; bytes behind the size are never read. */
 START_TEST(t_garbage)
 {
 	unsigned char bytes[sizeof(ncclConfig_t) + 64];

@@ -1,6 +1,6 @@
 /*
- * What the hook tells of calls of the CUDA driver: a front that writes down, above the stand-in for libcuda. Copies: the
- * bytes that they touch, against a count of every single one.
+ * The hook's reports of calls of the CUDA driver: a front that notes them, above a fake libcuda.
+ * Copies: the bytes that they touch, against a count of every single one.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -212,7 +212,7 @@ static size_t below(size_t n)
 	return (size_t)((seed >> 33) % n);
 }
 
-/* What a side of a copy touches, byte by byte. */
+/* Counts the bytes that one side of a copy touches, one by one. */
 struct side {
 	uintptr_t lo, hi;
 };
@@ -322,7 +322,7 @@ START_TEST(pitched)
 }
 END_TEST
 
-/* What lies in an array is not known: such a copy comes after everything. */
+/* An array's bytes are unknown: a copy from or to one follows all other work. */
 START_TEST(arrays)
 {
 	CUDA_MEMCPY2D two = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .WidthInBytes = 8, .Height = 1};
@@ -414,7 +414,7 @@ START_TEST(launches)
 	ck_assert_int_eq(told.kind, DF_WORK_KERNEL);
 	ck_assert_ptr_eq(entered.fn, a_kernel);
 	ck_assert_int_eq(entered.left, 1);
-	/* An event that is recorded by the launch is told after the work. */
+	/* An event that is recorded by the launch is reported after the work. */
 	a[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
 	a[1].value.programmaticEvent.event = (CUevent)0x99;
 	before = told.nr;
@@ -456,7 +456,7 @@ END_TEST
 
 START_TEST(graphs)
 {
-	/* What is on the stream already is not launched. */
+	/* A graph that is already on the stream is not launched. */
 	issued = 1;
 	ck_assert_int_eq(cuGraphLaunch((CUgraphExec)0x70, a_stream), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake->calls("cuGraphLaunch"), 0);
@@ -482,7 +482,7 @@ START_TEST(reach)
 	ck_assert_ptr_eq(told.object, (void *)0x10000);
 	ck_assert_ptr_eq(told.context, (void *)0x2000);
 	ck_assert_uint_eq(fake->calls("cuMemUnmap"), 1);
-	/* Those that give something back keep others out of the driver; those that take it do not. */
+	/* Frees keep other threads out of the driver, allocations do not. */
 	ck_assert_int_eq(locks, 1);
 	cuMemHostUnregister((void *)0x10000);
 	ck_assert_int_eq(locks, 2);
@@ -495,7 +495,7 @@ START_TEST(reach)
 	ck_assert_str_eq(told.call, "peer_memory");
 	ck_assert_ptr_eq(told.object, (void *)0x40000);
 	ck_assert_ptr_eq(told.context, (void *)2);
-	/* Of these nobody knows who reaches what. */
+	/* These functions give access that cannot be attributed to a device. */
 	before = told.nr;
 	ck_assert_int_eq(df_cuda_hook->peers_any(), 0);
 	if (_i == 0)
@@ -509,7 +509,7 @@ START_TEST(reach)
 }
 END_TEST
 
-/* Before anybody is there to be told. */
+/* Calls before the backend is set. */
 START_TEST(early)
 {
 	df_cuda_hook->set(NULL);

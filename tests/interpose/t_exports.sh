@@ -31,7 +31,7 @@ nm -D --defined-only "$B/libdfnccl.so" | awk '$3 ~ /^p?nccl/ {print $3}' | sort 
 [ "$(wc -l <"$T/driver")" -ge 100 ] || { echo "the driver's table is not read" && fails=1; }
 comm -23 "$T/driver" "$T/exported" | none "not exported for the driver"
 grep -E '^cu[A-Z]' "$T/exported" | comm -13 "$T/driver" - | none "exported, but no wrapper of the driver's table"
-# Beyond NCCL and the driver: what the export map names, nothing by accident.
+# Beyond NCCL and the driver only the names in the export map are exported.
 grep -vE "^(p?nccl|cu[A-Z])" "$T/exported" | while read -r name; do
 	grep -qE "^[[:space:]]*$name;" "$SRC/interpose/load/export.map" || echo "$name"
 done | none "exported, but not named in export.map"

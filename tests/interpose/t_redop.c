@@ -1,4 +1,4 @@
-/* Description: 1/n in every type is the nearest value the type has; operators belong to their communicator. */
+/* Description: 1/n is the nearest value of each type; operators belong to their communicator. */
 #include "tests/lib/test.h"
 
 #include <math.h>

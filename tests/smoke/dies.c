@@ -1,4 +1,4 @@
-/* Preloaded before libdfnccl.so: the process with RANK=$DIES is killed when NCCL is to make its first communicator. */
+/* Preloaded before libdfnccl.so: kills the process of RANK=$DIES when NCCL makes a communicator. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>

@@ -51,7 +51,7 @@ SURVIVOR_HOW=kill SURVIVOR_MADE=1 SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_RO
 	--executor nccl --grace "$(seconds 200)" -n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
 [ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] || fail "a death: $(cat "$T/err")"
 
-# A rank that dies while NCCL makes the communicator: it fails on the others, and nobody waits.
+# A rank that dies while NCCL makes the communicator: it fails on the others, and no rank waits.
 ${CC:-gcc} -shared -fPIC -o "$T/dies.so" "$SRC/tests/smoke/dies.c" -ldl || fail "the library that dies"
 for r in 0 1 2; do
 	DIES=1 DFSHIM_EXECUTOR=nccl RANK=$r LOCAL_RANK=$r WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((25000 + $$ % 5000)) \

@@ -70,7 +70,7 @@ START_TEST(proofs)
 	for (what = DF_PROOF_CONNECTS, before = first; what <= DF_PROOF_SESSION; what++) {
 		now = df_auth_proof(&secret, what, hello, sizeof(hello), &challenge);
 		ck_assert(!df_key_equal(&first, &now));
-		/* The session's key is not a proof, which anybody hears. */
+		/* The session's key is not a proof: a proof is sent in the clear. */
 		ck_assert(!df_key_equal(&before, &now));
 		before = now;
 	}

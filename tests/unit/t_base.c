@@ -284,13 +284,13 @@ START_TEST(t_rng)
 	df_rng_shuffle_int(&a, perm, 100);
 	for (i = 0; i < 100; i++)
 		ck_assert_int_eq(seen[perm[i]]++, 0);
-	/* What ranks of other machines compute as well. */
+	/* Ranks on other machines compute the same values. */
 	df_rng_init(&a, 42);
 	ck_assert_uint_eq(df_rng_u64(&a), 0x15780b2e0c2ec716ull);
 }
 END_TEST
 
-/* Values are exchanged between ranks, so they are fixed; one flipped bit changes about half of them. */
+/* Ranks exchange hashes, so their values are fixed; one flipped bit changes about half the bits. */
 START_TEST(t_hash)
 {
 	unsigned char data[64];
@@ -316,7 +316,7 @@ START_TEST(t_hash)
 }
 END_TEST
 
-/* What it writes is in any XML file what was meant; lengths count characters, not bytes. */
+/* A reader of XML gets the text back; lengths count characters, not bytes. */
 START_TEST(t_xml_text)
 {
 	static const struct {

@@ -212,7 +212,7 @@ START_TEST(t_expand)
 }
 END_TEST
 
-/* The first rule for a name counts, else the word alone, wherever it stands, else the first word. */
+/* The first rule for a name counts; else the word without a name; else the first word. */
 START_TEST(t_rules)
 {
 	const char *words = "auto|tcp|verbs", *rules = "comm=a:tcp,verbs,comm=A:auto,comm=b:c:auto";

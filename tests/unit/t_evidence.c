@@ -1,4 +1,4 @@
-/* Description: what a self-test has shown: what is kept is read again, whole and for the same machine and build only. */
+/* Description: a self-test's result is kept, and read by the same machine and build only. */
 #define _GNU_SOURCE
 #include "tests/lib/test.h"
 
@@ -52,7 +52,7 @@ START_TEST(t_kept)
 }
 END_TEST
 
-/* Another build, driver or setting: another file; and the same name with another key in it counts for nothing. */
+/* Another build, driver or setting has another file; a file with another key in it is ignored. */
 START_TEST(t_of_another)
 {
 	char other[PATH_MAX];

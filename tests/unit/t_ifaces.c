@@ -1,4 +1,4 @@
-/* Description: which network interfaces are used, by NCCL's rules, and why not the others; addresses; port ranges. */
+/* Description: the choice of network interfaces by NCCL's rules, with reasons; addresses; ports. */
 #include "tests/lib/test.h"
 
 #include <arpa/inet.h>
@@ -169,10 +169,10 @@ START_TEST(t_hint)
 	ck_assert_str_eq(v[2].reason, "not in the subnet of NCCL_COMM_ID");
 	ck_assert_int_eq(df_addr_parse("[2001:db8::9]:1", &hint, 1), 0);
 	ck_assert_str_eq(used(v, NR_ALL, &rules), "eth1=2001:db8::7");
-	/* One machine: everybody is at 127.0.0.1. */
+	/* One machine: all ranks are at 127.0.0.1. */
 	ck_assert_int_eq(df_addr_parse("127.0.0.1:1", &hint, 1), 0);
 	ck_assert_str_eq(used(v, NR_ALL, &rules), "lo=127.0.0.1");
-	/* Nobody's subnet. */
+	/* An address in no subnet of ours. */
 	ck_assert_int_eq(df_addr_parse("8.8.8.8:1", &hint, 1), 0);
 	ck_assert_str_eq(used(v, NR_ALL, &rules), "eth0=10.1.0.7 eth1=10.2.0.7");
 	/* A name is stronger. */
@@ -269,7 +269,7 @@ START_TEST(t_ports)
 		      "%d and %d of %s", got[0], got[1], range);
 	df_addr_set_port(&a, 0);
 	ck_assert_int_eq(df_addr_listen(&a, 1), -EADDRINUSE);
-	/* The range is for ports that nobody has chosen. */
+	/* The range is for ports that no setting chooses. */
 	for (first += 3;
 	     (nr = df_addr_listen((df_addr_set_port(&a, first), &a), 1)) == -EADDRINUSE;)
 		first++;

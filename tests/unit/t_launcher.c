@@ -1,4 +1,4 @@
-/* Description: the rank that a launcher gives: torchrun, Open MPI, MPICH, Slurm, one inside another, and nonsense. */
+/* Description: ranks given by torchrun, Open MPI, MPICH, Slurm, one inside another; bad values. */
 #include "tests/lib/test.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Description: numbers in settings and files have a decimal point, although the application has chosen a locale with a comma. */
+/* Description: numbers in settings and files have a decimal point in a locale with a comma, too. */
 #include "tests/lib/test.h"
 
 #include <locale.h>
@@ -29,7 +29,7 @@ START_TEST(t_comma)
 }
 END_TEST
 
-/* What is written is read again by another process, in its own locale. */
+/* A file is read again by another process, in its own locale. */
 START_TEST(t_written)
 {
 	static const struct df_cost cost = {.inst_ns = 1.5, .byte_ns = 0.25, .cores = 2};

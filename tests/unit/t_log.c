@@ -212,7 +212,7 @@ START_TEST(t_names)
 	settings("trace", "TRACE", "ALL", NULL);
 	capture(STDERR_FILENO);
 	df_warn("rank 1 (%s, pid 7) has died", name);
-	/* Of a whole text the lines are kept. */
+	/* A text of several lines stays in lines. */
 	raw[strcspn(raw, "\n")] = ' ';
 	df_log_raw(raw, (size_t)len);
 	text = captured(STDERR_FILENO);

@@ -1,4 +1,4 @@
-/* Description: how far two devices are from each other on the PCI bus, by sysfs; what NCCL_NET_GDR_LEVEL allows. */
+/* Description: distances of devices on the PCI bus, from sysfs; NCCL_NET_GDR_LEVEL allows some. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -66,7 +66,7 @@ static const struct {
 	/* Two functions of one card, with no switch. */
 	{"pci0000:40/0000:40:01.0/0000:41:00.0", "pci0000:40/0000:40:01.0/0000:41:00.1", 0, 0,
 	 DF_PCI_PIX},
-	/* A switch below a port of the other one's. */
+	/* A switch below a port of the other switch. */
 	{SWITCH_A "/0000:17:00.0/0000:18:00.0/0000:19:00.0/0000:1b:00.0",
 	 SWITCH_A "/0000:17:02.0/0000:1a:00.0", 0, 0, DF_PCI_PXB},
 	/* Two ports of one host bridge. Names that begin alike are not the same. */

@@ -1,7 +1,8 @@
 /*
- * Description: which of several RDMA ports takes a slice (df_verbs_pair_choose()): idle ones in turn, a slow one little, one that has had small slices alone
- * as much as before, one over spare ports nothing, while there is another. Time is counted, not measured. And which port of ours goes with one of
- * the other side's (df_verbs_rail_with()).
+ * Description: the choice among several RDMA ports. For a slice (df_verbs_pair_choose()): idle
+ * ports take turns; a slow one gets little; one that has only had small slices gets as much as
+ * before; a spare one gets nothing while there is another. Time is counted, not measured. For the
+ * other side's port (df_verbs_rail_with()): the port of ours that is paired with it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,7 @@ START_TEST(equal)
 	slices(999, 65536);
 	for (i = 0; i < PORTS; i++)
 		ck_assert_uint_eq(wrote[i], 333);
-	/* Whatever their size, and when another one has more under way. */
+	/* For slices of any size, and when another port has more under way. */
 	slices(999, 8);
 	slices(999, 262144);
 	for (i = 0; i < PORTS; i++)
@@ -128,7 +129,7 @@ START_TEST(spare)
 }
 END_TEST
 
-/* Of the ports 3, 4, 5 and, spare, 2 of this machine: which goes with the other side's k-th of two. */
+/* The pair of the other side's k-th port of two; ours are 3, 4, 5 and the spare 2. */
 static int with(const char *cross_nic, int k, int order, int is_spare)
 {
 	static const int orders[] = {3, 4, 5, 2};
@@ -158,7 +159,7 @@ START_TEST(goes_with)
 {
 	ck_assert_int_eq(with("2", 0, 3, 0), 3);
 	ck_assert_int_eq(with("2", 1, 4, 0), 4);
-	/* The near one that has no pair: it is spare, has failed, is not there, is beyond those that they began. */
+	/* A near port without a pair: spare, failed, absent, or beyond the ports begun. */
 	ck_assert_int_eq(with("2", 1, 2, 0), 4);
 	ck_assert_int_eq(with("2", 1, 5, 0), 4);
 	ck_assert_int_eq(with("2", 1, 9, 0), 4);

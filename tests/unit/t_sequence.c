@@ -1,7 +1,8 @@
 /*
- * Description: the order that rank 0 decides (DFSHIM_NCCL_ORDER=agree): random programs in which each rank has its own
- * order of issue all end on lanes that execute one unit after the other; so do programs with groups that end with NCCL,
- * whatever their threads wait for in between; short messages end without a receive.
+ * Description: the order that rank 0 decides (DFSHIM_NCCL_ORDER=agree): random programs in which
+ * each rank has its own order of issue all end on lanes that execute one unit after the other; so
+ * do programs with groups that end with NCCL, whatever their threads wait for in between; short
+ * messages end without a receive.
  */
 #include "tests/lib/test.h"
 

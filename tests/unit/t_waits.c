@@ -17,7 +17,7 @@ static uint32_t waiting, alone; /* streams that were made to wait; threads in su
 static int stream_wait(struct df_mstream *s, const uint64_t *addr, uint64_t value)
 {
 	(void)s, (void)addr, (void)value;
-	/* Nobody is in such a call. */
+	/* No thread is in such a call. */
 	ck_assert_uint_eq(__atomic_load_n(&alone, __ATOMIC_RELAXED), 0);
 	__atomic_add_fetch(&waiting, 1, __ATOMIC_RELAXED);
 	return 0;
@@ -154,7 +154,7 @@ START_TEST(queues_are_kept)
 	for (uintptr_t i = 1; i <= 31; i++)
 		one_more((void *)i);
 	ck_assert_uint_eq(waiting, 31);
-	/* Who waits already may wait for more. */
+	/* A stream that already waits may wait for more. */
 	one_more((void *)31);
 	ck_assert_uint_eq(waiting, 32);
 	pthread_create(&t, NULL, one_more, (void *)32);
@@ -165,8 +165,8 @@ START_TEST(queues_are_kept)
 	pthread_join(t, NULL);
 	ck_assert_uint_eq(waiting, 33);
 	/*
-	 * When none ends it is let through, after a second, for what the thread does next: also if those that wait already are made to
-	 * wait for more meanwhile.
+	 * If none of them ends, the stream may wait after a second, because the others may
+	 * need what its thread does next; also if waiting streams wait for more meanwhile.
 	 */
 	already = waiting;
 	pthread_create(&t, NULL, one_more, (void *)7);
