@@ -24,7 +24,12 @@
 
 #define SENT_MAX       256
 #define SENT_MAX_BYTES (4u << 20)
-#define GOODBYE_NS     (500 * DF_NS_PER_MS) /* limit of each of the two waits of a goodbye */
+/*
+ * Limits of each of the two waits of a goodbye: for processes that may be stopped, and for those
+ * that are not, but may get no processor.
+ */
+#define GOODBYE_NS     (500 * DF_NS_PER_MS)
+#define SLOW_NS        (15 * DF_NS_PER_S)
 
 struct flood {
 	uint64_t origin, seq, to;
@@ -401,12 +406,13 @@ int df_flood_input(struct df_link *from, const void *data, size_t bytes)
 
 static void wait_while(int (*is)(void))
 {
-	uint64_t end = df_now_ns() + GOODBYE_NS;
+	uint64_t begin = df_now_ns(), waited = 0;
 
-	while (is() && df_now_ns() < end) {
+	while (is() && (waited < GOODBYE_NS || (waited < SLOW_NS && df_tree_answer_is_slow()))) {
 		df_ctl_unlock();
-		df_sleep_ns(DF_NS_PER_MS / 5);
+		df_sleep_ns(waited < GOODBYE_NS ? DF_NS_PER_MS / 5 : 5 * DF_NS_PER_MS);
 		df_ctl_lock();
+		waited = df_now_ns() - begin;
 	}
 }
 

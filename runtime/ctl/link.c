@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "runtime/ctl/link.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -561,6 +562,29 @@ void df_link_drain(uint64_t bound_ns)
 			poll(&p, 1, (int)((end - now) / DF_NS_PER_MS) + 1);
 		}
 	}
+}
+
+int df_link_peer_runs(const struct df_link *link)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	char path[64], text[512], *state;
+	ssize_t n;
+	int fd;
+
+	if (!link->is_unix || link->fd < 0 ||
+	    getsockopt(link->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.pid <= 0)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)cred.pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = 0;
+	/* "PID (NAME) STATE"; the name may contain parentheses. */
+	state = strrchr(text, ')');
+	return state && state[1] && state[2] && !strchr("TtZX", state[2]);
 }
 
 void df_link_forget_all(void)

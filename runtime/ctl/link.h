@@ -144,6 +144,8 @@ void df_link_reap(void);
 uint64_t df_link_timers(uint64_t now);
 /* Tries for at most bound_ns to send all that is queued; for the end of the process. */
 void df_link_drain(uint64_t bound_ns);
+/* Whether the other end is a process of this machine that is neither stopped nor dead. */
+int df_link_peer_runs(const struct df_link *link);
 /*
  * Writes "HOST (pid N at ADDRESS) cannot reach TO: reason", for users. error: of the failed
  * connection.

@@ -488,6 +488,23 @@ int df_tree_unheard(void)
 	return 0;
 }
 
+int df_tree_answer_is_slow(void)
+{
+	struct df_link *l;
+
+	if (!df_ctl.leaving)
+		return !df_tree.attach || df_link_peer_runs(df_tree.attach);
+	/* With all answers there, it is this process's own control thread that has to read them. */
+	if (!unheard(NULL))
+		return 1;
+	df_list_each(l, &df_ctl.links, node)
+	{
+		if (l->ops == &tree_ops && !l->heard && df_link_peer_runs(l))
+			return 1;
+	}
+	return 0;
+}
+
 /*
  * A process may answer a goodbye when it does not need the leaving process any more: it has a place
  * without it. If it is leaving too, all neighbours that may need the other one must have answered

@@ -43,6 +43,11 @@ void df_tree_leave(uint64_t status, const void *words, size_t bytes);
  * not exit before.
  */
 int df_tree_unheard(void);
+/*
+ * Whether the end of either may only lack a processor: of this process, or of one on this machine
+ * that has to answer and is not stopped.
+ */
+int df_tree_answer_is_slow(void);
 /* Answers the goodbyes of neighbours that may exit now. Call it whenever that may have changed. */
 void df_tree_answer(void);
 /* Queues another death() if the process has ended. */

@@ -362,6 +362,49 @@ START_TEST(t_leave_at_once)
 }
 END_TEST
 
+/*
+ * The neighbour does not answer, as if it got no processor: its control plane is locked for longer than an answer may take.
+ * Who leaves waits for it, unless it is stopped.
+ */
+static int leaves_behind(int index, void *arg)
+{
+	uint32_t *stops = arg;
+
+	begin(index);
+	if (index == 0) {
+		ct_arrive(&job->share, 1, 2);
+		if (*stops)
+			ck_assert_int_eq(kill(job->pid[1], SIGSTOP), 0);
+		df_ctl_goodbye(word, sizeof(word));
+		/* ACQUIRE pairs with the RELEASE below. */
+		ck_assert_uint_eq(__atomic_load_n(&job->go, __ATOMIC_ACQUIRE), !*stops);
+		if (*stops)
+			ck_assert_int_eq(kill(job->pid[1], SIGCONT), 0);
+		return 0;
+	}
+	df_ctl_lock();
+	ct_arrive(&job->share, 1, 2);
+	usleep(1500000);
+	/* RELEASE pairs with the ACQUIRE above. */
+	__atomic_store_n(&job->go, 1, __ATOMIC_RELEASE);
+	df_ctl_unlock();
+	ck_assert_int_eq(orderly[wait_death(0)], 1);
+	return 0;
+}
+
+START_TEST(t_slow_neighbour)
+{
+	uint32_t stops = (uint32_t)_i;
+
+	job->n = 2;
+	job->k = 1;
+	for (int i = job->n - 1; i >= 0; i--)
+		job->pid[i] = ct_fork(leaves_behind, i, &stops);
+	for (int i = 0; i < job->n; i++)
+		ck_assert_int_eq(ct_wait(job->pid[i]), 0);
+}
+END_TEST
+
 /* ---- in the rendezvous --------------------------------------------------------------------------------- */
 
 /* Tells the parent when the rendezvous lacks only the rank that never comes. */
@@ -468,5 +511,6 @@ int main(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	return DF_TESTS("ctl death", {.before = setup}, {t_gathers, 7}, {t_chain, 2}, {t_leaves},
-			{t_leave_at_once, 60}, {t_rendezvous, 2}, {t_stale, 2});
+			{t_leave_at_once, 60}, {t_slow_neighbour, 2}, {t_rendezvous, 2},
+			{t_stale, 2});
 }
