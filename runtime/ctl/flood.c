@@ -28,8 +28,8 @@
  * Limits of each of the two waits of a goodbye: for processes that may be stopped, and for those
  * that are not, but may get no processor.
  */
-#define GOODBYE_NS     (500 * DF_NS_PER_MS)
-#define SLOW_NS        (15 * DF_NS_PER_S)
+#define GOODBYE_NS (500 * DF_NS_PER_MS)
+#define SLOW_NS	   (15 * DF_NS_PER_S)
 
 struct flood {
 	uint64_t origin, seq, to;
