@@ -11,6 +11,7 @@
  *	late		as sleeps, on rank 0, and after LATE_MS it issues what the cycle lacks: the rank was only late
  *
  *	new		as late, but it has put work on a stream only, and the communicators have never been used
+ *	new-calls	as calls, but it has used no communicator, and those of the cycle have never been used
  *	init		it has put work on a stream only, and on rank 1, after LATE_MS, it makes the third communicator, for which
  *			rank 0 waits before it issues what rank 1 waits for
  *	crowd		as calls, beside 300 threads that have put work on a stream and sleep
@@ -167,7 +168,7 @@ static void *thread(void *unused)
 		MUST(pthread_setname_np(pthread_self(), "pt_autograd_0"));
 	use_cuda();
 	for (int c = 0; c < COMMS; c++)
-		if (is("cold") ? c == 2 : !is("new") && !is("init") && c < 2) {
+		if (is("cold") ? c == 2 : !is("new") && !is("new-calls") && !is("init") && c < 2) {
 			reduce(c);
 			MUST(cudaStreamSynchronize(streams[c]));
 		}
@@ -178,7 +179,7 @@ static void *thread(void *unused)
 		sleep_ms(late_ms);
 		make_third();
 	}
-	if (is("calls") || is("crowd"))
+	if (is("calls") || is("new-calls") || is("crowd"))
 		for (double end = now_ms() + late_ms; now_ms() < end; sleep_ms(20))
 			use_cuda();
 	if (is_late() && rank == 0) {
@@ -241,7 +242,7 @@ int main(int argc, char **argv)
 
 	if (argc < 2 || argc > 5) {
 		fprintf(stderr,
-			"usage: likely ended|sleeps|joins|cold|calls|late|new|init|crowd|autograd|backward|named [ITERATIONS [LATE_MS [RANKS]]]\n");
+			"usage: likely ended|sleeps|joins|cold|calls|late|new|new-calls|init|crowd|autograd|backward|named [ITERATIONS [LATE_MS [RANKS]]]\n");
 		return 1;
 	}
 	how = argv[1];

@@ -49,10 +49,12 @@ for NODE in "" $((RANKS / 2)); do
 done
 RANKS=2 NODE=
 # Until a thread has made no call for the bound nothing is released.
-one $SHORT calls
-took=$(grep -E '^[0-9]+$' "$T/out")
-[ "$n" -ge 1 ] && [ "$took" -ge "$LATE" ] || fail "calls: $n releases, after $took ms: $(cat "$T/out")"
-echo "calls: released after $took ms"
+for how in calls new-calls; do
+	one $SHORT $how
+	took=$(grep -E '^[0-9]+$' "$T/out")
+	[ "$n" -ge 1 ] && [ "$took" -ge "$LATE" ] || fail "$how: $n releases, after $took ms: $(cat "$T/out")"
+	echo "$how: released after $took ms"
+done
 # Between two backward passes a thread for gradients issues nothing, whatever else sleeps; one that is called,
 # or runs, may. On a communicator that nobody has used any thread may begin that has used CUDA.
 one 0 autograd

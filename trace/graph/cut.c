@@ -137,7 +137,10 @@ static int may_be_any(const struct df_check_set *set, const struct df_trc_comm *
 	return 0;
 }
 
-/* quiet_threads() of one process; e: those that may issue on this communicator. */
+/*
+ * quiet_threads() of one process; e: those that may issue on this communicator. If it is unused,
+ * these are all threads of a process with one rank, also those that have used no communicator.
+ */
 static uint64_t quiet_in(const struct df_check_set *set, const struct df_trc *t,
 			 const struct df_trc_comm *e)
 {
@@ -145,7 +148,7 @@ static uint64_t quiet_in(const struct df_check_set *set, const struct df_trc *t,
 
 	if (!t->hosts)
 		return 0;
-	if (e && may_be_any(set, e))
+	if (e && (may_be_any(set, e) || (!e->used && df_trc_has_one_rank(set, t))))
 		e = NULL;
 	id = df_mix64(t->h.host_hash ^ t->h.pid);
 	for (size_t i = 0; i < t->nr_hosts; i++)

@@ -297,16 +297,6 @@ static int is_new(const struct df_check_set *set, const struct df_trc *t, uint32
 	return 1;
 }
 
-static int has_one_rank(const struct df_check_set *set, const struct df_trc *t)
-{
-	const struct df_trc_comm *e = set->entries + t->first_entry;
-
-	for (uint32_t i = 1; i < t->nr_entries; i++)
-		if (e[i].party != e[0].party || e[i].device != e[0].device)
-			return 0;
-	return 1;
-}
-
 /*
  * Adds threads that have used CUDA on the rank's device but no communicator yet: any of them may
  * begin to. In a process with several ranks, only the rank's own threads do so. more: there are
@@ -317,7 +307,7 @@ static uint32_t add_new_threads(const struct df_check_set *set, const struct df_
 {
 	const struct df_trc *t = &set->traces[e->trace];
 
-	for (size_t i = 0; i < t->nr_threads && has_one_rank(set, t); i++) {
+	for (size_t i = 0; i < t->nr_threads && df_trc_has_one_rank(set, t); i++) {
 		const struct df_lthread *th = &t->threads[i];
 		const struct df_check_host *h = t->hosts ? df_trc_host(t, th->tid) : NULL;
 

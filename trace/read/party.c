@@ -11,6 +11,16 @@
 #define CROWDED	    (-2)
 #define FIRST_PARTY (1 << 16) /* above all device numbers */
 
+int df_trc_has_one_rank(const struct df_check_set *set, const struct df_trc *t)
+{
+	const struct df_trc_comm *e = set->entries + t->first_entry;
+
+	for (uint32_t i = 1; i < t->nr_entries; i++)
+		if (e[i].party != e[0].party || e[i].device != e[0].device)
+			return 0;
+	return 1;
+}
+
 int df_entry_uses(const struct df_trc_comm *e, uint32_t tid)
 {
 	for (uint32_t i = 0; i < e->nr_threads; i++)

@@ -9,6 +9,8 @@
 
 /* Numbers the entries of each trace: those of one rank get the same number. */
 void df_set_parties(struct df_check_set *set);
+/* Whether all entries of the process belong to one rank on one device. */
+int df_trc_has_one_rank(const struct df_check_set *set, const struct df_trc *t);
 /* Whether the thread made the entry or issued on it. */
 int df_entry_uses(const struct df_trc_comm *e, uint32_t tid);
 /* The same rank's entry with its last operation, or NULL. */
