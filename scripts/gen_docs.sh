@@ -7,6 +7,8 @@
 #
 # Needs the CLI (B, default build).
 set -u
+# The order of names and the form of numbers are the same for every user.
+export LC_ALL=C
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 check=${1-}
