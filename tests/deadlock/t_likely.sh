@@ -1,5 +1,6 @@
 #!/bin/bash
 # Description: cycles that are only likely, because of threads that sleep, have ended, or are new to the communicators: released after DFSHIM_RELEASE_MS, within and over nodes, also with 64 ranks; a thread that makes calls is waited for, and a rank that was only late loses nothing. A thread for gradients that no other thread can have called proves the cycle.
+# Limit: 300 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 C=$B/clients/likely
