@@ -313,9 +313,9 @@ static int was_ended(const struct df_check_set *set, const struct df_dead *d)
 		if (t->dropped || !is_trace_of(set, t, d))
 			continue;
 		if ((t->cut && (t->stall_ms || saw_death(set, k) || gave_up(set, k))) ||
-		    (d->late && ((t->stall_ms && t->last_ns <= t->stall_ns) ||
-				 t->last_ns + (uint64_t)t->skew_ns >=
-					 by->stall_ns + (uint64_t)by->skew_ns)))
+		    (d->late &&
+		     ((t->stall_ms && t->last_ns <= t->stall_ns) ||
+		      t->last_ns + (uint64_t)t->skew_ns >= by->stall_ns + (uint64_t)by->skew_ns)))
 			return 1;
 	}
 	return 0;

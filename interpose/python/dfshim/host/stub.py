@@ -1,7 +1,7 @@
 """Operators that compute nothing (DFSHIM_HOST_STUB=1), so that the communication of a large model can be checked.
 
 An operator is skipped if one of its tensors or results lies in large floating-point memory. Its results have the right shape,
-and nobody touches their memory. Its small floating-point results, such as a loss or a norm, hold DFSHIM_HOST_STUB_VALUE;
+and memory that is never touched. Its small floating-point results, such as a loss or a norm, hold DFSHIM_HOST_STUB_VALUE;
 integer results are 0, which is a valid index; a comparison has the result that it has for elements of that value.
 
 All other operators are computed: those on integers, which are sizes, indices and pickled objects, and those on small tensors.
