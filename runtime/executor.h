@@ -35,8 +35,8 @@ struct df_op;
 struct df_sig {
 	uint64_t count;
 	uint32_t kind, type, redop;
-	int32_t root; /* root or peer; -1: none */
-	uint32_t id;  /* identifier of the native API */
+	int32_t root;	  /* root or peer; -1: none */
+	uint32_t id;	  /* identifier of the native API */
 	uint32_t no_data; /* whether it moves none (df_backend.skips_data) */
 };
 

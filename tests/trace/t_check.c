@@ -761,7 +761,7 @@ int main(void)
 			{test_missing_trace}, {test_lost_record}, {test_earlier_run}, {test_drops},
 			{test_unseen_sizes}, {test_ended_from_outside}, {test_failed_call},
 			{test_released_by_the_end}, {test_broken_off_by_others, 2}, {test_init},
-			{test_left_in_init}, {test_parent_saw, .times = 3}, {test_noticed_first, .times = 2},
-			{test_nccl_internal},
+			{test_left_in_init}, {test_parent_saw, .times = 3},
+			{test_noticed_first, .times = 2}, {test_nccl_internal},
 			{test_forged_indices}, {test_damage, 20});
 }
