@@ -119,12 +119,14 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out)
 
 void df_config_for_lane(const struct df_config *c, int most_ctas, ncclConfig_t *out)
 {
+	/* Callers before 2.17 have no CTAs in their configuration, or no configuration. */
+	int old = c->raw.size < offsetof(ncclConfig_t, netName);
 	size_t i;
 
 	*out = c->raw;
-	for (i = 0; !c->raw.size && i < sizeof(fields) / sizeof(fields[0]); i++)
+	for (i = 0; old && i < sizeof(fields) / sizeof(fields[0]); i++)
 		*(int *)((char *)out + fields[i].offset) = UNDEF;
-	if (!c->raw.size) {
+	if (old) {
 		out->size = offsetof(ncclConfig_t, splitShare);
 		out->magic = DF_NCCL_API_MAGIC;
 		out->version = V(17, 0);
@@ -132,9 +134,10 @@ void df_config_for_lane(const struct df_config *c, int most_ctas, ncclConfig_t *
 	out->blocking = 1;
 	out->commName = c->name[0] ? c->name : NULL;
 	out->netName = c->net[0] ? c->net : NULL;
-	/* Callers before 2.17 have no CTAs in their configuration. */
-	if (out->size < offsetof(ncclConfig_t, netName))
-		return;
+	if (out->maxCTAs != UNDEF && out->maxCTAs > most_ctas)
+		df_warn_once("a communicator may have %d CTAs by its configuration; it gets %d "
+			     "(DFSHIM_NCCL_CTAS)",
+			     out->maxCTAs, most_ctas);
 	if (out->maxCTAs == UNDEF || out->maxCTAs > most_ctas)
 		out->maxCTAs = most_ctas;
 	if (out->minCTAs != UNDEF && out->minCTAs > out->maxCTAs)

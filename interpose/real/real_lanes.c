@@ -19,6 +19,7 @@
 #include "runtime/dfshim.h"
 
 #define LOOK_NS (20 * DF_NS_PER_MS) /* between looks whether the ranks live */
+#define OLDEST 21900 /* 2.19.0 */
 
 /* A rank's message to the others. Rank 0's has the id. */
 struct row {
@@ -346,6 +347,9 @@ const struct df_lane_calls *df_real_lanes(void)
 	const struct df_nccl_real *r = df_real();
 
 	if (df_on_hostcuda() && !df_real_on_cpu())
+		return NULL;
+	/* An older library has no maxCTAs, so its kernels cannot be made to fit. */
+	if (df_real_version() < OLDEST)
 		return NULL;
 	return r->ncclGetUniqueId && r->ncclCommInitRankConfig && r->ncclRedOpCreatePreMulSum
 		       ? &calls

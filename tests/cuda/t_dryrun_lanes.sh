@@ -66,7 +66,7 @@ export FAKE_CUDA_LIMITS=lock,queue,hardware,blocking,one,context
 lanes 64 STREAM_ONLY=pending streamcheck
 lanes 64 RUDE_CASE=busy rude --procs 3
 unset FAKE_CUDA_LIMITS
-# Without an NCCL there is nothing that could execute.
-LD_LIBRARY_PATH=$D/runtime:$D/driver on 64 NCCL_DEBUG=WARN disorder --ranks 2 --iters 1
-[ $rc != 0 ] || fail "without NCCL: it ended"
+# An NCCL that has no maxCTAs: refused, with the reason.
+LD_LIBRARY_PATH=$D/runtime:$D/driver on 64 NCCL_DEBUG=WARN FAKE_NCCL_VERSION=21805 disorder --ranks 2 --iters 1
+[ $rc = 3 ] && grep -q 'no libnccl.so.2 of version 2.19 or later was found' "$T/out" || fail "an old NCCL: status $rc: $(cat "$T/out")"
 exit 0

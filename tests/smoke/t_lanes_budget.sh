@@ -29,6 +29,15 @@ ONLY="PD-03 RD-01 SQ-04" RULES=lanes "$SRC/tests/deadlock/catalogue.sh" || fail 
 
 # A communicator that asks for more CTAs than the device has gets those that there are.
 DFSHIM_NCCL_CTAS=64 right 24 disorder --ranks 2 --colls 3 --comms 3 --iters $((20 / SLOW)) --seed "$SEED"
+grep -q 'a communicator may have' "$T/out" && fail "a line about CTAs that nobody asked for: $(cat "$T/out")"
+# One that asks for more than the budget of each gets that, with a line; a budget that is not one is the default.
+right 64 disorder --ranks 2 --colls 6 --comms 6 --ctas 32 --iters $((20 / SLOW)) --sync --seed "$SEED"
+grep -q 'a communicator may have 32 CTAs by its configuration; it gets 16 (DFSHIM_NCCL_CTAS)' "$T/out" || fail "32 CTAs: $(cat "$T/out")"
+for ctas in 0 65 many; do
+	DFSHIM_NCCL_CTAS=$ctas right 64 disorder --ranks 2 --colls 6 --comms 6 --iters $((20 / SLOW)) --sync --seed "$SEED"
+	grep -q "DFSHIM_NCCL_CTAS=$ctas" "$T/out" || fail "DFSHIM_NCCL_CTAS=$ctas: not said: $(cat "$T/out")"
+done
+right 64 disorder --ranks 2 --colls 200 --comms 200 --iters 2 --streams 3 --seed "$SEED"
 # It is said once for each device.
 DFSHIM_DEBUG=info right 32 disorder --ranks 2 --colls 4 --comms 4 --iters 2 --seed "$SEED"
 [ "$(grep -c 'device 0 has 32 multiprocessors, and its communicators have more than 16 CTAs together' "$T/out")" = 1 ] ||

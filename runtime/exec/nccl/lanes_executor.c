@@ -46,7 +46,7 @@ static int setup(void)
 {
 	if (!df_lane_calls) {
 		snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_EXECUTOR=nccl: %s",
-			 df_blocks->gpu ? "no libnccl.so.2 with ncclCommInitRankConfig was found"
+			 df_blocks->gpu ? "no libnccl.so.2 of version 2.19 or later was found"
 					: "libdfnccl.so is not preloaded (dfshim run --host "
 					  "--executor nccl does that)");
 		return -EOPNOTSUPP;
