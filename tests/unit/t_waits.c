@@ -146,7 +146,7 @@ static void *one_more(void *arg)
 /* A GPU has 32 hardware queues, one of which the daemon needs. */
 START_TEST(queues_are_kept)
 {
-	static const struct df_blocks gpu = {.gpu = 1};
+	static const struct df_blocks gpu = {.gpu = 1, .queues = 32};
 	uint32_t already, n;
 	pthread_t t;
 

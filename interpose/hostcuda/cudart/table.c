@@ -2,6 +2,7 @@
  * The interface to libdfshim.so (hostcuda.h): our part of its machine, and the hooks that it sets.
  * Any thread.
  */
+#include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/fault.h"
 #include "interpose/hostcuda/internal.h"
 #include "runtime/base/env.h"
@@ -240,8 +241,9 @@ static int stream_idle(struct df_mstream *stream)
 }
 
 /*
- * DFSHIM_HOST_STUB: the operators that would have computed these values were skipped. Integers are
- * moved: sizes, and objects that a program has pickled.
+ * DFSHIM_HOST_STUB, unless other code executes kernels here (code.h): the operators that would have
+ * computed these values were skipped. Integers are moved: sizes, and objects that a program has
+ * pickled.
  */
 static int skips_data(int type, uint64_t bytes)
 {
@@ -280,7 +282,7 @@ static void configure(void)
 {
 	/* libdfshim.so leaves the warnings about the environment to us: print them by now. */
 	api.submitting = df_hfault();
-	if (df_env()->host_stub)
+	if (df_env()->host_stub && !df_hcode)
 		api.skips_data = skips_data;
 }
 

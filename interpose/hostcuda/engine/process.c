@@ -4,6 +4,7 @@
  * freed. After a fork the child cannot use CUDA if the parent did, as with real CUDA: it gets
  * cudaErrorInitializationError, because the threads do not exist there.
  */
+#include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/internal.h"
 
 #include <dlfcn.h>
@@ -70,7 +71,7 @@ static int start(void)
 	df_h.nccl_rules = dlsym(RTLD_DEFAULT, "df_hostnccl") != NULL;
 	df_h.stub = env->host_stub;
 	df_h.device_bytes = DF_MAX(machine_bytes() / (uint64_t)df_h.nr_devices, 64ull << 20);
-	if (df_h.stub) /* most of it is never touched */
+	if (df_h.stub && !df_hcode) /* most of it is never touched */
 		df_h.device_bytes = DF_MAX(df_h.device_bytes, STUB_DEVICE_BYTES);
 	df_h.device_bytes &= ~((2ull << 20) - 1);
 	df_h.dev = calloc((size_t)df_h.nr_devices, sizeof(*df_h.dev));
