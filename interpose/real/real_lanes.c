@@ -19,7 +19,7 @@
 #include "runtime/dfshim.h"
 
 #define LOOK_NS (20 * DF_NS_PER_MS) /* between looks whether the ranks live */
-#define OLDEST 21900 /* 2.19.0 */
+#define OLDEST	21900		    /* 2.19.0 */
 
 /* A rank's message to the others. Rank 0's has the id. */
 struct row {
@@ -71,7 +71,7 @@ static int exchange(struct df_comm *comm, struct row *mine, ncclUniqueId *id)
  */
 static struct {
 	struct df_mutex lock;
-	int is_set; /* it has been, some time */
+	int is_set; /* it has been while a communicator was made */
 } eager = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "environment of NCCL")};
 
 static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id, int rank,
@@ -98,6 +98,12 @@ static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id
 	else if (first)
 		unsetenv(name);
 	free(before);
+	if (first && res != ncclSuccess) {
+		/* The library may have given up before it read the variable. */
+		df_mutex_lock(&eager.lock);
+		eager.is_set = 0;
+		df_mutex_unlock(&eager.lock);
+	}
 	return res;
 }
 
@@ -108,6 +114,7 @@ static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id
 struct setup {
 	int device, nranks, rank;
 	ncclUniqueId id;
+	struct df_config own; /* the names that `config` points to */
 	ncclConfig_t config;
 	ncclComm_t made;
 	ncclResult_t res;
@@ -127,11 +134,12 @@ static void *set_up(void *arg)
 	if (__atomic_exchange_n(&s->state, OVER, __ATOMIC_ACQ_REL) != LEFT) {
 		/* It may have been freed: then this wakes no thread, or one that looks again. */
 		df_futex_wake(&s->state, 1, 0);
-		return NULL;
+	} else {
+		if (s->made)
+			(void)df_real()->ncclCommAbort(s->made);
+		free(s);
 	}
-	if (s->made)
-		(void)df_real()->ncclCommAbort(s->made);
-	free(s);
+	df_record_inside--;
 	return NULL;
 }
 
@@ -173,16 +181,16 @@ static int make(struct df_comm *comm, const void *given, void **real)
 		free(s);
 		return ret;
 	}
-	df_config_for_lane(config, (int)df_env()->nccl_ctas, &s->config);
+	s->own = *config;
+	df_config_for_lane(&s->own, (int)df_env()->nccl_ctas, &s->config);
 	s->device = df_backend->get_device();
 	s->nranks = df_comm_nranks(comm);
 	s->rank = rank;
 	s->id = id;
-	ret = df_thread_start("dfshim-set-up", 0, set_up, s);
-	if (ret)
-		free(s);
-	else
-		ret = wait_for(comm, s);
+	/* Without a thread this one does it: the other ranks wait for it. */
+	if (df_thread_start("dfshim-set-up", 0, set_up, s))
+		(void)set_up(s);
+	ret = wait_for(comm, s);
 	if (ret) {
 		df_warn("communicator %016llx, rank %d: NCCL's communicator is not made: %s",
 			(unsigned long long)df_comm_hash(comm), rank,

@@ -216,7 +216,7 @@ static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
 	const uint64_t name[] = {comm->hash, sig->count,
 				 (uint64_t)(pair ? DF_COLL_SEND : sig->kind) << 32 | sig->type,
 				 pair ? 0 : (uint64_t)sig->redop << 32 | (uint32_t)sig->root,
-				 sig->id};
+				 sig->id | (uint64_t)sig->no_data << 32};
 
 	return df_hash_bytes(name, sizeof(name), 0);
 }

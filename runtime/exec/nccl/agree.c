@@ -19,6 +19,7 @@
 #include "runtime/base/time.h"
 #include "runtime/base/vec.h"
 #include "runtime/comm/comm.h"
+#include "runtime/devs.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/put.h"
 #include "runtime/exec/nccl/sequence.h"
@@ -462,6 +463,7 @@ static void *work(void *arg)
 	struct df_lane_area *me = area_of(lane);
 	uint64_t nap = NAP_MIN_NS;
 
+	df_backend->set_device(lane->comm->dev->index);
 	while (begin_turn(a)) {
 		/* ACQUIRE pairs with ring(). */
 		uint32_t bell = __atomic_load_n(&me->bell, __ATOMIC_ACQUIRE);

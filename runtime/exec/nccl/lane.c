@@ -335,8 +335,10 @@ static void serve_holds(void)
 
 	df_hold_read(find_lane, df_lane_unuse);
 	while ((lane = next_lane(ANY, lane))) {
-		if (df_budget_holds(lane))
+		if (df_budget_holds(lane)) {
+			df_backend->set_device(lane->comm->dev->index);
 			df_lane_put_all(lane);
+		}
 		df_hold_turn(lane);
 	}
 }
@@ -348,6 +350,7 @@ static void abort_lanes(void)
 	struct df_lane *lane;
 
 	while ((lane = next_lane(TO_ABORT, NULL))) {
+		df_backend->set_device(lane->comm->dev->index);
 		df_lane_calls->abort(lane->real);
 		df_backend->kick(lane->comm->dev->index);
 		df_mutex_lock(&lanes.lock);

@@ -8,34 +8,59 @@
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 #include "runtime/comm/comm.h"
+#include "runtime/devs.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/put.h"
 #include "runtime/exec/nccl/shared.h"
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* The operation's bit in its peer's entry; 0: it needs no connection. */
-static uint8_t pair_bit(const struct df_lane *lane, const struct df_op *op)
+/*
+ * The bits that the operation needs in a peer's entry. NCCL executes AlltoAll, Gather and Scatter
+ * as messages. It drops those of no elements before it connects.
+ */
+static uint8_t pair_bits(const struct df_lane *lane, const struct df_op *op, int peer)
 {
-	if ((op->kind != DF_COLL_SEND && op->kind != DF_COLL_RECV) || op->root == lane->comm->rank)
+	int rank = lane->comm->rank;
+
+	if (peer == rank)
 		return 0;
-	return op->kind == DF_COLL_SEND ? DF_PAIR_SENDS : DF_PAIR_RECEIVES;
+	switch (op->kind) {
+	case DF_COLL_SEND:
+		return peer == op->root ? DF_PAIR_SENDS : 0;
+	case DF_COLL_RECV:
+		return peer == op->root ? DF_PAIR_RECEIVES : 0;
+	case DF_COLL_ALLTOALL:
+		return op->count ? DF_PAIR_SENDS | DF_PAIR_RECEIVES : 0;
+	case DF_COLL_GATHER:
+	case DF_COLL_SCATTER:
+		if (!op->count || (rank != op->root && peer != op->root))
+			return 0;
+		return (rank == op->root) == (op->kind == DF_COLL_SCATTER) ? DF_PAIR_SENDS
+									   : DF_PAIR_RECEIVES;
+	default:
+		return 0;
+	}
 }
 
 int df_lane_connects(const struct df_lane *lane, const struct df_op *op)
 {
-	uint8_t bit = pair_bit(lane, op);
+	int peer;
 
-	return bit && !(lane->pairs[op->root] & bit);
+	for (peer = 0; peer < lane->comm->nranks; peer++)
+		if (pair_bits(lane, op, peer) & ~lane->pairs[peer])
+			return 1;
+	return 0;
 }
 
 void df_lane_connected(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
 {
+	int peer;
 	size_t i;
 
 	for (i = 0; i < nr; i++)
-		if (df_lane_connects(lane, &group[i]->op))
-			lane->pairs[group[i]->op.root] |= pair_bit(lane, &group[i]->op);
+		for (peer = 0; peer < lane->comm->nranks; peer++)
+			lane->pairs[peer] |= pair_bits(lane, &group[i]->op, peer);
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -197,6 +222,8 @@ static void *put_blocking(void *arg)
 {
 	struct putting *p = arg;
 
+	/* NCCL restores the calling thread's device, and would make a context of another one. */
+	df_backend->set_device(p->lane->comm->dev->index);
 	put_groups(p, 1);
 	df_lane_unuse(p->lane);
 	free(p);
