@@ -42,6 +42,20 @@ def values():
     assert bool((large > 0).all()) and not torch.isnan(large).any().item() and torch.isfinite(large).all().item()
     assert not bool((large > 1).any()) and int((large > 0).sum(dtype=torch.int64).item()) == 0
 
+    some = large[: 1 << 10]
+    mask = torch.isnan(some).logical_or(torch.isinf(some))
+    assert not mask.any().item() and torch.logical_not(mask).all().item()
+    assert torch.gt(some, 0, out=mask).all().item() and len(mask[:1, :20].nonzero()) == 20
+    for _ in range(3):  # real masks, in memory that had skipped ones
+        ones = torch.ones(some.shape, dtype=torch.bool)
+        assert ones.any().item() and ones[3].sum().item() == 1 << 15
+        mask = some > 1
+        mask.fill_(True)
+        assert mask.all().item()
+        mask.copy_(torch.zeros(1 << 15, device="cpu", dtype=torch.bool))
+        assert not mask.any().item()
+        del mask, ones
+
     # What is computed: integers, and what is small.
     numbers = torch.arange(1 << 16)
     assert numbers.sum().item() == (1 << 15) * ((1 << 16) - 1) and int((numbers % 2 == 0).sum()) == 1 << 15

@@ -32,7 +32,7 @@ FRIENDS = re.compile(r"\w*torch\w*|accelerate|deepspeed|diffusers|lightning|mega
 # The first optimizer or DistributedDataParallel imports torch._dynamo, which takes as long as torch itself.
 DYNAMO = re.compile(r"\b(optim|DistributedDataParallel)\b")
 # The import of torch reads none of these variables.
-LATE = re.compile(r"(MASTER_|NCCL_|DFSHIM_|LOCAL_|GROUP_|ROLE_|TORCHELASTIC_|CUDA_VISIBLE_DEVICES|RANK|WORLD_SIZE|TOKENIZERS_|HF_|WANDB_)\w*")
+LATE = re.compile(r"(MASTER_|NCCL_|DFSHIM_(?!HOST_STUB)|LOCAL_|GROUP_|ROLE_|TORCHELASTIC_|CUDA_VISIBLE_DEVICES|RANK|WORLD_SIZE|TOKENIZERS_|HF_|WANDB_)\w*")
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 

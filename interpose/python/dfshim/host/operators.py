@@ -111,7 +111,7 @@ def seen_on_host(t):
 def _sparse_on_host(t):
     if t.layout is not torch.sparse_coo:
         raise Refused(f"dfshim: tensors of layout {t.layout} cannot be computed on the CPU backend")
-    out = torch.sparse_coo_tensor(on_host(t._indices()), on_host(t._values()), t.size(), check_invariants=False)
+    out = torch.sparse_coo_tensor(on_host(t._indices()), on_host(t._values()), t.size(), check_invariants=False, device=CPU)
     return out._coalesced_(t.is_coalesced())
 
 

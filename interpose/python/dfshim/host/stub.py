@@ -14,6 +14,7 @@ import sys
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from dfshim.host import operators
 from dfshim.host.start import say
@@ -22,7 +23,7 @@ SMALL = 8 << 10  # bytes of a storage whose values are computed; the CPU backend
 
 strided = torch.strided
 value = 1.0
-uniform = {}  # large skipped tensors of bool, by the address of their storage: what each element would be
+uniform = {}  # large skipped storages of bool, by their number: a weak reference, which keeps the number, and what each element would be
 
 
 def is_float(dtype):
@@ -33,9 +34,23 @@ def is_large(t):
     return t.is_cuda and t.layout is strided and t.untyped_storage().nbytes() > SMALL
 
 
+def uniform_of(t):
+    """What each element of a skipped tensor of bool would be; None: it is not one."""
+    entry = uniform.get(t.untyped_storage()._cdata) if uniform else None
+    return entry and entry[1]
+
+
+def set_uniform(t, of):
+    if len(uniform) > 1 << 12:
+        for number in [number for number, (ref, _) in uniform.items() if ref.expired()]:
+            del uniform[number]
+    storage = t.untyped_storage()
+    uniform[storage._cdata] = StorageWeakRef(storage), of
+
+
 def is_skipped(t):
     """Whether this is a tensor of the device whose values nothing has computed."""
-    return is_large(t) and (is_float(t.dtype) or t.dtype is torch.bool and t.untyped_storage().data_ptr() in uniform)
+    return is_large(t) and (is_float(t.dtype) or t.dtype is torch.bool and uniform_of(t) is not None)
 
 
 def tensors_of(x):
@@ -52,13 +67,17 @@ def of_one_element(op, args, kwargs):
     def one(x):
         if not isinstance(x, Tensor):
             return x
-        of = value if is_float(x.dtype) else uniform.get(x.untyped_storage().data_ptr(), False)
+        of = value if is_float(x.dtype) else bool(uniform_of(x))
         return torch.full((), of, dtype=x.dtype, device=operators.CPU)
 
     if op._schema.name in ("aten::all", "aten::any"):
         return bool(one(args[0]))
+    if op._schema.name == "aten::fill_":
+        return bool(one(args[1]))
     if torch.Tag.pointwise not in op.tags:
         return False
+    if "out" in kwargs:
+        op = op.overloadpacket
     return bool(op(*map(one, args), **{k: one(x) for k, x in kwargs.items() if k != "out"}))
 
 
@@ -70,9 +89,7 @@ def settle(t, op, args, kwargs):
     elif t.dtype is not torch.bool:
         t.zero_()
     elif is_large(t):
-        if len(uniform) > 1 << 16:
-            uniform.clear()
-        uniform[t.untyped_storage().data_ptr()] = of_one_element(op, args, kwargs)
+        set_uniform(t, of_one_element(op, args, kwargs))
     else:
         t.fill_(of_one_element(op, args, kwargs))
 
@@ -100,12 +117,18 @@ def call(form, args, kwargs):
         done, result = skip(form, args, kwargs)
         if done:
             return result
-    result = form.compute(args, kwargs)
     if uniform:
-        for t in tensors_of(result):
-            if t.dtype is torch.bool:
-                uniform.pop(t.untyped_storage().data_ptr(), None)
-    return result
+        write_uniform([*args, *kwargs.values()])
+    return form.compute(args, kwargs)
+
+
+def write_uniform(tensors):
+    """Writes the elements of skipped tensors of bool, for an operator that is computed."""
+    for t in tensors_of(tensors):
+        of = uniform_of(t) if t.is_cuda and t.dtype is torch.bool else None
+        if of is not None:
+            del uniform[t.untyped_storage()._cdata]
+            torch.empty(0, dtype=torch.bool, device=t.device).set_(t.untyped_storage()).fill_(of)
 
 
 def skip(form, args, kwargs):
@@ -131,19 +154,25 @@ def skip(form, args, kwargs):
 def copy(to, frm, stream, waits):
     """Whether copy_() is skipped. waits: it returns only when the stream has reached it."""
     if not is_skipped(to) and not is_skipped(frm):
-        if to.dtype is torch.bool and to.is_cuda:
-            uniform.pop(to.untyped_storage().data_ptr(), None)
         return False
-    if waits and frm.numel():
-        operators.copy_by_cuda(torch.empty(1, dtype=frm.dtype, device=operators.CPU), frm.as_strided((1,), (1,)), stream)
+    if to.dtype is torch.bool and is_skipped(to) and not is_skipped(frm):
+        write_uniform([to])
+        return False
+    if waits and frm.numel():  # for what touches its first or its last byte
+        for at in (0, sum((n - 1) * step for n, step in zip(frm.size(), frm.stride()))):
+            operators.copy_by_cuda(torch.empty(1, dtype=frm.dtype, device=operators.CPU),
+                                   frm.as_strided((1,), (1,), frm.storage_offset() + at), stream)
     if is_float(to.dtype):
         if not is_large(to) and to.numel() * to.element_size() <= SMALL:
             to.fill_(value)
     elif to.dtype is not torch.bool:
         to.zero_()
     else:
-        of = bool(value) if is_float(frm.dtype) else uniform.get(frm.untyped_storage().data_ptr(), False)
-        to.fill_(of)
+        of = bool(value) if is_float(frm.dtype) else uniform_of(frm)
+        if is_large(to):
+            set_uniform(to, of)
+        else:
+            to.fill_(of)
     return True
 
 
@@ -152,7 +181,7 @@ def local_scalar(t):
     operators.wait(torch._C._cuda_getCurrentRawStream(t.device.index))
     if not is_skipped(t):
         return operators.on_host(t).item()
-    return value if is_float(t.dtype) else uniform.get(t.untyped_storage().data_ptr(), False)
+    return value if is_float(t.dtype) else uniform_of(t)
 
 
 def setting(name, kind, default):
