@@ -296,8 +296,7 @@ static int replace(const char *text)
 int df_metrics_turn(void)
 {
 	uint64_t now = df_now_ns(), rung = 0;
-	/* ACQUIRE pairs with the RELEASE in df_metrics_stop(): the text has what precedes it. */
-	uint32_t state = __atomic_load_n(&metrics.state, __ATOMIC_ACQUIRE);
+	uint32_t state;
 	char *text;
 	int err;
 
@@ -305,6 +304,13 @@ int df_metrics_turn(void)
 		return -1;
 	if (read(metrics.bell, &rung, sizeof(rung)) < 0)
 		rung = 0;
+	/*
+	 * After the bell, which is rung after the state is set. ACQUIRE pairs with the RELEASE in
+	 * df_metrics_stop(): the text has what precedes it.
+	 */
+	state = __atomic_load_n(&metrics.state, __ATOMIC_ACQUIRE);
+	if (state == ENDED)
+		return -1;
 	if (now < metrics.due && !rung && state != ENDS)
 		return (int)((metrics.due - now) / DF_NS_PER_MS) + 1;
 	text = df_metrics_text();

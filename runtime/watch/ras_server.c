@@ -127,6 +127,7 @@ static char *ask(int json)
 /* Returns -1 if the client has disconnected. The socket has a time limit for sending. */
 static int say(struct client *c, const char *text)
 {
+	uint64_t until = df_now_ns() + ANSWER_NS;
 	size_t at = 0, nr = strlen(text);
 
 	while (at < nr) {
@@ -134,7 +135,8 @@ static int say(struct client *c, const char *text)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n <= 0)
+		/* Nor may a client that reads slowly keep this thread. */
+		if (n <= 0 || df_now_ns() > until)
 			return -1;
 		at += (size_t)n;
 	}
@@ -214,7 +216,8 @@ static int hear(struct client *c)
 		return 0;
 	if (n <= 0)
 		return -1;
-	c->since = df_now_ns();
+	if (!c->http) /* a request has a time limit from its begin */
+		c->since = df_now_ns();
 	c->nr += (size_t)n;
 	while ((end = memchr(at, '\n', c->nr - (size_t)(at - c->line)))) {
 		*end = 0;

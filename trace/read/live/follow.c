@@ -168,9 +168,11 @@ int df_follow_step(struct df_follow *f, const struct df_trace_header *ring)
 	for (; !rc && f->next < to; f->next++) {
 		if (df_compact_record(&r, &recs[f->next & (ring->nr_recs - 1)], f->next))
 			rc = take(f, &r);
-		/* Its writer is about to end it: next time. Or it has abandoned it long ago. */
+		/* Its writer is about to end it: next time. */
 		else if (to - f->next <= 64)
 			break;
+		else /* or has abandoned it: it may have been an operation's end */
+			skipped = 1;
 	}
 	if (!rc && skipped)
 		rc = drop_surplus(f, ring);
