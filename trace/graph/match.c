@@ -551,8 +551,12 @@ static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 	struct df_graph *g = m->g;
 	const struct df_trc *t = &g->set->traces[g->nodes[node].trace];
 	const struct df_lcall *c = &t->calls[g->nodes[node].ref];
-	const struct df_uop *u = g->set->ops + t->first_op, *end = u + t->nr_uops, *last = NULL;
+	const struct df_uop *u, *end, *last = NULL;
 
+	if (!t->nr_uops)
+		return;
+	u = g->set->ops + t->first_op;
+	end = u + t->nr_uops;
 	for (; u < end && (c->call == DF_CALL_NCCL_OP || c->call == DF_CALL_GROUP_END); u++)
 		if (u->l.thread == c->thread && u->l.flags & DF_OP_BY_NCCL &&
 		    (!last || u->l.rec > last->l.rec))
