@@ -1,5 +1,5 @@
 #!/bin/bash
-# What lanes cost on CPU threads: libdfnccl.so behind libdfshim.so (DFSHIM_EXECUTOR=nccl) beside libdfnccl.so alone, in processes.
+# The cost of lanes on CPU threads: libdfnccl.so behind libdfshim.so (DFSHIM_EXECUTOR=nccl) beside libdfnccl.so alone, in processes.
 #
 #   lanes.allreduce.RANKS.SIZE   time of an AllReduce
 #   lanes.ddp.RANKS              time of a step that reduces buckets

@@ -364,7 +364,7 @@ END_TEST
 
 /*
  * The neighbour does not answer, as if it got no processor: its control plane is locked for longer than an answer may take.
- * Who leaves waits for it, unless it is stopped.
+ * A process that leaves waits for it, unless it is stopped.
  */
 static int leaves_behind(int index, void *arg)
 {

@@ -54,7 +54,7 @@ hang() {
 hang dfshim "$C/differ" count
 hang nccl "$C/disorder" --colls 2 --iters 2 --sync
 
-# What cannot be used: one line, and the job goes on.
+# A setting that cannot be used: one line, and the job goes on.
 # bad SETTING WORDS
 bad() {
 	DFSHIM_METRICS=$1 timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- "$C/disorder" --colls 2 --iters 2 >"$T/out" 2>&1 || fail "$1: $(cat "$T/out")"

@@ -56,7 +56,7 @@ def values():
         assert not mask.any().item()
         del mask, ones
 
-    # What is computed: integers, and what is small.
+    # Integers and small tensors are computed.
     numbers = torch.arange(1 << 16)
     assert numbers.sum().item() == (1 << 15) * ((1 << 16) - 1) and int((numbers % 2 == 0).sum()) == 1 << 15
     small = torch.full((16,), rank + 1.0)

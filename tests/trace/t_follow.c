@@ -67,7 +67,7 @@ START_TEST(t_times)
 }
 END_TEST
 
-/* An operation that NCCL executes and whose end nobody sees is never the oldest. */
+/* An operation that NCCL executes and whose end is not recorded is never the oldest. */
 START_TEST(t_unseen)
 {
 	struct df_follow f = {0};

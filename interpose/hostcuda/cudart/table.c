@@ -12,7 +12,7 @@
 
 /*
  * The largest data of floating-point values that a collective moves; of any type that a message
- * does. No smaller than what is computed (SMALL in python/dfshim/host/stub.py).
+ * does. No smaller than what is computed (SMALL in dfshim/host/stub.py).
  */
 #define STUB_BYTES   (64u << 10)
 #define STUB_MESSAGE (1u << 20)

@@ -295,7 +295,7 @@ def _to_meta(x):
 
 def forms_of(op, args, kwargs):
     """(size, stride, dtype) of each tensor that op will return (None: no tensor), and the type of its result; None: its values
-    decide, or nobody knows."""
+    decide, or PyTorch has no meta kernel for it."""
     try:
         key = op, _description(args), tuple((k, _description(v)) for k, v in kwargs.items())
         if key in _shapes:

@@ -109,11 +109,8 @@ def has_large_result(form, args, kwargs):
 
 def call(form, args, kwargs):
     """An operator (operators.Operator): skips it or computes it."""
-    large = skipped = False
-    for t in tensors_of([*args, *kwargs.values()]):
-        large = large or is_large(t)
-        skipped = skipped or large and is_skipped(t)
-    if skipped or large and has_large_result(form, args, kwargs):
+    large = [t for t in tensors_of([*args, *kwargs.values()]) if is_large(t)]
+    if large and (any(map(is_skipped, large)) or has_large_result(form, args, kwargs)):
         done, result = skip(form, args, kwargs)
         if done:
             return result
