@@ -7,12 +7,12 @@ om() { python3 "$SRC/tests/ctl/openmetrics.py" "$@"; }
 get() { om get "$@" || fail "get $*"; }
 M=$T/metrics
 mkdir "$M"
-# run ARGS...: two ranks of disorder, on CPU threads.
-run() { timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -n 2 "$@" >"$T/out" 2>&1; }
+# run ARGS...: a job on CPU threads.
+run() { timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host "$@" >"$T/out" 2>&1; }
 
 # Files, one for each rank, without a rest; the counts are those of DFSHIM_STATS and of the program.
 umask 022
-DFSHIM_STATS=$T/stats DFSHIM_METRICS=$M/dfshim.prom run -- "$C/disorder" --colls 4 --iters 50 || fail "$(cat "$T/out")"
+DFSHIM_STATS=$T/stats DFSHIM_METRICS=$M/dfshim.prom run -n 2 -- "$C/disorder" --colls 4 --iters 50 || fail "$(cat "$T/out")"
 [ "$(ls "$M")" = "dfshim-0.prom
 dfshim-1.prom" ] || fail "files: $(ls "$M")"
 for f in "$M"/*; do
@@ -29,30 +29,30 @@ sum=$(jq -s 'map(.preemptions) | add' "$T/stats")
 om dashboard "$SRC/docs/grafana/dfshim.json" "$M/dfshim-0.prom" || fail "docs/grafana/dfshim.json"
 
 # Mode trace; %r in a name.
-DFSHIM_METRICS=$M/%r.of.%h run --rules nccl -- "$C/disorder" --colls 2 --iters 20 --inorder || fail "$(cat "$T/out")"
+DFSHIM_METRICS=$M/%r.of.%h run -n 2 --rules nccl -- "$C/disorder" --colls 2 --iters 20 --inorder || fail "$(cat "$T/out")"
 f=$M/1.of.$(hostname -s)
 om check "$f" && [ "$(get "$f" dfshim_operations_total)" = 40 ] && [ "$(get "$f" dfshim_running mode=trace)" = 0 ] ||
 	fail "mode trace: $(cat "$f"; ls "$M")"
 
 # A wait that is released.
-DFSHIM_METRICS=$M/r.prom run -- "$C/disorder" --iters 2 --colls 2 --sync || fail "$(cat "$T/out")"
+DFSHIM_METRICS=$M/r.prom run -n 2 -- "$C/disorder" --iters 2 --colls 2 --sync || fail "$(cat "$T/out")"
 [ "$(($(get "$M/r-0.prom" dfshim_releases_total) + $(get "$M/r-1.prom" dfshim_releases_total)))" -gt 0 ] || fail "no release: $(cat "$T/out")"
 
-# A hang: the verdict of the process that reports it, also in mode trace, where it ends without destructors.
-# hang RULES CLIENT ARGS...
+# A hang: the verdict of the process that reports it, also in mode trace, where it ends without destructors. Files by process,
+# because one of the clients starts its ranks itself.
+# hang RULES RANKS CLIENT ARGS...
 hang() {
-	local rules=$1 word f
-	shift
+	local rules=$1 ranks=$2 word f
+	shift 2
 	rm -f "$M"/*
-	DFSHIM_TIMEOUT_MS=$((1500 * SLOW)) DFSHIM_TIMEOUT_ACTION=exit DFSHIM_METRICS=$M/x.prom run --rules "$rules" -- "$@" && fail "$1 ends"
+	DFSHIM_TIMEOUT_MS=$((1500 * SLOW)) DFSHIM_TIMEOUT_ACTION=exit DFSHIM_METRICS=$M/%p.prom run -n "$ranks" --rules "$rules" -- "$@" && fail "$1 ends"
 	word=$(grep -oE '^[A-Z_]+: ' "$T/out" | head -n 1)
 	for f in "$M"/*; do om check "$f" || fail "$rules: $(cat "$f")"; done
-	[ "$(get "$M/x-0.prom" dfshim_verdict word="${word%: }")$(get "$M/x-1.prom" dfshim_verdict word="${word%: }")" != 00 ] ||
-		fail "$rules: no file has the verdict $word: $(grep ' 1$' "$M"/*; cat "$T/out")"
+	cat "$M"/* | grep -q "^dfshim_verdict{.*word=\"${word%: }\"} 1$" || fail "$rules: no file has the verdict $word: $(cat "$T/out")"
 	[ "$(cat "$M"/* | grep -c '^dfshim_verdict{.* 1$')" -le 2 ] || fail "$rules: $(grep verdict "$M"/*)"
 }
-hang dfshim "$C/differ" count
-hang nccl "$C/disorder" --colls 2 --iters 2 --sync
+hang dfshim 1 "$C/differ" count
+hang nccl 2 "$C/disorder" --colls 2 --iters 2 --sync
 
 # A setting that cannot be used: one line, and the job goes on.
 # bad SETTING WORDS
