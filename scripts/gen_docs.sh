@@ -54,7 +54,7 @@ sed -n 's/^DF_CMD(\([a-z_]*\), "\([^"]*\)", "\([^"]*\)", "\([^"]*\)").*/\2\t\3\t
 		printf '.TP\n.BR "dfshim %s" " %s"\n%s.\n' "$name" "${args//-/\\-}" "${summary//-/\\-}"
 	done | splice docs/man/dfshim.1 subcommands
 
-scripts/soak_sum.sh docs/soak/*.log | splice docs/soak.md soak
+scripts/soak_sum.sh docs/soak/*.log | splice docs/evaluation.md soak
 
 awk -f scripts/list_rooms.awk scripts/layers.txt | splice docs/architecture.md rooms
 

@@ -7,7 +7,7 @@
 # Every finding is a line "FINDING: ..." with the command that repeats it; its folder is kept in
 # build/soak. The last line counts runs and findings. SEED: of all draws. JOBS: parallel jobs of
 # kills and hard (2 for each processor); JOBS=1 with the seed of a finding repeats it. Runs are
-# recorded in docs/soak.md.
+# recorded in docs/evaluation.md.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export SRC=$PWD B=${B:-build} SEED=${SEED:-$(date +%s)} JOBS=${JOBS:-$((2 * $(nproc)))}

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Adds up the output of soak runs: scripts/soak_sum.sh FILE... prints a table for docs/soak.md, a
+# Adds up the output of soak runs: scripts/soak_sum.sh FILE... prints a table for docs/evaluation.md, a
 # row for each run and the sums below. Each FILE is the complete output of scripts/soak.sh
 # (docs/soak/*.log).
 set -u

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Side by side with torchfrtrace on the same dumps: what each says of the catalogue's hangs (as they end by NCCL's
-# rules), and the time for dumps of 8 ranks. $T/table: what docs/comparison.md shows. TORCH_PYTHON: a Python with
+# rules), and the time for dumps of 8 ranks. $T/table: what docs/evaluation.md shows. TORCH_PYTHON: a Python with
 # torch and tabulate (default python3).
 set -u
 py=${TORCH_PYTHON:-python3}

@@ -48,5 +48,5 @@ eval-fusion: all $(B)/tests/deadlock/fusion
 .PHONY: compare
 compare: all $(B)/tests/deadlock/interpreter/script
 	@B='$(abspath $(B))' scripts/bench.sh frtrace
-	@[ ! -s $(B)/bench-out/b_frtrace/table ] || scripts/insert.sh docs/comparison.md frtrace $(B)/bench-out/b_frtrace/table
+	@[ ! -s $(B)/bench-out/b_frtrace/table ] || scripts/insert.sh docs/evaluation.md frtrace $(B)/bench-out/b_frtrace/table
 bench: $(B)/tests/deadlock/interpreter/script $(B)/tests/deadlock/fusion
