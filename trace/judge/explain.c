@@ -365,6 +365,9 @@ static int has_work_behind(struct df_check_result *r)
 
 static const char *fix_text(struct df_check_result *r)
 {
+	if (r->verdict != DF_V_SLOW && r->verdict != DF_V_HOST &&
+	    df_line_two_threads(r, &(struct df_line){.n = 0}))
+		return "give each thread a communicator of its own (dist.new_group), or let one thread issue all of the group's operations";
 	switch (r->verdict) {
 	case DF_V_ORDER:
 		if (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy") ||
@@ -402,8 +405,6 @@ static const char *fix_text(struct df_check_result *r)
 			       ? "give all ranks the same number of iterations (drop_last, join), or let all ranks exit together"
 			       : "find out why this rank does not make the call that the others made (see the first divergence)";
 	case DF_V_MISMATCH:
-		if (df_line_two_threads(r, &(struct df_line){.n = 0}))
-			return "give each thread a communicator of its own (dist.new_group), or let one thread issue all of the group's operations";
 		return "pass the same arguments on all ranks, or use another communicator for operations that differ";
 	case DF_V_INIT:
 		return !strcmp(r->qualifier, "exited")
@@ -585,6 +586,7 @@ int df_explain(struct df_check_result *r)
 
 	df_line_put(&b, "%s: ", df_verdict_word(r->verdict));
 	sentence(r, &b, slow ? r->otherwise : r->verdict);
+	df_line_two_threads(r, &b);
 	if (r->is_cycle && r->nr_others && (slow ? r->otherwise : r->verdict) != DF_V_HOST)
 		df_line_others(r, &b);
 	if (r->has_unknown_members)

@@ -44,7 +44,7 @@ void df_line_others(struct df_check_result *r, struct df_line *b);
 void df_line_unknown(struct df_check_result *r, struct df_line *b);
 /*
  * Appends "; two threads of r1 use communicator A: ..." if that is true of a rank whose call
- * differs. Returns whether it is.
+ * differs, or which has operations of both in the cycle. Returns whether it is.
  */
 int df_line_two_threads(struct df_check_result *r, struct df_line *b);
 void df_line_mismatch(struct df_check_result *r, struct df_line *b);

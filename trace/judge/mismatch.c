@@ -599,5 +599,4 @@ void df_line_mismatch(struct df_check_result *r, struct df_line *b)
 			    r->sides[0].op.index + 1);
 	}
 	put_sides(r, b);
-	df_line_two_threads(r, b);
 }

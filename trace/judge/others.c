@@ -244,13 +244,13 @@ static const struct df_lthread *second_thread(const struct df_check_result *r,
 	return NULL;
 }
 
-/* Whether the side's thread issued the operation for another thread. */
-static int was_served(const struct df_check_result *r, const struct df_side *s)
+/* Whether the thread issued its operations for another thread. */
+static int was_served(const struct df_check_result *r, uint32_t trace, uint32_t tid)
 {
-	const struct df_trc *t = &r->set->traces[s->trace];
+	const struct df_trc *t = &r->set->traces[trace];
 
 	for (size_t k = 0; k < t->nr_threads; k++)
-		if (t->threads[k].tid == s->op.thread)
+		if (t->threads[k].tid == tid)
 			return serves_another(&t->threads[k]);
 	return 0;
 }
@@ -269,43 +269,95 @@ static const struct df_uop *op_of(const struct df_check_result *r, const struct 
 	return u;
 }
 
-static void put_user(struct df_check_result *r, const struct df_side *s, uint32_t tid,
-		     const struct df_lop *op, struct df_line *b)
+/* Two threads by which one rank uses one communicator, and what each of them has issued there. */
+struct users {
+	uint32_t entry;
+	uint32_t tid[2];
+	const struct df_lop *op[2]; /* the second may be NULL */
+};
+
+/* Prefers a rank of which both threads have unfinished operations. */
+static int users_among_sides(const struct df_check_result *r, struct users *u)
 {
-	const struct df_trc *t = &r->set->traces[s->trace];
+	int found = 0;
+
+	for (size_t i = 0; i < r->nr_sides; i++) {
+		const struct df_side *s = &r->sides[i];
+		const struct df_lthread *th;
+		const struct df_uop *other;
+
+		if (s->entry == DF_NONE || was_served(r, s->trace, s->op.thread))
+			continue;
+		th = second_thread(r, s);
+		other = th ? op_of(r, s, th->tid) : NULL;
+		if (!th || (found && !other))
+			continue;
+		*u = (struct users){.entry = s->entry,
+				    .tid = {s->op.thread, th->tid},
+				    .op = {&s->op, other ? &other->l : NULL}};
+		found = 1;
+	}
+	return found;
+}
+
+static int lives(const struct df_check_result *r, uint32_t trace, uint32_t tid)
+{
+	const struct df_trc *t = &r->set->traces[trace];
+
+	for (size_t k = 0; k < t->nr_threads; k++)
+		if (t->threads[k].tid == tid)
+			return t->threads[k].at != DF_AT_GONE && !t->threads[k].is_ours;
+	return 0;
+}
+
+/* The threads that issued two operations which one rank has in the cycle. */
+static int users_in_cycle(const struct df_check_result *r, struct users *u)
+{
+	for (size_t i = 0; r->is_cycle && i < r->nr_involved; i++)
+		for (size_t k = 0; k < i; k++) {
+			const struct df_uop *a = &r->set->ops[r->involved[k]],
+					    *b = &r->set->ops[r->involved[i]];
+			uint32_t trace = r->set->entries[a->entry].trace;
+
+			if (a->entry != b->entry || a->l.thread == b->l.thread ||
+			    !lives(r, trace, a->l.thread) || !lives(r, trace, b->l.thread) ||
+			    was_served(r, trace, a->l.thread) || was_served(r, trace, b->l.thread))
+				continue;
+			*u = (struct users){.entry = a->entry,
+					    .tid = {a->l.thread, b->l.thread},
+					    .op = {&a->l, &b->l}};
+			return 1;
+		}
+	return 0;
+}
+
+static void put_user(struct df_check_result *r, const struct users *u, int which, struct df_line *b)
+{
+	uint32_t trace = r->set->entries[u->entry].trace, tid = u->tid[which];
+	const struct df_trc *t = &r->set->traces[trace];
 	char thread[64], sig[96], lines[240];
 
-	df_line_put(b, "%s", df_say_thread(r->set, s->trace, tid, thread, sizeof(thread)));
-	if (op)
-		df_line_put(b, " issued %s", df_say_sig(op, sig, sizeof(sig)));
+	df_line_put(b, "%s", df_say_thread(r->set, trace, tid, thread, sizeof(thread)));
+	if (u->op[which])
+		df_line_put(b, " issued %s", df_say_sig(u->op[which], sig, sizeof(sig)));
 	for (size_t k = 0; k < t->nr_threads; k++)
 		if (t->threads[k].tid == tid && df_say_has_script(t, &t->threads[k]) &&
-		    df_say_stack(r->set, s->trace, t->threads[k].at_site, 3, lines, sizeof(lines)))
-			df_line_put(b, " %sis at %s", op ? "and " : "", lines);
+		    df_say_stack(r->set, trace, t->threads[k].at_site, 3, lines, sizeof(lines)))
+			df_line_put(b, " %sis at %s", u->op[which] ? "and " : "", lines);
 }
 
 int df_line_two_threads(struct df_check_result *r, struct df_line *b)
 {
-	const struct df_side *s = NULL;
-	const struct df_lthread *th;
-	const struct df_uop *u;
+	struct users u;
+	char rank[48];
 
-	/* Prefer a rank of which both threads have unfinished operations there. */
-	for (size_t i = 0; i < r->nr_sides; i++) {
-		th = r->sides[i].entry == DF_NONE || was_served(r, &r->sides[i])
-			     ? NULL
-			     : second_thread(r, &r->sides[i]);
-		if (th && (!s || op_of(r, &r->sides[i], th->tid)))
-			s = &r->sides[i];
-	}
-	if (!s)
+	if (!users_among_sides(r, &u) && !users_in_cycle(r, &u))
 		return 0;
-	th = second_thread(r, s);
-	u = op_of(r, s, th->tid);
-	df_line_put(b, "; two threads of r%d use communicator %s: ", s->rank,
-		    r->set->gcomms[r->set->entries[s->entry].gcomm].label);
-	put_user(r, s, s->op.thread, &s->op, b);
+	df_line_put(b, "; two threads of %s use communicator %s: ",
+		    df_say_entry(r->set, u.entry, rank, sizeof(rank)),
+		    r->set->gcomms[r->set->entries[u.entry].gcomm].label);
+	put_user(r, &u, 0, b);
 	df_line_put(b, ", ");
-	put_user(r, s, th->tid, u ? &u->l : NULL, b);
+	put_user(r, &u, 1, b);
 	return 1;
 }
