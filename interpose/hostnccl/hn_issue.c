@@ -235,8 +235,8 @@ static uint32_t *ends_of(const struct df_hn_op *o)
 }
 
 /*
- * The first use of a communicator waits for its ranks, and the first message from one rank to
- * another for the other end's call: for all communicators and messages of the group at once.
+ * The first collective of a communicator waits for its ranks, and the first message from one rank
+ * to another for the other end's call: for all communicators and messages of the group at once.
  */
 static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 {
@@ -245,10 +245,12 @@ static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 	int i;
 
 	for (i = 0; i < nr; i++)
-		df_hn_connect(ops[i].comm);
+		if (ops[i].kind < DF_HN_SEND)
+			df_hn_connect(ops[i].comm);
 	for (i = 0; i < nr && !res; i++)
-		res = df_hn_wait(ops[i].comm, &ops[i].comm->share->connected,
-				 (uint32_t)ops[i].comm->nranks);
+		if (ops[i].kind < DF_HN_SEND)
+			res = df_hn_wait(ops[i].comm, &ops[i].comm->share->connected,
+					 (uint32_t)ops[i].comm->nranks);
 	for (i = 0; i < nr && !res; i++)
 		if ((ends = ends_of(&ops[i])))
 			/* RELEASE pairs with the ACQUIRE in df_hn_wait(). */

@@ -124,7 +124,7 @@ static void made_by_group(struct behind inner, ncclResult_t res)
 }
 
 /*
- * RELAXED: it means only that NCCL has returned from the first operation; several threads may set
+ * RELAXED: it means only that NCCL has returned from the first collective; several threads may set
  * it.
  */
 static void has_first(struct traced *t)
@@ -229,10 +229,14 @@ static int later(const struct df_record_op *op)
 	return v != NULL;
 }
 
-/* Whether its first operation is still ahead; several threads may see that. */
-static int is_first(struct traced *t)
+/*
+ * Whether the call connects all ranks of the communicator, as its first collective does; several
+ * threads may see that. A message connects two ranks only.
+ */
+static int connects(const struct df_traced_call *c, struct traced *t)
 {
-	return !__atomic_load_n(&t->connected, __ATOMIC_RELAXED) && t->nranks > 1;
+	return c->kind != DF_COLL_SEND && c->kind != DF_COLL_RECV && t->nranks > 1 &&
+	       !__atomic_load_n(&t->connected, __ATOMIC_RELAXED);
 }
 
 /* Records the intent of a first operation. Returns 0 if it must be recorded like the others. */
@@ -269,17 +273,17 @@ void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncc
 	if (!t)
 		return;
 	site = df_trace_site(pc);
-	if (is_first(t) && !batch.depth && intend(o, c, t, site))
+	if (connects(c, t) && !batch.depth && intend(o, c, t, site))
 		return;
 	issued = issue(c, t, &o->op, site);
 	if (batch.depth) {
-		if (is_first(t) && !batch.first)
+		if (connects(c, t) && !batch.first)
 			batch.first = t;
 		if (!issued || later(&o->op))
 			return;
 	}
 	o->t = t;
-	o->call = is_first(t) ? DF_CALL_CONNECT : DF_CALL_NCCL_OP;
+	o->call = connects(c, t) ? DF_CALL_CONNECT : DF_CALL_NCCL_OP;
 	o->serial = df_record_enter(o->call, t->comm, t->rank, t->device, t->hash, 1, site);
 	df_record_before(&o->op, 1);
 }
@@ -298,7 +302,8 @@ ncclResult_t df_traced_end(struct df_traced_op *o, ncclResult_t result)
 	called(&o->op, 1, result);
 	df_traced_returned((struct behind){o->serial, o->call},
 			   o->call == DF_CALL_CONNECT ? o->t : NULL, result);
-	has_first((struct traced *)o->t);
+	if (o->call == DF_CALL_CONNECT)
+		has_first((struct traced *)o->t);
 	if (result != ncclSuccess && result != ncclInProgress)
 		df_trace(DF_REC_OP_FAILED, o->op.device, o->op.comm, o->op.rank, 0, 0,
 			 (uint64_t)result, 0, 0);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: hosts that block in the set-up of connections: what they were about to issue is in the trace, and replayed.
+# Description: threads that block in the set-up of connections: what they were about to issue is in the trace, and replayed.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -52,11 +52,21 @@ for group in no yes; do
 	env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((800 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \
 		timeout -k 2 "${LIMIT:-100}" "$S" --timeout 80 "$T/pair.txt" >"$T/live" 2>&1 && fail "a pair: no hang by NCCL's rules"
 	grep -q "^ORDER: .* NCCL connects two ranks at their first message" "$T/live" || fail "a pair: $(cat "$T/live")"
+	# In a ring, also where the message is the communicator's first operation: it connects two ranks, not all.
+	printf '%s\n' cold "ranks 3" "comm A 0 1 2" "0: $(g "send A 1 s1"); $(g "recv A 2 s2")" "1: $(g "send A 2 s1"); $(g "recv A 0 s2")" \
+		"2: $(g "send A 0 s1"); $(g "recv A 1 s2")" >"$T/ring.txt"
+	env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((800 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \
+		timeout -k 2 "${LIMIT:-100}" "$S" --timeout 80 "$T/ring.txt" >"$T/live" 2>&1 && fail "a ring: no hang by NCCL's rules"
+	grep -q "^ORDER: .*, .* and others wait for one another .* NCCL connects two ranks at their first message" "$T/live" || fail "a ring: $(cat "$T/live")"
+	grep -q "^Fix: put the messages that meet into one ncclGroupStart/End" "$T/live" || fail "a ring: $(cat "$T/live")"
 	# With an agreed order operations do not wait for room: both communicators must fit.
 	for how in "issue 16" "issue 64" "agree 64"; do
 		read -r order sms <<<"$how"
-		DFSHIM_NCCL_ORDER=$order DFSHIM_HOST_SMS=$sms timeout -k 2 "${LIMIT:-100}" "$B/dfshim" run --host --executor nccl -- \
-			"$S" --timeout $((60 * SLOW)) "$T/pair.txt" >"$T/live" 2>&1 || fail "a pair on lanes, $order, $sms: $(cat "$T/live")"
+		# What a rank issues on one communicator keeps its order, unless the ranks agree on another.
+		for program in pair $([ "$order" = issue ] || echo ring); do
+			DFSHIM_NCCL_ORDER=$order DFSHIM_HOST_SMS=$sms timeout -k 2 "${LIMIT:-100}" "$B/dfshim" run --host --executor nccl -- \
+				"$S" --timeout $((60 * SLOW)) "$T/$program.txt" >"$T/live" 2>&1 || fail "a $program on lanes, $order, $sms: $(cat "$T/live")"
+		done
 	done
 done
 exit 0

@@ -10,6 +10,7 @@ the fix changes is marked.
 
 import argparse
 import os
+import threading
 
 import torch
 import torch.distributed as dist
@@ -176,6 +177,137 @@ def prime_rl_2515():
     torch.cuda.synchronize()
 
 
+def lightning_18148():
+    """The folder of the logs is a broadcast in disguise; a callback asks for it on rank 0 only."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8).cuda())
+
+    def log_dir():
+        dist.broadcast(ones(16), src=0)
+
+    if rank == 0 or FIXED:
+        log_dir()  # the line
+    model(ones(8)).sum().backward()
+    torch.cuda.synchronize()
+
+
+def lightning_19045():
+    """A metric is known to rank 0 only, so the ranks disagree about the file that the best model replaces."""
+    score = 1 if rank == 0 or FIXED else 2  # the line
+    replaced, path = f"best-{score}", "best-1"
+
+    def exists():
+        found = ones(1)
+        dist.broadcast(found, src=0)
+        return found.item() == 1
+
+    while exists() and path != replaced and len(path) < 20:
+        path += "-v"
+    summed(ones())
+    torch.cuda.synchronize()
+
+
+def deepspeed_8262():
+    """Partitioned parameters are gathered for each token; the ranks' answers have different lengths."""
+    full = torch.empty(64 * world, device="cuda")
+    for token in range(6):
+        if token == 2 + rank and not FIXED:
+            break  # the line
+        dist.all_gather_into_tensor(full, ones(64))
+    summed(ones(16)).sum().item()
+
+
+def automodel_3824():
+    """Whether a checkpoint's daemon runs is known to a thread; a rank that asks too early starts it again, with a broadcast."""
+    running, end = threading.Event(), threading.Event()
+    starters = []
+
+    def start(at_once):
+        if not at_once:
+            end.wait()
+        running.set()
+
+    for _ in range(2):
+        if not running.is_set():
+            dist.broadcast(ones(32), src=0)  # the line
+            starters.append(threading.Thread(target=start, args=(rank == 0 or FIXED,), daemon=True))
+            starters[-1].start()
+            if rank == 0 or FIXED:
+                running.wait()
+        dist.all_gather([ones(8) for _ in range(world)], ones(8))
+    torch.cuda.synchronize()
+    end.set()
+    for t in starters:
+        t.join()
+
+
+def audio_3749():
+    """A rank whose loss is not a number returns before the numbers of frames are gathered."""
+    for step in range(3):
+        bad = torch.tensor([float(rank == 1 and step == 1)], device="cuda")
+        if FIXED:
+            summed(bad)
+        if bad.item():
+            continue  # the line
+        frames = [ones(1) for _ in range(world)]
+        dist.all_gather(frames, ones(1))
+        summed(ones(32)).sum().item()
+
+
+def tensorrt_llm_12024():
+    """Each rank draws the next token with a random state of its own, so one of them sees the last token earlier."""
+    last = 7
+    for step in range(6):
+        summed(ones(128))
+        token = torch.tensor([last if step == 2 + rank else 0], device="cuda")
+        if FIXED:
+            dist.broadcast(token, src=0)
+        if token.item() == last:
+            break  # the line
+    dist.all_gather([ones(8) for _ in range(world)], ones(8))
+    torch.cuda.synchronize()
+
+
+def megatron_5240():
+    """Messages without a batch make a communicator for each pair, at the first use; the pairs of a ring wait in a cycle."""
+    there, back = ones(), ones()
+    ops = [dist.P2POp(dist.isend, there, (rank + 1) % world), dist.P2POp(dist.irecv, back, (rank - 1) % world)]
+    if FIXED:
+        works = dist.batch_isend_irecv(ops)
+    else:
+        works = [p.op(p.tensor, p.peer) for p in ops]  # the line
+    for w in works:
+        w.wait()
+    torch.cuda.synchronize()
+
+
+def pytorch_147561():
+    """Each rank's compiler chooses for itself whether the backward pass gathers the weights again."""
+
+    class Layer(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            dist.all_gather_into_tensor(torch.empty(64 * world, device="cuda"), ones(64))
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            if rank == 0 and not FIXED:
+                dist.all_gather_into_tensor(torch.empty(64 * world, device="cuda"), ones(64))  # the line
+            return grad * 2
+
+    x = ones().requires_grad_()
+    Layer.apply(x).sum().backward()
+    summed(x.grad)
+    torch.cuda.synchronize()
+
+
+def pytorch_117486():
+    """A rank expects more from another one than that one sends."""
+    out = [1, 1] if rank or FIXED else [1, 3]
+    dist.all_to_all_single(torch.empty(sum(out), device="cuda"), ones(2), out, [1, 1])  # the line
+    torch.cuda.synchronize()
+
+
 # Name: ranks, words by NCCL's rules, words under dfshim.
 CASES = {
     sglang_26923: (2, "MISMATCH", "MISMATCH"),
@@ -189,6 +321,15 @@ CASES = {
     pytorch_172668: (2, "ORDER", "OK"),
     accelerate_2258: (2, "MISSING", "MISSING"),
     prime_rl_2515: (2, "MISMATCH", "MISMATCH"),
+    lightning_18148: (2, "MISMATCH", "MISMATCH"),
+    lightning_19045: (2, "MISMATCH", "MISMATCH"),
+    deepspeed_8262: (2, "MISMATCH", "MISMATCH"),
+    automodel_3824: (2, "MISMATCH", "MISMATCH"),
+    audio_3749: (2, "MISMATCH", "MISMATCH"),
+    tensorrt_llm_12024: (2, "MISMATCH", "MISMATCH"),
+    megatron_5240: (3, "INIT", "INIT"),
+    pytorch_147561: (2, "MISMATCH", "MISMATCH"),
+    pytorch_117486: (2, "MISMATCH", "MISMATCH"),
 }
 
 

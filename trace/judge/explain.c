@@ -134,14 +134,17 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 		return;
 	}
 	if (t && !strcmp(r->qualifier, "pair")) {
+		int several = calling_thread(r, 2) != NULL;
 		char h1[48], h2[48];
 
 		df_line_put(
 			b,
-			"%s and %s wait for each other in calls that send or receive: NCCL connects "
-			"two ranks at their first message, and waits for both",
-			df_line_host(r, t, h1, sizeof(h1)),
-			t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank");
+			"%s%s%s%s in calls that send or receive: NCCL connects two ranks at "
+			"their first message, and waits for both",
+			df_line_host(r, t, h1, sizeof(h1)), several ? ", " : " and ",
+			t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank",
+			several ? " and others wait for one another"
+				: " wait for each other");
 		return;
 	}
 	if (t && (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy"))) {
@@ -373,6 +376,8 @@ static const char *fix_text(struct df_check_result *r)
 		if (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy") ||
 		    !strcmp(r->qualifier, "connect"))
 			return "make these calls in the same order on all ranks, or put them in one ncclGroupStart/End";
+		if (!strcmp(r->qualifier, "pair"))
+			return "put the messages that meet into one ncclGroupStart/End (PyTorch: batch_isend_irecv), or call them in the same order on all ranks";
 		if (only_p2p(r))
 			return "put each send and its receive into one ncclGroupStart/End, or let even ranks send first";
 		if (any_p2p(r))
