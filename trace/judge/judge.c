@@ -420,15 +420,18 @@ static int judge_places(struct df_check_result *r)
 }
 
 /*
- * A rank that has left waits for nothing, but may have issued another collective before. A crash
- * stays a crash.
+ * A rank that has left waits for nothing, but may have issued another collective before, or sent
+ * another size. A crash stays a crash.
  */
 static int judge_marked(struct df_check_result *r, enum df_mark m)
 {
+	int rc;
+
 	r->is_left = m == DF_M_EXITED || m == DF_M_DESTROYED;
 	if (m == DF_M_DEAD || m == DF_M_MISMATCH)
 		return 0;
-	return r->is_left ? judge_places(r) : judge_mismatch(r);
+	rc = r->is_left ? judge_places(r) : 0;
+	return rc ? rc : judge_mismatch(r);
 }
 
 /*
