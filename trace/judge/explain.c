@@ -137,14 +137,12 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 		int several = calling_thread(r, 2) != NULL;
 		char h1[48], h2[48];
 
-		df_line_put(
-			b,
-			"%s%s%s%s in calls that send or receive: NCCL connects two ranks at "
-			"their first message, and waits for both",
-			df_line_host(r, t, h1, sizeof(h1)), several ? ", " : " and ",
-			t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank",
-			several ? " and others wait for one another"
-				: " wait for each other");
+		df_line_put(b,
+			    "%s%s%s%s in calls that send or receive: NCCL connects two ranks at "
+			    "their first message, and waits for both",
+			    df_line_host(r, t, h1, sizeof(h1)), several ? ", " : " and ",
+			    t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank",
+			    several ? " and others wait for one another" : " wait for each other");
 		return;
 	}
 	if (t && (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy"))) {
