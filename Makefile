@@ -197,7 +197,7 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(call obj,$(SRC_TESTLIB)) $(LIBS)
 		$(shell pkg-config --libs check 2>/dev/null || echo -lcheck) -pthread -ldl -lm -ljansson
 
 # Tests of interpose/ link it, with a runtime of their own below it.
-INTER_TEST := $(call obj,$(filter-out %/dl_hook.c %/preload.c,$(SRC_INTER))) $(B)/obj/tests/interpose/fake_runtime.o
+INTER_TEST := $(call obj,$(filter-out %/dl_hook.c %/thread_hook.c %/preload.c,$(SRC_INTER))) $(B)/obj/tests/interpose/fake_runtime.o
 $(B)/tests/interpose/%: $(B)/obj/tests/interpose/%.o $(INTER_TEST) $(call obj,$(SRC_TESTLIB)) $(filter-out %/libdfrt.a,$(LIBS))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(SANFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter-out %/libdfrt.a,$(LIBS)) -Wl,--end-group \

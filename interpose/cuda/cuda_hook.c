@@ -42,6 +42,11 @@ static int blind;      /* a function was requested in an unknown form */
 static int peers_seen; /* see struct df_cuda_hook */
 static __thread int inside;
 
+int df_cuda_in_driver(void)
+{
+	return inside;
+}
+
 static const struct df_cuda_front *enter(void)
 {
 	/*

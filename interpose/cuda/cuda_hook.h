@@ -8,6 +8,9 @@
  */
 void *df_cuda_answer(const char *symbol, void *real);
 
+/* Whether this thread is in a call of the driver that is hooked. */
+int df_cuda_in_driver(void);
+
 /* Whether df_cuda_answer() may know the name. Cheap. */
 static inline int df_cuda_is_name(const char *name)
 {

@@ -16,7 +16,7 @@ on() {
 		shift
 	done
 	rc=0
-	timeout -k 5 "${LIMIT:-100}" env FAKE_CUDA_SMS="$sms" DFSHIM_HOST_SMS="$sms" "${set[@]}" "LD_PRELOAD=$B/libdfshim.so" "$C/"$* \
+	timeout -k 5 "${LIMIT:-100}" env FAKE_CUDA_SMS="$sms" DFSHIM_HOST_SMS="$sms" "${set[@]}" "LD_PRELOAD=$B/libdfshim.so${PRE:+ $PRE}" "$C/"$* \
 		--timeout "${QUIET:-60}" >"$T/out" 2>"$T/err" || rc=$?
 }
 lanes() {
@@ -65,6 +65,9 @@ done
 export FAKE_CUDA_LIMITS=lock,queue,hardware,blocking,one,context
 lanes 64 STREAM_ONLY=pending streamcheck
 lanes 64 RUDE_CASE=busy rude --procs 3
+# A thread that NCCL starts is NCCL's: what it gives back waits for no stream, one of which waits for the message.
+${CC:-gcc} -shared -fPIC -o "$T/proxy.so" "$SRC/tests/cuda/proxy.c" -ldl || fail "the library with a proxy"
+PRE=$T/proxy.so lanes 64 CYCLE_COLLS=8 CYCLE_ROUNDS=1 cycle --ranks 2
 unset FAKE_CUDA_LIMITS
 # An NCCL that has no maxCTAs: refused, with the reason.
 LD_LIBRARY_PATH=$D/runtime:$D/driver on 64 NCCL_DEBUG=WARN FAKE_NCCL_VERSION=21805 disorder --ranks 2 --iters 1
