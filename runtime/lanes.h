@@ -27,8 +27,11 @@ struct df_lane_calls {
 	int (*put)(void *real, const struct df_op *const *ops, size_t nr, const void *stream);
 	/* Returns 0, or -errno if the communicator has an asynchronous error. */
 	int (*error)(void *real);
-	/* Ends its operations and frees it; put() by another thread returns. */
-	void (*abort)(void *real);
+	/*
+	 * Ends its operations, so that put() by another thread returns, calls wait(arg), which
+	 * returns when none is in put(), and frees it. wait NULL: none is.
+	 */
+	void (*abort)(void *real, void (*wait)(void *arg), void *arg);
 	/* Frees it; its operations have ended. */
 	void (*destroy)(void *real);
 };

@@ -234,8 +234,8 @@ struct df_hn_job {
 	ncclResult_t (*fn)(struct df_hn_job *j);
 	struct df_hn_comm *comm; /* the parent, or NULL */
 	struct df_hn_id id;
-	int color, key;
-	uint8_t *without; /* ranks that a shrink excludes */
+	int color, key, frees; /* frees: it frees `comm`, and is never run in the background */
+	uint8_t *without;      /* ranks that a shrink excludes */
 	ncclComm_t *out;
 	int nonblocking, ctas; /* of the child */
 	ncclResult_t result;

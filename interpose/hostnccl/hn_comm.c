@@ -395,6 +395,9 @@ static void end(struct df_hn_comm *c)
 		return;
 	if (!DF_HN_GET(&c->error))
 		__atomic_store_n(&c->error, ncclInvalidUsage, __ATOMIC_RELAXED);
+	/* NCCL does not wait for it, and that thread would use freed memory. */
+	if (!c->nonblocking && DF_HN_GET(&df_hn_seat(c)->setting_up))
+		DF_NCCL_WARN("a communicator is freed under a thread that is in a call on it");
 	/*
 	 * ACQUIRE, both, pair with the end of other threads' work on it, which uses the memory that
 	 * is freed now.
@@ -412,16 +415,23 @@ static void end(struct df_hn_comm *c)
 	df_hn_close(c);
 }
 
+static ncclResult_t free_aborted(struct df_hn_job *j)
+{
+	end(j->comm);
+	return ncclSuccess;
+}
+
 ncclResult_t pncclCommAbort(ncclComm_t comm)
 {
 	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+	struct df_hn_job j = {.fn = free_aborted, .comm = c, .frees = 1};
 
 	if (!c || c->magic != DF_NCCL_COMM_MAGIC)
 		return c ? ncclInvalidArgument : ncclSuccess;
 	if (!DF_HN_GET(&c->error))
 		__atomic_store_n(&c->error, ncclInternalError, __ATOMIC_RELAXED);
-	end(c);
-	return ncclSuccess;
+	/* In a group it is freed at the end: until then other threads may leave it. */
+	return df_hn_job_start(&j);
 }
 DF_HN_NAME(ncclCommAbort);
 

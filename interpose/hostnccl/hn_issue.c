@@ -544,6 +544,11 @@ static ncclResult_t start_behind(const struct df_hn_job *job)
 	return ncclInProgress;
 }
 
+static int is_behind(const struct df_hn_job *j)
+{
+	return j->comm->nonblocking && !j->frees;
+}
+
 ncclResult_t df_hn_job_start(const struct df_hn_job *job)
 {
 	struct df_hn_job j = *job;
@@ -554,7 +559,7 @@ ncclResult_t df_hn_job_start(const struct df_hn_job *job)
 		group.jobs[group.nr_jobs++] = j;
 		return ncclSuccess;
 	}
-	return j.comm->nonblocking ? start_behind(&j) : run_job(&j);
+	return is_behind(&j) ? start_behind(&j) : run_job(&j);
 }
 
 /* Runs all jobs at once, each in a thread, because in sequence they could deadlock. */
@@ -564,9 +569,9 @@ static ncclResult_t run_jobs(struct df_hn_job *jobs, int nr)
 	int i, behind = 0;
 
 	for (i = 0; i < nr; i++)
-		behind |= jobs[i].comm->nonblocking;
+		behind |= is_behind(&jobs[i]);
 	for (i = 0; i < nr && behind; i++) {
-		one = start_behind(&jobs[i]);
+		one = is_behind(&jobs[i]) ? start_behind(&jobs[i]) : run_job(&jobs[i]);
 		res = res && res != ncclInProgress ? res : one;
 	}
 	if (behind)

@@ -20,6 +20,7 @@
 
 #define LOOK_NS (20 * DF_NS_PER_MS) /* between looks whether the ranks live */
 #define OLDEST	21900		    /* 2.19.0 */
+#define GROUPS	22200		    /* from here on ncclCommAbort() frees at the end of its group */
 
 /* A rank's message to the others. Rank 0's has the id. */
 struct row {
@@ -334,10 +335,25 @@ static int error(void *real)
 	return status_errno(state);
 }
 
-static void abort_real(void *real)
+/*
+ * ncclCommAbort() frees the communicator, also under a thread that is in a call on it. In a group
+ * it only makes such calls return, and the end of the group frees it. An older NCCL knows no such
+ * group, so there the calls must return by themselves.
+ */
+static void abort_real(void *real, void (*wait)(void *arg), void *arg)
 {
+	int groups = df_real_version() >= GROUPS;
+
+	if (!groups && wait)
+		wait(arg);
 	df_record_inside++;
+	if (groups)
+		(void)df_real()->ncclGroupStart();
 	(void)df_real()->ncclCommAbort(real);
+	if (groups && wait)
+		wait(arg);
+	if (groups)
+		(void)df_real()->ncclGroupEnd();
 	df_record_inside--;
 }
 

@@ -434,6 +434,25 @@ static int abort_sync(struct place *p)
 	return 0;
 }
 
+/* Abort while the first message of two ranks waits for a receive that is never issued. */
+static int abort_message(struct place *p)
+{
+	struct client_rank *me = p->me;
+	const char *rest = getenv("RUDE_REST_MS");
+
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	if (sum(p, me->comms[0]) || meet())
+		return -1;
+	NCCL(ncclSend(p->buf, 5, ncclFloat, (me->rank + 1) % me->nr_ranks, me->comms[0], p->s));
+	usleep(100000);
+	NCCL(ncclCommAbort(me->comms[0]));
+	me->comms[0] = NULL;
+	CUDA(cudaStreamSynchronize(p->s));
+	if (rest)
+		usleep(1000 * (useconds_t)atoi(rest));
+	return 0;
+}
+
 /* A rendezvous that nobody else comes to, in another thread, does not disturb the rest. */
 static int init_stuck(struct place *p)
 {
@@ -465,7 +484,7 @@ static const struct {
 	{"missing", missing},	    {"late", late},	   {"twice", twice},
 	{"same-rank", same_rank},   {"early", early},	   {"leave", leave},
 	{"fork", fork_after},	    {"busy", busy},	   {"abort", abort_all},
-	{"abort-sync", abort_sync}, {"stuck", init_stuck},
+	{"abort-sync", abort_sync}, {"stuck", init_stuck}, {"abort-message", abort_message},
 };
 
 static int run(struct client_rank *me)
@@ -495,8 +514,9 @@ int main(int argc, char **argv)
 	wanted = getenv("RUDE_CASE");
 	if (!wanted)
 		wanted = "";
-	return client_main(argc, argv, 3, 1,
-			   "One case of bad manners, named by RUDE_CASE: missing, late, twice, "
-			   "same-rank, early,\nleave, fork, busy, abort, abort-sync, stuck.",
-			   run);
+	return client_main(
+		argc, argv, 3, 1,
+		"One case of bad manners, named by RUDE_CASE: missing, late, twice, "
+		"same-rank, early,\nleave, fork, busy, abort, abort-sync, abort-message, stuck.",
+		run);
 }

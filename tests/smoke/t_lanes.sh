@@ -47,6 +47,19 @@ for case in abort abort-sync leave busy; do
 		RUDE_UNTIL=$T/err RUDE_CASE=$case lanes rude $how >"$T/out" 2>"$T/err"
 	done
 done
+# An abort while NCCL connects two ranks: NCCL frees nothing under the thread that is in its call.
+for how in "--ranks 3" "--procs 3"; do
+	# shellcheck disable=SC2086 # words
+	NCCL_DEBUG=WARN RUDE_CASE=abort-message lanes rude $how >"$T/out" 2>&1
+	grep "freed under a thread" "$T/out" && fail "abort-message $how: $(cat "$T/out")"
+done
+# A call of NCCL that does not return although its communicator is aborted: what it reads stays.
+${CC:-gcc} -shared -fPIC -o "$T/stays.so" "$SRC/tests/smoke/stays.c" -ldl || fail "the library that stays"
+GLIBC_TUNABLES=glibc.malloc.perturb=165:glibc.malloc.tcache_count=0 DFSHIM_EXECUTOR=nccl LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $T/stays.so $B/libdfnccl.so" DFSHIM_BACKEND=host \
+	RUDE_CASE=abort-message RUDE_REST_MS=6000 timeout -k 5 "${LIMIT:-60}" "$C/rude" --ranks 3 --timeout $((40 * SLOW)) >"$T/out" 2>&1 || fail "a call that stays: $(cat "$T/out")"
+grep -q 'does not return: its memory stays' "$T/out" || fail "a call that stays: not said: $(cat "$T/out")"
+[ "$(sed -n 's/.*communicator \([0-9a-f]*\), rank [012]: NCCL refuses an operation.*/\1/p' "$T/out" | sort | uniq -c | awk '{ print $1 }')" = 3 ] ||
+	fail "a call that stays: its communicator: $(cat "$T/out")"
 SURVIVOR_HOW=kill SURVIVOR_MADE=1 SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host \
 	--executor nccl --grace "$(seconds 200)" -n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
 [ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] || fail "a death: $(cat "$T/err")"

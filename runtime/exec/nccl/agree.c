@@ -226,12 +226,10 @@ static void put_unit(struct df_lane_agree *a, struct unit *u)
 
 	df_mutex_lock(&lane->lock);
 	ended = lane->ended;
-	lane->connecting = a->connecting == u;
 	df_mutex_unlock(&lane->lock);
 	if (!ended)
 		ret = df_lane_put_group(lane, u->ops, u->nr);
 	df_mutex_lock(&lane->lock);
-	lane->connecting = 0;
 	for (i = 0; i < u->nr && !ended && !lane->stuck; i++)
 		u->ops[i]->put = 1;
 	if (ret)

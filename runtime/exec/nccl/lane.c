@@ -30,8 +30,6 @@
 #define NAP_MIN_NS (20 * DF_NS_PER_US)
 #define NAP_MAX_NS DF_NS_PER_MS
 #define ERROR_NS   (100 * DF_NS_PER_MS) /* between questions for asynchronous errors */
-#define PUT_END_NS DF_NS_PER_S		/* how long an abort waits for a put */
-#define CONNECT_NS (20 * DF_NS_PER_MS)	/* ... which connects: it has surely reached NCCL */
 #define ABORT_NS   (2 * DF_NS_PER_S)	/* how long an abort is waited for */
 
 const struct df_lane_calls *df_lane_calls;
@@ -40,7 +38,8 @@ static struct {
 	struct df_mutex lock;
 	struct df_list list;
 	int started;
-	uint32_t seq; /* futex word: there is something to do */
+	uint32_t seq;	       /* futex word: there is something to do */
+	struct df_lane *asked; /* the real library is asked for its asynchronous error */
 } lanes = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "lanes"), .list = DF_LIST_INIT(lanes.list)};
 
 void df_lanes_set(const struct df_lane_calls *calls)
@@ -345,19 +344,62 @@ static void serve_holds(void)
 
 static __thread int is_watcher; /* this is the thread */
 
+/* Returns when no other thread is in a call on the real communicator of a lane that has ended. */
+static void wait_for_calls(void *arg)
+{
+	struct df_lane *lane = arg;
+	int in = 1;
+
+	while (in) {
+		df_mutex_lock(&lane->lock);
+		in = lane->putting;
+		df_mutex_unlock(&lane->lock);
+		df_mutex_lock(&lanes.lock);
+		in |= lanes.asked == lane;
+		df_mutex_unlock(&lanes.lock);
+		if (in)
+			df_sleep_ns(NAP_MIN_NS);
+	}
+}
+
+static void *abort_one(void *arg)
+{
+	struct df_lane *lane = arg;
+
+	df_backend->set_device(lane->comm->dev->index);
+	df_lane_calls->abort(lane->real, wait_for_calls, lane);
+	df_backend->kick(lane->comm->dev->index);
+	df_mutex_lock(&lanes.lock);
+	lane->abort = DF_LANE_ABORTED;
+	lane->users--; /* from here on it may be freed */
+	df_mutex_unlock(&lanes.lock);
+	return NULL;
+}
+
+/* On threads of their own: a call that does not return keeps its abort waiting. */
 static void abort_lanes(void)
 {
 	struct df_lane *lane;
 
-	while ((lane = next_lane(TO_ABORT, NULL))) {
-		df_backend->set_device(lane->comm->dev->index);
-		df_lane_calls->abort(lane->real);
-		df_backend->kick(lane->comm->dev->index);
-		df_mutex_lock(&lanes.lock);
-		lane->abort = DF_LANE_ABORTED;
-		lane->users--; /* from here on it may be freed */
-		df_mutex_unlock(&lanes.lock);
-	}
+	while ((lane = next_lane(TO_ABORT, NULL)))
+		if (df_thread_start("dfshim-abort", 0, abort_one, lane))
+			(void)abort_one(lane);
+}
+
+/* The asynchronous error of a lane that no thread aborts. */
+static int error_of(struct df_lane *lane)
+{
+	int lives, err;
+
+	df_mutex_lock(&lanes.lock);
+	lives = lane->abort == DF_LANE_LIVES;
+	lanes.asked = lives ? lane : NULL;
+	df_mutex_unlock(&lanes.lock);
+	err = lives ? df_lane_calls->error(lane->real) : 0;
+	df_mutex_lock(&lanes.lock);
+	lanes.asked = NULL;
+	df_mutex_unlock(&lanes.lock);
+	return err;
 }
 
 /* Now and then: asynchronous errors, and calls of other nodes that differ. */
@@ -367,7 +409,7 @@ static void look_around(void)
 	int err;
 
 	while ((lane = next_lane(LIVING, lane))) {
-		err = df_comm_pending(lane->comm) ? df_lane_calls->error(lane->real) : 0;
+		err = df_comm_pending(lane->comm) ? error_of(lane) : 0;
 		if (err)
 			df_comm_end(lane->comm, err, 2);
 		df_lane_nodes_turn(lane, df_now_ns());
@@ -531,12 +573,13 @@ void df_lane_free(struct df_comm *comm)
 		df_warn_once(
 			"a call of NCCL for a communicator that has ended does not return: its "
 			"memory stays");
+		df_comm_get(comm); /* that call may still read it */
 		return;
 	}
 	if (lane->real && abort == DF_LANE_LIVES)
 		df_lane_calls->destroy(lane->real);
 	else if (lane->real && abort == DF_LANE_TO_ABORT)
-		df_lane_calls->abort(lane->real); /* the thread has not aborted it yet */
+		df_lane_calls->abort(lane->real, NULL, NULL); /* no thread has */
 	if (lane->stream)
 		df_backend->stream_delete(lane->stream);
 	HASH_ITER(hh, lane->counts, c, tmp)
@@ -554,28 +597,9 @@ void df_lane_free(struct df_comm *comm)
 }
 
 /*
- * Waits, for a bounded time, until no thread puts operations on the lane. Returns 1 if one still
- * does. One that connects returns when the communicator is aborted.
+ * Lets the thread abort the real library's communicator, and waits for that, for a bounded time. By
+ * then no thread puts operations on the lane.
  */
-static int stop_putting(struct df_lane *lane, int aborted)
-{
-	uint64_t since = df_now_ns(), most = PUT_END_NS;
-	int putting;
-
-	do {
-		df_mutex_lock(&lane->lock);
-		lane->ended = 1;
-		putting = lane->putting;
-		if (lane->connecting && !aborted)
-			most = CONNECT_NS;
-		df_mutex_unlock(&lane->lock);
-		if (putting)
-			sched_yield();
-	} while (putting && df_now_ns() - since < most);
-	return putting;
-}
-
-/* Lets the thread abort the real library's communicator, and waits for that, for a bounded time. */
 static void abort_real(struct df_lane *lane)
 {
 	uint64_t since = df_now_ns();
@@ -601,7 +625,6 @@ void df_lane_end(struct df_comm *comm)
 	struct df_dev *dev = comm->dev;
 	struct df_lane *lane;
 	struct df_lane_op *e;
-	int stuck;
 
 	df_mutex_lock(&dev->lock);
 	lane = comm->lane;
@@ -614,13 +637,15 @@ void df_lane_end(struct df_comm *comm)
 		df_lane_unuse(lane);
 		return;
 	}
-	(void)stop_putting(lane, 0);
+	df_mutex_lock(&lane->lock);
+	lane->ended = 1;
+	df_mutex_unlock(&lane->lock);
 	df_budget_drop(lane);
 	abort_real(lane);
-	stuck = stop_putting(lane, 1); /* the abort ends a call that did not return before */
 	df_mutex_lock(&dev->lock);
 	df_mutex_lock(&lane->lock);
-	lane->stuck = stuck && lane->putting;
+	/* A call has not returned although the communicator was aborted. */
+	lane->stuck = lane->putting;
 	lane->next = NULL;
 	lane->hold.watch = 0;
 	for (e = lane->oldest; e; e = e->next)

@@ -79,7 +79,6 @@ struct df_lane {
 	struct df_lane_nodes nodes; /* the lanes' thread's */
 	uint8_t *pairs;		    /* by rank: enum df_pair (put.h) */
 	int putting;		    /* a thread is putting them */
-	int connecting;		    /* ... which NCCL may block until other ranks make their call */
 	int stuck;   /* ... and has not returned from NCCL although the lane was aborted */
 	int ended;   /* none is put any more */
 	int failed;  /* -errno: the real library refused one */

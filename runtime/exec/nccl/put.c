@@ -191,12 +191,10 @@ static void put_groups(struct putting *p, int may_block)
 			lane->failed = ret;
 			break;
 		}
-		lane->connecting = connects;
 		df_mutex_unlock(&lane->lock);
 		differs = lane->view && df_lane_differs(lane, p->group, p->nr);
 		ret = differs ? 0 : df_lane_put_group(lane, p->group, p->nr);
 		df_mutex_lock(&lane->lock);
-		lane->connecting = 0;
 		lane->differs = differs;
 		/* Once it is stuck, the group's memory stays, but nothing waits for it. */
 		if (differs || lane->stuck)
