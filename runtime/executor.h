@@ -101,9 +101,6 @@ struct df_launch {
 };
 
 struct df_executor {
-	/* Why it captures no operations into graphs, for the log; NULL: it does. */
-	const char *no_graphs;
-
 	/* -- the process and its communicators -- */
 
 	/*

@@ -123,10 +123,6 @@ int df_submit_prepare(const struct df_op *op, struct df_prep *p, const struct df
 		return ret;
 	if (p->si.stream && p->si.device != comm->dev->index)
 		return -EINVAL;
-	if (df_unlikely(p->si.capturing && df_executor->no_graphs)) {
-		df_warn_once("%s", df_executor->no_graphs);
-		return -EOPNOTSUPP;
-	}
 	df_submit_sig(op, &p->sig);
 	p->strict = df_rt.strict || (p->si.legacy && !df_stream_is_legacy(comm->dev, &p->si));
 	p->launch = 0;

@@ -51,6 +51,14 @@ lanes 64 p2pcheck
 lanes 64 splitcheck
 lanes 64 nbcheck
 lanes 64 apicheck
+# Graphs: with room for all three communicators, for two, and the reserve alone.
+for sms in 64 48 16; do
+	for client in "graphcheck --ranks 4" "graphcheck --procs 2" "graphforms --ranks 3" "graphforms --procs 2"; do
+		# shellcheck disable=SC2086 # words
+		lanes $sms $client --seed "$SEED"
+	done
+done
+lanes 64 DFSHIM_NCCL_ORDER=agree graphforms --ranks 3 --seed "$SEED"
 for part in opposite elapsed pressure reset; do
 	lanes 64 STREAM_ONLY=$part streamcheck
 done

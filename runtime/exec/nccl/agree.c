@@ -122,19 +122,10 @@ static int collect(struct df_lane_agree *a)
 static int is_ready(const struct unit *u)
 {
 	size_t i;
-	uint32_t k;
 
-	for (i = 0; i < u->nr; i++)
-		for (k = 0; k < u->ops[i]->nr_waits; k++) {
-			const struct df_kwait *w = &u->ops[i]->waits[k];
-
-			/*
-			 * ACQUIRE pairs with the write of that point: what it stands for is done.
-			 */
-			if (__atomic_load_n(w->addr, __ATOMIC_ACQUIRE) < w->value)
-				return 0;
-		}
-	return 1;
+	for (i = 0; i < u->nr && df_lane_is_ready(u->ops[i]);)
+		i++;
+	return i == u->nr;
 }
 
 static int is_connected(struct df_lane *lane, const struct df_op *op)

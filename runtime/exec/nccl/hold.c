@@ -13,6 +13,7 @@
 #include "runtime/exec/nccl/hold.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/lead.h"
+#include "runtime/exec/nccl/put.h"
 
 /* A message in its queue. */
 struct letter {
@@ -203,16 +204,10 @@ static void end_watch(struct df_lane *lane)
 static int is_ready(const struct df_lane_op *e, size_t *nr)
 {
 	uint64_t number = e->turn;
-	uint32_t k;
 
-	for (*nr = 0; e && e->turn == number; e = e->next, ++*nr) {
-		if (!e->closed)
+	for (*nr = 0; e && e->turn == number; e = e->next, ++*nr)
+		if (!e->closed || !df_lane_is_ready(e))
 			return 0;
-		for (k = 0; k < e->nr_waits; k++)
-			/* ACQUIRE pairs with the write of that point, as in has_ended(). */
-			if (__atomic_load_n(e->waits[k].addr, __ATOMIC_ACQUIRE) < e->waits[k].value)
-				return 0;
-	}
 	return 1;
 }
 

@@ -39,6 +39,7 @@ static struct {
 	struct df_list list;
 	int started;
 	uint32_t seq;	       /* futex word: there is something to do */
+	int gates;	       /* some operations have gates; atomic */
 	struct df_lane *asked; /* the real library is asked for its asynchronous error */
 } lanes = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "lanes"), .list = DF_LIST_INIT(lanes.list)};
 
@@ -416,6 +417,23 @@ static void look_around(void)
 	}
 }
 
+void df_lane_gates(void)
+{
+	/* RELAXED: the thread looks again when operations have ended. */
+	__atomic_store_n(&lanes.gates, 1, __ATOMIC_RELAXED);
+}
+
+/* Operations have ended. */
+static void look_after(void)
+{
+	int i;
+
+	df_frees_look();
+	/* The machine forgets replays that are over. */
+	for (i = 0; i < df_rt.nr_devs && __atomic_load_n(&lanes.gates, __ATOMIC_RELAXED); i++)
+		df_backend->kick(i);
+}
+
 /* Whether operations are unfinished. *ended: how many have ended. */
 static int busy(uint64_t *ended)
 {
@@ -450,7 +468,7 @@ static void *watch(void *arg)
 		more = busy(&ended);
 		/* Other threads retire operations too, and may hold locks then. */
 		if (ended != told)
-			df_frees_look();
+			look_after();
 		told = ended;
 		df_futex_wait(&lanes.seq, seq, more ? (int64_t)nap : -1, 0);
 	}
@@ -656,6 +674,9 @@ void df_lane_end(struct df_comm *comm)
 			continue;
 		e->dropped = 1;
 		df_debt_end(e->word);
+		/* RELEASE pairs with the stream's wait for the gate: as at the operation's end. */
+		if (e->gate)
+			__atomic_store_n(&e->gate->open, 1, __ATOMIC_RELEASE);
 		/*
 		 * RELEASE pairs with df_flight_done() and the streams' waits: they continue, with
 		 * undefined data. The lane may write the same value later.

@@ -36,6 +36,11 @@ struct df_lane_op {
 	uint32_t nr_waits;
 	uint64_t *word, value; /* its end; no other operation writes the word */
 	/*
+	 * The gate of a graph's replay; else NULL. The lane clears its `arrived` and then writes
+	 * value - 1 to the word.
+	 */
+	struct df_kgate *gate;
+	/*
 	 * Signature and number among its equals, as for the trace; match: what is compared between
 	 * ranks.
 	 */
@@ -50,10 +55,12 @@ struct df_lane_op {
 	uint8_t dropped; /* it ended with its communicator: the lane may still write the word */
 };
 
-/* How many operations of a signature there have been: for the trace. */
+/* A signature: how many operations of it there have been, for the trace; the latest one. */
 struct df_lane_count {
 	struct df_sig sig;
 	uint64_t key, nr, match;
+	const uint64_t *last; /* the end of the latest one; NULL: none yet */
+	uint64_t last_value;
 	UT_hash_handle hh;
 };
 
@@ -112,6 +119,8 @@ void df_lane_heard(const void *data, size_t bytes);
 void df_lane_end(struct df_comm *comm);
 /* Looks for ended operations on all devices, the given one first. Returns 1 if there were any. */
 int df_lane_pass(int device);
+/* Some operations have gates. */
+void df_lane_gates(void);
 /* Adds the ends of unfinished operations to the set. dev->lock held. -ENOMEM. */
 int df_lane_in_flight(struct df_dev *dev, struct df_flights *set);
 

@@ -161,17 +161,33 @@ static int place(struct df_launch *l)
 	struct df_lane_count *c = count_of(e->lane, l->sig);
 	uint32_t i;
 
-	/* beside earlier operations: ready */
-	e->waits = malloc((l->nr_after + 1) * sizeof(*e->waits));
+	/* beside earlier operations: latest, previous replay, ready */
+	e->waits = malloc((l->nr_after + 3) * sizeof(*e->waits));
 	e->word = df_word_get();
 	if (!c || !e->waits || !e->word)
 		return -ENOMEM;
 	/* Only ours now. A reused word continues from its present value. */
-	e->value = __atomic_load_n(e->word, __ATOMIC_RELAXED) + 1;
+	e->value = __atomic_load_n(e->word, __ATOMIC_RELAXED) + 1 + (l->gate != NULL);
 	for (i = 0; i < l->nr_after; i++)
 		add_wait(e, l->after[i].wait.addr, l->after[i].wait.value);
+	if (l->latest.addr)
+		add_wait(e, l->latest.addr, l->latest.value);
+	if (l->gate) {
+		/*
+		 * The gate's `arrived`, set for the previous replay, stays set until the lane has
+		 * cleared it, which it has when that replay has ended.
+		 */
+		if (c->last)
+			add_wait(e, c->last, c->last_value);
+		e->gate = l->gate;
+		/* RELAXED: the lane always opens the gate, so no other thread needs to. */
+		__atomic_store_n(&l->gate->opened, UINT64_MAX, __ATOMIC_RELAXED);
+		df_lane_gates();
+	}
 	if (l->ready.addr)
 		add_wait(e, l->ready.addr, l->ready.value);
+	c->last = e->word;
+	c->last_value = e->value;
 	e->op = *l->op;
 	e->op.ticket = NULL;
 	e->serial = l->serial;
@@ -282,7 +298,6 @@ static void note_held(uint64_t now_ns, uint64_t pause_ns)
 }
 
 const struct df_executor df_lane_executor = {
-	.no_graphs = "DFSHIM_EXECUTOR=nccl: collectives cannot be captured into CUDA graphs yet",
 	.setup = setup,
 	.open = open_comm,
 	.terms = terms,

@@ -65,29 +65,76 @@ void df_lane_connected(struct df_lane *lane, struct df_lane_op *const *group, si
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
+static int is_arrival(const struct df_lane_op *e, const struct df_kwait *w)
+{
+	return e->gate && w->addr == &e->gate->arrived;
+}
+
+static int is_reached(const struct df_kwait *w)
+{
+	/* ACQUIRE pairs with the write of the point: what it stands for is done. */
+	return __atomic_load_n(w->addr, __ATOMIC_ACQUIRE) >= w->value;
+}
+
+/* Whether the lane has cleared the gate for this operation. */
+static int has_begun(const struct df_lane_op *e)
+{
+	/* ACQUIRE pairs with the lane's write, as in is_reached(). */
+	return __atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value - 1;
+}
+
+int df_lane_is_ready(const struct df_lane_op *e)
+{
+	const struct df_kwait *w = e->waits, *end = w + e->nr_waits;
+
+	while (w < end && (is_reached(w) || (is_arrival(e, w) && has_begun(e))))
+		w++;
+	return w == end;
+}
+
+/* Makes the lane wait for what the operation follows. Returns 0 or -errno. */
+static int put_waits(struct df_lane *lane, const struct df_lane_op *e)
+{
+	const struct df_kwait *w = e->waits, *end = w + e->nr_waits;
+	int ret = 0;
+
+	/* A gate's `arrived` may be the previous replay's: the lane looks, after that replay. */
+	for (; w < end && !ret; w++)
+		if (is_arrival(e, w) || !is_reached(w))
+			ret = df_backend->stream_wait(lane->stream, w->addr, w->value);
+	if (!ret && e->gate)
+		ret = df_backend->stream_write(lane->stream, &e->gate->arrived, NULL, 0);
+	if (!ret && e->gate)
+		ret = df_backend->stream_write(lane->stream, e->word, NULL, e->value - 1);
+	return ret;
+}
+
+/* Lets the lane write the operation's end: a thread that sees it finds the gate open. */
+static int put_end(struct df_lane *lane, const struct df_lane_op *e)
+{
+	int ret = 0;
+
+	if (e->gate)
+		ret = df_backend->stream_write(lane->stream, &e->gate->open, NULL, 1);
+	return ret ? ret : df_backend->stream_write(lane->stream, e->word, NULL, e->value);
+}
+
 int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
 {
 	const struct df_op *few[16],
 		**ops = nr > DF_ARRAY_LEN(few) ? malloc(nr * sizeof(*ops)) : few;
 	size_t i;
-	uint32_t k;
 	int ret = ops ? 0 : -ENOMEM;
 
 	for (i = 0; i < nr && !ret; i++) {
 		ops[i] = &group[i]->op;
-		for (k = 0; k < group[i]->nr_waits && !ret; k++) {
-			const struct df_kwait *w = &group[i]->waits[k];
-
-			/* ACQUIRE pairs with the write of that point, as in has_ended(). */
-			if (__atomic_load_n(w->addr, __ATOMIC_ACQUIRE) < w->value)
-				ret = df_backend->stream_wait(lane->stream, w->addr, w->value);
-		}
+		ret = put_waits(lane, group[i]);
 	}
 	if (!ret)
 		ret = df_lane_calls->put(lane->real, ops, nr,
 					 df_backend->stream_handle(lane->stream));
 	for (i = 0; i < nr && !ret; i++)
-		ret = df_backend->stream_write(lane->stream, group[i]->word, NULL, group[i]->value);
+		ret = put_end(lane, group[i]);
 	if (ops != few)
 		free(ops);
 	return ret;

@@ -21,6 +21,9 @@ enum df_pair { DF_PAIR_SENDS = 1, DF_PAIR_RECEIVES = 2 };
 /* Puts the groups that may be put, unless another thread does so. No lock held, does not block. */
 void df_lane_put_all(struct df_lane *lane);
 
+/* Whether all that the operation waits for has ended. It stays so. */
+int df_lane_is_ready(const struct df_lane_op *e);
+
 /* For an agreed order (agree.c): */
 
 /*
