@@ -15,7 +15,7 @@ struct budget {
 	long sms, reserve;	  /* multiprocessors; those of the reserve */
 	long total, used;	  /* CTAs of all lanes; of those that have shares */
 	long most;		  /* lanes that may have shares, or LONG_MAX */
-	long nr_lanes, nr_shares; /* lanes of more than one rank; those that have shares */
+	long nr_lanes, nr_shares; /* lanes that need room; those that have shares */
 	int nr_held;		  /* lanes whose next group waits for room */
 	struct df_lane *owner;	  /* of the reserve */
 	struct df_list queue;	  /* lanes that ask for the reserve, in the order of asking */
@@ -45,6 +45,15 @@ int df_budget_init(int nr_devs)
 	return 0;
 }
 
+/*
+ * Whether the lane needs room. One of a single rank has kernels that wait for no peer, but its
+ * waits keep a hardware queue.
+ */
+static int needs_room(const struct df_lane *lane)
+{
+	return lane->ctas > 0 || of(lane)->most != LONG_MAX;
+}
+
 /* Whether all lanes of the device can have shares at a time. Lock held. */
 static int all_fit(const struct budget *b)
 {
@@ -62,7 +71,7 @@ void df_budget_join(struct df_lane *lane)
 	lane->ctas = DF_MIN(lane->ctas, b->sms);
 	begins = all_fit(b);
 	b->total += lane->ctas;
-	b->nr_lanes += lane->ctas > 0;
+	b->nr_lanes += needs_room(lane);
 	begins &= !all_fit(b);
 	df_mutex_unlock(&lock);
 	if (!begins)
@@ -121,7 +130,7 @@ void df_budget_leave(struct df_lane *lane)
 {
 	df_mutex_lock(&lock);
 	of(lane)->total -= lane->ctas;
-	of(lane)->nr_lanes -= lane->ctas > 0;
+	of(lane)->nr_lanes -= needs_room(lane);
 	df_mutex_unlock(&lock);
 }
 
@@ -130,8 +139,7 @@ int df_budget_take(struct df_lane *lane, uint64_t group, uint64_t nr)
 	struct df_room *r = &lane->room;
 	struct budget *b = of(lane);
 
-	/* A kernel of one rank waits for nothing. */
-	if (!lane->ctas)
+	if (!needs_room(lane))
 		return 1;
 	df_mutex_lock(&lock);
 	if (r->has == DF_ROOM_NONE && !r->dropped && b->nr_shares < b->most &&
@@ -157,7 +165,7 @@ int df_budget_back(struct df_lane *lane, uint64_t nr)
 	struct budget *b = of(lane);
 	int room = 0;
 
-	if (!lane->ctas)
+	if (!needs_room(lane))
 		return 0;
 	df_mutex_lock(&lock);
 	/* Without room it has been dropped. */

@@ -166,6 +166,7 @@ static struct df_lane_op *take_ended(struct df_lane *lane)
 	*p = e->next;
 	if (!e->next)
 		lane->last = p;
+	lane->depth -= DF_MIN(lane->depth, 1);
 	return e;
 }
 
@@ -192,6 +193,7 @@ static int retire(struct df_lane *lane)
 		nr++;
 		df_mutex_lock(&lane->lock);
 	}
+	room |= nr && lane->full && lane->depth <= DF_LANE_DEPTH / 2;
 	df_mutex_unlock(&lane->lock);
 	if (room)
 		wake();
@@ -328,6 +330,16 @@ void df_lane_heard(const void *data, size_t bytes)
 		wake();
 }
 
+static int is_full(struct df_lane *lane)
+{
+	int full;
+
+	df_mutex_lock(&lane->lock);
+	full = lane->full;
+	df_mutex_unlock(&lane->lock);
+	return full;
+}
+
 /* Launches what was held, as far as there is room, and lets the ranks agree on the rest. */
 static void serve_holds(void)
 {
@@ -335,7 +347,7 @@ static void serve_holds(void)
 
 	df_hold_read(find_lane, df_lane_unuse);
 	while ((lane = next_lane(ANY, lane))) {
-		if (df_budget_holds(lane)) {
+		if (df_budget_holds(lane) || is_full(lane)) {
 			df_backend->set_device(lane->comm->dev->index);
 			df_lane_put_all(lane);
 		}

@@ -25,6 +25,12 @@
 
 struct df_dev;
 
+/*
+ * Operations on a lane at a time. A driver's queue has room for about a thousand commands, of which
+ * an operation is four or five, and a thread that adds one to a full queue waits in the driver.
+ */
+#define DF_LANE_DEPTH 200
+
 /* An operation on a lane. Constant once it is in the list, but for what is said below. */
 struct df_lane_op {
 	struct df_lane_op *next; /* the lane's list; the lane's lock */
@@ -81,6 +87,8 @@ struct df_lane {
 	struct df_lane_op *oldest, **last; /* appended and dropped under both locks */
 	struct df_mutex lock;		   /* of what follows, and of the list's links */
 	struct df_lane_op *next;	   /* the first that is not put yet */
+	uint64_t depth;			   /* operations that are put and have not been dropped */
+	int full;			   /* the next group waits for operations to end */
 	uint64_t nr_groups, group;	   /* turn and group of the last */
 	struct df_hold hold;
 	struct df_lane_nodes nodes; /* the lanes' thread's */

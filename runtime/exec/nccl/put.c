@@ -177,7 +177,9 @@ size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size
 	struct df_lane_op *e, **v;
 	size_t nr = next_length(lane), i;
 
-	if (!nr || !has_room(lane, nr))
+	/* Operations in an agreed order wait for nothing on this device. */
+	lane->full = nr && !lane->agree && lane->depth && lane->depth + nr > DF_LANE_DEPTH;
+	if (!nr || lane->full || !has_room(lane, nr))
 		return 0;
 	if (nr > *cap) {
 		v = realloc(*group, nr * sizeof(*v));
@@ -191,6 +193,7 @@ size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size
 	for (i = 0, e = lane->next; i < nr; i++, e = e->next)
 		(*group)[i] = e;
 	lane->next = e;
+	lane->depth += nr;
 	return nr;
 }
 
