@@ -179,6 +179,8 @@ static int start(void)
 	ret = df_executor->setup();
 	if (ret)
 		return ret;
+	if (df_rt.nr_devs)
+		trace.sms = (uint32_t)df_blocks->ctas(0);
 	ret = df_trace_open(&trace);
 	if (ret)
 		df_warn("cannot write traces to DFSHIM_TRACE=%s (%s): nothing is recorded",

@@ -39,6 +39,8 @@ int df_record_start(const struct df_record_nccl *nccl)
 		config.queues = (uint32_t)env->host_queues;
 	else if (connections && atoi(connections) == 1)
 		config.queues = 1;
+	if (cuda && df_backend->device_count())
+		config.sms = (uint32_t)df_blocks->ctas(0);
 	ret = df_trace_open(&config);
 	if (ret) {
 		df_warn("cannot write the trace to DFSHIM_TRACE=%s: the job runs without a trace",

@@ -2,7 +2,7 @@
  * `dfshim predict`: deadlocks that other executions of the recorded program can reach. The recorded
  * order of calls of each thread becomes a program of the model, which executes it by NCCL's rules:
  * with rendezvous messages, with the given slots and queues, and in many interleavings of a rank's
- * threads.
+ * threads; or on lanes (runtime/exec/nccl).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
+#include "trace/cli/cmd_predict_budget.h"
 #include "trace/cli/cmd_predict_program.h"
 #include "trace/record/names.h"
 #include "trace/read/load.h"
@@ -26,6 +27,7 @@ struct search {
 	struct df_predict_program w;
 	struct df_predict_opts opts;
 	struct df_predict_finding f;
+	struct df_budget budget; /* opts.mode LANES */
 };
 
 static int is_device_wait(enum df_mop_kind kind)
@@ -358,12 +360,18 @@ static void progress(size_t windows)
 
 static int run(struct df_program_steps *p, struct search *x, const char *witness, int json)
 {
+	int lanes = x->opts.mode == DF_MODEL_LANES;
 	int found, rc = df_predict_program_make(&x->w, p);
 	char *assumed;
 
 	if (rc)
 		return df_cli_input_error("predict", "the program", "%s", strerror(-rc));
-	found = x->w.nr_ops ? df_predict_search(&x->w.prog, &x->w.order, &x->opts, &x->f) : 0;
+	x->w.prog.agreed = lanes && x->budget.agree;
+	x->w.prog.in_order = !x->w.prog.agreed;
+	if (lanes && df_predict_budget(&x->w, &x->budget))
+		rc = df_cli_input_error("predict", "the program", "out of memory");
+	found = x->w.nr_ops && !rc ? df_predict_search(&x->w.prog, &x->w.order, &x->opts, &x->f)
+				   : 0;
 	df_cli_progress("searching", 1, 1);
 	if (found < 0)
 		rc = df_cli_input_error("predict", "the program", "%s", strerror(-found));
@@ -371,24 +379,29 @@ static int run(struct df_program_steps *p, struct search *x, const char *witness
 		rc = write_witness(witness, x);
 	assumed = found > 0 && json ? assumption(x) : NULL;
 	if (!rc && json) {
-		rc = df_json_line(json_pack("{s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "found",
-					    found, "what", df_json_text(found ? x->f.what : ""),
-					    "assumed", df_json_text(assumed), "window",
-					    df_json_u64(x->f.window), "schedule",
-					    df_json_u64(found ? x->f.schedule : 0), "windows",
-					    df_json_u64(x->f.nr_windows), "concurrent_collectives",
-					    df_json_u64(x->f.need_slots), "unfinished",
-					    found ? stands_json(x) : json_array()),
-				  stdout);
+		rc = df_json_line(
+			json_pack("{s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "found", found,
+				  "what", df_json_text(found ? x->f.what : ""), "assumed",
+				  df_json_text(assumed), "window", df_json_u64(x->f.window),
+				  "schedule", df_json_u64(found ? x->f.schedule : 0), "windows",
+				  df_json_u64(x->f.nr_windows), "concurrent_collectives",
+				  df_json_u64(x->f.need_slots), "unfinished",
+				  found ? stands_json(x) : json_array(), "budget",
+				  lanes ? df_predict_budget_json(&x->w, &x->budget) : json_null()),
+			stdout);
 	} else if (!rc && found) {
 		print_finding(stdout, x);
 	} else if (!rc) {
 		printf("no potential deadlock found in %zu windows\n", x->f.nr_windows);
-		if (x->f.need_slots > 1)
+		if (x->f.need_slots > 1 && !lanes)
 			printf("legal, but up to %zu collectives of one rank run at once: with fewer slots it may deadlock "
 			       "(try --slots)\n",
 			       x->f.need_slots);
 	}
+	if (!rc && lanes && !json)
+		df_predict_budget_print(stdout, &x->w, &x->budget);
+	if (lanes)
+		df_predict_budget_fini(&x->budget);
 	free(assumed);
 	df_predict_program_fini(&x->w);
 	return rc ? 1 : found ? 14 : 0;
@@ -414,11 +427,20 @@ int df_cmd_predict(int argc, char **argv)
 	int64_t slots = -1, queues = 0, tries = 100, window = WINDOW;
 	struct search x = {0};
 	struct df_program_steps *p;
-	const char *witness = NULL;
+	const char *witness = NULL, *executor = NULL;
+	int64_t ctas = 16, sms = -1;
 	char **paths;
 	size_t nr;
-	int json = 0, rc = 0;
+	int json = 0, rc = 0, agree = 0;
 	const struct df_opt options[] = {
+		DF_WORD("executor", "nccl", executor,
+			"nccl: by the rules of DFSHIM_EXECUTOR=nccl, and whether the CTAs suffice"),
+		DF_INDEX("order", "issue|agree", agree,
+			 "with --executor nccl: DFSHIM_NCCL_ORDER (issue)"),
+		DF_NUMBER("ctas", "N", ctas, 1, 64,
+			  "with --executor nccl: CTAs of a communicator (16)"),
+		DF_NUMBER("sms", "N", sms, 1, 1e6,
+			  "with --executor nccl: multiprocessors of a device (as recorded)"),
 		DF_NUMBER("slots", "N", slots, 0, 1e6,
 			  "resident collectives a device (as recorded, else unlimited)"),
 		DF_NUMBER(
@@ -458,8 +480,12 @@ int df_cmd_predict(int argc, char **argv)
 			"dfshim predict: more than %d ranks: %zu of %zu processes are left out, with "
 			"the operations that only they share\n",
 			DF_MODEL_RANKS, p->procs_left_out, nr);
-	x.opts.slots = slots >= 0 ? (int)slots : (int)p->slots;
-	x.opts.one_queue = queues == 1;
+	x.opts.mode = executor ? DF_MODEL_LANES : DF_MODEL_BASE;
+	x.budget.ctas = (long)ctas;
+	x.budget.sms = p && sms < 0 ? (long)p->sms : (long)sms;
+	x.budget.agree = agree;
+	x.opts.slots = executor ? 0 : slots >= 0 ? (int)slots : (int)p->slots;
+	x.opts.one_queue = queues == 1 && !executor;
 	x.opts.tries = (size_t)tries;
 	x.opts.window = window ? (size_t)window : WINDOW;
 	x.opts.progress = progress;

@@ -159,15 +159,6 @@ struct df_graph {
 	int failed; /* out of memory while building */
 };
 
-struct df_range {
-	uint64_t from, to;
-};
-
-static inline int df_range_overlap(struct df_range a, struct df_range b)
-{
-	return a.from < b.to && b.from < a.to;
-}
-
 /* The memory that an operation reads and writes on its own rank. */
 void df_uop_buffers(const struct df_check_set *set, const struct df_uop *u, struct df_range *reads,
 		    struct df_range *writes);

@@ -109,51 +109,10 @@ static struct place join_places(struct walk *w, struct place a, struct place b, 
 
 #define HAZARD_WINDOW 256
 
-static struct df_range range_of(uint64_t base, uint64_t bytes)
-{
-	return (struct df_range){base, base && base + bytes > base ? base + bytes : base};
-}
-
 void df_uop_buffers(const struct df_check_set *set, const struct df_uop *u, struct df_range *reads,
 		    struct df_range *writes)
 {
-	uint64_t n = (uint64_t)set->gcomms[u->gcomm].nranks, in = u->bytes, out = u->bytes;
-	int root = u->l.peer == u->l.rank;
-
-	switch (u->l.kind) {
-	case DF_KIND_ALLGATHER:
-		out *= n;
-		break;
-	case DF_KIND_REDUCESCATTER:
-		in *= n;
-		break;
-	case DF_KIND_ALLTOALL:
-		in *= n;
-		out *= n;
-		break;
-	case DF_KIND_GATHER:
-		out = root ? out * n : 0;
-		break;
-	case DF_KIND_SCATTER:
-		in = root ? in * n : 0;
-		break;
-	case DF_KIND_BROADCAST:
-		in = root ? in : 0;
-		break;
-	case DF_KIND_REDUCE:
-		out = root ? out : 0;
-		break;
-	case DF_KIND_SEND:
-		out = 0;
-		break;
-	case DF_KIND_RECV:
-		in = 0;
-		break;
-	default:
-		break;
-	}
-	*reads = range_of(u->l.send, in);
-	*writes = range_of(u->l.recv, out);
+	df_load_buffers(&u->l, (uint64_t)set->gcomms[u->gcomm].nranks, reads, writes);
 }
 
 /* Overlapping buffers order two operations even where issue order does not. */

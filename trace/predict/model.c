@@ -83,7 +83,7 @@ static int host_step(struct df_mrun *r, int rank, int thread)
 	case DF_MOP_DSYNC:
 	case DF_MOP_ISYNC:
 		ok = !open;
-		if (!ok && (r->mode == DF_MODEL_SE ||
+		if (!ok && (r->mode >= DF_MODEL_SE ||
 			    (r->mode == DF_MODEL_SI && op->kind == DF_MOP_ISYNC)))
 			ok = df_mrun_only_collectives(r, rank);
 		break;
@@ -350,6 +350,7 @@ void df_mrun_destroy(struct df_mrun *r)
 		return;
 	for (size_t i = 0; i < r->nr_tasks; i++) {
 		free(r->tasks[i].deps);
+		free(r->tasks[i].after);
 		free(r->tasks[i].p2p_index);
 	}
 	free(r->tasks);
@@ -406,6 +407,8 @@ struct df_mrun *df_mrun_copy(const struct df_mrun *from)
 
 		bad |= copy_array(&r->tasks[i].deps, t->deps, t->nr_deps, sizeof(*t->deps));
 		r->tasks[i].cap_deps = t->nr_deps;
+		bad |= copy_array(&r->tasks[i].after, t->after, t->nr_after, sizeof(*t->after));
+		r->tasks[i].cap_after = t->nr_after;
 		bad |= copy_array(&r->tasks[i].p2p_index, t->p2p_index,
 				  t->p2p_index ? (size_t)t->op->nr_p2p + 1 : 0,
 				  sizeof(*t->p2p_index));
@@ -470,7 +473,8 @@ int df_mrun_go(struct df_mrun *r, const struct df_model_schedule *schedule, df_m
 			continue;
 		moved |= collectives(r);
 		moved |= messages(r);
-		if (r->mode == DF_MODEL_BASE && r->nr_done > 64 && 2 * r->nr_done > r->nr_tasks)
+		if ((r->mode == DF_MODEL_BASE || r->mode == DF_MODEL_LANES) && r->nr_done > 64 &&
+		    2 * r->nr_done > r->nr_tasks)
 			df_mrun_forget(r);
 		if (!moved && schedule && schedule->let_go)
 			moved = schedule->let_go(schedule->arg);

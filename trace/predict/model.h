@@ -6,7 +6,8 @@
  *
  * The modes ask the same questions as the worlds of trace/judge. BASE: as NCCL runs. P: collectives
  * may leave their issue order if no one can notice. SI: implicit synchronisation does not wait for
- * stuck collectives. SE: nor do explicit device synchronisation and the legacy stream.
+ * stuck collectives. SE: nor do explicit device synchronisation and the legacy stream. LANES: by
+ * the rules of runtime/exec/nccl, with room for all.
  *
  * A df_model belongs to one thread.
  */
@@ -15,8 +16,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "trace/read/load.h"
 
-enum df_model_mode { DF_MODEL_BASE, DF_MODEL_P, DF_MODEL_SI, DF_MODEL_SE };
+enum df_model_mode { DF_MODEL_BASE, DF_MODEL_P, DF_MODEL_SI, DF_MODEL_SE, DF_MODEL_LANES };
 
 enum df_mop_kind {
 	DF_MOP_KERNEL,
@@ -45,17 +47,19 @@ struct df_mp2p {
 	int send;	/* 1 for a send, 0 for a receive */
 	int comm, peer; /* peer: its rank of the job */
 	uint64_t count;
+	struct df_range buffer; /* mode LANES */
 };
 
 struct df_mop {
 	enum df_mop_kind kind;
-	int comm;		/* COLL */
-	int stream;		/* from 0 */
-	int object;		/* event, flag, or name of a barrier or init */
-	uint64_t sig;		/* COLL: kind | count << 8 */
-	uint64_t reads, writes; /* COLL: sets of buffers */
-	uint64_t members;	/* HBAR, CONN, INIT: set of ranks */
-	int nr_p2p;		/* P2P: more than one are a group */
+	int comm;		 /* COLL */
+	int stream;		 /* from 0 */
+	int object;		 /* event, flag, or name of a barrier or init */
+	uint64_t sig;		 /* COLL: kind | count << 8 */
+	uint64_t reads, writes;	 /* COLL: sets of buffers */
+	struct df_range in, out; /* COLL, mode LANES: its buffers */
+	uint64_t members;	 /* HBAR, CONN, INIT: set of ranks */
+	int nr_p2p;		 /* P2P: more than one are a group */
 	/*
 	 * COLL, P2P: the thread's next step belongs to the same group: no other thread gets in
 	 * between
@@ -87,6 +91,11 @@ struct df_mprog {
 	 * streams, as NCCL's do
 	 */
 	int in_order;
+	/*
+	 * Mode LANES: the k-th collectives of a signature meet, in whatever order a communicator's
+	 * operations were issued (DFSHIM_NCCL_ORDER=agree)
+	 */
+	int agreed;
 	/*
 	 * As in the reference's model.py: the unfinished predecessors of a task that finished out
 	 * of order are forgotten, so modes P, SI and SE call some programs preventable that are

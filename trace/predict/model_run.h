@@ -20,6 +20,9 @@ struct task {
 	uint64_t *p2p_index; /* P2P: number of each message between its two ranks */
 	int *deps;
 	size_t nr_deps, cap_deps;
+	/* LANES: the operations before it on its communicators, instead of among deps */
+	int *after;
+	size_t nr_after, cap_after;
 	/* P2P: the preceding task of the same group, with which it runs; negative: none */
 	int with;
 	uint8_t joins; /* whether it is part of that task's kernel */
@@ -56,8 +59,8 @@ struct df_mrun {
 	df_model_event_fn fn;
 	void *arg;
 	/*
-	 * In order of issue. Mode BASE forgets finished tasks from time to time; a long run would
-	 * become slow otherwise.
+	 * In order of issue. Modes BASE and LANES forget settled tasks from time to time; a long
+	 * run would become slow otherwise.
 	 */
 	struct task *tasks;
 	size_t nr_tasks, cap_tasks, nr_done, nr_issued;
@@ -99,9 +102,12 @@ int df_mrun_event(struct df_mrun *r, int rank, int event);
 int df_mrun_ready(struct df_mrun *r, struct task *t);
 /* Returns the meeting of a collective, or of a task's message; NULL: no memory. */
 struct meeting *df_mrun_meet(struct df_mrun *r, const struct task *t, int message);
-/* Forgets finished tasks. Mode BASE only. */
+/* Forgets settled tasks. */
 void df_mrun_forget(struct df_mrun *r);
-/* Whether all unfinished tasks of this rank are collectives or queued behind some. */
+/*
+ * Whether all unfinished tasks of this rank are collectives or queued behind some; LANES: whether
+ * they are collectives, and records and waits of events.
+ */
 int df_mrun_only_collectives(struct df_mrun *r, int rank);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/predict/model_run.h"
+#include "runtime/base/hash.h"
 #include "runtime/base/vec.h"
 
 void df_mrun_tell(struct df_mrun *r, enum df_model_event ev, int rank, int thread, size_t op,
@@ -18,9 +19,22 @@ static void dep(struct df_mrun *r, struct task *t, int on)
 {
 	int *slot;
 
-	if (on < 0 || (r->mode == DF_MODEL_BASE && r->tasks[on].done))
+	if (on < 0 || r->tasks[on].settled)
 		return;
 	slot = DF_VEC_PUSH(t->deps, t->nr_deps, t->cap_deps);
+	if (slot)
+		*slot = on;
+	else
+		r->failed = 1;
+}
+
+static void dep_after(struct df_mrun *r, struct task *t, int on)
+{
+	int *slot;
+
+	if (on < 0 || r->tasks[on].done)
+		return;
+	slot = DF_VEC_PUSH(t->after, t->nr_after, t->cap_after);
 	if (slot)
 		*slot = on;
 	else
@@ -31,13 +45,14 @@ static void dep(struct df_mrun *r, struct task *t, int on)
  * Depends on the last task of a stream or a communicator and on all of its group, unless that is
  * the group of t.
  */
-static void dep_group(struct df_mrun *r, struct task *t, int on)
+static void dep_group(struct df_mrun *r, struct task *t, int on,
+		      void (*add)(struct df_mrun *r, struct task *t, int on))
 {
 	for (int own = t->with; own >= 0; own = r->tasks[own].with)
 		if (own == on)
 			return;
 	for (; on >= 0; on = r->tasks[on].with)
-		dep(r, t, on);
+		add(r, t, on);
 }
 
 /*
@@ -74,12 +89,17 @@ static struct tail *tail_of(struct df_mrun *r, int rank, uint64_t key)
 	return &r->tails[*number - 1];
 }
 
-static uint64_t next_index(struct df_mrun *r, uint64_t a, uint64_t b)
+/*
+ * Returns the number of an operation among those of its communicator, or of its two ranks: the same
+ * on all ranks for operations that meet. ends: its rank, or both ranks of a message; below 1 << 16.
+ */
+static uint64_t next_index(struct df_mrun *r, uint64_t comm, uint64_t ends, uint64_t sig)
 {
-	uint64_t *nr = df_map_at(&r->seqs, a, b);
+	uint64_t name = r->p->agreed ? df_mix64(sig) << 16 : 0;
+	uint64_t *nr = df_map_at(&r->seqs, comm, name | ends);
 
 	if (nr)
-		return (*nr)++;
+		return (*nr)++ + (name << 16);
 	r->failed = 1;
 	return 0;
 }
@@ -125,7 +145,7 @@ static void follow_comms(struct df_mrun *r, int at)
 		if (!tail)
 			return;
 		if (tail->task != at)
-			dep_group(r, t, tail->task);
+			dep_group(r, t, tail->task, r->mode == DF_MODEL_LANES ? dep_after : dep);
 		tail->task = at;
 	}
 }
@@ -156,7 +176,7 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 		t->stream = -1;
 		for (size_t i = 0; i < r->nr_tails; i++)
 			if (r->tails[i].rank == rank)
-				dep_group(r, t, r->tails[i].task);
+				dep_group(r, t, r->tails[i].task, dep);
 		dep(r, t, r->legacy[rank]);
 		r->legacy[rank] = at;
 		df_mrun_tell(r, DF_ME_ISSUE, rank, thread, step, op, t->id);
@@ -170,10 +190,12 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 		t->with = r->last[rank];
 		for (size_t i = 0; t->with >= 0 && i < r->tasks[t->with].nr_deps; i++)
 			dep(r, t, r->tasks[t->with].deps[i]);
+		for (size_t i = 0; t->with >= 0 && i < r->tasks[t->with].nr_after; i++)
+			dep_after(r, t, r->tasks[t->with].after[i]);
 	} else if (r->p->one_queue && !ooo) {
-		dep_group(r, t, r->last[rank]);
+		dep_group(r, t, r->last[rank], dep);
 	}
-	dep_group(r, t, tail->task);
+	dep_group(r, t, tail->task, dep);
 	dep(r, t, r->legacy[rank]);
 	tail->task = at;
 	tail->nr_open++;
@@ -181,7 +203,7 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 	r->last[rank] = at;
 	switch (op->kind) {
 	case DF_MOP_COLL:
-		t->index = next_index(r, (uint64_t)op->comm << 8, (uint64_t)rank);
+		t->index = next_index(r, (uint64_t)op->comm << 8, (uint64_t)rank, op->sig);
 		break;
 	case DF_MOP_P2P:
 		t->p2p_index = calloc((size_t)op->nr_p2p + 1, sizeof(*t->p2p_index));
@@ -195,7 +217,7 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 
 			t->p2p_index[i] =
 				next_index(r, (uint64_t)m->comm << 8 | 1 | (uint64_t)m->send << 1,
-					   (uint64_t)src << 32 | (uint64_t)dst);
+					   (uint64_t)src << 8 | (uint64_t)dst, m->count);
 		}
 		break;
 	case DF_MOP_RECORD:
@@ -221,12 +243,12 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
  */
 
 /*
- * Returns the last unfinished task among those that run together up to this one; negative: all have
- * finished.
+ * Returns the last unsettled task among those that run together up to this one; negative: all are
+ * settled.
  */
 static int unfinished_of(const struct df_mrun *r, int task)
 {
-	while (task >= 0 && r->tasks[task].done)
+	while (task >= 0 && r->tasks[task].settled)
 		task = r->tasks[task].with;
 	return task;
 }
@@ -235,6 +257,25 @@ static int unfinished_of(const struct df_mrun *r, int task)
 static int moved_to(const int *map, int task)
 {
 	return task >= 0 ? map[task] : task;
+}
+
+static size_t keep(const int *map, int *tasks, size_t nr)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < nr; i++)
+		if (map[tasks[i]] >= 0)
+			tasks[kept++] = map[tasks[i]];
+	return kept;
+}
+
+static int all_settled(const struct df_mrun *r, const struct task *t)
+{
+	size_t i = 0;
+
+	while (i < t->nr_deps && r->tasks[t->deps[i]].settled)
+		i++;
+	return i == t->nr_deps;
 }
 
 static void forget_meetings(struct df_mrun *r)
@@ -257,12 +298,14 @@ static void forget_meetings(struct df_mrun *r)
 void df_mrun_forget(struct df_mrun *r)
 {
 	int *map = malloc((r->nr_tasks + 1) * sizeof(*map));
-	size_t kept = 0;
+	size_t kept = 0, nr_done = 0;
 
 	if (!map) {
 		r->failed = 1;
 		return;
 	}
+	for (size_t i = 0; i < r->nr_tasks; i++)
+		r->tasks[i].settled |= r->tasks[i].done && all_settled(r, &r->tasks[i]);
 	for (size_t i = 0; i < r->nr_tasks; i++)
 		r->tasks[i].with = unfinished_of(r, r->tasks[i].with);
 	for (size_t i = 0; i < r->nr_tails; i++)
@@ -271,19 +314,18 @@ void df_mrun_forget(struct df_mrun *r)
 		r->last[k] = unfinished_of(r, r->last[k]);
 	for (size_t i = 0; i < r->nr_tasks; i++) {
 		struct task *t = &r->tasks[i];
-		size_t nr = 0;
 
-		if (t->done) {
+		if (t->settled) {
 			map[i] = FINISHED;
 			free(t->deps);
+			free(t->after);
 			free(t->p2p_index);
 			continue;
 		}
 		/* A task depends only on tasks that were issued before it. */
-		for (size_t k = 0; k < t->nr_deps; k++)
-			if (map[t->deps[k]] >= 0)
-				t->deps[nr++] = map[t->deps[k]];
-		t->nr_deps = nr;
+		t->nr_deps = keep(map, t->deps, t->nr_deps);
+		t->nr_after = keep(map, t->after, t->nr_after);
+		nr_done += t->done;
 		t->with = moved_to(map, t->with);
 		map[i] = (int)kept;
 		r->tasks[kept++] = *t;
@@ -300,7 +342,7 @@ void df_mrun_forget(struct df_mrun *r)
 		r->last[k] = moved_to(map, r->last[k]);
 	}
 	r->nr_tasks = kept;
-	r->nr_done = 0;
+	r->nr_done = nr_done;
 	free(map);
 	if (r->meetings.cap)
 		forget_meetings(r);
@@ -311,14 +353,29 @@ static int is_token(const struct task *t)
 	return t->op->kind == DF_MOP_RECORD || t->op->kind == DF_MOP_WAIT;
 }
 
+/* Whether the operation writes, or `reads` also reads, this memory. */
+static int touches(const struct df_mop *op, struct df_range memory, int reads)
+{
+	if (op->kind == DF_MOP_COLL)
+		return df_range_overlap(op->out, memory) ||
+		       (reads && df_range_overlap(op->in, memory));
+	for (int i = 0; op->kind == DF_MOP_P2P && i < op->nr_p2p; i++)
+		if ((reads || !op->p2p[i].send) && df_range_overlap(op->p2p[i].buffer, memory))
+			return 1;
+	return 0;
+}
+
 static int hazard(const struct task *a, const struct task *b)
 {
-	uint64_t ra = a->op->kind == DF_MOP_COLL ? a->op->reads : 0,
-		 wa = a->op->kind == DF_MOP_COLL ? a->op->writes : 0;
-	uint64_t rb = b->op->kind == DF_MOP_COLL ? b->op->reads : 0,
-		 wb = b->op->kind == DF_MOP_COLL ? b->op->writes : 0;
+	const struct df_mop *x = a->op, *y = b->op;
 
-	return (wa & rb) || (ra & wb) || (wa & wb);
+	if (y->kind == DF_MOP_COLL && (touches(x, y->out, 1) || touches(x, y->in, 0)))
+		return 1;
+	for (int i = 0; y->kind == DF_MOP_P2P && i < y->nr_p2p; i++)
+		if (touches(x, y->p2p[i].buffer, !y->p2p[i].send))
+			return 1;
+	return x->kind == DF_MOP_COLL && y->kind == DF_MOP_COLL &&
+	       (x->writes & (y->reads | y->writes) || x->reads & y->writes);
 }
 
 /*
@@ -367,6 +424,9 @@ int df_mrun_ready(struct df_mrun *r, struct task *t)
 	int *bl, ok = 1;
 	size_t nr, i;
 
+	for (i = 0; i < t->nr_after; i++)
+		if (!r->tasks[t->after[i]].done)
+			return 0;
 	for (i = 0; i < t->nr_deps && r->tasks[t->deps[i]].done && r->tasks[t->deps[i]].settled;
 	     i++)
 		;
@@ -411,6 +471,10 @@ int df_mrun_only_collectives(struct df_mrun *r, int rank)
 
 		if (t->rank != rank || t->done || t->coll)
 			continue;
+		if (r->mode == DF_MODEL_LANES) {
+			ok = is_token(t);
+			continue;
+		}
 		nr = blockers(r, t, bl);
 		for (size_t k = 0; k < nr; k++)
 			behind |= r->tasks[bl[k]].coll;

@@ -68,12 +68,12 @@ static void walk_fini(struct walk *x)
 }
 
 static int walk_init(struct walk *x, const struct df_mprog *p,
-		     const struct df_predict_order *recorded)
+		     const struct df_predict_order *recorded, enum df_model_mode mode)
 {
 	memset(x, 0, sizeof(*x));
 	x->p = p;
 	x->recorded = recorded;
-	x->run = df_mrun_create(p, DF_MODEL_BASE);
+	x->run = df_mrun_create(p, mode);
 	return x->run ? 0 : -ENOMEM;
 }
 
@@ -469,17 +469,17 @@ static void make_order(struct walk *x, uint64_t schedule, int all)
 
 /* Runs the whole program as recorded. */
 static int as_recorded(const struct df_mprog *p, const struct df_predict_order *recorded,
-		       size_t window, df_model_event_fn fn, df_mrun_task_fn open, void *arg,
-		       struct df_model_result *res)
+		       const struct df_predict_opts *opts, df_model_event_fn fn,
+		       df_mrun_task_fn open, void *arg, struct df_model_result *res)
 {
 	struct walk x;
-	int rc = walk_init(&x, p, recorded);
+	int rc = walk_init(&x, p, recorded, opts->mode);
 
 	x.fn = fn;
 	x.arg = arg;
 	while (!rc) {
 		rc = go(&x);
-		if (rc || !advance(&x, window))
+		if (rc || !advance(&x, opts->window))
 			break;
 	}
 	*res = x.res;
@@ -580,7 +580,7 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 	int rc, complete = 1;
 
 	memset(f, 0, sizeof(*f));
-	rc = as_recorded(p, recorded, opts->window, NULL, NULL, NULL, &f->res);
+	rc = as_recorded(p, recorded, opts, NULL, NULL, NULL, &f->res);
 	if (rc)
 		return rc;
 	f->need_slots = f->res.max_resident;
@@ -589,18 +589,20 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 		 * The recorded order itself deadlocks: find what was different in the recorded run.
 		 */
 		p->buffered = 1;
-		rc = as_recorded(p, recorded, opts->window, NULL, NULL, NULL, &res);
+		rc = as_recorded(p, recorded, opts, NULL, NULL, NULL, &res);
 		p->buffered = 0;
 		f->unbuffered = !rc && !res.hung;
 		f->what = f->unbuffered
 				  ? "the recorded order deadlocks when messages are not buffered"
+			  : opts->mode == DF_MODEL_LANES
+				  ? "the recorded order deadlocks on lanes"
 				  : "the recorded order deadlocks by NCCL's rules";
 		return rc ? rc : 1;
 	}
 	p->one_queue = f->one_queue = opts->one_queue;
 	p->cap = f->slots = opts->slots;
 	if (p->cap || p->one_queue) {
-		rc = as_recorded(p, recorded, opts->window, NULL, NULL, NULL, &f->res);
+		rc = as_recorded(p, recorded, opts, NULL, NULL, NULL, &f->res);
 		if (rc)
 			return rc;
 		if (f->res.hung) {
@@ -609,7 +611,7 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 			return 1;
 		}
 	}
-	rc = walk_init(&base, p, recorded);
+	rc = walk_init(&base, p, recorded, opts->mode);
 	while (!rc) {
 		int found = search_window(&base, opts, f);
 
@@ -643,8 +645,8 @@ int df_predict_again(struct df_mprog *p, const struct df_predict_order *recorded
 	int rc;
 
 	if (!f->schedule)
-		return as_recorded(p, recorded, opts->window, fn, open, arg, &res);
-	rc = walk_init(&x, p, recorded);
+		return as_recorded(p, recorded, opts, fn, open, arg, &res);
+	rc = walk_init(&x, p, recorded, opts->mode);
 	x.fn = fn;
 	x.arg = arg;
 	for (size_t i = 0; i < f->window && !rc && advance(&x, stride(opts->window)); i++)

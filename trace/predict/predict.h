@@ -1,8 +1,8 @@
 /*
- * Prediction: does a program have an execution, other than the recorded one, that deadlocks by
- * NCCL's rules? The program is one of the model. The order varies in which the threads of a rank
- * take their steps, except that no thread gets in between the operations of another's group
- * (df_mop.goes_on). Used by `dfshim predict`, which makes programs from traces.
+ * Prediction: does a program have an execution, other than the recorded one, that deadlocks by the
+ * rules of NCCL, or of lanes? The program is one of the model. The order varies in which the
+ * threads of a rank take their steps, except that no thread gets in between the operations of
+ * another's group (df_mop.goes_on). Used by `dfshim predict`, which makes programs from traces.
  *
  * Every execution is one of the model, from the first step of the program on, so a finding can
  * happen by the model's rules. Only the turns within a window are reordered; before and after it
@@ -24,9 +24,10 @@ struct df_predict_order {
 };
 
 struct df_predict_opts {
+	enum df_model_mode mode; /* BASE or LANES */
 	size_t tries;
-	int slots;     /* limit of resident collectives of a rank; 0: none */
-	int one_queue; /* all streams share one hardware queue */
+	int slots;     /* BASE: limit of resident collectives of a rank; 0: none */
+	int one_queue; /* BASE: all streams share one hardware queue */
 	size_t window; /* operations of a rank whose turns are reordered together; 0: all */
 	void (*progress)(size_t windows); /* or NULL */
 };

@@ -604,3 +604,50 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 	l->nr_torn = r->nr_torn;
 	return rc ? rc : df_load_indices(l, r);
 }
+
+static struct df_range range_of(uint64_t base, uint64_t bytes)
+{
+	return (struct df_range){base, base && base + bytes > base ? base + bytes : base};
+}
+
+void df_load_buffers(const struct df_lop *op, uint64_t nranks, struct df_range *reads,
+		     struct df_range *writes)
+{
+	uint64_t in = op->count * df_dtype_bytes(op->type), out = in;
+	int root = op->peer == op->rank;
+
+	switch (op->kind) {
+	case DF_KIND_ALLGATHER:
+		out *= nranks;
+		break;
+	case DF_KIND_REDUCESCATTER:
+		in *= nranks;
+		break;
+	case DF_KIND_ALLTOALL:
+		in *= nranks;
+		out *= nranks;
+		break;
+	case DF_KIND_GATHER:
+		out = root ? out * nranks : 0;
+		break;
+	case DF_KIND_SCATTER:
+		in = root ? in * nranks : 0;
+		break;
+	case DF_KIND_BROADCAST:
+		in = root ? in : 0;
+		break;
+	case DF_KIND_REDUCE:
+		out = root ? out : 0;
+		break;
+	case DF_KIND_SEND:
+		out = 0;
+		break;
+	case DF_KIND_RECV:
+		in = 0;
+		break;
+	default:
+		break;
+	}
+	*reads = range_of(op->send, in);
+	*writes = range_of(op->recv, out);
+}

@@ -34,6 +34,19 @@ struct df_lop {
 	uint8_t has_match;
 };
 
+struct df_range {
+	uint64_t from, to;
+};
+
+static inline int df_range_overlap(struct df_range a, struct df_range b)
+{
+	return a.from < b.to && b.from < a.to;
+}
+
+/* The memory that an operation of a communicator of this size reads and writes on its own rank. */
+void df_load_buffers(const struct df_lop *op, uint64_t nranks, struct df_range *reads,
+		     struct df_range *writes);
+
 /* Whether NCCL executes it and its begin and end are not recorded. */
 static inline int df_lop_blind(const struct df_lop *op)
 {

@@ -222,6 +222,8 @@ struct df_trace_header {
 	uint64_t off_numbers;
 	char told_line[512]; /* the first line of that verdict */
 	uint32_t executor;   /* enum df_executed_by, if rules and mode are 0 */
+	/* multiprocessors of its first device for NCCL's kernels; 0: unknown */
+	uint32_t sms;
 };
 
 _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");

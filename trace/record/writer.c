@@ -678,6 +678,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 	h->executor = cfg->executor;
 	h->slots = cfg->slots;
 	h->queues = cfg->queues;
+	h->sms = cfg->sms;
 	memcpy(h->host, host, sizeof(h->host));
 	n = readlink("/proc/self/exe", h->exe, sizeof(h->exe) - 1);
 	if (n < 0)

@@ -19,7 +19,7 @@ struct df_trace_config {
 	long mb;
 	int rank, world; /* of the job; -1, 0: unknown */
 	uint64_t host;	 /* the node, by the same number as in COMM_MEMBER and PEER_DEAD */
-	uint32_t rules, mode, executor, slots, queues;
+	uint32_t rules, mode, executor, slots, queues, sms;
 };
 
 /*

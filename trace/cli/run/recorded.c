@@ -6,7 +6,6 @@
 #include <string.h>
 #include "trace/cli/cli.h"
 #include "trace/cli/run/recorded.h"
-#include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
 #include "runtime/base/vec.h"
 
@@ -80,12 +79,6 @@ static int push_step(struct df_program_steps *p, int rank, uint32_t tid, const s
 	return 0;
 }
 
-/* Turns buffers into sets: two operations that share a bit overlap. */
-static uint64_t buffer_bit(uint64_t address)
-{
-	return address ? 1ULL << (df_mix64(address) & 63) : 0;
-}
-
 static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct df_lop *op,
 		  int rank, struct df_step_of *open)
 {
@@ -104,9 +97,11 @@ static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct
 			       .peer = op->peer,
 			       .group = op->group,
 			       .site = op->site};
+	struct df_range in, out;
 
 	if (comm < 0)
 		return 0;
+	df_load_buffers(op, (uint64_t)c->nranks, &in, &out);
 	p->comms[comm].members |= 1ULL << rank;
 	p->comms[comm].rank_of[rank] = c->rank;
 	s.op.stream = small(p, 0, op->stream);
@@ -114,13 +109,14 @@ static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct
 		s.op.kind = DF_MOP_COLL;
 		s.op.comm = comm;
 		s.op.sig = op->kind | op->count << 8;
-		s.op.reads = buffer_bit(op->send);
-		s.op.writes = buffer_bit(op->recv);
+		s.op.in = in;
+		s.op.out = out;
 		return push_step(p, rank, op->thread, &s);
 	}
 	s.op.kind = DF_MOP_P2P;
 	s.op.nr_p2p = 1;
-	s.op.p2p[0] = (struct df_mp2p){op->kind == DF_KIND_SEND, comm, op->peer, op->count};
+	s.op.p2p[0] = (struct df_mp2p){op->kind == DF_KIND_SEND, comm, op->peer, op->count,
+				       op->kind == DF_KIND_SEND ? in : out};
 	/* Messages of one group are one step. */
 	if (p->flags & DF_STEPS_MERGE && op->group && open->op.nr_p2p && open->rec == op->group &&
 	    open->op.nr_p2p < DF_MOP_MAX_P2P) {
@@ -301,6 +297,8 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 	int rc = 0;
 
 	memset(open, 0, sizeof(open));
+	if (l->h.sms && (!p->sms || l->h.sms < p->sms))
+		p->sms = l->h.sms;
 	if (l->h.slots && (!p->slots || l->h.slots < p->slots))
 		p->slots = l->h.slots;
 	for (size_t i = 0; i <= l->nr_items && !rc; i++) {

@@ -52,6 +52,7 @@ struct df_program_steps {
 	struct df_map ids[2]; /* streams and events, to small numbers from 1 */
 	size_t nr_ids[2];
 	uint32_t slots;
+	uint32_t sms;	       /* the fewest of a device; 0: unknown */
 	size_t left_out;       /* calls of threads beyond DF_MODEL_THREADS */
 	size_t procs_left_out; /* traces of ranks beyond DF_MODEL_RANKS */
 	uint32_t last_left_out;

@@ -1,0 +1,93 @@
+#!/bin/bash
+# Description: `dfshim predict --executor nccl`: what lanes make harmless is not found, disorder inside a communicator is, unless with an agreed order; whether the CTAs suffice.
+# Limit: 200 s
+set -u
+. "$SRC/tests/lib/clients.sh"
+S=$B/tests/deadlock/interpreter/script
+[ -x "$S" ] || skip "the interpreter is not built here"
+unset DFSHIM_TRACE
+# recorded NAME: the program on standard input, executed by the daemon, with traces in $T/NAME.
+recorded() {
+	cat >"$T/$1.txt"
+	timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host --executor daemon --trace "$T/$1" -- "$S" --timeout $((40 * SLOW)) "$T/$1.txt" \
+		>"$T/$1.log" 2>&1 || fail "$1: not recorded: $(cat "$T/$1.log")"
+}
+# says STATUS NAME ARGS...: predict of that trace ends so; its words are in $T/said.
+says() {
+	local want=$1 name=$2 rc=0
+	shift 2
+	"$B/dfshim" predict "$@" "$T/$name" >"$T/said" 2>"$T/err" || rc=$?
+	[ $rc = "$want" ] || fail "$name: predict $*: status $rc, not $want: $(cat "$T/said" "$T/err")"
+}
+said() { grep -qF -- "$1" "$T/said" || fail "not said: \"$1\": $(cat "$T/said")"; }
+
+# Two communicators on one stream in opposite orders, with device synchronisations.
+recorded opposite <<'PROGRAM'
+ranks 2
+comm A 0 1
+comm B 0 1
+0: AR A s; dsync; AR B s; dsync
+1: AR B s; dsync; AR A s; dsync
+PROGRAM
+says 14 opposite
+says 0 opposite --executor nccl
+said "no potential deadlock found"
+said "2 communicators of a rank"
+
+# The same inside one communicator: two operations change places.
+recorded inside <<'PROGRAM'
+ranks 2
+comm A 0 1
+0: AR A s n=64; AR A s2 n=32; ssync s; ssync s2
+1: AR A s2 n=32; AR A s n=64; ssync s; ssync s2
+PROGRAM
+says 14 inside --executor nccl
+said "POTENTIAL DEADLOCK: the recorded order deadlocks on lanes"
+says 0 inside --executor nccl --order agree
+
+# A device synchronisation that is not released: a kernel follows the operation, whose results the program may read.
+DFSHIM_RELEASE=device recorded behind <<'PROGRAM'
+ranks 2
+comm A 0 1
+comm B 0 1
+0: AR A s; K s; dsync; AR B s2; dsync
+1: AR B s2; K s2; dsync; AR A s; dsync
+PROGRAM
+says 14 behind --executor nccl
+
+# Eight communicators at a time, 16 CTAs each: 128, and 16 in reserve.
+{
+	echo "ranks 2"
+	for c in 1 2 3 4 5 6 7 8; do echo "comm C$c 0 1"; done
+	for r in 0 1; do
+		printf '%s:' $r
+		for c in 1 2 3 4 5 6 7 8; do printf ' AR C%s s%s;' $c $c; done
+		for c in 1 2 3 4 5 6 7 8; do printf ' ssync s%s;' $c; done
+		echo
+	done
+} | recorded many
+says 0 many --executor nccl --sms 144
+said "at most 8 communicators of a rank"
+said "a device of 144 multiprocessors has room for 8, and one in reserve: enough"
+says 0 many --executor nccl --sms 143
+said "has room for 7, and one in reserve: it may be short on 2 of 2 ranks"
+said "  AllReduce on 0x"
+# As recorded: 4 slots of the CPU backend, 16 multiprocessors each.
+says 0 many --executor nccl
+said "a device of 64 multiprocessors has room for 3"
+said "and 1 more communicators"
+says 0 many --executor nccl --ctas 4
+said "enough"
+says 0 many --executor nccl --order agree --sms 64
+said "With an agreed order nothing is held"
+says 0 many --executor nccl --json
+[ "$(jq -c '[.found, .budget.ctas, .budget.sms, .budget.short_ranks, (.budget.has_room | length), (.budget.beyond | length)]' "$T/said")" = \
+	'[false,16,64,2,3,5]' ] || fail "JSON: $(cat "$T/said")"
+says 0 many --json
+[ "$(jq -c .budget "$T/said")" = null ] || fail "a budget by NCCL's rules: $(cat "$T/said")"
+# A synchronisation after each: one at a time.
+sed 's/\(AR C\([0-9]\) s\([0-9]\);\)/\1 ssync s\3;/g' "$T/many.txt" | recorded few
+says 0 few --executor nccl --sms 32
+said "at most 1 communicators of a rank"
+said "enough"
+exit 0
