@@ -22,6 +22,7 @@
 #include <string.h>
 #include "interpose/cuda/cuda_hook.h"
 #include "interpose/cuda/cuda_touch.h"
+#include "runtime/base/connections.h"
 #include "runtime/base/dlsym.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
@@ -354,9 +355,18 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 		__atomic_store_n(&peers_seen, 1, __ATOMIC_RELAXED);                                \
 	BODY(class, kind, ptds, object, call)
 
-/* Two classes have a body of their own. */
-#define OWN_PROC , BODY_PROC
-#define OWN_PEER , BODY_PEER
+/* Also before there is a backend. */
+#define BODY_START(class, kind, ptds, object, call)                                                \
+	CUresult df_ret;                                                                           \
+	df_connections_begin();                                                                    \
+	df_ret = call;                                                                             \
+	df_connections_end();                                                                      \
+	return df_ret
+
+/* Three classes have a body of their own. */
+#define OWN_PROC  , BODY_PROC
+#define OWN_PEER  , BODY_PEER
+#define OWN_START , BODY_START
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define DF_CU(symbol, base, since, ptds, class, kind, object, params, args)                        \

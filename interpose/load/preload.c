@@ -8,13 +8,12 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "interpose/load/front.h"
 #include "interpose/nccl/nccl_group.h"
+#include "runtime/base/connections.h"
 #include "runtime/base/dlsym.h"
-#include "runtime/base/env.h"
 #include "runtime/base/exit_status.h"
 #include "runtime/dfshim.h"
 
@@ -28,19 +27,9 @@ static void child(void)
 
 __attribute__((constructor)) static void loaded(void)
 {
-	const char *mode = df_env_text(DF_ENV_ROW_mode),
-		   *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-
 	pthread_atfork(NULL, NULL, child);
 	next_exit = df_dlsym(RTLD_NEXT, "_exit");
-	/*
-	 * The driver reads this once, at its first call. A stream that waits for a collective
-	 * occupies a hardware queue; when none is left, nothing can be launched, not even the
-	 * daemon. A job that sets fewer wants its kernels in the order of their launches;
-	 * collectives without kernels do not affect that.
-	 */
-	if ((!mode || !strcmp(mode, "prevent")) && (!connections || atoi(connections) < 32))
-		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+	df_connections_default();
 }
 
 __attribute__((destructor)) static void unloaded(void)

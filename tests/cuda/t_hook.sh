@@ -69,7 +69,7 @@ run LD_PRELOAD="$preload" >"$T/linked" || {
 diff <(strip "$T/plain") <(strip "$T/linked") || bad=1
 ! grep -q libdfshim "$T/plain" || bad=1
 for l in "linked cuMemAlloc_v2 libdfshim.so" "linked cuGetProcAddress_v2 libdfshim.so" \
-	"linked cuStreamSynchronize_ptsz libdfshim.so" "linked cuInit libcuda.so.1" "alloc 1" "asked same 1" \
+	"linked cuStreamSynchronize_ptsz libdfshim.so" "linked cuInit libdfshim.so" "alloc 1" "asked same 1" \
 	"default same 1" "asked cuGetErrorString libcuda.so.1" "sync 0 0" "calls cuMemAlloc_v2 1" "calls cuMemFree_v2 1" \
 	"calls cuStreamSynchronize 1" "calls cuStreamSynchronize_ptsz 1"; do
 	want "$T/linked" "$l"
@@ -95,7 +95,7 @@ for name, version in ("cuLaunchKernel", 12000), ("cuStreamWaitValue64", 9000), (
 		want "$T/entry" "$l"
 	done
 fi
-# Streams have hardware queues of their own as far as that goes, unless the user says otherwise, or we only look on.
+# Streams have as many hardware queues as there can be: the driver reads 32, and a program that has set fewer keeps its value.
 connections() { # WANTED VARIABLE=VALUE...
 	local want=$1 is
 	shift
@@ -106,7 +106,28 @@ connections() { # WANTED VARIABLE=VALUE...
 	}
 }
 connections 32 X=1
-connections 32 CUDA_DEVICE_MAX_CONNECTIONS=1
+connections 1 CUDA_DEVICE_MAX_CONNECTIONS=1
 connections 1 CUDA_DEVICE_MAX_CONNECTIONS=1 DFSHIM_MODE=trace
 connections "" DFSHIM_MODE=trace
+# reads MODE: what the driver reads when the program, which has set 1, starts it and makes a context, and what the program reads after each.
+reads() {
+	CUDA_DEVICE_MAX_CONNECTIONS=1 DFSHIM_MODE=$1 FAKE_CUDA_READS=1 LD_LIBRARY_PATH=$fake LD_PRELOAD=$preload timeout "${LIMIT:-60}" \
+		python3 -c '
+import ctypes, os
+c, context = ctypes.CDLL(None), ctypes.c_void_p()
+c.getenv.restype = ctypes.c_char_p
+cuda = ctypes.CDLL("libcuda.so.1")
+for call in (lambda: cuda.cuInit(0), lambda: cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)):
+    print("program", call(), c.getenv(b"CUDA_DEVICE_MAX_CONNECTIONS").decode(), os.environ["CUDA_DEVICE_MAX_CONNECTIONS"], flush=True)' 2>&1 |
+		tr '\n' ' '
+}
+if [ -z "${SAN_RUNTIME-}" ]; then
+	for mode in prevent:32 trace:1; do
+		is=$(reads "${mode%:*}")
+		[ "$is" = "driver ${mode#*:} program 0 1 1 driver ${mode#*:} program 0 1 1 " ] || {
+			echo "mode ${mode%:*}: $is"
+			bad=1
+		}
+	done
+fi
 exit $bad

@@ -214,6 +214,7 @@ START_TEST(t_hardware)
 
 	setenv("FAKE_CUDA_LIMITS", "hardware", 1);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+	OK(cuInit(0));
 	s = made(_i ? 0 : -5);
 	waiting();
 	usleep(20000);
@@ -236,6 +237,7 @@ START_TEST(t_connections)
 
 	setenv("FAKE_CUDA_LIMITS", "hardware", 1);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", some[_i], 1);
+	OK(cuInit(0));
 	for (i = 0; i < 8; i++)
 		s[i] = made(i % 2 ? -5 : 0);
 	for (k = 0; k < nr; k++) {

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/connections.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
@@ -32,6 +33,7 @@ int df_cuda_recording;
 CUcontext df_cuda_ctx(int device)
 {
 	CUcontext ctx;
+	CUresult r;
 
 	if (device < 0 || device >= df_nr_cudevs)
 		return NULL;
@@ -43,7 +45,10 @@ CUcontext df_cuda_ctx(int device)
 	 * Two threads may do this at the same time: both get the same context, which is never
 	 * released.
 	 */
-	if (df_drv.primary_retain(&ctx, df_cudevs[device].device) != CUDA_SUCCESS)
+	df_connections_begin();
+	r = df_drv.primary_retain(&ctx, df_cudevs[device].device);
+	df_connections_end();
+	if (r != CUDA_SUCCESS)
 		return NULL;
 	/* RELEASE pairs with the ACQUIRE above. */
 	__atomic_store_n(&df_cudevs[device].ctx, ctx, __ATOMIC_RELEASE);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "runtime/base/connections.h"
 #include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
 #include "runtime/device/cuda/cuda_int.h"
@@ -73,7 +74,9 @@ int df_drv_open(char *reason, size_t reason_bytes)
 			return -EOPNOTSUPP;
 		}
 	}
+	df_connections_begin();
 	r = df_drv.init(0);
+	df_connections_end();
 	if (r != CUDA_SUCCESS) {
 		snprintf(reason, reason_bytes, "no usable GPU: cuInit says %s", df_drv_name(r));
 		return -ENODEV;

@@ -38,6 +38,7 @@ API CUresult cuInit(unsigned int flags)
 
 	SEEN(cuInit);
 	fake_fault_hang("late");
+	fake_limit_start();
 	pthread_once(&once, begin);
 	return none() ? CUDA_ERROR_NO_DEVICE : REAL(cuInit)(flags);
 }
@@ -135,6 +136,7 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev)
 {
 	SEEN(cuDevicePrimaryCtxRetain);
+	fake_limit_start();
 	if (fake_fault("busy") || !fake_limit_exclusive(dev))
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	return REAL(cuDevicePrimaryCtxRetain)(out, dev);

@@ -103,6 +103,10 @@ void fake_limit_drain(int device);
 void fake_limit_alone(int device, int (*busy)(int device)); /* with its lock while it is busy */
 void fake_limit_room(CUstream s, int per_thread);
 unsigned int fake_limit_queues(void);
+/*
+ * At cuInit() and for a context: the driver reads how many queues there are. FAKE_CUDA_READS=1: it says what it read.
+ */
+void fake_limit_start(void);
 void fake_limit_launched(CUstream s);
 void fake_limit_host(int begins);
 int fake_limit_exclusive(int device); /* 0: it is another process's */

@@ -25,6 +25,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -164,10 +165,22 @@ void fake_limit_room(CUstream s, int per_thread)
 		usleep(50);
 }
 
-unsigned int fake_limit_queues(void)
+static int connections = 8;
+
+void fake_limit_start(void)
 {
 	const char *v = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
 	int nr = v && atoi(v) > 0 ? atoi(v) : 8;
+
+	if (getenv("FAKE_CUDA_READS"))
+		fprintf(stderr, "driver %d\n", nr);
+	/* RELAXED: who makes streams has made the call that sets it before. */
+	__atomic_store_n(&connections, nr, __ATOMIC_RELAXED);
+}
+
+unsigned int fake_limit_queues(void)
+{
+	int nr = __atomic_load_n(&connections, __ATOMIC_RELAXED);
 
 	return !fake_limit("hardware") ? 0 : (unsigned int)(nr < 32 ? nr : 32);
 }
