@@ -40,6 +40,8 @@ void df_stop(void);
 void df_stop_at_exit(void);
 /* Whether CPU threads execute the daemon. Valid after df_start(). */
 int df_on_host(void);
+/* Whether NCCL's own kernels execute on lanes. Valid after df_start(). */
+int df_on_lanes(void);
 
 /* Get and set the current device of the calling thread. */
 int df_device_get(void);

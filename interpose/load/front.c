@@ -27,7 +27,7 @@
 
 static struct df_once decided;
 static enum df_front front;
-static char reason[256];
+static char reason[640];
 static pid_t trace_pid; /* the process that started to record what NCCL executes */
 
 static enum df_front refuse(const char *why)
@@ -70,7 +70,8 @@ static enum df_front decide(void)
 		record();
 		return DF_FRONT_TRACE;
 	}
-	if (env->executor == DF_EXECUTOR_NCCL)
+	/* On GPUs the self-test may choose lanes. */
+	if (env->executor == DF_EXECUTOR_NCCL || (env->executor == DF_EXECUTOR_AUTO && !host))
 		df_lanes_set(df_real_lanes());
 	err = df_start();
 	if (!err && (!env->strict || !env->nr_errors))

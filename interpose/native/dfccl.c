@@ -126,9 +126,13 @@ static void *complete(void *arg)
  */
 static int is_served(void)
 {
-	if (df_env()->executor == DF_EXECUTOR_NCCL)
-		df_warn_once("DFSHIM_EXECUTOR=nccl does not serve the native API (dfccl.h)");
-	return df_env()->executor != DF_EXECUTOR_NCCL && df_front() == DF_FRONT_OWN;
+	int own = df_front() == DF_FRONT_OWN;
+
+	if (own && df_on_lanes())
+		df_warn_once(
+			"NCCL executes on lanes, which do not serve the native API (dfccl.h): set "
+			"DFSHIM_EXECUTOR=daemon");
+	return own && !df_on_lanes();
 }
 
 EXPORT int dfcclGetUniqueId(dfcclUniqueId *id)

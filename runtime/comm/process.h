@@ -19,7 +19,7 @@ struct df_tuner;
 struct df_rt {
 	int started; /* 1 once started, -errno if that failed */
 	int unable;  /* df_start_unable() has succeeded */
-	char reason[256];
+	char reason[512];
 	struct df_member self;
 	int nr_devs;
 	struct df_dev *devs;

@@ -175,7 +175,7 @@ static int start(void)
 		return -ENOMEM;
 	for (i = 0; i < df_rt.nr_devs; i++)
 		df_dev_begin(&df_rt.devs[i], i);
-	trace.executor = df_executor_choose();
+	trace.executor = df_executor_choose(df_device_lanes());
 	ret = df_executor->setup();
 	if (ret)
 		return ret;
@@ -299,6 +299,11 @@ __attribute__((destructor)) static void at_exit(void)
 int df_on_host(void)
 {
 	return !df_blocks->gpu;
+}
+
+int df_on_lanes(void)
+{
+	return df_device_lanes();
 }
 
 int df_device_get(void)

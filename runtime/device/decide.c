@@ -1,9 +1,11 @@
 /*
- * DFSHIM_BACKEND=auto on a machine with GPUs: decides whether this process uses them, by the result
- * of a self-test on this very machine (runtime/evidence). If there is no result, `dfshim doctor`,
- * which is installed beside the library, runs the test in a process of its own: the tested daemon
- * may crash or hang, and must not touch a driver lock or context of the application. One process of
- * a node runs it, the others wait. If there is still no result, NCCL executes the job.
+ * DFSHIM_BACKEND=auto on a machine with GPUs: decides whether this process uses them, and with
+ * which executor, by the results of a self-test on this very machine (runtime/evidence). The daemon
+ * is taken where it is as fast as NCCL, else NCCL's kernels on lanes; DFSHIM_EXECUTOR names the
+ * only one to consider. If there is no result, `dfshim doctor`, which is installed beside the
+ * library, runs the test in a process of its own: the tested daemon may crash or hang, and must not
+ * touch a driver lock or context of the application. One process of a node runs it, the others
+ * wait. If there is still no result, NCCL executes the job.
  *
  * If ranks decide differently, all of them take the path of a rank whose daemon cannot start:
  * df_start_unable().
@@ -150,14 +152,15 @@ static void run_doctor(const char *program, const char *nccl, uint64_t until_ns)
  * Combines the results of all GPUs: LEAVE or FAIL if one GPU has that; NONE if one has no result
  * (*lacking); else TAKE.
  */
-static enum df_evidence_word known(const struct df_evidence_facts *f, int *lacking, char *reason,
-				   size_t reason_bytes)
+static enum df_evidence_word known(const struct df_evidence_facts *f, enum df_evidence_of of,
+				   int *lacking, char *reason, size_t reason_bytes)
 {
 	enum df_evidence_word word = DF_EVIDENCE_TAKE, one;
 	char why[256];
 
+	*reason = '\0';
 	for (int i = 0; i < f->nr_gpus; i++) {
-		one = df_evidence_read(f, i, why, sizeof(why));
+		one = df_evidence_read(f, i, of, why, sizeof(why));
 		if (one == DF_EVIDENCE_LEAVE || one == DF_EVIDENCE_FAIL) {
 			failed |= one == DF_EVIDENCE_FAIL;
 			snprintf(reason, reason_bytes, "GPU %d: %s", i, why);
@@ -173,15 +176,46 @@ static enum df_evidence_word known(const struct df_evidence_facts *f, int *lacki
 	return word;
 }
 
+/*
+ * The best executor that DFSHIM_EXECUTOR allows, in *of, and its result. Lanes do not replace a
+ * daemon whose checks have failed, unless they are asked for by name.
+ */
+static enum df_evidence_word best(const struct df_evidence_facts *f, enum df_evidence_of *of,
+				  int *lacking, char *reason, size_t reason_bytes)
+{
+	enum df_evidence_word word = DF_EVIDENCE_LEAVE, lanes;
+	char why[256];
+	size_t n;
+
+	*of = DF_EVIDENCE_DAEMON;
+	*reason = '\0';
+	if (df_env()->executor != DF_EXECUTOR_NCCL) {
+		word = known(f, *of, lacking, reason, reason_bytes);
+		if (word != DF_EVIDENCE_LEAVE || df_env()->executor == DF_EXECUTOR_DAEMON)
+			return word;
+	}
+	lanes = known(f, DF_EVIDENCE_LANES, lacking, why, sizeof(why));
+	if (lanes == DF_EVIDENCE_TAKE || df_env()->executor == DF_EXECUTOR_NCCL) {
+		*of = DF_EVIDENCE_LANES;
+		snprintf(reason, reason_bytes, "%s", why);
+		return lanes;
+	}
+	n = strlen(reason);
+	snprintf(reason + n, reason_bytes - n, "; NCCL on lanes: %s",
+		 lanes == DF_EVIDENCE_NONE ? "not tested" : why);
+	return word;
+}
+
 static enum df_evidence_word tested(const struct df_evidence_facts *f, const char *library,
-				    const char *nccl, char *reason, size_t reason_bytes)
+				    const char *nccl, enum df_evidence_of *of, char *reason,
+				    size_t reason_bytes)
 {
 	uint64_t bound_ns = (uint64_t)df_env()->self_test_ms * DF_NS_PER_MS, until;
 	enum df_evidence_word word;
 	char program[PATH_MAX];
 	int gpu = 0, fd;
 
-	word = known(f, &gpu, reason, reason_bytes);
+	word = best(f, of, &gpu, reason, reason_bytes);
 	if (word != DF_EVIDENCE_NONE)
 		return word;
 	if (!bound_ns || doctor_path(library, program, sizeof(program))) {
@@ -191,20 +225,23 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 				  : "DFSHIM_SELF_TEST_MS=0");
 		return DF_EVIDENCE_NONE;
 	}
-	/* Four parts, each bounded: listing the GPUs, the tests, our speed, NCCL's speed. */
-	until = df_now_ns() + 4 * bound_ns + 5 * DF_NS_PER_S;
+	/*
+	 * Six parts, each bounded: listing the GPUs, the tests, our speed, NCCL's speed, and for
+	 * lanes kernels at the same time and NCCL's.
+	 */
+	until = df_now_ns() + 6 * bound_ns + 5 * DF_NS_PER_S;
 	fd = df_evidence_lock(f, gpu, until);
 	if (fd < 0) {
 		snprintf(reason, reason_bytes, "its self-test has no result: %s", strerror(-fd));
 		return DF_EVIDENCE_NONE;
 	}
-	word = known(f, &gpu, reason, reason_bytes);
+	word = best(f, of, &gpu, reason, reason_bytes);
 	if (word == DF_EVIDENCE_NONE) {
 		df_warn("GPU %d is tested, once for this GPU, driver and build (some seconds; without: "
 			"DFSHIM_BACKEND=cuda, or DFSHIM_SELF_TEST_MS=0, which leaves the job to NCCL)",
 			gpu);
 		run_doctor(program, nccl, until);
-		word = known(f, &gpu, reason, reason_bytes);
+		word = best(f, of, &gpu, reason, reason_bytes);
 	}
 	df_evidence_unlock(fd);
 	if (word == DF_EVIDENCE_NONE)
@@ -218,11 +255,12 @@ int df_device_failed(void)
 	return failed;
 }
 
-int df_device_decide(char *reason, size_t reason_bytes)
+int df_device_decide(int *by_lanes, char *reason, size_t reason_bytes)
 {
 	const char *local = getenv("LOCAL_RANK");
 	struct df_evidence_facts facts;
-	char library[PATH_MAX], nccl[PATH_MAX], why[320];
+	char library[PATH_MAX], nccl[PATH_MAX], why[640];
+	enum df_evidence_of of;
 
 	driver = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!driver) {
@@ -242,16 +280,19 @@ int df_device_decide(char *reason, size_t reason_bytes)
 		snprintf(reason, reason_bytes, "%.150s; " OVERRIDE, facts.refused);
 		return -EOPNOTSUPP;
 	}
-	if (tested(&facts, library, nccl, why, sizeof(why)) != DF_EVIDENCE_TAKE) {
-		snprintf(reason, reason_bytes, "%.150s; " OVERRIDE, why);
+	if (tested(&facts, library, nccl, &of, why, sizeof(why)) != DF_EVIDENCE_TAKE) {
+		snprintf(reason, reason_bytes, "%.300s; " OVERRIDE, why);
 		return -EOPNOTSUPP;
 	}
+	*by_lanes = of == DF_EVIDENCE_LANES;
 	/*
 	 * Nothing is wrong, but users should know that dfshim executes their collectives. One
 	 * process of a node warns.
 	 */
 	if (!local || !atoi(local))
-		df_warn("dfshim's daemon takes the GPU: %s (DFSHIM_MODE=trace leaves it to NCCL)",
+		df_warn("%s: %s (DFSHIM_MODE=trace leaves it to NCCL)",
+			*by_lanes ? "NCCL executes on lanes, which dfshim keeps from deadlocking"
+				  : "dfshim's daemon takes the GPU",
 			why);
 	return 0;
 }

@@ -16,6 +16,11 @@
  */
 int df_device_open(char *reason, size_t reason_bytes);
 /*
+ * After that: whether NCCL's kernels on lanes execute on this machine: by DFSHIM_EXECUTOR, or by
+ * the self-test.
+ */
+int df_device_lanes(void);
+/*
  * As df_device_open(), for a process that only records (mode trace): uses the GPU even if it was
  * not asked for by name.
  */
@@ -24,10 +29,10 @@ int df_device_open_any(char *reason, size_t reason_bytes);
 void df_device_none(void);
 
 /*
- * decide.c. Returns 0 if the self-test of this machine's GPUs speaks for using them, else -errno
- * and the reason. Blocks for a bounded time.
+ * decide.c. Returns 0 if the self-test of this machine's GPUs speaks for using them, with the
+ * executor that it speaks for; else -errno and the reason. Blocks for a bounded time.
  */
-int df_device_decide(char *reason, size_t reason_bytes);
+int df_device_decide(int *by_lanes, char *reason, size_t reason_bytes);
 /*
  * After that: whether a check of the self-test failed, so that nothing of ours may be put on the
  * application's streams.

@@ -25,9 +25,16 @@ static int no_decision(char *reason, size_t reason_bytes)
 {
 	return no_gpu(reason, reason_bytes) ? 0 : -EOPNOTSUPP;
 }
-#define df_device_decide   no_decision
-#define df_device_failed() 0
+#define df_device_decide(by_lanes, reason, bytes) no_decision(reason, bytes)
+#define df_device_failed()			  0
 #endif
+
+static int by_lanes; /* set once, by df_device_open() */
+
+int df_device_lanes(void)
+{
+	return by_lanes;
+}
 
 /* Returns 0 if the backend was found, and makes it the process's. */
 static int taken(const struct df_backend *found)
@@ -57,6 +64,7 @@ int df_device_open(char *reason, size_t reason_bytes)
 	char why[160];
 	int ret = 0;
 
+	by_lanes = df_env()->executor == DF_EXECUTOR_NCCL;
 	if (df_env()->backend != DF_BACKEND_CUDA && df_host_preloaded())
 		return taken(df_host_open(reason, reason_bytes));
 	if (df_env()->backend == DF_BACKEND_HOST) {
@@ -65,7 +73,7 @@ int df_device_open(char *reason, size_t reason_bytes)
 		return -EOPNOTSUPP;
 	}
 	if (df_env()->backend == DF_BACKEND_AUTO) {
-		ret = df_device_decide(reason, reason_bytes);
+		ret = df_device_decide(&by_lanes, reason, reason_bytes);
 		if (ret && ret != -ENODEV)
 			return ret;
 		snprintf(why, sizeof(why), "%s", reason);

@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "runtime/base/connections.h"
 #include "runtime/base/err.h"
 #include "runtime/base/first_line.h"
 #include "runtime/base/hash.h"
@@ -158,14 +159,13 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library, int nc
 {
 	/*
 	 * Settings that affect the driver, our daemon on it, or the speed of NCCL, with which the
-	 * daemon is compared. dfshim sets the first one in a job if the user has not
-	 * (interpose/load/preload.c).
+	 * daemon is compared.
 	 */
 	static const char *const settings[] = {
-		"CUDA_DEVICE_MAX_CONNECTIONS",
 		"CUDA_MODULE_LOADING",
 		"CUDA_SCALE_LAUNCH_QUEUES",
 		"DFSHIM_GPU_QUEUE",
+		"DFSHIM_NCCL_CTAS",
 		"DFSHIM_BLOCKS",
 		"DFSHIM_THREADS",
 		"DFSHIM_P2P",
@@ -197,7 +197,11 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library, int nc
 		snprintf(reason, reason_bytes, "%s cannot be read: %s", library, strerror(-ret));
 		return ret;
 	}
-	if (find_all(find, &d) || d.init(0) || d.version(&version) || d.count(&out->nr_gpus)) {
+	ret = find_all(find, &d);
+	df_connections_begin();
+	ret = ret ?: d.init(0);
+	df_connections_end();
+	if (ret || d.version(&version) || d.count(&out->nr_gpus)) {
 		snprintf(reason, reason_bytes, "the CUDA driver does not list its devices");
 		return -ENODEV;
 	}
@@ -207,7 +211,7 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library, int nc
 		  (unsigned long long)build, version, module, nccl);
 	for (i = 0; i < (int)DF_ARRAY_LEN(settings) && !ret; i++)
 		ret = add(out->common, sizeof(out->common), "%s=%.60s\n", settings[i],
-			  i || *variable(settings[i]) ? variable(settings[i]) : "32");
+			  variable(settings[i]));
 	for (i = 0; i < out->nr_gpus && !ret; i++)
 		ret = gpu_line(&d, i, out->gpu[i], sizeof(out->gpu[i]), &mig);
 	if (ret) {
@@ -259,13 +263,16 @@ static int folder(char *path, size_t size)
 		       ?: own_folder(path);
 }
 
-int df_evidence_path(const struct df_evidence_facts *facts, int gpu, char *path, size_t bytes)
+int df_evidence_path(const struct df_evidence_facts *facts, int gpu, enum df_evidence_of of,
+		     char *path, size_t bytes)
 {
 	uint64_t hash = df_hash_bytes(facts->common, strlen(facts->common), 0);
 	int ret = folder(path, bytes);
 
 	hash = df_hash_bytes(facts->gpu[gpu], strlen(facts->gpu[gpu]), hash);
-	return ret ?: add(path, bytes, "/gpu-%016llx", (unsigned long long)hash);
+	return ret
+		       ?: add(path, bytes, "/%s-%016llx", of == DF_EVIDENCE_LANES ? "lanes" : "gpu",
+			      (unsigned long long)hash);
 }
 
 /* Opens a regular file of the user. Returns a descriptor or -errno. */
@@ -296,8 +303,8 @@ static void put_sum(const char *text, size_t len, char *to, size_t size)
 	snprintf(to, size, "\nsum %016llx\n", (unsigned long long)df_hash_bytes(text, len, 0));
 }
 
-enum df_evidence_word df_evidence_read(const struct df_evidence_facts *facts, int gpu, char *reason,
-				       size_t reason_bytes)
+enum df_evidence_word df_evidence_read(const struct df_evidence_facts *facts, int gpu,
+				       enum df_evidence_of of, char *reason, size_t reason_bytes)
 {
 	enum df_evidence_word word = DF_EVIDENCE_NONE;
 	char path[PATH_MAX], text[FILE_MAX + 1], key[FILE_MAX], said[8], sum[32];
@@ -306,7 +313,7 @@ enum df_evidence_word df_evidence_read(const struct df_evidence_facts *facts, in
 	ssize_t n;
 
 	*reason = '\0';
-	if (df_evidence_path(facts, gpu, path, sizeof(path)) ||
+	if (df_evidence_path(facts, gpu, of, path, sizeof(path)) ||
 	    put_key(facts, gpu, key, sizeof(key)))
 		return DF_EVIDENCE_NONE;
 	fd = open_own(path);
@@ -340,8 +347,8 @@ enum df_evidence_word df_evidence_read(const struct df_evidence_facts *facts, in
 	return word;
 }
 
-int df_evidence_write(const struct df_evidence_facts *facts, int gpu, enum df_evidence_word word,
-		      const char *reason)
+int df_evidence_write(const struct df_evidence_facts *facts, int gpu, enum df_evidence_of of,
+		      enum df_evidence_word word, const char *reason)
 {
 	static const char *const words[] = {[DF_EVIDENCE_NONE] = "leave",
 					    [DF_EVIDENCE_TAKE] = "take",
@@ -351,7 +358,7 @@ int df_evidence_write(const struct df_evidence_facts *facts, int gpu, enum df_ev
 	size_t len;
 	int fd, ret;
 
-	ret = df_evidence_path(facts, gpu, path, sizeof(path)) ?:
+	ret = df_evidence_path(facts, gpu, of, path, sizeof(path)) ?:
 		      put_key(facts, gpu, text, sizeof(text)) ?:
 			      add(text, sizeof(text), "%s %.*s", words[word],
 				  (int)strcspn(reason, "\n"), reason);
@@ -379,7 +386,7 @@ int df_evidence_write(const struct df_evidence_facts *facts, int gpu, enum df_ev
 int df_evidence_lock(const struct df_evidence_facts *facts, int gpu, uint64_t until_ns)
 {
 	char path[PATH_MAX];
-	int fd, ret = df_evidence_path(facts, gpu, path, sizeof(path))
+	int fd, ret = df_evidence_path(facts, gpu, DF_EVIDENCE_DAEMON, path, sizeof(path))
 			      ?: add(path, sizeof(path), ".lock");
 
 	if (ret)

@@ -1,12 +1,12 @@
 /*
- * The results of a self-test of this machine: whether the daemon may use its GPUs. `dfshim doctor`
+ * The results of a self-test of this machine: which executor may use its GPUs. `dfshim doctor`
  * (trace/cli/doctor) writes them, and a job with DFSHIM_BACKEND=auto reads them
  * (runtime/device/decide.c).
  *
- * There is one small text file per GPU in the user's cache folder. It is valid for its key only:
- * the GPU, the driver, our build, NCCL's version, and the settings that affect driver and NCCL. Any
- * other file counts as no result. A file is written under another name and renamed when it is
- * complete, and it ends with a checksum. A file that does not belong to the user is not read.
+ * There is one small text file per GPU and executor in the user's cache folder. It is valid for its
+ * key only: the GPU, the driver, our build, NCCL's version, and the settings that affect driver and
+ * NCCL. Any other file counts as no result. A file is written under another name and renamed when
+ * it is complete, and it ends with a checksum. A file that does not belong to the user is not read.
  *
  * Functions return 0 or -errno. Any thread may call them with no lock of ours held, because they
  * access files and wait for locks.
@@ -39,23 +39,27 @@ struct df_evidence_facts {
 int df_evidence_ask(void *(*find)(const char *name), const char *library, int nccl,
 		    struct df_evidence_facts *out, char *reason, size_t reason_bytes);
 
+/* The executor that a result is about: the daemon, or NCCL's kernels on lanes. */
+enum df_evidence_of { DF_EVIDENCE_DAEMON, DF_EVIDENCE_LANES };
+
 enum df_evidence_word {
 	DF_EVIDENCE_NONE,  /* no result */
-	DF_EVIDENCE_TAKE,  /* the daemon may use the GPU */
-	DF_EVIDENCE_LEAVE, /* it works, but NCCL is better for the job */
+	DF_EVIDENCE_TAKE,  /* the executor may use the GPU */
+	DF_EVIDENCE_LEAVE, /* it may not, but nothing is wrong with the GPU and its driver */
 	DF_EVIDENCE_FAIL,  /* a check failed: the driver is not reliable */
 };
 
 /* The result for a GPU, and the reason in words, which is empty for NONE. */
-enum df_evidence_word df_evidence_read(const struct df_evidence_facts *facts, int gpu, char *reason,
-				       size_t reason_bytes);
-int df_evidence_write(const struct df_evidence_facts *facts, int gpu, enum df_evidence_word word,
-		      const char *reason);
+enum df_evidence_word df_evidence_read(const struct df_evidence_facts *facts, int gpu,
+				       enum df_evidence_of of, char *reason, size_t reason_bytes);
+int df_evidence_write(const struct df_evidence_facts *facts, int gpu, enum df_evidence_of of,
+		      enum df_evidence_word word, const char *reason);
 /*
  * The file's path, whether it exists or not; for users. Returns -errno if no folder belongs to the
  * user alone.
  */
-int df_evidence_path(const struct df_evidence_facts *facts, int gpu, char *path, size_t bytes);
+int df_evidence_path(const struct df_evidence_facts *facts, int gpu, enum df_evidence_of of,
+		     char *path, size_t bytes);
 
 /*
  * Lets one of the user's processes at a time test a GPU: waits for its turn until the given time

@@ -8,9 +8,9 @@
 
 const struct df_executor *df_executor = &df_daemon_executor;
 
-unsigned df_executor_choose(void)
+unsigned df_executor_choose(int by_lanes)
 {
-	if (df_env()->executor != DF_EXECUTOR_NCCL)
+	if (!by_lanes)
 		return DF_BY_DAEMON;
 	df_executor = &df_lane_executor;
 	return df_env()->nccl_order == DF_NCCL_ORDER_AGREE ? DF_BY_AGREED_LANES : DF_BY_LANES;

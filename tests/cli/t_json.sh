@@ -83,6 +83,7 @@ for d in ok order cold message root sends; do
 	say report 0 "$D" report --json -o r.html $d
 	say predict "0 14" "$D" predict --json $d
 	say predict "0 14" "$D" predict --executor nccl --sms 16 --json $d
+	say predict "0 14" "$D" predict --executor nccl --sms 1024 --json $d
 done
 for f in "$SRC"/tests/trace/golden/*.json; do
 	keys check "$f" || wrong "$f: not as docs/json.md says"

@@ -80,6 +80,11 @@ int df_on_host(void)
 	return 1;
 }
 
+int df_on_lanes(void)
+{
+	return 0;
+}
+
 int df_device_get(void)
 {
 	return device;

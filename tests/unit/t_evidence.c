@@ -29,24 +29,26 @@ static void setup(void)
 	strcpy(facts.gpu[0], "uuid 0 sm 1 name one");
 	strcpy(facts.gpu[1], "uuid 1 sm 1 name one");
 	facts.nr_gpus = 2;
-	ck_assert_int_eq(df_evidence_path(&facts, 0, path, sizeof(path)), 0);
+	ck_assert_int_eq(df_evidence_path(&facts, 0, DF_EVIDENCE_DAEMON, path, sizeof(path)), 0);
 }
 
 static enum df_evidence_word word(int gpu)
 {
-	return df_evidence_read(&facts, gpu, reason, sizeof(reason));
+	return df_evidence_read(&facts, gpu, DF_EVIDENCE_DAEMON, reason, sizeof(reason));
 }
 
 START_TEST(t_kept)
 {
 	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
 	ck_assert_str_eq(reason, "");
-	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "all 7 checks\nand more"),
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_DAEMON, DF_EVIDENCE_TAKE,
+					   "all 7 checks\nand more"),
 			 0);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_TAKE);
 	ck_assert_str_eq(reason, "all 7 checks");
 	ck_assert_int_eq(word(1), DF_EVIDENCE_NONE);
-	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_LEAVE, "sums"), 0);
+	ck_assert_int_eq(
+		df_evidence_write(&facts, 0, DF_EVIDENCE_DAEMON, DF_EVIDENCE_LEAVE, "sums"), 0);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_LEAVE);
 	ck_assert_str_eq(reason, "sums");
 }
@@ -57,15 +59,17 @@ START_TEST(t_of_another)
 {
 	char other[PATH_MAX];
 
-	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_DAEMON, DF_EVIDENCE_TAKE, "fine"),
+			 0);
 	facts.common[6] = '2';
 	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
-	ck_assert_int_eq(df_evidence_path(&facts, 0, other, sizeof(other)), 0);
+	ck_assert_int_eq(df_evidence_path(&facts, 0, DF_EVIDENCE_DAEMON, other, sizeof(other)), 0);
 	ck_assert_str_ne(path, other);
 	ck_assert_int_eq(rename(path, other), 0);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
 	/* Its own is written over it. */
-	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_DAEMON, DF_EVIDENCE_TAKE, "fine"),
+			 0);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_TAKE);
 }
 END_TEST
@@ -77,7 +81,8 @@ START_TEST(t_damaged)
 	size_t len, i;
 	FILE *f;
 
-	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_DAEMON, DF_EVIDENCE_TAKE, "fine"),
+			 0);
 	f = fopen(path, "r");
 	len = fread(whole, 1, sizeof(whole), f);
 	fclose(f);
@@ -97,7 +102,8 @@ START_TEST(t_not_ours)
 {
 	char aside[PATH_MAX + 8];
 
-	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_DAEMON, DF_EVIDENCE_TAKE, "fine"),
+			 0);
 	ck_assert_int_eq(chmod(path, 0666), 0);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
 	ck_assert_int_eq(chmod(path, 0600), 0);
@@ -126,16 +132,19 @@ START_TEST(t_open_folder)
 	snprintf(folder, sizeof(folder), "%s/dfshim", getenv("XDG_CACHE_HOME"));
 	setenv("TMPDIR", getenv("XDG_CACHE_HOME"), 1);
 	ck_assert_int_eq(chmod(folder, 0777), 0);
-	ck_assert_int_eq(df_evidence_path(&facts, 0, other, sizeof(other)), 0);
+	ck_assert_int_eq(df_evidence_path(&facts, 0, DF_EVIDENCE_DAEMON, other, sizeof(other)), 0);
 	ck_assert_str_ne(path, other);
-	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_DAEMON, DF_EVIDENCE_TAKE, "fine"),
+			 0);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_TAKE);
 	/* And where that is another's too there is none. */
 	snprintf(folder, sizeof(folder), "%s/dfshim-%u", getenv("TMPDIR"), (unsigned)geteuid());
 	ck_assert_int_eq(chmod(folder, 0777), 0);
-	ck_assert_int_eq(df_evidence_path(&facts, 0, other, sizeof(other)), -EPERM);
+	ck_assert_int_eq(df_evidence_path(&facts, 0, DF_EVIDENCE_DAEMON, other, sizeof(other)),
+			 -EPERM);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
-	ck_assert_int_lt(df_evidence_write(&facts, 0, DF_EVIDENCE_TAKE, "fine"), 0);
+	ck_assert_int_lt(df_evidence_write(&facts, 0, DF_EVIDENCE_DAEMON, DF_EVIDENCE_TAKE, "fine"),
+			 0);
 }
 END_TEST
 

@@ -4,6 +4,7 @@
  *   stale     some fills of memory are not there when what follows on the stream begins
  *   queue     a kernel does not start while eight streams wait for words, however many connections there are
  *   relaunch  the daemon's kernel starts three times and then no more
+ *   serial    kernels of programs are executed one after the other
  *   sums      one bit of larger copies to the host is wrong
  *   crash     the third kernel ends the process
  *   hang      an allocation does not come back

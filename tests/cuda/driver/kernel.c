@@ -162,6 +162,8 @@ static void run_ptx(struct launch *of)
 	ptx_run(&l);
 }
 
+static pthread_mutex_t one_kernel = PTHREAD_MUTEX_INITIALIZER; /* fault "serial" */
+
 /* Behind a fault nothing is executed. */
 void fake_run(void *launch)
 {
@@ -170,7 +172,11 @@ void fake_run(void *launch)
 	if (fake_error(l->shape.device))
 		return;
 	fake_fault_kernel(!l->kernel->ptx);
-	if (l->kernel->ptx)
+	if (l->kernel->ptx && fake_fault("serial")) {
+		pthread_mutex_lock(&one_kernel);
+		run_ptx(l);
+		pthread_mutex_unlock(&one_kernel);
+	} else if (l->kernel->ptx)
 		run_ptx(l);
 	else
 		run_function(l);

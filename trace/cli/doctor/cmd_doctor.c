@@ -1,8 +1,9 @@
 /*
- * `dfshim doctor`: may the daemon use this machine's GPUs? Collects facts, tests each GPU, compares
- * the daemon's times with NCCL's, stores the result that a job with DFSHIM_BACKEND=auto uses
- * (runtime/evidence), and prints all of it so that the output is a good bug report. One thread;
- * work that may crash or hang runs in processes of its own (part.c).
+ * `dfshim doctor`: which executor may use this machine's GPUs, the daemon or NCCL's kernels on
+ * lanes? Collects facts, tests each GPU, compares the daemon's times with NCCL's, stores the
+ * results that a job with DFSHIM_BACKEND=auto uses (runtime/evidence), and prints all of it so that
+ * the output is a good bug report. One thread; work that may crash or hang runs in processes of its
+ * own (part.c).
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -23,7 +24,7 @@
 #define EXIT_TAKE  0
 #define EXIT_LEAVE 3
 #define FACTS_MAX  16
-#define ROWS_MAX   (DF_EVIDENCE_GPUS * 8)
+#define ROWS_MAX   (DF_EVIDENCE_GPUS * 9 + 2)
 #define FIGURES	   4
 #define PYTHON_S   10.0 /* the longest wait for an import of PyTorch from a slow disk */
 /* Below this speed relative to NCCL, a job that would not hang should not use the daemon. */
@@ -37,13 +38,21 @@
 #define CLEAR 1.5
 
 static const struct {
-	const char *name, *what, *otherwise;
+	const char *part, *name, *what, *otherwise;
 } checks[] = {
-#define DF_CHECK(name, what, otherwise) {#name, what, otherwise},
+#define DF_CHECK(name, what, otherwise) {"test", #name, what, otherwise},
 	DF_DOCTOR_CHECKS(DF_CHECK)
+#undef DF_CHECK
+#define DF_CHECK(name, what, otherwise) {"lanes", #name, what, otherwise},
+		DF_DOCTOR_LANE_CHECKS(DF_CHECK)
+#undef DF_CHECK
+#define DF_CHECK(name, what, otherwise) {"nccl", #name, what, otherwise},
+			DF_DOCTOR_NCCL_CHECKS(DF_CHECK)
 #undef DF_CHECK
 };
 #define NR_CHECKS DF_ARRAY_LEN(checks)
+
+enum outcome { FAILED, OK, NOT_SHOWN };
 
 static struct df_evidence_facts facts;
 static struct {
@@ -54,15 +63,16 @@ static int nr_versions;
 static struct row {
 	int gpu;
 	size_t check;
-	int ok;
+	enum outcome outcome;
 	char seen[256];
 } rows[ROWS_MAX];
 static int nr_rows;
 
 static struct gpu {
 	size_t begun; /* the check that is running */
-	enum df_evidence_word word;
-	char reason[256];
+	/* By enum df_evidence_of. */
+	enum df_evidence_word word[2];
+	char reason[2][256];
 } gpus[DF_EVIDENCE_GPUS];
 static char untested[DF_EVIDENCE_GPUS][200]; /* why a GPU cannot be tested now */
 
@@ -86,7 +96,11 @@ static void keep_check(int gpu, const char *name, const char *result, const char
 		;
 	if (i == NR_CHECKS || nr_rows == ROWS_MAX)
 		return;
-	*r = (struct row){.gpu = gpu, .check = i, .ok = !strcmp(result, "ok")};
+	*r = (struct row){.gpu = gpu,
+			  .check = i,
+			  .outcome = !strcmp(result, "ok")	    ? OK
+				     : !strcmp(result, "not shown") ? NOT_SHOWN
+								    : FAILED};
 	snprintf(r->seen, sizeof(r->seen), "%s", seen);
 	nr_rows++;
 }
@@ -134,7 +148,8 @@ static void take_line(struct df_doctor_part *p, char *text)
 		snprintf(versions[nr_versions].value, sizeof(versions[0].value), "%s", b);
 		nr_versions++;
 	} else if (!strcmp(word, "unable")) {
-		char *to = !strcmp(p->name, "test") ? untested[p->gpu] : unable;
+		char *to = strcmp(p->name, "speed") && strcmp(p->name, "facts") ? untested[p->gpu]
+										: unable;
 
 		snprintf(to, sizeof(untested[0]), "%s", a);
 	} else if (!strcmp(word, "begin")) {
@@ -165,38 +180,55 @@ static void ending(const struct df_doctor_part *p, double seconds, char *to, siz
 
 /* ---- the work ---------------------------------------------------------------------------- */
 
-/* The test of a GPU has ended: its result, before speed is compared. */
-static void judge_gpu(struct df_doctor_part *p, double seconds)
+/*
+ * A part that tests has ended. Returns the row that failed, or NULL. If the part died or was killed
+ * during a check, that one has failed.
+ */
+static const struct row *failed_row(struct df_doctor_part *p, double seconds)
 {
-	struct gpu *g = &gpus[p->gpu];
+	size_t nr = 0, all = 0;
 	const struct row *bad = NULL;
-	size_t nr = 0;
 	char end[128];
 
+	for (size_t i = 0; i < NR_CHECKS; i++)
+		all += !strcmp(checks[i].part, p->name);
 	for (int i = 0; i < nr_rows; i++) {
-		if (rows[i].gpu != p->gpu)
+		if (rows[i].gpu != p->gpu || strcmp(checks[rows[i].check].part, p->name) != 0)
 			continue;
 		nr++;
-		if (!rows[i].ok)
+		if (rows[i].outcome == FAILED)
 			bad = &rows[i];
 	}
 	ending(p, seconds, end, sizeof(end));
-	if (*untested[p->gpu]) {
-		snprintf(g->reason, sizeof(g->reason), "it cannot be tested now: %s",
-			 untested[p->gpu]);
-		return;
-	}
-	/* The part died, or was killed, during a check. */
-	if (!bad && nr < NR_CHECKS) {
-		keep_check(p->gpu, checks[g->begun].name, "failed", *end ? end : "ended too early");
+	if (!bad && nr < all && !*untested[p->gpu]) {
+		size_t begun = gpus[p->gpu].begun;
+
+		if (strcmp(checks[begun].part, p->name) != 0)
+			for (begun = 0; strcmp(checks[begun].part, p->name) != 0;)
+				begun++;
+		keep_check(p->gpu, checks[begun].name, "failed", *end ? end : "ended too early");
 		bad = &rows[nr_rows - 1];
 	}
-	g->word = bad ? DF_EVIDENCE_FAIL : DF_EVIDENCE_TAKE;
-	if (bad)
-		snprintf(g->reason, sizeof(g->reason), "its self-test failed: %s (%s): %.150s",
-			 checks[bad->check].name, checks[bad->check].what, bad->seen);
 	if (bad && *p->words && !quiet)
 		fprintf(stderr, "GPU %d said:\n%s\n", p->gpu, p->words);
+	return bad;
+}
+
+/* The test of a GPU has ended: the daemon's result, before speed is compared. */
+static void judge_gpu(struct df_doctor_part *p, double seconds)
+{
+	const struct row *bad = failed_row(p, seconds);
+	char *reason = gpus[p->gpu].reason[DF_EVIDENCE_DAEMON];
+	size_t size = sizeof(gpus[0].reason[0]);
+
+	if (*untested[p->gpu]) {
+		snprintf(reason, size, "it cannot be tested now: %s", untested[p->gpu]);
+		return;
+	}
+	gpus[p->gpu].word[DF_EVIDENCE_DAEMON] = bad ? DF_EVIDENCE_FAIL : DF_EVIDENCE_TAKE;
+	if (bad)
+		snprintf(reason, size, "its self-test failed: %s (%s): %.150s",
+			 checks[bad->check].name, checks[bad->check].what, bad->seen);
 }
 
 static const char *version_of(const char *name)
@@ -301,10 +333,85 @@ static void judge_speed(const struct df_doctor_opts *o, const char *library)
 			 nr_pairs > 1 ? "pairs" : "pair");
 	}
 	for (int i = 0; i < facts.nr_gpus; i++)
-		if (gpus[i].word == DF_EVIDENCE_TAKE) {
-			gpus[i].word = word;
-			snprintf(gpus[i].reason, sizeof(gpus[i].reason), "%s", reason);
+		if (gpus[i].word[DF_EVIDENCE_DAEMON] == DF_EVIDENCE_TAKE) {
+			gpus[i].word[DF_EVIDENCE_DAEMON] = word;
+			snprintf(gpus[i].reason[DF_EVIDENCE_DAEMON], sizeof(gpus[i].reason[0]),
+				 "%s", reason);
 		}
+}
+
+static int is_old_nccl(const char *version)
+{
+	int major = 0, minor = 0;
+
+	return sscanf(version, "%d.%d", &major, &minor) != 2 || major < 2 ||
+	       (major == 2 && minor < 19);
+}
+
+/* A check of NCCL's kernels, which speaks for or against lanes on all GPUs. */
+static const struct row *nccl_row(enum outcome outcome)
+{
+	for (int i = 0; i < nr_rows; i++)
+		if (!strcmp(checks[rows[i].check].part, "nccl") && rows[i].outcome == outcome)
+			return &rows[i];
+	return NULL;
+}
+
+/* Tests NCCL's kernels on lanes. */
+static void test_lanes(const struct df_doctor_opts *o, const char *library)
+{
+	static struct df_doctor_part parts[DF_EVIDENCE_GPUS], nccl;
+	const struct row *bad[DF_EVIDENCE_GPUS] = {0}, *other;
+	int i, old = is_old_nccl(version_of("NCCL"));
+
+	for (i = 0; i < facts.nr_gpus; i++)
+		parts[i] = (struct df_doctor_part){
+			.name = "lanes", .gpu = i, .nccl = o->nccl ? o->nccl : "libnccl.so.2"};
+	nccl = (struct df_doctor_part){.name = "nccl", .ours = 1, .on_lanes = 1, .nccl = o->nccl};
+	if (!old) {
+		memset(untested, 0, sizeof(untested));
+		df_doctor_run(parts, facts.nr_gpus, o->timeout, library, take_line);
+		df_doctor_run(&nccl, 1, o->timeout, library, take_line);
+	}
+	for (i = 0; i < facts.nr_gpus && !old; i++)
+		bad[i] = failed_row(&parts[i], o->timeout);
+	if (!old)
+		failed_row(&nccl, o->timeout);
+	for (i = 0; i < facts.nr_gpus; i++) {
+		char *reason = gpus[i].reason[DF_EVIDENCE_LANES];
+		size_t size = sizeof(gpus[0].reason[0]);
+		const struct row *no = old ? NULL : bad[i] ? bad[i] : nccl_row(FAILED);
+
+		if (!old && (*untested[i] || *untested[0])) {
+			snprintf(reason, size, "they cannot be tested now: %.190s",
+				 *untested[i] ? untested[i] : untested[0]);
+			continue;
+		}
+		gpus[i].word[DF_EVIDENCE_LANES] = old || no ? DF_EVIDENCE_LEAVE : DF_EVIDENCE_TAKE;
+		other = nccl_row(NOT_SHOWN);
+		if (old)
+			snprintf(reason, size, "NCCL before 2.19, or none, has no maxCTAs (%.100s)",
+				 version_of("NCCL"));
+		else if (no)
+			snprintf(reason, size, "%s (%s): %.150s", checks[no->check].name,
+				 checks[no->check].what, no->seen);
+		else
+			snprintf(reason, size, "their self-test passed here%s%.150s",
+				 other ? "; not shown: opposite orders of NCCL's kernels, since "
+				       : "",
+				 other ? other->seen : "");
+	}
+}
+
+/* For a job: only if it may depend on it. */
+static int asks_for_lanes(void)
+{
+	if (!quiet || df_env()->executor == DF_EXECUTOR_NCCL)
+		return 1;
+	for (int i = 0; i < facts.nr_gpus; i++)
+		if (gpus[i].word[DF_EVIDENCE_DAEMON] == DF_EVIDENCE_LEAVE)
+			return df_env()->executor == DF_EXECUTOR_AUTO;
+	return 0;
 }
 
 static void test_all(const struct df_doctor_opts *o, const char *library)
@@ -312,51 +419,69 @@ static void test_all(const struct df_doctor_opts *o, const char *library)
 	static struct df_doctor_part parts[DF_EVIDENCE_GPUS];
 	int i, passed = 0;
 
-	total = facts.nr_gpus * (int)NR_CHECKS + 2 * PAIRS;
+	total = (facts.nr_gpus + 1) * (int)NR_CHECKS + 2 * PAIRS;
 	for (i = 0; i < facts.nr_gpus; i++)
 		parts[i] = (struct df_doctor_part){.name = "test", .gpu = i, .ours = 1};
 	df_doctor_run(parts, facts.nr_gpus, o->timeout, library, take_line);
 	for (i = 0; i < facts.nr_gpus; i++) {
 		judge_gpu(&parts[i], o->timeout);
-		passed += gpus[i].word == DF_EVIDENCE_TAKE;
+		passed += gpus[i].word[DF_EVIDENCE_DAEMON] == DF_EVIDENCE_TAKE;
 	}
 	if (passed)
 		judge_speed(o, library);
+	if (asks_for_lanes())
+		test_lanes(o, library);
 	df_cli_progress("", (uint64_t)total, (uint64_t)total);
+}
+
+/* The executor of a job with DFSHIM_BACKEND=auto. */
+enum decision { LEAVE, BY_LANES, BY_DAEMON };
+
+/* Whether all GPUs may be used by this executor; *reason: of the first one that may not. */
+static int all_take(enum df_evidence_of of, const char **reason)
+{
+	*reason = facts.nr_gpus ? gpus[0].reason[of] : unable;
+	for (int i = 0; i < facts.nr_gpus; i++)
+		if (gpus[i].word[of] != DF_EVIDENCE_TAKE) {
+			*reason = gpus[i].reason[of];
+			return 0;
+		}
+	return facts.nr_gpus > 0;
 }
 
 /*
  * The first GPU that is not used decides for the machine: a process uses all GPUs that it sees, or
- * none.
+ * none. As runtime/device/decide.c decides: a daemon whose checks have failed is not replaced.
  */
-static int whole(const char **reason)
+static enum decision whole(const char **reason, const char **lanes)
 {
-	*reason = facts.nr_gpus ? gpus[0].reason : unable;
+	*lanes = "";
 	if (*facts.refused) {
 		*reason = facts.refused;
-		return EXIT_LEAVE;
+		return LEAVE;
 	}
+	if (all_take(DF_EVIDENCE_DAEMON, reason))
+		return BY_DAEMON;
 	for (int i = 0; i < facts.nr_gpus; i++)
-		if (gpus[i].word != DF_EVIDENCE_TAKE) {
-			*reason = gpus[i].reason;
-			return EXIT_LEAVE;
-		}
-	return facts.nr_gpus ? EXIT_TAKE : EXIT_LEAVE;
+		if (gpus[i].word[DF_EVIDENCE_DAEMON] == DF_EVIDENCE_FAIL)
+			return LEAVE;
+	return all_take(DF_EVIDENCE_LANES, lanes) ? BY_LANES : LEAVE;
 }
 
 /* ---- for people -------------------------------------------------------------------------- */
 
-static void print_text(int status, const char *reason)
+static void print_text(enum decision decision, const char *reason, const char *lanes)
 {
 	char host[PATH_MAX];
 
-	printf("%s: %s\n\n",
-	       status == EXIT_TAKE		 ? "TAKE: the daemon may take the GPU"
+	printf("%s: %s%s%s\n\n",
+	       decision == BY_DAEMON		 ? "TAKE: the daemon may take the GPU"
+	       : decision == BY_LANES		 ? "TAKE: NCCL executes, on lanes"
 	       : facts.nr_gpus || *facts.refused ? "LEAVE: collectives are NCCL's on this machine"
 	       : df_run_library("doctor", "libdfhost.so", host, sizeof(host))
 		       ? "LEAVE: neither a GPU nor the CPU backend is here"
 		       : "CPU: all subcommands work here, and `dfshim run` executes jobs on CPU threads",
-	       reason);
+	       reason, *lanes ? "; NCCL on lanes: " : "", lanes);
 	for (int i = 0; i < nr_versions; i++)
 		printf("%-10s %s\n", versions[i].name, versions[i].value);
 	for (int i = 0; i < facts.nr_gpus; i++)
@@ -368,7 +493,10 @@ static void print_text(int status, const char *reason)
 		const struct row *r = &rows[i];
 
 		printf("%-4d %-9s %-7s %-45s %s\n", r->gpu, checks[r->check].name,
-		       r->ok ? "ok" : "FAILED", r->seen, r->ok ? "" : checks[r->check].otherwise);
+		       r->outcome == OK	      ? "ok"
+		       : r->outcome == FAILED ? "FAILED"
+					      : "-",
+		       r->seen, r->outcome == FAILED ? checks[r->check].otherwise : "");
 	}
 	if (nr_figures)
 		printf("\n%-14s %12s %12s %8s\n", "ALL-REDUCE", "dfshim us", "NCCL us", "times");
@@ -378,8 +506,15 @@ static void print_text(int status, const char *reason)
 		printf("%-14s %12.2f %12.2f %8.2f\n", f->name, f->us[f->median][0],
 		       f->us[f->median][1], ratio_of(f, f->median));
 	}
-	if (status != EXIT_TAKE && facts.nr_gpus)
+	if (decision == LEAVE && facts.nr_gpus)
 		printf("\nDFSHIM_BACKEND=cuda takes the GPU all the same.\n");
+	if (decision == BY_LANES)
+		printf("\nDFSHIM_EXECUTOR=daemon leaves such jobs to NCCL, recorded and watched.\n");
+}
+
+static json_t *outcome_json(enum outcome outcome)
+{
+	return outcome == NOT_SHOWN ? json_null() : json_boolean(outcome == OK);
 }
 
 static json_t *gpu_json(int i)
@@ -394,16 +529,23 @@ static json_t *gpu_json(int i)
 
 	for (int k = 0; k < nr_rows; k++)
 		if (rows[k].gpu == i)
-			json_array_append_new(
-				list, json_pack("{s:s, s:s, s:b, s:o, s:s}", "check",
-						checks[rows[k].check].name, "what",
-						checks[rows[k].check].what, "ok", rows[k].ok,
-						"seen", df_json_text(rows[k].seen), "follows",
-						rows[k].ok ? "" : checks[rows[k].check].otherwise));
-	df_evidence_path(&facts, i, path, sizeof(path));
-	return json_pack("{s:i, s:o, s:s, s:o, s:o, s:o}", "gpu", i, "facts",
-			 df_json_text(facts.gpu[i]), "result", words[gpus[i].word], "reason",
-			 df_json_text(gpus[i].reason), "checks", list, "file", df_json_text(path));
+			json_array_append_new(list,
+					      json_pack("{s:s, s:s, s:o, s:o, s:s}", "check",
+							checks[rows[k].check].name, "what",
+							checks[rows[k].check].what, "ok",
+							outcome_json(rows[k].outcome), "seen",
+							df_json_text(rows[k].seen), "follows",
+							rows[k].outcome == FAILED
+								? checks[rows[k].check].otherwise
+								: ""));
+	df_evidence_path(&facts, i, DF_EVIDENCE_DAEMON, path, sizeof(path));
+	return json_pack("{s:i, s:o, s:s, s:o, s:s, s:o, s:o, s:o}", "gpu", i, "facts",
+			 df_json_text(facts.gpu[i]), "result",
+			 words[gpus[i].word[DF_EVIDENCE_DAEMON]], "reason",
+			 df_json_text(gpus[i].reason[DF_EVIDENCE_DAEMON]), "lanes",
+			 words[gpus[i].word[DF_EVIDENCE_LANES]], "lanes_reason",
+			 df_json_text(gpus[i].reason[DF_EVIDENCE_LANES]), "checks", list, "file",
+			 df_json_text(path));
 }
 
 static json_t *figure_json(const struct figure *f)
@@ -414,8 +556,10 @@ static json_t *figure_json(const struct figure *f)
 			 "nccl_us", df_json_milli(us[1]), "pairs", nr_pairs);
 }
 
-static int print_json(int status, const char *reason)
+static int print_json(enum decision decision, const char *reason)
 {
+	static const char *const executors[] = {
+		[LEAVE] = "none", [BY_LANES] = "nccl", [BY_DAEMON] = "daemon"};
 	json_t *v = json_object(), *list = json_array(), *speed = json_array();
 
 	for (int i = 0; i < nr_versions; i++)
@@ -424,9 +568,9 @@ static int print_json(int status, const char *reason)
 		json_array_append_new(list, gpu_json(i));
 	for (int i = 0; i < nr_figures; i++)
 		json_array_append_new(speed, figure_json(&figures[i]));
-	return df_json_line(json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "verdict",
-				      status == EXIT_TAKE ? "take" : "leave", "reason",
-				      df_json_text(reason), "versions", v, "settings",
+	return df_json_line(json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "verdict",
+				      decision ? "take" : "leave", "executor", executors[decision],
+				      "reason", df_json_text(reason), "versions", v, "settings",
 				      df_json_text(facts.common), "gpus", list, "speed", speed),
 			    stdout);
 }
@@ -453,6 +597,10 @@ static int run_part(const struct df_doctor_opts *o)
 		return df_doctor_facts(o);
 	if (!strcmp(o->part, "python"))
 		return df_doctor_python();
+	if (!strcmp(o->part, "lanes"))
+		return df_doctor_lanes(o);
+	if (!strcmp(o->part, "nccl"))
+		return df_doctor_nccl(o);
 	return !strcmp(o->part, "test") ? df_doctor_trial(o) : df_doctor_speed(o);
 }
 
@@ -460,10 +608,13 @@ static void keep_results(void)
 {
 	int ret;
 
-	for (int i = 0; i < facts.nr_gpus; i++) {
-		if (gpus[i].word == DF_EVIDENCE_NONE)
+	for (int i = 0; i < 2 * facts.nr_gpus; i++) {
+		const struct gpu *g = &gpus[i / 2];
+		enum df_evidence_of of = i % 2;
+
+		if (g->word[of] == DF_EVIDENCE_NONE)
 			continue;
-		ret = df_evidence_write(&facts, i, gpus[i].word, gpus[i].reason);
+		ret = df_evidence_write(&facts, i / 2, of, g->word[of], g->reason[of]);
 		if (ret)
 			fprintf(stderr,
 				"dfshim doctor: the result cannot be kept (%s): each job makes the "
@@ -477,7 +628,8 @@ int df_cmd_doctor(int argc, char **argv)
 	struct df_doctor_opts o = {.timeout = 20};
 	struct df_doctor_part first = {.name = "facts"};
 	char library[PATH_MAX], *path;
-	const char *reason;
+	const char *reason, *lanes;
+	enum decision decision;
 	int json = 0, status;
 	const struct df_opt options[] = {
 		DF_OPT(JSON, json, NULL),
@@ -485,15 +637,15 @@ int df_cmd_doctor(int argc, char **argv)
 			  "end a part of the test after this time (20)"),
 		DF_TEXT("nccl", "FILE", o.nccl, "the NCCL to compare with (libnccl.so.2)"),
 		DF_FLAG("job", quiet, NULL),
-		DF_WORD("part", "facts|python|test|speed", o.part, NULL),
+		DF_WORD("part", "facts|python|test|speed|lanes|nccl", o.part, NULL),
 		DF_NUMBER("gpu", "N", o.gpu, 0, DF_EVIDENCE_GPUS - 1, NULL),
 	};
 
 	DF_CLI_PARSE(
 		"doctor", &argc, &argv,
-		.doc = "Tests whether dfshim's daemon may take this machine's GPUs, keeps the result for jobs "
+		.doc = "Tests whether dfshim's daemon, or NCCL's kernels on lanes, may take this machine's GPUs, keeps the result for jobs "
 		       "with DFSHIM_BACKEND=auto, and prints it with all versions: paste it into a report.\v"
-		       "Exit status: 0 the daemon may take the GPUs, 3 it may not (no GPU included), 1 the test "
+		       "Exit status: 0 dfshim may take the GPUs, 3 it may not (no GPU included), 1 the test "
 		       "could not be made, 2 wrong usage.");
 	if (o.part)
 		return run_part(&o);
@@ -520,11 +672,12 @@ int df_cmd_doctor(int argc, char **argv)
 		keep_results();
 	}
 	free(path);
-	status = whole(&reason);
+	decision = whole(&reason, &lanes);
+	status = decision == LEAVE ? EXIT_LEAVE : EXIT_TAKE;
 	if (quiet)
 		return status;
 	if (json)
-		return print_json(status, reason) ? 1 : status;
-	print_text(status, reason);
+		return print_json(decision, decision == BY_LANES ? lanes : reason) ? 1 : status;
+	print_text(decision, reason, lanes);
 	return status;
 }

@@ -1,7 +1,8 @@
 /*
  * Shared by the files of `dfshim doctor`. cmd_doctor.c asks, decides and prints. part.c starts each
  * part of the work as a process of its own, which may crash or hang: facts.c (the machine),
- * python.c (PyTorch), trial.c (the self-test of a GPU) and speed.c (the daemon's times and NCCL's).
+ * python.c (PyTorch), trial.c (the self-test of a GPU), speed.c (the daemon's times and NCCL's) and
+ * lanes_trial.c (NCCL's kernels on lanes).
  * driver.c finds the driver's functions by name.
  *
  * A part reports to its parent in lines of words between tabs on file descriptor DF_DOCTOR_FD:
@@ -9,7 +10,7 @@
  *   key L, gpu L, refused L    conditions of a result (runtime/evidence)
  *   fact NAME VALUE            versions and the like, for people
  *   begin NAME                 a check begins
- *   check NAME ok|failed SEEN  it has ended
+ *   check NAME ok|failed|not shown SEEN  it has ended
  *   figure NAME MICROSECONDS   one operation
  *   unable REASON              it cannot be tried here and now, which is no failure of the daemon
  */
@@ -35,6 +36,15 @@
 	X(graph, "a captured collective, 100 replays", "graphs would be wrong or hang")            \
 	X(disorder, "opposite orders with device waits", "what dfshim is for would not work")
 
+/* Those of lanes_trial.c. */
+#define DF_DOCTOR_LANE_CHECKS(X)                                                                   \
+	X(together, "kernels of all lanes at the same time",                                       \
+	  "NCCL's kernels would wait for one another")
+#define DF_DOCTOR_NCCL_CHECKS(X)                                                                   \
+	X(opposite, "NCCL on lanes, opposite orders with device waits",                            \
+	  "what dfshim is for would not work")                                                     \
+	X(capture, "NCCL on lanes, a captured collective", "graphs would fail or hang")
+
 struct df_doctor_opts {
 	const char *part, *nccl;
 	int gpu;
@@ -50,6 +60,8 @@ int df_doctor_facts(const struct df_doctor_opts *o);
 int df_doctor_python(void);
 int df_doctor_trial(const struct df_doctor_opts *o);
 int df_doctor_speed(const struct df_doctor_opts *o);
+int df_doctor_lanes(const struct df_doctor_opts *o);
+int df_doctor_nccl(const struct df_doctor_opts *o);
 
 /*
  * The driver's CUmemAllocationProp and CUmemAccessDesc (since CUDA 10.2), as far as they are used.
@@ -91,9 +103,10 @@ const char *df_doctor_nccl_error(void);
 /* ---- in the parent ----------------------------------------------------------------------- */
 
 struct df_doctor_part {
-	const char *name; /* facts, python, test, speed */
+	const char *name; /* facts, python, test, speed, lanes, nccl */
 	int gpu;
 	int ours;	  /* libdfshim.so is preloaded */
+	int on_lanes;	  /* ... with DFSHIM_EXECUTOR=nccl, before the library `nccl` */
 	const char *nccl; /* --nccl; NULL: none */
 	/* How it ended: */
 	int status;	  /* as from waitpid() */

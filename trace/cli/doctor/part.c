@@ -21,26 +21,30 @@
 
 #define SAID_MAX (64 << 10)
 
-/* Sets LD_PRELOAD for the part: the user's libraries stay, ours are there or not. */
-static void set_preload(const char *library)
+/*
+ * Sets LD_PRELOAD for the part: the user's libraries stay, ours are there or not; nccl: behind
+ * ours; NULL: none.
+ */
+static void set_preload(const char *library, const char *nccl)
 {
 	const char *old = getenv("LD_PRELOAD");
 	char *rest = strdup(old ? old : ""), *save = NULL, *p, text[8 * PATH_MAX];
-	size_t n = (size_t)snprintf(text, sizeof(text), "%s", library ? library : "");
+	size_t n = (size_t)snprintf(text, sizeof(text), "%s %s", library ? library : "",
+				    nccl ? nccl : "");
 
 	for (p = rest ? strtok_r(rest, " :", &save) : NULL; p; p = strtok_r(NULL, " :", &save))
 		if (!strstr(p, "libdfshim.so") && !strstr(p, "libdfhost.so") &&
 		    n < sizeof(text) - PATH_MAX)
-			n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", n ? " " : "", p);
+			n += (size_t)snprintf(text + n, sizeof(text) - n, " %s", p);
 	free(rest);
-	if (n)
+	if (n > 1)
 		setenv("LD_PRELOAD", text, 1);
 	else
 		unsetenv("LD_PRELOAD");
 }
 
 /* Keeps the settings on which a result depends, removes the job's own. */
-static void set_environment(const char *library)
+static void set_environment(const struct df_doctor_part *p, const char *library)
 {
 	static const char *const job[] = {
 		"RANK",
@@ -58,12 +62,14 @@ static void set_environment(const char *library)
 		"DFSHIM_STREAM_ORDER",
 		"DFSHIM_RELEASE",
 		"DFSHIM_TIMEOUT_ACTION",
+		"DFSHIM_NCCL_ORDER",
 	};
 
 	for (size_t i = 0; i < DF_ARRAY_LEN(job); i++)
 		unsetenv(job[i]);
-	set_preload(library);
+	set_preload(p->ours ? library : NULL, p->on_lanes ? p->nccl : NULL);
 	setenv(df_env_name(DF_ENV_ROW_backend), "cuda", 1);
+	setenv(df_env_name(DF_ENV_ROW_executor), p->on_lanes ? "nccl" : "daemon", 1);
 	setenv(df_env_name(DF_ENV_ROW_strict), "1", 1);
 	setenv(df_env_name(DF_ENV_ROW_nccl_ras_enable), "0", 1);
 	/* Since NCCL 2.30 several ranks may share a GPU only with this setting. */
@@ -85,7 +91,7 @@ static void start_child(const struct df_doctor_part *p, double seconds, const ch
 		argv[8] = "--nccl";
 		argv[9] = p->nccl;
 	}
-	set_environment(p->ours ? library : NULL);
+	set_environment(p, library);
 	fd = open("/dev/null", O_RDONLY);
 	dup2(fd, STDIN_FILENO);
 	dup2(pipes[1][1], STDOUT_FILENO);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "runtime/base/connections.h"
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/time.h"
@@ -312,14 +313,12 @@ static int check_words(void)
 
 static int check_queues(void)
 {
-	const char *v = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
 	/*
 	 * A stream uses a connection while it has work. If none is left, no launch is possible, not
 	 * even NCCL's.
 	 */
-	int connections = v && atoi(v) > 0 ? DF_MIN(atoi(v), 32) : 8, nr = connections * 3 / 4, i,
-	    r;
-	void *streams[32];
+	int nr = DF_CONNECTIONS * 3 / 4, i, r;
+	void *streams[DF_CONNECTIONS];
 	uint64_t *word;
 
 	at("streams that wait");
@@ -346,7 +345,7 @@ static int check_queues(void)
 		CU(stream_destroy, streams[i]);
 	}
 	CU(host_free, word);
-	failed("%d waiting streams, %d connections", nr, connections);
+	failed("%d waiting streams, %d connections", nr, DF_CONNECTIONS);
 	return 0;
 }
 
