@@ -16,10 +16,10 @@ struct df_lane_calls {
 	/*
 	 * Makes the real library's communicator of the same ranks, for the thread's device, and
 	 * connects it, except for messages. Collective. config: df_comm_config.real; NULL: this
-	 * rank cannot take part, so the call fails on all ranks. Returns 0 or -errno; the reason
-	 * is logged.
+	 * rank cannot take part, so the call fails on all ranks. ctas: its most CTAs. Returns 0 or
+	 * -errno; the reason is logged.
 	 */
-	int (*make)(struct df_comm *comm, const void *config, void **real);
+	int (*make)(struct df_comm *comm, const void *config, int ctas, void **real);
 	/*
 	 * Puts the operations of one group on the stream (a cudaStream_t). Returns 0 or -errno; the
 	 * reason is logged.

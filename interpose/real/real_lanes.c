@@ -165,7 +165,7 @@ static int wait_for(struct df_comm *comm, struct setup *s)
 	return why;
 }
 
-static int make(struct df_comm *comm, const void *given, void **real)
+static int make(struct df_comm *comm, const void *given, int ctas, void **real)
 {
 	const struct df_config *config = given;
 	struct row mine = {.version = df_real_version()};
@@ -183,7 +183,7 @@ static int make(struct df_comm *comm, const void *given, void **real)
 		return ret;
 	}
 	s->own = *config;
-	df_config_for_lane(&s->own, (int)df_env()->nccl_ctas, &s->config);
+	df_config_for_lane(&s->own, ctas, &s->config);
 	s->device = df_backend->get_device();
 	s->nranks = df_comm_nranks(comm);
 	s->rank = rank;

@@ -90,6 +90,40 @@ lanes 64 RUDE_CASE=busy rude --procs 3
 ${CC:-gcc} -shared -fPIC -o "$T/proxy.so" "$SRC/tests/cuda/proxy.c" -ldl || fail "the library with a proxy"
 PRE=$T/proxy.so lanes 64 CYCLE_COLLS=8 CYCLE_ROUNDS=1 cycle --ranks 2
 unset FAKE_CUDA_LIMITS
+# A cooperative kernel as large as the device: lanes cannot prevent a deadlock through it, which is said; a smaller one has room.
+cooperative() { # BLOCKS
+	DFSHIM_BACKEND=cuda DFSHIM_EXECUTOR=nccl DFSHIM_STRICT=1 FAKE_CUDA_SMS=64 DFSHIM_HOST_SMS=64 LD_PRELOAD="$B/libdfshim.so" \
+		timeout -k 5 "${LIMIT:-100}" python3 - "$1" >"$T/out" 2>&1 <<'PROGRAM'
+import ctypes, sys
+C, context, comm, module, kernel, word = ctypes.CDLL(None), *(ctypes.c_void_p() for _ in range(5))
+cuda = ctypes.CDLL("libcuda.so.1")
+nccl = ctypes.CDLL("libnccl.so.2", mode=ctypes.RTLD_GLOBAL)
+ptx = b""".version 7.0
+.target sm_80
+.address_size 64
+.visible .entry nothing()
+{
+	ret;
+}
+"""
+def must(r):
+    if r:
+        sys.exit(f"a call returned {r}")
+must(cuda.cuInit(0))
+must(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+must(cuda.cuCtxSetCurrent(context))
+must(C.ncclCommInitAll(ctypes.byref(comm), 1, (ctypes.c_int * 1)(0)))
+must(cuda.cuModuleLoadData(ctypes.byref(module), ptx))
+must(cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"nothing"))
+must(cuda.cuLaunchCooperativeKernel(kernel, int(sys.argv[1]), 1, 1, 1024, 1, 1, 0, None, None))
+must(cuda.cuCtxSynchronize())
+must(C.ncclCommDestroy(comm))
+PROGRAM
+}
+cooperative 128 || fail "a large cooperative kernel: $(cat "$T/out")"
+grep -q 'a cooperative kernel of 128 blocks does not fit on device 0 beside NCCL.s kernels' "$T/out" || fail "not said: $(cat "$T/out")"
+cooperative 96 || fail "a cooperative kernel with room: $(cat "$T/out")"
+grep -q 'cooperative kernel' "$T/out" && fail "said of one with room: $(cat "$T/out")"
 # An NCCL that has no maxCTAs: refused, with the reason.
 LD_LIBRARY_PATH=$D/runtime:$D/driver on 64 NCCL_DEBUG=WARN FAKE_NCCL_VERSION=21805 disorder --ranks 2 --iters 1
 [ $rc = 3 ] && grep -q 'no libnccl.so.2 of version 2.19 or later was found' "$T/out" || fail "an old NCCL: status $rc: $(cat "$T/out")"

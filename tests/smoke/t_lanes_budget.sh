@@ -30,6 +30,8 @@ ONLY="PD-03 RD-01 SQ-04" RULES=lanes "$SRC/tests/deadlock/catalogue.sh" || fail 
 # A communicator that asks for more CTAs than the device has gets those that there are.
 DFSHIM_NCCL_CTAS=64 right 24 disorder --ranks 2 --colls 3 --comms 3 --iters $((20 / SLOW)) --seed "$SEED"
 grep -q 'a communicator may have' "$T/out" && fail "a line about CTAs that no communicator asked for: $(cat "$T/out")"
+grep -q 'DFSHIM_NCCL_CTAS=64: device 0 has 24 multiprocessors, so its communicators execute one at a time' "$T/out" ||
+	fail "more CTAs than the device has: not said: $(cat "$T/out")"
 # One that asks for more than the budget of each gets that, with a line; a budget that is not one is the default.
 right 64 disorder --ranks 2 --colls 6 --comms 6 --ctas 32 --iters $((20 / SLOW)) --sync --seed "$SEED"
 grep -q 'a communicator may have 32 CTAs by its configuration; it gets 16 (DFSHIM_NCCL_CTAS)' "$T/out" || fail "32 CTAs: $(cat "$T/out")"

@@ -13,10 +13,13 @@
  * counts, loaded or not. Any thread, no lock.
  */
 #if __has_include(<cuda.h>)
+#include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/log.h"
 #include "runtime/device/cuda/cuda_daemon.h"
 #include "runtime/device/cuda/cuda_int.h"
+#include "runtime/device/device.h"
 #include "runtime/recorded.h"
 
 #define LAZY   2 /* CU_MODULE_LAZY_LOADING of cuda.h 11.7 */
@@ -65,12 +68,11 @@ static int is_seen(void *fn, int note)
 	return 0;
 }
 
-/* Whether it fits beside the daemon, each of whose blocks takes a multiprocessor. */
-static int has_room(int device, const struct df_cuda_launch *l)
+/* Whether it fits beside this number of blocks, each of which takes a multiprocessor. */
+static int fits(int device, const struct df_cuda_launch *l, uint32_t beside)
 {
 	CUresult (*occupancy)(int *, CUfunction, int, size_t);
 	int nr = 0, each = 0;
-	uint32_t daemon = df_cuda_daemon_blocks(device);
 
 	*(void **)&occupancy = df_drv_find("cuOccupancyMaxActiveBlocksPerMultiprocessor", 6050);
 	if (!occupancy ||
@@ -78,8 +80,20 @@ static int has_room(int device, const struct df_cuda_launch *l)
 	    df_drv.device_attribute(&nr, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
 				    df_cudevs[device].device) != CUDA_SUCCESS)
 		return 0;
-	return (uint32_t)nr > daemon &&
-	       l->together <= (uint64_t)((uint32_t)nr - daemon) * (uint64_t)each;
+	return (uint32_t)nr > beside &&
+	       l->together <= (uint64_t)((uint32_t)nr - beside) * (uint64_t)each;
+}
+
+/* NCCL's kernels do not leave before their peers have launched theirs. */
+static void warn_on_lanes(int device, const struct df_cuda_launch *l)
+{
+	if (!df_device_lanes() || fits(device, l, (uint32_t)df_env()->nccl_ctas))
+		return;
+	df_warn_once(
+		"a cooperative kernel of %llu blocks does not fit on device %d beside NCCL's "
+		"kernels: it waits for them, and they may wait for it on other devices. dfshim "
+		"does not prevent that deadlock on lanes (DFSHIM_EXECUTOR=daemon does)",
+		(unsigned long long)l->together, device);
 }
 
 int df_cuda_launch_enter(const struct df_cuda_launch *l)
@@ -93,7 +107,9 @@ int df_cuda_launch_enter(const struct df_cuda_launch *l)
 	if (df_cuda_recording || df_record_inside || df_drv.ctx_device(&dev) != CUDA_SUCCESS)
 		return -1;
 	device = df_cuda_api.get_device();
-	if (!loads && has_room(device, l))
+	if (l->together)
+		warn_on_lanes(device, l);
+	if (!loads && fits(device, l, df_cuda_daemon_blocks(device)))
 		return -1;
 	if (loads)
 		df_cuda_alone_enter(device, 1);

@@ -39,6 +39,11 @@ int df_budget_init(int nr_devs)
 	for (i = 0; i < nr_devs; i++) {
 		budgets[i].sms = df_blocks->ctas(i);
 		budgets[i].reserve = DF_MIN(df_env()->nccl_ctas, budgets[i].sms);
+		if (df_env()->set[DF_ENV_ROW_nccl_ctas] && 2 * df_env()->nccl_ctas > budgets[i].sms)
+			df_warn_once(
+				"DFSHIM_NCCL_CTAS=%ld: device %d has %ld multiprocessors, so its "
+				"communicators execute one at a time",
+				df_env()->nccl_ctas, i, budgets[i].sms);
 		budgets[i].most = df_blocks->queues ? DF_LANES_MOST : LONG_MAX;
 		df_list_init(&budgets[i].queue);
 	}
@@ -68,7 +73,6 @@ void df_budget_join(struct df_lane *lane)
 
 	df_list_init(&lane->room.waiting);
 	df_mutex_lock(&lock);
-	lane->ctas = DF_MIN(lane->ctas, b->sms);
 	begins = all_fit(b);
 	b->total += lane->ctas;
 	b->nr_lanes += needs_room(lane);

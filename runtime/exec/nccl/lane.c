@@ -15,6 +15,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 #include "runtime/base/time.h"
+#include "runtime/blocks.h"
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
@@ -518,6 +519,7 @@ int df_lane_make(struct df_comm *comm)
 {
 	struct df_lane *lane = calloc(1, sizeof(*lane));
 	int device = comm->dev->index, ret = start_thread(), err;
+	long most = DF_MIN(df_env()->nccl_ctas, df_blocks->ctas(device));
 	struct df_stream_info info = {0};
 	void *real = NULL;
 
@@ -526,9 +528,8 @@ int df_lane_make(struct df_comm *comm)
 	lane->comm = comm;
 	lane->last = &lane->oldest;
 	if (comm->nranks > 1)
-		lane->ctas = comm->config.max_blocks > 0
-				     ? DF_MIN(comm->config.max_blocks, df_env()->nccl_ctas)
-				     : df_env()->nccl_ctas;
+		lane->ctas =
+			comm->config.max_blocks > 0 ? DF_MIN(comm->config.max_blocks, most) : most;
 	df_list_init(&lane->node);
 	df_mutex_init(&lane->lock, DF_RANK_LEAF, "lane");
 	lane->pairs = calloc((size_t)comm->nranks, sizeof(*lane->pairs));
@@ -545,7 +546,7 @@ int df_lane_make(struct df_comm *comm)
 		ret = df_backend->stream_new(device, &info);
 	lane->stream = info.stream;
 	/* Also if something has failed here: the other ranks wait for this one. */
-	err = df_lane_calls->make(comm, ret ? NULL : comm->config.real, &real);
+	err = df_lane_calls->make(comm, ret ? NULL : comm->config.real, (int)most, &real);
 	if (!ret)
 		ret = err;
 	df_mutex_lock(&lanes.lock);
