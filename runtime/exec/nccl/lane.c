@@ -30,6 +30,7 @@
 
 #define NAP_MIN_NS (20 * DF_NS_PER_US)
 #define NAP_MAX_NS DF_NS_PER_MS
+#define REST_NS	   (10 * DF_NS_PER_MS)	/* without work, until the thread rests */
 #define ERROR_NS   (100 * DF_NS_PER_MS) /* between questions for asynchronous errors */
 #define ABORT_NS   (2 * DF_NS_PER_S)	/* how long an abort is waited for */
 
@@ -40,6 +41,7 @@ static struct {
 	struct df_list list;
 	int started;
 	uint32_t seq;	       /* futex word: there is something to do */
+	uint32_t rests;	       /* the thread sleeps until it is woken */
 	int gates;	       /* some operations have gates; atomic */
 	struct df_lane *asked; /* the real library is asked for its asynchronous error */
 } lanes = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "lanes"), .list = DF_LIST_INIT(lanes.list)};
@@ -54,6 +56,18 @@ static void wake(void)
 	/* RELEASE pairs with the ACQUIRE in watch(), which looks before it sleeps. */
 	__atomic_fetch_add(&lanes.seq, 1, __ATOMIC_RELEASE);
 	df_futex_wake(&lanes.seq, 1, 0);
+}
+
+/*
+ * An operation is on its lane. As long as the thread looks by itself from time to time, it need not
+ * be woken, which costs the caller some microseconds.
+ */
+static void nudge(void)
+{
+	/* SEQ_CST pairs with watch(): this sees that it rests, or it sees the new number. */
+	__atomic_fetch_add(&lanes.seq, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&lanes.rests, __ATOMIC_SEQ_CST))
+		df_futex_wake(&lanes.seq, 1, 0);
 }
 
 static int has_ended(const struct df_lane_op *e)
@@ -129,7 +143,7 @@ void df_lane_unuse(struct df_lane *lane)
 void df_lane_submitted(void)
 {
 	struct df_lane *lane;
-	int any = 0;
+	int any = 0, held = 0;
 
 	while (mine) {
 		lane = mine->lane;
@@ -139,11 +153,15 @@ void df_lane_submitted(void)
 			df_lane_agree_wake(lane);
 		else
 			df_lane_put_all(lane);
+		held |= df_budget_holds(lane);
 		df_lane_unuse(lane);
 		any = 1;
 	}
-	if (any)
+	/* A held operation waits for the thread. */
+	if (held)
 		wake();
+	else if (any)
+		nudge();
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
@@ -462,8 +480,8 @@ static int busy(uint64_t *ended)
 
 static void *watch(void *arg)
 {
-	uint64_t nap = NAP_MIN_NS, asked = df_now_ns(), told = 0, ended;
-	int more;
+	uint64_t nap = NAP_MIN_NS, asked = df_now_ns(), told = 0, used = asked, ended;
+	int rests;
 
 	(void)arg;
 	is_watcher = 1;
@@ -478,12 +496,17 @@ static void *watch(void *arg)
 			look_around();
 			asked = df_now_ns();
 		}
-		more = busy(&ended);
+		if (busy(&ended) || ended != told)
+			used = df_now_ns();
 		/* Other threads retire operations too, and may hold locks then. */
 		if (ended != told)
 			look_after();
 		told = ended;
-		df_futex_wait(&lanes.seq, seq, more ? (int64_t)nap : -1, 0);
+		rests = df_now_ns() - used > REST_NS;
+		/* SEQ_CST pairs with nudge(): it sees this, or this thread the new number. */
+		__atomic_store_n(&lanes.rests, rests, __ATOMIC_SEQ_CST);
+		df_futex_wait(&lanes.seq, seq, rests ? -1 : (int64_t)nap, 0);
+		__atomic_store_n(&lanes.rests, 0, __ATOMIC_RELAXED);
 	}
 	return NULL;
 }
