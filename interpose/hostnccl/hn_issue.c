@@ -224,41 +224,82 @@ static ncclResult_t put(const struct df_hn_op *ops, int nr)
 	return res;
 }
 
-/* The word that shows whether the operation's message is connected; NULL: it needs not be. */
-static uint32_t *ends_of(const struct df_hn_op *o)
-{
-	int sends = o->kind == DF_HN_SEND, rank = o->comm->rank;
+enum { SENDS = 1, RECEIVES = 2 };
 
-	if (o->kind < DF_HN_SEND || o->root == rank)
-		return NULL;
-	return &df_hn_pair(o->comm, sends ? rank : o->root, sends ? o->root : rank)->ends;
+/* An operation's messages with a peer: NCCL executes AlltoAll, Gather and Scatter as messages. */
+static int messages(const struct df_hn_op *o, int peer)
+{
+	int rank = o->comm->rank, is_root = rank == o->root;
+
+	if (peer == rank)
+		return 0;
+	switch (o->kind) {
+	case DF_HN_SEND:
+		return peer == o->root ? SENDS : 0;
+	case DF_HN_RECV:
+		return peer == o->root ? RECEIVES : 0;
+	case DF_HN_ALLTOALL:
+		return SENDS | RECEIVES;
+	case DF_HN_GATHER:
+	case DF_HN_SCATTER:
+		if (!is_root && peer != o->root)
+			return 0;
+		return is_root == (o->kind == DF_HN_SCATTER) ? SENDS : RECEIVES;
+	default:
+		return 0;
+	}
+}
+
+/* Connects this end of a message, or waits for the other end. */
+static ncclResult_t connect_end(struct df_hn_comm *c, int peer, int what, int wait)
+{
+	int sends = what == SENDS;
+	uint32_t *ends = &df_hn_pair(c, sends ? c->rank : peer, sends ? peer : c->rank)->ends;
+
+	if (wait)
+		return df_hn_wait(c, ends, 3);
+	/* RELEASE pairs with the ACQUIRE in df_hn_wait(). */
+	__atomic_fetch_or(ends, sends ? 1 : 2, __ATOMIC_RELEASE);
+	return ncclSuccess;
+}
+
+/* The same for all messages of the operation. */
+static ncclResult_t connect_ends(const struct df_hn_op *o, int wait)
+{
+	ncclResult_t res = ncclSuccess;
+	int peer, what;
+
+	for (peer = 0; peer < o->comm->nranks && !res; peer++) {
+		what = messages(o, peer);
+		if (what & SENDS)
+			res = connect_end(o->comm, peer, SENDS, wait);
+		if (what & RECEIVES && !res)
+			res = connect_end(o->comm, peer, RECEIVES, wait);
+	}
+	return res;
 }
 
 /*
  * The first collective of a communicator waits for its ranks, and the first message from one rank
  * to another for the other end's call: for all communicators and messages of the group at once.
+ * AlltoAll, Gather and Scatter are messages here.
  */
 static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 {
 	ncclResult_t res = ncclSuccess;
-	uint32_t *ends;
 	int i;
 
 	for (i = 0; i < nr; i++)
-		if (ops[i].kind < DF_HN_SEND)
+		if (ops[i].kind < DF_HN_ALLTOALL)
 			df_hn_connect(ops[i].comm);
 	for (i = 0; i < nr && !res; i++)
-		if (ops[i].kind < DF_HN_SEND)
+		if (ops[i].kind < DF_HN_ALLTOALL)
 			res = df_hn_wait(ops[i].comm, &ops[i].comm->share->connected,
 					 (uint32_t)ops[i].comm->nranks);
 	for (i = 0; i < nr && !res; i++)
-		if ((ends = ends_of(&ops[i])))
-			/* RELEASE pairs with the ACQUIRE in df_hn_wait(). */
-			__atomic_fetch_or(ends, ops[i].kind == DF_HN_SEND ? 1 : 2,
-					  __ATOMIC_RELEASE);
+		res = connect_ends(&ops[i], 0);
 	for (i = 0; i < nr && !res; i++)
-		if ((ends = ends_of(&ops[i])))
-			res = df_hn_wait(ops[i].comm, ends, 3);
+		res = connect_ends(&ops[i], 1);
 	return res;
 }
 

@@ -231,12 +231,16 @@ static int later(const struct df_record_op *op)
 
 /*
  * Whether the call connects all ranks of the communicator, as its first collective does; several
- * threads may see that. A message connects two ranks only.
+ * threads may see that. A message connects two ranks only, and NCCL executes AlltoAll, Gather and
+ * Scatter as messages.
  */
 static int connects(const struct df_traced_call *c, struct traced *t)
 {
-	return c->kind != DF_COLL_SEND && c->kind != DF_COLL_RECV && t->nranks > 1 &&
-	       !__atomic_load_n(&t->connected, __ATOMIC_RELAXED);
+	int messages = c->kind == DF_COLL_SEND || c->kind == DF_COLL_RECV ||
+		       c->kind == DF_COLL_ALLTOALL || c->kind == DF_COLL_GATHER ||
+		       c->kind == DF_COLL_SCATTER;
+
+	return !messages && t->nranks > 1 && !__atomic_load_n(&t->connected, __ATOMIC_RELAXED);
 }
 
 /* Records the intent of a first operation. Returns 0 if it must be recorded like the others. */

@@ -69,4 +69,14 @@ for group in no yes; do
 		done
 	done
 done
+# AlltoAll is messages to NCCL.
+printf '%s\n' cold "ranks 2" "comm A 0 1" "comm B 0 1" "0: A2A A s1; A2A B s2" "1: A2A B s2; A2A A s1" >"$T/all.txt"
+env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((800 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \
+	timeout -k 2 "${LIMIT:-100}" "$S" --timeout 80 "$T/all.txt" >"$T/live" 2>&1 && fail "AlltoAll: no hang by NCCL's rules"
+grep -q "^ORDER: .* NCCL connects two ranks at their first message" "$T/live" || fail "AlltoAll: $(cat "$T/live")"
+for how in "issue 16" "issue 64" "agree 64"; do
+	read -r order sms <<<"$how"
+	DFSHIM_NCCL_ORDER=$order DFSHIM_HOST_SMS=$sms timeout -k 2 "${LIMIT:-100}" "$B/dfshim" run --host --executor nccl -- \
+		"$S" --timeout $((60 * SLOW)) "$T/all.txt" >"$T/live" 2>&1 || fail "AlltoAll on lanes, $order, $sms: $(cat "$T/live")"
+done
 exit 0

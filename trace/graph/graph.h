@@ -194,6 +194,13 @@ int df_graph_are_crossed(const struct df_graph *g, const struct df_match *a,
 uint32_t df_graph_crossed(struct df_graph *g, int mark);
 
 /*
+ * Whether NCCL connects the operation's rank with this one in the operation's call, and this one
+ * has not issued its part.
+ */
+int df_graph_connects(const struct df_graph *g, const struct df_uop *u, const struct df_match *in,
+		      int32_t rank);
+
+/*
  * Removes nodes that can proceed until none can. The rest is in g->stuck. Returns its size.
  * `stale`: 0 if idle threads may still act; 1 if nothing has made progress for long, so they will
  * not, and nodes that are stale count as stuck; 2 if idle threads will not act but everything else

@@ -543,8 +543,8 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 }
 
 /*
- * NCCL connects two ranks at the first message from one to the other: a thread that is in the call
- * of a message, or of a group of them, waits until the other end is called, too.
+ * A thread that is in the call of an operation, or of a group of them, in which NCCL connects ranks
+ * waits until the other ends are called, too.
  */
 static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 {
@@ -565,13 +565,15 @@ static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 		uint32_t at = inst[u - g->set->ops];
 		int together = u->l.thread == c->thread && last->l.group == u->l.group;
 
-		if ((u != last && (!last->l.group || !together)) || at == DF_NONE ||
-		    !g->insts[at].p2p || !g->insts[at].nr_missing)
+		if ((u != last && (!last->l.group || !together)) || at == DF_NONE)
 			continue;
-		at = next_node(m, u->gcomm,
-			       u->l.kind == DF_KIND_SEND ? g->insts[at].dst : g->insts[at].src);
-		df_graph_edge(g, node, at, DF_E_NOT_ISSUED, DF_W_BASE | DF_W_NORES, u->l.rec);
-		g->nodes[node].stale = DF_M_NONE;
+		for (int32_t r = 0; r < g->set->gcomms[u->gcomm].nranks; r++) {
+			if (!df_graph_connects(g, u, &g->insts[at], r))
+				continue;
+			df_graph_edge(g, node, next_node(m, u->gcomm, r), DF_E_NOT_ISSUED,
+				      DF_W_BASE | DF_W_NORES, u->l.rec);
+			g->nodes[node].stale = DF_M_NONE;
+		}
 	}
 }
 

@@ -84,6 +84,8 @@ static int connect_pairs(struct rank *me, int comm)
 				int sends = st->kind == SC_SEND, a = sends ? r : st->peer,
 				    b = sends ? st->peer : r;
 
+				if (st->comm == comm && st->kind == SC_COLL && st->coll == SC_A2A)
+					to = from = c->members & ~(1ull << me->rank);
 				if (st->comm != comm || (!sends && st->kind != SC_RECV) || a == b)
 					continue;
 				to |= a == me->rank ? 1ull << b : 0;
