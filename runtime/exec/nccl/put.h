@@ -3,7 +3,7 @@
  *
  * The first message from one rank to another connects the two: NCCL blocks the caller until both
  * have made their call. So a group with such a message is put by a thread started for that, and
- * later groups of the lane wait behind it.
+ * later groups of the lane wait behind it. tests/model/connect.pml is the model.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_PUT_H
 #define DF_RUNTIME_EXEC_NCCL_PUT_H
