@@ -6,6 +6,7 @@
 #include <string.h>
 #include "tests/lib/trace_build.h"
 #include "trace/record/names.h"
+#include "trace/record/trace_hash.h"
 
 #define DIE(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr), abort())
 
@@ -130,6 +131,24 @@ struct df_rec *tb_op(struct tb_image *im, uint32_t comm, enum df_rec_type type, 
 	return r;
 }
 
+uint64_t tb_string(struct tb_image *im, const char *text)
+{
+	struct df_trace_string *s = (struct df_trace_string *)((char *)im->h + im->h->off_strings +
+							       im->h->strings_used);
+
+	s->bytes = (uint32_t)strlen(text);
+	s->hash = df_hash64(text, s->bytes);
+	s->used = 1;
+	memcpy(s + 1, text, s->bytes);
+	im->h->strings_used += (uint32_t)sizeof(*s) + ((s->bytes + 7) & ~7u);
+	return s->hash;
+}
+
+void tb_site(struct tb_image *im, uint32_t site, const char *frame)
+{
+	tb_rec(im, DF_REC_SITE, site, 0, 0, tb_string(im, frame));
+}
+
 void tb_quiet(struct tb_image *im, uint64_t ms)
 {
 	im->clock += ms * 1000000;
@@ -150,13 +169,8 @@ struct recorder {
 	uint64_t records[DF_MODEL_RANKS][64];
 	uint64_t address;
 	struct tb_opts opts;
-	uint64_t crashed;
+	struct df_ranks crashed;
 };
-
-static int rank_in(uint64_t members, int rank)
-{
-	return __builtin_popcountll(members & ((1ULL << rank) - 1));
-}
 
 static struct df_rec *put(struct recorder *w, int rank, int thread, enum df_rec_type type,
 			  uint64_t op, uint64_t a, uint64_t b, uint64_t c)
@@ -189,7 +203,7 @@ static void put_op(struct recorder *w, int rank, int thread, uint64_t serial, in
 	for (int i = 0; i < 3; i++) {
 		r = put(w, rank, thread, types[i], serial, a[i], b[i], c[i]);
 		r->comm = w->comm[rank][comm];
-		r->rank = rank_in(w->p->comms[comm], rank);
+		r->rank = df_ranks_below(&w->p->comms[comm], rank);
 		r->device = 0;
 		r->site = 0;
 	}
@@ -215,7 +229,7 @@ static void issue(struct recorder *w, int rank, int thread, const struct df_mop 
 
 			put_op(w, rank, thread, ++w->serial, m->comm,
 			       m->send ? DF_KIND_SEND : DF_KIND_RECV, m->count, op->stream, 0, 0,
-			       rank_in(w->p->comms[m->comm], m->peer), group);
+			       df_ranks_below(&w->p->comms[m->comm], m->peer), group);
 		}
 		break;
 	case DF_MOP_KERNEL:
@@ -266,13 +280,13 @@ static void enter(struct recorder *w, int rank, int thread, const struct df_mop 
 	case DF_MOP_HBAR:
 		call = DF_CALL_HOST_BARRIER;
 		object = (uint64_t)op->object + 1;
-		detail = (uint64_t)__builtin_popcountll(op->members);
+		detail = (uint64_t)df_ranks_count(&op->members);
 		break;
 	case DF_MOP_INIT:
 	case DF_MOP_CONN:
 		call = DF_CALL_COMM_INIT;
 		object = 0x9f3a000000000000 + (uint64_t)op->object;
-		detail = (uint64_t)__builtin_popcountll(op->members);
+		detail = (uint64_t)df_ranks_count(&op->members);
 		break;
 	case DF_MOP_HWAIT:
 		call = DF_CALL_HOST_WAIT;
@@ -299,7 +313,7 @@ static void for_task(struct recorder *w, int rank, const struct df_mop *op, int 
 		int comm = op->kind == DF_MOP_COLL ? op->comm : op->p2p[i].comm;
 
 		r->comm = w->comm[rank][comm];
-		r->rank = rank_in(w->p->comms[comm], rank);
+		r->rank = df_ranks_below(&w->p->comms[comm], rank);
 	}
 }
 
@@ -319,7 +333,7 @@ static void on_event(void *arg, enum df_model_event ev, int rank, int thread, si
 			w->images[rank].h->closed = 1;
 		}
 		if (op->kind == DF_MOP_EXIT)
-			w->crashed |= 1ULL << rank;
+			df_ranks_add(&w->crashed, rank);
 		if (w->calls[rank][thread])
 			put(w, rank, thread, DF_REC_CALL_EXIT, w->calls[rank][thread], 0, 0, 0);
 		w->calls[rank][thread] = 0;
@@ -365,25 +379,25 @@ int tb_run(const struct df_mprog *p, const struct tb_opts *opts, struct tb_image
 		for (int c = 0; c < p->nr_comms && c < NR_COMMS; c++) {
 			struct df_rec *r;
 
-			if (!(p->comms[c] >> k & 1))
+			if (!df_ranks_has(&p->comms[c], k))
 				continue;
 			w.comm[k][c] = tb_comm(&images[k], 0xc0ffee00 + (uint64_t)c,
-					       __builtin_popcountll(p->comms[c]),
-					       rank_in(p->comms[c], k), 0);
+					       df_ranks_count(&p->comms[c]),
+					       df_ranks_below(&p->comms[c], k), 0);
 			r = put(&w, k, 0, DF_REC_COMM_READY, 0, 0xc0ffee00 + (uint64_t)c,
-				(uint64_t)__builtin_popcountll(p->comms[c]), 0);
+				(uint64_t)df_ranks_count(&p->comms[c]), 0);
 			r->comm = w.comm[k][c];
-			r->rank = rank_in(p->comms[c], k);
+			r->rank = df_ranks_below(&p->comms[c], k);
 		}
 	}
 	if (df_model_run(p, DF_MODEL_BASE, NULL, on_event, &w, &res))
 		DIE("no memory");
 	w.clock += 1000000;
 	for (int k = 0; k < p->nr_ranks; k++) {
-		if (w.crashed >> k & 1)
+		if (df_ranks_has(&w.crashed, k))
 			continue;
 		for (int d = 0; d < p->nr_ranks && w.opts.crash; d++) {
-			if (!(w.crashed >> d & 1))
+			if (!(df_ranks_has(&w.crashed, d)))
 				continue;
 			for (int c = 0; c < p->nr_comms; c++) {
 				struct df_rec *r;
@@ -391,16 +405,17 @@ int tb_run(const struct df_mprog *p, const struct tb_opts *opts, struct tb_image
 				if (!w.comm[k][c] || !w.comm[d][c])
 					continue;
 				r = put(&w, k, 0, DF_REC_PEER_DEAD,
-					(uint64_t)rank_in(p->comms[c], d), 7, images[d].h->pid, 0);
+					(uint64_t)df_ranks_below(&p->comms[c], d), 7,
+					images[d].h->pid, 0);
 				r->comm = w.comm[k][c];
-				r->rank = rank_in(p->comms[c], k);
+				r->rank = df_ranks_below(&p->comms[c], k);
 			}
 		}
 	}
 	for (int k = 0; k < p->nr_ranks && w.opts.quiet_ms >= 0; k++) {
 		uint64_t ms = w.opts.quiet_ms ? (uint64_t)w.opts.quiet_ms : 60000;
 
-		if (w.crashed >> k & 1)
+		if (df_ranks_has(&w.crashed, k))
 			continue;
 		images[k].clock = w.clock + ms * 1000000;
 		if (res.hung)
@@ -478,12 +493,12 @@ FILE *tb_random(uint64_t seed, int nr)
 	return f;
 }
 
-static uint64_t parse_set(const char *s)
+static struct df_ranks parse_set(const char *s)
 {
-	uint64_t m = 0;
+	struct df_ranks m = {0};
 
 	for (char *end; *s; s = *end ? end + 1 : end)
-		m |= 1ULL << strtol(s, &end, 10);
+		df_ranks_add(&m, (int)strtol(s, &end, 10));
 	return m;
 }
 
@@ -577,8 +592,11 @@ int tb_read(FILE *in, struct tb_prog *out)
 					snprintf(out->verdict, sizeof(out->verdict), "%s", w);
 			}
 		} else if (!strncmp(line, "comm ", 5)) {
+			struct df_ranks members;
+
 			line[strcspn(line, "\n")] = 0;
-			df_mprog_comm(&out->p, parse_set(line + 5));
+			members = parse_set(line + 5);
+			df_mprog_comm(&out->p, &members);
 		} else if (!strncmp(line, "op ", 3)) {
 			parse_op(out, line);
 		} else if (!strncmp(line, "end", 3)) {

@@ -46,6 +46,10 @@ uint64_t tb_issue(struct tb_image *im, uint32_t comm, int rank, int kind, uint64
 		  uint64_t index);
 /* Records that the operation has started (OP_START) or ended (OP_DONE). */
 struct df_rec *tb_op(struct tb_image *im, uint32_t comm, enum df_rec_type type, uint64_t serial);
+/* Puts a text into the table of strings; returns its hash. */
+uint64_t tb_string(struct tb_image *im, const char *text);
+/* Records the only frame of a call site. */
+void tb_site(struct tb_image *im, uint32_t site, const char *frame);
 /* Records that nothing has made progress for `ms`. */
 void tb_quiet(struct tb_image *im, uint64_t ms);
 

@@ -221,7 +221,7 @@ START_TEST(test_brute_force)
 
 		make(&p);
 		for (int c = 0; c < 3; c++)
-			df_mprog_comm(&m, (1 << RANKS) - 1);
+			df_mprog_comm(&m, &(struct df_ranks){{(1 << RANKS) - 1}});
 		for (int r = 0; r < RANKS; r++)
 			for (int i = 0; i < p.nr[r]; i++)
 				ck_assert_int_eq(df_mprog_add(&m, r, 0, &p.op[r][i]), 0);

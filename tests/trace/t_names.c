@@ -12,7 +12,6 @@
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
 #include "trace/record/names.h"
-#include "trace/record/trace_hash.h"
 
 #define HOST	  "h\x1b]0;t\a\nINJECTED\"];<script>alert(1)</script>&#10;\xff"
 #define EXE	  "/x/\r\x1b[2J\n~~~~\nINJECTED `e` <b>\x7f\xe2\x80\xae\xe2\x80\xa8"
@@ -22,19 +21,6 @@
 #define FILE_NAME "f\x1b[2J\nINJECTED<b>\""
 
 static char dir[256];
-
-static uint64_t put_string(struct tb_image *im, const char *text)
-{
-	struct df_trace_string *s = (struct df_trace_string *)((char *)im->h + im->h->off_strings +
-							       im->h->strings_used);
-
-	s->bytes = (uint32_t)strlen(text);
-	s->hash = df_hash64(text, s->bytes);
-	s->used = 1;
-	memcpy(s + 1, text, s->bytes);
-	im->h->strings_used += (uint32_t)sizeof(*s) + ((s->bytes + 7) & ~7u);
-	return s->hash;
-}
 
 static void name_comm(struct tb_image *im, uint32_t comm)
 {
@@ -60,7 +46,7 @@ static void make(struct tb_image *im, int rank)
 	}
 	memcpy(word, TASK, sizeof(TASK) < 16 ? sizeof(TASK) : 16);
 	tb_rec(im, DF_REC_THREAD, 0, im->h->pid, word[0], word[1]);
-	code = put_string(im, CODE);
+	code = tb_string(im, CODE);
 	tb_rec(im, DF_REC_SITE, 5, 0, 1, code);
 	for (int i = 0; i < 2; i++) {
 		tb_issue(im, comm[i ^ rank], rank, DF_KIND_ALLREDUCE, 8, -1, 0);

@@ -219,7 +219,7 @@ static void to_model(const struct prog *p, struct df_mprog *m, struct df_predict
 	memset(order, 0, sizeof(*order));
 	m->in_order = p->in_order;
 	for (int c = 0; c < COMMS; c++)
-		ck_assert_int_ge(df_mprog_comm(m, (1 << RANKS) - 1), 0);
+		ck_assert_int_ge(df_mprog_comm(m, &(struct df_ranks){{(1 << RANKS) - 1}}), 0);
 	for (int r = 0; r < RANKS; r++) {
 		int left[THREADS] = {0}, n = 0;
 
@@ -362,7 +362,7 @@ static void make_long(struct df_mprog *m, struct df_predict_order *order, int lo
 	memset(m, 0, sizeof(*m));
 	memset(order, 0, sizeof(*order));
 	for (int c = 0; c < COMMS; c++)
-		ck_assert_int_ge(df_mprog_comm(m, (1 << RANKS) - 1), 0);
+		ck_assert_int_ge(df_mprog_comm(m, &(struct df_ranks){{(1 << RANKS) - 1}}), 0);
 	for (int r = 0; r < RANKS; r++) {
 		int t = 0, flag = 0;
 
@@ -401,7 +401,8 @@ static void make_long(struct df_mprog *m, struct df_predict_order *order, int lo
 	}
 }
 
-static void count_open(void *arg, int rank, int thread, size_t op, int started, uint64_t here)
+static void count_open(void *arg, int rank, int thread, size_t op, int started,
+		       const struct df_ranks *here)
 {
 	(void)rank, (void)thread, (void)op, (void)started, (void)here;
 	++*(int *)arg;
@@ -443,7 +444,7 @@ START_TEST(test_large_group)
 
 	for (int closed = 1; closed >= 0; closed--) {
 		memset(&m, 0, sizeof(m));
-		ck_assert_int_ge(df_mprog_comm(&m, 3), 0);
+		ck_assert_int_ge(df_mprog_comm(&m, &(struct df_ranks){{3}}), 0);
 		for (int r = 0; r < 2; r++) {
 			for (int send = 1; send >= 0; send--) {
 				struct df_mop op = {.kind = DF_MOP_P2P,

@@ -115,7 +115,7 @@ static void print_place(FILE *out, const char *before, const struct df_predict_p
 struct stand {
 	int thread, started;
 	size_t op;
-	uint64_t here;
+	struct df_ranks here;
 };
 
 struct stands {
@@ -123,7 +123,8 @@ struct stands {
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS];
 };
 
-static void add_stand(void *arg, int rank, int thread, size_t op, int started, uint64_t here)
+static void add_stand(void *arg, int rank, int thread, size_t op, int started,
+		      const struct df_ranks *here)
 {
 	struct stands *s = arg;
 	struct stand *slot = DF_VEC_PUSH(s->list[rank], s->nr[rank], s->cap[rank]);
@@ -134,7 +135,9 @@ static void add_stand(void *arg, int rank, int thread, size_t op, int started, u
 	while (started && --at > 0 && !s->list[rank][at - 1].started)
 		s->list[rank][at] = s->list[rank][at - 1];
 	s->list[rank][started ? at : s->nr[rank] - 1] =
-		(struct stand){.thread = thread, .started = started, .op = op, .here = here};
+		(struct stand){.thread = thread, .started = started, .op = op};
+	if (here)
+		s->list[rank][started ? at : s->nr[rank] - 1].here = *here;
 }
 
 static int find_stands(struct search *x, struct stands *s)
@@ -161,7 +164,8 @@ static void print_missing(FILE *out, const struct df_predict_program *w, const s
 	int said = 0;
 
 	for (int r = 0; m->kind == DF_MOP_COLL && s->started && r < w->prog.nr_ranks; r++)
-		if ((w->prog.comms[m->comm] & ~s->here) >> r & 1 && said++ < 4)
+		if (df_ranks_has(&w->prog.comms[m->comm], r) && !df_ranks_has(&s->here, r) &&
+		    said++ < 4)
 			fprintf(out, "%s%s", said > 1 ? ", " : "; it waits for ",
 				w->steps->ranks[r].name);
 	if (said > 4)

@@ -12,7 +12,7 @@
 /* ---- partners ---------------------------------------------------------------------------- */
 
 struct tallies {
-	struct df_map ranks;	/* (communicator, index): set of ranks that issue the collective */
+	struct df_map ranks; /* (communicator, index): number of ranks that issue the collective */
 	struct df_map sides[2]; /* (communicator, source and destination): receives, sends */
 	struct df_map seen[2];	/* number of them that were requested */
 };
@@ -43,7 +43,7 @@ static int count_step(struct tallies *y, const struct df_program_steps *p, int r
 		n = df_map_at(&y->ranks, s->comm, s->index);
 		if (!n)
 			return -ENOMEM;
-		*n |= 1ULL << rank;
+		++*n;
 	}
 	for (int k = 0; s->op.kind == DF_MOP_P2P && k < s->op.nr_p2p; k++) {
 		const struct df_mp2p *m = &s->op.p2p[k];
@@ -65,7 +65,7 @@ static int has_partners(struct tallies *y, const struct df_program_steps *p, int
 	if (s->op.kind == DF_MOP_COLL) {
 		const uint64_t *here = df_map_find(&y->ranks, s->comm, s->index);
 
-		return here && !(p->comms[s->comm].members & ~*here);
+		return here && *here >= (uint64_t)df_ranks_count(&p->comms[s->comm].members);
 	}
 	for (int k = 0; s->op.kind == DF_MOP_P2P && k < s->op.nr_p2p; k++) {
 		const struct df_mp2p *m = &s->op.p2p[k];
@@ -204,7 +204,7 @@ int df_predict_program_make(struct df_predict_program *w, struct df_program_step
 		w->prog.nr_threads[r] = p->ranks[r].nr_threads;
 	rc = drop_alone(p, &w->nr_dropped);
 	for (size_t c = 0; c < p->nr_comms && !rc; c++)
-		if (df_mprog_comm(&w->prog, p->comms[c].members) < 0)
+		if (df_mprog_comm(&w->prog, &p->comms[c].members) < 0)
 			rc = -ENOMEM;
 	for (int r = 0; r < p->nr_ranks && !rc; r++) {
 		for (int t = 0; t < p->ranks[r].nr_threads && !rc; t++)

@@ -22,13 +22,13 @@ static int barrier(struct df_mrun *r, int rank, const struct df_mop *op)
 		}
 		r->bars[i].kind = (int)op->kind;
 		r->bars[i].object = op->object;
-		r->bars[i].here = 0;
+		memset(&r->bars[i].here, 0, sizeof(r->bars[i].here));
 		r->nr_bars++;
 	}
-	r->bars[i].here |= 1ULL << rank;
-	if ((r->bars[i].here & op->members) != op->members)
+	df_ranks_add(&r->bars[i].here, rank);
+	if (!df_ranks_cover(&r->bars[i].here, &op->members))
 		return op->kind == DF_MOP_CONN && r->mode != DF_MODEL_BASE;
-	if (op->kind != DF_MOP_HBAR && op->members & r->dead)
+	if (op->kind != DF_MOP_HBAR && df_ranks_meet(&op->members, &r->dead))
 		return op->kind == DF_MOP_CONN && r->mode != DF_MODEL_BASE;
 	return 1;
 }
@@ -99,7 +99,7 @@ static int host_step(struct df_mrun *r, int rank, int thread)
 		set_flag(r, op->object);
 		break;
 	case DF_MOP_EXIT:
-		r->dead |= 1ULL << rank;
+		df_ranks_add(&r->dead, rank);
 		break;
 	case DF_MOP_SPIN:
 		ok = 0;
@@ -126,7 +126,7 @@ static int may_try(const struct df_mrun *r, const struct df_model_schedule *s, i
 {
 	const struct df_mthread *t = &r->p->threads[rank][thread];
 
-	if (r->dead >> rank & 1 || r->pc[rank][thread] >= t->nr_ops)
+	if (df_ranks_has(&r->dead, rank) || r->pc[rank][thread] >= t->nr_ops)
 		return 0;
 	return !s || !s->hold || !s->hold(s->arg, rank, thread, &t->ops[r->pc[rank][thread]]);
 }
@@ -144,28 +144,27 @@ static int hosts(struct df_mrun *r, const struct df_model_schedule *s)
 		return moved;
 	}
 	/* By a schedule: one step of one thread at a time, until none can proceed. */
-	for (uint64_t blocked[DF_MODEL_THREADS] = {0}; !r->failed;) {
-		int list[DF_MODEL_RANKS * DF_MODEL_THREADS][2];
+	for (struct df_ranks blocked[DF_MODEL_THREADS] = {0}; !r->failed;) {
 		size_t nr = 0, at;
 
 		for (int k = 0; k < r->p->nr_ranks; k++) {
 			for (int t = 0; t < r->p->nr_threads[k]; t++) {
-				if (!may_try(r, s, k, t) || blocked[t] >> k & 1)
+				if (!may_try(r, s, k, t) || df_ranks_has(&blocked[t], k))
 					continue;
-				list[nr][0] = k;
-				list[nr++][1] = t;
+				r->choice[nr][0] = k;
+				r->choice[nr++][1] = t;
 			}
 		}
 		if (!nr)
 			return moved;
 		at = s->pick(s->arg, nr) % nr;
-		if (host_step(r, list[at][0], list[at][1])) {
+		if (host_step(r, r->choice[at][0], r->choice[at][1])) {
 			if (s->device)
 				return 1;
 			moved = 1;
 			memset(blocked, 0, sizeof(blocked));
 		} else {
-			blocked[list[at][1]] |= 1ULL << list[at][0];
+			df_ranks_add(&blocked[r->choice[at][1]], r->choice[at][0]);
 		}
 	}
 	return moved;
@@ -181,6 +180,7 @@ static void finish(struct df_mrun *r, size_t i)
 		t->settled &= r->tasks[t->deps[k]].done && r->tasks[t->deps[k]].settled;
 	r->nr_done++;
 	r->nr_open[t->rank]--;
+	r->nr_open_ops[t->rank] -= t->coll;
 	r->nr_resident[t->rank] -= t->coll && !t->joins;
 	if (!t->legacy)
 		r->tails[*df_map_find(&r->streams, (uint64_t)t->rank, (uint64_t)t->stream) - 1]
@@ -193,7 +193,7 @@ static int may_start(struct df_mrun *r, size_t i)
 {
 	struct task *t = &r->tasks[i];
 
-	if (t->done || t->started || r->dead >> t->rank & 1 || !df_mrun_ready(r, t))
+	if (t->done || t->started || df_ranks_has(&r->dead, t->rank) || !df_mrun_ready(r, t))
 		return 0;
 	if (t->coll && !t->joins && r->mode == DF_MODEL_BASE && r->p->cap &&
 	    r->nr_resident[t->rank] >= (size_t)r->p->cap) {
@@ -214,8 +214,9 @@ static void meet(struct df_mrun *r, const struct task *t)
 		m = df_mrun_meet(r, t, 0);
 		if (!m)
 			return;
-		m->differs |= m->here && m->sig != t->op->sig;
-		m->here |= 1ULL << t->rank;
+		m->differs |= m->any && m->sig != t->op->sig;
+		m->any = 1;
+		df_ranks_add(&m->here, t->rank);
 		m->sig = t->op->sig;
 		return;
 	}
@@ -225,7 +226,7 @@ static void meet(struct df_mrun *r, const struct task *t)
 		m = df_mrun_meet(r, t, i);
 		if (!m)
 			return;
-		m->here |= 1ULL << send;
+		m->sides |= (uint8_t)(1u << send);
 		m->count[send] = t->op->p2p[i].count;
 	}
 }
@@ -282,14 +283,15 @@ static int collectives(struct df_mrun *r)
 
 	for (size_t i = 0; i < r->nr_tasks; i++) {
 		struct task *t = &r->tasks[i];
-		uint64_t members;
+		const struct df_ranks *members;
 		struct meeting *m;
 
 		if (t->op->kind != DF_MOP_COLL || t->done || !t->started)
 			continue;
-		members = r->p->comms[t->op->comm];
+		members = &r->p->comms[t->op->comm];
 		m = df_mrun_meet(r, t, 0);
-		if (!m || m->differs || members & r->dead || members & ~m->here)
+		if (!m || m->differs || df_ranks_meet(members, &r->dead) ||
+		    !df_ranks_cover(&m->here, members))
 			continue;
 		m->over = 1;
 		finish(r, i);
@@ -306,7 +308,8 @@ static int messages(struct df_mrun *r)
 		struct task *t = &r->tasks[i];
 		int ok = 1;
 
-		if (t->op->kind != DF_MOP_P2P || t->done || !t->started || r->dead >> t->rank & 1)
+		if (t->op->kind != DF_MOP_P2P || t->done || !t->started ||
+		    df_ranks_has(&r->dead, t->rank))
 			continue;
 		for (int k = 0; k < t->op->nr_p2p && ok; k++) {
 			struct meeting *m;
@@ -314,8 +317,8 @@ static int messages(struct df_mrun *r)
 			if (t->op->p2p[k].send && r->p->buffered)
 				continue;
 			m = df_mrun_meet(r, t, k);
-			ok = m && m->here == 3 && m->count[0] == m->count[1] &&
-			     !(r->dead >> t->op->p2p[k].peer & 1);
+			ok = m && m->sides == 3 && m->count[0] == m->count[1] &&
+			     !df_ranks_has(&r->dead, t->op->p2p[k].peer);
 		}
 		for (int k = 0; k < t->op->nr_p2p && ok; k++) {
 			struct meeting *m = df_mrun_meet(r, t, k);
@@ -331,6 +334,19 @@ static int messages(struct df_mrun *r)
 	return moved;
 }
 
+/* Returns 0, or -1 without memory. */
+static int alloc_threads(struct df_mrun *r)
+{
+	size_t nr = (size_t)r->p->nr_ranks + 1, threads = 1;
+
+	for (int k = 0; k < r->p->nr_ranks; k++)
+		threads += (size_t)r->p->nr_threads[k];
+	r->pc = calloc(nr, sizeof(*r->pc));
+	r->entered = calloc(nr, sizeof(*r->entered));
+	r->choice = calloc(threads, sizeof(*r->choice));
+	return r->pc && r->entered && r->choice ? 0 : -1;
+}
+
 struct df_mrun *df_mrun_create(const struct df_mprog *p, enum df_model_mode mode)
 {
 	struct df_mrun *r = calloc(1, sizeof(*r));
@@ -339,6 +355,10 @@ struct df_mrun *df_mrun_create(const struct df_mprog *p, enum df_model_mode mode
 		return NULL;
 	r->p = p;
 	r->mode = mode;
+	if (alloc_threads(r)) {
+		df_mrun_destroy(r);
+		return NULL;
+	}
 	for (int k = 0; k < DF_MODEL_RANKS; k++)
 		r->legacy[k] = r->last[k] = NOBODY;
 	return r;
@@ -362,6 +382,9 @@ void df_mrun_destroy(struct df_mrun *r)
 	df_map_fini(&r->meetings);
 	free(r->bars);
 	free(r->flags);
+	free(r->pc);
+	free(r->entered);
+	free(r->choice);
 	free(r);
 }
 
@@ -392,6 +415,11 @@ struct df_mrun *df_mrun_copy(const struct df_mrun *from)
 	bad |= copy_array(&r->meets, from->meets, from->nr_meets, sizeof(*r->meets));
 	bad |= copy_array(&r->bars, from->bars, from->nr_bars, sizeof(*r->bars));
 	bad |= copy_array(&r->flags, from->flags, from->nr_flags, sizeof(*r->flags));
+	bad |= alloc_threads(r);
+	if (!bad) {
+		memcpy(r->pc, from->pc, (size_t)r->p->nr_ranks * sizeof(*r->pc));
+		memcpy(r->entered, from->entered, (size_t)r->p->nr_ranks * sizeof(*r->entered));
+	}
 	bad |= df_map_copy(&r->streams, &from->streams);
 	bad |= df_map_copy(&r->events, &from->events);
 	bad |= df_map_copy(&r->seqs, &from->seqs);
@@ -422,11 +450,7 @@ struct df_mrun *df_mrun_copy(const struct df_mrun *from)
 
 size_t df_mrun_open_ops(const struct df_mrun *r, int rank)
 {
-	size_t nr = 0;
-
-	for (size_t i = 0; i < r->nr_tasks && r->nr_open[rank]; i++)
-		nr += r->tasks[i].rank == rank && r->tasks[i].coll && !r->tasks[i].done;
-	return nr;
+	return r->nr_open_ops[rank];
 }
 
 int df_mrun_issued(const struct df_mrun *r)
@@ -437,7 +461,7 @@ int df_mrun_issued(const struct df_mrun *r)
 int df_mrun_is_open(const struct df_mrun *r, int before)
 {
 	for (size_t i = 0; i < r->nr_tasks && r->tasks[i].id < before; i++)
-		if (!r->tasks[i].done && !(r->dead >> r->tasks[i].rank & 1))
+		if (!r->tasks[i].done && !df_ranks_has(&r->dead, r->tasks[i].rank))
 			return 1;
 	return 0;
 }
@@ -454,7 +478,7 @@ void df_mrun_each(const struct df_mrun *r, df_mrun_task_fn fn, void *arg)
 				 ? df_map_find(&r->meetings, t->index, (uint64_t)t->op->comm << 32)
 				 : NULL;
 		fn(arg, t->rank, t->thread, t->step, t->started,
-		   number ? r->meets[*number - 1].here : 0);
+		   number ? &r->meets[*number - 1].here : NULL);
 	}
 }
 
@@ -479,15 +503,17 @@ int df_mrun_go(struct df_mrun *r, const struct df_model_schedule *schedule, df_m
 		if (!moved && schedule && schedule->let_go)
 			moved = schedule->let_go(schedule->arg);
 	} while (moved && !r->failed);
-	memset(out, 0, sizeof(*out));
+	out->hung = 0;
+	out->nr_unfinished = 0;
 	out->nr_tasks = r->nr_issued;
 	out->max_resident = r->max_resident;
-	memcpy(out->pc, r->pc, sizeof(out->pc));
+	memcpy(out->pc, r->pc, (size_t)p->nr_ranks * sizeof(*r->pc));
 	for (int k = 0; k < p->nr_ranks; k++)
 		for (int t = 0; t < p->nr_threads[k]; t++)
-			out->hung |= !(r->dead >> k & 1) && r->pc[k][t] < p->threads[k][t].nr_ops;
+			out->hung |=
+				!df_ranks_has(&r->dead, k) && r->pc[k][t] < p->threads[k][t].nr_ops;
 	for (int k = 0; k < p->nr_ranks; k++)
-		if (!(r->dead >> k & 1))
+		if (!df_ranks_has(&r->dead, k))
 			out->nr_unfinished += r->nr_open[k];
 	out->hung |= out->nr_unfinished > 0;
 	return r->failed ? -ENOMEM : 0;
@@ -534,21 +560,21 @@ int df_mprog_add(struct df_mprog *p, int rank, int thread, const struct df_mop *
 	return 0;
 }
 
-int df_mprog_comm(struct df_mprog *p, uint64_t members)
+int df_mprog_comm(struct df_mprog *p, const struct df_ranks *members)
 {
-	uint64_t *fresh = realloc(p->comms, ((size_t)p->nr_comms + 1) * sizeof(*fresh));
+	struct df_ranks *fresh = realloc(p->comms, ((size_t)p->nr_comms + 1) * sizeof(*fresh));
 
 	if (!fresh)
 		return -ENOMEM;
 	p->comms = fresh;
-	p->comms[p->nr_comms] = members;
+	p->comms[p->nr_comms] = *members;
 	return p->nr_comms++;
 }
 
 void df_mprog_fini(struct df_mprog *p)
 {
-	for (int k = 0; k < DF_MODEL_RANKS; k++)
-		for (int t = 0; t < DF_MODEL_THREADS; t++)
+	for (int k = 0; k < p->nr_ranks; k++)
+		for (int t = 0; t < p->nr_threads[k]; t++)
 			free(p->threads[k][t].ops);
 	free(p->comms);
 	memset(p, 0, sizeof(*p));

@@ -16,6 +16,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "trace/predict/ranks.h"
 #include "trace/read/load.h"
 
 enum df_model_mode { DF_MODEL_BASE, DF_MODEL_P, DF_MODEL_SI, DF_MODEL_SE, DF_MODEL_LANES };
@@ -44,8 +45,9 @@ enum df_mop_kind {
 #define DF_MOP_MAX_P2P 32
 
 struct df_mp2p {
-	int send;	/* 1 for a send, 0 for a receive */
-	int comm, peer; /* peer: its rank of the job */
+	unsigned send : 1; /* 1 for a send, 0 for a receive */
+	unsigned comm : 31;
+	int peer; /* its rank of the job */
 	uint64_t count;
 	struct df_range buffer; /* mode LANES */
 };
@@ -58,7 +60,7 @@ struct df_mop {
 	uint64_t sig;		 /* COLL: kind | count << 8 */
 	uint64_t reads, writes;	 /* COLL: sets of buffers */
 	struct df_range in, out; /* COLL, mode LANES: its buffers */
-	uint64_t members;	 /* HBAR, CONN, INIT: set of ranks */
+	struct df_ranks members; /* HBAR, CONN, INIT */
 	int nr_p2p;		 /* P2P: more than one are a group */
 	/*
 	 * COLL, P2P: the thread's next step belongs to the same group: no other thread gets in
@@ -73,14 +75,13 @@ struct df_mthread {
 	size_t nr_ops, cap_ops;
 };
 
-#define DF_MODEL_RANKS	 64
 #define DF_MODEL_THREADS 64
 
 struct df_mprog {
 	int nr_ranks;
 	struct df_mthread threads[DF_MODEL_RANKS][DF_MODEL_THREADS];
 	int nr_threads[DF_MODEL_RANKS];
-	uint64_t *comms; /* sets of ranks */
+	struct df_ranks *comms;
 	int nr_comms;
 	int cap;	  /* limit of resident collectives of a rank; 0: none */
 	int one_queue;	  /* all streams of a rank share one hardware queue */
@@ -171,10 +172,10 @@ int df_mrun_issued(const struct df_mrun *r);
 int df_mrun_is_open(const struct df_mrun *r, int before);
 /*
  * Calls fn for each unfinished collective and message. here: ranks in which the collective has
- * started.
+ * started; NULL: none.
  */
 typedef void (*df_mrun_task_fn)(void *arg, int rank, int thread, size_t op, int started,
-				uint64_t here);
+				const struct df_ranks *here);
 void df_mrun_each(const struct df_mrun *r, df_mrun_task_fn fn, void *arg);
 
 /* Returns "OK", "P", "Si", "Se" or "D": the mildest mode in which it finishes; D: none. */
@@ -182,7 +183,8 @@ const char *df_model_classify(const struct df_mprog *p);
 
 /* Build a program. Return 0 or -ENOMEM. */
 int df_mprog_add(struct df_mprog *p, int rank, int thread, const struct df_mop *op);
-int df_mprog_comm(struct df_mprog *p, uint64_t members); /* returns its number, or -ENOMEM */
+/* Returns the communicator's number, or -ENOMEM. */
+int df_mprog_comm(struct df_mprog *p, const struct df_ranks *members);
 void df_mprog_fini(struct df_mprog *p);
 
 #endif

@@ -36,12 +36,14 @@ struct task {
  * started.
  */
 struct meeting {
-	uint64_t a, b;	   /* key in df_mrun.meetings */
-	uint64_t here;	   /* COLL: ranks; P2P: bit 0: the receive, bit 1: the send */
-	uint64_t sig;	   /* COLL: signature of the first part */
-	uint64_t count[2]; /* P2P */
-	uint8_t differs;   /* COLL: whether signatures differ */
-	uint8_t over;	   /* COLL: 1 when finished; P2P: bits as in `here` */
+	uint64_t a, b;	      /* key in df_mrun.meetings */
+	struct df_ranks here; /* COLL */
+	uint8_t any;	      /* COLL: whether a rank is here */
+	uint8_t sides;	      /* P2P: bit 0: the receive, bit 1: the send */
+	uint64_t sig;	      /* COLL: signature of the first part */
+	uint64_t count[2];    /* P2P */
+	uint8_t differs;      /* COLL: whether signatures differ */
+	uint8_t over;	      /* COLL: 1 when finished; P2P: bits as in `sides` */
 };
 
 /*
@@ -74,17 +76,20 @@ struct df_mrun {
 	struct df_map meetings; /* number of the meeting, plus 1 */
 	struct {
 		int kind, object;
-		uint64_t here;
+		struct df_ranks here;
 	} * bars;
 	size_t nr_bars, cap_bars;
 	uint8_t *flags;
 	size_t nr_flags, cap_flags;
 	int legacy[DF_MODEL_RANKS], last[DF_MODEL_RANKS];
 	size_t nr_open[DF_MODEL_RANKS];	    /* number of unfinished tasks */
+	size_t nr_open_ops[DF_MODEL_RANKS]; /* collectives and messages among them */
 	size_t nr_resident[DF_MODEL_RANKS]; /* number of running collectives */
-	uint64_t dead;
-	size_t pc[DF_MODEL_RANKS][DF_MODEL_THREADS];
-	uint8_t entered[DF_MODEL_RANKS][DF_MODEL_THREADS];
+	struct df_ranks dead;
+	/* By rank. */
+	size_t (*pc)[DF_MODEL_THREADS];
+	uint8_t (*entered)[DF_MODEL_THREADS];
+	int (*choice)[2]; /* rank and thread: room for all threads */
 	uint32_t stamp;
 	size_t max_resident;
 	int failed;

@@ -171,6 +171,7 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 	t->coll = op->kind == DF_MOP_COLL || op->kind == DF_MOP_P2P;
 	t->with = NOBODY;
 	r->nr_open[rank]++;
+	r->nr_open_ops[rank] += t->coll;
 	if (op->kind == DF_MOP_LEGACY) {
 		t->legacy = 1;
 		t->stream = -1;

@@ -42,17 +42,18 @@ struct walk {
 	const struct df_mprog *p;
 	const struct df_predict_order *recorded;
 	struct df_mrun *run;
-	struct df_model_result res;
+	struct df_model_result *res;
 	/*
 	 * For each rank: turns that were given out, those from `at` on not taken yet; and their
 	 * number in all.
 	 */
 	uint8_t *turn[DF_MODEL_RANKS];
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS], at[DF_MODEL_RANKS], given[DF_MODEL_RANKS];
-	size_t step[DF_MODEL_RANKS]
-		   [DF_MODEL_THREADS]; /* after the last turn of the thread that was given out */
+	/* By rank: the step after the last turn of a thread that was given out. */
+	size_t (*step)[DF_MODEL_THREADS];
 	/* Threads that had a turn and did not move, since the last move of any thread. */
 	uint64_t tried[DF_MODEL_RANKS];
+	int has_tried;
 	uint64_t rng;
 	int random; /* whether `rng` decides which rank is ahead */
 	int failed;
@@ -63,6 +64,8 @@ struct walk {
 static void walk_fini(struct walk *x)
 {
 	df_mrun_destroy(x->run);
+	free(x->res);
+	free(x->step);
 	for (int r = 0; r < DF_MODEL_RANKS; r++)
 		free(x->turn[r]);
 }
@@ -74,14 +77,37 @@ static int walk_init(struct walk *x, const struct df_mprog *p,
 	x->p = p;
 	x->recorded = recorded;
 	x->run = df_mrun_create(p, mode);
-	return x->run ? 0 : -ENOMEM;
+	x->res = calloc(1, sizeof(*x->res));
+	x->step = calloc((size_t)p->nr_ranks + 1, sizeof(*x->step));
+	if (x->run && x->res && x->step)
+		return 0;
+	walk_fini(x);
+	return -ENOMEM;
+}
+
+static void copy_result(struct df_model_result *to, const struct df_model_result *from,
+			const struct df_mprog *p)
+{
+	to->hung = from->hung;
+	to->nr_tasks = from->nr_tasks;
+	to->nr_unfinished = from->nr_unfinished;
+	to->max_resident = from->max_resident;
+	memcpy(to->pc, from->pc, (size_t)p->nr_ranks * sizeof(*to->pc));
 }
 
 static int walk_copy(struct walk *x, const struct walk *from)
 {
+	size_t rows = (size_t)from->p->nr_ranks * sizeof(*x->step);
+
 	*x = *from;
 	x->run = df_mrun_copy(from->run);
-	x->failed = !x->run;
+	x->res = malloc(sizeof(*x->res));
+	x->step = malloc(rows + 1);
+	x->failed = !x->run || !x->res || !x->step;
+	if (x->res)
+		copy_result(x->res, from->res, from->p);
+	if (x->step)
+		memcpy(x->step, from->step, rows);
 	for (int r = 0; r < DF_MODEL_RANKS; r++) {
 		size_t left = from->nr[r] - from->at[r];
 
@@ -143,7 +169,7 @@ static size_t unfinished(const struct walk *x, int r)
 {
 	size_t nr = df_mrun_open_ops(x->run, r), step[DF_MODEL_THREADS];
 
-	memcpy(step, x->res.pc[r], sizeof(step));
+	memcpy(step, x->res->pc[r], sizeof(step));
 	for (size_t i = x->at[r]; i < x->nr[r]; i++) {
 		int t = x->turn[r][i];
 		size_t s = turn_step(x->p, r, t, step[t]);
@@ -224,11 +250,19 @@ static int let_go(void *arg)
 			if (x->tried[r] & bit)
 				continue;
 			x->tried[r] |= bit;
+			x->has_tried = 1;
 			bring_forward(x, r, k);
 			return 1;
 		}
 	}
 	return 0;
+}
+
+static void forget_tried(struct walk *x)
+{
+	if (x->has_tried)
+		memset(x->tried, 0, sizeof(x->tried));
+	x->has_tried = 0;
 }
 
 static void event(void *arg, enum df_model_event ev, int rank, int thread, size_t op,
@@ -240,7 +274,7 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 		x->fn(x->arg, ev, rank, thread, op, mop, task);
 	if (ev != DF_ME_LEAVE)
 		return;
-	memset(x->tried, 0, sizeof(x->tried));
+	forget_tried(x);
 	x->at[rank] += df_predict_takes_turn(mop->kind) && x->at[rank] < x->nr[rank];
 	/*
 	 * The operations of a group are issued together when it ends: a replay could not do
@@ -276,8 +310,8 @@ static int go(struct walk *x)
 	/* It also depends on the rank that is ahead which task gets a slot first. */
 	if (x->random)
 		s.pick = pick;
-	memset(x->tried, 0, sizeof(x->tried));
-	rc = x->failed ? -ENOMEM : df_mrun_go(x->run, &s, event, x, &x->res);
+	forget_tried(x);
+	rc = x->failed ? -ENOMEM : df_mrun_go(x->run, &s, event, x, x->res);
 	return x->failed ? -ENOMEM : rc;
 }
 
@@ -420,7 +454,7 @@ static int in_turns(const struct walk *x, int r)
 	size_t step[DF_MODEL_THREADS], last = 0;
 	int before = -1;
 
-	memcpy(step, x->res.pc[r], sizeof(step));
+	memcpy(step, x->res->pc[r], sizeof(step));
 	for (size_t i = x->at[r]; i < x->nr[r]; i++) {
 		int t = x->turn[r][i];
 		size_t s = turn_step(x->p, r, t, step[t]);
@@ -482,7 +516,7 @@ static int as_recorded(const struct df_mprog *p, const struct df_predict_order *
 		if (rc || !advance(&x, opts->window))
 			break;
 	}
-	*res = x.res;
+	copy_result(res, x.res, p);
 	if (!rc && open)
 		df_mrun_each(x.run, open, arg);
 	rc = rc ?: x.failed ? -ENOMEM : 0;
@@ -512,27 +546,34 @@ static size_t stride(size_t window)
  */
 static int go_through(struct walk *x, uint64_t schedule, int all, size_t window)
 {
-	size_t end[DF_MODEL_RANKS][DF_MODEL_THREADS];
-	int mark = -1, rc;
+	size_t rows = (size_t)x->p->nr_ranks * sizeof(*x->step);
+	size_t(*end)[DF_MODEL_THREADS] = malloc(rows + 1);
+	int mark = -1, rc = end ? 0 : -ENOMEM;
 
-	memcpy(end, x->step, sizeof(end));
+	if (rc)
+		return rc;
+	memcpy(end, x->step, rows);
 	make_order(x, schedule, all);
 	for (;;) {
 		int behind = 1;
 
 		rc = go(x);
 		if (rc)
-			return rc;
+			break;
 		for (int r = 0; r < x->p->nr_ranks && mark < 0; r++)
 			for (int t = 0; t < x->p->nr_threads[r]; t++)
-				behind &= x->res.pc[r][t] >= end[r][t];
+				behind &= x->res->pc[r][t] >= end[r][t];
 		if (mark < 0 && behind)
 			mark = df_mrun_issued(x->run);
-		if (!x->res.hung || (mark >= 0 && !df_mrun_is_open(x->run, mark)))
-			return 0;
-		if (!advance(x, window))
-			return x->failed ? -ENOMEM : 1;
+		if (!x->res->hung || (mark >= 0 && !df_mrun_is_open(x->run, mark)))
+			break;
+		if (!advance(x, window)) {
+			rc = x->failed ? -ENOMEM : 1;
+			break;
+		}
 	}
+	free(end);
+	return rc;
 }
 
 /*
@@ -563,7 +604,7 @@ static int search_window(const struct walk *base, const struct df_predict_opts *
 		if (rc > 0) {
 			f->what = "an interleaving of the threads deadlocks";
 			f->schedule = i;
-			f->res = x.res;
+			copy_result(&f->res, x.res, x.p);
 		}
 		walk_fini(&x);
 	}
@@ -575,7 +616,7 @@ static int search_window(const struct walk *base, const struct df_predict_opts *
 int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorded,
 		      const struct df_predict_opts *opts, struct df_predict_finding *f)
 {
-	struct df_model_result res;
+	struct df_model_result *res;
 	struct walk base;
 	int rc, complete = 1;
 
@@ -588,10 +629,12 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 		/*
 		 * The recorded order itself deadlocks: find what was different in the recorded run.
 		 */
+		res = calloc(1, sizeof(*res));
 		p->buffered = 1;
-		rc = as_recorded(p, recorded, opts, NULL, NULL, NULL, &res);
+		rc = res ? as_recorded(p, recorded, opts, NULL, NULL, NULL, res) : -ENOMEM;
 		p->buffered = 0;
-		f->unbuffered = !rc && !res.hung;
+		f->unbuffered = !rc && !res->hung;
+		free(res);
 		f->what = f->unbuffered
 				  ? "the recorded order deadlocks when messages are not buffered"
 			  : opts->mode == DF_MODEL_LANES

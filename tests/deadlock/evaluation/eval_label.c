@@ -124,7 +124,7 @@ static void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct 
 	q->one_queue = x->p.one_queue;
 	q->buffered = x->p.buffered;
 	for (int c = 0; c < x->p.nr_comms; c++)
-		df_mprog_comm(q, x->p.comms[c]);
+		df_mprog_comm(q, &x->p.comms[c]);
 	for (int r = 0; r < q->nr_ranks; r++) {
 		q->nr_threads[r] = 1;
 		for (size_t i = 0; i < x->res.pc[r][0]; i++) {

@@ -325,7 +325,7 @@ static void cs_end(struct causes *x, int i)
 	for (int r = 0; t->op->kind == DF_MOP_COLL && r < x->p.nr_ranks; r++) {
 		int k, have = 0;
 
-		if (r == t->rank || !(x->p.comms[t->op->comm] >> r & 1))
+		if (r == t->rank || !df_ranks_has(&x->p.comms[t->op->comm], r))
 			continue;
 		for (k = 0; k < x->nr_tasks; k++) {
 			const struct cs_task *o = &x->t[k];

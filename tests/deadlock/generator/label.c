@@ -21,7 +21,8 @@ static int virtual_comm(struct df_mprog *p, struct sigs *g, const struct script 
 		abort();
 	g->v[g->nr].comm = comm;
 	g->v[g->nr].sig = sig;
-	return g->v[g->nr++].number = df_mprog_comm(p, s->comms[comm].members);
+	return g->v[g->nr++].number =
+		       df_mprog_comm(p, &(struct df_ranks){{s->comms[comm].members}});
 }
 
 static void map_from(struct model_map *map, const struct df_mprog *p, int r, int t, size_t from,
@@ -46,7 +47,7 @@ void to_model_mapped(const struct script *s, int ours, struct df_mprog *p, struc
 	p->cap = s->slots >= 64 || ours ? 0 : s->slots;
 	p->one_queue = s->queues == 1 && !ours;
 	for (i = 0; i < s->comm.nr; i++)
-		df_mprog_comm(p, s->comms[i].members);
+		df_mprog_comm(p, &(struct df_ranks){{s->comms[i].members}});
 	for (r = 0; r < s->nr_ranks; r++) {
 		p->nr_threads[r] = s->nr_threads[r];
 		for (i = 0; i < 64; i++)

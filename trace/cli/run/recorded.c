@@ -20,14 +20,15 @@ static int small(struct df_program_steps *p, int what, uint64_t id)
 
 static int comm_of(struct df_program_steps *p, const struct df_trace_comm *c)
 {
+	uint64_t *number = df_map_at(&p->numbers, c->hash, 0);
 	struct df_comm_of *g;
 
-	for (size_t i = 0; i < p->nr_comms; i++)
-		if (p->comms[i].hash == c->hash)
-			return (int)i;
-	g = DF_VEC_PUSH(p->comms, p->nr_comms, p->cap_comms);
+	if (number && *number)
+		return (int)*number - 1;
+	g = number ? DF_VEC_PUSH(p->comms, p->nr_comms, p->cap_comms) : NULL;
 	if (!g)
 		return -1;
+	*number = p->nr_comms;
 	memset(g, 0, sizeof(*g));
 	g->hash = c->hash;
 	g->nranks = c->nranks;
@@ -39,7 +40,8 @@ static int rank_of(struct df_program_steps *p, uint32_t trace, int32_t device,
 {
 	struct df_rank_of *r;
 
-	for (int i = 0; i < p->nr_ranks; i++)
+	/* The ranks of the trace that is read are usually the last ones. */
+	for (int i = p->nr_ranks; i-- > 0;)
 		if (p->ranks[i].trace == trace && p->ranks[i].device == device)
 			return i;
 	if (p->nr_ranks == DF_MODEL_RANKS) {
@@ -79,6 +81,13 @@ static int push_step(struct df_program_steps *p, int rank, uint32_t tid, const s
 	return 0;
 }
 
+static void add_member(struct df_comm_of *c, int rank, int rank_in_it)
+{
+	df_ranks_add(&c->members, rank);
+	if (rank_in_it >= 0 && rank_in_it < DF_MODEL_RANKS)
+		c->member[rank_in_it] = rank + 1;
+}
+
 static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct df_lop *op,
 		  int rank, struct df_step_of *open)
 {
@@ -102,8 +111,7 @@ static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct
 	if (comm < 0)
 		return 0;
 	df_load_buffers(op, (uint64_t)c->nranks, &in, &out);
-	p->comms[comm].members |= 1ULL << rank;
-	p->comms[comm].rank_of[rank] = c->rank;
+	add_member(&p->comms[comm], rank, c->rank);
 	s.op.stream = small(p, 0, op->stream);
 	if (!p2p) {
 		s.op.kind = DF_MOP_COLL;
@@ -406,25 +414,17 @@ static void add_members(struct df_program_steps *p, const struct df_reader *rd, 
 	const struct df_trace_comm *c;
 
 	for (uint32_t i = 1; (c = df_reader_comm(rd, i)); i++) {
-		size_t k = 0;
-		int rank;
+		const uint64_t *number = df_map_find(&p->numbers, c->hash, 0);
+		int rank = number ? rank_of(p, trace, c->device, &rd->h) : -1;
 
-		while (k < p->nr_comms && p->comms[k].hash != c->hash)
-			k++;
-		rank = k < p->nr_comms ? rank_of(p, trace, c->device, &rd->h) : -1;
-		if (rank < 0)
-			continue;
-		p->comms[k].members |= 1ULL << rank;
-		p->comms[k].rank_of[rank] = c->rank;
+		if (rank >= 0)
+			add_member(&p->comms[*number - 1], rank, c->rank);
 	}
 }
 
 int df_steps_peer(const struct df_program_steps *p, int comm, int peer)
 {
-	for (int r = 0; r < p->nr_ranks; r++)
-		if (p->comms[comm].members >> r & 1 && p->comms[comm].rank_of[r] == peer)
-			return r;
-	return -1;
+	return peer >= 0 && peer < DF_MODEL_RANKS ? p->comms[comm].member[peer] - 1 : -1;
 }
 
 static int by_number(const void *a, const void *b)
@@ -475,6 +475,7 @@ void df_steps_free(struct df_program_steps *p)
 			free(p->ranks[r].steps[t]);
 	df_map_fini(&p->ids[0]);
 	df_map_fini(&p->ids[1]);
+	df_map_fini(&p->numbers);
 	free(p->comms);
 	df_stacks_fini(&p->stacks);
 	memset(p, 0, sizeof(*p));

@@ -39,9 +39,10 @@ struct df_rank_of {
 
 struct df_comm_of {
 	uint64_t hash;
-	uint64_t members; /* set of ranks here */
+	struct df_ranks members; /* those here */
 	int32_t nranks;
-	int rank_of[DF_MODEL_RANKS]; /* by our number of the rank */
+	int member
+		[DF_MODEL_RANKS]; /* our number of the rank plus 1, by its rank in it; 0: unknown */
 };
 
 struct df_program_steps {
@@ -49,7 +50,8 @@ struct df_program_steps {
 	int nr_ranks;
 	struct df_comm_of *comms;
 	size_t nr_comms, cap_comms;
-	struct df_map ids[2]; /* streams and events, to small numbers from 1 */
+	struct df_map numbers; /* of communicators, plus 1, by hash */
+	struct df_map ids[2];  /* streams and events, to small numbers from 1 */
 	size_t nr_ids[2];
 	uint32_t slots;
 	uint32_t sms;	       /* the fewest of a device; 0: unknown */

@@ -62,7 +62,7 @@ static void check(int code, const char *what)
 /* Returns how many times `count` elements a buffer of this operation has. */
 static uint64_t times(const struct df_step_of *s, int receives)
 {
-	uint64_t n = (uint64_t)__builtin_popcountll(w.p.comms[s->comm].members);
+	uint64_t n = (uint64_t)df_ranks_count(&w.p.comms[s->comm].members);
 
 	switch (s->kind) {
 	case DF_KIND_ALLGATHER:
@@ -106,7 +106,7 @@ static void *buffer(uint64_t address)
 /* Returns a rank's place among the members that are here. */
 static int place(int comm, int rank)
 {
-	return __builtin_popcountll(w.p.comms[comm].members & ((1ULL << rank) - 1));
+	return df_ranks_below(&w.p.comms[comm].members, rank);
 }
 
 static int peer_place(int comm, int peer)
@@ -121,7 +121,7 @@ static void make_comm(int comm, const char *dir)
 {
 	char path[PATH_MAX];
 	struct df_nccl_id id;
-	int me = place(comm, w.rank), n = __builtin_popcountll(w.p.comms[comm].members), ret;
+	int me = place(comm, w.rank), n = df_ranks_count(&w.p.comms[comm].members), ret;
 
 	snprintf(path, sizeof(path), "%s/comm%d", dir, comm);
 	ret = df_nccl_share_id(path, me, &id);
@@ -408,7 +408,7 @@ int df_replay_worker(int argc, char **argv)
 	for (size_t i = 0; i < w.p.nr_ids[1]; i++)
 		check(df_nccl.event_create(&w.events[i], 2), "cudaEventCreateWithFlags");
 	for (size_t c = 0; c < w.p.nr_comms; c++)
-		if (w.p.comms[c].members >> w.rank & 1)
+		if (df_ranks_has(&w.p.comms[c].members, w.rank))
 			make_comm((int)c, dir);
 	for (int t = 0; t < r->nr_threads; t++)
 		if (pthread_create(&id[t], NULL, thread_main, (void *)(uintptr_t)t))
