@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!df_check_run(set, NULL, &r)) {
 		df_check_print(r, out);
 		df_check_print_json(r, out);
-		if (!df_picture_make(&p, r, data[0] & 2, 50)) {
+		if (!df_picture_make(&p, r, data[0] & 2, 50, 50)) {
 			df_picture_svg(&p, "x", out);
 			df_picture_fini(&p);
 		}

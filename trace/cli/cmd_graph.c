@@ -58,7 +58,7 @@ int df_cmd_graph(int argc, char **argv)
 	r = df_cli_judge("graph", argc, argv, &opts);
 	if (!r)
 		return 1;
-	rc = df_picture_make(&p, r, exec, max);
+	rc = df_picture_make(&p, r, exec, max, max);
 	if (rc) {
 		df_check_result_free(r);
 		return df_cli_input_error("graph", argv[0], "%s", strerror(-rc));

@@ -22,26 +22,41 @@ void df_line_put(struct df_line *b, const char *fmt, ...)
 		b->n = b->n + (size_t)n < sizeof(b->s) ? b->n + (size_t)n : sizeof(b->s) - 1;
 }
 
+/* Ranks of a cycle that its sentence names: the first ones and the last one. */
+#define PATH_RANKS 16
+
+/* Writes the rank of a step's beginning. Returns 0 for a node that no rank has. */
+static int path_name(struct df_check_result *r, size_t step, char *buf, size_t size)
+{
+	const struct df_node *n = &r->g.nodes[r->steps[step].from];
+
+	if (df_node_is_op(n))
+		df_say_rank(r->set, &r->set->ops[n->ref], buf, size);
+	else if (n->kind == DF_N_THREAD || n->kind == DF_N_WORK || n->kind == DF_N_SLOT)
+		df_line_host(r, n, buf, size);
+	else
+		return 0;
+	return 1;
+}
+
 void df_line_path(struct df_check_result *r, struct df_line *b)
 {
 	char last[48] = "", first[48] = "", name[48];
+	size_t nr = 0;
 
 	for (size_t i = 0; i < r->nr_steps; i++) {
-		const struct df_node *n = &r->g.nodes[r->steps[i].from];
-
-		if (df_node_is_op(n))
-			df_say_rank(r->set, &r->set->ops[n->ref], name, sizeof(name));
-		else if (n->kind == DF_N_THREAD || n->kind == DF_N_WORK || n->kind == DF_N_SLOT)
-			df_line_host(r, n, name, sizeof(name));
-		else
+		if (!path_name(r, i, name, sizeof(name)) || !strcmp(name, last))
 			continue;
-		if (!strcmp(name, last))
-			continue;
-		if (!first[0])
+		if (!nr)
 			snprintf(first, sizeof(first), "%s", name);
-		df_line_put(b, "%s%s", last[0] ? " -> " : "", name);
+		if (nr++ < PATH_RANKS)
+			df_line_put(b, "%s%s", nr > 1 ? " -> " : "", name);
 		snprintf(last, sizeof(last), "%s", name);
 	}
+	if (nr > PATH_RANKS + 1)
+		df_line_put(b, " -> (%zu more)", nr - PATH_RANKS - 1);
+	if (nr > PATH_RANKS)
+		df_line_put(b, " -> %s", last);
 	if (strcmp(last, first))
 		df_line_put(b, " -> %s", first);
 }
@@ -52,7 +67,8 @@ static size_t put_ops(struct df_check_result *r, struct df_line *b)
 	char name[96], seen[16][96];
 	size_t nr = 0;
 
-	for (size_t i = 0; i < r->nr_involved && nr < 16; i++) {
+	for (size_t i = 0; i < r->nr_involved; i++) {
+
 		const struct df_uop *u = &r->set->ops[r->involved[i]];
 		int dup = 0;
 
@@ -66,6 +82,10 @@ static size_t put_ops(struct df_check_result *r, struct df_line *b)
 			dup |= !strcmp(seen[k], name);
 		if (dup)
 			continue;
+		if (nr == 16) {
+			df_line_put(b, ", ...");
+			break;
+		}
 		df_line_put(b, "%s%s", nr ? ", " : "", name);
 		snprintf(seen[nr++], sizeof(seen[0]), "%s", name);
 	}

@@ -152,8 +152,10 @@ static int find_way(struct df_picture *p, const struct df_check_result *r, const
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		uint32_t from = box_of[r->steps[i].from], to = box_of[r->steps[i].to];
 
-		if (from == DF_NONE || to == DF_NONE ||
-		    (p->nr_way && p->way[p->nr_way - 1] != from)) {
+		/* Beyond the limit of boxes. */
+		if (from == DF_NONE || to == DF_NONE)
+			return 0;
+		if (p->nr_way && p->way[p->nr_way - 1] != from) {
 			p->nr_way = 0;
 			return 0;
 		}
@@ -219,7 +221,7 @@ static void place(struct df_picture *p, uint32_t *box_of, size_t nr_nodes)
 }
 
 int df_picture_make(struct df_picture *p, const struct df_check_result *r, int exec,
-		    size_t max_boxes)
+		    size_t max_steps, size_t max_boxes)
 {
 	uint32_t *box_of = malloc((r->g.nr_nodes + 1) * sizeof(*box_of));
 	int rc = box_of ? 0 : -ENOMEM;
@@ -235,7 +237,8 @@ int df_picture_make(struct df_picture *p, const struct df_check_result *r, int e
 
 			if (n->kind == DF_N_START)
 				ends[k] = r->set->ops[n->ref].done;
-			rc = box_add(p, r, ends[k], box_of, 1);
+			if (p->nr_boxes < max_steps)
+				rc = box_add(p, r, ends[k], box_of, 1);
 		}
 	}
 	if (!r->nr_steps && r->root != DF_NONE && !rc && drawn(&r->g.nodes[r->root]))

@@ -31,8 +31,8 @@ struct df_picture {
 	size_t nr_columns, cap_columns;
 	size_t left_out; /* boxes beyond the limit */
 	/*
-	 * The verdict's steps, box after box. closed: the last box leads to the first again. nr_way
-	 * 0: they are not one way.
+	 * The verdict's steps, box after box, as far as they are drawn. closed: the last box leads
+	 * to the first again. nr_way 0: they are not one way.
 	 */
 	uint32_t *way;
 	size_t nr_way;
@@ -41,10 +41,11 @@ struct df_picture {
 
 /*
  * Makes the picture of stuck operations and their waits; exec: of all unfinished operations in the
- * order of their streams. Returns 0 or -ENOMEM.
+ * order of their streams. Draws at most max_steps boxes of the verdict's steps, and others while
+ * there are fewer than max_boxes. Returns 0 or -ENOMEM.
  */
 int df_picture_make(struct df_picture *p, const struct df_check_result *r, int exec,
-		    size_t max_boxes);
+		    size_t max_steps, size_t max_boxes);
 void df_picture_fini(struct df_picture *p);
 
 void df_picture_dot(const struct df_picture *p, const char *title, FILE *out);

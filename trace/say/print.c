@@ -3,10 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 #include "trace/record/names.h"
+#include "trace/say/alike.h"
 #include "trace/say/print.h"
 #include "runtime/base/number.h"
-
-#define MAX_PENDING 32
 
 static const char *const confidence_names[] = {"proved", "likely", "possible"};
 
@@ -48,22 +47,35 @@ static void print_sides(const struct df_check_result *r, FILE *out)
 		fprintf(out, "  and %zu more\n", r->nr_sides - MAX_SIDES);
 }
 
+/* Prints communicators; if there are many, a line for those of a size. */
 static void print_comms(const struct df_check_result *r, FILE *out)
 {
-	size_t shown = 0;
+	const struct df_check_set *set = r->set;
+	size_t nr = 0, shown = 0;
 
-	for (size_t i = 0; i < r->set->nr_gcomms; i++) {
-		const struct df_gcomm *g = &r->set->gcomms[i];
+	for (size_t i = 0; i < set->nr_gcomms; i++)
+		nr += set->gcomms[i].nr_entries > 0;
+	for (size_t i = 0; i < set->nr_gcomms; i++) {
+		const struct df_gcomm *g = &set->gcomms[i];
+		size_t before = 0, alike = 0;
 
-		if (!g->nr_entries || ++shown > MAX_PENDING)
+		for (size_t k = 0; k < set->nr_gcomms && nr > DF_PRINT_LINES; k++)
+			if (k != i && set->gcomms[k].nranks == g->nranks &&
+			    set->gcomms[k].nr_entries == g->nr_entries)
+				*(k < i ? &before : &alike) += 1;
+		if (!g->nr_entries || before || ++shown > DF_PRINT_LINES)
 			continue;
 		if (shown == 1)
 			fprintf(out, "\nCommunicators:\n");
-		fprintf(out, "  %-8s commHash 0x%" PRIx64 ", %d ranks, %u with a trace\n", g->label,
-			g->hash, g->nranks, g->nr_entries);
+		if (alike)
+			fprintf(out, "  %s and %zu more of %d ranks, %u with a trace\n", g->label,
+				alike, g->nranks, g->nr_entries);
+		else
+			fprintf(out, "  %-8s commHash 0x%" PRIx64 ", %d ranks, %u with a trace\n",
+				g->label, g->hash, g->nranks, g->nr_entries);
 	}
-	if (shown > MAX_PENDING)
-		fprintf(out, "  and %zu more\n", shown - MAX_PENDING);
+	if (shown > DF_PRINT_LINES)
+		fprintf(out, "  and %zu more\n", shown - DF_PRINT_LINES);
 }
 
 #define MAX_FRAMES 6
@@ -133,23 +145,37 @@ static void print_sites(const struct df_check_result *r, FILE *out)
 	}
 }
 
+#define FIRST_STEPS 20
+#define LAST_STEPS  4
+
+static void print_steps(const struct df_check_result *r, FILE *out)
+{
+	size_t left_out =
+		r->nr_steps > FIRST_STEPS + LAST_STEPS ? r->nr_steps - FIRST_STEPS - LAST_STEPS : 0;
+
+	fprintf(out, "\n%s\n", r->is_cycle ? "Shortest cycle:" : "Chain of waits:");
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		if (left_out && i == FIRST_STEPS) {
+			fprintf(out, "  and %zu more waits\n", left_out);
+			i += left_out;
+		}
+		fprintf(out, "  %zu. %s", i + 1, r->steps[i].text);
+		if (r->steps[i].rec != DF_NO_REC)
+			fprintf(out, "   [%s record %" PRIu64 "]",
+				trace_label(r, r->steps[i].trace),
+				record_number(r, r->steps[i].trace, r->steps[i].rec));
+		fprintf(out, "%s\n", r->steps[i].cut ? "   <-- can be cut here" : "");
+	}
+}
+
 void df_check_print(const struct df_check_result *r, FILE *out)
 {
 	DF_DECIMAL_POINT;
 	const struct df_check_set *set = r->set;
 
 	fprintf(out, "%s\n", df_check_line(r));
-	if (r->nr_steps) {
-		fprintf(out, "\n%s\n", r->is_cycle ? "Shortest cycle:" : "Chain of waits:");
-		for (size_t i = 0; i < r->nr_steps; i++) {
-			fprintf(out, "  %zu. %s", i + 1, r->steps[i].text);
-			if (r->steps[i].rec != DF_NO_REC)
-				fprintf(out, "   [%s record %" PRIu64 "]",
-					trace_label(r, r->steps[i].trace),
-					record_number(r, r->steps[i].trace, r->steps[i].rec));
-			fprintf(out, "%s\n", r->steps[i].cut ? "   <-- can be cut here" : "");
-		}
-	}
+	if (r->nr_steps)
+		print_steps(r, out);
 	print_sides(r, out);
 	if (r->verdict != DF_V_OK)
 		fputc('\n', out);
@@ -168,6 +194,7 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 	if (r->verdict != DF_V_OK) {
 		if (r->is_cycle && !r->divergence)
 			print_sites(r, out);
+		df_print_alikes(r, out);
 		df_print_scripts(r, out);
 		df_print_orders(r, out);
 		df_print_pending(r, out);

@@ -7,7 +7,8 @@
 #include "trace/judge/result.h"
 
 /* Limit of a list's lines; the number of further ones is printed. */
-#define DF_PRINT_LINES 32
+#define DF_PRINT_LINES	16
+#define DF_PRINT_LABELS 8 /* of processes or ranges of ranks in a line */
 
 /* The ranks at the same point of the same call, and for how long they have been there. */
 struct df_crowd {
@@ -17,6 +18,8 @@ struct df_crowd {
 };
 
 void df_crowd_join(struct df_crowd *c, int32_t rank, double seconds);
+/* Sorts the ranks, each of them once. */
+void df_crowd_sort(struct df_crowd *c);
 /*
  * what: for example "running on ": prints "running on r0-r3, r6" and empties the crowd. parts:
  * number of parts already printed on this line.

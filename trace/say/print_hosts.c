@@ -106,9 +106,13 @@ void df_check_print_hosts(const struct df_check_result *r, FILE *out)
 			most = list[i].seconds > most ? list[i].seconds : most;
 			if (list[i].world >= 0)
 				df_crowd_join(&ranks, list[i].world, list[i].seconds);
-			else if (&list[i] == first || strcmp(list[i].label, list[i - 1].label) != 0)
-				fprintf(out, "%s%s", parts++ ? ", " : "on ", list[i].label);
+			else if ((&list[i] == first ||
+				  strcmp(list[i].label, list[i - 1].label) != 0) &&
+				 parts++ < DF_PRINT_LABELS)
+				fprintf(out, "%s%s", parts > 1 ? ", " : "on ", list[i].label);
 		}
+		if (parts > DF_PRINT_LABELS)
+			fprintf(out, " and %d more", parts - DF_PRINT_LABELS);
 		df_crowd_print(&ranks, "on ", &parts, out);
 		df_print_age(least, most, "; for ", "", out);
 		fprintf(out, "    at %s\n", first->stack);

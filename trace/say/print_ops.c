@@ -9,9 +9,8 @@
 #include "trace/record/names.h"
 #include "trace/read/stacks.h"
 #include "trace/say/print.h"
+#include "runtime/base/err.h"
 #include "runtime/base/vec.h"
-
-#define MAX_RANGES 8
 
 void df_crowd_join(struct df_crowd *c, int32_t rank, double seconds)
 {
@@ -33,18 +32,30 @@ static int by_rank(const void *pa, const void *pb)
 	return (a > b) - (a < b);
 }
 
+void df_crowd_sort(struct df_crowd *c)
+{
+	size_t nr = 0;
+
+	if (c->nr)
+		qsort(c->ranks, c->nr, sizeof(*c->ranks), by_rank);
+	for (size_t i = 0; i < c->nr; i++)
+		if (!i || c->ranks[i] != c->ranks[i - 1])
+			c->ranks[nr++] = c->ranks[i];
+	c->nr = nr;
+}
+
 void df_crowd_print(struct df_crowd *c, const char *what, int *parts, FILE *out)
 {
 	size_t shown = 0, i, end;
 
 	if (!c->nr)
 		return;
-	qsort(c->ranks, c->nr, sizeof(*c->ranks), by_rank);
+	df_crowd_sort(c);
 	fprintf(out, "%s%s", (*parts)++ ? "; " : "", what);
-	for (i = 0; i < c->nr && shown < MAX_RANGES; i = end, shown++) {
+	for (i = 0; i < c->nr && shown < DF_PRINT_LABELS; i = end, shown++) {
 		int32_t last = c->ranks[i];
 
-		for (end = i + 1; end < c->nr && c->ranks[end] - last <= 1; end++)
+		for (end = i + 1; end < c->nr && c->ranks[end] == last + 1; end++)
 			last = c->ranks[end];
 		fprintf(out, "%sr%d", shown ? ", " : "", c->ranks[i]);
 		if (last > c->ranks[i])
@@ -91,8 +102,12 @@ static const char *line_of(struct df_check_set *set, const struct df_uop *u, uns
 	return buf;
 }
 
+/*
+ * alike: names the operation so that ranks which do the same on different communicators have the
+ * same text.
+ */
 static void add_to_order(struct order *o, struct df_check_set *set, const struct df_uop *u,
-			 unsigned skip)
+			 unsigned skip, int alike)
 {
 	size_t at = strlen(o->text);
 	char op[96], line[176];
@@ -105,7 +120,8 @@ static void add_to_order(struct order *o, struct df_check_set *set, const struct
 		return;
 	}
 	snprintf(o->text + at, sizeof(o->text) - at, "%s%s%s%s", at ? ", " : "",
-		 df_say_op(set, u, op, sizeof(op)), line_of(set, u, skip, line, sizeof(line)),
+		 alike ? df_say_sig(&u->l, op, sizeof(op)) : df_say_op(set, u, op, sizeof(op)),
+		 line_of(set, u, skip, line, sizeof(line)),
 		 u->l.state == DF_OP_STARTED ? " (runs)" : "");
 }
 
@@ -137,7 +153,7 @@ static void group_orders(struct order *list, size_t nr)
 }
 
 /* Operations are sorted by trace, and within a trace by order of issue. */
-static size_t find_orders(struct df_check_set *set, struct order **list)
+static size_t find_orders(struct df_check_set *set, int alike, struct order **list)
 {
 	size_t nr = 0, cap = 0;
 	struct df_say_lines lines = {0};
@@ -161,9 +177,20 @@ static size_t find_orders(struct df_check_set *set, struct order **list)
 					    .trace = u->trace,
 					    .party = set->entries[u->entry].party};
 		}
-		add_to_order(o, set, u, lines.shared);
+		add_to_order(o, set, u, lines.shared, alike);
 	}
+	if (nr)
+		group_orders(*list, nr);
 	return nr;
+}
+
+static size_t count_orders(const struct order *list, size_t nr)
+{
+	size_t orders = 0;
+
+	for (size_t i = 0; i < nr; i++)
+		orders += !i || strcmp(list[i - 1].text, list[i].text) != 0;
+	return orders;
 }
 
 void df_print_orders(const struct df_check_result *r, FILE *out)
@@ -174,9 +201,12 @@ void df_print_orders(const struct df_check_result *r, FILE *out)
 
 	if ((r->verdict != DF_V_ORDER && r->verdict != DF_V_RESOURCE) || r->stuck_insts < 3)
 		return;
-	nr = find_orders(r->set, &list);
-	if (nr)
-		group_orders(list, nr);
+	nr = find_orders(r->set, 0, &list);
+	if (count_orders(list, nr) > DF_PRINT_LINES) {
+		free(list);
+		list = NULL;
+		nr = find_orders(r->set, 1, &list);
+	}
 	fputs("\nOrders of issue:\n", out);
 	while (i < nr && shown++ < DF_PRINT_LINES) {
 		const struct order *first = &list[i];
@@ -194,25 +224,33 @@ void df_print_orders(const struct df_check_result *r, FILE *out)
 	free(list);
 }
 
-static void print_count(uint32_t nr, const char *what, FILE *out)
+static void print_count(size_t nr, const char *what, FILE *out)
 {
 	if (nr)
-		fprintf(out, "; %s %u rank%s", what, nr, nr == 1 ? "" : "s");
+		fprintf(out, "; %s %zu rank%s", what, nr, DF_PLURAL(nr));
 }
 
-/* Prints which ranks lack the operation: by number, unless ranks that finished it are unknown. */
-static void print_lacking(const struct df_check_result *r, const struct df_match *in,
-			  struct df_crowd *others, FILE *out)
-{
-	const struct df_check_set *set = r->set;
-	int nranks = set->gcomms[in->gcomm].nranks, parts = 1;
-	uint8_t *here = in->nr_done || in->p2p ? NULL : calloc((size_t)nranks, 1);
-	uint32_t known;
+/*
+ * A call of the job that has not finished on all ranks; or several that differ only in their ranks
+ * and their number.
+ */
+struct pending {
+	char op[96], sig[96];
+	size_t nr_alike; /* number of the others */
+	struct df_crowd runs, waits, lacks;
+	size_t nr_done, nr_missing,
+		nr_unknown; /* nr_unknown: those of the missing without a trace */
+};
 
-	if (!here) {
-		print_count(in->nr_missing, "not issued on", out);
+/* Finds which ranks lack the operation: by number, unless ranks that finished it are unknown. */
+static void find_lacking(const struct df_check_set *set, const struct df_match *in,
+			 struct pending *p)
+{
+	int nranks = set->gcomms[in->gcomm].nranks;
+	uint8_t *here = in->nr_done || in->p2p ? NULL : calloc((size_t)nranks, 1);
+
+	if (!here)
 		return;
-	}
 	for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next)
 		if (set->ops[o].l.rank >= 0 && set->ops[o].l.rank < nranks)
 			here[set->ops[o].l.rank] = 1;
@@ -221,78 +259,149 @@ static void print_lacking(const struct df_check_result *r, const struct df_match
 			here[rank] ? NULL : df_set_entry(set, in->gcomm, rank);
 
 		if (e)
-			df_crowd_join(others, e->world, 0);
+			df_crowd_join(&p->lacks, e->world, 0);
 	}
 	free(here);
-	known = others->nr < in->nr_missing ? (uint32_t)others->nr : in->nr_missing;
-	df_crowd_print(others, "not issued on ", &parts, out);
-	print_count(in->nr_missing - known, "no trace of", out);
+	p->nr_unknown = in->nr_missing - DF_MIN(p->lacks.nr, (size_t)in->nr_missing);
 }
 
-/*
- * Collects the operation's ranks by their state. Returns the first of its unfinished operations, or
- * NULL.
- */
-static const struct df_uop *gather(const struct df_check_set *set, const struct df_match *in,
-				   struct df_crowd *runs, struct df_crowd *waits, int *differ)
+/* Collects the ranks of an operation by their state. Returns 0 if none is unfinished. */
+static int find_pending(const struct df_check_set *set, const struct df_match *in,
+			struct pending *p)
 {
 	const struct df_uop *first = NULL;
+	int differ = 0;
 
-	*differ = 0;
+	memset(p, 0, sizeof(*p));
 	for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next) {
 		const struct df_uop *u = &set->ops[o];
 
 		if (u->start == DF_NONE)
 			continue;
-		*differ |= first && u->sig != first->sig;
+		differ |= first && u->sig != first->sig;
 		first = first ? first : u;
-		df_crowd_join(u->l.state == DF_OP_STARTED ? runs : waits,
+		df_crowd_join(u->l.state == DF_OP_STARTED ? &p->runs : &p->waits,
 			      set->entries[u->entry].world,
 			      df_say_ago(set, u->trace, u->l.issue_ns));
 	}
-	return first;
+	if (!first)
+		return 0;
+	p->nr_done = in->nr_done;
+	p->nr_missing = in->nr_missing;
+	df_say_op(set, first, p->op, sizeof(p->op));
+	if (in->p2p || !differ)
+		df_say_sig(&first->l, p->sig, sizeof(p->sig));
+	else
+		snprintf(p->sig, sizeof(p->sig), "(arguments differ)");
+	find_lacking(set, in, p);
+	return 1;
+}
+
+static void free_pending(struct pending *p)
+{
+	free(p->runs.ranks);
+	free(p->waits.ranks);
+	free(p->lacks.ranks);
+}
+
+static int are_similar(const struct pending *a, const struct pending *b)
+{
+	return !a->nr_done == !b->nr_done && !a->nr_missing == !b->nr_missing &&
+	       !a->lacks.nr == !b->lacks.nr && !a->runs.nr == !b->runs.nr &&
+	       !a->waits.nr == !b->waits.nr && !strcmp(a->sig, b->sig);
+}
+
+static void join_crowd(struct df_crowd *to, const struct df_crowd *from)
+{
+	for (size_t i = 0; i < from->nr; i++) {
+		df_crowd_join(to, from->ranks[i], from->least);
+		to->most = DF_MAX(to->most, from->most);
+	}
+}
+
+/* Finds what is unfinished. merge: similar calls are one. */
+static size_t find_all_pending(const struct df_check_result *r, int merge, struct pending **list)
+{
+	size_t nr = 0, cap = 0;
+
+	for (size_t i = 0; i < r->g.nr_insts; i++) {
+		struct pending p, *same = NULL, *slot;
+
+		if (!find_pending(r->set, &r->g.insts[i], &p))
+			continue;
+		for (size_t k = 0; k < nr && merge && !same; k++)
+			same = are_similar(&(*list)[k], &p) ? &(*list)[k] : NULL;
+		if (same) {
+			same->nr_alike++;
+			same->nr_done += p.nr_done;
+			same->nr_missing += p.nr_missing;
+			same->nr_unknown += p.nr_unknown;
+			join_crowd(&same->runs, &p.runs);
+			join_crowd(&same->waits, &p.waits);
+			join_crowd(&same->lacks, &p.lacks);
+			free_pending(&p);
+			continue;
+		}
+		slot = DF_VEC_PUSH(*list, nr, cap);
+		if (!slot) {
+			free_pending(&p);
+			return nr;
+		}
+		*slot = p;
+	}
+	return nr;
+}
+
+static void print_pending(struct pending *p, FILE *out)
+{
+	int parts = 0, some = p->waits.nr > 0;
+	double least = some ? p->waits.least : p->runs.least,
+	       most = some ? p->waits.most : p->runs.most;
+
+	if (p->runs.nr) {
+		least = DF_MIN(least, p->runs.least);
+		most = DF_MAX(most, p->runs.most);
+	}
+	if (p->nr_alike)
+		snprintf(p->op + strlen(p->op), sizeof(p->op) - strlen(p->op), " and %zu more",
+			 p->nr_alike);
+	fprintf(out, "  %-16s %-40s ", p->op, p->sig);
+	df_crowd_print(&p->runs, "running on ", &parts, out);
+	df_crowd_print(&p->waits, "not started on ", &parts, out);
+	print_count(p->nr_done, "finished on", out);
+	if (p->lacks.nr || p->nr_unknown) {
+		df_crowd_print(&p->lacks, "not issued on ", &parts, out);
+		print_count(p->nr_unknown, "no trace of", out);
+	} else {
+		print_count(p->nr_missing, "not issued on", out);
+	}
+	df_print_age(least, most, "; issued ", " ago", out);
 }
 
 void df_print_pending(const struct df_check_result *r, FILE *out)
 {
-	const struct df_check_set *set = r->set;
-	struct df_crowd runs = {0}, waits = {0}, others = {0};
-	size_t shown = 0, nr = 0, calls = 0;
-	char text[96];
+	struct pending *list = NULL;
+	size_t nr = find_all_pending(r, 0, &list), ops = 0;
 
-	for (size_t i = 0; i < set->nr_ops; i++)
-		nr += set->ops[i].start != DF_NONE;
-	for (size_t i = 0; i < r->g.nr_insts; i++) {
-		const struct df_match *in = &r->g.insts[i];
-		const struct df_uop *first;
-		double least, most;
-		int differ, parts = 0;
-
-		runs.nr = waits.nr = 0;
-		first = gather(set, in, &runs, &waits, &differ);
-		calls += first != NULL;
-		if (!first || shown == DF_PRINT_LINES)
-			continue;
-		if (!shown++)
-			fprintf(out, "\nUnfinished operations (%zu), by call:\n", nr);
-		least = !waits.nr || (runs.nr && runs.least < waits.least) ? runs.least
-									   : waits.least;
-		most = runs.nr && runs.most > waits.most ? runs.most : waits.most;
-		fprintf(out, "  %-16s", df_say_op(set, first, text, sizeof(text)));
-		fprintf(out, " %-40s ",
-			in->p2p || !differ ? df_say_sig(&first->l, text, sizeof(text))
-					   : "(arguments differ)");
-		df_crowd_print(&runs, "running on ", &parts, out);
-		df_crowd_print(&waits, "not started on ", &parts, out);
-		print_count(in->nr_done, "finished on", out);
-		print_lacking(r, in, &others, out);
-		df_print_age(least, most, "; issued ", " ago", out);
+	if (nr > DF_PRINT_LINES) {
+		for (size_t i = 0; i < nr; i++)
+			free_pending(&list[i]);
+		free(list);
+		list = NULL;
+		nr = find_all_pending(r, 1, &list);
 	}
-	if (calls > shown)
-		fprintf(out, "  and %zu more calls\n", calls - shown);
-	free(runs.ranks);
-	free(waits.ranks);
-	free(others.ranks);
+	for (size_t i = 0; i < r->set->nr_ops; i++)
+		ops += r->set->ops[i].start != DF_NONE;
+	if (nr)
+		fprintf(out, "\nUnfinished operations (%zu), by call:\n", ops);
+	for (size_t i = 0; i < nr; i++) {
+		if (i < DF_PRINT_LINES)
+			print_pending(&list[i], out);
+		free_pending(&list[i]);
+	}
+	if (nr > DF_PRINT_LINES)
+		fprintf(out, "  and %zu more calls\n", nr - DF_PRINT_LINES);
+	free(list);
 }
 
 /* A call that a thread has not made yet. */

@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/err.h"
 #include "runtime/base/xml_text.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/cli/view/timeline.h"
 #include "trace/record/names.h"
+#include "trace/say/alike.h"
 #include "trace/say/json.h"
 #include "trace/say/picture.h"
 
@@ -54,41 +56,130 @@ static const char script[] =
 	"c.dataset.rows=rows.length;c.ondblclick=()=>{a=0;z=D.end||1;draw()};window.onresize=size;size();\n"
 	"</script>\n";
 
-static void ranks_table(FILE *out, const struct df_check_result *r)
+/* The smallest and the largest value of a group. */
+struct range {
+	double least, most;
+	int any;
+};
+
+static void range_add(struct range *x, double v)
 {
-	const struct df_check_set *set = r->set;
+	x->least = x->any ? DF_MIN(x->least, v) : v;
+	x->most = x->any ? DF_MAX(x->most, v) : v;
+	x->any = 1;
+}
 
-	fputs("<h2>Ranks</h2><table><tr><th>rank<th>process<th>host<th>executor<th>records<th>operations<th>unfinished<th>last record"
-	      "<th>state</tr>\n",
+static void put_range(FILE *out, const struct range *x, int digits, const char *unit)
+{
+	fprintf(out, "<td>%.*f", digits, x->least);
+	if (x->most > x->least)
+		fprintf(out, " to %.*f", digits, x->most);
+	fputs(unit, out);
+}
+
+/* The cells of what members of a group have in different amounts. */
+static void put_amounts(FILE *out, const struct df_check_result *r, const uint32_t *traces,
+			size_t nr)
+{
+	struct range recs = {0}, ops = {0}, open = {0}, last = {0};
+
+	for (size_t i = 0; i < nr; i++) {
+		const struct df_trc *t = &r->set->traces[traces[i]];
+
+		range_add(&recs, (double)t->nr_recs);
+		range_add(&ops, (double)t->nr_ops);
+		range_add(&open, (double)t->nr_uops);
+		range_add(&last, df_say_ago(r->set, traces[i], t->last_ns));
+	}
+	put_range(out, &recs, 0, "");
+	put_range(out, &ops, 0, "");
+	put_range(out, &open, 0, "");
+	put_range(out, &last, 3, " s ago");
+}
+
+static void put_process(FILE *out, const struct df_check_result *r, uint32_t trace)
+{
+	const struct df_trc *t = &r->set->traces[trace];
+
+	fputs("<tr><td>", out);
+	df_xml_text(out, t->label, 0);
+	fprintf(out, "<td>%u<td>", t->h.pid);
+	df_xml_text(out, t->h.host, 0);
+	if (df_alike_device(r->set, trace) >= 0)
+		fprintf(out, "<td>%d", df_alike_device(r->set, trace));
+	else
+		fputs("<td>", out);
+	fprintf(out, "<td>%s", df_header_executor(&t->h));
+	put_amounts(out, r, &trace, 1);
+	fputs("</tr>\n", out);
+}
+
+/* A row for each group of ranks that do the same; a click shows its processes. */
+static int ranks_table(FILE *out, const struct df_check_result *r, const struct df_alikes *a)
+{
+	static const char heads[] =
+		"<th>process<th>host<th>GPU<th>executor<th>records<th>operations<th>unfinished<th>last record";
+
+	fputs("<h2>Ranks</h2><p>A row for ranks that do the same, the fewest first.</p>\n<table><tr><th>ranks"
+	      "<th>records<th>operations<th>unfinished<th>last record<th>state</tr>\n",
 	      out);
-	for (size_t i = 0; i < set->nr_traces; i++) {
-		const struct df_trc *t = &set->traces[i];
-		char op[96];
+	for (size_t i = 0; i < a->nr; i++) {
+		const struct df_alike *g = &a->all[i];
+		char *who = NULL;
+		size_t n;
+		FILE *mem = open_memstream(&who, &n);
 
-		if (t->dropped)
-			continue;
+		if (!mem)
+			return -ENOMEM;
+		df_alike_print_who(g, r->set, mem);
+		fclose(mem);
 		fputs("<tr><td>", out);
-		df_xml_text(out, t->label, 0);
-		fprintf(out, "<td>%u<td>", t->h.pid);
-		df_xml_text(out, t->h.host, 0);
-		fprintf(out, "<td>%s<td>%" PRIu64 "<td>%" PRIu64 "<td>%zu<td>%.3f s ago<td>",
-			df_header_executor(&t->h), t->nr_recs, t->nr_ops, t->nr_uops,
-			df_say_ago(set, (uint32_t)i, t->last_ns));
-		if (t->fate != DF_ALIVE)
-			fputs(t->fate == DF_DEAD ? "died"
-						 : df_say_exit((int)t->h.closed, op, sizeof(op)),
-			      out);
-		for (size_t k = 0; k < t->nr_calls && t->fate == DF_ALIVE; k++)
-			fprintf(out, "%sin %s (%.1f s)", k ? ", " : "",
-				df_call_text(t->calls[k].call),
-				df_say_ago(set, (uint32_t)i, t->calls[k].enter_ns));
-		if (t->nr_uops && t->fate == DF_ALIVE) {
-			fputs(t->nr_calls ? "; first unfinished: " : "first unfinished: ", out);
-			df_xml_text(out, df_say_op(set, &set->ops[t->first_op], op, sizeof(op)), 0);
-		}
+		df_xml_text(out, who, 0);
+		free(who);
+		put_amounts(out, r, g->traces, g->nr);
+		fputs("<td>", out);
+		df_xml_text(out, g->state, 0);
 		fputs("</tr>\n", out);
 	}
 	fputs("</table>\n", out);
+	for (size_t i = 0; i < a->nr; i++) {
+		const struct df_alike *g = &a->all[i];
+
+		fprintf(out, "<details%s><summary>%zu process%s: ", i ? "" : " open", g->nr,
+			g->nr == 1 ? "" : "es");
+		df_xml_text(out, g->state, 0);
+		fprintf(out, "</summary><table><tr><th>rank%s</tr>\n", heads);
+		for (size_t k = 0; k < g->nr; k++)
+			put_process(out, r, g->traces[k]);
+		fputs("</table></details>\n", out);
+	}
+	return 0;
+}
+
+#define DRAWN 32 /* processes in the timeline */
+
+static int by_number(const void *pa, const void *pb)
+{
+	uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
+
+	return (a > b) - (a < b);
+}
+
+/* Chooses processes to draw: of each group some, in their order. Returns their number. */
+static size_t choose(const struct df_alikes *a, uint32_t drawn[DRAWN])
+{
+	size_t nr = 0, more = 1;
+
+	for (size_t k = 0; more && nr < DRAWN; k++) {
+		more = 0;
+		for (size_t i = 0; i < a->nr && nr < DRAWN; i++) {
+			more |= k + 1 < a->all[i].nr;
+			if (k < a->all[i].nr)
+				drawn[nr++] = a->all[i].traces[k];
+		}
+	}
+	qsort(drawn, nr, sizeof(*drawn), by_number);
+	return nr;
 }
 
 /*
@@ -121,7 +212,7 @@ static json_t *bar(const struct df_bar_item *b)
 	return o;
 }
 
-static int timeline(FILE *out, const struct df_timeline *t)
+static int timeline(FILE *out, const struct df_timeline *t, size_t nr_traces)
 {
 	json_t *procs = json_array(), *bars = json_array();
 	int rc;
@@ -149,6 +240,10 @@ static int timeline(FILE *out, const struct df_timeline *t)
 			   out, 0);
 	fputs(";</script>\n", out);
 	fputs(script, out);
+	if (t->nr_procs < nr_traces)
+		fprintf(out,
+			"<p>%zu of %zu processes are drawn: of those that do the same, some.</p>\n",
+			t->nr_procs, nr_traces);
 	if (t->left_out)
 		fprintf(out, "<p>%zu older events are not drawn.</p>\n", t->left_out);
 	return rc;
@@ -162,18 +257,21 @@ static void said(FILE *out, const char *term, const char *text)
 	df_xml_text(out, text, 0);
 }
 
+#define CORE_BOXES 64
+#define ALL_BOXES  120
+
 /*
  * Draws the nodes that block one another at a readable size. If more nodes are stuck, a click shows
- * all.
+ * more.
  */
 static int graphs(FILE *out, const struct df_check_result *r)
 {
 	struct df_picture core, all;
-	int rc = df_picture_make(&core, r, 0, 0);
+	int rc = df_picture_make(&core, r, 0, CORE_BOXES, 0);
 
 	if (rc)
 		return rc;
-	rc = df_picture_make(&all, r, 0, 120);
+	rc = df_picture_make(&all, r, 0, ALL_BOXES, ALL_BOXES);
 	if (rc) {
 		df_picture_fini(&core);
 		return rc;
@@ -190,10 +288,12 @@ static int graphs(FILE *out, const struct df_check_result *r)
 		else
 			df_picture_svg(&core, "", out);
 		fputs("</div>\n", out);
+		if (core.nr_boxes == CORE_BOXES)
+			fputs("<p>Only the first waits are drawn.</p>\n", out);
 	}
 	if (all.nr_boxes > core.nr_boxes) {
-		fprintf(out, "<details%s><summary>All that is stuck</summary>",
-			core.nr_boxes > 1 ? "" : " open");
+		fprintf(out, "<details%s><summary>%s that is stuck</summary>",
+			core.nr_boxes > 1 ? "" : " open", all.left_out ? "More" : "All");
 		fputs("<div class=\"box\" id=\"stuck\">", out);
 		df_picture_svg(&all, "", out);
 		fputs("</div></details>\n", out);
@@ -225,8 +325,8 @@ static void predicted(FILE *out, FILE *witness, int heading)
 	}
 }
 
-static int write_report(FILE *out, const struct df_check_result *r, const struct df_timeline *t,
-			FILE *witness)
+static int write_report(FILE *out, const struct df_check_result *r, const struct df_alikes *a,
+			const struct df_timeline *t, FILE *witness)
 {
 	char *text = NULL;
 	size_t n;
@@ -252,8 +352,8 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	said(out, "Where the ranks part", r->divergence);
 	fputs("</dl>\n", out);
 	rc = graphs(out, r);
-	rc = rc ?: timeline(out, t);
-	ranks_table(out, r);
+	rc = rc ?: ranks_table(out, r, a);
+	rc = rc ?: timeline(out, t, r->set->nr_traces - r->set->nr_dropped);
 	if (witness) {
 		fputs("<h2>An execution that deadlocks</h2>\n<pre>", out);
 		predicted(out, witness, 0);
@@ -271,8 +371,10 @@ int df_cmd_report(int argc, char **argv)
 	struct df_check_opts opts = {.alive = df_check_alive};
 	const char *output = "report.html", *witness = NULL;
 	struct df_check_result *r;
-	struct df_timeline t;
-	int json = 0, rc = 1;
+	struct df_alikes a = {0};
+	struct df_timeline t = {0};
+	uint32_t drawn[DRAWN];
+	int json = 0, rc = 1, failed;
 	FILE *out, *found = NULL;
 	const struct df_opt options[] = {
 		DF_OPT(OUTPUT, output, "where to (report.html)"),
@@ -288,15 +390,15 @@ int df_cmd_report(int argc, char **argv)
 	found = witness ? fopen(witness, "r") : NULL;
 	if (witness && !found)
 		return df_cli_input_error("report", witness, "%s", strerror(errno));
-	if (df_timeline_load(&t, "report", argc, argv, 20000)) {
-		if (found)
-			fclose(found);
-		return 1;
-	}
 	r = df_cli_judge("report", argc, argv, &opts);
-	out = r ? df_cli_create("report", output) : NULL;
+	failed = r ? df_alikes_find(&a, r) : 0;
+	failed = r && !failed ? df_timeline_load(&t, r->set, drawn, choose(&a, drawn), 20000)
+			      : failed;
+	if (failed)
+		df_cli_input_error("report", argv[0], "%s", strerror(-failed));
+	out = r && !failed ? df_cli_create("report", output) : NULL;
 	if (out)
-		rc = df_cli_close("report", output, out, write_report(out, r, &t, found));
+		rc = df_cli_close("report", output, out, write_report(out, r, &a, &t, found));
 	if (!rc && json)
 		rc = df_json_line(json_pack("{s:s, s:o, s:o}", "verdict",
 					    df_verdict_word(df_check_verdict(r)), "line",
@@ -308,6 +410,7 @@ int df_cmd_report(int argc, char **argv)
 	else if (!rc)
 		printf("%s\n%s\n", df_check_line(r), output);
 	df_check_result_free(r);
+	df_alikes_fini(&a);
 	df_timeline_fini(&t);
 	if (found)
 		fclose(found);

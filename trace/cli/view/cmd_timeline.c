@@ -183,9 +183,14 @@ int df_cmd_timeline(int argc, char **argv)
 		.doc = "Writes the trace for ui.perfetto.dev and chrome://tracing: a process for each rank, a "
 		       "track for each stream and thread. An operation that has not ended is drawn to the end "
 		       "of the trace. Arrows follow the verdict's cycle.");
-	if (df_timeline_load(&t, "timeline", argc, argv, max))
-		return 1;
 	r = df_cli_judge("timeline", argc, argv, &opts);
+	if (!r)
+		return 1;
+	rc = df_timeline_load(&t, r->set, NULL, r->set->nr_traces, max);
+	if (rc) {
+		df_check_result_free(r);
+		return df_cli_input_error("timeline", argv[0], "%s", strerror(-rc));
+	}
 	out = df_cli_create("timeline", output);
 	if (!out) {
 		rc = 1;
@@ -196,11 +201,10 @@ int df_cmd_timeline(int argc, char **argv)
 	names(&e, &t);
 	for (size_t i = 0; i < t.nr_bars; i++)
 		put(&e, event(&t.bars[i]));
-	if (r)
-		flows(&e, &t, r);
+	flows(&e, &t, r);
 	fputs("\n],\"otherData\":", out);
 	e.nr = 0;
-	put(&e, json_pack("{s:o, s:o}", "verdict", df_json_text(r ? df_check_line(r) : ""),
+	put(&e, json_pack("{s:o, s:o}", "verdict", df_json_text(df_check_line(r)),
 			  "events_left_out", df_json_u64(t.left_out)));
 	fputs("}\n", out);
 	rc = df_cli_close("timeline", output, out, e.rc);

@@ -3,13 +3,12 @@
 #define DF_TRACE_CLI_VIEW_TIMELINE_H
 
 #include <stdio.h>
-#include "trace/read/load.h"
-#include "trace/read/stacks.h"
+#include "trace/read/set.h"
 
 /* One bar: an operation on a stream, or a host call in a thread. */
 struct df_bar_item {
 	uint64_t begin_ns, end_ns; /* since the first record of all traces */
-	int32_t rank;		   /* row group */
+	int32_t rank;		   /* row group: index in procs */
 	uint64_t track;		   /* stream or thread */
 	uint32_t lane;		   /* overlapping bars of one track lie in different lanes */
 	uint8_t is_call, open, started, kind, type, redop;
@@ -41,10 +40,11 @@ struct df_timeline {
 };
 
 /*
- * Reads the traces in folders and files. Keeps at most max bars, the latest of each trace. Returns
- * 0, or -errno after it has printed the reason.
+ * Reads these traces of a judged set; NULL: the first nr. Keeps at most max bars, the latest of
+ * each trace. Returns 0 or -errno.
  */
-int df_timeline_load(struct df_timeline *t, const char *sub, int nr, char **paths, size_t max);
+int df_timeline_load(struct df_timeline *t, const struct df_check_set *set, const uint32_t *traces,
+		     size_t nr, size_t max);
 void df_timeline_fini(struct df_timeline *t);
 
 #endif

@@ -6,11 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "trace/cli/cli.h"
-#include "trace/cli/input.h"
 #include "trace/cli/view/timeline.h"
 #include "trace/read/set.h"
 #include "trace/record/names.h"
+#include "runtime/base/err.h"
 #include "runtime/base/vec.h"
 
 #define MAX_LANES 16
@@ -55,7 +54,7 @@ static struct df_bar_item *add_op(struct df_timeline *t, const struct df_lop *op
 	b->open = op->state < DF_OP_FINISHED;
 	b->end_ns = b->open ? UINT64_MAX : op->done_ns + (uint64_t)skew;
 	b->started = op->state != DF_OP_ISSUED;
-	b->rank = (int32_t)trace;
+	b->rank = (int32_t)t->nr_procs - 1;
 	b->track = op->stream;
 	b->kind = op->kind;
 	b->type = op->type;
@@ -124,7 +123,7 @@ static int add_calls(struct df_timeline *t, const struct df_load *l, uint32_t tr
 		b->started = 1;
 		b->is_call = 1;
 		b->call = c->call;
-		b->rank = (int32_t)trace;
+		b->rank = (int32_t)t->nr_procs - 1;
 		b->track = c->thread;
 		b->trace = trace;
 		b->serial = c->serial;
@@ -168,13 +167,10 @@ static void lanes(struct df_timeline *t)
 /*
  * Names communicators as the verdict does: without a name of its own, "A" and so on, not the hash.
  */
-static void name_comms(struct df_timeline *t, struct df_check_set *set)
+static void name_comms(struct df_timeline *t, const struct df_check_set *set)
 {
-	const char **labels = NULL;
+	const char **labels = calloc(set->nr_gcomms + 1, sizeof(*labels));
 
-	if (!set || df_set_seal(set, NULL) || !set->nr_gcomms)
-		return;
-	labels = calloc(set->nr_gcomms, sizeof(*labels));
 	for (size_t i = 0; labels && i < set->nr_gcomms; i++)
 		labels[i] = keep_text(t, set->gcomms[i].label);
 	for (size_t k = 0; labels && k < t->nr_bars; k++)
@@ -186,73 +182,59 @@ static void name_comms(struct df_timeline *t, struct df_check_set *set)
 	free(labels);
 }
 
-int df_timeline_load(struct df_timeline *t, const char *sub, int nr_args, char **args, size_t max)
+/*
+ * Adds a trace. Machines boot at different times: all times are converted to the clock of the first
+ * trace's machine.
+ */
+static int add_trace(struct df_timeline *t, const struct df_check_set *set, uint32_t trace,
+		     struct df_load *l, size_t max)
 {
-	size_t nr;
-	char **paths = df_cli_trace_paths(sub, nr_args, args, &nr);
-	uint64_t real_minus_mono = 0, boot = 0;
-	struct df_check_set *set = paths ? df_check_set_new() : NULL;
+	const struct df_trace_header *clock = &set->traces[0].h;
+	struct df_reader r;
+	int64_t skew = 0;
+	int rc = df_reader_open(&r, set->traces[trace].path, NULL);
+
+	if (rc)
+		return rc;
+	rc = df_load_trace(l, &r);
+	if (r.h.boot_hash != clock->boot_hash)
+		skew = (int64_t)(l->h.real_ns - l->h.mono_ns - (clock->real_ns - clock->mono_ns));
+	if (!rc && DF_VEC_ROOM(t->procs, t->cap_procs, t->nr_procs + 1))
+		rc = -ENOMEM;
+	if (!rc) {
+		snprintf(t->procs[t->nr_procs].name, sizeof(t->procs[0].name), "rank %d %.40s:%u",
+			 r.h.rank, r.h.host, r.h.pid);
+		t->procs[t->nr_procs].rank = r.h.rank;
+		t->procs[t->nr_procs++].pid = r.h.pid;
+		rc = add_ops(t, l, &r, trace, skew, max);
+	}
+	if (!rc)
+		rc = add_calls(t, l, trace, skew, max);
+	if (l->nr_recs) {
+		t->first_ns = DF_MIN(t->first_ns, l->first_ns + (uint64_t)skew);
+		t->end_ns = DF_MAX(t->end_ns, l->last_ns + (uint64_t)skew);
+	}
+	df_reader_close(&r);
+	return rc;
+}
+
+int df_timeline_load(struct df_timeline *t, const struct df_check_set *set, const uint32_t *traces,
+		     size_t nr, size_t max)
+{
 	struct df_load l;
 	int rc = 0;
 
 	memset(t, 0, sizeof(*t));
-	if (!paths)
-		return -EINVAL;
 	t->first_ns = UINT64_MAX;
 	df_load_init(&l);
-	for (size_t i = 0; i < nr && !rc; i++) {
-		const char *why = "";
-		struct df_reader r;
-		int64_t skew = 0;
-
-		if (df_reader_open(&r, paths[i], &why)) {
-			df_cli_input_error(sub, paths[i], "%s", why);
-			continue;
-		}
-		if (set)
-			df_check_add_file(set, paths[i]);
-		rc = df_load_trace(&l, &r);
-		/*
-		 * Machines boot at different times: convert all times to the clock of the first
-		 * machine.
-		 */
-		if (!boot) {
-			boot = r.h.boot_hash;
-			real_minus_mono = l.h.real_ns - l.h.mono_ns;
-		} else if (r.h.boot_hash != boot) {
-			skew = (int64_t)(l.h.real_ns - l.h.mono_ns - real_minus_mono);
-		}
-		if (!rc && DF_VEC_ROOM(t->procs, t->cap_procs, t->nr_procs + 1))
-			rc = -ENOMEM;
-		if (!rc) {
-			snprintf(t->procs[t->nr_procs].name, sizeof(t->procs[0].name),
-				 "rank %d %.40s:%u", r.h.rank, r.h.host, r.h.pid);
-			t->procs[t->nr_procs].rank = r.h.rank;
-			t->procs[t->nr_procs++].pid = r.h.pid;
-			rc = add_ops(t, &l, &r, (uint32_t)t->nr_procs - 1, skew, max / nr + 1);
-		}
-		if (!rc)
-			rc = add_calls(t, &l, (uint32_t)t->nr_procs - 1, skew, max / nr + 1);
-		if (l.nr_recs) {
-			if (l.first_ns + (uint64_t)skew < t->first_ns)
-				t->first_ns = l.first_ns + (uint64_t)skew;
-			if (l.last_ns + (uint64_t)skew > t->end_ns)
-				t->end_ns = l.last_ns + (uint64_t)skew;
-		}
-		df_reader_close(&r);
-	}
+	for (size_t i = 0; i < nr && !rc; i++)
+		rc = add_trace(t, set, traces ? traces[i] : (uint32_t)i, &l, max / nr + 1);
 	df_load_fini(&l);
-	df_cli_paths_free(paths, nr);
-	name_comms(t, set);
-	if (set)
-		df_check_set_free(set);
 	if (rc) {
-		df_cli_input_error(sub, args[0], "%s", strerror(-rc));
 		df_timeline_fini(t);
 		return rc;
 	}
-	if (!t->nr_procs)
-		return -EPROTO;
+	name_comms(t, set);
 	for (size_t i = 0; i < t->nr_bars; i++) {
 		struct df_bar_item *b = &t->bars[i];
 

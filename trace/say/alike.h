@@ -1,0 +1,34 @@
+/*
+ * Processes whose ranks do the same: equal innermost lines, equal calls that they wait in, an equal
+ * first unfinished operation (on whatever communicator). A job of a thousand ranks that hangs is a
+ * few such groups, and the smallest ones are those to look at.
+ */
+#ifndef DF_TRACE_SAY_ALIKE_H
+#define DF_TRACE_SAY_ALIKE_H
+
+#include <stdio.h>
+#include "trace/judge/result.h"
+
+struct df_alike {
+	uint32_t *traces; /* by rank */
+	size_t nr, cap;
+	char *state; /* what they do, as text */
+};
+
+struct df_alikes {
+	struct df_alike *all; /* the smallest first; those that have exited normally are last */
+	size_t nr, cap;
+};
+
+/* Returns 0 or -ENOMEM. */
+int df_alikes_find(struct df_alikes *a, const struct df_check_result *r);
+void df_alikes_fini(struct df_alikes *a);
+
+/* Prints the ranks of a group: "9 ranks, r0-r7, r16". */
+void df_alike_print_who(const struct df_alike *g, const struct df_check_set *set, FILE *out);
+/* The first device of a process; -1 if it has no communicator. */
+int df_alike_device(const struct df_check_set *set, uint32_t trace);
+/* Prints the groups, unless all processes do the same, or each something else. */
+void df_print_alikes(const struct df_check_result *r, FILE *out);
+
+#endif
