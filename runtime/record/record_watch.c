@@ -24,6 +24,7 @@
 #include "runtime/base/time.h"
 #include "runtime/comm/process.h"
 #include "runtime/record/record.h"
+#include "runtime/watch/hardware.h"
 #include "runtime/watch/hosts.h"
 #include "runtime/watch/metrics.h"
 #include "runtime/watch/ras_server.h"
@@ -213,6 +214,7 @@ static void *run(void *arg)
 	uint64_t early = UINT64_MAX, noted = UINT64_MAX, due = timeout;
 
 	(void)arg;
+	df_hardware_start();
 	for (;;) {
 		/*
 		 * SEQ_CST pairs with df_record_wake(): an operation that is put on a stream after
@@ -240,6 +242,7 @@ static void *run(void *arg)
 			if (watch.nccl->slot_waits)
 				watch.nccl->slot_waits();
 			df_hosts_note();
+			df_hardware_note();
 		}
 		/* If two looks disagree, look again after twice the silence. */
 		if (quiet >= due && (left || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)))

@@ -16,6 +16,7 @@
 #include "runtime/comm/ending.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
+#include "runtime/watch/hardware.h"
 #include "runtime/watch/hosts.h"
 #include "runtime/watch/release.h"
 #include "runtime/watch/snapshot.h"
@@ -163,6 +164,7 @@ static int say(struct df_snapshot *s, enum df_ask what, int hosts)
 	s->lent = what != DF_ASK_LOOK;
 	if (!s->lent) {
 		df_hosts_note();
+		df_hardware_note();
 		return df_trace_compact(ring, &s->image, &s->bytes);
 	}
 	/* Before the image, so that the image contains the calls of these waits. */

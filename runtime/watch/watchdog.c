@@ -31,6 +31,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
+#include "runtime/watch/hardware.h"
 #include "runtime/watch/metrics.h"
 #include "runtime/watch/proof.h"
 #include "runtime/watch/ras_server.h"
@@ -677,6 +678,7 @@ static void *watch(void *arg)
 	uint64_t missing = 0, now_missing, ops;
 
 	(void)arg;
+	df_hardware_start();
 	dog.last = df_executor->progress(NULL);
 	dog.since = df_now_ns();
 	for (;;) {

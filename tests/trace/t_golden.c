@@ -21,6 +21,17 @@ static void net_stall(struct tb_image im[2])
 			->comm = 1;
 }
 
+/* Both see the driver's message of their machine, rank 1 a port too. */
+static void net_fault(struct tb_image im[2])
+{
+	net_stall(im);
+	for (int i = 0; i < 2; i++)
+		tb_rec(&im[i], DF_REC_HARDWARE, 0, 0, 0,
+		       tb_string(&im[i], "the kernel's log: NVRM: Xid (PCI:0000:3b:00): 79"));
+	tb_rec(&im[1], DF_REC_HARDWARE, 0, 0, 0,
+	       tb_string(&im[1], "mlx5_3 port 1: link_downed +1, its state is 1: DOWN"));
+}
+
 static void missing(struct tb_image im[2])
 {
 	tb_issue(&im[0], 1, 0, DF_KIND_BROADCAST, 8, 0, 0);
@@ -194,6 +205,7 @@ static const struct golden {
 	{"HOST", DF_V_HOST, "CB-04", NULL, 1, 0, 0, 0, 0},
 	{"HOST-outside", DF_V_HOST, NULL, outside, 1, 2, 0, 60000, 0},
 	{"NET_STALL", DF_V_NET_STALL, NULL, net_stall, 1, 2, 0, 60000, 0},
+	{"NET_STALL-hardware", DF_V_NET_STALL, NULL, net_fault, 1, 2, 0, 60000, 0},
 	{"NCCL_INTERNAL", DF_V_NCCL_INTERNAL, NULL, internal, 1, 2, 0, 60000, 0},
 	{"UNKNOWN", DF_V_UNKNOWN, NULL, missing, 1, 1, 0, 60000, 0},
 };

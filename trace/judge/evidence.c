@@ -324,6 +324,38 @@ static void unseen_room(struct df_check_result *r)
 			others);
 }
 
+#define MAX_FAULTS 8 /* noted */
+
+/* The notes of what the machines show of a fault, each once. */
+static void faults(struct df_check_result *r)
+{
+	uint64_t seen[MAX_FAULTS][2];
+	size_t nr = 0, i;
+
+	if (r->verdict != DF_V_NET_STALL && r->verdict != DF_V_GPU_STUCK)
+		return;
+	for (uint32_t t = 0; t < r->set->nr_traces; t++) {
+		const struct df_trc *trc = &r->set->traces[t];
+
+		for (size_t k = 0; k < trc->nr_notes && nr < MAX_FAULTS; k++) {
+			const struct df_rec *rec = &trc->notes[k].rec;
+			char text[256];
+
+			if (rec->type != DF_REC_HARDWARE || trc->dropped)
+				continue;
+			for (i = 0; i < nr; i++)
+				if (seen[i][0] == trc->h.host_hash && seen[i][1] == rec->c)
+					break;
+			if (i < nr || !df_say_string(r->set, t, rec->c, text, sizeof(text)))
+				continue;
+			seen[nr][0] = trc->h.host_hash;
+			seen[nr++][1] = rec->c;
+			df_note(r, "%.64s, %.1f s ago: %s", trc->h.host,
+				df_say_ago(r->set, t, rec->time_ns), text);
+		}
+	}
+}
+
 /* The operation that this side's rank issues next, if it is the other side's call; else NULL. */
 static const struct df_uop *next_is(const struct df_check_set *set, const struct df_side *b,
 				    const struct df_side *a)
@@ -405,5 +437,6 @@ void df_explain_divergence(struct df_check_result *r)
 	swapped(r);
 	other_roots(r);
 	unseen_room(r);
+	faults(r);
 	coverage(r);
 }

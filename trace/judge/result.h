@@ -181,6 +181,9 @@ void df_say_compare(struct df_say_lines *l, struct df_check_set *set, uint32_t t
 		    uint32_t site);
 /* All its frames, or "" if none are known. Valid as long as the set. */
 const char *df_say_frames(struct df_check_set *set, uint32_t trace, uint32_t site);
+/* A string of a trace by its hash. Returns 0 if it is unknown. */
+int df_say_string(const struct df_check_set *set, uint32_t trace, uint64_t hash, char *buf,
+		  size_t size);
 /* The site of the call that a record belongs to; 0 if unknown. */
 uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t rec);
 /*

@@ -204,6 +204,21 @@ const char *df_say_frames(struct df_check_set *set, uint32_t trace, uint32_t sit
 	return text;
 }
 
+int df_say_string(const struct df_check_set *set, uint32_t trace, uint64_t hash, char *buf,
+		  size_t size)
+{
+	const char *text;
+	struct df_reader r;
+	uint32_t bytes;
+
+	if (open_trace(&set->traces[trace], &r))
+		return 0;
+	text = df_reader_string(&r, hash, &bytes);
+	snprintf(buf, size, "%.*s", text ? (int)DF_MIN(bytes, 255u) : 0, text ? text : "");
+	df_reader_close(&r);
+	return text != NULL;
+}
+
 uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t rec)
 {
 	struct df_reader r;

@@ -483,6 +483,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_SITE:
 	case DF_REC_MARK:
 	case DF_REC_NET:
+	case DF_REC_HARDWARE:
 		return push_note(l, rec, index);
 	default:
 		return 0;
