@@ -58,6 +58,7 @@ done
 jq -e '.communicators_count == 1 and .communicators[0].size == 2 and .communicators[0].missing_ranks == [] and
 	([.communicators[0].ranks[].collective_counts.AllReduce] | sort) == [2, 3] and .ras.timeouts_count == 0 and
 	(.verdict | length) > 0' "$T/json" >/dev/null || fail "JSON: $(cat "$T/json")"
+python3 "$SRC/tests/lib/json_keys.py" RAS "$T/json" || fail "not as docs/json.md says: $(cat "$T/json")"
 
 # Clients that connect and say nothing: sixteen, and more, do not keep another one out, also if some of them asked something once.
 python3 - "$port" <<'PY' || fail "idle clients keep others out"
