@@ -16,6 +16,9 @@ import os, random, signal, sys, threading, time, types
 sys.modules["dfshim.host.operators"] = types.SimpleNamespace(install=lambda: None)
 version, compile = types.SimpleNamespace(cuda="13.0"), len
 how = os.environ.get("TORCH", "")
+if how == "asks" and "dfshim.host.forks" in sys.modules:  # its children must not use CUDA
+    me = os.getpid()
+    cuda = types.SimpleNamespace(_is_in_bad_fork=lambda: os.getpid() != me)
 if how == "prints":
     print("torch says", flush=True)
     os.write(2, b"torch warns\n")
@@ -176,6 +179,7 @@ no_forks() { # REASON COMMAND...
 no_forks "early.py:2 sets" "$PY" early.py
 no_forks "do not import torch" "$PY" -c 'print(1)'
 TORCH=threads no_forks "threads exist after" "$PY" -c 'import torch'
+TORCH=asks no_forks "an import asks CUDA" "$PY" -c 'import torch'
 PYTHONHASHSEED=random no_forks "PYTHONHASHSEED" "$PY" -c 'import torch'
 no_forks "about its start" "$PY" -X importtime -c 'import torch'
 no_forks "does not answer" ./python3 -c 'print("torch")'

@@ -216,14 +216,15 @@ class Server:
         torch = sys.modules["torch"]
         if not getattr(getattr(torch, "version", None), "cuda", None):
             raise Separate("this PyTorch is built without CUDA")
-        # Libraries whose threads survive no fork end them before one (OpenBLAS), and start them when they are needed.
-        if threads() > 1:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Python 3.12 warns of threads
-                child = os.fork()
-            if not child:
-                os._exit(0)
-            os.waitpid(child, 0)
+        # Before a fork, libraries whose threads survive none end them (OpenBLAS), and start them when they are needed. In its
+        # child torch refuses CUDA if an import has asked for devices.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python 3.12 warns of threads
+            child = os.fork()
+        if not child:
+            os._exit(getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", bool)())
+        if os.waitpid(child, 0)[1]:
+            raise Separate("an import asks CUDA for devices")
         if threads() > 1:
             raise Separate("threads exist after the import of torch")
         # A collection in a rank would write to all objects, and so copy their memory.
