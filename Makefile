@@ -111,7 +111,7 @@ $(B)/obj/%.o: %.c
 	$(Q)$(CC) $(DF_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 # A sanitizer's start looks symbols up through our dlsym before it is ready to be called itself.
-$(B)/obj/interpose/load/dl_hook.o $(B)/obj/runtime/base/dlsym.o: DF_CFLAGS += -fno-sanitize=all
+$(addprefix $(B)/obj/,interpose/load/dl_hook.o interpose/load/thread_hook.o runtime/base/dlsym.o): DF_CFLAGS += -fno-sanitize=all
 
 define static_lib
 $(1): $(2)

@@ -4,31 +4,37 @@
  * threads that make communicators, while one of its functions runs. Threads that the CUDA driver
  * starts meanwhile execute the application's host functions, so they are not NCCL's.
  *
- * Any thread. Outside calls of NCCL it only calls the C library's function.
+ * Any thread. Outside calls of NCCL it only calls the C library's function. Without sanitizers: one
+ * of them may not know the new thread yet when this code runs in it, so it allocates nothing.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdlib.h>
+#include <stdint.h>
 #include "interpose/cuda/cuda_hook.h"
 #include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
+#include "runtime/base/futex.h"
 #include "runtime/dfshim.h"
 
 typedef int (*create_fn)(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *arg),
 			 void *arg);
 
+/* On the stack of the creator, which waits until the thread has copied it. */
 struct start {
 	void *(*run)(void *arg);
 	void *arg;
+	uint32_t is_copied; /* futex word */
 };
 
 static void *run_inside(void *arg)
 {
-	struct start s = *(struct start *)arg;
+	struct start *at = arg, s = *at;
 
-	free(arg);
 	df_record_inside = 1;
+	/* RELEASE pairs with the ACQUIRE in pthread_create(): it was read before. */
+	__atomic_store_n(&at->is_copied, 1, __ATOMIC_RELEASE);
+	df_futex_wake(&at->is_copied, 1, 0);
 	return s.run(s.arg);
 }
 
@@ -48,21 +54,19 @@ pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void 
 	static create_fn next;
 	/* RELAXED: all threads find the same function. */
 	create_fn fn = __atomic_load_n(&next, __ATOMIC_RELAXED);
-	struct start *s = NULL;
+	struct start s = {run, arg, 0};
 	int ret;
 
 	if (df_unlikely(!fn)) {
 		*(void **)&fn = df_dlsym(RTLD_NEXT, "pthread_create");
 		__atomic_store_n(&next, fn, __ATOMIC_RELAXED);
 	}
-	if (df_unlikely(df_record_inside) && !df_cuda_in_driver() &&
-	    !is_host_driver(__builtin_return_address(0)))
-		s = malloc(sizeof(*s));
-	if (!s)
+	if (df_likely(!df_record_inside) || df_cuda_in_driver() ||
+	    is_host_driver(__builtin_return_address(0)))
 		return fn(thread, attr, run, arg);
-	*s = (struct start){run, arg};
-	ret = fn(thread, attr, run_inside, s);
-	if (ret)
-		free(s);
+	ret = fn(thread, attr, run_inside, &s);
+	/* ACQUIRE pairs with run_inside(). */
+	while (!ret && !__atomic_load_n(&s.is_copied, __ATOMIC_ACQUIRE))
+		df_futex_wait(&s.is_copied, 0, -1, 0);
 	return ret;
 }
