@@ -572,13 +572,14 @@ int df_lane_make(struct df_comm *comm)
 	err = df_lane_calls->make(comm, ret ? NULL : comm->config.real, (int)most, &real);
 	if (!ret)
 		ret = err;
-	df_mutex_lock(&lanes.lock);
-	lane->real = real;
-	df_mutex_unlock(&lanes.lock);
 	/* Collective: also where something has failed. */
 	err = df_lane_share(lane);
 	if (!ret)
 		ret = err;
+	/* From here on the lanes' thread uses it. */
+	df_mutex_lock(&lanes.lock);
+	lane->real = real;
+	df_mutex_unlock(&lanes.lock);
 	if (!ret && df_env()->nccl_order == DF_NCCL_ORDER_AGREE)
 		ret = agree(lane);
 	df_mutex_lock(&comm->dev->lock);
