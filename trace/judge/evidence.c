@@ -297,7 +297,7 @@ static void unseen_room(struct df_check_result *r)
 	const struct df_match *in;
 	size_t others = 0;
 
-	if (r->verdict != DF_V_NET_STALL || r->link || r->root == DF_NONE ||
+	if (r->verdict != DF_V_NET_STALL || r->link || r->proxy || r->root == DF_NONE ||
 	    r->g.nodes[r->root].kind != DF_N_MATCH)
 		return;
 	in = &r->g.insts[r->g.nodes[r->root].ref];

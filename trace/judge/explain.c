@@ -443,6 +443,10 @@ static const char *fix_text(struct df_check_result *r)
 		if (r->link && r->link->unmapped)
 			return "let the process that cannot map it have more file descriptors (`ulimit -n`)";
 		return "check the links between these machines (or peer access between these devices: ACS, IOMMU)";
+	case DF_V_NCCL_INTERNAL:
+		return r->proxy
+			       ? "look at the kernel on that GPU (cuda-gdb, compute-sanitizer), and for a newer NCCL; NCCL_PROTO=Simple narrows it down"
+			       : "";
 	case DF_V_HOST:
 		if (r->nr_held)
 			return df_other_thread(r, 0)->at_lock == DF_LOCK_SCRIPT
@@ -590,10 +594,17 @@ static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdi
 	case DF_V_NET_STALL:
 		if (r->link)
 			df_line_link(r, b);
+		else if (r->proxy)
+			df_line_proxy(r, b);
 		else
 			df_line_stall(r, b);
 		break;
 	case DF_V_NCCL_INTERNAL:
+		if (r->proxy)
+			df_line_proxy(r, b);
+		else
+			df_line_hosts(r, b);
+		break;
 	case DF_V_HOST:
 		df_line_hosts(r, b);
 		break;
@@ -631,6 +642,7 @@ int df_explain(struct df_check_result *r)
 	if (r->verdict != DF_V_OK && !(lost && r->verdict == DF_V_UNKNOWN))
 		df_explain_divergence(r);
 	df_explain_link(r);
+	df_explain_proxy(r);
 	df_explain_ignored(r);
 	return 0;
 }

@@ -692,6 +692,8 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		judge_init(r);
 	if (!rc)
 		df_link_judge(r);
+	if (!rc && !r->link)
+		df_proxy_judge(r);
 	say_how_sure(r);
 	if (!rc)
 		rc = df_explain(r);

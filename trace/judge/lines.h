@@ -33,6 +33,8 @@ const struct df_trc *df_left_init(const struct df_check_result *r, int *rank);
 void df_line_gpu(struct df_check_result *r, struct df_line *b);
 /* Needs r->link. */
 void df_line_link(struct df_check_result *r, struct df_line *b);
+/* Needs r->proxy. */
+void df_line_proxy(struct df_check_result *r, struct df_line *b);
 void df_line_stall(struct df_check_result *r, struct df_line *b);
 void df_line_hosts(struct df_check_result *r, struct df_line *b);
 /*

@@ -78,6 +78,9 @@ struct df_check_result {
 	int is_left; /* the rank that should issue the missing operation has left */
 	/* NET_STALL, SLOW: of the set; NULL: no link is known to be broken. */
 	const struct df_broken_link *link;
+	/* NET_STALL, NCCL_INTERNAL: of the set; NULL: no proxy of NCCL explains it. */
+	const struct df_stalled_proxy *proxy;
+	uint32_t proxy_trace;
 	uint32_t completed_gcomm; /* MISMATCH without a root: its operation completed */
 	uint64_t completed_index;
 	size_t stuck_ops, stuck_insts, stuck_comms, stuck_ranks;
@@ -144,6 +147,13 @@ const struct df_lthread *df_other_thread(const struct df_check_result *r, size_t
  */
 void df_link_judge(struct df_check_result *r);
 void df_explain_link(struct df_check_result *r);
+
+/*
+ * stalled_proxy.c: if a proxy of NCCL that does not move explains the verdict, makes it the
+ * verdict. The second function adds its notes.
+ */
+void df_proxy_judge(struct df_check_result *r);
+void df_explain_proxy(struct df_check_result *r);
 
 /* culprit.c: how the process of the awaited rank has ended, as df_dead.in_order. */
 int df_exit_of(const struct df_check_result *r);

@@ -217,6 +217,7 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 		return index > k->first_item;
 	case DF_REC_OP_PREEMPT:
 	case DF_REC_OP_RESUME:
+	case DF_REC_PROXY_DONE:
 	case DF_REC_POLLED:
 	case DF_REC_MEM_ALLOC:
 	case DF_REC_MEM_FREE:

@@ -363,6 +363,14 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	case DF_REC_OP_PREEMPT:
 		op->nr_preempt++;
 		break;
+	case DF_REC_PROXY:
+		/* NCCL has launched it, and it has not ended: that its kernel ends is not seen. */
+		if (!df_lop_blind(op))
+			break;
+		op->flags |= DF_OP_END_SEEN;
+		if (op->state == DF_OP_ISSUED)
+			op->state = DF_OP_STARTED;
+		break;
 	case DF_REC_OP_DONE:
 		if (rec->a == 2) {
 			op->flags &= (uint8_t)~DF_OP_END_SEEN;
@@ -468,6 +476,9 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 		c = comm_of(l, r, rec->comm);
 		if (c)
 			comm_thread(c, rec->thread, 1);
+		return push_note(l, rec, index);
+	case DF_REC_PROXY:
+		on_op(l, rec, index);
 		return push_note(l, rec, index);
 	case DF_REC_OP_DEP:
 	case DF_REC_OP_BEHIND:

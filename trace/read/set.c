@@ -39,6 +39,7 @@ static void trc_fini(struct df_trc *t)
 	free(t->streams);
 	free(t->items);
 	free(t->notes);
+	free(t->proxies);
 	free(t->seen);
 }
 
@@ -239,6 +240,42 @@ static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_l
 	return 0;
 }
 
+/* The last record of a proxy counts, as long as its operation has not ended. */
+static int keep_proxy(const struct df_load *l, struct df_trc *t, const struct df_lnote *n)
+{
+	const struct df_rec *rec = &n->rec;
+	const struct df_lop *op = df_load_op(l, rec->op);
+	struct df_stalled_proxy *p = NULL;
+	struct df_stalled_proxy is = {
+		.op = rec->op,
+		.moved_ns = rec->time_ns - (rec->c >> 32) * 1000000,
+		.rec = n->index,
+		.comm = rec->comm,
+		.peer = (int32_t)(uint32_t)rec->b,
+		.step = (uint32_t)(rec->b >> 32),
+		.steps = (uint32_t)rec->c,
+		.channel = (uint16_t)(rec->a >> 16),
+		.at = (uint8_t)rec->a,
+		.is_send = rec->a >> 8 & 1,
+	};
+
+	if (!op || op->state >= DF_OP_FINISHED || op->comm != rec->comm)
+		return 0;
+	for (size_t i = 0; i < t->nr_proxies && !p; i++) {
+		struct df_stalled_proxy *q = &t->proxies[i];
+
+		if (q->op == is.op && q->peer == is.peer && q->channel == is.channel &&
+		    q->is_send == is.is_send)
+			p = q;
+	}
+	if (!p)
+		p = DF_VEC_PUSH(t->proxies, t->nr_proxies, t->cap_proxies);
+	if (!p)
+		return -ENOMEM;
+	*p = is;
+	return 0;
+}
+
 static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 		     const struct df_lnote *n, const struct df_reader *r)
 {
@@ -292,6 +329,8 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 	}
 	case DF_REC_NET:
 		return keep_link(set, trace, n, r);
+	case DF_REC_PROXY:
+		return keep_proxy(&set->load, t, n);
 	case DF_REC_STALL:
 		t->stall_ms = rec->a;
 		t->stall_rec = n->index;

@@ -10,6 +10,7 @@
 #include "trace/check.h"
 #include "trace/read/broken_link.h"
 #include "trace/read/left.h"
+#include "trace/read/stalled_proxy.h"
 #include "trace/read/stacks.h"
 
 #define DF_NONE UINT32_MAX
@@ -117,6 +118,8 @@ struct df_trc {
 	/* OP_DEP, OP_BEHIND of unfinished operations; COMM_INIT; failures. */
 	struct df_lnote *notes;
 	size_t nr_notes, cap_notes;
+	struct df_stalled_proxy *proxies;
+	size_t nr_proxies, cap_proxies;
 	struct df_seen_key *seen; /* number issued, by signature or pair */
 	size_t seen_size, seen_used;
 	uint64_t stall_ms, stall_rec, stall_ns;

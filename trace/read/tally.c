@@ -12,6 +12,7 @@
 #include "runtime/base/vec.h"
 
 #define MAX_MEMBERS (1u << 22)
+#define MAX_RANKS   (1 << 20)
 
 /* Ranks may give it different names: the lowest rank's counts, in any order of arrival. */
 static void name_gcomm(struct df_gcomm *g, const struct df_trace_comm *c)
@@ -20,6 +21,13 @@ static void name_gcomm(struct df_gcomm *g, const struct df_trace_comm *c)
 		return;
 	df_comm_label(c->name, g->label, sizeof(g->label));
 	g->named_by = c->rank;
+}
+
+/* NCCL's profiler interface up to v3 does not say how many ranks there are: this one is. */
+static void widen(struct df_gcomm *g, int32_t rank)
+{
+	if (rank >= g->nranks && rank < MAX_RANKS)
+		g->nranks = rank + 1;
 }
 
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
@@ -49,6 +57,8 @@ uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 		g = &set->gcomms[set->gcomm_map[at]];
 		if (g->hash == c->hash) {
 			name_gcomm(g, c);
+			if (!c->nranks)
+				widen(g, c->rank);
 			return set->gcomm_map[at];
 		}
 		at = (at + 1) & (set->gcomm_map_size - 1);
@@ -59,7 +69,9 @@ uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 	memset(g, 0, sizeof(*g));
 	g->hash = c->hash;
 	g->parent = c->parent;
-	g->nranks = c->nranks > 0 && c->nranks <= 1 << 20 ? c->nranks : 1;
+	g->nranks = c->nranks > 0 && c->nranks <= MAX_RANKS ? c->nranks : 1;
+	if (!c->nranks)
+		widen(g, c->rank);
 	g->mismatch = UINT64_MAX;
 	name_gcomm(g, c);
 	set->gcomm_map[at] = (uint32_t)(set->nr_gcomms - 1);

@@ -51,7 +51,8 @@ static json_t *op_args(const struct df_bar_item *b)
 
 static json_t *event(const struct df_bar_item *b)
 {
-	const char *suffix = !b->open	  ? ""
+	const char *suffix = b->unseen	  ? " (end not seen)"
+			     : !b->open	  ? ""
 			     : b->is_call ? " (never returned)"
 			     : b->intent  ? " (never issued)"
 			     : b->started ? " (never completed)"

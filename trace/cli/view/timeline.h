@@ -13,6 +13,7 @@ struct df_bar_item {
 	uint32_t lane;		   /* overlapping bars of one track lie in different lanes */
 	uint8_t is_call, open, started, kind, type, redop;
 	uint8_t intent; /* not issued: the thread waits before it */
+	uint8_t unseen; /* NCCL executes it, and its end is not seen: it has no length */
 	uint32_t call, trace;
 	uint64_t count, index, serial, rec;
 	int32_t peer;

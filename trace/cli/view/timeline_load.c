@@ -51,8 +51,10 @@ static struct df_bar_item *add_op(struct df_timeline *t, const struct df_lop *op
 		return NULL;
 	memset(b, 0, sizeof(*b));
 	b->begin_ns = (op->state && op->start_ns ? op->start_ns : op->issue_ns) + (uint64_t)skew;
-	b->open = op->state < DF_OP_FINISHED;
-	b->end_ns = b->open ? UINT64_MAX : op->done_ns + (uint64_t)skew;
+	/* A process that hung has not exited normally. */
+	b->unseen = op->state < DF_OP_FINISHED && df_lop_blind(op) && l->h.closed;
+	b->open = op->state < DF_OP_FINISHED && !b->unseen;
+	b->end_ns = b->open ? UINT64_MAX : b->unseen ? b->begin_ns : op->done_ns + (uint64_t)skew;
 	b->started = op->state != DF_OP_ISSUED;
 	b->rank = (int32_t)t->nr_procs - 1;
 	b->track = op->stream;

@@ -1,0 +1,124 @@
+/*
+ * Records of proxies of NCCL that do not move: the cause is named, not its consequences. The last record of a
+ * proxy counts, and none of an operation that has ended; and a missing rank explains all of them.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "tests/lib/test.h"
+#include "tests/lib/trace_build.h"
+#include "trace/record/names.h"
+#include "trace/record/proxy.h"
+
+static void proxy(struct tb_image *im, enum df_proxy_at at, int sends, uint64_t step)
+{
+	uint64_t peer = im->h->rank == 0;
+	struct df_rec *r =
+		tb_rec(im, DF_REC_PROXY, im->serial, (uint64_t)at | (uint64_t)sends << 8 | 2u << 16,
+		       peer | step << 32, 8u | 500ull << 32);
+
+	r->comm = 1;
+	r->rank = im->h->rank;
+}
+
+/* Two ranks, of which `nr` have issued an all-reduce that NCCL executes. */
+static void two(struct tb_image im[2], int nr)
+{
+	for (int i = 0; i < 2; i++) {
+		tb_image_init(&im[i], i, 2, 64);
+		im[i].h->mode = 1;
+		tb_comm(&im[i], 0xabc, 2, i, 0);
+		if (i < nr)
+			tb_issue(&im[i], 1, i, DF_KIND_ALLREDUCE, 8, -1, 0);
+	}
+}
+
+static void says(struct tb_image im[2], const char *line)
+{
+	struct df_check_set *set;
+	struct df_check_result *r;
+	char *text;
+
+	tb_quiet(&im[0], 1000);
+	tb_quiet(&im[1], 1000);
+	r = tb_check(im, 2, &set);
+	text = tb_printed(r, 0);
+	ck_assert_msg(!strncmp(text, line, strlen(line)), "not '%s': %s", line, text);
+	free(text);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	tb_images_fini(im, 2);
+}
+
+START_TEST(test_network)
+{
+	struct tb_image im[2];
+
+	two(im, 2);
+	proxy(&im[0], DF_PROXY_SEND_NET, 1, 2);
+	proxy(&im[1], DF_PROXY_RECV_NET, 0, 2);
+	says(im,
+	     "NET_STALL: A#1: the network has not reported as sent what r0 sends to r1 (step 3 of 8 on channel 2) for 1.5 s\n");
+	/* The sender is done. */
+	two(im, 2);
+	proxy(&im[0], DF_PROXY_RECV_GPU, 0, 2);
+	proxy(&im[1], DF_PROXY_RECV_NET, 0, 2);
+	says(im, "NET_STALL: A#1: nothing of r0 has arrived at r1 (step 3 of 8 on channel 2)");
+	two(im, 2);
+	proxy(&im[0], DF_PROXY_SEND_PEER, 1, 2);
+	proxy(&im[1], DF_PROXY_RECV_NET, 0, 2);
+	says(im, "NET_STALL: A#1: r0 cannot send to r1, which has announced no room (step 3 of 8");
+}
+END_TEST
+
+/* Each rank waits for data of the other; one has not written what it has the data for. */
+START_TEST(test_kernel)
+{
+	struct tb_image im[2];
+
+	two(im, 2);
+	proxy(&im[0], DF_PROXY_SEND_GPU, 1, 0);
+	proxy(&im[1], DF_PROXY_RECV_NET, 0, 0);
+	proxy(&im[1], DF_PROXY_SEND_GPU, 1, 0);
+	says(im,
+	     "NCCL_INTERNAL: A#1: the kernel of r0 has not written the data for r1 (step 1 of 8");
+	two(im, 2);
+	proxy(&im[0], DF_PROXY_SEND_PEER, 1, 7);
+	proxy(&im[1], DF_PROXY_RECV_GPU, 0, 0);
+	says(im,
+	     "NCCL_INTERNAL: A#1: the kernel of r1 has not read what has arrived from r0 (step 1 of 8");
+}
+END_TEST
+
+START_TEST(test_last)
+{
+	struct tb_image im[2];
+
+	two(im, 2);
+	proxy(&im[0], DF_PROXY_SEND_NET, 1, 2);
+	proxy(&im[0], DF_PROXY_SEND_GPU, 1, 4);
+	says(im,
+	     "NCCL_INTERNAL: A#1: the kernel of r0 has not written the data for r1 (step 5 of 8");
+	two(im, 2);
+	for (int i = 0; i < 2; i++) {
+		proxy(&im[i], DF_PROXY_SEND_NET, 1, 2);
+		tb_op(&im[i], 1, DF_REC_OP_DONE, im[i].serial);
+	}
+	says(im, "OK: ");
+}
+END_TEST
+
+START_TEST(test_missing)
+{
+	struct tb_image im[2];
+
+	two(im, 1);
+	proxy(&im[0], DF_PROXY_RECV_NET, 0, 0);
+	says(im, "MISSING: A#1 waits for r1");
+}
+END_TEST
+
+int main(void)
+{
+	return DF_TESTS("proxies of NCCL", {test_network}, {test_kernel}, {test_last},
+			{test_missing});
+}

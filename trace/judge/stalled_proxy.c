@@ -1,0 +1,252 @@
+/*
+ * Proxies of NCCL that do not move (NCCL's profiler plugin records them): finds the one that is the
+ * cause and not a consequence of another. Most only wait for data that another rank does not send,
+ * or for their own kernel. Pure functions on a result.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "trace/judge/lines.h"
+#include "trace/record/names.h"
+#include "trace/record/proxy.h"
+
+/* How well a proxy explains that nothing moves; from NETWORK on the network is the cause. */
+enum weight {
+	NOTHING,
+	KERNEL_READS, /* its kernel does not read what has arrived */
+	KERNEL_WRITES,
+	KERNEL_SEES, /* what has arrived does not become visible to the GPU */
+	NETWORK,
+	NO_ROOM = NETWORK, /* the peer announces no room, and nothing there explains why */
+	UNKNOWN_SENDER,	   /* nothing arrives; how the peer sees it is not known */
+	LOST,		   /* nothing arrives, and the peer has sent it */
+	NOT_SENT	   /* the network does not report the end of a send */
+};
+
+static const struct df_trc_comm *entry_of(const struct df_check_set *set, uint32_t trace,
+					  const struct df_stalled_proxy *p)
+{
+	const struct df_trc *t = &set->traces[trace];
+
+	return p->comm && p->comm <= t->nr_entries ? &set->entries[t->first_entry + p->comm - 1]
+						   : NULL;
+}
+
+/* Its unfinished operation, or NULL. */
+static const struct df_uop *op_of(const struct df_check_set *set, uint32_t trace,
+				  const struct df_stalled_proxy *p)
+{
+	const struct df_trc *t = &set->traces[trace];
+
+	for (size_t i = 0; i < t->nr_uops; i++)
+		if (set->ops[t->first_op + i].l.serial == p->op)
+			return &set->ops[t->first_op + i];
+	return NULL;
+}
+
+/* The peer's part of the operation, if that is unfinished; else NULL. */
+static const struct df_uop *part_of_peer(const struct df_check_set *set, const struct df_uop *u,
+					 const struct df_trc_comm *peer)
+{
+	const struct df_trc *t = &set->traces[peer->trace];
+	int p2p = df_kind_is_p2p(u->l.kind);
+
+	for (size_t i = 0; i < t->nr_uops; i++) {
+		const struct df_uop *v = &set->ops[t->first_op + i];
+
+		if (v->gcomm != u->gcomm || v->l.rank != peer->rank || v->l.index != u->l.index ||
+		    df_kind_is_p2p(v->l.kind) != p2p)
+			continue;
+		if (!p2p || (v->l.kind != u->l.kind && v->l.peer == u->l.rank))
+			return v;
+	}
+	return NULL;
+}
+
+/* The peer's proxy at the other end, if that does not move either. */
+static const struct df_stalled_proxy *far_end(const struct df_check_set *set,
+					      const struct df_trc_comm *peer,
+					      const struct df_uop *part, int rank,
+					      const struct df_stalled_proxy *p)
+{
+	const struct df_trc *t = &set->traces[peer->trace];
+
+	for (size_t i = 0; part && i < t->nr_proxies; i++) {
+		const struct df_stalled_proxy *q = &t->proxies[i];
+
+		if (q->op == part->l.serial && q->peer == rank && q->channel == p->channel &&
+		    q->is_send != p->is_send)
+			return q;
+	}
+	return NULL;
+}
+
+/* Whether the rank itself lacks data for this operation. */
+static int lacks_data(const struct df_trc *t, const struct df_stalled_proxy *p)
+{
+	for (size_t i = 0; i < t->nr_proxies; i++)
+		if (t->proxies[i].op == p->op && !t->proxies[i].is_send &&
+		    t->proxies[i].at != DF_PROXY_RECV_GPU &&
+		    t->proxies[i].at != DF_PROXY_RECV_FLUSH)
+			return 1;
+	return 0;
+}
+
+static enum weight weigh(const struct df_check_result *r, uint32_t trace,
+			 const struct df_stalled_proxy *p)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_trc_comm *e = entry_of(set, trace, p), *peer;
+	const struct df_uop *u = op_of(set, trace, p), *part;
+	const struct df_stalled_proxy *far;
+
+	if (!e || !u || u->done == DF_NONE || !r->g.stuck[u->done])
+		return NOTHING;
+	peer = df_set_entry(set, u->gcomm, p->peer);
+	part = peer ? part_of_peer(set, u, peer) : NULL;
+	far = peer ? far_end(set, peer, part, e->rank, p) : NULL;
+	/* The peer's kernel does not run, which is another cause. */
+	if (part && part->l.state == DF_OP_ISSUED && !df_lop_blind(&part->l))
+		return NOTHING;
+	switch (p->at) {
+	case DF_PROXY_SEND_NET:
+		return NOT_SENT;
+	case DF_PROXY_RECV_NET:
+		if (!peer || (part && !set->traces[peer->trace].nr_proxies))
+			return UNKNOWN_SENDER;
+		return far && far->step <= p->step && far->at != DF_PROXY_SEND_NET ? NOTHING : LOST;
+	case DF_PROXY_SEND_PEER:
+		return far && (far->at == DF_PROXY_RECV_GPU || far->at == DF_PROXY_RECV_FLUSH)
+			       ? NOTHING
+			       : NO_ROOM;
+	case DF_PROXY_RECV_FLUSH:
+		return KERNEL_SEES;
+	case DF_PROXY_SEND_GPU:
+		return lacks_data(&set->traces[trace], p) ? NOTHING : KERNEL_WRITES;
+	default:
+		return KERNEL_READS;
+	}
+}
+
+static uint64_t moved_at(const struct df_check_set *set, uint32_t trace,
+			 const struct df_stalled_proxy *p)
+{
+	return p->moved_ns + (uint64_t)set->traces[trace].skew_ns;
+}
+
+void df_proxy_judge(struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+	enum df_verdict v = r->verdict == DF_V_SLOW ? r->otherwise : r->verdict;
+	enum weight best = NOTHING;
+
+	if (v != DF_V_NET_STALL && v != DF_V_NCCL_INTERNAL && v != DF_V_GPU_STUCK &&
+	    v != DF_V_UNKNOWN)
+		return;
+	for (uint32_t i = 0; i < set->nr_traces; i++)
+		for (size_t k = 0; k < set->traces[i].nr_proxies; k++) {
+			const struct df_stalled_proxy *p = &set->traces[i].proxies[k];
+			enum weight w = set->traces[i].dropped ? NOTHING : weigh(r, i, p);
+
+			/* A kernel that has not begun explains that others wait for theirs. */
+			if (v == DF_V_GPU_STUCK && w < NETWORK)
+				continue;
+			if (w < best || w == NOTHING ||
+			    (w == best &&
+			     moved_at(set, i, p) >= moved_at(set, r->proxy_trace, r->proxy)))
+				continue;
+			best = w;
+			r->proxy = p;
+			r->proxy_trace = i;
+		}
+	if (!r->proxy)
+		return;
+	v = best >= NETWORK ? DF_V_NET_STALL : DF_V_NCCL_INTERNAL;
+	if (r->verdict == DF_V_SLOW) {
+		r->otherwise = v;
+	} else {
+		r->verdict = v;
+		r->qualifier[0] = '\0';
+		r->confidence = DF_C_LIKELY;
+	}
+}
+
+/* "step 4 of 16 on channel 2". */
+static void put_step(const struct df_stalled_proxy *p, struct df_line *b)
+{
+	df_line_put(b, "step %u of %u on channel %u", p->step + 1, p->steps, p->channel);
+}
+
+static void put_proxy(struct df_check_result *r, uint32_t trace, const struct df_stalled_proxy *p,
+		      struct df_line *b)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_trc_comm *e = entry_of(set, trace, p);
+	char me[48], peer[48];
+
+	df_say_member(set, e->gcomm, e->rank, me, sizeof(me));
+	df_say_member(set, e->gcomm, p->peer, peer, sizeof(peer));
+	switch (p->at) {
+	case DF_PROXY_SEND_GPU:
+		df_line_put(b, "the kernel of %s has not written the data for %s (", me, peer);
+		break;
+	case DF_PROXY_SEND_PEER:
+		df_line_put(b, "%s cannot send to %s, which has announced no room (", me, peer);
+		break;
+	case DF_PROXY_SEND_NET:
+		df_line_put(b, "the network has not reported as sent what %s sends to %s (", me,
+			    peer);
+		break;
+	case DF_PROXY_RECV_NET:
+		df_line_put(b, "nothing of %s has arrived at %s (", peer, me);
+		break;
+	case DF_PROXY_RECV_FLUSH:
+		df_line_put(b, "what %s has received from %s is not visible to its GPU (", me,
+			    peer);
+		break;
+	case DF_PROXY_RECV_GPU:
+		df_line_put(b, "the kernel of %s has not read what has arrived from %s (", me,
+			    peer);
+		break;
+	default:
+		df_line_put(b, "the proxy of %s does not go on %s %s (", me,
+			    p->is_send ? "sending to" : "receiving from", peer);
+	}
+	put_step(p, b);
+	df_line_put(b, ") for %.1f s", df_say_ago(set, trace, p->moved_ns));
+}
+
+void df_line_proxy(struct df_check_result *r, struct df_line *b)
+{
+	const struct df_uop *u = op_of(r->set, r->proxy_trace, r->proxy);
+	char op[96];
+
+	df_line_put(b, "%s: ", df_say_op(r->set, u, op, sizeof(op)));
+	put_proxy(r, r->proxy_trace, r->proxy, b);
+}
+
+#define NAMED 4
+
+void df_explain_proxy(struct df_check_result *r)
+{
+	const struct df_check_set *set = r->set;
+	size_t nr = 0, more = 0;
+
+	for (uint32_t i = 0; r->proxy && i < set->nr_traces; i++)
+		for (size_t k = 0; k < set->traces[i].nr_proxies && !set->traces[i].dropped; k++) {
+			const struct df_stalled_proxy *p = &set->traces[i].proxies[k];
+			struct df_line b = {.n = 0};
+
+			if (p == r->proxy || !entry_of(set, i, p) ||
+			    entry_of(set, i, p)->gcomm == DF_NONE)
+				continue;
+			if (nr == NAMED) {
+				more++;
+				continue;
+			}
+			nr++;
+			put_proxy(r, i, p, &b);
+			df_note(r, "also: %s", b.s);
+		}
+	if (more)
+		df_note(r, "%zu more proxies of NCCL do not move", more);
+}
