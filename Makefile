@@ -83,7 +83,8 @@ SRC_TRACE := $(filter-out $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI),$(call below,trace))
 SRC_CUPTI := interpose/hostcuda/cupti/cupti.c
 SRC_HOST := $(filter-out $(SRC_CUPTI),$(call below,interpose/hostcuda))
 SRC_HOSTNCCL := $(call below,interpose/hostnccl)
-SRC_INTER := $(filter-out $(SRC_HOST) $(SRC_CUPTI) $(SRC_HOSTNCCL),$(call below,interpose))
+SRC_PROFILER := $(call below,interpose/profiler)
+SRC_INTER := $(filter-out $(SRC_HOST) $(SRC_CUPTI) $(SRC_HOSTNCCL) $(SRC_PROFILER),$(call below,interpose))
 SRC_TESTLIB := $(wildcard tests/lib/*.c)
 SRC_CLIENT := $(wildcard tests/clients/*.c tests/clients/check/*.c)
 SRC_TEST := $(wildcard tests/*/t_*.c)
@@ -97,7 +98,9 @@ LIBS := $(B)/libdfbase.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfsim.a $(B)
 # NVIDIA's names for libdfhost.so, in a folder that ldconfig does not search: libraries without code that need it, and CUPTI's.
 CUPTI_NAMES := $(addprefix $(B)/dfhost/,libcupti.so.12 libcupti.so.13)
 HOST_NAMES := $(addprefix $(B)/dfhost/,libcuda.so.1 libcudart.so.12 libcudart.so.13) $(CUPTI_NAMES)
-PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/libdfnccl.so $(B)/dfshim $(B)/python $(B)/libdfplan.so $(CLIENTS)
+# By NCCL's rule, so that NCCL_PROFILER_PLUGIN=dfshim finds it.
+PROFILER := $(B)/libnccl-profiler-dfshim.so
+PRODUCTS := $(LIBS) $(if $(HAVE_NCCL),$(B)/libdfshim.so) $(if $(HAVE_CUDA),$(B)/libdfhost.so $(HOST_NAMES)) $(B)/libdfnccl.so $(PROFILER) $(B)/dfshim $(B)/python $(B)/libdfplan.so $(CLIENTS)
 
 .PHONY: all tests check check-gpu check-torch check-rdma check-plugins demo bench bench-gpu gpu-bundle lint syntax tsan asan fuzz stress soak wheel deb check-packages install uninstall clean
 all: $(PRODUCTS)
@@ -173,6 +176,11 @@ FORCE:
 $(B)/libdfnccl.so: $(call obj,$(SRC_HOSTNCCL) $(wildcard kernels/reduce_*.c)) $(B)/libdfbase.a interpose/hostnccl/export.map
 	$(Q)$(CC) -shared $(SANFLAGS) $(LDFLAGS) -Wl,--version-script=interpose/hostnccl/export.map -Wl,-z,nodelete -Wl,-z,defs \
 		-Wl,-soname,libnccl.so.2 -o $@ $(filter %.o %.a,$^) -pthread -ldl
+
+# NCCL's profiler plugin lives where libdfshim.so does not: libc only.
+$(PROFILER): $(call obj,$(SRC_PROFILER)) $(B)/libdftrace.a $(B)/libdfbase.a interpose/profiler/export.map
+	$(Q)$(CC) -shared $(UNWINDER) $(SANFLAGS) $(LDFLAGS) -Wl,--version-script=interpose/profiler/export.map -Wl,-z,nodelete -Wl,-z,defs \
+		-Wl,-soname,$(@F) -o $@ $(filter %.o %.a,$^) -pthread -ldl
 
 $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
 	$(Q)$(CC) $(UNWINDER) $(SANFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group -pthread -ldl -lm $(JANSSON)
@@ -344,7 +352,7 @@ uninstall:
 	rm -f $(INST)/share/bash-completion/completions/dfshim $(INST)/lib/pkgconfig/dfshim.pc
 	-rm -rf $(INST)/share/dfshim/python; rmdir $(INST)/lib/dfhost $(INST)/lib/dfshim $(INST)/share/dfshim/sim $(INST)/share/dfshim/plan $(INST)/share/dfshim 2>/dev/null
 
--include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk tests/net/module.mk tests/rdma/module.mk interpose/hostcuda/module.mk)
+-include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk tests/net/module.mk tests/rdma/module.mk tests/profiler/module.mk interpose/hostcuda/module.mk)
 # Not in the packages of check-rdma: they have folders of such names.
 -include $(shell find $(B) -path $(B)/rdma -prune -o -name '*.d' -print 2>/dev/null)
 

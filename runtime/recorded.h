@@ -37,6 +37,7 @@ struct df_record_call {
 	void *recv;
 	uint32_t comm, site; /* from df_trace_comm(), df_trace_site() */
 	int32_t rank, device;
+	uint64_t serial; /* of its record; 0: a new one */
 };
 
 /* An operation between df_record_before() and df_record_after(). */

@@ -29,6 +29,7 @@ struct df_traced_op {
 	 * connected.
 	 */
 	int intended;
+	uint64_t reserved; /* then: its operation's serial */
 	uint32_t site;
 	struct df_traced_call what;
 };

@@ -14,6 +14,7 @@
 #include <string.h>
 #include "interpose/load/front.h"
 #include "interpose/nccl/nccl_api.h"
+#include "interpose/real/profiled.h"
 #include "interpose/real/real.h"
 #include "interpose/real/traced.h"
 #include "runtime/base/vec.h"
@@ -209,10 +210,11 @@ static struct df_record_call describe(const struct df_traced_call *c, const stru
 
 /* Records the operation as issued. Returns 0 if nothing has to be done around its call. */
 static int issue(const struct df_traced_call *c, struct traced *t, struct df_record_op *op,
-		 uint32_t site)
+		 uint32_t site, uint64_t serial)
 {
 	struct df_record_call call = describe(c, t, site);
 
+	call.serial = serial;
 	if (!df_record_issue(&call, c->stream, batch.depth ? batch.serial : 0, op))
 		return 0;
 	op->owner = t;
@@ -257,6 +259,8 @@ static int intend(struct df_traced_op *o, const struct df_traced_call *c, struct
 	o->t = t;
 	o->call = DF_CALL_CONNECT;
 	o->intended = 1;
+	o->reserved = df_trace_serial();
+	df_profiled_issue(t->comm, t->rank, o->reserved);
 	o->site = site;
 	o->what = *c;
 	return 1;
@@ -279,7 +283,9 @@ void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncc
 	site = df_trace_site(pc);
 	if (connects(c, t) && !batch.depth && intend(o, c, t, site))
 		return;
-	issued = issue(c, t, &o->op, site);
+	issued = issue(c, t, &o->op, site, 0);
+	if (issued)
+		df_profiled_issue(t->comm, t->rank, o->op.op);
 	if (batch.depth) {
 		if (connects(c, t) && !batch.first)
 			batch.first = t;
@@ -295,13 +301,14 @@ void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncc
 ncclResult_t df_traced_end(struct df_traced_op *o, ncclResult_t result)
 {
 	df_record_inside--;
+	df_profiled_issue(0, -1, 0);
 	result = df_traced_result(o->on, result);
 	if (!o->t)
 		return result;
 	if (o->intended) {
 		memset(&o->op, 0, sizeof(o->op));
 		if (result == ncclSuccess || result == ncclInProgress)
-			issue(&o->what, o->t, &o->op, o->site);
+			issue(&o->what, o->t, &o->op, o->site, o->reserved);
 	}
 	called(&o->op, 1, result);
 	df_traced_returned((struct behind){o->serial, o->call},

@@ -394,7 +394,7 @@ struct rstream *df_record_put_on(const struct df_stream_info *info)
 void df_record_note(const struct df_record_call *c, uint64_t stream, uint64_t group, int seen,
 		    struct df_record_op *op)
 {
-	op->op = df_trace_serial();
+	op->op = c->serial ? c->serial : df_trace_serial();
 	op->comm = c->comm;
 	op->rank = c->rank;
 	op->device = c->device;

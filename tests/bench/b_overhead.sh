@@ -136,3 +136,5 @@ per_rank() { # NAME WORDS STEPS
 }
 per_rank ddp "\`clients/ddp\`" "$DDP_ITERATIONS"
 per_rank torch "PyTorch DDP" "$STEPS"
+# NCCL's profiler plugin, a figure for each kind of event: NCCL on the CPU reports none.
+"$B/tests/bench/b_profiler" || exit 1

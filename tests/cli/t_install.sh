@@ -11,7 +11,7 @@ SAN_COMPILE=${san:+-fsanitize=$san}
 mk() { env -u MAKEFLAGS make --no-print-directory -s SAN="$san" B="${B#"$SRC"/}" PREFIX=/opt/df DESTDIR="$root" "$@"; }
 mk install >"$T/install" 2>&1 || fail "make install: $(tail -5 "$T/install")"
 at=$root/opt/df
-for f in bin/dfshim lib/libdfshim.so lib/libdfhost.so lib/dfhost/libcuda.so.1 lib/dfhost/libcupti.so.13 lib/dfshim/libdfnccl.so include/dfccl.h share/man/man1/dfshim.1 share/man/man7/libdfshim.7 \
+for f in bin/dfshim lib/libdfshim.so lib/libdfhost.so lib/libnccl-profiler-dfshim.so lib/dfhost/libcuda.so.1 lib/dfhost/libcupti.so.13 lib/dfshim/libdfnccl.so include/dfccl.h share/man/man1/dfshim.1 share/man/man7/libdfshim.7 \
 	share/bash-completion/completions/dfshim lib/pkgconfig/dfshim.pc share/dfshim/sim.schema.json; do
 	[ -s "$at/$f" ] || fail "$f is not installed"
 done

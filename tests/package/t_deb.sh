@@ -16,7 +16,7 @@ own -i "$deb" || fail "dpkg -i: $(tail -5 "$T/dpkg")"
 tool=$root/usr/bin/dfshim
 "$tool" --version >"$T/version" && cmp -s <(head -1 "$T/version") <("$B/dfshim" --version | head -1) &&
 	grep -q '^with libdfshim.so libdfhost.so ' "$T/version" || fail "--version: $(cat "$T/version")"
-for f in lib/libdfshim.so lib/libdfhost.so lib/dfshim/libdfnccl.so lib/libdfplan.so lib/dfhost/libcuda.so.1 \
+for f in lib/libdfshim.so lib/libdfhost.so lib/dfshim/libdfnccl.so lib/libdfplan.so lib/libnccl-profiler-dfshim.so lib/dfhost/libcuda.so.1 \
 	lib/dfhost/libcudart.so.12 lib/dfhost/libcudart.so.13 share/dfshim/python/dfshim/host/site/sitecustomize.py include/dfccl.h \
 	share/man/man1/dfshim.1.gz share/doc/dfshim/copyright; do
 	[ -s "$root/usr/$f" ] || fail "/usr/$f is missing"

@@ -14,7 +14,7 @@ want=$("$B/dfshim" --version | head -1)
 for how in "$tool" "$T/venv/bin/python -m dfshim"; do
 	[ "$($how --version | head -1)" = "$want" ] || fail "$how --version: $($how --version 2>&1), not $want"
 done
-for f in libdfshim.so libdfhost.so libdfnccl.so libdfplan.so dfhost/libcuda.so.1 dfhost/libcudart.so.12 dfhost/libcudart.so.13; do
+for f in libdfshim.so libdfhost.so libdfnccl.so libdfplan.so libnccl-profiler-dfshim.so dfhost/libcuda.so.1 dfhost/libcudart.so.12 dfhost/libcudart.so.13; do
 	at=$("$T/venv/bin/python" -c "import dfshim; print(dfshim.library('$f'))")
 	case $at in "$T/venv/"*) ;; *) fail "dfshim.library('$f') is $at" ;; esac
 	[ -s "$at" ] || fail "$at is not there"

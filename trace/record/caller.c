@@ -67,8 +67,9 @@ static _Atomic(uint32_t) *known_of(const void *pc, int claim)
 
 static int in_library(const void *pc)
 {
-	static const char *const names[] = {"libdfshim.so", "libdfhost.so", "libcuda.so",
-					    "libcudart.so", "libnccl.so"};
+	static const char *const names[] = {"libdfshim.so", "libdfhost.so",
+					    "libcuda.so",   "libcudart.so",
+					    "libnccl.so",   "libnccl-profiler-dfshim.so"};
 	const char *name;
 	Dl_info info;
 

@@ -1,0 +1,624 @@
+/*
+ * Turns NCCL's events into records of the trace: calls of the application (from v5 on), operations,
+ * the begin and end of their kernels, and the work of proxies for them.
+ *
+ * The stop of an operation's event only says that it was launched. It has ended when the kernel has
+ * ended on all its channels. Their number is not known of all operations (a short message uses
+ * fewer channels than NCCL says): then it has ended when all that began has ended and nothing more
+ * begins, until a later operation ends or for a while. If nothing of it was seen when a later
+ * operation of its communicator ends, its end cannot be seen.
+ *
+ * If libdfshim.so is in the process it records calls and operations; only proxies are added.
+ *
+ * Any thread; all under df_profiler_lock but the steps of proxies.
+ */
+#include <string.h>
+#include <unistd.h>
+#include "interpose/profiler/handles.h"
+#include "interpose/profiler/nccl_profiler.h"
+#include "interpose/profiler/profiler.h"
+#include "trace/record/names.h"
+#include "trace/record/writer.h"
+
+#define GROUP_END_STARTS 24 /* state of a group's event */
+/* Calls of a communicator without a launch, and launches without kernels, that are remembered. */
+#define LINGERS 256
+
+/* An outermost group of the application, or a call outside of groups. */
+struct call {
+	uint64_t serial;     /* of the record of its end, which launches; 0: not there yet */
+	uint64_t connects;   /* of the record inside it; 0: no connections are set up */
+	uint64_t comm, apis; /* handles; apis: the first */
+	uint32_t call, group, site;
+	int captured;
+};
+
+/* A call of one operation. */
+struct api {
+	uint64_t comm, call, next; /* handles; next: in its group, or among those that linger */
+	uint64_t serial;	   /* of its operation's record; 0: none yet */
+	struct df_profiler_event e;
+	uint32_t site;
+	int launched, intends;
+};
+
+static struct df_profiler_objects comms = {.bytes = sizeof(struct df_profiler_comm),
+					   .kind = DF_HANDLE_COMM};
+static struct df_profiler_objects calls = {.bytes = sizeof(struct call), .kind = DF_HANDLE_CALL};
+static struct df_profiler_objects apis = {.bytes = sizeof(struct api), .kind = DF_HANDLE_API};
+static struct df_profiler_objects ops = {.bytes = sizeof(struct df_profiler_op),
+					 .kind = DF_HANDLE_OP};
+static unsigned nr_calls; /* that a thread is in */
+static uint64_t moves;
+struct df_mutex df_profiler_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "NCCL's events");
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static int sees_ends(const struct df_profiler_comm *c)
+{
+	return c->version >= 3;
+}
+
+/* Up to v3 the first event of a communicator has its name. */
+static void enter_comm(struct df_profiler_comm *c, uint64_t hash, const char *name)
+{
+	c->trace = df_trace_comm(hash, c->nranks, c->rank, c->device, 0, name);
+	df_profiler_put(DF_REC_COMM_READY, c->trace, c->rank, 0, hash, (uint64_t)c->nranks,
+			(uint64_t)(int64_t)c->device, 0);
+}
+
+static void issue(const struct df_profiler_comm *c, const struct df_profiler_event *e,
+		  uint64_t serial, uint32_t group, uint32_t site)
+{
+	df_trace_op(&(struct df_trace_op){
+		.op = serial,
+		.count = e->count,
+		.stream = e->stream,
+		.send = e->send,
+		.recv = e->recv,
+		.comm = c->trace,
+		.group = group,
+		.site = site,
+		.device = c->device,
+		.rank = c->rank,
+		.peer = e->peer,
+		.kind = (uint8_t)e->kind,
+		.type = (uint8_t)e->datatype,
+		.redop = (uint8_t)e->redop,
+		.flags = DF_OP_BY_NCCL | (sees_ends(c) ? DF_OP_END_SEEN : 0),
+	});
+}
+
+/* a: as in the record. */
+static void ended(const struct df_profiler_comm *c, uint64_t serial, uint64_t a)
+{
+	if (df_profiler_ring_shared())
+		return;
+	df_profiler_put(DF_REC_OP_DONE, c->trace, c->rank, serial, a, 0, 0, 0);
+	/* Also if its end is not seen: the rest of the count is what a reader misses. */
+	df_trace_comm_done(c->trace);
+}
+
+static void unlist(struct df_profiler_comm *c, uint64_t handle)
+{
+	uint64_t *at = &c->open, before = 0;
+	struct df_profiler_op *op;
+
+	while (*at && *at != handle && (op = df_profiler_find(&ops, *at))) {
+		before = *at;
+		at = &op->next;
+	}
+	op = df_profiler_find(&ops, handle);
+	if (*at != handle || !op)
+		return;
+	*at = op->next;
+	if (c->last == handle)
+		c->last = before;
+	c->nr_open--;
+	df_profiler_drop(&ops, handle);
+}
+
+/* Whether all of it that has begun has ended. */
+static int rests(const struct df_profiler_op *op)
+{
+	return op->started == op->ended && !op->nr_proxies_live && op->ended + op->nr_proxies > 0;
+}
+
+static void finish(struct df_profiler_comm *c, uint64_t handle, int seen)
+{
+	const struct df_profiler_op *op = df_profiler_find(&ops, handle);
+
+	if (seen || sees_ends(c))
+		ended(c, op->serial, seen ? 0 : 2);
+	unlist(c, handle);
+}
+
+/* A later operation has ended: earlier ones that are not on their way have, too. */
+static void finish_earlier(struct df_profiler_comm *c, uint64_t handle, uint32_t group)
+{
+	uint64_t at = c->open, next;
+	const struct df_profiler_op *op;
+
+	for (; at && at != handle && (op = df_profiler_find(&ops, at)); at = next) {
+		next = op->next;
+		if (group && op->group == group)
+			continue;
+		if (rests(op) || (!op->started && !op->nr_proxies))
+			finish(c, at, rests(op));
+	}
+}
+
+static void over(uint64_t handle)
+{
+	struct df_profiler_op *op = df_profiler_find(&ops, handle);
+	struct df_profiler_comm *c = op ? df_profiler_find(&comms, op->comm) : NULL;
+
+	if (!c)
+		return;
+	finish_earlier(c, handle, op->group);
+	finish(c, handle, 1);
+}
+
+static uint64_t new_op(uint64_t comm, struct df_profiler_comm *c, uint64_t serial, uint32_t group,
+		       unsigned channels)
+{
+	struct df_profiler_op *op = df_profiler_find(&ops, c->open), *last;
+	int kernels = sees_ends(c) && !df_profiler_ring_shared();
+	void *object;
+	uint64_t handle;
+
+	/* It is known only by its proxies. */
+	if (op && !kernels && !op->nr_proxies_live && c->nr_open >= LINGERS)
+		finish(c, c->open, rests(op));
+	handle = df_profiler_make(&ops, &object);
+	if (!handle) {
+		if (sees_ends(c))
+			ended(c, serial, 2);
+		return 0;
+	}
+	op = object;
+	op->comm = comm;
+	op->serial = serial;
+	op->group = group;
+	op->expected = kernels ? channels : 0;
+	last = df_profiler_find(&ops, c->last);
+	if (last)
+		last->next = handle;
+	else
+		c->open = handle;
+	c->last = handle;
+	c->nr_open++;
+	return handle;
+}
+
+/* NCCL launches it now. From v5 on its parent is its call. */
+static uint64_t launch(uint64_t comm, struct df_profiler_comm *c, const struct df_profiler_event *e,
+		       uint32_t site)
+{
+	struct api *a = df_profiler_find(&apis, e->parent);
+	struct df_profiler_event is = *e;
+	uint32_t group = (uint32_t)e->group, trace = 0;
+	uint64_t serial;
+	int rank;
+
+	c->rank = c->rank < 0 ? e->rank : c->rank;
+	if (df_profiler_ring_shared()) {
+		serial = a ? a->serial : df_profiler_issuing(&trace, &rank);
+		if (trace) {
+			c->trace = trace;
+			c->rank = rank;
+		}
+		return c->trace ? new_op(comm, c, serial, group, e->channels) : 0;
+	}
+	if (!c->trace && c->version < 4)
+		enter_comm(c, e->hash, e->name);
+	/* The trace has no room for more communicators. */
+	if (!c->trace)
+		return 0;
+	if (a) {
+		const struct call *in = df_profiler_find(&calls, a->call);
+
+		/* The call has the type and count of the application, the launch may have bytes. */
+		is.count = a->e.count;
+		is.datatype = a->e.datatype;
+		is.stream = a->e.stream;
+		group = in ? in->group : 0;
+		site = a->site;
+		a->launched = 1;
+	}
+	c->connected |= !df_kind_is_p2p((uint32_t)e->kind);
+	serial = a && a->serial && !a->e.captured ? a->serial : df_trace_serial();
+	if (!a || serial != a->serial)
+		issue(c, &is, serial, group, site);
+	if (a)
+		a->serial = serial;
+	/* NCCL reports the kernel of a message to itself for the receive only. */
+	if (e->kind == DF_KIND_SEND && e->peer == c->rank) {
+		if (sees_ends(c))
+			ended(c, serial, 2);
+		return 0;
+	}
+	return new_op(comm, c, serial, group, e->channels);
+}
+
+/* ---- calls of the application ---------------------------------------------------------------- */
+
+static uint64_t call_begins(uint64_t comm, const struct df_profiler_event *e, uint32_t site)
+{
+	struct call *k;
+	void *object;
+	uint64_t handle = df_profiler_make(&calls, &object);
+
+	if (!handle)
+		return 0;
+	k = object;
+	k->comm = comm;
+	k->site = site;
+	k->captured = e->captured;
+	k->group = e->depth > 1 ? (uint32_t)df_trace_serial() : 0;
+	return handle;
+}
+
+/* Records what its thread is about to issue, as it may wait for other ranks before. */
+static void intend(const struct df_profiler_comm *c, const struct api *a, uint64_t call)
+{
+	df_profiler_put(DF_REC_OP_INTENT, c->trace, c->rank, call,
+			(uint64_t)a->e.kind | (uint64_t)a->e.datatype << 8 |
+				(uint64_t)a->e.redop << 16 |
+				(uint64_t)(uint32_t)(a->e.peer + 1) << 32,
+			a->e.count, a->e.stream, a->site);
+}
+
+/* The thread enters the end of its group, where NCCL sets up connections and launches. */
+static void call_waits(struct call *k)
+{
+	const struct df_profiler_comm *c = df_profiler_find(&comms, k->comm), *first = NULL;
+	const struct api *a;
+
+	if (!c || k->serial || k->captured || df_profiler_ring_shared())
+		return;
+	nr_calls++;
+	for (uint64_t at = k->apis; (a = df_profiler_find(&apis, at)); at = a->next) {
+		const struct df_profiler_comm *on = df_profiler_find(&comms, a->comm);
+
+		if (!first && on && !on->connected && on->nranks > 1 &&
+		    !df_kind_is_p2p((uint32_t)a->e.kind))
+			first = on;
+	}
+	k->serial = df_trace_serial();
+	k->call = k->group ? DF_CALL_GROUP_END : first ? DF_CALL_CONNECT : DF_CALL_NCCL_OP;
+	c = k->call == DF_CALL_CONNECT ? first : c;
+	df_profiler_put(DF_REC_CALL_ENTER, k->group ? 0 : c->trace, k->group ? -1 : c->rank,
+			k->serial, k->call, 0, k->group == 0, k->site);
+	if (k->group && first) {
+		k->connects = df_trace_serial();
+		df_profiler_put(DF_REC_CALL_ENTER, first->trace, first->rank, k->connects,
+				DF_CALL_CONNECT, 0, 1, k->site);
+	}
+	for (uint64_t at = k->apis; (a = df_profiler_find(&apis, at)); at = a->next)
+		if (a->intends && k->call == DF_CALL_CONNECT)
+			intend(c, a, k->serial);
+}
+
+static uint64_t api_begins(uint64_t comm, struct df_profiler_comm *c,
+			   const struct df_profiler_event *e, uint32_t site)
+{
+	struct call *k = df_profiler_find(&calls, e->parent);
+	struct api *a;
+	uint32_t trace;
+	int rank;
+	void *object;
+	uint64_t handle = k ? df_profiler_make(&apis, &object) : 0;
+
+	if (!handle)
+		return 0;
+	a = object;
+	a->comm = comm;
+	a->call = e->parent;
+	a->e = *e;
+	a->site = site;
+	/* The order in which they are listed makes no difference. */
+	a->next = k->apis;
+	k->apis = handle;
+	k->captured |= e->captured;
+	if (df_profiler_ring_shared()) {
+		a->serial = df_profiler_issuing(&trace, &rank);
+		if (trace) {
+			c->trace = trace;
+			c->rank = rank;
+		}
+		return handle;
+	}
+	/* A message's peer is known when it is launched; a graph's operation runs later. */
+	if (e->captured || df_kind_is_p2p((uint32_t)e->kind))
+		return handle;
+	a->intends = !k->group && !c->connected && c->nranks > 1;
+	if (!a->intends) {
+		a->serial = df_trace_serial();
+		issue(c, e, a->serial, k->group, site);
+	}
+	return handle;
+}
+
+/* Keeps the call for a launch that is reported later: of a graph, or of another thread. */
+static void linger(struct df_profiler_comm *c, uint64_t handle, struct api *a)
+{
+	uint64_t *oldest = NULL, old;
+	struct api *at;
+
+	a->next = c->lingers;
+	c->lingers = handle;
+	if (a->e.captured || ++c->nr_lingers <= LINGERS)
+		return;
+	for (uint64_t *link = &c->lingers; (at = df_profiler_find(&apis, *link)); link = &at->next)
+		if (!at->e.captured)
+			oldest = link;
+	old = oldest ? *oldest : 0;
+	at = df_profiler_find(&apis, old);
+	if (!at)
+		return;
+	*oldest = at->next;
+	df_profiler_drop(&apis, old);
+	c->nr_lingers--;
+}
+
+/*
+ * Its operations are launched, or never reported: operations of copy engines and of kernels on
+ * registered memory have no events. So these are recorded without an end.
+ */
+static void call_ends(uint64_t handle)
+{
+	struct call *k = df_profiler_find(&calls, handle);
+	struct df_profiler_comm *c;
+	uint64_t at, next;
+	struct api *a;
+
+	if (!k)
+		return;
+	for (at = k->apis; (a = df_profiler_find(&apis, at)); at = next) {
+		int shared = df_profiler_ring_shared(), p2p = df_kind_is_p2p((uint32_t)a->e.kind);
+
+		next = a->next;
+		c = df_profiler_find(&comms, a->comm);
+		if (c && !shared && !a->launched && !a->e.captured && !p2p) {
+			if (!a->serial) {
+				a->serial = df_trace_serial();
+				issue(c, &a->e, a->serial, k->group, a->site);
+			}
+			c->connected = 1;
+			ended(c, a->serial, 2);
+		}
+		if (c && (a->e.captured || !a->launched))
+			linger(c, at, a);
+		else
+			df_profiler_drop(&apis, at);
+	}
+	if (k->connects)
+		df_profiler_put(DF_REC_CALL_EXIT, 0, -1, k->connects, DF_CALL_CONNECT, 0, 0, 0);
+	if (k->serial) {
+		df_profiler_put(DF_REC_CALL_EXIT, 0, -1, k->serial, k->call, 0, 0, 0);
+		nr_calls--;
+	}
+	df_profiler_drop(&calls, handle);
+}
+
+/* ---- the interface --------------------------------------------------------------------------- */
+
+uint64_t df_profiler_open(const struct df_profiler_about *about, int *mask)
+{
+	struct df_profiler_comm *c;
+	void *object;
+	uint64_t handle = 0;
+
+	*mask = 0;
+	if (!df_profiler_ring_open() || df_profiler_watch_start())
+		return 0;
+	df_mutex_lock(&df_profiler_lock);
+	handle = df_profiler_make(&comms, &object);
+	if (handle) {
+		c = object;
+		c->version = about->version;
+		c->nranks = about->nranks;
+		c->rank = about->version < 4 ? -1 : about->rank;
+		c->device = -1;
+		if (about->version >= 4 && !df_profiler_ring_shared())
+			enter_comm(c, about->hash, about->name);
+		*mask = DF_PROFILER_GROUP | DF_PROFILER_COLL | DF_PROFILER_P2P |
+			DF_PROFILER_PROXY_OP | DF_PROFILER_PROXY_STEP | DF_PROFILER_GROUP_API |
+			DF_PROFILER_COLL_API | DF_PROFILER_P2P_API |
+			(df_profiler_ring_shared() ? 0 : DF_PROFILER_KERNEL_CH);
+	}
+	df_mutex_unlock(&df_profiler_lock);
+	return handle;
+}
+
+/* The work of a kernel on one channel. */
+static uint64_t kernel_begins(uint64_t handle)
+{
+	struct df_profiler_op *op = df_profiler_find(&ops, handle);
+	const struct df_profiler_comm *c = op ? df_profiler_find(&comms, op->comm) : NULL;
+
+	if (!c)
+		return 0;
+	if (!op->started++ && !df_profiler_ring_shared())
+		df_profiler_put(DF_REC_OP_START, c->trace, c->rank, op->serial, 0, 0, 0, 0);
+	op->rested = 0;
+	return df_profiler_handle_as(handle, DF_HANDLE_KERNEL, 0);
+}
+
+static void kernel_ends(uint64_t handle)
+{
+	uint64_t of = df_profiler_handle_as(handle, DF_HANDLE_OP, 0);
+	struct df_profiler_op *op = df_profiler_find(&ops, of);
+
+	if (op && ++op->ended == op->expected)
+		over(of);
+}
+
+/* With PXN a proxy works for another process, whose handles are none here. */
+static uint64_t proxy_begins(uint64_t context, const struct df_profiler_event *e)
+{
+	int ours = e->pid == getpid();
+	struct df_profiler_op *op = ours ? df_profiler_find(&ops, e->parent) : NULL;
+	const struct df_profiler_comm *c = ours ? df_profiler_find(&comms, context) : NULL;
+	uint64_t handle = df_profiler_proxy_begin(op ? e->parent : 0, c ? c->trace : 0, e->rank,
+						  op ? op->serial : 0, e);
+
+	if (op && handle) {
+		op->nr_proxies++;
+		op->nr_proxies_live++;
+		op->rested = 0;
+	}
+	return handle;
+}
+
+static void proxy_ends(uint64_t handle)
+{
+	struct df_profiler_op *op = df_profiler_find(&ops, df_profiler_proxy_end(handle));
+
+	if (op)
+		op->nr_proxies_live--;
+}
+
+uint64_t df_profiler_begin(uint64_t context, const struct df_profiler_event *e)
+{
+	const uint32_t asks = DF_PROFILER_GROUP_API | DF_PROFILER_COLL_API | DF_PROFILER_P2P_API;
+	struct df_profiler_comm *c;
+	uint64_t handle = 0;
+	uint32_t site = 0;
+
+	if (e->type == DF_PROFILER_PROXY_STEP)
+		return df_profiler_step_begin(e->parent, e->step);
+	/* It may take the loader's lock, so it precedes ours. A launch has a call from v5 on. */
+	if (!df_profiler_ring_shared() &&
+	    (e->type & asks || (e->type & (DF_PROFILER_COLL | DF_PROFILER_P2P) &&
+				df_profiler_handle_kind(e->parent) != DF_HANDLE_API)))
+		site = df_trace_caller();
+	df_mutex_lock(&df_profiler_lock);
+	moves++;
+	c = df_profiler_find(&comms, context);
+	if (e->type == DF_PROFILER_PROXY_OP)
+		handle = proxy_begins(context, e);
+	else if (!c)
+		handle = 0;
+	else if (e->type == DF_PROFILER_KERNEL_CH)
+		handle = kernel_begins(e->parent);
+	else if (e->type == DF_PROFILER_GROUP)
+		handle = df_profiler_handle_plain(DF_HANDLE_PLAN, (uint32_t)df_trace_serial());
+	else if (e->type == DF_PROFILER_GROUP_API)
+		handle = call_begins(context, e, site);
+	else if (e->type & asks)
+		handle = api_begins(context, c, e, site);
+	else if (e->type & (DF_PROFILER_COLL | DF_PROFILER_P2P))
+		handle = launch(context, c, e, site);
+	df_mutex_unlock(&df_profiler_lock);
+	return handle;
+}
+
+void df_profiler_state(uint64_t handle, int state)
+{
+	enum df_profiler_handle_kind kind = df_profiler_handle_kind(handle);
+	struct call *k;
+
+	if (kind == DF_HANDLE_STEP) {
+		df_profiler_step_state(handle, state);
+	} else if (kind == DF_HANDLE_CALL && state == GROUP_END_STARTS) {
+		df_mutex_lock(&df_profiler_lock);
+		k = df_profiler_find(&calls, handle);
+		if (k)
+			call_waits(k);
+		moves++;
+		df_mutex_unlock(&df_profiler_lock);
+	}
+}
+
+void df_profiler_end(uint64_t handle)
+{
+	enum df_profiler_handle_kind kind = df_profiler_handle_kind(handle);
+
+	if (kind == DF_HANDLE_STEP) {
+		df_profiler_step_end(handle);
+		return;
+	}
+	if (kind != DF_HANDLE_KERNEL && kind != DF_HANDLE_PROXY && kind != DF_HANDLE_CALL)
+		return;
+	df_mutex_lock(&df_profiler_lock);
+	moves++;
+	if (kind == DF_HANDLE_KERNEL)
+		kernel_ends(handle);
+	else if (kind == DF_HANDLE_PROXY)
+		proxy_ends(handle);
+	else
+		call_ends(handle);
+	df_mutex_unlock(&df_profiler_lock);
+}
+
+void df_profiler_close(uint64_t context)
+{
+	struct df_profiler_comm *c;
+	struct df_profiler_op *op;
+	struct api *a;
+	uint64_t at, next;
+	int stuck = 0;
+
+	df_mutex_lock(&df_profiler_lock);
+	moves++;
+	c = df_profiler_find(&comms, context);
+	for (at = c ? c->open : 0; (op = df_profiler_find(&ops, at)); at = next) {
+		next = op->next;
+		stuck |= df_profiler_watch_stalled();
+		if (!df_profiler_watch_stalled())
+			finish(c, at, rests(op));
+		else
+			df_profiler_drop(&ops, at);
+	}
+	for (at = c ? c->lingers : 0; (a = df_profiler_find(&apis, at)); at = next) {
+		next = a->next;
+		df_profiler_drop(&apis, at);
+	}
+	if (c && c->trace && !df_profiler_ring_shared())
+		df_profiler_put(stuck ? DF_REC_COMM_ABORT : DF_REC_COMM_DESTROY, c->trace, c->rank,
+				0, 0, 0, 0, 0);
+	df_profiler_drop(&comms, context);
+	df_mutex_unlock(&df_profiler_lock);
+}
+
+/* ---- for the watching thread ----------------------------------------------------------------- */
+
+/* An operation that rested at the last look, too, has ended, unless its kernel reports the end. */
+static void settle(struct df_profiler_comm *c)
+{
+	uint64_t at = c->open, next;
+	struct df_profiler_op *op;
+
+	for (; (op = df_profiler_find(&ops, at)); at = next) {
+		next = op->next;
+		if (op->expected || !rests(op))
+			continue;
+		if (op->rested)
+			finish(c, at, 1);
+		else
+			op->rested = 1;
+	}
+}
+
+void df_profiler_look(struct df_profiler_left *left)
+{
+	uint64_t handle;
+
+	for (uint32_t i = 0; i < comms.nr; i++) {
+		struct df_profiler_comm *c = df_profiler_at(&comms, i, &handle);
+
+		if (c)
+			settle(c);
+	}
+	left->ops = 0;
+	for (uint32_t i = 0; i < ops.nr; i++) {
+		const struct df_profiler_op *op = df_profiler_at(&ops, i, &handle);
+		const struct df_profiler_comm *c = op ? df_profiler_find(&comms, op->comm) : NULL;
+
+		left->ops += c && sees_ends(c) && !df_profiler_ring_shared();
+	}
+	left->calls = nr_calls;
+	left->moves = moves;
+}

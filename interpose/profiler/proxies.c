@@ -1,0 +1,211 @@
+/*
+ * NCCL's proxies: threads of NCCL that send and receive over the network, for an operation and a
+ * channel each, in steps. A step takes some microseconds, so steps are counted, not recorded. A
+ * record is made of what the proxies of one operation have sent to or received from one rank, when
+ * that is done; and of each proxy that does not move (watch.c).
+ *
+ * A proxy's steps belong to one thread of NCCL; the watching thread reads them. All else is under
+ * df_profiler_lock.
+ */
+#include <string.h>
+#include "interpose/profiler/handles.h"
+#include "interpose/profiler/nccl_profiler.h"
+#include "interpose/profiler/profiler.h"
+#include "runtime/base/time.h"
+#include "runtime/base/vec.h"
+#include "trace/record/proxy.h"
+
+#define SLOTS 16u   /* NCCL has 8 steps on the way at most */
+#define NOTES 1024u /* proxies that are recorded when nothing moves */
+
+struct proxy {
+	uint64_t op; /* handle; 0: of another process (PXN) */
+	uint64_t serial;
+	uint32_t comm;
+	int rank, peer, is_send, steps;
+	unsigned channel;
+	/* atomic: */
+	uint64_t moved_ns;
+	uint32_t moves, begun, ended; /* begun, ended: steps */
+	uint8_t at[SLOTS];	      /* enum df_proxy_at of the steps on the way */
+};
+
+/* The data that an operation sends to one rank, or receives from it. */
+struct way {
+	uint64_t serial, began_ns, steps;
+	uint32_t comm;
+	int rank, peer, is_send;
+	unsigned live, channels;
+};
+
+static struct df_profiler_objects proxies = {.bytes = sizeof(struct proxy),
+					     .kind = DF_HANDLE_PROXY};
+static struct way *ways;
+static size_t nr_ways, cap_ways;
+static uint64_t moves_before; /* of proxies that have ended */
+
+#define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
+#define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
+
+/* Only the proxy's own thread writes. */
+static void moved(struct proxy *p)
+{
+	PUT(&p->moves, p->moves + 1);
+	PUT(&p->moved_ns, df_now_ns());
+}
+
+static struct way *way_of(const struct proxy *p)
+{
+	for (size_t i = nr_ways; i-- > 0;)
+		if (ways[i].serial == p->serial && ways[i].comm == p->comm &&
+		    ways[i].rank == p->rank && ways[i].peer == p->peer &&
+		    ways[i].is_send == p->is_send)
+			return &ways[i];
+	return NULL;
+}
+
+uint64_t df_profiler_proxy_begin(uint64_t op, uint32_t comm, int rank, uint64_t serial,
+				 const struct df_profiler_event *e)
+{
+	struct proxy *p;
+	struct way *w;
+	void *object;
+	uint64_t handle = df_profiler_make(&proxies, &object);
+
+	if (!handle)
+		return 0;
+	p = object;
+	p->op = op;
+	p->serial = serial;
+	p->comm = comm;
+	p->rank = rank;
+	p->peer = e->peer;
+	p->is_send = e->is_send;
+	p->steps = e->steps;
+	p->channel = e->channel;
+	moved(p);
+	w = way_of(p);
+	if (!w) {
+		w = DF_VEC_PUSH(ways, nr_ways, cap_ways);
+		if (!w)
+			return handle; /* only its summary is lost */
+		*w = (struct way){.serial = serial,
+				  .began_ns = p->moved_ns,
+				  .comm = comm,
+				  .rank = rank,
+				  .peer = p->peer,
+				  .is_send = p->is_send};
+	}
+	w->live++;
+	w->channels++;
+	return handle;
+}
+
+uint64_t df_profiler_proxy_end(uint64_t handle)
+{
+	struct proxy *p = df_profiler_find(&proxies, handle);
+	struct way *w = p ? way_of(p) : NULL;
+	uint64_t op = p ? p->op : 0;
+
+	if (!p)
+		return 0;
+	if (w) {
+		w->steps += GET(&p->ended);
+		if (!--w->live) {
+			df_profiler_put(DF_REC_PROXY_DONE, w->comm, w->rank, w->serial,
+					(uint64_t)(w->is_send != 0) | (uint64_t)w->channels << 8,
+					(uint32_t)w->peer | w->steps << 32,
+					df_now_ns() - w->began_ns, 0);
+			*w = ways[--nr_ways];
+		}
+	}
+	moves_before += p->moves + 1;
+	df_profiler_drop(&proxies, handle);
+	return op;
+}
+
+static struct proxy *proxy_of(uint64_t step)
+{
+	return df_profiler_find(&proxies, df_profiler_handle_as(step, DF_HANDLE_PROXY, 0));
+}
+
+uint64_t df_profiler_step_begin(uint64_t proxy, int step)
+{
+	struct proxy *p = df_profiler_find(&proxies, proxy);
+
+	if (!p)
+		return 0;
+	PUT(&p->at[(unsigned)step % SLOTS], DF_PROXY_BEGUN);
+	PUT(&p->begun, p->begun + 1);
+	moved(p);
+	return df_profiler_handle_as(proxy, DF_HANDLE_STEP, (unsigned)step);
+}
+
+void df_profiler_step_state(uint64_t step, int state)
+{
+	static const uint8_t places[] = {
+		[DF_PROFILER_SEND_GPU_WAIT] = DF_PROXY_SEND_GPU,
+		[DF_PROFILER_SEND_WAIT] = DF_PROXY_SEND_NET,
+		[DF_PROFILER_RECV_WAIT] = DF_PROXY_RECV_NET,
+		[DF_PROFILER_RECV_FLUSH_WAIT] = DF_PROXY_RECV_FLUSH,
+		[DF_PROFILER_RECV_GPU_WAIT] = DF_PROXY_RECV_GPU,
+		[DF_PROFILER_SEND_PEER_WAIT] = DF_PROXY_SEND_PEER,
+	};
+	struct proxy *p = proxy_of(step);
+	uint8_t *at = p ? &p->at[df_profiler_handle_part(step)] : NULL;
+
+	/* NCCL repeats a state while it waits there: that is no movement. */
+	if (!p || state < 0 || (size_t)state >= sizeof(places) || !places[state] ||
+	    *at == places[state])
+		return;
+	PUT(at, places[state]);
+	moved(p);
+}
+
+void df_profiler_step_end(uint64_t step)
+{
+	struct proxy *p = proxy_of(step);
+
+	if (!p)
+		return;
+	PUT(&p->ended, p->ended + 1);
+	moved(p);
+}
+
+uint64_t df_profiler_proxy_moves(unsigned *live)
+{
+	uint64_t sum = moves_before, handle;
+
+	*live = 0;
+	for (uint32_t i = 0; i < proxies.nr; i++) {
+		const struct proxy *p = df_profiler_at(&proxies, i, &handle);
+
+		if (!p)
+			continue;
+		++*live;
+		sum += GET(&p->moves);
+	}
+	return sum;
+}
+
+void df_profiler_proxy_note(uint64_t since_ns)
+{
+	uint64_t handle, now = df_now_ns(), ms;
+	unsigned nr = 0;
+
+	for (uint32_t i = 0; i < proxies.nr && nr < NOTES; i++) {
+		const struct proxy *p = df_profiler_at(&proxies, i, &handle);
+		uint32_t step;
+
+		if (!p || GET(&p->moved_ns) > since_ns)
+			continue;
+		nr++;
+		step = GET(&p->ended);
+		ms = (now - GET(&p->moved_ns)) / DF_NS_PER_MS;
+		df_profiler_put(
+			DF_REC_PROXY, p->comm, p->rank, p->serial,
+			(GET(&p->begun) > step ? GET(&p->at[step % SLOTS]) : 0u) |
+				(uint64_t)(p->is_send != 0) << 8 | (uint64_t)p->channel << 16,
+			(uint32_t)p->peer | (uint64_t)step << 32, (uint32_t)p->steps | ms << 32, 0);
+	}
+}

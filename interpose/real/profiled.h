@@ -1,0 +1,35 @@
+/*
+ * The way of NCCL's profiler plugin (interpose/profiler) to the trace of libdfshim.so, if both are
+ * in a process: the plugin finds the function by its name.
+ */
+#ifndef DF_INTERPOSE_REAL_PROFILED_H
+#define DF_INTERPOSE_REAL_PROFILED_H
+
+#include <stdint.h>
+#include "trace/record/format.h"
+
+#define DF_PROFILED_RING    "dfshim_profiled_ring"
+#define DF_PROFILED_VERSION 1
+
+/* This thread passes the operation to NCCL from now on; op 0: no longer. */
+void df_profiled_issue(uint32_t comm, int rank, uint64_t op);
+
+struct df_profiled_ring {
+	/* As df_trace(). */
+	void (*put)(enum df_rec_type type, int device, uint32_t comm, int rank, uint64_t op,
+		    uint64_t a, uint64_t b, uint64_t c, uint32_t site);
+	/*
+	 * Returns the operation that this thread is passing to NCCL, and sets its communicator's
+	 * number in the trace and its rank there. 0: none; then *comm is 0, too.
+	 */
+	uint64_t (*issuing)(uint32_t *comm, int *rank);
+};
+
+/*
+ * Returns NULL if libdfshim.so records nothing, or has another version. Any thread, after the start
+ * of the library.
+ */
+typedef const struct df_profiled_ring *df_profiled_ring_fn(int version);
+df_profiled_ring_fn dfshim_profiled_ring;
+
+#endif

@@ -1,0 +1,55 @@
+# For the tests here: a job of tests/profiler/job, and what `dfshim check` says of its traces.
+# Its variables are for the tests.
+# shellcheck shell=bash
+# shellcheck disable=SC2034
+plugin=$B/libnccl-profiler-dfshim.so
+df=$B/dfshim
+bad=0
+san=${SAN_RUNTIME-}
+unset LD_PRELOAD
+
+fail() {
+	echo "FAIL: $*"
+	bad=1
+}
+
+# start FOLDER WORLD VARIABLE... -- PROGRAM...: a process for each rank, RANK in its arguments replaced by its number; $pids.
+start() {
+	local dir=$1 world=$2 rank vars=()
+	shift 2
+	while [ "$1" != -- ]; do vars+=("$1") && shift; done
+	shift
+	pids=()
+	mkdir -p "$dir"
+	for ((rank = 0; rank < world; rank++)); do
+		env RANK=$rank WORLD_SIZE="$world" DFSHIM_TRACE="$dir/trace" "${vars[@]}" "${@/#RANK/$rank}" >"$dir/$rank.out" 2>"$dir/$rank.err" &
+		pids+=($!)
+	done
+}
+
+# ends: all processes of the job end with status 0.
+ends() {
+	local pid
+	for pid in "${pids[@]}"; do
+		wait "$pid" || fail "$1: status $?: $(cat "$T/$1"/*.err | head -3)"
+	done
+}
+
+# stands FOLDER RECORD: the job hangs; each process of it that is to has recorded that nothing moves. Then it is killed.
+stands() {
+	local dir=$1 want=$2 i
+	for ((i = 0; i < ${LIMIT:-60} * 10; i++)); do
+		[ "$(cat "$dir"/*.out | grep -c hangs)" -lt "${#pids[@]}" ] ||
+			[ "$("$df" show --json --type "$3" "$dir/trace" 2>/dev/null | wc -l)" -lt "$want" ] || break
+		sleep 0.1
+	done
+	kill -9 "${pids[@]}" 2>/dev/null
+	wait "${pids[@]}" 2>/dev/null
+}
+
+# says FOLDER STATUS PATTERN: what the checker says of it.
+says() {
+	"$df" check "$1/trace" >"$1/check" 2>&1
+	local got=$?
+	{ [ $got = "$2" ] && head -1 "$1/check" | grep -qE "$3"; } || fail "${1##*/}: status $got, not $2 with $3: $(head -12 "$1/check")"
+}

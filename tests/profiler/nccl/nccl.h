@@ -1,0 +1,45 @@
+/*
+ * Stands for NCCL towards a profiler plugin: it finds the plugin by NCCL's rules and reports, in NCCL's
+ * order and from NCCL's kinds of threads, what a launch, its kernels and its proxies do. It moves no data,
+ * so a rank goes on without its peers; what must not end is told by the caller.
+ */
+#ifndef TESTS_PROFILER_NCCL_H
+#define TESTS_PROFILER_NCCL_H
+
+#include <stdint.h>
+#include "interpose/profiler/nccl_profiler.h"
+
+#define CHANNELS 2
+#define STEPS	 4
+
+enum stall {
+	NO_STALL,
+	STALL_KERNEL,	/* kernels run and do not end; no proxies */
+	STALL_SEND_NET, /* the last proxy to the next rank: its third step is with the network */
+	STALL_RECV_NET, /* the third step from the previous rank does not arrive */
+	STALL_SEND_GPU, /* no proxy gets data of its kernel */
+	STALL_CONNECT,	/* the call does not return from the set-up of connections */
+	NO_KERNEL	/* nothing of it is reported but the call, as of copy engines */
+};
+
+struct fake_comm;
+
+/* Loads the plugin and takes this version of it. Returns 0 if it has none. */
+int fake_load(const char *name, int version);
+struct fake_comm *fake_comm(uint64_t hash, const char *name, int nranks, int rank);
+void fake_destroy(struct fake_comm *c);
+/* A collective. captured: into a graph; then fake_replay() runs it. proxies: over the network. */
+void fake_coll(struct fake_comm *c, const char *func, size_t count, int root, int proxies,
+	       enum stall stall, int captured);
+void fake_replay(struct fake_comm *c, const char *func, size_t count);
+/* One group of two collectives of two communicators. */
+void fake_two(struct fake_comm *a, struct fake_comm *b);
+/* One group: a message to this rank, and one from that. */
+void fake_exchange(struct fake_comm *c, int to, int from, size_t count);
+/* Waits until all that can end has ended. */
+void fake_sync(struct fake_comm *c);
+/* The context and the tables, for wrong calls. */
+void *fake_context(struct fake_comm *c);
+const struct df_profiler_v5 *fake_v5(void);
+
+#endif
