@@ -44,6 +44,15 @@ PROGRAM
 says 14 inside --executor nccl
 said "POTENTIAL DEADLOCK: the recorded order deadlocks on lanes"
 says 0 inside --executor nccl --order agree
+# A message and a collective, on two streams: the communicator keeps its order of issue.
+recorded message <<'PROGRAM'
+ranks 2
+comm A 0 1
+0: AR A s; send A 1 s2; ssync s; ssync s2
+1: recv A 0 s2; AR A s; ssync s; ssync s2
+PROGRAM
+says 14 message --executor nccl
+says 0 message --executor nccl --order agree
 
 # A device synchronisation that is not released: a kernel follows the operation, whose results the program may read.
 DFSHIM_RELEASE=device recorded behind <<'PROGRAM'
