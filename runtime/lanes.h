@@ -36,7 +36,10 @@ struct df_lane_calls {
 	void (*destroy)(void *real);
 };
 
-/* Before df_start(). NULL, as at first: there is no library that can execute on this machine. */
-void df_lanes_set(const struct df_lane_calls *calls);
+/*
+ * Before df_start(). find: looks for the calls if lanes are to execute; it returns NULL if there is
+ * no library that can, on this machine.
+ */
+void df_lanes_set(const struct df_lane_calls *(*find)(void));
 
 #endif

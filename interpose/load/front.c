@@ -70,9 +70,7 @@ static enum df_front decide(void)
 		record();
 		return DF_FRONT_TRACE;
 	}
-	/* On GPUs the self-test may choose lanes. */
-	if (env->executor == DF_EXECUTOR_NCCL || (env->executor == DF_EXECUTOR_AUTO && !host))
-		df_lanes_set(df_real_lanes());
+	df_lanes_set(df_real_lanes);
 	err = df_start();
 	if (!err && (!env->strict || !env->nr_errors))
 		return DF_FRONT_OWN;

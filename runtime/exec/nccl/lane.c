@@ -46,9 +46,17 @@ static struct {
 	struct df_lane *asked; /* the real library is asked for its asynchronous error */
 } lanes = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "lanes"), .list = DF_LIST_INIT(lanes.list)};
 
-void df_lanes_set(const struct df_lane_calls *calls)
+static const struct df_lane_calls *(*find_calls)(void);
+
+void df_lanes_set(const struct df_lane_calls *(*find)(void))
 {
-	df_lane_calls = calls;
+	find_calls = find;
+}
+
+int df_lanes_find(void)
+{
+	df_lane_calls = find_calls ? find_calls() : NULL;
+	return df_lane_calls ? 0 : -EOPNOTSUPP;
 }
 
 static void wake(void)

@@ -103,7 +103,10 @@ struct df_lane {
 enum df_lane_abort { DF_LANE_LIVES, DF_LANE_TO_ABORT, DF_LANE_ABORTING, DF_LANE_ABORTED };
 
 extern const struct df_executor df_lane_executor; /* lanes_executor.c */
-extern const struct df_lane_calls *df_lane_calls; /* NULL: there is no real library */
+extern const struct df_lane_calls *df_lane_calls; /* set by df_lanes_find() */
+
+/* At the start of the process. Fails with -EOPNOTSUPP: there is no real library for lanes. */
+int df_lanes_find(void);
 
 /*
  * Makes the lane of a communicator whose members are known, and connects it. Collective, blocks.

@@ -44,7 +44,7 @@ static void warn_ignored(void)
 
 static int setup(void)
 {
-	if (!df_lane_calls) {
+	if (df_lanes_find()) {
 		snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_EXECUTOR=nccl: %s",
 			 df_blocks->gpu ? "no libnccl.so.2 of version 2.19 or later was found"
 					: "libdfnccl.so is not preloaded (dfshim run --host "
