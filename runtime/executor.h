@@ -80,10 +80,10 @@ struct df_launch {
 	uint64_t fenced;
 	/*
 	 * A replay of a graph: the position that the communicator's latest operation waited for,
-	 * and the graph's gate.
+	 * the end of the gate's previous replay, and the graph's gate.
 	 */
 	int replay;
-	struct df_kwait latest;
+	struct df_kwait latest, previous;
 	struct df_kgate *gate;
 	/* Set by prepare(). Operations of one queue end in their order; NULL: it is in no queue. */
 	const void *queue;

@@ -29,7 +29,8 @@
 struct captured {
 	struct cap_group *group;
 	uint32_t at;
-	uint32_t shown; /* df_prep.shown */
+	uint32_t shown;	      /* df_prep.shown */
+	struct df_kwait last; /* the end of its last replay; addr NULL: none. dev->lock */
 };
 
 struct cap_group {
@@ -65,13 +66,12 @@ static void cap_put(struct cap_group *g)
 	free(g);
 }
 
-static int replay_issue(const struct cap_group *g, const struct df_arrival *a,
-			struct df_flight *flight)
+static int replay_issue(struct cap_group *g, const struct df_arrival *a, struct df_flight *flight)
 {
 	struct df_replay replay = {.ready = {a->ready, a->value}};
 	uint64_t group = df_trace_serial(), stream, launch;
 	struct df_prep p;
-	uint32_t i;
+	uint32_t i, issued = 0;
 	int ret = 0;
 
 	df_executor->reserve();
@@ -94,10 +94,15 @@ static int replay_issue(const struct cap_group *g, const struct df_arrival *a,
 			replay.gate = a->gates[i];
 			replay.ready = (struct df_kwait){&replay.gate->arrived, 1};
 		}
+		replay.previous = g->node[i].last;
 		ret = df_submit_issue(&g->op[i], &p, &replay, group, g->nr == 1, &flight[i]);
+		if (!ret) {
+			issued++;
+			g->node[i].last = (struct df_kwait){flight[i].done, flight[i].value};
+		}
 		df_mutex_unlock(&dev->lock);
 	}
-	if (ret && i > 1)
+	if (ret && issued)
 		for (i = 0; i < g->nr; i++)
 			df_comm_end(g->op[i].comm, ret, 1);
 	df_executor->submitted();
@@ -108,7 +113,7 @@ static int replay_launch(void *arg, const struct df_arrival *a, const uint64_t *
 			 uint64_t *done_value)
 {
 	const struct captured *c = arg;
-	const struct cap_group *g = c->group;
+	struct cap_group *g = c->group;
 	int ret = 0;
 
 	if (c->at == 0) {

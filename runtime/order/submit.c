@@ -275,6 +275,7 @@ static int place(struct way *w)
 		/* A replay follows all that the communicator's latest operation followed. */
 		l->latest = (struct df_kwait){w->l.comm->order.latest.ready,
 					      w->l.comm->order.latest.value};
+		l->previous = w->replay->previous;
 		l->gate = w->replay->gate;
 	}
 	ret = df_executor->place(l);

@@ -37,7 +37,7 @@ struct df_prep {
  * backend polls for its end.
  */
 struct df_replay {
-	struct df_kwait ready;
+	struct df_kwait ready, previous; /* previous: the end of the same node's last replay */
 	struct df_kgate *gate;
 };
 

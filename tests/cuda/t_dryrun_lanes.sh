@@ -46,7 +46,7 @@ lanes 16 disorder --ranks 4 --colls 8 --comms 8 --iters $((10 / SLOW + 1)) --syn
 lanes 1024 DFSHIM_DEBUG=info disorder --ranks 2 --colls 40 --comms 40 --iters 5 --streams 4 --seed "$SEED"
 [ "$(grep -c 'device 0 has 32 hardware queues, and more than 11 communicators: operations may wait for room' "$T/err")" = 1 ] ||
 	fail "not said: $(cat "$T/err")"
-# Programs of the deadlock interpreter, which hang where a lane fills its queue in the driver, or lanes of one rank are not counted
+# Programs of the deadlock interpreter, which hang where a lane fills its queue in the driver, or lanes of one rank are not counted,
 S=../tests/deadlock/interpreter/script
 ars() { for ((i = 0; i < $1; i++)); do echo -n "AR ${2/N/$i} s1; "; done; }
 printf '%s\n' "ranks 2" "comm A 0 1" "comm B 0 1" "0: $(ars 600 A) AR B s2; ssync s2; ssync s1" "1: AR B s2; ssync s2; $(ars 600 A) ssync s1" >"$T/deep.txt"
@@ -55,7 +55,10 @@ printf '%s\n' "ranks 2" "comm A 0 1" "comm B 0 1" "0: $(ars 600 A) AR B s2; ssyn
 	for ((i = 0; i < 40; i++)); do echo "comm O$i 0"; done
 	printf '%s\n' "0: AR P s1; K s1; $(ars 40 ON) AR Q s2; ssync s2; ssync s1" "1: sleep 300; AR Q s2; ssync s2; AR P s1; ssync s1"
 } >"$T/single.txt"
-for f in deep single; do
+# or a replay of a group waits for another operation of its group.
+twice="cap c g; K c; { ; AR A c n=64; AR A c n=64; }; K c; endcap c g; launch g s; launch g s; AR A s n=64; ssync s; launch g s; ssync s"
+printf '%s\n' "ranks 2" "comm A 0 1" "0: $twice" "1: $twice" >"$T/twice.txt"
+for f in deep single twice; do
 	on 1024 $S "$T/$f.txt"
 	[ $rc = 0 ] || fail "$f: status $rc: $(cat "$T/out" "$T/err")"
 done

@@ -193,7 +193,7 @@ static struct df_lane_op *take_ended(struct df_lane *lane)
 	*p = e->next;
 	if (!e->next)
 		lane->last = p;
-	lane->depth -= DF_MIN(lane->depth, 1);
+	lane->depth -= DF_MIN(lane->depth, df_lane_commands(e));
 	return e;
 }
 
@@ -660,8 +660,8 @@ void df_lane_free(struct df_comm *comm)
 }
 
 /*
- * Lets the thread abort the real library's communicator, and waits for that, for a bounded time. By
- * then no thread puts operations on the lane.
+ * Lets the thread abort the real library's communicator, and waits for that, for a bounded time.
+ * Unless that has passed, no thread puts operations on the lane afterwards.
  */
 static void abort_real(struct df_lane *lane)
 {
@@ -724,7 +724,7 @@ void df_lane_end(struct df_comm *comm)
 			__atomic_store_n(&e->gate->open, 1, __ATOMIC_RELEASE);
 		/*
 		 * RELEASE pairs with df_flight_done() and the streams' waits: they continue, with
-		 * undefined data. The lane may write the same value later.
+		 * undefined data. The lane may write to the word later.
 		 */
 		__atomic_store_n(e->word, e->value, __ATOMIC_RELEASE);
 	}

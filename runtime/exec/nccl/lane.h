@@ -26,10 +26,10 @@
 struct df_dev;
 
 /*
- * Operations on a lane at a time. A driver's queue has room for about a thousand commands, of which
- * an operation is four or five, and a thread that adds one to a full queue waits in the driver.
+ * Commands on a lane at a time. A driver's queue has room for 1,024, and a thread that adds one to
+ * a full queue waits in the driver.
  */
-#define DF_LANE_DEPTH 200
+#define DF_LANE_DEPTH 900
 
 /* An operation on a lane. Constant once it is in the list, but for what is said below. */
 struct df_lane_op {
@@ -61,12 +61,19 @@ struct df_lane_op {
 	uint8_t dropped; /* it ended with its communicator: the lane may still write the word */
 };
 
-/* A signature: how many operations of it there have been, for the trace; the latest one. */
+/*
+ * The driver's commands: its waits, NCCL's kernel with the events around it, its end, and three
+ * more for a gate.
+ */
+static inline uint64_t df_lane_commands(const struct df_lane_op *e)
+{
+	return e->nr_waits + 4 + (e->gate ? 3 : 0);
+}
+
+/* A signature: how many operations of it there have been, for the trace. */
 struct df_lane_count {
 	struct df_sig sig;
 	uint64_t key, nr, match;
-	const uint64_t *last; /* the end of the latest one; NULL: none yet */
-	uint64_t last_value;
 	UT_hash_handle hh;
 };
 
@@ -87,9 +94,9 @@ struct df_lane {
 	struct df_lane_op *oldest, **last; /* appended and dropped under both locks */
 	struct df_mutex lock;		   /* of what follows, and of the list's links */
 	struct df_lane_op *next;	   /* the first that is not put yet */
-	uint64_t depth;			   /* operations that are put and have not been dropped */
-	int full;			   /* the next group waits for operations to end */
-	uint64_t nr_groups, group;	   /* turn and group of the last */
+	uint64_t depth; /* commands of operations that are put and have not been dropped */
+	int full;	/* the next group waits for operations to end */
+	uint64_t nr_groups, group; /* turn and group of the last */
 	struct df_hold hold;
 	struct df_lane_nodes nodes; /* the lanes' thread's */
 	uint8_t *pairs;		    /* by rank: enum df_pair (put.h) */

@@ -177,17 +177,15 @@ static int place(struct df_launch *l)
 		 * The gate's `arrived`, set for the previous replay, stays set until the lane has
 		 * cleared it, which it has when that replay has ended.
 		 */
-		if (c->last)
-			add_wait(e, c->last, c->last_value);
+		if (l->previous.addr)
+			add_wait(e, l->previous.addr, l->previous.value);
 		e->gate = l->gate;
-		/* RELAXED: the lane always opens the gate, so no other thread needs to. */
+		/* RELAXED: the lane or df_lane_end() opens the gate, so the poll needs not. */
 		__atomic_store_n(&l->gate->opened, UINT64_MAX, __ATOMIC_RELAXED);
 		df_lane_gates();
 	}
 	if (l->ready.addr)
 		add_wait(e, l->ready.addr, l->ready.value);
-	c->last = e->word;
-	c->last_value = e->value;
 	e->op = *l->op;
 	e->op.ticket = NULL;
 	e->serial = l->serial;

@@ -176,9 +176,12 @@ size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size
 {
 	struct df_lane_op *e, **v;
 	size_t nr = next_length(lane), i;
+	uint64_t commands = 0;
 
+	for (i = 0, e = lane->next; i < nr; i++, e = e->next)
+		commands += df_lane_commands(e);
 	/* Operations in an agreed order wait for nothing on this device. */
-	lane->full = nr && !lane->agree && lane->depth && lane->depth + nr > DF_LANE_DEPTH;
+	lane->full = nr && !lane->agree && lane->depth && lane->depth + commands > DF_LANE_DEPTH;
 	if (!nr || lane->full || !has_room(lane, nr))
 		return 0;
 	if (nr > *cap) {
@@ -193,7 +196,7 @@ size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size
 	for (i = 0, e = lane->next; i < nr; i++, e = e->next)
 		(*group)[i] = e;
 	lane->next = e;
-	lane->depth += nr;
+	lane->depth += commands;
 	return nr;
 }
 
@@ -300,12 +303,13 @@ static int continue_on_thread(const struct putting *p)
 void df_lane_put_all(struct df_lane *lane)
 {
 	struct putting p = {.lane = lane};
-	int putting;
+	int puts;
 
 	df_mutex_lock(&lane->lock);
-	putting = lane->putting;
-	lane->putting = 1;
+	/* A lane that has ended puts nothing more, and its end looks whether a thread puts. */
+	puts = !lane->putting && !lane->ended;
+	lane->putting |= puts;
 	df_mutex_unlock(&lane->lock);
-	if (!putting)
+	if (puts)
 		put_groups(&p, 0);
 }
