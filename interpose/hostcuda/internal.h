@@ -406,8 +406,7 @@ void df_hstream_queue(struct df_hdev *dev, struct df_hstream *s, int works);
 /* Appends a copy of the operation, with the waits that legacy order asks for. -ENOMEM. */
 int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end);
 void df_hdev_kick(struct df_hdev *dev);
-/* df_hop_exec() executes it; df_hop_drop() frees its staging memory. */
-void df_hop_exec(struct df_hop *op);
+/* Frees the staging memory of an operation. */
 void df_hop_drop(struct df_hop *op);
 size_t df_hop_bytes(const struct df_hop *op);
 int df_hop_word_is(const struct df_hop *op);
@@ -454,7 +453,6 @@ struct df_hevent *df_hevent_find(cudaEvent_t event);
 /* For the table: with timing. */
 int df_hevent_new(int device, void **event);
 void df_hevent_delete(void *event);
-void df_hevent_describe(struct df_hevent *e, struct df_event_info *out);
 int df_hevent_record(struct df_hevent *e, struct df_hstream *s);
 int df_hevent_wait(struct df_hstream *s, struct df_hevent *e);
 void df_hevent_stamp(struct df_hevent *e, uint64_t record);

@@ -49,6 +49,9 @@ static void attach_unreached(const char *to, int error)
 		df_flood_send(DF_FLOOD_UNREACHED, m->m.asker, &u, sizeof(u), NULL, 0);
 }
 
+/* Starts the next pending attempt, if this process is a root and no attempt is under way. */
+static void attach_next(void);
+
 /* The attempt is over. one: we and the target are in one part now. */
 static void attach_over(int one)
 {
@@ -70,7 +73,7 @@ static void attach_over(int one)
 		df_flood_changed();
 	}
 	df_tree_answer();
-	df_attach_next();
+	attach_next();
 }
 
 static void attach_to(const struct hop *to);
@@ -160,8 +163,7 @@ static void attach_to(const struct hop *to)
 		attach_connected(df_tree.attach);
 }
 
-/* Starts the next pending attempt, if this process is a root and no attempt is under way. */
-void df_attach_next(void)
+static void attach_next(void)
 {
 	struct merge *m;
 
@@ -193,13 +195,13 @@ void df_attach_next(void)
 		/* The root merges. */
 		df_link_send(df_tree.up.link, DF_FRAME_TREE_MERGE, &m->m, sizeof(m->m), NULL, 0);
 		free(m);
-		df_attach_next();
+		attach_next();
 	} else if (m->m.target.proc == df_ctl.self.proc) {
 		merge_done(m);
-		df_attach_next();
+		attach_next();
 	} else if (df_tree_is_dead(m->m.target.proc)) {
 		free(m);
-		df_attach_next();
+		attach_next();
 	} else {
 		df_tree.merge = m;
 		df_tree.redirects = 0;
@@ -219,7 +221,7 @@ void df_attach_merge(const struct tree_merge *in)
 	m->m = *in;
 	m->m.ttl--;
 	df_list_add_tail(&df_tree.merges, &m->node);
-	df_attach_next();
+	attach_next();
 }
 
 void df_tree_merge(const struct df_member *target, uint64_t token)
@@ -299,7 +301,7 @@ void df_attach_repair(void)
 	if (df_tree.again_at)
 		df_ctl_timer(df_tree.again_at);
 	else
-		df_attach_next();
+		attach_next();
 }
 
 static void look_after_cut(void)
@@ -324,7 +326,7 @@ uint64_t df_tree_timers(uint64_t now)
 		df_tree.again_at = 0;
 		df_tree.misled = 0;
 		df_tree.next_candidate = 0;
-		df_attach_next();
+		attach_next();
 	}
 	if (df_tree.verify_at)
 		next = df_tree.verify_at;

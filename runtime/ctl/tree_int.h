@@ -97,8 +97,6 @@ void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who);
 /* A TREE_EXIT arrived. Returns 0 or -EPROTO. */
 int df_tree_exit_input(const struct df_link *link, const void *data, size_t bytes);
 
-/* Starts the next pending attempt to get a link up, unless one is under way. */
-void df_attach_next(void);
 void df_attach_merge(const struct tree_merge *m);
 /*
  * Our parent has ended or said goodbye: collects the processes to ask for a place, from what the

@@ -122,7 +122,7 @@ static void seg_publish(const struct seg *s)
 	df_arena.view.bytes[n] = s->bytes;
 	df_pool_seg(&pool, s->bytes);
 	/*
-	 * RELEASE pairs with the ACQUIRE in df_view_base() and df_arena_serve(): readers that see
+	 * RELEASE pairs with the ACQUIRE in df_view_base() and serve_segments(): readers that see
 	 * the segment see its size and descriptor.
 	 */
 	__atomic_store_n(&df_arena.view.base[n], s->base, __ATOMIC_RELEASE);
@@ -317,6 +317,22 @@ static int start_locked(uint64_t process)
 	return 0;
 }
 
+/* Returns descriptors of our segments from `first` on, for peers. Never blocks. */
+static int serve_segments(uint32_t first, int *fds, uint64_t *bytes, int max)
+{
+	/*
+	 * ACQUIRE pairs with the RELEASE in seg_publish(): descriptors and sizes below nr are set.
+	 */
+	uint32_t nr = __atomic_load_n(&df_arena.view.nr, __ATOMIC_ACQUIRE);
+	int n = 0;
+
+	for (; first < nr && n < max; first++, n++) {
+		fds[n] = seg_fds[first];
+		bytes[n] = df_arena.view.bytes[first];
+	}
+	return n;
+}
+
 int df_arena_start(void)
 {
 	struct df_member self;
@@ -339,7 +355,7 @@ int df_arena_start(void)
 		shown = -1;
 	df_mutex_unlock(&df_arena.lock);
 	if (!ret)
-		df_fetch_set_server(df_arena_serve);
+		df_fetch_set_server(serve_segments);
 	if (ret == -EMFILE)
 		df_addr_no_file(why, sizeof(why));
 	else
@@ -364,21 +380,6 @@ int df_arena_settled(void)
 const struct df_view *df_arena_view(void)
 {
 	return &df_arena.view;
-}
-
-int df_arena_serve(uint32_t first, int *fds, uint64_t *bytes, int max)
-{
-	/*
-	 * ACQUIRE pairs with the RELEASE in seg_publish(): descriptors and sizes below nr are set.
-	 */
-	uint32_t nr = __atomic_load_n(&df_arena.view.nr, __ATOMIC_ACQUIRE);
-	int n = 0;
-
-	for (; first < nr && n < max; first++, n++) {
-		fds[n] = seg_fds[first];
-		bytes[n] = df_arena.view.bytes[first];
-	}
-	return n;
 }
 
 int df_arena_check(const void *base, uint64_t bytes, uint64_t process)

@@ -72,8 +72,6 @@ int df_arena_start(void);
 int df_arena_settled(void);
 /* Our own segments. */
 const struct df_view *df_arena_view(void);
-/* Returns descriptors of our segments from `first` on, for peers. Never blocks. */
-int df_arena_serve(uint32_t first, int *fds, uint64_t *bytes, int max);
 
 /*
  * Allocates memory for a connector, backed by pages, so later accesses never fail for lack of

@@ -163,7 +163,6 @@ const char *df_say_op(const struct df_check_set *set, const struct df_uop *u, ch
 		      size_t size);
 const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, char *buf,
 			size_t size);
-const char *df_say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size);
 const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
 			  size_t size);
 /* "exited normally", "exited with status 1". */

@@ -53,7 +53,7 @@ const char *df_say_op(const struct df_check_set *set, const struct df_uop *u, ch
 	return buf;
 }
 
-const char *df_say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size)
+static const char *say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size)
 {
 	snprintf(buf, size, "r%d", set->entries[entry].world);
 	return buf;
@@ -62,7 +62,7 @@ const char *df_say_entry(const struct df_check_set *set, uint32_t entry, char *b
 const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, char *buf,
 			size_t size)
 {
-	return df_say_entry(set, u->entry, buf, size);
+	return say_entry(set, u->entry, buf, size);
 }
 
 #define NOBODY (-1)
@@ -127,7 +127,7 @@ const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int ra
 	int largest = 0;
 
 	if (e)
-		return df_say_entry(set, (uint32_t)(e - set->entries), buf, size);
+		return say_entry(set, (uint32_t)(e - set->entries), buf, size);
 	if (gcomm == DF_NONE) {
 		snprintf(buf, size, "another process");
 		return buf;

@@ -9,7 +9,8 @@
 #include "trace/plan/plan_outcome.h"
 #include "runtime/base/vec.h"
 
-int df_plan_span_add(struct df_plan_outcome *o, struct df_plan_span s)
+/* Returns 0 or -ENOMEM. */
+static int add_span(struct df_plan_outcome *o, struct df_plan_span s)
 {
 	struct df_plan_span *slot;
 
@@ -29,14 +30,18 @@ void df_plan_outcome_fini(struct df_plan_outcome *o)
 	memset(o, 0, sizeof(*o));
 }
 
-int df_plan_span_backward(struct df_plan_outcome *o, const struct df_plan_profile *p, int64_t at)
+/*
+ * Adds the spans of one iteration's passes; the backward pass begins at `at`. Returns 0 or -ENOMEM.
+ */
+static int add_backward_spans(struct df_plan_outcome *o, const struct df_plan_profile *p,
+			      int64_t at)
 {
 	int rc = 0;
 
 	for (int i = p->nr_buckets - 1; i >= 0 && !rc; i--) {
 		int64_t end = at + p->buckets[i].backward_ns;
 
-		rc = df_plan_span_add(o, (struct df_plan_span){at, end, i, DF_PLAN_B, 0, 0});
+		rc = add_span(o, (struct df_plan_span){at, end, i, DF_PLAN_B, 0, 0});
 		at = end;
 	}
 	return rc;
@@ -55,8 +60,8 @@ static int64_t forward(const struct df_plan_profile *p, const int64_t *done, int
 
 		t = begin + p->buckets[i].forward_ns;
 		if (o && !*rc)
-			*rc = df_plan_span_add(o, (struct df_plan_span){begin + shift, t + shift, i,
-									DF_PLAN_F, 0, 0});
+			*rc = add_span(o, (struct df_plan_span){begin + shift, t + shift, i,
+								DF_PLAN_F, 0, 0});
 	}
 	return t;
 }
@@ -97,12 +102,11 @@ int df_plan_synchronous(const struct df_plan_profile *p, const char *name, const
 	for (int64_t c = 0; c < 3 && !rc; c++) {
 		int64_t shift = c * iteration;
 
-		rc = df_plan_span_backward(out, p, shift);
+		rc = add_backward_spans(out, p, shift);
 		for (size_t i = 0; i < nr && !rc; i++)
-			rc = df_plan_span_add(out, (struct df_plan_span){sent[i].begin_ns + shift,
-									 sent[i].end_ns + shift,
-									 sent[i].bucket, DF_PLAN_C,
-									 0, 0});
+			rc = add_span(out, (struct df_plan_span){sent[i].begin_ns + shift,
+								 sent[i].end_ns + shift,
+								 sent[i].bucket, DF_PLAN_C, 0, 0});
 		forward(p, done, shift, out, &rc);
 	}
 	if (rc)
@@ -143,18 +147,18 @@ static int draw(struct df_plan_outcome *o, const struct df_plan_deft *d,
 	for (int i = 0; i < p->nr_buckets && !rc; i++) {
 		int64_t end = at + p->buckets[i].forward_ns;
 
-		rc = df_plan_span_add(o, (struct df_plan_span){at, end, i, DF_PLAN_F, 0, 0});
+		rc = add_span(o, (struct df_plan_span){at, end, i, DF_PLAN_F, 0, 0});
 		at = end;
 	}
 	if (!rc)
-		rc = df_plan_span_backward(o, p, t + s->forward_ns);
+		rc = add_backward_spans(o, p, t + s->forward_ns);
 	for (int i = 0; i < s->nr_sends && !rc; i++) {
 		const struct df_plan_send *c = &s->sends[i];
 		int64_t from = t + (c->stage == DF_PLAN_FORWARD ? 0 : s->forward_ns);
 
-		rc = df_plan_span_add(o, (struct df_plan_span){from + c->begin_ns, from + c->end_ns,
-							       d->items[c->item].bucket, DF_PLAN_C,
-							       c->link, c->stage != DF_PLAN_NEW});
+		rc = add_span(o, (struct df_plan_span){from + c->begin_ns, from + c->end_ns,
+						       d->items[c->item].bucket, DF_PLAN_C, c->link,
+						       c->stage != DF_PLAN_NEW});
 	}
 	return rc;
 }

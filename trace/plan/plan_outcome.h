@@ -12,13 +12,6 @@ struct df_plan_sent {
 	int64_t begin_ns, end_ns;
 };
 
-/* Returns 0 or -ENOMEM. */
-int df_plan_span_add(struct df_plan_outcome *o, struct df_plan_span s);
-/*
- * Adds the spans of one iteration's passes; the backward pass begins at `at`. Returns 0 or -ENOMEM.
- */
-int df_plan_span_backward(struct df_plan_outcome *o, const struct df_plan_profile *p, int64_t at);
-
 /*
  * The end of an iteration, from the start of its backward pass to the start of the next, if bucket
  * i is computed in the next forward pass only after done[i]. All iterations are then equal, because

@@ -22,7 +22,11 @@ struct part {
 	int open;
 };
 
-uint64_t df_left_key(uint64_t comm_hash, int rank, uint64_t seen)
+/*
+ * The key of a rank's operations whose own key is `seen` (df_seen_key() with local number 0); seen
+ * 0: the rank itself.
+ */
+static uint64_t row_key(uint64_t comm_hash, int rank, uint64_t seen)
 {
 	return df_mix64(df_mix64(df_mix64(comm_hash) + (uint64_t)(uint32_t)rank) + seen);
 }
@@ -87,7 +91,7 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 		if (!c)
 			continue;
 		parts[keys++] = (struct part){
-			.key = df_left_key(c->hash, c->rank, df_seen_key(0, op, nccl)),
+			.key = row_key(c->hash, c->rank, df_seen_key(0, op, nccl)),
 			.number = !nccl && op->has_match ? op->inst : op->index,
 			.at = i,
 			.comm = op->comm,
@@ -102,9 +106,9 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 	for (i = 0; i < r->nr_comms; i++) {
 		const struct df_trace_comm *c = &r->comms[i];
 
-		rows[2 * i] = (struct df_left_row){df_left_key(c->hash, c->rank, 0), !c->drops};
-		rows[2 * i + 1] = (struct df_left_row){df_left_key(c->hash, c->rank, ISSUED),
-						       df_load_nr_coll(c)};
+		rows[2 * i] = (struct df_left_row){row_key(c->hash, c->rank, 0), !c->drops};
+		rows[2 * i + 1] =
+			(struct df_left_row){row_key(c->hash, c->rank, ISSUED), df_load_nr_coll(c)};
 	}
 	for (i = 0; i < keys; i++) {
 		/*
@@ -158,8 +162,8 @@ static const struct df_left_row *find(const struct df_lefts *l, uint64_t key)
 enum df_left df_left_of(const struct df_lefts *l, uint64_t comm_hash, int rank, uint64_t seen,
 			uint64_t want)
 {
-	const struct df_left_row *all = find(l, df_left_key(comm_hash, rank, 0)),
-				 *row = find(l, df_left_key(comm_hash, rank, seen));
+	const struct df_left_row *all = find(l, row_key(comm_hash, rank, 0)),
+				 *row = find(l, row_key(comm_hash, rank, seen));
 
 	if (!all)
 		return DF_LEFT_UNTOLD;
@@ -170,7 +174,7 @@ enum df_left df_left_of(const struct df_lefts *l, uint64_t comm_hash, int rank, 
 
 uint64_t df_left_issued(const struct df_lefts *l, uint64_t comm_hash, int rank)
 {
-	const struct df_left_row *row = find(l, df_left_key(comm_hash, rank, ISSUED));
+	const struct df_left_row *row = find(l, row_key(comm_hash, rank, ISSUED));
 
 	return row ? row->next : 0;
 }

@@ -22,11 +22,6 @@ enum df_left {
 	DF_LEFT_PERHAPS,  /* its report is incomplete and does not contain the answer */
 };
 
-/*
- * The key of a rank's operations whose own key is `seen` (df_seen_key() with local number 0); seen
- * 0: the rank itself.
- */
-uint64_t df_left_key(uint64_t comm_hash, int rank, uint64_t seen);
 /* df_trace_left() of a loaded trace. */
 int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_left_row **out,
 		 size_t *nr);

@@ -45,8 +45,13 @@ static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct
 	return 0;
 }
 
-unsigned df_stack_text(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
-		       uint32_t site, unsigned max, char *buf, size_t size)
+/*
+ * Writes "module!function+0x12 <- ...", without the modules' folders, at most `max` frames,
+ * printable text only. Returns their number; 0 and "" if none are known, as for a site that the
+ * ring has lost.
+ */
+static unsigned stack_text(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
+			   uint32_t site, unsigned max, char *buf, size_t size)
 {
 	unsigned nr = 0;
 	size_t at = 0;
@@ -141,7 +146,7 @@ const char *df_stacks_get(struct df_stacks *stacks, uint32_t trace, const struct
 		return "";
 	s = find(stacks, key);
 	if (!s) {
-		df_stack_text(notes, nr_notes, r, site, FRAMES_MAX, text, sizeof(text));
+		stack_text(notes, nr_notes, r, site, FRAMES_MAX, text, sizeof(text));
 		bytes = strlen(text) + 1;
 		s = malloc(sizeof(*s) + bytes);
 		if (!s)

@@ -14,14 +14,6 @@
 /* Separates the frames of a stack, innermost first. */
 #define DF_STACK_SEP " <- "
 
-/*
- * Writes "module!function+0x12 <- ...", without the modules' folders, at most `max` frames,
- * printable text only. Returns their number; 0 and "" if none are known, as for a site that the
- * ring has lost.
- */
-unsigned df_stack_text(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
-		       uint32_t site, unsigned max, char *buf, size_t size);
-
 /* A frame of a script: "file:line function" as recorded, or "file:line!function" as imported. */
 struct df_stack_line {
 	const char *name;

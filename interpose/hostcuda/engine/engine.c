@@ -61,7 +61,7 @@ static int moves(const struct df_hop *op, int after)
 }
 
 /* Executes an operation that moves data or may take long; no lock is held. */
-void df_hop_exec(struct df_hop *op)
+static void exec_op(struct df_hop *op)
 {
 	size_t y, z;
 
@@ -304,7 +304,7 @@ static void run_one(struct df_hdev *dev, struct df_hstream *s, struct after *aft
 	}
 	if (!instant(op)) {
 		df_mutex_unlock(&dev->lock);
-		df_hop_exec(op);
+		exec_op(op);
 		df_mutex_lock(&dev->lock);
 	}
 	complete(dev, s, op, after);

@@ -24,7 +24,7 @@ static cudaError_t enter(cudaEvent_t event, struct df_hevent **out)
 	return *out ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
-void df_hevent_describe(struct df_hevent *e, struct df_event_info *out)
+static void describe_event(struct df_hevent *e, struct df_event_info *out)
 {
 	out->id = e->id;
 	out->device = e->device;
@@ -136,7 +136,7 @@ DF_H_API cudaError_t cudaEventDestroy(cudaEvent_t event)
 	if (err)
 		return df_hret(err);
 	if (DF_H_HOOK(event_destroy)) {
-		df_hevent_describe(e, &info);
+		describe_event(e, &info);
 		df_hhooks()->event_destroy(&info);
 	}
 	return end(e) ? cudaSuccess : df_hret(cudaErrorInvalidResourceHandle);
@@ -218,7 +218,7 @@ static cudaError_t record(cudaEvent_t event, cudaStream_t stream, unsigned flags
 	if (__atomic_load_n(&e->capture_id, __ATOMIC_RELAXED))
 		df_hcapture_event_gone(e);
 	if (DF_H_HOOK(event_record)) {
-		df_hevent_describe(e, &einfo);
+		describe_event(e, &einfo);
 		df_hstream_describe(s, &sinfo);
 		if (df_hhooks()->event_record(&einfo, &sinfo))
 			return cudaSuccess;
@@ -259,7 +259,7 @@ DF_H_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
 			return df_hret(captured > 0 ? cudaSuccess : (cudaError_t)-captured);
 	}
 	if (DF_H_HOOK(event_wait)) {
-		df_hevent_describe(e, &einfo);
+		describe_event(e, &einfo);
 		df_hstream_describe(s, &sinfo);
 		df_hhooks()->event_wait(&sinfo, &einfo);
 	}
@@ -278,7 +278,7 @@ DF_H_API cudaError_t cudaEventQuery(cudaEvent_t event)
 	if (err)
 		return df_hret(err);
 	if (DF_H_HOOK(event_query)) {
-		df_hevent_describe(e, &info);
+		describe_event(e, &info);
 		done = !df_hhooks()->event_query(&info) && df_hpoint_done(point(e));
 		df_hhooks()->queried(done);
 	} else {
@@ -299,7 +299,7 @@ DF_H_API cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	if (err)
 		return df_hret(err);
 	if (DF_H_HOOK(event_sync)) {
-		df_hevent_describe(e, &info);
+		describe_event(e, &info);
 		df_hhooks()->event_sync(&info);
 	}
 	p = point(e);
@@ -340,7 +340,7 @@ DF_H_API cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEven
 			err = cudaErrorInvalidResourceHandle;
 	}
 	for (i = 0; !err && i < 2; i++) {
-		df_hevent_describe(e[i], &info);
+		describe_event(e[i], &info);
 		native = e[i];
 		if (!df_hpoint_done(point(e[i])) ||
 		    (DF_H_HOOK(event_time) && df_hhooks()->event_time(&info, &native)))

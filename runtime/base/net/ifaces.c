@@ -52,7 +52,11 @@ static const char *list_begin(const char *list, int *exclude, int *exact)
 	return list + *exact;
 }
 
-int df_ifaces_match(const char *list, const char *name)
+/*
+ * Whether a list in the form of NCCL_SOCKET_IFNAME, or of NCCL_IB_HCA without ports, matches this
+ * name; "^" inverts it.
+ */
+static int matches_list(const char *list, const char *name)
 {
 	int exclude, exact, found = 0;
 	const char *p = list_begin(list, &exclude, &exact);
@@ -108,7 +112,7 @@ static int usable(struct df_iface *i, const struct df_iface_rules *rules)
 {
 	int family = i->addr.sa.sa_family;
 
-	if (has_names(rules->names) && !df_ifaces_match(rules->names, i->name)) {
+	if (has_names(rules->names) && !matches_list(rules->names, i->name)) {
 		SAY(i, "%s by NCCL_SOCKET_IFNAME=%.40s",
 		    *rules->names == '^' ? "excluded" : "not named", rules->names);
 		return 0;

@@ -77,10 +77,4 @@ void df_ifaces_log(void);
  */
 int df_ifaces_choose(struct df_iface *v, int nr, const struct df_iface_rules *rules);
 
-/*
- * Whether a list in the form of NCCL_SOCKET_IFNAME, or of NCCL_IB_HCA without ports, matches this
- * name; "^" inverts it.
- */
-int df_ifaces_match(const char *list, const char *name);
-
 #endif

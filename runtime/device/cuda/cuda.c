@@ -119,17 +119,6 @@ void df_cuda_leave(int entered)
 		df_drv.ctx_pop(&ctx);
 }
 
-int df_cuda_open_device(int device, char *reason, size_t reason_bytes)
-{
-	if (df_cudevs[device].lacks)
-		snprintf(reason, reason_bytes, "GPU %d has no %s", device, df_cudevs[device].lacks);
-	else if (!df_cuda_ctx(device))
-		snprintf(reason, reason_bytes, "GPU %d: the driver refuses a context", device);
-	else
-		df_cuda_spare_stream(device);
-	return df_cudevs[device].lacks || !df_cudevs[device].ctx ? -EOPNOTSUPP : 0;
-}
-
 static int device_of(CUcontext ctx)
 {
 	CUdevice dev = -1;
@@ -413,10 +402,25 @@ static void spare_make(void *device)
 		stream_delete(s);
 }
 
-void df_cuda_spare_stream(int device)
+/*
+ * Makes sure that a stream of our own is ready for stream_new() of struct df_backend. May wait for
+ * the device.
+ */
+static void make_spare_stream(int device)
 {
 	if (!__atomic_load_n(&spares[device], __ATOMIC_RELAXED))
 		spare_make((void *)(intptr_t)device);
+}
+
+static int open_device(int device, char *reason, size_t reason_bytes)
+{
+	if (df_cudevs[device].lacks)
+		snprintf(reason, reason_bytes, "GPU %d has no %s", device, df_cudevs[device].lacks);
+	else if (!df_cuda_ctx(device))
+		snprintf(reason, reason_bytes, "GPU %d: the driver refuses a context", device);
+	else
+		make_spare_stream(device);
+	return df_cudevs[device].lacks || !df_cudevs[device].ctx ? -EOPNOTSUPP : 0;
 }
 
 static int stream_new(int device, struct df_stream_info *out)
@@ -529,7 +533,7 @@ static const struct df_blocks blocks = {
 	.blocks = df_cuda_blocks,
 	.device_id = df_cuda_device_id,
 	.queues = 32,
-	.open = df_cuda_open_device,
+	.open = open_device,
 	.ctas = df_cuda_ctas,
 	.able = df_cuda_daemon_check,
 	.prepare = df_cuda_daemon_prepare,

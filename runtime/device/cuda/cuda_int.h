@@ -83,8 +83,6 @@ CUcontext df_cuda_ctx_any(void);
 int df_cuda_device_any(void); /* the device of that context */
 /* Returns the primary context of a device; NULL: the driver refuses. Any thread. */
 CUcontext df_cuda_ctx(int device);
-/* For struct df_blocks. */
-int df_cuda_open_device(int device, char *reason, size_t reason_bytes);
 /*
  * Makes a context current unless it is. Returns the token for df_cuda_leave(), or -errno, which is
  * -ESHUTDOWN if the process exits and the driver has ended. Does not nest.
@@ -101,11 +99,6 @@ struct df_mstream *df_cuda_stream(CUstream handle, int ptds);
 struct df_mstream *df_cuda_stream_known(CUstream handle, int ptds);
 void df_cuda_stream_describe(struct df_mstream *s, struct df_stream_info *out);
 void df_cuda_stream_forget(struct df_mstream *s);
-/*
- * Makes sure that a stream of our own is ready for stream_new() of struct df_backend. May wait for
- * the device.
- */
-void df_cuda_spare_stream(int device);
 /* Calls fn for all streams of a device; -1: of all devices. fn runs with no lock held. */
 void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
 			 void *arg);

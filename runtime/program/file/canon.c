@@ -432,7 +432,11 @@ int df_canon(struct df_plan *plan, struct df_program *const *progs, uint32_t *sp
 	return rc;
 }
 
-int df_canon_fence(struct df_plan *plan)
+/*
+ * Adds a last step to blocks that share scratch with other blocks of their rank. It waits until
+ * those no longer use it, so that no instance begins while the one before still uses the scratch.
+ */
+static int add_fences(struct df_plan *plan)
 {
 	for (int k = 0; k < plan->nranks; k++) {
 		struct df_prank *r = &plan->rank[k];
@@ -629,7 +633,7 @@ int df_plan_prove(struct df_plan *plan, const struct df_expects *expect, struct 
 		if (rc || out->back_to_back || fenced)
 			break;
 		df_programs_free(p, plan->nranks);
-		rc = df_canon_fence(plan);
+		rc = add_fences(plan);
 		if (rc)
 			return rc;
 	}

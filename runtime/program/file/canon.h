@@ -23,12 +23,6 @@ int df_canon(struct df_plan *plan, struct df_program *const *progs, uint32_t *sp
 uint32_t df_canon_unify(enum df_coll_kind kind, uint32_t chunks, int rank, int buf, uint32_t chunk);
 
 /*
- * Adds a last step to blocks that share scratch with other blocks of their rank. It waits until
- * those no longer use it, so that no instance begins while the one before still uses the scratch.
- */
-int df_canon_fence(struct df_plan *plan);
-
-/*
  * For a plan that is right only out of place, or that writes its input: every rank first copies its
  * input to scratch and works there. The program is then right in place too and does not change the
  * caller's input. Prove it afterwards. Fails with -ENOMEM.

@@ -92,7 +92,11 @@ static int emulated(const struct df_layout *l)
 	return 0;
 }
 
-int df_bench_parse(struct df_bench *b)
+/*
+ * Fills b->kinds and b->size from the command line. Returns 2 after a message if the usage is
+ * wrong.
+ */
+static int parse_bench(struct df_bench *b)
 {
 	int rc = emulated(b->args->layout);
 
@@ -455,7 +459,7 @@ int df_algo_bench(const struct df_algo_args *a)
 	if (!t)
 		return df_cli_input_error("algo", "bench", "no memory");
 	t->b.args = a;
-	rc = df_bench_parse(&t->b);
+	rc = parse_bench(&t->b);
 	if (!rc && a->worker)
 		rc = df_bench_worker(&t->b, a->worker);
 	if (rc || a->worker)

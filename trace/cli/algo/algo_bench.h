@@ -28,11 +28,6 @@ struct df_bench {
 };
 
 /*
- * Fills b->kinds and b->size from the command line. Returns 2 after a message if the usage is
- * wrong.
- */
-int df_bench_parse(struct df_bench *b);
-/*
  * Returns the call of candidate c in this turn, of floats, with about this many bytes in its larger
  * buffer.
  */
