@@ -10,7 +10,7 @@
 #pragma GCC target("avx2,f16c")
 #endif
 
-#include "kernels/reduce_cpu.h"
+#include "kernels/reduce_int.h"
 
 #define VB	   32
 #define LOOPS	   dfk_loops_avx2

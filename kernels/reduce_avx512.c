@@ -12,7 +12,7 @@
 #pragma GCC target("avx2,f16c,avx512f,avx512bw,avx512vl,avx512dq")
 #endif
 
-#include "kernels/reduce_cpu.h"
+#include "kernels/reduce_int.h"
 
 #define VB	   64
 #define LOOPS	   dfk_loops_avx512

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/reduce.h"
-#include "kernels/reduce_cpu.h"
+#include "kernels/reduce_int.h"
 
 #ifdef __x86_64__
 #include <cpuid.h>

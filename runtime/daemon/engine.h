@@ -15,7 +15,7 @@ void df_engine_start(void);
 /* The submitting thread itself begins an operation of at most this many bytes (first_turns()). */
 #define DF_FIRST_TURNS_BYTES 4096
 extern const struct df_block_hooks df_engine_hooks;
-extern const struct df_executor df_daemon_executor; /* executor.c */
+extern const struct df_executor df_daemon_executor; /* engine_executor.c */
 /* Waits until ready(arg). Drives the daemons meanwhile. */
 void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);
 /* Returns when no thread executes an aborted collective of the device any more. */

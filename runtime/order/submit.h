@@ -1,4 +1,4 @@
-/* Operations on their way to the executor. Private to submit.c and captured.c. */
+/* Operations on their way to the executor. Private to submit.c and submit_captured.c. */
 #ifndef DF_RUNTIME_ORDER_SUBMIT_H
 #define DF_RUNTIME_ORDER_SUBMIT_H
 
@@ -72,7 +72,7 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
  * error.
  */
 int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int ret);
-/* captured.c: captures ops[at] and all later operations of the group on the same stream. */
+/* submit_captured.c: captures ops[at] and all later operations of the group on the same stream. */
 int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, size_t nr_ops);
 
 #endif

@@ -1,4 +1,7 @@
-/* Shared by arena.c and directory.c: the state of the arena and the layout of the first segment. */
+/*
+ * Shared by arena.c and arena_directory.c: the state of the arena and the layout of the first
+ * segment.
+ */
 #ifndef DF_TRANSPORT_ARENA_INT_H
 #define DF_TRANSPORT_ARENA_INT_H
 

@@ -3,7 +3,7 @@
  * and the directory synchronise, so this file has no lock.
  */
 #include "runtime/blocks.h"
-#include "runtime/transport/node.h"
+#include "runtime/transport/transport_int.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -19,7 +19,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/blocks.h"
-#include "runtime/transport/node.h"
+#include "runtime/transport/transport_int.h"
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_TRANSPORT, "p2p peers");
 static struct df_peer *peers;

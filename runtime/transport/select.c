@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "runtime/transport/arena.h"
-#include "runtime/transport/node.h"
+#include "runtime/transport/transport_int.h"
 
 const struct df_tl_ops *const df_tl_all[] = {
 	&df_tl_p2p_ops,

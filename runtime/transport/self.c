@@ -2,7 +2,7 @@
  * Transport "self": both ends are in this process. The other end searches our own directory and
  * uses the same pointers.
  */
-#include "runtime/transport/node.h"
+#include "runtime/transport/transport_int.h"
 
 #include <errno.h>
 

@@ -12,7 +12,7 @@
  */
 #define _GNU_SOURCE
 #include "runtime/blocks.h"
-#include "runtime/transport/node.h"
+#include "runtime/transport/transport_int.h"
 #include "runtime/transport/arena_int.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 static uint64_t state = 2023;
 

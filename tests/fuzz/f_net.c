@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/base/err.h"
-#include "runtime/transport/node.h"
+#include "runtime/transport/transport_int.h"
 #include "tests/transport/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/lib/test.h"
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 static uint64_t state;
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tests/lib/test.h"
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 #define MAX_JOBS 11
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/sim/sim_engine.h"
+#include "trace/sim/sim_int.h"
 
 #define OR_GPUS	 64
 #define OR_COLLS 512

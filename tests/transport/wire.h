@@ -11,7 +11,7 @@
 
 #include "runtime/transport/net/net.h"
 #include "runtime/transport/net/socket/socket.h"
-#include "runtime/transport/node.h"
+#include "runtime/transport/transport_int.h"
 
 /* Names of processes, which only members of a communicator know. */
 #define OURS   0x6f757273ull

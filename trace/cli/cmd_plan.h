@@ -2,7 +2,7 @@
 #ifndef DF_TRACE_CLI_CMD_PLAN_H
 #define DF_TRACE_CLI_CMD_PLAN_H
 
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 /* A configuration file. The walk is valid if it has a preserver. */
 struct df_plan_config {

@@ -1,5 +1,5 @@
 /*
- * DeFT, one iteration at a time: the four cases of plan_sched.h. The algorithm as printed in the
+ * DeFT, one iteration at a time: the four cases of plan_int.h. The algorithm as printed in the
  * paper loses gradients that it did not send in case 3 and counts gradients twice in case 4. Here
  * every gradient joins FUTURE, FUTURE becomes CURRENT as a whole, and an update takes CURRENT when
  * all of it has been sent.
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 int df_plan_deft_init(struct df_plan_deft *d, const struct df_plan_profile *p)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "trace/plan/plan_handle.h"
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 struct df_plan_handle {
 	struct df_plan_profile profile;

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 /* Sums stay below 2^62. */
 #define MAX_NS (INT64_C(1) << 50)

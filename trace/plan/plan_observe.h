@@ -5,7 +5,7 @@
 #ifndef DF_TRACE_PLAN_PLAN_OBSERVE_H
 #define DF_TRACE_PLAN_PLAN_OBSERVE_H
 
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 /* Values that a trace does not contain. */
 struct df_plan_hints {

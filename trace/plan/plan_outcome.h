@@ -4,7 +4,7 @@
 #ifndef DF_TRACE_PLAN_PLAN_OUTCOME_H
 #define DF_TRACE_PLAN_PLAN_OUTCOME_H
 
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 /* One transfer of an iteration, on the first link; times from the start of the backward pass. */
 struct df_plan_sent {

@@ -8,7 +8,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/base/xml_text.h"
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 #define WIDTH  1180
 #define LEFT   108

@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 double df_plan_expected(const struct df_plan_walk *w, double loss, int k)
 {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/plan/plan_sched.h"
+#include "trace/plan/plan_int.h"
 
 #define STATES	  512
 #define CELLS	  256

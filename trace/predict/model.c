@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "trace/predict/model_run.h"
+#include "trace/predict/model_int.h"
 #include "runtime/base/vec.h"
 
 static int barrier(struct df_mrun *r, int rank, const struct df_mop *op)

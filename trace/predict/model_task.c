@@ -4,8 +4,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "trace/predict/model_run.h"
 #include "runtime/base/hash.h"
+#include "trace/predict/model_int.h"
 #include "runtime/base/vec.h"
 
 void df_mrun_tell(struct df_mrun *r, enum df_model_event ev, int rank, int thread, size_t op,

@@ -184,8 +184,8 @@ int df_load_indices(struct df_load *l, const struct df_reader *r);
  */
 enum df_still { DF_STILL_NO, DF_STILL_LOOKED, DF_STILL_STALL };
 /*
- * Part of df_load_trace() (broken.c). Returns 1 if this record and all later ones are consequences
- * of a hang that was ended. *new_comm: initially DF_NO_REC.
+ * Part of df_load_trace() (load_broken.c). Returns 1 if this record and all later ones are
+ * consequences of a hang that was ended. *new_comm: initially DF_NO_REC.
  */
 int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struct df_rec *rec,
 		       uint64_t index, enum df_still still, uint64_t *new_comm);

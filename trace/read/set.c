@@ -95,7 +95,7 @@ static int thread_by_tid(const void *pa, const void *pb)
 
 /* ---- loading one trace ---------------------------------------------------------------------- */
 
-/* Without messages in between, the indices equal the process's own count (indices.c). */
+/* Without messages in between, the indices equal the process's own count (load_indices.c). */
 static void count_collectives(struct df_trc_comm *e, const struct df_trace_comm *c,
 			      const struct df_lcomm *seen)
 {

@@ -201,7 +201,7 @@ const struct df_trc_member *df_set_member(const struct df_check_set *set, uint32
 /* The recorded end of the rank's process, or NULL. */
 const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm, int rank);
 
-/* For adding traces (tally.c). Returns the communicator's number, or DF_NONE without memory. */
+/* For adding traces (set_tally.c). Returns the communicator's number, or DF_NONE without memory. */
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c);
 /* Stores where a rank's process is. Returns 0 or -ENOMEM. */
 int df_set_put_member(struct df_check_set *set, uint32_t gcomm, uint64_t rank,

@@ -12,7 +12,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/base/near.h"
-#include "trace/sim/sim_engine.h"
+#include "trace/sim/sim_int.h"
 #include "trace/sim/sim_keys.h"
 
 /* -- messages ---------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
-#include "trace/sim/sim_engine.h"
+#include "trace/sim/sim_int.h"
 #include "trace/sim/sim_keys.h"
 
 const struct df_sim_key df_sim_keys[] = {

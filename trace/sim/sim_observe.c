@@ -22,7 +22,7 @@
 #include "runtime/base/vec.h"
 #include "trace/record/names.h"
 #include "trace/read/reader.h"
-#include "trace/sim/sim_engine.h"
+#include "trace/sim/sim_int.h"
 #include "trace/sim/sim_observe.h"
 
 #define MAX_DEPTH      4

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/sim/sim_engine.h"
+#include "trace/sim/sim_int.h"
 
 struct df_sim_order {
 	const struct df_sim_part *part;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
-#include "trace/sim/sim_engine.h"
+#include "trace/sim/sim_int.h"
 
 struct gpu {
 	int passed; /* places below the next that are passed over: the first of skipped[] */

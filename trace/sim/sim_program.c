@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "runtime/base/vec.h"
-#include "trace/sim/sim_engine.h"
+#include "trace/sim/sim_int.h"
 
 #define MAX_TURNS (1 << 30)
 

@@ -17,7 +17,7 @@
 #include <time.h>
 
 #include "runtime/base/err.h"
-#include "trace/sim/sim_engine.h"
+#include "trace/sim/sim_int.h"
 
 #define WINDOW	  256 /* blocks that may be ahead of the counting */
 #define MAX_BLOCK 1024

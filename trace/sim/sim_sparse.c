@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/sim/sim_engine.h"
+#include "trace/sim/sim_int.h"
 
 #define NEVER INT_MAX
 

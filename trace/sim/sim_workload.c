@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/sim/sim_engine.h"
+#include "trace/sim/sim_int.h"
 
 int df_sim_workload_init(struct df_sim_workload *load, int nr_groups, int nr_members)
 {

@@ -1,4 +1,7 @@
-/* Captures in progress. Private to capture.c, which begins, fills and ends them, and joining.c. */
+/*
+ * Captures in progress. Private to capture.c, which begins, fills and ends them, and
+ * capture_joining.c.
+ */
 #ifndef DF_INTERPOSE_HOSTCUDA_GRAPH_CAPTURE_H
 #define DF_INTERPOSE_HOSTCUDA_GRAPH_CAPTURE_H
 
@@ -37,7 +40,8 @@ cudaError_t df_hcapture_node(struct df_hstream *s, enum cudaGraphNodeType type,
 int df_hnodes_copy(struct df_hnodes *to, const struct df_hnodes *from); /* -ENOMEM */
 
 /*
- * joining.c; takes the lock. spoil: the call would disturb the captures, instead of only querying.
+ * capture_joining.c; takes the lock. spoil: the call would disturb the captures, instead of only
+ * querying.
  */
 cudaError_t df_hcapture_legacy(struct df_hstream *s, int spoil);
 

@@ -1,6 +1,6 @@
 /*
  * Lanes: each communicator's operations on a stream of its own, where the real NCCL's kernels
- * execute them (lanes_executor.c). An operation is three things on the lane: waits for the points
+ * execute them (lane_executor.c). An operation is three things on the lane: waits for the points
  * that it follows, the real library's call, and the write of its own end.
  *
  * A lane's operations are in a list, in the order of issue, which is the order on the lane. They
@@ -109,7 +109,7 @@ struct df_lane {
 
 enum df_lane_abort { DF_LANE_LIVES, DF_LANE_TO_ABORT, DF_LANE_ABORTING, DF_LANE_ABORTED };
 
-extern const struct df_executor df_lane_executor; /* lanes_executor.c */
+extern const struct df_executor df_lane_executor; /* lane_executor.c */
 extern const struct df_lane_calls *df_lane_calls; /* set by df_lanes_find() */
 
 /* At the start of the process. Fails with -EOPNOTSUPP: there is no real library for lanes. */

@@ -1,4 +1,7 @@
-/* Data shared by the two halves of the compiler, lower.c and schedule.c. Private to this folder. */
+/*
+ * Data shared by the two halves of the compiler, lower.c and lower_schedule.c. Private to this
+ * folder.
+ */
 #ifndef DF_RUNTIME_PROGRAM_LANG_LOWER_INT_H
 #define DF_RUNTIME_PROGRAM_LANG_LOWER_INT_H
 
@@ -68,8 +71,8 @@ uint32_t df_lower_conn_of(struct df_lower *w, uint32_t x);
 struct df_lconn *df_lower_find_conn(struct df_lower *w, int src, int dst, int channel);
 
 /*
- * schedule.c: an order of all nodes in which each follows its dependencies, and connections deliver
- * in the order of sending. Fails with -EPROTO and *w->err.
+ * lower_schedule.c: an order of all nodes in which each follows its dependencies, and connections
+ * deliver in the order of sending. Fails with -EPROTO and *w->err.
  */
 int df_lower_schedule(struct df_lower *w, uint32_t *order, uint32_t *nr_order);
 /* Distribute the nodes to blocks, by policy. pair_rest is called before the order is made. */

@@ -8,7 +8,7 @@
 #ifndef DF_TRACE_CLI_ALGO_ALGO_BENCH_H
 #define DF_TRACE_CLI_ALGO_ALGO_BENCH_H
 
-#include "trace/cli/algo/cmd_algo.h"
+#include "trace/cli/algo/algo.h"
 
 #define DF_BENCH_SIZES 64
 #define DF_BENCH_KINDS (DF_COLL_ALLTOALL + 1)

@@ -4,7 +4,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/build/cost.h"
-#include "trace/cli/algo/cmd_algo.h"
+#include "trace/cli/algo/algo.h"
 #include "trace/cli/cli.h"
 #include "trace/say/json.h"
 

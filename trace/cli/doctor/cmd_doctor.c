@@ -18,7 +18,7 @@
 #include "runtime/evidence/evidence_file.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/doctor/doctor.h"
-#include "trace/cli/run/cmd_run.h"
+#include "trace/cli/run/run.h"
 #include "trace/say/json.h"
 
 #define EXIT_TAKE  0

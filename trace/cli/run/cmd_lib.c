@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/cli/cli.h"
-#include "trace/cli/run/cmd_run.h"
+#include "trace/cli/run/run.h"
 
 int df_cmd_lib(int argc, char **argv)
 {

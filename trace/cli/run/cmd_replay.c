@@ -16,7 +16,7 @@
 #include "trace/cli/input.h"
 #include "trace/cli/run/jobdir.h"
 #include "trace/cli/run/cmd_replay.h"
-#include "trace/cli/run/cmd_run.h"
+#include "trace/cli/run/run.h"
 #include "trace/record/names.h"
 
 /* A thread that still waited in its first call, for others to connect, has issued nothing yet. */

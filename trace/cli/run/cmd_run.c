@@ -27,7 +27,7 @@
 #include "trace/check.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
-#include "trace/cli/run/cmd_run.h"
+#include "trace/cli/run/run.h"
 #include "trace/cli/run/jobdir.h"
 #include "trace/cli/run/run_fork.h"
 #include "trace/cli/run/run_memory.h"

@@ -16,7 +16,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "trace/cli/cli.h"
-#include "trace/cli/run/cmd_run.h"
+#include "trace/cli/run/run.h"
 #include "trace/record/trace_hash.h"
 
 int df_run_is_split(const char *path)

@@ -25,7 +25,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "trace/cli/cli.h"
-#include "trace/cli/run/cmd_run.h"
+#include "trace/cli/run/run.h"
 
 #define VARIABLE "_DFSHIM_FORK"
 

@@ -23,7 +23,7 @@
 #include "runtime/device/cuda/mem/cuda_far.h"
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/transport/arena.h"
-#include "runtime/transport/node.h"
+#include "runtime/transport/transport_int.h"
 
 #define CHUNK_NS (500 * DF_NS_PER_MS)
 #define REACH_NS (2 * DF_NS_PER_S)

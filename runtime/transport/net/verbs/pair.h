@@ -5,7 +5,7 @@
 #ifndef DF_TRANSPORT_NET_VERBS_PAIR_H
 #define DF_TRANSPORT_NET_VERBS_PAIR_H
 
-#include "runtime/transport/net/verbs/rdma.h"
+#include "runtime/transport/net/verbs/verbs_int.h"
 
 /*
  * Creates the queue pair, ready to receive; connects it to the other side's; destroys it: posted

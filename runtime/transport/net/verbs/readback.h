@@ -5,7 +5,7 @@
 #ifndef DF_TRANSPORT_NET_VERBS_READBACK_H
 #define DF_TRANSPORT_NET_VERBS_READBACK_H
 
-#include "runtime/transport/net/verbs/rdma.h"
+#include "runtime/transport/net/verbs/verbs_int.h"
 
 /*
  * device.c: as df_verbs_register(), for GPU memory: as dma-buf, else by address. *by: which.

@@ -1,6 +1,6 @@
 /* Shared by the files of `dfshim algo`: the parsed command line, and the sources of programs. */
-#ifndef DF_TRACE_CLI_ALGO_CMD_ALGO_H
-#define DF_TRACE_CLI_ALGO_CMD_ALGO_H
+#ifndef DF_TRACE_CLI_ALGO_ALGO_H
+#define DF_TRACE_CLI_ALGO_ALGO_H
 
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/layout.h"

@@ -13,8 +13,8 @@
  *
  * Parts are read-only once built and shared by all threads; programs and engines belong to one.
  */
-#ifndef DF_TRACE_SIM_SIM_ENGINE_H
-#define DF_TRACE_SIM_SIM_ENGINE_H
+#ifndef DF_TRACE_SIM_SIM_INT_H
+#define DF_TRACE_SIM_SIM_INT_H
 
 #include "trace/sim/sim_rng.h"
 #include "trace/sim/sim.h"

@@ -2,8 +2,8 @@
  * A run of the model: its state, and the functions of model_task.c (tasks on streams, and their
  * order) that model.c (threads, devices, the fixpoint) uses. Private to these two; one thread.
  */
-#ifndef DF_TRACE_PREDICT_MODEL_RUN_H
-#define DF_TRACE_PREDICT_MODEL_RUN_H
+#ifndef DF_TRACE_PREDICT_MODEL_INT_H
+#define DF_TRACE_PREDICT_MODEL_INT_H
 
 #include "trace/predict/model.h"
 #include "runtime/base/map.h"

@@ -2,8 +2,8 @@
  * The interface between kernels/reduce_cpu.c, which chooses, and the loops of each instruction set
  * (kernels/reduce_base.c, reduce_avx2.c, reduce_avx512.c). Private to them.
  */
-#ifndef DFK_REDUCE_CPU_H
-#define DFK_REDUCE_CPU_H
+#ifndef DFK_REDUCE_INT_H
+#define DFK_REDUCE_INT_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  * The common part of the node-local transports ("self", "shm", and "p2p" on top of them):
  * connectors in the arena of their owner.
  */
-#ifndef DF_TRANSPORT_NODE_H
-#define DF_TRANSPORT_NODE_H
+#ifndef DF_TRANSPORT_TRANSPORT_INT_H
+#define DF_TRANSPORT_TRANSPORT_INT_H
 
 #include "runtime/transport/arena.h"
 #include "runtime/blocks.h"

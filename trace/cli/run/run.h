@@ -2,8 +2,8 @@
  * `dfshim run`: its command line (cmd_run.c), and the job's environment made from it (run_env.c).
  * Private to the two, except for the paths of the libraries.
  */
-#ifndef DF_TRACE_CLI_RUN_CMD_RUN_H
-#define DF_TRACE_CLI_RUN_CMD_RUN_H
+#ifndef DF_TRACE_CLI_RUN_RUN_H
+#define DF_TRACE_CLI_RUN_RUN_H
 
 #include <limits.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * libibverbs is opened at run time; its header declares it, and nothing is linked. Its inline
  * functions of the data path (ibv_post_send() and so on) call through the context.
  */
-#ifndef DF_TRANSPORT_NET_VERBS_H
-#define DF_TRANSPORT_NET_VERBS_H
+#ifndef DF_TRANSPORT_NET_VERBS_INT_H
+#define DF_TRANSPORT_NET_VERBS_INT_H
 
 #include <infiniband/verbs.h>
 #include <stdint.h>

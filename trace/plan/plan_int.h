@@ -24,8 +24,8 @@
  *
  * Functions return 0 or -errno; objects belong to one thread at a time.
  */
-#ifndef DF_TRACE_PLAN_SCHED_H
-#define DF_TRACE_PLAN_SCHED_H
+#ifndef DF_TRACE_PLAN_INT_H
+#define DF_TRACE_PLAN_INT_H
 
 #include <stddef.h>
 #include <stdint.h>
