@@ -23,6 +23,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
+#include "runtime/coll/byref.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
 #include "runtime/comm/comm.h"

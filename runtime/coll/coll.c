@@ -20,6 +20,7 @@
 #include "runtime/coll/calibrate.h"
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
+#include "runtime/coll/recycle.h"
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"

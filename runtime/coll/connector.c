@@ -25,6 +25,8 @@
 #include "runtime/program/program.h"
 #include "runtime/program/proto.h"
 #include "kernels/bell.h"
+#include "runtime/coll/byref.h"
+#include "runtime/coll/recycle.h"
 #include "runtime/transport/transport.h"
 
 #define CONNECT_BUDGET 16 /* collectives tried in one pass, so that many cost no more than few */

@@ -44,41 +44,4 @@ void df_conn_reap(void); /* closes connectors that a peer still used when we lef
  */
 void df_conn_linger(int living);
 
-/*
- * byref.c: slices that the receiver reads from the sender's buffer. All under dev->lock, unless
- * said otherwise.
- */
-/* whether the end may use such slices */
-int df_refs_reach(const struct df_coll *coll, const struct df_cend *end);
-/*
- * Whether a slice that the end receives from another node may be stored in the receive buffer
- * itself, without a copy.
- */
-int df_refs_land(const struct df_cend *end);
-uint32_t df_refs_state(const struct df_cend *end); /* enum df_kconn_state of a connected end */
-int df_refs_far(const struct df_comm *comm);	   /* for df_conn_comm.far; no lock */
-/*
- * For df_kinst.shown: the buffers of an operation, as bits by enum df_buf, that receivers in this
- * process may read. May ask the driver: no lock is held.
- */
-uint32_t df_refs_shown(const struct df_comm *comm, const void *in, const void *out, uint64_t bytes);
-/*
- * Withdraws the slices that unfinished operations of the communicator have named. Returns the
- * number of connectors concerned.
- */
-uint32_t df_refs_withdraw(struct df_comm *comm);
-/*
- * Marks the ends of this device that are concerned: its blocks see that from their next turn on.
- * Returns their number.
- */
-uint32_t df_refs_withdrawn(struct df_dev *dev);
-
-/* recycle.c: connectors of idle collectives, under a budget. All under dev->lock. */
-/* whether it has a connector that can be recycled */
-int df_conn_movable(const struct df_cend *end);
-/* before it makes a connector */
-void df_conn_make_room(const struct df_coll *coll, uint64_t bytes);
-void df_recycle_look(struct df_dev *dev);  /* lets go of connectors that peers have asked for */
-void df_coll_let_go(struct df_coll *coll); /* lets go of its wanted connectors if it is idle */
-
 #endif

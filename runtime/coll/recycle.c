@@ -29,6 +29,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/daemon/dev.h"
 #include "kernels/bell.h"
+#include "runtime/coll/recycle.h"
 #include "runtime/transport/transport.h"
 
 #define VISITS                                                                                     \

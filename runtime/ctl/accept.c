@@ -16,7 +16,11 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/time.h"
+#include "runtime/ctl/accept.h"
+#include "runtime/ctl/ctl_int.h"
+#include "runtime/ctl/greet.h"
 #include "runtime/ctl/link.h"
+#include "runtime/ctl/tree_int.h"
 
 #define CONNECT_NS (10 * DF_NS_PER_S)
 #define YOUNG_NS   DF_NS_PER_S

@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "runtime/base/time.h"
+#include "runtime/ctl/accept.h"
+#include "runtime/ctl/attach.h"
+#include "runtime/ctl/flood.h"
 #include "runtime/ctl/rdv/rdv.h"
 #include "runtime/ctl/tree_int.h"
 

@@ -232,4 +232,7 @@ void df_ctl_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Makes the loop check its timers no later than `when_ns`. Under the lock. */
 void df_ctl_timer(uint64_t when_ns);
 
+/* As df_rdv_introduce(). */
+int df_fetch_introduce(struct df_link *link, const void *data, size_t bytes);
+
 #endif

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/ctl/accept.h"
 #include "runtime/ctl/ctl.h"
+#include "runtime/ctl/ctl_int.h"
 #include "runtime/ctl/link.h"
 
 struct fetch_ask {

@@ -19,6 +19,7 @@
 
 #include "runtime/base/exit_status.h"
 #include "runtime/base/time.h"
+#include "runtime/ctl/flood.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/rdv/rdv.h"
 

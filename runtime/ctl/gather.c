@@ -13,6 +13,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
+#include "runtime/ctl/flood.h"
 #include "runtime/ctl/probe.h"
 #include "runtime/ctl/tree.h"
 

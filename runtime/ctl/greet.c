@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "runtime/base/vec.h"
+#include "runtime/ctl/greet.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/rdv/rdv.h"
 

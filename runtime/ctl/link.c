@@ -17,6 +17,8 @@
 
 #include "runtime/base/time.h"
 #include "runtime/base/vec.h"
+#include "runtime/ctl/accept.h"
+#include "runtime/ctl/greet.h"
 
 #define IN_FIRST 4096
 #define PAD8(n)	 (((n) + 7) & ~(size_t)7)

@@ -112,18 +112,6 @@ struct df_link {
 	char who[64];
 };
 
-/*
- * After a failed call: returns 1 if errno says that it lacked a descriptor and trying again may
- * succeed. Keeps errno.
- */
-int df_link_no_file(void);
-/*
- * Connects to a process at the addresses in its member row (unix on this node, else TCP), and
- * greets it with its number and key. Frames may be sent at once. Returns NULL and *error if out of
- * memory or descriptors, or if the connection was refused at once.
- */
-struct df_link *df_link_open_member(const struct df_member *m, const struct df_link_ops *ops,
-				    void *owner, int *error);
 /* Queues one frame made of two parts, and sends as much as the socket accepts. */
 int df_link_send(struct df_link *link, unsigned type, const void *a, size_t a_bytes, const void *b,
 		 size_t b_bytes);
@@ -137,8 +125,6 @@ void df_link_close(struct df_link *link);
 /* As df_link_close(), but sends what is queued first. */
 void df_link_finish(struct df_link *link);
 
-/* for the loop */
-void df_link_accept(int listener, int is_unix, void *tag);
 void df_link_events(struct df_link *link, uint32_t events);
 void df_link_reap(void);
 uint64_t df_link_timers(uint64_t now);
@@ -146,23 +132,13 @@ uint64_t df_link_timers(uint64_t now);
 void df_link_drain(uint64_t bound_ns);
 /* Whether the other end is a process of this machine that is neither stopped nor dead. */
 int df_link_peer_runs(const struct df_link *link);
-/*
- * Writes "HOST (pid N at ADDRESS) cannot reach TO: reason", for users. error: of the failed
- * connection.
- */
-void df_link_why(const char *to, int error, char *text, size_t size);
-/* Returns a listener on an abstract unix socket, or -errno. It is not registered with the loop. */
-int df_link_listen_unix(uint64_t sock);
-/* Resumes paused listeners that are due. */
-uint64_t df_accept_timers(uint64_t now);
-void df_accept_forget_all(void);
 /* In a forked child: frees all links and closes their descriptors, without callbacks. */
 void df_link_forget_all(void);
 
 /* ---- between link.c and accept.c ---- */
 
-/* callbacks of connections that are not identified yet; of those that are only to be flushed */
-extern const struct df_link_ops df_stranger_ops, df_finish_ops;
+/* The callbacks of connections that are only to be flushed. */
+extern const struct df_link_ops df_finish_ops;
 struct df_link *df_link_new(int fd, const struct df_link_ops *ops, void *owner);
 /* Registers the events that the link waits for with epoll. */
 void df_link_arm(struct df_link *link);
@@ -173,11 +149,6 @@ void df_link_dropped(const char *from, const char *why);
 
 /* ---- between link.c, accept.c and greet.c ---- */
 
-int df_greet_begin(struct df_link *link, uint64_t name, const struct df_key *secret);
-/* Handles a frame of the greeting. A result below 0: the other end does not know the secret. */
-int df_greet_input(struct df_link *link, unsigned type, const void *data, size_t bytes);
-/* Masks bytes, or unmasks them; advances *at. */
-void df_greet_mask(const struct df_key *session, uint64_t *at, void *data, size_t bytes);
 /* Sends this frame, then those that were held. */
 int df_link_release(struct df_link *link, unsigned type, const void *data, size_t bytes);
 /*
@@ -191,8 +162,6 @@ size_t df_frame_masked(unsigned type, size_t a_bytes, size_t b_bytes);
  * does not belong here.
  */
 int df_rdv_introduce(struct df_link *link, const void *data, size_t bytes);
-int df_tree_introduce(struct df_link *link, const void *data, size_t bytes);
-int df_fetch_introduce(struct df_link *link, const void *data, size_t bytes);
 /* A process spoke NCCL's own bootstrap protocol to us, with this magic. */
 void df_rdv_unshimmed(uint64_t magic);
 

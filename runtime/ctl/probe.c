@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/time.h"
+#include "runtime/ctl/accept.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/tree.h"
 

@@ -19,6 +19,8 @@
 #include <string.h>
 
 #include "runtime/base/time.h"
+#include "runtime/ctl/attach.h"
+#include "runtime/ctl/flood.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/probe.h"
 #include "runtime/ctl/tree_int.h"

@@ -17,15 +17,9 @@ extern int df_tree_k;
 
 void df_tree_init(void);
 void df_tree_forget_all(void);
-uint64_t df_tree_timers(uint64_t now);
 
 /* Returns the root of this process's part of the overlay. */
 uint64_t df_tree_root(void);
-/*
- * Joins this part of the overlay with that of `target`. When they are one, df_join_merged() is
- * called with token. May be repeated.
- */
-void df_tree_merge(const struct df_member *target, uint64_t token);
 
 /* Whether the process has died or exited. */
 int df_tree_is_dead(uint64_t proc);
@@ -60,22 +54,6 @@ int df_tree_links(void);
  */
 void df_tree_death(uint64_t proc, int in_order, const void *words, size_t bytes);
 
-/* ---- floods (flood.c) ------------------------------------------------------------------------ */
-
-enum df_flood_type {
-	DF_FLOOD_SHARE = 1, /* of an allgather */
-	DF_FLOOD_NEED,	    /* a share is missing */
-	DF_FLOOD_LEFT,	    /* a rank has left a communicator */
-	DF_FLOOD_MSG,	    /* df_ctl_send() */
-	DF_FLOOD_DEATH,	    /* body: process */
-	/* the origin exits normally; body: its status, then the data that it leaves */
-	DF_FLOOD_EXIT,
-	DF_FLOOD_MERGED,    /* body: token; to one process */
-	DF_FLOOD_UNREACHED, /* body: struct df_unreached; to one process */
-	DF_FLOOD_CUT,	    /* body: the parent whose link to cut; to one process */
-	DF_FLOOD_REPAIR,    /* the overlay was broken and has been repaired */
-};
-
 /* A merge cannot reach the part of the overlay that it needs. */
 struct df_unreached {
 	uint64_t token;
@@ -85,21 +63,6 @@ struct df_unreached {
 
 struct df_link;
 
-/* Floods to all processes of the overlay. to: only this process reads it (0: all). */
-int df_flood_send(enum df_flood_type type, uint64_t to, const void *a, size_t a_bytes,
-		  const void *b, size_t b_bytes);
-/* A flood arrived on this link. A result below 0: it is malformed. */
-int df_flood_input(struct df_link *from, const void *data, size_t bytes);
-/*
- * The overlay's shape has changed here. Informs all processes: each learns its routes anew and
- * sends its last messages again, and so does this one.
- */
-void df_flood_changed(void);
-/* Calls the runtime's callbacks. Control thread only; under no lock. */
-void df_flood_deliver(void);
-void df_flood_forget_all(void);
-/* Queues a callback. */
-void df_flood_queue_death(uint64_t proc, int in_order, int member);
 /* This process is on a cycle, which must be cut at its link to this parent. */
 void df_tree_cut(uint64_t parent);
 /* Informs the transports; under no lock. */

@@ -97,13 +97,7 @@ void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who);
 /* A TREE_EXIT arrived. Returns 0 or -EPROTO. */
 int df_tree_exit_input(const struct df_link *link, const void *data, size_t bytes);
 
-void df_attach_merge(const struct tree_merge *m);
-/*
- * Our parent has ended or said goodbye: collects the processes to ask for a place, from what the
- * parent had sent. df_attach_repair() must follow.
- */
-void df_attach_candidates(const struct hop *path, int nr_path, const struct hop *siblings,
-			  int nr_siblings, int in_order);
-void df_attach_repair(void);
+/* As df_rdv_introduce(). */
+int df_tree_introduce(struct df_link *link, const void *data, size_t bytes);
 
 #endif

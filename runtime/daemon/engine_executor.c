@@ -27,6 +27,7 @@
 #include "runtime/order/flights.h"
 #include "runtime/program/program.h"
 #include "kernels/bell.h"
+#include "runtime/coll/byref.h"
 #include "runtime/transport/net/net.h"
 #include "runtime/transport/transport.h"
 

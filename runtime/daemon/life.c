@@ -26,6 +26,7 @@
 #include "runtime/program/build/cost.h"
 #include "runtime/program/layout.h"
 #include "kernels/bell.h"
+#include "runtime/coll/byref.h"
 #include "runtime/transport/transport.h"
 
 int df_life_open(struct df_comm *comm, int nranks, struct df_member *me)

@@ -22,6 +22,7 @@
 #include "runtime/order/flights.h"
 #include "runtime/order/frees.h"
 #include "runtime/order/stream.h"
+#include "runtime/order/sync.h"
 #include "trace/record/writer.h"
 
 struct df_free {

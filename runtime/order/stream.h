@@ -103,32 +103,6 @@ int df_stream_follow_aside(struct df_stream *s);
 /* Whether it has pending operations that it does not wait for yet. dev->lock held. */
 int df_stream_unfenced(struct df_stream *s);
 
-/* event.c */
-int df_hook_event_record(const struct df_event_info *info, const struct df_stream_info *si);
-void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_info *info);
-int df_hook_event_time(const struct df_event_info *info, void **event);
-int df_hook_event_query(const struct df_event_info *info);
-void df_hook_event_sync(const struct df_event_info *info);
-void df_hook_event_destroy(const struct df_event_info *info);
-
-/*
- * sync.c. A thread is in at most one wait: df_sync_enter() opens it in a hook, df_hook_sync_done()
- * closes it. site: df_trace_caller(), called with no lock held.
- */
-void df_sync_enter(uint32_t call, int device, uint64_t object, uint32_t site);
-/*
- * Waits, while driving the daemon, for the operations that are in the set now. It polls a copy
- * without the lock: taking the lock for each poll would cost more than the poll.
- */
-void df_sync_wait(struct df_dev *dev, struct df_flights *from);
-/*
- * Waits until all of them are done, as a wait that the watchdog sees. The set belongs to the
- * caller; no lock.
- */
-void df_sync_set(struct df_dev *dev, struct df_flights *set);
-/* condition for df_host_wait(): all of a struct df_flights are done */
-int df_sync_ready(void *set);
-void df_hook_sync_done(int device);
 /*
  * Limit of entries on a stream that waits. The driver has room for 1,024, and blocks when they are
  * used up.
@@ -139,10 +113,5 @@ void df_hook_sync_done(int device);
  * the lock and calls df_sync_room() before it enqueues more. dev->lock held.
  */
 int df_stream_filled(struct df_stream *s);
-void df_sync_room(struct df_stream *s);
-void df_hook_stream_sync(const struct df_stream_info *info);
-int df_hook_stream_query(const struct df_stream_info *info);
-int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr);
-int df_hook_sync_copy(const struct df_stream_info *info, const struct df_touch *t);
 
 #endif

@@ -32,6 +32,7 @@
 #include "runtime/order/order.h"
 #include "runtime/order/stream.h"
 #include "runtime/order/submit.h"
+#include "runtime/order/sync.h"
 #include "runtime/order/waits.h"
 #include "runtime/program/program.h"
 #include "runtime/watch/polls.h"

@@ -18,6 +18,7 @@
 #include "runtime/order/flights.h"
 #include "runtime/order/frees.h"
 #include "runtime/order/stream.h"
+#include "runtime/order/sync.h"
 #include "runtime/watch/polls.h"
 #include "runtime/watch/release.h"
 #include "trace/record/format.h"

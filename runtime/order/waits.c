@@ -12,6 +12,7 @@
 #include "runtime/base/time.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/stream.h"
+#include "runtime/order/sync.h"
 
 #define NAP_NS (20 * DF_NS_PER_US)
 

@@ -1,5 +1,7 @@
 /* Description: connections that do not belong here, on both sockets, disturb nobody. */
 #define _GNU_SOURCE
+#include "runtime/ctl/accept.h"
+#include "runtime/ctl/greet.h"
 #include "tests/ctl/ctl_test.h"
 
 #include <arpa/inet.h>

@@ -15,6 +15,7 @@
 
 #include "runtime/base/clean_text.h"
 #include "runtime/base/time.h"
+#include "runtime/ctl/greet.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/rdv/rdv.h"
 #include "runtime/dfshim.h"

@@ -15,6 +15,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
+#include "runtime/ctl/attach.h"
 #include "runtime/ctl/tree.h"
 #include "runtime/dfshim.h"
 

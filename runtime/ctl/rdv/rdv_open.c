@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/base/time.h"
+#include "runtime/ctl/accept.h"
 #include "runtime/ctl/rdv/rdv_int.h"
 
 /* ---- links to a session ---------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/time.h"
+#include "runtime/ctl/accept.h"
 #include "runtime/ctl/rdv/rdv.h"
 
 #define RETRY_FIRST_NS (20 * DF_NS_PER_MS)

@@ -13,6 +13,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/comm.h"
+#include "runtime/exec/nccl/compare.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/shared.h"
 #include "runtime/watch/watchdog.h"

@@ -65,4 +65,19 @@ void df_hold_read(struct df_lane *(*find)(uint64_t hash, int rank),
 /* Sends what a lane has to say, and does what its rank 0 has to do. */
 void df_hold_turn(struct df_lane *lane);
 
+/* ---- for lead.c ---- */
+
+struct df_hold_head;
+
+/* A held operation could not be launched any more: ends the communicator. */
+void df_hold_no_memory(struct df_lane *lane);
+/* Sends it to that rank; fills in comm, proc, from, to and nr. */
+void df_hold_send(struct df_lane *lane, int to, struct df_hold_head m);
+/* Sends rank 0 a report of the size of that number of idents. */
+void df_hold_report(struct df_lane *lane, const void *report, size_t idents);
+/* Counts of collectives and, for each rank, of sends and receives; all 0. NULL: no memory. */
+uint64_t *df_hold_new_counts(int nranks);
+/* The count of the ident's kind. */
+uint64_t *df_hold_count(uint64_t *counts, int nranks, const struct df_ident *id);
+
 #endif

@@ -20,6 +20,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
+#include "runtime/exec/nccl/agree.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/put.h"
 #include "runtime/exec/nccl/shared.h"

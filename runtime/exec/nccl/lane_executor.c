@@ -18,6 +18,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/devs.h"
+#include "runtime/exec/nccl/compare.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/shared.h"
 #include "runtime/program/build/cost.h"

@@ -12,6 +12,7 @@
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
 #include "runtime/ctl/ctl.h"
+#include "runtime/exec/nccl/hold.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/lead.h"
 

@@ -1,6 +1,5 @@
 /*
- * The messages of a communicator's ranks, which hold.c and lead.c share, and rank 0's part, which
- * is in lead.c. Only the lanes' thread calls these functions, unless said; none blocks.
+ * The messages of a communicator's ranks, which hold.c and lead.c share, and rank 0's part. Only the lanes' thread calls these functions, unless said; none blocks.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_LEAD_H
 #define DF_RUNTIME_EXEC_NCCL_LEAD_H
@@ -42,17 +41,6 @@ struct df_hold_message {
 	struct df_hold_head h;
 	struct df_ident idents[];
 };
-
-/* A held operation could not be launched any more: ends the communicator. */
-void df_hold_no_memory(struct df_lane *lane);
-/* Sends it to that rank; fills in comm, proc, from, to and nr. */
-void df_hold_send(struct df_lane *lane, int to, struct df_hold_head m);
-/* Sends rank 0 a report of the size of that number of idents. */
-void df_hold_report(struct df_lane *lane, const void *report, size_t idents);
-/* Counts of collectives and, for each rank, of sends and receives; all 0. NULL: no memory. */
-uint64_t *df_hold_new_counts(int nranks);
-/* The count of the ident's kind. */
-uint64_t *df_hold_count(uint64_t *counts, int nranks, const struct df_ident *id);
 
 /* A rank asks rank 0 to watch the communicator. */
 void df_lead_watch(struct df_lane *lane);

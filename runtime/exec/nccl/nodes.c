@@ -5,6 +5,8 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
+#include "runtime/exec/nccl/compare.h"
+#include "runtime/exec/nccl/hold.h"
 #include "runtime/exec/nccl/nodes.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/lead.h"

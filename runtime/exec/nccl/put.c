@@ -9,6 +9,7 @@
 #include "runtime/base/thread.h"
 #include "runtime/comm/comm.h"
 #include "runtime/devs.h"
+#include "runtime/exec/nccl/compare.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/put.h"
 #include "runtime/exec/nccl/shared.h"

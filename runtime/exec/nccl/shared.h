@@ -81,31 +81,4 @@ struct df_lane_view {
 int df_lane_share(struct df_lane *lane);
 void df_lane_unshare(struct df_lane *lane);
 
-/* ---- compare.c ---- */
-
-/* The compared part of a signature; not 0. */
-struct df_sig;
-uint64_t df_lane_match(const struct df_sig *sig);
-/* The call, for the report; and in words, in buf. */
-struct df_op;
-struct df_lane_call df_lane_call(const struct df_op *op);
-const char *df_lane_say(const struct df_lane_call *c, char *buf, size_t size);
-/*
- * Publishes the operations of a group, and compares them with what the other ranks of the node have
- * published in the same places. Returns 1 if one differs, which is then logged and reported; else
- * 0. By the thread that puts.
- */
-int df_lane_differs(struct df_lane *lane, struct df_lane_op *const *group, size_t nr);
-
-/* ---- agree.c ---- */
-
-/* Starts the thread that agrees on an order and launches in it. Returns 0 or -errno. */
-int df_lane_agree_start(struct df_lane *lane);
-/* There are new operations. */
-void df_lane_agree_wake(struct df_lane *lane);
-/* Lets the thread end; df_lane.users counts it until then. Never blocks. */
-void df_lane_agree_stop(struct df_lane *lane);
-/* After the thread has ended. */
-void df_lane_agree_free(struct df_lane *lane);
-
 #endif
