@@ -13,15 +13,30 @@ cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 
 {
-	git ls-files '*.h' | grep -E '^(interpose|kernels|runtime|trace)/' |
-		xargs grep -HE '^[A-Za-z#].*\bdfk?_[a-z0-9_]*(##[a-z_]+)?( ?[(;[,]| __attr|$)' |
-		grep -vE '^[^:]*:(static|typedef|return) ' | sed 's/^/declared /'
+	# The names that a statement of a header declares; NAME## for those that a table makes.
+	git ls-files '*.h' | grep -E '^(interpose|kernels|runtime|trace)/' | xargs perl -e '
+		undef $/;
+		for my $file (@ARGV) {
+			open(my $f, "<", $file) or die;
+			my $text = <$f>;
+			$text =~ s{/\*.*?\*/|//[^\n]*}{ }gs;
+			$text =~ s{\\\n}{ }g;
+			print "declared $file $1\n" while $text =~ /\b(dfk?_\w*##)/g;
+			$text =~ s{^\s*#[^\n]*}{}gm;
+			1 while $text =~ s/(\)?)\s*\{[^{}]*\}/$1 ? ");" : " "/eg;
+			for my $s (split /;/, $text) {
+				next if $s =~ /^\s*(static|typedef)\b/;
+				$s =~ s/\b(struct|enum|union)\s+\w+//g;
+				$s =~ s/\(.*//s if $s =~ /^[^()]*\b(dfk?_\w+)\s*\(/ && $s !~ /^[^(]*\(\*/;
+				print "declared $file $1\n" while $s =~ /\b(dfk?_\w+)/g;
+			}
+		}'
 	find "$B"/obj/{interpose,runtime,kernels,trace} -name '*.o' | while read -r object; do
 		[ -f "$(sed "s,^$B/obj/,,; s,o\$,c," <<<"$object")" ] && echo "$object"
 	done | xargs nm -A -P -g | sed "s,^$B/obj/,symbol ,; s,\.o: , ,"
 	# Tests, export maps, Python, assembly in strings: they use a name by its text.
 	git grep -owhE 'dfk?_[a-z0-9_]+' -- 'tests/*.c' 'tests/*.h' '*.map' '*.py' 'kernels/*.cu' | sort -u | sed 's/^/named /'
-	git grep -ohE '"dfk?_[a-z0-9_]+(\\n)?"' -- '*.c' | tr -d '"' | sed 's/\\n//; s/^/named /' | sort -u
+	git grep -ohE '"[^"]*\bdfk?_[a-z0-9_]+' -- '*.c' | grep -oE '\bdfk?_[a-z0-9_]+$' | sort -u | sed 's/^/named /'
 } | awk '
 function dir(path)
 {
@@ -45,17 +60,10 @@ function may(header, home, folder, base)
 	return base == stem(header) || index(base, stem(header) "_") == 1 || stem(header) == stem(folder)
 }
 $1 == "declared" {
-	at = index($0, ":")
-	header = substr($0, 10, at - 10)
-	text = substr($0, at + 1)
-	while (match(text, /dfk?_[a-z0-9_]+(##)?/)) {
-		name = substr(text, RSTART, RLENGTH)
-		text = substr(text, RSTART + RLENGTH)
-		if (sub(/##/, "", name))
-			family[name] = family[name] " " header
-		else
-			headers[name] = headers[name] " " header
-	}
+	if (sub(/##$/, "", $3))
+		family[$3] = family[$3] " " $2
+	else
+		headers[$3] = headers[$3] " " $2
 	next
 }
 $1 == "named" {

@@ -15,6 +15,7 @@
 #include <string.h>
 #include "interpose/cuda/cuda_hook.h"
 #include "interpose/nccl/nccl_api.h"
+#include "interpose/real/real.h"
 #include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
 
@@ -44,12 +45,12 @@ static void *answer(void *handle, const char *name, const char *version)
  * replaced only if it exists in the handle, in that version: asking for a function that the library
  * lacks must still fail.
  */
-__attribute__((visibility("hidden"), used)) void *df_dl_answer(void *handle, const char *name)
+__attribute__((used)) static void *dl_answer(void *handle, const char *name)
 {
 	return answer(handle, name, NULL);
 }
 
-__attribute__((visibility("hidden"), used)) void *df_dlv_answer(void *handle, const char *name,
+__attribute__((used)) static void *dlv_answer(void *handle, const char *name,
 								const char *version)
 {
 	return version ? answer(handle, name, version) : NULL;
@@ -110,5 +111,5 @@ __attribute__((visibility("default"))) void *dlvsym(void *handle, const char *na
 #error "dlsym must jump to the C library's with the caller's return address: write ENTRY for this machine"
 #endif
 
-ENTRY("dlsym", "df_real_dlsym", "df_dl_answer");
-ENTRY("dlvsym", "df_real_dlvsym", "df_dlv_answer");
+ENTRY("dlsym", "df_real_dlsym", "dl_answer");
+ENTRY("dlvsym", "df_real_dlvsym", "dlv_answer");

@@ -19,6 +19,7 @@
 #include "interpose/nccl/nccl_coll.h"
 #include "interpose/real/real_lanes.h"
 #include "interpose/real/real.h"
+#include "interpose/real/traced.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"

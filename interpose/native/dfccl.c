@@ -17,6 +17,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/dfshim.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 #define EXPORT	   __attribute__((visibility("default")))

@@ -31,9 +31,4 @@ enum df_nccl_fn {
 	DF_FN_NR
 };
 
-/*
- * Returns our function for "ncclX" or "pncclX", or NULL if the table has no such name. Any context.
- */
-void *df_nccl_find(const char *name);
-
 #endif

@@ -14,8 +14,10 @@
 #include "interpose/real/real.h"
 #include "interpose/nccl/nccl_redop.h"
 #include "interpose/nccl/nccl_status.h"
+#include "interpose/real/traced.h"
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 /* The arguments of any of these calls. */

@@ -11,10 +11,13 @@
 #include "interpose/nccl/nccl_group.h"
 #include "interpose/real/handover.h"
 #include "interpose/nccl/nccl_api.h"
+#include "interpose/nccl/nccl_job.h"
 #include "interpose/real/real.h"
 #include "interpose/nccl/nccl_status.h"
+#include "interpose/real/traced.h"
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 #define SITE() df_trace_site(__builtin_return_address(0))

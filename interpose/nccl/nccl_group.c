@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include "interpose/nccl/nccl_group.h"
+#include "interpose/nccl/nccl_job.h"
 #include "interpose/nccl/nccl_coll.h"
 #include "interpose/nccl/nccl_collconfig.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/real/real.h"
 #include "interpose/nccl/nccl_status.h"
+#include "interpose/real/traced.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/base/vec.h"

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "interpose/nccl/nccl_group.h"
+#include "interpose/nccl/nccl_job.h"
 #include "interpose/nccl/nccl_status.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"

@@ -11,6 +11,7 @@
 #include "interpose/nccl/nccl_group.h"
 #include "interpose/real/handover.h"
 #include "interpose/nccl/nccl_api.h"
+#include "interpose/nccl/nccl_job.h"
 #include "interpose/nccl/nccl_status.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"

@@ -8,6 +8,7 @@
 #include "interpose/nccl/nccl_handle.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/real/real.h"
+#include "interpose/real/traced.h"
 #include "runtime/base/log.h"
 
 ncclResult_t ncclGetVersion(int *version)

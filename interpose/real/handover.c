@@ -26,11 +26,14 @@
 #include "interpose/real/handover.h"
 #include "interpose/nccl/nccl_mem.h"
 #include "interpose/nccl/nccl_api.h"
+#include "interpose/nccl/nccl_job.h"
 #include "interpose/real/real.h"
 #include "interpose/nccl/nccl_status.h"
+#include "interpose/real/traced.h"
 #include "runtime/base/dlsym.h"
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 enum why_not { CAN, IS_OFF, NO_LIBRARY, HAS_WINDOWS, NO_ID };

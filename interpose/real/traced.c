@@ -16,8 +16,9 @@
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/real/profiled.h"
 #include "interpose/real/real.h"
-#include "interpose/real/traced.h"
+#include "interpose/real/traced_int.h"
 #include "runtime/base/vec.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 /* The data of a thread's open NCCL group. */

@@ -1,79 +1,65 @@
 /*
- * Records NCCL's calls: traced_comm.c records communicators, traced.c groups and operations.
- * Private to these two; others use nccl_coll.h.
+ * Calls of NCCL that the real library executes, recorded (mode trace): groups and operations
+ * (traced.c), communicators (traced_comm.c).
  */
 #ifndef DF_INTERPOSE_REAL_TRACED_H
 #define DF_INTERPOSE_REAL_TRACED_H
 
 #include "interpose/nccl/nccl_coll.h"
 
-/* A call that has returned while NCCL continues it: set-up, finalization. serial 0: none. */
-struct behind {
-	uint64_t serial;
-	enum df_call call;
-};
+struct df_record_nccl;
+
+void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncclComm_t comm,
+		     const void *pc);
+/* Returns the result to report to the application. */
+ncclResult_t df_traced_end(struct df_traced_op *o, ncclResult_t result);
 
 /*
- * A communicator whose handle NCCL writes later: at the end of the group, or when its parent (NULL:
- * made by init) is reported ready again.
+ * Begins a group of the real library in this thread. The end calls the real ncclGroupEnd, which may
+ * block, and records it before and after.
  */
-struct made {
-	ncclComm_t *comm;
-	uint64_t hash;
-	int nranks, rank; /* of a child 0: NCCL is asked */
-	struct traced *parent;
-	enum df_call call;
-	char name[32]; /* commName */
-};
+void df_traced_group_start(void);
+ncclResult_t df_traced_group_end(uint32_t site);
+/* The real library's group ended without running (ncclGroupSimulateEnd). */
+void df_traced_group_dropped(void);
+/* NCCL reports this asynchronous state. Returns the one to report to the application. */
+ncclResult_t df_traced_settled(ncclComm_t comm, ncclResult_t state);
 
-/* dfshim ends a communicator after a verdict, or the application does, but never both at a time. */
-enum traced_end { DF_TRACED_LIVES, DF_TRACED_IS_STOPPED, DF_TRACED_STOPPED, DF_TRACED_GONE };
-
-struct traced {
-	const void *key; /* stored last */
-	uint64_t hash;
-	uint32_t comm; /* from df_trace_comm() */
-	int nranks, rank, device;
-	uint64_t children;
-	int connected; /* atomic: its first operation has returned from NCCL */
-	int end;       /* atomic: enum traced_end */
-	/*
-	 * Non-blocking: operations that NCCL has not put on its streams yet. Under deferred_lock.
-	 */
-	struct df_record_op *deferred;
-	size_t nr_deferred, cap_deferred;
-	struct behind behind;  /* also under deferred_lock, as is: */
-	struct made *expected; /* children that NCCL is making */
-	size_t nr_expected, cap_expected;
-};
-
-/* Whether calls of NCCL are recorded, and this is a call of the application. */
-int df_traced_recording(void);
-
-/* Returns the communicator with this address; add: or a free entry for it. NULL: none. */
-struct traced *df_traced_slot(const void *comm, int add);
-
-void df_traced_note_init(uint64_t serial, uint64_t hash, int nranks, int rank);
 /*
- * In a group, NCCL makes it when the group ends: kept until then. Returns 0 if the thread is not in
- * a group.
+ * A call that can block begins; df_traced_leave() takes its result. With comm NULL, `object`
+ * identifies what the call is about.
  */
-int df_traced_made_later(const struct made *m);
+uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, uint64_t detail,
+			 uint32_t site);
+void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
 
-/* A call that waits for other ranks has returned. t: the communicator that reports its progress. */
-void df_traced_returned(struct behind b, struct traced *t, ncclResult_t result);
-/* Returns ncclRemoteError if dfshim has stopped the communicator, else `result`. */
-ncclResult_t df_traced_result(const struct traced *t, ncclResult_t result);
 /*
- * NCCL has reported that it continues the call: a thread that polls the communicator waits for it.
+ * A communicator is about to be created; rank -1: all its ranks. Ends with df_traced_leave(), or
+ * with df_traced_made(), which also adds the communicator if it was created.
  */
-void df_traced_go_on(struct traced *t, struct behind b);
+uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc);
+void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const char *name,
+		    uint64_t serial, ncclResult_t result);
+/* Adds a communicator of the real library. With nranks 0, NCCL is asked for its size and rank. */
+void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent,
+			const char *name);
+/* Replaces df_traced_leave() where the call finalized, destroyed or aborted the communicator. */
+void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclResult_t result);
+
 /*
- * NCCL will put the operation on its stream at some time before the communicator is reported ready
- * again. Returns 0: no memory.
+ * Replaces df_traced_leave() where the call created a child of it. NCCL may write the handle later.
  */
-int df_traced_defer(const struct df_record_op *op);
-/* NCCL is still making this child of a non-blocking communicator. */
-void df_traced_expect(const struct made *m);
+void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, uint64_t hash,
+		       const char *name, uint64_t serial, ncclResult_t result);
+
+/*
+ * The hash of a new child of `comm`: the same on all ranks that create the same children in the
+ * same order.
+ */
+uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt);
+/* The functions of the real library that the thread of mode trace calls. */
+const struct df_record_nccl *df_traced_nccl(void);
+/* Returns a hash for a communicator without a visible id (ncclCommInitAll). */
+uint64_t df_traced_local_hash(void);
 
 #endif

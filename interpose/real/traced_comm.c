@@ -12,13 +12,14 @@
 #include "interpose/load/front.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/real/real.h"
-#include "interpose/real/traced.h"
+#include "interpose/real/traced_int.h"
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/base/vec.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 #define NR_SLOTS 4096

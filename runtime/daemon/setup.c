@@ -24,6 +24,7 @@
 #include "runtime/program/build/tuner.h"
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/plan.h"
+#include "runtime/program/program_names.h"
 
 static int cores(void)
 {

@@ -51,4 +51,7 @@ const struct df_backend *df_cuda_open_recording(char *reason, size_t reason_byte
 /* Without the daemon's code; for tests that need only the driver. */
 const struct df_backend *df_cuda_open_driver(char *reason, size_t reason_bytes);
 
+/* The table of functions of CPU threads that execute blocks (host/host.c). */
+extern const struct df_blocks df_threads;
+
 #endif

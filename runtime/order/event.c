@@ -30,6 +30,7 @@
 #include "runtime/order/waits.h"
 #include "runtime/watch/polls.h"
 #include "trace/record/format.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 static struct df_event *event_of(const struct df_event_info *info)

@@ -23,6 +23,7 @@
 #include "runtime/order/frees.h"
 #include "runtime/order/stream.h"
 #include "runtime/order/sync.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 struct df_free {

@@ -22,6 +22,7 @@
 #include "runtime/watch/polls.h"
 #include "runtime/watch/release.h"
 #include "trace/record/format.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 /*

@@ -10,6 +10,8 @@
 #include "runtime/base/err.h"
 #include "runtime/base/vec.h"
 #include "runtime/program/plan.h"
+#include "runtime/program/program.h"
+#include "runtime/program/program_names.h"
 
 void df_prank_init(struct df_prank *r)
 {

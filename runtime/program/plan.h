@@ -12,21 +12,8 @@
 
 #include "runtime/base/hash.h"
 #include "runtime/program/program.h"
+#include "runtime/program/program_names.h"
 #include "runtime/program/proto.h"
-
-/* Where and why a program was refused; -1 for a place that does not apply. */
-struct df_perr {
-	int line, rank, block, step;
-	char file[128];
-	char text[256];
-};
-
-void df_perr_clear(struct df_perr *e);
-/* Fills *e, unless it is NULL or holds an earlier error. Returns -EPROTO. */
-int df_perr_set(struct df_perr *e, int line, int rank, int block, int step, const char *fmt, ...)
-	__attribute__((format(printf, 6, 7)));
-/* Writes "file:line: rank r block b step s: text" into buf. Returns buf. */
-const char *df_perr_str(const struct df_perr *e, char *buf, size_t size);
 
 struct df_pdep {
 	uint32_t block, inst;
@@ -95,12 +82,6 @@ struct df_phead {
 	enum df_coll_kind kind; /* decides which buffers may coincide: see df_coll_alias() */
 	int root;
 };
-/*
- * Marks the instructions whose data stays in place until it has been received (DF_INST_STAYS),
- * whether or not the call is in place. Reads kind, nranks, rank and root of head. May return
- * -ENOMEM.
- */
-int df_program_stays(struct df_program *p, const struct df_phead *head);
 int df_prank_finish(const struct df_prank *r, const struct df_phead *head, struct df_program **out);
 
 /*
@@ -115,24 +96,5 @@ void df_plan_destroy(struct df_plan *plan);
  */
 int df_plan_finish(const struct df_plan *plan, uint32_t min_slots, struct df_program ***out);
 void df_programs_free(struct df_program **progs, int nranks);
-
-/* The number of chunks of the input (which = 0) or output (1) of `rank`, by NCCL's definition. */
-uint32_t df_coll_chunks(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
-			int which);
-/* Whether the collective reduces. */
-int df_coll_reduces(enum df_coll_kind kind);
-/*
- * The input chunk that is the same memory as output chunk `out` of `rank` when the call is in place
- * as NCCL defines it; -1 if none is.
- */
-int64_t df_coll_alias(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
-		      uint32_t out);
-
-/* Properties of the opcodes, from kernels/opcodes.def. */
-struct df_op_info {
-	const char *text, *xml;
-	uint8_t recvs, sends, reads, writes, reduces;
-};
-extern const struct df_op_info df_op_info[DF_OP_NR];
 
 #endif

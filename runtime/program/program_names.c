@@ -6,6 +6,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/plan.h"
+#include "runtime/program/program_names.h"
 
 static const char *const kind_names[DF_COLL_NR] = {
 	[DF_COLL_ALLREDUCE] = "AllReduce",

@@ -23,6 +23,8 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/plan.h"
+#include "runtime/program/program.h"
+#include "runtime/program/program_names.h"
 
 /* The accesses of one rank's program to one chunk. */
 struct place {

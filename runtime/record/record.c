@@ -29,6 +29,7 @@
 #include "runtime/record/record.h"
 #include "runtime/watch/polls.h"
 #include "trace/record/format.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 /* limit of operations that are watched at a time */

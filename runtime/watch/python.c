@@ -19,6 +19,7 @@
 #include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/watch/python.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 #define FRAMES_MAX 24

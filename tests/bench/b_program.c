@@ -14,6 +14,7 @@
 #include "runtime/program/file/canon.h"
 #include "runtime/program/lang/library/library.h"
 #include "runtime/program/file/msccl.h"
+#include "runtime/program/program_names.h"
 
 static const char *glob = "*";
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 #define BATCH	10000

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include "runtime/blocks.h"
 #include "runtime/coll/coll.h"
+#include "runtime/device/cuda/cuda_int.h"
 #include "runtime/device/cuda/mem/cuda_far.h"
 #include "tests/cuda/backend.h"
 

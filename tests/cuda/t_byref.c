@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
+#include "runtime/device/cuda/cuda_int.h"
 #include "tests/cuda/backend.h"
 
 #ifdef DF_DEBUG

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include "runtime/backend.h"
+#include "runtime/device/cuda/cuda_int.h"
 #if __has_include(<cuda.h>)
 #include "tests/cuda/backend.h"
 

@@ -11,6 +11,7 @@
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/file/canon.h"
 #include "runtime/program/file/text.h"
+#include "runtime/program/program_names.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "runtime/program/build/tuner.h"
+#include "runtime/program/program_names.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,6 +11,7 @@
 #include "kernels/daemon.h"
 #include "runtime/base/rng.h"
 #include "runtime/program/plan.h"
+#include "runtime/program/program_names.h"
 #include "runtime/program/proto.h"
 
 #define MAX_RANKS 9

@@ -12,6 +12,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/program/verify/exec.h"
 #include "runtime/program/layout.h"
+#include "runtime/program/program_names.h"
 #include "tests/lib/test.h"
 
 /* Fewer where everything is slow: time grows with the square. */

@@ -14,6 +14,7 @@
 #include "runtime/program/file/canon.h"
 #include "runtime/program/verify/exec.h"
 #include "runtime/program/build/tuner.h"
+#include "runtime/program/program_names.h"
 #include "tests/lib/test.h"
 
 #define ALGO                                                                                       \

@@ -15,6 +15,7 @@
 #include "runtime/program/lang/library/library.h"
 #include "runtime/program/file/msccl.h"
 #include "runtime/program/file/text.h"
+#include "runtime/program/program_names.h"
 #include "tests/lib/test.h"
 
 /* Fewer where everything is slow: time grows with the square. */

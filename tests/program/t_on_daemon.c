@@ -17,6 +17,7 @@
 #include "runtime/program/verify/exec.h"
 #include "runtime/program/verify/wiring.h"
 #include "runtime/program/lang/library/library.h"
+#include "runtime/program/program_names.h"
 #include "runtime/program/proto.h"
 #include "tests/lib/test.h"
 

@@ -14,6 +14,7 @@
 #include "runtime/program/verify/exec.h"
 #include "runtime/program/lang/library/library.h"
 #include "runtime/program/file/text.h"
+#include "runtime/program/program_names.h"
 #include "tests/lib/test.h"
 
 static uint64_t seed;

@@ -12,6 +12,7 @@
 #include <unwind.h>
 #include "tests/lib/test.h"
 #include "trace/read/reader.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 #define NR_THREADS 4

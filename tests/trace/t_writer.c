@@ -17,6 +17,7 @@
 #include "trace/check.h"
 #include "trace/record/trace_hash.h"
 #include "trace/read/reader.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 static char dir[64];

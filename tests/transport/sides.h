@@ -16,6 +16,7 @@
 #include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
+#include "runtime/device/cuda/mem/cuda_meet.h"
 #include "runtime/program/proto.h"
 #include "runtime/transport/arena.h"
 #include "runtime/transport/transport.h"

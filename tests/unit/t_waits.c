@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "runtime/backend.h"
 #include "runtime/blocks.h"
-#include "runtime/device/host/threads.h"
+#include "runtime/device/device.h"
 #include "runtime/order/flights.h"
 #include "runtime/order/waits.h"
 #include "tests/lib/test.h"

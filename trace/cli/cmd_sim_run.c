@@ -16,6 +16,8 @@
 #include "trace/cli/cli.h"
 #include "trace/cli/cmd_sim.h"
 #include "trace/say/json.h"
+#include "trace/sim/sim_int.h"
+#include "trace/sim/sim_plot.h"
 
 #define NAME "sim"
 

@@ -111,24 +111,6 @@ int df_trace_thread_ends_at(uint32_t tid, uint64_t word);
 uint64_t df_trace_serial(void);
 
 /*
- * Returns the hash of the caller's call site. The first call from a site also records its stack
- * (SITE records and module strings). pc: the return address of the hooked function.
- */
-uint32_t df_trace_site(const void *pc);
-/*
- * As df_trace_site(), for hooks that are called from below, as all of CUDA's: the site is where the
- * application, or a library of it, called CUDA or NCCL. May take the loader's lock, so no lock of
- * ours may be held. Returns 0 if unknown.
- */
-uint32_t df_trace_caller(void);
-/*
- * As df_trace_site(), for a stack given by the texts of its frames, innermost first: of a script,
- * for example. Returns 0 if there is no room. Only for one thread at a time, the one that records
- * where threads are.
- */
-uint32_t df_trace_site_text(const char *const *frames, size_t nr);
-
-/*
  * Enters a string in the table (for MARK records and programs). Returns its number; 0: the table is
  * full or not open.
  */

@@ -9,6 +9,8 @@
 
 #include "runtime/base/err.h"
 #include "runtime/base/xml_text.h"
+#include "trace/sim/sim_int.h"
+#include "trace/sim/sim_plot.h"
 #include "trace/sim/sim_sweep.h"
 
 #define WIDTH  760

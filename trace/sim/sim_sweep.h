@@ -29,11 +29,4 @@ struct df_sim_curve {
 	const double *ratio, *lo, *hi; /* as fractions */
 };
 
-/*
- * Writes a self-contained SVG of the ratio, in percent, with its interval over the sweep; one or
- * several curves. Fails with -EIO if the stream reports an error.
- */
-int df_sim_plot(FILE *out, const struct df_sim_sweep *x, const struct df_sim_curve *curves,
-		int nr_curves, const char *title);
-
 #endif

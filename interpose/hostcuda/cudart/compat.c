@@ -4,12 +4,11 @@
  * call with our handles reaches NVIDIA's runtime. This file includes no CUDA header: it defines a
  * refused function without parameters, which C's calling convention allows.
  */
+#include "interpose/hostcuda/cudart/error.h"
 #include "runtime/base/log.h"
 
 #define DF_H_API      __attribute__((visibility("default")))
 #define NOT_SUPPORTED 801 /* cudaErrorNotSupported */
-
-int df_hrefuse(int *warned, const char *name);
 
 /* The jump keeps all arguments as they are. */
 #if defined(__x86_64__)

@@ -2,6 +2,7 @@
  * Error codes: names from the headers' enumerations (cuda_codes.def is made of them), texts from
  * the names, and the last error of each thread.
  */
+#include "interpose/hostcuda/cudart/error.h"
 #include "interpose/hostcuda/internal.h"
 
 #include <ctype.h>
@@ -103,7 +104,6 @@ DF_H_API cudaError_t cudaPeekAtLastError(void)
 }
 
 /* A function that the table api.def refuses. */
-int df_hrefuse(int *warned, const char *name);
 int df_hrefuse(int *warned, const char *name)
 {
 	/* RELAXED: at worst two threads warn. */

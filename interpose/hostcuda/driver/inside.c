@@ -1,6 +1,7 @@
 /* The library's state for a test that provides its own kernels (code.h). Any thread. */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/driver/driver.h"
+#include "interpose/hostcuda/engine/mem.h"
 #include "interpose/hostcuda/engine/vmm.h"
 
 const struct df_hcode *df_hcode; /* set before there are streams and functions */

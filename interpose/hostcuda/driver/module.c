@@ -8,6 +8,7 @@
  */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/driver/driver.h"
+#include "interpose/hostcuda/engine/mem.h"
 #include "interpose/hostcuda/engine/vmm.h"
 
 #include <stdlib.h>

@@ -9,6 +9,7 @@
  * Any thread; each arena has a lock, as has the table of foreign and registered ranges.
  */
 #define _GNU_SOURCE
+#include "interpose/hostcuda/engine/mem.h"
 #include "interpose/hostcuda/engine/vmm.h"
 #include "interpose/hostcuda/internal.h"
 #include "runtime/base/file_size.h"

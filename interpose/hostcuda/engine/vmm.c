@@ -7,6 +7,7 @@
  * made.
  */
 #define _GNU_SOURCE
+#include "interpose/hostcuda/engine/mem.h"
 #include "interpose/hostcuda/engine/vmm.h"
 #include "interpose/hostcuda/internal.h"
 #include "runtime/base/file_size.h"

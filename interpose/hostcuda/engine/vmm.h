@@ -46,10 +46,5 @@ int df_hvmm_allowed(const void *at, int device, int *rights);
  * if there is none.
  */
 int df_hvmm_look(const void *at, struct df_mem_info *out);
-/* mem.c: counts memory outside the device's arena; negative: no longer. Fails with -ENOMEM. */
-int df_hmem_aside(int device, int64_t bytes);
-/* mem.c: other memory counts as the device's from now on; for df_hmem_hide() see code.h. */
-int df_hmem_lend(void *ptr, size_t bytes, int device);
-void df_hmem_hide(int on);
 
 #endif

@@ -5,6 +5,7 @@
  * A launch in progress holds a reference, so an executable may be destroyed or updated at any time.
  * One thread at a time launches, updates and destroys an executable, as CUDA demands.
  */
+#include "interpose/hostcuda/graph/graph.h"
 #include "interpose/hostcuda/graph/plan.h"
 #include "runtime/base/vec.h"
 

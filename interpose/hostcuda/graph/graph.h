@@ -92,4 +92,7 @@ int df_hexec_init(void);
 cudaError_t df_hexec_node_set(cudaGraphExec_t exec, cudaGraphNode_t handle,
 			      const struct df_hop *op);
 
+/* Releases a reference; arg: the plan. */
+void df_hplan_put(void *arg);
+
 #endif

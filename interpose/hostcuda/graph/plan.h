@@ -44,7 +44,4 @@ struct df_hexec {
 	unsigned long long flags;
 };
 
-/* Releases a reference; arg: the plan. */
-void df_hplan_put(void *arg);
-
 #endif

@@ -20,6 +20,8 @@
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/device/cuda/cuda_daemon.h"
 #include "runtime/device/cuda/mem/cuda_far.h"
+#include "runtime/device/cuda/mem/cuda_meet.h"
+#include "runtime/device/cuda/mem/cuda_near.h"
 #include "runtime/device/device.h"
 
 struct df_cudev df_cudevs[DF_CUDA_DEVICES_MAX];

@@ -26,6 +26,7 @@
 #include "runtime/device/cuda/mem/cuda_far.h"
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/daemon/launch.h"
+#include "runtime/device/cuda/mem/cuda_near.h"
 
 #define KERNEL	     "dfk_daemon"
 #define MAX_THREADS  512     /* as kernels/daemon_cuda.cu is compiled */

@@ -10,8 +10,6 @@
 
 struct df_execs;
 
-/* fatbin.c. Returns the kernel's code; NULL: this build has none. */
-const void *df_cuda_fatbin(void);
 /* Returns 0, or -errno and the reason if this build has no kernel. */
 int df_cuda_daemon_check(char *reason, size_t reason_bytes);
 /*

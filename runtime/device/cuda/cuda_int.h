@@ -234,4 +234,7 @@ void df_cuda_alone_leave(void);
  */
 void df_cuda_alone(int enter);
 
+/* fatbin.c. Returns the kernel's code; NULL: this build has none. */
+const void *df_cuda_fatbin(void);
+
 #endif

@@ -4,6 +4,7 @@
  */
 #include <stddef.h>
 #include "runtime/device/cuda/cuda_daemon.h"
+#include "runtime/device/cuda/cuda_int.h"
 
 #ifdef DF_FATBIN
 __asm__(".section .rodata\n"

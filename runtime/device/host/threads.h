@@ -7,8 +7,6 @@
 
 #include "runtime/blocks.h"
 
-extern const struct df_blocks df_threads; /* host.c: the table of functions */
-
 /* A device is now in use. `all` has been the same at every call. */
 int df_threads_start(const struct df_execs *all);
 void df_threads_first_turns(int device);

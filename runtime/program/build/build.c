@@ -7,6 +7,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/build/build.h"
+#include "runtime/program/program_names.h"
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)

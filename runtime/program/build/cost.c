@@ -10,6 +10,7 @@
 #include "runtime/program/build/cost.h"
 #include "runtime/program/layout.h"
 #include "runtime/program/plan.h"
+#include "runtime/program/program_names.h"
 
 /* Defaults where nothing was measured; only the ratios matter. */
 const struct df_cost df_cost_host = {.inst_ns = 120,

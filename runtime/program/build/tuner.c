@@ -9,6 +9,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/number.h"
 #include "runtime/program/build/tuner.h"
+#include "runtime/program/program_names.h"
 
 int df_tuner_create(const struct df_cost *cost, struct df_tuner **out)
 {

@@ -13,6 +13,7 @@
 #include "runtime/program/file/canon.h"
 #include "runtime/program/file/text.h"
 #include "runtime/program/build/tuner.h"
+#include "runtime/program/program_names.h"
 
 #define MAX_FILE (256l << 20)
 

@@ -12,6 +12,8 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/file/canon.h"
+#include "runtime/program/program_names.h"
+#include "runtime/program/verify/verify.h"
 #include "runtime/program/verify/wiring.h"
 
 #define NEED_SPLIT 1

@@ -10,6 +10,7 @@
 #include "runtime/program/file/canon.h"
 #include "runtime/program/file/msccl.h"
 #include "runtime/program/file/xml.h"
+#include "runtime/program/program_names.h"
 
 #define MAX_RANKS  4096
 #define MAX_CHUNKS (1 << 20)

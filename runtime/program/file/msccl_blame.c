@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/program/file/msccl.h"
+#include "runtime/program/program_names.h"
 
 /* Returns the n-th send of a connection, or NULL. */
 static const struct df_pinst *send_of(const struct df_plan *plan, int from, int to, uint32_t chan,

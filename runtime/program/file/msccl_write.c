@@ -9,6 +9,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/xml_text.h"
 #include "runtime/program/file/msccl.h"
+#include "runtime/program/program_names.h"
 
 static const char *const colls[2][DF_COLL_NR] = {
 	{[DF_COLL_ALLREDUCE] = "allreduce",

@@ -9,6 +9,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/file/text.h"
+#include "runtime/program/program_names.h"
 
 #define MAX_RANKS  4096
 #define MAX_CHUNKS (1 << 20)

@@ -5,6 +5,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/file/xml.h"
+#include "runtime/program/program_names.h"
 
 #define BAD(x, ...) df_perr_set((x)->err, (x)->line, -1, -1, -1, __VA_ARGS__)
 

@@ -11,6 +11,7 @@
 #include "runtime/base/vec.h"
 #include "runtime/program/file/canon.h"
 #include "runtime/program/lang/lang_int.h"
+#include "runtime/program/program_names.h"
 
 #define MAX_INDEX (1u << 20)
 

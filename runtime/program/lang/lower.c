@@ -15,6 +15,7 @@
 #include "runtime/base/vec.h"
 #include "runtime/program/file/canon.h"
 #include "runtime/program/lang/lower_int.h"
+#include "runtime/program/program_names.h"
 
 #define NONE UINT32_MAX
 

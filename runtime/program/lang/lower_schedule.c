@@ -7,6 +7,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/lang/lower_int.h"
+#include "runtime/program/program_names.h"
 
 #define NONE UINT32_MAX
 

@@ -7,6 +7,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/lang/lang_int.h"
+#include "runtime/program/program_names.h"
 
 struct rep {
 	const struct df_plan *plan;

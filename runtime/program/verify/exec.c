@@ -11,6 +11,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/time.h"
+#include "runtime/program/program_names.h"
 #include "runtime/program/verify/exec.h"
 #include "runtime/program/verify/wiring.h"
 

@@ -9,6 +9,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/base/rng.h"
+#include "runtime/program/program_names.h"
 #include "runtime/program/verify/exec.h"
 
 struct chk {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "runtime/base/err.h"
+#include "runtime/program/program_names.h"
+#include "runtime/program/verify/verify.h"
 #include "runtime/program/verify/wiring.h"
 
 #define NONE UINT32_MAX

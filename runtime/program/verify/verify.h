@@ -92,4 +92,12 @@ int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t 
 uint64_t df_flow_msccl_max_bytes(struct df_program *const *progs, int nranks, uint32_t total_chunks,
 				 enum df_proto proto);
 
+struct df_pgraph;
+/*
+ * Finds a legal order of all steps with unbounded connections: order[i] is the thread that executes
+ * its next step (room for all steps). Returns 1 if it is complete, 0 if the programs deadlock after
+ * *nr_order steps, or -errno.
+ */
+int df_pgraph_order(const struct df_pgraph *g, uint32_t *order, uint32_t *nr_order);
+
 #endif

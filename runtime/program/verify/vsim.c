@@ -8,6 +8,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/base/vec.h"
+#include "runtime/program/program_names.h"
 #include "runtime/program/verify/vsim.h"
 
 #define NONE	    UINT32_MAX

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/err.h"
+#include "runtime/program/program_names.h"
 #include "runtime/program/verify/wiring.h"
 
 int df_rank_line(const struct df_plan *plan, int rank)

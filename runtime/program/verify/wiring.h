@@ -40,13 +40,6 @@ int df_pgraph_init(struct df_pgraph *g, struct df_program *const *progs, int nra
 		   const struct df_plan *plan, struct df_perr *err);
 void df_pgraph_fini(struct df_pgraph *g);
 
-/*
- * Finds a legal order of all steps with unbounded connections: order[i] is the thread that executes
- * its next step (room for all steps). Returns 1 if it is complete, 0 if the programs deadlock after
- * *nr_order steps, or -errno.
- */
-int df_pgraph_order(const struct df_pgraph *g, uint32_t *order, uint32_t *nr_order);
-
 int df_rank_line(const struct df_plan *plan, int rank);
 int df_plan_line(const struct df_plan *plan, int rank, uint32_t block, uint32_t step);
 

@@ -49,7 +49,4 @@ static inline int df_net_left(struct df_net_inside *in, int ret)
 	return ret;
 }
 
-/* df_net_look_held() (runtime/transport/transport.h) for one endpoint. */
-void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause);
-
 #endif

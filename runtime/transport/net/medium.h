@@ -79,8 +79,6 @@ struct df_net_ops {
 };
 
 extern const struct df_net_ops df_net_tcp, df_net_verbs, df_net_plugin;
-/* Indexed by the positions of their bits. */
-extern const struct df_net_ops *const df_net_media[DF_NET_MEDIA];
 
 /*
  * Returns the path from the GPU to the nearest of its ports, or DF_PCI_UNKNOWN, also if it has

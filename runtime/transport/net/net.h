@@ -246,4 +246,9 @@ static inline void df_net_count(uint64_t *n, uint64_t by)
 	__atomic_store_n(n, *n + by, __ATOMIC_RELAXED);
 }
 
+/* df_net_look_held() (runtime/transport/transport.h) for one endpoint. */
+void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause);
+/* Indexed by the positions of their bits. */
+extern const struct df_net_ops *const df_net_media[DF_NET_MEDIA];
+
 #endif

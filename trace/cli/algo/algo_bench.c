@@ -19,6 +19,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/build/tuner.h"
+#include "runtime/program/program_names.h"
 #include "trace/cli/algo/algo_bench.h"
 #include "trace/cli/cli.h"
 #include "trace/cli/run/jobdir.h"

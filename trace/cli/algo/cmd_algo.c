@@ -16,6 +16,7 @@
 #include "runtime/program/lang/library/library.h"
 #include "runtime/program/file/text.h"
 #include "runtime/program/build/tuner.h"
+#include "runtime/program/program_names.h"
 #include "trace/cli/algo/algo.h"
 #include "trace/cli/cli.h"
 #include "trace/say/json.h"

@@ -16,6 +16,7 @@
 #include "trace/cli/input.h"
 #include "trace/cli/run/jobdir.h"
 #include "trace/cli/run/cmd_replay.h"
+#include "trace/cli/run/replay_worker.h"
 #include "trace/cli/run/run.h"
 #include "trace/record/names.h"
 

@@ -18,6 +18,7 @@
 #include "trace/cli/run/cmd_replay.h"
 #include "trace/record/names.h"
 #include "runtime/base/vec.h"
+#include "trace/cli/run/replay_worker.h"
 
 #define UNBUFFERED     (2 << 20) /* bytes: more than a connector holds */
 #define CUDA_NOT_READY 600

@@ -34,16 +34,4 @@ int df_cuda_far_open(int device, uint64_t proc, const uint8_t *handle, uint64_t 
 int df_cuda_scratch(int device, uint64_t bytes, void **out);
 void df_cuda_scratch_free(void *p);
 
-/*
- * cuda_near.c. df_cuda_near_make(): call with the primary context current and nothing on the
- * stream; waits for a bounded time.
- */
-void df_cuda_near_make(int device, CUstream stream);
-uint64_t *df_cuda_near_words(const struct df_mstream *s);
-
-/* cuda_meet.c, which says what it does. Blocks. Returns 0 or -errno of the control plane. */
-struct df_ctl_comm;
-int df_cuda_meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop);
-int df_cuda_agreed(const struct df_member *self, const struct df_member *peer);
-
 #endif

@@ -3,6 +3,7 @@
 
 #include "runtime/base/err.h"
 #include "runtime/program/lang/library/library.h"
+#include "runtime/program/program_names.h"
 
 #define DF_LIB(id, name, kind, in_place, chunks, help)                                             \
 	static uint32_t chunks_##id(const struct df_shape *s)                                      \

@@ -31,6 +31,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/transport/net/net.h"
 
 /* shortest time between two messages about refused connections */
 #define REPORT_NS (60 * DF_NS_PER_S)

@@ -21,6 +21,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/join.h"
 #include "runtime/base/log.h"
+#include "runtime/transport/net/verbs/verbs_int.h"
 
 #define OPEN_S 10 /* bound on the time of a driver */
 

@@ -37,6 +37,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/base/vec.h"
+#include "runtime/transport/net/verbs/verbs_int.h"
 
 #define AGAIN_NS   (10 * DF_NS_PER_MS)	/* pause before a queue pair is created again */
 #define SETTLED_NS (250 * DF_NS_PER_MS) /* after this time a write is visible without a read */

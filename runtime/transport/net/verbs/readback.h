@@ -8,13 +8,6 @@
 #include "runtime/transport/net/verbs/verbs_int.h"
 
 /*
- * device.c: as df_verbs_register(), for GPU memory: as dma-buf, else by address. *by: which.
- * Returns NULL with the reason in why.
- */
-struct ibv_mr *df_verbs_register_gpu(const struct device *d, const struct df_far_rdma *at,
-				     const char **by, char *why, size_t size);
-
-/*
  * A queue pair of a link over the port was created or destroyed. joined: the other side may have
  * written over it.
  */

@@ -226,4 +226,11 @@ static inline int df_verbs_has_others(const struct df_net_link *l)
 /* events.c */
 int df_verbs_watch(struct df_net_ep *ep, struct device *d);
 
+/*
+ * device.c: as df_verbs_register(), for GPU memory: as dma-buf, else by address. *by: which.
+ * Returns NULL with the reason in why.
+ */
+struct ibv_mr *df_verbs_register_gpu(const struct device *d, const struct df_far_rdma *at,
+				     const char **by, char *why, size_t size);
+
 #endif

@@ -1,0 +1,16 @@
+/* Words in the memory of each device that its streams write and its blocks poll. */
+#ifndef DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_NEAR_H
+#define DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_NEAR_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+struct df_mstream;
+
+/*
+ * Call with the primary context current and nothing on the stream; waits for a bounded time.
+ */
+void df_cuda_near_make(int device, CUstream stream);
+uint64_t *df_cuda_near_words(const struct df_mstream *s);
+
+#endif
