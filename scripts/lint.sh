@@ -138,6 +138,7 @@ step "form (clang-format)" format
 step "warnings of clang" clang_ok
 step "layers" scripts/check_layers.sh
 step "calls" scripts/check_calls.sh
+step "headers" scripts/check_headers.sh
 step "rooms" scripts/check_rooms.sh
 step "memory order" scripts/check_order.sh
 step "exports" exports

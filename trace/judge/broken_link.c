@@ -7,7 +7,8 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include "trace/judge/lines.h"
+#include "trace/judge/judge_int.h"
+#include "trace/judge/say.h"
 
 /*
  * Finds a rank of the process at the other end among the members of communicators. Returns 1 and

@@ -8,6 +8,8 @@
 #include "runtime/base/err.h"
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
+#include "trace/judge/say.h"
+#include "trace/judge/judge_int.h"
 
 /*
  * Whether both ranks belong to the communicator of this operation; for messages, whether both are

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "trace/record/names.h"
-#include "trace/judge/lines.h"
+#include "trace/judge/judge_int.h"
+#include "trace/judge/say.h"
 #include "runtime/base/vec.h"
 
 #define BIT(k) (1u << (k))

@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "trace/judge/lines.h"
+#include "trace/judge/judge_int.h"
+#include "trace/judge/say.h"
 #include "trace/record/names.h"
 #include "runtime/base/vec.h"
 

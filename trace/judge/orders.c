@@ -3,6 +3,7 @@
  * result.
  */
 #include "trace/judge/result.h"
+#include "trace/judge/judge_int.h"
 #include "trace/record/names.h"
 
 static int same_inst(const struct df_uop *a, const struct df_uop *b)

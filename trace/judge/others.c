@@ -6,7 +6,8 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include "trace/judge/lines.h"
+#include "trace/judge/judge_int.h"
+#include "trace/judge/say.h"
 #include "trace/read/party.h"
 #include "trace/record/names.h"
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/judge/result.h"
+#include "trace/judge/judge_int.h"
 #include "trace/record/names.h"
 
 #define MAX_ROOM 64 /* stuck operations that are compared */

@@ -9,6 +9,7 @@
 #include "trace/read/party.h"
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
+#include "trace/judge/say.h"
 #include "trace/read/stacks.h"
 #include "runtime/base/err.h"
 #include "runtime/base/vec.h"
@@ -53,7 +54,7 @@ const char *df_say_op(const struct df_check_set *set, const struct df_uop *u, ch
 	return buf;
 }
 
-static const char *say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size)
+const char *df_say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size)
 {
 	snprintf(buf, size, "r%d", set->entries[entry].world);
 	return buf;
@@ -62,7 +63,7 @@ static const char *say_entry(const struct df_check_set *set, uint32_t entry, cha
 const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, char *buf,
 			size_t size)
 {
-	return say_entry(set, u->entry, buf, size);
+	return df_say_entry(set, u->entry, buf, size);
 }
 
 #define NOBODY (-1)
@@ -127,7 +128,7 @@ const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int ra
 	int largest = 0;
 
 	if (e)
-		return say_entry(set, (uint32_t)(e - set->entries), buf, size);
+		return df_say_entry(set, (uint32_t)(e - set->entries), buf, size);
 	if (gcomm == DF_NONE) {
 		snprintf(buf, size, "another process");
 		return buf;

@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include "trace/judge/lines.h"
+#include "trace/judge/judge_int.h"
 #include "trace/record/names.h"
 #include "trace/record/proxy.h"
 

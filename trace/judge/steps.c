@@ -6,6 +6,8 @@
 #include <string.h>
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
+#include "trace/judge/say.h"
+#include "trace/judge/judge_int.h"
 #include "runtime/base/vec.h"
 
 #define BIT(k) (1u << (k))

@@ -5,6 +5,9 @@
 #ifndef DF_TRACE_RECORD_SITE_H
 #define DF_TRACE_RECORD_SITE_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 /* Loads what backtrace() needs. That may allocate, so it is done when the trace is opened. */
 void df_site_preload(void);
 

@@ -8,6 +8,7 @@
 #include "trace/record/names.h"
 #include "trace/say/picture.h"
 #include "runtime/base/vec.h"
+#include "trace/judge/say.h"
 
 static const char *const why[] = {
 	[DF_E_SELF] = "",

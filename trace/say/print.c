@@ -6,6 +6,7 @@
 #include "trace/say/alike.h"
 #include "trace/say/print.h"
 #include "runtime/base/number.h"
+#include "trace/judge/say.h"
 
 static const char *const confidence_names[] = {"proved", "likely", "possible"};
 

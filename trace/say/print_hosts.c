@@ -9,6 +9,7 @@
 #include "trace/say/print.h"
 #include "runtime/base/vec.h"
 #include "runtime/base/number.h"
+#include "trace/judge/say.h"
 
 #define MAX_FRAMES 6
 

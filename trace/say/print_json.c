@@ -2,6 +2,7 @@
  * Writes a verdict as JSON with stable keys, for programs: the same content as print.c. Tools only.
  */
 #include <inttypes.h>
+#include "trace/judge/say.h"
 #include "trace/record/names.h"
 #include "trace/say/json.h"
 #include "trace/say/print.h"

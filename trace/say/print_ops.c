@@ -11,6 +11,7 @@
 #include "trace/say/print.h"
 #include "runtime/base/err.h"
 #include "runtime/base/vec.h"
+#include "trace/judge/say.h"
 
 void df_crowd_join(struct df_crowd *c, int32_t rank, double seconds)
 {

@@ -8,6 +8,7 @@
 #include "trace/record/names.h"
 #include "trace/say/print.h"
 #include "runtime/base/vec.h"
+#include "trace/judge/say.h"
 
 #define MAX_FRAMES 8
 

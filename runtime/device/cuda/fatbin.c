@@ -9,8 +9,6 @@
 #ifdef DF_FATBIN
 __asm__(".section .rodata\n"
 	".balign 64\n"
-	".globl df_fatbin\n"
-	".hidden df_fatbin\n"
 	"df_fatbin:\n"
 	".incbin \"" DF_FATBIN "\"\n"
 	".balign 8\n"

@@ -16,6 +16,7 @@
 #include "runtime/base/time.h"
 #include "kernels/bell.h"
 #include "runtime/transport/net/plugin/ncclnet.h"
+#include "runtime/transport/net/progress.h"
 #include "runtime/transport/transport_int.h"
 
 const struct df_net_ops *const df_net_media[DF_NET_MEDIA] = {&df_net_plugin, &df_net_verbs,

@@ -241,14 +241,10 @@ void df_net_sent(struct df_net_link *l, struct df_net_conn *from);
 const void *df_net_payload(const struct df_net_conn *c, uint64_t pos);
 /* Gives up the link as after the time-out, with the reason in l->why and l->what. */
 void df_net_lost(struct df_net_link *l);
+extern const struct df_net_ops *const df_net_media[DF_NET_MEDIA]; /* by position of the bit */
 static inline void df_net_count(uint64_t *n, uint64_t by)
 {
 	__atomic_store_n(n, *n + by, __ATOMIC_RELAXED);
 }
-
-/* df_net_look_held() (runtime/transport/transport.h) for one endpoint. */
-void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause);
-/* Indexed by the positions of their bits. */
-extern const struct df_net_ops *const df_net_media[DF_NET_MEDIA];
 
 #endif

@@ -17,6 +17,7 @@
 #include "runtime/base/time.h"
 #include "kernels/bell.h"
 #include "runtime/transport/net/net.h"
+#include "runtime/transport/net/progress.h"
 
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
 #define SAY_NS	    DF_NS_PER_S		/* a break is reported if it has not healed by then */

@@ -40,4 +40,7 @@ void df_net_run(struct df_net_ep *ep);
 /* In the child of a fork: forgets the parent's endpoints. */
 void df_net_pass_forked(void);
 
+/* df_net_look_held() (runtime/transport/transport.h) for one endpoint. */
+void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause);
+
 #endif

@@ -12,6 +12,7 @@
 #include "trace/cli/cli.h"
 #include "trace/cli/input.h"
 #include "trace/cli/view/timeline.h"
+#include "trace/judge/say.h"
 #include "trace/record/names.h"
 #include "trace/say/alike.h"
 #include "trace/say/json.h"

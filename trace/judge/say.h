@@ -1,0 +1,69 @@
+/*
+ * Short texts of verdicts: names of operations, ranks, calls. Written into buf, which is returned,
+ * unless said otherwise.
+ */
+#ifndef DF_TRACE_JUDGE_SAY_H
+#define DF_TRACE_JUDGE_SAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trace/judge/result.h"
+
+const char *df_say_op(const struct df_check_set *set, const struct df_uop *u, char *buf,
+		      size_t size);
+const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, char *buf,
+			size_t size);
+const char *df_say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size);
+const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
+			  size_t size);
+/* "exited normally", "exited with status 1". */
+const char *df_say_exit(int in_order, char *buf, size_t size);
+/*
+ * The job's rank that a thread (0: any) with this device (-1: any) serves; -1 if none or several.
+ */
+int df_say_world(const struct df_check_set *set, const struct df_trc *t, int device, uint32_t tid);
+/* The rank of a node's thread, work or slot; in a process with several ranks, by device. */
+const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size_t size);
+const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size);
+/* Its frame after `skip` others. */
+const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned skip,
+			char *buf, size_t size);
+/*
+ * Compares calls of a script that are shown side by side; start with {0}. Where they differ, their
+ * first `shared` lines are the same, as in a helper that all of them use, so they are not shown.
+ * first and differ serve the comparison.
+ */
+struct df_say_lines {
+	const char *first;
+	unsigned shared, differ;
+};
+void df_say_compare(struct df_say_lines *l, struct df_check_set *set, uint32_t trace,
+		    uint32_t site);
+/* All its frames, or "" if none are known. Valid as long as the set. */
+const char *df_say_frames(struct df_check_set *set, uint32_t trace, uint32_t site);
+/* A string of a trace by its hash. Returns 0 if it is unknown. */
+int df_say_string(const struct df_check_set *set, uint32_t trace, uint64_t hash, char *buf,
+		  size_t size);
+/* The site of the call that a record belongs to; 0 if unknown. */
+uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t rec);
+/*
+ * Its innermost frames, at most `max`: "a <- b <- c"; for a script's call its lines. Returns their
+ * number; 0 for a site that the ring has lost.
+ */
+unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned max,
+		      char *buf, size_t size);
+/* Whether the thread's place in its script is known and it has recorded nothing since. */
+int df_say_has_script(const struct df_trc *trc, const struct df_lthread *t);
+/* The innermost line of the main thread's script; 0 if unknown. */
+int df_say_script(struct df_check_set *set, uint32_t trace, char *buf, size_t size);
+const char *df_say_sig(const struct df_lop *op, char *buf, size_t size);
+const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32_t tid, char *buf,
+			  size_t size);
+double df_say_ago(const struct df_check_set *set, uint32_t trace, uint64_t time_ns);
+
+/* printf into memory from malloc(). Returns NULL if there is no memory. */
+char *df_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void df_note(struct df_check_result *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif
