@@ -5,9 +5,10 @@
 
 #include "runtime/base/time.h"
 #include "trace/check.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/fr/dumps.h"
-#include "trace/cli/input.h"
+#include "trace/cli/common/input.h"
 
 int df_cmd_check(int argc, char **argv)
 {

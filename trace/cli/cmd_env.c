@@ -7,7 +7,7 @@
 
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "trace/say/json.h"
 
 enum kind { KIND_ENUM, KIND_INT, KIND_STR, KIND_RULES };
@@ -52,6 +52,7 @@ static const char *value_text(const struct df_env *env, int row, char *buf, size
 		return env->id;
 #define DF_ENV_RULES(id, name, def, keys, words, help) DF_ENV_STR(id, name, def, help)
 #include "runtime/base/env.def"
+#include "trace/cli/cmd.h"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR

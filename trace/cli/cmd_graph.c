@@ -1,8 +1,9 @@
 /* `dfshim graph`: the wait-for graph, or the order of execution, as DOT, SVG or JSON. */
 #include <stdio.h>
 #include <string.h>
-#include "trace/cli/cli.h"
-#include "trace/cli/input.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
+#include "trace/cli/common/input.h"
 #include "trace/say/json.h"
 #include "trace/say/picture.h"
 

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "runtime/base/clean_text.h"
-#include "trace/cli/cli.h"
-#include "trace/cli/input.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
+#include "trace/cli/common/input.h"
 #include "trace/read/load.h"
 #include "trace/say/json.h"
 

@@ -10,9 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "trace/cli/cli.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/cmd_plan.h"
-#include "trace/cli/input.h"
+#include "trace/cli/common/input.h"
 #include "trace/plan/plan_observe.h"
 
 #define NAME "plan"

@@ -9,14 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "trace/cli/cli.h"
-#include "trace/cli/input.h"
 #include "trace/cli/cmd_predict_budget.h"
+#include "trace/cli/common/cli.h"
+#include "trace/cli/common/input.h"
 #include "trace/cli/cmd_predict_program.h"
 #include "trace/record/names.h"
 #include "trace/read/load.h"
 #include "trace/say/json.h"
 #include "runtime/base/vec.h"
+#include "trace/cli/cmd.h"
 
 #define WINDOW 64 /* operations */
 

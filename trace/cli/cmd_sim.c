@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 #include "runtime/base/err.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/cmd_sim.h"
 #include "trace/sim/sim_observe.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "runtime/base/err.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/cmd_sim.h"
 #include "trace/say/json.h"
 #include "trace/sim/sim_int.h"

@@ -9,7 +9,8 @@
 #include "runtime/base/err.h"
 #include "runtime/base/version.h"
 #include "trace/cli/build.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
 #include "trace/record/format.h"
 
 static const struct command {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "trace/judge/judge_int.h"
+#include "trace/judge/say.h"
 #include "trace/record/names.h"
 #include "trace/record/proxy.h"
 

@@ -21,7 +21,7 @@
 #include "runtime/program/build/tuner.h"
 #include "runtime/program/program_names.h"
 #include "trace/cli/algo/algo_bench.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/run/jobdir.h"
 #include "trace/say/json.h"
 

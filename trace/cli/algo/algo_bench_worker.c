@@ -10,7 +10,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/time.h"
 #include "trace/cli/algo/algo_bench.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/run/nccl_fn.h"
 
 #define NR_FLOAT 7 /* ncclFloat */

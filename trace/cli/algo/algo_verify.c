@@ -5,7 +5,7 @@
 #include "runtime/base/err.h"
 #include "runtime/program/build/cost.h"
 #include "trace/cli/algo/algo.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "trace/say/json.h"
 
 static void say_slots(char *buf, size_t size, int64_t slots)

@@ -18,7 +18,8 @@
 #include "runtime/program/build/tuner.h"
 #include "runtime/program/program_names.h"
 #include "trace/cli/algo/algo.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
 #include "trace/say/json.h"
 
 /* "3+5": nodes of 3 and 5 ranks. */

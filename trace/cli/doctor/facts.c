@@ -15,7 +15,7 @@
 #include "runtime/base/first_line.h"
 #include "runtime/base/version.h"
 #include "runtime/evidence/evidence_file.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/doctor/doctor.h"
 #include "trace/cli/run/run.h"
 

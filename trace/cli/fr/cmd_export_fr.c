@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "trace/cli/cli.h"
-#include "trace/cli/input.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
+#include "trace/cli/common/input.h"
 #include "trace/record/names.h"
 #include "trace/cli/fr/pickle.h"
 #include "trace/read/set.h"

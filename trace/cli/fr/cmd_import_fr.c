@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "trace/cli/cli.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/fr/import_fr.h"
 
 int df_cmd_import_fr(int argc, char **argv)

@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "runtime/base/vec.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/fr/import_fr.h"
-#include "trace/cli/input.h"
+#include "trace/cli/common/input.h"
 
 struct found {
 	char **dumps;

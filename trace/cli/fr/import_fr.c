@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <uthash.h>
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "runtime/base/vec.h"
 #include "trace/record/format.h"
 #include "trace/record/trace_hash.h"

@@ -17,7 +17,7 @@
 #include "runtime/base/clean_text.h"
 #include "runtime/base/err.h"
 #include "runtime/base/time.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 
 #define ROUNDS_WARM 50
 #define ROUNDS	    2000

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "runtime/base/time.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 
 struct visitor {
 	int fd;

@@ -16,8 +16,9 @@
 
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
-#include "trace/cli/cli.h"
-#include "trace/cli/input.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
+#include "trace/cli/common/input.h"
 #include "trace/cli/run/jobdir.h"
 
 #define PREDICTED    14 /* exit status of `dfshim predict` */

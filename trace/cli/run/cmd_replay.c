@@ -12,8 +12,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "trace/cli/cli.h"
-#include "trace/cli/input.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
+#include "trace/cli/common/input.h"
 #include "trace/cli/run/jobdir.h"
 #include "trace/cli/run/cmd_replay.h"
 #include "trace/cli/run/replay_worker.h"

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/base/err.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 
 #define ROOT "/tmp"
 

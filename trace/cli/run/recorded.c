@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/run/recorded.h"
 #include "trace/record/names.h"
 #include "runtime/base/vec.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/run/run.h"
 #include "trace/record/trace_hash.h"
 

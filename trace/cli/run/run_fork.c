@@ -24,7 +24,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 #include "trace/cli/run/run.h"
 
 #define VARIABLE "_DFSHIM_FORK"

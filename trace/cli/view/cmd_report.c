@@ -9,8 +9,9 @@
 #include <string.h>
 #include "runtime/base/err.h"
 #include "runtime/base/xml_text.h"
-#include "trace/cli/cli.h"
-#include "trace/cli/input.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
+#include "trace/cli/common/input.h"
 #include "trace/cli/view/timeline.h"
 #include "trace/judge/say.h"
 #include "trace/record/names.h"

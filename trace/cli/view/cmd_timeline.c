@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "trace/cli/cli.h"
-#include "trace/cli/input.h"
+#include "trace/cli/cmd.h"
+#include "trace/cli/common/cli.h"
+#include "trace/cli/common/input.h"
 #include "trace/cli/view/timeline.h"
 #include "trace/record/names.h"
 #include "trace/judge/result.h"

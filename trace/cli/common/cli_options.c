@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 
 #define FIRST_KEY 256 /* of options without a letter: their row is added */
 #define WORDS	  20  /* a longer list of words is not shown in the place of the argument */
@@ -21,7 +21,7 @@ static const struct df_opt common[] = {
 			   .min = lo,                                                              \
 			   .max = hi,                                                              \
 			   .help = text},
-#include "trace/cli/options.def"
+#include "trace/cli/common/options.def"
 #undef DF_OPTION
 };
 

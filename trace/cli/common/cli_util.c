@@ -1,5 +1,5 @@
 /* Messages of subcommands: wrong usage, unreadable input, results, progress. One thread. */
-#include "trace/cli/cli.h"
+#include "trace/cli/common/cli.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,24 +1,14 @@
 /*
- * The subcommands' interface: one function each, in a file of its own; the table of its options,
- * from which parsing, help, completion and the manual are made; and messages that look the same
- * everywhere.
- *
- * A subcommand gets its own name as argv[0] and returns the exit status: 2 for wrong usage, 1 for
- * unreadable input, otherwise as the manual says. Results are printed to standard output, all else
- * to standard error. One thread.
+ * What subcommands share: the table of their options, from which parsing, help, completion and the
+ * manual are made, and messages that look the same everywhere. Results are printed to standard
+ * output, all else to standard error. One thread.
  */
-#ifndef DF_CLI_H
-#define DF_CLI_H
+#ifndef DF_TRACE_CLI_COMMON_CLI_H
+#define DF_TRACE_CLI_COMMON_CLI_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-
-/* Weak: a subcommand exists if the file that defines it is linked. */
-#define DF_CMD(id, name, args, summary)                                                            \
-	int df_cmd_##id(int argc, char **argv) __attribute__((weak));
-#include "trace/cli/subcommands.def"
-#undef DF_CMD
 
 /* ---- options ----------------------------------------------------------------------------- */
 
@@ -36,7 +26,7 @@ enum df_opt_kind {
 enum df_opt_id {
 	DF_OPTION_OWN, /* not a common option */
 #define DF_OPTION(id, ...) DF_OPTION_##id,
-#include "trace/cli/options.def"
+#include "trace/cli/common/options.def"
 #undef DF_OPTION
 };
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "trace/cli/cli.h"
-#include "trace/cli/input.h"
+#include "trace/cli/common/cli.h"
+#include "trace/cli/common/input.h"
 #include "trace/record/trace_hash.h"
 #include "runtime/base/vec.h"
 
