@@ -15,6 +15,7 @@
 #include <string.h>
 #include "interpose/cuda/cuda_hook.h"
 #include "interpose/nccl/nccl_api.h"
+#include "interpose/nccl/nccl_pass.h"
 #include "interpose/real/real.h"
 #include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
@@ -50,8 +51,7 @@ __attribute__((used)) static void *dl_answer(void *handle, const char *name)
 	return answer(handle, name, NULL);
 }
 
-__attribute__((used)) static void *dlv_answer(void *handle, const char *name,
-								const char *version)
+__attribute__((used)) static void *dlv_answer(void *handle, const char *name, const char *version)
 {
 	return version ? answer(handle, name, version) : NULL;
 }

@@ -1,6 +1,6 @@
 /*
  * Loading and unloading the library. Nothing here can fail or take time: the runtime starts at the
- * first NCCL call that needs it (front.c), and most processes of a job (shells, data loaders) never
+ * first NCCL call that needs it (real/front.c), and most processes of a job (shells, data loaders) never
  * make one. The child of a fork starts afresh, or calls are refused there if the parent had
  * started.
  */
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/nccl/nccl_group.h"
 #include "runtime/base/connections.h"
 #include "runtime/base/dlsym.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 #include "interpose/dfccl.h"
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/inverse.h"

@@ -8,7 +8,7 @@
  */
 #include "interpose/nccl/nccl_coll.h"
 #include "interpose/nccl/nccl_collconfig.h"
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/nccl/nccl_group.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/real/real.h"

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "interpose/nccl/nccl_coll.h"
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/nccl/nccl_group.h"
-#include "interpose/real/handover.h"
+#include "interpose/nccl/nccl_handover.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/nccl/nccl_job.h"
 #include "interpose/real/real.h"

@@ -5,9 +5,9 @@
  * Threads: any; ncclCommAbort may run during another call on the same communicator.
  */
 #include "interpose/nccl/nccl_coll.h"
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/nccl/nccl_group.h"
-#include "interpose/real/handover.h"
+#include "interpose/nccl/nccl_handover.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/nccl/nccl_job.h"
 #include "interpose/real/real.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/nccl/nccl_group.h"
 #include "interpose/nccl/nccl_handle.h"
 #include "interpose/nccl/nccl_mem.h"

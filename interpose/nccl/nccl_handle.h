@@ -16,7 +16,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
-#include "interpose/nccl/nccl_config.h"
+#include "interpose/real/nccl_config.h"
 #include "interpose/nccl/nccl_types.h"
 #include "runtime/base/err.h"
 #include "runtime/dfshim.h"
@@ -88,7 +88,7 @@ static inline int df_is_ours(const void *comm)
 
 /*
  * DF_FOREIGN(comm): whether the call goes to the real library. It does if the communicator belongs
- * to it, if all communicators do, or if one of ours was handed over to it (handover.c). The
+ * to it, if all communicators do, or if one of ours was handed over to it (nccl_handover.c). The
  * variable `comm` then becomes the real library's communicator, and inside a group of ours a group
  * of the real library is open from then on.
  */

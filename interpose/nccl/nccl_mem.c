@@ -4,16 +4,16 @@
  * The runtime needs no registration, so these calls only keep records and return NCCL's errors. A
  * window of ours is a host object: it can be registered, passed to host calls and deregistered, but
  * device code cannot use it. A communicator whose windows are for device code is handed over to
- * NCCL first (handover.c).
+ * NCCL first (nccl_handover.c).
  *
  * Locks: a communicator's, for its lists; windows_lock (leaf).
  */
 #include <stdlib.h>
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/nccl/nccl_handle.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/nccl/nccl_group.h"
-#include "interpose/real/handover.h"
+#include "interpose/nccl/nccl_handover.h"
 #include "interpose/nccl/nccl_mem.h"
 #include "interpose/real/real.h"
 #include "interpose/nccl/nccl_status.h"

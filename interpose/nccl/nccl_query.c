@@ -4,7 +4,7 @@
  * Threads: any; ncclCommGetAsyncError may run during another call on the same communicator.
  */
 #include "interpose/nccl/nccl_coll.h"
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/nccl/nccl_handle.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/real/real.h"

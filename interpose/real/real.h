@@ -33,9 +33,4 @@ int df_on_hostcuda(void);
  */
 const struct df_hostnccl_api *df_real_on_cpu(void);
 
-/*
- * Returns our function for "ncclX" or "pncclX", or NULL if the table has no such name. Any context.
- */
-void *df_nccl_find(const char *name);
-
 #endif

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "interpose/nccl/nccl_config.h"
+#include "interpose/real/nccl_config.h"
 #include "interpose/real/real_lanes.h"
 #include "interpose/real/real.h"
 #include "runtime/backend.h"

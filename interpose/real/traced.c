@@ -12,7 +12,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/real/profiled.h"
 #include "interpose/real/real.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "interpose/nccl/nccl_api.h"
+#include "interpose/nccl/nccl_pass.h"
 #include "interpose/real/real.h"
 #include "runtime/base/rng.h"
 #include "tests/interpose/fake_runtime.h"

@@ -5,10 +5,11 @@
  *
  * Any thread. No state.
  */
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/nccl/nccl_handle.h"
 #include "interpose/nccl/nccl_mem.h"
 #include "interpose/nccl/nccl_api.h"
+#include "interpose/nccl/nccl_pass.h"
 #include "interpose/real/real.h"
 #include "runtime/base/log.h"
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/nccl/nccl_coll.h"
 #include "interpose/real/real_lanes.h"
 #include "interpose/real/real.h"

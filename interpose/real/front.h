@@ -1,6 +1,6 @@
 /* How this process treats NCCL calls: decided once, at the first call that needs to know. */
-#ifndef DF_INTERPOSE_LOAD_FRONT_H
-#define DF_INTERPOSE_LOAD_FRONT_H
+#ifndef DF_INTERPOSE_REAL_FRONT_H
+#define DF_INTERPOSE_REAL_FRONT_H
 
 #include "interpose/nccl/nccl_types.h"
 

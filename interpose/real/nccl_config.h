@@ -1,6 +1,6 @@
 /* Reads the ncclConfig_t of callers of any version. */
-#ifndef DF_INTERPOSE_NCCL_NCCL_CONFIG_H
-#define DF_INTERPOSE_NCCL_NCCL_CONFIG_H
+#ifndef DF_INTERPOSE_REAL_NCCL_CONFIG_H
+#define DF_INTERPOSE_REAL_NCCL_CONFIG_H
 
 #include "interpose/nccl/nccl_types.h"
 

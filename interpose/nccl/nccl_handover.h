@@ -1,6 +1,6 @@
-/* Hands a communicator of ours to the real library as a whole (handover.c). */
-#ifndef DF_INTERPOSE_REAL_HANDOVER_H
-#define DF_INTERPOSE_REAL_HANDOVER_H
+/* Hands a communicator of ours to the real library as a whole. */
+#ifndef DF_INTERPOSE_NCCL_NCCL_HANDOVER_H
+#define DF_INTERPOSE_NCCL_NCCL_HANDOVER_H
 
 #include "interpose/nccl/nccl_handle.h"
 

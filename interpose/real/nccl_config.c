@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include "interpose/nccl/nccl_config.h"
+#include "interpose/real/nccl_config.h"
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
 
