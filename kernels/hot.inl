@@ -457,7 +457,7 @@ DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 		return;
 	l->told = head;
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c): the host
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/coll/dev.c): the host
 	 * may overwrite the slots only after they have been copied.
 	 */
 	dfk_store_release_sys(&l->home->sq.head, head);
@@ -473,7 +473,7 @@ DFK int dfk_cq_room(struct df_kblock *blk)
 
 	if (cq->tail - cq->head > cq->mask) {
 		/*
-		 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/dev.c):
+		 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/coll/dev.c):
 		 * without it, this could overwrite a completion that is still being read.
 		 */
 		cq->head = dfk_load_acquire_sys(&dfk_local(blk)->home->cq.head);
@@ -566,7 +566,7 @@ DFK void dfk_block_leave(struct dfk_local *l)
 	l->published = ~(uint64_t)0;
 	dfk_publish(&l->blk);
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c), as in
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/coll/dev.c), as in
 	 * dfk_sq_drain().
 	 */
 	dfk_store_release_sys(&o->sq.head, l->blk.sq.head);
@@ -607,7 +607,7 @@ DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 {
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/daemon/dev.c): the host
+	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/coll/dev.c): the host
 	 * may overwrite the slots only after they have been copied.
 	 */
 	dfk_store_release_sys(&blk->sq.head, head);
@@ -616,7 +616,7 @@ DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 DFK int dfk_cq_room(struct df_kblock *blk)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/daemon/dev.c): without
+	 * ACQUIRE pairs with the RELEASE of head in df_dev_retire() (runtime/coll/dev.c): without
 	 * it, this could overwrite a completion that is still being read.
 	 */
 	return blk->cq.tail - dfk_load_acquire_sys(&blk->cq.head) <= blk->cq.mask;

@@ -57,7 +57,7 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 	uint32_t tail;
 
 	/*
-	 * ACQUIRE pairs with the RELEASE of tail in df_sq_push() (runtime/daemon/dev.c). Without
+	 * ACQUIRE pairs with the RELEASE of tail in df_sq_push() (runtime/coll/dev.c). Without
 	 * it, the new tail could be seen with the old contents of the slot, or of the instance it
 	 * names.
 	 */
@@ -134,7 +134,7 @@ DFK void dfk_cq_push(struct df_kblock *blk, uint32_t kind, struct df_kctx *ctx)
 	}
 	dfk_store_relaxed_sys(&e->value, (kind == DF_CQE_DONE ? in->done_value : in->op) << 1 | lap);
 	/*
-	 * RELEASE pairs with the ACQUIRE in cq_next() (runtime/daemon/dev.c). For DONE, the fence
+	 * RELEASE pairs with the ACQUIRE in cq_next() (runtime/coll/dev.c). For DONE, the fence
 	 * is that of `done` in dfk_finish().
 	 */
 	dfk_store_released_sys(&e->coll,

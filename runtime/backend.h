@@ -199,4 +199,24 @@ struct df_backend {
 /* The machine of this process. Never NULL: before df_device_open() it has no devices. */
 extern const struct df_backend *df_backend;
 
+/* ---- the choice (runtime/device) ---- */
+
+/*
+ * Sets df_backend and df_blocks as DFSHIM_BACKEND and the machine require. Returns 0, or
+ * -EOPNOTSUPP and the reason.
+ */
+int df_device_open(char *reason, size_t reason_bytes);
+/*
+ * After that: whether NCCL's kernels on lanes execute on this machine: by DFSHIM_EXECUTOR, or by
+ * the self-test.
+ */
+int df_device_lanes(void);
+/*
+ * As df_device_open(), for a process that only records (mode trace): uses the GPU even if it was
+ * not asked for by name.
+ */
+int df_device_open_any(char *reason, size_t reason_bytes);
+/* Returns to no device, and to CPU threads as executor. */
+void df_device_none(void);
+
 #endif

@@ -223,4 +223,10 @@ struct df_executor {
 /* The executor of this process: the daemon until df_executor_choose() (runtime/exec/choose.c). */
 extern const struct df_executor *df_executor;
 
+/*
+ * Sets df_executor: NCCL's kernels on lanes, or the daemon. Once, at the start of the process.
+ * Returns what the trace says of it (enum df_executed_by).
+ */
+unsigned df_executor_choose(int by_lanes);
+
 #endif

@@ -28,7 +28,7 @@
 #include "runtime/coll/connector.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 #include "runtime/transport/transport.h"
 
 int df_refs_reach(const struct df_coll *coll, const struct df_cend *end)

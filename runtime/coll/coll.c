@@ -24,7 +24,7 @@
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/program.h"
 #include "runtime/program/proto.h"

@@ -20,7 +20,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 #include "runtime/dfshim.h"
 #include "runtime/program/program.h"
 #include "runtime/program/proto.h"

@@ -37,7 +37,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 #include "runtime/program/build/cost.h"
 #include "kernels/bell.h"
 #include "runtime/transport/transport.h"

@@ -21,7 +21,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 
 /*
  * The message to peers: raise the first `count` instances of the collective to at least this

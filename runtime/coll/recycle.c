@@ -27,7 +27,7 @@
 #include "runtime/coll/coll.h"
 #include "runtime/coll/connector.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 #include "kernels/bell.h"
 #include "runtime/coll/recycle.h"
 #include "runtime/transport/transport.h"

@@ -26,8 +26,6 @@
 #include "runtime/comm/stats.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/devs.h"
-#include "runtime/device/device.h"
-#include "runtime/exec/choose.h"
 #include "runtime/executor.h"
 #include "runtime/dfshim.h"
 #include "runtime/order/debt.h"

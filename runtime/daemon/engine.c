@@ -18,7 +18,7 @@
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/order/frees.h"
 #include "runtime/transport/transport.h"

@@ -17,7 +17,7 @@
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/stats.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/daemon/life.h"
 #include "runtime/daemon/sched.h"

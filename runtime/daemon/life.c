@@ -19,7 +19,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/daemon/life.h"
 #include "runtime/order/debt.h"

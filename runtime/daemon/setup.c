@@ -16,7 +16,7 @@
 #include "runtime/base/log.h"
 #include "runtime/coll/far.h"
 #include "runtime/comm/process.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/daemon/sched.h"
 #include "runtime/daemon/setup.h"

@@ -11,24 +11,6 @@
 #include "runtime/blocks.h"
 
 /*
- * Sets df_backend and df_blocks as DFSHIM_BACKEND and the machine require. Returns 0, or
- * -EOPNOTSUPP and the reason.
- */
-int df_device_open(char *reason, size_t reason_bytes);
-/*
- * After that: whether NCCL's kernels on lanes execute on this machine: by DFSHIM_EXECUTOR, or by
- * the self-test.
- */
-int df_device_lanes(void);
-/*
- * As df_device_open(), for a process that only records (mode trace): uses the GPU even if it was
- * not asked for by name.
- */
-int df_device_open_any(char *reason, size_t reason_bytes);
-/* Returns to no device, and to CPU threads as executor. */
-void df_device_none(void);
-
-/*
  * decide.c. Returns 0 if the self-test of this machine's GPUs speaks for using them, with the
  * executor that it speaks for; else -errno and the reason. Blocks for a bounded time.
  */

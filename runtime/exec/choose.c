@@ -1,7 +1,6 @@
 /* The executor of this process. */
 #include "runtime/base/env.h"
 #include "runtime/daemon/engine.h"
-#include "runtime/exec/choose.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/executor.h"
 #include "trace/record/format.h"

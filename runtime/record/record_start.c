@@ -9,7 +9,6 @@
 #include "runtime/base/launcher.h"
 #include "runtime/base/log.h"
 #include "runtime/base/net/sockaddr.h"
-#include "runtime/device/device.h"
 #include "runtime/dfshim.h"
 #include "runtime/record/record.h"
 #include "runtime/watch/metrics.h"

@@ -1,11 +1,11 @@
 /*
- * When the daemon's kernel is launched and asked to leave (runtime/daemon/launch.c), against a device and a host that
+ * When the daemon's kernel is launched and asked to leave (runtime/device/cuda/launch.c), against a device and a host that
  * do random things: what must always hold, and the cases with a name.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include "runtime/base/rng.h"
-#include "runtime/daemon/launch.h"
+#include "runtime/device/cuda/launch.h"
 #include "tests/lib/test.h"
 
 static enum df_launch_act step(struct df_launch *l, struct df_launch_in in)

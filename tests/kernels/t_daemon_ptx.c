@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "runtime/base/time.h"
-#include "runtime/daemon/launch.h"
+#include "runtime/device/cuda/launch.h"
 #include "tests/cuda/ptx/ptx.h"
 #define LINE_WORDS 16
 #include "tests/kernels/world.h"

@@ -3,7 +3,7 @@
  */
 #include <stdlib.h>
 #include "runtime/base/rng.h"
-#include "runtime/daemon/dev.h"
+#include "runtime/coll/dev.h"
 #include "tests/lib/test.h"
 
 #define NR_BLOCKS 2

@@ -423,7 +423,7 @@ static void submit(struct world *w, int k, int c, int m, int late)
 		turn_over(rc, m);
 	/* Not the same on all ranks. */
 	in->priority = (int32_t)((unsigned)(m * 7 + c * 5 + k * 3) % 4) - 1;
-	/* RELEASE of next and tail pairs with the daemon's ACQUIRE, as in runtime/coll/coll.c and runtime/daemon/dev.c. */
+	/* RELEASE of next and tail pairs with the daemon's ACQUIRE, as in runtime/coll/coll.c and runtime/coll/dev.c. */
 	if (m)
 		__atomic_store_n(&rc->inst[m - 1].next, in, __ATOMIC_RELEASE);
 	for (b = 0; b < rc->prog->nr_blocks; b++) {

@@ -1,6 +1,6 @@
 /*
  * Completions of a block on a GPU without a fence and without an index (struct df_cqe, kernels/abi.h; dfk_cq_push(); cqe_get() in
- * runtime/daemon/dev.c). For each of N operations the block stores the collective's word `done`, and the two words of the next place
+ * runtime/coll/dev.c). For each of N operations the block stores the collective's word `done`, and the two words of the next place
  * of the ring; these stores arrive in any order, those to one address in the order in which they were made. The host takes
  * a completion when both words have the bit of this lap and `done` has that value.
  *

@@ -1,6 +1,6 @@
 /*
  * A GPU's daemon of B blocks that leaves and is launched again (kernels/daemon.inl, dfk_leaves();
- * runtime/daemon/launch.c).
+ * runtime/device/cuda/launch.c).
  *
  * R blocks of a launch are on the device at a time; the next ones come when one has left. A block that has had nothing
  * to do says so (stays), and who sees that of all of them tells them to leave. Each follows that when it has been there

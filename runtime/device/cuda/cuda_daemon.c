@@ -25,7 +25,7 @@
 #include "runtime/device/cuda/cuda_daemon.h"
 #include "runtime/device/cuda/mem/cuda_far.h"
 #include "runtime/device/cuda/cuda_int.h"
-#include "runtime/daemon/launch.h"
+#include "runtime/device/cuda/launch.h"
 #include "runtime/device/cuda/mem/cuda_near.h"
 
 #define KERNEL	     "dfk_daemon"

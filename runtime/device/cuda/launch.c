@@ -3,7 +3,7 @@
  * object.
  */
 #include "runtime/base/err.h"
-#include "runtime/daemon/launch.h"
+#include "runtime/device/cuda/launch.h"
 
 static void gone(struct df_launch *l, const struct df_launch_in *in)
 {
