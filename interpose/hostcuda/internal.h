@@ -492,7 +492,7 @@ int df_hreap(void *ptr, int device);
 int df_hmem_alloc_patient(int device, enum df_mem_kind kind, unsigned flags, size_t bytes,
 			  void **out);
 
-/* -- copy.c ------------------------------------------------------------------------------------ */
+/* -- copy_check.c ------------------------------------------------------------------------------ */
 
 /* Checks that both sides are of the kind and long enough. */
 cudaError_t df_hcopy_check(const struct df_hop *op, enum cudaMemcpyKind kind, int *from_pageable,

@@ -4,8 +4,6 @@
 
 #include "interpose/hostcuda/internal.h"
 
-/* The calling thread uses that device from now on: cudaSetDevice() for the driver's contexts. */
-void df_hctx_use(int device);
 /*
  * Returns the driver's function of that name as cuGetProcAddress() gives it to a program of that
  * version; NULL: none.

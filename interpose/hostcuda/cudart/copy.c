@@ -9,38 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the end of the bytes that a box of rows covers. */
-static size_t span(size_t pitch, size_t slice, size_t width, size_t height, size_t depth)
-{
-	return width && height && depth ? (depth - 1) * slice + (height - 1) * pitch + width : 0;
-}
-
-/*
- * Checks that the memory is of the kind that the caller names, and long enough. want: 1 device, 0
- * host, -1 any. *pageable: the memory is not ours.
- */
-static cudaError_t check(const void *ptr, size_t bytes, int want, int *pageable)
-{
-	struct df_mem_info info;
-
-	df_hmem_info(ptr, &info, NULL);
-	*pageable = info.kind == DF_MEM_UNKNOWN;
-	if (!ptr || (want == 1 && *pageable))
-		return cudaErrorInvalidValue;
-	if (!*pageable && (const char *)ptr + bytes > (char *)info.base + info.bytes)
-		return cudaErrorInvalidValue;
-	return cudaSuccess;
-}
-
-static int wants(enum cudaMemcpyKind kind, int source)
-{
-	if (kind == cudaMemcpyDefault)
-		return -1;
-	if (source)
-		return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-	return kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-}
-
 /* Packs the rows of a pageable source, so that the caller may change it when we return. */
 static cudaError_t stage(struct df_hop *op)
 {
@@ -73,26 +41,6 @@ static int sync_hook(struct df_hstream *s, const void *ptr)
 		df_hhooks()->stream_sync(&info);
 	}
 	return 0;
-}
-
-const struct df_touch *df_hop_touch(const struct df_hop *op, struct df_touch *t)
-{
-	memset(t, 0, sizeof(*t));
-	if (op->kind == DF_HOP_COPY) {
-		t->in = (uintptr_t)op->copy.src;
-		t->in_end = t->in + span(op->copy.src_pitch, op->copy.src_slice, op->copy.width,
-					 op->copy.height, op->copy.depth);
-		t->out = (uintptr_t)op->copy.dst;
-		t->out_end = t->out + span(op->copy.dst_pitch, op->copy.dst_slice, op->copy.width,
-					   op->copy.height, op->copy.depth);
-		return t;
-	}
-	if (op->kind != DF_HOP_FILL)
-		return NULL;
-	t->out = (uintptr_t)op->fill.dst;
-	t->out_end = t->out + span(op->fill.pitch, op->fill.slice, op->fill.width, op->fill.height,
-				   op->fill.depth);
-	return t;
 }
 
 /*
@@ -135,28 +83,6 @@ static cudaError_t submit_sync(struct df_hstream *s, struct df_hop *op, enum df_
 		df_hwait_point(end);
 	df_hsync_done(s->device);
 	return cudaSuccess;
-}
-
-cudaError_t df_hcopy_check(const struct df_hop *op, enum cudaMemcpyKind kind, int *from_pageable,
-			   int *to_pageable)
-{
-	cudaError_t err;
-
-	if ((unsigned)kind > cudaMemcpyDefault)
-		return cudaErrorInvalidMemcpyDirection;
-	if ((op->copy.height > 1 || op->copy.depth > 1) &&
-	    (op->copy.width > op->copy.dst_pitch || op->copy.width > op->copy.src_pitch))
-		return cudaErrorInvalidPitchValue;
-	err = check(op->copy.src,
-		    span(op->copy.src_pitch, op->copy.src_slice, op->copy.width, op->copy.height,
-			 op->copy.depth),
-		    wants(kind, 1), from_pageable);
-	if (err)
-		return err;
-	return check(op->copy.dst,
-		     span(op->copy.dst_pitch, op->copy.dst_slice, op->copy.width, op->copy.height,
-			  op->copy.depth),
-		     wants(kind, 0), to_pageable);
 }
 
 static cudaError_t copy(struct df_hop *op, enum cudaMemcpyKind kind, cudaStream_t stream, int sync)
@@ -225,28 +151,6 @@ static struct df_hop rows(void *dst, size_t dpitch, const void *src, size_t spit
 					.depth = 1}};
 }
 
-static size_t at(const struct cudaPitchedPtr *p, const struct cudaPos *pos)
-{
-	return pos->z * p->pitch * p->ysize + pos->y * p->pitch + pos->x;
-}
-
-cudaError_t df_hcopy_box(const struct cudaMemcpy3DParms *p, struct df_hop *op)
-{
-	if (!p || p->srcArray || p->dstArray)
-		return p ? cudaErrorNotSupported : cudaErrorInvalidValue;
-	*op = (struct df_hop){.kind = DF_HOP_COPY,
-			      .copy = {.dst = (char *)p->dstPtr.ptr + at(&p->dstPtr, &p->dstPos),
-				       .src = (char *)p->srcPtr.ptr + at(&p->srcPtr, &p->srcPos),
-				       .dst_pitch = p->dstPtr.pitch,
-				       .src_pitch = p->srcPtr.pitch,
-				       .dst_slice = p->dstPtr.pitch * p->dstPtr.ysize,
-				       .src_slice = p->srcPtr.pitch * p->srcPtr.ysize,
-				       .width = p->extent.width,
-				       .height = p->extent.height,
-				       .depth = p->extent.depth}};
-	return cudaSuccess;
-}
-
 static cudaError_t box(const struct cudaMemcpy3DParms *p, cudaStream_t stream, int sync)
 {
 	struct df_hop op;
@@ -286,18 +190,6 @@ static cudaError_t peer(void *dst, int dst_device, const void *src, int src_devi
 }
 
 /* -- fills ------------------------------------------------------------------------------------- */
-
-cudaError_t df_hfill_check(const struct df_hop *op)
-{
-	int pageable;
-
-	if ((op->fill.height > 1 || op->fill.depth > 1) && op->fill.width > op->fill.pitch)
-		return cudaErrorInvalidPitchValue;
-	return check(op->fill.dst,
-		     span(op->fill.pitch, op->fill.slice, op->fill.width, op->fill.height,
-			  op->fill.depth),
-		     1, &pageable);
-}
 
 static cudaError_t fill_words(void *dst, size_t pitch, size_t slice, uint32_t value,
 			      uint32_t elem_bytes, size_t width, size_t height, size_t depth,

@@ -1,8 +1,7 @@
 /*
  * Kernels. Programs with device code register it when they are loaded, which must succeed.
  * Launching it is refused, or under DFSHIM_HOST_STUB=1 enqueued as an operation that does nothing,
- * so that the communication around kernels can be studied without them. Also the runtime's access
- * to the driver's functions. Any thread.
+ * so that the communication around kernels can be studied without them. Any thread.
  */
 #define _GNU_SOURCE
 #include "interpose/hostcuda/skins.h"
@@ -262,35 +261,3 @@ DF_H_API cudaError_t cudaFuncSetCacheConfig(const void *func, enum cudaFuncCache
 	(void)config;
 	return df_hret(err ? err : func ? cudaSuccess : cudaErrorInvalidDeviceFunction);
 }
-
-/* -- the driver -------------------------------------------------------------------------------- */
-
-static cudaError_t entry(const char *symbol, void **out, unsigned version, unsigned long long flags,
-			 enum cudaDriverEntryPointQueryResult *status)
-{
-	if (!symbol || !out)
-		return cudaErrorInvalidValue;
-	*out = df_hdriver_find(symbol, (int)version,
-			       (flags & cudaEnablePerThreadDefaultStream) != 0);
-	if (status)
-		*status = *out ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
-	return *out || status ? cudaSuccess : cudaErrorSymbolNotFound;
-}
-
-#define ENTRY(name, params, version, flags)                                                        \
-	DF_H_API cudaError_t name params;                                                          \
-	DF_H_API cudaError_t name params                                                           \
-	{                                                                                          \
-		return df_hret(entry(symbol, out, version, flags, status));                        \
-	}
-#define NAMED                                                                                      \
-	(const char *symbol, void **out, unsigned long long flags,                                 \
-	 enum cudaDriverEntryPointQueryResult *status)
-#define VERSIONED                                                                                  \
-	(const char *symbol, void **out, unsigned version, unsigned long long flags,               \
-	 enum cudaDriverEntryPointQueryResult *status)
-ENTRY(cudaGetDriverEntryPoint, NAMED, CUDART_VERSION, flags)
-ENTRY(cudaGetDriverEntryPoint_ptsz, NAMED, CUDART_VERSION, flags | cudaEnablePerThreadDefaultStream)
-ENTRY(cudaGetDriverEntryPointByVersion, VERSIONED, version, flags)
-ENTRY(cudaGetDriverEntryPointByVersion_ptsz, VERSIONED, version,
-      flags | cudaEnablePerThreadDefaultStream)

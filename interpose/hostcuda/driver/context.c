@@ -82,12 +82,21 @@ int df_hctx_device(CUcontext ctx)
 	return ctx && is_context(ctx) ? ctx->device : -1;
 }
 
-void df_hctx_use(int device)
+/* The calling thread uses the device from now on, in both APIs. */
+DF_H_API cudaError_t cudaSetDevice(int device)
 {
+	cudaError_t err = df_henter();
+
+	if (!err && !df_hdevice_ok(device))
+		err = cudaErrorInvalidDevice;
+	if (err)
+		return df_hret(err);
 	df_htls.device = device;
 	df_htls.bound = 1;
 	if (depth)
 		stack[depth - 1] = primary_of(device);
+	df_log_set_device(device);
+	return df_hret(cudaSuccess);
 }
 
 /* Called when the stack has changed. */

@@ -4,8 +4,6 @@
 #include "interpose/hostcuda/engine/mem.h"
 #include "interpose/hostcuda/engine/vmm.h"
 
-const struct df_hcode *df_hcode; /* set before there are streams and functions */
-
 struct count {
 	unsigned long pending, waiting;
 };

@@ -297,3 +297,35 @@ DF_H_API CUresult cuGetProcAddress(const char *base, void **out, int version, cu
 {
 	return proc(base, out, version, flags, NULL);
 }
+
+/* -- the runtime's access to the driver -------------------------------------------------------- */
+
+static cudaError_t entry(const char *symbol, void **out, unsigned version, unsigned long long flags,
+			 enum cudaDriverEntryPointQueryResult *status)
+{
+	if (!symbol || !out)
+		return cudaErrorInvalidValue;
+	*out = df_hdriver_find(symbol, (int)version,
+			       (flags & cudaEnablePerThreadDefaultStream) != 0);
+	if (status)
+		*status = *out ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+	return *out || status ? cudaSuccess : cudaErrorSymbolNotFound;
+}
+
+#define ENTRY(name, params, version, flags)                                                        \
+	DF_H_API cudaError_t name params;                                                          \
+	DF_H_API cudaError_t name params                                                           \
+	{                                                                                          \
+		return df_hret(entry(symbol, out, version, flags, status));                        \
+	}
+#define NAMED                                                                                      \
+	(const char *symbol, void **out, unsigned long long flags,                                 \
+	 enum cudaDriverEntryPointQueryResult *status)
+#define VERSIONED                                                                                  \
+	(const char *symbol, void **out, unsigned version, unsigned long long flags,               \
+	 enum cudaDriverEntryPointQueryResult *status)
+ENTRY(cudaGetDriverEntryPoint, NAMED, CUDART_VERSION, flags)
+ENTRY(cudaGetDriverEntryPoint_ptsz, NAMED, CUDART_VERSION, flags | cudaEnablePerThreadDefaultStream)
+ENTRY(cudaGetDriverEntryPointByVersion, VERSIONED, version, flags)
+ENTRY(cudaGetDriverEntryPointByVersion_ptsz, VERSIONED, version,
+      flags | cudaEnablePerThreadDefaultStream)

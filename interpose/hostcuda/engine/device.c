@@ -67,17 +67,6 @@ DF_H_API cudaError_t cudaGetDeviceCount(int *count)
 	return df_hret(err);
 }
 
-DF_H_API cudaError_t cudaSetDevice(int device)
-{
-	cudaError_t err = device_arg(device);
-
-	if (!err) {
-		df_hctx_use(device);
-		df_log_set_device(device);
-	}
-	return df_hret(err);
-}
-
 DF_H_API cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags)
 {
 	cudaError_t err = device_arg(device);

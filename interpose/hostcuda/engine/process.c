@@ -17,6 +17,7 @@
 #define STUB_DEVICE_BYTES (80ull << 30) /* a large GPU's memory */
 
 struct df_hrt df_h;
+const struct df_hcode *df_hcode; /* set before there are streams and functions */
 __thread struct df_htls df_htls __attribute__((tls_model("initial-exec")));
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_HOSTCUDA_TABLE, "host CUDA process");
