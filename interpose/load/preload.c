@@ -1,7 +1,7 @@
 /*
  * Loading and unloading the library. Nothing here can fail or take time: the runtime starts at the
- * first NCCL call that needs it (real/front.c), and most processes of a job (shells, data loaders) never
- * make one. The child of a fork starts afresh, or calls are refused there if the parent had
+ * first NCCL call that needs it (real/front.c), and most processes of a job (shells, data loaders)
+ * never make one. The child of a fork starts afresh, or calls are refused there if the parent had
  * started.
  */
 #define _GNU_SOURCE

@@ -1,4 +1,7 @@
-/* Slices that a receiver reads from the sender's buffer. All under dev->lock, unless said otherwise. */
+/*
+ * Slices that a receiver reads from the sender's buffer. All under dev->lock, unless said
+ * otherwise.
+ */
 #ifndef DF_RUNTIME_COLL_BYREF_H
 #define DF_RUNTIME_COLL_BYREF_H
 

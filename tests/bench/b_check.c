@@ -1,9 +1,10 @@
 /*
- * How fast the judge is: records a second on one core, whether that is linear, and a job of 1,024 ranks
- * with 10,000 operations each (time and memory). The traces of that job are files of their own in memory, as
- * they would be on a disk whose pages are still cached: one file for all ranks would stay in the processor's
- * cache. Where the number of ranks is the question, not their records, one file is rewritten for each rank.
- * `b_check [GLOB]` runs the figures whose names match.
+ * How fast the judge is: records a second on one core, whether that is linear, and a job of 1,024
+ * ranks with 10,000 operations each (time and memory). The traces of that job are files of their
+ * own in memory, as they would be on a disk whose pages are still cached: one file for all ranks
+ * would stay in the processor's cache. Where the number of ranks is the question, not their
+ * records, one file is rewritten for each rank. `b_check [GLOB]` runs the figures whose names
+ * match.
  */
 #define _GNU_SOURCE /* memfd_create */
 #include <fcntl.h>
@@ -49,8 +50,8 @@ static struct df_rec *append(struct df_trace_header *h, uint16_t type, unsigned 
 }
 
 /*
- * One rank's trace: its communicators' members if there are `ranks`, and nr_ops operations of five records each, the
- * last `open` of them unfinished.
+ * One rank's trace: its communicators' members if there are `ranks`, and nr_ops operations of five
+ * records each, the last `open` of them unfinished.
  */
 static void fill(struct df_trace_header *h, size_t nr_ops, size_t open, int ranks)
 {
@@ -196,8 +197,9 @@ static void make_file(const struct df_trace_header *h, int *fd)
 }
 
 /*
- * 1,024 ranks with a file each and 10,000 operations, of which the last 64 are in flight; all works, rank 5 lacks its
- * last operation of each communicator, or it has died and its trace is not there.
+ * 1,024 ranks with a file each and 10,000 operations, of which the last 64 are in flight; all
+ * works, rank 5 lacks its last operation of each communicator, or it has died and its trace is not
+ * there.
  */
 static double run_files(struct df_trace_header *h, enum end end, enum df_verdict want)
 {

@@ -55,7 +55,9 @@ static uint32_t nr_answers;
 
 static void arrive(uint32_t *at, uint32_t want)
 {
-	/* RELEASE pairs with the ACQUIRE in wait_for(): what was done before is seen by who waits. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in wait_for(): what was done before is seen by who waits.
+	 */
 	__atomic_add_fetch(at, want, __ATOMIC_RELEASE);
 }
 
@@ -249,7 +251,10 @@ static int run(int nr)
 	return bad;
 }
 
-/* What both ends compute for one connection that begins with these bytes, in us, as the mean of some. Negative: no random numbers. */
+/*
+ * What both ends compute for one connection that begins with these bytes, in us, as the mean of
+ * some. Negative: no random numbers.
+ */
 static double proofs_of(void *hello, size_t bytes, struct df_key *challenge, struct df_key *sum)
 {
 	enum { TIMES = 100, SIDES = 2 };

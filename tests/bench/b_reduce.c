@@ -1,7 +1,7 @@
 /*
- * The data path on this CPU: gigabytes of result per second, one thread, for slices of 256 KiB (a slot)
- * beside memcpy() and the plain loop a C programmer would write. `b_reduce [GLOB]` runs the figures whose
- * names match.
+ * The data path on this CPU: gigabytes of result per second, one thread, for slices of 256 KiB (a
+ * slot) beside memcpy() and the plain loop a C programmer would write. `b_reduce [GLOB]` runs the
+ * figures whose names match.
  */
 #include <fnmatch.h>
 #include <stdbool.h>

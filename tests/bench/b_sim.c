@@ -91,8 +91,8 @@ static double cpu_seconds(void)
 }
 
 /*
- * Every (4,4,4) row, event by event, on one core: at least 1,000 rounds/s. Of processor time, so that
- * it is the rate of a core and not of what others leave of it; the best of eight.
+ * Every (4,4,4) row, event by event, on one core: at least 1,000 rounds/s. Of processor time, so
+ * that it is the rate of a core and not of what others leave of it; the best of eight.
  */
 static int bench_plain(void)
 {

@@ -1,6 +1,6 @@
 /*
- * What recording costs the application: nanoseconds per record on one thread (median of batches), and
- * with two threads appending at once. `b_trace [GLOB]` runs the figures whose names match.
+ * What recording costs the application: nanoseconds per record on one thread (median of batches),
+ * and with two threads appending at once. `b_trace [GLOB]` runs the figures whose names match.
  */
 #include <fnmatch.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * The twin of tests/clients/latency.c in MPI: the same sizes, the same way of taking the time, the same
- * output, for a comparison on one machine. Built with mpicc by b_mpi.sh and b_net.sh.
+ * The twin of tests/clients/latency.c in MPI: the same sizes, the same way of taking the time, the
+ * same output, for a comparison on one machine. Built with mpicc by b_mpi.sh and b_net.sh.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -42,7 +42,7 @@ enum {
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
-/* ---- time and random numbers ------------------------------------------------------------------ */
+/* ---- time and random numbers ----------------------------------------------------------------- */
 
 static inline double client_now(void)
 {
@@ -103,8 +103,9 @@ static inline int client_count(const char *folder)
 }
 
 /*
- * Descriptors of this process, but those of its segments of memory for slots: these are sparse and stay once they have
- * been made, and how many it takes depends on the order in which connectors come and go.
+ * Descriptors of this process, but those of its segments of memory for slots: these are sparse and
+ * stay once they have been made, and how many it takes depends on the order in which connectors
+ * come and go.
  */
 static inline int client_descriptors(void)
 {
@@ -125,7 +126,7 @@ static inline int client_descriptors(void)
 	return n;
 }
 
-/* ---- the first failure of the job --------------------------------------------------------------- */
+/* ---- the first failure of the job ------------------------------------------------------------ */
 
 static int client_status; /* exit status so far; the first failure wins */
 static char client_text[512];
@@ -179,8 +180,8 @@ __attribute__((format(printf, 2, 3))) static inline void client_fail(int status,
 	} while (0)
 
 /*
- * A copy to the device that has arrived: cudaMemcpy from pageable memory may return before it has, and a stream that
- * does not block on the legacy one is not ordered behind it. So is a fill.
+ * A copy to the device that has arrived: cudaMemcpy from pageable memory may return before it has,
+ * and a stream that does not block on the legacy one is not ordered behind it. So is a fill.
  */
 static inline cudaError_t client_upload(void *to, const void *from, size_t bytes)
 {
@@ -196,7 +197,7 @@ static inline cudaError_t client_clear(void *to, int value, size_t bytes)
 	return err == cudaSuccess ? cudaStreamSynchronize(NULL) : err;
 }
 
-/* ---- waiting -------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* 0, or -1 when a communicator has failed (reported). */
 static inline int client_async_error(ncclComm_t *comms, int nr_comms)
@@ -306,7 +307,7 @@ static inline int client_barrier_wait(struct client_barrier *b)
 	return client_failed() ? -1 : 0;
 }
 
-/* ---- time-out --------------------------------------------------------------------------------------- */
+/* ---- time-out -------------------------------------------------------------------------------- */
 
 static void (*client_at_hang)(void); /* says where the program stands, before it is ended */
 
@@ -346,7 +347,7 @@ static inline void client_timeout(double seconds)
 
 #include "client_job.h"
 
-/* ---- the whole of a simple client --------------------------------------------------------------------- */
+/* ---- the whole of a simple client ------------------------------------------------------------ */
 
 #define CLIENT_IDS 8
 
@@ -387,8 +388,8 @@ static inline void *client_rank_thread(void *arg)
 }
 
 /*
- * main() of a client whose ranks all do run(): --ranks --procs --seed --timeout --help. min_ranks: fewer
- * are skipped (77).
+ * main() of a client whose ranks all do run(): --ranks --procs --seed --timeout --help. min_ranks:
+ * fewer are skipped (77).
  */
 static inline int client_main(int argc, char **argv, int def_ranks, int min_ranks,
 			      const char *about, int (*run)(struct client_rank *me))

@@ -1,6 +1,7 @@
 /*
- * The processes of a client's job, for client.h alone: threads of one process, or processes found in the environment
- * (torchrun, mpirun), or copies that the program starts itself; a small TCP store in process 0.
+ * The processes of a client's job, for client.h alone: threads of one process, or processes found
+ * in the environment (torchrun, mpirun), or copies that the program starts itself; a small TCP
+ * store in process 0.
  */
 #ifndef CLIENT_JOB_H
 #define CLIENT_JOB_H
@@ -185,8 +186,8 @@ struct client_result {
 #define CLIENT_REST_S 3
 
 /*
- * Process 0 gets the results of all and returns 1; the others hand in theirs and return 0. One that has failed ends, so that others
- * that wait for its ranks see it.
+ * Process 0 gets the results of all and returns 1; the others hand in theirs and return 0. One that
+ * has failed ends, so that others that wait for its ranks see it.
  */
 static inline int client_collect(struct client_job *job, struct client_result *r)
 {
@@ -295,8 +296,8 @@ static inline int client_start_copies(int nr, char **argv)
 }
 
 /*
- * Finds this process's place. ranks: of the whole job, 0 = one for each process. procs: what the user
- * asked for, 0 = what the environment says. Returns 0; exits when this was only the starter.
+ * Finds this process's place. ranks: of the whole job, 0 = one for each process. procs: what the
+ * user asked for, 0 = what the environment says. Returns 0; exits when this was only the starter.
  */
 static inline int client_job_open(struct client_job *job, int ranks, int procs, char **argv)
 {

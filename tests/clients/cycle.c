@@ -1,8 +1,8 @@
 /*
  * Comes back to many collectives again and again: AllReduce of a different count each, and rings of
- * point-to-point messages, each with its own shape, so that what a library keeps for each of them is needed,
- * idle, and needed again. Every value is checked. Options of the common clients; CYCLE_COLLS (40) counts,
- * CYCLE_ROUNDS (4) rounds, every other one backwards.
+ * point-to-point messages, each with its own shape, so that what a library keeps for each of them
+ * is needed, idle, and needed again. Every value is checked. Options of the common clients;
+ * CYCLE_COLLS (40) counts, CYCLE_ROUNDS (4) rounds, every other one backwards.
  */
 #include "client.h"
 

@@ -1,8 +1,8 @@
 /*
- * The communication of data-parallel training: a forward pass, then a backward pass whose buckets are reduced as they are
- * ready, then a wait for all of them. Computation is sleep. The first iteration has other buckets, as PyTorch's has; the
- * loss is reduced at the end of each. Results are checked. Rank 0 says what an iteration takes: the median, of all but the
- * first two.
+ * The communication of data-parallel training: a forward pass, then a backward pass whose buckets
+ * are reduced as they are ready, then a wait for all of them. Computation is sleep. The first
+ * iteration has other buckets, as PyTorch's has; the loss is reduced at the end of each. Results
+ * are checked. Rank 0 says what an iteration takes: the median, of all but the first two.
  */
 #include "client.h"
 

@@ -98,10 +98,16 @@ static int rnd(int n)
 	return (int)((state >> 33) % (unsigned)n);
 }
 
-/* One operation differs on one rank: rank and place follow from the seed on both. 1: it is left out here. */
+/*
+ * One operation differs on one rank: rank and place follow from the seed on both. 1: it is left out
+ * here.
+ */
 static int mutate(struct op *o)
 {
-	/* The root of a broadcast may be through with it before the other rank leaves it out, and then nothing hangs. */
+	/*
+	 * The root of a broadcast may be through with it before the other rank leaves it out, and
+	 * then nothing hangs.
+	 */
 	switch (rnd(o->kind == BROADCAST ? 4 : 5)) {
 	case 0:
 		o->count += 1;
@@ -150,7 +156,10 @@ static void random_program(unsigned long seed)
 	for (int i = 0; i < nr; i++)
 		ops[i] = (struct op){(enum kind)rnd(3), rnd(COMMS), 1 + rnd(100), rnd(2),
 				     ncclInt,		ncclSum};
-	/* Counts are all different, so that an order of its own on one communicator is none of another's. */
+	/*
+	 * Counts are all different, so that an order of its own on one communicator is none of
+	 * another's.
+	 */
 	for (int i = 0; i < nr; i++)
 		ops[i].count += 100 * (i % 2) + i;
 	who = rnd(2);

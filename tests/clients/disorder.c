@@ -1,8 +1,8 @@
 /*
- * The job that NCCL can't finish: every rank issues the same collectives, each rank in its own random
- * order, new in every iteration (the DFCCL paper's first test; with --sync its second). Every result of
- * every rank is compared with what it must be; inputs differ by rank, iteration, collective and element,
- * so that a mix-up shows.
+ * The job that NCCL can't finish: every rank issues the same collectives, each rank in its own
+ * random order, new in every iteration (the DFCCL paper's first test; with --sync its second).
+ * Every result of every rank is compared with what it must be; inputs differ by rank, iteration,
+ * collective and element, so that a mix-up shows.
  *
  * Values are small integers, so sums in float are exact.
  */
@@ -11,7 +11,7 @@
 #include <getopt.h>
 #include <math.h>
 
-/* ---- command line ------------------------------------------------------------------------------- */
+/* ---- command line ---------------------------------------------------------------------------- */
 
 static struct options {
 	int warmup, ranks, colls, iters, comms, streams, ctas, procs, sync, inorder, mix, single,
@@ -205,7 +205,7 @@ static ncclUniqueId *ids;
 static struct client_barrier barrier;
 static double seconds;
 
-/* ---- data ------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static float base_value(int rank, int iter, int coll)
 {
@@ -283,7 +283,7 @@ static void plan_colls(void)
 	}
 }
 
-/* ---- one rank -------------------------------------------------------------------------------------- */
+/* ---- one rank -------------------------------------------------------------------------------- */
 
 static int setup(struct rank *me)
 {
@@ -585,7 +585,7 @@ static int run_all(void)
 	return client_failed() ? -1 : 0;
 }
 
-/* ---- summary ------------------------------------------------------------------------------------------- */
+/* ---- summary --------------------------------------------------------------------------------- */
 
 static void summary(const struct client_result *r)
 {

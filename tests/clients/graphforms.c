@@ -1,7 +1,7 @@
 /*
- * Graphs as programs make them beyond one stream: branches that fork and join by events, child graphs, updates of
- * executable graphs, single nodes that are changed or switched off, and replays in different orders on
- * different ranks, mixed with plain calls.
+ * Graphs as programs make them beyond one stream: branches that fork and join by events, child
+ * graphs, updates of executable graphs, single nodes that are changed or switched off, and replays
+ * in different orders on different ranks, mixed with plain calls.
  */
 #include "client.h"
 
@@ -71,8 +71,8 @@ static void nap(void *arg)
 }
 
 /*
- * Two branches with a communicator each; what comes after the join reads what both wrote. Naps before the fork and
- * before the join: who does not wait there is too early.
+ * Two branches with a communicator each; what comes after the join reads what both wrote. Naps
+ * before the fork and before the join: who does not wait there is too early.
  */
 static int branches(struct bench *b)
 {

@@ -1,6 +1,6 @@
 /*
- * Does some collectives, then nothing for a while, then some more; prints what the idle time cost in
- * processor time. A runtime that spins while there is nothing to do shows here.
+ * Does some collectives, then nothing for a while, then some more; prints what the idle time cost
+ * in processor time. A runtime that spins while there is nothing to do shows here.
  */
 #include "client.h"
 

@@ -1,8 +1,9 @@
 /*
- * Times of AllReduce: medians per size, each rank a process or a thread; and what the call itself costs
- * the host. One line per size: bytes, latency in us, bus bandwidth in GB/s, call in us. With LATENCY_CPU each rank, a
- * process, says in a line what processor time of its process a call took. With LATENCY_SEND rank 0 sends to rank 1 instead. LATENCY_MIN, LATENCY_MAX:
- * sizes from, to. LATENCY_DEPTH: so many calls before the stream is waited for (1).
+ * Times of AllReduce: medians per size, each rank a process or a thread; and what the call itself
+ * costs the host. One line per size: bytes, latency in us, bus bandwidth in GB/s, call in us. With
+ * LATENCY_CPU each rank, a process, says in a line what processor time of its process a call took.
+ * With LATENCY_SEND rank 0 sends to rank 1 instead. LATENCY_MIN, LATENCY_MAX: sizes from, to.
+ * LATENCY_DEPTH: so many calls before the stream is waited for (1).
  */
 #include "client.h"
 
@@ -49,7 +50,10 @@ static int measure(struct client_rank *me, cudaStream_t s, float *buf, size_t by
 				CUDA(cudaStreamSynchronize(s));
 		}
 		t0 = client_now() - t0;
-		/* The calls by themselves: reading the clock twice each would be part of the latency. */
+		/*
+		 * The calls by themselves: reading the clock twice each would be part of the
+		 * latency.
+		 */
 		for (i = 0, t1 = 0; i < inner; i++) {
 			t2 = client_now();
 			if (call(me, s, buf, count))

@@ -224,7 +224,10 @@ static void iterate(void)
 			reduce(comm);
 		MUST(cudaDeviceSynchronize());
 	}
-	/* After a release the wait for the device does not show that the late thread has issued its operation. */
+	/*
+	 * After a release the wait for the device does not show that the late thread has issued its
+	 * operation.
+	 */
 	if (is_late() && rank == 0)
 		wait_for(&issued);
 	check(0);

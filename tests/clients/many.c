@@ -1,7 +1,7 @@
 /*
- * Much of everything, and strangers: a thousand communicators with few file descriptors, ten thousand
- * collectives under way, hundreds of communicators made and destroyed (nothing may grow), messages of thousands of
- * sizes, no memory left, connections of others with garbage on them.
+ * Much of everything, and strangers: a thousand communicators with few file descriptors, ten
+ * thousand collectives under way, hundreds of communicators made and destroyed (nothing may grow),
+ * messages of thousands of sizes, no memory left, connections of others with garbage on them.
  */
 #include "client.h"
 
@@ -51,8 +51,9 @@ static int comms(struct client_rank *me, cudaStream_t s, float *buf)
 }
 
 /*
- * All of them under way before anything is waited for, on 1 and on 4 communicators and streams. Rank 0 begins with
- * the second half: none of the first is complete before it has issued half of them.
+ * All of them under way before anything is waited for, on 1 and on 4 communicators and streams.
+ * Rank 0 begins with the second half: none of the first is complete before it has issued half of
+ * them.
  */
 static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
 {
@@ -94,8 +95,8 @@ static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
 }
 
 /*
- * So many streams that wait at a time: on each a collective of a communicator of its own, and a copy of what comes out. Rank 0 begins at one
- * end, the others at the other.
+ * So many streams that wait at a time: on each a collective of a communicator of its own, and a
+ * copy of what comes out. Rank 0 begins at one end, the others at the other.
  */
 static int waiting(struct client_rank *me, cudaStream_t s, float *buf)
 {
@@ -244,8 +245,8 @@ static int operations(struct client_rank *me, cudaStream_t s, float *buf)
 }
 
 /*
- * Messages round the ranks, each of a size of its own, BURST at a time, as the tokens of a mixture of experts are; some
- * sizes come again, long after.
+ * Messages round the ranks, each of a size of its own, BURST at a time, as the tokens of a mixture
+ * of experts are; some sizes come again, long after.
  */
 #define BURST 10
 

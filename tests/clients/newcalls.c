@@ -1,7 +1,8 @@
 /*
- * Calls of NCCL that are newer than the headers this may be built with (2.31, 2.32): looked up by name, with their
- * structs written down here. Collectives with a configuration: values, the event of the launch, alone and in groups,
- * bad configurations; encryption. Exit 77 where the library in use has no such calls.
+ * Calls of NCCL that are newer than the headers this may be built with (2.31, 2.32): looked up by
+ * name, with their structs written down here. Collectives with a configuration: values, the event
+ * of the launch, alone and in groups, bad configurations; encryption. Exit 77 where the library in
+ * use has no such calls.
  */
 #define _GNU_SOURCE
 #include "client.h"
@@ -155,7 +156,10 @@ static int events(struct client_rank *me, cudaStream_t s, float *in, float *out)
 			       "the event did not wait for what was before it, grouped %d",
 			       grouped);
 			__atomic_store_n(&go, 1, __ATOMIC_RELEASE);
-			/* The others have not called yet: this would hang if the event waited for them. */
+			/*
+			 * The others have not called yet: this would hang if the event waited for
+			 * them.
+			 */
 			CUDA(cudaEventSynchronize(config.event));
 		}
 		if (client_barrier_wait(&client_ranks_barrier))

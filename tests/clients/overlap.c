@@ -1,8 +1,9 @@
 /*
- * Two threads of each rank with a communicator and a stream each: one exchanges messages with its neighbour, the one of
- * even rank sends first; the other reduces. OVERLAP_ITERS rounds; OVERLAP_FENCE=1: each thread's stream waits for the
- * other's last event, and the thread that exchanges for its own stream. OVERLAP_SWAP=1: on odd ranks the thread that
- * exchanges begins first in each round, on even ranks the one that reduces; that is one of the orders that two free
+ * Two threads of each rank with a communicator and a stream each: one exchanges messages with its
+ * neighbour, the one of even rank sends first; the other reduces. OVERLAP_ITERS rounds;
+ * OVERLAP_FENCE=1: each thread's stream waits for the other's last event, and the thread that
+ * exchanges for its own stream. OVERLAP_SWAP=1: on odd ranks the thread that exchanges begins first
+ * in each round, on even ranks the one that reduces; that is one of the orders that two free
  * threads have.
  */
 #include "client.h"

@@ -1,11 +1,13 @@
 /*
- * Times small AllReduces on a stream of high priority while large ones run on another communicator: what an urgent
- * operation pays for a bulky one, and what the bulky one loses. Each rank is a process or a thread; its host thread sleeps
- * between urgent operations, as while a GPU computes.
+ * Times small AllReduces on a stream of high priority while large ones run on another communicator:
+ * what an urgent operation pays for a bulky one, and what the bulky one loses. Each rank is a
+ * process or a thread; its host thread sleeps between urgent operations, as while a GPU computes.
  *
- * The latency of an operation is the time from the last rank's call to the last rank's return, by one clock.
+ * The latency of an operation is the time from the last rank's call to the last rank's return, by
+ * one clock.
  *
- * PRIORITY_BYTES (8192; 0: none), PRIORITY_BULK (64 MiB; 0: none), PRIORITY_OPS (200), PRIORITY_GAP_US (1000).
+ * PRIORITY_BYTES (8192; 0: none), PRIORITY_BULK (64 MiB; 0: none), PRIORITY_OPS (200),
+ * PRIORITY_GAP_US (1000).
  */
 #include "client.h"
 

@@ -1,7 +1,7 @@
 /*
- * What jobs do that nobody planned for, one case at a time: ranks that never arrive or leave early, an id
- * used twice, fork, exit in the middle, communicators ended while other threads are busy with them. A case
- * passes when everything returns, with an error that says so or with right results.
+ * What jobs do that nobody planned for, one case at a time: ranks that never arrive or leave early,
+ * an id used twice, fork, exit in the middle, communicators ended while other threads are busy with
+ * them. A case passes when everything returns, with an error that says so or with right results.
  */
 #include "client.h"
 
@@ -70,7 +70,7 @@ static int wait_ended(struct place *p, ncclComm_t comm, double limit)
 	return 0;
 }
 
-/* ---- ranks that never come, or too often --------------------------------------------------------- */
+/* ---- ranks that never come, or too often ----------------------------------------------------- */
 
 /* One rank never arrives: the time-out's action ends the others' init. */
 static int missing(struct place *p)
@@ -159,7 +159,7 @@ static int issue_until_ended(struct place *p, ncclComm_t comm, size_t count)
 	return 0;
 }
 
-/* ---- leaving --------------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 /* The last process ends in order although the others still need it. */
 static int early(struct place *p)
@@ -210,7 +210,7 @@ static int leave(struct place *p)
 	return 0;
 }
 
-/* ---- fork ------------------------------------------------------------------------------------------ */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
 static int reap(pid_t pid, int want)
 {
@@ -233,7 +233,10 @@ int __lsan_is_turned_off(void);
 
 static int in_child;
 
-/* In a forked child LeakSanitizer misses its parent's threads, and takes for leaks what only they point to. */
+/*
+ * In a forked child LeakSanitizer misses its parent's threads, and takes for leaks what only they
+ * point to.
+ */
 int __lsan_is_turned_off(void)
 {
 	return in_child;
@@ -284,7 +287,7 @@ static int fork_after(struct place *p)
 	return sum(p, me->comms[0]);
 }
 
-/* ---- other threads --------------------------------------------------------------------------------- */
+/* ---- other threads --------------------------------------------------------------------------- */
 
 struct worker {
 	struct place p;
@@ -394,7 +397,9 @@ static int abort_all(struct place *p)
 		if (pthread_create(&w.thread, NULL, doing[i], &w))
 			return -1;
 		usleep(20000 * (useconds_t)(1 + me->rank % 3));
-		/* As PyTorch does: the handle may still be in use, so the thread is stopped after. */
+		/*
+		 * As PyTorch does: the handle may still be in use, so the thread is stopped after.
+		 */
 		NCCL(ncclCommRevoke(me->comms[i], NCCL_REVOKE_DEFAULT));
 		__atomic_store_n(&w.stop, 1, __ATOMIC_RELEASE);
 		pthread_join(w.thread, NULL);
@@ -475,7 +480,9 @@ static int init_stuck(struct place *p)
 	return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------ */
+/*
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static const struct {
 	const char *name;

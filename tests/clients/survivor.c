@@ -258,8 +258,8 @@ static int rounds(struct work *w)
 }
 
 /*
- * What stays of the library when no communicator is there. Who is through may have ended its process already while another
- * one waits for the last of it.
+ * What stays of the library when no communicator is there. Who is through may have ended its
+ * process already while another one waits for the last of it.
  */
 static int first(struct work *w)
 {

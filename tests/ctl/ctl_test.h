@@ -38,8 +38,8 @@ struct ct_rank {
 };
 
 /*
- * HOST:PORT on this machine that no other test uses meanwhile, the same in all processes of one test: the loopback
- * network has 2^24 addresses, and each test is a process group (CK_FORK).
+ * HOST:PORT on this machine that no other test uses meanwhile, the same in all processes of one
+ * test: the loopback network has 2^24 addresses, and each test is a process group (CK_FORK).
  */
 static inline void ct_address(char text[64])
 {
@@ -118,8 +118,8 @@ static inline void *ct_shared(size_t bytes)
 }
 
 /*
- * Forks; the child runs fn and leaves with its result, without the parent's atexit. It has no limit of time of its own:
- * tests/run.sh's ends the parent, and the child with it.
+ * Forks; the child runs fn and leaves with its result, without the parent's atexit. It has no limit
+ * of time of its own: tests/run.sh's ends the parent, and the child with it.
  */
 static inline pid_t ct_fork(int (*fn)(int index, void *arg), int index, void *arg)
 {

@@ -1,4 +1,7 @@
-/* Both ends of a greeting (runtime/ctl/greet.c) on a plain blocking socket, for tests and fuzz targets. */
+/*
+ * Both ends of a greeting (runtime/ctl/greet.c) on a plain blocking socket, for tests and fuzz
+ * targets.
+ */
 #ifndef DF_TESTS_CTL_GREET_H
 #define DF_TESTS_CTL_GREET_H
 
@@ -70,7 +73,10 @@ static inline int gr_greet(int fd, uint64_t name, const struct df_key *secret,
 	return 0;
 }
 
-/* The accepting end. 0: the other end wants to speak with this process or id, and has proved that it knows the secret. */
+/*
+ * The accepting end. 0: the other end wants to speak with this process or id, and has proved that
+ * it knows the secret.
+ */
 static inline int gr_accept(int fd, uint64_t name, const struct df_key *secret)
 {
 	struct gr_answer a = {.frame = gr_frame(DF_FRAME_ANSWER, sizeof(a.body))};

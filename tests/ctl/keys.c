@@ -1,4 +1,7 @@
-/* Preloaded into a job by t_leaks.sh: writes all 128-bit random numbers that its processes draw, keys among them, to the file $KEYS. */
+/*
+ * Preloaded into a job by t_leaks.sh: writes all 128-bit random numbers that its processes draw,
+ * keys among them, to the file $KEYS.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -127,11 +127,12 @@ static void reap(void)
 	printf("# noticed by all after %.1f ms\n", (double)job->worst_ns / 1e6);
 }
 
-/* ---- a kill in the midst of gathers ------------------------------------------------------------------- */
+/* ---- a kill in the midst of gathers ---------------------------------------------------------- */
 
 /*
- * The world gathers for ever; so do communicators of survivors that were derived before, whose messages may pass
- * through a victim. The world's gathers end with -ECONNRESET, the survivors' never notice.
+ * The world gathers for ever; so do communicators of survivors that were derived before, whose
+ * messages may pass through a victim. The world's gathers end with -ECONNRESET, the survivors'
+ * never notice.
  */
 static int gathers(int index, void *arg)
 {
@@ -213,9 +214,11 @@ START_TEST(t_gathers)
 }
 END_TEST
 
-/* ---- one after the other ------------------------------------------------------------------------------ */
+/* ---- one after the other --------------------------------------------------------------------- */
 
-/* A pair at the far ends of the overlay keeps talking and learning while all others die one by one. */
+/*
+ * A pair at the far ends of the overlay keeps talking and learning while all others die one by one.
+ */
 static int chain(int index, void *arg)
 {
 	struct df_ctl_comm *world = begin(index), *pair = NULL;
@@ -263,7 +266,7 @@ START_TEST(t_chain)
 }
 END_TEST
 
-/* ---- orderly ------------------------------------------------------------------------------------------- */
+/* ---- orderly --------------------------------------------------------------------------------- */
 
 static const uint64_t word[] = {5, 6, 7};
 
@@ -320,7 +323,10 @@ START_TEST(t_leaves)
 }
 END_TEST
 
-/* Several at once, who may be one another's only neighbours: who stays hears all their goodbyes. tests/model/goodbye.pml */
+/*
+ * Several at once, who may be one another's only neighbours: who stays hears all their goodbyes.
+ * tests/model/goodbye.pml
+ */
 static int leave_at_once(int index, void *arg)
 {
 	struct df_rng r;
@@ -363,8 +369,8 @@ START_TEST(t_leave_at_once)
 END_TEST
 
 /*
- * The neighbour does not answer, as if it got no processor: its control plane is locked for longer than an answer may take.
- * A process that leaves waits for it, unless it is stopped.
+ * The neighbour does not answer, as if it got no processor: its control plane is locked for longer
+ * than an answer may take. A process that leaves waits for it, unless it is stopped.
  */
 static int leaves_behind(int index, void *arg)
 {
@@ -405,7 +411,7 @@ START_TEST(t_slow_neighbour)
 }
 END_TEST
 
-/* ---- in the rendezvous --------------------------------------------------------------------------------- */
+/* ---- in the rendezvous ----------------------------------------------------------------------- */
 
 /* Tells the parent when the rendezvous lacks only the rank that never comes. */
 static void *all_but_one(void *arg)
@@ -444,7 +450,10 @@ static int dies_early(int index, void *arg)
 	return 0;
 }
 
-/* A rank, or whoever serves the id, dies while others wait. Whose process that was is known: by the table, by the id. */
+/*
+ * A rank, or whoever serves the id, dies while others wait. Whose process that was is known: by the
+ * table, by the id.
+ */
 START_TEST(t_rendezvous)
 {
 	int i;
@@ -478,7 +487,10 @@ static int joins_stale(int index, void *arg)
 	return 0;
 }
 
-/* After a restart a rank may have the id of the start before: it fails, and says what the id is. 1: one of another machine. */
+/*
+ * After a restart a rank may have the id of the start before: it fails, and says what the id is. 1:
+ * one of another machine.
+ */
 START_TEST(t_stale)
 {
 	char text[4096] = "";

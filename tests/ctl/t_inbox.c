@@ -1,5 +1,6 @@
 /*
- * Description: what other processes say to the watchdog: no message and no wake-up is lost, and what makes no sense is dropped.
+ * Description: what other processes say to the watchdog: no message and no wake-up is lost, and
+ * what makes no sense is dropped.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -37,7 +38,10 @@ static void *suspect(void *unused)
 	return NULL;
 }
 
-/* Ends of communicators whose lengths are lies; far more than there is, so that a look behind the end is a fault. */
+/*
+ * Ends of communicators whose lengths are lies; far more than there is, so that a look behind the
+ * end is a fault.
+ */
 static void *forge(void *seed)
 {
 	struct df_rng r;

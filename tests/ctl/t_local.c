@@ -1,4 +1,6 @@
-/* Description: rendezvous, allgather, derived communicators, errors, among threads of one process. */
+/*
+ * Description: rendezvous, allgather, derived communicators, errors, among threads of one process.
+ */
 #include "tests/ctl/ctl_test.h"
 
 #include <dirent.h>
@@ -174,8 +176,9 @@ START_TEST(t_refused)
 END_TEST
 
 /*
- * A rank that can't run under us: all come together, with settings or without, where all can go over to the real
- * library; else all are refused, also by one that has not come yet. With a second id, behind a relay.
+ * A rank that can't run under us: all come together, with settings or without, where all can go
+ * over to the real library; else all are refused, also by one that has not come yet. With a second
+ * id, behind a relay.
  */
 START_TEST(t_limits)
 {

@@ -1,6 +1,6 @@
 /*
- * Description: names of communicators in metrics are escaped, clean and bounded, whatever they are; operations and bytes of
- * communicators of one name are summed.
+ * Description: names of communicators in metrics are escaped, clean and bounded, whatever they are;
+ * operations and bytes of communicators of one name are summed.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* Description: a process that hangs up on a probe is asked again: it may live. One that always does, or refuses, has died. */
+/*
+ * Description: a process that hangs up on a probe is asked again: it may live. One that always
+ * does, or refuses, has died.
+ */
 #define _GNU_SOURCE
 #include "tests/ctl/ctl_test.h"
 
@@ -11,7 +14,10 @@
 
 #define ALWAYS 1000
 
-/* The other process of a communicator, played by a thread of ours: it hangs up so many times, then answers. */
+/*
+ * The other process of a communicator, played by a thread of ours: it hangs up so many times, then
+ * answers.
+ */
 static struct {
 	struct df_member member;
 	int listener, nr_hang_ups, nr_connections, nr_answers;
@@ -42,7 +48,10 @@ static int nr_answers(void)
 	return __atomic_load_n(&peer.nr_answers, __ATOMIC_ACQUIRE); /* pairs with play_peer() */
 }
 
-/* A communicator of ours and of the peer, whose death is looked for. 1: it was found, 0: the peer has answered. */
+/*
+ * A communicator of ours and of the peer, whose death is looked for. 1: it was found, 0: the peer
+ * has answered.
+ */
 static int found_dead(int nr_hang_ups)
 {
 	struct df_member members[2];

@@ -54,7 +54,7 @@ static void make_ids(int index)
 	ct_arrive(&job->share, 0, (uint32_t)job->nr_procs);
 }
 
-/* ---- processes times threads --------------------------------------------------------------------------- */
+/* ---- processes times threads ----------------------------------------------------------------- */
 
 static void *use_thread(void *arg)
 {
@@ -107,9 +107,12 @@ static int scattered(int index)
 	return 0;
 }
 
-/* ---- many communicators --------------------------------------------------------------------------------- */
+/* ---- many communicators ---------------------------------------------------------------------- */
 
-/* Each process joins in an order of its own, all at once by threads: parts of the overlay meet in circles. */
+/*
+ * Each process joins in an order of its own, all at once by threads: parts of the overlay meet in
+ * circles.
+ */
 static int orders(int index)
 {
 	struct ct_rank r[16];
@@ -131,8 +134,8 @@ static int orders(int index)
 }
 
 /*
- * Pairs that meet in random order make the overlay out of many parts; then everybody meets. Every process must
- * hear from every other over it.
+ * Pairs that meet in random order make the overlay out of many parts; then everybody meets. Every
+ * process must hear from every other over it.
  */
 static int pairs(int index)
 {
@@ -214,7 +217,7 @@ static int joins(int index)
 	return 0;
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static uint64_t got_from[64], got_sum;
 static uint32_t nr_got;
@@ -270,7 +273,7 @@ static int messages(int index)
 	return 0;
 }
 
-/* ---- missing -------------------------------------------------------------------------------------------- */
+/* ---- missing --------------------------------------------------------------------------------- */
 
 static int missing(int index)
 {
@@ -335,7 +338,7 @@ static int refused(int index)
 	return 0;
 }
 
-/* ---- address --------------------------------------------------------------------------------------------- */
+/* ---- address --------------------------------------------------------------------------------- */
 
 static int address(int index)
 {
@@ -359,9 +362,12 @@ static int address(int index)
 	return 0;
 }
 
-/* ---- fork ------------------------------------------------------------------------------------------------ */
+/* ---- fork ------------------------------------------------------------------------------------ */
 
-/* A child of a member neither keeps its links alive nor disturbs them, and may have a life of its own. */
+/*
+ * A child of a member neither keeps its links alive nor disturbs them, and may have a life of its
+ * own.
+ */
 static int forks(int index)
 {
 	struct ct_rank r, own;
@@ -402,7 +408,7 @@ static int forks(int index)
 	return 0;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct row {
 	const char *name;

@@ -1,4 +1,7 @@
-/* Description: of processes that ask for RAS's port at the same time, and are all refused by the kernel, one soon has it. */
+/*
+ * Description: of processes that ask for RAS's port at the same time, and are all refused by the
+ * kernel, one soon has it.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

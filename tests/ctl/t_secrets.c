@@ -1,4 +1,7 @@
-/* Description: no frame of the control plane shows a key: all that processes send is looked through for all keys. */
+/*
+ * Description: no frame of the control plane shows a key: all that processes send is looked through
+ * for all keys.
+ */
 #define _GNU_SOURCE
 #include "tests/ctl/ctl_test.h"
 
@@ -67,8 +70,9 @@ static struct ct_rank rank_of(int id, int nr_ids, int nranks, int rank)
 }
 
 /*
- * Pairs, then all: six parts of the overlay become one, with two places below each process. The first rank of a part is
- * its root, with one place left, or the root's child, which asks the root to merge.
+ * Pairs, then all: six parts of the overlay become one, with two places below each process. The
+ * first rank of a part is its root, with one place left, or the root's child, which asks the root
+ * to merge.
  */
 static int member(int index, void *arg)
 {
@@ -176,7 +180,10 @@ START_TEST(t_decline)
 }
 END_TEST
 
-/* What takes the address of NCCL_COMM_ID, and never ends what it says, does not hold a rank that declines for ever. */
+/*
+ * What takes the address of NCCL_COMM_ID, and never ends what it says, does not hold a rank that
+ * declines for ever.
+ */
 START_TEST(t_decline_bounded)
 {
 	unsigned char id[1][128];
@@ -213,7 +220,10 @@ START_TEST(t_decline_bounded)
 }
 END_TEST
 
-/* The name of a communicator in logs says nothing of the id's secret, nor of its first bytes, by which NCCL's ranks are recognised. */
+/*
+ * The name of a communicator in logs says nothing of the id's secret, nor of its first bytes, by
+ * which NCCL's ranks are recognised.
+ */
 START_TEST(t_hash)
 {
 	unsigned char id[128];

@@ -205,7 +205,10 @@ static void *strangers(void *arg)
 	return NULL;
 }
 
-/* They go for what they say, not when their time is over: one that is silent since before them is still there. */
+/*
+ * They go for what they say, not when their time is over: one that is silent since before them is
+ * still there.
+ */
 START_TEST(t_at_once)
 {
 	struct df_member self;
@@ -344,8 +347,9 @@ START_TEST(t_silent)
 END_TEST
 
 /*
- * All places are taken by who is silent, for long enough: one who says something gets in at once, in the place of the
- * oldest, and the others stay. If none were made for it, it would get in when the time of all of them is over.
+ * All places are taken by who is silent, for long enough: one who says something gets in at once,
+ * in the place of the oldest, and the others stay. If none were made for it, it would get in when
+ * the time of all of them is over.
  */
 START_TEST(t_room)
 {
@@ -423,7 +427,10 @@ static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes,
 	*(int *)arg = nr ? 1 : error;
 }
 
-/* What listens at m's socket answers a greeting with a proof that is none, in a frame that says how long it is. */
+/*
+ * What listens at m's socket answers a greeting with a proof that is none, in a frame that says how
+ * long it is.
+ */
 static void impostor(struct df_member m, uint32_t bytes)
 {
 	struct gr_answer a = {.frame = gr_frame(DF_FRAME_ANSWER, bytes)};
@@ -456,7 +463,10 @@ static void impostor(struct df_member m, uint32_t bytes)
 	close(listener);
 }
 
-/* The end that connects proves nothing, sends nothing, and waits for no long frame of one that does not know the secret. */
+/*
+ * The end that connects proves nothing, sends nothing, and waits for no long frame of one that does
+ * not know the secret.
+ */
 START_TEST(t_impostor)
 {
 	struct df_member self;
@@ -475,7 +485,9 @@ static void finished_closed(struct df_link *link, int error)
 	nr_finished_closed++;
 }
 
-/* A connection that is only to be finished ends although the other end never answers the greeting. */
+/*
+ * A connection that is only to be finished ends although the other end never answers the greeting.
+ */
 START_TEST(t_finish_unanswered)
 {
 	static const struct df_link_ops ops = {.name = "test", .closed = finished_closed};
@@ -514,7 +526,9 @@ START_TEST(t_finish_unanswered)
 }
 END_TEST
 
-/* In a process of another user, which knows all secrets: the status says how the connection went. */
+/*
+ * In a process of another user, which knows all secrets: the status says how the connection went.
+ */
 static pid_t as_other_user(int (*fn)(const struct df_member *m), const struct df_member *m)
 {
 	pid_t pid = fork();
@@ -688,7 +702,10 @@ START_TEST(t_masked)
 }
 END_TEST
 
-/* A rank without dfshim speaks NCCL's bootstrap to the address in the id: all ranks learn why it fails. */
+/*
+ * A rank without dfshim speaks NCCL's bootstrap to the address in the id: all ranks learn why it
+ * fails.
+ */
 START_TEST(t_unshimmed)
 {
 	struct ct_rank r = {.ids = (const unsigned char(*)[128])ids, .nranks = 2};

@@ -1,6 +1,6 @@
 /*
- * For the tests of the runtime on the GPU backend, over the stand-in for libcuda: two ranks on two devices that run
- * AllReduces and compare what comes of them.
+ * For the tests of the runtime on the GPU backend, over the stand-in for libcuda: two ranks on two
+ * devices that run AllReduces and compare what comes of them.
  */
 #ifndef DF_TESTS_BACKEND_H
 #define DF_TESTS_BACKEND_H

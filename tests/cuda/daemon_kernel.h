@@ -1,6 +1,7 @@
 /*
- * The kernel of the stand-in driver for programs that run collectives on it: kernels/daemon_cuda.cu as one CPU thread a
- * block, with the copies of contexts that a GPU's block works on (kernels/hot.inl).
+ * The kernel of the stand-in driver for programs that run collectives on it: kernels/daemon_cuda.cu
+ * as one CPU thread a block, with the copies of contexts that a GPU's block works on
+ * (kernels/hot.inl).
  */
 #ifndef DF_TESTS_DAEMON_KERNEL_H
 #define DF_TESTS_DAEMON_KERNEL_H
@@ -13,7 +14,10 @@ struct df_kblock;
 /* For fake_cuda.kernel(); params[0] is the daemon's struct df_kdaemon. */
 void daemon_kernel(void **params, unsigned int block);
 
-/* What a test adds to each turn of a block, if anything: the daemon, the block's own copy of its state and its number. */
+/*
+ * What a test adds to each turn of a block, if anything: the daemon, the block's own copy of its
+ * state and its number.
+ */
 extern void (*daemon_turn)(const struct df_kdaemon *d, const struct df_kblock *blk,
 			   unsigned int block);
 

@@ -1,6 +1,6 @@
 /*
- * For tests that bring libcuda's stand-in themselves: found in the build folder, loaded so that later opens of
- * libcuda.so.1 find it.
+ * For tests that bring libcuda's stand-in themselves: found in the build folder, loaded so that
+ * later opens of libcuda.so.1 find it.
  */
 #ifndef DF_TESTS_CUDA_LOAD_H
 #define DF_TESTS_CUDA_LOAD_H
@@ -12,7 +12,9 @@
 #include "tests/cuda/driver/fake.h"
 #include "tests/lib/test.h"
 
-/* In the folder beside the one that the test's program is in: whatever folder it is started from. */
+/*
+ * In the folder beside the one that the test's program is in: whatever folder it is started from.
+ */
 static inline const char *fake_path(void)
 {
 	static char path[512];

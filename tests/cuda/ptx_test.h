@@ -1,4 +1,7 @@
-/* For the tests of the PTX emulator: a kernel of a few instructions, run at once, and the faults that it had. */
+/*
+ * For the tests of the PTX emulator: a kernel of a few instructions, run at once, and the faults
+ * that it had.
+ */
 #ifndef DF_TESTS_PTX_TEST_H
 #define DF_TESTS_PTX_TEST_H
 

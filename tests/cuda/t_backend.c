@@ -1,7 +1,7 @@
 /*
- * The runtime on the GPU backend, with a stand-in for libcuda whose streams are threads and whose kernel is the
- * daemon's own code on CPU threads. Shows that collectives run through launches, stream memory operations, quits
- * and relaunches, and graphs; nothing about a GPU.
+ * The runtime on the GPU backend, with a stand-in for libcuda whose streams are threads and whose
+ * kernel is the daemon's own code on CPU threads. Shows that collectives run through launches,
+ * stream memory operations, quits and relaunches, and graphs; nothing about a GPU.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -28,7 +28,10 @@ START_TEST(collectives)
 }
 END_TEST
 
-/* Loading waits for all that a context has: the kernel is there before the application has anything that waits for it. */
+/*
+ * Loading waits for all that a context has: the kernel is there before the application has anything
+ * that waits for it.
+ */
 START_TEST(loaded_early)
 {
 	uint64_t *word;
@@ -41,7 +44,10 @@ START_TEST(loaded_early)
 }
 END_TEST
 
-/* Whatever word changes, the sum tells: by it the poller knows that a stream has come to an operation. */
+/*
+ * Whatever word changes, the sum tells: by it the poller knows that a stream has come to an
+ * operation.
+ */
 START_TEST(words_sum)
 {
 	uint64_t *w[1200], sum;
@@ -61,8 +67,8 @@ START_TEST(words_sum)
 END_TEST
 
 /*
- * What a stream writes is polled in GPU memory, and the host has it in its own; where the driver has no memory for that, there is
- * one word for both.
+ * What a stream writes is polled in GPU memory, and the host has it in its own; where the driver
+ * has no memory for that, there is one word for both.
  */
 START_TEST(near)
 {
@@ -98,7 +104,10 @@ START_TEST(refused)
 	static const char *const set[][2] = {
 		{"FAKE_CUDA_NO_P2P", "1"}, {"DFSHIM_P2P", "0"}, {"DFSHIM_GPU_QUEUE", "green"}};
 
-	/* The stand-in is a driver of 13.0: no work queues; the daemon's stream has the highest priority. */
+	/*
+	 * The stand-in is a driver of 13.0: no work queues; the daemon's stream has the highest
+	 * priority.
+	 */
 	setenv(set[_i][0], set[_i][1], 1);
 	start();
 	job(1000, 10, 0);
@@ -109,7 +118,10 @@ START_TEST(refused)
 }
 END_TEST
 
-/* Under MPS there are blocks for what the process may use of the GPU, however the driver tells that there is MPS. */
+/*
+ * Under MPS there are blocks for what the process may use of the GPU, however the driver tells that
+ * there is MPS.
+ */
 START_TEST(mps)
 {
 	static const struct {
@@ -197,7 +209,10 @@ START_TEST(naps)
 }
 END_TEST
 
-/* A communicator on the second device: nothing makes a context on the first, where it would take memory. */
+/*
+ * A communicator on the second device: nothing makes a context on the first, where it would take
+ * memory.
+ */
 START_TEST(own_context)
 {
 	CUresult (*init)(unsigned int), (*retain)(CUcontext *, CUdevice), (*set)(CUcontext);
@@ -280,7 +295,7 @@ START_TEST(lost_device)
 }
 END_TEST
 
-/* ---- what a released wait owes ------------------------------------------------------------------------------- */
+/* ---- what a released wait owes --------------------------------------------------------------- */
 
 static int seen_any;
 
@@ -310,7 +325,10 @@ static unsigned waits_of(const struct df_stream_info *s, enum df_work kind)
 	return (unsigned)(fake->calls("cuStreamWaitValue64_v2") - before);
 }
 
-/* A kernel comes after the debts of the devices whose memory it may reach, other work after all of them. */
+/*
+ * A kernel comes after the debts of the devices whose memory it may reach, other work after all of
+ * them.
+ */
 START_TEST(kernels_pay)
 {
 	struct df_stream_info s[2];
@@ -350,7 +368,9 @@ START_TEST(kernels_pay)
 }
 END_TEST
 
-/* What a whole context waits for, streams that come later wait for as well, while it is not done. */
+/*
+ * What a whole context waits for, streams that come later wait for as well, while it is not done.
+ */
 START_TEST(context_waits)
 {
 	CUresult (*make)(CUstream *, unsigned int), (*event)(CUevent *, unsigned int);

@@ -1,7 +1,8 @@
 /*
- * Slices by reference between two GPUs of one process that have access to each other, on the stand-in for libcuda: which memory goes
- * so, that nobody waits for a receiver that has stopped, and that what an aborted operation has named is not read any more. For
- * the last one there is a control: with the withdrawal taken out (df_refs_withdraw(), by the linker), it is.
+ * Slices by reference between two GPUs of one process that have access to each other, on the
+ * stand-in for libcuda: which memory goes so, that nobody waits for a receiver that has stopped,
+ * and that what an aborted operation has named is not read any more. For the last one there is a
+ * control: with the withdrawal taken out (df_refs_withdraw(), by the linker), it is.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -11,7 +12,10 @@
 #include "tests/cuda/backend.h"
 
 #ifdef DF_DEBUG
-/* A sanitizer's build has no GPU code (SAN=debug has), and the test driver needs none: it knows the kernel by its name. */
+/*
+ * A sanitizer's build has no GPU code (SAN=debug has), and the test driver needs none: it knows the
+ * kernel by its name.
+ */
 const void *df_cuda_fatbin(void)
 {
 	return "none";
@@ -60,7 +64,7 @@ static void settings(void)
 	setenv("DFSHIM_QUIT_US", "1200000000", 1);
 }
 
-/* ---- which memory ------------------------------------------------------------------------------------------- */
+/* ---- which memory ---------------------------------------------------------------------------- */
 
 static void *device_memory(int device, size_t bytes)
 {
@@ -70,7 +74,9 @@ static void *device_memory(int device, size_t bytes)
 	return p;
 }
 
-/* Memory that is mapped by hand, for its own device: access between contexts does not extend to it. */
+/*
+ * Memory that is mapped by hand, for its own device: access between contexts does not extend to it.
+ */
 static void *mapped_memory(int device, size_t bytes)
 {
 	CUresult (*reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
@@ -127,7 +133,7 @@ START_TEST(memory)
 }
 END_TEST
 
-/* ---- one message ---------------------------------------------------------------------------------------------- */
+/* ---- one message ----------------------------------------------------------------------------- */
 
 struct side {
 	int rank;
@@ -143,7 +149,10 @@ static void meet(struct side side[RANKS])
 
 	settings();
 	start();
-	/* The test calls the driver past the hook, which is no reason for a stream to wait for its operation. */
+	/*
+	 * The test calls the driver past the hook, which is no reason for a stream to wait for its
+	 * operation.
+	 */
 	df_rt.strict = 0;
 	comms_new(comm);
 	for (i = 0; i < RANKS; i++) {
@@ -176,7 +185,10 @@ static int is_done(const struct side *s)
 	return __atomic_load_n(s->ticket.done, __ATOMIC_ACQUIRE) >= s->ticket.value;
 }
 
-/* The one connector of the first device's operation in flight: its slots, and the slices of an operation. */
+/*
+ * The one connector of the first device's operation in flight: its slots, and the slices of an
+ * operation.
+ */
 static uint64_t slots_of(uint64_t *slices)
 {
 	const struct df_coll *coll;
@@ -194,7 +206,10 @@ static uint64_t slots_of(uint64_t *slices)
 	return slots;
 }
 
-/* A send ends when all but as many slices as there are slots have been received, as one does that copies. */
+/*
+ * A send ends when all but as many slices as there are slots have been received, as one does that
+ * copies.
+ */
 START_TEST(stopped)
 {
 	struct side side[RANKS] = {{0}};
@@ -225,8 +240,9 @@ START_TEST(stopped)
 END_TEST
 
 /*
- * The sender names what lies in its buffer, and its communicator is aborted before the receiver has come there: the buffer is the
- * user's, and the receiver, which knows nothing of it, reads none of that. Without the withdrawal it does.
+ * The sender names what lies in its buffer, and its communicator is aborted before the receiver has
+ * come there: the buffer is the user's, and the receiver, which knows nothing of it, reads none of
+ * that. Without the withdrawal it does.
  */
 START_TEST(withdrawn)
 {

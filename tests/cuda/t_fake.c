@@ -1,6 +1,7 @@
 /*
- * The stand-in driver itself where kernels are compiled code: parameters, variables, streams and graphs, what a launch may ask
- * for, faults and what they leave behind, memory that a kernel may use, containers that are damaged.
+ * The stand-in driver itself where kernels are compiled code: parameters, variables, streams and
+ * graphs, what a launch may ask for, faults and what they leave behind, memory that a kernel may
+ * use, containers that are damaged.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -243,7 +244,10 @@ START_TEST(attributes)
 }
 END_TEST
 
-/* What a kernel may not touch ends its context; nothing runs there any more, and nobody waits for ever. */
+/*
+ * What a kernel may not touch ends its context; nothing runs there any more, and nobody waits for
+ * ever.
+ */
 START_TEST(illegal)
 {
 	static uint32_t own[64];
@@ -323,7 +327,10 @@ START_TEST(race)
 }
 END_TEST
 
-/* The container of nvcc's, and what is left of it when bytes of it change or are cut off: read or not, but no further. */
+/*
+ * The container of nvcc's, and what is left of it when bytes of it change or are cut off: read or
+ * not, but no further.
+ */
 static size_t contain(uint8_t *to, uint32_t capability)
 {
 	uint32_t head[4] = {0xba55ed50u, 16u << 16 | 1, 0, 0};
@@ -380,7 +387,10 @@ static int attribute(CUdevice_attribute what)
 	return v;
 }
 
-/* The memory of a device as a file that says which it is: what the libibverbs of tests/net/fake takes for a dma-buf. */
+/*
+ * The memory of a device as a file that says which it is: what the libibverbs of tests/net/fake
+ * takes for a dma-buf.
+ */
 START_TEST(rdma)
 {
 	const size_t page = 4096, bytes = 2u << 20;

@@ -1,6 +1,6 @@
 /*
- * When the daemon's kernel is launched and asked to leave (runtime/device/cuda/launch.c), against a device and a host that
- * do random things: what must always hold, and the cases with a name.
+ * When the daemon's kernel is launched and asked to leave (runtime/device/cuda/launch.c), against a
+ * device and a host that do random things: what must always hold, and the cases with a name.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,10 @@ START_TEST(named)
 	ck_assert_int_eq(
 		step(&l, (struct df_launch_in){.now_ns = 5, .outstanding = 1, .progress = 1}),
 		DF_LAUNCH_LAUNCH);
-	/* A quiet time: asked to leave, all of it, also when the quiet time is over; then it comes back at once. */
+	/*
+	 * A quiet time: asked to leave, all of it, also when the quiet time is over; then it comes
+	 * back at once.
+	 */
 	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 6, .outstanding = 1, .quiet = 1}),
 			 DF_LAUNCH_ASK);
 	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 7, .outstanding = 1}),
@@ -87,8 +90,8 @@ START_TEST(widths)
 END_TEST
 
 /*
- * Nothing moves: one block waits as well as many. When it moves all come back; when it does not, the others look in turn, since
- * there may be what only they see.
+ * Nothing moves: one block waits as well as many. When it moves all come back; when it does not,
+ * the others look in turn, since there may be what only they see.
  */
 START_TEST(only_waits)
 {
@@ -130,7 +133,10 @@ START_TEST(only_waits)
 }
 END_TEST
 
-/* The one block does not leave by itself, and what it waits for only the others can bring: they come back all the same. */
+/*
+ * The one block does not leave by itself, and what it waits for only the others can bring: they
+ * come back all the same.
+ */
 START_TEST(waits_for_others)
 {
 	struct df_launch l = {0};
@@ -156,7 +162,10 @@ START_TEST(waits_for_others)
 }
 END_TEST
 
-/* A quiet time that never ends: the kernel comes back all the same, and is not asked to leave again. */
+/*
+ * A quiet time that never ends: the kernel comes back all the same, and is not asked to leave
+ * again.
+ */
 START_TEST(quiet_is_bounded)
 {
 	struct df_launch l = {0};
@@ -199,8 +208,9 @@ START_TEST(failures)
 END_TEST
 
 /*
- * A device that runs a kernel after a launch until it is asked to leave or leaves by itself, and a host at random.
- * Always: at most one kernel; none launched without work; and at the end, left alone with work, it runs.
+ * A device that runs a kernel after a launch until it is asked to leave or leaves by itself, and a
+ * host at random. Always: at most one kernel; none launched without work; and at the end, left
+ * alone with work, it runs.
  */
 START_TEST(random_device)
 {

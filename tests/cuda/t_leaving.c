@@ -1,6 +1,6 @@
 /*
- * The daemon's kernel gets out of the way: quiet times, the application's launches that need the device, and that no
- * block stays behind. On the stand-in for libcuda.
+ * The daemon's kernel gets out of the way: quiet times, the application's launches that need the
+ * device, and that no block stays behind. On the stand-in for libcuda.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -32,7 +32,9 @@ static void *alloc_thread(void *arg)
 	return NULL;
 }
 
-/* A driver whose memory functions wait for everything that runs, kernels and blocked streams too. */
+/*
+ * A driver whose memory functions wait for everything that runs, kernels and blocked streams too.
+ */
 START_TEST(quiet_times)
 {
 	int stop = 0;
@@ -59,8 +61,8 @@ static void *quiet_thread(void *arg)
 }
 
 /*
- * Quiet times that are over before all blocks have seen them, because one has long turns: those that have left come
- * back nevertheless, although no block ever leaves by itself.
+ * Quiet times that are over before all blocks have seen them, because one has long turns: those
+ * that have left come back nevertheless, although no block ever leaves by itself.
  */
 START_TEST(short_quiet_times)
 {
@@ -81,7 +83,10 @@ static unsigned int turns_of(int block)
 	return __atomic_load_n(&turns[block], __ATOMIC_RELAXED);
 }
 
-/* As many blocks as the operations need; those for which there is nothing to do any more leave, also if the first is busy. */
+/*
+ * As many blocks as the operations need; those for which there is nothing to do any more leave,
+ * also if the first is busy.
+ */
 START_TEST(widths)
 {
 	unsigned int seen;
@@ -145,7 +150,10 @@ static void await_pending(int nr)
 		usleep(100);
 }
 
-/* Loading may wait for the device, so the daemon leaves for a function's first launch, and only then. */
+/*
+ * Loading may wait for the device, so the daemon leaves for a function's first launch, and only
+ * then.
+ */
 START_TEST(first_launches)
 {
 	static int functions[10000];
@@ -220,8 +228,9 @@ static void *load_thread(void *arg)
 }
 
 /*
- * A thread keeps the context's lock until a stream has ended that waits for an operation whose peer never comes. An abort lets the stream
- * go on: the word that it waits for is written without the driver.
+ * A thread keeps the context's lock until a stream has ended that waits for an operation whose peer
+ * never comes. An abort lets the stream go on: the word that it waits for is written without the
+ * driver.
  */
 START_TEST(abort_behind_lock)
 {

@@ -1,6 +1,7 @@
 /*
- * Description: the test driver blocks where a driver blocks: its lock, its queues, hardware queues, memory, host functions, devices of
- * one process, contexts that take memory; each can be switched off.
+ * Description: the test driver blocks where a driver blocks: its lock, its queues, hardware queues,
+ * memory, host functions, devices of one process, contexts that take memory; each can be switched
+ * off.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -172,7 +173,10 @@ static void *new_memory(void *arg)
 	return memory(&none);
 }
 
-/* Code is loaded while a stream waits: a launch of a kernel that is there, a new stream and an allocation wait too. */
+/*
+ * Code is loaded while a stream waits: a launch of a kernel that is there, a new stream and an
+ * allocation wait too.
+ */
 START_TEST(t_lock)
 {
 	void *(*const calls[])(void *) = {second_launch, new_stream, new_memory};
@@ -226,8 +230,8 @@ START_TEST(t_hardware)
 END_TEST
 
 /*
- * While fewer streams wait than there are hardware queues they hold up nobody, however many streams there are; when as many do,
- * they hold up all others, of any priority.
+ * While fewer streams wait than there are hardware queues they hold up nobody, however many streams
+ * there are; when as many do, they hold up all others, of any priority.
  */
 START_TEST(t_connections)
 {
@@ -317,7 +321,10 @@ static void *frees(void *arg)
 	return NULL;
 }
 
-/* Who frees keeps the lock while it waits: a launch of another thread waits too; who allocates does not. */
+/*
+ * Who frees keeps the lock while it waits: a launch of another thread waits too; who allocates does
+ * not.
+ */
 START_TEST(t_free_lock)
 {
 	CUstream other = made(0);

@@ -1,11 +1,12 @@
 /*
- * Description: the PTX emulator itself (tests/cuda/ptx): threads that part and meet again, barriers, votes and shuffles, weak
- * memory, and each fault it has to report: found where it is, and not where it is not.
+ * Description: the PTX emulator itself (tests/cuda/ptx): threads that part and meet again,
+ * barriers, votes and shuffles, weak memory, and each fault it has to report: found where it is,
+ * and not where it is not.
  */
 #include <stdlib.h>
 #include "tests/cuda/ptx_test.h"
 
-/* ---- threads ---------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 START_TEST(divergence)
 {
@@ -13,7 +14,10 @@ START_TEST(divergence)
 	uint32_t i;
 
 	memset(out, 0, sizeof(out));
-	/* Each thread goes round as often as its number says; odd ones another way; all meet for the end. */
+	/*
+	 * Each thread goes round as often as its number says; odd ones another way; all meet for
+	 * the end.
+	 */
 	FINE("",
 	     "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, 0;\nmov.u32 %r3, 0;\n"
 	     "$L_loop:\nsetp.ge.u32 %p1, %r2, %r1;\n@%p1 bra $L_end;\nand.b32 %r4, %r1, 1;\nsetp.eq.s32 %p2, %r4, 1;\n"
@@ -82,16 +86,20 @@ END_TEST
 /* ---- weak memory ---- */
 
 /*
- * Block 0 writes data and then a word that says so, block 1 waits for the word and reads the data, which it has looked at
- * before. How often of 40 times it reads what was there before; the other threads of the blocks do their part: those of
- * block 0 have written it, those of block 1 read it, behind a barrier.
+ * Block 0 writes data and then a word that says so, block 1 waits for the word and reads the data,
+ * which it has looked at before. How often of 40 times it reads what was there before; the other
+ * threads of the blocks do their part: those of block 0 have written it, those of block 1 read it,
+ * behind a barrier.
  */
 static int stale(const char *store, const char *load, const char *barrier)
 {
 	static const char text[] =
 		"mul.wide.u32 %%rd2, %%r1, 8;\nadd.s64 %%rd3, %%rd1, %%rd2;\nmov.u32 %%r2, %%ctaid.x;\n"
 		"setp.ne.s32 %%p2, %%r1, 0;\nsetp.ne.s32 %%p1, %%r2, 0;\n@%%p1 bra $L_reads;\n"
-		/* When block 1 has looked: the data, then the word. It stays a while: who leaves gives out all he has. */
+		/*
+		 * When block 1 has looked: the data, then the word. It stays a while: who leaves
+		 * gives out all he has.
+		 */
 		"@%%p2 bra $L_go;\n$L_first:\nld.acquire.sys.b64 %%rd5, [%%rd1+2040];\nsetp.eq.s64 %%p3, %%rd5, 0;\n"
 		"@%%p3 bra $L_first;\n$L_go:\nbar.sync 0;\nst.global.u64 [%%rd3+8], 7;\n%s\n@%%p2 bra $L_end;\n"
 		"st.%s.sys.b64 [%%rd1], 1;\nmov.u32 %%r3, 0;\n$L_stay:\nadd.s32 %%r3, %%r3, 1;\n"
@@ -141,7 +149,7 @@ START_TEST(weak_memory)
 }
 END_TEST
 
-/* ---- faults ----------------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 #define FAULT(decls, body, arg, threads, words)                                                    \
 	do {                                                                                       \

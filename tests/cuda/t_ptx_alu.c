@@ -1,12 +1,15 @@
 /*
- * Description: arithmetic of the PTX emulator against the host's, also where operations have corners; numbers of 16 and 8 bits.
+ * Description: arithmetic of the PTX emulator against the host's, also where operations have
+ * corners; numbers of 16 and 8 bits.
  */
 #include <math.h>
 #include "runtime/base/rng.h"
 #include "tests/cuda/ptx/int.h"
 #include "tests/cuda/ptx_test.h"
 
-/* d = op(a, b, c) by each of 64 threads on its own row of four words; want() says what must come. */
+/*
+ * d = op(a, b, c) by each of 64 threads on its own row of four words; want() says what must come.
+ */
 struct row {
 	uint64_t a, b, c, d;
 };
@@ -241,7 +244,10 @@ START_TEST(small_numbers)
 		long double exact;
 
 		ck_assert_msg(half_to(x) == own_half(x), "%a", (double)x);
-		/* Of halves all sums of products are exact in 64 bits of digits, and rounded once by the processor. */
+		/*
+		 * Of halves all sums of products are exact in 64 bits of digits, and rounded once
+		 * by the processor.
+		 */
 		exact = (long double)half_of(a) * half_of(b) + half_of(c);
 		if (isfinite((double)exact)) {
 			_Float16 h = (_Float16)exact;
@@ -252,7 +258,10 @@ START_TEST(small_numbers)
 				      a, b, c, half_fma(a, b, c), u);
 		}
 	}
-	/* A sum that is half-way but for what is far below: rounded in two steps it would go to the even one. */
+	/*
+	 * A sum that is half-way but for what is far below: rounded in two steps it would go to the
+	 * even one.
+	 */
 	ck_assert_uint_eq(bf16_fma(0x3f80, 0x4380, 0x3f80), 0x4380);
 	ck_assert_uint_eq(bf16_fma(bf16_to(257), bf16_to(1), bf16_to(0)), bf16_to(257));
 	ck_assert_uint_eq(bf16_fma(bf16_to(129), bf16_to(129), bf16_to(0x1p-100f)),

@@ -1,8 +1,9 @@
 /*
- * Description: no lock of ours is held while the driver is asked something or given something: operations that follow others
- * onto another stream, groups over two streams, times of events; and two threads that mark one stream at a time. Where a
- * lock is held, it is noticed: by what this test puts in front of the driver, and in debug builds (the sanitizers') by the
- * backend, which aborts.
+ * Description: no lock of ours is held while the driver is asked something or given something:
+ * operations that follow others onto another stream, groups over two streams, times of events; and
+ * two threads that mark one stream at a time. Where a lock is held, it is noticed: by what this
+ * test puts in front of the driver, and in debug builds (the sanitizers') by the backend, which
+ * aborts.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -13,7 +14,10 @@
 #include "tests/cuda/backend.h"
 
 #ifdef DF_DEBUG
-/* A sanitizer's build has no GPU code (SAN=debug has), and the test driver needs none: it knows the kernel by its name. */
+/*
+ * A sanitizer's build has no GPU code (SAN=debug has), and the test driver needs none: it knows the
+ * kernel by its name.
+ */
 const void *df_cuda_fatbin(void)
 {
 	return "none";

@@ -1,7 +1,8 @@
 /*
- * A program of the CUDA driver that finds it as libcudart does: dlopen, dlsym of cuGetProcAddress_v2, then
- * cuGetProcAddress of everything else with versions and flags. Prints for each name whether what it got lies
- * in libcuda or elsewhere, calls some through it, and counts what arrived. One line a fact; the test compares.
+ * A program of the CUDA driver that finds it as libcudart does: dlopen, dlsym of
+ * cuGetProcAddress_v2, then cuGetProcAddress of everything else with versions and flags. Prints for
+ * each name whether what it got lies in libcuda or elsewhere, calls some through it, and counts
+ * what arrived. One line a fact; the test compares.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL

@@ -1,8 +1,8 @@
 /*
- * A program that takes captured collectives for nodes like others: changes them in graphs and in executable graphs,
- * takes them out, replaces children that hold them. What it may do is done, what it may not is refused, and nothing
- * is ever wrong or hangs. Two ranks, one thread and one device each; the driver is a stand-in. With "late" NCCL is called
- * before the driver. Exit 0: all is so.
+ * A program that takes captured collectives for nodes like others: changes them in graphs and in
+ * executable graphs, takes them out, replaces children that hold them. What it may do is done, what
+ * it may not is refused, and nothing is ever wrong or hangs. Two ranks, one thread and one device
+ * each; the driver is a stand-in. With "late" NCCL is called before the driver. Exit 0: all is so.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -76,7 +76,10 @@ static void nodes_of(CUgraph graph, CUgraphNode *arrive, CUgraphNode *wait, CUgr
 	*own = v[4];
 }
 
-/* Launched twice: the second time it would be seen that a gate was left open. sum 0: it has no collective. */
+/*
+ * Launched twice: the second time it would be seen that a gate was left open. sum 0: it has no
+ * collective.
+ */
 static void run(struct bench *b, CUgraphExec exec, int has)
 {
 	int i, k;
@@ -164,7 +167,10 @@ static void exec_children(struct bench *b)
 	CU(cuGraphDestroy(ours));
 }
 
-/* A graph whose collective lacks a part of it, or has it otherwise, is not taken; one that has it no more at all is. */
+/*
+ * A graph whose collective lacks a part of it, or has it otherwise, is not taken; one that has it
+ * no more at all is.
+ */
 static void graph_nodes(struct bench *b)
 {
 	CUgraphExecUpdateResultInfo info;
@@ -203,7 +209,10 @@ static void graph_nodes(struct bench *b)
 			REFUSED(cuGraphInstantiateWithFlags(&exec, graph, 0));
 			MUST(!exec);
 		}
-		/* The driver takes what has the same shape; to us it is no update that could be launched. */
+		/*
+		 * The driver takes what has the same shape; to us it is no update that could be
+		 * launched.
+		 */
 		if (i == 3) {
 			run(b, kept, 1);
 			MUST(cuGraphExecUpdate_v2(kept, graph, &info) ==
@@ -218,7 +227,10 @@ static void graph_nodes(struct bench *b)
 	CU(cuGraphDestroy(good));
 }
 
-/* Nodes that the program makes after ours: they name what lives only as long as a graph that was captured. */
+/*
+ * Nodes that the program makes after ours: they name what lives only as long as a graph that was
+ * captured.
+ */
 static void copied(struct bench *b)
 {
 	CUDA_BATCH_MEM_OP_NODE_PARAMS ops[3];
@@ -245,7 +257,9 @@ static void copied(struct bench *b)
 	CU(cuGraphExecDestroy(theirs));
 	run(b, exec, 1);
 	CU(cuGraphExecDestroy(exec));
-	/* The driver drops what it kept when it comes to it, and so does the poller with a launch. */
+	/*
+	 * The driver drops what it kept when it comes to it, and so does the poller with a launch.
+	 */
 	while ((r = cuGraphInstantiateWithFlags(&theirs, copy, 0)) == CUDA_SUCCESS) {
 		CU(cuGraphExecDestroy(theirs));
 		usleep(1000);
@@ -273,7 +287,10 @@ static void again(struct bench *b)
 	CU(cuGraphExecDestroy(exec));
 }
 
-/* How many graphs of both ranks the driver is asked to launch, if each has one with nothing but a collective. */
+/*
+ * How many graphs of both ranks the driver is asked to launch, if each has one with nothing but a
+ * collective.
+ */
 static int launched(struct bench *b)
 {
 	CUgraphExec exec;
@@ -304,7 +321,10 @@ static int launched(struct bench *b)
 	return n;
 }
 
-/* Two executable graphs of one captured graph on two streams: a gate serves one of them at a time, and none is lost. */
+/*
+ * Two executable graphs of one captured graph on two streams: a gate serves one of them at a time,
+ * and none is lost.
+ */
 static void two_at_a_time(struct bench *b)
 {
 	CUgraph graph = captured(b);
@@ -331,7 +351,10 @@ static void two_at_a_time(struct bench *b)
 	}
 }
 
-/* As children of one graph they would be there at a time only if nothing orders them, which is refused. */
+/*
+ * As children of one graph they would be there at a time only if nothing orders them, which is
+ * refused.
+ */
 static void twice(struct bench *b)
 {
 	CUgraph ours = captured(b), parent;
@@ -355,7 +378,10 @@ static void twice(struct bench *b)
 	CU(cuGraphDestroy(ours));
 }
 
-/* A group begins together, in several blocks and in one: small and large ones, ten replays in flight. */
+/*
+ * A group begins together, in several blocks and in one: small and large ones, ten replays in
+ * flight.
+ */
 static void group(struct bench *b)
 {
 	const size_t large = 1 << 18;
@@ -402,8 +428,8 @@ static void CUDA_CB object_gone(void *arg)
 }
 
 /*
- * A graph of nothing but a collective is not launched: the collective is put on the stream as a call. Unless graphs keep
- * objects of the program alive, which have to live as long as a launch.
+ * A graph of nothing but a collective is not launched: the collective is put on the stream as a
+ * call. Unless graphs keep objects of the program alive, which have to live as long as a launch.
  */
 static void bare(struct bench *b)
 {
@@ -462,7 +488,10 @@ int main(int argc, char **argv)
 	intptr_t i;
 
 	fake_cuda()->kernel("dfk_daemon", daemon_kernel);
-	/* Before NCCL's first call: nobody knows yet that the driver is had from us, so no order is relaxed otherwise. */
+	/*
+	 * Before NCCL's first call: nobody knows yet that the driver is had from us, so no order is
+	 * relaxed otherwise.
+	 */
 	if (argc < 2 || strcmp(argv[1], "late")) {
 		CU(cuDevicePrimaryCtxRetain(&ctx, 0));
 		CU(cuCtxSetCurrent(ctx));

@@ -1,7 +1,7 @@
 /*
- * A program of NCCL's device API: makes communicators, uses them as any other, then asks one for a device
- * communicator. Two ranks, one thread and one device each; driver and NCCL are stand-ins. Prints one line a fact;
- * the test compares them with what NCCL's stand-in was called for.
+ * A program of NCCL's device API: makes communicators, uses them as any other, then asks one for a
+ * device communicator. Two ranks, one thread and one device each; driver and NCCL are stand-ins.
+ * Prints one line a fact; the test compares them with what NCCL's stand-in was called for.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -97,7 +97,9 @@ static void *run(void *arg)
 	fact(rank, "group with an error", ncclGroupEnd());
 	fact(rank, "another still", added(rank, *c[1], a, b, s));
 
-	/* A window on one rank only: all ranks are refused alike, and the communicator stays ours. */
+	/*
+	 * A window on one rank only: all ranks are refused alike, and the communicator stays ours.
+	 */
 	if (windows || rank)
 		fact(rank, "window",
 		     ncclCommWindowRegister(*c[2], a, 4096, &win, NCCL_WIN_COLL_SYMMETRIC));

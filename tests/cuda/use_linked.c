@@ -1,7 +1,7 @@
 /*
- * A program that is linked with libcuda, as with -lcuda: the loader gives it the driver's functions, nobody is
- * asked. Prints where they lie, calls some, and counts what arrived at the driver. One line a fact; the test
- * compares.
+ * A program that is linked with libcuda, as with -lcuda: the loader gives it the driver's
+ * functions, nobody is asked. Prints where they lie, calls some, and counts what arrived at the
+ * driver. One line a fact; the test compares.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -50,7 +50,10 @@ int main(void)
 	asked = NULL;
 	cuGetProcAddress_v2("cuGetErrorString", &asked, 12000, 0, &status);
 	printf("asked cuGetErrorString %s\n", where(asked));
-	/* A function that was not used before, and one in its form for a thread's own default stream. */
+	/*
+	 * A function that was not used before, and one in its form for a thread's own default
+	 * stream.
+	 */
 	printf("sync %d %d\n", cuStreamSynchronize(NULL), cuStreamSynchronize_ptsz(NULL));
 	arrived("cuMemAlloc_v2");
 	arrived("cuMemFree_v2");

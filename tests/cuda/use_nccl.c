@@ -1,7 +1,8 @@
 /*
- * An NCCL program that finds the CUDA driver by cuGetProcAddress, one thread a rank, each on a device of its own:
- * collectives behind streams, events, copies, graphs, in different orders on the ranks. The kernel of the
- * stand-in driver, or of libdfhost.so's, is the daemon's code on CPU threads. Exit 0: all results are right.
+ * An NCCL program that finds the CUDA driver by cuGetProcAddress, one thread a rank, each on a
+ * device of its own: collectives behind streams, events, copies, graphs, in different orders on the
+ * ranks. The kernel of the stand-in driver, or of libdfhost.so's, is the daemon's code on CPU
+ * threads. Exit 0: all results are right.
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -130,7 +131,10 @@ static void launch_event(ncclComm_t comm, CUstream s, CUevent e, CUdeviceptr in,
 	expect((float *)out, 4, __LINE__);
 }
 
-/* Bringing a kernel to the device waits for all that is there, the daemon and a stream behind a collective among it. */
+/*
+ * Bringing a kernel to the device waits for all that is there, the daemon and a stream behind a
+ * collective among it.
+ */
 static void launch_first(ncclComm_t comm, CUstream s, CUdeviceptr in, CUdeviceptr out)
 {
 	CUmodule module;
@@ -176,11 +180,17 @@ static void *run(void *arg)
 		int first = (rank + i) % 2;
 
 		fill((float *)in, (float)(rank + i));
-		/* The two communicators in opposite orders on one stream: with NCCL's rules this can hang. */
+		/*
+		 * The two communicators in opposite orders on one stream: with NCCL's rules this
+		 * can hang.
+		 */
 		CU(cuEventRecord, timed[0], a);
 		NCCL(ncclAllReduce((void *)in, first ? (void *)out2 : (void *)out, COUNT, ncclFloat,
 				   ncclSum, comm[first], a));
-		/* Nor does an event with a time between them order them, or a copy on the default stream. */
+		/*
+		 * Nor does an event with a time between them order them, or a copy on the default
+		 * stream.
+		 */
 		CU(cuEventRecord, timed[1], a);
 		CU(cuMemcpyAsync, spare, spare + 64, 64, NULL);
 		NCCL(ncclAllReduce((void *)in, first ? (void *)out : (void *)out2, COUNT, ncclFloat,
@@ -207,7 +217,10 @@ static void *run(void *arg)
 	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));
 	((CUresult(*)(void))need("cuCtxSynchronize"))();
 	expect((float *)out, 6, __LINE__);
-	/* Captured through the driver as anybody would; the other rank's thread may wait for its device meanwhile. */
+	/*
+	 * Captured through the driver as anybody would; the other rank's thread may wait for its
+	 * device meanwhile.
+	 */
 	CU(cuStreamBeginCapture, a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));
 	CU(cuMemcpyAsync, (CUdeviceptr)host, out, COUNT * sizeof(float), a);
@@ -233,7 +246,10 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Of what was registered before the driver, so it runs after the driver's end, as long as others may look on. */
+/*
+ * Of what was registered before the driver, so it runs after the driver's end, as long as others
+ * may look on.
+ */
 static void linger(void)
 {
 	usleep(500000);
@@ -242,7 +258,10 @@ static void linger(void)
 int main(void)
 {
 	const struct fake_cuda *(*get)(void);
-	/* A program may make the unique id before it calls CUDA, as examples with MPI do on their rank 0. */
+	/*
+	 * A program may make the unique id before it calls CUDA, as examples with MPI do on their
+	 * rank 0.
+	 */
 	int first = getenv("NCCL_FIRST") != NULL;
 	pthread_t t[RANKS];
 	intptr_t i;

@@ -67,7 +67,7 @@ static int queue[NR_ITERS * MAX_TENSORS], nr_queued;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t nr_wrong;
 
-/* ---- the model -------------------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static void tensor(size_t n)
 {
@@ -152,7 +152,7 @@ static void make_plan(void)
 		close_buffer(&open[b], plan.nr_tensors - 1, 1);
 }
 
-/* ---- reductions ------------------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 static float value(int rank, int b, int iter)
 {
@@ -269,7 +269,7 @@ static void *launcher_thread(void *arg)
 	return NULL;
 }
 
-/* ---- an iteration ----------------------------------------------------------------------------------------- */
+/* ---- an iteration ---------------------------------------------------------------------------- */
 
 static int fill(int iter)
 {

@@ -1,6 +1,6 @@
 /*
- * Preloaded before libdfnccl.so, it takes away the call with which that library ends what is stuck. NVIDIA's NCCL has no such
- * call either, so dfshim revokes communicators instead.
+ * Preloaded before libdfnccl.so, it takes away the call with which that library ends what is stuck.
+ * NVIDIA's NCCL has no such call either, so dfshim revokes communicators instead.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
 /*
- * What mode trace has to see of operations that are not simply put on a stream by the call: on the legacy stream, on
- * non-blocking communicators (alone and in a group), in graphs (launched three times, one of them a copy). Two ranks,
- * a thread each; a plain NCCL program. Prints how many operations NCCL was given or replayed.
+ * What mode trace has to see of operations that are not simply put on a stream by the call: on the
+ * legacy stream, on non-blocking communicators (alone and in a group), in graphs (launched three
+ * times, one of them a copy). Two ranks, a thread each; a plain NCCL program. Prints how many
+ * operations NCCL was given or replayed.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>

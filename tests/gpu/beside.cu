@@ -1,10 +1,12 @@
 /*
- * How fast a program's own kernels run: one bound by arithmetic and one by memory, medians. With BESIDE_NCCL=idle it
- * first makes a communicator, uses it once and keeps it, so that under the preload an idle dfshim is beside them; with
- * BESIDE_NCCL=busy two ranks on the same GPU, which NCCL itself refuses, go on with small AllReduces meanwhile.
- * A plain CUDA and NCCL program. Prints "beside: NAME MICROSECONDS".
+ * How fast a program's own kernels run: one bound by arithmetic and one by memory, medians. With
+ * BESIDE_NCCL=idle it first makes a communicator, uses it once and keeps it, so that under the
+ * preload an idle dfshim is beside them; with BESIDE_NCCL=busy two ranks on the same GPU, which
+ * NCCL itself refuses, go on with small AllReduces meanwhile. A plain CUDA and NCCL program. Prints
+ * "beside: NAME MICROSECONDS".
  *
- * beside [BYTES [ROUNDS [TIMES]]]: of the memory, of the arithmetic, how often each is run and counted.
+ * beside [BYTES [ROUNDS [TIMES]]]: of the memory, of the arithmetic, how often each is run and
+ * counted.
  */
 #include <algorithm>
 #include <atomic>

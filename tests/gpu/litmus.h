@@ -1,7 +1,7 @@
 /*
- * What the litmus programs share: a GPU or status 77, bounded spins on both sides, results as JSON lines in
- * $RESULTS/litmus.jsonl and on stdout. A program states facts about the machine; it fails only if something that
- * the design relies on without an alternative does not hold.
+ * What the litmus programs share: a GPU or status 77, bounded spins on both sides, results as JSON
+ * lines in $RESULTS/litmus.jsonl and on stdout. A program states facts about the machine; it fails
+ * only if something that the design relies on without an alternative does not hold.
  */
 #ifndef DF_TESTS_GPU_LITMUS_H
 #define DF_TESTS_GPU_LITMUS_H
@@ -70,7 +70,10 @@ static inline batch_fn stream_batch(void)
 	return driver<batch_fn>("cuStreamBatchMemOp", 11070);
 }
 
-/* A stream of a green context that has at least eight multiprocessors of its own; 0: not with this driver. */
+/*
+ * A stream of a green context that has at least eight multiprocessors of its own; 0: not with this
+ * driver.
+ */
 static inline int green_stream(CUstream *out)
 {
 	auto get = driver<CUresult (*)(CUdevice, CUdevResource *, CUdevResourceType)>(
@@ -100,7 +103,10 @@ static inline int green_stream(CUstream *out)
 
 static inline void result(const char *format, ...);
 
-/* Skips without a GPU; says on which machine what follows is a fact; ends the process after so many seconds whatever happens. */
+/*
+ * Skips without a GPU; says on which machine what follows is a fact; ends the process after so many
+ * seconds whatever happens.
+ */
 static inline void litmus_start(const char *name, unsigned seconds)
 {
 	int nr = 0, driver = 0, runtime = 0;
@@ -205,8 +211,9 @@ static __device__ inline int dev_until(uint64_t *p, uint64_t v)
 }
 
 /*
- * The program again with each number of connections as its argument. It is fixed when the context is made: a process each, and this
- * one has no context that could be in the way. Returns what main() does.
+ * The program again with each number of connections as its argument. It is fixed when the context
+ * is made: a process each, and this one has no context that could be in the way. Returns what
+ * main() does.
  */
 static inline int each_connections(const char *test, const char *program,
 				   const char *const *connections, int nr)

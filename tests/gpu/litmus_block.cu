@@ -1,7 +1,8 @@
 /*
- * Where a driver blocks, and what a kernel that stays sees of what came after it: how many entries a stream takes that waits
- * for a word; whether loading code returns behind such a stream, and whether anything else can be launched meanwhile; whether
- * a kernel that is there already sees memory that is allocated, pinned or mapped later; whether a kernel in a green context with
+ * Where a driver blocks, and what a kernel that stays sees of what came after it: how many entries
+ * a stream takes that waits for a word; whether loading code returns behind such a stream, and
+ * whether anything else can be launched meanwhile; whether a kernel that is there already sees
+ * memory that is allocated, pinned or mapped later; whether a kernel in a green context with
  * multiprocessors of its own starts while the device is full of others.
  */
 #include "tests/gpu/litmus.h"
@@ -110,7 +111,10 @@ static void load(const char *how, std::function<void()> act)
 	       ok ? "true" : "false");
 }
 
-/* Memory of which the driver knows the address space first and the pages later; 0: not with this driver. */
+/*
+ * Memory of which the driver knows the address space first and the pages later; 0: not with this
+ * driver.
+ */
 static uint64_t *mapped(void)
 {
 	auto granularity = driver<CUresult (*)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags)>(
@@ -199,7 +203,10 @@ static void late(void)
 	}
 }
 
-/* Beside kernels that fill the device: does one start in a green context with multiprocessors of its own? */
+/*
+ * Beside kernels that fill the device: does one start in a green context with multiprocessors of
+ * its own?
+ */
 static void split(const char *kind)
 {
 	cudaStream_t daemon = nullptr, full;

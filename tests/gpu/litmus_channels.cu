@@ -1,8 +1,9 @@
 /*
- * Which streams share a hardware queue, so that what one waits for holds up the other? Each stream in turn waits for a word,
- * and all others are to write theirs; who does not, shares. For streams of several priorities, of a green context, of the
- * thread, made in place of ones that were destroyed, and made by another thread; with 8 and 32 connections. Then whether a stream that waits for an
- * event holds its queue as one that waits for a word does.
+ * Which streams share a hardware queue, so that what one waits for holds up the other? Each stream
+ * in turn waits for a word, and all others are to write theirs; who does not, shares. For streams
+ * of several priorities, of a green context, of the thread, made in place of ones that were
+ * destroyed, and made by another thread; with 8 and 32 connections. Then whether a stream that
+ * waits for an event holds its queue as one that waits for a word does.
  */
 #include "tests/gpu/litmus.h"
 
@@ -76,7 +77,10 @@ static void tell(const char *connections, size_t waiter)
 	       connections, streams[waiter].name.c_str(), names.c_str());
 }
 
-/* b waits for an event of a, which waits for a word: is c, which shares b's queue and not a's, held up? */
+/*
+ * b waits for an event of a, which waits for a word: is c, which shares b's queue and not a's, held
+ * up?
+ */
 static void events(const char *connections)
 {
 	for (size_t a = 0; a < streams.size(); a++) {

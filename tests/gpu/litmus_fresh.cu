@@ -1,5 +1,8 @@
-/* A resident kernel reads the same buffer again and again: does it see what a copy, a kernel or the host put there,
-   after an acquire of the word that says so? Every stale element is counted; one is a failure. */
+/*
+ * A resident kernel reads the same buffer again and again: does it see what a copy, a kernel or the
+ * host put there, after an acquire of the word that says so? Every stale element is counted; one is
+ * a failure.
+ */
 #include "tests/gpu/litmus.h"
 
 #define ELEMS  4096

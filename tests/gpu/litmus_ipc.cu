@@ -1,5 +1,8 @@
-/* Two processes on one GPU: does a kernel of one see words that a kernel of the other writes, in device memory shared
-   by CUDA IPC, while both run? (Without MPS they take turns; then it takes time slices.) */
+/*
+ * Two processes on one GPU: does a kernel of one see words that a kernel of the other writes, in
+ * device memory shared by CUDA IPC, while both run? (Without MPS they take turns; then it takes
+ * time slices.)
+ */
 #include "tests/gpu/litmus.h"
 #include <sys/wait.h>
 

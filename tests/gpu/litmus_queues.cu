@@ -1,6 +1,7 @@
 /*
- * Streams that wait for a word hold a hardware queue: does a kernel still start when k streams wait? On a stream
- * like theirs, on one of the highest priority, in a green context; with 1, 8 and 32 connections.
+ * Streams that wait for a word hold a hardware queue: does a kernel still start when k streams
+ * wait? On a stream like theirs, on one of the highest priority, in a green context; with 1, 8 and
+ * 32 connections.
  */
 #include "tests/gpu/litmus.h"
 
@@ -43,7 +44,10 @@ static void one(const char *connections, const char *kind, int waits)
 		return;
 	}
 	put(&w[0], 0);
-	/* Streams and waits that are added may block, and so may the launch: another thread lets go then. */
+	/*
+	 * Streams and waits that are added may block, and so may the launch: another thread lets go
+	 * then.
+	 */
 	t = now_ns();
 	std::thread rescue([&] {
 		until(&w[0], 1, 3 * HOLD_NS);

@@ -1,5 +1,7 @@
-/* A ring from the host to a kernel and one back, with free-running indices, as the daemon has them: is every entry
-   whole when the index that reveals it is seen? */
+/*
+ * A ring from the host to a kernel and one back, with free-running indices, as the daemon has them:
+ * is every entry whole when the index that reveals it is seen?
+ */
 #include "tests/gpu/litmus.h"
 
 #define SLOTS	64

@@ -1,7 +1,8 @@
 /*
- * Which calls wait for a running kernel, or for a stream that waits for a word? Each is made on a thread of its own
- * while the main thread watches; after half a second what it may wait for is let go. Meanwhile another thread launches a
- * small kernel: does it start although somebody is inside the call (relaunch)?
+ * Which calls wait for a running kernel, or for a stream that waits for a word? Each is made on a
+ * thread of its own while the main thread watches; after half a second what it may wait for is let
+ * go. Meanwhile another thread launches a small kernel: does it start although somebody is inside
+ * the call (relaunch)?
  */
 #include "tests/gpu/litmus.h"
 
@@ -19,7 +20,10 @@ template <int CASE> __global__ void lazy(uint64_t *up)
 {
 	dev_put(up, 2);
 }
-/* It needs more local memory for each thread than any kernel before it: the driver gets that at its first launch. */
+/*
+ * It needs more local memory for each thread than any kernel before it: the driver gets that at its
+ * first launch.
+ */
 template <int CASE> __global__ void deep(uint64_t *up, int n)
 {
 	volatile char stack[(CASE + 1) * 8192];
@@ -33,7 +37,10 @@ template <int CASE> __global__ void deep(uint64_t *up, int n)
 
 static char pageable[1 << 20], registered[1 << 20];
 
-/* Memory that is mapped by hand, one step after the other; the steps are 0 where the driver has no such functions. */
+/*
+ * Memory that is mapped by hand, one step after the other; the steps are 0 where the driver has no
+ * such functions.
+ */
 static struct {
 	CUmemAllocationProp prop;
 	CUmemAccessDesc access;

@@ -1,7 +1,7 @@
 /*
- * Words between the host, a stream and a resident kernel: does each hop arrive, and how long does it take? Of the last one the
- * kernel's word is in GPU memory, and the stream writes one for the host behind it: `early` counts how often the host saw
- * its own first.
+ * Words between the host, a stream and a resident kernel: does each hop arrive, and how long does
+ * it take? Of the last one the kernel's word is in GPU memory, and the stream writes one for the
+ * host behind it: `early` counts how often the host saw its own first.
  */
 #include "tests/gpu/litmus.h"
 

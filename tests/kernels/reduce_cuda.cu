@@ -1,7 +1,8 @@
 /*
- * The GPU's dfk_move() (kernels/reduce_cuda.inl) against the CPU's, bit for bit: its source compiled for
- * the host, one emulated thread after another, always; on the GPU as well where there is one. What can't
- * be seen without a GPU is only the half, bfloat and fp8 instructions, which the host replaces.
+ * The GPU's dfk_move() (kernels/reduce_cuda.inl) against the CPU's, bit for bit: its source
+ * compiled for the host, one emulated thread after another, always; on the GPU as well where there
+ * is one. What can't be seen without a GPU is only the half, bfloat and fp8 instructions, which the
+ * host replaces.
  *
  * reduce_cuda [gpu]: with `gpu`, exit 77 if there is none. SEED repeats a run.
  */

@@ -1,11 +1,11 @@
 /*
- * Limit: 300 s
- * Description: the daemon executes every built-in program of several ranks under random preemption. Blocks of
- * all ranks are given turns in random order with random policies, submissions come at random moments and in
- * a different order on every rank, so tasks are put aside at every instruction. Results must be exact, and
- * every counter must end where it should. Ranks that disagree take a common order, and later their own again.
- * Connectors are of all protocols, and some collectives are old: their positions are about to wrap the flags of
- * low-latency words, or stand before a lap on which all words are written (tests/kernels/t_words.c looks closer at
+ * Limit: 300 s Description: the daemon executes every built-in program of several ranks under
+ * random preemption. Blocks of all ranks are given turns in random order with random policies,
+ * submissions come at random moments and in a different order on every rank, so tasks are put aside
+ * at every instruction. Results must be exact, and every counter must end where it should. Ranks
+ * that disagree take a common order, and later their own again. Connectors are of all protocols,
+ * and some collectives are old: their positions are about to wrap the flags of low-latency words,
+ * or stand before a lap on which all words are written (tests/kernels/t_words.c looks closer at
  * those). The seed is printed on failure.
  */
 #include <check.h>
@@ -24,7 +24,10 @@
 #define NR_WORLDS 150 /* in a sanitizer's build fewer */
 #endif
 
-/* By priority the queue is in order, and each task as urgent as the most urgent instance it still has. */
+/*
+ * By priority the queue is in order, and each task as urgent as the most urgent instance it still
+ * has.
+ */
 static void check_order(const struct df_kblock *blk, uint64_t seed)
 {
 	const struct df_kctx *ctx;
@@ -141,8 +144,8 @@ static uint64_t slice_work(const struct rank_coll *rc)
 }
 
 /*
- * Bytes that a rank's only block has moved in a collective, as the block accounts for them. The last slice of an instance may be
- * a short one.
+ * Bytes that a rank's only block has moved in a collective, as the block accounts for them. The
+ * last slice of an instance may be a short one.
  */
 static uint64_t moved(const struct rank_coll *rc)
 {
@@ -154,9 +157,9 @@ static uint64_t moved(const struct rank_coll *rc)
 }
 
 /*
- * Two collectives of one rank, so that neither ever waits: all instances of one are urgent, none of the other. While the
- * urgent ones last, the others have their share, no less and no more, but for one dealing out, one slice of theirs, and what they
- * get for one urgent slice.
+ * Two collectives of one rank, so that neither ever waits: all instances of one are urgent, none of
+ * the other. While the urgent ones last, the others have their share, no less and no more, but for
+ * one dealing out, one slice of theirs, and what they get for one urgent slice.
  */
 START_TEST(test_share)
 {
@@ -260,8 +263,8 @@ START_TEST(test_common_order)
 		turns(&w, 0, 100);
 		SETTLE(w.blk[0]);
 		/*
-		 * From when it is seen until an operation 3 has ended, which one may have by now; what is queued
-		 * when it is seen keeps its place.
+		 * From when it is seen until an operation 3 has ended, which one may have by now;
+		 * what is queued when it is seen keeps its place.
 		 */
 		if (m != 3)
 			ck_assert_uint_eq(w.blk[0]->gang, m == 1 || m == 2);

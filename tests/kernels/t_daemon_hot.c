@@ -1,8 +1,9 @@
 /*
- * Description: what t_daemon.c shows, of the daemon as it works on a GPU: on copies of contexts, few of which fit in
- * "shared memory", and some in lines of "GPU memory" (kernels/hot.inl). Blocks leave their device at random moments,
- * and whatever looks at a block makes it leave first, as the host does. Some daemons have no lines, some two, which
- * then have several claimants each. Programs have more connectors and instructions than there is room for, or fewer.
+ * Description: what t_daemon.c shows, of the daemon as it works on a GPU: on copies of contexts,
+ * few of which fit in "shared memory", and some in lines of "GPU memory" (kernels/hot.inl). Blocks
+ * leave their device at random moments, and whatever looks at a block makes it leave first, as the
+ * host does. Some daemons have no lines, some two, which then have several claimants each. Programs
+ * have more connectors and instructions than there is room for, or fewer.
  */
 #include <string.h>
 #include "kernels/port.h"

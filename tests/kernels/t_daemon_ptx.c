@@ -1,15 +1,19 @@
 /*
- * Description: the daemon's kernel as nvcc compiles it, with all its threads, on the PTX emulator: what t_daemon.c shows of
- * its source on one CPU thread a block. Each rank is a GPU with one to three blocks of 32 to 512 threads. Submissions and
- * inputs come while they run, in another order on each rank; blocks leave by their clock and when they are asked to, and
- * are launched again. Results are exact, counters end where they should, and there is no race between the threads of
- * a block, no access in a wrong alignment, no barrier that threads of a warp miss. The seed is printed on failure.
+ * Description: the daemon's kernel as nvcc compiles it, with all its threads, on the PTX emulator:
+ * what t_daemon.c shows of its source on one CPU thread a block. Each rank is a GPU with one to
+ * three blocks of 32 to 512 threads. Submissions and inputs come while they run, in another order
+ * on each rank; blocks leave by their clock and when they are asked to, and are launched again.
+ * Results are exact, counters end where they should, and there is no race between the threads of a
+ * block, no access in a wrong alignment, no barrier that threads of a warp miss. The seed is
+ * printed on failure.
  *
- * And of what the host has, an operation that comes when nothing is in work costs one look at its slot in the ring, and none at
- * its instance: each look that waits for another is a microsecond on a GPU. What an operation tells the host, and how often it
- * waits until all that it wrote has arrived (fences), is counted, and no more than docs/kernels.md says.
+ * And of what the host has, an operation that comes when nothing is in work costs one look at its
+ * slot in the ring, and none at its instance: each look that waits for another is a microsecond on
+ * a GPU. What an operation tells the host, and how often it waits until all that it wrote has
+ * arrived (fences), is counted, and no more than docs/kernels.md says.
  *
- * $B/kernels/daemon.TARGET.ptx for each target that is there; without nvcc there is none, and it is skipped.
+ * $B/kernels/daemon.TARGET.ptx for each target that is there; without nvcc there is none, and it is
+ * skipped.
  */
 #define _GNU_SOURCE
 #include <glob.h>
@@ -35,10 +39,15 @@ struct gpu {
 	const struct ptx_kernel *kernel;
 	uint32_t launches;
 	uint32_t slot_reads, inst_reads; /* 8-byte words, or less, of rings and of instances */
-	/* Written across the bus: ends of operations and completions; counters for people. Atomic. */
+	/*
+	 * Written across the bus: ends of operations and completions; counters for people. Atomic.
+	 */
 	uint32_t told, counted;
 	uint32_t fences; /* atomic */
-	/* paced: it is launched as by the poller; given: operations so far, gone: no kernel is there; both atomic */
+	/*
+	 * paced: it is launched as by the poller; given: operations so far, gone: no kernel is
+	 * there; both atomic
+	 */
 	int paced, gone;
 	uint32_t given;
 	struct df_launch life;
@@ -318,7 +327,10 @@ START_TEST(looks)
 }
 END_TEST
 
-/* The table in docs/kernels.md: AllReduces of two ranks, a block each; the first operation does not count. */
+/*
+ * The table in docs/kernels.md: AllReduces of two ranks, a block each; the first operation does not
+ * count.
+ */
 static const struct cost {
 	struct shape shape;
 	const char *name;
@@ -340,14 +352,17 @@ static const struct cost {
 #undef DF_COST
 };
 
-/* The graph goes on, and its next replay comes: the block has cleared the arrival and opened the gate. */
+/*
+ * The graph goes on, and its next replay comes: the block has cleared the arrival and opened the
+ * gate.
+ */
 static void pass(struct df_kgate *g, const struct gpu *on, int i, uint64_t seed)
 {
 	if (!g)
 		return;
 	/*
-	 * ACQUIRE pairs with the RELEASE in dfk_finish(), as the graph's wait does. In weak memory the counters may be seen
-	 * before it.
+	 * ACQUIRE pairs with the RELEASE in dfk_finish(), as the graph's wait does. In weak memory
+	 * the counters may be seen before it.
 	 */
 	while (!__atomic_load_n(&g->open, __ATOMIC_ACQUIRE) && !on->faults)
 		usleep(100);
@@ -362,7 +377,10 @@ static void rest(const struct world *w, const struct gpu *g, int i, int pause)
 {
 	int k;
 
-	/* The counters come last, when the block has nothing to do any more. Relaxed: nothing is read because of them. */
+	/*
+	 * The counters come last, when the block has nothing to do any more. Relaxed: nothing is
+	 * read because of them.
+	 */
 	for (k = 0; k < w->n; k++)
 		while (__atomic_load_n(&w->blk[k]->stats.operations, __ATOMIC_RELAXED) <
 			       (uint64_t)i + 1 &&

@@ -1,7 +1,8 @@
 /*
- * Description: collectives in graphs against threads: each rank's graph tells the arrival of a collective, waits for its gate, looks at
- * the result, and closes the gate, collective after collective and replay after replay, while all replays are submitted and a
- * thread for each block executes them. Results are read without further order, so ThreadSanitizer sees what the gate does
+ * Description: collectives in graphs against threads: each rank's graph tells the arrival of a
+ * collective, waits for its gate, looks at the result, and closes the gate, collective after
+ * collective and replay after replay, while all replays are submitted and a thread for each block
+ * executes them. Results are read without further order, so ThreadSanitizer sees what the gate does
  * not order. The seed is printed on failure.
  */
 #include <check.h>
@@ -56,9 +57,15 @@ static void *graph(void *arg)
 			if (!rc->k.nr_blocks)
 				continue;
 			ring(rc, m);
-			/* RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a stream's write. */
+			/*
+			 * RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a stream's
+			 * write.
+			 */
 			__atomic_store_n(&g->arrived, 1, __ATOMIC_RELEASE);
-			/* ACQUIRE pairs with the RELEASE of open in dfk_finish(), as a stream's wait. */
+			/*
+			 * ACQUIRE pairs with the RELEASE of open in dfk_finish(), as a stream's
+			 * wait.
+			 */
 			while (!__atomic_load_n(&g->open, __ATOMIC_ACQUIRE))
 				sched_yield();
 			result(&w, c, k, m, seed);

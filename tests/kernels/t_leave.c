@@ -1,7 +1,8 @@
 /*
- * Description: when blocks leave a GPU: all together after a time in which none had progress, later if one only waits for a
- * peer, at once if they are asked to. The clock is the test's. And what it tells the host before: the end of an operation at once, what
- * else there is with it, with its counters, when the ring is full, at the latest when it leaves.
+ * Description: when blocks leave a GPU: all together after a time in which none had progress, later
+ * if one only waits for a peer, at once if they are asked to. The clock is the test's. And what it
+ * tells the host before: the end of an operation at once, what else there is with it, with its
+ * counters, when the ring is full, at the latest when it leaves.
  */
 #include <check.h>
 #include <string.h>
@@ -55,7 +56,10 @@ static void enter(uint32_t blocks)
 	come(&local, 0);
 }
 
-/* Turns of that kind, each of so many ns, until the block leaves; the time that it took, or 0: never within many. */
+/*
+ * Turns of that kind, each of so many ns, until the block leaves; the time that it took, or 0:
+ * never within many.
+ */
 static uint64_t stays(enum df_turn turn, uint64_t ns)
 {
 	uint64_t from = now;
@@ -109,7 +113,10 @@ START_TEST(patient)
 }
 END_TEST
 
-/* Something moves now and then: it stays, however long that goes on, and whatever the clock does in between. */
+/*
+ * Something moves now and then: it stays, however long that goes on, and whatever the clock does in
+ * between.
+ */
 START_TEST(busy)
 {
 	int i, k;
@@ -237,7 +244,10 @@ START_TEST(tells)
 }
 END_TEST
 
-/* That an operation has begun is told when it has to wait, in a trace at once; in neither case again. */
+/*
+ * That an operation has begun is told when it has to wait, in a trace at once; in neither case
+ * again.
+ */
 START_TEST(starts)
 {
 	struct df_kinst inst = {.op = 7};

@@ -1,7 +1,8 @@
 /*
- * Description: by priority a large slice moves without its block's lock (df_policy.let): while it does, another thread executes what
- * is more urgent, and takes nothing else up. Several threads execute each block so, with a slice let go wherever that may be,
- * while operations are submitted, become more urgent, and somebody takes the block from all of them, as for an abort. Results must
+ * Description: by priority a large slice moves without its block's lock (df_policy.let): while it
+ * does, another thread executes what is more urgent, and takes nothing else up. Several threads
+ * execute each block so, with a slice let go wherever that may be, while operations are submitted,
+ * become more urgent, and somebody takes the block from all of them, as for an abort. Results must
  * be exact; ThreadSanitizer sees what the lock does not order. The seed is printed on failure.
  */
 #include <check.h>

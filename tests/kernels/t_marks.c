@@ -1,7 +1,8 @@
 /*
- * Description: words that streams write, with a second place in a GPU's memory, under threads: streams mark how far they have come,
- * a block polls the second place, a poller the sum of all words, while more marks are made than there is room for. What a stream
- * did before is read without further order, so ThreadSanitizer sees what the words do not order.
+ * Description: words that streams write, with a second place in a GPU's memory, under threads:
+ * streams mark how far they have come, a block polls the second place, a poller the sum of all
+ * words, while more marks are made than there is room for. What a stream did before is read without
+ * further order, so ThreadSanitizer sees what the words do not order.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /*
- * dfk_move() on the CPU against a reference, on every instruction set that this machine has: small formats
- * exhaustively, everything else at random (SEED repeats a run).
+ * dfk_move() on the CPU against a reference, on every instruction set that this machine has: small
+ * formats exhaustively, everything else at random (SEED repeats a run).
  */
 #include <check.h>
 #include <math.h>
@@ -17,14 +17,17 @@
 #include "kernels/reduce.h"
 #include "tests/lib/test.h"
 
-/* ---- reference ---------------------------------------------------------------------------------- */
+/* ---- reference ------------------------------------------------------------------------------- */
 
 /*
- * dfk_move() element by element, written from the definition in kernels/reduce.h with ldexp(), frexp() and nearbyint()
- * instead of bit patterns, so that it shares nothing with what it checks. Slow. One thread.
+ * dfk_move() element by element, written from the definition in kernels/reduce.h with ldexp(),
+ * frexp() and nearbyint() instead of bit patterns, so that it shares nothing with what it checks.
+ * Slow. One thread.
  */
 
-/* A floating format: mantissa bits, exponent of the smallest normal number, largest finite value. */
+/*
+ * A floating format: mantissa bits, exponent of the smallest normal number, largest finite value.
+ */
 struct ref_format {
 	int man, emin;
 	double max;
@@ -83,7 +86,9 @@ static double ref_round(int man, int emin, double v)
 	return ldexp(nearbyint(ldexp(v, man - e)), e - man);
 }
 
-/* v as a value of f after rounding, saturation or overflow; half: by way of fp16, as NCCL does it. */
+/*
+ * v as a value of f after rounding, saturation or overflow; half: by way of fp16, as NCCL does it.
+ */
 static double ref_fit(const struct ref_format *f, double v, bool half)
 {
 	if (isnan(v))
@@ -421,7 +426,9 @@ START_TEST(random_moves)
 }
 END_TEST
 
-/* Every value of the formats up to 16 bits: sign, NaN, infinity, denormals through the conversions. */
+/*
+ * Every value of the formats up to 16 bits: sign, NaN, infinity, denormals through the conversions.
+ */
 START_TEST(small_formats)
 {
 	static const uint32_t types[] = {DF_FLOAT16, DF_BFLOAT16, DF_FLOAT8E4M3, DF_FLOAT8E5M2};
@@ -549,7 +556,9 @@ START_TEST(long_copy)
 END_TEST
 
 #ifdef __x86_64__
-/* A program with -ffast-math, or one that traps on NaN, gets the same bits and its settings back. */
+/*
+ * A program with -ffast-math, or one that traps on NaN, gets the same bits and its settings back.
+ */
 START_TEST(foreign_fp_mode)
 {
 	static const unsigned int modes[] = {0x9fc0, 0x7f80, 0x3f80, 0x0000};

@@ -1,10 +1,11 @@
 /*
- * Description: slots of flag-with-data words (kernels/words.inl), looked at closer than the daemon's turns allow. A
- * slice's stores are let through one at a time, in any order that the protocol permits, onto slots with a history of
- * other slices and laps: it must not be taken before the last one, and then be what was sent; around the wrap of
- * the flags and around the laps on which all words are written. And a sender and a receiver in threads of their own,
- * with slots and credit as the daemon has them, for ThreadSanitizer: to it a line's words are plain, so a race unless
- * their flag is released and acquired.
+ * Description: slots of flag-with-data words (kernels/words.inl), looked at closer than the
+ * daemon's turns allow. A slice's stores are let through one at a time, in any order that the
+ * protocol permits, onto slots with a history of other slices and laps: it must not be taken before
+ * the last one, and then be what was sent; around the wrap of the flags and around the laps on
+ * which all words are written. And a sender and a receiver in threads of their own, with slots and
+ * credit as the daemon has them, for ThreadSanitizer: to it a line's words are plain, so a race
+ * unless their flag is released and acquired.
  */
 #include <check.h>
 #include <pthread.h>
@@ -121,7 +122,7 @@ START_TEST(t_history)
 }
 END_TEST
 
-/* ---- two threads ---------------------------------------------------------------------------------- */
+/* ---- two threads ----------------------------------------------------------------------------- */
 
 static struct {
 	struct df_kconn k;

@@ -1,5 +1,6 @@
 /*
- * The world of t_daemon.c: ranks, their collectives with programs, connectors, inputs, and what must come out.
+ * The world of t_daemon.c: ranks, their collectives with programs, connectors, inputs, and what
+ * must come out.
  */
 #ifndef DF_TESTS_KERNELS_WORLD_H
 #define DF_TESTS_KERNELS_WORLD_H
@@ -30,7 +31,10 @@ struct rank_coll {
 	uint64_t done, past;
 	uint64_t ready[MAX_INST]; /* 1: its input is there */
 	struct df_kgate *
-		gate; /* its instances are replays of a graph's, one after the other; NULL: they are not */
+		/*
+		 * its instances are replays of a graph's, one after the other; NULL: they are not
+		 */
+		gate;
 	int32_t *in[MAX_INST], *out[MAX_INST];
 	void *mem[MAX_INST]; /* what both lie in */
 	uint64_t in_elems, out_elems;
@@ -415,7 +419,10 @@ static void submit(struct world *w, int k, int c, int m, int late)
 			in->waits[in->nr_waits++] = (struct df_kwait){&rc->done, (uint64_t)m};
 		in->waits[in->nr_waits++] = (struct df_kwait){&rc->gate->arrived, 1};
 		if (!late)
-			/* RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a graph's write. */
+			/*
+			 * RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a graph's
+			 * write.
+			 */
 			__atomic_store_n(&rc->gate->arrived, 1, __ATOMIC_RELEASE);
 	}
 	rc->ready[m] = !late;
@@ -423,7 +430,10 @@ static void submit(struct world *w, int k, int c, int m, int late)
 		turn_over(rc, m);
 	/* Not the same on all ranks. */
 	in->priority = (int32_t)((unsigned)(m * 7 + c * 5 + k * 3) % 4) - 1;
-	/* RELEASE of next and tail pairs with the daemon's ACQUIRE, as in runtime/coll/coll.c and runtime/coll/dev.c. */
+	/*
+	 * RELEASE of next and tail pairs with the daemon's ACQUIRE, as in runtime/coll/coll.c and
+	 * runtime/coll/dev.c.
+	 */
 	if (m)
 		__atomic_store_n(&rc->inst[m - 1].next, in, __ATOMIC_RELEASE);
 	for (b = 0; b < rc->prog->nr_blocks; b++) {
@@ -500,8 +510,8 @@ static void result(const struct world *w, int c, int k, int m, uint64_t seed)
 }
 
 /*
- * What is done is right at once, whatever else runs, and then its buffers are the user's, who writes to them. seen: how many
- * instances of each collective were.
+ * What is done is right at once, whatever else runs, and then its buffers are the user's, who
+ * writes to them. seen: how many instances of each collective were.
  */
 static inline void look(const struct world *w, int k, int *seen, uint64_t seed)
 {

@@ -1,6 +1,7 @@
 /*
- * A stranger that knows all names and has heard the greeting and the set-up of verbs of another session, at the socket over which
- * queue pairs are set up. For t_verbs_stranger.sh, which brings a libibverbs.
+ * A stranger that knows all names and has heard the greeting and the set-up of verbs of another
+ * session, at the socket over which queue pairs are set up. For t_verbs_stranger.sh, which brings a
+ * libibverbs.
  */
 #define _GNU_SOURCE
 #include "tests/lib/test.h"
@@ -58,7 +59,10 @@ static int join(uint64_t proc, struct hello *h, struct df_key *proof)
 
 enum attack { NO_PROOF, WRONG_PROOF, ANSWER_AS_PROOF, REPLAY, ATTACKS };
 
-/* As a process of this name: nothing but the greeting's answer is said to it, and its own set-up is not read. */
+/*
+ * As a process of this name: nothing but the greeting's answer is said to it, and its own set-up is
+ * not read.
+ */
 static void attack(enum attack what, uint64_t proc, const struct hello *heard,
 		   const struct df_key *heard_proof, const struct df_net_frame *set_up)
 {

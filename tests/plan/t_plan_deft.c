@@ -1,6 +1,7 @@
 /*
- * DeFT's state machine, step by step on random networks, against what must hold of every schedule; the replays against
- * bounds and against the paper's figures; the preserver against values computed by hand. Seed printed.
+ * DeFT's state machine, step by step on random networks, against what must hold of every schedule;
+ * the replays against bounds and against the paper's figures; the preserver against values computed
+ * by hand. Seed printed.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -49,7 +50,10 @@ static void network(struct df_plan_profile *p, int n, double cr, int links, int6
 	ck_assert_msg(!df_plan_check(p, err, sizeof(err)), "%s", err);
 }
 
-/* The sets as a reader of the definition would keep them: which iterations' gradients are in, which items are sent. */
+/*
+ * The sets as a reader of the definition would keep them: which iterations' gradients are in, which
+ * items are sent.
+ */
 struct sets {
 	int64_t current_from, current_to; /* iterations, to excluded */
 	int64_t future_from, future_to;
@@ -66,7 +70,10 @@ static void check_step(const struct df_plan_deft *d, const struct df_plan_step *
 
 	df_plan_release(p, release);
 	set->future_to = it + 1;
-	/* In the order of the stages: CURRENT is sent in the forward pass and first in the backward pass. */
+	/*
+	 * In the order of the stages: CURRENT is sent in the forward pass and first in the backward
+	 * pass.
+	 */
 	for (int stage = DF_PLAN_FORWARD; stage <= DF_PLAN_OLD; stage++)
 		for (int i = 0; i < s->nr_sends; i++)
 			if (s->sends[i].stage == stage) {
@@ -137,9 +144,15 @@ START_TEST(properties)
 				ck_assert_int_eq(step.backward_ns, df_plan_backward_ns(&p));
 			}
 		}
-		/* No gradient is lost or counted twice: what isn't applied yet is in CURRENT or FUTURE. */
+		/*
+		 * No gradient is lost or counted twice: what isn't applied yet is in CURRENT or
+		 * FUTURE.
+		 */
 		ck_assert_int_eq(merged + d.current_k + d.future_k, 120);
-		/* Each item fits into a pass, so each pass sends one at least; a slow network has more than 120 passes send. */
+		/*
+		 * Each item fits into a pass, so each pass sends one at least; a slow network has
+		 * more than 120 passes send.
+		 */
 		ck_assert_msg(updates > 0 || d.nr_items > 120, "no update with %d items",
 			      d.nr_items);
 		df_plan_deft_fini(&d);
@@ -147,7 +160,10 @@ START_TEST(properties)
 }
 END_TEST
 
-/* What is sent is what is applied, not more than the links can carry, and not less than half of that. */
+/*
+ * What is sent is what is applied, not more than the links can carry, and not less than half of
+ * that.
+ */
 START_TEST(frequency)
 {
 	static struct df_plan_profile p;
@@ -178,7 +194,7 @@ START_TEST(frequency)
 }
 END_TEST
 
-/* -- the schemes of old ------------------------------------------------------------------------------------ */
+/* -- the schemes of old ------------------------------------------------------------------------ */
 
 /* The best order of whole buckets, by trying all. */
 static int64_t best_order(const struct df_plan_profile *p, int *order, int at)
@@ -212,7 +228,10 @@ static int64_t best_order(const struct df_plan_profile *p, int *order, int at)
 	return t;
 }
 
-/* Sent with gradients: no later than whole buckets in the best order or with DDP, no earlier than possible at all. */
+/*
+ * Sent with gradients: no later than whole buckets in the best order or with DDP, no earlier than
+ * possible at all.
+ */
 START_TEST(bounds)
 {
 	static struct df_plan_profile p;
@@ -227,7 +246,10 @@ START_TEST(bounds)
 		last = p.nr_buckets - 1;
 		p.partition = 1 + below(3000000);
 		df_plan_release(&p, release);
-		/* The link waits for the first gradient, and the last forward computation for the link. */
+		/*
+		 * The link waits for the first gradient, and the last forward computation for the
+		 * link.
+		 */
 		least = p.buckets[last].backward_ns + df_plan_comm_ns(&p) +
 			p.buckets[last].forward_ns;
 		for (int i = last; i >= 0; i--)
@@ -302,7 +324,7 @@ START_TEST(vgg19)
 }
 END_TEST
 
-/* -- preserver ------------------------------------------------------------------------------------------------ */
+/* -- preserver --------------------------------------------------------------------------------- */
 
 START_TEST(expected)
 {
@@ -315,7 +337,10 @@ START_TEST(expected)
 		struct df_plan_walk w = {.rate = 1, .mu = 0, .sigma = .2 / row[i].a, .batch = 1};
 
 		ck_assert_double_eq_tol(df_plan_expected(&w, .2, 1), row[i].want, 5e-6);
-		/* The same with the rate split off, a target, a mean step, and four of a quarter of the batch. */
+		/*
+		 * The same with the rate split off, a target, a mean step, and four of a quarter of
+		 * the batch.
+		 */
 		w = (struct df_plan_walk){
 			.rate = .1, .mu = .5, .target = .3, .sigma = 20 / row[i].a, .batch = 25};
 		ck_assert_double_eq_tol(df_plan_expected(&w, .55, 4), .3 + row[i].want, 5e-6);
@@ -324,8 +349,8 @@ START_TEST(expected)
 END_TEST
 
 /*
- * Table V of the paper. mu and sigma, which it doesn't print, follow from its first step; later steps agree as far as
- * one pair can (its own vary from step to step).
+ * Table V of the paper. mu and sigma, which it doesn't print, follow from its first step; later
+ * steps agree as far as one pair can (its own vary from step to step).
  */
 START_TEST(table5)
 {
@@ -354,7 +379,10 @@ START_TEST(table5)
 }
 END_TEST
 
-/* Where merging does harm (progress, little noise), capacity is raised until updates are frequent enough. */
+/*
+ * Where merging does harm (progress, little noise), capacity is raised until updates are frequent
+ * enough.
+ */
 START_TEST(feedback)
 {
 	struct df_plan_profile p = vgg;
@@ -376,7 +404,10 @@ START_TEST(feedback)
 }
 END_TEST
 
-/* Whole buckets for exact gating: each once, none before its release; its time by hand; never slower than DDP. */
+/*
+ * Whole buckets for exact gating: each once, none before its release; its time by hand; never
+ * slower than DDP.
+ */
 START_TEST(whole)
 {
 	static struct df_plan_profile p;
@@ -412,11 +443,12 @@ START_TEST(whole)
 }
 END_TEST
 
-/* -- what late updates ask of a learning rate ---------------------------------------------------------------- */
+/* -- what late updates ask of a learning rate -------------------------------------------------- */
 
 /*
- * Gradient descent with momentum on loss w^2/2, by DeFT's schedule or (d NULL) at once: 1 if w vanishes. rate: the learning
- * rate times the curvature. The loop knows sets of gradients, not how they are sent: what it shows is the method's.
+ * Gradient descent with momentum on loss w^2/2, by DeFT's schedule or (d NULL) at once: 1 if w
+ * vanishes. rate: the learning rate times the curvature. The loop knows sets of gradients, not how
+ * they are sent: what it shows is the method's.
  */
 static int vanishes(struct df_plan_deft *d, double rate, double momentum)
 {
@@ -459,8 +491,9 @@ static double largest_rate(struct df_plan_deft *d, double momentum)
 }
 
 /*
- * One update late, with momentum m: z^2 - (1+m) z + m + rate has its roots within the circle up to a rate of 1 - m, where
- * without delay it is 2 + 2 m. So momentum 0.9 leaves a 38th of the rate, none leaves half.
+ * One update late, with momentum m: z^2 - (1+m) z + m + rate has its roots within the circle up to
+ * a rate of 1 - m, where without delay it is 2 + 2 m. So momentum 0.9 leaves a 38th of the rate,
+ * none leaves half.
  */
 START_TEST(momentum)
 {

@@ -1,6 +1,7 @@
 /*
- * A recorded data-parallel job becomes a profile: its buckets, times and ranks are known because the test writes the
- * traces itself. The ranks are out of step, so that transfers seem longer on those that come first.
+ * A recorded data-parallel job becomes a profile: its buckets, times and ranks are known because
+ * the test writes the traces itself. The ranks are out of step, so that transfers seem longer on
+ * those that come first.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +44,10 @@ static void op(struct tb_image *im, uint32_t comm, int rank, uint64_t index, int
 	tb_op(im, comm, DF_REC_OP_DONE, serial);
 }
 
-/* Rank r is ready up to 2 ms before the last one; a transfer begins for the rank and ends when it has ended for all. */
+/*
+ * Rank r is ready up to 2 ms before the last one; a transfer begins for the rank and ends when it
+ * has ended for all.
+ */
 static void record(const struct job *j, int r)
 {
 	struct tb_image im;

@@ -1,5 +1,6 @@
 /*
- * The choice of what a link sends in a stage, against all subsets; and partition. Random instances, seed printed.
+ * The choice of what a link sends in a stage, against all subsets; and partition. Random instances,
+ * seed printed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -61,8 +62,8 @@ static void one(struct df_plan_solver *s, int64_t unit)
 		      (long long)got, (long long)busy(jobs, nr, set, deadline));
 	ck_assert_msg(got || !best, "nothing is picked of %lld", (long long)best);
 	/*
-	 * Deadlines below 256 units, and up to nine jobs, are solved exactly; of more, sets that need the last 256ths of the
-	 * deadline may be lost.
+	 * Deadlines below 256 units, and up to nine jobs, are solved exactly; of more, sets that
+	 * need the last 256ths of the deadline may be lost.
 	 */
 	if (nr > 9 && unit > 1) {
 		best = 0;
@@ -89,7 +90,10 @@ START_TEST(all_subsets)
 }
 END_TEST
 
-/* What the recursion printed in the paper picks as if it were ready: the last bucket, for the whole stage. */
+/*
+ * What the recursion printed in the paper picks as if it were ready: the last bucket, for the whole
+ * stage.
+ */
 START_TEST(late_bucket_is_not_ready)
 {
 	const struct df_plan_job jobs[] = {{10, 40}, {90, 100}};
@@ -116,7 +120,10 @@ START_TEST(parts)
 	int nr = df_plan_partition(&p, items), first = 0;
 	int64_t bytes = 0;
 
-	/* 200,000 of bytes, 100,000 of room on a link of half the speed with 3,000 to start: 5 parts. */
+	/*
+	 * 200,000 of bytes, 100,000 of room on a link of half the speed with 3,000 to start: 5
+	 * parts.
+	 */
 	for (int i = 0; i < nr; i++) {
 		first += items[i].bucket == 0;
 		ck_assert(items[i].ns[1] <= 100000);

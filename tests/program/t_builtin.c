@@ -1,7 +1,8 @@
 /*
- * Every built-in program, proved by the verifier and executed on random data under random preemption: all
- * kinds, algorithms, 1 to 16 ranks, 1 to 4 blocks, in place and out of place (and some ranks so, others
- * not), several instances back to back, with the fewest slots that the program asks for.
+ * Every built-in program, proved by the verifier and executed on random data under random
+ * preemption: all kinds, algorithms, 1 to 16 ranks, 1 to 4 blocks, in place and out of place (and
+ * some ranks so, others not), several instances back to back, with the fewest slots that the
+ * program asks for.
  */
 #include <check.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * The cost model: the coding of what processes measure, the agreement, and choices that anybody would make. A
- * choice must not depend on the rank that asks.
+ * The cost model: the coding of what processes measure, the agreement, and choices that anybody
+ * would make. A choice must not depend on the rank that asks.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -129,7 +129,9 @@ START_TEST(t_choice)
 	q.kind = DF_COLL_ALLTOALL;
 	q.count = 64;
 	ck_assert_int_eq(choose(q, &c), DF_ALGO_HIER);
-	/* No rank of a node may have an opinion of its own: nothing but the request is looked at. */
+	/*
+	 * No rank of a node may have an opinion of its own: nothing but the request is looked at.
+	 */
 	for (int kind = 0; kind <= DF_COLL_SCATTER; kind++) {
 		q.kind = (enum df_coll_kind)kind;
 		for (q.nranks = 1; q.nranks <= 24; q.nranks++) {
@@ -143,7 +145,10 @@ START_TEST(t_choice)
 }
 END_TEST
 
-/* Ranks that have a processor each are not woken, whatever the coding of their share makes of it; those that share one are. */
+/*
+ * Ranks that have a processor each are not woken, whatever the coding of their share makes of it;
+ * those that share one are.
+ */
 START_TEST(t_cores)
 {
 	struct df_prog_req q = {
@@ -186,7 +191,10 @@ START_TEST(t_network)
 	ck_assert_int_eq(choose(q, &slow), DF_ALGO_HIER);
 	q.count = 2;
 	ck_assert_int_eq(choose(q, &fast), DF_ALGO_HIER);
-	/* Over more nodes, where a byte costs little, few steps and few copies; where it costs much, few bytes over each border. */
+	/*
+	 * Over more nodes, where a byte costs little, few steps and few copies; where it costs
+	 * much, few bytes over each border.
+	 */
 	q.nodes = 6;
 	q.count = 4096;
 	ck_assert_int_eq(choose(q, &fast), DF_ALGO_TREE);
@@ -207,7 +215,10 @@ START_TEST(t_network)
 }
 END_TEST
 
-/* The ranks of a node share its links: as much crosses, in whatever shares, and receiving counts like sending. */
+/*
+ * The ranks of a node share its links: as much crosses, in whatever shares, and receiving counts
+ * like sending.
+ */
 START_TEST(t_shared)
 {
 	struct df_prog_req q = {.nodes = 2, .elem_bytes = 1, .max_blocks = 1, .count = 1 << 24};
@@ -234,7 +245,10 @@ START_TEST(t_shared)
 }
 END_TEST
 
-/* All ranks come to the same, over any layout and at any cost: for each of them it is one function of what they have agreed on. */
+/*
+ * All ranks come to the same, over any layout and at any cost: for each of them it is one function
+ * of what they have agreed on.
+ */
 START_TEST(t_alike)
 {
 	struct df_rng rng;

@@ -1,6 +1,6 @@
 /*
- * Files as users write them: every refusal names line and reason exactly; tables of files are searched in
- * order, by kind, ranks, root, size; the tuner's file and NCCL's variables.
+ * Files as users write them: every refusal names line and reason exactly; tables of files are
+ * searched in order, by kind, ranks, root, size; the tuner's file and NCCL's variables.
  */
 #include <check.h>
 #include <errno.h>
@@ -64,7 +64,10 @@ START_TEST(t_xml_form)
 	ck_assert_msg(parse(GOOD, &a, &err) == 0, "%s", err.text);
 	ck_assert_int_eq(a->v.in_place, 1);
 	df_algo_free(a);
-	/* What other writers put there: declaration, comments, apostrophes, line breaks, unknown attributes. */
+	/*
+	 * What other writers put there: declaration, comments, apostrophes, line breaks, unknown
+	 * attributes.
+	 */
 	ck_assert_msg(
 		parse("<?xml version=\"1.0\"?>\n<!-- by hand -->\n<algo name='t &amp; u' proto='LL'\n\tnchannels='1' nchunksperloop='0x1' "
 		      "ngpus='2' coll='Broadcast' inplace='1' redop='sum'>" GPU0 TB_S SEND END_GPU
@@ -290,7 +293,10 @@ END_TEST
 	"block 1\nrecvReduceCopy i0 o0 from 1\n"                                                   \
 	"rank 1 in 1 out 1 scratch 0\nblock 0\nsend i0 to 0\nrecvReduceCopy i0 o0 from 0\n"
 
-/* A program that is right out of place only serves calls in place as well: it copies its input first. */
+/*
+ * A program that is right out of place only serves calls in place as well: it copies its input
+ * first.
+ */
 START_TEST(t_staged)
 {
 	struct df_prog_req q = {.kind = DF_COLL_ALLREDUCE,

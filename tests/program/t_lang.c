@@ -1,7 +1,7 @@
 /*
- * The language and its compiler: every program of the library in many shapes is proved and executed, compiles
- * to the same program every time, survives the text form and (with one peer per block) MSCCL's form; mistakes
- * in a program text are errors at their line.
+ * The language and its compiler: every program of the library in many shapes is proved and
+ * executed, compiles to the same program every time, survives the text form and (with one peer per
+ * block) MSCCL's form; mistakes in a program text are errors at their line.
  */
 #include <check.h>
 #include <errno.h>
@@ -180,7 +180,9 @@ START_TEST(t_library)
 }
 END_TEST
 
-/* The compiled ring is what one would write by hand: 2n - 1 fused instructions a rank, two slots. */
+/*
+ * The compiled ring is what one would write by hand: 2n - 1 fused instructions a rank, two slots.
+ */
 START_TEST(t_ring_is_tight)
 {
 	struct df_shape s = {.nranks = 8, .nodes = 1, .gpus = 8};
@@ -292,7 +294,9 @@ START_TEST(t_wrong_text)
 }
 END_TEST
 
-/* A transfer that has to overtake another one on the same pair of ranks gets a channel of its own. */
+/*
+ * A transfer that has to overtake another one on the same pair of ranks gets a channel of its own.
+ */
 START_TEST(t_overtaking)
 {
 	struct df_lang_opts o = {
@@ -307,7 +311,10 @@ START_TEST(t_overtaking)
 	struct df_ref c;
 	int tmp = df_lang_buffer(l, "tmp");
 
-	/* 0 -> 1 early, but its place at 1 is taken until something that 0 sends later has been there. */
+	/*
+	 * 0 -> 1 early, but its place at 1 is taken until something that 0 sends later has been
+	 * there.
+	 */
 	c = COPY(CHUNK(l, 0, DF_IN, 0, 1), 2, tmp, 0);
 	c = COPY(c, 0, tmp, 1);
 	c = COPY(c, 1, tmp, 0);

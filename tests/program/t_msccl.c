@@ -1,7 +1,8 @@
 /*
- * MSCCL files. Every program of a data set beside the checkout (DIR) gets the verdict of its manifest: valid or
- * refused, and the same numbers of slots under MSCCL's rules. Valid ones are executed on random data, in
- * place and out of place, with the fewest slots; written out and read again they are the same program.
+ * MSCCL files. Every program of a data set beside the checkout (DIR) gets the verdict of its
+ * manifest: valid or refused, and the same numbers of slots under MSCCL's rules. Valid ones are
+ * executed on random data, in place and out of place, with the fewest slots; written out and read
+ * again they are the same program.
  */
 #include <check.h>
 #include <errno.h>

@@ -1,8 +1,9 @@
 /*
- * Compiled and imported programs on the daemon itself: what the reference executor computes, the daemon must
- * compute too, bit for bit, with the fewest slots, few daemon blocks for many program blocks, several instances
- * in flight, and turns in random order; slices by reference, in place where that is right, and buffers that are written as soon as
- * an instance has ended. (Built-in programs: tests/kernels/t_daemon.c.)
+ * Compiled and imported programs on the daemon itself: what the reference executor computes, the
+ * daemon must compute too, bit for bit, with the fewest slots, few daemon blocks for many program
+ * blocks, several instances in flight, and turns in random order; slices by reference, in place
+ * where that is right, and buffers that are written as soon as an instance has ended. (Built-in
+ * programs: tests/kernels/t_daemon.c.)
  */
 #include <check.h>
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /*
  * A slow second opinion on a round: sets as byte matrices, everything recomputed after every event,
- * deadlocks found as "nothing can move any more". Shares no code with the engines; only the layout of
- * a part and the program of a round are theirs. For small parts in tests, one thread.
+ * deadlocks found as "nothing can move any more". Shares no code with the engines; only the layout
+ * of a part and the program of a round are theirs. For small parts in tests, one thread.
  */
 #ifndef DF_TEST_SIM_ORACLE_H
 #define DF_TEST_SIM_ORACLE_H
@@ -150,7 +150,9 @@ static int or_group_state(struct oracle *o, int x, int c)
 	return other;
 }
 
-/* Whether the members of some group issued its collectives in different orders, so far as both did. */
+/*
+ * Whether the members of some group issued its collectives in different orders, so far as both did.
+ */
 static int or_orders_differ(const struct oracle *o)
 {
 	for (int g = 0; g < o->p->nr_groups; g++)

@@ -1,6 +1,6 @@
 /*
- * Every engine and every short cut against the plain simulation and against a slow oracle, on random
- * small configurations of all models, semantics and rules, round by round.
+ * Every engine and every short cut against the plain simulation and against a slow oracle, on
+ * random small configurations of all models, semantics and rules, round by round.
  *
  * SEED=n repeats a run; the seed is printed at the start.
  */
@@ -254,8 +254,8 @@ END_TEST
 
 /*
  * Jumping from one rare turn to the next must give the law of drawing every number: the ratio with
- * our programs against the ratio with one draw per decision. 5 standard errors of the difference, so
- * a correct program fails once in some 10^5 runs of the test.
+ * our programs against the ratio with one draw per decision. 5 standard errors of the difference,
+ * so a correct program fails once in some 10^5 runs of the test.
  */
 START_TEST(programs_have_the_published_law)
 {

@@ -1,6 +1,6 @@
 /*
- * A recorded job becomes a workload: groups, counts, and rates of disorder and synchronisation that are
- * known because the test wrote the traces itself, one process a rank.
+ * A recorded job becomes a workload: groups, counts, and rates of disorder and synchronisation that
+ * are known because the test wrote the traces itself, one process a rank.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,7 +102,9 @@ START_TEST(counts_what_was_recorded)
 	ck_assert_int_eq(o.nr_dropped, 0);
 	ck_assert_int_eq(o.nr_issued, NR_RANKS * (NR_WORLD + NR_PAIR));
 	ck_assert_int_eq(o.nr_sync, NR_RANKS * 2);
-	/* Rank 1 swapped 3 neighbours in the world and in its pair; only those issues were early. */
+	/*
+	 * Rank 1 swapped 3 neighbours in the world and in its pair; only those issues were early.
+	 */
 	ck_assert_int_eq(o.nr_disorder, 6);
 	for (int g = 0; g < 3; g++) {
 		int n = o.load.start[g + 1] - o.load.start[g];

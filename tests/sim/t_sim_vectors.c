@@ -1,7 +1,7 @@
 /*
- * The published program, bit for bit: CPython's random numbers, and the count of deadlocks after each
- * round on recorded runs of it (tests/sim/data: *.cumulative.txt by the program as shipped with its
- * seed of 2023, *.cycle.txt by the same program with its own cycle test switched back on).
+ * The published program, bit for bit: CPython's random numbers, and the count of deadlocks after
+ * each round on recorded runs of it (tests/sim/data: *.cumulative.txt by the program as shipped
+ * with its seed of 2023, *.cycle.txt by the same program with its own cycle test switched back on).
  */
 #include <jansson.h>
 #include <stdio.h>

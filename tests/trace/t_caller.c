@@ -1,7 +1,8 @@
 /*
- * Call sites that are found from inside a call: each place has its own, also where several lead through one helper, on
- * stacks whose frames vary, and by many threads at once; a place that is known costs no walk of the stack, which would
- * show as SITE records; and of a site in use the stack stays in the ring.
+ * Call sites that are found from inside a call: each place has its own, also where several lead
+ * through one helper, on stacks whose frames vary, and by many threads at once; a place that is
+ * known costs no walk of the stack, which would show as SITE records; and of a site in use the
+ * stack stays in the ring.
  */
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -50,7 +51,10 @@ static uint64_t count(enum df_rec_type type, uint64_t site)
 	return nr;
 }
 
-/* As the hook of a wait: below a function of the application. The barrier keeps it from being a jump. */
+/*
+ * As the hook of a wait: below a function of the application. The barrier keeps it from being a
+ * jump.
+ */
 __attribute__((noinline)) static uint32_t hook(void)
 {
 	uint32_t site = df_trace_caller();
@@ -113,7 +117,10 @@ START_TEST(places)
 }
 END_TEST
 
-/* What stood on the stack before must not be taken for a caller; and such a place is one all the same. */
+/*
+ * What stood on the stack before must not be taken for a caller; and such a place is one all the
+ * same.
+ */
 START_TEST(varying)
 {
 	uint64_t stacks = 0;
@@ -149,7 +156,10 @@ static void *many(void *arg)
 	for (int i = 0; i < 20000; i++) {
 		uint32_t a = helper(), b = hook(), c = on_varying((size_t)(16 + i % 100 * 16));
 
-		/* While another thread learns, one place may have been told by more frames than later. */
+		/*
+		 * While another thread learns, one place may have been told by more frames than
+		 * later.
+		 */
 		if (i > 19000 && out[0])
 			ck_assert(a == out[0] && b == out[1] && c == out[2]);
 		out[0] = a;

@@ -1,7 +1,7 @@
 /*
- * The judge against the catalogue: each scenario is run by the model, recorded, judged; the verdict word
- * must be the catalogue's and the model's label that of the independent model. Then what every report
- * must have, and the verdicts that need traces of another form.
+ * The judge against the catalogue: each scenario is run by the model, recorded, judged; the verdict
+ * word must be the catalogue's and the model's label that of the independent model. Then what every
+ * report must have, and the verdicts that need traces of another form.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ START_TEST(test_evidence)
 }
 END_TEST
 
-/* ---- traces of other forms -------------------------------------------------------------------------- */
+/* ---- traces of other forms ------------------------------------------------------------------- */
 
 static void pair(struct tb_image im[2], uint32_t rules)
 {
@@ -262,7 +262,10 @@ START_TEST(test_ours_disorder_is_ok)
 }
 END_TEST
 
-/* A process of a rank starts another one, which inherits the rank and ends last: both are of one run. */
+/*
+ * A process of a rank starts another one, which inherits the rank and ends last: both are of one
+ * run.
+ */
 START_TEST(test_same_rank)
 {
 	struct tb_image im[3];
@@ -328,7 +331,10 @@ START_TEST(test_ours_missing)
 }
 END_TEST
 
-/* r1 has done its part of the first and may have to receive before it begins the second, for which r0 is not free yet. */
+/*
+ * r1 has done its part of the first and may have to receive before it begins the second, for which
+ * r0 is not free yet.
+ */
 START_TEST(test_ours_peer_not_free)
 {
 	struct tb_image im[2];
@@ -383,7 +389,10 @@ START_TEST(test_lost_record)
 }
 END_TEST
 
-/* Two runs into one folder, without a launcher's ranks: the later one counts. A rank that comes late is of the same run. */
+/*
+ * Two runs into one folder, without a launcher's ranks: the later one counts. A rank that comes
+ * late is of the same run.
+ */
 START_TEST(test_earlier_run)
 {
 	for (int late = 0; late < 2; late++) {
@@ -449,7 +458,10 @@ START_TEST(test_drops)
 }
 END_TEST
 
-/* A small message that its sender has got rid of, and a receive that waits for more, as other tools record it. */
+/*
+ * A small message that its sender has got rid of, and a receive that waits for more, as other tools
+ * record it.
+ */
 START_TEST(test_unseen_sizes)
 {
 	struct tb_image im[2];
@@ -496,8 +508,9 @@ START_TEST(test_failed_call)
 END_TEST
 
 /*
- * Each waits for the other to connect. One notes the standstill, has the other's hosts looked at and ends its communicators;
- * what the other does then is a consequence, also if it never noted anything itself.
+ * Each waits for the other to connect. One notes the standstill, has the other's hosts looked at
+ * and ends its communicators; what the other does then is a consequence, also if it never noted
+ * anything itself.
  */
 START_TEST(test_broken_off_by_others)
 {
@@ -529,8 +542,9 @@ START_TEST(test_broken_off_by_others)
 END_TEST
 
 /*
- * Rank 1 waits outside of NCCL for rank 0, which waits for the collective that rank 1 has not issued. Rank 0's time-out ends its
- * communicator; it goes on, releases rank 1, and that comes to the collective: it was not there when it mattered.
+ * Rank 1 waits outside of NCCL for rank 0, which waits for the collective that rank 1 has not
+ * issued. Rank 0's time-out ends its communicator; it goes on, releases rank 1, and that comes to
+ * the collective: it was not there when it mattered.
  */
 START_TEST(test_released_by_the_end)
 {
@@ -602,8 +616,8 @@ START_TEST(test_left_in_init)
 END_TEST
 
 /*
- * dfshim run saw a signal end rank 1. _i: 0 the ranks had finished, 1 rank 0 waits for the communicator, 2 a job began afterwards in the
- * same folder.
+ * dfshim run saw a signal end rank 1. _i: 0 the ranks had finished, 1 rank 0 waits for the
+ * communicator, 2 a job began afterwards in the same folder.
  */
 START_TEST(test_parent_saw)
 {
@@ -625,7 +639,8 @@ START_TEST(test_parent_saw)
 END_TEST
 
 /*
- * Rank 1 notices a hang and ends because of it, before rank 0 notices the hang. _i: 1 rank 1 had noticed nothing, and has died.
+ * Rank 1 notices a hang and ends because of it, before rank 0 notices the hang. _i: 1 rank 1 had
+ * noticed nothing, and has died.
  */
 START_TEST(test_noticed_first)
 {
@@ -709,8 +724,8 @@ START_TEST(test_damage)
 END_TEST
 
 /*
- * An index is whatever a file says: as far apart as can be, all around them, and again on the other rank. They are
- * compared all the same, and what that takes is in proportion to the records.
+ * An index is whatever a file says: as far apart as can be, all around them, and again on the other
+ * rank. They are compared all the same, and what that takes is in proportion to the records.
  */
 START_TEST(test_forged_indices)
 {

@@ -1,6 +1,6 @@
 /*
- * The clock of the records: never backwards in a thread, never far from the monotonic clock. The real clock is
- * read before and after each look, so a busy machine only widens the bounds.
+ * The clock of the records: never backwards in a thread, never far from the monotonic clock. The
+ * real clock is read before and after each look, so a busy machine only widens the bounds.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /*
- * Where to cut, against the scenarios of the judge: a device synchronisation is let go exactly where the model
- * says that this helps, never more of them than are needed, and never on the word of a part of the traces. And
- * traces that are reduced step by step while they grow, which is what proofs are made of.
+ * Where to cut, against the scenarios of the judge: a device synchronisation is let go exactly
+ * where the model says that this helps, never more of them than are needed, and never on the word
+ * of a part of the traces. And traces that are reduced step by step while they grow, which is what
+ * proofs are made of.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -92,7 +93,10 @@ START_TEST(test_scenarios)
 		tb_run(&p.p, &opts, im);
 		nr_may = device_syncs(im, p.p.nr_ranks, may);
 		nr = cut(im, p.p.nr_ranks, may, nr_may, chosen, &core);
-		/* Of what is labelled Se some go through the legacy stream; those have nothing to let go. */
+		/*
+		 * Of what is labelled Se some go through the legacy stream; those have nothing to
+		 * let go.
+		 */
 		if (!helps || !nr_may)
 			ck_assert_msg(nr == 0, "%s (%s): %d waits let go", p.name, p.label, nr);
 		else
@@ -103,7 +107,9 @@ START_TEST(test_scenarios)
 			size_t dummy[MAX_HOLDS];
 
 			nr_cut++;
-			/* The same again, also if nothing else may be let go; one less does not do. */
+			/*
+			 * The same again, also if nothing else may be let go; one less does not do.
+			 */
 			ck_assert_int_eq(cut(im, p.p.nr_ranks, few, (size_t)nr, dummy, &again), nr);
 			ck_assert_uint_eq(core, again);
 			ck_assert_int_eq(cut(im, p.p.nr_ranks, few, (size_t)nr - 1, dummy, &again),
@@ -119,7 +125,10 @@ START_TEST(test_scenarios)
 }
 END_TEST
 
-/* A circle of n ranks, each of which waits in cudaDeviceSynchronize for what only the next has not issued. */
+/*
+ * A circle of n ranks, each of which waits in cudaDeviceSynchronize for what only the next has not
+ * issued.
+ */
 static void ring(struct tb_image *im, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -144,7 +153,10 @@ static void ring(struct tb_image *im, int n)
 	}
 }
 
-/* One wait of a circle is enough, whichever may be let go, and however many processes it goes through. */
+/*
+ * One wait of a circle is enough, whichever may be let go, and however many processes it goes
+ * through.
+ */
 START_TEST(test_one_of_a_ring)
 {
 	int n = 2 + _i;
@@ -219,15 +231,16 @@ START_TEST(test_steps)
 }
 END_TEST
 
-/* ---- hosts outside all calls ---------------------------------------------------------------------------- */
+/* ---- hosts outside all calls ----------------------------------------------------------------- */
 
 #define HOSTS 6
 #define FIRST 1000 /* thread of the synchronisation: as in tests/lib/trace_build.c */
 
 /*
- * Two ranks in a process each, in a ring: rank 0's first thread is in a device synchronisation, and so is rank 1's. What
- * rank 0 lacks is to come from `users` of its threads; of all of them it is known (or not) what they wait for. Threads
- * join only such as came before them: who wait for one another's end are stuck whatever becomes of the rest.
+ * Two ranks in a process each, in a ring: rank 0's first thread is in a device synchronisation, and
+ * so is rank 1's. What rank 0 lacks is to come from `users` of its threads; of all of them it is
+ * known (or not) what they wait for. Threads join only such as came before them: who wait for one
+ * another's end are stuck whatever becomes of the rest.
  */
 struct hosts {
 	struct df_check_host h[HOSTS];
@@ -341,7 +354,10 @@ START_TEST(test_hosts)
 		}
 		nr_cut += want;
 		nr_not += !want;
-		/* Without knowledge of them: nothing, and that more could be known, where others have used it. */
+		/*
+		 * Without knowledge of them: nothing, and that more could be known, where others
+		 * have used it.
+		 */
 		ret = cut_hosts(im, 2, may, nr_may, chosen, &core[0], &hosts);
 		ck_assert_int_eq(ret, x.users == 1);
 		ck_assert_int_eq(hosts, x.users != 1);

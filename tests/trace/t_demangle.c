@@ -59,7 +59,10 @@ START_TEST(room)
 }
 END_TEST
 
-/* Letters that mean something, in any order: nothing behind the text's room is touched, and what follows '+' stays. */
+/*
+ * Letters that mean something, in any order: nothing behind the text's room is touched, and what
+ * follows '+' stays.
+ */
 START_TEST(anything)
 {
 	static const char letters[] = "_ZNSt0123456789CDIEKabc~";

@@ -1,6 +1,7 @@
 /*
- * A rank whose thread has ended without a call that others wait for, in processes with several ranks: MISSING, whoever
- * else of the process waits for the ranks that are stuck. Where a thread could still issue it, the verdict is another.
+ * A rank whose thread has ended without a call that others wait for, in processes with several
+ * ranks: MISSING, whoever else of the process waits for the ranks that are stuck. Where a thread
+ * could still issue it, the verdict is another.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,10 @@ static const struct {
 
 #define NR_WAYS ((int)(sizeof(ways) / sizeof(*ways)))
 
-/* One process: main makes the communicators of nr ranks, each on a device and by a thread of its own. */
+/*
+ * One process: main makes the communicators of nr ranks, each on a device and by a thread of its
+ * own.
+ */
 static void process(struct tb_image *im, int way, int nr, int nr_comms)
 {
 	tb_image_init(im, 0, 1, 1024);
@@ -127,7 +131,10 @@ static void expect(struct tb_image *im, const char *word, const char *has)
 
 #define ENDED "waits for r1, whose thread has ended without issuing it"
 
-/* Main joins both threads: wherever it was seen to wait for another thread, and if it was only seen in no call. */
+/*
+ * Main joins both threads: wherever it was seen to wait for another thread, and if it was only seen
+ * in no call.
+ */
 START_TEST(test_joined)
 {
 	struct tb_image im;
@@ -186,7 +193,10 @@ START_TEST(test_lives)
 }
 END_TEST
 
-/* Main does not join them but waits for the device of the other rank, or is the other rank's thread. */
+/*
+ * Main does not join them but waits for the device of the other rank, or is the other rank's
+ * thread.
+ */
 START_TEST(test_in_cuda)
 {
 	struct tb_image im;
@@ -214,7 +224,10 @@ START_TEST(test_in_cuda)
 }
 END_TEST
 
-/* Main made the communicators and joins; the ranks' threads each wait for their first operation on another one. */
+/*
+ * Main made the communicators and joins; the ranks' threads each wait for their first operation on
+ * another one.
+ */
 START_TEST(test_stuck_elsewhere)
 {
 	struct tb_image im;
@@ -230,7 +243,10 @@ START_TEST(test_stuck_elsewhere)
 }
 END_TEST
 
-/* What the rank has issued it has issued on other communicators; or nothing at all, where each rank has a thread. */
+/*
+ * What the rank has issued it has issued on other communicators; or nothing at all, where each rank
+ * has a thread.
+ */
 START_TEST(test_unused)
 {
 	struct tb_image im;
@@ -295,7 +311,9 @@ START_TEST(test_shared_thread)
 }
 END_TEST
 
-/* A thread for each operation, more than are kept of a communicator: all have ended, or one sleeps. */
+/*
+ * A thread for each operation, more than are kept of a communicator: all have ended, or one sleeps.
+ */
 START_TEST(test_many_threads)
 {
 	struct tb_image im;

@@ -1,7 +1,8 @@
 /*
- * Golden reports: for every verdict word a small set of traces, made here, written to files, and judged by the
- * library and by `dfshim check`; text and JSON must be those in tests/trace/golden. After a wanted change
- * UPDATE=1 build/tests/trace/t_golden writes them anew, and the difference is there to be read.
+ * Golden reports: for every verdict word a small set of traces, made here, written to files, and
+ * judged by the library and by `dfshim check`; text and JSON must be those in tests/trace/golden.
+ * After a wanted change UPDATE=1 build/tests/trace/t_golden writes them anew, and the difference is
+ * there to be read.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -74,7 +75,10 @@ static void finished(struct tb_image *im, int rank, uint64_t count, uint64_t ind
 	tb_op(im, 1, DF_REC_OP_DONE, s);
 }
 
-/* Both have been executed before, so a release could help; by NCCL's rules they differ all the same. */
+/*
+ * Both have been executed before, so a release could help; by NCCL's rules they differ all the
+ * same.
+ */
 static void places(struct tb_image im[2])
 {
 	for (int i = 0; i < 2; i++) {
@@ -129,7 +133,10 @@ static void part(struct tb_image *im, int rank, int kind, uint64_t send, uint64_
 		tb_op(im, group ? 1 : 2, DF_REC_OP_START, s);
 }
 
-/* Rank 1 may send before its all-reduce, but it may not receive, because the all-reduce reads what is overwritten. */
+/*
+ * Rank 1 may send before its all-reduce, but it may not receive, because the all-reduce reads what
+ * is overwritten.
+ */
 static void groups(struct tb_image im[2])
 {
 	for (int i = 0; i < 2; i++) {
@@ -145,7 +152,10 @@ static void groups(struct tb_image im[2])
 	}
 }
 
-/* Rank 1 waits for an operation that rank 0 has put behind another one, which rank 1 has not issued yet. */
+/*
+ * Rank 1 waits for an operation that rank 0 has put behind another one, which rank 1 has not issued
+ * yet.
+ */
 static void to_come(struct tb_image im[2])
 {
 	for (int i = 0; i < 2; i++)
@@ -175,7 +185,8 @@ static const struct golden {
 	uint32_t rules;
 	int nr, live;
 	uint64_t quiet_ms;
-	int partial; /* 1: the last rank's trace is missing; 2: the first is cut off within its records */
+	/* 1: the last rank's trace is missing; 2: the first is cut off within its records */
+	int partial;
 } goldens[] = {
 	{"OK", DF_V_OK, "GS-08", NULL, 1, 0, 0, 0, 0},
 	{"ORDER", DF_V_ORDER, "SQ-01", NULL, 1, 0, 0, 0, 0},
@@ -317,7 +328,10 @@ START_TEST(test_golden)
 		compare(g, json ? "json" : "txt", text);
 		free(text);
 	}
-	/* The command says the same, and its status is the word's; but it never judges a living job. */
+	/*
+	 * The command says the same, and its status is the word's; but it never judges a living
+	 * job.
+	 */
 	if (getenv("B") && !g->live) {
 		snprintf(command, sizeof(command),
 			 "%s/dfshim check '%s' >'%s/out' 2>&1; rc=$?; cmp -s '%s/out' "

@@ -1,6 +1,7 @@
 /*
- * A process has exited, and its trace is not there: what it told when it exited (df_trace_left()) gives the verdict that its
- * trace would give. Traces of random programs, in which a rank that has come to the end of what it issued exits.
+ * A process has exited, and its trace is not there: what it told when it exited (df_trace_left())
+ * gives the verdict that its trace would give. Traces of random programs, in which a rank that has
+ * come to the end of what it issued exits.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,7 +31,10 @@ static int may_exit(const struct tb_image *im)
 	return nr && !open;
 }
 
-/* Now and then another has not come to the end of its last operation, which the one that exits may have finished. */
+/*
+ * Now and then another has not come to the end of its last operation, which the one that exits may
+ * have finished.
+ */
 static void unfinish(struct tb_image *im, uint64_t *state)
 {
 	uint64_t last = UINT64_MAX;
@@ -146,7 +150,10 @@ START_TEST(test_words)
 	tb_rec(&im, DF_REC_PROC_START, 0, 0, 0, 0);
 	a = tb_comm(&im, 0xa, 2, 1, 0);
 	b = tb_comm(&im, 0xb, 2, 0, 0);
-	/* Of A more sends than there is room for: 600, to as many peers; of B one that is not finished. */
+	/*
+	 * Of A more sends than there is room for: 600, to as many peers; of B one that is not
+	 * finished.
+	 */
 	for (int i = 0; i < 600; i++)
 		tb_op(&im, a, DF_REC_OP_DONE, tb_issue(&im, a, 1, DF_KIND_SEND, 8, i, (uint64_t)i));
 	for (uint64_t i = 0; i < 3; i++) {

@@ -1,7 +1,7 @@
 /*
- * Records of links between nodes (DF_REC_NET): one that is broken explains who is silent and what does not end; one that is
- * whole again, or whose other end has died, explains nothing. A function of the network's library that does not return explains
- * also what does not begin.
+ * Records of links between nodes (DF_REC_NET): one that is broken explains who is silent and what
+ * does not end; one that is whole again, or whose other end has died, explains nothing. A function
+ * of the network's library that does not return explains also what does not begin.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,10 @@ START_TEST(test_gone_without_the_other_trace)
 }
 END_TEST
 
-/* _i: the other rank's trace is not there. What has not begun on the one that cannot map waits for nothing else. */
+/*
+ * _i: the other rank's trace is not there. What has not begun on the one that cannot map waits for
+ * nothing else.
+ */
 START_TEST(test_unmapped)
 {
 	struct tb_image im[2];
@@ -160,7 +163,10 @@ START_TEST(test_held)
 }
 END_TEST
 
-/* _i: no link; the way to the other rank; the way to a process that is no rank. A rank whose program begins with a receive waits for it. */
+/*
+ * _i: no link; the way to the other rank; the way to a process that is no rank. A rank whose
+ * program begins with a receive waits for it.
+ */
 START_TEST(test_broken_before)
 {
 	struct tb_image im[2], other;
@@ -214,7 +220,9 @@ START_TEST(test_crash)
 }
 END_TEST
 
-/* Who has ended while the link was broken may have given up first, unless its trace says otherwise. */
+/*
+ * Who has ended while the link was broken may have given up first, unless its trace says otherwise.
+ */
 START_TEST(test_exited)
 {
 	struct tb_image im[2];

@@ -1,7 +1,8 @@
 /*
- * What is loaded of threads: the device of one is that for which it asked something itself. It may pass on the end of any
- * rank's operation, and of old records no more than the last few come to those who judge a job that lives. And what the end
- * of a device synchronisation shows of NCCL's operations.
+ * What is loaded of threads: the device of one is that for which it asked something itself. It may
+ * pass on the end of any rank's operation, and of old records no more than the last few come to
+ * those who judge a job that lives. And what the end of a device synchronisation shows of NCCL's
+ * operations.
  */
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
@@ -53,8 +54,9 @@ END_TEST
 #define END_SEEN ((uint64_t)DF_OP_END_SEEN << 24)
 
 /*
- * Mode trace: thread 71 records an operation and puts it on a stream a little later. Thread 70 synchronises the device in
- * between, and returns. That shows the operation's end only if thread 70 has issued it, or if nothing else can show it.
+ * Mode trace: thread 71 records an operation and puts it on a stream a little later. Thread 70
+ * synchronises the device in between, and returns. That shows the operation's end only if thread 70
+ * has issued it, or if nothing else can show it.
  */
 START_TEST(test_end_by_synchronisation)
 {

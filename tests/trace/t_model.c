@@ -1,7 +1,8 @@
 /*
- * The model against brute force: tiny random programs whose every order of events is tried, with what comes before
- * what written down from the streams and events alone, in another way than the model's. All orders must end
- * alike, and as the model says. And where the model differs from the reference's model.py, it is the stricter.
+ * The model against brute force: tiny random programs whose every order of events is tried, with
+ * what comes before what written down from the streams and events alone, in another way than the
+ * model's. All orders must end alike, and as the model says. And where the model differs from the
+ * reference's model.py, it is the stricter.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,10 @@ static unsigned roll(unsigned n)
 
 #define NEVER (1u << 31)
 
-/* Now and then of this form: what finishes out of order, and an event behind it that must not be over with it. */
+/*
+ * Now and then of this form: what finishes out of order, and an event behind it that must not be
+ * over with it.
+ */
 static const struct {
 	enum df_mop_kind kind;
 	int comm;

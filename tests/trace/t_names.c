@@ -1,6 +1,7 @@
 /*
- * Names that another program wrote into a trace or gave to its file: of host, process, communicator, thread, function and
- * file. In no output of the CLI they reach a terminal as commands or new lines, or become markup or syntax.
+ * Names that another program wrote into a trace or gave to its file: of host, process,
+ * communicator, thread, function and file. In no output of the CLI they reach a terminal as
+ * commands or new lines, or become markup or syntax.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -123,7 +124,10 @@ static void is_clean(const char *what, const char *text)
 	free(copy);
 }
 
-/* Of Graphviz's language only strings may have names in them, in which & and \ are no more than themselves. */
+/*
+ * Of Graphviz's language only strings may have names in them, in which & and \ are no more than
+ * themselves.
+ */
 static void is_dot(const char *what, const char *text)
 {
 	int in = 0;

@@ -1,7 +1,7 @@
 /*
- * The verdict follows from what is in the traces, not from the order in which they come: added in any order they give
- * the same text, letter by letter, with the same cycle; and reduced rings, by which the watchdog judges, give that of
- * the whole ones, down to the records that are named.
+ * The verdict follows from what is in the traces, not from the order in which they come: added in
+ * any order they give the same text, letter by letter, with the same cycle; and reduced rings, by
+ * which the watchdog judges, give that of the whole ones, down to the records that are named.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,10 @@ static char *judged(const struct tb_image *im, int nr, const int *order, int jso
 	return text;
 }
 
-/* The last line counts what was there: of a reduced ring that is less. (And so does the sentence of an OK.) */
+/*
+ * The last line counts what was there: of a reduced ring that is less. (And so does the sentence of
+ * an OK.)
+ */
 static void drop_last_line(char *text)
 {
 	size_t n = strlen(text);
@@ -152,8 +155,9 @@ START_TEST(test_random)
 END_TEST
 
 /*
- * Many circles of one length: rank k of a ring of 2n issues its collective with the next before that with the one
- * before, and so do all; and two collectives that are over had different counts, of which two ranks of four are one.
+ * Many circles of one length: rank k of a ring of 2n issues its collective with the next before
+ * that with the one before, and so do all; and two collectives that are over had different counts,
+ * of which two ranks of four are one.
  */
 static void many_circles(struct tb_image *im, int nr)
 {
@@ -263,8 +267,9 @@ static void waits(struct tb_image *im, uint32_t thread, uint64_t stream)
 }
 
 /*
- * Either of two threads of r1 could end what r0 waits for, each waits for something that r1 alone could begin: two
- * circles of one length. Which of the threads was there first a reduced ring no longer knows.
+ * Either of two threads of r1 could end what r0 waits for, each waits for something that r1 alone
+ * could begin: two circles of one length. Which of the threads was there first a reduced ring no
+ * longer knows.
  */
 START_TEST(test_threads)
 {

@@ -1,7 +1,7 @@
 /*
- * Verdicts on a part of the data: traces of random programs and of the catalogue's scenarios, of which a rank's is
- * not there, is cut off, or has had its oldest records overwritten. Whatever is missing, the judge says what it
- * says of the whole, or says that it is not sure.
+ * Verdicts on a part of the data: traces of random programs and of the catalogue's scenarios, of
+ * which a rank's is not there, is cut off, or has had its oldest records overwritten. Whatever is
+ * missing, the judge says what it says of the whole, or says that it is not sure.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +76,10 @@ static const char *judge_damaged(const struct tb_image *im, int nr, const char *
 			bytes = x->bytes;
 		}
 		if (i == which && damage == CUT) {
-			/* Somewhere in what has been written; a file that ends in its tables is refused. */
+			/*
+			 * Somewhere in what has been written; a file that ends in its tables is
+			 * refused.
+			 */
 			bytes = x->h->off_recs +
 				below((size_t)x->h->next * sizeof(struct df_rec) + 1);
 			if (!below(20))

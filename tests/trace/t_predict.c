@@ -1,7 +1,8 @@
 /*
- * What `dfshim predict` searches with against brute force: small random programs with two threads a rank, of which
- * every order of host steps and of device work is tried by an explorer that shares nothing with the model. What
- * the search finds must be an end that some order has; what some order runs into must be found.
+ * What `dfshim predict` searches with against brute force: small random programs with two threads a
+ * rank, of which every order of host steps and of device work is tried by an explorer that shares
+ * nothing with the model. What the search finds must be an end that some order has; what some order
+ * runs into must be found.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@
 struct prog {
 	struct df_mop op[RANKS][OPS]; /* STEPS of the first thread, then of the second */
 	int nr[RANKS][THREADS];
-	int in_order; /* a communicator's operations run in their order of issue, over streams too */
+	/* a communicator's operations run in their order of issue, over streams too */
+	int in_order;
 };
 
 /* Where an execution stands. What follows from the order of issue is kept with it. */
@@ -75,7 +77,7 @@ static void make(struct prog *p)
 	}
 }
 
-/* ---- brute force ------------------------------------------------------------------------------------------- */
+/* ---- brute force ----------------------------------------------------------------------------- */
 
 static uint64_t memo[MEMO];
 static unsigned nr_memo;
@@ -211,7 +213,7 @@ static void explore(const struct prog *p, struct at s)
 	ends |= moved ? 1 : 2;
 }
 
-/* ---- the search -------------------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 static void to_model(const struct prog *p, struct df_mprog *m, struct df_predict_order *order)
 {
@@ -338,7 +340,7 @@ START_TEST(test_brute_force)
 }
 END_TEST
 
-/* ---- long programs ----------------------------------------------------------------------------------------- */
+/* ---- long programs --------------------------------------------------------------------------- */
 
 #define LONG 400 /* steps of a rank */
 
@@ -352,8 +354,9 @@ static void add_step(struct df_mprog *m, struct df_predict_order *order, int r, 
 }
 
 /*
- * Threads that hand over to each other, as PyTorch's do around backward(), so that there is one order; `loose`: the hand-over
- * in the middle is missing, and both wait for their device there, so that one order deadlocks.
+ * Threads that hand over to each other, as PyTorch's do around backward(), so that there is one
+ * order; `loose`: the hand-over in the middle is missing, and both wait for their device there, so
+ * that one order deadlocks.
  */
 static void make_long(struct df_mprog *m, struct df_predict_order *order, int loose)
 {
@@ -436,7 +439,10 @@ START_TEST(test_windows)
 }
 END_TEST
 
-/* A group of more messages than one step holds: they run together, or each rank's receives would wait for its sends. */
+/*
+ * A group of more messages than one step holds: they run together, or each rank's receives would
+ * wait for its sends.
+ */
 START_TEST(test_large_group)
 {
 	static struct df_mprog m;

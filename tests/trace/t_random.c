@@ -1,6 +1,6 @@
 /*
- * Random programs: the model's label against the judge's verdict on the trace of the run, and, where
- * python3 is there, against the independent model in tests/model/model.py.
+ * Random programs: the model's label against the judge's verdict on the trace of the run, and,
+ * where python3 is there, against the independent model in tests/model/model.py.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,10 @@ START_TEST(test_random)
 			      "%s: %s, by the reference %s", p.name, label, p.label);
 		hung = tb_run(&p.p, NULL, im);
 		r = tb_check(im, p.p.nr_ranks, &set);
-		/* No false alarm and no silence; a rank that ends first makes the model's question moot. */
+		/*
+		 * No false alarm and no silence; a rank that ends first makes the model's question
+		 * moot.
+		 */
 		if (!has_exit(&p.p)) {
 			ck_assert_msg((df_check_verdict(r) == DF_V_OK) == !hung ||
 					      df_check_verdict(r) == DF_V_MISMATCH,

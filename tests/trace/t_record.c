@@ -1,9 +1,10 @@
 /*
- * Mode trace's own threads against each other, for ThreadSanitizer: threads that issue operations on streams they
- * share (known to nobody before, so that they are all made at once), streams that make their ticks when they like,
- * threads that wait, and the watcher, which sleeps whenever nothing is open. Each operation's begin and end is
- * recorded once, in that order; an end that the watcher slept through would never come, and the test with it. And a
- * thread that stands in a write to a full stream keeps no other from it.
+ * Mode trace's own threads against each other, for ThreadSanitizer: threads that issue operations
+ * on streams they share (known to nobody before, so that they are all made at once), streams that
+ * make their ticks when they like, threads that wait, and the watcher, which sleeps whenever
+ * nothing is open. Each operation's begin and end is recorded once, in that order; an end that the
+ * watcher slept through would never come, and the test with it. And a thread that stands in a write
+ * to a full stream keeps no other from it.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -97,7 +98,10 @@ static void *device_main(void *arg)
 
 		pthread_mutex_lock(&s->lock);
 		if (s->head != s->tail) {
-			/* RELEASE as a stream's write has it: pairs with the watcher's ACQUIRE of the tick. */
+			/*
+			 * RELEASE as a stream's write has it: pairs with the watcher's ACQUIRE of
+			 * the tick.
+			 */
 			__atomic_store_n(s->q[s->head % DEPTH].at, s->q[s->head % DEPTH].value,
 					 __ATOMIC_RELEASE);
 			s->head++;
@@ -204,7 +208,10 @@ START_TEST(test_full)
 		pthread_create(&t[i], NULL, issue_one, (void *)1);
 	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
-	/* The word went back when the first tick came behind the second: a third write says how far it really is. */
+	/*
+	 * The word went back when the first tick came behind the second: a third write says how far
+	 * it really is.
+	 */
 	ck_assert_uint_eq(writers, 3);
 	while (nr_done() < 2)
 		usleep(20);
@@ -255,7 +262,10 @@ START_TEST(test_stress)
 			      (unsigned long long)rec->op, rec->type, state[rec->op]);
 		state[rec->op]++;
 	}
-	/* One assertion for all: each is a message to the process that runs the tests, which under a sanitizer takes long. */
+	/*
+	 * One assertion for all: each is a message to the process that runs the tests, which under
+	 * a sanitizer takes long.
+	 */
 	for (size_t i = 0; i < 1u << 20; i++)
 		nr_odd += state[i] != 0 && state[i] != 3;
 	ck_assert_uint_eq(nr_odd, 0);
@@ -266,7 +276,9 @@ END_TEST
 
 int main(void)
 {
-	/* The watcher looks by itself only after a quarter of this: whom it forgets is not found. */
+	/*
+	 * The watcher looks by itself only after a quarter of this: whom it forgets is not found.
+	 */
 	setenv("DFSHIM_TIMEOUT_MS", "3600000", 1);
 	return DF_TESTS("record", {test_stress}, {test_full});
 }

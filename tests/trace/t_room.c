@@ -1,7 +1,7 @@
 /*
- * Mode trace: operations to which all ranks came and that do not end. Whether NCCL's kernels got room is not in the records
- * (catalogue RD-03, RD-06), so the word is NET_STALL, and a note says what speaks for a lack of room; where nothing does,
- * there is none.
+ * Mode trace: operations to which all ranks came and that do not end. Whether NCCL's kernels got
+ * room is not in the records (catalogue RD-03, RD-06), so the word is NET_STALL, and a note says
+ * what speaks for a lack of room; where nothing does, there is none.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -104,8 +104,8 @@ static uint64_t grouped(struct tb_image *im, int kind, int rank, int peer, uint6
 }
 
 /*
- * r1 sends and receives in one group; r0 has received, and waits for r1 outside CUDA and NCCL before it sends. That r1's send
- * does not end is no stall of a link.
+ * r1 sends and receives in one group; r0 has received, and waits for r1 outside CUDA and NCCL
+ * before it sends. That r1's send does not end is no stall of a link.
  */
 START_TEST(test_ends_with_its_group)
 {
@@ -135,9 +135,12 @@ START_TEST(test_ends_with_its_group)
 }
 END_TEST
 
-/* ---- streams of two threads share a hardware queue ---------------------------------------------------------------- */
+/* ---- streams of two threads share a hardware queue ------------------------------------------- */
 
-/* Communicator 1 and stream 1 are the first thread's, 2 and 2 the second's; state: of it, 0 as it was issued. */
+/*
+ * Communicator 1 and stream 1 are the first thread's, 2 and 2 the second's; state: of it, 0 as it
+ * was issued.
+ */
 static void put(struct tb_image *im, uint32_t comm, uint64_t index, int state)
 {
 	uint64_t first = im->h->next;
@@ -183,8 +186,9 @@ static void judged(struct tb_image im[2], enum df_verdict expect)
 }
 
 /*
- * B seems to run on both ranks. But on r1 A may be before it, whose begin is seen too; A needs r0, which waits for B before
- * it issues it. With a queue for each stream, and where only B's begin is seen, B is what does not end.
+ * B seems to run on both ranks. But on r1 A may be before it, whose begin is seen too; A needs r0,
+ * which waits for B before it issues it. With a queue for each stream, and where only B's begin is
+ * seen, B is what does not end.
  */
 START_TEST(test_first_in_queue)
 {
@@ -201,7 +205,10 @@ START_TEST(test_first_in_queue)
 }
 END_TEST
 
-/* The same, but the thread waits for a copy on the legacy stream, which has its place in the queue as all others have. */
+/*
+ * The same, but the thread waits for a copy on the legacy stream, which has its place in the queue
+ * as all others have.
+ */
 START_TEST(test_copy_in_queue)
 {
 	struct tb_image im[2];
@@ -220,8 +227,8 @@ START_TEST(test_copy_in_queue)
 END_TEST
 
 /*
- * A#1 has ended on r0, so it has run on r1, too; what shows its end there is behind B, whose part on r0 is behind A#2, which
- * r1 does not issue before it sees that end.
+ * A#1 has ended on r0, so it has run on r1, too; what shows its end there is behind B, whose part
+ * on r0 is behind A#2, which r1 does not issue before it sees that end.
  */
 START_TEST(test_end_behind_another)
 {
@@ -241,8 +248,8 @@ START_TEST(test_end_behind_another)
 END_TEST
 
 /*
- * The begins of both are seen on both ranks, so each may be the first on one. If only one rank's streams share a queue, one
- * of the two runs on both.
+ * The begins of both are seen on both ranks, so each may be the first on one. If only one rank's
+ * streams share a queue, one of the two runs on both.
  */
 START_TEST(test_each_first)
 {
@@ -258,7 +265,10 @@ START_TEST(test_each_first)
 }
 END_TEST
 
-/* Two ranks have put A and B into their queues in opposite orders; where two threads did, it may have been otherwise. */
+/*
+ * Two ranks have put A and B into their queues in opposite orders; where two threads did, it may
+ * have been otherwise.
+ */
 START_TEST(test_order_of_two_threads)
 {
 	struct tb_image im[2];

@@ -1,8 +1,8 @@
 /*
- * Where hosts are, on a machine that has no time for them (runtime/watch/hosts.c): a thread that waits and looks up now and then
- * is always about to run where others take the processor. It must not be told as one that runs, since such a host is no
- * part of a circle; a thread that does run may be. One processor, threads that keep it busy, and a waiting one of the lowest
- * priority.
+ * Where hosts are, on a machine that has no time for them (runtime/watch/hosts.c): a thread that
+ * waits and looks up now and then is always about to run where others take the processor. It must
+ * not be told as one that runs, since such a host is no part of a circle; a thread that does run
+ * may be. One processor, threads that keep it busy, and a waiting one of the lowest priority.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -93,7 +93,10 @@ START_TEST(test_starved)
 		of_busy += rec->a == busy_tid;
 		ck_assert_msg(rec->a != waiting_tid || (rec->b & 0xff) != DF_AT_RUNS,
 			      "a thread that waits is told as one that runs");
-		/* How it would be told if the machine is slower still is not said; but never as waiting. */
+		/*
+		 * How it would be told if the machine is slower still is not said; but never as
+		 * waiting.
+		 */
 		ck_assert_msg(rec->a != busy_tid || (rec->b & 0xff) == DF_AT_RUNS,
 			      "a thread that runs is told as in place %u",
 			      (unsigned)(rec->b & 0xff));

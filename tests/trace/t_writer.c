@@ -1,6 +1,6 @@
 /*
- * The writer: what is appended can be read back, whoever writes, however the ring wraps, and whenever
- * the process is killed. Records carry a checksum of themselves, so a torn one can't hide.
+ * The writer: what is appended can be read back, whoever writes, however the ring wraps, and
+ * whenever the process is killed. Records carry a checksum of themselves, so a torn one can't hide.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -206,7 +206,10 @@ START_TEST(test_operations)
 	ck_assert_uint_eq(df_reader_comm(&r, comm)->issued, 8000);
 	df_reader_close(&r);
 
-	/* One record more than fits: the oldest operation's first slot goes, and its second says nothing. */
+	/*
+	 * One record more than fits: the oldest operation's first slot goes, and its second says
+	 * nothing.
+	 */
 	df_trace(DF_REC_MARK, -1, 0, -1, 0, 0, 0, 0, 0);
 	while (df_trace_ring()->next < df_trace_ring()->nr_recs + before + 1)
 		df_trace(DF_REC_MARK, -1, 0, -1, 0, 0, 0, 0, 0);

@@ -1,6 +1,6 @@
 /*
- * Two sides of a connector: two ranks in threads or processes that play one scenario, with the stand-in for a driver
- * where the transport keeps data on devices. For t_conform.c and t_late.c.
+ * Two sides of a connector: two ranks in threads or processes that play one scenario, with the
+ * stand-in for a driver where the transport keeps data on devices. For t_conform.c and t_late.c.
  */
 #ifndef TESTS_TRANSPORT_SIDES_H
 #define TESTS_TRANSPORT_SIDES_H
@@ -23,8 +23,8 @@
 #include "tests/cuda/load.h"
 
 /*
- * Two sides, 0 and 1, run the same scenario: as threads where the transport stays in the process, as forked
- * processes else. Both know each other from a communicator of two ranks.
+ * Two sides, 0 and 1, run the same scenario: as threads where the transport stays in the process,
+ * as forked processes else. Both know each other from a communicator of two ranks.
  */
 struct world {
 	struct ct_share share;
@@ -73,8 +73,9 @@ static void start_gpu(void)
 }
 
 /*
- * Around calls of the transport: as on a GPU, the host must not touch the devices' memory. What the test itself does
- * to counters and slots stands for the blocks. Devices of one process share their memory with the other side.
+ * Around calls of the transport: as on a GPU, the host must not touch the devices' memory. What the
+ * test itself does to counters and slots stands for the blocks. Devices of one process share their
+ * memory with the other side.
  */
 static int host_only(int on)
 {
@@ -150,7 +151,10 @@ static int run_side(int side, void *arg)
 	if (ct_join(&r))
 		return 3;
 	self = df_ctl_members(r.comm)[side];
-	/* On a busy machine a meeting ends before the driver has answered; what it began goes on, and both sides see the same. */
+	/*
+	 * On a busy machine a meeting ends before the driver has answered; what it began goes on,
+	 * and both sides see the same.
+	 */
 	for (turns = 0;
 	     r.gpu && turns < 60 && !w->tl->reachable(&self, &df_ctl_members(r.comm)[!side]);
 	     turns++)

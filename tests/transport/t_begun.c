@@ -1,6 +1,7 @@
 /*
- * Description: who begins an operation and then does something else has sent its first slice; the networks' thread need not wake up. Who
- * calls all the time, and is late once, has not: its slice goes with the next call or wait.
+ * Description: who begins an operation and then does something else has sent its first slice; the
+ * networks' thread need not wake up. Who calls all the time, and is late once, has not: its slice
+ * goes with the next call or wait.
  */
 #include "tests/transport/sides.h"
 
@@ -53,7 +54,10 @@ static int begin(const struct df_tl_ops *tl, struct df_peer *p)
 	memset(&k, 0, sizeof(k));
 	tl->end(c, &k);
 	for (n = 0; n < NR; n++) {
-		/* As an operation before that this thread waited for: then the networks' thread leaves the endpoint to others. */
+		/*
+		 * As an operation before that this thread waited for: then the networks' thread
+		 * leaves the endpoint to others.
+		 */
 		while (get(k.head) != n)
 			df_tl_progress(self.device);
 		usleep(50);

@@ -1,4 +1,7 @@
-/* Description: every transport, by one suite: connectors, gates, data, death. Over a network the same between two nodes. */
+/*
+ * Description: every transport, by one suite: connectors, gates, data, death. Over a network the
+ * same between two nodes.
+ */
 #include "tests/transport/sides.h"
 
 #include "runtime/blocks.h"
@@ -17,20 +20,26 @@ static const struct variant {
 	{3, 1, "net, devices of one process"},
 	{3, 0, "net, processes"},
 };
-/* The last one's slots lie in GPU memory with DFSHIM_NET_GDR=1, where the host may not touch them (tests/net/t_conform_gdr.sh). */
+/*
+ * The last one's slots lie in GPU memory with DFSHIM_NET_GDR=1, where the host may not touch them
+ * (tests/net/t_conform_gdr.sh).
+ */
 
 static int over_network(const struct world *w)
 {
 	return (w->tl->caps & DF_TL_NETWORK) != 0;
 }
 
-/* Over a network the other side is told, and memory is given back, a little later: 1 after a turn of others, ask again. */
+/*
+ * Over a network the other side is told, and memory is given back, a little later: 1 after a turn
+ * of others, ask again.
+ */
 static int later(const struct world *w)
 {
 	return over_network(w) && !sched_yield();
 }
 
-/* ---- data ------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static uint64_t get(const uint64_t *p)
 {
@@ -84,7 +93,10 @@ static int recv_slice(struct df_kconn *k, uint64_t key, uint32_t bytes)
 
 #define NR_STREAMS 12
 
-/* Random geometry, base and amounts; either side owns; slices of all connectors interleave at random. */
+/*
+ * Random geometry, base and amounts; either side owns; slices of all connectors interleave at
+ * random.
+ */
 static int streams(struct world *w, int side, const struct df_member *peer)
 {
 	struct df_conn *conn[NR_STREAMS];
@@ -180,15 +192,15 @@ static int by_side(struct world *w, int side, const struct df_member *peer,
 	return 0;
 }
 
-/* ---- the gate ---------------------------------------------------------------------------------------- */
+/* ---- the gate -------------------------------------------------------------------------------- */
 
 #define NR_KEYS	  6
 #define NR_ROUNDS 4000
 
 /*
- * Side 0 creates, closes and recycles a few keys at random; memory it got back is given to connectors
- * that nobody looks for, filled with a pattern. Side 1 finds, uses, writes and lets go at random, holding
- * stale finds as long as it likes. No write may ever land in the pattern.
+ * Side 0 creates, closes and recycles a few keys at random; memory it got back is given to
+ * connectors that nobody looks for, filled with a pattern. Side 1 finds, uses, writes and lets go
+ * at random, holding stale finds as long as it likes. No write may ever land in the pattern.
  */
 static void gate_owner(struct world *w, struct df_peer *p)
 {
@@ -273,7 +285,10 @@ static void gate_user(struct world *w, struct df_peer *p)
 		ck_assert_uint_eq(c[i]->hdr->key, 100 + i);
 		ck_assert_uint_eq(c[i]->hdr->nr_slots, k.nr_slots);
 		ck_assert_ptr_null(k.fresh);
-		/* Over a network the slots are ours as far as credits go, and nobody gives any here. */
+		/*
+		 * Over a network the slots are ours as far as credits go, and nobody gives any
+		 * here.
+		 */
 		if (!over_network(w)) {
 			memset(k.slots, 0xee, (size_t)k.nr_slots * k.slot_bytes);
 			put(k.tail, get(k.tail) + 1);
@@ -308,7 +323,7 @@ START_TEST(t_gate)
 }
 END_TEST
 
-/* ---- many --------------------------------------------------------------------------------------------- */
+/* ---- many ------------------------------------------------------------------------------------ */
 
 #define NR_MANY 5000
 
@@ -396,13 +411,13 @@ START_TEST(t_many)
 }
 END_TEST
 
-/* ---- recycling ---------------------------------------------------------------------------------------- */
+/* ---- recycling ------------------------------------------------------------------------------- */
 
 #define NR_LIVES 5
 
 /*
- * A connector is closed only when nobody uses it and nothing is in it; its successor begins where it stood, with
- * zeroed slots where they were asked for.
+ * A connector is closed only when nobody uses it and nothing is in it; its successor begins where
+ * it stood, with zeroed slots where they were asked for.
  */
 static void lives_owner(struct world *w, struct df_peer *p)
 {
@@ -422,7 +437,10 @@ static void lives_owner(struct world *w, struct df_peer *p)
 		step(w, 11 + life * 5);
 		ck_assert_int_eq(w->tl->recycle(c, &next), no);
 		step(w, 12 + life * 5);
-		/* Side 1 has let go, but the slice has not been received. Of GPU memory the host knows what is noted. */
+		/*
+		 * Side 1 has let go, but the slice has not been received. Of GPU memory the host
+		 * knows what is noted.
+		 */
 		step(w, 13 + life * 5);
 		df_conn_note(c, base);
 		ck_assert_int_eq(w->tl->recycle(c, &next), no);
@@ -489,7 +507,7 @@ START_TEST(t_recycle)
 }
 END_TEST
 
-/* ---- closed while slices are under way ---------------------------------------------------------------- */
+/* ---- closed while slices are under way ------------------------------------------------------- */
 
 #define NR_CUT	   500
 #define NR_ENDS	   50
@@ -506,9 +524,9 @@ static void check_mark(const struct df_kconn *k, int round)
 }
 
 /*
- * Over a network. Side 1 fills connectors that side 0 closes meanwhile without having received anything; those that nobody looks for
- * are made next, most likely in the same memory, and keep their pattern while slices of others arrive. A GPU sees only then
- * what was written long before.
+ * Over a network. Side 1 fills connectors that side 0 closes meanwhile without having received
+ * anything; those that nobody looks for are made next, most likely in the same memory, and keep
+ * their pattern while slices of others arrive. A GPU sees only then what was written long before.
  */
 static void cut_owner(struct world *w, struct df_peer *p)
 {
@@ -574,9 +592,12 @@ START_TEST(t_cut)
 }
 END_TEST
 
-/* ---- the end ------------------------------------------------------------------------------------------ */
+/* ---- the end --------------------------------------------------------------------------------- */
 
-/* Who closes a connector says what it has consumed: credits of so small slots would wait for more, and nothing comes any more. */
+/*
+ * Who closes a connector says what it has consumed: credits of so small slots would wait for more,
+ * and nothing comes any more.
+ */
 static void end_owner(struct world *w, struct df_peer *p)
 {
 	struct df_conn *c;
@@ -624,7 +645,7 @@ START_TEST(t_end)
 }
 END_TEST
 
-/* ---- memory ------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Memory runs out: an error at create, nothing else; what is freed can be had again. */
 static int memory(struct world *w, int side, const struct df_member *peer)
@@ -679,7 +700,7 @@ START_TEST(t_memory)
 }
 END_TEST
 
-/* ---- death -------------------------------------------------------------------------------------------- */
+/* ---- death ----------------------------------------------------------------------------------- */
 
 static int death(struct world *w, int side, const struct df_member *peer)
 {

@@ -1,4 +1,7 @@
-/* Description: a process that ends in order is no fault of the network, whatever was on its way to it; one that just goes is. */
+/*
+ * Description: a process that ends in order is no fault of the network, whatever was on its way to
+ * it; one that just goes is.
+ */
 #include "tests/lib/test.h"
 #include "tests/transport/wire.h"
 
@@ -13,7 +16,10 @@ static void announce(uint64_t key)
 		df_tl_net_ops.create((struct df_peer *)(void *)their, key, 2, 64, 0, 0, &c), 0);
 }
 
-/* Something is on its way there that is not read any more, so the connection is reset; and there is more to be sent. */
+/*
+ * Something is on its way there that is not read any more, so the connection is reset; and there is
+ * more to be sent.
+ */
 START_TEST(ends)
 {
 	const struct df_net_frame bye = {.type = DF_NET_BYE};

@@ -1,6 +1,6 @@
 /*
- * Description: a stranger that knows all names, and what others said before, but not the key: it changes nothing of a link, and writes
- * one line a minute into the log.
+ * Description: a stranger that knows all names, and what others said before, but not the key: it
+ * changes nothing of a link, and writes one line a minute into the log.
  */
 #define _GNU_SOURCE
 #include "tests/lib/test.h"
@@ -58,7 +58,7 @@ static void passes(int n)
 		df_net_pass(&ep);
 }
 
-/* ---- against a running session ------------------------------------------------------------------------------------- */
+/* ---- against a running session --------------------------------------------------------------- */
 
 static struct {
 	struct hello hello;
@@ -232,7 +232,7 @@ START_TEST(t_attack)
 }
 END_TEST
 
-/* ---- against the side that connects -------------------------------------------------------------------------------- */
+/* ---- against the side that connects ---------------------------------------------------------- */
 
 enum lie { LIE_OVER, LIE_WELCOME, LIE_KEY, LIE_HELLO, LIE_REPLAY, LIE_END, LIES };
 
@@ -255,7 +255,10 @@ static int taken(int listener, uint64_t session, struct hello *h)
 	ck_abort_msg("no connection arrives");
 }
 
-/* At the address of a process there is another one, which has heard the real one's answer to another hello. */
+/*
+ * At the address of a process there is another one, which has heard the real one's answer to
+ * another hello.
+ */
 static void lie(int fd, enum lie what, const struct hello *h)
 {
 	struct outcome o = {.word = what == LIE_OVER ? OVER : WELCOME, .carries = DF_NET_BIT_TCP};
@@ -342,7 +345,7 @@ START_TEST(t_lie)
 }
 END_TEST
 
-/* ---- many of them -------------------------------------------------------------------------------------------------- */
+/* ---- many of them ---------------------------------------------------------------------------- */
 
 /* Thousands of refusals are one line in the log; after a minute one more, with their number. */
 START_TEST(t_log)
@@ -378,7 +381,10 @@ START_TEST(t_log)
 }
 END_TEST
 
-/* Connections that say nothing, or a hello and then nothing: the real one gets in, and the rest is bounded. */
+/*
+ * Connections that say nothing, or a hello and then nothing: the real one gets in, and the rest is
+ * bounded.
+ */
 START_TEST(t_crowd)
 {
 	struct hello h = wire_hello();

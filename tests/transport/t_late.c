@@ -1,4 +1,7 @@
-/* Description: a peer whose first words come late is waited for; strangers that say nothing take neither its place nor all descriptors. */
+/*
+ * Description: a peer whose first words come late is waited for; strangers that say nothing take
+ * neither its place nor all descriptors.
+ */
 #include "tests/transport/sides.h"
 
 #include <netinet/in.h>
@@ -16,8 +19,8 @@
 #define FILES	   200
 
 /*
- * A thread that gets no processor, here of the network transport: before it says hello or answers one, or when it has said both
- * and waits for descriptors. Atomic.
+ * A thread that gets no processor, here of the network transport: before it says hello or answers
+ * one, or when it has said both and waits for descriptors. Atomic.
  */
 static unsigned int before_hello_ms, asleep_ms, hellos, looks;
 static int accepts; /* its first words are answers; set before the network starts */
@@ -51,7 +54,10 @@ static int connects(const struct df_member *peer)
 	return self.proc < peer->proc;
 }
 
-/* A connector of theirs, at step `at`. That side does not look for it that connects, or it would help its network's thread. */
+/*
+ * A connector of theirs, at step `at`. That side does not look for it that connects, or it would
+ * help its network's thread.
+ */
 static void meet(struct world *w, const struct df_member *peer, int at)
 {
 	struct df_net_counts n;
@@ -96,7 +102,10 @@ START_TEST(t_late)
 }
 END_TEST
 
-/* The answer comes while the other side gets no processor for longer than the time-out: it is there all the same. */
+/*
+ * The answer comes while the other side gets no processor for longer than the time-out: it is there
+ * all the same.
+ */
 static int away(struct world *w, int side, const struct df_member *peer)
 {
 	(void)side;
@@ -187,8 +196,8 @@ START_TEST(t_files)
 END_TEST
 
 /*
- * None of the listening side's own connections either is there to be dropped: who wants in waits until there is a
- * descriptor, and the thread that would take it looks meanwhile.
+ * None of the listening side's own connections either is there to be dropped: who wants in waits
+ * until there is a descriptor, and the thread that would take it looks meanwhile.
  */
 static int full(struct world *w, int side, const struct df_member *peer)
 {

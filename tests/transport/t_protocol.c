@@ -1,4 +1,7 @@
-/* Description: what the other side of a link says is not believed where it makes no sense, and leaves nothing behind. */
+/*
+ * Description: what the other side of a link says is not believed where it makes no sense, and
+ * leaves nothing behind.
+ */
 #include "tests/lib/test.h"
 #include "tests/transport/wire.h"
 
@@ -107,7 +110,10 @@ START_TEST(own)
 }
 END_TEST
 
-/* What had come just before a break is not sent again, and nothing waits until it is: neither TOLD nor the process's exit. */
+/*
+ * What had come just before a break is not sent again, and nothing waits until it is: neither TOLD
+ * nor the process's exit.
+ */
 START_TEST(acknowledged_late)
 {
 	fd = wire_join(&ep, &their);

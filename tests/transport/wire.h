@@ -1,6 +1,6 @@
 /*
- * An endpoint of the network without its thread: a program makes its passes (df_net_pass()) and is the other side of a link to it,
- * by the bytes that travel.
+ * An endpoint of the network without its thread: a program makes its passes (df_net_pass()) and is
+ * the other side of a link to it, by the bytes that travel.
  */
 #ifndef DF_TEST_WIRE_H
 #define DF_TEST_WIRE_H
@@ -72,7 +72,10 @@ static inline int wire_connect(const struct df_net_ep *ep)
 	return fd;
 }
 
-/* Passes until so many bytes have arrived; 5 s at most. 1: they are there; 0: the endpoint has closed the connection. -ETIMEDOUT. */
+/*
+ * Passes until so many bytes have arrived; 5 s at most. 1: they are there; 0: the endpoint has
+ * closed the connection. -ETIMEDOUT.
+ */
 static inline int wire_get(struct df_net_ep *ep, int fd, void *at, size_t bytes)
 {
 	size_t have = 0;
@@ -91,7 +94,10 @@ static inline int wire_get(struct df_net_ep *ep, int fd, void *at, size_t bytes)
 	return have == bytes ? 1 : -ETIMEDOUT;
 }
 
-/* Says hello with this, and proves the key. o: what the endpoint says to it. As wire_get(), or -errno. */
+/*
+ * Says hello with this, and proves the key. o: what the endpoint says to it. As wire_get(), or
+ * -errno.
+ */
 static inline int wire_greet(struct df_net_ep *ep, int fd, const struct hello *h,
 			     const struct df_key *key, struct outcome *o)
 {

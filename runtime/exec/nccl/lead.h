@@ -1,5 +1,6 @@
 /*
- * The messages of a communicator's ranks, which hold.c and lead.c share, and rank 0's part. Only the lanes' thread calls these functions, unless said; none blocks.
+ * The messages of a communicator's ranks, which hold.c and lead.c share, and rank 0's part. Only
+ * the lanes' thread calls these functions, unless said; none blocks.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_LEAD_H
 #define DF_RUNTIME_EXEC_NCCL_LEAD_H

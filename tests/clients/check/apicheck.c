@@ -1,7 +1,8 @@
 /*
- * The rest of NCCL's host API as programs use it: several ids, several communicators made and destroyed in one
- * group, nested groups and groups that are given up, simulated ones, memory and windows of NCCL's, operators that
- * are destroyed at once, the special streams, shared children, an abort from another thread.
+ * The rest of NCCL's host API as programs use it: several ids, several communicators made and
+ * destroyed in one group, nested groups and groups that are given up, simulated ones, memory and
+ * windows of NCCL's, operators that are destroyed at once, the special streams, shared children, an
+ * abort from another thread.
  */
 #include "../client.h"
 
@@ -105,7 +106,10 @@ static int groups(struct client_rank *me, struct parts *p)
 	    expect_out(p, 2 * all(me), "an operator destroyed in the group"))
 		return -1;
 
-	/* An error at an inner level, on one communicator: nothing of the whole group runs, on any rank. */
+	/*
+	 * An error at an inner level, on one communicator: nothing of the whole group runs, on any
+	 * rank.
+	 */
 	if (reset(me, p))
 		return -1;
 	NCCL(ncclGroupStart());
@@ -218,7 +222,9 @@ static int abort_by_other(struct client_rank *me, struct parts *p)
 	NCCL(ncclCommAbort(child));
 
 	NCCL(ncclCommInitRank(&parent, me->nr_ranks, client_ids[6], me->rank));
-	/* It is the last thing here: another rank may have aborted, and its process ended, before. */
+	/*
+	 * It is the last thing here: another rank may have aborted, and its process ended, before.
+	 */
 	if (me->rank) {
 		a.res = ncclAllReduce(p->in, p->out, N, ncclFloat, ncclSum, parent, p->s);
 		EXPECT(a.res == ncclSuccess || a.res == ncclRemoteError, "%s",

@@ -1,8 +1,8 @@
 /*
  * Every collective of NCCL x type x operation x in and out of place x counts (0, 1, odd, large) x
- * aligned and unaligned buffers, against a plain reference on the host. Integers exactly (they wrap);
- * floating types within the error that a sum in any order can have; AllReduce bit for bit the same on
- * all ranks of the process. Bytes around the result must stay what they were.
+ * aligned and unaligned buffers, against a plain reference on the host. Integers exactly (they
+ * wrap); floating types within the error that a sum in any order can have; AllReduce bit for bit
+ * the same on all ranks of the process. Bytes around the result must stay what they were.
  */
 #include "../client.h"
 #include "types.h"
@@ -84,7 +84,7 @@ static size_t buf_bytes(void)
 	return most + 2 * GUARD;
 }
 
-/* ---- the reference ------------------------------------------------------------------------------- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 /* What the input is made of. */
 static uint64_t draw(size_t nr, int rank, size_t i)
@@ -243,7 +243,7 @@ static size_t input_count(const struct test *t)
 	return whole ? t->count * (size_t)job.nr_ranks : t->count;
 }
 
-/* ---- one call -------------------------------------------------------------------------------------- */
+/* ---- one call -------------------------------------------------------------------------------- */
 
 static int redop(struct rank *me, const struct test *t, ncclRedOp_t *op)
 {
@@ -344,7 +344,10 @@ static void wrong(struct rank *me, const struct test *t, const char *what, size_
 			(unsigned long long)bits, what);
 }
 
-/* The first byte of [from, to) that is not fill; to: all are. memcmp() of neighbours is as fast as memory. */
+/*
+ * The first byte of [from, to) that is not fill; to: all are. memcmp() of neighbours is as fast as
+ * memory.
+ */
 static size_t first_other(const unsigned char *p, size_t from, size_t to, unsigned char fill)
 {
 	if (from >= to || (p[from] == fill && !memcmp(p + from, p + from + 1, to - from - 1)))
@@ -461,7 +464,7 @@ static void *rank_thread(void *arg)
 	return NULL;
 }
 
-/* ---- which tests ------------------------------------------------------------------------------------ */
+/* ---- which tests ----------------------------------------------------------------------------- */
 
 static void add(struct test t)
 {

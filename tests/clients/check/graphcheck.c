@@ -1,7 +1,8 @@
 /*
- * Collectives captured into CUDA graphs: one graph with several collectives and copies between them,
- * replayed many times with new inputs, mixed with ordinary collectives of the same communicator; graphs
- * replayed in different orders on different ranks (each graph has a communicator of its own).
+ * Collectives captured into CUDA graphs: one graph with several collectives and copies between
+ * them, replayed many times with new inputs, mixed with ordinary collectives of the same
+ * communicator; graphs replayed in different orders on different ranks (each graph has a
+ * communicator of its own).
  */
 #include "../client.h"
 

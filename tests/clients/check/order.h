@@ -1,6 +1,6 @@
 /*
- * The programs of ordercheck.c: what happens before what in them, by CUDA's rules and NCCL's, and the reference, which
- * executes them step by step for all ranks. order_make.h generates them.
+ * The programs of ordercheck.c: what happens before what in them, by CUDA's rules and NCCL's, and
+ * the reference, which executes them step by step for all ranks. order_make.h generates them.
  */
 #ifndef CLIENT_ORDER_H
 #define CLIENT_ORDER_H
@@ -89,13 +89,14 @@ struct plan {
 	uint64_t rng;
 	int rank, nr_ranks;
 	/*
-	 * In every other program the order of a communicator over streams is not relied upon: then more
-	 * collectives may change places, because none passes on to another stream what was before it.
+	 * In every other program the order of a communicator over streams is not relied upon: then
+	 * more collectives may change places, because none passes on to another stream what was
+	 * before it.
 	 */
 	int loose;
 };
 
-/* ---- sets ------------------------------------------------------------------------------------------ */
+/* ---- sets ------------------------------------------------------------------------------------ */
 
 static void join(struct set *a, const struct set *b)
 {
@@ -115,7 +116,7 @@ static int touch(struct range a, struct range b)
 	return a.n && b.n && a.at < b.at + b.n && b.at < a.at + a.n;
 }
 
-/* ---- the reference --------------------------------------------------------------------------------- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 static int member(int comm, int rank)
 {
@@ -220,7 +221,7 @@ static void apply(struct plan *p, const struct step *s)
 	}
 }
 
-/* ---- what happens before what ------------------------------------------------------------------------ */
+/* ---- what happens before what ---------------------------------------------------------------- */
 
 static int rnd(struct plan *p, int n)
 {

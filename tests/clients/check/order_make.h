@@ -1,6 +1,6 @@
 /*
- * Random programs of ordercheck.c (order.h), free of races by construction: what a step touches is picked from what
- * happens before it.
+ * Random programs of ordercheck.c (order.h), free of races by construction: what a step touches is
+ * picked from what happens before it.
  */
 #ifndef CLIENT_ORDER_MAKE_H
 #define CLIENT_ORDER_MAKE_H
@@ -99,7 +99,9 @@ static int make_op(struct plan *p)
 	return add(p, &s);
 }
 
-/* Work on the stream that would see if one of the latest operations of the set were not finished. */
+/*
+ * Work on the stream that would see if one of the latest operations of the set were not finished.
+ */
 static void probe(struct plan *p, const struct set *set, int stream)
 {
 	struct step s = {.what = COPY, .stream = stream};
@@ -157,7 +159,10 @@ static void make_sync(struct plan *p)
 			join(&p->host, &p->stream[i]);
 		break;
 	default:
-		/* A look at what nothing in flight writes; by a copy, which is a wait too, or directly. */
+		/*
+		 * A look at what nothing in flight writes; by a copy, which is a wait too, or
+		 * directly.
+		 */
 		s = step_new(p, LOOK);
 		if (!s)
 			return;

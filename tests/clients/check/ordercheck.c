@@ -1,20 +1,21 @@
 /*
- * What stream order promises, by random programs. Every rank does the same random program on a few streams (of
- * every kind, on two devices), communicators and events: collectives, copies, fills, host functions, graphs,
- * memory that is allocated and freed in between, all on random ranges of the same small memory, and
- * synchronisations of every kind. The generator knows what happens before what, by CUDA's rules and NCCL's, and
- * orders by an event what would otherwise be a race; so executing the program step by step is the reference, and
- * every value that the host may look at has to be the reference's. Ranks wait at random places, and neighbouring
- * collectives that are independent change places at random.
+ * What stream order promises, by random programs. Every rank does the same random program on a few
+ * streams (of every kind, on two devices), communicators and events: collectives, copies, fills,
+ * host functions, graphs, memory that is allocated and freed in between, all on random ranges of
+ * the same small memory, and synchronisations of every kind. The generator knows what happens
+ * before what, by CUDA's rules and NCCL's, and orders by an event what would otherwise be a race;
+ * so executing the program step by step is the reference, and every value that the host may look at
+ * has to be the reference's. Ranks wait at random places, and neighbouring collectives that are
+ * independent change places at random.
  *
- * ORDER_PROGRAMS: how many (60). ORDER_KEEP=1: nothing changes places. ORDER_ONLY=K: only program K, printed;
- * ORDER_OPS=N: only its first N operations.
+ * ORDER_PROGRAMS: how many (60). ORDER_KEEP=1: nothing changes places. ORDER_ONLY=K: only program
+ * K, printed; ORDER_OPS=N: only its first N operations.
  */
 #include "order_make.h"
 
 static int nr_programs = 60, keep, only = -1, max_ops = MAX_OPS;
 
-/* ---- doing it ------------------------------------------------------------------------------------------ */
+/* ---- doing it -------------------------------------------------------------------------------- */
 
 struct call {
 	uint64_t *p, value;
@@ -352,7 +353,10 @@ static int run(struct client_rank *rank)
 	me->device = rank->device;
 	CUDA(cudaGetDeviceCount(&nr));
 	me->second = (rank->device + client_job.nr_local_ranks) % nr;
-	/* A second device that is another rank's would make their default streams wait for each other. */
+	/*
+	 * A second device that is another rank's would make their default streams wait for each
+	 * other.
+	 */
 	EXPECT(nr >= 2 * client_job.nr_local_ranks, "%d devices", nr);
 	for (i = 0; i < NR_STREAMS; i++) {
 		CUDA(cudaSetDevice(i < NR_OWN ? me->device : me->second));

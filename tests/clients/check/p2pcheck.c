@@ -1,7 +1,7 @@
 /*
  * Point-to-point as NCCL programs use it: ring, all-to-all of uneven sizes by groups, to self, zero
- * bytes, several messages to one peer in order, and small ungrouped sends that must not wait for their
- * receives (send; receive on both sides).
+ * bytes, several messages to one peer in order, and small ungrouped sends that must not wait for
+ * their receives (send; receive on both sides).
  */
 #include "../client.h"
 

@@ -1,8 +1,9 @@
 /*
- * Whose memory is it? Ranks are threads of one process that may read each other's buffers. In each round they make a
- * communicator and run operations that take a while; when an operation has ended on a rank, that rank writes to its buffers at
- * once, which must not be seen by another, nor be overwritten. In every other round a rank aborts its communicator in the middle
- * instead, writes to its buffers and frees them, and the others abort theirs some time later.
+ * Whose memory is it? Ranks are threads of one process that may read each other's buffers. In each
+ * round they make a communicator and run operations that take a while; when an operation has ended
+ * on a rank, that rank writes to its buffers at once, which must not be seen by another, nor be
+ * overwritten. In every other round a rank aborts its communicator in the middle instead, writes to
+ * its buffers and frees them, and the others abort theirs some time later.
  */
 #include "../client.h"
 
@@ -87,7 +88,10 @@ static int abort_in_the_middle(struct client_rank *me, int round, uint64_t *rand
 	if (me->rank != round / 2 % me->nr_ranks)
 		while (__atomic_load_n(&aborted, __ATOMIC_RELAXED) != round && !client_failed())
 			nanosleep(&pause, NULL);
-	/* Within a process it takes a millisecond; between nodes, where connectors are new, several. */
+	/*
+	 * Within a process it takes a millisecond; between nodes, where connectors are new,
+	 * several.
+	 */
 	pause.tv_nsec = (long)(client_random(random) % (round % 4 == 1 ? 1500000 : 15000000));
 	nanosleep(&pause, NULL);
 	me->comms[1] = NULL;

@@ -1,11 +1,12 @@
 /*
- * What a program sees of streams and events around collectives that its peers begin late: times of events, calls
- * that must or must not wait for what is pending, threads that share a communicator, priorities. Two
- * ranks in one process, so that one can tell the other how far it has got.
+ * What a program sees of streams and events around collectives that its peers begin late: times of
+ * events, calls that must or must not wait for what is pending, threads that share a communicator,
+ * priorities. Two ranks in one process, so that one can tell the other how far it has got.
  *
- * STREAM_ONLY=NAME: one part. The parts "priority", "behind_data", "behind_work", "behind_peer" and "lending" are for
- * DFSHIM_ORDER=priority and run only when they are named (the last two also on a process for each rank, "lending" with any number
- * of ranks), and so does "reset", after which the device is no longer usable.
+ * STREAM_ONLY=NAME: one part. The parts "priority", "behind_data", "behind_work", "behind_peer" and
+ * "lending" are for DFSHIM_ORDER=priority and run only when they are named (the last two also on a
+ * process for each rank, "lending" with any number of ranks), and so does "reset", after which the
+ * device is no longer usable.
  */
 #include "../client.h"
 
@@ -81,7 +82,10 @@ static int sum(const float *in, float *out, ncclComm_t comm, cudaStream_t s)
 	return 0;
 }
 
-/* Both ranks have the same device: its legacy stream is one for both, and so is what waits for the device. */
+/*
+ * Both ranks have the same device: its legacy stream is one for both, and so is what waits for the
+ * device.
+ */
 static int share_device(const struct bench *b)
 {
 	int nr = 1;
@@ -90,7 +94,9 @@ static int share_device(const struct bench *b)
 	return nr < b->me->nr_ranks;
 }
 
-/* Opposite orders around an event of the default kind: it orders nothing that no program can see. */
+/*
+ * Opposite orders around an event of the default kind: it orders nothing that no program can see.
+ */
 static int opposite(struct bench *b)
 {
 	cudaEvent_t e[3];
@@ -100,7 +106,10 @@ static int opposite(struct bench *b)
 	for (i = 0; i < 3; i++)
 		CUDA(cudaEventCreate(&e[i]));
 	for (i = 0; i < TURNS; i++) {
-		/* The legacy stream too; one that ranks share would have what one is to wait for behind the other's. */
+		/*
+		 * The legacy stream too; one that ranks share would have what one is to wait for
+		 * behind the other's.
+		 */
 		cudaStream_t s = i % 2 || share_device(b) ? b->s : NULL;
 
 		if (put(b->x, 1) || put(b->z, 2))
@@ -150,7 +159,9 @@ static int elapsed(struct bench *b)
 			continue;
 		}
 		CUDA(cudaEventRecord(e[BEFORE], b->s));
-		/* It has its time before the peer is told: a stream may be late on a busy machine. */
+		/*
+		 * It has its time before the peer is told: a stream may be late on a busy machine.
+		 */
 		CUDA(cudaEventSynchronize(e[BEFORE]));
 		if (sum(b->x, b->y, b->a, b->s))
 			return -1;
@@ -204,7 +215,10 @@ static int elapsed(struct bench *b)
 	return 0;
 }
 
-/* Calls that never promised to wait return although a collective is pending; memory is where it was. */
+/*
+ * Calls that never promised to wait return although a collective is pending; memory is where it
+ * was.
+ */
 static int pending(struct bench *b)
 {
 	float *p, *q, *host = aligned_alloc(4096, 1 << 16);
@@ -255,7 +269,10 @@ static int pressure(struct bench *b)
 		if (sum(b->x, b->y, b->a, b->s))
 			return -1;
 		CUDA(cudaStreamSynchronize(b->s));
-		/* What it allocates next could lie in the middle of that room, where both have one device. */
+		/*
+		 * What it allocates next could lie in the middle of that room, where both have one
+		 * device.
+		 */
 		return await(2);
 	}
 	CUDA(cudaMemGetInfo(&room, &all));
@@ -322,8 +339,9 @@ static void *sharing(void *arg)
 }
 
 /*
- * Nobody allocates while some thread's stream waits for a collective that another rank's thread has yet to begin: where the
- * driver's allocation waits for the device, that is a deadlock by CUDA's rules, whoever executes the collectives.
+ * Nobody allocates while some thread's stream waits for a collective that another rank's thread has
+ * yet to begin: where the driver's allocation waits for the device, that is a deadlock by CUDA's
+ * rules, whoever executes the collectives.
  */
 static int threads(struct bench *b)
 {
@@ -354,10 +372,11 @@ static int threads(struct bench *b)
 }
 
 /*
- * On rank 0 many collectives of low priority, and at last one of high priority, wait for one whose peer is late.
- * Each is a communicator of one rank, so nothing holds it up once that one is done: in which order they are
- * executed then is the scheduler's to say, and the trace's to tell (tests/smoke/t_streams.sh). The signature of
- * the urgent one was first used on the stream of low priority.
+ * On rank 0 many collectives of low priority, and at last one of high priority, wait for one whose
+ * peer is late. Each is a communicator of one rank, so nothing holds it up once that one is done:
+ * in which order they are executed then is the scheduler's to say, and the trace's to tell
+ * (tests/smoke/t_streams.sh). The signature of the urgent one was first used on the stream of low
+ * priority.
  */
 static int priority(struct bench *b)
 {
@@ -406,8 +425,9 @@ out:
 }
 
 /*
- * An urgent operation behind one of low priority, with NR_LOWS of a priority between the two before both. How it stands
- * behind it: it reads what that one writes, or (work) there is a fill between them on its stream.
+ * An urgent operation behind one of low priority, with NR_LOWS of a priority between the two before
+ * both. How it stands behind it: it reads what that one writes, or (work) there is a fill between
+ * them on its stream.
  */
 static int behind(struct bench *b, int work)
 {
@@ -478,8 +498,9 @@ static int behind_work(struct bench *b)
 }
 
 /*
- * On rank 1 an urgent operation stands behind one of low priority, whose other end, rank 0, has NR_LOWS of a priority between the
- * two before it. All of rank 0's wait for one that rank 1 begins late: then the scheduler says which comes first.
+ * On rank 1 an urgent operation stands behind one of low priority, whose other end, rank 0, has
+ * NR_LOWS of a priority between the two before it. All of rank 0's wait for one that rank 1 begins
+ * late: then the scheduler says which comes first.
  */
 static int behind_peer(struct bench *b)
 {
@@ -542,9 +563,10 @@ static int behind_peer(struct bench *b)
 #define LENDING_DEPTH 8
 
 /*
- * Operations on streams of three priorities, at random, each of which reads what an earlier one wrote, often on another stream:
- * what is lent goes from rank to rank while other operations are submitted. A rank dawdles now and then, so that it is told of
- * operations that it has not submitted yet.
+ * Operations on streams of three priorities, at random, each of which reads what an earlier one
+ * wrote, often on another stream: what is lent goes from rank to rank while other operations are
+ * submitted. A rank dawdles now and then, so that it is told of operations that it has not
+ * submitted yet.
  */
 static int lending(struct bench *b)
 {
@@ -640,7 +662,9 @@ static const struct part {
 	{"reset", reset, 1},
 };
 
-/* Communicators of devices that were reset: nothing can be destroyed there, and they are no leak. */
+/*
+ * Communicators of devices that were reset: nothing can be destroyed there, and they are no leak.
+ */
 ncclComm_t left_behind[16][2];
 
 static int run(struct client_rank *me)

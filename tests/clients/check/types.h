@@ -1,6 +1,6 @@
 /*
- * NCCL's twelve types on the host, from their bit formats alone: what a reference result is computed
- * with. Floating types take their values from nine numbers that all of them can represent.
+ * NCCL's twelve types on the host, from their bit formats alone: what a reference result is
+ * computed with. Floating types take their values from nine numbers that all of them can represent.
  */
 #ifndef CLIENT_TYPES_H
 #define CLIENT_TYPES_H

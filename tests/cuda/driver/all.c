@@ -1,7 +1,8 @@
 /*
- * Every function of libcuda, from the table of the hook: counted, and passed on to libdfhost.so's of that name, which is
- * loaded from where this library was built beside it and is nobody else's. Weak: the other files define those to which
- * there is something to add. A function that only the table's short rows name is passed on with words enough for any.
+ * Every function of libcuda, from the table of the hook: counted, and passed on to libdfhost.so's
+ * of that name, which is loaded from where this library was built beside it and is nobody else's.
+ * Weak: the other files define those to which there is something to add. A function that only the
+ * table's short rows name is passed on with words enough for any.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

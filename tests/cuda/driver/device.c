@@ -1,7 +1,8 @@
 /*
- * The devices and contexts of the tests' driver, and its answers to cuGetProcAddress. FAKE_CUDA_GDR: RDMA devices reach their memory
- * (GPUDirect RDMA): "dmabuf" by dma-buf; "plain" by address alone; "ordered" by dma-buf, and what they write is seen in order.
- * FAKE_CUDA_WITHOUT: a function that the driver does not have.
+ * The devices and contexts of the tests' driver, and its answers to cuGetProcAddress.
+ * FAKE_CUDA_GDR: RDMA devices reach their memory (GPUDirect RDMA): "dmabuf" by dma-buf; "plain" by
+ * address alone; "ordered" by dma-buf, and what they write is seen in order. FAKE_CUDA_WITHOUT: a
+ * function that the driver does not have.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -183,7 +184,7 @@ API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 	return CUDA_SUCCESS;
 }
 
-/* ---- waiting: a kernel's fault ends it ---------------------------------------------------------------- */
+/* ---- waiting: a kernel's fault ends it ------------------------------------------------------- */
 
 /* Until the question is answered otherwise than by "not ready", or a kernel has made a fault. */
 #define WAIT(device, question)                                                                     \
@@ -248,7 +249,7 @@ API CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
 	return behind_fault(REAL(cuMemcpyHtoD_v2)(to, from, bytes));
 }
 
-/* ---- asking for functions --------------------------------------------------------------------------- */
+/* ---- asking for functions -------------------------------------------------------------------- */
 
 static CUresult newer_form(void)
 {

@@ -1,7 +1,7 @@
 /*
- * The stand-in for libcuda.so.1, as tests see it: a driver whose streams are threads and whose kernels are
- * functions that the test brings. It proves nothing about a GPU; it shows what our side calls, in which
- * order, and that our logic moves.
+ * The stand-in for libcuda.so.1, as tests see it: a driver whose streams are threads and whose
+ * kernels are functions that the test brings. It proves nothing about a GPU; it shows what our side
+ * calls, in which order, and that our logic moves.
  */
 #ifndef DF_TESTS_FAKE_CUDA_H
 #define DF_TESTS_FAKE_CUDA_H
@@ -27,7 +27,10 @@ struct fake_cuda {
 	void (*hold)(int on);
 	/* Somebody has that lock. */
 	int (*held)(void);
-	/* 1: this process may not touch the memory of the devices any more, as on a GPU the host may not; 0: it may. */
+	/*
+	 * 1: this process may not touch the memory of the devices any more, as on a GPU the host
+	 * may not; 0: it may.
+	 */
 	void (*hide)(int on);
 };
 

@@ -1,14 +1,17 @@
 /*
- * Between the files of the tests' libcuda.so.1: libdfhost.so's driver, with what only tests have put before its functions and
- * into its hook (interpose/hostcuda/code.h): kernels that are executed (module.c, kernel.c), what real drivers hold up
- * (limits.c), faults (fault.c), other machines (device.c, memory.c, green.c). A function that is in none of them is counted
- * and passed on (all.c).
+ * Between the files of the tests' libcuda.so.1: libdfhost.so's driver, with what only tests have
+ * put before its functions and into its hook (interpose/hostcuda/code.h): kernels that are executed
+ * (module.c, kernel.c), what real drivers hold up (limits.c), faults (fault.c), other machines
+ * (device.c, memory.c, green.c). A function that is in none of them is counted and passed on
+ * (all.c).
  *
- * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which the driver
- * has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS: multiprocessors; 1.
- * FAKE_CUDA_MPS: 1: they are shared through MPS; "old": the driver can't say. FAKE_CUDA_EAGER: nothing is loaded later than
- * its module. FAKE_CUDA_OLD: the device that has compute capability 7. FAKE_CUDA_NO_CODE: the device that no module can be loaded on.
- * FAKE_CUDA_MIG: the devices are parts of one. FAKE_CUDA_VERSION: what the driver says that it is of. FAKE_CUDA_SILENT: there is no driver behind it.
+ * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which
+ * the driver has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS:
+ * multiprocessors; 1. FAKE_CUDA_MPS: 1: they are shared through MPS; "old": the driver can't say.
+ * FAKE_CUDA_EAGER: nothing is loaded later than its module. FAKE_CUDA_OLD: the device that has
+ * compute capability 7. FAKE_CUDA_NO_CODE: the device that no module can be loaded on.
+ * FAKE_CUDA_MIG: the devices are parts of one. FAKE_CUDA_VERSION: what the driver says that it is
+ * of. FAKE_CUDA_SILENT: there is no driver behind it.
  */
 #ifndef DF_TESTS_CUDA_DRIVER_INTERNAL_H
 #define DF_TESTS_CUDA_DRIVER_INTERNAL_H

@@ -1,10 +1,12 @@
 /*
- * What the tests' driver executes. A kernel whose PTX is known is executed by the emulator (tests/cuda/ptx), with all its
- * threads; another is the function that a test registered by its name, a thread a block.
+ * What the tests' driver executes. A kernel whose PTX is known is executed by the emulator
+ * (tests/cuda/ptx), with all its threads; another is the function that a test registered by its
+ * name, a thread a block.
  *
- * A fault ends the context, as on a GPU, and is said on standard error and in the file FAKE_CUDA_FAULTS; a race is only said.
- * FAKE_CUDA_SEED: of the order in which warps come along. FAKE_CUDA_WEAK=1: to the emulator memory is weak. With FAKE_CUDA_SMS no more blocks of a launch are there at a
- * time than fit on so many multiprocessors.
+ * A fault ends the context, as on a GPU, and is said on standard error and in the file
+ * FAKE_CUDA_FAULTS; a race is only said. FAKE_CUDA_SEED: of the order in which warps come along.
+ * FAKE_CUDA_WEAK=1: to the emulator memory is weak. With FAKE_CUDA_SMS no more blocks of a launch
+ * are there at a time than fit on so many multiprocessors.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -40,7 +42,10 @@ fake_kernel_fn fake_function(const char *name)
 	return NULL;
 }
 
-/* A launch stays, because a graph may repeat it: in a list, or it would be taken for memory that was forgotten. */
+/*
+ * A launch stays, because a graph may repeat it: in a list, or it would be taken for memory that
+ * was forgotten.
+ */
 struct launch {
 	struct launch *next;
 	const struct fake_kernel *kernel;
@@ -51,7 +56,7 @@ struct launch {
 
 static struct launch *launches;
 
-/* ---- functions ---------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 struct block {
 	struct launch *of;
@@ -82,7 +87,7 @@ static void run_function(struct launch *l)
 	free(b);
 }
 
-/* ---- PTX ------------------------------------------------------------------------------------------------ */
+/* ---- PTX ------------------------------------------------------------------------------------- */
 
 static int usable(void *arg, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to)
 {
@@ -182,7 +187,7 @@ void fake_run(void *launch)
 		run_function(l);
 }
 
-/* ---- launches ---------------------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 unsigned int fake_most_threads(void *kernel)
 {

@@ -112,7 +112,10 @@ static int first(CUfunction f)
 	return i == nr;
 }
 
-/* Bringing code to the device waits for all that the context has, as a driver may that loads lazily. */
+/*
+ * Bringing code to the device waits for all that the context has, as a driver may that loads
+ * lazily.
+ */
 void fake_limit_load(int device, CUfunction f)
 {
 	const char *name;

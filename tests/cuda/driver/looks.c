@@ -1,6 +1,7 @@
 /*
- * FAKE_CUDA_LOOKS=FILE: at the process's end the file says how many words in host memory streams were to write, and how often
- * kernels on the emulator looked at one of them, each time across the bus if there was one.
+ * FAKE_CUDA_LOOKS=FILE: at the process's end the file says how many words in host memory streams
+ * were to write, and how often kernels on the emulator looked at one of them, each time across the
+ * bus if there was one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,10 @@ static int find(uintptr_t at, int insert)
 			continue;
 		if (!insert)
 			return 0;
-		/* RELAXED: a kernel that begins to poll a word later than this sees it; nothing else is found by it. */
+		/*
+		 * RELAXED: a kernel that begins to poll a word later than this sees it; nothing
+		 * else is found by it.
+		 */
 		if (__atomic_compare_exchange_n(w, &none, at, 0, __ATOMIC_RELAXED,
 						__ATOMIC_RELAXED)) {
 			__atomic_add_fetch(&nr_words, 1, __ATOMIC_RELAXED);

@@ -1,7 +1,8 @@
 /*
- * The memory of the tests' driver: allocations that wait or fail, what kernels may use. FAKE_CUDA_NO_IPC: handles are refused,
- * as for instances of a divided GPU. FAKE_CUDA_NO_OPEN: they are given and can't be opened. FAKE_CUDA_NO_P2P: no device
- * reaches another. FAKE_CUDA_NO_BYTES: there is never device memory for an allocation of so many bytes.
+ * The memory of the tests' driver: allocations that wait or fail, what kernels may use.
+ * FAKE_CUDA_NO_IPC: handles are refused, as for instances of a divided GPU. FAKE_CUDA_NO_OPEN: they
+ * are given and can't be opened. FAKE_CUDA_NO_P2P: no device reaches another. FAKE_CUDA_NO_BYTES:
+ * there is never device memory for an allocation of so many bytes.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -15,7 +16,10 @@
 uint64_t fake_generation;
 int fake_alloc_waits, fake_alloc_fails;
 
-/* RELEASE pairs with a kernel's acquire before it trusts an earlier answer: it then asks for what is there now. */
+/*
+ * RELEASE pairs with a kernel's acquire before it trusts an earlier answer: it then asks for what
+ * is there now.
+ */
 void fake_changed(void)
 {
 	__atomic_fetch_add(&fake_generation, 1, __ATOMIC_RELEASE);
@@ -97,7 +101,10 @@ API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
 WAITS(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags),
       getenv("FAKE_CUDA_NO_OPEN") ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, (out, handle, flags))
 
-/* The file among this process's that has the device's memory: as a handle for other processes names it. */
+/*
+ * The file among this process's that has the device's memory: as a handle for other processes names
+ * it.
+ */
 static CUresult file_of(CUdeviceptr base, struct fake_dmabuf *out)
 {
 	/* interpose/hostcuda/engine/ipc.c */
@@ -155,8 +162,8 @@ API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t b
 }
 
 /*
- * Host memory the driver has made is for all devices, also what was registered; that of another device after peer access, but not what
- * is mapped by hand there, which says itself who reaches it.
+ * Host memory the driver has made is for all devices, also what was registered; that of another
+ * device after peer access, but not what is mapped by hand there, which says itself who reaches it.
  */
 int fake_usable(int device, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to)
 {

@@ -1,7 +1,8 @@
 /*
- * Code given to the tests' driver: PTX itself, or containers of nvcc's with PTX that is not compressed; of several the
- * newest that the devices could execute. What can't be read has no code of its own: its kernels are found by name, first
- * in the files FAKE_CUDA_PTX=FILE[:FILE...], then among the functions that tests registered.
+ * Code given to the tests' driver: PTX itself, or containers of nvcc's with PTX that is not
+ * compressed; of several the newest that the devices could execute. What can't be read has no code
+ * of its own: its kernels are found by name, first in the files FAKE_CUDA_PTX=FILE[:FILE...], then
+ * among the functions that tests registered.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -158,7 +159,7 @@ void *fake_code_variable(void *code, const char *name, size_t *bytes)
 	return ptx_variable(code, name, bytes);
 }
 
-/* ---- loading ------------------------------------------------------------------------------------------ */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* Code for another kind of device, or of a newer toolkit. */
 static int refused(void)

@@ -1,10 +1,11 @@
 /*
- * Arithmetic: one instruction over the lanes of a warp. Registers hold 64 bits; what is narrower is kept with zeros above it, and
- * read by its width. Whatever combination of operation and type is not here is reported when it is executed.
+ * Arithmetic: one instruction over the lanes of a warp. Registers hold 64 bits; what is narrower is
+ * kept with zeros above it, and read by its width. Whatever combination of operation and type is
+ * not here is reported when it is executed.
  */
 #include "tests/cuda/ptx/alu.h"
 
-/* ---- halves: by one function for both --------------------------------------------------------------- */
+/* ---- halves: by one function for both -------------------------------------------------------- */
 
 static uint16_t half_op(const struct insn *in, int bf, uint16_t a, uint16_t b, uint16_t c)
 {
@@ -58,7 +59,7 @@ static int halves(struct block *b, struct warp *w, const struct insn *in, uint32
 	return 1;
 }
 
-/* ---- numbers ---------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 #define BINARY(T, U, expr)                                                                         \
 	EACH(mask, {                                                                               \

@@ -1,4 +1,7 @@
-/* Numbers in registers, for the files that do arithmetic (alu.c, bits.c, convert.c); what they give one another. */
+/*
+ * Numbers in registers, for the files that do arithmetic (alu.c, bits.c, convert.c); what they give
+ * one another.
+ */
 #ifndef DF_TESTS_PTX_ALU_H
 #define DF_TESTS_PTX_ALU_H
 

@@ -158,7 +158,7 @@ int alu_bits(struct block *b, struct warp *w, const struct insn *in, uint32_t ma
 	}
 }
 
-/* ---- moving ----------------------------------------------------------------------------------------- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
 static int select_one(struct block *b, struct warp *w, const struct insn *in, uint32_t mask)
 {

@@ -1,7 +1,7 @@
 /* Comparing, and from one type to another. */
 #include "tests/cuda/ptx/alu.h"
 
-/* ---- comparing -------------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static int compare(enum cmp c, int less, int equal, int unordered)
 {
@@ -118,7 +118,7 @@ int alu_compare(struct block *b, struct warp *w, const struct insn *in, uint32_t
 	return 1;
 }
 
-/* ---- converting ------------------------------------------------------------------------------------- */
+/* ---- converting ------------------------------------------------------------------------------ */
 
 static int is_real(enum type t)
 {
@@ -143,7 +143,10 @@ static uint64_t cut(uint64_t v, enum type t)
 	}
 }
 
-/* An integer into a register for that type: zeros above its bits, but of bytes, whose registers have 16 or more. */
+/*
+ * An integer into a register for that type: zeros above its bits, but of bytes, whose registers
+ * have 16 or more.
+ */
 static uint64_t held(uint64_t v, enum type t)
 {
 	switch (ptx_type_bytes(t)) {
@@ -285,7 +288,10 @@ int alu_convert(struct block *b, struct warp *w, const struct insn *in, uint32_t
 	if (in->type >= T_E4M3X2 || in->from >= T_E4M3X2 || in->type == T_F16X2 ||
 	    in->from == T_F16X2 || in->type == T_BF16X2 || in->from == T_BF16X2 || in->b != NOWHERE)
 		return 0;
-	/* Of an integer only into what a double or a float is; of a double into a half it would be rounded twice. */
+	/*
+	 * Of an integer only into what a double or a float is; of a double into a half it would be
+	 * rounded twice.
+	 */
 	if (is_real(in->type) && !is_real(in->from) && in->type != T_F32 && in->type != T_F64)
 		return 0;
 	if (in->from == T_F64 && (in->type == T_F16 || in->type == T_BF16))

@@ -123,7 +123,10 @@ static const struct {
 	{"l", M_LEFT},
 	{"r", M_RIGHT},
 	{"wrap", M_WRAP},
-	/* Of no consequence here: scopes, caches, ways of computing, and what all that we know of implies. */
+	/*
+	 * Of no consequence here: scopes, caches, ways of computing, and what all that we know of
+	 * implies.
+	 */
 	{"sys", 0},
 	{"gpu", 0},
 	{"gl", 0},
@@ -352,7 +355,10 @@ static int operands(struct insn *in, const char *name, const struct operand *o, 
 			in->d2 = o[0].v[0];
 		/* fall through */
 	default:
-		/* A barrier of the warp's threads as an instruction's last operand: a value like others. */
+		/*
+		 * A barrier of the warp's threads as an instruction's last operand: a value like
+		 * others.
+		 */
 		for (i = 0; i < nr && i < 5; i++) {
 			if (!is_slot(&o[i]))
 				return 0;

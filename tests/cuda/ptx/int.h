@@ -184,7 +184,8 @@ typedef int32_t slot;
 struct insn {
 	enum base base;
 	enum type type,
-		from; /* of the result; of what is converted, or of setp's and shfl's operands the same */
+		/* of the result; of what is converted, or of setp's and shfl's operands the same */
+		from;
 	enum space space;
 	enum cmp cmp;
 	enum round round;
@@ -195,8 +196,8 @@ struct insn {
 	slot d, d2, a, b, c, e;
 	slot v[4]; /* vector operand */
 	/*
-	 * Addresses: a + offset; where a is NOWHERE the variable at that offset of its space. Branches: the index of the
-	 * target. SPECIAL: which.
+	 * Addresses: a + offset; where a is NOWHERE the variable at that offset of its space.
+	 * Branches: the index of the target. SPECIAL: which.
 	 */
 	int64_t offset;
 	int32_t *targets; /* BRX */
@@ -245,7 +246,7 @@ struct ptx_module {
 	uint32_t nr_files;
 };
 
-/* ---- reading ------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 struct operand {
 	enum { O_NONE, O_SLOT, O_VECTOR, O_ADDRESS, O_VARIABLE, O_SPECIAL, O_WORD } kind;
@@ -259,10 +260,13 @@ struct operand {
 	char word[256];
 };
 
-/* Fills in all but the targets of branches: its name's parts and its operands. 0: not known, base is P_UNKNOWN. */
+/*
+ * Fills in all but the targets of branches: its name's parts and its operands. 0: not known, base
+ * is P_UNKNOWN.
+ */
 int ptx_decode(struct insn *in, const char *name, const struct operand *o, int nr);
 
-/* ---- running ------------------------------------------------------------------------------------ */
+/* ---- running --------------------------------------------------------------------------------- */
 
 struct cell; /* what happened to four bytes since the last barrier */
 

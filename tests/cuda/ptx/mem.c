@@ -1,9 +1,11 @@
 /*
- * Loads, stores and atomics, lane by lane: what may be touched, in which alignment, and races between the threads of a block.
+ * Loads, stores and atomics, lane by lane: what may be touched, in which alignment, and races
+ * between the threads of a block.
  *
- * A race: two threads touch the same byte between two barriers, one of them writes, and not both in a way that is meant for it
- * (relaxed, acquire, release, atomic). Looked at in shared and in global memory, four bytes a cell. What other blocks and the
- * host do is not looked at here; whether enough is acquired and released for them shows where memory is weak (weak.c).
+ * A race: two threads touch the same byte between two barriers, one of them writes, and not both in
+ * a way that is meant for it (relaxed, acquire, release, atomic). Looked at in shared and in global
+ * memory, four bytes a cell. What other blocks and the host do is not looked at here; whether
+ * enough is acquired and released for them shows where memory is weak (weak.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +101,10 @@ static void touch(struct block *b, const struct who *me, uintptr_t at, unsigned 
 		    !(me->strong && c->read.flags & STRONG))
 			race(b, &c->read, "reads", me, "writes", at);
 		t = writes ? &c->write : &c->read;
-		/* Readers of other bytes of the cell are not kept beside one another: what is told is true, not all is told. */
+		/*
+		 * Readers of other bytes of the cell are not kept beside one another: what is told
+		 * is true, not all is told.
+		 */
 		if (t->epoch == b->epoch && t->sub == me->w->epoch && !writes && t->bytes & bits &&
 		    (t->thread != me->thread || t->flags & MANY)) {
 			/* One of the readers is kept, and that there are more. */
@@ -145,7 +150,10 @@ static int known(struct block *b, uintptr_t at, unsigned int bytes)
 
 	if (!l->known)
 		return 1;
-	/* ACQUIRE pairs with the table's owner's RELEASE: an older answer may be of memory that is gone. */
+	/*
+	 * ACQUIRE pairs with the table's owner's RELEASE: an older answer may be of memory that is
+	 * gone.
+	 */
 	now = l->generation ? __atomic_load_n(l->generation, __ATOMIC_ACQUIRE) : 0;
 	if (now == b->generation && at >= b->from && at + bytes <= b->to)
 		return 1;
@@ -196,8 +204,9 @@ static int allowed(struct block *b, const struct who *me, uintptr_t at, unsigned
 uint64_t mem_load(uintptr_t at, unsigned int bytes)
 {
 	/*
-	 * ACQUIRE, whatever the instruction says: on the processors that this runs on it costs nothing, and pairs with what
-	 * hosts and other blocks release. That a weaker one would do on a GPU is not shown here.
+	 * ACQUIRE, whatever the instruction says: on the processors that this runs on it costs
+	 * nothing, and pairs with what hosts and other blocks release. That a weaker one would do
+	 * on a GPU is not shown here.
 	 */
 	switch (bytes) {
 	case 1:

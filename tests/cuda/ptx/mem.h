@@ -1,6 +1,6 @@
 /*
- * What is known of memory: who touched it last (mem.c), and what a block has of it that others do not see yet, or still has
- * that others have changed (weak.c).
+ * What is known of memory: who touched it last (mem.c), and what a block has of it that others do
+ * not see yet, or still has that others have changed (weak.c).
  */
 #ifndef DF_TESTS_PTX_MEM_H
 #define DF_TESTS_PTX_MEM_H

@@ -1,6 +1,7 @@
 /*
- * From the text of a module to its kernels, variables and statements. What stands between statements is skipped where it says
- * nothing to an emulator (.pragma, .section, declarations of other modules' functions).
+ * From the text of a module to its kernels, variables and statements. What stands between
+ * statements is skipped where it says nothing to an emulator (.pragma, .section, declarations of
+ * other modules' functions).
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -11,7 +12,7 @@
 
 #define MAX_OPERANDS 8
 
-/* ---- statements ----------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static void operand(struct reader *r, struct operand *o);
 

@@ -1,18 +1,21 @@
 /*
- * An emulator of PTX: kernels as nvcc compiles them for a GPU, executed on CPU threads, with all threads of their blocks.
- * The stand-in driver (tests/cuda/driver) runs with it what programs launch, the daemon's own kernel first of all.
+ * An emulator of PTX: kernels as nvcc compiles them for a GPU, executed on CPU threads, with all
+ * threads of their blocks. The stand-in driver (tests/cuda/driver) runs with it what programs
+ * launch, the daemon's own kernel first of all.
  *
- * It shows that device code computes the right thing whichever way its warps come along, and reports what a GPU would not
- * forgive: accesses of what the device does not know or in the wrong alignment, races between the threads of a block
- * (in shared and in global memory), barriers that not all threads of a warp reach. On request memory is weak, so that
- * a missing acquire or release shows too. It shows nothing about time, and nothing about ptxas.
+ * It shows that device code computes the right thing whichever way its warps come along, and
+ * reports what a GPU would not forgive: accesses of what the device does not know or in the wrong
+ * alignment, races between the threads of a block (in shared and in global memory), barriers that
+ * not all threads of a warp reach. On request memory is weak, so that a missing acquire or release
+ * shows too. It shows nothing about time, and nothing about ptxas.
  *
- * A block is one CPU thread, which executes its warps in turn, in an order drawn from a seed; a warp's threads go in
- * lockstep while they are at the same instruction. 64-bit generic addresses are addresses of this process, and the spaces
- * shared, global, local, const and param are parts of it.
+ * A block is one CPU thread, which executes its warps in turn, in an order drawn from a seed; a
+ * warp's threads go in lockstep while they are at the same instruction. 64-bit generic addresses
+ * are addresses of this process, and the spaces shared, global, local, const and param are parts of
+ * it.
  *
- * What it does not know of PTX is refused when a kernel comes to execute it, by name.
- * Reference: Parallel Thread Execution ISA 9.0 (NVIDIA).
+ * What it does not know of PTX is refused when a kernel comes to execute it, by name. Reference:
+ * Parallel Thread Execution ISA 9.0 (NVIDIA).
  */
 #ifndef DF_TESTS_PTX_H
 #define DF_TESTS_PTX_H
@@ -23,7 +26,10 @@
 struct ptx_module;
 struct ptx_kernel;
 
-/* NULL: not readable as PTX, said on standard error with the line. name: for messages. The text may go away afterwards. */
+/*
+ * NULL: not readable as PTX, said on standard error with the line. name: for messages. The text may
+ * go away afterwards.
+ */
 struct ptx_module *ptx_load(const char *text, size_t len, const char *name);
 /* Its kernels must not run any more. */
 void ptx_unload(struct ptx_module *m);
@@ -32,7 +38,9 @@ const struct ptx_kernel *ptx_kernel(const struct ptx_module *m, const char *name
 /* A variable of the module in global or const memory; NULL: there is none of that name. */
 void *ptx_variable(const struct ptx_module *m, const char *name, size_t *bytes);
 
-/* The kernel's parameters: number, then offset and size of each in the parameter block, in bytes. */
+/*
+ * The kernel's parameters: number, then offset and size of each in the parameter block, in bytes.
+ */
 unsigned int ptx_nr_params(const struct ptx_kernel *k);
 void ptx_param(const struct ptx_kernel *k, unsigned int i, size_t *offset, size_t *bytes);
 size_t ptx_param_bytes(const struct ptx_kernel *k);
@@ -46,22 +54,29 @@ struct ptx_launch {
 	const void *params;    /* the parameter block */
 	unsigned int resident; /* so many blocks are on the device at a time; 0: all */
 	uint64_t seed;	       /* of the order in which warps come along */
-	/* 1: global memory is about as weak as PTX allows: stores are seen late, loads may be old (weak.c). */
+	/*
+	 * 1: global memory is about as weak as PTX allows: stores are seen late, loads may be old
+	 * (weak.c).
+	 */
 	int weak;
 	/*
-	 * May the device access these bytes? Called from several threads. *from, *to: what may be accessed around it; the
-	 * answer is kept until *generation changes. NULL: everything may be.
+	 * May the device access these bytes? Called from several threads. *from, *to: what may be
+	 * accessed around it; the answer is kept until *generation changes. NULL: everything may
+	 * be.
 	 */
 	int (*known)(void *arg, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to);
 	const uint64_t *generation;
 	/*
-	 * A fault, as a whole sentence; the kernel then stops if it can't go on. NULL: to standard error. Called from
-	 * several threads, at most once for each instruction and kind.
+	 * A fault, as a whole sentence; the kernel then stops if it can't go on. NULL: to standard
+	 * error. Called from several threads, at most once for each instruction and kind.
 	 */
 	void (*fault)(void *arg, const char *text);
 	/* Not NULL: called for each access of global memory, from several threads. */
 	void (*touched)(void *arg, uintptr_t at, unsigned int bytes, int writes);
-	/* Not NULL: called for each fence, and each store and atomic with one before it, of a warp; as touched(). */
+	/*
+	 * Not NULL: called for each fence, and each store and atomic with one before it, of a warp;
+	 * as touched().
+	 */
 	void (*fenced)(void *arg);
 	void *arg;
 	const int *stop; /* not NULL: leave as soon as it is not 0 */

@@ -32,7 +32,7 @@ void *rd_more(void *p, uint32_t nr, size_t size)
 	return p;
 }
 
-/* ---- characters and words ------------------------------------------------------------------------- */
+/* ---- characters and words -------------------------------------------------------------------- */
 
 static void blank(struct reader *r)
 {
@@ -138,7 +138,7 @@ int64_t rd_integer(struct reader *r)
 	return (int64_t)(minus ? 0 - v : v);
 }
 
-/* ---- names ---------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 slot rd_constant(struct reader *r, uint64_t value)
 {
@@ -231,7 +231,7 @@ struct label *rd_label(struct reader *r, const char *name)
 	return l;
 }
 
-/* ---- declarations --------------------------------------------------------------------------------- */
+/* ---- declarations ---------------------------------------------------------------------------- */
 
 static unsigned int type_bytes(const char *t)
 {

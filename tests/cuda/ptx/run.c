@@ -1,7 +1,8 @@
 /*
- * Blocks, warps, branches and barriers. Threads of a warp have each their own place in the code; those at the lowest place go
- * on together until they come to where others are, so that they meet again behind a branch. Now and then others go on
- * instead: a thread that waits for one of its own warp does not keep it from coming.
+ * Blocks, warps, branches and barriers. Threads of a warp have each their own place in the code;
+ * those at the lowest place go on together until they come to where others are, so that they meet
+ * again behind a branch. Now and then others go on instead: a thread that waits for one of its own
+ * warp does not keep it from coming.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -84,7 +85,7 @@ static int over(const struct block *b)
 	       (b->run->l->stop && __atomic_load_n(b->run->l->stop, __ATOMIC_RELAXED));
 }
 
-/* ---- single instructions ---------------------------------------------------------------------------- */
+/* ---- single instructions --------------------------------------------------------------------- */
 
 static uint64_t special(struct block *b, const struct warp *w, const struct insn *in, int l)
 {
@@ -195,7 +196,7 @@ static void shuffle(struct block *b, struct warp *w, const struct insn *in, uint
 	});
 }
 
-/* ---- a warp ----------------------------------------------------------------------------------------- */
+/* ---- a warp ---------------------------------------------------------------------------------- */
 
 /* The threads that go on now: where, and in *limit the next place at which others are. */
 static uint32_t group(struct block *b, struct warp *w, uint32_t *pc, uint32_t *limit)
@@ -229,8 +230,8 @@ static uint32_t group(struct block *b, struct warp *w, uint32_t *pc, uint32_t *l
 }
 
 /*
- * An instruction for which the threads of a mask must have come together. Returns whether they have: then mask is
- * all of them.
+ * An instruction for which the threads of a mask must have come together. Returns whether they
+ * have: then mask is all of them.
  */
 static int together(struct block *b, struct warp *w, const struct insn *in, uint32_t pc,
 		    uint32_t *mask)
@@ -277,7 +278,9 @@ static void arrive(struct block *b, struct warp *w, const struct insn *in, uint3
 	}
 }
 
-/* Runs threads of the warp until they all wait, or so many instructions. Returns how many it ran. */
+/*
+ * Runs threads of the warp until they all wait, or so many instructions. Returns how many it ran.
+ */
 static unsigned int run_warp(struct block *b, struct warp *w, unsigned int budget)
 {
 	const struct ptx_kernel *k = b->k;
@@ -408,7 +411,7 @@ static unsigned int run_warp(struct block *b, struct warp *w, unsigned int budge
 	return ran;
 }
 
-/* ---- a block ---------------------------------------------------------------------------------------- */
+/* ---- a block --------------------------------------------------------------------------------- */
 
 /* All wait at the barrier: they go on. 0: some do not wait there. */
 static int release(struct block *b)

@@ -1,13 +1,14 @@
 /*
- * Global memory about as weak as PTX allows it to be, between a block and the rest of the world. What a thread stores stays in
- * its block, in no order, until a release by it or behind a barrier, or until chance lets it out; what it loads may be as old
- * as its last acquire, or its block's last one before a barrier, if the block has it from then. So a release that is missing,
- * an acquire, or a barrier between it and the data shows as old data. Relaxed accesses are the same but that whoever polls
- * sees the new value soon. Reference: PTX ISA, memory consistency model: causality by release and acquire patterns and
- * barriers.
+ * Global memory about as weak as PTX allows it to be, between a block and the rest of the world.
+ * What a thread stores stays in its block, in no order, until a release by it or behind a barrier,
+ * or until chance lets it out; what it loads may be as old as its last acquire, or its block's last
+ * one before a barrier, if the block has it from then. So a release that is missing, an acquire, or
+ * a barrier between it and the data shows as old data. Relaxed accesses are the same but that
+ * whoever polls sees the new value soon. Reference: PTX ISA, memory consistency model: causality by
+ * release and acquire patterns and barriers.
  *
- * Weaker than hardware, where an acquire throws away what the whole multiprocessor has, and a fence waits for all of it. Not
- * shown: a load that is overtaken by a later store.
+ * Weaker than hardware, where an acquire throws away what the whole multiprocessor has, and a fence
+ * waits for all of it. Not shown: a load that is overtaken by a later store.
  */
 #include <stdlib.h>
 #include "runtime/base/vec.h"

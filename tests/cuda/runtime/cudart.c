@@ -1,8 +1,9 @@
 /*
- * The part of the CUDA runtime that the clients of tests/clients and tests/deadlock use, on the driver's public functions
- * alone: the real libcudart asks the driver for tables that only NVIDIA knows, which no stand-in can have. It finds
- * the driver as the real one does (dlopen, dlsym, cuGetProcAddress for each function), so the hook is in front of it.
- * With the stand-in for libcuda its constructor brings the kernel: the daemon's code on CPU threads.
+ * The part of the CUDA runtime that the clients of tests/clients and tests/deadlock use, on the
+ * driver's public functions alone: the real libcudart asks the driver for tables that only NVIDIA
+ * knows, which no stand-in can have. It finds the driver as the real one does (dlopen, dlsym,
+ * cuGetProcAddress for each function), so the hook is in front of it. With the stand-in for libcuda
+ * its constructor brings the kernel: the daemon's code on CPU threads.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -134,7 +135,7 @@ API cudaError_t cudaGetLastError(void)
 	return e;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 API cudaError_t cudaMalloc(void **out, size_t bytes)
 {
@@ -220,7 +221,7 @@ API cudaError_t cudaMemsetAsync(void *to, int v, size_t bytes, cudaStream_t s)
 	return CALL(cuMemsetD8Async, PTR(to), (unsigned char)v, bytes, s);
 }
 
-/* ---- streams, events ----------------------------------------------------------------------------------------- */
+/* ---- streams, events ------------------------------------------------------------------------- */
 
 API cudaError_t cudaStreamCreate(cudaStream_t *s)
 {
@@ -288,7 +289,7 @@ API cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
 	return CALL(cuEventElapsedTime, ms, a, b);
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 API cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
 {

@@ -1,5 +1,6 @@
 /*
- * Between the files of the CUDA runtime of the tests (cudart.c): each function asks the driver as the real one does.
+ * Between the files of the CUDA runtime of the tests (cudart.c): each function asks the driver as
+ * the real one does.
  */
 #ifndef DF_TESTS_CUDA_RUNTIME_H
 #define DF_TESTS_CUDA_RUNTIME_H

@@ -1,7 +1,7 @@
 /*
- * A program's own kernels and variables, as nvcc registers them. Their code goes to the driver as it is when the first of them
- * is wanted; the stand-in executes what has PTX in it that is not compressed (tests/cuda/driver/module.c). The launch of
- * another fails and names it, once each.
+ * A program's own kernels and variables, as nvcc registers them. Their code goes to the driver as
+ * it is when the first of them is wanted; the stand-in executes what has PTX in it that is not
+ * compressed (tests/cuda/driver/module.c). The launch of another fails and names it, once each.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,10 @@ struct binary {
 	int tried;
 };
 
-/* A kernel or a variable by its address on the host. The names are in the programs; these are not unloaded. */
+/*
+ * A kernel or a variable by its address on the host. The names are in the programs; these are not
+ * unloaded.
+ */
 struct registered {
 	const void *host;
 	const char *name;
@@ -137,7 +140,7 @@ static CUfunction function_of(const void *host)
 	return NULL;
 }
 
-/* ---- launches -------------------------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 static __thread struct {
 	dim3 grid, block;
@@ -213,7 +216,7 @@ API cudaError_t __cudaLaunchKernel(cudaKernel_t fn, dim3 grid, dim3 block, void 
 	return cudaLaunchKernel((const void *)fn, grid, block, args, shared, s);
 }
 
-/* ---- what is known of kernels ------------------------------------------------------------------------------------ */
+/* ---- what is known of kernels ---------------------------------------------------------------- */
 
 /* Asked before anything is launched, so what can't be launched has an answer too. */
 API cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *fn)
@@ -261,7 +264,7 @@ API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *nr, const voi
 	return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(nr, fn, block, shared, 0);
 }
 
-/* ---- variables ------------------------------------------------------------------------------------------------ */
+/* ---- variables ------------------------------------------------------------------------------- */
 
 static cudaError_t address(CUdeviceptr *at, size_t *bytes, const void *symbol)
 {

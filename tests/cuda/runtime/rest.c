@@ -1,6 +1,7 @@
 /*
- * Every function of the runtime that no other file here defines: refused by name. The table is libdfhost.so's. A refused function
- * has a form of its own here, which C's calling convention allows.
+ * Every function of the runtime that no other file here defines: refused by name. The table is
+ * libdfhost.so's. A refused function has a form of its own here, which C's calling convention
+ * allows.
  */
 #include <stdio.h>
 

@@ -1,12 +1,12 @@
 /*
- * What PyTorch asks of the runtime besides: device properties, the capture's state. Its kernels can't run here (kernel.c);
- * interpose/python/dfshim/host computes on the CPU instead.
+ * What PyTorch asks of the runtime besides: device properties, the capture's state. Its kernels
+ * can't run here (kernel.c); interpose/python/dfshim/host computes on the CPU instead.
  */
 #include <stdio.h>
 #include <string.h>
 #include "tests/cuda/runtime/cudart.h"
 
-/* ---- device ---------------------------------------------------------------------------------------------------- */
+/* ---- device ---------------------------------------------------------------------------------- */
 
 API cudaError_t cudaDriverGetVersion(int *version)
 {
@@ -86,7 +86,7 @@ API cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **fn, un
 	return rt_said(r);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 API cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *p)
 {
@@ -134,7 +134,7 @@ API cudaError_t cudaIpcCloseMemHandle(void *p)
 	return CALL(cuIpcCloseMemHandle, PTR(p));
 }
 
-/* ---- streams, events, graphs ----------------------------------------------------------------------------------- */
+/* ---- streams, events, graphs ----------------------------------------------------------------- */
 
 API cudaError_t cudaStreamGetPriority(cudaStream_t s, int *priority)
 {

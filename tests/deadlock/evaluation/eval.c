@@ -69,7 +69,7 @@ static double check_seconds, slowest_check;
 /* --truth: of programs that lack nothing, whether they end as the remedy says. */
 static unsigned long nr_remedies, nr_remedies_wrong;
 
-/* ---- execution --------------------------------------------------------------------------------------------- */
+/* ---- execution ------------------------------------------------------------------------------- */
 
 static void launch(struct run *x)
 {
@@ -244,8 +244,8 @@ static int judge(struct run *x, int status)
 }
 
 /*
- * What the remedy promises of a program whose ranks all have the same operations, and what dfshim did. Where one of the cycle is not
- * issued yet nobody knows what else waits before it.
+ * What the remedy promises of a program whose ranks all have the same operations, and what dfshim
+ * did. Where one of the cycle is not issued yet nobody knows what else waits before it.
  */
 static void judge_remedy(const struct run *x)
 {
@@ -316,7 +316,7 @@ static int judge_truth(struct run *x, int status)
 	return 0;
 }
 
-/* ---- the result ---------------------------------------------------------------------------------------------- */
+/* ---- the result ------------------------------------------------------------------------------ */
 
 static void percent(FILE *f, unsigned long a, unsigned long b)
 {

@@ -1,6 +1,6 @@
 /*
- * The evaluation of the checker (eval.c): its jobs, which eval_jobs.c makes, and what each hangs of, which eval_label.c
- * says: from the program alone, and from executions.
+ * The evaluation of the checker (eval.c): its jobs, which eval_jobs.c makes, and what each hangs
+ * of, which eval_label.c says: from the program alone, and from executions.
  */
 #ifndef DEADLOCK_EVAL_H
 #define DEADLOCK_EVAL_H

@@ -1,16 +1,17 @@
 /*
- * Jobs for the evaluation of the checker (eval.c): the communication of one or two steps of training, or of a
- * collective that is put together from messages and smaller ones, with a change. Everything follows from the seed.
+ * Jobs for the evaluation of the checker (eval.c): the communication of one or two steps of
+ * training, or of a collective that is put together from messages and smaller ones, with a change.
+ * Everything follows from the seed.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "eval.h"
 
 /*
- * A job of the evaluation as lists of units, one for each rank: a collective, a group of messages, other work, a
- * synchronisation. A collective on a stream of its own waits for the compute stream through an event, and the compute
- * stream for it where its result is used next, which is what frameworks do. Each unit has a site: the place in the
- * program that all ranks share.
+ * A job of the evaluation as lists of units, one for each rank: a collective, a group of messages,
+ * other work, a synchronisation. A collective on a stream of its own waits for the compute stream
+ * through an event, and the compute stream for it where its result is used next, which is what
+ * frameworks do. Each unit has a site: the place in the program that all ranks share.
  */
 
 const char *const ev_changes[EV_NR] = {"none",
@@ -131,7 +132,10 @@ static void ev_message(const struct ev_job *j, struct ev_unit *u, int send, int 
 	u->m[u->nr++].n = j->message;
 }
 
-/* To and from ranks of a communicator that are `step` places away; what is beyond an end wraps round. */
+/*
+ * To and from ranks of a communicator that are `step` places away; what is beyond an end wraps
+ * round.
+ */
 static void ev_shift(struct ev_job *j, const int *comms, int stream, int step)
 {
 	for (int r = 0, me; r < j->ranks; r++) {
@@ -175,7 +179,7 @@ static void ev_chain(struct ev_job *j, const int *comms, int stream)
 	j->site++;
 }
 
-/* ---- from units to steps ------------------------------------------------------------------------------------------ */
+/* ---- from units to steps --------------------------------------------------------------------- */
 
 static void ev_event(struct script *s, int r, const char *kind, int of, int on, int waits)
 {
@@ -306,8 +310,8 @@ static void ev_swap_on(struct ev_job *j, int q, int site, int other)
 }
 
 /*
- * Exchanges two places of the program on a rank, or on every second one, as on the black fields of a board: that
- * makes circles between rows and columns.
+ * Exchanges two places of the program on a rank, or on every second one, as on the black fields of
+ * a board: that makes circles between rows and columns.
  */
 static void ev_swap_sites(struct ev_job *j, int r, int site, int other)
 {
@@ -344,7 +348,10 @@ static void ev_mutate(struct ev_job *j)
 			if (i < 0 || k < 0)
 				continue;
 			i = i < k ? i : k;
-			/* The result must not be needed by what follows: only the device's wait counts. */
+			/*
+			 * The result must not be needed by what follows: only the device's wait
+			 * counts.
+			 */
 			j->u[q][i].blocking = 0;
 			u = ev_at(j, q, i + 1);
 			u->kind = ev_below(j, 2) ? EU_DSYNC : EU_ISYNC;
@@ -406,11 +413,11 @@ static void ev_mutate(struct ev_job *j)
 }
 
 /*
- * What jobs of the evaluation communicate: one step of five kinds of model with data and tensor parallelism, and
- * collectives that are put together from messages and smaller collectives.
+ * What jobs of the evaluation communicate: one step of five kinds of model with data and tensor
+ * parallelism, and collectives that are put together from messages and smaller collectives.
  */
 
-/* ---- models ---------------------------------------------------------------------------------------------- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 static void ev_mlp(struct ev_job *j)
 {
@@ -498,7 +505,7 @@ static void ev_openfold(struct ev_job *j)
 	ev_world(j, SC_AR, 1);
 }
 
-/* ---- collectives from smaller parts ------------------------------------------------------------------------ */
+/* ---- collectives from smaller parts ---------------------------------------------------------- */
 
 /* The part across nodes: a collective, or `shifts` rounds of messages in its place. */
 static void ev_across(struct ev_job *j, int stream, int p2p, int shifts, int coll, uint64_t n)

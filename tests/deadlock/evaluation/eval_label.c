@@ -52,7 +52,10 @@ static void ec_event(void *arg, enum df_model_event ev, int rank, int thread, si
 		x->at[rank][op] = ev == DF_ME_ISSUE ? 1 : ev == DF_ME_START ? 2 : 3;
 }
 
-/* What a rank does in a communicator (peer < 0), or sends to or receives from a peer there, in order. */
+/*
+ * What a rank does in a communicator (peer < 0), or sends to or receives from a peer there, in
+ * order.
+ */
 static size_t ec_sequence(const struct ec_state *x, int rank, int comm, int peer, int send,
 			  struct ec_op *out)
 {
@@ -86,8 +89,8 @@ static int ec_polls(const struct ec_state *x, int rank)
 }
 
 /*
- * Two ranks that have to agree: what their sequences say about the standstill. What is not whole, or differs,
- * is marked in `out`: it is no part of a circle.
+ * Two ranks that have to agree: what their sequences say about the standstill. What is not whole,
+ * or differs, is marked in `out`: it is no part of a circle.
  */
 static uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op *a, size_t na, int rb,
 			   const struct ec_op *b, size_t nb, uint32_t (*out)[EC_OPS])
@@ -149,7 +152,10 @@ static void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct 
 	}
 }
 
-/* By the rules of dfshim, which take only the order of issue away: 1 a thread gets further, 2 the program completes. */
+/*
+ * By the rules of dfshim, which take only the order of issue away: 1 a thread gets further, 2 the
+ * program completes.
+ */
 static int ec_by_ours(const struct ec_state *x)
 {
 	struct df_model_result res;
@@ -274,7 +280,10 @@ void et_read(struct et_truth *t, const char *log)
 		fclose(f);
 }
 
-/* The k-th thing that a rank has for a place: in a communicator, or (peer >= 0) with a peer. 1 there is one. */
+/*
+ * The k-th thing that a rank has for a place: in a communicator, or (peer >= 0) with a peer. 1
+ * there is one.
+ */
 static int et_place(const struct script *s, int rank, int comm, int peer, int send, int k,
 		    uint64_t *sig, int *step)
 {
@@ -295,7 +304,10 @@ static int et_place(const struct script *s, int rank, int comm, int peer, int se
 	return 0;
 }
 
-/* Two ranks that have to agree: bits of what is seen. 1 they differ, 2 one lacks it, 4 one has not issued it yet. */
+/*
+ * Two ranks that have to agree: bits of what is seen. 1 they differ, 2 one lacks it, 4 one has not
+ * issued it yet.
+ */
 static int et_compare(const struct script *s, const struct et_truth *t, int comm, int a, int b,
 		      int pa, int pb)
 {

@@ -1,4 +1,7 @@
-/* What a program hangs of (causes.h): the graph of waits where the model stands still, and the circles in it. */
+/*
+ * What a program hangs of (causes.h): the graph of waits where the model stands still, and the
+ * circles in it.
+ */
 #include "causes.h"
 #include <stddef.h>
 #include <stdlib.h>
@@ -23,7 +26,8 @@ enum cs_edge_kind {
 	CS_ANY = 128,	/* a host waits for some host, nobody knows for which */
 	CS_LATER = 256, /* the rank's host is in a call, and may issue it then */
 	CS_POLL =
-		512, /* it has come to its end and polls what is unfinished, or joins its other thread */
+		/* it has come to its end and polls what is unfinished, or joins its other thread */
+	512,
 	CS_CROSSED = 1024, /* said beside: the rank waits with another signature in its place */
 };
 
@@ -163,7 +167,10 @@ static const struct df_mop *cs_stands(const struct causes *x, int r, int t)
 	return pc < th->nr_ops ? &th->ops[pc] : NULL;
 }
 
-/* For all that is recorded of it the thread may still issue something: it waits, polls, or joins another. */
+/*
+ * For all that is recorded of it the thread may still issue something: it waits, polls, or joins
+ * another.
+ */
 static unsigned cs_may_go_on(const struct causes *x, int r, int t)
 {
 	if (cs_stands(x, r, t))
@@ -187,7 +194,10 @@ static int cs_hazard(const struct df_mop *a, const struct df_mop *b)
 	return (wa & rb) || (ra & wb) || (wa & wb);
 }
 
-/* Everything unfinished that a task stands behind, through whatever lies between: P asks about each alone. */
+/*
+ * Everything unfinished that a task stands behind, through whatever lies between: P asks about each
+ * alone.
+ */
 static void cs_behind(struct causes *x, int i, int at, uint8_t *seen)
 {
 	for (int k = 0; k < x->t[at].nr_deps; k++) {
@@ -215,7 +225,10 @@ static void cs_start(struct causes *x, int i)
 	uint8_t seen[CS_TASKS] = {0};
 
 	cs_behind(x, i, i, seen);
-	/* By our rules messages of one signature run one after the other; the model knows it of collectives alone. */
+	/*
+	 * By our rules messages of one signature run one after the other; the model knows it of
+	 * collectives alone.
+	 */
 	for (int a = 0; x->mode != DF_MODEL_BASE && t->op->kind == DF_MOP_P2P && a < t->op->nr_p2p;
 	     a++)
 		for (int k = 0; k < i; k++)
@@ -281,7 +294,10 @@ static int cs_issued(const struct causes *x, int rank, int comm)
 	return nr;
 }
 
-/* Rank r, which lacks task i, has issued something else in the communicator that task i's rank lacks. */
+/*
+ * Rank r, which lacks task i, has issued something else in the communicator that task i's rank
+ * lacks.
+ */
 static int cs_crossed(const struct causes *x, int i, int r)
 {
 	const struct cs_task *t = &x->t[i];
@@ -350,7 +366,10 @@ static void cs_end(struct causes *x, int i)
 		int k, b = 0, have = 0;
 		unsigned kind = CS_HARD;
 
-		/* A small one needs no receive; but as long as it has not run nobody knows that it will fit. */
+		/*
+		 * A small one needs no receive; but as long as it has not run nobody knows that it
+		 * will fit.
+		 */
 		if (m->send && x->p.buffered)
 			kind = CS_LATER;
 		for (k = 0; k < x->nr_tasks; k++) {
@@ -429,7 +448,9 @@ static void cs_host(struct causes *x, int r, int t)
 		cs_edge(x, from, cs_root(x, DF_V_HOST), CS_FLAG);
 	if (!joins && (!op || op->kind != DF_MOP_HWAIT))
 		return;
-	/* For all that is recorded it is a host that waits for some other, or one that is silent. */
+	/*
+	 * For all that is recorded it is a host that waits for some other, or one that is silent.
+	 */
 	cs_root(x, DF_V_MISSING);
 	for (int q = 0; q < x->p.nr_ranks; q++)
 		for (int u = 0; u < x->p.nr_threads[q]; u++)
@@ -437,7 +458,7 @@ static void cs_host(struct causes *x, int r, int t)
 				cs_edge(x, from, cs_thread(x, q, u), CS_ANY);
 }
 
-/* ---- circles ---------------------------------------------------------------------------------------------- */
+/* ---- circles --------------------------------------------------------------------------------- */
 
 static int cs_reaches(const struct causes *x, int a, int b)
 {
@@ -482,8 +503,9 @@ static int cs_circle(struct causes *x, unsigned kinds, unsigned with, int only_t
 }
 
 /*
- * The words of all circles. What would be cut by room, by order or by a release has no poll in it: what a polling host
- * does when it has what it asks for is not known, so the checker does not tell that.
+ * The words of all circles. What would be cut by room, by order or by a release has no poll in it:
+ * what a polling host does when it has what it asks for is not known, so the checker does not tell
+ * that.
  */
 static uint64_t cs_circles(struct causes *x, unsigned kinds)
 {
@@ -549,8 +571,8 @@ uint64_t cs_words(const struct script *s, int ours, enum df_model_mode mode,
 	for (int i = 0; i < x.nr_roots; i++)
 		set |= x.root[i];
 	/*
-	 * What is put on a stream that carries no operation is not recorded. Where it stands in a queue behind those of
-	 * other streams, a host that waits for it seems to wait for nothing.
+	 * What is put on a stream that carries no operation is not recorded. Where it stands in a
+	 * queue behind those of other streams, a host that waits for it seems to wait for nothing.
 	 */
 	for (int r = 0; r < x.p.nr_ranks && x.p.one_queue; r++)
 		for (int t = 0; t < x.p.nr_threads[r]; t++) {

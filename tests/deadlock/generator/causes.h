@@ -25,8 +25,8 @@
 uint64_t cs_bit(enum df_verdict v);
 
 /*
- * The true words of a program, run by a schedule; 0 if it does not hang. res: where it stands. By our rules the
- * mode is SI or SE; `from` has the communicators that signatures make of each.
+ * The true words of a program, run by a schedule; 0 if it does not hang. res: where it stands. By
+ * our rules the mode is SI or SE; `from` has the communicators that signatures make of each.
  */
 uint64_t cs_words(const struct script *s, int ours, enum df_model_mode mode,
 		  const struct df_model_schedule *schedule, struct model_map *map,

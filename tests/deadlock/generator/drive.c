@@ -1,4 +1,7 @@
-/* Execution of scripts (drive.h). Variables are set in this process, in which nothing of dfshim reads them. */
+/*
+ * Execution of scripts (drive.h). Variables are set in this process, in which nothing of dfshim
+ * reads them.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <spawn.h>

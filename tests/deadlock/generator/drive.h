@@ -1,6 +1,7 @@
 /*
- * Execution of scripts: the plain client (script.c) under the preload on CPU memory, in a process of its own. The one
- * place of these tests where a set of rules becomes libraries and variables. One thread.
+ * Execution of scripts: the plain client (script.c) under the preload on CPU memory, in a process
+ * of its own. The one place of these tests where a set of rules becomes libraries and variables.
+ * One thread.
  */
 #ifndef DEADLOCK_DRIVE_H
 #define DEADLOCK_DRIVE_H

@@ -138,7 +138,10 @@ void to_model_mapped(const struct script *s, int ours, struct df_mprog *p, struc
 					op.kind = DF_MOP_ISYNC;
 					break;
 				case SC_READ:
-					/* A copy needs its place in the queue, and the host waits for it. */
+					/*
+					 * A copy needs its place in the queue, and the host waits
+					 * for it.
+					 */
 					if (!p->one_queue)
 						continue;
 					op.stream = 60;
@@ -163,7 +166,10 @@ void to_model_mapped(const struct script *s, int ours, struct df_mprog *p, struc
 						model_add(p, r, t, &ev);
 					}
 					model_add(p, r, t, &op);
-					/* By ours it starts out of order, but what follows it does not. */
+					/*
+					 * By ours it starts out of order, but what follows it does
+					 * not.
+					 */
 					if (ours && last[c] >= 0 && last[c] != op.stream) {
 						ev.kind = DF_MOP_WAIT;
 						model_add(p, r, t, &ev);

@@ -37,17 +37,18 @@ struct dice {
 void model_add(struct df_mprog *p, int r, int t, const struct df_mop *op);
 
 /*
- * ours: collectives match by signature. Otherwise by their order of issue in the communicator, which is also an
- * order over streams: it is written as an event that each operation records, and the next on another stream
- * waits for.
+ * ours: collectives match by signature. Otherwise by their order of issue in the communicator,
+ * which is also an order over streams: it is written as an event that each operation records, and
+ * the next on another stream waits for.
  */
 void to_model_mapped(const struct script *s, int ours, struct df_mprog *p, struct model_map *map);
 
 void to_model(const struct script *s, int ours, struct df_mprog *p);
 
 /*
- * The i-th of them. In every other one the steps of a rank's threads are not mixed by chance: threads start one after
- * the other, and one is often through before the next begins, on all ranks or on most.
+ * The i-th of them. In every other one the steps of a rank's threads are not mixed by chance:
+ * threads start one after the other, and one is often through before the next begins, on all ranks
+ * or on most.
  */
 struct df_model_schedule dice_schedule(struct dice *d, int i, int nr_ranks);
 

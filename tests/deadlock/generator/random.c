@@ -146,9 +146,9 @@ static double seconds_of(const struct rusage *u)
 }
 
 /*
- * Waits for a process to end. Its last thread may not have left it yet: the kernel drops what it has cached of the
- * process's /proc when it is reaped, and until that thread is out of the way it does so by spinning, which a thread that
- * has no processor can draw out to a second.
+ * Waits for a process to end. Its last thread may not have left it yet: the kernel drops what it
+ * has cached of the process's /proc when it is reaped, and until that thread is out of the way it
+ * does so by spinning, which a thread that has no processor can draw out to a second.
  */
 static void reap(void)
 {
@@ -183,7 +183,10 @@ static void reap(void)
 
 static void launch(struct pool *from)
 {
-	/* Out of the pool first: what is reaped meanwhile may be put into it again, and be launched. */
+	/*
+	 * Out of the pool first: what is reaped meanwhile may be put into it again, and be
+	 * launched.
+	 */
 	const struct pool took = *from, *p = &took;
 	int idle = p->k.speed != ENDS, slow = df_test_slow(), most = idle ? NR_IDLE : NR_BUSY;
 	struct running *x = running;

@@ -1,6 +1,6 @@
 /*
- * Random programs (random.c): made by random_make.c, executed by random_run.c, and how each has to end by the model,
- * which random_judge.c says. One thread.
+ * Random programs (random.c): made by random_make.c, executed by random_run.c, and how each has to
+ * end by the model, which random_judge.c says. One thread.
  */
 #ifndef DEADLOCK_RANDOM_H
 #define DEADLOCK_RANDOM_H
@@ -26,14 +26,18 @@ struct outcome {
 	char text[300], line[800]; /* the verdict's first line */
 	char remedy[400];	   /* of the only cause that it names; else "" */
 	int at[AT_RANKS]
-	      [AT_THREADS]; /* of a program that was broken off: the step at which each thread stood */
+	      /* of a program that was broken off: the step at which each thread stood */
+	      [AT_THREADS];
 };
 
 struct batch {
 	struct script *s[NR_BATCH];
 	struct outcome *out[NR_BATCH];
 	int nr, nccl, slots, queues, ms;
-	int silent_ms; /* after that the client ends a program by itself whose hosts wait for one another; 0: never */
+	/*
+	 * after that the client ends a program by itself whose hosts wait for one another; 0: never
+	 */
+	int silent_ms;
 	pid_t pid;
 	char file[500], log[520];
 };
@@ -65,7 +69,10 @@ extern const char *release_policy;
 
 void generate(struct script *s, uint64_t seed);
 
-/* Starts the client on a batch of programs. The environment is this process's: nothing of ours runs in it. */
+/*
+ * Starts the client on a batch of programs. The environment is this process's: nothing of ours runs
+ * in it.
+ */
 void batch_start(struct batch *b);
 
 /* The process has ended. */
@@ -76,9 +83,9 @@ void label(const struct script *s, struct label *l, int schedules);
 const char *words_of(uint64_t set);
 
 /*
- * All threads stand where the model says that nothing can move. between: where it is a matter of time who gets room the
- * model may not have met this end; and by our rules some waits can have been released and others not, so that the end
- * lies between that without any release and that with all.
+ * All threads stand where the model says that nothing can move. between: where it is a matter of
+ * time who gets room the model may not have met this end; and by our rules some waits can have been
+ * released and others not, so that the end lies between that without any release and that with all.
  */
 int stands_at_an_end(const struct script *s, const struct expect *e, const struct outcome *o,
 		     int between);

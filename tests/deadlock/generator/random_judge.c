@@ -1,6 +1,7 @@
 /*
- * How a program has to end, by the model (trace/predict/model.h): whether it completes, and if not, where each thread
- * stands then and which verdicts are true of it. Whether it has ended so; one that did not is made smaller.
+ * How a program has to end, by the model (trace/predict/model.h): whether it completes, and if not,
+ * where each thread stands then and which verdicts are true of it. Whether it has ended so; one
+ * that did not is made smaller.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +31,16 @@ static int one_run(struct expect *e, const struct script *s, int ours, enum df_m
 			silent &= end->at[r][t] == nr ||
 				  s->threads[r][t].v[end->at[r][t]].kind == SC_HW;
 		}
-	/* Something is unfinished, or a host is in a call of CUDA: else there is nothing to judge. */
+	/*
+	 * Something is unfinished, or a host is in a call of CUDA: else there is nothing to judge.
+	 */
 	e->words |= silent ? SILENT : words;
 	for (int i = 0; i < e->nr_ends; i++)
 		if (!memcmp(&e->ends[i], end, sizeof(*end)))
 			return 1;
-	/* The last is overwritten where there are more: none is sought among them then (is_open). */
+	/*
+	 * The last is overwritten where there are more: none is sought among them then (is_open).
+	 */
 	e->nr_ends += e->nr_ends < NR_SCHEDULES - 1;
 	return 1;
 }
@@ -62,8 +67,8 @@ static uint64_t message(const struct sc_step *st, int rank, int with)
 }
 
 /*
- * What two ranks put on a communicator is not the same, place by place, where one of them puts a collective. They put all
- * messages between them there too.
+ * What two ranks put on a communicator is not the same, place by place, where one of them puts a
+ * collective. They put all messages between them there too.
  */
 static int disagree(const struct script *s, int comm, int a, int b)
 {
@@ -110,7 +115,10 @@ void label(const struct script *s, struct label *l, int schedules)
 	nccl->want = !hung ? W_DONE : hung == nr ? W_HUNG : W_EITHER;
 	if (one_run(ours, s, 1, DF_MODEL_SI, NULL))
 		ours->want = one_run(ours, s, 1, DF_MODEL_SE, NULL) ? W_HUNG : W_EITHER;
-	/* By our rules they meet by signature; where that does not end well they differ all the same. */
+	/*
+	 * By our rules they meet by signature; where that does not end well they differ all the
+	 * same.
+	 */
 	for (int c = 0; c < s->comm.nr && ours->want != W_DONE; c++)
 		for (int i = 0; i < s->comms[c].nr; i++)
 			for (int k = 0; k < i; k++)

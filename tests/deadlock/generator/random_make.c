@@ -20,7 +20,7 @@ static int chance(unsigned percent)
 	return rnd(100) < percent;
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
 struct item {
 	int p2p, comm, stream, coll, from, to, hazard;
@@ -130,7 +130,10 @@ void generate(struct script *s, uint64_t seed)
 	nr_comms = 1 + (int)rnd(4);
 	nr_streams = 1 + (int)rnd(3);
 	mode = (int)rnd(
-		7); /* 0, 4 little else, 1 synchronisations, 2 events, 3 both, 5, 6 of the device only */
+		/*
+		 * 0, 4 little else, 1 synchronisations, 2 events, 3 both, 5, 6 of the device only
+		 */
+		7);
 	threads = nr_comms > 1 && chance(15);
 	s->slots = 64;
 	s->queues = 64;
@@ -169,7 +172,10 @@ void generate(struct script *s, uint64_t seed)
 		x->stream = one_stream ? x->comm % nr_streams : (int)rnd((uint64_t)nr_streams);
 		if (threads && x->comm == nr_comms - 1)
 			x->stream = nr_streams;
-		/* Those in which every rank needs all others: a root would be through before its peers come. */
+		/*
+		 * Those in which every rank needs all others: a root would be through before its
+		 * peers come.
+		 */
 		x->coll = rnd(3) ? SC_AR : rnd(2) ? SC_AG : SC_RS;
 		x->count = rnd(3) ? 4 : 1000;
 		x->hazard = chance(35);

@@ -1,7 +1,7 @@
 /*
- * Batches of programs, executed by the plain client (script.c) under the preload in a process of its own, and what
- * came of each. What is to complete gets all the time it wants, what is to hang is soon seen to: the two never share a
- * process.
+ * Batches of programs, executed by the plain client (script.c) under the preload in a process of
+ * its own, and what came of each. What is to complete gets all the time it wants, what is to hang
+ * is soon seen to: the two never share a process.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,10 @@ void batch_start(struct batch *b)
 	for (i = 0; i < b->nr; i++)
 		sc_print(b->s[i], f);
 	fclose(f);
-	/* Only hosts that wait for one another, with nothing in flight, are not broken off by a verdict. */
+	/*
+	 * Only hosts that wait for one another, with nothing in flight, are not broken off by a
+	 * verdict.
+	 */
 	b->pid = drive_start(&(struct drive){.by_nccl = b->nccl,
 					     .devices = AT_RANKS,
 					     .slots = b->slots,
@@ -55,7 +58,10 @@ static int word_at(const char *p, enum df_verdict *word)
 	return 0;
 }
 
-/* The verdict's first line. Who is missing may only be late while the job lives: what it is otherwise counts. */
+/*
+ * The verdict's first line. Who is missing may only be late while the job lives: what it is
+ * otherwise counts.
+ */
 static void read_verdict(struct outcome *o, const char *line)
 {
 	const char *otherwise = strstr(line, "; the rank may only be slow, otherwise this is ");

@@ -70,7 +70,7 @@ struct entry {
 	int done[NR_RULES];
 };
 
-/* ---- a program from its seed -------------------------------------------------------------------------------- */
+/* ---- a program from its seed ----------------------------------------------------------------- */
 
 static uint64_t rng;
 
@@ -101,8 +101,9 @@ static void put(struct prog *p, int r, int t, enum kind kind, int what)
 enum { F_USED, F_OVER };
 
 /*
- * The communicators are used before, by thread t: the first, or a further one, which ends then, or sleeps until the
- * program is over: on a condition, or in a wait that times out again and again. One that is late goes on later.
+ * The communicators are used before, by thread t: the first, or a further one, which ends then, or
+ * sleeps until the program is over: on a condition, or in a wait that times out again and again.
+ * One that is late goes on later.
  */
 static void prelude(struct prog *p, int r, int t, int nr_before)
 {
@@ -150,7 +151,10 @@ static void make(struct prog *p, uint64_t seed, int slow)
 	p->nr_comms = 2 + rnd(COMMS - 2);
 	p->procs = chance(25);
 	p->cold = chance(60);
-	/* Cold ones may have been used before by the program itself: these, the first of all operations. */
+	/*
+	 * Cold ones may have been used before by the program itself: these, the first of all
+	 * operations.
+	 */
 	nr_before = p->cold ? chance(50) ? 0 : rnd(p->nr_comms + 1) : chance(50) ? p->nr_comms : 0;
 	for (int i = 0; i < nr_before; i++)
 		p->ops[p->nr_ops++] = (struct op){.comm = i, .count = 7};
@@ -268,7 +272,7 @@ static void print(const struct prog *p, FILE *f)
 	fprintf(f, "end\n");
 }
 
-/* ---- how it ends ---------------------------------------------------------------------------------------- */
+/* ---- how it ends ----------------------------------------------------------------------------- */
 
 struct state {
 	int at[RANKS][THREADS], entered[RANKS][THREADS]; /* in the operation's set-up */
@@ -395,8 +399,8 @@ static int move(const struct prog *p, struct state *s, enum rules rules, unsigne
 }
 
 /*
- * A schedule by chance: 1: every thread came to its end. By chance alone no thread is late enough: with `late` some
- * set out only when nothing else moves, and so does one that has slept.
+ * A schedule by chance: 1: every thread came to its end. By chance alone no thread is late enough:
+ * with `late` some set out only when nothing else moves, and so does one that has slept.
  */
 static int run_once(const struct prog *p, enum rules rules, int late)
 {
@@ -427,7 +431,7 @@ static void label(struct entry *e)
 			e->done[k] += run_once(&e->p, (enum rules)k, i & 1);
 }
 
-/* ---- execution --------------------------------------------------------------------------------------------- */
+/* ---- execution ------------------------------------------------------------------------------- */
 
 /* Who shares a process: programs that complete by themselves, with releases, and not at all. */
 enum end { BY_ITSELF, BY_A_NEW_THREAD, WITH_RELEASE, NEVER, EITHER, NR_ENDS };
@@ -462,7 +466,10 @@ static enum end end_of(const struct entry *e, int by_nccl)
 static void start(struct batch *b)
 {
 	static int number;
-	/* A late thread comes after a verdict, which does no harm; what hangs is broken off, later where processes start. */
+	/*
+	 * A late thread comes after a verdict, which does no harm; what hangs is broken off, later
+	 * where processes start.
+	 */
 	int hangs = b->end == NEVER || b->end == EITHER;
 	FILE *f;
 

@@ -1,8 +1,8 @@
 /*
- * What the buffers of a script hold at its end: the value that each step writes, by program order. A step of a
- * thread reads what that thread has written last; the k-th call of a signature meets the k-th of the others. Sound
- * for programs without races; what can't be known (unmatched, written by two threads, not integers) is
- * not compared. One thread at a time.
+ * What the buffers of a script hold at its end: the value that each step writes, by program order.
+ * A step of a thread reads what that thread has written last; the k-th call of a signature meets
+ * the k-th of the others. Sound for programs without races; what can't be known (unmatched, written
+ * by two threads, not integers) is not compared. One thread at a time.
  */
 #ifndef DEADLOCK_ORACLE_H
 #define DEADLOCK_ORACLE_H

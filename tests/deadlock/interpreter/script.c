@@ -1,20 +1,23 @@
 /*
- * Executes scripts (script.h): a plain NCCL and CUDA runtime program, with nothing of dfshim in it. Ranks are
- * threads of one process, or with `procs` a process each; every rank has a device. Streams, events, graphs and
- * buffers are a rank's own. A file may hold many programs; they are executed one after the other.
+ * Executes scripts (script.h): a plain NCCL and CUDA runtime program, with nothing of dfshim in it.
+ * Ranks are threads of one process, or with `procs` a process each; every rank has a device.
+ * Streams, events, graphs and buffers are a rank's own. A file may hold many programs; they are
+ * executed one after the other.
  *
- * What is not a wait in the script is not one here: the end of the program polls the streams and the
- * communicators' asynchronous errors; `hw` and `hbar` are locks between processes. Those that are waits there are the real calls.
+ * What is not a wait in the script is not one here: the end of the program polls the streams and
+ * the communicators' asynchronous errors; `hw` and `hbar` are locks between processes. Those that
+ * are waits there are the real calls.
  *
- * On standard error: "=== NAME" before a program and "--- NAME completes|hung|wrong|error|stands TEXT" after it.
- * Exit status: that of the worst program (0 completes, 1 wrong, 2 usage, 3 NCCL or CUDA error: what a hang
- * that was broken off looks like, 4 no progress). Without progress for --timeout the process ends; a program of which
- * it is certain that all its threads wait for one another is broken off after --still, and the next one follows.
+ * On standard error: "=== NAME" before a program and "--- NAME completes|hung|wrong|error|stands
+ * TEXT" after it. Exit status: that of the worst program (0 completes, 1 wrong, 2 usage, 3 NCCL or
+ * CUDA error: what a hang that was broken off looks like, 4 no progress). Without progress for
+ * --timeout the process ends; a program of which it is certain that all its threads wait for one
+ * another is broken off after --still, and the next one follows.
  */
 #define _GNU_SOURCE
 #include "script_steps.h"
 
-/* ---- a rank ------------------------------------------------------------------------------------- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
 static void sizes(struct rank *me)
 {
@@ -232,8 +235,9 @@ static int takes_part(const struct rank *me, int comm)
 }
 
 /*
- * After the library has ended communicators: those that the script names have an error, all streams come to their
- * end, and go on working. Says so. Waits for it, so who does not get there has made no progress.
+ * After the library has ended communicators: those that the script names have an error, all streams
+ * come to their end, and go on working. Says so. Waits for it, so who does not get there has made
+ * no progress.
  */
 static int aftermath(struct rank *me)
 {
@@ -367,7 +371,7 @@ static void *run_rank(void *arg)
 	return NULL;
 }
 
-/* ---- standstill ----------------------------------------------------------------------------------------- */
+/* ---- standstill ------------------------------------------------------------------------------ */
 
 static struct {
 	pthread_mutex_t lock;
@@ -376,8 +380,9 @@ static struct {
 } still = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /*
- * Every thread waits for a flag that is not set, or has ended in a rank that is through or has such a one: only a thread
- * that runs sets flags. None has been set while we looked, so all that we saw held at the same time.
+ * Every thread waits for a flag that is not set, or has ended in a rank that is through or has such
+ * a one: only a thread that runs sets flags. None has been set while we looked, so all that we saw
+ * held at the same time.
  */
 static int stands_still(const struct script *s)
 {
@@ -404,8 +409,8 @@ static int stands_still(const struct script *s)
 }
 
 /*
- * A program whose hosts wait for one another is broken off when that has been so for the limit: until then the library
- * may say what it makes of it.
+ * A program whose hosts wait for one another is broken off when that has been so for the limit:
+ * until then the library may say what it makes of it.
  */
 static void *watch_still(void *arg)
 {

@@ -1,6 +1,6 @@
 /*
- * The steps of a script as calls of NCCL and of the CUDA runtime: one rank's objects, and what each step does with
- * them. Part of the interpreter (script.c).
+ * The steps of a script as calls of NCCL and of the CUDA runtime: one rank's objects, and what each
+ * step does with them. Part of the interpreter (script.c).
  */
 #ifndef DEADLOCK_SCRIPT_STEPS_H
 #define DEADLOCK_SCRIPT_STEPS_H
@@ -63,7 +63,10 @@ static int failed(void)
 	return client_failed();
 }
 
-/* turns: how often this wait has napped. The longer it lasts the longer the naps: a job that hangs uses no processor. */
+/*
+ * turns: how often this wait has napped. The longer it lasts the longer the naps: a job that hangs
+ * uses no processor.
+ */
 static void nap(unsigned *turns)
 {
 	struct timespec pause = {0, 100000L << (*turns < 8 ? *turns : 8)};
@@ -176,7 +179,7 @@ static int poll_event(struct rank *me, cudaEvent_t event)
 			NCCL(s_);                                                                  \
 	} while (0)
 
-/* ---- steps --------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static const ncclDataType_t types[] = {ncclInt32, ncclFloat32, ncclBfloat16, ncclInt8};
 static const ncclRedOp_t redops[] = {ncclSum, ncclMax, ncclAvg};
@@ -317,7 +320,9 @@ static int look_elsewhere(struct rank *me, int thread, int step)
 	return a.ret;
 }
 
-/* The host writes what nobody has to notice who was issued before, and has been synchronised with. */
+/*
+ * The host writes what nobody has to notice who was issued before, and has been synchronised with.
+ */
 static int poke(struct rank *me, const struct sc_step *st, int step)
 {
 	for (size_t k = 0; k < st->count; k++)
@@ -325,7 +330,10 @@ static int poke(struct rank *me, const struct sc_step *st, int step)
 	return 0;
 }
 
-/* A copy by another device, the last one, so that it is one that no rank uses where there are enough. */
+/*
+ * A copy by another device, the last one, so that it is one that no rank uses where there are
+ * enough.
+ */
 static int far_copy(struct rank *me, const struct sc_step *st)
 {
 	int nr = 0, ret;
@@ -370,7 +378,10 @@ static int implicit_sync(struct rank *me, const struct sc_step *st)
 	return async_errors(me);
 }
 
-/* A wait for another host, as a lock between processes is: the kernel knows that we wait, nobody what for. */
+/*
+ * A wait for another host, as a lock between processes is: the kernel knows that we wait, nobody
+ * what for.
+ */
 static void host_wait(uint32_t seen)
 {
 	struct timespec pause = {0, 200000000};
@@ -435,7 +446,7 @@ static int host_step(struct rank *me, int thread, const struct sc_step *st)
 	}
 }
 
-/* ---- communicators ------------------------------------------------------------------------------ */
+/* ---- communicators --------------------------------------------------------------------------- */
 
 static int poll_comm(ncclComm_t comm, int for_ever)
 {
@@ -511,7 +522,7 @@ static int comm_step(struct rank *me, const struct sc_step *st)
 	}
 }
 
-/* ---- all of them -------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 /* 0, -1 failed, 1 the thread ends here. */
 static void start_thread(struct rank *me, int thread);

@@ -1,7 +1,8 @@
 /*
- * What the threads of a rank wait for among themselves, without a call that a library could record: mutexes, a lock as
- * an interpreter has, conditions, queues. Part of the interpreter (script.c). A thread that ends gives up what it holds
- * and wakes all others, so that a program that was broken off ends.
+ * What the threads of a rank wait for among themselves, without a call that a library could record:
+ * mutexes, a lock as an interpreter has, conditions, queues. Part of the interpreter (script.c). A
+ * thread that ends gives up what it holds and wakes all others, so that a program that was broken
+ * off ends.
  */
 #ifndef DEADLOCK_SCRIPT_THREADS_H
 #define DEADLOCK_SCRIPT_THREADS_H
@@ -15,7 +16,8 @@
 
 static struct between {
 	pthread_mutex_t lock[NR_LOCKS], mutex;
-	int held[NR_LOCKS]; /* by which thread, and 1; 0: by none; a thread compares it with its own number only */
+	/* by which thread, and 1; 0: by none; a thread compares it with its own number only */
+	int held[NR_LOCKS];
 	int taken[NR_LOCKS]; /* the interpreter's: the same */
 	int signs[NR_LOCKS], ended;
 	pthread_cond_t cond;

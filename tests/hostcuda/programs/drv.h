@@ -1,4 +1,7 @@
-/* For programs that use the driver beside the runtime: it is found by its name while they run, as programs do. */
+/*
+ * For programs that use the driver beside the runtime: it is found by its name while they run, as
+ * programs do.
+ */
 #ifndef DF_TEST_DRV_H
 #define DF_TEST_DRV_H
 

@@ -1,6 +1,7 @@
 /*
- * The driver beside the runtime, found by its name as programs do: handles and memory of one are the other's; contexts are
- * a stack of a thread's; words are waited for in each of the four ways; what is not served says so and breaks nothing.
+ * The driver beside the runtime, found by its name as programs do: handles and memory of one are
+ * the other's; contexts are a stack of a thread's; words are waited for in each of the four ways;
+ * what is not served says so and breaks nothing.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -165,7 +166,10 @@ static void words(void)
 	SAYS(CUDA_ERROR_INVALID_HANDLE, DRV(cuStreamSynchronize)((CUstream)w));
 }
 
-/* Captured, and added by hand: nodes that can be read and changed, in the graph and in what was made of it. */
+/*
+ * Captured, and added by hand: nodes that can be read and changed, in the graph and in what was
+ * made of it.
+ */
 static void word_nodes(void)
 {
 	CUstreamBatchMemOpParams one = {0};

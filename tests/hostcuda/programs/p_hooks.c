@@ -262,7 +262,9 @@ int main(void)
 	CU(cudaStreamSynchronize(s));
 	CHECK(calls[HELP] >= 20);
 
-	/* Streams of the shim are not announced, nor listed, and the device's sync waits for them. */
+	/*
+	 * Streams of the shim are not announced, nor listed, and the device's sync waits for them.
+	 */
 	before = calls[CREATE];
 	CHECK(!api->stream_new(0, &own));
 	api->stream_each(0, count_stream, &n);
@@ -293,8 +295,8 @@ int main(void)
 	CHECK(syncs[DF_SYNC_FREE] == 1);
 
 	/*
-	 * A free that neither waits nor is put off: work in flight keeps the memory, the API forgets it
-	 * at once, and an allocation that needs the room gets it.
+	 * A free that neither waits nor is put off: work in flight keeps the memory, the API
+	 * forgets it at once, and an allocation that needs the room gets it.
 	 */
 	{
 		size_t unused, total, left;
@@ -317,7 +319,9 @@ int main(void)
 		CHECK(left == unused);
 	}
 
-	/* Memory that was freed and put off comes back when an allocation needs it, of both kinds. */
+	/*
+	 * Memory that was freed and put off comes back when an allocation needs it, of both kinds.
+	 */
 	{
 		size_t unused, total;
 

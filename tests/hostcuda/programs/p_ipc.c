@@ -1,4 +1,6 @@
-/* Device memory between processes: the child maps what the parent allocated, both see one memory. */
+/*
+ * Device memory between processes: the child maps what the parent allocated, both see one memory.
+ */
 #include "tests/hostcuda/programs/cu.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /*
- * Memory: allocations against a model, every form of copy and fill, attributes, limits, registration,
- * stream-ordered allocation, and the synchronous meaning of pageable copies.
+ * Memory: allocations against a model, every form of copy and fill, attributes, limits,
+ * registration, stream-ordered allocation, and the synchronous meaning of pageable copies.
  */
 #include "tests/hostcuda/programs/cu.h"
 

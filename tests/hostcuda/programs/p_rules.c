@@ -33,8 +33,8 @@ int main(int argc, char **argv)
 	CU(cudaMallocHost((void **)&word, 8));
 	*word = 0;
 	/*
-	 * Two queues; the legacy stream is stream 0, so s[0] and s[2] share queue 1. A trace knows the queue by the stream's
-	 * number, whatever else is made in between.
+	 * Two queues; the legacy stream is stream 0, so s[0] and s[2] share queue 1. A trace knows
+	 * the queue by the stream's number, whatever else is made in between.
 	 */
 	for (i = 0; i < 3; i++) {
 		CU(cudaEventCreate(&e));

@@ -1,6 +1,7 @@
 /*
- * Memory mapped by hand: addresses, memory and rights meet only as the driver's documentation has it; neighbours are one
- * buffer to copies; what is made counts against its device; another process gets it by a descriptor; garbage is refused.
+ * Memory mapped by hand: addresses, memory and rights meet only as the driver's documentation has
+ * it; neighbours are one buffer to copies; what is made counts against its device; another process
+ * gets it by a descriptor; garbage is refused.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -291,7 +292,7 @@ static void of_the_host(void)
 	OK(DRV(cuMemRelease)(h));
 }
 
-/* -- two processes -------------------------------------------------------------------------------------- */
+/* -- two processes ----------------------------------------------------------------------------- */
 
 static void give(int to, int fd)
 {

@@ -1,7 +1,7 @@
 /*
- * A program on dfccl.h alone: `ranks` threads register collectives of all kinds in different orders, among
- * them pairs of equal arguments, and run them in an order of their own in every round. Results are exact.
- * argv: ranks, rounds, seed.
+ * A program on dfccl.h alone: `ranks` threads register collectives of all kinds in different
+ * orders, among them pairs of equal arguments, and run them in an order of their own in every
+ * round. Results are exact. argv: ranks, rounds, seed.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * The functions of the fake NCCL that have to do something. With NCCL_COMM_ID=127.0.0.1:PORT the ranks of a
- * communicator meet there as the real one's do: rank 0 serves, others try until it does. FAKE_NCCL_VERSION: what it says
- * that it is.
+ * The functions of the fake NCCL that have to do something. With NCCL_COMM_ID=127.0.0.1:PORT the
+ * ranks of a communicator meet there as the real one's do: rank 0 serves, others try until it does.
+ * FAKE_NCCL_VERSION: what it says that it is.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -60,7 +60,10 @@ static ssize_t take(int fd, void *what, size_t bytes)
 	return recv(fd, what, bytes, MSG_WAITALL);
 }
 
-/* The real one's root is a thread of its own, which may be there still when all have got what they want. */
+/*
+ * The real one's root is a thread of its own, which may be there still when all have got what they
+ * want.
+ */
 static void *close_later(void *listener)
 {
 	usleep(200000);
@@ -134,8 +137,9 @@ static int meet(int nranks, int rank)
 }
 
 /*
- * FAKE_NCCL_SLOW=1: 60 ms and 1 us for each 2 elements more, on the stream: more than the daemon on CPU threads takes, on a loaded
- * machine too. FAKE_NCCL_FAST=FILE: not so in the process that makes the file.
+ * FAKE_NCCL_SLOW=1: 60 ms and 1 us for each 2 elements more, on the stream: more than the daemon on
+ * CPU threads takes, on a loaded machine too. FAKE_NCCL_FAST=FILE: not so in the process that makes
+ * the file.
  */
 static void take_time(void *arg)
 {
@@ -143,8 +147,9 @@ static void take_time(void *arg)
 }
 
 /*
- * FAKE_NCCL_MEET=FILE: an all-reduce holds its stream until all ranks have reached theirs, as a kernel of NCCL does. Each
- * rank has a word in the file for each communicator, which says how many it has begun.
+ * FAKE_NCCL_MEET=FILE: an all-reduce holds its stream until all ranks have reached theirs, as a
+ * kernel of NCCL does. Each rank has a word in the file for each communicator, which says how many
+ * it has begun.
  */
 #define MEET_COMMS 64
 #define MEET_RANKS 16

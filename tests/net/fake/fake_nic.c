@@ -1,6 +1,6 @@
 /*
- * The hardware of the libibverbs of the tests, and its queue pairs; fake_verbs.c has the whole. The thread nic() moves packets;
- * all is under the lock.
+ * The hardware of the libibverbs of the tests, and its queue pairs; fake_verbs.c has the whole. The
+ * thread nic() moves packets; all is under the lock.
  */
 #define _GNU_SOURCE
 #include "fake_verbs.h"
@@ -16,7 +16,7 @@
 struct qp *fake_qps[QPS_MAX];
 int fake_nic_fd = -1;
 
-/* ---- queue pairs: the hardware, under the lock ------------------------------------------------------------------ */
+/* ---- queue pairs: the hardware, under the lock ----------------------------------------------- */
 
 /* Everything that waits is flushed. */
 static void in_error(struct qp *q)
@@ -394,7 +394,7 @@ static void *nic(void *arg)
 	return arg;
 }
 
-/* ---- queue pairs: the library ------------------------------------------------------------------------------------ */
+/* ---- queue pairs: the library ---------------------------------------------------------------- */
 
 static socklen_t name_of(uint32_t nr, struct sockaddr_un *out)
 {

@@ -1,17 +1,19 @@
 /*
- * A network plugin of NCCL's, over Unix sockets in the folder FAKE_PLUGIN_DIR; without that it is only loaded, and dies if
- * somebody starts it. VERSION: of the interface; NAME: what it calls itself; TRAP: its constructor does not come back (1), or
- * dies (2).
+ * A network plugin of NCCL's, over Unix sockets in the folder FAKE_PLUGIN_DIR; without that it is
+ * only loaded, and dies if somebody starts it. VERSION: of the interface; NAME: what it calls
+ * itself; TRAP: its constructor does not come back (1), or dies (2).
  *
- * It does what a plugin may do, and dies where its caller breaks a rule: a handle that is moved while it connects, calls of
- * several threads for one connection, memory that is not registered there, too many requests, arguments that a version
- * needs and does not get. A send waits for a receive to be posted, and only test() moves anything.
+ * It does what a plugin may do, and dies where its caller breaks a rule: a handle that is moved
+ * while it connects, calls of several threads for one connection, memory that is not registered
+ * there, too many requests, arguments that a version needs and does not get. A send waits for a
+ * receive to be posted, and only test() moves anything.
  *
- * What it is told to do wrong, and how it varies what is right, is in fake_orders.h. FAKE_PLUGIN_LOG: a file for a line of figures at
- * exit.
+ * What it is told to do wrong, and how it varies what is right, is in fake_orders.h.
+ * FAKE_PLUGIN_LOG: a file for a line of figures at exit.
  *
- * As real ones it has ended once exit() has come to it, and dies if it is called then (lingers: that takes a while); and what was under
- * way on a connection that is closed may be written later (haunts).
+ * As real ones it has ended once exit() has come to it, and dies if it is called then (lingers:
+ * that takes a while); and what was under way on a connection that is closed may be written later
+ * (haunts).
  */
 #define _GNU_SOURCE
 #include "fake_orders.h"
@@ -72,7 +74,7 @@ static int complain(int result, const char *what)
 	return result;
 }
 
-/* ---- objects ------------------------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 struct handle { /* 128 bytes at most; a connection's private copy, and its state */
 	uint64_t magic;
@@ -162,9 +164,12 @@ static struct request *request_new(struct comm *c, void *data, size_t bytes, voi
 	broken("more than 32 requests");
 }
 
-/* ---- what should not be ------------------------------------------------------------------------------------------ */
+/* ---- what should not be ---------------------------------------------------------------------- */
 
-/* Of receives that were under way when their connections were closed: as many as three connections have. */
+/*
+ * Of receives that were under way when their connections were closed: as many as three connections
+ * have.
+ */
 static char *ghosts[48];
 static uint32_t nr_ghosts;
 
@@ -214,7 +219,7 @@ static void mix(struct comm *c, struct request *r)
 	memcpy(m->data, r->data, r->bytes);
 }
 
-/* ---- moving --------------------------------------------------------------------------------------------------- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
 static int lost(struct comm *c, ssize_t n)
 {
@@ -329,7 +334,7 @@ static void move_in(struct comm *c)
 	}
 }
 
-/* ---- the functions -------------------------------------------------------------------------------------------- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 static int devices(int *n)
 {
@@ -611,7 +616,7 @@ static void __attribute__((destructor)) say(void)
 	fclose(f);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------ */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #if VERSION <= 9
 #define INIT_ARGS    log_fn *fn

@@ -1,6 +1,7 @@
 /*
- * Preloaded: holds back TCP connections at random. FAKE_STREAMS_HOLD=MS: for so many ms a connection takes nothing, as when its send
- * buffer is full. Each keeps its order. FAKE_STREAMS_SEEN=FILE: a line when the first one of a process is held.
+ * Preloaded: holds back TCP connections at random. FAKE_STREAMS_HOLD=MS: for so many ms a
+ * connection takes nothing, as when its send buffer is full. Each keeps its order.
+ * FAKE_STREAMS_SEEN=FILE: a line when the first one of a process is held.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

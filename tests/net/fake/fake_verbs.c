@@ -60,7 +60,10 @@ enum { ROCE, IB, BAD, NR, RAILS = 6, CONTEXTS_MAX = 256 };
 static const char *const names[NR + RAILS] = {"rocex",	"ibx",	  "badx",   "railx0", "railx1",
 					      "railx2", "railx3", "railx4", "railx5"};
 static struct ibv_device devices[NR + RAILS];
-/* By device, of this process: its sends; after how many of all devices its ports are active again, 0: they are. Under the lock. */
+/*
+ * By device, of this process: its sends; after how many of all devices its ports are active again,
+ * 0: they are. Under the lock.
+ */
 static struct {
 	long sends, down_until;
 } wires[NR + RAILS];
@@ -129,7 +132,7 @@ uint32_t fake_dice(uint32_t below)
 	return (uint32_t)(state >> 33) % below;
 }
 
-/* ---- devices ------------------------------------------------------------------------------------------------ */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 struct ibv_device **ibv_get_device_list(int *nr)
 {
@@ -350,7 +353,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
 	return inet_pton(AF_INET6, is_roce ? roce[index] : ib[index], gid) == 1 ? 0 : EINVAL;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static struct mr *mrs[MRS_MAX]; /* by key, but for its lowest byte */
 static long registered;
@@ -489,7 +492,9 @@ static struct late {
 	uint8_t payload[];
 } * late, **last = &late;
 
-/* What the device has written is there; gone: what has been written to that memory is lost instead. */
+/*
+ * What the device has written is there; gone: what has been written to that memory is lost instead.
+ */
 static void settle(int device, const struct mr *gone)
 {
 	struct late **at = &late, *l;
@@ -586,7 +591,7 @@ int fake_lands(struct ibv_context *context, uint32_t key, uint64_t at, const voi
 	return 0;
 }
 
-/* ---- events and completions -------------------------------------------------------------------------------- */
+/* ---- events and completions ------------------------------------------------------------------ */
 
 void fake_wake(int fd)
 {

@@ -1,4 +1,7 @@
-/* What the two halves of the libibverbs of the tests share: fake_verbs.c, the library, and fake_nic.c, the hardware. */
+/*
+ * What the two halves of the libibverbs of the tests share: fake_verbs.c, the library, and
+ * fake_nic.c, the hardware.
+ */
 #ifndef TESTS_NET_FAKE_VERBS_H
 #define TESTS_NET_FAKE_VERBS_H
 
@@ -56,7 +59,9 @@ struct qp {
 	struct sockaddr_un peer;
 	socklen_t peer_len;
 	struct ibv_qp_cap cap;
-	/* Sends: from done to sent they wait for an acknowledgement, up to posted for their turn. */
+	/*
+	 * Sends: from done to sent they wait for an acknowledgement, up to posted for their turn.
+	 */
 	struct ibv_send_wr sends[WRS_MAX];
 	struct ibv_sge parts[WRS_MAX];
 	uint32_t done, sent, posted;
@@ -110,12 +115,20 @@ int fake_wires_look(void);
 enum fake_wire fake_wire(struct ibv_context *context);
 /* A frame is to be sent: FAKE_DOWN where it is the last one. */
 enum fake_wire fake_send_counts(struct ibv_context *context);
-/* Where so many bytes lie for the hardware; NULL: the key does not open them for that (enum ibv_access_flags; 0: their owner). */
+/*
+ * Where so many bytes lie for the hardware; NULL: the key does not open them for that (enum
+ * ibv_access_flags; 0: their owner).
+ */
 uint8_t *fake_memory(uint32_t key, uint64_t at, uint64_t bytes, int access);
-/* Writes them there; -1: not open. In a GPU's memory nobody sees them before fake_settle(), unless it says otherwise. */
+/*
+ * Writes them there; -1: not open. In a GPU's memory nobody sees them before fake_settle(), unless
+ * it says otherwise.
+ */
 int fake_lands(struct ibv_context *context, uint32_t key, uint64_t at, const void *from,
 	       uint32_t bytes);
-/* What has been written into a GPU's memory BUS_MS ago is there; 1: some of it is still on its way. */
+/*
+ * What has been written into a GPU's memory BUS_MS ago is there; 1: some of it is still on its way.
+ */
 int fake_bus_looks(void);
 /* A read has come to the GPU's memory, behind all that the device has written there. */
 void fake_settle(struct ibv_context *context);
