@@ -21,7 +21,8 @@ echo "# peer: NCCL ${version:-not found} ${nccl-}"
 able=
 [ -n "${version-}" ] && [ "$(printf '%s\n2.30\n' "$version" | sort -V | head -1)" = 2.30 ] && able=1
 
-# BOUND: seconds for all of it; what has no time left is UNMEASURED, and each number of ranks has its lines at once.
+# BOUND: seconds for all of it; measurements that have no time left are UNMEASURED, and each number
+# of ranks has its lines at once.
 end=$((SECONDS + ${BOUND:-480}))
 run() { # FILE COMMAND...: at most a fifth of it, and what is left
 	local to=$1 left=$((end - SECONDS)) most=$((${BOUND:-480} / 5))

@@ -1,15 +1,16 @@
 /*
- * What the daemon's own steps cost on this GPU, each timed where it happens: the kernel's functions are included here
- * and called by one block, over memory placed as the backend places it: rings and originals pinned, lines in GPU
- * memory, the block's state in shared memory. Medians over many rounds, ns.
+ * The cost of the daemon's own steps on this GPU, each timed where it happens: the kernel's
+ * functions are included here and called by one block, over memory placed as the backend places it:
+ * rings and originals pinned, lines in GPU memory, the block's state in shared memory. Medians over
+ * many rounds, ns.
  *
- *   sqe       taking in one submission (dfk_sq_drain with one entry)      timed on the device
- *   cqe       writing one completion (dfk_cq_push)                        timed on the device
- *   context   saving a context to its line and loading another from its   timed on the device
- *   cold      loading a context from pinned memory                        timed on the device
- *   empty     a turn that finds nothing                                   timed on the device
+ *   sqe       taking in one submission (dfk_sq_drain with one entry); timed on the device
+ *   cqe       writing one completion (dfk_cq_push); timed on the device
+ *   context   saving a context to its line and loading another from its; timed on the device
+ *   cold      loading a context from pinned memory; timed on the device
+ *   empty     a turn that finds nothing; timed on the device
  *   relaunch  from the host's launch to the kernel's first instruction, seen by the host
- *   copy      what a plain device-to-device copy reaches, GB/s of bytes read and written
+ *   copy      GB/s of bytes read and written by a plain device-to-device copy
  *
  * Prints "daemon: NAME VALUE". daemon [BYTES]: of the copy.
  */

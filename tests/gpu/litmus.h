@@ -1,5 +1,5 @@
 /*
- * What the litmus programs share: a GPU or status 77, bounded spins on both sides, results as JSON
+ * Shared by the litmus programs: a GPU or status 77, bounded spins on both sides, results as JSON
  * lines in $RESULTS/litmus.jsonl and on stdout. A program states facts about the machine; it fails
  * only if something that the design relies on without an alternative does not hold.
  */
@@ -104,8 +104,8 @@ static inline int green_stream(CUstream *out)
 static inline void result(const char *format, ...);
 
 /*
- * Skips without a GPU; says on which machine what follows is a fact; ends the process after so many
- * seconds whatever happens.
+ * Skips without a GPU; names the machine whose facts follow; ends the process after that number of
+ * seconds in any case.
  */
 static inline void litmus_start(const char *name, unsigned seconds)
 {
@@ -172,7 +172,7 @@ static inline void put(struct word *w, uint64_t v)
 	__atomic_store_n(&w->v, v, __ATOMIC_RELEASE);
 }
 
-/* 1: the word reached the value in time. */
+/* Whether the word reached the value in time. */
 static inline int until(const struct word *w, uint64_t v, uint64_t limit_ns)
 {
 	uint64_t end = now_ns() + limit_ns;

@@ -1,14 +1,14 @@
 /*
- * Where a driver blocks, and what a kernel that stays sees of what came after it: how many entries
- * a stream takes that waits for a word; whether loading code returns behind such a stream, and
- * whether anything else can be launched meanwhile; whether a kernel that is there already sees
- * memory that is allocated, pinned or mapped later; whether a kernel in a green context with
+ * Where a driver blocks, and whether a kernel that stays sees later changes: how many entries a
+ * stream takes that waits for a word; whether loading code returns behind such a stream, and
+ * whether anything else can be launched meanwhile; whether a kernel that runs already sees memory
+ * that is allocated, pinned or mapped later; whether a kernel in a green context with
  * multiprocessors of its own starts while the device is full of others.
  */
 #include "tests/gpu/litmus.h"
 
 #define HOLD_NS	  500000000ull /* a call that has not returned by then waits */
-#define STILL_NS  200000000ull /* who puts nothing on a stream for so long is blocked */
+#define STILL_NS  200000000ull /* a thread that puts nothing on a stream for this time is blocked */
 #define ENTRIES	  4096
 #define LATE	  0x1a7e000000000000ull
 
@@ -20,7 +20,7 @@ __global__ void lazy(uint64_t *up)
 {
 	dev_put(up, 2);
 }
-/* Tells what is at the address that it is given, time after time. */
+/* Reports the value at the address that it is given, again and again. */
 __global__ void reader(uint64_t *turn, uint64_t *at, uint64_t *answer, int turns)
 {
 	for (int i = 1; i <= turns && dev_until(turn, i); i++) {

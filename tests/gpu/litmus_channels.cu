@@ -1,13 +1,13 @@
 /*
- * Which streams share a hardware queue, so that what one waits for holds up the other? Each stream
- * in turn waits for a word, and all others are to write theirs; who does not, shares. For streams
+ * Which streams share a hardware queue, so that one that waits holds up the other? Each stream in
+ * turn waits for a word, and all others are to write theirs; those that do not, share. For streams
  * of several priorities, of a green context, of the thread, made in place of ones that were
  * destroyed, and made by another thread; with 8 and 32 connections. Then whether a stream that
  * waits for an event holds its queue as one that waits for a word does.
  */
 #include "tests/gpu/litmus.h"
 
-#define STILL_NS 3000000ull /* a write that has not come by then is held up */
+#define STILL_NS 3000000ull /* a write that has not arrived by then is held up */
 
 struct named {
 	std::string name;
@@ -26,7 +26,7 @@ static cudaStream_t make(std::string name, int priority)
 	return s;
 }
 
-/* With something in the way: who is held up? Then it is let go. */
+/* Returns the streams that are held up while one waits, and ends its wait. */
 static std::vector<size_t> held(size_t but)
 {
 	std::vector<size_t> out;

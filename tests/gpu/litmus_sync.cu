@@ -1,8 +1,8 @@
 /*
  * Which calls wait for a running kernel, or for a stream that waits for a word? Each is made on a
- * thread of its own while the main thread watches; after half a second what it may wait for is let
- * go. Meanwhile another thread launches a small kernel: does it start although somebody is inside
- * the call (relaunch)?
+ * thread of its own while the main thread watches; after half a second the cause of a possible wait
+ * is removed. Meanwhile another thread launches a small kernel: does it start although a thread is
+ * inside the call (relaunch)?
  */
 #include "tests/gpu/litmus.h"
 
@@ -33,7 +33,7 @@ template <int CASE> __global__ void deep(uint64_t *up, int n)
 	dev_put(up, 2 + (n ? (uint64_t)stack[n - 1] : 0));
 }
 
-#define HOLD_NS 500000000ull /* so long a call may wait before what it waits for is let go */
+#define HOLD_NS 500000000ull /* how long a call may wait before the cause of its wait is removed */
 
 static char pageable[1 << 20], registered[1 << 20];
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Point-to-point, communicators, errors, non-blocking communicators, graphs: the clients of the host backend's tests.
+# Point-to-point, communicators, errors, non-blocking communicators, graphs: the clients of the CPU
+# backend's tests.
 set -u
 . "$SRC/tests/gpu/lib.sh"
 for n in 1 2 4 7; do

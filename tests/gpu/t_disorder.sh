@@ -6,7 +6,7 @@ set -u
 job=(--colls 8 --iters "$(few 200)" --min 256 --max 1048576 --seed "$SEED")
 card disorder --ranks 8 "${job[@]}"
 card disorder --ranks 4 --procs 4 "${job[@]}"
-# ncclCommInitAll takes one device several times only if it is told to, as NCCL's from 2.30 on.
+# ncclCommInitAll takes one device several times only with this setting, as NCCL's from 2.30 on.
 NCCL_MULTI_RANK_GPU_ENABLE=1 card disorder --ranks 4 --single-thread "${job[@]}"
 card disorder --ranks 4 --mix --streams 3 "${job[@]}"
 CUDA_DEVICE_MAX_CONNECTIONS=1 card disorder --ranks 4 --streams 4 "${job[@]}"

@@ -4,7 +4,7 @@ set -u
 . "$SRC/tests/gpu/lib.sh"
 command -v compute-sanitizer >/dev/null || skip "compute-sanitizer is not installed"
 for tool in memcheck racecheck; do
-	# We ask a thread without a context for one, and are told that there is none.
+	# We ask a thread without a context for one, and the answer is that there is none.
 	calls=()
 	[ $tool = racecheck ] || calls=(--report-api-errors no)
 	timeout -k 5 140 env "${card_env[@]}" DFSHIM_TIMEOUT_MS=120000 compute-sanitizer --tool "$tool" \

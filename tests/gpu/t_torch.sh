@@ -1,7 +1,8 @@
 #!/bin/bash
-# PyTorch, unmodified, four ranks on one GPU: training jobs against the same job on one process, point-to-point,
-# graphs, the end of groups, and two groups in opposite orders with device synchronisations.
-# TORCH_PYTHON: the Python that has it. tests/cuda/t_torch.sh runs the same on the stand-in for the driver.
+# PyTorch, unmodified, four ranks on one GPU: training jobs against the same job on one process,
+# point-to-point, graphs, the end of groups, and two groups in opposite orders with device
+# synchronisations. TORCH_PYTHON: the Python that has it. tests/cuda/t_torch.sh runs the same on the
+# test driver.
 set -u
 . "$SRC/tests/gpu/lib.sh"
 py=${TORCH_PYTHON:-python3}

@@ -214,8 +214,8 @@ def reference(case, profile, fell, asked):
     params = list(model.parameters())
     opt = torch.optim.SGD(params, 0.05, momentum)
     sums, counts, updates, lost = [None, None], [0, 0], [], []
-    # What is never scheduled has PyTorch's own scaler; else the scale is halved after iterations in which something not finite
-    # came to be applied, and doubled after GROWTH others.
+    # Cases that never schedule the scale have PyTorch's own scaler; else the scale is halved after
+    # iterations in which a value that is not finite was applied, and doubled after GROWTH others.
     own = torch.amp.GradScaler("cpu", init_scale=SCALE, growth_interval=GROWTH) if case == "scaled_too_few" else None
     scale, good, finite = SCALE, 0, True
 

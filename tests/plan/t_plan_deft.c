@@ -145,7 +145,7 @@ START_TEST(properties)
 			}
 		}
 		/*
-		 * No gradient is lost or counted twice: what isn't applied yet is in CURRENT or
+		 * No gradient is lost or counted twice: those not applied yet are in CURRENT or
 		 * FUTURE.
 		 */
 		ck_assert_int_eq(merged + d.current_k + d.future_k, 120);
@@ -161,8 +161,8 @@ START_TEST(properties)
 END_TEST
 
 /*
- * What is sent is what is applied, not more than the links can carry, and not less than half of
- * that.
+ * The gradients sent are those applied, not more than the links can carry, and not less than half
+ * of that.
  */
 START_TEST(frequency)
 {
@@ -349,7 +349,7 @@ START_TEST(expected)
 END_TEST
 
 /*
- * Table V of the paper. mu and sigma, which it doesn't print, follow from its first step; later
+ * Table V of the paper. mu and sigma, which it does not print, follow from its first step; later
  * steps agree as far as one pair can (its own vary from step to step).
  */
 START_TEST(table5)
@@ -491,9 +491,9 @@ static double largest_rate(struct df_plan_deft *d, double momentum)
 }
 
 /*
- * One update late, with momentum m: z^2 - (1+m) z + m + rate has its roots within the circle up to
- * a rate of 1 - m, where without delay it is 2 + 2 m. So momentum 0.9 leaves a 38th of the rate,
- * none leaves half.
+ * One update late, with momentum m: the roots of z^2 - (1+m) z + m + rate have an absolute value
+ * below 1 up to a rate of 1 - m, where without delay it is 2 + 2 m. So momentum 0.9 leaves a 38th
+ * of the rate, none leaves half.
  */
 START_TEST(momentum)
 {

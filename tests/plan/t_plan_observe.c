@@ -1,7 +1,7 @@
 /*
  * A recorded data-parallel job becomes a profile: its buckets, times and ranks are known because
- * the test writes the traces itself. The ranks are out of step, so that transfers seem longer on
- * those that come first.
+ * the test writes the traces itself. The ranks are out of step, so transfers seem longer on those
+ * that arrive first.
  */
 #include <errno.h>
 #include <stdio.h>

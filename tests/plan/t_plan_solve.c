@@ -91,7 +91,7 @@ START_TEST(all_subsets)
 END_TEST
 
 /*
- * What the recursion printed in the paper picks as if it were ready: the last bucket, for the whole
+ * The recursion printed in the paper picks this as if it were ready: the last bucket, for the whole
  * stage.
  */
 START_TEST(late_bucket_is_not_ready)

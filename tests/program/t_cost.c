@@ -1,6 +1,6 @@
 /*
- * The cost model: the coding of what processes measure, the agreement, and choices that anybody
- * would make. A choice must not depend on the rank that asks.
+ * The cost model: the coding of the processes' measurements, the agreement, and choices that any
+ * engineer would make. A choice must not depend on the rank that asks.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ START_TEST(t_agree)
 
 	for (int i = 0; i < 5; i++)
 		row[i] = nothing();
-	/* Nobody knows: the constants. */
+	/* No process knows: the constants. */
 	ck_assert_int_eq(df_cal_agree(&c, 5, row), 0);
 	ck_assert(!memcmp(&c, &df_cost_host, sizeof(c)));
 	/* The median of those who know; one that is far off decides nothing. */
@@ -78,7 +78,10 @@ START_TEST(t_agree)
 }
 END_TEST
 
-/* The slowest way decides, in whatever order they come; what nobody has measured stays as it is. */
+/*
+ * The slowest way decides, in any order of arrival; figures that no process has measured stay as
+ * they are.
+ */
 START_TEST(t_far)
 {
 	struct df_far way[3] = {{0}};
@@ -173,7 +176,7 @@ START_TEST(t_cores)
 }
 END_TEST
 
-/* What a network costs decides which program is used; nothing else has changed. */
+/* The cost of a network decides which program is used; nothing else has changed. */
 START_TEST(t_network)
 {
 	struct df_prog_req q = {.nranks = 8, .nodes = 2, .elem_bytes = 4, .max_blocks = 1};
@@ -246,8 +249,8 @@ START_TEST(t_shared)
 END_TEST
 
 /*
- * All ranks come to the same, over any layout and at any cost: for each of them it is one function
- * of what they have agreed on.
+ * All ranks make the same choice, over any layout and at any cost: for each of them it is one
+ * function of what they have agreed on.
  */
 START_TEST(t_alike)
 {
@@ -289,7 +292,7 @@ START_TEST(t_alike)
 }
 END_TEST
 
-/* More data never costs less, within one structure; what can't be built has no cost. */
+/* More data never costs less, within one structure; programs that cannot be built have no cost. */
 START_TEST(t_cost)
 {
 	struct df_prog_req q = {.nranks = 6, .nodes = 3, .elem_bytes = 4, .max_blocks = 1};

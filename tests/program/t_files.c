@@ -65,7 +65,7 @@ START_TEST(t_xml_form)
 	ck_assert_int_eq(a->v.in_place, 1);
 	df_algo_free(a);
 	/*
-	 * What other writers put there: declaration, comments, apostrophes, line breaks, unknown
+	 * Forms that other writers use: declaration, comments, apostrophes, line breaks, unknown
 	 * attributes.
 	 */
 	ck_assert_msg(
@@ -401,7 +401,7 @@ START_TEST(t_tuner)
 	q.kind = DF_COLL_ALLGATHER;
 	ck_assert_int_ne(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_AUTO);
 	q.kind = DF_COLL_ALLREDUCE;
-	/* What is neither ours nor NCCL's is named, and changes nothing. */
+	/* A name that is neither ours nor NCCL's is reported, and changes nothing. */
 	static const struct {
 		enum df_nccl_var var;
 		const char *value, *bad;

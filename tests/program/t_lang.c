@@ -121,7 +121,7 @@ static void one(const struct df_lib *lib, const struct df_shape *s, struct df_rn
 		      df_perr_str(&v.note, why, sizeof(why)));
 	ck_assert_msg(v.in_place == lib->in_place, "%s: %s", what,
 		      df_perr_str(&v.note, why, sizeof(why)));
-	/* Geometry that the runtime derives must come out equal on all ranks. */
+	/* Geometry that the runtime derives must be equal on all ranks. */
 	for (int r = 1; r < s->nranks; r++)
 		ck_assert_msg(p[r]->max_cnt == p[0]->max_cnt && p[r]->chunks == p[0]->chunks &&
 				      p[r]->min_slots == p[0]->min_slots &&

@@ -10,8 +10,7 @@ fail() {
 	bad=1
 }
 
-# What the public compiler gets wrong: refused, and the step that is wrong is named.
-# defect FILE TEXT
+# Faults of the public compiler: refused, and the wrong step is named. defect FILE TEXT
 defect() {
 	"$B/dfshim" algo verify "tests/program/defects/$1" >"$T/out" 2>"$T/err"
 	rc=$?
@@ -21,7 +20,8 @@ defect() {
 defect rrc-source.xml "rrc-source.xml:10: rank 1 block 0 step 0: its source is where the sender has the operand"
 defect rcs-scratch.xml "rcs-scratch.xml:15: rank 1 block 1 step 0: race: writes scratch chunk 0, which block 0 step 0 writes"
 
-# What writes to its input does so on a copy: right in place and out of place, and the caller's input stays as it was.
+# Programs that write to their input do so on a copy: right in place and out of place, and the
+# caller's input stays as it was.
 for f in tests/program/own_input/*; do
 	"$B/dfshim" algo verify "$f" >"$T/out" 2>&1 || fail "$f is refused: $(cat "$T/out")"
 	grep -q 'writes to its input: it copies that first' "$T/out" || fail "$f: $(cat "$T/out")"
@@ -64,7 +64,7 @@ done <$D/MANIFEST.md
 "$B/dfshim" algo verify $D/allgather_recdbl_n8.xml >"$T/out"
 grep -q 'with Simple it deadlocks above [0-9]* bytes' "$T/out" || fail "no size limit: $(cat "$T/out")"
 
-# The independent checker comes to the same verdicts.
+# The independent checker reaches the same verdicts.
 if command -v python3 >/dev/null && [ -r ../shared/model/mscclcheck.py ]; then
 	(cd $D && python3 "$OLDPWD/../shared/model/mscclcheck.py" ./*.xml) >"$T/other" 2>&1
 	awk '{sub(".*/", "", $1); print $1, $2 == "OK" || $2 == "RAN" ? "valid" : "refused"}' "$T/other" | sort >"$T/other.sorted"

@@ -123,7 +123,7 @@ static void execute(const char *file, const struct df_plan *plan, struct df_prog
 	}
 }
 
-/* Writes and reads back: the same plan as far as its hash tells. */
+/* Writes and reads back: the same plan by its hash. */
 static void round_trip(const char *file, const struct df_plan *plan, const struct df_verify_out *v)
 {
 	struct df_program **a, **b;

@@ -166,7 +166,7 @@ static void submit(struct world *w, int r)
 		k->done = in->done_value;
 }
 
-/* What has ended is right, and its buffers are written. */
+/* The results of ended instances are right, and their buffers are written. */
 static void check(struct rank *k, const char *what, int r)
 {
 	while ((uint64_t)k->checked < k->done) {

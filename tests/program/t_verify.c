@@ -1,8 +1,8 @@
 /*
  * The verifier must not be fooled: programs are damaged at random (a step dropped, moved, changed,
- * a dependency lost); whatever is still accepted must compute the right result under every schedule
- * we try, and every class of damage must be caught in some program. Plus the errors by hand, with
- * their places.
+ * a dependency lost); accepted programs must compute the right result under every schedule we try,
+ * and every class of damage must be caught in some program. Plus the errors by hand, with their
+ * places.
  */
 #include <check.h>
 #include <errno.h>

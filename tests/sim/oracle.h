@@ -151,7 +151,7 @@ static int or_group_state(struct oracle *o, int x, int c)
 }
 
 /*
- * Whether the members of some group issued its collectives in different orders, so far as both did.
+ * Whether the members of some group issued its collectives in different orders, as far as both did.
  */
 static int or_orders_differ(const struct oracle *o)
 {
@@ -245,7 +245,7 @@ static int oracle_round(const struct df_sim_part *p, const struct df_sim_setup *
 			dead = or_turn(o, prog, x, releases);
 		}
 	}
-	/* Whatever was not issued or not completed by now never will be. */
+	/* Operations that were not issued or not completed by now never will be. */
 	for (int x = 0; x < p->nr_gpus; x++)
 		dead |= o->nr_rest[x] > 0;
 	if (s->method != DF_SIM_BY_GROUP_STATE && s->method != DF_SIM_BY_GROUP_ORDER)

@@ -49,7 +49,7 @@ static void random_workload(struct df_sim_workload *w)
 		w->nr_colls[g] = below(10);
 		w->start[g + 1] = m;
 	}
-	/* The rest in one group of their own, so that nobody is left out. */
+	/* The rest in one group of their own, so that every part is in one. */
 	w->nr_groups = nr_groups;
 	for (int x = 0; x < nr_gpus; x++)
 		if (!in[x])
@@ -114,7 +114,7 @@ static void compare_round(const struct df_sim_part *part, const struct df_sim_se
 			      "plain %d (%lld)",
 			      (unsigned long long)seed, which, s->method, b.deadlock,
 			      (long long)b.releases, a.deadlock, (long long)a.releases);
-		/* What lets a part be skipped without any engine. */
+		/* The cases in which a part can be skipped without any engine. */
 		if (s->method == DF_SIM_BY_CYCLE && !prog->nr_danger)
 			ck_assert_msg(!a.deadlock && !a.releases, "seed %llu",
 				      (unsigned long long)seed);

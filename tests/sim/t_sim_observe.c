@@ -57,7 +57,7 @@ static void rank_main(int rank, int swaps, int syncs)
 			df_trace(DF_REC_CALL_ENTER, 0, 0, -1, 9, DF_CALL_STREAM_SYNC, 0, 0, 0);
 		}
 	}
-	/* Point to point and what comes after the last collective don't count. */
+	/* Point to point, and operations after the last collective, do not count. */
 	df_trace(DF_REC_OP_ISSUE, 0, world, rank, df_trace_serial(), DF_KIND_SEND, 1, 0, 0);
 	df_trace(DF_REC_CALL_ENTER, 0, 0, -1, 1, DF_CALL_DEVICE_SYNC, 0, 0, 0);
 	df_trace_close();

@@ -43,6 +43,6 @@ done
 # Threads raise priorities on each other's devices, and receive those of peers, while they submit: under ThreadSanitizer too.
 for RANKS_ON in "--ranks 4" "--ranks 4 --procs 2"; do
 	# shellcheck disable=SC2086 # options
-	DFSHIM_ORDER=priority STREAM_ONLY=lending host streamcheck $RANKS_ON --seed "$SEED"
+	DFSHIM_ORDER=priority STREAM_ONLY=inherited host streamcheck $RANKS_ON --seed "$SEED"
 done
 exit 0

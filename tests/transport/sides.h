@@ -1,6 +1,6 @@
 /*
- * Two sides of a connector: two ranks in threads or processes that play one scenario, with the
- * stand-in for a driver where the transport keeps data on devices. For t_conform.c and t_late.c.
+ * Two sides of a connector: two ranks in threads or processes that play one scenario, with the test
+ * driver where the transport keeps data on devices. For t_conform.c and t_late.c.
  */
 #ifndef TESTS_TRANSPORT_SIDES_H
 #define TESTS_TRANSPORT_SIDES_H
@@ -53,7 +53,7 @@ static inline void choose_network(void)
 
 static const struct fake_cuda *fake; /* NULL: no device memory in this variant */
 
-/* The stand-in for a driver, whose device memory other processes can map. */
+/* The test driver, whose device memory other processes can map. */
 static void start_gpu(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -73,9 +73,9 @@ static void start_gpu(void)
 }
 
 /*
- * Around calls of the transport: as on a GPU, the host must not touch the devices' memory. What the
- * test itself does to counters and slots stands for the blocks. Devices of one process share their
- * memory with the other side.
+ * Around calls of the transport: as on a GPU, the host must not touch the devices' memory. The
+ * test's own accesses to counters and slots stand for the blocks'. Devices of one process share
+ * their memory with the other side.
  */
 static int host_only(int on)
 {
@@ -152,7 +152,7 @@ static int run_side(int side, void *arg)
 		return 3;
 	self = df_ctl_members(r.comm)[side];
 	/*
-	 * On a busy machine a meeting ends before the driver has answered; what it began goes on,
+	 * On a busy machine a meeting ends before the driver has answered; the attempts continue,
 	 * and both sides see the same.
 	 */
 	for (turns = 0;
@@ -173,7 +173,7 @@ static int first_side(int side, void *arg)
 {
 	struct world *w = arg;
 
-	/* The id comes from one of the two processes. */
+	/* The id is from one of the two processes. */
 	if (!side)
 		ck_assert_int_eq(df_id_create(w->share.ids[0]), 0);
 	ct_arrive(&w->share, 0, 2);

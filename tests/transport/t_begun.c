@@ -1,7 +1,7 @@
 /*
- * Description: who begins an operation and then does something else has sent its first slice; the
- * networks' thread need not wake up. Who calls all the time, and is late once, has not: its slice
- * goes with the next call or wait.
+ * Description: a process that begins an operation and then does something else has sent its first
+ * slice; the networks' thread need not wake up. One that calls all the time, and is late once, has
+ * not: its slice goes with the next call or wait.
  */
 #include "tests/transport/sides.h"
 
@@ -65,7 +65,7 @@ static int begin(const struct df_tl_ops *tl, struct df_peer *p)
 		__atomic_store_n(k.tail, n + 1, __ATOMIC_RELEASE);
 		df_bell_ring(k.bell);
 		sent = 0;
-		/* Calls that come right after a pass, so many that all before is forgotten. */
+		/* Calls right after a pass, enough of them that all before is forgotten. */
 		for (i = 0; n % 2 && i < 64; i++)
 			df_tl_begun(self.device, 0);
 		df_tl_begun(self.device, df_now_ns());

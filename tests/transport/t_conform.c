@@ -21,8 +21,8 @@ static const struct variant {
 	{3, 0, "net, processes"},
 };
 /*
- * The last one's slots lie in GPU memory with DFSHIM_NET_GDR=1, where the host may not touch them
- * (tests/net/t_conform_gdr.sh).
+ * The slots of the last transport lie in GPU memory with DFSHIM_NET_GDR=1, where the host may not
+ * touch them (tests/net/t_conform_gdr.sh).
  */
 
 static int over_network(const struct world *w)
@@ -31,8 +31,8 @@ static int over_network(const struct world *w)
 }
 
 /*
- * Over a network the other side is told, and memory is given back, a little later: 1 after a turn
- * of others, ask again.
+ * Over a network the other side is informed, and memory is given back, a little later. Returns 1
+ * after the others had a turn: ask again.
  */
 static int later(const struct world *w)
 {
@@ -199,8 +199,8 @@ static int by_side(struct world *w, int side, const struct df_member *peer,
 
 /*
  * Side 0 creates, closes and recycles a few keys at random; memory it got back is given to
- * connectors that nobody looks for, filled with a pattern. Side 1 finds, uses, writes and lets go
- * at random, holding stale finds as long as it likes. No write may ever land in the pattern.
+ * connectors that no side looks for, filled with a pattern. Side 1 finds, uses, writes and lets go
+ * at random, holding stale finds for any time. No write may ever reach the pattern.
  */
 static void gate_owner(struct world *w, struct df_peer *p)
 {
@@ -279,14 +279,14 @@ static void gate_user(struct world *w, struct df_peer *p)
 			}
 			continue;
 		}
-		/* Ours until we let go: nobody else's bytes are here. */
+		/* Ours until we let go: no other side's bytes are here. */
 		memset(&k, 0, sizeof(k));
 		w->tl->end(c[i], &k);
 		ck_assert_uint_eq(c[i]->hdr->key, 100 + i);
 		ck_assert_uint_eq(c[i]->hdr->nr_slots, k.nr_slots);
 		ck_assert_ptr_null(k.fresh);
 		/*
-		 * Over a network the slots are ours as far as credits go, and nobody gives any
+		 * Over a network the slots are ours as far as credits go, and no side gives any
 		 * here.
 		 */
 		if (!over_network(w)) {
@@ -416,7 +416,7 @@ END_TEST
 #define NR_LIVES 5
 
 /*
- * A connector is closed only when nobody uses it and nothing is in it; its successor begins where
+ * A connector is closed only when it is not in use and nothing is in it; its successor begins where
  * it stood, with zeroed slots where they were asked for.
  */
 static void lives_owner(struct world *w, struct df_peer *p)
@@ -438,8 +438,8 @@ static void lives_owner(struct world *w, struct df_peer *p)
 		ck_assert_int_eq(w->tl->recycle(c, &next), no);
 		step(w, 12 + life * 5);
 		/*
-		 * Side 1 has let go, but the slice has not been received. Of GPU memory the host
-		 * knows what is noted.
+		 * Side 1 has let go, but the slice has not been received. The host knows of GPU
+		 * memory only what is noted.
 		 */
 		step(w, 13 + life * 5);
 		df_conn_note(c, base);
@@ -487,7 +487,7 @@ static void lives_user(struct world *w, struct df_peer *p)
 		df_conn_note(c, 99);
 		step(w, 13 + life * 5);
 		step(w, 14 + life * 5);
-		/* What was found is closed: the successor has to be looked for. */
+		/* The connector found before is closed: the successor must be looked for. */
 		while (w->tl->use(c) == 0 && later(w))
 			;
 		ck_assert_int_eq(HOST(int, w->tl->use(c)), -EAGAIN);
@@ -525,8 +525,9 @@ static void check_mark(const struct df_kconn *k, int round)
 
 /*
  * Over a network. Side 1 fills connectors that side 0 closes meanwhile without having received
- * anything; those that nobody looks for are made next, most likely in the same memory, and keep
- * their pattern while slices of others arrive. A GPU sees only then what was written long before.
+ * anything; others that no side looks for are made next, most likely in the same memory, and keep
+ * their pattern while slices of others arrive. A GPU sees by then only what was written long
+ * before.
  */
 static void cut_owner(struct world *w, struct df_peer *p)
 {
@@ -595,8 +596,8 @@ END_TEST
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /*
- * Who closes a connector says what it has consumed: credits of so small slots would wait for more,
- * and nothing comes any more.
+ * A side that closes a connector reports how much it has consumed: credits of slots this small
+ * would wait for more, and no more slices arrive.
  */
 static void end_owner(struct world *w, struct df_peer *p)
 {
@@ -647,7 +648,7 @@ END_TEST
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Memory runs out: an error at create, nothing else; what is freed can be had again. */
+/* Memory runs out: an error at create, nothing else; freed memory can be allocated again. */
 static int memory(struct world *w, int side, const struct df_member *peer)
 {
 	struct df_conn *c[64], *big;
@@ -665,7 +666,7 @@ static int memory(struct world *w, int side, const struct df_member *peer)
 	memset(k.slots, 1, 4ull * (40u << 20));
 	ck_assert_int_eq(w->tl->close(big), 0);
 	df_arena_limit(24 << 20);
-	/* What was large is given back, in a while. */
+	/* Large memory is given back after a while. */
 	for (n = 0; make(w->tl, p, 97, 1, 64, 0, &big, &k) == -ENOMEM && later(w) && n < 1000; n++)
 		usleep(1000);
 	ck_assert_int_eq(w->tl->close(big), 0);
@@ -744,7 +745,7 @@ START_TEST(t_death)
 }
 END_TEST
 
-/* Nobody asks whether a transport has a function. */
+/* No caller asks whether a transport has a function. */
 START_TEST(t_whole)
 {
 	struct df_member a = {.proc = 1}, b = {.proc = 2};

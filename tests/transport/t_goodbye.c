@@ -1,6 +1,6 @@
 /*
- * Description: a process that ends in order is no fault of the network, whatever was on its way to
- * it; one that just goes is.
+ * Description: a process that exits normally is no fault of the network, whatever was on its way to
+ * it; one that disappears is.
  */
 #include "tests/lib/test.h"
 #include "tests/transport/wire.h"

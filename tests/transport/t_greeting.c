@@ -1,6 +1,6 @@
 /*
- * Description: a stranger that knows all names, and what others said before, but not the key: it
- * changes nothing of a link, and writes one line a minute into the log.
+ * Description: an outsider that knows all names, and all earlier messages, but not the key: it
+ * changes nothing of a link, and causes one line a minute in the log.
  */
 #define _GNU_SOURCE
 #include "tests/lib/test.h"
@@ -175,7 +175,7 @@ static void attack(enum attack what)
 		hangs_up(fd);
 		return;
 	default:
-		/* What would be frames, if the hello had sufficed. */
+		/* These would be frames, if the hello had sufficed. */
 		say(fd, &bye, sizeof(bye));
 		hangs_up(fd);
 		return;
@@ -256,7 +256,7 @@ static int taken(int listener, uint64_t session, struct hello *h)
 }
 
 /*
- * At the address of a process there is another one, which has heard the real one's answer to
+ * At the address of a process there is another one, which has heard the first one's answer to
  * another hello.
  */
 static void lie(int fd, enum lie what, const struct hello *h)
@@ -417,6 +417,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("strangers that know all names", {t_attack, ATTACKS}, {t_lie, LIES},
+	return DF_TESTS("outsiders that know all names", {t_attack, ATTACKS}, {t_lie, LIES},
 			{t_log}, {t_crowd, 2});
 }

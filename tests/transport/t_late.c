@@ -1,6 +1,6 @@
 /*
- * Description: a peer whose first words come late is waited for; strangers that say nothing take
- * neither its place nor all descriptors.
+ * Description: a peer whose first words arrive late is waited for; connections that say nothing
+ * take neither its place nor all descriptors.
  */
 #include "tests/transport/sides.h"
 
@@ -83,7 +83,7 @@ static void meet(struct world *w, const struct df_member *peer, int at)
 	w->tl->peer_put(p);
 }
 
-/* The hello comes after 6 s. */
+/* The hello arrives after 6 s. */
 static int late(struct world *w, int side, const struct df_member *peer)
 {
 	(void)side;
@@ -103,8 +103,8 @@ START_TEST(t_late)
 END_TEST
 
 /*
- * The answer comes while the other side gets no processor for longer than the time-out: it is there
- * all the same.
+ * The answer arrives while the other side gets no processor for longer than the time-out: it is
+ * found afterwards.
  */
 static int away(struct world *w, int side, const struct df_member *peer)
 {
@@ -125,7 +125,7 @@ START_TEST(t_away)
 }
 END_TEST
 
-/* So many connections to the other side, on which nothing is said. */
+/* Opens this number of connections to the other side, on which nothing is said. */
 static void crowd(const struct df_member *peer, int fd[CROWD], int n)
 {
 	union df_sockaddr to;
@@ -196,8 +196,8 @@ START_TEST(t_files)
 END_TEST
 
 /*
- * None of the listening side's own connections either is there to be dropped: who wants in waits
- * until there is a descriptor, and the thread that would take it looks meanwhile.
+ * The listening side has no connections of its own to drop either: a new connection waits until
+ * there is a descriptor, and the thread that would take it checks meanwhile.
  */
 static int full(struct world *w, int side, const struct df_member *peer)
 {
@@ -246,6 +246,6 @@ int main(void)
 
 	snprintf(text, sizeof(text), "%d", TIMEOUT_MS);
 	setenv("DFSHIM_NET_TIMEOUT_MS", text, 1);
-	return DF_TESTS("connections whose first words come late", {.before = choose_network},
+	return DF_TESTS("connections whose first words are late", {.before = choose_network},
 			{t_late}, {t_away}, {t_strangers}, {t_files}, {t_full});
 }

@@ -111,8 +111,8 @@ START_TEST(own)
 END_TEST
 
 /*
- * What had come just before a break is not sent again, and nothing waits until it is: neither TOLD
- * nor the process's exit.
+ * Data that arrived just before a break is not sent again, and nothing waits until it is: neither
+ * TOLD nor the process's exit.
  */
 START_TEST(acknowledged_late)
 {

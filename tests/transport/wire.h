@@ -33,7 +33,7 @@ static inline int wire_start(struct df_net_ep *ep)
 	return ret ? ret : df_session_start(ep);
 }
 
-/* Of the first session, with one stream. */
+/* The hello of the first session, with one stream. */
 static inline struct hello wire_hello(void)
 {
 	return (struct hello){.magic = MAGIC,
@@ -73,8 +73,8 @@ static inline int wire_connect(const struct df_net_ep *ep)
 }
 
 /*
- * Passes until so many bytes have arrived; 5 s at most. 1: they are there; 0: the endpoint has
- * closed the connection. -ETIMEDOUT.
+ * Passes until that number of bytes has arrived, for 5 s at most. Returns 1 if they have, 0 if the
+ * endpoint has closed the connection, else -ETIMEDOUT.
  */
 static inline int wire_get(struct df_net_ep *ep, int fd, void *at, size_t bytes)
 {

@@ -165,7 +165,7 @@ static int memory(struct client_rank *me, struct parts *p)
 	return 0;
 }
 
-/* The streams that have no handle of their own; what follows on them sees the result. */
+/* The streams that have no handle of their own; later work on them sees the result. */
 static int streams(struct client_rank *me, struct parts *p)
 {
 	cudaStream_t s[] = {NULL, cudaStreamLegacy, cudaStreamPerThread};
@@ -200,7 +200,7 @@ static void *abort_it(void *arg)
 	return NULL;
 }
 
-/* A thread sits in cudaStreamSynchronize behind something that can't finish; another one aborts. */
+/* A thread waits in cudaStreamSynchronize for something that cannot finish; another one aborts. */
 static int abort_by_other(struct client_rank *me, struct parts *p)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

@@ -86,7 +86,7 @@ static size_t buf_bytes(void)
 
 /* ---- the reference --------------------------------------------------------------------------- */
 
-/* What the input is made of. */
+/* The content of the input. */
 static uint64_t draw(size_t nr, int rank, size_t i)
 {
 	uint64_t state = client_seed(opt.seed + nr, (uint64_t)rank, i);

@@ -90,7 +90,10 @@ static int run(struct client_rank *me)
 			CUDA(cudaGraphExecDestroy(exec[g]));
 		NCCL(ncclCommDestroy(me->comms[g]));
 		me->comms[g] = NULL;
-		/* A graph that outlives its communicator can be launched in vain, and destroyed. */
+		/*
+		 * A graph that outlives its communicator can be launched, without effect, and
+		 * destroyed.
+		 */
 		if (g) {
 			EXPECT(cudaGraphLaunch(exec[g], s[g]) != cudaSuccess,
 			       "a graph was launched without its communicator");

@@ -1,7 +1,7 @@
 /*
  * Non-blocking communicators (ncclConfig_t.blocking = 0): no call waits, ncclInProgress is left by
  * polling ncclCommGetAsyncError; init, collectives, groups, split, finalize; abort while the others
- * never come to the rendezvous.
+ * never reach the rendezvous.
  */
 #include "../client.h"
 

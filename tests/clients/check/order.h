@@ -7,7 +7,7 @@
 
 #include "../client.h"
 
-#define CELLS	   96 /* of one memory: the rank's device, pinned memory, the rank's second device */
+#define CELLS	   96 /* of one memory: the rank's device, pinned memory, the second device */
 #define NR_CELLS   (3 * CELLS)
 #define NR_STREAMS 9
 #define NR_OWN	   6 /* streams of the rank's device */
@@ -238,7 +238,7 @@ static int legacy_of(int s)
 	return s < NR_OWN ? LEGACY : LEGACY2;
 }
 
-/* What whatever is put on the stream now comes after. */
+/* The set that work put on the stream now follows. */
 static struct set position(const struct plan *p, int s)
 {
 	struct set set = p->stream[s];

@@ -210,7 +210,10 @@ static void make(struct plan *p, int nr_ops)
 		if (!rnd(p, 4) && p->recorded[e]) {
 			s = rnd(p, NR_STREAMS);
 			wait_event(p, e, s);
-			/* What the legacy stream waits for, the blocking ones wait for. */
+			/*
+			 * The blocking streams wait for everything that the legacy stream waits
+			 * for.
+			 */
 			if (!rnd(p, 2))
 				probe(p, &p->event[e], s == LEGACY ? 2 : s == LEGACY2 ? 7 : s);
 		}

@@ -1,15 +1,15 @@
 /*
- * What stream order promises, by random programs. Every rank does the same random program on a few
- * streams (of every kind, on two devices), communicators and events: collectives, copies, fills,
- * host functions, graphs, memory that is allocated and freed in between, all on random ranges of
- * the same small memory, and synchronisations of every kind. The generator knows what happens
- * before what, by CUDA's rules and NCCL's, and orders by an event what would otherwise be a race;
- * so executing the program step by step is the reference, and every value that the host may look at
- * has to be the reference's. Ranks wait at random places, and neighbouring collectives that are
+ * Stream order, by random programs. Every rank does the same random program on a few streams (of
+ * every kind, on two devices), communicators and events: collectives, copies, fills, host
+ * functions, graphs, memory that is allocated and freed in between, all on random ranges of the
+ * same small memory, and synchronisations of every kind. The generator knows by CUDA's rules and
+ * NCCL's what happens before what, and orders by an event what would otherwise be a race. So
+ * executing the program step by step is the reference, and every value that the host may read must
+ * be the reference's. Ranks wait at random places, and neighbouring collectives that are
  * independent change places at random.
  *
- * ORDER_PROGRAMS: how many (60). ORDER_KEEP=1: nothing changes places. ORDER_ONLY=K: only program
- * K, printed; ORDER_OPS=N: only its first N operations.
+ * ORDER_PROGRAMS: their number (60). ORDER_KEEP=1: nothing changes places. ORDER_ONLY=K: only
+ * program K, printed; ORDER_OPS=N: only its first N operations.
  */
 #include "order_make.h"
 

@@ -33,7 +33,7 @@ static int fill(struct client_rank *me, struct ends *e, int to, int nr, size_t n
 	return 0;
 }
 
-/* What came from a peer, at an offset of its message area. */
+/* Checks the data of a peer, at an offset of its message area. */
 static int check(struct client_rank *me, struct ends *e, int from, int nr, size_t at, size_t n,
 		 int last)
 {

@@ -102,7 +102,7 @@ static int abort_in_the_middle(struct client_rank *me, int round, uint64_t *rand
 	return 0;
 }
 
-/* What the rank has written is still there some time later. */
+/* The data that the rank has written is still there some time later. */
 static int is_left_alone(struct client_rank *me, int round, const int *buf, int *host, size_t n,
 			 int byte)
 {

@@ -1,6 +1,6 @@
 /*
  * Communicators made from communicators: ncclCommSplit with colours and keys, no colour, shrink,
- * revoke, finalize, destroy, and abort while an operation waits for a rank that never comes.
+ * revoke, finalize, destroy, and abort while an operation waits for a rank that never arrives.
  */
 #include "../client.h"
 

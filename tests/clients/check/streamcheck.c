@@ -1,12 +1,12 @@
 /*
- * What a program sees of streams and events around collectives that its peers begin late: times of
- * events, calls that must or must not wait for what is pending, threads that share a communicator,
- * priorities. Two ranks in one process, so that one can tell the other how far it has got.
+ * How a program sees streams and events around collectives that its peers begin late: times of
+ * events, calls that must or must not wait for pending work, threads that share a communicator,
+ * priorities. Two ranks in one process, so that each can set a flag for the other.
  *
  * STREAM_ONLY=NAME: one part. The parts "priority", "behind_data", "behind_work", "behind_peer" and
- * "lending" are for DFSHIM_ORDER=priority and run only when they are named (the last two also on a
- * process for each rank, "lending" with any number of ranks), and so does "reset", after which the
- * device is no longer usable.
+ * "inherited" are for DFSHIM_ORDER=priority and run only when they are named (the last two also
+ * with a process for each rank, "inherited" with any number of ranks), and so does "reset", after
+ * which the device is no longer usable.
  */
 #include "../client.h"
 
@@ -16,7 +16,7 @@
 #define BIG                                                                                        \
 	((size_t)80000) /* several slices: between two of them another operation may overtake it */
 
-static int flags[16]; /* one rank tells the other */
+static int flags[16]; /* set by one rank for the other */
 
 static void tell(int flag)
 {
@@ -45,7 +45,7 @@ struct bench {
 	float *x, *y, *z, *w; /* N elements each */
 };
 
-/* Both ranks are here, and nothing is told. */
+/* Both ranks are here, and no flag is set. */
 static int begin(void)
 {
 	if (client_barrier_wait(&client_ranks_barrier))
@@ -196,7 +196,7 @@ static int elapsed(struct bench *b)
 		}
 		EXPECT(told(1), "turn %d: over before the peer began", i);
 		CUDA(cudaEventElapsedTime(&ms, e[BEFORE], e[AFTER]));
-		EXPECT(ms >= 19.9f, "turn %d: %g ms, but the peer came after 20", i, ms);
+		EXPECT(ms >= 19.9f, "turn %d: %g ms, but the peer arrived after 20", i, ms);
 		CUDA(cudaEventElapsedTime(&ms, e[AFTER], e[ON_T]));
 		EXPECT(ms >= 0, "turn %d: %g ms to the event that waited for it", i, ms);
 		CUDA(cudaEventSynchronize(e[AGAIN]));
@@ -270,7 +270,7 @@ static int pressure(struct bench *b)
 			return -1;
 		CUDA(cudaStreamSynchronize(b->s));
 		/*
-		 * What it allocates next could lie in the middle of that room, where both have one
+		 * The next allocation could lie in the middle of that room, where both have one
 		 * device.
 		 */
 		return await(2);
@@ -292,7 +292,7 @@ static int pressure(struct bench *b)
 	return 0;
 }
 
-/* Host threads that give out collectives of one communicator at the same time. */
+/* Threads that issue collectives of one communicator at the same time. */
 #define THREADS 3
 
 struct sharer {
@@ -339,9 +339,9 @@ static void *sharing(void *arg)
 }
 
 /*
- * Nobody allocates while some thread's stream waits for a collective that another rank's thread has
- * yet to begin: where the driver's allocation waits for the device, that is a deadlock by CUDA's
- * rules, whoever executes the collectives.
+ * No thread allocates while some thread's stream waits for a collective that another rank's thread
+ * has yet to begin: where the driver's allocation waits for the device, that is a deadlock by
+ * CUDA's rules, with every executor.
  */
 static int threads(struct bench *b)
 {
@@ -373,8 +373,8 @@ static int threads(struct bench *b)
 
 /*
  * On rank 0 many collectives of low priority, and at last one of high priority, wait for one whose
- * peer is late. Each is a communicator of one rank, so nothing holds it up once that one is done:
- * in which order they are executed then is the scheduler's to say, and the trace's to tell
+ * peer is late. Each is a communicator of one rank, so nothing holds it up after that. The
+ * scheduler decides in which order they are executed then, and the trace shows it
  * (tests/smoke/t_streams.sh). The signature of the urgent one was first used on the stream of low
  * priority.
  */
@@ -500,7 +500,7 @@ static int behind_work(struct bench *b)
 /*
  * On rank 1 an urgent operation stands behind one of low priority, whose other end, rank 0, has
  * NR_LOWS of a priority between the two before it. All of rank 0's wait for one that rank 1 begins
- * late: then the scheduler says which comes first.
+ * late: then the scheduler decides the order.
  */
 static int behind_peer(struct bench *b)
 {
@@ -537,12 +537,12 @@ static int behind_peer(struct bench *b)
 		CUDA(cudaStreamWaitEvent(high, after, 0));
 		NCCL(ncclAllReduce(mine, mine + BIG, BIG - 1, ncclFloat, ncclSum, one, high));
 	}
-	/* The other rank has come so far. */
+	/* The other rank has reached this place. */
 	if (sum(b->z, b->w, both, b->s))
 		return -1;
 	if (b->me->rank) {
 		CUDA(cudaStreamSynchronize(b->s));
-		/* Rank 0 is told of it meanwhile. */
+		/* Rank 0 is informed of it meanwhile. */
 		usleep(300000);
 		if (sum(b->x, b->y, b->b, mid))
 			return -1;
@@ -563,12 +563,12 @@ static int behind_peer(struct bench *b)
 #define LENDING_DEPTH 8
 
 /*
- * Operations on streams of three priorities, at random, each of which reads what an earlier one
- * wrote, often on another stream: what is lent goes from rank to rank while other operations are
- * submitted. A rank dawdles now and then, so that it is told of operations that it has not
+ * Operations on streams of three priorities, at random, each of which reads the result of an
+ * earlier one, often on another stream. Inherited priorities go from rank to rank while other
+ * operations are submitted. A rank pauses now and then, so it hears of operations that it has not
  * submitted yet.
  */
-static int lending(struct bench *b)
+static int inherited(struct bench *b)
 {
 	static const int priorities[] = {0, -2, -5};
 	const int nr = LENDING_OPS;
@@ -599,7 +599,7 @@ static int lending(struct bench *b)
 			CUDA(cudaStreamWaitEvent(streams[on], e[from - 1], 0));
 		if (client_random(&own) % 8 == 0)
 			usleep((unsigned)(client_random(&own) % 500));
-		/* What it reads was written on the same stream, or is waited for. */
+		/* Its input was written on the same stream, or is waited for. */
 		if (sum(data + (size_t)from * N, data + (size_t)(i + 1) * N, comm, streams[on]))
 			return -1;
 		CUDA(cudaEventRecord(e[i], streams[on]));
@@ -658,7 +658,7 @@ static const struct part {
 	{"behind_data", behind_data, 1},
 	{"behind_work", behind_work, 1},
 	{"behind_peer", behind_peer, 1},
-	{"lending", lending, 1},
+	{"inherited", inherited, 1},
 	{"reset", reset, 1},
 };
 

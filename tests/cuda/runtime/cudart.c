@@ -1,9 +1,9 @@
 /*
  * The part of the CUDA runtime that the clients of tests/clients and tests/deadlock use, on the
  * driver's public functions alone: the real libcudart asks the driver for tables that only NVIDIA
- * knows, which no stand-in can have. It finds the driver as the real one does (dlopen, dlsym,
- * cuGetProcAddress for each function), so the hook is in front of it. With the stand-in for libcuda
- * its constructor brings the kernel: the daemon's code on CPU threads.
+ * knows, which no test driver can have. It finds the driver as the real one does (dlopen, dlsym,
+ * cuGetProcAddress for each function), so the hook is in front of it. With the test driver its
+ * constructor brings the kernel: the daemon's code on CPU threads.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -14,7 +14,10 @@
 
 /* A function of the driver; ends the process if there is none. */
 void *rt_find(const char *name);
-/* What the next cudaGetLastError() says. The errors of driver and runtime have the same numbers. */
+/*
+ * Sets the result of the next cudaGetLastError(). The errors of driver and runtime have the same
+ * numbers.
+ */
 cudaError_t rt_said(CUresult r);
 cudaError_t rt_peek(void);
 /* A context is current; the device that it is of. */

@@ -1,7 +1,7 @@
 /*
- * A program's own kernels and variables, as nvcc registers them. Their code goes to the driver as
- * it is when the first of them is wanted; the stand-in executes what has PTX in it that is not
- * compressed (tests/cuda/driver/module.c). The launch of another fails and names it, once each.
+ * A program's own kernels and variables, as nvcc registers them. Their code is given to the driver
+ * unchanged when the first of them is needed; the test driver executes code with uncompressed PTX
+ * in it (tests/cuda/driver/module.c). The launch of another kernel fails and names it, once each.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +108,7 @@ static CUresult loaded(struct binary *b)
 	return r != CUDA_SUCCESS || b->library ? r : CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* NULL: it can't be executed here, which is said. */
+/* NULL: it cannot be executed here, which is reported. */
 static CUfunction function_of(const void *host)
 {
 	struct registered *k = find(&kernels, host);
@@ -218,7 +218,9 @@ API cudaError_t __cudaLaunchKernel(cudaKernel_t fn, dim3 grid, dim3 block, void 
 
 /* ---- what is known of kernels ---------------------------------------------------------------- */
 
-/* Asked before anything is launched, so what can't be launched has an answer too. */
+/*
+ * Programs ask before they launch anything, so kernels that cannot be launched have an answer too.
+ */
 API cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *fn)
 {
 	struct registered *k = find(&kernels, fn);

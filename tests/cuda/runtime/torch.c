@@ -1,6 +1,6 @@
 /*
- * What PyTorch asks of the runtime besides: device properties, the capture's state. Its kernels
- * can't run here (kernel.c); interpose/python/dfshim/host computes on the CPU instead.
+ * Further functions that PyTorch uses: device properties, the capture's state. Its kernels cannot
+ * run here (kernel.c); interpose/python/dfshim/host computes on the CPU instead.
  */
 #include <stdio.h>
 #include <string.h>

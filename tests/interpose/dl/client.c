@@ -1,6 +1,6 @@
 /*
- * What applications do to reach NCCL: ELF references, dlopen and dlsym, with everything else that
- * dlsym and dlvsym must still do. Prints one line a fact; t_preload.sh and t_dlsym.sh compare.
+ * The ways in which applications reach NCCL: ELF references, dlopen and dlsym, with everything else
+ * that dlsym and dlvsym must still do. Prints one line a fact; t_preload.sh and t_dlsym.sh compare.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /*
  * The functions of the fake NCCL that have to do something. With NCCL_COMM_ID=127.0.0.1:PORT the
- * ranks of a communicator meet there as the real one's do: rank 0 serves, others try until it does.
- * FAKE_NCCL_VERSION: what it says that it is.
+ * ranks of a communicator meet there as NCCL's do: rank 0 serves, others try until it does.
+ * FAKE_NCCL_VERSION: the version that it reports.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -61,8 +61,8 @@ static ssize_t take(int fd, void *what, size_t bytes)
 }
 
 /*
- * The real one's root is a thread of its own, which may be there still when all have got what they
- * want.
+ * In NCCL the root is a thread of its own, which may still be there when all ranks have the
+ * addresses.
  */
 static void *close_later(void *listener)
 {
@@ -87,7 +87,7 @@ static int serve(const struct sockaddr_in *at, int nranks)
 		fds[came] = accept(listener, NULL, NULL);
 		if (fds[came] < 0)
 			return -1;
-		/* Who is not of NCCL's is not answered. */
+		/* Connections without NCCL's magic get no answer. */
 		if (!all(take, fds[came], &magic, sizeof(magic)) && magic == HANDLE_MAGIC)
 			came++;
 		else

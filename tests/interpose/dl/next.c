@@ -1,4 +1,4 @@
-/* Two libraries are made of this; each wraps the next one's df_test_which() by dlsym(RTLD_NEXT). */
+/* Two libraries are made of this; each wraps df_test_which() of the next by dlsym(RTLD_NEXT). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 

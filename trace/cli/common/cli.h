@@ -1,6 +1,6 @@
 /*
- * What subcommands share: the table of their options, from which parsing, help, completion and the
- * manual are made, and messages that look the same everywhere. Results are printed to standard
+ * Shared by the subcommands: the table of their options, from which parsing, help, completion and
+ * the manual are made, and messages that look the same everywhere. Results are printed to standard
  * output, all else to standard error. One thread.
  */
 #ifndef DF_TRACE_CLI_COMMON_CLI_H
