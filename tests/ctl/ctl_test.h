@@ -1,4 +1,4 @@
-/* What the tests of the control plane share: joining by many threads, and forked processes. */
+/* Shared by the tests of the control plane: joining by many threads, and forked processes. */
 #ifndef DF_CTL_TEST_H
 #define DF_CTL_TEST_H
 

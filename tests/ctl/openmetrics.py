@@ -62,7 +62,7 @@ def check(path):
     theirs = {(s.name, tuple(sorted(s.labels.items()))): s.value for f in new(text) for s in f.samples}
     ours = {(n, tuple(sorted((k, unescape(v)) for k, v in l.items()))): v for n, l, v, _ in have}
     assert theirs == ours, f"read differently: {set(theirs.items()) ^ set(ours.items())}"
-    # Of the older format, as node_exporter reads it: the names of samples are the same.
+    # The older format, as node_exporter reads it: the names of samples are the same.
     assert {s.name for f in old(text) for s in f.samples} == {n for n, _, _, _ in have}
     print("prometheus_client agrees")
 

@@ -274,7 +274,7 @@ def look(pids):
         for fd in glob.glob(f"/proc/{pid}/fd/*") + glob.glob(f"/proc/{pid}/map_files/*"):
             print(f"saw {fd}")
             found = 1
-    # RAS answers everybody of its machine, also behind clients that say nothing.
+    # RAS answers every process of its machine, also behind clients that say nothing.
     idle = [socket.create_connection(("127.0.0.1", 28028), 30) for _ in range(20)]
     s = socket.create_connection(("127.0.0.1", 28028), 30)
     s.sendall(b"VERBOSE STATUS\n")

@@ -1,4 +1,6 @@
-/* Description: processes killed at random moments: everybody learns it, survivors go on. */
+/*
+ * Description: processes killed at random moments: every other process learns it, survivors go on.
+ */
 #include "tests/ctl/ctl_test.h"
 
 #include "runtime/ctl/tree.h"
@@ -51,7 +53,7 @@ static void on_death(uint64_t proc, int in_order)
 
 static const struct df_ctl_events events = {.death = on_death};
 
-/* How often we were told; *at: the last of it. */
+/* Returns the number of reported deaths; *at: the last of them. */
 static uint32_t nr_deaths(int index, uint32_t *at)
 {
 	uint32_t i, nr = 0,
@@ -82,7 +84,7 @@ static uint32_t wait_death(int victim)
 	return at;
 }
 
-/* Everybody in one communicator; on tcp, everybody on a node of its own. */
+/* All ranks in one communicator; on tcp, each on a node of its own. */
 static struct df_ctl_comm *begin(int index)
 {
 	struct ct_rank r;
@@ -291,10 +293,10 @@ static int leaves(int index, void *arg)
 	}
 	ck_assert_int_eq(orderly[wait_death(0)], 1);
 	ck_assert_uint_eq(nr_deaths(0, &at), 1);
-	/* Everybody has what it left. */
+	/* Every process has the words that it left. */
 	df_ctl_each_words(count_words, &nr_words);
 	ck_assert_int_eq(nr_words, 1);
-	/* A communicator that is opened now has missed it, and is told. */
+	/* A communicator that is opened now has missed it, and is informed. */
 	for (i = 0; i < job->n; i++)
 		ranks[i] = i;
 	ck_assert_int_eq(df_ctl_derive(world, 77, ranks, job->n, index, 0, &late), 0);
@@ -324,8 +326,8 @@ START_TEST(t_leaves)
 END_TEST
 
 /*
- * Several at once, who may be one another's only neighbours: who stays hears all their goodbyes.
- * tests/model/goodbye.pml
+ * Several at once, each of which may be the only neighbour of another: those that stay hear all
+ * their goodbyes. tests/model/goodbye.pml
  */
 static int leave_at_once(int index, void *arg)
 {
@@ -413,7 +415,7 @@ END_TEST
 
 /* ---- in the rendezvous ----------------------------------------------------------------------- */
 
-/* Tells the parent when the rendezvous lacks only the rank that never comes. */
+/* Informs the parent when the rendezvous lacks only the rank that never arrives. */
 static void *all_but_one(void *arg)
 {
 	int ranks[4];
@@ -451,8 +453,8 @@ static int dies_early(int index, void *arg)
 }
 
 /*
- * A rank, or whoever serves the id, dies while others wait. Whose process that was is known: by the
- * table, by the id.
+ * A rank, or the process that serves the id, dies while others wait. The table, or the id, says
+ * which process that was.
  */
 START_TEST(t_rendezvous)
 {
@@ -488,8 +490,8 @@ static int joins_stale(int index, void *arg)
 }
 
 /*
- * After a restart a rank may have the id of the start before: it fails, and says what the id is. 1:
- * one of another machine.
+ * After a restart a rank may have the id of the start before: it fails, and explains the id. With
+ * _i == 1 the id is of another machine.
  */
 START_TEST(t_stale)
 {

@@ -76,7 +76,7 @@ static void *forge(void *seed)
 	return NULL;
 }
 
-/* Once alone, where nobody else would wake the reader, and once among others. */
+/* Once alone, where no other thread would wake the reader, and once among others. */
 START_TEST(t_inbox)
 {
 	uintptr_t i, nr_forgers = _i ? NR_FORGERS : 0;
@@ -95,7 +95,7 @@ START_TEST(t_inbox)
 			__atomic_store_n(&heard, ++turn, __ATOMIC_RELEASE);
 			df_futex_wake(&heard, 1, 0);
 		} else if (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) { /* as above */
-			/* Without a bound: who wakes us is what is tested. */
+			/* Without a bound: the test is which thread wakes us. */
 			df_snapshot_wait(seen, -1);
 		}
 	}

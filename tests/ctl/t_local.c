@@ -144,7 +144,10 @@ START_TEST(t_derive)
 }
 END_TEST
 
-/* Whatever one rank says wrong, all who wait get -EPROTO, and so does who comes later. */
+/*
+ * If one rank says anything wrong, all waiting ranks get -EPROTO, and so does a rank that arrives
+ * later.
+ */
 START_TEST(t_refused)
 {
 	struct ct_rank r[4];
@@ -176,8 +179,8 @@ START_TEST(t_refused)
 END_TEST
 
 /*
- * A rank that can't run under us: all come together, with settings or without, where all can go
- * over to the real library; else all are refused, also by one that has not come yet. With a second
+ * A rank that cannot run under us: all ranks join, with settings or without, where all can change
+ * to the real library; else all are refused, also by one that has not arrived yet. With a second
  * id, behind a relay.
  */
 START_TEST(t_limits)
@@ -204,7 +207,7 @@ START_TEST(t_limits)
 			r[i].limits = bound;
 	}
 	for (i = 0; i < 4; i++)
-		/* With both limits it does not wait for anybody. */
+		/* With both limits it waits for no rank. */
 		if (_i % 4 != 3 || i == last)
 			pthread_create(&r[i].thread, NULL, ct_join_thread, &r[i]);
 	if (_i % 4 == 3) {
@@ -275,7 +278,7 @@ START_TEST(t_bad_arguments)
 }
 END_TEST
 
-/* A rank is missing: everybody can say which, and a stop ends the wait of all. */
+/* A rank is missing: every rank can name it, and a stop ends the wait of all. */
 START_TEST(t_missing)
 {
 	struct ct_rank r[4];
@@ -304,7 +307,7 @@ START_TEST(t_missing)
 		if (i == 2)
 			continue;
 		pthread_join(r[i].thread, NULL);
-		/* The first to see it gave up; for the others a rank has gone. */
+		/* The first to see it gave up; for the others a rank has left. */
 		ck_assert(r[i].ret == -ECANCELED || r[i].ret == -ECONNRESET);
 	}
 }
@@ -338,7 +341,7 @@ START_TEST(t_gather_stop)
 }
 END_TEST
 
-/* Who has left is not waited for. */
+/* A rank that has left is not waited for. */
 START_TEST(t_gather_left)
 {
 	struct ct_rank r[3];
@@ -389,7 +392,7 @@ static long turns(void)
 	return state == 'S' ? n : -1;
 }
 
-/* What is left of the start is over when no timer is left and nothing more happens. */
+/* The start is over when no timer is left and nothing more happens. */
 static long settled(void)
 {
 	uint64_t timer;
@@ -484,7 +487,7 @@ START_TEST(t_many)
 }
 END_TEST
 
-/* NCCL_COMM_ID: the same id on every rank, rank 0 may come last, and the address serves again. */
+/* NCCL_COMM_ID: the same id on every rank, rank 0 may arrive last, and the address serves again. */
 START_TEST(t_address)
 {
 	unsigned char again[128];
@@ -526,7 +529,9 @@ static void *hang_up(void *arg)
 	return NULL;
 }
 
-/* Somebody listens there who is not of ours: rank 0 can't serve it, others don't wait for ever. */
+/*
+ * A process that is not of ours listens there: rank 0 cannot serve it, others do not wait for ever.
+ */
 START_TEST(t_address_taken)
 {
 	union df_sockaddr addr;
@@ -549,7 +554,7 @@ START_TEST(t_address_taken)
 }
 END_TEST
 
-/* A rank on plain NCCL comes to the address: the others end, with the reason. */
+/* A rank on plain NCCL connects to the address: the others end, with the reason. */
 START_TEST(t_address_unshimmed)
 {
 	struct ct_rank r = {.ids = ids, .nranks = 2};

@@ -15,8 +15,8 @@
 #define ALWAYS 1000
 
 /*
- * The other process of a communicator, played by a thread of ours: it hangs up so many times, then
- * answers.
+ * The other process of a communicator, played by a thread of ours: it hangs up that number of
+ * times, then answers.
  */
 static struct {
 	struct df_member member;
@@ -49,8 +49,8 @@ static int nr_answers(void)
 }
 
 /*
- * A communicator of ours and of the peer, whose death is looked for. 1: it was found, 0: the peer
- * has answered.
+ * A communicator of ours and of the peer, whose death is looked for. Returns whether it was found;
+ * otherwise the peer has answered.
  */
 static int found_dead(int nr_hang_ups)
 {

@@ -111,7 +111,7 @@ static int scattered(int index)
 
 /*
  * Each process joins in an order of its own, all at once by threads: parts of the overlay meet in
- * circles.
+ * cycles.
  */
 static int orders(int index)
 {
@@ -134,8 +134,8 @@ static int orders(int index)
 }
 
 /*
- * Pairs that meet in random order make the overlay out of many parts; then everybody meets. Every
- * process must hear from every other over it.
+ * Pairs that meet in random order make the overlay out of many parts; then all meet. Every process
+ * must hear from every other over it.
  */
 static int pairs(int index)
 {
@@ -260,7 +260,7 @@ static int messages(int index)
 					 0);
 	}
 	ck_assert_int_eq(df_ctl_send(r.comm, 12345, DF_MSG_USER + 1, word, 8), -EINVAL);
-	/* Each of the others to all, and everybody to me. */
+	/* Each of the others to all, and all to this one. */
 	want = (uint32_t)(50 * (n - 1) + 50 * n);
 	while (__atomic_load_n(&nr_got, __ATOMIC_ACQUIRE) < want) /* pairs with on_message() */
 		usleep(1000);
@@ -284,7 +284,7 @@ static int missing(int index)
 	make_ids(index);
 	if (index == 1) {
 		ct_arrive(&job->share, 1, 3);
-		return 0; /* its rank never comes */
+		return 0; /* its rank never arrives */
 	}
 	r = by_id(0, 3, index);
 	r.stop = &stop;
@@ -304,13 +304,13 @@ static int missing(int index)
 		df_ctl_poke();
 	}
 	pthread_join(r.thread, NULL);
-	/* One gives up; the other is told so. */
+	/* One gives up; the other is informed. */
 	ck_assert_int_eq(r.ret, index == 0 ? -ECANCELED : -ECONNRESET);
 	ct_arrive(&job->share, 3, 2);
 	return 0;
 }
 
-/* Who left the communicator is not waited for, in whatever process. */
+/* A rank that left the communicator is not waited for, in any process. */
 static int left(int index)
 {
 	struct ct_rank r;

@@ -129,7 +129,10 @@ START_TEST(t_frames)
 }
 END_TEST
 
-/* A rank that cannot join says so to who serves the id, and its check-in has the id. */
+/*
+ * A rank that cannot join reports that to the process that serves the id, and its check-in has the
+ * id.
+ */
 START_TEST(t_decline)
 {
 	unsigned char id[1][128], other[1][128];
@@ -181,8 +184,8 @@ START_TEST(t_decline)
 END_TEST
 
 /*
- * What takes the address of NCCL_COMM_ID, and never ends what it says, does not hold a rank that
- * declines for ever.
+ * A process that takes the address of NCCL_COMM_ID, and never ends its answer, does not hold a rank
+ * that declines for ever.
  */
 START_TEST(t_decline_bounded)
 {

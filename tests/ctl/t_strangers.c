@@ -1,4 +1,4 @@
-/* Description: connections that do not belong here, on both sockets, disturb nobody. */
+/* Description: connections that do not belong here, on both sockets, disturb no process. */
 #define _GNU_SOURCE
 #include "runtime/ctl/accept.h"
 #include "runtime/ctl/greet.h"
@@ -16,7 +16,7 @@
 #define NR_RANKS 3
 
 static unsigned char ids[1][128];
-static uint32_t stop_strangers;
+static uint32_t stop_outsiders;
 
 static int open_socket(const struct df_member *m, int tcp)
 {
@@ -76,7 +76,7 @@ static void frame(int fd, unsigned type, const void *body, size_t bytes, size_t 
 #define NR_KINDS 20
 
 /* Each of these must be hung up on, and learn nothing unless it knows too much already. */
-static void one_stranger(const struct df_member *m, struct df_rng *r, int kind, int tcp)
+static void one_outsider(const struct df_member *m, struct df_rng *r, int kind, int tcp)
 {
 	struct df_greet g = {.name = m->proc};
 	struct df_key wrong, session;
@@ -187,21 +187,21 @@ static void one_stranger(const struct df_member *m, struct df_rng *r, int kind, 
 		break;
 	}
 	said = hung_up(fd);
-	ck_assert_msg(said <= answer || knows, "a stranger of kind %d was told %zu bytes", kind,
+	ck_assert_msg(said <= answer || knows, "an outsider of kind %d received %zu bytes", kind,
 		      said);
 	close(fd);
 }
 
-static void *strangers(void *arg)
+static void *outsiders(void *arg)
 {
 	const struct df_member *m = arg;
 	struct df_rng r;
 	int n;
 
 	df_rng_init(&r, df_test_seed());
-	for (n = 0; !__atomic_load_n(&stop_strangers, __ATOMIC_ACQUIRE);
+	for (n = 0; !__atomic_load_n(&stop_outsiders, __ATOMIC_ACQUIRE);
 	     n++) /* pairs with the test */
-		one_stranger(m, &r, (int)df_rng_below(&r, NR_KINDS), m->tcp[0] && n % 2);
+		one_outsider(m, &r, (int)df_rng_below(&r, NR_KINDS), m->tcp[0] && n % 2);
 	return NULL;
 }
 
@@ -224,17 +224,17 @@ START_TEST(t_at_once)
 			for (turn = 0, before = 0; turn < 5 && !before; turn++) {
 				silent = open_socket(&self, tcp);
 				ck_assert_int_ge(silent, 0);
-				one_stranger(&self, &r, kind, tcp);
+				one_outsider(&self, &r, kind, tcp);
 				before = still_open(silent);
 				close(silent);
 			}
-			ck_assert_msg(before, "a stranger of kind %d stays", kind);
+			ck_assert_msg(before, "an outsider of kind %d stays", kind);
 		}
 	}
 }
 END_TEST
 
-/* Ranks come one by one and gather while strangers knock all the time. */
+/* Ranks arrive one by one and gather while outsiders connect all the time. */
 START_TEST(t_noise)
 {
 	struct ct_rank r[NR_RANKS];
@@ -244,7 +244,7 @@ START_TEST(t_noise)
 
 	ck_assert_int_eq(df_ctl_self(&self), 0);
 	ck_assert_int_eq(df_id_create(ids[0]), 0);
-	pthread_create(&thread, NULL, strangers, &self);
+	pthread_create(&thread, NULL, outsiders, &self);
 	for (i = 0; i < NR_RANKS; i++) {
 		r[i] = (struct ct_rank){
 			.ids = (const unsigned char(*)[128])ids, .nranks = NR_RANKS, .rank = i};
@@ -256,7 +256,7 @@ START_TEST(t_noise)
 		ck_assert_int_eq(r[i].ret, 0);
 	}
 	usleep(200000);
-	__atomic_store_n(&stop_strangers, 1, __ATOMIC_RELEASE); /* pairs with strangers() */
+	__atomic_store_n(&stop_outsiders, 1, __ATOMIC_RELEASE); /* pairs with outsiders() */
 	pthread_join(thread, NULL);
 	for (turn = 0; turn < NR_RANKS; turn++)
 		df_ctl_leave(r[turn].comm);
@@ -279,13 +279,13 @@ static int member(int index, void *arg)
 		ck_assert_int_eq(df_id_create(share->ids[0]), 0);
 	ct_arrive(share, 0, NR_RANKS);
 	memcpy(ids[0], share->ids[0], 128);
-	pthread_create(&thread, NULL, strangers, &self);
+	pthread_create(&thread, NULL, outsiders, &self);
 	r = (struct ct_rank){
 		.ids = (const unsigned char(*)[128])ids, .nranks = NR_RANKS, .rank = index};
 	ck_assert_int_eq(ct_join(&r), 0);
 	for (i = 0; i < 300; i++)
 		ck_assert_int_eq(ct_gather(r.comm, index, NR_RANKS, (uint64_t)i, 3, NULL), 0);
-	__atomic_store_n(&stop_strangers, 1, __ATOMIC_RELEASE); /* pairs with strangers() */
+	__atomic_store_n(&stop_outsiders, 1, __ATOMIC_RELEASE); /* pairs with outsiders() */
 	pthread_join(thread, NULL);
 	ct_arrive(share, 1, NR_RANKS);
 	return 0;
@@ -321,7 +321,7 @@ START_TEST(t_silent)
 		fd[i] = open_socket(&self, self.tcp[0] && i % 2);
 	for (i = 0; i < 20000; i++) {
 		df_ctl_lock();
-		n = df_ctl.nr_strangers;
+		n = df_ctl.nr_outsiders;
 		df_ctl_unlock();
 		if (n >= most)
 			break;
@@ -338,7 +338,7 @@ START_TEST(t_silent)
 		close(fd[i]);
 	for (i = 0; i < 20000 && n; i++) {
 		df_ctl_lock();
-		n = df_ctl.nr_strangers;
+		n = df_ctl.nr_outsiders;
 		df_ctl_unlock();
 		usleep(500);
 	}
@@ -347,9 +347,9 @@ START_TEST(t_silent)
 END_TEST
 
 /*
- * All places are taken by who is silent, for long enough: one who says something gets in at once,
- * in the place of the oldest, and the others stay. If none were made for it, it would get in when
- * the time of all of them is over.
+ * All places are taken by silent connections, for long enough: one that says something gets in at
+ * once, in the place of the oldest, and the others stay. If no place were made for it, it would get
+ * in when the time of all of them is over.
  */
 START_TEST(t_room)
 {
@@ -366,16 +366,16 @@ START_TEST(t_room)
 		do {
 			usleep(1000);
 			df_ctl_lock();
-			n = df_ctl.nr_strangers;
+			n = df_ctl.nr_outsiders;
 			df_ctl_unlock();
 		} while (n != DF_LINK_STRANGERS);
-		/* As long as a stranger is young, others wait. */
+		/* As long as an outsider's connection is young, others wait. */
 		usleep(1100000);
 		knock = open_socket(&self, 0);
 		ck_assert_int_eq(gr_greet(knock, self.proc, &self.key, &session), 0);
 		gr_say(knock, DF_FRAME_PING, NULL, 0);
 		ck_assert_int_eq(recv(knock, &c, 1, 0), 1);
-		ck_assert_msg(!still_open(fd[0]), "nobody went");
+		ck_assert_msg(!still_open(fd[0]), "no connection ended");
 		for (i = 1, stayed = 1; i < DF_LINK_STRANGERS; i++)
 			stayed &= still_open(fd[i]);
 		close(knock);
@@ -384,15 +384,18 @@ START_TEST(t_room)
 		do {
 			usleep(1000);
 			df_ctl_lock();
-			n = df_ctl.nr_strangers;
+			n = df_ctl.nr_outsiders;
 			df_ctl_unlock();
 		} while (n);
 	}
-	ck_assert_msg(stayed, "room was not made for who came");
+	ck_assert_msg(stayed, "no place was made for the new connection");
 }
 END_TEST
 
-/* Who has recorded all that a member sent in a greeting has nothing to say in the next one. */
+/*
+ * An outsider that has recorded all that a member sent in a greeting has nothing to say in the next
+ * one.
+ */
 START_TEST(t_replay)
 {
 	struct df_greet g = {0};
@@ -428,8 +431,8 @@ static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes,
 }
 
 /*
- * What listens at m's socket answers a greeting with a proof that is none, in a frame that says how
- * long it is.
+ * The listener at m's socket answers a greeting with a false proof, in a frame that says how long
+ * it is.
  */
 static void impostor(struct df_member m, uint32_t bytes)
 {
@@ -627,7 +630,7 @@ START_TEST(t_changed_user)
 }
 END_TEST
 
-/* Who knows an id and no process's key may join by the id, and nothing else. */
+/* A process that knows an id and no process's key may join by the id, and nothing else. */
 START_TEST(t_id_only)
 {
 	struct hop hop = {.proc = df_addr_random()};
@@ -729,7 +732,7 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("ctl strangers", {t_at_once}, {t_noise}, {t_noise_processes},
+	return DF_TESTS("ctl outsiders", {t_at_once}, {t_noise}, {t_noise_processes},
 			{t_silent, .times = 2}, {t_room}, {t_replay}, {t_impostor},
 			{t_finish_unanswered}, {t_other_user}, {t_changed_user}, {t_id_only},
 			{t_masked}, {t_unshimmed});

@@ -1,8 +1,8 @@
 /*
  * The GPU's dfk_move() (kernels/reduce_cuda.inl) against the CPU's, bit for bit: its source
  * compiled for the host, one emulated thread after another, always; on the GPU as well where there
- * is one. What can't be seen without a GPU is only the half, bfloat and fp8 instructions, which the
- * host replaces.
+ * is one. Without a GPU only the half, bfloat and fp8 instructions, which the host replaces, remain
+ * untested.
  *
  * reduce_cuda [gpu]: with `gpu`, exit 77 if there is none. SEED repeats a run.
  */
@@ -62,7 +62,7 @@ __global__ void move_on_gpu(struct dfk_move m)
 	dfk_move(&m);
 }
 
-/* Two sources, two destinations; what each must look like, and what it looked like. */
+/* Two sources, two destinations; their expected bytes, and those before. */
 static uint8_t *area[4], *want[4], *before[4];
 
 static int run(const struct dfk_move *m, int threads, bool gpu)

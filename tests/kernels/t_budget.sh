@@ -8,7 +8,7 @@ if [ ! -f "$B/kernels/daemon.fatbin" ]; then
 fi
 cd "$SRC"
 sh scripts/check_budget.sh "$B/kernels" "$(sed -n 's/^GPU_TARGETS ?= //p' kernels/module.mk)" "$(scripts/cuda_home.sh)/bin"
-# What it looks for in machine code, it finds.
+# The check finds such loads in machine code.
 early() { # GAP: a load that is predicated off, between the zero and its reader
 	printf '        /*0100*/ CS2R R4, SRZ ;  /* 0x0000000000047805 */\n  /* 0x%016x */\n' $(((0x7e0 | 1) << 41))
 	printf '        /*0110*/ @P0 IMAD.WIDE.U32 R4, R25, 0x60, R10 ;  /* 0x0000000000047825 */\n  /* 0x%016x */\n' $(((0x7e0 | ($1 - 1)) << 41))

@@ -1,12 +1,14 @@
 /*
- * Limit: 300 s Description: the daemon executes every built-in program of several ranks under
- * random preemption. Blocks of all ranks are given turns in random order with random policies,
- * submissions come at random moments and in a different order on every rank, so tasks are put aside
- * at every instruction. Results must be exact, and every counter must end where it should. Ranks
- * that disagree take a common order, and later their own again. Connectors are of all protocols,
- * and some collectives are old: their positions are about to wrap the flags of low-latency words,
- * or stand before a lap on which all words are written (tests/kernels/t_words.c looks closer at
- * those). The seed is printed on failure.
+ * Limit: 300 s
+ *
+ * Description: the daemon executes every built-in program of several ranks under random preemption.
+ * Blocks of all ranks are given turns in random order with random policies, submissions arrive at
+ * random moments and in a different order on every rank, so tasks are put aside at every
+ * instruction. Results must be exact, and every counter must end where it should. Ranks that
+ * disagree take a common order, and later their own again. Connectors are of all protocols, and
+ * some collectives are old: their positions are about to wrap the flags of low-latency words, or
+ * stand before a lap on which all words are written (tests/kernels/t_words.c tests those more
+ * closely). The seed is printed on failure.
  */
 #include <check.h>
 #include <stddef.h>
@@ -130,14 +132,14 @@ START_TEST(test_priorities)
 }
 END_TEST
 
-/* Of a rank's only block. */
+/* Gives the rank's only block turns. */
 static void turns(struct world *w, int k, int nr)
 {
 	while (nr--)
 		df_block_turn(&w->d[k], w->blk[k]);
 }
 
-/* What a full slice counts for in its share. */
+/* Returns what a full slice counts for in its share. */
 static uint64_t slice_work(const struct rank_coll *rc)
 {
 	return rc->k.tile_elems * 4 + 512;
@@ -263,8 +265,8 @@ START_TEST(test_common_order)
 		turns(&w, 0, 100);
 		SETTLE(w.blk[0]);
 		/*
-		 * From when it is seen until an operation 3 has ended, which one may have by now;
-		 * what is queued when it is seen keeps its place.
+		 * The share is measured from the first sight of the priority until an operation 3
+		 * has ended, which one may have by now; queued operations keep their places.
 		 */
 		if (m != 3)
 			ck_assert_uint_eq(w.blk[0]->gang, m == 1 || m == 2);

@@ -1,16 +1,16 @@
 /*
  * Description: the daemon's kernel as nvcc compiles it, with all its threads, on the PTX emulator:
- * what t_daemon.c shows of its source on one CPU thread a block. Each rank is a GPU with one to
- * three blocks of 32 to 512 threads. Submissions and inputs come while they run, in another order
- * on each rank; blocks leave by their clock and when they are asked to, and are launched again.
- * Results are exact, counters end where they should, and there is no race between the threads of a
- * block, no access in a wrong alignment, no barrier that threads of a warp miss. The seed is
- * printed on failure.
+ * the tests of t_daemon.c, which executes its source on one CPU thread a block. Each rank is a GPU
+ * with one to three blocks of 32 to 512 threads. Submissions and inputs arrive while they run, in
+ * another order on each rank; blocks leave by their clock and when they are asked to, and are
+ * launched again. Results are exact, counters end where they should, and there is no race between
+ * the threads of a block, no access in a wrong alignment, no barrier that threads of a warp miss.
+ * The seed is printed on failure.
  *
- * And of what the host has, an operation that comes when nothing is in work costs one look at its
- * slot in the ring, and none at its instance: each look that waits for another is a microsecond on
- * a GPU. What an operation tells the host, and how often it waits until all that it wrote has
- * arrived (fences), is counted, and no more than docs/kernels.md says.
+ * An operation that arrives when nothing is in work costs one look at its slot in the host's ring,
+ * and none at its instance: each look that waits for another is a microsecond on a GPU. The words
+ * that an operation writes to the host, and its waits until all that it wrote has arrived (fences),
+ * are counted, and are no more than docs/kernels.md says.
  *
  * $B/kernels/daemon.TARGET.ptx for each target that is there; without nvcc there is none, and it is
  * skipped.
@@ -119,7 +119,7 @@ static int is_due(struct gpu *g)
 {
 	/* ACQUIRE pairs with the RELEASE of done in dfk_finish(). */
 	uint64_t done = __atomic_load_n(&g->w->rc[0][g->rank].done, __ATOMIC_ACQUIRE), sleep_ns;
-	/* Relaxed: who launches looks again and again. */
+	/* Relaxed: the launching thread looks again and again. */
 	uint32_t given = __atomic_load_n(&g->given, __ATOMIC_RELAXED);
 	struct df_launch_in in = {.now_ns = df_now_ns(),
 				  .progress = given + done,
@@ -317,7 +317,7 @@ START_TEST(looks)
 		gpu_end(&g[k], seed);
 		ck_assert_uint_le(g[k].launches, 1);
 		ck_assert_uint_eq(g[k].slot_reads, has ? MAX_INST * words : 0);
-		/* The first one's context was not there yet. */
+		/* The first operation's context was not there yet. */
 		ck_assert_uint_le(g[k].inst_reads, DF_KINST_FIXED / 8);
 		for (i = 0; i < MAX_INST; i++)
 			result(&w, 0, k, i, seed);
@@ -353,7 +353,7 @@ static const struct cost {
 };
 
 /*
- * The graph goes on, and its next replay comes: the block has cleared the arrival and opened the
+ * The graph goes on, and its next replay begins: the block has cleared the arrival and opened the
  * gate.
  */
 static void pass(struct df_kgate *g, const struct gpu *on, int i, uint64_t seed)
@@ -378,7 +378,7 @@ static void rest(const struct world *w, const struct gpu *g, int i, int pause)
 	int k;
 
 	/*
-	 * The counters come last, when the block has nothing to do any more. Relaxed: nothing is
+	 * The counters are written last, when the block has nothing more to do. Relaxed: nothing is
 	 * read because of them.
 	 */
 	for (k = 0; k < w->n; k++)
@@ -410,11 +410,14 @@ START_TEST(costs_of)
 	shape = &cost->shape;
 	setup(&w, &r, 2, 1, 1, MAX_INST);
 	for (k = 0; k < 2; k++) {
-		/* A twentieth of it, if it is to leave: long enough for what comes at once. */
+		/*
+		 * A twentieth of it, if it is to leave: long enough for operations that arrive at
+		 * once.
+		 */
 		w.d[k].policy.quit_ns = cost->when == AFTER_PAUSE ? 2000000000 : 100000000000000;
 		w.d[k].policy.order = 0;
 		w.d[k].policy.events = 1;
-		/* Who waits for the other does not tell its counters meanwhile. */
+		/* A block that waits for the other one does not publish its counters meanwhile. */
 		w.d[k].policy.front = w.d[k].policy.max = 1ll << 40;
 		w.rc[0][k].gate = cost->when == IN_GRAPH ? &gates[k] : NULL;
 		g[k].paced = 1;
@@ -423,7 +426,7 @@ START_TEST(costs_of)
 	for (i = 0; i < MAX_INST; i++) {
 		for (k = 0; k < 2; k++) {
 			submit(&w, k, 0, i, 0);
-			/* Relaxed: who launches looks again and again. */
+			/* Relaxed: the launching thread looks again and again. */
 			__atomic_add_fetch(&g[k].given, 1, __ATOMIC_RELAXED);
 		}
 		rest(&w, g, i, cost->when == AFTER_PAUSE);

@@ -1,9 +1,9 @@
 /*
- * Description: collectives in graphs against threads: each rank's graph tells the arrival of a
- * collective, waits for its gate, looks at the result, and closes the gate, collective after
+ * Description: collectives in graphs against threads: each rank's graph announces the arrival of a
+ * collective, waits for its gate, reads the result, and closes the gate, collective after
  * collective and replay after replay, while all replays are submitted and a thread for each block
- * executes them. Results are read without further order, so ThreadSanitizer sees what the gate does
- * not order. The seed is printed on failure.
+ * executes them. Results are read without further order, so ThreadSanitizer sees accesses that the
+ * gate does not order. The seed is printed on failure.
  */
 #include <check.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /*
  * Description: when blocks leave a GPU: all together after a time in which none had progress, later
  * if one only waits for a peer, at once if they are asked to. The clock is the test's. And what it
- * tells the host before: the end of an operation at once, what else there is with it, with its
+ * reports to the host before: the end of an operation at once, other completions with it, with its
  * counters, when the ring is full, at the latest when it leaves.
  */
 #include <check.h>
@@ -38,7 +38,7 @@ static void come(struct dfk_local *l, uint32_t block)
 	dfk_block_enter(l, &d, block);
 }
 
-/* A daemon of so many blocks, of which block 0 is there. */
+/* A daemon of that number of blocks, of which block 0 is there. */
 static void enter(uint32_t blocks)
 {
 	uint32_t i;
@@ -57,8 +57,8 @@ static void enter(uint32_t blocks)
 }
 
 /*
- * Turns of that kind, each of so many ns, until the block leaves; the time that it took, or 0:
- * never within many.
+ * Gives turns of that kind, each of `ns` ns, until the block leaves. Returns the time that it took;
+ * 0: never within many.
  */
 static uint64_t stays(enum df_turn turn, uint64_t ns)
 {
@@ -71,7 +71,7 @@ static uint64_t stays(enum df_turn turn, uint64_t ns)
 	return 0;
 }
 
-/* 1: it leaves in its next look. */
+/* Whether it leaves in its next look. */
 static int looks(struct dfk_local *l, enum df_turn turn)
 {
 	int i;
@@ -105,7 +105,7 @@ START_TEST(patient)
 	ns = stays(DF_TURN_SPIN, 7);
 	ck_assert_uint_ge(ns, DFK_PATIENCE * QUIT_NS);
 	ck_assert_uint_le(ns, DFK_PATIENCE * QUIT_NS + 2 * DFK_LOOK_EVERY * 7);
-	/* What a peer has done by now is no reason to be patient with the next one. */
+	/* Earlier progress of a peer is no reason to be patient with the next one. */
 	enter(1);
 	dfk_able(&local.blk);
 	ck_assert_int_eq(dfk_leaves(&local, DF_TURN_PROGRESS), 0);
@@ -170,14 +170,17 @@ START_TEST(together)
 	now += QUIT_NS;
 	ck_assert_int_eq(looks(o2, DF_TURN_EMPTY), 1);
 	dfk_block_leave(o2);
-	/* Even who has something to do by now: the host can't bring one block back. */
+	/* Even with work by now: the host cannot bring one block back. */
 	ck_assert_int_eq(looks(&local, DF_TURN_PROGRESS), 1);
 	ck_assert_int_eq(looks(o1, DF_TURN_SPIN), 1);
 	ck_assert_uint_eq(local.blk.stats.quits + o1->blk.stats.quits + o2->blk.stats.quits, 1);
 }
 END_TEST
 
-/* For whom there was no room stops nobody, and has a time of its own when it comes. */
+/*
+ * A completion for which there was no room stops no block, and has a time of its own when it is
+ * written.
+ */
 START_TEST(late)
 {
 	struct dfk_local *o = &others[1];
@@ -192,14 +195,14 @@ START_TEST(late)
 	ck_assert_int_eq(looks(o, DF_TURN_PROGRESS), 0);
 	now++;
 	ck_assert_int_eq(looks(o, DF_TURN_PROGRESS), 1);
-	/* A request is followed at once, also by who has just come. */
+	/* A request is followed at once, also by a block that has just started. */
 	come(o, 1);
 	d.quit = 1;
 	ck_assert_int_eq(looks(o, DF_TURN_PROGRESS), 1);
 }
 END_TEST
 
-/* 1: such a completion is there, with that value, on the lap of its index. */
+/* Whether such a completion is there, with that value, on the lap of its index. */
 static int told(uint32_t index, enum df_cqe_kind kind, uint64_t value)
 {
 	const struct df_cqe *e = &slots[0][index & (NR_SLOTS - 1)];
@@ -245,7 +248,7 @@ START_TEST(tells)
 END_TEST
 
 /*
- * That an operation has begun is told when it has to wait, in a trace at once; in neither case
+ * The begin of an operation is reported when it has to wait, in a trace at once; in neither case
  * again.
  */
 START_TEST(starts)

@@ -1,9 +1,10 @@
 /*
- * Description: by priority a large slice moves without its block's lock (df_policy.let): while it
- * does, another thread executes what is more urgent, and takes nothing else up. Several threads
- * execute each block so, with a slice let go wherever that may be, while operations are submitted,
- * become more urgent, and somebody takes the block from all of them, as for an abort. Results must
- * be exact; ThreadSanitizer sees what the lock does not order. The seed is printed on failure.
+ * Description: by priority a large slice moves without its block's lock (df_policy.let): meanwhile
+ * another thread executes more urgent operations, and takes nothing else up. Several threads
+ * execute each block so, with a slice let go at any place, while operations are submitted, become
+ * more urgent, and a thread takes the block from all of them, as for an abort. Results must be
+ * exact; ThreadSanitizer sees accesses that the lock does not order. The seed is printed on
+ * failure.
  */
 #include <check.h>
 #include <pthread.h>
@@ -40,7 +41,7 @@ static int take(struct df_kblock *blk)
 	return 0;
 }
 
-/* The slice has come to memory that is not there: it moves for as long as we like. */
+/* The slice has reached memory that is not there: it moves for as long as the test likes. */
 static void hold(int sig)
 {
 	(void)sig;
@@ -131,7 +132,7 @@ static void *block(void *arg)
 	return NULL;
 }
 
-/* As df_engine_purge() does: afterwards nobody is at the block. */
+/* As df_engine_purge() does: afterwards no thread is at the block. */
 static void own(int k)
 {
 	__atomic_add_fetch(&w.d[k].quit, 1, __ATOMIC_RELAXED);

@@ -1,8 +1,8 @@
 /*
  * Description: words that streams write, with a second place in a GPU's memory, under threads:
- * streams mark how far they have come, a block polls the second place, a poller the sum of all
- * words, while more marks are made than there is room for. What a stream did before is read without
- * further order, so ThreadSanitizer sees what the words do not order.
+ * streams mark their positions, a block polls the second place, a poller the sum of all words,
+ * while more marks are made than there is room for. Earlier writes of a stream are read without
+ * further order, so ThreadSanitizer sees accesses that the words do not order.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -34,7 +34,7 @@ static uint64_t *near_words(const struct df_mstream *s)
 	return s ? near[s->device] : NULL;
 }
 
-/* A stream that has come there. */
+/* The stream has reached that place. */
 static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t *at, uint64_t value)
 {
 	(void)s;
@@ -76,7 +76,7 @@ static void *block(void *arg)
 	return arg;
 }
 
-/* Who launches because the sum is another one finds the words in the GPU's memory. */
+/* A thread that launches because the sum has changed finds the words in the GPU's memory. */
 static void *poller(void *arg)
 {
 	uint64_t sum = 0, now, value;

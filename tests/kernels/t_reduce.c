@@ -195,7 +195,7 @@ static uint64_t ref_op(enum ref_op op, uint32_t type, uint64_t x, uint64_t y)
 	case REF_DIV:
 		return (nx ? -((-x & mask) / y) : x / y) & mask;
 	default:
-		/* Of two negative numbers the greater pattern is the greater number, too. */
+		/* Between two negative numbers the greater pattern is the greater number, too. */
 		return (nx != ny ? nx == (op == REF_MIN) : (x > y) == (op == REF_MAX)) ? x : y;
 	}
 }

@@ -1,6 +1,6 @@
 /*
- * Description: a submission queue that nobody drains holds up nobody who submits; what comes out is
- * in order.
+ * Description: a submission queue that no block drains holds up no thread that submits; its entries
+ * are read in order.
  */
 #include <stdlib.h>
 #include "runtime/base/rng.h"
@@ -9,9 +9,7 @@
 
 #define NR_BLOCKS 2
 
-/*
- * What a block does with its ring, at most max entries; as dfk_sq_drain(). They must follow *next.
- */
+/* Drains at most max entries of the ring, as dfk_sq_drain(). They must follow *next. */
 static uint32_t drain(struct df_ring *sq, uintptr_t *next, uint32_t max)
 {
 	const struct df_sq_slot *slots = sq->slots;

@@ -85,11 +85,11 @@ static void history(enum df_proto proto, uint64_t from, struct df_rng *r)
 	struct dfk_words w;
 
 	ck_assert_uint_le(s.bytes, SLOT_MAX);
-	/* What a word may hold that was last written at the sweep before: any flag since then. */
+	/* A word that was last written at the sweep before may hold any flag since then. */
 	memset(slot, 0, sizeof(slot));
 	for (uint32_t i = 0; proto == DF_PROTO_LL && from > DFK_SWEEP && i < s.bytes / 8; i++)
 		slot[i] = (uint64_t)dfk_word_flag(from - 1 - df_rng_below(r, DFK_SWEEP - 1)) << 32;
-	/* And what it would hold if nobody swept: flags of laps that are still to come. */
+	/* Without a sweep it would hold flags of laps that are still to follow. */
 	for (uint32_t i = 0; proto == DF_PROTO_LL && from % DFK_SWEEP == 0 && i < s.bytes / 8; i++)
 		slot[i] = (uint64_t)dfk_word_flag(from + 1 + df_rng_below(r, 4)) << 32;
 	for (uint64_t lap = from; lap < from + 6; lap++) {

@@ -1,6 +1,6 @@
 /*
- * The world of t_daemon.c: ranks, their collectives with programs, connectors, inputs, and what
- * must come out.
+ * The world of t_daemon.c: ranks, their collectives with programs, connectors, inputs, and the
+ * expected results.
  */
 #ifndef DF_TESTS_KERNELS_WORLD_H
 #define DF_TESTS_KERNELS_WORLD_H
@@ -29,7 +29,7 @@ struct rank_coll {
 	struct df_kconn *conns;
 	struct df_kinst inst[MAX_INST];
 	uint64_t done, past;
-	uint64_t ready[MAX_INST]; /* 1: its input is there */
+	uint64_t ready[MAX_INST]; /* whether its input is there */
 	struct df_kgate *
 		/*
 		 * its instances are replays of a graph's, one after the other; NULL: they are not
@@ -67,7 +67,7 @@ static int32_t input(int coll, int inst, int rank, uint64_t i)
 	return (int32_t)(i * 7 + (uint64_t)rank * 1001 + (uint64_t)coll * 77 + (uint64_t)inst * 13);
 }
 
-/* What element i of the output must be on this rank. */
+/* The expected element i of the output on this rank. */
 static int32_t expect(const struct world *w, int c, int m, int rank, uint64_t i)
 {
 	uint64_t n = w->count[c];
@@ -375,7 +375,7 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 	}
 }
 
-/* What an instance reads is there, or is not any more. */
+/* The input of an instance is there, or is there no more. */
 static void turn_over(struct rank_coll *rc, int m)
 {
 	uint64_t e;
@@ -394,7 +394,7 @@ static void ring(struct rank_coll *rc, int m)
 	__atomic_store_n(&rc->ready[m], 1, __ATOMIC_RELEASE);
 }
 
-/* late: its input comes after the call. */
+/* late: its input arrives after the call. */
 static void submit(struct world *w, int k, int c, int m, int late)
 {
 	struct rank_coll *rc = &w->rc[c][k];
@@ -473,7 +473,7 @@ static inline void lend(struct world *w, int k, int c, int m, int32_t priority)
 	}
 }
 
-/* Room for so many more submissions of a rank. */
+/* Room for that number of further submissions of a rank. */
 static inline int room(const struct world *w, int k, int nr)
 {
 	int i;
@@ -510,8 +510,8 @@ static void result(const struct world *w, int c, int k, int m, uint64_t seed)
 }
 
 /*
- * What is done is right at once, whatever else runs, and then its buffers are the user's, who
- * writes to them. seen: how many instances of each collective were.
+ * The result of an ended instance is right at once, whatever else runs, and then its buffers are
+ * the user's to write to. seen: number of instances of each collective that have ended.
  */
 static inline void look(const struct world *w, int k, int *seen, uint64_t seed)
 {

@@ -2,13 +2,15 @@
 # shellcheck shell=bash
 master=29500
 
-# start_hosts N CLIENT ARGS...: in the background; what node i prints is in $T/out<i>, its process in pid[i].
+# start_hosts N CLIENT ARGS...: in the background; node i prints to $T/out<i>, and its process is in
+# pid[i].
 start_hosts() {
 	local n=$1 client=$2 i
 	shift 2
 	pid=()
 	master=$((master + 1))
-	# What the job before has said is none of this one's, not even before its processes have begun.
+	# Output of the job before does not belong to this one, not even before its processes have
+	# begun.
 	rm -f "$T"/out*
 	for ((i = 0; i < n; i++)); do
 		RANK=$i WORLD_SIZE=$n LOCAL_RANK=0 MASTER_ADDR=$(ip4 0) MASTER_PORT=$master DFSHIM_DEBUG=info \
@@ -33,9 +35,10 @@ hosts() {
 	end_hosts || fail "$*: status ${rcs[*]}: $(tail -n 30 "$T"/out*)"
 }
 
-# data_port: where a job of two nodes has its connections for data: `at` is the node that took them, on `port`; nr_data of them.
-# Each node's log names the port of the other one, and one of the two has taken the connections. Both have issued a collective
-# by then: who waits in ncclCommInitRank is told of a fault by its result, and not by a verdict.
+# data_port: where a job of two nodes has its connections for data: `at` is the node that took them,
+# on `port`; nr_data of them. Each node's log names the port of the other one, and one of the two
+# has taken the connections. Both have issued a collective by then: a rank that waits in
+# ncclCommInitRank learns of a fault by its result, and not by a verdict.
 data_port() {
 	local n
 	for ((n = 0; n < 600; n++)); do
@@ -58,8 +61,8 @@ process_of() {
 }
 # Resets the connections that carry data, if they are there now.
 cut_data() { on "$at" ss -K state established "sport = :$port" >/dev/null 2>&1; }
-# told PATTERN: waits until both nodes of a job have printed it, a minute at most.
-told() {
+# said PATTERN: waits until both nodes of a job have printed it, a minute at most.
+said() {
 	local n
 	for ((n = 0; n < 1200; n++)); do
 		grep -q "$1" "$T/out0" && grep -q "$1" "$T/out1" && return

@@ -1,12 +1,13 @@
 /*
- * One process of a job over nodes, as far as the control plane goes: joins, gathers, tells what it sees. For t_control.sh.
+ * One process of a job over nodes, as far as the control plane goes: joins, gathers, reports its
+ * view. For t_control.sh.
  *
- *   node FIRST COUNT NRANKS FILE [MODE]
+ * node FIRST COUNT NRANKS FILE [MODE]
  *
- * Ranks FIRST to FIRST + COUNT - 1 of NRANKS, a thread each. The id is in FILE, which rank 0 writes; with NCCL_COMM_ID there is
- * none. MODE: die (after the first gather, without a word), stay (waits for the death of others), stop (stops itself
- * and is continued from outside), hold (goes on when there is FILE.go). The last line is "ok", or "failed: reason".
- * Exit status 0 or 1.
+ * Ranks FIRST to FIRST + COUNT - 1 of NRANKS, a thread each. The id is in FILE, which rank 0
+ * writes; with NCCL_COMM_ID there is none. MODE: die (after the first gather, without a word), stay
+ * (waits for the death of others), stop (stops itself and is continued from outside), hold (goes on
+ * when there is FILE.go). The last line is "ok", or "failed: reason". Exit status 0 or 1.
  */
 #include <errno.h>
 #include <pthread.h>

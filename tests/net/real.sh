@@ -7,7 +7,7 @@ ln -sf "$B/dfhost/libcudart.so.13" "$T/cuda/libcudart.so"
 export LD_LIBRARY_PATH=$T/cuda:$B/dfhost${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export NCCL_NET_PLUGIN=$REAL_PLUGIN DFSHIM_NET=plugin DFSHIM_STATS=$T/stats DFSHIM_DEBUG=info
 counted() { awk -v k="\"$1\":" '{ for (i = 1; i < NF; i++) if ($i == k) sum += $(i + 1) } END { printf "%.0f\n", sum }' "$T/stats"; }
-# over FILE...: what was said there is that the plugin joined all; what went over it is printed.
+# over FILE...: each file must say that the plugin joined all; prints the traffic over it.
 over() {
 	grep -hm1 'INFO network plugin ' "$@" | head -n 1 | sed 's/.* INFO //'
 	grep -q 'over plugin$' "$@" || fail "not over the plugin: $(grep -h 'plugin\|reach' "$@" | tail -n 20)"

@@ -1,5 +1,5 @@
 /*
- * A stranger that knows all names and has heard the greeting and the set-up of verbs of another
+ * An outsider that knows all names and has heard the greeting and the set-up of verbs of another
  * session, at the socket over which queue pairs are set up. For t_verbs_stranger.sh, which brings a
  * libibverbs.
  */
@@ -26,7 +26,7 @@ static void say(int fd, const void *at, size_t bytes)
 	ck_assert_int_eq(send(fd, at, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
 }
 
-/* Whoever has proved the key is told where queue pairs are, or answered. */
+/* A process that has proved the key gets the numbers of queue pairs, or an answer. */
 static void set_up_by(int fd, struct df_net_frame *f)
 {
 	ck_assert_int_eq(wire_get(&ep, fd, f, sizeof(*f)), 1);
@@ -119,7 +119,7 @@ START_TEST(t_setup)
 			attack((enum attack)i, below, &h, &proof, &f[0]);
 	}
 	ck_assert_ptr_nonnull(df_net_link_of(&ep, THEIRS, 0, 0)->path);
-	/* The other end is told nothing before it has said where its own are. */
+	/* The other end learns nothing before it has named its own queue pairs. */
 	close(fd);
 	fd = join(below, &again, &other);
 	say(fd, &f[0], sizeof(f[0]));
@@ -130,5 +130,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("strangers where queue pairs are set up", {t_setup});
+	return DF_TESTS("outsiders where queue pairs are set up", {t_setup});
 }

@@ -14,7 +14,7 @@ printf '#include <unistd.h>\n__attribute__((destructor)) static void stay(void) 
 
 TSAN_OPTIONS="${TSAN_OPTIONS-} report_thread_leaks=0" "$B/tests/deadlock/generator/random" --programs $((200 / SLOW / SLOW)) --seed "$SEED" ||
 	fail "random programs over nodes"
-# The stats are of processes that have come to their end.
+# The stats are of processes that have ended.
 n=$(grep -c '"net_bytes_sent": [1-9]' "$T/stats")
 echo "$n of $(wc -l <"$T/stats") processes sent over the network"
 [ "$n" -ge $((SLOW > 1 ? 1 : 40)) ] || fail "few programs went over the network"

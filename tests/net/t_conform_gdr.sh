@@ -1,5 +1,8 @@
 #!/bin/bash
-# Description: the transports' suite (transport/t_conform) over verbs with slots in GPU memory, which the host can't touch and where what is written is seen late: without faults, with, while queue pairs are held back at random, and with a port that is down or a device that has failed.
+# Description: the transports' suite (transport/t_conform) over verbs with slots in GPU memory,
+# which the host cannot touch and where writes are seen late: without faults, with, while queue
+# pairs are held back at random, and with a port that is down or a device that has failed.
+#
 # Limit: 400 s
 set -u
 . "$SRC/tests/lib/clients.sh"

@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: DFSHIM_NET_CONGESTION is what the connections between nodes have; what the kernel refuses is told, and the job goes on. Where the system has BBR, near nodes are joined with Reno, and those that are far away with BBR.
+# Description: DFSHIM_NET_CONGESTION sets the congestion control of the connections between nodes;
+# one that the kernel refuses is reported, and the job goes on. Where the system has BBR, near nodes
+# are joined with Reno, and those that are far away with BBR.
 set -u
 . "$SRC/tests/lib/netns.sh"
 . "$SRC/tests/lib/clients.sh"
@@ -23,7 +25,7 @@ done
 [ "$other" != "$system" ] || echo "only $system is allowed here: that another one is used is not shown"
 DFSHIM_NET_CONGESTION=$other has "$other" "asked for"
 DFSHIM_NET_CONGESTION=nosuch hosts 2 disorder --iters 50 --colls 2 --max 65536 --seed "$SEED"
-grep -q "DFSHIM_NET_CONGESTION=nosuch: this process may not use it here (allowed are: .*$system" "$T/out0" || fail "not told: $(cat "$T/out0")"
+grep -q "DFSHIM_NET_CONGESTION=nosuch: this process may not use it here (allowed are: .*$system" "$T/out0" || fail "not reported: $(cat "$T/out0")"
 
 for n in 0 1; do
 	if ! on "$n" tee /proc/sys/net/ipv4/tcp_congestion_control <<<bbr >/dev/null 2>&1; then
@@ -33,7 +35,7 @@ for n in 0 1; do
 done
 has reno near
 hosts 2 disorder --iters 50 --colls 2 --max 65536 --seed "$SEED"
-grep -q "uses Reno, not bbr, for congestion control" "$T"/out* || fail "not told: $(cat "$T"/out*)"
+grep -q "uses Reno, not bbr, for congestion control" "$T"/out* || fail "not reported: $(cat "$T"/out*)"
 DFSHIM_NET_CONGESTION=bbr has bbr "asked for"
 
 # A second way between the nodes, on which a packet takes 3 ms.

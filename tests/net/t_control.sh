@@ -1,6 +1,8 @@
 #!/bin/bash
-# Description: the control plane between three machines: IPv4, IPv6, link-local, NCCL_COMM_ID, ports in a range; deaths, a
-# stopped process, cut links; what a firewall drops is named with address and port on every rank; strangers are dropped.
+# Description: the control plane between three machines: IPv4, IPv6, link-local, NCCL_COMM_ID, ports
+# in a range; deaths, a stopped process, cut links; packets that a firewall drops are reported with
+# address and port on every rank; outsiders are dropped.
+#
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -117,7 +119,7 @@ ends strangers 0 0 0
 	fail "strangers: $(cat strangers/out.0)"
 mode=()
 
-# A firewall. The port of the id: those who cannot come say so, and are told where.
+# A firewall. The port of the id: the ranks that cannot connect report it, with the place.
 net_drop 0 0 7100
 job filtered DFSHIM_PORTS=7100-7100
 for i in 1 2; do
@@ -130,7 +132,7 @@ job half NCCL_COMM_ID=10.77.0.1:6001 DFSHIM_PORTS=7100-7100
 ends half 1 1 1
 all_say half 'cannot join .*\(pid [0-9]+ at 10\.77\.0\.[23]:7100\) cannot reach 10\.77\.0\.1:7100: no answer arrives: a firewall may drop it'
 net_heal 0 0
-# Nobody is there any more.
+# The process has ended.
 job gone DFSHIM_PORTS=7100-7100
 ends gone 0 0 0
 start 1 timeout 60 "$N" 2 2 6 gone/id >gone/out.1 2>&1
@@ -143,7 +145,7 @@ job cut DFSHIM_NET_TIMEOUT_MS=20000
 joined cut
 net_cut 2 0
 touch cut/id.go
-# Nothing comes to it, and what it sends is not answered.
+# It receives nothing, and its messages are not answered.
 ends cut 1 1 1
 all_say cut 'gather: Connection reset by peer after [0-9.]+ s'
 

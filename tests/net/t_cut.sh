@@ -45,7 +45,8 @@ end_hosts || fail "slow link: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 for i in 0 1; do on $i tc qdisc del dev eth0 root; done
 ! grep -q '"net_lost": [1-9]' "$T/stats" || fail "a slow link was given up: $(cat "$T/stats")"
 
-# One direction is lost, for more than the time-out: both sides see that, whoever it is that can still be heard.
+# One direction is lost, for more than the time-out: both sides see that, also the one that still
+# hears the other.
 export DFSHIM_NET_TIMEOUT_MS=3000 DFSHIM_TRACE=$T/traces
 for side in 0 1; do
 	rm -rf "$T/traces"
@@ -53,7 +54,7 @@ for side in 0 1; do
 	data_port
 	sleep 0.3
 	net_cut $side
-	told '^NET_STALL: '
+	said '^NET_STALL: '
 	net_heal $side
 	stalled "lost in one direction, to node $side"
 done
@@ -64,7 +65,7 @@ start_hosts 2 disorder --iters 100000000 --colls 4 --seed "$SEED"
 data_port
 net_drop "$at" 0 "$port"
 cut_data
-told '^NET_STALL: '
+said '^NET_STALL: '
 net_heal "$at"
 stalled "port closed"
 grep -q ":$port)" "$T/out$((1 - at))" || fail "the port is not named: $(cat "$T/out$((1 - at))")"

@@ -5,7 +5,7 @@ set -u
 . "$SRC/tests/lib/clients.sh"
 netns 3 1
 . "$SRC/tests/net/hosts.sh"
-# With small slots most slices go by reference, so who ends a communicator has something to withdraw.
+# With small slots most slices go by reference, so a communicator that ends has slices to withdraw.
 export DFSHIM_PORTS=5000-5009 DFSHIM_NET_TIMEOUT_MS=2000 DFSHIM_SLOT_KB=16 DFSHIM_SLOTS=2 NCCL_PROTO=Simple
 start_hosts 3 disorder --iters 100000000 --colls 4 --mix --max 4194304 --seed "$SEED"
 # Not before operations are under way on all of them, however long that takes here.

@@ -9,7 +9,8 @@ netns 2 1
 export DFSHIM_PORTS=5000-5009
 counted() { awk -v k="\"$1\":" '{ for (i = 1; i < NF; i++) if ($i == k) sum += $(i + 1) } END { print sum + 0 }' "$T/stats"; }
 
-# Reset again and again: right results, and nobody but the log notices. With small slots most slices go by reference.
+# Reset again and again: right results, and only the log shows it. With small slots most slices go
+# by reference.
 export DFSHIM_STATS=$T/stats DFSHIM_NET_TIMEOUT_MS=20000
 resets() { # DISORDER_OPTIONS
 	local cuts=0

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Description: `dfshim net` without peers: interfaces, RDMA ports with GIDs, plugins, and which network NCCL's rules use,
-# against a libibverbs and plugins of ours; what hangs or dies there is bounded and named.
+# Description: `dfshim net` without peers: interfaces, RDMA ports with GIDs, plugins, and which
+# network NCCL's rules use, against a libibverbs and plugins of ours; functions that hang or die
+# there are bounded and named.
 set -u
 . "$SRC/tests/lib/netns.sh"
 netns 1 2

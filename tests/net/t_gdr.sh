@@ -1,5 +1,9 @@
 #!/bin/bash
-# Description: slots of connectors between nodes in GPU memory, on the test driver and a libibverbs of ours: right results where what RDMA devices write is seen late, and wrong ones where it is not read back; faults; each thing that is missing leads to host memory and is named; what can't be reached is lost, not waited for.
+# Description: slots of connectors between nodes in GPU memory, on the test driver and a libibverbs
+# of ours: right results where writes of RDMA devices are seen late, and wrong ones where they are
+# not read back; faults; each thing that is missing leads to host memory and is named; slices that
+# cannot be reached are lost, not waited for.
+#
 # Limit: 400 s
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
@@ -59,7 +63,7 @@ in_gpu "dma-buf, the GPU orders writes"
 NCCL_NET_GDR_READ=0 job collcheck --ranks 3 --sample 10 --seed "$SEED"
 in_gpu
 
-# What is missing is named, and slots lie in host memory.
+# The missing thing is named, and slots lie in host memory.
 missing() { # NAME=VALUE TEXT
 	(
 		export "${1?}"

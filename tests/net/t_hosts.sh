@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: ranks on two and three machines (network namespaces), over sockets: collectives, sends, disorder, and who may not connect.
+# Description: ranks on two and three machines (network namespaces), over sockets: collectives,
+# sends, disorder, and which connections are refused.
+#
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -32,7 +34,8 @@ done
 end_hosts || fail "1000 collectives: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 [ "$most" = 2 ] || fail "$most connections for 1000 collectives"
 
-# Strangers that speak something else, are of another version, or know no process's number. The job stands still meanwhile.
+# Outsiders that speak something else, are of another version, or know no process's number. The job
+# stands still meanwhile.
 defined() { sed -nE "s/^#define $1[[:space:]]+([0-9a-fx]+)(ull)?\b.*/\1/p" "$SRC/$2"; }
 magic=$(defined MAGIC runtime/transport/net/socket/socket.h)
 version=$(($(defined DF_CTL_VERSION runtime/ctl/ctl.h) << 16 | $(defined DF_ABI_VERSION kernels/abi.h)))

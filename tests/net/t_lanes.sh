@@ -1,7 +1,11 @@
 #!/bin/bash
-# Description: NCCL's own kernels on lanes, on two and three machines (network namespaces): disorder, more than fits, a rank that dies, is stopped, aborts while operations are held.
+# Description: NCCL's own kernels on lanes, on two and three machines (network namespaces):
+# disorder, more than fits, a rank that dies, is stopped, aborts while operations are held.
+#
 # Limit: 400 s
-# The control NCCL itself shares memory between the namespaces; what crosses the network is dfshim's control plane.
+#
+# The control NCCL itself shares memory between the namespaces; only dfshim's control plane crosses
+# the network.
 set -u
 . "$SRC/tests/lib/netns.sh"
 . "$SRC/tests/lib/clients.sh"

@@ -7,7 +7,8 @@ netns 2 1
 . "$SRC/tests/net/hosts.sh"
 export DFSHIM_PORTS=5000-5009 DFSHIM_NET_TIMEOUT_MS=3000 DFSHIM_TRACE=$T/traces
 
-# What lies between passes small packets only: connections are made, and nothing large gets through.
+# The network between them passes small packets only: connections are made, and nothing large gets
+# through.
 for i in 0 1; do
 	ip link set "n$i.0" mtu 9000
 	on $i ip link set eth0 mtu 9000
@@ -15,7 +16,7 @@ done
 ip link set lan0 mtu 9000
 net_drop_larger 1 0 1514
 start_hosts 2 disorder --iters 100000000 --colls 4 --max 262144 --seed "$SEED"
-told '^NET_STALL: '
+said '^NET_STALL: '
 net_heal 1 0
 end_hosts && fail "the job ended well"
 for i in 0 1; do

@@ -1,12 +1,16 @@
 #!/bin/bash
-# Description: communicators that ask for a network by name (netName), or have one by a rule of DFSHIM_NET, get it side by side in one job; what is not there is told; the environment comes first.
+# Description: communicators that ask for a network by name (netName), or have one by a rule of
+# DFSHIM_NET, get it side by side in one job; a network that is not there is reported; the
+# environment has precedence.
+#
 # Limit: 200 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/verbs.sh"
 . "$SRC/tests/net/plugin.sh"
 
-# over NAMES...: each of the named ones joins the devices, and no other. (An end that is called says so only where somebody waits for it.)
+# over NAMES...: each of the named ones joins the devices, and no other. (An end that is called says
+# so only where a thread waits for it.)
 over() {
 	local found
 	found=$(sed -n 's/.* is joined with .* over //p' "$T/out" | sort -u | xargs)
@@ -14,7 +18,8 @@ over() {
 	[ "$(counted net_faults)$(counted net_resent)" = 00 ] || fail "faults where there are none: $(cat "$T/stats")"
 }
 
-# Who asks by name looks for networks, and so does the endpoint's thread: once a device, however long it takes, and nobody holds a lock meanwhile.
+# A rank that asks by name looks for networks, and so does the endpoint's thread: once a device,
+# however long it takes, and no lock is held meanwhile.
 FAKE_VERBS=slow NET_NAMES=,IB job 1 netcheck --ranks 2
 for device in 0 1; do
 	[ "$(grep -c "device $device can use verbs" "$T/out")" = 1 ] || fail "device $device: opened more than once, or not: $(grep 'can use' "$T/out")"
@@ -47,7 +52,7 @@ over tcp verbs
 DFSHIM_NET=off,comm=net0:auto NCCL_NET=IB job 1 netcheck --ranks 2
 over verbs
 
-# What is not there: an error on all ranks, in words; nothing hangs.
+# A network that is not there: an error on all ranks, in words; nothing hangs.
 for name in Other IB; do
 	(
 		[ $name = Other ] || export NCCL_IB_HCA=nothing
@@ -70,6 +75,6 @@ says "the two do not have the network that their communicator asks for"
 not_joined comm=net1:off >"$T/out" 2>&1
 says "status 3"
 says "DFSHIM_NET=comm=net1:off keeps nodes apart"
-# In one node nobody needs it.
+# In one node it is not needed.
 NET_NAMES=Other job 2 netcheck --ranks 2
 exit 0

@@ -96,7 +96,8 @@ grep -q 'GPU 0 .*host memory: NCCL_NET_GDR_LEVEL does not allow it' "$T/text" ||
 DFSHIM_NET_GDR=1 NCCL_NET_GDR_LEVEL=SYS job collcheck --ranks 2 --sample 5 --seed "$SEED"
 says "slots for other nodes lie in GPU memory"
 
-# Nothing is known of a device that software has made: what is known to be near comes first.
+# Nothing is known of a device that software has made: ports that are known to be near have
+# precedence.
 nic railx0 1 1 && rm -r /sys/class/infiniband/railx2
 large 20
 says "device 0 can use verbs: railx2:1, .*[0-9], used when nearer ones fail\$"

@@ -8,7 +8,7 @@ fail() {
 	echo "FAILED: $*"
 	exit 1
 }
-# reach FROM ADDRESS PORT: connects from a node; prints what came of it.
+# reach FROM ADDRESS PORT: connects from a node; prints the result.
 reach() {
 	local said
 	# shellcheck disable=SC2016 # its own arguments

@@ -1,6 +1,8 @@
 #!/bin/bash
-# Description: `dfshim net PEER` between machines with two interfaces each, over IPv4 and IPv6: the table, and what is said
-# of a firewall, a closed port, a cut rail, packets that are too large, strangers and wrong input; all bounded.
+# Description: `dfshim net PEER` between machines with two interfaces each, over IPv4 and IPv6: the
+# table, and the reports of a firewall, a closed port, a cut rail, packets that are too large,
+# outsiders and wrong input; all bounded.
+#
 # Limit: 240 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -35,7 +37,8 @@ listen --
 grep -qx "listens on eth0 10.77.0.2:28029" listening && grep -qx "listens on eth1 10.77.1.2:28029" listening ||
 	fail "the listener's words: $(cat listening)"
 net --json 10.77.0.2 >pairs.json || fail "two machines: status $?: $(cat err pairs.json)"
-# Rails do not meet: there is no way from 10.77.0.1 to 10.77.1.2 but by eth1, and replies to it would come from there.
+# Rails do not meet: the only path from 10.77.0.1 to 10.77.1.2 is by eth1, and replies to it would
+# have that address.
 python3 "$SRC/tests/lib/json_keys.py" net pairs.json || fail "two machines: not as docs/json.md says"
 jq -e '.peers[0] | .error == null and (.pairs | length) == 4 and
 	([.pairs[] | select(.from.name == .to.name)] | length == 2 and
@@ -46,17 +49,17 @@ net 10.77.0.2:28029 >pairs || fail "as text: status $?: $(cat err)"
 grep -Eq '^  eth1 10\.77\.1\.1 +eth1 10\.77\.1\.2 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +1500$' pairs ||
 	fail "no row of the table: $(cat pairs)"
 
-# Strangers are dropped, and do not disturb.
+# Outsiders are dropped, and do not disturb.
 on 0 timeout 10 bash -c 'exec 3<>/dev/tcp/10.77.0.2/28029; echo "GET / HTTP/1.0 and more words" >&3; cat <&3' >stranger
 [ -s stranger ] && fail "a stranger got an answer: $(cat stranger)"
 grep -q '10\.77\.0\.1\]*:[0-9]*: dropped, it is no `dfshim net`$' visitors || fail "the stranger is not named: $(cat visitors)"
-# Who says nothing holds a place, not the others.
+# A silent connection holds a place, not the others.
 start 0 bash -c 'for i in {1..20}; do exec {fd}<>/dev/tcp/10.77.0.2/28029; done; sleep 30'
 silent=$!
 net --json 10.77.0.2 >pairs.json || fail "beside silent visitors: $(cat pairs.json)"
 kill $silent
 
-# What is lost, by name of address and port.
+# Lost packets are reported by name of address and port.
 net_cut 1 1
 net --json 10.77.0.2 >pairs.json || fail "one rail is enough: $(cat pairs.json)"
 jq -e '.peers[0].pairs[] | select(.from.name == "eth1" and .to.name == "eth1") | .error ==
@@ -71,7 +74,7 @@ net_heal 1 0
 net 10.77.0.2:28030 >pairs && fail "nobody listens: status 0"
 grep -q '10\.77\.0\.2:28030: refused: no process listens there; run `dfshim net --listen` on that machine' pairs ||
 	fail "nobody listens: $(cat pairs)"
-# Both sides think that 9000 bytes are fine; what lies between drops more than 1500.
+# Both sides think that 9000 bytes are fine; the network between them drops more than 1500.
 for i in 0 1; do
 	ip link set n$i.0 mtu 9000
 	on $i ip link set eth0 mtu 9000
@@ -102,7 +105,7 @@ on 1 "$D" net --listen 5000 2>err && fail "a port twice: status 0"
 unlisten
 on 1 timeout 60 "$D" net --listen --timeout 0.2 >listening || fail "a listener that nobody visits: status $?"
 
-# Somebody else listens there: hangs up, is silent, lies about its interfaces.
+# Another program listens there: hangs up, is silent, lies about its interfaces.
 start 1 python3 -c '
 import socket, time
 def serve(port, reply):

@@ -1,5 +1,8 @@
 #!/bin/bash
-# Description: emulated nodes over a network plugin of ours, each version of the interface: collectives, sends, disorder; what a plugin may do (no connection or request at once, requests done in any order, short messages).
+# Description: emulated nodes over a network plugin of ours, each version of the interface:
+# collectives, sends, disorder; behaviour that a plugin may show (no connection or request at once,
+# requests done in any order, short messages).
+#
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -26,7 +29,7 @@ for v in 12 11 10 9 8 7; do
 	over $v
 done
 
-# As NCCL chooses: a plugin comes before everything else.
+# As NCCL chooses: a plugin has precedence over everything else.
 unset DFSHIM_NET
 plugin 12
 export FAKE_PLUGIN=nulls,late
@@ -37,14 +40,14 @@ over 12
 NCCL_NET=Socket job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
 says "over tcp"
 
-# Nobody looks for what may come while nothing is under way; who has something rings.
+# No thread polls for messages while nothing is under way; a sender rings.
 IDLE_SECONDS=1.5 job 1 idle --ranks 4
 over 12
 v=$(sed -n 's/^idle: process.*: \([0-9.]*\) %$/\1/p' "$T/out")
 echo "$v % of a processor while idle"
 awk -v v="$v" 'BEGIN {exit !(v != "" && v < 25)}' || fail "$v % of a processor while idle"
 
-# What exit() ends: nothing of the plugin is called then, and everything has been sent before.
+# exit() ends the plugin: nothing of it is called then, and everything has been sent before.
 for ((i = 0; i < 3; i++)); do
 	FAKE_PLUGIN=lingers job 1 disorder --ranks 3 --procs 3 --iters 3 --seed "$SEED$i"
 	over 12

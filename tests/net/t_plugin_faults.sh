@@ -20,7 +20,7 @@ for try in FAIL=isend:150 FAIL=irecv:150 FAIL=test:3000 LIE=$((150 / SLOW)); do
 	esac
 	unset FAKE_PLUGIN_FAIL FAKE_PLUGIN_LIE
 done
-# Messages that are lost, though they are told of as sent; messages of other connections.
+# Messages that are lost, though they are reported as sent; messages of other connections.
 FAKE_PLUGIN_LOSE=30 DFSHIM_NET_TIMEOUT_MS=$((1500 * SLOW)) job 1 disorder --ranks 2 --procs 2 --iters 20 --colls 4 --max 65536 --seed "$SEED"
 [ "$(figure lies)" -gt 0 ] && [ "$(counted net_healed)" -gt 0 ] || fail "nothing was lost and healed: $(cat "$T/plugin" "$T/stats")"
 echo "lost $(figure lies), healed $(counted net_healed)"

@@ -28,8 +28,8 @@ for try in connect:1 isend:100 irecv:100 test:300; do
 done
 held isend:100 1
 
-# It has returned. The watchdog tells it at half of the time-out at the latest. Were both processes held, one after the other, it would be
-# more than the time-out.
+# It has returned. The watchdog reports it at half of the time-out at the latest. Were both
+# processes held, one after the other, it would be more than the time-out.
 rm -rf "$T/traces"
 FAKE_PLUGIN_HELD=$T/held FAKE_PLUGIN_HOLD=isend:100:$((4000 * SLOW)) DFSHIM_TIMEOUT_MS=$((7000 * SLOW)) job 1 disorder --ranks 2 --procs 2 --iters 30 --colls 4 --seed "$SEED"
 says "the network plugin Fake has not returned from isend() for "

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: a stranger connects to a network plugin's listener before the other rank does, and sends messages that are right but for their mark: they are not believed.
+# Description: an outsider connects to a network plugin's listener before the other rank does, and
+# sends messages that are right but for their mark: they are not believed.
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/plugin.sh"

@@ -1,5 +1,8 @@
 #!/bin/bash
-# Description: several RDMA ports a device, on a libibverbs of ours: all are used; ports and devices that fail while a job runs, that come back, that let nothing through; relaxed ordering, ECE, NCCL_IB_QPS_PER_CONNECTION.
+# Description: several RDMA ports a device, on a libibverbs of ours: all are used; ports and devices
+# that fail while a job runs, that are restored, that let nothing through; relaxed ordering, ECE,
+# NCCL_IB_QPS_PER_CONNECTION.
+#
 # Limit: 200 s
 set -u
 . "$SRC/tests/lib/clients.sh"

@@ -17,7 +17,7 @@ for job in "collcheck --sample 60" p2pcheck "disorder --iters 50" "disorder --it
 done
 rm -f "$T/stats"
 start_hosts 2 disorder --iters 2000 --colls 4 --seed "$SEED"
-told 'over plugin$'
+said 'over plugin$'
 sleep 0.5
 link_down 1
 sleep 1

@@ -8,7 +8,8 @@ netns 3 1
 . "$SRC/tests/net/hosts.sh"
 export DFSHIM_DEBUG=info DFSHIM_NET=tcp
 
-# deal NODES RANKS CLIENT ARGS...: a process for each rank, dealt out to the nodes in turns; what they print is in $T/out0 and so on.
+# deal NODES RANKS CLIENT ARGS...: a process for each rank, dealt out to the nodes in turns; they
+# print to $T/out0 and so on.
 deal() {
 	local nodes=$1 n=$2 r client=$3
 	shift 3
@@ -23,7 +24,8 @@ deal() {
 	done
 	end_hosts || fail "$client on $n ranks: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 }
-# What the log says of the ways, each line once: all ranks of a communicator have to say the same.
+# The figures of the paths in the log, each line once: all ranks of a communicator must have the
+# same.
 ways() { sed -nE 's/.*(the slowest way between .* MB\/s).*/\1/p' "$T"/out* | sort | uniq -c; }
 # Whole MB/s of the only communicator, on which N ranks are.
 speed() {
@@ -43,14 +45,16 @@ programs() {
 slow() { on "$1" tc qdisc replace dev eth0 root tbf rate "$2" burst 4kb latency 2s; }
 check() { deal "$1" "$2" collcheck --sample $((60 / SLOW + 8)) --only AllReduce --seed "$SEED"; }
 
-# unless_busy TEXT: where a processor is not to be had any network is slow, and what is cut short tells little.
+# unless_busy TEXT: where no processor is free any network is slow, and a measurement that is cut
+# short shows little.
 unless_busy() {
 	local load
 	read -r load _ </proc/loadavg
 	[ "${load%.*}" -lt $((3 * $(nproc))) ] || skip "$1: at a load of $load nobody can tell"
 	fail "$1"
 }
-# measured NODES RANKS FROM TO: right and agreed on in every job, and in one of some so many MB/s. Leaves them in $mb.
+# measured NODES RANKS FROM TO: right and agreed on in every job, and between FROM and TO MB/s in
+# one of some. Leaves them in $mb.
 measured() {
 	local try
 	for ((try = 0; try < 8; try++)); do
@@ -100,12 +104,12 @@ done
 [ $n -lt 5 ] || fail "what is known is measured again: $(grep -h 'ways measured' "$T"/out*)"
 deal 3 6 splitcheck --seed "$SEED"
 
-# A way that lets only small frames through when the communicator is made: it counts as slow as far as one can tell by then, soon; the
-# job goes over it when it is whole.
+# A path that lets only small frames through when the communicator is made: it counts as slow, soon,
+# by the data until then; the job goes over it when it is whole.
 rm "$T"/out*
 for i in 0 1; do net_drop_larger $i 0 1000; done
 start_hosts 2 collcheck --sample 5 --seed "$SEED"
-told 'the slowest way between 2 nodes'
+said 'the slowest way between 2 nodes'
 for i in 0 1; do net_heal $i; done
 end_hosts || fail "a way that was healed: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 [ "$(speed 2)" -le 1 ] || fail "nothing large came through, and yet: $(ways)"

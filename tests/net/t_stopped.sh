@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: a process that is stopped (SIGSTOP) for longer than the time-out is not dead, over verbs and over a plugin, nor is a plugin that it starts one that fails: right results, nobody is given up.
+# Description: a process that is stopped (SIGSTOP) for longer than the time-out is not dead, over
+# verbs and over a plugin, nor is a plugin that it starts one that fails: right results, no process
+# is given up.
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/verbs.sh"

@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: strangers that hear the wire and know all names, on another machine and as another user of the same one, disturb no running job.
+# Description: outsiders that hear the wire and know all names, on another machine and as another
+# user of the same one, disturb no running job.
+#
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/netns.sh"

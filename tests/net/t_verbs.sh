@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: emulated nodes over verbs, on a libibverbs of ours: the transport's suite, collectives, sends, disorder; what is wrong is named.
+# Description: emulated nodes over verbs, on a libibverbs of ours: the transport's suite,
+# collectives, sends, disorder; faults are named.
+#
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/clients.sh"

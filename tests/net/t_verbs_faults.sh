@@ -37,7 +37,7 @@ FAKE_VERBS_FAULTS=60 DFSHIM_NET=verbs right disorder --ranks 2 --procs 2 --iters
 [ "$(counted net_healed)" -gt 0 ] || fail "nothing healed: $(cat "$T/stats")"
 unset FAKE_VERBS_FAULTS FAKE_VERBS_LOG
 
-# What is lost altogether: sockets, where they may be.
+# Queue pairs that are lost altogether: sockets take over, where they may be used.
 FAKE_VERBS=blackhole DFSHIM_NET_TIMEOUT_MS=2000 right collcheck --ranks 2 --sample 5
 says 'verbs do not connect rocex:1 (GID 10.1.0.5) to device'
 says 'over tcp'
@@ -48,7 +48,7 @@ FAKE_VERBS=memlock right collcheck --ranks 2 --sample 5
 says 'rocex cannot register memory: Cannot allocate memory; RLIMIT_MEMLOCK is'
 says 'over tcp'
 
-# What is asked for is not there.
+# The device asked for is not there.
 NCCL_IB_HCA=nosuch right collcheck --ranks 2 --sample 5
 says 'dfshim uses sockets, because no RDMA port can be used: rocex:1 not named by NCCL_IB_HCA=nosuch'
 export DFSHIM_NET=verbs

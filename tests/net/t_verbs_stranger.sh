@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: a stranger at the socket over which queue pairs are set up learns nothing about them, and sets up none (setup.c).
+# Description: an outsider at the socket over which queue pairs are set up learns nothing about
+# them, and sets up none (setup.c).
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/verbs.sh"

@@ -256,7 +256,7 @@ static int taken(int listener, uint64_t session, struct hello *h)
 }
 
 /*
- * At the address of a process there is another one, which has heard the first one's answer to
+ * At the address of a process there is another one, which has heard the first process's answer to
  * another hello.
  */
 static void lie(int fd, enum lie what, const struct hello *h)

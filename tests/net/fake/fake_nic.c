@@ -58,7 +58,7 @@ struct packet {
 
 #define HEAD offsetof(struct packet, payload)
 
-/* 0; -EAGAIN; -ECONNREFUSED: nobody has that number any more. */
+/* Returns 0; -EAGAIN; -ECONNREFUSED if no queue pair has that number any more. */
 static int put(struct qp *q, uint32_t type, uint32_t psn, const void *payload, uint32_t bytes,
 	       uint64_t at, uint32_t rkey)
 {
@@ -76,7 +76,7 @@ static int put(struct qp *q, uint32_t type, uint32_t psn, const void *payload, u
 	return errno == EAGAIN || errno == ENOBUFS ? -EAGAIN : -ECONNREFUSED;
 }
 
-/* The next fault of the list; 1: the send at hand is not to be sent. */
+/* Makes the next fault of the list. Returns 1 if the send at hand is not to be sent. */
 static int fault(struct qp *q)
 {
 	static const enum ibv_event_type events[] = {
@@ -211,7 +211,7 @@ static int read_fails(void)
 	return every && ++nr % every == 0;
 }
 
-/* 1: it can't go on by itself. */
+/* Returns 1 if it cannot go on by itself. */
 static int send_some(struct qp *q)
 {
 	while (q->state == IBV_QPS_RTS && q->sent != q->posted) {
@@ -509,7 +509,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	uint32_t i, to;
 
 	pthread_mutex_lock(&fake_lock);
-	/* Those that nobody has read are gone with it. */
+	/* Events that were not read are gone with it. */
 	for (i = to = v->head; i != v->tail; i++) {
 		if (fake_names_qp(v->async[i % QUEUE_MAX].event_type) &&
 		    v->async[i % QUEUE_MAX].element.qp == qp)

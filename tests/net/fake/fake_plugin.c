@@ -1,19 +1,19 @@
 /*
  * A network plugin of NCCL's, over Unix sockets in the folder FAKE_PLUGIN_DIR; without that it is
- * only loaded, and dies if somebody starts it. VERSION: of the interface; NAME: what it calls
- * itself; TRAP: its constructor does not come back (1), or dies (2).
+ * only loaded, and dies if a caller starts it. VERSION: of the interface; NAME: its own name; TRAP:
+ * its constructor does not return (1), or dies (2).
  *
  * It does what a plugin may do, and dies where its caller breaks a rule: a handle that is moved
  * while it connects, calls of several threads for one connection, memory that is not registered
  * there, too many requests, arguments that a version needs and does not get. A send waits for a
  * receive to be posted, and only test() moves anything.
  *
- * What it is told to do wrong, and how it varies what is right, is in fake_orders.h.
- * FAKE_PLUGIN_LOG: a file for a line of figures at exit.
+ * fake_orders.h has its faults and variations. FAKE_PLUGIN_LOG: a file for a line of figures at
+ * exit.
  *
- * As real ones it has ended once exit() has come to it, and dies if it is called then (lingers:
- * that takes a while); and what was under way on a connection that is closed may be written later
- * (haunts).
+ * Like real plugins it has ended once exit() has called its destructors, and dies if it is called
+ * then (lingers: that takes a while); and data under way on a closed connection may be written
+ * later (haunts).
  */
 #define _GNU_SOURCE
 #include "fake_orders.h"
@@ -99,8 +99,8 @@ struct request {
 	struct comm *comm; /* NULL: free */
 	char *data;
 	uint32_t bytes, head, off;
-	int moved, late; /* moved: it is done, and nobody knows */
-	int seen;	 /* its turn has come */
+	int moved, late; /* moved: it is done, but not yet reported */
+	int seen;	 /* it has had its turn */
 };
 
 struct comm {
@@ -167,8 +167,8 @@ static struct request *request_new(struct comm *c, void *data, size_t bytes, voi
 /* ---- what should not be ---------------------------------------------------------------------- */
 
 /*
- * Of receives that were under way when their connections were closed: as many as three connections
- * have.
+ * Buffers of receives that were under way when their connections were closed: as many as three
+ * connections have.
  */
 static char *ghosts[48];
 static uint32_t nr_ghosts;
@@ -448,7 +448,7 @@ static int do_connect(int dev, void *handle, void **out, void **offload)
 		h->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		memcpy(at.sun_path, h->path, sizeof(h->path));
 		if (connect(h->fd, (void *)&at, sizeof(at)))
-			return complain(REMOTE, "nobody listens there");
+			return complain(REMOTE, "no process listens there");
 	}
 	n = recv(h->fd, &hello, 1, MSG_DONTWAIT);
 	if (n < 0 && errno == EAGAIN)
@@ -541,7 +541,7 @@ static int do_receive(void *comm, int n, void *data, size_t bytes, void *mh, voi
 	struct comm *c = check(comm, 0);
 
 	RULE(n == 1, "more buffers than maxRecvs");
-	RULE(VERSION < 9 || !*out, "a receive of which nobody wants to know");
+	RULE(VERSION < 9 || !*out, "a receive whose end the caller does not ask for");
 	*out = NULL;
 	if (c->error || fails("irecv"))
 		return c->error = complain(SYSTEM, "cannot receive");
@@ -657,8 +657,8 @@ static char context;
 #define RECEIVE_ARGS                                                                               \
 	void *comm, int n, void **data, size_t *bytes, int *tags, void **mhs, void **events,       \
 		void **out
-#define PRE_SEND    RULE(!event, "an event that nobody has made");
-#define PRE_RECEIVE RULE(!events || !events[0], "an event that nobody has made");
+#define PRE_SEND    RULE(!event, "an event that was not made");
+#define PRE_RECEIVE RULE(!events || !events[0], "an event that was not made");
 #endif
 
 static int v_listen(LISTEN_ARGS)
@@ -682,7 +682,7 @@ static int v_send(SEND_ARGS)
 static int v_receive(RECEIVE_ARGS)
 {
 	PRE_RECEIVE
-	RULE(!tags[0], "a tag that nobody sends with");
+	RULE(!tags[0], "a tag that no sender uses");
 	return do_receive(comm, n, data[0], (size_t)bytes[0], mhs[0], out);
 }
 
@@ -719,7 +719,7 @@ struct net {
 static int init(INIT_ARGS)
 {
 	if (!getenv("FAKE_PLUGIN_DIR"))
-		abort(); /* nobody has asked for devices */
+		abort(); /* the caller has not asked for devices */
 	if (told("hang"))
 		for (;;)
 			pause();
@@ -748,7 +748,7 @@ static int init(INIT_ARGS)
 		complain(SYSTEM, "has no hardware");
 		return complain(SYSTEM, "cannot start");
 	}
-	/* Only now: whoever has copied the table before sees nothing. */
+	/* Only now: a caller that has copied the table before sees nothing. */
 	CAT(ncclNetPlugin_v, VERSION) = (struct net){
 		.name = NAME,
 		.init = init,

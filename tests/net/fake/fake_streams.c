@@ -1,5 +1,5 @@
 /*
- * Preloaded: holds back TCP connections at random. FAKE_STREAMS_HOLD=MS: for so many ms a
+ * Preloaded: holds back TCP connections at random. FAKE_STREAMS_HOLD=MS: for that number of ms a
  * connection takes nothing, as when its send buffer is full. Each keeps its order.
  * FAKE_STREAMS_SEEN=FILE: a line when the first one of a process is held.
  */
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EVERY	32 /* of so many calls one begins a hold */
+#define EVERY	32 /* one of this number of calls begins a hold */
 #define FDS_MAX 4096
 
 static uint64_t until[FDS_MAX]; /* by descriptor, ns; atomic */

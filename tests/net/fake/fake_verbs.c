@@ -1,36 +1,48 @@
 /*
- * A libibverbs of its own, through NCCL_IBVERBS_LIB: three devices that are found (rocex with an active Ethernet port and one
- * that is down; ibx with an InfiniBand port that has a FLID; badx, which cannot be opened), and reliable queue pairs
- * between processes of this machine. A thread is the hardware: it moves packets over Unix sockets, a socket a queue
- * pair, whose name is its number. It keeps what RC promises, and no more: pieces of a write land in any order and some twice,
- * all before the send after it; completions come when the other side has acknowledged.
+ * A libibverbs of its own, through NCCL_IBVERBS_LIB: three devices that are found (rocex with an
+ * active Ethernet port and one that is down; ibx with an InfiniBand port that has a FLID; badx,
+ * which cannot be opened), and reliable queue pairs between processes of this machine. A thread is
+ * the hardware: it moves packets over Unix sockets, a socket a queue pair, whose name is its
+ * number. It keeps the promises of RC, and no more: pieces of a write arrive in any order and some
+ * twice, all before the send after it; completions appear when the other side has acknowledged.
  *
- * A GPU's memory (tests/cuda/driver) is reached as dma-buf, by a mapping of the hardware's own. What is written there is seen when
- * a read of the same device arrives behind it, as on a GPU that does not order writes, and after BUS_MS without one; FAKE_CUDA_GDR=ordered: at once. Built with
+ * A GPU's memory (tests/cuda/driver) is reached as dma-buf, by a mapping of the hardware's own.
+ * Writes there are visible when a read of the same device arrives behind them, as on a GPU that
+ * does not order writes, and after BUS_MS without one; FAKE_CUDA_GDR=ordered: at once. Built with
  * -DNO_DMABUF it is a libibverbs before 1.12.
  *
- * What is not allowed ends the process: states and masks out of order, a full queue, an unknown key of one's own memory, a
- * queue pair destroyed before its events are acknowledged, two posts more than there is room for, a dma-buf that programs inherit.
+ * Forbidden uses end the process: states and masks out of order, a full queue, an unknown key of
+ * its own memory, a queue pair destroyed before its events are acknowledged, two posts more than
+ * there is room for, a dma-buf that programs inherit.
  *
- *   FAKE_VERBS=none       no device               hang       opening does not return
- *              blackhole  packets are lost        memlock    nothing can be registered
- *              strict     refuses relaxed ordering       slow       opening takes 0.3 s
- *   FAKE_VERBS_RAILS=N    so many devices more, railx0 to railx5, with an active Ethernet port (railx1: two)
- *   FAKE_VERBS_DOWN=railxI:N:M   after N sends of the device in this process its ports are down, until all devices have made M more
- *   FAKE_VERBS_UNTOLD=1   no event says that ports are active again
+ *   FAKE_VERBS=none          no device
+ *              hang          opening does not return
+ *              blackhole     packets are lost
+ *              memlock       nothing can be registered
+ *              strict        refuses relaxed ordering
+ *              slow          opening takes 0.3 s
+ *   FAKE_VERBS_RAILS=N       N further devices, railx0 to railx5, with an active Ethernet port
+ *                            (railx1: two)
+ *   FAKE_VERBS_DOWN=railxI:N:M   after N sends of the device in this process its ports are down,
+ *                            until all devices have made M more
+ *   FAKE_VERBS_UNTOLD=1      no event says that ports are active again
  *   FAKE_VERBS_FATAL=railxI:N    after N sends it has a fatal error
- *   FAKE_VERBS_MUTE=railxI       nothing of what it sends arrives
- *   FAKE_VERBS_SLOW=railxI:N     it carries N MB/s
- *   FAKE_VERBS_HOLD=MS    queue pairs are held back at random, for so many ms each time
- *   FAKE_VERBS_SEEN=FILE  what was asked for, a line each, once a process: relaxed ordering, what was agreed by ECE, who
- *                         writes slices; at its end how many bytes
- *   FAKE_VERBS_MEMLOCK=N  bytes that can be registered
- *   FAKE_VERBS_DMABUF=no  the kernel registers no dma-buf        full    has no room for one
- *   FAKE_VERBS_PEERMEM=1  the kernel registers a GPU's memory by its address
- *   FAKE_VERBS_READ=N     every N-th read fails
- *   FAKE_VERBS_FAULTS=N   after N sends the next fault of the list: each completion status, on a send or a receive, before the
- *                         other side has got it or after; each asynchronous event; a queue pair in error without
- *                         a word; a pause; last the device. FAKE_VERBS_LOG=FILE: what was done, a line each
+ *   FAKE_VERBS_MUTE=railxI   nothing that it sends arrives
+ *   FAKE_VERBS_SLOW=railxI:N it carries N MB/s
+ *   FAKE_VERBS_HOLD=MS       queue pairs are held back at random, for MS ms each time
+ *   FAKE_VERBS_SEEN=FILE     what the caller asked for, a line each, once a process: relaxed
+ *                            ordering, the agreement by ECE, the writers of slices; at its end the
+ *                            number of bytes
+ *   FAKE_VERBS_MEMLOCK=N     bytes that can be registered
+ *   FAKE_VERBS_DMABUF=no     the kernel registers no dma-buf
+ *                     full   the kernel has no room for one
+ *   FAKE_VERBS_PEERMEM=1     the kernel registers a GPU's memory by its address
+ *   FAKE_VERBS_READ=N        every N-th read fails
+ *   FAKE_VERBS_FAULTS=N      after N sends the next fault of the list: each completion status, on a
+ *                            send or a receive, before the other side has got it or after; each
+ *                            asynchronous event; a queue pair in error without a word; a pause;
+ *                            last the device
+ *   FAKE_VERBS_LOG=FILE      what was done, a line each
  */
 #define _GNU_SOURCE
 #include "fake_verbs.h"
@@ -50,7 +62,7 @@
 
 #include "../../cuda/driver/dmabuf.h"
 
-/* What `dfshim net` reads without the header. */
+/* The fields that `dfshim net` reads without the header. */
 _Static_assert(offsetof(struct ibv_port_attr, gid_tbl_len) == 12, "");
 _Static_assert(offsetof(struct ibv_port_attr, active_width) == 43, "");
 _Static_assert(offsetof(struct ibv_port_attr, link_layer) == 46, "");
@@ -201,7 +213,7 @@ static int is_down(int device)
 	return wires[device].down_until != 0;
 }
 
-/* An event of all ports, to whoever has the device open. */
+/* Reports an event of all ports to each process that has the device open. */
 static void tell_ports(int device, enum ibv_event_type type)
 {
 	int i, port;
@@ -492,9 +504,7 @@ static struct late {
 	uint8_t payload[];
 } * late, **last = &late;
 
-/*
- * What the device has written is there; gone: what has been written to that memory is lost instead.
- */
+/* The device's writes are visible now; gone: its writes to that memory are lost instead. */
 static void settle(int device, const struct mr *gone)
 {
 	struct late **at = &late, *l;
@@ -607,7 +617,9 @@ void fake_tell_async(struct ibv_context *context, struct ibv_async_event e)
 	fake_wake(v->fd);
 }
 
-/* -1: there is none; who may wait reads the descriptor. Returns with the lock. */
+/*
+ * Returns -1 if there is none; a caller that may wait reads the descriptor. Returns with the lock.
+ */
 static int next_event(struct events *v)
 {
 	eventfd_t count;
@@ -750,7 +762,7 @@ void fake_complete(struct ibv_cq *to, struct qp *qp, uint64_t id, enum ibv_wc_st
 		wc.opcode = opcode;
 		wc.byte_len = bytes;
 	} else {
-		/* What else is in a failed one means nothing. */
+		/* The other fields of a failed completion mean nothing. */
 		wc.opcode = (enum ibv_wc_opcode)fake_dice(200);
 		wc.byte_len = fake_dice(100000);
 		wc.vendor_err = 129;
@@ -772,7 +784,7 @@ static int poll_cq(struct ibv_cq *cq, int nr, struct ibv_wc *wc)
 	int n = 0;
 
 	pthread_mutex_lock(&fake_lock);
-	/* Whoever looks sees what is due, however late the thread of the hardware is. */
+	/* Each reader sees the writes that are due, however late the thread of the hardware is. */
 	fake_bus_looks();
 	while (n < nr && q->head != q->tail)
 		wc[n++] = q->wc[q->head++ % (WRS_MAX * 3)];

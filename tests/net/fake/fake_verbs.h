@@ -1,5 +1,5 @@
 /*
- * What the two halves of the libibverbs of the tests share: fake_verbs.c, the library, and
+ * Shared by the two halves of the libibverbs of the tests: fake_verbs.c, the library, and
  * fake_nic.c, the hardware.
  */
 #ifndef TESTS_NET_FAKE_VERBS_H
@@ -19,8 +19,8 @@
 
 #define PIECE	   16384
 #define PIECES_MAX 256
-#define HOLD_EVERY 32 /* of so many work requests one is held back (FAKE_VERBS_HOLD) */
-#define BUS_MS	   50 /* so long a GPU may not see what has been written */
+#define HOLD_EVERY 32 /* one of this number of work requests is held back (FAKE_VERBS_HOLD) */
+#define BUS_MS	   50 /* how long a GPU may not see what has been written */
 #define QUEUE_MAX  1024
 #define WRS_MAX	   512
 #define QPS_MAX	   256
@@ -34,10 +34,10 @@
 		}                                                                                  \
 	} while (0)
 
-/* Of a device: all arrives, nothing of what it sends does, its ports are down. */
+/* The faults of a device: all arrives; nothing of what it sends does; its ports are down. */
 enum fake_wire { FAKE_GOOD, FAKE_MUTE, FAKE_DOWN };
 
-/* What a descriptor tells of: events of a context, completion queues of a channel. */
+/* The data behind a descriptor: events of a context, completion queues of a channel. */
 struct events {
 	int fd;
 	uint32_t head, tail;
@@ -84,7 +84,7 @@ struct qp {
 struct mr {
 	struct ibv_mr mr;   /* first */
 	uint8_t *map;	    /* of the address that its keys know it by */
-	uint64_t map_bytes; /* of a mapping that is this one's; 0: there is none */
+	uint64_t map_bytes; /* of a mapping of its own; 0: there is none */
 	int access;
 	int gpu;
 };
@@ -96,7 +96,7 @@ struct cq {
 	struct ibv_wc wc[WRS_MAX * 3];
 };
 
-/* Of everything that both halves touch. */
+/* Guards everything that both halves touch. */
 extern pthread_mutex_t fake_lock;
 extern struct qp *fake_qps[QPS_MAX];
 extern int fake_nic_fd; /* wakes the hardware; -1: it has not been switched on */
@@ -110,27 +110,25 @@ void fake_wake(int fd);
 uint32_t fake_dice(uint32_t below);
 /* How long that takes, in ns. */
 uint64_t fake_wrote(struct ibv_context *context, int port, uint32_t bytes);
-/* Ends outages that are over, with an event; 1: some are not. */
+/* Ends outages that are over, with an event. Returns 1 if some are not. */
 int fake_wires_look(void);
 enum fake_wire fake_wire(struct ibv_context *context);
 /* A frame is to be sent: FAKE_DOWN where it is the last one. */
 enum fake_wire fake_send_counts(struct ibv_context *context);
 /*
- * Where so many bytes lie for the hardware; NULL: the key does not open them for that (enum
- * ibv_access_flags; 0: their owner).
+ * Returns the place of these bytes for the hardware; NULL: the key does not open them for that
+ * (enum ibv_access_flags; 0: their owner).
  */
 uint8_t *fake_memory(uint32_t key, uint64_t at, uint64_t bytes, int access);
 /*
- * Writes them there; -1: not open. In a GPU's memory nobody sees them before fake_settle(), unless
- * it says otherwise.
+ * Writes them there; -1: not open. In a GPU's memory they are not visible before fake_settle(),
+ * unless it says otherwise.
  */
 int fake_lands(struct ibv_context *context, uint32_t key, uint64_t at, const void *from,
 	       uint32_t bytes);
-/*
- * What has been written into a GPU's memory BUS_MS ago is there; 1: some of it is still on its way.
- */
+/* Makes writes to a GPU's memory visible that are BUS_MS old. Returns 1 if some are younger. */
 int fake_bus_looks(void);
-/* A read has come to the GPU's memory, behind all that the device has written there. */
+/* A read has reached the GPU's memory, behind all that the device has written there. */
 void fake_settle(struct ibv_context *context);
 int fake_names_qp(enum ibv_event_type type);
 void fake_tell_async(struct ibv_context *context, struct ibv_async_event e);
