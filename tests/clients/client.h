@@ -1,8 +1,9 @@
 /*
- * What the clients share. They are plain NCCL and CUDA runtime programs, with nothing of dfshim in
- * them: the same binary runs on real NCCL, and under the preload.
+ * Shared by the clients: plain NCCL and CUDA runtime programs, with nothing of dfshim in them. The
+ * same binary runs on real NCCL, and under the preload.
  *
- *   errors     CUDA() and NCCL() report the first failure of the job and return -1 from the function
+ *   errors     CUDA() and NCCL() report the first failure of the job and return -1 from the
+ *              function
  *   waiting    client_wait() polls the stream and the communicators' asynchronous errors, so that a
  *              communicator that was ended by the library ends the wait
  *   processes  client_job.h
@@ -104,8 +105,8 @@ static inline int client_count(const char *folder)
 
 /*
  * Descriptors of this process, but those of its segments of memory for slots: these are sparse and
- * stay once they have been made, and how many it takes depends on the order in which connectors
- * come and go.
+ * stay once they have been made, and their number depends on the order in which connectors are made
+ * and freed.
  */
 static inline int client_descriptors(void)
 {

@@ -140,7 +140,7 @@ static inline int client_store_open(struct client_job *job)
 		int peer;
 
 		if (poll(&p, 1, 120000) != 1) {
-			client_fail(EXIT_NCCL, "only %d of %d processes came", i, job->nr_procs);
+			client_fail(EXIT_NCCL, "only %d of %d processes arrived", i, job->nr_procs);
 			return -1;
 		}
 		peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
@@ -182,7 +182,7 @@ struct client_result {
 	char text[512];
 };
 
-/* So long process 0 waits for another one's result when it has failed itself. */
+/* How long process 0 waits for another process's result when it has failed itself. */
 #define CLIENT_REST_S 3
 
 /*

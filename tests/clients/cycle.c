@@ -1,7 +1,7 @@
 /*
- * Comes back to many collectives again and again: AllReduce of a different count each, and rings of
- * point-to-point messages, each with its own shape, so that what a library keeps for each of them
- * is needed, idle, and needed again. Every value is checked. Options of the common clients;
+ * Uses many collectives again and again: AllReduce of a different count each, and rings of
+ * point-to-point messages, each with its own shape, so that the library's state for each of them is
+ * needed, idle, and needed again. Every value is checked. Options of the common clients;
  * CYCLE_COLLS (40) counts, CYCLE_ROUNDS (4) rounds, every other one backwards.
  */
 #include "client.h"
@@ -85,5 +85,5 @@ int main(int argc, char **argv)
 	if (nr_colls < 1 || nr_colls > 10000 || nr_rounds < 1)
 		return EXIT_USAGE;
 	return client_main(argc, argv, 2, 1,
-			   "Comes back to many collectives again and again, and checks each.", run);
+			   "Uses many collectives again and again, and checks each.", run);
 }

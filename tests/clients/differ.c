@@ -1,15 +1,19 @@
 /*
- * Two processes, a rank in each, that differ in one call, with cudaDeviceSynchronize after each operation. Each ends with
- * status 0 as far as the program is concerned, without looking whether anything is unfinished:
+ * Two processes, a rank in each, that differ in one call, with cudaDeviceSynchronize after each
+ * operation. Each ends with status 0 as far as the program is concerned, without looking whether
+ * anything is unfinished:
  *
- *	count, type, op, kind, root	the first operation differs in that
- *	last				the fourth of four, which has another count on rank 1, as a short last batch
- *	known				both counts have been used before, in the same order; then in opposite orders, and rank 0
- *					leaves out the second
- *	random SEED			several operations on several communicators, each rank in an order of its own; one of
- *					them differs on one rank, or is left out, unless SEED is a multiple of 4
+ *	count, type, op, kind, root
+ *			the first operation differs in that
+ *	last		the fourth of four, which has another count on rank 1, as a short last batch
+ *	known		both counts have been used before, in the same order; then in opposite
+ *			orders, and rank 0 leaves out the second
+ *	random SEED	several operations on several communicators, each rank in an order of its
+ *			own; one of them differs on one rank, or is left out, unless SEED is a
+ *			multiple of 4
  *
- * Prints the statuses of the two processes. Status 0: both are 0, and values that were looked at are right.
+ * Prints the statuses of the two processes. Status 0: both are 0, and values that were read are
+ * right.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,8 +103,8 @@ static int rnd(int n)
 }
 
 /*
- * One operation differs on one rank: rank and place follow from the seed on both. 1: it is left out
- * here.
+ * One operation differs on one rank: rank and place follow from the seed on both. Returns 1 if it
+ * is left out here.
  */
 static int mutate(struct op *o)
 {
@@ -113,7 +117,7 @@ static int mutate(struct op *o)
 		o->count += 1;
 		return 0;
 	case 1:
-		/* What only moves bytes moves them whatever their type. */
+		/* An operation that only moves bytes moves them with any type. */
 		o->kind = ALLREDUCE;
 		o->type = ncclFloat;
 		return 0;
@@ -130,7 +134,7 @@ static int mutate(struct op *o)
 	}
 }
 
-/* What comes after a synchronisation that was released waits for the result. */
+/* Work after a released synchronisation waits for the result. */
 static void look(const struct op *o, const int *at)
 {
 	int host[2 * MOST];

@@ -1,7 +1,7 @@
 /*
- * The job that NCCL can't finish: every rank issues the same collectives, each rank in its own
+ * The job that NCCL cannot finish: every rank issues the same collectives, each rank in its own
  * random order, new in every iteration (the DFCCL paper's first test; with --sync its second).
- * Every result of every rank is compared with what it must be; inputs differ by rank, iteration,
+ * Every result of every rank is compared with the expected one; inputs differ by rank, iteration,
  * collective and element, so that a mix-up shows.
  *
  * Values are small integers, so sums in float are exact.
@@ -433,7 +433,7 @@ static int teardown(struct rank *me)
 	int i;
 
 	if (client_failed()) {
-		/* Whatever is stuck in these communicators is let go of. */
+		/* Ends the operations that are stuck in these communicators. */
 		for (i = 0; i < opt.comms; i++)
 			if (me->comms[i])
 				ncclCommAbort(me->comms[i]);
@@ -560,7 +560,7 @@ static int run_all(void)
 	for (i = 0; i < opt.comms && !job.proc && !opt.single; i++)
 		if (ncclGetUniqueId(&ids[i]) != ncclSuccess) {
 			client_fail(EXIT_NCCL, "ncclGetUniqueId: %s", ncclGetLastError(NULL));
-			/* The others wait for what will not come. */
+			/* The others wait for a process that will not arrive. */
 			for (i = 1; i < job.nr_procs; i++)
 				shutdown(job.peers[i], SHUT_RDWR);
 			return -1;

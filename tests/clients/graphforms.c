@@ -71,8 +71,8 @@ static void nap(void *arg)
 }
 
 /*
- * Two branches with a communicator each; what comes after the join reads what both wrote. Naps
- * before the fork and before the join: who does not wait there is too early.
+ * Two branches with a communicator each; work after the join reads the results of both. Naps before
+ * the fork and before the join: work that does not wait there is too early.
  */
 static int branches(struct bench *b)
 {
@@ -207,7 +207,7 @@ static int update(struct bench *b)
 	return 0;
 }
 
-/* One collective of two is switched off, on all ranks; its parameters are nobody's to change. */
+/* One collective of two is switched off, on all ranks; its parameters may not be changed. */
 static int single(struct bench *b)
 {
 	cudaGraphNode_t nodes[4];

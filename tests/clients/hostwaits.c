@@ -2,9 +2,9 @@
  * Two ranks in one process that wait for each other in device synchronisations, while the thread
  * that made their communicators waits for them outside CUDA and NCCL. "hostwaits HOW" ends only if
  * a synchronisation is released; "hostwaits HOW late" looks the same, but there the main thread is
- * woken after a second by a thread that uses neither, and issues what was lacking: nothing need be
- * released. HOW: join, cond, mutex, sem, or timed: late, its time-out wakes it; or func, late: a
- * host function does, which comes when another process has issued its part of a collective.
+ * woken after a second by a thread that uses neither, and issues the missing operation: nothing
+ * need be released. HOW: join, cond, mutex, sem, or timed: late, its time-out wakes it; or func,
+ * late: a host function does, which runs when another process has issued its part of a collective.
  *
  * There is no thread here but these, so none that could wake another; "hostwaits join beside" has
  * one more, which uses neither and never waits for long.

@@ -1,9 +1,9 @@
 /*
- * Times of AllReduce: medians per size, each rank a process or a thread; and what the call itself
- * costs the host. One line per size: bytes, latency in us, bus bandwidth in GB/s, call in us. With
- * LATENCY_CPU each rank, a process, says in a line what processor time of its process a call took.
- * With LATENCY_SEND rank 0 sends to rank 1 instead. LATENCY_MIN, LATENCY_MAX: sizes from, to.
- * LATENCY_DEPTH: so many calls before the stream is waited for (1).
+ * Times of AllReduce: medians per size, each rank a process or a thread; and the cost of the call
+ * itself for the thread. One line per size: bytes, latency in us, bus bandwidth in GB/s, call in
+ * us. With LATENCY_CPU each rank, a process, prints a line with the processor time of its process
+ * for a call. With LATENCY_SEND rank 0 sends to rank 1 instead. LATENCY_MIN, LATENCY_MAX: sizes
+ * from, to. LATENCY_DEPTH: number of calls before the stream is waited for (1).
  */
 #include "client.h"
 

@@ -1,29 +1,38 @@
 /*
- * Processes, a rank in each, of which the even and the odd ones use two communicators in opposite orders with cudaDeviceSynchronize after each
- * operation. Beside them is a thread that keeps the cycle from being proved:
+ * Processes, a rank in each, of which the even and the odd ones use two communicators in opposite
+ * orders with cudaDeviceSynchronize after each operation. Beside them is a thread that keeps the
+ * cycle from being proved:
  *
- *	ended		it has used a communicator of the cycle and has ended; another thread, which uses neither CUDA nor
- *			NCCL, sleeps again and again
+ *	ended		it has used a communicator of the cycle and has ended; another thread, which
+ *			uses neither CUDA nor NCCL, sleeps again and again
  *	sleeps		it has used one, and sleeps on a condition
- *	joins		it has used one, and joins a thread that has put work on a stream and sleeps again and again
- *	cold		it has used a third communicator, and sleeps; those of the cycle have never been used
- *	calls		as sleeps, but it puts work on a stream of its own every 20 ms for as long as LATE_MS
- *	late		as sleeps, on rank 0, and after LATE_MS it issues what the cycle lacks: the rank was only late
+ *	joins		it has used one, and joins a thread that has put work on a stream and sleeps
+ *			again and again
+ *	cold		it has used a third communicator, and sleeps; those of the cycle have never
+ *			been used
+ *	calls		as sleeps, but it puts work on a stream of its own every 20 ms for LATE_MS
+ *	late		as sleeps, on rank 0, and after LATE_MS it issues the operation that the
+ *			cycle lacks: the rank was only late
  *
- *	new		as late, but it has put work on a stream only, and the communicators have never been used
- *	new-calls	as calls, but it has used no communicator, and those of the cycle have never been used
- *	init		it has put work on a stream only, and on rank 1, after LATE_MS, it makes the third communicator, for which
- *			rank 0 waits before it issues what rank 1 waits for
+ *	new		as late, but it has put work on a stream only, and the communicators have
+ *			never been used
+ *	new-calls	as calls, but it has used no communicator, and those of the cycle have never
+ *			been used
+ *	init		it has put work on a stream only, and on rank 1, after LATE_MS, it makes the
+ *			third communicator, for which rank 0 waits before it issues the operation
+ *			that rank 1 waits for
  *	crowd		as calls, beside 300 threads that have put work on a stream and sleep
  *
  * Or one that has the name of PyTorch's threads for gradients:
  *
- *	autograd	as sleeps, beside a thread that uses neither CUDA nor NCCL and sleeps again and again: this one is
- *			proved, since no thread calls backward()
- *	backward	as late, but it is woken after LATE_MS by a thread that has put work on a stream
+ *	autograd	as sleeps, beside a thread that uses neither CUDA nor NCCL and sleeps again
+ *			and again: this one is proved, since no thread calls backward()
+ *	backward	as late, but it is woken after LATE_MS by a thread that has put work on a
+ *			stream
  *	named		as late
  *
- * likely HOW [ITERATIONS [LATE_MS [RANKS]]]: prints how long each iteration took, in ms. Status 0: all results are right.
+ * likely HOW [ITERATIONS [LATE_MS [RANKS]]]: prints how long each iteration took, in ms. Status 0:
+ * all results are right.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /*
- * Much of everything, and strangers: a thousand communicators with few file descriptors, ten
+ * Much of everything, and outsiders: a thousand communicators with few file descriptors, ten
  * thousand collectives under way, hundreds of communicators made and destroyed (nothing may grow),
  * messages of thousands of sizes, no memory left, connections of others with garbage on them.
  */
@@ -95,8 +95,8 @@ static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
 }
 
 /*
- * So many streams that wait at a time: on each a collective of a communicator of its own, and a
- * copy of what comes out. Rank 0 begins at one end, the others at the other.
+ * This number of streams waits at a time: on each a collective of a communicator of its own, and a
+ * copy of its result. Rank 0 begins at one end, the others at the other.
  */
 static int waiting(struct client_rank *me, cudaStream_t s, float *buf)
 {
@@ -151,7 +151,7 @@ static long resident_kb(void)
 
 typedef int (*many_step_fn)(struct client_rank *me, cudaStream_t s, float *buf, int i);
 
-/* What has settled after a third of the steps does not grow in the rest. */
+/* Counts that have settled after a third of the steps do not grow in the rest. */
 static int steady(struct client_rank *me, cudaStream_t s, float *buf, many_step_fn step)
 {
 	int i, fds = 0, threads = 0, now_fds, now_threads;
@@ -226,7 +226,7 @@ static int splits(struct client_rank *me, cudaStream_t s, float *buf)
 
 static int operation(struct client_rank *me, cudaStream_t s, float *buf, int i)
 {
-	/* Kinds and sizes that come again: each is registered once. */
+	/* Kinds and sizes that are repeated: each is registered once. */
 	size_t count = (size_t)1 << i % 12;
 
 	if (i % 100 == 99)
@@ -246,7 +246,7 @@ static int operations(struct client_rank *me, cudaStream_t s, float *buf)
 
 /*
  * Messages round the ranks, each of a size of its own, BURST at a time, as the tokens of a mixture
- * of experts are; some sizes come again, long after.
+ * of experts are; some sizes are repeated, long after.
  */
 #define BURST 10
 
@@ -344,7 +344,7 @@ static int memory(struct client_rank *me, cudaStream_t s, float *buf)
 }
 
 /* Connects to every socket on which this process listens. Returns how many. */
-static int strangers(int *fds, int max, uint64_t *seed)
+static int outsiders(int *fds, int max, uint64_t *seed)
 {
 	int fd, nr = 0, one, i;
 
@@ -398,16 +398,16 @@ static int garbage(struct client_rank *me, cudaStream_t s, float *buf)
 	/* Before and during the rendezvous, and while work is under way. */
 	for (k = 0; k < CLIENT_IDS; k++) {
 		if (nr < 150)
-			nr += strangers(fds + nr, 40, &seed);
+			nr += outsiders(fds + nr, 40, &seed);
 		NCCL(ncclCommInitRank(&me->comms[k], me->nr_ranks, client_ids[k], me->rank));
 		for (i = 0; i < 10; i++) {
 			if (i == 5 && nr < 150)
-				nr += strangers(fds + nr, 40, &seed);
+				nr += outsiders(fds + nr, 40, &seed);
 			if (sum(me, me->comms[k], s, buf))
 				return -1;
 		}
 	}
-	printf("many: rank %d: %d strangers\n", me->rank, nr);
+	printf("many: rank %d: %d outsiders\n", me->rank, nr);
 	if (!me->index)
 		EXPECT(nr || client_job.proc, "nothing listens");
 	while (nr)

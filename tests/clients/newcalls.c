@@ -47,7 +47,7 @@ static struct {
 	ncclResult_t (*encryption)(const struct encryption *);
 } call;
 
-/* What block k of rank r holds; a sum over the ranks. */
+/* The content of block k of rank r; a sum over the ranks. */
 static float value(int r, int k)
 {
 	return (float)(r * 100 + k);
@@ -170,7 +170,7 @@ static int events(struct client_rank *me, cudaStream_t s, float *in, float *out)
 			return -1;
 		CUDA(cudaEventSynchronize(config.event));
 	}
-	/* Without an operation: nobody has to come. */
+	/* Without an operation: no rank has to take part. */
 	NCCL(call.all_reduce(in, out, 0, ncclFloat, ncclSum, c, s, &config));
 	CUDA(cudaEventSynchronize(config.event));
 
@@ -231,7 +231,7 @@ static int bad(struct client_rank *me, cudaStream_t s, float *in, float *out)
 	NCCL(call.encryption(&e));
 	e.mode = 1;
 	e.psk = "0123456789abcdef";
-	EXPECT(call.encryption(&e) == ncclInvalidUsage, "a key that nobody uses");
+	EXPECT(call.encryption(&e) == ncclInvalidUsage, "a key without a user");
 	e.magic = 0;
 	EXPECT(call.encryption(&e) == ncclInvalidArgument, "no magic");
 	EXPECT(call.encryption(NULL) == ncclInvalidArgument, "no configuration");

@@ -1,7 +1,7 @@
 /*
  * Times small AllReduces on a stream of high priority while large ones run on another communicator:
- * what an urgent operation pays for a bulky one, and what the bulky one loses. Each rank is a
- * process or a thread; its host thread sleeps between urgent operations, as while a GPU computes.
+ * the delay of an urgent operation by a bulky one, and the loss of the bulky one. Each rank is a
+ * process or a thread, which sleeps between urgent operations, as while a GPU computes.
  *
  * The latency of an operation is the time from the last rank's call to the last rank's return, by
  * one clock.
@@ -37,7 +37,7 @@ static int bulk_issue(struct client_rank *me, struct bulk *b)
 	return 0;
 }
 
-/* Sleeps for a while; what has ended of the large operations is followed by others. */
+/* Sleeps for a while; each large operation that has ended is followed by another. */
 static int between(struct client_rank *me, struct bulk *b)
 {
 	struct timespec pause = {gap_us / 1000000, gap_us % 1000000 * 1000};

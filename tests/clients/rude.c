@@ -1,7 +1,7 @@
 /*
- * What jobs do that nobody planned for, one case at a time: ranks that never arrive or leave early,
- * an id used twice, fork, exit in the middle, communicators ended while other threads are busy with
- * them. A case passes when everything returns, with an error that says so or with right results.
+ * Unplanned behaviour of jobs, one case at a time: ranks that never arrive or leave early, an id
+ * used twice, fork, exit in the middle, communicators ended while other threads are busy with them.
+ * A case passes when everything returns, with an error that says so or with right results.
  */
 #include "client.h"
 
@@ -70,7 +70,7 @@ static int wait_ended(struct place *p, ncclComm_t comm, double limit)
 	return 0;
 }
 
-/* ---- ranks that never come, or too often ----------------------------------------------------- */
+/* ---- ranks that never arrive, or too often -------------------------------------------------- */
 
 /* One rank never arrives: the time-out's action ends the others' init. */
 static int missing(struct place *p)
@@ -108,7 +108,7 @@ static void wait_for_word(const char *word)
 	}
 }
 
-/* One rank comes when it has been reported missing; then everything goes on. */
+/* One rank arrives when it has been reported missing; then everything goes on. */
 static int late(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -161,7 +161,7 @@ static int issue_until_ended(struct place *p, ncclComm_t comm, size_t count)
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-/* The last process ends in order although the others still need it. */
+/* The last process exits normally although the others still need it. */
 static int early(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -272,7 +272,7 @@ static int fork_after(struct place *p)
 			}
 			if (i == 1)
 				exit(7); /* with destructors */
-			/* NCCL can't be used in it, and says so; what was the parent's stays. */
+			/* NCCL cannot be used in it, and says so; the parent's objects stay. */
 			r = ncclGetUniqueId(&id);
 			if (r == ncclSuccess)
 				_exit(2);
@@ -319,7 +319,7 @@ static void *issue(void *arg)
 	return NULL;
 }
 
-/* Other communicators come and go while one is busy. */
+/* Other communicators are made and destroyed while one is busy. */
 static int busy(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -391,7 +391,7 @@ static int abort_all(struct place *p)
 		w.comm = me->comms[i];
 		if (sum(p, w.comm) || meet())
 			return -1;
-		if (me->rank) /* rank 0 never issues it: nobody's can finish */
+		if (me->rank) /* rank 0 never issues it: it can finish on no rank */
 			NCCL(ncclAllReduce(p->buf, p->buf + 1, 5, ncclFloat, ncclSum, w.comm,
 					   p->s));
 		if (pthread_create(&w.thread, NULL, doing[i], &w))
@@ -458,7 +458,7 @@ static int abort_message(struct place *p)
 	return 0;
 }
 
-/* A rendezvous that nobody else comes to, in another thread, does not disturb the rest. */
+/* A rendezvous with one rank only, in another thread, does not disturb the rest. */
 static int init_stuck(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -480,9 +480,6 @@ static int init_stuck(struct place *p)
 	return 0;
 }
 
-/*
- * ------------------------------------------------------------------------------------------------------
- */
 
 static const struct {
 	const char *name;

@@ -1,23 +1,26 @@
 /*
- * A job in which one process ends or stops at some instant, and what becomes of the others. All run collectives with
- * known results in an order of their own on four communicators, two of them splits. In process SURVIVOR_PROC, after
- * SURVIVOR_US microseconds (with SURVIVOR_MADE=1 they begin when all ranks have used all communicators), happens SURVIVOR_HOW:
+ * A job in which one process ends or stops at some instant, and the fate of the others. All run
+ * collectives with known results in an order of their own on four communicators, two of them
+ * splits. In process SURVIVOR_PROC, after SURVIVOR_US microseconds (with SURVIVOR_MADE=1 they
+ * begin when all ranks have used all communicators), happens SURVIVOR_HOW:
  *
  *   none               nothing: the job ends by itself
  *   kill exit exec     SIGKILL; exit(0) with everything open; another program in its place
  *   stop               SIGSTOP, for SURVIVOR_STOP ms; the job then ends by itself
  *   thread             its first rank stops issuing, and stays
- *   fork               a child runs another program, another child exits with destructors; the job ends by itself
+ *   fork               a child runs another program, another child exits with destructors; the job
+ *                      ends by itself
  *
- * Ranks that are left behind have to see ncclRemoteError on each communicator that they use, their streams run again, and when they have
- * aborted everything, the process has as many descriptors and threads as with no communicator at all. Each process says
- * in one line what it has seen: "survivor: process 1: ended: ..." or "finished".
+ * Ranks that are left behind must see ncclRemoteError on each communicator that they use, their
+ * streams run again, and when they have aborted everything, the process has as many descriptors
+ * and threads as with no communicator at all. Each process prints its result in one line:
+ * "survivor: process 1: ended: ..." or "finished".
  */
 #include "client.h"
 
 #define NR_COMMS  4
 #define MAX_COUNT 4000
-#define REST_S	  30 /* so long things may take to be gone, a time-out of the checker's included */
+#define REST_S	  30 /* how long cleaning up may take, a time-out of the checker's included */
 
 struct work {
 	struct client_rank *me;
@@ -93,7 +96,7 @@ static void *happen(void *arg)
 	return NULL;
 }
 
-/* Something was refused because a rank is gone; anything else is a failure. */
+/* A call was refused because a rank has left; anything else is a failure. */
 static int gone(ncclResult_t r, const char *what)
 {
 	EXPECT(r == ncclRemoteError, "%s: %d, %s (%s)", what, (int)r, ncclGetErrorString(r),
@@ -111,7 +114,7 @@ static int gone(ncclResult_t r, const char *what)
 			return gone(r_, #call);                                                    \
 	} while (0)
 
-/* Of the first n: 0: all streams have run; 1: a communicator has ended. */
+/* Waits for the first n. Returns 0 if all streams have run, 1 if a communicator has ended. */
 static int wait_all(struct work *w, int n)
 {
 	struct timespec pause = {0, 20000};
@@ -140,7 +143,7 @@ static int wait_all(struct work *w, int n)
 	}
 }
 
-/* 0: right; 1: a rank is gone; -1: failed. */
+/* Returns 0 if it is right, 1 if a rank has left, -1 if it failed. */
 static int one_round(struct work *w)
 {
 	int order[NR_COMMS], n = w->me->nr_ranks, i, k, err;
@@ -198,7 +201,7 @@ static int all_ended(struct work *w)
 	for (i = 0; i < NR_COMMS; i++) {
 		if (!w->comms[i])
 			continue;
-		/* Of a rank that has exited normally only what waits for it ends. */
+		/* If a rank has exited normally only the operations that wait for it end. */
 		NCCL(ncclCommGetAsyncError(w->comms[i], &state));
 		if (strcmp(plan.how, "exit"))
 			state = ncclRemoteError;
@@ -219,7 +222,7 @@ static int all_ended(struct work *w)
 	return 0;
 }
 
-/* Of the process, when all its ranks have nothing any more. */
+/* Checks the process when all its ranks have nothing any more. */
 static int nothing_left(void)
 {
 	struct timespec pause = {0, 10000000};
@@ -258,8 +261,8 @@ static int rounds(struct work *w)
 }
 
 /*
- * What stays of the library when no communicator is there. Who is through may have ended its
- * process already while another one waits for the last of it.
+ * Counts the library's resources when no communicator is there. A process that is through may have
+ * ended already while another one waits for its last operation.
  */
 static int first(struct work *w)
 {

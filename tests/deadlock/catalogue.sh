@@ -1,10 +1,10 @@
 #!/bin/bash
-# The catalogue of deadlocks by a set of rules (RULES: nccl, ours, strict, lanes, agree; the first three without). Called by t_catalogue_*.sh.
-# nccl: libdfnccl.so executes, and what hangs is ended after the verdict. trace: the same, but nobody ends it, as with the
-# real NCCL.
+# The catalogue of deadlocks by a set of rules (RULES: nccl, ours, strict, lanes, agree; the first
+# three without). Called by t_catalogue_*.sh. nccl: libdfnccl.so executes, and a program that hangs
+# is ended after the verdict. trace: the same, but it is not ended, as with the real NCCL.
 #
-# Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a part. BEHIND: a library that is preloaded
-# behind ours.
+# Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a
+# part. BEHIND: a library that is preloaded behind ours.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -40,7 +40,7 @@ expected() {
 
 value() { awk -v k="$2" -v d="$3" '$1 == k { d = $2 } END { print d }' "$1"; }
 
-# heart N FILE: of the N-th verdict in it the sentence and who waits for whom, without what passes.
+# heart N FILE: of the N-th verdict in it the sentence and the waits, without figures that vary.
 heart() {
 	awk -v want="$1" '
 	/^[A-Z_]+: / { nr++ }
@@ -60,7 +60,7 @@ one() {
 	local f=$1 rules=$2 id want have rc ms
 	id=$(basename "$f" .txt)
 	want=$(expected "$f" "$rules")
-	# What must finish gets time; what must hang is soon seen to.
+	# A program that must finish gets time; one that must hang is judged soon.
 	ms=$((800 * SLOW * ${PATIENCE:-1}))
 	[ "$want" != OK ] || ms=60000
 	# cuda-strict: strict where all ranks are threads on one GPU.
@@ -94,8 +94,8 @@ one() {
 	have=${live[0]-}
 	if [ "$rc" != 0 ] && [ "$rc" != 1 ]; then
 		said=$("$B/dfshim" check "$T/trace.$id.$rules" 2>&1 | tee -a "$T/$id.$rules" | head -1 | cut -d: -f1)
-		# The job has one verdict, and the traces afterwards give the same. While it lives, whoever is missing
-		# may only be late.
+		# The job has one verdict, and the traces afterwards give the same. While it lives,
+		# a missing rank may only be late.
 		[ ${#live[@]} = 1 ] || twice="${#live[@]} verdicts while it lived (${live[*]-})"
 		if [ "$have" = SLOW ] && [[ " MISSING HOST SYNC " == *" $said "* ]]; then
 			have=$said
@@ -106,7 +106,7 @@ one() {
 			twice="$have with one circle while it lived, with another from the traces"
 		fi
 	fi
-	# Where nobody said a word the last records are what there is to go by.
+	# Without a verdict only the last records help.
 	[ -n "$have" ] || [ "$rc" = 0 ] || "$B/dfshim" show --tail 8 "$T/trace.$id.$rules" >>"$T/$id.$rules" 2>&1
 	rm -rf "$T/trace.$id.$rules"
 	[ "$rc" = 0 ] && have=OK
@@ -148,8 +148,8 @@ wait $!
 cat "$T"/*.line >"$T/lines"
 have=$(grep -c '^ok\|^BAD' "$T/lines")
 [ "$have" = "$nr" ] || fail "only $have of $nr programs came to an end"
-# On a loaded machine a rank may be called missing that is late, or a thread be asked too late where it is. Whose verdict
-# says that is looked at once more, alone and with more time.
+# On a loaded machine a rank may be called missing that is late, or a thread be asked too late for
+# its place. A program with such a verdict runs once more, alone and with more time.
 late='INIT|MISSING|SLOW|UNKNOWN|CRASH'
 mapfile -t unsure < <(sed -nE "s/^BAD  ([^ ]+) ([a-z]+): (.*[ (])?($late)( .*|,.*|\))?\$/\1 \2/p" "$T/lines")
 for one in "${unsure[@]}"; do

@@ -1,19 +1,22 @@
 /*
- * Data-parallel training whose gradients are fused: a plain NCCL and CUDA runtime program, nothing of dfshim in it.
- * The backward pass of a Swin-T (the sizes of its 173 parameters, last first) hands each gradient to one of N
- * fusion buffers of S bytes in turn; a buffer that can't take the next one is closed and reduced over all
- * ranks by one AllReduce; what is left is reduced after the backward pass. A process is a rank.
+ * Data-parallel training whose gradients are fused: a plain NCCL and CUDA runtime program, nothing
+ * of dfshim in it. The backward pass of a Swin-T (the sizes of its 173 parameters, last first)
+ * gives each gradient to one of N fusion buffers of S bytes in turn. A buffer that has no room for
+ * the next one is closed and reduced over all ranks by one AllReduce; the rest is reduced after the
+ * backward pass. A process is a rank.
  *
- * Who calls NCCL (--launch):
- *   own     each buffer has a thread of its own that does; that of the first is the backward pass itself. Nothing
- *           makes the threads of two ranks call in the same order: the bug that is to be found.
+ * The thread that calls NCCL (--launch):
+ *   own     each buffer has a thread of its own; that of the first is the backward pass itself.
+ *           Nothing makes the threads of two ranks call in the same order: the bug that is to be
+ *           found.
  *   queue   one thread, in the order in which buffers were closed: the same bug behind a queue.
  *   agreed  one thread, in the order that the model gives: right.
- * --jitter: a buffer's thread sleeps up to so many microseconds before it closes one. --calm: the backward pass goes
- * on when what it has filled is launched: the execution that goes well, on any machine.
+ * --jitter: a buffer's thread sleeps up to this number of microseconds before it closes one.
+ * --calm: the backward pass goes on when the filled buffers are launched: the execution that goes
+ * well, on any machine.
  *
- * Results are compared: buffers that were mixed up show. Counts are a --scale-th of the model's, so that it is
- * the order that takes time and not the data; where buffers end is computed with whole sizes.
+ * Results are compared: buffers that were mixed up show. Counts are a --scale-th of the model's, so
+ * that the order takes time and not the data; the ends of buffers are computed with whole sizes.
  */
 #include "../clients/client.h"
 #include <getopt.h>
@@ -56,13 +59,13 @@ static struct plan {
 static struct client_job job;
 static ncclComm_t comm;
 static struct buffer {
-	float *grads, *fused,
-		*result; /* this iteration's gradients; what is reduced; what came out */
+	/* of this iteration; the input and result of the reduction */
+	float *grads, *fused, *result;
 	cudaStream_t stream;
 	pthread_t thread;
 } buffers[MAX_BUFFERS];
 static int device, nr_given, nr_launched /* of all iterations */, iteration = -1, over;
-/* --launch queue: what has been closed and not been launched. */
+/* --launch queue: the buffers that have been closed and not been launched. */
 static int queue[NR_ITERS * MAX_TENSORS], nr_queued;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t nr_wrong;
@@ -166,7 +169,9 @@ static void nap(long us)
 	nanosleep(&pause, NULL);
 }
 
-/* Into the fusion buffer, reduced, and out of it: in stream order, the host waits for nothing. */
+/*
+ * Into the fusion buffer, reduced, and out of it: in stream order, so the thread waits for nothing.
+ */
 static int launch(const struct fused *f)
 {
 	struct buffer *b = &buffers[f->buffer];
@@ -193,7 +198,10 @@ static int closed(int i)
 	return 0;
 }
 
-/* What buffer b has to close with the gradients that there are; from entry *at of the plan on. */
+/*
+ * Returns how many gradients buffer b closes with, of those that there are; from entry *at of the
+ * plan on.
+ */
 static int close_ready(int b, int *at, uint64_t *rng)
 {
 	for (; *at < plan.nr_fused && !plan.fused[*at].leftover; ++*at) {
@@ -300,7 +308,7 @@ static int verify(int iter)
 	return 0;
 }
 
-/* Waits until so many of this iteration have been launched. */
+/* Waits until this number of the iteration's buffers has been launched. */
 static int wait_launched(int iter, int nr)
 {
 	while (__atomic_load_n(&nr_launched, __ATOMIC_ACQUIRE) < iter * plan.nr_fused + nr) {
@@ -328,7 +336,7 @@ static int iterate(int iter, uint64_t *rng)
 		if (opt.calm ? wait_launched(iter, due) : (nap(50), 0))
 			return -1;
 	}
-	/* What is left: when all that was closed by others is on its way. */
+	/* The rest: when all that was closed by others is on its way. */
 	if (wait_launched(iter, due))
 		return -1;
 	for (int i = due; i < plan.nr_fused; i++)
@@ -384,7 +392,7 @@ static int run(void)
 	if (opt.launch != LAUNCH_OWN && pthread_create(&launcher, NULL, launcher_thread, NULL))
 		return -1;
 	if (iterations()) {
-		/* They may wait for ever: nobody waits for them. */
+		/* They may wait for ever: they are not waited for. */
 		for (int b = 1; b < opt.buffers; b++)
 			pthread_detach(buffers[b].thread);
 		if (opt.launch != LAUNCH_OWN)

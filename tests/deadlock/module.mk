@@ -44,7 +44,8 @@ eval-fusion: all $(B)/tests/deadlock/fusion
 	@B='$(abspath $(B))' scripts/bench.sh fusion
 	@[ ! -s $(B)/bench-out/b_fusion/text ] || scripts/insert.sh docs/evaluation.md fusion $(B)/bench-out/b_fusion/text
 
-# What we and torchfrtrace say of the same hangs (docs/comparison.md). TORCH_PYTHON: a Python that has it.
+# The answers of dfshim and torchfrtrace for the same hangs (docs/comparison.md). TORCH_PYTHON: a
+# Python that has it.
 .PHONY: compare
 compare: all $(B)/tests/deadlock/interpreter/script
 	@B='$(abspath $(B))' scripts/bench.sh frtrace

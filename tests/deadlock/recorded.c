@@ -1,7 +1,7 @@
 /*
- * What mode trace has to see of operations that are not simply put on a stream by the call: on the
- * legacy stream, on non-blocking communicators (alone and in a group), in graphs (launched three
- * times, one of them a copy). Two ranks, a thread each; a plain NCCL program. Prints how many
+ * Operations that mode trace must see although the call does not simply put them on a stream: on
+ * the legacy stream, on non-blocking communicators (alone and in a group), in graphs (launched
+ * three times, one of them a copy). Two ranks, a thread each; a plain NCCL program. Prints how many
  * operations NCCL was given or replayed.
  */
 #include <cuda_runtime_api.h>

@@ -13,7 +13,8 @@ aborted() {
 	cat >"$T/steps"
 	for how in "" procs; do
 		{ printf 'prog %s\nranks 3\n%s\ncomm c0 0 1 2\ncomm c1 0 1 2\nafter c0 c1\n' "$1" "$how" && cat "$T/steps"; } >"$T/program"
-		# A process that starts or comes late must not be what is told of: then again, with more patience.
+		# A process that starts or arrives late must not be reported: then again, with more
+		# patience.
 		for ms in 500 5000 30000; do
 			rm -rf "$T/tr.$1.$how"
 			mkdir -p "$T/tr.$1.$how"
@@ -24,7 +25,7 @@ aborted() {
 			grep -qE "^($1|SLOW):" "$T/out" && break
 		done
 		[ $rc = 3 ] || fail "$1 $how: status $rc: $(cat "$T/out")"
-		# While a job lives, who is missing may only be late: then the traces say so.
+		# While a job lives, a missing rank may only be late: then the traces say so.
 		grep -qE "^$1:" <(cat "$T/out"; [ "$1" != MISSING ] || "$B/dfshim" check "$T/tr.$1.$how") || fail "$1 $how: the verdict is another: $(cat "$T/out")"
 		# Rank 2, which has nothing unfinished where it is missing, hears it from the others.
 		all_ended "$1 $how" 0 1 2

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: the catalogue's hangs by NCCL's rules, which nobody ends: the verdict live and from the files.
+# Description: the catalogue's hangs by NCCL's rules, which are not ended: the verdict live and from
+# the files.
 set -u
 # One entry of each kind; ALL=1: the whole catalogue.
 [ -n "${ALL-}" ] || ONLY=${ONLY:-SQ-01 SQ-03 SQ-06 SQ-07 SQ-08 RD-01 RD-01ok RD-02 RD-04 GS-01 GS-03 GS-04 GS-06 GS-08 GS-12 GS-15 \

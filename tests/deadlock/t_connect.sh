@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: threads that block in the set-up of connections: what they were about to issue is in the trace, and replayed.
+# Description: threads that block in the set-up of connections: the operations that they were about
+# to issue are in the trace, and replayed.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -38,7 +39,8 @@ done
 "$B/dfshim" replay --rules nccl --timeout 2 "$T/trace" >"$T/nccl" 2>&1
 rc=$?
 [ $rc = 10 ] && grep -q '^ORDER: .*use different communicators first' "$T/nccl" || fail "replay by NCCL's rules: status $rc: $(head -3 "$T/nccl")"
-# By ours the hosts do not wait; what they would have issued then is not known, so nobody is taken to be missing.
+# By our rules the threads do not wait; the operations that they would have issued then are not known,
+# so no rank is taken to be missing.
 "$B/dfshim" replay --host --json "$T/trace" >"$T/ours" 2>&1
 rc=$?
 grep -q "is not in the trace" "$T/ours" || fail "replay does not say what is not there: $(head -3 "$T/ours")"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: random programs whose ranks, a process each, exit when they have come to their ends, without destroying their communicators: nobody is told anything, on one node and over several.
+# Description: random programs whose ranks, a process each, exit at their ends, without destroying
+# their communicators: no rank gets an error, on one node and over several.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script

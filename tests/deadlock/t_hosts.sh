@@ -23,13 +23,14 @@ one() {
 }
 
 hows="join cond mutex sem"
-# ThreadSanitizer has a thread of its own that could wake others, or issue for one that has ended, as far as anybody
-# can tell: then nothing is proved.
+# ThreadSanitizer has a thread of its own that, by the records, could wake others, or issue for one
+# that has ended: then nothing is proved.
 grep -q libtsan <(ldd "$B/libdfshim.so") && hows=""
 for how in $hows; do
 	one some "$how"
 done
-# Whoever never used NCCL or CUDA is none of a communicator's users, but could wake any that is not joined.
+# A thread that never used NCCL or CUDA is none of a communicator's users, but could wake any that
+# is not joined.
 if [ -n "$hows" ]; then
 	one some join beside
 	env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=3 DFSHIM_TIMEOUT_MS=1000 DFSHIM_TIMEOUT_ACTION=abort \

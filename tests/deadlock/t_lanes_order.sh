@@ -1,5 +1,8 @@
 #!/bin/bash
-# Description: order inside one communicator on lanes: different calls are reported before they are launched; with DFSHIM_NCCL_ORDER=agree any order of issue ends right, on one node, and ranks that die or leave keep nobody.
+# Description: order inside one communicator on lanes: different calls are reported before they are
+# launched; with DFSHIM_NCCL_ORDER=agree any order of issue ends right, on one node, and ranks that
+# die or leave delay no other.
+#
 # Limit: 600 s
 set -u
 . "$SRC/tests/lib/clients.sh"

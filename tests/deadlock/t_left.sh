@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: a rank's process has exited, normally or with an error, while others go on: who waits for it is told so once, who does not goes on.
+# Description: a rank's process has exited, normally or with an error, while others go on: a rank
+# that waits for it gets one report, the others go on.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -28,7 +29,8 @@ comm c0 0 1 2 3
 2: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
 3: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
 END
-	# What is unfinished waits for another, which is late. (A client that fails is not let go on for so long.)
+	# The unfinished operation waits for another rank, which is late. (A client that fails does
+	# not go on for that time.)
 	[ $how != fail ] || continue
 	job "none_$how" <<END
 prog none_$how
@@ -39,7 +41,8 @@ comm c0 0 1 2
 1: AR c0 nb0; ssync nb0; $how
 2: AR c0 nb0; ssync nb0; recv c0 0 nb0; ssync nb0
 END
-	# What is unfinished has been finished by the one that exits, and waits for another.
+	# The exiting process has finished its part of the unfinished operation, which waits for
+	# another.
 	job "finished_$how" <<END
 prog finished_$how
 ranks 3
@@ -77,7 +80,7 @@ for name in all_exit all_fail all_quit one; do
 done
 grep -q "whose process exited with status 1" "$T/out.all_fail" || fail "all_fail: the status is not told: $(cat "$T/out.all_fail")"
 grep -q "whose process exited normally" "$T/out.all_quit" || fail "all_quit: $(cat "$T/out.all_quit")"
-# Both have come to the end of their steps; then each waits for the others, until its watch ends it.
+# Both have ended their steps; then each waits for the others, until its watch ends it.
 for name in none_exit none_quit finished_exit finished_quit; do
 	out=$T/out.$name
 	sed '/^script: no progress/q' "$out" | grep -qE '^[A-Z_]+: |operations unfinished|NCCL error' && fail "$name: $(cat "$out")"

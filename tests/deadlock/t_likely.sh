@@ -56,8 +56,8 @@ for how in calls new-calls; do
 	[ "$n" -ge 1 ] && [ "$took" -ge "$LATE" ] || fail "$how: $n releases, after $took ms: $(cat "$T/out")"
 	echo "$how: released after $took ms"
 done
-# Between two backward passes a thread for gradients issues nothing, whatever else sleeps; one that is called,
-# or runs, may. On a communicator that nobody has used any thread may begin that has used CUDA.
+# Between two backward passes a thread for gradients issues nothing, whatever else sleeps; one that
+# is called, or runs, may. On an unused communicator any thread may begin that has used CUDA.
 one 0 autograd
 [ "$n" -ge 1 ] && grep -q 'WARN released a device-wide wait that was part of a deadlock' "$T/out" ||
 	fail "autograd: $n releases: $(cat "$T/out")"

@@ -1,11 +1,13 @@
 #!/bin/bash
-# Description: a process that has sent and ends in order stays until its messages are received, with its communicator destroyed or not.
+# Description: a process that has sent and exits normally stays until its messages are received,
+# with its communicator destroyed or not.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 export DFSHIM_STRICT=1 DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW))
-# What the receiver does late, the sender has done with long before. Both end at their last steps.
+# The receiver is late with messages that the sender has sent long before. Both end at their last
+# steps.
 program() { # NAME LAST_STEPS
 	cat >"$T/$1" <<END
 prog $1
@@ -50,7 +52,7 @@ for name in destroyed left quit left_quit; do
 	run $name host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
 done
 run forked host ASAN_OPTIONS="$no_leaks" LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
-# The same on the stand-in for a GPU's driver, whose memory goes with its process.
+# The same on the test driver, whose memory goes with its process.
 if [ -f "$B/tests/cuda/runtime/libcudart.so.13" ] && [ -f "$B/kernels/daemon.fatbin" ] && [ -z "${SAN_RUNTIME-}" ]; then
 	backends="host cuda"
 	for name in destroyed left quit left_quit forked; do

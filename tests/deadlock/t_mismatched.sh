@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: ranks that differ in one call, with device synchronisations that may be released: never a status of 0 nor a wrong value; what never takes place is reported at once as MISMATCH, and not released.
+# Description: ranks that differ in one call, with device synchronisations that may be released:
+# never a status of 0 nor a wrong value; an operation that never takes place is reported at once as
+# MISMATCH, and not released.
 set -u
 . "$SRC/tests/lib/clients.sh"
 C=$B/clients/differ
@@ -25,7 +27,8 @@ done
 one abort count && fail "abort: status 0: $(cat "$T/abort")"
 grep -q '^21 21$' "$T/abort" || fail "abort: $(cat "$T/abort")"
 
-# Orders that dfshim executes are no mismatch; what one rank leaves out is an error when it ends.
+# Orders that dfshim executes are no mismatch; an operation that one rank leaves out is an error
+# when that rank ends.
 one known known && fail "known: status 0: $(cat "$T/known")"
 [ "$(released known)" -ge 1 ] && grep -q 'never finished' "$T/known" && grep -q '^MISSING: ' "$T/known" || fail "known: $(cat "$T/known")"
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: DFSHIM_RELEASE=none, safe, device, all: programs that tell them apart; a release is counted, traced, and logged once.
+# Description: DFSHIM_RELEASE=none, safe, device, all: programs that distinguish them; a release is
+# counted, traced, and logged once.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -50,7 +51,7 @@ work SYNC SYNC OK OK
 stream DATA DATA DATA OK
 event DATA DATA DATA OK
 END
-# What the report advises: the other order where work behind the operations keeps the wait.
+# The report's advice: the other order where work behind the operations keeps the wait.
 grep -q '^Remedy: can be released: ' "$T/device.none/out" && grep -q '^Fix: synchronise the stream' "$T/device.none/out" ||
 	fail "device with none: $(cat "$T/device.none/out")"
 grep -q '^Remedy: released only with DFSHIM_RELEASE=device or all: ' "$T/work.safe/out" &&

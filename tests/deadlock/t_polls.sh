@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: hosts that poll, as replay and predict see them: a loop of queries that ended is a wait that is over, one that did not end hangs in the replay as it did in the job.
+# Description: threads that poll, as replay and predict see them: a loop of queries that ended is a
+# wait that is over, one that did not end hangs in the replay as it did in the job.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -12,8 +13,8 @@ run() {
 		DFSHIM_TIMEOUT_ACTION=abort timeout -k 2 "${LIMIT:-60}" "$S" --timeout "$2" "$T/$1.txt" >"$T/$1.out" 2>&1
 }
 
-# Two collectives on streams of their own, between which each host polls until the first is over: they never run side by
-# side. Without the polls they may, and with one slot that is one too many.
+# Two collectives on streams of their own, between which each thread polls until the first is over:
+# they never run side by side. Without the polls they may, and with one slot that is one too many.
 for poll in "spoll s1" "rec e s1; epoll e" ""; do
 	cat >"$T/polled.txt" <<-END
 		ranks 2
@@ -31,8 +32,8 @@ for poll in "spoll s1" "rec e s1; epoll e" ""; do
 	[ "$side" = "$([ -n "$poll" ]; echo $?)" ] || fail "'$poll': predict says: $(cat "$T/said")"
 done
 
-# A host that asks for ever for what is nobody's to wait for is missing, but not silent: the sentence says what it asks,
-# as soon as somebody has looked.
+# A thread that asks for ever for an event that no operation completes is missing, but not silent:
+# the sentence names the query, as soon as another process has looked.
 pids=()
 trap 'for pid in "${pids[@]}"; do kill -KILL -- "-$pid"; done 2>/dev/null' EXIT
 for mode in prevent trace; do

@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: random programs that finish by our rules: what `dfshim predict` says of their traces comes true when its witness is replayed by NCCL's rules, and what it does not say does not happen.
+# Description: random programs that finish by our rules: a deadlock that `dfshim predict` finds in
+# their traces happens when its witness is replayed by NCCL's rules, and one that it does not find
+# does not happen.
 set -u
 # The same programs in every check.
 SEED=${SEED:-1}
@@ -7,7 +9,7 @@ SEED=${SEED:-1}
 R=$B/tests/deadlock/generator/random
 [ -x "$B/tests/deadlock/interpreter/script" ] || skip "the interpreter is not built here"
 unset DFSHIM_TRACE
-# What messages are buffered (label.h).
+# The size up to which messages are buffered (label.h).
 export DFSHIM_SLOT_KB=64
 
 # execute TRACES PROGRAM: by our rules; its output is in PROGRAM.log.
@@ -58,9 +60,9 @@ if [ "${1-}" = --one ]; then
 	exit 0
 fi
 
-# Two threads, which nothing that is recorded orders. What another order of theirs would do may be what a lock forbids: the
-# finding says so, and so does the witness. (That they
-# were there at the same time is seen by C; it is another order where the sleeps were longer than the way to the calls.)
+# Two threads, which no record orders. Another order of theirs may be one that a lock forbids: the
+# finding says so, and so does the witness. (C shows that they were there at the same time; it is
+# another order where the sleeps took longer than the threads until their calls.)
 cat >"$T/threads.txt" <<'PROGRAM'
 ranks 2
 comm A 0 1
@@ -111,8 +113,8 @@ done
 [ "$(cat "$T/status.worker")" = 14 ] || fail "two threads of no known kind: $(cat "$T/turns.worker")"
 [ "$(cat "$T/status.pt_autograd_0")" = 0 ] || fail "PyTorch's threads take turns: $(cat "$T/turns.pt_autograd_0")"
 
-# A message that is too long to be buffered comes after a collective of its communicator on one rank and before it on the
-# other, on different streams: by NCCL's rules they wait for each other.
+# A message that is too long to be buffered follows a collective of its communicator on one rank and
+# precedes it on the other, on different streams: by NCCL's rules they wait for each other.
 cat >"$T/streams.txt" <<'PROGRAM'
 ranks 2
 comm A 0 1

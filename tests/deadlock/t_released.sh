@@ -101,7 +101,7 @@ for policy in safe device; do
 	released $policy $((nr / 4))
 done
 
-# Where it hangs it says so, and nobody has seen a wrong value.
+# Where it hangs it says so, and no thread has seen a wrong value.
 programs visible $((nr / 4)) 1000 >"$T/programs"
 run visible safe 400
 grep -E '^--- [0-9]+ (wrong|error)' "$T/out" && fail "memory that the host sees: $(head -40 "$T/out")"

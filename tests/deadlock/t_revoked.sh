@@ -6,7 +6,8 @@ S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 rules=(DFSHIM_MODE=trace "LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so $B/tests/deadlock/no_stop.so $B/libdfnccl.so")
 
-# run WORD: the program in $T/program. A process that starts or comes late must not be reported: then again, with more patience.
+# run WORD: the program in $T/program. A process that starts or arrives late must not be reported:
+# then again, with more patience.
 run() {
 	for ms in 500 5000 30000; do
 		rm -rf "$T/tr"

@@ -22,14 +22,14 @@ run() {
 	"$B/dfshim" check --json "$T/$name" >"$T/$name.json"
 }
 
-# told NAME CALL: live and from the files; the frames are the program's own.
-told() {
+# named NAME CALL: live and from the files; the frames are the program's own.
+named() {
 	local out
 	for out in live check; do
 		awk -v call="  $2 on " '/^Threads that wait/ { on = 1 } on && at && /^    at script\+0x[0-9a-f]+ <- / { ok = 1 }
 			{ at = on && !index($0, call) ? 0 : on } END { exit !ok }' "$T/$1.$out" || {
 			cat "$T/$1.$out"
-			fail "$1, $out: where $2 was called from is not told"
+			fail "$1, $out: where $2 was called from is not named"
 		}
 	done
 	jq -e --arg call "$2" '[.waiting[] | select(.call == $call) | .evidence.stack] |
@@ -38,14 +38,14 @@ told() {
 }
 
 run rules "$cat/GS-01.txt" "${NCCL_RULES[@]}"
-told rules cudaDeviceSynchronize
+named rules cudaDeviceSynchronize
 grep -qE 'thread .* of r[01] has been in cudaDeviceSynchronize at script\+0x[0-9a-f]+ for ' "$T/rules.check" ||
 	fail "the circle does not say where the host waits: $(cat "$T/rules.check")"
 # Also of the step that is the wait itself.
 jq -e '[.cycle[] | select(.text | test("^that cudaDeviceSynchronize")) | .evidence.stack | length] | length > 0 and all(. > 1)' \
 	"$T/rules.json" >/dev/null || fail "check --json: $(jq -c .cycle "$T/rules.json")"
 run ours "$cat/GS-01.txt" DFSHIM_RELEASE=none
-told ours cudaDeviceSynchronize
+named ours cudaDeviceSynchronize
 run init "$cat/IN-01.txt"
-told init ncclCommInitRank
+named init ncclCommInitRank
 exit 0

@@ -5,7 +5,7 @@ set -u
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 export DFSHIM_TRACE=$T/tr DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_ACTION=abort
-# The circle goes through rank 2: without its word the others know of nobody who is wrong.
+# The cycle goes through rank 2: without its word the others cannot name a wrong rank.
 cat >"$T/program" <<'END_OF_PROGRAM'
 prog DATA
 ranks 3
@@ -18,8 +18,8 @@ comm c1 0 1 2
 END_OF_PROGRAM
 verdict() { grep -m1 -oE '^[A-Z_]+: r.*|^[A-Z_]+: .*' "$T/out"; }
 
-# start SECONDS: the job, with that time-out, up to its hang; the process of rank 2 is $stopped from then on. 1: the
-# verdict was there first.
+# start SECONDS: the job, with that time-out, up to its hang; the process of rank 2 is $stopped from
+# then on. Returns 1 if the verdict was there first.
 start() {
 	local i
 	rm -rf "$T/tr"

@@ -25,7 +25,7 @@ hang missing 20 MISSING '^  r1: torch_hang.py:[0-9]+ load_batch'
 hang lock 40 HOST '^HOST: r0 has not issued .* waits for a lock \(torch_hang.py:[0-9]+ helper\)' '^Confidence: likely\.'
 hang script 40 HOST "waits for the interpreter's lock" '^Confidence: likely\.'
 hang queue 13 DATA 'from another thread: .*queue.py:[0-9]+ get.* torch_hang.py:[0-9]+ helper' '^Confidence: likely\.'
-# What the copies touch nothing in flight does: by our rules they are not in the way.
+# Copies that touch nothing in flight: by our rules they do not wait.
 env -u DFSHIM_TRACE timeout -k 5 "${LIMIT:-90}" "$B/dfshim" run --host -n 2 --trace "$T/copies" --timeout "$(seconds 60)" -- \
 	"$TORCH_PYTHON" "$SRC/tests/deadlock/torch_hang.py" copies >"$T/copies.log" 2>&1 || fail "copies: status $?: $(tail -30 "$T/copies.log")"
 exit 0
