@@ -1,6 +1,6 @@
 /*
- * For the tests of the runtime on the GPU backend, over the stand-in for libcuda: two ranks on two
- * devices that run AllReduces and compare what comes of them.
+ * For the tests of the runtime on the GPU backend, over the test driver: two ranks on two devices
+ * that run AllReduces and compare the results.
  */
 #ifndef DF_TESTS_BACKEND_H
 #define DF_TESTS_BACKEND_H
@@ -61,7 +61,7 @@ static struct df_op all_reduce(struct df_comm *comm, const struct rank *r, CUstr
 	};
 }
 
-/* Of one rank, on the first device. */
+/* Makes the communicator of one rank, on the first device. */
 static inline struct df_comm *comm_new(void)
 {
 	struct df_comm_config config = {.name = "test"};
@@ -233,7 +233,7 @@ static inline void *host_memory(int device, size_t bytes)
 }
 
 static const uint64_t *job_blocked;
-/* Where the buffers of a device's rank come from, if not from malloc(). */
+/* Allocates the buffers of a device's rank, instead of malloc(). */
 static void *(*job_memory)(int device, size_t bytes);
 
 static inline void job(size_t count, int rounds, int graph)

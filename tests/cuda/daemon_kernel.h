@@ -1,5 +1,5 @@
 /*
- * The kernel of the stand-in driver for programs that run collectives on it: kernels/daemon_cuda.cu
+ * The kernel of the test driver for programs that run collectives on it: kernels/daemon_cuda.cu
  * as one CPU thread a block, with the copies of contexts that a GPU's block works on
  * (kernels/hot.inl).
  */
@@ -15,8 +15,8 @@ struct df_kblock;
 void daemon_kernel(void **params, unsigned int block);
 
 /*
- * What a test adds to each turn of a block, if anything: the daemon, the block's own copy of its
- * state and its number.
+ * A test's additions to each turn of a block, if any: the daemon, the block's own copy of its state
+ * and its number.
  */
 extern void (*daemon_turn)(const struct df_kdaemon *d, const struct df_kblock *blk,
 			   unsigned int block);

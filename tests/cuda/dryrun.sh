@@ -1,9 +1,10 @@
-# For tests/cuda/t_dryrun_*.sh and t_ptx_*.sh: the tests and benchmarks of a GPU (tests/gpu, scripts/gpu.sh) as far as they run without one: on the
-# stand-in for the driver, with the daemon on CPU threads, or compiled (t_ptx_*.sh). What they show of a GPU is nothing; that they start what they
-# mean to start, bound it, and keep what they found is what can be known beforehand.
+# For tests/cuda/t_dryrun_*.sh and t_ptx_*.sh: the tests and benchmarks of a GPU (tests/gpu,
+# scripts/gpu.sh) as far as they run without one: on the test driver, with the daemon on CPU
+# threads, or compiled (t_ptx_*.sh). They show nothing of a GPU, but that they start the right
+# programs, bound them, and keep the results.
 #
-# WHOLE=1: everything in full, which takes minutes.
-# Sourced; B, T, SRC as for every test.
+# WHOLE=1: everything in full, which takes minutes. Sourced; B, T, SRC as for every test.
+#
 # shellcheck shell=bash
 . "$SRC/tests/lib/clients.sh"
 if [ ! -f "$B/tests/cuda/runtime/libcudart.so.13" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
@@ -26,7 +27,7 @@ script() { # NAME BODY
 }
 script litmus_fine 'echo "{\"test\":\"fine\"}" | tee -a "$RESULTS/litmus.jsonl"'
 script litmus_none 'echo "skipped: no GPU"; exit 77'
-# What a program that times the daemon's steps prints, and one with kernels beside.
+# The output of a program that times the daemon's steps, and of one with kernels beside.
 script daemon 'printf "daemon: %s %s\n" sqe 900 cqe 800 context 100 relaunch 4000 cold 500 empty 300 copy 3000'
 script beside 'echo "beside: arithmetic 100"; echo "beside: memory 200"'
 export GPU_NODE=$T/build LD_LIBRARY_PATH=$B/tests/cuda/runtime:$B/tests/cuda/driver
@@ -50,8 +51,8 @@ passes() {
 		[[ $(part "$t") == "0 "* ]] || fail "gpu/$t is not in the results as passed: $(part "$t")"
 	done
 }
-# From here on the daemon is the kernel as nvcc compiled it, with all threads, on the emulator (tests/cuda/ptx); what that finds is
-# in $T/faults.
+# From here on the daemon is the kernel as nvcc compiled it, with all threads, on the emulator
+# (tests/cuda/ptx); the faults that it finds are in $T/faults.
 compiled() {
 	[ -f "$B/kernels/daemon.90.ptx" ] && [ -x "$B/tests/cuda/gpu/reduce_cuda" ] || skip "built without the kernel's PTX"
 	export FAKE_CUDA_PTX=$B/kernels/daemon.90.ptx FAKE_CUDA_FAULTS=$T/faults FAKE_CUDA_SEED=$SEED

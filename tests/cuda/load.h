@@ -1,5 +1,5 @@
 /*
- * For tests that bring libcuda's stand-in themselves: found in the build folder, loaded so that
+ * For tests that bring the test driver themselves: found in the build folder, loaded so that
  * later opens of libcuda.so.1 find it.
  */
 #ifndef DF_TESTS_CUDA_LOAD_H

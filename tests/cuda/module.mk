@@ -1,7 +1,7 @@
 # Tests of the GPU backend that need no GPU: libdfhost.so's driver with kernels that are executed (tests/cuda/driver), and the
 # litmus programs of tests/gpu, which only `make check-gpu` builds.
 
-# The emulator of PTX: whoever executes instructions one by one can't do it slowly.
+# The emulator of PTX: code that executes instructions one by one must not be slow.
 PTX_EMULATOR := $(B)/tests/cuda/libptx.a
 $(call obj,$(wildcard tests/cuda/ptx/*.c)): DF_CFLAGS += -O3
 $(eval $(call static_lib,$(PTX_EMULATOR),$(call obj,$(wildcard tests/cuda/ptx/*.c))))
@@ -15,7 +15,8 @@ $(FAKE_CUDA): $(call obj,$(wildcard tests/cuda/driver/*.c)) $(PTX_EMULATOR) | $(
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $^ -pthread -ldl -lm
 
-# The kernel for whoever has no PTX for it: the daemon on CPU threads, and what it needs of our libraries.
+# The kernel where there is no PTX for it: the daemon on CPU threads, and the parts of our libraries
+# that it needs.
 DAEMON_KERNEL := $(call obj,tests/cuda/daemon_kernel.c) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 $(addprefix $(B)/tests/cuda/,t_backend t_byref t_leaving t_unlocked): $(firstword $(DAEMON_KERNEL))
 
@@ -42,7 +43,7 @@ $(B)/tests/cuda/use_cudart: tests/cuda/use_cudart.c
 
 tests: $(FAKE_CUDA) $(addprefix $(B)/tests/cuda/,use_driver use_linked use_cudart)
 
-# The CUDA runtime for plain NCCL programs on the stand-in, and the kernel it brings: see tests/cuda/runtime/cudart.c.
+# The CUDA runtime for plain NCCL programs on the test driver, and the kernel it brings: see tests/cuda/runtime/cudart.c.
 DRY_CUDART := $(B)/tests/cuda/runtime/libcudart.so.13
 $(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.map interpose/hostcuda/cudart/api.def \
 		tests/cuda/driver/fake.h $(DAEMON_KERNEL)
@@ -140,7 +141,7 @@ litmus: $(LITMUS)
 check-gpu bench-gpu gpu-bundle: litmus
 endif
 
-# The same programs for the stand-in, which executes their PTX: against its runtime, of one generation, not compressed.
+# The same programs for the test driver, which executes their PTX: against its runtime, of one generation, not compressed.
 ifneq ($(and $(NVCC),$(HAVE_CUDA),$(if $(filter-out debug,$(SAN)),,1)),)
 DRY_GPU := $(patsubst tests/gpu/%.cu,$(B)/tests/cuda/gpu/%,$(filter-out $(if $(HAVE_NCCL),,%/beside.cu),$(wildcard tests/gpu/*.cu)))
 DRY_NVCC := $(NVCC) -std=c++17 -I. -cudart shared -gencode arch=compute_80,code=compute_80 -Xfatbin -compress=false

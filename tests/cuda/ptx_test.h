@@ -37,7 +37,7 @@ static struct ptx_module *load_kernel(const char *decls, const char *body)
 	return ptx_load(text, strlen(text), "t_ptx");
 }
 
-/* On blocks of so many threads; the number of faults. */
+/* Executes it on blocks of that number of threads. Returns the number of faults. */
 static int run(const char *decls, const char *body, void *arg, unsigned int blocks,
 	       unsigned int threads)
 {

@@ -1,5 +1,5 @@
 /*
- * The runtime on the GPU backend, with a stand-in for libcuda whose streams are threads and whose
+ * The runtime on the GPU backend, with the test driver whose streams are threads and whose
  * kernel is the daemon's own code on CPU threads. Shows that collectives run through launches,
  * stream memory operations, quits and relaunches, and graphs; nothing about a GPU.
  */
@@ -19,7 +19,7 @@ START_TEST(collectives)
 	start();
 	job(1000, 20, 0);
 	job(300000, 3, 0);
-	/* The kernel left in the pauses and came back. */
+	/* The kernel left in the pauses and was launched again. */
 	ck_assert_uint_gt(df_blocks->launches(), 2 * RANKS);
 	ck_assert_uint_gt(fake->calls("cuStreamWaitValue64_v2"), 0);
 	/* Connectors, and the words of streams, lay in the devices' memory. */
@@ -45,7 +45,7 @@ START_TEST(loaded_early)
 END_TEST
 
 /*
- * Whatever word changes, the sum tells: by it the poller knows that a stream has come to an
+ * The sum shows a change of any word: by it the poller knows that a stream has reached an
  * operation.
  */
 START_TEST(words_sum)
@@ -67,8 +67,8 @@ START_TEST(words_sum)
 END_TEST
 
 /*
- * What a stream writes is polled in GPU memory, and the host has it in its own; where the driver
- * has no memory for that, there is one word for both.
+ * Words that a stream writes are polled in GPU memory, and the host has them in its own; where the
+ * driver has no memory for that, there is one word for both.
  */
 START_TEST(near)
 {
@@ -98,14 +98,14 @@ START_TEST(near)
 }
 END_TEST
 
-/* What a machine may refuse: connectors then lie in host memory, and everything works. */
+/* Things that a machine may refuse: connectors then lie in host memory, and everything works. */
 START_TEST(refused)
 {
 	static const char *const set[][2] = {
 		{"FAKE_CUDA_NO_P2P", "1"}, {"DFSHIM_P2P", "0"}, {"DFSHIM_GPU_QUEUE", "green"}};
 
 	/*
-	 * The stand-in is a driver of 13.0: no work queues; the daemon's stream has the highest
+	 * The test driver is a driver of 13.0: no work queues; the daemon's stream has the highest
 	 * priority.
 	 */
 	setenv(set[_i][0], set[_i][1], 1);
@@ -119,8 +119,8 @@ START_TEST(refused)
 END_TEST
 
 /*
- * Under MPS there are blocks for what the process may use of the GPU, however the driver tells that
- * there is MPS.
+ * Under MPS there are blocks for the part of the GPU that the process may use, however the driver
+ * reports MPS.
  */
 START_TEST(mps)
 {
@@ -183,7 +183,7 @@ START_TEST(graphs)
 }
 END_TEST
 
-/* What the poller asks of its thread. */
+/* The timer slack that the poller asks for. */
 static unsigned long slack;
 
 int prctl(int option, ...)
@@ -248,7 +248,9 @@ START_TEST(own_context)
 }
 END_TEST
 
-/* A stream of ours is there before somebody keeps the driver's lock until the device is idle. */
+/*
+ * A stream of ours is there before another thread keeps the driver's lock until the device is idle.
+ */
 START_TEST(spare_stream)
 {
 	uint64_t before;
@@ -271,7 +273,7 @@ START_TEST(spare_stream)
 }
 END_TEST
 
-/* Launching fails for good: the communicators end, nobody hangs. */
+/* Launching fails for good: the communicators end, no thread hangs. */
 START_TEST(lost_device)
 {
 	struct rank r[RANKS];
@@ -306,7 +308,7 @@ static int peers_any(void)
 
 static const struct df_cuda_hook hook = {.peers_any = peers_any};
 
-/* A flight that touches these bytes and is done when the word is. */
+/* An operation in flight that touches these bytes and is done when the word is. */
 static void owe(int device, const uint64_t *word, uintptr_t at, size_t bytes)
 {
 	struct df_flight f = {.done = word, .value = 1, .in = at, .in_end = at + bytes};
@@ -326,8 +328,8 @@ static unsigned waits_of(const struct df_stream_info *s, enum df_work kind)
 }
 
 /*
- * A kernel comes after the debts of the devices whose memory it may reach, other work after all of
- * them.
+ * A kernel follows the pending operations of the devices whose memory it may reach, other work all
+ * of them.
  */
 START_TEST(kernels_pay)
 {
@@ -368,9 +370,7 @@ START_TEST(kernels_pay)
 }
 END_TEST
 
-/*
- * What a whole context waits for, streams that come later wait for as well, while it is not done.
- */
+/* Later streams wait for everything that a whole context waits for, too, while it is not done. */
 START_TEST(context_waits)
 {
 	CUresult (*make)(CUstream *, unsigned int), (*event)(CUevent *, unsigned int);
@@ -470,7 +470,10 @@ static int no_write(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64
 	return -EIO;
 }
 
-/* A communicator of one rank whose only operation the driver refuses. What of it is left. */
+/*
+ * A communicator of one rank whose only operation the driver refuses. Returns the number of
+ * operations that are left.
+ */
 static int refused_write(void)
 {
 	struct df_comm_config config = {.name = "test"};

@@ -1,8 +1,8 @@
 /*
- * Slices by reference between two GPUs of one process that have access to each other, on the
- * stand-in for libcuda: which memory goes so, that nobody waits for a receiver that has stopped,
- * and that what an aborted operation has named is not read any more. For the last one there is a
- * control: with the withdrawal taken out (df_refs_withdraw(), by the linker), it is.
+ * Slices by reference between two GPUs of one process that have access to each other, on the test
+ * driver: which memory is named so, that no thread waits for a receiver that has stopped, and that
+ * the names of an aborted operation are not read any more. For the last one there is a control:
+ * with the withdrawal taken out (df_refs_withdraw(), by the linker), they are.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -26,7 +26,7 @@ const void *df_cuda_fatbin(void)
 
 static uint64_t turns[RANKS]; /* of each device's block */
 static uint64_t stops_at; /* slices after which the second device's block stands still; 0: never */
-static int goes_on, untaken; /* atomic; 1: nothing is withdrawn */
+static int goes_on, untaken; /* atomic; goes_on: nothing is withdrawn */
 
 static void turned(const struct df_kdaemon *d, const struct df_kblock *blk, unsigned int block)
 {
@@ -240,9 +240,9 @@ START_TEST(stopped)
 END_TEST
 
 /*
- * The sender names what lies in its buffer, and its communicator is aborted before the receiver has
- * come there: the buffer is the user's, and the receiver, which knows nothing of it, reads none of
- * that. Without the withdrawal it does.
+ * The sender names data in its buffer, and its communicator is aborted before the receiver has
+ * reached that point: the buffer is the user's, and the receiver, which knows nothing of it, reads
+ * none of that. Without the withdrawal it does.
  */
 START_TEST(withdrawn)
 {

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The real libcudart, shared and static, on the stand-in for libcuda: it finds the driver by dlsym and then by
-# cuGetProcAddress, and so comes through our hook. How far it starts on a driver without the private tables is its own
-# affair; what counts is that every function of the hook's table it asks for is asked from us.
+# The real libcudart, shared and static, on the test driver: it finds the driver by dlsym and then
+# by cuGetProcAddress, and so through our hook. How far it starts on a driver without the private
+# tables does not matter; it must get every function of the hook's table from us.
 set -u
 fake=$B/tests/cuda/driver
 [ -f "$fake/libcuda.so.1" ] && [ -f "$B/libdfshim.so" ] || {

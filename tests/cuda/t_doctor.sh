@@ -71,7 +71,7 @@ left build "it has not been tested here (DFSHIM_SELF_TEST_MS=0)"
 auto setting good "DFSHIM_SELF_TEST_MS=0 CUDA_DEVICE_MAX_CONNECTIONS=1"
 left setting "it has not been tested here"
 
-# Each fault: the check that finds it, and the job on NCCL; what is known is not tested again.
+# Each fault: the check that finds it, and the job on NCCL; known facts are not tested again.
 for f in "stale:words " "queue:queues " "relaunch:no end within" "sums:sums " "crash:signal 11" "hang:no end within"; do
 	name=${f%%:*}
 	auto "$name" "c-$name" "FAKE_CUDA_FAULT=$name"
@@ -90,7 +90,7 @@ doctor once c-once "FAKE_NCCL_FAST=$T/once.made" --json
 [ $rc = 0 ] || fail "once: status $rc: $(cat "$T/once" "$T/once.err")"
 [ -e "$T/once.made" ] || fail "once: NCCL was never fast"
 [ "$(jq '.speed[0].pairs' "$T/once")" -ge 3 ] || fail "once: $(jq -c .speed "$T/once")"
-# What says nothing against the daemon is not kept.
+# A result that says nothing against the daemon is not kept.
 doctor busy c-busy FAKE_CUDA_FAULT=busy
 [ $rc = 3 ] || fail "busy: status $rc: $(cat "$T/busy")"
 want busy "it cannot be tested now: no context on GPU 0"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the tests and benchmarks of a GPU on the stand-in, in three parts: PyTorch's jobs, figures.
+# Description: the tests and benchmarks of a GPU on the test driver, in three parts: PyTorch's jobs, figures.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 # PyTorch's jobs, with plain ones in their place: what counts is that operations were executed.
@@ -18,7 +18,7 @@ CASES="ddp ring" gpu check "$results" gpu/t_torch
 [ $rc = 1 ] && part t_torch | grep -q "^BAD  ring" || fail "a job that executes nothing: $(part t_torch)"
 unset PYTHONPATH
 
-# The figures are written as they come.
+# The figures are written one by one.
 gpu bench "$results" beside
 python3 - "$results/bench-gpu.json" <<'P' || fail "the figures: $(cat "$T/gpu.log" | tail -5)"
 import json, sys

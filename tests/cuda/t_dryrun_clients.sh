@@ -1,11 +1,12 @@
 #!/bin/bash
-# Description: the tests of a GPU on the stand-in, in three parts: clients; programs that fail and that hang.
+# Description: the tests of a GPU on the test driver, in three parts: clients; programs that fail and that hang.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
-# Each part by itself, as they are called on a machine that is lent for a time; the results add up.
+# Each part by itself, as on a machine that is rented for a time; the results add up.
 passes t_clients t_litmus
 grep -q '"fine"' "$results/litmus.jsonl" || fail "the litmus programs' facts are not there"
-# A program that fails, and one that hangs, are said so; what is known of the others stays, and nothing runs on.
+# A program that fails, and one that hangs, are reported; the results of the others stay, and
+# nothing runs on.
 script litmus_bad 'exit 3'
 gpu check "$results" gpu/t_litmus
 [ $rc = 1 ] && part t_litmus | grep -q "litmus_bad: status 3" || fail "a failing program: status $rc: $(part t_litmus)"

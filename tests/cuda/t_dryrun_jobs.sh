@@ -1,9 +1,9 @@
 #!/bin/bash
-# Description: the tests and benchmarks of a GPU on the stand-in, in three parts: jobs, the catalogue of deadlocks.
+# Description: the tests and benchmarks of a GPU on the test driver, in three parts: jobs, the catalogue of deadlocks.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 passes t_disorder t_collectives
-# What must hang is judged after a time that grows with SLOW.
+# A program that must hang is judged after a time that grows with SLOW.
 slow=$SLOW
 SLOW=1
 [ -n "${WHOLE-}" ] || export ONLY="SQ-01 SQ-02 CG-01 PL-08"

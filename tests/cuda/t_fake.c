@@ -1,5 +1,5 @@
 /*
- * The stand-in driver itself where kernels are compiled code: parameters, variables, streams and
+ * The test driver itself where kernels are compiled code: parameters, variables, streams and
  * graphs, what a launch may ask for, faults and what they leave behind, memory that a kernel may
  * use, containers that are damaged.
  */
@@ -245,8 +245,8 @@ START_TEST(attributes)
 END_TEST
 
 /*
- * What a kernel may not touch ends its context; nothing runs there any more, and nobody waits for
- * ever.
+ * A forbidden access of a kernel ends its context; nothing runs there any more, and no thread waits
+ * for ever.
  */
 START_TEST(illegal)
 {
@@ -263,7 +263,7 @@ START_TEST(illegal)
 	OK(cuMemHostAlloc((void **)&word, 8, 0));
 	OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
 	OK(cuEventCreate(&event, 0));
-	/* What is allowed: registered memory, another device's once there is access. */
+	/* Allowed: registered memory, another device's once there is access. */
 	OK(cuMemHostRegister_v2(own, sizeof(own), 0));
 	OK(mix((CUdeviceptr)(uintptr_t)own, 0, 0, 1, 1));
 	OK(cuCtxEnablePeerAccess(ctx[1], 0));
@@ -371,7 +371,7 @@ START_TEST(containers)
 	ck_assert_int_eq(mprotect(end, page, PROT_NONE), 0);
 	for (int i = 0; i < 300; i++) {
 		memcpy(end - bytes, good, bytes);
-		/* Not what says how large the whole is, which nobody can know better. */
+		/* Not the field with the size of the whole, which has no other source. */
 		for (int k = 0; k < 3; k++)
 			(end - bytes)[16 + df_rng_below(&rng, 64)] = (uint8_t)df_rng_u64(&rng);
 		OK(cuModuleLoadFatBinary(&m, end - bytes));

@@ -4,7 +4,7 @@ set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
 . "$SRC/tests/cuda/two.sh"
-# NCCL's stand-in holds the stream until all ranks are there, so opposite orders hang.
+# The test NCCL holds the stream until all ranks are there, so opposite orders hang.
 run() { # NAME HOW "VARIABLES" [any]
 	local set="$3 DFSHIM_TIMEOUT_MS=$((1000 * SLOW)) DFSHIM_TIMEOUT_ACTION=exit DFSHIM_TRACE=$T/$1.trace"
 	rm -f "$T"/id.? "$T/$1.words"
@@ -35,7 +35,7 @@ for why in "$untested" "$refused" "$no_machine"; do
 	[ $n = 1 ] || fail "$why: $n verdicts: $(cat "$T/hang$i".[01].err)"
 	"$B/dfshim" check "$T/hang$i.trace" >"$T/check" 2>&1
 	status=$?
-	# What that one has seen is in its trace.
+	# The trace has the records of that NCCL.
 	grep -q 30 "$T/hang$i".[01].rc || [ $status = 10 ] || fail "$why: the traces say: $(cat "$T/check")"
 	i=$((i + 1))
 done

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: communicators that use the device API, or come from a plain rank, are NCCL's as a whole, and traced.
+# Description: communicators that use the device API, or whose id is from a plain rank, are NCCL's
+# as a whole, and traced.
 set -u
 fake=$B/tests/cuda/driver
 if [ ! -x "$B/tests/cuda/use_handover" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then

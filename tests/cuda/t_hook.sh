@@ -1,6 +1,7 @@
 #!/bin/bash
-# The hook in front of the CUDA driver, with a stand-in for libcuda: who gets which wrapper, that it calls the
-# function it stands for, that unknown forms are left alone, and that it is off where nobody wants it.
+# The hook in front of the CUDA driver, with the test driver: which caller gets which wrapper, that
+# it calls the function it stands for, that unknown forms are left alone, and that it is off where
+# it is not wanted.
 set -u
 fake=$B/tests/cuda/driver
 [ -f "$fake/libcuda.so.1" ] || {
@@ -74,11 +75,12 @@ for l in "linked cuMemAlloc_v2 libdfshim.so" "linked cuGetProcAddress_v2 libdfsh
 	"calls cuStreamSynchronize 1" "calls cuStreamSynchronize_ptsz 1"; do
 	want "$T/linked" "$l"
 done
-# Off: what is asked for is the driver's again; what the loader hands out goes straight on to it.
+# Off: a program gets the driver's functions again; those that the loader hands out call it
+# directly.
 run LD_PRELOAD="$preload" DFSHIM_MODE=off >"$T/off" || bad=1
 diff <(strip "$T/plain" | grep -v "^asked same") <(strip "$T/off" | grep -v "^asked same") || bad=1
-# Who asks the CUDA runtime for the driver's functions gets the same ones. (Its stand-in passes the question on as the
-# runtime itself does.)
+# A program that asks the CUDA runtime for the driver's functions gets the same ones. (The test
+# runtime passes the question on as the runtime itself does.)
 cudart=$B/tests/cuda/runtime
 if [ -f "$cudart/libcudart.so.13" ] && [ -z "${SAN_RUNTIME-}" ]; then
 	LD_LIBRARY_PATH=$cudart:$fake LD_PRELOAD=$preload timeout "${LIMIT:-60}" python3 -c '

@@ -1,6 +1,7 @@
 /*
  * When the daemon's kernel is launched and asked to leave (runtime/device/cuda/launch.c), against a
- * device and a host that do random things: what must always hold, and the cases with a name.
+ * device and an application that do random things: what must always hold, and the cases with a
+ * name.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ START_TEST(named)
 			 DF_LAUNCH_LAUNCH);
 	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 3, .outstanding = 1}),
 			 DF_LAUNCH_NOTHING);
-	/* It left without having moved anything: it comes back, but not at once. */
+	/* It left without having moved anything: it is launched again, but not at once. */
 	ck_assert_int_eq(
 		step(&l, (struct df_launch_in){.now_ns = 4, .outstanding = 1, .exited = 1}),
 		DF_LAUNCH_NOTHING);
@@ -34,8 +35,8 @@ START_TEST(named)
 		step(&l, (struct df_launch_in){.now_ns = 5, .outstanding = 1, .progress = 1}),
 		DF_LAUNCH_LAUNCH);
 	/*
-	 * A quiet time: asked to leave, all of it, also when the quiet time is over; then it comes
-	 * back at once.
+	 * A quiet time: asked to leave, all of it, also when the quiet time is over; then it is
+	 * launched again at once.
 	 */
 	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 6, .outstanding = 1, .quiet = 1}),
 			 DF_LAUNCH_ASK);
@@ -90,8 +91,8 @@ START_TEST(widths)
 END_TEST
 
 /*
- * Nothing moves: one block waits as well as many. When it moves all come back; when it does not,
- * the others look in turn, since there may be what only they see.
+ * Nothing moves: one block waits as well as many. When it moves all are launched again; when it
+ * does not, the others look in turn, since there may be progress that only they see.
  */
 START_TEST(only_waits)
 {
@@ -134,8 +135,8 @@ START_TEST(only_waits)
 END_TEST
 
 /*
- * The one block does not leave by itself, and what it waits for only the others can bring: they
- * come back all the same.
+ * The one block does not leave by itself, and only the others can do what it waits for: they are
+ * launched again all the same.
  */
 START_TEST(waits_for_others)
 {
@@ -163,8 +164,8 @@ START_TEST(waits_for_others)
 END_TEST
 
 /*
- * A quiet time that never ends: the kernel comes back all the same, and is not asked to leave
- * again.
+ * A quiet time that never ends: the kernel is launched again all the same, and is not asked to
+ * leave again.
  */
 START_TEST(quiet_is_bounded)
 {

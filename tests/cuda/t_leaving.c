@@ -1,6 +1,6 @@
 /*
  * The daemon's kernel gets out of the way: quiet times, the application's launches that need the
- * device, and that no block stays behind. On the stand-in for libcuda.
+ * device, and that no block stays behind. On the test driver.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -62,7 +62,7 @@ static void *quiet_thread(void *arg)
 
 /*
  * Quiet times that are over before all blocks have seen them, because one has long turns: those
- * that have left come back nevertheless, although no block ever leaves by itself.
+ * that have left start again nevertheless, although no block ever leaves by itself.
  */
 START_TEST(short_quiet_times)
 {
@@ -107,7 +107,7 @@ START_TEST(widths)
 }
 END_TEST
 
-/* Until its stream has come to an operation, it needs no more than the block that looks. */
+/* Until its stream has reached an operation, it needs no more than the block that looks. */
 START_TEST(wide_when_ready)
 {
 	static uint64_t gate;
@@ -128,7 +128,7 @@ START_TEST(wide_when_ready)
 }
 END_TEST
 
-/* The kernel of the last job is still there, and stays if nobody asks it to leave. */
+/* The kernel of the last job is still there, and stays if it is not asked to leave. */
 static void stay(void)
 {
 	setenv("DFSHIM_QUIT_US", "1200000000", 1);
@@ -193,7 +193,7 @@ START_TEST(cooperative)
 
 	setenv("FAKE_CUDA_SMS", "4", 1);
 	setenv("FAKE_CUDA_EAGER", "1", 1);
-	/* Loaded past the hook: nobody asks the daemon to leave for it. */
+	/* Loaded past the hook: the daemon is not asked to leave for it. */
 	setenv("FAKE_CUDA_LIMITS", "queue,hardware,sync,one", 1);
 	stay();
 	*(void **)&load = dlsym(RTLD_DEFAULT, "cuModuleLoadData");
@@ -229,8 +229,8 @@ static void *load_thread(void *arg)
 
 /*
  * A thread keeps the context's lock until a stream has ended that waits for an operation whose peer
- * never comes. An abort lets the stream go on: the word that it waits for is written without the
- * driver.
+ * never issues it. An abort lets the stream go on: the word that it waits for is written without
+ * the driver.
  */
 START_TEST(abort_behind_lock)
 {

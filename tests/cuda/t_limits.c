@@ -60,7 +60,7 @@ static CUstream waiting(void)
 	return s;
 }
 
-/* A thread of its own, which sets `done` when the call has come back. */
+/* A thread of its own, which sets `done` when the call has returned. */
 static pthread_t beside(void *(*fn)(void *), void *arg)
 {
 	pthread_t t;
@@ -230,8 +230,8 @@ START_TEST(t_hardware)
 END_TEST
 
 /*
- * While fewer streams wait than there are hardware queues they hold up nobody, however many streams
- * there are; when as many do, they hold up all others, of any priority.
+ * While fewer streams wait than there are hardware queues they hold up no other, however many
+ * streams there are; when as many do, they hold up all others, of any priority.
  */
 START_TEST(t_connections)
 {
@@ -266,7 +266,7 @@ START_TEST(t_connections)
 }
 END_TEST
 
-/* Who allocates or frees waits until the context is idle. */
+/* A thread that allocates or frees waits until the context is idle. */
 START_TEST(t_sync)
 {
 	CUdeviceptr p = 0;
@@ -322,8 +322,8 @@ static void *frees(void *arg)
 }
 
 /*
- * Who frees keeps the lock while it waits: a launch of another thread waits too; who allocates does
- * not.
+ * A thread that frees keeps the lock while it waits: a launch of another thread waits too; a thread
+ * that allocates does not.
  */
 START_TEST(t_free_lock)
 {

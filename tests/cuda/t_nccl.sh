@@ -1,5 +1,7 @@
 #!/bin/bash
-# An NCCL program on the GPU backend, over libdfhost.so's driver, with every call of the driver coming through the hook: two communicators in opposite orders on one stream, events, copies, device-wide waits, graphs.
+# An NCCL program on the GPU backend, over libdfhost.so's driver, with every call of the driver
+# through the hook: two communicators in opposite orders on one stream, events, copies, device-wide
+# waits, graphs.
 set -u
 if [ ! -x "$B/tests/cuda/use_nccl" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
 	echo "skipped: built without NCCL's header or without nvcc"

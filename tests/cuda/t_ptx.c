@@ -97,8 +97,8 @@ static int stale(const char *store, const char *load, const char *barrier)
 		"mul.wide.u32 %%rd2, %%r1, 8;\nadd.s64 %%rd3, %%rd1, %%rd2;\nmov.u32 %%r2, %%ctaid.x;\n"
 		"setp.ne.s32 %%p2, %%r1, 0;\nsetp.ne.s32 %%p1, %%r2, 0;\n@%%p1 bra $L_reads;\n"
 		/*
-		 * When block 1 has looked: the data, then the word. It stays a while: who leaves
-		 * gives out all he has.
+		 * When block 1 has looked: the data, then the word. It stays a while: a block that
+		 * leaves publishes all its writes.
 		 */
 		"@%%p2 bra $L_go;\n$L_first:\nld.acquire.sys.b64 %%rd5, [%%rd1+2040];\nsetp.eq.s64 %%p3, %%rd5, 0;\n"
 		"@%%p3 bra $L_first;\n$L_go:\nbar.sync 0;\nst.global.u64 [%%rd3+8], 7;\n%s\n@%%p2 bra $L_end;\n"
@@ -168,7 +168,7 @@ START_TEST(races)
 		"mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, box;\nshl.b32 %r3, %r1, 2;\n"
 		"add.s32 %r4, %r2, %r3;\nxor.b32 %r5, %r3, 4;\nadd.s32 %r6, %r2, %r5;\n";
 
-	/* What the neighbour wrote, behind a barrier or not. */
+	/* The neighbour's value, behind a barrier or not. */
 	snprintf(body, sizeof(body), "%s%s\nbar.sync 0;\nld.shared.u32 %%r7, [%%r6];", head,
 		 write_all);
 	FINE(box, body, out, 1, 64);
@@ -232,7 +232,7 @@ START_TEST(missed_barriers)
 	      out, 64, "another barrier");
 	FAULT("", "setp.lt.u32 %p1, %r1, 7;\n@%p1 ret;\nbar.sync 0;", out, 64, "have left");
 	FAULT("", "setp.lt.u32 %p1, %r1, 7;\n@%p1 bra $L_a;\nbar.warp.sync -1;\n$L_a:\nbar.sync 0;",
-	      out, 64, "never come");
+	      out, 64, "never arrive");
 }
 END_TEST
 
@@ -246,7 +246,7 @@ START_TEST(unknown)
 	FAULT("", "wgmma.fence.sync.aligned;", out, 32, "does not know");
 	FAULT("", "add.rz.f32 %f1, %f2, %f3;", out, 32, "does not know");
 	FAULT("", "trap;", out, 32, "traps");
-	/* What is no PTX at all is said with its line. */
+	/* A text that is no PTX at all is reported with its line. */
 	m = load_kernel("", "mov.u32 %r2, 0");
 	ck_assert_ptr_null(m);
 	m = load_kernel("", "bra $L_nowhere;");

@@ -8,7 +8,8 @@
 #include "tests/cuda/ptx_test.h"
 
 /*
- * d = op(a, b, c) by each of 64 threads on its own row of four words; want() says what must come.
+ * d = op(a, b, c) by each of 64 threads on its own row of four words; want() returns the expected
+ * result.
  */
 struct row {
 	uint64_t a, b, c, d;
@@ -31,7 +32,7 @@ static float f_bits(uint64_t v)
 	return x;
 }
 
-/* What is no number has one form. */
+/* All values that are not a number have one form. */
 static uint64_t number(float x)
 {
 	return isnan(x) ? 0x7fffffff : bits_f(x);
@@ -245,7 +246,7 @@ START_TEST(small_numbers)
 
 		ck_assert_msg(half_to(x) == own_half(x), "%a", (double)x);
 		/*
-		 * Of halves all sums of products are exact in 64 bits of digits, and rounded once
+		 * All sums of products of halves are exact in 64 bits of digits, and rounded once
 		 * by the processor.
 		 */
 		exact = (long double)half_of(a) * half_of(b) + half_of(c);

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Description: the daemon's compiled kernel, with all its threads, under the clients on the stand-in driver: operations in
-# disorder, preempted, with the kernel leaving and coming back; messages, communicators, graphs, streams.
+# Description: the daemon's compiled kernel, with all its threads, under the clients on the test
+# driver: operations in disorder, preempted, with the kernel leaving and starting again; messages,
+# communicators, graphs, streams.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 compiled
@@ -18,7 +19,7 @@ for no in 0 32768; do
 	echo "words that streams write: $words; looks of kernels at them in host memory: $looks"
 	[ "$words" -gt 0 ] && [ $((looks > 0)) = $((no > 0)) ] || fail "$looks looks at $words words; no allocation of $no bytes"
 done
-# It leaves and comes back all the time.
+# It leaves and starts again all the time.
 on_ptx DFSHIM_THREADS=96 FAKE_CUDA_WEAK=1 DFSHIM_QUIT_US=50 disorder --ranks 4 "${job[@]}"
 on_ptx DFSHIM_THREADS=64 p2pcheck --ranks 3 --seed "$SEED"
 on_ptx DFSHIM_THREADS=64 FAKE_CUDA_WEAK=1 p2pcheck --procs 3 --seed "$SEED"

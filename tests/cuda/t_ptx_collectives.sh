@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the daemon's compiled kernel, with all its threads, under collectives of many kinds on the stand-in driver:
+# Description: the daemon's compiled kernel, with all its threads, under collectives of many kinds on the test driver:
 # protocols, blocks, threads, processes, devices, targets, weak memory; results are right and the emulator finds no fault and no race.
 # Limit: 300 s
 set -u
@@ -25,7 +25,7 @@ on_ptx NCCL_ALGO=Tree DFSHIM_THREADS=64 collcheck --ranks 4 --sample $n --seed "
 on_ptx FAKE_CUDA_DEVICES=2 DFSHIM_THREADS=64 collcheck --ranks 2 --sample $n --seed "$SEED"
 on_ptx FAKE_CUDA_DEVICES=2 FAKE_CUDA_NO_P2P=1 DFSHIM_THREADS=64 collcheck --procs 2 --sample $n --seed "$SEED"
 on_ptx DFSHIM_P2P=0 DFSHIM_THREADS=64 collcheck --procs 2 --sample $n --seed "$SEED"
-# What older and newer devices get.
+# The code that older and newer devices get.
 on_ptx "FAKE_CUDA_PTX=$B/kernels/daemon.80.ptx" DFSHIM_THREADS=64 collcheck --ranks 2 --sample $n --seed "$SEED"
 [ ! -f "$B/kernels/daemon.100.ptx" ] ||
 	on_ptx "FAKE_CUDA_PTX=$B/kernels/daemon.100.ptx" DFSHIM_THREADS=64 collcheck --ranks 2 --sample $n --seed "$SEED"

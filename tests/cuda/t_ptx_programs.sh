@@ -1,6 +1,6 @@
 #!/bin/bash
-# Description: the programs of the GPU's tests that have kernels of their own, as nvcc compiles them, on the stand-in driver: what
-# they say is true of the stand-in alone, but they start, find what they look for, and end. Device arithmetic of all
+# Description: the programs of the GPU's tests that have kernels of their own, as nvcc compiles them, on the test driver: what
+# they say is true of the test driver alone, but they start, find what they look for, and end. Device arithmetic of all
 # types and operations, bit for bit against the CPU's.
 # Limit: 300 s
 set -u
@@ -25,7 +25,8 @@ assert [(x["rounds"], x["stale"]) for x in of("fresh")] == [(400, 0)] * 3
 assert [(x["torn_on_device"], x["torn_on_host"]) for x in of("ring")] == [(0, 0)]
 assert [x["rounds"] for x in of("ipc")] == [50] * 2
 assert {x["connections"] for x in of("channels") if "waits" in x} == {8, 32}
-# What waits is told from what does not by time: where the processors are busy a thread may come too late (status 3).
+# Time decides whether a call waited: where the processors are busy a thread may be too late (status
+# 3).
 def timed():
     queues = [x for x in of("queues") if x["daemon"] != "green"]
     assert len(queues) == 30 and all(x["started"] == (x["waits"] < x["connections"]) for x in queues), queues
@@ -35,7 +36,8 @@ def timed():
     # A first launch loads the kernel under the context's lock, which a launch needs too: nothing is launched until the device is idle.
     assert [(x["entries"], x["blocks"], x["relaunch"]) for x in of("fill")] == [(1023, True, True)], of("fill")
     assert [(x["how"], x["waits"], x["relaunch"]) for x in of("load")] == [("module", False, True), ("kernel", True, False)], of("load")
-    # So what is allocated or pinned is not there in time for a kernel that stays (see below); what is mapped by hand is.
+    # So memory that is allocated or pinned is not there in time for a kernel that stays (see
+    # below); memory that is mapped by hand is.
     assert [(x["memory"], x["waits"], x["seen"]) for x in of("late")] == [("device", True, False), ("pinned", True, False), ("mapped", False, True)], of("late")
     assert [(x["daemon"], x["available"], x.get("started", False)) for x in of("split")] == [("priority", True, True), ("green", False, False)], of("split")
     stands = {x["call"] for x in of("sync") if not x["relaunch"]}
@@ -57,7 +59,8 @@ RESULTS=$T FAKE_CUDA_LIMITS=lock,queue,hardware,blocking,one timeout "${LIMIT:-1
 	fail "litmus_block, memory that waits for nothing: status $?: $(tail -5 "$T/late")"
 [ "$(grep -c '"test":"late".*"waits":false,"seen":true' "$T/late")" = 3 ] || fail "memory that is newer than the kernel: $(cat "$T/late")"
 passes t_reduce
-# What it takes in, writes and loads is timed; a program's kernels run beside an idle daemon, and a busy one.
+# Taking in, writing and loading are timed; a program's kernels run beside an idle daemon, and a
+# busy one.
 P=$B/tests/cuda/gpu
 timeout "${LIMIT:-100}" "$P/daemon" 1048576 >"$T/steps" || fail "daemon: status $?: $(tail -5 "$T/steps")"
 for k in sqe cqe context cold empty relaunch copy; do

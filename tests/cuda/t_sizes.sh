@@ -2,8 +2,9 @@
 # Description: messages of 10,000 sizes, on the test driver: connectors in GPU memory are recycled under DFSHIM_CONNECTOR_MB.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
-# The bound is the budget and what ten messages in flight use on either side: so twice the budget. All sizes together need 100 times
-# that. It doesn't depend on who gets a processor, so nothing is tried again.
+# The bound is the budget and the use of ten messages in flight on either side: so twice the budget.
+# All sizes together need 100 times that. It does not depend on which process gets a processor, so
+# nothing is tried again.
 sizes() { # OPTIONS
 	rm -f "$T/stats"
 	# shellcheck disable=SC2086 # a list of options

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: mode trace on the driver: graphs, begin and end of what NCCL executes, hosts that block in the driver, and off.
+# Description: mode trace on the driver: graphs, begin and end of operations that NCCL executes,
+# threads that block in the driver, and off.
 set -u
 fake=$B/tests/cuda/driver
 [ -x "$B/tests/cuda/use_handover" ] || { echo "skipped: built without NCCL's header" && exit 77; }
@@ -38,7 +39,7 @@ done
 run use_handover off DFSHIM_TRACE_CUDA=0
 [ "$(count off op)" = "$ops" ] || { echo "off: $(count off op) operations" && bad=1; }
 [ "$(count off op_start)" = 0 ] || { echo "off: operations are marked" && bad=1; }
-# What a graph holds is recorded at each of its launches.
+# The operations of a graph are recorded at each of its launches.
 run use_captured graph
 ops=$(tail -1 "$T/graph")
 for t in op op_start op_done; do

@@ -4,7 +4,7 @@ set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
 . "$SRC/tests/cuda/two.sh"
-# The second process is not on the GPU, and so can't start.
+# The second process is not on the GPU, and so cannot start.
 run() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND"
 	job "$1" "$2" "DFSHIM_BACKEND=cuda $3" "DFSHIM_BACKEND=host $4"
 }
@@ -48,7 +48,7 @@ for i in 0 1; do
 	times code$i.0.err "is handed to NCCL on all its 2 ranks: dfshim cannot start on rank $i: GPU 0: the daemon's kernel cannot be loaded" 1
 done
 
-# A rank in another mode does not come, and says so.
+# A rank in another mode does not join, and says so.
 for mode in off trace; do
 	run mode-$mode single "" DFSHIM_MODE=$mode
 	want mode-$mode.0 "init 5"
@@ -56,8 +56,8 @@ for mode in off trace; do
 	want mode-$mode.0.err "dfshim cannot start on rank 1" "it runs with DFSHIM_MODE=$mode"
 done
 
-# NCCL_COMM_ID: all meet at an address that rank 0 serves for us first and for NCCL then, communicator after
-# communicator; whichever rank can't start.
+# NCCL_COMM_ID: all meet at an address that rank 0 serves for us first and for NCCL then,
+# communicator after communicator, with any of the ranks unable to start.
 for i in 0 1 2; do
 	export NCCL_COMM_ID="127.0.0.1:$((20000 + (RANDOM << 1 | i & 1) % 20000))" TURNS=3
 	how=single n=2
@@ -84,7 +84,7 @@ job exclusive single "$alone DEVICE=0" "$alone DEVICE=1"
 for i in 0 1; do
 	want exclusive.$i "init 0" "allreduce 0 0"
 done
-# A GPU that the daemon can't run on is in nobody's way, unless a communicator is to be there.
+# A GPU on which the daemon cannot run disturbs nothing, unless a communicator is to be there.
 old="DFSHIM_BACKEND=cuda FAKE_CUDA_OLD=1"
 job beside single "$old DFSHIM_STRICT=1" "$old DFSHIM_STRICT=1"
 for i in 0 1; do

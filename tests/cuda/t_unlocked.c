@@ -28,7 +28,7 @@ static const struct df_backend *whole;
 static struct df_backend watched;
 static uint32_t calls, held;
 
-/* Who holds a mutex stands in it. */
+/* Whether this thread holds it: a mutex names its holder. */
 static int is_mine(const struct df_mutex *m)
 {
 	return __atomic_load_n(&m->mutex.__data.__owner, __ATOMIC_RELAXED) == gettid();

@@ -1,4 +1,4 @@
-# For tests/cuda/t_unable.sh, t_doctor.sh and t_named.sh: a job of two processes on the stand-ins for driver and NCCL (use_unable.c), and what each of
+# For tests/cuda/t_unable.sh, t_doctor.sh and t_named.sh: a job of two processes on the test driver and the test NCCL (use_unable.c), and what each of
 # them printed. Sourced after tests/lib/clients.sh.
 # shellcheck shell=bash
 fake=$B/tests/cuda/driver

@@ -1,6 +1,6 @@
 /*
  * A plain program of the driver and NCCL: two operations captured, the graph launched three times.
- * One rank; driver and NCCL are stand-ins. Prints how many operations were launched.
+ * One rank; driver and NCCL are those of the tests. Prints how many operations were launched.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL

@@ -66,7 +66,7 @@ int main(void)
 	printf("dlsym cuGetProcAddress_v2 %s\n", where((void *)ask));
 	printf("dlsym cuGetErrorName %s\n", where(dlsym(lib, "cuGetErrorName")));
 	printf("dlsym cuNoSuchThing %s\n", where(dlsym(lib, "cuNoSuchThing")));
-	/* Of a name without a version none is found. */
+	/* For a name without a version none is found. */
 	printf("dlvsym cuGetProcAddress_v2 %s\n",
 	       where(dlvsym(lib, "cuGetProcAddress_v2", "ANY_1")));
 	/* As libcudart: it asks for the function that asks. */

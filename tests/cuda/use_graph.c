@@ -1,8 +1,9 @@
 /*
  * A program that takes captured collectives for nodes like others: changes them in graphs and in
- * executable graphs, takes them out, replaces children that hold them. What it may do is done, what
- * it may not is refused, and nothing is ever wrong or hangs. Two ranks, one thread and one device
- * each; the driver is a stand-in. With "late" NCCL is called before the driver. Exit 0: all is so.
+ * executable graphs, takes them out, replaces children that hold them. Allowed changes are made,
+ * others are refused, and nothing is ever wrong or hangs. Two ranks, one thread and one device
+ * each; the driver is the test driver. With "late" NCCL is called before the driver. Exit 0: all is
+ * so.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -125,7 +126,7 @@ static void exec_nodes(struct bench *b)
 	REFUSED(cuGraphExecBatchMemOpNodeSetParams(exec, wait, &ops));
 	run(b, exec, 1);
 	MUST(b->called == 2 && !b->other);
-	/* What changes nothing, and what is the program's own. */
+	/* Changes without an effect, and changes of the program's own nodes. */
 	CU(cuGraphBatchMemOpNodeGetParams(arrive, &ops));
 	CU(cuGraphExecBatchMemOpNodeSetParams(exec, arrive, &ops));
 	CU(cuGraphBatchMemOpNodeGetParams(write, &ops));
@@ -252,13 +253,14 @@ static void copied(struct bench *b)
 	}
 	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	CU(cuGraphDestroy(graph));
-	/* What was made of the graph is there. */
+	/* The objects made of the graph are there. */
 	CU(cuGraphInstantiateWithFlags(&theirs, copy, 0));
 	CU(cuGraphExecDestroy(theirs));
 	run(b, exec, 1);
 	CU(cuGraphExecDestroy(exec));
 	/*
-	 * The driver drops what it kept when it comes to it, and so does the poller with a launch.
+	 * The driver drops its references when it reaches them, and so does the poller with a
+	 * launch.
 	 */
 	while ((r = cuGraphInstantiateWithFlags(&theirs, copy, 0)) == CUDA_SUCCESS) {
 		CU(cuGraphExecDestroy(theirs));
@@ -416,7 +418,7 @@ static void group(struct bench *b)
 		for (i = 0; i < large; i++)
 			MUST(out[i] == 1);
 	}
-	/* What is captured of a collective are memory operations. */
+	/* A captured collective consists of memory operations. */
 	MUST(fake_cuda()->calls("cuLaunchHostFunc") == calls);
 	CU(cuGraphExecDestroy(exec));
 	free(in);
@@ -469,7 +471,7 @@ static void *rank(void *arg)
 	copied(&b);
 	two_at_a_time(&b);
 	twice(&b);
-	/* Nobody else puts a host function on a stream meanwhile. */
+	/* No other thread puts a host function on a stream meanwhile. */
 	pthread_barrier_wait(&both);
 	group(&b);
 	bare(&b);
@@ -489,8 +491,8 @@ int main(int argc, char **argv)
 
 	fake_cuda()->kernel("dfk_daemon", daemon_kernel);
 	/*
-	 * Before NCCL's first call: nobody knows yet that the driver is had from us, so no order is
-	 * relaxed otherwise.
+	 * Before NCCL's first call it is not known yet that the driver's functions are ours, so no
+	 * order is relaxed otherwise.
 	 */
 	if (argc < 2 || strcmp(argv[1], "late")) {
 		CU(cuDevicePrimaryCtxRetain(&ctx, 0));

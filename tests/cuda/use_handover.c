@@ -1,7 +1,7 @@
 /*
  * A program of NCCL's device API: makes communicators, uses them as any other, then asks one for a
- * device communicator. Two ranks, one thread and one device each; driver and NCCL are stand-ins.
- * Prints one line a fact; the test compares them with what NCCL's stand-in was called for.
+ * device communicator. Two ranks, one thread and one device each; driver and NCCL are those of the
+ * tests. Prints one line a fact; the test compares them with what the test NCCL was called for.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL

@@ -1,6 +1,6 @@
 /*
- * A program that is linked with libcuda, as with -lcuda: the loader gives it the driver's
- * functions, nobody is asked. Prints where they lie, calls some, and counts what arrived at the
+ * A program that is linked with libcuda, as with -lcuda: the loader gives it the driver's functions
+ * without a question. Prints where they lie, calls some, and counts the calls that arrived at the
  * driver. One line a fact; the test compares.
  */
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 /*
  * An NCCL program that finds the CUDA driver by cuGetProcAddress, one thread a rank, each on a
  * device of its own: collectives behind streams, events, copies, graphs, in different orders on the
- * ranks. The kernel of the stand-in driver, or of libdfhost.so's, is the daemon's code on CPU
+ * ranks. The kernel of the test driver, or of libdfhost.so's, is the daemon's code on CPU
  * threads. Exit 0: all results are right.
  */
 #define _GNU_SOURCE
@@ -196,7 +196,7 @@ static void *run(void *arg)
 		NCCL(ncclAllReduce((void *)in, first ? (void *)out : (void *)out2, COUNT, ncclFloat,
 				   ncclSum, comm[!first], a));
 		CU(cuEventRecord, timed[2], a);
-		/* What follows on another stream behind an event sees the results. */
+		/* Work on another stream behind an event sees the results. */
 		CU(cuEventRecord, e, a);
 		CU(cuStreamWaitEvent, b, e, 0);
 		CU(cuMemcpyAsync, (CUdeviceptr)host, out, COUNT * sizeof(float), b);
@@ -218,8 +218,8 @@ static void *run(void *arg)
 	((CUresult(*)(void))need("cuCtxSynchronize"))();
 	expect((float *)out, 6, __LINE__);
 	/*
-	 * Captured through the driver as anybody would; the other rank's thread may wait for its
-	 * device meanwhile.
+	 * Captured through the driver as any program would; the other rank's thread may wait for
+	 * its device meanwhile.
 	 */
 	CU(cuStreamBeginCapture, a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));
@@ -247,8 +247,8 @@ static void *run(void *arg)
 }
 
 /*
- * Of what was registered before the driver, so it runs after the driver's end, as long as others
- * may look on.
+ * The exit handler that was registered before the driver's, so it runs after the driver's end, for
+ * as long as others may need this process.
  */
 static void linger(void)
 {

@@ -1,9 +1,10 @@
 /*
  * A program of two processes, RANK of each in the environment; the second has two ranks when it is
- * called with "group". Driver and NCCL are stand-ins; the id goes through the file $ID_FILE, or
- * with NCCL_COMM_ID each makes it for itself. DEVICE: where. Prints what each call came to, TURNS
- * communicators one after the other. Called with "crossed" each process uses two communicators on
- * one stream, the second process in the opposite order; with "straight" in the same.
+ * called with "group". Driver and NCCL are test libraries; the id goes through the file $ID_FILE,
+ * or with NCCL_COMM_ID each makes it for itself. DEVICE: its device. Prints the result of each
+ * call, TURNS communicators one after the other. Called with "crossed" each process uses two
+ * communicators on one stream, the second process in the opposite order; with "straight" in the
+ * same.
  */
 #define _GNU_SOURCE
 #include <cuda.h>

@@ -1,5 +1,5 @@
 /*
- * The stand-in for libcuda.so.1, as tests see it: a driver whose streams are threads and whose
+ * The libcuda.so.1 of the tests, as tests see it: a driver whose streams are threads and whose
  * kernels are functions that the test brings. It proves nothing about a GPU; it shows what our side
  * calls, in which order, and that our logic moves.
  */

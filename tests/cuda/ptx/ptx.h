@@ -1,6 +1,6 @@
 /*
  * An emulator of PTX: kernels as nvcc compiles them for a GPU, executed on CPU threads, with all
- * threads of their blocks. The stand-in driver (tests/cuda/driver) runs with it what programs
+ * threads of their blocks. The test driver (tests/cuda/driver) runs with it what programs
  * launch, the daemon's own kernel first of all.
  *
  * It shows that device code computes the right thing whichever way its warps come along, and

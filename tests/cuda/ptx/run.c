@@ -497,7 +497,7 @@ static void run_block(struct block *b)
 					b,
 					&b->k->code[w->pc[__builtin_ctz(w->live & ~w->at_barrier)]],
 					F_BARRIER,
-					"thread %u waits for threads of its warp that never come",
+					"thread %u waits for threads of its warp that never arrive",
 					w->first +
 						(uint32_t)__builtin_ctz(w->live & ~w->at_barrier));
 				break;
