@@ -118,8 +118,7 @@ START_TEST(places)
 END_TEST
 
 /*
- * What stood on the stack before must not be taken for a caller; and such a place is one all the
- * same.
+ * Old contents of the stack must not be taken for a caller; and such a place is one all the same.
  */
 START_TEST(varying)
 {
@@ -132,7 +131,7 @@ START_TEST(varying)
 		uint32_t site = on_varying((size_t)(16 + i * 48 % 3000));
 
 		ck_assert_uint_ne(site, 0);
-		/* It is told by fewer frames from when that is known. */
+		/* It is described by fewer frames as soon as that is known. */
 		if (i > 2)
 			ck_assert_uint_eq(site, last);
 		last = site;
@@ -157,8 +156,8 @@ static void *many(void *arg)
 		uint32_t a = helper(), b = hook(), c = on_varying((size_t)(16 + i % 100 * 16));
 
 		/*
-		 * While another thread learns, one place may have been told by more frames than
-		 * later.
+		 * While another thread learns, one place may have been described by more frames
+		 * than later.
 		 */
 		if (i > 19000 && out[0])
 			ck_assert(a == out[0] && b == out[1] && c == out[2]);

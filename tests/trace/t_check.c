@@ -31,7 +31,7 @@ START_TEST(test_scenarios)
 		r = tb_check(im, p.p.nr_ranks, &set);
 		ck_assert_msg(!strcmp(df_verdict_word(df_check_verdict(r)), p.verdict),
 			      "%s: expected %s, got %s", p.name, p.verdict, df_check_line(r));
-		/* What prevention could do is said, and is what the model found. */
+		/* The report says how prevention could help, as the model found. */
 		text = tb_printed(r, 0);
 		if (!strcmp(p.label, "P") || !strcmp(p.label, "Si"))
 			ck_assert_msg(strstr(text, "preventable") != NULL, "%s:\n%s", p.name, text);
@@ -156,7 +156,7 @@ START_TEST(test_net_stall)
 }
 END_TEST
 
-/* By NCCL's rules who has a slot runs, also if nothing has come yet that it could move. */
+/* By NCCL's rules an operation with a slot runs, also if it could move no data yet. */
 START_TEST(test_slot_is_start)
 {
 	struct tb_image im[2];
@@ -322,7 +322,7 @@ START_TEST(test_ours_missing)
 		text = tb_printed(r, 0);
 		ck_assert_msg(!strncmp(text, "MISSING: ", 9) && strstr(text, line[_i]) &&
 				      strstr(text, fix[_i]),
-			      "told %d, status %d: %s", told, _i, text);
+			      "reported %d, status %d: %s", told, _i, text);
 		free(text);
 		df_check_result_free(r);
 		df_check_set_free(set);
@@ -367,7 +367,7 @@ START_TEST(test_missing_trace)
 }
 END_TEST
 
-/* The ring of r1 has lost what it issued: nobody can say that it did not. */
+/* The ring of r1 has lost its issues: it cannot be said that it did not issue it. */
 START_TEST(test_lost_record)
 {
 	struct df_trace_comm *c;
@@ -390,7 +390,7 @@ START_TEST(test_lost_record)
 END_TEST
 
 /*
- * Two runs into one folder, without a launcher's ranks: the later one counts. A rank that comes
+ * Two runs into one folder, without a launcher's ranks: the later one counts. A rank that starts
  * late is of the same run.
  */
 START_TEST(test_earlier_run)
@@ -427,7 +427,10 @@ START_TEST(test_earlier_run)
 }
 END_TEST
 
-/* What the rings have overwritten is told by communicator, over all ranks, the most first. */
+/*
+ * Records that the rings have overwritten are reported by communicator, over all ranks, the most
+ * first.
+ */
 START_TEST(test_drops)
 {
 	static const uint64_t drops[2][2] = {{3, 40}, {4, 0}};
@@ -478,7 +481,7 @@ START_TEST(test_unseen_sizes)
 }
 END_TEST
 
-/* The other one's time-out has ended it: this rank has not left, it only does not come. */
+/* The other rank's time-out has ended it: this rank has not left, it only does not arrive. */
 START_TEST(test_ended_from_outside)
 {
 	struct tb_image im[2];
@@ -508,8 +511,8 @@ START_TEST(test_failed_call)
 END_TEST
 
 /*
- * Each waits for the other to connect. One notes the standstill, has the other's hosts looked at
- * and ends its communicators; what the other does then is a consequence, also if it never noted
+ * Each waits for the other to connect. One notes the standstill, has the other's threads looked at
+ * and ends its communicators; the other's later calls are consequences, also if it never noted
  * anything itself.
  */
 START_TEST(test_broken_off_by_others)
@@ -543,7 +546,7 @@ END_TEST
 
 /*
  * Rank 1 waits outside of NCCL for rank 0, which waits for the collective that rank 1 has not
- * issued. Rank 0's time-out ends its communicator; it goes on, releases rank 1, and that comes to
+ * issued. Rank 0's time-out ends its communicator; it goes on, releases rank 1, and that reaches
  * the collective: it was not there when it mattered.
  */
 START_TEST(test_released_by_the_end)
@@ -574,7 +577,7 @@ START_TEST(test_init)
 	tb_quiet(&im[0], 60000);
 	tb_quiet(&im[1], 60000);
 	expect(im, 2, "INIT", "1 of 2 ranks");
-	/* Who has come is recorded: then it says who has not. */
+	/* The ranks that have joined are recorded: then the report names those that have not. */
 	pair(im, 1);
 	tb_rec(&im[0], DF_REC_CALL_ENTER, 77, DF_CALL_COMM_INIT, 0x9f3a, 2);
 	tb_rec(&im[0], DF_REC_COMM_INIT, 77, 0x9f3a, 2, 0)->rank = 0;
@@ -584,7 +587,10 @@ START_TEST(test_init)
 }
 END_TEST
 
-/* Of three that have called it one exits there, or dies: the others' communicator is not made. */
+/*
+ * One of three ranks that have called it exits there, or dies: the others' communicator is not
+ * made.
+ */
 START_TEST(test_left_in_init)
 {
 	static const char *const want[][2] = {

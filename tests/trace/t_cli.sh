@@ -83,7 +83,8 @@ assert d[0]['stack'] == want and d[1] is None, d" || fail "check --json"
 	want 1 "$df" import-fr -o "$tmp/fr2" "$tmp/evil_0"
 	grep -q "refused" "$tmp/err" || fail "a pickle with code was not refused"
 	[ ! -e "$tmp/pwned" ] || fail "a pickle ran its code"
-	# What is no dump, and where no traces can be written, is named with the reason.
+	# Files that are no dumps, and places where no traces can be written, are named with the
+	# reason.
 	want 1 "$df" import-fr -o "$tmp/fr" "$tmp/fr"
 	grep -q "$tmp/fr: is a folder; give the dumps in it" "$tmp/err" || fail "a folder of dumps: $(cat "$tmp/err")"
 	want 1 "$df" import-fr -o "$tmp/trace_0" "$tmp/trace_0"

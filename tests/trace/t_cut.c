@@ -94,8 +94,8 @@ START_TEST(test_scenarios)
 		nr_may = device_syncs(im, p.p.nr_ranks, may);
 		nr = cut(im, p.p.nr_ranks, may, nr_may, chosen, &core);
 		/*
-		 * Of what is labelled Se some go through the legacy stream; those have nothing to
-		 * let go.
+		 * Some operations labelled Se go through the legacy stream; those have nothing to
+		 * release.
 		 */
 		if (!helps || !nr_may)
 			ck_assert_msg(nr == 0, "%s (%s): %d waits let go", p.name, p.label, nr);
@@ -114,7 +114,7 @@ START_TEST(test_scenarios)
 			ck_assert_uint_eq(core, again);
 			ck_assert_int_eq(cut(im, p.p.nr_ranks, few, (size_t)nr - 1, dummy, &again),
 					 0);
-			/* Of a rank without a trace anything may come. */
+			/* A rank without a trace may still issue anything. */
 			ck_assert_int_eq(cut(im, p.p.nr_ranks - 1, may, nr_may, dummy, &again), 0);
 		}
 		tb_images_fini(im, p.p.nr_ranks);
@@ -126,8 +126,8 @@ START_TEST(test_scenarios)
 END_TEST
 
 /*
- * A circle of n ranks, each of which waits in cudaDeviceSynchronize for what only the next has not
- * issued.
+ * A cycle of n ranks, each of which waits in cudaDeviceSynchronize for an operation that only the
+ * next has not issued.
  */
 static void ring(struct tb_image *im, int n)
 {
@@ -154,8 +154,8 @@ static void ring(struct tb_image *im, int n)
 }
 
 /*
- * One wait of a circle is enough, whichever may be let go, and however many processes it goes
- * through.
+ * One wait of a cycle is enough, with any of its waits releasable, and over any number of
+ * processes.
  */
 START_TEST(test_one_of_a_ring)
 {
@@ -238,9 +238,9 @@ END_TEST
 
 /*
  * Two ranks in a process each, in a ring: rank 0's first thread is in a device synchronisation, and
- * so is rank 1's. What rank 0 lacks is to come from `users` of its threads; of all of them it is
- * known (or not) what they wait for. Threads join only such as came before them: who wait for one
- * another's end are stuck whatever becomes of the rest.
+ * so is rank 1's. The operation that rank 0 lacks may be issued by `users` of its threads; the
+ * waits of all of them are known (or not). Threads join only earlier ones: threads that wait for
+ * one another's end are stuck in any case.
  */
 struct hosts {
 	struct df_check_host h[HOSTS];
@@ -271,7 +271,10 @@ static void random_hosts(struct hosts *x, uint64_t *state)
 	x->users |= 1;
 }
 
-/* By the meaning of the words: who can come to do something though the synchronisations stay? */
+/*
+ * By the meaning of the words: which threads can still do something though the synchronisations
+ * stay?
+ */
 static int may_come(const struct hosts *x)
 {
 	unsigned moves = 0, callers = 1, was = ~0u;
@@ -410,7 +413,10 @@ START_TEST(test_host_stamps)
 }
 END_TEST
 
-/* Of more threads than a communicator's entry has room for none is forgotten: it may still come. */
+/*
+ * If a communicator has more threads than its entry has room for, none is forgotten: it may still
+ * issue the operation.
+ */
 START_TEST(test_many_users)
 {
 	for (uint32_t n = DF_LCOMM_THREADS - 1; n <= DF_LCOMM_THREADS + 1; n++) {

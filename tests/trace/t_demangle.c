@@ -1,4 +1,4 @@
-/* Frames of C++ functions as people read them; whatever else a file has there stays as it is. */
+/* Frames of C++ functions as people read them; all other text of a file stays as it is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
-# From a real job to a verdict: a disordered job by NCCL's rules is ORDER, the same job by ours finishes
-# and its trace predicts the deadlock; replays of the trace come out the same.
+# From a real job to a verdict: a disordered job by NCCL's rules is ORDER, the same job by ours
+# finishes and its trace predicts the deadlock; replays of the trace have the same results.
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
 B=${B:-$src/build}
@@ -56,9 +56,10 @@ for f in "$tmp/two"/*.dft; do
 done
 expect 0 OK: "$df" replay --rules dfshim "$tmp/nccl"
 
-# What the job said of itself while it hung, and what is said of its files: the same but for what passes. Many circles
-# of one length are in it, of which both have to choose one. Of a rank that is too slow to answer the job knows less than
-# its files, and says so ("likely"), or has not even begun: then another is run.
+# The job's own report while it hung, and that of its files: the same but for figures that vary.
+# Many cycles of one length are in it, of which both must choose one. If a rank is too slow to
+# answer, the job knows less than its files, and says so ("likely"), or has not even begun: then
+# another is run.
 alike() { # name, arguments of the job ...
 	local name=$1 f try tries="1 2 3 4 5"
 	shift

@@ -1,6 +1,6 @@
 /*
  * A rank whose thread has ended without a call that others wait for, in processes with several
- * ranks: MISSING, whoever else of the process waits for the ranks that are stuck. Where a thread
+ * ranks: MISSING, whichever other thread of the process waits for the stuck ranks. Where a thread
  * could still issue it, the verdict is another.
  */
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static uint64_t issue(struct tb_image *im, uint32_t thread, int nr, int comm, in
 	return serial;
 }
 
-/* All ranks come to it, and it ends. */
+/* All ranks reach it, and it ends. */
 static void together(struct tb_image *im, int nr, int comm, uint64_t index)
 {
 	for (int r = 0; r < nr; r++) {
@@ -77,7 +77,7 @@ static void is_at(struct tb_image *im, uint32_t thread, enum df_host_at at)
 	tb_rec(im, DF_REC_HOST_AT, 0, thread, at, 0)->thread = WATCH;
 }
 
-/* Rank 0 waits for its operation `index`, which nobody else has issued. */
+/* Rank 0 waits for its operation `index`, which no other rank has issued. */
 static void first_waits(struct tb_image *im, int nr, int comm, uint64_t index)
 {
 	issue(im, T(0), nr, comm, 0, index);
@@ -105,7 +105,7 @@ static struct df_check_result *judge(const struct tb_image *im, int nr, int live
 	return r;
 }
 
-/* The same live, and of what a peer is told. */
+/* The same live, and with a peer's reports. */
 static void expect_of(struct tb_image *im, int nr, const char *word, const char *live_word,
 		      const char *has)
 {
@@ -150,7 +150,7 @@ START_TEST(test_joined)
 }
 END_TEST
 
-/* Whoever could still issue it and waits in a lock is told as such. */
+/* A thread that could still issue it and waits in a lock is reported as such. */
 START_TEST(test_lives)
 {
 	struct tb_image im;
@@ -171,7 +171,7 @@ START_TEST(test_lives)
 	tb_quiet(&im, MINUTE);
 	expect_of(&im, 1, "MISSING", "SLOW", "A#2 waits for r1, which has not issued it");
 
-	/* Who made the communicators runs: it may go on, with whatever. */
+	/* The thread that made the communicators runs: it may go on with any call. */
 	process(&im, _i, 2, 1);
 	together(&im, 2, 0, 0);
 	first_waits(&im, 2, 0, 1);
@@ -244,7 +244,7 @@ START_TEST(test_stuck_elsewhere)
 END_TEST
 
 /*
- * What the rank has issued it has issued on other communicators; or nothing at all, where each rank
+ * The rank has issued operations on other communicators only; or nothing at all, where each rank
  * has a thread.
  */
 START_TEST(test_unused)
@@ -268,7 +268,7 @@ START_TEST(test_unused)
 	tb_quiet(&im, MINUTE);
 	expect(&im, "MISSING", "A#1 " ENDED " (it has issued nothing)");
 
-	/* Its thread has never called anything, so nobody knows of it. */
+	/* Its thread has never called anything, so no record knows it. */
 	process(&im, _i, 2, 1);
 	first_waits(&im, 2, 0, 0);
 	is_at(&im, MAIN, DF_AT_LOCK);
@@ -340,7 +340,7 @@ START_TEST(test_many_threads)
 }
 END_TEST
 
-/* Who waits is in another process, and in a call that all ranks make. */
+/* The waiting thread is in another process, and in a call that all ranks make. */
 START_TEST(test_processes)
 {
 	struct tb_image im[2];
@@ -367,7 +367,7 @@ START_TEST(test_processes)
 }
 END_TEST
 
-/* Live, before anybody's time-out has run out: it may yet be another's call. */
+/* Live, before any time-out has expired: it may yet be another rank's call. */
 START_TEST(test_before_the_time_out)
 {
 	struct df_check_set *set;

@@ -156,7 +156,7 @@ static void groups(struct tb_image im[2])
  * Rank 1 waits for an operation that rank 0 has put behind another one, which rank 1 has not issued
  * yet.
  */
-static void to_come(struct tb_image im[2])
+static void pending(struct tb_image im[2])
 {
 	for (int i = 0; i < 2; i++)
 		tb_comm(&im[i], 0xdef, 2, i, 0);
@@ -185,8 +185,7 @@ static const struct golden {
 	uint32_t rules;
 	int nr, live;
 	uint64_t quiet_ms;
-	/* 1: the last rank's trace is missing; 2: the first is cut off within its records */
-	int partial;
+	int partial; /* 1 if the last rank's trace is missing, 2 if the first is cut off */
 } goldens[] = {
 	{"OK", DF_V_OK, "GS-08", NULL, 1, 0, 0, 0, 0},
 	{"ORDER", DF_V_ORDER, "SQ-01", NULL, 1, 0, 0, 0, 0},
@@ -194,7 +193,7 @@ static const struct golden {
 	{"ORDER-cut-trace", DF_V_ORDER, "SQ-04", NULL, 1, 0, 0, 0, 2},
 	{"ORDER-hazard", DF_V_ORDER, "SQ-02", NULL, 1, 0, 0, 0, 0},
 	{"ORDER-buffers", DF_V_ORDER, NULL, groups, 1, 2, 0, 60000, 0},
-	{"ORDER-to-come", DF_V_ORDER, NULL, to_come, 1, 2, 0, 60000, 0},
+	{"ORDER-pending", DF_V_ORDER, NULL, pending, 1, 2, 0, 60000, 0},
 	{"DATA-square", DF_V_DATA, "EX-01", NULL, 1, 0, 0, 0, 0},
 	{"ORDER-exchanges", DF_V_ORDER, "EX-02", NULL, 1, 0, 0, 0, 0},
 	{"RESOURCE", DF_V_RESOURCE, "PD-03", NULL, 1, 0, 0, 0, 0},

@@ -1,7 +1,7 @@
 /*
- * A process has exited, and its trace is not there: what it told when it exited (df_trace_left())
- * gives the verdict that its trace would give. Traces of random programs, in which a rank that has
- * come to the end of what it issued exits.
+ * A process has exited, and its trace is not there: its words at exit (df_trace_left()) give the
+ * verdict that its trace would give. Traces of random programs, in which a rank exits when it has
+ * reached the end of its issues.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static int may_exit(const struct tb_image *im)
 }
 
 /*
- * Now and then another has not come to the end of its last operation, which the one that exits may
+ * Now and then another has not reached the end of its last operation, which the exiting rank may
  * have finished.
  */
 static void unfinish(struct tb_image *im, uint64_t *state)
@@ -97,7 +97,7 @@ START_TEST(test_random)
 	struct tb_image im[DF_MODEL_RANKS];
 	struct tb_prog p;
 	FILE *f = tb_random(df_test_seed(), PROGRAMS);
-	/* What is seen after a standstill may be its consequence. */
+	/* Records after a standstill may be its consequence. */
 	struct tb_opts opts = {.quiet_ms = -1};
 	uint64_t state = df_test_seed();
 	int nr = 0, differ = 0;
@@ -136,7 +136,7 @@ START_TEST(test_random)
 }
 END_TEST
 
-/* What the words say of each operation, when they are all and when they are not. */
+/* The words' answer for each operation, when they are complete and when they are not. */
 START_TEST(test_words)
 {
 	struct df_check_set *set = df_check_set_new();
@@ -151,7 +151,7 @@ START_TEST(test_words)
 	a = tb_comm(&im, 0xa, 2, 1, 0);
 	b = tb_comm(&im, 0xb, 2, 0, 0);
 	/*
-	 * Of A more sends than there is room for: 600, to as many peers; of B one that is not
+	 * A has more sends than there is room for: 600, to as many peers; B has one that is not
 	 * finished.
 	 */
 	for (int i = 0; i < 600; i++)

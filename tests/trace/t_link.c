@@ -9,7 +9,7 @@
 #include "tests/lib/trace_build.h"
 #include "trace/record/names.h"
 
-/* What the control plane calls a host is not the hash in a trace's header. */
+/* The control plane's number of a host is not the hash in a trace's header. */
 #define HOST 70000
 
 enum { BROKEN, RESTORED, GONE, HELD, RETURNED, UNMAPPED };
@@ -57,7 +57,7 @@ static void says(struct tb_image im[2], int nr, const char *line, const char *no
 	tb_images_fini(im, 2);
 }
 
-/* _i: whether the other rank has come; whether it tells of the link, too. */
+/* _i: whether the other rank has arrived; whether it reports the link, too. */
 START_TEST(test_gone)
 {
 	struct tb_image im[2];
@@ -90,8 +90,8 @@ START_TEST(test_gone_without_the_other_trace)
 END_TEST
 
 /*
- * _i: the other rank's trace is not there. What has not begun on the one that cannot map waits for
- * nothing else.
+ * _i: the other rank's trace is not there. Operations that have not begun on the rank that cannot
+ * map wait for nothing else.
  */
 START_TEST(test_unmapped)
 {
@@ -185,7 +185,7 @@ START_TEST(test_broken_before)
 }
 END_TEST
 
-/* What has not begun does not, because of it. */
+/* Operations that have not begun do not begin, because of it. */
 START_TEST(test_held_before)
 {
 	struct tb_image im[2];
@@ -221,7 +221,8 @@ START_TEST(test_crash)
 END_TEST
 
 /*
- * Who has ended while the link was broken may have given up first, unless its trace says otherwise.
+ * A rank that has ended while the link was broken may have given up first, unless its trace says
+ * otherwise.
  */
 START_TEST(test_exited)
 {
@@ -243,7 +244,7 @@ START_TEST(test_exited)
 }
 END_TEST
 
-/* Who gives up ends, and others see him go: that is no crash. */
+/* A rank that gives up ends, and others see its connection end: that is no crash. */
 START_TEST(test_end_of_who_gave_up)
 {
 	struct tb_image im[2];

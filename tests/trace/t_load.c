@@ -1,8 +1,7 @@
 /*
- * What is loaded of threads: the device of one is that for which it asked something itself. It may
- * pass on the end of any rank's operation, and of old records no more than the last few come to
- * those who judge a job that lives. And what the end of a device synchronisation shows of NCCL's
- * operations.
+ * How threads are loaded: the device of one is that for which it asked something itself. It may
+ * pass on the end of any rank's operation, and only the last few of old records reach the judge of
+ * a live job. And the meaning of the end of a device synchronisation for NCCL's operations.
  */
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"

@@ -1,6 +1,6 @@
 /*
  * The model against brute force: tiny random programs whose every order of events is tried, with
- * what comes before what written down from the streams and events alone, in another way than the
+ * the order of events written down from the streams and events alone, in another way than the
  * model's. All orders must end alike, and as the model says. And where the model differs from the
  * reference's model.py, it is the stricter.
  */
@@ -114,7 +114,7 @@ static int hazard(const struct df_mop *a, const struct df_mop *b)
 	return (a->writes & (b->reads | b->writes)) || (a->reads & b->writes);
 }
 
-/* What is before it and unfinished is in its way. */
+/* Earlier unfinished operations are in its way. */
 static int may_run(const struct prog *p, const struct at *s, int r, int i, enum df_model_mode mode)
 {
 	unsigned left = p->pre[r][i] & ~s->done[r];

@@ -102,7 +102,7 @@ static const struct {
 	{"predict $D", TEXT, ""},
 	{"predict --json $D", JSON, ""},
 	{"predict --json $D 2>&1 >$D/../x.json", TEXT, "INJECTED"},
-	/* What cannot be read is named. */
+	/* A file that cannot be read is named. */
 	{"ls \"$D/none$(printf '\\033[2J\\nINJECTED')\"", TEXT, "INJECTED"},
 	{"check \"$D/none$(printf '\\033[2J\\nINJECTED')\"", TEXT, "INJECTED"},
 };
@@ -125,7 +125,7 @@ static void is_clean(const char *what, const char *text)
 }
 
 /*
- * Of Graphviz's language only strings may have names in them, in which & and \ are no more than
+ * In Graphviz's language only strings may have names in them, in which & and \ are no more than
  * themselves.
  */
 static void is_dot(const char *what, const char *text)

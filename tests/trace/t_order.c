@@ -1,7 +1,7 @@
 /*
- * The verdict follows from what is in the traces, not from the order in which they come: added in
- * any order they give the same text, letter by letter, with the same cycle; and reduced rings, by
- * which the watchdog judges, give that of the whole ones, down to the records that are named.
+ * The verdict follows from the contents of the traces, not from their order: added in any order
+ * they give the same text, letter by letter, with the same cycle; and reduced rings, by which the
+ * watchdog judges, give that of the whole ones, down to the records that are named.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static void check_program(const struct tb_prog *p, const struct tb_opts *opts)
 			free(text);
 		}
 	}
-	/* Who has ended answers no watchdog: what it did last is in its file alone. */
+	/* A process that has ended answers no watchdog: its last calls are in its file alone. */
 	for (int i = 0; i < nr; i++)
 		ended |= im[i].h->closed != 0;
 	text = judged(im, nr, order, 0, !ended);
@@ -155,9 +155,9 @@ START_TEST(test_random)
 END_TEST
 
 /*
- * Many circles of one length: rank k of a ring of 2n issues its collective with the next before
- * that with the one before, and so do all; and two collectives that are over had different counts,
- * of which two ranks of four are one.
+ * Many cycles of one length: rank k of a ring of 2n issues its collective with the next before that
+ * with the one before, and so do all; and two collectives that are over had different counts, of
+ * which two ranks of four have the same.
  */
 static void many_circles(struct tb_image *im, int nr)
 {
@@ -207,7 +207,10 @@ START_TEST(test_many_circles)
 }
 END_TEST
 
-/* What is over and did not agree: all sides are told, and the same communicator of several. */
+/*
+ * Collectives that are over and did not agree: all sides are reported, and the same communicator of
+ * several.
+ */
 START_TEST(test_completed)
 {
 	enum { RANKS = 12 };
@@ -267,9 +270,9 @@ static void waits(struct tb_image *im, uint32_t thread, uint64_t stream)
 }
 
 /*
- * Either of two threads of r1 could end what r0 waits for, each waits for something that r1 alone
- * could begin: two circles of one length. Which of the threads was there first a reduced ring no
- * longer knows.
+ * Either of two threads of r1 could end r0's wait, each waits for something that r1 alone could
+ * begin: two cycles of one length. A reduced ring no longer knows which of the threads was there
+ * first.
  */
 START_TEST(test_threads)
 {

@@ -1,7 +1,7 @@
 /*
  * Verdicts on a part of the data: traces of random programs and of the catalogue's scenarios, of
- * which a rank's is not there, is cut off, or has had its oldest records overwritten. Whatever is
- * missing, the judge says what it says of the whole, or says that it is not sure.
+ * which a rank's is not there, is cut off, or has had its oldest records overwritten. With any part
+ * missing, the judge says the same as for the whole, or says that it is not sure.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
- * What `dfshim predict` searches with against brute force: small random programs with two threads a
+ * The search of `dfshim predict` against brute force: small random programs with two threads a
  * rank, of which every order of host steps and of device work is tried by an explorer that shares
- * nothing with the model. What the search finds must be an end that some order has; what some order
- * runs into must be found.
+ * nothing with the model. An end that the search finds must be that of some order; an end of some
+ * order must be found.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,13 +26,13 @@ struct prog {
 	int in_order;
 };
 
-/* Where an execution stands. What follows from the order of issue is kept with it. */
+/* The state of an execution, and the consequences of the order of issue. */
 struct at {
 	int pc[RANKS][THREADS], nr_issued[RANKS];
 	uint8_t issued[RANKS][OPS]; /* in order */
 	uint8_t done[RANKS];
 	uint8_t pre[RANKS][OPS], index[RANKS][OPS], tail[RANKS][STREAMS], next[RANKS][COMMS];
-	uint8_t comm[RANKS][COMMS]; /* what its next operation comes after */
+	uint8_t comm[RANKS][COMMS]; /* the operations that its next one follows */
 	uint8_t event[RANKS], is_event[RANKS];
 };
 
@@ -258,7 +258,7 @@ static void tell(void *arg, enum df_model_event ev, int rank, int thread, size_t
 	(void)task;
 	if (ev == DF_ME_LEAVE) {
 		ck_assert_msg(!x->open[rank] || x->open[rank] == thread + 1,
-			      "thread %d of rank %d came between a group's operations", thread,
+			      "thread %d of rank %d got between a group's operations", thread,
 			      rank);
 		x->open[rank] = mop->goes_on ? thread + 1 : 0;
 	}
@@ -308,7 +308,7 @@ START_TEST(test_brute_force)
 		if (rc) {
 			struct told told = {0};
 
-			/* What was found can be told again, and is the same execution. */
+			/* An execution that was found can be repeated, and is the same. */
 			ck_assert_int_eq(df_predict_again(&m, &order, &all, &f, tell, NULL, &told),
 					 0);
 			ck_assert_uint_eq((size_t)told.nr, f.res.nr_tasks);

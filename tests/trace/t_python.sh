@@ -11,7 +11,7 @@ job=$SRC/tests/trace/hang.py
 line() { grep -n "$1" "$job" | cut -d: -f1; }
 sleeps=$(line '^        time.sleep(1000)') steps=$(line 'cudaStreamSynchronize')
 
-# hang NAME CASE ENVIRONMENT...: until the verdict is told; the log is $T/NAME.
+# hang NAME CASE ENVIRONMENT...: until the verdict is there; the log is $T/NAME.
 hang() {
 	local name=$1 case=$2 i
 	shift 2

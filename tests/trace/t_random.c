@@ -84,7 +84,7 @@ START_TEST(test_random)
 	}
 	pclose(f);
 	ck_assert_int_eq(nr, PROGRAMS);
-	/* Programs with two knots of different kinds may be told by the other one. */
+	/* Programs with two knots of different kinds may be reported by the other one. */
 	ck_assert_int_le(off, PROGRAMS / 100);
 }
 END_TEST

@@ -1,10 +1,10 @@
 /*
  * Mode trace's own threads against each other, for ThreadSanitizer: threads that issue operations
- * on streams they share (known to nobody before, so that they are all made at once), streams that
- * make their ticks when they like, threads that wait, and the watcher, which sleeps whenever
- * nothing is open. Each operation's begin and end is recorded once, in that order; an end that the
- * watcher slept through would never come, and the test with it. And a thread that stands in a write
- * to a full stream keeps no other from it.
+ * on streams they share (unknown before, so that they are all made at once), streams that make
+ * their ticks at any time, threads that wait, and the watcher, which sleeps whenever nothing is
+ * open. Each operation's begin and end is recorded once, in that order; an end during the watcher's
+ * sleep would never be recorded, and the test would hang. And a thread that blocks in a write to a
+ * full stream delays no other.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -209,8 +209,8 @@ START_TEST(test_full)
 	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
 	/*
-	 * The word went back when the first tick came behind the second: a third write says how far
-	 * it really is.
+	 * The word went back when the first tick followed the second: a third write has the true
+	 * position.
 	 */
 	ck_assert_uint_eq(writers, 3);
 	while (nr_done() < 2)

@@ -15,7 +15,7 @@ fail() {
 }
 format=$("$B/dfshim" --version | sed -n 's/^trace format //p')
 [ -d "$at/${format:-none}" ] || fail "no trace of format '$format' is kept in tests/trace/released"
-# What this machine has of the programs in call stacks is no part of a trace.
+# This machine's program names in call stacks are no part of a trace.
 fields='[.type, .op, .a, .b, .c, .comm, .rank, .device, .call, .kind, .dtype, .redop, .proto] | map(. // "-" | tostring) | join(" ")'
 for d in "$at"/*/*/; do
 	name=$(basename "$d") here=$T/$(basename "$(dirname "$d")")-$(basename "$d")

@@ -1,7 +1,7 @@
 /*
- * Mode trace: operations to which all ranks came and that do not end. Whether NCCL's kernels got
- * room is not in the records (catalogue RD-03, RD-06), so the word is NET_STALL, and a note says
- * what speaks for a lack of room; where nothing does, there is none.
+ * Mode trace: operations that all ranks reached and that do not end. Whether NCCL's kernels got
+ * room is not in the records (catalogue RD-03, RD-06), so the word is NET_STALL, and a note names
+ * the signs of a lack of room; without such signs there is none.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define BY_NCCL ((uint64_t)(DF_OP_BY_NCCL | DF_OP_END_SEEN) << 24)
 
-/* Two ranks that wait in one order for operations of so many communicators. */
+/* Two ranks that wait in one order for operations of this number of communicators. */
 static void stall(struct tb_image im[2], int comms, const int devices[2], uint64_t flags)
 {
 	for (int i = 0; i < 2; i++) {
@@ -80,7 +80,7 @@ START_TEST(test_nothing_speaks_for_it)
 
 	stall(im, 1, (const int[2]){0, 1}, BY_NCCL);
 	said(im, NULL, "RESOURCE");
-	/* Of the host backend it is known who has room. */
+	/* On the CPU backend it is known which operation has room. */
 	stall(im, 3, (const int[2]){0, 0}, 0);
 	said(im, NULL, "RESOURCE");
 }
@@ -227,8 +227,8 @@ START_TEST(test_copy_in_queue)
 END_TEST
 
 /*
- * A#1 has ended on r0, so it has run on r1, too; what shows its end there is behind B, whose part
- * on r0 is behind A#2, which r1 does not issue before it sees that end.
+ * A#1 has ended on r0, so it has run on r1, too; the record of its end there is behind B, whose
+ * part on r0 is behind A#2, which r1 does not issue before it sees that end.
  */
 START_TEST(test_end_behind_another)
 {

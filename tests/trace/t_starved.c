@@ -1,8 +1,8 @@
 /*
- * Where hosts are, on a machine that has no time for them (runtime/watch/hosts.c): a thread that
- * waits and looks up now and then is always about to run where others take the processor. It must
- * not be told as one that runs, since such a host is no part of a circle; a thread that does run
- * may be. One processor, threads that keep it busy, and a waiting one of the lowest priority.
+ * The places of threads on a machine that has no time for them (runtime/watch/hosts.c): a waiting
+ * thread that wakes up now and then is always about to run where others take the processor. It must
+ * not be reported as one that runs, since such a thread is no part of a cycle; a thread that does
+ * run may be. One processor, threads that keep it busy, and a waiting one of the lowest priority.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -70,7 +70,7 @@ START_TEST(test_starved)
 	CPU_SET(cpu, &one);
 	ck_assert_int_eq(sched_setaffinity(0, sizeof(one), &one), 0);
 	pthread_create(&waiting, NULL, waiting_main, NULL);
-	/* It has to come so far before there is no time for it any more. */
+	/* It must reach this point before there is no time for it any more. */
 	while (!__atomic_load_n(&waiting_tid, __ATOMIC_ACQUIRE))
 		usleep(1000);
 	for (uintptr_t i = 0; i < BUSY; i++)
@@ -92,13 +92,10 @@ START_TEST(test_starved)
 		of_waiting += rec->a == waiting_tid;
 		of_busy += rec->a == busy_tid;
 		ck_assert_msg(rec->a != waiting_tid || (rec->b & 0xff) != DF_AT_RUNS,
-			      "a thread that waits is told as one that runs");
-		/*
-		 * How it would be told if the machine is slower still is not said; but never as
-		 * waiting.
-		 */
+			      "a waiting thread is reported as one that runs");
+		/* Any report is right if the machine is slower still; but never as waiting. */
 		ck_assert_msg(rec->a != busy_tid || (rec->b & 0xff) == DF_AT_RUNS,
-			      "a thread that runs is told as in place %u",
+			      "a running thread is reported in place %u",
 			      (unsigned)(rec->b & 0xff));
 	}
 	df_reader_close(&rd);

@@ -1,6 +1,7 @@
 /*
- * The writer: what is appended can be read back, whoever writes, however the ring wraps, and
- * whenever the process is killed. Records carry a checksum of themselves, so a torn one can't hide.
+ * The writer: appended records can be read back, with any number of writers, at any wrap of the
+ * ring, and with the process killed at any time. Records carry a checksum of themselves, so a torn
+ * one cannot hide.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -83,7 +84,7 @@ static void append_op(uint64_t x, uint32_t comm)
 
 static int reduced;
 
-/* What a reader makes of its second slot. */
+/* A reader's view of its second slot. */
 static int rest_whole(const struct df_rec *r)
 {
 	uint64_t x = r->op;
@@ -292,7 +293,7 @@ START_TEST(test_many_writers)
 	atomic_store(&go_on, 1);
 	for (uintptr_t i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_create(&id[i], NULL, writer_main, (void *)(i + 1)), 0);
-	/* Until the ring has wrapped: on a busy machine the writers may come late. */
+	/* Until the ring has wrapped: on a busy machine the writers may be late. */
 	for (int i = 0; i < 20 || __atomic_load_n(&df_trace_ring()->next, __ATOMIC_RELAXED) < 50000;
 	     i++) {
 		struct df_reader r;
