@@ -165,7 +165,7 @@ static void live_line(const struct run *x, char *line, size_t size)
 		fclose(f);
 }
 
-/* Asks the judge about a job that has ended. 1: it hangs, and is to be executed again. */
+/* Asks the judge about a job that has ended. Returns 1 if it hangs, and is to be executed again. */
 static int judge(struct run *x, int status)
 {
 	struct df_check_set *set = df_check_set_new();
@@ -244,8 +244,8 @@ static int judge(struct run *x, int status)
 }
 
 /*
- * What the remedy promises of a program whose ranks all have the same operations, and what dfshim
- * did. Where one of the cycle is not issued yet nobody knows what else waits before it.
+ * The remedy's promise for a program whose ranks all have the same operations, and dfshim's result.
+ * Where one of the cycle is not issued yet it is not known what else waits before it.
  */
 static void judge_remedy(const struct run *x)
 {
@@ -268,7 +268,7 @@ static void judge_remedy(const struct run *x)
 	       completes[ET_RELEASED] ? "completes" : "hangs");
 }
 
-/* One of the further executions of a job that hangs has ended. 1: there is another. */
+/* One of the further executions of a job that hangs has ended. Returns 1 if there is another. */
 static int judge_truth(struct run *x, int status)
 {
 	char file[540];

@@ -77,7 +77,7 @@ uint64_t ec_class(const struct script *s);
 
 void et_read(struct et_truth *t, const char *log);
 
-/* Where the hosts stand says it already. */
+/* The places of the threads say it already. */
 int et_is_decided(const struct script *s, const struct et_truth *t);
 
 enum df_verdict et_label(const struct script *s, const struct et_truth *t);

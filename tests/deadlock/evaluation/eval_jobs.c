@@ -101,7 +101,7 @@ static void ev_world(struct ev_job *j, int coll, uint64_t n)
 	ev_coll_of(j, NULL, j->world_stream, coll, n, 1);
 }
 
-/* Where rank r stands among those that it shares a communicator with; NULL if with nobody. */
+/* The place of rank r among those that it shares a communicator with; NULL if it shares none. */
 static const struct sc_comm *ev_mates(struct ev_job *j, const int *comms, int r, int *me)
 {
 	const struct sc_comm *c = comms[r] >= 0 ? &j->s.comms[comms[r]] : NULL;
@@ -133,8 +133,7 @@ static void ev_message(const struct ev_job *j, struct ev_unit *u, int send, int 
 }
 
 /*
- * To and from ranks of a communicator that are `step` places away; what is beyond an end wraps
- * round.
+ * To and from ranks of a communicator that are `step` places away; places beyond an end wrap round.
  */
 static void ev_shift(struct ev_job *j, const int *comms, int stream, int step)
 {
@@ -246,9 +245,7 @@ static void ev_emit(struct ev_job *j, int r, const struct ev_unit *u)
 		ev_event(s, r, "b", u->stream, 0, 0);
 }
 
-/*
- * What is changed in a job of the evaluation.
- */
+/* Makes the random change of a job of the evaluation. */
 
 static int ev_talks(const struct ev_unit *u)
 {
@@ -311,7 +308,7 @@ static void ev_swap_on(struct ev_job *j, int q, int site, int other)
 
 /*
  * Exchanges two places of the program on a rank, or on every second one, as on the black fields of
- * a board: that makes circles between rows and columns.
+ * a board: that makes cycles between rows and columns.
  */
 static void ev_swap_sites(struct ev_job *j, int r, int site, int other)
 {
@@ -413,7 +410,7 @@ static void ev_mutate(struct ev_job *j)
 }
 
 /*
- * What jobs of the evaluation communicate: one step of five kinds of model with data and tensor
+ * The communication of jobs of the evaluation: one step of five kinds of model with data and tensor
  * parallelism, and collectives that are put together from messages and smaller collectives.
  */
 

@@ -1,4 +1,4 @@
-/* What a job of the evaluation hangs of. */
+/* The causes for which a job of the evaluation hangs. */
 #include <stdlib.h>
 #include <string.h>
 #include "eval.h"
@@ -20,7 +20,7 @@
  */
 
 #define EC_OPS	  8192
-#define EC_BEHIND (1ULL << 63) /* MISSING, if nothing else is found: nobody runs it yet */
+#define EC_BEHIND (1ULL << 63) /* MISSING, if nothing else is found: no rank runs it yet */
 #define EC_POLLS  (1ULL << 62) /* who lacks it polls: DATA beside MISSING */
 #define EC_DIFFER (1ULL << 61) /* MISMATCH, beside what else is found: none of them runs */
 
@@ -53,8 +53,8 @@ static void ec_event(void *arg, enum df_model_event ev, int rank, int thread, si
 }
 
 /*
- * What a rank does in a communicator (peer < 0), or sends to or receives from a peer there, in
- * order.
+ * The sequence of a rank's operations in a communicator (peer < 0), or of its messages to or from a
+ * peer there.
  */
 static size_t ec_sequence(const struct ec_state *x, int rank, int comm, int peer, int send,
 			  struct ec_op *out)
@@ -75,7 +75,7 @@ static size_t ec_sequence(const struct ec_state *x, int rank, int comm, int peer
 	return n;
 }
 
-/* It has come to its end, where it polls its streams, and something of its own is not done. */
+/* It has reached its end, where it polls its streams, and something of its own is not done. */
 static int ec_polls(const struct ec_state *x, int rank)
 {
 	const struct df_mthread *t = &x->p.threads[rank][0];
@@ -89,8 +89,8 @@ static int ec_polls(const struct ec_state *x, int rank)
 }
 
 /*
- * Two ranks that have to agree: what their sequences say about the standstill. What is not whole,
- * or differs, is marked in `out`: it is no part of a circle.
+ * Two ranks that must agree: the standstill as their sequences show it. Operations that are not
+ * whole, or differ, are marked in `out`: they are no part of a cycle.
  */
 static uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op *a, size_t na, int rb,
 			   const struct ec_op *b, size_t nb, uint32_t (*out)[EC_OPS])
@@ -118,7 +118,7 @@ static uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op *a, si
 	return set;
 }
 
-/* What has been issued by all its ranks, without what hosts wait for. */
+/* The operations that all their ranks have issued, without the waits of threads. */
 static void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct df_mprog *q)
 {
 	memset(q, 0, sizeof(*q));
@@ -190,7 +190,7 @@ uint64_t ec_class(const struct script *s)
 		const struct sc_comm *m = &s->comms[c];
 		size_t na = ec_sequence(&x, m->ranks[0], c, -1, 0, a), nb;
 
-		/* Twice: what one pair lacks is no part of a circle between others. */
+		/* Twice: an operation that one pair lacks is no part of a cycle between others. */
 		for (int again = 0; again < 2; again++)
 			for (int k = 0; k < m->nr; k++)
 				for (int l = 0; l < m->nr; l++) {
@@ -372,7 +372,7 @@ enum df_verdict et_label(const struct script *s, const struct et_truth *t)
 		return DF_V_MISSING;
 	if (t->completes[ET_ROOMY])
 		return DF_V_RESOURCE;
-	/* What an implicit wait asks for our rules never do, released or not. */
+	/* An implicit wait is one that our rules never make, released or not. */
 	if (t->completes[ET_OURS] && seen & 4)
 		for (int r = 0; r < s->nr_ranks; r++)
 			if (et_is_device_wait(s, t, r) &&

@@ -1,6 +1,6 @@
 /*
- * What a program hangs of (causes.h): the graph of waits where the model stands still, and the
- * circles in it.
+ * The causes for which a program hangs (causes.h): the graph of waits where the model stands still,
+ * and the cycles in it.
  */
 #include "causes.h"
 #include <stddef.h>
@@ -13,20 +13,23 @@
 
 enum cs_state { CS_ISSUED = 1, CS_STARTED, CS_DONE };
 
-/* What an edge is, so that it can be taken away. */
+/* Kinds of edges, so that they can be taken away. */
 enum cs_edge_kind {
 	CS_HARD = 1,  /* nothing helps */
 	CS_ORDER = 2, /* the order of a stream, an event, a communicator, where P relaxes it */
 	CS_ROOM = 4,  /* a slot, or another stream's place in the one queue */
 	CS_ISYNC = 8,
 	CS_DSYNC = 16,
-	CS_FLAG = 32,  /* a host waits for a host */
+	CS_FLAG = 32,  /* a thread waits for a thread */
 	CS_NEVER = 64, /* the rank's program does not have it */
-	/* What the records can't tell from the last two: */
-	CS_ANY = 128,	/* a host waits for some host, nobody knows for which */
+	/* The records cannot distinguish this from the last two: */
+	CS_ANY = 128,	/* a thread waits for an unknown thread */
 	CS_LATER = 256, /* the rank's host is in a call, and may issue it then */
 	CS_POLL =
-		/* it has come to its end and polls what is unfinished, or joins its other thread */
+		/*
+		 * it has reached its end and polls for something unfinished, or joins its other
+		 * thread
+		 */
 	512,
 	CS_CROSSED = 1024, /* said beside: the rank waits with another signature in its place */
 };
@@ -91,7 +94,7 @@ static int cs_is_comm(const struct cs_task *t)
 	return t->op->kind == DF_MOP_COLL || t->op->kind == DF_MOP_P2P;
 }
 
-/* What each task stands behind, and its place among those of its communicator. */
+/* The tasks before each task, and its place among those of its communicator. */
 static void cs_orders(struct causes *x)
 {
 	for (int i = 0; i < x->nr_tasks; i++) {
@@ -138,7 +141,7 @@ static void cs_orders(struct causes *x)
 
 static void cs_edge(struct causes *x, int from, int to, unsigned kind)
 {
-	/* What has happened is waited for by nobody. */
+	/* Nothing waits for an event that has happened. */
 	if (to < x->first_thread && x->t[to / 2].state >= (to % 2 ? CS_DONE : CS_STARTED))
 		return;
 	if (x->nr_edges == CS_EDGES)
@@ -217,7 +220,7 @@ static void cs_behind(struct causes *x, int i, int at, uint8_t *seen)
 	}
 }
 
-/* What keeps a task from starting. */
+/* The reasons why a task does not start. */
 static void cs_start(struct causes *x, int i)
 {
 	const struct cs_task *t = &x->t[i];
@@ -240,7 +243,7 @@ static void cs_start(struct causes *x, int i)
 				    x->t[k].op->p2p[b].send == t->op->p2p[a].send)
 					cs_edge(x, 2 * i, 2 * k + 1, CS_HARD);
 	if (x->mode != DF_MODEL_BASE) {
-		/* What our rules do not wait for is no edge at all. */
+		/* A wait that our rules do not make is no edge at all. */
 		for (int k = before; k < x->nr_edges; k++)
 			if (x->e[k].kind == CS_ORDER)
 				x->e[k--] = x->e[--x->nr_edges];
@@ -255,7 +258,10 @@ static void cs_start(struct causes *x, int i)
 			cs_edge(x, 2 * i, 2 * k + 1, CS_ROOM);
 }
 
-/* Does the thread have so many more (from 0) of it before it? message: NULL for a collective. */
+/*
+ * Whether the thread has that number of further ones (from 0) of it before it. message: NULL for a
+ * collective.
+ */
 static int cs_will_issue(const struct causes *x, int rank, int thread, int comm,
 			 const struct df_mp2p *message, int of)
 {
@@ -332,7 +338,7 @@ static void cs_needs_rank(struct causes *x, int i, int r, int comm, const struct
 		cs_edge(x, 2 * i + 1, cs_thread(x, r, t), cs_may_go_on(x, r, t));
 }
 
-/* What keeps a task that runs, or would run, from its end. */
+/* The reasons why a task that runs, or would run, does not end. */
 static void cs_end(struct causes *x, int i)
 {
 	const struct cs_task *t = &x->t[i];
@@ -367,8 +373,8 @@ static void cs_end(struct causes *x, int i)
 		unsigned kind = CS_HARD;
 
 		/*
-		 * A small one needs no receive; but as long as it has not run nobody knows that it
-		 * will fit.
+		 * A small one needs no receive; but as long as it has not run it is not known
+		 * whether it will fit.
 		 */
 		if (m->send && x->p.buffered)
 			kind = CS_LATER;
@@ -404,7 +410,7 @@ static void cs_end(struct causes *x, int i)
 	}
 }
 
-/* What a host waits for. */
+/* The waits of a thread. */
 static void cs_host(struct causes *x, int r, int t)
 {
 	const struct df_mop *op = cs_stands(x, r, t);
@@ -448,9 +454,7 @@ static void cs_host(struct causes *x, int r, int t)
 		cs_edge(x, from, cs_root(x, DF_V_HOST), CS_FLAG);
 	if (!joins && (!op || op->kind != DF_MOP_HWAIT))
 		return;
-	/*
-	 * For all that is recorded it is a host that waits for some other, or one that is silent.
-	 */
+	/* By the records it is a thread that waits for some other, or one that is silent. */
 	cs_root(x, DF_V_MISSING);
 	for (int q = 0; q < x->p.nr_ranks; q++)
 		for (int u = 0; u < x->p.nr_threads[q]; u++)
@@ -458,7 +462,7 @@ static void cs_host(struct causes *x, int r, int t)
 				cs_edge(x, from, cs_thread(x, q, u), CS_ANY);
 }
 
-/* ---- circles --------------------------------------------------------------------------------- */
+/* ---- cycles ---------------------------------------------------------------------------------- */
 
 static int cs_reaches(const struct causes *x, int a, int b)
 {
@@ -491,7 +495,7 @@ static void cs_reach(struct causes *x, unsigned kinds, int only_tasks)
 				x->reach[n][w] |= x->reach[via][w];
 }
 
-/* A circle over edges of these kinds that has one of `with`. */
+/* A cycle over edges of these kinds that has one of `with`. */
 static int cs_circle(struct causes *x, unsigned kinds, unsigned with, int only_tasks)
 {
 	cs_reach(x, kinds, only_tasks);
@@ -503,16 +507,15 @@ static int cs_circle(struct causes *x, unsigned kinds, unsigned with, int only_t
 }
 
 /*
- * The words of all circles. What would be cut by room, by order or by a release has no poll in it:
- * what a polling host does when it has what it asks for is not known, so the checker does not tell
- * that.
+ * The words of all cycles. A cycle that room, order or a release would cut has no poll in it: the
+ * next step of a polling thread is not known, so the checker does not report such a cycle.
  */
 static uint64_t cs_circles(struct causes *x, unsigned kinds)
 {
 	unsigned some = kinds & ~(unsigned)CS_POLL;
 	uint64_t set = 0;
 
-	/* Who polls waits for a result. */
+	/* A polling thread waits for a result. */
 	if (cs_circle(x, kinds, CS_POLL, 0))
 		set |= cs_bit(DF_V_DATA);
 	if (cs_circle(x, some, CS_ROOM, 0))
@@ -571,8 +574,8 @@ uint64_t cs_words(const struct script *s, int ours, enum df_model_mode mode,
 	for (int i = 0; i < x.nr_roots; i++)
 		set |= x.root[i];
 	/*
-	 * What is put on a stream that carries no operation is not recorded. Where it stands in a
-	 * queue behind those of other streams, a host that waits for it seems to wait for nothing.
+	 * Work on a stream that carries no operation is not recorded. Where it stands in a queue
+	 * behind that of other streams, a thread that waits for it seems to wait for nothing.
 	 */
 	for (int r = 0; r < x.p.nr_ranks && x.p.one_queue; r++)
 		for (int t = 0; t < x.p.nr_threads[r]; t++) {

@@ -139,7 +139,7 @@ void to_model_mapped(const struct script *s, int ours, struct df_mprog *p, struc
 					break;
 				case SC_READ:
 					/*
-					 * A copy needs its place in the queue, and the host waits
+					 * A copy needs its place in the queue, and the thread waits
 					 * for it.
 					 */
 					if (!p->one_queue)

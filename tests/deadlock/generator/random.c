@@ -32,7 +32,7 @@
 #define NR_BUSY 2  /* processes of programs that complete: as many as use the processors */
 #define NR_IDLE 24 /* of programs that hang: they mostly sleep */
 
-/* What can share a process. */
+/* Programs that can share a process. */
 enum speed { ENDS, HANGS, HANGS_SILENTLY };
 
 static struct {
@@ -40,7 +40,7 @@ static struct {
 	unsigned long labelled, executed[2];
 } count[] = {{.cls = "OK"}, {.cls = "P"}, {.cls = "Si"}, {.cls = "Se"}, {.cls = "D"}};
 static unsigned long nr_bad, nr_done, nr_hung, nr_released, nr_again;
-static unsigned long most_failures = 3; /* so many are made smaller */
+static unsigned long most_failures = 3; /* this number is made smaller */
 static FILE *said;
 
 struct entry {
@@ -73,7 +73,7 @@ static struct running {
 } running[NR_BUSY + NR_IDLE];
 static int nr_running[2]; /* [1] those that mostly sleep */
 
-/* What the processes of each have taken. */
+/* The processor time of the processes of each. */
 static struct {
 	unsigned long programs;
 	double processors, clock; /* s */

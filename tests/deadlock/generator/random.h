@@ -12,7 +12,7 @@
 #define FINISH_MS 60000
 #define HANG_MS	  40 /* without progress, times df_test_slow() */
 #define SILENT_MS                                                                                  \
-	300 /* the same where only hosts wait for hosts, for verdicts that nothing calls for */
+	300 /* the same where only threads wait for threads, for verdicts without a cause */
 #define PATIENT_MS 3000 /* the same, for a second look at what was looked at too soon */
 #define NR_BATCH   32
 #define AT_RANKS   4
@@ -20,7 +20,7 @@
 
 struct outcome {
 	int ran, done, wrong, silent,
-		at_known; /* silent: nothing in flight that could be told about */
+		at_known; /* silent: nothing is in flight that could be reported */
 	int last; /* the process ended with it: those that were to follow have not been tried */
 	enum df_verdict word;	   /* DF_V_OK and no line: none was given */
 	char text[300], line[800]; /* the verdict's first line */
@@ -35,7 +35,8 @@ struct batch {
 	struct outcome *out[NR_BATCH];
 	int nr, nccl, slots, queues, ms;
 	/*
-	 * after that the client ends a program by itself whose hosts wait for one another; 0: never
+	 * after that the client ends a program by itself whose threads wait for one another; 0:
+	 * never
 	 */
 	int silent_ms;
 	pid_t pid;
@@ -44,7 +45,7 @@ struct batch {
 
 #define NR_SCHEDULES  64   /* that a program is labelled by where its end is a matter of time */
 #define ALL_SCHEDULES 4096 /* before one that ended as none of those is called wrong */
-#define SILENT	      (1ULL << 62) /* no verdict: nothing is in flight, hosts wait for one another */
+#define SILENT	      (1ULL << 62) /* no verdict: only threads wait for one another */
 
 enum want { W_DONE, W_HUNG, W_EITHER };
 

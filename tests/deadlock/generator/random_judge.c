@@ -9,7 +9,7 @@
 #include "random.h"
 #include "tests/lib/test.h"
 
-/* Runs it to its standstill and adds what that says; 1: it is one. */
+/* Runs it to its standstill and adds the causes there. Returns whether it is one. */
 static int one_run(struct expect *e, const struct script *s, int ours, enum df_model_mode mode,
 		   const struct df_model_schedule *schedule)
 {
@@ -32,7 +32,8 @@ static int one_run(struct expect *e, const struct script *s, int ours, enum df_m
 				  s->threads[r][t].v[end->at[r][t]].kind == SC_HW;
 		}
 	/*
-	 * Something is unfinished, or a host is in a call of CUDA: else there is nothing to judge.
+	 * Something is unfinished, or a thread is in a call of CUDA: else there is nothing to
+	 * judge.
 	 */
 	e->words |= silent ? SILENT : words;
 	for (int i = 0; i < e->nr_ends; i++)
@@ -45,7 +46,7 @@ static int one_run(struct expect *e, const struct script *s, int ours, enum df_m
 	return 1;
 }
 
-/* Where slots are short, or threads share a queue, who comes first is a matter of time. */
+/* Where slots are short, or threads share a queue, time decides which operation is first. */
 static int is_a_matter_of_time(const struct script *s)
 {
 	int threads = 0;
@@ -67,7 +68,7 @@ static uint64_t message(const struct sc_step *st, int rank, int with)
 }
 
 /*
- * What two ranks put on a communicator is not the same, place by place, where one of them puts a
+ * Two ranks put different things on a communicator, place by place, where one of them puts a
  * collective. They put all messages between them there too.
  */
 static int disagree(const struct script *s, int comm, int a, int b)
@@ -193,7 +194,7 @@ static const char *judge_hang(const struct script *s, const struct expect *e,
 	       text;
 }
 
-/* What is said of the job by NCCL's rules about the same job by ours. */
+/* The report of the job by NCCL's rules about the same job by ours. */
 static const char *judge_remedy(const struct expect *ours, const struct outcome *o)
 {
 	static char text[1600];
@@ -245,7 +246,7 @@ static void run_one(struct script *s, const struct label *l, int nccl, struct ou
 	memset(o, 0, sizeof(*o));
 	b.s[0] = s;
 	b.out[0] = o;
-	/* What should complete and hangs is seen to sooner than in the test itself. */
+	/* A program that should complete and hangs is judged sooner than in the test itself. */
 	b.ms = (e->want == W_DONE ? PATIENT_MS : HANG_MS) * df_test_slow();
 	b.silent_ms = e->words & SILENT ? SILENT_MS * df_test_slow() : 0;
 	batch_start(&b);

@@ -174,7 +174,7 @@ void generate(struct script *s, uint64_t seed)
 			x->stream = nr_streams;
 		/*
 		 * Those in which every rank needs all others: a root would be through before its
-		 * peers come.
+		 * peers begin.
 		 */
 		x->coll = rnd(3) ? SC_AR : rnd(2) ? SC_AG : SC_RS;
 		x->count = rnd(3) ? 4 : 1000;
@@ -217,7 +217,7 @@ void generate(struct script *s, uint64_t seed)
 		if (!s->nr_threads[r])
 			sc_put(s, r, 0, SC_WORK, 0);
 	}
-	/* Who waits for a message without a sender is not interesting. */
+	/* A wait for a message without a sender is not interesting. */
 	for (i = 0; i < s->flag.nr; i++) {
 		struct sc_step *st = sc_put(s, (int)rnd((uint64_t)s->nr_ranks), 0, SC_HS, 0);
 

@@ -1,7 +1,7 @@
 /*
  * Batches of programs, executed by the plain client (script.c) under the preload in a process of
- * its own, and what came of each. What is to complete gets all the time it wants, what is to hang
- * is soon seen to: the two never share a process.
+ * its own, and their results. A program that completes gets any time, one that hangs is judged
+ * soon: the two never share a process.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ void batch_start(struct batch *b)
 		sc_print(b->s[i], f);
 	fclose(f);
 	/*
-	 * Only hosts that wait for one another, with nothing in flight, are not broken off by a
+	 * Only threads that wait for one another, with nothing in flight, are not broken off by a
 	 * verdict.
 	 */
 	b->pid = drive_start(&(struct drive){.by_nccl = b->nccl,
@@ -59,8 +59,8 @@ static int word_at(const char *p, enum df_verdict *word)
 }
 
 /*
- * The verdict's first line. Who is missing may only be late while the job lives: what it is
- * otherwise counts.
+ * The verdict's first line. A missing rank may only be late while the job lives: then the other
+ * word counts.
  */
 static void read_verdict(struct outcome *o, const char *line)
 {

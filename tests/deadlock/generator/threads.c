@@ -97,7 +97,7 @@ static void put(struct prog *p, int r, int t, enum kind kind, int what)
 		p->nr_threads[r] = t + 1;
 }
 
-/* What a rank's thread can do that the others wait for, by name. */
+/* A rank's thread by the operation of it that the others wait for. */
 enum { F_USED, F_OVER };
 
 /*
@@ -182,7 +182,7 @@ static void make(struct prog *p, uint64_t seed, int slow)
 		}
 		if (late >> r & 1) {
 			by[rnd(p->nr_comms)] = t;
-			/* What comes first on a communicator is the same on all ranks. */
+			/* The first operation on a communicator is the same on all ranks. */
 			if (user != t && nr_before)
 				put(p, r, t, CWAIT, F_USED);
 			if (how == 0)
@@ -321,7 +321,7 @@ static int is_set_up(const struct prog *p, struct state *s, int r, int comm)
 	return all;
 }
 
-/* 1: the thread has taken its next step. awake: one that sleeps goes on. */
+/* Returns 1 if the thread has taken its next step. awake: one that sleeps goes on. */
 static int take_step(const struct prog *p, struct state *s, int r, int t, enum rules rules,
 		     int awake)
 {
@@ -399,8 +399,8 @@ static int move(const struct prog *p, struct state *s, enum rules rules, unsigne
 }
 
 /*
- * A schedule by chance: 1: every thread came to its end. By chance alone no thread is late enough:
- * with `late` some set out only when nothing else moves, and so does one that has slept.
+ * A random schedule. Returns 1 if every thread reached its end. By chance alone no thread is late
+ * enough: with `late` some begin only when nothing else moves, and so does one that has slept.
  */
 static int run_once(const struct prog *p, enum rules rules, int late)
 {
@@ -433,7 +433,9 @@ static void label(struct entry *e)
 
 /* ---- execution ------------------------------------------------------------------------------- */
 
-/* Who shares a process: programs that complete by themselves, with releases, and not at all. */
+/*
+ * Programs that share a process: those that complete by themselves, with releases, and not at all.
+ */
 enum end { BY_ITSELF, BY_A_NEW_THREAD, WITH_RELEASE, NEVER, EITHER, NR_ENDS };
 
 static const char *const ends[] = {"complete by themselves", "may need a new thread for that",
@@ -467,8 +469,8 @@ static void start(struct batch *b)
 {
 	static int number;
 	/*
-	 * A late thread comes after a verdict, which does no harm; what hangs is broken off, later
-	 * where processes start.
+	 * A late thread begins after a verdict, which does no harm; a program that hangs is broken
+	 * off, later where processes start.
 	 */
 	int hangs = b->end == NEVER || b->end == EITHER;
 	FILE *f;

@@ -1,4 +1,4 @@
-/* What a script leaves in its buffers (oracle.h). */
+/* The contents of a script's buffers at its end (oracle.h). */
 #include "oracle.h"
 #include <stdlib.h>
 #include <string.h>
@@ -234,7 +234,7 @@ static int or_collective(struct oracle *o, int rank, int thread, int step, struc
 	return ret;
 }
 
-/* What a step writes. */
+/* The value that a step writes. */
 static const struct or_val *or_step(struct oracle *o, int rank, int thread, int step)
 {
 	struct or_val *v = &o->vals[rank][thread][step];

@@ -1,8 +1,8 @@
 /*
- * What the buffers of a script hold at its end: the value that each step writes, by program order.
- * A step of a thread reads what that thread has written last; the k-th call of a signature meets
- * the k-th of the others. Sound for programs without races; what can't be known (unmatched, written
- * by two threads, not integers) is not compared. One thread at a time.
+ * The contents of a script's buffers at its end: the value that each step writes, by program order.
+ * A step of a thread reads the thread's last value; the k-th call of a signature meets the k-th of
+ * the others. Sound for programs without races; unknown values (unmatched, written by two threads,
+ * not integers) are not compared. One thread at a time.
  */
 #ifndef DEADLOCK_ORACLE_H
 #define DEADLOCK_ORACLE_H
@@ -32,7 +32,7 @@ struct oracle {
 
 uint32_t or_init(int rank, int buf, size_t i);
 
-/* What `poke` writes. */
+/* The value that `poke` writes. */
 uint32_t or_poked(int rank, int buf, int step, size_t i);
 
 /* Elements that a step reads and writes; 0 none. */

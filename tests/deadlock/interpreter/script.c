@@ -188,7 +188,7 @@ static int setup(struct rank *me)
 	return 0;
 }
 
-/* What the program has left in its buffers. */
+/* Checks the contents of the program's buffers. */
 static int verify(struct rank *me)
 {
 	struct script *s = me->s;
@@ -236,8 +236,8 @@ static int takes_part(const struct rank *me, int comm)
 
 /*
  * After the library has ended communicators: those that the script names have an error, all streams
- * come to their end, and go on working. Says so. Waits for it, so who does not get there has made
- * no progress.
+ * reach their end, and go on working. Prints that. Waits for it, so a rank that does not get there
+ * has made no progress.
  */
 static int aftermath(struct rank *me)
 {
@@ -363,7 +363,7 @@ static void *run_rank(void *arg)
 				break;
 	}
 	__atomic_store_n(&through[me->rank], 1, __ATOMIC_SEQ_CST);
-	/* Nobody leaves before all are through, and nobody is waited for who has gone. */
+	/* No rank leaves before all are through, and one that has left is not waited for. */
 	if (!meet(me, 1, 1) && !me->gone && !failed())
 		verify(me);
 	meet(me, 2, !failed());
@@ -409,8 +409,8 @@ static int stands_still(const struct script *s)
 }
 
 /*
- * A program whose hosts wait for one another is broken off when that has been so for the limit:
- * until then the library may say what it makes of it.
+ * A program whose threads wait for one another is broken off when that has been so for the limit:
+ * until then the library may report its view of it.
  */
 static void *watch_still(void *arg)
 {
@@ -447,7 +447,7 @@ static void now_runs(const struct script *s)
 	pthread_mutex_unlock(&still.lock);
 }
 
-/* Of all ranks of this process: what a process with several devices does. */
+/* Done for all ranks of this process: the calls of a process with several devices. */
 static int share_comms(struct rank *ranks)
 {
 	struct script *s = ranks->s;
@@ -519,7 +519,7 @@ static void run(struct script *s)
 		max_status = client_status;
 }
 
-/* What hosts tell each other, between processes too. */
+/* The flags that threads set for each other, between processes too. */
 static void share(void)
 {
 	const char *port = getenv("MASTER_PORT");

@@ -284,7 +284,7 @@ static int look(struct rank *me, int thread, int step)
 		memcpy(host, me->bufs[st->in], n * 4);
 	else
 		CUDA(cudaMemcpy(host, me->bufs[st->in], n * 4, cudaMemcpyDeviceToHost));
-	/* What an ended communicator leaves behind is not compared. */
+	/* Data behind an ended communicator is not compared. */
 	ret = async_errors(me);
 	if (!ret)
 		ret = compare(me, thread, step, st->in, host, n,
@@ -308,7 +308,7 @@ static void *look_thread(void *arg)
 	return NULL;
 }
 
-/* The same by another host thread, which begins when this one has come so far. */
+/* The same by another thread, which begins when this one has reached this step. */
 static int look_elsewhere(struct rank *me, int thread, int step)
 {
 	struct look_arg a = {me, thread, step, 0};
@@ -320,9 +320,7 @@ static int look_elsewhere(struct rank *me, int thread, int step)
 	return a.ret;
 }
 
-/*
- * The host writes what nobody has to notice who was issued before, and has been synchronised with.
- */
+/* The host writes a value that no earlier operation may see, and has been synchronised with. */
 static int poke(struct rank *me, const struct sc_step *st, int step)
 {
 	for (size_t k = 0; k < st->count; k++)
@@ -379,8 +377,8 @@ static int implicit_sync(struct rank *me, const struct sc_step *st)
 }
 
 /*
- * A wait for another host, as a lock between processes is: the kernel knows that we wait, nobody
- * what for.
+ * A wait for another thread, as a lock between processes is: the kernel knows that we wait, but not
+ * for which.
  */
 static void host_wait(uint32_t seen)
 {

@@ -7,8 +7,8 @@
 #define SC_FAIL(s, ...) (snprintf((s)->error, sizeof((s)->error), __VA_ARGS__), -1)
 
 /*
- * What the words after a step's name are: c communicator, s S stream, p peer, e event, f flag, b
- * barrier with ranks, g graph, B buffer, T buffer that is written, n number, v options
+ * The words after a step's name: c communicator, s S stream, p peer, e event, f flag, b barrier
+ * with ranks, g graph, B buffer, T buffer that is written, n number, v options
  */
 static const struct sc_word {
 	const char *name;

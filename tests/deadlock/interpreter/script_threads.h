@@ -1,5 +1,5 @@
 /*
- * What the threads of a rank wait for among themselves, without a call that a library could record:
+ * Waits of the threads of a rank for one another, without a call that a library could record:
  * mutexes, a lock as an interpreter has, conditions, queues. Part of the interpreter (script.c). A
  * thread that ends gives up what it holds and wakes all others, so that a program that was broken
  * off ends.

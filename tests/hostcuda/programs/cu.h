@@ -1,5 +1,5 @@
 /*
- * What the CUDA programs p_*.c share. They are plain programs of the runtime API; the preload
+ * Shared by the CUDA programs p_*.c. They are plain programs of the runtime API; the preload
  * decides which runtime answers. A failed check ends the program with file and line.
  */
 #ifndef DF_TEST_CU_H

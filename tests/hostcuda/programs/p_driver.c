@@ -1,7 +1,7 @@
 /*
  * The driver beside the runtime, found by its name as programs do: handles and memory of one are
  * the other's; contexts are a stack of a thread's; words are waited for in each of the four ways;
- * what is not served says so and breaks nothing.
+ * functions that are not served say so and break nothing.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -50,7 +50,7 @@ static void contexts(void)
 	OK(DRV(cuDevicePrimaryCtxRelease_v2)(1));
 	SAYS(CUDA_ERROR_INVALID_CONTEXT, DRV(cuDevicePrimaryCtxRelease_v2)(1));
 	SAYS(CUDA_ERROR_INVALID_DEVICE, DRV(cuDevicePrimaryCtxRetain)(&primary, 99));
-	/* What the runtime has used is current to the driver. */
+	/* The device that the runtime has used is current to the driver. */
 	CU(cudaSetDevice(0));
 	OK(DRV(cuStreamCreate)(&s, 0));
 	OK(DRV(cuStreamGetCtx)(s, &now));
@@ -95,7 +95,7 @@ static void memory(void)
 	OK(DRV(cuMemcpy2D_v2)(&box));
 	OK(DRV(cuMemcpyDtoH_v2)(got, p, sizeof(got)));
 	CHECK(got[0] == 0 && got[3] == 3 && got[4] == 0xabcd1234 && got[8] == 4 && got[27] == 15);
-	/* The runtime's memory, the driver's free; and an error that only the driver tells of. */
+	/* The runtime's memory, the driver's free; and an error that only the driver reports. */
 	CU(cudaFree((void *)p));
 	CU(cudaMalloc((void **)&p, 64));
 	OK(DRV(cuMemFree_v2)(p));
@@ -141,7 +141,7 @@ static void words(void)
 	word(CU_STREAM_WAIT_VALUE_EQ, 9, 6, 5, 5);
 	word(CU_STREAM_WAIT_VALUE_AND, 1, 2, 12, 8);
 	word(CU_STREAM_WAIT_VALUE_NOR, ~0ull, ~1ull, 1, ~2ull);
-	/* Of 32 bits: what lies beside the word does not count. */
+	/* A word of 32 bits: the bytes beside it do not count. */
 	word(0x100 | CU_STREAM_WAIT_VALUE_GEQ, 0, 0xff00000004, 5, 5);
 	word(0x100 | CU_STREAM_WAIT_VALUE_EQ, 0, 0x500000000, 5, 0x700000005);
 	word(0x100 | CU_STREAM_WAIT_VALUE_NOR, 0xffffffff, 0xfffffffe, 1, 0xfffffffd);
@@ -270,7 +270,7 @@ static void graphs(void)
 }
 
 /* Code is taken as it is; launches are refused, or skipped in their place. */
-/* What a launch asks for besides: its events, a priority that there is, all blocks at once. */
+/* Further attributes of a launch: its events, a priority that exists, all blocks at once. */
 static void asked_for(CUlaunchConfig *c, CUfunction f, CUresult want)
 {
 	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
@@ -343,7 +343,7 @@ static void kernels(void)
 	     DRV(cuLaunchKernel)(f, 1, 65536, 1, 32, 1, 1, 0, NULL, NULL, NULL));
 	SAYS(CUDA_ERROR_INVALID_VALUE,
 	     DRV(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 65, 0, NULL, NULL, NULL));
-	/* Nobody reads the code. */
+	/* The code is not read. */
 	SAYS(CUDA_ERROR_NOT_FOUND, DRV(cuModuleGetGlobal_v2)(&at, NULL, m, "variable"));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuModuleGetGlobal_v2)(NULL, NULL, m, "variable"));
 	SAYS(CUDA_ERROR_INVALID_HANDLE,
@@ -384,7 +384,10 @@ static void names(void)
 	SAYS(CUDA_ERROR_NOT_FOUND, DRV(cuGetProcAddress_v2)("cuNothing", &fn, 12000, 0, &status));
 	CHECK(!fn && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 	SAYS(CUDA_ERROR_NOT_FOUND, DRV(cuGetProcAddress_v2)("cuCtxGetId", &fn, 11080, 0, &status));
-	/* Whose it is, for tests/cuda/t_hook.sh: not the hook's, whichever way it is asked for. */
+	/*
+	 * The library that the function is from, for tests/cuda/t_hook.sh: not the hook's,
+	 * whichever way it is asked for.
+	 */
 	CHECK(dladdr(dlsym(driver, "cuMemAlloc_v2"), &at));
 	printf("cuMemAlloc_v2 %s\n", strrchr(at.dli_fname, '/') + 1);
 	CU(cudaGetDriverEntryPointByVersion("cuMemAlloc", &fn, 12000, 0, NULL));

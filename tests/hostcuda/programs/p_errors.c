@@ -1,7 +1,7 @@
 /*
  * Errors: bad handles of every shape are refused, never followed; the last error belongs to a
- * thread; devices and limits are checked; kernels are refused or skipped; a forked child is told
- * so.
+ * thread; devices and limits are checked; kernels are refused or skipped; a forked child gets an
+ * error.
  */
 #include "tests/hostcuda/programs/cu.h"
 

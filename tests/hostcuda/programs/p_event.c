@@ -1,6 +1,6 @@
 /*
  * Events: a record is a snapshot of the stream's position, a wait takes the record of its moment,
- * times are those of the stream, handles may go while their record is still to come.
+ * times are those of the stream, handles may be destroyed before their record is reached.
  */
 #include "tests/hostcuda/programs/cu.h"
 

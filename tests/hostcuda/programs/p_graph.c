@@ -280,7 +280,7 @@ static void collectives(void)
 	}
 	d.fail = 1;
 	GIVES(cudaErrorMemoryAllocation, cudaGraphLaunch(exec, s));
-	/* The one that was told is let go. */
+	/* The event that was reported is released. */
 	CHECK(c.launches == 4 && __atomic_load_n(c.ready, __ATOMIC_ACQUIRE) == c.value);
 	CU(cudaGraphExecDestroy(exec));
 	CHECK(!c.destroyed && !d.destroyed);

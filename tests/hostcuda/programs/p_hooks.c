@@ -134,7 +134,7 @@ static void sync_done(int device)
 	calls[DONE]++;
 }
 
-/* Somebody else's memory is given back when an allocation finds none. */
+/* Memory of others is given back when an allocation finds none. */
 static int flush(int device)
 {
 	CHECK(device == 0);
@@ -217,7 +217,7 @@ int main(void)
 	CU(cudaMemcpy(p, pinned, 10, cudaMemcpyHostToDevice));
 	CHECK(work[DF_WORK_MEMCPY] == 2 && syncs[DF_SYNC_MEMCPY] == 1 && calls[DONE] == 2);
 	CHECK(nr_sync_copies == 1);
-	/* A copy that was released comes before what the streams hold. */
+	/* A copy that was released precedes the work that the streams hold. */
 	let_copy = 1;
 	CU(cudaMemcpy(p, pinned, 10, cudaMemcpyHostToDevice));
 	CHECK(work[DF_WORK_MEMCPY] == 2 && nr_sync_copies == 2);
@@ -253,7 +253,7 @@ int main(void)
 	CU(cudaGraphExecDestroy(exec));
 	CU(cudaGraphDestroy(graph));
 
-	/* A waiting host thread drives the daemon. */
+	/* A waiting thread drives the daemon. */
 	CHECK(!api->stream_info(s, &info));
 	CU(cudaStreamSynchronize(s));
 	calls[HELP] = 0;
@@ -320,7 +320,7 @@ int main(void)
 	}
 
 	/*
-	 * Memory that was freed and put off comes back when an allocation needs it, of both kinds.
+	 * Memory whose free was put off is given back when an allocation needs it, of both kinds.
 	 */
 	{
 		size_t unused, total;
@@ -339,7 +339,9 @@ int main(void)
 				CU(cudaMalloc((void **)&q, unused / 2 + 4096));
 			CHECK(flushes == n + 1 && !deferred);
 			CU(cudaFree(q));
-			/* What is freed in a stream's order comes back without being asked for. */
+			/*
+			 * Memory that is freed in a stream's order is given back without a request.
+			 */
 			CU(cudaMallocAsync((void **)&p, unused / 2 + 4096, s));
 			CU(cudaMemsetAsync(p, 1, 1 << 20, s));
 			CU(cudaFreeAsync(p, s));

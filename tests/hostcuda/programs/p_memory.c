@@ -223,7 +223,7 @@ static void stream_ordered(void)
 	CU(cudaStreamDestroy(s));
 }
 
-/* cudaFree waits for the device, as in CUDA, when nobody has hooks. */
+/* cudaFree waits for the device, as in CUDA, when there are no hooks. */
 static void free_waits(void)
 {
 	cudaStream_t s;
@@ -239,7 +239,7 @@ static void free_waits(void)
 	CU(cudaStreamDestroy(s));
 }
 
-/* What the shim sees of memory: a file and an offset that another process can map. */
+/* The shim's view of memory: a file and an offset that another process can map. */
 static void info(void)
 {
 	const struct df_backend *api = hostcuda();

@@ -1,6 +1,6 @@
 /*
- * NCCL on the CPU (libdfnccl.so): what it does not serve it refuses with NCCL's error, by name;
- * what needs no service has an answer. A group that is simulated runs nothing.
+ * NCCL on the CPU (libdfnccl.so): functions that it does not serve it refuses with NCCL's error, by
+ * name; those that need no service have an answer. A group that is simulated runs nothing.
  */
 #include <dlfcn.h>
 #include "interpose/nccl/nccl_api.h"

@@ -155,7 +155,7 @@ static void per_thread_streams(void)
 			CHECK(t[i].id != t[j].id);
 }
 
-/* Memory words: a stream that waits for one stops nobody, and goes on without being told. */
+/* Memory words: a stream that waits for one stops no other, and goes on by itself. */
 static void words(void)
 {
 	const struct df_backend *api = hostcuda();

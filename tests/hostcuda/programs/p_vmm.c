@@ -1,6 +1,6 @@
 /*
  * Memory mapped by hand: addresses, memory and rights meet only as the driver's documentation has
- * it; neighbours are one buffer to copies; what is made counts against its device; another process
+ * it; neighbours are one buffer to copies; new memory counts against its device; another process
  * gets it by a descriptor; garbage is refused.
  */
 #define __CUDA_API_VERSION_INTERNAL
@@ -91,7 +91,7 @@ static void rights(void)
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemSetAccess)(a, UNIT, &d, 1));
 	OK(DRV(cuMemMap)(a, 2 * UNIT, 0, h, 0));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemMap)(a + UNIT, UNIT, 0, h, 0));
-	/* Mapped, but nobody may touch it yet: to copies it is no memory. */
+	/* Mapped, but not accessible yet: to copies it is no memory. */
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemcpyDtoH_v2)(&byte, a, 1));
 	OK(DRV(cuMemGetAccess)(&flags, &at0, a));
 	CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
@@ -115,7 +115,7 @@ static void rights(void)
 	CHECK(attr.type == cudaMemoryTypeDevice && attr.device == 0);
 	OK(DRV(cuMemGetAddressRange_v2)(&base, &bytes, a + UNIT + 1));
 	CHECK(base == a && bytes == 2 * UNIT);
-	/* It is nobody's to free, and has no handle of the older kind. */
+	/* No caller may free it, and it has no handle of the older kind. */
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemFree_v2)(a));
 	{
 		cudaIpcMemHandle_t ipc;
@@ -129,7 +129,7 @@ static void rights(void)
 	OK(DRV(cuMemSetAccess)(a, 2 * UNIT, &other, 1));
 	OK(DRV(cuMemcpyDtoH_v2)(&byte, a, 1));
 
-	/* Only whole mappings are taken away; the memory is there as long as somebody has it. */
+	/* Only whole mappings are taken away; the memory is there as long as it has a user. */
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemUnmap)(a, UNIT));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemUnmap)(a, 3 * UNIT));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemAddressFree)(a, 4 * UNIT));
@@ -222,7 +222,7 @@ static void refused(void)
 	CU(cudaMemGetInfo(&bytes, &all));
 	SAYS(CUDA_ERROR_OUT_OF_MEMORY, DRV(cuMemCreate)(&h, all / UNIT * UNIT + UNIT, &p, 0));
 	SAYS(CUDA_ERROR_OUT_OF_MEMORY, DRV(cuMemCreate)(&h, ~(size_t)0 / UNIT * UNIT, &p, 0));
-	/* What is here is not there: neither kind of memory takes the other's. */
+	/* Memory of this kind is not of the other: neither kind takes the other's. */
 	OK(DRV(cuMemCreate)(&h, bytes / UNIT * UNIT, &p, 0));
 	{
 		void *more;
