@@ -64,7 +64,7 @@ for group in no yes; do
 	# With an agreed order operations do not wait for room: both communicators must fit.
 	for how in "issue 16" "issue 64" "agree 64"; do
 		read -r order sms <<<"$how"
-		# What a rank issues on one communicator keeps its order, unless the ranks agree on another.
+		# The operations of a rank on one communicator keep their order, unless the ranks agree on another.
 		for program in pair $([ "$order" = issue ] || echo ring); do
 			DFSHIM_NCCL_ORDER=$order DFSHIM_HOST_SMS=$sms timeout -k 2 "${LIMIT:-100}" "$B/dfshim" run --host --executor nccl -- \
 				"$S" --timeout $((60 * SLOW)) "$T/$program.txt" >"$T/live" 2>&1 || fail "a $program on lanes, $order, $sms: $(cat "$T/live")"

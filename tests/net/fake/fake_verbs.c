@@ -17,8 +17,7 @@
  *
  *   FAKE_VERBS=none          no device
  *              hang          opening does not return
- *              blackhole     packets are lost
- *              memlock       nothing can be registered
+ *              blackhole     packets are lost (memlock: nothing can be registered)
  *              strict        refuses relaxed ordering
  *              slow          opening takes 0.3 s
  *   FAKE_VERBS_RAILS=N       N further devices, railx0 to railx5, with an active Ethernet port
@@ -34,8 +33,7 @@
  *                            ordering, the agreement by ECE, the writers of slices; at its end the
  *                            number of bytes
  *   FAKE_VERBS_MEMLOCK=N     bytes that can be registered
- *   FAKE_VERBS_DMABUF=no     the kernel registers no dma-buf
- *                     full   the kernel has no room for one
+ *   FAKE_VERBS_DMABUF=no     the kernel registers no dma-buf (full: has no room for one)
  *   FAKE_VERBS_PEERMEM=1     the kernel registers a GPU's memory by its address
  *   FAKE_VERBS_READ=N        every N-th read fails
  *   FAKE_VERBS_FAULTS=N      after N sends the next fault of the list: each completion status, on a
