@@ -39,8 +39,8 @@ lib_of = $(patsubst %/,%,$(dir $(call first,$(foreach d,lib64 lib lib/x86_64-lin
 CUDA_LIB := $(call lib_of,$(CUDA_HOME),libcudart.so)
 NCCL_LIB := $(call lib_of,$(NCCL_HOME),libnccl.so)
 
-# What nothing can be built without is said in one line, before the compiler says it in many. Targets that begin
-# with scripts/prereqs.sh install it.
+# Prerequisites of every build: a missing one is reported in one line, before the compiler reports
+# it in many. Targets that begin with scripts/prereqs.sh install it.
 PREREQS := $(patsubst /usr/include/%.h,%.h,$(filter-out $(wildcard /usr/include/*.h),/usr/include/jansson.h \
 	/usr/include/uthash.h))
 ifneq ($(PREREQS),)
@@ -62,7 +62,7 @@ INCLUDES := -I. -I$(B)/gen $(if $(HAVE_CUDA),-isystem $(CUDA_INC)) \
 DF_CFLAGS := -std=gnu11 $(WARN) -fPIC -fvisibility=hidden -fno-strict-aliasing -ftls-model=initial-exec -pthread \
 	$(INCLUDES) $(if $(HAVE_NCCL),-DHAVE_NCCL) $(SANFLAGS) $(CFLAGS)
 DEPFLAGS = -MMD -MP
-# Where the unwinder of call sites comes from, and the tool's JSON: what a package is built with differs.
+# The unwinder of call sites, and the tool's JSON library: packages are built with others.
 UNWINDER ?= -static-libgcc
 JANSSON ?= -ljansson
 
@@ -163,7 +163,8 @@ $(CUDA_CALLS) $(CUDA_CODES): $(B)/gen/interpose/%.def: scripts/gen_api.sh $(CUDA
 $(call obj,interpose/cuda/cuda_hook.c interpose/hostcuda/driver/symbols.c $(wildcard tests/cuda/driver/*.c)): | $(CUDA_CALLS)
 $(call obj,interpose/hostcuda/cudart/error.c interpose/hostcuda/driver/query.c): | $(CUDA_CODES)
 
-# What `dfshim --version` says; written anew only where it has changed. kernels/module.mk sets GPU_CODE.
+# The text of `dfshim --version`; written anew only where it has changed. kernels/module.mk sets
+# GPU_CODE.
 $(B)/obj/trace/cli/main.o: $(B)/gen/trace/cli/build.h
 $(B)/gen/trace/cli/build.h: FORCE
 	@mkdir -p $(@D)
@@ -257,7 +258,7 @@ check-torch:
 bench-gpu: all $(BENCHES)
 	@B=$(B) scripts/gpu.sh bench $(RESULTS) '$(BENCH)'
 
-# What the two need, for a machine that has a GPU and no build tools: see scripts/gpu.sh.
+# The files that the two need, for a machine that has a GPU and no build tools: see scripts/gpu.sh.
 gpu-bundle: tests
 	@B=$(B) scripts/gpu.sh bundle
 
@@ -298,7 +299,7 @@ $(B)/tests/fuzz/f_config: $(B)/obj/trace/cli/cmd_plan_config.o
 $(B)/tests/fuzz/f_pickle: $(B)/obj/trace/cli/fr/pickle.o
 endif
 
-# What clang says of the products' sources; nothing is made. The wheel's compiler is one.
+# Clang's warnings about the products' sources; nothing is made. The wheel's compiler is one.
 syntax: $(CUDA_CALLS) $(CUDA_CODES)
 	$(Q)printf '%s\n' $(SRC_BASE) $(SRC_PROG) $(SRC_RT) $(SRC_TRACE) $(SRC_SIM) $(SRC_PLAN) $(SRC_CLI) $(SRC_HOST) $(SRC_CUPTI) $(SRC_INTER) | \
 		xargs -P$(shell nproc) -n16 clang -fsyntax-only $(DF_CFLAGS)
@@ -329,8 +330,8 @@ check-packages:
 VERSION := $(shell sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 INST := $(DESTDIR)$(PREFIX)
 
-# file:folder below PREFIX; what is here is installed, and uninstalled.
-# NVIDIA's names go where ldconfig does not look, or it would take them for NVIDIA's.
+# file:folder below PREFIX; these are installed, and uninstalled. NVIDIA's names go where ldconfig
+# does not look, or it would take them for NVIDIA's.
 INSTALLED := $(B)/dfshim:bin $(patsubst %,%:lib,$(filter-out %/libdfnccl.so,$(filter %.so,$(PRODUCTS)))) \
 	$(B)/libdfnccl.so:lib/dfshim $(HOST_NAMES:=:lib/dfhost) interpose/dfccl.h:include \
 	$(patsubst %,%:share/man/man1,$(wildcard docs/man/*.1)) $(patsubst %,%:share/man/man7,$(wildcard docs/man/*.7)) \

@@ -26,7 +26,7 @@ function dir(path)
 	sub(/\/[^\/]*$/, "", path)
 	return path
 }
-# Parts that are linked alone; what they share with others (runtime/base, kernels) is copied.
+# Parts that are linked alone; code that they share with others (runtime/base, kernels) is copied.
 function part(file)
 {
 	return match(file, /^interpose\/(hostcuda\/cupti|hostcuda|hostnccl)\//) ? substr(file, 1, RLENGTH) : ""

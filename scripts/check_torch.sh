@@ -152,7 +152,8 @@ if wants sync; then
 fi
 if wants ci; then
 	check "ci: right" 0 "$B/dfshim" ci -n 2 -- "$py" tests/torch/ddp.py
-	# What is right is right: all of it with --all, else what has been reported by mistake, shortly.
+	# Right programs stay right: all of them with --all, else those that have been reported by
+	# mistake, shortly.
 	steps=60 few="."
 	[ ${#part[@]} = 0 ] || steps=25 few="^(ddp_eval|ddp_accumulate|fsdp2) "
 	while read -r case ranks; do
@@ -260,7 +261,7 @@ assert torch.ones(1 << 24, device="cuda").sum().item() == 1 << 24'
 		run "a Triton kernel" 1 --host -- "$py" tests/torch/kernel.py
 		says "its name, and what skips it" 'Triton kernel double cannot run on the CPU backend; DFSHIM_HOST_STUB=1'
 		check "kernels skipped" 0 env DFSHIM_HOST_STUB=1 "$B/dfshim" run --host -- "$py" tests/torch/kernel.py
-		says "what comes after them" 'skipped; the sum is 8'
+		says "the result behind them" 'skipped; the sum is 8'
 	fi
 fi
 if wants ends; then
