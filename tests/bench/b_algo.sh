@@ -1,10 +1,11 @@
 #!/bin/bash
-# Algorithms against each other on the daemon, a process a rank, as in GC3's figures: all-pairs against ring for
-# AllReduce; two-step against direct AlltoAll over emulated nodes; and the tuned choice against the best fixed
-# one. All take turns within a job (`dfshim algo bench`), and a ratio is the median of the ratios of neighbouring
-# measurements. The noise is how far two equal programs came apart in the same way. What is tuned is measured
-# again afterwards, in jobs of its own. BENCH_PART: only `pairs`, `steps`, or what is tuned (`allreduce.8`, ...);
-# BENCH_TURNS: how many jobs of each.
+# Algorithms against each other on the daemon, a process a rank, as in GC3's figures: all-pairs
+# against ring for AllReduce; two-step against direct AlltoAll over emulated nodes; and the tuned
+# choice against the best fixed one. All take turns within a job (`dfshim algo bench`), and a ratio
+# is the median of the ratios of neighbouring measurements. The noise is the difference between two
+# equal programs measured in the same way. Tuned programs are measured again afterwards, in jobs of
+# their own. BENCH_PART: only `pairs`, `steps`, or a tuned one (`allreduce.8`, ...); BENCH_TURNS:
+# number of jobs of each.
 set -u
 cd "$SRC" || exit 1
 part=${BENCH_PART:-all} turns=${BENCH_TURNS:-8}

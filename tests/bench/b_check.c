@@ -217,7 +217,7 @@ static double run_files(struct df_trace_header *h, enum end end, enum df_verdict
 			saw_end(h, k, LATE, RANKS);
 		make_file(h, &fds[k]);
 	}
-	/* What else the machine does only makes it longer. */
+	/* Other load of the machine only makes it longer. */
 	for (int i = 0; i < 3; i++) {
 		struct df_check_set *set = df_check_set_new();
 		double t = now_s();
@@ -248,7 +248,7 @@ static void say_memory(const char *name, double limit)
 	double mb;
 
 	getrusage(RUSAGE_SELF, &ru);
-	/* What is read of the traces, and what they are made from, is counted too. */
+	/* Data read from the traces, and the traces themselves, are counted too. */
 	mb = (double)ru.ru_maxrss / 1024;
 	printf("BENCH check_%s %.0f MiB target <=%g %s\n", name, mb, limit,
 	       mb <= limit ? "ok" : "MISS");

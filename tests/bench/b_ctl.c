@@ -1,12 +1,15 @@
 /*
- * The control plane with many nodes, simulated: a process each, of a user of its own, so that none takes another one for a
- * neighbour and all are joined over TCP, as nodes are. Processors are this machine's, so the figures are what all of
- * them take together.
+ * The control plane with many nodes, simulated: a process each, of a user of its own, so that none
+ * takes another one for a neighbour and all are joined over TCP, as nodes are. Processors are this
+ * machine's, so the figures are those of all of them together.
  *
- *   ctl.rendezvous.N    from the moment at which all call df_ctl_join() until the last one has returned
- *   ctl.verdict.N       one asks all for their traces, adds them up and has the verdict: a rank is missing
+ *   ctl.rendezvous.N    from the moment at which all call df_ctl_join() until the last one has
+ *                       returned
+ *   ctl.verdict.N       one asks all for their traces, adds them up and has the verdict: a rank is
+ *                       missing
  *   ctl.descriptors.N   of the process that has most of them, once the rendezvous is over
- *   ctl.greeting        processor time that both ends of a connection need to prove themselves, without the messages
+ *   ctl.greeting        processor time that both ends of a connection need to prove themselves,
+ *                       without the messages
  *   ctl.greeting.data   the same of a data socket's connection, whose hello is longer
  *
  * `b_ctl [NODES...]`: 64 and 1024. Needs rights to change its user; status 77 without.
@@ -56,7 +59,8 @@ static uint32_t nr_answers;
 static void arrive(uint32_t *at, uint32_t want)
 {
 	/*
-	 * RELEASE pairs with the ACQUIRE in wait_for(): what was done before is seen by who waits.
+	 * RELEASE pairs with the ACQUIRE in wait_for(): earlier writes are seen by the waiting
+	 * process.
 	 */
 	__atomic_add_fetch(at, want, __ATOMIC_RELEASE);
 }
@@ -98,7 +102,10 @@ static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes
 	}
 }
 
-/* What a rank's trace has of a job: its members, operations that are done, and one that is not. */
+/*
+ * The contents of a rank's trace of a job: its members, operations that are done, and one that is
+ * not.
+ */
 static void record(const struct df_member *members)
 {
 	uint32_t comm = df_trace_comm(0xabc, nodes, rank, 0, 0, "world");
@@ -252,8 +259,8 @@ static int run(int nr)
 }
 
 /*
- * What both ends compute for one connection that begins with these bytes, in us, as the mean of
- * some. Negative: no random numbers.
+ * The computation of both ends for one connection that begins with these bytes, in us, as the mean
+ * of some. Negative: no random numbers.
  */
 static double proofs_of(void *hello, size_t bytes, struct df_key *challenge, struct df_key *sum)
 {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What dfshim.deft gains and costs: real training of three small networks on 4 ranks, one on each node (network namespaces). The
+# Gains and costs of dfshim.deft: real training of three small networks on 4 ranks, one on each node (network namespaces). The
 # nodes' two links are slowed (tc's token bucket) so that plain DDP has a coverage rate of 2 on the first; the second is 1.65 times
 # slower. One group of gloo is on each.
 #

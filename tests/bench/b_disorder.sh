@@ -1,9 +1,10 @@
 #!/bin/bash
-# What disorder costs: the main job with random orders against the same job in order, with a thread and with a
-# process for each rank; how often it preempts; and what an idle job costs in processor time.
+# The cost of disorder: the main job with random orders against the same job in order, with a thread
+# and with a process for each rank; how often it preempts; and the processor time of an idle job.
 #
-# The two jobs take turns, PAIRS times (15), also in who goes first, each pair with a seed of its own; a figure is the median of the pairs'
-# ratios, and behind it stand the smallest and the largest. ITERS: iterations (200).
+# The two jobs take turns, PAIRS times (15), also in which goes first, each pair with a seed of its
+# own; a figure is the median of the pairs' ratios, and behind it stand the smallest and the
+# largest. ITERS: iterations (200).
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE

@@ -15,8 +15,8 @@ unmeasured() {
 [ -x "$script" ] || unmeasured "the interpreter of the catalogue is not built here"
 version=$("$py" "$fr" --where) || unmeasured "${version:-no $py}"
 
-# run FILE DIR: by NCCL's rules, traces in DIR/tr, dumps in DIR/fr (all states) and DIR/plain (as PyTorch writes
-# them by default: without TORCH_NCCL_ENABLE_TIMING nobody knows what has started).
+# run FILE DIR: by NCCL's rules, traces in DIR/tr, dumps in DIR/fr (all states) and DIR/plain (as
+# PyTorch writes them by default: without TORCH_NCCL_ENABLE_TIMING the starts are not known).
 run() {
 	mkdir -p "$2/tr" "$2/fr" "$2/plain"
 	value() { awk -v k="$1" -v d="$2" '$1 == k { d = $2 } END { print d }' "$3"; }

@@ -1,12 +1,13 @@
 #!/bin/bash
-# The tensor-fusion experiment of the dl2 paper (its Table 3): training with fused gradients in 20 settings. Of each a
-# run that went well is recorded; what does `dfshim predict` say of it, does `dfshim replay` confirm it, and what do
-# RUNS executions by NCCL's rules come to, in which the threads of the buffers are held up at random? Beside
-# it the same with one thread that launches in the order in which buffers were closed, and in an order that is agreed; and
-# whether what is recorded of these two differs.
+# The tensor-fusion experiment of the dl2 paper (its Table 3): training with fused gradients in 20
+# settings. For each a run that went well is recorded: does `dfshim predict` find a deadlock in it,
+# does `dfshim replay` confirm it, and how do RUNS executions by NCCL's rules end, in which the
+# threads of the buffers are held up at random? Beside it the same with one thread that launches in
+# the order in which buffers were closed, and in an order that is agreed; and whether the records of
+# these two differ.
 #
-# T gets "text", which `make eval-fusion` puts into docs/evaluation.md. RUNS (5) executions each, JOBS (4) settings at
-# a time, RANKS (4), SETTINGS: other ones, as "BUFFERS.MEGABYTES.LAUNCH ...".
+# T gets "text", which `make eval-fusion` puts into docs/evaluation.md. RUNS (5) executions each,
+# JOBS (4) settings at a time, RANKS (4), SETTINGS: other ones, as "BUFFERS.MEGABYTES.LAUNCH ...".
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE
@@ -89,8 +90,8 @@ count() { awk -v l="$1" "\$1 != \"BAD\" && \$3 == l && ($2) {n++} END {print n +
 flagged=$(count own '$5 == "yes"') confirmed=$(count own '$6 == "yes"')
 missed=$(count own '$5 == "no" && $7 + $8 > 0') false=$(awk '$5 == "yes" && $3 == "agreed" {n++} END {print n + 0}' "$T/lines")
 bad=$(grep -c ^BAD "$T/lines")
-# Settings that go wrong behind a queue, are not flagged, and of which something else is recorded than of the same with an
-# agreed order, which can't go wrong: there a trace alone would tell.
+# Settings that go wrong behind a queue, are not flagged, and whose records differ from those of the
+# same with an agreed order, which cannot go wrong: there a trace alone would show the fault.
 unexplained=0
 while read -r b mb; do
 	cmp -s "$T/issued.$b.$mb.queue" "$T/issued.$b.$mb.agreed" || unexplained=$((unexplained + 1))

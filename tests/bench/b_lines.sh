@@ -1,6 +1,7 @@
 #!/bin/bash
-# What the lines of a Python program (trace/record/script.c) cost a call of NCCL's: the same calls with and without them, in turns,
-# PAIRS times; a figure is the median of the differences of neighbours. PYTHON: the interpreter.
+# The cost of the lines of a Python program (trace/record/script.c) for a call of NCCL's: the same
+# calls with and without them, in turns, PAIRS times; a figure is the median of the differences of
+# neighbours. PYTHON: the interpreter.
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_STATS DFSHIM_TRACE LD_PRELOAD

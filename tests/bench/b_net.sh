@@ -48,7 +48,7 @@ else
 	echo "# net: no Gloo: TORCH_PYTHON names a Python with PyTorch"
 fi
 
-# each RANKS CMD...: a process for each rank, half of them on each node; what they print.
+# each RANKS CMD...: a process for each rank, half of them on each node; prints their output.
 each() {
 	local n=$1 i p=() bad=0
 	shift

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What dfshim costs a job: mode trace and mode prevent beside the same job without it, on the CPU. A step's time, memory of
-# the largest rank, bytes of trace a step; and the table of the README (`$T/table`).
+# The cost of dfshim for a job: mode trace and mode prevent beside the same job without it, on the CPU. A step's time, memory of
+# the largest rank, bytes of trace a step; and the table of docs/evaluation.md (`$T/table`).
 #
 #   latency   ncclAllReduce again and again, 8 bytes and 1 MiB, a process a rank (tests/clients/latency.c)
 #   nccltests the same by NVIDIA's nccl-tests (all_reduce_perf -c 0), a thread a rank; NCCL_TESTS: the folder with its programs
@@ -25,7 +25,8 @@ status = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL).returncode
 print("memory", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 sys.exit(status)
 PY
-# What `dfshim run` gives a job that NCCL's rules execute; the modes differ in what is preloaded.
+# The environment that `dfshim run` gives a job executed by NCCL's rules; the modes differ in the
+# preloaded libraries.
 mapfile -t given < <("$B/dfshim" run --host=$ranks --rules nccl --dry-run -- x | grep -v '^LD_PRELOAD=\|^DFSHIM_MODE=')
 # words PART: what is run, a word a line.
 words() {

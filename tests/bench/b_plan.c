@@ -1,6 +1,6 @@
 /*
- * How long the planner takes: one iteration of DeFT's state machine for 32 buckets, over coverage rates from 0.5 to
- * 4.5 and one or two links, and a replay of 10,000 iterations; the worst of them.
+ * How long the planner takes: one iteration of DeFT's state machine for 32 buckets, over coverage
+ * rates from 0.5 to 4.5 and one or two links, and a replay of 10,000 iterations; the worst of them.
  * Processor time.
  */
 #include <stdio.h>
@@ -17,7 +17,7 @@ static int64_t below(int64_t n)
 	return (int64_t)((state >> 33) % (uint64_t)n);
 }
 
-/* Of this process: it has one thread, and what else the machine does is of no interest. */
+/* The processor time of this process: it has one thread, and other load does not count. */
 static uint64_t cpu_ns(void)
 {
 	struct timespec t;

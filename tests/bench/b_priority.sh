@@ -1,10 +1,11 @@
 #!/bin/bash
-# What priorities are worth: an 8 KiB all-reduce of high priority, one a millisecond, while 64 MiB all-reduces run on another
-# communicator; 2 and 4 ranks, one process each. Its latency against that on the idle machine and against
-# DFSHIM_ORDER=fifo; and how long a large one takes, against large ones alone by order of issue.
+# The benefit of priorities: an 8 KiB all-reduce of high priority, one a millisecond, while 64 MiB
+# all-reduces run on another communicator; 2 and 4 ranks, one process each. Its latency against that
+# on the idle machine and against DFSHIM_ORDER=fifo; and how long a large one takes, against large
+# ones alone by order of issue.
 #
-# The four take turns, PAIRS times (7), each goes first in its turn; a figure is the median of the rounds' ratios, and behind
-# it stand the smallest and the largest.
+# The four take turns, PAIRS times (7), each goes first in its turn; a figure is the median of the
+# rounds' ratios, and behind it stand the smallest and the largest.
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE DFSHIM_STATS DFSHIM_PRIORITY
@@ -33,7 +34,8 @@ for n in 2 4; do
 	: >"$T/rounds"
 	for ((i = 0; i < pairs; i++)); do
 		declare -A got=()
-		# What is compared stands side by side, in turns: a machine that others use may be faster a second later.
+		# Compared measurements stand side by side, in turns: a machine that others use may
+		# be faster a second later.
 		all=(idle priority alone fifo)
 		for ((k = 0; k < 4; k++)); do
 			case ${all[i % 2 ? 3 - k : k]} in

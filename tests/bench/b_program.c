@@ -1,5 +1,5 @@
 /*
- * What programs cost before they run: building one rank's built-in program (at first use of a
+ * The cost of programs before they run: building one rank's built-in program (at first use of a
  * signature), compiling and proving a program of the library, reading and proving a file.
  * `b_program [GLOB]` runs the figures whose names match; each is the median of several runs.
  */

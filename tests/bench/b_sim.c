@@ -1,7 +1,7 @@
 /*
  * How fast the simulator is: the event-by-event engine on one core, draw by draw as the published
- * program draws (its bit-identical mode), and all 3D rows of Table 1 of the DFCCL paper at the paper's
- * 32,000 rounds with the short cuts, on two cores.
+ * program draws (its bit-identical mode), and all 3D rows of Table 1 of the DFCCL paper at the
+ * paper's 32,000 rounds with the short cuts, on two cores.
  *
  *   b_sim [GLOB]   only the figures whose name matches
  */
@@ -91,8 +91,8 @@ static double cpu_seconds(void)
 }
 
 /*
- * Every (4,4,4) row, event by event, on one core: at least 1,000 rounds/s. Of processor time, so
- * that it is the rate of a core and not of what others leave of it; the best of eight.
+ * Every (4,4,4) row, event by event, on one core: at least 1,000 rounds/s. By processor time, so
+ * that it is the rate of a core in spite of other load; the best of eight.
  */
 static int bench_plain(void)
 {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the choice of programs over nodes is worth: AllReduce on nodes (network namespaces) with processes dealt out to them in turns, by
+# The benefit of the choice of programs over nodes: AllReduce on nodes (network namespaces) with processes dealt out to them in turns, by
 # the program that is chosen, and by each one that NCCL_ALGO can ask for, on networks of several speeds.
 #
 #   speed.RATE.NODESxRANKS.SIZE   time by the chosen program; peer: the best of the others

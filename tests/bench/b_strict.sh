@@ -1,7 +1,7 @@
 #!/bin/bash
-# What a job that needs none of it pays for relaxed order: the same ordered calls with and without
-# DFSHIM_STREAM_ORDER=strict, one process a rank. Runs of the two alternate, and what counts is the median of the
-# ratios of neighbours: a machine that gets slower for a while slows both.
+# The cost of relaxed order for a job that does not need it: the same ordered calls with and without
+# DFSHIM_STREAM_ORDER=strict, one process a rank. Runs of the two alternate, and the median of the
+# ratios of neighbours counts: a machine that gets slower for a while slows both.
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE DFSHIM_STATS

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What PyTorch costs on the CPU backend (`dfshim run --host`), beside PyTorch on the CPU: tests/bench/torch_bench.py.
+# The cost of PyTorch on the CPU backend (`dfshim run --host`), beside PyTorch on the CPU: tests/bench/torch_bench.py.
 #
 #   torch.operator.*  an operator on small tensors, on top of what it takes on CPU tensors, in one process
 #   torch.start       4 ranks until the first collective has ended, without what importing torch takes

@@ -1,6 +1,7 @@
 /*
- * What recording costs the application: nanoseconds per record on one thread (median of batches),
- * and with two threads appending at once. `b_trace [GLOB]` runs the figures whose names match.
+ * The cost of recording for the application: nanoseconds per record on one thread (median of
+ * batches), and with two threads appending at once. `b_trace [GLOB]` runs the figures whose names
+ * match.
  */
 #include <fnmatch.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 # Verbs beside ib_write_bw (perftest), on the two Soft-RoCE devices of the virtual machine of scripts/rdma.sh: its processors are
 # emulated where there is no KVM, so only the ratios say something.
 #
-#   verbs.send.share.*   rate of sends of so many bytes from one process to another, over a device each, 128 issued before they are
+#   verbs.send.share.*   rate of sends of that number of bytes from one process to another, over a device each, 128 issued before they are
 #                        waited for; peer: messages of that size, 128 under way
 #   verbs.send.single.*  each waited for; peer: one message under way
 #

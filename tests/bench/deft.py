@@ -221,7 +221,8 @@ def train(net, scheme, groups, seed, iterations, timed):
         m.naps = (FORWARD / len(model), BACKWARD / len(model))
     Paced.naps = (1, 1) if timed else (0, 0)
     world = dist.get_world_size(groups[0])
-    # Buffers are constants; their broadcasts would come between a link's all-reduces, which another thread makes.
+    # Buffers are constants; their broadcasts would run between a link's all-reduces, which another
+    # thread makes.
     ddp = DDP(model, bucket_cap_mb=NETS[net][2], process_group=groups[0], broadcast_buffers=False)
     inner = OPTIMIZERS[os.environ.get("OPTIMIZER", "adamw")](ddp.parameters())
     rates = [g["lr"] for g in inner.param_groups]
@@ -342,7 +343,8 @@ def figures(folder):
 def main(what, *args):
     torch.set_num_threads(1)
     if what == "rate":
-        # An all-reduce on a ring takes so many bytes from each rank, and each frame carries 1,448 of its 1,514.
+        # An all-reduce on a ring takes this number of bytes from each rank, and each frame carries
+        # 1,448 of its 1,514.
         size = 4 * sum(p.numel() for p in network(args[0], 1).parameters()) * 2 * (WORLD - 1) / WORLD * 1514 / 1448
         print(int(8 * size / (CR * (FORWARD + BACKWARD))))
         return

@@ -1,8 +1,8 @@
 /*
  * Every function of libcuda, from the table of the hook: counted, and passed on to libdfhost.so's
- * of that name, which is loaded from where this library was built beside it and is nobody else's.
- * Weak: the other files define those to which there is something to add. A function that only the
- * table's short rows name is passed on with words enough for any.
+ * of that name, which is loaded from the folder beside the one where this library was built, and is
+ * used by this library only. Weak: the other files define those with additions. A function that
+ * only the table's short rows name is passed on with words enough for any.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -63,7 +63,7 @@ void fake_seen(enum row row)
 
 void *fake_real(enum row row)
 {
-	/* RELAXED: whoever asks finds the same. */
+	/* RELAXED: every caller finds the same. */
 	void *fn = __atomic_load_n(&real[row], __ATOMIC_RELAXED);
 
 	if (!fn) {
@@ -73,7 +73,7 @@ void *fake_real(enum row row)
 	return fn;
 }
 
-/* Of what is put on a stream: is there room? */
+/* Whether there is room for an operation on a stream. */
 #define FIRST(...)	      FIRST_(__VA_ARGS__, 0)
 #define FIRST_(a, ...)	      ((CUstream)(uintptr_t)(a))
 #define SECOND(...)	      SECOND_(__VA_ARGS__, 0, 0)

@@ -21,7 +21,7 @@ static int none(void)
 	return v && atoi(v) < 1;
 }
 
-/* At exit() the driver ends when it is its turn; what is called then fails. */
+/* At exit() the driver ends when it is its turn; later calls fail. */
 static void over(void)
 {
 	__atomic_store_n(&fake_over, 1, __ATOMIC_RELAXED);

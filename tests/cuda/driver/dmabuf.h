@@ -1,7 +1,7 @@
 /*
- * What stands for a dma-buf in the tests: a file that says which memory it is. The tests'
- * libcuda.so.1 writes it (cuMemGetHandleForAddressRange), their libibverbs reads it
- * (tests/net/fake): in the same process, as on a machine the kernel is between the two drivers.
+ * The dma-buf of the tests: a file that says which memory it is. The tests' libcuda.so.1 writes it
+ * (cuMemGetHandleForAddressRange), their libibverbs reads it (tests/net/fake): in the same process,
+ * as on a machine the kernel is between the two drivers.
  */
 #ifndef DF_TESTS_DMABUF_H
 #define DF_TESTS_DMABUF_H

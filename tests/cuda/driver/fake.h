@@ -19,17 +19,17 @@ struct fake_cuda {
 	int (*pending)(void);
 	/* The next launches of kernels fail with this CUresult; 0: they do not. */
 	void (*fail_launch)(int result);
-	/* 1: memory functions wait for all streams and kernels, as a driver may. */
+	/* Whether memory functions wait for all streams and kernels, as a driver may. */
 	void (*sync_alloc)(int on);
-	/* So many allocations of device memory fail for want of it. */
+	/* This number of allocations of device memory fails for lack of it. */
 	void (*fail_alloc)(int nr);
-	/* 1: somebody keeps the lock of the first device's context, until 0. */
+	/* While it is not 0, another thread keeps the lock of the first device's context. */
 	void (*hold)(int on);
-	/* Somebody has that lock. */
+	/* That thread has the lock. */
 	int (*held)(void);
 	/*
-	 * 1: this process may not touch the memory of the devices any more, as on a GPU the host
-	 * may not; 0: it may.
+	 * While it is 1 this process may not touch the memory of the devices, as the host may not
+	 * on a GPU.
 	 */
 	void (*hide)(int on);
 };

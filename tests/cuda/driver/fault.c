@@ -1,13 +1,14 @@
 /*
  * Faults of a driver or of a GPU, put in by FAKE_CUDA_FAULT for the tests of `dfshim doctor`:
  *
- *   stale     some fills of memory are not there when what follows on the stream begins
- *   queue     a kernel does not start while eight streams wait for words, however many connections there are
+ *   stale     some fills of memory are not there when the next operation on the stream begins
+ *   queue     a kernel does not start while eight streams wait for words, with any number of
+ *             connections
  *   relaunch  the daemon's kernel starts three times and then no more
  *   serial    kernels of programs are executed one after the other
  *   sums      one bit of larger copies to the host is wrong
  *   crash     the third kernel ends the process
- *   hang      an allocation does not come back
+ *   hang      an allocation does not return
  *   late      so does the first call of all
  *   busy      there are no contexts: the device is another process's (EXCLUSIVE_PROCESS)
  */

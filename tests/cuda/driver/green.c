@@ -1,7 +1,7 @@
 /*
  * Green contexts with work queues, as a driver of 13.1 has them. FAKE_CUDA_GREEN: 1: it does;
- * "other": it fills the resource in a way that nobody here knows. Streams of a green context are
- * streams of the current one.
+ * "other": it fills the resource in an unknown way. Streams of a green context are streams of the
+ * current one.
  */
 #include <stdlib.h>
 #include <string.h>

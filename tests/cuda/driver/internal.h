@@ -1,17 +1,17 @@
 /*
- * Between the files of the tests' libcuda.so.1: libdfhost.so's driver, with what only tests have
- * put before its functions and into its hook (interpose/hostcuda/code.h): kernels that are executed
- * (module.c, kernel.c), what real drivers hold up (limits.c), faults (fault.c), other machines
+ * Between the files of the tests' libcuda.so.1: libdfhost.so's driver, with additions of tests
+ * before its functions and in its hook (interpose/hostcuda/code.h): kernels that are executed
+ * (module.c, kernel.c), waits of real drivers (limits.c), faults (fault.c), other machines
  * (device.c, memory.c, green.c). A function that is in none of them is counted and passed on
  * (all.c).
  *
  * FAKE_CUDA_LOG: file to which every call is appended. FAKE_CUDA_NEWER: name of a function of which
- * the driver has a form from 13.1 on that nobody here knows. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS:
- * multiprocessors; 1. FAKE_CUDA_MPS: 1: they are shared through MPS; "old": the driver can't say.
+ * the driver has an unknown form from 13.1 on. FAKE_CUDA_DEVICES: 1. FAKE_CUDA_SMS:
+ * multiprocessors; 1. FAKE_CUDA_MPS: 1: they are shared through MPS; "old": the driver cannot say.
  * FAKE_CUDA_EAGER: nothing is loaded later than its module. FAKE_CUDA_OLD: the device that has
  * compute capability 7. FAKE_CUDA_NO_CODE: the device that no module can be loaded on.
- * FAKE_CUDA_MIG: the devices are parts of one. FAKE_CUDA_VERSION: what the driver says that it is
- * of. FAKE_CUDA_SILENT: there is no driver behind it.
+ * FAKE_CUDA_MIG: the devices are parts of one. FAKE_CUDA_VERSION: the version that the driver
+ * reports. FAKE_CUDA_SILENT: there is no driver behind it.
  */
 #ifndef DF_TESTS_CUDA_DRIVER_INTERNAL_H
 #define DF_TESTS_CUDA_DRIVER_INTERNAL_H
@@ -54,7 +54,7 @@ static inline int fake_is_over(void)
 	return __atomic_load_n(&fake_over, __ATOMIC_RELAXED);
 }
 int fake_device(void); /* of the current context; -1: none */
-/* Of the stream; -1: nobody knows. */
+/* The device of the stream; -1: unknown. */
 int fake_device_of(CUstream s);
 unsigned int fake_multiprocessors(void);
 /* A kernel's fault, which nothing takes away, ends the context of its device. */
@@ -74,7 +74,7 @@ fake_kernel_fn fake_function(const char *name);
 void *fake_code_load(const void *image);
 void *fake_code_find(void *code, const char *name);
 void *fake_code_variable(void *code, const char *name, size_t *bytes);
-/* What find() gives. */
+/* The result of find(). */
 struct fake_kernel {
 	const struct ptx_kernel *ptx; /* NULL: the function */
 	fake_kernel_fn fn;
@@ -83,7 +83,7 @@ unsigned int fake_most_threads(void *kernel);
 void *fake_take(void *kernel, const struct df_hkernel_shape *shape, void **params, void **extra);
 void fake_run(void *launch);
 extern int fake_launch_error;
-/* 1: a kernel that could make a fault has been launched. */
+/* Whether a kernel that could make a fault has been launched. */
 extern int fake_emulates;
 
 /* looks.c: 1: it is to be counted that a kernel looks there. */

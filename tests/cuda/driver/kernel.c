@@ -1,12 +1,12 @@
 /*
- * What the tests' driver executes. A kernel whose PTX is known is executed by the emulator
+ * Executes kernels for the tests' driver. A kernel whose PTX is known is executed by the emulator
  * (tests/cuda/ptx), with all its threads; another is the function that a test registered by its
  * name, a thread a block.
  *
- * A fault ends the context, as on a GPU, and is said on standard error and in the file
- * FAKE_CUDA_FAULTS; a race is only said. FAKE_CUDA_SEED: of the order in which warps come along.
+ * A fault ends the context, as on a GPU, and is reported on standard error and in the file
+ * FAKE_CUDA_FAULTS; a race is only reported. FAKE_CUDA_SEED: of the order in which warps run.
  * FAKE_CUDA_WEAK=1: to the emulator memory is weak. With FAKE_CUDA_SMS no more blocks of a launch
- * are there at a time than fit on so many multiprocessors.
+ * are there at a time than fit on that number of multiprocessors.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -115,7 +115,7 @@ static void fault(void *arg, const char *text)
 	}
 	if (race)
 		return;
-	/* RELAXED: who asks next is told; the first fault stays. */
+	/* RELAXED: the next caller gets the error; the first fault stays. */
 	__atomic_compare_exchange_n(
 		&fake_errors[l->shape.device], &none,
 		strstr(text, "which is not a multiple of")	 ? CUDA_ERROR_MISALIGNED_ADDRESS
@@ -240,7 +240,7 @@ void *fake_take(void *kernel, const struct df_hkernel_shape *shape, void **param
 		free(l);
 		return NULL;
 	}
-	/* RELAXED: nobody follows the list. */
+	/* RELAXED: no reader follows the list. */
 	l->next = __atomic_load_n(&launches, __ATOMIC_RELAXED);
 	while (!__atomic_compare_exchange_n(&launches, &l->next, l, 1, __ATOMIC_RELAXED,
 					    __ATOMIC_RELAXED))
@@ -248,7 +248,7 @@ void *fake_take(void *kernel, const struct df_hkernel_shape *shape, void **param
 	return l;
 }
 
-/* What holds a launch up, or ends it. */
+/* The reason that holds a launch up, or ends it. */
 static CUresult before(CUfunction f, CUstream s)
 {
 	int device = fake_device_of(s);

@@ -1,26 +1,33 @@
 /*
- * What a real driver blocks on and a list of operations does not: its lock, its queues. Each can be switched;
- * FAKE_CUDA_LIMITS names those that are there, separated by commas; unset: all; "none": none.
+ * Waits of a real driver that a list of operations does not have: its lock, its queues. Each can be
+ * switched; FAKE_CUDA_LIMITS names those that are there, separated by commas; unset: all; "none":
+ * none.
  *
- *   lock      who brings code to the device (a kernel's first launch, a module, larger stacks) keeps the context's lock until it is idle;
- *             launches, new streams and allocations of other threads wait for it (NVIDIA/nvbench issue 136,
+ *   lock      a thread that brings code to the device (a kernel's first launch, a module, larger
+ *             stacks) keeps the context's lock until it is idle; launches, new streams and
+ *             allocations of other threads wait for it (NVIDIA/nvbench issue 136,
  *             microsoft/mscclpp issue 394, NVIDIA/nccl issue 803)
- *   queue     a stream has room for 1,024 operations; who puts another one on it waits (stackoverflow 53970187; microsoft/mscclpp issue 516 is a
- *             hang of that kind)
- *   hardware  the streams of a device, of all priorities and green contexts together, have CUDA_DEVICE_MAX_CONNECTIONS hardware
- *             queues (8, at most 32): a stream has one while it has work, and shares it when there are none left. Behind a wait for
- *             a word nothing that was put into its queue later begins (measured by tests/gpu/litmus_queues and litmus_channels on an
- *             H200, driver 580.159, 2026-11-26; its driver API: stream memory operations "may deadlock")
- *   sync      allocating and freeing memory, pinning and unpinning wait until the context is idle (programming guide: implicit
- *             synchronisation). With `lock`, those that free and unpin keep the context's lock meanwhile: cuMemFree, cuMemFreeHost and
- *             cuMemHostUnregister do on that H200 (litmus_sync; what allocates or pins did not wait there, and of cuMemUnmap it is not known)
- *   blocking  under CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel has ended (programming guide)
+ *   queue     a stream has room for 1,024 operations; a thread that puts another one on it waits
+ *             (stackoverflow 53970187; microsoft/mscclpp issue 516 is a hang of that kind)
+ *   hardware  the streams of a device, of all priorities and green contexts together, have
+ *             CUDA_DEVICE_MAX_CONNECTIONS hardware queues (8, at most 32): a stream has one while
+ *             it has work, and shares it when there are none left. Behind a wait for a word no
+ *             later work of its queue begins (measured by tests/gpu/litmus_queues and litmus_channels
+ *             on an H200, driver 580.159, 2026-11-26; its driver API: stream memory operations "may
+ *             deadlock")
+ *   sync      allocating and freeing memory, pinning and unpinning wait until the context is idle
+ *             (programming guide: implicit synchronisation). With `lock`, those that free and unpin
+ *             keep the context's lock meanwhile: cuMemFree, cuMemFreeHost and cuMemHostUnregister
+ *             do on that H200 (litmus_sync; functions that allocate or pin did not wait there, and
+ *             it is not known of cuMemUnmap)
+ *   blocking  under CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel has ended (programming
+ *             guide)
  *   one       host functions and callbacks run one at a time (driver API: they may be serialised)
  *   context   a process's context takes 534 MiB of its device (meta-pytorch/torchcomms issue 777)
  *
- * FAKE_CUDA_FULL=FILE: made when a stream that waits for a word had no room. FAKE_CUDA_EXCLUSIVE=FILE: devices are in the mode
- * EXCLUSIVE_PROCESS: the first process that has a context on one keeps it to itself; the file stands for what the driver knows of
- * them.
+ * FAKE_CUDA_FULL=FILE: made when a stream that waits for a word had no room.
+ * FAKE_CUDA_EXCLUSIVE=FILE: devices are in the mode EXCLUSIVE_PROCESS: the first process that has a
+ * context on one keeps it to itself; the file stands for the driver's knowledge of them.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -46,7 +53,7 @@ int fake_limit(const char *name)
 	return 0;
 }
 
-/* Of each device: somebody has its lock until it is idle. */
+/* For each device: whether a thread has its lock until it is idle. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
 static int loading[MAX_DEVICES];
@@ -93,7 +100,7 @@ int fake_limit_held(void)
 	return held;
 }
 
-/* 1: its code is not on the device yet; it counts as there from now on. */
+/* Returns 1 if its code is not on the device yet; it counts as there from now on. */
 static int first(CUfunction f)
 {
 	static CUfunction *loaded;

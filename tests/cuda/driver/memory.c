@@ -1,8 +1,8 @@
 /*
- * The memory of the tests' driver: allocations that wait or fail, what kernels may use.
- * FAKE_CUDA_NO_IPC: handles are refused, as for instances of a divided GPU. FAKE_CUDA_NO_OPEN: they
- * are given and can't be opened. FAKE_CUDA_NO_P2P: no device reaches another. FAKE_CUDA_NO_BYTES:
- * there is never device memory for an allocation of so many bytes.
+ * The memory of the tests' driver: allocations that wait or fail, and the memory that kernels may
+ * use. FAKE_CUDA_NO_IPC: handles are refused, as for instances of a divided GPU. FAKE_CUDA_NO_OPEN:
+ * they are given and cannot be opened. FAKE_CUDA_NO_P2P: no device reaches another.
+ * FAKE_CUDA_NO_BYTES: there is never device memory for an allocation of that number of bytes.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static void alloc_wait(void)
 		usleep(50);
 }
 
-/* Nobody else gets into the context while one that frees waits. */
+/* No other thread gets into the context while one that frees waits. */
 static void free_wait(void)
 {
 	fake_fault_hang("hang");
@@ -87,7 +87,7 @@ WAITS(cuMemFree_v2, (CUdeviceptr p), ALONE, (p))
 WAITS(cuMemUnmap, (CUdeviceptr p, size_t bytes), ALONE, (p, bytes))
 WAITS(cuMemHostAlloc, (void **out, size_t bytes, unsigned int flags), SLOW, (out, bytes, flags))
 WAITS(cuMemFreeHost, (void *p), ALONE, (p))
-/* It takes a while; whoever does not wait for it has work on streams by then. */
+/* It takes a while; a caller that does not wait for it has work on streams by then. */
 WAITS(cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags),
       (fake_alloc_waits ? usleep(30000) : 0, SLOW), (p, bytes, flags))
 WAITS(cuMemHostUnregister, (void *p), ALONE, (p))

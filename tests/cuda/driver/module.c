@@ -1,8 +1,8 @@
 /*
  * Code given to the tests' driver: PTX itself, or containers of nvcc's with PTX that is not
- * compressed; of several the newest that the devices could execute. What can't be read has no code
- * of its own: its kernels are found by name, first in the files FAKE_CUDA_PTX=FILE[:FILE...], then
- * among the functions that tests registered.
+ * compressed; of several the newest that the devices could execute. Other code has no instructions
+ * here: its kernels are found by name, first in the files FAKE_CUDA_PTX=FILE[:FILE...], then among
+ * the functions that tests registered.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -29,7 +29,7 @@ struct entry {
 };
 #define CONTAINER_MAGIC 0xba55ed50u
 #define KIND_PTX	1
-/* What a program's constructors register points to the container. */
+/* The object that a program's constructors register points to the container. */
 struct wrapper {
 	uint32_t magic, version;
 	const void *data;

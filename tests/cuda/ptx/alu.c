@@ -1,7 +1,7 @@
 /*
- * Arithmetic: one instruction over the lanes of a warp. Registers hold 64 bits; what is narrower is
- * kept with zeros above it, and read by its width. Whatever combination of operation and type is
- * not here is reported when it is executed.
+ * Arithmetic: one instruction over the lanes of a warp. Registers hold 64 bits; narrower values are
+ * kept with zeros above them, and read by their width. Other combinations of operation and type are
+ * reported when they are executed.
  */
 #include "tests/cuda/ptx/alu.h"
 

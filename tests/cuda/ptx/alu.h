@@ -1,6 +1,6 @@
 /*
- * Numbers in registers, for the files that do arithmetic (alu.c, bits.c, convert.c); what they give
- * one another.
+ * Numbers in registers, for the files that do arithmetic (alu.c, bits.c, convert.c), and their
+ * shared functions.
  */
 #ifndef DF_TESTS_PTX_ALU_H
 #define DF_TESTS_PTX_ALU_H
@@ -17,7 +17,7 @@ static inline float f32(uint64_t v)
 	memcpy(&f, &u, 4);
 	return f;
 }
-/* What is no number has one form. */
+/* All values that are not a number have one form. */
 static inline uint64_t of_f32(float f)
 {
 	uint32_t u;

@@ -185,7 +185,7 @@ static uint64_t to_integer(double x, const struct insn *in)
 	    : in->round == R_RMI ? floor(x)
 	    : in->round == R_RPI ? ceil(x)
 				 : trunc(x);
-	/* What does not fit becomes what is nearest. */
+	/* A value that does not fit becomes the nearest one. */
 	if (isnan(x))
 		return bits == 64 ? 1ull << 63 : 0;
 	if (x <= lo)
@@ -289,8 +289,8 @@ int alu_convert(struct block *b, struct warp *w, const struct insn *in, uint32_t
 	    in->from == T_F16X2 || in->type == T_BF16X2 || in->from == T_BF16X2 || in->b != NOWHERE)
 		return 0;
 	/*
-	 * Of an integer only into what a double or a float is; of a double into a half it would be
-	 * rounded twice.
+	 * An integer is fused only into a double or a float; a double would be rounded twice into a
+	 * half.
 	 */
 	if (is_real(in->type) && !is_real(in->from) && in->type != T_F32 && in->type != T_F64)
 		return 0;

@@ -1,4 +1,4 @@
-/* What an instruction's name says, part by part, and where its operands go. */
+/* Decodes an instruction's name, part by part, and its operands. */
 #include <stdio.h>
 #include <string.h>
 #include "tests/cuda/ptx/int.h"
@@ -124,8 +124,8 @@ static const struct {
 	{"r", M_RIGHT},
 	{"wrap", M_WRAP},
 	/*
-	 * Of no consequence here: scopes, caches, ways of computing, and what all that we know of
-	 * implies.
+	 * Parts without a consequence here: scopes, caches, ways of computing, and those that all
+	 * known instructions imply.
 	 */
 	{"sys", 0},
 	{"gpu", 0},

@@ -46,8 +46,8 @@ uint16_t half_to(float x)
 	if (e < -13)
 		e = -13;
 	/*
-	 * In units of the last place, exact; rounds to even. What is carried over goes into the
-	 * exponent by itself.
+	 * In units of the last place, exact; rounds to even. A carry goes into the exponent by
+	 * itself.
 	 */
 	scaled = nearbyintf(ldexpf(a, 11 - e));
 	return (uint16_t)(sign | (uint16_t)((uint32_t)(e + 13) * 1024 + (uint32_t)scaled));
@@ -69,8 +69,8 @@ uint16_t bf16_to(float x)
 }
 
 /*
- * a * b + c to odd in the last place of a float: a * b is exact in a double; what the sum loses is
- * known from it, and the bit that says so keeps later roundings, to fewer digits, right.
+ * a * b + c to odd in the last place of a float: a * b is exact in a double; the loss of the sum is
+ * known from it, and the bit for that keeps later roundings, to fewer digits, right.
  */
 static float fma_odd(double a, double b, double c)
 {

@@ -6,7 +6,7 @@
  *   decode.c   one statement -> one struct insn
  *   run.c      blocks, warps, branches, barriers
  *   alu.c      arithmetic, one instruction over the lanes of a warp; bits.c, convert.c
- *   mem.c      loads, stores, atomics; what they may touch, and races
+ *   mem.c      loads, stores, atomics; the memory that they may touch, and races
  *   weak.c     memory that shows stores late and loads old
  *   half.c     numbers of 16 and 8 bits
  */
@@ -120,7 +120,7 @@ enum cmp {
 	C_NAN
 };
 
-/* What an instruction's name says besides: bits of insn.mods. */
+/* Further parts of an instruction's name: bits of insn.mods. */
 #define M_LO	    (1u << 0)
 #define M_HI	    (1u << 1)
 #define M_WIDE	    (1u << 2)
@@ -334,7 +334,7 @@ static inline uint64_t *at(const struct block *b, const struct warp *w, slot s)
 
 enum fault { F_ADDRESS, F_ALIGN, F_RACE, F_BARRIER, F_UNKNOWN, F_TRAP };
 
-/* After an address or an unknown instruction the kernel can't go on. */
+/* After an address or an unknown instruction the kernel cannot go on. */
 void ptx_fault(struct block *b, const struct insn *in, enum fault kind, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 /* The instruction and where it is from, in a buffer of the caller. */

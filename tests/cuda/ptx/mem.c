@@ -1,10 +1,10 @@
 /*
- * Loads, stores and atomics, lane by lane: what may be touched, in which alignment, and races
- * between the threads of a block.
+ * Loads, stores and atomics, lane by lane: the memory that may be touched, in which alignment, and
+ * races between the threads of a block.
  *
  * A race: two threads touch the same byte between two barriers, one of them writes, and not both in
- * a way that is meant for it (relaxed, acquire, release, atomic). Looked at in shared and in global
- * memory, four bytes a cell. What other blocks and the host do is not looked at here; whether
+ * a way that is meant for it (relaxed, acquire, release, atomic). Checked in shared and in global
+ * memory, four bytes a cell. Accesses of other blocks and the host are not checked here; whether
  * enough is acquired and released for them shows where memory is weak (weak.c).
  */
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static struct cell *cell_of(struct block *b, uintptr_t a)
 	return &mem_page(b, a)->cells[(a & (PAGE - 1)) / 4];
 }
 
-/* Has the other one come before us by a barrier of the block, or of the warp? */
+/* Whether the other access precedes this one by a barrier of the block, or of the warp. */
 static int ordered(const struct block *b, const struct touch *t, const struct who *me)
 {
 	if (t->epoch != b->epoch)
@@ -102,8 +102,8 @@ static void touch(struct block *b, const struct who *me, uintptr_t at, unsigned 
 			race(b, &c->read, "reads", me, "writes", at);
 		t = writes ? &c->write : &c->read;
 		/*
-		 * Readers of other bytes of the cell are not kept beside one another: what is told
-		 * is true, not all is told.
+		 * Readers of other bytes of the cell are not kept beside one another: each report
+		 * is true, but not all races are reported.
 		 */
 		if (t->epoch == b->epoch && t->sub == me->w->epoch && !writes && t->bytes & bits &&
 		    (t->thread != me->thread || t->flags & MANY)) {
@@ -128,7 +128,7 @@ static void touch(struct block *b, const struct who *me, uintptr_t at, unsigned 
 	}
 }
 
-/* Of variables of the module: what a kernel may touch besides. */
+/* Variables of the module: further memory that a kernel may touch. */
 static int in_module(const struct block *b, uintptr_t at, unsigned int bytes)
 {
 	return at - (uintptr_t)b->k->module->memory < b->k->module->bytes &&
@@ -205,8 +205,8 @@ uint64_t mem_load(uintptr_t at, unsigned int bytes)
 {
 	/*
 	 * ACQUIRE, whatever the instruction says: on the processors that this runs on it costs
-	 * nothing, and pairs with what hosts and other blocks release. That a weaker one would do
-	 * on a GPU is not shown here.
+	 * nothing, and pairs with releases of hosts and other blocks. This does not show that a
+	 * weaker one would do on a GPU.
 	 */
 	switch (bytes) {
 	case 1:
@@ -238,7 +238,7 @@ void mem_store(uintptr_t at, unsigned int bytes, uint64_t v)
 	}
 }
 
-/* What an atomic operation makes of a value. */
+/* The result of an atomic operation on a value. */
 static uint64_t changed(const struct insn *in, uint64_t old, uint64_t v, uint64_t by)
 {
 	int is_signed = in->type == T_S32 || in->type == T_S64;
@@ -365,7 +365,7 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 				at(b, w, in->d)[l] = old;
 			continue;
 		}
-		/* What the block alone has is always as it is. */
+		/* Memory that the block alone has is never stale. */
 		global = weak && where - (uintptr_t)b->shared >= b->shared_bytes &&
 			 !in_local(b, me.thread, where, bytes) && in->space != S_PARAM;
 		for (i = 0; i < in->vec; i++) {

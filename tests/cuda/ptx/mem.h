@@ -1,6 +1,6 @@
 /*
- * What is known of memory: who touched it last (mem.c), and what a block has of it that others do
- * not see yet, or still has that others have changed (weak.c).
+ * The state of memory: its last accesses (mem.c), the writes of a block that others do not see yet,
+ * and the old values that it still has (weak.c).
  */
 #ifndef DF_TESTS_PTX_MEM_H
 #define DF_TESTS_PTX_MEM_H
@@ -50,7 +50,7 @@ struct who {
 	int strong;
 };
 
-/* Of global memory; made if there is none. */
+/* The cell of global memory; made if there is none. */
 struct page *mem_page(struct block *b, uintptr_t a);
 uint64_t mem_load(uintptr_t at, unsigned int bytes);
 void mem_store(uintptr_t at, unsigned int bytes, uint64_t v);

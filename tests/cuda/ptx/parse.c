@@ -1,7 +1,7 @@
 /*
- * From the text of a module to its kernels, variables and statements. What stands between
- * statements is skipped where it says nothing to an emulator (.pragma, .section, declarations of
- * other modules' functions).
+ * From the text of a module to its kernels, variables and statements. Text between statements is
+ * skipped where it says nothing to an emulator (.pragma, .section, declarations of other modules'
+ * functions).
  */
 #define _GNU_SOURCE
 #include <ctype.h>

@@ -1,10 +1,10 @@
 /*
  * An emulator of PTX: kernels as nvcc compiles them for a GPU, executed on CPU threads, with all
- * threads of their blocks. The test driver (tests/cuda/driver) runs with it what programs
- * launch, the daemon's own kernel first of all.
+ * threads of their blocks. The test driver (tests/cuda/driver) executes with it the kernels of
+ * programs, the daemon's own kernel first of all.
  *
- * It shows that device code computes the right thing whichever way its warps come along, and
- * reports what a GPU would not forgive: accesses of what the device does not know or in the wrong
+ * It shows that device code computes the right thing in any order of its warps, and reports faults
+ * that a GPU would not forgive: accesses of memory that the device does not know or in the wrong
  * alignment, races between the threads of a block (in shared and in global memory), barriers that
  * not all threads of a warp reach. On request memory is weak, so that a missing acquire or release
  * shows too. It shows nothing about time, and nothing about ptxas.
@@ -14,7 +14,7 @@
  * are addresses of this process, and the spaces shared, global, local, const and param are parts of
  * it.
  *
- * What it does not know of PTX is refused when a kernel comes to execute it, by name. Reference:
+ * Unknown PTX is refused, by name, when a kernel executes it. Reference:
  * Parallel Thread Execution ISA 9.0 (NVIDIA).
  */
 #ifndef DF_TESTS_PTX_H
@@ -52,11 +52,11 @@ struct ptx_launch {
 	unsigned int grid[3], block[3];
 	size_t dynamic_shared; /* bytes */
 	const void *params;    /* the parameter block */
-	unsigned int resident; /* so many blocks are on the device at a time; 0: all */
-	uint64_t seed;	       /* of the order in which warps come along */
+	unsigned int resident; /* blocks that are on the device at a time; 0: all */
+	uint64_t seed;	       /* of the order in which warps run */
 	/*
-	 * 1: global memory is about as weak as PTX allows: stores are seen late, loads may be old
-	 * (weak.c).
+	 * Whether global memory is about as weak as PTX allows: stores are seen late, loads may be
+	 * old (weak.c).
 	 */
 	int weak;
 	/*
@@ -67,7 +67,7 @@ struct ptx_launch {
 	int (*known)(void *arg, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to);
 	const uint64_t *generation;
 	/*
-	 * A fault, as a whole sentence; the kernel then stops if it can't go on. NULL: to standard
+	 * A fault, as a whole sentence; the kernel then stops if it cannot go on. NULL: to standard
 	 * error. Called from several threads, at most once for each instruction and kind.
 	 */
 	void (*fault)(void *arg, const char *text);

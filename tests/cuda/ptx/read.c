@@ -241,7 +241,7 @@ static unsigned int type_bytes(const char *t)
 	return strcmp(t, ".pred") == 0 ? 1 : bits / 8;
 }
 
-/* .align N, .v2, .v4, .ptr ..., the type; what follows is the name. */
+/* .align N, .v2, .v4, .ptr ..., the type; the name follows. */
 static unsigned int attributes(struct reader *r, size_t *align, char *first)
 {
 	char w[64];

@@ -1,7 +1,6 @@
 /*
- * What the reader of PTX is in the middle of, and its words, names and declarations (read.c) for
- * its statements (parse.c). After the first fault, which is said, nothing that is read counts any
- * more.
+ * The state of the reader of PTX, and its words, names and declarations (read.c) for its statements
+ * (parse.c). After the first fault, which is reported, later text does not count any more.
  */
 #ifndef DF_TESTS_PTX_READ_H
 #define DF_TESTS_PTX_READ_H

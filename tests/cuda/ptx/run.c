@@ -1,8 +1,8 @@
 /*
  * Blocks, warps, branches and barriers. Threads of a warp have each their own place in the code;
- * those at the lowest place go on together until they come to where others are, so that they meet
+ * those at the lowest place go on together until they reach the place of others, so that they meet
  * again behind a branch. Now and then others go on instead: a thread that waits for one of its own
- * warp does not keep it from coming.
+ * warp does not keep it from running.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -144,7 +144,7 @@ static void specials(struct block *b, struct warp *w, const struct insn *in, uin
 	uint64_t *d = at(b, w, in->d);
 
 	EACH(mask, d[l] = special(b, w, in, l));
-	/* Who looks at the clock waits for something: others get the processor. */
+	/* A thread that reads the clock waits for something: others get the processor. */
 	if (in->offset == X_CLOCK || in->offset == X_GLOBALTIMER)
 		usleep(20);
 }
@@ -230,8 +230,8 @@ static uint32_t group(struct block *b, struct warp *w, uint32_t *pc, uint32_t *l
 }
 
 /*
- * An instruction for which the threads of a mask must have come together. Returns whether they
- * have: then mask is all of them.
+ * An instruction for which the threads of a mask must have met. Returns whether they have: then
+ * mask is all of them.
  */
 static int together(struct block *b, struct warp *w, const struct insn *in, uint32_t pc,
 		    uint32_t *mask)
@@ -254,7 +254,7 @@ static int together(struct block *b, struct warp *w, const struct insn *in, uint
 	return 1;
 }
 
-/* Threads come to a barrier of the block. */
+/* Threads reach a barrier of the block. */
 static void arrive(struct block *b, struct warp *w, const struct insn *in, uint32_t pc,
 		   uint32_t mask)
 {
@@ -279,7 +279,8 @@ static void arrive(struct block *b, struct warp *w, const struct insn *in, uint3
 }
 
 /*
- * Runs threads of the warp until they all wait, or so many instructions. Returns how many it ran.
+ * Runs threads of the warp until they all wait, or that number of instructions. Returns how many it
+ * ran.
  */
 static unsigned int run_warp(struct block *b, struct warp *w, unsigned int budget)
 {

@@ -1,14 +1,14 @@
 /*
- * Global memory about as weak as PTX allows it to be, between a block and the rest of the world.
- * What a thread stores stays in its block, in no order, until a release by it or behind a barrier,
- * or until chance lets it out; what it loads may be as old as its last acquire, or its block's last
- * one before a barrier, if the block has it from then. So a release that is missing, an acquire, or
- * a barrier between it and the data shows as old data. Relaxed accesses are the same but that
- * whoever polls sees the new value soon. Reference: PTX ISA, memory consistency model: causality by
+ * Global memory about as weak as PTX allows it to be, between a block and the rest of the world. A
+ * thread's stores stay in its block, in no order, until a release by it or behind a barrier, or
+ * until chance publishes them; a loaded value may be as old as its last acquire, or its block's
+ * last one before a barrier, if the block has it from then. So a missing release, or acquire, or a
+ * barrier between it and the data shows as old data. Relaxed accesses are the same, but a polling
+ * thread sees the new value soon. Reference: PTX ISA, memory consistency model: causality by
  * release and acquire patterns and barriers.
  *
- * Weaker than hardware, where an acquire throws away what the whole multiprocessor has, and a fence
- * waits for all of it. Not shown: a load that is overtaken by a later store.
+ * Weaker than hardware, where an acquire throws away the copies of the whole multiprocessor, and a
+ * fence waits for all of it. Not shown: a load that is overtaken by a later store.
  */
 #include <stdlib.h>
 #include "runtime/base/vec.h"
@@ -34,7 +34,7 @@ static uint64_t bits_of(uint8_t bytes)
 	return v;
 }
 
-/* In pieces as large as they can be: what lies beside them may be somebody else's. */
+/* In the largest possible pieces: the bytes beside them may belong to others. */
 static void out(struct word *w, uintptr_t at)
 {
 	unsigned int i = 0;
@@ -116,7 +116,7 @@ uint64_t weak_load(struct block *b, const struct who *me, uintptr_t at, unsigned
 		weak_acquire(b, me);
 		return v;
 	}
-	/* Who polls sees what is new soon enough. */
+	/* A polling thread sees new values soon enough. */
 	if (!w->stamp || w->stamp < needed(b, me) || ptx_draw(b) % (me->strong ? 2 : 16) == 0) {
 		uint64_t own = bits_of(w->dirty);
 
