@@ -480,7 +480,6 @@ static int init_stuck(struct place *p)
 	return 0;
 }
 
-
 static const struct {
 	const char *name;
 	int (*run)(struct place *p);

@@ -12,9 +12,9 @@
  *   hardware  the streams of a device, of all priorities and green contexts together, have
  *             CUDA_DEVICE_MAX_CONNECTIONS hardware queues (8, at most 32): a stream has one while
  *             it has work, and shares it when there are none left. Behind a wait for a word no
- *             later work of its queue begins (measured by tests/gpu/litmus_queues and litmus_channels
- *             on an H200, driver 580.159, 2026-11-26; its driver API: stream memory operations "may
- *             deadlock")
+ *             later work of its queue begins (measured by tests/gpu/litmus_queues and
+ *             litmus_channels on an H200, driver 580.159, 2026-11-26; its driver API: stream
+ *             memory operations "may deadlock")
  *   sync      allocating and freeing memory, pinning and unpinning wait until the context is idle
  *             (programming guide: implicit synchronisation). With `lock`, those that free and unpin
  *             keep the context's lock meanwhile: cuMemFree, cuMemFreeHost and cuMemHostUnregister
