@@ -1,17 +1,20 @@
 /*
- * The evaluation of the checker: 640 jobs of five kinds of training and 320 collectives that are put together
- * from smaller ones (eval_jobs.c), four fifths of them with a random change. Each is executed by NCCL's rules on
- * the host backend, with a trace; what does not move for --quiet milliseconds is broken off: that is the truth
- * about whether it hangs. Then the judge is asked about the trace alone.
+ * The evaluation of the checker: 640 jobs of five kinds of training and 320 collectives that are
+ * put together from smaller ones (eval_jobs.c), four fifths of them with a random change. Each is
+ * executed by NCCL's rules on the CPU backend, with a trace; a job that does not move for --quiet
+ * milliseconds is broken off: that is the truth about whether it hangs. Then the judge is asked
+ * about the trace alone.
  *
  * The class of a job that hangs follows from its program, not from its trace (eval_label.c).
  *
- * With --truth it follows from further executions of the job instead, in one word (eval_label.c), beside.
+ * With --truth it follows from further executions of the job instead, in one word (eval_label.c),
+ * beside.
  *
- *	eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS] [--truth] [--markdown FILE] [--keep]
- *	     [-v]
+ *	eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS] [--truth]
+ *	     [--markdown FILE] [--keep] [-v]
  *
- * Status 1: precision or recall below 100 %, fewer than 95 % of the classes right, or (--truth) a remedy that is not true.
+ * Status 1: precision or recall below 100 %, fewer than 95 % of the classes right, or (--truth) a
+ * remedy that is not true.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -4,19 +4,23 @@
 #include "eval.h"
 
 /*
- * What a program hangs of, from the program alone: the model runs it to its standstill, and what stands there
- * says the class. More than one word can be right.
+ * The causes for which a program hangs, from the program alone: the model runs it to its
+ * standstill, and the operations and threads that are stuck there give the class. More than one
+ * word can be right.
  *
- *   MISMATCH  ranks have issued different things for the same place of a communicator (or of a pair): if none of them
- *             runs, what else it hangs of is right too, but by our rules these are what stays
- *   MISSING   one runs it, and another has come to its end without it
- *   ORDER     operations that all their ranks have issued wait for one another; RESOURCE if more room would
- *             help. Where other work stands between them on every rank DATA is right too. Also where threads wait, and
- *             one of them gets further if collectives leave the order in which they were issued.
- *   SYNC      they would not, but hosts are in waits for the whole device; if the program completes by our rules without
- *             the release of one, ORDER is right too
- *   DATA      the same for waits for a stream or an event; also beside MISSING, where the one that lacks it polls
- *             its streams at its end (script.c) and they do not run dry: that these are its last calls nobody can see
+ *   MISMATCH  ranks have issued different things for the same place of a communicator (or of a
+ *             pair): if none of them runs, its other causes are right too, but by our rules these
+ *             remain
+ *   MISSING   one runs it, and another has reached its end without it
+ *   ORDER     operations that all their ranks have issued wait for one another; RESOURCE if more
+ *             room would help. Where other work stands between them on every rank DATA is right
+ *             too. Also where threads wait, and one of them gets further if collectives leave the
+ *             order in which they were issued.
+ *   SYNC      they would not, but threads are in waits for the whole device; if the program
+ *             completes by our rules without the release of one, ORDER is right too
+ *   DATA      the same for waits for a stream or an event; also beside MISSING, where the rank that
+ *             lacks it polls its streams at its end (script.c) and they do not run dry: no record
+ *             shows that these are its last calls
  */
 
 #define EC_OPS	  8192
@@ -251,16 +255,21 @@ uint64_t ec_class(const struct script *s)
 }
 
 /*
- * What a job hangs of, from executions alone: neither the judge nor the model nor a trace is asked, and there is one word
- * for each job. Where the hosts stand is what the program itself says (script.c) when nothing has moved for a
- * while and no watchdog ran; then the same program is executed under other circumstances.
+ * The cause for which a job hangs, from executions alone: neither the judge nor the model nor a
+ * trace is asked, and there is one word for each job. The program itself names the places of its
+ * threads (script.c) when nothing has moved for a while and no watchdog ran; then the same program
+ * is executed under other circumstances.
  *
- *   MISMATCH  two ranks have issued different things for the same place of a communicator, or of a pair
- *   MISSING   one has issued what another's program does not have
+ *   MISMATCH  two ranks have issued different things for the same place of a communicator, or of a
+ *             pair
+ *   MISSING   one has issued an operation that another's program does not have
  *   RESOURCE  it completes by NCCL's rules where there is room for all
- *   ORDER     it completes by our rules although nothing is released; or all that was issued has been issued by all
- *   SYNC      it completes if waits for the whole device are released; or a host is in such a wait
- *   DATA      a host waits for a stream or an event, and another for what it has not issued
+ *   ORDER     it completes by our rules although nothing is released; or all ranks have issued all
+ *             operations
+ *   SYNC      it completes if waits for the whole device are released; or a thread is in such a
+ *             wait
+ *   DATA      a thread waits for a stream or an event, and another for an operation that it has not
+ *             issued
  */
 
 void et_read(struct et_truth *t, const char *log)

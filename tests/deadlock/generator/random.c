@@ -1,23 +1,26 @@
 /*
- * Random programs of ranks, threads, communicators, streams, events, synchronisations, messages and other work. The
- * model (trace/predict/model.h) says of each how it ends by NCCL's rules and by ours; then each is executed by the plain
- * client (script.c), by both sets of rules, and has to end so, with the right values:
+ * Random programs of ranks, threads, communicators, streams, events, synchronisations, messages
+ * and other work. The model (trace/predict/model.h) says of each how it ends by NCCL's rules and
+ * by ours; then each is executed by the plain client (script.c), by both sets of rules, and must
+ * end so, with the right values:
  *
  *   OK             completes by both
  *   P, S-i         hangs by NCCL's rules, completes by ours
  *   S-e            hangs by NCCL's; by ours it completes if the release is safe, else it hangs
  *   D              hangs by both, except that disorder inside a communicator is repaired by ours
  *
- * A verdict has to be true of the program, and to come when nothing can move any more: where each thread stands then
- * follows from the model too. What was broken off earlier (threads that a busy machine did not let run), or told
- * otherwise, is executed up to three times more, with more patience, and that is counted. A program that ends otherwise each
- * time is made smaller while it still does, and printed with its seed.
+ * A verdict must be true of the program, and be given when nothing can move any more: the place of
+ * each thread then follows from the model too. A program that was broken off earlier (threads that
+ * a busy machine did not let run), or reported otherwise, is executed up to three times more, with
+ * more patience, and that is counted. A program that ends otherwise each time is made smaller
+ * while it still does, and printed with its seed.
  *
- *	random [--programs N] [--seconds S] [--executing S] [--seed N] [--print SEED] [--release safe|device]
- *	       [--failures N] [--said FILE]
+ *	random [--programs N] [--seconds S] [--executing S] [--seed N] [--print SEED]
+ *	       [--release safe|device] [--failures N] [--said FILE]
  *
- * N programs, and more until S seconds are over; those after --executing seconds are labelled only. --failures: so many are made smaller (3). --said: what each that hung
- * was told as.
+ * N programs, and more until S seconds are over; those after --executing seconds are labelled
+ * only. --failures: number of programs that are made smaller (3). --said: the verdict of each that
+ * hung.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,20 +1,20 @@
 /*
- * Random programs whose ranks have further threads: such as sleep for the whole program, have ended before it, start late,
- * issue an operation late, or want a lock that another one holds; with communicators that have been used and that have not
- * (cold), ranks as threads and as processes. All operations have buffers of their own, so what a program waits for are
- * its own synchronisations.
+ * Random programs whose ranks have further threads: some sleep for the whole program, have ended
+ * before it, start late, issue an operation late, or want a lock that another one holds; with
+ * communicators that have been used and that have not (cold), ranks as threads and as processes.
+ * All operations have buffers of their own, so a program waits for its own synchronisations only.
  *
- * Of each program the schedules of its threads are tried (run_once()): as NCCL would execute it, and by our rules without
- * a release and with all that `safe` may release. Then it is executed:
+ * The schedules of each program's threads are tried (run_once()): as NCCL would execute it, and by
+ * our rules without a release and with all that `safe` may release. Then it is executed:
  *
- *	completes without a release	it has to complete, and nothing of it may be called proved: a late thread ends it. Except
- *					of a thread that has used no communicator so far: none is expected to begin
- *					(docs/release.md)
- *	completes with releases		it has to complete by our rules, with the right values
- *	hangs all the same		it hangs with a verdict, and not with status 0
+ *   completes without a release  it must complete, and nothing of it may be called proved: a late
+ *                                thread ends it. Except for a thread that has used no communicator
+ *                                until then: none is expected to begin (docs/release.md)
+ *   completes with releases      it must complete by our rules, with the right values
+ *   hangs all the same           it hangs with a verdict, and not with status 0
  *
- * By NCCL's rules a program that hangs has a verdict, and one that completes does so, with nothing called proved. Where
- * the end depends on the schedule each end is right.
+ * By NCCL's rules a program that hangs has a verdict, and one that completes does so, with nothing
+ * called proved. Where the end depends on the schedule each end is right.
  *
  *	threads [--programs N] [--seconds S] [--seed N] [--print SEED] [--failures N]
  */

@@ -4,13 +4,13 @@
  * Streams, events, graphs and buffers are a rank's own. A file may hold many programs; they are
  * executed one after the other.
  *
- * What is not a wait in the script is not one here: the end of the program polls the streams and
- * the communicators' asynchronous errors; `hw` and `hbar` are locks between processes. Those that
- * are waits there are the real calls.
+ * Steps that are no waits in the script are none here: the end of the program polls the streams and
+ * the communicators' asynchronous errors; `hw` and `hbar` are locks between processes. Waits there
+ * are the real calls.
  *
  * On standard error: "=== NAME" before a program and "--- NAME completes|hung|wrong|error|stands
  * TEXT" after it. Exit status: that of the worst program (0 completes, 1 wrong, 2 usage, 3 NCCL or
- * CUDA error: what a hang that was broken off looks like, 4 no progress). Without progress for
+ * CUDA error, as of a hang that was broken off, 4 no progress). Without progress for
  * --timeout the process ends; a program of which it is certain that all its threads wait for one
  * another is broken off after --still, and the next one follows.
  */

@@ -1,22 +1,22 @@
 /*
- * Programs of ranks, threads, communicators and streams as text: what is read by the client that executes
+ * Programs of ranks, threads, communicators and streams as text, read by the client that executes
  * them (script.c, a plain NCCL program) and by the tests that label them. Nothing of dfshim is in here.
  *
  *	prog NAME			begins a program (a file with one needs none)
- *	class OK|P|S-i|S-e|D		what the catalogue says
+ *	class OK|P|S-i|S-e|D		the class in the catalogue
  *	sure WORD			the certainty that the report must give
  *	says TEXT			a part of the sentence (a regular expression)
  *	nccl WORD, ours WORD, strict WORD	how it ends by each set of rules: OK, or the verdict's word
  *	lanes WORD, agree WORD		the same on lanes (ours where missing), and with DFSHIM_NCCL_ORDER=agree
  *	differs RULES WORD... # WHY	another word that is accepted there; cuda-RULES: on a GPU that all ranks share
  *	slots N, queues N, release X	resident collectives, hardware queues, DFSHIM_RELEASE for "ours"
- *	after COMM...			these are ended with an error; then it is looked at what is left (script.c)
+ *	after COMM...			these are ended with an error; then the rest is checked (script.c)
  *	ranks N, procs [P], cold	ranks; a process each, or P; no first operation before the program
- *	shared				who starts the ranks' threads makes their communicators, in one group
+ *	shared				the thread that starts the ranks' threads makes their communicators, in one group
  *	comm NAME RANK...		a communicator that is there from the start
  *	late NAME RANK...		one that `init`, `split` or `shrink` makes
  *	pin BUFFER, managed BUFFER	the buffer is pinned host memory, or managed memory
- *	0: STEP; STEP ...		what rank 0 does; 0.1: its second thread; lines are joined
+ *	0: STEP; STEP ...		the steps of rank 0; 0.1: its second thread; lines are joined
  *	end				ends a program when others follow
  *
  * Steps (s: stream; those whose name begins with "nb" are non-blocking, "legacy" is the legacy default stream;
@@ -29,9 +29,9 @@
  *	rec EVENT s, wait EVENT s, esync EVENT, epoll EVENT, ssync s, spoll s, dsync
  *	anypoll s s (asks two streams in turn until one of them is done)
  *	isync (cudaFree), halloc (cudaHostAlloc), hreg (cudaHostRegister), hcopy (cudaMemcpy from the host)
- *	hs FLAG, hw FLAG, hbar NAME RANK...	signal, wait, barrier of hosts
- *	lock NAME, unlock NAME (a mutex of the rank), glock NAME, gunlock NAME (a lock as an interpreter has: who waits for it
- *	looks up every 5 ms), cwait NAME, csig NAME (a condition), get NAME, put NAME (a queue), start THREAD (that
+ *	hs FLAG, hw FLAG, hbar NAME RANK...	signal, wait, barrier of threads
+ *	lock NAME, unlock NAME (a mutex of the rank), glock NAME, gunlock NAME (a lock as an interpreter has: a waiting thread
+ *	wakes up every 5 ms), cwait NAME, csig NAME (a condition), get NAME, put NAME (a queue), start THREAD (that
  *	does not begin before; only a rank's second to fourth threads)
  *	name NAME (of the thread, before it does anything else)
  *	ninit COMM (begins a non-blocking one), apoll COMM (asks ncclCommGetAsyncError until it is ready)
@@ -42,7 +42,7 @@
  *	cap s GRAPH, endcap s GRAPH, launch GRAPH s
  *	read BUF [n=COUNT] (cudaMemcpy to the host, compared), tread BUF [n=COUNT] (by a thread of its own)
  *	peek BUF [n=COUNT] (pinned or managed, read by the host, compared), poke BUF [n=COUNT] (written by the host)
- *	far FROM TO [n=COUNT]	a copy on a stream of another device, for which the host waits
+ *	far FROM TO [n=COUNT]	a copy on a stream of another device, for which the thread waits
  *
  * Buffers that are not named belong to their step alone. Elements are 32-bit integers unless t= says
  * otherwise; then nothing is compared.
