@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: NCCL on lanes by evidence: the self-test finds whether kernels of many streams run at the same time, and runs the job's NCCL in opposite orders; what a job with DFSHIM_BACKEND=auto then takes.
+# Description: NCCL on lanes by evidence: the self-test finds whether kernels of many streams run at the same time, and runs the job's NCCL in opposite orders; a job with DFSHIM_BACKEND=auto then uses the executor that it shows.
 # Limit: 400 s
 set -u
 . "$SRC/tests/lib/clients.sh"

@@ -81,6 +81,14 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 		count(arg, rank, thread, op, mop->p2p[k].comm, ev == DF_ME_ISSUE);
 }
 
+/* As runtime/exec/nccl/budget.c counts: the reserve is as large as a communicator. */
+static size_t lanes_that_fit(const struct df_budget *b)
+{
+	long ctas = b->ctas < b->sms ? b->ctas : b->sms;
+
+	return (size_t)((b->sms - ctas) / ctas);
+}
+
 int df_predict_budget(struct df_predict_program *w, struct df_budget *b)
 {
 	const struct df_predict_opts opts = {.mode = DF_MODEL_LANES, .window = AHEAD};
@@ -98,7 +106,7 @@ int df_predict_budget(struct df_predict_program *w, struct df_budget *b)
 		     ? df_predict_again(&w->prog, &w->order, &opts, &as_recorded, event, NULL, &c)
 		     : -ENOMEM;
 	for (int r = 0; r < w->prog.nr_ranks && b->sms; r++)
-		b->nr_short += c.most[r] > df_predict_budget_room(b);
+		b->nr_short += c.most[r] > lanes_that_fit(b);
 	free(c.now);
 	return rc;
 }
@@ -106,14 +114,6 @@ int df_predict_budget(struct df_predict_program *w, struct df_budget *b)
 void df_predict_budget_fini(struct df_budget *b)
 {
 	free(b->lanes);
-}
-
-/* As runtime/exec/nccl/budget.c counts: the reserve is as large as a communicator. */
-size_t df_predict_budget_room(const struct df_budget *b)
-{
-	long ctas = b->ctas < b->sms ? b->ctas : b->sms;
-
-	return (size_t)((b->sms - ctas) / ctas);
 }
 
 /* ---- in words -------------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ void df_predict_budget_print(FILE *out, const struct df_predict_program *w,
 			     const struct df_budget *b)
 {
 	const char *name = w->prog.nr_ranks ? w->steps->ranks[b->rank].name : "";
-	size_t room = b->sms ? df_predict_budget_room(b) : b->nr_lanes;
+	size_t room = b->sms ? lanes_that_fit(b) : b->nr_lanes;
 
 	fprintf(out,
 		"CTAs: at most %zu communicators of a rank (%s) have unfinished operations at a "
@@ -174,7 +174,7 @@ void df_predict_budget_print(FILE *out, const struct df_predict_program *w,
 
 json_t *df_predict_budget_json(const struct df_predict_program *w, const struct df_budget *b)
 {
-	size_t room = b->sms ? df_predict_budget_room(b) : b->nr_lanes;
+	size_t room = b->sms ? lanes_that_fit(b) : b->nr_lanes;
 	json_t *has = json_array(), *beyond = json_array();
 
 	for (size_t i = 0; i < b->nr_lanes; i++)

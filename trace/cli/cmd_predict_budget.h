@@ -35,8 +35,6 @@ struct df_budget {
  */
 int df_predict_budget(struct df_predict_program *w, struct df_budget *b);
 void df_predict_budget_fini(struct df_budget *b);
-/* Communicators that have room at the same time; sms is known. */
-size_t df_predict_budget_room(const struct df_budget *b);
 
 void df_predict_budget_print(FILE *out, const struct df_predict_program *w,
 			     const struct df_budget *b);

@@ -107,7 +107,8 @@ void fake_limit_alone(int device, int (*busy)(int device)); /* with its lock whi
 void fake_limit_room(CUstream s, int per_thread);
 unsigned int fake_limit_queues(void);
 /*
- * At cuInit() and for a context: the driver reads how many queues there are. FAKE_CUDA_READS=1: it says what it read.
+ * At cuInit() and for a context: the driver reads how many queues there are. FAKE_CUDA_READS=1: it
+ * prints the number.
  */
 void fake_limit_start(void);
 void fake_limit_launched(CUstream s);

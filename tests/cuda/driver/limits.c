@@ -184,7 +184,7 @@ void fake_limit_start(void)
 
 	if (getenv("FAKE_CUDA_READS"))
 		fprintf(stderr, "driver %d\n", nr);
-	/* RELAXED: who makes streams has made the call that sets it before. */
+	/* RELAXED: a thread that makes streams has made the call that sets it before. */
 	__atomic_store_n(&connections, nr, __ATOMIC_RELAXED);
 }
 
