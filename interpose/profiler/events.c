@@ -18,6 +18,7 @@
 #include "interpose/profiler/nccl_profiler.h"
 #include "interpose/profiler/profiler.h"
 #include "trace/record/names.h"
+#include "trace/record/site.h"
 #include "trace/record/writer.h"
 
 #define GROUP_END_STARTS 24 /* state of a group's event */

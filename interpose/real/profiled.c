@@ -2,7 +2,7 @@
  * Serves NCCL's profiler plugin, which adds what NCCL reports of itself to this library's trace.
  * Any thread. The operation that a thread passes to NCCL is its own data.
  */
-#include "interpose/load/front.h"
+#include "interpose/real/front.h"
 #include "interpose/real/profiled.h"
 #include "trace/record/writer.h"
 

@@ -1,6 +1,7 @@
 /*
- * What NCCL's profiler plugin costs: nanoseconds for all events of one collective on NCCL's launching thread
- * and its proxy thread, and for one step of a proxy. `b_profiler [GLOB]` runs the figures whose names match.
+ * The cost of NCCL's profiler plugin: nanoseconds for all events of one collective on NCCL's
+ * launching thread and its proxy thread, and for one step of a proxy. `b_profiler [GLOB]` runs the
+ * figures whose names match.
  */
 #include <dlfcn.h>
 #include <fnmatch.h>
@@ -44,7 +45,7 @@ static void *start(int type, void *parent, struct df_profiler_v5_event *e)
 	return h;
 }
 
-/* What NCCL reports of a call and its launch. */
+/* The events that NCCL reports of a call and its launch. */
 static void *launch(void)
 {
 	struct df_profiler_v5_event e = {0};

@@ -321,7 +321,7 @@ START_TEST(t_silent)
 		fd[i] = open_socket(&self, self.tcp[0] && i % 2);
 	for (i = 0; i < 20000; i++) {
 		df_ctl_lock();
-		n = df_ctl.nr_outsiders;
+		n = df_ctl.nr_strangers;
 		df_ctl_unlock();
 		if (n >= most)
 			break;
@@ -338,7 +338,7 @@ START_TEST(t_silent)
 		close(fd[i]);
 	for (i = 0; i < 20000 && n; i++) {
 		df_ctl_lock();
-		n = df_ctl.nr_outsiders;
+		n = df_ctl.nr_strangers;
 		df_ctl_unlock();
 		usleep(500);
 	}
@@ -366,7 +366,7 @@ START_TEST(t_room)
 		do {
 			usleep(1000);
 			df_ctl_lock();
-			n = df_ctl.nr_outsiders;
+			n = df_ctl.nr_strangers;
 			df_ctl_unlock();
 		} while (n != DF_LINK_STRANGERS);
 		/* As long as an outsider's connection is young, others wait. */
@@ -384,7 +384,7 @@ START_TEST(t_room)
 		do {
 			usleep(1000);
 			df_ctl_lock();
-			n = df_ctl.nr_outsiders;
+			n = df_ctl.nr_strangers;
 			df_ctl_unlock();
 		} while (n);
 	}

@@ -1,7 +1,7 @@
 /*
- * Jobs of 64 and 1,024 ranks that hang, made here as files: what `dfshim check` and `dfshim report` write of them
- * fits on a screen or two and into a page of bounded size. Ranks that do the same are one line; those that do something
- * else are above it, with their host, process and GPU.
+ * Jobs of 64 and 1,024 ranks that hang, made here as files: the output of `dfshim check` fits on a
+ * screen or two, and that of `dfshim report` into a page of bounded size. Ranks that do the same
+ * are one line; those that do something else are above it, with machine, process and GPU.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -103,8 +103,8 @@ static void network(struct tb_image *im, int k, int nr)
 }
 
 /*
- * All has finished. The ranks of the last node sent to a neighbour before they received, for which NCCL's buffers had
- * room.
+ * All has finished. The ranks of the last node sent to a neighbour before they received, and
+ * NCCL's buffers had room for that.
  */
 static void finishes(struct tb_image *im, int k, int nr)
 {

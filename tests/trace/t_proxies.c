@@ -1,6 +1,7 @@
 /*
- * Records of proxies of NCCL that do not move: the cause is named, not its consequences. The last record of a
- * proxy counts, and none of an operation that has ended; and a missing rank explains all of them.
+ * Records of proxies of NCCL that do not move: the cause is named, not its consequences. The last
+ * record of a proxy counts, and none of an operation that has ended; and a missing rank explains
+ * all of them.
  */
 #include <stdlib.h>
 #include <string.h>

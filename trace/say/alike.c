@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include "trace/judge/say.h"
 #include "trace/record/names.h"
 #include "trace/say/alike.h"
 #include "trace/say/print.h"
