@@ -214,6 +214,40 @@ static void explore(const struct prog *p, struct at s, enum df_model_mode mode)
 		ends |= finished(p, &s) ? 2 : 1;
 }
 
+/* Messages of different pairs of many ranks are counted apart. */
+START_TEST(test_many_ranks)
+{
+	/* Rank, its peer, and whether it sends; in the order of the rank's calls. */
+	static const int calls[][3] = {{0, 256, 1},   {0, 1, 0},     {1, 0, 1},	    {256, 0, 0},
+				       {512, 513, 1}, {514, 513, 1}, {513, 514, 0}, {513, 512, 0}};
+	struct df_mprog *m = calloc(1, sizeof(*m));
+	struct df_model_result is;
+	struct df_ranks all = {{0}};
+
+	ck_assert_ptr_nonnull(m);
+	for (int r = 0; r < 515; r++)
+		df_ranks_add(&all, r);
+	ck_assert_int_eq(df_mprog_comm(m, &all), 0);
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		const struct df_mop op = {
+			.kind = DF_MOP_P2P,
+			.nr_p2p = 1,
+			.p2p = {{.send = (unsigned)calls[i][2], .peer = calls[i][1], .count = 8}}};
+
+		ck_assert_int_eq(df_mprog_add(m, calls[i][0], 0, &op), 0);
+	}
+	m->buffered = 1;
+	for (m->agreed = 0; m->agreed < 2; m->agreed++) {
+		ck_assert_int_eq(df_model_run(m, m->agreed ? DF_MODEL_LANES : DF_MODEL_BASE, NULL,
+					      NULL, NULL, &is),
+				 0);
+		ck_assert_msg(!is.hung, "agreed %d: it hangs", m->agreed);
+	}
+	df_mprog_fini(m);
+	free(m);
+}
+END_TEST
+
 START_TEST(test_brute_force)
 {
 	int stricter = 0, hung_somewhere = 0;
@@ -264,5 +298,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("model", {test_brute_force});
+	return DF_TESTS("model", {test_brute_force}, {test_many_ranks});
 }

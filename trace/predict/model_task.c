@@ -8,6 +8,9 @@
 #include "trace/predict/model_int.h"
 #include "runtime/base/vec.h"
 
+#define RANK_BITS 10
+_Static_assert(DF_MODEL_RANKS <= 1 << RANK_BITS, "a message's two ranks have a key of their own");
+
 void df_mrun_tell(struct df_mrun *r, enum df_model_event ev, int rank, int thread, size_t op,
 		  const struct df_mop *m, int task)
 {
@@ -91,15 +94,15 @@ static struct tail *tail_of(struct df_mrun *r, int rank, uint64_t key)
 
 /*
  * Returns the number of an operation among those of its communicator, or of its two ranks: the same
- * on all ranks for operations that meet. ends: its rank, or both ranks of a message; below 1 << 16.
+ * on all ranks for operations that meet. ends: its rank, or both ranks of a message.
  */
 static uint64_t next_index(struct df_mrun *r, uint64_t comm, uint64_t ends, uint64_t sig)
 {
-	uint64_t name = r->p->agreed ? df_mix64(sig) << 16 : 0;
-	uint64_t *nr = df_map_at(&r->seqs, comm, name | ends);
+	uint64_t name = r->p->agreed ? df_mix64(sig) : 0;
+	uint64_t *nr = df_map_at(&r->seqs, comm, name << 2 * RANK_BITS | ends);
 
 	if (nr)
-		return (*nr)++ + (name << 16);
+		return (*nr)++ + (name << 32);
 	r->failed = 1;
 	return 0;
 }
@@ -218,7 +221,7 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 
 			t->p2p_index[i] =
 				next_index(r, (uint64_t)m->comm << 8 | 1 | (uint64_t)m->send << 1,
-					   (uint64_t)src << 8 | (uint64_t)dst, m->count);
+					   (uint64_t)src << RANK_BITS | (uint64_t)dst, m->count);
 		}
 		break;
 	case DF_MOP_RECORD:
