@@ -148,9 +148,17 @@ static void run_doctor(const char *program, const char *nccl, uint64_t until_ns)
 
 /* ---- the decision ---------------------------------------------------------------------------- */
 
+static int how_bad(enum df_evidence_word word)
+{
+	return word == DF_EVIDENCE_FAIL	   ? 3
+	       : word == DF_EVIDENCE_LEAVE ? 2
+	       : word == DF_EVIDENCE_NONE  ? 1
+					   : 0;
+}
+
 /*
- * Combines the results of all GPUs: LEAVE or FAIL if one GPU has that; NONE if one has no result
- * (*lacking); else TAKE.
+ * Combines the results of all GPUs: FAIL if one GPU has that, else LEAVE if one has; else NONE if
+ * one has no result (*lacking); else TAKE.
  */
 static enum df_evidence_word known(const struct df_evidence_facts *f, enum df_evidence_of of,
 				   int *lacking, char *reason, size_t reason_bytes)
@@ -161,17 +169,16 @@ static enum df_evidence_word known(const struct df_evidence_facts *f, enum df_ev
 	*reason = '\0';
 	for (int i = 0; i < f->nr_gpus; i++) {
 		one = df_evidence_read(f, i, of, why, sizeof(why));
-		if (one == DF_EVIDENCE_LEAVE || one == DF_EVIDENCE_FAIL) {
-			failed |= one == DF_EVIDENCE_FAIL;
-			snprintf(reason, reason_bytes, "GPU %d: %s", i, why);
-			return one;
-		}
-		if (one == DF_EVIDENCE_NONE && word == DF_EVIDENCE_TAKE) {
-			*lacking = i;
-			word = one;
-		}
-		if (one == DF_EVIDENCE_TAKE && word == DF_EVIDENCE_TAKE)
+		failed |= one == DF_EVIDENCE_FAIL;
+		if (one == word && word == DF_EVIDENCE_TAKE)
 			snprintf(reason, reason_bytes, "%s", why);
+		if (how_bad(one) <= how_bad(word))
+			continue;
+		word = one;
+		if (one == DF_EVIDENCE_NONE)
+			*lacking = i;
+		else
+			snprintf(reason, reason_bytes, "GPU %d: %s", i, why);
 	}
 	return word;
 }

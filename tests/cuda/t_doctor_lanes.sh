@@ -36,9 +36,9 @@ job() {
 }
 said() { grep -qF -- "$1" "$T/out" || fail "not said: \"$1\": $(cat "$T/out")"; }
 
-# slower CACHE: its results say that the daemon is slower than NCCL.
-slower() {
-	python3 - "$T/$1"/dfshim/gpu-???????????????? <<'PROGRAM'
+# result RESULT FILE...: these files say that of the daemon.
+result() {
+	python3 - "$@" <<'PROGRAM'
 import re, sys
 M = (1 << 64) - 1
 def hash_bytes(data):
@@ -49,8 +49,8 @@ def hash_bytes(data):
     h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9 & M
     h = (h ^ h >> 27) * 0x94d049bb133111eb & M
     return h ^ h >> 31
-for path in sys.argv[1:]:
-    text = re.sub(rb"\n(take|leave) [^\n]*\nsum .*\n$", b"\nleave it works here, but is slower than NCCL", open(path, "rb").read(), flags=re.S)
+for path in sys.argv[2:]:
+    text = re.sub(rb"\n(take|leave|fail) [^\n]*\nsum .*\n$", b"\n" + sys.argv[1].encode(), open(path, "rb").read(), flags=re.S)
     open(path, "wb").write(text + b"\nsum %016x\n" % hash_bytes(text))
 PROGRAM
 }
@@ -60,7 +60,8 @@ doctor two FAKE_CUDA_DEVICES=2
 check together true
 check opposite true
 is '.gpus[1].checks[] | select(.check == "together") | .seen' '"8 lanes of 16 CTAs"'
-slower two
+files=("$T"/two/dfshim/gpu-????????????????)
+result "leave it works here, but is slower than NCCL" "${files[@]}"
 export FAKE_CUDA_DEVICES=2
 if [ "$(jq '.gpus[0].checks[] | select(.check == "capture") | .ok' "$T/json")" = false ]; then
 	# Graphs would fail, so no job is given to lanes by itself.
@@ -76,6 +77,14 @@ fi
 QUIET=3 job two DFSHIM_EXECUTOR=daemon
 [ $rc != 0 ] || fail "DFSHIM_EXECUTOR=daemon: it ended"
 said "GPU 0: it works here, but is slower than NCCL; DFSHIM_BACKEND=cuda takes the GPU all the same"
+# Lanes do not replace the daemon where a check of it has failed on one of the GPUs.
+for i in 0 1; do
+	result "leave it works here, but is slower than NCCL" "${files[1 - i]}"
+	result "fail memory: wrong" "${files[i]}"
+	QUIET=3 job two
+	said ": memory: wrong"
+	said "NCCL executes the job, which is recorded and watched"
+done
 # A GPU, or a driver, that executes kernels of different streams one after the other.
 doctor serial FAKE_CUDA_FAULT=serial
 check together false
