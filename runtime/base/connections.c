@@ -15,7 +15,8 @@ static int prevents(void)
 {
 	const char *mode = df_env_text(DF_ENV_ROW_mode);
 
-	return !mode || !strcmp(mode, "prevent");
+	/* A word that is not allowed counts as none. */
+	return !mode || df_env_enum_index("prevent|trace|off", mode) <= 0;
 }
 
 void df_connections_default(void)

@@ -121,10 +121,10 @@ c.getenv.restype = ctypes.c_char_p
 cuda = ctypes.CDLL("libcuda.so.1")
 for call in (lambda: cuda.cuInit(0), lambda: cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)):
     print("program", call(), c.getenv(b"CUDA_DEVICE_MAX_CONNECTIONS").decode(), os.environ["CUDA_DEVICE_MAX_CONNECTIONS"], flush=True)' 2>&1 |
-		tr '\n' ' '
+		grep -v "DFSHIM_MODE=nosuch cannot be used" | tr '\n' ' '
 }
 if [ -z "${SAN_RUNTIME-}" ]; then
-	for mode in prevent:32 trace:1; do
+	for mode in prevent:32 Prevent:32 nosuch:32 trace:1; do
 		is=$(reads "${mode%:*}")
 		[ "$is" = "driver ${mode#*:} program 0 1 1 driver ${mode#*:} program 0 1 1 " ] || {
 			echo "mode ${mode%:*}: $is"
