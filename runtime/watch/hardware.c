@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,14 @@
 
 #include "runtime/base/clean_text.h"
 #include "runtime/base/err.h"
+#include "runtime/base/futex.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/writer.h"
 
-#define LOOK_NS	    (2 * DF_NS_PER_S) /* a device may answer a counter's file slowly */
+#define LOOK_NS	    (2 * DF_NS_PER_S)
+#define WAIT_NS	    (500 * DF_NS_PER_MS)
 #define MAX_TEXT    200
 #define NS_PER_USEC 1000
 
@@ -51,12 +55,13 @@ static void read_text(const char *folder, const char *file, char *buf, size_t si
 		fclose(f);
 }
 
+/* The counter's value; as it was if it cannot be read. */
 static uint64_t counter_of(const struct df_hardware_port *p, size_t i)
 {
 	char text[32];
 
 	read_text(p->path, counters[i], text, sizeof(text));
-	return strtoull(text, NULL, 10);
+	return *text ? strtoull(text, NULL, 10) : p->counters[i];
 }
 
 static int is_active(const struct df_hardware_port *p, char *state, size_t size)
@@ -178,7 +183,7 @@ void df_hardware_look(struct df_hardware *h, void (*say)(void *arg, const char *
 static struct {
 	struct df_hardware seen;
 	uint64_t looked_ns; /* 0: not started */
-	int busy;
+	uint32_t busy;
 } here;
 
 static void note(void *arg, const char *text)
@@ -188,29 +193,66 @@ static void note(void *arg, const char *text)
 	df_trace(DF_REC_HARDWARE, -1, 0, -1, 0, 0, 0, df_hash64(text, strlen(text)), 0);
 }
 
-void df_hardware_start(void)
+static void rest(void)
+{
+	/* RELEASE pairs with the exchange in is_free(): the next thread sees `here`. */
+	__atomic_store_n(&here.busy, 0, __ATOMIC_RELEASE);
+	df_futex_wake(&here.busy, INT_MAX, 0);
+}
+
+static int is_free(void)
+{
+	/* ACQUIRE pairs with the RELEASE in rest(). */
+	return !__atomic_exchange_n(&here.busy, 1, __ATOMIC_ACQUIRE);
+}
+
+static void *look(void *arg)
 {
 	uint64_t now = df_now_ns();
 
-	/* ACQUIRE and RELEASE pair with those of df_hardware_note(), which may run before. */
-	if (__atomic_exchange_n(&here.busy, 1, __ATOMIC_ACQUIRE))
-		return;
+	(void)arg;
+	if (here.looked_ns)
+		df_hardware_look(&here.seen, note, NULL);
+	else
+		df_hardware_open(&here.seen, "", now / NS_PER_USEC);
 	here.looked_ns = now;
-	df_hardware_open(&here.seen, "", now / NS_PER_USEC);
-	__atomic_store_n(&here.busy, 0, __ATOMIC_RELEASE);
+	rest();
+	return NULL;
+}
+
+/*
+ * Reads in a thread of its own, because a port that has failed may answer only after a minute.
+ * Waits at most wait_ns for it.
+ */
+static void look_apart(uint64_t wait_ns)
+{
+	uint64_t until = df_now_ns() + wait_ns;
+
+	if (df_thread_start("dfshim-hardware", 0, look, NULL)) {
+		rest();
+		return;
+	}
+	/* RELAXED: what it has seen is in the trace. */
+	while (__atomic_load_n(&here.busy, __ATOMIC_RELAXED) && df_now_ns() < until)
+		df_futex_wait(&here.busy, 1, 100 * DF_NS_PER_MS, 0);
+}
+
+void df_hardware_start(void)
+{
+	if (!is_free())
+		return;
+	if (here.looked_ns)
+		rest();
+	else
+		look_apart(0);
 }
 
 void df_hardware_note(void)
 {
-	uint64_t now = df_now_ns();
-
-	/* ACQUIRE pairs with the release below: what another thread has seen is in `here`. */
-	if (__atomic_exchange_n(&here.busy, 1, __ATOMIC_ACQUIRE))
+	if (!is_free())
 		return;
-	if (here.looked_ns && now - here.looked_ns >= LOOK_NS) {
-		here.looked_ns = now;
-		df_hardware_look(&here.seen, note, NULL);
-	}
-	/* RELEASE pairs with the exchange above. */
-	__atomic_store_n(&here.busy, 0, __ATOMIC_RELEASE);
+	if (here.looked_ns && df_now_ns() - here.looked_ns >= LOOK_NS)
+		look_apart(WAIT_NS);
+	else
+		rest();
 }
