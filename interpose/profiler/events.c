@@ -411,7 +411,6 @@ uint64_t df_profiler_open(const struct df_profiler_about *about, int *mask)
 	void *object;
 	uint64_t handle = 0;
 
-	*mask = 0;
 	if (!df_profiler_ring_open() || df_profiler_watch_start())
 		return 0;
 	df_mutex_lock(&df_profiler_lock);
@@ -424,6 +423,7 @@ uint64_t df_profiler_open(const struct df_profiler_about *about, int *mask)
 		c->device = -1;
 		if (about->version >= 4 && !df_profiler_ring_shared())
 			enter_comm(c, about->hash, about->name);
+		/* NCCL has one mask for all communicators, which other threads read meanwhile. */
 		*mask = DF_PROFILER_GROUP | DF_PROFILER_COLL | DF_PROFILER_P2P |
 			DF_PROFILER_PROXY_OP | DF_PROFILER_PROXY_STEP | DF_PROFILER_GROUP_API |
 			DF_PROFILER_COLL_API | DF_PROFILER_P2P_API |

@@ -38,7 +38,7 @@ static int open_own(void)
 		return 0;
 	config.world = world;
 	rc = df_trace_open(&config);
-	/* A limit of files has its own line. */
+	/* df_trace_open() has already reported a limit on the size of files. */
 	if (rc && rc != -EFBIG)
 		df_warn("cannot write the trace to DFSHIM_TRACE=%s (%s): NCCL's events are not "
 			"recorded",
