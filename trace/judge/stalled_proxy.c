@@ -112,7 +112,8 @@ static enum weight weigh(const struct df_check_result *r, uint32_t trace,
 	case DF_PROXY_SEND_NET:
 		return NOT_SENT;
 	case DF_PROXY_RECV_NET:
-		if (!peer || (part && !set->traces[peer->trace].nr_proxies))
+		/* A sender that is not seen may be in another process, or have lost its record. */
+		if (!peer || (part && !far))
 			return UNKNOWN_SENDER;
 		return far && far->step <= p->step && far->at != DF_PROXY_SEND_NET ? NOTHING : LOST;
 	case DF_PROXY_SEND_PEER:

@@ -212,13 +212,14 @@ static void print_members(const struct df_alike *g, const struct df_check_set *s
 void df_print_alikes(const struct df_check_result *r, FILE *out)
 {
 	struct df_alikes a;
-	size_t largest = 0;
+	size_t largest = 0, nr;
 
 	if (df_alikes_find(&a, r))
 		return;
 	for (size_t i = 0; i < a.nr; i++)
 		largest = a.all[i].nr >= a.all[largest].nr ? i : largest;
-	for (size_t i = 0; i < a.nr && i < MAX_GROUPS && a.nr > 1 && a.all[largest].nr > 1; i++) {
+	nr = a.nr > 1 && a.all[largest].nr > 1 ? a.nr : 0;
+	for (size_t i = 0; i < nr && i < MAX_GROUPS; i++) {
 		const struct df_alike *g = &a.all[i];
 
 		if (!i)
@@ -229,7 +230,8 @@ void df_print_alikes(const struct df_check_result *r, FILE *out)
 		if (i != largest)
 			print_members(g, r->set, out);
 	}
-	if (a.nr > MAX_GROUPS)
-		fprintf(out, "  and %zu more groups\n", a.nr - MAX_GROUPS);
+	if (nr > MAX_GROUPS)
+		fprintf(out, "  and %zu more group%s\n", nr - MAX_GROUPS,
+			DF_PLURAL(nr - MAX_GROUPS));
 	df_alikes_fini(&a);
 }
