@@ -222,7 +222,11 @@ class Server:
             warnings.simplefilter("ignore")  # Python 3.12 warns of threads
             child = os.fork()
         if not child:
-            os._exit(getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", bool)())
+            refused = 1
+            try:
+                refused = int(getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", bool)())
+            finally:
+                os._exit(refused)
         if os.waitpid(child, 0)[1]:
             raise Separate("an import asks CUDA for devices")
         if threads() > 1:
