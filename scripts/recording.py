@@ -4,7 +4,7 @@
     scripts/recording.py [--columns N] [--rows N] [--pause SECONDS] FILE.svg COMMAND...
 
 Each COMMAND runs in a shell with a pseudo-terminal. Its output appears in the picture at the time at which it arrived. A pause
-without output lasts at most --pause seconds, because nobody wants to watch a time-out. Lines wrap at --columns. Escape
+without output lasts at most --pause seconds, which shortens time-outs. Lines wrap at --columns. Escape
 sequences are removed: dfshim prints none. The picture needs no script, so it also moves as an image in a page.
 
 docs/images/recording.svg has the three commands of README's example, with --rows 32.

@@ -1,6 +1,6 @@
 /*
- * One rank of a job of tests/profiler: job PLUGIN VERSION RANK WORLD WHAT. It prints "hangs" when it has
- * come to a standstill, and then waits to be killed.
+ * One rank of a job of tests/profiler: job PLUGIN VERSION RANK WORLD WHAT. When nothing moves any
+ * more, it prints "hangs" and waits to be killed.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -24,7 +24,7 @@ for v in 1 2 3 4 5 6; do
 	*) least=$((4 * (want - 1 - (v >= 5 ? 300 : 0)))) ;;
 	esac
 	[ "$ended" = $least ] || fail "v$v: $ended operations have ended, not $least"
-	# What the proxies of 20 and 40 collectives did, each to one rank and from one.
+	# Counts of the proxies of 20 and 40 collectives, each of which sends to one rank and receives from one.
 	[ "$(jq -r 'select(.type == "proxy_done") | .op' "$T/v$v.json" | wc -l)" = $((4 * 60 * 2)) ] || fail "v$v: proxies"
 	"$df" timeline "$T/v$v/trace" >"$T/v$v.timeline" && "$df" report "$T/v$v/trace" -o "$T/v$v.html" || fail "v$v: timeline, report"
 done

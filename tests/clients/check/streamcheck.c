@@ -160,7 +160,8 @@ static int elapsed(struct bench *b)
 		}
 		CUDA(cudaEventRecord(e[BEFORE], b->s));
 		/*
-		 * It has its time before the peer is told: a stream may be late on a busy machine.
+		 * The event is recorded before the peer continues: a stream may be late on a busy
+		 * machine.
 		 */
 		CUDA(cudaEventSynchronize(e[BEFORE]));
 		if (sum(b->x, b->y, b->a, b->s))

@@ -69,7 +69,7 @@ void *fake_context(struct fake_comm *c)
 
 /* ---- the interface, in any version ----------------------------------------------------------- */
 
-/* What a version does not have is dropped, as NCCL's adapters do. */
+/* Drops events that a version does not have, as NCCL's adapters do. */
 static void *start(struct fake_comm *c, const struct df_profiler_v5_event *e)
 {
 	void *h = NULL;

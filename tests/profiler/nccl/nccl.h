@@ -1,7 +1,7 @@
 /*
- * Stands for NCCL towards a profiler plugin: it finds the plugin by NCCL's rules and reports, in NCCL's
- * order and from NCCL's kinds of threads, what a launch, its kernels and its proxies do. It moves no data,
- * so a rank goes on without its peers; what must not end is told by the caller.
+ * Stands for NCCL towards a profiler plugin: it finds the plugin by NCCL's rules and reports the
+ * events of a launch, its kernels and its proxies in NCCL's order and from NCCL's kinds of threads.
+ * It moves no data, so a rank goes on without its peers; the caller names what must not end.
  */
 #ifndef TESTS_PROFILER_NCCL_H
 #define TESTS_PROFILER_NCCL_H
