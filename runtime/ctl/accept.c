@@ -20,6 +20,7 @@
 #include "runtime/ctl/ctl_int.h"
 #include "runtime/ctl/greet.h"
 #include "runtime/ctl/link.h"
+#include "runtime/ctl/rdv.h"
 #include "runtime/ctl/tree_int.h"
 
 #define CONNECT_NS (10 * DF_NS_PER_S)

@@ -13,7 +13,7 @@
 #include "runtime/ctl/accept.h"
 #include "runtime/ctl/attach.h"
 #include "runtime/ctl/flood.h"
-#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/ctl/rdv.h"
 #include "runtime/ctl/tree_int.h"
 
 #define CANDIDATES_MAX 256

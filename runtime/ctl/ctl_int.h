@@ -4,22 +4,20 @@
  * and a waiting thread releases the lock and sleeps on its own futex. Only the control thread frees
  * connections; other threads only queue bytes on them.
  *
- *   ctl_thread.c  start, epoll loop, timers, waits, fork   rdv.c, rdv_open.c  serve a rendezvous
- *   link.c    sockets, frames                              join.c    joins a rendezvous
- *   greet.c   the greeting: proof of the key               up.c      from a join to a session
+ *   ctl_thread.c  start, epoll loop, timers, waits, fork   rdv.c     serves a rendezvous
+ *   link.c    sockets, frames                              rdv_join.c joins a rendezvous
+ *   greet.c   the greeting: proof of the key               rdv_up.c  from a join to a session
  *   accept.c  connects and accepts                         group.c   communicators
  *   tree.c    the overlay of links, paths, deaths          gather.c  allgather
  *   attach.c  finds a parent: merges, repairs              fetch.c   descriptors of shared memory
  *   flood.c   messages over the overlay                    decline.c a rank that cannot join
- *   probe.c   looks for unnoticed deaths                   addr.c    addresses; id.c  ids
+ *   probe.c   looks for unnoticed deaths                   id.c      ids
  */
 #ifndef DF_RUNTIME_CTL_CTL_INT_H
 #define DF_RUNTIME_CTL_CTL_INT_H
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <uthash.h>
 
 #include "runtime/base/err.h"
@@ -32,20 +30,6 @@
 #define DF_CTL_WIRE_VERSION ((uint32_t)DF_CTL_VERSION << 16 | DF_ABI_VERSION)
 #define DF_CTL_MISSING_MAX  64
 #define DF_GATHER_MAX_TOTAL (1ull << 32)
-
-/* ---- addresses (addr.c) ---------------------------------------------------------------------- */
-
-/*
- * An abstract unix socket. Its name is a separate random number, because every user of the machine
- * can read it.
- */
-socklen_t df_addr_unix(uint64_t sock, union df_sockaddr *out);
-uint64_t df_addr_random(void);
-/*
- * Raises the soft limit of open files to the hard limit, as NCCL's bootstrap root does, if it is
- * less than `below`. Returns 1 if it was lower.
- */
-int df_addr_raise_files(rlim_t below);
 
 /* ---- ids (id.c) ------------------------------------------------------------------------------ */
 

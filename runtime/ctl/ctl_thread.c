@@ -27,7 +27,7 @@
 #include "runtime/ctl/flood.h"
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/probe.h"
-#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/ctl/rdv.h"
 #include "runtime/ctl/tree.h"
 
 #define WAIT_BOUND_NS ((int64_t)DF_NS_PER_S)

@@ -21,7 +21,7 @@
 #include "runtime/base/time.h"
 #include "runtime/ctl/flood.h"
 #include "runtime/ctl/link.h"
-#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/ctl/rdv.h"
 
 #define SENT_MAX       256
 #define SENT_MAX_BYTES (4u << 20)

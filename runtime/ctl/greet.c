@@ -15,7 +15,7 @@
 #include "runtime/base/vec.h"
 #include "runtime/ctl/greet.h"
 #include "runtime/ctl/link.h"
-#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/ctl/rdv.h"
 
 /* The two directions never use the same position of the key stream. */
 #define ACCEPTED_AT (1ull << 63)

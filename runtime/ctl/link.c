@@ -19,6 +19,7 @@
 #include "runtime/base/vec.h"
 #include "runtime/ctl/accept.h"
 #include "runtime/ctl/greet.h"
+#include "runtime/ctl/rdv.h"
 
 #define IN_FIRST 4096
 #define PAD8(n)	 (((n) + 7) & ~(size_t)7)

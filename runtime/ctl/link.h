@@ -157,12 +157,4 @@ int df_link_release(struct df_link *link, unsigned type, const void *data, size_
  */
 size_t df_frame_masked(unsigned type, size_t a_bytes, size_t b_bytes);
 
-/*
- * The first frame of an accepted connection: decides what the link is for. A result below 0: it
- * does not belong here.
- */
-int df_rdv_introduce(struct df_link *link, const void *data, size_t bytes);
-/* A process spoke NCCL's own bootstrap protocol to us, with this magic. */
-void df_rdv_unshimmed(uint64_t magic);
-
 #endif

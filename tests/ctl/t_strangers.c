@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 #include "runtime/ctl/link.h"
-#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/ctl/rdv.h"
 #include "runtime/ctl/tree_int.h"
 #include "tests/ctl/greet.h"
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "runtime/ctl/link.h"
-#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/ctl/rdv.h"
 #include "runtime/ctl/tree_int.h"
 #include "runtime/dfshim.h"
 #include "tests/ctl/greet.h"

@@ -3,7 +3,7 @@
 # shellcheck disable=SC2154 # lib.sh sets them
 set -u
 . "$SRC/tests/soak/lib.sh"
-# Enough cycles that the list of kept ids (runtime/ctl/rdv/rdv_open.c) is full after a third of them.
+# Enough cycles that the list of kept ids (runtime/ctl/rdv.c) is full after a third of them.
 declare -A amount=([operations]=30000 [splits]=300 [cycles]=6000)
 until over; do
 	for c in operations splits cycles; do

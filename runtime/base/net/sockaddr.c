@@ -1,6 +1,6 @@
 /*
- * Socket addresses: text forms, comparison, listeners. Stateless, except for one warning per
- * process.
+ * Socket addresses: text forms, comparison, listeners; the limit of open files; names. Stateless,
+ * except for one warning per process.
  */
 #define _GNU_SOURCE
 #include "runtime/base/net/sockaddr.h"
@@ -10,11 +10,14 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +25,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
+#include "runtime/base/time.h"
 
 #define UNPROVED_MIN 8 /* the job's own connections begin unproved, too */
 
@@ -134,6 +138,18 @@ int df_addr_same_subnet(const union df_sockaddr *a, const union df_sockaddr *b, 
 	return bits % 8 == 0 || (x[bits / 8] ^ y[bits / 8]) >> (8 - rest) == 0;
 }
 
+socklen_t df_addr_unix(uint64_t sock, union df_sockaddr *out)
+{
+	struct sockaddr_un *un = (struct sockaddr_un *)&out->storage;
+	int len;
+
+	memset(out, 0, sizeof(*out));
+	un->sun_family = AF_UNIX;
+	len = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "dfshim-%016llx",
+		       (unsigned long long)sock);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
 /* ---- listeners ------------------------------------------------------------------------------- */
 
 int df_ports_parse(const char *text, int *first, int *last)
@@ -211,6 +227,16 @@ uint32_t df_addr_unproved_max(void)
 	return (uint32_t)DF_MIN(DF_MAX(l.rlim_cur / 8, (rlim_t)UNPROVED_MIN), (rlim_t)UINT32_MAX);
 }
 
+int df_addr_raise_files(rlim_t below)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur >= l.rlim_max || l.rlim_cur >= below)
+		return 0;
+	l.rlim_cur = l.rlim_max;
+	return !setrlimit(RLIMIT_NOFILE, &l);
+}
+
 void df_addr_no_file(char *text, size_t size)
 {
 	struct rlimit l = {0};
@@ -264,4 +290,16 @@ uint64_t df_addr_host_hash(void)
 	if (!stat("/proc/self/ns/net", &st))
 		h = df_hash_u64(h, (uint64_t)st.st_ino);
 	return df_hash_u64(h, (uint64_t)geteuid());
+}
+
+uint64_t df_addr_random(void)
+{
+	static uint64_t count;
+	uint64_t x = 0;
+
+	if (getrandom(&x, sizeof(x), GRND_NONBLOCK) != (ssize_t)sizeof(x)) {
+		x = df_hash_u64(df_now_ns(), (uint64_t)getpid() << 32 ^ df_wall_ns());
+		x = df_hash_u64(x, __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED));
+	}
+	return x ? x : 1;
 }

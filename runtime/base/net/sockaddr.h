@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 union df_sockaddr {
@@ -43,6 +44,12 @@ int df_addr_is_link_local(const union df_sockaddr *addr);
 int df_addr_same_subnet(const union df_sockaddr *a, const union df_sockaddr *b, unsigned bits);
 
 /*
+ * An abstract unix socket. Its name is a separate random number, because every user of the machine
+ * can read it.
+ */
+socklen_t df_addr_unix(uint64_t sock, union df_sockaddr *out);
+
+/*
  * Opens a listener on addr, non-blocking and close-on-exec, and stores its port in *addr. Port 0
  * asks for a free port, within DFSHIM_PORTS if that is set; returns -EADDRINUSE if none of those is
  * free, and warns once per process. Returns the descriptor or -errno. All sockets that others
@@ -54,6 +61,11 @@ int df_addr_listen(union df_sockaddr *addr, int backlog);
  * an eighth of those it may have. The job needs the others.
  */
 uint32_t df_addr_unproved_max(void);
+/*
+ * Raises the soft limit of open files to the hard limit, as NCCL's bootstrap root does, if it is
+ * less than `below`. Returns 1 if it was lower.
+ */
+int df_addr_raise_files(rlim_t below);
 /* Formats a reason for EMFILE that names the limit. size: DF_NO_FILE_TEXT is enough. */
 #define DF_NO_FILE_TEXT 96
 void df_addr_no_file(char *text, size_t size);
@@ -65,5 +77,7 @@ int df_ports_parse(const char *text, int *first, int *last);
  * can reach one another by abstract sockets.
  */
 uint64_t df_addr_host_hash(void);
+/* A random number that names a process, a socket or an id; never 0. Not a secret. */
+uint64_t df_addr_random(void);
 
 #endif

@@ -5,7 +5,7 @@
  * rank that gives up informs the session, so that no rank waits for it. Guarded by the control
  * plane's lock.
  */
-#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/ctl/rdv.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -8,8 +8,8 @@
  * session: a connection, or only function calls if the session is in this process. A *join* is all
  * local ranks that join by one id.
  */
-#ifndef DF_RUNTIME_CTL_RDV_RDV_H
-#define DF_RUNTIME_CTL_RDV_RDV_H
+#ifndef DF_RUNTIME_CTL_RDV_H
+#define DF_RUNTIME_CTL_RDV_H
 
 #include "runtime/ctl/ctl_int.h"
 #include "runtime/ctl/link.h"
@@ -86,6 +86,13 @@ struct df_rdv *df_rdv_find(uint64_t nonce);
 /* Returns the secret of an id that is served here, or NULL. */
 const struct df_key *df_rdv_secret(uint64_t nonce);
 
+/*
+ * The first frame of an accepted connection: decides what the link is for. A result below 0: it
+ * does not belong here.
+ */
+int df_rdv_introduce(struct df_link *link, const void *data, size_t bytes);
+/* A process spoke NCCL's own bootstrap protocol to us, with this magic. */
+void df_rdv_unshimmed(uint64_t magic);
 /* A process joins a session: over a link, or in this process by an up. */
 struct df_rdv_end *df_rdv_attach(struct df_rdv *rdv, struct df_link *link, struct df_rdv_up *up);
 /* It has sent this frame. */

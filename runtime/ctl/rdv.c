@@ -3,10 +3,12 @@
  * with the member table, waits until every process has joined the overlay, and releases all; then
  * it is closed for good. Any fault (a rank twice, different nranks, versions or settings, a process
  * that dies or gives up) fails the session: all waiting processes, and any that join later, get the
- * reason. Invariant: a session leaves RDV_OPEN and RDV_TABLE only once. Guarded by the control
- * plane's lock.
+ * reason. The second half opens sessions and lets processes in: ids made here, the listener of an
+ * address, links that identify themselves, and the status that is sent while ranks are missing.
+ * Invariant: a session leaves RDV_OPEN and RDV_TABLE only once. Guarded by the control plane's
+ * lock.
  */
-#include "runtime/ctl/rdv/rdv_int.h"
+#include "runtime/ctl/rdv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +18,49 @@
 
 #include "runtime/base/hash.h"
 #include "runtime/base/time.h"
+#include "runtime/ctl/accept.h"
 #include "runtime/ctl/tree.h"
 
 #define RANKS_MAX (1 << 20)
+#define STATUS_NS (500 * DF_NS_PER_MS)
+
+enum rdv_state { RDV_OPEN, RDV_TABLE, RDV_CLOSED, RDV_FAILED };
+
+struct df_rdv {
+	UT_hash_handle hh;
+	uint64_t nonce, front, hash, id_hash;
+	struct df_key secret;
+	enum rdv_state state;
+	int by_address, listen_fd;
+	int nranks, nr_ids, nr_in;
+	struct df_member *members;
+	uint64_t *parts;
+	struct df_checkin *held; /* relay: check-ins to forward once its way is open */
+	struct df_list ends;
+	int nr_acks, nr_acks_wanted;
+	int busy;	/* the list of ends is being walked: failing and freeing must wait */
+	int fail_error; /* the failure that waits */
+	struct df_rdv_error error;
+	uint64_t status_at;
+	struct df_rdv_up up; /* relay: the way to the first id's session */
+	int relay;
+	unsigned char id0[128]; /* relay: the first id, as its ranks gave it */
+	/*
+	 * The first rank whose daemon cannot start, and the first that cannot use the real library;
+	 * as texts, or "".
+	 */
+	char unable[168], bound[112];
+	int32_t *missing; /* relay: as last received */
+	int nr_missing;
+};
+
+struct df_rdv_end {
+	struct df_list node;
+	struct df_rdv *rdv;
+	struct df_link *link;
+	struct df_rdv_up *up;
+	int nr_checkins, acked, dead;
+};
 
 int df_rdv_id_of_rank(int rank, int nranks, int nr_ids)
 {
@@ -70,7 +112,7 @@ static void end_free(struct df_rdv_end *end)
 	free(end);
 }
 
-void df_rdv_send_all(struct df_rdv *r, unsigned type, const void *data, size_t bytes)
+static void rdv_send_all(struct df_rdv *r, unsigned type, const void *data, size_t bytes)
 {
 	struct df_rdv_end *end;
 
@@ -114,7 +156,7 @@ static void finish(struct df_rdv *r, enum rdv_state state, unsigned type, const 
 	}
 }
 
-void df_rdv_fail(struct df_rdv *r, int error, const char *reason)
+static void rdv_fail(struct df_rdv *r, int error, const char *reason)
 {
 	if (r->state >= RDV_CLOSED || r->fail_error)
 		return;
@@ -136,7 +178,7 @@ static void settle_open(struct df_rdv *r)
 	int i;
 
 	if (!buf) {
-		df_rdv_fail(r, -ENOMEM, "the rendezvous has no memory for the table of members");
+		rdv_fail(r, -ENOMEM, "the rendezvous has no memory for the table of members");
 		return;
 	}
 	/* One address may serve many communicators, one after the other. */
@@ -154,11 +196,11 @@ static void settle_open(struct df_rdv *r)
 	}
 	memcpy(buf + first + m, r->parts, p);
 	df_list_each(end, &r->ends, node) r->nr_acks_wanted += end->nr_checkins > 0;
-	df_rdv_send_all(r, DF_FRAME_RDV_TABLE, buf, first + m + p);
+	rdv_send_all(r, DF_FRAME_RDV_TABLE, buf, first + m + p);
 	free(buf);
 }
 
-void df_rdv_settle(struct df_rdv *r)
+static void rdv_settle(struct df_rdv *r)
 {
 	struct df_rdv_end *end, *tmp;
 
@@ -218,8 +260,8 @@ static void relay_input(struct df_rdv_up *up, unsigned type, const void *data, s
 	case DF_FRAME_RDV_TABLE:
 		r->state = RDV_TABLE;
 		df_list_each(end, &r->ends, node) r->nr_acks_wanted += end->nr_checkins > 0;
-		df_rdv_send_all(r, type, data, bytes);
-		df_rdv_settle(r);
+		rdv_send_all(r, type, data, bytes);
+		rdv_settle(r);
 		break;
 	case DF_FRAME_RDV_STATUS:
 		free(r->missing);
@@ -229,13 +271,13 @@ static void relay_input(struct df_rdv_up *up, unsigned type, const void *data, s
 			memcpy(r->missing, data, bytes);
 			r->nr_missing = (int)(bytes / 4);
 		}
-		df_rdv_send_all(r, type, data, bytes);
-		df_rdv_settle(r);
+		rdv_send_all(r, type, data, bytes);
+		rdv_settle(r);
 		break;
 	case DF_FRAME_RDV_ERROR:
-		df_rdv_fail(r, bytes == sizeof(*e) ? e->error : -EPROTO,
-			    bytes == sizeof(*e) ? e->reason : "the rendezvous failed");
-		df_rdv_settle(r);
+		rdv_fail(r, bytes == sizeof(*e) ? e->error : -EPROTO,
+			 bytes == sizeof(*e) ? e->reason : "the rendezvous failed");
+		rdv_settle(r);
 		break;
 	case DF_FRAME_RDV_GO:
 		snprintf(r->error.reason, sizeof(r->error.reason),
@@ -250,8 +292,8 @@ static void relay_input(struct df_rdv_up *up, unsigned type, const void *data, s
 
 static void relay_failed(struct df_rdv_up *up, int error, const char *reason)
 {
-	df_rdv_fail(up->owner, error, reason);
-	df_rdv_settle(up->owner);
+	rdv_fail(up->owner, error, reason);
+	rdv_settle(up->owner);
 }
 
 /* ---- check-in -------------------------------------------------------------------------------- */
@@ -264,7 +306,7 @@ static int take_member(struct df_rdv *r, const struct df_checkin *ci, int at)
 		r->held[at] = *ci;
 	r->nr_in++;
 	if (!r->status_at && !r->relay) {
-		r->status_at = df_now_ns() + DF_RDV_STATUS_NS;
+		r->status_at = df_now_ns() + STATUS_NS;
 		df_ctl_timer(r->status_at);
 	}
 	return 0;
@@ -280,7 +322,7 @@ static int first_checkin(struct df_rdv *r, const struct df_checkin *ci)
 	r->members = calloc((size_t)ci->nranks, sizeof(*r->members));
 	r->parts = calloc((size_t)ci->nranks, sizeof(*r->parts));
 	if (!r->members || !r->parts) {
-		df_rdv_fail(r, -ENOMEM, "the rendezvous has no memory for the table of members");
+		rdv_fail(r, -ENOMEM, "the rendezvous has no memory for the table of members");
 		return 0;
 	}
 	r->nranks = ci->nranks;
@@ -291,7 +333,7 @@ static int first_checkin(struct df_rdv *r, const struct df_checkin *ci)
 		return 0;
 	r->held = calloc((size_t)ci->nranks, sizeof(*r->held));
 	if (!r->held) {
-		df_rdv_fail(r, -ENOMEM, "the rendezvous has no memory for what it passes on");
+		rdv_fail(r, -ENOMEM, "the rendezvous has no memory for what it passes on");
 		return 0;
 	}
 	r->relay = 1;
@@ -388,7 +430,7 @@ static void checkin(struct df_rdv_end *end, const struct df_checkin *ci)
 	else
 		error = check_limits(r, ci, why, sizeof(why));
 	if (why[0]) {
-		df_rdv_fail(r, error, why);
+		rdv_fail(r, error, why);
 		return;
 	}
 	take_member(r, ci, r->relay ? r->nr_in : m->rank);
@@ -421,12 +463,12 @@ int df_rdv_say(struct df_rdv_end *end, unsigned type, const void *data, size_t b
 		if (bytes != sizeof(*e))
 			return -EPROTO;
 		if (end->nr_checkins)
-			df_rdv_fail(r, e->error < 0 ? e->error : -EPROTO, e->reason);
+			rdv_fail(r, e->error < 0 ? e->error : -EPROTO, e->reason);
 		break;
 	default:
 		return -EPROTO;
 	}
-	df_rdv_settle(r);
+	rdv_settle(r);
 	return 0;
 }
 
@@ -440,6 +482,259 @@ void df_rdv_detach(struct df_rdv_end *end, int error, const char *why)
 		end->up->end = NULL;
 	end->up = NULL;
 	if (end->nr_checkins && why)
-		df_rdv_fail(r, error, why);
-	df_rdv_settle(r);
+		rdv_fail(r, error, why);
+	rdv_settle(r);
+}
+
+/* ---- links to a session ---------------------------------------------------------------------- */
+
+static int end_input(struct df_link *link, unsigned type, const void *data, size_t bytes)
+{
+	return link->owner ? df_rdv_say(link->owner, type, data, bytes) : -EPROTO;
+}
+
+static void end_closed(struct df_link *link, int error)
+{
+	struct df_rdv_end *end = link->owner;
+	char why[240] = "a process died during the rendezvous";
+	struct df_rdv *r;
+	int i;
+
+	if (!end)
+		return;
+	r = end->rdv;
+	for (i = 0; r->members && i < r->nranks; i++) {
+		if (!link->tx_proc || r->members[i].proc != link->tx_proc)
+			continue;
+		snprintf(why, sizeof(why),
+			 "rank %d on %.63s (pid %u) died or left during the rendezvous",
+			 r->members[i].rank, r->members[i].hostname, r->members[i].pid);
+		/*
+		 * Only a closed connection proves that it ended: other errors may be the network's.
+		 */
+		if ((!error || error == -ECONNRESET) && r->state < RDV_CLOSED && !r->fail_error &&
+		    df_ctl.events && df_ctl.events->lost)
+			df_ctl.events->lost(&r->members[i]);
+		break;
+	}
+	df_rdv_detach(end, -ECONNRESET, why);
+}
+
+static const struct df_link_ops end_ops = {
+	.name = "rendezvous", .input = end_input, .closed = end_closed};
+
+struct df_rdv_end *df_rdv_attach(struct df_rdv *r, struct df_link *link, struct df_rdv_up *up)
+{
+	struct df_rdv_end *end = calloc(1, sizeof(*end));
+
+	if (!end)
+		return NULL;
+	end->rdv = r;
+	end->link = link;
+	end->up = up;
+	df_list_add_tail(&r->ends, &end->node);
+	return end;
+}
+
+int df_rdv_introduce(struct df_link *link, const void *data, size_t bytes)
+{
+	const struct df_rdv_hello *h = data;
+	struct df_rdv_end *end;
+	struct df_rdv *r;
+
+	r = df_rdv_find(link->greet.name);
+	if (bytes != sizeof(*h) || !r)
+		return -EPROTO;
+	link->tx_proc = h->proc;
+	df_link_adopt(link, &end_ops, NULL);
+	if (r->state >= RDV_CLOSED) {
+		df_link_send(link, DF_FRAME_RDV_ERROR, &r->error, sizeof(r->error), NULL, 0);
+		df_link_finish(link);
+		return 0;
+	}
+	end = df_rdv_attach(r, link, NULL);
+	if (!end)
+		return -ENOMEM;
+	link->owner = end;
+	return 0;
+}
+
+void df_rdv_unshimmed(uint64_t magic)
+{
+	struct df_rdv *r, *tmp;
+
+	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
+	{
+		if (r->front != magic || !magic)
+			continue;
+		rdv_fail(r, -EPROTO, "a rank that does not run under dfshim tried to join");
+		rdv_settle(r);
+	}
+}
+
+/* ---- open, status ---------------------------------------------------------------------------- */
+
+/* Finished sessions that are kept, so that a process that joins late gets the reason. */
+#define KEPT 1024
+
+static void forget_oldest(void)
+{
+	struct df_rdv *r, *tmp;
+
+	if (HASH_COUNT(df_ctl.rdvs) < KEPT)
+		return;
+	/* hash tables are walked in the order of insertion */
+	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
+	{
+		if (r->state < RDV_CLOSED || r->busy)
+			continue;
+		HASH_DEL(df_ctl.rdvs, r);
+		free(r);
+		return;
+	}
+}
+
+static struct df_rdv *rdv_new(const struct df_id_tail *id, uint64_t front)
+{
+	struct df_rdv *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	forget_oldest();
+	r->nonce = id->nonce;
+	r->secret = id->secret;
+	r->front = front;
+	r->listen_fd = -1;
+	r->by_address = !!(id->flags & DF_ID_BY_ADDR);
+	df_list_init(&r->ends);
+	HASH_ADD(hh, df_ctl.rdvs, nonce, sizeof(r->nonce), r);
+	return r;
+}
+
+int df_rdv_open(const struct df_id_tail *id, uint64_t front)
+{
+	struct df_rdv *r;
+
+	/* Every process of the job connects to this one for a moment. */
+	df_addr_raise_files(RLIM_INFINITY);
+	df_ctl_lock();
+	r = rdv_new(id, front);
+	df_ctl_unlock();
+	return r ? 0 : -ENOMEM;
+}
+
+int df_rdv_open_address(const struct df_id_tail *id)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+	union df_sockaddr addr;
+	struct df_rdv *r;
+	int fd;
+
+	if (df_rdv_find(id->nonce))
+		return 0;
+	df_id_address(id, &addr);
+	/* Every process of the job connects to this one for a moment. */
+	df_addr_raise_files(RLIM_INFINITY);
+	fd = df_addr_listen(&addr, DF_LINK_BACKLOG);
+	if (fd < 0)
+		return fd;
+	r = rdv_new(id, DF_ID_ADDR_MAGIC);
+	if (!r) {
+		close(fd);
+		return -ENOMEM;
+	}
+	e.data.ptr = (char *)r + 1; /* the odd address shows that it is not a link */
+	r->listen_fd = fd;
+	if (epoll_ctl(df_ctl.epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
+		HASH_DEL(df_ctl.rdvs, r);
+		free(r);
+		close(fd);
+		return -EIO;
+	}
+	return 0;
+}
+
+int df_rdv_accept(void *ptr)
+{
+	struct df_rdv *r, *tmp;
+
+	if (!((uintptr_t)ptr & 1))
+		return 0;
+	/* An event of the same turn may have closed it. */
+	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
+	{
+		if ((char *)r + 1 == (char *)ptr && r->listen_fd >= 0)
+			df_link_accept(r->listen_fd, 0, ptr);
+	}
+	return 1;
+}
+
+static int missing_of(const struct df_rdv *r, int *ranks, int max)
+{
+	int i, n = 0;
+
+	if (r->relay) {
+		for (i = 0; i < r->nr_missing && n < max; i++)
+			ranks[n++] = r->missing[i];
+		return n;
+	}
+	for (i = 0; i < r->nranks && r->members && n < max; i++)
+		if (!r->members[i].proc)
+			ranks[n++] = i;
+	return n;
+}
+
+int df_rdv_missing(uint64_t id_hash, int *ranks, int max)
+{
+	struct df_rdv *r, *tmp;
+
+	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
+	if (r->nranks && r->id_hash == id_hash && r->state == RDV_OPEN)
+		return missing_of(r, ranks, max);
+	return -ENOENT;
+}
+
+uint64_t df_rdv_timers(uint64_t now)
+{
+	int ranks[DF_CTL_MISSING_MAX], nr;
+	struct df_rdv *r, *tmp;
+	uint64_t next = 0, t;
+
+	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
+	{
+		if (r->relay) {
+			t = r->state < RDV_CLOSED ? df_rdv_up_timer(&r->up, now) : 0;
+			if (t)
+				next = next ? DF_MIN(next, t) : t;
+			continue;
+		}
+		if (!r->status_at)
+			continue;
+		if (r->state != RDV_OPEN) {
+			r->status_at = 0;
+			continue;
+		}
+		if (r->status_at > now) {
+			next = next ? DF_MIN(next, r->status_at) : r->status_at;
+			continue;
+		}
+		r->status_at = 0;
+		nr = missing_of(r, ranks, DF_CTL_MISSING_MAX);
+		rdv_send_all(r, DF_FRAME_RDV_STATUS, ranks, (size_t)nr * sizeof(*ranks));
+		rdv_settle(r);
+	}
+	return next;
+}
+
+void df_rdv_forget_all(void)
+{
+	struct df_rdv *r, *tmp;
+
+	/* After fork: the parent's sessions are not ours; only close their descriptors. */
+	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
+	if (r->listen_fd >= 0)
+		close(r->listen_fd);
+	df_ctl.inherited = df_ctl.rdvs;
+	df_ctl.rdvs = NULL;
+	df_ctl.joins = NULL;
 }

@@ -8,7 +8,7 @@
 
 #include "runtime/base/time.h"
 #include "runtime/ctl/accept.h"
-#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/ctl/rdv.h"
 
 #define RETRY_FIRST_NS (20 * DF_NS_PER_MS)
 #define RETRY_LAST_NS  (500 * DF_NS_PER_MS)

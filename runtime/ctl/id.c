@@ -14,7 +14,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 #include "runtime/ctl/ctl_int.h"
-#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/ctl/rdv.h"
 
 _Static_assert(sizeof(struct df_id_tail) == DF_ID_BYTES - DF_ID_TAIL, "the tail of an id");
 

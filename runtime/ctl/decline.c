@@ -17,7 +17,7 @@
 #include "runtime/base/time.h"
 #include "runtime/ctl/greet.h"
 #include "runtime/ctl/link.h"
-#include "runtime/ctl/rdv/rdv.h"
+#include "runtime/ctl/rdv.h"
 #include "runtime/dfshim.h"
 
 /* for the whole connection, however the other end spreads its bytes */
