@@ -6,6 +6,7 @@
  * The thread wakes some times in DFSHIM_TIMEOUT_MS, at most once a second.
  */
 #include <errno.h>
+#include <limits.h>
 #include "interpose/profiler/profiler.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
@@ -27,6 +28,7 @@ static void *run(void *arg)
 	uint64_t tick = DF_MIN(DF_MAX(timeout / 8, 20 * DF_NS_PER_MS), DF_NS_PER_S), last = 0;
 	uint64_t noted = 0, now, moves;
 	struct df_profiler_left left;
+	char dir[PATH_MAX];
 	unsigned proxies;
 	int before;
 
@@ -55,10 +57,10 @@ static void *run(void *arg)
 		}
 		before |= !stalled || df_profiler_ring_shared();
 		df_mutex_unlock(&df_profiler_lock);
-		if (!before)
+		if (!before && !df_env_expand_shared(dir, sizeof(dir), df_env()->trace))
 			df_warn("NCCL has done nothing for %.1f s, with %u unfinished operations: "
 				"`dfshim check %s` says why, when all ranks' traces are there",
-				(double)(now - since) / 1e9, left.ops, df_env()->trace);
+				(double)(now - since) / 1e9, left.ops, dir);
 	}
 	return NULL;
 }

@@ -261,15 +261,15 @@ int df_env_net_has(int net)
 	return df_rules_have(df_env()->net, DF_NET_WORDS, net);
 }
 
-int df_env_expand(char *buf, size_t size, const char *pattern, int rank)
+static int expand(char *buf, size_t size, const char *pattern, const char *end, int rank)
 {
 	char part[256];
 	size_t len = 0, n;
 
-	for (; *pattern; pattern++) {
+	for (; pattern < end; pattern++) {
 		part[0] = *pattern;
 		part[1] = '\0';
-		if (*pattern == '%' && pattern[1]) {
+		if (*pattern == '%' && pattern + 1 < end) {
 			pattern++;
 			if (*pattern == 'h') {
 				if (gethostname(part, sizeof(part)))
@@ -295,6 +295,45 @@ int df_env_expand(char *buf, size_t size, const char *pattern, int rank)
 		len += n;
 	}
 	if (!size)
+		return -ENAMETOOLONG;
+	buf[len] = '\0';
+	return 0;
+}
+
+int df_env_expand(char *buf, size_t size, const char *pattern, int rank)
+{
+	return expand(buf, size, pattern, pattern + strlen(pattern), rank);
+}
+
+int df_env_expand_shared(char *buf, size_t size, const char *pattern)
+{
+	const char *p = pattern, *slash = NULL;
+
+	for (; *p && !(*p == '%' && p[1] && strchr("hpr", p[1])); p++) {
+		if (*p == '/')
+			slash = p;
+		else if (*p == '%' && p[1] == '%')
+			p++;
+	}
+	if (!*p)
+		return expand(buf, size, pattern, p, -1);
+	if (!slash)
+		return df_env_expand(buf, size, ".", -1);
+	return expand(buf, size, pattern, slash == pattern ? slash + 1 : slash, -1);
+}
+
+int df_env_literal(char *buf, size_t size, const char *text)
+{
+	size_t len = 0;
+
+	for (; *text; text++) {
+		if (len + 2 >= size)
+			return -ENAMETOOLONG;
+		if (*text == '%')
+			buf[len++] = '%';
+		buf[len++] = *text;
+	}
+	if (len >= size)
 		return -ENAMETOOLONG;
 	buf[len] = '\0';
 	return 0;

@@ -86,7 +86,16 @@ const char *df_env_name(enum df_env_row row);
 /* Returns the index of value in a list "a|b|c", or -1. */
 int df_env_enum_index(const char *values, const char *value);
 
-/* Expands %h, %p and %r (rank, or "x" when negative) into buf; -ENAMETOOLONG if it does not fit. */
+/*
+ * Expands %h, %p, %r (rank, or "x" when negative) and %% into buf. Returns 0 or -ENAMETOOLONG.
+ */
 int df_env_expand(char *buf, size_t size, const char *pattern, int rank);
+/*
+ * Writes the folder below which the folders of all processes are: "/x" for "/x/%r". Returns 0 or
+ * -ENAMETOOLONG.
+ */
+int df_env_expand_shared(char *buf, size_t size, const char *pattern);
+/* Writes the pattern that expands to this text. Returns 0 or -ENAMETOOLONG. */
+int df_env_literal(char *buf, size_t size, const char *text);
 
 #endif

@@ -258,21 +258,13 @@ static void *run(void *arg)
 
 int df_record_watch_start(const struct df_record_nccl *nccl)
 {
-	const char *dir = df_env()->trace, *variable, *slash;
+	const char *dir = df_env()->trace;
 	int ret;
 
 	watch.began = df_now_ns();
 	watch.nccl = nccl;
-	if (dir) {
-		snprintf(watch.dir, sizeof(watch.dir), "%s", dir);
-		/* "/x/%r": the folder of all ranks is /x. */
-		variable = strchr(watch.dir, '%');
-		slash = variable ? memrchr(watch.dir, '/', (size_t)(variable - watch.dir)) : NULL;
-		if (variable)
-			snprintf(watch.dir + (slash ? slash - watch.dir : 0),
-				 sizeof(watch.dir) - (size_t)(slash ? slash - watch.dir : 0), "%s",
-				 slash ? "" : ".");
-	}
+	if (dir && df_env_expand_shared(watch.dir, sizeof(watch.dir), dir))
+		watch.dir[0] = '\0';
 	ret = df_thread_start("dfshim-watch", 0, run, NULL);
 	if (ret)
 		df_warn("cannot start a thread: dfshim does not record when operations end, and "

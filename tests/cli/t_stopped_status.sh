@@ -38,6 +38,16 @@ done
 ends 12 "the report is above; the traces are in $(realpath "$T")/traces" --timeout "$quiet" --trace "$T/traces" -- "$S" --timeout 90 "$T/sync.txt"
 "$B/dfshim" check "$T/traces" >"$T/check"
 [ $? = 12 ] || fail "check: $(cat "$T/check")"
+# A folder for each rank, in one whose name has a %. Processes under NCCL's rules know one another only by their traces.
+mkdir "$T/in"
+(
+	cd "$T/in" || exit 1
+	ends 10 'ORDER: r0 and r1 .*; the traces are in 100%)$' -n 2 --rules nccl --timeout "$quiet" --trace '100%%/%h/rank%r-%p' -- \
+		"$C/disorder" --timeout 90
+) || exit 1
+files=$(cd "$T/in" && echo 100%/*/*/*)
+[[ $files =~ ^100%/([^/ ]*)/rank0-([0-9]+)/rank0-[^/]*-([0-9]+).dft\ 100%/([^/ ]*)/rank1-([0-9]+)/rank1-[^/]*-([0-9]+).dft$ ]] &&
+	[ "${BASH_REMATCH[1]}" = "$(hostname -s)" ] && [ "${BASH_REMATCH[2]}" = "${BASH_REMATCH[3]}" ] || fail "a folder for each rank: $files"
 # A job that asks for the end of its communicators.
 DFSHIM_TIMEOUT_ACTION=abort ends 12 "$last" --timeout "$quiet" -- "$S" --timeout 90 "$T/sync.txt"
 # Slow, as long as the others look; when it has ended, missing.

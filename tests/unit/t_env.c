@@ -212,6 +212,34 @@ START_TEST(t_expand)
 }
 END_TEST
 
+/* The folder of all processes, and text that is no pattern. */
+START_TEST(t_expand_shared)
+{
+	static const char *const paths[][2] = {
+		{"/x/%r", "/x"},
+		{"/x/%h/a-%p", "/x"},
+		{"/x/y", "/x/y"},
+		{"a%r", "."},
+		{"/%r", "/"},
+		{"x/100%%/%h/r", "x/100%"},
+		{"x/100%d/r", "x/100%d/r"},
+		{"x/%%h/%r", "x/%h"},
+	};
+	char buf[16], again[16];
+
+	for (size_t i = 0; i < DF_ARRAY_LEN(paths); i++) {
+		ck_assert_int_eq(df_env_expand_shared(buf, sizeof(buf), paths[i][0]), 0);
+		ck_assert_str_eq(buf, paths[i][1]);
+		ck_assert_int_eq(df_env_literal(buf, sizeof(buf), paths[i][1]), 0);
+		ck_assert_int_eq(df_env_expand(again, sizeof(again), buf, 3), 0);
+		ck_assert_str_eq(again, paths[i][1]);
+	}
+	ck_assert_int_eq(df_env_expand_shared(buf, 2, "/x/%r"), -ENAMETOOLONG);
+	ck_assert_int_eq(df_env_literal(buf, 3, "a%"), -ENAMETOOLONG);
+	ck_assert_int_eq(df_env_literal(buf, 4, "a%"), 0);
+}
+END_TEST
+
 /* The first rule for a name counts; else the word without a name; else the first word. */
 START_TEST(t_rules)
 {
@@ -236,5 +264,5 @@ END_TEST
 int main(void)
 {
 	return DF_TESTS("environment", {t_defaults}, {t_rows, DF_ENV_NR_ROWS}, {t_names_of_others},
-			{t_process}, {t_expand}, {t_rules});
+			{t_process}, {t_expand}, {t_expand_shared}, {t_rules});
 }

@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "runtime/base/env.h"
 #include "runtime/base/exit_status.h"
 #include "runtime/base/file_size.h"
 #include "trace/record/clock.h"
@@ -550,17 +551,20 @@ static int make_dirs(const char *dir)
  */
 static int open_file(const struct df_trace_config *cfg, const char *host, uint64_t bytes, int *out)
 {
-	int rc = make_dirs(cfg->dir), fd, n;
+	char dir[PATH_MAX];
+	int rc = df_env_expand(dir, sizeof(dir), cfg->dir, cfg->rank), fd, n;
 
+	if (!rc)
+		rc = make_dirs(dir);
 	if (!rc)
 		rc = df_file_fits(bytes, "a trace");
 	if (rc)
 		return rc;
 	if (cfg->rank >= 0)
-		n = snprintf(ring_path, sizeof(ring_path), "%s/rank%d-%s-%ld.dft", cfg->dir,
-			     cfg->rank, host, (long)getpid());
+		n = snprintf(ring_path, sizeof(ring_path), "%s/rank%d-%s-%ld.dft", dir, cfg->rank,
+			     host, (long)getpid());
 	else
-		n = snprintf(ring_path, sizeof(ring_path), "%s/%s-%ld.dft", cfg->dir, host,
+		n = snprintf(ring_path, sizeof(ring_path), "%s/%s-%ld.dft", dir, host,
 			     (long)getpid());
 	if (n < 0 || (size_t)n >= sizeof(ring_path))
 		return -ENAMETOOLONG;

@@ -15,7 +15,7 @@
 #include "trace/record/format.h"
 
 struct df_trace_config {
-	const char *dir; /* NULL: memory only */
+	const char *dir; /* a pattern for df_env_expand(); NULL: memory only */
 	long mb;
 	int rank, world; /* of the job; -1, 0: unknown */
 	uint64_t host;	 /* the node, by the same number as in COMM_MEMBER and PEER_DEAD */

@@ -84,7 +84,7 @@ static void hide_from_git(const char *dir)
 
 static int make_trace_dir(const char *path)
 {
-	char part[PATH_MAX], *p;
+	char part[PATH_MAX], whole[PATH_MAX], *p;
 
 	if (!path)
 		return 0;
@@ -108,8 +108,10 @@ static int make_trace_dir(const char *path)
 		hide_from_git(part);
 	else if (errno != EEXIST)
 		return df_cli_input_error("run", path, "%s", strerror(errno));
-	if (!realpath(path, df_run.trace))
+	if (!realpath(path, whole))
 		return df_cli_input_error("run", path, "%s", strerror(errno));
+	if (df_env_literal(df_run.trace, sizeof(df_run.trace), whole))
+		return df_cli_input_error("run", path, "%s", strerror(ENAMETOOLONG));
 	return 0;
 }
 
@@ -537,8 +539,7 @@ static void say_again(const char *line, int code, int stopped)
 {
 	fprintf(stderr, "dfshim run: %s, status %d: %s (the report is above%s%s)\n",
 		stopped ? "stopped for a hang" : "the job failed", code, line,
-		*df_run.trace && !own_trace ? "; the traces are in " : "",
-		own_trace ? "" : df_run.trace);
+		*df_run.trace && !own_trace ? "; the traces are in " : "", own_trace ? "" : traces);
 }
 
 /*
@@ -573,7 +574,7 @@ static int record_death(void)
 static int judge(int code, int stopped)
 {
 	const struct df_check_opts opts = {.alive = df_check_alive};
-	char *path = df_run.trace;
+	char *path = traces;
 	struct df_check_result *r = df_cli_judge("run", 1, &path, &opts);
 
 	if (!stopped && failed.signal && (!r || is_explained(df_check_verdict(r)))) {
@@ -599,8 +600,6 @@ static int print_verdict(int code, int stopped)
 	int status = 0;
 	pid_t pid;
 
-	if (strchr(df_run.trace, '%'))
-		return code;
 	fflush(NULL);
 	pid = fork();
 	if (!pid) {
@@ -640,16 +639,10 @@ static int find_traces(struct df_jobdir *dir)
 {
 	const char *set = getenv(df_env_name(DF_ENV_ROW_trace));
 	const char *mode = getenv(df_env_name(DF_ENV_ROW_mode));
-	char *variable;
 
 	if (set && *set) {
-		/* "/x/%r": the folder of all ranks is /x. */
-		snprintf(traces, sizeof(traces), "%s", set);
-		variable = strchr(traces, '%');
-		if (variable) {
-			*variable = 0;
-			*(strrchr(traces, '/') ?: traces) = 0;
-		}
+		if (df_env_expand_shared(traces, sizeof(traces), set))
+			*traces = '\0';
 		return 0;
 	}
 	/*
@@ -662,9 +655,12 @@ static int find_traces(struct df_jobdir *dir)
 	if (df_jobdir_create(dir, "run"))
 		return df_run.nccl;
 	own_trace = 1;
-	snprintf(df_run.trace, sizeof(df_run.trace), "%s", dir->path);
+	if (df_env_literal(df_run.trace, sizeof(df_run.trace), dir->path)) {
+		df_jobdir_remove(dir);
+		return df_cli_input_error("run", dir->path, "%s", strerror(ENAMETOOLONG));
+	}
 	snprintf(traces, sizeof(traces), "%s", dir->path);
-	setenv(df_env_name(DF_ENV_ROW_trace), dir->path, 1);
+	setenv(df_env_name(DF_ENV_ROW_trace), df_run.trace, 1);
 	return 0;
 }
 

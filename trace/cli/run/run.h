@@ -13,7 +13,7 @@ extern struct df_run_opts {
 	int nccl;  /* by NCCL's rules */
 	int lanes; /* dfshim orders, NCCL executes */
 	const char *mode, *rules, *executor;
-	char trace[PATH_MAX];
+	char trace[PATH_MAX]; /* as DFSHIM_TRACE: a pattern */
 	double timeout, limit, grace;
 	char **app;
 } df_run;
