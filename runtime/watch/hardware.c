@@ -40,7 +40,7 @@ static const char *const counters[] = {
 
 _Static_assert(sizeof(counters) / sizeof(*counters) == DF_HARDWARE_COUNTERS, "see hardware.h");
 
-/* Reads the beginning of a file as text; "": it cannot be read. */
+/* Reads the beginning of a file as text. The text is empty if the file cannot be read. */
 static void read_text(const char *folder, const char *file, char *buf, size_t size)
 {
 	char path[512];
@@ -55,7 +55,7 @@ static void read_text(const char *folder, const char *file, char *buf, size_t si
 		fclose(f);
 }
 
-/* The counter's value; as it was if it cannot be read. */
+/* Returns the counter's value, or its previous value if it cannot be read. */
 static uint64_t counter_of(const struct df_hardware_port *p, size_t i)
 {
 	char text[32];
@@ -115,7 +115,7 @@ static void look_at_line(struct df_hardware *h, char *line, void (*say)(void *, 
 	if (!text || sscanf(line, "%*u,%*u,%llu,", &us) != 1 || us <= h->log_us)
 		return;
 	h->log_us = us;
-	/* NVLink switches say SXid. */
+	/* NVLink switches report SXid, which contains Xid. */
 	if (!strstr(text, "Xid"))
 		return;
 	text[MAX_TEXT] = '\0';
@@ -132,7 +132,7 @@ static void look_at_log(struct df_hardware *h, void (*say)(void *, const char *)
 
 	snprintf(path, sizeof(path), "%s/dev/kmsg", h->root);
 	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	/* Each read returns one message; it fails once if messages were lost. */
+	/* Each read returns one message. A read fails once if messages were lost. */
 	while (fd >= 0 && tries < 2) {
 		n = read(fd, buf, 8192);
 		tries = n > 0 ? 0 : tries + 1;
@@ -195,7 +195,9 @@ static void note(void *arg, const char *text)
 
 static void rest(void)
 {
-	/* RELEASE pairs with the exchange in is_free(): the next thread sees `here`. */
+	/*
+	 * RELEASE pairs with the exchange in is_free(): the next thread sees our writes to `here`.
+	 */
 	__atomic_store_n(&here.busy, 0, __ATOMIC_RELEASE);
 	df_futex_wake(&here.busy, INT_MAX, 0);
 }
@@ -221,8 +223,8 @@ static void *look(void *arg)
 }
 
 /*
- * Reads in a thread of its own, because a port that has failed may answer only after a minute.
- * Waits at most wait_ns for it.
+ * Looks in a new thread, because a failed port may take a minute to answer. Waits at most wait_ns
+ * for that thread.
  */
 static void look_apart(uint64_t wait_ns)
 {
@@ -232,7 +234,7 @@ static void look_apart(uint64_t wait_ns)
 		rest();
 		return;
 	}
-	/* RELAXED: what it has seen is in the trace. */
+	/* RELAXED: the thread has written its result into the trace, and nothing here reads it. */
 	while (__atomic_load_n(&here.busy, __ATOMIC_RELAXED) && df_now_ns() < until)
 		df_futex_wait(&here.busy, 1, 100 * DF_NS_PER_MS, 0);
 }

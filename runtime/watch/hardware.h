@@ -18,20 +18,28 @@ struct df_hardware_port {
 	uint64_t counters[DF_HARDWARE_COUNTERS];
 };
 
-/* Evidence that has been seen. One thread at a time. */
+/* The state at the last look. Used by one thread at a time. */
 struct df_hardware {
 	const char *root; /* in front of /dev and /sys: "" */
-	uint64_t log_us;  /* of the last message, on the kernel's clock */
+	uint64_t log_us;  /* time of the last message, on the kernel's clock */
 	struct df_hardware_port ports[DF_HARDWARE_PORTS];
 	size_t nr_ports;
 };
 
-/* Reads the counters, with which later ones are compared. since_us: older messages are not read. */
+/*
+ * Reads the counters, so that df_hardware_look() can report later changes. Messages from before
+ * since_us are skipped.
+ */
 void df_hardware_open(struct df_hardware *h, const char *root, uint64_t since_us);
-/* Calls say() with each new message, and each port that has changed. */
+/*
+ * Calls say() for each new message, and for each port with new errors or that is no longer active.
+ */
 void df_hardware_look(struct df_hardware *h, void (*say)(void *arg, const char *text), void *arg);
 
-/* The same for this machine, by any thread: df_hardware_note() writes into the trace. */
+/*
+ * The same for this machine, from any thread: df_hardware_start() reads the counters, and
+ * df_hardware_note() writes changes into the trace.
+ */
 void df_hardware_start(void);
 void df_hardware_note(void);
 

@@ -226,8 +226,7 @@ static int note_polls(uint32_t tid, uint32_t site)
 }
 
 /*
- * Records with which functions the thread polls although it polls no recorded object: the thread is
- * not silent.
+ * Records the functions with which the thread polls objects that have no record: it is not silent.
  */
 static void note_asks(uint32_t tid)
 {

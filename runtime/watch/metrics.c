@@ -1,9 +1,10 @@
 /*
- * The text has counters and gauges only, and one summary, so that parsers of Prometheus' older text
- * format read it, too: node_exporter's. Counts are those of the trace's table of communicators and
- * of DFSHIM_STATS; durations are read from the ring (trace/read/live/follow.h).
+ * The text has only counters, gauges, and one summary, so that parsers of Prometheus' older text
+ * format (node_exporter's) read it too. Counts are those of the trace's table of communicators and
+ * of DFSHIM_STATS. Durations are read from the ring (trace/read/live/follow.h).
  *
- * The set of labels is bounded: names of communicators by MAX_NAMES, all others by tables.
+ * The set of labels is bounded: the names of communicators by MAX_NAMES, all other labels by
+ * tables.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -250,7 +251,7 @@ char *df_metrics_text(void)
 
 	if (!p)
 		return NULL;
-	/* If it fails, some durations are missing. */
+	/* If this fails, some durations are missing. */
 	df_follow_step(&metrics.follow, ring);
 	collect(p);
 	p->out = open_memstream(&text, &len);
@@ -264,7 +265,7 @@ char *df_metrics_text(void)
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
-/* Replaces the file at once, so that a reader never sees a half. Returns 0 or -errno. */
+/* Replaces the file atomically, so that no reader sees a part of it. Returns 0 or -errno. */
 static int replace(const char *text)
 {
 	size_t nr = strlen(text), at = 0;
@@ -305,8 +306,9 @@ int df_metrics_turn(void)
 	if (read(metrics.bell, &rung, sizeof(rung)) < 0)
 		rung = 0;
 	/*
-	 * After the bell, which is rung after the state is set. ACQUIRE pairs with the RELEASE in
-	 * df_metrics_stop(): the text has what precedes it.
+	 * Load the state after the bell is read, because df_metrics_stop() sets the state before it
+	 * rings. ACQUIRE pairs with the RELEASE there: the text includes everything before the
+	 * stop.
 	 */
 	state = __atomic_load_n(&metrics.state, __ATOMIC_ACQUIRE);
 	if (state == ENDED)
@@ -321,14 +323,14 @@ int df_metrics_turn(void)
 			strerror(-err));
 	metrics.due = now + PERIOD_NS;
 	if (state == ENDS) {
-		/* RELEASE pairs with the ACQUIRE in df_metrics_stop(): the file is there. */
+		/* RELEASE pairs with the ACQUIRE in df_metrics_stop(): the file is complete. */
 		__atomic_store_n(&metrics.state, ENDED, __ATOMIC_RELEASE);
 		df_futex_wake(&metrics.state, INT_MAX, 0);
 	}
 	return (int)(PERIOD_NS / DF_NS_PER_MS);
 }
 
-/* Returns the bell of this process, or -1. A child of a fork has no thread that listens to it. */
+/* Returns the bell of this process, or -1. After fork() the child has no thread that reads it. */
 static int own_bell(void)
 {
 	/* ACQUIRE pairs with the RELEASE in df_metrics_start(): the other fields are set. */
@@ -342,7 +344,7 @@ void df_metrics_soon(void)
 	uint64_t one = 1;
 	int saved = errno, bell = own_bell();
 
-	/* Fails only if it has been rung very often, and is ringing then. */
+	/* Fails only if the bell's counter is full. Then the thread wakes anyway. */
 	if (bell >= 0 && write(bell, &one, sizeof(one)) < 0)
 		errno = saved;
 	errno = saved;
@@ -391,7 +393,7 @@ static int listen_at(long port)
 	return -1;
 }
 
-/* Several processes that would write one file: inserts the rank before the suffix. */
+/* Several processes would write to one file: inserts the rank before the suffix. */
 static int with_rank(char *path, size_t size, int rank)
 {
 	char *name = strrchr(path, '/'), *dot = strrchr(name, '.'), end[NAME_MAX + 1];
@@ -407,7 +409,7 @@ static int with_rank(char *path, size_t size, int rank)
 		       : -ENAMETOOLONG;
 }
 
-/* Finds the name of the file. Returns 0 if the setting cannot be used. */
+/* Sets metrics.path. Returns 0 if the setting cannot be used. */
 static int name_file(const char *to)
 {
 	int world, rank = df_launcher_rank(&world);

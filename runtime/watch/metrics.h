@@ -6,26 +6,26 @@
 #define DF_RUNTIME_WATCH_METRICS_H
 
 /*
- * Reads the setting. Returns whether there is something to do; *listener: the socket for HTTP, or
- * -1; *bell: readable when df_metrics_turn() should be called soon.
+ * Reads the setting. Returns whether metrics are wanted. *listener is the socket for HTTP, or -1.
+ * *bell is readable when df_metrics_turn() should be called soon; -1 if no file is written.
  */
 int df_metrics_start(int *listener, int *bell);
 
-/* The rest is for that thread. */
+/* Only the thread of ras_server.c calls the next two. */
 
 /*
- * Writes the file if it is due. Returns the time in milliseconds until it is due again; -1: there
- * is none.
+ * Writes the file if it is due. Returns the milliseconds until it is due again, or -1 if no file is
+ * written.
  */
 int df_metrics_turn(void);
 /* Returns the text, from malloc(), or NULL. */
 char *df_metrics_text(void);
 
-/* These two for any thread, also in a handler of a signal. */
+/* Any thread may call the next two, also in a signal handler. */
 
-/* Something has happened that a reader should see soon: a verdict. */
+/* Has the file written soon, because there is a new verdict. */
 void df_metrics_soon(void);
-/* The process exits: has the file written for the last time, and waits for that for 5 s at most. */
+/* The process exits: has the file written once more, and waits for that at most 5 s. */
 void df_metrics_stop(void);
 
 #endif

@@ -86,8 +86,7 @@ void df_polls_act(void)
 	struct slot *s = own_slot();
 
 	/*
-	 * From now on the thread may be the one that issues an operation which a communicator
-	 * lacks.
+	 * From now on this thread counts as one that may issue the operation that others wait for.
 	 */
 	df_trace_enter();
 	if (s)

@@ -31,7 +31,7 @@
 #define ROUNDS	  5
 #define NR_LIKELY 64		      /* likely cycles that are observed */
 #define NR_KNOWN  64		      /* cycles that were released when they were only likely */
-#define KNOWN_NS  (20 * DF_NS_PER_MS) /* the bound for these */
+#define KNOWN_NS  (20 * DF_NS_PER_MS) /* how long they must last when they appear again */
 #define FORGET_NS DF_NS_PER_S	      /* a cycle that was not seen for this long has dissolved */
 
 /* The checker's decision in one round. */
@@ -41,9 +41,9 @@ struct choice {
 	uint64_t *proc; /* the process of each of them */
 };
 
-/* Likely cycles, by the facts that they rest on. */
+/* Likely cycles. `core` is a hash of the facts that the cycle rests on. */
 static struct {
-	uint64_t core, since, seen; /* core 0: free */
+	uint64_t core, since, seen; /* core 0: free entry */
 } likely[NR_LIKELY];
 
 static uint64_t known[NR_KNOWN]; /* the latest ones, by struct df_check_chosen.cycle */
@@ -122,7 +122,7 @@ static uint64_t bound_of(uint64_t cycle)
 	return is_known(cycle) ? DF_MIN(bound, KNOWN_NS) : bound;
 }
 
-/* Since when this cycle has been the same. */
+/* Returns the time since which this cycle has been the same. */
 static uint64_t likely_since(uint64_t core, uint64_t now)
 {
 	unsigned oldest = 0;
@@ -140,7 +140,10 @@ static uint64_t likely_since(uint64_t core, uint64_t now)
 	return now;
 }
 
-/* Keeps those likely cycles that have lasted long enough. *again: when the next one will have. */
+/*
+ * Keeps the likely cycles that have lasted long enough. *again: when the next one will have lasted
+ * long enough.
+ */
 static void keep_those_due(struct choice *c, uint64_t *again)
 {
 	uint64_t now = df_now_ns();

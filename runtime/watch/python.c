@@ -156,7 +156,10 @@ static void *asks(void *arg)
 	char *text, *old;
 
 	(void)arg;
-	/* Freeing an object here could release GPU memory and so wait for the GPU. */
+	/*
+	 * No garbage collection: freeing an object could release GPU memory and so wait for the
+	 * GPU.
+	 */
 	collects = py.gc_disable && py.gc_enable && py.gc_disable();
 	text = question();
 	if (collects)

@@ -1,8 +1,8 @@
 /*
  * The thread that listens on NCCL_RAS_ADDR (default: loopback) and serves clients of NCCL's RAS
  * protocol: lines of text; commands in upper or lower case; STATUS ends the connection. See
- * ras_server.h. It also does what DFSHIM_METRICS asks for (metrics.h): a client of that port sends
- * a request of HTTP, of which the first line and the empty one that ends it matter.
+ * ras_server.h. It also serves DFSHIM_METRICS (metrics.h). There a client sends an HTTP request, of
+ * which only the first line and the empty line at its end are used.
  *
  * Question and answer pass through one word, `turn`. This thread changes it from IDLE to ASKED, the
  * watchdog from ASKED to DONE, and this thread from DONE to IDLE, taking the text. There is one
@@ -37,9 +37,9 @@
 #define DEFAULT_ADDR "localhost:28028"
 #define PROTOCOL     2
 #define NR_CLIENTS   16
-#define FULL_MS	     100  /* until the next check which client gives way */
+#define FULL_MS	     100  /* until the next check whether a client gives way */
 #define RETRY_MS     3000 /* until the next attempt to get the port */
-#define TOGETHER_MS  50	  /* the same, at most, after processes have refused each other */
+#define TOGETHER_MS  50	  /* the same, at most, if two processes attempted it at once */
 #define PATIENCE_NS  (30 * DF_NS_PER_S) /* a client that is silent for this long is disconnected */
 #define YOUNG_NS     DF_NS_PER_S /* a client that is silent for longer gives way to a new one */
 #define ANSWER_NS    (10 * DF_NS_PER_S)
@@ -56,7 +56,7 @@ static struct {
 struct client {
 	int fd, json, asked; /* asked: it has sent a command */
 	int http;	     /* it asks for metrics: HTTP_* */
-	int cut;	     /* the beginning of its line was too long and is gone */
+	int cut;	     /* its line was too long, and the beginning was dropped */
 	size_t nr;
 	uint64_t since;
 	char line[256];
@@ -135,7 +135,7 @@ static int say(struct client *c, const char *text)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		/* Nor may a client that reads slowly keep this thread. */
+		/* A client that reads slowly must not keep this thread. */
 		if (n <= 0 || df_now_ns() > until)
 			return -1;
 		at += (size_t)n;
@@ -176,7 +176,7 @@ static int command(struct client *c, const char *line)
 	return say(c, text);
 }
 
-/* A line of a request. Returns -1 if the connection ends: the answer was sent. */
+/* Handles a line of an HTTP request. Returns -1 if it was the last: the answer was sent. */
 static int request(struct client *c, const char *line)
 {
 	const char *path = strncmp(line, "GET ", 4) ? "" : line + 4;
@@ -216,7 +216,7 @@ static int hear(struct client *c)
 		return 0;
 	if (n <= 0)
 		return -1;
-	if (!c->http) /* a request has a time limit from its begin */
+	if (!c->http) /* the time limit of an HTTP request counts from its first byte */
 		c->since = df_now_ns();
 	c->nr += (size_t)n;
 	while ((end = memchr(at, '\n', c->nr - (size_t)(at - c->line)))) {
@@ -233,7 +233,7 @@ static int hear(struct client *c)
 	memmove(c->line, at, c->nr);
 	if (c->nr < sizeof(c->line) - 1)
 		return 0;
-	/* No command is this long, and no line of a request that matters. */
+	/* No command is this long, and no line of a request that is used. */
 	if (!c->http || c->http == HTTP_ASKS)
 		return -1;
 	c->cut = 1;
@@ -315,13 +315,13 @@ static void take_client(int listener)
 	};
 }
 
-/* Returns the shorter of two times in milliseconds; below 0: for ever. */
+/* Returns the shorter of two times in milliseconds. A negative time means for ever. */
 static int shorter(int a, int b)
 {
 	return a < 0 ? b : b < 0 ? a : DF_MIN(a, b);
 }
 
-/* Serves clients for this time, or as long as it can. */
+/* Serves clients for at most this time. */
 static void serve(int ms)
 {
 	enum { RAS, METRICS, BELL, CLIENTS };

@@ -9,8 +9,8 @@
 #define DF_RUNTIME_WATCH_RAS_SERVER_H
 
 /*
- * Starts the thread if it has something to do: to answer ncclras (answers, and not with
- * NCCL_RAS_ENABLE=0), or metrics.h. Further calls do nothing.
+ * Starts the thread if it is needed: to answer ncclras (if `answers` is set, and not with
+ * NCCL_RAS_ENABLE=0), or for metrics.h. Further calls do nothing.
  */
 void df_ras_start(int answers);
 

@@ -42,7 +42,8 @@ int df_release_due(uint64_t now, uint64_t *next, uint64_t *age);
 /* Whether a thread can see this memory without a CUDA call that we intercept. */
 int df_host_visible(uintptr_t at, uintptr_t end);
 /*
- * Writes the serials of the calls whose waits the policy lets us release now. Returns their number.
+ * Writes the serials of the calls whose waits the policy allows to release now. Returns their
+ * number.
  */
 uint32_t df_release_may(uint64_t *calls, uint32_t max);
 /*

@@ -503,7 +503,7 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 		free(l);
 	}
 	g->nr_procs = asked.nr + 1;
-	/* An old answer no longer counts. */
+	/* An answer from an earlier round no longer counts. */
 	df_list_each(s, &g->answers, node)
 	{
 		if (s->fresh)

@@ -33,7 +33,7 @@ struct df_snapshot {
 	uint32_t stalled_ms; /* how long it has had unfinished work without progress or verdict */
 	void *image;
 	size_t bytes;
-	uint64_t *waits; /* serials of calls that may be released there now */
+	uint64_t *waits; /* serials of calls whose waits may be released there now */
 	uint32_t nr_waits;
 	struct df_check_host *hosts; /* if requested and known */
 	uint32_t nr_hosts;
@@ -74,9 +74,9 @@ void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint
 			 uint32_t nr, int likely, const char *line);
 
 /*
- * The words that this process leaves to the others when it exits: the progress of its operations
- * (df_trace_left()). The caller frees it; NULL: nothing. Any thread may call this before the trace
- * is closed.
+ * The words that this process sends to the others when it exits: the progress of its operations
+ * (df_trace_left()). The caller frees them. NULL if there are none. Any thread may call this before
+ * the trace is closed.
  */
 void *df_snapshot_words(size_t *bytes);
 
@@ -86,8 +86,8 @@ void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t 
 /* Wakes the watchdog. */
 void df_snapshot_wake(void);
 /*
- * A counter that changes when the watchdog should look. df_snapshot_wait() sleeps while it is
- * `seen`.
+ * A counter that changes when the watchdog should look. df_snapshot_wait() sleeps while the counter
+ * still is `seen`.
  */
 uint32_t df_snapshot_seen(void);
 void df_snapshot_wait(uint32_t seen, int64_t timeout_ns);

@@ -60,16 +60,19 @@ _Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)
 static struct {
 	int started;
 	int speaker;	      /* this process must report the effect of a rank that has left */
-	uint64_t last, since; /* progress; when it last changed or nothing was unfinished */
+	uint64_t last, since; /* last progress; when it changed or all was finished */
 	uint64_t reported;    /* progress at the last report: one report per hang */
 	uint64_t told;	      /* when another process reported a verdict */
 	/*
-	 * Cycles: whether to search; not before this time; the pause after a search that found
-	 * nothing; when a likely cycle is due.
+	 * asked: a search for cycles is wanted; not_before: its earliest time; pause: after a
+	 * search that found nothing; again: when a likely cycle has lasted long enough.
 	 */
 	int asked;
 	uint64_t not_before, pause, again;
-	/* Communicator whose ranks call what never meets; 0: none; atomic. Not before this time. */
+	/*
+	 * Hash of a communicator whose ranks have made calls that never meet; 0: none; atomic.
+	 * mismatch_at: when to report it at the earliest.
+	 */
 	uint64_t mismatch, mismatch_at;
 	int pid;       /* of the process that has the thread */
 	uint32_t stop; /* STAYS, ASKED_TO_STOP, STOPPING, STOPPED; a futex */
@@ -406,9 +409,9 @@ static void stalled(uint64_t ms, uint64_t ops)
 }
 
 /*
- * A member has left, and operations are unfinished here: whether to check now if they wait for it.
- * One process reports the effect. It may have nothing unfinished itself, so the others wait for its
- * report, for a bounded time that differs by rank.
+ * A member has left, and operations are unfinished here. Returns whether to check now if they wait
+ * for it. One process reports the effect. That process may have nothing unfinished, so the others
+ * wait for its report, for a bounded time that grows with the rank.
  */
 static int left_is_told(const struct df_comm *comm)
 {
@@ -588,7 +591,7 @@ static uint64_t circles(void)
 		else
 			dog.pause = DF_MAX(DF_MIN(dog.pause * 2, LOOK_MAX_NS), LOOK_MIN_NS);
 		/*
-		 * A random-like pause, so that two processes that disturb each other do not stay in
+		 * An irregular pause, so that two processes that disturb each other do not stay in
 		 * step.
 		 */
 		dog.not_before = now + dog.pause / 2 + now / 1024 % (dog.pause / 2 + 1);
@@ -601,14 +604,14 @@ static uint64_t circles(void)
 
 void df_watchdog_mismatch(uint64_t hash)
 {
-	/* RELEASE pairs with mismatch_seen(): the records of both calls were made before. */
+	/* RELEASE pairs with mismatch_seen(): both calls were recorded before. */
 	__atomic_store_n(&dog.mismatch, hash, __ATOMIC_RELEASE);
 	df_snapshot_wake();
 }
 
 /*
- * Reports what df_watchdog_mismatch() was called for. Another process may not have answered: then
- * again later. Returns how long to sleep at most.
+ * Reports the mismatch that df_watchdog_mismatch() announced, or tries again later if another
+ * process has not answered. Returns how long to sleep at most.
  */
 static uint64_t mismatch_seen(void)
 {
@@ -653,8 +656,8 @@ void df_watchdog_stop(void)
 {
 	uint32_t stays = STAYS, now;
 	/*
-	 * The bound for buffered sends. A thread that has not begun is blocked by the ending one:
-	 * wait less.
+	 * df_stop() waits for buffered sends no longer than the time-out. If the watchdog has not
+	 * begun after 1 s, the calling thread holds a lock that it needs.
 	 */
 	uint64_t begin = df_now_ns() + DF_NS_PER_S;
 	uint64_t end = begin + (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
@@ -700,7 +703,7 @@ static void *watch(void *arg)
 		nap = DF_MIN(nap, rest);
 		if (nap)
 			df_snapshot_wait(seen, (int64_t)nap);
-		/* Before any process is informed of the state of this one. */
+		/* First, so that the state that other processes receive contains it. */
 		df_executor->note_held(df_now_ns(), DF_MAX(timeout / 4, DF_NS_PER_MS));
 		now_missing = df_joining_missing();
 		if (now_missing != missing) {
