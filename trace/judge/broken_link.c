@@ -1,9 +1,9 @@
 /*
  * Broken links between nodes, as the transport recorded them. A link that was broken when the trace
- * ended explains a silent rank, and an operation that ran on all ranks and did not end. A function
- * of the network library that has not returned also explains why an operation has not begun. So
- * does a link to a rank of its communicator, because the data that the operation begins with may
- * use it.
+ * ended explains a silent rank, and an operation that ran on all ranks and did not end. Two things
+ * also explain an operation that has not begun: a function of the network library that has not
+ * returned, and a broken link to a rank of the operation's communicator, because its first data may
+ * use the link.
  */
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static int far_rank(const struct df_check_set *set, const struct df_broken_link 
 	return 0;
 }
 
-/* The other end's trace, or NULL. */
+/* Returns the trace of the process at the other end, or NULL. */
 static const struct df_trc *far_trace(const struct df_check_set *set,
 				      const struct df_broken_link *k)
 {
@@ -49,7 +49,10 @@ static int saw_break(const struct df_check_set *set, const struct df_trc *t)
 	return 0;
 }
 
-/* Whether the process at the other end has died: that is the cause, and the link broke with it. */
+/*
+ * Whether the process at the other end has died. Then its death is the cause, and the link broke
+ * with it.
+ */
 static int far_end_died(const struct df_check_set *set, const struct df_broken_link *k)
 {
 	const struct df_trc *far = far_trace(set, k);
@@ -112,9 +115,9 @@ static int explains(const struct df_check_result *r, const struct df_broken_link
 		return 1;
 	case DF_V_MISSING:
 		/*
-		 * A silent rank may have been cut off. One that has ended may have given up; its
-		 * trace shows that if there is one. One that has left a communicator has left by
-		 * itself.
+		 * A silent rank may have been cut off. A process that has exited may have given up
+		 * because of the link: its trace, if there is one, shows that. A rank that has left
+		 * a communicator has done so by itself.
 		 */
 		if (r->root == DF_NONE || !is_at(r, k) ||
 		    (r->qualifier[0] && strcmp(r->qualifier, "exited")))
@@ -131,7 +134,10 @@ static uint64_t broken_at(const struct df_check_set *set, const struct df_broken
 	return k->time_ns + (uint64_t)set->traces[k->trace].skew_ns;
 }
 
-/* The other side of a thread that is held may also see a link break. */
+/*
+ * A thread that is held in the network library explains most: the peer may see a broken link
+ * because of it. Next is a link that was given up.
+ */
 static int weight(const struct df_broken_link *k)
 {
 	return k->held ? 2 : k->gone;
@@ -151,7 +157,7 @@ void df_link_judge(struct df_check_result *r)
 	}
 	if (!r->link)
 		return;
-	/* The link may be restored. */
+	/* A link that was not given up may be restored, so the job may still only be slow. */
 	if (r->verdict == DF_V_SLOW && !r->link->gone) {
 		r->otherwise = DF_V_NET_STALL;
 	} else {
@@ -173,7 +179,7 @@ static const char *far_end(const struct df_check_set *set, const struct df_broke
 	return buf;
 }
 
-/* The view of one end. */
+/* Appends what one end has recorded of the link. */
 static void put_link(const struct df_broken_link *k, struct df_line *b)
 {
 	if (k->held) {

@@ -1,5 +1,5 @@
 /*
- * The sentences of verdicts with one culprit: a rank that is missing, ended, silent or stuck, and
+ * The sentences of verdicts with one cause: a rank that is missing, ended, silent or stuck, or
  * calls that do not agree.
  */
 #define _GNU_SOURCE
@@ -12,7 +12,7 @@
 #include "trace/read/party.h"
 #include "trace/record/names.h"
 
-/* Counts the ranks' operations that wait for the root: directly, and in total. */
+/* Counts the operations that wait directly for the root, and all stuck ranks. */
 static void count_waiters(struct df_check_result *r, size_t *direct, size_t *all)
 {
 	const struct df_node *root = &r->g.nodes[r->root];
@@ -31,7 +31,7 @@ static void count_waiters(struct df_check_result *r, size_t *direct, size_t *all
 	*all = r->stuck_ranks;
 }
 
-/* An operation that waits for the root. */
+/* Returns an operation that waits for the root, or NULL. */
 static const struct df_uop *a_waiter(struct df_check_result *r)
 {
 	for (size_t i = 0; i < r->g.nr_edges; i++) {
@@ -50,7 +50,7 @@ static void last_record(struct df_check_result *r, const struct df_trc_comm *e, 
 	df_line_put(b, "%.1f s ago", df_say_ago(r->set, e->trace, t->last_ns));
 }
 
-/* The polling that a missing rank's threads do instead; "" if they do none. */
+/* Lists the functions in which the threads of the missing rank poll; "" if there are none. */
 static void loops(const struct df_check_result *r, const struct df_trc_comm *e, char *buf,
 		  size_t size)
 {
@@ -100,7 +100,7 @@ static void last_call(const struct df_check_set *set, const struct df_trc_comm *
 		df_line_put(b, " (it has issued nothing on %s, its last call is %s)", comm, op);
 }
 
-/* A thread that waits for the root in a call that all ranks make, or NULL. */
+/* Returns a thread that waits for the root in a call that all ranks make, or NULL. */
 static const struct df_node *a_caller(struct df_check_result *r)
 {
 	const struct df_graph *g = &r->g;
@@ -125,7 +125,7 @@ int df_exit_of(const struct df_check_result *r)
 	const struct df_dead *d =
 		n->gcomm != DF_NONE ? df_set_dead(r->set, n->gcomm, n->rank) : NULL;
 
-	/* The rank's own trace may end before that. */
+	/* Prefer the rank's own trace: other processes may have recorded the exit as well. */
 	if (e && r->set->traces[e->trace].h.closed)
 		return (int)r->set->traces[e->trace].h.closed;
 	return d ? d->in_order : 0;
@@ -284,7 +284,7 @@ static int who_has_not_called(struct df_check_result *r, const struct df_bar *ba
 	return 1;
 }
 
-/* The first ncclCommInitRank that not all ranks have reached, or NULL. */
+/* Returns the first stuck ncclCommInitRank, or NULL. */
 static const struct df_bar *stuck_init(const struct df_check_result *r)
 {
 	for (size_t i = 0; i < r->g.nr_bars; i++)
@@ -293,7 +293,10 @@ static const struct df_bar *stuck_init(const struct df_check_result *r)
 	return NULL;
 }
 
-/* Whether a thread of the process was in that call when the process ended, and for which rank. */
+/*
+ * Whether a thread of the process was in this ncclCommInitRank at the end of the trace, and for
+ * which rank.
+ */
 static int is_in_init(const struct df_trc *t, uint64_t id, int *rank)
 {
 	for (size_t i = 0; i < t->nr_notes; i++) {
@@ -313,14 +316,14 @@ const struct df_trc *df_left_init(const struct df_check_result *r, int *rank)
 {
 	const struct df_bar *bar = stuck_init(r);
 
-	/* A rank that has not called it at all is the reason. */
+	/* A rank that has not called it at all is a better explanation. */
 	for (uint32_t k = 0; bar && k < bar->expect && bar->expect <= RANKS_MAX; k++)
 		if (!has_called(r->set, bar->object, k))
 			return NULL;
 	for (size_t i = 0; bar && i < r->set->nr_traces; i++) {
 		const struct df_trc *t = &r->set->traces[i];
 
-		/* A process that has noticed the hang exited because of it. */
+		/* A process that had noticed the hang exited because of it, so it is no cause. */
 		if (t->fate == DF_EXITED && !t->dropped && !t->stall_ms &&
 		    is_in_init(t, bar->object, rank))
 			return t;

@@ -1,6 +1,6 @@
 /*
- * The first point where the ranks' behaviour differs, and other observations: the earliest point at
- * which a developer can act, in addition to the cycle.
+ * Adds observations to the verdict: the first point where the ranks' behaviour differs, which is
+ * the earliest at which a developer can act, lost records, and other notes.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "trace/judge/judge_int.h"
 
 /*
- * Whether both ranks belong to the communicator of this operation; for messages, whether both are
- * its ends.
+ * Whether the other rank takes part in this operation: it belongs to the communicator, or is the
+ * peer of the message.
  */
 static int shared(const struct df_check_set *set, const struct df_uop *u,
 		  const struct df_trc_comm *other)
@@ -44,7 +44,7 @@ static int same_place(const struct df_uop *a, const struct df_uop *b)
 	return a->l.index == b->l.index && a->l.kind == b->l.kind;
 }
 
-/* This rank's next unfinished operation, from *at on, that both share. */
+/* Returns this rank's next unfinished operation, from *at on, in which both take part, or NULL. */
 static const struct df_uop *next_shared(const struct df_check_set *set,
 					const struct df_trc_comm *mine,
 					const struct df_trc_comm *other, size_t *at)
@@ -60,12 +60,12 @@ static const struct df_uop *next_shared(const struct df_check_set *set,
 	return NULL;
 }
 
-/* The operations of a group are issued in sequence, with those of other threads between them. */
+/* How far to search for a group's operations: those of other threads may lie between them. */
 #define GROUP_WINDOW ((size_t)1024)
 
 /*
- * Whether the same rank has issued the counterpart of u in the group of `other`, where the order
- * makes no difference.
+ * Whether the other rank has issued the counterpart of u in the same group as `other`. Inside a
+ * group the order makes no difference.
  */
 static int is_in_group(const struct df_check_set *set, const struct df_uop *u,
 		       const struct df_uop *other)
@@ -94,7 +94,7 @@ static void say_with_site(struct df_check_result *r, const struct df_uop *u, uns
 		 df_say_sig(&u->l, sig, sizeof(sig)), site[0] ? " at " : "", site, "");
 }
 
-/* Returns whether they differ. */
+/* Describes the first difference between the two ranks. Returns 0 if there is none. */
 static int between(struct df_check_result *r, const struct df_trc_comm *a,
 		   const struct df_trc_comm *b)
 {
@@ -143,8 +143,8 @@ static int between(struct df_check_result *r, const struct df_trc_comm *a,
 #define RANKS_COMPARED 16
 
 /*
- * Describes the divergence between the first two ranks of the cycle that differ, if any do. Returns
- * 0 if there are no two ranks.
+ * Describes the first difference among the ranks of the cycle, if there is one. Returns 0 if fewer
+ * than two ranks could be compared.
  */
 static int among_involved(struct df_check_result *r)
 {
@@ -197,7 +197,7 @@ static void drops_by_comm(const struct df_check_set *set, char *buf, size_t size
 
 			for (uint32_t k = 0; k < g->nr_entries; k++)
 				sum += set->entries[set->sorted[g->first_entry + k]].drops;
-			/* Equal counts in the order of their index. */
+			/* Communicators with equal counts follow in the order of their index. */
 			if (sum > most && (sum < below || (sum == below && i > last))) {
 				most = sum;
 				which = i;
@@ -264,9 +264,12 @@ static void coverage(struct df_check_result *r)
 		df_note(r, "%" PRIu64 " records were incomplete and were skipped", set->nr_torn);
 }
 
-#define NEIGHBOURS 64 /* the ranks of one machine have numbers near each other */
+#define NEIGHBOURS 64 /* pairs compared: the ranks of one machine have numbers near each other */
 
-/* Two ranks of a communicator that share a device, by its number; 0 if there are none. */
+/*
+ * Finds two ranks of a communicator that use a device with the same number on one machine. Returns
+ * 0 if there are none.
+ */
 static int share_device(const struct df_check_set *set, const struct df_gcomm *g,
 			const struct df_trc_comm *pair[2])
 {
@@ -328,7 +331,7 @@ static void unseen_room(struct df_check_result *r)
 
 #define MAX_FAULTS 8 /* noted */
 
-/* The notes of what the machines show of a fault, each once. */
+/* Notes the faults that the machines have recorded, each once. */
 static void faults(struct df_check_result *r)
 {
 	uint64_t seen[MAX_FAULTS][2];
@@ -358,7 +361,9 @@ static void faults(struct df_check_result *r)
 	}
 }
 
-/* The operation that this side's rank issues next, if it is the other side's call; else NULL. */
+/*
+ * Returns the operation that b's rank issues next, if it has the signature of a's call; else NULL.
+ */
 static const struct df_uop *next_is(const struct df_check_set *set, const struct df_side *b,
 				    const struct df_side *a)
 {
@@ -374,10 +379,7 @@ static const struct df_uop *next_is(const struct df_check_set *set, const struct
 	return NULL;
 }
 
-/*
- * Two adjacent calls on the same communicator are swapped: the program issued them in another
- * order.
- */
+/* Notes if two adjacent calls on one communicator seem to be swapped between ranks. */
 static void swapped(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;

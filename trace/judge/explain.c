@@ -1,4 +1,4 @@
-/* The sentence for each verdict, what would help, and how to fix the program. */
+/* Sentences: the verdict itself, what dfshim would do about it, and how to fix the program. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ void df_line_put(struct df_line *b, const char *fmt, ...)
 		b->n = b->n + (size_t)n < sizeof(b->s) ? b->n + (size_t)n : sizeof(b->s) - 1;
 }
 
-/* Ranks of a cycle that its sentence names: the first ones and the last one. */
+/* The ranks of a cycle that its sentence names: the first 16 and the last one. */
 #define PATH_RANKS 16
 
 /* Writes the rank of a step's beginning. Returns 0 for a node that no rank has. */
@@ -128,7 +128,10 @@ const char *df_line_host(struct df_check_result *r, const struct df_node *n, cha
 	return df_say_host(&r->g, (uint32_t)(n - r->g.nodes), buf, size);
 }
 
-/* A thread of the cycle that is in a call. Another thread of the rank may wait for it: a join. */
+/*
+ * Returns a thread of the cycle that is in a call. Skips threads that wait outside of NCCL and
+ * CUDA, such as for the end of another thread.
+ */
 static const struct df_node *calling_thread(struct df_check_result *r, size_t which)
 {
 	const struct df_node *t;
@@ -174,7 +177,7 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 		df_line_host(r, t, h1, sizeof(h1));
 		if (t2)
 			df_line_host(r, t2, h2, sizeof(h2));
-		/* Threads of one process whose ranks have no names yet. */
+		/* Threads of one process whose ranks have no names yet: name the threads. */
 		if (t2 && !strcmp(h1, h2)) {
 			df_say_thread(r->set, t->trace, t->thread, h1, sizeof(h1));
 			df_say_thread(r->set, t2->trace, t2->thread, h2, sizeof(h2));
@@ -218,7 +221,7 @@ static void sync_line(struct df_check_result *r, struct df_line *b)
 	const struct df_node *t = df_line_thread(r, 0);
 
 	for (size_t i = 0; t && i < r->nr_steps; i++) {
-		/* Among several threads, the one whose call is the cause. */
+		/* Among several threads, name the one whose call is the cause. */
 		if (r->steps[i].cut && r->g.nodes[r->steps[i].from].kind == DF_N_THREAD) {
 			t = &r->g.nodes[r->steps[i].from];
 			break;
@@ -257,8 +260,8 @@ static const struct df_litem *work_of(const struct df_check_result *r, const str
 }
 
 /*
- * Whether the work is a copy of memory that no unfinished operation of its process writes, and it
- * waits directly for an operation.
+ * Whether the work is a copy that waits directly for an operation, although no unfinished operation
+ * of its process writes the copied memory.
  */
 static int needs_nobody(const struct df_check_result *r, const struct df_node *t,
 			const struct df_litem *work, const struct df_node *behind)
@@ -365,9 +368,7 @@ static void resource_line(struct df_check_result *r, struct df_line *b)
 
 /* ---- remedy and fix ------------------------------------------------------------------------- */
 
-/*
- * Whether each device that a thread of the cycle waits for has other work behind stuck operations.
- */
+/* Whether the process of each thread of the cycle has other work behind stuck operations. */
 static int has_work_behind(struct df_check_result *r)
 {
 	const struct df_node *t;
@@ -460,8 +461,8 @@ static const char *fix_text(struct df_check_result *r)
 }
 
 /*
- * Operations before one that is not issued may be stuck as well, and an operation that is not
- * issued cannot finish.
+ * Names a call that the job still needs with the remedy. The trace does not show whether the rank
+ * would reach it.
  */
 static void say_to_come(struct df_check_result *r, struct df_line *b)
 {
@@ -637,7 +638,10 @@ int df_explain(struct df_check_result *r)
 	r->remedy_text = strdup(remedy_line.s);
 	if (!r->line || !r->fix || !r->remedy_text)
 		return -ENOMEM;
-	/* If the ring has lost records of a rank, they end too early: that is not a divergence. */
+	/*
+	 * If the ring has overwritten records of a rank, its records end too early, which is no
+	 * divergence.
+	 */
 	for (size_t i = 0; i < r->set->nr_entries; i++)
 		lost |= r->set->entries[i].lost_open != 0;
 	if (r->verdict != DF_V_OK && !(lost && r->verdict == DF_V_UNKNOWN))

@@ -1,6 +1,6 @@
 /*
- * The judge: reduces the graph with the rules that really hold, examines the stuck nodes, and finds
- * the weakest rule change with which they could proceed. No state besides the result.
+ * The judge: reduces the graph with the rules under which the job ran, examines the stuck nodes,
+ * and finds the weakest rule change with which they could proceed. No state besides the result.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -99,8 +99,8 @@ static void count_stuck(struct df_check_result *r)
 }
 
 /*
- * Chooses the root cause among the components that wait for no other: the most serious one; among
- * equal ones, the one with most nodes behind it.
+ * Chooses the root cause among the components that wait for no other component: the most serious
+ * one; among equally serious ones, the largest.
  */
 static int choose_root(struct df_check_result *r)
 {
@@ -191,8 +191,8 @@ static int cycle_has_call(const struct df_check_result *r, uint32_t call)
 #define BUFFERED (128u << 10)
 
 /*
- * Whether the edge is a send in a group, which NCCL ends as a whole. By dfshim's rules it need not
- * wait for its receive.
+ * Whether the edge is a send in a group, which by NCCL's rules ends with its whole group. By
+ * dfshim's rules a small one need not wait for its receive.
  */
 static int may_be_buffered(const struct df_check_result *r, const struct df_edge *e)
 {
@@ -220,8 +220,8 @@ static int dissolves_if_buffered(struct df_check_result *r)
 }
 
 /*
- * The edge to the nearest operation that the component needs in that world and that a rank has not
- * issued, or DF_NONE. A remedy assumes that it will be issued.
+ * Returns the edge to the nearest operation that the component needs in that world and that a rank
+ * has not issued, or DF_NONE. The remedy assumes that the rank will issue it.
  */
 static uint32_t still_to_come(const struct df_check_result *r, enum df_world w)
 {
@@ -392,8 +392,8 @@ static void judge_init(struct df_check_result *r)
 }
 
 /*
- * Calls that do not agree explain a hang better than a missing rank. Returns 1 if they do not
- * agree, else 0 or -ENOMEM.
+ * Makes MISMATCH the verdict if rc says that calls do not agree: this explains a hang better than a
+ * missing rank. Returns rc, or 1 if it is positive.
  */
 static int is_mismatch(struct df_check_result *r, int rc)
 {
@@ -421,8 +421,8 @@ static int judge_places(struct df_check_result *r)
 }
 
 /*
- * A rank that has left waits for nothing, but may have issued another collective before, or sent
- * another size. A crash stays a crash.
+ * A rank that has left waits for nothing, but before it left it may have issued another collective,
+ * or sent another size. A crash stays a crash.
  */
 static int judge_marked(struct df_check_result *r, enum df_mark m)
 {
@@ -436,8 +436,8 @@ static int judge_marked(struct df_check_result *r, enum df_mark m)
 }
 
 /*
- * Whether two threads have put operations into one hardware queue: the records do not show for
- * certain in which order.
+ * Whether two threads have put operations of the cycle into one hardware queue. The records do not
+ * show their order there for certain.
  */
 static int rests_on_a_race(const struct df_graph *g, const uint32_t *edges, size_t nr)
 {
@@ -453,8 +453,8 @@ static int rests_on_a_race(const struct df_graph *g, const uint32_t *edges, size
 }
 
 /*
- * Whether the cycle goes through ncclCommInitRank: no record names the members that it lacks, and a
- * thread or a process that has done nothing yet may be one of them.
+ * Whether the cycle contains ncclCommInitRank. No record names the members that have not called it,
+ * and a thread or process without records may be one of them.
  */
 static int has_unknown_members(const struct df_check_result *r)
 {
@@ -497,8 +497,8 @@ static int judge_residue(struct df_check_result *r, int released)
 		return rc < 0 ? rc : 0;
 	}
 	/*
-	 * A cycle of known waits in NCCL and CUDA is better evidence than the guess which thread
-	 * another waits for.
+	 * Prefer a cycle of known waits in NCCL and CUDA to one that guesses which thread another
+	 * thread waits for.
 	 */
 	nr = df_graph_cycle(&r->g, r->world, r->comp, r->root_comp, BIT(DF_E_OUTSIDE), &edges);
 	if (!nr)
@@ -512,8 +512,8 @@ static int judge_residue(struct df_check_result *r, int released)
 	r->is_cycle = 1;
 	classify_cycle(r);
 	/*
-	 * Two orders that preemption reconciles are no mismatch where signatures match. Two orders
-	 * that only a release could reconcile are one.
+	 * If only preemption is needed to reconcile two orders, they are no mismatch where
+	 * operations meet by signature. If a release is needed, they are one.
 	 */
 	rc = r->verdict == DF_V_DATA || r->verdict == DF_V_HOST ||
 			     (r->verdict == DF_V_SYNC && !released)
@@ -531,8 +531,8 @@ static int judge_residue(struct df_check_result *r, int released)
 	if ((r->nr_others || r->has_unknown_members) && r->confidence == DF_C_PROVED)
 		r->confidence = DF_C_LIKELY;
 	/*
-	 * A wait for a result may be for the lock that another thread needs, and no release helps
-	 * in either case.
+	 * The thread that waits for a result may hold the lock that another thread waits for, and
+	 * no release helps then.
 	 */
 	if (r->nr_held && r->verdict == DF_V_DATA)
 		r->verdict = DF_V_HOST;
@@ -575,7 +575,7 @@ static int overwritten(const struct df_check_set *set)
 	return 0;
 }
 
-/* A part of the data proves nothing. */
+/* Lowers a confidence of "proved" if only a part of the data was available. */
 static void say_how_sure(struct df_check_result *r)
 {
 	r->partial = (uint8_t)df_set_is_partial(r->set);
@@ -584,7 +584,9 @@ static void say_how_sure(struct df_check_result *r)
 	/* A recorded death is a fact, whatever else is missing. */
 	if (r->partial && r->verdict != DF_V_CRASH)
 		r->confidence = DF_C_LIKELY;
-	/* If records of messages were overwritten, it is only a guess which collectives meet. */
+	/*
+	 * If records of messages were overwritten, the judge can only guess which collectives meet.
+	 */
 	if (r->verdict == DF_V_MISMATCH && overwritten(r->set))
 		r->confidence = DF_C_LIKELY;
 }
@@ -603,9 +605,9 @@ static int rests_on_a_poll(const struct df_check_result *r)
 }
 
 /*
- * A death can be the verdict although no operation waits for the dead rank, because everything with
- * it was ended or it died before it had a communicator. A signal that its parent saw also explains
- * why other ranks wait for the communicator.
+ * A death can be the verdict although no operation waits for the dead rank: all operations with it
+ * may have been ended, or it may have died before it had a communicator. A signal that its parent
+ * saw also explains why other ranks wait for the communicator.
  */
 static void judge_deaths(struct df_check_result *r)
 {

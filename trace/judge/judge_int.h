@@ -17,19 +17,19 @@ void df_explain_divergence(struct df_check_result *r);
 void df_explain_ignored(struct df_check_result *r);
 
 /*
- * mismatch.c: finds calls that do not agree among the stuck ones. Returns 1 if there are: root is
- * the instance, and the sides are filled in; else 0 or -ENOMEM. df_mismatch_sides() fills in the
- * sides of any MISMATCH.
+ * mismatch.c: finds calls that do not agree among the stuck ones. Returns 1 if there are any: root
+ * is the instance, and the sides are filled in. Else returns 0 or -ENOMEM. df_mismatch_sides()
+ * fills in the sides of any MISMATCH.
  */
 int df_mismatch_find(struct df_check_result *r);
 /*
- * The same where nothing seems to be stuck: a message whose ends disagree and one of which has
+ * The same where nothing seems to be stuck: finds a message whose ends disagree, of which one has
  * finished.
  */
 int df_mismatch_unseen(struct df_check_result *r);
 /*
- * Finds the first place in which ranks issued different collectives, in a cycle or where a rank
- * waits for one that has left. The same results.
+ * The same for the first place in which ranks issued different collectives, in a cycle or where a
+ * rank waits for one that has left.
  */
 int df_mismatch_places(struct df_check_result *r);
 int df_mismatch_sides(struct df_check_result *r);
@@ -42,16 +42,19 @@ int df_no_room(struct df_check_result *r);
 /*
  * room.c: the root is an operation of NCCL that seems to run on all its ranks or to wait for
  * nothing. Where threads share hardware queues, the records do not show which operation is the
- * first in a queue. If a possible order explains why such a root is stuck, that order is assumed
- * from now on, and the graph is reduced with it. Returns 1 if there is one; else 0 or -ENOMEM.
+ * first in a queue. If a possible order explains why such a root is stuck, assumes that order from
+ * now on and reduces the graph with it. Returns 1 if there is one; else 0 or -ENOMEM.
  */
 int df_suppose_firsts(struct df_check_result *r);
 
 /* others.c: finds threads outside of the cycle that could issue what one of its ranks lacks. */
 void df_others_find(struct df_check_result *r);
-/* Whether ranks have issued operations of the cycle in different orders; if all are issued. */
+/*
+ * Whether ranks have issued the operations of the cycle in different orders. All must have been
+ * issued.
+ */
 int df_orders_differ(const struct df_check_result *r);
-/* Whether the operations that a rank has in the cycle access the same bytes, on every rank. */
+/* Whether on every rank the operations of the cycle access the same bytes. */
 int df_orders_overlap(const struct df_check_result *r);
 const struct df_lthread *df_other_thread(const struct df_check_result *r, size_t which);
 
@@ -69,12 +72,12 @@ void df_explain_link(struct df_check_result *r);
 void df_proxy_judge(struct df_check_result *r);
 void df_explain_proxy(struct df_check_result *r);
 
-/* culprit.c: how the process of the awaited rank has ended, as df_dead.in_order. */
+/* culprit.c: how the process of the awaited rank has ended, in the values of df_dead.in_order. */
 int df_exit_of(const struct df_check_result *r);
 
 /* ---- sentences (explain.c, culprit.c and others) ---- */
 
-/* A text that grows in place and never overflows. */
+/* A text that is appended to in place. It is cut off when it is full. */
 struct df_line {
 	char s[1024];
 	size_t n;
@@ -83,9 +86,9 @@ struct df_line {
 void df_line_put(struct df_line *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* "r0 -> r5 -> r0" over the ranks of the cycle. */
 void df_line_path(struct df_check_result *r, struct df_line *b);
-/* The thread number `which` of the cycle, or NULL. */
+/* Returns the thread number `which` of the cycle, or NULL. */
 const struct df_node *df_line_thread(struct df_check_result *r, size_t which);
-/* The rank of a THREAD node. */
+/* Writes the rank of a THREAD node. */
 const char *df_line_host(struct df_check_result *r, const struct df_node *n, char *buf,
 			 size_t size);
 
@@ -93,8 +96,8 @@ void df_line_missing(struct df_check_result *r, struct df_line *b);
 void df_line_crash(struct df_check_result *r, struct df_line *b);
 void df_line_init(struct df_check_result *r, struct df_line *b);
 /*
- * The trace of a process that exited inside the stuck ncclCommInitRank, and a rank of it; NULL if
- * there is none.
+ * Returns the trace of a process that exited inside the stuck ncclCommInitRank, and its rank, or
+ * NULL.
  */
 const struct df_trc *df_left_init(const struct df_check_result *r, int *rank);
 void df_line_gpu(struct df_check_result *r, struct df_line *b);
@@ -105,15 +108,15 @@ void df_line_proxy(struct df_check_result *r, struct df_line *b);
 void df_line_stall(struct df_check_result *r, struct df_line *b);
 void df_line_hosts(struct df_check_result *r, struct df_line *b);
 /*
- * df_line_held() needs r->nr_held and says which other thread waits for a lock. df_line_others()
- * needs r->nr_others and names the others after another sentence.
+ * df_line_held() needs r->nr_held and describes a thread that waits for a lock. df_line_others()
+ * needs r->nr_others and appends the first other thread to another sentence.
  */
 void df_line_held(struct df_check_result *r, struct df_line *b);
 void df_line_others(struct df_check_result *r, struct df_line *b);
 void df_line_unknown(struct df_check_result *r, struct df_line *b);
 /*
  * Appends "; two threads of r1 use communicator A: ..." if that is true of a rank whose call
- * differs, or which has operations of both in the cycle. Returns whether it is.
+ * differs, or of a rank that has operations of both threads in the cycle. Returns whether it is.
  */
 int df_line_two_threads(struct df_check_result *r, struct df_line *b);
 void df_line_mismatch(struct df_check_result *r, struct df_line *b);

@@ -1,9 +1,9 @@
 /*
- * Calls that do not agree. By NCCL's rules the k-th collectives of a communicator meet, whatever
- * they are, and the graph shows a mismatch directly. Where operations meet by signature, it appears
- * as two instances that lack each other: one rank waits in X for a rank that waits in Y for the
- * first. Also, a message that was sent and has finished may differ in size from the receive that
- * waits for it. Pure functions on a result.
+ * Finds calls that do not agree. By NCCL's rules the k-th collectives of a communicator meet,
+ * whatever they are, and the graph shows a mismatch directly. Where operations meet by signature, a
+ * mismatch appears as two instances that lack each other's ranks: one rank waits in X for a rank
+ * that waits in Y for the first rank. Also, a message that was sent and has finished may differ in
+ * size from the receive that waits for it. Pure functions on a result.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static int add_inst(struct df_check_result *r, uint32_t inst)
 
 /* ---- two signatures that lack each other ---------------------------------------------------- */
 
-/* The rank's own operation of an instance, or NULL. */
+/* Returns the rank's own operation of an instance, or NULL. */
 static const struct df_uop *op_of_rank(const struct df_check_set *set, const struct df_match *in,
 				       int rank)
 {
@@ -94,8 +94,9 @@ static int leads_to(const struct df_check_result *r, struct look *l, uint32_t fr
 }
 
 /*
- * Whether `b` lacks rank p, which waits in `a` for a rank q of b that will not act, because it is
- * silent or waits for b. Then neither rank will issue what the other waits for.
+ * Rank p has issued `a` but not `b`. Whether `a` waits for a rank q that has issued `b` and will
+ * not act, because it is silent or waits for `b`. Then neither rank will issue the operation that
+ * the other waits for.
  */
 static int lack_each_other(const struct df_check_result *r, struct look *l,
 			   const struct df_match *a, const struct df_match *b, uint64_t *place)
@@ -131,7 +132,10 @@ static int by_signature(const struct df_check_result *r, const struct df_match *
 	       !df_trc_places(&r->set->traces[u->trace]);
 }
 
-/* Examines all pairs with `b`, which lacks rank p. The best pair is closest in issue order. */
+/*
+ * Examines all pairs of `b`, which rank p has not issued, with another instance. The best pair is
+ * the closest one in issue order.
+ */
 static void look_at(struct df_check_result *r, struct look *l, uint32_t b, int p, uint64_t *best,
 		    uint32_t pair[2])
 {
@@ -166,7 +170,10 @@ static int find_crossed(struct df_check_result *r)
 	uint64_t best = UINT64_MAX;
 	int nr = 0, rc = l.seen && l.queue ? 0 : -ENOMEM;
 
-	/* Instances that lack the root or, in a cycle, those of it that lack a rank of it. */
+	/*
+	 * Searches the instances that lack the root or, in a cycle, the instances of the cycle that
+	 * lack a rank of it.
+	 */
 	for (size_t i = 0; i < g->nr_edges && !rc && nr < MAX_LACKING && best; i++) {
 		const struct df_edge *e = &g->edges[i];
 		const struct df_node *from = &g->nodes[e->from], *to = &g->nodes[e->to];
@@ -182,7 +189,7 @@ static int find_crossed(struct df_check_result *r)
 	free(l.queue);
 	if (rc || pair[0] == DF_NONE)
 		return rc;
-	/* The side with the lower rank first. */
+	/* Put the side with the lower rank first. */
 	if (r->set->ops[g->insts[pair[0]].first].l.rank >
 	    r->set->ops[g->insts[pair[1]].first].l.rank) {
 		uint32_t t = pair[0];
@@ -204,8 +211,8 @@ static int open_trace(const struct df_trc *t, struct df_reader *r)
 }
 
 /*
- * Reads the trace's operations again into r->set->load, within the judged time. None if the file
- * has been removed since: the other traces suffice.
+ * Reads the trace's operations again into r->set->load, within the judged time. Reads none if the
+ * file has been removed since: the other traces suffice.
  */
 static int load_again(struct df_check_result *r, const struct df_trc *t)
 {
@@ -242,8 +249,8 @@ static int should_meet(const struct df_check_result *r, const struct df_uop *u,
 }
 
 /*
- * Reads the other end of a message from its trace. Returns 1 if found, 0 if it is not there (any
- * more).
+ * Reads the other end of a message from its trace. Returns 1 if it was found, 0 if it is not there
+ * (any more), or -errno.
  */
 static int other_end(struct df_check_result *r, const struct df_match *in, const struct df_uop *u,
 		     struct df_lop *out, const struct df_trc_comm **who)
@@ -271,9 +278,9 @@ static int other_end(struct df_check_result *r, const struct df_match *in, const
 }
 
 /*
- * A small send finishes before its receive is posted, so only one side is stuck. unseen: also where
- * a stuck operation is not visible, because its end is not recorded (NCCL's own operations,
- * imported dumps).
+ * Finds a message whose ends differ in size. A small send finishes before its receive is posted, so
+ * only one side is stuck. unseen: also examines operations that do not look stuck because their end
+ * is not recorded (NCCL's own operations, imported dumps).
  */
 static int find_sizes(struct df_check_result *r, int unseen)
 {
@@ -333,8 +340,9 @@ struct gap {
 };
 
 /*
- * Finds, among collectives that are in the cycle or wait for a rank that has left, the first one in
- * whose place the missing rank has issued another one.
+ * Finds the first collective that a rank has not issued, although it has issued at least as many:
+ * it has issued another one in its place. Examines the collectives that are in the cycle or wait
+ * for a rank that has left.
  */
 static int find_gap(const struct df_check_result *r, struct gap *gap)
 {
@@ -409,7 +417,7 @@ static int unfinished_sides(struct df_check_result *r, const struct gap *gap)
 }
 
 /*
- * Adds the collective that a rank put in this place of a communicator. Reads it from the trace
+ * Adds the collective that a rank issued in this place of a communicator. Reads it from the trace
  * again, because finished operations are not kept.
  */
 static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t index)
@@ -427,9 +435,10 @@ static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t inde
 
 /*
  * Signatures may meet in another order than that of issue, but by NCCL's rules the k-th collectives
- * of a communicator meet. If a rank lacks one, and has issued at least as many collectives as the
- * rank that waits for it, it has issued another one in that place or before. If both ranks'
- * operations in that place have finished, the place of the missing one counts.
+ * of a communicator meet. If a rank has not issued a collective, but has issued at least as many as
+ * the rank that waits for it, then it has issued another one in that place or before. If the
+ * operations of both ranks in the first differing place have finished, the place of the missing
+ * collective counts.
  */
 int df_mismatch_places(struct df_check_result *r)
 {
@@ -515,7 +524,10 @@ static void put_message(struct df_line *b, const struct df_side *s)
 		    s->op.count * (size ? size : 1), s->op.count, df_dtype_name(s->op.type));
 }
 
-/* For the other side only the number of its calls is known, or its calls were swapped before. */
+/*
+ * For the case that the other side's call is not known, only the number of its calls, or that its
+ * calls were swapped before.
+ */
 static void put_lacking(const struct df_check_result *r, struct df_line *b)
 {
 	const struct df_side *s = r->sides;

@@ -43,23 +43,26 @@ static int has_inversion(const struct df_check_result *r)
 	return 0;
 }
 
-/* Whether on one rank one operation waits for another, without work that passes its result on. */
+/* Whether one operation waits for another on the same rank, without other work between them. */
 static int is_queued(const struct df_check_result *r, const struct df_step *s)
 {
 	const struct df_node *from = &r->g.nodes[s->from], *to = &r->g.nodes[s->to];
 
 	if (!df_node_is_op(from) || !df_node_is_op(to) || from->ref == to->ref)
 		return 0;
-	/* By dfshim's rules a stream waits for an operation only where other work follows it. */
+	/*
+	 * By dfshim's rules a stream waits for an operation only if other work lies between them.
+	 */
 	if (s->kinds & 1u << DF_E_STREAM && !df_trc_nccl(&r->set->traces[from->trace]))
 		return 0;
 	return df_uop_same_rank(r->set, &r->set->ops[from->ref], &r->set->ops[to->ref]);
 }
 
 /*
- * Whether the cycle consists of operations only, and one of them merely was issued behind another:
- * no one order fits what each rank has, although no two ranks have the same two of them. Where all
- * have work in between, the cycle may be one of results that each rank passes on.
+ * Whether the cycle consists of operations only and at least one of them waits just because it was
+ * issued after another one. Then no common order fits all ranks, although no two ranks have the
+ * same two operations. If other work lies between all of them, the ranks may instead pass results
+ * on in a cycle.
  */
 static int has_no_common_order(const struct df_check_result *r)
 {

@@ -1,8 +1,8 @@
 /*
- * Other threads that could issue what a cycle lacks. In the graph a rank proceeds if a thread
- * proceeds that has used the communicator. If the process has other threads that could issue on it,
- * a cycle through the first ones is at most likely. If one of these threads waits for a lock that
- * another thread holds, that lock explains the hang as well. Pure functions on a result.
+ * Finds other threads that could issue an operation that the cycle lacks. In the graph a rank
+ * proceeds if one of the threads that have used the communicator proceeds. If the process has other
+ * threads that could issue on it, the cycle is at most likely. If one of these threads waits for a
+ * lock that another thread holds, that lock explains the hang as well. Pure functions on a result.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "trace/record/names.h"
 
 /*
- * Whether the thread issues only for a thread that waits for it meanwhile, as in PyTorch's backward
+ * Whether the thread issues only on behalf of a thread that waits for it, as in PyTorch's backward
  * passes.
  */
 static int serves_another(const struct df_lthread *th)
@@ -21,8 +21,8 @@ static int serves_another(const struct df_lthread *th)
 }
 
 /*
- * Whether the thread is stuck in a call that the cycle already counts, or proceeds only after a
- * stuck thread. Then it cannot issue the operation either.
+ * Whether the thread is stuck in a call, or proceeds only after a stuck thread. Then it cannot
+ * issue the operation either.
  */
 static int is_stuck(const struct df_check_result *r, uint32_t trace, uint32_t tid)
 {
@@ -36,7 +36,7 @@ static int is_stuck(const struct df_check_result *r, uint32_t trace, uint32_t ti
 	return 0;
 }
 
-/* Whether in the graph the rank proceeds if this thread does. */
+/* Whether the graph already counts this thread among those that could issue the operation. */
 static int is_expected(const struct df_check_result *r, uint32_t next, uint32_t tid)
 {
 	for (uint32_t k = r->g.out_first[next]; k < r->g.out_first[next + 1]; k++) {
@@ -48,10 +48,7 @@ static int is_expected(const struct df_check_result *r, uint32_t next, uint32_t 
 	return 0;
 }
 
-/*
- * Whether it waits for the end of a thread, and not for something that it would need before
- * issuing.
- */
+/* Whether the thread waits for the end of another thread. */
 static int joins(const struct df_lthread *th)
 {
 	return th->at == DF_AT_LOCK && th->at_lock == DF_LOCK_JOIN;
@@ -69,8 +66,8 @@ static int could_issue(const struct df_check_result *r, uint32_t next, const str
 	const struct df_trc_comm *e = &r->set->entries[n->ref];
 
 	/*
-	 * Nothing is known of a thread that has issued nothing and was not observed: it may be
-	 * ours.
+	 * A thread that has issued nothing and was not observed is unknown: it may be one of
+	 * dfshim's.
 	 */
 	return (th->nr_issued || th->at) && !th->is_ours && !serves_another(th) &&
 	       th->at != DF_AT_GONE && !joins(th) &&
@@ -152,8 +149,8 @@ static void put_other(struct df_check_result *r, size_t which, struct df_line *b
 	const struct df_node *n = &r->g.nodes[r->others[which].next];
 	const struct df_lthread *th = df_other_thread(r, which);
 	/*
-	 * A thread in a lock of the application is at its own line; others wait inside a library,
-	 * so show callers.
+	 * A thread that waits for a lock of the application stands at the application's own line.
+	 * The others wait inside a library, so show their callers too.
 	 */
 	unsigned frames = is_held(th) ? 1 : 3;
 	char thread[64], line[240];
@@ -165,7 +162,7 @@ static void put_other(struct df_check_result *r, size_t which, struct df_line *b
 		df_line_put(b, " (%s)", line);
 }
 
-/* The step of the cycle from an operation to the rank that has not issued it. */
+/* Returns the step of the cycle from an operation to the rank that has not issued it, or NULL. */
 static const struct df_step *lacks(const struct df_check_result *r, uint32_t next)
 {
 	for (size_t i = 0; i < r->nr_steps; i++)
@@ -174,7 +171,7 @@ static const struct df_step *lacks(const struct df_check_result *r, uint32_t nex
 	return NULL;
 }
 
-/* The thread of the cycle that was expected to issue it, or NULL. */
+/* Returns the thread of the cycle that was expected to issue it, or NULL. */
 static const struct df_node *expected(const struct df_check_result *r, uint32_t next)
 {
 	for (size_t i = 0; i < r->nr_steps; i++)
@@ -227,7 +224,7 @@ void df_line_others(struct df_check_result *r, struct df_line *b)
 
 /* ---- one communicator, two threads ---------------------------------------------------------- */
 
-/* Another living thread by which the rank has used the communicator, or NULL. */
+/* Returns another living thread through which the rank has used the communicator, or NULL. */
 static const struct df_lthread *second_thread(const struct df_check_result *r,
 					      const struct df_side *s)
 {
@@ -256,7 +253,7 @@ static int was_served(const struct df_check_result *r, uint32_t trace, uint32_t 
 	return 0;
 }
 
-/* The thread's last unfinished operation on the side's communicator, or NULL. */
+/* Returns the thread's last unfinished operation on the side's communicator, or NULL. */
 static const struct df_uop *op_of(const struct df_check_result *r, const struct df_side *s,
 				  uint32_t tid)
 {
@@ -270,7 +267,7 @@ static const struct df_uop *op_of(const struct df_check_result *r, const struct 
 	return u;
 }
 
-/* Two threads by which one rank uses one communicator, and what each of them has issued there. */
+/* Two threads through which one rank uses one communicator, and an operation of each. */
 struct users {
 	uint32_t entry;
 	uint32_t tid[2];
@@ -311,7 +308,7 @@ static int lives(const struct df_check_result *r, uint32_t trace, uint32_t tid)
 	return 0;
 }
 
-/* The threads that issued two operations which one rank has in the cycle. */
+/* Finds two threads that issued two operations of the cycle on one rank. */
 static int users_in_cycle(const struct df_check_result *r, struct users *u)
 {
 	for (size_t i = 0; r->is_cycle && i < r->nr_involved; i++)

@@ -8,7 +8,7 @@
 
 #include "trace/graph/graph.h"
 
-/* The ending of a counted noun. */
+/* The ending of a noun after a number. */
 #define DF_PLURAL(nr) ((nr) == 1 ? "" : "s")
 
 enum df_confidence { DF_C_PROVED, DF_C_LIKELY, DF_C_POSSIBLE };
@@ -23,7 +23,7 @@ struct df_step {
 	char *text;
 };
 
-/* One rank's call, where calls do not agree. */
+/* The call of one rank, where the ranks' calls do not agree. */
 struct df_side {
 	struct df_lop op;
 	uint64_t sig;
@@ -32,7 +32,10 @@ struct df_side {
 	int rank; /* as shown to users */
 };
 
-/* A thread that could issue what a cycle lacks, although it is not part of the cycle. */
+/*
+ * A thread that could issue an operation that the cycle lacks, although it is not part of the
+ * cycle.
+ */
 struct df_other {
 	uint32_t next, thread; /* node; index in the threads of its trace */
 };
@@ -49,16 +52,16 @@ struct df_check_result {
 	uint8_t partial;      /* judged on a part of the data: df_set_is_partial() */
 	enum df_world remedy; /* the weakest rule change with which the job proceeds; 0: none */
 	uint8_t if_buffered; /* no remedy, but dfshim proceeds if its small messages are buffered */
-	enum df_world world; /* in which the nodes are stuck */
+	enum df_world world; /* the rules under which the nodes are stuck */
 	int stale;
 	uint64_t quiet_ns; /* time since the last progress */
-	uint64_t since_ns; /* age of the oldest stuck operation */
+	uint64_t since_ns; /* when the oldest stuck operation was issued */
 	/*
-	 * With a remedy: the edge to an operation that the job still needs and a rank has not
+	 * The edge to an operation that the job still needs with the remedy and that a rank has not
 	 * issued; or DF_NONE.
 	 */
 	uint32_t to_come;
-	uint32_t *comp; /* of stuck nodes */
+	uint32_t *comp; /* component of each stuck node */
 	uint32_t root;	/* node of the root cause, or DF_NONE */
 	uint32_t root_comp;
 	size_t nr_roots;
@@ -70,10 +73,14 @@ struct df_check_result {
 	struct df_other others[DF_OTHERS];
 	/* nr_held: those in a lock that another thread holds; they are listed first. */
 	size_t nr_others, nr_held;
-	int has_unknown_members; /* of a communicator that the cycle waits for */
-	struct df_side *sides;	 /* MISMATCH */
+	/* the cycle waits for a communicator whose missing members are unknown */
+	int has_unknown_members;
+	struct df_side *sides; /* MISMATCH */
 	size_t nr_sides, cap_sides;
-	/* The communicator's rank that lacks the root, if only its own side is known; else -1. */
+	/*
+	 * The rank that has issued another call in place of the root, if that call is unknown; else
+	 * -1.
+	 */
 	int lacks;
 	int is_left; /* the rank that should issue the missing operation has left */
 	/* NET_STALL, SLOW: of the set; NULL: no link is known to be broken. */

@@ -1,6 +1,6 @@
 /*
- * Evidence that devices lack room, where records do not show which operations have room: part of
- * the judge.
+ * Evidence that devices lack room, where the records do not show which operations have room. Part
+ * of the judge.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #define MAX_ROOM 64 /* stuck operations that are compared */
 
 /*
- * Whether two threads have put them on streams that share a hardware queue: the records do not show
- * in which order.
+ * Whether two threads have put the operations on streams that share a hardware queue. Then the
+ * records do not show their order.
  */
 static int is_race(const struct df_check_set *set, const struct df_uop *x, const struct df_uop *y)
 {
@@ -21,7 +21,8 @@ static int is_race(const struct df_check_set *set, const struct df_uop *x, const
 }
 
 /*
- * Whether some ranks have the two operations in one order and others in the other, by the records.
+ * Whether, by the records, some ranks have issued the two operations in one order and others in the
+ * opposite order.
  */
 static int opposite(const struct df_check_set *set, const struct df_match *a,
 		    const struct df_match *b)
@@ -42,9 +43,9 @@ static int opposite(const struct df_check_set *set, const struct df_match *a,
 }
 
 /*
- * NCCL does not report which of its kernels got room on the device. If all ranks have reached two
- * operations in opposite orders, on independent streams, and neither ends, there is room for too
- * few. Returns 1 if so.
+ * NCCL does not report which of its kernels got room on the device. If two operations have reached
+ * all their ranks in opposite orders, on independent streams, and neither ends, then the devices
+ * have room for too few. Returns 1 if so.
  */
 int df_no_room(struct df_check_result *r)
 {
@@ -75,17 +76,17 @@ int df_no_room(struct df_check_result *r)
 /* ---- the first operation in a hardware queue ------------------------------------------------ */
 
 /*
- * The mask of an edge to an operation that may be the first in a queue: DF_W_FIRST. While the
- * operation is supposed to be the first, the edge has DF_W_BASE too; once that is accepted, only
- * DF_W_BASE; once it is excluded, no bits.
+ * The mask of an edge to an operation that may be the first in a queue is DF_W_FIRST. While the
+ * operation is supposed to be the first, the edge has DF_W_BASE too. Once that is accepted it has
+ * only DF_W_BASE; once it is excluded, no bits.
  */
 #define SUPPOSED (DF_W_FIRST | DF_W_BASE)
 
 struct firsts {
 	struct df_graph *g;
-	uint32_t *via;	 /* in a search, by node: the edge by which it was reached */
+	uint32_t *via;	 /* in a search, for each node: the edge through which it was reached */
 	uint32_t *queue; /* nodes to continue from */
-	/* By node: stuck with the assumed orders, whether or not anything stalls. */
+	/* For each node: stuck with the accepted orders, even if no running operation stalls. */
 	uint8_t *proved;
 };
 
@@ -128,8 +129,9 @@ static uint32_t way_back(const struct firsts *f, uint32_t root)
 			const struct df_edge *e = &g->edges[g->out[k]];
 
 			/*
-			 * A started operation is stuck if another is before it. From the first one
-			 * of a queue only other ranks matter, and a match leads to them too.
+			 * A started operation is stuck if another one is before it in the queue.
+			 * From the first operation of a queue only edges to other ranks matter, and
+			 * its match leads there too.
 			 */
 			if (!df_edge_on(e, SUPPOSED) || e->kind == DF_E_SELF ||
 			    !(g->stuck[e->to] || g->nodes[e->to].kind == DF_N_START) ||
@@ -143,7 +145,7 @@ static uint32_t way_back(const struct firsts *f, uint32_t root)
 	return DF_NONE;
 }
 
-/* Supposes that all other operations of a queue wait for its first one. */
+/* Supposes, along the path, that all other operations of a queue wait for its first one. */
 static void suppose(struct firsts *f, uint32_t root, uint32_t last)
 {
 	struct df_graph *g = f->g;
@@ -189,7 +191,7 @@ static void forget(struct df_graph *g)
 }
 
 /*
- * Tries to explain a root that only seems to run or to wait for nothing: it waits for another
+ * Tries to explain a root that seems to run or to wait for nothing: it may wait for another
  * operation. Returns 1 if that is possible.
  */
 static int explain(struct firsts *f, uint32_t root)
@@ -200,7 +202,10 @@ static int explain(struct firsts *f, uint32_t root)
 	if (last == DF_NONE)
 		return 0;
 	suppose(f, root, last);
-	/* The path may use one of several threads while another one can proceed. */
+	/*
+	 * Reduce the graph, because the path may use one of several threads while another one can
+	 * proceed.
+	 */
 	df_graph_reduce(f->g, DF_W_BASE, 2);
 	can_be = f->g->stuck[root];
 	if (can_be)
@@ -212,8 +217,8 @@ static int explain(struct firsts *f, uint32_t root)
 }
 
 /*
- * Each explanation uses up edges that may be supposed, so this ends. Nodes that are stuck by a mark
- * are skipped, because they would count as explained again and again.
+ * Each explanation uses up edges that may be supposed, so the loop ends. Nodes with a mark are
+ * skipped, because they are explained already and would be explained again for ever.
  */
 static int explain_all(struct firsts *f)
 {

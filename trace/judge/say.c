@@ -1,6 +1,6 @@
 /*
  * Short texts about ranks, operations and threads, as users read them: "A#3", "r5", "thread 4711
- * 'pin'". Pure functions into the caller's buffer.
+ * 'pin'". Pure functions that write into the caller's buffer.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -69,7 +69,8 @@ const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, 
 #define NOBODY (-1)
 
 /*
- * The one rank on the device (-1: any) that the thread serves (0: any); -1 if none or several.
+ * Returns the one rank that the thread (0: any) serves on the device (-1: any); -1 if none or
+ * several.
  */
 static int world_of(const struct df_check_set *set, const struct df_trc *t, int device,
 		    uint32_t tid)
@@ -183,7 +184,7 @@ const char *df_say_sig(const struct df_lop *op, char *buf, size_t size)
 	return buf;
 }
 
-/* Opens the records of its process. Returns 0 if it is open. */
+/* Opens the trace's records for reading. Returns 0 or -errno. */
 static int open_trace(const struct df_trc *t, struct df_reader *r)
 {
 	return t->image ? df_reader_open_image(r, t->image, t->image_bytes, NULL)
@@ -294,8 +295,8 @@ unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, u
 	unsigned nr = 0;
 
 	/*
-	 * Frames below the script's lines belong to functions that the script calls: its lines are
-	 * enough.
+	 * Show only the script's lines: the frames below them belong to functions that the script
+	 * calls.
 	 */
 	for (; nr < max && *at && (!script || df_stack_line(at, &line)); nr++) {
 		end = frame_end(at);

@@ -26,13 +26,13 @@ int df_say_world(const struct df_check_set *set, const struct df_trc *t, int dev
 /* The rank of a node's thread, work or slot; in a process with several ranks, by device. */
 const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size_t size);
 const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size);
-/* Its frame after `skip` others. */
+/* Writes the frame of the call site after `skip` inner ones. */
 const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned skip,
 			char *buf, size_t size);
 /*
- * Compares calls of a script that are shown side by side; start with {0}. Where they differ, their
- * first `shared` lines are the same, as in a helper that all of them use, so they are not shown.
- * first and differ serve the comparison.
+ * Compares the call sites of several calls that are shown side by side; start with {0}. Where the
+ * sites differ, their first `shared` lines are the same, as in a helper that all of them use, and
+ * need not be shown. first and differ are for the comparison.
  */
 struct df_say_lines {
 	const char *first;
@@ -40,12 +40,12 @@ struct df_say_lines {
 };
 void df_say_compare(struct df_say_lines *l, struct df_check_set *set, uint32_t trace,
 		    uint32_t site);
-/* All its frames, or "" if none are known. Valid as long as the set. */
+/* Returns all frames of the site, or "" if none are known. Valid as long as the set. */
 const char *df_say_frames(struct df_check_set *set, uint32_t trace, uint32_t site);
-/* A string of a trace by its hash. Returns 0 if it is unknown. */
+/* Looks up a string of a trace by its hash. Returns 0 if it is unknown. */
 int df_say_string(const struct df_check_set *set, uint32_t trace, uint64_t hash, char *buf,
 		  size_t size);
-/* The site of the call that a record belongs to; 0 if unknown. */
+/* Returns the call site of the call that a record belongs to; 0 if unknown. */
 uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t rec);
 /*
  * Its innermost frames, at most `max`: "a <- b <- c"; for a script's call its lines. Returns their
@@ -53,9 +53,11 @@ uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t
  */
 unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned max,
 		      char *buf, size_t size);
-/* Whether the thread's place in its script is known and it has recorded nothing since. */
+/*
+ * Whether the line of the script where the thread is is known, and it has recorded nothing since.
+ */
 int df_say_has_script(const struct df_trc *trc, const struct df_lthread *t);
-/* The innermost line of the main thread's script; 0 if unknown. */
+/* Writes the innermost line of the main thread's script. Returns 0 if it is unknown. */
 int df_say_script(struct df_check_set *set, uint32_t trace, char *buf, size_t size);
 const char *df_say_sig(const struct df_lop *op, char *buf, size_t size);
 const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32_t tid, char *buf,

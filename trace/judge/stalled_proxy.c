@@ -1,7 +1,7 @@
 /*
- * Proxies of NCCL that do not move (NCCL's profiler plugin records them): finds the one that is the
- * cause and not a consequence of another. Most only wait for data that another rank does not send,
- * or for their own kernel. Pure functions on a result.
+ * Proxies of NCCL that make no progress, as NCCL's profiler plugin records them. Finds the one that
+ * is the cause and not a consequence of another. Most only wait for data that another rank does not
+ * send, or for their own kernel. Pure functions on a result.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,15 +10,18 @@
 #include "trace/record/names.h"
 #include "trace/record/proxy.h"
 
-/* How well a proxy explains that nothing moves; from NETWORK on the network is the cause. */
+/*
+ * How well a proxy explains that nothing moves, in ascending order. From NETWORK on, the network is
+ * the cause.
+ */
 enum weight {
 	NOTHING,
 	KERNEL_READS, /* its kernel does not read what has arrived */
 	KERNEL_WRITES,
 	KERNEL_SEES, /* what has arrived does not become visible to the GPU */
 	NETWORK,
-	NO_ROOM = NETWORK, /* the peer announces no room, and nothing there explains why */
-	UNKNOWN_SENDER,	   /* nothing arrives; how the peer sees it is not known */
+	NO_ROOM = NETWORK, /* the peer announces no room, although its proxy waits for nothing */
+	UNKNOWN_SENDER,	   /* nothing arrives; whether the peer has sent is unknown */
 	LOST,		   /* nothing arrives, and the peer has sent it */
 	NOT_SENT	   /* the network does not report the end of a send */
 };
@@ -32,7 +35,7 @@ static const struct df_trc_comm *entry_of(const struct df_check_set *set, uint32
 						   : NULL;
 }
 
-/* Its unfinished operation, or NULL. */
+/* Returns the proxy's unfinished operation, or NULL. */
 static const struct df_uop *op_of(const struct df_check_set *set, uint32_t trace,
 				  const struct df_stalled_proxy *p)
 {
@@ -44,7 +47,7 @@ static const struct df_uop *op_of(const struct df_check_set *set, uint32_t trace
 	return NULL;
 }
 
-/* The peer's part of the operation, if that is unfinished; else NULL. */
+/* Returns the peer's part of the operation if it is unfinished; else NULL. */
 static const struct df_uop *part_of_peer(const struct df_check_set *set, const struct df_uop *u,
 					 const struct df_trc_comm *peer)
 {
@@ -63,7 +66,7 @@ static const struct df_uop *part_of_peer(const struct df_check_set *set, const s
 	return NULL;
 }
 
-/* The peer's proxy at the other end, if that does not move either. */
+/* Returns the peer's proxy at the other end if it makes no progress either; else NULL. */
 static const struct df_stalled_proxy *far_end(const struct df_check_set *set,
 					      const struct df_trc_comm *peer,
 					      const struct df_uop *part, int rank,
@@ -105,14 +108,16 @@ static enum weight weigh(const struct df_check_result *r, uint32_t trace,
 	peer = df_set_entry(set, u->gcomm, p->peer);
 	part = peer ? part_of_peer(set, u, peer) : NULL;
 	far = peer ? far_end(set, peer, part, e->rank, p) : NULL;
-	/* The peer's kernel does not run, which is another cause. */
+	/* The peer's kernel does not run: this is another cause. */
 	if (part && part->l.state == DF_OP_ISSUED && !df_lop_blind(&part->l))
 		return NOTHING;
 	switch (p->at) {
 	case DF_PROXY_SEND_NET:
 		return NOT_SENT;
 	case DF_PROXY_RECV_NET:
-		/* A sender that is not seen may be in another process, or have lost its record. */
+		/*
+		 * A sender without a record may be in another process, or its record may be lost.
+		 */
 		if (!peer || (part && !far))
 			return UNKNOWN_SENDER;
 		return far && far->step <= p->step && far->at != DF_PROXY_SEND_NET ? NOTHING : LOST;
@@ -149,7 +154,10 @@ void df_proxy_judge(struct df_check_result *r)
 			const struct df_stalled_proxy *p = &set->traces[i].proxies[k];
 			enum weight w = set->traces[i].dropped ? NOTHING : weigh(r, i, p);
 
-			/* A kernel that has not begun explains that others wait for theirs. */
+			/*
+			 * A kernel that has not begun explains why other kernels wait, so only the
+			 * network counts.
+			 */
 			if (v == DF_V_GPU_STUCK && w < NETWORK)
 				continue;
 			if (w < best || w == NOTHING ||

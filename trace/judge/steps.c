@@ -1,6 +1,7 @@
 /*
- * Turns a cycle of edges into sentences. Joins and starts are skipped; each remaining step says
- * what waits for what and why, with the record that proves it.
+ * Turns the edges of a cycle into sentences. A step leads from one operation, thread or resource to
+ * the next; joins and matches between them are skipped. It says what waits for what and why, with
+ * the record that proves it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -172,7 +173,10 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 	int lowest = INT32_MAX;
 	uint32_t first = DF_NONE;
 
-	/* Begin where an operation of the lowest rank waits for a peer: that reads best. */
+	/*
+	 * Begin where an operation of the lowest rank waits for a peer, because that is easiest to
+	 * read.
+	 */
 	for (size_t i = 0; closed && i < nr; i++) {
 		const struct df_node *n = &g->nodes[g->edges[edges[i]].from];
 		const struct df_uop *u;
@@ -228,10 +232,6 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 	}
 	if (s)
 		r->nr_steps--;
-	/*
-	 * "A thread waits for p; p has not started because it is behind q": name the start of p as
-	 * one step.
-	 */
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		r->steps[i].text = sentence(r, &r->steps[i]);
 		if (!r->steps[i].text)
