@@ -153,10 +153,10 @@ static struct df_lane_item item_of(struct df_lane *lane, const struct unit *u, s
 		name[2] = (uint64_t)(uint32_t)from << 32 | (uint32_t)to;
 		item.need = 2;
 		item.side = !sends;
-		item.message = 1;
-		if (sends && e->op.count <= SHORT &&
-		    e->op.count * df_dtype_bytes(e->op.type) <= SHORT && is_connected(lane, &e->op))
-			item.buffered = (uint32_t)lane->view->slots[peer] + 1;
+		item.message = (uint32_t)lane->view->slots[peer] + 1;
+		item.is_short = sends && e->op.count <= SHORT &&
+				e->op.count * df_dtype_bytes(e->op.type) <= SHORT &&
+				is_connected(lane, &e->op);
 	} else if (e->op.kind == DF_COLL_SENDRECV_SELF) {
 		name[3] = (uint64_t)rank + 1;
 		item.need = 1;
@@ -338,10 +338,10 @@ static int consume(struct df_lane_agree *a)
 		any |= at != end;
 		for (; at != end && !a->failed; at++) {
 			struct df_lane_item it = of->items[at % DF_LANE_ITEMS];
+			struct df_lanes_message m = {it.message - 1, it.is_short != 0};
 
 			ret = df_lanes_sequence_add(a->sequence, i, it.unit, it.key, it.need,
-						    it.side, it.message != 0, it.buffered,
-						    it.last != 0);
+						    it.side, it.message ? &m : NULL, it.last != 0);
 			if (ret)
 				a->failed = ret;
 		}

@@ -9,7 +9,8 @@
 #include "runtime/base/vec.h"
 #include "runtime/exec/nccl/sequence.h"
 
-#define MAX_NEED (1u << 20)
+#define MAX_NEED     (1u << 20)
+#define MAX_BUFFERED 8 /* short messages of a unit to one rank that NCCL's buffer has room for */
 
 struct unit;
 
@@ -17,23 +18,34 @@ struct unit;
 struct meeting {
 	uint64_t key;
 	uint32_t need, here, launched;
-	int message;	   /* who[0] sends, who[1] receives */
-	uint32_t buffered; /* the receiver plus 1, of a message that needs no receive to end */
 	uint64_t mark;	   /* the search that saw it last */
 	struct unit **who; /* by side; NULL: not there yet */
+	/* of a message, which who[0] sends and who[1] receives: */
+	struct pair *pair; /* else NULL */
+	uint64_t at[2];	   /* its number among the pair's sends, and receives, on the lane */
+	uint8_t is_short;  /* it can end in a buffer */
+	uint8_t buffered;  /* it is in one: the sender does not wait */
 	UT_hash_handle hh;
 };
 
 struct unit {
 	struct unit *next; /* of its rank, not launched, by arrival */
 	uint32_t rank, number;
-	uint32_t left; /* meetings that are not complete */
-	struct meeting **in;
+	uint32_t left;	     /* meetings that are not complete */
+	struct meeting **in; /* NULL: complete */
 	size_t nr, cap;
-	uint64_t mark;	    /* the search that chose it */
-	size_t nr_buffered; /* of its operations */
+	uint64_t mark;	 /* the search that chose it */
+	size_t nr_short; /* of its operations */
 	uint8_t whole, launched;
-	uint8_t early; /* launched without its counterparts */
+};
+
+/* The messages from one rank to another: NCCL gives the n-th receive the n-th send. */
+struct pair {
+	uint64_t nr[2];	  /* sends and receives that are launched */
+	uint64_t next[2]; /* ... or chosen by the search `mark` */
+	uint64_t mark, complete;
+	uint64_t buffered;	    /* sends that end in the buffer */
+	const struct unit *buffers; /* the unit that these belong to; NULL: none */
 };
 
 struct rank {
@@ -43,10 +55,11 @@ struct rank {
 	uint32_t front;	     /* the lowest number that is not launched */
 	uint32_t *ahead;     /* numbers above it that are launched */
 	size_t nr_ahead, cap_ahead;
-	uint8_t *early; /* by rank: messages to it are in a buffer */
 	/* meetings in which it waits for another rank: only its own part is launched */
 	uint64_t open;
-	uint64_t closes; /* of these, those that the search would complete */
+	uint64_t closes;    /* of these, those that the search would complete */
+	struct unit *stuck; /* that these belong to, if there are any */
+	int changed;	    /* some of its messages have ended */
 };
 
 struct df_lanes_sequence {
@@ -56,6 +69,7 @@ struct df_lanes_sequence {
 	uint64_t search;      /* number of the current one */
 	struct unit **chosen; /* by it */
 	size_t nr_chosen, cap_chosen;
+	struct pair *pairs; /* by sender and receiver */
 	uint32_t nr;
 	struct rank ranks[];
 };
@@ -71,22 +85,23 @@ df_lanes_sequence_new(uint32_t nr, void (*go)(void *arg, uint32_t rank, uint32_t
 	q->go = go;
 	q->arg = arg;
 	q->nr = nr;
+	q->pairs = calloc((size_t)nr * nr, sizeof(*q->pairs));
+	if (!q->pairs) {
+		free(q);
+		return NULL;
+	}
 	for (i = 0; i < nr; i++) {
-		q->ranks[i].early = calloc(nr, 1);
-		if (!q->ranks[i].early) {
-			df_lanes_sequence_free(q);
-			return NULL;
-		}
 		q->ranks[i].last = &q->ranks[i].first;
 		q->ranks[i].front = 1;
 	}
 	return q;
 }
 
-static void unit_free(struct unit *u)
+static void unit_free(struct df_lanes_sequence *q, struct unit *u)
 {
-	if (u)
-		free(u->in);
+	if (q->ranks[u->rank].stuck == u)
+		q->ranks[u->rank].stuck = NULL;
+	free(u->in);
 	free(u);
 }
 
@@ -98,10 +113,10 @@ static void meeting_free(struct df_lanes_sequence *q, struct meeting *m)
 }
 
 /* The unit has one meeting less to wait for. */
-static void leave(struct unit *u)
+static void leave(struct df_lanes_sequence *q, struct unit *u)
 {
 	if (!--u->left)
-		unit_free(u);
+		unit_free(q, u);
 }
 
 void df_lanes_sequence_free(struct df_lanes_sequence *q)
@@ -116,13 +131,12 @@ void df_lanes_sequence_free(struct df_lanes_sequence *q)
 	{
 		for (i = 0; i < m->need; i++)
 			if (m->who[i])
-				leave(m->who[i]);
+				leave(q, m->who[i]);
 		meeting_free(q, m);
 	}
-	for (i = 0; i < q->nr; i++) {
+	for (i = 0; i < q->nr; i++)
 		free(q->ranks[i].ahead);
-		free(q->ranks[i].early);
-	}
+	free(q->pairs);
 	free(q->chosen);
 	free(q);
 }
@@ -163,39 +177,70 @@ static void count_closed(struct df_lanes_sequence *q, struct meeting *m)
 		return;
 	m->mark = q->search;
 	for (i = 0; i < m->need; i++)
-		if (m->who[i]->launched && !m->who[i]->early)
+		if (m->who[i]->launched && (i || !m->buffered))
 			q->ranks[m->who[i]->rank].closes++;
 }
 
-/*
- * Whether the receive may be launched: NCCL gives it the oldest message of the pair, which is in a
- * buffer if one is. Then that message's receive must be this, or stand before it in its group.
- */
-static int takes_its_own(const struct df_lanes_sequence *q, const struct meeting *m)
+static int by_number(const void *pa, const void *pb)
 {
-	const struct unit *from = m->who[0], *to = m->who[1];
-	size_t k;
+	const struct unit *a = *(struct unit *const *)pa, *b = *(struct unit *const *)pb;
 
-	if (from->early || !q->ranks[from->rank].early[to->rank])
-		return 1;
-	for (k = 0; k < to->nr && to->in[k] != m; k++)
-		if (to->in[k]->message && to->in[k]->who[1] == to && to->in[k]->who[0] &&
-		    to->in[k]->who[0]->rank == from->rank && to->in[k]->who[0]->early)
-			return 1;
-	return 0;
+	return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* Whether all receives of chosen units, and those of chosen sends, take their own messages. */
-static int keep_order(const struct df_lanes_sequence *q)
+static int side_of(const struct meeting *m, const struct unit *u)
+{
+	return m->who[0] != u;
+}
+
+static int is_chosen(const struct df_lanes_sequence *q, const struct unit *u)
+{
+	return u && (u->launched || u->mark == q->search);
+}
+
+/* Numbers the chosen units' messages as they would be on the lanes. */
+static void number_messages(struct df_lanes_sequence *q)
 {
 	size_t i, k;
 
+	/* Each rank's own are launched in their order of issue. */
+	qsort(q->chosen, q->nr_chosen, sizeof(struct unit *), by_number);
+	for (i = 0; i < q->nr_chosen; i++)
+		for (k = 0; k < q->chosen[i]->nr; k++) {
+			struct meeting *m = q->chosen[i]->in[k];
+			struct pair *p = m->pair;
+			int side = side_of(m, q->chosen[i]);
+
+			if (!p)
+				continue;
+			if (p->mark != q->search) {
+				p->mark = q->search;
+				p->next[0] = p->nr[0];
+				p->next[1] = p->nr[1];
+			}
+			m->at[side] = p->next[side]++;
+		}
+}
+
+/* Whether each receive gets its own message if the chosen units are launched. */
+static int keep_order(struct df_lanes_sequence *q)
+{
+	size_t i, k;
+
+	number_messages(q);
 	for (i = 0; i < q->nr_chosen; i++)
 		for (k = 0; k < q->chosen[i]->nr; k++) {
 			const struct meeting *m = q->chosen[i]->in[k];
+			int side = side_of(m, q->chosen[i]);
 
-			if (m->message && m->here == m->need && !takes_its_own(q, m))
+			if (!m->pair)
+				continue;
+			if (is_chosen(q, m->who[!side])) {
+				if (m->at[0] != m->at[1])
+					return 0;
+			} else if (m->at[side] < m->pair->next[!side]) {
 				return 0;
+			}
 		}
 	return 1;
 }
@@ -235,8 +280,11 @@ static int all_there(struct df_lanes_sequence *q, struct unit *u)
 	for (i = 0; i < q->nr_chosen; i++)
 		for (k = 0; k < q->chosen[i]->nr; k++)
 			for (s = 0; s < q->chosen[i]->in[k]->need; s++) {
-				const struct unit *w = q->chosen[i]->in[k]->who[s];
+				const struct meeting *m = q->chosen[i]->in[k];
+				const struct unit *w = m->who[s];
 
+				if (!s && m->buffered)
+					continue;
 				if (q->ranks[w->rank].open > q->ranks[w->rank].closes)
 					return 0;
 			}
@@ -273,15 +321,20 @@ static int needs_nobody(struct df_lanes_sequence *q, struct unit *u)
 {
 	size_t k;
 
-	if (!is_front(q, u) || u->nr_buffered != u->nr)
+	/* Behind what waits for another rank the messages would wait too. */
+	if (!is_front(q, u) || u->nr_short != u->nr || q->ranks[u->rank].open)
 		return 0;
-	for (k = 0; k < u->nr; k++)
-		if (q->ranks[u->rank].early[u->in[k]->buffered - 1])
-			return 0;
 	begin(q);
 	if (choose(q, u))
 		return -ENOMEM;
-	u->early = 1;
+	if (!keep_order(q))
+		return 0;
+	for (k = 0; k < u->nr; k++) {
+		const struct pair *p = u->in[k]->pair;
+
+		if (p->buffers || p->next[0] - p->nr[0] > MAX_BUFFERED)
+			return 0;
+	}
 	return 1;
 }
 
@@ -303,47 +356,91 @@ static void advance(struct rank *r)
 	}
 }
 
-/* The unit's parts in its meetings are launched. Returns 1 if a rank waits for no others now. */
+/* All parts of the meeting are launched. Returns 1 if a unit may be launched because of it. */
+static int complete(struct df_lanes_sequence *q, struct meeting *m)
+{
+	struct pair *p = m->pair;
+	int opened = p != NULL;
+	uint32_t s;
+	size_t k;
+
+	for (s = 0; s < m->need; s++) {
+		struct unit *w = m->who[s];
+		struct rank *r = &q->ranks[w->rank];
+
+		if (s || !m->buffered)
+			opened |= !--r->open;
+		r->changed |= p != NULL;
+		for (k = 0; k < w->nr; k++)
+			if (w->in[k] == m)
+				w->in[k] = NULL;
+		leave(q, w);
+	}
+	if (p) {
+		p->complete++;
+		p->buffered -= m->buffered;
+		if (!p->buffered)
+			p->buffers = NULL;
+	}
+	meeting_free(q, m);
+	return opened;
+}
+
+/* The unit's parts in its meetings are launched. Returns as complete(). */
 static int part_of(struct df_lanes_sequence *q, struct unit *u)
 {
-	size_t k, i;
-	uint32_t s, left = u->left;
+	struct rank *r = &q->ranks[u->rank];
+	size_t k;
 	int opened = 0;
 
+	u->left++; /* it stays meanwhile */
 	for (k = 0; k < u->nr; k++) {
 		struct meeting *m = u->in[k];
 
 		if (!m)
 			continue;
-		if (u->early)
-			q->ranks[u->rank].early[m->buffered - 1] = 1;
-		else
-			q->ranks[u->rank].open++;
-		if (++m->launched < m->need)
-			continue;
-		for (s = 0; s < m->need; s++) {
-			struct unit *w = m->who[s];
-
-			if (w->early) {
-				q->ranks[w->rank].early[m->buffered - 1] = 0;
-				opened = 1;
-			} else {
-				opened |= !--q->ranks[w->rank].open;
-			}
-			if (w == u)
-				left--;
-			else
-				leave(w);
-		}
-		for (i = k + 1; i < u->nr; i++)
-			if (u->in[i] == m)
-				u->in[i] = NULL;
-		meeting_free(q, m);
+		if (m->pair)
+			m->pair->nr[side_of(m, u)]++;
+		r->open++;
+		if (++m->launched == m->need)
+			opened |= complete(q, m);
 	}
-	u->left = left;
-	if (!left)
-		unit_free(u);
+	r->stuck = u;
+	r->changed = 1;
+	leave(q, u);
 	return opened;
+}
+
+/*
+ * Those messages of the rank that NCCL now takes to its buffer do not keep it waiting. Returns 1 if
+ * it waits for no other rank any more.
+ */
+static int settle(struct rank *r)
+{
+	const struct unit *u = r->stuck;
+	size_t k;
+
+	if (!r->changed)
+		return 0;
+	r->changed = 0;
+	if (!u || !r->open)
+		return 0;
+	for (k = 0; k < u->nr; k++) {
+		struct meeting *m = u->in[k];
+		struct pair *p = m ? m->pair : NULL;
+
+		if (!p || side_of(m, u) || !m->is_short || m->buffered)
+			continue;
+		/* Those before it that have no receive are in the buffer, and of its unit. */
+		if (m->at[0] != p->complete + p->buffered || p->buffered == MAX_BUFFERED ||
+		    (p->buffers && p->buffers != u))
+			continue;
+		m->buffered = 1;
+		p->buffered++;
+		p->buffers = u;
+		r->open--;
+	}
+	return !r->open;
 }
 
 static void launch(struct df_lanes_sequence *q, struct unit *u)
@@ -363,17 +460,11 @@ static void launch(struct df_lanes_sequence *q, struct unit *u)
 	advance(r);
 }
 
-static int by_number(const void *pa, const void *pb)
-{
-	const struct unit *a = *(struct unit *const *)pa, *b = *(struct unit *const *)pb;
-
-	return a->number < b->number ? -1 : a->number > b->number;
-}
-
 /* Launches the unit, with all that it needs, if that is there. Returns 1, 0 if not, -ENOMEM. */
 static int try(struct df_lanes_sequence *q, struct unit *u, int *opened)
 {
 	size_t i;
+	uint32_t r;
 	int ret = all_there(q, u);
 
 	if (!ret)
@@ -382,12 +473,12 @@ static int try(struct df_lanes_sequence *q, struct unit *u, int *opened)
 		ret = needs_nobody(q, u);
 	if (ret <= 0)
 		return ret;
-	/* Each rank's own in their order of issue. */
-	qsort(q->chosen, q->nr_chosen, sizeof(struct unit *), by_number);
 	for (i = 0; i < q->nr_chosen; i++)
 		launch(q, q->chosen[i]);
 	for (i = 0; i < q->nr_chosen; i++)
 		*opened |= part_of(q, q->chosen[i]);
+	for (r = 0; r < q->nr; r++)
+		*opened |= settle(&q->ranks[r]);
 	return 1;
 }
 
@@ -449,32 +540,39 @@ static struct unit *unit_of(struct rank *r, uint32_t rank, uint32_t number)
 }
 
 int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank, uint32_t unit, uint64_t key,
-			  uint32_t need, uint32_t side, int message, uint32_t buffered, int last)
+			  uint32_t need, uint32_t side, const struct df_lanes_message *message,
+			  int last)
 {
 	struct meeting *m, **at;
+	struct pair *p = NULL;
 	struct rank *r;
 	struct unit *u;
 	int ret, opened = 0;
 
-	if (rank >= q->nr || !need || need > MAX_NEED || side >= need || buffered > q->nr)
+	if (rank >= q->nr || !need || need > MAX_NEED || side >= need ||
+	    (message && (need != 2 || message->peer >= q->nr)))
 		return -EPROTO;
 	r = &q->ranks[rank];
+	if (message)
+		p = side ? &q->pairs[message->peer * q->nr + rank]
+			 : &q->pairs[rank * q->nr + message->peer];
 	m = meeting_of(q, key, need);
 	if (!m || DF_VEC_ROOM(r->ahead, r->cap_ahead, r->nr_ahead + r->nr_units + 1))
 		return -ENOMEM;
-	if (m->need != need || m->who[side] || (r->coming && r->coming->number != unit))
+	if (m->need != need || m->who[side] || (m->here && m->pair != p) ||
+	    (r->coming && r->coming->number != unit))
 		return -EPROTO;
 	u = unit_of(r, rank, unit);
 	at = u ? DF_VEC_PUSH(u->in, u->nr, u->cap) : NULL;
 	if (!at)
 		return -ENOMEM;
 	*at = m;
-	if (buffered) {
-		m->buffered = buffered;
-		u->nr_buffered++;
+	m->pair = p;
+	if (p && !side && message->is_short) {
+		m->is_short = 1;
+		u->nr_short++;
 	}
 	u->left++;
-	m->message = message;
 	m->who[side] = u;
 	m->here++;
 	if (!last)

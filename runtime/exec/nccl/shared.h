@@ -34,8 +34,8 @@ struct df_lane_item {
 	uint32_t need;	   /* operations that take place together */
 	uint32_t side;	   /* which of them this is */
 	uint32_t last;	   /* of its unit */
-	uint32_t buffered; /* as in sequence.h */
-	uint32_t message;  /* whether it is one of a pair of ranks */
+	uint32_t message;  /* its peer's slot plus 1; 0: it is no message */
+	uint32_t is_short; /* as in sequence.h */
 };
 
 /* A rank's part. */
