@@ -24,23 +24,30 @@
 #define GROUP_END_STARTS 24 /* state of a group's event */
 /* Calls of a communicator without a launch, and launches without kernels, that are remembered. */
 #define LINGERS 256
+/* Calls in graphs that are: one that no replay has used for longer loses its Python line. */
+#define CAPTURED 16384
 
 /* An outermost group of the application, or a call outside of groups. */
 struct call {
 	uint64_t serial;     /* of the record of its end, which launches; 0: not there yet */
 	uint64_t connects;   /* of the record inside it; 0: no connections are set up */
-	uint64_t comm, apis; /* handles; apis: the first */
-	uint32_t call, group, site;
+	uint64_t comm;	     /* handle */
+	struct df_list apis; /* its operations */
+	uint32_t call, site;
+	uint32_t group; /* of its operations; 0: it has one */
 	int captured;
+	int opened; /* by the application */
 };
 
 /* A call of one operation. */
 struct api {
-	uint64_t comm, call, next; /* handles; next: in its group, or among those that linger */
+	struct df_list at;	   /* in its call, or in its communicator after that */
+	uint64_t self, comm, call; /* handles */
 	uint64_t serial;	   /* of its operation's record; 0: none yet */
 	struct df_profiler_event e;
-	uint32_t site;
+	uint32_t site, group;
 	int launched, intends;
+	int blind; /* its operation is recorded as one whose end will not be seen */
 };
 
 static struct df_profiler_objects comms = {.bytes = sizeof(struct df_profiler_comm),
@@ -91,32 +98,21 @@ static void issue(const struct df_profiler_comm *c, const struct df_profiler_eve
 }
 
 /* a: as in the record. */
-static void ended(const struct df_profiler_comm *c, uint64_t serial, uint64_t a)
+static void ended(const struct df_profiler_comm *c, uint64_t serial, uint64_t a, int counted)
 {
 	if (df_profiler_ring_shared())
 		return;
 	df_profiler_put(DF_REC_OP_DONE, c->trace, c->rank, serial, a, 0, 0, 0);
 	/* Also if its end is not seen: the rest of the count is what a reader misses. */
-	df_trace_comm_done(c->trace);
+	if (!counted)
+		df_trace_comm_done(c->trace);
 }
 
-static void unlist(struct df_profiler_comm *c, uint64_t handle)
+static void unlist(struct df_profiler_comm *c, struct df_profiler_op *op)
 {
-	uint64_t *at = &c->open, before = 0;
-	struct df_profiler_op *op;
-
-	while (*at && *at != handle && (op = df_profiler_find(&ops, *at))) {
-		before = *at;
-		at = &op->next;
-	}
-	op = df_profiler_find(&ops, handle);
-	if (*at != handle || !op)
-		return;
-	*at = op->next;
-	if (c->last == handle)
-		c->last = before;
+	df_list_del(&op->at);
 	c->nr_open--;
-	df_profiler_drop(&ops, handle);
+	df_profiler_drop(&ops, op->self);
 }
 
 /* Whether all of it that has begun has ended. */
@@ -125,27 +121,23 @@ static int rests(const struct df_profiler_op *op)
 	return op->started == op->ended && !op->nr_proxies_live && op->ended + op->nr_proxies > 0;
 }
 
-static void finish(struct df_profiler_comm *c, uint64_t handle, int seen)
+static void finish(struct df_profiler_comm *c, struct df_profiler_op *op, int seen)
 {
-	const struct df_profiler_op *op = df_profiler_find(&ops, handle);
-
 	if (seen || sees_ends(c))
-		ended(c, op->serial, seen ? 0 : 2);
-	unlist(c, handle);
+		ended(c, op->serial, seen ? 0 : 2, (int)op->counted);
+	unlist(c, op);
 }
 
-/* A later operation has ended: earlier ones that are not on their way have, too. */
-static void finish_earlier(struct df_profiler_comm *c, uint64_t handle, uint32_t group)
+/* A later operation has ended: those of earlier groups that are not on their way have, too. */
+static void finish_earlier(struct df_profiler_comm *c, const struct df_profiler_op *later)
 {
-	uint64_t at = c->open, next;
-	const struct df_profiler_op *op;
+	struct df_profiler_op *op, *next;
 
-	for (; at && at != handle && (op = df_profiler_find(&ops, at)); at = next) {
-		next = op->next;
-		if (group && op->group == group)
-			continue;
+	df_list_each_safe (op, next, &c->open, at) {
+		if (op == later || (later->group && op->group == later->group))
+			break;
 		if (rests(op) || (!op->started && !op->nr_proxies))
-			finish(c, at, rests(op));
+			finish(c, op, rests(op));
 	}
 }
 
@@ -156,38 +148,36 @@ static void over(uint64_t handle)
 
 	if (!c)
 		return;
-	finish_earlier(c, handle, op->group);
-	finish(c, handle, 1);
+	finish_earlier(c, op);
+	finish(c, op, 1);
 }
 
+/* counted: as in the operation. */
 static uint64_t new_op(uint64_t comm, struct df_profiler_comm *c, uint64_t serial, uint32_t group,
-		       unsigned channels)
+		       unsigned channels, int counted)
 {
-	struct df_profiler_op *op = df_profiler_find(&ops, c->open), *last;
+	struct df_profiler_op *op = df_list_first(&c->open, struct df_profiler_op, at);
 	int kernels = sees_ends(c) && !df_profiler_ring_shared();
 	void *object;
 	uint64_t handle;
 
 	/* It is known only by its proxies. */
 	if (op && !kernels && !op->nr_proxies_live && c->nr_open >= LINGERS)
-		finish(c, c->open, rests(op));
+		finish(c, op, rests(op));
 	handle = df_profiler_make(&ops, &object);
 	if (!handle) {
 		if (sees_ends(c))
-			ended(c, serial, 2);
+			ended(c, serial, 2, counted);
 		return 0;
 	}
 	op = object;
+	op->self = handle;
 	op->comm = comm;
 	op->serial = serial;
 	op->group = group;
 	op->expected = kernels ? channels : 0;
-	last = df_profiler_find(&ops, c->last);
-	if (last)
-		last->next = handle;
-	else
-		c->open = handle;
-	c->last = handle;
+	op->counted = (uint32_t)counted;
+	df_list_add_tail(&c->open, &op->at);
 	c->nr_open++;
 	return handle;
 }
@@ -200,7 +190,7 @@ static uint64_t launch(uint64_t comm, struct df_profiler_comm *c, const struct d
 	struct df_profiler_event is = *e;
 	uint32_t group = (uint32_t)e->group, trace = 0;
 	uint64_t serial;
-	int rank;
+	int rank, late = 0;
 
 	c->rank = c->rank < 0 ? e->rank : c->rank;
 	if (df_profiler_ring_shared()) {
@@ -209,7 +199,7 @@ static uint64_t launch(uint64_t comm, struct df_profiler_comm *c, const struct d
 			c->trace = trace;
 			c->rank = rank;
 		}
-		return c->trace ? new_op(comm, c, serial, group, e->channels) : 0;
+		return c->trace ? new_op(comm, c, serial, group, e->channels, 0) : 0;
 	}
 	if (!c->trace && c->version < 4)
 		enter_comm(c, e->hash, e->name);
@@ -223,23 +213,35 @@ static uint64_t launch(uint64_t comm, struct df_profiler_comm *c, const struct d
 		is.count = a->e.count;
 		is.datatype = a->e.datatype;
 		is.stream = a->e.stream;
-		group = in ? in->group : 0;
+		/* Each launch of a graph is a group of its own: that of its plan. */
+		if (!a->e.captured)
+			group = in ? in->group : a->group;
 		site = a->site;
 		a->launched = 1;
+		if (a->e.captured && !in) {
+			df_list_del(&a->at);
+			df_list_add(&c->captured, &a->at);
+		}
 	}
 	c->connected |= !df_kind_is_p2p((uint32_t)e->kind);
 	serial = a && a->serial && !a->e.captured ? a->serial : df_trace_serial();
 	if (!a || serial != a->serial)
 		issue(c, &is, serial, group, site);
-	if (a)
+	if (a) {
+		late = a->blind;
+		a->blind = 0;
 		a->serial = serial;
+	}
+	/* The call did not wait for it, and said that nothing more is seen of it. */
+	if (late)
+		ended(c, serial, 3, 1);
 	/* NCCL reports the kernel of a message to itself for the receive only. */
 	if (e->kind == DF_KIND_SEND && e->peer == c->rank) {
 		if (sees_ends(c))
-			ended(c, serial, 2);
+			ended(c, serial, 2, 0);
 		return 0;
 	}
-	return new_op(comm, c, serial, group, e->channels);
+	return new_op(comm, c, serial, group, e->channels, late);
 }
 
 /* ---- calls of the application ---------------------------------------------------------------- */
@@ -253,10 +255,12 @@ static uint64_t call_begins(uint64_t comm, const struct df_profiler_event *e, ui
 	if (!handle)
 		return 0;
 	k = object;
+	df_list_init(&k->apis);
 	k->comm = comm;
 	k->site = site;
 	k->captured = e->captured;
-	k->group = e->depth > 1 ? (uint32_t)df_trace_serial() : 0;
+	k->opened = e->depth > 1;
+	k->group = k->opened ? (uint32_t)df_trace_serial() : 0;
 	return handle;
 }
 
@@ -279,7 +283,7 @@ static void call_waits(struct call *k)
 	if (!c || k->serial || k->captured || df_profiler_ring_shared())
 		return;
 	nr_calls++;
-	for (uint64_t at = k->apis; (a = df_profiler_find(&apis, at)); at = a->next) {
+	df_list_each (a, &k->apis, at) {
 		const struct df_profiler_comm *on = df_profiler_find(&comms, a->comm);
 
 		if (!first && on && !on->connected && on->nranks > 1 &&
@@ -287,16 +291,16 @@ static void call_waits(struct call *k)
 			first = on;
 	}
 	k->serial = df_trace_serial();
-	k->call = k->group ? DF_CALL_GROUP_END : first ? DF_CALL_CONNECT : DF_CALL_NCCL_OP;
+	k->call = k->opened ? DF_CALL_GROUP_END : first ? DF_CALL_CONNECT : DF_CALL_NCCL_OP;
 	c = k->call == DF_CALL_CONNECT ? first : c;
-	df_profiler_put(DF_REC_CALL_ENTER, k->group ? 0 : c->trace, k->group ? -1 : c->rank,
-			k->serial, k->call, 0, k->group == 0, k->site);
-	if (k->group && first) {
+	df_profiler_put(DF_REC_CALL_ENTER, k->opened ? 0 : c->trace, k->opened ? -1 : c->rank,
+			k->serial, k->call, 0, !k->opened, k->site);
+	if (k->opened && first) {
 		k->connects = df_trace_serial();
 		df_profiler_put(DF_REC_CALL_ENTER, first->trace, first->rank, k->connects,
 				DF_CALL_CONNECT, 0, 1, k->site);
 	}
-	for (uint64_t at = k->apis; (a = df_profiler_find(&apis, at)); at = a->next)
+	df_list_each (a, &k->apis, at)
 		if (a->intends && k->call == DF_CALL_CONNECT)
 			intend(c, a, k->serial);
 }
@@ -314,13 +318,15 @@ static uint64_t api_begins(uint64_t comm, struct df_profiler_comm *c,
 	if (!handle)
 		return 0;
 	a = object;
+	a->self = handle;
 	a->comm = comm;
 	a->call = e->parent;
 	a->e = *e;
 	a->site = site;
-	/* The order in which they are listed makes no difference. */
-	a->next = k->apis;
-	k->apis = handle;
+	/* A call of messages, such as ncclAlltoAll, is a group. */
+	if (!k->group && !df_list_empty(&k->apis))
+		k->group = (uint32_t)df_trace_serial();
+	df_list_add_tail(&k->apis, &a->at);
 	k->captured |= e->captured;
 	if (df_profiler_ring_shared()) {
 		a->serial = df_profiler_issuing(&trace, &rank);
@@ -341,26 +347,24 @@ static uint64_t api_begins(uint64_t comm, struct df_profiler_comm *c,
 	return handle;
 }
 
-/* Keeps the call for a launch that is reported later: of a graph, or of another thread. */
-static void linger(struct df_profiler_comm *c, uint64_t handle, struct api *a)
+static void forget(struct api *a)
 {
-	uint64_t *oldest = NULL, old;
-	struct api *at;
+	df_list_del(&a->at);
+	df_profiler_drop(&apis, a->self);
+}
 
-	a->next = c->lingers;
-	c->lingers = handle;
-	if (a->e.captured || ++c->nr_lingers <= LINGERS)
+/* Keeps the call for a launch that is reported later: of a graph, or of another thread. */
+static void linger(struct df_profiler_comm *c, struct api *a)
+{
+	struct df_list *in = a->e.captured ? &c->captured : &c->late;
+	unsigned *nr = a->e.captured ? &c->nr_captured : &c->nr_late;
+
+	df_list_del(&a->at);
+	df_list_add(in, &a->at);
+	if (++*nr <= (a->e.captured ? CAPTURED : LINGERS))
 		return;
-	for (uint64_t *link = &c->lingers; (at = df_profiler_find(&apis, *link)); link = &at->next)
-		if (!at->e.captured)
-			oldest = link;
-	old = oldest ? *oldest : 0;
-	at = df_profiler_find(&apis, old);
-	if (!at)
-		return;
-	*oldest = at->next;
-	df_profiler_drop(&apis, old);
-	c->nr_lingers--;
+	--*nr;
+	forget(df_list_last(in, struct api, at));
 }
 
 /*
@@ -371,15 +375,14 @@ static void call_ends(uint64_t handle)
 {
 	struct call *k = df_profiler_find(&calls, handle);
 	struct df_profiler_comm *c;
-	uint64_t at, next;
-	struct api *a;
+	struct api *a, *next;
 
 	if (!k)
 		return;
-	for (at = k->apis; (a = df_profiler_find(&apis, at)); at = next) {
+	df_list_each_safe (a, next, &k->apis, at) {
 		int shared = df_profiler_ring_shared(), p2p = df_kind_is_p2p((uint32_t)a->e.kind);
 
-		next = a->next;
+		a->group = k->group;
 		c = df_profiler_find(&comms, a->comm);
 		if (c && !shared && !a->launched && !a->e.captured && !p2p) {
 			if (!a->serial) {
@@ -387,12 +390,13 @@ static void call_ends(uint64_t handle)
 				issue(c, &a->e, a->serial, k->group, a->site);
 			}
 			c->connected = 1;
-			ended(c, a->serial, 2);
+			ended(c, a->serial, 2, 0);
+			a->blind = 1;
 		}
 		if (c && (a->e.captured || !a->launched))
-			linger(c, at, a);
+			linger(c, a);
 		else
-			df_profiler_drop(&apis, at);
+			forget(a);
 	}
 	if (k->connects)
 		df_profiler_put(DF_REC_CALL_EXIT, 0, -1, k->connects, DF_CALL_CONNECT, 0, 0, 0);
@@ -417,6 +421,9 @@ uint64_t df_profiler_open(const struct df_profiler_about *about, int *mask)
 	handle = df_profiler_make(&comms, &object);
 	if (handle) {
 		c = object;
+		df_list_init(&c->open);
+		df_list_init(&c->late);
+		df_list_init(&c->captured);
 		c->version = about->version;
 		c->nranks = about->nranks;
 		c->rank = about->version < 4 ? -1 : about->rank;
@@ -559,27 +566,28 @@ void df_profiler_close(uint64_t context)
 	struct df_profiler_comm *c;
 	struct df_profiler_op *op;
 	struct api *a;
-	uint64_t at, next;
 	int stuck = 0;
 
 	df_mutex_lock(&df_profiler_lock);
 	moves++;
 	c = df_profiler_find(&comms, context);
-	for (at = c ? c->open : 0; (op = df_profiler_find(&ops, at)); at = next) {
-		next = op->next;
+	while (c && (op = df_list_first(&c->open, struct df_profiler_op, at))) {
 		stuck |= df_profiler_watch_stalled();
 		if (!df_profiler_watch_stalled())
-			finish(c, at, rests(op));
+			finish(c, op, rests(op));
 		else
-			df_profiler_drop(&ops, at);
+			unlist(c, op);
 	}
-	for (at = c ? c->lingers : 0; (a = df_profiler_find(&apis, at)); at = next) {
-		next = a->next;
-		df_profiler_drop(&apis, at);
+	if (c)
+		df_list_splice_tail(&c->captured, &c->late);
+	while (c && (a = df_list_first(&c->captured, struct api, at)))
+		forget(a);
+	if (c && c->trace) {
+		df_profiler_proxy_close(c->trace);
+		if (!df_profiler_ring_shared())
+			df_profiler_put(stuck ? DF_REC_COMM_ABORT : DF_REC_COMM_DESTROY, c->trace,
+					c->rank, 0, 0, 0, 0, 0);
 	}
-	if (c && c->trace && !df_profiler_ring_shared())
-		df_profiler_put(stuck ? DF_REC_COMM_ABORT : DF_REC_COMM_DESTROY, c->trace, c->rank,
-				0, 0, 0, 0, 0);
 	df_profiler_drop(&comms, context);
 	df_mutex_unlock(&df_profiler_lock);
 }
@@ -589,15 +597,13 @@ void df_profiler_close(uint64_t context)
 /* An operation that rested at the last look, too, has ended, unless its kernel reports the end. */
 static void settle(struct df_profiler_comm *c)
 {
-	uint64_t at = c->open, next;
-	struct df_profiler_op *op;
+	struct df_profiler_op *op, *next;
 
-	for (; (op = df_profiler_find(&ops, at)); at = next) {
-		next = op->next;
+	df_list_each_safe (op, next, &c->open, at) {
 		if (op->expected || !rests(op))
 			continue;
 		if (op->rested)
-			finish(c, at, 1);
+			finish(c, op, 1);
 		else
 			op->rested = 1;
 	}

@@ -19,6 +19,7 @@ enum df_profiler_handle_kind {
 	DF_HANDLE_KERNEL, /* the kernel's work on an operation: the operation's object */
 	DF_HANDLE_PROXY,
 	DF_HANDLE_STEP, /* of a proxy: the proxy's object */
+	DF_HANDLE_WAY,	/* what a rank sends to another one; NCCL does not see it */
 	DF_HANDLE_KINDS
 };
 

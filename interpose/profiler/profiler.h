@@ -11,6 +11,7 @@
 #define DF_INTERPOSE_PROFILER_PROFILER_H
 
 #include <stdint.h>
+#include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "trace/record/format.h"
 
@@ -52,20 +53,23 @@ struct df_profiler_comm {
 	uint32_t trace; /* its number in the trace; 0: not known yet */
 	int version, nranks, rank, device;
 	int connected;	     /* a collective of it has been launched */
-	uint64_t open, last; /* its operations that have not ended, in order of launch: handles */
+	struct df_list open; /* its operations that have not ended, in order of launch */
 	unsigned nr_open;
-	uint64_t lingers; /* calls whose launch has not been reported: handles */
-	unsigned nr_lingers;
+	/* Calls whose launch may still be reported, and calls of graphs; the last used ones first. */
+	struct df_list late, captured;
+	unsigned nr_late, nr_captured;
 };
 
 /* An operation whose end may still be seen. */
 struct df_profiler_op {
-	uint64_t comm, serial, next;
+	struct df_list at;
+	uint64_t self, comm, serial; /* self, comm: handles */
 	uint32_t group;
 	uint32_t expected; /* channels on which the kernel works on it; 0: unknown */
 	uint32_t started, ended;
 	uint32_t nr_proxies, nr_proxies_live;
-	uint32_t rested; /* the watching thread has seen that it rests */
+	uint32_t rested;  /* the watching thread has seen that it rests */
+	uint32_t counted; /* the trace counts it as done */
 };
 
 /*
@@ -89,10 +93,15 @@ uint64_t df_profiler_proxy_end(uint64_t handle);
 uint64_t df_profiler_step_begin(uint64_t proxy, int step);
 void df_profiler_step_state(uint64_t step, int state);
 void df_profiler_step_end(uint64_t step);
-/* Sum of what proxies have done, and the number of those that are not done. */
+/* The communicator ends: NCCL need not report the end of its proxies. */
+void df_profiler_proxy_close(uint32_t comm);
+/* Sum of what proxies have done, and the number of this process's that are not done. */
 uint64_t df_profiler_proxy_moves(unsigned *live);
-/* Records where each proxy stands that has not moved since that time. */
-void df_profiler_proxy_note(uint64_t since_ns);
+/*
+ * Records where each proxy stands that has not moved since that time, and returns their number.
+ * The records of an earlier batch are void. batch 0: returns the number only.
+ */
+unsigned df_profiler_proxy_note(uint64_t since_ns, uint32_t batch);
 
 /*
  * watch.c: starts the watching thread once. Returns 0 or -errno. Whether it has recorded a

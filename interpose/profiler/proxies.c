@@ -11,15 +11,18 @@
 #include "interpose/profiler/handles.h"
 #include "interpose/profiler/nccl_profiler.h"
 #include "interpose/profiler/profiler.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/list.h"
 #include "runtime/base/time.h"
-#include "runtime/base/vec.h"
 #include "trace/record/proxy.h"
 
 #define SLOTS 16u   /* NCCL has 8 steps on the way at most */
 #define NOTES 1024u /* proxies that are recorded when nothing moves */
+#define LISTS 4096u /* of ways: an exchange of 1,024 ranks has 2,046 */
 
 struct proxy {
-	uint64_t op; /* handle; 0: of another process (PXN) */
+	uint64_t op;  /* handle; 0: of another process (PXN) */
+	uint64_t way; /* handle; 0: without memory, so that its summary is lost */
 	uint64_t serial;
 	uint32_t comm;
 	int rank, peer, is_send, steps;
@@ -28,10 +31,14 @@ struct proxy {
 	uint64_t moved_ns;
 	uint32_t moves, begun, ended; /* begun, ended: steps */
 	uint8_t at[SLOTS];	      /* enum df_proxy_at of the steps on the way */
+	/* of the proxy's thread: the number of the step in each place, plus 1 */
+	unsigned last[SLOTS];
 };
 
 /* The data that an operation sends to one rank, or receives from it. */
 struct way {
+	struct df_list list; /* with others of its hash */
+	uint64_t self;	     /* handle */
 	uint64_t serial, began_ns, steps;
 	uint32_t comm;
 	int rank, peer, is_send;
@@ -40,8 +47,8 @@ struct way {
 
 static struct df_profiler_objects proxies = {.bytes = sizeof(struct proxy),
 					     .kind = DF_HANDLE_PROXY};
-static struct way *ways;
-static size_t nr_ways, cap_ways;
+static struct df_profiler_objects ways = {.bytes = sizeof(struct way), .kind = DF_HANDLE_WAY};
+static struct df_list lists[LISTS]; /* all zero until it is used */
 static uint64_t moves_before; /* of proxies that have ended */
 
 #define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
@@ -54,14 +61,35 @@ static void moved(struct proxy *p)
 	PUT(&p->moved_ns, df_now_ns());
 }
 
+/* Returns that of the proxy, which is made if there is none, or NULL without memory. */
 static struct way *way_of(const struct proxy *p)
 {
-	for (size_t i = nr_ways; i-- > 0;)
-		if (ways[i].serial == p->serial && ways[i].comm == p->comm &&
-		    ways[i].rank == p->rank && ways[i].peer == p->peer &&
-		    ways[i].is_send == p->is_send)
-			return &ways[i];
-	return NULL;
+	uint64_t key = p->serial << 1 | (p->is_send != 0);
+	uint64_t ranks = (uint64_t)(uint32_t)p->rank << 32 | (uint32_t)p->peer;
+	struct df_list *list = &lists[df_hash_u64(df_mix64(key), ranks) % LISTS];
+	struct way *w;
+	void *object;
+	uint64_t handle;
+
+	if (!list->next)
+		df_list_init(list);
+	df_list_each (w, list, list)
+		if (w->serial == p->serial && w->comm == p->comm && w->rank == p->rank &&
+		    w->peer == p->peer && w->is_send == p->is_send)
+			return w;
+	handle = df_profiler_make(&ways, &object);
+	if (!handle)
+		return NULL;
+	w = object;
+	w->self = handle;
+	w->serial = p->serial;
+	w->began_ns = p->moved_ns;
+	w->comm = p->comm;
+	w->rank = p->rank;
+	w->peer = p->peer;
+	w->is_send = p->is_send;
+	df_list_add(list, &w->list);
+	return w;
 }
 
 uint64_t df_profiler_proxy_begin(uint64_t op, uint32_t comm, int rank, uint64_t serial,
@@ -85,43 +113,56 @@ uint64_t df_profiler_proxy_begin(uint64_t op, uint32_t comm, int rank, uint64_t 
 	p->channel = e->channel;
 	moved(p);
 	w = way_of(p);
-	if (!w) {
-		w = DF_VEC_PUSH(ways, nr_ways, cap_ways);
-		if (!w)
-			return handle; /* only its summary is lost */
-		*w = (struct way){.serial = serial,
-				  .began_ns = p->moved_ns,
-				  .comm = comm,
-				  .rank = rank,
-				  .peer = p->peer,
-				  .is_send = p->is_send};
+	if (w) {
+		p->way = w->self;
+		w->live++;
+		w->channels++;
 	}
-	w->live++;
-	w->channels++;
 	return handle;
 }
 
-uint64_t df_profiler_proxy_end(uint64_t handle)
+/* done: NCCL reports the end. */
+static void end(const struct proxy *p, uint64_t handle, int done)
 {
-	struct proxy *p = df_profiler_find(&proxies, handle);
-	struct way *w = p ? way_of(p) : NULL;
-	uint64_t op = p ? p->op : 0;
+	struct way *w = df_profiler_find(&ways, p->way);
 
-	if (!p)
-		return 0;
 	if (w) {
 		w->steps += GET(&p->ended);
-		if (!--w->live) {
+		w->live--;
+		if (!w->live && done)
 			df_profiler_put(DF_REC_PROXY_DONE, w->comm, w->rank, w->serial,
 					(uint64_t)(w->is_send != 0) | (uint64_t)w->channels << 8,
 					(uint32_t)w->peer | w->steps << 32,
 					df_now_ns() - w->began_ns, 0);
-			*w = ways[--nr_ways];
+		if (!w->live) {
+			df_list_del(&w->list);
+			df_profiler_drop(&ways, w->self);
 		}
 	}
 	moves_before += p->moves + 1;
 	df_profiler_drop(&proxies, handle);
+}
+
+uint64_t df_profiler_proxy_end(uint64_t handle)
+{
+	const struct proxy *p = df_profiler_find(&proxies, handle);
+	uint64_t op = p ? p->op : 0;
+
+	if (p)
+		end(p, handle, 1);
 	return op;
+}
+
+void df_profiler_proxy_close(uint32_t comm)
+{
+	uint64_t handle;
+
+	for (uint32_t i = 0; i < proxies.nr; i++) {
+		const struct proxy *p = df_profiler_at(&proxies, i, &handle);
+
+		if (p && p->comm == comm)
+			end(p, handle, 0);
+	}
 }
 
 static struct proxy *proxy_of(uint64_t step)
@@ -132,12 +173,17 @@ static struct proxy *proxy_of(uint64_t step)
 uint64_t df_profiler_step_begin(uint64_t proxy, int step)
 {
 	struct proxy *p = df_profiler_find(&proxies, proxy);
+	unsigned at = (unsigned)step % SLOTS;
 
 	if (!p)
 		return 0;
-	PUT(&p->at[(unsigned)step % SLOTS], DF_PROXY_BEGUN);
-	PUT(&p->begun, p->begun + 1);
-	moved(p);
+	/* NCCL begins a step again as long as it finds no room for it: that is no movement. */
+	if (p->last[at] != (unsigned)step + 1) {
+		p->last[at] = (unsigned)step + 1;
+		PUT(&p->at[at], DF_PROXY_BEGUN);
+		PUT(&p->begun, p->begun + 1);
+		moved(p);
+	}
 	return df_profiler_handle_as(proxy, DF_HANDLE_STEP, (unsigned)step);
 }
 
@@ -182,13 +228,14 @@ uint64_t df_profiler_proxy_moves(unsigned *live)
 
 		if (!p)
 			continue;
-		++*live;
+		/* NCCL need not report the end of one that works for another process. */
+		*live += p->comm != 0;
 		sum += GET(&p->moves);
 	}
 	return sum;
 }
 
-void df_profiler_proxy_note(uint64_t since_ns)
+unsigned df_profiler_proxy_note(uint64_t since_ns, uint32_t batch)
 {
 	uint64_t handle, now = df_now_ns(), ms;
 	unsigned nr = 0;
@@ -200,12 +247,19 @@ void df_profiler_proxy_note(uint64_t since_ns)
 		if (!p || GET(&p->moved_ns) > since_ns)
 			continue;
 		nr++;
+		if (!batch)
+			continue;
 		step = GET(&p->ended);
 		ms = (now - GET(&p->moved_ns)) / DF_NS_PER_MS;
 		df_profiler_put(
 			DF_REC_PROXY, p->comm, p->rank, p->serial,
 			(GET(&p->begun) > step ? GET(&p->at[step % SLOTS]) : 0u) |
-				(uint64_t)(p->is_send != 0) << 8 | (uint64_t)p->channel << 16,
+				(uint64_t)(p->is_send != 0) << 8 | (uint64_t)p->channel << 16 |
+				(uint64_t)batch << 32,
 			(uint32_t)p->peer | (uint64_t)step << 32, (uint32_t)p->steps | ms << 32, 0);
 	}
+	/* Without any, this record says that the earlier ones are void. */
+	if (!nr && batch)
+		df_profiler_put(DF_REC_PROXY, 0, -1, 0, (uint64_t)batch << 32, 0, 0, 0);
+	return nr;
 }

@@ -26,10 +26,11 @@ static void *run(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS, since = df_now_ns();
 	uint64_t tick = DF_MIN(DF_MAX(timeout / 8, 20 * DF_NS_PER_MS), DF_NS_PER_S), last = 0;
-	uint64_t noted = 0, now, moves;
+	uint64_t noted = 0, noted_since = 0, now, moves;
 	struct df_profiler_left left;
 	char dir[PATH_MAX];
-	unsigned proxies;
+	unsigned proxies, nr_noted = 0;
+	uint32_t batch = 0;
 	int before;
 
 	(void)arg;
@@ -46,8 +47,12 @@ static void *run(void *arg)
 			stalled = 0;
 		}
 		if (now - since >= timeout / 2 && proxies && noted != last) {
-			df_profiler_proxy_note(since);
 			noted = last;
+			noted_since = since;
+			nr_noted = df_profiler_proxy_note(since, ++batch);
+		} else if (nr_noted && df_profiler_proxy_note(noted_since, 0) < nr_noted) {
+			/* Some have moved: what is recorded of them is no longer so. */
+			nr_noted = df_profiler_proxy_note(noted_since, ++batch);
 		}
 		if (now - since >= timeout && !before && (left.ops || left.calls || proxies)) {
 			stalled = 1;

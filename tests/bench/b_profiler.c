@@ -1,6 +1,7 @@
 /*
  * The cost of NCCL's profiler plugin: nanoseconds for all events of one collective on NCCL's
- * launching thread and its proxy thread, and for one step of a proxy. `b_profiler [GLOB]` runs the
+ * launching thread and its proxy thread, for one step of a proxy, and for a message of an exchange
+ * of 1,024 ranks. `b_profiler [GLOB]` runs the
  * figures whose names match.
  */
 #include <dlfcn.h>
@@ -16,6 +17,7 @@
 #define BATCH	 1000
 #define CHANNELS 16
 #define STEPS	 64
+#define PEERS	 1024
 
 static const struct df_profiler_v5 *p;
 static void *context;
@@ -105,14 +107,64 @@ static void steps(void)
 	p->stop(proxy);
 }
 
-static double per[3][ROUNDS];
+/* All messages of one call: their launch, their proxies and their kernels. */
+static void exchange(void)
+{
+	static void *ops[2 * PEERS], *proxies[2 * PEERS], *kernel[2 * PEERS];
+	struct df_profiler_v5_event e = {0};
+	void *group, *plan;
+
+	e.group_api.depth = 2;
+	group = start(DF_PROFILER_GROUP_API, NULL, &e);
+	for (int i = 0; i < 2 * PEERS; i++) {
+		memset(&e, 0, sizeof(e));
+		e.p2p_api.func = i % 2 ? "Recv" : "Send";
+		e.p2p_api.type = "ncclFloat32";
+		ops[i] = start(DF_PROFILER_P2P_API, group, &e);
+		p->stop(ops[i]);
+	}
+	p->state(group, 24, NULL);
+	memset(&e, 0, sizeof(e));
+	plan = start(DF_PROFILER_GROUP, NULL, &e);
+	for (int i = 0; i < 2 * PEERS; i++) {
+		e.p2p.group = plan;
+		e.p2p.is.func = i % 2 ? "Recv" : "Send";
+		e.p2p.is.type = "ncclFloat32";
+		e.p2p.is.peer = i / 2;
+		ops[i] = start(DF_PROFILER_P2P, ops[i], &e);
+		p->stop(ops[i]);
+	}
+	p->stop(plan);
+	p->stop(group);
+	memset(&e, 0, sizeof(e));
+	for (int i = 0; i < 2 * PEERS; i++) {
+		e.proxy_op.pid = getpid();
+		e.proxy_op.peer = i / 2;
+		e.proxy_op.is_send = !(i % 2);
+		e.proxy_op.steps = 1;
+		proxies[i] = start(DF_PROFILER_PROXY_OP, ops[i], &e);
+		memset(&e, 0, sizeof(e));
+		kernel[i] = start(DF_PROFILER_KERNEL_CH, ops[i], &e);
+	}
+	for (int i = 0; i < 2 * PEERS; i++) {
+		p->stop(kernel[i]);
+		p->stop(proxies[i]);
+	}
+}
+
+static double per[4][ROUNDS];
 
 static void figure(const char *glob, const char *name, double *of, double unit, double target)
 {
-	qsort(of, ROUNDS, sizeof(*of), by_value);
+	int nr = 0;
+
+	for (int i = 0; i < ROUNDS; i++)
+		if (of[i] > 0)
+			of[nr++] = of[i];
+	qsort(of, (size_t)nr, sizeof(*of), by_value);
 	if (!fnmatch(glob, name, 0))
-		printf("BENCH %s %.0f ns target <%.0f %s\n", name, of[ROUNDS / 2] / unit, target,
-		       of[ROUNDS / 2] / unit < target ? "ok" : "MISS");
+		printf("BENCH %s %.0f ns target <%.0f %s\n", name, of[nr / 2] / unit, target,
+		       of[nr / 2] / unit < target ? "ok" : "MISS");
 }
 
 int main(int argc, char **argv)
@@ -134,7 +186,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	for (int r = 0; r < ROUNDS; r++) {
-		double t[4];
+		double t[5];
 
 		t[0] = now_ns();
 		for (int i = 0; i < BATCH; i++)
@@ -146,12 +198,16 @@ int main(int argc, char **argv)
 		for (int i = 0; i < BATCH / 10; i++)
 			steps();
 		t[3] = now_ns();
-		for (int i = 0; i < 3; i++)
+		if (r % 10 == 0)
+			exchange();
+		t[4] = now_ns();
+		for (int i = 0; i < 3 + (r % 10 == 0); i++)
 			per[i][r] = t[i + 1] - t[i];
 	}
 	figure(glob, "profiler_call", per[0], BATCH, 1500);
 	figure(glob, "profiler_kernel_16_channels", per[1], BATCH, 3000);
 	figure(glob, "profiler_proxy_step", per[2], BATCH / 10 * STEPS, 300);
+	figure(glob, "profiler_message_of_1024_peers", per[3], 2 * PEERS, 5000);
 	snprintf(path, sizeof(path), "rm -rf %s", dir);
 	return system(path) ? 1 : 0;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "tests/profiler/nccl/nccl.h"
 
@@ -48,9 +49,9 @@ static void all(int version)
 	steps(b, 20, 0);
 	for (int i = 0; i < 5; i++) {
 		fake_two(a, b);
-		fake_exchange(a, (rank + 1) % world, (rank + world - 1) % world, 7);
+		fake_exchange(a, (rank + 1) % world, (rank + world - 1) % world, 7, 0);
 	}
-	fake_exchange(b, rank % 2, rank % 2, 3);
+	fake_exchange(b, rank % 2, rank % 2, 3, 0);
 	if (version >= 5) {
 		fake_coll(a, "AllReduce", 8, 0, 0, NO_STALL, 1);
 		for (int i = 0; i < 3; i++)
@@ -67,6 +68,52 @@ static void all(int version)
 	fake_destroy(a);
 }
 
+/* Messages of one call, of a graph, and in a group. */
+static void groups(void)
+{
+	struct fake_comm *c = fake_comm(0xa, "world", world, rank);
+	int to = (rank + 1) % world, from = (rank + world - 1) % world;
+
+	fake_alltoall(c, 5);
+	fake_exchange(c, to, from, 6, 0);
+	fake_exchange(c, to, from, 7, 1);
+	fake_replay_exchange(c, to, from, 7);
+	fake_replay_exchange(c, to, from, 7);
+	fake_sync(c);
+	fake_destroy(c);
+}
+
+/* Many calls in graphs, which take no more memory than some of them; then one that is not. */
+static int capture(void)
+{
+	struct fake_comm *c = fake_comm(0xa, "world", world, rank);
+	struct rusage some, all;
+
+	for (int i = 0; i < 240000; i++) {
+		fake_coll(c, "AllReduce", 8, 0, 0, NO_STALL, 1);
+		if (i == 20000)
+			getrusage(RUSAGE_SELF, &some);
+	}
+	getrusage(RUSAGE_SELF, &all);
+	steps(c, 1, 0);
+	fake_replay(c, "AllReduce", 8);
+	fake_sync(c);
+	fake_destroy(c);
+	printf("%ld MB more\n", (all.ru_maxrss - some.ru_maxrss) >> 10);
+	return all.ru_maxrss - some.ru_maxrss < 8 << 10 ? 0 : 1;
+}
+
+/* A communicator that is aborted while its proxies wait; the process works for a while without NCCL. */
+static void aborted(void)
+{
+	struct fake_comm *c = fake_comm(0xa, "world", world, rank);
+
+	fake_coll(c, "AllReduce", 8, 0, 1, STALL_SEND_NET, 0);
+	fake_sync(c);
+	fake_abort(c);
+	usleep(3000 * (useconds_t)atoi(getenv("DFSHIM_TIMEOUT_MS")));
+}
+
 int main(int argc, char **argv)
 {
 	int version = argc > 5 ? atoi(argv[2]) : 0;
@@ -79,6 +126,12 @@ int main(int argc, char **argv)
 	world = atoi(argv[4]);
 	if (!strcmp(what, "all")) {
 		all(version);
+		return 0;
+	}
+	if (!strcmp(what, "capture"))
+		return capture();
+	if (!strcmp(what, "groups") || !strcmp(what, "aborted")) {
+		(!strcmp(what, "groups") ? groups : aborted)();
 		return 0;
 	}
 	c = fake_comm(0xa, "world", world, rank);
@@ -96,12 +149,17 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "missing") && rank != 1)
 		fake_coll(c, "AllReduce", 8, 0, version < 3,
 			  version < 3 ? STALL_RECV_NET : STALL_KERNEL, 0);
+	else if (!strcmp(what, "late"))
+		fake_coll(c, "AllReduce", 8, 0, 0, STALL_LATE, 0);
+	else if (!strcmp(what, "again"))
+		fake_coll(c, "AllReduce", 8, 0, 1, rank == 2 ? STALL_RECV_AGAIN : STALL_KERNEL, 0);
 	else if (!strcmp(what, "send"))
 		fake_coll(c, "AllReduce", 8, 0, 1, rank == 1 ? STALL_SEND_NET : STALL_RECV_NET, 0);
 	else if (!strcmp(what, "lost"))
 		fake_coll(c, "AllReduce", 8, 0, 1, rank == 2 ? STALL_RECV_NET : STALL_KERNEL, 0);
 	else if (!strcmp(what, "kernel"))
 		fake_coll(c, "AllReduce", 8, 0, 1, rank == 1 ? STALL_SEND_GPU : STALL_RECV_NET, 0);
-	fake_sync(c);
+	if (strcmp(what, "again"))
+		fake_sync(c);
 	hang();
 }

@@ -22,6 +22,11 @@ for v in 1 2 3 4 5 6; do
 	hang kernel$v $v kernel 3 stall
 	says "$T/kernel$v" 33 '^NCCL_INTERNAL: .*#6: the kernel of r1 has not written the data for r2 \(step 1 of 4 on channel [01]\) for'
 done
+# Launched after the call; and a step that NCCL begins again and again is not one that moves.
+hang late 5 late 3 stall
+says "$T/late" 32 '^NET_STALL: .*#6 runs on all of its 3 ranks'
+hang again 5 again 3 stall
+says "$T/again" 32 '^NET_STALL: .*#6: nothing of r1 has arrived at r2 \(step 3 of 4 on channel 1\) for'
 hang connect 5 connect 2 stall
 says "$T/connect" 20 '^MISSING: .*r1'
 exit $bad

@@ -1,6 +1,6 @@
 /*
  * Records of proxies of NCCL that do not move: the cause is named, not its consequences. The last
- * record of a proxy counts, and none of an operation that has ended; and a missing rank explains
+ * batch of records counts, and none of an operation that has ended; and a missing rank explains
  * all of them.
  */
 #include <stdlib.h>
@@ -10,15 +10,23 @@
 #include "trace/record/names.h"
 #include "trace/record/proxy.h"
 
-static void proxy(struct tb_image *im, enum df_proxy_at at, int sends, uint64_t step)
+static uint32_t batch;
+
+static void proxy_to(struct tb_image *im, uint64_t peer, enum df_proxy_at at, int sends,
+		     uint64_t step)
 {
-	uint64_t peer = im->h->rank == 0;
 	struct df_rec *r =
-		tb_rec(im, DF_REC_PROXY, im->serial, (uint64_t)at | (uint64_t)sends << 8 | 2u << 16,
+		tb_rec(im, DF_REC_PROXY, im->serial,
+		       (uint64_t)at | (uint64_t)sends << 8 | 2u << 16 | (uint64_t)batch << 32,
 		       peer | step << 32, 8u | 500ull << 32);
 
 	r->comm = 1;
 	r->rank = im->h->rank;
+}
+
+static void proxy(struct tb_image *im, enum df_proxy_at at, int sends, uint64_t step)
+{
+	proxy_to(im, im->h->rank == 0, at, sends, step);
 }
 
 /* Two ranks, of which `nr` have issued an all-reduce that NCCL executes. */
@@ -33,21 +41,26 @@ static void two(struct tb_image im[2], int nr)
 	}
 }
 
-static void says(struct tb_image im[2], const char *line)
+static void all_say(struct tb_image *im, int nr, const char *line)
 {
 	struct df_check_set *set;
 	struct df_check_result *r;
 	char *text;
 
-	tb_quiet(&im[0], 1000);
-	tb_quiet(&im[1], 1000);
-	r = tb_check(im, 2, &set);
+	for (int i = 0; i < nr; i++)
+		tb_quiet(&im[i], 1000);
+	r = tb_check(im, nr, &set);
 	text = tb_printed(r, 0);
 	ck_assert_msg(!strncmp(text, line, strlen(line)), "not '%s': %s", line, text);
 	free(text);
 	df_check_result_free(r);
 	df_check_set_free(set);
-	tb_images_fini(im, 2);
+	tb_images_fini(im, nr);
+}
+
+static void says(struct tb_image im[2], const char *line)
+{
+	all_say(im, 2, line);
 }
 
 START_TEST(test_network)
@@ -96,7 +109,9 @@ START_TEST(test_last)
 
 	two(im, 2);
 	proxy(&im[0], DF_PROXY_SEND_NET, 1, 2);
+	batch = 1;
 	proxy(&im[0], DF_PROXY_SEND_GPU, 1, 4);
+	batch = 0;
 	says(im,
 	     "NCCL_INTERNAL: A#1: the kernel of r0 has not written the data for r1 (step 5 of 8");
 	two(im, 2);
@@ -105,6 +120,44 @@ START_TEST(test_last)
 		tb_op(&im[i], 1, DF_REC_OP_DONE, im[i].serial);
 	}
 	says(im, "OK: ");
+}
+END_TEST
+
+/* That proxy has ended since, and nothing else stands. */
+START_TEST(test_void)
+{
+	struct tb_image im[2];
+
+	two(im, 2);
+	proxy(&im[0], DF_PROXY_SEND_NET, 1, 2);
+	tb_rec(&im[0], DF_REC_PROXY, 0, 1ull << 32, 0, 0);
+	proxy(&im[1], DF_PROXY_SEND_GPU, 1, 4);
+	says(im,
+	     "NCCL_INTERNAL: A#1: the kernel of r1 has not written the data for r0 (step 5 of 8");
+}
+END_TEST
+
+/*
+ * A ring over two machines: r1 gets what it sends to r2 from r0, by NVLink, and r0 lacks it. r3 has
+ * all that it has to send to r0. r1 stands for longer.
+ */
+START_TEST(test_neighbour)
+{
+	struct tb_image im[4];
+
+	for (int i = 0; i < 4; i++) {
+		tb_image_init(&im[i], i, 4, 64);
+		im[i].h->mode = 1;
+		im[i].h->host_hash = 7 + (uint64_t)i / 2;
+		tb_comm(&im[i], 0xabc, 4, i, 0);
+		tb_issue(&im[i], 1, i, DF_KIND_ALLREDUCE, 8, -1, 0);
+	}
+	proxy_to(&im[1], 2, DF_PROXY_SEND_GPU, 1, 1);
+	tb_quiet(&im[3], 100);
+	proxy_to(&im[3], 0, DF_PROXY_SEND_GPU, 1, 1);
+	proxy_to(&im[0], 3, DF_PROXY_RECV_NET, 0, 1);
+	all_say(im, 4,
+		"NCCL_INTERNAL: A#1: the kernel of r3 has not written the data for r0 (step 2 of 8");
 }
 END_TEST
 
@@ -121,5 +174,5 @@ END_TEST
 int main(void)
 {
 	return DF_TESTS("proxies of NCCL", {test_network}, {test_kernel}, {test_last},
-			{test_missing});
+			{test_void}, {test_neighbour}, {test_missing});
 }

@@ -84,14 +84,50 @@ static const struct df_stalled_proxy *far_end(const struct df_check_set *set,
 	return NULL;
 }
 
+static int lacks_data(const struct df_stalled_proxy *p)
+{
+	return !p->is_send && p->at != DF_PROXY_RECV_GPU && p->at != DF_PROXY_RECV_FLUSH;
+}
+
 /* Whether the rank itself lacks data for this operation. */
-static int lacks_data(const struct df_trc *t, const struct df_stalled_proxy *p)
+static int rank_lacks_data(const struct df_trc *t, const struct df_stalled_proxy *p)
 {
 	for (size_t i = 0; i < t->nr_proxies; i++)
-		if (t->proxies[i].op == p->op && !t->proxies[i].is_send &&
-		    t->proxies[i].at != DF_PROXY_RECV_GPU &&
-		    t->proxies[i].at != DF_PROXY_RECV_FLUSH)
+		if (t->proxies[i].op == p->op && lacks_data(&t->proxies[i]))
 			return 1;
+	return 0;
+}
+
+/*
+ * Whether a neighbour, a rank on the same machine, lacks data of this collective from another
+ * machine: it may pass them on to this rank over NVLink, where no proxy works.
+ */
+static int neighbour_lacks_data(const struct df_check_set *set, uint32_t trace,
+				const struct df_uop *u, const struct df_stalled_proxy *p)
+{
+	const struct df_trc_comm *peer;
+	const struct df_uop *v;
+
+	if (df_kind_is_p2p(u->l.kind))
+		return 0;
+	for (uint32_t i = 0; i < set->nr_traces; i++) {
+		const struct df_trc *t = &set->traces[i];
+
+		if (t->h.host_hash != set->traces[trace].h.host_hash)
+			continue;
+		for (size_t k = 0; k < t->nr_proxies; k++) {
+			const struct df_stalled_proxy *q = &t->proxies[k];
+
+			if (!lacks_data(q) || q->channel != p->channel)
+				continue;
+			v = op_of(set, i, q);
+			if (!v || v->gcomm != u->gcomm || v->l.index != u->l.index)
+				continue;
+			peer = df_set_entry(set, v->gcomm, q->peer);
+			if (!peer || set->traces[peer->trace].h.host_hash != t->h.host_hash)
+				return 1;
+		}
+	}
 	return 0;
 }
 
@@ -128,7 +164,10 @@ static enum weight weigh(const struct df_check_result *r, uint32_t trace,
 	case DF_PROXY_RECV_FLUSH:
 		return KERNEL_SEES;
 	case DF_PROXY_SEND_GPU:
-		return lacks_data(&set->traces[trace], p) ? NOTHING : KERNEL_WRITES;
+		return rank_lacks_data(&set->traces[trace], p) ||
+				       neighbour_lacks_data(set, trace, u, p)
+			       ? NOTHING
+			       : KERNEL_WRITES;
 	default:
 		return KERNEL_READS;
 	}

@@ -376,6 +376,10 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 			op->flags &= (uint8_t)~DF_OP_END_SEEN;
 			break;
 		}
+		if (rec->a == 3) {
+			op->flags |= DF_OP_END_SEEN;
+			break;
+		}
 		op->done_ns = rec->time_ns;
 		l->nr_open -= op->state < DF_OP_FINISHED;
 		op->state = rec->a ? DF_OP_ABORTED : DF_OP_FINISHED;

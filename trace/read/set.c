@@ -240,12 +240,13 @@ static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_l
 	return 0;
 }
 
-/* The last record of a proxy counts, as long as its operation has not ended. */
+/* The records of the last batch count, as long as their operations have not ended. */
 static int keep_proxy(const struct df_load *l, struct df_trc *t, const struct df_lnote *n)
 {
 	const struct df_rec *rec = &n->rec;
 	const struct df_lop *op = df_load_op(l, rec->op);
-	struct df_stalled_proxy *p = NULL;
+	uint32_t batch = (uint32_t)(rec->a >> 32);
+	struct df_stalled_proxy *p;
 	struct df_stalled_proxy is = {
 		.op = rec->op,
 		.moved_ns = rec->time_ns - (rec->c >> 32) * 1000000,
@@ -259,17 +260,12 @@ static int keep_proxy(const struct df_load *l, struct df_trc *t, const struct df
 		.is_send = rec->a >> 8 & 1,
 	};
 
+	if (batch != t->proxy_batch)
+		t->nr_proxies = 0;
+	t->proxy_batch = batch;
 	if (!op || op->state >= DF_OP_FINISHED || op->comm != rec->comm)
 		return 0;
-	for (size_t i = 0; i < t->nr_proxies && !p; i++) {
-		struct df_stalled_proxy *q = &t->proxies[i];
-
-		if (q->op == is.op && q->peer == is.peer && q->channel == is.channel &&
-		    q->is_send == is.is_send)
-			p = q;
-	}
-	if (!p)
-		p = DF_VEC_PUSH(t->proxies, t->nr_proxies, t->cap_proxies);
+	p = DF_VEC_PUSH(t->proxies, t->nr_proxies, t->cap_proxies);
 	if (!p)
 		return -ENOMEM;
 	*p = is;

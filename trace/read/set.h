@@ -120,6 +120,7 @@ struct df_trc {
 	size_t nr_notes, cap_notes;
 	struct df_stalled_proxy *proxies;
 	size_t nr_proxies, cap_proxies;
+	uint32_t proxy_batch; /* of PROXY records: that of all in proxies */
 	struct df_seen_key *seen; /* number issued, by signature or pair */
 	size_t seen_size, seen_used;
 	uint64_t stall_ms, stall_rec, stall_ns;

@@ -23,7 +23,7 @@ struct fake_comm {
 	pthread_cond_t changed;
 	pthread_t proxy;
 	struct work *first, *last;
-	void *captured; /* the event of the call that a graph has captured */
+	void *captured[2]; /* the events of the calls that a graph has captured */
 };
 
 static union {
@@ -225,6 +225,11 @@ static int run_proxy(struct fake_comm *c, void *proxy, int is_send, int channel,
 		void *step = start_step(c, proxy, i);
 
 		state(step, is_send ? DF_PROFILER_SEND_GPU_WAIT : DF_PROFILER_RECV_WAIT);
+		while (stall == STALL_RECV_AGAIN && stuck && !is_send) {
+			step = start_step(c, proxy, i);
+			state(step, DF_PROFILER_RECV_WAIT);
+			usleep(1000);
+		}
 		/* A rank that gets no data has none to send. */
 		if ((stall == STALL_SEND_GPU && is_send) || (stall == STALL_RECV_NET && stuck))
 			return 0;
@@ -339,6 +344,12 @@ struct fake_comm *fake_comm(uint64_t hash, const char *name, int nranks, int ran
 	return c;
 }
 
+void fake_abort(struct fake_comm *c)
+{
+	plugin.v5->finalize(c->context);
+	c->context = NULL;
+}
+
 void fake_destroy(struct fake_comm *c)
 {
 	pthread_mutex_lock(&c->lock);
@@ -383,7 +394,7 @@ static void *coll_api(struct fake_comm *c, const char *func, size_t count, int r
 	return h;
 }
 
-static void *p2p_api(struct fake_comm *c, const char *func, size_t count)
+static void *p2p_api(struct fake_comm *c, const char *func, size_t count, int captured)
 {
 	struct df_profiler_v5_event e = {.type = DF_PROFILER_P2P_API, .parent = api.group};
 	void *h;
@@ -394,6 +405,7 @@ static void *p2p_api(struct fake_comm *c, const char *func, size_t count)
 	e.p2p_api.count = count;
 	e.p2p_api.type = "ncclFloat32";
 	e.p2p_api.stream = (void *)0x10;
+	e.p2p_api.captured = captured;
 	h = start(c, &e);
 	stop(h);
 	return h;
@@ -461,14 +473,17 @@ void fake_coll(struct fake_comm *c, const char *func, size_t count, int root, in
 	parent = coll_api(c, func, count, root, captured);
 	state(api.group, 24);
 	if (captured)
-		c->captured = parent;
+		c->captured[0] = parent;
 	while (stall == STALL_CONNECT)
 		pause();
+	if (stall == STALL_LATE)
+		group_api_end();
 	if (!captured && stall != NO_KERNEL) {
 		plan = plan_start(c);
 		task = coll(c, plan, parent, func, count, root);
 		if (task)
-			upload(c, task, CHANNELS, proxies, stall);
+			upload(c, task, CHANNELS, proxies,
+			       stall == STALL_LATE ? STALL_KERNEL : stall);
 		stop(task);
 		stop(plan);
 	}
@@ -479,7 +494,7 @@ static void *callback(void *arg)
 {
 	void **v = arg;
 	struct fake_comm *c = v[0];
-	void *plan = plan_start(c), *task = coll(c, plan, c->captured, v[1], *(size_t *)v[2], 0);
+	void *plan = plan_start(c), *task = coll(c, plan, c->captured[0], v[1], *(size_t *)v[2], 0);
 
 	if (task)
 		upload(c, task, CHANNELS, 0, NO_STALL);
@@ -520,15 +535,11 @@ void fake_two(struct fake_comm *a, struct fake_comm *b)
 	group_api_end();
 }
 
-void fake_exchange(struct fake_comm *c, int to, int from, size_t count)
+static void launch_exchange(struct fake_comm *c, void *const parents[2], int to, int from,
+			    size_t count)
 {
-	void *parents[2], *plan, *tasks[2];
+	void *plan = plan_start(c), *tasks[2];
 
-	group_api_start(c, 2, 0);
-	parents[0] = p2p_api(c, "Send", count);
-	parents[1] = p2p_api(c, "Recv", count);
-	state(api.group, 24);
-	plan = plan_start(c);
 	tasks[0] = p2p(c, plan, parents[0], "Send", count, to);
 	tasks[1] = p2p(c, plan, parents[1], "Recv", count, from);
 	for (int i = 0; i < 2; i++)
@@ -537,5 +548,47 @@ void fake_exchange(struct fake_comm *c, int to, int from, size_t count)
 	for (int i = 0; i < 2; i++)
 		stop(tasks[i]);
 	stop(plan);
+}
+
+void fake_exchange(struct fake_comm *c, int to, int from, size_t count, int captured)
+{
+	void *parents[2];
+
+	group_api_start(c, 2, captured);
+	parents[0] = p2p_api(c, "Send", count, captured);
+	parents[1] = p2p_api(c, "Recv", count, captured);
+	state(api.group, 24);
+	if (captured)
+		memcpy(c->captured, parents, sizeof(parents));
+	else
+		launch_exchange(c, parents, to, from, count);
 	group_api_end();
+}
+
+void fake_replay_exchange(struct fake_comm *c, int to, int from, size_t count)
+{
+	launch_exchange(c, c->captured, to, from, count);
+}
+
+void fake_alltoall(struct fake_comm *c, size_t count)
+{
+	void **tasks = calloc(4 * (size_t)c->nranks, sizeof(*tasks));
+	void **parents = tasks + 2 * c->nranks, *plan;
+
+	group_api_start(c, 1, 0);
+	for (int i = 0; i < 2 * c->nranks; i++)
+		parents[i] = p2p_api(c, i % 2 ? "Recv" : "Send", count, 0);
+	state(api.group, 24);
+	plan = plan_start(c);
+	for (int i = 0; i < 2 * c->nranks; i++)
+		tasks[i] = p2p(c, plan, parents[i], i % 2 ? "Recv" : "Send", count, i / 2);
+	for (int i = 0; i < 2 * c->nranks; i++) {
+		/* The kernel of a message to itself is reported for the receive. */
+		if (tasks[i] && (i % 2 || i / 2 != c->rank))
+			upload(c, tasks[i], 1, 0, NO_STALL);
+		stop(tasks[i]);
+	}
+	stop(plan);
+	group_api_end();
+	free(tasks);
 }

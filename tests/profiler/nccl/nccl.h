@@ -17,9 +17,11 @@ enum stall {
 	STALL_KERNEL,	/* kernels run and do not end; no proxies */
 	STALL_SEND_NET, /* the last proxy to the next rank: its third step is with the network */
 	STALL_RECV_NET, /* the third step from the previous rank does not arrive */
+	STALL_RECV_AGAIN, /* the same; NCCL begins that step again and again, as without room */
 	STALL_SEND_GPU, /* no proxy gets data of its kernel */
 	STALL_CONNECT,	/* the call does not return from the set-up of connections */
-	NO_KERNEL	/* nothing of it is reported but the call, as of copy engines */
+	NO_KERNEL,	/* nothing of it is reported but the call, as of copy engines */
+	STALL_LATE	/* another thread launches it after the call, as without blocking; as STALL_KERNEL */
 };
 
 struct fake_comm;
@@ -28,14 +30,19 @@ struct fake_comm;
 int fake_load(const char *name, int version);
 struct fake_comm *fake_comm(uint64_t hash, const char *name, int nranks, int rank);
 void fake_destroy(struct fake_comm *c);
+/* Reports no end of what has not ended. */
+void fake_abort(struct fake_comm *c);
 /* A collective. captured: into a graph; then fake_replay() runs it. proxies: over the network. */
 void fake_coll(struct fake_comm *c, const char *func, size_t count, int root, int proxies,
 	       enum stall stall, int captured);
 void fake_replay(struct fake_comm *c, const char *func, size_t count);
 /* One group of two collectives of two communicators. */
 void fake_two(struct fake_comm *a, struct fake_comm *b);
-/* One group: a message to this rank, and one from that. */
-void fake_exchange(struct fake_comm *c, int to, int from, size_t count);
+/* One group: a message to this rank, and one from that. captured: as in fake_coll(). */
+void fake_exchange(struct fake_comm *c, int to, int from, size_t count, int captured);
+void fake_replay_exchange(struct fake_comm *c, int to, int from, size_t count);
+/* ncclAlltoAll without a group: a message to each rank, and one from each. */
+void fake_alltoall(struct fake_comm *c, size_t count);
 /* Waits until all that can end has ended. */
 void fake_sync(struct fake_comm *c);
 /* The context and the tables, for wrong calls. */
