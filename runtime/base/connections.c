@@ -15,7 +15,7 @@ static int prevents(void)
 {
 	const char *mode = df_env_text(DF_ENV_ROW_mode);
 
-	/* A word that is not allowed counts as none. */
+	/* An invalid setting counts as unset. */
 	return !mode || df_env_enum_index("prevent|trace|off", mode) <= 0;
 }
 

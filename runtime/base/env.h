@@ -57,8 +57,8 @@ enum { DF_TIMEOUT_REPORT, DF_TIMEOUT_ABORT, DF_TIMEOUT_EXIT };
 const struct df_env *df_env(void);
 
 /*
- * Returns DF_NET_*: the setting DFSHIM_NET for the communicator of that name. "" asks for the
- * setting of communicators that no rule names.
+ * Returns DF_NET_*: what DFSHIM_NET sets for the communicator of that name. "" asks for
+ * communicators that no rule names.
  */
 int df_env_net(const char *comm_name);
 /* Whether DFSHIM_NET selects this network for any communicator. */
@@ -73,7 +73,10 @@ void df_env_quiet(void);
  */
 void df_env_parse(struct df_env *env, char *const *environ_);
 
-/* The variable that a misspelt name, with or without DFSHIM_, may stand for; NULL: none is near. */
+/*
+ * Returns the variable that a misspelt name, with or without DFSHIM_, may stand for, or NULL if
+ * none is similar.
+ */
 const char *df_env_near(const char *name);
 
 /*
@@ -87,7 +90,8 @@ const char *df_env_name(enum df_env_row row);
 int df_env_enum_index(const char *values, const char *value);
 
 /*
- * Expands %h, %p, %r (rank, or "x" when negative) and %% into buf. Returns 0 or -ENAMETOOLONG.
+ * Expands %h, %p and %r (rank, or "x" when negative) into buf. Returns -ENAMETOOLONG if the result
+ * does not fit.
  */
 int df_env_expand(char *buf, size_t size, const char *pattern, int rank);
 /*

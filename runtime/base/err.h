@@ -31,8 +31,8 @@
 #define df_unlikely(x)			 __builtin_expect(!!(x), 0)
 
 /*
- * Expands to THIS if `name` is a macro of the form ", THIS", else to `otherwise`. Used by tables in
- * which most rows are alike.
+ * Expands to THIS if `name` is a macro that expands to ", THIS", else to `otherwise`. For tables in
+ * which most rows have the same value.
  */
 #define DF_DEFINED_OR(name, otherwise) DF_SECOND_(name, otherwise, )
 #define DF_SECOND_(a, b, ...)	       b

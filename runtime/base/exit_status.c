@@ -15,7 +15,7 @@ static int nr_unheard, unheard;
 void df_exit_status_is(int status)
 {
 	/*
-	 * Relaxed: readers are on the same thread, or something else orders them behind this store.
+	 * RELAXED: readers are on the same thread, or are ordered after this store by other means.
 	 * The child of vfork() writes to the parent's memory; the parent overwrites the value when
 	 * it exits.
 	 */

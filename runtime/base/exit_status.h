@@ -14,8 +14,8 @@ void df_exit_status_watch(void);
 /* Records the status just before _exit(). Async-signal-safe. */
 void df_exit_status_is(int status);
 /*
- * From now on the process exits with this status instead of 0: an operation has failed and the
- * program does not know. The first call counts.
+ * From now on the process exits with this status instead of 0, because an operation has failed and
+ * the program does not know. Later calls have no effect.
  */
 void df_exit_status_failed(int status);
 /*

@@ -11,7 +11,7 @@
  * call.
  */
 int df_launcher_rank(int *world);
-/* The rank among the processes of this node; 0 if it is unknown. */
+/* Returns the rank among the processes of this node; 0 if it is unknown. */
 int df_launcher_local_rank(void);
 
 #endif

@@ -67,8 +67,8 @@ static inline void df_list_splice_tail(struct df_list *dst, struct df_list *src)
 #define df_list_entry(node, type, member) df_container_of(node, type, member)
 
 /*
- * The node of an entry, by address arithmetic only: at the end of a loop `pos` is the head, which
- * is inside no entry.
+ * Returns the node of an entry by address arithmetic only: at the end of a loop `pos` is computed
+ * from the head, which is inside no entry.
  */
 #define df_list_node(pos, member)                                                                  \
 	((struct df_list *)((char *)(pos) + offsetof(__typeof__(*(pos)), member)))

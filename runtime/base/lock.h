@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-/* Taken in this order, outermost first. Locks of one rank are never nested. */
+/* Locks are taken in this order, outermost first. Locks of one rank are never nested. */
 enum df_lock_rank {
 	DF_RANK_PROCESS = 1,  /* start and end of the library, fork */
 	DF_RANK_GROUP,	      /* a group of NCCL calls */
@@ -31,7 +31,7 @@ enum df_lock_rank {
 	DF_RANK_HOSTCUDA_TABLE, /* the CUDA runtime on the CPU: tables of objects */
 	DF_RANK_HOSTCUDA,	/* ... one object of it */
 	DF_RANK_TRACE,		/* tables of the trace */
-	DF_RANK_LEAF,		/* nothing is locked below it */
+	DF_RANK_LEAF,		/* no lock is taken while it is held */
 	DF_RANK_NR
 };
 

@@ -59,7 +59,8 @@ static int own_level;
 static int nccl_level;
 static unsigned nccl_mask;
 static int nccl_fd = STDOUT_FILENO;
-static int file_fd = -1; /* our descriptor of NCCL_DEBUG_FILE; a reset reuses its number */
+/* our descriptor of NCCL_DEBUG_FILE; after a reset a new file gets the same number */
+static int file_fd = -1;
 static char host[64] = "unknown";
 static long utc_offset; /* seconds; read once, because localtime_r() may allocate */
 
@@ -205,7 +206,7 @@ static void write_all(int fd, const char *text, size_t len)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return; /* an error in the log itself cannot be reported */
+			return; /* an error of the log itself cannot be reported */
 		text += n;
 		len -= (size_t)n;
 	}

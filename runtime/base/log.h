@@ -73,7 +73,8 @@ void df_log_set_device(int device);
 
 /*
  * Opens a file that the user named, for writing, with mode 0644 less the umask. In a folder that
- * all may write to, it does not follow another user's link. -1 with errno.
+ * all may write to, it does not follow another user's link. Returns the descriptor, or -1 with
+ * errno.
  */
 int df_log_open(const char *path, int flags);
 

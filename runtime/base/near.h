@@ -1,6 +1,4 @@
-/*
- * How far two names are apart, so that a message can name what a misspelt one may stand for.
- */
+/* Compares names, so that a message can suggest the name that a misspelt one may stand for. */
 #ifndef DF_BASE_NEAR_H
 #define DF_BASE_NEAR_H
 
@@ -8,7 +6,9 @@
 
 #include "runtime/base/err.h"
 
-/* Letters to insert, remove or replace to turn a into b; 99 for long names. */
+/*
+ * Returns the number of letters to insert, remove or replace to turn a into b; 99 for long names.
+ */
 static inline int df_near_edits(const char *a, const char *b)
 {
 	int row[64], n = (int)strlen(b);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "runtime/base/number.h"
 
-/* Made once and never freed: threads may be using it. (locale_t)0: there is no memory. */
+/* Made once and never freed, because threads may be using it. (locale_t)0: no memory. */
 static locale_t locale_c(void)
 {
 	static locale_t made;

@@ -37,7 +37,10 @@ int df_rule_next(const char **at, struct df_rule *r)
 	r->word = s;
 	eq = memchr(s, '=', len);
 	if (eq) {
-		/* A name may contain colons; a word does not. */
+		/*
+		 * The last colon separates name and word: a name may contain colons, a word does
+		 * not.
+		 */
 		colon = memrchr(eq, ':', len - (size_t)(eq - s));
 		if (!colon || colon == eq + 1)
 			return -EINVAL;

@@ -28,9 +28,9 @@ int df_rule_next(const char **at, struct df_rule *r);
 int df_rule_is_for(const struct df_rule *r, const char *key, const char *name);
 
 /*
- * Checks a list of rules. keys: the allowed keys "a|b". words: the allowed words "a|b|c", and then
- * a word may stand alone; NULL: words are numbers and may not. Returns 0, or -EINVAL and the first
- * rule that cannot be used in *bad, which points into rules.
+ * Checks a list of rules. keys: the allowed keys "a|b". words: the allowed words "a|b|c", one of
+ * which may also stand alone; NULL: words are numbers and may not stand alone. Returns 0, or
+ * -EINVAL and in *bad the first rule that cannot be used, which points into rules.
  */
 int df_rules_check(const char *rules, const char *keys, const char *words, const char **bad);
 /*

@@ -15,7 +15,7 @@ int df_thread_start(const char *name, size_t stack_bytes, void *(*run)(void *arg
 	pthread_attr_init(&attr);
 	if (stack_bytes)
 		pthread_attr_setstacksize(&attr, stack_bytes);
-	/* The thread inherits the mask. */
+	/* Block the signals here, because the new thread inherits the mask. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = -pthread_create(&t, &attr, run, arg);

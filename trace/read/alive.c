@@ -37,7 +37,7 @@ int df_check_alive(const struct df_trace_header *h)
 		return -1;
 	if (kill((pid_t)h->pid, 0) && errno == ESRCH)
 		return 0;
-	/* Another process may have the number by now; then its program differs. */
+	/* The pid may have been reused: then the program's name differs. */
 	snprintf(path, sizeof(path), "/proc/%u/exe", h->pid);
 	n = readlink(path, exe, sizeof(exe) - 1);
 	if (n <= 0)

@@ -2,8 +2,8 @@
  * Reduces a ring to what an analysis needs: the watchdog sends this to its peers instead of
  * megabytes. The copy is made while writers continue; a record that changes meanwhile is left out.
  *
- * Reducing can be repeated: the kept records together with newer ones, reduced again, give the same
- * as reducing the whole. So a process that is examined often (struct df_compact) has a cost only
+ * The reduction can be repeated: reducing the kept records together with newer ones gives the same
+ * result as reducing everything. So a process that is examined often (struct df_compact) pays only
  * for new records, not for its whole ring.
  */
 #include <errno.h>
@@ -40,7 +40,10 @@ static uint32_t used_word(const uint32_t *used)
 	return atomic_load_explicit((_Atomic(uint32_t) *)(uintptr_t)used, memory_order_acquire);
 }
 
-/* Copies whole entries. Leaves out an entry that is being written, and strings after such a one. */
+/*
+ * Copies whole entries. Leaves out a communicator that is being written, and all strings from one
+ * on that is being written.
+ */
 static void copy_tables(const struct df_trace_header *h, struct df_trace_header *copy,
 			uint32_t nr_comms, uint64_t end)
 {
@@ -95,8 +98,8 @@ int df_compact_record(struct df_rec *to, const struct df_rec *from, uint64_t ind
 }
 
 /*
- * A copy in which every entry and every record is whole or invalid. For a ring that has not wrapped
- * it contains only the written part: the rest would use memory for its pages.
+ * Returns a copy in which every entry and every record is whole or invalid. If the ring has not
+ * wrapped, the copy has only the written part, so that the rest uses no memory.
  */
 static void *snapshot(const struct df_trace_header *h)
 {
@@ -130,7 +133,7 @@ static void *snapshot(const struct df_trace_header *h)
 struct keep {
 	struct df_load l;
 	uint64_t first_item; /* record of the first unfinished operation */
-	uint64_t *keys;	     /* last operations by what they match with and by issuer */
+	uint64_t *keys;	     /* the last operation of each signature, pair, and issuing thread */
 	size_t size;
 	uint8_t *op; /* operations to keep */
 	int lean;    /* for a proof, not for users: without texts and call sites */
@@ -150,8 +153,9 @@ static int key_put(struct keep *k, uint64_t key)
 }
 
 /*
- * Marks the last operation of each signature and pair, so that a peer sees how far this rank is;
- * and the last one that each thread issued on a communicator, because the thread may issue another.
+ * Marks the last operation of each signature and pair, so that a peer sees how far this rank is.
+ * Also marks the last operation that each thread issued on a communicator, because that thread may
+ * issue another.
  */
 static int mark_last(struct keep *k, int nccl)
 {
@@ -165,7 +169,7 @@ static int mark_last(struct keep *k, int nccl)
 		const struct df_lop *op = &k->l.ops[i];
 		int first = key_put(k, df_seen_key(op->comm, op, nccl));
 
-		/* Keys of signatures are odd. */
+		/* This key is even; the keys of df_seen_key() are odd. */
 		if (key_put(k, df_mix64((uint64_t)op->comm << 32 | op->thread) << 1 | 1ull << 63) ||
 		    first)
 			k->op[i] = 1;
@@ -203,7 +207,7 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 		call = df_load_call(&k->l, r->op);
 		return call && call->open;
 	case DF_REC_HOST_AT: {
-		/* Not if the thread has later records, because these may be left out. */
+		/* Leave it out if the thread has later records, because these may be left out. */
 		const struct df_lthread *t = df_load_thread(&k->l, (uint32_t)r->a);
 
 		return !k->lean && t &&
@@ -288,7 +292,10 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 		to[nr].commit = (uint32_t)(nr + 1);
 		if (number)
 			number[nr] = index;
-		/* The records are counted now: store the index that matching needs. */
+		/*
+		 * In the reduced trace operations can no longer be counted, so store the index that
+		 * matching needs.
+		 */
 		op = rec->type == DF_REC_OP_MATCH ? df_load_op(&k->l, rec->op) : NULL;
 		if (op)
 			to[nr].c = op->index;
@@ -384,7 +391,9 @@ int df_trace_left(const struct df_trace_header *ring, struct df_left_row **rows,
 
 #define TABLE 4096 /* offset of a source's communicators */
 
-/* The end of a communicator does not end the job here: later records count. */
+/*
+ * In a running process, the abort of a communicator does not end the job: later records count too.
+ */
 static void plain_end(struct df_rec *rec)
 {
 	if (rec->type == DF_REC_COMM_ABORT)
@@ -392,7 +401,7 @@ static void plain_end(struct df_rec *rec)
 }
 
 /*
- * Makes a trace of records [from, to) of the ring, after those of `old`. Returns -EAGAIN if one is
+ * Makes a trace of `old` and the records [from, to) of the ring. Returns -EAGAIN if one of these is
  * not whole.
  */
 static int source(const struct df_trace_header *ring, const struct df_trace_header *old,
@@ -419,7 +428,10 @@ static int source(const struct df_trace_header *ring, const struct df_trace_head
 	h->nr_string_bytes = h->strings_used = 0;
 	h->off_recs = h->off_strings = TABLE + nr_comms * sizeof(struct df_trace_comm);
 	h->next = nr;
-	/* Its first records are missing: the rest carries the index that matching needs. */
+	/*
+	 * The first records of these communicators are missing. The others carry the index that
+	 * matching needs.
+	 */
 	for (uint32_t i = 0; i < nr_comms && (old || from); i++)
 		((struct df_trace_comm *)((char *)h + h->off_comms))[i].drops |= 1;
 	rec = (struct df_rec *)((char *)h + h->off_recs);
@@ -429,7 +441,7 @@ static int source(const struct df_trace_header *ring, const struct df_trace_head
 		struct df_rec *copy = &rec[nr_old + (i - from)];
 
 		if (!df_compact_record(copy, &recs[i & (ring->nr_recs - 1)], i)) {
-			/* Its writer abandoned it long ago: it will never be whole. */
+			/* Its writer abandoned it: it will never be whole. */
 			if (h->lost && to - i > 64)
 				continue;
 			free(h);
@@ -455,7 +467,7 @@ int df_trace_compact_step(struct df_compact *c, const struct df_trace_header *ri
 
 	if (old && to == from)
 		return 0;
-	/* Leave room for records that are written meanwhile. */
+	/* Leave room for records that are written during the copy. */
 	if (!old || to - from > ring->nr_recs / 2) {
 		old = NULL;
 		from = to > ring->nr_recs / 2 ? to - ring->nr_recs / 2 : 0;

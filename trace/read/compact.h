@@ -6,8 +6,8 @@
 #include "trace/record/format.h"
 
 /*
- * Copies a slot of a ring. Returns 1 if the copy is whole and, unless the index is UINT64_MAX, is
- * the record of that index.
+ * Copies one slot of a ring. Returns 1 if the copy is a whole record and has this index
+ * (UINT64_MAX: any index).
  */
 int df_compact_record(struct df_rec *to, const struct df_rec *from, uint64_t index);
 

@@ -1,8 +1,8 @@
 /*
  * The final report of a process that exits: for each of its communicators, how many operations of
- * each signature or with each peer it has finished. The others need it because its trace ends with
- * it: its finished operations may still be in progress there, and they lack no part. It is small,
- * since each process of the job gets it from every other.
+ * each signature or with each peer it has finished. The other processes need the report, because
+ * the trace ends here, while the finished operations may still be in progress there and do not lack
+ * this rank's part. The report is small, since each process of the job gets it from every other.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "trace/record/trace_hash.h"
 
 #define MAX_KEYS 512 /* per process: 8 KiB */
-#define ISSUED	 2   /* in place of an operation's key, which is odd */
+#define ISSUED	 2   /* used in place of an operation's key; those are odd */
 
 /* One operation of a process. */
 struct part {
@@ -23,8 +23,8 @@ struct part {
 };
 
 /*
- * The key of a rank's operations whose own key is `seen` (df_seen_key() with local number 0); seen
- * 0: the rank itself.
+ * The key of a row: `seen` is the key of the operations (df_seen_key() with local number 0), or 0
+ * for the row of the rank itself.
  */
 static uint64_t row_key(uint64_t comm_hash, int rank, uint64_t seen)
 {
@@ -48,7 +48,8 @@ static int by_place(const void *pa, const void *pb)
 }
 
 /*
- * Keeps one part per key: its last, with the number of finished ones. Returns the number of keys.
+ * Keeps one part per key, with the number of operations before the first unfinished one. Returns
+ * the number of keys.
  */
 static size_t merge(struct part *parts, size_t nr)
 {
@@ -66,7 +67,7 @@ static size_t merge(struct part *parts, size_t nr)
 		}
 		parts[keys++] = p;
 	}
-	/* Other processes may still execute the last ones. */
+	/* The latest first, because other processes may still execute them. */
 	qsort(parts, keys, sizeof(*parts), by_place);
 	return keys;
 }
@@ -100,8 +101,8 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 	}
 	keys = merge(parts, keys);
 	/*
-	 * First two rows per communicator: whether all its keys follow; the number of collectives
-	 * issued.
+	 * Each communicator begins with two rows: whether rows for all its keys follow, and the
+	 * number of collectives issued.
 	 */
 	for (i = 0; i < r->nr_comms; i++) {
 		const struct df_trace_comm *c = &r->comms[i];
@@ -112,8 +113,8 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 	}
 	for (i = 0; i < keys; i++) {
 		/*
-		 * The rows do not distinguish an unfinished collective from one that was never
-		 * issued.
+		 * The other rows do not distinguish an unfinished collective from one that was
+		 * never issued.
 		 */
 		if (parts[i].open)
 			rows[2 * (parts[i].comm - 1) + 1].next = 0;

@@ -17,12 +17,12 @@ struct df_lefts {
 
 enum df_left {
 	DF_LEFT_UNTOLD,	  /* the rank reported nothing */
-	DF_LEFT_LACKS,	  /* it had not finished the operation */
-	DF_LEFT_FINISHED, /* it had finished it */
+	DF_LEFT_LACKS,	  /* it has not finished the operation */
+	DF_LEFT_FINISHED, /* it has finished it */
 	DF_LEFT_PERHAPS,  /* its report is incomplete and does not contain the answer */
 };
 
-/* df_trace_left() of a loaded trace. */
+/* Makes the report of a loaded trace (df_trace_left()). The caller frees *out. */
 int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_left_row **out,
 		 size_t *nr);
 void df_left_sort(struct df_lefts *l);
@@ -30,8 +30,8 @@ void df_left_sort(struct df_lefts *l);
 enum df_left df_left_of(const struct df_lefts *l, uint64_t comm_hash, int rank, uint64_t seen,
 			uint64_t want);
 /*
- * The number of collectives that the rank had issued and finished; 0 if unknown or if some are
- * unfinished.
+ * Returns the number of collectives that the rank had issued and finished; 0 if it is unknown or if
+ * some are unfinished.
  */
 uint64_t df_left_issued(const struct df_lefts *l, uint64_t comm_hash, int rank);
 

@@ -30,7 +30,7 @@ void df_load_fini(struct df_load *l)
 	memset(l, 0, sizeof(*l));
 }
 
-/* Entries are index * 2 for operations and index * 2 + 1 for calls. */
+/* A slot holds index * 2 for an operation, index * 2 + 1 for a call. */
 static uint64_t entry_serial(const struct df_load *l, uint32_t e)
 {
 	return e & 1 ? l->calls[e >> 1].serial : l->ops[e >> 1].serial;
@@ -239,9 +239,9 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 }
 
 /*
- * Where NCCL itself executes, a wait that has returned shows the end of all earlier operations. An
- * operation of another thread is recorded before that thread puts it on a stream, so the wait may
- * have begun in between: then only its own record shows its end, if it gets one.
+ * Where NCCL itself executes, the return of a wait shows that all earlier operations have ended.
+ * But an operation of another thread is recorded before that thread puts it on a stream, so the
+ * wait may have begun in between. Then only the operation's own record can show its end.
  */
 static void synced(struct df_load *l, const struct df_lcall *c)
 {
@@ -338,7 +338,10 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	case DF_REC_OP_SLOT:
 		op->slot = rec->a ? 2 : 1;
 		op->rec_slot = index;
-		/* Mode trace assumed that it had begun, before this record showed that it waits. */
+		/*
+		 * By mode trace's rules it counted as started, until this record showed that it
+		 * waits.
+		 */
 		if (!rec->a && op->state == DF_OP_STARTED) {
 			op->state = DF_OP_ISSUED;
 			op->rec_start = DF_NO_REC;
@@ -347,8 +350,7 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 			break;
 		/*
 		 * By NCCL's rules an operation with a slot runs, whether it has moved data or not:
-		 * if a rank's algorithm begins with a wait for another rank, the rank has still
-		 * started.
+		 * a rank has started even if its algorithm begins with a wait for another rank.
 		 */
 		op->state = DF_OP_STARTED;
 		op->start_ns = rec->time_ns;
@@ -364,7 +366,7 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 		op->nr_preempt++;
 		break;
 	case DF_REC_PROXY:
-		/* NCCL has launched it, and it has not ended: that its kernel ends is not seen. */
+		/* NCCL has launched it, and the end of its kernel is not recorded. */
 		if (!df_lop_blind(op))
 			break;
 		op->flags |= DF_OP_END_SEEN;
@@ -433,7 +435,9 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_POLLED:
 		return df_load_polled(l, rec, index, t);
 	case DF_REC_STREAM_WORK:
-		/* Unknown streams: the legacy stream, or one whose record is lost. */
+		/*
+		 * Streams that no record describes: the legacy stream, or one whose record is lost.
+		 */
 		return on_stream(l, rec->c, rec->b)
 			       ?: push_item(l, rec, index, DF_ITEM_WORK, rec->c, rec->op,
 					    (rec->a & 0xff) | (rec->b >> 35 & 1) * DF_WORK_EXACT);
@@ -451,7 +455,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 			df_load_host_at(t, rec, index);
 		return 0;
 	case DF_REC_THREAD:
-		/* The watchdog's record about a thread that has written none. */
+		/* The watchdog recorded this about a thread that has written no records. */
 		if (t->is_ours && rec->a != rec->thread) {
 			t = thread_of(l, rec, (uint32_t)rec->a);
 			if (!t)
@@ -577,8 +581,8 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 			    (rec->type == DF_REC_CALL_ENTER && rec->a == DF_CALL_COMM_ABORT))
 				l->cut_ns = rec->time_ns;
 			/*
-			 * Keep it: the process may have died earlier and been noticed late, which
-			 * only all traces show.
+			 * Keep this record: the process may have died earlier and its death been
+			 * noticed late, which only all traces together show.
 			 */
 			if (rec->type == DF_REC_PEER_DEAD && !rec->c)
 				rc = push_note(l, rec, index);
@@ -612,7 +616,7 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		else if (rec->type == DF_REC_HOST_AT && !still)
 			still = DF_STILL_LOOKED;
 		rc = on_record(l, r, rec, index, t);
-		/* The array of threads may have moved. */
+		/* The array of threads may have been reallocated. */
 		if (rec->type == DF_REC_THREAD)
 			t = NULL;
 	}

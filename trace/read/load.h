@@ -19,7 +19,8 @@ struct df_lop {
 	uint64_t serial, count, stream, send, recv;
 	uint64_t sig, inst; /* signature and instance, from OP_MATCH */
 	uint64_t cindex;    /* issue index in the communicator, from OP_MATCH or counted */
-	uint64_t index; /* collectives: in the communicator; P2P: with this peer and direction */
+	/* collectives: number in the communicator; P2P: number with this peer and direction */
+	uint64_t index;
 	uint64_t issue_ns, start_ns, done_ns;
 	uint64_t rec, rec_start, rec_slot; /* record indices; or DF_NO_REC */
 	uint64_t nr_preempt;
@@ -30,7 +31,7 @@ struct df_lop {
 	int32_t device;
 	uint8_t kind, type, redop, flags;
 	uint8_t state; /* enum df_op_state */
-	uint8_t slot;  /* 0: unknown, 1: waits for one, 2: has one */
+	uint8_t slot;  /* whether it has a slot: 0 unknown, 1 waits for one, 2 has one */
 	uint8_t has_match;
 };
 
@@ -47,7 +48,7 @@ static inline int df_range_overlap(struct df_range a, struct df_range b)
 void df_load_buffers(const struct df_lop *op, uint64_t nranks, struct df_range *reads,
 		     struct df_range *writes);
 
-/* Whether NCCL executes it and its begin and end are not recorded. */
+/* Whether NCCL executes it without records of its begin and end. */
 static inline int df_lop_blind(const struct df_lop *op)
 {
 	return (op->flags & (DF_OP_BY_NCCL | DF_OP_END_SEEN)) == DF_OP_BY_NCCL;
@@ -58,12 +59,12 @@ struct df_lcall {
 	uint32_t call, thread, comm, site;
 	int32_t device, rank;
 	uint8_t open, released;
-	uint8_t background; /* it runs without its thread */
+	uint8_t background; /* its thread does not wait in it */
 };
 
 enum df_item_type { DF_ITEM_OP, DF_ITEM_WORK, DF_ITEM_FENCE, DF_ITEM_RECORD, DF_ITEM_WAIT };
 
-/* WORK: added to its kind if it waits only for work on the same bytes. */
+/* WORK: a bit in its kind: it waits only for work on the same bytes. */
 #define DF_WORK_EXACT 0x100
 
 struct df_litem {
@@ -79,18 +80,19 @@ struct df_litem {
 struct df_lthread {
 	uint32_t tid;
 	uint32_t nr_issued;
-	int32_t device; /* the last one that it used; -1 */
+	int32_t device; /* the last device that it used; -1: none */
 	uint64_t first_ns, last_ns, last_rec;
 	uint64_t in_group; /* serial of its current ncclGroupEnd; 0: none */
-	uint64_t at_rec;   /* HOST_AT; the thread's own records are older */
+	uint64_t at_rec;   /* record of its last HOST_AT; the thread's own records are older */
 	uint32_t at;	   /* enum df_host_at */
 	uint32_t at_lock;  /* enum df_lock, for DF_AT_LOCK */
 	uint32_t at_syscall;
 	uint32_t at_site; /* where its script was then; 0: unknown */
 	uint8_t is_ours;  /* it runs nothing of the application: its calls are background calls */
 	uint8_t stranger; /* it has called neither NCCL nor CUDA; known because it waits */
-	uint32_t part_of; /* the thread for whose call it works, issuing nothing itself; 0: none */
-	uint32_t asks;	  /* DF_AT_ASKS: bits 1 << enum df_polled */
+	/* it works for a call of this thread and issues nothing on its own; 0: none */
+	uint32_t part_of;
+	uint32_t asks; /* DF_AT_ASKS: bits 1 << enum df_polled */
 	uint64_t asks_rec;
 	uint32_t nr_polls; /* DF_AT_POLLS */
 	uint32_t poll_kind[DF_POLLS_MAX];
@@ -104,7 +106,7 @@ struct df_lstream {
 	uint32_t flags; /* bits: 1 blocking, 2 legacy, 4 per-thread */
 };
 
-/* A record about a communicator's life, or another rare one, unchanged. */
+/* A record about a communicator's life, or another rare record, unchanged. */
 struct df_lnote {
 	struct df_rec rec;
 	uint64_t index;
@@ -112,20 +114,21 @@ struct df_lnote {
 
 #define DF_LCOMM_THREADS 8
 
-/* The recorded facts about one local communicator entry. */
+/* The recorded facts about one of the process's communicators. */
 struct df_lcomm {
 	uint64_t nr_coll, nr_p2p;
 	uint64_t last_rec, last_ns;
 	uint32_t threads[DF_LCOMM_THREADS]; /* that issued on it, or made it */
-	uint32_t nr_threads, more_threads;  /* more_threads: there was no room for one */
-	uint8_t issued;			    /* bits 1 << index in threads: it issued on it */
+	uint32_t nr_threads, more_threads;  /* more_threads: some did not fit */
+	/* bits 1 << index in threads: the thread issued on it */
+	uint8_t issued;
 };
 
 struct df_load {
 	struct df_trace_header h; /* with the last recorded pair of clocks */
 	uint64_t began_ns; /* the header's first clock, also if the first records are overwritten */
 	uint64_t first_ns, last_ns, last_rec;
-	uint64_t last_progress_ns; /* the last start, end, issue or return */
+	uint64_t last_progress_ns; /* the last start, end, issue, or return of a call */
 	uint64_t nr_recs, nr_torn;
 	/*
 	 * The COMM_ABORT that ended unfinished operations, if no communicator was made after it:
@@ -169,30 +172,34 @@ int df_load_trace(struct df_load *l, struct df_reader *r);
 
 /* Whether the ring has lost operations of a communicator (from 1), not just other records of it. */
 int df_load_lost_ops(const struct df_load *l, const struct df_reader *r, uint32_t comm);
-/* The number of collectives issued on it, also of those that the ring has lost. */
+/*
+ * Returns the number of collectives issued on the communicator, including those that the ring has
+ * lost.
+ */
 uint64_t df_load_nr_coll(const struct df_trace_comm *c);
 /*
- * Part of df_load_trace(). Sets the indices of operations that can match each other. If the ring
- * lost records of a communicator, uses the recorded index; otherwise counts, which is exact in any
- * case.
+ * Part of df_load_trace(). Sets the indices of operations that can match each other. Uses the
+ * recorded index if the ring has lost records of the communicator; otherwise counts, which is
+ * always exact.
  */
 int df_load_indices(struct df_load *l, const struct df_reader *r);
 
 /*
- * Evidence that nothing makes progress: a peer suspected a hang and had the threads examined, or
- * this process recorded one itself.
+ * Evidence that nothing makes progress. LOOKED: a peer suspected a hang and had this process's
+ * threads examined. STALL: this process recorded a hang.
  */
 enum df_still { DF_STILL_NO, DF_STILL_LOOKED, DF_STILL_STALL };
 /*
- * Part of df_load_trace() (load_broken.c). Returns 1 if this record and all later ones are
- * consequences of a hang that was ended. *new_comm: initially DF_NO_REC.
+ * Part of df_load_trace() (load_broken.c). Returns 1 if a hang was ended here, so that this record
+ * and all later ones are consequences. *new_comm: initially DF_NO_REC.
  */
 int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struct df_rec *rec,
 		       uint64_t index, enum df_still still, uint64_t *new_comm);
 
 /*
- * Parts of df_load_trace() (load_hosts.c): loads HOST_AT; loads POLLED, returns 0 or -ENOMEM; the
- * thread for which a thread with this name works, or 0.
+ * Parts of df_load_trace() (load_hosts.c). df_load_host_at() and df_load_polled() load HOST_AT and
+ * POLLED records; the latter returns 0 or -ENOMEM. df_load_part_of() returns the thread for whose
+ * call a thread with this name works, or 0.
  */
 void df_load_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t index);
 int df_load_polled(struct df_load *l, const struct df_rec *rec, uint64_t index,
@@ -200,13 +207,13 @@ int df_load_polled(struct df_load *l, const struct df_rec *rec, uint64_t index,
 uint32_t df_load_part_of(const char *name);
 
 /*
- * An operation that its thread could not issue yet, because it waits in the call before. Returns 1
- * and the operation.
+ * Reads an operation that its thread could not issue yet, because it waits in the call before.
+ * Returns 1 and the operation, else 0.
  */
 int df_load_intent(const struct df_load *l, const struct df_lnote *n, struct df_lop *out);
-/* The operation of an OP_INTENT, whether it was issued or not. */
+/* Reads the operation of an OP_INTENT, whether it was issued or not. */
 void df_load_intended(const struct df_lnote *n, struct df_lop *out);
-/* The operation with this serial, or NULL. */
+/* Returns the operation with this serial, or NULL. */
 struct df_lop *df_load_op(const struct df_load *l, uint64_t serial);
 
 /* The call with this serial, or NULL. */

@@ -1,6 +1,6 @@
 /*
- * Finds where a hang was ended because a process gave up. Earlier records are the evidence; later
- * ones are consequences, unless the job began again.
+ * Finds where a hang was ended because a process gave up. The records before that are the evidence.
+ * The records after it are consequences, unless the job made communicators again.
  */
 #include <stdlib.h>
 #include "trace/read/load.h"
@@ -16,8 +16,8 @@ static int broken_off(const struct df_rec *rec)
 }
 
 /*
- * The last later record that makes a communicator: a hang that was ended before it is over. 0:
- * none.
+ * Returns the last later record that makes a communicator: then the job continued after the hang.
+ * 0: none.
  */
 static uint64_t last_new_comm(const struct df_reader *r)
 {
@@ -25,7 +25,7 @@ static uint64_t last_new_comm(const struct df_reader *r)
 	const struct df_rec *rec;
 	uint64_t index, last = 0;
 
-	/* With a buffer of its own, so that the caller's pass is not disturbed. */
+	/* Use another buffer, so that the caller's pass is not disturbed. */
 	rest.own = NULL;
 	rest.buf_first = rest.buf_end = rest.at;
 	while ((rec = df_reader_next(&rest, &index)))
@@ -36,8 +36,8 @@ static uint64_t last_new_comm(const struct df_reader *r)
 }
 
 /*
- * Operations that were unfinished when their communicator ended, and new ones were made later,
- * never finish.
+ * The communicator of these unfinished operations has ended, and others were made later: the
+ * operations never finish.
  */
 static void over(struct df_load *l, const struct df_rec *rec)
 {
@@ -59,14 +59,14 @@ int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struc
 		       uint64_t index, enum df_still still, uint64_t *new_comm)
 {
 	/*
-	 * On an overloaded machine a process may never record the hang that it is part of. Its
-	 * threads were examined then for a process that did.
+	 * On an overloaded machine a process may never record the hang that it is part of. But its
+	 * threads were examined when another process did.
 	 */
 	int late = l->until_ns && rec->time_ns > l->until_ns;
 
 	if (!late && rec->type != DF_REC_COMM_ABORT && !(l->nr_open && still && broken_off(rec)))
 		return 0;
-	/* Only computed if a process gave up: it needs a pass over the rest. */
+	/* Computed only if a process gave up, because it needs a pass over the rest. */
 	if (*new_comm == DF_NO_REC)
 		*new_comm = last_new_comm(r);
 	if (index >= *new_comm)

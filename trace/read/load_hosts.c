@@ -1,7 +1,8 @@
 /*
  * Threads in a trace: where they were seen while nothing made progress, what they polled, and which
- * of them execute a part of another thread's call. Parts of df_load_trace(). Then the waits outside
- * NCCL and CUDA, as calls: likely ones from the trace, certain ones from df_check_add_hosts().
+ * of them execute a part of another thread's call. Parts of df_load_trace(). Also turns waits
+ * outside of NCCL and CUDA into calls: likely waits from the trace, certain ones from
+ * df_check_add_hosts().
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 /* Adds calls for threads that were seen waiting outside of recorded calls. Needs room for them. */
 void df_trc_keep_outside(struct df_trc *t);
-/* The certain state of a thread, or NULL if it has ended. Only with t->hosts. */
+/* Returns the certain state of a thread, or NULL if it has ended. Only if t->hosts is set. */
 const struct df_check_host *df_trc_host(const struct df_trc *t, uint32_t tid);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * Finds which entries of a trace belong to one rank. A process has one rank per device, or several
- * that share one; then a communicator has more than one entry there. Entries of different
- * communicators belong to one rank if the same thread, and no other, issues on them. If one thread
- * serves several ranks, entries with equal rank numbers in communicators of equal size belong
- * together.
+ * ranks that share one. In the second case a communicator has more than one entry there. Entries of
+ * different communicators belong to one rank if the same thread, and no other, issues on them. If
+ * one thread serves several ranks, entries with equal rank numbers in communicators of equal size
+ * belong together.
  */
 #include <stdlib.h>
 #include "trace/read/party.h"
@@ -38,7 +38,8 @@ static int has_issued(const struct df_trc_comm *e, uint32_t tid)
 }
 
 /*
- * If there was no room to record all issuers: any thread that has issued and used the device last.
+ * Whether the thread has issued on the entry. If not all issuers could be stored, any thread counts
+ * that has issued and used the device last.
  */
 static int may_have_issued(const struct df_trc_comm *e, const struct df_lthread *th)
 {
@@ -52,8 +53,8 @@ static int same_party(const struct df_trc_comm *a, const struct df_trc_comm *b)
 }
 
 /*
- * Whether the creator of this entry also created that of another rank of the process, for which
- * another thread issues: then each rank has its own thread.
+ * Whether the thread that created this entry also created an entry of another rank of the process,
+ * for which another thread issues. Then each rank has its own thread.
  */
 static int has_thread_each(const struct df_check_set *set, const struct df_trc_comm *e)
 {
@@ -69,7 +70,7 @@ static int has_thread_each(const struct df_check_set *set, const struct df_trc_c
 	return 0;
 }
 
-/* Whether the thread is this rank's own although it never issued anything. */
+/* Whether the thread may be this rank's own, although it has issued nothing. */
 static int is_own_idle(const struct df_trc_comm *e, const struct df_lthread *th)
 {
 	return th->device == e->device && !th->nr_issued && !th->is_ours && !th->part_of &&
@@ -150,8 +151,8 @@ int df_entry_is_foreign(const struct df_check_set *set, const struct df_trc_comm
 }
 
 /*
- * Whether the communicator has another entry on the same device and process that the thread (0:
- * any) uses.
+ * Whether the communicator has another entry of the same process and device that this thread (0:
+ * any thread) uses.
  */
 static int has_other(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid)
 {
@@ -187,7 +188,8 @@ static int has_own(const struct df_check_set *set, const struct df_trc_comm *e)
 }
 
 /*
- * Whether the rank numbers match. Entries that each have a thread of their own are different ranks.
+ * Whether the entries have the same number in communicators of equal size. Entries that each have a
+ * thread of their own belong to different ranks.
  */
 static int share_number(const struct df_check_set *set, const struct df_trc_comm *a,
 			const struct df_trc_comm *b)
@@ -205,7 +207,7 @@ static int party_has(const struct df_trc_comm *e, uint32_t nr, int32_t party, ui
 	return 0;
 }
 
-/* The rank among e[0] to e[k - 1] that e[k] belongs to, or CROWDED. */
+/* Returns the rank, among those of e[0] to e[k - 1], that e[k] belongs to, or CROWDED. */
 static int32_t find_party(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t k,
 			  int (*share)(const struct df_check_set *set, const struct df_trc_comm *a,
 				       const struct df_trc_comm *b))

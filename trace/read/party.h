@@ -13,20 +13,20 @@ void df_set_parties(struct df_check_set *set);
 int df_trc_has_one_rank(const struct df_check_set *set, const struct df_trc *t);
 /* Whether the thread made the entry or issued on it. */
 int df_entry_uses(const struct df_trc_comm *e, uint32_t tid);
-/* The same rank's entry with its last operation, or NULL. */
+/* Returns the same rank's entry that has its last operation, or NULL. */
 const struct df_trc_comm *df_entry_last(const struct df_check_set *set,
 					const struct df_trc_comm *e);
 /* Whether the thread issued for the rank: on this entry or, if that is unused, on others. */
 int df_entry_issues(const struct df_check_set *set, const struct df_trc_comm *e,
 		    const struct df_lthread *th);
 /*
- * Whether all threads that issued for the rank (see above) were seen to have ended; for an unused
- * rank in a process with a thread per rank, whether its thread has.
+ * Whether all threads that issued for the rank (see above) were seen to have ended. If the rank
+ * issued nothing and each rank of the process has its own thread: whether that thread has ended.
  */
 int df_entry_has_ended(const struct df_check_set *set, const struct df_trc_comm *e);
 /*
- * Whether the rank issued nothing and its creator serves other ranks, which have threads of their
- * own.
+ * Whether the rank issued nothing, and the thread that created it serves other ranks that have
+ * threads of their own.
  */
 int df_entry_has_no_thread(const struct df_check_set *set, const struct df_trc_comm *e);
 /* Whether the thread has issued for other ranks of its process, and never for this one. */

@@ -219,7 +219,7 @@ void df_reader_rewind(struct df_reader *r)
 	r->nr_rest = 0;
 }
 
-/* Pushes a record onto r->rest, which is read from its end. */
+/* Appends a record to r->rest, from which the last one is returned first. */
 static void say_rest(struct df_reader *r, uint16_t type, uint64_t a, uint64_t b, uint64_t c)
 {
 	struct df_rec *to = &r->rest[r->nr_rest++];
@@ -261,7 +261,7 @@ int df_reader_fill(struct df_reader *r)
 			n = r->h.nr_recs - slot;
 		off = r->h.off_recs + slot * sizeof(struct df_rec);
 		if (off >= r->bytes || r->bytes - off < sizeof(struct df_rec)) {
-			/* Cut off: the rest of this lap is missing. */
+			/* The file is cut off: the rest of this lap of the ring is missing. */
 			r->nr_torn += n;
 			r->at += n;
 			continue;

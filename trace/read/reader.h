@@ -23,7 +23,7 @@ struct df_reader {
 	struct df_trace_header h;   /* checked; its texts are clean and terminated */
 	uint64_t first, end;	    /* indices of the ring's records */
 	uint64_t at;		    /* the next index to return */
-	uint64_t nr_valid, nr_torn; /* in this pass, until now */
+	uint64_t nr_valid, nr_torn; /* in this pass, up to now */
 	const struct df_rec *buf;   /* records buf_first..buf_end */
 	uint64_t buf_first, buf_end;
 	/* private */
@@ -50,7 +50,7 @@ int df_reader_open(struct df_reader *r, const char *path, const char **why);
 int df_reader_open_image(struct df_reader *r, const void *image, size_t bytes, const char **why);
 void df_reader_close(struct df_reader *r);
 
-/* Makes buf contain index r->at. Returns 0 at the end. */
+/* Reads records into buf so that it contains index r->at. Returns 0 at the end. */
 int df_reader_fill(struct df_reader *r);
 void df_reader_rewind(struct df_reader *r);
 
@@ -60,22 +60,31 @@ static inline int df_rec_valid(const struct df_rec *rec, uint64_t index)
 	       rec->type < DF_REC_NR;
 }
 
-/* The executor, in a word. */
+/* Names the executor in a word. */
 const char *df_header_executor(const struct df_trace_header *h);
 
-/* Whether a stream is a queue, as by NCCL's rules, not only for work that is no collective. */
+/*
+ * Whether a stream executes in order, as by NCCL's rules, instead of ordering only work that is no
+ * collective.
+ */
 static inline int df_header_nccl(const struct df_trace_header *h)
 {
 	return h->rules == 1 || h->mode == 1;
 }
 
-/* Whether the k-th operations of a communicator meet, whatever they are. */
+/*
+ * Whether the k-th operations of a communicator meet, whatever they are, instead of equal
+ * signatures.
+ */
 static inline int df_header_places(const struct df_trace_header *h)
 {
 	return df_header_nccl(h) || h->executor == DF_BY_LANES;
 }
 
-/* Whether NCCL's kernels execute behind our order. Their begin is not recorded. */
+/*
+ * Whether NCCL's kernels execute the operations after dfshim has ordered them. Then their begin is
+ * not recorded.
+ */
 static inline int df_header_lanes(const struct df_trace_header *h)
 {
 	return !df_header_nccl(h) &&
@@ -127,10 +136,10 @@ static inline const struct df_rec *df_reader_next(struct df_reader *r, uint64_t 
  */
 int df_reader_get(struct df_reader *r, uint64_t index, struct df_rec *out);
 
-/* A communicator entry by its number in records (from 1), or NULL. */
+/* Returns a communicator entry by its number in records (from 1), or NULL. */
 const struct df_trace_comm *df_reader_comm(const struct df_reader *r, uint32_t comm);
 
-/* A string by its hash, or NULL. Sets *bytes; not terminated. */
+/* Returns a string by its hash, or NULL. Sets *bytes; the string is not terminated. */
 const char *df_reader_string(const struct df_reader *r, uint64_t hash, uint32_t *bytes);
 /* Writes the name of an operation's program (`a` of an OP_ISSUE) into the buffer; "" if unknown. */
 const char *df_reader_program(const struct df_reader *r, uint64_t a, char *buf, size_t size);

@@ -80,7 +80,9 @@ static void refuse(struct df_check_set *set, const char *name, const char *why)
 	df_text_clean(set->error, strlen(set->error));
 }
 
-/* By id, not by appearance: a reduced trace may lack the first records of a thread. */
+/*
+ * Sorts by id, not in the order of appearance: a reduced trace may lack a thread's first records.
+ */
 static int by_tid(const void *pa, const void *pb)
 {
 	uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
@@ -95,7 +97,10 @@ static int thread_by_tid(const void *pa, const void *pb)
 
 /* ---- loading one trace ---------------------------------------------------------------------- */
 
-/* Without messages in between, the indices equal the process's own count (load_indices.c). */
+/*
+ * Finds the number of collectives, and whether an operation's index is its place among them.
+ * Without messages in between, the indices equal the process's own count (load_indices.c).
+ */
 static void count_collectives(struct df_trc_comm *e, const struct df_trace_comm *c,
 			      const struct df_lcomm *seen)
 {
@@ -291,7 +296,10 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 		break;
 	case DF_REC_COMM_DESTROY:
 	case DF_REC_COMM_ABORT:
-		/* If the time-out or the end of a peer ended it, the rank itself has not left. */
+		/*
+		 * If the time-out or the end of a peer ended the communicator, this rank has not
+		 * left it.
+		 */
 		if (e && (rec->type == DF_REC_COMM_DESTROY || (rec->a != 1 && rec->a != 2)))
 			e->destroyed_rec = n->index;
 		return 0;
@@ -370,7 +378,10 @@ static int keep_items(struct df_check_set *set, struct df_trc *t)
 	t->items = malloc((l->nr_items - first + 1) * sizeof(*t->items));
 	if (!t->items)
 		return -ENOMEM;
-	/* The last work before: it may occupy a stream that makes no progress. */
+	/*
+	 * Keep the last work before the first unfinished operation: it may occupy a stream that
+	 * makes no progress.
+	 */
 	t->before.type = DF_ITEM_OP;
 	for (size_t i = first; i-- > 0 && first < l->nr_items;) {
 		if (l->items[i].type == DF_ITEM_WORK) {
@@ -393,8 +404,8 @@ static int keep_items(struct df_check_set *set, struct df_trc *t)
 }
 
 /*
- * Finds unfinished operations whose records the ring has lost: the counters are exact. Impossible
- * where ends are not recorded.
+ * Counts unfinished operations whose records the ring has lost, by the communicators' counters,
+ * which are exact. Impossible where ends are not recorded.
  */
 static void find_lost(struct df_check_set *set, const struct df_trc *t, const struct df_reader *r)
 {
@@ -595,7 +606,7 @@ int df_set_until(struct df_check_set *set, uint64_t at_ns)
 		again->refs = 1;
 	}
 	df_check_set_free(again);
-	/* The file has been removed since. */
+	/* The file has been removed since it was first read. */
 	return rc == -ENOMEM ? rc : 0;
 }
 

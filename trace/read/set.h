@@ -1,8 +1,8 @@
 /*
  * The data that the judge keeps of each trace, and tables over all traces. Private to the judge and
- * to the tools that draw its graph. Keeps of finished operations only what the comparison between
- * ranks needs (struct df_inst_seen); unfinished ones, calls in progress and later work on streams
- * are kept whole.
+ * to the tools that draw its graph. For finished operations it keeps only the data that are
+ * compared between ranks (struct df_inst_seen). Unfinished operations, calls in progress, and later
+ * work on streams are kept whole.
  */
 #ifndef DF_TRACE_READ_SET_H
 #define DF_TRACE_READ_SET_H
@@ -17,21 +17,22 @@
 
 enum df_fate { DF_ALIVE, DF_EXITED, DF_DEAD };
 
-/* One local communicator entry of one trace. */
+/* One communicator of one trace. */
 struct df_trc_comm {
 	uint32_t trace, local; /* local: local number, from 1 */
 	uint32_t gcomm;
 	int32_t rank, device;
 	int32_t party; /* in its trace: the same for the entries of one rank (party.c) */
 	int32_t world; /* the rank as shown to users */
-	uint64_t next_coll, nr_coll; /* the next index in the trace; number issued */
-	uint64_t destroyed_rec;	     /* COMM_DESTROY, or COMM_ABORT by the program; or DF_NO_REC */
-	uint64_t failed_rec;	     /* last OP_FAILED */
-	uint64_t lost_open;	     /* unfinished operations whose records are overwritten */
-	uint64_t drops;		     /* overwritten records */
+	/* the index that follows the last one in the trace; the number issued */
+	uint64_t next_coll, nr_coll;
+	uint64_t destroyed_rec; /* COMM_DESTROY, or COMM_ABORT by the program; or DF_NO_REC */
+	uint64_t failed_rec;	/* last OP_FAILED */
+	uint64_t lost_open;	/* unfinished operations whose records are overwritten */
+	uint64_t drops;		/* overwritten records */
 	uint64_t last_ns;
 	uint32_t threads[DF_LCOMM_THREADS], nr_threads, more_threads;
-	uint32_t issuers[DF_LCOMM_THREADS], nr_issuers; /* those of them that issued on it */
+	uint32_t issuers[DF_LCOMM_THREADS], nr_issuers; /* the threads that issued on it */
 	int used, has_places; /* has_places: indices are places among nr_coll */
 	struct {
 		uint64_t index, rec;
@@ -62,13 +63,16 @@ struct df_gcomm {
 	uint32_t nr_members;
 };
 
-/* One signature of a collective, with which the other ranks' are compared. */
+/*
+ * The first signature seen in one place of a communicator, with which those of other ranks are
+ * compared, and the number seen.
+ */
 struct df_inst_seen {
 	uint64_t sig;
 	uint64_t nr;
 };
 
-/* Consecutive collectives. Only rows with an entry exist, because an index may be any number. */
+/* 16 consecutive places. Only rows with an entry exist, because an index may be any number. */
 #define DF_SEEN_ROW 16
 struct df_seen_row {
 	uint64_t number; /* index / DF_SEEN_ROW */
@@ -90,11 +94,12 @@ struct df_seen_key {
 
 struct df_trc {
 	struct df_trace_header h;
-	char *name, *path; /* file name for users; to read records again, NULL: image */
+	/* file name for users; path to read records again, NULL: read from image */
+	char *name, *path;
 	void *image;
 	size_t image_bytes;
 	char label[24]; /* "r3" */
-	int32_t order;	/* its lowest rank, the sort key; -1: none */
+	int32_t order;	/* lowest rank of the process, the sort key; -1: none */
 	uint64_t began_ns, first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops, nr_done,
 		nr_finished;
 	int64_t skew_ns;		    /* added to this trace's clock */
@@ -108,14 +113,17 @@ struct df_trc {
 	size_t nr_calls;
 	struct df_check_host *hosts; /* NULL: unknown */
 	size_t nr_hosts;
-	uint32_t any_host; /* node: one of the known hosts proceeds */
+	uint32_t any_host; /* graph node that proceeds if one of `hosts` does */
 	struct df_lstream *streams;
 	size_t nr_streams;
-	/* From the first unfinished operation; OP: index in ops of the set. */
+	/* Items from the first unfinished operation on. OP: index in the set's ops. */
 	struct df_litem *items;
 	size_t nr_items;
 	struct df_litem before; /* the last WORK before them; type OP: none */
-	/* OP_DEP, OP_BEHIND of unfinished operations; COMM_INIT; failures. */
+	/*
+	 * OP_DEP and OP_BEHIND of unfinished operations; COMM_INIT; failures; some other rare
+	 * records.
+	 */
 	struct df_lnote *notes;
 	size_t nr_notes, cap_notes;
 	struct df_stalled_proxy *proxies;
@@ -136,14 +144,14 @@ struct df_uop {
 	uint32_t trace, gcomm, entry;
 	uint64_t bytes;	      /* of the message: count * size of the type */
 	uint64_t sig;	      /* compared between ranks */
-	uint32_t next;	      /* of the same instance */
+	uint32_t next;	      /* next operation of the same instance; or DF_NONE */
 	uint32_t start, done; /* nodes */
 };
 
 struct df_check_set {
 	struct df_trc *traces;
 	size_t nr_traces, cap_traces;
-	size_t nr_dropped; /* of them */
+	size_t nr_dropped; /* how many of these are dropped */
 	struct df_uop *ops;
 	size_t nr_ops, cap_ops;
 	struct df_trc_comm *entries;
@@ -152,7 +160,7 @@ struct df_check_set {
 	struct df_gcomm *gcomms;
 	size_t nr_gcomms, cap_gcomms, gcomm_map_size;
 	uint32_t *gcomm_map;
-	size_t nr_members; /* of all communicators, including unknown places */
+	size_t nr_members; /* of all communicators, including ranks of unknown place */
 	struct df_dead *dead;
 	struct df_broken_link *links; /* by trace */
 	struct df_lefts left;	      /* reports of exited processes */
@@ -161,11 +169,11 @@ struct df_check_set {
 	struct df_load load;	 /* reused for each trace */
 	struct df_stacks stacks; /* found by df_say_stack(), by trace */
 	char error[256];
-	uint64_t now_ns; /* of the analysis */
+	uint64_t now_ns; /* time of the analysis */
 	int sealed;
 	int polls_are_free; /* a thread that polls may proceed at any time */
 	int proof;	    /* the result leads to actions: assume nothing that is only likely */
-	int refs;	    /* the caller's and each result's */
+	int refs;	    /* references: the caller's and each result's */
 };
 
 static inline int df_uop_same_rank(const struct df_check_set *set, const struct df_uop *a,
@@ -191,9 +199,9 @@ int df_set_is_partial(const struct df_check_set *set);
 int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
 /* Part of df_set_seal(): sorts by content, not by order of addition. Returns 0 or -ENOMEM. */
 int df_set_order(struct df_check_set *set);
-/* Part of df_set_seal(): sorts by content. Returns 0 or -ENOMEM. */
+/* Adds a trace from an image in memory, which it takes over. Returns 0 or a negative errno. */
 int df_set_take_image(struct df_check_set *set, void *image, size_t bytes, const char *name);
-/* Loads all traces again as of that time on the first trace's clock. */
+/* Loads all traces again, only up to that time on the first trace's clock. */
 int df_set_until(struct df_check_set *set, uint64_t at_ns);
 
 /* The entry of a rank in a communicator, or NULL if it has no trace. */
@@ -202,19 +210,22 @@ const struct df_trc_member *df_set_member(const struct df_check_set *set, uint32
 /* The recorded end of the rank's process, or NULL. */
 const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm, int rank);
 
-/* For adding traces (set_tally.c). Returns the communicator's number, or DF_NONE without memory. */
+/*
+ * Used when traces are added (set_tally.c). Returns the number of the communicator, which it adds
+ * if needed, or DF_NONE without memory.
+ */
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c);
 /* Stores where a rank's process is. Returns 0 or -ENOMEM. */
 int df_set_put_member(struct df_check_set *set, uint32_t gcomm, uint64_t rank,
 		      const struct df_trc_member *m);
-/* Compares an operation with the other ranks' in the same place. Returns 0 or -ENOMEM. */
+/* Compares an operation with those of the other ranks in the same place. Returns 0 or -ENOMEM. */
 int df_set_compare(struct df_check_set *set, uint32_t gcomm, const struct df_lop *op);
 /* The first communicator with a mismatch, or DF_NONE. */
 uint32_t df_set_first_mismatch(const struct df_check_set *set);
 /* Stores that `next` operations with this key were issued. Returns 0 or -ENOMEM. */
 int df_trc_saw(struct df_trc *t, uint64_t key, uint64_t next);
 
-/* The properties of an operation that are compared between ranks. */
+/* Hashes the properties of an operation that are compared between ranks. */
 uint64_t df_op_signature(const struct df_lop *op);
 /* The number of operations with this key that a trace has issued. */
 uint64_t df_trc_seen(const struct df_trc *t, uint64_t key);

@@ -1,8 +1,8 @@
 /*
- * Sorts a set's traces, communicators and threads. They arrive in the order of a folder or of the
- * peers' answers, and later choices depend on their order: the cycle among several of equal length,
- * the first rank to be named, the names of communicators. So the order must depend on their
- * content. Then the watchdog and the tools give the same verdict.
+ * Sorts a set's traces, communicators and threads by their content. They arrive in the order of a
+ * folder or of the peers' answers, and later choices depend on their order: which of several
+ * shortest cycles is shown, which rank is named first, how communicators are named. Sorted by
+ * content, they give the same verdict in the watchdog and in the tools.
  *
  * Runs once per set, when all traces are added and before anything uses their numbers.
  */
@@ -110,7 +110,7 @@ static void move_gcomms(struct df_check_set *set, struct moved *m)
 		}
 		e->gcomm = m->gcomm[e->gcomm];
 	}
-	/* Each was made for an entry, so none is left out. */
+	/* Each communicator was made for an entry, so this numbers all of them. */
 	for (size_t i = 0; i < set->nr_ops; i++)
 		m->ops[i].gcomm = m->gcomm[m->ops[i].gcomm];
 	for (size_t i = 0; i < set->gcomm_map_size; i++)
@@ -171,7 +171,7 @@ static int move(struct df_check_set *set, const uint32_t *from)
 }
 
 /*
- * Approximately its name for users: its lowest rank in its largest communicator, or the launcher's
+ * Approximately the rank that users see: its rank in its largest communicator, or the launcher's
  * rank.
  */
 static int32_t lowest_rank(const struct df_check_set *set, const struct df_trc *t)

@@ -107,7 +107,7 @@ static struct run *run_of(struct run *runs, size_t i)
 static int drop_old_unranked(struct df_check_set *set)
 {
 	struct run *runs = malloc((set->nr_traces + 1) * sizeof(*runs));
-	size_t *of_comm = calloc(set->nr_gcomms + 1, sizeof(*of_comm)); /* a trace + 1 */
+	size_t *of_comm = calloc(set->nr_gcomms + 1, sizeof(*of_comm)); /* a trace's index plus 1 */
 	uint64_t newest = 0;
 	int rc = runs && of_comm ? 0 : -ENOMEM;
 
@@ -218,8 +218,8 @@ static void name_ranks(struct df_check_set *set)
 					break;
 			}
 			/*
-			 * The launcher's rank is better than that in a communicator smaller than
-			 * the job.
+			 * In a communicator smaller than the job, the launcher's rank is better
+			 * than the rank there.
 			 */
 			if (t->h.rank >= 0 && t->h.world > (uint32_t)best)
 				e[k].world = t->h.rank;
@@ -274,8 +274,8 @@ static int is_trace_of(const struct df_check_set *set, const struct df_trc *t,
 }
 
 /*
- * Whether this process had given up another one that it could not reach: its own end followed from
- * that.
+ * Whether this process had given up another one that it could not reach. Then its own end followed
+ * from that.
  */
 static int gave_up(const struct df_check_set *set, size_t trace)
 {
@@ -286,8 +286,8 @@ static int gave_up(const struct df_check_set *set, size_t trace)
 }
 
 /*
- * Whether this process had seen another one end: its later actions and its own end followed from
- * that.
+ * Whether this process had seen another one end. Then its later actions and its own end followed
+ * from that.
  */
 static int saw_death(const struct df_check_set *set, size_t trace)
 {
@@ -322,8 +322,8 @@ static int was_ended(const struct df_check_set *set, const struct df_dead *d)
 }
 
 /*
- * Its parent, dfshim run, recorded the signal when all processes of the job had ended. So processes
- * that began later belong to a later run in the same folder.
+ * The parent, dfshim run, recorded the signal after all processes of the job had ended. So
+ * processes that began later belong to a later run in the same folder.
  */
 static int is_of_earlier_run(const struct df_check_set *set, const struct df_dead *d)
 {
@@ -353,8 +353,8 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 			int it = is_trace_of(set, t, d);
 
 			/*
-			 * Its own trace is better evidence: it exited normally, and its peers only
-			 * saw the connection close.
+			 * The rank's own trace is better evidence: it exited normally, and its
+			 * peers only saw the connection close.
 			 */
 			if (it && t->fate == DF_EXITED && !t->dropped)
 				d->in_order = (int)t->h.closed;
@@ -370,7 +370,8 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 	for (size_t k = 0; k < set->nr_traces; k++)
 		some_alive |= !set->traces[k].cut && opts->alive(&set->traces[k].h) == 1;
 	/*
-	 * If all have ended, the whole job was ended, and the first to end is a different question.
+	 * If all processes have ended, the whole job was ended, and this cannot show which one
+	 * ended first.
 	 */
 	for (size_t k = 0; k < set->nr_traces && some_alive; k++)
 		if (set->traces[k].fate == DF_ALIVE && !set->traces[k].cut &&
@@ -378,7 +379,7 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 			set->traces[k].fate = DF_DEAD;
 }
 
-/* Since when an operation that the traces contain has been unfinished. */
+/* Returns when the oldest unfinished operation in the traces was issued. */
 static uint64_t first_unfinished(const struct df_check_set *set)
 {
 	uint64_t first = UINT64_MAX;
@@ -455,10 +456,10 @@ static int arrange(struct df_check_set *set)
 }
 
 /*
- * When a process that had recorded the hang first ended its communicators: earlier records are all
- * evidence. Later actions of any process may be consequences; for example, it is released from a
- * wait outside NCCL and reaches the collective that ended without it. Returns 0 if all traces are
- * loaded up to that time or no process gave up.
+ * Returns when the first process that had recorded the hang ended its communicators. Only earlier
+ * records are evidence: later actions of any process may be consequences. For example, a process is
+ * released from a wait outside NCCL and reaches the collective that ended without it. Returns 0 if
+ * the traces already end at such a time, or if no process gave up.
  */
 static uint64_t given_up(const struct df_check_set *set)
 {
@@ -467,7 +468,7 @@ static uint64_t given_up(const struct df_check_set *set)
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		const struct df_trc *t = &set->traces[i];
 
-		/* The processes answer now, so all their data is current. */
+		/* A running process answers with its current state. */
 		if (t->hosts || t->until_ns)
 			return 0;
 		if (!t->dropped && t->stall_ms && t->cut_ns &&

@@ -14,7 +14,10 @@
 #define MAX_MEMBERS (1u << 22)
 #define MAX_RANKS   (1 << 20)
 
-/* Ranks may give it different names: the lowest rank's counts, in any order of arrival. */
+/*
+ * Ranks may name a communicator differently: use the name by the lowest rank, so that the order in
+ * which traces are added does not matter.
+ */
 static void name_gcomm(struct df_gcomm *g, const struct df_trace_comm *c)
 {
 	if (!c->name[0] || (g->label[0] && c->rank >= g->named_by))
@@ -23,7 +26,10 @@ static void name_gcomm(struct df_gcomm *g, const struct df_trace_comm *c)
 	g->named_by = c->rank;
 }
 
-/* NCCL's profiler interface up to v3 does not say how many ranks there are: this one is. */
+/*
+ * NCCL's profiler interface up to v3 does not report the number of ranks: there are at least rank +
+ * 1.
+ */
 static void widen(struct df_gcomm *g, int32_t rank)
 {
 	if (rank >= g->nranks && rank < MAX_RANKS)
@@ -117,7 +123,7 @@ uint64_t df_op_signature(const struct df_lop *op)
 	return df_mix64(df_mix64(h) ^ op->count);
 }
 
-/* The slot of a row, whether it exists or not. */
+/* Returns the slot of a row, whether the row exists or not. */
 static uint32_t *row_slot(const struct df_gcomm *g, uint64_t number)
 {
 	size_t at = (size_t)df_mix64(number) & (g->row_map_size - 1);

@@ -12,12 +12,12 @@
 struct df_stack {
 	uint64_t key; /* trace and site */
 	UT_hash_handle hh;
-	char text[]; /* in its own length, because a job may have many */
+	char text[]; /* allocated at its length, because a job may have many */
 };
 
 /*
- * Writes frame `nr` of a call site: "module!function+0x12" without the module's folder. Returns 1
- * if found.
+ * Writes frame number `nr` of a call site: "module!function+0x12", the module without its folder.
+ * Returns 1 if it was found.
  */
 static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
 		     uint32_t site, uint64_t nr, char *buf, size_t size)
@@ -46,7 +46,7 @@ static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct
 }
 
 /*
- * Writes "module!function+0x12 <- ...", without the modules' folders, at most `max` frames,
+ * Writes "module!function+0x12 <- ...", the modules without their folders, at most `max` frames,
  * printable text only. Returns their number; 0 and "" if none are known, as for a site that the
  * ring has lost.
  */

@@ -34,10 +34,13 @@ struct df_stacks {
 	struct df_stack *all;
 };
 
-/* Valid until df_stacks_fini(); "" if unknown. trace: any number that identifies the trace. */
+/*
+ * Returns the frames of a site; "" if unknown. Valid until df_stacks_fini(). trace: any number that
+ * identifies the trace.
+ */
 const char *df_stacks_get(struct df_stacks *stacks, uint32_t trace, const struct df_lnote *notes,
 			  size_t nr_notes, const struct df_reader *r, uint32_t site);
-/* The earlier result of df_stacks_get(), without a reader. NULL if there is none. */
+/* Returns an earlier result of df_stacks_get(), without a reader. NULL if there is none. */
 const char *df_stacks_find(const struct df_stacks *stacks, uint32_t trace, uint32_t site);
 void df_stacks_fini(struct df_stacks *stacks);
 

@@ -137,7 +137,7 @@ static int usable(struct df_iface *i, const struct df_iface_rules *rules)
 	return 1;
 }
 
-/* Lower is better, among the addresses of one interface. */
+/* Ranks the addresses of one interface: lower is better. */
 static int address_rank(const struct df_iface *i)
 {
 	return 2 * df_addr_is_link_local(&i->addr) + (i->addr.sa.sa_family == AF_INET6);
@@ -385,8 +385,8 @@ int df_ifaces_chosen(struct df_iface *out, int max)
 }
 
 /*
- * Whether another row of the interface gives its state: a used address, or the first reason
- * against.
+ * Whether the message already gives the state of this interface: because it is used, or by an
+ * earlier row.
  */
 static int is_said(const struct df_iface *v, int nr, int at)
 {

@@ -108,7 +108,10 @@ enum df_pci_path df_pci_to_verbs(const char *gpu, const char *device)
 
 const char *df_pci_refuses(enum df_pci_path path)
 {
-	/* In the order of the values in the variable's row. */
+	/*
+	 * The longest path that NCCL_NET_GDR_LEVEL allows, in the order of the values in its row of
+	 * env.def.
+	 */
 	static const enum df_pci_path longest[] = {DF_PCI_LOC, DF_PCI_LOC, DF_PCI_LOC, DF_PCI_LOC,
 						   DF_PCI_PIX, DF_PCI_PXB, DF_PCI_PXB, DF_PCI_PXB,
 						   DF_PCI_PHB, DF_PCI_SYS, DF_PCI_LOC, DF_PCI_PIX,

@@ -33,7 +33,7 @@ enum df_pci_path df_pci_to(const char *gpu, const char *path);
 
 /*
  * Returns why NCCL_NET_GDR_LEVEL forbids RDMA to a GPU's memory over such a path, or NULL if it
- * does not. An unknown path is allowed, because it may be short.
+ * does not. An unknown path may be short, so only the lowest level forbids it.
  */
 const char *df_pci_refuses(enum df_pci_path path);
 

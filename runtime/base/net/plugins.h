@@ -28,7 +28,10 @@ struct df_plugins {
 	struct df_plugin v[DF_PLUGINS_MAX];
 };
 
-/* Lists the names without loading them. df_plugins_load() then loads one, after those before it. */
+/*
+ * Lists the names without loading them. df_plugins_load() then loads number i; call it in the order
+ * of the list.
+ */
 void df_plugins_asked(struct df_plugins *out);
 void df_plugins_load(struct df_plugins *all, int i);
 /* Lists and loads all. */

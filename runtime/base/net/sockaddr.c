@@ -27,7 +27,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 
-#define UNPROVED_MIN 8 /* the job's own connections begin unproved, too */
+#define UNPROVED_MIN 8 /* not fewer, because the job's own connections begin unproved, too */
 
 socklen_t df_addr_len(const union df_sockaddr *addr)
 {

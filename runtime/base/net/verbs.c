@@ -46,7 +46,7 @@ static struct {
 	int (*close_device)(void *context);
 	int (*query_port)(void *context, uint8_t port, void *attr);
 	int (*query_gid)(void *context, uint8_t port, int index, void *gid);
-	/* NULL if the library does not have them. */
+	/* NULL if the library does not have these three. */
 	void *(*alloc_pd)(void *context);
 	int (*dealloc_pd)(void *pd);
 	void *(*reg_dmabuf_mr)(void *pd, uint64_t offset, size_t bytes, uint64_t iova, int fd,

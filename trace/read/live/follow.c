@@ -33,7 +33,7 @@ static int issue(struct df_follow *f, const struct df_rec *r)
 	return 0;
 }
 
-/* Removes an operation; the last one takes its place. */
+/* Removes an operation: the last one moves to its position. */
 static void take_out(struct df_follow *f, uint64_t *place)
 {
 	struct df_follow_op *op = &f->ops[*place - 1], *last = &f->ops[--f->nr_ops];
@@ -79,7 +79,7 @@ static int take(struct df_follow *f, const struct df_rec *r)
 	return 0;
 }
 
-/* Makes `places` anew. */
+/* Rebuilds `places`. */
 static int index_ops(struct df_follow *f)
 {
 	struct df_map fresh = {0};
@@ -119,8 +119,8 @@ static uint64_t nr_open(const struct df_trace_header *ring, uint32_t comm)
 }
 
 /*
- * Ends may have been skipped. Operations of a communicator mostly end in the order of issue, so of
- * each keeps the latest: as many as its counters say are unfinished.
+ * Some ends may have been skipped. Operations of a communicator mostly end in the order of issue,
+ * so this keeps the latest ones of each communicator, as many as its counters say are unfinished.
  */
 static int drop_surplus(struct df_follow *f, const struct df_trace_header *ring)
 {
@@ -162,21 +162,21 @@ int df_follow_step(struct df_follow *f, const struct df_trace_header *ring)
 	int rc = 0, skipped = to - f->next > ring->nr_recs / 2;
 	struct df_rec r;
 
-	/* Leave room for records that are written meanwhile. */
+	/* Leave room for records that are written during this step. */
 	if (skipped)
 		f->next = to - ring->nr_recs / 2;
 	for (; !rc && f->next < to; f->next++) {
 		if (df_compact_record(&r, &recs[f->next & (ring->nr_recs - 1)], f->next))
 			rc = take(f, &r);
-		/* Its writer is about to end it: next time. */
+		/* Its writer is about to finish it: read it at the next step. */
 		else if (to - f->next <= 64)
 			break;
-		else /* or has abandoned it: it may have been an operation's end */
+		else /* or has abandoned it; it may have been the end of an operation */
 			skipped = 1;
 	}
 	if (!rc && skipped)
 		rc = drop_surplus(f, ring);
-	/* Most of its keys are of operations that have ended. */
+	/* Most keys of the map are of operations that have ended. */
 	if (!rc && f->places.nr > 1024 && f->places.nr / 4 > f->nr_ops)
 		rc = index_ops(f);
 	return rc ? rc : find_oldest(f);

@@ -1,8 +1,7 @@
 /*
- * Follows a ring while it is written: how long operations took that have ended, and since when
- * others have not. Each step reads the records since the last one, so a step is cheap. If more than
- * half the ring was written since, the older records are skipped: durations are of the operations
- * that were seen.
+ * Follows a ring while it is written: how long finished operations took, and since when others have
+ * been unfinished. Each step reads only the records since the last step. If more than half the ring
+ * was written since, it skips the older records; then some operations are not counted.
  *
  * Belongs to one thread. Zeroed at first.
  */
@@ -27,8 +26,8 @@ struct df_follow {
 };
 
 /*
- * Reads what was written since the last step. Returns 0 or -ENOMEM; then something may have been
- * missed. Afterwards a value of `oldest` is 0 if nothing is unfinished.
+ * Reads the records since the last step. Returns 0, or -ENOMEM if it may have missed some.
+ * Afterwards a value of `oldest` is 0 if the communicator has nothing unfinished.
  */
 int df_follow_step(struct df_follow *f, const struct df_trace_header *ring);
 void df_follow_fini(struct df_follow *f);
