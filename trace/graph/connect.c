@@ -1,7 +1,7 @@
 /*
- * Connections: NCCL makes them at the first message from one rank to another, and the call of that
- * operation returns when the other ends are called. NCCL executes AlltoAll, Gather and Scatter as
- * messages.
+ * NCCL makes a connection at the first message from one rank to another. The call of that operation
+ * returns only when the operation is called at the other end, too. NCCL executes AlltoAll, Gather
+ * and Scatter as messages.
  */
 #include "trace/graph/graph.h"
 #include "trace/record/names.h"

@@ -1,12 +1,12 @@
 /*
- * Operations that never take place because the ranks of a communicator have issued different ones.
- * NCCL pairs the k-th operations of all ranks. dfshim matches by signature, so it sees two
- * instances: one that lacks rank r, and one that rank r has issued and that lacks a rank of the
- * first.
+ * Finds operations that never take place because the ranks of a communicator have issued different
+ * ones. NCCL pairs the k-th operations of all ranks. dfshim matches by signature, so it sees two
+ * instances: one that rank r has not issued, and one that rank r has issued but another rank of the
+ * first instance has not.
  *
  * Ranks that issue the same operations in different orders look the same while each waits for the
- * other, and dfshim executes those. So the pair counts only if one of the two signatures was never
- * executed on the communicator: then nothing indicates that the other rank will issue it.
+ * other, and dfshim executes those operations. So a pair counts only if one of the two signatures
+ * was never executed on the communicator: then nothing indicates that the other rank will issue it.
  */
 #include "trace/graph/graph.h"
 
@@ -30,7 +30,7 @@ static const struct df_uop *op_of(const struct df_graph *g, const struct df_matc
 
 /*
  * Whether `in` lacks a rank that has issued its part of `other`, and no thread of that rank can
- * issue it.
+ * issue its part of `in`.
  */
 static int lacks(const struct df_graph *g, const struct df_match *in, const struct df_match *other)
 {
@@ -45,7 +45,7 @@ static int lacks(const struct df_graph *g, const struct df_match *in, const stru
 	return 0;
 }
 
-/* Messages between different ranks or in different directions have separate places. */
+/* Messages between different ranks or in different directions are numbered separately. */
 static int share_a_place(const struct df_match *a, const struct df_match *b)
 {
 	if (a->gcomm != b->gcomm || a == b)

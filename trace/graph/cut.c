@@ -1,12 +1,12 @@
 /*
- * Chooses the waits to release: those of the allowed ones that block the others. Uses the wait-for
+ * Chooses, among the waits that may be released, those that block the others. It uses the wait-for
  * graph only: a released wait is a node that depends on nothing, because the next step of its
  * thread is unknown.
  *
- * The search is greedy: it releases one wait in each cycle that depends on nothing else, until no
+ * The search is greedy: it releases one wait in each component that depends on no other, until no
  * stuck node can be helped. Then it takes back each choice that turns out not to be needed.
  *
- * Nothing is released in front of operations that never meet (crossed.c): they stay stuck in any
+ * It releases no wait for operations that never meet (crossed.c), because they stay stuck in any
  * case.
  */
 #include <errno.h>
@@ -19,14 +19,15 @@
 
 struct cut {
 	struct df_graph g;
-	uint8_t *may;	 /* whether the node may be let go */
-	uint32_t *place; /* the index of such a node in the caller's list */
+	uint8_t *may;	 /* whether the node is a wait that may be released */
+	uint32_t *place; /* index of such a wait in the caller's list */
 	uint32_t *comp;
 	uint8_t *is_root;
-	uint32_t *group; /* of nodes that were part of a cycle; 0: none */
+	uint32_t *group; /* group of each node that was part of a cycle; 0: none */
 	uint32_t nr_groups;
-	uint8_t *hopeless; /* by group: nothing in it may be let go, or doing so does not help */
-	uint32_t *node;	   /* chosen */
+	/* by group: it has no wait that may be released, or releasing it does not help */
+	uint8_t *hopeless;
+	uint32_t *node; /* nodes of the chosen waits */
 	size_t nr;
 	int stale; /* for df_graph_reduce(): 2 when searching for likely cycles */
 };
@@ -64,7 +65,9 @@ static void find_holds(struct cut *c, const struct df_check_hold *may, size_t nr
 	}
 }
 
-/* A number for the node that is the same in every process; 0 if the node follows from others. */
+/*
+ * Returns a hash that identifies the node in every process, or 0 if the node follows from others.
+ */
 static uint64_t identity(const struct cut *c, uint32_t n)
 {
 	const struct df_node *node = &c->g.nodes[n];
@@ -97,8 +100,8 @@ static uint64_t identity(const struct cut *c, uint32_t n)
 }
 
 /*
- * Whether the thread has issued for this rank on the communicator, or if that is unused, has
- * created or used another one of the rank.
+ * Whether the thread has issued for this rank on the communicator. If the communicator is unused:
+ * whether it has created or used another one of the rank.
  */
 static int is_candidate(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid)
 {
@@ -116,8 +119,8 @@ static int is_candidate(const struct df_check_set *set, const struct df_trc_comm
 }
 
 /*
- * Whether any thread of the process may be the one: there are too many candidates, or one has
- * ended.
+ * Whether any thread of the process may issue the operation: there are too many candidates, or one
+ * of them has ended.
  */
 static int may_be_any(const struct df_check_set *set, const struct df_trc_comm *e)
 {
@@ -138,8 +141,9 @@ static int may_be_any(const struct df_check_set *set, const struct df_trc_comm *
 }
 
 /*
- * quiet_threads() of one process; e: those that may issue on this communicator. If it is unused,
- * these are all threads of a process with one rank, also those that have used no communicator.
+ * quiet_threads() for one process. e: only the threads that may issue on this communicator. If it
+ * is unused in a process with one rank, these are all threads, even those that have used no
+ * communicator.
  */
 static uint64_t quiet_in(const struct df_check_set *set, const struct df_trc *t,
 			 const struct df_trc_comm *e)
@@ -158,8 +162,8 @@ static uint64_t quiet_in(const struct df_check_set *set, const struct df_trc *t,
 }
 
 /*
- * A number for the threads in no call of which one could end the wait of this node, and for the
- * calls that each has made. 0 if that is unknown.
+ * Returns a hash of the threads that are in no call and could end the wait of this node, and of how
+ * many calls each has made. Returns 0 if that is unknown.
  */
 static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
 {
@@ -171,7 +175,7 @@ static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
 				node->kind == DF_N_NEXT && node->ref != DF_NONE
 					? &set->entries[node->ref]
 					: NULL);
-	/* The members that a communicator lacks may be in any process. */
+	/* The missing members of a communicator may be in any process. */
 	for (size_t i = 0; i < set->nr_traces; i++) {
 		if (set->traces[i].dropped || set->traces[i].fate != DF_ALIVE)
 			continue;
@@ -184,8 +188,8 @@ static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
 }
 
 /*
- * A number that is the same when the program reaches the same cycle again; 0 if the node follows
- * from others.
+ * Returns a hash that is the same when the program reaches the same cycle again, or 0 if the node
+ * follows from others.
  */
 static uint64_t name_of(const struct cut *c, uint32_t n)
 {
@@ -208,7 +212,10 @@ static uint64_t name_of(const struct cut *c, uint32_t n)
 	}
 }
 
-/* Each node of a component is part of a cycle in it, so any node that may be let go suffices. */
+/*
+ * Returns a wait of the component that may be released, or DF_NONE. Each node of a component is
+ * part of a cycle in it, so any one will do.
+ */
 static uint32_t pick(const struct cut *c, uint32_t which)
 {
 	uint32_t n;
@@ -219,7 +226,10 @@ static uint32_t pick(const struct cut *c, uint32_t which)
 	return DF_NONE;
 }
 
-/* All nodes of a component join the group of the cycle from which the component is left. */
+/*
+ * Puts all nodes of a component into one group: that of the earlier cycle of which this component
+ * is the rest, or a new one.
+ */
 static uint32_t group_of(struct cut *c, uint32_t which)
 {
 	uint32_t group = 0;
@@ -240,7 +250,7 @@ static void let_go(struct cut *c, uint32_t n, int yes)
 	c->g.nodes[n].let_go = (uint8_t)yes;
 }
 
-/* Lets one wait go in every root component. Returns their number, or -ENOMEM. */
+/* Releases one wait in every root component. Returns their number, or -ENOMEM. */
 static int round_of_choices(struct cut *c)
 {
 	size_t nr = df_graph_components(&c->g, DF_W_BASE, c->comp, &c->is_root);
@@ -276,7 +286,7 @@ static int still_stuck(const struct cut *c, uint32_t group)
 	return 0;
 }
 
-/* Takes back choices in groups that are stuck in spite of them. Returns whether there were any. */
+/* Takes back the choices in groups that are still stuck. Returns whether there were any. */
 static int drop_useless(struct cut *c)
 {
 	int dropped = 0;
@@ -361,7 +371,10 @@ static void forget_choices(struct cut *c)
 	c->nr_groups = 0;
 }
 
-/* Whether only threads in no call prevent the proof of a wait's release. Destroys the graph. */
+/*
+ * Whether only threads that are in no call prevent a proof for one of the waits. Destroys the
+ * graph.
+ */
 static int hosts_matter(struct cut *c)
 {
 	for (uint32_t n = 0; n < c->g.nr_nodes; n++) {
@@ -377,8 +390,9 @@ static int hosts_matter(struct cut *c)
 }
 
 /*
- * A number for the facts that the choices in a group rest on. 0 if some are unknown; a likely
- * cycle, which only has to last for a time, needs them all.
+ * Returns a hash of the facts that the choices in a group rest on, or 0 if some are unknown. A
+ * likely cycle needs all of them, because it is released after the facts have not changed for a
+ * time.
  */
 static uint64_t core_of(const struct cut *c, uint32_t group, uint64_t *cycle)
 {
@@ -424,7 +438,7 @@ static void result(const struct cut *c, struct df_check_cut *out)
 	free(cycle);
 }
 
-/* The same for everything that these nodes wait for and that is stuck, including themselves. */
+/* Returns such a hash of these nodes and of all stuck nodes that they wait for, directly or not. */
 static uint64_t core_behind(const struct cut *c, const uint8_t *from)
 {
 	const struct df_graph *g = &c->g;
@@ -477,9 +491,9 @@ static void find_mismatch(struct cut *c, struct df_check_cut *cut)
 }
 
 /*
- * Finds operations that wait for one another: if all threads could proceed, they would still be
- * stuck. No release helps, so they are reported as soon as that is proved. Lets no wait go in the
- * end.
+ * Finds operations that wait for one another: they would still be stuck if all threads could
+ * proceed. No release helps, so they are reported as soon as that is proved. Leaves no wait
+ * released.
  */
 static uint64_t find_settled(struct cut *c)
 {

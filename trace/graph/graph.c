@@ -64,7 +64,7 @@ static int index_edges(struct df_graph *g)
 		g->out[--g->out_first[g->edges[i].from + 1]] = (uint32_t)i;
 		g->in[--g->in_first[g->edges[i].to + 1]] = (uint32_t)i;
 	}
-	/* The loop above moved each start one place down: shift back. */
+	/* The loop above left the start of node i at i + 1: shift back. */
 	for (size_t i = 0; i < n; i++) {
 		g->out_first[i] = g->out_first[i + 1];
 		g->in_first[i] = g->in_first[i + 1];

@@ -20,17 +20,16 @@ enum df_world {
 	DF_W_SE = 16,	/* as SI, and device synchronization and the legacy stream do not either */
 	DF_W_ALL = 31,
 	/*
-	 * Not a world of the others: the rules that hold if one of the operations that may be the
-	 * first in a hardware queue is the first. Mode trace does not see which one is
-	 * (trace/judge/room.c).
+	 * Used apart from the other worlds: one of the operations that may be the first in a
+	 * hardware queue is the first. Mode trace does not see which one is (trace/judge/room.c).
 	 */
 	DF_W_FIRST = 32
 };
 
 enum df_node_kind {
 	DF_N_START,  /* an operation may run here (ref: operation) */
-	DF_N_DONE,   /* it has finished here (ref: operation) */
-	DF_N_MATCH,  /* all ranks run it (ref: instance) */
+	DF_N_DONE,   /* an operation has finished here (ref: operation) */
+	DF_N_MATCH,  /* all ranks run an operation (ref: instance) */
 	DF_N_NEXT,   /* a rank issues its next operation of a communicator (ref: entry, or none) */
 	DF_N_JOIN,   /* everything before this place of a stream is done (ref: stream state) */
 	DF_N_WORK,   /* a kernel, copy or the like is done (ref: item) */
@@ -48,18 +47,18 @@ enum df_edge_kind {
 	DF_E_COMM,	    /* issue order of the communicator */
 	DF_E_QUEUE,	    /* streams that share a hardware queue */
 	DF_E_SLOT,	    /* waits for a slot */
-	DF_E_HOLDS,	    /* held by it */
+	DF_E_HOLDS,	    /* the slot is held by this operation */
 	DF_E_HAZARD,	    /* buffers overlap */
-	DF_E_WORK,	    /* other work in between */
+	DF_E_WORK,	    /* behind other work, which waits for the operation */
 	DF_E_LEGACY,	    /* through the legacy default stream */
 	DF_E_NOT_ISSUED,    /* this rank has not issued it */
-	DF_E_HOST,	    /* only this thread could */
+	DF_E_HOST,	    /* this thread could issue it, or end the wait */
 	DF_E_SYNC_STREAM,   /* thread in cudaStreamSynchronize or cudaEventSynchronize */
 	DF_E_SYNC_DEVICE,   /* thread in cudaDeviceSynchronize */
 	DF_E_SYNC_IMPLICIT, /* thread in a call that waits for the device implicitly */
 	DF_E_OUTSIDE,	    /* thread in a wait that is not recorded: another thread ends it */
 	DF_E_BARRIER,	    /* thread in a call that all members have to make */
-	DF_E_GROUP,	    /* ends with all that its group has put on the communicator */
+	DF_E_GROUP,	    /* a launch ends when all operations of its group have taken place */
 	DF_E_PART,	    /* part of a join */
 	DF_E_NR
 };
@@ -84,7 +83,7 @@ enum df_mark {
 
 struct df_node {
 	uint8_t kind;  /* enum df_node_kind */
-	uint8_t or_;   /* whether one of its edges is enough */
+	uint8_t or_;   /* whether it can proceed if the target of one edge can */
 	uint8_t mark;  /* enum df_mark: stuck by itself */
 	uint8_t stale; /* enum df_mark: stuck by itself if nothing makes progress */
 	/* A thread without a recorded wait could let it proceed, unless nothing makes progress. */
@@ -159,20 +158,20 @@ struct df_graph {
 	int failed; /* out of memory while building */
 };
 
-/* The memory that an operation reads and writes on its own rank. */
+/* Writes the memory that an operation reads and writes on its own rank. */
 void df_uop_buffers(const struct df_check_set *set, const struct df_uop *u, struct df_range *reads,
 		    struct df_range *writes);
 
 int df_graph_build(struct df_graph *g, struct df_check_set *set);
 void df_graph_fini(struct df_graph *g);
 
-/* Used while building. */
+/* Used while building. df_graph_node() returns the index of the new node. */
 uint32_t df_graph_node(struct df_graph *g, enum df_node_kind kind, uint32_t trace, uint32_t ref);
 void df_graph_edge(struct df_graph *g, uint32_t from, uint32_t to, enum df_edge_kind kind,
 		   unsigned mask, uint64_t rec);
 /* Adds streams, events and host calls of every trace. The functions below connect the ranks. */
 int df_graph_local(struct df_graph *g);
-/* Adds, for threads that wait outside of all recorded calls, the threads that they wait for. */
+/* Adds threads that wait outside of all recorded calls, and the threads that they wait for. */
 void df_graph_outside(struct df_graph *g);
 int df_graph_match(struct df_graph *g);
 /*
@@ -182,8 +181,8 @@ int df_graph_match(struct df_graph *g);
 int df_graph_groups(struct df_graph *g, const uint32_t *inst);
 
 /*
- * Whether two stuck instances can never take place, because ranks have put them in one place of a
- * communicator and each rank waits for the other's. Call after df_graph_reduce().
+ * Whether two stuck instances can never take place: different ranks have issued them in the same
+ * place of a communicator, and each waits for the other rank. Call after df_graph_reduce().
  */
 int df_graph_are_crossed(const struct df_graph *g, const struct df_match *a,
 			 const struct df_match *b);
@@ -194,17 +193,17 @@ int df_graph_are_crossed(const struct df_graph *g, const struct df_match *a,
 uint32_t df_graph_crossed(struct df_graph *g, int mark);
 
 /*
- * Whether NCCL connects the operation's rank with this one in the operation's call, and this one
- * has not issued its part.
+ * Whether NCCL connects the operation's rank with this one during the operation's call, and this
+ * rank has not issued its part.
  */
 int df_graph_connects(const struct df_graph *g, const struct df_uop *u, const struct df_match *in,
 		      int32_t rank);
 
 /*
  * Removes nodes that can proceed until none can. The rest is in g->stuck. Returns its size.
- * `stale`: 0 if idle threads may still act; 1 if nothing has made progress for long, so they will
- * not, and nodes that are stale count as stuck; 2 if idle threads will not act but everything else
- * may still happen. Linear in nodes and edges.
+ * `stale`: 0 if idle threads may still act. 1 if nothing has made progress for long: idle threads
+ * will not act, and nodes with a `stale` mark count as stuck. 2 if idle threads will not act but
+ * everything else may still happen. Linear in nodes and edges.
  */
 size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale);
 

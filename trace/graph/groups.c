@@ -1,24 +1,26 @@
 /*
- * NCCL puts the operations of a group on one communicator into one launch: none of them ends before
- * all have taken place. So if an operation does not end although all its peers run or have finished
- * it, this is expected while another operation of its launch waits.
+ * NCCL puts the operations that a group has on one communicator into one launch: none of them ends
+ * before all have taken place. So an operation may not end although all its peers run it or have
+ * finished it. This is expected while another operation of its launch waits.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "trace/graph/graph.h"
 
-#define WINDOW 256 /* operations of other threads between those of a group */
+#define WINDOW 256 /* operations searched, because those of other threads lie in between */
 
 struct launches {
 	struct df_graph *g;
 	const uint32_t *inst; /* by operation; or DF_NONE */
-	uint32_t *head; /* by operation: the first of its launch; DF_NONE: it is the only one */
-	uint32_t *next; /* by operation: the next of its launch */
-	uint32_t *last, *all; /* by head: its last, and the node that waits for all */
-	uint8_t *waits;	      /* by head: not all operations take place */
-	uint8_t *held;	      /* by instance: others prevent its end */
-	uint32_t *work;	      /* instances to examine */
+	uint32_t *head;	      /* by operation: the first one of its launch; DF_NONE: it is alone */
+	uint32_t *next;	      /* by operation: the next one of its launch */
+	/* by first operation: the last one, and the node that waits for all */
+	uint32_t *last, *all;
+	/* by first operation: whether the launch waits for some of its operations */
+	uint8_t *waits;
+	uint8_t *held;	/* by instance: whether launches that wait prevent its end */
+	uint32_t *work; /* instances to examine */
 	size_t nr_work;
 };
 
@@ -50,7 +52,10 @@ static void find(struct launches *l)
 	}
 }
 
-/* Each operation ends when all have taken place. By the daemon's rules they are independent. */
+/*
+ * Makes each operation's end depend on all operations of its launch. By the daemon's rules they are
+ * independent.
+ */
 static void tie(struct launches *l)
 {
 	struct df_graph *g = l->g;
@@ -120,7 +125,10 @@ static void hold(struct launches *l)
 	}
 }
 
-/* The communicator's last operation before those of the launch, if it is unfinished; or DF_NONE. */
+/*
+ * Returns the communicator's last operation before those of the launch if it is unfinished, or
+ * DF_NONE.
+ */
 static uint32_t before(const struct launches *l, uint32_t first)
 {
 	const struct df_uop *ops = l->g->set->ops, *u = &ops[first];
@@ -133,8 +141,8 @@ static uint32_t before(const struct launches *l, uint32_t first)
 }
 
 /*
- * Where ranks agree on an order, a launch that is not complete on all its ranks keeps its place in
- * the order of issue.
+ * Where ranks agree on an order of launches, a launch that is incomplete on some rank keeps its
+ * place in the order of issue.
  */
 static void keep_place(struct launches *l)
 {

@@ -17,11 +17,12 @@ struct match {
 	struct df_graph *g;
 	uint32_t *map; /* instances by key */
 	size_t map_size;
-	uint64_t *keys; /* of instances */
+	uint64_t *keys; /* keys of the instances */
 	size_t cap_keys;
 	uint32_t *next; /* NEXT nodes by sorted entry, and by gcomm for unknown ranks */
 	int64_t budget; /* steps left to search for missing ranks; only forged traces exhaust it */
-	uint32_t **threads; /* by trace: THREAD node by index of thread; DF_NONE: not blocked */
+	/* by trace and thread: THREAD node; DF_NONE: it does not wait */
+	uint32_t **threads;
 	/* By node: the start of an operation that waits for something of its own rank. */
 	uint8_t *waits;
 };
@@ -105,7 +106,7 @@ static uint32_t inst_of(struct match *m, uint32_t ref, int create)
 		in->dst = u->l.kind == DF_KIND_SEND ? u->l.peer : u->l.rank;
 	}
 	in->node = df_graph_node(g, DF_N_MATCH, DF_NONE, (uint32_t)(g->nr_insts - 1));
-	/* Where NCCL runs the operation, its end is not visible. */
+	/* Where NCCL runs the operation, its end is not recorded. */
 	if (!df_lop_blind(&u->l))
 		g->nodes[in->node].stale = DF_M_STALLED;
 	return m->map[at];
@@ -150,8 +151,8 @@ static int map_threads(struct match *m)
 /*
  * Whether this thread, which is in a call, would issue for the rank. A thread that has issued for
  * it would. If there are such threads, or each rank of the process has its own, a thread that
- * issues for other ranks would not. Nor would one that waits for others: for a lock of the process,
- * for the end of a thread, or for their device. This is likely, not certain, so no proof uses it.
+ * issues for other ranks would not. Nor would one that waits for threads of others: for a lock, for
+ * a thread's end, or for their device. This is likely, not certain, so no proof uses it.
  */
 static int would_issue(const struct match *m, const struct df_trc_comm *e, uint32_t trace,
 		       int thread, const struct df_lcall *c)
@@ -169,9 +170,9 @@ static int would_issue(const struct match *m, const struct df_trc_comm *e, uint3
 }
 
 /*
- * The rank proceeds if one of these threads does; e: all of one communicator. A thread in no call
- * can issue; it counts as never issuing only when nothing has made progress for long. A thread that
- * has ended may have left the work to any other thread.
+ * The node can proceed if one of these threads can. e: the rank's communicator, or NULL. A thread
+ * in no call can issue; it counts as never issuing only when nothing has made progress for long. A
+ * thread that has ended may have left the work to any other thread.
  */
 static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uint32_t trace,
 		     const struct df_trc_comm *e, const uint32_t *tids, uint32_t nr)
@@ -198,8 +199,8 @@ static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uin
 }
 
 /*
- * Why the rank has no thread left that would issue: all threads have ended, are in calls, or wait
- * for other threads of the process.
+ * Returns why the rank has no thread that would issue: its threads have ended, and all others are
+ * in calls or wait for other threads of the process (DF_M_ENDED), or they do something else.
  */
 static enum df_mark why_silent(const struct match *m, const struct df_trc_comm *e,
 			       const uint32_t *tids, uint32_t nr)
@@ -219,7 +220,7 @@ static enum df_mark why_silent(const struct match *m, const struct df_trc_comm *
 	return DF_M_ENDED;
 }
 
-/* If no thread is in a call, the node has nothing to wait for. */
+/* Without edges, no thread that could issue is in a call: then sets why the node is silent. */
 static void settle(struct df_graph *g, uint32_t node, enum df_mark stale)
 {
 	for (size_t i = g->nr_edges; i-- > 0 && g->edges[i].from == node;)
@@ -237,7 +238,7 @@ static uint32_t add_tid(uint32_t *tids, uint32_t nr, uint32_t max, uint32_t tid)
 	return nr;
 }
 
-/* Threads that use NCCL or CUDA in this process: those that issued something or are in a call. */
+/* Lists the process's threads that have issued something or are in a call of NCCL or CUDA. */
 static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t max)
 {
 	uint32_t nr = 0;
@@ -252,13 +253,13 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 	for (uint32_t i = nr; i-- > 0;) {
 		int at = thread_index(t, tids[i]);
 
-		/* It only works for the thread that waits for it, and that thread proceeds. */
+		/* The thread works for another one that waits for it: count that one. */
 		if (at >= 0 && t->threads[at].part_of) {
 			tids[i] = tids[--nr];
 			nr = add_tid(tids, nr, max, t->threads[at].part_of);
 		}
 	}
-	/* None: use the first thread of the process, if it has records. */
+	/* There are none: take the first thread of the process, if it has records. */
 	if (!nr && t->nr_threads) {
 		int main = thread_index(t, t->h.pid);
 
@@ -268,8 +269,8 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 }
 
 /*
- * Nothing was issued on the communicator yet, so its users are unknown: its creator may have made
- * it for any thread that has issued for this rank. more: there are others.
+ * Nothing was issued on the communicator yet, so its users are unknown: the thread that created it
+ * may have done so for any thread that has issued for this rank. Sets *more if some did not fit.
  */
 static uint32_t add_rank_threads(const struct df_check_set *set, const struct df_trc_comm *e,
 				 uint32_t *tids, uint32_t nr, uint32_t max, int *more)
@@ -299,8 +300,8 @@ static int is_new(const struct df_check_set *set, const struct df_trc *t, uint32
 
 /*
  * Adds threads that have used CUDA on the rank's device but no communicator yet: any of them may
- * begin to. In a process with several ranks, only the rank's own threads do so. more: there are
- * others.
+ * begin to use this one. In a process with several ranks there are none, because only a rank's own
+ * threads do that. Sets *more if some did not fit.
  */
 static uint32_t add_new_threads(const struct df_check_set *set, const struct df_trc_comm *e,
 				uint32_t *tids, uint32_t nr, uint32_t max, int *more)
@@ -312,8 +313,8 @@ static uint32_t add_new_threads(const struct df_check_set *set, const struct df_
 		const struct df_check_host *h = t->hosts ? df_trc_host(t, th->tid) : NULL;
 
 		/*
-		 * A thread without a name may be dfshim's. A thread without calls has only made
-		 * queries.
+		 * A thread without a name may be one of dfshim's. A thread without calls has only
+		 * made queries.
 		 */
 		if (!th->name[0] || th->stranger || th->is_ours || th->part_of || th->nr_issued ||
 		    th->at == DF_AT_GONE || (t->hosts && (!h || !h->nr_calls)) ||
@@ -325,7 +326,7 @@ static uint32_t add_new_threads(const struct df_check_set *set, const struct df_
 	return nr;
 }
 
-/* The state that the peers saw of a rank whose trace may be missing. */
+/* Returns the end of the rank's process, as its peers saw it. It may have no trace. */
 static enum df_mark fate_of(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
 	const struct df_dead *d = df_set_dead(set, gcomm, rank);
@@ -369,7 +370,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 		nr = busy_threads(t, tids, 64);
 	if (!e->used)
 		nr = add_rank_threads(set, e, tids, nr, 64, &more);
-	/* A report names them instead (df_others_find()). */
+	/* Only for a proof: a report names these threads itself (df_others_find()). */
 	if (!e->used && set->proof)
 		nr = add_new_threads(set, e, tids, nr, 64, &more);
 	hosts_of(m, node, t, e->trace, e, tids, nr);
@@ -380,7 +381,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 
 /* ---- collectives and messages --------------------------------------------------------------- */
 
-/* The key that counts this rank's operation of the instance, and its number there. */
+/* Returns the key of this rank's operations that are like the instance's, and the number. */
 static uint64_t part_of(const struct df_match *in, const struct df_uop *sample, int rank,
 			uint32_t local, int nccl, uint64_t *number)
 {
@@ -407,7 +408,7 @@ static int ended_there(struct match *m, const struct df_match *in, const struct 
 	return df_trc_seen(t, key) > number;
 }
 
-/* The same for a rank without a trace, from the words that its process left when it exited. */
+/* The same for a rank without a trace, from the report that its process sent when it exited. */
 static enum df_left left_there(struct match *m, const struct df_match *in,
 			       const struct df_uop *sample, int rank)
 {
@@ -418,7 +419,7 @@ static enum df_left left_there(struct match *m, const struct df_match *in,
 	return df_left_of(&set->left, set->gcomms[in->gcomm].hash, rank, key, number);
 }
 
-/* A node for an operation that the rank may have issued: its ring has lost that record. */
+/* Makes a node for an operation whose record the rank's ring may have lost. */
 static uint32_t lost_node(struct match *m, uint32_t gcomm, int rank)
 {
 	uint32_t node = df_graph_node(m->g, DF_N_NEXT, DF_NONE, DF_NONE);
@@ -429,7 +430,7 @@ static uint32_t lost_node(struct match *m, uint32_t gcomm, int rank)
 	return node;
 }
 
-/* Whether it is the sender, or the root that sends. All others begin with a receive. */
+/* Whether the rank sends first: a message, or data as the root. All others begin with a receive. */
 static int sends_first(const struct df_uop *u)
 {
 	return u->l.kind == DF_KIND_SEND ||
@@ -438,8 +439,8 @@ static int sends_first(const struct df_uop *u)
 }
 
 /*
- * A rank that receives first cannot start before its sender. So as long as the sender has not
- * begun, it is expected that the rank has not begun.
+ * A rank that receives first cannot start before its sender. So while the sender has not begun,
+ * make the receiver's start depend on the sender's.
  */
 static void tie_beginnings(struct df_graph *g, const struct df_match *in)
 {
@@ -456,8 +457,8 @@ static void tie_beginnings(struct df_graph *g, const struct df_match *in)
 
 /*
  * By dfshim's rules a rank's part has begun when it has moved data. The algorithm is unknown, and
- * so is the rank that moves data first. As long as the part of one rank waits for something, it is
- * expected that the others have not begun.
+ * so is the rank that moves data first. So while the part of one rank waits for something, it is no
+ * sign of a fault that the others have not begun.
  */
 static void excuse(struct match *m, const struct df_match *in)
 {
@@ -494,7 +495,7 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 		const struct df_uop *u = &g->set->ops[i];
 		int32_t at = in->p2p ? u->l.kind == DF_KIND_RECV : u->l.rank;
 
-		/* A rank that has ended will not continue what it had issued. */
+		/* A rank that has ended will not execute an operation that it had issued. */
 		if (u->start == DF_NONE)
 			df_graph_edge(g, in->node, next_node(m, in->gcomm, u->l.rank),
 				      DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
@@ -533,7 +534,7 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 					   : next_node(m, in->gcomm, rank),
 				      DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 	}
-	/* While a rank is missing, it is expected that the operation does not run or end. */
+	/* While a rank is missing, an operation that does not run or end is no sign of a fault. */
 	if (in->nr_missing)
 		g->nodes[in->node].stale = DF_M_NONE;
 	for (uint32_t i = in->first; i != DF_NONE && in->nr_missing; i = g->set->ops[i].next)
@@ -543,8 +544,8 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 }
 
 /*
- * A thread that is in the call of an operation, or of a group of them, in which NCCL connects ranks
- * waits until the other ends are called, too.
+ * NCCL may connect ranks in the call of an operation, or of a group of them. Then the calling
+ * thread waits until the operation is called at the other ends, too.
  */
 static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 {
@@ -580,8 +581,8 @@ static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 /* ---- calls that several ranks make together ------------------------------------------------- */
 
 /*
- * Whether the call is this rank's on its communicator. Its record names the rank; where it does
- * not, or where one call connects several ranks, the device decides.
+ * Whether this rank has made the call on its communicator. The call's record names the rank. If it
+ * does not, or if one call connects several ranks, the device decides.
  */
 static int is_call_of(const struct df_lcall *c, const struct df_trc_comm *e)
 {
@@ -649,8 +650,8 @@ static int was_passed(const struct df_check_set *set, uint64_t uid)
 }
 
 /*
- * The missing members are unknown: one of the threads that have not arrived has to. A process that
- * is known to have ended is not a candidate.
+ * The missing members are unknown: any thread that has not made the call may be one. Threads of a
+ * process that has ended are no candidates.
  */
 static void absent_hosts(struct match *m, struct df_bar *b)
 {
@@ -688,7 +689,7 @@ static void absent_hosts(struct match *m, struct df_bar *b)
 		hosts_of(m, node, t, i, NULL, tids, nr);
 	}
 	/*
-	 * Also a thread or a process that has used no communicator yet may be a missing member, so
+	 * A thread or a process that has used no communicator yet may be a missing member, too, so
 	 * nothing is proved here.
 	 */
 	g->nodes[node].idle |= g->set->proof && b->call == DF_CALL_COMM_INIT;
@@ -702,7 +703,7 @@ static void bar_of_hosts(struct match *m, struct df_bar *b)
 	struct df_graph *g = m->g;
 
 	/*
-	 * In a proof, a rank that has passed the barrier shows that all had arrived. A failed call
+	 * In a proof, a rank whose call has returned shows that all had made it. A call that failed
 	 * shows nothing.
 	 */
 	if (g->set->proof && b->call == DF_CALL_COMM_INIT && was_passed(g->set, b->object))
@@ -729,7 +730,8 @@ int df_graph_match(struct df_graph *g)
 		memset(inst, 0xff, (set->nr_ops + 1) * sizeof(*inst));
 	}
 	/*
-	 * Living ranks make the instances; operations of ranks that have ended are added to them.
+	 * The first pass makes instances of the living ranks' operations. The second adds
+	 * operations of ranks that have ended to them.
 	 */
 	for (size_t pass = 0; pass < 2; pass++) {
 		for (size_t i = 0; !rc && i < set->nr_ops; i++) {
@@ -744,7 +746,7 @@ int df_graph_match(struct df_graph *g)
 				rc = pass ? 0 : -ENOMEM;
 				continue;
 			}
-			/* The first of the chain remains one of a living rank. */
+			/* Insert after the first one, which must be of a living rank. */
 			if (pass) {
 				u->next = set->ops[g->insts[in].first].next;
 				set->ops[g->insts[in].first].next = (uint32_t)i;

@@ -1,7 +1,7 @@
 /*
  * Threads that wait outside NCCL and CUDA: the only part of the wait-for graph that does not
- * consist of recorded waits. If it is certain what such a thread waits for (struct df_check_host),
- * the wait counts like others. If the thread was only seen waiting, the wait counts when nothing
+ * consist of recorded waits. If the object of such a wait is certain (struct df_check_host), the
+ * wait counts like others. If the thread was only seen waiting, the wait counts only once nothing
  * has made progress for long.
  */
 #include <stdlib.h>
@@ -11,16 +11,16 @@
 
 struct outside {
 	struct df_graph *g;
-	uint32_t *own;	/* by trace: any thread of it that is in a call proceeds */
-	uint32_t all;	/* any thread at all proceeds */
-	uint32_t *node; /* for a trace whose threads are known, by thread; DF_NONE: in no call */
+	uint32_t *own;	/* by trace: OR node over its threads that are in a call */
+	uint32_t all;	/* OR node over all threads that are in a call */
+	uint32_t *node; /* of the current trace, by known thread; DF_NONE: in no call */
 };
 
 /*
- * A likely wait for another thread: one of its process if it waits for a lock of the process, else
- * any. Only threads in a call are candidates. A thread in no call is free and could end the wait,
- * unless nothing makes progress; and threads with the same kind of wait cannot act first. Without a
- * candidate nothing is known, and the thread counts as free too.
+ * Adds a likely wait for another thread: for one of its process if it waits for a lock of the
+ * process, else for any. Only threads in a call are candidates. A thread in no call could end the
+ * wait, unless nothing makes progress. Threads with the same kind of wait cannot act first. Without
+ * a candidate nothing is known, and the waiting thread counts as free too.
  */
 static void likely(struct outside *o, uint32_t trace, uint32_t ref)
 {
@@ -36,7 +36,7 @@ static void likely(struct outside *o, uint32_t trace, uint32_t ref)
 	df_graph_edge(g, node, whom, DF_E_OUTSIDE, DF_W_ALL, c->rec);
 }
 
-/* The candidates of likely(). */
+/* Makes the OR nodes of candidates for likely(). */
 static void candidates(struct outside *o)
 {
 	struct df_graph *g = o->g;
@@ -59,7 +59,7 @@ static void candidates(struct outside *o)
 	}
 }
 
-/* Fills o->node: from recorded calls, and with new nodes for waits outside. */
+/* Fills o->node with the nodes of recorded calls, and makes nodes for waits outside of them. */
 static void nodes_of_hosts(struct outside *o, uint32_t trace)
 {
 	struct df_graph *g = o->g;
@@ -92,7 +92,8 @@ static int is_outside(const struct df_graph *g, const struct df_trc *t, uint32_t
 }
 
 /*
- * A thread that joins a thread in no call proceeds when that one does: it counts as in no call too.
+ * A thread that joins a thread in no call proceeds when that one ends, so it counts as in no call
+ * too.
  */
 static void join_the_free(struct outside *o, uint32_t trace)
 {
@@ -119,8 +120,8 @@ static void join_the_free(struct outside *o, uint32_t trace)
 }
 
 /*
- * A node for "any thread of the process": another thread may do what a thread that has ended would
- * have.
+ * Makes an OR node over all threads of the process: another thread may do the work of a thread that
+ * has ended.
  */
 static void any_host(struct outside *o, uint32_t trace)
 {
@@ -151,9 +152,9 @@ static int could_wake(const struct outside *o, const struct df_trc *t, size_t k,
 }
 
 /*
- * Adds the certain waits. Join: the joined thread has to proceed first. Blocked: any thread of the
- * process, but no other, can wake it, so it stays blocked if all of them wait. A thread that serves
- * others: only the threads that it may serve.
+ * Adds the certain waits. DF_HOST_JOIN: the joined thread has to proceed first. Blocked: only
+ * threads of the process can wake it, so it stays blocked if all of them wait. DF_HOST_SERVES: only
+ * the threads that it may serve can wake it.
  */
 static void certain(struct outside *o, uint32_t trace)
 {

@@ -45,8 +45,8 @@ size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale)
 			if (left[e->from])
 				continue;
 			/*
-			 * Nothing blocks it: if nothing makes progress for long, the node itself is
-			 * the cause.
+			 * Nothing blocks the node: if nothing makes progress for long, the node
+			 * itself is the cause.
 			 */
 			g->self[e->from] = stale == 1 && from->stale;
 			if (!g->self[e->from])
@@ -138,7 +138,10 @@ out:
 
 #define MAX_STARTS 256
 
-/* Joins and starts are inside one rank: only steps between ranks or threads count as length. */
+/*
+ * Edges through joins and starts stay inside one rank: only steps between ranks or threads count as
+ * length.
+ */
 static int edge_cost(const struct df_edge *e)
 {
 	return e->kind != DF_E_SELF && e->kind != DF_E_PART;
@@ -178,8 +181,8 @@ size_t df_graph_cycle(const struct df_graph *g, enum df_world world, const uint3
 		queue[0][0] = (uint32_t)s;
 		dist[s] = 0;
 		/*
-		 * Breadth first with free edges: two levels of queues; free steps extend the
-		 * current one.
+		 * Breadth first with edges of length 0: there are two queues, and such an edge adds
+		 * to the current one.
 		 */
 		while (nq[cur] && last == DF_NONE && depth < best_cost) {
 			nq[!cur] = 0;

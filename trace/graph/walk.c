@@ -1,8 +1,8 @@
 /*
  * The part of the wait-for graph inside one process: streams, events, other work. Each trace is
- * walked once in the order of its records. For every stream the walk carries two nodes: `all`
+ * walked once in the order of its records. For every stream the walk keeps two nodes: `all`
  * (everything before is done) and `other` (everything before that is not a collective is done). So
- * each item adds a constant number of edges in every world.
+ * each item adds a constant number of edges, whatever the rules.
  */
 #include <stdio.h>
 #include <string.h>
@@ -155,7 +155,7 @@ static void work_item(struct walk *w, const struct df_litem *it, uint32_t ref)
 		if (s->at.all == DF_NONE)
 			return;
 		n = df_graph_node(w->g, DF_N_WORK, w->trace, ref);
-		/* A graph that contains only collectives counts as these collectives. */
+		/* A graph launch that contains only collectives counts as these collectives. */
 		graph = w->nccl && it->b == WORK_GRAPH;
 		df_graph_edge(w->g, n, s->at.all, DF_E_STREAM,
 			      graph ? DF_W_BASE | DF_W_NORES : DF_W_ALL, it->rec);
@@ -240,7 +240,7 @@ static void dependencies(struct walk *w)
 		if (n->rec.type != DF_REC_OP_DEP && n->rec.type != DF_REC_OP_BEHIND)
 			continue;
 		u = df_trc_op(w->g->set, w->t, n->rec.op);
-		/* Only the serial of an operation is useful here; b != 0: a is something else. */
+		/* The field `a` names an operation only if b is 0. */
 		dep = n->rec.type == DF_REC_OP_DEP && !n->rec.b
 			      ? df_trc_op(w->g->set, w->t, n->rec.a)
 			      : NULL;
@@ -269,7 +269,10 @@ static void walk_trace(struct df_graph *g, uint32_t trace)
 	size_t call = 0;
 
 	memset(w.slots, 0xff, sizeof(w.slots));
-	/* The legacy stream also orders streams that carry nothing yet. */
+	/*
+	 * Make all streams first, because the legacy stream also orders those that have no item
+	 * yet.
+	 */
 	for (size_t i = 0; i < t->nr_streams; i++)
 		df_walk_stream(&w, t->streams[i].id, t->streams[i].device);
 	for (size_t i = 0; i <= t->nr_items && !g->failed; i++) {

@@ -1,7 +1,6 @@
 /*
- * The walk through one trace that builds its part of the wait-for graph: the shared parts of walk.c
- * (streams and events), walk_ops.c (operations) and walk_calls.c (host calls). Private to these
- * three.
+ * The walk through one trace that builds its part of the wait-for graph. walk.c has streams and
+ * events, walk_ops.c operations, walk_calls.c host calls. Private to these three.
  */
 #ifndef DF_TRACE_GRAPH_WALK_H
 #define DF_TRACE_GRAPH_WALK_H
@@ -11,8 +10,10 @@
 #define NOWHERE ((struct place){DF_NONE, DF_NONE, DF_NONE})
 
 struct place {
-	uint32_t all, other; /* nodes; DF_NONE: nothing unfinished */
-	uint32_t fenced;     /* operations whose end the stream itself waits for; DF_NONE: none */
+	/* nodes of a place on a stream; DF_NONE: nothing unfinished before it */
+	uint32_t all, other;
+	/* node for operations whose end the stream itself waits for; DF_NONE: none */
+	uint32_t fenced;
 };
 
 struct stream {
@@ -35,7 +36,7 @@ struct work {
 	uint32_t node;
 };
 
-/* The last operation of a communicator, and of a queue. before: the one before its group. */
+/* The last operation of a communicator. before: the last one before its group. */
 struct last {
 	uint32_t comm, done, before, group;
 	uint64_t stream;
@@ -53,9 +54,9 @@ struct walk {
 	struct df_graph *g;
 	const struct df_trc *t;
 	uint32_t trace;
-	size_t first_node; /* of this trace */
+	size_t first_node; /* first node of this trace */
 	int nccl;
-	int lanes; /* NCCL's kernels, behind our order */
+	int lanes; /* NCCL's kernels execute, in dfshim's order */
 	struct stream *streams;
 	size_t nr_streams, cap_streams;
 	struct event *events;
@@ -66,7 +67,7 @@ struct walk {
 	size_t nr_queues, cap_queues;
 	struct last *comms;
 	size_t nr_comms, cap_comms;
-	uint32_t slots[64]; /* OR nodes by device */
+	uint32_t slots[64]; /* slots, as OR nodes, by device */
 	size_t last_stream;
 };
 
@@ -75,7 +76,10 @@ static inline int df_walk_legacy_blocks(const struct stream *s)
 	return (s->flags & 1) && !(s->flags & 2);
 }
 
-/* The key of a record by its serial, and by its event where only that is known. */
+/*
+ * The key of an event's record is its serial; the key of the event itself is used where only that
+ * is known.
+ */
 static inline uint64_t df_walk_serial_key(uint64_t serial)
 {
 	return serial << 1 | 1;
@@ -86,12 +90,12 @@ static inline uint64_t df_walk_event_key(uint64_t event)
 	return (event + 1) << 1;
 }
 
-/* The stream with this id at the walk's current position. NULL if there is no memory. */
+/* Returns the stream with this id, in its state at the walk's position. NULL without memory. */
 struct stream *df_walk_stream(struct walk *w, uint64_t id, int device);
-/* Joins two nodes. Creates no node if one is DF_NONE. */
+/* Returns a node that waits for both. Creates none if one is DF_NONE. */
 uint32_t df_walk_join(struct walk *w, uint32_t a, uint32_t b, enum df_edge_kind kind_b,
 		      unsigned mask_b, uint64_t rec);
-/* The place of an event, or of one of its records. NULL if there is no memory. */
+/* Returns the state of an event, or of one of its records. NULL without memory. */
 struct event *df_walk_event(struct walk *w, uint64_t key);
 
 /* Adds an operation on its stream. */
@@ -103,8 +107,8 @@ void df_walk_op(struct walk *w, uint32_t ref);
  */
 void df_walk_queue(struct walk *w, struct stream *s, int after, uint64_t rec);
 /*
- * After the whole trace: adds the edges to the holders of slots, and to the operations that may be
- * the first in a hardware queue.
+ * Call after the whole trace: the first adds edges to the holders of slots, the second to the
+ * operations that may be the first in a hardware queue.
  */
 void df_walk_holders(struct walk *w);
 void df_walk_firsts(struct walk *w);

@@ -1,6 +1,6 @@
 /*
- * Host calls in progress: what the calling thread waits for in its process and, if all members have
- * to make the call, in other processes.
+ * Host calls in progress: what the calling thread waits for in its own process and, if all members
+ * have to make the call, in other processes.
  */
 #include <string.h>
 #include "trace/record/trace_hash.h"
@@ -54,7 +54,10 @@ static void call_on_comm(struct walk *w, const struct df_lcall *c, uint32_t node
 		g->nodes[node].stale = DF_M_IN_CALL;
 		return;
 	}
-	/* Leaving a communicator also waits for the operations that still run on it here. */
+	/*
+	 * A call that leaves a communicator also waits for the operations that still run on it
+	 * here.
+	 */
 	if (c->call == DF_CALL_COMM_DESTROY || c->call == DF_CALL_COMM_FINALIZE) {
 		for (size_t i = 0; i < w->t->nr_uops; i++) {
 			const struct df_uop *u = &g->set->ops[w->t->first_op + i];
@@ -68,7 +71,7 @@ static void call_on_comm(struct walk *w, const struct df_lcall *c, uint32_t node
 	if (b == DF_NONE)
 		return;
 	g->bars[b].nr_here++;
-	/* Connections need no thread: they can be made in the background. */
+	/* The call may return before the connections exist: they can be made in the background. */
 	df_graph_edge(g, node, g->bars[b].node, DF_E_BARRIER,
 		      c->call == DF_CALL_CONNECT ? DF_W_BASE | DF_W_NORES : DF_W_ALL, c->rec);
 }
@@ -125,7 +128,7 @@ static int is_innermost(const struct df_trc *t, size_t at)
 	return 1;
 }
 
-/* The node of an open call, or DF_NONE. */
+/* Returns the node of an open call, or DF_NONE. */
 static uint32_t node_of_call(const struct walk *w, uint64_t serial)
 {
 	for (size_t n = w->first_node; n < w->g->nr_nodes; n++)
@@ -136,9 +139,9 @@ static uint32_t node_of_call(const struct walk *w, uint64_t serial)
 }
 
 /*
- * A thread that polls proceeds when one of the polled things is done. It may also stop polling,
- * unless nothing makes progress, so no proof uses this. If a polled thing is done, the thread does
- * not wait.
+ * A polling thread proceeds when one of the polled objects is done. It may also stop polling,
+ * unless nothing makes progress, so no proof uses this. If one of the objects is done, the thread
+ * does not wait.
  */
 static void walk_poll(struct walk *w, size_t at)
 {
@@ -184,7 +187,7 @@ void df_walk_call(struct walk *w, size_t at)
 	struct stream *s;
 	uint32_t node, b;
 
-	/* A wait outside can depend on any trace: match.c adds it. */
+	/* A wait outside NCCL and CUDA can depend on any trace: outside.c adds it. */
 	if (!is_innermost(w->t, at) || c->call == DF_CALL_OUTSIDE)
 		return;
 	if (df_call_is_poll(c->call)) {

@@ -1,6 +1,6 @@
 /*
  * Operations on their streams: what each must wait for before it starts, by the rules of its
- * process, and what holds its resources.
+ * process, and which operations hold its resources.
  */
 #include <string.h>
 #include "trace/record/names.h"
@@ -11,8 +11,8 @@ static void behind_stream(struct walk *w, struct df_uop *u, struct place before,
 			  enum df_edge_kind kind)
 {
 	/*
-	 * By NCCL's rules a stream is a queue; by dfshim's only work that is not a collective
-	 * delays one.
+	 * By NCCL's rules a stream executes in order. By dfshim's rules only work that is not a
+	 * collective delays an operation.
 	 */
 	if (w->nccl) {
 		df_graph_edge(w->g, u->start, before.all, kind, DF_W_BASE | DF_W_NORES, u->l.rec);
@@ -75,7 +75,8 @@ void df_walk_queue(struct walk *w, struct stream *s, int after, uint64_t rec)
 }
 
 /*
- * The communicator's record. Its `before` is the state before this operation, or before its group.
+ * Returns the entry of the operation's communicator. Its `before` is the last operation before this
+ * one or before its group.
  */
 static struct last *last_of(struct walk *w, const struct df_uop *u)
 {
@@ -172,8 +173,8 @@ void df_walk_op(struct walk *w, uint32_t ref)
 		s->before_group = s->at;
 	s->group = u->l.group;
 	/*
-	 * By dfshim's rules the stream inherits the order before the communicator's last operation
-	 * on another stream: later items of the stream follow that too.
+	 * By dfshim's rules the stream inherits the order that precedes the communicator's last
+	 * operation on another stream. Later items of this stream follow that too.
 	 */
 	if (inherits) {
 		before = join_places(w, before, last->at_before, u->l.rec);
@@ -182,7 +183,10 @@ void df_walk_op(struct walk *w, uint32_t ref)
 	}
 	if (u->l.state == DF_OP_ISSUED) {
 		behind_stream(w, u, before, DF_E_STREAM);
-		/* Strict order: a stream that waits for an operation delays the next one. */
+		/*
+		 * Strict stream order: if the stream itself waits for an operation, the next one is
+		 * delayed.
+		 */
 		df_graph_edge(w->g, u->start, before.fenced, DF_E_STREAM, DF_W_BASE | DF_W_NORES,
 			      u->l.rec);
 		hazards(w, u, s);
@@ -239,10 +243,10 @@ void df_walk_holders(struct walk *w)
 }
 
 /*
- * A hardware queue executes one entry after the other, and an operation consists of several: the
- * one that shows its begin, the operation itself, and the one that shows its end. The records do
- * not show which entries of other threads lie between them. But only operations whose begin is seen
- * can be the first in the queue, and all others wait for the first. The operations of one thread
+ * A hardware queue executes one entry after the other, and an operation consists of several: one
+ * that shows its begin, the operation itself, and one that shows its end. The records do not show
+ * which entries of other threads lie between them. But only operations whose begin is recorded can
+ * be the first in the queue, and all others wait for the first one. The operations of one thread
  * keep their order.
  */
 void df_walk_firsts(struct walk *w)

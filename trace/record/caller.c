@@ -1,11 +1,11 @@
 /*
- * Finds the callers of a function by what is known of their frames. The distance on the stack from
- * one return address to the next is constant, except in functions whose frames vary (alloca(), or
- * locals that need more alignment than the stack has). The first walk of the unwinder, which takes
- * some microseconds, stores these distances in a table; the next call from there only reads
- * addresses. The result is accepted only if every address on the way is in the table: after a frame
- * of another size, another word is found. A frame that has been seen with two sizes ends the
- * result.
+ * Finds the callers of a function from what is known of their frames. The distance on the stack
+ * from one return address to the next is constant, except in functions whose frames vary (alloca(),
+ * or locals that need more alignment than the stack has). The first walk of the unwinder, which
+ * takes some microseconds, stores these distances in a table. The next call from the same place
+ * only reads return addresses. The result is accepted only if every address on the way is in the
+ * table: after a frame of another size, the walk would find some other word. It stops at a frame
+ * that has been seen with two sizes.
  *
  * The table is open-addressed and only grows. An address is claimed first, and its properties are
  * published later; a thread that finds an address without them walks the stack itself. Any thread.
@@ -23,12 +23,12 @@
 
 #define NR_FRAMES  2048u
 #define MAX_PROBES 16
-#define MAX_DEPTH  24u /* frames of libraries and ours in one call, and those that distinguish it */
+#define MAX_DEPTH  24u /* frames of libraries, of dfshim, and of the application */
 
 /* Properties of a return address, as bits of a word; 0: none known. */
 #define KNOWN	 1u
 #define LIBRARY	 2u /* it is in dfshim, CUDA or NCCL */
-#define VARIES	 4u /* the distance to the next one is unknown */
+#define VARIES	 4u /* the distance to the next one is unknown or differs */
 #define STEP_AT	 3  /* above these bits: distance to the next one, in words of the stack */
 #define STEP_MAX 8192u
 
@@ -38,13 +38,14 @@ static struct {
 } frames[NR_FRAMES];
 
 /*
- * The highest address of this thread's stack that has been seen: nothing above is read on the
- * strength of the table alone.
+ * The highest address of this thread's stack that the unwinder has reached. The short way reads
+ * nothing above it.
  */
 static __thread const void *const *top __attribute__((tls_model("initial-exec")));
 
 /*
- * Returns the word of an address; NULL: it is not in the table. claim: adds it, if there is room.
+ * Returns the word of an address, or NULL if it is not in the table. claim: adds it if there is
+ * room.
  */
 static _Atomic(uint32_t) *known_of(const void *pc, int claim)
 {
@@ -91,7 +92,7 @@ struct walk {
 	int stopped; /* whether there may be more frames above the last */
 	struct {
 		const void *pc;
-		const void *const *slot; /* its place on the stack */
+		const void *const *slot; /* where it is on the stack */
 		uint32_t known;
 	} frame[MAX_DEPTH];
 };
@@ -112,12 +113,15 @@ static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg)
 	if (!w->frame[w->nr].known)
 		w->frame[w->nr].known = KNOWN | (in_library(pc) ? LIBRARY : 0);
 	w->nr_app += !(w->frame[w->nr].known & LIBRARY);
-	/* One more than is returned, to know its distance. */
+	/* One more frame than is returned, to know the distance to it. */
 	w->stopped = ++w->nr == MAX_DEPTH || w->nr_app > DF_CALLER_FRAMES;
 	return w->stopped ? _URC_NORMAL_STOP : _URC_NO_REASON;
 }
 
-/* Returns the distance from frame i to the next, in the bits of `known`; VARIES: unknown. */
+/*
+ * Returns the distance from frame i to the next, in the bits of `known`, or VARIES if it is
+ * unknown.
+ */
 static uint32_t distance(const struct walk *w, unsigned i)
 {
 #ifdef __x86_64__
@@ -128,8 +132,8 @@ static uint32_t distance(const struct walk *w, unsigned i)
 		return (uint32_t)(b - a) << STEP_AT;
 #else
 	/*
-	 * On other machines, return addresses are elsewhere in a frame: the unwinder finds them
-	 * each time.
+	 * On other machines, return addresses are elsewhere in a frame: the unwinder has to find
+	 * them each time.
 	 */
 	(void)w;
 	(void)i;
@@ -167,7 +171,10 @@ static unsigned walk(uintptr_t from, const void **pcs)
 	for (unsigned i = 0; i < w.nr && nr < DF_CALLER_FRAMES; i++) {
 		if (!(w.frame[i].known & LIBRARY))
 			pcs[nr++] = w.frame[i].pc;
-		/* The table ends here too: a site must not depend on how its callers were found. */
+		/*
+		 * Stop where the table would stop: a site must not depend on how its callers were
+		 * found.
+		 */
 		if (nr && (w.frame[i].known & VARIES))
 			break;
 	}

@@ -6,8 +6,8 @@
 #define DF_TRACE_RECORD_CALLER_H
 
 /*
- * Number of the application's frames that distinguish two calls. One alone would not if the
- * application contains the CUDA runtime (libcudart_static.a), or waits in a helper of its own.
+ * Number of the application's frames that distinguish two calls. One alone would not suffice if the
+ * application contains the CUDA runtime (libcudart_static.a), or waits in a function of its own.
  */
 #define DF_CALLER_FRAMES 4
 

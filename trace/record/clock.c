@@ -1,5 +1,5 @@
 /*
- * Reads the real clock at least every SPAN ticks; in between, a thread counts ticks of the
+ * Reads the real clock at least every SPAN ticks. In between, a thread counts ticks of the
  * time-stamp counter. So an error of the rate (the kernel changes its clock by up to 500 ppm while
  * it follows a time server) cannot exceed some tens of nanoseconds, and neither suspending nor
  * migrating the machine shows in the trace.
@@ -28,12 +28,12 @@ static inline uint64_t real_clock(void)
 #if defined(__x86_64__)
 
 #define SPAN (1u << 18) /* ticks: about a tenth of a millisecond */
-/* limit of ticks from the middle of reading both clocks to the end */
+/* limit of ticks between the middle and the end of a reading of both clocks */
 #define TOGETHER     512u
 #define CALIBRATE_NS 10000000u /* minimal time over which the rate is measured */
 
 static _Atomic(uint64_t) rate;	       /* nanoseconds per tick, << 32; 0: unknown */
-static uint64_t first_ticks, first_ns; /* 0: do not use the counter */
+static uint64_t first_ticks, first_ns; /* first_ns 0: do not use the counter */
 static __thread struct {
 	uint64_t ticks, ns, last;
 } anchor __attribute__((tls_model("initial-exec")));
@@ -90,7 +90,7 @@ static uint64_t look(uint64_t r)
 			&rate,
 			(uint64_t)(((unsigned __int128)(ns - first_ns) << 32) / (t - first_ticks)),
 			memory_order_relaxed);
-	/* If the reading was bad, the next call reads again. */
+	/* After a bad reading, the next call reads the real clock again. */
 	anchor.ticks = good ? t : t - 2 * SPAN;
 	anchor.ns = ns;
 	return ns;
@@ -106,8 +106,8 @@ uint64_t df_trace_clock(void)
 		now = first_ns ? look(0) : real_clock();
 	} else {
 		/*
-		 * May be slightly negative: the counter may be read out of order, and those of the
-		 * cores differ.
+		 * The difference may be slightly negative: the counter may be read out of order,
+		 * and the counters of the cores differ.
 		 */
 		since = (int64_t)(ticks() - anchor.ticks);
 		if (since < -(int64_t)SPAN || since >= (int64_t)SPAN)
@@ -115,7 +115,7 @@ uint64_t df_trace_clock(void)
 		else
 			now = anchor.ns + (uint64_t)(since * (int64_t)r >> 32);
 	}
-	/* The ticks may have been slightly ahead of the clock. */
+	/* Never decrease: the ticks may have been slightly ahead of the clock. */
 	if (now < anchor.last)
 		now = anchor.last;
 	anchor.last = now;

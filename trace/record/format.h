@@ -1,6 +1,6 @@
 /*
  * The trace on disk, which is also the ring in memory: one file per process, mapped shared, so that
- * a process killed at any instant leaves all that it had appended. Little-endian, fixed-width.
+ * all records survive when the process is killed at any instant. Little-endian, fixed-width.
  *
  *   header (4,096 bytes) | communicator table | string table | ring of 64-byte records
  *
@@ -44,22 +44,22 @@ enum df_call {
 	DF_CALL_NR
 };
 
-/* Where a thread is that is in no call of NCCL or CUDA; in HOST_AT records. 0: unknown. */
+/* The state of a thread that is in no call of NCCL or CUDA, in HOST_AT records. */
 enum df_host_at {
 	DF_AT_UNKNOWN,
 	DF_AT_RUNS,
-	DF_AT_SLEEPS, /* for a time */
-	DF_AT_LOCK,   /* for another thread of its process */
-	DF_AT_SHARED, /* for memory that processes share */
-	DF_AT_IO,     /* for a socket, pipe or file */
-	DF_AT_CHILD,  /* for the end of a child */
+	DF_AT_SLEEPS, /* for a time that it has set */
+	DF_AT_LOCK,   /* waits for another thread of its process */
+	DF_AT_SHARED, /* waits for memory that processes share */
+	DF_AT_IO,     /* waits for a socket, pipe or file */
+	DF_AT_CHILD,  /* waits for the end of a child */
 	DF_AT_OTHER,
 	DF_AT_GONE,  /* it has ended */
-	DF_AT_POLLS, /* polls until something is done: enum df_polled */
+	DF_AT_POLLS, /* polls until an object is done: enum df_polled */
 	/*
-	 * In addition to another state: it polls NCCL or CUDA, but for nothing that is recorded,
-	 * for example for errors, or for the end of a stream without operations. The record's `c`:
-	 * 1 << enum df_polled of the function that it calls.
+	 * In addition to another state: the thread polls NCCL or CUDA for something that is not
+	 * recorded, such as errors, or the end of a stream without operations. The record's `c`: 1
+	 * << enum df_polled of the function that it calls.
 	 */
 	DF_AT_ASKS,
 	DF_AT_NR
@@ -79,7 +79,7 @@ static inline uint64_t df_rec_reads_from(uint64_t from, uint64_t to)
 	return df_rec_reads_bytes(from, to) ? from << 16 : 0;
 }
 
-/* The kind of wait of a thread in DF_AT_LOCK; in the record's `b` above the place. */
+/* The kind of wait of a thread in DF_AT_LOCK, in the record's `b` above the state. */
 enum df_lock {
 	DF_LOCK_ANY,	/* unknown: a condition, a semaphore, a lock of another kind */
 	DF_LOCK_HELD,	/* a lock that another thread holds */
@@ -89,21 +89,21 @@ enum df_lock {
 };
 
 /*
- * The object that a thread in DF_AT_POLLS polls: its kind in the record's `b` above the place, its
- * id in `c`. CALL: a call of NCCL that continues in the background (non-blocking communicators), by
- * its serial.
+ * The object that a thread in DF_AT_POLLS polls: its kind is in the record's `b` above the state,
+ * its id in `c`. CALL: a call of NCCL that continues in the background (non-blocking
+ * communicators), by its serial.
  */
 enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_CALL, DF_POLLED_NR };
 
 /*
- * A result in CALL_EXIT: the thread has returned from the call, which continues without it until
+ * A result in CALL_EXIT: the function has returned, and the call continues in the background until
  * another CALL_EXIT.
  */
 #define DF_RESULT_IN_PROGRESS 7
 
 /*
- * A thread that polls several objects in turn has a record for each, numbered by `op`; more are
- * ignored.
+ * A thread that polls several objects in turn has a record for each, numbered by `op`. More objects
+ * are ignored.
  */
 #define DF_POLLS_MAX 4
 
@@ -138,7 +138,7 @@ _Static_assert(sizeof(struct df_rec) == 64, "a record is 64 bytes");
 /*
  * The second part of an operation, in the slot after its OP_ISSUE. Both are appended together.
  * Readers return it as records OP_ARGS, OP_MATCH and OP_DEP with the head of the OP_ISSUE. Type,
- * communicator and commit are where every record has them.
+ * communicator and commit have the same place as in every record.
  */
 struct df_rec_rest {
 	uint64_t send;
@@ -182,8 +182,8 @@ struct df_trace_comm {
 	uint32_t used;	       /* 1, stored last */
 	uint64_t parent;       /* commHash of the parent; 0: none */
 	uint64_t drops;	       /* number of its records that were overwritten in the ring */
-	uint64_t last_dropped; /* highest issue index among them */
-	uint64_t issued, done; /* operations; exact, whatever the ring has lost */
+	uint64_t last_dropped; /* highest issue index among the overwritten records */
+	uint64_t issued, done; /* operations; exact, whatever was overwritten */
 	char name[32];
 	uint32_t kinds[8]; /* number of issued collectives by kind (kinds.def) */
 };
@@ -197,27 +197,27 @@ struct df_trace_header {
 	uint64_t nr_recs; /* capacity of the ring, a power of two */
 	uint32_t nr_comms, nr_string_bytes;
 	uint64_t off_comms, off_strings, off_recs;
-	uint64_t next; /* index of the next record: appended with one atomic add */
+	uint64_t next; /* index of the next record; an atomic add to it appends one */
 	uint32_t comms_used, strings_used;
 	uint32_t pid;
 	int32_t rank;	    /* of the job, from the environment; -1: unknown */
 	uint64_t host_hash; /* the node, by the same number as in COMM_MEMBER and PEER_DEAD */
 	uint64_t boot_hash;
-	uint64_t mono_ns, real_ns; /* two clocks, read together */
-	uint32_t rules, mode;	   /* rules: 1 if NCCL's; mode: as in DFSHIM_MODE */
-	uint32_t slots, queues;	   /* resources by NCCL's rules; 0: unlimited */
+	uint64_t mono_ns, real_ns; /* the two clocks, read at the same time */
+	uint32_t rules, mode;	   /* rules: 1 for NCCL's; mode: as in DFSHIM_MODE */
+	uint32_t slots, queues;	   /* resources that limit it by NCCL's rules; 0: unlimited */
 	uint32_t closed; /* 0: the process has not exited normally; else its exit status plus 1 */
 	uint32_t world;	 /* number of ranks of the job; 0: unknown */
-	/* records that were given up because another thread was still writing their slot */
+	/* records that were not written because another thread was still writing their slot */
 	uint64_t lost;
 	char host[64];
 	char exe[128];
 	char version_text[64];
 	uint32_t told;	  /* the verdict that the process has printed, plus 1; 0: none */
-	uint64_t told_ns; /* when it was printed: CLOCK_REALTIME */
+	uint64_t told_ns; /* when it was printed, by CLOCK_REALTIME */
 	/*
-	 * of a reduced ring: offset of eight bytes for each record, its index in the full ring; 0:
-	 * none
+	 * in a reduced ring: offset of a table with eight bytes for each record, its index in the
+	 * full ring; 0: none
 	 */
 	uint64_t off_numbers;
 	char told_line[512]; /* the first line of that verdict */
@@ -230,7 +230,7 @@ _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page"
 
 /*
  * Decodes a root or peer, which records store plus one, with 0 for none. A file may contain any
- * value, so it wraps.
+ * value, so the subtraction may wrap.
  */
 static inline int32_t df_rec_peer(uint64_t bits)
 {

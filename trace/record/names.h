@@ -37,7 +37,7 @@ const char *df_trace_proto(uint32_t proto); /* "LL"; "any": unknown */
 const char *df_work_name(uint32_t work);
 const char *df_call_text(uint32_t call);
 enum df_call_class df_call_class(uint32_t call);
-/* Whether the thread made no call, but was observed to wait. */
+/* Whether the thread made no recorded call, but was observed to wait. */
 int df_call_is_seen(uint32_t call);
 int df_call_is_poll(uint32_t call);
 /* Returns the pseudo-call for a loop that polls objects of this enum df_polled. */
@@ -56,8 +56,8 @@ int df_rec_is_hex(uint32_t type, int which);
 int df_rec_has_comm(uint32_t type);
 
 /*
- * Writes the name that outputs give a communicator, made from its own; "" if it has none. PyTorch
- * names its groups by numbers, which look like ranks: group 0 is pg0.
+ * Writes the name of a communicator as outputs show it; "" if it has none. PyTorch names its groups
+ * by numbers, which look like ranks, so group 0 is shown as pg0.
  */
 #define DF_COMM_LABEL 40
 void df_comm_label(const char *name, char *label, size_t size);

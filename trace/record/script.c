@@ -1,20 +1,20 @@
 /*
  * Reads the frames of a Python interpreter. While a thread is inside a call of NCCL or CUDA, it
- * executes no script, so its frames do not change and the objects they refer to stay alive, with or
- * without the interpreter's lock: reading them needs no lock and changes nothing.
+ * executes no script. So its frames do not change, and the objects that they refer to stay alive,
+ * with or without the interpreter's lock. Reading them needs no lock and changes nothing.
  *
- * The offsets of fields are known by version (`layouts`). They are trusted only after one walk,
- * with reads that cannot fault, has found that each frame is one: known types, text for names, an
- * instruction inside the function, a line for it. From 3.13 on the interpreter publishes the
- * offsets itself, and these must agree. Otherwise the process gets no lines. After that walk, calls
- * read frames directly; names and lines, which only the first call of a site needs, are still read
- * as before.
+ * The offsets of fields are known for each version (`layouts`). They are trusted only after one
+ * walk, with reads that cannot fault, has found that each frame looks like one: known types, text
+ * for names, an instruction inside the function, a line for it. From 3.13 on the interpreter
+ * publishes the offsets itself, and these must agree. Otherwise the process records no lines. After
+ * that walk, calls read frames directly. Names and lines, which only the first call of a site
+ * needs, are always read with reads that cannot fault.
  *
  * A thread in which PyTorch computes gradients executes no script. The main thread does, and waits
- * for it in backward(). Its frames are another thread's and may change, so they are read only with
- * reads that cannot fault.
+ * for that thread in backward(). The main thread's frames may change meanwhile, so they are read
+ * only with reads that cannot fault.
  *
- * The properties of functions are in a table that only grows. Any thread. No locks of ours.
+ * The properties of functions are in a table that only grows. Any thread. Takes no locks of ours.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -99,7 +99,7 @@ static struct {
 	const void *base; /* load address of its file */
 } py;
 
-/* The kind of code that a function belongs to. */
+/* The kind of code that a function is. */
 enum owner { UNKNOWN, LIBRARY, PACKAGE, PROGRAM };
 
 static struct {
@@ -157,7 +157,7 @@ static size_t put_utf8(uint32_t c, char *to)
 }
 
 /*
- * Reads a string; if there is not room for all of it, its end, since the end of a path is the
+ * Reads a string. If it does not fit, reads only its end, because the end of a path is the
  * distinctive part. Returns 0 if it is not a string.
  */
 static int get_text(const void *s, char *buf, size_t size)
@@ -201,7 +201,7 @@ struct table {
 	unsigned char piece[256];
 };
 
-/* Returns -1 at its end. */
+/* Returns the next byte, or -1 at the end. */
 static int next_byte(struct table *t)
 {
 	if (t->next == t->nr) {
@@ -284,7 +284,7 @@ static int line_by_entries(struct table *t, uint32_t want, int line)
 	return 0;
 }
 
-/* Returns the line; 0: the instruction has none. */
+/* Returns the line of an instruction; 0 if it has none. */
 static int line_of(const void *code, uint32_t at)
 {
 	const void *lines = get_pointer(code, py.l->lines);
@@ -372,7 +372,7 @@ static uint64_t id_of(const void *code)
 	return df_mix64(h * 31 + (uint64_t)FIELD(code, py.l->line, int)) & ~OWNER_BITS;
 }
 
-/* Returns id and owner of the function, from the table after its first call. */
+/* Returns id and owner of the function. From its second call on, they are in the table. */
 static uint64_t known_of(const void *code)
 {
 	uint64_t id = id_of(code), known;
@@ -454,7 +454,10 @@ static unsigned walk(const void *f, struct df_script_frame frames[DF_SCRIPT_FRAM
 		if (++nr >= INNERMOST && has_program)
 			break;
 	}
-	/* For a thread that only PyTorch runs, this is better than nothing. */
+	/*
+	 * If all frames belong to PyTorch or to Python's own library, return one of these rather
+	 * than none.
+	 */
 	if (!nr && library.code && kind != BACKWARD)
 		frames[nr++] = library;
 	return nr;
@@ -466,12 +469,11 @@ static unsigned walk(const void *f, struct df_script_frame frames[DF_SCRIPT_FRAM
 #define IMAGE 96
 
 /*
- * The frames of the main thread while it waits in backward(), as last read. They are another
- * thread's, so they are read without faults. If they have not changed, which one system call shows,
- * the result is still valid.
+ * The frames of the main thread while it waits in backward(), as last read, with reads that cannot
+ * fault. If they have not changed, which one system call shows, the result is still valid.
  */
 static struct {
-	_Atomic(int) busy; /* a thread uses it; others do without */
+	_Atomic(int) busy; /* a thread is using it; others do not wait for it */
 	const void *thread, *holder;
 	unsigned nr, nr_frames;
 	const void *f[CHAIN];
@@ -614,7 +616,10 @@ static unsigned backward_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
 
 /* ---- the interpreter ------------------------------------------------------------------------- */
 
-/* Whether the offsets that the interpreter publishes agree. It publishes none before 3.13. */
+/*
+ * Whether the offsets that the interpreter publishes agree with the layout. Versions before 3.13
+ * publish none.
+ */
 static int says_so(const struct layout *l)
 {
 	const uint64_t *w = dlsym(RTLD_DEFAULT, "_PyRuntime");

@@ -13,9 +13,9 @@
 
 struct df_script_frame {
 	const void *code; /* the interpreter's object for the function; NULL: unknown */
-	uint64_t id;	  /* differs if another function has taken the place of that object */
+	uint64_t id;	  /* changes if another function takes the place of that object */
 	uint32_t at;	  /* offset of the instruction in the function's code, in bytes */
-	/* whether it belongs to the thread that waits meanwhile in PyTorch's backward() */
+	/* whether it belongs to the thread that waits in PyTorch's backward() */
 	int backward;
 };
 
@@ -24,11 +24,11 @@ void df_script_look(void);
 
 /*
  * Finds the frames that the interpreter executes in the calling thread, innermost first, without
- * those of PyTorch and of Python's own library: the three innermost, and, if they all belong to
- * installed packages, the innermost of the program itself. Returns their number; 0: no interpreter,
- * an unknown version, or a thread that executes no script. A thread in which PyTorch computes
- * gradients has the frames of the main thread, if that called backward(). May take the loader's
- * lock.
+ * those of PyTorch and of Python's own library: the three innermost ones, and, if they all belong
+ * to installed packages, the innermost one of the program itself. Returns their number. Returns 0
+ * without an interpreter, with an unknown version of it, or in a thread that executes no script. A
+ * thread in which PyTorch computes gradients has the frames of the main thread, if that called
+ * backward(). May take the loader's lock.
  */
 unsigned df_script_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES]);
 

@@ -36,7 +36,7 @@ struct place {
 
 static struct {
 	_Atomic(uint64_t) key;
-	/* number of records that the ring had received when the stack was written to it */
+	/* the number of records in the ring when the stack was last recorded */
 	_Atomic(uint64_t) at;
 	_Atomic(uint32_t) hash;
 } sites[NR_SITES];
@@ -92,8 +92,8 @@ static uint64_t pc_hash(const void *pc)
 }
 
 /*
- * Hashes the text of a line from the last component of its path on: programs are in other folders
- * on other machines.
+ * Hashes the text of a line, from the last component of its path on: programs are in different
+ * folders on different machines.
  */
 static uint64_t line_hash(const struct df_script_frame *line)
 {
@@ -126,7 +126,7 @@ static void record_frame(uint32_t hash, int frame, uint64_t offset, const char *
 		 df_hash64(text, strlen(text)), 0);
 }
 
-/* Records the script's lines, then the frames from the call to the interpreter. */
+/* Records the script's lines, then the frames from the call up to the interpreter. */
 static void record_stack(const struct place *p, uint32_t hash)
 {
 	const void *pc = p->pcs[0];
@@ -158,7 +158,7 @@ static void record_stack(const struct place *p, uint32_t hash)
 	}
 }
 
-/* Returns how many records this ring has received. */
+/* Returns how many records were appended to this ring until now. */
 static uint64_t seen_by(const struct df_trace_header *h)
 {
 	return atomic_load_explicit((const _Atomic(uint64_t) *)&h->next, memory_order_relaxed);
@@ -172,7 +172,10 @@ static void describe_site(const struct place *p, uint32_t hash)
 	errno = saved;
 }
 
-/* Writes the stack again half a ring later, before it is overwritten: a job may hang after days. */
+/*
+ * Records the stack again half a ring later, so that it is never overwritten: a job may hang after
+ * days.
+ */
 static void keep_stack(uint32_t at, const struct place *p, uint32_t hash,
 		       const struct df_trace_header *h)
 {
@@ -197,7 +200,7 @@ static uint64_t key_of(const struct place *p)
 	return key;
 }
 
-/* Returns the site of the addresses; finds the script's lines itself. */
+/* Returns the site of the addresses. Looks up the script's lines itself. */
 static uint32_t site_of(struct place *p)
 {
 	const struct df_trace_header *h = df_trace_ring();
@@ -236,7 +239,7 @@ static uint32_t site_of(struct place *p)
 		atomic_store_explicit(&sites[at].hash, hash, memory_order_relaxed);
 		return hash;
 	}
-	/* Without room, only the address counts, which is hashed quickly. */
+	/* The table is full: use only the address, because hashing it is fast. */
 	p->nr_lines = 0;
 	return site_hash(p);
 }
@@ -245,13 +248,13 @@ uint32_t df_trace_site(const void *pc)
 {
 	struct place p;
 
-	/* No initialiser: clearing the rest costs as much as the lookup. */
+	/* No initialiser, because clearing the rest costs as much as the lookup. */
 	p.pcs[0] = pc;
 	p.nr_pcs = pc != NULL;
 	return site_of(&p);
 }
 
-/* Not inlined, so that it has the frame in which the walk begins. */
+/* Not inlined: the walk begins at its frame. */
 __attribute__((noinline)) uint32_t df_trace_caller(void)
 {
 	struct place p;
@@ -260,7 +263,7 @@ __attribute__((noinline)) uint32_t df_trace_caller(void)
 	return site_of(&p);
 }
 
-/* Stacks that were read elsewhere, by hash, and the ring's position when they were recorded. */
+/* Stacks that were given as text, by hash, and the ring's position when they were recorded. */
 #define NR_TEXTS 64
 static struct {
 	uint32_t hash;

@@ -18,16 +18,15 @@ void df_site_preload(void);
 uint32_t df_trace_site(const void *pc);
 
 /*
- * As df_trace_site(), for hooks that are called from below, as all of CUDA's: the site is where the
- * application, or a library of it, called CUDA or NCCL. May take the loader's lock, so no lock of
- * ours may be held. Returns 0 if unknown.
+ * As df_trace_site(), for hooks that are called from inside libraries, as all hooks of CUDA are:
+ * the site is the place where the application, or a library of it, called CUDA or NCCL. May take
+ * the loader's lock, so no lock of ours may be held. Returns 0 if unknown.
  */
 uint32_t df_trace_caller(void);
 
 /*
- * As df_trace_site(), for a stack given by the texts of its frames, innermost first: of a script,
- * for example. Returns 0 if there is no room. Only for one thread at a time, the one that records
- * where threads are.
+ * As df_trace_site(), for a stack given by the texts of its frames, innermost first, such as a
+ * script's. Returns 0 if there is no room. Only for the one thread that records where threads are.
  */
 uint32_t df_trace_site_text(const char *const *frames, size_t nr);
 

@@ -2,10 +2,10 @@
  * The writing side of the trace: one ring per process, in a mapped file or in anonymous memory.
  *
  * Invariants: a slot is written by at most one thread at a time, and a record with the right commit
- * word is complete. A thread claims a slot of a later lap by exchanging the old commit word for 0.
- * If the slot still has 0, because its writer of the previous lap was interrupted, the new record
- * is given up and counted, since this code must never wait. The mapping is never removed, so a slow
- * thread may still write after df_trace_close().
+ * word is complete. To write a slot of a later lap, a thread claims it by exchanging the old commit
+ * word for 0. If the slot still has 0, because its writer of the previous lap was interrupted, the
+ * new record is not written but counted as lost, since this code must never wait. The mapping is
+ * never removed, so a slow thread may still write after df_trace_close().
  *
  * Any thread, at any time. No locks in df_trace(); open and close take `open_lock`.
  */
@@ -45,7 +45,7 @@ static _Thread_local uint32_t my_tid;
 #define NR_TIDS 256
 static _Atomic(uint32_t)
 	tids[NR_TIDS]; /* threads of the application that have recorded something */
-/* a word of each thread, see df_trace_thread_ends_at() */
+/* for each of these threads, see df_trace_thread_ends_at() */
 static _Atomic(uint64_t) tid_words[NR_TIDS];
 
 /* Counts of a communicator besides those of its entry in the file. */
@@ -73,7 +73,7 @@ static inline struct df_trace_header *ring_get(void)
 	return atomic_load_explicit(&ring, memory_order_acquire);
 }
 
-/* The words of mapped structures, as atomics: a live reader may read them at any time. */
+/* Accesses words of mapped structures as atomics, because a reader may read them at any time. */
 #define WORD(p)	      ((_Atomic(__typeof__(*(p))) *)(p))
 #define PUT(p, v)     atomic_store_explicit(WORD(p), (v), memory_order_relaxed)
 #define GET(p)	      atomic_load_explicit(WORD(p), memory_order_relaxed)
@@ -81,8 +81,8 @@ static inline struct df_trace_header *ring_get(void)
 #define PUT_REL(p, v) atomic_store_explicit(WORD(p), (v), memory_order_release)
 
 /*
- * Copies text into a table in whole words: the room is `bytes` rounded up to 8, and the rest of it
- * becomes 0.
+ * Copies text into a table in whole words. `to` has room for `bytes` rounded up to 8; the rest of
+ * the last word becomes 0.
  */
 static void put_text(void *to, const char *text, uint32_t bytes)
 {
@@ -124,7 +124,7 @@ static void count_drop(struct df_trace_header *h, struct df_rec *old)
 
 static uint32_t thread_enter(struct df_trace_header *h);
 
-/* The common time of this thread's records; 0: each has its own. */
+/* The time that all records of this thread get, between hold and let; 0: each has its own. */
 static __thread uint64_t held_ns __attribute__((tls_model("initial-exec")));
 
 void df_trace_hold_time(void)
@@ -174,7 +174,10 @@ static inline void fill(struct df_trace_header *h, uint64_t index, const struct 
 {
 	struct df_rec *r = slot_of(h, index);
 
-	/* The ring exceeds the cache, and a memory access takes longer than writing a record. */
+	/*
+	 * Prefetch: the ring exceeds the cache, and a memory access takes longer than writing a
+	 * record.
+	 */
 	__builtin_prefetch(slot_of(h, index + AHEAD), 1);
 	if (index >= h->nr_recs)
 		count_drop(h, r);
@@ -216,7 +219,8 @@ static inline void append(struct df_trace_header *h, const struct df_rec *v)
 }
 
 /*
- * Appends both or none. The second is written first, so a first one that is visible has its second.
+ * Appends both records or none. Writes the second one first, so a reader that sees the first one
+ * also sees the second.
  */
 static void append_two(struct df_trace_header *h, const struct df_rec *first,
 		       const struct df_rec *second)
@@ -584,7 +588,7 @@ static int open_file(const struct df_trace_config *cfg, const char *host, uint64
 
 static void fork_child(void)
 {
-	/* The ring belongs to the parent; a child is not part of the job. */
+	/* The ring belongs to the parent, and a child is not part of the job. */
 	atomic_store_explicit(&ring, NULL, memory_order_relaxed);
 	my_tid = 0;
 	pthread_mutex_init(&open_lock, NULL);
@@ -618,7 +622,10 @@ static int map_ring(const struct df_trace_config *cfg, const char *host, uint64_
 	if (p == MAP_FAILED)
 		rc = -errno;
 	else if (fd < 0)
-		/* A page fault every 64 records would cost more than the records. */
+		/*
+		 * Ask for huge pages: a page fault every 64 records would cost more than the
+		 * records.
+		 */
 		madvise(p, bytes, MADV_HUGEPAGE);
 	if (fd >= 0) {
 		close(fd);
@@ -643,7 +650,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 
 	if (mb > 65536)
 		return -EINVAL;
-	/* Even if there will be no trace: the exit status is sent to the other ranks. */
+	/* Needed even without a trace: the exit status is sent to the other ranks. */
 	df_exit_status_watch();
 	pthread_mutex_lock(&open_lock);
 	if (ring_get()) {

@@ -17,14 +17,14 @@
 struct df_trace_config {
 	const char *dir; /* a pattern for df_env_expand(); NULL: memory only */
 	long mb;
-	int rank, world; /* of the job; -1, 0: unknown */
+	int rank, world; /* rank in the job and size of the job; -1, 0: unknown */
 	uint64_t host;	 /* the node, by the same number as in COMM_MEMBER and PEER_DEAD */
 	uint32_t rules, mode, executor, slots, queues, sms;
 };
 
 /*
- * Records two clocks, read together. The last such record of each trace aligns the nodes, whose
- * clocks drift.
+ * Records two clocks, read at the same time. The last such record of each trace aligns the traces
+ * of nodes, whose clocks drift.
  */
 void df_trace_clocks(void);
 
@@ -33,7 +33,7 @@ void df_trace_clocks(void);
  * continues.
  */
 int df_trace_open(const struct df_trace_config *config);
-/* Marks the file: the process has exited normally. For the library's destructor. */
+/* Marks the file: the process has exited normally. Called by the library's destructor. */
 void df_trace_close(void);
 
 /* Records the calling thread's name, if it has recorded nothing yet. */
@@ -56,11 +56,11 @@ struct df_trace_op {
 	uint64_t after; /* an operation that it waits for because their buffers overlap; 0: none */
 };
 
-/* Appends it, in two slots at once, and counts it in its communicator. */
+/* Appends the operation, in two slots at once, and counts it in its communicator. */
 void df_trace_op(const struct df_trace_op *op);
 
 /*
- * Between these two calls all records of the calling thread have the same time, for events with
+ * Between these two calls all records of the calling thread get the same time. For actions with
  * several records: reading the clock costs as much as appending. Does not nest.
  */
 void df_trace_hold_time(void);
@@ -72,22 +72,22 @@ void df_trace_let_time(void);
 uint64_t df_trace_time(void);
 
 /*
- * Enters a communicator of this process in the table. Returns its number for df_trace(); 0: the
+ * Adds a communicator of this process to the table. Returns its number for df_trace(), or 0 if the
  * table is full.
  */
 uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t parent,
 		       const char *name);
 /*
- * Counts an operation that has finished on it, as df_trace_op() counts issued ones. These counts
- * are exact.
+ * Counts a finished operation of the communicator, as df_trace_op() counts issued ones. These
+ * counts are exact.
  */
 void df_trace_comm_done(uint32_t comm);
 
-/* The operations of one kind that were issued on a communicator, exact. */
+/* The operations of one kind on a communicator; exact. */
 struct df_trace_count {
-	const char *name; /* of the communicator, as it was given, cut to its place; "": none */
+	const char *name; /* the communicator's name, cut to the table's size; "": none */
 	uint64_t issued, bytes;
-	uint64_t done; /* of all kinds */
+	uint64_t done; /* finished operations, of all kinds */
 };
 /* Returns 0 if there is no such communicator. kind: enum df_kind. */
 int df_trace_comm_count(uint32_t comm, uint32_t kind, struct df_trace_count *out);
@@ -99,29 +99,27 @@ int df_trace_comm_count(uint32_t comm, uint32_t kind, struct df_trace_count *out
 size_t df_trace_threads(uint32_t *tids, size_t max);
 void df_trace_thread_gone(uint32_t tid);
 /*
- * Whether this is one of them, and the kernel clears the word at this address when it ends, and
- * wakes the threads that wait there (pthread_join()).
+ * Whether this is one of these threads and, when it ends, the kernel clears the word at this
+ * address and wakes the threads that wait there (pthread_join()).
  */
 int df_trace_thread_ends_at(uint32_t tid, uint64_t word);
 
 /*
- * Returns a serial that is unique in the process, from 1: for calls, operations, works, event
+ * Returns a serial that is unique in the process, from 1 on: for calls, operations, work, event
  * records.
  */
 uint64_t df_trace_serial(void);
 
 /*
- * Enters a string in the table (for MARK records and programs). Returns its number; 0: the table is
- * full or not open.
+ * Adds a string to the table (for MARK records and programs). Returns its number, or 0 if the table
+ * is full or not open.
  */
 uint32_t df_trace_text(const char *text);
 
 /* Records that this process has printed a verdict (enum df_verdict), whose first line is `line`. */
 void df_trace_told(uint32_t verdict, const char *line);
 
-/*
- * Returns the ring of this process, for the live checker, with its header in place; NULL: not open.
- */
+/* Returns the ring of this process, header first, for the live checker; NULL if it is not open. */
 const struct df_trace_header *df_trace_ring(void);
 uint64_t df_trace_ring_bytes(void);
 
