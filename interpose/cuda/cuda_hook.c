@@ -3,12 +3,13 @@
  * that open libcuda themselves) finds its functions by dlsym or by cuGetProcAddress. Both return
  * the wrappers below, one for each DF_CU row of interpose/cuda/cuda_api.def. A program linked with
  * libcuda gets them from the loader, because they are exported under the driver's names. A wrapper
- * reports the call to the backend (runtime/device/cuda/cuda_front.h) and then calls the driver. As
- * long as there is no backend, it only calls the driver.
+ * reports the call to the backend (runtime/device/cuda/cuda_front.h) and then calls the driver.
+ * While there is no backend, it only calls the driver.
  *
  * A wrapper is returned only for the function that it was written for: the result of
- * cuGetProcAddress for the requested version must be its result for the version in the row. A newer
- * form of a function, which the table does not have, is not wrapped, and this is logged once.
+ * cuGetProcAddress for the requested version must be its result for the version in the row. If the
+ * driver has a newer form of a function that is not in the table, that form is not wrapped, and
+ * this is logged once.
  *
  * Threads: any. No lock. A call that the driver makes while it is inside one of ours is not hooked.
  */
@@ -39,7 +40,7 @@ enum {
 static void *real_fn[NR_ROWS];
 static const struct df_cuda_front *front;
 static int handed_out;
-static int blind;      /* a function was requested in an unknown form */
+static int blind;      /* a function was requested in a form that is not in the table */
 static int peers_seen; /* see struct df_cuda_hook */
 static __thread int inside;
 
@@ -151,7 +152,8 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	df_f->work_range(RANGES object, ptds, DF_WORK_##kind);                                     \
 	df_ret = call
 /*
- * Finds out from the parameters which memory the work touches, if possible, and stores it in df_t.
+ * Finds the memory that the work touches from the call's parameters, if possible, and stores it in
+ * df_t.
  */
 #define DO_WORK_TOUCH(kind, ptds, object, call)                                                    \
 	struct df_touch df_t;                                                                      \
@@ -172,7 +174,10 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	df_token = df_f->launch_enter(&df_l);                                                      \
 	df_ret = call;                                                                             \
 	df_f->launch_leave(&df_l, df_token, df_ret == CUDA_SUCCESS)
-/* Attributes of a launch may record events when it begins: that replaces their last record. */
+/*
+ * A launch can have attributes that record events when it begins. Such a record replaces the
+ * event's last one.
+ */
 #define DO_LAUNCH_EX(kind, ptds, object, call)                                                     \
 	const struct df_cuda_launch df_l = launch_what(FIRST object, SECOND object);               \
 	int df_token;                                                                              \
@@ -264,7 +269,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #define DO_GIVE_BACK(kind, ptds, object, call)                                                     \
 	df_f->before_lock();                                                                       \
 	DO_ALLOC_SYNC(kind, ptds, object, call)
-/* Access that already existed counts: it was granted before the hook was active. */
+/* Access that already exists counts too, because it was granted before the hook was active. */
 #define PEERS_CONTEXT(object) df_f->peer_context(object)
 #define PEERS_MEMORY(object)  df_f->peer_memory(object)
 #define PEERS_ANY(object)     __atomic_store_n(&peers_seen, 1, __ATOMIC_RELAXED)
@@ -289,7 +294,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #define BEFORE_INSTANTIATE(exec)   (void)0
 #define BEFORE_UPDATE(exec)	   (void)0
 #define BEFORE_DESTROY(exec)	   df_f->graph_gone(*(exec))
-/* Instantiating allocates, which may wait for the device. */
+/* Instantiating allocates memory, which may wait for the device. */
 #define DO_GRAPH(kind, ptds, object, call)                                                         \
 	BEFORE_##kind(FIRST object);                                                               \
 	int df_token = df_f->quiet_enter(DF_SYNC_DRIVER);                                          \
@@ -298,7 +303,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	if (df_ret == CUDA_SUCCESS) {                                                              \
 		AFTER_##kind(FIRST object, SECOND object);                                         \
 	}
-/* The new content of a node. */
+/* The new content of a graph's node. */
 #define SET_HOST(p)  node_set_host((p) ? (const void *)(p)->fn : NULL, (p) ? (p)->userData : NULL)
 #define SET_MEMOP(p) node_set_ops((p) ? (p)->paramArray : NULL, (p) ? (p)->count : 0)
 #define SET_CHILD(g) ((struct df_node_set){.child = (g)})
@@ -349,13 +354,13 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	if (df_ret == CUDA_SUCCESS && symbol && pfn && *pfn)                                       \
 		proc_answer(symbol, pfn, cudaVersion, flags);                                      \
 	return df_ret
-/* Also recorded before there is a backend, because the backend could not find out later. */
+/* Recorded before there is a backend too, because the backend could not find out later. */
 #define BODY_PEER(class, kind, ptds, object, call)                                                 \
 	if (!__atomic_load_n(&front, __ATOMIC_RELAXED))                                            \
 		__atomic_store_n(&peers_seen, 1, __ATOMIC_RELAXED);                                \
 	BODY(class, kind, ptds, object, call)
 
-/* Also before there is a backend. */
+/* Works before there is a backend, too. */
 #define BODY_START(class, kind, ptds, object, call)                                                \
 	CUresult df_ret;                                                                           \
 	df_connections_begin();                                                                    \
@@ -399,7 +404,7 @@ static const struct row {
 #undef DF_CU
 };
 
-/* Whether this process may get a GPU backend, or its calls are recorded. */
+/* Whether this process may get a GPU backend, or records its calls. */
 static int wanted(void)
 {
 	static int known; /* 0 unknown, 1 no, 2 yes; several threads may compute it */
@@ -434,9 +439,9 @@ static void *hand_out(int at, void *real)
 }
 
 /*
- * The driver's function for a wrapper that the loader returned without a lookup; NULL if there is
- * no driver or it lacks the function. The program's own libcuda is tried first. A libcuda that is
- * linked only with a library of the program, in a scope of its own, is found by its name.
+ * Returns the driver's function for a wrapper that the loader returned without a lookup, or NULL if
+ * there is no driver or it lacks the function. Tries the program's own libcuda first. A libcuda
+ * that is linked only with a library of the program, in a scope of its own, is found by its name.
  */
 static void *driver_fn(int at)
 {
@@ -463,7 +468,7 @@ void *df_cuda_answer(const char *symbol, void *real)
 	return NULL;
 }
 
-/* The driver's own result for another version, or NULL. */
+/* Returns the driver's own result for another version, or NULL. */
 static void *proc_ask(const char *symbol, int version, cuuint64_t flags)
 {
 	CUresult (*v1)(const char *, void **, int, cuuint64_t);
@@ -478,7 +483,7 @@ static void *proc_ask(const char *symbol, int version, cuuint64_t flags)
 	return v1 && v1(symbol, &fn, version, flags) == CUDA_SUCCESS ? fn : NULL;
 }
 
-/* The row for a version of a base name, or -1. */
+/* Returns the row for a version of a base name, or -1. */
 static int row_of(const char *base, int version, int ptds)
 {
 	int i, best = -1;
@@ -517,15 +522,15 @@ static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t 
 		*pfn = hand_out(at, *pfn);
 		return;
 	}
-	/* Requested by its exported name. */
+	/* The function was requested by its exported name. */
 	for (i = 0; at < 0 && i < NR_ROWS; i++)
 		if (strcmp(rows[i].symbol, symbol) == 0) {
 			*pfn = hand_out(i, *pfn);
 			return;
 		}
 	/*
-	 * One function has two names: cuGraphInstantiate means cuGraphInstantiateWithFlags since
-	 * 12.0.
+	 * Some functions have two base names: since 12.0, cuGraphInstantiate means
+	 * cuGraphInstantiateWithFlags.
 	 */
 	for (i = 0; i < NR_ROWS; i++)
 		if (strncmp(rows[i].base, symbol, strlen(symbol)) == 0 &&
@@ -565,7 +570,7 @@ static int peers_any(void)
 }
 
 /*
- * The driver cannot be used in the child of a fork: calls go to the driver directly, which returns
+ * The driver cannot be used in the child of a fork: calls go directly to the driver, which returns
  * errors.
  */
 static void forked(void)

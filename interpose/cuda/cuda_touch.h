@@ -15,8 +15,8 @@ int df_cuda_touch_3d(const CUDA_MEMCPY3D *c, struct df_touch *t);
 int df_cuda_touch_3d_peer(const CUDA_MEMCPY3D_PEER *c, struct df_touch *t);
 
 /*
- * A batch. Always unknown on the legacy stream, because there the kind of the written memory
- * matters too, and that is looked up in another place only.
+ * For a batch of copies. Always unknown on the legacy stream: there the kind of the written memory
+ * matters too, and this function does not look it up.
  */
 int df_cuda_touch_batch(CUstream s, const CUdeviceptr *to, const CUdeviceptr *from,
 			const size_t *bytes, size_t nr, struct df_touch *t);

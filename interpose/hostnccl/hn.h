@@ -1,7 +1,7 @@
 /*
- * libdfnccl.so: NCCL with its own rules, on the memory of libdfhost.so. It takes NCCL's place for
- * jobs that should hang where NCCL's would: `dfshim run --rules nccl`, `replay`, tests. It does not
- * depend on dfshim, which records in front of it (mode trace) as in front of the real NCCL.
+ * libdfnccl.so: NCCL with its own rules, on the memory of libdfhost.so. It takes NCCL's place in
+ * jobs that have to hang where NCCL's would: `dfshim run --rules nccl`, `replay`, tests. It does
+ * not depend on dfshim, which records in front of it (mode trace) as for the real NCCL.
  *
  *   hn_comm.c    communicators: set-up, division, end
  *   hn_issue.c   operations and groups: from the call to the streams
@@ -24,12 +24,12 @@
 #include "interpose/hostcuda/hostcuda.h"
 #include "interpose/nccl/nccl_types.h"
 
-#define DF_HN_CHUNK   (128u << 10) /* of one rank in a collective at a time */
-#define DF_HN_SLOT    (64u << 10)  /* of a message at a time */
+#define DF_HN_CHUNK   (128u << 10) /* bytes of one rank in a chunk of a collective */
+#define DF_HN_SLOT    (64u << 10)  /* bytes of a message in one slot */
 #define DF_HN_SLOTS   8		   /* slots of a pair of ranks: a message that fits does not wait */
-#define DF_HN_ROUNDS  4		   /* divisions of a communicator that are kept */
-#define DF_HN_MAX     1024	   /* ranks */
-#define DF_HN_CTAS    16	   /* of a communicator that does not specify them */
+#define DF_HN_ROUNDS  4		   /* divisions of a communicator whose values are kept */
+#define DF_HN_MAX     1024	   /* most ranks */
+#define DF_HN_CTAS    16	   /* CTAs, if a communicator's configuration has no number */
 #define DF_HN_EXPORT  __attribute__((visibility("default")))
 #define DF_HN_GET(p)  __atomic_load_n(p, __ATOMIC_RELAXED)
 #define DF_HN_ENDLESS (1ull << 62) /* greater than the number of any launch */
@@ -46,13 +46,13 @@ struct df_hn_id {
 
 /* A rank's published state. */
 struct df_hn_seat {
-	/* Number of chunks of collectives that it has posted, and that it has taken. */
+	/* Number of chunks of collectives that the rank has posted, and that it has taken. */
 	uint64_t posted, taken;
 	uint64_t signature[2]; /* of the collective of such a chunk */
-	uint64_t given, over;  /* number of launches; ENDLESS: they were dropped */
-	unsigned setting_up;   /* threads that wait for the other ranks */
+	uint64_t given, over;  /* launches issued and finished; ENDLESS: they were dropped */
+	unsigned setting_up;   /* its threads that wait for other ranks */
 	int32_t device;
-	uint64_t machine; /* its network namespace */
+	uint64_t machine; /* network namespace, which stands for a machine */
 	struct df_hn_division {
 		uint64_t round; /* stored last */
 		int32_t color, key;
@@ -61,10 +61,10 @@ struct df_hn_seat {
 	} divisions[DF_HN_ROUNDS];
 } __attribute__((aligned(64)));
 
-/* From one rank to another. */
+/* Messages from one rank to another. */
 struct df_hn_pair {
-	uint32_t ends; /* that have connected it: 1 the sender | 2 the receiver */
-	uint64_t posted __attribute__((aligned(64))); /* number of slots */
+	uint32_t ends; /* ends that have connected it: 1 the sender | 2 the receiver */
+	uint64_t posted __attribute__((aligned(64))); /* slots filled; taken: slots read */
 	uint64_t taken __attribute__((aligned(64)));
 	uint64_t bytes[DF_HN_SLOTS]; /* of the whole message */
 	char data[DF_HN_SLOTS][DF_HN_SLOT];
@@ -74,8 +74,8 @@ struct df_hn_pair {
 struct df_hn_share {
 	uint64_t nonce;
 	uint32_t arrived, connected;
-	uint32_t stopped; /* it has ended with an error, for all ranks */
-	uint32_t closed;  /* the file of the id is not needed any more */
+	uint32_t stopped; /* the communicator has ended with an error, for all ranks */
+	uint32_t closed;  /* the id's file was closed in the process that made it */
 	struct df_hn_seat seats[];
 };
 
@@ -90,14 +90,14 @@ struct df_hn_lane {
 struct df_hn_redop {
 	int type;
 	uint64_t scalar;
-	const void *at; /* read when the operation begins; NULL: `scalar` */
+	const void *at; /* address of the scalar, read at the operation's begin; or NULL */
 };
 
 struct df_hn_comm {
-	uint64_t magic; /* the first word of NCCL's struct */
+	uint64_t magic; /* DF_NCCL_COMM_MAGIC: the first word of NCCL's struct, too */
 	struct df_hn_comm *next_comm;
 	int nranks, rank, device, nonblocking;
-	int ctas; /* of each of its launches */
+	int ctas; /* CTAs of each launch */
 	struct df_hn_share *share;
 	size_t share_bytes;
 	uint32_t error; /* ncclResult_t */
@@ -105,9 +105,9 @@ struct df_hn_comm {
 	uint32_t revoked;
 	int told;	      /* its stop was reported; under the list's lock */
 	uint32_t used;	      /* its connections are set up, or are being set up */
-	unsigned in_progress; /* calls that have returned before their work was done */
+	unsigned in_progress; /* background calls whose work is not done */
 	uint64_t nr_issued;   /* operations; for queries */
-	uint64_t nr_rounds;   /* divisions; by calls of the application, one at a time */
+	uint64_t nr_rounds;   /* divisions; only one call at a time makes one */
 
 	pthread_mutex_t lock; /* guards the fields below, and `given` in this rank's seat */
 	struct df_hn_lane *lanes;
@@ -115,11 +115,11 @@ struct df_hn_comm {
 	int nr_redops;
 
 	uint64_t done; /* number of finished launches: streams wait for it */
-	/* The engine's. */
-	uint64_t turn; /* the launch that may start */
+	/* The fields below belong to the engine. */
+	uint64_t turn; /* number of the launch that may start */
 	uint64_t nr_chunks;
 	uint64_t nr_colls, coll_turn;
-	uint64_t *counts; /* of messages by peer: given and finished, to it and from it */
+	uint64_t *counts; /* by peer: messages issued and finished, to it and from it */
 };
 
 enum df_hn_kind {
@@ -137,20 +137,20 @@ enum df_hn_kind {
 
 struct df_hn_op {
 	enum df_hn_kind kind;
-	int type, redop, root; /* root: or peer */
+	int type, redop, root; /* root: root, or peer of a message */
 	const void *in;
 	void *out;
 	size_t count;
 	struct df_hn_comm *comm;
 	cudaStream_t stream;
 	size_t bytes;
-	int no_data;	 /* moves none (df_backend.skips_data) */
+	int no_data;	 /* it moves no data (df_backend.skips_data) */
 	uint32_t reduce; /* enum df_redop */
 	uint64_t arg;
 	const void *arg_at;
-	/* The engine's. */
-	uint64_t index; /* among operations of its kind */
-	uint64_t piece; /* the next one to post or take */
+	/* The fields below belong to the engine. */
+	uint64_t index; /* number among operations of its kind */
+	uint64_t piece; /* the next chunk or slot to post or take */
 	int posted, over;
 };
 
@@ -159,7 +159,7 @@ static inline struct df_hn_seat *df_hn_seat(const struct df_hn_comm *c)
 	return &c->share->seats[c->rank];
 }
 
-/* The operations of a group on one communicator: NCCL's kernel. */
+/* The operations that a group has on one communicator. NCCL executes them as one kernel. */
 struct df_hn_launch {
 	struct df_hn_launch *next;
 	struct df_hn_comm *comm;
@@ -171,10 +171,10 @@ struct df_hn_launch {
 	struct df_hn_reach {
 		const uint64_t *word;
 		uint64_t value;
-	} streams[]; /* the words show when they have reached it */
+	} streams[]; /* reached when *word is at least `value` */
 };
 
-/* CUDA on this memory. NULL: libdfhost.so is not loaded, so nothing works. */
+/* Returns libdfhost.so's functions, or NULL if it is not loaded, in which case nothing works. */
 const struct df_backend *df_hn_cuda(void);
 
 /* ---- hn_share.c ----------------------------------------------------------------------------- */
@@ -183,17 +183,17 @@ const struct df_backend *df_hn_cuda(void);
 ncclResult_t df_hn_id_make(struct df_hn_id *id);
 /* Opens a communicator on that memory, for the calling thread's device; sets *out on success. */
 ncclResult_t df_hn_open(const struct df_hn_id *id, int nranks, int rank, struct df_hn_comm **out);
-/* Blocks until all ranks have opened it. Refuses what NCCL refuses then. */
+/* Blocks until all ranks have opened it. Then fails where NCCL's set-up would. */
 ncclResult_t df_hn_meet(struct df_hn_comm *c, const struct df_hn_id *id);
-/* This rank has connected the communicator; it is connected when all have. Does not block. */
+/* Announces that this rank has connected; the communicator has when all have. Does not block. */
 void df_hn_connect(struct df_hn_comm *c);
-/* ncclSuccess, or the error with which it has ended. */
+/* Returns ncclSuccess, or the error with which the communicator has ended. */
 ncclResult_t df_hn_error(const struct df_hn_comm *c);
 char *df_hn_stage(const struct df_hn_comm *c, int rank, uint64_t chunk);
 struct df_hn_pair *df_hn_pair(const struct df_hn_comm *c, int from, int to);
 /* Blocks until *word is at least `least`, or the communicator has an error. */
 ncclResult_t df_hn_wait(struct df_hn_comm *c, const uint32_t *word, uint32_t least);
-/* Sleeps a little, longer each time. */
+/* Sleeps for a moment, which grows from call to call. */
 void df_hn_nap(unsigned *turns);
 void df_hn_close(struct df_hn_comm *c);
 
@@ -201,7 +201,7 @@ void df_hn_close(struct df_hn_comm *c);
 
 /* Checks an argument of the function. Returns NCCL's error if it is not a usable communicator. */
 ncclResult_t df_hn_check(const void *comm, const char *function);
-/* Reports stopped communicators, before their operations end and calls that wait return. */
+/* Reports stopped communicators. Called before their operations end and waiting calls return. */
 void df_hn_tell_stopped(void);
 
 /* ---- hn_engine.c ---------------------------------------------------------------------------- */
@@ -227,8 +227,8 @@ int df_hn_op_step(struct df_hn_op *o);
 /* ---- hn_issue.c ----------------------------------------------------------------------------- */
 
 /*
- * A call that waits for other ranks: the set-up of a communicator, by an id or from its parent, or
- * its end.
+ * A call that waits for other ranks: it makes a communicator by an id or from a parent, or ends
+ * one.
  */
 struct df_hn_job {
 	ncclResult_t (*fn)(struct df_hn_job *j);

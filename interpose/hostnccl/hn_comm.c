@@ -71,8 +71,8 @@ static ncclResult_t meet(struct df_hn_job *j)
 }
 
 /*
- * The number of CTAs in a configuration, or `otherwise` if it is NULL or does not specify it. 0:
- * NCCL refuses the value.
+ * Returns the number of CTAs in a configuration, or `otherwise` if it is NULL or has no number.
+ * Returns 0 for a value that NCCL refuses.
  */
 static int ctas_of(const ncclConfig_t *config, int otherwise)
 {
@@ -191,8 +191,8 @@ static struct df_hn_division *division_of(const struct df_hn_comm *c, int rank, 
 }
 
 /*
- * The values that a rank of the parent has published for this round. NULL: the communicator has an
- * error.
+ * Waits for the values that a rank of the parent publishes for this round. Returns NULL if the
+ * communicator has an error.
  */
 static const struct df_hn_division *said(struct df_hn_comm *c, int rank, uint64_t round)
 {
@@ -218,7 +218,7 @@ static void say(struct df_hn_comm *c, uint64_t round, int color, int key)
 	__atomic_store_n(&d->round, round + 1, __ATOMIC_RELEASE);
 }
 
-/* The id of the new communicator's memory, which its first rank makes. */
+/* Gets the id of the new communicator's memory. The first rank makes it; the others wait for it. */
 static ncclResult_t child_id(struct df_hn_comm *c, int first, uint64_t round, struct df_hn_id *id)
 {
 	struct df_hn_division *d = division_of(c, first, round);
@@ -385,7 +385,7 @@ ncclResult_t pncclCommFinalize(ncclComm_t comm)
 }
 DF_HN_NAME(ncclCommFinalize);
 
-/* Ends a communicator in which no thread waits and no operation runs any more. */
+/* Ends a communicator, when no operation runs on it any more. */
 static void end(struct df_hn_comm *c)
 {
 	struct df_hn_comm **p;
@@ -395,7 +395,7 @@ static void end(struct df_hn_comm *c)
 		return;
 	if (!DF_HN_GET(&c->error))
 		__atomic_store_n(&c->error, ncclInvalidUsage, __ATOMIC_RELAXED);
-	/* NCCL does not wait for it, and that thread would use freed memory. */
+	/* NCCL would not wait for the thread, which then uses freed memory. */
 	if (!c->nonblocking && DF_HN_GET(&df_hn_seat(c)->setting_up))
 		DF_NCCL_WARN("a communicator is freed under a thread that is in a call on it");
 	/*
@@ -430,13 +430,16 @@ ncclResult_t pncclCommAbort(ncclComm_t comm)
 		return c ? ncclInvalidArgument : ncclSuccess;
 	if (!DF_HN_GET(&c->error))
 		__atomic_store_n(&c->error, ncclInternalError, __ATOMIC_RELAXED);
-	/* In a group it is freed at the end: until then other threads may leave it. */
+	/*
+	 * In a group, the communicator is freed when the group ends. Until then other threads may
+	 * return from their calls on it.
+	 */
 	return df_hn_job_start(&j);
 }
 DF_HN_NAME(ncclCommAbort);
 
 /*
- * As NCCL does it: operations in flight end, later ones are refused, and there is no asynchronous
+ * As in NCCL: operations in progress end, later ones are refused, and there is no asynchronous
  * error.
  */
 ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags)
@@ -471,8 +474,8 @@ ncclResult_t pncclCommDestroy(ncclComm_t comm)
 DF_HN_NAME(ncclCommDestroy);
 
 /*
- * Whether some rank has unfinished operations on it, or waits for the others. Any rank counts: this
- * one may have nothing on it yet, but would once its operations elsewhere end, and then the other
+ * Whether any rank has unfinished operations on the communicator, or waits for other ranks. This
+ * rank may have none yet, but issue one as soon as its operations elsewhere end. Then the other
  * rank's operation would finish as if nothing had happened.
  */
 static int unfinished(const struct df_hn_comm *c)
@@ -507,9 +510,9 @@ static void stop(void)
 	struct df_hn_comm *c;
 
 	/*
-	 * Set the error of all communicators before any of them ends: the end of one may let
-	 * operations of another finish, and a thread that waited for these must not take their
-	 * results for correct.
+	 * Set the error of all communicators before any of them ends. The end of one may let
+	 * operations of another finish, and a thread that waited for these must not believe their
+	 * results.
 	 */
 	df_hn_engine_hold();
 	pthread_mutex_lock(&list_lock);

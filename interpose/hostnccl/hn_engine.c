@@ -76,8 +76,8 @@ static int reached(const struct df_hn_launch *l)
 		return 0;
 	for (i = 0; i < l->nr_streams; i++)
 		/*
-		 * ACQUIRE pairs with the stream's write of the word: its earlier effects are
-		 * visible.
+		 * ACQUIRE pairs with the stream's write of the word: the effects of its earlier
+		 * work are visible.
 		 */
 		if (__atomic_load_n(l->streams[i].word, __ATOMIC_ACQUIRE) < l->streams[i].value)
 			return 0;
@@ -92,8 +92,8 @@ static int sms(void)
 }
 
 /*
- * Gives it the free SMs. Returns 1 if all its CTAs have one. A launch wider than the device needs
- * all of it.
+ * Gives the launch free SMs. Returns 1 if all its CTAs have one. A launch that needs more than the
+ * device has needs all of them.
  */
 static int occupy(struct df_hn_launch *l)
 {
@@ -117,7 +117,7 @@ static void start(struct df_hn_launch *l)
 		df_hn_op_begin(&l->ops[i]);
 }
 
-/* Makes one attempt with each of its operations. *over: none is left. */
+/* Makes one attempt with each operation of the launch. *over: all have ended. */
 static int step(struct df_hn_launch *l, int *over)
 {
 	int i, left = 0, moved = 0;
@@ -138,7 +138,7 @@ static void finish(struct df_hn_launch *l)
 	sms_used[c->device] -= l->resident;
 	c->turn++;
 	/*
-	 * RELAXED: for stop() of any process (hn_comm.c), which reads it when nothing moves any
+	 * RELAXED: only stop() of any process (hn_comm.c) reads it, when nothing makes progress any
 	 * more.
 	 */
 	__atomic_store_n(&df_hn_seat(c)->over, c->turn, __ATOMIC_RELAXED);
@@ -197,7 +197,7 @@ static int pass(void)
 	for (p = &all.first; (l = *p);) {
 		if (df_hn_error(l->comm)) {
 			df_hn_tell_stopped();
-			/* The list changes: the next pass continues. */
+			/* drop() changes the list, so leave the rest to the next pass. */
 			drop(l->comm);
 			return 1;
 		}

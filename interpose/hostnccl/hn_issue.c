@@ -1,9 +1,9 @@
 /*
- * From the call to the streams: collecting a group, setting up connections at the first use of a
- * communicator or of a pair of ranks (which blocks the calling thread until the others have
- * arrived), and the launch, for which the streams of the group wait. The launches of a graph are
- * part of it. A non-blocking communicator enqueues its work on the streams some time after the
- * call.
+ * From a call to the streams: collects a group, sets up connections, and makes launches, for which
+ * the streams of the group wait. The first use of a communicator or of a pair of ranks sets up its
+ * connections, which blocks the calling thread until the other ranks have arrived. The launches of
+ * a CUDA graph are here too. A non-blocking communicator enqueues its work on the streams some time
+ * after the call.
  *
  * Threads: any. A group belongs to its thread. Tickets and the streams' words are assigned under
  * the communicator's lock, so that streams reach launches in the order of their numbers.
@@ -28,7 +28,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 static __thread struct {
 	int depth;
-	ncclResult_t failed; /* the first refused call in it */
+	ncclResult_t failed; /* the first call in it that was refused */
 	struct df_hn_op *ops;
 	int nr, cap;
 	struct df_hn_job *jobs;
@@ -263,7 +263,9 @@ static ncclResult_t connect_end(struct df_hn_comm *c, int peer, int what, int wa
 	return ncclSuccess;
 }
 
-/* The same for all messages of the operation. */
+/*
+ * Connects the ends of all messages of the operation, or waits for them, like the function above.
+ */
 static ncclResult_t connect_ends(const struct df_hn_op *o, int wait)
 {
 	ncclResult_t res = ncclSuccess;
@@ -280,9 +282,9 @@ static ncclResult_t connect_ends(const struct df_hn_op *o, int wait)
 }
 
 /*
- * The first collective of a communicator waits for its ranks, and the first message from one rank
- * to another for the other end's call: for all communicators and messages of the group at once.
- * AlltoAll, Gather and Scatter are messages here.
+ * The first collective of a communicator waits for all its ranks. The first message from one rank
+ * to another waits for the call at the other end. Both happen at once for all communicators and
+ * messages of the group. AlltoAll, Gather and Scatter are messages here.
  */
 static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 {
@@ -304,8 +306,8 @@ static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 }
 
 /*
- * Sorts a group's operations so that those of one communicator are adjacent, in the order of its
- * first.
+ * Sorts a group's operations so that those of one communicator are adjacent, in the order of their
+ * first operations.
  */
 static int by_comm(struct df_hn_op *ops, int nr, int *first)
 {
@@ -345,7 +347,7 @@ static ncclResult_t put_all(struct df_hn_op *ops, int nr)
 	return res;
 }
 
-/* For a non-blocking communicator: run by a thread of its own, some time later. */
+/* The work of a non-blocking communicator: a thread of its own enqueues it some time later. */
 struct later {
 	int nr;
 	struct df_hn_op ops[];
@@ -396,7 +398,7 @@ static ncclResult_t put_now(struct df_hn_op *ops, int nr)
 
 /* ---- operations ----------------------------------------------------------------------------- */
 
-/* Sets how elements are combined. Returns 0, or NCCL's error. */
+/* Sets how the operation combines elements. Returns 0, or NCCL's error. */
 static ncclResult_t lower(struct df_hn_op *o, const char *name)
 {
 	static const enum df_redop plain[] = {DF_SUM, DF_PROD, DF_MAX, DF_MIN};
@@ -671,7 +673,7 @@ ncclResult_t pncclGroupEnd(void)
 }
 DF_HN_NAME(ncclGroupEnd);
 
-/* The time is "undefined", as NCCL reports it without a model of the time. */
+/* The estimated time is "undefined": NCCL reports that if it has no model of the time. */
 ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t *info)
 {
 	ncclResult_t res = end_group(0, "ncclGroupSimulateEnd");

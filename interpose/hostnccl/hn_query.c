@@ -1,6 +1,6 @@
 /*
- * Queries of a communicator, and NCCL's functions besides communicators and operations: memory,
- * registration, operators of the user, windows, texts. Threads: any.
+ * Queries of a communicator, and the functions of NCCL that concern neither communicators nor
+ * operations: memory, registration, operators of the user, windows, texts. Threads: any.
  */
 #include <limits.h>
 #include <stdlib.h>

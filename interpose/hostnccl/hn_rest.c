@@ -1,6 +1,6 @@
 /*
- * The names of NCCL's table that nothing else here defines: each is a weak function that refuses
- * and logs its name. So a program that is linked with a newer NCCL starts, and reports which
+ * Every name of NCCL's table that no other file here defines. Each is a weak function that fails
+ * and logs its name. So a program that was linked with a newer NCCL starts, and reports which
  * function is missing.
  *
  * Threads: any. No state.
@@ -15,8 +15,8 @@ static void refuse(const char *name)
 }
 
 /*
- * By the first word of the result's type. The rest of the type may follow, so each of these ends
- * inside an unused cast.
+ * The value to return, by the first word of the result's type. The rest of the type may follow, so
+ * each of these ends inside an unused cast.
  */
 /* clang-format off */
 #define REFUSED_ncclResult_t return ncclInvalidUsage; (void)(int

@@ -1,7 +1,7 @@
 /*
- * The memory that all ranks of one communicator share, and how a thread waits for the other ranks.
- * The memory is an open file without a name. Other processes find it among the open files of the
- * process that made the id. It is freed with the last process that has it open, however that ends.
+ * The memory that all ranks of one communicator share, and how a thread waits for other ranks. The
+ * memory is an open file without a name. Other processes find it among the open files of the
+ * process that made the id. It is freed when the last process that has it open closes it or ends.
  *
  * Threads: any.
  */
@@ -86,8 +86,8 @@ static struct df_hn_share *attach(const struct df_hn_id *id, size_t bytes)
 	if (fd < 0)
 		return NULL;
 	/*
-	 * The process may have ended, and another process with its number may have another file
-	 * there.
+	 * The process may have ended, and another process with the same pid may have another file
+	 * with that number.
 	 */
 	if (pread(fd, &nonce, sizeof(nonce), 0) == sizeof(nonce) && nonce == id->nonce &&
 	    !ftruncate(fd, (off_t)bytes))
@@ -96,7 +96,7 @@ static struct df_hn_share *attach(const struct df_hn_id *id, size_t bytes)
 	return s == MAP_FAILED ? NULL : s;
 }
 
-/* Emulated machines are network namespaces. 0: unknown. */
+/* Returns the network namespace, which stands for a machine; 0 if unknown. */
 static uint64_t this_machine(void)
 {
 	struct stat st;
@@ -162,7 +162,7 @@ ncclResult_t df_hn_wait(struct df_hn_comm *c, const uint32_t *word, uint32_t lea
 	return error;
 }
 
-/* Several ranks on one device would wait for one another in the device's own queues. */
+/* NCCL refuses this: ranks on one device would wait for one another in the device's own queues. */
 static ncclResult_t one_rank_a_device(const struct df_hn_comm *c)
 {
 	const struct df_hn_seat *s = c->share->seats;
@@ -186,7 +186,10 @@ void df_hn_connect(struct df_hn_comm *c)
 		__atomic_fetch_add(&c->share->connected, 1, __ATOMIC_RELEASE);
 }
 
-/* Reads the variable once, as NCCL does: it may be set for the first communicator only. */
+/*
+ * Reads the variable once, as NCCL does: its value when the first communicator is made holds for
+ * all.
+ */
 static int connects_when_made(void)
 {
 	static int is_known, connects;
@@ -209,7 +212,7 @@ ncclResult_t df_hn_meet(struct df_hn_comm *c, const struct df_hn_id *id)
 
 	if (res)
 		return res;
-	/* All have it open: the first one in the process that made it closes it. */
+	/* All ranks have the file open, so the process that made it closes it. */
 	if (id->pid == getpid() && !__atomic_exchange_n(&c->share->closed, 1, __ATOMIC_RELAXED))
 		close(id->fd);
 	res = one_rank_a_device(c);

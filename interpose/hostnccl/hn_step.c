@@ -3,9 +3,9 @@
  * as do those of all ranks of a process. Only the engine's thread calls this.
  *
  * A collective is processed in chunks. Each rank copies its part of the chunk to memory that all
- * can read. When all have done so for the same operation, each takes its share. The memory is
- * reused two chunks later, when all have taken theirs. A rank with a different operation is never
- * joined. A message uses the slots of its pair of ranks.
+ * can read. When all ranks have done so for the same operation, each takes its share. The memory is
+ * reused two chunks later, when all ranks have taken theirs. If one rank issues a different
+ * operation, the others wait for ever. A message uses the slots of its pair of ranks.
  */
 #include <string.h>
 #include "interpose/hostnccl/hn.h"
@@ -20,7 +20,7 @@ static uint64_t signature(const struct df_hn_op *o)
 	       o->index;
 }
 
-/* Bytes of a rank's part in one chunk. */
+/* Returns the bytes of a rank's part in one chunk. */
 static size_t part_bytes(const struct df_hn_op *o)
 {
 	switch (o->kind) {
@@ -94,7 +94,7 @@ static void combine(const struct df_hn_op *o, size_t from, const struct part *p)
 		.a = df_hn_stage(c, 0, c->nr_chunks) + from,
 		.elems = p->bytes / dfk_type_bytes((uint32_t)o->type),
 		.type = (uint32_t)o->type,
-		/* PREMULSUM was applied when the part was copied. */
+		/* PREMULSUM was already applied when the part was copied. */
 		.redop = o->reduce == DF_PREMULSUM ? DF_SUM : o->reduce,
 		.arg = o->arg,
 	};
@@ -205,7 +205,7 @@ static uint64_t *count_of(const struct df_hn_op *o, int finished)
 				(size_t)o->root];
 }
 
-/* Bytes of a message in the next slot. */
+/* Returns the bytes of a message that the next slot has. */
 static size_t slot_bytes(const struct df_hn_op *o)
 {
 	return DF_MIN((size_t)DF_HN_SLOT, o->bytes - (size_t)o->piece * DF_HN_SLOT);

@@ -17,9 +17,9 @@ struct df_hostnccl_api {
 	 */
 	void (*stop)(void);
 	/*
-	 * fn is called with each communicator that has ended like that, here or in another process,
-	 * before any of its operations ends and any waiting call returns; by any thread; it must
-	 * not call NCCL. Set it before there are communicators.
+	 * Sets a function that is called with each communicator that was ended like this, here or
+	 * in another process, before any of its operations ends and any waiting call returns. Any
+	 * thread may call fn, and fn must not call NCCL. Set it before there are communicators.
 	 */
 	void (*on_stop)(void (*fn)(struct ncclComm *comm));
 	/*

@@ -1,11 +1,11 @@
 /*
  * dlsym() and dlvsym(), so that a program that looks up NCCL's functions in a handle (JAX, ctypes,
- * CuPy) gets ours. If a name of our table exists in the handle, the answer is our function. All
+ * CuPy) gets dfshim's. If a name of our table exists in the handle, they return our function. All
  * other requests go to the C library by a jump, not a call: RTLD_NEXT and RTLD_DEFAULT depend on
  * the caller's address, which must stay the application's.
  *
- * Requests for functions of the CUDA driver are answered by wrappers (interpose/cuda/cuda_hook.c),
- * which need to know the function that they replace.
+ * Requests for functions of the CUDA driver return wrappers (interpose/cuda/cuda_hook.c), which
+ * need to know the function that they replace.
  *
  * Any thread, from the first instruction of the process on: constructors of other libraries call
  * these functions before ours runs. No lock, no allocation.
@@ -20,7 +20,7 @@
 #include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
 
-/* version NULL: any. */
+/* version NULL: any version. */
 static void *answer(void *handle, const char *name, const char *version)
 {
 	void *ours = NULL, *real;
@@ -42,9 +42,9 @@ static void *answer(void *handle, const char *name, const char *version)
 }
 
 /*
- * Called by the entries below before they jump. Returns the answer, or NULL to jump. A name is
- * replaced only if it exists in the handle, in that version: asking for a function that the library
- * lacks must still fail.
+ * Called by the entries below before they jump. Returns our function, or NULL to jump. A name is
+ * replaced only if it exists in the handle, in that version: a lookup of a function that the
+ * library lacks must still fail.
  */
 __attribute__((used)) static void *dl_answer(void *handle, const char *name)
 {
@@ -61,7 +61,7 @@ __attribute__((visibility("default"))) void *dlvsym(void *handle, const char *na
 						    const char *version);
 
 #if defined(__x86_64__)
-/* Keeps the arguments on the stack, which stays aligned to 16 bytes for the call. */
+/* Saves the arguments on the stack, and keeps it aligned to 16 bytes for the call. */
 #define ENTRY(name, real, answer)                                                                  \
 	__asm__(".text\n.globl " name "\n.type " name ", @function\n" name ":\n"                   \
 		"	.cfi_startproc\n"                                                                \

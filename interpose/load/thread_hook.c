@@ -1,11 +1,12 @@
 /*
- * pthread_create(): a thread that NCCL starts is NCCL's too, so the hooks must not take its use of
- * CUDA for the application's (df_record_inside). NCCL starts its proxies and, before 2.28, the
+ * pthread_create(). A thread that NCCL starts belongs to NCCL, so the hooks must not take its use
+ * of CUDA for the application's (df_record_inside). NCCL starts its proxies and, before 2.28, the
  * threads that make communicators, while one of its functions runs. Threads that the CUDA driver
- * starts meanwhile execute the application's host functions, so they are not NCCL's.
+ * starts meanwhile execute the application's host functions, so they do not belong to NCCL.
  *
- * Any thread. Outside calls of NCCL it only calls the C library's function. Without sanitizers: one
- * of them may not know the new thread yet when this code runs in it, so it allocates nothing.
+ * Any thread. Outside of calls of NCCL it only calls the C library's function. Not instrumented by
+ * sanitizers and allocates nothing: a sanitizer may not know the new thread yet when this code runs
+ * in it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,7 +33,7 @@ static void *run_inside(void *arg)
 	struct start *at = arg, s = *at;
 
 	df_record_inside = 1;
-	/* RELEASE pairs with the ACQUIRE in pthread_create(): it was read before. */
+	/* RELEASE pairs with the ACQUIRE in pthread_create(): this thread has read *at before. */
 	__atomic_store_n(&at->is_copied, 1, __ATOMIC_RELEASE);
 	df_futex_wake(&at->is_copied, 1, 0);
 	return s.run(s.arg);

@@ -122,8 +122,8 @@ static void *complete(void *arg)
 /* ---- contexts -------------------------------------------------------------------------------- */
 
 /*
- * Its collectives may be issued in different orders, within one communicator: that takes the
- * daemon.
+ * Contexts need the daemon, because the collectives of one communicator may be issued in different
+ * orders.
  */
 static int is_served(void)
 {
@@ -244,7 +244,8 @@ static struct coll *find(struct dfcclContext *c, int id)
 	size_t lo = 0, hi = c->nr_colls, mid;
 
 	/*
-	 * The table is sorted by number. Finds the number's place, whether or not it is registered.
+	 * The table is sorted by number. Finds the position of the number, whether it is registered
+	 * or not.
 	 */
 	while (lo < hi) {
 		mid = (lo + hi) / 2;
@@ -364,7 +365,7 @@ static int run(struct dfcclContext *c, int id, enum df_coll_kind kind, const voi
 	c->nr_runs++;
 	df_mutex_unlock(&c->lock);
 	if (!err && !op.count) {
-		/* No data moves and no rank waits for another: the run ends at once. */
+		/* No data moves and no rank waits for another, so the run ends at once. */
 		static const uint64_t over;
 
 		r->ticket.done = &over;

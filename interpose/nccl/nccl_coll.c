@@ -97,7 +97,10 @@ static void log_call(const struct df_handle *h, const struct call *c)
 		(int)c->type, c->redop, c->root, (const void *)h, h->nranks, (void *)c->stream);
 }
 
-/* Issues an operation on a handle of ours in any state. The caller is inside the handle. */
+/*
+ * Issues an operation on a handle of ours, whatever its state. The caller has called
+ * df_handle_enter().
+ */
 static inline ncclResult_t enqueue_in(struct df_handle *h, uint32_t flags, const struct call *c,
 				      const void *pc)
 {

@@ -19,17 +19,17 @@ struct df_traced_call {
  * Wraps a call of the real library that issues an operation. Calls by NCCL itself are not recorded.
  */
 struct df_traced_op {
-	void *t;  /* NULL: df_traced_end() has nothing to do */
+	void *t;  /* NULL: there is nothing to do for df_traced_end() */
 	void *on; /* its communicator; NULL: not recorded */
 	uint64_t serial;
 	enum df_call call;
 	struct df_record_op op;
 	/*
-	 * A first use, which connects before it issues, is recorded as issued once it has
-	 * connected.
+	 * An operation that first has to connect ranks is recorded as intended, and as issued once
+	 * they are connected.
 	 */
 	int intended;
-	uint64_t reserved; /* then: its operation's serial */
+	uint64_t reserved; /* if intended: the operation's serial */
 	uint32_t site;
 	struct df_traced_call what;
 };

@@ -54,7 +54,8 @@ ncclResult_t df_collconfig_parse(const ncclCollConfig_t *config, cudaEvent_t *ev
 ncclResult_t df_collconfig_record(cudaEvent_t event, cudaStream_t stream)
 {
 	/*
-	 * Both are the hooked functions: the event must follow our collectives that are in flight.
+	 * These are the hooked functions, so that the event follows our collectives that are in
+	 * progress.
 	 */
 	const char *name = df_on_hostcuda() ? "cudaEventRecord" : "cuEventRecord";
 	int (*record)(cudaEvent_t event, cudaStream_t stream);

@@ -18,8 +18,8 @@
 ncclResult_t df_collconfig_parse(const ncclCollConfig_t *config, cudaEvent_t *event);
 
 /*
- * Records the event on the stream, through the same hook as the application. NCCL does so before
- * the launch where CUDA (before 12.3) cannot report the start of a kernel. May return
+ * Records the event on the stream, through the same hook as an application does. NCCL records it
+ * before the launch where CUDA (before 12.3) cannot report the start of a kernel. May return
  * ncclUnhandledCudaError.
  */
 ncclResult_t df_collconfig_record(cudaEvent_t event, cudaStream_t stream);

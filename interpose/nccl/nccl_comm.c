@@ -86,7 +86,7 @@ static ncclResult_t take_ids(struct df_job *job, int nr_ids, const ncclUniqueId 
 	return ncclSuccess;
 }
 
-/* Whether the other ranks join a rendezvous of ours. */
+/* Whether the other ranks join with the help of dfshim's rendezvous. */
 static int has_rendezvous(int nr_ids, const ncclUniqueId *ids)
 {
 	int i;
@@ -97,7 +97,7 @@ static int has_rendezvous(int nr_ids, const ncclUniqueId *ids)
 	return df_env()->nccl_comm_id || (ids && nr_ids > 0 && i == nr_ids);
 }
 
-/* Notifies the other ranks that this rank will not join. */
+/* Informs the other ranks that this rank will not join. */
 static void decline(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
 {
 	const char *absent = df_front_absent(), *address = df_env()->nccl_comm_id;
@@ -108,7 +108,7 @@ static void decline(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
 	if (!address)
 		df_id_decline(nr_ids, (const void *)ids, nranks, rank, absent);
 	else if (rank && !df_id_from_address(address, id))
-		/* Without rank 0 there is no rendezvous yet. */
+		/* Only rank 0 can make the rendezvous, so the others inform it. */
 		df_id_decline(1, &id, nranks, rank, absent);
 }
 
@@ -141,7 +141,7 @@ static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const
 		if (res != ncclSuccess)
 			return res;
 	}
-	/* If dfshim could not start, the other ranks have to know (run_init()). */
+	/* If dfshim could not start, the job informs the other ranks (run_init()). */
 	if (df_front() == DF_FRONT_REFUSE && (!has_rendezvous(nr_ids, ids) || df_start_unable())) {
 		decline(nr_ids, ids, nranks, rank);
 		return df_front_refused(func);
@@ -175,7 +175,7 @@ err_handle:
 	return res;
 }
 
-/* Refuses an id that our runtime made: the real library would wait for ever. */
+/* Refuses an id that our runtime made: with it, the real library would wait for ever. */
 static ncclResult_t check_real_ids(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
 {
 	const char *absent = df_front_absent();
@@ -192,7 +192,7 @@ static ncclResult_t check_real_ids(int nr_ids, const ncclUniqueId *ids, int nran
 
 /*
  * Whether the real library makes the communicator: either it makes all, or a rank that runs on
- * plain NCCL made the ids. All ranks have the same ids, so all decide alike.
+ * plain NCCL made the ids. All ranks have the same ids, so all get the same result.
  */
 static int real_init(int nr_ids, const ncclUniqueId *ids)
 {
@@ -201,8 +201,7 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 
 	if (front == DF_FRONT_UNABLE) {
 		/*
-		 * Let init_rank() inform the ranks that made the id, so that they use plain NCCL
-		 * too.
+		 * init_rank() informs the ranks that made the id, so that they use plain NCCL too.
 		 */
 		if (has_rendezvous(nr_ids, ids))
 			return 0;
@@ -224,8 +223,8 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 }
 
 /*
- * An init by the real library, recorded; `call` is that call. The first id decides which library
- * made the ids.
+ * Makes a communicator by the real library, and records that. `call` is the call of the real
+ * library. The first id shows which library made the ids.
  */
 #define REAL_INIT(fn, comm, nranks, nr_ids, id, rank, config, call)                                \
 	do {                                                                                       \
@@ -444,7 +443,7 @@ err:
 	return res;
 }
 
-/* A child that the real library makes, recorded. */
+/* Makes a child by the real library, and records that. */
 #define REAL_CHILD(fn, enum_call, comm, newcomm, salt, config, call)                               \
 	do {                                                                                       \
 		__typeof__(fn) *real_ = df_real()->fn;                                             \

@@ -68,8 +68,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 DF_NCCL_EXPORT(ncclCommFinalize);
 
 /*
- * The real library's communicator behind a handle of ours has ended. Our part ends as usual, and a
- * second call gets our error. Returns 0 if no handle of ours was in front of it.
+ * The real library's communicator behind a handle has ended. Returns 1 if the handle is ours: then
+ * our part has to be ended as usual, and a second call fails as for any handle of ours.
  */
 static int take_back(struct df_handle *h)
 {
@@ -105,7 +105,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 		res = is_gone(h) ? ncclInvalidArgument : ncclSuccess;
 	else
 		res = df_comm_check(comm, "CommDestroy", "comm");
-	/* A communicator whose peer died or that failed to start can be destroyed too. */
+	/* A communicator that has failed can be destroyed too. */
 	if (res == ncclSuccess && df_handle_async(h) == ncclInProgress)
 		res = df_handle_ready(h);
 	if (res == ncclSuccess)
@@ -130,11 +130,13 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 		return ncclSuccess;
 	if (!df_is_ours(comm))
 		return df_group_error(df_comm_check(comm, "CommAbort", "comm"));
-	/* Being inside prevents the call that this abort ends from freeing the communicator. */
+	/*
+	 * While this thread is inside, the call that this abort ends cannot free the communicator.
+	 */
 	df_handle_enter(h);
 	/*
-	 * This pairs with df_handle_enter(), as every change of the flags: later calls see it and
-	 * leave.
+	 * This pairs with df_handle_enter(), as every change of the flags: later calls see the flag
+	 * and return.
 	 */
 	old = __atomic_fetch_or(&h->flags, DF_H_ABORTED, __ATOMIC_SEQ_CST);
 	if (old & (DF_H_CLAIMED | DF_H_ABORTED)) {

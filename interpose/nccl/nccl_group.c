@@ -36,11 +36,11 @@ struct df_group {
 	ncclResult_t error;
 	size_t nr_ops, cap_ops, cap_handles;
 	struct df_op *ops;
-	struct df_handle **handles; /* of the operations */
+	struct df_handle **handles; /* communicators of the operations */
 	size_t nr_events;
 	struct launch_event *events;
 	int has_self;
-	int real; /* a group of the real library is open too, for its communicators */
+	int real; /* a group of the real library is open too, for that library's communicators */
 	struct df_job *jobs, **jobs_end;
 };
 
@@ -110,7 +110,7 @@ void df_group_real(void)
 	df_traced_group_start();
 }
 
-/* Ends the real library's part of the group. Drops it if our part failed. */
+/* Ends the real library's part of the group. Drops that part if ours has failed. */
 static ncclResult_t end_real(struct df_group *g, uint32_t site)
 {
 	ncclResult_t res;
@@ -118,7 +118,10 @@ static ncclResult_t end_real(struct df_group *g, uint32_t site)
 	if (!g->real)
 		return g->error;
 	g->real = 0;
-	/* NCCL has no call to drop a group, but a failed call makes its end drop everything. */
+	/*
+	 * NCCL has no call to drop a group. But if a call inside has failed, its end drops
+	 * everything.
+	 */
 	if (g->error != ncclSuccess)
 		(void)df_real()->ncclAllReduce(NULL, NULL, 0, ncclInt8, ncclSum, NULL, NULL);
 	res = df_traced_group_end(site);
@@ -210,10 +213,10 @@ static size_t find_self(const struct df_group *g, size_t at, enum df_coll_kind k
 }
 
 /*
- * Matches sends to oneself with the receives from oneself in the same group, in order; each pair
- * becomes a copy. If the two are on different streams, the copy runs on the receive's stream. A
- * copy of the source onto itself, before and after it on the send's stream, makes each stream wait
- * for the other by the rule of overlapping buffers.
+ * Matches sends to the own rank with receives from it in the same group, in order. Each pair
+ * becomes a copy. If the two are on different streams, the copy runs on the receive's stream. On
+ * the send's stream, a copy of the source onto itself is inserted before and after it. By the rule
+ * of overlapping buffers, these make each stream wait for the other.
  */
 static ncclResult_t match_self(struct df_group *g)
 {
@@ -246,7 +249,7 @@ static ncclResult_t match_self(struct df_group *g)
 			erase(g, s);
 			continue;
 		}
-		/* One touch replaces the send, and the other follows the pair. */
+		/* Put one of these copies in place of the send, and the other after the pair. */
 		g->ops[s] = touch;
 		if (s > r) {
 			g->ops[s] = both;
@@ -352,8 +355,8 @@ ncclResult_t df_group_end(uint32_t site)
 			res = ops;
 	}
 	/*
-	 * Our operations are submitted by now and wait for no call; the real library may block
-	 * here.
+	 * Our operations are submitted before the real library's group ends, because that may
+	 * block.
 	 */
 	if (res != ncclSuccess && res != ncclInProgress)
 		g->error = res;
@@ -385,7 +388,9 @@ ncclResult_t df_group_simulate_end(ncclSimInfo_t *info)
 				     "NCCL_SIM_INFO_INITIALIZER");
 			res = ncclInvalidArgument;
 		} else {
-			/* There is no model of the time, and NCCL then reports "undefined". */
+			/*
+			 * dfshim has no model of the time. NCCL reports "undefined" in this case.
+			 */
 			mine.estimatedTime = -1.0f;
 			memcpy(info, &mine, size);
 		}

@@ -45,7 +45,10 @@ ncclResult_t df_group_start(void);
 ncclResult_t df_group_end(uint32_t site);
 ncclResult_t df_group_simulate_end(ncclSimInfo_t *info);
 
-/* A call is about to go to the real library: inside a group of ours, begins a group there too. */
+/*
+ * Call before a call goes to the real library: inside a group of ours, begins a group of that
+ * library too.
+ */
 void df_group_real(void);
 
 /* In the child of a fork: the thread is in no group. */

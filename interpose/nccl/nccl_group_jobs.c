@@ -17,7 +17,7 @@
 #include "runtime/base/log.h"
 #include "trace/record/writer.h"
 
-/* Jobs that are executed together. */
+/* Jobs that are executed as one run. */
 struct df_run {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -40,7 +40,7 @@ static void cancel(struct df_run *run)
 
 		if (!h)
 			continue;
-		/* Being inside keeps the handle from being freed: see df_handle_enter(). */
+		/* While this thread is inside, the handle is not freed: see df_handle_enter(). */
 		if (!(df_handle_enter(h) & (DF_H_CLAIMED | DF_H_READY)) && h->comm)
 			df_comm_abort(h->comm);
 		df_handle_leave(h);
@@ -91,8 +91,8 @@ static void *part_thread(void *arg)
 	char name[16];
 
 	/*
-	 * The name shows the checker which thread waits. In the background, the inherited name
-	 * already shows that there is none.
+	 * The thread's name shows the checker which thread waits for it. A run in the background
+	 * has inherited a name that shows that none does.
 	 */
 	if (job->run->caller) {
 		snprintf(name, sizeof(name), DF_PART_THREADS "%ld", job->run->caller);

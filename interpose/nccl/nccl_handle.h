@@ -7,9 +7,9 @@
  * instead of crashing.
  *
  * Threads: one thread at a time uses a communicator, except that any thread may call ncclCommAbort
- * and ncclCommGetAsyncError at any time. Hence `flags` and `async` are atomic, and `users` counts
- * the calls that are inside, so that memory is freed after the last of them has left, not by the
- * abort under them.
+ * and ncclCommGetAsyncError at any time. So `flags` and `async` are atomic, and `users` counts the
+ * calls that are inside: the memory is freed when the last of them has left, not while calls are
+ * inside.
  */
 #ifndef DF_INTERPOSE_NCCL_NCCL_HANDLE_H
 #define DF_INTERPOSE_NCCL_NCCL_HANDLE_H
@@ -60,8 +60,8 @@ struct df_range {
 
 struct df_handle {
 	uint64_t magic; /* never changes; see above */
-	uint32_t flags; /* enum df_handle_flag; atomic */
-	uint32_t users; /* calls inside; atomic */
+	uint32_t flags; /* bits of enum df_handle_flag; atomic */
+	uint32_t users; /* number of calls inside; atomic */
 	void *real; /* the real library's communicator that took over, or NULL; atomic, set once */
 	struct df_comm *comm;
 	int nranks, rank, device;
@@ -69,7 +69,7 @@ struct df_handle {
 	int async; /* ncclResult_t for GetAsyncError; atomic */
 	/* The background job's serial in the trace; 0: none yet; atomic. */
 	uint64_t call;
-	uint32_t tag; /* part of its reduction operators' handles */
+	uint32_t tag; /* the part of its reduction operators' handles that identifies it */
 	uint64_t hash;
 	uint64_t op_count;
 	struct df_config config;
@@ -110,9 +110,9 @@ static inline int df_foreign(void **comm)
 /* Returns a new handle, or NULL. */
 struct df_handle *df_handle_new(const struct df_config *config, int device);
 /*
- * Destroys the handle's communicator, if there is one, and makes the handle a tombstone, unless
- * another thread does. May wait for calls that are inside; after ten seconds it gives up with a
- * warning.
+ * Destroys the handle's communicator, if there is one, and makes the handle a tombstone. Does
+ * nothing if another thread does that. May wait for calls that are inside; after ten seconds it
+ * gives up with a warning.
  */
 void df_handle_free(struct df_handle *h);
 
@@ -124,10 +124,10 @@ ncclResult_t df_ptr_check(const void *ptr, const char *op, const char *arg);
  * with NCCL's text.
  */
 ncclResult_t df_handle_ready(struct df_handle *h);
-/* The error for the operation `op` on a handle with flags other than READY alone. */
+/* Returns the error for the operation `op` on a handle that has other flags than READY alone. */
 ncclResult_t df_handle_unusable(struct df_handle *h, const char *op);
 
-/* The current result of GetAsyncError. Any thread. */
+/* Returns the current result of GetAsyncError. Any thread. */
 ncclResult_t df_handle_async(struct df_handle *h);
 /* Sets flags and the async result. An error makes the handle FAILED. */
 void df_handle_set(struct df_handle *h, uint32_t set, uint32_t clear, ncclResult_t async);
@@ -147,8 +147,8 @@ static inline uint32_t df_handle_flags(const struct df_handle *h)
 }
 
 /*
- * Counts the caller as inside. Returns the flags as of then; the caller leaves if they forbid its
- * call.
+ * Counts the caller as inside and returns the flags. If they forbid the call, the caller has to
+ * leave.
  */
 static inline uint32_t df_handle_enter(struct df_handle *h)
 {

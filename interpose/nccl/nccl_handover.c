@@ -39,11 +39,11 @@
 enum why_not { CAN, IS_OFF, NO_LIBRARY, HAS_WINDOWS, NO_ID };
 
 /*
- * A rank's message to the others. Rank 0 adds the id when all can: an unused id costs NCCL a
- * thread.
+ * A rank's message to the others. Rank 0 makes an id only if all ranks can take part, because an
+ * unused id costs NCCL a thread.
  */
 struct row {
-	int32_t why_not; /* enum why_not */
+	int32_t why_not; /* enum why_not: why this rank cannot take part */
 	int32_t version;
 	ncclUniqueId id;
 	char unable[112]; /* why its runtime could not start; "": it could */
@@ -151,8 +151,7 @@ ncclResult_t df_hand_over(struct df_handle *h, const char *func)
 	ncclResult_t res;
 
 	/*
-	 * It may have been done earlier in the same group by this thread: jobs of one communicator
-	 * run in order.
+	 * A job may have done it earlier in the same group: jobs of one communicator run in order.
 	 */
 	if (__atomic_load_n(&h->real, __ATOMIC_RELAXED))
 		return ncclSuccess;
@@ -171,7 +170,7 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 	ncclResult_t res;
 	int i, nr = 0, first = -1;
 
-	/* The reason of the process; or, if that could start, of the rank's device. */
+	/* Why dfshim could not start in this process, if it could not. */
 	if (*df_start_reason())
 		snprintf(mine.unable, sizeof(mine.unable), "%s", df_start_reason());
 	res = hand_over(h, &mine, &all, func);
@@ -181,7 +180,7 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 		if (!nr++)
 			first = i;
 	}
-	/* Once in the job: the rank that could not start has reported that already. */
+	/* Only rank 0 reports it: the rank that could not start has reported its own failure. */
 	if (nr && !h->rank)
 		df_warn("communicator %016llx is handed to NCCL on all its %d ranks: dfshim cannot start on rank "
 			"%d%s: %.*s",
@@ -191,14 +190,9 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 	return res;
 }
 
-/*
- * ---- the device of a process whose runtime could not start
- * -------------------------------------------------
- */
+/* ---- the device of a process whose runtime could not start ----------------------------------- */
 
-/*
- * The driver's current context, from which NCCL takes the device: jobs run in threads of their own.
- */
+/* NCCL takes the device from the driver's current context, and jobs run in threads of their own. */
 static void *driver(const char *name)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

@@ -5,9 +5,9 @@
 #include "interpose/nccl/nccl_handle.h"
 
 /*
- * Makes the real library's communicator of the same ranks; all later calls on the handle go to the
- * real library. Collective; blocks. Returns ncclSuccess at once if that has already been done;
- * ncclInvalidUsage on all ranks if one of them cannot.
+ * Makes the real library's communicator of the same ranks. Afterwards all calls on the handle go to
+ * the real library. Collective; blocks. Returns ncclSuccess at once if that was already done.
+ * Returns ncclInvalidUsage on all ranks if one of them cannot take part.
  */
 ncclResult_t df_hand_over(struct df_handle *h, const char *func);
 

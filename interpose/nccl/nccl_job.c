@@ -17,7 +17,7 @@
 #include "runtime/base/log.h"
 #include "trace/record/writer.h"
 
-/* The calls that the runtime does not record itself. */
+/* The runtime records the calls of the other jobs itself. */
 static const enum df_call calls[] = {
 	[DF_JOB_REVOKE] = DF_CALL_COMM_ABORT,
 	[DF_JOB_ABORT] = DF_CALL_COMM_ABORT,
@@ -268,7 +268,7 @@ void df_job_undo(struct df_job *job)
 		break;
 	case DF_JOB_REVOKE:
 	case DF_JOB_ABORT:
-		/* This has already begun and cannot be undone. */
+		/* The call has already begun to abort, which cannot be undone. */
 		df_job_run(job);
 		break;
 	}

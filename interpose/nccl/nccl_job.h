@@ -26,10 +26,12 @@ enum df_job_kind {
 struct df_job {
 	struct df_job *next;
 	enum df_job_kind kind;
-	struct df_handle *on; /* its state shows the running job: the communicator, or the parent */
-	struct df_handle *made; /* INIT, SPLIT, SHRINK: the new one; NULL: no color */
-	ncclComm_t *out;	/* where to store the new one */
-	int inside;		/* counted in on->users from the call to the end of the job */
+	struct df_handle *on; /* the communicator, or the parent; its state shows that a job runs */
+	/* INIT, SPLIT, SHRINK: the new communicator; NULL: this rank has no color */
+	struct df_handle *made;
+	ncclComm_t *out; /* where to store the new communicator */
+	/* whether it is counted in on->users, from the call to the end of the job */
+	int inside;
 	const char *func;
 	uint32_t site;
 	int nranks, rank; /* INIT */
@@ -59,9 +61,12 @@ struct df_job *df_job_new(enum df_job_kind kind, struct df_handle *on, const cha
 void df_job_free(struct df_job *job);
 /* Executes one job in the calling thread. The result is in job->result. */
 void df_job_run(struct df_job *job);
-/* Replaces df_job_run() for a job whose group has failed meanwhile. */
+/* Called instead of df_job_run() for a job whose group has failed meanwhile. */
 void df_job_cancel(struct df_job *job);
-/* Undoes the effect of the call after its group was dropped. Does not free the job. */
+/*
+ * Undoes the effect of the call that made the job, because its group was dropped. Does not free the
+ * job.
+ */
 void df_job_undo(struct df_job *job);
 
 #endif

@@ -162,8 +162,8 @@ int df_window_any(const struct df_handle *owner)
 }
 
 /*
- * Takes the window out of the list. Returns NULL if it does not belong to this communicator. window
- * NULL: any of the owner's; owner NULL: any owner.
+ * Removes the window from the list. Returns NULL if it does not belong to this communicator. window
+ * NULL: any window of the owner; owner NULL: any owner.
  */
 static struct df_window *take_window(const void *window, const struct df_handle *owner)
 {
@@ -200,7 +200,7 @@ static ncclResult_t window_register(ncclComm_t comm, void *buff, size_t size, nc
 		res = df_ptr_check(win, "ncclCommWindowRegister", "win");
 	if (res == ncclSuccess)
 		res = df_handle_ready((struct df_handle *)comm);
-	/* Nothing to register: success, and *win is unchanged. */
+	/* There is nothing to register: returns success and leaves *win unchanged. */
 	if (res != ncclSuccess || !buff || !size)
 		return res;
 	if (flags & NCCL_WIN_COLL_SYMMETRIC && (uintptr_t)buff % NCCL_WIN_REQUIRED_ALIGNMENT) {

@@ -10,7 +10,7 @@ int df_window_is_ours(const void *window);
 /* Whether the communicator has a window of ours. */
 int df_window_any(const struct df_handle *owner);
 
-/* Forgets all windows of a communicator that ends. */
+/* Forgets all windows of a communicator. Called when it ends. */
 void df_windows_drop(const struct df_handle *owner);
 
 #endif

@@ -13,7 +13,7 @@
 #include "interpose/real/real.h"
 #include "runtime/base/log.h"
 
-/* Result of a function of this type if there is no real library to call. */
+/* How a function with this result type returns if there is no real library to call. */
 #define MISSING_ncclResult_t(name) return df_real_missing(name)
 #define MISSING_int(name)                                                                          \
 	do {                                                                                       \

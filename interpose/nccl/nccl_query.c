@@ -39,8 +39,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 	h = (struct df_handle *)comm;
 	*asyncError = df_handle_async(h);
 	/*
-	 * A thread that polls while the result is ncclInProgress waits for the job; one that gets
-	 * another result only checks for errors.
+	 * A thread that polls and gets ncclInProgress waits for the job. A thread that gets another
+	 * result only checks for errors.
 	 */
 	df_call_polled(*asyncError == ncclInProgress ? __atomic_load_n(&h->call, __ATOMIC_RELAXED)
 						     : 0);
@@ -57,7 +57,7 @@ static ncclResult_t ask(const void *comm, const char *op, const int *out, const 
 	return res == ncclSuccess ? df_handle_ready((struct df_handle *)comm) : res;
 }
 
-/* A number that is fixed when the communicator is created. */
+/* Returns a number that is fixed when the communicator is created. */
 #define ASK(fn, op, out, arg, value)                                                               \
 	ncclResult_t fn(ncclComm_t comm, int *out)                                                 \
 	{                                                                                          \
@@ -101,7 +101,7 @@ DF_NCCL_EXPORT(ncclGetErrorString);
 
 const char *ncclGetLastError(ncclComm_t comm)
 {
-	/* This library's own messages first, for example a failure to load NCCL. */
+	/* This library's own messages are first, for example a failure to load NCCL. */
 	const char *text = df_nccl_last_error();
 
 	if (!*text && df_real_makes(df_front_now()) && df_real()->ncclGetLastError)

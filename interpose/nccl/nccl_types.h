@@ -115,8 +115,8 @@ typedef struct {
 #endif
 
 /*
- * The version of the headers in use: for the names of the host, and for the device API, which is
- * C++.
+ * The version of the headers in use: one for the names of the host API, and one for the device API,
+ * which is C++.
  */
 #ifdef DF_USE_NCCL_H
 #define DF_HEADER NCCL_VERSION_CODE

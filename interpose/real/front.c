@@ -1,14 +1,14 @@
 /*
  * Decides the mode of this process (prevent, trace, off). If dfshim cannot start, NCCL executes the
- * job, which is recorded and watched as in mode trace, with one warning; with DFSHIM_STRICT=1 it
- * fails. So dfshim makes no job worse, and no job is unwatched.
+ * job with one warning, and it is recorded and watched as in mode trace. With DFSHIM_STRICT=1 the
+ * job fails instead. So a job never runs worse than without dfshim, and never unwatched.
  *
  * With the CUDA runtime on the CPU, plain NCCL cannot be used: it would pass CPU memory to a GPU.
- * There, mode trace means our runtime with its own trace, and mode off is refused; unless the NCCL
- * below us can use that memory (libdfnccl.so, df_real_on_cpu()).
+ * There, mode trace means that our runtime executes and records, and mode off is refused. If the
+ * NCCL below us can use that memory (libdfnccl.so, df_real_on_cpu()), the modes are as usual.
  *
- * Any thread. The first decides, and holds no lock meanwhile, because df_start() calls the driver.
- * The others wait for it (df_once), so df_start() must not call NCCL.
+ * Any thread. The first one decides, and holds no lock meanwhile, because df_start() calls the
+ * driver. The others wait for it (df_once), so df_start() must not call NCCL.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@
 static struct df_once decided;
 static enum df_front front;
 static char reason[640];
-static pid_t trace_pid; /* the process that started to record what NCCL executes */
+static pid_t trace_pid; /* pid of the process that started to record what NCCL executes */
 
 static enum df_front refuse(const char *why)
 {
@@ -60,7 +60,7 @@ static enum df_front decide(void)
 	int err;
 
 	if (host)
-		df_env_quiet(); /* libdfhost.so warns */
+		df_env_quiet(); /* libdfhost.so prints the warning */
 	env = df_env();
 
 	if (env->mode == DF_MODE_OFF)
@@ -165,10 +165,10 @@ void df_front_show_version(int rank)
 		df_nccl_info(~0u, "%.*s", len - 1, line);
 }
 
-/* The child has none of the runtime's threads, and CUDA does not survive a fork either. */
+/* In the child of a fork the runtime's threads do not exist, and CUDA cannot be used either. */
 void df_front_forked(void)
 {
-	/* The start was under way in a thread that this process does not have. */
+	/* The thread that was starting the runtime does not exist in this process. */
 	int begun = decided.state == DF_ONCE_BEGUN;
 
 	if (begun)

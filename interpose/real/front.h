@@ -10,18 +10,21 @@ enum df_front {
 	DF_FRONT_TRACE, /* NCCL executes, dfshim records */
 	DF_FRONT_PLAIN, /* NCCL executes, dfshim does nothing */
 	/*
-	 * As TRACE, because dfshim could not start. But if the id was made by a rank where it
-	 * could, this process takes part in the rendezvous, and all ranks give the communicator to
-	 * NCCL together.
+	 * As TRACE, because dfshim could not start. But if the id was made by a rank where dfshim
+	 * could start, this process takes part in the rendezvous, and all ranks hand the
+	 * communicator to NCCL together.
 	 */
 	DF_FRONT_UNABLE,
-	DF_FRONT_REFUSE, /* neither can execute: every call fails with the reason */
+	DF_FRONT_REFUSE, /* neither dfshim nor NCCL can execute: every call fails with the reason */
 };
 
-/* Decides at the first call (starts the runtime; slow); cheap later. Thread-safe. */
+/*
+ * Decides at the first call, which starts the runtime and is slow. Later calls are cheap.
+ * Thread-safe.
+ */
 enum df_front df_front(void);
 
-/* The present decision; does not make one. */
+/* Returns the decision, without making one. */
 enum df_front df_front_now(void);
 
 /* Whether the real library makes communicators in this process. */
@@ -31,8 +34,8 @@ static inline int df_real_makes(enum df_front front)
 }
 
 /*
- * Whether groups are only the real library's. Otherwise they are ours, and open the real library's
- * group if needed.
+ * Whether all groups belong to the real library. Otherwise groups are ours, and open the real
+ * library's group if needed.
  */
 static inline int df_real_groups(enum df_front front)
 {
@@ -40,14 +43,14 @@ static inline int df_real_groups(enum df_front front)
 }
 
 /*
- * Returns why communicators of this process cannot be handed to the real library; NULL: they can.
- * After df_front().
+ * Returns why communicators of this process cannot be handed to the real library, or NULL if they
+ * can. Call after df_front().
  */
 const char *df_front_bound(void);
 
 /*
- * Returns briefly why this process does not take part in our communicators; NULL: it does. After
- * df_front().
+ * Returns a brief reason why this process does not take part in our communicators, or NULL if it
+ * does. Call after df_front().
  */
 const char *df_front_absent(void);
 
@@ -61,8 +64,8 @@ ncclResult_t df_front_refused(const char *what);
 void df_front_show_version(int rank);
 
 /*
- * At the end of the process: closes the trace of what NCCL executes. Returns 0 if there is none.
- * The runtime ends by itself. Async-signal-safe.
+ * At the end of the process: closes the trace of what NCCL executes. Returns 0 if there is none, in
+ * which case the runtime ends by itself. Async-signal-safe.
  */
 int df_front_unload(void);
 

@@ -1,6 +1,6 @@
 /*
- * The way of NCCL's profiler plugin (interpose/profiler) to the trace of libdfshim.so, if both are
- * in a process: the plugin finds the function by its name.
+ * Connects NCCL's profiler plugin (interpose/profiler) with the trace of libdfshim.so, if both are
+ * in a process. The plugin finds the function by its name.
  */
 #ifndef DF_INTERPOSE_REAL_PROFILED_H
 #define DF_INTERPOSE_REAL_PROFILED_H
@@ -11,7 +11,7 @@
 #define DF_PROFILED_RING    "dfshim_profiled_ring"
 #define DF_PROFILED_VERSION 1
 
-/* This thread passes the operation to NCCL from now on; op 0: no longer. */
+/* From now on, this thread passes this operation to NCCL. op 0: no longer. */
 void df_profiled_issue(uint32_t comm, int rank, uint64_t op);
 
 struct df_profiled_ring {
@@ -19,8 +19,9 @@ struct df_profiled_ring {
 	void (*put)(enum df_rec_type type, int device, uint32_t comm, int rank, uint64_t op,
 		    uint64_t a, uint64_t b, uint64_t c, uint32_t site);
 	/*
-	 * Returns the operation that this thread is passing to NCCL, and sets its communicator's
-	 * number in the trace and its rank there. 0: none; then *comm is 0, too.
+	 * Returns the operation that this thread is passing to NCCL, or 0. Sets *comm and *rank to
+	 * the communicator's number in the trace and the rank there; without an operation, *comm is
+	 * 0.
 	 */
 	uint64_t (*issuing)(uint32_t *comm, int *rank);
 };

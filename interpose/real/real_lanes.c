@@ -1,7 +1,8 @@
 /*
- * The real library's communicators behind ours, for the executor "nccl": the ranks exchange an id
+ * The real library's communicators behind ours, for the executor "nccl". The ranks exchange an id
  * over our control plane, and operations of ours become calls of the library. df_record_inside is
- * raised meanwhile, so that the hooks do not take the library's use of CUDA for the application's.
+ * raised during these calls, so that the hooks do not take the library's use of CUDA for the
+ * application's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,9 +19,9 @@
 #include "runtime/base/time.h"
 #include "runtime/dfshim.h"
 
-#define LOOK_NS (20 * DF_NS_PER_MS) /* between looks whether the ranks live */
+#define LOOK_NS (20 * DF_NS_PER_MS) /* between two checks whether the other ranks are alive */
 #define OLDEST	21900		    /* 2.19.0 */
-#define GROUPS	22200		    /* from here on ncclCommAbort() frees at the end of its group */
+#define GROUPS	22200 /* 2.22.0: from here on an abort in a group frees when it ends */
 
 /* A rank's message to the others. Rank 0's has the id. */
 struct row {
@@ -66,13 +67,14 @@ static int exchange(struct df_comm *comm, struct row *mine, ncclUniqueId *id)
 }
 
 /*
- * NCCL_RUNTIME_CONNECT=0 while the library makes its first communicator, which reads it for all:
- * they connect then, where all ranks are, and not at their first operation, which would block a
- * thread of the application. Later the application finds its own environment.
+ * Sets NCCL_RUNTIME_CONNECT=0 while the library makes its first communicator, when it reads the
+ * variable for all. With this setting ranks connect when a communicator is made, where all ranks
+ * take part, and not at its first operation, which would block a thread of the application.
+ * Afterwards the application's own value is restored.
  */
 static struct {
 	struct df_mutex lock;
-	int is_set; /* it has been while a communicator was made */
+	int is_set; /* it was set while a communicator was made */
 } eager = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "environment of NCCL")};
 
 static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id, int rank,
@@ -100,7 +102,10 @@ static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id
 		unsetenv(name);
 	free(before);
 	if (first && res != ncclSuccess) {
-		/* The library may have given up before it read the variable. */
+		/*
+		 * The library may have failed before it read the variable, so set it again next
+		 * time.
+		 */
 		df_mutex_lock(&eager.lock);
 		eager.is_set = 0;
 		df_mutex_unlock(&eager.lock);
@@ -109,8 +114,8 @@ static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id
 }
 
 /*
- * NCCL waits for all ranks in its set-up, also for one that has died meanwhile. So a thread of its
- * own makes the communicator, and is left behind if it cannot be made.
+ * When NCCL sets up a communicator it waits for all ranks, even for one that has died meanwhile. So
+ * this happens in a thread of its own, which is abandoned if the communicator cannot be made.
  */
 struct setup {
 	int device, nranks, rank;
@@ -133,7 +138,10 @@ static void *set_up(void *arg)
 	s->res = make_connected(&s->made, s->nranks, s->id, s->rank, &s->config);
 	/* ACQ_REL pairs with is_over(): the result is stored before. */
 	if (__atomic_exchange_n(&s->state, OVER, __ATOMIC_ACQ_REL) != LEFT) {
-		/* It may have been freed: then this wakes no thread, or one that looks again. */
+		/*
+		 * The waiting thread may have freed *s. Then this wakes no thread, or one that
+		 * checks its own condition again.
+		 */
 		df_futex_wake(&s->state, 1, 0);
 	} else {
 		if (s->made)
@@ -150,7 +158,10 @@ static int is_over(const struct setup *s)
 	return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == OVER;
 }
 
-/* Returns 0 when it is over. -errno: it never will be, and the thread frees it. */
+/*
+ * Waits for the set-up. Returns 0 when it is over. Returns -errno if a rank has failed: then the
+ * other thread frees *s.
+ */
 static int wait_for(struct df_comm *comm, struct setup *s)
 {
 	int why = 0;
@@ -188,7 +199,10 @@ static int make(struct df_comm *comm, const void *given, int ctas, void **real)
 	s->nranks = df_comm_nranks(comm);
 	s->rank = rank;
 	s->id = id;
-	/* Without a thread this one does it: the other ranks wait for it. */
+	/*
+	 * If no thread can be started, this one does the set-up, because the other ranks wait for
+	 * it.
+	 */
 	if (df_thread_start("dfshim-set-up", 0, set_up, s))
 		(void)set_up(s);
 	ret = wait_for(comm, s);
@@ -208,7 +222,7 @@ static int make(struct df_comm *comm, const void *given, int ctas, void **real)
 	return ret;
 }
 
-/* The operator for the call; *own: it was made for it. */
+/* Returns the operator for the call. *own: whether it was made for this call. */
 static ncclResult_t redop_of(const struct df_op *op, ncclComm_t real, ncclRedOp_t *out, int *own)
 {
 	static const ncclRedOp_t plain[] = {[DF_SUM] = ncclSum,
@@ -246,13 +260,16 @@ static ncclResult_t reduces(const struct df_op *o, ncclComm_t real, cudaStream_t
 		res = r->ncclReduce(o->send, o->recv, o->count, type, redop, o->root, real, s);
 	else
 		res = r->ncclReduceScatter(o->send, o->recv, o->count, type, redop, real, s);
-	/* The call has copied what it needs of the operator. */
+	/* The call has copied all that it needs of the operator. */
 	if (own)
 		(void)r->ncclRedOpDestroy(redop, real);
 	return res;
 }
 
-/* A message from a rank to itself. Nothing to do if source and destination are the same. */
+/*
+ * Copies a message from a rank to itself. There is nothing to do if source and destination are the
+ * same.
+ */
 static ncclResult_t copies(const struct df_op *o, ncclComm_t real, cudaStream_t s)
 {
 	ncclResult_t res, end;
@@ -336,9 +353,9 @@ static int error(void *real)
 }
 
 /*
- * ncclCommAbort() frees the communicator, also under a thread that is in a call on it. In a group
- * it only makes such calls return, and the end of the group frees it. An older NCCL knows no such
- * group, so there the calls must return by themselves.
+ * ncclCommAbort() frees the communicator, even if another thread is in a call on it. In a group it
+ * only makes such calls return, and the end of the group frees it. An older NCCL does not do that
+ * in a group, so there the calls must have returned before.
  */
 static void abort_real(void *real, void (*wait)(void *arg), void *arg)
 {

@@ -4,7 +4,7 @@
 
 #include "runtime/lanes.h"
 
-/* Returns its functions, or NULL: there is none that can use this machine's memory. */
+/* Returns the library's functions, or NULL if none can use this machine's memory. */
 const struct df_lane_calls *df_real_lanes(void);
 
 #endif

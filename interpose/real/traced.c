@@ -1,9 +1,9 @@
 /*
  * Records what NCCL executes: in mode trace everything, otherwise the communicators that were
- * handed to it. This file records operations as they are issued, and groups; traced_comm.c records
- * communicators. In mode trace the runtime also notices the start and end of operations
- * (runtime/record/record.c). For the operations of a group this is done when the group ends,
- * because then NCCL puts them on their streams.
+ * handed to it. This file records operations as they are issued, and groups. traced_comm.c records
+ * communicators. In mode trace the runtime also observes the start and end of operations
+ * (runtime/record/record.c). For a group this happens when the group ends, because NCCL puts its
+ * operations on their streams then.
  *
  * NCCL calls some of its own functions by their exported names. Those calls pass through here too
  * and are not recorded: df_record_inside counts the depth.
@@ -24,12 +24,12 @@
 /* The data of a thread's open NCCL group. */
 struct batch {
 	int depth;
-	uint64_t serial; /* of the group */
+	uint64_t serial; /* serial of the group */
 	struct df_record_op *ops;
 	size_t nr_ops, cap_ops;
 	struct made *made;
 	size_t nr_made, cap_made;
-	struct traced *first; /* a communicator that is used for the first time */
+	struct traced *first; /* a communicator whose first operation is in this group */
 };
 
 static __thread struct batch batch __attribute__((tls_model("initial-exec")));
@@ -69,8 +69,9 @@ void df_traced_group_start(void)
 }
 
 /*
- * Records what the group waits for at its end, as a nested call: other ranks of the communicators
- * that it makes (the first stands for all), or of those that it uses for the first time.
+ * Records what the group waits for at its end, as a nested call: the other ranks of the
+ * communicators that it makes (the first of these stands for all), or of those whose first
+ * operation it has.
  */
 static struct behind enter_inner(uint32_t site)
 {
@@ -116,7 +117,7 @@ static void made_by_group(struct behind inner, ncclResult_t res)
 	}
 	if (res != ncclInProgress)
 		return;
-	/* They become ready together. */
+	/* All become ready together, so the first one stands for all. */
 	m = b->made;
 	t = m->parent ? m->parent : df_traced_slot(*m->comm, 0);
 	if (t)
@@ -134,7 +135,7 @@ static void has_first(struct traced *t)
 	__atomic_store_n(&t->connected, 1, __ATOMIC_RELAXED);
 }
 
-/* Free it now: nothing would when the thread ends. */
+/* Free it now, because nothing frees it when the thread ends. */
 static void forget_group(void)
 {
 	struct batch *b = &batch;
@@ -233,9 +234,9 @@ static int later(const struct df_record_op *op)
 }
 
 /*
- * Whether the call connects all ranks of the communicator, as its first collective does; several
- * threads may see that. A message connects two ranks only, and NCCL executes AlltoAll, Gather and
- * Scatter as messages.
+ * Whether the call connects all ranks of the communicator, as its first collective does. Several
+ * threads may find that it does. A message connects two ranks only, and NCCL executes AlltoAll,
+ * Gather and Scatter as messages.
  */
 static int connects(const struct df_traced_call *c, struct traced *t)
 {
@@ -246,7 +247,10 @@ static int connects(const struct df_traced_call *c, struct traced *t)
 	return !messages && t->nranks > 1 && !__atomic_load_n(&t->connected, __ATOMIC_RELAXED);
 }
 
-/* Records the intent of a first operation. Returns 0 if it must be recorded like the others. */
+/*
+ * Records that the thread will issue an operation after it has connected ranks. Returns 0 if the
+ * operation must be recorded like the others.
+ */
 static int intend(struct df_traced_op *o, const struct df_traced_call *c, struct traced *t,
 		  uint32_t site)
 {

@@ -22,7 +22,10 @@ void df_traced_group_start(void);
 ncclResult_t df_traced_group_end(uint32_t site);
 /* The real library's group ended without running (ncclGroupSimulateEnd). */
 void df_traced_group_dropped(void);
-/* NCCL reports this asynchronous state. Returns the one to report to the application. */
+/*
+ * NCCL has reported this asynchronous state of the communicator. Returns the state to report to the
+ * application.
+ */
 ncclResult_t df_traced_settled(ncclComm_t comm, ncclResult_t state);
 
 /*
@@ -34,8 +37,8 @@ uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, ui
 void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
 
 /*
- * A communicator is about to be created; rank -1: all its ranks. Ends with df_traced_leave(), or
- * with df_traced_made(), which also adds the communicator if it was created.
+ * Call before a communicator is created. rank -1: for all its ranks. Ends with df_traced_leave(),
+ * or with df_traced_made(), which also adds the communicator if it was created.
  */
 uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc);
 void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const char *name,
@@ -43,18 +46,22 @@ void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const
 /* Adds a communicator of the real library. With nranks 0, NCCL is asked for its size and rank. */
 void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent,
 			const char *name);
-/* Replaces df_traced_leave() where the call finalized, destroyed or aborted the communicator. */
+/*
+ * Called instead of df_traced_leave() for a call that finalized, destroyed or aborted the
+ * communicator.
+ */
 void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclResult_t result);
 
 /*
- * Replaces df_traced_leave() where the call created a child of it. NCCL may write the handle later.
+ * Called instead of df_traced_leave() for a call that created a child of `comm`. NCCL may write the
+ * child's handle later.
  */
 void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, uint64_t hash,
 		       const char *name, uint64_t serial, ncclResult_t result);
 
 /*
- * The hash of a new child of `comm`: the same on all ranks that create the same children in the
- * same order.
+ * Returns the hash of a new child of `comm`: the same on all ranks that create the same children in
+ * the same order.
  */
 uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt);
 /* The functions of the real library that the thread of mode trace calls. */

@@ -1,6 +1,7 @@
 /*
- * Records NCCL's communicators (in mode trace, and those that were handed to NCCL): they are made,
- * divided and ended; and non-blocking ones are queried for the result of calls that NCCL continues.
+ * Records NCCL's communicators (in mode trace, and those that were handed to NCCL): how they are
+ * made, divided and ended. Also queries non-blocking communicators for the result of calls that
+ * continue in the background.
  *
  * Any thread. Communicators are in a table with open addressing. Entries are added under a mutex,
  * found without one, and never move. A dead entry is reused by the next communicator with the same
@@ -77,7 +78,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 
 	if (!df_traced_recording())
 		return;
-	/* These queries are ours, not the application's. */
+	/* The hooks must not take these queries for the application's. */
 	df_record_inside++;
 	if (!nranks &&
 	    (!real->ncclCommCount || real->ncclCommCount(comm, &nranks) != ncclSuccess ||
@@ -85,7 +86,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 		df_record_inside--;
 		return;
 	}
-	/* Querying the device of a communicator that is not ready would be an error itself. */
+	/* For a communicator that is not ready, even the query for its device is an error. */
 	if (!real->ncclCommGetAsyncError ||
 	    real->ncclCommGetAsyncError(comm, &state) != ncclSuccess || state != ncclSuccess ||
 	    !real->ncclCommCuDevice || real->ncclCommCuDevice(comm, &device) != ncclSuccess)
@@ -142,7 +143,7 @@ void df_traced_go_on(struct traced *t, struct behind b)
 	if (!old.serial)
 		__atomic_add_fetch(&nr_deferring, 1, __ATOMIC_RELAXED);
 	df_mutex_unlock(&deferred_lock);
-	/* NCCL would have refused the new call before the old one was over. */
+	/* NCCL accepts a new call only after the old one is over. */
 	if (old.serial)
 		df_record_leave(old.serial, old.call, 0);
 }
@@ -171,7 +172,7 @@ void df_traced_expect(const struct made *m)
 	df_mutex_unlock(&deferred_lock);
 }
 
-/* The communicator is ready again, or has failed. */
+/* Called when the communicator is ready again, or has failed. */
 static void settle(struct traced *t, ncclResult_t state)
 {
 	struct df_record_op *v;
@@ -200,8 +201,8 @@ static void settle(struct traced *t, ncclResult_t state)
 	if (behind.serial)
 		df_record_leave(behind.serial, behind.call, (uint64_t)state);
 	/*
-	 * NCCL wrote the handles before it reported that; the application learns it only after this
-	 * call.
+	 * NCCL wrote the handles before it reported the state. The application gets the state only
+	 * after this call.
 	 */
 	for (i = 0; i < nr_children && state == ncclSuccess; i++)
 		if (*children[i].comm)
@@ -211,8 +212,8 @@ static void settle(struct traced *t, ncclResult_t state)
 }
 
 /*
- * Before the next call on the communicator: the application may know without a query that it is
- * ready again.
+ * Called before the next call on the communicator: the application may have learned by other means
+ * than a query that it is ready again.
  */
 static void catch_up(ncclComm_t comm, struct traced *t)
 {
@@ -283,8 +284,8 @@ void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclRe
 /* ---- ending what is stuck ------------------------------------------------------------------ */
 
 /*
- * It was ended because it was stuck. Recorded before any of its operations ends, so that the
- * checker judges the trace as it was then.
+ * Records that dfshim ends the communicator because it is stuck. Done before any of its operations
+ * ends, so that the checker judges the trace as it was then.
  */
 static void stopped(ncclComm_t comm)
 {
@@ -320,9 +321,9 @@ static unsigned claim_all(void)
 }
 
 /*
- * Revokes them in one group, so that NCCL signals all their kernels to end before it waits for
- * any: a kernel may be queued behind one of another communicator. NCCL reports success for a
- * revoked communicator, so df_traced_result() replaces what it reports.
+ * Revokes all communicators in one group, so that NCCL signals all their kernels to end before it
+ * waits for any: a kernel may be queued behind one of another communicator. NCCL then reports
+ * success for a revoked communicator, so df_traced_result() replaces its results.
  */
 static int revoke_all(const char *verdict)
 {
@@ -334,7 +335,10 @@ static int revoke_all(const char *verdict)
 			df_real_version());
 		return 0;
 	}
-	/* If there are none, the call that hangs creates the first one, or the rest are revoked. */
+	/*
+	 * There may be none: the call that hangs creates the first one, or another thread revokes
+	 * the rest.
+	 */
 	if (!claim_all())
 		return 0;
 	DF_NCCL_WARN("all communicators of this process are revoked: %s", verdict);
@@ -354,7 +358,10 @@ static int revoke_all(const char *verdict)
 	return 1;
 }
 
-/* The application destroys or aborts it. Returns when dfshim is not revoking it, and never will. */
+/*
+ * Called before the application destroys or aborts a communicator. Returns once dfshim neither
+ * revokes it now nor will do so later.
+ */
 static void leave_to_application(struct traced *t)
 {
 	int end = DF_TRACED_LIVES;

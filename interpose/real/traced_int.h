@@ -7,26 +7,29 @@
 
 #include "interpose/real/traced.h"
 
-/* A call that has returned while NCCL continues it: set-up, finalization. serial 0: none. */
+/* A call that has returned, but which NCCL continues: set-up or finalization. serial 0: none. */
 struct behind {
 	uint64_t serial;
 	enum df_call call;
 };
 
 /*
- * A communicator whose handle NCCL writes later: at the end of the group, or when its parent (NULL:
- * made by init) is reported ready again.
+ * A communicator whose handle NCCL writes later: at the end of the group, or when its parent is
+ * reported ready again. parent NULL: made by an init.
  */
 struct made {
 	ncclComm_t *comm;
 	uint64_t hash;
-	int nranks, rank; /* of a child 0: NCCL is asked */
+	int nranks, rank; /* 0 for a child: NCCL is asked */
 	struct traced *parent;
 	enum df_call call;
 	char name[32]; /* commName */
 };
 
-/* dfshim ends a communicator after a verdict, or the application does, but never both at a time. */
+/*
+ * A communicator is ended by dfshim after a verdict, or by the application, but never by both at a
+ * time.
+ */
 enum traced_end { DF_TRACED_LIVES, DF_TRACED_IS_STOPPED, DF_TRACED_STOPPED, DF_TRACED_GONE };
 
 struct traced {
@@ -42,21 +45,24 @@ struct traced {
 	 */
 	struct df_record_op *deferred;
 	size_t nr_deferred, cap_deferred;
-	struct behind behind;  /* also under deferred_lock, as is: */
+	struct behind behind;  /* this and the next are under deferred_lock too */
 	struct made *expected; /* children that NCCL is making */
 	size_t nr_expected, cap_expected;
 };
 
-/* Whether calls of NCCL are recorded, and this is a call of the application. */
+/* Whether calls of NCCL are recorded, and this call is the application's, not NCCL's. */
 int df_traced_recording(void);
 
-/* Returns the communicator with this address; add: or a free entry for it. NULL: none. */
+/*
+ * Returns the communicator with this address, or NULL. add: returns a free entry for it if there is
+ * none yet.
+ */
 struct traced *df_traced_slot(const void *comm, int add);
 
 void df_traced_note_init(uint64_t serial, uint64_t hash, int nranks, int rank);
 /*
- * In a group, NCCL makes it when the group ends: kept until then. Returns 0 if the thread is not in
- * a group.
+ * In a group, NCCL makes the communicator when the group ends, so it is kept until then. Returns 0
+ * if the thread is not in a group.
  */
 int df_traced_made_later(const struct made *m);
 
@@ -69,8 +75,8 @@ ncclResult_t df_traced_result(const struct traced *t, ncclResult_t result);
  */
 void df_traced_go_on(struct traced *t, struct behind b);
 /*
- * NCCL will put the operation on its stream at some time before the communicator is reported ready
- * again. Returns 0: no memory.
+ * NCCL will put the operation on its stream before the communicator is reported ready again.
+ * Returns 0 without memory.
  */
 int df_traced_defer(const struct df_record_op *op);
 /* NCCL is still making this child of a non-blocking communicator. */
