@@ -1,10 +1,10 @@
 /*
- * The interface for executing kernels that the driver is asked to launch, and for other parts that
- * tests replace. In the product it is not used: kernels are refused or skipped. Tests provide what
- * they need (PTX, the daemon on CPU threads, waits of real drivers) before the first module is
- * loaded. A launch is an operation of its stream on a thread of its own, like a host function, and
- * a host node in a graph. Any thread calls any of the functions, without a lock except for find,
- * load and queues.
+ * An interface for tests: it executes kernels that the driver is asked to launch, and replaces
+ * other parts. The product does not use it: there, kernels are refused or skipped. A test provides
+ * what it needs (PTX, the daemon on CPU threads, waits of real drivers) before the first module is
+ * loaded. A launch is an operation of its stream that runs on a thread of its own, like a host
+ * function; in a graph it is a host node. Any thread calls any of the functions, without a lock
+ * except for find, load and queues.
  */
 #ifndef DF_HOSTCUDA_CODE_H
 #define DF_HOSTCUDA_CODE_H
@@ -34,7 +34,7 @@ struct df_hcode {
 	unsigned int (*most_threads)(void *kernel);
 	/*
 	 * Copies the parameters of cuLaunchKernel() for run(), which a graph may call repeatedly.
-	 * NULL: they are wrong.
+	 * Returns NULL if they are wrong.
 	 */
 	void *(*take)(void *kernel, const struct df_hkernel_shape *shape, void **params,
 		      void **extra);
@@ -50,9 +50,14 @@ struct df_hcode {
 	unsigned int (*queues)(void);
 	/* A host function or a callback begins (1) or has ended (0). */
 	void (*host)(int begins);
-	/* A copy or a fill is about to be made (after 0; return 1 to skip it) or has been made. */
+	/*
+	 * Called with after = 0 before a copy or a fill (return 1 to skip it), and with 1 after it.
+	 */
 	int (*moves)(int after, int fills, void *to, size_t bytes);
-	/* The enqueueing call executes no operation itself, however small. */
+	/*
+	 * If set, the thread that enqueues an operation never executes it itself, however small it
+	 * is.
+	 */
 	int later;
 };
 
@@ -61,13 +66,13 @@ struct df_hinside {
 	/* Returns a function of the driver by its symbol; NULL: there is none. */
 	void *(*find)(const char *symbol);
 	/*
-	 * Returns the number of unfinished operations: of a stream of the device (NULL: of all), of
-	 * all devices (-1).
+	 * Returns the number of unfinished operations of a stream of the device (NULL: of all its
+	 * streams). device -1: of all devices.
 	 */
 	unsigned long (*pending)(int device, void *stream);
 	/*
-	 * Returns the number of streams (that one; NULL: of all) whose next operation waits for a
-	 * word.
+	 * Returns the number of streams whose next operation waits for a word. stream: only this
+	 * one; NULL: all.
 	 */
 	unsigned long (*waiting)(void *stream);
 	/*

@@ -1,8 +1,8 @@
 /*
  * The rest of the table api.def: the functions that are refused, and the second name (version node
- * libcudart.so.12) of every function, so that programs of both CUDA releases are served here and no
- * call with our handles reaches NVIDIA's runtime. This file includes no CUDA header: it defines a
- * refused function without parameters, which C's calling convention allows.
+ * libcudart.so.12) of every function. So programs of both CUDA releases find all functions here,
+ * and no call with our handles reaches NVIDIA's runtime. This file includes no CUDA header: it
+ * defines a refused function without parameters, which C's calling convention allows.
  */
 #include "interpose/hostcuda/cudart/error.h"
 #include "runtime/base/log.h"

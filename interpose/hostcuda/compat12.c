@@ -1,6 +1,7 @@
 /*
- * Functions whose form differs for programs compiled against CUDA 12 (rows DF_CUDA_12 of api.def):
- * exported as name@libcudart.so.12 and answered by CUDA 13's function of the same meaning.
+ * Functions that have another form in programs compiled against CUDA 12 (rows DF_CUDA_12 of
+ * api.def). Each is exported as name@libcudart.so.12 and calls CUDA 13's function of the same
+ * meaning.
  */
 #include <stddef.h>
 #include <string.h>

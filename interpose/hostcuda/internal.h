@@ -29,7 +29,7 @@
 /* Exports df12_<name>() under CUDA 12's name; in the file that defines it. */
 #define DF_H_VERSION_12(name) __asm__(".symver df12_" #name "," #name "@libcudart.so.12,remove");
 #define DF_H_MAX_DEVICES      1024
-/* On an idle stream the enqueueing thread executes operations up to this size itself. */
+/* On an idle stream, the thread that enqueues an operation up to this size executes it itself. */
 #define DF_H_INLINE_BYTES (64u << 10)
 /* A waiting thread does not execute larger operations of other streams. */
 #define DF_H_HELP_BYTES (256u << 10)
@@ -41,7 +41,7 @@ struct df_hslab {
 	size_t slot_bytes; /* a power of two */
 	size_t nr_slots;
 	char *base;
-	size_t nr_used; /* slots ever handed out */
+	size_t nr_used; /* number of slots that were ever used */
 	struct df_hslot *free;
 	struct df_mutex lock;
 };
@@ -56,7 +56,7 @@ struct df_hslot {
 #define DF_H_LIVE 0xdf11ca5eu
 
 int df_hslab_init(struct df_hslab *slab, const char *name, size_t object_bytes, size_t nr_slots);
-/* A slot with stale contents, not yet live; NULL when none is left. */
+/* Returns a slot with stale contents, not yet live; NULL when none is left. */
 void *df_hslab_get(struct df_hslab *slab);
 void df_hslab_put(struct df_hslab *slab, void *object);
 
@@ -110,10 +110,10 @@ typedef uint64_t df_hpoint;
 
 enum df_hop_kind {
 	DF_HOP_MARK,  /* nothing, or the time stamp of an event */
-	DF_HOP_WRITE, /* a word */
-	DF_HOP_WAIT,  /* for a word */
-	DF_HOP_POINT, /* wait for a position of a stream */
-	DF_HOP_COPY,  /* memory, up to three dimensions */
+	DF_HOP_WRITE, /* writes a word */
+	DF_HOP_WAIT,  /* waits for a word */
+	DF_HOP_POINT, /* waits for a position of a stream */
+	DF_HOP_COPY,  /* copies memory, up to three dimensions */
 	DF_HOP_FILL,
 	DF_HOP_HOST,	 /* the user's function, on a separate thread */
 	DF_HOP_CALLBACK, /* cudaStreamAddCallback, likewise */
@@ -125,7 +125,7 @@ enum df_hop_kind {
 /* The low two bits are the driver's CU_STREAM_WAIT_VALUE_*. */
 #define DF_HWORD_TEST 3u
 #define DF_HWORD_32   4u
-/* The application's word; captured, it is a node of a kind that only the driver has. */
+/* The application's own word. In a capture it becomes a node of a kind that only the driver has. */
 #define DF_HWORD_API  8u
 #define DF_HNODE_WORD ((enum cudaGraphNodeType)12)
 
@@ -211,7 +211,7 @@ struct df_hstream {
 	/* Under the capture lock; the pointer itself is also read without it. */
 	struct df_hcapture *capture;
 	struct df_hnodes frontier; /* dependencies of the next captured operation */
-	struct df_list members;	   /* of its capture */
+	struct df_list members;	   /* in the list of its capture */
 };
 
 struct df_hevent {
@@ -234,7 +234,7 @@ struct df_hdev {
 	struct df_mutex lock;
 	struct df_list streams; /* all, in order of creation */
 	struct df_list active;	/* those with unfinished operations */
-	struct df_hop *ops;	/* recycled */
+	struct df_hop *ops;	/* operations to reuse */
 	struct df_hstream
 		*free; /* slots that belonged to streams of this device, by slot.next_free */
 	struct df_hstream *legacy;
@@ -243,7 +243,7 @@ struct df_hdev {
 	uint64_t nr_created;	/* streams, for the mapping onto hardware queues */
 	uint64_t nr_blocking;	/* atomic: unfinished operations of blocking streams */
 	uint32_t nr_active;	/* atomic: length of active */
-	uint32_t nr_words;	/* atomic: operations enqueued that wait for a word */
+	uint32_t nr_words;	/* atomic: enqueued operations that wait for a word */
 	uint32_t work, done;	/* atomic: futex words of the engine, and of waiting threads */
 	uint32_t engine_sleeps; /* atomic */
 	uint32_t sleepers;	/* atomic: waiting threads that sleep */
@@ -304,7 +304,7 @@ static inline cudaError_t df_hret(cudaError_t err)
 	return err;
 }
 
-/* NULL: not used yet. */
+/* Returns the device; NULL if it is not used yet. */
 static inline struct df_hdev *df_hdev(int device)
 {
 	/*
@@ -327,7 +327,7 @@ static inline const struct df_hooks *df_hhooks(void)
 
 #define DF_H_HOOK(name) (df_hhooks() && df_hhooks()->name)
 
-/* Ends every wait whose beginning a hook saw. */
+/* Ends every wait whose beginning was reported to a hook. */
 static inline void df_hsync_done(int device)
 {
 	if (DF_H_HOOK(sync_done))
@@ -360,7 +360,7 @@ struct df_hstream *df_hstream_find(cudaStream_t stream);
 /* The same with the errors of an enqueueing function: bad handle, call from a host function. */
 cudaError_t df_hstream_enter(cudaStream_t stream, struct df_hstream **out);
 void df_hstream_describe(struct df_hstream *s, struct df_stream_info *out);
-/* Calls the hook before other work; not while capturing. */
+/* Calls the hook for work other than collectives, unless the stream captures. */
 void df_hbefore_work(struct df_hstream *s, enum df_work kind, const struct df_touch *touch);
 void df_hafter_graph(struct df_hstream *s, int launched);
 
@@ -391,11 +391,11 @@ static inline int df_hpoint_done(df_hpoint p)
 
 static inline df_hpoint df_hstream_tail(const struct df_hstream *s)
 {
-	/* RELAXED: a thread that waits for an operation is ordered with it by other means. */
+	/* RELAXED: a thread that waits for an operation is ordered after it by other means. */
 	return df_hpoint_make(s, __atomic_load_n(&s->submitted, __ATOMIC_RELAXED));
 }
 
-/* Whether all that the stream's synchronisation would wait for has finished. */
+/* Whether everything has finished for which a synchronisation of the stream would wait. */
 int df_hstream_idle(struct df_hstream *s);
 /* For code.h. The number of hardware queues; 0: none. A stream has one while it has work. */
 int df_hstream_queues(struct df_hstream *s);
@@ -403,7 +403,7 @@ void df_hstream_queue(struct df_hdev *dev, struct df_hstream *s, int works);
 
 /* -- engine.c ---------------------------------------------------------------------------------- */
 
-/* Appends a copy of the operation, with the waits that legacy order asks for. -ENOMEM. */
+/* Appends a copy of the operation, after the waits that the legacy stream's rules require. */
 int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end);
 void df_hdev_kick(struct df_hdev *dev);
 /* Frees the staging memory of an operation. */
@@ -422,23 +422,23 @@ void df_hwake_engine(struct df_hdev *dev);
 
 /* -- wait.c ------------------------------------------------------------------------------------ */
 
-/* Waits for a point; helps meanwhile. */
+/* Waits for a point, and executes operations meanwhile. */
 void df_hwait_point(df_hpoint p);
-/* Waits for all that the stream's synchronisation includes. */
+/* Waits for everything that a synchronisation of the stream includes. */
 void df_hwait_stream(struct df_hstream *s);
 void df_hwait_device(struct df_hdev *dev);
-/* The ends of streams at one moment. */
+/* The ends of a device's streams at one moment. */
 struct df_hends {
 	size_t nr;
-	df_hpoint *points; /* few, or more */
+	df_hpoint *points; /* points to few, or to allocated memory */
 	df_hpoint few[64];
 };
 /*
- * An explicit wait, for what is on the device's streams at the call. Work that other threads add
- * during the hook's wait may depend on this thread. Returns 1 if the wait was released.
+ * Waits explicitly for the work on the device's streams at the call, not for work that others add
+ * meanwhile, which may depend on this thread. Returns 1 if the wait was released.
  */
 int df_hsync_device(struct df_hdev *dev, enum df_sync_kind kind);
-/* Helps once, or sleeps a moment. */
+/* Executes ready operations once, or sleeps a moment. */
 void df_hwait_slice(struct df_hdev *dev);
 
 /* -- hostfn.c: threads for the user's functions ------------------------------------------------ */
@@ -467,7 +467,7 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 		  void **out);
 /* kind UNKNOWN: any. Fails with -EINVAL if ptr is not the start of an allocation. */
 int df_hmem_free(void *ptr, enum df_mem_kind kind);
-/* Freed by the application: unknown to the API, but memory until df_hmem_free(). Or -EINVAL. */
+/* Hides memory from the API that the application has freed. It exists until df_hmem_free(). */
 int df_hmem_retire(void *ptr);
 /* dying_too: includes memory given to df_hmem_retire(). */
 void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsigned *flags);
@@ -488,13 +488,13 @@ int df_hmem_unimport(void *ptr);
 
 /* Frees memory when all operations enqueued until now that could touch it are done. */
 int df_hreap(void *ptr, int device);
-/* df_hmem_alloc(); if it fails, once more after all memory that is about to be free. */
+/* As df_hmem_alloc(), but if that fails, waits for frees in progress and tries again. */
 int df_hmem_alloc_patient(int device, enum df_mem_kind kind, unsigned flags, size_t bytes,
 			  void **out);
 
 /* -- copy_check.c ------------------------------------------------------------------------------ */
 
-/* Checks that both sides are of the kind and long enough. */
+/* Checks that both sides of a copy are of the right kind and long enough. */
 cudaError_t df_hcopy_check(const struct df_hop *op, enum cudaMemcpyKind kind, int *from_pageable,
 			   int *to_pageable);
 cudaError_t df_hcopy_box(const struct cudaMemcpy3DParms *p, struct df_hop *op);
@@ -523,15 +523,15 @@ static inline int df_hstream_capturing(const struct df_hstream *s)
 cudaError_t df_hsubmit(struct df_hstream *s, const struct df_hop *op, enum df_work kind);
 /* Called by functions that are forbidden during a capture; spoils the capture. */
 cudaError_t df_hunsafe(void);
-/* Work on a legacy stream while a blocking stream of the device captures spoils the capture. */
+/* Invalidates the captures of blocking streams, which work on a legacy stream disturbs. */
 cudaError_t df_hcapture_check_legacy(struct df_hstream *s);
-/* Fails while the stream captures: it cannot be synchronised then. */
+/* Fails while the stream captures, because it cannot be synchronised then. */
 cudaError_t df_hcapture_check_sync(struct df_hstream *s);
 void df_hcapture_stream_gone(struct df_hstream *s);
 cudaError_t df_hcapture_record(struct df_hevent *e, struct df_hstream *s, int external);
-/* Returns 1 if handled, 0 if no capture is concerned, else -(int)cudaError_t. */
+/* Returns 1 if the call was captured, 0 if no capture is concerned, else -(int)cudaError_t. */
 int df_hcapture_wait(struct df_hstream *s, struct df_hevent *e, int external);
-/* Returns 1 if s captures: the operation is now a node; 0 if it does not; or -errno. */
+/* Returns 1 if s captures, after adding the operation as a node; 0 if it does not; or -errno. */
 int df_hcapture_add(struct df_hstream *s, const struct df_hop *op);
 int df_hcapture_coll(struct df_hstream *s, const struct df_capture_ops *ops, void *arg);
 cudaError_t df_hcapture_event_check(struct df_hevent *e);

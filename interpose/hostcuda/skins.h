@@ -1,12 +1,12 @@
-/* Functions that the two APIs, cudart/ and driver/, have of each other. Any thread. */
+/* Functions that the two APIs, cudart/ and driver/, provide to each other. Any thread. */
 #ifndef DF_INTERPOSE_HOSTCUDA_SKINS_H
 #define DF_INTERPOSE_HOSTCUDA_SKINS_H
 
 #include "interpose/hostcuda/internal.h"
 
 /*
- * Returns the driver's function of that name as cuGetProcAddress() gives it to a program of that
- * version; NULL: none.
+ * Returns the driver's function of that name as cuGetProcAddress() returns it to a program of that
+ * version; NULL if there is none.
  */
 void *df_hdriver_find(const char *base, int version, int per_thread);
 /*

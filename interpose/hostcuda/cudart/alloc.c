@@ -22,7 +22,7 @@ static void implicit_sync(int device, enum df_sync_kind kind, const void *ptr, i
 {
 	struct df_hdev *dev = df_hdev(device);
 
-	/* With a test's kernels, the test decides about other waits. */
+	/* If a test executes kernels, it decides which other calls wait. */
 	if (!dev || df_hcode)
 		return;
 	if (DF_H_HOOK(device_sync)) {

@@ -106,7 +106,7 @@ static cudaError_t copy(struct df_hop *op, enum cudaMemcpyKind kind, cudaStream_
 		return submit_sync(s, op, DF_WORK_MEMCPY, op->copy.dst);
 	if (df_hstream_capturing(s))
 		return df_hsubmit(s, op, DF_WORK_MEMCPY);
-	/* The wait below makes a copy of the source unnecessary. */
+	/* The copy is waited for below, so its source need not be copied first. */
 	if (from_pageable && !to_pageable) {
 		err = stage(op);
 		if (err)

@@ -16,11 +16,17 @@ struct config {
 	cudaStream_t stream;
 };
 
-/* <<<>>> pushes; the stub that nvcc generated pops. Calls nest only inside argument lists. */
+/*
+ * The syntax <<<>>> pushes a configuration, and the stub that nvcc generated pops it. They nest
+ * only inside argument lists.
+ */
 static __thread struct config configs[16];
 static __thread unsigned nr_configs;
 
-/* Names the option for users of NVIDIA's nccl-tests, whose programs check data with a kernel. */
+/*
+ * Names the option that users of NVIDIA's nccl-tests need, because that program checks data with a
+ * kernel.
+ */
 static const char *without_kernels(void)
 {
 	size_t n = strlen(program_invocation_short_name);

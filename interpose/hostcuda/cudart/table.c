@@ -11,8 +11,9 @@
 #include <stdlib.h>
 
 /*
- * The largest data of floating-point values that a collective moves; of any type that a message
- * does. No smaller than what is computed (SMALL in dfshim/host/stub.py).
+ * The limits up to which data is moved under DFSHIM_HOST_STUB: of floating-point values in a
+ * collective, and of any type in a message. Not smaller than the results that are computed (SMALL
+ * in dfshim/host/stub.py).
  */
 #define STUB_BYTES   (64u << 10)
 #define STUB_MESSAGE (1u << 20)
@@ -68,7 +69,7 @@ static int stream_new(int device, struct df_stream_info *out)
 	return 0;
 }
 
-/* A stream as the interface names it. */
+/* Converts a stream of the interface. */
 static struct df_hstream *of(struct df_mstream *s)
 {
 	return (struct df_hstream *)s;
@@ -146,7 +147,10 @@ static void stream_each(int device, void (*fn)(const struct df_stream_info *s, v
 
 	if (df_henter() || !df_hdevice_ok(device) || !(dev = df_hdev(device)))
 		return;
-	/* fn runs without the lock, on a copy. Streams may be added while memory is allocated. */
+	/*
+	 * fn is called on a copy of the list, without the lock. Streams may be added while memory
+	 * for the copy is allocated.
+	 */
 	for (cap = DF_ARRAY_LEN(few);; cap = nr * 2) {
 		if (cap > DF_ARRAY_LEN(few)) {
 			infos = malloc(cap * sizeof(*infos));
@@ -196,10 +200,7 @@ static int mem_alloc(int device, size_t bytes, void **out)
 	return df_hmem_alloc(device, DF_MEM_DEVICE, 0, bytes, 1, out);
 }
 
-/*
- * The caller does not wait for native work that was enqueued earlier and may still touch the
- * memory.
- */
+/* Frees memory that work enqueued earlier may still touch, without waiting for that work. */
 static int mem_free(void *ptr)
 {
 	struct df_mem_info info;
@@ -241,9 +242,10 @@ static int stream_idle(struct df_mstream *stream)
 }
 
 /*
- * DFSHIM_HOST_STUB, unless other code executes kernels here (code.h): the operators that would have
- * computed these values were skipped. Integers are moved: sizes, and objects that a program has
- * pickled.
+ * Whether a collective need not move its data: under DFSHIM_HOST_STUB, large floating-point values
+ * are meaningless, because the operators that would have computed them were skipped. Not if code
+ * executes kernels here (code.h). Integers are moved, because they may be sizes, or objects that a
+ * program has pickled.
  */
 static int skips_data(int type, uint64_t bytes)
 {
@@ -264,7 +266,7 @@ static struct df_backend api = {
 	.stream_handle = stream_handle,
 	.stream_write = stream_write,
 	.stream_wait = stream_wait,
-	/* Stricter than cudaStreamQuery(): the next operation could start at once. */
+	/* Stricter than cudaStreamQuery(): also means that the next operation can start at once. */
 	.stream_idle = stream_idle,
 	.event_record = event_record,
 	.event_wait = event_wait,

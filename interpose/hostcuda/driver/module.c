@@ -63,7 +63,7 @@ static CUresult function_check(const struct CUfunc_st *it)
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* looked: the image is in memory, so that the test's table may read it. */
+/* looked: the image is known to be in memory, so the test's table may read it. */
 static CUresult load_as(CUmodule *out, const void *image, int looked)
 {
 	CUmodule m;
@@ -245,7 +245,7 @@ static CUresult get(int *value, CUfunction_attribute what, CUfunction f)
 		break;
 	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
 	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-		/* 0: a kernel that does nothing, while others are executed. */
+		/* 0 marks a kernel that does nothing, where other kernels are executed. */
 		*value = f->code || !df_hcode ? CAPABILITY : 0;
 		break;
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
@@ -367,7 +367,7 @@ static CUresult execute(CUfunction f, const struct df_hkernel_shape *shape, CUst
 	return op.host.arg ? DF_H_CU(df_hsubmit(s, &op, DF_WORK_KERNEL)) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Other requests of a launch. Hints are accepted and have no effect. */
+/* Reads the other attributes of a launch. Hints are accepted and have no effect. */
 struct wish {
 	int cooperative, clustered;
 	CUevent started, ended;
@@ -395,7 +395,10 @@ static CUresult wishes(const CUlaunchConfig *c, struct wish *w)
 			w->started = a->value.launchCompletionEvent.event;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-			/* No kernel triggers it, so it is reached at the kernel's end. */
+			/*
+			 * No kernel triggers the event early, so it is recorded at the kernel's
+			 * end.
+			 */
 			w->ended = a->value.programmaticEvent.event;
 			break;
 		case CU_LAUNCH_ATTRIBUTE_PRIORITY:
@@ -473,11 +476,14 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, 
 		r = cuStreamIsCapturing(s, &status);
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* Events of a capture would be edges of its graph; the test's table has no clusters. */
+	/*
+	 * Not supported: in a capture, such events would be edges of the graph; and the test's
+	 * table has no clusters.
+	 */
 	if (status != CU_STREAM_CAPTURE_STATUS_NONE ||
 	    (w.clustered && function_check(f) == CUDA_SUCCESS && f->code))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	/* After the earlier work of the stream, where the kernel begins. */
+	/* Record it after the earlier work of the stream, which is where the kernel begins. */
 	r = w.started ? cuEventRecord(w.started, s) : CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)
 		r = launch(f,

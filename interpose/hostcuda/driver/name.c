@@ -22,7 +22,7 @@ __attribute__((constructor)) static void take_names(void)
 		return;
 	dir = (int)(strrchr(self.dli_fname, '/') ? strrchr(self.dli_fname, '/') + 1 - self.dli_fname
 						 : 0);
-	/* If they are missing, there is no driver; the runtime's functions still work. */
+	/* If these files are missing, there is no driver. The runtime's functions still work. */
 	for (i = 0; i < DF_ARRAY_LEN(names); i++)
 		if (snprintf(path, sizeof(path), "%.*sdfhost/%s", dir, self.dli_fname, names[i]) <
 		    (int)sizeof(path))

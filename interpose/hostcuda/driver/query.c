@@ -195,7 +195,7 @@ DF_H_API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *w
 	return CUDA_SUCCESS;
 }
 
-/* Copies are ordered with the host's actions in any case. */
+/* Nothing has to be done: copies are ordered with the host's actions in any case. */
 DF_H_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUdeviceptr p)
 {
 	struct df_mem_info info;

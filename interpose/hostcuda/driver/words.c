@@ -32,7 +32,7 @@ cudaError_t df_hword(cudaStream_t stream, enum df_hop_kind kind, CUdeviceptr p, 
 	return err ? err : df_hsubmit(s, &op, DF_WORK_MEMOP);
 }
 
-/* op->kind DF_HOP_MARK: nothing has to be done for it. */
+/* op->kind DF_HOP_MARK: the word needs no operation. */
 static cudaError_t from_params(const CUstreamBatchMemOpParams *p, struct df_hop *op)
 {
 	switch (p->operation) {

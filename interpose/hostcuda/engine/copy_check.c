@@ -13,7 +13,7 @@ static size_t span(size_t pitch, size_t slice, size_t width, size_t height, size
 
 /*
  * Checks that the memory is of the kind that the caller names, and long enough. want: 1 device, 0
- * host, -1 any. *pageable: the memory is not ours.
+ * host, -1 any. *pageable: whether it is memory that CUDA does not know.
  */
 static cudaError_t check(const void *ptr, size_t bytes, int want, int *pageable)
 {

@@ -50,7 +50,7 @@ static void fill(const struct df_hop *op)
 	}
 }
 
-/* Asks the test's table. */
+/* Asks the test's table whether to skip the operation. */
 static int moves(const struct df_hop *op, int after)
 {
 	if (op->kind == DF_HOP_COPY)
@@ -207,7 +207,7 @@ void df_hdev_kick(struct df_hdev *dev)
 	wake_waiters(dev);
 }
 
-/* A word or a stream changed; operations of any device may wait for it. */
+/* Called when a word or a stream has changed: operations of any device may wait for it. */
 static void kick_active(struct df_hdev *but)
 {
 	int i;
@@ -225,14 +225,14 @@ static void kick_active(struct df_hdev *but)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Actions for after the lock is released. */
+/* Wake-ups that are due after the lock is released. */
 struct after {
-	int wrote;    /* a word, for which any thread may wait */
-	int finished; /* an operation */
+	int wrote;    /* a word was written, for which any thread may wait */
+	int finished; /* an operation has finished */
 	int watched;
 };
 
-/* The operation has been executed. Lock held. */
+/* Called when the operation has been executed. Lock held. */
 static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *op,
 		     struct after *after)
 {
@@ -267,7 +267,7 @@ static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *o
 		df_hstream_retire(dev, s);
 }
 
-/* Takes the stream's first operation and executes it. Lock held, dropped meanwhile. */
+/* Takes the stream's first operation and executes it. Lock held; released while it runs. */
 static void run_one(struct df_hdev *dev, struct df_hstream *s, struct after *after)
 {
 	struct df_hop *op = s->head;
@@ -361,7 +361,7 @@ int df_hrun_device(struct df_hdev *dev, size_t max_bytes, int is_engine, int *wo
 				*word |= s->head->kind == DF_HOP_WAIT;
 				continue;
 			}
-			/* The next search begins after this stream, and the list may change. */
+			/* Begin the next search after this stream. The list may have changed. */
 			df_list_del(&s->active);
 			df_list_add_tail(&dev->active, &s->active);
 			run_one(dev, s, &after);
@@ -407,8 +407,8 @@ void df_hstream_host_call(struct df_hstream *s, struct df_hop *op)
 	if (call.users)
 		df_hcode->host(1);
 	/*
-	 * The function may end its thread, as Python does at its end with threads that enter it;
-	 * the stream continues.
+	 * The function may end its thread: at its end, Python does that to threads that enter it.
+	 * The stream continues.
 	 */
 	pthread_cleanup_push(host_done, &call);
 	if (op->kind == DF_HOP_HOST)
@@ -437,7 +437,7 @@ static void *engine(void *arg)
 			sleep_ns = DF_H_SLEEP_MIN_NS;
 			continue;
 		}
-		/* The writer of a word does not always call kick(). */
+		/* Poll, because the writer of a word does not always call kick(). */
 		bound = word ? sleep_ns : -1;
 		if (word && sleep_ns < (int64_t)DF_H_SLEEP_MAX_NS)
 			sleep_ns *= 2;
@@ -548,7 +548,7 @@ int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end
 		return err;
 	if (was_idle && !(df_hcode && df_hcode->later))
 		df_hrun_stream(dev, s, DF_H_INLINE_BYTES);
-	/* RELAXED: for us the count can only be too high. */
+	/* RELAXED: this thread can only see a count that is too high. */
 	engine_needed = __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED) != 0;
 	if (engine_needed) {
 		df_mutex_lock(&dev->lock);

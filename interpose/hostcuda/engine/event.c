@@ -68,7 +68,7 @@ static int make(int device, unsigned flags, int internal, struct df_hevent **out
 	return 0;
 }
 
-/* Returns 1 if the caller ended it. */
+/* Returns 1 if this call ended it. */
 static int end(struct df_hevent *e)
 {
 	if (!df_hslot_retire(&e->slot))
@@ -162,8 +162,8 @@ int df_hevent_record(struct df_hevent *e, struct df_hstream *s)
 	int err;
 
 	/*
-	 * On an idle stream nothing is enqueued: its position is the record, unless a time is
-	 * needed or other streams must be waited for.
+	 * On an idle stream nothing is enqueued: the stream's position is the record, unless a time
+	 * is needed, or the record has to wait for other streams.
 	 */
 	if (!e->timing && !s->legacy && !s->blocking && !df_hstream_queues(s) && !s->queue &&
 	    df_hstream_idle(s)) {
@@ -355,7 +355,7 @@ DF_H_API cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEven
 	return df_hret(err);
 }
 
-/* Events of other processes would need their streams' positions in shared memory. */
+/* Not supported: events of other processes would need their streams' positions in shared memory. */
 DF_H_API cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t *handle, cudaEvent_t event)
 {
 	struct df_hevent *e;

@@ -96,7 +96,7 @@ DF_H_API cudaError_t cudaIpcCloseMemHandle(void *ptr)
 
 	if (err)
 		return df_hret(err);
-	/* First finish the device's work with the memory. */
+	/* First wait until the device's work with the memory is done. */
 	if (df_hdev_current())
 		df_hwait_device(df_hdev_current());
 	return df_hret(df_hmem_unimport(ptr) ? cudaErrorInvalidValue : cudaSuccess);

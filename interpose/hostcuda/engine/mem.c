@@ -28,8 +28,8 @@
 #define POISON(ptr, bytes)   ASAN_POISON_MEMORY_REGION(ptr, bytes)
 #define UNPOISON(ptr, bytes) ASAN_UNPOISON_MEMORY_REGION(ptr, bytes)
 /*
- * LeakSanitizer does not search mapped memory, so it would report memory that only pinned memory
- * points to, like libdfshim.so's. Larger blocks are data.
+ * LeakSanitizer does not search mapped memory. Without this it would report memory to which only
+ * pinned memory points, such as libdfshim.so's. Larger blocks are data.
  */
 #define HOLDER		     (16u << 20)
 #define HOLDS(ptr, bytes)    __lsan_register_root_region(ptr, bytes)
@@ -128,8 +128,8 @@ static int arena_open(struct arena *a, int is_host)
 	}
 	madvise(base, a->size, MADV_DONTDUMP);
 	/*
-	 * The first use of memory is most of the time of large copies; huge pages need
-	 * shmem_enabled.
+	 * Most of the time of a large copy is the first use of its pages. Huge pages help if
+	 * shmem_enabled allows them.
 	 */
 	madvise(base, a->size, MADV_HUGEPAGE);
 	a->fd = fd;
@@ -274,7 +274,7 @@ void df_hmem_reset(int device)
 
 	df_mutex_lock(&a->lock);
 	for (i = a->nr; i > 0; i--)
-		/* The freeing thread of a dying block frees it later. */
+		/* A dying block is freed later: its free is already under way. */
 		if (!a->blocks[i - 1].internal && !a->blocks[i - 1].dying)
 			drop(a, &a->blocks[i - 1]);
 	df_mutex_unlock(&a->lock);

@@ -79,7 +79,7 @@ int df_hreap(void *ptr, int device)
 			err = wait_for_all(reaper, df_hdev(i));
 	if (reaper && !err && !df_hstream_put(reaper, &op, NULL))
 		return 0;
-	/* No memory to defer it: wait as CUDA does. */
+	/* There is no memory to defer the free: wait, as CUDA does. */
 	for (i = from; i <= to; i++)
 		if (df_hdev(i))
 			df_hwait_device(df_hdev(i));
@@ -101,7 +101,9 @@ int df_hmem_alloc_patient(int device, enum df_mem_kind kind, unsigned flags, siz
 		return err;
 	if (DF_H_HOOK(flush))
 		df_hhooks()->flush(device);
-	/* Frees that are ordered after one stream or all: try again while streams progress. */
+	/*
+	 * These frees follow the work of one stream, or of all: try again while streams progress.
+	 */
 	for (;;) {
 		int any = busy(dev);
 

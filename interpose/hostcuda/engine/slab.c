@@ -11,8 +11,8 @@
 #include <sanitizer/lsan_interface.h>
 
 /*
- * LeakSanitizer does not search mapped memory, so it would report memory that only a slot points
- * to. Shows it the slots in use, a lot at a time. Lock held.
+ * LeakSanitizer does not search mapped memory. Without this it would report memory to which only a
+ * slot points. Registers the slots in use with it, many at a time. Lock held.
  */
 static void show_leak_checker(struct df_hslab *slab)
 {

@@ -63,8 +63,8 @@ void df_hstream_queue(struct df_hdev *dev, struct df_hstream *s, int works)
 }
 
 /*
- * Returns the next id that denotes the queue: the id modulo the number of queues, by which the
- * judge of a trace finds it.
+ * Returns the next id that belongs to the queue: the judge of a trace computes the queue as the id
+ * modulo the number of queues.
  */
 static uint64_t id_in(uint64_t queue, uint64_t nr)
 {

@@ -24,14 +24,14 @@ struct piece {
 	struct df_hslot slot;
 	size_t bytes;
 	int device, fd, shared, counted;
-	int handles, mappings; /* it ends with the last one */
+	int handles, mappings; /* freed when the last handle or mapping ends */
 };
 
 struct mapping {
 	char *at;
 	size_t bytes;
 	struct piece *piece;
-	uint8_t *rights; /* of each device, then of the host */
+	uint8_t *rights; /* rights of each device, then of the host */
 	int all;	 /* all rights together: those of this process */
 };
 
@@ -114,7 +114,7 @@ static struct piece *piece_of(uint64_t handle)
 	return p && p->handles ? p : NULL;
 }
 
-/* Returns 1 if it has no user any more: the caller ends it without the lock. */
+/* Returns 1 if it has no user any more. Then the caller frees it, without the lock. */
 static int unused(struct piece *p)
 {
 	return !p->handles && !p->mappings && df_hslot_retire(&p->slot);

@@ -1,7 +1,7 @@
 /*
  * Memory that the application maps by hand: addresses without memory, memory without an address,
- * and the access rights of mappings. Any thread. Results are 0 or -errno; -EINVAL means not made
- * here, or not whole.
+ * and the access rights of mappings. Any thread. Results are 0 or -errno. -EINVAL means that the
+ * object was not made here, or is not given as a whole.
  */
 #ifndef DF_HOSTCUDA_ENGINE_VMM_H
 #define DF_HOSTCUDA_ENGINE_VMM_H
@@ -28,7 +28,7 @@ int df_hvmm_retain(const void *at, uint64_t *handle);
 int df_hvmm_describe(uint64_t handle, int *device, int *shared);
 /* Returns a descriptor that the caller owns. Fails with -ENOTSUP if the memory is not shared. */
 int df_hvmm_export(uint64_t handle, int *fd);
-/* The caller keeps the descriptor. */
+/* The descriptor still belongs to the caller. */
 int df_hvmm_import(int fd, uint64_t *handle);
 
 /* Maps the beginning of the memory into one reservation, without access rights. */

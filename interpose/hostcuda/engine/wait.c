@@ -1,6 +1,6 @@
 /*
- * Threads that wait for a point of a stream, for streams, or for a device. Meanwhile they do the
- * engine's work (engine.c), and drive the daemon through the hooks.
+ * Threads that wait for a point of a stream, for streams, or for a device. While they wait they do
+ * the engine's work (engine.c), and drive the daemon through the hooks.
  */
 #include "interpose/hostcuda/internal.h"
 
@@ -99,7 +99,7 @@ static int take_ends(struct df_hdev *dev, int blocking_only, struct df_hends *e)
 	{
 		if (blocking_only && !s->blocking && !s->legacy)
 			continue;
-		/* Freeing is not waited for: for pinned memory it waits for other devices. */
+		/* Do not wait for frees: a free of pinned memory waits for other devices. */
 		if (s == __atomic_load_n(&dev->reaper, __ATOMIC_RELAXED))
 			continue;
 		if (e->nr < cap && !df_hpoint_done(df_hstream_tail(s)))
@@ -125,7 +125,7 @@ static void wait_streams(struct df_hdev *dev, int blocking_only)
 	do {
 		ret = take_ends(dev, blocking_only, &e);
 		wait_ends(&e);
-		/* Without memory for all of them: some at a time. */
+		/* There is no memory for all of them: wait for some at a time. */
 	} while (ret);
 }
 

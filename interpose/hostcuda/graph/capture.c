@@ -1,7 +1,7 @@
 /*
- * Stream capture: between begin and end, work put on the streams of a capture becomes nodes of a
- * graph. Other streams join by waiting for an event that was recorded in the capture. A forbidden
- * call spoils a capture; its end then reports that.
+ * Stream capture: between begin and end, work that is put on the streams of a capture becomes nodes
+ * of a graph. Other streams join by waiting for an event that was recorded in the capture. A
+ * forbidden call invalidates a capture, and its end then reports that.
  *
  * One lock guards all captures. Streams and events are first checked without it, so programs that
  * capture nothing pay one load.

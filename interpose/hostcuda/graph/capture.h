@@ -11,11 +11,12 @@ struct df_hcapture {
 	struct df_list node; /* of captures */
 	uint64_t id;
 	enum cudaStreamCaptureMode mode;
-	struct df_htls *thread; /* that began it */
+	struct df_htls *thread; /* the stream that began it */
 	struct df_hgraph *graph;
 	struct df_hstream *origin;
 	struct df_list members; /* streams */
-	int own_graph;		/* made by the capture, not given to it */
+	/* whether the capture made the graph, instead of adding to one that it was given */
+	int own_graph;
 	int spoiled;
 };
 
@@ -40,8 +41,8 @@ cudaError_t df_hcapture_node(struct df_hstream *s, enum cudaGraphNodeType type,
 int df_hnodes_copy(struct df_hnodes *to, const struct df_hnodes *from); /* -ENOMEM */
 
 /*
- * capture_joining.c; takes the lock. spoil: the call would disturb the captures, instead of only
- * querying.
+ * capture_joining.c; takes the lock. spoil: the call would disturb the captures and invalidates
+ * them; else it only queries.
  */
 cudaError_t df_hcapture_legacy(struct df_hstream *s, int spoil);
 

@@ -30,7 +30,7 @@ cudaError_t df_hunsafe(void)
 	return hit ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
-/* spoil: the call would disturb the captures, instead of only querying. */
+/* spoil: the call would disturb the captures and invalidates them; else it only queries. */
 cudaError_t df_hcapture_legacy(struct df_hstream *s, int spoil)
 {
 	struct df_hcapture *c;
@@ -85,7 +85,7 @@ void df_hcapture_stream_gone(struct df_hstream *s)
 			c->spoiled = 1;
 			df_hcapture_leave(s);
 			if (c->origin == s) {
-				/* No stream can end it any more. */
+				/* No stream is left that could end the capture. */
 				while (!df_list_empty(&c->members))
 					df_hcapture_leave(df_list_first(
 						&c->members, struct df_hstream, members));
@@ -105,7 +105,10 @@ void df_hcapture_stream_gone(struct df_hstream *s)
 
 /* -- events ------------------------------------------------------------------------------------ */
 
-/* Adds an event as a separate node, for events that streams outside use. Lock held. */
+/*
+ * Adds an event as a node of its own, because streams outside of the capture use the event. Lock
+ * held.
+ */
 static cudaError_t add_event(struct df_hstream *s, struct df_hevent *e, enum cudaGraphNodeType type)
 {
 	struct df_hnode *node;

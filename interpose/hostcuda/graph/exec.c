@@ -85,7 +85,7 @@ static int unfold(struct df_hplan *p, struct df_hgraph *g, size_t entry)
 
 	if (err)
 		return err;
-	/* last[place of a node]: the step that ends it. */
+	/* By node, in this order: the step that ends it. */
 	last = calloc(g->nodes.nr ? g->nodes.nr : 1, sizeof(*last));
 	err = last ? 0 : -ENOMEM;
 	for (i = 0; !err && i < g->nodes.nr; i++) {
@@ -388,7 +388,10 @@ cudaError_t df_hexec_node_set(cudaGraphExec_t exec, cudaGraphNode_t handle, cons
 	return cudaSuccess;
 }
 
-/* was, is: plans of the node's graph, when the node became part of x and as it is to become. */
+/*
+ * was and is: plans of the node's graph, as it was when the node became part of x, and as it is to
+ * become.
+ */
 static cudaError_t replace(struct df_hexec *x, const struct df_hplan *was,
 			   const struct df_hplan *is)
 {

@@ -158,7 +158,10 @@ void df_hgraph_delete(struct df_hgraph *g)
 	df_hslab_put(&df_h.graphs, g);
 }
 
-/* The copy's nodes are in the order of the originals, whose field order is their index. */
+/*
+ * The copy has its nodes in the order of the originals. The field `order` of an original is its
+ * index.
+ */
 struct df_hgraph *df_hgraph_clone(struct df_hgraph *g)
 {
 	struct df_hgraph *copy = df_hgraph_new();
@@ -215,7 +218,10 @@ int df_hgraph_order(struct df_hgraph *g, struct df_hnode ***out)
 
 	if (!v)
 		return -ENOMEM;
-	/* order: 1 + index in v; 0: not placed. Captured graphs are already in order: one pass. */
+	/*
+	 * order: index in v plus 1; 0: not placed yet. For a captured graph one pass is enough,
+	 * because it is in order already.
+	 */
 	for (i = 0; i < nr; i++)
 		g->nodes.v[i]->order = 0;
 	do {
@@ -360,7 +366,7 @@ static void finish(struct list_out *out, size_t *nr, cudaGraphEdgeData *edges)
 		memset(edges, 0, *nr * sizeof(*edges));
 }
 
-/* Begins a query for a list. err: the error of its object. */
+/* Begins a query that returns a list. err: the error of the queried object. */
 static cudaError_t list_begin(struct list_out *out, cudaError_t err, const size_t *nr)
 {
 	if (!err && !nr)

@@ -2,10 +2,10 @@
  * Graphs: capture.c builds them, graph.c keeps and edits them, exec.c executes them.
  *
  * One thread at a time uses a graph (CUDA's rule); the capture lock is held while a capture adds to
- * it. An executable graph is a flat copy. Child graphs are unfolded. Nodes are in topological order
- * and divided into lanes; the first lane is executed on the launching stream, each other one on an
- * internal stream. Executing a graph means enqueueing it, so branches overtake each other as
- * streams do.
+ * it. An executable graph is a flat copy: child graphs are unfolded, nodes are in topological
+ * order, and each belongs to a lane. The first lane is executed on the launching stream, each other
+ * one on an internal stream. Executing a graph means enqueueing it, so branches overtake each other
+ * as streams do.
  */
 #ifndef DF_INTERPOSE_HOSTCUDA_GRAPH_GRAPH_H
 #define DF_INTERPOSE_HOSTCUDA_GRAPH_GRAPH_H
@@ -36,7 +36,7 @@ struct df_hgraph {
 	struct df_hnodes nodes;
 	struct df_hheld *held;
 	size_t nr_held;
-	int owned; /* by a child graph node: the user cannot destroy it */
+	int owned; /* owned by a child graph node, so the user cannot destroy it */
 };
 
 struct df_hnode {
@@ -61,7 +61,7 @@ struct df_hnode {
 	} params;
 };
 
-/* add: only if it is not in the set; push: at the end. Both fail with -ENOMEM. */
+/* add: adds the node if it is not in the set; push: adds it at the end. Both fail with -ENOMEM. */
 int df_hnodes_add(struct df_hnodes *set, struct df_hnode *node);
 int df_hnodes_push(struct df_hnodes *set, struct df_hnode *node);
 void df_hnodes_fini(struct df_hnodes *set);
@@ -92,7 +92,7 @@ int df_hexec_init(void);
 cudaError_t df_hexec_node_set(cudaGraphExec_t exec, cudaGraphNode_t handle,
 			      const struct df_hop *op);
 
-/* Releases a reference; arg: the plan. */
+/* Releases a reference to a plan; arg: the plan. */
 void df_hplan_put(void *arg);
 
 #endif

@@ -33,8 +33,8 @@ static int announce(struct df_hplan *p)
 	if (!err)
 		return 0;
 	/*
-	 * Collectives that already know of the launch must not wait for it, since it will not
-	 * happen.
+	 * Informs collectives that know of a launch that it will not happen, so that they do not
+	 * wait for it.
 	 */
 	for (i--; i-- > 0;) {
 		st = &p->steps[i];
@@ -116,14 +116,18 @@ static cudaError_t launch(struct df_hexec *x, struct df_hstream *s)
 	call.call.arg = p;
 	if (!err)
 		err = df_hstream_put(s, &call, &x->last);
-	/* Without memory in the middle the reference is never released: what runs stays valid. */
+	/*
+	 * If memory runs out in the middle, the reference is never released, so the steps that run
+	 * stay valid.
+	 */
 	return df_herr(err);
 }
 
 /*
- * A graph of collectives alone acts on its stream like the same calls. They are ordered only as
- * their buffers require, and graphs launched in different orders on different ranks do not block
- * each other. Returns 1 if the graph is to be launched as usual, else 0 or -errno.
+ * A graph of collectives alone has the same effect on its stream as the calls themselves: they are
+ * ordered only as their buffers require, and graphs that are launched in different orders on
+ * different ranks do not block each other. Returns 1 if the graph has to be launched as usual, else
+ * 0 or -errno.
  */
 static int issue_bare(const struct df_hplan *p, struct df_hstream *s)
 {

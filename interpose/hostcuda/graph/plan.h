@@ -13,12 +13,12 @@ struct df_hstep {
 	struct df_hevent *event;
 	uint64_t event_id;
 	int event_wait;
-	struct df_hnode *node; /* its origin, ... */
-	uint64_t node_id;      /* ... if this is still its number */
+	struct df_hnode *node; /* its node, ... */
+	uint64_t node_id;      /* ... if that still has this number */
 	enum cudaGraphNodeType type;
 	int device, disabled, has_next;
 	size_t *deps, nr_deps, lane;
-	df_hpoint end;	/* of the current launch */
+	df_hpoint end;	/* the step's end in the current launch */
 	uint64_t ready; /* atomic: launches whose predecessors are done */
 	const uint64_t *done;
 	uint64_t done_value;
@@ -27,7 +27,7 @@ struct df_hstep {
 struct df_hplan {
 	struct df_hstep *steps;
 	size_t nr, cap;
-	struct df_hstream **lanes; /* [0] is not used: the launching stream */
+	struct df_hstream **lanes; /* lanes[0] is not used: it is the launching stream */
 	size_t nr_lanes;
 	struct df_hheld *held;
 	size_t nr_held;
