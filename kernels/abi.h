@@ -58,7 +58,7 @@ enum df_redop { DF_SUM, DF_PROD, DF_MAX, DF_MIN, DF_PREMULSUM, DF_SUMPOSTDIV, DF
 
 enum df_inst_flag {
 	DF_INST_RAW_SRC = 1, /* the source operand is this rank's unchanged input: premultiply it */
-	DF_INST_RAW_DST = 2, /* the same for the destination as second operand (REDUCE) */
+	DF_INST_RAW_DST = 2, /* the same for the second operand, the destination (REDUCE) */
 	DF_INST_FINAL = 4,   /* the result is the whole reduction: postprocess it */
 	DF_INST_STAYS = 8,   /* its data stays in place until received (runtime/program/stays.c) */
 	DF_INST_KNOWN = 16,  /* and its block ends by receiving a result of all ranks */
@@ -83,7 +83,7 @@ struct df_inst {
 	uint16_t cnt;	   /* chunks, >= 1 */
 	uint16_t nr_deps;
 	uint32_t first_dep; /* index in the program's dependencies */
-	uint32_t send_ord;  /* slices that this loop sends there before this one */
+	uint32_t send_ord;  /* slices that this loop sends on the connection before it */
 	uint32_t recv_ord;
 };
 
@@ -91,7 +91,7 @@ struct df_inst {
 struct df_conn_spec {
 	int32_t peer;	   /* rank in the communicator */
 	uint32_t channel;  /* distinguishes connections of one pair in one direction */
-	uint32_t per_loop; /* slices on it in one loop */
+	uint32_t per_loop; /* slices that one loop sends on it */
 };
 
 struct df_prog_block {
@@ -113,7 +113,7 @@ struct df_program {
 	uint32_t chunks, in_chunks, out_chunks, scratch_chunks; /* chunks: per count */
 	uint32_t max_cnt;					/* largest cnt of any instruction */
 	uint32_t min_slots; /* fewest slots without a deadlock of its own; 0: unknown */
-	uint64_t max_bytes; /* largest permitted count * size; 0: no limit */
+	uint64_t max_bytes; /* largest permitted count * size of the type; 0: no limit */
 	uint32_t nr_blocks, nr_inst, nr_deps, nr_conns;
 	uint32_t off_blocks, off_inst, off_deps, off_conns;
 	uint64_t hash; /* of the program of all ranks; equal on every rank */
@@ -173,12 +173,12 @@ struct df_conn_hdr {
 #define DF_CONN_SLOTS 320
 
 /*
- * A connector in the memory of a GPU: this follows its header instead of the slots. The header's
- * counters only show what the host has processed. At `offset` there are the slots, after another
- * header of which the blocks use tail, head and refs.
+ * A connector in the memory of a GPU: in host memory, this follows its header instead of the slots.
+ * That header's counters only show what the host has processed. At `offset` in the GPU's memory
+ * there is another header, of which the blocks use tail, head and refs, and after it the slots.
  */
 struct df_conn_far {
-	uint64_t ready; /* released by the owner's block: counters are set, it is announced */
+	uint64_t ready; /* released by the owner's block: its counters are set */
 	uint64_t chunk; /* index of the piece of the owner's GPU memory in its process */
 	uint64_t chunk_bytes, offset;
 	uint64_t addr;	    /* of the connector in the owner's process */
@@ -203,13 +203,13 @@ struct df_kconn {
 	uint32_t nr_slots, slot_bytes, per_loop;
 	uint16_t proto;	 /* enum df_proto; the same at both ends */
 	uint16_t lands;	 /* whether refs receive addresses to write to (network, CPU threads) */
-	uint32_t credit; /* low-latency protocols: number of slices after which head is published */
+	uint32_t credit; /* low-latency protocols: number of slices between writes of head */
 	uint64_t *tail, *head;
 	uint8_t *slots;
 	uint64_t *refs; /* by slot: the address of a slice that was not copied, or 0; or NULL */
 	struct df_bell *bell; /* of the peer's process; NULL if the peer polls */
 	uint64_t seen;	      /* the peer's counter when last read; the block's own */
-	uint64_t peer;	      /* the owner of the other end: equal within one daemon */
+	uint64_t peer;	      /* identifies the other end's owner: equal within one daemon */
 	/* Not NULL: the block sets the counters to base, then state, then releases 1 here. */
 	uint64_t *fresh;
 	uint64_t base;
@@ -226,9 +226,9 @@ struct df_kwait {
 #define DF_INST_WAITS 4
 
 /*
- * Synchronizes a captured collective with its graph: a replay writes 1 to `arrived`, waits for
- * `open`, writes 0 there. Replays do this in sequence, so a block that has seen `arrived` can clear
- * it.
+ * Synchronizes a captured collective with its graph. A replay writes 1 to `arrived`, waits for
+ * `open`, and writes 0 to it. Replays run one after another, so a block that has seen `arrived` can
+ * clear it.
  */
 struct df_kgate {
 	uint64_t arrived;
@@ -305,7 +305,7 @@ struct df_kcoll {
 	uint64_t id;	/* for the trace */
 	/* These change later; a block may copy the fields before them (kernels/hot.inl). */
 	uint8_t *scratch;
-	uint32_t aborted; /* set by the host: access no memory any more */
+	uint32_t aborted; /* set by the host: do not access memory any more */
 };
 
 /* Sets the program of a collective, and the fields copied from it. */
@@ -345,9 +345,9 @@ struct df_sqe {
 #define DF_KINST_FIXED (sizeof(struct df_kinst) - offsetof(struct df_kinst, in))
 
 /*
- * A slot of a submission ring. For a GPU it also contains the instance's fixed part, so that all
- * that a block needs crosses the bus at once, not in three steps: slot, last instance's `next`,
- * instance.
+ * A slot of a submission ring. For a GPU it also contains the instance's fixed part. So a block
+ * reads all that it needs in one access across the bus, and not in three: the slot, the last
+ * instance's `next`, and the instance.
  */
 struct df_sq_slot {
 	struct df_sqe e;
@@ -357,9 +357,9 @@ struct df_sq_slot {
 enum df_cqe_kind { DF_CQE_DONE, DF_CQE_START, DF_CQE_PREEMPT, DF_CQE_RESUME };
 
 /*
- * `coll` and `value` show by their lowest bit, DF_CQ_LAP() of the slot, whether they are valid, so
- * no fence is needed. The end of an operation is valid when the collective's word also has that
- * value.
+ * The lowest bits of `coll` and `value`, DF_CQ_LAP() of the slot, show whether they are valid, so
+ * no fence is needed. The completion of an operation is valid only when the collective's word has
+ * that value, too.
  */
 struct df_cqe {
 	uint64_t coll;	   /* address of the struct df_kcoll; from bit 1: enum df_cqe_kind */
@@ -369,12 +369,12 @@ struct df_cqe {
 
 /* Free-running indices: the slot is index & mask. Each side has its own cache line. */
 struct df_ring {
-	uint32_t tail; /* written by the producer only; CQ: when it leaves a GPU */
+	uint32_t tail; /* written by the producer only; CQ of a GPU: when the block leaves */
 	uint32_t pad0[15];
 	uint32_t head; /* written by the consumer only */
 	uint32_t pad1[15];
 	uint32_t mask;
-	uint32_t lost; /* CQ: a completion found no room; the host then checks all collectives */
+	uint32_t lost; /* CQ: there was no room for a completion: check all collectives */
 	void *slots;
 	uint64_t pad2[6];
 };
@@ -392,13 +392,13 @@ struct df_policy {
 	int64_t boost;	  /* factor after a successful primitive */
 	int64_t max;	  /* the maximum */
 	uint64_t quit_ns; /* time without progress before a block leaves; on a GPU */
-	uint64_t gang;	  /* operations of a collective between ends of the common order; 0: none */
+	uint64_t gang;	  /* operations until the common order ends; 0: there is none */
 	uint32_t order;	  /* 0 for FIFO, 1 for priority */
 	uint32_t share;	  /* by priority: percent of the work that less urgent tasks get */
 	uint32_t urgent;  /* by priority: threshold of an urgent task after its slices */
-	/* With 1, report START of operations that have to wait; with 2, all, PREEMPT, RESUME. */
+	/* Report START: 1 for operations that have to wait; 2 for all, with PREEMPT and RESUME. */
 	uint32_t events;
-	uint32_t let; /* threads: from this size on slices move without the lock; 0: none */
+	uint32_t let; /* CPU threads: slices from this size on move without the lock; 0: none */
 };
 
 struct df_kstats {
@@ -421,7 +421,7 @@ struct df_kblock {
 	uint32_t gang;	 /* whether tasks are taken in the order that is common to all ranks */
 	uint32_t stays;	 /* GPU: the block is on the device and has recently had work */
 	uint32_t served; /* number of times that a task got its share */
-	int64_t owed;	 /* by priority: turns that less urgent tasks are owed (dfk_account()) */
+	int64_t owed;	 /* by priority: bytes * percent still due to less urgent tasks */
 	int64_t idle;	 /* traversals without progress */
 	struct df_kstats stats;
 };
@@ -429,7 +429,7 @@ struct df_kblock {
 struct df_kdaemon {
 	uint32_t abi; /* DF_ABI_VERSION */
 	uint32_t nr_blocks;
-	uint32_t quit; /* host: leave as soon as possible; not cleared while a kernel is there */
+	uint32_t quit; /* by the host: leave as soon as possible; not cleared while a kernel runs */
 	uint32_t device;
 	struct df_policy policy;
 	uint64_t self; /* df_kconn.peer of connectors whose other end belongs to this daemon too */
@@ -437,7 +437,7 @@ struct df_kdaemon {
 	/* GPU memory for further contexts: nr_lines of DF_LINE_BYTES per block; or NULL. */
 	void *lines;
 	uint32_t nr_lines;
-	uint32_t leave; /* a block: no block has work, so all leave; cleared before a launch */
+	uint32_t leave; /* by a block: no block has work, so all leave; cleared before a launch */
 };
 
 #define DF_LINE_BYTES 2048

@@ -9,8 +9,8 @@
 #include "kernels/abi.h"
 
 /*
- * Adds the caller to the sleepers until df_bell_disarm(). Returns the number for df_bell_sleep().
- * Check once more for work after it.
+ * Adds the caller to the sleepers until df_bell_disarm(). Returns the number to pass to
+ * df_bell_sleep(). Check for work once more between the two.
  */
 uint32_t df_bell_arm(struct df_bell *bell);
 /* Sleeps until the bell rings or the time-out. */

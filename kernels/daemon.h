@@ -1,8 +1,8 @@
 /*
- * The daemon's interface for its launchers: one function that lets a block take one turn. The GPU
- * kernel calls it in a loop (daemon_cuda.cu). On the CPU backend the engine's threads call it for
- * one block after another (runtime/device/host/threads.c), so that many blocks share few cores
- * without spinning against each other.
+ * The daemon's interface for the code that runs it: one function that lets a block take one turn.
+ * The GPU kernel calls it in a loop (daemon_cuda.cu). On the CPU backend the engine's threads call
+ * it for one block after another (runtime/device/host/threads.c), so that many blocks share few
+ * cores without spinning against each other.
  */
 #ifndef DFK_DAEMON_H
 #define DFK_DAEMON_H
@@ -11,8 +11,8 @@
 
 /*
  * Executes one turn of one block on the host: accepts submissions, then polls or moves one slice of
- * the task that has its turn. Never blocks. The caller owns the block (df_kblock.lock); with
- * df_policy.let, not while a slice moves.
+ * the task that has its turn. Never blocks. The caller must own the block (df_kblock.lock). With
+ * df_policy.let, it does not own the block while a slice moves.
  */
 enum df_turn df_block_turn(struct df_kdaemon *d, struct df_kblock *blk);
 

@@ -66,8 +66,8 @@ DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared
 		  struct df_kctx *ctx, int able)
 {
 	/*
-	 * A rank of this daemon: it acts when it has its turn, not while this block polls for its
-	 * data.
+	 * The peer is a rank of this daemon: it acts when it has its turn, not while this block
+	 * polls for its data.
 	 */
 	int own = able && sh->peer && sh->peer == d->self;
 
@@ -79,15 +79,15 @@ DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared
 		dfk_ask(blk);
 	else if (able && ++ctx->polls < ctx->spin)
 		return;
-	/* The next turn can resolve such a wait, so it is not worth the writes. */
+	/* The next turn may end such a wait, so it is not worth the writes. */
 	if (!own || blk->idle) {
 		if (d->policy.events && ctx->k > ctx->finished * ctx->coll->loops * ctx->nr_inst)
 			dfk_tell(blk, ctx);
 		dfk_publish(blk);
 	}
 	/*
-	 * The threshold is reached, or the task cannot start: the next task gets its turn. The task
-	 * that was due has had its chance.
+	 * The threshold is reached, or the task cannot start: the next task gets the turn. The task
+	 * whose turn it was has used it.
 	 */
 	if (dfk_owes(d, blk) && ctx->priority < dfk_at(blk, blk->first)->priority)
 		blk->owed = 0;
@@ -180,7 +180,7 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 	}
 #endif
 	if (sh->move && sh->takes && !dfk_sync_and(dfk_words_get(&sh->get, stage->in))) {
-		/* Nothing has changed; thread 0 alone writes what the others have read. */
+		/* Nothing has changed. Only thread 0 writes the data that the others have read. */
 		if (DFK_TID == 0)
 			dfk_miss(d, blk, sh, sh->ctx, 1);
 		dfk_sync();
@@ -205,14 +205,14 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 
 #if DFK_WAYS
 /*
- * Factor for a block's stay if it only waits for a peer's next slice, which may arrive at any
- * moment.
+ * If a block only waits for a peer's next slice, it stays longer by this factor, because the slice
+ * may arrive at any moment.
  */
 #define DFK_PATIENCE 10
 /*
- * Divisor for its stay if it has no task: it takes a multiprocessor from the program's next work.
- * It stays a little, because a program that waits for each operation submits the next one within
- * microseconds.
+ * If a block has no task, it stays shorter by this divisor, because it takes a multiprocessor from
+ * the program's next work. It does stay a little: a program that waits for each operation submits
+ * the next one within microseconds.
  */
 #define DFK_HASTE 20
 
@@ -226,7 +226,10 @@ DFK void dfk_stays(struct dfk_local *l, uint32_t stays)
 	dfk_store_relaxed_sys(&l->home->stays, stays);
 }
 
-/* Whether some block stays. As long as it is the same block, this reads across the bus once. */
+/*
+ * Whether some block still stays. While it is the same block as before, this reads across the bus
+ * once.
+ */
 DFK int dfk_one_stays(struct dfk_local *l)
 {
 	uint32_t i;
@@ -243,16 +246,17 @@ DFK int dfk_one_stays(struct dfk_local *l)
 }
 
 /*
- * Thread 0, after each turn: whether the block leaves. It does when asked to, or when no block has
- * made progress for df_policy.quit_ns, or for a part of that if no block has work. The driver waits
- * for the kernel in many calls (device synchronization, loading, a kernel that needs the whole
- * device), so a daemon without work must not stay. The host launches it again when there is work.
+ * Thread 0, after each turn: whether the block leaves. It leaves when df_kdaemon.quit is set, or
+ * when no block has made progress for df_policy.quit_ns, or for a part of that if no block has
+ * work. In many calls the driver waits for the kernel (device synchronization, loading, a kernel
+ * that needs the whole device), so a daemon without work must not stay. The host launches it again
+ * when there is work.
  *
- * The blocks leave together. The host cannot launch a single block, so work for a block that had
- * left alone would wait until the last one leaves, which other work may keep busy as long as the
- * job runs. A block for which there was no room does not prevent that. It starts when the others
- * have left, and leaves only after its own time, or it would never execute anything
- * (tests/model/leave.pml).
+ * The blocks leave together. The host cannot launch a single block, so work for a block that has
+ * left alone would wait until the last block leaves, and other work may keep that busy for as long
+ * as the job runs. A block for which the device had no room does not keep the others from leaving.
+ * It starts when they have left, and leaves only after its own time, or it would never execute
+ * anything (tests/model/leave.pml).
  */
 DFK int dfk_leaves(struct dfk_local *l, enum df_turn turn)
 {

@@ -1,9 +1,9 @@
 /*
- * Hot contexts. On a GPU, the memory that the host shares with a block is pinned, and each access
- * to it crosses the bus. So a block on the device works on copies: its own state, and DFK_WAYS
- * contexts with their connectors and instructions, in shared memory. Contexts that do not fit there
- * are in *lines* of GPU memory; each context may use one particular line. The state of a context is
- * in one place at a time: a way, its line, or the original.
+ * Hot contexts. On a GPU, the memory that the host shares with a block is pinned host memory, and
+ * each access to it crosses the bus. So a block on the device works on copies: its own state, and
+ * DFK_WAYS contexts with their connectors and instructions, in shared memory. Contexts that do not
+ * fit there are in *lines* of GPU memory; each context can use only one particular line. The state
+ * of a context is in one place at a time: a way, its line, or the original.
  *
  *   dfk_block_enter()   copies the block's state; no context is hot
  *   dfk_fetch()         copies a context into a way: from its line or from the original. The way's
@@ -29,14 +29,14 @@
 #endif
 
 /*
- * A busy block reads across the bus once per this number of turns: submissions, the request to
- * leave.
+ * A busy block reads submissions and the request to leave across the bus once in this number of
+ * turns.
  */
 #ifndef DFK_LOOK_EVERY
 #define DFK_LOOK_EVERY 16
 #endif
 
-/* The same by priority: a submission may be urgent. */
+/* The number of turns by priority, because a submission may be urgent. */
 #define DFK_LOOK_URGENT ((DFK_LOOK_EVERY + 3) / 4)
 
 #if DFK_WAYS
@@ -61,25 +61,25 @@ struct dfk_hot {
 
 /* A block's data in shared memory. */
 struct dfk_local {
-	/* First: its own state; the indices of its rings are in the original. */
+	/* First: the block's own state. The indices of its rings are in the original. */
 	struct df_kblock blk;
 	struct df_kblock *home;
 	struct df_kdaemon d; /* quit is in the original */
 	struct df_kdaemon *d_home;
 	struct df_sq_slot slot; /* the current submission */
 	struct dfk_hot *lines;
-	uint64_t turns, published; /* published: stats.slices at that time */
-	uint32_t told;		   /* the last published sq.head */
+	uint64_t turns, published; /* stats.slices when counters were last published */
+	uint32_t told;		   /* sq.head as last published */
 	/*
-	 * dfk_leaves(): turns; the first time it read since the last progress, and since the start;
-	 * 0: none
+	 * for dfk_leaves(): number of turns; the time of the first one since the last progress, and
+	 * since the start; 0: none
 	 */
 	uint32_t looks;
 	uint64_t still, came;
-	uint32_t able;	/* since then a task has waited for a peer only */
+	uint32_t able;	/* whether since then a task could start and only waited for a peer */
 	uint32_t stays; /* as in the original */
 	uint32_t asks;	/* the last block found to stay */
-	uint32_t eager; /* the next turn reads the submissions */
+	uint32_t eager; /* whether the next turn must read the submissions */
 	struct dfk_hot way[DFK_WAYS];
 };
 
@@ -105,7 +105,7 @@ DFK void dfk_copy(void *to, const void *from, uint32_t bytes)
 		t[i] = f[i];
 }
 
-/* The line that a context may use, or NULL if there are no lines. */
+/* Returns the line that a context can use, or NULL if there are no lines. */
 DFK struct dfk_hot *dfk_line(const struct df_kblock *blk, const struct df_kctx *home)
 {
 	const struct dfk_local *l = dfk_local(blk);
@@ -129,7 +129,7 @@ DFK struct dfk_hot *dfk_way(const struct df_kblock *blk, const struct df_kctx *h
 	return NULL;
 }
 
-/* Where the state of a context is: a copy, or the original itself. */
+/* Returns where the state of a context is: a copy, or the original itself. */
 DFK struct df_kctx *dfk_at(const struct df_kblock *blk, struct df_kctx *home)
 {
 	struct dfk_hot *h = dfk_way(blk, home);
@@ -290,7 +290,10 @@ DFK void dfk_fetch(const struct dfk_fetch *f)
 
 /* ---- what a context refers to --------------------------------------------------------------- */
 
-/* Thread 0: copies the fixed part of an instance, from itself or from the slot that brought it. */
+/*
+ * Thread 0: copies the fixed part of an instance, from the instance or from the slot that contained
+ * it.
+ */
 DFK void dfk_now_copy(struct dfk_hot *h, const struct df_kinst *in, const dfk_u64 *fixed)
 {
 	dfk_u64 *to = (dfk_u64 *)(void *)&h->inst.in;
@@ -308,7 +311,7 @@ DFK void dfk_now_copy(struct dfk_hot *h, const struct df_kinst *in, const dfk_u6
 	h->inst_of = in;
 }
 
-/* Thread 0: the running instance, except for the fields that change. */
+/* Thread 0: returns the running instance, of which the copy lacks the fields that change. */
 DFK const struct df_kinst *dfk_now(struct df_kctx *ctx)
 {
 	struct dfk_hot *h = (struct dfk_hot *)(void *)ctx;
@@ -321,7 +324,7 @@ DFK const struct df_kinst *dfk_now(struct df_kctx *ctx)
 	return &h->inst;
 }
 
-/* Thread 0: another instance is running. */
+/* Thread 0: makes another instance the running one. */
 DFK void dfk_now_is(struct df_kctx *ctx, struct df_kinst *in)
 {
 	ctx->cur = in;
@@ -347,7 +350,7 @@ DFK const struct df_sq_slot *dfk_slot(const struct df_kblock *blk, const struct 
 	return to;
 }
 
-/* Thread 0: the instance of a submission is running. */
+/* Thread 0: makes the instance of a submission the running one. */
 DFK void dfk_now_from(struct df_kctx *ctx, const struct df_sq_slot *slot)
 {
 	ctx->cur = slot->e.inst;
@@ -391,7 +394,7 @@ DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 	return 1;
 }
 
-/* Thread 0: connectors have changed; drops their copies. */
+/* Thread 0: called when connectors have changed; drops their copies. */
 DFK void dfk_reconnect(struct df_kctx *ctx)
 {
 	struct dfk_hot *h = (struct dfk_hot *)(void *)ctx;
@@ -402,7 +405,7 @@ DFK void dfk_reconnect(struct df_kctx *ctx)
 			h->conn[i].state = 0;
 }
 
-/* Thread 0: publishes the counters, for readers while the block is on the device. */
+/* Thread 0: publishes the counters, so that they can be read while the block is on the device. */
 DFK void dfk_publish(struct df_kblock *blk)
 {
 	struct dfk_local *l = dfk_local(blk);
@@ -424,7 +427,7 @@ DFK int dfk_look(struct df_kblock *blk)
 	int eager = !blk->task || dfk_local(blk)->eager;
 
 	dfk_local(blk)->eager = 0;
-	/* A block that always has work must not look stuck. */
+	/* Publish now and then: a block that always has work must not look stuck. */
 	if (turn % (16 * DFK_LOOK_EVERY) == 0)
 		dfk_publish(blk);
 	if (dfk_local(blk)->d.policy.order)
@@ -432,21 +435,21 @@ DFK int dfk_look(struct df_kblock *blk)
 	return eager || turn % DFK_LOOK_EVERY == 0;
 }
 
-/* Thread 0: waits for another rank of this daemon, for which there may be a submission. */
+/* Thread 0: the task waits for another rank of this daemon, for which there may be a submission. */
 DFK void dfk_ask(struct df_kblock *blk)
 {
 	dfk_local(blk)->eager = 1;
 }
 
-/* Thread 0: waits for a peer, which may act at any moment. */
+/* Thread 0: the task waits for a peer, which may act at any moment. */
 DFK void dfk_able(struct df_kblock *blk)
 {
 	dfk_local(blk)->able = 1;
 }
 
 /*
- * Thread 0: submissions up to head have been accepted. Publishes that only if they are many,
- * because it takes a fence.
+ * Thread 0: submissions up to head have been accepted. Publishes head only after many of them,
+ * because that takes a fence.
  */
 DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 {
@@ -490,8 +493,8 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 	uint32_t i;
 
 	/*
-	 * Each thread copies some words, so that they cross the bus together. RELAXED: the host
-	 * writes some of them, which are not used.
+	 * Each thread copies some words, so that these cross the bus together. RELAXED: some of
+	 * them the host may be writing, but those are not used.
 	 */
 	for (i = (uint32_t)DFK_TID; i < sizeof(*d) / 8; i += DFK_NTHREADS)
 		((dfk_u64 *)(void *)&l->d)[i] = dfk_load_relaxed_sys(&((const dfk_u64 *)(const void *)d)[i]);

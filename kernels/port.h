@@ -61,7 +61,10 @@ DFK void dfk_ring_bell(struct df_bell *bell)
 {
 	(void)bell;
 }
-/* The same for all blocks; it continues while other contexts have their time slice. */
+/*
+ * The same for all blocks of the device. This clock continues while other contexts have their time
+ * slice.
+ */
 DFK uint64_t dfk_now_ns(void)
 {
 	uint64_t t;
@@ -90,7 +93,10 @@ DFK uint64_t dfk_now_ns(void)
 #define dfk_store_released_sys(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define dfk_sub_acq_rel_dev(p, v)    __atomic_sub_fetch((p), (v), __ATOMIC_ACQ_REL)
 
-/* Only where blocks leave by themselves (DFK_WAYS); provided by the code that builds that. */
+/*
+ * Called only where blocks leave by themselves (DFK_WAYS). The code that builds for that provides
+ * it.
+ */
 uint64_t dfk_now_ns(void);
 #define dfk_ring_bell(bell)                                                                        \
 	do {                                                                                       \

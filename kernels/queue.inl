@@ -1,15 +1,16 @@
 /*
- * A block's task queue, and the order of its tasks' turns: by arrival or priority, for how many
- * polls, and when ranks that disagree change to the order that is common to all of them
- * (docs/kernels.md). These decisions only affect speed. Only thread 0 calls this.
+ * A block's task queue, and the order in which its tasks get turns: by arrival or priority, for how
+ * many polls, and when ranks that disagree change to the order that is common to all of them
+ * (docs/kernels.md). These decisions affect only speed. Only thread 0 calls this.
  *
- * `home` is a task as the queue names it, `ctx` is where its state is at the moment (hot.inl).
+ * `home` is the original context, by which the queue knows a task. `ctx` is where its state is at
+ * the moment (hot.inl).
  */
 
 /*
- * Whether a is placed before b although it arrived later. Ranks that issue in one order agree by
- * keeping that order. Ranks that do not would each prefer another task. While df_kblock.gang is set
- * they prefer the same one, because the ids of collectives are equal on all ranks.
+ * Whether a is placed before b although it arrived later. Ranks that issue in the same order agree
+ * by keeping that order. Ranks that do not would each prefer another task. While df_kblock.gang is
+ * set they prefer the same one, because the ids of collectives are equal on all ranks.
  */
 DFK int dfk_overtakes(const struct df_kdaemon *d, const struct df_kblock *blk,
 		      const struct df_kctx *a, const struct df_kctx *b)
@@ -73,7 +74,7 @@ DFK void dfk_queue_remove(struct df_kblock *blk, struct df_kctx *home)
 	}
 }
 
-/* The priority of the task has changed. */
+/* Moves the task because its priority has changed. */
 DFK void dfk_queue_move(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *home)
 {
 	struct df_kctx *running = blk->running, *ctx = dfk_at(blk, home);
@@ -117,7 +118,7 @@ DFK void dfk_queue_weigh(struct df_kdaemon *d, struct df_kblock *blk, struct df_
 /*
  * By priority: whether a less urgent task is queued too. After a slice of its own, an urgent task
  * waits for its peers about as long as one of their slices may take (df_policy.urgent). After that
- * it is polled once after each slice of the others.
+ * it is polled once after each slice of the other tasks.
  */
 DFK int dfk_is_urgent(const struct df_kblock *blk, const struct df_kctx *ctx)
 {
@@ -125,9 +126,10 @@ DFK int dfk_is_urgent(const struct df_kblock *blk, const struct df_kctx *ctx)
 }
 
 /*
- * The task that has its turn. While slices move without the lock, it is one that is more urgent
- * than the least urgent one and has no moving slice: so another thread executes urgent tasks in the
- * meantime, and begins nothing else that could delay it. NULL if there is none.
+ * Returns the task that has its turn. While slices move without the lock, this is a task that is
+ * more urgent than the least urgent one and has no moving slice. So another thread executes urgent
+ * tasks in the meantime, and begins nothing else that could delay the slices. NULL if there is
+ * none.
  */
 #if DFK_WAYS
 #define dfk_queue_free(blk) ((blk)->task)
@@ -139,7 +141,7 @@ DFK struct df_kctx *dfk_queue_free(struct df_kblock *blk)
 	if (!blk->moving)
 		return blk->task;
 	while (!dfk_is_urgent(blk, blk->task) || blk->task->moving) {
-		/* An urgent task is not the last. */
+		/* A task at the end of the queue is not urgent. */
 		if (dfk_is_urgent(blk, blk->task)) {
 			blk->task = blk->task->next;
 			blk->pos++;
@@ -155,9 +157,9 @@ DFK struct df_kctx *dfk_queue_free(struct df_kblock *blk)
 #endif
 
 /*
- * By priority: a slice of this many bytes has moved. Adds up what the more urgent tasks move while
- * others are queued, so that those finally get their share. Polling after a slice costs about as
- * much as 512 bytes.
+ * By priority: called when a slice of this many bytes has moved. Adds up what the more urgent tasks
+ * move while others are queued, so that those finally get their share. Polling after a slice costs
+ * about as much as 512 bytes.
  */
 DFK void dfk_account(const struct df_kdaemon *d, struct df_kblock *blk, const struct df_kctx *ctx,
 		     uint64_t bytes)
@@ -172,7 +174,10 @@ DFK void dfk_account(const struct df_kdaemon *d, struct df_kblock *blk, const st
 		blk->owed = 0;
 }
 
-/* The portion of the share, in bytes: several slices of small operations, one of a large one. */
+/*
+ * The bytes that the less urgent tasks move at a time when they get their share: several slices of
+ * small operations, one of a large one.
+ */
 #define DFK_SHARE_BYTES 65536
 
 DFK int dfk_owes(const struct df_kdaemon *d, const struct df_kblock *blk)
@@ -180,7 +185,10 @@ DFK int dfk_owes(const struct df_kdaemon *d, const struct df_kblock *blk)
 	return blk->owed && blk->owed >= DFK_SHARE_BYTES * (100 - (int64_t)d->policy.share);
 }
 
-/* The less urgent task whose last share is oldest. NULL if all are equally urgent. */
+/*
+ * Returns the less urgent task that has waited longest for its share, or NULL if all are equally
+ * urgent.
+ */
 DFK struct df_kctx *dfk_queue_due(struct df_kblock *blk, uint32_t *pos)
 {
 	int32_t most = dfk_at(blk, blk->first)->priority;
@@ -200,8 +208,8 @@ DFK struct df_kctx *dfk_queue_due(struct df_kblock *blk, uint32_t *pos)
 }
 
 /*
- * By priority, after each slice: chooses the next turn. It goes to a task that is more urgent than
- * the last one, which may have become ready, and from time to time to the others.
+ * By priority, after each slice: chooses the task of the next turn. This is a more urgent task than
+ * the last one, because it may have become ready, or from time to time one of the others.
  */
 DFK void dfk_queue_front(struct df_kdaemon *d, struct df_kblock *blk)
 {
@@ -225,7 +233,7 @@ DFK void dfk_queue_front(struct df_kdaemon *d, struct df_kblock *blk)
 	blk->pos = pos;
 }
 
-/* At the end of a traversal a block notices that nothing makes progress. */
+/* Called at the end of a traversal of the queue: notices that nothing makes progress. */
 DFK void dfk_queue_advance(struct df_kblock *blk)
 {
 	blk->task = dfk_at(blk, blk->task)->next;
@@ -245,7 +253,10 @@ DFK int64_t dfk_threshold(const struct df_policy *p, uint32_t pos)
 	return t < p->floor ? p->floor : t;
 }
 
-/* Whether the other end has sent something for the running instance. -1 if it is not connected. */
+/*
+ * Whether the other end has sent something for the running instance; -1 if the connector is not
+ * connected.
+ */
 DFK int dfk_heard(const struct df_kctx *ctx, struct df_kconn *r)
 {
 	if (!dfk_connected(ctx, r))
@@ -259,10 +270,10 @@ DFK int dfk_heard(const struct df_kctx *ctx, struct df_kconn *r)
 
 /*
  * Whether a peer has begun `now`, which this block queued after `last`, but has sent nothing for
- * `last`: then it has another order. A late peer has sent nothing for either. A peer with this
- * order first tries the task that it queued first, and if a program begins by sending, that slice
- * waits for no other; if it does not, this is a guess. First instances do not count: they begin in
- * the order in which their connectors are made.
+ * `last`. Then the peer has another order. A late peer has sent nothing for either. A peer with the
+ * same order first tries the task that it queued first. If a program begins by sending, its first
+ * slice waits for no other, so the answer is certain; otherwise it is a guess. First instances do
+ * not count, because they begin in the order in which their connectors are made.
  */
 DFK int dfk_disagree(const struct df_kctx *last, const struct df_kctx *now)
 {

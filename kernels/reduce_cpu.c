@@ -15,8 +15,8 @@
 #endif
 
 /*
- * With two destinations, a copy is made in pieces, so that the source is read from the L1 cache
- * again.
+ * With two destinations, copies are made piece by piece, so that the source is read from the L1
+ * cache the second time.
  */
 #define COPY_PIECE 8192
 
@@ -74,8 +74,8 @@ const char *dfk_path_name(void)
 }
 
 /*
- * A thread inherits rounding mode, flush-to-zero and unmasked traps from its creator, and programs
- * linked with -ffast-math set them.
+ * A thread inherits rounding mode, flush-to-zero and unmasked traps from the thread that creates
+ * it, and programs linked with -ffast-math set them.
  */
 #ifdef __x86_64__
 #define CSR_DEFAULT 0x1f80u

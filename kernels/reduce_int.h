@@ -1,6 +1,6 @@
 /*
- * The interface between kernels/reduce_cpu.c, which chooses, and the loops of each instruction set
- * (kernels/reduce_base.c, reduce_avx2.c, reduce_avx512.c). Private to them.
+ * The interface between kernels/reduce_cpu.c, which chooses the instruction set, and the loops of
+ * each one (kernels/reduce_base.c, reduce_avx2.c, reduce_avx512.c). Private to them.
  */
 #ifndef DFK_REDUCE_INT_H
 #define DFK_REDUCE_INT_H

@@ -80,8 +80,8 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 			continue;
 		}
 		/*
-		 * All earlier instances are finished: it is the next one, so the list need not be
-		 * followed.
+		 * This is the next instance, because all earlier ones are finished. So the list
+		 * need not be followed.
 		 */
 		if (ctx->announced == ctx->finished)
 			dfk_now_from(ctx, slot);
@@ -93,8 +93,8 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 			dfk_queue_add(d, blk, e.ctx);
 		} else if (d->policy.order) {
 			/*
-			 * It cannot overtake the earlier instances of its collective: they become
-			 * as urgent.
+			 * An instance cannot overtake the earlier instances of its collective, so
+			 * those become as urgent.
 			 */
 			int32_t priority = dfk_load_relaxed_sys(&e.inst->priority);
 
@@ -117,7 +117,8 @@ DFK void dfk_cq_push(struct df_kblock *blk, uint32_t kind, struct df_kctx *ctx)
 
 	if (!dfk_cq_room(blk)) {
 		/*
-		 * A completion must never wait for the host: it will check all collectives instead.
+		 * A block must never wait for the host to make room for a completion. Without room,
+		 * the host will check all collectives instead.
 		 */
 		if (kind == DF_CQE_DONE)
 			dfk_store_relaxed_sys(&dfk_block_home(blk)->cq.lost, 1u);

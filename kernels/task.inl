@@ -6,8 +6,9 @@
 /* Thread 0's decision, for the other threads of the block. */
 struct dfk_shared {
 	uint32_t turn;	      /* enum df_turn */
-	uint32_t move;	      /* whether to move a slice */
-	uint32_t takes, puts; /* whether by the words `get` and `put`, through the stage */
+	uint32_t move;	      /* whether the turn moves a slice */
+	/* whether the slice moves by words (`get` and `put`), through the stage */
+	uint32_t takes, puts;
 	struct dfk_fetch fetch;
 	struct df_kctx *ctx;
 	const struct df_kinst *now;
@@ -63,12 +64,13 @@ DFK int dfk_is_last(const struct df_kctx *ctx)
 }
 
 /*
- * The address of the slice to be sent, if its receiver may read it there; NULL if it must be
- * copied. The last slices of an instance, as many as there are slots, are copied. So all slices by
- * reference have been received before the last slice can be sent, and no rank has to wait for a
- * receiver because of them. The exception is a rank that waits for a result to which the receiver
- * contributes (DF_INST_KNOWN): on CPU threads a large slice then goes by reference among the last
- * ones too, and the instance ends when the receiver has acknowledged it (dfk_received()).
+ * Returns the address of the slice to be sent, if its receiver may read it there; NULL if it must
+ * be copied. The last slices of an instance, as many as there are slots, are copied. So all slices
+ * by reference have been received before the last slice can be sent, and no rank has to wait for a
+ * receiver because of them. There is one exception: a rank that waits for a result to which the
+ * receiver contributes (DF_INST_KNOWN). On CPU threads a large slice of such a rank is sent by
+ * reference even if it is among the last ones, and the instance ends when the receiver has
+ * acknowledged it (dfk_received()).
  */
 DFK const uint8_t *dfk_ref(struct df_kctx *ctx, const struct df_inst *inst,
 			   const struct df_kconn *s, const struct dfk_shared *sh)
@@ -123,9 +125,9 @@ DFK int dfk_received(struct df_kctx *ctx)
 }
 
 /*
- * Whether the last slice has moved (its credit shows it), but not everything sent had been received
- * then. The credit is given first, because the sender of that slice may wait for it as this rank
- * waits for its own.
+ * Whether the last slice has moved (its credit shows it), but some slices that were sent by
+ * reference had not been received then. The credit is given before that, because the sender of the
+ * last slice may wait for it just as this rank waits for its own credit.
  */
 DFK uint32_t dfk_has_moved(const struct df_kctx *ctx, const struct df_inst *inst,
 			   const struct dfk_shared *sh)
@@ -135,9 +137,9 @@ DFK uint32_t dfk_has_moved(const struct df_kctx *ctx, const struct df_inst *inst
 }
 
 /*
- * The slice has not arrived and only has to be stored: lets the network thread store it directly,
- * which saves a copy. Writing there is this block's next step, so no other code uses the memory;
- * and the receiver of the data there has read it.
+ * The slice has not arrived, and only has to be stored. Lets the network thread store it directly,
+ * which saves a copy. No other code uses this memory, because writing there is this block's next
+ * step, and the receiver of data that was there has read it.
  */
 DFK void dfk_land(const struct df_kctx *ctx, const struct df_inst *inst, const struct df_kconn *r,
 		  const struct dfk_shared *sh)
@@ -178,9 +180,9 @@ DFK int dfk_instance_ready(struct df_kctx *ctx)
 		if (dfk_load_acquire_sys(in->waits[i].addr) < in->waits[i].value)
 			return 0;
 	/*
-	 * The graph writes it again after it has seen the gate open, and the gate is opened after
-	 * the fence of a slice. If there are other blocks, they may not have read it yet: then the
-	 * last one clears it.
+	 * Clear `arrived`. The graph writes it again only after it has seen the gate open, and the
+	 * gate is opened after the fence of a slice. If there are other blocks, they may not have
+	 * read it yet, so the last block clears it.
 	 */
 	if (in->gate && ctx->coll->nr_blocks == 1)
 		dfk_store_relaxed_sys(&in->gate->arrived, (uint64_t)0);
@@ -200,8 +202,8 @@ DFK int dfk_instance_ready(struct df_kctx *ctx)
 
 /*
  * Whether the next slice of the task can move; if so, fills sh. Returns 0 if it cannot now, -1 if
- * it cannot before another rank or thread acts. With words, it is probably there, and all threads
- * check together.
+ * it cannot before another rank or thread acts. With words, 1 means that the slice has probably
+ * arrived, and all threads check together.
  */
 DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_stage *stage)
 {
@@ -320,9 +322,9 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 }
 
 /*
- * By priority, on CPU threads: a large slice moves without the block's lock, so that another thread
- * can execute more urgent tasks without waiting for it, or for the processor of this thread.
- * Returns 1 if others may give the block turns, until dfk_retake().
+ * By priority, on CPU threads: a large slice moves without the block's lock. So another thread can
+ * execute more urgent tasks without waiting for the slice, or until this thread gets a processor
+ * again. Returns 1 if other threads may give the block turns, until dfk_retake().
  */
 #if DFK_WAYS
 #define dfk_let(d, blk, sh)  0
@@ -400,7 +402,10 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 		m.pre_b = premul && ((recvs && src && (inst->flags & DF_INST_RAW_SRC)) ||
 				     (op == DF_OP_REDUCE && (inst->flags & DF_INST_RAW_DST)));
 		m.post = c->redop == DF_SUMPOSTDIV && (inst->flags & DF_INST_FINAL);
-		/* The data is already there: in place, or stored by the network thread. */
+		/*
+		 * Nothing to copy: the data is already there, in place or stored by the network
+		 * thread.
+		 */
 		if (!m.b && m.dst == m.a && !m.pre_a && !m.post) {
 			if (!m.dst2)
 				continue;
@@ -411,7 +416,7 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 	}
 }
 
-/* The block's part of an instance is done. The last block publishes the end. */
+/* Called when the block has finished its part of an instance. The last block publishes the end. */
 DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
 	int alone = ctx->coll->nr_blocks == 1;
@@ -450,15 +455,17 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 		 */
 		dfk_store_released_sys(ctx->coll->done, value);
 		/*
-		 * After the word: the host uses the word's value when it reads the completion. The
-		 * instance still exists, because this block has not finished a later one.
+		 * After the word, because the host uses the word's value when it reads the
+		 * completion. The instance still exists, because this block has not finished a
+		 * later one.
 		 */
 		dfk_cq_push(blk, DF_CQE_DONE, ctx);
 	}
 	ctx->finished++;
 	/*
-	 * Return to this block's own order. All ranks do so at the same operation; otherwise ranks
-	 * that keep the common order would seem to disagree, and the sorting would never end.
+	 * Return to this block's own order. All ranks do so at the same operation. Otherwise ranks
+	 * that keep the common order would seem to disagree, and ranks would never leave the common
+	 * order.
 	 */
 	if (blk->gang && ctx->finished % d->policy.gang == 0)
 		blk->gang = 0;
@@ -492,8 +499,8 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	const int ends = last;
 #else
 	/*
-	 * Slices sent by reference among the last ones may still be in use: dfk_has_moved(). Not
-	 * where the last slice is a send.
+	 * Slices among the last ones that were sent by reference may still be in use:
+	 * dfk_has_moved(). This cannot be so if the last slice is a send.
 	 */
 	int ends = last && (sends || !gives || dfk_received(ctx));
 
@@ -501,8 +508,8 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 #endif
 
 	/*
-	 * Before the fence: a thread that sees `done` must see it, or it would expect another
-	 * opening of the gate.
+	 * Before the fence: a thread that sees `done` must see `opened` too, or it would expect
+	 * another opening of the gate.
 	 */
 	if (ends && c->nr_blocks == 1 && sh->now->gate)
 		dfk_store_relaxed_sys(&sh->now->gate->opened, sh->now->done_value);

@@ -1,7 +1,8 @@
 /*
- * The low-latency protocols: slots whose words show that they are valid, as in NCCL's LL and LL128.
- * Simple fills a slot and then increments a counter, so the receiver waits for two cache lines in
- * sequence, and on a GPU the sender waits for a fence. Here data and flag arrive together.
+ * The low-latency protocols: slots whose words themselves show whether they are valid, as in NCCL's
+ * LL and LL128. With Simple, the sender fills a slot and then increments a counter, so the receiver
+ * waits for two cache lines in sequence, and on a GPU the sender waits for a fence. Here data and
+ * flag arrive together.
  *
  *   LL     words of eight bytes, stored and loaded whole: four of data, four of flag
  *   LL128  lines of DFK_LINE words: data, and in the last word the flag, released after them
@@ -78,7 +79,7 @@ DFK int dfk_words_look(const struct dfk_words *w)
 	return (uint32_t)(dfk_load_relaxed_sys(&w->at[w->nr - 1]) >> 32) == dfk_word_flag(w->lap);
 }
 
-/* All threads: copies out of the slot. Returns 0 if something is not there yet. */
+/* All threads: copies out of the slot. Returns 0 if a part has not arrived yet. */
 DFK int dfk_words_get(const struct dfk_words *w, uint64_t *stage)
 {
 	uint32_t i, j;
