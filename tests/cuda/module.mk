@@ -5,8 +5,8 @@
 PTX_EMULATOR := $(B)/tests/cuda/libptx.a
 $(call obj,$(wildcard tests/cuda/ptx/*.c)): DF_CFLAGS += -O3
 $(eval $(call static_lib,$(PTX_EMULATOR),$(call obj,$(wildcard tests/cuda/ptx/*.c))))
-$(addprefix $(B)/tests/,cuda/t_ptx cuda/t_ptx_alu kernels/t_daemon_ptx): $(PTX_EMULATOR)
-$(addprefix $(B)/tests/,cuda/t_ptx cuda/t_ptx_alu kernels/t_daemon_ptx): private LIBS += $(PTX_EMULATOR)
+$(addprefix $(B)/tests/,cuda/t_ptx cuda/t_ptx_alu kernels/t_daemon_ptx kernels/t_clock bench/b_ptx): $(PTX_EMULATOR)
+$(addprefix $(B)/tests/,cuda/t_ptx cuda/t_ptx_alu kernels/t_daemon_ptx kernels/t_clock bench/b_ptx): private LIBS += $(PTX_EMULATOR)
 
 ifneq ($(HAVE_CUDA),)
 FAKE_CUDA := $(B)/tests/cuda/driver/libcuda.so.1

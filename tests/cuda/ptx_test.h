@@ -38,8 +38,8 @@ static struct ptx_module *load_kernel(const char *decls, const char *body)
 }
 
 /* Executes it on blocks of that number of threads. Returns the number of faults. */
-static int run(const char *decls, const char *body, void *arg, unsigned int blocks,
-	       unsigned int threads)
+static inline int run(const char *decls, const char *body, void *arg, unsigned int blocks,
+		      unsigned int threads)
 {
 	struct ptx_module *m = load_kernel(decls, body);
 	struct ptx_launch l = {.grid = {blocks, 1, 1},

@@ -199,6 +199,8 @@ static int modifier(struct insn *in, const char *part)
 	}
 	if (part[0] == 'x' && in->base == P_BRX)
 		return 1;
+	if (strcmp(part, "gpu") == 0 || strcmp(part, "cta") == 0)
+		in->near = 1;
 	for (i = 0; i < sizeof(mods) / sizeof(*mods); i++)
 		if (strcmp(mods[i].name, part) == 0) {
 			in->mods |= mods[i].mods;

@@ -8,6 +8,7 @@
  *   alu.c      arithmetic, one instruction over the lanes of a warp; bits.c, convert.c
  *   mem.c      loads, stores, atomics; the memory that they may touch, and races
  *   weak.c     memory that shows stores late and loads old
+ *   time.c     virtual time
  *   half.c     numbers of 16 and 8 bits
  */
 #ifndef DF_TESTS_PTX_INT_H
@@ -192,7 +193,8 @@ struct insn {
 	uint32_t mods;
 	uint8_t vec; /* 1, 2, 4 */
 	uint8_t not_if;
-	slot pred; /* executed where it is not 0 (not_if: 0) */
+	uint8_t near; /* orders with this GPU only: .gpu, .cta */
+	slot pred;    /* executed where it is not 0 (not_if: 0) */
 	slot d, d2, a, b, c, e;
 	slot v[4]; /* vector operand */
 	/*
@@ -278,6 +280,11 @@ struct warp {
 	uint32_t picks;
 	uint32_t epoch;		  /* barriers of the warp alone */
 	uint32_t acquired[LANES]; /* the block's acquires at the last one of each thread */
+	/* with a clock (time.c) */
+	uint64_t clock;	     /* of its next instruction, if nothing holds that up */
+	uint64_t *ready;     /* of each register */
+	uint64_t waited[16]; /* when it last waited for host memory, in ps; a ring */
+	uint32_t nr_waited;
 };
 
 struct run {
@@ -310,6 +317,7 @@ struct block {
 	uint32_t acquires, acquires_at_barrier; /* from 1 */
 	struct waiting *waiting;		/* words with stores that are not out */
 	uint32_t nr_waiting, room_waiting;
+	struct sm *sm; /* time.c; NULL: without a clock */
 };
 
 static inline uint64_t *at(const struct block *b, const struct warp *w, slot s)

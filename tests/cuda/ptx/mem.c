@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tests/cuda/ptx/mem.h"
+#include "tests/cuda/ptx/time.h"
 
 void ptx_cells_free(struct block *b)
 {
@@ -180,7 +181,8 @@ static int allowed(struct block *b, const struct who *me, uintptr_t at, unsigned
 		return 1;
 	if (shared && at + bytes - (uintptr_t)b->shared <= b->shared_bytes &&
 	    (in->space == S_SHARED || in->space == S_GENERIC)) {
-		touch(b, me, at, bytes, writes);
+		if (!b->sm)
+			touch(b, me, at, bytes, writes);
 		return 1;
 	}
 	if (in_local(b, me->thread, at, bytes) && (in->space == S_LOCAL || in->space == S_GENERIC))
@@ -189,7 +191,8 @@ static int allowed(struct block *b, const struct who *me, uintptr_t at, unsigned
 	    (in_module(b, at, bytes) || known(b, at, bytes))) {
 		if (b->run->l->touched)
 			b->run->l->touched(b->run->l->arg, at, bytes, writes);
-		touch(b, me, at, bytes, writes);
+		if (!b->sm)
+			touch(b, me, at, bytes, writes);
 		return 1;
 	}
 	ptx_fault(b, in, F_ADDRESS,
@@ -336,6 +339,9 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 	uint32_t m = mask;
 	int weak = b->run->l->weak, global;
 
+	if (b->sm && in->mods & M_RELEASE)
+		time_fence(b, w, in);
+
 	if (in->mods & M_RELEASE)
 		fenced(b);
 	if (in->base == P_SYMBOL) {
@@ -357,6 +363,8 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 
 			if (weak)
 				weak_atomic(b, &me, where);
+			if (b->sm && where - (uintptr_t)b->shared >= b->shared_bytes)
+				time_atomic(b, where, bytes);
 			old = atomic(in, where, at(b, w, in->b)[l],
 				     in->c == NOWHERE ? 0 : at(b, w, in->c)[l]);
 			if (weak && in->mods & M_ACQUIRE)
@@ -366,7 +374,7 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 			continue;
 		}
 		/* Memory that the block alone has is never stale. */
-		global = weak && where - (uintptr_t)b->shared >= b->shared_bytes &&
+		global = (weak || b->sm) && where - (uintptr_t)b->shared >= b->shared_bytes &&
 			 !in_local(b, me.thread, where, bytes) && in->space != S_PARAM;
 		for (i = 0; i < in->vec; i++) {
 			uint64_t *v = in->v[i] == NOWHERE ? NULL : at(b, w, in->v[i]);
@@ -374,13 +382,17 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 			uint64_t x;
 
 			if (in->base == P_ST) {
-				if (global)
+				if (global && b->sm)
+					time_store(b, w, in, p, bytes, v[l]);
+				else if (global)
 					weak_store(b, &me, p, bytes, v[l]);
 				else
 					mem_store(p, bytes, v[l]);
 				continue;
 			}
-			x = global ? weak_load(b, &me, p, bytes) : mem_load(p, bytes);
+			x = !global ? mem_load(p, bytes)
+			    : b->sm ? time_load(b, in, p, bytes)
+				    : weak_load(b, &me, p, bytes);
 			if (in->type == T_S8)
 				x = (uint32_t)(int32_t)(int8_t)x;
 			if (v)
@@ -394,6 +406,8 @@ void ptx_fence(struct block *b, struct warp *w, const struct insn *in, uint32_t 
 	fenced(b);
 	/* SEQ_CST: as the strongest fence that there is. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (b->sm)
+		time_fence(b, w, in);
 	if (!b->run->l->weak)
 		return;
 	EACH(mask, {

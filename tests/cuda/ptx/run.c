@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "tests/cuda/ptx/mem.h"
+#include "tests/cuda/ptx/time.h"
 
 uint64_t ptx_draw(struct block *b)
 {
@@ -134,6 +135,8 @@ static uint64_t special(struct block *b, const struct warp *w, const struct insn
 	case X_LANEMASK_GT:
 		return (uint32_t) ~(lane | (lane - 1));
 	default:
+		if (b->sm)
+			return when_ps(w->clock) / 1000;
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	}
@@ -145,7 +148,7 @@ static void specials(struct block *b, struct warp *w, const struct insn *in, uin
 
 	EACH(mask, d[l] = special(b, w, in, l));
 	/* A thread that reads the clock waits for something: others get the processor. */
-	if (in->offset == X_CLOCK || in->offset == X_GLOBALTIMER)
+	if (!b->sm && (in->offset == X_CLOCK || in->offset == X_GLOBALTIMER))
 		usleep(20);
 }
 
@@ -282,7 +285,7 @@ static void arrive(struct block *b, struct warp *w, const struct insn *in, uint3
  * Runs threads of the warp until they all wait, or that number of instructions. Returns how many it
  * ran.
  */
-static unsigned int run_warp(struct block *b, struct warp *w, unsigned int budget)
+unsigned int ptx_warp_run(struct block *b, struct warp *w, unsigned int budget)
 {
 	const struct ptx_kernel *k = b->k;
 	unsigned int ran = 0;
@@ -308,6 +311,10 @@ static unsigned int run_warp(struct block *b, struct warp *w, unsigned int budge
 
 				m = 0;
 				EACH(mask, m |= (uint32_t)((p[l] != 0) != in->not_if) << l);
+			}
+			if (b->sm && !time_starts(b, w, in)) {
+				EACH(mask, w->pc[l] = pc);
+				return ran;
 			}
 			ran++;
 			if (!m) {
@@ -340,7 +347,8 @@ static unsigned int run_warp(struct block *b, struct warp *w, unsigned int budge
 					pc++;
 					break;
 				case P_NANOSLEEP:
-					usleep(20);
+					if (!b->sm)
+						usleep(20);
 					pc++;
 					break;
 				case P_BRA:
@@ -399,6 +407,8 @@ static unsigned int run_warp(struct block *b, struct warp *w, unsigned int budge
 					pc++;
 				}
 			}
+			if (b->sm)
+				time_ends(b, w, in, m);
 			if (!stay)
 				break;
 			/* Others may be there, or before us after a jump. */
@@ -414,8 +424,7 @@ static unsigned int run_warp(struct block *b, struct warp *w, unsigned int budge
 
 /* ---- a block --------------------------------------------------------------------------------- */
 
-/* All wait at the barrier: they go on. 0: some do not wait there. */
-static int release(struct block *b)
+int ptx_block_release(struct block *b)
 {
 	uint32_t i, live = 0, gone = 0;
 	const struct insn *in = NULL;
@@ -478,13 +487,13 @@ static void run_block(struct block *b)
 			uint64_t r = ptx_draw(b);
 
 			/* Mostly far, sometimes a few instructions. */
-			ran += run_warp(b, w, r % 8 ? 4000 : 1 + (unsigned int)(r >> 8) % 60);
+			ran += ptx_warp_run(b, w, r % 8 ? 4000 : 1 + (unsigned int)(r >> 8) % 60);
 			live |= w->live;
 		}
 		weak_step(b);
 		if (!live)
 			break;
-		if (ran || release(b)) {
+		if (ran || ptx_block_release(b)) {
 			/* Blocks that wait for one another share processors. */
 			if (++idle % 64 == 0)
 				sched_yield();
@@ -522,59 +531,85 @@ static void *map(size_t bytes, int low)
 	return p;
 }
 
+struct block *ptx_block_new(struct run *r)
+{
+	const struct ptx_launch *l = r->l;
+	struct block *b = calloc(1, sizeof(*b));
+	size_t regs = (size_t)r->k->nr_regs * LANES * sizeof(uint64_t) + 64, local;
+	unsigned int i;
+
+	b->run = r;
+	b->k = r->k;
+	b->nr_threads = l->block[0] * l->block[1] * l->block[2];
+	b->nr_warps = (b->nr_threads + LANES - 1) / LANES;
+	b->warps = calloc(b->nr_warps, sizeof(*b->warps));
+	b->shared_bytes = (b->k->shared_bytes + 15) / 16 * 16 + l->dynamic_shared;
+	b->shared = map(b->shared_bytes + 64, 1);
+	local = b->k->local_bytes * b->nr_threads;
+	b->local = local ? map(local, 0) : NULL;
+	for (i = 0; i < b->nr_warps; i++)
+		b->warps[i].regs = map(regs, 0);
+	return b;
+}
+
+void ptx_block_free(struct block *b)
+{
+	size_t regs = (size_t)b->k->nr_regs * LANES * sizeof(uint64_t) + 64;
+	unsigned int i;
+
+	ptx_cells_free(b);
+	free(b->waiting);
+	for (i = 0; i < b->nr_warps; i++)
+		munmap(b->warps[i].regs, regs);
+	if (b->local)
+		munmap(b->local, b->k->local_bytes * b->nr_threads);
+	munmap(b->shared, b->shared_bytes + 64);
+	free(b->warps);
+	free(b);
+}
+
+void ptx_block_start(struct block *b, unsigned int index)
+{
+	const struct ptx_launch *l = b->run->l;
+	unsigned int i;
+
+	b->index = index;
+	b->ctaid[0] = b->index % l->grid[0];
+	b->ctaid[1] = b->index / l->grid[0] % l->grid[1];
+	b->ctaid[2] = b->index / l->grid[0] / l->grid[1];
+	b->epoch++;
+	b->acquires_at_barrier = ++b->acquires;
+	b->red_and = 1;
+	b->red_or = b->red_popc = 0;
+	b->rng = l->seed * 0x2545f4914f6cdd1dull + b->index;
+	/* Neither shared memory nor registers are cleared on a GPU. */
+	memset(b->shared, 0x5a, b->shared_bytes);
+	for (i = 0; i < b->nr_warps; i++) {
+		struct warp *w = &b->warps[i];
+		uint64_t *keep = w->regs;
+		uint32_t nr = b->nr_threads - i * LANES;
+
+		memset(w, 0, sizeof(*w));
+		w->regs = keep;
+		w->first = i * LANES;
+		w->epoch = 1;
+		w->live = nr >= LANES ? UINT32_MAX : (1u << nr) - 1;
+	}
+}
+
 static void *run_blocks(void *arg)
 {
 	struct run *r = arg;
-	const struct ptx_launch *l = r->l;
-	const struct ptx_kernel *k = r->k;
-	struct block b = {.run = r, .k = k};
-	size_t regs = (size_t)k->nr_regs * LANES * sizeof(uint64_t) + 64;
-	unsigned int i;
-	size_t local;
+	struct block *b = ptx_block_new(r);
+	unsigned int index;
 
-	b.nr_threads = l->block[0] * l->block[1] * l->block[2];
-	b.nr_warps = (b.nr_threads + LANES - 1) / LANES;
-	b.warps = calloc(b.nr_warps, sizeof(*b.warps));
-	b.shared_bytes = (k->shared_bytes + 15) / 16 * 16 + l->dynamic_shared;
-	b.shared = map(b.shared_bytes + 64, 1);
-	local = k->local_bytes * b.nr_threads;
-	b.local = local ? map(local, 0) : NULL;
-	for (i = 0; i < b.nr_warps; i++)
-		b.warps[i].regs = map(regs, 0);
-	while ((b.index = __atomic_fetch_add(&r->next, 1, __ATOMIC_RELAXED)) < r->nr_blocks &&
-	       !over(&b)) {
-		b.ctaid[0] = b.index % l->grid[0];
-		b.ctaid[1] = b.index / l->grid[0] % l->grid[1];
-		b.ctaid[2] = b.index / l->grid[0] / l->grid[1];
-		b.epoch++;
-		b.acquires_at_barrier = ++b.acquires;
-		b.red_and = 1;
-		b.red_or = b.red_popc = 0;
-		b.rng = l->seed * 0x2545f4914f6cdd1dull + b.index;
-		/* Neither shared memory nor registers are cleared on a GPU. */
-		memset(b.shared, 0x5a, b.shared_bytes);
-		for (i = 0; i < b.nr_warps; i++) {
-			struct warp *w = &b.warps[i];
-			uint64_t *keep = w->regs;
-			uint32_t nr = b.nr_threads - i * LANES;
-
-			memset(w, 0, sizeof(*w));
-			w->regs = keep;
-			w->first = i * LANES;
-			w->epoch = 1;
-			w->live = nr >= LANES ? UINT32_MAX : (1u << nr) - 1;
-		}
-		run_block(&b);
-		weak_flush(&b);
+	while ((index = __atomic_fetch_add(&r->next, 1, __ATOMIC_RELAXED)) < r->nr_blocks &&
+	       !over(b)) {
+		ptx_block_start(b, index);
+		run_block(b);
+		weak_flush(b);
 	}
-	ptx_cells_free(&b);
-	free(b.waiting);
-	for (i = 0; i < b.nr_warps; i++)
-		munmap(b.warps[i].regs, regs);
-	if (b.local)
-		munmap(b.local, local);
-	munmap(b.shared, b.shared_bytes + 64);
-	free(b.warps);
+	ptx_block_free(b);
 	return NULL;
 }
 

@@ -1,0 +1,600 @@
+/*
+ * The critical path of an AllReduce of two ranks on GPUs, without a GPU: the daemon's kernel as
+ * nvcc compiles it, on the PTX emulator with a clock (tests/cuda/ptx/time.c, times.def). Per case:
+ * microseconds from the stream's mark, when the input is there, until the stream goes on, and
+ * dependent reads of host memory on that path in the kernel, both of the slower rank.
+ *
+ * warm: calls follow one another, each after the end of the last one. cold: the kernel has left
+ * for lack of work, and is launched again. late: the mark is written half a millisecond after the
+ * call, behind other work of the stream.
+ *
+ * The first lines check the table of times: the same loop as on an H200 on 2026-11-26 (call,
+ * stream synchronization), two ranks on one GPU, must take as long as there within a factor of
+ * 1.5.
+ *
+ *   b_ptx [BYTES...]      only these sizes
+ */
+#define _GNU_SOURCE
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "kernels/abi.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/time.h"
+#include "runtime/daemon/sched.h"
+#include "runtime/program/build/cost.h"
+#include "runtime/program/build/tuner.h"
+#include "runtime/program/file/algofile.h"
+#include "runtime/program/proto.h"
+#include "tests/cuda/ptx/ptx.h"
+
+#define RANKS	   2
+#define MAX_BLOCKS 16
+#define SLOTS	   4 /* DFSHIM_SLOTS and DFSHIM_SLOT_KB on GPUs */
+#define SLOT_BYTES (512 << 10)
+#define THREADS	   512
+#define SQ_SLOTS   64u
+#define CQ_SLOTS   256u
+#define L2_BYTES   (50u << 20)
+#define ARENA	   (1ull << 30)
+
+/* Times of the host in a call and after it, in ns; the kernel's are in times.def. */
+#define SUBMIT_NS 3300	/* measured: docs/gpu-results/2026-11-26.md */
+#define RETURN_NS 2000	/* assumed: the end of the wait of a thread, after the stream's end */
+#define NAP_NS	  10000 /* the poller looks each 20 us whether to launch */
+#define LATE_NS	  500000
+#define PAUSE_NS  1500000
+
+enum {
+#define DF_TIME(name, value, source) T_##name = (value),
+#include "tests/cuda/ptx/times.def"
+#undef DF_TIME
+};
+
+enum place { ONE_GPU, TWO_GPUS, TWO_PROCESSES };
+enum when_called { WARM, COLD, LATE };
+static const char *const place_names[] = {"1gpu", "2gpus-1process", "2gpus-2processes"};
+static const char *const when_names[] = {"warm", "cold", "late"};
+
+struct rank {
+	struct world *w;
+	struct gpu *gpu;
+	int index;
+	struct df_kcoll k;
+	struct df_program *prog;
+	struct df_kconn *conns;
+	struct df_kinst *inst; /* an array: one for each call, in a list */
+	float *buf;
+	uint64_t *ready, done; /* ready: on the GPU */
+	double marked, path_ns[64], period_ns[64];
+	unsigned int reads[64];
+};
+
+struct gpu {
+	struct world *w;
+	uint8_t *arena;
+	size_t used;
+	struct df_kdaemon d;
+	const struct df_kdaemon *params;
+	struct df_kblock blocks[MAX_BLOCKS];
+	int on;
+	size_t touched; /* bytes of buffers and slots that a call touches */
+};
+
+struct world {
+	enum place place;
+	enum when_called when_called;
+	size_t bytes;
+	int calls, call, left; /* left: ranks in the current call */
+	double called;
+	struct gpu gpus[2];
+	struct rank ranks[RANKS];
+	struct ptx_time *time;
+	const struct ptx_kernel *kernel;
+	struct df_slots slots;
+	enum df_proto proto;
+	char fault[1500];
+};
+
+static struct ptx_module *module;
+
+static void *on_gpu(struct gpu *g, size_t bytes)
+{
+	void *p = g->arena + g->used;
+
+	g->used += (bytes + 255) / 256 * 256;
+	if (g->used > ARENA)
+		abort();
+	return p;
+}
+
+static enum ptx_place place_of(void *arg, uintptr_t at)
+{
+	const struct gpu *g = arg, *other = &g->w->gpus[g == &g->w->gpus[0]];
+
+	if (at - (uintptr_t)g->arena < ARENA)
+		return g->touched > L2_BYTES ? PTX_HBM : PTX_L2;
+	return other->arena && at - (uintptr_t)other->arena < ARENA ? PTX_PEER : PTX_HOST;
+}
+
+static void fault(void *arg, const char *text)
+{
+	struct gpu *g = arg;
+
+	if (!*g->w->fault)
+		snprintf(g->w->fault, sizeof(g->w->fault), "%s", text);
+	ptx_time_stop(g->w->time);
+}
+
+/* ---- the host and its streams ---------------------------------------------------------------- */
+
+static void call(void *arg, double now_ns);
+
+static void ended(void *arg, double now_ns)
+{
+	struct gpu *g = arg;
+
+	(void)now_ns;
+	g->on = 0;
+}
+
+static void launch(void *arg, double now_ns)
+{
+	struct gpu *g = arg;
+	struct ptx_launch l = {.kernel = g->w->kernel,
+			       .grid = {MAX_BLOCKS, 1, 1},
+			       .block = {THREADS, 1, 1},
+			       .params = &g->params,
+			       .fault = fault,
+			       .place = place_of,
+			       .ended = ended,
+			       .arg = g};
+
+	if (g->on)
+		return;
+	g->params = &g->d;
+	g->on = 1;
+	g->d.leave = 0;
+	ptx_time_launch(g->w->time, &l, now_ns + T_launch);
+}
+
+static void next(void *arg, double now_ns)
+{
+	struct world *w = arg;
+	int i;
+
+	if (w->call < w->calls) {
+		call(w, now_ns);
+		return;
+	}
+	for (i = 0; i < 2; i++) {
+		w->gpus[i].d.quit = 1;
+		ptx_time_told(w->time, (uintptr_t)&w->gpus[i].d.quit);
+	}
+}
+
+static void stream_goes_on(void *arg, double now_ns, unsigned int reads)
+{
+	struct rank *r = arg;
+	struct world *w = r->w;
+	double then = now_ns + T_stream_poll;
+
+	r->path_ns[w->call - 1] = then - r->marked;
+	r->reads[w->call - 1] = reads;
+	r->period_ns[w->call - 1] = then + RETURN_NS - w->called;
+	if (--w->left)
+		return;
+	ptx_time_call(w->time, then + RETURN_NS + (w->when_called == WARM ? 0 : PAUSE_NS), next, w);
+}
+
+static void mark(void *arg, double now_ns)
+{
+	struct rank *r = arg;
+
+	r->marked = now_ns;
+	__atomic_store_n(r->ready, (uint64_t)r->w->call, __ATOMIC_RELEASE);
+	ptx_time_told(r->w->time, (uintptr_t)r->ready);
+}
+
+static void submit(struct rank *r, int nr)
+{
+	struct df_kinst *in = &r->inst[nr];
+	uint32_t b;
+
+	*in = (struct df_kinst){.in = r->buf,
+				.out = r->buf,
+				.seq = (uint64_t)nr,
+				.done_value = (uint64_t)nr + 1,
+				.blocks_left = r->k.nr_blocks,
+				.op = (uint64_t)nr,
+				.shown = 3,
+				.nr_waits = 1};
+	in->waits = in->own_waits;
+	in->waits[0] = (struct df_kwait){r->ready, (uint64_t)nr + 1};
+	if (nr)
+		r->inst[nr - 1].next = in;
+	for (b = 0; b < r->prog->nr_blocks; b++) {
+		struct df_kblock *blk = &r->gpu->blocks[b % MAX_BLOCKS];
+		struct df_sq_slot *slot =
+			(struct df_sq_slot *)blk->sq.slots + (blk->sq.tail & blk->sq.mask);
+
+		if (!r->k.ctx[b].nr_inst)
+			continue;
+		slot->e = (struct df_sqe){&r->k.ctx[b], in};
+		memcpy(slot->fixed, &in->in, DF_KINST_FIXED);
+		__atomic_store_n(&blk->sq.tail, blk->sq.tail + 1, __ATOMIC_RELEASE);
+		ptx_time_told(r->w->time, (uintptr_t)&blk->sq.tail);
+	}
+	ptx_time_watch(r->w->time, &r->done, (uint64_t)nr + 1, stream_goes_on, r);
+}
+
+static void submits(void *arg, double now_ns)
+{
+	struct world *w = arg;
+	int i;
+
+	(void)now_ns;
+	for (i = 0; i < RANKS; i++)
+		submit(&w->ranks[i], w->call - 1);
+	for (i = 0; i < RANKS; i++)
+		if (!w->ranks[i].gpu->on)
+			ptx_time_call(w->time, ptx_time_now(w->time) + NAP_NS, launch,
+				      w->ranks[i].gpu);
+}
+
+static void call(void *arg, double now_ns)
+{
+	struct world *w = arg;
+	int i;
+
+	w->call++;
+	w->left = RANKS;
+	w->called = now_ns;
+	ptx_time_call(w->time, now_ns + SUBMIT_NS / 2, submits, w);
+	for (i = 0; i < RANKS; i++)
+		ptx_time_call(w->time,
+			      now_ns + SUBMIT_NS +
+				      (w->when_called == LATE ? LATE_NS : T_stream_write),
+			      mark, &w->ranks[i]);
+}
+
+/* ---- the world ------------------------------------------------------------------------------- */
+
+static void gpu_init(struct gpu *g, struct world *w)
+{
+	int i;
+
+	g->w = w;
+	g->arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (g->arena == MAP_FAILED)
+		abort();
+	g->d.abi = DF_ABI_VERSION;
+	g->d.nr_blocks = MAX_BLOCKS;
+	g->d.blocks = g->blocks;
+	g->d.self = (uint64_t)(g - w->gpus) + 1;
+	g->d.nr_lines = DF_LINES;
+	g->d.lines = on_gpu(g, (size_t)MAX_BLOCKS * DF_LINES * DF_LINE_BYTES);
+	df_policy_init(&g->d.policy, df_env(), 1);
+	for (i = 0; i < MAX_BLOCKS; i++) {
+		g->blocks[i].index = (uint32_t)i;
+		g->blocks[i].sq.mask = SQ_SLOTS - 1;
+		g->blocks[i].sq.slots = calloc(SQ_SLOTS, sizeof(struct df_sq_slot));
+		g->blocks[i].cq.mask = CQ_SLOTS - 1;
+		g->blocks[i].cq.slots = calloc(CQ_SLOTS, sizeof(struct df_cqe));
+	}
+}
+
+/* As divide() in runtime/coll/coll.c. */
+static void coll_init(struct rank *r, const struct df_tuner *tuner)
+{
+	struct df_prog_req req = {.kind = DF_COLL_ALLREDUCE,
+				  .nranks = RANKS,
+				  .rank = r->index,
+				  .count = r->w->bytes / sizeof(float),
+				  .elem_bytes = sizeof(float),
+				  .max_blocks = MAX_BLOCKS,
+				  .in_place = 1};
+	const struct df_algo_query query = {
+		.req = &req, .type = DF_FLOAT32, .redop = DF_SUM, .cost = &df_cost_gpu};
+	struct df_algo_pick pick;
+	struct df_kcoll *k = &r->k;
+	size_t i;
+
+	if (df_program_select(NULL, tuner, &query, &r->prog, &pick))
+		abort();
+	df_kcoll_program(k, r->prog);
+	k->type = DF_FLOAT32;
+	k->redop = DF_SUM;
+	k->elem_bytes = sizeof(float);
+	k->count = req.count;
+	k->id = 1;
+	k->chunk_elems = (k->count + r->prog->chunks - 1) / r->prog->chunks;
+	k->tile_elems =
+		df_proto_tile(pick.proto, r->prog, k->chunk_elems, k->elem_bytes, SLOT_BYTES);
+	if (!k->tile_elems) {
+		pick.proto = DF_PROTO_SIMPLE;
+		k->tile_elems = df_proto_tile(pick.proto, r->prog, k->chunk_elems, k->elem_bytes,
+					      SLOT_BYTES);
+	}
+	k->loops = (k->chunk_elems + k->tile_elems - 1) / k->tile_elems;
+	k->loops += !k->loops;
+	r->w->proto = pick.proto;
+	r->w->slots = df_proto_slots(pick.proto, k->tile_elems * k->elem_bytes * r->prog->max_cnt,
+				     SLOTS, r->prog->min_slots, 0, 16);
+	k->scratch = on_gpu(r->gpu, r->prog->scratch_chunks * k->chunk_elems * k->elem_bytes + 64);
+	k->done = &r->done;
+	k->ctx = calloc(r->prog->nr_blocks, sizeof(*k->ctx));
+	r->conns = calloc(r->prog->nr_conns + 1, sizeof(*r->conns));
+	r->inst = calloc((size_t)r->w->calls + 1, sizeof(*r->inst));
+	r->buf = on_gpu(r->gpu, r->w->bytes);
+	r->gpu->touched += r->w->bytes;
+	r->ready = on_gpu(r->gpu, sizeof(*r->ready));
+	for (i = 0; i < k->count; i++)
+		r->buf[i] = (float)(i % 13 + (size_t)r->index);
+	for (i = 0; i < r->prog->nr_blocks; i++) {
+		df_kctx_init(&k->ctx[i], k, r->conns, (uint32_t)i);
+		k->nr_blocks += k->ctx[i].nr_inst != 0;
+		k->ctx[i].lead = i == 0;
+	}
+}
+
+static struct df_kconn *conn_of(struct rank *r, int sends, int peer, uint32_t channel,
+				uint32_t *per_loop)
+{
+	uint32_t b, i;
+
+	for (b = 0; b < r->prog->nr_blocks; b++) {
+		const struct df_prog_block *pb = df_prog_block(r->prog, b);
+		uint32_t from = sends ? pb->first_send : pb->first_recv,
+			 nr = sends ? pb->nr_send : pb->nr_recv;
+
+		for (i = from; i < from + nr; i++) {
+			const struct df_conn_spec *s = df_prog_conn(r->prog, i);
+
+			if (s->peer == peer && s->channel == channel) {
+				*per_loop = s->per_loop;
+				return &r->conns[i];
+			}
+		}
+	}
+	abort();
+}
+
+static void connect_one(struct rank *from, struct rank *to, uint32_t channel)
+{
+	struct world *w = from->w;
+	uint32_t per_loop;
+	struct df_kconn *tx = conn_of(from, 1, to->index, channel, &per_loop);
+	struct df_conn_hdr *h =
+		on_gpu(to->gpu, DF_CONN_SLOTS + (size_t)w->slots.nr * w->slots.bytes);
+	int named = w->place != TWO_PROCESSES && w->proto == DF_PROTO_SIMPLE &&
+		    w->slots.nr <= DF_CONN_REFS && from->k.loops * per_loop > w->slots.nr;
+
+	uint64_t used = from->k.loops * per_loop;
+
+	to->gpu->touched += (size_t)w->slots.bytes * (used < w->slots.nr ? used : w->slots.nr);
+	*tx = (struct df_kconn){.state = DF_KCONN_CONNECTED,
+				.nr_slots = w->slots.nr,
+				.slot_bytes = w->slots.bytes,
+				.per_loop = per_loop,
+				.proto = (uint16_t)w->proto,
+				.credit = w->slots.credit,
+				.tail = &h->tail,
+				.head = &h->head,
+				.slots = (uint8_t *)h + DF_CONN_SLOTS,
+				.refs = named ? h->refs : NULL,
+				.peer = to->gpu->d.self};
+	*conn_of(to, 0, from->index, channel, &per_loop) = *tx;
+	conn_of(to, 0, from->index, channel, &per_loop)->peer = from->gpu->d.self;
+}
+
+static void connect_all(struct rank *from, struct rank *to)
+{
+	uint32_t b, i;
+
+	for (b = 0; b < from->prog->nr_blocks; b++) {
+		const struct df_prog_block *pb = df_prog_block(from->prog, b);
+
+		for (i = 0; i < pb->nr_send; i++)
+			connect_one(from, to,
+				    df_prog_conn(from->prog, pb->first_send + i)->channel);
+	}
+}
+
+static int results_right(const struct world *w)
+{
+	size_t i;
+	int r;
+
+	/* Each call adds what both ranks have: after the first one that is the same. */
+	for (r = 0; r < RANKS; r++)
+		for (i = 0; i < w->bytes / sizeof(float); i++)
+			if (w->ranks[r].buf[i] !=
+			    (float)(2 * (i % 13) + 1) * (float)(1 << (w->calls - 1)))
+				return 0;
+	return 1;
+}
+
+static void world_free(struct world *w)
+{
+	int i, b;
+
+	for (i = 0; i < RANKS; i++) {
+		df_program_free(w->ranks[i].prog);
+		free(w->ranks[i].k.ctx);
+		free(w->ranks[i].conns);
+		free(w->ranks[i].inst);
+	}
+	for (i = 0; i < 2; i++) {
+		munmap(w->gpus[i].arena, ARENA);
+		for (b = 0; b < MAX_BLOCKS; b++) {
+			free(w->gpus[i].blocks[b].sq.slots);
+			free(w->gpus[i].blocks[b].cq.slots);
+		}
+	}
+	free(w);
+}
+
+struct figures {
+	double path_us, period_us;
+	unsigned int reads;
+};
+
+/* 0: it has ended with right results. */
+static int run(enum place place, enum when_called when_called, size_t bytes, int cached,
+	       struct figures *f)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	struct df_tuner *tuner;
+	int i, ret = 0;
+
+	w->place = place;
+	w->when_called = when_called;
+	w->bytes = bytes;
+	w->calls = bytes > 4 << 20 ? 2 : 5;
+	w->kernel = ptx_kernel(module, "dfk_daemon");
+	w->time = ptx_time_new();
+	if (cached)
+		ptx_time_all_code_cached(w->time);
+	if (df_tuner_create(&df_cost_gpu, &tuner))
+		abort();
+	for (i = 0; i < 2; i++)
+		gpu_init(&w->gpus[i], w);
+	for (i = 0; i < RANKS; i++) {
+		w->ranks[i].w = w;
+		w->ranks[i].index = i;
+		w->ranks[i].gpu = &w->gpus[place == ONE_GPU ? 0 : i];
+		coll_init(&w->ranks[i], tuner);
+	}
+	connect_all(&w->ranks[0], &w->ranks[1]);
+	connect_all(&w->ranks[1], &w->ranks[0]);
+	ptx_time_call(w->time, 1000, next, w);
+	if (ptx_time_run(w->time) || w->call < w->calls || w->left || !results_right(w)) {
+		printf("# %s %s %zu bytes: %s\n", place_names[place], when_names[when_called],
+		       bytes,
+		       *w->fault ? w->fault
+		       : w->left ? "not ended"
+				 : "wrong result");
+		ret = -1;
+	}
+	/* The last call counts: the first one finds no kernel and no contexts. */
+	memset(f, 0, sizeof(*f));
+	for (i = 0; i < RANKS; i++) {
+		const struct rank *r = &w->ranks[i];
+
+		if (r->path_ns[w->calls - 1] / 1000 > f->path_us) {
+			f->path_us = r->path_ns[w->calls - 1] / 1000;
+			f->reads = r->reads[w->calls - 1];
+		}
+		if (r->period_ns[w->calls - 1] / 1000 > f->period_us)
+			f->period_us = r->period_ns[w->calls - 1] / 1000;
+	}
+	ptx_time_free(w->time);
+	df_tuner_free(tuner);
+	world_free(w);
+	return ret;
+}
+
+/*
+ * h200_us: docs/gpu-results/2026-11-26.md, "later"; 0: not measured. goals: of the path, 0: none.
+ */
+static const struct {
+	size_t bytes;
+	double h200_us, goal_1_us, goal_2_us;
+} sizes[] = {
+	{8, 43, 10, 7},	       {64 << 10, 0, 0, 0},	{1 << 20, 131, 0, 0},
+	{16 << 20, 222, 0, 0}, {64 << 20, 706, 250, 0},
+};
+
+static int wanted(int argc, char **argv, size_t bytes)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (strtoull(argv[i], NULL, 0) == bytes)
+			return 1;
+	return argc < 2;
+}
+
+/* A line of figures. */
+static int figure(enum place place, enum when_called when_called, int i)
+{
+	double goal = when_called != WARM ? 0
+		      : place == ONE_GPU  ? sizes[i].goal_1_us
+					  : sizes[i].goal_2_us;
+	struct figures f, cached;
+	int ret = run(place, when_called, sizes[i].bytes, 0, &f);
+	printf("BENCH ptx/%s/%s/%zu %.1f us", place_names[place], when_names[when_called],
+	       sizes[i].bytes, f.path_us);
+	if (goal > 0)
+		printf(" target <%g %s", goal, f.path_us < goal ? "ok" : "MISS");
+	printf(" # %u dependent reads of host memory", f.reads);
+	if (sizes[i].bytes == 8) {
+		ret |= run(place, when_called, sizes[i].bytes, 1, &cached);
+		printf(", %.1f us with all code cached", cached.path_us);
+	}
+	puts("");
+	return ret;
+}
+
+static int read_module(void)
+{
+	const char *b = getenv("B");
+	char pattern[4096], *text;
+	glob_t files;
+	size_t len;
+	FILE *f;
+
+	snprintf(pattern, sizeof(pattern), "%s/kernels/daemon.90.ptx", b ? b : "build");
+	if (glob(pattern, 0, NULL, &files))
+		return 77;
+	f = fopen(files.gl_pathv[0], "r");
+	globfree(&files);
+	if (!f || fseek(f, 0, SEEK_END))
+		return 1;
+	len = (size_t)ftell(f);
+	rewind(f);
+	text = malloc(len + 1);
+	if (fread(text, 1, len, f) != len)
+		return 1;
+	fclose(f);
+	module = ptx_load(text, len, "daemon.90.ptx");
+	free(text);
+	return !module;
+}
+
+int main(int argc, char **argv)
+{
+	int rc = read_module(), bad = 0;
+	size_t i, p, c;
+	struct figures f;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (rc == 77)
+		puts("# no daemon.90.ptx: built without nvcc");
+	if (rc)
+		return rc;
+	for (i = 0; i < DF_ARRAY_LEN(sizes); i++) {
+		double ratio;
+
+		if (!sizes[i].h200_us || !wanted(argc, argv, sizes[i].bytes))
+			continue;
+		bad |= run(ONE_GPU, WARM, sizes[i].bytes, 0, &f);
+		ratio = f.period_us / sizes[i].h200_us;
+		printf("BENCH ptx/table/%zu %.1f us peer H200 %.0f ratio %.2f target <1.5 %s\n",
+		       sizes[i].bytes, f.period_us, sizes[i].h200_us, ratio,
+		       ratio < 1.5 && ratio > 1 / 1.5 ? "ok" : "MISS");
+	}
+	for (p = ONE_GPU; p <= TWO_PROCESSES; p++)
+		for (c = WARM; c <= LATE; c++)
+			for (i = 0; i < DF_ARRAY_LEN(sizes); i++)
+				if (wanted(argc, argv, sizes[i].bytes) &&
+				    (c == WARM || sizes[i].bytes <= 16 << 20))
+					bad |= figure((enum place)p, (enum when_called)c, (int)i);
+	ptx_unload(module);
+	return bad != 0;
+}
