@@ -1,8 +1,8 @@
 /* The library's state for a test that provides its own kernels (code.h). Any thread. */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/driver/driver.h"
-#include "interpose/hostcuda/engine/mem.h"
-#include "interpose/hostcuda/engine/vmm.h"
+#include "interpose/hostcuda/mem/mem.h"
+#include "interpose/hostcuda/mem/vmm.h"
 
 struct count {
 	unsigned long pending, waiting;

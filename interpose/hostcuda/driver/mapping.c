@@ -4,7 +4,7 @@
  * work: as in CUDA, a program unmaps only what its work no longer uses. Any thread.
  */
 #include "interpose/hostcuda/driver/driver.h"
-#include "interpose/hostcuda/engine/vmm.h"
+#include "interpose/hostcuda/mem/vmm.h"
 
 #include <string.h>
 

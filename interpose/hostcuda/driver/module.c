@@ -8,8 +8,8 @@
  */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/driver/driver.h"
-#include "interpose/hostcuda/engine/mem.h"
-#include "interpose/hostcuda/engine/vmm.h"
+#include "interpose/hostcuda/mem/mem.h"
+#include "interpose/hostcuda/mem/vmm.h"
 
 #include <stdlib.h>
 #include <string.h>

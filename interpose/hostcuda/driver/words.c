@@ -3,7 +3,7 @@
  * neither. A node is one word: a batch of several cannot be a node. Any thread.
  */
 #include "interpose/hostcuda/driver/driver.h"
-#include "interpose/hostcuda/graph/graph.h"
+#include "interpose/hostcuda/engine/graph.h"
 
 #include <string.h>
 

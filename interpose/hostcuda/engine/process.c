@@ -16,30 +16,7 @@
 
 #define STUB_DEVICE_BYTES (80ull << 30) /* a large GPU's memory */
 
-struct df_hrt df_h;
-const struct df_hcode *df_hcode; /* set before there are streams and functions */
-__thread struct df_htls df_htls __attribute__((tls_model("initial-exec")));
-
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_HOSTCUDA_TABLE, "host CUDA process");
-
-cudaError_t df_herr(int err)
-{
-	switch (err) {
-	case 0:
-		return cudaSuccess;
-	case -ENOMEM:
-	case -EAGAIN:
-		return cudaErrorMemoryAllocation;
-	case -EINVAL:
-		return cudaErrorInvalidValue;
-	case -EOPNOTSUPP:
-		return cudaErrorNotSupported;
-	case -ECANCELED:
-		return cudaErrorIllegalState;
-	default:
-		return cudaErrorUnknown;
-	}
-}
 
 /* Returns the memory of all devices together: three quarters of what this process may use. */
 static uint64_t machine_bytes(void)

@@ -107,7 +107,7 @@ WAITS(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle handle, unsigned
  */
 static CUresult file_of(CUdeviceptr base, struct fake_dmabuf *out)
 {
-	/* interpose/hostcuda/engine/ipc.c */
+	/* interpose/hostcuda/cudart/ipc.c */
 	struct {
 		uint64_t magic;
 		int32_t pid, fd;

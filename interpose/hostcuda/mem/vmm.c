@@ -7,8 +7,8 @@
  * made.
  */
 #define _GNU_SOURCE
-#include "interpose/hostcuda/engine/mem.h"
-#include "interpose/hostcuda/engine/vmm.h"
+#include "interpose/hostcuda/mem/mem.h"
+#include "interpose/hostcuda/mem/vmm.h"
 #include "interpose/hostcuda/internal.h"
 #include "runtime/base/file_size.h"
 #include "runtime/base/vec.h"

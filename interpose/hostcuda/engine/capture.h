@@ -2,10 +2,10 @@
  * Captures in progress. Private to capture.c, which begins, fills and ends them, and
  * capture_joining.c.
  */
-#ifndef DF_INTERPOSE_HOSTCUDA_GRAPH_CAPTURE_H
-#define DF_INTERPOSE_HOSTCUDA_GRAPH_CAPTURE_H
+#ifndef DF_INTERPOSE_HOSTCUDA_ENGINE_CAPTURE_H
+#define DF_INTERPOSE_HOSTCUDA_ENGINE_CAPTURE_H
 
-#include "interpose/hostcuda/graph/graph.h"
+#include "interpose/hostcuda/engine/graph.h"
 
 struct df_hcapture {
 	struct df_list node; /* of captures */

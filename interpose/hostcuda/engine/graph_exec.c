@@ -1,12 +1,12 @@
 /*
- * Executable graphs: instantiating unfolds a graph into a list of steps with lanes. launch.c
+ * Executable graphs: instantiating unfolds a graph into a list of steps with lanes. graph_launch.c
  * launches them.
  *
  * A launch in progress holds a reference, so an executable may be destroyed or updated at any time.
  * One thread at a time launches, updates and destroys an executable, as CUDA demands.
  */
-#include "interpose/hostcuda/graph/graph.h"
-#include "interpose/hostcuda/graph/plan.h"
+#include "interpose/hostcuda/engine/graph.h"
+#include "interpose/hostcuda/engine/plan.h"
 #include "runtime/base/vec.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The memory that counts as a device's (mem.c). The rest is in internal.h. */
-#ifndef DF_INTERPOSE_HOSTCUDA_ENGINE_MEM_H
-#define DF_INTERPOSE_HOSTCUDA_ENGINE_MEM_H
+#ifndef DF_INTERPOSE_HOSTCUDA_MEM_MEM_H
+#define DF_INTERPOSE_HOSTCUDA_MEM_MEM_H
 
 #include <stddef.h>
 #include <stdint.h>

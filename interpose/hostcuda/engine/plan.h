@@ -1,11 +1,11 @@
 /*
- * The parts of an executable graph. Private to exec.c, which makes them, and launch.c, which
- * executes them.
+ * The parts of an executable graph. Private to graph_exec.c, which makes them, and graph_launch.c,
+ * which executes them.
  */
-#ifndef DF_INTERPOSE_HOSTCUDA_GRAPH_PLAN_H
-#define DF_INTERPOSE_HOSTCUDA_GRAPH_PLAN_H
+#ifndef DF_INTERPOSE_HOSTCUDA_ENGINE_PLAN_H
+#define DF_INTERPOSE_HOSTCUDA_ENGINE_PLAN_H
 
-#include "interpose/hostcuda/graph/graph.h"
+#include "interpose/hostcuda/engine/graph.h"
 
 struct df_hstep {
 	struct df_hop op;

@@ -3,8 +3,8 @@
  * others on the executable's streams, with waits where a step depends on another lane. Launches of
  * one executable follow one another; each holds a reference to the plan.
  */
-#include "interpose/hostcuda/graph/graph.h"
-#include "interpose/hostcuda/graph/plan.h"
+#include "interpose/hostcuda/engine/graph.h"
+#include "interpose/hostcuda/engine/plan.h"
 
 static int wait_for(struct df_hstream *s, df_hpoint point)
 {

@@ -3,8 +3,8 @@
  * and the access rights of mappings. Any thread. Results are 0 or -errno. -EINVAL means that the
  * object was not made here, or is not given as a whole.
  */
-#ifndef DF_HOSTCUDA_ENGINE_VMM_H
-#define DF_HOSTCUDA_ENGINE_VMM_H
+#ifndef DF_HOSTCUDA_MEM_VMM_H
+#define DF_HOSTCUDA_MEM_VMM_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  * Calls that captures forbid to other streams and threads, and streams that join a capture by
  * events.
  */
-#include "interpose/hostcuda/graph/capture.h"
+#include "interpose/hostcuda/engine/capture.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * them (graph.h). One thread at a time uses a graph, as CUDA demands. User objects and collectives
  * are counted with atomics, because the engine may drop the last reference.
  */
-#include "interpose/hostcuda/graph/graph.h"
+#include "interpose/hostcuda/engine/graph.h"
 #include "runtime/base/vec.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * counted references. The thread that drops the last one calls the destructor, as if from a host
  * function (graph.h).
  */
-#include "interpose/hostcuda/graph/graph.h"
+#include "interpose/hostcuda/engine/graph.h"
 
 #include <stdlib.h>
 

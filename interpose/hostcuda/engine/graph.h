@@ -1,5 +1,5 @@
 /*
- * Graphs: capture.c builds them, graph.c keeps and edits them, exec.c executes them.
+ * Graphs: capture.c builds them, graph.c keeps and edits them, graph_exec.c executes them.
  *
  * One thread at a time uses a graph (CUDA's rule); the capture lock is held while a capture adds to
  * it. An executable graph is a flat copy: child graphs are unfolded, nodes are in topological
@@ -7,8 +7,8 @@
  * one on an internal stream. Executing a graph means enqueueing it, so branches overtake each other
  * as streams do.
  */
-#ifndef DF_INTERPOSE_HOSTCUDA_GRAPH_GRAPH_H
-#define DF_INTERPOSE_HOSTCUDA_GRAPH_GRAPH_H
+#ifndef DF_INTERPOSE_HOSTCUDA_ENGINE_GRAPH_H
+#define DF_INTERPOSE_HOSTCUDA_ENGINE_GRAPH_H
 
 #include "interpose/hostcuda/internal.h"
 

@@ -2,7 +2,7 @@
  * Graph nodes that programs add and change by hand. Parameters are checked as those of the stream
  * function that does the same, and converted to its operation (graph.h).
  */
-#include "interpose/hostcuda/graph/graph.h"
+#include "interpose/hostcuda/engine/graph.h"
 
 #include <string.h>
 

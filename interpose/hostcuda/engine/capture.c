@@ -6,7 +6,7 @@
  * One lock guards all captures. Streams and events are first checked without it, so programs that
  * capture nothing pay one load.
  */
-#include "interpose/hostcuda/graph/capture.h"
+#include "interpose/hostcuda/engine/capture.h"
 
 #include <stdlib.h>
 #include <string.h>
