@@ -24,7 +24,8 @@ B=${B:-build}
 # LD_PRELOAD, which the tests set, cannot hold a path with blanks or colons: such sources are tested through a link.
 case $SRC in
 *[' :']*)
-	link=$(mktemp -d) && ln -s "$SRC" "$link/src" || exit 1
+	# Not below TMPDIR, whose name may have blanks too.
+	link=$(mktemp -d /tmp/dfshim-tests-XXXXXX) && ln -s "$SRC" "$link/src" || exit 1
 	trap 'rm -rf "$link"' EXIT
 	B=${B/#"$SRC"/"$link/src"} "$link/src/tests/run.sh" "$@"
 	exit

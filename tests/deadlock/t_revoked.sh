@@ -74,7 +74,7 @@ int main(void)
 END
 gcc -o init init.c -ldl || fail gcc
 mkdir tr2
-env "${rules[@]}" DFSHIM_TRACE=tr2 DFSHIM_TIMEOUT_MS=1000 DFSHIM_TIMEOUT_ACTION=abort timeout -k 5 "${LIMIT:-100}" ./init >out 2>&1
+env "${rules[@]/LD_PRELOAD=/LD_PRELOAD=${SAN_RUNTIME-}}" DFSHIM_TRACE=tr2 DFSHIM_TIMEOUT_MS=1000 DFSHIM_TIMEOUT_ACTION=abort timeout -k 5 "${LIMIT:-100}" ./init >out 2>&1
 rc=$?
 [ $rc = 22 ] && grep -q '^INIT: ' out || fail "set-up: status $rc: $(cat out)"
 echo "INIT"
