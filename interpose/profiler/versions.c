@@ -6,9 +6,9 @@
  * Any thread of the application and of NCCL.
  */
 #include <string.h>
-#include <strings.h>
 #include "interpose/profiler/nccl_profiler.h"
 #include "interpose/profiler/profiler.h"
+#include "runtime/base/ascii.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "trace/record/names.h"
@@ -27,7 +27,7 @@ static void *handle(uint64_t number)
 static int kind_of(const char *func)
 {
 	for (uint32_t k = 0; func && k < DF_KIND_NR; k++)
-		if (!strcasecmp(func, df_kind_name(k)))
+		if (!df_strcasecmp(func, df_kind_name(k)))
 			return (int)k;
 	return -1;
 }
@@ -36,7 +36,7 @@ static int kind_of(const char *func)
 static int type_of(const char *name)
 {
 	for (uint32_t t = 0; name && df_dtype_bytes(t); t++)
-		if (!strncmp(name, "nccl", 4) && !strcasecmp(name + 4, df_dtype_name(t)))
+		if (!strncmp(name, "nccl", 4) && !df_strcasecmp(name + 4, df_dtype_name(t)))
 			return (int)t;
 	return 1;
 }

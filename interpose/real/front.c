@@ -13,13 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 #include "interpose/real/front.h"
 #include "interpose/nccl/nccl_coll.h"
 #include "interpose/real/real_lanes.h"
 #include "interpose/real/real.h"
 #include "interpose/real/traced.h"
+#include "runtime/base/ascii.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
@@ -151,7 +151,7 @@ void df_front_show_version(int rank)
 
 	if (!debug || __atomic_load_n(&shown, __ATOMIC_RELAXED))
 		return;
-	plain = !strcasecmp(debug, "VERSION") || !strcasecmp(debug, "WARN");
+	plain = !df_strcasecmp(debug, "VERSION") || !df_strcasecmp(debug, "WARN");
 	if (plain ? rank != 0 : !df_nccl_info_enabled(~0u))
 		return;
 	if (__atomic_exchange_n(&shown, 1, __ATOMIC_RELAXED))

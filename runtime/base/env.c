@@ -7,15 +7,14 @@
  */
 #include "runtime/base/env.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
+#include "runtime/base/ascii.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/base/near.h"
@@ -97,7 +96,7 @@ static void parse_int(struct df_env *env, enum df_env_row row, const char *text,
 
 	if (!text)
 		return;
-	if (has_auto && !strcasecmp(text, "auto")) {
+	if (has_auto && !df_strcasecmp(text, "auto")) {
 		env->set[row] = 1;
 		return;
 	}
@@ -168,12 +167,12 @@ const char *df_env_near(const char *name)
 	char whole[64];
 	int limit;
 
-	if (!strncasecmp(name, prefix, sizeof(prefix) - 1))
+	if (!df_strncasecmp(name, prefix, sizeof(prefix) - 1))
 		rest += sizeof(prefix) - 1;
 	limit = DF_MIN((int)strlen(rest) / 2, 3);
 	snprintf(whole, sizeof(whole), "%s%s", prefix, rest);
 	for (char *c = whole; *c; c++)
-		*c = (char)toupper((unsigned char)*c);
+		*c = (char)df_ascii_upper((unsigned char)*c);
 	for (int i = 0; i < DF_ENV_NR_ROWS; i++) {
 		int edits = df_near_edits(whole, names[i]);
 

@@ -15,12 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/ascii.h"
 #include "runtime/base/clean_text.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
@@ -84,7 +84,7 @@ static unsigned parse_subsys(const char *text)
 		len = strcspn(text, ",");
 		for (i = 0; i < DF_ARRAY_LEN(subsystems); i++)
 			if (strlen(subsystems[i].name) == len &&
-			    !strncasecmp(subsystems[i].name, text, len))
+			    !df_strncasecmp(subsystems[i].name, text, len))
 				mask |= subsystems[i].mask;
 		text += len + (text[len] == ',');
 	}

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+#include "runtime/base/ascii.h"
 
 int df_words_index(const char *list, const char *text, size_t len)
 {
@@ -14,7 +14,7 @@ int df_words_index(const char *list, const char *text, size_t len)
 	for (i = 0; *list; i++) {
 		size_t n = strcspn(list, "|");
 
-		if (n == len && !strncasecmp(list, text, len))
+		if (n == len && !df_strncasecmp(list, text, len))
 			return i;
 		list += n + (list[n] == '|');
 	}
@@ -63,7 +63,7 @@ int df_rule_next(const char **at, struct df_rule *r)
 int df_rule_is_for(const struct df_rule *r, const char *key, const char *name)
 {
 	return strlen(key) == r->key_len && !strncmp(key, r->key, r->key_len) &&
-	       strlen(name) == r->name_len && !strncasecmp(name, r->name, r->name_len);
+	       strlen(name) == r->name_len && !df_strncasecmp(name, r->name, r->name_len);
 }
 
 int df_rules_check(const char *rules, const char *keys, const char *words, const char **bad)

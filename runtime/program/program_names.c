@@ -2,8 +2,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
+#include "runtime/base/ascii.h"
 #include "runtime/base/err.h"
 #include "runtime/program/plan.h"
 #include "runtime/program/program_names.h"
@@ -62,7 +62,7 @@ int df_coll_kind_parse(const char *name)
 	}
 	flat[n] = 0;
 	for (int k = 0; k < DF_COLL_NR; k++) {
-		if (!strcasecmp(flat, kind_names[k]))
+		if (!df_strcasecmp(flat, kind_names[k]))
 			return k;
 	}
 	return -1;
@@ -81,7 +81,7 @@ const char *df_algo_name(enum df_algo algo)
 int df_algo_find_name(const char *name, size_t len)
 {
 	for (int a = 0; a < DF_ALGO_NR; a++) {
-		if (strlen(algo_names[a]) == len && !strncasecmp(algo_names[a], name, len))
+		if (strlen(algo_names[a]) == len && !df_strncasecmp(algo_names[a], name, len))
 			return a;
 	}
 	return -1;

@@ -23,6 +23,7 @@
 #include "runtime/base/launcher.h"
 #include "runtime/base/log.h"
 #include "runtime/base/net/sockaddr.h"
+#include "runtime/base/number.h"
 #include "runtime/base/time.h"
 #include "runtime/base/version.h"
 #include "runtime/comm/stats.h"
@@ -213,6 +214,7 @@ static void say_verdict(struct page *p, const struct df_trace_header *ring)
 
 static void say(struct page *p, const struct df_trace_header *ring)
 {
+	DF_DECIMAL_POINT;
 	struct df_stats_live live;
 
 	if (ring->rank >= 0)

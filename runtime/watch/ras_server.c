@@ -18,10 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
+#include "runtime/base/ascii.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
@@ -148,27 +148,28 @@ static int command(struct client *c, const char *line)
 {
 	char text[sizeof(c->line) + 64], *end;
 
-	if (!strncasecmp(line, "client protocol ", 16)) {
+	if (!df_strncasecmp(line, "client protocol ", 16)) {
 		snprintf(text, sizeof(text), "SERVER PROTOCOL %d\n", PROTOCOL);
-	} else if (!strncasecmp(line, "timeout ", 8)) {
+	} else if (!df_strncasecmp(line, "timeout ", 8)) {
 		/* Accepted but ignored: the wait for other processes is bounded anyway. */
 		snprintf(text, sizeof(text),
 			 strtol(line + 8, &end, 10) < 0 || *end || end == line + 8
 				 ? "ERROR: Invalid timeout value %s\n"
 				 : "OK\n",
 			 line + 8);
-	} else if (!strcasecmp(line, "set format text") || !strcasecmp(line, "set format json")) {
-		c->json = !strcasecmp(line + 11, "json");
+	} else if (!df_strcasecmp(line, "set format text") ||
+		   !df_strcasecmp(line, "set format json")) {
+		c->json = !df_strcasecmp(line + 11, "json");
 		snprintf(text, sizeof(text), "OK\n");
-	} else if (!strncasecmp(line, "set format ", 11)) {
+	} else if (!df_strncasecmp(line, "set format ", 11)) {
 		snprintf(text, sizeof(text), "ERROR: Invalid format %s\n", line + 11);
-	} else if (!strcasecmp(line, "status") || !strcasecmp(line, "verbose status")) {
+	} else if (!df_strcasecmp(line, "status") || !df_strcasecmp(line, "verbose status")) {
 		char *answer = ask(c->json);
 
 		say(c, answer ? answer : "ERROR: the job did not answer in time\n");
 		free(answer);
 		return -1;
-	} else if (!strncasecmp(line, "monitor", 7)) {
+	} else if (!df_strncasecmp(line, "monitor", 7)) {
 		snprintf(text, sizeof(text), "ERROR: dfshim has no monitor mode\n");
 	} else {
 		snprintf(text, sizeof(text), "ERROR: Unknown command %s\n", line);

@@ -1,6 +1,7 @@
 /*
  * Description: names of communicators in metrics are escaped, clean and bounded, whatever they are;
- * operations and bytes of communicators of one name are summed.
+ * operations and bytes of communicators of one name are summed. Numbers have a decimal point in any
+ * locale.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,24 @@ START_TEST(t_names)
 }
 END_TEST
 
+START_TEST(t_comma)
+{
+	char own[8];
+
+	if (df_test_locale("de_DE"))
+		return;
+	snprintf(own, sizeof(own), "%.1f", 2.5);
+	ck_assert_str_eq(own, "2,5");
+	open_trace();
+	issue("7", DF_KIND_SEND, 2);
+	text = df_metrics_text();
+	has("dfshim_verdict_timestamp_seconds{rank=\"3\"} 0.000\n");
+	free(text);
+	snprintf(own, sizeof(own), "%.1f", 2.5);
+	ck_assert_str_eq(own, "2,5");
+}
+END_TEST
+
 START_TEST(t_bounded)
 {
 	char name[32];
@@ -89,5 +108,5 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("metrics_labels", {t_names}, {t_bounded});
+	return DF_TESTS("metrics_labels", {t_names}, {t_comma}, {t_bounded});
 }

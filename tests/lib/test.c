@@ -1,6 +1,7 @@
 /* Seed and runner of Check programs. */
 #include "tests/lib/test.h"
 
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -58,4 +59,15 @@ int df_tests(const char *name, const struct df_test *tests, unsigned nr)
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
 	return failed ? 1 : 0;
+}
+
+int df_test_locale(const char *name)
+{
+	const char *t = getenv("T") ? getenv("T") : "/tmp";
+	char command[600], whole[32];
+
+	snprintf(command, sizeof(command), "localedef -i %s -f UTF-8 '%s/%s.UTF-8' 2>/dev/null",
+		 name, t, name);
+	snprintf(whole, sizeof(whole), "%s.UTF-8", name);
+	return system(command) || setenv("LOCPATH", t, 1) || !setlocale(LC_ALL, whole) ? -1 : 0;
 }

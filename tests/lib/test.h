@@ -15,6 +15,9 @@ uint64_t df_test_seed(void);
  */
 int df_test_slow(void);
 
+/* Makes the locale below $T and chooses it. Returns 0, or -1 if that cannot be done here. */
+int df_test_locale(const char *name);
+
 /* Tables of tests leave out what they do not need. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 

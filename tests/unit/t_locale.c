@@ -1,12 +1,17 @@
-/* Description: numbers in settings and files have a decimal point in a locale with a comma, too. */
+/*
+ * Description: numbers in settings and files have a decimal point in a locale with a comma, too, and
+ * words are the same in a locale where I is not the capital of i.
+ */
 #include "tests/lib/test.h"
 
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "runtime/base/ascii.h"
 #include "runtime/base/number.h"
+#include "runtime/base/rules.h"
 #include "runtime/coll/far.h"
 #include "runtime/program/build/cost.h"
 #include "runtime/program/build/tuner.h"
@@ -51,17 +56,28 @@ START_TEST(t_written)
 }
 END_TEST
 
+/* Children of main(), which has chosen another locale. */
+START_TEST(t_dotless)
+{
+	const char *rules = "op=BROADCAST_I:PRIORITY";
+
+	if (df_test_locale("tr_TR"))
+		return;
+	ck_assert_int_ne(strcasecmp("INIT", "init"), 0);
+	ck_assert_int_eq(df_strcasecmp("INIT", "init"), 0);
+	ck_assert_int_lt(df_strcasecmp("INI", "init"), 0);
+	ck_assert_int_gt(df_strcasecmp("z", "Aa"), 0);
+	ck_assert_int_eq(df_strncasecmp("INIT,net", "init|net", 4), 0);
+	ck_assert_int_ne(df_strncasecmp("INIT,net", "init|net", 5), 0);
+	ck_assert_int_eq(df_rules_word(rules, "op", "broadcast_i", "fifo|priority"), 1);
+}
+END_TEST
+
 int main(void)
 {
-	char command[600];
-	const char *t = getenv("T");
-
-	snprintf(command, sizeof(command),
-		 "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' 2>/dev/null", t ? t : "/tmp");
-	if (system(command) || setenv("LOCPATH", t ? t : "/tmp", 1) ||
-	    !setlocale(LC_ALL, "de_DE.UTF-8")) {
+	if (df_test_locale("de_DE")) {
 		puts("no locale with a comma can be made here");
 		return 77;
 	}
-	return DF_TESTS("locale", {t_comma}, {t_written});
+	return DF_TESTS("locale", {t_comma}, {t_written}, {t_dotless});
 }

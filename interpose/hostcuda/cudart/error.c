@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/ascii.h"
+
 /* The usual texts of these errors; the others are made from their names. */
 static const struct {
 	cudaError_t err;
@@ -84,7 +86,7 @@ DF_H_API const char *cudaGetErrorString(cudaError_t err)
 	for (i = strlen("cudaError"); name[i] && n < sizeof(buf) - 2; i++) {
 		if (isupper((unsigned char)name[i]) && n && !isupper((unsigned char)name[i - 1]))
 			buf[n++] = ' ';
-		buf[n++] = (char)tolower((unsigned char)name[i]);
+		buf[n++] = (char)df_ascii_lower((unsigned char)name[i]);
 	}
 	buf[n] = '\0';
 	return buf;

@@ -5,8 +5,8 @@
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
+#include "runtime/base/ascii.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 
@@ -48,8 +48,8 @@ void df_plugins_load(struct df_plugins *all, int i)
 	void *handle;
 	int v;
 
-	handle = !strcasecmp(p->asked, "STATIC_PLUGIN") ? RTLD_DEFAULT : open_one(p);
-	if (!handle && strcasecmp(p->asked, "STATIC_PLUGIN"))
+	handle = !df_strcasecmp(p->asked, "STATIC_PLUGIN") ? RTLD_DEFAULT : open_one(p);
+	if (!handle && df_strcasecmp(p->asked, "STATIC_PLUGIN"))
 		return;
 	for (v = NEWEST; v >= OLDEST && !net; v--) {
 		snprintf(symbol, sizeof(symbol), "ncclNetPlugin_v%d", v);
@@ -62,7 +62,7 @@ void df_plugins_load(struct df_plugins *all, int i)
 		return;
 	}
 	snprintf(p->name, sizeof(p->name), "%s", net->name ? net->name : "");
-	if (want && *want && strcasecmp(want, p->name)) {
+	if (want && *want && df_strcasecmp(want, p->name)) {
 		snprintf(p->reason, sizeof(p->reason), "NCCL_NET=%.40s asks for another network",
 			 want);
 		return;
@@ -82,7 +82,7 @@ void df_plugins_asked(struct df_plugins *out)
 	memset(out, 0, sizeof(*out));
 	if (!list || !*list)
 		list = "libnccl-net.so";
-	if (!strcasecmp(list, "none"))
+	if (!df_strcasecmp(list, "none"))
 		return;
 	while (*list && out->nr < DF_PLUGINS_MAX) {
 		len = strcspn(list, ",");

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "runtime/base/ascii.h"
 #include "runtime/base/err.h"
 #include "runtime/base/number.h"
 #include "runtime/program/build/tuner.h"
@@ -108,7 +108,7 @@ static int parse_list(enum df_nccl_var var, const char *s, size_t n, uint32_t *m
 		const struct name *name = vars[var].name;
 
 		for (k = 0; k < vars[var].nr; k++, name++) {
-			if (strlen(name->text) == len && !strncasecmp(name->text, s, len))
+			if (strlen(name->text) == len && !df_strncasecmp(name->text, s, len))
 				break;
 		}
 		if (k == vars[var].nr)

@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "runtime/blocks.h"
+#include "runtime/base/ascii.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
@@ -124,9 +124,9 @@ static const struct df_net_ops *named(const char *name)
 {
 	if (!name || !name[0])
 		return NULL;
-	if (!strcasecmp(name, "Socket"))
+	if (!df_strcasecmp(name, "Socket"))
 		return &df_net_tcp;
-	return !strcasecmp(name, "IB") ? &df_net_verbs : &df_net_plugin;
+	return !df_strcasecmp(name, "IB") ? &df_net_verbs : &df_net_plugin;
 }
 
 /* Returns the medium of a setting (DF_NET_*), or NULL for any. */
@@ -230,7 +230,7 @@ uint32_t df_net_avoid(int device, const char *comm, const char *name)
 			avoid &= ~(1u << i);
 	if (ops == &df_net_plugin && name != ops->name && avoid != DF_NET_NONE)
 		plugin = df_ncclnet_get();
-	if (plugin && strcasecmp(plugin->name, name))
+	if (plugin && df_strcasecmp(plugin->name, name))
 		avoid = DF_NET_NONE;
 	if (avoid == DF_NET_NONE)
 		df_warn("the communicator asks for network %s (%s), which device %d does not have: "

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "runtime/base/ascii.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/net/plugins.h"
@@ -72,7 +72,7 @@ static void add_network(struct found *f, const char *name, int usable, const cha
 		earlier |= f->networks[i].used;
 	snprintf(n->name, sizeof(n->name), "%s", name);
 	n->used = usable && !earlier;
-	if (usable && want && *want && strcasecmp(want, name)) {
+	if (usable && want && *want && df_strcasecmp(want, name)) {
 		n->used = 0;
 		snprintf(n->reason, sizeof(n->reason), "NCCL_NET=%.80s asks for another network",
 			 want);
@@ -248,9 +248,9 @@ static int only_medium(char *by, size_t size)
 	if (df_env_net("") != DF_NET_AUTO || !env->nccl_net || !env->nccl_net[0])
 		return df_env_net("");
 	snprintf(by, size, "NCCL_NET=%.40s", env->nccl_net);
-	return !strcasecmp(env->nccl_net, "Socket") ? DF_NET_TCP
-	       : !strcasecmp(env->nccl_net, "IB")   ? DF_NET_VERBS
-						    : DF_NET_PLUGIN;
+	return !df_strcasecmp(env->nccl_net, "Socket") ? DF_NET_TCP
+	       : !df_strcasecmp(env->nccl_net, "IB")   ? DF_NET_VERBS
+						       : DF_NET_PLUGIN;
 }
 
 /*
