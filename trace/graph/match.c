@@ -317,7 +317,7 @@ static uint32_t add_new_threads(const struct df_check_set *set, const struct df_
 		 * made queries.
 		 */
 		if (!th->name[0] || th->stranger || th->is_ours || th->part_of || th->nr_issued ||
-		    th->at == DF_AT_GONE || (t->hosts && (!h || !h->nr_calls)) ||
+		    df_trc_has_gone(t, th) || (h && !h->nr_calls) ||
 		    (th->device >= 0 && th->device != e->device) || !is_new(set, t, th->tid))
 			continue;
 		*more |= nr == max;

@@ -526,7 +526,9 @@ static int judge_residue(struct df_check_result *r, int released)
 		if (rc)
 			return rc < 0 ? rc : 0;
 	}
-	df_others_find(r);
+	/* A proof has excluded them already. */
+	if (!released || r->stale)
+		df_others_find(r);
 	r->has_unknown_members = has_unknown_members(r);
 	if ((r->nr_others || r->has_unknown_members) && r->confidence == DF_C_PROVED)
 		r->confidence = DF_C_LIKELY;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "trace/judge/judge_int.h"
 #include "trace/judge/say.h"
+#include "trace/read/load_hosts.h"
 #include "trace/read/party.h"
 #include "trace/record/names.h"
 
@@ -64,13 +65,14 @@ static int could_issue(const struct df_check_result *r, uint32_t next, const str
 {
 	const struct df_node *n = &r->g.nodes[next];
 	const struct df_trc_comm *e = &r->set->entries[n->ref];
+	const struct df_trc *t = &r->set->traces[n->trace];
 
 	/*
 	 * A thread that has issued nothing and was not observed is unknown: it may be one of
 	 * dfshim's.
 	 */
 	return (th->nr_issued || th->at) && !th->is_ours && !serves_another(th) &&
-	       th->at != DF_AT_GONE && !joins(th) &&
+	       !df_trc_has_gone(t, th) && !joins(th) &&
 	       (th->device < 0 || e->device < 0 || th->device == e->device) &&
 	       !df_entry_is_foreign(r->set, e, th->tid) && !is_expected(r, next, th->tid) &&
 	       !is_stuck(r, n->trace, th->tid);
@@ -236,7 +238,7 @@ static const struct df_lthread *second_thread(const struct df_check_result *r,
 
 		for (uint32_t i = 0; i < e->nr_issuers; i++)
 			if (e->issuers[i] == th->tid && th->tid != s->op.thread &&
-			    th->at != DF_AT_GONE && !th->is_ours && !serves_another(th))
+			    !df_trc_has_gone(t, th) && !th->is_ours && !serves_another(th))
 				return th;
 	}
 	return NULL;
@@ -304,7 +306,7 @@ static int lives(const struct df_check_result *r, uint32_t trace, uint32_t tid)
 
 	for (size_t k = 0; k < t->nr_threads; k++)
 		if (t->threads[k].tid == tid)
-			return t->threads[k].at != DF_AT_GONE && !t->threads[k].is_ours;
+			return !df_trc_has_gone(t, &t->threads[k]) && !t->threads[k].is_ours;
 	return 0;
 }
 

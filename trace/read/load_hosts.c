@@ -113,6 +113,11 @@ const struct df_check_host *df_trc_host(const struct df_trc *t, uint32_t tid)
 	return NULL;
 }
 
+int df_trc_has_gone(const struct df_trc *t, const struct df_lthread *th)
+{
+	return th->at == DF_AT_GONE || (t->hosts && !df_trc_host(t, th->tid));
+}
+
 int df_check_add_hosts(struct df_check_set *set, const struct df_check_host *hosts, size_t nr)
 {
 	struct df_trc *t = set->nr_traces ? &set->traces[set->nr_traces - 1] : NULL;
