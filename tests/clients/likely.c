@@ -23,6 +23,13 @@
  *			that rank 1 waits for
  *	crowd		as calls, beside 300 threads that have put work on a stream and sleep
  *
+ * Or threads that start and end: each makes a stream and puts work on it. Some use the third
+ * communicator, too.
+ *
+ *	visits		until the program ends. None has used a communicator of the cycle: proved
+ *	churn		for LATE_MS, beside one that has used the communicators of the cycle and has
+ *			ended
+ *
  * Or one that has the name of PyTorch's threads for gradients:
  *
  *	autograd	as sleeps, beside a thread that uses neither CUDA nor NCCL and sleeps again
@@ -48,6 +55,7 @@
 #define COUNT	  1000
 #define COMMS	  3
 #define CROWD	  300
+#define VISITS	  40 /* threads that use the third communicator */
 #define RANKS_MAX 64
 
 #define MUST(call)                                                                                 \
@@ -82,6 +90,11 @@ static int is(const char *word)
 static int is_late(void)
 {
 	return is("late") || is("backward") || is("named") || is("new");
+}
+
+static int unused_by_thread(void)
+{
+	return is("new") || is("new-calls") || is("init") || is("visits");
 }
 
 static int is_named(void)
@@ -162,6 +175,38 @@ static void *beside(void *unused)
 	return unused;
 }
 
+static void *visit(void *third)
+{
+	cudaStream_t own;
+	float *mem;
+
+	MUST(cudaSetDevice(rank));
+	MUST(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking));
+	MUST(cudaMallocAsync((void **)&mem, sizeof(float), own));
+	MUST(cudaMemsetAsync(mem, 0, sizeof(float), own));
+	MUST(cudaFreeAsync(mem, own));
+	if (third) {
+		MUST(ncclAllReduce(in[2], out[2], COUNT, ncclFloat, ncclSum, comms[2], own));
+		MUST(cudaStreamSynchronize(own));
+	}
+	MUST(cudaStreamDestroy(own));
+	return NULL;
+}
+
+static void *visits(void *unused)
+{
+	const double end = now_ms() + late_ms;
+	pthread_t visitor;
+
+	for (int i = 0; i < VISITS ||
+			(is("visits") ? !__atomic_load_n(&over, __ATOMIC_RELAXED) : now_ms() < end);
+	     i++) {
+		MUST(pthread_create(&visitor, NULL, visit, i < VISITS ? &visitor : NULL));
+		pthread_join(visitor, NULL);
+	}
+	return unused;
+}
+
 static void *waker(void *unused)
 {
 	use_cuda();
@@ -177,12 +222,12 @@ static void *thread(void *unused)
 		MUST(pthread_setname_np(pthread_self(), "pt_autograd_0"));
 	use_cuda();
 	for (int c = 0; c < COMMS; c++)
-		if (is("cold") ? c == 2 : !is("new") && !is("new-calls") && !is("init") && c < 2) {
+		if (is("cold") ? c == 2 : !unused_by_thread() && c < 2) {
 			reduce(c);
 			MUST(cudaStreamSynchronize(streams[c]));
 		}
 	say(&used);
-	if (is("ended"))
+	if (is("ended") || is("churn"))
 		return NULL;
 	if (is("init") && rank == 1) {
 		sleep_ms(late_ms);
@@ -254,11 +299,12 @@ int main(int argc, char **argv)
 
 	if (argc < 2 || argc > 5) {
 		fprintf(stderr,
-			"usage: likely ended|sleeps|joins|cold|calls|late|new|new-calls|init|crowd|autograd|backward|named [ITERATIONS [LATE_MS [RANKS]]]\n");
+			"usage: likely ended|sleeps|joins|cold|calls|late|new|new-calls|init|crowd|visits|churn|autograd|backward|named [ITERATIONS [LATE_MS [RANKS]]]\n");
 		return 1;
 	}
 	how = argv[1];
 	other = is("backward")				       ? waker
+		: is("visits") || is("churn")		       ? visits
 		: is("ended") || is("joins") || is("autograd") ? beside
 							       : NULL;
 	if (argc > 3)
@@ -305,12 +351,15 @@ int main(int argc, char **argv)
 	else
 		MUST(pthread_create(&threads[0], NULL, thread, NULL));
 	wait_for(&used);
-	if (is("ended"))
+	if (is("ended") || is("churn"))
 		pthread_join(threads[0], NULL);
+	for (int c = 0; c < 2 && is("visits"); c++)
+		reduce(c);
+	MUST(cudaDeviceSynchronize());
 	for (int i = 0; i < iterations; i++)
 		iterate();
 	say(&over);
-	if (!is("ended") && threads[0])
+	if (!is("ended") && !is("churn") && threads[0])
 		pthread_join(threads[0], NULL);
 	if (other && !is("joins"))
 		pthread_join(threads[1], NULL);

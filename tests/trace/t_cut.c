@@ -469,8 +469,46 @@ START_TEST(test_half_written)
 }
 END_TEST
 
+static void come_and_go(struct tb_image *im, struct df_compact *c, uint64_t id, int nr)
+{
+	for (int i = 0; i < nr; i++) {
+		tb_rec(im, DF_REC_STREAM_CREATE, 0, id + (uint64_t)i, 0, 0);
+		tb_rec(im, DF_REC_STREAM_DESTROY, 0, id + (uint64_t)i, 0, 0);
+		ck_assert_int_eq(df_trace_compact_step(c, im->h), 0);
+	}
+}
+
+/* Streams that are gone take no room, once all that was unfinished in their time has ended. */
+START_TEST(test_streams_gone)
+{
+	struct df_compact c = {0};
+	struct tb_image im;
+	uint64_t op;
+	size_t few;
+	uint32_t comm;
+
+	tb_image_init(&im, 0, 1, 1024);
+	comm = tb_comm(&im, 7, 1, 0, 0);
+	tb_op(&im, comm, DF_REC_OP_DONE, tb_issue(&im, comm, 0, DF_KIND_ALLREDUCE, 1, -1, 0));
+	tb_rec(&im, DF_REC_STREAM_CREATE, 0, 1, 0, 0);
+	come_and_go(&im, &c, 100, 1);
+	few = c.bytes;
+	come_and_go(&im, &c, 200, 20);
+	ck_assert_uint_eq(c.bytes, few);
+	op = tb_issue(&im, comm, 0, DF_KIND_ALLREDUCE, 1, -1, 1);
+	come_and_go(&im, &c, 300, 20);
+	ck_assert_uint_gt(c.bytes, few + 20 * sizeof(struct df_rec));
+	tb_op(&im, comm, DF_REC_OP_DONE, op);
+	ck_assert_int_eq(df_trace_compact_step(&c, im.h), 0);
+	ck_assert_uint_le(c.bytes, few);
+	df_trace_compact_fini(&c);
+	tb_image_fini(&im);
+}
+END_TEST
+
 int main(void)
 {
 	return DF_TESTS("cut", {test_scenarios}, {test_one_of_a_ring, 8}, {test_steps, 5},
-			{test_half_written}, {test_hosts}, {test_host_stamps}, {test_many_users});
+			{test_half_written}, {test_hosts}, {test_host_stamps}, {test_many_users},
+			{test_streams_gone});
 }

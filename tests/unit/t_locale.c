@@ -1,6 +1,6 @@
 /*
- * Description: numbers in settings and files have a decimal point in a locale with a comma, too, and
- * words are the same in a locale where I is not the capital of i.
+ * Description: numbers in settings and files have a decimal point in a locale with a comma, too,
+ * and words are the same in a locale where I is not the capital of i.
  */
 #include "tests/lib/test.h"
 

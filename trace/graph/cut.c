@@ -155,6 +155,9 @@ static uint64_t quiet_in(const struct df_check_set *set, const struct df_trc *t,
 	if (e && (may_be_any(set, e) || (!e->used && df_trc_has_one_rank(set, t))))
 		e = NULL;
 	id = df_mix64(t->h.host_hash ^ t->h.pid);
+	/* A thread that has made calls and has ended since the last look was one of them, too. */
+	if (!e)
+		id = df_mix64(id ^ t->nr_threads);
 	for (size_t i = 0; i < t->nr_hosts; i++)
 		if (!e || is_candidate(set, e, t->hosts[i].tid))
 			id += df_mix64(df_mix64(id ^ t->hosts[i].tid) ^ t->hosts[i].nr_calls);

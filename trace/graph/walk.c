@@ -18,32 +18,21 @@ enum {
 
 struct stream *df_walk_stream(struct walk *w, uint64_t id, int device)
 {
+	uint64_t *at = df_map_at(&w->streams_at, id, 0);
 	struct stream *s;
 
-	if (w->last_stream < w->nr_streams && w->streams[w->last_stream].id == id)
-		return &w->streams[w->last_stream];
-	for (size_t i = 0; i < w->nr_streams; i++) {
-		if (w->streams[i].id == id) {
-			w->last_stream = i;
-			return &w->streams[i];
-		}
-	}
-	s = DF_VEC_PUSH(w->streams, w->nr_streams, w->cap_streams);
+	if (at && *at)
+		return &w->streams[*at - 1];
+	s = at ? DF_VEC_PUSH(w->streams, w->nr_streams, w->cap_streams) : NULL;
 	if (!s) {
 		w->g->failed = 1;
 		return NULL;
 	}
+	*at = w->nr_streams;
 	memset(s, 0, sizeof(*s));
 	s->id = id;
 	s->device = device;
 	s->at = s->before_group = NOWHERE;
-	for (size_t i = 0; i < w->t->nr_streams; i++) {
-		if (w->t->streams[i].id == id) {
-			s->flags = w->t->streams[i].flags;
-			s->device = w->t->streams[i].device;
-		}
-	}
-	w->last_stream = w->nr_streams - 1;
 	return s;
 }
 
@@ -273,8 +262,12 @@ static void walk_trace(struct df_graph *g, uint32_t trace)
 	 * Make all streams first, because the legacy stream also orders those that have no item
 	 * yet.
 	 */
-	for (size_t i = 0; i < t->nr_streams; i++)
-		df_walk_stream(&w, t->streams[i].id, t->streams[i].device);
+	for (size_t i = 0; i < t->nr_streams; i++) {
+		struct stream *s = df_walk_stream(&w, t->streams[i].id, t->streams[i].device);
+
+		if (s)
+			s->flags = t->streams[i].flags;
+	}
 	for (size_t i = 0; i <= t->nr_items && !g->failed; i++) {
 		const struct df_litem *it = &t->items[i];
 		uint64_t rec = i < t->nr_items ? it->rec : DF_NO_REC;
@@ -307,6 +300,7 @@ static void walk_trace(struct df_graph *g, uint32_t trace)
 	df_walk_firsts(&w);
 	dependencies(&w);
 	free(w.streams);
+	df_map_fini(&w.streams_at);
 	free(w.events);
 	free(w.works);
 	free(w.queues);

@@ -5,6 +5,7 @@
 #ifndef DF_TRACE_GRAPH_WALK_H
 #define DF_TRACE_GRAPH_WALK_H
 
+#include "runtime/base/map.h"
 #include "trace/graph/graph.h"
 
 #define NOWHERE ((struct place){DF_NONE, DF_NONE, DF_NONE})
@@ -67,8 +68,8 @@ struct walk {
 	size_t nr_queues, cap_queues;
 	struct last *comms;
 	size_t nr_comms, cap_comms;
-	uint32_t slots[64]; /* slots, as OR nodes, by device */
-	size_t last_stream;
+	uint32_t slots[64];	  /* slots, as OR nodes, by device */
+	struct df_map streams_at; /* by id: position + 1 */
 };
 
 static inline int df_walk_legacy_blocks(const struct stream *s)

@@ -189,7 +189,6 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 	case DF_REC_MARK:
 	case DF_REC_CLOCK:
 	case DF_REC_STALL:
-	case DF_REC_STREAM_DESTROY:
 		return !k->lean;
 	case DF_REC_OP_ISSUE:
 	case DF_REC_OP_ARGS:
@@ -214,6 +213,10 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 		       ((t->asks && t->asks_rec == index) || (t->at && t->at_rec == index) ||
 			(t->at == DF_AT_POLLS && index > t->at_rec));
 	}
+	case DF_REC_STREAM_CREATE:
+	case DF_REC_STREAM_DESTROY:
+		/* All that was on it has ended. */
+		return !df_load_stream_ended(&k->l, r->a, k->first_item);
 	case DF_REC_STREAM_WORK:
 	case DF_REC_STREAM_FENCE:
 	case DF_REC_EVENT_RECORD:

@@ -27,6 +27,8 @@ void df_load_fini(struct df_load *l)
 	free(l->notes);
 	free(l->comms);
 	free(l->map);
+	df_map_fini(&l->threads_at);
+	df_map_fini(&l->streams_at);
 	memset(l, 0, sizeof(*l));
 }
 
@@ -105,23 +107,25 @@ struct df_lcall *df_load_call(const struct df_load *l, uint64_t serial)
 
 struct df_lthread *df_load_thread(const struct df_load *l, uint32_t tid)
 {
-	for (size_t i = 0; i < l->nr_threads; i++)
-		if (l->threads[i].tid == tid)
-			return &l->threads[i];
-	return NULL;
+	const uint64_t *at = df_map_find(&l->threads_at, tid, 0);
+
+	return at && *at ? &l->threads[*at - 1] : NULL;
 }
 
 static struct df_lthread *thread_of(struct df_load *l, const struct df_rec *rec, uint32_t tid)
 {
 	struct df_lthread *t = df_load_thread(l, tid);
+	uint64_t *at;
 
 	if (t)
 		return t;
 	if (l->nr_threads >= 1u << 16)
 		return &l->threads[0]; /* only a forged trace has this many */
-	t = DF_VEC_PUSH(l->threads, l->nr_threads, l->cap_threads);
+	at = df_map_at(&l->threads_at, tid, 0);
+	t = at ? DF_VEC_PUSH(l->threads, l->nr_threads, l->cap_threads) : NULL;
 	if (!t)
 		return NULL;
+	*at = l->nr_threads;
 	memset(t, 0, sizeof(*t));
 	t->tid = tid;
 	t->first_ns = rec->time_ns;
@@ -394,19 +398,39 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 static int on_stream(struct df_load *l, uint64_t id, uint64_t device_flags)
 {
 	struct df_lstream *s;
+	uint64_t *at;
 
-	for (size_t i = 0; i < l->nr_streams; i++)
-		if (l->streams[i].id == id)
-			return 0;
 	if (l->nr_streams >= 1u << 14)
+		return 0;
+	at = df_map_at(&l->streams_at, id, 0);
+	if (!at)
+		return -ENOMEM;
+	if (*at)
 		return 0;
 	s = DF_VEC_PUSH(l->streams, l->nr_streams, l->cap_streams);
 	if (!s)
 		return -ENOMEM;
+	*at = l->nr_streams;
 	s->id = id;
 	s->device = (int32_t)(uint32_t)device_flags;
 	s->flags = (uint32_t)(device_flags >> 32) & 7;
+	s->destroyed_rec = DF_NO_REC;
 	return 0;
+}
+
+static void off_stream(struct df_load *l, uint64_t id, uint64_t index)
+{
+	const uint64_t *at = df_map_find(&l->streams_at, id, 0);
+
+	if (at && *at)
+		l->streams[*at - 1].destroyed_rec = index;
+}
+
+int df_load_stream_ended(const struct df_load *l, uint64_t id, uint64_t before)
+{
+	const uint64_t *at = df_map_find(&l->streams_at, id, 0);
+
+	return at && *at && l->streams[*at - 1].destroyed_rec < before;
 }
 
 static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec *rec,
@@ -449,6 +473,9 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 		return push_item(l, rec, index, DF_ITEM_WAIT, rec->c, rec->a, rec->b);
 	case DF_REC_STREAM_CREATE:
 		return on_stream(l, rec->a, rec->b);
+	case DF_REC_STREAM_DESTROY:
+		off_stream(l, rec->a, index);
+		return 0;
 	case DF_REC_HOST_AT:
 		t = df_load_thread(l, (uint32_t)rec->a);
 		if (t)
@@ -565,6 +592,8 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 	l->cut_rec = DF_NO_REC;
 	l->cut_ns = 0;
 	l->nr_open = 0;
+	df_map_fini(&l->threads_at);
+	df_map_fini(&l->streams_at);
 	l->map_used = 0;
 	if (l->map)
 		memset(l->map, 0xff, l->map_size * sizeof(*l->map));

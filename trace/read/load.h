@@ -9,6 +9,7 @@
 #define DF_TRACE_READ_LOAD_H
 
 #include <stdint.h>
+#include "runtime/base/map.h"
 #include "trace/read/reader.h"
 
 enum df_op_state { DF_OP_ISSUED, DF_OP_STARTED, DF_OP_FINISHED, DF_OP_ABORTED };
@@ -103,7 +104,8 @@ struct df_lthread {
 struct df_lstream {
 	uint64_t id;
 	int32_t device;
-	uint32_t flags; /* bits: 1 blocking, 2 legacy, 4 per-thread */
+	uint32_t flags;		/* bits: 1 blocking, 2 legacy, 4 per-thread */
+	uint64_t destroyed_rec; /* or DF_NO_REC */
 };
 
 /* A record about a communicator's life, or another rare record, unchanged. */
@@ -162,7 +164,12 @@ struct df_load {
 	/* private: serial -> operation or call */
 	uint32_t *map;
 	size_t map_size, map_used;
+	/* private: by thread id, by stream: position + 1 in the arrays above */
+	struct df_map threads_at, streams_at;
 };
+
+/* Whether the stream was destroyed before the record `before`. */
+int df_load_stream_ended(const struct df_load *l, uint64_t id, uint64_t before);
 
 void df_load_init(struct df_load *l);
 void df_load_fini(struct df_load *l);
