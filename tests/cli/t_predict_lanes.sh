@@ -88,7 +88,7 @@ said "and 1 more communicators"
 says 0 many --executor nccl --ctas 4
 said "enough"
 says 0 many --executor nccl --order agree --sms 64
-said "With an agreed order nothing is held"
+said "has room for 3, and one in reserve: it may be short"
 says 0 many --executor nccl --json
 [ "$(jq -c '[.found, .budget.ctas, .budget.sms, .budget.short_ranks, (.budget.has_room | length), (.budget.beyond | length)]' "$T/said")" = \
 	'[false,16,64,2,3,5]' ] || fail "JSON: $(cat "$T/said")"

@@ -45,17 +45,26 @@ DFSHIM_DEBUG=info right 32 disorder --ranks 2 --colls 4 --comms 4 --iters 2 --se
 [ "$(grep -c 'device 0 has 32 multiprocessors, and its communicators have more than 16 CTAs together' "$T/out")" = 1 ] ||
 	fail "not said: $(cat "$T/out")"
 
-# With an agreed order nothing is held, and a warning says so.
-DFSHIM_NCCL_ORDER=agree right 64 disorder --ranks 2 --colls 8 --comms 8 --iters 2 --inorder --seed "$SEED"
-grep -q 'with DFSHIM_NCCL_ORDER=agree operations do not wait for room' "$T/out" || fail "agree: no warning: $(cat "$T/out")"
+# So do operations in an agreed order, in different orders inside a communicator too.
+for sms in 16 32 40; do
+	for procs in 1 2; do
+		DFSHIM_NCCL_ORDER=agree right $sms disorder --ranks 4 --procs $procs --colls 8 --comms 4 --iters $((20 / SLOW)) --mix --streams 3 --sync --warmup --seed "$SEED"
+		DFSHIM_NCCL_ORDER=agree right $sms disorder --ranks 2 --procs $procs --colls 6 --comms 3 --iters $((20 / SLOW)) --wait sync --seed "$SEED"
+	done
+	DFSHIM_NCCL_ORDER=agree right $sms p2pcheck
+	DFSHIM_NCCL_ORDER=agree right $sms splitcheck
+done
+RULES=agree ONLY="PD-03 RD-01 SQ-04" "$SRC/tests/deadlock/catalogue.sh" || fail "the catalogue, in an agreed order"
 
 # Communicators that are made, aborted and left while others hold everything.
 for case in abort abort-sync leave busy; do
 	for how in "--ranks 3" "--procs 3"; do
-		: >"$T/err"
-		# shellcheck disable=SC2086 # words
-		DFSHIM_HOST_SMS=16 RUDE_UNTIL=$T/err RUDE_CASE=$case host -- "$C/rude" $how --timeout $((80 * SLOW)) >"$T/out" 2>"$T/err" ||
-			fail "rude $case $how: $(cat "$T/out" "$T/err")"
+		for order in issue agree; do
+			: >"$T/err"
+			# shellcheck disable=SC2086 # words
+			DFSHIM_NCCL_ORDER=$order DFSHIM_HOST_SMS=16 RUDE_UNTIL=$T/err RUDE_CASE=$case host -- "$C/rude" $how --timeout $((80 * SLOW)) \
+				>"$T/out" 2>"$T/err" || fail "rude $case $how, $order: $(cat "$T/out" "$T/err")"
+		done
 	done
 done
 # leaves "WORD" RANK OTHER: a rank sends a small message and destroys the communicator; the receive of the other rank is held.

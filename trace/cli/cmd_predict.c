@@ -29,6 +29,7 @@ struct search {
 	struct df_predict_opts opts;
 	struct df_predict_finding f;
 	struct df_budget budget; /* opts.mode LANES */
+	int agree;		 /* ... and in an agreed order */
 };
 
 static int is_device_wait(enum df_mop_kind kind)
@@ -371,7 +372,7 @@ static int run(struct df_program_steps *p, struct search *x, const char *witness
 
 	if (rc)
 		return df_cli_input_error("predict", "the program", "%s", strerror(-rc));
-	x->w.prog.agreed = lanes && x->budget.agree;
+	x->w.prog.agreed = lanes && x->agree;
 	x->w.prog.in_order = !x->w.prog.agreed;
 	if (lanes && df_predict_budget(&x->w, &x->budget))
 		rc = df_cli_input_error("predict", "the program", "out of memory");
@@ -488,7 +489,7 @@ int df_cmd_predict(int argc, char **argv)
 	x.opts.mode = executor ? DF_MODEL_LANES : DF_MODEL_BASE;
 	x.budget.ctas = (long)ctas;
 	x.budget.sms = p && sms < 0 ? (long)p->sms : (long)sms;
-	x.budget.agree = agree;
+	x.agree = agree;
 	x.opts.slots = executor ? 0 : slots >= 0 ? (int)slots : (int)p->slots;
 	x.opts.one_queue = queues == 1 && !executor;
 	x.opts.tries = (size_t)tries;

@@ -161,10 +161,8 @@ void df_predict_budget_print(FILE *out, const struct df_predict_program *w,
 		return;
 	}
 	fprintf(out, "it may be short on %d of %d ranks\n", b->nr_short, w->prog.nr_ranks);
-	fputs(b->agree ? "With an agreed order nothing is held, so this may deadlock. Beyond "
-			 "the room:\n"
-		       : "Held until there is room, or launched on the reserve when all ranks have "
-			 "issued it:\n",
+	fputs("Held until there is room, or launched on the reserve when all ranks have issued "
+	      "it:\n",
 	      out);
 	for (size_t i = room; i < b->nr_lanes && i < room + LANES_SAID; i++)
 		print_lane(out, w, b->rank, &b->lanes[i]);

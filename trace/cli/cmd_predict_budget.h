@@ -21,7 +21,6 @@ struct df_budget_lane {
 struct df_budget {
 	long ctas; /* of a communicator */
 	long sms;  /* of a device; 0: unknown */
-	int agree; /* DFSHIM_NCCL_ORDER=agree: nothing is held */
 	/* The rank with most communicators in flight, and these in their order of issue. */
 	int rank;
 	struct df_budget_lane *lanes;
@@ -31,7 +30,7 @@ struct df_budget {
 
 /*
  * Executes the program as recorded, with ranks that issue up to BUDGET_AHEAD operations before the
- * first ends. ctas, sms and agree are set. Returns 0 or -ENOMEM.
+ * first ends. ctas and sms are set. Returns 0 or -ENOMEM.
  */
 int df_predict_budget(struct df_predict_program *w, struct df_budget *b);
 void df_predict_budget_fini(struct df_budget *b);

@@ -2,14 +2,15 @@
  * One order for the operations of a communicator, whatever order its ranks issue them in
  * (DFSHIM_NCCL_ORDER=agree). A rank publishes a unit (one operation, or those of a group) when all
  * that it waits for has ended, so its launch waits for nothing on this rank. Rank 0 finds the units
- * that are ready on all ranks concerned (sequence.c) and sends each rank its next unit. So all
- * lanes have one order, and every operation there can run: no lane waits for another.
+ * that are ready on all ranks concerned (sequence.c) and sends each rank its next unit. Then the
+ * unit's operations are the next in the lane's list, and are held and put as in an order of issue
+ * (put.c, hold.c). So all lanes have one order, and every operation there can run when there is
+ * room.
  *
- * Each communicator has a thread, and only this thread puts its operations on the lane. It takes
- * the lane's lock, and no lock across a call of NCCL.
+ * Each communicator has a thread for this. In a *turn* it uses undecided operations, which are
+ * freed by df_lane_end() only after it; it blocks nowhere in it.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include "runtime/base/err.h"
 #include "runtime/base/futex.h"
@@ -32,7 +33,7 @@
 #define REST_NS	   (100 * DF_NS_PER_MS)
 #define SHORT	   (64u << 10) /* bytes of a message that NCCL can send before it is received */
 
-/* A unit of this rank that is not launched. */
+/* A unit of this rank that is not decided. */
 struct unit {
 	struct unit *next;
 	struct df_lane_op **ops;
@@ -52,12 +53,11 @@ struct df_lane_agree {
 	uint32_t nr_units;	    /* that there have been */
 	int stop;		    /* atomic */
 	int alone;		    /* there is no agreed order any more */
-	/* The lane's lock: */
-	struct unit *connecting; /* another thread puts it, and no other one is put */
-	int turning;		 /* the thread is in a turn */
-	int refused;		 /* -errno: the real library refused a unit */
+	int turning;		    /* the thread is in a turn; the lane's lock */
 	/* The thread's: */
-	int failed; /* rank 0: -errno */
+	struct df_lane_op *made; /* the last undecided operation that is in a unit; NULL: none is */
+	int decided;		 /* there are new operations in the lane's list */
+	int failed;		 /* rank 0: -errno */
 	/* rank 0: */
 	struct df_lanes_sequence *sequence;
 	struct turns *turns; /* by slot */
@@ -94,6 +94,20 @@ static void put(uint64_t *counter, uint64_t value)
 
 /* ---- this rank's units ----------------------------------------------------------------------- */
 
+/* Operations of the first group that is not in a unit; 0: it is not complete. Lock held. */
+static size_t fresh(const struct df_lane_agree *a, struct df_lane_op **first)
+{
+	struct df_lane_op *e = a->made ? a->made->next : a->lane->undecided;
+	uint64_t group = e ? e->group : 0;
+	size_t nr = 0;
+
+	*first = e;
+	for (; e && e->group == group; e = e->next, nr++)
+		if (!e->closed)
+			return 0;
+	return nr;
+}
+
 /* Makes units of the groups that are complete. Returns 1 if there were any, -ENOMEM. */
 static int collect(struct df_lane_agree *a)
 {
@@ -101,15 +115,19 @@ static int collect(struct df_lane_agree *a)
 
 	for (;;) {
 		struct unit *u = calloc(1, sizeof(*u));
-		size_t cap = 0;
+		struct df_lane_op *e;
+		size_t i;
 
 		if (!u)
 			return -ENOMEM;
 		df_mutex_lock(&a->lane->lock);
-		u->nr = df_lane_next_group(a->lane, &u->ops, &cap);
+		u->nr = fresh(a, &e);
+		u->ops = u->nr ? malloc(u->nr * sizeof(struct df_lane_op *)) : NULL;
+		for (i = 0; u->ops && i < u->nr; i++, e = e->next)
+			a->made = u->ops[i] = e;
 		df_mutex_unlock(&a->lane->lock);
-		if (!u->nr) {
-			free(u->ops);
+		if (!u->ops) {
+			any = u->nr ? -ENOMEM : any;
 			free(u);
 			return any;
 		}
@@ -209,95 +227,34 @@ static int publish(struct df_lane_agree *a, int *waits)
 	return any;
 }
 
-/* Puts the unit on the lane, and forgets it. */
-static void put_unit(struct df_lane_agree *a, struct unit *u)
+/* The unit at *p is next on the lane. */
+static void enter(struct df_lane_agree *a, struct unit **p)
 {
-	struct df_lane *lane = a->lane;
-	int ended, ret = 0;
-	size_t i;
-
-	df_mutex_lock(&lane->lock);
-	ended = lane->ended;
-	df_mutex_unlock(&lane->lock);
-	if (!ended)
-		ret = df_lane_put_group(lane, u->ops, u->nr);
-	df_mutex_lock(&lane->lock);
-	for (i = 0; i < u->nr && !ended && !lane->stuck; i++)
-		u->ops[i]->put = 1;
-	if (ret)
-		lane->failed = ret;
-	else if (!ended && !lane->stuck)
-		df_lane_connected(lane, u->ops, u->nr);
-	if (!lane->ended)
-		a->refused = ret;
-	df_mutex_unlock(&lane->lock);
-	free(u->ops);
-	free(u);
-}
-
-static void *connect_unit(void *arg)
-{
-	struct df_lane_agree *a = arg;
-	struct df_lane *lane = a->lane;
-
-	put_unit(a, a->connecting);
-	df_mutex_lock(&lane->lock);
-	a->connecting = NULL;
-	lane->putting = a->turning;
-	df_mutex_unlock(&lane->lock);
-	df_lane_agree_wake(lane);
-	df_lane_unuse(lane);
-	return NULL;
-}
-
-/*
- * Launches the unit at *p, in a turn of work(): at once, or on a thread of its own if NCCL may
- * block for it.
- */
-static void launch(struct df_lane_agree *a, struct unit **p)
-{
-	struct unit *u = *p;
-	struct df_lane *lane = a->lane;
-	int connects = 0;
-	size_t i;
+	struct unit *u = *p, *v;
 
 	*p = u->next;
 	if (!u->next)
 		a->last = p;
-	df_mutex_lock(&lane->lock);
-	for (i = 0; i < u->nr; i++)
-		connects |= df_lane_connects(lane, &u->ops[i]->op);
-	if (connects)
-		a->connecting = u;
-	df_mutex_unlock(&lane->lock);
-	if (!connects) {
-		put_unit(a, u);
-		return;
+	/* Units are made in the order of undecided operations. */
+	if (a->made == u->ops[u->nr - 1]) {
+		a->made = NULL;
+		for (v = a->first; v; v = v->next)
+			a->made = v->ops[v->nr - 1];
 	}
-	df_lane_use(lane);
-	if (df_thread_start("dfshim-connect", 0, connect_unit, a))
-		(void)connect_unit(a);
+	df_lane_decided(a->lane, u->ops, u->nr);
+	a->decided = 1;
+	free(u->ops);
+	free(u);
 }
 
-/* Whether no unit may be launched now. */
-static int is_stopped(const struct df_lane_agree *a)
-{
-	int is;
-
-	df_mutex_lock(&a->lane->lock);
-	is = a->refused || a->connecting;
-	df_mutex_unlock(&a->lane->lock);
-	return is;
-}
-
-/* Launches those whose turn it is. Returns 1 if there were any. */
-static int launch_turns(struct df_lane_agree *a)
+/* Enters those whose turn it is. Returns 1 if there were any. */
+static int enter_turns(struct df_lane_agree *a)
 {
 	struct df_lane_area *me = area_of(a->lane);
 	uint64_t at = me->taken, end = get(&me->gone);
 	uint64_t from = at;
 
-	for (; at != end && !is_stopped(a); at++) {
+	for (; at != end; at++) {
 		uint32_t number = me->go[at % DF_LANE_GOES];
 		struct unit **p = &a->first;
 
@@ -305,7 +262,7 @@ static int launch_turns(struct df_lane_agree *a)
 			p = &(*p)->next;
 		put(&me->taken, at + 1);
 		if (*p)
-			launch(a, p);
+			enter(a, p);
 	}
 	return at != from;
 }
@@ -413,7 +370,7 @@ static int is_closed(const struct df_lane *lane)
 
 /*
  * Begins a turn, unless the lane has ended. df_lane_end() waits for the turn before it frees
- * operations.
+ * operations that are undecided.
  */
 static int begin_turn(struct df_lane_agree *a)
 {
@@ -423,7 +380,6 @@ static int begin_turn(struct df_lane_agree *a)
 	/* ACQUIRE pairs with df_lane_agree_stop(): no operation is added after it. */
 	over = a->lane->ended || __atomic_load_n(&a->stop, __ATOMIC_ACQUIRE);
 	a->turning = !over;
-	a->lane->putting = a->turning || a->connecting;
 	df_mutex_unlock(&a->lane->lock);
 	return !over;
 }
@@ -432,18 +388,20 @@ static void end_turn(struct df_lane_agree *a)
 {
 	df_mutex_lock(&a->lane->lock);
 	a->turning = 0;
-	a->lane->putting = a->connecting != NULL;
 	df_mutex_unlock(&a->lane->lock);
 }
 
-static int refusal(const struct df_lane_agree *a)
+void df_lane_agree_end(struct df_lane *lane)
 {
-	int ret;
+	int in = lane->agree != NULL;
 
-	df_mutex_lock(&a->lane->lock);
-	ret = a->refused;
-	df_mutex_unlock(&a->lane->lock);
-	return ret;
+	while (in) {
+		df_mutex_lock(&lane->lock);
+		in = lane->agree->turning;
+		df_mutex_unlock(&lane->lock);
+		if (in)
+			df_sleep_ns(NAP_MIN_NS);
+	}
 }
 
 static void *work(void *arg)
@@ -457,25 +415,27 @@ static void *work(void *arg)
 	while (begin_turn(a)) {
 		/* ACQUIRE pairs with ring(). */
 		uint32_t bell = __atomic_load_n(&me->bell, __ATOMIC_ACQUIRE);
-		int waits = 0, moved, refused;
+		int waits = 0, moved;
 
 		a->alone |= is_closed(lane);
 		moved = collect(a);
 		if (moved >= 0)
-			moved |= launch_turns(a);
-		while (a->alone && a->first && moved >= 0 && !is_stopped(a))
-			launch(a, &a->first);
-		refused = moved < 0 ? moved : refusal(a);
-		if (!a->alone && !refused) {
+			moved |= enter_turns(a);
+		while (a->alone && a->first && moved >= 0)
+			enter(a, &a->first);
+		if (!a->alone && moved >= 0) {
 			moved |= publish(a, &waits);
 			if (a->sequence)
 				moved |= decide(a);
 		}
 		end_turn(a);
-		if (refused) {
-			df_comm_end(lane->comm, refused, 1);
+		if (moved < 0) {
+			df_comm_end(lane->comm, moved, 1);
 			break;
 		}
+		if (a->decided)
+			df_lane_put_decided(lane);
+		a->decided = 0;
 		nap = moved ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
 		if (!moved)
 			(void)df_futex_wait(&me->bell, bell, (int64_t)(waits ? nap : REST_NS), 1);

@@ -8,6 +8,8 @@ struct df_lane;
 int df_lane_agree_start(struct df_lane *lane);
 /* There are new operations. */
 void df_lane_agree_wake(struct df_lane *lane);
+/* The lane has ended: returns when the thread uses none of its operations any more. */
+void df_lane_agree_end(struct df_lane *lane);
 /* Lets the thread end; df_lane.users counts it until then. Never blocks. */
 void df_lane_agree_stop(struct df_lane *lane);
 /* After the thread has ended. */

@@ -89,13 +89,7 @@ void df_budget_join(struct df_lane *lane)
 			 "device %d has %ld multiprocessors, and its communicators have more than "
 			 "%ld CTAs together",
 			 device, b->sms, b->sms - b->reserve);
-	if (df_env()->nccl_order == DF_NCCL_ORDER_AGREE)
-		df_warn_once("%s: with DFSHIM_NCCL_ORDER=agree operations do not wait for room, so "
-			     "the job may deadlock as by NCCL's rules. Set DFSHIM_NCCL_CTAS to "
-			     "less, or use fewer communicators",
-			     what);
-	else
-		df_info("%s: operations may wait for room (DFSHIM_NCCL_CTAS)", what);
+	df_info("%s: operations may wait for room (DFSHIM_NCCL_CTAS)", what);
 }
 
 /* Gives the lane a share (1), or takes it back (-1). Lock held. */

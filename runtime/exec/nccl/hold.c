@@ -65,18 +65,19 @@ void df_hold_fini(struct df_lane *lane)
 	free(lane->hold.counts);
 }
 
-void df_hold_ident(struct df_lane *lane, const struct df_sig *sig, struct df_lane_op *e)
+void df_hold_ident(struct df_lane *lane, struct df_lane_op *e)
 {
+	const struct df_op *op = &e->op;
 	uint64_t *nr;
 
 	if (lane->hold.watch && !lane->hold.next)
 		lane->hold.next = e;
-	e->alone = sig->kind == DF_COLL_SENDRECV_SELF;
+	e->alone = op->kind == DF_COLL_SENDRECV_SELF;
 	if (e->alone)
 		return;
-	if (sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV)
+	if (op->kind == DF_COLL_SEND || op->kind == DF_COLL_RECV)
 		e->ident = (struct df_ident){
-			sig->kind == DF_COLL_SEND ? DF_IDENT_SEND : DF_IDENT_RECV, sig->root, 0};
+			op->kind == DF_COLL_SEND ? DF_IDENT_SEND : DF_IDENT_RECV, op->root, 0};
 	nr = df_hold_count(lane->hold.counts, lane->comm->nranks, &e->ident);
 	e->ident.nr = (*nr)++;
 }

@@ -22,7 +22,6 @@
 
 struct df_lane;
 struct df_lane_op;
-struct df_sig;
 
 enum df_ident_class { DF_IDENT_COLL, DF_IDENT_SEND, DF_IDENT_RECV };
 
@@ -49,8 +48,8 @@ struct df_hold {
 /* Returns 0 or -ENOMEM. */
 int df_hold_init(struct df_lane *lane);
 void df_hold_fini(struct df_lane *lane);
-/* Gives an operation that is appended its ident. Lane's lock held. */
-void df_hold_ident(struct df_lane *lane, const struct df_sig *sig, struct df_lane_op *e);
+/* Gives an operation that enters the lane's list its ident. Lane's lock held. */
+void df_hold_ident(struct df_lane *lane, struct df_lane_op *e);
 /* Whether an operation that has ended may be forgotten. Lane's lock held. */
 int df_hold_may_forget(const struct df_lane *lane, const struct df_lane_op *e);
 

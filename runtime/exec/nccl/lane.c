@@ -90,20 +90,32 @@ static __thread struct df_lane_op *mine;
 
 /* ---- issue ----------------------------------------------------------------------------------- */
 
-void df_lane_append(const struct df_sig *sig, struct df_lane_op *e)
+/* The operation is the last on the lane. Both locks held. */
+static void enter(struct df_lane *lane, struct df_lane_op *e)
 {
-	struct df_lane *lane = e->lane;
-
 	e->next = NULL;
-	df_mutex_lock(&lane->lock);
 	lane->nr_groups += !lane->nr_groups || e->group != lane->group;
 	lane->group = e->group;
 	e->turn = lane->nr_groups;
-	df_hold_ident(lane, sig, e);
+	df_hold_ident(lane, e);
 	*lane->last = e;
 	lane->last = &e->next;
 	if (!lane->next)
 		lane->next = e;
+}
+
+void df_lane_append(struct df_lane_op *e)
+{
+	struct df_lane *lane = e->lane;
+
+	df_mutex_lock(&lane->lock);
+	if (lane->agree) {
+		e->next = NULL;
+		*lane->last_undecided = e;
+		lane->last_undecided = &e->next;
+	} else {
+		enter(lane, e);
+	}
 	df_mutex_unlock(&lane->lock);
 	e->mine = mine;
 	mine = e;
@@ -116,6 +128,31 @@ static void free_op(struct df_lane_op *e)
 		df_word_put(e->word);
 	free(e->waits);
 	free(e);
+}
+
+/* Takes an operation out of the list of undecided ones. Both locks held. */
+static void decide(struct df_lane *lane, struct df_lane_op *e)
+{
+	struct df_lane_op **p = &lane->undecided;
+
+	while (*p != e)
+		p = &(*p)->next;
+	*p = e->next;
+	if (!e->next)
+		lane->last_undecided = p;
+	enter(lane, e);
+}
+
+void df_lane_decided(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
+{
+	size_t i;
+
+	df_mutex_lock(&lane->comm->dev->lock);
+	df_mutex_lock(&lane->lock);
+	for (i = 0; i < nr && !lane->ended; i++)
+		decide(lane, group[i]);
+	df_mutex_unlock(&lane->lock);
+	df_mutex_unlock(&lane->comm->dev->lock);
 }
 
 /* Closes this thread's operations of a lane, after which they may go at any time. */
@@ -173,27 +210,25 @@ void df_lane_submitted(void)
 		nudge();
 }
 
+void df_lane_put_decided(struct df_lane *lane)
+{
+	df_lane_put_all(lane);
+	if (df_budget_holds(lane))
+		wake();
+}
+
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/*
- * Takes the first operation that has ended out of the list; NULL: none has. They end in their
- * order, unless another one was agreed on. Lock held.
- */
+/* Takes the first operation out of the list, if it has ended: all end in this order. Lock held. */
 static struct df_lane_op *take_ended(struct df_lane *lane)
 {
-	struct df_lane_op **p = &lane->oldest, *e;
+	struct df_lane_op *e = lane->oldest;
 
-	for (; (e = *p); p = &e->next) {
-		if (e->closed && e->put && has_ended(e) && df_hold_may_forget(lane, e))
-			break;
-		if (!lane->agree)
-			return NULL;
-	}
-	if (!e)
+	if (!e || !e->closed || !e->put || !has_ended(e) || !df_hold_may_forget(lane, e))
 		return NULL;
-	*p = e->next;
+	lane->oldest = e->next;
 	if (!e->next)
-		lane->last = p;
+		lane->last = &lane->oldest;
 	lane->depth -= DF_MIN(lane->depth, df_lane_commands(e));
 	return e;
 }
@@ -286,21 +321,28 @@ int df_lane_pass(int device)
 	return moved;
 }
 
+static int add_op(const struct df_lane_op *e, struct df_flights *set)
+{
+	struct df_flight f = {.queue = e->lane->agree ? NULL : e->lane,
+			      .done = e->word,
+			      .value = e->value,
+			      .op = e->serial};
+
+	return df_flight_done(&f) ? 0 : df_flights_add(set, &f);
+}
+
 static int add_flight(struct df_lane *lane, void *set)
 {
-	struct df_flight f = {.queue = lane->agree ? NULL : lane};
 	struct df_lane_op *e;
 	int ret = 0;
 
 	df_mutex_lock(&lane->lock);
-	/* Where they end in their order, the last stands for all. */
-	for (e = lane->oldest; e && !ret; e = e->next) {
-		f.done = e->word;
-		f.value = e->value;
-		f.op = e->serial;
-		if ((lane->agree || !e->next) && !df_flight_done(&f))
-			ret = df_flights_add(set, &f);
-	}
+	/* Where they end in their order of issue, the last stands for all. */
+	for (e = lane->oldest; e && !ret; e = e->next)
+		if (lane->agree || !e->next)
+			ret = add_op(e, set);
+	for (e = lane->undecided; e && !ret; e = e->next)
+		ret = add_op(e, set);
 	df_mutex_unlock(&lane->lock);
 	return ret;
 }
@@ -559,6 +601,7 @@ int df_lane_make(struct df_comm *comm)
 		return -ENOMEM;
 	lane->comm = comm;
 	lane->last = &lane->oldest;
+	lane->last_undecided = &lane->undecided;
 	if (comm->nranks > 1)
 		lane->ctas =
 			comm->config.max_blocks > 0 ? DF_MIN(comm->config.max_blocks, most) : most;
@@ -706,8 +749,11 @@ void df_lane_end(struct df_comm *comm)
 	df_mutex_unlock(&lane->lock);
 	df_budget_drop(lane);
 	abort_real(lane);
+	df_lane_agree_end(lane);
 	df_mutex_lock(&dev->lock);
 	df_mutex_lock(&lane->lock);
+	while (lane->undecided)
+		decide(lane, lane->undecided);
 	/* A call has not returned although the communicator was aborted. */
 	lane->stuck = lane->putting;
 	lane->next = NULL;

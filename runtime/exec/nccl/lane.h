@@ -3,7 +3,8 @@
  * execute them (lane_executor.c). An operation is three things on the lane: waits for the points
  * that it follows, the real library's call, and the write of its own end.
  *
- * A lane's operations are in a list, in the order of issue, which is the order on the lane. They
+ * A lane's operations are in a list, in the order on the lane: the order of issue, or one that the
+ * ranks agree on (agree.c). Then they are in another list, that of undecided ones, before. They
  * are appended under the device's lock and put on the lane later, without it, by one thread at a
  * time. retire() drops them from the front.
  */
@@ -33,7 +34,7 @@ struct df_dev;
 
 /* An operation on a lane. Constant once it is in the list, but for what is said below. */
 struct df_lane_op {
-	struct df_lane_op *next; /* the lane's list; the lane's lock */
+	struct df_lane_op *next; /* the list that it is in; the lane's lock */
 	struct df_lane_op *mine; /* the one that its thread launched before; that thread's */
 	struct df_lane *lane;
 	struct df_op op;
@@ -51,7 +52,7 @@ struct df_lane_op {
 	 * ranks.
 	 */
 	uint64_t key, number, match;
-	/* set when it is appended: number of its group on the lane, from 1 on */
+	/* set when it is in the lane's list: number of its group on the lane, from 1 on */
 	uint64_t turn;
 	struct df_ident ident;
 	int alone; /* it has no peer and no ident */
@@ -97,6 +98,8 @@ struct df_lane {
 	uint64_t depth; /* commands of operations that are put and have not been dropped */
 	int full;	/* the next group waits for operations to end */
 	uint64_t nr_groups, group; /* turn and group of the last */
+	/* in the order of issue; linked under both locks */
+	struct df_lane_op *undecided, **last_undecided;
 	struct df_hold hold;
 	struct df_lane_nodes nodes; /* the lanes' thread's */
 	uint8_t *pairs;		    /* by rank: enum df_pair (put.h) */
@@ -123,7 +126,11 @@ int df_lane_make(struct df_comm *comm);
 /* Frees it. Its operations have ended, or it was ended and df_lane_end() has returned. Blocks. */
 void df_lane_free(struct df_comm *comm);
 /* Appends the operation; cannot fail. dev->lock held. */
-void df_lane_append(const struct df_sig *sig, struct df_lane_op *e);
+void df_lane_append(struct df_lane_op *e);
+/* A group's undecided operations are the next in the lane's list, unless it has ended. */
+void df_lane_decided(struct df_lane *lane, struct df_lane_op *const *group, size_t nr);
+/* Puts what was decided on the lane. No lock held; may call the driver. */
+void df_lane_put_decided(struct df_lane *lane);
 /* Puts on their lanes what this thread has appended. No lock held; may call the driver. */
 void df_lane_submitted(void);
 /* A use keeps the lane's memory; df_lane_unuse() ends it. */

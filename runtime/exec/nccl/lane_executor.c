@@ -212,7 +212,7 @@ static void launch(struct df_launch *l)
 	/* RELAXED: readers only ask whether something is in flight. */
 	__atomic_store_n(&comm->issued, comm->issued + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&dev->exec.issued, dev->exec.issued + 1, __ATOMIC_RELAXED);
-	df_lane_append(l->sig, l->on_lane);
+	df_lane_append(l->on_lane);
 }
 
 /* ---- around the operations of a group -------------------------------------------------------- */

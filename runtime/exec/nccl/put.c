@@ -54,7 +54,8 @@ int df_lane_connects(const struct df_lane *lane, const struct df_op *op)
 	return 0;
 }
 
-void df_lane_connected(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
+/* The group has been put: its pairs are connected. Lock held. */
+static void note_connected(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
 {
 	int peer;
 	size_t i;
@@ -120,7 +121,8 @@ static int put_end(struct df_lane *lane, const struct df_lane_op *e)
 	return ret ? ret : df_backend->stream_write(lane->stream, e->word, NULL, e->value);
 }
 
-int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
+/* Puts operations of one group on the lane. Returns 0 or -errno. No lock held; may block. */
+static int put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
 {
 	const struct df_op *few[16],
 		**ops = nr > DF_ARRAY_LEN(few) ? malloc(nr * sizeof(*ops)) : few;
@@ -163,9 +165,6 @@ static int has_room(struct df_lane *lane, size_t nr)
 	uint64_t turn = lane->next->turn;
 	int has;
 
-	/* An agreed order is not the order of turns, by which rank 0 gives the reserve. */
-	if (lane->agree)
-		return 1;
 	df_mutex_unlock(&lane->lock);
 	has = df_budget_take(lane, turn, nr);
 	df_mutex_lock(&lane->lock);
@@ -173,7 +172,11 @@ static int has_room(struct df_lane *lane, size_t nr)
 	return has && !lane->ended && !lane->failed;
 }
 
-size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap)
+/*
+ * Takes the next group into *group, which grows, if it is complete and the device has room. Returns
+ * its length, or 0. Lock held; released in between.
+ */
+static size_t next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap)
 {
 	struct df_lane_op *e, **v;
 	size_t nr = next_length(lane), i;
@@ -181,8 +184,7 @@ size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size
 
 	for (i = 0, e = lane->next; i < nr; i++, e = e->next)
 		commands += df_lane_commands(e);
-	/* Operations in an agreed order wait for nothing on this device. */
-	lane->full = nr && !lane->agree && lane->depth && lane->depth + commands > DF_LANE_DEPTH;
+	lane->full = nr && lane->depth && lane->depth + commands > DF_LANE_DEPTH;
 	if (!nr || lane->full || !has_room(lane, nr))
 		return 0;
 	if (nr > *cap) {
@@ -232,7 +234,7 @@ static void put_groups(struct putting *p, int may_block)
 	size_t i;
 
 	df_mutex_lock(&lane->lock);
-	while (p->nr || (p->nr = df_lane_next_group(lane, &p->group, &p->cap))) {
+	while (p->nr || (p->nr = next_group(lane, &p->group, &p->cap))) {
 		if (lane->ended)
 			break;
 		connects = any_connects(lane, p->group, p->nr);
@@ -246,8 +248,9 @@ static void put_groups(struct putting *p, int may_block)
 			break;
 		}
 		df_mutex_unlock(&lane->lock);
-		differs = lane->view && df_lane_differs(lane, p->group, p->nr);
-		ret = differs ? 0 : df_lane_put_group(lane, p->group, p->nr);
+		/* An agreed order has only calls that are equal in one place. */
+		differs = lane->view && !lane->agree && df_lane_differs(lane, p->group, p->nr);
+		ret = differs ? 0 : put_group(lane, p->group, p->nr);
 		df_mutex_lock(&lane->lock);
 		lane->differs = differs;
 		/* Once it is stuck, the group's memory stays, but nothing waits for it. */
@@ -258,7 +261,7 @@ static void put_groups(struct putting *p, int may_block)
 		if (ret)
 			lane->failed = ret;
 		else
-			df_lane_connected(lane, p->group, p->nr);
+			note_connected(lane, p->group, p->nr);
 		p->nr = 0;
 	}
 	lane->putting = 0;

@@ -24,18 +24,7 @@ void df_lane_put_all(struct df_lane *lane);
 /* Whether all that the operation waits for has ended. It stays so. */
 int df_lane_is_ready(const struct df_lane_op *e);
 
-/* For an agreed order (agree.c): */
-
-/*
- * Takes the next group into *group, which grows, if it is complete and the device has room. Returns
- * its length, or 0. lane->lock held; released in between, so one thread at a time.
- */
-size_t df_lane_next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap);
-/* Puts operations of one group on the lane. Returns 0 or -errno. No lock held; may block. */
-int df_lane_put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr);
 /* Whether NCCL may block for the operation until its peer makes its call. lane->lock held. */
 int df_lane_connects(const struct df_lane *lane, const struct df_op *op);
-/* The group has been put: its pairs are connected. lane->lock held. */
-void df_lane_connected(struct df_lane *lane, struct df_lane_op *const *group, size_t nr);
 
 #endif
