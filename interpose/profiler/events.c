@@ -133,7 +133,8 @@ static void finish_earlier(struct df_profiler_comm *c, const struct df_profiler_
 {
 	struct df_profiler_op *op, *next;
 
-	df_list_each_safe (op, next, &c->open, at) {
+	df_list_each_safe(op, next, &c->open, at)
+	{
 		if (op == later || (later->group && op->group == later->group))
 			break;
 		if (rests(op) || (!op->started && !op->nr_proxies))
@@ -283,7 +284,8 @@ static void call_waits(struct call *k)
 	if (!c || k->serial || k->captured || df_profiler_ring_shared())
 		return;
 	nr_calls++;
-	df_list_each (a, &k->apis, at) {
+	df_list_each(a, &k->apis, at)
+	{
 		const struct df_profiler_comm *on = df_profiler_find(&comms, a->comm);
 
 		if (!first && on && !on->connected && on->nranks > 1 &&
@@ -300,9 +302,8 @@ static void call_waits(struct call *k)
 		df_profiler_put(DF_REC_CALL_ENTER, first->trace, first->rank, k->connects,
 				DF_CALL_CONNECT, 0, 1, k->site);
 	}
-	df_list_each (a, &k->apis, at)
-		if (a->intends && k->call == DF_CALL_CONNECT)
-			intend(c, a, k->serial);
+	df_list_each(a, &k->apis, at) if (a->intends && k->call == DF_CALL_CONNECT)
+		intend(c, a, k->serial);
 }
 
 static uint64_t api_begins(uint64_t comm, struct df_profiler_comm *c,
@@ -379,7 +380,8 @@ static void call_ends(uint64_t handle)
 
 	if (!k)
 		return;
-	df_list_each_safe (a, next, &k->apis, at) {
+	df_list_each_safe(a, next, &k->apis, at)
+	{
 		int shared = df_profiler_ring_shared(), p2p = df_kind_is_p2p((uint32_t)a->e.kind);
 
 		a->group = k->group;
@@ -599,7 +601,8 @@ static void settle(struct df_profiler_comm *c)
 {
 	struct df_profiler_op *op, *next;
 
-	df_list_each_safe (op, next, &c->open, at) {
+	df_list_each_safe(op, next, &c->open, at)
+	{
 		if (op->expected || !rests(op))
 			continue;
 		if (op->rested)

@@ -55,7 +55,7 @@ struct df_profiler_comm {
 	int connected;	     /* a collective of it has been launched */
 	struct df_list open; /* its operations that have not ended, in order of launch */
 	unsigned nr_open;
-	/* Calls whose launch may still be reported, and calls of graphs; the last used ones first. */
+	/* Calls whose launch may still be reported, and calls of graphs; last used first. */
 	struct df_list late, captured;
 	unsigned nr_late, nr_captured;
 };

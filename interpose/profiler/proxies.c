@@ -49,7 +49,7 @@ static struct df_profiler_objects proxies = {.bytes = sizeof(struct proxy),
 					     .kind = DF_HANDLE_PROXY};
 static struct df_profiler_objects ways = {.bytes = sizeof(struct way), .kind = DF_HANDLE_WAY};
 static struct df_list lists[LISTS]; /* all zero until it is used */
-static uint64_t moves_before; /* of proxies that have ended */
+static uint64_t moves_before;	    /* of proxies that have ended */
 
 #define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
 #define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
@@ -73,10 +73,9 @@ static struct way *way_of(const struct proxy *p)
 
 	if (!list->next)
 		df_list_init(list);
-	df_list_each (w, list, list)
-		if (w->serial == p->serial && w->comm == p->comm && w->rank == p->rank &&
-		    w->peer == p->peer && w->is_send == p->is_send)
-			return w;
+	df_list_each(w, list, list) if (w->serial == p->serial && w->comm == p->comm &&
+					w->rank == p->rank && w->peer == p->peer &&
+					w->is_send == p->is_send) return w;
 	handle = df_profiler_make(&ways, &object);
 	if (!handle)
 		return NULL;
@@ -251,12 +250,12 @@ unsigned df_profiler_proxy_note(uint64_t since_ns, uint32_t batch)
 			continue;
 		step = GET(&p->ended);
 		ms = (now - GET(&p->moved_ns)) / DF_NS_PER_MS;
-		df_profiler_put(
-			DF_REC_PROXY, p->comm, p->rank, p->serial,
-			(GET(&p->begun) > step ? GET(&p->at[step % SLOTS]) : 0u) |
-				(uint64_t)(p->is_send != 0) << 8 | (uint64_t)p->channel << 16 |
-				(uint64_t)batch << 32,
-			(uint32_t)p->peer | (uint64_t)step << 32, (uint32_t)p->steps | ms << 32, 0);
+		df_profiler_put(DF_REC_PROXY, p->comm, p->rank, p->serial,
+				(GET(&p->begun) > step ? GET(&p->at[step % SLOTS]) : 0u) |
+					(uint64_t)(p->is_send != 0) << 8 |
+					(uint64_t)p->channel << 16 | (uint64_t)batch << 32,
+				(uint32_t)p->peer | (uint64_t)step << 32,
+				(uint32_t)p->steps | ms << 32, 0);
 	}
 	/* Without any, this record says that the earlier ones are void. */
 	if (!nr && batch)

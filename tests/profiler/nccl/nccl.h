@@ -14,14 +14,14 @@
 
 enum stall {
 	NO_STALL,
-	STALL_KERNEL,	/* kernels run and do not end; no proxies */
-	STALL_SEND_NET, /* the last proxy to the next rank: its third step is with the network */
-	STALL_RECV_NET, /* the third step from the previous rank does not arrive */
+	STALL_KERNEL,	  /* kernels run and do not end; no proxies */
+	STALL_SEND_NET,	  /* the last proxy to the next rank: its third step is with the network */
+	STALL_RECV_NET,	  /* the third step from the previous rank does not arrive */
 	STALL_RECV_AGAIN, /* the same; NCCL begins that step again and again, as without room */
-	STALL_SEND_GPU, /* no proxy gets data of its kernel */
-	STALL_CONNECT,	/* the call does not return from the set-up of connections */
-	NO_KERNEL,	/* nothing of it is reported but the call, as of copy engines */
-	STALL_LATE	/* another thread launches it after the call, as without blocking; as STALL_KERNEL */
+	STALL_SEND_GPU,	  /* no proxy gets data of its kernel */
+	STALL_CONNECT,	  /* the call does not return from the set-up of connections */
+	NO_KERNEL,	  /* nothing of it is reported but the call, as of copy engines */
+	STALL_LATE /* another thread launches it after the call, as without blocking; as STALL_KERNEL */
 };
 
 struct fake_comm;
