@@ -265,7 +265,7 @@ ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
 	}
 	if (config->mode != 0) {
 		DF_NCCL_WARN(
-			"ncclSetEncryption: dfshim does not encrypt what its processes say to one another; with "
+			"ncclSetEncryption: dfshim does not encrypt the connections of its processes; with "
 			"DFSHIM_MODE=trace NCCL does");
 		return ncclInvalidUsage;
 	}

@@ -191,7 +191,7 @@ static void tell_silent(const struct asked *asked)
 	if (rank >= 0)
 		df_warn("the process of rank %d (pid %u)%s is alive, but does not answer: it may "
 			"be stopped by a signal or a debugger, or get no processor time. This "
-			"report lacks what it knows",
+			"report lacks its data",
 			rank, pid, others);
 }
 

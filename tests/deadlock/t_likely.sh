@@ -79,7 +79,7 @@ done
 # Its report does not call that proved either.
 env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_RELEASE=none DFSHIM_TIMEOUT_MS=$((400 * SLOW)) DFSHIM_TIMEOUT_ACTION=report \
 	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$C" init 1 $LATE >"$T/told" 2>&1
-grep -q 'SYNC: .* .* which threads the communicator still lacks is not known' "$T/told" && grep -m1 '^Confidence:' "$T/told" | grep -q 'likely' ||
+grep -q 'SYNC: .* .* it is not known which threads have still to join the communicator' "$T/told" && grep -m1 '^Confidence:' "$T/told" | grep -q 'likely' ||
 	fail "init, without a release: $(cat "$T/told")"
 # Threads for which there is no room to count their calls are waited for all the same.
 one $SHORT crowd

@@ -18,9 +18,9 @@ stalled() {
 		[ "${rcs[i]}" = 3 ] || fail "$1: node $i ended with ${rcs[i]}: $(cat "$T/out$i")"
 	done
 	"$B/dfshim" check "$T/traces" >"$T/checked"
-	[ $? = 32 ] && grep -Eq '^NET_STALL: r[01] has heard nothing of r[01] for [0-9.]+ s over the network: the link from device 0 \(10\.77\.0\.[12]:50[0-9]+; eth0, up\) to device 0 there' "$T/checked" ||
+	[ $? = 32 ] && grep -Eq '^NET_STALL: r[01] has received nothing from r[01] for [0-9.]+ s over the network: the link from device 0 \(10\.77\.0\.[12]:50[0-9]+; eth0, up\) to device 0 there' "$T/checked" ||
 		fail "$1: the traces say $(cat "$T/checked")"
-	grep -q '^Note: as r[01] sees its way to r[01]: the link from' "$T/checked" || fail "$1: one end is missing: $(cat "$T/checked")"
+	grep -q '^Note: r[01] reports about its link to r[01]: the link from' "$T/checked" || fail "$1: one end is missing: $(cat "$T/checked")"
 }
 
 # A connection that one end no longer has, and the other has not heard of it.

@@ -15,10 +15,10 @@ for v in 1 2 3 4 5 6; do
 	says "$T/missing$v" 20 '^MISSING: .*#6 waits for r1, which has not issued it'
 	grep -q "has done nothing for .* unfinished operations" "$T/missing$v"/0.err || fail "missing$v: no line: $(cat "$T/missing$v"/0.err)"
 	hang send$v $v send 3 stall
-	says "$T/send$v" 32 '^NET_STALL: .*#6: the network has not reported as sent what r1 sends to r2 \(step 3 of 4 on channel 1\) for'
+	says "$T/send$v" 32 '^NET_STALL: .*#6: the network has not reported that data from r1 to r2 was sent \(step 3 of 4 on channel 1\) for'
 	# Without events of kernels the senders seem to be done.
 	hang lost$v $v lost $((v < 3 ? 1 : 3)) stall
-	says "$T/lost$v" 32 '^NET_STALL: .*#6: nothing of r1 has arrived at r2 \(step 3 of 4 on channel 1\) for'
+	says "$T/lost$v" 32 '^NET_STALL: .*#6: no data from r1 has arrived at r2 \(step 3 of 4 on channel 1\) for'
 	hang kernel$v $v kernel 3 stall
 	says "$T/kernel$v" 33 '^NCCL_INTERNAL: .*#6: the kernel of r1 has not written the data for r2 \(step 1 of 4 on channel [01]\) for'
 done
@@ -26,7 +26,7 @@ done
 hang late 5 late 3 stall
 says "$T/late" 32 '^NET_STALL: .*#6 runs on all of its 3 ranks'
 hang again 5 again 3 stall
-says "$T/again" 32 '^NET_STALL: .*#6: nothing of r1 has arrived at r2 \(step 3 of 4 on channel 1\) for'
+says "$T/again" 32 '^NET_STALL: .*#6: no data from r1 has arrived at r2 \(step 3 of 4 on channel 1\) for'
 hang connect 5 connect 2 stall
 says "$T/connect" 20 '^MISSING: .*r1'
 exit $bad

@@ -19,5 +19,5 @@ ops=$(jq -r 'select(.type == "op") | "\(.job_rank) \(.op)"' "$T/ok.json" | sort)
 	fail "the proxies' operations: $(jq -c 'select(.type == "proxy_done")' "$T/ok.json")"
 start "$T/hang" 2 "${vars[@]}" -- "$app" RANK 2 hang
 stands "$T/hang" 2 stall
-says "$T/hang" 32 '^NET_STALL: .*#6: the network has not reported as sent what r1 sends to r0 \(step 3 of 4 on channel 1\) for'
+says "$T/hang" 32 '^NET_STALL: .*#6: the network has not reported that data from r1 to r0 was sent \(step 3 of 4 on channel 1\) for'
 exit $bad

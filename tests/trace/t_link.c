@@ -71,9 +71,10 @@ START_TEST(test_gone)
 		net(&im[1], &im[0], BROKEN, 5000);
 	tb_rec(&im[0], DF_REC_COMM_ABORT, 0, 2, 0, 0)->comm = 1;
 	says(im, 2,
-	     "NET_STALL: r0 has heard nothing of r1 for 30.0 s over the network: the link broke "
+	     "NET_STALL: r0 has received nothing from r1 for 30.0 s over the network: the link broke "
 	     "(Connection timed out), and 7 attempts to restore it failed\n",
-	     _i & 2 ? "as r1 sees its way to r0: the link broke" : "the last progress of r0 was");
+	     _i & 2 ? "r1 reports about its link to r0: the link broke"
+		    : "the last progress of r0 was");
 }
 END_TEST
 
@@ -84,8 +85,8 @@ START_TEST(test_gone_without_the_other_trace)
 	two(im, 0);
 	net(&im[0], &im[1], GONE, 30000);
 	tb_quiet(&im[0], 1000);
-	says(im, 1, "NET_STALL: r0 has heard nothing of r1 for 30.0 s",
-	     "of r1 there is no trace: how it sees the link is not known");
+	says(im, 1, "NET_STALL: r0 has received nothing from r1 for 30.0 s",
+	     "r1 left no trace, so the state of the link at its end is unknown");
 }
 END_TEST
 
@@ -181,7 +182,8 @@ START_TEST(test_broken_before)
 	tb_quiet(&im[0], 60000);
 	tb_quiet(&im[1], 60000);
 	says(im, 2,
-	     _i == 1 ? "NET_STALL: r1 has heard nothing of r0 for 30.0 s" : "GPU_STUCK: ", NULL);
+	     _i == 1 ? "NET_STALL: r1 has received nothing from r0 for 30.0 s" : "GPU_STUCK: ",
+	     NULL);
 }
 END_TEST
 
@@ -258,7 +260,7 @@ START_TEST(test_end_of_who_gave_up)
 	rec->comm = 1;
 	rec->rank = 1;
 	tb_rec(&im[1], DF_REC_COMM_ABORT, 0, 2, 0, 0)->comm = 1;
-	says(im, 2, "NET_STALL: r0 has heard nothing of r1", NULL);
+	says(im, 2, "NET_STALL: r0 has received nothing from r1", NULL);
 }
 END_TEST
 

@@ -71,12 +71,12 @@ START_TEST(test_network)
 	proxy(&im[0], DF_PROXY_SEND_NET, 1, 2);
 	proxy(&im[1], DF_PROXY_RECV_NET, 0, 2);
 	says(im,
-	     "NET_STALL: A#1: the network has not reported as sent what r0 sends to r1 (step 3 of 8 on channel 2) for 1.5 s\n");
+	     "NET_STALL: A#1: the network has not reported that data from r0 to r1 was sent (step 3 of 8 on channel 2) for 1.5 s\n");
 	/* The sender is done. */
 	two(im, 2);
 	proxy(&im[0], DF_PROXY_RECV_GPU, 0, 2);
 	proxy(&im[1], DF_PROXY_RECV_NET, 0, 2);
-	says(im, "NET_STALL: A#1: nothing of r0 has arrived at r1 (step 3 of 8 on channel 2)");
+	says(im, "NET_STALL: A#1: no data from r0 has arrived at r1 (step 3 of 8 on channel 2)");
 	two(im, 2);
 	proxy(&im[0], DF_PROXY_SEND_PEER, 1, 2);
 	proxy(&im[1], DF_PROXY_RECV_NET, 0, 2);
@@ -99,7 +99,7 @@ START_TEST(test_kernel)
 	proxy(&im[0], DF_PROXY_SEND_PEER, 1, 7);
 	proxy(&im[1], DF_PROXY_RECV_GPU, 0, 0);
 	says(im,
-	     "NCCL_INTERNAL: A#1: the kernel of r1 has not read what has arrived from r0 (step 1 of 8");
+	     "NCCL_INTERNAL: A#1: the kernel of r1 has not read data that has arrived from r0 (step 1 of 8");
 }
 END_TEST
 
@@ -173,6 +173,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("proxies of NCCL", {test_network}, {test_kernel}, {test_last},
-			{test_void}, {test_neighbour}, {test_missing});
+	return DF_TESTS("proxies of NCCL", {test_network}, {test_kernel}, {test_last}, {test_void},
+			{test_neighbour}, {test_missing});
 }

@@ -212,7 +212,7 @@ void df_line_link(struct df_check_result *r, struct df_line *b)
 		df_line_put(b, "%s cannot map the memory of %s", set->traces[k->trace].label,
 			    far_end(set, k, far, sizeof(far)));
 	else if (k->gone)
-		df_line_put(b, "%s has heard nothing of %s for %.1f s over the network",
+		df_line_put(b, "%s has received nothing from %s for %.1f s over the network",
 			    set->traces[k->trace].label, far_end(set, k, far, sizeof(far)),
 			    (double)k->ms / 1e3);
 	else
@@ -235,7 +235,7 @@ void df_explain_link(struct df_check_result *r)
 		set->traces[r->link->trace].label,
 		df_say_ago(set, r->link->trace, set->traces[r->link->trace].last_progress_ns));
 	if (!far)
-		df_note(r, "of %s there is no trace: how it sees the link is not known",
+		df_note(r, "%s left no trace, so the state of the link at its end is unknown",
 			far_end(set, r->link, name, sizeof(name)));
 	for (size_t i = 0; i < set->nr_links; i++) {
 		const struct df_broken_link *k = &set->links[i];
@@ -244,7 +244,7 @@ void df_explain_link(struct df_check_result *r)
 		if (k == r->link || set->traces[k->trace].dropped)
 			continue;
 		put_link(k, &b);
-		df_note(r, "as %s sees its way to %s: %s", set->traces[k->trace].label,
+		df_note(r, "%s reports about its link to %s: %s", set->traces[k->trace].label,
 			far_end(set, k, name, sizeof(name)), b.s);
 	}
 }

@@ -543,7 +543,7 @@ static void remedy(struct df_check_result *r, struct df_line *b)
 		else if (r->is_cycle && (r->nr_others || r->has_unknown_members))
 			df_line_put(
 				b,
-				"not preventable, unless another thread issues what is missing: the program relies on the other waits of the cycle");
+				"not preventable, unless another thread issues the missing operation: the program relies on the other waits of the cycle");
 		else if (r->is_cycle)
 			df_line_put(
 				b,
@@ -628,7 +628,7 @@ int df_explain(struct df_check_result *r)
 	if (r->has_unknown_members)
 		df_line_put(
 			&b,
-			"; which threads the communicator still lacks is not known, and a further one may make the call");
+			"; it is not known which threads have still to join the communicator, and any other thread may do so");
 	if (slow)
 		df_line_put(&b, "; the rank may only be slow, otherwise this is %s",
 			    df_verdict_word(r->otherwise));

@@ -187,7 +187,7 @@ static const char *missing_op(struct df_check_result *r, uint32_t next, char *bu
 	const struct df_step *s = lacks(r, next);
 
 	if (!s) {
-		snprintf(buf, size, "what is missing");
+		snprintf(buf, size, "the missing operation");
 		return buf;
 	}
 	return df_say_op(r->set, &r->set->ops[r->g.nodes[s->from].ref], buf, size);
@@ -199,7 +199,7 @@ void df_line_held(struct df_check_result *r, struct df_line *b)
 	const struct df_node *n = &r->g.nodes[next], *t = expected(r, next);
 	char who[48], op[96], thread[64];
 
-	df_line_put(b, "%s has not issued %s, and which of its threads would is not known: ",
+	df_line_put(b, "%s has not issued %s, and it is not known which of its threads should: ",
 		    df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)),
 		    missing_op(r, next, op, sizeof(op)));
 	if (t)

@@ -242,22 +242,22 @@ static void put_proxy(struct df_check_result *r, uint32_t trace, const struct df
 		df_line_put(b, "%s cannot send to %s, which has announced no room (", me, peer);
 		break;
 	case DF_PROXY_SEND_NET:
-		df_line_put(b, "the network has not reported as sent what %s sends to %s (", me,
-			    peer);
+		df_line_put(b, "the network has not reported that data from %s to %s was sent (",
+			    me, peer);
 		break;
 	case DF_PROXY_RECV_NET:
-		df_line_put(b, "nothing of %s has arrived at %s (", peer, me);
+		df_line_put(b, "no data from %s has arrived at %s (", peer, me);
 		break;
 	case DF_PROXY_RECV_FLUSH:
-		df_line_put(b, "what %s has received from %s is not visible to its GPU (", me,
+		df_line_put(b, "data that %s has received from %s is not visible to its GPU (", me,
 			    peer);
 		break;
 	case DF_PROXY_RECV_GPU:
-		df_line_put(b, "the kernel of %s has not read what has arrived from %s (", me,
+		df_line_put(b, "the kernel of %s has not read data that has arrived from %s (", me,
 			    peer);
 		break;
 	default:
-		df_line_put(b, "the proxy of %s does not go on %s %s (", me,
+		df_line_put(b, "the proxy of %s makes no progress %s %s (", me,
 			    p->is_send ? "sending to" : "receiving from", peer);
 	}
 	put_step(p, b);
@@ -297,5 +297,5 @@ void df_explain_proxy(struct df_check_result *r)
 			df_note(r, "also: %s", b.s);
 		}
 	if (more)
-		df_note(r, "%zu more proxies of NCCL do not move", more);
+		df_note(r, "%zu more proxies of NCCL make no progress", more);
 }
