@@ -61,7 +61,7 @@ static size_t open_on(const struct df_mrun *r, int rank, int stream)
 	return number ? r->tails[*number - 1].nr_open : 0;
 }
 
-/* Tries the next step of a thread; returns 1 if it is over. */
+/* Tries the next step of a thread. Returns 1 if the step is over. */
 static int host_step(struct df_mrun *r, int rank, int thread)
 {
 	const struct df_mop *op = &r->p->threads[rank][thread].ops[r->pc[rank][thread]];
@@ -143,7 +143,10 @@ static int hosts(struct df_mrun *r, const struct df_model_schedule *s)
 					moved = 1;
 		return moved;
 	}
-	/* By a schedule: one step of one thread at a time, until none can proceed. */
+	/*
+	 * Lets threads proceed by a schedule: one step of one thread at a time, until none can
+	 * proceed.
+	 */
 	for (struct df_ranks blocked[DF_MODEL_THREADS] = {0}; !r->failed;) {
 		size_t nr = 0, at;
 
@@ -205,7 +208,7 @@ static int may_start(struct df_mrun *r, size_t i)
 	return t->op->kind != DF_MOP_STUCK;
 }
 
-/* Marks its part of a collective, or of each of its messages, as started. */
+/* Marks a task's part of a collective, or of each of its messages, as started. */
 static void meet(struct df_mrun *r, const struct task *t)
 {
 	struct meeting *m;
@@ -247,7 +250,10 @@ static void start(struct df_mrun *r, size_t i)
 		r->max_resident = r->nr_resident[t->rank];
 }
 
-/* Starts all tasks that may start; by a schedule, one of them, or none if something else moves. */
+/*
+ * Starts all tasks that may start. With a schedule, starts one of them, or none if something else
+ * makes progress.
+ */
 static int starts(struct df_mrun *r, const struct df_model_schedule *s, int others_move)
 {
 	size_t nr = 0, at;

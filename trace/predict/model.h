@@ -4,10 +4,10 @@
  * which change would help), makes traces for tests, and is the basis of the search of `dfshim
  * predict`.
  *
- * The modes ask the same questions as the worlds of trace/judge. BASE: as NCCL runs. P: collectives
- * may leave their issue order if no one can notice. SI: implicit synchronisation does not wait for
- * stuck collectives. SE: nor do explicit device synchronisation and the legacy stream. LANES: by
- * the rules of runtime/exec/nccl, with room for all.
+ * The modes are the same rule changes as the worlds of trace/graph. BASE: as NCCL runs. P:
+ * collectives may leave their issue order where no program can notice. SI: also, implicit
+ * synchronisation does not wait for stuck collectives. SE: also, explicit device synchronisation
+ * and the legacy stream do not either. LANES: the rules of runtime/exec/nccl, with room for all.
  *
  * A df_model belongs to one thread.
  */
@@ -47,9 +47,9 @@ enum df_mop_kind {
 struct df_mp2p {
 	unsigned send : 1; /* 1 for a send, 0 for a receive */
 	unsigned comm : 31;
-	int peer; /* its rank of the job */
+	int peer; /* the peer's rank in the job */
 	uint64_t count;
-	struct df_range buffer; /* mode LANES */
+	struct df_range buffer; /* the message's memory, for mode LANES */
 };
 
 struct df_mop {
@@ -63,8 +63,8 @@ struct df_mop {
 	struct df_ranks members; /* HBAR, CONN, INIT */
 	int nr_p2p;		 /* P2P: more than one are a group */
 	/*
-	 * COLL, P2P: the thread's next step belongs to the same group: no other thread gets in
-	 * between
+	 * COLL, P2P: the thread's next step belongs to the same group, so no other thread takes a
+	 * step in between
 	 */
 	int goes_on;
 	struct df_mp2p p2p[DF_MOP_MAX_P2P];
@@ -98,8 +98,8 @@ struct df_mprog {
 	 */
 	int agreed;
 	/*
-	 * As in the reference's model.py: the unfinished predecessors of a task that finished out
-	 * of order are forgotten, so modes P, SI and SE call some programs preventable that are
+	 * As in the reference's model.py: if a task has finished out of order, its unfinished
+	 * predecessors are forgotten. So modes P, SI and SE call some programs preventable that are
 	 * not. For comparisons only.
 	 */
 	int as_reference;
@@ -126,22 +126,23 @@ struct df_model_result {
 };
 
 /*
- * How to run the program. pick: if not NULL, chooses the thread that takes the next step: called
- * with the number of threads that may try, returns the index of one. NULL: ranks in turn, each as
- * far as it gets.
+ * How to run the program. pick: if not NULL, chooses the thread that takes the next step: it is
+ * called with the number of threads that may try, and returns the index of one. NULL: ranks take
+ * turns, and each proceeds as far as it can.
  */
 struct df_model_schedule {
 	size_t (*pick)(void *arg, size_t nr);
 	void *arg;
 	/*
-	 * If not NULL, also chooses what proceeds next on the devices, while threads proceed step
-	 * by step: returns a number below nr. If there are too few slots, this decides which task
-	 * gets one.
+	 * If not NULL, also chooses the task that proceeds next on the devices, while threads
+	 * proceed step by step: returns a number below nr. If there are too few slots, this decides
+	 * which task gets one.
 	 */
 	size_t (*device)(void *arg, size_t nr);
 	/*
 	 * If not NULL: returns 1 while this thread must not try its next step. If nothing else
-	 * moves, let_go() is called: it returns 1 if a thread that was held may now proceed.
+	 * makes progress, let_go() is called. It returns 1 if a thread that was held may now
+	 * proceed.
 	 */
 	int (*hold)(void *arg, int rank, int thread, const struct df_mop *next);
 	int (*let_go)(void *arg);
@@ -151,8 +152,8 @@ int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
 		 struct df_model_result *out);
 
 /*
- * The same in parts. A run that was held continues with the next df_mrun_go(); a copy of it can
- * take another course. The program must outlive them.
+ * The same run in parts. A run that was held continues with the next df_mrun_go(), and a copy of it
+ * can continue in another way. The program must exist longer than the runs.
  */
 struct df_mrun;
 struct df_mrun *df_mrun_create(const struct df_mprog *p,

@@ -9,7 +9,7 @@
 #include "runtime/base/map.h"
 
 #define NOBODY	 (-1)
-#define FINISHED (-2) /* for an event or a stream: its task has finished and is forgotten */
+#define FINISHED (-2) /* for an event or a stream: its task has finished and was forgotten */
 
 struct task {
 	int rank, thread, stream;
@@ -20,25 +20,22 @@ struct task {
 	uint64_t *p2p_index; /* P2P: number of each message between its two ranks */
 	int *deps;
 	size_t nr_deps, cap_deps;
-	/* LANES: the operations before it on its communicators, instead of among deps */
+	/* LANES: the operations before it on its communicators, which are not among deps */
 	int *after;
 	size_t nr_after, cap_after;
 	/* P2P: the preceding task of the same group, with which it runs; negative: none */
 	int with;
-	uint8_t joins; /* whether it is part of that task's kernel */
+	uint8_t joins; /* whether it is part of the preceding task's kernel */
 	uint8_t started, done, coll, legacy, told;
 	uint8_t settled; /* whether it and all its predecessors have finished */
 	uint32_t stamp;
 };
 
-/*
- * A collective by its number, or a message by its number between two ranks: which parts have
- * started.
- */
+/* A collective, or a message between two ranks, by its number: which parts have started. */
 struct meeting {
 	uint64_t a, b;	      /* key in df_mrun.meetings */
 	struct df_ranks here; /* COLL */
-	uint8_t any;	      /* COLL: whether a rank is here */
+	uint8_t any;	      /* COLL: whether any rank's part has started */
 	uint8_t sides;	      /* P2P: bit 0: the receive, bit 1: the send */
 	uint64_t sig;	      /* COLL: signature of the first part */
 	uint64_t count[2];    /* P2P */

@@ -1,12 +1,12 @@
 /*
- * The search for an order that deadlocks. An order says for each rank which thread takes the next
- * step; it matters, too, when a thread begins to wait for its device. If nothing moves because the
- * turn is with a thread that waits, another thread gets the turn. So every order leads to an
- * execution that goes as far as one can.
+ * The search for an order that deadlocks. An order gives, for each rank, the thread that takes each
+ * turn. It also matters when a thread begins to wait for its device. If nothing makes progress
+ * because the thread whose turn it is waits, another thread gets the turn. So every order leads to
+ * an execution that continues as far as one can.
  *
- * Turns are given out a few operations at a time. A rank gets more when it has few unfinished
- * operations left, so that the ranks stay together, or when nothing else moves. So a wait is never
- * caused by the end of the turns that were given out.
+ * Turns are given out a few operations at a time. A rank gets more turns when it has few unfinished
+ * operations left, so that the ranks stay together, or when nothing else makes progress. So a
+ * thread never waits only because turns have run out.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,18 +44,21 @@ struct walk {
 	struct df_mrun *run;
 	struct df_model_result *res;
 	/*
-	 * For each rank: turns that were given out, those from `at` on not taken yet; and their
-	 * number in all.
+	 * For each rank: turns that were given out, of which those from `at` on are not taken yet.
+	 * given: their number in all.
 	 */
 	uint8_t *turn[DF_MODEL_RANKS];
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS], at[DF_MODEL_RANKS], given[DF_MODEL_RANKS];
-	/* By rank: the step after the last turn of a thread that was given out. */
+	/* For each rank and thread: the step after the last turn that was given out. */
 	size_t (*step)[DF_MODEL_THREADS];
-	/* Threads that had a turn and did not move, since the last move of any thread. */
+	/*
+	 * For each rank: threads that had a turn and made no progress, since any thread last made
+	 * some.
+	 */
 	uint64_t tried[DF_MODEL_RANKS];
 	int has_tried;
 	uint64_t rng;
-	int random; /* whether `rng` decides which rank is ahead */
+	int random; /* whether `rng` chooses the rank that is ahead */
 	int failed;
 	df_model_event_fn fn;
 	void *arg;
@@ -192,14 +195,16 @@ static void drop_taken(struct walk *x, int r)
 }
 
 /*
- * Gives out `ops` more operations (0: all), and the steps between them. Returns 0 if there are none
- * left.
+ * Gives out `ops` more operations (0: all) to ranks, and the steps between them. Returns 0 if there
+ * are none left.
  */
 static int advance(struct walk *x, size_t ops)
 {
 	int more = 0;
 
-	/* First to the ranks that have few left; if there are none, to all. */
+	/*
+	 * First give turns to the ranks that have few left. If there are none, give turns to all.
+	 */
 	for (int all = 0; all < 2 && !more; all++) {
 		for (int r = 0; r < x->p->nr_ranks; r++) {
 			if (x->given[r] == x->recorded->nr[r] ||
@@ -277,8 +282,8 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 	forget_tried(x);
 	x->at[rank] += df_predict_takes_turn(mop->kind) && x->at[rank] < x->nr[rank];
 	/*
-	 * The operations of a group are issued together when it ends: a replay could not do
-	 * otherwise.
+	 * The operations of a group are issued together when it ends, because a replay can only do
+	 * that.
 	 */
 	for (size_t k = x->at[rank]; mop->goes_on; k++) {
 		if (k == x->nr[rank] && give_turn(x, rank) < 0)
@@ -307,7 +312,7 @@ static int go(struct walk *x)
 	struct df_model_schedule s = {.arg = x, .hold = hold, .let_go = let_go};
 	int rc;
 
-	/* It also depends on the rank that is ahead which task gets a slot first. */
+	/* Which task gets a slot first depends on the rank that is ahead, too. */
 	if (x->random)
 		s.pick = pick;
 	forget_tried(x);
@@ -327,8 +332,8 @@ static size_t count_merges(const uint8_t *thread, size_t nr, size_t limit)
 
 	for (size_t i = 0; i < nr; i++) {
 		/*
-		 * Times (n + 1), divided by the count of this thread: stays integral in this
-		 * sequence.
+		 * Multiply by n + 1 and divide by the count of this thread: the result is a whole
+		 * number after each step.
 		 */
 		all = all * ++n / ++left[thread[i]];
 		if (all > limit)
@@ -344,8 +349,7 @@ static void nth_merge(uint8_t *thread, size_t nr, size_t number)
 
 	for (size_t i = 0; i + 1 < nr; i++) {
 		/*
-		 * The number of orders in which each thread may take the first of the remaining
-		 * turns.
+		 * The number of orders in which each thread takes the first of the remaining turns.
 		 */
 		for (uint8_t t = 0; t < DF_MODEL_THREADS; t++) {
 			size_t k = i, n;
@@ -430,8 +434,8 @@ static int several_threads(const struct walk *x, int r)
 }
 
 /*
- * Whether thread a, after step i, signals what b waits for before its step j and after b's previous
- * turn.
+ * Whether thread a, after its step i, signals the condition for which b waits between its previous
+ * turn and its step j.
  */
 static int hands_over(const struct df_mprog *p, int r, int a, size_t i, int b, size_t j)
 {
@@ -446,8 +450,8 @@ static int hands_over(const struct df_mprog *p, int r, int a, size_t i, int b, s
 }
 
 /*
- * Whether at each change of threads the earlier one hands over to the later one, so that no other
- * order is possible.
+ * Whether, at each change of threads, the later thread waits for a signal of the earlier one, so
+ * that no other order is possible.
  */
 static int in_turns(const struct walk *x, int r)
 {
@@ -490,7 +494,8 @@ static void make_order(struct walk *x, uint64_t schedule, int all)
 	if (all || !nr)
 		return;
 	/*
-	 * Most often one thread of one rank is late or early; sometimes everything is in disorder.
+	 * In most tries one thread of one rank is late or early; in some, everything is in
+	 * disorder.
 	 */
 	if (schedule % 3)
 		shift(x, ranks[below(x, (size_t)nr)], schedule % 3 == 1);
@@ -540,9 +545,9 @@ static size_t stride(size_t window)
 }
 
 /*
- * Runs from where x is, whose window has been given out, in the order of a try; after the window as
- * recorded. Returns 0 when the whole window is over, 1 if nothing moves any more (then x->res has
- * the state), or -ENOMEM.
+ * Runs on from the state of x, whose window has been given out: the window in the order of a try,
+ * the rest as recorded. Returns 0 when the whole window is over, 1 if nothing makes progress any
+ * more (then x->res has the state), or -ENOMEM.
  */
 static int go_through(struct walk *x, uint64_t schedule, int all, size_t window)
 {
@@ -577,7 +582,8 @@ static int go_through(struct walk *x, uint64_t schedule, int all, size_t window)
 }
 
 /*
- * Tries the orders of the window where base is. Returns 1 if one deadlocks, 0 if none, or -ENOMEM.
+ * Tries the orders of the window that begins at the state of base. Returns 1 if one deadlocks, 0 if
+ * none does, or -ENOMEM.
  */
 static int search_window(const struct walk *base, const struct df_predict_opts *opts,
 			 struct df_predict_finding *f)
@@ -669,7 +675,7 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 		if (!advance(&base, stride(opts->window)))
 			break;
 		rc = go(&base);
-		/* The rest was in a window too. */
+		/* The rest of the program was in a window too. */
 		if (!rc && all_taken(&base))
 			break;
 	}

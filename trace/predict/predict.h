@@ -1,8 +1,9 @@
 /*
- * Prediction: does a program have an execution, other than the recorded one, that deadlocks by the
- * rules of NCCL, or of lanes? The program is one of the model. The order varies in which the
- * threads of a rank take their steps, except that no thread gets in between the operations of
- * another's group (df_mop.goes_on). Used by `dfshim predict`, which makes programs from traces.
+ * Prediction: whether a program has an execution, other than the recorded one, that deadlocks by
+ * the rules of NCCL, or of lanes. A program is a struct df_mprog (model.h). Executions differ in
+ * the order in which the threads of a rank take their steps, except that no thread takes a step
+ * between the operations of another's group (df_mop.goes_on). Used by `dfshim predict`, which makes
+ * programs from traces.
  *
  * Every execution is one of the model, from the first step of the program on, so a finding can
  * happen by the model's rules. Only the turns within a window are reordered; before and after it
@@ -17,7 +18,9 @@
 
 #include "trace/predict/model.h"
 
-/* For each rank: the threads that took turns, in the recorded order of steps that take one. */
+/*
+ * For each rank: the threads that took turns, in the recorded order of the steps that take a turn.
+ */
 struct df_predict_order {
 	uint8_t *thread[DF_MODEL_RANKS];
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS];
@@ -52,8 +55,8 @@ void df_predict_order_fini(struct df_predict_order *o);
 int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorded,
 		      const struct df_predict_opts *opts, struct df_predict_finding *out);
 /*
- * Runs the execution of the finding once more and reports its events to fn; then reports to open
- * what has not finished on the devices. Either function may be NULL. Returns 0 or -ENOMEM.
+ * Executes the finding once more and reports its events to fn. Then calls open for everything that
+ * has not finished on the devices. Either function may be NULL. Returns 0 or -ENOMEM.
  */
 int df_predict_again(struct df_mprog *p, const struct df_predict_order *recorded,
 		     const struct df_predict_opts *opts, const struct df_predict_finding *f,

@@ -9,7 +9,7 @@
 #define FRAMES	    6 /* of a stack, innermost first */
 #define MAX_CALLS   4
 #define MAX_MEMBERS 8  /* named with their process */
-#define MAX_GROUPS  16 /* printed */
+#define MAX_GROUPS  16 /* number of processes printed */
 
 static int has_exited_normally(const struct df_trc *t)
 {
@@ -17,8 +17,8 @@ static int has_exited_normally(const struct df_trc *t)
 }
 
 /*
- * Writes the calls in which its threads wait. Returns whether the main thread is in one whose lines
- * of the script are known.
+ * Writes the calls in which the threads of a process wait. Returns whether the main thread is in
+ * one, and the lines of its script are known.
  */
 static int put_calls(FILE *out, struct df_check_set *set, uint32_t trace)
 {
@@ -54,8 +54,8 @@ static void put_script(FILE *out, struct df_check_set *set, uint32_t trace)
 }
 
 /*
- * Returns what a process does, without what differs between processes that do the same: times,
- * process numbers, communicators. NULL: no memory.
+ * Returns a text of what a process does, without the parts that differ between processes that do
+ * the same: times, process numbers, communicators. NULL without memory.
  */
 static char *state_of(const struct df_check_result *r, uint32_t trace)
 {
@@ -100,7 +100,7 @@ static int by_size(const void *pa, const void *pb)
 	return (a->traces[0] > b->traces[0]) - (a->traces[0] < b->traces[0]);
 }
 
-/* Moves the groups that have exited behind the others, which keep their order. */
+/* Moves the groups of processes that have exited to the end. The others keep their order. */
 static void put_exited_last(struct df_alikes *a, const struct df_check_set *set)
 {
 	size_t at = 0;

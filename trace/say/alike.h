@@ -12,7 +12,7 @@
 struct df_alike {
 	uint32_t *traces; /* by rank */
 	size_t nr, cap;
-	char *state; /* what they do, as text */
+	char *state; /* text of what they do */
 };
 
 struct df_alikes {
@@ -26,9 +26,9 @@ void df_alikes_fini(struct df_alikes *a);
 
 /* Prints the ranks of a group: "9 ranks, r0-r7, r16". */
 void df_alike_print_who(const struct df_alike *g, const struct df_check_set *set, FILE *out);
-/* The first device of a process; -1 if it has no communicator. */
+/* Returns the first device of a process; -1 if it has no communicator. */
 int df_alike_device(const struct df_check_set *set, uint32_t trace);
-/* Prints the groups, unless all processes do the same, or each something else. */
+/* Prints the groups, unless all processes do the same or each one does something else. */
 void df_print_alikes(const struct df_check_result *r, FILE *out);
 
 #endif

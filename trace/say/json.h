@@ -13,17 +13,17 @@
 #include <stdio.h>
 #include <jansson.h>
 
-/* A string; bytes that are not UTF-8 become '?'. s NULL: JSON's null. */
+/* Makes a string. Bytes that are not UTF-8 become '?'. s NULL: makes JSON's null. */
 json_t *df_json_text(const char *s);
-/* A number. jansson has no integers from 2^63 on: they are rounded to a double. */
+/* Makes a number. jansson has no integers from 2^63 on: they are rounded to a double. */
 json_t *df_json_u64(uint64_t v);
 /* A string: "0x1f". Many readers keep only 53 bits of a number, too few to compare identities. */
 json_t *df_json_hex(uint64_t v);
-/* A number with three digits after the point. */
+/* Makes a number with three digits after the point. */
 json_t *df_json_milli(double v);
 /* Adds the members of `more` to o, and frees `more`. */
 void df_json_add(json_t *o, json_t *more);
-/* The frames of a call stack's text (trace/read/stacks.h), innermost first. */
+/* Makes an array of the frames of a call stack's text (trace/read/stacks.h), innermost first. */
 json_t *df_json_frames(const char *stack);
 
 /*

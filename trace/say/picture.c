@@ -86,7 +86,7 @@ static int box_add(struct df_picture *p, const struct df_check_result *r, uint32
 		df_say_host(&r->g, node, b->where, sizeof(b->where));
 		break;
 	case DF_N_NEXT:
-		/* No communicator: any call. */
+		/* A node without a communicator: any call. */
 		if (n->gcomm == DF_NONE)
 			snprintf(b->text, sizeof(b->text), "not issued yet");
 		else
@@ -144,7 +144,10 @@ static int follow(struct df_picture *p, const struct df_check_result *r, uint32_
 	return rc;
 }
 
-/* Makes the way from the steps, each box once; empty if they are not one way. */
+/*
+ * Makes the way from the verdict's steps, each box once. Leaves it empty if the steps do not follow
+ * one another.
+ */
 static int find_way(struct df_picture *p, const struct df_check_result *r, const uint32_t *box_of)
 {
 	p->way = malloc((r->nr_steps + 1) * sizeof(*p->way));
@@ -153,7 +156,7 @@ static int find_way(struct df_picture *p, const struct df_check_result *r, const
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		uint32_t from = box_of[r->steps[i].from], to = box_of[r->steps[i].to];
 
-		/* Beyond the limit of boxes. */
+		/* This box is beyond the limit. */
 		if (from == DF_NONE || to == DF_NONE)
 			return 0;
 		if (p->nr_way && p->way[p->nr_way - 1] != from) {
@@ -269,7 +272,8 @@ int df_picture_make(struct df_picture *p, const struct df_check_result *r, int e
 
 		if (exec) {
 			/*
-			 * The order of issue of a rank: each operation is after the one before it.
+			 * Adds arrows for the order of issue of a rank: each operation follows the
+			 * previous one.
 			 */
 			if (i && p->boxes[i].column == p->boxes[i - 1].column)
 				rc = arrow_add(p, (uint32_t)i, (uint32_t)i - 1, "after", 0, 0);

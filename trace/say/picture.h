@@ -31,8 +31,8 @@ struct df_picture {
 	size_t nr_columns, cap_columns;
 	size_t left_out; /* boxes beyond the limit */
 	/*
-	 * The verdict's steps, box after box, as far as they are drawn. closed: the last box leads
-	 * to the first again. nr_way 0: they are not one way.
+	 * The boxes of the verdict's steps, one after the other, as far as they are drawn. closed:
+	 * the last box leads to the first again. nr_way 0: the steps do not follow one another.
 	 */
 	uint32_t *way;
 	size_t nr_way;

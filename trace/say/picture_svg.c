@@ -11,7 +11,7 @@
 #define GAP_X	  80
 #define GAP_Y	  22
 #define TOP	  70
-#define BOX_CHARS 44 /* at 12 points */
+#define BOX_CHARS 44 /* size of text at 12 points */
 
 static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, FILE *out)
 {
@@ -21,7 +21,10 @@ static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, FILE
 	    ty = TOP + t->row * (BOX_H + GAP_Y) + BOX_H / 2, bend;
 	const char *color = a->in_cycle ? "#c62828" : "#9e9e9e";
 
-	/* Starts at the side that faces the other box; within a column, on the right side. */
+	/*
+	 * An arrow starts at the side of its box that faces the other box; within a column, on the
+	 * right side.
+	 */
 	if (t->column > f->column) {
 		fx += BOX_W;
 		bend = GAP_X / 2;
@@ -111,7 +114,7 @@ void df_picture_svg(const struct df_picture *p, const char *title, FILE *out)
 
 #define RING_W	    300
 #define RING_H	    54
-#define RING_X	    120 /* between boxes: room for the arrow's label */
+#define RING_X	    120 /* room between boxes for the arrow's label */
 #define RING_Y	    64
 #define RING_MARGIN 20
 

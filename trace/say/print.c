@@ -114,7 +114,7 @@ static const char *stack_of(const struct df_check_result *r, size_t involved, ch
 
 #define MAX_OPS 8 /* operations printed for a call site */
 
-/* If no two ranks of the cycle diverge: prints the call sites of the cycle's operations. */
+/* Prints the call sites of the cycle's operations, if no two ranks of the cycle diverge. */
 static void print_sites(const struct df_check_result *r, FILE *out)
 {
 	char first[800], text[800], op[96], rank[48];

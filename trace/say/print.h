@@ -6,9 +6,9 @@
 
 #include "trace/judge/result.h"
 
-/* Limit of a list's lines; the number of further ones is printed. */
+/* Limit of the lines of a list. Beyond it, only the number of further lines is printed. */
 #define DF_PRINT_LINES	16
-#define DF_PRINT_LABELS 8 /* of processes or ranges of ranks in a line */
+#define DF_PRINT_LABELS 8 /* limit of processes or ranges of ranks in a line */
 
 /* The ranks at the same point of the same call, and for how long they have been there. */
 struct df_crowd {
@@ -21,8 +21,8 @@ void df_crowd_join(struct df_crowd *c, int32_t rank, double seconds);
 /* Sorts the ranks, each of them once. */
 void df_crowd_sort(struct df_crowd *c);
 /*
- * what: for example "running on ": prints "running on r0-r3, r6" and empties the crowd. parts:
- * number of parts already printed on this line.
+ * Prints "running on r0-r3, r6" (`what` is "running on ") and empties the crowd. parts: number of
+ * parts already printed on this line.
  */
 void df_crowd_print(struct df_crowd *c, const char *what, int *parts, FILE *out);
 void df_print_age(double least, double most, const char *before, const char *after, FILE *out);
@@ -40,18 +40,18 @@ void df_print_pending(const struct df_check_result *r, FILE *out);
 /* Prints the operations that threads will issue next, once the wait before them is over. */
 void df_print_intents(const struct df_check_result *r, FILE *out);
 /*
- * Whether call i of the trace is where its thread waits, not one around another call. JSON has all
+ * Whether call i of the trace is the one in which its thread waits, not one around it. JSON has all
  * of these; the text has those whose call site is known.
  */
 int df_print_waits(const struct df_trc *t, size_t i);
 /*
- * Prints at which lines of its scripts each thread is, with a line for each place; nothing if no
- * interpreter was asked.
+ * Prints the lines of its scripts at which each thread is, with an output line for each place.
+ * Prints nothing if no interpreter was asked.
  */
 void df_print_scripts(const struct df_check_result *r, FILE *out);
 /*
- * Gets the operation that a thread will issue next, once the wait before it is over. Returns 0 if
- * the note is not of this kind.
+ * Reads the operation that a thread will issue next, once the wait before it is over. Returns 0 if
+ * the note is of another kind.
  */
 int df_print_intent(const struct df_check_set *set, const struct df_trc *trc, size_t note,
 		    struct df_lop *op, const struct df_trc_comm **entry);

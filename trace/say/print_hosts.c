@@ -17,7 +17,7 @@
 struct host {
 	const char *call;
 	char *stack;
-	const char *label; /* of its process, if that serves no rank or several */
+	const char *label; /* thread of its process, if that serves no rank or several */
 	int32_t world;
 	double seconds;
 };
