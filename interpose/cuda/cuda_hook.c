@@ -66,7 +66,7 @@ static const struct df_cuda_front *enter(void)
 static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t flags);
 static void *driver_fn(int at);
 
-/* The event that an attribute of a launch records, or NULL. */
+/* Returns the event that an attribute of a launch records, or NULL. */
 static CUevent launch_event(const CUlaunchAttribute *a)
 {
 	switch ((int)a->id) {

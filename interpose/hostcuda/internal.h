@@ -523,7 +523,7 @@ static inline int df_hstream_capturing(const struct df_hstream *s)
 cudaError_t df_hsubmit(struct df_hstream *s, const struct df_hop *op, enum df_work kind);
 /* Called by functions that are forbidden during a capture; spoils the capture. */
 cudaError_t df_hunsafe(void);
-/* Invalidates the captures of blocking streams, which work on a legacy stream disturbs. */
+/* Fails, and invalidates the device's captures, if work on a legacy stream disturbs these. */
 cudaError_t df_hcapture_check_legacy(struct df_hstream *s);
 /* Fails while the stream captures, because it cannot be synchronised then. */
 cudaError_t df_hcapture_check_sync(struct df_hstream *s);

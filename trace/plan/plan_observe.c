@@ -289,7 +289,7 @@ static size_t by_gaps(const struct series *s)
 	return 1;
 }
 
-/* The shortest period at the end, or 0. */
+/* Returns the shortest period at the end, or 0. */
 static size_t shortest_period(const struct series *s, size_t given)
 {
 	for (size_t p = given ? given : 1; 3 * p <= s->nr && p <= 2 * DF_PLAN_BUCKETS; p++) {

@@ -185,7 +185,7 @@ static void count(struct totals *t, struct df_plan_outcome *o, const struct df_p
 		o->late_most = s->late;
 }
 
-/* The iteration of an equal earlier state, or -1. */
+/* Returns the iteration of an equal earlier state, or -1. */
 static int64_t seen(const struct past *past, size_t nr, const struct key *k)
 {
 	for (size_t i = nr; i-- > 0;)

@@ -48,7 +48,7 @@ struct bytescheduler {
 	size_t nr_sent, nr_complete, cap;
 };
 
-/* The ready block with the highest priority (closest to the input), or -1. */
+/* Returns the ready block with the highest priority (closest to the input), or -1. */
 static int ready(const struct bytescheduler *b, int64_t now)
 {
 	for (int i = 0; i < b->p->nr_buckets; i++)

@@ -223,10 +223,10 @@ void df_load_intended(const struct df_lnote *n, struct df_lop *out);
 /* Returns the operation with this serial, or NULL. */
 struct df_lop *df_load_op(const struct df_load *l, uint64_t serial);
 
-/* The call with this serial, or NULL. */
+/* Returns the call with this serial, or NULL. */
 struct df_lcall *df_load_call(const struct df_load *l, uint64_t serial);
 
-/* A thread of the trace, or NULL. */
+/* Returns a thread of the trace, or NULL. */
 struct df_lthread *df_load_thread(const struct df_load *l, uint32_t tid);
 
 #endif

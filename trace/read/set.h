@@ -128,7 +128,7 @@ struct df_trc {
 	size_t nr_notes, cap_notes;
 	struct df_stalled_proxy *proxies;
 	size_t nr_proxies, cap_proxies;
-	uint32_t proxy_batch; /* of PROXY records: that of all in proxies */
+	uint32_t proxy_batch;	  /* of PROXY records: that of all in proxies */
 	struct df_seen_key *seen; /* number issued, by signature or pair */
 	size_t seen_size, seen_used;
 	uint64_t stall_ms, stall_rec, stall_ns;
@@ -207,7 +207,7 @@ int df_set_until(struct df_check_set *set, uint64_t at_ns);
 /* The entry of a rank in a communicator, or NULL if it has no trace. */
 struct df_trc_comm *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
 const struct df_trc_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank);
-/* The recorded end of the rank's process, or NULL. */
+/* Returns the recorded end of the rank's process, or NULL. */
 const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm, int rank);
 
 /*
@@ -230,7 +230,7 @@ uint64_t df_op_signature(const struct df_lop *op);
 /* The number of operations with this key that a trace has issued. */
 uint64_t df_trc_seen(const struct df_trc *t, uint64_t key);
 uint64_t df_seen_key(uint32_t local, const struct df_lop *op, int nccl);
-/* The kept operation of a trace with this serial, or NULL. */
+/* Returns the kept operation of a trace with this serial, or NULL. */
 struct df_uop *df_trc_op(const struct df_check_set *set, const struct df_trc *t, uint64_t serial);
 /* The index of a record in the process's file, also if only a reduced ring is loaded. */
 uint64_t df_trc_number(const struct df_trc *t, uint64_t rec);

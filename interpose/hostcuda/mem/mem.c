@@ -183,7 +183,7 @@ out:
 	return err;
 }
 
-/* The block that holds the offset, or NULL. Lock held. */
+/* Returns the block that holds the offset, or NULL. Lock held. */
 static struct block *find(struct arena *a, uint64_t off)
 {
 	size_t lo = 0, hi = a->nr, mid;

@@ -37,7 +37,7 @@ struct df_pickle {
 int df_pickle_read(struct df_pickle *p, const void *data, size_t bytes);
 void df_pickle_free(struct df_pickle *p);
 
-/* The value of a string key, or NULL. */
+/* Returns the value of a string key, or NULL. */
 const struct df_pvalue *df_pickle_get(const struct df_pvalue *dict, const char *key);
 /* Copies the text of a string value into buf, or "". Returns buf. */
 const char *df_pickle_text(const struct df_pvalue *v, char *buf, size_t size);

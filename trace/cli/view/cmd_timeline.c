@@ -120,7 +120,7 @@ static void names(struct events *e, const struct df_timeline *t)
 	}
 }
 
-/* The bar of an operation or a call of a node, or NULL. */
+/* Returns the bar of an operation or a call of a node, or NULL. */
 static const struct df_bar_item *bar_of(const struct df_timeline *t,
 					const struct df_check_result *r, uint32_t node)
 {
