@@ -94,6 +94,32 @@ says 0 many --executor nccl --json
 	'[false,16,64,2,3,5]' ] || fail "JSON: $(cat "$T/said")"
 says 0 many --json
 [ "$(jq -c .budget "$T/said")" = null ] || fail "a budget by NCCL's rules: $(cat "$T/said")"
+# Hardware queues: 32 are enough for 11 communicators, those of one rank too, and one in reserve.
+says 0 many --executor nccl --sms 144
+said "a device of 32 hardware queues has room for 11, and one in reserve: enough"
+says 0 many --executor nccl --sms 144 --queues 22
+said "a device of 144 multiprocessors has room for 8, and one in reserve: enough"
+said "a device of 22 hardware queues has room for 6, and one in reserve: it may be short on 2 of 2 ranks"
+[ "$(grep -c '^  AllReduce on 0x' "$T/said")" = 2 ] || fail "held for queues: $(cat "$T/said")"
+says 0 many --executor nccl --sms 144 --queues 8 --json
+[ "$(jq -c '[.found, .budget.queues, .budget.short_ranks, (.budget.has_room | length), (.budget.beyond | length)]' "$T/said")" = \
+	'[false,8,2,0,8]' ] || fail "JSON: $(cat "$T/said")"
+says 0 many --executor nccl --sms 144 --queues 0
+grep -q "queues" "$T/said" && fail "queues that are not shared: $(cat "$T/said")"
+{
+	echo "ranks 2"
+	for c in 1 2 3 4 5 6; do printf 'comm C%s 0 1\ncomm D%s 0\ncomm E%s 1\n' $c $c $c; done
+	for r in 0 1; do
+		printf '%s:' $r
+		for c in 1 2 3 4 5 6; do printf ' AR C%s s%s;' $c $c; done
+		for c in 1 2 3 4 5 6; do printf ' AR %s%s t%s;' "$([ $r = 0 ] && echo D || echo E)" $c $c; done
+		for c in 1 2 3 4 5 6; do printf ' ssync s%s; ssync t%s;' $c $c; done
+		echo
+	done
+} | recorded alone
+says 0 alone --executor nccl --sms 144 --queues 32
+said "a device of 144 multiprocessors has room for 8, and one in reserve: enough"
+said "a device of 32 hardware queues has room for 11, and one in reserve: it may be short on 2 of 2 ranks"
 # A synchronisation after each: one at a time.
 sed 's/\(AR C\([0-9]\) s\([0-9]\);\)/\1 ssync s\3;/g' "$T/many.txt" | recorded few
 says 0 few --executor nccl --sms 32

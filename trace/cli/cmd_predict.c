@@ -430,7 +430,7 @@ static void say_recorded(int argc, char **argv)
 
 int df_cmd_predict(int argc, char **argv)
 {
-	int64_t slots = -1, queues = 0, tries = 100, window = WINDOW;
+	int64_t slots = -1, queues = -1, tries = 100, window = WINDOW;
 	struct search x = {0};
 	struct df_program_steps *p;
 	const char *witness = NULL, *executor = NULL;
@@ -440,7 +440,7 @@ int df_cmd_predict(int argc, char **argv)
 	int json = 0, rc = 0, agree = 0;
 	const struct df_opt options[] = {
 		DF_WORD("executor", "nccl", executor,
-			"nccl: by the rules of DFSHIM_EXECUTOR=nccl, and whether the CTAs suffice"),
+			"nccl: by the rules of DFSHIM_EXECUTOR=nccl, and whether CTAs and queues suffice"),
 		DF_INDEX("order", "issue|agree", agree,
 			 "with --executor nccl: DFSHIM_NCCL_ORDER (issue)"),
 		DF_NUMBER("ctas", "N", ctas, 1, 64,
@@ -451,7 +451,8 @@ int df_cmd_predict(int argc, char **argv)
 			  "resident collectives a device (as recorded, else unlimited)"),
 		DF_NUMBER(
 			"queues", "N", queues, 0, 1e6,
-			"1: all streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1)"),
+			"1: all streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1); with "
+			"--executor nccl: queues of a device (32; 0: none are shared, as on CPU threads)"),
 		DF_NUMBER("tries", "N", tries, 0, 1e6, "interleavings of threads to try (100)"),
 		DF_NUMBER("window", "N", window, 0, 1e6,
 			  "operations of a rank whose order is changed together (64)"),
@@ -489,6 +490,7 @@ int df_cmd_predict(int argc, char **argv)
 	x.opts.mode = executor ? DF_MODEL_LANES : DF_MODEL_BASE;
 	x.budget.ctas = (long)ctas;
 	x.budget.sms = p && sms < 0 ? (long)p->sms : (long)sms;
+	x.budget.queues = queues < 0 ? 32 : (long)queues;
 	x.agree = agree;
 	x.opts.slots = executor ? 0 : slots >= 0 ? (int)slots : (int)p->slots;
 	x.opts.one_queue = queues == 1 && !executor;

@@ -1,7 +1,7 @@
 /*
- * Whether the communicators of a recorded program can have more CTAs in flight on lanes than a
- * device has room for (runtime/exec/nccl/budget.h), for `dfshim predict --executor nccl`. One
- * thread.
+ * Whether the communicators of a recorded program can have more CTAs in flight on lanes, or use
+ * more hardware queues, than a device has room for (runtime/exec/nccl/budget.h), for
+ * `dfshim predict --executor nccl`. One thread.
  */
 #ifndef DF_TRACE_CLI_CMD_PREDICT_BUDGET_H
 #define DF_TRACE_CLI_CMD_PREDICT_BUDGET_H
@@ -19,18 +19,20 @@ struct df_budget_lane {
 };
 
 struct df_budget {
-	long ctas; /* of a communicator */
-	long sms;  /* of a device; 0: unknown */
+	long ctas;   /* of a communicator */
+	long sms;    /* of a device; 0: unknown */
+	long queues; /* hardware queues of a device; 0: streams share none */
 	/* The rank with most communicators in flight, and these in their order of issue. */
 	int rank;
 	struct df_budget_lane *lanes;
 	size_t nr_lanes;
-	int nr_short; /* ranks with more in flight than there is room for */
+	/* ranks with more in flight than there is room for; of either kind */
+	int short_sms, short_queues, nr_short;
 };
 
 /*
  * Executes the program as recorded, with ranks that issue up to BUDGET_AHEAD operations before the
- * first ends. ctas and sms are set. Returns 0 or -ENOMEM.
+ * first ends. ctas, sms and queues are set. Returns 0 or -ENOMEM.
  */
 int df_predict_budget(struct df_predict_program *w, struct df_budget *b);
 void df_predict_budget_fini(struct df_budget *b);
