@@ -3,8 +3,8 @@
  * that open libcuda themselves) finds its functions by dlsym or by cuGetProcAddress. Both return
  * the wrappers below, one for each DF_CU row of interpose/cuda/cuda_api.def. A program linked with
  * libcuda gets them from the loader, because they are exported under the driver's names. A wrapper
- * reports the call to the backend (runtime/device/cuda/cuda_front.h) and then calls the driver.
- * While there is no backend, it only calls the driver.
+ * reports the call to the backend (runtime/device/cuda/front/cuda_front.h) and then calls the
+ * driver. While there is no backend, it only calls the driver.
  *
  * A wrapper is returned only for the function that it was written for: the result of
  * cuGetProcAddress for the requested version must be its result for the version in the row. If the
@@ -28,7 +28,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
-#include "runtime/device/cuda/cuda_front.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 
 enum {
 #define DF_CU(symbol, base, since, ptds, class, kind, object, params, args) AT_##symbol,

@@ -31,7 +31,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/device/cuda/cuda_front.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 #include "runtime/device/device.h"
 #include "runtime/evidence/evidence_file.h"
 

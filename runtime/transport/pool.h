@@ -1,6 +1,6 @@
 /*
  * Cuts blocks out of numbered segments without touching their memory; used by the host arena
- * (arena.c) and for GPU memory (runtime/device/cuda/mem/cuda_far.c). Block sizes have four steps
+ * (arena.c) and for GPU memory (runtime/device/cuda/cuda_far.c). Block sizes have four steps
  * per doubling. Blocks are taken from free lists or from the end of the last segment. No lock: the
  * owner's lock guards it.
  */

@@ -11,7 +11,8 @@
 #include "runtime/blocks.h"
 #include "runtime/coll/coll.h"
 #include "runtime/device/cuda/cuda_int.h"
-#include "runtime/device/cuda/mem/cuda_far.h"
+#include "runtime/device/cuda/front/cuda_front.h"
+#include "runtime/device/cuda/cuda_far.h"
 #include "tests/cuda/backend.h"
 
 START_TEST(collectives)

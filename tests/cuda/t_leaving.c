@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <unistd.h>
 #include "runtime/device/cuda/cuda_int.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 #include "tests/cuda/backend.h"
 
 static unsigned int nap_us;    /* of block 1 in each turn */

@@ -11,7 +11,7 @@
 #include "runtime/backend.h"
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
-#include "runtime/device/cuda/cuda_front.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 #include "runtime/lanes.h"
 
 /* Only lanes use it. */

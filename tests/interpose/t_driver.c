@@ -14,7 +14,7 @@
 #include "tests/lib/test.h"
 
 #ifdef CUDA_VERSION
-#include "runtime/device/cuda/cuda_front.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 #include "tests/cuda/load.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

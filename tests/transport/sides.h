@@ -10,13 +10,13 @@
 #include <sched.h>
 
 #include "kernels/daemon.h"
-#include "runtime/device/cuda/mem/cuda_far.h"
+#include "runtime/device/cuda/cuda_far.h"
 #include "runtime/device/device.h"
 #include "runtime/backend.h"
 #include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
-#include "runtime/device/cuda/mem/cuda_meet.h"
+#include "runtime/device/cuda/cuda_meet.h"
 #include "runtime/program/proto.h"
 #include "runtime/transport/arena.h"
 #include "runtime/transport/transport.h"

@@ -46,6 +46,32 @@ int df_cuda_aside(void (*fn)(void *arg), void *arg)
 	return 0;
 }
 
+/*
+ * The device on which this thread keeps streams from waiting until its call is over, plus 2; 1 if
+ * on all devices, 0 if on none.
+ */
+static __thread int alone;
+
+int df_cuda_alone_enter(int device, int wait)
+{
+	if (!df_cuda_hooks->waits_stop || alone)
+		return 1;
+	if (!df_cuda_hooks->waits_stop(device, wait))
+		return 0;
+	alone = device + 2;
+	return 1;
+}
+
+void df_cuda_alone_leave(void)
+{
+	int device = alone - 2;
+
+	if (!alone)
+		return;
+	alone = 0;
+	df_cuda_hooks->waits_go(device);
+}
+
 #define NAP_NS (100 * DF_NS_PER_US)
 
 void df_cuda_alone(int enter)

@@ -23,10 +23,10 @@
 #include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/device/cuda/cuda_daemon.h"
-#include "runtime/device/cuda/mem/cuda_far.h"
+#include "runtime/device/cuda/cuda_far.h"
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/device/cuda/launch.h"
-#include "runtime/device/cuda/mem/cuda_near.h"
+#include "runtime/device/cuda/cuda_near.h"
 
 #define KERNEL	     "dfk_daemon"
 #define MAX_THREADS  512     /* as kernels/daemon_cuda.cu is compiled */

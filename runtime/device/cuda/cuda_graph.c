@@ -32,6 +32,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/vec.h"
 #include "runtime/device/cuda/cuda_graph.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 
 struct exec {
 	void *handle;

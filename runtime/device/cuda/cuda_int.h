@@ -9,7 +9,9 @@
 #include <uthash.h>
 #include "runtime/backend.h"
 #include "runtime/base/lock.h"
-#include "runtime/device/cuda/cuda_front.h"
+
+struct df_cuda_launch;
+struct df_node_set;
 
 struct df_drv_table {
 #define DF_DRV(member, name, version, params) CUresult(*member) params;
@@ -73,7 +75,6 @@ struct df_cudev {
 extern struct df_cudev df_cudevs[DF_CUDA_DEVICES_MAX];
 extern int df_nr_cudevs;
 extern const struct df_backend df_cuda_api;
-extern const struct df_cuda_front df_cuda_front;
 
 /*
  * Returns a context that this process already has, on any device, or would have next: for memory
@@ -81,6 +82,8 @@ extern const struct df_cuda_front df_cuda_front;
  */
 CUcontext df_cuda_ctx_any(void);
 int df_cuda_device_any(void); /* the device of that context */
+/* Returns the calling thread's device: the first one if it has no context yet. */
+int df_cuda_get_device(void);
 /* Returns the primary context of a device; NULL: the driver refuses. Any thread. */
 CUcontext df_cuda_ctx(int device);
 /*
@@ -222,16 +225,14 @@ CUresult df_cuda_queue(int device, CUstream *stream, CUfunction *fn, const char 
 void df_cuda_quiet(int device, int enter);
 
 /*
- * cuda_front.c: around a driver call of the calling thread that waits for all streams of the device
+ * cuda_aside.c: around a driver call of the calling thread that waits for all streams of the device
  * (-1: of all devices, as when it frees memory that other devices may see) with a lock that other
  * threads need (runtime/order/waits.h). wait: wait until none of the streams waits; else return 0
  * if one does.
  */
 int df_cuda_alone_enter(int device, int wait);
 void df_cuda_alone_leave(void);
-/*
- * cuda_aside.c: a quiet time of all devices for such a call of our own, on a thread that may wait.
- */
+/* A quiet time of all devices for such a call of our own, on a thread that may wait. */
 void df_cuda_alone(int enter);
 
 /* fatbin.c. Returns the kernel's code; NULL: this build has none. */

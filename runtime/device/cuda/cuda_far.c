@@ -22,7 +22,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/device/cuda/mem/cuda_far.h"
+#include "runtime/device/cuda/cuda_far.h"
 #include "runtime/transport/pool.h"
 #include "runtime/device/cuda/cuda_int.h"
 

@@ -2,8 +2,8 @@
  * GPU memory that only the daemon uses, and which ranks can access it. Shared by cuda_far.c,
  * cuda_meet.c and the backend. No function waits unless it says so.
  */
-#ifndef DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_FAR_H
-#define DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_FAR_H
+#ifndef DF_RUNTIME_DEVICE_CUDA_CUDA_FAR_H
+#define DF_RUNTIME_DEVICE_CUDA_CUDA_FAR_H
 
 #include <cuda.h>
 #include <stdint.h>

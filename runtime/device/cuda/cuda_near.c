@@ -9,8 +9,8 @@
 #include "runtime/blocks.h"
 #include "runtime/base/time.h"
 #include "runtime/device/cuda/cuda_int.h"
-#include "runtime/device/cuda/mem/cuda_far.h"
-#include "runtime/device/cuda/mem/cuda_near.h"
+#include "runtime/device/cuda/cuda_far.h"
+#include "runtime/device/cuda/cuda_near.h"
 
 #define CLEAR_NS (100 * DF_NS_PER_MS) /* kernels of the application may precede the clearing */
 

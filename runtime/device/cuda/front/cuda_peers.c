@@ -7,6 +7,7 @@
  */
 #if __has_include(<cuda.h>)
 #include "runtime/device/cuda/cuda_int.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 
 /* by device: bits of the devices whose memory it can access */
 static uint64_t reached[DF_CUDA_DEVICES_MAX];

@@ -1,6 +1,6 @@
 /* Words in the memory of each device that its streams write and its blocks poll. */
-#ifndef DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_NEAR_H
-#define DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_NEAR_H
+#ifndef DF_RUNTIME_DEVICE_CUDA_CUDA_NEAR_H
+#define DF_RUNTIME_DEVICE_CUDA_CUDA_NEAR_H
 
 #include <cuda.h>
 #include <stdint.h>

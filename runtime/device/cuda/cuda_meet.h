@@ -1,6 +1,6 @@
 /* Which ranks can access each other's GPU memory. */
-#ifndef DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_MEET_H
-#define DF_RUNTIME_DEVICE_CUDA_MEM_CUDA_MEET_H
+#ifndef DF_RUNTIME_DEVICE_CUDA_CUDA_MEET_H
+#define DF_RUNTIME_DEVICE_CUDA_CUDA_MEET_H
 
 #include <stdint.h>
 

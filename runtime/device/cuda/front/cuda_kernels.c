@@ -19,6 +19,7 @@
 #include "runtime/base/log.h"
 #include "runtime/device/cuda/cuda_daemon.h"
 #include "runtime/device/cuda/cuda_int.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 #include "runtime/device/device.h"
 #include "runtime/recorded.h"
 

@@ -13,113 +13,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "runtime/base/connections.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/device/cuda/cuda_int.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 #include "runtime/device/cuda/cuda_daemon.h"
-#include "runtime/device/cuda/mem/cuda_far.h"
-#include "runtime/device/cuda/mem/cuda_meet.h"
-#include "runtime/device/cuda/mem/cuda_near.h"
+#include "runtime/device/cuda/cuda_far.h"
+#include "runtime/device/cuda/cuda_meet.h"
+#include "runtime/device/cuda/cuda_near.h"
 #include "runtime/device/device.h"
 
-struct df_cudev df_cudevs[DF_CUDA_DEVICES_MAX];
-int df_nr_cudevs;
-int df_cuda_captures = -1;
-const struct df_hooks *df_cuda_hooks;
-int df_cuda_recording;
-
-/* ---- contexts -------------------------------------------------------------------------------- */
-
-CUcontext df_cuda_ctx(int device)
-{
-	CUcontext ctx;
-	CUresult r;
-
-	if (device < 0 || device >= df_nr_cudevs)
-		return NULL;
-	/* ACQUIRE pairs with the RELEASE below: a visible context can be used. */
-	ctx = __atomic_load_n(&df_cudevs[device].ctx, __ATOMIC_ACQUIRE);
-	if (df_likely(ctx != NULL))
-		return ctx;
-	/*
-	 * Two threads may do this at the same time: both get the same context, which is never
-	 * released.
-	 */
-	df_connections_begin();
-	r = df_drv.primary_retain(&ctx, df_cudevs[device].device);
-	df_connections_end();
-	if (r != CUDA_SUCCESS)
-		return NULL;
-	/* RELEASE pairs with the ACQUIRE above. */
-	__atomic_store_n(&df_cudevs[device].ctx, ctx, __ATOMIC_RELEASE);
-	return ctx;
-}
-
-/*
- * Prefers a device whose context exists already: each further context costs memory on its device,
- * which another process may use alone.
- */
-int df_cuda_device_any(void)
-{
-	int i;
-
-	for (i = 0; i < df_nr_cudevs; i++)
-		/* RELAXED: df_cuda_ctx() loads it again. */
-		if (__atomic_load_n(&df_cudevs[i].ctx, __ATOMIC_RELAXED))
-			return i;
-	return df_cuda_api.get_device();
-}
-
-CUcontext df_cuda_ctx_any(void)
-{
-	return df_cuda_ctx(df_cuda_device_any());
-}
-
-/*
- * While a thread captures in the global mode, CUDA refuses calls that might synchronise in all
- * other threads, and invalidates the capture. Our calls do not concern that capture, so they run in
- * the relaxed mode.
- */
-#define ENTER_PUSHED  1
-#define ENTER_RELAXED 2
-
-static __thread CUstreamCaptureMode mode_before;
-
-int df_cuda_enter(CUcontext ctx)
-{
-	CUcontext now = NULL;
-	int entered = 0;
-	CUresult r;
-
-	if (!ctx)
-		return -ENODEV;
-	if (df_drv.ctx_current(&now) != CUDA_SUCCESS || now != ctx) {
-		r = df_drv.ctx_push(ctx);
-		if (r != CUDA_SUCCESS)
-			return r == CUDA_ERROR_DEINITIALIZED ? -ESHUTDOWN : -ENODEV;
-		entered = ENTER_PUSHED;
-	}
-	if (__atomic_load_n(&df_cuda_captures, __ATOMIC_RELAXED) != 0) {
-		mode_before = CU_STREAM_CAPTURE_MODE_RELAXED;
-		if (df_drv.capture_mode(&mode_before) == CUDA_SUCCESS)
-			entered |= ENTER_RELAXED;
-	}
-	return entered;
-}
-
-void df_cuda_leave(int entered)
-{
-	CUcontext ctx;
-
-	if (entered < 0)
-		return;
-	if (entered & ENTER_RELAXED)
-		df_drv.capture_mode(&mode_before);
-	if (entered & ENTER_PUSHED)
-		df_drv.ctx_pop(&ctx);
-}
+/* ---- devices --------------------------------------------------------------------------------- */
 
 static int device_of(CUcontext ctx)
 {
@@ -145,22 +50,6 @@ static int device_count(void)
 static const char *pci(int device)
 {
 	return df_cudevs[device].pci;
-}
-
-static int get_device(void)
-{
-	CUdevice dev;
-	int i;
-
-	/*
-	 * A thread without a context is where the CUDA runtime would put it: on the first device.
-	 */
-	if (df_drv.ctx_device(&dev) != CUDA_SUCCESS)
-		return 0;
-	for (i = 0; i < df_nr_cudevs; i++)
-		if (df_cudevs[i].device == dev)
-			return i;
-	return 0;
 }
 
 static int set_device(int device)
@@ -573,7 +462,7 @@ const struct df_backend df_cuda_api = {
 	.pci = pci,
 	.set_hooks = set_hooks,
 	.device_count = device_count,
-	.get_device = get_device,
+	.get_device = df_cuda_get_device,
 	.set_device = set_device,
 	.stream_info = stream_info,
 	.stream_new = stream_new,

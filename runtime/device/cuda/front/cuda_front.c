@@ -6,6 +6,7 @@
 #if __has_include(<cuda.h>)
 #include "runtime/base/err.h"
 #include "runtime/device/cuda/cuda_int.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 #include "runtime/recorded.h"
 
 static __thread int sync_device;
@@ -202,32 +203,6 @@ static void *green_ctx(void *green)
 
 	*(void **)&convert = df_drv_find("cuCtxFromGreenCtx", 12040);
 	return convert && convert(&ctx, green) == CUDA_SUCCESS ? ctx : NULL;
-}
-
-/*
- * The device on which this thread keeps streams from waiting until its call is over, plus 2; 1 if
- * on all devices, 0 if on none.
- */
-static __thread int alone;
-
-int df_cuda_alone_enter(int device, int wait)
-{
-	if (!df_cuda_hooks->waits_stop || alone)
-		return 1;
-	if (!df_cuda_hooks->waits_stop(device, wait))
-		return 0;
-	alone = device + 2;
-	return 1;
-}
-
-void df_cuda_alone_leave(void)
-{
-	int device = alone - 2;
-
-	if (!alone)
-		return;
-	alone = 0;
-	df_cuda_hooks->waits_go(device);
 }
 
 static int free_mem(void *ptr)

@@ -1,6 +1,6 @@
 /*
  * The functions through which the hook in front of the CUDA driver (interpose/cuda/cuda_hook.c)
- * calls the backend (runtime/device/cuda/cuda_front.c): one for each class of
+ * calls the backend (runtime/device/cuda/front/cuda_front.c): one for each class of
  * interpose/cuda/cuda_api.def. Handles are the driver's (CUstream, CUevent, ...) as void *, so that
  * neither side needs the other's headers.
  *
@@ -8,8 +8,8 @@
  * said otherwise, with no lock held. ptds: a NULL stream means the thread's own default stream.
  * They may block where the driver's function may.
  */
-#ifndef DF_RUNTIME_DEVICE_CUDA_CUDA_FRONT_H
-#define DF_RUNTIME_DEVICE_CUDA_CUDA_FRONT_H
+#ifndef DF_RUNTIME_DEVICE_CUDA_FRONT_CUDA_FRONT_H
+#define DF_RUNTIME_DEVICE_CUDA_FRONT_CUDA_FRONT_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -163,5 +163,6 @@ struct df_cuda_hook {
  * order can be relaxed.
  */
 extern const struct df_cuda_hook *df_cuda_hook;
+extern const struct df_cuda_front df_cuda_front;
 
 #endif

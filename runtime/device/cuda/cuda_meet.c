@@ -20,9 +20,9 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/device/cuda/mem/cuda_far.h"
+#include "runtime/device/cuda/cuda_far.h"
 #include "runtime/device/cuda/cuda_int.h"
-#include "runtime/device/cuda/mem/cuda_meet.h"
+#include "runtime/device/cuda/cuda_meet.h"
 #include "runtime/transport/arena.h"
 #include "runtime/transport/transport_int.h"
 
