@@ -17,18 +17,24 @@
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/comm/comm.h"
+#include "runtime/comm/flights.h"
 #include "runtime/comm/joining.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/devs.h"
 #include "runtime/dfshim.h"
 #include "runtime/executor.h"
-#include "runtime/order/flights.h"
-#include "runtime/order/stream.h"
 #include "runtime/program/build/cost.h"
-#include "runtime/watch/watchdog.h"
 #include "trace/record/writer.h"
+
+static void (*on_join)(void);
+
+void df_comm_on_join(void (*fn)(void))
+{
+	on_join = fn;
+}
 
 int df_comm_create(int device, const struct df_comm_config *config, struct df_comm **out)
 {
@@ -62,7 +68,16 @@ static void set_state(struct df_comm *comm, enum df_comm_state state)
 }
 
 /*
- * Reports a member that died while the communicator was made: df_comm_death() skips communicators
+ * No communicator has the process as a member yet, so its trace is found by host and pid. The trace
+ * shows whether it exited normally.
+ */
+void df_comm_lost(const struct df_member *who)
+{
+	df_trace(DF_REC_PEER_DEAD, -1, 0, -1, (uint64_t)who->rank, who->host, who->pid, 0, 0);
+}
+
+/*
+ * Reports a member that died while the communicator was made: df_death() skips communicators
  * that are not ready.
  */
 static void tell_dead(const struct df_comm *comm)
@@ -124,7 +139,6 @@ static int ready(struct df_comm *comm, uint64_t parent)
 			 (uint64_t)comm->members[i].device, 0);
 	__atomic_store_n(&dev->exec.used, 1, __ATOMIC_RELAXED);
 	df_executor->start(comm);
-	df_watchdog_start();
 	/*
 	 * RELEASE pairs with the ACQUIRE in df_comm_is_open(): without it the watchdog and the
 	 * control thread could read members that are not set yet.
@@ -132,7 +146,7 @@ static int ready(struct df_comm *comm, uint64_t parent)
 	__atomic_store_n(&comm->open, 1, __ATOMIC_RELEASE);
 	set_state(comm, DF_COMM_READY);
 	/*
-	 * df_comm_death() skips communicators that are not open: a member may have died between the
+	 * df_death() skips communicators that are not open: a member may have died between the
 	 * rendezvous and here.
 	 */
 	df_ctl_tell_deaths(comm->ctl);
@@ -200,8 +214,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 		return join_unable(comm, nr_ids, ids, nranks, &me);
 	me.device = comm->dev->index;
 	me.node = node_of(me.host, comm->dev->index);
-	/* Before the rendezvous, which may be the first call of the job that hangs. */
-	df_watchdog_start();
+	on_join();
 	call = df_call_enter(DF_CALL_COMM_INIT, comm->dev->index, df_id_hash(ids[0]),
 			     (uint64_t)nranks, 0);
 	df_trace(DF_REC_COMM_INIT, comm->dev->index, 0, rank, call, df_id_hash(ids[0]),
@@ -492,9 +505,6 @@ void df_comm_destroy(struct df_comm *comm)
 	df_mutex_lock(&df_rt.lock);
 	df_list_del(&comm->node);
 	df_mutex_unlock(&df_rt.lock);
-	df_mutex_lock(&dev->lock);
-	df_stream_forget_comm(comm);
-	df_mutex_unlock(&dev->lock);
 	df_executor->forget(comm);
 	df_trace(DF_REC_COMM_DESTROY, dev->index, comm->trace, comm->rank, 0, 0, 0, 0, 0);
 	if (comm->ctl)
@@ -514,6 +524,48 @@ int df_comm_is_open(const struct df_comm *comm)
 {
 	/* ACQUIRE pairs with the RELEASE in ready(): the members are set. */
 	return __atomic_load_n(&comm->open, __ATOMIC_ACQUIRE);
+}
+
+int df_comm_rank_of(const struct df_comm *comm, uint64_t proc)
+{
+	int i;
+
+	for (i = 0; i < comm->nranks && comm->members[i].proc != proc; i++)
+		;
+	return i < comm->nranks ? i : -1;
+}
+
+static void *end_all_on(void *arg)
+{
+	struct df_dev *dev = arg;
+	struct df_comm *comm, *found;
+
+	do {
+		found = NULL;
+		df_mutex_lock(&df_rt.lock);
+		df_list_each(comm, &df_rt.comms, node)
+		{
+			if (comm->dev == dev &&
+			    __atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_ABORTED)
+				found = comm;
+		}
+		/*
+		 * Under the lock, so that it cannot be destroyed meanwhile, as in df_death().
+		 */
+		if (found)
+			df_comm_end(found, -EIO, 1);
+		df_mutex_unlock(&df_rt.lock);
+	} while (found);
+	return NULL;
+}
+
+void df_comm_device_lost(int device)
+{
+	/*
+	 * On a thread of its own, because ending waits for the backend's thread, which is the
+	 * caller.
+	 */
+	df_thread_start("dfshim-end", 0, end_all_on, &df_rt.devs[device]);
 }
 
 /* ---- queries --------------------------------------------------------------------------------- */

@@ -76,25 +76,16 @@ void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
 /* Whether its members and transports may be read, from any thread. */
 int df_comm_is_open(const struct df_comm *comm);
 
-/* death.c: df_rt.lock not held */
-void df_comm_death(uint64_t proc, int in_order);
+/*
+ * Traces the death of a process of which no communicator is a member yet: it is found by host and
+ * pid.
+ */
 void df_comm_lost(const struct df_member *who);
-struct df_net_event;
-/*
- * The state of the connection to another node has changed. Returns before the communicators that
- * this ends have ended.
- */
-void df_comm_net_event(const struct df_net_event *e);
-/*
- * This process has no descriptor left to map that process's memory: soon ends their common
- * communicators.
- */
-void df_comm_no_file(uint64_t proc);
-/* That process has reported the same about this one: ends their common communicators. */
-void df_comm_unmapped(uint64_t proc);
 /* A device can no longer be used: soon ends its communicators. */
 void df_comm_device_lost(int device);
 /* Returns the lowest rank of a process in an open communicator, or -1. df_rt.lock held. */
 int df_comm_rank_of(const struct df_comm *comm, uint64_t proc);
+/* Sets what is called before a communicator waits for its ranks. Once, before the first one. */
+void df_comm_on_join(void (*fn)(void));
 
 #endif

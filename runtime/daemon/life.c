@@ -22,12 +22,12 @@
 #include "runtime/coll/dev.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/daemon/life.h"
-#include "runtime/order/debt.h"
 #include "runtime/program/build/cost.h"
 #include "runtime/program/layout.h"
 #include "kernels/bell.h"
 #include "runtime/coll/byref.h"
 #include "runtime/transport/transport.h"
+#include "runtime/watch/debt.h"
 
 int df_life_open(struct df_comm *comm, int nranks, struct df_member *me)
 {

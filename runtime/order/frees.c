@@ -5,7 +5,7 @@
  * memory belongs to none, and a communicator may use another device's memory.
  *
  * Called by threads that free, by threads that allocate and find no memory, and by the threads that
- * retire operations.
+ * retire operations. Below it, the allocations that are made through the runtime itself.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -16,13 +16,14 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
+#include "runtime/comm/flights.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
-#include "runtime/order/debt.h"
-#include "runtime/order/flights.h"
+#include "runtime/dfshim.h"
 #include "runtime/order/frees.h"
 #include "runtime/order/stream.h"
 #include "runtime/order/sync.h"
+#include "runtime/watch/debt.h"
 #include "trace/record/site.h"
 #include "trace/record/writer.h"
 
@@ -221,4 +222,32 @@ int df_free_flush(int device)
 	while (__atomic_load_n(&frees.leaving, __ATOMIC_ACQUIRE))
 		sched_yield();
 	return 1;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+int df_mem_alloc(size_t bytes, void **out)
+{
+	return df_backend->mem_alloc(df_backend->get_device(), bytes, out);
+}
+
+int df_mem_free(void *ptr)
+{
+	struct df_mem_info info;
+
+	if (!ptr)
+		return 0;
+	if (df_backend->mem_info(ptr, &info) || info.kind == DF_MEM_UNKNOWN)
+		return -EINVAL;
+	/* As in cudaFree(): deferred while operations are in flight. */
+	if (df_free_defer(ptr, &info))
+		return 0;
+	return df_backend->mem_free(ptr);
+}
+
+int df_mem_known(const void *ptr)
+{
+	struct df_mem_info info;
+
+	return df_backend->mem_info(ptr, &info) == 0 && info.kind != DF_MEM_UNKNOWN;
 }

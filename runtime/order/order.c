@@ -23,9 +23,9 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/comm.h"
+#include "runtime/comm/flights.h"
 #include "runtime/comm/process.h"
 #include "runtime/dfshim.h"
-#include "runtime/order/flights.h"
 #include "runtime/order/order.h"
 #include "runtime/order/stream.h"
 #include "runtime/program/program.h"
@@ -72,43 +72,6 @@ void df_order_ranges(const struct df_op *op, struct df_flight *f)
 	f->in_end = f->in + in;
 	f->out = (uintptr_t)op->recv;
 	f->out_end = f->out + out;
-}
-
-static int touch(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
-{
-	return a < b_end && b < a_end;
-}
-
-static int overlap(const struct df_flight *a, const struct df_flight *b)
-{
-	return touch(a->in, a->in_end, b->out, b->out_end) ||
-	       touch(a->out, a->out_end, b->in, b->in_end) ||
-	       touch(a->out, a->out_end, b->out, b->out_end);
-}
-
-uint32_t df_order_conflicts(const struct df_flights *s, uint64_t upto, const struct df_flight *f,
-			    struct df_before *out, uint32_t max)
-{
-	uint32_t i, n = 0;
-
-	for (i = 0; i < s->nr && s->v[i].at <= upto; i++) {
-		const struct df_flight *e = &s->v[i];
-
-		/*
-		 * Operations of one queue end in their order anyway. Operations of
-		 * one group are not ordered among themselves, whatever they touch.
-		 */
-		if (e->group == f->group || (e->queue && e->queue == f->queue) || !overlap(e, f) ||
-		    df_flight_done(e))
-			continue;
-		if (n < max) {
-			out[n].wait.addr = e->done;
-			out[n].wait.value = e->value;
-			out[n].op = e->op;
-		}
-		n++;
-	}
-	return n;
 }
 
 static int reached(const uint64_t *word, uint64_t value)

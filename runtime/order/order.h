@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "kernels/abi.h"
 #include "runtime/executor.h"
-#include "runtime/order/flights.h"
+#include "runtime/comm/flights.h"
 
 struct df_comm;
 struct df_flight;
@@ -34,12 +34,6 @@ struct df_order_comm {
 
 /* Sets the bytes that the operation reads and writes on this rank. */
 void df_order_ranges(const struct df_op *op, struct df_flight *f);
-/*
- * Finds the earlier operations of the set, up to df_flight.at == upto, that f must wait for.
- * Returns their number and stores at most max of them.
- */
-uint32_t df_order_conflicts(const struct df_flights *s, uint64_t upto, const struct df_flight *f,
-			    struct df_before *out, uint32_t max);
 /*
  * Orders the stream after all that the communicator's next operation must follow. Returns 1 if the
  * stream now waits for a word, 0 if that was not needed, or -errno. dev->lock is held, and dropped

@@ -17,18 +17,18 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/comm/comm.h"
+#include "runtime/comm/flights.h"
+#include "runtime/comm/polls.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
 #include "runtime/dfshim.h"
-#include "runtime/order/debt.h"
 #include "runtime/order/event.h"
-#include "runtime/order/flights.h"
 #include "runtime/order/frees.h"
 #include "runtime/order/order.h"
 #include "runtime/order/stream.h"
 #include "runtime/order/sync.h"
 #include "runtime/order/waits.h"
-#include "runtime/watch/polls.h"
+#include "runtime/watch/debt.h"
 #include "runtime/watch/release.h"
 #include "trace/record/writer.h"
 
@@ -509,16 +509,6 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 static int hook_help(void)
 {
 	return df_executor->pass(-1);
-}
-
-void df_stream_forget_comm(struct df_comm *comm)
-{
-	struct df_stream *s;
-	struct df_event *e;
-
-	/* All its operations are done or ended, so pruning drops them. */
-	df_list_each(s, &comm->dev->streams, node) df_flights_prune(&s->pending);
-	df_list_each(e, &comm->dev->events, node) df_flights_prune(&e->pending);
 }
 
 static void hook_strict(void)

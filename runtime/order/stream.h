@@ -11,7 +11,7 @@
 #include "runtime/base/list.h"
 #include "runtime/devs.h"
 #include "runtime/executor.h"
-#include "runtime/order/flights.h"
+#include "runtime/comm/flights.h"
 
 struct df_comm;
 
@@ -79,7 +79,6 @@ void df_stream_legacy_note(struct df_stream *s);
  * pending operations. Takes dev->lock.
  */
 void df_stream_fence_blocking(struct df_dev *dev);
-void df_stream_forget_comm(struct df_comm *comm);
 
 /* ---- between stream.c, event.c and sync.c */
 

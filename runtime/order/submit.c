@@ -24,18 +24,18 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
+#include "runtime/comm/flights.h"
+#include "runtime/comm/polls.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
 #include "runtime/dfshim.h"
-#include "runtime/order/debt.h"
-#include "runtime/order/flights.h"
 #include "runtime/order/order.h"
 #include "runtime/order/stream.h"
 #include "runtime/order/submit.h"
 #include "runtime/order/sync.h"
 #include "runtime/order/waits.h"
 #include "runtime/program/program.h"
-#include "runtime/watch/polls.h"
+#include "runtime/watch/debt.h"
 #include "trace/record/writer.h"
 
 /*
@@ -218,13 +218,13 @@ static uint32_t conflicts(const struct way *w, uint32_t max)
 		/*
 		 * df_order_inherit() has added the communicator's other operations to the stream's.
 		 */
-		nr = df_order_conflicts(&w->stream->pending, UINT64_MAX, w->f, w->l.after, max);
+		nr = df_flights_conflicts(&w->stream->pending, UINT64_MAX, w->f, w->l.after, max);
 	} else {
-		nr = df_order_conflicts(&of->pending, UINT64_MAX, w->f, w->l.after, max);
+		nr = df_flights_conflicts(&of->pending, UINT64_MAX, w->f, w->l.after, max);
 		if (of->latest.stream)
-			nr += df_order_conflicts(&of->latest.stream->pending, of->latest.at, w->f,
-						 w->l.after + DF_MIN(nr, max),
-						 max - DF_MIN(nr, max));
+			nr += df_flights_conflicts(&of->latest.stream->pending, of->latest.at, w->f,
+						   w->l.after + DF_MIN(nr, max),
+						   max - DF_MIN(nr, max));
 	}
 	if (df_debt_any())
 		nr += df_debt_conflicts(w->f, w->l.after + DF_MIN(nr, max), max - DF_MIN(nr, max));

@@ -7,7 +7,7 @@
 #include "runtime/backend.h"
 #include "runtime/dfshim.h"
 #include "runtime/executor.h"
-#include "runtime/order/flights.h"
+#include "runtime/comm/flights.h"
 
 #define DF_PREP_FEW 16
 

@@ -10,7 +10,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
-#include "runtime/order/flights.h"
+#include "runtime/comm/flights.h"
 #include "runtime/order/stream.h"
 #include "runtime/order/sync.h"
 

@@ -13,9 +13,10 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
-#include "runtime/comm/ending.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
+#include "runtime/watch/death.h"
+#include "runtime/watch/ending.h"
 #include "runtime/watch/hardware.h"
 #include "runtime/watch/hosts.h"
 #include "runtime/watch/release.h"
@@ -285,7 +286,7 @@ static void serve(const struct letter *l)
 		df_watchdog_told(l->kind == DF_MSG_END ? l->data : NULL, l->bytes);
 		return;
 	case DF_MSG_UNMAPPED:
-		df_comm_unmapped(l->from);
+		df_death_unmapped(l->from);
 		return;
 	default:
 		return; /* a late answer to a question that is over */

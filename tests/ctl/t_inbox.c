@@ -9,7 +9,7 @@
 
 #include "runtime/base/futex.h"
 #include "runtime/base/rng.h"
-#include "runtime/comm/ending.h"
+#include "runtime/watch/ending.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/watchdog.h"

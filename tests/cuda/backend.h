@@ -13,7 +13,7 @@
 #include "runtime/coll/words.h"
 #include "runtime/comm/process.h"
 #include "runtime/dfshim.h"
-#include "runtime/order/debt.h"
+#include "runtime/watch/debt.h"
 #include "runtime/order/stream.h"
 #include "tests/cuda/daemon_kernel.h"
 #include "tests/cuda/load.h"

@@ -7,7 +7,7 @@
 #include "runtime/backend.h"
 #include "runtime/blocks.h"
 #include "runtime/device/device.h"
-#include "runtime/order/flights.h"
+#include "runtime/comm/flights.h"
 #include "runtime/order/waits.h"
 #include "tests/lib/test.h"
 

@@ -18,15 +18,15 @@
 #include "runtime/blocks.h"
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
+#include "runtime/comm/flights.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
 #include "runtime/exec/nccl/agree.h"
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/put.h"
 #include "runtime/exec/nccl/shared.h"
-#include "runtime/order/debt.h"
-#include "runtime/order/flights.h"
 #include "runtime/order/frees.h"
+#include "runtime/watch/debt.h"
 #include "trace/record/writer.h"
 
 #define NAP_MIN_NS (20 * DF_NS_PER_US)

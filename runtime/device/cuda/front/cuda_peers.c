@@ -1,6 +1,6 @@
 /*
  * Which devices' memory the application's kernels can access: a kernel waits only for skipped
- * operations (runtime/order/debt.h) of those devices. Access that the application asked the driver
+ * operations (runtime/watch/debt.h) of those devices. Access that the application asked the driver
  * for is noted, and never removed; if it may have asked without being seen, all devices count as
  * accessible. Any thread. A bit that is set late does no harm, because the thread that launches
  * such a kernel must know of the access.

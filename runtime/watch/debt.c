@@ -19,11 +19,11 @@
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/lock.h"
+#include "runtime/comm/flights.h"
 #include "runtime/comm/process.h"
+#include "runtime/watch/debt.h"
 #include "runtime/devs.h"
-#include "runtime/order/debt.h"
-#include "runtime/order/flights.h"
-#include "runtime/order/order.h"
+#include "runtime/executor.h"
 
 static struct {
 	struct df_mutex lock;
@@ -99,18 +99,6 @@ int df_debt_owe(struct df_dev *dev, const struct df_flights *set)
 	return ret;
 }
 
-static int meet(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
-{
-	return a < b_end && b < a_end;
-}
-
-int df_touch_concerns(const struct df_touch *t, const struct df_flight *f)
-{
-	return meet(t->in, t->in_end, f->out, f->out_end) ||
-	       meet(t->out, t->out_end, f->in, f->in_end) ||
-	       meet(t->out, t->out_end, f->out, f->out_end);
-}
-
 static int can_tell(const struct df_payer *who, int device, const struct df_flight *f)
 {
 	/*
@@ -170,8 +158,8 @@ uint32_t df_debt_conflicts(const struct df_flight *f, struct df_before *out, uin
 
 	df_mutex_lock(&debt.lock);
 	for (int d = 0; debt.of && d < df_rt.nr_devs; d++)
-		nr += df_order_conflicts(&debt.of[d], UINT64_MAX, f, out + DF_MIN(nr, max),
-					 max - DF_MIN(nr, max));
+		nr += df_flights_conflicts(&debt.of[d], UINT64_MAX, f, out + DF_MIN(nr, max),
+					   max - DF_MIN(nr, max));
 	df_mutex_unlock(&debt.lock);
 	return nr;
 }

@@ -4,8 +4,8 @@
  * obey. With DFSHIM_TIMEOUT_ACTION=abort the communicators end, with exit the processes do. All of
  * it belongs to the watchdog's thread, unless a function says otherwise.
  */
-#ifndef DF_RUNTIME_COMM_ENDING_H
-#define DF_RUNTIME_COMM_ENDING_H
+#ifndef DF_RUNTIME_WATCH_ENDING_H
+#define DF_RUNTIME_WATCH_ENDING_H
 
 #include <stddef.h>
 #include <stdint.h>

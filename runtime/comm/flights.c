@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/backend.h"
 #include "runtime/base/vec.h"
-#include "runtime/order/flights.h"
+#include "runtime/comm/flights.h"
+#include "runtime/executor.h"
 
 void df_flights_prune(struct df_flights *s)
 {
@@ -138,4 +140,42 @@ void df_flights_free(struct df_flights *s)
 {
 	free(s->v);
 	memset(s, 0, sizeof(*s));
+}
+
+static int touch(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
+{
+	return a < b_end && b < a_end;
+}
+
+int df_touch_concerns(const struct df_touch *t, const struct df_flight *f)
+{
+	return touch(t->in, t->in_end, f->out, f->out_end) ||
+	       touch(t->out, t->out_end, f->in, f->in_end) ||
+	       touch(t->out, t->out_end, f->out, f->out_end);
+}
+
+uint32_t df_flights_conflicts(const struct df_flights *s, uint64_t upto, const struct df_flight *f,
+			      struct df_before *out, uint32_t max)
+{
+	const struct df_touch t = {f->in, f->in_end, f->out, f->out_end};
+	uint32_t i, n = 0;
+
+	for (i = 0; i < s->nr && s->v[i].at <= upto; i++) {
+		const struct df_flight *e = &s->v[i];
+
+		/*
+		 * Operations of one queue end in their order anyway. Operations of
+		 * one group are not ordered among themselves, whatever they touch.
+		 */
+		if (e->group == f->group || (e->queue && e->queue == f->queue) ||
+		    !df_touch_concerns(&t, e) || df_flight_done(e))
+			continue;
+		if (n < max) {
+			out[n].wait.addr = e->done;
+			out[n].wait.value = e->value;
+			out[n].op = e->op;
+		}
+		n++;
+	}
+	return n;
 }

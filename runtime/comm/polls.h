@@ -2,8 +2,8 @@
  * The queries of the application's threads: calls that ask without waiting. Any thread may call
  * this.
  */
-#ifndef DF_RUNTIME_WATCH_POLLS_H
-#define DF_RUNTIME_WATCH_POLLS_H
+#ifndef DF_RUNTIME_COMM_POLLS_H
+#define DF_RUNTIME_COMM_POLLS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -6,11 +6,11 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
-#include "runtime/comm/ending.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
 #include "runtime/executor.h"
+#include "runtime/watch/ending.h"
 #include "runtime/watch/metrics.h"
 #include "runtime/watch/tied.h"
 

@@ -1,7 +1,6 @@
 /*
  * Handles the death of a process for its communicators here: they end at once; or, if it exited
  * normally (its own operations are finished then), only if that turns out to matter (watchdog.c).
- * Also handles the loss of a device.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,12 +14,13 @@
 #include "runtime/base/thread.h"
 #include "runtime/base/time.h"
 #include "runtime/comm/comm.h"
-#include "runtime/comm/ending.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/devs.h"
 #include "runtime/dfshim.h"
 #include "runtime/transport/transport.h"
+#include "runtime/watch/death.h"
+#include "runtime/watch/ending.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/watchdog.h"
 #include "trace/record/trace_hash.h"
@@ -33,15 +33,6 @@ static int is_alive(const struct df_comm *comm)
 	uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
 
 	return df_comm_is_open(comm) && (state == DF_COMM_READY || state == DF_COMM_REVOKED);
-}
-
-int df_comm_rank_of(const struct df_comm *comm, uint64_t proc)
-{
-	int i;
-
-	for (i = 0; i < comm->nranks && comm->members[i].proc != proc; i++)
-		;
-	return i < comm->nranks ? i : -1;
 }
 
 /*
@@ -134,16 +125,7 @@ static void note_left(uint64_t proc)
 	df_snapshot_wake();
 }
 
-/*
- * No communicator has the process as a member yet, so its trace is found by host and pid. The trace
- * shows whether it exited normally.
- */
-void df_comm_lost(const struct df_member *who)
-{
-	df_trace(DF_REC_PEER_DEAD, -1, 0, -1, (uint64_t)who->rank, who->host, who->pid, 0, 0);
-}
-
-void df_comm_death(uint64_t proc, int in_order)
+void df_death(uint64_t proc, int in_order)
 {
 	if (df_ending_exits())
 		return;
@@ -273,7 +255,7 @@ static void end_soon(void *arg, void *(*end)(void *arg))
 		free(arg);
 }
 
-void df_comm_no_file(uint64_t proc)
+void df_death_no_file(uint64_t proc)
 {
 	uint64_t *arg = malloc(sizeof(*arg));
 
@@ -282,14 +264,14 @@ void df_comm_no_file(uint64_t proc)
 	end_soon(arg, end_unmapped);
 }
 
-void df_comm_unmapped(uint64_t proc)
+void df_death_unmapped(uint64_t proc)
 {
 	end_with(
 		proc,
 		"cannot map the memory of this process (it has no file descriptor left, see `ulimit -n` there)");
 }
 
-void df_comm_net_event(const struct df_net_event *e)
+void df_death_net_event(const struct df_net_event *e)
 {
 	char buf[256];
 	const char *link = link_text(e, buf, sizeof(buf));
@@ -310,37 +292,4 @@ void df_comm_net_event(const struct df_net_event *e)
 		snprintf(gone->why, sizeof(gone->why), "%s", e->why);
 	}
 	end_soon(gone, end_gone);
-}
-
-static void *end_all_on(void *arg)
-{
-	struct df_dev *dev = arg;
-	struct df_comm *comm, *found;
-
-	do {
-		found = NULL;
-		df_mutex_lock(&df_rt.lock);
-		df_list_each(comm, &df_rt.comms, node)
-		{
-			if (comm->dev == dev &&
-			    __atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_ABORTED)
-				found = comm;
-		}
-		/*
-		 * Under the lock, so that it cannot be destroyed meanwhile, as in df_comm_death().
-		 */
-		if (found)
-			df_comm_end(found, -EIO, 1);
-		df_mutex_unlock(&df_rt.lock);
-	} while (found);
-	return NULL;
-}
-
-void df_comm_device_lost(int device)
-{
-	/*
-	 * On a thread of its own, because ending waits for the backend's thread, which is the
-	 * caller.
-	 */
-	df_thread_start("dfshim-end", 0, end_all_on, &df_rt.devs[device]);
 }

@@ -3,8 +3,8 @@
  * (runtime/watch/release.c), until they are done. Later work that could notice that they are
  * unfinished is ordered after them. Any thread may call; a device's lock may be held.
  */
-#ifndef DF_RUNTIME_ORDER_DEBT_H
-#define DF_RUNTIME_ORDER_DEBT_H
+#ifndef DF_RUNTIME_WATCH_DEBT_H
+#define DF_RUNTIME_WATCH_DEBT_H
 
 #include <stdint.h>
 #include "runtime/backend.h"
@@ -42,12 +42,7 @@ int df_debt_join(struct df_flights *set, const struct df_payer *who);
  */
 uint32_t df_debt_next(uint64_t *at, const struct df_payer *who, struct df_flight *out,
 		      uint32_t max);
-/* As df_order_conflicts(), over the skipped operations of all devices. */
+/* As df_flights_conflicts(), over the skipped operations of all devices. */
 uint32_t df_debt_conflicts(const struct df_flight *f, struct df_before *out, uint32_t max);
-/*
- * Whether a copy that touches t must wait for f, because both touch the same bytes and one of them
- * writes.
- */
-int df_touch_concerns(const struct df_touch *t, const struct df_flight *f);
 
 #endif

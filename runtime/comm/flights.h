@@ -6,10 +6,13 @@
  * reached its value. These words are never freed and never decrease, so an outdated df_flight reads
  * as done. A set is guarded by its owner.
  */
-#ifndef DF_RUNTIME_ORDER_FLIGHTS_H
-#define DF_RUNTIME_ORDER_FLIGHTS_H
+#ifndef DF_RUNTIME_COMM_FLIGHTS_H
+#define DF_RUNTIME_COMM_FLIGHTS_H
 
 #include <stdint.h>
+
+struct df_before;
+struct df_touch;
 
 struct df_flight {
 	const uint64_t *done; /* done when *done >= value */
@@ -51,5 +54,14 @@ void df_flights_prune(struct df_flights *s);
 void df_flights_free(struct df_flights *s);
 /* Whether all of them are done. */
 int df_flights_done(const struct df_flights *s);
+
+/* Whether work that touches t must wait for f: both touch the same bytes, and one writes them. */
+int df_touch_concerns(const struct df_touch *t, const struct df_flight *f);
+/*
+ * Finds the earlier operations of the set, up to df_flight.at == upto, that f must wait for.
+ * Returns their number and stores at most max of them.
+ */
+uint32_t df_flights_conflicts(const struct df_flights *s, uint64_t upto, const struct df_flight *f,
+			      struct df_before *out, uint32_t max);
 
 #endif

@@ -11,8 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "runtime/base/time.h"
+#include "runtime/comm/polls.h"
 #include "runtime/dfshim.h"
-#include "runtime/watch/polls.h"
 #include "trace/record/format.h"
 #include "trace/record/writer.h"
 
