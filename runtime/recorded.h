@@ -9,17 +9,20 @@
 #include <stdint.h>
 #include "runtime/program/program.h"
 
-/* Calls into NCCL by the watchdog thread of mode trace. */
+/* Calls of NCCL that the watchdog thread of mode trace makes. */
 struct df_record_nccl {
 	/*
 	 * Ends all stuck operations with ncclRemoteError. Returns 0 if it cannot. verdict: one
 	 * line.
 	 */
 	int (*stop)(const char *verdict);
-	/* Calls df_record_no_slot() for each communicator that waits for a slot; NULL: unknown. */
+	/*
+	 * Calls df_record_no_slot() for each communicator that waits for a slot. NULL: not known
+	 * here.
+	 */
 	void (*slot_waits)(void);
 };
-/* Opens the trace and starts that thread. On an error nothing is recorded. */
+/* Opens the trace and starts the watchdog thread. On an error nothing is recorded. */
 int df_record_start(const struct df_record_nccl *nccl);
 /* The process exits: closes the trace. Async-signal-safe. */
 void df_record_stop(void);
@@ -61,7 +64,10 @@ struct df_record_op {
 int df_record_intend(const struct df_record_call *c, const void *stream, uint64_t call);
 int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t group,
 		    struct df_record_op *op);
-/* Called before and after the call of NCCL that enqueues them. begun: whether it did so. */
+/*
+ * Called before and after the call of NCCL that enqueues the operations. begun: whether the call
+ * did that.
+ */
 void df_record_before(struct df_record_op *ops, size_t nr);
 void df_record_after(struct df_record_op *ops, size_t nr, int begun);
 
@@ -71,7 +77,7 @@ uint64_t df_record_enter(uint32_t call, uint32_t comm, int rank, int device, uin
 void df_record_leave(uint64_t serial, uint32_t call, uint64_t result);
 /* The call has returned, and NCCL continues it until df_record_leave(). */
 void df_record_goes_on(uint64_t serial, uint32_t call);
-/* The device of this thread; -1: unknown. */
+/* Returns the device of this thread; -1 if unknown. */
 int df_record_device(void);
 
 #endif

@@ -21,8 +21,8 @@ void df_engine_wait(struct df_dev *dev, int (*ready)(void *arg), void *arg);
 /* Returns when no thread executes an aborted collective of the device any more. */
 void df_engine_purge(struct df_dev *dev);
 /*
- * A number that changes when anything makes progress on the device, or, if dev is NULL, on any
- * device.
+ * Returns a number that changes when anything makes progress on the device, or on any device if dev
+ * is NULL.
  */
 uint64_t df_engine_progress(const struct df_dev *dev);
 

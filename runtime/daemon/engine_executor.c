@@ -81,7 +81,7 @@ static void add_mark(struct df_kinst *inst, const uint64_t *word, uint64_t value
 	add_wait(inst, near ? near : word, value);
 }
 
-/* Adds the waits for its place among the stream's other work. */
+/* Adds the waits that put the operation in its place among the stream's other work. */
 static void wait_for_stream(const struct df_launch *l)
 {
 	if (l->latest.addr)
@@ -103,7 +103,7 @@ static void wait_for_stream(const struct df_launch *l)
 }
 
 /*
- * Priority inheritance: raises all that this instance waits for to its priority. These are earlier
+ * Priority inheritance: raises everything that this instance waits for to its priority: earlier
  * instances of its collective, operations in flight, and, if its stream is still busy, the
  * operations that the stream waits for.
  */
@@ -211,7 +211,7 @@ static void reserve(void)
 
 static void first_turns(struct df_dev *dev, uint64_t bytes)
 {
-	/* RELAXED: this thread has written it, or the thread that has will look itself. */
+	/* RELAXED: if this thread did not write it, the thread that did checks by itself. */
 	if (df_unlikely(__atomic_load_n(&dev->nr_lends, __ATOMIC_RELAXED)))
 		df_lend_tell();
 	if (bytes <= DF_FIRST_TURNS_BYTES)
@@ -230,7 +230,7 @@ static int stream_wait(struct df_mstream *on, const uint64_t *word, uint64_t val
 	return df_backend->stream_wait(on, word, value);
 }
 
-/* The daemon's launch needs a queue. */
+/* Leaves one hardware queue for the launch of the daemon. */
 static uint32_t waiting_streams(void)
 {
 	return df_blocks->queues ? df_blocks->queues - 1u : 0;

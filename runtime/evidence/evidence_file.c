@@ -140,7 +140,7 @@ static const char *variable(const char *name)
 	return v ? v : "";
 }
 
-/* Why the environment of this process forbids the daemon; "" if it does not. */
+/* Returns why the environment of this process forbids the daemon; "" if it does not. */
 static const char *refused_by_environment(void)
 {
 	const char *v = getenv("CUDA_LAUNCH_BLOCKING");

@@ -25,7 +25,7 @@ struct df_evidence_facts {
 	char gpu[DF_EVIDENCE_GPUS][256];
 	int nr_gpus;
 	/*
-	 * If not empty: why this process must not use the daemon, whatever a test shows; a
+	 * If not empty: why this process must not use the daemon, whatever a test shows, as a
 	 * sentence.
 	 */
 	char refused[256];
@@ -55,8 +55,8 @@ enum df_evidence_word df_evidence_read(const struct df_evidence_facts *facts, in
 int df_evidence_write(const struct df_evidence_facts *facts, int gpu, enum df_evidence_of of,
 		      enum df_evidence_word word, const char *reason);
 /*
- * The file's path, whether it exists or not; for users. Returns -errno if no folder belongs to the
- * user alone.
+ * Writes the path of the file, which need not exist, for users. Returns -errno if no folder belongs
+ * to the user alone.
  */
 int df_evidence_path(const struct df_evidence_facts *facts, int gpu, enum df_evidence_of of,
 		     char *path, size_t bytes);

@@ -7,10 +7,10 @@
  * read from memory without a call of the driver, so reading them can neither block nor hold a lock
  * of the driver.
  *
- * On the legacy stream a tick is ordered with all blocking streams, just as NCCL's work beside it.
- * So work that another thread puts on a blocking stream in between may be ordered with it, as it
- * would be if NCCL had been called a little later. A capturing stream gets no ticks, since they
- * would become part of the graph: the operations of a graph are recorded when it is launched
+ * On the legacy stream a tick is ordered with all blocking streams, just as NCCL's own work is. So
+ * work that another thread puts on a blocking stream in between may be ordered with it, as it would
+ * be if NCCL had been called a little later. A capturing stream gets no ticks, since they would
+ * become part of the graph: the operations of a graph are recorded when it is launched
  * (record_graph.c), with ticks around the launch.
  *
  * Any thread. Streams and open operations are under one lock, which is not held across calls of
@@ -39,7 +39,9 @@
 struct rstream {
 	struct df_mstream *stream;
 	uint64_t id;
-	/* ticks.seq: the last tick put on it; *ticks.word: the last it has written */
+	/*
+	 * ticks.seq: the last tick put on the stream; *ticks.word: the last one that it has written
+	 */
 	struct df_mark ticks;
 	uint64_t work_at; /* nr_blockers of the device when work on it was last recorded, plus 1 */
 	uint8_t carries;  /* it has carried an operation, or waited for one */
@@ -50,7 +52,7 @@ struct rstream {
 struct open_op {
 	struct df_record_op op;
 	const uint64_t *word;
-	uint64_t from, to; /* ticks before and after it */
+	uint64_t from, to; /* numbers of the ticks before and after it */
 	uint8_t started, over;
 };
 
@@ -134,7 +136,7 @@ static __thread struct {
 
 static void wait_enter(uint32_t call, int device, uint64_t object)
 {
-	/* Nested: a copy that is also a wait for its stream. The outer one is recorded. */
+	/* Calls nest: a copy is also a wait for its stream. Only the outer call is recorded. */
 	if (waiting.serial)
 		return;
 	moved();
@@ -200,7 +202,7 @@ static int may_wait(const struct rstream *s, const struct df_stream_info *info)
 	return (s && GET(&s->carries)) || info->legacy || shared_queues;
 }
 
-/* The event's word says whether recorded work precedes it. */
+/* The user word of an event shows whether recorded work precedes it. */
 static int event_record(const struct df_event_info *e, const struct df_stream_info *info)
 {
 	int waits = may_wait(known(info), info);
@@ -287,7 +289,7 @@ static int stream_query(const struct df_stream_info *info)
 	return 0;
 }
 
-/* The word of its ticks is not reused: the stream may still have to write it. */
+/* Do not reuse the word of its ticks: the stream may still have to write it. */
 static void stream_destroy(const struct df_stream_info *info)
 {
 	struct rstream *s = known(info);
@@ -299,7 +301,9 @@ static void stream_destroy(const struct df_stream_info *info)
 	free(s);
 }
 
-/* Also inside NCCL: some deadlocks arise because NCCL's set-up waits for the device. */
+/*
+ * Recorded inside NCCL too, because some deadlocks arise when NCCL's set-up waits for the device.
+ */
 static int device_sync(int device, enum df_sync_kind kind, const void *ptr)
 {
 	static const uint32_t calls[DF_SYNC_NR] = {
@@ -512,7 +516,7 @@ void df_record_after(struct df_record_op *ops, size_t nr, int begun)
 		s = begun ? on_stream(&ops[i]) : NULL;
 		ops[i].on = s;
 		to = 0;
-		/* One tick for all operations of the group that are on the same stream. */
+		/* Put one tick for all operations of the group that are on the same stream. */
 		for (k = 0; s && k < i && !to; k++)
 			if (ops[k].on == s)
 				to = ops[k].to;

@@ -77,7 +77,7 @@ void df_record_graph_end(const struct df_stream_info *info, int launched)
 	if (!launch.nr)
 		return;
 	df_record_after(launch.ops, launch.nr, launched);
-	/* Free it now: nothing would when the thread ends. */
+	/* Free it now, because nothing frees it when the thread ends. */
 	free(launch.ops);
 	launch.ops = NULL;
 	launch.nr = launch.cap = 0;

@@ -24,7 +24,7 @@ int df_record_start(const struct df_record_nccl *nccl)
 		.mb = env->trace_mb,
 		.rank = df_launcher_rank(&world),
 		.host = df_addr_host_hash(),
-		.mode = DF_MODE_TRACE, /* NCCL executes, whatever mode was asked for */
+		.mode = DF_MODE_TRACE, /* NCCL executes, whatever DFSHIM_MODE is */
 	};
 	char reason[256] = "DFSHIM_TRACE_CUDA=0";
 	int ret, cuda = env->trace_cuda && !df_device_open_any(reason, sizeof(reason));

@@ -79,7 +79,7 @@ static uint64_t real_ns(void)
 	return (uint64_t)ts.tv_sec * DF_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* Reads all traces that can be read; NULL: none. */
+/* Reads all traces that can be read. Returns NULL if there are none. */
 static struct df_check_set *gather(void)
 {
 	struct df_check_set *set = df_check_set_new();
@@ -97,8 +97,8 @@ static struct df_check_set *gather(void)
 }
 
 /*
- * Records which processes have ended, for a checker that reads the traces when all have: these
- * ended earlier.
+ * Records which processes have ended, for a checker that reads the traces after all have ended: it
+ * could not find out which ended first.
  */
 static void note_gone(const struct df_check_set *set)
 {
@@ -120,7 +120,7 @@ static void note_gone(const struct df_check_set *set)
 
 static struct df_check_result *judge(uint64_t stale, unsigned *turn, uint64_t *told)
 {
-	/* The checker must find suspicious any silence after which this process asks. */
+	/* The checker must consider suspicious any silence that was long enough to ask it. */
 	struct df_check_opts opts = {.live = 1,
 				     .stale_ns = DF_MIN(stale, STALE_NS),
 				     .now_ns = df_now_ns(),
@@ -192,12 +192,18 @@ static int stalled(uint64_t quiet, unsigned left)
 	status = df_verdict_stop_exit(again ? df_check_verdict(again) : DF_V_UNKNOWN);
 	exits = action == DF_TIMEOUT_EXIT;
 	if (told >= began && !moved && action == DF_TIMEOUT_ABORT) {
-		/* A program that does not look for errors ends as if its data were right. */
+		/*
+		 * A program that does not look for errors would otherwise end as if its data were
+		 * right.
+		 */
 		df_exit_status_failed(status);
 		exits = !watch.nccl->stop(again ? df_check_line(again) : "the job hangs");
 	}
 	if (told >= began && !moved && exits) {
-		/* A process that judges at the same moment must find this one alive. */
+		/*
+		 * Wait, because another process that judges at the same moment must find this one
+		 * alive.
+		 */
 		df_sleep_ns(EXIT_NS);
 		df_metrics_stop();
 		df_exit_now(status);
@@ -232,9 +238,9 @@ static void *run(void *arg)
 		}
 		quiet = now - since;
 		/*
-		 * Once at half the time, for the process that judges first: this process may have
-		 * nothing unfinished, and wakes seldom then. And once for each look, which would
-		 * otherwise see where the threads were at the look before.
+		 * Record them once at half the time, for the process that judges first: this
+		 * process may have nothing unfinished, and then wakes seldom. Record them again for
+		 * each judgement, which would otherwise use the places of the previous one.
 		 */
 		if ((quiet >= timeout / 2 && early != last) || (quiet >= due && noted != due)) {
 			early = last;
