@@ -1,7 +1,8 @@
 /*
  * Jobs of 64 and 1,024 ranks that hang, made here as files: the output of `dfshim check` fits on a
  * screen or two, and that of `dfshim report` into a page of bounded size. Ranks that do the same
- * are one line; those that do something else are above it, with machine, process and GPU.
+ * are one line, and one group of the JSON; those that do something else are above it, with machine,
+ * process and GPU.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -198,6 +199,16 @@ START_TEST(test_shape)
 		ck_assert_msg(strstr(text, line) != NULL, "no \"%s\" in\n%s", line, text);
 	}
 	free(text);
+	if (s->end == loads) {
+		text = run("%s/dfshim check --json %s", dir, s->status);
+		ck_assert_msg(strstr(text, "\"alike\":[{\"ranks\":[40,41,42,43,44,45,46,47],"
+					   "\"state\":\"in a wait outside NCCL and CUDA; "
+					   "at data.py:41 load; nothing unfinished\",\"processes\":"
+					   "[{\"rank\":\"r40\",\"host\":\"node5\",\"pid\":1040,"
+					   "\"device\":0},"),
+			      "no group r40-r47");
+		free(text);
+	}
 	text = run("%s/dfshim report %s -o %s/html >&2 && cat %s/html", dir, 0);
 	for (int i = 0; i < nr; i += nr - 1) {
 		snprintf(line, sizeof(line), "<td>%d<td>node%d<td>%d<td>", 1000 + i, i / PER_NODE,

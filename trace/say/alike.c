@@ -159,20 +159,26 @@ void df_alikes_fini(struct df_alikes *a)
 	memset(a, 0, sizeof(*a));
 }
 
+void df_alike_ranks(const struct df_alike *g, const struct df_check_set *set,
+		    struct df_crowd *ranks)
+{
+	for (size_t i = 0; i < g->nr; i++) {
+		const struct df_trc *t = &set->traces[g->traces[i]];
+
+		for (uint32_t e = 0; e < t->nr_entries; e++)
+			df_crowd_join(ranks, set->entries[t->first_entry + e].world, 0);
+		if (!t->nr_entries && t->order >= 0)
+			df_crowd_join(ranks, t->order, 0);
+	}
+	df_crowd_sort(ranks);
+}
+
 void df_alike_print_who(const struct df_alike *g, const struct df_check_set *set, FILE *out)
 {
 	struct df_crowd ranks = {0};
 	int parts = 0;
 
-	for (size_t i = 0; i < g->nr; i++) {
-		const struct df_trc *t = &set->traces[g->traces[i]];
-
-		for (uint32_t e = 0; e < t->nr_entries; e++)
-			df_crowd_join(&ranks, set->entries[t->first_entry + e].world, 0);
-		if (!t->nr_entries && t->order >= 0)
-			df_crowd_join(&ranks, t->order, 0);
-	}
-	df_crowd_sort(&ranks);
+	df_alike_ranks(g, set, &ranks);
 	if (ranks.nr)
 		fprintf(out, "%zu rank%s, ", ranks.nr, DF_PLURAL(ranks.nr));
 	else

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include "trace/judge/result.h"
+#include "trace/say/print.h"
 
 struct df_alike {
 	uint32_t *traces; /* by rank */
@@ -24,6 +25,9 @@ struct df_alikes {
 int df_alikes_find(struct df_alikes *a, const struct df_check_result *r);
 void df_alikes_fini(struct df_alikes *a);
 
+/* Adds the ranks of a group, sorted; the caller frees ranks->ranks. */
+void df_alike_ranks(const struct df_alike *g, const struct df_check_set *set,
+		    struct df_crowd *ranks);
 /* Prints the ranks of a group: "9 ranks, r0-r7, r16". */
 void df_alike_print_who(const struct df_alike *g, const struct df_check_set *set, FILE *out);
 /* Returns the first device of a process; -1 if it has no communicator. */

@@ -2,8 +2,10 @@
  * Writes a verdict as JSON with stable keys, for programs: the same content as print.c. Tools only.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include "trace/judge/say.h"
 #include "trace/record/names.h"
+#include "trace/say/alike.h"
 #include "trace/say/json.h"
 #include "trace/say/print.h"
 
@@ -209,6 +211,48 @@ static json_t *communicators(const struct df_check_set *set)
 	return list;
 }
 
+static json_t *processes(const struct df_check_set *set, const struct df_alike *g)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < g->nr; i++) {
+		const struct df_trc *t = &set->traces[g->traces[i]];
+		int device = df_alike_device(set, g->traces[i]);
+
+		json_array_append_new(
+			list,
+			json_pack("{s:o, s:o, s:I, s:o}", "rank", df_json_text(t->label), "host",
+				  df_json_text(t->h.host), "pid", (json_int_t)t->h.pid, "device",
+				  device < 0 ? json_null() : json_integer(device)));
+	}
+	return list;
+}
+
+/* All groups of processes that do the same. NULL: no memory. */
+static json_t *alikes(const struct df_check_result *r)
+{
+	struct df_alikes all;
+	json_t *list;
+
+	if (df_alikes_find(&all, r))
+		return NULL;
+	list = json_array();
+	for (size_t i = 0; i < all.nr; i++) {
+		struct df_crowd crowd = {0};
+		json_t *ranks = json_array();
+
+		df_alike_ranks(&all.all[i], r->set, &crowd);
+		for (size_t k = 0; k < crowd.nr; k++)
+			json_array_append_new(ranks, json_integer(crowd.ranks[k]));
+		free(crowd.ranks);
+		json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "ranks", ranks, "state",
+						      df_json_text(all.all[i].state), "processes",
+						      processes(r->set, &all.all[i])));
+	}
+	df_alikes_fini(&all);
+	return list;
+}
+
 int df_check_print_json(const struct df_check_result *r, FILE *out)
 {
 	static const char *const confidence[] = {"proved", "likely", "possible"};
@@ -220,7 +264,7 @@ int df_check_print_json(const struct df_check_result *r, FILE *out)
 		json_array_append_new(notes, df_json_text(r->notes[i]));
 	o = json_pack(
 		"{s:s, s:o, s:o, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-		"s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"verdict", df_verdict_word(r->verdict), "qualifier", or_null(r->qualifier), "line",
 		df_json_text(df_check_line(r)), "exit", df_verdict_exit(r->verdict), "confidence",
 		confidence[r->confidence], "preventable",
@@ -228,10 +272,10 @@ int df_check_print_json(const struct df_check_result *r, FILE *out)
 		or_null(r->remedy_text), "fix", or_null(r->fix), r->is_cycle ? "cycle" : "chain",
 		steps(r), "first_divergence", divergence(r), "sides", sides(r), "pending",
 		pending(r), "not_issued", not_issued(r), "waiting", waiting(r), "scripts",
-		scripts(r), "communicators", communicators(set), "notes", notes, "stuck_operations",
-		df_json_u64(r->stuck_ops), "quiet_s", df_json_milli((double)r->quiet_ns / 1e9),
-		"traces", df_json_u64(set->nr_traces - set->nr_dropped), "records",
-		df_json_u64(set->nr_recs), "issued", df_json_u64(set->nr_issued), "finished",
-		df_json_u64(set->nr_finished));
+		scripts(r), "alike", alikes(r), "communicators", communicators(set), "notes", notes,
+		"stuck_operations", df_json_u64(r->stuck_ops), "quiet_s",
+		df_json_milli((double)r->quiet_ns / 1e9), "traces",
+		df_json_u64(set->nr_traces - set->nr_dropped), "records", df_json_u64(set->nr_recs),
+		"issued", df_json_u64(set->nr_issued), "finished", df_json_u64(set->nr_finished));
 	return df_json_line(o, out);
 }
