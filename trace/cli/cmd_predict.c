@@ -38,6 +38,8 @@ static int is_device_wait(enum df_mop_kind kind)
 	       kind == DF_MOP_ISYNC;
 }
 
+#define ASSUMED_SAID 8 /* ranks that an assumption names */
+
 /*
  * Returns the assumption of a finding that needs an order of threads that was not recorded: the
  * trace does not exclude it, but a lock would. NULL: the records alone show the deadlock.
@@ -56,9 +58,11 @@ static char *assumption(const struct search *x)
 	if (!out)
 		return NULL;
 	fputs("this order of the threads of ", out);
-	for (int r = 0, said = 0; r < prog->nr_ranks; r++)
+	for (int r = 0, said = 0; r < prog->nr_ranks && said < ASSUMED_SAID; r++)
 		if (prog->nr_threads[r] > 1)
 			fprintf(out, "%s%s", said++ ? ", " : "", x->w.steps->ranks[r].name);
+	if (nr > ASSUMED_SAID)
+		fprintf(out, " and %d more ranks", nr - ASSUMED_SAID);
 	fputs(" was not recorded; locks and queues between threads are not recorded either, and where one orders "
 	      "these calls this cannot happen",
 	      out);

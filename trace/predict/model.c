@@ -1,6 +1,7 @@
 /*
  * The model's executor: runs a program to its fixpoint. Deterministic for a given schedule; frees
- * all its data at the end.
+ * all its data at the end. A step of one rank makes few others possible: only these are tried, so
+ * that the time of a run grows with its steps, not with steps times ranks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +26,11 @@ static int barrier(struct df_mrun *r, int rank, const struct df_mop *op)
 		memset(&r->bars[i].here, 0, sizeof(r->bars[i].here));
 		r->nr_bars++;
 	}
-	df_ranks_add(&r->bars[i].here, rank);
+	if (!df_ranks_has(&r->bars[i].here, rank)) {
+		df_ranks_add(&r->bars[i].here, rank);
+		if (df_ranks_cover(&r->bars[i].here, &op->members))
+			df_ranks_join(&r->threads_due, &op->members);
+	}
 	if (!df_ranks_cover(&r->bars[i].here, &op->members))
 		return op->kind == DF_MOP_CONN && r->mode != DF_MODEL_BASE;
 	if (op->kind != DF_MOP_HBAR && df_ranks_meet(&op->members, &r->dead))
@@ -33,24 +38,44 @@ static int barrier(struct df_mrun *r, int rank, const struct df_mop *op)
 	return 1;
 }
 
-static int flag_is_set(const struct df_mrun *r, int flag)
-{
-	return (size_t)flag < r->nr_flags && r->flags[flag];
-}
-
-static void set_flag(struct df_mrun *r, int flag)
+/* Returns the flag, or NULL without memory. */
+static int *flag_at(struct df_mrun *r, int flag)
 {
 	size_t was = r->nr_flags;
 
 	if ((size_t)flag >= was) {
 		if (DF_VEC_ROOM(r->flags, r->cap_flags, (size_t)flag + 1)) {
 			r->failed = 1;
-			return;
+			return NULL;
 		}
 		r->nr_flags = (size_t)flag + 1;
-		memset(r->flags + was, 0, r->nr_flags - was);
+		memset(r->flags + was, 0, (r->nr_flags - was) * sizeof(*r->flags));
 	}
-	r->flags[flag] = 1;
+	return &r->flags[flag];
+}
+
+/* Whether it is set; if not, the rank waits for it. */
+static int wait_flag(struct df_mrun *r, int flag, int rank)
+{
+	int *at = flag_at(r, flag);
+
+	if (!at || *at == SET)
+		return at != NULL;
+	*at = !*at || *at == rank + 1 ? rank + 1 : ALL;
+	return 0;
+}
+
+static void set_flag(struct df_mrun *r, int flag)
+{
+	int *at = flag_at(r, flag);
+
+	if (!at)
+		return;
+	if (*at > 0)
+		df_ranks_add(&r->threads_due, *at - 1);
+	for (int k = 0; *at == ALL && k < r->p->nr_ranks; k++)
+		df_ranks_add(&r->threads_due, k);
+	*at = SET;
 }
 
 /* Returns the number of unfinished tasks of a stream. */
@@ -93,7 +118,7 @@ static int host_step(struct df_mrun *r, int rank, int thread)
 		ok = barrier(r, rank, op);
 		break;
 	case DF_MOP_HWAIT:
-		ok = flag_is_set(r, op->object);
+		ok = wait_flag(r, op->object, rank);
 		break;
 	case DF_MOP_HSIGNAL:
 		set_flag(r, op->object);
@@ -119,6 +144,8 @@ static int host_step(struct df_mrun *r, int rank, int thread)
 	df_mrun_tell(r, DF_ME_LEAVE, rank, thread, step, op, -1);
 	r->entered[rank][thread] = 0;
 	r->pc[rank][thread]++;
+	/* Others of its threads may have been held. */
+	df_ranks_add(&r->threads_due, rank);
 	return 1;
 }
 
@@ -131,46 +158,67 @@ static int may_try(const struct df_mrun *r, const struct df_model_schedule *s, i
 	return !s || !s->hold || !s->hold(s->arg, rank, thread, &t->ops[r->pc[rank][thread]]);
 }
 
+/* Lists the threads that may proceed since they were last tried, if they are not listed yet. */
+static size_t list_due(struct df_mrun *r, size_t nr)
+{
+	for (int k = -1; (k = df_ranks_from(&r->threads_due, k + 1)) >= 0;) {
+		df_ranks_remove(&r->threads_due, k);
+		for (int t = 0; t < r->p->nr_threads[k]; t++) {
+			if (r->listed[k][t])
+				continue;
+			r->listed[k][t] = 1;
+			r->choice[nr][0] = k;
+			r->choice[nr++][1] = t;
+		}
+	}
+	return nr;
+}
+
+/* By a schedule: one step of one thread at a time, until none can proceed. */
+static int hosts_in_order(struct df_mrun *r, const struct df_model_schedule *s)
+{
+	size_t nr = 0;
+	int moved = 0;
+
+	while (!r->failed && !(moved && s->device)) {
+		size_t at;
+		int k, t;
+
+		nr = list_due(r, nr);
+		if (!nr)
+			break;
+		at = s->pick(s->arg, nr) % nr;
+		k = r->choice[at][0];
+		t = r->choice[at][1];
+		if (may_try(r, s, k, t) && host_step(r, k, t)) {
+			moved = 1;
+			continue;
+		}
+		r->listed[k][t] = 0;
+		memcpy(r->choice[at], r->choice[--nr], sizeof(*r->choice));
+	}
+	for (size_t i = 0; i < nr; i++) {
+		df_ranks_add(&r->threads_due, r->choice[i][0]);
+		r->listed[r->choice[i][0]][r->choice[i][1]] = 0;
+	}
+	return moved;
+}
+
 /* Lets all threads proceed as far as they can; returns 1 if one moved. */
 static int hosts(struct df_mrun *r, const struct df_model_schedule *s)
 {
 	int moved = 0;
 
 	if (!s || !s->pick) {
-		for (int k = 0; k < r->p->nr_ranks; k++)
+		for (int k = -1; (k = df_ranks_from(&r->threads_due, k + 1)) >= 0;) {
+			df_ranks_remove(&r->threads_due, k);
 			for (int t = 0; t < r->p->nr_threads[k]; t++)
 				while (!r->failed && may_try(r, s, k, t) && host_step(r, k, t))
 					moved = 1;
+		}
 		return moved;
 	}
-	/*
-	 * Lets threads proceed by a schedule: one step of one thread at a time, until none can
-	 * proceed.
-	 */
-	for (struct df_ranks blocked[DF_MODEL_THREADS] = {0}; !r->failed;) {
-		size_t nr = 0, at;
-
-		for (int k = 0; k < r->p->nr_ranks; k++) {
-			for (int t = 0; t < r->p->nr_threads[k]; t++) {
-				if (!may_try(r, s, k, t) || df_ranks_has(&blocked[t], k))
-					continue;
-				r->choice[nr][0] = k;
-				r->choice[nr++][1] = t;
-			}
-		}
-		if (!nr)
-			return moved;
-		at = s->pick(s->arg, nr) % nr;
-		if (host_step(r, r->choice[at][0], r->choice[at][1])) {
-			if (s->device)
-				return 1;
-			moved = 1;
-			memset(blocked, 0, sizeof(blocked));
-		} else {
-			df_ranks_add(&blocked[r->choice[at][1]], r->choice[at][0]);
-		}
-	}
-	return moved;
+	return hosts_in_order(r, s);
 }
 
 static void finish(struct df_mrun *r, size_t i)
@@ -188,6 +236,8 @@ static void finish(struct df_mrun *r, size_t i)
 	if (!t->legacy)
 		r->tails[*df_map_find(&r->streams, (uint64_t)t->rank, (uint64_t)t->stream) - 1]
 			.nr_open--;
+	df_ranks_add(&r->threads_due, t->rank);
+	df_ranks_add(&r->starts_due, t->rank);
 	df_mrun_tell(r, DF_ME_DONE, t->rank, t->thread, t->step, t->op, t->id);
 }
 
@@ -221,8 +271,12 @@ static void meet(struct df_mrun *r, const struct task *t)
 		m->any = 1;
 		df_ranks_add(&m->here, t->rank);
 		m->sig = t->op->sig;
+		if (df_ranks_cover(&m->here, &r->p->comms[t->op->comm]))
+			df_ranks_join(&r->colls_due, &r->p->comms[t->op->comm]);
 		return;
 	}
+	if (r->p->buffered || !t->op->nr_p2p)
+		df_ranks_add(&r->messages_due, t->rank);
 	for (int i = 0; i < t->op->nr_p2p; i++) {
 		int send = t->op->p2p[i].send;
 
@@ -231,6 +285,10 @@ static void meet(struct df_mrun *r, const struct task *t)
 			return;
 		m->sides |= (uint8_t)(1u << send);
 		m->count[send] = t->op->p2p[i].count;
+		if (m->sides != 3)
+			continue;
+		df_ranks_add(&r->messages_due, t->rank);
+		df_ranks_add(&r->messages_due, t->op->p2p[i].peer);
 	}
 }
 
@@ -260,10 +318,19 @@ static int starts(struct df_mrun *r, const struct df_model_schedule *s, int othe
 	int moved = 0;
 
 	if (!s || !s->device) {
-		for (size_t i = 0; i < r->nr_tasks; i++) {
-			if (!may_start(r, i))
+		struct df_ranks due = r->starts_due;
+		int only = df_ranks_from(&due, 0);
+
+		if (only < 0)
+			return 0;
+		memset(&r->starts_due, 0, sizeof(r->starts_due));
+		if (df_ranks_count(&due) > 1)
+			only = NOBODY;
+		for (int i = only < 0 ? 0 : r->first_task[only]; i >= 0 && (size_t)i < r->nr_tasks;
+		     i = only < 0 ? i + 1 : r->tasks[i].next) {
+			if (!df_ranks_has(&due, r->tasks[i].rank) || !may_start(r, (size_t)i))
 				continue;
-			start(r, i);
+			start(r, (size_t)i);
 			moved = 1;
 		}
 		return moved;
@@ -285,14 +352,19 @@ static int starts(struct df_mrun *r, const struct df_model_schedule *s, int othe
 /* Finishes collectives that all members have started with the same signature. */
 static int collectives(struct df_mrun *r)
 {
+	struct df_ranks due = r->colls_due;
 	int moved = 0;
 
+	if (df_ranks_from(&due, 0) < 0)
+		return 0;
+	memset(&r->colls_due, 0, sizeof(r->colls_due));
 	for (size_t i = 0; i < r->nr_tasks; i++) {
 		struct task *t = &r->tasks[i];
 		const struct df_ranks *members;
 		struct meeting *m;
 
-		if (t->op->kind != DF_MOP_COLL || t->done || !t->started)
+		if (!df_ranks_has(&due, t->rank) || t->done || !t->started ||
+		    t->op->kind != DF_MOP_COLL)
 			continue;
 		members = &r->p->comms[t->op->comm];
 		m = df_mrun_meet(r, t, 0);
@@ -308,14 +380,19 @@ static int collectives(struct df_mrun *r)
 
 static int messages(struct df_mrun *r)
 {
+	struct df_ranks due = r->messages_due;
 	int moved = 0;
+
+	if (df_ranks_from(&due, 0) < 0)
+		return 0;
+	memset(&r->messages_due, 0, sizeof(r->messages_due));
 
 	for (size_t i = 0; i < r->nr_tasks; i++) {
 		struct task *t = &r->tasks[i];
 		int ok = 1;
 
-		if (t->op->kind != DF_MOP_P2P || t->done || !t->started ||
-		    df_ranks_has(&r->dead, t->rank))
+		if (!df_ranks_has(&due, t->rank) || t->done || !t->started ||
+		    t->op->kind != DF_MOP_P2P || df_ranks_has(&r->dead, t->rank))
 			continue;
 		for (int k = 0; k < t->op->nr_p2p && ok; k++) {
 			struct meeting *m;
@@ -349,8 +426,9 @@ static int alloc_threads(struct df_mrun *r)
 		threads += (size_t)r->p->nr_threads[k];
 	r->pc = calloc(nr, sizeof(*r->pc));
 	r->entered = calloc(nr, sizeof(*r->entered));
+	r->listed = calloc(nr, sizeof(*r->listed));
 	r->choice = calloc(threads, sizeof(*r->choice));
-	return r->pc && r->entered && r->choice ? 0 : -1;
+	return r->pc && r->entered && r->listed && r->choice ? 0 : -1;
 }
 
 struct df_mrun *df_mrun_create(const struct df_mprog *p, enum df_model_mode mode)
@@ -366,7 +444,7 @@ struct df_mrun *df_mrun_create(const struct df_mprog *p, enum df_model_mode mode
 		return NULL;
 	}
 	for (int k = 0; k < DF_MODEL_RANKS; k++)
-		r->legacy[k] = r->last[k] = NOBODY;
+		r->legacy[k] = r->last[k] = r->first_task[k] = r->last_task[k] = NOBODY;
 	return r;
 }
 
@@ -390,6 +468,7 @@ void df_mrun_destroy(struct df_mrun *r)
 	free(r->flags);
 	free(r->pc);
 	free(r->entered);
+	free(r->listed);
 	free(r->choice);
 	free(r);
 }
@@ -496,6 +575,8 @@ int df_mrun_go(struct df_mrun *r, const struct df_model_schedule *schedule, df_m
 
 	r->fn = fn;
 	r->arg = arg;
+	for (int k = 0; k < p->nr_ranks; k++)
+		df_ranks_add(&r->threads_due, k);
 	do {
 		moved = hosts(r, schedule);
 		moved |= starts(r, schedule, moved);
@@ -506,8 +587,11 @@ int df_mrun_go(struct df_mrun *r, const struct df_model_schedule *schedule, df_m
 		if ((r->mode == DF_MODEL_BASE || r->mode == DF_MODEL_LANES) && r->nr_done > 64 &&
 		    2 * r->nr_done > r->nr_tasks)
 			df_mrun_forget(r);
-		if (!moved && schedule && schedule->let_go)
-			moved = schedule->let_go(schedule->arg);
+		if (moved || !schedule || !schedule->let_go)
+			continue;
+		moved = schedule->let_go(schedule->arg);
+		if (moved)
+			df_ranks_add(&r->threads_due, moved - 1);
 	} while (moved && !r->failed);
 	out->hung = 0;
 	out->nr_unfinished = 0;

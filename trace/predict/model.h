@@ -127,8 +127,8 @@ struct df_model_result {
 
 /*
  * How to run the program. pick: if not NULL, chooses the thread that takes the next step: it is
- * called with the number of threads that may try, and returns the index of one. NULL: ranks take
- * turns, and each proceeds as far as it can.
+ * called with the number of threads that could, and returns the index of one. If that one cannot,
+ * it is called again. NULL: ranks take turns, and each proceeds as far as it can.
  */
 struct df_model_schedule {
 	size_t (*pick)(void *arg, size_t nr);
@@ -141,8 +141,8 @@ struct df_model_schedule {
 	size_t (*device)(void *arg, size_t nr);
 	/*
 	 * If not NULL: returns 1 while this thread must not try its next step. If nothing else
-	 * makes progress, let_go() is called. It returns 1 if a thread that was held may now
-	 * proceed.
+	 * makes progress, let_go() is called. It returns the rank of a thread that was held and may
+	 * now proceed, plus 1; 0: there is none.
 	 */
 	int (*hold)(void *arg, int rank, int thread, const struct df_mop *next);
 	int (*let_go)(void *arg);

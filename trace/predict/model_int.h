@@ -13,7 +13,8 @@
 
 struct task {
 	int rank, thread, stream;
-	int id; /* in order of issue */
+	int id;	  /* in order of issue */
+	int next; /* the next task of its rank; negative: none */
 	size_t step;
 	const struct df_mop *op;
 	uint64_t index;	     /* COLL: its number in its communicator */
@@ -76,8 +77,14 @@ struct df_mrun {
 		struct df_ranks here;
 	} * bars;
 	size_t nr_bars, cap_bars;
-	uint8_t *flags;
+	int *flags; /* SET, or the rank that waits plus 1, or ALL */
 	size_t nr_flags, cap_flags;
+	/*
+	 * To be tried again: the threads of these ranks, their tasks that have not started, and
+	 * those of their collectives and messages that all their ranks have started.
+	 */
+	struct df_ranks threads_due, starts_due, colls_due, messages_due;
+	int first_task[DF_MODEL_RANKS], last_task[DF_MODEL_RANKS]; /* negative: none */
 	int legacy[DF_MODEL_RANKS], last[DF_MODEL_RANKS];
 	size_t nr_open[DF_MODEL_RANKS];	    /* number of unfinished tasks */
 	size_t nr_open_ops[DF_MODEL_RANKS]; /* collectives and messages among them */
@@ -86,11 +93,17 @@ struct df_mrun {
 	/* By rank. */
 	size_t (*pc)[DF_MODEL_THREADS];
 	uint8_t (*entered)[DF_MODEL_THREADS];
-	int (*choice)[2]; /* rank and thread: room for all threads */
+	/* For hosts_in_order(): rank and thread, with room for all threads; and which are there. */
+	int (*choice)[2];
+	uint8_t (*listed)[DF_MODEL_THREADS];
 	uint32_t stamp;
 	size_t max_resident;
 	int failed;
 };
+
+/* Values of a flag beside ranks. */
+#define ALL (-1)
+#define SET (-2)
 
 #define BIAS 8 /* so that a value of run.events is never 0 */
 

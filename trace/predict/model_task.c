@@ -153,6 +153,19 @@ static void follow_comms(struct df_mrun *r, int at)
 	}
 }
 
+/* Appends a task to those of its rank. */
+static void link_task(struct df_mrun *r, int task)
+{
+	struct task *t = &r->tasks[task];
+
+	t->next = NOBODY;
+	if (r->last_task[t->rank] >= 0)
+		r->tasks[r->last_task[t->rank]].next = task;
+	else
+		r->first_task[t->rank] = task;
+	r->last_task[t->rank] = task;
+}
+
 void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const struct df_mop *op)
 {
 	int ooo = r->mode != DF_MODEL_BASE, at = (int)r->nr_tasks;
@@ -173,6 +186,8 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 	t->stream = op->stream;
 	t->coll = op->kind == DF_MOP_COLL || op->kind == DF_MOP_P2P;
 	t->with = NOBODY;
+	link_task(r, at);
+	df_ranks_add(&r->starts_due, rank);
 	r->nr_open[rank]++;
 	r->nr_open_ops[rank] += t->coll;
 	if (op->kind == DF_MOP_LEGACY) {
@@ -316,6 +331,8 @@ void df_mrun_forget(struct df_mrun *r)
 		r->tails[i].task = unfinished_of(r, r->tails[i].task);
 	for (int k = 0; k < r->p->nr_ranks; k++)
 		r->last[k] = unfinished_of(r, r->last[k]);
+	for (int k = 0; k < r->p->nr_ranks; k++)
+		r->first_task[k] = r->last_task[k] = NOBODY;
 	for (size_t i = 0; i < r->nr_tasks; i++) {
 		struct task *t = &r->tasks[i];
 
@@ -332,7 +349,8 @@ void df_mrun_forget(struct df_mrun *r)
 		nr_done += t->done;
 		t->with = moved_to(map, t->with);
 		map[i] = (int)kept;
-		r->tasks[kept++] = *t;
+		r->tasks[kept] = *t;
+		link_task(r, (int)kept++);
 	}
 	for (size_t i = 0; i < r->nr_tails; i++)
 		r->tails[i].task = moved_to(map, r->tails[i].task);

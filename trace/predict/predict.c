@@ -52,11 +52,12 @@ struct walk {
 	/* For each rank and thread: the step after the last turn that was given out. */
 	size_t (*step)[DF_MODEL_THREADS];
 	/*
-	 * For each rank: threads that had a turn and made no progress, since any thread last made
-	 * some.
+	 * For each rank: threads that had a turn and made no progress, since anything of the rank
+	 * last made some. Ranks below the first one have no others.
 	 */
 	uint64_t tried[DF_MODEL_RANKS];
-	int has_tried;
+	int first_untried;
+	int moved; /* whether a thread of any rank has moved since all ranks had untried threads */
 	uint64_t rng;
 	int random; /* whether `rng` chooses the rank that is ahead */
 	int failed;
@@ -244,30 +245,52 @@ static int hold(void *arg, int rank, int thread, const struct df_mop *next)
 	return x->given[rank] < x->recorded->nr[rank];
 }
 
-static int let_go(void *arg)
+static void forget_tried(struct walk *x, int rank)
 {
-	struct walk *x = arg;
+	x->tried[rank] = 0;
+	if (rank < x->first_untried)
+		x->first_untried = rank;
+}
 
-	for (int r = 0; r < x->p->nr_ranks; r++) {
+static void forget_all_tried(struct walk *x)
+{
+	memset(x->tried, 0, sizeof(x->tried));
+	x->first_untried = 0;
+	x->moved = 0;
+}
+
+/*
+ * Gives a turn to an untried thread, of the first rank that has one. Returns that rank plus 1,
+ * or 0.
+ */
+static int pass_turn(struct walk *x)
+{
+	for (; x->first_untried < x->p->nr_ranks; x->first_untried++) {
+		int r = x->first_untried;
+
 		for (size_t k = x->at[r]; k < x->nr[r]; k++) {
 			uint64_t bit = 1ULL << x->turn[r][k];
 
 			if (x->tried[r] & bit)
 				continue;
 			x->tried[r] |= bit;
-			x->has_tried = 1;
 			bring_forward(x, r, k);
-			return 1;
+			return r + 1;
 		}
 	}
 	return 0;
 }
 
-static void forget_tried(struct walk *x)
+static int let_go(void *arg)
 {
-	if (x->has_tried)
-		memset(x->tried, 0, sizeof(x->tried));
-	x->has_tried = 0;
+	struct walk *x = arg;
+	int rank = pass_turn(x);
+
+	/* Any thread may have waited for a step of another rank. */
+	if (rank || !x->moved)
+		return rank;
+	forget_all_tried(x);
+	return pass_turn(x);
 }
 
 static void event(void *arg, enum df_model_event ev, int rank, int thread, size_t op,
@@ -277,9 +300,12 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 
 	if (x->fn)
 		x->fn(x->arg, ev, rank, thread, op, mop, task);
-	if (ev != DF_ME_LEAVE)
+	if (ev != DF_ME_LEAVE && ev != DF_ME_DONE)
 		return;
-	forget_tried(x);
+	forget_tried(x, rank);
+	if (ev == DF_ME_DONE)
+		return;
+	x->moved = 1;
 	x->at[rank] += df_predict_takes_turn(mop->kind) && x->at[rank] < x->nr[rank];
 	/*
 	 * The operations of a group are issued together when it ends, because a replay can only do
@@ -315,7 +341,7 @@ static int go(struct walk *x)
 	/* Which task gets a slot first depends on the rank that is ahead, too. */
 	if (x->random)
 		s.pick = pick;
-	forget_tried(x);
+	forget_all_tried(x);
 	rc = x->failed ? -ENOMEM : df_mrun_go(x->run, &s, event, x, x->res);
 	return x->failed ? -ENOMEM : rc;
 }

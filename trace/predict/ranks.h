@@ -21,6 +21,31 @@ static inline int df_ranks_has(const struct df_ranks *s, int rank)
 	return s->word[rank / DF_MODEL_RANK_BITS] >> rank % DF_MODEL_RANK_BITS & 1;
 }
 
+static inline void df_ranks_remove(struct df_ranks *s, int rank)
+{
+	s->word[rank / DF_MODEL_RANK_BITS] &= ~(1ULL << rank % DF_MODEL_RANK_BITS);
+}
+
+static inline void df_ranks_join(struct df_ranks *s, const struct df_ranks *more)
+{
+	for (int i = 0; i < DF_MODEL_RANKS / DF_MODEL_RANK_BITS; i++)
+		s->word[i] |= more->word[i];
+}
+
+/* Returns the lowest rank of the set from this one on; -1: none. */
+static inline int df_ranks_from(const struct df_ranks *s, int rank)
+{
+	for (int i = rank / DF_MODEL_RANK_BITS; i < DF_MODEL_RANKS / DF_MODEL_RANK_BITS; i++) {
+		uint64_t rest = s->word[i];
+
+		if (i == rank / DF_MODEL_RANK_BITS)
+			rest &= ~0ULL << rank % DF_MODEL_RANK_BITS;
+		if (rest)
+			return i * DF_MODEL_RANK_BITS + __builtin_ctzll(rest);
+	}
+	return -1;
+}
+
 /* Whether all ranks of `part` are in s. */
 static inline int df_ranks_cover(const struct df_ranks *s, const struct df_ranks *part)
 {
