@@ -1,7 +1,7 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork stub plan sync ci reports jobs lanes backend cookbook input ends others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork ranks stub plan sync ci reports jobs lanes backend cookbook input ends others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
 # installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
@@ -11,7 +11,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds=${WORLDS:-2 3 4} passed=0 failed=0 skipped=0
-usual="operators ddp fork stub plan sync ci reports jobs lanes backend cookbook input ends others suite" no_torch=1
+usual="operators ddp fork ranks stub plan sync ci reports jobs lanes backend cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
@@ -24,7 +24,7 @@ case ${1-} in
 esac
 parts=" ${*:-$usual} "
 for p in $parts; do
-	[[ " operators ddp fork stub plan sync ci reports jobs lanes backend cookbook input ends others suite " == *" $p "* ]] || {
+	[[ " operators ddp fork ranks stub plan sync ci reports jobs lanes backend cookbook input ends others suite " == *" $p "* ]] || {
 		echo "check_torch.sh: unknown part '$p'" >&2
 		exit 2
 	}
@@ -104,6 +104,21 @@ if wants fork; then
 		check "fork: rank $rank sees the same" 0 diff "$T/forked.$rank" "$T/separate.$rank"
 	done
 	check "fork: ranks have random numbers of their own" 1 grep -q . <(sort "$T/forked.own" | uniq -d)
+fi
+if wants ranks; then
+	every=$([ ${#part[@]} = 0 ] && echo 1 || echo 9)
+	for how in forked separate; do
+		option=$([ $how = separate ] && echo --no-fork)
+		mkdir "$T/ranks-$how"
+		# shellcheck disable=SC2086 # words
+		LIMIT=$([ "$every" = 1 ] && echo 3600 || echo 900) TORCH_DIST_USE_NCCL2=0 PYTORCH_PRINT_REPRO_ON_FAILURE=0 \
+			run "ranks: PyTorch's suite, $how" 0 --host=3 -n 3 $option -- "$py" tests/torch/ranks.py "$T/ranks-$how" --how $how \
+			--known docs/pytorch-suite.txt --every "$every"
+	done
+	for rank in 0 1 2; do
+		check "ranks: on rank $rank its tests end alike" 0 diff "$T/ranks-forked/$rank" "$T/ranks-separate/$rank"
+	done
+	check "ranks: at least 15 tests have passed" 0 test "$(grep -c '^ok ' "$T/ranks-forked/0")" -ge 15
 fi
 if wants stub; then
 	LIMIT=300 check "stub: values" 0 env DFSHIM_HOST_STUB_VALUE=0.5 DFSHIM_HOST_STUB_STEPS=3 "$B/dfshim" run --host --stub -n 2 -- \
