@@ -134,8 +134,8 @@ if wants stub; then
 		LIMIT=300 check "stub: a bug, $bug" "10 12 13 20 21" "$B/dfshim" ci --stub -n 8 --timeout 20 -- "$py" tests/torch/stub.py $bug "${small[@]}"
 		says "its lines" '(llama|stub).py:[0-9]+ (main|with_branch|with_groups)'
 	done
-	LIMIT=300 check "stub: a bug, torchrun" "10 12 13 20 21" "$B/dfshim" ci --stub --timeout 20 -- "$py" -m torch.distributed.run \
-		--standalone --nproc-per-node 8 tests/torch/stub.py branch "${small[@]}"
+	LIMIT=300 check "stub: a bug, torchrun" "10 12 13 20 21" "$B/dfshim" ci -n 8 --stub --timeout 20 -- "$py" -m torch.distributed.run \
+		--standalone tests/torch/stub.py branch "${small[@]}"
 	says "its lines" '(llama|stub).py:[0-9]+ (main|with_branch)'
 fi
 if wants plan; then

@@ -43,6 +43,15 @@ for n in 8: 9:9 64:64; do
 	[ "$(env -u DFSHIM_HOST_DEVICES "$D" run --host -n "${n%:*}" --dry-run -- x | sed -n 's/^DFSHIM_HOST_DEVICES=//p')" = "${n#*:}" ] ||
 		fail "devices of ${n%:*} ranks"
 done
+# torchrun starts the ranks itself, so one torchrun gets their number; with several nodes each copy is a torchrun.
+printf '#!/bin/sh\necho "$PET_NPROC_PER_NODE,$RANK,$WORLD_SIZE,$DFSHIM_HOST_DEVICES"\n' >torchrun && chmod +x torchrun
+for form in "./torchrun train.py" "./torchrun --standalone -m train" "env -m torch.distributed.run"; do
+	# shellcheck disable=SC2086 # words
+	out=$(env -u DFSHIM_HOST_DEVICES "$D" run --host -n 12 --dry-run -- $form | grep -E '^(PET_NPROC_PER_NODE|WORLD_SIZE|DFSHIM_HOST_DEVICES)=' | tr '\n' ' ')
+	[ "$out" = "PET_NPROC_PER_NODE=12 DFSHIM_HOST_DEVICES=12 " ] || fail "-n 12 -- $form: $out"
+done
+[ "$(env -u DFSHIM_HOST_DEVICES "$D" run --host -n 12 -- ./torchrun train.py)" = "12,,,12" ] || fail "torchrun is not started once"
+[ "$("$D" run --host=2 -n 2 -- ./torchrun --nnodes=2 train.py | sort | tr '\n' ' ')" = ",0,2,2 ,1,2,2 " ] || fail "torchruns of several nodes"
 # git ignores a folder that this made, and no other.
 [ "$(cat a/b/.gitignore)" = "*" ] && [ ! -e a/.gitignore ] || fail "git lists the traces"
 mkdir mine

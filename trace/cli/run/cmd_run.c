@@ -115,6 +115,19 @@ static int make_trace_dir(const char *path)
 	return 0;
 }
 
+/* Whether the program is torchrun, which starts the ranks itself, and not one of several nodes. */
+static int is_torchrun(char **app)
+{
+	const char *name = strrchr(app[0], '/');
+	int is = !strcmp(name ? name + 1 : app[0], "torchrun") ||
+		 (app[1] && app[2] && !strcmp(app[1], "-m") &&
+		  !strcmp(app[2], "torch.distributed.run"));
+
+	for (char **arg = app + 1; is && *arg; arg++)
+		is = strncmp(*arg, "--nnodes", 8) != 0;
+	return is;
+}
+
 /* Returns 0, or the exit status after a message. */
 static int parse(int argc, char **argv)
 {
@@ -125,7 +138,8 @@ static int parse(int argc, char **argv)
 			"devices are CPU threads instead of GPUs (the default where there is no GPU)"),
 		DF_OPT(PROCS, df_run.nr_procs,
 		       "start this number of copies, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
-		       "MASTER_ADDR and MASTER_PORT as torchrun sets them"),
+		       "MASTER_ADDR and MASTER_PORT as torchrun sets them; torchrun itself is started once, "
+		       "and starts this number unless it has --nproc-per-node"),
 		DF_WORD("mode", "prevent|trace|off", df_run.mode, "as DFSHIM_MODE"),
 		DF_WORD("executor", "auto|daemon|nccl", df_run.executor,
 			"as DFSHIM_EXECUTOR; nccl: libdfnccl.so stands for NCCL (needs --host)"),
@@ -161,6 +175,11 @@ static int parse(int argc, char **argv)
 	df_run.set_ranks = df_run.nr_procs > 0;
 	df_run.nr_procs = df_run.nr_procs ?: 1;
 	df_run.app = argv;
+	if (df_run.set_ranks && is_torchrun(argv)) {
+		df_run.workers = df_run.nr_procs;
+		df_run.nr_procs = 1;
+		df_run.set_ranks = 0;
+	}
 	return make_trace_dir(trace);
 }
 

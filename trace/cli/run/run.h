@@ -10,8 +10,9 @@
 
 extern struct df_run_opts {
 	int host, devices, nr_procs, set_ranks, tag, no_fork, stub, dry_run;
-	int nccl;  /* by NCCL's rules */
-	int lanes; /* dfshim orders, NCCL executes */
+	int workers; /* ranks that the program, torchrun, starts itself; 0: it does not */
+	int nccl;    /* by NCCL's rules */
+	int lanes;   /* dfshim orders, NCCL executes */
 	const char *mode, *rules, *executor;
 	char trace[PATH_MAX]; /* as DFSHIM_TRACE: a pattern */
 	double timeout, limit, grace;

@@ -201,7 +201,7 @@ int df_run_environment(void)
 	const char *executor = getenv(df_env_name(DF_ENV_ROW_executor));
 	const char *mode = df_run.mode ?: getenv(df_env_name(DF_ENV_ROW_mode));
 	const char *stub = df_run.stub ? "1" : getenv(df_env_name(DF_ENV_ROW_host_stub));
-	int user_host = df_run.host;
+	int user_host = df_run.host, ranks = df_run.workers ?: df_run.nr_procs;
 
 	if (backend && !strcmp(backend, "host"))
 		df_run.host = 1;
@@ -251,9 +251,10 @@ int df_run_environment(void)
 	}
 	if (df_run.devices)
 		df_run_set(df_env_name(DF_ENV_ROW_host_devices), df_run.devices);
-	else if (df_run.host && df_run.nr_procs > 8 &&
-		 !getenv(df_env_name(DF_ENV_ROW_host_devices)))
-		df_run_set(df_env_name(DF_ENV_ROW_host_devices), DF_MIN(df_run.nr_procs, 1024));
+	else if (df_run.host && ranks > 8 && !getenv(df_env_name(DF_ENV_ROW_host_devices)))
+		df_run_set(df_env_name(DF_ENV_ROW_host_devices), DF_MIN(ranks, 1024));
+	if (df_run.workers) /* torchrun's --nproc-per-node */
+		df_run_set("PET_NPROC_PER_NODE", df_run.workers);
 	if (df_run.stub)
 		df_run_set(df_env_name(DF_ENV_ROW_host_stub), 1);
 	if (df_run.host && stub && !strcmp(stub, "1"))
@@ -296,9 +297,9 @@ int df_run_environment(void)
 
 void df_run_print_environment(void)
 {
-	static const char *const names[] = {"LD_PRELOAD", "PYTHONPATH",	      "OMP_NUM_THREADS",
-					    "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
-					    "MASTER_PORT"};
+	static const char *const names[] = {"LD_PRELOAD",	  "PYTHONPATH", "OMP_NUM_THREADS",
+					    "PET_NPROC_PER_NODE", "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+					    "MASTER_ADDR",	  "MASTER_PORT"};
 	const char *value;
 	size_t i;
 
