@@ -53,6 +53,11 @@ DFSHIM_TIMEOUT_ACTION=abort ends 12 "$last" --timeout "$quiet" -- "$S" --timeout
 # Slow, as long as the others look; when it has ended, missing.
 ends 20 '^dfshim run: stopped for a hang, status 20: MISSING: ' --rules nccl --timeout 0.8 -- \
 	"$S" --timeout 90 "$SRC/tests/deadlock/catalogue/MP-06.txt"
+# What a process does when another one has been stopped is a consequence. Rank 1 records where its thread is, and does not judge yet.
+mkfifo "$T/fifo"
+# shellcheck disable=SC2016 # expanded inside
+ends 40 "status 40: HOST: r1 is in a wait outside NCCL and CUDA" -n 2 --rules nccl --timeout "$quiet" -- \
+	sh -c '[ "$RANK" = 0 ] || export DFSHIM_TIMEOUT_MS="$2"; exec "$0" "$1"' "$C/orphan" "$T/fifo" $((3600 * SLOW))
 
 # A job that was not stopped.
 ends 3 "" --timeout 90 -- sh -c 'exit 3'
