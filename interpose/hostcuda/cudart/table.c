@@ -225,20 +225,20 @@ static int stream_idle(struct df_mstream *stream)
 {
 	struct df_hstream *s = of(stream);
 	struct df_hdev *dev = df_hdev(s->device);
-	struct df_hqueue *q;
-	int free_queue;
+	int idle;
 
-	if (df_hstream_capturing(s) || !df_hstream_idle(s))
+	if (df_hstream_capturing(s))
 		return 0;
-	if (s->blocking && !df_hpoint_done(df_hstream_tail(dev->legacy)))
-		return 0;
-	q = s->queue;
-	if (!q)
-		return 1;
+	/*
+	 * The watchdog asks for the streams that it has listed: one may have been destroyed since,
+	 * and another thread may be making a new one in its place.
+	 */
 	df_mutex_lock(&dev->lock);
-	free_queue = q->next == q->started;
+	idle = df_hstream_idle(s) &&
+	       (!s->blocking || df_hpoint_done(df_hstream_tail(dev->legacy))) &&
+	       (!s->queue || s->queue->next == s->queue->started);
 	df_mutex_unlock(&dev->lock);
-	return free_queue;
+	return idle;
 }
 
 /*
