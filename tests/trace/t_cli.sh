@@ -134,6 +134,27 @@ json.dump({'traceEvents': []}, open('$fr/timeline_7.json', 'w'))"
 	echo '{"pg_config": {"0": }' >"$fr/nccl_trace_rank_1"
 	want 1 "$df" check "$fr"
 	grep -q "$fr/nccl_trace_rank_1: line 1: " "$tmp/err" || fail "JSON that is broken: $(cat "$tmp/err")"
+	# Nothing of a pickle is executed, and one that only holds calls is no dump.
+	cp "$tmp/evil_0" "$fr/nccl_trace_rank_1"
+	want 1 "$df" check "$fr"
+	[ ! -e "$tmp/pwned" ] || fail "check ran a pickle's code"
+	# gloo lists its group without a name, and leaves the state of what has ended as it was.
+	python3 -c "
+import pickle
+for r in range(2):
+    def entry(i, op, size):
+        return {'process_group': ('0', 'default_pg'), 'collective_seq_id': i, 'p2p_seq_id': 0, 'profiling_name': 'gloo:' + op,
+                'time_created_ns': 10 ** 9 + i, 'input_sizes': [[size]], 'input_dtypes': ['Float'], 'output_sizes': [[size]],
+                'output_dtypes': ['Float'], 'state': 'scheduled', 'retired': i == 1, 'is_p2p': False, 'frames': []}
+    pickle.dump({'version': '2.10', 'pg_config': {'': {'name': '', 'desc': '', 'ranks': '[0, 1]'}},
+                 'entries': [entry(1, 'all_reduce', 8), entry(2, 'all_reduce', 8 + r)]}, open(f'$fr/nccl_trace_rank_{r}', 'wb'))
+    pickle.dump({'version': '2.10', 'pg_config': {}, 'entries': []}, open(f'$fr/empty_{r}', 'wb'))"
+	mkdir "$fr.empty" && mv "$fr"/empty_* "$fr.empty"
+	want 21 "$df" check "$fr"
+	head -1 "$tmp/out" | grep -q "^MISMATCH: pg0#2" || fail "dumps of gloo: $(head -1 "$tmp/out")"
+	grep -q "nccl_trace_rank_0: 1 operations count as ended, but may have failed" "$tmp/err" || fail "dumps of gloo: $(cat "$tmp/err")"
+	want 1 "$df" check "$fr.empty"
+	grep -q "hold no operations .*TORCH_FR_BUFFER_SIZE=2000" "$tmp/err" || fail "dumps without operations: $(cat "$tmp/err")"
 	cp "$tmp/fr/rank0.dft" "$fr"
 	want 1 "$df" check "$fr"
 	grep -q "$fr/nccl_trace_rank_[01]: a Flight Recorder dump beside a trace ($fr/rank0.dft)" "$tmp/err" ||

@@ -14,6 +14,7 @@ int df_cmd_import_fr(int argc, char **argv)
 {
 	const char *dir = "imported";
 	struct stat st;
+	size_t nr_ops;
 	int failed;
 	const struct df_opt options[] = {
 		DF_OPT_AS(OUTPUT, "DIR", dir, "the folder for the traces (./imported)")};
@@ -29,7 +30,7 @@ int df_cmd_import_fr(int argc, char **argv)
 	if (!stat(dir, &st) && !S_ISDIR(st.st_mode))
 		return df_cli_input_error("import-fr", dir,
 					  "is a file; the traces need a folder (-o)");
-	failed = df_fr_import("import-fr", dir, (size_t)argc, argv);
+	failed = df_fr_import("import-fr", dir, (size_t)argc, argv, &nr_ops);
 	if (failed < argc)
 		printf("%d traces in %s\n", argc - failed, dir);
 	return failed != 0;

@@ -69,9 +69,19 @@ static int look(void *arg, const char *path, const struct stat *st)
 
 static int import(struct df_jobdir *d, const char *sub, const struct found *f, const char *where)
 {
+	size_t nr_ops;
+	int failed;
+
 	if (df_jobdir_create(d, sub))
 		return -1;
-	if (df_fr_import(sub, d->path, f->nr, f->dumps)) {
+	failed = df_fr_import(sub, d->path, f->nr, f->dumps, &nr_ops);
+	if (!failed && !nr_ops)
+		failed = df_cli_input_error(
+			sub, where,
+			"its Flight Recorder dumps hold no operations that can be judged; PyTorch records them "
+			"with TORCH_FR_BUFFER_SIZE=2000 (earlier: TORCH_NCCL_TRACE_BUFFER_SIZE), dfshim with "
+			"LD_PRELOAD=libdfshim.so DFSHIM_TRACE=traces");
+	if (failed) {
 		df_jobdir_remove(d);
 		return -1;
 	}

@@ -49,7 +49,9 @@ struct import {
 	uint32_t nr_groups;
 	int rank;
 	size_t unknown; /* operations that were left out */
-	uint64_t open;	/* not completed */
+	size_t retired; /* that have ended or failed */
+	size_t nr_ops;
+	uint64_t open; /* not completed */
 	uint64_t last_ns;
 };
 
@@ -123,7 +125,18 @@ static void parse_ranks(const char *s, int rank, struct group *g)
 	}
 }
 
-static void groups(struct import *im, const struct df_pvalue *config)
+/* The name by which an operation refers to its group. */
+static void group_of(const struct df_pvalue *e, char *name, size_t size)
+{
+	const struct df_pvalue *group = df_pickle_get(e, "process_group");
+
+	*name = '\0';
+	if (group && group->kind == DF_P_LIST && group->nr)
+		df_pickle_text(group->items[0], name, size);
+}
+
+/* first: an operation, or NULL. */
+static void groups(struct import *im, const struct df_pvalue *config, const struct df_pvalue *first)
 {
 	struct df_trace_comm *table = (struct df_trace_comm *)((char *)im->h + im->h->off_comms);
 	size_t bytes = 1 << 20;
@@ -137,6 +150,9 @@ static void groups(struct import *im, const struct df_pvalue *config)
 
 		g->rank = -1;
 		df_pickle_text(config->items[i], g->name, sizeof(g->name));
+		/* gloo lists its group without a name. */
+		if (!*g->name && config->nr == 2 && first)
+			group_of(first, g->name, sizeof(g->name));
 		df_pickle_text(df_pickle_get(config->items[i + 1], "ranks"), ranks, bytes);
 		df_pickle_text(df_pickle_get(config->items[i + 1], "desc"), desc, sizeof(desc));
 		parse_ranks(ranks, im->rank, g);
@@ -262,8 +278,8 @@ static size_t all_frames(const struct df_pvalue *entries, size_t nr)
 
 static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 {
-	const struct df_pvalue *group = df_pickle_get(e, "process_group"), *types;
-	char name[64] = "", op[96], type[32], state[16];
+	const struct df_pvalue *types;
+	char name[64], op[96], type[32], state[16];
 	uint64_t created = (uint64_t)df_pickle_int(df_pickle_get(e, "time_created_ns"), 1);
 	uint64_t started =
 		(uint64_t)df_pickle_int(df_pickle_get(e, "time_discovered_started_ns"), 0);
@@ -276,8 +292,7 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 	const char *what;
 	uint32_t g = 0, site;
 
-	if (group && group->kind == DF_P_LIST && group->nr)
-		df_pickle_text(group->items[0], name, sizeof(name));
+	group_of(e, name, sizeof(name));
 	while (g < im->nr_groups && strcmp(im->groups[g].name, name))
 		g++;
 	df_pickle_text(df_pickle_get(e, "profiling_name"), op, sizeof(op));
@@ -302,6 +317,11 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 		       type, sizeof(type));
 	dtype = df_dtype_parse_torch(type);
 	df_pickle_text(df_pickle_get(e, "state"), state, sizeof(state));
+	/* Backends without events of a GPU leave the state as it was, and retire what has ended. */
+	if (strncmp(op, "nccl:", 5) && df_pickle_int(df_pickle_get(e, "retired"), 0)) {
+		im->retired += strcmp(state, "completed") != 0;
+		snprintf(state, sizeof(state), "completed");
+	}
 	seq = (uint64_t)df_pickle_int(df_pickle_get(e, p2p ? "p2p_seq_id" : "collective_seq_id"),
 				      1);
 	count = kind == DF_KIND_RECV || kind == DF_KIND_REDUCESCATTER || kind == DF_KIND_SCATTER
@@ -329,6 +349,7 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 			r->site = recs[i] == DF_REC_OP_ISSUE ? site : 0;
 		}
 	}
+	im->nr_ops++;
 	im->open += strcmp(state, "completed") != 0;
 	if (created > im->last_ns)
 		im->last_ns = created;
@@ -394,7 +415,7 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 		/* As where NCCL executes: ends and starts are only partly recorded. */
 		.mode = 1,
 		.host = "imported"};
-	groups(im, df_pickle_get(root, "pg_config"));
+	groups(im, df_pickle_get(root, "pg_config"), nr ? entries->items[0] : NULL);
 	for (size_t i = 0; i < nr; i++)
 		entry(im, entries->items[i], i + 1);
 	/*
@@ -419,6 +440,10 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 		fprintf(stderr,
 			"dfshim %s: %s: %zu operations of a kind that NCCL does not have were left out\n",
 			sub, path, im->unknown);
+	if (im->retired)
+		fprintf(stderr,
+			"dfshim %s: %s: %zu operations count as ended, but may have failed: this backend does not tell\n",
+			sub, path, im->retired);
 	return 0;
 }
 
@@ -509,7 +534,7 @@ static int read_dump(struct df_pickle *p, char **data, size_t *bytes)
 	return rc ? rc : df_pickle_read(p, *data, *bytes);
 }
 
-static int import(const char *sub, const char *dir, const char *path, int rank)
+static int import(const char *sub, const char *dir, const char *path, int rank, size_t *nr_ops)
 {
 	struct import *im = calloc(1, sizeof(*im));
 	struct df_pickle p;
@@ -528,6 +553,7 @@ static int import(const char *sub, const char *dir, const char *path, int rank)
 	} else {
 		im->rank = rank;
 		rc = convert(im, p.root, sub, dir, path);
+		*nr_ops += im->nr_ops;
 	}
 	df_pickle_free(&p);
 	if (im) {
@@ -541,10 +567,11 @@ static int import(const char *sub, const char *dir, const char *path, int rank)
 	return rc;
 }
 
-int df_fr_import(const char *sub, const char *dir, size_t nr, char *const *paths)
+int df_fr_import(const char *sub, const char *dir, size_t nr, char *const *paths, size_t *nr_ops)
 {
 	int failed = 0;
 
+	*nr_ops = 0;
 	for (size_t i = 0; i < nr; i++) {
 		int rank = df_fr_rank(paths[i]);
 		size_t k = 0;
@@ -555,7 +582,7 @@ int df_fr_import(const char *sub, const char *dir, size_t nr, char *const *paths
 			failed +=
 				df_cli_input_error(sub, paths[i], "rank %d, as %s", rank, paths[k]);
 		else
-			failed += import(sub, dir, paths[i], rank) != 0;
+			failed += import(sub, dir, paths[i], rank, nr_ops) != 0;
 	}
 	return failed;
 }
