@@ -36,6 +36,9 @@ ci 10 ORDER -- "$C/disorder"
 grep -q '^ORDER: ' "$T/out" && grep -q '^~~~~text$' "$T/sum.md" && grep -q 'Shortest cycle' "$T/sum.md" ||
 	fail "the summary says too little: $(cat "$T/sum.md")"
 
+# The report is printed once.
+[ "$(cat "$T/out" "$T/err" | grep -c '^Shortest cycle')" = 1 ] || fail "the report is printed otherwise than once: $(cat "$T/out" "$T/err")"
+
 # A branch that depends on the rank.
 program branch <<-'END'
 	comm A 0 1

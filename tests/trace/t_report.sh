@@ -13,6 +13,9 @@ unset DFSHIM_TRACE
 env DFSHIM_TRACE="$T/tr" DFSHIM_BACKEND=host "${NCCL_RULES[@]}" DFSHIM_TIMEOUT_MS=400 DFSHIM_TIMEOUT_ACTION=abort \
 	timeout "${LIMIT:-60}" "$S" --timeout 20 "$SRC/tests/deadlock/catalogue/SQ-01.txt" >"$T/log" 2>&1
 "$B/dfshim" report -o "$T/r.html" "$T/tr" >"$T/said" || fail "report: $(cat "$T/said")"
+# For a telephone, and in the dark.
+grep -q '<meta name="viewport" content="width=device-width' "$T/r.html" && grep -q 'prefers-color-scheme:dark' "$T/r.html" ||
+	fail "the page is for wide and bright screens only"
 page() { timeout "${LIMIT:-100}" "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,1400 "$@" "file://$T/r.html" 2>"$T/errors"; }
 page --dump-dom >"$T/dom" || fail "the browser: $(tail -3 "$T/errors")"
 for want in '<h1 class="bad">ORDER: ' '<dt>What to do' '<dt>Where the ranks part' '<svg' 'A#2 AllReduce' 'id="cycle"><svg' '<canvas id="tl" [^>]*data-rows="[1-9]' \

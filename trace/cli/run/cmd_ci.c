@@ -290,7 +290,11 @@ static int conclude(struct ci *ci, int job)
 	if (!rc && !job)
 		return conclude_predicted(ci);
 	if (rc) {
-		copy_text(ci->text, stdout);
+		/* `dfshim run` has just printed the same report, when it stopped the job. */
+		if (rc == job)
+			printf("%s\n", line);
+		else
+			copy_text(ci->text, stdout);
 		if (ci->summary && write_summary(ci, word, line, "The waits and their call sites"))
 			written = 1;
 	} else {

@@ -20,7 +20,8 @@
 #include "trace/say/picture.h"
 
 static const char head[] =
-	"<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>dfshim report</title><style>"
+	"<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+	"content=\"width=device-width,initial-scale=1\"><title>dfshim report</title><style>"
 	"body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:1200px;padding:16px;color:#222;background:#fff}"
 	"h1{font-size:20px;padding:12px 16px;border-radius:6px;color:#fff}h2{font-size:17px;margin-top:28px}"
 	"dl{font-size:16px}dt{font-weight:600;float:left;clear:left;width:190px}dd{margin:0 0 6px 200px}"
@@ -28,7 +29,10 @@ static const char head[] =
 	"table{border-collapse:collapse;width:100%;font-size:13px}td,th{border:1px solid #ddd;padding:3px 8px;text-align:left}"
 	"th{background:#f5f5f5}.box{border:1px solid #ddd;overflow:auto;max-height:620px}canvas{width:100%;border:1px solid #ddd;"
 	"touch-action:none;cursor:grab}#tip{min-height:1.5em;font-size:13px;color:#555}svg{display:block}"
-	"summary{margin:10px 0;cursor:pointer}"
+	"summary{margin:10px 0;cursor:pointer}.box svg,canvas{background:#fff}pre,td,dd{overflow-wrap:anywhere}"
+	"@media(max-width:600px){dt{float:none;width:auto}dd{margin-left:0}}"
+	"@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}pre,th{background:#2a2a2a}"
+	"td,th,.box,canvas{border-color:#555}#tip{color:#aaa}a{color:#8ab4f8}}"
 	"</style></head><body>\n";
 
 static const char script[] =
