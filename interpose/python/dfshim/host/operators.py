@@ -34,6 +34,10 @@ CPU = torch.device("cpu")
 CPU_KEYS = C.DispatchKeySet(C.DispatchKey.CPU)
 LIBRARIES = []  # registrations end with their library
 memmove = ctypes.memmove
+# Keeps the interpreter's lock: another thread that waits for it would run before this one gets it back.
+memmove_short = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(
+    ctypes.cast(ctypes.memmove, ctypes.c_void_p).value)
+SHORT = 1 << 14
 BY_MEMMOVE = 1 << 20  # bytes up to which one thread copies as fast as several
 LARGE = 1 << 14  # elements from which finding a result's shape beforehand takes less than copying the result
 
@@ -95,7 +99,7 @@ def on_host(t):
 
 
 def seen_on_host(t):
-    """The same, of one that is only read: tensors of one place and form have one, as making one takes longer than finding it."""
+    """The same, of one that keeps its form: tensors of one place and form have one, as making one takes longer than finding it."""
     if t.layout is not strided:
         return _sparse_on_host(t)
     storage = t.untyped_storage()
@@ -127,7 +131,7 @@ def on_device(t, device):
     # As long as its elements: there are no holes between them, nor are they in one another's place.
     if size <= BY_MEMMOVE and out.untyped_storage().nbytes() == size and not t.is_conj() and not t.is_neg():
         if size:
-            memmove(out.data_ptr(), t.data_ptr(), size)
+            (memmove_short if size <= SHORT else memmove)(out.data_ptr(), t.data_ptr(), size)
     else:
         on_host(out).copy_(t)
     return out
@@ -206,9 +210,29 @@ def defer(stream, work, again):
         raise RuntimeError(f"CUDA error {error}: an operator could not be put on its stream")
 
 
-def busy(stream):
-    """It has unfinished work. A query that says so leaves an error behind, which nobody shall find."""
+_late = set()  # streams that were not done within PATIENCE_NS
+PATIENCE_NS = 300_000
+
+
+def _unfinished(stream):
+    """A query that says so leaves an error behind, which nobody shall find."""
     return bool(rt.cudaStreamQuery(stream) and (rt.cudaGetLastError() or True))
+
+
+def busy(stream):
+    """It has unfinished work, and not only for a moment: to put an operator on it takes longer than a small collective."""
+    if not _unfinished(stream):
+        _late.discard(stream)
+        return False
+    if stream in _late:
+        return True
+    until = time.monotonic_ns() + PATIENCE_NS
+    while time.monotonic_ns() < until:
+        os.sched_yield()
+        if not _unfinished(stream):
+            return False
+    _late.add(stream)
+    return True
 
 
 def wait(stream):
@@ -224,8 +248,8 @@ def wait(stream):
 _in_graphs = itertools.count(1)
 
 
-def generator_for(gen, device):
-    """A CPU generator that stands for a CUDA one (None: the device's) in one operator."""
+def seed_for(gen, device):
+    """The seed of the CPU generator that stands for a CUDA one (None: the device's) in one operator."""
     gen = gen or torch.cuda.default_generators[device.index]
     seed = gen.initial_seed()
     if C._cuda_isCurrentStreamCapturing():
@@ -233,10 +257,13 @@ def generator_for(gen, device):
     else:
         offset = gen.get_offset()
         gen.set_offset(offset + 4)
-    out = torch.Generator(CPU)
     # Neighbouring seeds and offsets give far apart states (Fibonacci hashing).
-    out.manual_seed((seed * 0x9E3779B97F4A7C15 + offset * 0xD1B54A32D192ED03) & 0x7FFFFFFFFFFFFFFF)
-    return out
+    return (seed * 0x9E3779B97F4A7C15 + offset * 0xD1B54A32D192ED03) & 0x7FFFFFFFFFFFFFFF
+
+
+def generator_for(gen, device):
+    """That generator."""
+    return torch.Generator(CPU).manual_seed(seed_for(gen, device))
 
 
 class seeded:
@@ -247,7 +274,7 @@ class seeded:
 
     def __enter__(self):
         self.old = torch.default_generator.get_state()
-        torch.default_generator.set_state(generator_for(None, self.device).get_state())
+        torch.default_generator.manual_seed(seed_for(None, self.device))
 
     def __exit__(self, *_):
         torch.default_generator.set_state(self.old)
@@ -347,6 +374,14 @@ def _into(name, op):
     return None, None
 
 
+def _as_tensor(to, at, x, args):
+    """Makes the number x a tensor if that changes no type: beside tensors of floats which are none of a single number."""
+    if type(x) is not float or not all(t.is_floating_point() and t.dim() for t in args if isinstance(t, Tensor)):
+        return False
+    to[at] = torch.scalar_tensor(x, dtype=torch.float64, device=CPU)
+    return True
+
+
 class Operator:
     """The form of one operator for the key CUDA."""
 
@@ -360,7 +395,7 @@ class Operator:
         self.cpu = op._handle.redispatch_boxed
         self.names = [a.name for a in schema.arguments]
         alias = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
-        self.kinds = [(*k, on_host if alias[k[0]] else seen_on_host) for k in _kinds(op)]
+        self.kinds = _kinds(op)
         self.outs = {a.name for a, w in zip(schema.arguments, alias) if w and a.is_out}
         self.written = [i for i, w in enumerate(alias) if w]
         self.nr_returns = len(schema.returns)
@@ -383,9 +418,9 @@ class Operator:
         return stub.call(self, args, kwargs) if stub else self.compute(args, kwargs)
 
     def compute(self, args, kwargs):
-        device, plain, direct, large, outs = None, True, True, False, None
+        device, plain, direct, large, outs, number = None, True, True, False, None, None
         a, k, nr = list(args), dict(kwargs), len(args)
-        for i, name, kind, shown in self.kinds:
+        for i, name, kind in self.kinds:
             if i < nr:
                 x, at, to = a[i], i, a
             elif not k:
@@ -398,7 +433,7 @@ class Operator:
                 continue
             if kind == TENSOR:
                 if not isinstance(x, Tensor):
-                    direct = False  # a number, for which some operators have another overload
+                    direct, number = False, (to, at, x)  # for which some operators have another overload
                 elif x.is_cuda:
                     device = device or x.device
                     if name in self.outs:
@@ -407,7 +442,7 @@ class Operator:
                         large = large or x.numel() >= LARGE
                         plain = plain and x.layout is strided and not x.is_conj() and not x.is_neg()
                         continue
-                    to[at] = h = shown(x)
+                    to[at] = h = seen_on_host(x)
                     large = large or h.numel() >= LARGE
                     plain = plain and x.layout is strided and not h.is_conj() and not h.is_neg()
             elif kind == TENSORS:
@@ -415,7 +450,7 @@ class Operator:
                 for j, t in enumerate(v):
                     if t is not None and t.is_cuda:
                         device = device or t.device
-                        v[j] = shown(t)
+                        v[j] = seen_on_host(t)
                         large = large or t.numel() >= LARGE
                         plain = plain and t.layout is strided and not t.is_conj() and not t.is_neg()
                 to[at] = v
@@ -428,8 +463,8 @@ class Operator:
         if device.index != C._cuda_getDevice():  # the default stream is the current device's
             with torch.cuda.device(device.index):
                 return self.compute(args, kwargs)
-        if outs:
-            outs = self.place(outs, large and plain and direct, args, kwargs)
+        if number and outs and _as_tensor(*number, a):
+            direct = True
         if self.generator:
             k["generator"] = generator_for(kwargs.get("generator"), device)
 
@@ -445,7 +480,12 @@ class Operator:
         into = plain and direct and large and self.into is not None
         stream = C._cuda_getCurrentRawStream(device.index)
         capturing = C._cuda_isCurrentStreamCapturing()
-        if capturing or busy(stream):
+        later = capturing or busy(stream)
+        if outs:
+            if plain and direct and not later and not self.seeded and self.computes_there(outs, a, k):
+                return self.answer(None, device, args, kwargs)
+            outs = self.place(outs, large and plain and direct, args, kwargs)
+        if later:
             if not self.by_values and not self.seeded and (plain or self.in_place):
                 done, result = self.later(stream, capturing, work, into, device, args, kwargs, a, k, outs)
                 if done:
@@ -469,6 +509,21 @@ class Operator:
             for x, at, to in outs:
                 self.give(x, to[at])
         return self.answer(result, device, args, kwargs)
+
+    def computes_there(self, outs, a, k):
+        """Computes out= arguments where they are. False: their memory has no room for the results."""
+        for x, at, to in outs:
+            if not x.numel():
+                return False
+            to[at] = on_host(x)
+        try:
+            self.cpu(CPU_KEYS, *a, **k)
+        except RuntimeError:  # if it is an error of the program's, it comes again
+            return False
+        for x, at, to in outs:
+            if x.size() != to[at].size():
+                x.resize_(to[at].size())
+        return True
 
     def place(self, outs, may, args, kwargs):
         """Where out= arguments are computed: there, if they have the right shape; the others are returned, and copied later."""
