@@ -442,7 +442,7 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 			sub, path, im->unknown);
 	if (im->retired)
 		fprintf(stderr,
-			"dfshim %s: %s: %zu operations count as ended, but may have failed: this backend does not tell\n",
+			"dfshim %s: %s: %zu operations count as ended, but may have failed: this backend records no difference\n",
 			sub, path, im->retired);
 	return 0;
 }
