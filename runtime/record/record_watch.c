@@ -205,7 +205,7 @@ static int stalled(uint64_t quiet, unsigned left)
 		 * alive.
 		 */
 		df_sleep_ns(EXIT_NS);
-		/* What other processes do from now on may be a consequence. */
+		/* Later actions of other processes may be consequences. */
 		df_trace(DF_REC_COMM_ABORT, -1, 0, -1, 0, 1, 0, 0, 0);
 		df_metrics_stop();
 		df_exit_now(status);

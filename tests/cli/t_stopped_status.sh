@@ -53,7 +53,7 @@ DFSHIM_TIMEOUT_ACTION=abort ends 12 "$last" --timeout "$quiet" -- "$S" --timeout
 # Slow, as long as the others look; when it has ended, missing.
 ends 20 '^dfshim run: stopped for a hang, status 20: MISSING: ' --rules nccl --timeout 0.8 -- \
 	"$S" --timeout 90 "$SRC/tests/deadlock/catalogue/MP-06.txt"
-# What a process does when another one has been stopped is a consequence. Rank 1 records where its thread is, and does not judge yet.
+# Actions of a process after another one has been stopped are consequences. Rank 1 records where its thread is, and does not judge yet.
 mkfifo "$T/fifo"
 # shellcheck disable=SC2016 # expanded inside
 ends 40 "status 40: HOST: r1 is in a wait outside NCCL and CUDA" -n 2 --rules nccl --timeout "$quiet" -- \
