@@ -1,12 +1,8 @@
-/*
- * The list of transports in order of preference, and functions that concern all of them. Stateless,
- * except for the bell of the process.
- */
+/* The list of transports in order of preference. Stateless. */
 #include "runtime/transport/transport.h"
 
 #include <stddef.h>
 
-#include "runtime/transport/arena.h"
 #include "runtime/transport/transport_int.h"
 
 const struct df_tl_ops *const df_tl_all[] = {
@@ -25,27 +21,4 @@ const struct df_tl_ops *df_tl_select(const struct df_member *self, const struct 
 		if (df_tl_all[i]->reachable(self, peer))
 			return df_tl_all[i];
 	return NULL;
-}
-
-uint64_t df_tl_bytes(void)
-{
-	return __atomic_load_n(&df_arena_bytes, __ATOMIC_RELAXED);
-}
-
-uint64_t df_tl_most(void)
-{
-	return __atomic_load_n(&df_arena_most, __ATOMIC_RELAXED);
-}
-
-struct df_bell *df_tl_bell(void)
-{
-	/* Without shared memory there are no peers that could ring it. */
-	static struct df_bell alone;
-	void *base;
-
-	if (df_arena_start())
-		return &alone;
-	/* ACQUIRE pairs with the RELEASE in seg_publish(): the header is mapped. */
-	base = __atomic_load_n(&df_arena_view()->base[0], __ATOMIC_ACQUIRE);
-	return df_arena_bell(base);
 }

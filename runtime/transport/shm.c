@@ -13,7 +13,6 @@
 #define _GNU_SOURCE
 #include "runtime/blocks.h"
 #include "runtime/transport/transport_int.h"
-#include "runtime/transport/arena_int.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #ifndef DF_TRANSPORT_TRANSPORT_INT_H
 #define DF_TRANSPORT_TRANSPORT_INT_H
 
-#include "runtime/transport/arena.h"
+#include "runtime/transport/arena/arena.h"
 #include "runtime/blocks.h"
 #include "runtime/transport/transport.h"
 

@@ -1,5 +1,5 @@
 /*
- * The gate of a connector (runtime/transport/arena_directory.c): a user finds an entry, remembers its generation,
+ * The gate of a connector (runtime/transport/arena/arena_directory.c): a user finds an entry, remembers its generation,
  * takes the gate, writes into the memory, lets go, and keeps the stale find for later. The owner closes what is
  * open and gives the memory to somebody else.
  *

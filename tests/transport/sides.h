@@ -18,7 +18,7 @@
 #include "runtime/base/log.h"
 #include "runtime/device/cuda/cuda_meet.h"
 #include "runtime/program/proto.h"
-#include "runtime/transport/arena.h"
+#include "runtime/transport/arena/arena.h"
 #include "runtime/transport/transport.h"
 #include "tests/cuda/load.h"
 

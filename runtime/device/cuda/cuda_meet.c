@@ -23,7 +23,7 @@
 #include "runtime/device/cuda/cuda_far.h"
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/device/cuda/cuda_meet.h"
-#include "runtime/transport/arena.h"
+#include "runtime/transport/arena/arena.h"
 #include "runtime/transport/transport_int.h"
 
 #define CHUNK_NS (500 * DF_NS_PER_MS)

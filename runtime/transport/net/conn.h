@@ -7,7 +7,7 @@
 
 #include "runtime/blocks.h"
 #include "runtime/base/list.h"
-#include "runtime/transport/arena.h"
+#include "runtime/transport/arena/arena.h"
 #include "runtime/transport/net/medium.h"
 #include "runtime/transport/transport.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/transport/pool.h"
+#include "runtime/transport/arena/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
  */
 #define _GNU_SOURCE
 #include "runtime/blocks.h"
-#include "runtime/transport/arena.h"
+#include "runtime/transport/arena/arena.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,14 +28,16 @@
 #include "runtime/base/log.h"
 #include "runtime/base/net/sockaddr.h"
 #include "runtime/ctl/ctl.h"
-#include "runtime/transport/arena_int.h"
-#include "runtime/transport/pool.h"
+#include "runtime/transport/arena/arena_int.h"
+#include "runtime/transport/arena/pool.h"
+#include "runtime/transport/transport.h"
 
 #define PAGE	    4096ull
 #define PUNCH_BYTES (64ull << 10)
 
 struct df_arena df_arena = {.lock = DF_MUTEX_INIT(DF_RANK_ARENA, "arena")};
-uint64_t df_arena_bytes, df_arena_most;
+uint64_t df_arena_bytes;
+static uint64_t arena_most; /* the largest value of df_arena_bytes; atomic */
 
 static int seg_fds[DF_SEGS_MAX];
 static struct df_pool pool;
@@ -66,9 +68,9 @@ static void after_fork_child(void)
 void df_arena_count(uint64_t bytes)
 {
 	uint64_t now = __atomic_add_fetch(&df_arena_bytes, bytes, __ATOMIC_RELAXED);
-	uint64_t most = __atomic_load_n(&df_arena_most, __ATOMIC_RELAXED);
+	uint64_t most = __atomic_load_n(&arena_most, __ATOMIC_RELAXED);
 
-	while (now > most && !__atomic_compare_exchange_n(&df_arena_most, &most, now, 0,
+	while (now > most && !__atomic_compare_exchange_n(&arena_most, &most, now, 0,
 							  __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 }
@@ -393,4 +395,27 @@ int df_arena_check(const void *base, uint64_t bytes, uint64_t process)
 struct df_bell *df_arena_bell(const void *base)
 {
 	return &((struct df_seg0 *)(uintptr_t)base)->bell;
+}
+
+uint64_t df_tl_bytes(void)
+{
+	return __atomic_load_n(&df_arena_bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t df_tl_most(void)
+{
+	return __atomic_load_n(&arena_most, __ATOMIC_RELAXED);
+}
+
+struct df_bell *df_tl_bell(void)
+{
+	/* Without shared memory there are no peers that could ring it. */
+	static struct df_bell alone;
+	void *base;
+
+	if (df_arena_start())
+		return &alone;
+	/* ACQUIRE pairs with the RELEASE in seg_publish(): the header is mapped. */
+	base = __atomic_load_n(&df_arena_view()->base[0], __ATOMIC_ACQUIRE);
+	return df_arena_bell(base);
 }

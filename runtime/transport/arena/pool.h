@@ -4,8 +4,8 @@
  * per doubling. Blocks are taken from free lists or from the end of the last segment. No lock: the
  * owner's lock guards it.
  */
-#ifndef DF_TRANSPORT_POOL_H
-#define DF_TRANSPORT_POOL_H
+#ifndef DF_TRANSPORT_ARENA_POOL_H
+#define DF_TRANSPORT_ARENA_POOL_H
 
 #include <stdint.h>
 

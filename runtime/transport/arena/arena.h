@@ -6,8 +6,8 @@
  * for anything else, so a late access through a stale pointer finds a gate of another generation,
  * never data of another connector.
  */
-#ifndef DF_TRANSPORT_ARENA_H
-#define DF_TRANSPORT_ARENA_H
+#ifndef DF_TRANSPORT_ARENA_ARENA_H
+#define DF_TRANSPORT_ARENA_ARENA_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -46,6 +46,17 @@ struct df_view {
 	uint64_t bytes[DF_SEGS_MAX];
 	uint32_t nr;
 };
+
+static inline void *df_view_base(const struct df_view *v, uint32_t seg)
+{
+	if (seg >= DF_SEGS_MAX)
+		return NULL;
+	/*
+	 * ACQUIRE pairs with the RELEASE in seg_publish() (arena.c) and publish() (shm.c): the size
+	 * is set and the memory mapped.
+	 */
+	return __atomic_load_n(&v->base[seg], __ATOMIC_ACQUIRE);
+}
 
 struct df_block {
 	uint32_t seg;
@@ -103,8 +114,7 @@ void df_gate_unuse(struct df_arena_entry *entry, uint64_t gen);
 int df_arena_check(const void *base, uint64_t bytes, uint64_t process);
 struct df_bell *df_arena_bell(const void *base);
 
-extern uint64_t df_arena_bytes,
-	df_arena_most; /* bytes of connectors that we announced: now, and at most; atomic */
+extern uint64_t df_arena_bytes; /* of connectors that we announced; atomic */
 /* Counts a newly announced connector of this size. */
 void df_arena_count(uint64_t bytes);
 

@@ -2,11 +2,11 @@
  * Shared by arena.c and arena_directory.c: the state of the arena and the layout of the first
  * segment.
  */
-#ifndef DF_TRANSPORT_ARENA_INT_H
-#define DF_TRANSPORT_ARENA_INT_H
+#ifndef DF_TRANSPORT_ARENA_ARENA_INT_H
+#define DF_TRANSPORT_ARENA_ARENA_INT_H
 
 #include "runtime/base/lock.h"
-#include "runtime/transport/arena.h"
+#include "runtime/transport/arena/arena.h"
 
 #define DF_SEG0_MAGIC 0x30676573666464ull /* "ddfseg0" */
 
@@ -38,17 +38,6 @@ extern struct df_arena df_arena;
 /* fresh: the caller has to back the pages before use. */
 int df_arena_take_locked(uint64_t bytes, struct df_block *out, int *fresh);
 int df_arena_back(const struct df_block *block);
-
-static inline void *df_view_base(const struct df_view *v, uint32_t seg)
-{
-	if (seg >= DF_SEGS_MAX)
-		return NULL;
-	/*
-	 * ACQUIRE pairs with the RELEASE in seg_publish() (arena.c) and publish() (shm.c): the size
-	 * is set and the memory mapped.
-	 */
-	return __atomic_load_n(&v->base[seg], __ATOMIC_ACQUIRE);
-}
 
 #define DF_WHERE(seg, offset) ((uint64_t)(seg) << 48 | (offset))
 #define DF_WHERE_SEG(w)	      ((uint32_t)((w) >> 48))

@@ -4,13 +4,13 @@
  * moved: when it has no place for a key, a table of twice the size is added. An entry stays an
  * entry, and the generation of its gate grows with each use, so a stale pointer does no harm.
  */
-#include "runtime/transport/arena.h"
+#include "runtime/transport/arena/arena.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "runtime/base/hash.h"
-#include "runtime/transport/arena_int.h"
+#include "runtime/transport/arena/arena_int.h"
 
 #define FIRST_ENTRIES 1024ull
 #define PROBES	      32u
