@@ -98,6 +98,20 @@ extern struct df_doctor_api df_api;
 int df_doctor_load(const char *nccl);
 const char *df_doctor_nccl_error(void);
 
+/* The result of the present check in words, and its present step; "": it has no steps. */
+extern char df_doctor_seen[256];
+extern const char *df_doctor_step;
+/* Sets df_doctor_seen. Returns -1. */
+int df_doctor_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Calls a function of the driver or of NCCL. Its failure ends the function that calls. */
+#define DF_CU(fn, ...)                                                                             \
+	do {                                                                                       \
+		int r_ = df_api.fn(__VA_ARGS__);                                                   \
+		if (r_)                                                                            \
+			return df_doctor_failed("%s%s%s returned %d", df_doctor_step,              \
+						*df_doctor_step ? ": " : "", #fn, r_);             \
+	} while (0)
+
 #define DF_NOT_READY 600 /* CUDA_ERROR_NOT_READY */
 
 /* ---- in the parent ----------------------------------------------------------------------- */

@@ -40,6 +40,19 @@ void df_doctor_tell(const char *fmt, ...)
 		_exit(1);
 }
 
+char df_doctor_seen[256];
+const char *df_doctor_step = "";
+
+int df_doctor_failed(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(df_doctor_seen, sizeof(df_doctor_seen), fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
 static const char *(*last_error)(void *);
 
 const char *df_doctor_nccl_error(void)

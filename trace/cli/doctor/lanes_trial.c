@@ -7,7 +7,6 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,27 +15,6 @@
 #include "runtime/base/err.h"
 #include "runtime/base/time.h"
 #include "trace/cli/doctor/doctor.h"
-
-static char seen[256];
-
-static int failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-
-static int failed(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(seen, sizeof(seen), fmt, ap);
-	va_end(ap);
-	return -1;
-}
-
-#define CU(fn, ...)                                                                                \
-	do {                                                                                       \
-		int r_ = df_api.fn(__VA_ARGS__);                                                   \
-		if (r_)                                                                            \
-			return failed("%s returned %d", #fn, r_);                                  \
-	} while (0)
 
 static int waited(void *stream)
 {
@@ -60,7 +38,7 @@ static void report(const char *name, int (*run)(void))
 		       ret == NOT_SHOWN ? "not shown"
 		       : ret		? "failed"
 					: "ok",
-		       seen);
+		       df_doctor_seen);
 }
 
 /* ---- kernels at the same time ---------------------------------------------------------------- */
@@ -155,16 +133,16 @@ static int prepare(struct meeting *m)
 	void *module;
 	int i, device;
 
-	CU(device_get, &device, gpu);
-	CU(attribute, &m->sms, multiprocessors, device);
+	DF_CU(device_get, &device, gpu);
+	DF_CU(attribute, &m->sms, multiprocessors, device);
 	m->ctas = (unsigned)DF_MAX(DF_MIN(m->sms / 2, CTAS), 1);
 	m->nr_lanes = DF_MAX(DF_MIN(m->sms / (int)m->ctas, LANES), 2);
-	CU(module_load, &module, ptx);
-	CU(module_function, &m->meet, module, "meet");
-	CU(module_function, &m->fill, module, "fill");
-	CU(host_alloc, (void **)&m->words, 2 * sizeof(*m->words), 0);
-	CU(host_alloc, (void **)&m->stop, sizeof(*m->stop), 0);
-	CU(host_alloc, (void **)&m->word, sizeof(*m->word), 0);
+	DF_CU(module_load, &module, ptx);
+	DF_CU(module_function, &m->meet, module, "meet");
+	DF_CU(module_function, &m->fill, module, "fill");
+	DF_CU(host_alloc, (void **)&m->words, 2 * sizeof(*m->words), 0);
+	DF_CU(host_alloc, (void **)&m->stop, sizeof(*m->stop), 0);
+	DF_CU(host_alloc, (void **)&m->word, sizeof(*m->word), 0);
 	m->here = (uintptr_t)&m->words[0];
 	m->met = (uintptr_t)&m->words[1];
 	m->stop_at = (uintptr_t)m->stop;
@@ -179,15 +157,15 @@ static int prepare(struct meeting *m)
 	*m->word = 0;
 	/* The highest priority that there is, whatever the number. */
 	for (i = 0; i < 2 * m->nr_lanes; i++)
-		CU(stream_priority, &m->streams[i], 1, i < m->nr_lanes ? -100 : 0);
+		DF_CU(stream_priority, &m->streams[i], 1, i < m->nr_lanes ? -100 : 0);
 	for (i = 0; i < WAITING; i++)
-		CU(stream_create, &m->waiting[i], 1);
+		DF_CU(stream_create, &m->waiting[i], 1);
 	/* The driver loads a kernel at its first launch, for which it may wait for the device. */
 	m->all = 1;
-	CU(launch, m->meet, 1, 1, 1, THREADS, 1, 1, 0, m->waiting[0], m->meeting, NULL);
-	CU(launch, m->fill, 1, 1, 1, 32, 1, 1, 0, m->waiting[0], m->filling, NULL);
+	DF_CU(launch, m->meet, 1, 1, 1, THREADS, 1, 1, 0, m->waiting[0], m->meeting, NULL);
+	DF_CU(launch, m->fill, 1, 1, 1, 32, 1, 1, 0, m->waiting[0], m->filling, NULL);
 	if (waited(m->waiting[0]))
-		return failed("a kernel cannot be launched");
+		return df_doctor_failed("a kernel cannot be launched");
 	/* The lanes' kernels fill the device; the small ones find room beside them. */
 	m->all = (unsigned)m->nr_lanes * m->ctas + (unsigned)m->nr_lanes;
 	return 0;
@@ -202,10 +180,10 @@ static int round_of(struct meeting *m, uint64_t value, int back)
 
 	m->words[0] = m->words[1] = *m->stop = 0;
 	/* One of the streams beside the lanes has work of the application, the others wait. */
-	CU(launch, m->fill, (unsigned)(m->sms * FILL), 1, 1, 32, 1, 1, 0, m->waiting[0], m->filling,
-	   NULL);
+	DF_CU(launch, m->fill, (unsigned)(m->sms * FILL), 1, 1, 32, 1, 1, 0, m->waiting[0],
+	      m->filling, NULL);
 	for (i = 1; i < WAITING; i++)
-		CU(stream_wait, m->waiting[i], (uintptr_t)m->word, value, 0);
+		DF_CU(stream_wait, m->waiting[i], (uintptr_t)m->word, value, 0);
 	for (i = 0; i < nr && !r; i++) {
 		k = back ? nr - 1 - i : i;
 		r = df_api.launch(m->meet, width(m, k), 1, 1, THREADS, 1, 1, 0, m->streams[k],
@@ -231,15 +209,16 @@ static int round_of(struct meeting *m, uint64_t value, int back)
 		r = r == DF_NOT_READY ? 0 : r;
 	}
 	if (r)
-		return failed("a call returned %d", r);
+		return df_doctor_failed("a call returned %d", r);
 	/* ACQUIRE pairs with the ends of the kernels, which have added to it. */
 	met_at_once = __atomic_load_n(&m->words[1], __ATOMIC_ACQUIRE);
 	if (met_at_once == m->all)
 		return 0;
-	return failed("of %u CTAs of %d kernels only %u were there at a time%s", m->all, nr,
-		      /* RELAXED: after the ACQUIRE above. */
-		      __atomic_load_n(&m->words[0], __ATOMIC_RELAXED),
-		      back ? ", launched in the opposite order" : "");
+	return df_doctor_failed("of %u CTAs of %d kernels only %u were there at a time%s", m->all,
+				nr,
+				/* RELAXED: after the ACQUIRE above. */
+				__atomic_load_n(&m->words[0], __ATOMIC_RELAXED),
+				back ? ", launched in the opposite order" : "");
 }
 
 static int check_together(void)
@@ -252,7 +231,7 @@ static int check_together(void)
 	for (turn = 1; turn <= 4; turn++)
 		if (round_of(&m, turn, !(turn & 1)))
 			return -1;
-	failed("%d lanes of %u CTAs", m.nr_lanes, m.ctas);
+	df_doctor_failed("%d lanes of %u CTAs", m.nr_lanes, m.ctas);
 	return 0;
 }
 
@@ -357,25 +336,25 @@ static int check_opposite(void)
 
 	for (c = 0; c < NR_COMMS; c++)
 		if (df_api.get_id(&ids[c]))
-			return failed("%.200s", df_doctor_nccl_error());
+			return df_doctor_failed("%.200s", df_doctor_nccl_error());
 	for (r = 0; r < nr_ranks; r++)
 		if (pthread_create(&threads[r], NULL, run_rank, (void *)(intptr_t)r))
-			return failed("no thread");
+			return df_doctor_failed("no thread");
 	for (r = 0; r < nr_ranks; r++)
 		pthread_join(threads[r], NULL);
 	for (r = 0; r < nr_ranks; r++) {
 		wrong += ranks[r].wrong;
 		if (ranks[r].ret)
-			return failed("a call of rank %d returned %d: %.150s", r, ranks[r].ret,
-				      df_doctor_nccl_error());
+			return df_doctor_failed("a call of rank %d returned %d: %.150s", r,
+						ranks[r].ret, df_doctor_nccl_error());
 	}
 	if (wrong)
-		return failed("%d elements are wrong", wrong);
+		return df_doctor_failed("%d elements are wrong", wrong);
 	if (nr_ranks == 1) {
-		failed("one GPU is visible, so no two ranks of NCCL");
+		df_doctor_failed("one GPU is visible, so no two ranks of NCCL");
 		return NOT_SHOWN;
 	}
-	failed("%d rounds on 2 GPUs", ROUNDS);
+	df_doctor_failed("%d rounds on 2 GPUs", ROUNDS);
 	return 0;
 }
 
@@ -385,20 +364,21 @@ static int check_capture(void)
 	void *graph, *exec;
 
 	/* With two ranks both would have to capture; a communicator of one rank shows the same. */
-	CU(ctx_set, k->context);
-	CU(get_id, &ids[0]);
-	CU(comm_init, &k->comms[0], 1, ids[0], 0);
-	CU(set32, k->send, 7, ELEMENTS, k->stream);
-	CU(capture_begin, k->stream, 2);
+	DF_CU(ctx_set, k->context);
+	DF_CU(get_id, &ids[0]);
+	DF_CU(comm_init, &k->comms[0], 1, ids[0], 0);
+	DF_CU(set32, k->send, 7, ELEMENTS, k->stream);
+	DF_CU(capture_begin, k->stream, 2);
 	if (df_api.all_reduce(k->send, k->recv[0], ELEMENTS, U32, SUM, k->comms[0], k->stream))
-		return failed("a collective cannot be captured: %.150s", df_doctor_nccl_error());
-	CU(capture_end, k->stream, &graph);
-	CU(instantiate, &exec, graph, 0);
-	CU(graph_launch, exec, k->stream);
+		return df_doctor_failed("a collective cannot be captured: %.150s",
+					df_doctor_nccl_error());
+	DF_CU(capture_end, k->stream, &graph);
+	DF_CU(instantiate, &exec, graph, 0);
+	DF_CU(graph_launch, exec, k->stream);
 	k->wrong = 0;
 	if (count_wrong(k, 0, 7) || k->wrong)
-		return failed("%d elements of a replay are wrong", k->wrong);
-	failed("a replay");
+		return df_doctor_failed("%d elements of a replay are wrong", k->wrong);
+	df_doctor_failed("a replay");
 	return 0;
 }
 

@@ -9,7 +9,6 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,36 +36,16 @@ static struct rank {
 
 static void *context;
 static int gpu; /* its number */
-static char seen[256];
-/* The present step and its deadline; the watching thread reads them. */
-static const char *check_name = "start", *step = "";
+/* The present check and its deadline; the watching thread reads them. */
+static const char *check_name = "start";
 static uint64_t deadline_ns, bound_ns;
-
-static int failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-
-static int failed(const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(seen, sizeof(seen), fmt, ap);
-	va_end(ap);
-	return -1;
-}
-
-#define CU(fn, ...)                                                                                \
-	do {                                                                                       \
-		int r_ = df_api.fn(__VA_ARGS__);                                                   \
-		if (r_)                                                                            \
-			return failed("%s: %s returned %d", step, #fn, r_);                        \
-	} while (0)
 
 static void at(const char *what)
 {
 	/*
 	 * RELEASE pairs with the ACQUIRE in watch(): without it the text could be seen unfinished.
 	 */
-	__atomic_store_n(&step, what, __ATOMIC_RELEASE);
+	__atomic_store_n(&df_doctor_step, what, __ATOMIC_RELEASE);
 }
 
 static void *watch(void *arg)
@@ -77,7 +56,7 @@ static void *watch(void *arg)
 		if (df_now_ns() > __atomic_load_n(&deadline_ns, __ATOMIC_ACQUIRE)) {
 			df_doctor_tell("check\t%s\tfailed\tno end within %.1f s: %s", check_name,
 				       (double)bound_ns / 1e9,
-				       __atomic_load_n(&step, __ATOMIC_ACQUIRE));
+				       __atomic_load_n(&df_doctor_step, __ATOMIC_ACQUIRE));
 			_exit(0);
 		}
 		df_sleep_ns(20 * DF_NS_PER_MS);
@@ -92,7 +71,7 @@ static int ended(void *stream)
 
 	while ((r = df_api.stream_query(stream)) == DF_NOT_READY)
 		df_sleep_ns(20 * DF_NS_PER_US);
-	return r ? failed("%s: the stream's work ended with %d", step, r) : 0;
+	return r ? df_doctor_failed("%s: the stream's work ended with %d", df_doctor_step, r) : 0;
 }
 
 static int all_ended(void)
@@ -108,8 +87,8 @@ static int reduce(int r, size_t nr, int type, int op)
 	struct rank *k = &ranks[r];
 	int ret = df_api.all_reduce(k->send, k->recv, nr, type, op, k->comm, k->stream);
 
-	return ret ? failed("%s: ncclAllReduce returned %d: %.150s", step, ret,
-			    df_doctor_nccl_error())
+	return ret ? df_doctor_failed("%s: ncclAllReduce returned %d: %.150s", df_doctor_step, ret,
+				      df_doctor_nccl_error())
 		   : 0;
 }
 
@@ -122,10 +101,10 @@ static int check_start(void)
 
 	at("streams and memory");
 	for (r = 0; r < NR_RANKS; r++) {
-		CU(stream_create, &ranks[r].stream, 1);
-		CU(mem_alloc, &ranks[r].send, WORK_BYTES);
-		CU(mem_alloc, &ranks[r].recv, WORK_BYTES);
-		CU(host_alloc, (void **)&ranks[r].host, WORK_BYTES, 0);
+		DF_CU(stream_create, &ranks[r].stream, 1);
+		DF_CU(mem_alloc, &ranks[r].send, WORK_BYTES);
+		DF_CU(mem_alloc, &ranks[r].recv, WORK_BYTES);
+		DF_CU(host_alloc, (void **)&ranks[r].host, WORK_BYTES, 0);
 	}
 	at("a communicator of two ranks");
 	ret = df_api.get_id(&id) ?: df_api.group_start();
@@ -133,12 +112,12 @@ static int check_start(void)
 		ret = df_api.comm_init(&ranks[r].comm, NR_RANKS, id, r);
 	ret = ret ?: df_api.group_end();
 	if (ret)
-		return failed("%.200s", df_doctor_nccl_error());
+		return df_doctor_failed("%.200s", df_doctor_nccl_error());
 	at("the first collective");
 	for (r = 0; r < NR_RANKS; r++)
 		if (reduce(r, 1, U32, SUM))
 			return -1;
-	return all_ended() ?: (failed("an all-reduce of two ranks"), 0);
+	return all_ended() ?: (df_doctor_failed("an all-reduce of two ranks"), 0);
 }
 
 /* ---- sums -------------------------------------------------------------------------------- */
@@ -212,19 +191,19 @@ static int sums_of(int type, int op, size_t nr)
 	for (r = 0; r < NR_RANKS; r++) {
 		for (i = 0; i < nr; i++)
 			put(ranks[r].host + i * width, type, value((unsigned)i, r));
-		CU(to_device, ranks[r].send, ranks[r].host, nr * width, ranks[r].stream);
+		DF_CU(to_device, ranks[r].send, ranks[r].host, nr * width, ranks[r].stream);
 		if (reduce(r, nr, type, op))
 			return -1;
 	}
 	for (r = 0; r < NR_RANKS; r++)
-		CU(to_host, ranks[r].host, ranks[r].recv, nr * width, ranks[r].stream);
+		DF_CU(to_host, ranks[r].host, ranks[r].recv, nr * width, ranks[r].stream);
 	if (all_ended())
 		return -1;
 	for (r = 0; r < NR_RANKS; r++)
 		for (i = 0; i < nr; i++) {
 			put(want, type, result(op, value((unsigned)i, 0), value((unsigned)i, 1)));
 			if (memcmp(want, ranks[r].host + i * width, width))
-				return failed(
+				return df_doctor_failed(
 					"%s of %s, %zu elements: element %zu is wrong on rank %d",
 					ops[op], types[type].name, nr, i, r);
 		}
@@ -246,8 +225,8 @@ static int check_sums(void)
 		}
 	at("a large one");
 	return sums_of(F32, SUM, WORK_BYTES / 4)
-		       ?: (failed("%d types, %d operations, up to %u MiB", NR_TYPES, NR_OPS,
-				  WORK_BYTES >> 20),
+		       ?: (df_doctor_failed("%d types, %d operations, up to %u MiB", NR_TYPES,
+					    NR_OPS, WORK_BYTES >> 20),
 			   0);
 }
 
@@ -265,13 +244,13 @@ static int words_batch(unsigned turn, size_t nr, uint64_t *old)
 
 	for (k = 0; k < BATCH; k++) {
 		for (r = 0; r < NR_RANKS; r++) {
-			CU(set32, ranks[r].send, 2 * (base + k) + r, nr, ranks[r].stream);
+			DF_CU(set32, ranks[r].send, 2 * (base + k) + r, nr, ranks[r].stream);
 			if (reduce((int)r, nr, U32, SUM))
 				return -1;
 		}
 		for (r = 0; r < NR_RANKS; r++)
-			CU(to_host, ranks[r].host + k * nr * 4, ranks[r].recv, nr * 4,
-			   ranks[r].stream);
+			DF_CU(to_host, ranks[r].host + k * nr * 4, ranks[r].recv, nr * 4,
+			      ranks[r].stream);
 	}
 	if (all_ended())
 		return -1;
@@ -294,18 +273,18 @@ static int check_words(void)
 		at("fresh data and small words");
 		/* Use memory that is newer than the daemon's launch. */
 		for (r = 0; r < NR_RANKS && turn % 4 == 3; r++) {
-			CU(mem_free, ranks[r].send);
-			CU(mem_free, ranks[r].recv);
-			CU(mem_alloc, &ranks[r].send, WORK_BYTES);
-			CU(mem_alloc, &ranks[r].recv, WORK_BYTES);
+			DF_CU(mem_free, ranks[r].send);
+			DF_CU(mem_free, ranks[r].recv);
+			DF_CU(mem_alloc, &ranks[r].send, WORK_BYTES);
+			DF_CU(mem_alloc, &ranks[r].recv, WORK_BYTES);
 		}
 		if (words_batch(turn, sizes[turn % DF_ARRAY_LEN(sizes)], &old))
 			return -1;
 	}
 	if (old)
-		return failed("%llu elements of %u rounds are of an earlier one",
-			      (unsigned long long)old, turn * BATCH);
-	failed("%u rounds, none stale", turn * BATCH);
+		return df_doctor_failed("%llu elements of %u rounds are of an earlier one",
+					(unsigned long long)old, turn * BATCH);
+	df_doctor_failed("%u rounds, none stale", turn * BATCH);
 	return 0;
 }
 
@@ -322,11 +301,11 @@ static int check_queues(void)
 	uint64_t *word;
 
 	at("streams that wait");
-	CU(host_alloc, (void **)&word, sizeof(*word), 0);
+	DF_CU(host_alloc, (void **)&word, sizeof(*word), 0);
 	*word = 0;
 	for (i = 0; i < nr; i++) {
-		CU(stream_create, &streams[i], 1);
-		CU(stream_wait, streams[i], (uintptr_t)word, 1, 0);
+		DF_CU(stream_create, &streams[i], 1);
+		DF_CU(stream_wait, streams[i], (uintptr_t)word, 1, 0);
 	}
 	/* The daemon has left by itself, or will soon: it must be launched again. */
 	df_sleep_ns(50 * DF_NS_PER_MS);
@@ -342,10 +321,10 @@ static int check_queues(void)
 	for (i = 0; i < nr; i++) {
 		if (ended(streams[i]))
 			return -1;
-		CU(stream_destroy, streams[i]);
+		DF_CU(stream_destroy, streams[i]);
 	}
-	CU(host_free, word);
-	failed("%d waiting streams, %d connections", nr, DF_CONNECTIONS);
+	DF_CU(host_free, word);
+	df_doctor_failed("%d waiting streams, %d connections", nr, DF_CONNECTIONS);
 	return 0;
 }
 
@@ -462,18 +441,19 @@ static int relaunched(const struct blocker *b, uint64_t *ns)
 	at(b->name);
 	if (reduce(0, 1024, F32, SUM))
 		return -1;
-	CU(set32, ranks[0].recv, 0, 1024, ranks[0].stream);
+	DF_CU(set32, ranks[0].recv, 0, 1024, ranks[0].stream);
 	/* Its peer is late: the daemon leaves. */
 	df_sleep_ns(30 * DF_NS_PER_MS);
 	if (pthread_create(&thread, NULL, run_blocker, (void *)(uintptr_t)b))
-		return failed("no thread");
+		return df_doctor_failed("no thread");
 	df_sleep_ns(10 * DF_NS_PER_MS);
 	since = df_now_ns();
 	if (reduce(1, 1024, F32, SUM) || ended(ranks[1].stream))
 		return -1;
 	*ns = df_now_ns() - since;
 	if (pthread_join(thread, &ret) || ret)
-		return failed("%s: the call beside returned %d", b->name, (int)(intptr_t)ret);
+		return df_doctor_failed("%s: the call beside returned %d", b->name,
+					(int)(intptr_t)ret);
 	return all_ended();
 }
 
@@ -484,12 +464,12 @@ static int check_relaunch(void)
 	void *module;
 
 	at("a kernel that does nothing");
-	CU(module_load, &module, ptx);
-	CU(module_function, &nothing, module, "nothing");
-	CU(module_function, &unseen, module, "unseen");
-	CU(stream_create, &beside, 1);
+	DF_CU(module_load, &module, ptx);
+	DF_CU(module_function, &nothing, module, "nothing");
+	DF_CU(module_function, &unseen, module, "unseen");
+	DF_CU(stream_create, &beside, 1);
 	if (launch(nothing, beside) || ended(beside))
-		return failed("a kernel that does nothing cannot be launched");
+		return df_doctor_failed("a kernel that does nothing cannot be launched");
 	for (size_t i = 0; i < DF_ARRAY_LEN(blockers); i++) {
 		if (relaunched(&blockers[i], &ns))
 			return -1;
@@ -498,7 +478,7 @@ static int check_relaunch(void)
 			slowest = blockers[i].name;
 		}
 	}
-	failed("slowest %.1f ms, beside %s", (double)most / 1e6, slowest);
+	df_doctor_failed("slowest %.1f ms, beside %s", (double)most / 1e6, slowest);
 	return 0;
 }
 
@@ -513,18 +493,19 @@ static int check_graph(void)
 
 	at("capture");
 	for (r = 0; r < NR_RANKS; r++) {
-		CU(capture_begin, ranks[r].stream, 2);
+		DF_CU(capture_begin, ranks[r].stream, 2);
 		if (reduce(r, ELEMENTS, U32, SUM))
 			return -1;
-		CU(capture_end, ranks[r].stream, &graph);
-		CU(instantiate, &exec[r], graph, 0);
+		DF_CU(capture_end, ranks[r].stream, &graph);
+		DF_CU(instantiate, &exec[r], graph, 0);
 	}
 	for (i = 0; i < REPLAYS; i++) {
 		at("replay");
 		for (r = 0; r < NR_RANKS; r++) {
-			CU(set32, ranks[r].send, (unsigned)(3 * i + r), ELEMENTS, ranks[r].stream);
-			CU(graph_launch, exec[r], ranks[r].stream);
-			CU(to_host, ranks[r].host, ranks[r].recv, ELEMENTS * 4, ranks[r].stream);
+			DF_CU(set32, ranks[r].send, (unsigned)(3 * i + r), ELEMENTS,
+			      ranks[r].stream);
+			DF_CU(graph_launch, exec[r], ranks[r].stream);
+			DF_CU(to_host, ranks[r].host, ranks[r].recv, ELEMENTS * 4, ranks[r].stream);
 		}
 		if (all_ended())
 			return -1;
@@ -532,11 +513,12 @@ static int check_graph(void)
 			got = (const uint32_t *)ranks[r].host;
 			for (e = 0; e < ELEMENTS; e++)
 				if (got[e] != (uint32_t)(6 * i + 1))
-					return failed("replay %d: element %d is wrong on rank %d",
-						      i, e, r);
+					return df_doctor_failed(
+						"replay %d: element %d is wrong on rank %d", i, e,
+						r);
 		}
 	}
-	failed("%d replays", REPLAYS);
+	df_doctor_failed("%d replays", REPLAYS);
 	return 0;
 }
 
@@ -575,16 +557,16 @@ static int check_disorder(void)
 	at("two communicators in opposite orders, with a device synchronisation after each");
 	for (r = 0; r < NR_COMMS; r++)
 		if (df_api.get_id(&disorder_ids[r]))
-			return failed("%.200s", df_doctor_nccl_error());
+			return df_doctor_failed("%.200s", df_doctor_nccl_error());
 	for (r = 0; r < NR_RANKS; r++)
 		if (pthread_create(&threads[r], NULL, run_rank, (void *)(intptr_t)r))
-			return failed("no thread");
+			return df_doctor_failed("no thread");
 	for (r = 0; r < NR_RANKS; r++)
 		if (pthread_join(threads[r], &ret) || ret)
 			bad = (int)(intptr_t)ret;
 	if (bad)
-		return failed("a call returned %d", bad);
-	failed("%d rounds", DISORDERED);
+		return df_doctor_failed("a call returned %d", bad);
+	df_doctor_failed("%d rounds", DISORDERED);
 	return 0;
 }
 
@@ -628,7 +610,8 @@ int df_doctor_trial(const struct df_doctor_opts *o)
 				 __ATOMIC_RELEASE);
 		df_doctor_tell("begin\t%s", checks[i].name);
 		ret = checks[i].run();
-		df_doctor_tell("check\t%s\t%s\t%s", checks[i].name, ret ? "failed" : "ok", seen);
+		df_doctor_tell("check\t%s\t%s\t%s", checks[i].name, ret ? "failed" : "ok",
+			       df_doctor_seen);
 		/* A failed operation may still be in flight: later checks would see its effects. */
 		if (ret)
 			break;
