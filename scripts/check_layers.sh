@@ -11,7 +11,7 @@ BEGIN {
 		if (line ~ /^#/ || line ~ /^[ \t]*$/)
 			continue
 		n = split(line, w, /[ \t]+/)
-		if (w[1] ~ /^(library|header|room|calls|cycle)$/)
+		if (w[1] ~ /^(library|header|room|calls)$/)
 			continue
 		if (w[1] == "system") {
 			sys[w[2]] = " "

@@ -1,7 +1,7 @@
 # Prints the table of rooms in docs/architecture.md from scripts/layers.txt: each room, its role,
 # its prefix, and the rooms that may include it: every line of rights that begins the room's path or
 # names a header in it.
-/^#/ || NF == 0 || $1 ~ /^(library|header|system|calls|cycle)$/ { next }
+/^#/ || NF == 0 || $1 ~ /^(library|header|system|calls)$/ { next }
 $1 == "room" {
 	rooms[++nr] = $2
 	prefix[$2] = $3

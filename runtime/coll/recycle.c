@@ -16,7 +16,7 @@
  * instances that it has finished: each side notes its own in the connector's header before it lets
  * go or closes. tests/model/recycle.pml models this protocol.
  *
- * Memory given back is kept by size class (runtime/transport/arena/pool.c), so a connector of a new size
+ * Memory given back is kept by size class (arena/pool.c), so a connector of a new size
  * takes idle memory of its class.
  *
  * Everything is under the device's lock.

@@ -9,6 +9,8 @@
 #include "runtime/blocks.h"
 #include "runtime/transport/transport.h"
 
+struct df_net_ops;
+
 struct df_peer {
 	struct df_peer *next;
 	uint32_t refs;
@@ -70,6 +72,8 @@ static inline struct df_conn_far *df_node_far(const struct df_node_conn *c)
 	return (struct df_conn_far *)(void *)((char *)c->conn.hdr + DF_CONN_SLOTS);
 }
 
+/* The media of the network, by position of their bit (net/medium.h). */
+extern const struct df_net_ops *const df_net_media[];
 extern const struct df_tl_ops df_tl_net_ops;
 extern const struct df_tl_ops df_tl_p2p_ops;
 extern const struct df_tl_ops df_tl_self_ops;

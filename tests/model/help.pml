@@ -1,6 +1,6 @@
 /*
  * Who makes passes over an endpoint of the network (df_net_run(), df_tl_progress(), df_tl_begun() and df_tl_leave() of
- * runtime/transport/net/progress.c): its thread, a thread that waits for an operation and helps, or one that makes a single pass because it
+ * runtime/transport/progress.c): its thread, a thread that waits for an operation and helps, or one that makes a single pass because it
  * has something to send (sender). The thread sleeps until something comes or its bell rings, or until the time of the next thing that it
  * knows it has to do; while others help it dozes, and no bell rings.
  *

@@ -11,6 +11,7 @@
 
 #include "runtime/transport/net/net.h"
 #include "runtime/transport/net/socket/socket.h"
+#include "runtime/transport/progress.h"
 #include "runtime/transport/transport_int.h"
 
 /* Names of processes, which only members of a communicator know. */
@@ -25,7 +26,8 @@ static inline int wire_start(struct df_net_ep *ep)
 	df_mutex_init(&ep->lock, DF_RANK_CONNECTOR, "network connectors");
 	df_list_init(&ep->inbox);
 	ep->proc = OURS;
-	ep->media = DF_NET_BIT_TCP;
+	ep->ops = df_net_media;
+	ep->wants = ep->media = DF_NET_BIT_TCP;
 	if (!ret)
 		ret = df_key_make(&ep->key);
 	if (!ret)

@@ -1,7 +1,7 @@
 /*
  * GPU memory that only the daemon uses: slots and counters of connectors (the far_ functions of
  * struct df_blocks), and scratch memory of programs. Separate threads take it from the driver in
- * chunks, and runtime/transport/arena/pool.c divides it; the next chunk is requested when the last one is
+ * chunks, and arena/pool.c divides it; the next chunk is requested when the last one is
  * half used. A chunk of another process is opened once for each of our devices, and closed when
  * that process has ended.
  *

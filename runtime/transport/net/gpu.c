@@ -38,6 +38,12 @@ static void tell(struct df_net_ep *ep, int gpu, const char *why)
 		ep->device, why);
 }
 
+/* NULL: no medium of this build reaches GPU memory. */
+static const struct df_net_gpu_ops *ops_of(const struct df_net_ep *ep)
+{
+	return ep->ops[__builtin_ctz(DF_NET_BIT_VERBS)]->gpu;
+}
+
 /* Returns why slots of this link may not be in GPU memory, or NULL if they may. */
 static const char *refused(const struct df_net_link *l)
 {
@@ -46,7 +52,7 @@ static const char *refused(const struct df_net_link *l)
 	if (!l->verbs_only)
 		return "sockets or a plugin may join them, which do not reach a GPU's memory: "
 		       "set DFSHIM_NET=verbs";
-	return df_pci_refuses(df_verbs_nearest(l->ep));
+	return df_pci_refuses(ops_of(l->ep) ? ops_of(l->ep)->nearest(l->ep) : DF_PCI_UNKNOWN);
 }
 
 int df_net_gpu_slots(struct df_net_conn *c, uint64_t bytes)
@@ -104,7 +110,7 @@ static void prepare(struct df_net_ep *ep, uint32_t seg)
 	else if (!(ep->media & DF_NET_BIT_VERBS))
 		ret = -ENODEV;
 	else
-		ret = df_verbs_allow_gpu(ep, &at, &k->mem, why, sizeof(why));
+		ret = ops_of(ep)->allow(ep, &at, &k->mem, why, sizeof(why));
 	tell(ep, !ret, why[0] ? why : strerror(-ret));
 	/* RELEASE pairs with the ACQUIRE in df_net_gpu_slots(): the keys are complete. */
 	__atomic_store_n(&k->state, ret ? REFUSED : REGISTERED, __ATOMIC_RELEASE);
@@ -118,18 +124,18 @@ int df_net_gpu_quiet(struct df_net_conn *c)
 	if (!c->gpu)
 		return 1;
 	if (!c->behind)
-		c->behind = df_verbs_readback_ask(ep);
-	return df_verbs_readback_done(ep, c->behind);
+		c->behind = ops_of(ep)->ask(ep);
+	return ops_of(ep)->done(ep, c->behind);
 }
 
 uint64_t df_net_gpu_due(const struct df_net_ep *ep)
 {
-	return ep->media & DF_NET_BIT_VERBS ? df_verbs_readback_due(ep) : UINT64_MAX;
+	return ep->media & DF_NET_BIT_VERBS ? ops_of(ep)->due(ep) : UINT64_MAX;
 }
 
 int df_net_gpu_pass(struct df_net_ep *ep, uint64_t now, int arm)
 {
-	int moved = ep->media & DF_NET_BIT_VERBS ? df_verbs_readback_look(ep, now, arm) : 0;
+	int moved = ep->media & DF_NET_BIT_VERBS ? ops_of(ep)->look(ep, now, arm) : 0;
 	uint32_t i;
 
 	/* Relaxed: the requesting thread also rings the bell. */

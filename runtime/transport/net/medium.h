@@ -1,5 +1,5 @@
 /*
- * The interface between net.c and slots.c (net.h) and the media: one table each for plugins, verbs
+ * The interface between the network (net.h) and the media: one table each for plugins, verbs
  * and sockets, and the functions of socket/socket.c that keep the sessions in which two sides agree
  * on a medium.
  */
@@ -28,6 +28,28 @@ enum { DF_NET_BIT_PLUGIN = 1, DF_NET_BIT_VERBS = 2, DF_NET_BIT_TCP = 4, DF_NET_M
 /* A descriptor that the endpoint's thread waits on besides its bell; see df_session_watch(). */
 struct df_net_source {
 	void (*ready)(struct df_net_ep *ep, struct df_net_source *s, uint32_t events);
+};
+
+/* The further functions of a medium that reaches GPU memory, for the thread that makes a pass. */
+struct df_net_gpu_ops {
+	/* Returns the path from the GPU to the nearest of the medium's ports, or DF_PCI_UNKNOWN. */
+	enum df_pci_path (*nearest)(const struct df_net_ep *ep);
+	/*
+	 * Registers GPU memory for the life of the process. Returns -errno with the reason in why.
+	 */
+	int (*allow)(struct df_net_ep *ep, const struct df_far_rdma *at, struct df_net_mem *out,
+		     char *why, size_t size);
+	/*
+	 * A write into GPU memory is visible to the GPU once a later RDMA read of that memory has
+	 * completed. ask() returns a number that covers all writes until now; done() returns
+	 * whether reads have completed up to it. look() posts and completes such reads and returns
+	 * 1 if it made progress; slices arrive there, and sessions may end. due() returns when
+	 * look() has to be called without an event; UINT64_MAX: never.
+	 */
+	uint64_t (*ask)(struct df_net_ep *ep);
+	int (*done)(const struct df_net_ep *ep, uint64_t asked);
+	int (*look)(struct df_net_ep *ep, uint64_t now, int arm);
+	uint64_t (*due)(const struct df_net_ep *ep);
 };
 
 /*
@@ -76,34 +98,10 @@ struct df_net_ops {
 	 * thread.
 	 */
 	int (*poll)(struct df_net_link *l, uint64_t now, int arm);
+	const struct df_net_gpu_ops *gpu; /* NULL: it does not reach GPU memory */
 };
 
 extern const struct df_net_ops df_net_tcp, df_net_verbs, df_net_plugin;
-
-/*
- * Returns the path from the GPU to the nearest of its ports, or DF_PCI_UNKNOWN, also if it has
- * none.
- */
-enum df_pci_path df_verbs_nearest(const struct df_net_ep *ep);
-
-/*
- * Registers GPU memory with the ports of verbs for the life of the process. Returns -errno with the
- * reason in why. Called by the thread that makes a pass.
- */
-int df_verbs_allow_gpu(struct df_net_ep *ep, const struct df_far_rdma *at, struct df_net_mem *out,
-		       char *why, size_t size);
-
-/*
- * A write into GPU memory is visible to the GPU once a later RDMA read of that memory has
- * completed. ask() returns a number that covers all writes until now; done() returns whether reads
- * have completed up to it. look() posts and completes such reads and returns 1 if it made progress;
- * slices arrive there, and sessions may end. due() returns when look() has to be called without an
- * event; UINT64_MAX: never.
- */
-uint64_t df_verbs_readback_ask(struct df_net_ep *ep);
-int df_verbs_readback_done(const struct df_net_ep *ep, uint64_t asked);
-int df_verbs_readback_look(struct df_net_ep *ep, uint64_t now, int arm);
-uint64_t df_verbs_readback_due(const struct df_net_ep *ep);
 
 /*
  * Sessions, socket/socket.c. Opens the listener and stores its address in ep->address. Any thread,
@@ -151,8 +149,6 @@ int df_session_watch(struct df_net_ep *ep, int fd, struct df_net_source *s);
  * setup() to its end().
  */
 struct df_key df_session_key(const struct df_net_link *l);
-/* Formats the interface of the endpoint's sessions and its state: "eth0, up". */
-void df_session_port(const struct df_net_ep *ep, char *text, size_t bytes);
 /* In the child of a fork: closes the parent's descriptors. */
 void df_session_forked(struct df_net_ep *ep);
 

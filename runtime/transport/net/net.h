@@ -1,5 +1,5 @@
 /*
- * The network: connectors whose two ends are on different nodes. This header and net.c hold what
+ * The network: connectors whose two ends are on different nodes. This folder holds what
  * all media share: numbered slots, credits, announcements, resending after a fault. A medium
  * (struct df_net_ops: plugins, verbs, sockets) only carries frames between two endpoints, and
  * delivers the bytes of a slice into its slot before the frame arrives.
@@ -45,9 +45,10 @@
 #include "kernels/bell.h"
 #include "runtime/transport/net/conn.h"
 #include "runtime/transport/net/gpu.h"
+#include "runtime/transport/net/help.h"
 #include "runtime/transport/net/inside.h"
+#include "runtime/transport/net/net_link.h"
 #include "runtime/transport/net/medium.h"
-#include "runtime/transport/net/progress.h"
 #include "runtime/transport/transport.h"
 
 struct df_net_link {
@@ -114,9 +115,14 @@ struct df_net_ep {
 		flushed;
 	struct df_net_counts n; /* relaxed atomics: statistics */
 	struct df_net_gpu gpu;
-	void *sessions;		    /* of socket.c */
+	void *sessions; /* of socket.c */
+	/* Formats the interface of the sessions and its state: "eth0, up". Set by socket.c. */
+	void (*port)(const struct df_net_ep *ep, char *text, size_t bytes);
 	void *medium[DF_NET_MEDIA]; /* state of each medium for the endpoint */
-	uint32_t media;		    /* usable media (bits), once `found` is done */
+	/* All media, by position of their bit; those that the settings allow (bits). */
+	const struct df_net_ops *const *ops;
+	uint32_t wants;
+	uint32_t media; /* usable media (bits), once `found` is done */
 	/* the search for media, by the thread or by an earlier caller */
 	struct df_once found;
 };
@@ -203,14 +209,6 @@ struct df_net_reader {
 };
 
 /* Functions that a medium calls. */
-struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int device,
-				   uint32_t without);
-void df_net_up(struct df_net_link *l);
-void df_net_down(struct df_net_link *l, int why);
-/* Returns the other side; it is unknown if it connected before peer_get() was called here. */
-const struct df_member *df_net_member(const struct df_net_link *l);
-/* Records a sign of life of the other side. */
-void df_net_alive(struct df_net_link *l, uint64_t now);
 /* Returns the registered GPU memory that holds the frame's slot, or NULL if it is host memory. */
 const struct df_net_mem *df_net_place_gpu(struct df_net_link *l, const struct df_net_frame *f);
 /* Returns the address for the payload of a DATA frame, or NULL if it is not wanted. */
@@ -239,9 +237,6 @@ void df_net_sent(struct df_net_link *l, struct df_net_conn *from);
  * reference is withdrawn (runtime/coll/byref.c), the slot is used and its bytes have no meaning.
  */
 const void *df_net_payload(const struct df_net_conn *c, uint64_t pos);
-/* Gives up the link as after the time-out, with the reason in l->why and l->what. */
-void df_net_lost(struct df_net_link *l);
-extern const struct df_net_ops *const df_net_media[DF_NET_MEDIA]; /* by position of the bit */
 static inline void df_net_count(uint64_t *n, uint64_t by)
 {
 	__atomic_store_n(n, *n + by, __ATOMIC_RELAXED);

@@ -119,8 +119,8 @@ static void allow(struct df_net_conn *c)
 	/* GPU memory is registered by the chunk, and mem is already set. */
 	for (i = 0; i < DF_NET_MEDIA && !c->mem.mr[0]; i++)
 		if (ep->media & 1u << i)
-			df_net_media[i]->allow(ep, slots_of(c), (size_t)c->nr_slots * c->slot_bytes,
-					       &c->mem);
+			ep->ops[i]->allow(ep, slots_of(c), (size_t)c->nr_slots * c->slot_bytes,
+					  &c->mem);
 }
 
 static void forbid(struct df_net_conn *c)
@@ -130,7 +130,7 @@ static void forbid(struct df_net_conn *c)
 
 	for (i = 0; i < DF_NET_MEDIA && c->mem.mr[0] && !c->gpu; i++)
 		if (ep->media & 1u << i)
-			df_net_media[i]->forbid(ep, &c->mem);
+			ep->ops[i]->forbid(ep, &c->mem);
 }
 
 void df_net_begin(struct df_net_conn *c)

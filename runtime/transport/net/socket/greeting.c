@@ -164,7 +164,7 @@ static int agree(struct df_net_link *l, uint64_t both)
 		return -EPROTONOSUPPORT;
 	}
 	p->carries = both;
-	l->ops = df_net_media[__builtin_ctzll(both)];
+	l->ops = l->ep->ops[__builtin_ctzll(both)];
 	return 0;
 }
 

@@ -385,6 +385,13 @@ void df_session_close(struct df_net_link *l)
 
 /* ---- the endpoint ---------------------------------------------------------------------------- */
 
+static void session_port(const struct df_net_ep *ep, char *text, size_t bytes)
+{
+	const char *name = df_sessions(ep)->iface;
+
+	snprintf(text, bytes, "%s, %s", name, df_ifaces_state(name));
+}
+
 int df_session_listen(struct df_net_ep *ep)
 {
 	struct sessions *m = calloc(1, sizeof(*m));
@@ -414,6 +421,7 @@ int df_session_listen(struct df_net_ep *ep)
 	}
 	df_tcp_congestion(m, m->listen_fd);
 	ep->sessions = m;
+	ep->port = session_port;
 	df_addr_format(&at, ep->address, sizeof(ep->address));
 	return 0;
 }
@@ -597,13 +605,6 @@ int df_session_poll(struct df_net_ep *ep)
 		free(s);
 	}
 	return n > 0;
-}
-
-void df_session_port(const struct df_net_ep *ep, char *text, size_t bytes)
-{
-	const char *name = df_sessions(ep)->iface;
-
-	snprintf(text, bytes, "%s, %s", name, df_ifaces_state(name));
 }
 
 void df_session_forked(struct df_net_ep *ep)

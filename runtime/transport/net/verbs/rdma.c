@@ -791,4 +791,5 @@ const struct df_net_ops df_net_verbs = {
 	.send = verbs_send,
 	.push = verbs_push,
 	.poll = verbs_poll,
+	.gpu = &df_verbs_readback_ops,
 };

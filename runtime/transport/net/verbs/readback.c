@@ -117,7 +117,7 @@ static int begin(struct df_net_ep *ep, const struct df_far_rdma *at, const struc
 	return ret;
 }
 
-enum df_pci_path df_verbs_nearest(const struct df_net_ep *ep)
+static enum df_pci_path gpu_nearest(const struct df_net_ep *ep)
 {
 	const struct verbs *v = df_verbs(ep);
 
@@ -125,8 +125,8 @@ enum df_pci_path df_verbs_nearest(const struct df_net_ep *ep)
 	return v && v->nr ? v->rail[0].path : DF_PCI_UNKNOWN;
 }
 
-int df_verbs_allow_gpu(struct df_net_ep *ep, const struct df_far_rdma *at, struct df_net_mem *out,
-		       char *why, size_t size)
+static int gpu_allow(struct df_net_ep *ep, const struct df_far_rdma *at, struct df_net_mem *out,
+		     char *why, size_t size)
 {
 	struct verbs *v = df_verbs(ep);
 	int reads = !at->ordered && !df_env()->nccl_gdr_flush_disable, i, d, ret = 0;
@@ -206,7 +206,7 @@ static int post(struct df_net_ep *ep, struct rail *r)
 
 /* ---- requests for visibility ----------------------------------------------------------------- */
 
-uint64_t df_verbs_readback_ask(struct df_net_ep *ep)
+static uint64_t readback_ask(struct df_net_ep *ep)
 {
 	struct verbs *v = df_verbs(ep);
 	int i;
@@ -359,7 +359,7 @@ static int look(struct df_net_ep *ep, struct rail *r, uint64_t now, int arm)
 	return 1;
 }
 
-int df_verbs_readback_look(struct df_net_ep *ep, uint64_t now, int arm)
+static int readback_look(struct df_net_ep *ep, uint64_t now, int arm)
 {
 	struct verbs *v = df_verbs(ep);
 	int i, moved = 0;
@@ -369,7 +369,7 @@ int df_verbs_readback_look(struct df_net_ep *ep, uint64_t now, int arm)
 	return moved;
 }
 
-uint64_t df_verbs_readback_due(const struct df_net_ep *ep)
+static uint64_t readback_due(const struct df_net_ep *ep)
 {
 	const struct verbs *v = df_verbs(ep);
 	uint64_t due = UINT64_MAX;
@@ -409,3 +409,12 @@ void df_verbs_readback_end(struct df_net_link *l)
 		b->covered = covered;
 	}
 }
+
+const struct df_net_gpu_ops df_verbs_readback_ops = {
+	.nearest = gpu_nearest,
+	.allow = gpu_allow,
+	.ask = readback_ask,
+	.done = df_verbs_readback_done,
+	.look = readback_look,
+	.due = readback_due,
+};

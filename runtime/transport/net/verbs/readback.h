@@ -20,11 +20,14 @@ void df_verbs_late(struct df_net_link *l, struct pair *q, const struct df_net_fr
 /* Handles a failure of the queue pair for reads, if there is one. */
 void df_verbs_readback_fail(struct df_net_ep *ep, struct rail *r, const char *text);
 /*
- * An event reports that the port is down: drops the pending read. df_verbs_readback_look() queries
+ * An event reports that the port is down: drops the pending read. look() queries
  * the port.
  */
 void df_verbs_readback_down(struct rail *r);
 /* Handles the end of the link's session. */
 void df_verbs_readback_end(struct df_net_link *l);
+
+int df_verbs_readback_done(const struct df_net_ep *ep, uint64_t asked);
+extern const struct df_net_gpu_ops df_verbs_readback_ops;
 
 #endif

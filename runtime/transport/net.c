@@ -16,7 +16,7 @@
 #include "runtime/base/time.h"
 #include "kernels/bell.h"
 #include "runtime/transport/net/plugin/ncclnet.h"
-#include "runtime/transport/net/progress.h"
+#include "runtime/transport/progress.h"
 #include "runtime/transport/transport_int.h"
 
 const struct df_net_ops *const df_net_media[DF_NET_MEDIA] = {&df_net_plugin, &df_net_verbs,
@@ -69,6 +69,7 @@ static void after_fork_child(void)
 		of_parent = eps;
 	eps = NULL;
 	df_net_pass_forked();
+	df_net_links_forked();
 	nr_eps = 0;
 }
 
@@ -76,47 +77,6 @@ static void install(void)
 {
 	pthread_atfork(NULL, NULL, after_fork_child);
 	df_ctl_on_death(death);
-}
-
-/* Under eps_lock. */
-static struct df_net_ep *ep_new(int device, const struct df_member *self)
-{
-	struct df_net_ep *ep, **v;
-
-	if (device >= nr_eps) {
-		v = realloc(eps, ((size_t)device + 1) * sizeof(struct df_net_ep *));
-		if (!v)
-			return NULL;
-		memset(v + nr_eps, 0, (size_t)(device + 1 - nr_eps) * sizeof(struct df_net_ep *));
-		eps = v;
-		nr_eps = device + 1;
-	}
-	ep = aligned_alloc(64, sizeof(*ep));
-	if (!ep)
-		return NULL;
-	memset(ep, 0, sizeof(*ep));
-	df_mutex_init(&ep->lock, DF_RANK_CONNECTOR, "network connectors");
-	df_list_init(&ep->inbox);
-	ep->device = device;
-	ep->proc = self->proc;
-	ep->key = self->key;
-	eps[device] = ep;
-	return ep;
-}
-
-static struct df_net_ep *ep_get(int device)
-{
-	struct df_member self;
-	struct df_net_ep *ep;
-
-	pthread_once(&once, install);
-	/* The control plane's lock has the lower rank, so take it first. */
-	if (df_ctl_self(&self))
-		return NULL;
-	df_mutex_lock(&eps_lock);
-	ep = device < nr_eps && eps[device] ? eps[device] : ep_new(device, &self);
-	df_mutex_unlock(&eps_lock);
-	return ep;
 }
 
 /* Returns the medium that NCCL's name means, or NULL for any. */
@@ -161,6 +121,51 @@ static int is_wanted(const struct df_net_ops *ops)
 	return is;
 }
 
+/* Under eps_lock. */
+static struct df_net_ep *ep_new(int device, const struct df_member *self)
+{
+	struct df_net_ep *ep, **v;
+	int i;
+
+	if (device >= nr_eps) {
+		v = realloc(eps, ((size_t)device + 1) * sizeof(struct df_net_ep *));
+		if (!v)
+			return NULL;
+		memset(v + nr_eps, 0, (size_t)(device + 1 - nr_eps) * sizeof(struct df_net_ep *));
+		eps = v;
+		nr_eps = device + 1;
+	}
+	ep = aligned_alloc(64, sizeof(*ep));
+	if (!ep)
+		return NULL;
+	memset(ep, 0, sizeof(*ep));
+	df_mutex_init(&ep->lock, DF_RANK_CONNECTOR, "network connectors");
+	df_list_init(&ep->inbox);
+	ep->device = device;
+	ep->proc = self->proc;
+	ep->key = self->key;
+	ep->ops = df_net_media;
+	for (i = 0; i < DF_NET_MEDIA; i++)
+		ep->wants |= (uint32_t)is_wanted(df_net_media[i]) << i;
+	eps[device] = ep;
+	return ep;
+}
+
+static struct df_net_ep *ep_get(int device)
+{
+	struct df_member self;
+	struct df_net_ep *ep;
+
+	pthread_once(&once, install);
+	/* The control plane's lock has the lower rank, so take it first. */
+	if (df_ctl_self(&self))
+		return NULL;
+	df_mutex_lock(&eps_lock);
+	ep = device < nr_eps && eps[device] ? eps[device] : ep_new(device, &self);
+	df_mutex_unlock(&eps_lock);
+	return ep;
+}
+
 static int nr_wanted(void)
 {
 	int i, nr = 0;
@@ -168,21 +173,6 @@ static int nr_wanted(void)
 	for (i = 0; i < DF_NET_MEDIA; i++)
 		nr += is_wanted(df_net_media[i]);
 	return nr;
-}
-
-/*
- * Whether verbs is the only medium, by the settings of the process and of communicators that avoid
- * `without`.
- */
-static int verbs_only(uint32_t without)
-{
-	int i;
-
-	for (i = 0; i < DF_NET_MEDIA; i++)
-		if (df_net_media[i] != &df_net_verbs && is_wanted(df_net_media[i]) &&
-		    !(without & 1u << i))
-			return 0;
-	return 1;
 }
 
 /*
@@ -262,40 +252,6 @@ int df_net_address(int device, char *text, size_t bytes)
 	if (!ret && strlen(ep->address) < bytes)
 		strcpy(text, ep->address);
 	return ret;
-}
-
-const struct df_member *df_net_member(const struct df_net_link *l)
-{
-	static const struct df_member unknown = {.hostname = "an unknown node"};
-
-	return df_net_wanted(l) ? &l->member : &unknown;
-}
-
-struct df_net_link *df_net_link_of(struct df_net_ep *ep, uint64_t proc, int device,
-				   uint32_t without)
-{
-	struct df_net_link *l;
-
-	df_mutex_lock(&ep->lock);
-	for (l = df_net_links(ep); l; l = l->next)
-		if (l->proc == proc && l->device == device && l->without == without)
-			goto out;
-	l = calloc(1, sizeof(*l));
-	if (!l)
-		goto out;
-	l->ep = ep;
-	l->proc = proc;
-	l->device = device;
-	l->without = l->avoid = without;
-	l->verbs_only = (uint8_t)verbs_only(without);
-	df_list_init(&l->conns);
-	df_list_init(&l->notes);
-	l->next = ep->links;
-	/* RELEASE pairs with the ACQUIRE in df_net_links(): the link is complete. */
-	__atomic_store_n(&ep->links, l, __ATOMIC_RELEASE);
-out:
-	df_mutex_unlock(&ep->lock);
-	return l;
 }
 
 static void *endpoint(void *arg)

@@ -6,30 +6,10 @@
  * operation. A try-lock gives the right to a pass; a thread that does not get it goes on without
  * one.
  */
-#ifndef DF_TRANSPORT_NET_PROGRESS_H
-#define DF_TRANSPORT_NET_PROGRESS_H
-
-#include <stdint.h>
-
-#include "runtime/base/lock.h"
+#ifndef DF_TRANSPORT_PROGRESS_H
+#define DF_TRANSPORT_PROGRESS_H
 
 struct df_net_ep;
-
-/* Part of an endpoint. */
-struct df_net_help {
-	struct df_trylock passing; /* the right to make a pass */
-	struct df_net_ep *next;	   /* list of endpoints that may be helped; never changes */
-	uint32_t helps;		   /* passes of other threads; atomic */
-	uint32_t left; /* helpers that have left; the futex on which the thread dozes; atomic */
-	uint32_t dozing;
-	uint32_t
-		/*
-		 * flush the next `late` operations at once, because one started late:
-		 * df_tl_begun(); atomic
-		 */
-		late;
-	uint8_t asleep; /* the thread waits for descriptors with a timeout; under `passing` */
-};
 
 /*
  * Makes a pass and handles arrivals. Returns 1 if it made progress. The caller holds help.passing.
@@ -39,8 +19,5 @@ int df_net_pass(struct df_net_ep *ep);
 void df_net_run(struct df_net_ep *ep);
 /* In the child of a fork: forgets the parent's endpoints. */
 void df_net_pass_forked(void);
-
-/* df_net_look_held() (runtime/transport/transport.h) for one endpoint. */
-void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause);
 
 #endif

@@ -2,7 +2,7 @@
  * Passes over an endpoint: the pending work of its links, done by its thread or by a waiting
  * thread; see progress.h.
  */
-#include "runtime/transport/net/progress.h"
+#include "runtime/transport/progress.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -17,7 +17,6 @@
 #include "runtime/base/time.h"
 #include "kernels/bell.h"
 #include "runtime/transport/net/net.h"
-#include "runtime/transport/net/progress.h"
 
 #define GPU_LOOK_NS (20 * DF_NS_PER_US) /* a GPU rings no bell */
 #define SAY_NS	    DF_NS_PER_S		/* a break is reported if it has not healed by then */
@@ -32,122 +31,8 @@
 #define DOZE_MAX_NS (4 * DF_NS_PER_MS)
 
 static struct df_net_ep *helped; /* linked by help.next; atomic */
-static void (*on_event)(const struct df_net_event *e);
-static uint32_t leaves; /* set by df_net_goodbye(); atomic */
 
 /* ---- links ----------------------------------------------------------------------------------- */
-
-static const char *why_text(const struct df_net_link *l)
-{
-	return l->what[0] ? l->what : strerror(-l->why);
-}
-
-/* Fills the fields that never change for a link. Any thread. */
-static struct df_net_event event_of(const struct df_net_link *l, enum df_net_what what, uint64_t ns)
-{
-	return (struct df_net_event){.what = what,
-				     .device = l->ep->device,
-				     .peer_device = l->device,
-				     .proc = l->proc,
-				     .host = df_net_member(l)->host,
-				     .pid = df_net_member(l)->pid,
-				     .ns = ns,
-				     .from = l->ep->address,
-				     .to = df_net_member(l)->net,
-				     .port = ""};
-}
-
-/* Relaxed: a stale read reports at most one extra event. */
-static int has_left(void)
-{
-	return (int)__atomic_load_n(&leaves, __ATOMIC_RELAXED);
-}
-
-static void tell(const struct df_net_link *l, enum df_net_what what, uint64_t ns)
-{
-	struct df_net_event e = event_of(l, what, ns);
-	char port[64];
-
-	if (!on_event || has_left() || !df_net_wanted(l))
-		return;
-	df_session_port(l->ep, port, sizeof(port));
-	e.error = l->why;
-	e.attempts = l->attempts;
-	e.over = l->over ? l->over->name : "no network";
-	e.why = why_text(l);
-	e.port = port;
-	on_event(&e);
-}
-
-void df_net_up(struct df_net_link *l)
-{
-	struct df_net_ep *ep = l->ep;
-	uint64_t now = df_now_ns(), again = df_net_again(l);
-
-	l->sent = df_list_empty(&l->notes)
-			  ? l->seq
-			  : df_list_first(&l->notes, struct df_net_note, node)->frame.seq - 1;
-	l->up = 1;
-	l->over = l->ops;
-	l->alive = now;
-	df_net_count(&ep->n.resent, again);
-	if (l->broken) {
-		df_net_count(&ep->n.healed, 1);
-		df_warn("the connection to device %d of %s (pid %u) was broken (%s), and is back after "
-			"%.1f s over %s: %llu slices are sent again",
-			l->device, df_net_member(l)->hostname, df_net_member(l)->pid, why_text(l),
-			(double)(now - l->since) / 1e9, l->ops->name, (unsigned long long)again);
-		tell(l, DF_NET_RESTORED, now - l->since);
-	} else if (df_net_wanted(l)) {
-		df_net_count(&ep->n.links, 1);
-		df_info("device %d is joined with device %d of %s (pid %u, %s) over %s", ep->device,
-			l->device, df_net_member(l)->hostname, df_net_member(l)->pid,
-			df_net_member(l)->net, l->ops->name);
-	}
-	if (!again || !l->stuck)
-		l->stuck = again ? now : 0;
-	l->since = 0;
-	l->broken = 0;
-	l->attempts = 0;
-	l->what[0] = '\0';
-}
-
-void df_net_down(struct df_net_link *l, int why)
-{
-	l->told = l->heard_told = 0;
-	if (!l->up)
-		return;
-	l->up = 0;
-	l->why = why;
-	l->since = l->alive = df_now_ns();
-	l->said = 0;
-	if (l->bye || df_net_dead(l))
-		return;
-	l->broken = 1;
-	df_net_count(&l->ep->n.faults, 1);
-	if (!l->stuck || l->since - l->stuck <= (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS)
-		return;
-	snprintf(
-		l->what, sizeof(l->what),
-		"small packets arrive, large ones do not: set the MTU of both interfaces to what every "
-		"switch between them passes");
-	l->alive = l->stuck;
-	df_net_lost(l);
-}
-
-void df_net_alive(struct df_net_link *l, uint64_t now)
-{
-	l->alive = now;
-}
-
-void df_net_lost(struct df_net_link *l)
-{
-	if (df_net_dead(l))
-		return;
-	df_net_count(&l->ep->n.lost, 1);
-	df_net_mark_dead(l);
-	tell(l, DF_NET_GONE, df_now_ns() - l->alive);
-}
 
 static void watch(struct df_net_link *l, uint64_t now)
 {
@@ -161,15 +46,15 @@ static void watch(struct df_net_link *l, uint64_t now)
 			l->since = now;
 		df_session_open(l);
 	}
-	if (l->up || !l->opened || l->bye || !l->since || has_left())
+	if (l->up || !l->opened || l->bye || !l->since || df_net_has_left())
 		return;
 	if (!l->said && l->broken && now - l->since > DF_MIN(SAY_NS, bound / 2)) {
 		l->said = 1;
 		df_warn("the connection to device %d of %s (pid %u, %s) is broken (%s): dfshim tries to "
 			"restore it",
 			l->device, df_net_member(l)->hostname, df_net_member(l)->pid,
-			df_net_member(l)->net, why_text(l));
-		tell(l, DF_NET_BROKEN, now - l->since);
+			df_net_member(l)->net, df_net_why(l));
+		df_net_report(l, DF_NET_BROKEN, now - l->since);
 	}
 	/*
 	 * Do not count time in which this process was stopped or had no processor: it is not the
@@ -179,54 +64,6 @@ static void watch(struct df_net_link *l, uint64_t now)
 		l->alive = DF_MIN(l->alive + away - bound / LOOKS, now);
 	if (now - l->alive > bound)
 		df_net_lost(l);
-}
-
-/* Called by the watchdog. */
-static void tell_held(const struct df_net_link *l, enum df_net_what what, uint64_t ns,
-		      const char *why)
-{
-	struct df_net_event e = event_of(l, what, ns);
-
-	e.error = -ETIMEDOUT;
-	e.over = df_net_plugin.name;
-	e.why = why;
-	if (on_event && df_net_wanted(l))
-		on_event(&e);
-}
-
-void df_net_look_inside(struct df_net_ep *ep, uint64_t now, uint64_t pause)
-{
-	struct df_net_inside *in = &ep->inside;
-	/*
-	 * ACQUIRE pairs with the RELEASE in df_net_enter(): the fields are of this call or a later
-	 * one.
-	 */
-	const char *function = __atomic_load_n(&in->function, __ATOMIC_ACQUIRE);
-	const struct df_net_link *l = __atomic_load_n(&in->link, __ATOMIC_RELAXED);
-	uint64_t since = __atomic_load_n(&in->since, __ATOMIC_RELAXED), ns, away;
-	char text[160];
-
-	if (in->told && (!function || since != in->seen)) {
-		tell_held(in->told, DF_NET_RETURNED, now - in->seen, "");
-		in->told = NULL;
-	}
-	/* While this process was stopped or had no processor, the function could not return. */
-	away = now - DF_MIN(now, DF_MAX(in->looked, since));
-	if (since != in->seen)
-		in->stopped = 0;
-	if (away > 2 * pause)
-		in->stopped += away - pause;
-	in->seen = since;
-	in->looked = now;
-	ns = now - DF_MIN(now, since + in->stopped);
-	if (!function || in->told || ns <= pause)
-		return;
-	in->told = l;
-	snprintf(text, sizeof(text), "the network plugin %s has not returned from %s",
-		 (const char *)__atomic_load_n(&in->library, __ATOMIC_RELAXED), function);
-	df_warn("%s for %.0f s: nothing moves between device %d and other nodes", text,
-		(double)ns / 1e9, ep->device);
-	tell_held(l, DF_NET_HELD, ns, text);
 }
 
 /* Returns the union of enum df_net_looked of all connectors. */
@@ -411,7 +248,7 @@ static void allow_help(struct df_net_ep *ep)
 	int i;
 
 	for (i = 0; i < DF_NET_MEDIA; i++)
-		if (ep->media & 1u << i && !df_net_media[i]->helped)
+		if (ep->media & 1u << i && !ep->ops[i]->helped)
 			return;
 	ep->help.next = __atomic_load_n(&helped, __ATOMIC_RELAXED);
 	/* RELEASE pairs with the ACQUIRE in helped_of(): the endpoint is complete. */
@@ -583,15 +420,4 @@ void df_tl_leave(int device, int sleeps)
 void df_net_pass_forked(void)
 {
 	helped = NULL;
-	leaves = 0;
-}
-
-void df_net_goodbye(void)
-{
-	__atomic_store_n(&leaves, 1, __ATOMIC_RELAXED);
-}
-
-void df_net_on_event(void (*fn)(const struct df_net_event *e))
-{
-	on_event = fn;
 }
