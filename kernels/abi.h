@@ -232,8 +232,8 @@ struct df_kwait {
  */
 struct df_kgate {
 	uint64_t arrived;
-	uint64_t opened; /* df_kinst.done_value of the last instance that set `open` */
-	uint64_t pad0[6];
+	uint64_t opened; /* df_replayed.opens of the last instance that set `open` */
+	uint64_t issued, begun, lane, pad0[3]; /* struct df_lane_op */
 	uint64_t open;
 	uint64_t pad1[7];
 };

@@ -20,7 +20,7 @@
 #include "runtime/backend_types.h"
 
 /* Increased with any change below: libdfhost.so and libdfshim.so must be of one build. */
-#define DF_BACKEND_VERSION 11
+#define DF_BACKEND_VERSION 12
 
 struct df_blocks;
 
@@ -158,16 +158,20 @@ struct df_backend {
 			    void *arg);
 
 	/*
-	 * Adds nodes to the capture that the stream is part of, one for each argument; they start
-	 * together. Fails with -EINVAL if the stream does not capture. In mode trace nothing may
-	 * wait for a node: *done is ignored. Each argument is destroyed in the end, also on
-	 * failure.
+	 * Adds nodes to the capture that the streams are part of, one for each argument, on the
+	 * stream of the same index; those on one stream start together. A graph that has one has
+	 * all. Fails with -EINVAL if a stream does not capture, or not into the same graph. In mode
+	 * trace nothing may wait for a node: its turn is ignored. Each argument is destroyed in the
+	 * end, also on failure.
 	 */
-	int (*capture_nodes)(struct df_mstream *s, const struct df_capture_ops *ops,
+	int (*capture_nodes)(struct df_mstream *const *s, const struct df_capture_ops *ops,
 			     void *const *args, uint32_t nr);
 
-	/* Checks again the words that streams of this device wait for. Cheap; any thread. */
-	void (*kick)(int device);
+	/*
+	 * Checks again the words that streams of this device wait for. Returns 1 if one waits for
+	 * the next call. Cheap; any thread.
+	 */
+	int (*kick)(int device);
 
 	int (*mem_alloc)(int device, size_t bytes,
 			 /* Device memory, aligned to a page. */

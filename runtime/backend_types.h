@@ -82,18 +82,35 @@ struct df_touch {
 struct df_arrival {
 	const uint64_t *ready; /* becomes `value` */
 	uint64_t value;
-	/* or one gate for each collective, in capture order, if they were captured together */
-	struct df_kgate *const *gates;
+	struct df_kgate *gate; /* or this reports it, and is opened at the end */
 };
 
-/* A collective captured into a graph. */
+/*
+ * A replay of a captured collective. It is done when *done >= value; its executor has opened the
+ * gate when df_kgate.opened >= opens.
+ */
+struct df_replayed {
+	const uint64_t *done;
+	uint64_t value, opens;
+};
+
+/*
+ * A collective captured into a graph. cudaGraphLaunch calls, on the caller's thread and for all
+ * such nodes of the graph in capture order, first prepare() and then launch().
+ */
 struct df_capture_ops {
 	/*
-	 * One replay. Called inside cudaGraphLaunch on the caller's thread, for all such nodes of
-	 * the graph in capture order. The node is done when **done >= *done_value.
+	 * A replay is about to be launched. Nothing is submitted yet: what can fail, fails here
+	 * with -errno, and the graph is not launched. May be NULL.
 	 */
-	int (*launch)(void *arg, const struct df_arrival *a, const uint64_t **done,
-		      uint64_t *done_value);
+	int (*prepare)(void *arg, const struct df_arrival *a);
+	/* One replay. On -errno it is not submitted, and the graph is not launched. */
+	int (*launch)(void *arg, const struct df_arrival *a, struct df_replayed *turn);
+	/*
+	 * The graph is not launched although launch() has submitted the replay: it must not
+	 * complete with data that was never computed. May be NULL.
+	 */
+	void (*lost)(void *arg);
 	/*
 	 * The last graph or executable graph that holds the node has been destroyed. May not call
 	 * CUDA.

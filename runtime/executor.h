@@ -95,6 +95,7 @@ struct df_launch {
 	 */
 	const uint64_t *done;
 	uint64_t value, key, number;
+	uint64_t opens; /* df_replayed.opens, of a replay */
 	uint32_t program;
 	uint8_t proto;
 	struct df_kinst *inst; /* the daemon's */

@@ -318,7 +318,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 		 : df_done		? CUDA_SUCCESS                                             \
 					: (call);                                                               \
 	if (df_done <= 0)                                                                          \
-	df_f->graph_launched(SECOND object, ptds, df_ret == CUDA_SUCCESS)
+	df_f->graph_launched(PAIR object, ptds, df_done < 0 ? -1 : df_ret == CUDA_SUCCESS)
 #define BEFORE_EVENT_CREATE(where, flags)    (void)0
 #define BEFORE_EVENT_DESTROY(where, flags)   df_f->event_gone(*(where))
 #define BEFORE_STREAM_CREATE(where, flags)   (void)0

@@ -128,8 +128,7 @@ static ncclResult_t launch_now(struct df_hn_launch *l, const struct df_stream_in
 
 /* ---- graphs --------------------------------------------------------------------------------- */
 
-static int replay(void *arg, const struct df_arrival *a, const uint64_t **done,
-		  uint64_t *done_value)
+static int replay(void *arg, const struct df_arrival *a, struct df_replayed *turn)
 {
 	const struct df_hn_launch *of = arg;
 	struct df_hn_comm *c = of->comm;
@@ -140,10 +139,10 @@ static int replay(void *arg, const struct df_arrival *a, const uint64_t **done,
 	l->nr_streams = 1;
 	l->streams[0].word = a->ready;
 	l->streams[0].value = a->value;
-	*done = &c->done;
+	turn->done = &c->done;
 	pthread_mutex_lock(&c->lock);
 	l->ticket = ticket(c);
-	*done_value = l->ticket + 1;
+	turn->value = l->ticket + 1;
 	df_hn_submit(l);
 	pthread_mutex_unlock(&c->lock);
 	return 0;
@@ -188,7 +187,7 @@ static ncclResult_t capture(struct df_hn_launch *l, const struct df_stream_info 
 		bad = other[i] != stream && join(other[i], stream);
 	if (bad)
 		forget(l);
-	if (bad || df_hn_cuda()->capture_nodes(first->stream, &ops, &arg, 1)) {
+	if (bad || df_hn_cuda()->capture_nodes(&first->stream, &ops, &arg, 1)) {
 		free(other);
 		return ncclUnhandledCudaError;
 	}

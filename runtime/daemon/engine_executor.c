@@ -154,7 +154,7 @@ static int place(struct df_launch *l)
 		lend(l);
 	}
 	l->done = coll->k.done;
-	l->value = inst->done_value;
+	l->value = l->opens = inst->done_value;
 	l->key = coll->key;
 	l->number = inst->seq;
 	l->program = coll->name;

@@ -106,8 +106,8 @@ static void stream_each(int device, void (*fn)(const struct df_stream_info *s, v
 	(void)arg;
 }
 
-static int capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops, void *const *args,
-			 uint32_t nr)
+static int capture_nodes(struct df_mstream *const *s, const struct df_capture_ops *ops,
+			 void *const *args, uint32_t nr)
 {
 	(void)s;
 	for (uint32_t i = 0; i < nr; i++)
@@ -115,9 +115,10 @@ static int capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops,
 	return -EINVAL;
 }
 
-static void kick(int device)
+static int kick(int device)
 {
 	(void)device;
+	return 0;
 }
 
 static int mem_alloc(int device, size_t bytes, void **out)

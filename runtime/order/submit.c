@@ -284,6 +284,8 @@ static int place(struct way *w)
 		return ret;
 	w->f->done = l->done;
 	w->f->value = l->value;
+	if (w->replay)
+		*w->replay->opens = l->opens;
 	return 0;
 }
 

@@ -34,11 +34,12 @@ struct df_prep {
 
 /*
  * When an operation of a replayed graph may start, and the graph's gate for it. gate NULL: the
- * backend polls for its end.
+ * backend polls for its end. *opens becomes df_replayed.opens.
  */
 struct df_replay {
 	struct df_kwait ready, previous; /* previous: the end of the same node's last replay */
 	struct df_kgate *gate;
+	uint64_t *opens;
 };
 
 /* Returns an array of nr_ops entries: `few` if that is large enough, else from malloc(). */
@@ -72,7 +73,10 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
  * error.
  */
 int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int ret);
-/* submit_captured.c: captures ops[at] and all later operations of the group on the same stream. */
+/*
+ * submit_captured.c: captures ops[at] with all operations of the group on its stream, on its
+ * communicator, and on those of these.
+ */
 int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, size_t nr_ops);
 
 #endif

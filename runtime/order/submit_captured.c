@@ -21,10 +21,10 @@
 #include "trace/record/writer.h"
 
 /*
- * A node of a graph. A group captured on one stream becomes a node for each operation, one after
- * the other, in the stream's order. The replay of the first node submits all operations of the
- * group, because they wait for one another's peers; each later node only waits for the end of its
- * own.
+ * A node of a graph. A group is captured as a node for each operation; those on one stream follow
+ * one another. The first node that a launch reaches submits all operations of the group, because
+ * they wait for one another's peers, and because NCCL may need them in one group. The other nodes
+ * only wait for the end of their own.
  */
 struct captured {
 	struct cap_group *group;
@@ -33,24 +33,33 @@ struct captured {
 	struct df_kwait last; /* the end of its last replay; addr NULL: none. dev->lock */
 };
 
+/* A replay of a group, in one launch of a graph. Only the thread that launches it uses it. */
+struct cap_replay {
+	struct cap_replay *next;
+	const char *thread;
+	uint64_t launch;	     /* its serial */
+	uint32_t prepared, launched; /* nodes */
+	struct cap_node {
+		struct df_arrival arrival;
+		struct df_replayed turn;
+	} node[];
+};
+
 struct cap_group {
 	uint32_t nr, refs;
 	int priority; /* of the stream that captured it */
 	struct captured *node;
 	struct df_op *op;
+	/* those that are being launched, and those whose launch has failed; replays_lock */
+	struct cap_replay *replays;
 };
 
-/*
- * The replay inside this thread's cudaGraphLaunch. Its nodes are launched in the order of their
- * capture.
- */
-static __thread struct {
-	const struct cap_group *group;
-	struct df_flight *flight;
-} replaying;
+static __thread char this_thread;
+static struct df_mutex replays_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "replays of captured groups");
 
 static void cap_put(struct cap_group *g)
 {
+	struct cap_replay *r;
 	uint32_t i;
 
 	/*
@@ -61,24 +70,51 @@ static void cap_put(struct cap_group *g)
 		return;
 	for (i = 0; i < g->nr; i++)
 		df_comm_put(g->op[i].comm);
+	while ((r = g->replays)) {
+		g->replays = r->next;
+		free(r);
+	}
 	free(g->node);
 	free(g->op);
 	free(g);
 }
 
-static int replay_issue(struct cap_group *g, const struct df_arrival *a, struct df_flight *flight)
+static int issue(struct cap_group *g, uint32_t i, struct df_prep *p, uint64_t group,
+		 struct cap_node *node)
 {
-	struct df_replay replay = {.ready = {a->ready, a->value}};
+	struct df_replay replay = {.ready = {node->arrival.ready, node->arrival.value},
+				   .gate = node->arrival.gate,
+				   .opens = &node->turn.opens};
+	struct df_dev *dev = g->op[i].comm->dev;
+	struct df_flight flight;
+	int ret;
+
+	if (replay.gate)
+		replay.ready = (struct df_kwait){&replay.gate->arrived, 1};
+	df_mutex_lock(&dev->lock);
+	replay.previous = g->node[i].last;
+	ret = df_submit_issue(&g->op[i], p, &replay, group, g->nr == 1, &flight);
+	if (!ret) {
+		g->node[i].last = (struct df_kwait){flight.done, flight.value};
+		node->turn.done = flight.done;
+		node->turn.value = flight.value;
+	}
+	df_mutex_unlock(&dev->lock);
+	return ret;
+}
+
+/* Submits all operations of the group. Returns -errno if none of them was. */
+static int issue_all(struct cap_group *g, struct cap_replay *r)
+{
+	static const uint64_t zero;
 	uint64_t group = df_trace_serial(), stream, launch;
 	struct df_prep p;
-	uint32_t i, issued = 0;
+	uint32_t i, issued;
 	int ret = 0;
 
 	df_executor->reserve();
 	df_stream_launching(&stream, &launch);
-	for (i = 0; i < g->nr && !ret; i++) {
-		struct df_dev *dev = g->op[i].comm->dev;
-
+	for (i = 0; i < g->nr && !ret; i += !ret) {
 		ret = df_comm_error(g->op[i].comm);
 		if (ret)
 			break;
@@ -89,55 +125,111 @@ static int replay_issue(struct cap_group *g, const struct df_arrival *a, struct 
 		p.shown = g->node[i].shown;
 		df_submit_sig(&g->op[i], &p.sig);
 		p.in_place = g->op[i].send == g->op[i].recv;
-		df_mutex_lock(&dev->lock);
-		if (a->gates) {
-			replay.gate = a->gates[i];
-			replay.ready = (struct df_kwait){&replay.gate->arrived, 1};
-		}
-		replay.previous = g->node[i].last;
-		ret = df_submit_issue(&g->op[i], &p, &replay, group, g->nr == 1, &flight[i]);
-		if (!ret) {
-			issued++;
-			g->node[i].last = (struct df_kwait){flight[i].done, flight[i].value};
-		}
-		df_mutex_unlock(&dev->lock);
+		ret = issue(g, i, &p, group, &r->node[i]);
 	}
-	if (ret && issued)
-		for (i = 0; i < g->nr; i++)
-			df_comm_end(g->op[i].comm, ret, 1);
+	issued = i;
+	/* The others have ended with their communicators; no executor opens their gates. */
+	for (; i < g->nr; i++)
+		r->node[i].turn = (struct df_replayed){&zero, 0, UINT64_MAX};
+	for (i = 0; ret && issued && i < g->nr; i++)
+		df_comm_end(g->op[i].comm, ret, 1);
 	df_executor->submitted();
-	return ret;
+	return issued ? 0 : ret;
 }
 
-static int replay_launch(void *arg, const struct df_arrival *a, const uint64_t **done,
-			 uint64_t *done_value)
+/*
+ * This thread's replay of which a node is to be launched, or is to be prepared next; NULL: none.
+ * Drops what its earlier launches have left that failed. Lock held.
+ */
+static struct cap_replay *find_replay(struct cap_group *g, int to_launch)
+{
+	struct cap_replay **p = &g->replays, *r;
+	uint64_t stream, launch;
+
+	df_stream_launching(&stream, &launch);
+	while ((r = *p)) {
+		if (r->thread == &this_thread && r->launch != launch) {
+			*p = r->next;
+			free(r);
+			continue;
+		}
+		/* The same child may be there several times: one replay after the other. */
+		if (r->thread == &this_thread && (to_launch || r->prepared < g->nr))
+			return r;
+		p = &r->next;
+	}
+	if (to_launch)
+		return NULL;
+	r = calloc(1, sizeof(*r) + g->nr * sizeof(r->node[0]));
+	if (r) {
+		r->thread = &this_thread;
+		r->launch = launch;
+		*p = r;
+	}
+	return r;
+}
+
+static void drop_replay(struct cap_group *g, struct cap_replay *r)
+{
+	struct cap_replay **p;
+
+	df_mutex_lock(&replays_lock);
+	for (p = &g->replays; *p != r;)
+		p = &(*p)->next;
+	*p = r->next;
+	df_mutex_unlock(&replays_lock);
+	free(r);
+}
+
+static int replay_prepare(void *arg, const struct df_arrival *a)
 {
 	const struct captured *c = arg;
 	struct cap_group *g = c->group;
+	struct cap_replay *r;
+	int ret = df_comm_error(g->op[c->at].comm);
+
+	if (ret)
+		return ret;
+	df_mutex_lock(&replays_lock);
+	r = find_replay(g, 0);
+	df_mutex_unlock(&replays_lock);
+	if (!r)
+		return -ENOMEM;
+	r->prepared++;
+	r->node[c->at].arrival = *a;
+	return 0;
+}
+
+static int replay_launch(void *arg, const struct df_arrival *a, struct df_replayed *turn)
+{
+	const struct captured *c = arg;
+	struct cap_group *g = c->group;
+	struct cap_replay *r;
 	int ret = 0;
 
-	if (c->at == 0) {
-		free(replaying.flight);
-		replaying.group = g;
-		replaying.flight = calloc(g->nr, sizeof(*replaying.flight));
-		ret = replaying.flight ? replay_issue(g, a, replaying.flight) : -ENOMEM;
-	} else if (replaying.group != g) {
-		/* Its first node failed, or was removed from the graph. */
+	(void)a;
+	df_mutex_lock(&replays_lock);
+	r = find_replay(g, 1);
+	df_mutex_unlock(&replays_lock);
+	if (!r || r->prepared < g->nr) {
 		df_warn_once(
 			"a graph launches only a part of the collectives that were captured in "
 			"one group: the launch fails");
-		ret = -EINVAL;
+		return -EINVAL;
 	}
-	if (!ret) {
-		*done = replaying.flight[c->at].done;
-		*done_value = replaying.flight[c->at].value;
-	}
-	if (ret || c->at + 1 == g->nr) {
-		free(replaying.flight);
-		replaying.flight = NULL;
-		replaying.group = NULL;
-	}
+	if (!r->launched++)
+		ret = issue_all(g, r);
+	*turn = r->node[c->at].turn;
+	if (ret || r->launched == g->nr)
+		drop_replay(g, r);
 	return ret;
+}
+
+static void replay_lost(void *arg)
+{
+	const struct captured *c = arg;
+
+	df_comm_end(c->group->op[c->at].comm, -EIO, 1);
 }
 
 static void replay_destroy(void *arg)
@@ -149,43 +241,72 @@ static void replay_destroy(void *arg)
 
 static int replay_plain(void *arg, const struct df_stream_info *si, int chain);
 
-static const struct df_capture_ops capture_ops = {replay_launch, replay_destroy, replay_plain};
+static const struct df_capture_ops capture_ops = {replay_prepare, replay_launch, replay_lost,
+						  replay_destroy, replay_plain};
+
+/*
+ * Finds the operations that are captured together with ops[at]: those on one stream follow one
+ * another, and the real NCCL may have to execute those on one communicator as one group. is: of
+ * each operation.
+ */
+static void find_group(const struct df_op *ops, const struct df_prep *p, size_t at, size_t nr_ops,
+		       uint8_t *is)
+{
+	size_t i, j;
+	int more = 1;
+
+	memset(is, 0, nr_ops);
+	is[at] = 1;
+	while (more)
+		for (more = 0, i = at; i < nr_ops; i++)
+			for (j = at; j < nr_ops && is[i]; j++)
+				if (!is[j] && p[j].si.capturing && !p[j].captured &&
+				    (p[j].si.stream == p[i].si.stream ||
+				     ops[j].comm == ops[i].comm))
+					more = is[j] = 1;
+}
 
 int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, size_t nr_ops)
 {
 	struct cap_group *g = calloc(1, sizeof(*g));
-	void **args;
+	size_t i, room = nr_ops - at;
+	struct df_mstream **streams;
+	uint8_t *is = NULL;
 	uint32_t n = 0;
-	size_t i;
-	int ret;
+	void **args;
+	int ret = -ENOMEM;
 
 	if (!g)
 		return -ENOMEM;
 	g->refs = 1;
 	g->priority = p[at].si.priority;
-	g->node = calloc(nr_ops - at, sizeof(*g->node));
-	g->op = calloc(nr_ops - at, sizeof(*g->op));
-	args = calloc(nr_ops - at, sizeof(*args));
-	if (!g->node || !g->op || !args) {
-		free(args);
-		cap_put(g);
-		return -ENOMEM;
-	}
+	g->node = calloc(room, sizeof(*g->node));
+	g->op = calloc(room, sizeof(*g->op));
+	args = calloc(room, sizeof(*args));
+	streams = calloc(room, sizeof(*streams));
+	is = malloc(nr_ops);
+	if (!g->node || !g->op || !args || !streams || !is)
+		goto out;
+	find_group(ops, p, at, nr_ops, is);
 	for (i = at; i < nr_ops; i++) {
-		if (p[i].captured || p[i].si.stream != p[at].si.stream)
+		if (!is[i])
 			continue;
 		p[i].captured = 1;
 		g->node[n].group = g;
 		g->node[n].at = n;
 		g->node[n].shown = p[i].shown;
 		args[n] = &g->node[n];
+		streams[n] = p[i].si.stream;
 		df_comm_get(ops[i].comm);
 		g->op[n] = ops[i];
 		g->op[n++].ticket = NULL; /* a ticket belongs to one instance */
 	}
 	g->nr = n;
 	__atomic_add_fetch(&g->refs, n, __ATOMIC_RELAXED);
-	ret = df_backend->capture_nodes(p[at].si.stream, &capture_ops, args, n);
+	ret = df_backend->capture_nodes(streams, &capture_ops, args, n);
+out:
+	free(is);
+	free(streams);
 	free(args);
 	cap_put(g);
 	return ret;

@@ -25,16 +25,14 @@ static __thread struct {
 	size_t nr, cap;
 } launch __attribute__((tls_model("initial-exec")));
 
-static int note_launch(void *arg, const struct df_arrival *a, const uint64_t **done,
-		       uint64_t *done_value)
+static int note_launch(void *arg, const struct df_arrival *a, struct df_replayed *turn)
 {
 	static const uint64_t zero;
 	struct df_record_op *op;
 
 	(void)a;
 	/* Nothing waits for a note. */
-	*done = &zero;
-	*done_value = 0;
+	*turn = (struct df_replayed){.done = &zero};
 	op = DF_VEC_PUSH(launch.ops, launch.nr, launch.cap);
 	if (!op)
 		return 0;
@@ -58,7 +56,7 @@ void df_record_capture(const struct df_record_call *c, const struct df_stream_in
 		return;
 	*note = *c;
 	arg = note;
-	if (df_backend->capture_nodes(info->stream, &note_ops, &arg, 1))
+	if (df_backend->capture_nodes(&info->stream, &note_ops, &arg, 1))
 		df_warn_once("cannot note a captured NCCL operation: launches of its graph are "
 			     "recorded without it");
 }

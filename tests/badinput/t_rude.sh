@@ -32,6 +32,8 @@ for how in "--ranks 3" "--procs 3"; do
 		rude busy $how
 		rude abort $how
 		rude abort-sync $how
+		rude abort-graph $how
+		rude half-graph $how
 	}
 done
 for _ in 1 2 3; do

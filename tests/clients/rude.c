@@ -458,6 +458,117 @@ static int abort_message(struct place *p)
 	return 0;
 }
 
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+/* Work around sums on the communicators: such a graph is launched as one. */
+static int capture(struct place *p, const ncclComm_t *comms, int nr, cudaGraphExec_t *exec)
+{
+	cudaGraph_t graph;
+	int i;
+
+	CUDA(cudaStreamBeginCapture(p->s, cudaStreamCaptureModeThreadLocal));
+	for (i = 0; i < nr; i++) {
+		CUDA(cudaMemcpyAsync(p->buf, p->buf + 100, 400, cudaMemcpyDeviceToDevice, p->s));
+		NCCL(ncclAllReduce(p->buf, p->buf + 100, 100, ncclFloat, ncclSum, comms[i], p->s));
+	}
+	CUDA(cudaMemcpyAsync(p->buf, p->buf + 100, 400, cudaMemcpyDeviceToDevice, p->s));
+	CUDA(cudaStreamEndCapture(p->s, &graph));
+	CUDA(cudaGraphInstantiate(exec, graph, 0));
+	CUDA(cudaGraphDestroy(graph));
+	return 0;
+}
+
+static void wait_until_set(void *arg)
+{
+	while (!__atomic_load_n((int *)arg, __ATOMIC_ACQUIRE))
+		usleep(100);
+}
+
+/*
+ * Abort while replays of one graph wait behind one another for peers that never launch theirs; and
+ * before the first of them has begun.
+ */
+static int abort_graph(struct place *p)
+{
+	struct client_rank *me = p->me;
+	cudaGraphExec_t exec;
+	int late, i, go;
+
+	for (late = 0; late < 2; late++) {
+		go = 0;
+		NCCL(ncclCommInitRank(&me->comms[late], me->nr_ranks, client_ids[late], me->rank));
+		if (sum(p, me->comms[late]) || capture(p, &me->comms[late], 1, &exec) || meet())
+			return -1;
+		if (late)
+			CUDA(cudaLaunchHostFunc(p->s, wait_until_set, &go));
+		for (i = 0; i < 5 && !me->rank; i++)
+			CUDA(cudaGraphLaunch(exec, p->s));
+		usleep(50000);
+		NCCL(ncclCommAbort(me->comms[late]));
+		me->comms[late] = NULL;
+		__atomic_store_n(&go, 1, __ATOMIC_RELEASE);
+		CUDA(cudaStreamSynchronize(p->s));
+		CUDA(cudaDeviceSynchronize());
+		EXPECT(cudaGraphLaunch(exec, p->s) != cudaSuccess,
+		       "a graph of an aborted communicator is launched");
+		(void)cudaGetLastError();
+		CUDA(cudaStreamSynchronize(p->s));
+		CUDA(cudaGraphExecDestroy(exec));
+		client_tick();
+	}
+	return 0;
+}
+
+/* A graph of two communicators of which one has ended: nothing of it is launched. */
+static int half_graph(struct place *p)
+{
+	struct client_rank *me = p->me;
+	cudaGraphExec_t exec;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		NCCL(ncclCommInitRank(&me->comms[i], me->nr_ranks, client_ids[i], me->rank));
+		if (sum(p, me->comms[i]))
+			return -1;
+	}
+	if (capture(p, me->comms, 2, &exec) || meet())
+		return -1;
+	NCCL(ncclCommAbort(me->comms[1]));
+	me->comms[1] = NULL;
+	/* One rank alone: on the others no operation meets what it submits. */
+	for (i = 0; i < 3 && !me->rank; i++)
+		EXPECT(cudaGraphLaunch(exec, p->s) != cudaSuccess,
+		       "a graph of an aborted communicator is launched");
+	(void)cudaGetLastError();
+	if (sum(p, me->comms[0]))
+		return -1;
+	CUDA(cudaDeviceSynchronize());
+	CUDA(cudaGraphExecDestroy(exec));
+	return 0;
+}
+
+/* The driver refuses to launch a graph whose sum has been submitted. */
+static int lost_graph(struct place *p)
+{
+	struct client_rank *me = p->me;
+	ncclResult_t state;
+	cudaGraphExec_t exec;
+
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	if (sum(p, me->comms[0]) || capture(p, &me->comms[0], 1, &exec) || meet())
+		return -1;
+	EXPECT(cudaGraphLaunch(exec, p->s) != cudaSuccess, "the driver launches it");
+	(void)cudaGetLastError();
+	CUDA(cudaStreamSynchronize(p->s));
+	NCCL(ncclCommGetAsyncError(me->comms[0], &state));
+	EXPECT(state != ncclSuccess, "the communicator has not ended");
+	NCCL(ncclCommAbort(me->comms[0]));
+	me->comms[0] = NULL;
+	CUDA(cudaDeviceSynchronize());
+	CUDA(cudaGraphExecDestroy(exec));
+	return 0;
+}
+
 /* A rendezvous with one rank only, in another thread, does not disturb the rest. */
 static int init_stuck(struct place *p)
 {
@@ -484,10 +595,21 @@ static const struct {
 	const char *name;
 	int (*run)(struct place *p);
 } cases[] = {
-	{"missing", missing},	    {"late", late},	   {"twice", twice},
-	{"same-rank", same_rank},   {"early", early},	   {"leave", leave},
-	{"fork", fork_after},	    {"busy", busy},	   {"abort", abort_all},
-	{"abort-sync", abort_sync}, {"stuck", init_stuck}, {"abort-message", abort_message},
+	{"missing", missing},
+	{"late", late},
+	{"twice", twice},
+	{"same-rank", same_rank},
+	{"early", early},
+	{"leave", leave},
+	{"fork", fork_after},
+	{"busy", busy},
+	{"abort", abort_all},
+	{"abort-sync", abort_sync},
+	{"stuck", init_stuck},
+	{"abort-message", abort_message},
+	{"abort-graph", abort_graph},
+	{"half-graph", half_graph},
+	{"lost-graph", lost_graph},
 };
 
 static int run(struct client_rank *me)
@@ -520,6 +642,7 @@ int main(int argc, char **argv)
 	return client_main(
 		argc, argv, 3, 1,
 		"One case of bad manners, named by RUDE_CASE: missing, late, twice, "
-		"same-rank, early,\nleave, fork, busy, abort, abort-sync, abort-message, stuck.",
+		"same-rank, early,\nleave, fork, busy, abort, abort-sync, abort-message, stuck,\n"
+		"abort-graph, half-graph, lost-graph.",
 		run);
 }

@@ -58,7 +58,15 @@ printf '%s\n' "ranks 2" "comm A 0 1" "comm B 0 1" "0: $(ars 600 A) AR B s2; ssyn
 # or a replay of a group waits for another operation of its group.
 twice="cap c g; K c; { ; AR A c n=64; AR A c n=64; }; K c; endcap c g; launch g s; launch g s; AR A s n=64; ssync s; launch g s; ssync s"
 printf '%s\n' "ranks 2" "comm A 0 1" "0: $twice" "1: $twice" >"$T/twice.txt"
-for f in deep single twice; do
+# A captured group whose messages are on two streams is one group for NCCL too, which connects two ranks in its call.
+{
+	printf '%s\n' "ranks 2" cold "comm A 0 1"
+	for r in 0 1; do
+		echo "$r: cap c g; K c; rec e1 c; wait e1 d; { ; send A $((1 - r)) c n=1000; recv A $((1 - r)) d n=1000; };" \
+			"rec e2 d; wait e2 c; K c; endcap c g; launch g c; launch g c; ssync c"
+	done
+} >"$T/across.txt"
+for f in deep single twice across; do
 	on 1024 $S "$T/$f.txt"
 	[ $rc = 0 ] || fail "$f: status $rc: $(cat "$T/out" "$T/err")"
 done
@@ -84,6 +92,17 @@ for case in abort leave; do
 		# shellcheck disable=SC2086 # words
 		lanes 64 RUDE_UNTIL="$T/err" RUDE_CASE=$case rude $how
 	done
+done
+# Replays behind one another when their communicator is aborted, put on the lane or held; launches that fail, in dfshim or in the driver.
+for how in "--ranks 2" "--procs 2"; do
+	for sms in 64 64 64 16; do
+		# shellcheck disable=SC2086 # words
+		RUDE_CASE=abort-graph lanes $sms rude $how
+	done
+	# shellcheck disable=SC2086
+	RUDE_CASE=half-graph lanes 64 rude $how
+	# shellcheck disable=SC2086
+	FAKE_CUDA_FAULT=graphs RUDE_CASE=lost-graph lanes 64 rude $how
 done
 # A driver that lets an allocation wait for NCCL's kernels lets it wait for their peers; the one that was measured does not (limits.c).
 export FAKE_CUDA_LIMITS=lock,queue,hardware,blocking,one,context

@@ -95,9 +95,9 @@ static int graph_launch(void *exec, void *stream, int ptds)
 	return issued;
 }
 
-static void graph_launched(void *stream, int ptds, int launched)
+static void graph_launched(void *exec, void *stream, int ptds, int launched)
 {
-	(void)ptds, (void)launched;
+	(void)exec, (void)ptds, (void)launched;
 	tell("graph_launched", stream);
 }
 

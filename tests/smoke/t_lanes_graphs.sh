@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: collectives in CUDA graphs on lanes: all forms of graphs, with room and without; two graphs in opposite orders, which hang by NCCL's rules.
+# Description: collectives in CUDA graphs on lanes: all forms of graphs, with room and without; two graphs in opposite orders, which hang by NCCL's rules; a group on two streams.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
@@ -32,6 +32,15 @@ opposite() {
 }
 opposite bare "" s s
 opposite mixed "K c;" s1 s2
+# A captured group whose messages are on two streams: NCCL connects two ranks in its call, which returns when both have made it.
+{
+	printf '%s\n' "ranks 2" cold "comm A 0 1"
+	for r in 0 1; do
+		echo "$r: cap c g; K c; rec e1 c; wait e1 d; { ; send A $((1 - r)) c n=1000; recv A $((1 - r)) d n=1000; };" \
+			"rec e2 d; wait e2 c; K c; endcap c g; launch g c; launch g c; ssync c"
+	done
+} >"$T/across.txt"
+lanes DFSHIM_HOST_SMS=64 DFSHIM_NCCL_ORDER=issue "$S" "$T/across.txt"
 for f in bare mixed; do
 	# By NCCL's rules: one stream, or one communicator that fits on the device.
 	env "${NCCL_RULES[@]}" DFSHIM_HOST_SMS=16 DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((800 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \

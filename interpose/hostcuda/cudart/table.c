@@ -85,15 +85,15 @@ static const void *stream_handle(struct df_mstream *s)
 	return s;
 }
 
-static int capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops, void *const *args,
-			 uint32_t nr)
+static int capture_nodes(struct df_mstream *const *s, const struct df_capture_ops *ops,
+			 void *const *args, uint32_t nr)
 {
 	uint32_t i;
 	int ret = 0;
 
 	for (i = 0; i < nr; i++) {
 		if (!ret)
-			ret = df_hcapture_coll(of(s), ops, args[i]);
+			ret = df_hcapture_coll(of(s[i]), ops, args[i]);
 		if (ret)
 			ops->destroy(args[i]);
 	}
@@ -182,15 +182,16 @@ static void stream_each(int device, void (*fn)(const struct df_stream_info *s, v
 		free(infos);
 }
 
-static void kick(int device)
+static int kick(int device)
 {
 	struct df_hdev *dev;
 
 	if (df_henter() || !df_hdevice_ok(device))
-		return;
+		return 0;
 	dev = df_hdev(device);
 	if (dev)
 		df_hdev_kick(dev);
+	return 0;
 }
 
 static int mem_alloc(int device, size_t bytes, void **out)

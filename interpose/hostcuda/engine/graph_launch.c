@@ -20,15 +20,22 @@ static int announce(struct df_hplan *p)
 {
 	struct df_hstep *st;
 	size_t i;
+	struct df_arrival a = {.value = p->nr_launches};
 	int err = 0;
 
 	for (i = 0; i < p->nr && !err; i++) {
 		st = &p->steps[i];
+		a.ready = &st->ready;
+		if (st->coll && !st->disabled && st->coll->ops->prepare)
+			err = st->coll->ops->prepare(st->coll->arg, &a);
+	}
+	if (err)
+		return err;
+	for (i = 0; i < p->nr && !err; i++) {
+		st = &p->steps[i];
+		a.ready = &st->ready;
 		if (st->coll && !st->disabled)
-			err = st->coll->ops->launch(
-				st->coll->arg,
-				&(struct df_arrival){&st->ready, p->nr_launches, NULL}, &st->done,
-				&st->done_value);
+			err = st->coll->ops->launch(st->coll->arg, &a, &st->turn);
 	}
 	if (!err)
 		return 0;
@@ -38,6 +45,8 @@ static int announce(struct df_hplan *p)
 	 */
 	for (i--; i-- > 0;) {
 		st = &p->steps[i];
+		if (st->coll && !st->disabled && st->coll->ops->lost)
+			st->coll->ops->lost(st->coll->arg);
 		if (st->coll && !st->disabled)
 			/*
 			 * RELEASE pairs with the daemon's ACQUIRE, as the stream's own write in
@@ -61,9 +70,9 @@ static int put_step(struct df_hstep *st, struct df_hstream *s, uint64_t launch)
 		err = df_hstream_put(s, &op, NULL);
 		if (err)
 			return err;
-		op = (struct df_hop){
-			.kind = DF_HOP_WAIT,
-			.word = {.addr = (uint64_t *)(uintptr_t)st->done, .value = st->done_value}};
+		op = (struct df_hop){.kind = DF_HOP_WAIT,
+				     .word = {.addr = (uint64_t *)(uintptr_t)st->turn.done,
+					      .value = st->turn.value}};
 	} else if (st->event && df_hevent_find((cudaEvent_t)st->event) &&
 		   st->event->id == st->event_id) {
 		err = st->event_wait ? df_hevent_wait(s, st->event)

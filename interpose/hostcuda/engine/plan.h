@@ -18,10 +18,9 @@ struct df_hstep {
 	enum cudaGraphNodeType type;
 	int device, disabled, has_next;
 	size_t *deps, nr_deps, lane;
-	df_hpoint end;	/* the step's end in the current launch */
-	uint64_t ready; /* atomic: launches whose predecessors are done */
-	const uint64_t *done;
-	uint64_t done_value;
+	df_hpoint end;		 /* the step's end in the current launch */
+	uint64_t ready;		 /* atomic: launches whose predecessors are done */
+	struct df_replayed turn; /* the collective's, in the current launch */
 };
 
 struct df_hplan {

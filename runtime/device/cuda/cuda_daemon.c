@@ -301,7 +301,7 @@ static void *poller(void *arg)
 		 * changes the word, so no wake-up is missed.
 		 */
 		uint32_t seen = __atomic_load_n(&work_seq, __ATOMIC_SEQ_CST);
-		int i, active = 0, moved = 0;
+		int i, active = 0, moved = 0, held;
 
 		for (i = 0; i < execs->nr; i++) {
 			struct df_exec *x = execs->v[i];
@@ -313,7 +313,7 @@ static void *poller(void *arg)
 			active |= outstanding(x) || daemons[i].l.state == DF_LAUNCH_LEAVING ||
 				  daemons[i].l.state == DF_LAUNCH_RUNNING;
 		}
-		active |= df_cuda_graph_poll() > 0;
+		active |= df_cuda_graph_poll(&held) > 0;
 		/* SEQ_CST pairs with df_cuda_daemon_stop(): earlier requests have been seen. */
 		__atomic_add_fetch(&rounds, 1, __ATOMIC_SEQ_CST);
 		if (moved)

@@ -19,7 +19,7 @@
  * In mode trace, nothing of the graph may wait for dfshim, and no node may be added between the
  * application's. All operations that are captured into one graph are a list beside it, in a single
  * host function that depends on nothing, on which nothing depends, and which does nothing
- * (noted()). It serves to find the list when the graph, or a copy of it, is read.
+ * (df_gnode_noted()). It serves to find the list when the graph, or a copy of it, is read.
  *
  * One lock for everything; it is not held across the driver or the runtime.
  */
@@ -153,12 +153,11 @@ static void node_free(struct df_gnode *n)
 	free(n->notes);
 	if (n->ops.destroy)
 		n->ops.destroy(n->arg);
-	free(n->gates);
 	free(n->turns);
 	free(n);
 }
 
-static void read_begin(void)
+void df_gnodes_read(void)
 {
 	pthread_mutex_lock(&lock);
 	readers++;
@@ -175,7 +174,7 @@ static void free_all(struct df_gnode *list)
 	}
 }
 
-static void read_end(void)
+void df_gnodes_read_end(void)
 {
 	struct df_gnode *list = NULL;
 
@@ -189,8 +188,8 @@ static void read_end(void)
 }
 
 /*
- * Between read_begin() and read_end(): takes references. Returns 0 if one of the nodes has ended
- * meanwhile.
+ * Between df_gnodes_read() and df_gnodes_read_end(): takes references. Returns 0 if one of the
+ * nodes has ended meanwhile.
  */
 static int hold(struct df_gnode **v, size_t nr)
 {
@@ -246,10 +245,14 @@ static void node_put(struct df_gnode *n)
 		node_free(n);
 }
 
-/* Marks a note. */
-static void CUDA_CB noted(void *arg)
+void CUDA_CB df_gnode_noted(void *arg)
 {
 	(void)arg;
+}
+
+int df_gnodes_any(void)
+{
+	return __atomic_load_n(&serials, __ATOMIC_RELAXED) != 0;
 }
 
 static void CUDA_CB object_gone(void *arg)
@@ -283,7 +286,7 @@ static int note_add(struct df_gnode *n, const struct df_capture_ops *ops, void *
 static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_capture_ops *ops,
 			void *arg)
 {
-	CUDA_HOST_NODE_PARAMS params = {.fn = noted};
+	CUDA_HOST_NODE_PARAMS params = {.fn = df_gnode_noted};
 	struct df_gnode *n;
 	CUgraphNode made;
 	CUresult r;
@@ -344,62 +347,16 @@ static struct df_gnode *node_new(const struct df_capture_ops *ops, void *arg, st
 	n->nr_group = nr;
 	n->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
 	n->slot = slot_get(n);
-	if (!head)
-		n->gates = calloc(nr, sizeof(struct df_kgate *));
-	if (n->slot && (head || n->gates))
+	if (n->slot)
 		return n;
-	n->slot = NULL;
 	node_free(n);
 	return NULL;
 }
 
-/* Whether the driver reports the operation that was just captured for what it is. */
-static int is_readable(CUstream s, const struct df_gnode *n)
+static int capture_nodes(struct df_mstream *const *s, CUgraph graph,
+			 const struct df_capture_ops *ops, void *const *args, uint32_t nr)
 {
-	CUstreamCaptureStatus status;
-	CUstreamBatchMemOpParams op;
-	const CUgraphNode *last;
-	struct df_gnode *of;
-	CUgraph graph;
-	cuuint64_t id;
-	size_t nr;
-
-	return df_drv.stream_capture_info(s, &status, &id, &graph, &last, &nr) == CUDA_SUCCESS &&
-	       nr == 1 && !df_graph_mem_op(last[0], &op) &&
-	       df_gnode_part(&op, &of) == DF_GPART_CLOSES && of == n;
-}
-
-static CUdeviceptr word(const uint64_t *p)
-{
-	return (CUdeviceptr)(uintptr_t)p;
-}
-
-/* Captures the memory operations of collectives that start together. */
-static int put_nodes(CUstream s, struct df_gnode *const *v, uint32_t nr)
-{
-	CUresult r = CUDA_SUCCESS;
-	uint32_t i;
-
-	for (i = 0; i < nr && r == CUDA_SUCCESS; i++)
-		r = df_drv.stream_write64(s, word(&v[i]->slot->gate->arrived), 1,
-					  CU_STREAM_WRITE_VALUE_DEFAULT);
-	for (i = 0; i < nr && r == CUDA_SUCCESS; i++) {
-		r = df_drv.stream_wait64(s, word(&v[i]->slot->gate->open), 1,
-					 CU_STREAM_WAIT_VALUE_GEQ);
-		if (r == CUDA_SUCCESS)
-			r = df_drv.stream_write64(s, word(&v[i]->slot->gate->open), 0,
-						  CU_STREAM_WRITE_VALUE_DEFAULT);
-	}
-	if (r != CUDA_SUCCESS)
-		return df_drv_errno(r);
-	/* A graph whose collectives cannot be found would wait for ever. */
-	return is_readable(s, v[nr - 1]) ? 0 : -EOPNOTSUPP;
-}
-
-static int capture_nodes(CUstream s, CUgraph graph, const struct df_capture_ops *ops,
-			 void *const *args, uint32_t nr)
-{
-	struct df_gnode **v = calloc(nr, sizeof(*v));
+	struct df_gnode **v = calloc(2 * (size_t)nr, sizeof(*v));
 	uint32_t i;
 	CUresult r;
 	int ret = v ? 0 : -ENOMEM;
@@ -414,7 +371,6 @@ static int capture_nodes(CUstream s, CUgraph graph, const struct df_capture_ops 
 			ret = -ENOMEM;
 			continue;
 		}
-		v[0]->gates[i] = v[i]->slot->gate;
 		node_add(v[i]);
 		/* From now on the graph owns it: its destructor ends unused nodes. */
 		r = retain(graph, v[i]);
@@ -424,30 +380,33 @@ static int capture_nodes(CUstream s, CUgraph graph, const struct df_capture_ops 
 		}
 	}
 	if (!ret)
-		ret = put_nodes(s, v, nr);
+		ret = df_gnodes_capture(s, v, nr, v + nr);
 	free(v);
 	return ret;
 }
 
-int df_cuda_capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops, void *const *args,
-			  uint32_t nr)
+int df_cuda_capture_nodes(struct df_mstream *const *s, const struct df_capture_ops *ops,
+			  void *const *args, uint32_t nr)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUgraph graph = NULL;
-	cuuint64_t id;
+	cuuint64_t id, first = 0;
 	size_t deps;
 	uint32_t i;
 	int ret = 0;
 
-	if (df_drv.stream_capture_info(s->handle, &status, &id, &graph, NULL, &deps) !=
-		    CUDA_SUCCESS ||
-	    status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-		ret = -EINVAL;
+	for (i = 0; i < nr && !ret; i++) {
+		if (df_drv.stream_capture_info(s[i]->handle, &status, &id, &graph, NULL, &deps) !=
+			    CUDA_SUCCESS ||
+		    status != CU_STREAM_CAPTURE_STATUS_ACTIVE || (i && id != first))
+			ret = -EINVAL;
+		first = id;
+	}
 	if (!ret && !df_cuda_recording)
-		return capture_nodes(s->handle, graph, ops, args, nr);
+		return capture_nodes(s, graph, ops, args, nr);
 	for (i = 0; i < nr; i++) {
 		if (!ret)
-			ret = capture_note(graph, id, ops, args[i]);
+			ret = capture_note(graph, first, ops, args[i]);
 		else
 			ops->destroy(args[i]);
 	}
@@ -462,14 +421,14 @@ int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 	int ret;
 
 	df_cuda_graph_gone(exec);
-	if (!__atomic_load_n(&serials, __ATOMIC_RELAXED))
+	if (!df_gnodes_any())
 		return 0;
 	e = calloc(1, sizeof(*e));
-	read_begin();
-	ret = e ? df_graph_read(graph, noted, &e->has) : -ENOMEM;
+	df_gnodes_read();
+	ret = e ? df_graph_read(graph, &e->has) : -ENOMEM;
 	if (!ret && !hold(e->has.v, e->has.nr))
 		ret = -EOPNOTSUPP;
-	read_end();
+	df_gnodes_read_end();
 	if (ret == -EOPNOTSUPP)
 		df_warn_once(
 			"a CUDA graph is refused: the nodes of a captured collective (a write, a wait "
@@ -520,79 +479,6 @@ void df_cuda_graph_gone(CUgraphExec exec)
 	free(e);
 }
 
-/* ---- single nodes of executable graphs ------------------------------------------------------- */
-
-static int set_host(CUgraphNode node, const struct df_node_set *to)
-{
-	CUDA_HOST_NODE_PARAMS is = {0};
-
-	if (df_drv.node_host(node, &is) != CUDA_SUCCESS)
-		return 0;
-	return (is.fn == noted || to->fn == (const void *)noted) &&
-	       (to->fn != (const void *)is.fn || to->arg != is.userData);
-}
-
-static int set_mem_ops(CUgraphNode node, const struct df_node_set *to)
-{
-	const CUstreamBatchMemOpParams *v = to->ops;
-	CUstreamBatchMemOpParams is;
-	struct df_gnode *n;
-	int single = !df_graph_mem_op(node, &is);
-	unsigned int i;
-
-	if (single && v && to->nr_ops == 1 && is.operation == v->operation &&
-	    is.waitValue.address == v->waitValue.address &&
-	    is.waitValue.value64 == v->waitValue.value64)
-		return 0;
-	for (i = 0; v && i < to->nr_ops; i++)
-		if (df_gnode_part(&v[i], &n))
-			return 1;
-	return single && df_gnode_part(&is, &n);
-}
-
-static int has_ours(CUgraph graph)
-{
-	struct df_gnodes has = {0};
-	int ret;
-
-	read_begin();
-	ret = df_graph_read(graph, noted, &has);
-	read_end();
-	free(has.v);
-	return ret || has.nr;
-}
-
-static int set_child(CUgraphNode node, const struct df_node_set *to)
-{
-	CUgraph is;
-
-	if (df_drv.node_child(node, &is) != CUDA_SUCCESS)
-		return 0;
-	return has_ours(is) || (to->child && has_ours(to->child));
-}
-
-int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to)
-{
-	CUgraphNodeType type;
-	int refused = 0;
-
-	if (!__atomic_load_n(&serials, __ATOMIC_RELAXED) || !node ||
-	    df_drv.node_type(node, &type) != CUDA_SUCCESS)
-		return 0;
-	if (type == CU_GRAPH_NODE_TYPE_HOST)
-		refused = set_host(node, to);
-	else if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
-		refused = set_mem_ops(node, to);
-	else if (type == CU_GRAPH_NODE_TYPE_GRAPH)
-		refused = set_child(node, to);
-	if (refused)
-		df_warn_once(
-			"a node of a captured collective cannot be changed in an executable "
-			"graph: use cuGraphExecUpdate with the whole graph, or instantiate the "
-			"graph again");
-	return refused;
-}
-
 /* ---- replays --------------------------------------------------------------------------------- */
 
 /*
@@ -605,58 +491,81 @@ static int behind(const struct df_gnode *n, const struct exec *e, const struct d
 
 	if (!n->last.done || n->by == e->serial)
 		return 0;
-	r = df_drv.stream_wait64(s->handle, word(n->last.done), n->last.value,
+	r = df_drv.stream_wait64(s->handle, df_gnode_word(n->last.done), n->last.value,
 				 CU_STREAM_WAIT_VALUE_GEQ);
 	if (r == CUDA_SUCCESS)
-		r = df_drv.stream_wait64(s->handle, word(&n->slot->gate->open), 0,
+		r = df_drv.stream_wait64(s->handle, df_gnode_word(&n->slot->gate->open), 0,
 					 CU_STREAM_WAIT_VALUE_EQ);
 	return df_drv_errno(r);
 }
 
-/* The replay itself; one thread at a time for each node. */
-static int replay_now(struct df_gnode *n, const struct exec *e)
+static int is_done(const struct df_replayed *t)
 {
-	const struct df_arrival a = {.gates = n->gates};
-	struct df_gturn t;
-	int ret;
+	/*
+	 * ACQUIRE pairs with the RELEASE of done in dfk_finish(), with the lane's write of the
+	 * word, and with df_lane_end(): whether the gate has been opened, or will be by the lane,
+	 * is visible.
+	 */
+	return __atomic_load_n(t->done, __ATOMIC_ACQUIRE) >= t->value;
+}
 
+/* Reserves room for a turn, and asks whether the collective can be submitted. */
+static int prepare(struct df_gnode *n)
+{
+	const struct df_arrival a = {.gate = n->slot ? n->slot->gate : NULL};
+	int ret = 0;
+
+	if (!n->slot)
+		return 0;
 	pthread_mutex_lock(&lock);
-	/* Reserve room first: a submission cannot be undone. */
 	if (n->first && n->first + n->nr == n->cap) {
 		memmove(n->turns, n->turns + n->first, n->nr * sizeof(*n->turns));
 		n->first = 0;
 	}
-	ret = DF_VEC_ROOM(n->turns, n->cap, n->nr + 1);
+	ret = DF_VEC_ROOM(n->turns, n->cap, n->first + n->nr + 1);
 	pthread_mutex_unlock(&lock);
-	if (!ret)
-		ret = n->ops.launch(n->arg, &a, &t.done, &t.value);
+	return !ret && n->ops.prepare ? n->ops.prepare(n->arg, &a) : ret;
+}
+
+/* The replay itself; one thread at a time for each node. Results as replay(). */
+static int replay_now(struct df_gnode *n, const struct exec *e)
+{
+	const struct df_arrival a = {.gate = n->slot->gate};
+	struct df_replayed t;
+	int ret = n->ops.launch(n->arg, &a, &t);
+
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&lock);
 	n->last = t;
 	n->by = e->serial;
-	n->turns[n->first + n->nr++] = t;
-	if (!n->busy) {
+	/* A second thread may have used the room that was reserved. */
+	ret = DF_VEC_ROOM(n->turns, n->cap, n->first + n->nr + 1);
+	if (!ret)
+		n->turns[n->first + n->nr++] = t;
+	if (!ret && !n->busy) {
 		n->busy = 1;
 		n->refs++;
 		n->next = busy;
 		busy = n;
 	}
 	pthread_mutex_unlock(&lock);
-	return 0;
+	return ret ? ret : is_done(&t);
 }
 
-/* Submits one instance of the node's collective. */
-static int replay(struct df_gnode *n, const struct exec *e, const struct df_mstream *s)
+/*
+ * Submits one instance of the node's collective. *late: an error after which it is submitted.
+ * Returns 1 if it has ended already, 0, or -errno.
+ */
+static int replay(struct df_gnode *n, const struct exec *e, const struct df_mstream *s, int *late)
 {
-	const uint64_t *done;
-	uint64_t value;
+	struct df_replayed t;
 	size_t i;
-	int ret;
+	int ret, err;
 
 	if (!n->slot) {
 		for (i = 0; i < n->nr_notes; i++)
-			n->notes[i].ops->launch(n->notes[i].arg, NULL, &done, &value);
+			n->notes[i].ops->launch(n->notes[i].arg, NULL, &t);
 		return 0;
 	}
 	/*
@@ -669,15 +578,45 @@ static int replay(struct df_gnode *n, const struct exec *e, const struct df_mstr
 		pthread_cond_wait(&launched, &lock);
 	n->launching = 1;
 	pthread_mutex_unlock(&lock);
-	ret = behind(n, e, s);
-	if (!ret)
-		ret = replay_now(n, e);
+	err = behind(n, e, s);
+	ret = replay_now(n, e);
+	if (err && !*late)
+		*late = err;
 	pthread_mutex_lock(&lock);
 	n->launching = 0;
 	pthread_cond_broadcast(&launched);
 	pthread_mutex_unlock(&lock);
 	node_put(n);
 	return ret;
+}
+
+static int is_among(struct df_gnode *const *v, size_t nr, const struct df_gnode *n)
+{
+	size_t i;
+
+	for (i = 0; i < nr && v[i] != n;)
+		i++;
+	return i < nr;
+}
+
+/*
+ * The instances that were submitted will not be launched. Their communicators end, because what the
+ * graph computes for them is missing; and the stream does what the graph would have done at their
+ * gates, so that neither the executor nor a later replay finds an arrival missing.
+ */
+static void lose(struct df_gnode *const *v, size_t nr, const struct df_mstream *s)
+{
+	size_t i, k;
+
+	for (i = 0; i < nr; i++)
+		if (v[i]->slot && v[i]->ops.lost)
+			v[i]->ops.lost(v[i]->arg);
+	/* A collective that is there twice arrives twice, one after the other. */
+	for (i = 0; i < nr && v[i]->slot; i = k) {
+		for (k = i + 1; k < nr && !is_among(v + i, k - i, v[k]);)
+			k++;
+		(void)df_gnodes_put(s->handle, v + i, k - i);
+	}
 }
 
 static struct exec *exec_of(CUgraphExec exec)
@@ -718,46 +657,71 @@ int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s)
 {
 	struct exec *e = exec_of(exec);
 	size_t i;
-	int ret = 0;
+	int ret = 0, late = 0, over = 0, held;
 
-	if (e && e->refused)
+	if (!e)
+		return 0;
+	if (e->refused)
 		return -EOPNOTSUPP;
-	for (i = 0; e && i < e->has.nr && !ret; i++)
-		ret = replay(e->has.v[i], e, s);
+	for (i = 0; i < e->has.nr && !ret; i++)
+		ret = prepare(e->has.v[i]);
+	if (ret)
+		return ret;
+	for (i = 0; i < e->has.nr && ret >= 0; i += ret >= 0) {
+		ret = replay(e->has.v[i], e, s, &late);
+		over |= ret > 0;
+	}
+	if (ret >= 0)
+		ret = late;
+	if (ret)
+		lose(e->has.v, i, s);
+	if (over)
+		(void)df_cuda_graph_poll(&held);
 	return ret;
 }
 
+void df_cuda_graph_lost(CUgraphExec exec, const struct df_mstream *s)
+{
+	struct exec *e = exec_of(exec);
+
+	if (e && !e->refused)
+		lose(e->has.v, e->has.nr, s);
+}
+
 /*
- * Whether the replay is over. The block that finished the instance has opened the gate. If no block
- * did, because the communicator was ended, this opens it, so that the graph continues, replay after
- * replay.
+ * Whether the replay is over. The block or the lane that finished the instance has opened the gate.
+ * If none did, because the communicator was ended, this opens it, so that the graph continues,
+ * replay after replay.
  */
-static int turn_over(const struct df_gnode *n, const struct df_gturn *t)
+static int turn_over(const struct df_gnode *n, const struct df_replayed *t)
 {
 	struct df_kgate *g = n->slot->gate;
 
-	/*
-	 * ACQUIRE pairs with the RELEASE of done in dfk_finish(): if a block has opened the gate,
-	 * that is visible.
-	 */
-	if (__atomic_load_n(t->done, __ATOMIC_ACQUIRE) < t->value)
+	if (!is_done(t))
 		return 0;
-	if (__atomic_load_n(&g->opened, __ATOMIC_RELAXED) >= t->value)
+	/*
+	 * ACQUIRE pairs with the lane's write, which follows that of `open`: if `open` is 0 below,
+	 * the graph has closed the gate since.
+	 */
+	if (__atomic_load_n(&g->opened, __ATOMIC_ACQUIRE) >= t->opens)
 		return 1;
-	if (__atomic_load_n(&g->open, __ATOMIC_RELAXED))
+	/* RELAXED: set before the instance was done. */
+	if (t->opens <= __atomic_load_n(&g->lane, __ATOMIC_RELAXED) ||
+	    __atomic_load_n(&g->open, __ATOMIC_RELAXED))
 		return 0;
 	/* RELEASE pairs with the stream's wait for the gate. */
 	__atomic_store_n(&g->open, 1, __ATOMIC_RELEASE);
 	return 1;
 }
 
-int df_cuda_graph_poll(void)
+int df_cuda_graph_poll(int *held)
 {
 	struct df_gnode *n, **p, *over = NULL;
 	uint64_t sum = 0;
 	int left = 0;
 
-	if (!__atomic_load_n(&serials, __ATOMIC_RELAXED))
+	*held = 0;
+	if (!df_gnodes_any())
 		return 0;
 	pthread_mutex_lock(&lock);
 	for (p = &busy; (n = *p);) {
@@ -769,6 +733,7 @@ int df_cuda_graph_poll(void)
 		sum += __atomic_load_n(&n->slot->gate->opened, __ATOMIC_RELAXED) +
 		       __atomic_load_n(&n->slot->gate->arrived, __ATOMIC_RELAXED) * n->serial;
 		left += n->nr;
+		*held |= n->nr && is_done(&n->turns[n->first]);
 		if (n->nr) {
 			p = &n->next;
 			continue;

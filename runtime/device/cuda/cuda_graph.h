@@ -7,11 +7,6 @@
 
 #include "runtime/device/cuda/cuda_int.h"
 
-struct df_gturn {
-	const uint64_t *done;
-	uint64_t value;
-};
-
 /* A noted operation of a graph (mode trace). */
 struct df_gnote {
 	const struct df_capture_ops *ops;
@@ -34,16 +29,15 @@ struct df_gnode {
 	UT_hash_handle hh;
 	struct df_capture_ops ops;
 	void *arg;
-	struct df_gnode *head;	 /* the first of those that were captured together */
-	struct df_kgate **gates; /* the gates of all of these; in the head only */
+	struct df_gnode *head; /* the first of those that were captured together */
 	uint32_t nr_group;
 	struct df_gnote *notes;
 	size_t nr_notes;
 	cuuint64_t capture;
-	uint64_t serial;	/* of its capture */
-	uint64_t by;		/* serial of the executable graph that replayed it last */
-	struct df_gturn last;	/* its last replay; done NULL: none */
-	struct df_gturn *turns; /* replays that are not done, or whose gate has not been opened */
+	uint64_t serial;	   /* of its capture */
+	uint64_t by;		   /* serial of the executable graph that replayed it last */
+	struct df_replayed last;   /* its last replay; done NULL: none */
+	struct df_replayed *turns; /* not done, or their gate has not been opened */
 	uint32_t first, nr, cap;
 	int launching;	       /* whether a thread is in its replay() */
 	int busy;	       /* whether it has such replays */
@@ -63,16 +57,31 @@ struct df_gnodes {
 };
 
 /*
- * Finds our nodes in a graph. fn: the host function that marks a note; its argument is the struct
- * df_gnode. Returns -EOPNOTSUPP if nodes of a collective were changed, or removed without the
- * others; or another -errno.
+ * Finds our nodes in a graph. Returns -EOPNOTSUPP if nodes of a collective were changed, or removed
+ * without the others; or another -errno.
  */
-int df_graph_read(CUgraph graph, CUhostFn fn, struct df_gnodes *out);
-/* Gets the memory operation of a node. Returns -errno if it has none, or more than one. */
-int df_graph_mem_op(CUgraphNode node, CUstreamBatchMemOpParams *out);
+int df_graph_read(CUgraph graph, struct df_gnodes *out);
 
 /* The role of a memory operation for the collective whose gate it names. */
 enum df_gpart { DF_GPART_NONE, DF_GPART_ARRIVES, DF_GPART_WAITS, DF_GPART_CLOSES, DF_GPART_OTHER };
+
+/*
+ * cuda_graph_read.c. Puts on a stream the memory operations of collectives that start together
+ * there.
+ */
+CUresult df_gnodes_put(CUstream s, struct df_gnode *const *v, size_t nr);
+/* Captures the collectives, each on its stream. some: room for nr nodes. -errno. */
+int df_gnodes_capture(struct df_mstream *const *s, struct df_gnode *const *v, uint32_t nr,
+		      struct df_gnode **some);
+CUdeviceptr df_gnode_word(const uint64_t *p);
+
+/* The host function that marks a note. */
+void CUDA_CB df_gnode_noted(void *arg);
+/* Whether collectives were captured at all. */
+int df_gnodes_any(void);
+/* Between these no node is freed. */
+void df_gnodes_read(void);
+void df_gnodes_read_end(void);
 
 /*
  * cuda_graph.c. df_gnode_lives(): whether this is an existing node of ours. df_gnode_part(): finds

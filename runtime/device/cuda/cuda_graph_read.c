@@ -1,12 +1,16 @@
 /*
  * Finds the collectives of a CUDA graph, and an order in which the graph may execute them. They are
- * read from the graph itself, so that clones, children and updates need no book-keeping.
+ * read from the graph itself, so that clones, children and updates need no book-keeping. Changes of
+ * single nodes of executable graphs, which would need some, are refused where they change a
+ * collective. The memory operations that are found are made here too.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/log.h"
 #include "runtime/device/cuda/cuda_graph.h"
+#include "runtime/device/cuda/front/cuda_front.h"
 
 #define MAX_DEPTH 8
 
@@ -61,7 +65,8 @@ static size_t index_of(const struct item *items, size_t nr, CUgraphNode node)
 	return it ? (size_t)(it - items) : nr;
 }
 
-int df_graph_mem_op(CUgraphNode node, CUstreamBatchMemOpParams *out)
+/* Gets the memory operation of a node. Returns -errno if it has none, or more than one. */
+static int mem_op_of(CUgraphNode node, CUstreamBatchMemOpParams *out)
 {
 	CUDA_BATCH_MEM_OP_NODE_PARAMS ops = {0};
 	CUgraphNodeType type;
@@ -148,9 +153,9 @@ static int in_order(struct item *items, size_t nr, const struct edge *edges, siz
 	return ret;
 }
 
-static int collect(CUgraph graph, CUhostFn fn, struct df_gnodes *e, int depth);
+static int collect(CUgraph graph, struct df_gnodes *e, int depth);
 
-static int read_item(CUgraphNode node, CUhostFn fn, struct item *it, int depth)
+static int read_item(CUgraphNode node, struct item *it, int depth)
 {
 	CUstreamBatchMemOpParams op;
 	CUDA_HOST_NODE_PARAMS host = {0};
@@ -163,18 +168,18 @@ static int read_item(CUgraphNode node, CUhostFn fn, struct item *it, int depth)
 	if (it->type == CU_GRAPH_NODE_TYPE_GRAPH) {
 		if (df_drv.node_child(node, &child) != CUDA_SUCCESS)
 			return -EIO;
-		ret = collect(child, fn, &it->sub, depth + 1);
+		ret = collect(child, &it->sub, depth + 1);
 		it->serial = it->sub.nr ? it->sub.v[0]->serial : 0;
 	} else if (it->type == CU_GRAPH_NODE_TYPE_HOST) {
 		if (df_drv.node_host(node, &host) != CUDA_SUCCESS)
 			return -EIO;
-		if (host.fn == fn && !df_gnode_lives(host.userData))
+		if (host.fn == df_gnode_noted && !df_gnode_lives(host.userData))
 			return -EOPNOTSUPP;
-		if (host.fn == fn) {
+		if (host.fn == df_gnode_noted) {
 			it->ours = host.userData;
 			it->serial = it->ours->serial;
 		}
-	} else if (!df_graph_mem_op(node, &op)) {
+	} else if (!mem_op_of(node, &op)) {
 		it->part = df_gnode_part(&op, &it->of);
 		/* It names the gate of a node that has ended. */
 		if (it->part && !it->of)
@@ -390,7 +395,7 @@ static int judge(CUgraph graph, struct item *items, size_t nr, size_t some, stru
 	return ret;
 }
 
-static int collect(CUgraph graph, CUhostFn fn, struct df_gnodes *e, int depth)
+static int collect(CUgraph graph, struct df_gnodes *e, int depth)
 {
 	CUgraphNode *nodes;
 	struct item *items;
@@ -408,7 +413,7 @@ static int collect(CUgraph graph, CUhostFn fn, struct df_gnodes *e, int depth)
 	else if (df_drv.graph_nodes(graph, nodes, &nr) != CUDA_SUCCESS)
 		ret = -EIO;
 	for (i = 0; i < nr && !ret; i++) {
-		ret = read_item(nodes[i], fn, &items[i], depth);
+		ret = read_item(nodes[i], &items[i], depth);
 		some += items[i].serial != 0;
 	}
 	if (!ret)
@@ -420,8 +425,145 @@ static int collect(CUgraph graph, CUhostFn fn, struct df_gnodes *e, int depth)
 	return ret;
 }
 
-int df_graph_read(CUgraph graph, CUhostFn fn, struct df_gnodes *out)
+int df_graph_read(CUgraph graph, struct df_gnodes *out)
 {
-	return collect(graph, fn, out, 0);
+	return collect(graph, out, 0);
+}
+
+/* ---- single nodes of executable graphs ------------------------------------------------------- */
+
+static int set_host(CUgraphNode node, const struct df_node_set *to)
+{
+	CUDA_HOST_NODE_PARAMS is = {0};
+
+	if (df_drv.node_host(node, &is) != CUDA_SUCCESS)
+		return 0;
+	return (is.fn == df_gnode_noted || to->fn == (const void *)df_gnode_noted) &&
+	       (to->fn != (const void *)is.fn || to->arg != is.userData);
+}
+
+static int set_mem_ops(CUgraphNode node, const struct df_node_set *to)
+{
+	const CUstreamBatchMemOpParams *v = to->ops;
+	CUstreamBatchMemOpParams is;
+	struct df_gnode *n;
+	int single = !mem_op_of(node, &is);
+	unsigned int i;
+
+	if (single && v && to->nr_ops == 1 && is.operation == v->operation &&
+	    is.waitValue.address == v->waitValue.address &&
+	    is.waitValue.value64 == v->waitValue.value64)
+		return 0;
+	for (i = 0; v && i < to->nr_ops; i++)
+		if (df_gnode_part(&v[i], &n))
+			return 1;
+	return single && df_gnode_part(&is, &n);
+}
+
+static int has_ours(CUgraph graph)
+{
+	struct df_gnodes has = {0};
+	int ret;
+
+	df_gnodes_read();
+	ret = df_graph_read(graph, &has);
+	df_gnodes_read_end();
+	free(has.v);
+	return ret || has.nr;
+}
+
+static int set_child(CUgraphNode node, const struct df_node_set *to)
+{
+	CUgraph is;
+
+	if (df_drv.node_child(node, &is) != CUDA_SUCCESS)
+		return 0;
+	return has_ours(is) || (to->child && has_ours(to->child));
+}
+
+int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to)
+{
+	CUgraphNodeType type;
+	int refused = 0;
+
+	if (!df_gnodes_any() || !node || df_drv.node_type(node, &type) != CUDA_SUCCESS)
+		return 0;
+	if (type == CU_GRAPH_NODE_TYPE_HOST)
+		refused = set_host(node, to);
+	else if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
+		refused = set_mem_ops(node, to);
+	else if (type == CU_GRAPH_NODE_TYPE_GRAPH)
+		refused = set_child(node, to);
+	if (refused)
+		df_warn_once(
+			"a node of a captured collective cannot be changed in an executable "
+			"graph: use cuGraphExecUpdate with the whole graph, or instantiate the "
+			"graph again");
+	return refused;
+}
+
+/* ---- memory operations ----------------------------------------------------------------------- */
+
+CUdeviceptr df_gnode_word(const uint64_t *p)
+{
+	return (CUdeviceptr)(uintptr_t)p;
+}
+
+/* Whether the driver reports the operation that was just captured for what it is. */
+static int is_readable(CUstream s, const struct df_gnode *n)
+{
+	CUstreamCaptureStatus status;
+	CUstreamBatchMemOpParams op;
+	const CUgraphNode *last;
+	struct df_gnode *of;
+	CUgraph graph;
+	cuuint64_t id;
+	size_t nr;
+
+	return df_drv.stream_capture_info(s, &status, &id, &graph, &last, &nr) == CUDA_SUCCESS &&
+	       nr == 1 && !mem_op_of(last[0], &op) && df_gnode_part(&op, &of) == DF_GPART_CLOSES &&
+	       of == n;
+}
+
+CUresult df_gnodes_put(CUstream s, struct df_gnode *const *v, size_t nr)
+{
+	CUresult r = CUDA_SUCCESS;
+	size_t i;
+
+	for (i = 0; i < nr && r == CUDA_SUCCESS; i++)
+		r = df_drv.stream_write64(s, df_gnode_word(&v[i]->slot->gate->arrived), 1,
+					  CU_STREAM_WRITE_VALUE_DEFAULT);
+	for (i = 0; i < nr && r == CUDA_SUCCESS; i++) {
+		r = df_drv.stream_wait64(s, df_gnode_word(&v[i]->slot->gate->open), 1,
+					 CU_STREAM_WAIT_VALUE_GEQ);
+		if (r == CUDA_SUCCESS)
+			r = df_drv.stream_write64(s, df_gnode_word(&v[i]->slot->gate->open), 0,
+						  CU_STREAM_WRITE_VALUE_DEFAULT);
+	}
+	return r;
+}
+
+int df_gnodes_capture(struct df_mstream *const *s, struct df_gnode *const *v, uint32_t nr,
+		      struct df_gnode **some)
+{
+	uint32_t i, k, n;
+	CUresult r;
+
+	for (i = 0; i < nr; i++) {
+		for (k = 0; s[k] != s[i];)
+			k++;
+		if (k < i)
+			continue;
+		for (n = 0; k < nr; k++)
+			if (s[k] == s[i])
+				some[n++] = v[k];
+		r = df_gnodes_put(s[i]->handle, some, n);
+		if (r != CUDA_SUCCESS)
+			return df_drv_errno(r);
+		/* A graph whose collectives cannot be found would wait for ever. */
+		if (!is_readable(s[i]->handle, some[n - 1]))
+			return -EOPNOTSUPP;
+	}
+	return 0;
 }
 #endif

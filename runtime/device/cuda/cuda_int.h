@@ -141,8 +141,8 @@ int df_cuda_mem_free(void *ptr);
 void df_cuda_frees_settle(void);
 
 /* cuda_graph.c */
-int df_cuda_capture_nodes(struct df_mstream *s, const struct df_capture_ops *ops, void *const *args,
-			  uint32_t nr);
+int df_cuda_capture_nodes(struct df_mstream *const *s, const struct df_capture_ops *ops,
+			  void *const *args, uint32_t nr);
 /* Returns -errno if the graph cannot be executed: its launch is refused. */
 int df_cuda_graph_made(CUgraphExec exec, CUgraph graph);
 /* A node of an executable graph is about to become this. Returns 1 if that is refused. */
@@ -153,14 +153,17 @@ void df_cuda_graph_gone(CUgraphExec exec);
  * is left to do; 0 if the graph must be launched; or -errno.
  */
 int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s);
+/* Submits the collectives of a graph that is about to be launched on the stream. */
 int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s);
+/* After that, the driver has not launched it. */
+void df_cuda_graph_lost(CUgraphExec exec, const struct df_mstream *s);
 /* A graph keeps objects of the application alive. */
 void df_cuda_graph_kept(void);
 /*
  * Polls replays in progress, and opens the gates of graphs whose collectives were ended. Returns
- * how many are left.
+ * how many are left. *held: whether one of them is done, and its graph may wait for the next poll.
  */
-int df_cuda_graph_poll(void);
+int df_cuda_graph_poll(int *held);
 /* Returns a sum that changes when a graph reaches a collective. Only for the poller. */
 uint64_t df_cuda_graph_arrivals(void);
 

@@ -505,15 +505,17 @@ void df_lane_gates(void)
 	__atomic_store_n(&lanes.gates, 1, __ATOMIC_RELAXED);
 }
 
-/* Operations have ended. */
-static void look_after(void)
+/*
+ * The machine forgets replays that are over, and opens the gates that no lane does. Returns 1 if it
+ * must look again although no operation is unfinished.
+ */
+static int look_at_gates(void)
 {
-	int i;
+	int i, held = 0;
 
-	df_frees_look();
-	/* The machine forgets replays that are over. */
 	for (i = 0; i < df_rt.nr_devs && __atomic_load_n(&lanes.gates, __ATOMIC_RELAXED); i++)
-		df_backend->kick(i);
+		held |= df_backend->kick(i);
+	return held;
 }
 
 /* Whether operations are unfinished. *ended: how many have ended. */
@@ -532,7 +534,7 @@ static int busy(uint64_t *ended)
 static void *watch(void *arg)
 {
 	uint64_t nap = NAP_MIN_NS, asked = df_now_ns(), told = 0, used = asked, ended;
-	int rests;
+	int rests, held = 0;
 
 	(void)arg;
 	is_watcher = 1;
@@ -551,9 +553,11 @@ static void *watch(void *arg)
 			used = df_now_ns();
 		/* Other threads retire operations too, and may hold locks then. */
 		if (ended != told)
-			look_after();
+			df_frees_look();
+		if (ended != told || held)
+			held = look_at_gates();
 		told = ended;
-		rests = df_now_ns() - used > REST_NS;
+		rests = !held && df_now_ns() - used > REST_NS;
 		/* SEQ_CST pairs with nudge(): it sees this, or this thread the new number. */
 		__atomic_store_n(&lanes.rests, rests, __ATOMIC_SEQ_CST);
 		df_futex_wait(&lanes.seq, seq, rests ? -1 : (int64_t)nap, 0);
@@ -766,9 +770,13 @@ void df_lane_end(struct df_comm *comm)
 			continue;
 		e->dropped = 1;
 		df_debt_end(e->word);
-		/* RELEASE pairs with the stream's wait for the gate: as at the operation's end. */
-		if (e->gate)
-			__atomic_store_n(&e->gate->open, 1, __ATOMIC_RELEASE);
+		/*
+		 * NCCL's kernels return, so the lane opens the gates of the operations on it, each
+		 * when its graph has arrived. RELAXED: the RELEASE below orders it for the poll,
+		 * which opens the others.
+		 */
+		if (e->gate && e->ends)
+			__atomic_store_n(&e->gate->lane, e->replay, __ATOMIC_RELAXED);
 		/*
 		 * RELEASE pairs with df_flight_done() and the streams' waits: they continue, with
 		 * undefined data. The lane may write to the word later.

@@ -43,10 +43,13 @@ struct df_lane_op {
 	uint32_t nr_waits;
 	uint64_t *word, value; /* its end; no other operation writes the word */
 	/*
-	 * The gate of a graph's replay; else NULL. The lane clears its `arrived` and then writes
-	 * value - 1 to the word.
+	 * The gate of a graph's replay, else NULL, and the replay's number there (df_kgate.issued,
+	 * which the host counts). The lane clears `arrived` and then writes the number to `begun`;
+	 * at the end it writes `open`, `opened` and the word. When the lane is ended, the host
+	 * writes to df_kgate.lane the last number that the lane still writes to `opened`.
 	 */
 	struct df_kgate *gate;
+	uint64_t replay;
 	/*
 	 * Signature and number among its equals, as for the trace; match: what is compared between
 	 * ranks.
@@ -59,16 +62,17 @@ struct df_lane_op {
 	/* the lane's lock: */
 	uint8_t closed;	 /* its whole group is in the list, and its thread has let go of it */
 	uint8_t put;	 /* it is on the lane, or never will be */
+	uint8_t ends;	 /* the lane writes its end, sooner or later */
 	uint8_t dropped; /* it ended with its communicator: the lane may still write the word */
 };
 
 /*
- * The driver's commands: its waits, NCCL's kernel with the events around it, its end, and three
- * more for a gate.
+ * The driver's commands: its waits, NCCL's kernel with the events around it, its end, and four more
+ * for a gate.
  */
 static inline uint64_t df_lane_commands(const struct df_lane_op *e)
 {
-	return e->nr_waits + 4 + (e->gate ? 3 : 0);
+	return e->nr_waits + 4 + (e->gate ? 4 : 0);
 }
 
 /* A signature: how many operations of it there have been, for the trace. */

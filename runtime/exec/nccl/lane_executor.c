@@ -168,7 +168,7 @@ static int place(struct df_launch *l)
 	if (!c || !e->waits || !e->word)
 		return -ENOMEM;
 	/* Only ours now. A reused word continues from its present value. */
-	e->value = __atomic_load_n(e->word, __ATOMIC_RELAXED) + 1 + (l->gate != NULL);
+	e->value = __atomic_load_n(e->word, __ATOMIC_RELAXED) + 1;
 	for (i = 0; i < l->nr_after; i++)
 		add_wait(e, l->after[i].wait.addr, l->after[i].wait.value);
 	if (l->latest.addr)
@@ -181,8 +181,7 @@ static int place(struct df_launch *l)
 		if (l->previous.addr)
 			add_wait(e, l->previous.addr, l->previous.value);
 		e->gate = l->gate;
-		/* RELAXED: the lane or df_lane_end() opens the gate, so the poll needs not. */
-		__atomic_store_n(&l->gate->opened, UINT64_MAX, __ATOMIC_RELAXED);
+		e->replay = l->opens = ++l->gate->issued;
 		df_lane_gates();
 	}
 	if (l->ready.addr)

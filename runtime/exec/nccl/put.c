@@ -82,7 +82,7 @@ static int is_reached(const struct df_kwait *w)
 static int has_begun(const struct df_lane_op *e)
 {
 	/* ACQUIRE pairs with the lane's write, as in is_reached(). */
-	return __atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value - 1;
+	return __atomic_load_n(&e->gate->begun, __ATOMIC_ACQUIRE) >= e->replay;
 }
 
 int df_lane_is_ready(const struct df_lane_op *e)
@@ -107,17 +107,39 @@ static int put_waits(struct df_lane *lane, const struct df_lane_op *e)
 	if (!ret && e->gate)
 		ret = df_backend->stream_write(lane->stream, &e->gate->arrived, NULL, 0);
 	if (!ret && e->gate)
-		ret = df_backend->stream_write(lane->stream, e->word, NULL, e->value - 1);
+		ret = df_backend->stream_write(lane->stream, &e->gate->begun, NULL, e->replay);
 	return ret;
 }
 
-/* Lets the lane write the operation's end: a thread that sees it finds the gate open. */
+/*
+ * Whether the lane is to write the group's ends. Once df_lane_end() has taken the call for one that
+ * does not return, the poll opens the gates, and the lane must not.
+ */
+static int may_end(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
+{
+	size_t i;
+	int may;
+
+	df_mutex_lock(&lane->lock);
+	may = !lane->stuck;
+	for (i = 0; i < nr && may; i++)
+		group[i]->ends = 1;
+	df_mutex_unlock(&lane->lock);
+	return may;
+}
+
+/*
+ * Lets the lane write the operation's end. A thread that sees it finds the gate open; one that sees
+ * `opened` and finds it closed knows that the graph has closed it.
+ */
 static int put_end(struct df_lane *lane, const struct df_lane_op *e)
 {
 	int ret = 0;
 
 	if (e->gate)
 		ret = df_backend->stream_write(lane->stream, &e->gate->open, NULL, 1);
+	if (e->gate && !ret)
+		ret = df_backend->stream_write(lane->stream, &e->gate->opened, NULL, e->replay);
 	return ret ? ret : df_backend->stream_write(lane->stream, e->word, NULL, e->value);
 }
 
@@ -136,8 +158,9 @@ static int put_group(struct df_lane *lane, struct df_lane_op *const *group, size
 	if (!ret)
 		ret = df_lane_calls->put(lane->real, ops, nr,
 					 df_backend->stream_handle(lane->stream));
-	for (i = 0; i < nr && !ret; i++)
-		ret = put_end(lane, group[i]);
+	if (!ret && may_end(lane, group, nr))
+		for (i = 0; i < nr && !ret; i++)
+			ret = put_end(lane, group[i]);
 	if (ops != few)
 		free(ops);
 	return ret;

@@ -74,14 +74,20 @@ void *fake_real(enum row row)
 }
 
 /* Whether there is room for an operation on a stream. */
-#define FIRST(...)	      FIRST_(__VA_ARGS__, 0)
-#define FIRST_(a, ...)	      ((CUstream)(uintptr_t)(a))
-#define SECOND(...)	      SECOND_(__VA_ARGS__, 0, 0)
-#define SECOND_(a, b, ...)    ((CUstream)(uintptr_t)(b))
-#define BARE(...)	      __VA_ARGS__
-#define ROOM(object, ptds)    fake_limit_room(FIRST object, ptds)
-#define ROOM2(object, ptds)   fake_limit_room(SECOND object, ptds)
-#define NO(object, ptds)      (void)0
+#define FIRST(...)	    FIRST_(__VA_ARGS__, 0)
+#define FIRST_(a, ...)	    ((CUstream)(uintptr_t)(a))
+#define SECOND(...)	    SECOND_(__VA_ARGS__, 0, 0)
+#define SECOND_(a, b, ...)  ((CUstream)(uintptr_t)(b))
+#define BARE(...)	    __VA_ARGS__
+#define ROOM(object, ptds)  fake_limit_room(FIRST object, ptds)
+#define ROOM2(object, ptds) fake_limit_room(SECOND object, ptds)
+#define NO(object, ptds)    (void)0
+#define GRAPH(object, ptds)                                                                        \
+	do {                                                                                       \
+		ROOM2(object, ptds);                                                               \
+		if (fake_fault("graphs"))                                                          \
+			return CUDA_ERROR_UNKNOWN;                                                 \
+	} while (0)
 #define CHANGED(object, ptds) fake_changed()
 #define BEFORE_WORK	      , ROOM
 #define BEFORE_WORK_TOUCH     , ROOM
@@ -89,7 +95,7 @@ void *fake_real(enum row row)
 #define BEFORE_LAUNCH	      , ROOM
 #define BEFORE_EVENT_RECORD   , ROOM2
 #define BEFORE_EVENT_WAIT     , ROOM2
-#define BEFORE_GRAPH_LAUNCH   , ROOM2
+#define BEFORE_GRAPH_LAUNCH   , GRAPH
 #define BEFORE_ALLOC_SYNC     , CHANGED
 #define BEFORE_GIVE_BACK      , CHANGED
 #define BEFORE_FREE	      , CHANGED

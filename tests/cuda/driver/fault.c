@@ -7,6 +7,7 @@
  *   relaunch  the daemon's kernel starts three times and then no more
  *   serial    kernels of programs are executed one after the other
  *   sums      one bit of larger copies to the host is wrong
+ *   graphs    no graph is launched
  *   crash     the third kernel ends the process
  *   hang      an allocation does not return
  *   late      so does the first call of all

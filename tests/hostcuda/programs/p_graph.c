@@ -212,8 +212,7 @@ struct coll {
 	int fail;
 };
 
-static int coll_launch(void *arg, const struct df_arrival *a, const uint64_t **done,
-		       uint64_t *done_value)
+static int coll_launch(void *arg, const struct df_arrival *a, struct df_replayed *turn)
 {
 	struct coll *c = arg;
 
@@ -222,8 +221,7 @@ static int coll_launch(void *arg, const struct df_arrival *a, const uint64_t **d
 	c->ready = a->ready;
 	c->value = a->value;
 	c->launches++;
-	*done = &c->done;
-	*done_value = c->launches;
+	*turn = (struct df_replayed){.done = &c->done, .value = c->launches};
 	return 0;
 }
 
@@ -232,7 +230,7 @@ static void coll_destroy(void *arg)
 	((struct coll *)arg)->destroyed++;
 }
 
-static const struct df_capture_ops coll_ops = {coll_launch, coll_destroy, NULL};
+static const struct df_capture_ops coll_ops = {.launch = coll_launch, .destroy = coll_destroy};
 
 static void collectives(void)
 {
@@ -248,11 +246,13 @@ static void collectives(void)
 
 	CU(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
 	CHECK(!api->stream_info(s, &info) && !info.capturing);
-	CHECK(api->capture_nodes(info.stream, &coll_ops, &early, 1) == -EINVAL && e.destroyed == 1);
+	CHECK(api->capture_nodes(&info.stream, &coll_ops, &early, 1) == -EINVAL &&
+	      e.destroyed == 1);
 	CU(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
 	CHECK(!api->stream_info(s, &info) && info.capturing);
 	CU(cudaLaunchHostFunc(s, gate_wait, &g));
-	CHECK(!api->capture_nodes(info.stream, &coll_ops, both, 2));
+	CHECK(!api->capture_nodes((struct df_mstream *[]){info.stream, info.stream}, &coll_ops,
+				  both, 2));
 	CU(cudaLaunchHostFunc(s, set, &after));
 	CU(cudaStreamEndCapture(s, &graph));
 	CU(cudaGraphClone(&clone, graph));

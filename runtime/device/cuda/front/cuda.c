@@ -412,11 +412,14 @@ static void set_hooks(const struct df_hooks *hooks)
 		unseen();
 }
 
-static void kick(int device)
+static int kick(int device)
 {
+	int held;
+
 	/* The device polls its words itself. Gates of replays that are over may be opened. */
 	(void)device;
-	(void)df_cuda_graph_poll();
+	(void)df_cuda_graph_poll(&held);
+	return held;
 }
 
 static const struct df_blocks blocks = {

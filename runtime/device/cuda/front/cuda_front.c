@@ -357,12 +357,16 @@ static void graph_keeps(void)
 	df_cuda_graph_kept();
 }
 
-static void graph_launched(void *stream, int ptds, int launched)
+static void graph_launched(void *exec, void *stream, int ptds, int launched)
 {
 	struct df_stream_info info;
 
-	if (df_cuda_hooks->after_graph && !info_of(stream, ptds, &info))
-		df_cuda_hooks->after_graph(&info, launched);
+	if (info_of(stream, ptds, &info))
+		return;
+	if (!launched && !info.capturing)
+		df_cuda_graph_lost(exec, info.stream);
+	if (df_cuda_hooks->after_graph)
+		df_cuda_hooks->after_graph(&info, launched > 0);
 }
 
 static void event_made(void *event, unsigned int flags)

@@ -123,7 +123,8 @@ struct df_cuda_front {
 	 * graph_launched() must be called. Returns -errno on failure.
 	 */
 	int (*graph_launch)(void *exec, void *stream, int ptds);
-	void (*graph_launched)(void *stream, int ptds, int launched); /* after it */
+	/* After it. launched: -1: graph_launch() has failed, 0: the driver has. */
+	void (*graph_launched)(void *exec, void *stream, int ptds, int launched);
 	void (*graph_keeps)(void); /* after an object was given to a graph to be kept alive */
 	void (*event_made)(void *event, unsigned int flags); /* after */
 	void (*event_gone)(void *event);
