@@ -60,7 +60,14 @@ struct df_comm;
 int df_id_create(unsigned char id[DF_ID_BYTES]);
 /* Makes an id for host:port, as NCCL_COMM_ID demands: the same on every rank; rank 0 serves it. */
 int df_id_from_address(const char *host_port, unsigned char id[DF_ID_BYTES]);
-/* Whether a process under dfshim made the id. */
+/*
+ * Adds our rendezvous to an id of NCCL's, in the bytes that its handle leaves zero, and serves it:
+ * the ranks that mode trace watches find each other by it. NCCL ignores these bytes. Returns
+ * -EBUSY if they are not zero; on an error the id is unchanged.
+ */
+int df_id_watch(unsigned char id[DF_ID_BYTES]);
+int df_id_is_watched(const unsigned char id[DF_ID_BYTES]);
+/* Whether a process under dfshim made the id, for communicators of its own. */
 int df_id_is_ours(const unsigned char id[DF_ID_BYTES]);
 /*
  * Used when this rank cannot join, perhaps because its process has no control plane: reports that

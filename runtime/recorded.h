@@ -26,6 +26,18 @@ struct df_record_nccl {
 int df_record_start(const struct df_record_nccl *nccl);
 /* The process exits: closes the trace. Async-signal-safe. */
 void df_record_stop(void);
+/*
+ * The control plane of mode trace. An id that NCCL has made: adds our rendezvous to it, or leaves
+ * it as it is.
+ */
+void df_record_id(unsigned char id[128]);
+/*
+ * NCCL is about to make a communicator by these ids, or has made it (trace: of df_trace_comm()), or
+ * has ended it. Joining happens in the background. Never blocks on peers, never fails.
+ */
+void df_record_join(int nr_ids, const unsigned char (*ids)[128], int nranks, int rank);
+void df_record_made(uint64_t hash, int rank, uint32_t trace);
+void df_record_ended(uint64_t hash, int rank);
 /* comm: of df_trace_comm(). */
 void df_record_no_slot(uint32_t comm);
 /* Depth of this thread's calls into NCCL. If not 0, its CUDA calls are NCCL's. */

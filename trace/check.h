@@ -124,6 +124,12 @@ void df_check_result_free(struct df_check_result *r);
 enum df_verdict df_check_verdict(const struct df_check_result *r);
 /* Whether the verdict rests on a dead rank or link, so that unfinished operations cannot finish. */
 int df_check_is_over(const struct df_check_result *r);
+/*
+ * Whether the verdict is proved, and cannot change if the records that it rests on do not: a cycle,
+ * calls that never meet, or a rank that has died or left, and unfinished operations that wait for
+ * it.
+ */
+int df_check_is_settled(const struct df_check_result *r);
 /* The first line: verdict word, ": ", one sentence. */
 const char *df_check_line(const struct df_check_result *r);
 /*

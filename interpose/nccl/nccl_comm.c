@@ -29,7 +29,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
 	int err;
 
 	if (df_real_makes(front))
-		return DF_REAL(ncclGetUniqueId, uniqueId);
+		return df_traced_id(uniqueId);
 	if (front == DF_FRONT_REFUSE)
 		return df_front_refused("GetUniqueId");
 	if (df_ptr_check(uniqueId, "GetUniqueId", "out") != ncclSuccess)
@@ -236,6 +236,7 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 		if (check_real_ids(nr_ids, id, nranks, rank) != ncclSuccess)                       \
 			return ncclInvalidUsage;                                                   \
 		hash_ = df_id_hash((const unsigned char *)(id));                                   \
+		df_traced_join(nr_ids, id, nranks, rank);                                          \
 		serial_ = df_traced_init(comm, hash_, nranks, rank, __builtin_return_address(0));  \
 		res_ = real_ call;                                                                 \
 		df_traced_made(comm, hash_, nranks, rank, df_config_name(config), serial_, res_);  \

@@ -37,6 +37,14 @@ uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, ui
 void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
 
 /*
+ * The real library's ncclGetUniqueId. In mode trace the id carries our rendezvous too, by which the
+ * processes of the job find each other.
+ */
+ncclResult_t df_traced_id(ncclUniqueId *id);
+/* This rank is about to create a communicator by these ids. */
+void df_traced_join(int nr_ids, const ncclUniqueId *ids, int nranks, int rank);
+
+/*
  * Call before a communicator is created. rank -1: for all its ranks. Ends with df_traced_leave(),
  * or with df_traced_made(), which also adds the communicator if it was created.
  */

@@ -116,6 +116,8 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 			 (uint64_t)(int64_t)device, 0);
 	}
 	df_mutex_unlock(&table_lock);
+	if (t)
+		df_record_made(hash, rank, t->comm);
 }
 
 int df_traced_defer(const struct df_record_op *op)
@@ -279,6 +281,8 @@ void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclRe
 	if (!goes_on)
 		settle(t, ncclInternalError);
 	df_trace(type, t->device, t->comm, t->rank, 0, 0, 0, 0, 0);
+	if (type != DF_REC_COMM_FINALIZE)
+		df_record_ended(t->hash, t->rank);
 }
 
 /* ---- ending what is stuck ------------------------------------------------------------------ */
@@ -455,6 +459,29 @@ void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result)
 	df_record_inside--;
 	if (serial)
 		df_record_leave(serial, call, result == ncclInProgress ? 0 : (uint64_t)result);
+}
+
+/* ---- the other processes ------------------------------------------------------------------- */
+
+static int has_peers(void)
+{
+	return df_front_now() == DF_FRONT_TRACE && !df_record_inside;
+}
+
+ncclResult_t df_traced_id(ncclUniqueId *id)
+{
+	ncclResult_t res = DF_REAL(ncclGetUniqueId, id);
+
+	if (res == ncclSuccess && id && has_peers())
+		df_record_id((unsigned char *)id->internal);
+	return res;
+}
+
+void df_traced_join(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
+{
+	if (has_peers())
+		df_record_join(nr_ids, (const unsigned char(*)[128])(const void *)ids, nranks,
+			       rank);
 }
 
 /* ---- communicators being made ---------------------------------------------------------------- */

@@ -22,4 +22,12 @@ uint64_t df_joining_missing(void);
  */
 int df_joining_explain(int anyhow, char *line, size_t size);
 
+/*
+ * The report for a communicator of nranks ranks, by the id with this hash, that has waited for
+ * these ranks for `ms`. note: lines to add, or "". Returns its length; the first line is the
+ * verdict.
+ */
+int df_joining_say(char *text, size_t size, uint64_t id, int nranks, const int *missing, int nr,
+		   uint64_t ms, const char *note);
+
 #endif

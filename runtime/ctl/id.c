@@ -78,39 +78,74 @@ static void put_front(unsigned char id[128], uint64_t magic, const union df_sock
 		memcpy(id + 8, &addr->storage, sizeof(struct sockaddr_in));
 }
 
-int df_id_create(unsigned char id[DF_ID_BYTES])
+/* Makes the tail of an id that this process serves. addr: its address, for the front. */
+static int make_tail(uint64_t magic, struct df_id_tail *t, union df_sockaddr *addr)
 {
-	struct df_id_tail t = {.magic = DF_ID_MAGIC, .version = DF_CTL_WIRE_VERSION};
-	union df_sockaddr addr;
 	struct df_member self;
-	unsigned char out[128];
-	uint64_t front;
 	int ret;
 
+	memset(t, 0, sizeof(*t));
+	t->magic = magic;
+	t->version = DF_CTL_WIRE_VERSION;
 	ret = df_ctl_self(&self);
 	if (ret)
 		return ret;
-	if (!self.tcp[0] || df_addr_parse(self.tcp, &addr, 1)) {
-		struct sockaddr_in *in = (struct sockaddr_in *)&addr.storage;
+	if (!self.tcp[0] || df_addr_parse(self.tcp, addr, 1)) {
+		struct sockaddr_in *in = (struct sockaddr_in *)&addr->storage;
 
-		memset(&addr, 0, sizeof(addr));
+		memset(addr, 0, sizeof(*addr));
 		in->sin_family = AF_INET;
 		in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	} else {
-		put_address(&t, &addr);
+		put_address(t, addr);
 	}
-	ret = df_key_make(&t.secret);
+	t->nonce = df_addr_random();
+	t->proc = self.proc;
+	t->sock = self.sock;
+	t->pid = self.pid;
+	t->host = self.host;
+	return df_key_make(&t->secret);
+}
+
+int df_id_create(unsigned char id[DF_ID_BYTES])
+{
+	uint64_t front = df_addr_random();
+	union df_sockaddr addr;
+	unsigned char out[128];
+	struct df_id_tail t;
+	int ret;
+
+	ret = make_tail(DF_ID_MAGIC, &t, &addr);
 	if (ret)
 		return ret;
-	t.nonce = df_addr_random();
-	t.proc = self.proc;
-	t.sock = self.sock;
-	t.pid = self.pid;
-	t.host = self.host;
-	front = df_addr_random();
 	put_front(out, front, &addr);
 	memcpy(out + DF_ID_TAIL, &t, sizeof(t));
 	ret = df_rdv_open(&t, front);
+	if (ret)
+		return ret;
+	memcpy(id, out, sizeof(out));
+	return 0;
+}
+
+int df_id_watch(unsigned char id[DF_ID_BYTES])
+{
+	union df_sockaddr addr;
+	unsigned char out[128];
+	struct df_id_tail t;
+	size_t i;
+	int ret;
+
+	for (i = DF_ID_TAIL; i < DF_ID_BYTES; i++)
+		if (id[i])
+			return -EBUSY;
+	ret = make_tail(DF_ID_WATCH_MAGIC, &t, &addr);
+	if (ret)
+		return ret;
+	memcpy(out, id, DF_ID_TAIL);
+	memcpy(out + DF_ID_TAIL, &t, sizeof(t));
+	df_id_open(out, &t);
+	/* The front is NCCL's own: a rank without dfshim connects to NCCL, not to us. */
+	ret = df_rdv_open(&t, 0);
 	if (ret)
 		return ret;
 	memcpy(id, out, sizeof(out));
@@ -142,8 +177,14 @@ int df_id_open(const unsigned char id[128], struct df_id_tail *out)
 	struct df_id_tail t;
 
 	memcpy(&t, id + DF_ID_TAIL, sizeof(t));
-	if (t.magic != DF_ID_MAGIC)
+	if (t.magic != DF_ID_MAGIC && t.magic != DF_ID_WATCH_MAGIC)
 		return -EPROTO;
+	/*
+	 * NCCL logs its hash of all 128 bytes, which gives away 64 bits of them. The front has 64
+	 * random bits of NCCL's: with both in it, the secret keeps its 128.
+	 */
+	if (t.magic == DF_ID_WATCH_MAGIC)
+		t.secret = df_siphash(&t.secret, id, DF_ID_TAIL);
 	*out = t;
 	return 0;
 }
@@ -152,7 +193,14 @@ int df_id_is_ours(const unsigned char id[DF_ID_BYTES])
 {
 	struct df_id_tail t;
 
-	return !df_id_open(id, &t);
+	return !df_id_open(id, &t) && t.magic == DF_ID_MAGIC;
+}
+
+int df_id_is_watched(const unsigned char id[DF_ID_BYTES])
+{
+	struct df_id_tail t;
+
+	return !df_id_open(id, &t) && t.magic == DF_ID_WATCH_MAGIC;
 }
 
 /*

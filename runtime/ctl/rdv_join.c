@@ -516,7 +516,11 @@ int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const s
 		ret = -ENOMEM;
 	}
 	if (ret) {
-		if (reason[0])
+		/* Without a watched communicator the job runs as before. */
+		if (reason[0] && df_id_is_watched(ids[0]))
+			df_info("rank %d of %d cannot join the other processes: %s", me->rank,
+				nranks, reason);
+		else if (reason[0])
 			df_warn("rank %d of %d cannot join the communicator: %s", me->rank, nranks,
 				reason);
 		/* The others may not know that this rank failed. */

@@ -51,6 +51,45 @@ uint64_t df_record_progress(void);
 /* An operation was put on a stream: wakes the watching thread. */
 void df_record_wake(void);
 
+/* ---- the other processes (record_peers.c) ---- */
+
+/* Whether the control plane has started here. */
+int df_record_plane(void);
+/* Whether this process is connected to others: all ranks of some communicator have joined. */
+int df_record_peers(void);
+/*
+ * Whether this process, among those of its machine, prints what a process on `host` has reported:
+ * one does, and none on that machine itself.
+ */
+int df_record_speaks_here(uint64_t host);
+/*
+ * Writes the report INIT if a communicator that NCCL makes waits for ranks that have not joined.
+ * Returns its length; 0: there is none.
+ */
+int df_record_missing(char *text, size_t size);
+/* The process exits normally: informs the others (df_ctl_goodbye()). */
+void df_record_goodbye(const void *words, size_t bytes);
+
+/* ---- the verdict of all (record_live.c); for the watching thread, unless said otherwise ---- */
+
+/* Before messages can arrive. Any thread. */
+void df_record_live(void);
+/*
+ * Answers the other processes, and judges if this process leads and a hang is suspected.
+ * unfinished: whether anything is, here; quiet: ns since the last progress.
+ */
+void df_record_serve(int unfinished, uint64_t quiet);
+/* This process has something unfinished, and has made no progress for `ms`. */
+void df_record_suspect(uint64_t ms);
+/*
+ * Whether a verdict on this standstill is known; any thread. Then df_record_verdict() returns its
+ * first line.
+ */
+int df_record_told(void);
+const char *df_record_verdict(unsigned *verdict);
+/* A process has died or left. Any thread. */
+void df_record_lost(void);
+
 /*
  * Starts the watching thread. Returns 0 or -errno: then ends are not recorded and hangs not
  * explained. nccl: as for df_record_start().

@@ -11,7 +11,6 @@
 #include "runtime/base/net/sockaddr.h"
 #include "runtime/dfshim.h"
 #include "runtime/record/record.h"
-#include "runtime/watch/metrics.h"
 #include "trace/record/writer.h"
 
 int df_record_start(const struct df_record_nccl *nccl)
@@ -53,10 +52,4 @@ int df_record_start(const struct df_record_nccl *nccl)
 		df_record_behind(df_backend, (int)config.queues);
 	}
 	return df_record_watch_start(nccl);
-}
-
-void df_record_stop(void)
-{
-	df_metrics_stop();
-	df_trace_close();
 }

@@ -1,15 +1,16 @@
 /*
  * The thread of mode trace. It records when operations start and end (record.c). When an operation
- * is unfinished and there is no progress for DFSHIM_TIMEOUT_MS, it explains why. There is no
- * control plane in this mode, because NCCL makes the communicators. So the records of other
- * processes are read from their files in the folder of DFSHIM_TRACE. Every process that notices the
- * hang judges; the first of them prints, and another one only if the first does not.
+ * is unfinished and there is no progress, it explains why. Where the processes of the job are
+ * connected, one of them judges for all (record_live.c). Else the records of other processes are
+ * read from their files in the folder of DFSHIM_TRACE after DFSHIM_TIMEOUT_MS: every process that
+ * notices the hang judges; the first of them prints, and another one only if the first does not.
  *
  * A process that is quiet for that long also records where its threads are, because no other
  * process can.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@
 #include "runtime/watch/hosts.h"
 #include "runtime/watch/metrics.h"
 #include "runtime/watch/ras_server.h"
+#include "runtime/watch/snapshot.h"
 #include "runtime/dfshim.h"
 #include "trace/check.h"
 #include "trace/record/writer.h"
@@ -38,13 +40,21 @@
 /* for the other processes to record where their threads are */
 #define NOTES_NS (300 * DF_NS_PER_MS)
 /* each process waits this much longer than the one before it */
-#define TURN_NS	  (400 * DF_NS_PER_MS)
-#define EXIT_NS	  (500 * DF_NS_PER_MS) /* between verdict and exit */
-#define MAX_TURNS 8
-#define MAX_GONE  64
+#define TURN_NS (400 * DF_NS_PER_MS)
+#define EXIT_NS (500 * DF_NS_PER_MS) /* between verdict and exit */
+/* A process acts on the verdict of another one when it has itself stood still for this long. */
+#define ACT_NS (500 * DF_NS_PER_MS)
+/* At the end of the process: for the thread to notice, and for the goodbye (which has bounds). */
+#define STOP_NS	   (3 * DF_NS_PER_S)
+#define GOODBYE_NS (20 * DF_NS_PER_S)
+#define MAX_TURNS  8
+#define MAX_GONE   64
+
+enum { STAYS, ASKED_TO_STOP, STOPPING, STOPPED };
 
 static struct {
 	uint32_t wake, sleeping; /* futex word; whether the thread sleeps until woken */
+	uint32_t stop;		 /* STAYS to STOPPED; a futex */
 	char dir[4096];		 /* "": judges this process alone */
 	uint64_t began;
 	const struct df_record_nccl *nccl;
@@ -159,16 +169,71 @@ static void print(const struct df_check_result *r)
 	free(text);
 }
 
-/* Explains the hang. Returns 1 if it is explained, or if there is progress. */
+/* The verdict is known, and this process has made no progress: ends what is stuck, if asked to. */
+static void act(enum df_verdict v, const char *line)
+{
+	int action = df_env()->timeout_action, exits = action == DF_TIMEOUT_EXIT;
+	int status = df_verdict_stop_exit(v);
+
+	if (action == DF_TIMEOUT_ABORT) {
+		/*
+		 * A program that does not look for errors would otherwise end as if its data were
+		 * right.
+		 */
+		df_exit_status_failed(status);
+		exits = !watch.nccl->stop(line);
+	}
+	if (!exits)
+		return;
+	/* Wait, because another process that judges at the same moment must find this one alive. */
+	df_sleep_ns(EXIT_NS);
+	/* Later actions of other processes may be consequences. */
+	df_trace(DF_REC_COMM_ABORT, -1, 0, -1, 0, 1, 0, 0, 0);
+	df_metrics_stop();
+	df_exit_now(status);
+}
+
+static void note_stall(uint64_t quiet, unsigned left)
+{
+	df_trace_clocks();
+	df_trace(DF_REC_STALL, -1, 0, -1, 0, quiet / DF_NS_PER_MS, left, 0, 0);
+}
+
+/*
+ * The rendezvous knows which ranks of a communicator have not joined. Returns 1 if it has reported
+ * that.
+ */
+static int explain_missing(void)
+{
+	uint64_t before = df_record_progress();
+	char text[1280], line[512];
+	int len = df_record_missing(text, sizeof(text));
+
+	if (len <= 0)
+		return 0;
+	df_log_raw(text, DF_MIN((size_t)len, sizeof(text) - 1));
+	snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text);
+	df_trace_told(DF_V_INIT, line);
+	df_metrics_soon();
+	if (df_record_progress() == before)
+		act(DF_V_INIT, line);
+	return 1;
+}
+
+/*
+ * Explains the hang by what this process can read: its own trace, and the files of others. Returns
+ * 1 if it is explained, or if there is progress.
+ */
 static int stalled(uint64_t quiet, unsigned left)
 {
 	uint64_t before = df_record_progress(), began = real_ns() - quiet, told;
 	struct df_check_result *r, *again;
-	int moved, exits, status, action = df_env()->timeout_action;
 	unsigned turn, i;
+	int moved;
 
-	df_trace_clocks();
-	df_trace(DF_REC_STALL, -1, 0, -1, 0, quiet / DF_NS_PER_MS, left, 0, 0);
+	note_stall(quiet, left);
+	if (!watch.dir[0] && (moved = explain_missing()))
+		return moved;
 	if (watch.dir[0])
 		df_sleep_ns(NOTES_NS);
 	r = judge(quiet, &turn, &told);
@@ -189,37 +254,78 @@ static int stalled(uint64_t quiet, unsigned left)
 		print(again);
 		told = began;
 	}
-	status = df_verdict_stop_exit(again ? df_check_verdict(again) : DF_V_UNKNOWN);
-	exits = action == DF_TIMEOUT_EXIT;
-	if (told >= began && !moved && action == DF_TIMEOUT_ABORT) {
-		/*
-		 * A program that does not look for errors would otherwise end as if its data were
-		 * right.
-		 */
-		df_exit_status_failed(status);
-		exits = !watch.nccl->stop(again ? df_check_line(again) : "the job hangs");
-	}
-	if (told >= began && !moved && exits) {
-		/*
-		 * Wait, because another process that judges at the same moment must find this one
-		 * alive.
-		 */
-		df_sleep_ns(EXIT_NS);
-		/* Later actions of other processes may be consequences. */
-		df_trace(DF_REC_COMM_ABORT, -1, 0, -1, 0, 1, 0, 0, 0);
-		df_metrics_stop();
-		df_exit_now(status);
-	}
+	if (told >= began && !moved)
+		act(again ? df_check_verdict(again) : DF_V_UNKNOWN,
+		    again ? df_check_line(again) : "the job hangs");
 	df_check_result_free(r);
 	df_check_result_free(again);
 	return told >= began || moved;
+}
+
+/* The next time to suspect a hang, after one at `quiet` without a result. */
+static uint64_t next_due(uint64_t quiet, uint64_t timeout)
+{
+	return quiet < timeout ? DF_MIN(2 * quiet, timeout) : 2 * quiet;
+}
+
+/* When to suspect a hang first. Without other processes nothing is proved before the time-out. */
+static uint64_t first_due(uint64_t timeout)
+{
+	uint64_t proved = (uint64_t)df_env()->proved_ms * DF_NS_PER_MS;
+
+	return proved && df_record_peers() ? DF_MIN(proved, timeout) : timeout;
+}
+
+/* The process exits: closes the trace, and informs the others. Returns 1 if so. */
+static int stop_if_asked(void)
+{
+	void *words;
+	size_t bytes;
+
+	/* ACQUIRE pairs with the exchange in df_record_stop(): what its caller did is seen. */
+	if (__atomic_load_n(&watch.stop, __ATOMIC_ACQUIRE) != ASKED_TO_STOP)
+		return 0;
+	__atomic_store_n(&watch.stop, STOPPING, __ATOMIC_RELAXED);
+	words = df_snapshot_words(&bytes);
+	df_trace_close();
+	df_record_goodbye(words, bytes);
+	free(words);
+	/* RELEASE pairs with the load in df_record_stop(): what was written before is complete. */
+	__atomic_store_n(&watch.stop, STOPPED, __ATOMIC_RELEASE);
+	df_futex_wake(&watch.stop, INT_MAX, 0);
+	return 1;
+}
+
+/*
+ * The thread says goodbye, because the caller may be the handler of a signal that interrupted a
+ * thread of ours with locks held.
+ */
+void df_record_stop(void)
+{
+	uint32_t stays = STAYS, now;
+	uint64_t begin = df_now_ns() + STOP_NS, end = begin + GOODBYE_NS;
+
+	df_metrics_stop();
+	if (df_record_plane()) {
+		/* RELEASE pairs with stop_if_asked(). */
+		__atomic_compare_exchange_n(&watch.stop, &stays, ASKED_TO_STOP, 0, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED);
+		df_record_wake();
+		/* ACQUIRE pairs with the RELEASE in stop_if_asked(). */
+		while ((now = __atomic_load_n(&watch.stop, __ATOMIC_ACQUIRE)) != STOPPED &&
+		       df_now_ns() < (now == STOPPING ? end : begin))
+			df_futex_wait(&watch.stop, now, 100 * DF_NS_PER_MS, 0);
+	}
+	df_trace_close();
 }
 
 static void *run(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 	uint64_t last = df_record_progress(), since = df_now_ns(), nap = NAP_MIN_NS;
-	uint64_t early = UINT64_MAX, noted = UINT64_MAX, due = timeout;
+	uint64_t early = UINT64_MAX, noted = UINT64_MAX, acted = UINT64_MAX, due = 0;
+
+	const char *line;
 
 	(void)arg;
 	df_hardware_start();
@@ -229,32 +335,53 @@ static void *run(void *arg)
 		 * this wakes the thread.
 		 */
 		uint32_t seen = __atomic_load_n(&watch.wake, __ATOMIC_SEQ_CST);
-		unsigned left, changed = df_record_poll(&left);
+		unsigned left, changed = df_record_poll(&left), verdict;
 		uint64_t now = df_now_ns(), quiet;
+		int blocked;
 
+		if (stop_if_asked())
+			return NULL;
 		if (df_record_progress() != last) {
 			last = df_record_progress();
 			since = now;
-			due = timeout;
+			due = 0;
 			noted = UINT64_MAX;
 		}
 		quiet = now - since;
+		blocked = left || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED);
 		/*
 		 * Record them once at half the time, for the process that judges first: this
 		 * process may have nothing unfinished, and then wakes seldom. Record them again for
 		 * each judgement, which would otherwise use the places of the previous one.
 		 */
-		if ((quiet >= timeout / 2 && early != last) || (quiet >= due && noted != due)) {
+		if ((quiet >= timeout / 2 && early != last) ||
+		    (quiet >= DF_MAX(due, timeout) && noted != due && !df_record_told())) {
 			early = last;
-			noted = quiet >= due ? due : noted;
+			noted = quiet >= DF_MAX(due, timeout) ? due : noted;
 			if (watch.nccl->slot_waits)
 				watch.nccl->slot_waits();
 			df_hosts_note();
 			df_hardware_note();
 		}
-		/* If two looks disagree, look again after twice the silence. */
-		if (quiet >= due && (left || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)))
+		df_record_serve(blocked, quiet);
+		if (df_record_peers()) {
+			if (quiet >= (due ?: first_due(timeout)) && blocked && !df_record_told()) {
+				if (quiet >= timeout)
+					note_stall(quiet, left);
+				df_record_suspect(quiet / DF_NS_PER_MS);
+				due = next_due(quiet, timeout);
+			}
+			if (df_record_told() && blocked && quiet >= ACT_NS && acted != last) {
+				acted = last;
+				if (quiet < timeout)
+					note_stall(quiet, left);
+				line = df_record_verdict(&verdict);
+				act((enum df_verdict)verdict, line);
+			}
+		} else if (quiet >= (due ?: timeout) && blocked) {
+			/* If two looks disagree, look again after twice the silence. */
 			due = stalled(quiet, left) ? UINT64_MAX : 2 * quiet;
+		}
 		nap = changed ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
 		if (left)
 			df_sleep_ns(nap);

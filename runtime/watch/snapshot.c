@@ -22,7 +22,6 @@
 #include "runtime/watch/release.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/tied.h"
-#include "runtime/watch/watchdog.h"
 #include "trace/check.h"
 #include "trace/record/format.h"
 #include "trace/record/writer.h"
@@ -38,7 +37,7 @@ struct ask {
 };
 
 struct answer {
-	uint64_t epoch, image_bytes;
+	uint64_t epoch, image_bytes, progress;
 	uint32_t what, busy, same, nr_waits, nr_peers, nr_hosts, stalled_ms, pad;
 	/* followed by waits, peers, hosts (nr_hosts NOT_KNOWN: none), image */
 };
@@ -69,13 +68,26 @@ static struct {
 	uint64_t holder, epoch, until; /* who holds this process; holder 0: no process */
 	uint64_t last_epoch;
 	struct df_compact compact;
-	int suspected;
+	uint64_t suspected;
 } my;
+
+static const struct df_snapshot_owner *owner;
+
+void df_snapshot_owned_by(const struct df_snapshot_owner *by)
+{
+	__atomic_store_n(&owner, by, __ATOMIC_RELAXED);
+}
 
 void df_snapshot_wake(void)
 {
+	const struct df_snapshot_owner *by;
+
 	__atomic_add_fetch(&box.wake, 1, __ATOMIC_RELAXED);
 	df_futex_wake(&box.wake, 1, 0);
+	/* RELAXED: what it points to is constant. */
+	by = __atomic_load_n(&owner, __ATOMIC_RELAXED);
+	if (by && by->wake)
+		by->wake();
 }
 
 uint32_t df_snapshot_seen(void)
@@ -216,7 +228,8 @@ static void answer(uint64_t to, const struct ask *ask)
 				     .nr_waits = s.nr_waits,
 				     .nr_peers = p.nr,
 				     .nr_hosts = s.hosts ? s.nr_hosts : NOT_KNOWN,
-				     .stalled_ms = df_watchdog_stalled_ms()};
+				     .progress = owner->progress(),
+				     .stalled_ms = owner->stalled_ms()};
 		at = (char *)(a + 1);
 		if (s.nr_waits)
 			memcpy(at, s.waits, s.nr_waits * sizeof(uint64_t));
@@ -265,6 +278,15 @@ static void obey(uint64_t from, const struct order *o, size_t bytes)
 	let_hold(from, o->epoch);
 }
 
+static uint64_t suspicion(const struct letter *l)
+{
+	uint32_t ms = 0;
+
+	if (l->bytes >= sizeof(ms))
+		memcpy(&ms, l->data, sizeof(ms));
+	return ms;
+}
+
 static void serve(const struct letter *l)
 {
 	const struct ask *ask = (const void *)l->data;
@@ -275,7 +297,7 @@ static void serve(const struct letter *l)
 			answer(l->from, ask);
 		return;
 	case DF_MSG_SUSPECT:
-		my.suspected = 1;
+		my.suspected = DF_MAX(my.suspected, suspicion(l) + 1);
 		return;
 	case DF_MSG_RELEASE:
 		if (l->bytes >= sizeof(struct order))
@@ -283,7 +305,7 @@ static void serve(const struct letter *l)
 		return;
 	case DF_MSG_TOLD:
 	case DF_MSG_END:
-		df_watchdog_told(l->kind == DF_MSG_END ? l->data : NULL, l->bytes);
+		owner->told(l->kind, l->data, l->bytes);
 		return;
 	case DF_MSG_UNMAPPED:
 		df_death_unmapped(l->from);
@@ -303,17 +325,17 @@ void df_snapshot_serve(void)
 	}
 }
 
-int df_snapshot_suspected(void)
+uint64_t df_snapshot_suspected(void)
 {
-	int was = my.suspected;
+	uint64_t was = my.suspected;
 
 	my.suspected = 0;
 	return was;
 }
 
-void df_snapshot_suspect(uint64_t proc)
+void df_snapshot_suspect(uint64_t proc, uint32_t ms)
 {
-	df_ctl_send(NULL, proc, DF_MSG_SUSPECT, "", 0);
+	df_ctl_send(NULL, proc, DF_MSG_SUSPECT, &ms, sizeof(ms));
 }
 
 /* ---- gathering ------------------------------------------------------------------------------ */
@@ -402,6 +424,7 @@ static void take(struct df_snapshots *g, struct df_procs *asked, const struct le
 		return;
 	s->fresh = 1;
 	s->stalled_ms = a->stalled_ms;
+	s->progress = a->progress;
 	s->busy = a->busy != 0;
 	s->same = a->same != 0;
 	g->busy |= s->busy;
@@ -486,6 +509,7 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 	forget_image(self);
 	ret = say(self, what, g->hosts);
 	self->fresh = 1;
+	self->progress = owner->progress();
 	g->all_same &= self->same & same_hosts(self, &was);
 	free(was.hosts);
 	while (!ret && !g->busy && nr_fresh(g) <= nr_living(&asked) && df_now_ns() < until) {

@@ -22,6 +22,19 @@ enum df_ask {
 	DF_ASK_AGAIN, /* the same again; no image if nothing was recorded since */
 };
 
+/*
+ * The thread that owns all this: the watchdog's, or in mode trace the one that replaces it. Set
+ * before any message arrives.
+ */
+struct df_snapshot_owner {
+	uint64_t (*progress)(void);   /* a number that changes when operations begin or end */
+	uint32_t (*stalled_ms)(void); /* the value for struct df_snapshot */
+	/* Another process has reported the hang: DF_MSG_TOLD or DF_MSG_END. */
+	void (*told)(uint32_t kind, const void *data, size_t bytes);
+	void (*wake)(void); /* wakes the thread where it does not wait here; or NULL */
+};
+void df_snapshot_owned_by(const struct df_snapshot_owner *owner);
+
 /* The answer of one process. */
 struct df_snapshot {
 	struct df_list node;
@@ -30,6 +43,7 @@ struct df_snapshot {
 	int same;	     /* nothing recorded since the last answer: no image */
 	int fresh;	     /* it has answered in the last round */
 	int lent;	     /* the image belongs to another owner */
+	uint64_t progress;   /* the owner's number there, when it answered */
 	uint32_t stalled_ms; /* how long it has had unfinished work without progress or verdict */
 	void *image;
 	size_t bytes;
@@ -63,9 +77,12 @@ void df_snapshot_done(struct df_snapshots *g);
  * Handles the messages that have arrived: answers questions, notes suspicions, executes releases.
  */
 void df_snapshot_serve(void);
-/* Whether another process has suspected a cycle since the last call. */
-int df_snapshot_suspected(void);
-void df_snapshot_suspect(uint64_t proc);
+/*
+ * Whether another process has suspected a hang since the last call: the longest standstill that one
+ * of them has seen, in ms, plus 1; else 0.
+ */
+uint64_t df_snapshot_suspected(void);
+void df_snapshot_suspect(uint64_t proc, uint32_t ms);
 /*
  * Releases waits of another process, if that process still is in the state that was judged, and
  * ends the hold on it. likely: the waits are not proved to be part of a deadlock.

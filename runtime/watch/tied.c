@@ -14,6 +14,12 @@
  * The processes of the last question, some of which may have ended. For the watchdog's thread only.
  */
 static struct df_procs asked;
+static void (*also)(struct df_procs *p);
+
+void df_tied_by(void (*add)(struct df_procs *p))
+{
+	also = add;
+}
 
 int df_procs_add(struct df_procs *p, uint64_t proc)
 {
@@ -47,6 +53,8 @@ void df_tied_peers(struct df_procs *p)
 		}
 	}
 	df_mutex_unlock(&df_rt.lock);
+	if (also)
+		also(p);
 	for (uint32_t k = 0; k < p->nr; k++)
 		if (!df_ctl_is_dead(p->v[k]))
 			p->v[n++] = p->v[k];
@@ -89,12 +97,24 @@ uint64_t df_tied_leader(void)
 	return least;
 }
 
-void df_tied_tell(void)
+uint32_t df_tied_before(void)
+{
+	struct df_procs p = {0};
+	uint32_t nr = 0;
+
+	tied(&p);
+	for (uint32_t i = 0; i < p.nr; i++)
+		nr += p.v[i] < df_rt.self.proc;
+	free(p.v);
+	return nr;
+}
+
+void df_tied_tell(const void *data, size_t bytes)
 {
 	struct df_procs p = {0};
 
 	tied(&p);
 	for (uint32_t i = 0; i < p.nr; i++)
-		df_ctl_send(NULL, p.v[i], DF_MSG_TOLD, NULL, 0);
+		df_ctl_send(NULL, p.v[i], DF_MSG_TOLD, data, bytes);
 	free(p.v);
 }

@@ -6,6 +6,7 @@
 #ifndef DF_RUNTIME_WATCH_TIED_H
 #define DF_RUNTIME_WATCH_TIED_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* A set of processes. */
@@ -16,6 +17,11 @@ struct df_procs {
 
 /* Returns 1 if proc was added, 0 if it was in the set or there is no memory. */
 int df_procs_add(struct df_procs *p, uint64_t proc);
+/*
+ * In mode trace, NCCL makes the communicators: `add` adds the processes of those that the control
+ * plane knows too.
+ */
+void df_tied_by(void (*add)(struct df_procs *p));
 /* Adds the living processes that share a communicator with this one, without this one. */
 void df_tied_peers(struct df_procs *p);
 /* Keeps the processes that were asked. Takes over the memory. */
@@ -26,10 +32,15 @@ void df_tied_keep(const struct df_procs *p);
  * be tied to this one.
  */
 uint64_t df_tied_leader(void);
+/* The number of living processes tied to this one whose process id is lower. */
+uint32_t df_tied_before(void);
 
 /* The living processes that share a communicator with this one. The caller frees the array. */
 uint64_t *df_tied_processes(uint32_t *nr);
-/* Announces to all processes tied to this one that the hang has been reported. */
-void df_tied_tell(void);
+/*
+ * Announces to all processes tied to this one that the hang has been reported. data: what
+ * DF_MSG_TOLD carries, or NULL.
+ */
+void df_tied_tell(const void *data, size_t bytes);
 
 #endif

@@ -250,7 +250,7 @@ static int unfinished(uint64_t *ops)
 	return *ops || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED);
 }
 
-uint32_t df_watchdog_stalled_ms(void)
+static uint32_t stalled_ms(void)
 {
 	uint64_t ops;
 
@@ -261,12 +261,15 @@ uint32_t df_watchdog_stalled_ms(void)
 	return (uint32_t)DF_MIN((df_now_ns() - dog.since) / DF_NS_PER_MS, UINT32_MAX);
 }
 
-void df_watchdog_told(const void *end, size_t bytes)
+/*
+ * Another process has reported a verdict; with DF_MSG_END it also ends the stuck operations.
+ */
+static void hear(uint32_t kind, const void *data, size_t bytes)
 {
-	const struct df_ending *e = end ? df_ending_read(end, bytes) : NULL;
+	const struct df_ending *e = kind == DF_MSG_END ? df_ending_read(data, bytes) : NULL;
 	uint64_t ops;
 
-	if (end && !e)
+	if (kind == DF_MSG_END && !e)
 		return;
 	df_release_forget_log();
 	/* Progress that was not noticed before is older than this report. */
@@ -376,7 +379,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 	dog.reported = before;
 	/* Announce first, because another process may be about to report. */
 	if (leads || told > 0)
-		df_tied_tell();
+		df_tied_tell(NULL, 0);
 	if (told > 0) {
 		df_trace_told(DF_V_INIT, line);
 		df_metrics_soon();
@@ -439,7 +442,7 @@ static int status_of_left(uint64_t since)
 	if (status && dog.told < since && dog.reported != df_executor->progress(NULL)) {
 		/* One report per hang: this one. */
 		dog.reported = df_executor->progress(NULL);
-		df_tied_tell();
+		df_tied_tell(NULL, 0);
 		print(r);
 	}
 	df_check_result_free(r);
@@ -524,7 +527,7 @@ static int tell_mismatch(uint64_t name)
 	r = judge(STALE_NS, &asked);
 	is = r && df_check_verdict(r) == DF_V_MISMATCH;
 	if (is) {
-		df_tied_tell();
+		df_tied_tell(NULL, 0);
 		print(r);
 		df_ending_mismatch(name);
 	}
@@ -549,7 +552,7 @@ static void tell_settled(void)
 	if (r && df_check_verdict(r) == DF_V_ORDER) {
 		dog.reported = dog.last = df_executor->progress(NULL);
 		df_release_forget_log();
-		df_tied_tell();
+		df_tied_tell(NULL, 0);
 		print(r);
 		if (df_env()->timeout_action != DF_TIMEOUT_REPORT)
 			df_ending_decide(seen, df_verdict_stop_exit(DF_V_ORDER));
@@ -565,13 +568,13 @@ static void tell_settled(void)
 static uint64_t circles(void)
 {
 	uint64_t now = df_now_ns(), next, age, leader;
-	int due = df_release_due(now, &next, &age), told = df_snapshot_suspected();
+	int due = df_release_due(now, &next, &age), told = df_snapshot_suspected() > 0;
 
 	dog.asked |= due || told || now >= dog.again;
 	if (dog.asked) {
 		leader = df_tied_leader();
 		if (leader != df_rt.self.proc && due)
-			df_snapshot_suspect(leader);
+			df_snapshot_suspect(leader, 0);
 		if (leader != df_rt.self.proc && !(due && age > PATIENCE_NS))
 			dog.asked = 0;
 	}
@@ -723,10 +726,18 @@ static void *watch(void *arg)
 	return NULL;
 }
 
+static uint64_t progress(void)
+{
+	return df_executor->progress(NULL);
+}
+
 void df_watchdog_start(void)
 {
+	static const struct df_snapshot_owner owner = {progress, stalled_ms, hear, NULL};
+
 	if (__atomic_exchange_n(&dog.started, 1, __ATOMIC_RELAXED))
 		return;
+	df_snapshot_owned_by(&owner);
 	__atomic_store_n(&dog.pid, getpid(), __ATOMIC_RELAXED);
 	if (df_thread_start("dfshim-watchdog", 0, watch, NULL))
 		df_warn("cannot start the watchdog's thread: dfshim will not explain hangs");

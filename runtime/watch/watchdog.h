@@ -21,14 +21,6 @@ struct df_watch_comm {
  */
 void df_watchdog_tell_death(int in_order);
 /*
- * Another process has reported a verdict. end: NULL, or the DF_MSG_END with which it
- * ends the stuck operations.
- */
-void df_watchdog_told(const void *end, size_t bytes);
-/* The value for struct df_snapshot. */
-uint32_t df_watchdog_stalled_ms(void);
-
-/*
  * Ranks of the communicator with this hash have made calls that can never meet: reports that at
  * once, and ends it.
  */

@@ -745,6 +745,17 @@ int df_check_is_over(const struct df_check_result *r)
 	       (r->verdict == DF_V_NET_STALL && r->link);
 }
 
+int df_check_is_settled(const struct df_check_result *r)
+{
+	int cycle = r->verdict == DF_V_ORDER || r->verdict == DF_V_RESOURCE ||
+		    r->verdict == DF_V_SYNC || r->verdict == DF_V_DATA;
+	int rank = r->verdict == DF_V_MISSING || r->verdict == DF_V_MISMATCH ||
+		   r->verdict == DF_V_CRASH;
+
+	/* Without stuck nodes a process has died, or data was mixed, but nothing waits for that. */
+	return r->confidence == DF_C_PROVED && !r->stale && r->stuck_ops && (cycle || rank);
+}
+
 const char *df_check_line(const struct df_check_result *r)
 {
 	return r->line ? r->line : "UNKNOWN: out of memory";

@@ -237,6 +237,18 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 	}
 }
 
+/*
+ * The operation that this record completes, if NCCL executes it: its index is counted from the
+ * first record, which the image may lack, so it needs an OP_MATCH. Else NULL.
+ */
+static const struct df_lop *op_to_index(const struct keep *k, const struct df_rec *rec)
+{
+	const struct df_lop *op = rec->type == DF_REC_OP_ARGS ? df_load_op(&k->l, rec->op) : NULL;
+
+	return op && op->flags & DF_OP_BY_NCCL && !op->has_index && k->op[op - k->l.ops] ? op
+											 : NULL;
+}
+
 static int write_image(struct keep *k, struct df_reader *r, void **image, size_t *bytes)
 {
 	const struct df_trace_header *h = &r->h;
@@ -250,7 +262,7 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 
 	df_reader_rewind(r);
 	while ((rec = df_reader_next(r, &index)))
-		nr += (uint64_t)wanted(k, rec, index);
+		nr += wanted(k, rec, index) ? 1 + (op_to_index(k, rec) != NULL) : 0;
 	while (cap < nr)
 		cap *= 2;
 	strings = (strings + 63) & ~63ULL;
@@ -302,6 +314,17 @@ static int write_image(struct keep *k, struct df_reader *r, void **image, size_t
 		op = rec->type == DF_REC_OP_MATCH ? df_load_op(&k->l, rec->op) : NULL;
 		if (op)
 			to[nr].c = op->index;
+		nr++;
+		op = op_to_index(k, rec);
+		if (!op)
+			continue;
+		to[nr] = *rec;
+		to[nr].type = DF_REC_OP_MATCH;
+		to[nr].a = df_op_signature(op);
+		to[nr].b = to[nr].c = op->index;
+		to[nr].commit = (uint32_t)(nr + 1);
+		if (number)
+			number[nr] = index;
 		nr++;
 	}
 	*image = out;

@@ -337,7 +337,11 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 		op->sig = rec->a;
 		op->inst = rec->b;
 		op->cindex = rec->c;
-		op->has_match = 1;
+		/* NCCL matches operations by their place, which write_image() has added. */
+		if (op->flags & DF_OP_BY_NCCL)
+			op->has_index = 1;
+		else
+			op->has_match = 1;
 		break;
 	case DF_REC_OP_SLOT:
 		op->slot = rec->a ? 2 : 1;

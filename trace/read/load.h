@@ -34,6 +34,7 @@ struct df_lop {
 	uint8_t state; /* enum df_op_state */
 	uint8_t slot;  /* whether it has a slot: 0 unknown, 1 waits for one, 2 has one */
 	uint8_t has_match;
+	uint8_t has_index; /* NCCL executes it, and cindex is its index: the trace was reduced */
 };
 
 struct df_range {

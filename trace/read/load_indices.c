@@ -31,6 +31,13 @@ int df_load_indices(struct df_load *l, const struct df_reader *r)
 
 	if (!coll)
 		return -ENOMEM;
+	/* The first operations were overwritten: those that are here are the last ones. */
+	for (uint32_t i = 0; i < l->nr_comms; i++) {
+		uint64_t all = i < r->nr_comms ? df_load_nr_coll(&r->comms[i]) : 0;
+
+		if (i < r->nr_comms && df_load_lost_ops(l, r, i + 1) && all > l->comms[i].nr_coll)
+			coll[i] = all - l->comms[i].nr_coll;
+	}
 	for (size_t i = 0; i < l->nr_ops; i++) {
 		struct df_lop *op = &l->ops[i];
 		const struct df_lcomm *c = &l->comms[op->comm - 1];
@@ -38,6 +45,10 @@ int df_load_indices(struct df_load *l, const struct df_reader *r)
 		uint64_t key;
 		size_t at;
 
+		if (op->has_index) {
+			op->index = op->cindex;
+			continue;
+		}
 		if (op->has_match && (!c->nr_p2p || df_load_lost_ops(l, r, op->comm))) {
 			op->index = op->cindex;
 			continue;

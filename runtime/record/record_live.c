@@ -1,0 +1,287 @@
+/*
+ * The verdict of mode trace where the processes of a job are connected (record_peers.c). Nothing
+ * travels while operations end. A process that has made no progress for DFSHIM_PROVED_MS, or for
+ * longer and longer times after that, reports that to the *leader*: the living process with the
+ * lowest process id. The leader asks all processes for what is unfinished there (snapshot.h),
+ * twice, and judges. It reports what both looks show: before DFSHIM_TIMEOUT_MS only what is proved,
+ * if no process has made progress in between, so that both looks show one state of the whole job.
+ * Then it sends the sentence to all processes.
+ *
+ * A leader that does not answer is replaced: each process waits longer the more others precede it.
+ *
+ * Everything belongs to the thread of record_watch.c, except what says otherwise.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "kernels/abi.h"
+#include "runtime/base/clean_text.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/list.h"
+#include "runtime/base/log.h"
+#include "runtime/base/time.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/record/record.h"
+#include "runtime/watch/metrics.h"
+#include "runtime/watch/snapshot.h"
+#include "runtime/watch/tied.h"
+#include "trace/check.h"
+#include "trace/record/writer.h"
+
+#define STALE_NS (5 * DF_NS_PER_S) /* silence that the checker itself finds suspicious */
+/* The checker then assumes nothing of silent threads. */
+#define NEVER_STALE_NS (UINT64_MAX / 2)
+#define BETWEEN_NS     (300 * DF_NS_PER_MS) /* between two looks */
+#define LOST_NS	       (300 * DF_NS_PER_MS) /* between a death and the look: all learn of it */
+/* The pause after a look that shows nothing, as a multiple of its duration. */
+#define PAUSE	    4
+#define TAKEOVER_NS (10 * DF_NS_PER_S)
+#define LINE_BYTES  512
+
+/* The body of DF_MSG_TOLD in this mode. */
+struct told {
+	uint64_t host; /* of the process that has judged */
+	uint32_t pid, verdict;
+	char hostname[64], line[LINE_BYTES];
+};
+
+static struct {
+	uint32_t told;	   /* a verdict is known; atomic */
+	uint64_t progress; /* ours when it arrived */
+	struct told what;
+	uint64_t suspected;  /* ms, plus 1; 0: nothing is suspected */
+	uint64_t not_before; /* the next look */
+	uint64_t asked;	     /* when a suspicion was sent to the leader; 0: none */
+	uint64_t lost_at;    /* when a process has died; 0: none that was not looked at; atomic */
+	uint32_t stalled_ms; /* of this process */
+} live;
+
+/* One look at the whole job. */
+struct look {
+	struct df_check_result *r;
+	uint64_t stamp;	     /* of the progress of all processes */
+	uint32_t stalled_ms; /* the longest standstill of a process */
+	int silent;	     /* not all living processes have answered */
+};
+
+int df_record_told(void)
+{
+	return __atomic_load_n(&live.told, __ATOMIC_RELAXED) != 0;
+}
+
+void df_record_lost(void)
+{
+	__atomic_store_n(&live.lost_at, df_now_ns(), __ATOMIC_RELAXED);
+	df_record_wake();
+}
+
+static void add_left(void *set, const void *words, size_t bytes)
+{
+	df_check_add_left(set, words, bytes / sizeof(struct df_left_row));
+}
+
+static void look(uint64_t stale, struct look *l)
+{
+	struct df_check_opts opts = {.live = 1, .stale_ns = stale};
+	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
+	struct df_check_set *set = df_check_set_new();
+	struct df_snapshot *s;
+
+	*l = (struct look){.stamp = 1};
+	if (set && !df_snapshot_gather(&g, DF_ASK_LOOK)) {
+		opts.now_ns = df_now_ns();
+		df_list_each(s, &g.answers, node)
+		{
+			if (s->image)
+				df_check_add_image(set, s->image, s->bytes,
+						   s->proc == df_rt.self.proc ? "this process"
+									      : "peer");
+			l->silent |= !s->fresh && !df_ctl_is_dead(s->proc);
+			/* The order of the answers differs, so the sum. */
+			l->stamp += df_hash_u64(s->proc, s->fresh ? s->progress : 0);
+			l->stalled_ms = DF_MAX(l->stalled_ms, s->stalled_ms);
+		}
+		l->stalled_ms = DF_MAX(l->stalled_ms, live.stalled_ms);
+		df_ctl_each_words(add_left, set);
+		if (df_check_run(set, &opts, &l->r))
+			l->r = NULL;
+	}
+	df_snapshot_done(&g);
+	df_check_set_free(set);
+}
+
+static int is_hang(const struct look *l, int late)
+{
+	enum df_verdict v = l->r ? df_check_verdict(l->r) : DF_V_OK;
+
+	return late ? v != DF_V_OK : l->r && df_check_is_settled(l->r);
+}
+
+/* Both looks show the same hang. A dead rank stays dead, whatever the others do meanwhile. */
+static int same(const struct look *a, const struct look *b, int late)
+{
+	if (df_check_verdict(a->r) != df_check_verdict(b->r))
+		return 0;
+	return late || df_check_verdict(a->r) == DF_V_CRASH ||
+	       (a->stamp == b->stamp && !b->silent &&
+		!strcmp(df_check_line(a->r), df_check_line(b->r)));
+}
+
+static void print(const struct df_check_result *r, const char *line)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return;
+	if (r)
+		df_check_print(r, f);
+	else
+		fprintf(f, "%s\nThe whole report is in the log of process %u on %s.\n", line,
+			live.what.pid, live.what.hostname);
+	fclose(f);
+	df_log_raw(text, len);
+	free(text);
+}
+
+/* The verdict is known. r: NULL if another process has judged. */
+static void take(const struct told *t, const struct df_check_result *r)
+{
+	live.what = *t;
+	live.what.line[LINE_BYTES - 1] = live.what.hostname[63] = 0;
+	df_text_clean(live.what.line, strlen(live.what.line));
+	df_text_clean(live.what.hostname, strlen(live.what.hostname));
+	live.progress = df_record_progress();
+	live.suspected = live.asked = 0;
+	__atomic_store_n(&live.told, 1, __ATOMIC_RELAXED);
+	if (r || df_record_speaks_here(t->host))
+		print(r, live.what.line);
+	else
+		df_info("%s", live.what.line);
+	df_trace_told(live.what.verdict, live.what.line);
+	df_metrics_soon();
+}
+
+/*
+ * The sender may have died before it sent the verdict to all. So a process that knows of
+ * suspicions of others sends it again.
+ */
+static void hear(uint32_t kind, const void *data, size_t bytes)
+{
+	uint64_t suspected = live.suspected;
+
+	if (kind != DF_MSG_TOLD || bytes != sizeof(struct told) || df_record_told())
+		return;
+	take(data, NULL);
+	if (suspected)
+		df_tied_tell(data, bytes);
+}
+
+static void tell(const struct df_check_result *r)
+{
+	struct told t = {.host = df_rt.self.host,
+			 .pid = df_rt.self.pid,
+			 .verdict = (uint32_t)df_check_verdict(r)};
+
+	memcpy(t.hostname, df_rt.self.hostname, sizeof(t.hostname));
+	snprintf(t.line, sizeof(t.line), "%s", df_check_line(r));
+	/* Announce first, because another process may be about to report. */
+	df_tied_tell(&t, sizeof(t));
+	take(&t, r);
+}
+
+/* As the leader: looks twice, and reports what both looks show. */
+static void judge(uint64_t ms)
+{
+	uint64_t timeout = (uint64_t)df_env()->timeout_ms, took = df_now_ns(), until;
+	int late = ms >= timeout;
+	uint64_t stale = late ? DF_MIN(ms * DF_NS_PER_MS, STALE_NS) : NEVER_STALE_NS;
+	struct look a, b = {0};
+	unsigned left;
+
+	look(stale, &a);
+	took = df_now_ns() - took;
+	if (is_hang(&a, late)) {
+		for (until = df_now_ns() + BETWEEN_NS; df_now_ns() < until;) {
+			df_sleep_ns(20 * DF_NS_PER_MS);
+			df_record_poll(&left);
+			df_snapshot_serve();
+		}
+		look(stale, &b);
+	}
+	if (!df_record_told() && is_hang(&b, late) && same(&a, &b, late))
+		tell(b.r);
+	df_check_result_free(a.r);
+	df_check_result_free(b.r);
+	live.not_before = df_now_ns() + PAUSE * took;
+}
+
+void df_record_suspect(uint64_t ms)
+{
+	uint64_t leader = df_tied_leader();
+
+	if (leader == df_rt.self.proc) {
+		live.suspected = DF_MAX(live.suspected, ms + 1);
+		return;
+	}
+	df_snapshot_suspect(leader, (uint32_t)DF_MIN(ms, UINT32_MAX));
+	live.asked = live.asked ?: df_now_ns();
+}
+
+void df_record_serve(int unfinished, uint64_t quiet)
+{
+	uint64_t now = df_now_ns(), lost = __atomic_load_n(&live.lost_at, __ATOMIC_RELAXED), ms;
+
+	live.stalled_ms = unfinished ? (uint32_t)DF_MIN(quiet / DF_NS_PER_MS, UINT32_MAX) : 0;
+	df_snapshot_serve();
+	ms = df_snapshot_suspected();
+	live.suspected = DF_MAX(live.suspected, ms);
+	if (df_record_told() && df_record_progress() == live.progress) {
+		if (live.suspected)
+			df_tied_tell(&live.what, sizeof(live.what));
+		live.suspected = 0;
+		return;
+	}
+	/* A hang after progress is another hang. */
+	__atomic_store_n(&live.told, 0, __ATOMIC_RELAXED);
+	if (!unfinished || quiet < BETWEEN_NS)
+		live.asked = 0;
+	if (lost && now - lost >= LOST_NS) {
+		__atomic_store_n(&live.lost_at, 0, __ATOMIC_RELAXED);
+		if (unfinished)
+			df_record_suspect(DF_MAX(quiet / DF_NS_PER_MS, 1));
+	}
+	/* The leader has not answered: it may be stopped, or cut off. */
+	if (live.asked && now - live.asked > TAKEOVER_NS * df_tied_before()) {
+		live.asked = 0;
+		live.suspected = DF_MAX(live.suspected, quiet / DF_NS_PER_MS + 1);
+	}
+	if (live.suspected && now >= live.not_before) {
+		ms = live.suspected - 1;
+		live.suspected = 0;
+		judge(ms);
+	}
+}
+
+const char *df_record_verdict(unsigned *verdict)
+{
+	*verdict = live.what.verdict;
+	return live.what.line;
+}
+
+static uint32_t stalled_ms(void)
+{
+	return live.stalled_ms;
+}
+
+void df_record_live(void)
+{
+	static const struct df_snapshot_owner owner = {df_record_progress, stalled_ms, hear,
+						       df_record_wake};
+
+	df_snapshot_owned_by(&owner);
+}

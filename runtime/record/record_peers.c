@@ -1,0 +1,308 @@
+/*
+ * The other processes of a job in mode trace. NCCL makes the communicators; the id that the
+ * application passes on carries our rendezvous too (df_id_watch()). Each rank joins it on a thread
+ * of its own, so that the application waits for nothing: without the control plane the job runs as
+ * before, and each process knows only itself. docs/control-plane.md says what travels.
+ *
+ * Any thread. The entries are under one lock, which is not held across calls that can block. They
+ * are never freed while their thread runs.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "kernels/abi.h"
+#include "runtime/base/env.h"
+#include "runtime/base/err.h"
+#include "runtime/base/list.h"
+#include "runtime/base/lock.h"
+#include "runtime/base/log.h"
+#include "runtime/base/once.h"
+#include "runtime/base/thread.h"
+#include "runtime/base/time.h"
+#include "runtime/base/vec.h"
+#include "runtime/comm/joining.h"
+#include "runtime/comm/process.h"
+#include "runtime/ctl/ctl.h"
+#include "runtime/dfshim.h"
+#include "runtime/record/record.h"
+#include "runtime/watch/snapshot.h"
+#include "runtime/watch/tied.h"
+#include "trace/record/writer.h"
+
+/* One rank of this process in a communicator of NCCL's. */
+struct seat {
+	struct df_list node;
+	uint64_t hash;
+	int nranks, rank, nr_ids;
+	uint32_t trace;		  /* of df_trace_comm(); 0: NCCL has not made it yet */
+	uint32_t stop;		  /* for df_ctl_join(): the communicator has ended */
+	int joined;		  /* its thread has ended */
+	uint64_t since;		  /* when it began to join */
+	struct df_ctl_comm *comm; /* NULL: not all ranks have joined */
+	unsigned char ids[][DF_ID_BYTES];
+};
+
+static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_COMM, "peers of mode trace");
+static struct df_list seats = DF_LIST_INIT(seats);
+/* All processes that were ever met: those of communicators that have ended count too. */
+static struct peer {
+	uint64_t proc, host;
+} * met;
+static size_t nr_met, cap_met;
+static struct df_once begun;
+static int usable;    /* the control plane has started, and df_rt.self is set; atomic */
+static int connected; /* all ranks of some communicator have joined; atomic */
+
+/* ---- what the control plane reports ---------------------------------------------------------- */
+
+/* The messages of mode trace: another process's runtime may send others. */
+static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
+{
+	if (kind == DF_MSG_SNAPSHOT_ASK || kind == DF_MSG_SNAPSHOT || kind == DF_MSG_SUSPECT ||
+	    kind == DF_MSG_TOLD)
+		df_snapshot_message(from, kind, data, bytes);
+}
+
+/* Records the end for each communicator with that process. */
+static void death(uint64_t proc, int in_order)
+{
+	struct seat *s;
+
+	if (df_record_told())
+		return; /* a consequence of the verdict */
+	df_mutex_lock(&lock);
+	df_list_each(s, &seats, node)
+	{
+		const struct df_member *m = s->comm ? df_ctl_members(s->comm) : NULL;
+
+		for (int i = 0; m && i < s->nranks; i++)
+			if (m[i].proc == proc)
+				df_trace(DF_REC_PEER_DEAD, -1, s->trace, s->trace ? s->rank : -1,
+					 (uint64_t)i, m[i].host, m[i].pid, (uint64_t)in_order, 0);
+	}
+	df_mutex_unlock(&lock);
+	df_record_lost();
+}
+
+/* It ended inside a rendezvous that this process serves. */
+static void lost(const struct df_member *who)
+{
+	df_trace(DF_REC_PEER_DEAD, -1, 0, -1, (uint64_t)who->rank, who->host, who->pid, 0, 0);
+}
+
+static void add_met(struct df_procs *p)
+{
+	df_mutex_lock(&lock);
+	for (size_t i = 0; i < nr_met; i++)
+		if (met[i].proc != df_rt.self.proc)
+			df_procs_add(p, met[i].proc);
+	df_mutex_unlock(&lock);
+}
+
+int df_record_plane(void)
+{
+	/* ACQUIRE pairs with the RELEASE in begin(). */
+	return __atomic_load_n(&usable, __ATOMIC_ACQUIRE);
+}
+
+int df_record_peers(void)
+{
+	/* ACQUIRE pairs with the RELEASE in arrived(). */
+	return __atomic_load_n(&connected, __ATOMIC_ACQUIRE);
+}
+
+/* Returns 1 if the control plane can be used. A forked child leaves it to its parent. */
+static int begin(void)
+{
+	static const struct df_ctl_events events = {message, death, lost};
+	int ret;
+
+	if (df_once_begin(&begun, "The control plane of mode trace")) {
+		df_record_live();
+		df_tied_by(add_met);
+		df_ctl_set_events(&events);
+		ret = df_ctl_self(&df_rt.self);
+		if (ret)
+			df_info("mode trace: no control plane: %s", strerror(-ret));
+		/* RELEASE pairs with df_record_plane(): df_rt.self is set. */
+		__atomic_store_n(&usable, !ret, __ATOMIC_RELEASE);
+		df_once_end(&begun);
+	}
+	return df_record_plane() && df_rt.self.pid == (uint32_t)getpid();
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+void df_record_id(unsigned char id[DF_ID_BYTES])
+{
+	int ret;
+
+	if (!df_env()->trace_peers || df_env()->nccl_comm_id || !begin())
+		return;
+	ret = df_id_watch(id);
+	if (ret)
+		df_info("mode trace: the id cannot carry the rendezvous: %s", strerror(-ret));
+}
+
+static int is_met(uint64_t proc)
+{
+	size_t i = 0;
+
+	while (i < nr_met && met[i].proc != proc)
+		i++;
+	return i < nr_met;
+}
+
+/* All ranks have joined. */
+static void arrived(struct seat *s, struct df_ctl_comm *comm)
+{
+	const struct df_member *m = df_ctl_members(comm);
+
+	df_mutex_lock(&lock);
+	s->comm = comm;
+	for (int i = 0; i < s->nranks; i++) {
+		struct peer *p;
+
+		p = is_met(m[i].proc) ? NULL : DF_VEC_PUSH(met, nr_met, cap_met);
+		if (p)
+			*p = (struct peer){.proc = m[i].proc, .host = m[i].host};
+	}
+	df_mutex_unlock(&lock);
+	/* RELEASE pairs with df_record_peers(): the processes are known. */
+	__atomic_store_n(&connected, 1, __ATOMIC_RELEASE);
+	df_ctl_tell_deaths(comm);
+	df_record_wake();
+}
+
+static void forget(struct seat *s)
+{
+	if (s->comm)
+		df_ctl_leave(s->comm);
+	free(s);
+}
+
+static void *join(void *arg)
+{
+	struct df_ctl_comm *comm;
+	struct df_member me;
+	struct seat *s = arg;
+	int ended;
+
+	if (!df_ctl_self(&me)) {
+		me.rank = s->rank;
+		me.node = me.host;
+		if (!df_ctl_join(s->nr_ids, (const unsigned char(*)[DF_ID_BYTES])s->ids, s->nranks,
+				 &me, NULL, &s->stop, &comm))
+			arrived(s, comm);
+	}
+	df_mutex_lock(&lock);
+	s->joined = 1;
+	ended = (int)s->stop;
+	df_mutex_unlock(&lock);
+	if (ended)
+		forget(s);
+	return NULL;
+}
+
+void df_record_join(int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nranks, int rank)
+{
+	struct seat *s;
+
+	for (int i = 0; i < nr_ids; i++)
+		if (!df_id_is_watched(ids[i]))
+			return;
+	if (nr_ids < 1 || nranks < 2 || rank < 0 || rank >= nranks || !begin())
+		return;
+	s = calloc(1, sizeof(*s) + (size_t)nr_ids * DF_ID_BYTES);
+	if (!s)
+		return;
+	s->hash = df_id_hash(ids[0]);
+	s->nranks = nranks;
+	s->rank = rank;
+	s->nr_ids = nr_ids;
+	s->since = df_now_ns();
+	memcpy(s->ids, ids, (size_t)nr_ids * DF_ID_BYTES);
+	df_mutex_lock(&lock);
+	df_list_add_tail(&seats, &s->node);
+	df_mutex_unlock(&lock);
+	if (df_thread_start("dfshim-join", 1 << 18, join, s)) {
+		s->joined = 1;
+		df_info("mode trace: no thread to join the other processes");
+	}
+}
+
+void df_record_made(uint64_t hash, int rank, uint32_t trace)
+{
+	struct seat *s;
+
+	df_mutex_lock(&lock);
+	df_list_each(s, &seats, node) if (s->hash == hash && s->rank == rank) s->trace = trace;
+	df_mutex_unlock(&lock);
+}
+
+void df_record_ended(uint64_t hash, int rank)
+{
+	struct seat *s, *found = NULL;
+	int joined = 0;
+
+	df_mutex_lock(&lock);
+	df_list_each(s, &seats, node) if (s->hash == hash && s->rank == rank) found = s;
+	if (found) {
+		df_list_del(&found->node);
+		joined = found->joined;
+		/* RELAXED: the thread reads it again under the lock. */
+		__atomic_store_n(&found->stop, 1, __ATOMIC_RELAXED);
+	}
+	df_mutex_unlock(&lock);
+	if (joined)
+		forget(found);
+	else if (found)
+		df_ctl_poke();
+}
+
+int df_record_speaks_here(uint64_t host)
+{
+	int is = host != df_rt.self.host;
+
+	df_mutex_lock(&lock);
+	for (size_t i = 0; i < nr_met; i++)
+		if (met[i].host == df_rt.self.host && met[i].proc < df_rt.self.proc &&
+		    !df_ctl_is_dead(met[i].proc))
+			is = 0;
+	df_mutex_unlock(&lock);
+	return is;
+}
+
+void df_record_goodbye(const void *words, size_t bytes)
+{
+	if (df_record_plane())
+		df_ctl_goodbye(words, bytes);
+}
+
+int df_record_missing(char *text, size_t size)
+{
+	int ranks[64], nr = 0, nranks = 0;
+	uint64_t hash = 0, ms = 0;
+	struct seat *s;
+
+	df_mutex_lock(&lock);
+	df_list_each(s, &seats, node)
+	{
+		if (hash || s->comm || s->trace)
+			continue;
+		nr = df_ctl_missing(s->hash, ranks, DF_ARRAY_LEN(ranks));
+		if (nr <= 0)
+			continue;
+		hash = s->hash;
+		nranks = s->nranks;
+		ms = (df_now_ns() - s->since) / DF_NS_PER_MS;
+	}
+	df_mutex_unlock(&lock);
+	if (!hash)
+		return 0;
+	return df_joining_say(text, size, hash, nranks, ranks, nr, ms,
+			      "Note: a rank that runs without dfshim, or in another mode, counts "
+			      "as one that has not called.\n");
+}

@@ -1,0 +1,92 @@
+/*
+ * Description: traces of mode trace that are reduced, or whose first records are overwritten: what
+ * NCCL matches by its place in the communicator is found in its place.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "tests/lib/test.h"
+#include "tests/lib/trace_build.h"
+#include "trace/record/names.h"
+
+#define DONE 20 /* collectives that have ended */
+
+/* One collective, as mode trace records it; its serial. */
+static uint64_t issue(struct tb_image *im, uint32_t comm, int rank)
+{
+	const uint64_t kind = DF_KIND_ALLREDUCE | 7 << 8 | (uint64_t)DF_OP_END_SEEN << 24;
+	struct df_trace_comm *c = tb_comm_at(im, comm);
+	struct df_rec *r[2];
+
+	im->serial++;
+	r[0] = tb_rec(im, DF_REC_OP_ISSUE, im->serial, kind, 1000, 1);
+	r[1] = tb_rec(im, DF_REC_OP_ARGS, im->serial, 0, 0, 0);
+	for (int i = 0; i < 2; i++) {
+		r[i]->comm = comm;
+		r[i]->rank = rank;
+	}
+	c->issued++;
+	c->kinds[DF_KIND_ALLREDUCE]++;
+	return im->serial;
+}
+
+/* A rank that has finished DONE collectives; rank 0 has one more. nr_recs: room of its ring. */
+static void fill(struct tb_image *im, int rank, size_t nr_recs)
+{
+	uint32_t comm;
+
+	tb_image_init(im, rank, 2, nr_recs);
+	im->h->mode = 1;
+	comm = tb_comm(im, 0xc0ffee, 2, rank, rank);
+	for (int i = 0; i < DONE; i++) {
+		tb_op(im, comm, DF_REC_OP_DONE, issue(im, comm, rank));
+		tb_comm_at(im, comm)->done++;
+	}
+	if (!rank)
+		tb_op(im, comm, DF_REC_OP_START, issue(im, comm, rank));
+	tb_quiet(im, 60000);
+	tb_comm_at(im, comm)->drops = im->h->next > im->h->nr_recs ? 1 : 0;
+}
+
+/* Judges both, reduced or whole: rank 0 waits for rank 1's next collective. */
+static void judge(const struct tb_image *im, int reduced)
+{
+	struct df_check_set *set = df_check_set_new();
+	struct df_check_result *r;
+
+	for (int i = 0; i < 2; i++) {
+		void *image = im[i].h;
+		size_t bytes = im[i].bytes;
+
+		if (reduced)
+			ck_assert_int_eq(df_trace_compact(im[i].h, &image, &bytes), 0);
+		ck_assert_int_eq(df_check_add_image(set, image, bytes, "one"), 0);
+		if (reduced)
+			free(image);
+	}
+	ck_assert_int_eq(df_check_run(set, NULL, &r), 0);
+	ck_assert_msg(strstr(df_check_line(r), "A#21 waits for r1") != NULL, "%s",
+		      df_check_line(r));
+	df_check_result_free(r);
+	df_check_set_free(set);
+}
+
+START_TEST(test_reduced)
+{
+	static const size_t rings[][2] = {{256, 256}, {16, 256}, {256, 16}, {32, 8}};
+
+	for (size_t k = 0; k < sizeof(rings) / sizeof(*rings); k++) {
+		struct tb_image im[2];
+
+		for (int i = 0; i < 2; i++)
+			fill(&im[i], i, rings[k][i]);
+		judge(im, 0);
+		judge(im, 1);
+		tb_images_fini(im, 2);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	return DF_TESTS("reduced", {test_reduced});
+}
