@@ -252,6 +252,18 @@ static void divide(struct df_coll *coll)
 	k->loops = DF_MAX((k->chunk_elems + k->tile_elems - 1) / k->tile_elems, 1);
 }
 
+/* The ranks before this one on the same daemon. */
+static uint32_t ranks_before(const struct df_comm *comm)
+{
+	uint32_t n = 0;
+	int i;
+
+	for (i = 0; i < comm->rank; i++)
+		n += comm->members[i].proc == df_rt.self.proc &&
+		     comm->members[i].device == comm->dev->index;
+	return n;
+}
+
 static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_place,
 		       struct df_coll **out)
 {
@@ -275,6 +287,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	ret = choose(coll, in_place);
 	if (ret)
 		goto err_coll;
+	coll->first_block = ranks_before(comm) * coll->prog->nr_blocks;
 	k->id = coll->key = key_of(comm, sig);
 	df_kcoll_program(k, coll->prog);
 	if (df_blocks->gpu) {

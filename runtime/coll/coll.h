@@ -67,10 +67,11 @@ struct df_coll {
 	struct df_list waiting; /* dev->connecting */
 	struct df_list flying;	/* dev->flying: it has instances in flight */
 	struct df_program *prog;
-	uint64_t key;	  /* hash of communicator and signature: names its connectors */
-	uint64_t base;	  /* value of the completion word when the collective was registered */
-	uint64_t issued;  /* number of instances */
-	uint64_t retired; /* number of instances whose completion the host has noted */
+	uint32_t first_block; /* of the daemon, for block 0 of the program; see df_dev_block() */
+	uint64_t key;	      /* hash of communicator and signature: names its connectors */
+	uint64_t base;	      /* value of the completion word when the collective was registered */
+	uint64_t issued;      /* number of instances */
+	uint64_t retired;     /* number of instances whose completion the host has noted */
 	struct df_kinst *oldest, *newest, *unretired;
 	struct df_cend *ends;
 	uint32_t nr_ends, nr_open;

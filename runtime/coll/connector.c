@@ -167,7 +167,7 @@ static void tell_block(struct df_coll *coll, const struct df_cend *end)
 	struct df_sqe e = {end->ctx, NULL};
 
 	if (end->conn && end->owner && end->conn->noted)
-		df_sq_push(coll->dev, end->ctx->block % coll->dev->exec.d.nr_blocks, &e);
+		df_sq_push(coll->dev, df_dev_block(coll, end->ctx->block), &e);
 }
 
 static int find_end(struct df_coll *coll, struct df_cend *end)
@@ -268,7 +268,7 @@ int df_coll_reconnect(struct df_coll *coll)
 	for (i = 0; df_blocks->gpu && i < coll->nr_ends; i++) {
 		struct df_sqe e = {coll->ends[i].ctx, NULL};
 
-		df_sq_push(coll->dev, e.ctx->block % coll->dev->exec.d.nr_blocks, &e);
+		df_sq_push(coll->dev, df_dev_block(coll, e.ctx->block), &e);
 	}
 	await_ends(coll);
 	return 0;

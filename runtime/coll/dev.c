@@ -94,6 +94,11 @@ static int overflow_push(struct df_dev *dev, struct df_overflow *o, const struct
 	return 0;
 }
 
+uint32_t df_dev_block(const struct df_coll *coll, uint32_t b)
+{
+	return (coll->first_block + b) % coll->dev->exec.d.nr_blocks;
+}
+
 void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e)
 {
 	struct df_overflow *o = &dev->overflow[block];
@@ -159,7 +164,7 @@ void df_dev_needs(struct df_coll *coll, int more)
 	if (!df_blocks->gpu)
 		return;
 	for (b = 0; b < coll->prog->nr_blocks; b++) {
-		n = &dev->exec.needs[b % dev->exec.d.nr_blocks];
+		n = &dev->exec.needs[df_dev_block(coll, b)];
 		/* RELAXED: the launching thread reads it repeatedly. */
 		if (coll->k.ctx[b].nr_inst)
 			__atomic_store_n(n, *n + (uint32_t)more, __ATOMIC_RELAXED);
@@ -190,9 +195,9 @@ uint32_t df_dev_ready_width(const struct df_dev *dev)
 			return 0;
 		if (!is_ready(coll->unretired))
 			continue;
-		for (b = coll->prog->nr_blocks; b && !coll->k.ctx[b - 1].nr_inst; b--)
-			;
-		most = DF_MAX(most, DF_MIN(b, dev->exec.d.nr_blocks));
+		for (b = 0; b < coll->prog->nr_blocks; b++)
+			if (coll->k.ctx[b].nr_inst)
+				most = DF_MAX(most, df_dev_block(coll, b) + 1);
 	}
 	return most;
 }

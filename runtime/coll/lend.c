@@ -125,7 +125,7 @@ static void tell_blocks(struct df_coll *coll)
 		struct df_sqe e = {&coll->k.ctx[b], NULL};
 
 		if (coll->k.ctx[b].nr_inst)
-			df_sq_push(coll->dev, b % coll->dev->exec.d.nr_blocks, &e);
+			df_sq_push(coll->dev, df_dev_block(coll, b), &e);
 	}
 }
 

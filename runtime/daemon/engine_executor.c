@@ -176,7 +176,7 @@ static void give_to_blocks(struct df_coll *coll, struct df_kinst *inst)
 		struct df_sqe e = {&coll->k.ctx[b], inst};
 
 		if (coll->k.ctx[b].nr_inst)
-			df_sq_push(dev, b % dev->exec.d.nr_blocks, &e);
+			df_sq_push(dev, df_dev_block(coll, b), &e);
 	}
 	if (!coll->k.nr_blocks) {
 		/*
