@@ -31,7 +31,7 @@ finish() {
 	wait "${pid[@]}" 2>/dev/null
 }
 # names NODE PATTERN: a process of that node has printed it.
-names() { cat "$T"/out."$1".* | grep -qE "^$2"; }
+names() { cat "$T"/out."$1".* 2>/dev/null | grep -qE "^$2"; }
 
 # hang HANGS PATTERN TIMEOUT_MS: named on every node.
 hang() {
