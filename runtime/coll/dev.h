@@ -19,8 +19,8 @@ struct df_overflow {
 
 int df_dev_init(struct df_dev *dev, uint32_t nr_blocks); /* after df_dev_begin() */
 /*
- * The daemon's block for a block of the collective's program. Ranks of one daemon begin at different
- * blocks: a rank whose peer has the same block waits for the turns of both.
+ * The daemon's block for a block of the collective's program. Ranks of one daemon begin at
+ * different blocks: a rank whose peer has the same block waits for the turns of both.
  */
 uint32_t df_dev_block(const struct df_coll *coll, uint32_t b);
 void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e); /* dev->lock */

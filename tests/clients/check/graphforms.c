@@ -3,7 +3,7 @@
  * graphs, updates of executable graphs, single nodes that are changed or switched off, and replays
  * in different orders on different ranks, mixed with plain calls.
  */
-#include "client.h"
+#include "../client.h"
 
 #define N     700
 #define TURNS 12
