@@ -10,7 +10,15 @@ procs=$((SLOW > 1 ? 1 : 4))
 n=$((nodes * procs)) master=29500
 unset DFSHIM_TRACE
 
-# job HANGS: on every node its processes, each with a /tmp and a /dev/shm of the node's own.
+# A process with a /tmp and a /dev/shm of its own, where the build is seen as before if it is below /tmp.
+# shellcheck disable=SC2016 # for the shell that it is given to
+own='mount -t tmpfs none /dev/shm && mkdir -p "$0" && mount -t tmpfs none "$0" || exit 1
+for d in "$SRC" "$B" "$T"; do
+	case $d in /tmp/*) mkdir -p "$0${d#/tmp}" && mount --rbind "$d" "$0${d#/tmp}" || exit 1 ;; esac
+done
+mount --rbind "$0" /tmp && cd / && exec "$@"'
+
+# job HANGS: on every node its processes.
 job() {
 	local i j
 	master=$((master + 1))
@@ -19,7 +27,7 @@ job() {
 	for ((i = 0; i < nodes; i++)); do
 		for ((j = 0; j < procs; j++)); do
 			HANGS=$1 RANK=$((i * procs + j)) WORLD_SIZE=$n LOCAL_RANK=$j MASTER_ADDR=$(ip4 0) MASTER_PORT=$master \
-				on "$i" unshare -m bash -c 'mount -t tmpfs none /tmp && mount -t tmpfs none /dev/shm && exec "$@"' - \
+				on "$i" unshare -m bash -c "$own" "$T/tmp.$i.$j" \
 				env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host timeout -k 5 "${LIMIT:-100}" "$C/hangs" --timeout "${QUIET:-60}" \
 				>"$T/out.$i.$j" 2>&1 &
 			pid+=($!)
