@@ -366,6 +366,14 @@ static void stalled(uint64_t ms, uint64_t ops)
 		df_check_result_free(r);
 		return;
 	}
+	/* No rank and no operation is stuck: a communicator is made slowly. A hang may follow. */
+	if (!ops && !told && r && df_check_verdict(r) == DF_V_OK) {
+		df_warn_once("no progress for %llu ms: a thread is inside a call of NCCL, and no "
+			     "operation is in flight",
+			     (unsigned long long)ms);
+		df_check_result_free(r);
+		return;
+	}
 	/*
 	 * Another process has to report this and has not yet: it may be about to, or make progress.
 	 */
