@@ -154,6 +154,19 @@ static const char *refused_by_environment(void)
 	return "";
 }
 
+/* A setting. The rest of a long value counts too, as a hash. */
+static int add_setting(char *to, size_t size, const char *name)
+{
+	const char *v = variable(name);
+	size_t n = strnlen(v, 60);
+	char rest[20] = "";
+
+	if (v[n])
+		snprintf(rest, sizeof(rest), "..%016llx",
+			 (unsigned long long)df_hash_bytes(v + n, strlen(v + n), 0));
+	return add(to, size, "%s=%.*s%s\n", name, (int)n, v, rest);
+}
+
 int df_evidence_ask(void *(*find)(const char *name), const char *library, int nccl,
 		    struct df_evidence_facts *out, char *reason, size_t reason_bytes)
 {
@@ -178,12 +191,15 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library, int nc
 		"NCCL_MAX_CTAS",
 		"NCCL_MIN_NCHANNELS",
 		"NCCL_MAX_NCHANNELS",
+		"NCCL_MIN_NRINGS",
+		"NCCL_MAX_NRINGS",
 		"NCCL_CGA_CLUSTER_SIZE",
 		"NCCL_NVLS_ENABLE",
 		"NCCL_P2P_DISABLE",
 		"NCCL_P2P_LEVEL",
 		"NCCL_SHM_DISABLE",
 		"NCCL_LAUNCH_MODE",
+		"NCCL_LAUNCH_ORDER_IMPLICIT",
 	};
 	struct driver d;
 	const char *mig = "";
@@ -209,9 +225,9 @@ int df_evidence_ask(void *(*find)(const char *name), const char *library, int nc
 	out->nr_gpus = DF_MIN(out->nr_gpus, DF_EVIDENCE_GPUS);
 	ret = add(out->common, sizeof(out->common), "build %016llx\ndriver %d %s\nnccl %d\n",
 		  (unsigned long long)build, version, module, nccl);
+	ret = ret ?: add(out->common, sizeof(out->common), "gpus %d\n", out->nr_gpus);
 	for (i = 0; i < (int)DF_ARRAY_LEN(settings) && !ret; i++)
-		ret = add(out->common, sizeof(out->common), "%s=%.60s\n", settings[i],
-			  variable(settings[i]));
+		ret = add_setting(out->common, sizeof(out->common), settings[i]);
 	for (i = 0; i < out->nr_gpus && !ret; i++)
 		ret = gpu_line(&d, i, out->gpu[i], sizeof(out->gpu[i]), &mig);
 	if (ret) {

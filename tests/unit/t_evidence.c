@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/base/err.h"
 #include "runtime/base/time.h"
 #include "runtime/evidence/evidence_file.h"
 
@@ -171,8 +172,105 @@ START_TEST(t_lock)
 }
 END_TEST
 
+/* A driver with nr_gpus devices. */
+static int nr_gpus;
+static int drv_init(unsigned int flags)
+{
+	return (int)flags;
+}
+static int drv_number(int *out)
+{
+	*out = 13000;
+	return 0;
+}
+static int drv_count(int *out)
+{
+	*out = nr_gpus;
+	return 0;
+}
+static int drv_get(int *out, int i)
+{
+	*out = i;
+	return 0;
+}
+static int drv_name(char *to, int size, int device)
+{
+	snprintf(to, (size_t)size, "device %d", device);
+	return 0;
+}
+static int drv_uuid(unsigned char *to, int device)
+{
+	memset(to, device, 16);
+	return 0;
+}
+static int drv_attribute(int *out, int what, int device)
+{
+	*out = what + device;
+	return 0;
+}
+
+static void *find(const char *name)
+{
+	static const struct {
+		const char *name;
+		void *fn;
+	} all[] = {
+		{"cuInit", (void *)drv_init},
+		{"cuDriverGetVersion", (void *)drv_number},
+		{"cuDeviceGetCount", (void *)drv_count},
+		{"cuDeviceGet", (void *)drv_get},
+		{"cuDeviceGetName", (void *)drv_name},
+		{"cuDeviceGetUuid_v2", (void *)drv_uuid},
+		{"cuDeviceGetAttribute", (void *)drv_attribute},
+	};
+	size_t i;
+
+	for (i = 0; i < DF_ARRAY_LEN(all); i++)
+		if (strcmp(all[i].name, name) == 0)
+			return all[i].fn;
+	return NULL;
+}
+
+/* The name of the file of GPU 0 with this variable, "" if it is not set. */
+static const char *file_with(const char *name, const char *value)
+{
+	static char files[4][PATH_MAX];
+	static int next;
+	char *at = files[next++ % 4];
+
+	if (*value)
+		setenv(name, value, 1);
+	ck_assert_int_eq(
+		df_evidence_ask(find, "/proc/self/exe", 22809, &facts, reason, sizeof(reason)), 0);
+	unsetenv(name);
+	ck_assert_int_eq(df_evidence_path(&facts, 0, DF_EVIDENCE_LANES, at, PATH_MAX), 0);
+	return at;
+}
+
+/* Evidence is of the settings that NCCL obeys, whole, and of the number of GPUs that are seen. */
+START_TEST(t_settings)
+{
+	char one[101], other[101];
+	const char *none;
+
+	memset(one, 'x', 100);
+	one[100] = '\0';
+	memcpy(other, one, sizeof(one));
+	other[99] = 'y';
+	nr_gpus = 2;
+	none = file_with("NCCL_ALGO", "");
+	ck_assert_str_eq(none, file_with("NCCL_ALGO", ""));
+	ck_assert_str_ne(none, file_with("NCCL_LAUNCH_ORDER_IMPLICIT", "1"));
+	ck_assert_str_ne(none, file_with("NCCL_MIN_NRINGS", "32"));
+	ck_assert_str_ne(file_with("NCCL_ALGO", one), file_with("NCCL_ALGO", other));
+	none = file_with("NCCL_ALGO", "");
+	nr_gpus = 1;
+	ck_assert_str_ne(none, file_with("NCCL_ALGO", ""));
+}
+END_TEST
+
 int main(void)
 {
 	return DF_TESTS("evidence", {.before = setup}, {t_kept}, {t_of_another}, {t_damaged},
-			{t_not_ours}, {t_open_folder}, {t_lock});
+			{t_not_ours}, {t_open_folder}, {t_lock}, {t_settings});
 }
