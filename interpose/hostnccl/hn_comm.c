@@ -74,7 +74,7 @@ static ncclResult_t meet(struct df_hn_job *j)
  * Returns the number of CTAs in a configuration, or `otherwise` if it is NULL or has no number.
  * Returns 0 for a value that NCCL refuses.
  */
-static int ctas_of(const ncclConfig_t *config, int otherwise)
+static int configured(const ncclConfig_t *config, int otherwise)
 {
 	if (!config || config->size < offsetof(ncclConfig_t, maxCTAs) + sizeof(int) ||
 	    config->maxCTAs == NCCL_CONFIG_UNDEF_INT)
@@ -84,6 +84,15 @@ static int ctas_of(const ncclConfig_t *config, int otherwise)
 	DF_NCCL_WARN("Invalid config min/max channels attribute value %d/%d", config->minCTAs,
 		     config->maxCTAs);
 	return 0;
+}
+
+/* As NCCL, which gives a communicator at least NCCL_MIN_NCHANNELS CTAs. */
+static int ctas_of(const ncclConfig_t *config, int otherwise)
+{
+	const char *least = getenv("NCCL_MIN_NCHANNELS");
+	int ctas = configured(config, otherwise);
+
+	return ctas && least && atoi(least) > ctas ? atoi(least) : ctas;
 }
 
 static ncclResult_t init(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank,

@@ -71,6 +71,10 @@ static int exchange(struct df_comm *comm, struct row *mine, ncclUniqueId *id)
  * variable for all. With this setting ranks connect when a communicator is made, where all ranks
  * take part, and not at its first operation, which would block a thread of the application.
  * Afterwards the application's own value is restored.
+ *
+ * NCCL_LAUNCH_ORDER_IMPLICIT makes the kernels of a device wait for one another in the order of the
+ * calls, which is the wait that lanes remove. The library reads it at its first operation, so it
+ * stays 0.
  */
 static struct {
 	struct df_mutex lock;
@@ -80,7 +84,8 @@ static struct {
 static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id, int rank,
 				   ncclConfig_t *config)
 {
-	static const char name[] = "NCCL_RUNTIME_CONNECT";
+	static const char name[] = "NCCL_RUNTIME_CONNECT",
+			  implicit[] = "NCCL_LAUNCH_ORDER_IMPLICIT";
 	const char *was;
 	char *before = NULL;
 	ncclResult_t res;
@@ -93,6 +98,11 @@ static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id
 		was = getenv(name);
 		before = was ? strdup(was) : NULL;
 		setenv(name, "0", 1);
+		was = getenv(implicit);
+		if (was && strcmp(was, "0") != 0)
+			df_warn("NCCL_LAUNCH_ORDER_IMPLICIT is set to 0: dfshim keeps operations of "
+				"several communicators from waiting for one another");
+		setenv(implicit, "0", 1);
 	}
 	df_mutex_unlock(&eager.lock);
 	res = df_real()->ncclCommInitRankConfig(made, nranks, id, rank, config);

@@ -260,6 +260,16 @@ int df_env_net_has(int net)
 	return df_rules_have(df_env()->net, DF_NET_WORDS, net);
 }
 
+long df_env_lane_ctas(long *least)
+{
+	const struct df_env *e = df_env();
+
+	*least = DF_MAX(DF_MAX(e->nccl_min_ctas, e->nccl_max_ctas),
+			DF_MAX(e->nccl_min_nchannels, e->nccl_min_nrings));
+	*least = DF_MAX(*least, 0);
+	return DF_MAX(e->nccl_ctas, *least);
+}
+
 static int expand(char *buf, size_t size, const char *pattern, const char *end, int rank)
 {
 	char part[256];

@@ -55,6 +55,11 @@ enum { DF_TIMEOUT_REPORT, DF_TIMEOUT_ABORT, DF_TIMEOUT_EXIT };
 
 /* Returns the settings. Never NULL; constant after the first call. */
 const struct df_env *df_env(void);
+/*
+ * The CTAs that a communicator on a lane may have: DFSHIM_NCCL_CTAS, or more where a variable of
+ * NCCL asks for more. *least: the number that those variables give to every communicator, or 0.
+ */
+long df_env_lane_ctas(long *least);
 
 /*
  * Returns DF_NET_*: what DFSHIM_NET sets for the communicator of that name. "" asks for

@@ -39,6 +39,12 @@ for ctas in 0 65 many; do
 	DFSHIM_NCCL_CTAS=$ctas right 64 disorder --ranks 2 --colls 6 --comms 6 --iters $((20 / SLOW)) --sync --seed "$SEED"
 	grep -q "DFSHIM_NCCL_CTAS=$ctas" "$T/out" || fail "DFSHIM_NCCL_CTAS=$ctas: not said: $(cat "$T/out")"
 done
+# NCCL obeys its own variables rather than a configuration: their numbers are counted.
+NCCL_MIN_NCHANNELS=32 right 64 disorder --ranks 2 --colls 6 --comms 6 --iters $((20 / SLOW)) --sync --seed "$SEED"
+grep -q 'is 32: NCCL may give each communicator as many CTAs, so dfshim counts 32 and not 16' "$T/out" ||
+	fail "32 channels at least: not said: $(cat "$T/out")"
+NCCL_LAUNCH_ORDER_IMPLICIT=1 right 64 disorder --ranks 2 --colls 2 --iters 2 --seed "$SEED"
+grep -q 'NCCL_LAUNCH_ORDER_IMPLICIT is set to 0' "$T/out" || fail "the implicit order: not said: $(cat "$T/out")"
 right 64 disorder --ranks 2 --colls 200 --comms 200 --iters 2 --streams 3 --seed "$SEED"
 # It is said once for each device.
 DFSHIM_DEBUG=info right 32 disorder --ranks 2 --colls 4 --comms 4 --iters 2 --seed "$SEED"

@@ -31,14 +31,20 @@ static struct budget *of(const struct df_lane *lane)
 
 int df_budget_init(int nr_devs)
 {
+	long least, ctas = df_env_lane_ctas(&least);
 	int i;
 
+	if (ctas > df_env()->nccl_ctas)
+		df_warn_once("NCCL_MIN_CTAS, NCCL_MAX_CTAS, NCCL_MIN_NCHANNELS or NCCL_MIN_NRINGS "
+			     "is %ld: NCCL may give each communicator as many CTAs, so dfshim "
+			     "counts %ld and not %ld (DFSHIM_NCCL_CTAS)",
+			     least, ctas, df_env()->nccl_ctas);
 	budgets = calloc((size_t)nr_devs, sizeof(*budgets));
 	if (!budgets)
 		return -ENOMEM;
 	for (i = 0; i < nr_devs; i++) {
 		budgets[i].sms = df_blocks->ctas(i);
-		budgets[i].reserve = DF_MIN(df_env()->nccl_ctas, budgets[i].sms);
+		budgets[i].reserve = DF_MIN(ctas, budgets[i].sms);
 		if (df_env()->set[DF_ENV_ROW_nccl_ctas] && 2 * df_env()->nccl_ctas > budgets[i].sms)
 			df_warn_once(
 				"DFSHIM_NCCL_CTAS=%ld: device %d has %ld multiprocessors, so its "

@@ -597,7 +597,7 @@ int df_lane_make(struct df_comm *comm)
 {
 	struct df_lane *lane = calloc(1, sizeof(*lane));
 	int device = comm->dev->index, ret = start_thread(), err;
-	long most = DF_MIN(df_env()->nccl_ctas, df_blocks->ctas(device));
+	long least, most = DF_MIN(df_env_lane_ctas(&least), df_blocks->ctas(device));
 	struct df_stream_info info = {0};
 	void *real = NULL;
 
@@ -607,8 +607,9 @@ int df_lane_make(struct df_comm *comm)
 	lane->last = &lane->oldest;
 	lane->last_undecided = &lane->undecided;
 	if (comm->nranks > 1)
-		lane->ctas =
-			comm->config.max_blocks > 0 ? DF_MIN(comm->config.max_blocks, most) : most;
+		lane->ctas = comm->config.max_blocks > 0
+				     ? DF_MIN(DF_MAX(comm->config.max_blocks, least), most)
+				     : most;
 	df_list_init(&lane->node);
 	df_mutex_init(&lane->lock, DF_RANK_LEAF, "lane");
 	lane->pairs = calloc((size_t)comm->nranks, sizeof(*lane->pairs));

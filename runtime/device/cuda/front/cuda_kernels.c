@@ -88,7 +88,9 @@ static int fits(int device, const struct df_cuda_launch *l, uint32_t beside)
 /* NCCL's kernels do not leave before their peers have launched theirs. */
 static void warn_on_lanes(int device, const struct df_cuda_launch *l)
 {
-	if (!df_device_lanes() || fits(device, l, (uint32_t)df_env()->nccl_ctas))
+	long least;
+
+	if (!df_device_lanes() || fits(device, l, (uint32_t)df_env_lane_ctas(&least)))
 		return;
 	df_warn_once(
 		"a cooperative kernel of %llu blocks does not fit on device %d beside NCCL's "
