@@ -77,7 +77,7 @@ for how in backward named new init; do
 	echo "$how: waited for"
 done
 # Its report does not call that proved either.
-env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_RELEASE=none DFSHIM_TIMEOUT_MS=$((400 * SLOW)) DFSHIM_TIMEOUT_ACTION=report \
+env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_RELEASE=none DFSHIM_TIMEOUT_MS=$((LATE / 3)) DFSHIM_TIMEOUT_ACTION=report \
 	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$C" init 1 $LATE >"$T/told" 2>&1
 grep -q 'SYNC: .* .* it is not known which threads have still to join the communicator' "$T/told" && grep -m1 '^Confidence:' "$T/told" | grep -q 'likely' ||
 	fail "init, without a release: $(cat "$T/told")"

@@ -4,6 +4,7 @@
  */
 #include "tests/lib/test.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,8 @@ START_TEST(t_dotless)
 
 	if (df_test_locale("tr_TR"))
 		return;
-	ck_assert_int_ne(strcasecmp("INIT", "init"), 0);
+	/* A sanitizer's strcasecmp() knows no locale. */
+	ck_assert_int_ne(tolower('I'), 'i');
 	ck_assert_int_eq(df_strcasecmp("INIT", "init"), 0);
 	ck_assert_int_lt(df_strcasecmp("INI", "init"), 0);
 	ck_assert_int_gt(df_strcasecmp("z", "Aa"), 0);
