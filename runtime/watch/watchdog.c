@@ -366,11 +366,15 @@ static void stalled(uint64_t ms, uint64_t ops)
 		df_check_result_free(r);
 		return;
 	}
-	/* No rank and no operation is stuck: a communicator is made slowly. A hang may follow. */
+	/*
+	 * No rank and no operation is stuck: a communicator is made slowly. A hang may follow, so
+	 * look again after another time-out.
+	 */
 	if (!ops && !told && r && df_check_verdict(r) == DF_V_OK) {
 		df_warn_once("no progress for %llu ms: a thread is inside a call of NCCL, and no "
 			     "operation is in flight",
 			     (unsigned long long)ms);
+		dog.since = df_now_ns();
 		df_check_result_free(r);
 		return;
 	}

@@ -435,14 +435,14 @@ static uint64_t cost(const struct insn *in)
 	}
 }
 
-static when operands(const struct block *b, const struct warp *w, const struct insn *in)
+/* When the last operand of the instruction is ready. */
+static when operands(const struct warp *w, const struct insn *in)
 {
 	const slot from[] = {in->pred, in->a, in->b, in->c, in->e};
 	when t = 0;
 	size_t i;
 
-	(void)b;
-	for (i = 0; i < sizeof(from) / sizeof(*from); i++)
+	for (i = 0; i < DF_ARRAY_LEN(from); i++)
 		if (from[i] >= 0 && w->ready[from[i]] > t)
 			t = w->ready[from[i]];
 	for (i = 0; in->base != P_LD && i < in->vec && i < 4; i++)
@@ -455,7 +455,7 @@ int time_starts(struct block *b, struct warp *w, const struct insn *in)
 {
 	struct sm *sm = b->sm;
 	uint64_t *free_at = &sm->scheduler_free[w->first / LANES % SCHEDULERS];
-	when t = operands(b, w, in);
+	when t = operands(w, in);
 
 	wait_until(w, t);
 	if (*free_at > when_ps(w->clock))

@@ -215,7 +215,7 @@ PATIENCE_NS = 300_000
 
 
 def _unfinished(stream):
-    """A query that says so leaves an error behind, which nobody shall find."""
+    """Whether the stream has unfinished work. A query that says so sets CUDA's last error, so this clears it."""
     return bool(rt.cudaStreamQuery(stream) and (rt.cudaGetLastError() or True))
 
 
