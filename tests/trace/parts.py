@@ -66,7 +66,7 @@ must(lib.cudaSetDevice(RANK))
 must(lib.cudaMalloc(ctypes.byref(data), ctypes.c_size_t(4096)))
 a, b, c = communicator("a"), communicator("b"), communicator("c")
 for comm in (a, b, c):
-    all_reduce(comm)
+    all_reduce(comm)  # alike
 must(lib.cudaDeviceSynchronize())
 steps = (reduce_loss, clip, log_metrics)
 if case == "order":

@@ -35,6 +35,10 @@ for f in live check; do
 done
 hang mismatch 21
 for f in live check; do
+	for case in order mismatch; do
+		grep -qE "^Last call alike: [^ ]+#1 AllReduce\(64 x float32, sum\) at parts.py:[0-9]+ all_reduce <- $(at alike) <module>" "$T/$case/$f" ||
+			bad $case "$f: last call alike"
+	done
 	grep -qE "^  r0 .* 128 .*  $(at 128) step_of_128$" "$T/mismatch/$f" || bad mismatch "$f: call of r0"
 	grep -qE "^  r1 .* 64 .*  $(at 64) step_of_64$" "$T/mismatch/$f" || bad mismatch "$f: call of r1"
 done

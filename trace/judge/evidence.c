@@ -34,9 +34,10 @@ static int shared(const struct df_check_set *set, const struct df_uop *u,
 	return 1;
 }
 
+/* Whether it is the same call on both ranks, or the two ends of one message. */
 static int same_place(const struct df_uop *a, const struct df_uop *b)
 {
-	if (a->gcomm != b->gcomm)
+	if (a->gcomm != b->gcomm || a->sig != b->sig)
 		return 0;
 	if (a->l.kind == DF_KIND_SEND || a->l.kind == DF_KIND_RECV)
 		return (b->l.kind == DF_KIND_SEND || b->l.kind == DF_KIND_RECV) &&
@@ -94,11 +95,90 @@ static void say_with_site(struct df_check_result *r, const struct df_uop *u, uns
 		 df_say_sig(&u->l, sig, sizeof(sig)), site[0] ? " at " : "", site, "");
 }
 
+/* The unfinished operation of `of` that is the same call as this one of another rank, or NULL. */
+static const struct df_lop *unfinished_like(const struct df_check_set *set,
+					    const struct df_trc_comm *of, const struct df_lop *like)
+{
+	const struct df_trc *t = &set->traces[of->trace];
+
+	for (size_t i = 0; i < t->nr_uops; i++) {
+		const struct df_uop *u = &set->ops[t->first_op + i];
+
+		if (&set->entries[u->entry] == of && u->l.index == like->index &&
+		    u->sig == df_op_signature(like))
+			return &u->l;
+	}
+	return NULL;
+}
+
+/*
+ * The last collectives that two members of one communicator have issued alike before they differ,
+ * each in its trace. Returns 0 if none is known.
+ */
+static int last_alike(const struct df_check_set *set, const struct df_trc_comm *a,
+		      const struct df_trc_comm *b, const struct df_lop **la,
+		      const struct df_lop **lb)
+{
+	*la = a->finished.serial ? &a->finished : NULL;
+	*lb = b->finished.serial ? &b->finished : NULL;
+	if (*la && (!*lb || (*la)->index > (*lb)->index))
+		*lb = unfinished_like(set, b, *la);
+	else if (*lb && (!*la || (*lb)->index > (*la)->index))
+		*la = unfinished_like(set, a, *lb);
+	return *la && *lb && df_op_signature(*la) == df_op_signature(*lb);
+}
+
+#define ALIKE_FRAMES 3
+
+/*
+ * Names the last call that both ranks issued alike, on any communicator of both. ua, ub: the last
+ * unfinished one, or NULL.
+ */
+static void say_alike(struct df_check_result *r, const struct df_trc_comm *a,
+		      const struct df_trc_comm *b, const struct df_uop *ua, const struct df_uop *ub)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_trc *t = &set->traces[a->trace];
+	const struct df_lop *la, *lb, *best[2] = {ua ? &ua->l : NULL, ub ? &ub->l : NULL};
+	struct df_uop u = ua ? *ua : (struct df_uop){.trace = a->trace};
+	char op[96], sig[96], at[2][400];
+
+	for (uint32_t i = t->first_entry; i < t->first_entry + t->nr_entries; i++) {
+		const struct df_trc_comm *mine = &set->entries[i], *its = NULL;
+
+		for (uint32_t k = 0; k < set->traces[b->trace].nr_entries && !its; k++) {
+			its = &set->entries[set->traces[b->trace].first_entry + k];
+			if (its->gcomm != mine->gcomm || its->party != b->party)
+				its = NULL;
+		}
+		if (!its || mine->gcomm == DF_NONE || mine->party != a->party ||
+		    !last_alike(set, mine, its, &la, &lb) || (best[0] && best[0]->rec > la->rec))
+			continue;
+		best[0] = la;
+		best[1] = lb;
+		u.l = *la;
+		u.gcomm = mine->gcomm;
+		u.entry = i;
+	}
+	if (!best[0])
+		return;
+	df_say_stack(r->set, a->trace, best[0]->site, ALIKE_FRAMES, at[0], sizeof(at[0]));
+	df_say_stack(r->set, b->trace, best[1]->site, ALIKE_FRAMES, at[1], sizeof(at[1]));
+	df_say_op(set, &u, op, sizeof(op));
+	df_say_sig(&u.l, sig, sizeof(sig));
+	if (!at[0][0] || !at[1][0] || !strcmp(at[0], at[1]))
+		r->alike = df_text("%s %s%s%s", op, sig, at[0][0] ? " at " : "", at[0]);
+	else
+		r->alike = df_text("%s %s at %s on r%d, at %s on r%d", op, sig, at[0], a->world,
+				   at[1], b->world);
+}
+
 /* Describes the first difference between the two ranks. Returns 0 if there is none. */
 static int between(struct df_check_result *r, const struct df_trc_comm *a,
 		   const struct df_trc_comm *b)
 {
 	const struct df_check_set *set = r->set;
+	const struct df_uop *alike[2] = {NULL, NULL};
 	size_t ia = 0, ib = 0, pos = 1;
 	char ta[400], tb[400];
 
@@ -109,8 +189,12 @@ static int between(struct df_check_result *r, const struct df_trc_comm *a,
 
 		if (!ua && !ub)
 			return 0;
-		if (ua && ub &&
-		    (same_place(ua, ub) || (is_in_group(set, ua, ub) && is_in_group(set, ub, ua))))
+		if (ua && ub && same_place(ua, ub)) {
+			alike[0] = ua;
+			alike[1] = ub;
+			continue;
+		}
+		if (ua && ub && is_in_group(set, ua, ub) && is_in_group(set, ub, ua))
 			continue;
 		if (ua)
 			df_say_compare(&lines, r->set, ua->trace, ua->l.site);
@@ -136,6 +220,7 @@ static int between(struct df_check_result *r, const struct df_trc_comm *a,
 			r->div_site[1] = ub->l.site;
 			r->div_rank[1] = b->world;
 		}
+		say_alike(r, a, b, alike[0], alike[1]);
 		return 1;
 	}
 }

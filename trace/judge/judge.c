@@ -728,6 +728,7 @@ void df_check_result_free(struct df_check_result *r)
 	free(r->remedy_text);
 	free(r->fix);
 	free(r->divergence);
+	free(r->alike);
 	df_graph_fini(&r->g);
 	df_check_set_free(r->set);
 	free(r);

@@ -92,6 +92,7 @@ struct df_check_result {
 	uint64_t completed_index;
 	size_t stuck_ops, stuck_insts, stuck_comms, stuck_ranks;
 	char *line, *remedy_text, *fix, *divergence;
+	char *alike; /* the last call that both ranks of the divergence issued alike; or NULL */
 	uint32_t div_trace[2];
 	uint64_t div_rec[2];
 	uint32_t div_site[2];

@@ -152,6 +152,30 @@ static int key_put(struct keep *k, uint64_t key)
 	return 1;
 }
 
+/* Marks each communicator's last collective before the unfinished ones: the report names it. */
+static int mark_finished(struct keep *k)
+{
+	uint32_t *last = calloc(k->l.nr_comms + 1, sizeof(*last)); /* its place + 1 */
+
+	if (!last)
+		return -ENOMEM;
+	for (size_t i = k->l.nr_ops; i-- > 0;) {
+		const struct df_lop *op = &k->l.ops[i];
+
+		if (df_kind_is_p2p(op->kind) || op->comm > k->l.nr_comms)
+			continue;
+		if (op->state < DF_OP_FINISHED)
+			last[op->comm] = 0;
+		else if (!last[op->comm])
+			last[op->comm] = (uint32_t)i + 1;
+	}
+	for (size_t i = 0; i <= k->l.nr_comms; i++)
+		if (last[i])
+			k->op[last[i] - 1] = 1;
+	free(last);
+	return 0;
+}
+
 /*
  * Marks the last operation of each signature and pair, so that a peer sees how far this rank is.
  * Also marks the last operation that each thread issued on a communicator, because that thread may
@@ -356,6 +380,8 @@ static int reduce(const void *source, int lean, void **image, size_t *bytes)
 	}
 	if (!rc)
 		rc = mark_last(&k, df_header_places(&r.h));
+	if (!rc && !lean)
+		rc = mark_finished(&k);
 	if (!rc)
 		rc = write_image(&k, &r, image, bytes);
 	free(k.keys);

@@ -174,6 +174,10 @@ static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, s
 	e->last.rec = op->rec;
 	e->last.peer = op->peer;
 	e->last.kind = op->kind;
+	if (!p2p && op->state < DF_OP_FINISHED)
+		e->has_unfinished = 1;
+	else if (!p2p && !e->has_unfinished)
+		e->finished = *op;
 	if (!p2p && nccl) {
 		if (op->index >= e->next_coll)
 			e->next_coll = op->index + 1;

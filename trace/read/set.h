@@ -39,6 +39,9 @@ struct df_trc_comm {
 		int32_t peer;
 		uint8_t kind;
 	} last; /* if used: the rank's last recorded operation on it */
+	/* the last finished collective before the first unfinished one; its serial is 0: none */
+	struct df_lop finished;
+	int has_unfinished;
 };
 
 /* Host and process of a rank, from COMM_MEMBER records of any rank. */

@@ -184,6 +184,8 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 		fprintf(out, "First divergence: %s.\n", r->divergence);
 	if (r->divergence)
 		print_stacks(r, out);
+	if (r->alike)
+		fprintf(out, "Last call alike: %s.\n", r->alike);
 	if (r->remedy_text && r->remedy_text[0])
 		fprintf(out, "Remedy: %s.\n", r->remedy_text);
 	if (r->fix && r->fix[0])

@@ -53,7 +53,8 @@ static json_t *divergence(const struct df_check_result *r)
 {
 	if (!r->divergence)
 		return json_null();
-	return json_pack("{s:o, s:[o, o]}", "text", df_json_text(r->divergence), "evidence",
+	return json_pack("{s:o, s:o, s:[o, o]}", "text", df_json_text(r->divergence), "last_alike",
+			 r->alike ? df_json_text(r->alike) : json_null(), "evidence",
 			 evidence(r, r->div_trace[0], r->div_rec[0], r->div_site[0]),
 			 evidence(r, r->div_trace[1], r->div_rec[1], r->div_site[1]));
 }

@@ -356,6 +356,7 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	said(out, "What to do", r->fix);
 	said(out, "What dfshim can do", r->remedy_text);
 	said(out, "Where the ranks part", r->divergence);
+	said(out, "Last call alike", r->alike);
 	fputs("</dl>\n", out);
 	rc = graphs(out, r);
 	rc = rc ?: ranks_table(out, r, a);
