@@ -71,9 +71,16 @@ esac
 "$D" run --host -- true || fail "status of true"
 "$D" run --host -- sh -c 'exit 9'; [ $? = 9 ] || fail "status 9"
 "$D" run --host -- sh -c 'kill -KILL $$'; [ $? = 137 ] || fail "128 + signal"
-"$D" run --host -- ./no-such-program 2>err; [ $? = 127 ] || fail "status of a missing program"
-grep -q no-such-program err || fail "a missing program is not named"
-touch plain; "$D" run --host -- ./plain 2>/dev/null; [ $? = 126 ] || fail "status of a file without x"
+# What is missing is said once, before a rank starts.
+missing() {
+	"$D" run --host -n 3 -- "${@:3}" 2>err
+	[ $? = "$1" ] || fail "status of ${*:3}"
+	echo "dfshim run: $2" | diff - err || fail "message for ${*:3}"
+}
+missing 127 "./no-such-program: No such file or directory" ./no-such-program
+: >no-program
+missing 126 "./no-program: Permission denied" ./no-program
+missing 2 "no-such.py: No such file or directory" "$("${PYTHON:-python3}" -c 'import sys; print(sys.executable)')" -u no-such.py --option
 for bad in "--rules sometimes" "--rules nccl --mode prevent" "-n 0" "-n x" "--mode" "--timeout -1" "--bogus" ""; do
 	# shellcheck disable=SC2086 # words
 	"$D" run --host $bad >/dev/null 2>err; [ $? = 2 ] || fail "'$bad' is accepted"

@@ -32,6 +32,7 @@
 #include "trace/cli/run/jobdir.h"
 #include "trace/cli/run/run_fork.h"
 #include "trace/cli/run/run_memory.h"
+#include "trace/cli/run/run_program.h"
 #include "trace/read/reader.h"
 #include "trace/record/writer.h"
 
@@ -700,6 +701,9 @@ int df_cmd_run(int argc, char **argv)
 		df_run_print_environment();
 		return 0;
 	}
+	ret = df_run_missing(df_run.app);
+	if (ret)
+		return ret;
 	procs = calloc((size_t)df_run.nr_procs, sizeof(*procs));
 	if (!procs)
 		return df_cli_input_error("run", df_run.app[0], "%s", strerror(ENOMEM));

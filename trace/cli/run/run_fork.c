@@ -26,6 +26,7 @@
 #include "runtime/base/time.h"
 #include "trace/cli/common/cli.h"
 #include "trace/cli/run/run.h"
+#include "trace/cli/run/run_program.h"
 
 #define VARIABLE "_DFSHIM_FORK"
 
@@ -33,82 +34,6 @@ static struct {
 	int sock; /* -1: closed */
 	pid_t pid;
 } forker = {.sock = -1};
-
-/* The parts of a Python command line. */
-struct python {
-	int nr_options; /* arguments before the program, the interpreter included */
-	char kind;	/* f: a file, m: a module, c: text */
-	const char *program;
-};
-
-/*
- * Whether execvp() would start a program that may be asked: machine code, or pyenv's script before
- * it. Another script named python would run its job to answer.
- */
-static int may_ask(const char *name)
-{
-	const char *path = strchr(name, '/') ? "" : getenv("PATH") ?: "", *end;
-	char file[PATH_MAX], head[1024];
-	size_t n;
-	FILE *f;
-
-	for (;; path = end + 1) {
-		end = path + strcspn(path, ":");
-		snprintf(file, sizeof(file), "%.*s%s%s", (int)(end - path), path,
-			 end > path ? "/" : "", name);
-		if (!access(file, X_OK))
-			break;
-		if (!*end)
-			return 0;
-	}
-	f = fopen(file, "re");
-	n = f ? fread(head, 1, sizeof(head) - 1, f) : 0;
-	head[n] = '\0';
-	if (f)
-		fclose(f);
-	return !strncmp(head, "\177ELF", 4) || strstr(head, "pyenv");
-}
-
-/*
- * Whether the interpreter reads our sitecustomize, and then a program that is not its standard
- * input.
- */
-static int is_python(char **app, struct python *py)
-{
-	const char *name = strrchr(app[0], '/') ? strrchr(app[0], '/') + 1 : app[0];
-	const char *p;
-	int i;
-
-	if (strncmp(name, "python", 6) || name[6 + strspn(name + 6, "0123456789.")] ||
-	    !may_ask(app[0]))
-		return 0;
-	for (i = 1; app[i]; i++) {
-		py->nr_options = i;
-		if (app[i][0] != '-') {
-			py->kind = 'f';
-			py->program = app[i];
-			return 1;
-		}
-		if (!app[i][1] || app[i][1] == '-')
-			return 0;
-		for (p = app[i] + 1; *p; p++) {
-			if (*p == 'c' || *p == 'm') {
-				py->kind = *p;
-				py->program = p[1] ? p + 1 : app[i + 1];
-				return py->program != NULL;
-			}
-			if (strchr("WX", *p)) {
-				i += !p[1];
-				break;
-			}
-			if (!strchr("bBdOPqRsu", *p))
-				return 0;
-		}
-		if (!app[i])
-			return 0;
-	}
-	return 0;
-}
 
 static void end(void)
 {
@@ -125,7 +50,8 @@ static void end(void)
 }
 
 /* Starts args with our socket. Fails with -errno. */
-static int start(char **args, char ask, const struct python *py, void (*first)(void *), void *arg)
+static int start(char **args, char ask, const struct df_run_python *py, void (*first)(void *),
+		 void *arg)
 {
 	int socks[2];
 	char *text;
@@ -208,11 +134,11 @@ static int wait_answer(int signals, uint64_t until_ns)
 
 int df_run_fork_open(int signals, uint64_t until_ns, void (*first)(void *), void *arg)
 {
-	struct python py = {0};
+	struct df_run_python py = {0};
 	char **probe;
 	int ret;
 
-	if (!is_python(df_run.app, &py))
+	if (!df_run_is_python(df_run.app, &py))
 		return 1;
 	probe = calloc((size_t)py.nr_options + 3, sizeof(*probe));
 	if (!probe)
