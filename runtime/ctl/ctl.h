@@ -148,6 +148,7 @@ enum df_ctl_kind {
 	DF_MSG_TOLD,		 /* the verdict has been reported */
 	DF_MSG_EXECUTOR,	 /* the executor's own (runtime/executor.h) */
 	DF_MSG_UNMAPPED, /* the sender cannot map the receiver's memory: their communicators end */
+	DF_MSG_HEARD,	 /* SNAPSHOT_ASK has arrived */
 	DF_MSG_USER = 64
 };
 

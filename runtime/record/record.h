@@ -48,6 +48,9 @@ unsigned df_record_poll(unsigned *open);
 /* Increases with every call, start and end of an operation in this process. */
 uint64_t df_record_progress(void);
 
+/* Whether the watching thread has to close the trace. For that thread. */
+int df_record_stopping(void);
+
 /* An operation was put on a stream: wakes the watching thread. */
 void df_record_wake(void);
 

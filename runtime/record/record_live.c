@@ -38,6 +38,7 @@
 #define LOST_NS	       (300 * DF_NS_PER_MS) /* between a death and the look: all learn of it */
 /* The pause after a look that shows nothing, as a multiple of its duration. */
 #define PAUSE	    4
+#define SILENT_MS   10000
 #define TAKEOVER_NS (10 * DF_NS_PER_S)
 #define LINE_BYTES  512
 
@@ -56,7 +57,7 @@ static struct {
 	uint64_t not_before; /* the next look */
 	uint64_t asked;	     /* when a suspicion was sent to the leader; 0: none */
 	uint64_t lost_at;    /* when a process has died; 0: none that was not looked at; atomic */
-	uint32_t stalled_ms; /* of this process */
+	uint32_t stalled_ms; /* of this process; atomic */
 } live;
 
 /* One look at the whole job. */
@@ -194,17 +195,20 @@ static void tell(const struct df_check_result *r)
 	take(&t, r);
 }
 
-/* As the leader: looks twice, and reports what both looks show. */
+/*
+ * As the leader: looks twice, and reports what both looks show. A process that lives but does not
+ * answer may only be slow: it is asked again until the time-out has passed by SILENT_MS.
+ */
 static void judge(uint64_t ms)
 {
-	uint64_t timeout = (uint64_t)df_env()->timeout_ms, took = df_now_ns(), until;
+	uint64_t timeout = (uint64_t)df_env()->timeout_ms, began = df_now_ns(), took, until;
 	int late = ms >= timeout;
 	uint64_t stale = late ? DF_MIN(ms * DF_NS_PER_MS, STALE_NS) : NEVER_STALE_NS;
 	struct look a, b = {0};
 	unsigned left;
 
 	look(stale, &a);
-	took = df_now_ns() - took;
+	took = df_now_ns() - began;
 	if (is_hang(&a, late)) {
 		for (until = df_now_ns() + BETWEEN_NS; df_now_ns() < until;) {
 			df_sleep_ns(20 * DF_NS_PER_MS);
@@ -213,7 +217,10 @@ static void judge(uint64_t ms)
 		}
 		look(stale, &b);
 	}
-	if (!df_record_told() && is_hang(&b, late) && same(&a, &b, late))
+	ms += (df_now_ns() - began) / DF_NS_PER_MS;
+	if (is_hang(&b, late) && b.silent && ms < timeout + SILENT_MS)
+		live.suspected = ms + 1;
+	else if (!df_record_told() && is_hang(&b, late) && same(&a, &b, late))
 		tell(b.r);
 	df_check_result_free(a.r);
 	df_check_result_free(b.r);
@@ -236,7 +243,9 @@ void df_record_serve(int unfinished, uint64_t quiet)
 {
 	uint64_t now = df_now_ns(), lost = __atomic_load_n(&live.lost_at, __ATOMIC_RELAXED), ms;
 
-	live.stalled_ms = unfinished ? (uint32_t)DF_MIN(quiet / DF_NS_PER_MS, UINT32_MAX) : 0;
+	__atomic_store_n(&live.stalled_ms,
+			 unfinished ? (uint32_t)DF_MIN(quiet / DF_NS_PER_MS, UINT32_MAX) : 0,
+			 __ATOMIC_RELAXED);
 	df_snapshot_serve();
 	ms = df_snapshot_suspected();
 	live.suspected = DF_MAX(live.suspected, ms);
@@ -275,13 +284,21 @@ const char *df_record_verdict(unsigned *verdict)
 
 static uint32_t stalled_ms(void)
 {
-	return live.stalled_ms;
+	return __atomic_load_n(&live.stalled_ms, __ATOMIC_RELAXED);
+}
+
+static int meanwhile(void)
+{
+	unsigned left;
+
+	df_record_poll(&left);
+	return df_record_stopping();
 }
 
 void df_record_live(void)
 {
 	static const struct df_snapshot_owner owner = {df_record_progress, stalled_ms, hear,
-						       df_record_wake};
+						       df_record_wake, meanwhile};
 
 	df_snapshot_owned_by(&owner);
 }

@@ -276,6 +276,11 @@ static uint64_t first_due(uint64_t timeout)
 	return proved && df_record_peers() ? DF_MIN(proved, timeout) : timeout;
 }
 
+int df_record_stopping(void)
+{
+	return __atomic_load_n(&watch.stop, __ATOMIC_RELAXED) == ASKED_TO_STOP;
+}
+
 /* The process exits: closes the trace, and informs the others. Returns 1 if so. */
 static int stop_if_asked(void)
 {

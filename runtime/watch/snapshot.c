@@ -42,6 +42,11 @@ struct answer {
 	/* followed by waits, peers, hosts (nr_hosts NOT_KNOWN: none), image */
 };
 
+struct heard {
+	uint64_t epoch;
+	uint32_t stalled_ms, pad;
+};
+
 struct order {
 	uint64_t epoch;
 	uint32_t nr, line_bytes, likely, pad;
@@ -100,11 +105,29 @@ void df_snapshot_wait(uint32_t seen, int64_t timeout_ns)
 	df_futex_wait(&box.wake, seen, timeout_ns, 0);
 }
 
-/* On the control thread: only puts the message into the inbox. */
+/* Confirms a question. Returns 1 if that is the whole answer. */
+static int confirm(uint64_t from, const void *data, size_t bytes)
+{
+	/* RELAXED: what it points to is constant. */
+	const struct df_snapshot_owner *by = __atomic_load_n(&owner, __ATOMIC_RELAXED);
+	const struct ask *ask = data;
+	struct heard h;
+
+	if (bytes < sizeof(*ask) || !by)
+		return 0;
+	h = (struct heard){.epoch = ask->epoch, .stalled_ms = by->stalled_ms()};
+	df_ctl_send(NULL, from, DF_MSG_HEARD, &h, sizeof(h));
+	return ask->what == DF_ASK_STALLED;
+}
+
+/* On the control thread: only puts the message into the inbox, and confirms a question. */
 void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
-	struct letter *l = malloc(sizeof(*l) + bytes);
+	struct letter *l;
 
+	if (kind == DF_MSG_SNAPSHOT_ASK && confirm(from, data, bytes))
+		return;
+	l = malloc(sizeof(*l) + bytes);
 	if (!l)
 		return;
 	if (kind == DF_MSG_END)
@@ -374,10 +397,11 @@ static struct df_snapshot *answer_new(struct df_snapshots *g, uint64_t proc)
 	return s;
 }
 
-static void ask_one(const struct df_snapshots *g, uint64_t proc, enum df_ask what)
+static void ask_one(struct df_snapshots *g, uint64_t proc, enum df_ask what)
 {
 	struct ask ask = {.epoch = g->epoch, .what = (uint32_t)what, .hosts = (uint32_t)g->hosts};
 
+	g->news = df_now_ns();
 	df_ctl_send(NULL, proc, DF_MSG_SNAPSHOT_ASK, &ask, sizeof(ask));
 }
 
@@ -423,6 +447,7 @@ static void take(struct df_snapshots *g, struct df_procs *asked, const struct le
 	if (!s || s->fresh)
 		return;
 	s->fresh = 1;
+	g->news = df_now_ns();
 	s->stalled_ms = a->stalled_ms;
 	s->progress = a->progress;
 	s->busy = a->busy != 0;
@@ -461,6 +486,39 @@ static unsigned nr_fresh(const struct df_snapshots *g)
 	return nr;
 }
 
+/* A process has confirmed the question. */
+static void take_heard(struct df_snapshots *g, const struct letter *l)
+{
+	const struct heard *h = (const void *)l->data;
+	struct df_snapshot *s;
+
+	if (l->bytes < sizeof(*h) || h->epoch != g->epoch)
+		return;
+	s = answer_new(g, l->from);
+	if (s && !s->heard) {
+		s->heard = 1;
+		g->news = df_now_ns();
+	}
+}
+
+static int somebody_is_slow(const struct df_snapshots *g)
+{
+	struct df_snapshot *s;
+	int slow = 0;
+
+	df_list_each(s, &g->answers, node) slow |=
+		s->heard && !s->fresh && !df_ctl_is_dead(s->proc);
+	return slow;
+}
+
+/* Until when the answers are awaited. */
+static uint64_t patience(const struct df_snapshots *g, enum df_ask what, uint64_t begun)
+{
+	if (what != DF_ASK_LOOK)
+		return begun + DF_GATHER_NS;
+	return g->news + (somebody_is_slow(g) ? DF_SLOW_NS : DF_GATHER_NS);
+}
+
 static unsigned nr_living(const struct df_procs *p)
 {
 	unsigned nr = 0;
@@ -473,7 +531,7 @@ static unsigned nr_living(const struct df_procs *p)
 
 int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 {
-	uint64_t until = df_now_ns() + DF_GATHER_NS;
+	uint64_t begun = df_now_ns();
 	struct df_snapshot *s, *self, was = {0};
 	struct df_procs asked = {0};
 	uint32_t i;
@@ -483,9 +541,10 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 		g->epoch = ++my.last_epoch;
 	g->all_same = 1;
 	g->busy = 0;
+	g->news = begun;
 	df_list_each(s, &g->answers, node)
 	{
-		s->fresh = 0;
+		s->fresh = s->heard = 0;
 		if (s->proc != df_rt.self.proc)
 			df_procs_add(&asked, s->proc);
 	}
@@ -512,7 +571,8 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 	self->progress = owner->progress();
 	g->all_same &= self->same & same_hosts(self, &was);
 	free(was.hosts);
-	while (!ret && !g->busy && nr_fresh(g) <= nr_living(&asked) && df_now_ns() < until) {
+	while (!ret && !g->busy && nr_fresh(g) <= nr_living(&asked) &&
+	       df_now_ns() < patience(g, what, begun) && !owner->meanwhile()) {
 		uint32_t seen = df_snapshot_seen();
 		struct letter *l = next_letter();
 
@@ -523,6 +583,8 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 		}
 		if (l->kind == DF_MSG_SNAPSHOT)
 			take(g, &asked, l, what);
+		else if (l->kind == DF_MSG_HEARD)
+			take_heard(g, l);
 		else
 			serve(l);
 		free(l);
@@ -541,6 +603,44 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 		answer_new(g, asked.v[i]);
 	df_tied_keep(&asked);
 	return ret;
+}
+
+int df_snapshot_defers(uint32_t ms)
+{
+	struct df_snapshots g = {.epoch = ++my.last_epoch, .answers = DF_LIST_INIT(g.answers)};
+	uint64_t until = df_now_ns() + DF_GATHER_NS;
+	struct df_procs p = {0};
+	uint32_t i, seen, left = 0;
+	struct letter *l;
+	int defers = 0;
+
+	df_tied_known(&p);
+	for (i = 0; i < p.nr; i++) {
+		if (p.v[i] > df_rt.self.proc)
+			continue;
+		ask_one(&g, p.v[i], DF_ASK_STALLED);
+		left++;
+	}
+	free(p.v);
+	while (left && !defers && df_now_ns() < until && !owner->meanwhile()) {
+		const struct heard *h;
+
+		seen = df_snapshot_seen();
+		l = next_letter();
+		if (!l) {
+			df_snapshot_wait(seen, 20 * (int64_t)DF_NS_PER_MS);
+			continue;
+		}
+		h = (const void *)l->data;
+		if (l->kind != DF_MSG_HEARD) {
+			serve(l);
+		} else if (l->bytes >= sizeof(*h) && h->epoch == g.epoch) {
+			left--;
+			defers = h->stalled_ms >= ms;
+		}
+		free(l);
+	}
+	return defers;
 }
 
 void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint64_t *calls,

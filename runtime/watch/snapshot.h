@@ -3,6 +3,9 @@
  * for the proof that a wait has to be released (docs/release.md). Everything here belongs to the
  * watchdog's thread, except df_snapshot_message(), which accepts messages on the control thread.
  *
+ * A question is confirmed on the control thread, which needs little processor time. So a process
+ * that gets little of it differs from one that is stopped: a report waits for its answer.
+ *
  * A process that attempts a proof *holds* the processes that it asks: they answer no other proof
  * until it has sent its result. So no two processes release waits of the same cycle. A hold expires
  * after a while.
@@ -15,11 +18,14 @@
 #include "runtime/base/list.h"
 
 #define DF_GATHER_NS (2 * DF_NS_PER_S) /* how long the others have to answer */
+/* For a report, those that have confirmed the question: how long until the next one answers. */
+#define DF_SLOW_NS (5 * DF_NS_PER_S)
 
 enum df_ask {
-	DF_ASK_LOOK,  /* everything, for a report */
-	DF_ASK_PROOF, /* the input of a proof; holds the process */
-	DF_ASK_AGAIN, /* the same again; no image if nothing was recorded since */
+	DF_ASK_STALLED, /* only how long nothing has moved: the control thread's answer */
+	DF_ASK_LOOK,	/* everything, for a report */
+	DF_ASK_PROOF,	/* the input of a proof; holds the process */
+	DF_ASK_AGAIN,	/* the same again; no image if nothing was recorded since */
 };
 
 /*
@@ -28,10 +34,12 @@ enum df_ask {
  */
 struct df_snapshot_owner {
 	uint64_t (*progress)(void);   /* a number that changes when operations begin or end */
-	uint32_t (*stalled_ms)(void); /* the value for struct df_snapshot */
+	uint32_t (*stalled_ms)(void); /* the value for struct df_snapshot; for any thread */
 	/* Another process has reported the hang: DF_MSG_TOLD or DF_MSG_END. */
 	void (*told)(uint32_t kind, const void *data, size_t bytes);
 	void (*wake)(void); /* wakes the thread where it does not wait here; or NULL */
+	/* While answers are awaited: what the thread has to do. Returns 1 to wait no longer. */
+	int (*meanwhile)(void);
 };
 void df_snapshot_owned_by(const struct df_snapshot_owner *owner);
 
@@ -42,6 +50,7 @@ struct df_snapshot {
 	int busy;	     /* another process holds it */
 	int same;	     /* nothing recorded since the last answer: no image */
 	int fresh;	     /* it has answered in the last round */
+	int heard;	     /* it has confirmed the last question */
 	int lent;	     /* the image belongs to another owner */
 	uint64_t progress;   /* the owner's number there, when it answered */
 	uint32_t stalled_ms; /* how long it has had unfinished work without progress or verdict */
@@ -61,15 +70,22 @@ struct df_snapshots {
 	int busy;		/* another process holds one of them */
 	int all_same;		/* in the last round */
 	int hosts;		/* set by the caller: also ask where threads are */
+	uint64_t news;		/* when a process was asked, confirmed or answered last */
 };
 
 /*
  * Asks all processes that can be part of one cycle with this one: those that share a communicator
- * with it, those that share one with them, and so on. Returns when all have answered or after
- * DF_GATHER_NS; processes that have not answered are left out. Answers the questions of other
+ * with it, those that share one with them, and so on. Returns when all have answered, or after
+ * DF_GATHER_NS without a new process, for a report after DF_SLOW_NS without news of those that have
+ * confirmed; processes that have not answered are left out. Answers the questions of other
  * processes meanwhile. Later rounds ask the same processes.
  */
 int df_snapshot_gather(struct df_snapshots *g, enum df_ask what);
+/*
+ * Whether a process with a lower id that is known to be tied to this one has stood still for `ms`:
+ * the report is its part. It costs no image, so that not each process collects those of all.
+ */
+int df_snapshot_defers(uint32_t ms);
 /* Releases the hold on this process, and frees the answers. */
 void df_snapshot_done(struct df_snapshots *g);
 

@@ -70,8 +70,7 @@ uint64_t *df_tied_processes(uint32_t *nr)
 	return p.v;
 }
 
-/* All living processes known to be tied to this one, without this one. */
-static void tied(struct df_procs *p)
+void df_tied_known(struct df_procs *p)
 {
 	df_tied_peers(p);
 	for (uint32_t i = 0; i < asked.nr; i++)
@@ -90,7 +89,7 @@ uint64_t df_tied_leader(void)
 	uint64_t least = df_rt.self.proc;
 	struct df_procs p = {0};
 
-	tied(&p);
+	df_tied_known(&p);
 	for (uint32_t i = 0; i < p.nr; i++)
 		least = DF_MIN(least, p.v[i]);
 	free(p.v);
@@ -102,7 +101,7 @@ uint32_t df_tied_before(void)
 	struct df_procs p = {0};
 	uint32_t nr = 0;
 
-	tied(&p);
+	df_tied_known(&p);
 	for (uint32_t i = 0; i < p.nr; i++)
 		nr += p.v[i] < df_rt.self.proc;
 	free(p.v);
@@ -113,7 +112,7 @@ void df_tied_tell(const void *data, size_t bytes)
 {
 	struct df_procs p = {0};
 
-	tied(&p);
+	df_tied_known(&p);
 	for (uint32_t i = 0; i < p.nr; i++)
 		df_ctl_send(NULL, p.v[i], DF_MSG_TOLD, data, bytes);
 	free(p.v);

@@ -24,6 +24,8 @@ int df_procs_add(struct df_procs *p, uint64_t proc);
 void df_tied_by(void (*add)(struct df_procs *p));
 /* Adds the living processes that share a communicator with this one, without this one. */
 void df_tied_peers(struct df_procs *p);
+/* Adds the living processes that are known to be tied to this one. */
+void df_tied_known(struct df_procs *p);
 /* Keeps the processes that were asked. Takes over the memory. */
 void df_tied_keep(const struct df_procs *p);
 

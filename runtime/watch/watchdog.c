@@ -59,9 +59,12 @@ _Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)
 
 static struct {
 	int started;
-	int speaker;	      /* this process must report the effect of a rank that has left */
-	uint64_t last, since; /* last progress; when it changed or all was finished */
-	uint64_t reported;    /* progress at the last report: one report per hang */
+	int speaker; /* this process must report the effect of a rank that has left */
+	/*
+	 * Last progress; when it changed or all was finished; progress at the last report: one
+	 * report per hang. The watchdog writes them, atomically: stalled_ms() is for any thread.
+	 */
+	uint64_t last, since, reported;
 	uint64_t told;	      /* when another process reported a verdict */
 	/*
 	 * asked: a search for cycles is wanted; not_before: its earliest time; pause: after a
@@ -80,13 +83,19 @@ static struct {
 
 /*
  * The processes that were asked: how many others there are, how many of them live but have not
- * answered, and one of these (mute). speaker: the process that reports the verdict, among those
- * that have seen no progress for nearly as long as this one and so reach a verdict too.
+ * answered, and one of these (mute). heard: how many of these have confirmed the question. speaker:
+ * the process that reports the verdict, among those that have seen no progress for nearly as long
+ * as this one and so reach a verdict too.
  */
 struct asked {
-	unsigned others, silent;
+	unsigned others, silent, heard;
 	uint64_t mute, speaker;
 };
+
+static void set(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
 
 /* A process that has exited has no trace any more, only the words that it left. */
 static void add_left(void *set, const void *words, size_t bytes)
@@ -122,6 +131,7 @@ static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 				continue;
 			if (!s->fresh && !df_ctl_is_dead(s->proc)) {
 				asked->silent++;
+				asked->heard += s->heard != 0;
 				asked->mute = s->proc;
 			}
 			if (s->fresh &&
@@ -252,13 +262,14 @@ static int unfinished(uint64_t *ops)
 
 static uint32_t stalled_ms(void)
 {
-	uint64_t ops;
+	uint64_t last = __atomic_load_n(&dog.last, __ATOMIC_RELAXED);
+	uint64_t since = __atomic_load_n(&dog.since, __ATOMIC_RELAXED), now = df_now_ns(), ops;
 
 	/* Also 0 after a report: no process reports a hang twice. */
-	if (df_executor->progress(NULL) != dog.last || dog.reported == dog.last ||
-	    !unfinished(&ops))
+	if (df_executor->progress(NULL) != last || !since || !unfinished(&ops) ||
+	    __atomic_load_n(&dog.reported, __ATOMIC_RELAXED) == last)
 		return 0;
-	return (uint32_t)DF_MIN((df_now_ns() - dog.since) / DF_NS_PER_MS, UINT32_MAX);
+	return (uint32_t)DF_MIN((now - since) / DF_NS_PER_MS, UINT32_MAX);
 }
 
 /*
@@ -274,8 +285,8 @@ static void hear(uint32_t kind, const void *data, size_t bytes)
 	df_release_forget_log();
 	/* Progress that was not noticed before is older than this report. */
 	if (df_executor->progress(NULL) != dog.last) {
-		dog.last = df_executor->progress(NULL);
-		dog.since = df_now_ns();
+		set(&dog.last, df_executor->progress(NULL));
+		set(&dog.since, df_now_ns());
 	}
 	dog.told = df_now_ns();
 	if (!e)
@@ -317,7 +328,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 		 seen = df_now_ns();
 	struct df_check_result *r;
 	struct asked asked;
-	uint64_t patience = (uint64_t)env->timeout_ms + SILENT_MS;
+	uint64_t patience = (uint64_t)env->timeout_ms + SILENT_MS,
+		 longer = patience + 5 * SILENT_MS;
 	int told = 0, leads, heard;
 	int abort = env->timeout_action != DF_TIMEOUT_REPORT;
 	enum df_verdict verdict;
@@ -325,6 +337,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
+	if (!missing && ms < longer && df_snapshot_defers((uint32_t)(env->timeout_ms + 1) / 2))
+		return;
 	df_check_result_free(judge(ms * DF_NS_PER_MS, &asked));
 	r = judge(ms * DF_NS_PER_MS, &asked);
 	/*
@@ -348,9 +362,9 @@ static void stalled(uint64_t ms, uint64_t ops)
 	/*
 	 * A process that lives but does not answer may only be slow. It may know the reason, or
 	 * report it itself, and there is one report per hang. So try again, but not for ever: it
-	 * may be stopped.
+	 * may be stopped. One that confirms the question is not.
 	 */
-	if (asked.silent && ms < patience) {
+	if (asked.silent && ms < (asked.heard ? longer : patience)) {
 		df_check_result_free(r);
 		return;
 	}
@@ -374,7 +388,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 		df_warn_once("no progress for %llu ms: a thread is inside a call of NCCL, and no "
 			     "operation is in flight",
 			     (unsigned long long)ms);
-		dog.since = df_now_ns();
+		set(&dog.since, df_now_ns());
 		df_check_result_free(r);
 		return;
 	}
@@ -382,13 +396,12 @@ static void stalled(uint64_t ms, uint64_t ops)
 	 * Another process has to report this and has not yet: it may be about to, or make progress.
 	 */
 	heard = dog.told >= dog.since;
-	leads = !told && !heard &&
-		(asked.speaker == df_rt.self.proc || ms >= patience + 5 * SILENT_MS);
+	leads = !told && !heard && (asked.speaker == df_rt.self.proc || ms >= longer);
 	if (!told && !heard && !leads) {
 		df_check_result_free(r);
 		return;
 	}
-	dog.reported = before;
+	set(&dog.reported, before);
 	/* Announce first, because another process may be about to report. */
 	if (leads || told > 0)
 		df_tied_tell(NULL, 0);
@@ -453,7 +466,7 @@ static int status_of_left(uint64_t since)
 	__atomic_store_n(&dog.speaker, 0, __ATOMIC_RELAXED);
 	if (status && dog.told < since && dog.reported != df_executor->progress(NULL)) {
 		/* One report per hang: this one. */
-		dog.reported = df_executor->progress(NULL);
+		set(&dog.reported, df_executor->progress(NULL));
 		df_tied_tell(NULL, 0);
 		print(r);
 	}
@@ -562,7 +575,8 @@ static void tell_settled(void)
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, 0, ops, 0, 0);
 	r = judge(STALE_NS, &asked);
 	if (r && df_check_verdict(r) == DF_V_ORDER) {
-		dog.reported = dog.last = df_executor->progress(NULL);
+		set(&dog.last, df_executor->progress(NULL));
+		set(&dog.reported, dog.last);
 		df_release_forget_log();
 		df_tied_tell(NULL, 0);
 		print(r);
@@ -697,8 +711,8 @@ static void *watch(void *arg)
 
 	(void)arg;
 	df_hardware_start();
-	dog.last = df_executor->progress(NULL);
-	dog.since = df_now_ns();
+	set(&dog.last, df_executor->progress(NULL));
+	set(&dog.since, df_now_ns());
 	for (;;) {
 		uint32_t seen = df_snapshot_seen();
 		uint64_t nap = DF_MAX(timeout / 4, DF_NS_PER_MS), rest;
@@ -724,12 +738,12 @@ static void *watch(void *arg)
 		if (now_missing != missing) {
 			/* A hang after this change is another hang. */
 			missing = now_missing;
-			dog.reported = UINT64_MAX;
-			dog.last = UINT64_MAX;
+			set(&dog.reported, UINT64_MAX);
+			set(&dog.last, UINT64_MAX);
 		}
 		if (df_executor->progress(NULL) != dog.last || !unfinished(&ops)) {
-			dog.last = df_executor->progress(NULL);
-			dog.since = df_now_ns();
+			set(&dog.last, df_executor->progress(NULL));
+			set(&dog.since, df_now_ns());
 			continue;
 		}
 		if (df_now_ns() - dog.since >= timeout && dog.reported != dog.last)
@@ -743,9 +757,14 @@ static uint64_t progress(void)
 	return df_executor->progress(NULL);
 }
 
+static int meanwhile(void)
+{
+	return __atomic_load_n(&dog.stop, __ATOMIC_RELAXED) == ASKED_TO_STOP;
+}
+
 void df_watchdog_start(void)
 {
-	static const struct df_snapshot_owner owner = {progress, stalled_ms, hear, NULL};
+	static const struct df_snapshot_owner owner = {progress, stalled_ms, hear, NULL, meanwhile};
 
 	if (__atomic_exchange_n(&dog.started, 1, __ATOMIC_RELAXED))
 		return;

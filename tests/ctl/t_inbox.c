@@ -1,6 +1,6 @@
 /*
- * Description: what other processes say to the watchdog: no message and no wake-up is lost, and
- * what makes no sense is dropped.
+ * Description: what other processes say to the watchdog: no message and no wake-up is lost, what
+ * makes no sense is dropped, and a slow process is waited for.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -9,10 +9,13 @@
 
 #include "runtime/base/futex.h"
 #include "runtime/base/rng.h"
+#include "runtime/base/time.h"
 #include "runtime/watch/ending.h"
 #include "runtime/ctl/ctl.h"
+#include "runtime/ctl/ctl_int.h"
 #include "runtime/watch/snapshot.h"
 #include "tests/lib/test.h"
+#include "trace/record/writer.h"
 
 #define NR_TURNS   20000
 #define NR_FORGERS 3
@@ -128,12 +131,63 @@ START_TEST(t_hold_lost)
 }
 END_TEST
 
+#define SLOW_PROC 4711
+
+/*
+ * The control thread's part for a process that gets little processor time: it confirms each
+ * question at once, and answers after DF_GATHER_NS.
+ */
+static void *answer_late(void *unused)
+{
+	struct {
+		uint64_t epoch;
+		uint32_t stalled_ms, pad;
+	} heard = {.epoch = 1}; /* the first question */
+	struct {
+		uint64_t epoch, image_bytes, progress;
+		uint32_t what, busy, same, nr_waits, nr_peers, nr_hosts, stalled_ms, pad;
+	} answer = {.epoch = 1, .what = DF_ASK_LOOK, .progress = 77};
+
+	(void)unused;
+	df_snapshot_message(SLOW_PROC, DF_MSG_HEARD, &heard, sizeof(heard));
+	df_sleep_ns(DF_GATHER_NS + DF_GATHER_NS / 4);
+	df_snapshot_message(SLOW_PROC, DF_MSG_SNAPSHOT, &answer, sizeof(answer));
+	return NULL;
+}
+
+/* A report waits for the answer of a process that has confirmed the question. */
+START_TEST(t_slow)
+{
+	const struct df_trace_config config = {.mb = 1, .rank = 0, .world = 1, .rules = 1};
+	struct df_snapshot *other = calloc(1, sizeof(*other));
+	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
+	pthread_t thread;
+
+	ck_assert_int_eq(df_ctl_start(), 0);
+	ck_assert_int_eq(df_trace_open(&config), 0);
+	other->proc = SLOW_PROC;
+	df_list_add_tail(&g.answers, &other->node);
+	pthread_create(&thread, NULL, answer_late, NULL);
+	ck_assert_int_eq(df_snapshot_gather(&g, DF_ASK_LOOK), 0);
+	ck_assert_uint_eq(g.epoch, 1);
+	ck_assert_msg(other->heard && other->fresh && other->progress == 77, "not waited for");
+	pthread_join(thread, NULL);
+	df_snapshot_done(&g);
+	df_trace_close();
+}
+END_TEST
+
 static uint64_t no_progress(void)
 {
 	return 0;
 }
 
 static uint32_t not_stalled(void)
+{
+	return 0;
+}
+
+static int go_on(void)
 {
 	return 0;
 }
@@ -149,8 +203,8 @@ static void told(uint32_t kind, const void *data, size_t bytes)
 
 int main(void)
 {
-	static const struct df_snapshot_owner owner = {no_progress, not_stalled, told, NULL};
+	static const struct df_snapshot_owner owner = {no_progress, not_stalled, told, NULL, go_on};
 
 	df_snapshot_owned_by(&owner);
-	return DF_TESTS("inbox", {t_inbox, 2}, {t_hold_lost});
+	return DF_TESTS("inbox", {t_inbox, 2}, {t_hold_lost}, {t_slow});
 }
