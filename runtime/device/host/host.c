@@ -9,11 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include "runtime/blocks.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/device/device.h"
 #include "runtime/device/host/threads.h"
+
+#define LARGE (64u << 10) /* from here on, whole pages are not touched to clear them */
 
 /* A rank with one block uses one core; more blocks help only if there are cores for them. */
 static uint32_t blocks(void)
@@ -72,13 +76,33 @@ static int stop(int device)
 	return 0;
 }
 
+/*
+ * Clears new memory. A device's rings are large, and most devices that a process sees stay unused:
+ * whole pages are given back to the kernel instead, which gives zeroed ones when they are used.
+ */
+static void clear(void *p, size_t bytes)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t from = ((uintptr_t)p + page - 1) & ~(page - 1);
+	const uintptr_t end = (uintptr_t)p + bytes, to = end & ~(page - 1);
+
+	if (bytes < LARGE || to <= from || madvise((void *)from, to - from, MADV_DONTNEED)) {
+		memset(p, 0, bytes);
+		return;
+	}
+	memset(p, 0, from - (uintptr_t)p);
+	memset((void *)to, 0, end - to);
+}
+
 static void *shared_alloc(size_t bytes, int zero)
 {
 	void *p;
 
 	bytes = DF_MAX((bytes + 63) / 64 * 64, 64);
 	p = aligned_alloc(64, bytes);
-	return p && zero ? memset(p, 0, bytes) : p;
+	if (p && zero)
+		clear(p, bytes);
+	return p;
 }
 
 static int scratch(int device, uint64_t bytes, void **out)
