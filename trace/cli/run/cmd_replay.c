@@ -49,12 +49,14 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 
 	if (df_replay_steps(&p, argc, argv, DF_STEPS_MEMBERS))
 		return 1;
-	if (!p.nr_ranks || p.left_out || p.procs_left_out || len <= 0 || !nr_operations(&p))
+	if (p.procs_left_out)
+		return df_cli_input_error("replay", argv[0],
+					  "%zu ranks, and at most %d can be replayed",
+					  DF_MODEL_RANKS + p.procs_left_out, DF_MODEL_RANKS);
+	if (!p.nr_ranks || p.left_out || len <= 0 || !nr_operations(&p))
 		return df_cli_input_error("replay", argv[0],
 					  p.left_out ? "more threads in a rank than can be replayed"
-					  : p.procs_left_out
-						  ? "more ranks than can be replayed (64)"
-						  : "no operations in it");
+						     : "no operations in it");
 	/*
 	 * Threads that waited in their first call continue under our rules. The traces do not have
 	 * their next operations, so no rank counts as missing in the rest.
