@@ -7,6 +7,7 @@
 #include "trace/cli/common/cli.h"
 #include "trace/cli/run/recorded.h"
 #include "trace/record/names.h"
+#include "runtime/base/err.h"
 #include "runtime/base/vec.h"
 
 static int small(struct df_program_steps *p, int what, uint64_t id)
@@ -45,8 +46,9 @@ static int rank_of(struct df_program_steps *p, uint32_t trace, int32_t device,
 		if (p->ranks[i].trace == trace && p->ranks[i].device == device)
 			return i;
 	if (p->nr_ranks == DF_MODEL_RANKS) {
-		p->procs_left_out += !p->procs_left_out || p->last_left_out != trace;
-		p->last_left_out = trace;
+		/* In order of the traces, which may be read twice. */
+		p->procs_left_out += trace >= p->next_left_out;
+		p->next_left_out = DF_MAX(p->next_left_out, trace + 1);
 		return -1;
 	}
 	r = &p->ranks[p->nr_ranks];
