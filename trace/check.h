@@ -86,6 +86,9 @@ struct df_check_host {
  */
 int df_check_add_hosts(struct df_check_set *set, const struct df_check_host *hosts, size_t nr);
 
+/* A number that changes when the process of the trace added last begins or ends anything. */
+void df_check_add_progress(struct df_check_set *set, uint64_t progress);
+
 /*
  * Returns 1 if the trace's process lives, 0 if it has ended, -1 if that is unknown. For
  * df_check_opts.alive.
@@ -130,6 +133,13 @@ int df_check_is_over(const struct df_check_result *r);
  * it.
  */
 int df_check_is_settled(const struct df_check_result *r);
+/*
+ * Identifies the facts that the verdict rests on: the waits that are its cause, each by its call or
+ * operation, and the progress of processes that may still act (df_check_add_progress()). If a
+ * result on data that was collected later, after the first was complete, has the same facts, they
+ * held together in between, whatever else has moved.
+ */
+uint64_t df_check_facts(const struct df_check_result *r);
 /* The first line: verdict word, ": ", one sentence. */
 const char *df_check_line(const struct df_check_result *r);
 /*

@@ -22,7 +22,7 @@
 
 #include "runtime/base/net/auth.h"
 
-#define DF_CTL_VERSION 8
+#define DF_CTL_VERSION 9
 
 /*
  * A rank's row in the member table: every rank sends its own to all others at the rendezvous. 296
@@ -147,6 +147,7 @@ enum df_ctl_kind {
 	DF_MSG_END,		 /* these communicators have ended because of a time-out */
 	DF_MSG_TOLD,		 /* the verdict has been reported */
 	DF_MSG_EXECUTOR,	 /* the executor's own (runtime/executor.h) */
+	DF_MSG_LEADS,		 /* to all: the sender judges for them; without a body */
 	DF_MSG_UNMAPPED, /* the sender cannot map the receiver's memory: their communicators end */
 	DF_MSG_HEARD,	 /* SNAPSHOT_ASK has arrived */
 	DF_MSG_USER = 64
@@ -169,9 +170,10 @@ struct df_ctl_events {
 void df_ctl_set_events(const struct df_ctl_events *events);
 
 /*
- * Sends to one process of the communicator, or to all others (proc 0). c NULL: to any process of
- * the overlay, that is, one that shares a communicator with this process, or with another process
- * of the overlay. Queues the message; never blocks.
+ * Sends to one process of the communicator, or to all others (proc 0). c NULL: to a process of the
+ * overlay, or to all: those that share a communicator with this process, or with another process of
+ * the overlay. A message to all costs one frame for each process, and shows each of them the way
+ * back. Queues the message; never blocks.
  */
 int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data,
 		size_t bytes);
@@ -194,10 +196,12 @@ void df_ctl_tell_deaths(const struct df_ctl_comm *c);
 
 /*
  * This process exits normally: says goodbye on all links, so that the exit is not taken for a
- * death. words: data that it leaves to the others, at most DF_WORDS_MAX bytes. For the destructor.
+ * death. words: data that it leaves to the others, at most DF_WORDS_MAX bytes. until: waits for
+ * answers no longer than that (df_now_ns()); the process then exits with its goodbye on its links.
+ * For the destructor.
  */
 #define DF_WORDS_MAX (1u << 20)
-void df_ctl_goodbye(const void *words, size_t bytes);
+void df_ctl_goodbye(const void *words, size_t bytes, uint64_t until);
 /*
  * Calls fn for the data that each normally exited process has left. fn is called under the control
  * plane's lock, and must not call the control plane.

@@ -25,6 +25,8 @@
 
 #define SENT_MAX       256
 #define SENT_MAX_BYTES (4u << 20)
+/* A suspicion, a question and an answer matter no longer than the sender waits for an effect. */
+#define BRIEF_NS (2 * DF_NS_PER_S)
 /*
  * Limits of each of the two waits of a goodbye: for processes that may be stopped, and for those
  * that are not, but may get no processor.
@@ -65,6 +67,7 @@ struct item {
 
 struct sent {
 	struct df_list node;
+	uint64_t until; /* repeated until then */
 	size_t bytes;
 	uint64_t data[];
 };
@@ -242,19 +245,26 @@ static int msg_input(struct origin *o, const void *data, size_t bytes)
 		return -EPROTO;
 	if (!see(&o->msgs, m->mid))
 		return 0;
-	if (m->to == df_ctl.self.proc || (!m->to && df_group_find(m->hash)))
+	if (m->to == df_ctl.self.proc || (!m->to && (!m->hash || df_group_find(m->hash))))
 		queue_message(o->proc, m->kind, m + 1, m->bytes);
 	return 0;
 }
 
-static void keep_sent(const void *data, size_t bytes)
+static int is_brief(uint32_t kind)
+{
+	return kind == DF_MSG_SNAPSHOT_ASK || kind == DF_MSG_SNAPSHOT || kind == DF_MSG_SUSPECT ||
+	       kind == DF_MSG_HEARD;
+}
+
+static void keep_sent(const struct msg *m, size_t bytes)
 {
 	struct sent *s = malloc(sizeof(*s) + bytes);
 
 	if (!s)
 		return;
+	s->until = is_brief(m->kind) ? df_now_ns() + BRIEF_NS : UINT64_MAX;
 	s->bytes = bytes;
-	memcpy(s->data, data, bytes);
+	memcpy(s->data, m, bytes);
 	df_list_add_tail(&sent_list, &s->node);
 	nr_sent++;
 	sent_bytes += bytes;
@@ -269,10 +279,16 @@ static void keep_sent(const void *data, size_t bytes)
 
 static void repeat_sent(void)
 {
+	uint64_t now = df_now_ns();
 	struct sent *s;
 
 	df_list_each(s, &sent_list, node)
-		df_flood_send(DF_FLOOD_MSG, 0, s->data, s->bytes, NULL, 0);
+	{
+		const struct msg *m = (const void *)s->data;
+
+		if (now < s->until && !(m->to && df_tree_is_dead(m->to)))
+			df_flood_send(DF_FLOOD_MSG, 0, s->data, s->bytes, NULL, 0);
+	}
 }
 
 /*
@@ -299,7 +315,7 @@ int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void 
 	struct msg *m;
 	int ret = 0;
 
-	if (bytes > DF_FRAME_MAX / 2 || (!g && !proc))
+	if (bytes > DF_FRAME_MAX / 2)
 		return -EINVAL;
 	m = malloc(sizeof(*m) + bytes);
 	if (!m)
@@ -405,11 +421,12 @@ int df_flood_input(struct df_link *from, const void *data, size_t bytes)
 	return ret;
 }
 
-static void wait_while(int (*is)(void))
+static void wait_while(int (*is)(void), uint64_t until)
 {
 	uint64_t begin = df_now_ns(), waited = 0;
 
-	while (is() && (waited < GOODBYE_NS || (waited < SLOW_NS && df_tree_answer_is_slow()))) {
+	while (is() && begin + waited < until &&
+	       (waited < GOODBYE_NS || (waited < SLOW_NS && df_tree_answer_is_slow()))) {
 		df_ctl_unlock();
 		df_sleep_ns(waited < GOODBYE_NS ? DF_NS_PER_MS / 5 : 5 * DF_NS_PER_MS);
 		df_ctl_lock();
@@ -417,7 +434,7 @@ static void wait_while(int (*is)(void))
 	}
 }
 
-void df_ctl_goodbye(const void *words, size_t bytes)
+void df_ctl_goodbye(const void *words, size_t bytes, uint64_t until)
 {
 	uint64_t status = (uint64_t)df_exit_status();
 
@@ -426,7 +443,7 @@ void df_ctl_goodbye(const void *words, size_t bytes)
 	 * A process that has just lost a neighbour, maybe because that exited too, has no link for
 	 * its goodbye yet.
 	 */
-	wait_while(df_tree_looking);
+	wait_while(df_tree_looking, until);
 	if (bytes > DF_WORDS_MAX)
 		bytes = 0;
 	if (df_ctl.started && !df_ctl.leaving) {
@@ -436,7 +453,7 @@ void df_ctl_goodbye(const void *words, size_t bytes)
 		 * Other processes that exit now need us to pass the goodbye on, and orphans need a
 		 * new place first.
 		 */
-		wait_while(df_tree_unheard);
+		wait_while(df_tree_unheard, until);
 		df_link_drain(200 * DF_NS_PER_MS);
 	}
 	df_ctl_unlock();

@@ -71,7 +71,7 @@ int df_record_speaks_here(uint64_t host);
  */
 int df_record_missing(char *text, size_t size);
 /* The process exits normally: informs the others (df_ctl_goodbye()). */
-void df_record_goodbye(const void *words, size_t bytes);
+void df_record_goodbye(const void *words, size_t bytes, uint64_t until);
 
 /* ---- the verdict of all (record_live.c); for the watching thread, unless said otherwise ---- */
 

@@ -3,9 +3,9 @@
  * travels while operations end. A process that has made no progress for DFSHIM_PROVED_MS, or for
  * longer and longer times after that, reports that to the *leader*: the living process with the
  * lowest process id. The leader asks all processes for what is unfinished there (snapshot.h),
- * twice, and judges. It reports what both looks show: before DFSHIM_TIMEOUT_MS only what is proved,
- * if no process has made progress in between, so that both looks show one state of the whole job.
- * Then it sends the sentence to all processes.
+ * twice, and judges. It reports what both looks show, and rest on the same facts: then these held
+ * together at one time, whatever else has moved. Before DFSHIM_TIMEOUT_MS it reports only what is
+ * proved. Then it sends the sentence to all processes.
  *
  * A leader that does not answer is replaced: each process waits longer the more others precede it.
  *
@@ -18,7 +18,6 @@
 #include "runtime/base/clean_text.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
-#include "runtime/base/hash.h"
 #include "runtime/base/list.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
@@ -38,13 +37,21 @@
 #define LOST_NS	       (300 * DF_NS_PER_MS) /* between a death and the look: all learn of it */
 /* The pause after a look that shows nothing, as a multiple of its duration. */
 #define PAUSE	    4
+#define AGAIN_NS    (DF_NS_PER_S / 2) /* and more, if it shows that something has moved */
 #define SILENT_MS   10000
 #define TAKEOVER_NS (10 * DF_NS_PER_S)
-#define LINE_BYTES  512
+/* After PATIENCE time-outs a rank that others wait for is named although it does other things. */
+#define PATIENCE 4
+/*
+ * Looks that are repeated at once for one suspicion. More would be a load where a rank is stopped.
+ */
+#define REPEATS	   3
+#define LINE_BYTES 512
 
 /* The body of DF_MSG_TOLD in this mode. */
 struct told {
 	uint64_t host; /* of the process that has judged */
+	uint64_t facts;
 	uint32_t pid, verdict;
 	char hostname[64], line[LINE_BYTES];
 };
@@ -55,6 +62,7 @@ static struct {
 	struct told what;
 	uint64_t suspected;  /* ms, plus 1; 0: nothing is suspected */
 	uint64_t not_before; /* the next look */
+	unsigned repeats;    /* of the last look */
 	uint64_t asked;	     /* when a suspicion was sent to the leader; 0: none */
 	uint64_t lost_at;    /* when a process has died; 0: none that was not looked at; atomic */
 	uint32_t stalled_ms; /* of this process; atomic */
@@ -63,9 +71,8 @@ static struct {
 /* One look at the whole job. */
 struct look {
 	struct df_check_result *r;
-	uint64_t stamp;	     /* of the progress of all processes */
 	uint32_t stalled_ms; /* the longest standstill of a process */
-	int silent;	     /* not all living processes have answered */
+	int silent;	     /* a living process has not answered */
 };
 
 int df_record_told(void)
@@ -91,18 +98,17 @@ static void look(uint64_t stale, struct look *l)
 	struct df_check_set *set = df_check_set_new();
 	struct df_snapshot *s;
 
-	*l = (struct look){.stamp = 1};
+	*l = (struct look){0};
 	if (set && !df_snapshot_gather(&g, DF_ASK_LOOK)) {
 		opts.now_ns = df_now_ns();
 		df_list_each(s, &g.answers, node)
 		{
-			if (s->image)
-				df_check_add_image(set, s->image, s->bytes,
-						   s->proc == df_rt.self.proc ? "this process"
-									      : "peer");
+			if (s->image &&
+			    !df_check_add_image(set, s->image, s->bytes,
+						s->proc == df_rt.self.proc ? "this process"
+									   : "peer"))
+				df_check_add_progress(set, s->progress);
 			l->silent |= !s->fresh && !df_ctl_is_dead(s->proc);
-			/* The order of the answers differs, so the sum. */
-			l->stamp += df_hash_u64(s->proc, s->fresh ? s->progress : 0);
 			l->stalled_ms = DF_MAX(l->stalled_ms, s->stalled_ms);
 		}
 		l->stalled_ms = DF_MAX(l->stalled_ms, live.stalled_ms);
@@ -126,9 +132,10 @@ static int same(const struct look *a, const struct look *b, int late)
 {
 	if (df_check_verdict(a->r) != df_check_verdict(b->r))
 		return 0;
-	return late || df_check_verdict(a->r) == DF_V_CRASH ||
-	       (a->stamp == b->stamp && !b->silent &&
-		!strcmp(df_check_line(a->r), df_check_line(b->r)));
+	if (df_check_verdict(a->r) == DF_V_CRASH)
+		return 1;
+	return df_check_facts(a->r) == df_check_facts(b->r) &&
+	       (late || !strcmp(df_check_line(a->r), df_check_line(b->r)));
 }
 
 static void print(const struct df_check_result *r, const char *line)
@@ -149,9 +156,20 @@ static void print(const struct df_check_result *r, const char *line)
 	free(text);
 }
 
-/* The verdict is known. r: NULL if another process has judged. */
+static int same_hang(const struct told *a, const struct told *b)
+{
+	return a->verdict == b->verdict && a->facts == b->facts &&
+	       !strncmp(a->line, b->line, LINE_BYTES);
+}
+
+/*
+ * The verdict is known. r: NULL if another process has judged. A process that still ran when it
+ * learned of the hang may stop later because of it, and asks again: one report is enough.
+ */
 static void take(const struct told *t, const struct df_check_result *r)
 {
+	int again = same_hang(t, &live.what);
+
 	live.what = *t;
 	live.what.line[LINE_BYTES - 1] = live.what.hostname[63] = 0;
 	df_text_clean(live.what.line, strlen(live.what.line));
@@ -159,6 +177,8 @@ static void take(const struct told *t, const struct df_check_result *r)
 	live.progress = df_record_progress();
 	live.suspected = live.asked = 0;
 	__atomic_store_n(&live.told, 1, __ATOMIC_RELAXED);
+	if (again)
+		return;
 	if (r || df_record_speaks_here(t->host))
 		print(r, live.what.line);
 	else
@@ -186,10 +206,12 @@ static void tell(const struct df_check_result *r)
 {
 	struct told t = {.host = df_rt.self.host,
 			 .pid = df_rt.self.pid,
-			 .verdict = (uint32_t)df_check_verdict(r)};
+			 .verdict = (uint32_t)df_check_verdict(r),
+			 .facts = df_check_facts(r)};
 
 	memcpy(t.hostname, df_rt.self.hostname, sizeof(t.hostname));
 	snprintf(t.line, sizeof(t.line), "%s", df_check_line(r));
+	df_text_clean(t.line, strlen(t.line));
 	/* Announce first, because another process may be about to report. */
 	df_tied_tell(&t, sizeof(t));
 	take(&t, r);
@@ -207,10 +229,13 @@ static void judge(uint64_t ms)
 	struct look a, b = {0};
 	unsigned left;
 
+	df_info("mode trace: looks at the job, where nothing has moved for %llu ms",
+		(unsigned long long)ms);
 	look(stale, &a);
 	took = df_now_ns() - began;
 	if (is_hang(&a, late)) {
-		for (until = df_now_ns() + BETWEEN_NS; df_now_ns() < until;) {
+		for (until = df_now_ns() + BETWEEN_NS;
+		     df_now_ns() < until && !df_record_stopping();) {
 			df_sleep_ns(20 * DF_NS_PER_MS);
 			df_record_poll(&left);
 			df_snapshot_serve();
@@ -218,13 +243,22 @@ static void judge(uint64_t ms)
 		look(stale, &b);
 	}
 	ms += (df_now_ns() - began) / DF_NS_PER_MS;
-	if (is_hang(&b, late) && b.silent && ms < timeout + SILENT_MS)
+	live.not_before = df_now_ns() + PAUSE * took;
+	if (df_record_told() || df_record_stopping()) {
+		; /* another process was faster, or nothing matters any more */
+	} else if (late && is_hang(&b, late) && b.silent && ms < timeout + SILENT_MS) {
 		live.suspected = ms + 1;
-	else if (!df_record_told() && is_hang(&b, late) && same(&a, &b, late))
+	} else if (is_hang(&b, late) && (same(&a, &b, late) || ms >= PATIENCE * timeout)) {
 		tell(b.r);
+	} else if ((is_hang(&b, late) || a.silent || b.silent) && live.repeats < REPEATS) {
+		/* Something has moved in between, or was not seen: look again. */
+		live.repeats++;
+		live.suspected = DF_MAX(live.suspected, ms + 1);
+		live.not_before =
+			df_now_ns() + took + (late ? timeout * DF_NS_PER_MS / PATIENCE : AGAIN_NS);
+	}
 	df_check_result_free(a.r);
 	df_check_result_free(b.r);
-	live.not_before = df_now_ns() + PAUSE * took;
 }
 
 void df_record_suspect(uint64_t ms)
@@ -232,6 +266,7 @@ void df_record_suspect(uint64_t ms)
 	uint64_t leader = df_tied_leader();
 
 	if (leader == df_rt.self.proc) {
+		live.repeats = 0;
 		live.suspected = DF_MAX(live.suspected, ms + 1);
 		return;
 	}
@@ -248,6 +283,8 @@ void df_record_serve(int unfinished, uint64_t quiet)
 			 __ATOMIC_RELAXED);
 	df_snapshot_serve();
 	ms = df_snapshot_suspected();
+	if (ms)
+		live.repeats = 0;
 	live.suspected = DF_MAX(live.suspected, ms);
 	if (df_record_told() && df_record_progress() == live.progress) {
 		if (live.suspected)
@@ -259,13 +296,16 @@ void df_record_serve(int unfinished, uint64_t quiet)
 	__atomic_store_n(&live.told, 0, __ATOMIC_RELAXED);
 	if (!unfinished || quiet < BETWEEN_NS)
 		live.asked = 0;
+	/* Another process has taken over, or the leader works. */
+	if (live.asked)
+		live.asked = DF_MAX(live.asked, df_snapshot_answered());
 	if (lost && now - lost >= LOST_NS) {
 		__atomic_store_n(&live.lost_at, 0, __ATOMIC_RELAXED);
 		if (unfinished)
 			df_record_suspect(DF_MAX(quiet / DF_NS_PER_MS, 1));
 	}
 	/* The leader has not answered: it may be stopped, or cut off. */
-	if (live.asked && now - live.asked > TAKEOVER_NS * df_tied_before()) {
+	if (live.asked && now > live.asked + TAKEOVER_NS * df_tied_before()) {
 		live.asked = 0;
 		live.suspected = DF_MAX(live.suspected, quiet / DF_NS_PER_MS + 1);
 	}

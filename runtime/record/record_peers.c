@@ -60,8 +60,8 @@ static int connected; /* all ranks of some communicator have joined; atomic */
 /* The messages of mode trace: another process's runtime may send others. */
 static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
-	if (kind == DF_MSG_SNAPSHOT_ASK || kind == DF_MSG_SNAPSHOT || kind == DF_MSG_SUSPECT ||
-	    kind == DF_MSG_TOLD)
+	if (kind == DF_MSG_SNAPSHOT_ASK || kind == DF_MSG_SNAPSHOT || kind == DF_MSG_HEARD ||
+	    kind == DF_MSG_SUSPECT || kind == DF_MSG_TOLD)
 		df_snapshot_message(from, kind, data, bytes);
 }
 
@@ -159,8 +159,11 @@ static int is_met(uint64_t proc)
 static void arrived(struct seat *s, struct df_ctl_comm *comm)
 {
 	const struct df_member *m = df_ctl_members(comm);
+	size_t before;
+	int leads = 1;
 
 	df_mutex_lock(&lock);
+	before = nr_met;
 	s->comm = comm;
 	for (int i = 0; i < s->nranks; i++) {
 		struct peer *p;
@@ -169,7 +172,13 @@ static void arrived(struct seat *s, struct df_ctl_comm *comm)
 		if (p)
 			*p = (struct peer){.proc = m[i].proc, .host = m[i].host};
 	}
+	for (size_t i = 0; i < nr_met; i++)
+		leads &= met[i].proc >= df_rt.self.proc;
+	leads &= nr_met > before;
 	df_mutex_unlock(&lock);
+	/* So that a suspicion needs no flood to find the leader. */
+	if (leads)
+		df_ctl_send(NULL, 0, DF_MSG_LEADS, NULL, 0);
 	/* RELEASE pairs with df_record_peers(): the processes are known. */
 	__atomic_store_n(&connected, 1, __ATOMIC_RELEASE);
 	df_ctl_tell_deaths(comm);
@@ -275,10 +284,10 @@ int df_record_speaks_here(uint64_t host)
 	return is;
 }
 
-void df_record_goodbye(const void *words, size_t bytes)
+void df_record_goodbye(const void *words, size_t bytes, uint64_t until)
 {
 	if (df_record_plane())
-		df_ctl_goodbye(words, bytes);
+		df_ctl_goodbye(words, bytes, until);
 }
 
 int df_record_missing(char *text, size_t size)

@@ -44,17 +44,21 @@
 #define EXIT_NS (500 * DF_NS_PER_MS) /* between verdict and exit */
 /* A process acts on the verdict of another one when it has itself stood still for this long. */
 #define ACT_NS (500 * DF_NS_PER_MS)
-/* At the end of the process: for the thread to notice, and for the goodbye (which has bounds). */
-#define STOP_NS	   (3 * DF_NS_PER_S)
-#define GOODBYE_NS (20 * DF_NS_PER_S)
-#define MAX_TURNS  8
-#define MAX_GONE   64
+/*
+ * The exit of the process waits no longer than this, for this thread and for answers to the
+ * goodbye; LAST_NS of it is for the last bytes.
+ */
+#define LEAVE_NS  DF_NS_PER_S
+#define LAST_NS	  (200 * DF_NS_PER_MS)
+#define MAX_TURNS 8
+#define MAX_GONE  64
 
 enum { STAYS, ASKED_TO_STOP, STOPPING, STOPPED };
 
 static struct {
 	uint32_t wake, sleeping; /* futex word; whether the thread sleeps until woken */
 	uint32_t stop;		 /* STAYS to STOPPED; a futex */
+	uint64_t until;		 /* the exit waits until then; set before `stop` */
 	char dir[4096];		 /* "": judges this process alone */
 	uint64_t began;
 	const struct df_record_nccl *nccl;
@@ -193,6 +197,20 @@ static void act(enum df_verdict v, const char *line)
 	df_exit_now(status);
 }
 
+int df_record_stopping(void)
+{
+	return __atomic_load_n(&watch.stop, __ATOMIC_RELAXED) == ASKED_TO_STOP;
+}
+
+/* Sleeps, unless the process exits. */
+static void pause_ns(uint64_t ns)
+{
+	uint64_t until = df_now_ns() + ns;
+
+	while (!df_record_stopping() && df_now_ns() < until)
+		df_sleep_ns(DF_MIN(ns, 20 * DF_NS_PER_MS));
+}
+
 static void note_stall(uint64_t quiet, unsigned left)
 {
 	df_trace_clocks();
@@ -235,10 +253,10 @@ static int stalled(uint64_t quiet, unsigned left)
 	if (!watch.dir[0] && (moved = explain_missing()))
 		return moved;
 	if (watch.dir[0])
-		df_sleep_ns(NOTES_NS);
+		pause_ns(NOTES_NS);
 	r = judge(quiet, &turn, &told);
 	for (i = 0; i < DF_MIN(turn, MAX_TURNS) && told < began; i++) {
-		df_sleep_ns(TURN_NS);
+		pause_ns(TURN_NS);
 		df_check_result_free(judge(quiet, &turn, &told));
 	}
 	/*
@@ -276,9 +294,20 @@ static uint64_t first_due(uint64_t timeout)
 	return proved && df_record_peers() ? DF_MIN(proved, timeout) : timeout;
 }
 
-int df_record_stopping(void)
+/*
+ * How long the thread sleeps at most while no operation is unfinished. A call that blocks does not
+ * wake it: it has to notice the call early enough for a proof.
+ */
+static uint64_t longest_sleep(uint64_t timeout, uint64_t quiet, uint64_t due, int blocked)
 {
-	return __atomic_load_n(&watch.stop, __ATOMIC_RELAXED) == ASKED_TO_STOP;
+	uint64_t most = timeout / 4;
+
+	if (df_record_peers())
+		most = DF_MIN(most, first_due(timeout) / 2);
+	due = due ?: first_due(timeout);
+	if (blocked && due > quiet)
+		most = DF_MIN(most, due - quiet);
+	return DF_MAX(most, DF_NS_PER_MS);
 }
 
 /* The process exits: closes the trace, and informs the others. Returns 1 if so. */
@@ -293,7 +322,7 @@ static int stop_if_asked(void)
 	__atomic_store_n(&watch.stop, STOPPING, __ATOMIC_RELAXED);
 	words = df_snapshot_words(&bytes);
 	df_trace_close();
-	df_record_goodbye(words, bytes);
+	df_record_goodbye(words, bytes, watch.until - LAST_NS);
 	free(words);
 	/* RELEASE pairs with the load in df_record_stop(): what was written before is complete. */
 	__atomic_store_n(&watch.stop, STOPPED, __ATOMIC_RELEASE);
@@ -307,9 +336,9 @@ static int stop_if_asked(void)
  */
 void df_record_stop(void)
 {
-	uint32_t stays = STAYS, now;
-	uint64_t begin = df_now_ns() + STOP_NS, end = begin + GOODBYE_NS;
+	uint32_t stays = STAYS, now = STOPPED;
 
+	watch.until = df_now_ns() + LEAVE_NS;
 	df_metrics_stop();
 	if (df_record_plane()) {
 		/* RELEASE pairs with stop_if_asked(). */
@@ -318,9 +347,11 @@ void df_record_stop(void)
 		df_record_wake();
 		/* ACQUIRE pairs with the RELEASE in stop_if_asked(). */
 		while ((now = __atomic_load_n(&watch.stop, __ATOMIC_ACQUIRE)) != STOPPED &&
-		       df_now_ns() < (now == STOPPING ? end : begin))
-			df_futex_wait(&watch.stop, now, 100 * DF_NS_PER_MS, 0);
+		       df_now_ns() < watch.until)
+			df_futex_wait(&watch.stop, now, 20 * DF_NS_PER_MS, 0);
 	}
+	if (now != STOPPED)
+		df_info("mode trace: the exit was not announced in time: others may take it for a death");
 	df_trace_close();
 }
 
@@ -391,7 +422,7 @@ static void *run(void *arg)
 		if (left)
 			df_sleep_ns(nap);
 		else
-			sleep_until_woken(seen, DF_MAX(timeout / 4, DF_NS_PER_MS));
+			sleep_until_woken(seen, longest_sleep(timeout, quiet, due, blocked));
 	}
 	return NULL;
 }

@@ -262,7 +262,7 @@ void df_stop(void)
 	size_t bytes;
 
 	if (is_unable() && !__atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
-		df_ctl_goodbye(NULL, 0);
+		df_ctl_goodbye(NULL, 0, UINT64_MAX);
 	if (!is_running() || __atomic_exchange_n(&stopped, 1, __ATOMIC_RELAXED))
 		return;
 	/* after _exit(), before_exit() has not run */
@@ -272,7 +272,7 @@ void df_stop(void)
 	words = df_snapshot_words(&bytes);
 	df_trace_close();
 	df_net_goodbye();
-	df_ctl_goodbye(words, bytes);
+	df_ctl_goodbye(words, bytes, UINT64_MAX);
 	free(words);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/base/futex.h"
+#include "runtime/base/hash.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/time.h"
@@ -33,6 +34,7 @@
 
 struct ask {
 	uint64_t epoch;
+	uint64_t peers; /* sum_of() those that the asker knows: an answer lists no other set */
 	uint32_t what, hosts;
 };
 
@@ -74,6 +76,7 @@ static struct {
 	uint64_t last_epoch;
 	struct df_compact compact;
 	uint64_t suspected;
+	uint64_t answered; /* df_snapshot_answered() */
 } my;
 
 static const struct df_snapshot_owner *owner;
@@ -159,6 +162,16 @@ static struct letter *next_letter(void)
 	return l;
 }
 
+/* Identifies a set of processes, this one included. */
+static uint64_t sum_of(const struct df_procs *p)
+{
+	uint64_t sum = df_mix64(df_rt.self.proc);
+
+	for (uint32_t i = 0; i < p->nr; i++)
+		sum += df_mix64(p->v[i]);
+	return sum;
+}
+
 /* ---- this process's answer ------------------------------------------------------------------ */
 
 /* Takes the hold for a proof, or for DF_ASK_AGAIN checks that it still exists. */
@@ -237,6 +250,8 @@ static void answer(uint64_t to, const struct ask *ask)
 		s.nr_waits = 0;
 	else if (what != DF_ASK_AGAIN)
 		df_tied_peers(&p);
+	if (sum_of(&p) == ask->peers)
+		p.nr = 0;
 	if (s.busy || !s.hosts)
 		s.nr_hosts = 0;
 	bytes = sizeof(*a) + (s.nr_waits + p.nr) * sizeof(uint64_t) +
@@ -318,6 +333,7 @@ static void serve(const struct letter *l)
 	case DF_MSG_SNAPSHOT_ASK:
 		if (l->bytes >= sizeof(*ask))
 			answer(l->from, ask);
+		my.answered = df_now_ns();
 		return;
 	case DF_MSG_SUSPECT:
 		my.suspected = DF_MAX(my.suspected, suspicion(l) + 1);
@@ -354,6 +370,11 @@ uint64_t df_snapshot_suspected(void)
 
 	my.suspected = 0;
 	return was;
+}
+
+uint64_t df_snapshot_answered(void)
+{
+	return my.answered;
 }
 
 void df_snapshot_suspect(uint64_t proc, uint32_t ms)
@@ -397,9 +418,20 @@ static struct df_snapshot *answer_new(struct df_snapshots *g, uint64_t proc)
 	return s;
 }
 
-static void ask_one(struct df_snapshots *g, uint64_t proc, enum df_ask what)
+/* A look holds no process, so the question can go to all at once. */
+static int asks_all(enum df_ask what)
 {
-	struct ask ask = {.epoch = g->epoch, .what = (uint32_t)what, .hosts = (uint32_t)g->hosts};
+	return what == DF_ASK_LOOK && df_tied_all();
+}
+
+/* proc 0: all */
+static void ask_one(struct df_snapshots *g, const struct df_procs *asked, uint64_t proc,
+		    enum df_ask what)
+{
+	struct ask ask = {.epoch = g->epoch,
+			  .peers = sum_of(asked),
+			  .what = (uint32_t)what,
+			  .hosts = (uint32_t)g->hosts};
 
 	g->news = df_now_ns();
 	df_ctl_send(NULL, proc, DF_MSG_SNAPSHOT_ASK, &ask, sizeof(ask));
@@ -447,6 +479,8 @@ static void take(struct df_snapshots *g, struct df_procs *asked, const struct le
 	if (!s || s->fresh)
 		return;
 	s->fresh = 1;
+	g->nr_fresh++;
+	df_procs_add(asked, l->from);
 	g->news = df_now_ns();
 	s->stalled_ms = a->stalled_ms;
 	s->progress = a->progress;
@@ -463,8 +497,8 @@ static void take(struct df_snapshots *g, struct df_procs *asked, const struct le
 	at += a->nr_waits * sizeof(uint64_t);
 	for (i = 0; i < a->nr_peers; i++, at += sizeof(proc)) {
 		memcpy(&proc, at, sizeof(proc));
-		if (proc != df_rt.self.proc && df_procs_add(asked, proc))
-			ask_one(g, proc, what);
+		if (proc != df_rt.self.proc && df_procs_add(asked, proc) && !asks_all(what))
+			ask_one(g, asked, proc, what);
 	}
 	g->all_same &= take_hosts(s, at, a->nr_hosts) & s->same;
 	at += nr_hosts * sizeof(*s->hosts);
@@ -475,15 +509,6 @@ static void take(struct df_snapshots *g, struct df_procs *asked, const struct le
 	s->image = malloc(s->bytes + 1);
 	if (s->image)
 		memcpy(s->image, at, s->bytes);
-}
-
-static unsigned nr_fresh(const struct df_snapshots *g)
-{
-	struct df_snapshot *s;
-	unsigned nr = 0;
-
-	df_list_each(s, &g->answers, node) nr += (unsigned)s->fresh;
-	return nr;
 }
 
 /* A process has confirmed the question. */
@@ -560,25 +585,29 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 	}
 	if (what != DF_ASK_AGAIN)
 		df_tied_peers(&asked);
-	for (i = 0; i < asked.nr; i++)
-		ask_one(g, asked.v[i], what);
+	if (asks_all(what) && asked.nr)
+		ask_one(g, &asked, 0, what);
+	for (i = 0; i < asked.nr && !asks_all(what); i++)
+		ask_one(g, &asked, asked.v[i], what);
 	was.hosts = self->hosts;
 	was.nr_hosts = self->nr_hosts;
 	self->hosts = NULL;
 	forget_image(self);
 	ret = say(self, what, g->hosts);
 	self->fresh = 1;
+	g->nr_fresh = 1;
 	self->progress = owner->progress();
 	g->all_same &= self->same & same_hosts(self, &was);
 	free(was.hosts);
-	while (!ret && !g->busy && nr_fresh(g) <= nr_living(&asked) &&
-	       df_now_ns() < patience(g, what, begun) && !owner->meanwhile()) {
+	while (!ret && !g->busy && !owner->meanwhile()) {
 		uint32_t seen = df_snapshot_seen();
 		struct letter *l = next_letter();
 
 		if (!l) {
-			if (nr_fresh(g) <= nr_living(&asked))
-				df_snapshot_wait(seen, 20 * (int64_t)DF_NS_PER_MS);
+			if (g->nr_fresh > nr_living(&asked) ||
+			    df_now_ns() >= patience(g, what, begun))
+				break;
+			df_snapshot_wait(seen, 20 * (int64_t)DF_NS_PER_MS);
 			continue;
 		}
 		if (l->kind == DF_MSG_SNAPSHOT)
@@ -618,7 +647,7 @@ int df_snapshot_defers(uint32_t ms)
 	for (i = 0; i < p.nr; i++) {
 		if (p.v[i] > df_rt.self.proc)
 			continue;
-		ask_one(&g, p.v[i], DF_ASK_STALLED);
+		ask_one(&g, &p, p.v[i], DF_ASK_STALLED);
 		left++;
 	}
 	free(p.v);

@@ -67,6 +67,7 @@ struct df_snapshots {
 	uint64_t epoch;
 	struct df_list answers; /* struct df_snapshot, one per process; this process first */
 	unsigned nr_procs;	/* that were asked, this one included */
+	unsigned nr_fresh;	/* that have answered in the last round */
 	int busy;		/* another process holds one of them */
 	int all_same;		/* in the last round */
 	int hosts;		/* set by the caller: also ask where threads are */
@@ -99,6 +100,8 @@ void df_snapshot_serve(void);
  */
 uint64_t df_snapshot_suspected(void);
 void df_snapshot_suspect(uint64_t proc, uint32_t ms);
+/* When this process last answered a question of another one; 0: never. */
+uint64_t df_snapshot_answered(void);
 /*
  * Releases waits of another process, if that process still is in the state that was judged, and
  * ends the hold on it. likely: the waits are not proved to be part of a deadlock.

@@ -112,8 +112,17 @@ void df_tied_tell(const void *data, size_t bytes)
 {
 	struct df_procs p = {0};
 
+	if (df_tied_all()) {
+		df_ctl_send(NULL, 0, DF_MSG_TOLD, data, bytes);
+		return;
+	}
 	df_tied_known(&p);
 	for (uint32_t i = 0; i < p.nr; i++)
 		df_ctl_send(NULL, p.v[i], DF_MSG_TOLD, data, bytes);
 	free(p.v);
+}
+
+int df_tied_all(void)
+{
+	return also != NULL;
 }

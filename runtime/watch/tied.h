@@ -22,6 +22,11 @@ int df_procs_add(struct df_procs *p, uint64_t proc);
  * plane knows too.
  */
 void df_tied_by(void (*add)(struct df_procs *p));
+/*
+ * Whether all processes of the overlay are tied, so that what concerns all of them is one message
+ * to all. In mode trace they are: `add` adds those of communicators that have ended, too.
+ */
+int df_tied_all(void);
 /* Adds the living processes that share a communicator with this one, without this one. */
 void df_tied_peers(struct df_procs *p);
 /* Adds the living processes that are known to be tied to this one. */

@@ -11,7 +11,12 @@
  *	missing		the last rank does not create the second communicator
  *	sleeps		the last rank sleeps for ever instead of making its call
  *	slow		the last rank makes its call LATE seconds (6) later than the others: no hang
+ *	busy		the same, and that rank synchronises streams meanwhile
+ *	part		the lower half of the ranks is in a cycle; the others go on for LATE seconds
  *	none		no hang
+ *
+ * GO=FILE: the last rank waits until the file exists before it stands; with "missing" it then goes
+ * on, and there is no hang.
  */
 #include "client.h"
 
@@ -37,6 +42,56 @@ static void stands(const struct client_rank *me)
 		ts.tv_nsec / 1000000);
 }
 
+static double seconds_since(const struct timespec *begin)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)(now.tv_sec - begin->tv_sec) + 1e-9 * (double)(now.tv_nsec - begin->tv_nsec);
+}
+
+static int idle_stream(const struct client_rank *me)
+{
+	struct timespec begin;
+	cudaStream_t other;
+
+	(void)me;
+	CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	while (seconds_since(&begin) < late) {
+		CUDA(cudaStreamSynchronize(other));
+		usleep(20000);
+	}
+	CUDA(cudaStreamDestroy(other));
+	return 0;
+}
+
+/* One half in a cycle, the other one makes collectives of its own. */
+static int part(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	int upper = me->rank >= me->nr_ranks / 2, first = upper ? 0 : me->rank % 2;
+	ncclComm_t c[2];
+
+	for (int i = 0; i < 2; i++)
+		NCCL(ncclCommSplit(me->comms[0], upper, me->rank, &c[i], NULL));
+	if (!upper)
+		stands(me);
+	for (int i = 0; upper && i < late * 50; i++) {
+		NCCL(ncclAllReduce(buf, buf + 1000, 1000, ncclFloat, ncclSum, c[0], s));
+		if (wait_for(me, s))
+			return -1;
+		usleep(20000);
+	}
+	if (upper)
+		fprintf(stderr, "rank %d has gone on\n", me->rank);
+	for (int i = 0; i < 2; i++) {
+		NCCL(ncclAllReduce(buf, buf + 1000, 1000, ncclFloat, ncclSum, c[first ^ i], s));
+		if (wait_for(me, s))
+			return -1;
+	}
+	return 0;
+}
+
 static int hang(struct client_rank *me, cudaStream_t s, float *buf)
 {
 	int last = me->rank == me->nr_ranks - 1, first = 0;
@@ -44,8 +99,8 @@ static int hang(struct client_rank *me, cudaStream_t s, float *buf)
 
 	if (!strcmp(what, "missing")) {
 		stands(me);
-		while (last)
-			pause();
+		while (last && (!getenv("GO") || access(getenv("GO"), F_OK)))
+			usleep(1000);
 		NCCL(ncclCommInitRank(&me->comms[1], me->nr_ranks, client_ids[1], me->rank));
 		return 0;
 	}
@@ -55,7 +110,13 @@ static int hang(struct client_rank *me, cudaStream_t s, float *buf)
 		return -1;
 	if (last && !strcmp(what, "slow"))
 		sleep((unsigned)late);
+	if (!strcmp(what, "part"))
+		return part(me, s, buf);
+	while (last && getenv("GO") && access(getenv("GO"), F_OK))
+		usleep(1000);
 	stands(me);
+	if (last && !strcmp(what, "busy") && idle_stream(me))
+		return -1;
 	if (last && !strcmp(what, "dead"))
 		raise(SIGKILL);
 	if (last && !strcmp(what, "left"))

@@ -288,7 +288,7 @@ static int leaves(int index, void *arg)
 	(void)arg;
 	ct_arrive(&job->share, 1, (uint32_t)job->n);
 	if (index == 0) {
-		df_ctl_goodbye(word, sizeof(word));
+		df_ctl_goodbye(word, sizeof(word), UINT64_MAX);
 		return 0;
 	}
 	ck_assert_int_eq(orderly[wait_death(0)], 1);
@@ -340,7 +340,7 @@ static int leave_at_once(int index, void *arg)
 	ct_arrive(&job->share, 1, (uint32_t)job->n);
 	if (is_victim(index)) {
 		usleep((unsigned)df_rng_below(&r, 2) * (unsigned)df_rng_below(&r, 1000));
-		df_ctl_goodbye(word, sizeof(word));
+		df_ctl_goodbye(word, sizeof(word), UINT64_MAX);
 		return 0;
 	}
 	for (i = 0; i < job->nr_victims; i++)
@@ -383,7 +383,7 @@ static int leaves_behind(int index, void *arg)
 		ct_arrive(&job->share, 1, 2);
 		if (*stops)
 			ck_assert_int_eq(kill(job->pid[1], SIGSTOP), 0);
-		df_ctl_goodbye(word, sizeof(word));
+		df_ctl_goodbye(word, sizeof(word), UINT64_MAX);
 		/* ACQUIRE pairs with the RELEASE below. */
 		ck_assert_uint_eq(__atomic_load_n(&job->go, __ATOMIC_ACQUIRE), !*stops);
 		if (*stops)

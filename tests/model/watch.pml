@@ -5,7 +5,7 @@
  * process may begin to wait, or make the call that another waits for; the number of its moves grows
  * then, and so does that of the process that goes on. A free process that does nothing is slow. The
  * leader reads the processes one after the other, twice, while they go on. It reports a cycle that
- * both looks show if the numbers of all are the same in both.
+ * the second look shows if the numbers of those on it are the same in both. The others may move.
  *
  * Checked: when it reports, there is a cycle.
  *
@@ -87,13 +87,14 @@ inline take(k)
 }
 
 #define KEPT(p) (l[0].moves[p] == l[1].moves[p])
+#define HELD(p) (!ON_CYCLE(l[1].waits, p) || KEPT(p))
 #ifdef NUMBERS
 #define SAME 1
 #else
 #ifdef OWN
 #define SAME KEPT(0)
 #else
-#define SAME (KEPT(0) && KEPT(1) && KEPT(2))
+#define SAME (HELD(0) && HELD(1) && HELD(2))
 #endif
 #endif
 #ifdef ONCE

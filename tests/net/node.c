@@ -140,7 +140,7 @@ int main(int argc, char **argv)
 		pthread_join(thread[i], NULL);
 		bad |= result[i] != 0;
 	}
-	df_ctl_goodbye(NULL, 0);
+	df_ctl_goodbye(NULL, 0, UINT64_MAX);
 	puts(bad ? "failed" : "ok");
 	return bad;
 }

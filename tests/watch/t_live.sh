@@ -69,12 +69,24 @@ hang left "MISSING: .* waits for r$((n - 1)), whose process exited normally" $((
 hang sleeps "(SLOW|MISSING): .* waits for r$((n - 1)), which has not issued it" $((3000 * SLOW))
 hang missing "INIT: rank $((n - 1)) of $n has not called ncclCommInitRank" $((3000 * SLOW))
 
-# A slow rank is none, however often the others look.
+# A part of the job: the others still run.
+LATE=$((20 * SLOW)) hang part "(DATA: .* cycle |ORDER: .* use different communicators first)" 600000
+! grep "has gone on" "$T"/out.* || fail "part: named when nothing ran any more"
+# A rank that does something else for ever is named at last.
+LATE=100000 hang busy "(SLOW|MISSING): .* waits for r$((n - 1)), which has not issued it" $((1000 * SLOW))
+
+# A slow rank is none, however often the others look. One that moves is none after the time-out, either.
 export DFSHIM_TIMEOUT_MS=600000 DFSHIM_PROVED_MS=200 LATE=6
 job slow
 for p in "${pid[@]}"; do
 	wait "$p" || fail "slow: status $?: $(tail -n 40 "$T"/out.*)"
 done
 ! cat "$T"/out.* | grep -E '^[A-Z_]+: ' || fail "a slow rank was called: $(tail -n 40 "$T"/out.*)"
-echo "slow: nothing was reported"
+export DFSHIM_TIMEOUT_MS=$((2500 * SLOW)) LATE=$((6 * SLOW))
+job busy
+for p in "${pid[@]}"; do
+	wait "$p" || fail "busy: status $?: $(tail -n 40 "$T"/out.*)"
+done
+! cat "$T"/out.* | grep -E '^[A-Z_]+: ' || fail "a rank that moves was called: $(tail -n 40 "$T"/out.*)"
+echo "slow, busy: nothing was reported"
 exit 0

@@ -753,8 +753,12 @@ int df_check_is_settled(const struct df_check_result *r)
 	int rank = r->verdict == DF_V_MISSING || r->verdict == DF_V_MISMATCH ||
 		   r->verdict == DF_V_CRASH;
 
-	/* Without stuck nodes a process has died, or data was mixed, but nothing waits for that. */
-	return r->confidence == DF_C_PROVED && !r->stale && r->stuck_ops && (cycle || rank);
+	/*
+	 * Without stuck operations a process has died, or data was mixed, but nothing waits for
+	 * that. Calls that connect first form a cycle without an operation.
+	 */
+	return r->confidence == DF_C_PROVED && !r->stale &&
+	       ((cycle && (r->is_cycle || r->stuck_ops)) || (rank && r->stuck_ops));
 }
 
 const char *df_check_line(const struct df_check_result *r)

@@ -571,6 +571,12 @@ int df_check_add_image(struct df_check_set *set, const void *image, size_t bytes
 	return df_set_take_image(set, copy_of(image, bytes), bytes, name);
 }
 
+void df_check_add_progress(struct df_check_set *set, uint64_t progress)
+{
+	if (set->nr_traces)
+		set->traces[set->nr_traces - 1].progress = progress;
+}
+
 int df_check_add_file(struct df_check_set *set, const char *path)
 {
 	const char *why = "", *slash = strrchr(path, '/');

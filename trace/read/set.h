@@ -105,6 +105,7 @@ struct df_trc {
 	int32_t order;	/* lowest rank of the process, the sort key; -1: none */
 	uint64_t began_ns, first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops, nr_done,
 		nr_finished;
+	uint64_t progress;		    /* df_check_add_progress() */
 	int64_t skew_ns;		    /* added to this trace's clock */
 	uint64_t dead_ns, cut_ns, until_ns; /* cut_ns, until_ns: as in struct df_load */
 	enum df_fate fate;

@@ -1,0 +1,64 @@
+/*
+ * The facts that a verdict rests on, as one number, by which two results are compared. Pure
+ * functions on a result.
+ */
+#include "trace/judge/judge_int.h"
+#include "trace/record/trace_hash.h"
+
+static uint64_t mix(uint64_t id, uint64_t value)
+{
+	return df_mix64(id ^ value);
+}
+
+/* The wait of a thread: one call, or one place outside of all recorded calls. */
+static uint64_t wait_of(const struct df_check_result *r, const struct df_node *n, uint64_t id)
+{
+	const struct df_lcall *call = &r->set->traces[n->trace].calls[n->ref];
+
+	return call->serial ? mix(id, call->serial) : mix(mix(id, call->site), n->thread);
+}
+
+/*
+ * Identifies a node of the root component, and says what its process has done if nothing but that
+ * process can end its wait. Returns 0 for a node that follows from others.
+ */
+static uint64_t fact(const struct df_check_result *r, uint32_t i)
+{
+	const struct df_check_set *set = r->set;
+	const struct df_node *n = &r->g.nodes[i];
+	const struct df_trc *t = n->trace == DF_NONE ? NULL : &set->traces[n->trace];
+	uint64_t id = (uint64_t)n->kind + 1;
+
+	if (t)
+		id = mix(mix(id, t->h.host_hash), t->h.pid);
+	if (t && r->g.self[i] && !n->mark)
+		id = mix(id, t->progress);
+	switch (n->kind) {
+	case DF_N_THREAD:
+		return wait_of(r, n, id);
+	case DF_N_START:
+	case DF_N_DONE:
+		return mix(id, set->ops[n->ref].l.serial);
+	case DF_N_NEXT:
+		return n->gcomm == DF_NONE
+			       ? id
+			       : mix(mix(id, set->gcomms[n->gcomm].hash), (uint32_t)n->rank);
+	case DF_N_BARRIER:
+		return mix(id, r->g.bars[n->ref].key);
+	default:
+		return 0;
+	}
+}
+
+uint64_t df_check_facts(const struct df_check_result *r)
+{
+	uint64_t sum = 0;
+
+	/* A call that was issued stays issued: calls that differ rest on nothing that can end. */
+	if (r->verdict == DF_V_MISMATCH || r->root == DF_NONE || !r->comp)
+		return sum;
+	for (uint32_t i = 0; i < r->g.nr_nodes; i++)
+		if (r->comp[i] == r->root_comp)
+			sum += fact(r, i);
+	return sum;
+}
