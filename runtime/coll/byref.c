@@ -8,12 +8,12 @@
  * receiver names the address where it should be stored (df_refs_land(), dfk_land()); these words
  * are the receiver's own, and are withdrawn in the same way.
  *
- * An operation ends only when the slices it named have been received. If it is ended from outside,
- * with its communicator, the names are withdrawn (df_comm_end_operations()): first the headers of
- * its connectors are marked, then the other ends of these in this process; then df_engine_purge()
- * makes sure that no block is in a turn that began earlier. An end that connects later sees the
- * header. No one waits for a receiver that never takes its slices. tests/model/byref.pml models
- * this protocol, tests/model/away.pml the one towards other nodes.
+ * An operation ends only when the slices it named have been received. If its communicator is ended,
+ * the names are withdrawn (df_life_end() in runtime/daemon/life.c): it marks first the headers of
+ * the connectors, then their other ends in this process; then df_engine_purge() makes sure that no
+ * block is in a turn that began earlier. An end that connects later sees the header. So no thread
+ * waits for a receiver that never takes its slices. tests/model/byref.pml models this protocol,
+ * tests/model/away.pml the one towards other nodes.
  */
 #include <uthash.h>
 

@@ -12,7 +12,7 @@ struct df_coll;
 struct df_comm;
 struct df_dev;
 
-/* Whether the end may use such slices. */
+/* Whether the end may send or receive slices by reference. */
 int df_refs_reach(const struct df_coll *coll, const struct df_cend *end);
 
 /*
@@ -22,11 +22,11 @@ int df_refs_reach(const struct df_coll *coll, const struct df_cend *end);
 int df_refs_land(const struct df_cend *end);
 
 uint32_t df_refs_state(const struct df_cend *end); /* enum df_kconn_state of a connected end */
-int df_refs_far(const struct df_comm *comm);	   /* for df_conn_comm.far; no lock */
+int df_refs_far(const struct df_comm *comm);	   /* the value of df_conn_comm.far; no lock */
 
 /*
- * For df_kinst.shown: the buffers of an operation, as bits by enum df_buf, that receivers in this
- * process may read. May ask the driver: no lock is held.
+ * Returns df_kinst.shown: the buffers of an operation, as bits by enum df_buf, that receivers in
+ * this process may read. Call without a lock: it may ask the driver.
  */
 uint32_t df_refs_shown(const struct df_comm *comm, const void *in, const void *out, uint64_t bytes);
 
@@ -37,8 +37,8 @@ uint32_t df_refs_shown(const struct df_comm *comm, const void *in, const void *o
 uint32_t df_refs_withdraw(struct df_comm *comm);
 
 /*
- * Marks the ends of this device that are concerned: its blocks see that from their next turn on.
- * Returns their number.
+ * Marks the receiving ends of this device whose slices were withdrawn; its blocks see the mark from
+ * their next turn on. Returns their number.
  */
 uint32_t df_refs_withdrawn(struct df_dev *dev);
 

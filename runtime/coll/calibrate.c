@@ -35,7 +35,7 @@
 #include "runtime/program/build/tuner.h"
 #include "runtime/program/program.h"
 
-#define BUDGET_NS     (20 * DF_NS_PER_MS) /* when it is used up, other costs keep their constants */
+#define BUDGET_NS     (20 * DF_NS_PER_MS) /* for repeated measurements; half of it for hops */
 #define BYTES	      (512 << 10) /* one rank's share: all together exceed a core's own cache */
 #define NR_SMALL      64	  /* instances that are timed for the cost of instructions */
 #define ROUNDS	      3
@@ -134,7 +134,7 @@ static struct bench *bench_new(enum df_coll_kind kind, uint64_t bytes)
 	return b;
 }
 
-/* The thread's own time: on a busy machine it may be off the processor for long. */
+/* Returns the thread's processor time, because on a busy machine it may not run for long. */
 static uint64_t cpu_ns(void)
 {
 	struct timespec ts;
@@ -337,7 +337,7 @@ static void start(void)
 
 void df_cal_mine(struct df_cal *out, int nranks)
 {
-	/* A single rank has nothing to choose, and is often the only one of its process. */
+	/* A single rank has nothing to choose, so it need not measure. */
 	if (nranks < 2) {
 		memset(out, 0, sizeof(*out));
 		memset(out->factor, -128, sizeof(out->factor));

@@ -1,7 +1,6 @@
 /*
  * The registry of collectives: each communicator has a uthash table from signature to df_coll,
- * filled on first use. Everything runs under the device's lock, unless it is said to be the
- * daemon's.
+ * filled on first use. All functions need the device's lock, except df_coll_slot_bytes().
  *
  * Instances form a list from oldest to newest. A block keeps a pointer to the instance that it
  * finished last until it starts the next one. So an instance is reused only when all blocks have
@@ -30,10 +29,8 @@
 #include "runtime/program/proto.h"
 #include "trace/record/writer.h"
 
-/* one in how many instances is timed; how many at most; how many make a measurement */
-#define PROBE_EVERY 32
-#define PROBE_MAX   64
-#define PROBE_NOTE  DF_PROBES
+#define PROBE_EVERY 32 /* one instance in 32 is timed */
+#define PROBE_MAX   64 /* at most this many of a collective */
 
 #define NET_SLOTS 16
 #define NET_BYTES (64u << 10) /* limit for a connector that has more slots than DFSHIM_SLOTS */
@@ -44,8 +41,8 @@ static int is_pair(const struct df_sig *sig)
 }
 
 /*
- * Between nodes credits take long to return: allow many small slices in flight, so that few credits
- * are needed.
+ * Returns the number of slots to request. Credits of another node take long to arrive, so more
+ * small slices may be in flight there.
  */
 static uint32_t slots_wanted(const struct df_comm *comm, int peer, uint64_t slice, int pair)
 {
@@ -110,8 +107,8 @@ static int contexts(struct df_coll *coll)
 			    df_conn_direct(coll->comm, spec->peer))
 				end->k->proto = coll->pick.proto;
 			/*
-			 * To send more than the slots hold, the sender must know exactly how much
-			 * was received.
+			 * The sender of a message must know exactly how much was received: each
+			 * slice of a pair is acknowledged by itself.
 			 */
 			slots = df_proto_slots((enum df_proto)end->k->proto, slice,
 					       slots_wanted(coll->comm, spec->peer, slice, pair),
@@ -170,13 +167,13 @@ static void scratch_free(struct df_coll *coll)
 	}
 }
 
-/* The number of elements that it moves. The ranks wait for one another also without data. */
+/* Returns the number of elements that it moves; 1 without data: the ranks wait for each other. */
 static uint64_t moved(const struct df_sig *sig)
 {
 	return sig->no_data ? 1 : sig->count;
 }
 
-/* Chooses the program: from a file, from the tuner, or built. */
+/* Chooses the program: from a file, else by the tuner. */
 static int choose(struct df_coll *coll, int in_place)
 {
 	const struct df_comm *comm = coll->comm;
@@ -252,7 +249,7 @@ static void divide(struct df_coll *coll)
 	k->loops = DF_MAX((k->chunk_elems + k->tile_elems - 1) / k->tile_elems, 1);
 }
 
-/* The ranks before this one on the same daemon. */
+/* Returns the number of lower ranks that share this rank's daemon. */
 static uint32_t ranks_before(const struct df_comm *comm)
 {
 	uint32_t n = 0;
@@ -310,7 +307,7 @@ static int coll_create(struct df_comm *comm, const struct df_sig *sig, int in_pl
 	k->done = df_word_get();
 	if (!k->done)
 		goto err_scratch;
-	/* ours now: nothing writes it before the first instance */
+	/* RELAXED: nothing writes the word before the first instance. */
 	coll->base = __atomic_load_n(k->done, __ATOMIC_RELAXED);
 	ret = contexts(coll);
 	if (ret)
@@ -422,8 +419,9 @@ struct df_kinst *df_coll_instance(struct df_coll *coll, uint32_t nr_waits)
 }
 
 /*
- * Times an operation now and then, if it waits for nothing. The median of several, compared with
- * the model's prediction, corrects the costs of the next communicator (runtime/coll/calibrate.c).
+ * Starts timing every PROBE_EVERY-th instance, if it waits for nothing. The median of DF_PROBES
+ * times, compared with the model's prediction, corrects the costs of the next communicator
+ * (runtime/coll/calibrate.c).
  */
 static void probe(struct df_coll *coll, const struct df_kinst *inst)
 {
@@ -438,20 +436,20 @@ static void probed(struct df_coll *coll)
 {
 	uint64_t ns = df_now_ns() - coll->probe.since;
 	double factor = coll->comm->choice.cost.factor[coll->pick.algo];
-	uint32_t i = coll->probe.nr++ % PROBE_NOTE;
+	uint32_t i = coll->probe.nr++ % DF_PROBES;
 
 	coll->probe.since = 0;
 	/*
-	 * Insertion sort. The last rank to call sees a time near zero; the first also sees how late
-	 * the others are.
+	 * Insertion sort, for the median: the last rank to call measures almost no time, and the
+	 * first one also measures how late the others are.
 	 */
 	for (; i && coll->probe.ns[i - 1] > ns; i--)
 		coll->probe.ns[i] = coll->probe.ns[i - 1];
 	coll->probe.ns[i] = ns;
-	/* The prediction included an earlier factor. */
-	if (coll->probe.nr % PROBE_NOTE == 0)
-		df_cal_note(coll->pick.algo, (double)coll->probe.ns[PROBE_NOTE / 2] /
-						     coll->pick.ns * (factor > 0 ? factor : 1));
+	/* pick.ns includes the factor of this communicator. */
+	if (coll->probe.nr % DF_PROBES == 0)
+		df_cal_note(coll->pick.algo, (double)coll->probe.ns[DF_PROBES / 2] / coll->pick.ns *
+						     (factor > 0 ? factor : 1));
 }
 
 void df_coll_append(struct df_coll *coll, struct df_kinst *inst)

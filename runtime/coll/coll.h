@@ -35,8 +35,8 @@ struct df_coll_choice {
 	struct df_cost cost;
 	int nodes;
 	/*
-	 * of the ranks over the nodes; NULL: one node, or ranks in order with the same number on
-	 * each
+	 * Which rank is on which node. NULL: one node, or nodes of equal size with consecutive
+	 * ranks.
 	 */
 	struct df_layout *layout;
 };
@@ -49,12 +49,12 @@ struct df_cend {
 	struct df_peer *peer; /* reference owned by the communicator */
 	const struct df_tl_ops *tl;
 	uint64_t key;
-	uint64_t base; /* owner: the position at which the connector starts when it is made again */
+	uint64_t base; /* owner: position at which the next connector of this key starts */
 	uint32_t nr_slots, slot_bytes;
 	uint8_t owner, sends;
 };
 
-#define DF_PROBES 8
+#define DF_PROBES 8 /* timed instances that make one measurement */
 struct df_coll {
 	struct df_kcoll k;
 	struct df_sig sig;
@@ -64,7 +64,7 @@ struct df_coll {
 	struct df_list node;	/* dev->colls */
 	struct df_list holding; /* dev->holding: it owns connectors that could be recycled */
 	struct df_list using; /* dev->using: it uses connectors that peers own and could recycle */
-	struct df_list waiting; /* dev->connecting */
+	struct df_list waiting; /* dev->connecting: some ends or its scratch memory are missing */
 	struct df_list flying;	/* dev->flying: it has instances in flight */
 	struct df_program *prog;
 	uint32_t first_block; /* of the daemon, for block 0 of the program; see df_dev_block() */
@@ -76,24 +76,22 @@ struct df_coll {
 	struct df_cend *ends;
 	uint32_t nr_ends, nr_open;
 	uint32_t parked; /* ends were recycled or let go: connect them before the next instance */
-	/* number of operations that are about to be issued on it: keep its connectors */
+	/* Number of operations that are about to be issued on it. Unless 0, it is not idle. */
 	uint32_t entering;
-	/* a peer asks for its connectors: let go of them when nothing is in flight */
+	/* A peer asks for its connectors: let go of them when nothing is in flight. */
 	uint32_t asked;
-	uint64_t in_bytes, out_bytes;
 	/*
-	 * Scratch memory may have to be allocated later: no instance starts before the word
-	 * increases.
+	 * Scratch memory; NULL word: it needs none. The word exceeds scratch_from once the memory
+	 * is allocated, and every instance waits for that.
 	 */
 	uint64_t scratch_bytes;
 	uint64_t *scratch_word, scratch_from;
-	int no_scratch;
+	int no_scratch; /* the memory is not allocated yet */
 	struct {
 		uint64_t count; /* the first `count` instances inherit a peer's priority (lend.c) */
 		int32_t priority;
 	} lent;
-	/* name of its program in the trace, as a string's number; 0: none */
-	uint32_t name;
+	uint32_t name; /* number of its program's name among the trace's strings; 0: none */
 	struct df_algo_pick pick; /* algorithm, and its expected time */
 	struct {
 		uint64_t seq, since;	/* instance being timed; since 0: none */

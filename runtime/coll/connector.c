@@ -29,9 +29,12 @@
 #include "runtime/coll/recycle.h"
 #include "runtime/transport/transport.h"
 
-#define CONNECT_BUDGET 16 /* collectives tried in one pass, so that many cost no more than few */
+#define CONNECT_BUDGET 16 /* collectives tried in one pass, so that a pass stays short */
 
-/* Connectors of ours that a peer still used when we left. They are closed when the peer lets go. */
+/*
+ * Connectors of ours that a peer still used when the collective was destroyed. They are closed when
+ * the peer lets go.
+ */
 static struct df_mutex reap_lock = DF_MUTEX_INIT(DF_RANK_REAP, "connectors to close");
 static struct reap {
 	struct df_conn *conn;
@@ -86,8 +89,8 @@ int df_conn_rank(const struct df_coll *coll, const struct df_cend *end)
 }
 
 /*
- * Returns the lengths of the slices of an end: over a network, only their contents travel. NULL:
- * unknown.
+ * Returns the lengths of the end's slices, so that the network sends no more than their contents.
+ * NULL: unknown.
  */
 static struct df_slices *slices(const struct df_coll *coll, const struct df_cend *end)
 {
@@ -150,9 +153,9 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 	k->peer = peer->proc + (uint64_t)peer->device;
 	k->seen = 0;
 	/*
-	 * RELEASE pairs with the ACQUIRE of fresh in dfk_conn_begin() and of state in
-	 * dfk_task_poll() (kernels/task.inl): all fields above are set before the block reads them.
-	 * The block itself sets a fresh connector's state.
+	 * RELEASE pairs with the ACQUIRE of fresh in dfk_conn_begin() (kernels/rings.inl) and of
+	 * state in dfk_connected() (kernels/hot.inl): all fields above are set before the block
+	 * reads them. The block itself sets a fresh connector's state.
 	 */
 	if (now.fresh)
 		__atomic_store_n(&k->fresh, now.fresh, __ATOMIC_RELEASE);
@@ -161,7 +164,7 @@ static void connect_end(const struct df_coll *coll, struct df_cend *end)
 		__atomic_store_n(&k->state, df_refs_state(end), __ATOMIC_RELEASE);
 }
 
-/* Makes the block initialise the counters, which the host cannot reach. */
+/* Makes the block initialise the counters of a new connector, which the host cannot reach. */
 static void tell_block(struct df_coll *coll, const struct df_cend *end)
 {
 	struct df_sqe e = {end->ctx, NULL};
@@ -344,7 +347,7 @@ void df_connector_connect(struct df_dev *dev)
 	}
 }
 
-/* Whether it leads to another process. */
+/* Whether the peer is in another process. */
 static int leaves(const struct df_coll *coll, const struct df_cend *end)
 {
 	return coll->comm->members[df_conn_rank(coll, end)].proc != df_rt.self.proc;

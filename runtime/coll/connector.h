@@ -25,16 +25,16 @@ int df_coll_connect(struct df_coll *coll); /* at registration; dev->lock */
 int df_conn_rank(const struct df_coll *coll,
 		 const struct df_cend *end); /* the rank at the other end */
 /*
- * Whether the peer sees what a block of ours stores as soon as it is stored. Both sides get the
- * same answer.
+ * Whether the peer's blocks see stores of our blocks at once, without a network between. Both sides
+ * get the same answer.
  */
 int df_conn_direct(const struct df_comm *comm, int rank);
 int df_coll_reconnect(struct df_coll *coll);   /* connects parked ends; dev->lock */
 void df_connector_connect(struct df_dev *dev); /* tries again to connect missing ends; dev->lock */
 void df_coll_disconnect(struct df_coll *coll);
 /*
- * After instances have been retired: notes how far they got on connectors whose counters the host
- * cannot read.
+ * Call after instances have been retired: notes the positions that they reached on connectors whose
+ * counters the host cannot read.
  */
 void df_coll_note(struct df_coll *coll);
 void df_conn_reap(void); /* closes connectors that a peer still used when we left */

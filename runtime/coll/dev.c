@@ -22,7 +22,7 @@
 
 #define SQ_SLOTS 1024u
 #define CQ_SLOTS 4096u
-#define NR_LOOKS 32 /* collectives in flight that are examined for ready ones */
+#define NR_LOOKS 32 /* df_dev_ready_width() examines at most this many collectives */
 
 int df_dev_init(struct df_dev *dev, uint32_t nr_blocks)
 {
@@ -63,8 +63,8 @@ static int ring_push(struct df_ring *sq, const struct df_sqe *e)
 	uint32_t tail = sq->tail; /* only this side writes it: a plain load is enough */
 
 	/*
-	 * ACQUIRE pairs with the RELEASE of head in dfk_sq_drain() (kernels/rings.inl): without it,
-	 * a slot could be overwritten while the block still copies it.
+	 * ACQUIRE pairs with the RELEASE of head in dfk_sq_taken() (kernels/hot.inl): without it, a
+	 * slot could be overwritten while the block still copies it.
 	 */
 	if (tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) > sq->mask)
 		return -EAGAIN;
@@ -171,7 +171,7 @@ void df_dev_needs(struct df_coll *coll, int more)
 	}
 }
 
-/* Whether the instance's stream and the operations before it have reached it. */
+/* Whether its stream has reached the instance and all operations that it waits for are done. */
 static int is_ready(const struct df_kinst *inst)
 {
 	uint32_t i;
@@ -299,8 +299,8 @@ void df_dev_retire(struct df_dev *dev)
 				df_stats_sample(DF_SAMPLE_CQE, df_now_ns() - t);
 		}
 		/*
-		 * RELEASE pairs with the ACQUIRE of head in dfk_cq_push(): our reads are over
-		 * before the slots are written again.
+		 * RELEASE pairs with the ACQUIRE of head in dfk_cq_room() (kernels/hot.inl): our
+		 * reads are over before the slots are written again.
 		 */
 		__atomic_store_n(&cq->head, head, __ATOMIC_RELEASE);
 		if (__atomic_load_n(&cq->lost, __ATOMIC_RELAXED) &&

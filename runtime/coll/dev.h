@@ -2,8 +2,8 @@
  * The host's ends of the rings of a device's daemon. Guarded by df_dev.lock, which is never held
  * across a call that can block.
  */
-#ifndef DF_RUNTIME_DAEMON_DEV_H
-#define DF_RUNTIME_DAEMON_DEV_H
+#ifndef DF_RUNTIME_COLL_DEV_H
+#define DF_RUNTIME_COLL_DEV_H
 
 #include <stdint.h>
 #include "runtime/blocks.h"
@@ -19,16 +19,19 @@ struct df_overflow {
 
 int df_dev_init(struct df_dev *dev, uint32_t nr_blocks); /* after df_dev_begin() */
 /*
- * The daemon's block for a block of the collective's program. Ranks of one daemon begin at
- * different blocks: a rank whose peer has the same block waits for the turns of both.
+ * Returns the daemon's block that executes block b of the collective's program. Ranks that share a
+ * daemon start at different blocks: on one block, a rank and its peer would take turns.
  */
 uint32_t df_dev_block(const struct df_coll *coll, uint32_t b);
 void df_sq_push(struct df_dev *dev, uint32_t block, const struct df_sqe *e); /* dev->lock */
-/* An instance begins, or ends (more = -1); dev->lock. */
+/*
+ * On a GPU: adds `more` (1: an instance begins, -1: it has ended) to the work of each block that
+ * the collective uses; dev->lock.
+ */
 void df_dev_needs(struct df_coll *coll, int more);
 /*
- * The number of leading blocks that have work for instances that may start. 0: unknown, because
- * many instances may not start. Needs dev->lock.
+ * Returns how many blocks, from the first, have instances that may start; at least 1. 0: unknown,
+ * because too many collectives have instances in flight. Needs dev->lock.
  */
 uint32_t df_dev_ready_width(const struct df_dev *dev);
 void df_sq_flush(struct df_dev *dev);	/* moves overflow to the rings; dev->lock */

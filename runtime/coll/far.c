@@ -6,11 +6,11 @@
  *   the asker      sends slices, the last of which asks for an answer, and times the answer
  *   the answerer   receives slices, and answers
  *
- * All nodes ask and answer at the same time, so each way is measured under the load of a ring.
- * First single small slices (a round trip), then a row of them (the cost of a message), then as
- * many bytes as take some time, twice as many in each round: by then a queue, a window or a token
- * bucket that absorbs the first ones is full. The least of several times counts, since other load
- * only adds time.
+ * All nodes ask and answer at the same time, so each way is measured under the load of a ring. It
+ * measures single small slices (PING: a round trip), then a row of them (ROW: the cost of a
+ * message), then bytes, twice as many in each round (MANY). The last rounds are long enough to fill
+ * a queue, a window or a token bucket that absorbs the first bytes. The least of several times
+ * counts, since other load only adds time.
  *
  * The results are sent to all ranks, and the slowest way decides, so that all ranks choose alike.
  * Each process remembers the ways between nodes that it has received: a later communicator measures
@@ -50,7 +50,7 @@
 #define FULLS	   3
 #define FIRST	   4096u /* bytes of the first round of phase MANY */
 #define MOST	   (SLOTS * SLOT_BYTES)
-#define LONG_NS	   (2 * DF_NS_PER_MS)	/* a round of this length can be trusted */
+#define LONG_NS	   (2 * DF_NS_PER_MS)	/* a longer round has filled the queues on its way */
 #define START_NS   (250 * DF_NS_PER_MS) /* until the two are connected */
 #define BOUND_NS   (40 * DF_NS_PER_MS)	/* from the first answer on */
 #define DRAIN_NS   (250 * DF_NS_PER_MS) /* after that, until the last answer arrives */
@@ -156,7 +156,7 @@ static int end_has(const struct end *e)
 static void end_take(struct end *e)
 {
 	/*
-	 * RELEASE pairs with the ACQUIRE in head_of() (runtime/transport/net/slots.c): our reads
+	 * RELEASE pairs with the ACQUIRE in df_net_head() (runtime/transport/net/net.h): our reads
 	 * precede it.
 	 */
 	__atomic_store_n(e->k.head, e->pos, __ATOMIC_RELEASE);
@@ -170,11 +170,14 @@ struct role {
 	struct end to, from;
 	uint64_t begin, end; /* time of the first answer or question; latest end */
 	int active;
-	/* The rest is the asker's. */
+	/* Only the asker uses the rest. */
 	enum { PING, ROW, MANY } phase;
-	int waits;	/* for an answer, since `since` */
+	int waits;	/* for the answer to the round that began at `since` */
 	uint64_t since; /* 0: nothing was asked */
-	int rounds, slow, full, late, stuck;
+	int rounds;	/* of the phase */
+	int slow, full; /* successive rounds longer than LONG_NS; rounds of MOST bytes */
+	int late;	/* time is up */
+	int stuck;	/* the last answer never arrived */
 	uint32_t bytes;
 	double ping, row, byte; /* ns; 0: unknown */
 };
@@ -221,7 +224,7 @@ static void least(double *of, double ns)
 		*of = ns;
 }
 
-/* A round took ns. Returns 0 if it was the last one. */
+/* Evaluates a round that took ns. Returns 0 after the last one. */
 static int measured(struct role *r, double ns)
 {
 	double beyond = ns - r->ping, byte;
@@ -299,11 +302,11 @@ static int asker(struct role *r, int device, uint64_t now)
 	if (!r->active)
 		return 0;
 	if (now > r->end) {
-		/* A lower bound: the answer is still missing. */
+		/* The answer is still missing, so the time until now is a lower bound. */
 		if (r->waits && r->phase == MANY && !r->late)
 			r->byte = DF_MAX(r->byte, ((double)(now - r->since) - r->ping) / r->bytes);
 		r->late = 1;
-		/* Slices in transit must find their connector. */
+		/* Keep the connectors for slices that are still in transit. */
 		if (r->waits && !end_has(&r->from) && now < r->end + DRAIN_NS)
 			return 0;
 		r->stuck = r->begin && r->waits && !end_has(&r->from);
@@ -406,10 +409,7 @@ static void measure(const struct df_comm *comm, int prev, int next, int attempt,
 	out->tries = asks.full == FULLS || asks.stuck ? DF_FAR_TRIES : out->tries + 1;
 }
 
-/*
- * ---- all ways
- * ---------------------------------------------------------------------------------------------
- */
+/* ---- all ways -------------------------------------------------------------------------------- */
 
 /* The ways that this process has received. */
 static struct df_mutex known_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "ways between nodes");

@@ -3,13 +3,13 @@
  * an operation with a priority between the two would hold up both. Under the lock of the device;
  * only with DFSHIM_ORDER=priority.
  *
- * Priority is passed on along the waits of an instance that the host knows: completion words of
+ * A raised instance raises what it waits for, as far as the host knows it: completion words of
  * other collectives of the device, and earlier instances of its own collective, since these finish
- * one after the other. If other devices or processes are concerned, it is noted, and sent when the
+ * one after the other. For other devices or processes a message is noted, and sent when the
  * device's lock is free (df_lend_tell()): to other devices of the process, which may own the word,
- * and to the ranks that a raised collective has connectors with. These pass it on in the same way.
- * This ends, because the priority of an instance only increases (tests/model/lend.pml). No one
- * waits for the messages: a rank that has not registered the collective ignores them.
+ * and to the ranks that a raised collective has connectors with. These do the same. This ends,
+ * because the priority of an instance only increases (tests/model/lend.pml). No thread waits for
+ * the messages; a rank that has not registered the collective ignores them.
  */
 #include <stdlib.h>
 #include "kernels/abi.h"
@@ -40,7 +40,7 @@ struct note {
 	struct df_kwait wait; /* if proc is 0 */
 };
 
-/* Without memory the message is dropped. */
+/* Queues a message to be sent; drops it without memory. */
 static void note(struct df_dev *dev, const struct note *n)
 {
 	struct note *copy = malloc(sizeof(*copy));
@@ -49,7 +49,7 @@ static void note(struct df_dev *dev, const struct note *n)
 		return;
 	*copy = *n;
 	df_list_add_tail(&dev->lends, &copy->node);
-	/* RELAXED: a thread that submits here looks after it has released the lock. */
+	/* RELAXED: the thread that adds a message reads the number after it released the lock. */
 	__atomic_store_n(&dev->nr_lends, dev->nr_lends + 1, __ATOMIC_RELAXED);
 }
 
@@ -116,7 +116,7 @@ static void note_peers(struct df_coll *coll, uint64_t count, int32_t priority)
 	}
 }
 
-/* Makes the blocks read the priorities again. */
+/* Submits an empty entry to each block, which makes it read the priorities again. */
 static void tell_blocks(struct df_coll *coll)
 {
 	uint32_t b;

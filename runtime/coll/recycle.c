@@ -1,10 +1,9 @@
 /*
- * Recycling connectors. When those of this process use more than DFSHIM_CONNECTOR_MB, the
+ * Recycling connectors. When the connectors of this process use more than DFSHIM_CONNECTOR_MB, the
  * collectives that have been idle longest give theirs back. Connectors in use stay, and needed ones
- * are made. So the memory is bounded by the budget plus what unfinished operations use. An
- * operation counts as unfinished until it has ended on both ranks: one that has ended here is
- * noticed when the budget is exceeded; one that has ended on the peer when the peer next registers
- * a collective, or when its poller looks, whichever is earlier.
+ * are made, so the memory is bounded by the budget plus what unfinished operations use. An
+ * operation counts as unfinished until both ranks have noticed its end: this one when the budget is
+ * exceeded, the peer when it registers a collective or when its poller looks.
  *
  * An owner may close a connector only when the other side does not hold its gate and the connector
  * is empty. So the owner *asks*: it marks the connector as wanted and counts the request in the
@@ -35,7 +34,7 @@
 #define VISITS                                                                                     \
 	256 /* collectives visited for one new connector, so that many cost no more than few */
 
-/* Whether it has nothing in flight on this rank, and no block uses its connectors. */
+/* Whether the collective has nothing in flight on this rank, so no block uses its connectors. */
 static int idle(const struct df_coll *coll)
 {
 	return coll->issued == coll->retired && !coll->entering && df_list_empty(&coll->waiting) &&
@@ -128,8 +127,9 @@ static void recycle(struct df_coll *coll)
 		if (!end->owner || !df_conn_movable(end))
 			continue;
 		/*
-		 * The block has published only some of its progress. RELEASE pairs with the ACQUIRE
-		 * of head in dfk_task_poll() (kernels/task.inl), as the block's own store does.
+		 * With low-latency protocols the block publishes head only now and then: publish
+		 * the rest. RELEASE pairs with the ACQUIRE of head in dfk_task_poll()
+		 * (kernels/task.inl), as the block's own store does.
 		 */
 		if (!end->sends && !end->conn->noted)
 			__atomic_store_n(end->k->head,

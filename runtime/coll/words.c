@@ -36,8 +36,8 @@ static struct line *words_free;
 static struct line *slabs;
 
 /*
- * Called under the lock, which is dropped meanwhile, because the driver may be asked for the
- * memory. Returns NULL if there is none.
+ * Called under the lock. Drops it while it allocates, because the allocation may call the driver.
+ * Returns NULL without memory.
  */
 static struct line *slab_alloc(void)
 {
@@ -180,10 +180,10 @@ int df_word_mark(struct df_mutex *lock, struct df_mark *m, struct df_mstream *on
 		ret = df_backend->stream_write(on, m->word, df_word_near(m->word), last);
 		df_mutex_lock(lock);
 		/*
-		 * The writes of several threads are on the stream in any order, and the word must
-		 * not end below the highest value: the last of the threads writes that once more.
-		 * If a higher value is written early, no waiter continues too soon: the value was
-		 * drawn later, when the awaited work was on the stream already.
+		 * Several threads may put their writes on the stream in any order. The word must
+		 * end with the highest value, so the last of these threads writes that once more.
+		 * If 6 is written before 5, a waiter for 5 may continue at 6: the work that it
+		 * awaits was on the stream when 5 was assigned, and 6 was assigned later.
 		 */
 		again = !ret && m->mixed && m->writing == 1;
 		if (again) {

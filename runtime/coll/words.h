@@ -17,9 +17,9 @@ void df_word_put(uint64_t *word);
 uint64_t df_words_sum(void);
 
 /*
- * df_word_near(): the word's copy in the memory of a device, where that device's blocks poll it;
- * NULL: they poll the word itself. A writer writes the copy first. df_word_here(): the word of such
- * a copy, which the host reads; the address itself if it is no copy.
+ * df_word_near() returns the word's copy in the memory of a device, which that device's blocks
+ * poll; NULL: they poll the word itself. A writer writes the copy first. df_word_here() returns the
+ * word to which a copy belongs, for the host to read; any other address is returned unchanged.
  */
 uint64_t *df_word_near(const uint64_t *word);
 const uint64_t *df_word_here(const uint64_t *addr);
