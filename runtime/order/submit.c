@@ -34,7 +34,7 @@
 #include "runtime/order/submit.h"
 #include "runtime/order/sync.h"
 #include "runtime/order/waits.h"
-#include "runtime/program/program.h"
+#include "runtime/program/program_names.h"
 #include "runtime/watch/debt.h"
 #include "trace/record/writer.h"
 
@@ -76,9 +76,7 @@ void df_submit_sig(const struct df_op *op, struct df_sig *sig)
 	default:
 		sig->type = by_width[eb];
 	}
-	if (op->kind == DF_COLL_BROADCAST || op->kind == DF_COLL_REDUCE ||
-	    op->kind == DF_COLL_GATHER || op->kind == DF_COLL_SCATTER || op->kind == DF_COLL_SEND ||
-	    op->kind == DF_COLL_RECV)
+	if (df_coll_rooted(op->kind) || op->kind == DF_COLL_SEND || op->kind == DF_COLL_RECV)
 		sig->root = op->root;
 	if (df_backend->skips_data)
 		sig->no_data = (uint32_t)df_backend->skips_data(type, op->count * eb);

@@ -1,7 +1,7 @@
 /*
- * Which rank is on which node: any number of nodes of any size, with their ranks in any order. The
- * programs for several nodes use it (build_hier.c), and the cost model derives from it which
- * traffic crosses nodes.
+ * Which rank is on which node: any number of nodes of any size, with their ranks in any order.
+ * build_hier.c builds programs for it, and the cost model derives from it which traffic crosses
+ * nodes.
  *
  * Such programs divide the data that the ranks of every node share evenly into `lanes`. A rank owns
  * the lanes from df_layout_lane(l, node, local) up to that of the next rank. If all nodes have the

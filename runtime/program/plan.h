@@ -70,9 +70,6 @@ struct df_pinst *df_prank_add(struct df_prank *r, uint32_t b, const struct df_pi
 void df_prank_dep(struct df_prank *r, uint32_t b, uint32_t i, uint32_t dep_block,
 		  uint32_t dep_inst);
 
-/* Removes dependencies that an earlier step of the same block implies. */
-int df_prank_prune(struct df_prank *r);
-
 /* The properties of a finished program besides its instructions. */
 struct df_phead {
 	const char *name;

@@ -83,7 +83,7 @@ uint32_t df_type_bytes(uint32_t type);
 struct df_phead;
 /*
  * Marks the instructions whose data stays in place until it has been received (DF_INST_STAYS),
- * whether or not the call is in place. Reads kind, nranks, rank and root of head. May return
+ * whether or not the call is in place. Reads kind, rank, root and chunks of head. May return
  * -ENOMEM.
  */
 int df_program_stays(struct df_program *p, const struct df_phead *head);

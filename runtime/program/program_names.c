@@ -106,18 +106,7 @@ int df_algo_has(const struct df_prog_req *q, enum df_algo algo)
 
 uint64_t df_coll_bytes(const struct df_prog_req *q)
 {
-	uint64_t s = q->count * q->elem_bytes;
-
-	switch (q->kind) {
-	case DF_COLL_ALLGATHER:
-	case DF_COLL_REDUCESCATTER:
-	case DF_COLL_ALLTOALL:
-	case DF_COLL_GATHER:
-	case DF_COLL_SCATTER:
-		return s * (uint64_t)q->nranks;
-	default:
-		return s;
-	}
+	return q->count * q->elem_bytes * df_coll_counts(q->kind, q->nranks);
 }
 
 uint32_t df_type_bytes(uint32_t type)
@@ -164,12 +153,30 @@ int df_coll_reduces(enum df_coll_kind kind)
 	return kind == DF_COLL_ALLREDUCE || kind == DF_COLL_REDUCE || kind == DF_COLL_REDUCESCATTER;
 }
 
-int64_t df_coll_alias(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
-		      uint32_t out)
+int df_coll_rooted(enum df_coll_kind kind)
+{
+	return kind == DF_COLL_BROADCAST || kind == DF_COLL_REDUCE || kind == DF_COLL_GATHER ||
+	       kind == DF_COLL_SCATTER;
+}
+
+uint32_t df_coll_counts(enum df_coll_kind kind, int nranks)
+{
+	switch (kind) {
+	case DF_COLL_ALLGATHER:
+	case DF_COLL_REDUCESCATTER:
+	case DF_COLL_ALLTOALL:
+	case DF_COLL_GATHER:
+	case DF_COLL_SCATTER:
+		return (uint32_t)nranks;
+	default:
+		return 1;
+	}
+}
+
+int64_t df_coll_alias(enum df_coll_kind kind, int root, int rank, uint32_t chunks, uint32_t out)
 {
 	uint32_t own = (uint32_t)rank * chunks;
 
-	(void)nranks;
 	switch (kind) {
 	case DF_COLL_ALLREDUCE:
 		return out;

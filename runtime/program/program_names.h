@@ -25,15 +25,17 @@ const char *df_perr_str(const struct df_perr *e, char *buf, size_t size);
 /* The number of chunks of the input (which = 0) or output (1) of `rank`, by NCCL's definition. */
 uint32_t df_coll_chunks(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
 			int which);
-/* Whether the collective reduces. */
+/* Whether the collective reduces; whether one rank is its root. */
 int df_coll_reduces(enum df_coll_kind kind);
+int df_coll_rooted(enum df_coll_kind kind);
+/* The number of counts in the larger buffer: nranks, or 1. */
+uint32_t df_coll_counts(enum df_coll_kind kind, int nranks);
 
 /*
  * The input chunk that is the same memory as output chunk `out` of `rank` when the call is in place
  * as NCCL defines it; -1 if none is.
  */
-int64_t df_coll_alias(enum df_coll_kind kind, int nranks, int root, int rank, uint32_t chunks,
-		      uint32_t out);
+int64_t df_coll_alias(enum df_coll_kind kind, int root, int rank, uint32_t chunks, uint32_t out);
 
 /* Properties of the opcodes, from kernels/opcodes.def. */
 struct df_op_info {

@@ -53,7 +53,7 @@ static struct place *place(const struct places *s, uint32_t buf, uint32_t chunk)
 		return chunk < s->p->in_chunks ? &s->v[chunk] : NULL;
 	if (buf != DF_BUF_OUT || chunk >= s->p->out_chunks)
 		return NULL;
-	in = df_coll_alias(h->kind, h->nranks, h->root, h->rank, h->chunks, chunk);
+	in = df_coll_alias(h->kind, h->root, h->rank, h->chunks, chunk);
 	return &s->v[in >= 0 && in < s->p->in_chunks ? (uint64_t)in : s->p->in_chunks + chunk];
 }
 

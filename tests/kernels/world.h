@@ -137,7 +137,7 @@ static void buffers(struct world *w, int c, int k, int m, int in_place)
 
 	/* Which input chunk is the first output, or which output the first input. */
 	if (in_place && rc->out_elems)
-		alias = df_coll_alias(w->kind[c], w->n, w->root[c], k, 1, 0);
+		alias = df_coll_alias(w->kind[c], w->root[c], k, 1, 0);
 	if (alias >= 0)
 		first = (uint64_t)alias * w->count[c];
 	if (in_place && rc->out_elems &&

@@ -433,10 +433,10 @@ START_TEST(t_tuner)
 	BAD("", 0, "is empty");
 	BAD("dftune 9\n", 1, "version 9");
 	BAD("dftune 2\nAllReduce ranks 8 nodes 1 from 0 use stars blocks 2\n", 2, "unknown stars");
-	BAD("dftune 2\nrubbish\n", 2, "is no row");
+	BAD("dftune 2\nrubbish\n", 2, "is not a row");
 	BAD("dftune 2\nAllReduce ranks 8 nodes 0 from 0 use ring blocks 1\n", 2, "number of nodes");
 	BAD("dftune 2\ncost inst_ns 1 byte_ns 2\n", 2, "reduce_ns is missing");
-	BAD("dftune 2\ncost inst_ns -1 byte_ns 2\n", 2, "inst_ns is no cost");
+	BAD("dftune 2\ncost inst_ns -1 byte_ns 2\n", 2, "inst_ns is not a cost");
 }
 END_TEST
 

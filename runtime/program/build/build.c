@@ -1,5 +1,5 @@
 /*
- * df_program_build: validates a request, chooses an algorithm, runs its builder for one rank and
+ * df_program_build() validates a request, chooses an algorithm, runs its builder for one rank and
  * finishes the program. choose() computes everything that the ranks must agree on, from the request
  * without its rank. Reentrant; no state.
  */
@@ -143,7 +143,7 @@ static enum df_algo auto_algo(const struct df_prog_req *q, uint64_t s)
 	}
 }
 
-/* For programs over nodes: the chunks of a part, and the chunks of the widest step of any rank. */
+/* For programs over nodes: sets the number of chunks, and the width of any rank's widest step. */
 static void choose_hier(const struct df_prog_req *q, const struct df_layout *l, struct df_choice *c)
 {
 	if (q->kind == DF_COLL_ALLREDUCE)
@@ -222,10 +222,7 @@ static uint64_t choice_hash(const struct df_prog_req *q, const struct df_choice 
 	enum df_coll_kind kind = q->kind == DF_COLL_RECV ? DF_COLL_SEND : q->kind;
 	uint64_t h = df_hash_u64(DF_ABI_VERSION, 0x6275696c74ull ^ (uint64_t)kind << 48);
 	int split = c->algo == DF_ALGO_TREE && q->max_blocks > 1;
-	int root = kind == DF_COLL_BROADCAST || kind == DF_COLL_REDUCE || kind == DF_COLL_GATHER ||
-				   kind == DF_COLL_SCATTER
-			   ? q->root
-			   : 0;
+	int root = df_coll_rooted(kind) ? q->root : 0;
 
 	h = df_hash_u64(h, (uint64_t)q->nranks << 32 | (uint32_t)root);
 	if (c->algo == DF_ALGO_HIER || (c->algo == DF_ALGO_RING && q->nodes > 1))
@@ -245,18 +242,11 @@ static int req_check(const struct df_prog_req *q)
 		return -EINVAL;
 	if (q->layout && (q->layout->nranks != q->nranks || q->layout->nodes != q->nodes))
 		return -EINVAL;
-	switch (q->kind) {
-	case DF_COLL_BROADCAST:
-	case DF_COLL_REDUCE:
-	case DF_COLL_GATHER:
-	case DF_COLL_SCATTER:
+	if (df_coll_rooted(q->kind))
 		return q->root < 0 || q->root >= q->nranks ? -EINVAL : 0;
-	case DF_COLL_SEND:
-	case DF_COLL_RECV:
+	if (q->kind == DF_COLL_SEND || q->kind == DF_COLL_RECV)
 		return q->peer < 0 || q->peer >= q->nranks || q->peer == q->rank ? -EINVAL : 0;
-	default:
-		return 0;
-	}
+	return 0;
 }
 
 static void build_part(struct df_emit *e, const struct df_prog_req *q, const struct df_choice *c,

@@ -55,7 +55,7 @@ struct df_at {
 #define DF_AT_OUT(c)	 ((struct df_at){DF_BUF_OUT, (c)})
 #define DF_AT_SCRATCH(c) ((struct df_at){DF_BUF_SCRATCH, (c)})
 
-/* The instructions; `flags` is DF_INST_FINAL or 0, RAW flags follow from reading IN. */
+/* Append an instruction. flags: DF_INST_FINAL or 0; reading IN sets the RAW flags. */
 void df_emit_send(struct df_emit *e, int to, struct df_at src);
 void df_emit_recv(struct df_emit *e, int from, struct df_at dst);
 void df_emit_copy(struct df_emit *e, struct df_at src, struct df_at dst, int flags);
@@ -66,7 +66,7 @@ void df_emit_rrs(struct df_emit *e, int from, struct df_at src, int to, int flag
 void df_emit_rrcs(struct df_emit *e, int from, struct df_at src, struct df_at dst, int to,
 		  int flags);
 
-/* AllReduce; part p of nb for the ring and two-phase all-pairs. */
+/* AllReduce. `part` is one of nb. */
 void df_build_ar_ring(struct df_emit *e, uint32_t part);
 void df_build_ar_onestep(struct df_emit *e, uint32_t part);
 /* Between the first ranks of the nodes. */

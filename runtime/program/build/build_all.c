@@ -53,7 +53,7 @@ void df_build_ar_ring(struct df_emit *e, uint32_t part)
 
 /*
  * The ranks of an exchange: n of them, this one is number `me`. The input of each is at `in`, the
- * sum is stored at `out`. `acc` accumulates it, because `out` may be `in`.
+ * sum is stored at `out`, and `acc` accumulates it.
  */
 struct exchange {
 	int (*rank)(const struct df_emit *e, int k);

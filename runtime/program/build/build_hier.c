@@ -82,7 +82,7 @@ static int next_piece(const struct place *p, int node, struct piece *x)
 #define EACH_PIECE(x, p, node)                                                                     \
 	for (struct piece x = {0, {0, near_lanes(p, 0).first}}; next_piece(p, node, &x);)
 
-/* Whether one rank of that node owns exactly the lanes of this rank, or more. *x is that piece. */
+/* Whether one rank of that node owns all lanes of this rank. *x is that piece. */
 static int whole(const struct place *p, int node, struct piece *x)
 {
 	x->lanes.end = near_lanes(p, 0).first;
@@ -300,8 +300,8 @@ void df_build_bcast_hier(struct df_emit *e, uint32_t part)
 		for (int k = 1; k < p.g; k++)
 			df_emit_send(e, near_at(&p, k), DF_AT_IN(base + own.first));
 		/*
-		 * The steps are as wide as the others', because the widest step determines the
-		 * slices.
+		 * One copy for each rank's lanes, not one for all: the widest step determines the
+		 * size of slices.
 		 */
 		for (int k = 0; k < p.g; k++) {
 			width(e, near_lanes(&p, k));

@@ -27,21 +27,23 @@ const struct df_cost df_cost_host = {.inst_ns = 120,
 				     .word_gain = 0.1,
 				     .word_byte_ns = {0, 0, 0.46, 0.13}};
 /* Not measured. One block of an H200 moves about 20 GB/s; a hop is a flag over NVLink. */
-const struct df_cost df_cost_gpu = {
-	.inst_ns = 350,
-	.byte_ns = 0.05,
-	.reduce_ns = 0.06,
-	.hop_ns = 1800,
-	.switch_ns = 1800,
-	.block_ns = 60,
-	.far_ns = 5000,
-	.far_inst_ns = 1000,
-	.far_byte_ns = 0.03,
-	.cores = 0,
-	.tile_bytes = 512 << 10,
-	/* Words need no fence before the counter and no check of it. Lines would need one each. */
-	.word_gain = 0.4,
-	.word_byte_ns = {0, 0, 0.08, -1}};
+const struct df_cost df_cost_gpu = {.inst_ns = 350,
+				    .byte_ns = 0.05,
+				    .reduce_ns = 0.06,
+				    .hop_ns = 1800,
+				    .switch_ns = 1800,
+				    .block_ns = 60,
+				    .far_ns = 5000,
+				    .far_inst_ns = 1000,
+				    .far_byte_ns = 0.03,
+				    .cores = 0,
+				    .tile_bytes = 512 << 10,
+				    /*
+	 * LL needs neither a fence before a counter nor a check of the counter. LL128 is excluded
+	 * (-1): only a fence for each line would order its words before the flag.
+	 */
+				    .word_gain = 0.4,
+				    .word_byte_ns = {0, 0, 0.08, -1}};
 
 #define LOOK_AT 16 /* how many ranks of a larger communicator are counted */
 
@@ -52,7 +54,7 @@ struct work {
 	double longest;	 /* of one block */
 	double messages; /* sent to other nodes */
 	double out, in;	 /* bytes to and from other nodes */
-	double slice_ns; /* to pass one slice on */
+	double slice_ns; /* time to forward one slice */
 };
 
 static int node_of(const struct df_prog_req *q, int rank)
@@ -88,9 +90,9 @@ static int count(const struct df_cost *c, const struct df_prog_req *req, int ran
 
 			t += (double)loops * c->inst_ns +
 			     n * (op->reduces ? c->reduce_ns : c->byte_ns);
+			/* The second copy reads data that is in the cache. */
 			if (op->writes && op->sends)
-				t += n * c->byte_ns /
-				     2; /* what is in the cache is written once more */
+				t += n * c->byte_ns / 2;
 			if (op->sends &&
 			    node_of(&q, df_prog_conn(p, pb->first_send + in->send_conn)->peer) !=
 				    node_of(&q, rank)) {
@@ -112,8 +114,9 @@ static int count(const struct df_cost *c, const struct df_prog_req *req, int ran
 /* ---- hops -------------------------------------------------------------------------------- */
 
 struct hops {
-	double near, far, fill; /* fill: slices that are sent before the last rank has its first */
-	int relayed;		/* messages to other nodes follow one another from rank to rank */
+	double near, far; /* consecutive hops within nodes, and between nodes */
+	double fill;	  /* slices that are sent before the last rank has its first */
+	int relayed;	  /* ranks forward messages to other nodes one after the other */
 };
 
 static double depth_of_tree(int n)
@@ -135,8 +138,8 @@ static struct hops hops_of(const struct df_prog_req *q, enum df_algo algo)
 	switch (algo) {
 	case DF_ALGO_RING:
 		/*
-		 * Once around the ring, or twice: it crosses each border between nodes as often. A
-		 * chain ends before the last one.
+		 * Once around the ring, or twice for AllReduce. Each round crosses every border
+		 * between nodes once; a chain does not cross the last border.
 		 */
 		all = (reduced ? 2 : 1) * (n - 1);
 		far = nodes > 1 ? DF_MIN(all, (reduced ? 2 : 1) * (nodes - rooted)) : 0;
@@ -204,8 +207,7 @@ double df_cost_of(const struct df_cost *c, const struct df_prog_req *req, enum d
 		return -1;
 	q.algo = algo;
 	q.max_blocks = blocks ? blocks : 1;
-	rooted = q.kind == DF_COLL_BROADCAST || q.kind == DF_COLL_REDUCE ||
-		 q.kind == DF_COLL_GATHER || q.kind == DF_COLL_SCATTER;
+	rooted = df_coll_rooted(q.kind);
 	root = rooted ? q.root : 0;
 	/*
 	 * The root, and some ranks, evenly spaced from the one before the root on, represent all.
@@ -230,14 +232,11 @@ double df_cost_of(const struct df_cost *c, const struct df_prog_req *req, enum d
 	if (c->cores > 0) {
 		most = DF_MAX(most, total / c->cores);
 		messages = DF_MAX(messages, sent / c->cores);
-		/* The ranks' numbers of cores were encoded twice, each time up to 4 % too low. */
+		/* `cores` was encoded twice, and each time became up to 4 % too low. */
 		if (n > 1.1 * c->cores)
 			hop = c->switch_ns;
 	}
-	/*
-	 * One rank's messages are counted already, except those of the ranks before it in the
-	 * chain.
-	 */
+	/* In a chain, a rank also waits for one message of each rank before it. */
 	if (h.relayed && h.far > 1)
 		messages += h.far - 1;
 	factor = c->factor[algo] > 0 ? c->factor[algo] : 1;
@@ -289,7 +288,7 @@ enum df_proto df_cost_proto(const struct df_cost *c, const struct df_program *p,
 	double simple = (double)slices(DF_PROTO_SIMPLE, c, p, chunk, elem_bytes);
 	enum df_proto best = DF_PROTO_ANY;
 
-	/* Where lines are not supported, allowing lines allows words. */
+	/* A mask with LL128 also allows LL where LL128 is excluded. */
 	if (mask >> DF_PROTO_LL128 & 1 && c->word_byte_ns[DF_PROTO_LL128] < 0)
 		mask |= 1u << DF_PROTO_LL;
 	for (int k = DF_PROTO_SIMPLE; k < DF_PROTO_NR; k++) {
@@ -310,7 +309,7 @@ enum df_proto df_cost_proto(const struct df_cost *c, const struct df_program *p,
 
 /* ---- measurements ------------------------------------------------------------------------ */
 
-/* 2^(i/16). The mathematical library's result could differ between machines. */
+/* 2^(i/16), as constants: the mathematical library's results may differ between machines. */
 static const double step[16] = {
 	1.0,
 	1.0442737824274138,
@@ -408,7 +407,7 @@ int df_cal_agree(struct df_cost *c, int nranks, const struct df_cal *row)
 	int *have = malloc((size_t)nranks * sizeof(*have)), known = 0, sum = 0;
 
 	if (!have)
-		return -ENOMEM; /* this rank alone would choose otherwise */
+		return -ENOMEM; /* with other costs this rank would choose other programs */
 	for (int k = 0; k < DF_CAL_NR + DF_CAL_FACTORS; k++) {
 		int nr = 0;
 
@@ -425,11 +424,11 @@ int df_cal_agree(struct df_cost *c, int nranks, const struct df_cal *row)
 		qsort(have, (size_t)nr, sizeof(*have), by_value);
 		if (k < DF_CAL_NR) {
 			/*
-			 * Where ranks share cores, most of them measure a change of threads instead
-			 * of a hop, but none measures less than a hop: take the least.
+			 * Take the least time of a hop: where ranks share cores, most of them
+			 * measure the time of a thread switch instead.
 			 */
 			*to[k] = df_cal_value((uint16_t)have[k == DF_CAL_HOP ? 0 : nr / 2]);
-			/* Until here it is cores for each rank. */
+			/* The rows have the cores of one rank; the model needs those of all. */
 			if (k == DF_CAL_CORES)
 				*to[k] *= nranks;
 		} else {

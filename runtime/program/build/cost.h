@@ -21,13 +21,12 @@ struct df_cost {
 	double block_ns;    /* for each further block */
 	double far_ns;	    /* latency to another node */
 	double far_inst_ns; /* one message to another node */
-	double far_byte_ns; /* for all ranks and blocks together; 0: as many as there are blocks */
+	double far_byte_ns; /* one byte to another node, over the links that a node's ranks share */
 	double cores; /* cores for all ranks and blocks together; 0: as many as there are blocks */
 	uint64_t tile_bytes; /* bytes of a slice */
 	/*
-	 * Low-latency protocols: the share of hop_ns that a slice of words saves, and the
-	 * additional cost of a byte, read and written. Negative: this machine does not support
-	 * them.
+	 * Low-latency protocols: the share of hop_ns that a slice saves, and the additional cost of
+	 * a byte by protocol. A negative cost: the protocol is not used on this machine.
 	 */
 	double word_gain, word_byte_ns[DF_PROTO_NR];
 	/* measured time / modelled time, by algorithm; 0: unknown, so 1 */
@@ -66,7 +65,8 @@ enum df_cal_what {
 	DF_CAL_REDUCE,
 	DF_CAL_HOP,
 	DF_CAL_SWITCH,
-	DF_CAL_CORES, /* cores; in the row: of the node; when agreed: for each of its ranks */
+	/* A process's row has the cores of its node; df_cal_agree() expects those of one rank. */
+	DF_CAL_CORES,
 	DF_CAL_NR
 };
 #define DF_CAL_FACTORS (DF_ALGO_NR - 1)
@@ -83,7 +83,7 @@ _Static_assert(sizeof(struct df_cal) == 16, "struct df_member has 16 bytes for i
 #define DF_FAR_TRIES 3
 struct df_far {
 	uint16_t ns, inst, byte;
-	/* number of measurements; at DF_FAR_TRIES the path is not measured again */
+	/* Attempts; DF_FAR_TRIES once the measurement is complete or given up. */
 	uint16_t tries;
 };
 /*
@@ -92,12 +92,12 @@ struct df_far {
  */
 void df_far_agree(struct df_cost *c, int nr, const struct df_far *way);
 
-/* From 0.0001 to 10^8, within 3 %; 0 for x <= 0. */
+/* Encodes a number from 0.0001 to 10^8, up to 4.3 % too low; 0 for x <= 0. */
 uint16_t df_cal_code(double x);
 double df_cal_value(uint16_t code);
-/* 8 * log2(x), rounded, within -64 and 64. */
+/* 8 * log2(x), within -64 and 64: rounded down for x > 1, to the nearest number for x < 1. */
 int df_cal_log(double x);
-/* Replaces in *c what any rank has measured. Fails with -ENOMEM. */
+/* Replaces those costs in *c that any rank has measured. Fails with -ENOMEM. */
 int df_cal_agree(struct df_cost *c, int nranks, const struct df_cal *row);
 
 #endif

@@ -88,7 +88,7 @@ const char *df_tuner_env_allowed(enum df_nccl_var var)
 	return vars[var].allowed;
 }
 
-/* Parses "Ring,Tree" or "^Tree", n characters. -EINVAL with *bad. */
+/* Parses "Ring,Tree" or "^Tree", n characters. Fails with -EINVAL and *bad. */
 static int parse_list(enum df_nccl_var var, const char *s, size_t n, uint32_t *mask, char *bad,
 		      char *ignored, size_t size)
 {
@@ -133,8 +133,8 @@ int df_tuner_env(struct df_tuner *t, enum df_nccl_var var, const char *value, ch
 
 	*bad = *ignored = 0;
 	/*
-	 * "ring,tree;allreduce:tree": a list without a function is for all functions without their
-	 * own.
+	 * In "ring,tree;allreduce:tree" the list without a function is for all functions that have
+	 * no list of their own.
 	 */
 	for (int own = 0; own < 2; own++) {
 		for (s = value; s <= end; s++) {
@@ -205,7 +205,7 @@ enum df_algo df_tuner_choose(const struct df_tuner *t, const struct df_cost *cos
 
 /* ---- the file ---------------------------------------------------------------------------- */
 
-/* The fields of the line of costs, which a file may lack. */
+/* The fields of the line of costs, which is optional. */
 static const struct {
 	const char *name;
 	size_t at;
@@ -262,7 +262,7 @@ static int parse_cost(struct df_tuner **t, const char *line, int nr, struct df_p
 					   fields[i].name);
 		v = df_strtod(line + len, &stop);
 		if (stop == line + len || !(v >= 0 && v < 1e12))
-			return df_perr_set(err, nr, -1, -1, -1, "%s is no cost", fields[i].name);
+			return df_perr_set(err, nr, -1, -1, -1, "%s is not a cost", fields[i].name);
 		*(double *)((char *)&c + fields[i].at) = v;
 		for (line = stop; *line == ' '; line++)
 			;
@@ -308,7 +308,7 @@ static int parse_line(struct df_tuner **t, const char *line, int nr, struct df_p
 	if (sscanf(line, "%31s ranks %d nodes %d from %llu use %31s blocks %u %n", kind,
 		   &row.nranks, &row.nodes, &bytes, algo, &row.blocks, &end) != 6 ||
 	    !end || line[end])
-		return df_perr_set(err, nr, -1, -1, -1, "is no row: \"%.60s\"", line);
+		return df_perr_set(err, nr, -1, -1, -1, "is not a row: \"%.60s\"", line);
 	row.kind = df_coll_kind_parse(kind);
 	row.from_bytes = bytes;
 	row.algo = df_algo_find_name(algo, strlen(algo));

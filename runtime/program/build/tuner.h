@@ -14,8 +14,8 @@
 #include "runtime/program/plan.h"
 
 /*
- * A measured row: for calls whose larger buffer has at least from_bytes, use this; AUTO: ask the
- * model.
+ * A measured row: calls whose larger buffer has at least from_bytes use `algo` and `blocks`; AUTO:
+ * the cost model chooses.
  */
 struct df_tune_row {
 	int kind, nranks, nodes;

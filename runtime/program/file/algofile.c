@@ -101,7 +101,7 @@ int df_algo_parse_only(const char *path, const char *text, size_t size, struct d
 
 /*
  * For a program that writes to its input. First proves it as if the input were its own, so that
- * other errors are reported in the file's terms; then makes it work on a copy. -EPROTO with
+ * other errors name the file's own steps; then makes it work on a copy. Fails with -EPROTO and
  * a->v.err.
  */
 static int stage_written(struct df_algo_file *a)
@@ -193,7 +193,7 @@ struct loading {
 	int rc;
 };
 
-/* Makes a program that is right only out of place right in place too. -EPROTO with *err. */
+/* Makes a program that is right only out of place right in place too. Fails with -EPROTO, *err. */
 static int stage(struct df_algo_file *a, struct df_perr *err)
 {
 	struct df_perr why = a->v.note;
@@ -318,8 +318,6 @@ static const char *unfit(const struct df_algo_file *a, const struct df_algo_quer
 {
 	const struct df_prog_req *r = q->req;
 	uint64_t bytes = r->count * r->elem_bytes;
-	int rooted = r->kind == DF_COLL_BROADCAST || r->kind == DF_COLL_REDUCE ||
-		     r->kind == DF_COLL_GATHER || r->kind == DF_COLL_SCATTER;
 	int is_float = q->type == DF_FLOAT16 || q->type == DF_FLOAT32 || q->type == DF_FLOAT64 ||
 		       q->type >= DF_BFLOAT16;
 
@@ -327,7 +325,7 @@ static const char *unfit(const struct df_algo_file *a, const struct df_algo_quer
 		return "is for another collective";
 	if (a->plan->nranks != r->nranks)
 		return "is for another number of ranks";
-	if (rooted && a->plan->root != r->root)
+	if (df_coll_rooted(r->kind) && a->plan->root != r->root)
 		return "is for another root";
 	if (!r->count)
 		return "there is nothing to move";

@@ -21,8 +21,8 @@ struct df_algo_file {
 	struct df_msccl_facts msccl;
 	int is_msccl;
 	/*
-	 * Its program copies its input first, because it writes to it or, in a table, was right out
-	 * of place only.
+	 * Its program first copies its input: it writes to its input, or (in a table) it was right
+	 * only out of place.
 	 */
 	int staged;
 };
@@ -48,8 +48,7 @@ struct df_cost;
 struct df_algo_table {
 	struct df_algo_file **file;
 	uint32_t nr;
-	/* of all programs in order. Tables must be equal on all ranks; else none is used */
-	uint64_t hash;
+	uint64_t hash; /* of all programs in order; ranks with different tables use none */
 };
 
 /*

@@ -186,8 +186,8 @@ static int rewrite(struct canon *c, struct df_prank *to, int rank, uint32_t b, s
 }
 
 /*
- * An output that no step has written (yet) holds the caller's own data in place: copy it. *end: 1 +
- * the last copy's step in block 0.
+ * In place, an output chunk that no step has written yet holds the caller's own data: copies it
+ * there. *end: 1 + the last copy's step in block 0.
  */
 static int copy_own(struct canon *c, struct df_prank *to, int rank, uint32_t *end)
 {

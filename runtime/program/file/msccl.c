@@ -312,22 +312,14 @@ static int check_step(const struct file *f, const struct gpu *g, const struct tb
 /* Chunks of one count, from the chunks of the whole buffer. */
 static int per_count(const struct file *f, uint32_t *out)
 {
-	switch (f->kind) {
-	case DF_COLL_ALLGATHER:
-	case DF_COLL_REDUCESCATTER:
-	case DF_COLL_ALLTOALL:
-	case DF_COLL_GATHER:
-	case DF_COLL_SCATTER:
-		if (f->total % f->n)
-			return df_perr_set(f->err, f->line, -1, -1, -1,
-					   "nchunksperloop %d is not a multiple of ngpus %d",
-					   (int)f->total, (int)f->n);
-		*out = (uint32_t)(f->total / f->n);
-		return 0;
-	default:
-		*out = (uint32_t)f->total;
-		return 0;
-	}
+	uint32_t counts = df_coll_counts((enum df_coll_kind)f->kind, (int)f->n);
+
+	if (f->total % counts)
+		return df_perr_set(f->err, f->line, -1, -1, -1,
+				   "nchunksperloop %d is not a multiple of ngpus %d", (int)f->total,
+				   (int)f->n);
+	*out = (uint32_t)f->total / counts;
+	return 0;
 }
 
 static int check_file(struct file *f, uint32_t chunks)
@@ -381,9 +373,9 @@ static int check_file(struct file *f, uint32_t chunks)
 
 /* ---- translation ------------------------------------------------------------------------- */
 
-static int translate_gpu(const struct file *f, const struct gpu *g, struct df_prank *r)
+static int translate_gpu(const struct gpu *g, struct df_prank *r)
 {
-	/* step of the file -> step of the plan */
+	/* By block: step of the file -> step of the plan. */
 	uint32_t **to = calloc(g->nr + 1ull, sizeof(*to));
 	int rc = -ENOMEM;
 
@@ -441,7 +433,6 @@ out:
 	for (uint32_t t = 0; t < g->nr; t++)
 		free(to[t]);
 	free(to);
-	(void)f;
 	return rc;
 }
 
@@ -472,7 +463,7 @@ int df_msccl_parse(const char *text, size_t size, struct df_plan **out, struct d
 	struct df_xml *x = malloc(sizeof(*x));
 	struct df_plan *plan = NULL;
 	struct df_program **progs = NULL;
-	uint64_t scale = 1;
+	uint64_t scale;
 	uint32_t chunks = 0;
 	int rc;
 
@@ -494,8 +485,7 @@ int df_msccl_parse(const char *text, size_t size, struct df_plan **out, struct d
 	memcpy(plan->name, f.name, sizeof(plan->name));
 	plan->proto = (enum df_proto)f.proto;
 	plan->in_place = f.in_place ? (f.oop ? 2 : 1) : 0;
-	if ((uint32_t)f.total != chunks)
-		scale = (uint64_t)f.n;
+	scale = df_coll_counts(plan->kind, plan->nranks);
 	plan->min_bytes = ((uint64_t)f.min_bytes + scale - 1) / scale;
 	plan->max_bytes = (uint64_t)f.max_bytes / scale;
 	for (uint32_t r = 0; r < f.nr; r++) {
@@ -505,7 +495,7 @@ int df_msccl_parse(const char *text, size_t size, struct df_plan **out, struct d
 		plan->rank[r].in_chunks = (uint32_t)g->chunks[DF_BUF_IN];
 		plan->rank[r].out_chunks = (uint32_t)g->chunks[DF_BUF_OUT];
 		plan->rank[r].scratch_chunks = (uint32_t)g->chunks[DF_BUF_SCRATCH];
-		rc = translate_gpu(&f, g, &plan->rank[r]);
+		rc = translate_gpu(g, &plan->rank[r]);
 		if (rc)
 			goto out;
 	}

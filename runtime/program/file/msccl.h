@@ -20,7 +20,7 @@ struct df_msccl_facts {
 	/* Fewest slots if a step is one transfer; 0: none up to DF_MAX_SLOTS. */
 	int64_t slots_step;
 	int64_t slots_chunk; /* the same if every chunk is one transfer */
-	/* Largest buffer that MSCCL could run it with; 0: no limit; UINT64_MAX: none. */
+	/* Largest buffer with which MSCCL could run it; 0: any; UINT64_MAX: it cannot run it. */
 	uint64_t max_bytes;
 	uint32_t total_chunks; /* nchunksperloop */
 	uint32_t split;	       /* steps had to be split into single chunks */
@@ -34,7 +34,7 @@ int df_msccl_parse(const char *text, size_t size, struct df_plan **plan, struct 
 		   struct df_msccl_facts *facts, struct df_perr *err);
 
 /*
- * *err says why the plan was refused. If a step shows the known defect of the public compiler,
+ * *err says why the plan was refused. If a step shows the known defect of the public compiler, *err
  * names that step and its consequence instead.
  */
 void df_msccl_blame(const struct df_plan *plan, struct df_perr *err);

@@ -26,9 +26,9 @@ static const struct df_pinst *send_of(const struct df_plan *plan, int from, int 
 }
 
 /*
- * The compiler writes the sender's location of an operand into a step that reads that location on
- * its own rank. Whether this step reduces with a chunk of the sender's number and stores the result
- * elsewhere.
+ * Whether the step shows the defect: the compiler writes the sender's location of an operand into a
+ * step that reads that location on its own rank. Such a step reduces with the sender's chunk number
+ * and stores the result elsewhere.
  */
 static int has_senders_source(const struct df_plan *plan, int rank, uint32_t b, uint32_t i)
 {
@@ -58,12 +58,11 @@ void df_msccl_blame(const struct df_plan *plan, struct df_perr *err)
 					continue;
 				snprintf(was, sizeof(was), "rank %d: %.150s", err->rank, err->text);
 				df_perr_clear(err);
-				df_perr_set(
-					err, (int)plan->rank[r].block[b].inst[i].line, r, (int)b,
-					(int)i,
-					"its source is where the sender has the operand, as the "
-					"MSCCL compiler writes it; so %s",
-					was);
+				df_perr_set(err, (int)plan->rank[r].block[b].inst[i].line, r,
+					    (int)b, (int)i,
+					    "its source is the sender's location of the operand, a "
+					    "known defect of the MSCCL compiler; so %s",
+					    was);
 				return;
 			}
 		}

@@ -93,7 +93,7 @@ static uint32_t used_steps(const struct df_pblock *b)
 
 static int write_rank(FILE *f, const struct df_prank *r, int rank, struct df_perr *err)
 {
-	/* step of the plan -> of the file */
+	/* By block: step of the plan -> step of the file; whether another block depends on it. */
 	uint32_t **at = calloc(r->nr_blocks + 1ull, sizeof(*at));
 	uint8_t **target = calloc(r->nr_blocks + 1ull, sizeof(*target));
 	int rc = -ENOMEM;
@@ -170,23 +170,12 @@ int df_msccl_write(FILE *f, const struct df_plan *plan, int rccl, int in_place, 
 {
 	const char *coll = colls[rccl != 0][plan->kind];
 	uint32_t nr_chan = 1, total = plan->chunks;
-	uint64_t scale = 1;
+	uint64_t scale = df_coll_counts(plan->kind, plan->nranks);
 	int rc;
 
 	if (!coll) {
 		df_perr_set(err, -1, -1, -1, -1, "MSCCL has no %s", df_coll_kind_name(plan->kind));
 		return -EOPNOTSUPP;
-	}
-	switch (plan->kind) {
-	case DF_COLL_ALLGATHER:
-	case DF_COLL_REDUCESCATTER:
-	case DF_COLL_ALLTOALL:
-	case DF_COLL_GATHER:
-	case DF_COLL_SCATTER:
-		scale = (uint64_t)plan->nranks;
-		break;
-	default:
-		break;
 	}
 	total *= (uint32_t)scale;
 	for (int r = 0; r < plan->nranks; r++) {

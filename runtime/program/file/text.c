@@ -183,7 +183,7 @@ static int two(struct reader *r, const char *s, char sep, uint64_t max_a, uint64
 		return bad(r, "expected two numbers with a point between");
 	}
 	if (*s)
-		return bad(r, "\"%.20s\" behind a number", s);
+		return bad(r, "\"%.20s\" after a number", s);
 	*a = (uint32_t)x;
 	*b = (uint32_t)y;
 	return 0;
@@ -201,8 +201,7 @@ static int need_plan(struct reader *r)
 	if (r->root >= r->nranks)
 		return bad(r, "root %d of %d ranks", r->root, r->nranks);
 	if ((uint64_t)r->nranks * (uint64_t)r->chunks > 1u << 24)
-		return bad(r, "%d ranks of %d chunks are more than this can hold", r->nranks,
-			   r->chunks);
+		return bad(r, "%d ranks of %d chunks are too many", r->nranks, r->chunks);
 	r->plan =
 		df_plan_create((enum df_coll_kind)r->kind, r->nranks, r->root, (uint32_t)r->chunks);
 	if (!r->plan)
@@ -306,7 +305,7 @@ static int read_loc(struct reader *r, uint8_t *buf, uint32_t *chunk)
 	if (rc)
 		return rc;
 	if (*s)
-		return bad(r, "\"%.20s\" behind a chunk number", s);
+		return bad(r, "\"%.20s\" after a chunk number", s);
 	*buf = w[0] == 'i' ? DF_BUF_IN : w[0] == 'o' ? DF_BUF_OUT : DF_BUF_SCRATCH;
 	*chunk = (uint32_t)v;
 	return 0;
@@ -375,7 +374,7 @@ static int read_inst(struct reader *r, int opcode)
 		}
 	}
 	if (!rc && deps == 1)
-		return bad(r, "after nothing");
+		return bad(r, "\"after\" names no step");
 	if (!rc && op->sends && k->block[r->block].inst[step].send_peer < 0)
 		return bad(r, "%s without \"to\"", op->text);
 	if (!rc && op->recvs && k->block[r->block].inst[step].recv_peer < 0)

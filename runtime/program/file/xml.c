@@ -98,8 +98,7 @@ static int read_value(struct df_xml *x, struct df_xml_attr *a)
 		if (c < 0)
 			return BAD(x, "value of attribute %s does not end", a->name);
 		if (c == '<' || c == '\n' || c == 0)
-			return BAD(x,
-				   "value of attribute %s holds a character that must not be there",
+			return BAD(x, "value of attribute %s holds a character that is not allowed",
 				   a->name);
 		if (c == '&') {
 			unsigned k;
@@ -136,7 +135,6 @@ static int read_attrs(struct df_xml *x)
 		if (x->nr_attrs == DF_XML_ATTRS)
 			return BAD(x, "<%s> has more than %d attributes", x->name, DF_XML_ATTRS);
 		a = &x->attr[x->nr_attrs];
-		a->line = x->line;
 		rc = read_name(x, a->name, "an attribute");
 		if (rc)
 			return rc;

@@ -28,7 +28,6 @@ struct df_xml {
 	struct df_xml_attr {
 		char name[DF_XML_NAME];
 		char value[DF_XML_VALUE];
-		int line;
 	} attr[DF_XML_ATTRS];
 	/* open elements */
 	char stack[DF_XML_DEPTH][DF_XML_NAME];

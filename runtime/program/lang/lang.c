@@ -130,10 +130,10 @@ int df_lang_buffer(struct df_lang *l, const char *name)
 
 void df_lang_channel(struct df_lang *l, int channel)
 {
-	if (channel > 4095)
-		fail(l, "", -1, -1, "channel %d is more than 4095", channel);
+	if (channel < 0 || channel > 4095)
+		fail(l, "", -1, -1, "channel %d is outside 0..4095", channel);
 	else
-		l->channel = channel < 0 ? 0 : channel;
+		l->channel = channel;
 }
 
 void df_lang_expect(struct df_lang *l, int rank, uint32_t chunk, int from, uint32_t from_chunk)
@@ -155,17 +155,14 @@ static int in_range(struct df_lang *l, int rank, int buf, uint32_t index, uint32
 
 	if (l->rc)
 		return 0;
-	if (rank < 0 || rank >= l->o.nranks || buf < 0 || buf >= l->nr_bufs) {
-		fail(l, file, line, -1,
-		     rank < 0 || rank >= l->o.nranks ? "rank %d of %d" : "buffer %2$d of %1$d",
-		     rank < 0 || rank >= l->o.nranks ? rank : l->nr_bufs,
-		     rank < 0 || rank >= l->o.nranks ? l->o.nranks : buf);
-		return 0;
-	}
-	if (!cnt || cnt > UINT16_MAX) {
+	if (rank < 0 || rank >= l->o.nranks)
+		fail(l, file, line, -1, "rank %d of %d", rank, l->o.nranks);
+	else if (buf < 0 || buf >= l->nr_bufs)
+		fail(l, file, line, -1, "buffer %d of %d", buf, l->nr_bufs);
+	else if (!cnt || cnt > UINT16_MAX)
 		fail(l, file, line, rank, "a reference to %u chunks", cnt);
+	if (l->rc)
 		return 0;
-	}
 	/* In place, both names can reach all of the one buffer. */
 	if (buf <= DF_OUT) {
 		uint32_t in =

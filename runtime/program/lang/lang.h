@@ -20,8 +20,6 @@
 /* Buffers: these, and what df_lang_buffer() returns. */
 enum { DF_IN = DF_BUF_IN, DF_OUT = DF_BUF_OUT };
 
-#define DF_CHANNEL_AUTO (-1)
-
 /* The most chunks of all ranks together. */
 #define DF_LANG_CHUNKS (1u << 24)
 
@@ -65,8 +63,8 @@ void df_lang_destroy(struct df_lang *l);
 /* Makes a scratch buffer of that name. On each rank it is as long as it is used there. */
 int df_lang_buffer(struct df_lang *l, const char *name);
 /*
- * The following operations use this channel; DF_CHANNEL_AUTO: 0. Operations of a rank on different
- * channels are in different blocks and run in parallel.
+ * The following operations use this channel. Operations of a rank on different channels are in
+ * different blocks and run in parallel.
  */
 void df_lang_channel(struct df_lang *l, int channel);
 /*

@@ -3,10 +3,9 @@
  * channels -> plan. Deterministic: every choice is by depth, height, then the number of the
  * operation in the text.
  *
- * The result cannot wait for itself: there is one order of all instructions in which each follows
- * its dependencies and every connection delivers in the order in which it was filled, and each
- * block executes its instructions in that order. With too few slots it still can; min_slots is
- * enough.
+ * The result cannot deadlock with at least min_slots slots: there is one order of all instructions
+ * in which each follows its dependencies and every connection delivers in the order in which it was
+ * filled, and each block executes its instructions in that order.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +65,8 @@ static void reads(struct df_lower *w, uint32_t n, int buf, uint32_t index)
 }
 
 /*
- * The value that `p` holds is about to be overwritten. Unless exactly one instruction read it, it
- * must have been stored.
+ * Called when the value at `p` is overwritten or the program ends. Unless exactly one instruction
+ * has read the value, its writer must store it.
  */
 static void forget(struct df_lower *w, struct df_lplace *p)
 {
@@ -240,7 +239,7 @@ uint32_t df_lower_rep(const struct df_lower *w, uint32_t n)
 	return w->node[n].into == NONE ? n : w->node[n].into;
 }
 
-/* Calls f(w, n, before) for each node that must precede n; fused nodes by their current name. */
+/* Calls f(w, n, before) for each node that must precede n, after fusion. */
 static void each_pred(struct df_lower *w, uint32_t n,
 		      void (*f)(struct df_lower *w, uint32_t n, uint32_t before))
 {
@@ -275,6 +274,35 @@ static void add_succ(struct df_lower *w, uint32_t n, uint32_t before)
 }
 
 /* ---- emission ---------------------------------------------------------------------------- */
+
+/* Removes dependencies that an earlier step of the same block implies. */
+static int prune(struct df_prank *r)
+{
+	/* By block: 1 + the step that was waited for. */
+	uint32_t *seen = calloc(r->nr_blocks + 1ull, sizeof(*seen));
+
+	if (!seen)
+		return -ENOMEM;
+	for (uint32_t b = 0; b < r->nr_blocks; b++) {
+		memset(seen, 0, r->nr_blocks * sizeof(*seen));
+		for (uint32_t i = 0; i < r->block[b].nr; i++) {
+			uint32_t *at = &r->block[b].inst[i].deps;
+
+			while (*at) {
+				const struct df_pdep *d = &r->dep[*at - 1];
+
+				if (d->inst + 1 <= seen[d->block]) {
+					*at = d->next;
+					continue;
+				}
+				seen[d->block] = d->inst + 1;
+				at = &r->dep[*at - 1].next;
+			}
+		}
+	}
+	free(seen);
+	return 0;
+}
 
 static int emit(struct df_lower *w, const uint32_t *order, uint32_t nr)
 {
@@ -339,7 +367,7 @@ static int emit(struct df_lower *w, const uint32_t *order, uint32_t nr)
 		}
 	}
 	for (int r = 0; r < l->o.nranks; r++) {
-		int rc = df_prank_prune(&w->plan->rank[r]);
+		int rc = prune(&w->plan->rank[r]);
 
 		if (rc)
 			return rc;

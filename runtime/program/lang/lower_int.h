@@ -12,7 +12,7 @@ struct df_ledge {
 };
 
 struct df_lnode {
-	/* store: a later instruction needs the result that a rrc stores */
+	/* store: a later instruction needs the stored result of a receive-reduce */
 	uint8_t op, dead, store;
 	int rank, src_buf, dst_buf, channel;
 	uint32_t src, dst, cnt, line;

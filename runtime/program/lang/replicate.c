@@ -1,9 +1,5 @@
-/*
- * Changes of whole plans: instances over parts of the chunks, and the removal of redundant
- * dependencies.
- */
+/* Copies a whole plan into instances over parts of the chunks. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "runtime/base/err.h"
 #include "runtime/program/lang/lang_int.h"
@@ -154,33 +150,5 @@ int df_plan_replicate(struct df_plan *plan, uint32_t k, struct df_expects *expec
 		*expect = x;
 	}
 	plan->chunks *= k;
-	return 0;
-}
-
-int df_prank_prune(struct df_prank *r)
-{
-	uint32_t *seen =
-		calloc(r->nr_blocks + 1ull, sizeof(*seen)); /* 1 + step that was waited for */
-
-	if (!seen)
-		return -ENOMEM;
-	for (uint32_t b = 0; b < r->nr_blocks; b++) {
-		memset(seen, 0, r->nr_blocks * sizeof(*seen));
-		for (uint32_t i = 0; i < r->block[b].nr; i++) {
-			uint32_t *at = &r->block[b].inst[i].deps;
-
-			while (*at) {
-				const struct df_pdep *d = &r->dep[*at - 1];
-
-				if (d->inst + 1 <= seen[d->block]) {
-					*at = d->next;
-					continue;
-				}
-				seen[d->block] = d->inst + 1;
-				at = &r->dep[*at - 1].next;
-			}
-		}
-	}
-	free(seen);
 	return 0;
 }

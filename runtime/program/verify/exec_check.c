@@ -226,9 +226,8 @@ static int setup(struct chk *k, struct df_rng *rng, uint32_t inst, int rank)
 		 * In units of cells: output cell 0 is at input cell `alias`, or input cell 0 at
 		 * output cell `back`.
 		 */
-		alias = df_coll_alias(c->kind, c->nranks, c->root, rank, 1, 0);
-		if (alias < 0 &&
-		    df_coll_alias(c->kind, c->nranks, c->root, rank, 1, (uint32_t)rank) == 0)
+		alias = df_coll_alias(c->kind, c->root, rank, 1, 0);
+		if (alias < 0 && df_coll_alias(c->kind, c->root, rank, 1, (uint32_t)rank) == 0)
 			back = rank;
 		if (c->kind == DF_COLL_ALLGATHER || c->kind == DF_COLL_GATHER) {
 			alias = -1;

@@ -179,9 +179,8 @@ static const struct {
 uint64_t df_flow_msccl_max_bytes(struct df_program *const *progs, int nranks, uint32_t total_chunks,
 				 enum df_proto proto)
 {
-	uint32_t lo = 0, hi = 71; /* lo fails; hi is the largest count that MSCCL packs */
+	uint32_t hi = 71; /* the most chunks that MSCCL packs into a transfer */
 	struct df_pgraph g;
-	int ok;
 
 	if (df_pgraph_init(&g, progs, nranks, NULL, NULL))
 		return UINT64_MAX;
@@ -189,21 +188,16 @@ uint64_t df_flow_msccl_max_bytes(struct df_program *const *progs, int nranks, ui
 		df_pgraph_fini(&g);
 		return 0;
 	}
-	lo = 1;
 	if (flow_graph_ok(&g, hi, protos[proto].slots) <= 0) {
 		df_pgraph_fini(&g);
 		return UINT64_MAX;
 	}
 	/*
-	 * The result is not monotone in theory (ceil). This is safe: the smallest count above which
-	 * all complete.
+	 * Because of rounding, a larger number may deadlock where a smaller one does not. So find
+	 * the smallest number from which on all complete.
 	 */
-	for (uint32_t m = hi; m > lo; m--) {
-		ok = flow_graph_ok(&g, m, protos[proto].slots);
-		if (ok <= 0)
-			break;
-		hi = m;
-	}
+	while (hi > 2 && flow_graph_ok(&g, hi - 1, protos[proto].slots) > 0)
+		hi--;
 	df_pgraph_fini(&g);
 	return (uint64_t)total_chunks * (protos[proto].bytes / hi);
 }

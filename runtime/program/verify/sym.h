@@ -20,7 +20,7 @@ struct df_sym_expr {
 struct df_sym_set {
 	uint64_t hash;
 	uint32_t first, nr; /* of entries, sorted; an entry is rank << 32 | chunk */
-	uint32_t low;	    /* smallest chunk % chunks, which is the longest of them */
+	uint32_t low;	    /* smallest chunk % chunks: that chunk is the longest of the set */
 	uint8_t dup;	    /* holds an entry twice */
 	uint8_t complete;   /* one chunk index, with every rank once */
 };

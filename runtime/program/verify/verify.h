@@ -67,13 +67,6 @@ struct df_verify_out {
 int df_verify(const struct df_verify_in *in, struct df_verify_out *out);
 
 /*
- * Returns the fewest slots that cannot deadlock under MSCCL's transfer rule: a step of cnt chunks
- * is ceil(cnt / per_transfer) transfers, each in its own slot; per_transfer 0: always one transfer.
- * Returns 0 if no number up to DF_MAX_SLOTS suffices; on failure -errno.
- */
-#define DF_MAX_SLOTS 1024
-
-/*
  * Whether this number of steps, in this number of blocks of all ranks, is more than the verifier
  * can check in some seconds. A step needs 600 bytes, 1.5 bytes for each rank, and some operations
  * for each block. df_verify() refuses such programs, and those whose clocks need more than some
@@ -83,11 +76,19 @@ static inline int df_verify_too_large(uint64_t steps, int nranks, uint64_t block
 {
 	return steps * ((uint64_t)nranks + blocks / 8 + 400) > 1ull << 28;
 }
+
+#define DF_MAX_SLOTS 1024
+/*
+ * Returns the fewest slots that cannot deadlock under MSCCL's transfer rule: a step of cnt chunks
+ * is ceil(cnt / per_transfer) transfers, each in its own slot; per_transfer 0: always one transfer.
+ * Returns 0 if no number up to DF_MAX_SLOTS suffices; on failure -errno.
+ */
 int64_t df_flow_min_slots(struct df_program *const *progs, int nranks, uint32_t per_transfer);
 
 /*
  * Returns the largest message (bytes of the whole buffer, `total_chunks` chunks) that MSCCL itself
- * could execute without deadlock, with the slots of `proto`. 0: no limit; UINT64_MAX: none.
+ * could execute without deadlock, with the slots of `proto`. 0: any; UINT64_MAX: it can execute
+ * none, or the programs do not fit together.
  */
 uint64_t df_flow_msccl_max_bytes(struct df_program *const *progs, int nranks, uint32_t total_chunks,
 				 enum df_proto proto);

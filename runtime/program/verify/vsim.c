@@ -50,8 +50,7 @@ struct df_vloc *df_vsim_locate(struct df_vsim *s, int rank, int buf, uint32_t ch
 	uint32_t at = s->base[rank];
 
 	if (buf == DF_BUF_OUT && s->alias) {
-		int64_t c = df_coll_alias(s->in->kind, s->in->nranks, s->in->root, rank, p->chunks,
-					  chunk);
+		int64_t c = df_coll_alias(s->in->kind, s->in->root, rank, p->chunks, chunk);
 
 		if (c >= 0) {
 			buf = DF_BUF_IN;
@@ -189,7 +188,7 @@ static int check_flags(struct df_vsim *s, uint32_t t, uint32_t step, struct df_i
 	return df_vsim_fail(s, t, step,
 			    (flags & ~(unsigned)in->flags)
 				    ? "uses an untouched input, but is not marked raw"
-				    : "is marked raw, but its operand is no untouched input");
+				    : "is marked raw, but its operand is not an untouched input");
 }
 
 static int combine(struct df_vsim *s, uint32_t t, uint32_t step, struct df_vval a, struct df_vval b,

@@ -190,8 +190,7 @@ static int pair(struct df_pgraph *g, struct end *end, uint32_t nr, const struct 
 				 nr_r);
 			return end_bad(g, nr_s > nr_r ? s : r, plan, err, text);
 		}
-		*c = (struct df_gconn){s->src,	  s->dst, s->channel,  s->thread,
-				       r->thread, nr_s,	  g->nr_slices};
+		*c = (struct df_gconn){s->src, s->dst, s->channel, s->thread, nr_s, g->nr_slices};
 		/* The connections of one thread are stored together: sends, then receives. */
 		store[(g->thread[s->thread].send - store) + s->local] = g->nr_conns;
 		store[(g->thread[r->thread].recv - store) + r->local] = g->nr_conns;

@@ -10,7 +10,7 @@
 struct df_gconn {
 	int32_t src, dst; /* ranks */
 	uint32_t channel;
-	uint32_t send_thread, recv_thread;
+	uint32_t send_thread;
 	uint32_t per_loop;
 	uint32_t first_slice; /* index of its first slice among all slices of a loop */
 };
@@ -40,6 +40,7 @@ int df_pgraph_init(struct df_pgraph *g, struct df_program *const *progs, int nra
 		   const struct df_plan *plan, struct df_perr *err);
 void df_pgraph_fini(struct df_pgraph *g);
 
+/* Return the line of a rank or a step in its source file, or -1. */
 int df_rank_line(const struct df_plan *plan, int rank);
 int df_plan_line(const struct df_plan *plan, int rank, uint32_t block, uint32_t step);
 
