@@ -201,7 +201,7 @@ int df_net_pass(struct df_net_ep *ep)
 
 static int64_t sleep_for(struct df_net_ep *ep)
 {
-	uint64_t now = df_now_ns(), until = df_session_timer(ep, now);
+	uint64_t now = df_now_ns(), until = df_session_timer(ep);
 	struct df_net_link *l;
 
 	until = DF_MIN(until, df_net_gpu_due(ep));

@@ -82,7 +82,7 @@ missing FAKE_VERBS_DMABUF=no "the kernel or the RDMA device takes no dma-buf"
 missing FAKE_VERBS_DMABUF=full "Cannot allocate memory"
 [ -n "$has" ] || says "$none"
 missing NCCL_NET_GDR_LEVEL=LOC "NCCL_NET_GDR_LEVEL"
-missing DFSHIM_NET=auto "sockets or a plugin may join them"
+missing DFSHIM_NET=auto "sockets or a plugin may connect them"
 (
 	unset FAKE_CUDA_GDR
 	missing X=1 "the GPU has no GPUDirect RDMA"
@@ -100,7 +100,7 @@ net() { # WANTED VARIABLES...
 net "GPU: dma-buf, arriving data are read back"
 net "GPU: dma-buf, the GPU orders writes" FAKE_CUDA_GDR=ordered
 net "host: DFSHIM_NET_GDR=0" DFSHIM_NET_GDR=0
-net "host: sockets or a plugin may join them" DFSHIM_NET=auto
+net "host: sockets or a plugin may connect them" DFSHIM_NET=auto
 net "host: the GPU has no GPUDirect RDMA" -u FAKE_CUDA_GDR
 net "host: NCCL_NET_GDR_LEVEL" NCCL_NET_GDR_LEVEL=LOC
 net "host: no RDMA port is usable" FAKE_VERBS=none

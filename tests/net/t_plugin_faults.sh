@@ -53,7 +53,7 @@ says "over tcp"
 
 # One that cannot be started: one line with name, file, version, reason, and what to set.
 for try in 'init init() returned 2 (system error): NET/Fake: has no hardware' 'devices devices() returned 2 (system error)' \
-	'none it has no device' 'missing it has no function isend' 'gpu fake0 takes no memory of the host (ptrSupport 0x2)' \
+	'none it has no device' 'missing it has no function isend' 'gpu fake0 does not accept host memory (ptrSupport 0x2)' \
 	'unpack fake0 needs code of its own on the GPU (netDeviceType 1)' \
 	'tiny fake0 says that a message has 0 bytes at most (maxP2pBytes)' "hang $NCCL_NET_PLUGIN did not return within 10 s"; do
 	export FAKE_PLUGIN=${try%% *}

@@ -20,7 +20,7 @@ enum df_net_type {
 	DF_NET_BYE, /* the process exits normally; a later disconnect is not a fault */
 	/* first frame of a session: all credits have been sent; slices may be sent again */
 	DF_NET_TOLD,
-	DF_NET_SETUP, /* between the two sides of a medium, over the session's streams */
+	DF_NET_SETUP, /* a medium's own message, over the session's streams */
 	/* Numbered (seq), and kept until acknowledged: */
 	/* announces a connector: key aux, our end `to`, base pos, a slots of b bytes at `at` */
 	DF_NET_OPEN,
@@ -39,11 +39,10 @@ struct df_net_frame {
 	uint32_t a, b;
 	uint64_t to, pos, aux;
 	uint64_t seq; /* number of a numbered frame, from 1; else 0 */
-	uint64_t
-		/* all numbered frames of the peer up to this one have arrived; 0: no statement */
-		ack;
+	/* All numbered frames of the peer up to this one have arrived; 0: no statement. */
+	uint64_t ack;
 	uint64_t at; /* DATA: address of the payload in the receiver's memory */
-	/* remote key of that address, for each port of the receiver; 0: none */
+	/* Remote key of that address, for each port of the receiver; 0: none. */
 	uint32_t rkey[DF_NET_RAILS];
 };
 
@@ -100,10 +99,10 @@ struct df_net_conn {
 	uint32_t peer_rkey[DF_NET_RAILS];
 	uint64_t left;	  /* number of the frame that announced our leaving; 0: we have not left */
 	uint32_t refs;	  /* frames that the medium holds */
-	uint8_t receives; /* set when the first slice arrives */
-	uint64_t behind; /* df_verbs_readback_ask() before GPU slots are freed; 0: not yet called */
+	uint8_t receives; /* whether a slice has arrived */
+	uint64_t behind;  /* df_net_gpu_ops.ask() before GPU slots are freed; 0: not yet called */
 	uint8_t gpu, peer_gpu; /* whether our slots, and the other side's, are in GPU memory */
-	uint32_t says;	       /* DF_NET_AT_HOST, DF_NET_SENDS */
+	uint32_t says;	       /* flags for OPEN and ATTACH: DF_NET_AT_HOST, DF_NET_SENDS */
 	uint32_t gone;	       /* set when this process no longer uses it; atomic */
 	uint32_t closed;       /* set when its owner, on the other side, has closed it; atomic */
 };

@@ -27,7 +27,8 @@ enum df_net_chunk_state { UNKNOWN, ASKED, REGISTERED, REFUSED };
 #define PAGE 4096ull
 
 /*
- * Logs once per endpoint where slots are. why: why not in GPU memory, or how GPU memory is reached.
+ * Logs once per endpoint where slots are. why: the reason why they are not in GPU memory, or how
+ * the network reaches GPU memory.
  */
 static void tell(struct df_net_ep *ep, int gpu, const char *why)
 {
@@ -38,7 +39,7 @@ static void tell(struct df_net_ep *ep, int gpu, const char *why)
 		ep->device, why);
 }
 
-/* NULL: no medium of this build reaches GPU memory. */
+/* Returns the functions for GPU memory; NULL: no medium of this build reaches it. */
 static const struct df_net_gpu_ops *ops_of(const struct df_net_ep *ep)
 {
 	return ep->ops[__builtin_ctz(DF_NET_BIT_VERBS)]->gpu;
@@ -48,9 +49,9 @@ static const struct df_net_gpu_ops *ops_of(const struct df_net_ep *ep)
 static const char *refused(const struct df_net_link *l)
 {
 	if (!df_blocks->far_rdma)
-		return "they are no GPU's";
+		return "the device is not a GPU";
 	if (!l->verbs_only)
-		return "sockets or a plugin may join them, which do not reach a GPU's memory: "
+		return "sockets or a plugin may connect them, which do not reach GPU memory: "
 		       "set DFSHIM_NET=verbs";
 	return df_pci_refuses(ops_of(l->ep) ? ops_of(l->ep)->nearest(l->ep) : DF_PCI_UNKNOWN);
 }
@@ -98,6 +99,7 @@ int df_net_gpu_slots(struct df_net_conn *c, uint64_t bytes)
 	return state == REFUSED ? 0 : -EAGAIN;
 }
 
+/* Registers a requested chunk, and logs the outcome. */
 static void prepare(struct df_net_ep *ep, uint32_t seg)
 {
 	struct df_net_chunk *k = &ep->gpu.chunk[seg];

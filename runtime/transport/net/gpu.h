@@ -13,7 +13,7 @@ struct df_net_chunk {
 };
 
 struct df_net_gpu {
-	uint32_t asked; /* whether a chunk is requested; atomic */
+	uint32_t asked; /* whether registration of a chunk is requested; atomic */
 	uint32_t told;	/* whether the place of slots has been logged; atomic */
 	struct df_net_chunk chunk[DF_FAR_CHUNKS_MAX];
 };

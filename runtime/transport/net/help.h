@@ -13,14 +13,13 @@ struct df_net_help {
 	struct df_trylock passing; /* the right to make a pass */
 	struct df_net_ep *next;	   /* list of endpoints that may be helped; never changes */
 	uint32_t helps;		   /* passes of other threads; atomic */
-	uint32_t left; /* helpers that have left; the futex on which the thread dozes; atomic */
-	uint32_t dozing;
-	uint32_t
-		/*
-		 * flush the next `late` operations at once, because one started late:
-		 * df_tl_begun(); atomic
-		 */
-		late;
+	uint32_t left;	 /* helpers that have left; the futex on which the thread dozes; atomic */
+	uint32_t dozing; /* whether the thread sleeps while others make passes */
+	/*
+	 * How many of the next operations are flushed at once, because one started late; see
+	 * df_tl_begun(); atomic.
+	 */
+	uint32_t late;
 	uint8_t asleep; /* the thread waits for descriptors with a timeout; under `passing` */
 };
 

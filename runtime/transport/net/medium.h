@@ -22,8 +22,8 @@ struct df_net_mem;
 /* Media, in order of preference. */
 enum { DF_NET_BIT_PLUGIN = 1, DF_NET_BIT_VERBS = 2, DF_NET_BIT_TCP = 4, DF_NET_MEDIA = 3 };
 #define DF_NET_RAILS 8 /* ports that a medium may use for one endpoint */
-#define DF_NET_NONE                                                                                \
-	(DF_NET_BIT_PLUGIN | DF_NET_BIT_VERBS | DF_NET_BIT_TCP) /* avoided: all of them */
+/* All media; as a set to avoid: no network. */
+#define DF_NET_NONE (DF_NET_BIT_PLUGIN | DF_NET_BIT_VERBS | DF_NET_BIT_TCP)
 
 /* A descriptor that the endpoint's thread waits on besides its bell; see df_session_watch(). */
 struct df_net_source {
@@ -53,8 +53,8 @@ struct df_net_gpu_ops {
 };
 
 /*
- * A medium. The thread that makes a pass over the endpoint calls these functions; none is NULL.
- * Only poll(), push(), setup() and its sources may report arrivals (df_net_arrived() and so on).
+ * A medium. The thread that makes a pass over the endpoint calls these functions. Only poll(),
+ * push(), setup() and its sources may report arrivals (df_net_arrived() and so on).
  */
 struct df_net_ops {
 	const char *name;
@@ -66,7 +66,7 @@ struct df_net_ops {
 	 * message if the user has to know.
 	 */
 	int (*start)(struct df_net_ep *ep);
-	/* Registers memory for remote access where the medium can; forbid() ends that. */
+	/* Registers memory for remote access; forbid() ends that. NULL: the medium has none. */
 	void (*allow)(struct df_net_ep *ep, void *at, size_t bytes, struct df_net_mem *out);
 	void (*forbid)(struct df_net_ep *ep, struct df_net_mem *mem);
 	/*
@@ -142,7 +142,8 @@ void df_session_sleep(struct df_net_ep *ep, int64_t timeout_ns);
 /* Whether accepted frames are unsent. */
 int df_session_unsent(const struct df_net_link *l);
 /* Returns when it needs a call without an event; UINT64_MAX: never. */
-uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now);
+uint64_t df_session_timer(struct df_net_ep *ep);
+/* Makes the endpoint's thread call s->ready() when the descriptor is readable. Returns -errno. */
 int df_session_watch(struct df_net_ep *ep, int fd, struct df_net_source *s);
 /*
  * Returns a key that only the two ends of the present session know. From the medium's begin() or

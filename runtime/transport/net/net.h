@@ -17,8 +17,9 @@
  * A slice has a number and stays in its slot until the receiver has consumed it. After a path
  * breaks, the sender sends the open slices again, and the receiver drops those it has.
  * Announcements are numbered too, and kept until acknowledged. Credits are states; the last one
- * counts. A fault is an event in the log. A link is lost only when the other side has sent nothing
- * for DFSHIM_NET_TIMEOUT_MS (df_net_on_event()).
+ * counts. A fault is an event in the log. A link is lost when the other side has sent nothing for
+ * DFSHIM_NET_TIMEOUT_MS, when no medium connects the two, or when the other side has given it up
+ * (df_net_on_event()).
  *
  * No connector waits for a resource of another: its credits are its own slots, and unsent data stay
  * in its slots, not in a queue. Only the bytes on the wire are in sequence, and the receiver reads
@@ -107,12 +108,11 @@ struct df_net_ep {
 	struct df_key key;     /* the secret of this process */
 	uint64_t proc, passed; /* passed: time of the last pass */
 	uint64_t tell_at;      /* when to send delayed credits; 0: never */
-	uint32_t flush,
-		/*
-		 * atomic: number of the last request, and of the last one served: all sent data
-		 * were received and all arrivals acknowledged
-		 */
-		flushed;
+	/*
+	 * Number of the last request to flush, and of the last one served: all sent data were
+	 * received and all arrivals acknowledged. Atomic.
+	 */
+	uint32_t flush, flushed;
 	struct df_net_counts n; /* relaxed atomics: statistics */
 	struct df_net_gpu gpu;
 	void *sessions; /* of socket.c */
@@ -231,7 +231,7 @@ void df_net_read_end(struct df_net_link *l, struct df_net_reader *r);
 /* Directs the rest of a slice to its slot if the receiver has withdrawn its other address. */
 void df_net_read_withdrawn(struct df_net_link *l, struct df_net_reader *r);
 /* Releases a frame that send() accepted: it was sent, or never will be. */
-void df_net_sent(struct df_net_link *l, struct df_net_conn *from);
+void df_net_sent(struct df_net_conn *from);
 /*
  * Returns the address of a sender's slice: its slot, or the user buffer that it refers to. Once the
  * reference is withdrawn (runtime/coll/byref.c), the slot is used and its bytes have no meaning.

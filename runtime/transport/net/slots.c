@@ -38,7 +38,7 @@ static void note(struct df_net_link *l, const struct df_net_frame *f)
 void df_net_acknowledged(struct df_net_link *l, uint64_t ack)
 {
 	l->settled = DF_MAX(l->settled, ack);
-	/* Also after a break: the frame may have arrived just before it. */
+	/* After a break, the frame may have arrived just before it: do not send it again. */
 	l->sent = DF_MAX(l->sent, DF_MIN(ack, l->seq));
 	while (!df_list_empty(&l->notes)) {
 		struct df_net_note *n = df_list_first(&l->notes, struct df_net_note, node);
@@ -118,7 +118,7 @@ static void allow(struct df_net_conn *c)
 
 	/* GPU memory is registered by the chunk, and mem is already set. */
 	for (i = 0; i < DF_NET_MEDIA && !c->mem.mr[0]; i++)
-		if (ep->media & 1u << i)
+		if (ep->media & 1u << i && ep->ops[i]->allow)
 			ep->ops[i]->allow(ep, slots_of(c), (size_t)c->nr_slots * c->slot_bytes,
 					  &c->mem);
 }
@@ -129,7 +129,7 @@ static void forbid(struct df_net_conn *c)
 	int i;
 
 	for (i = 0; i < DF_NET_MEDIA && c->mem.mr[0] && !c->gpu; i++)
-		if (ep->media & 1u << i)
+		if (ep->media & 1u << i && ep->ops[i]->forbid)
 			ep->ops[i]->forbid(ep, &c->mem);
 }
 
@@ -532,7 +532,7 @@ static void attached(struct df_net_link *l, const struct df_net_frame *f)
 	memcpy(c->peer_rkey, f->rkey, sizeof(c->peer_rkey));
 }
 
-/* The other side closes its end and reports its position; no later credit will. */
+/* Handles the position in a CLOSE or DETACH frame, after which no credit follows. */
 static void consumed(struct df_net_conn *c, uint64_t pos)
 {
 	if (c->receives || pos <= c->consumed || pos > df_net_tail(c))
@@ -714,9 +714,8 @@ void df_net_read_withdrawn(struct df_net_link *l, struct df_net_reader *r)
 		r->to = (uint8_t *)slot_of(c, r->f.pos) + (r->f.bytes - r->left);
 }
 
-void df_net_sent(struct df_net_link *l, struct df_net_conn *from)
+void df_net_sent(struct df_net_conn *from)
 {
-	(void)l;
 	if (from)
 		from->refs--;
 }

@@ -117,7 +117,7 @@ static const char *obstacle(const struct gdr_gpus *gpus, int gpu, const struct d
 	if (!gpus->v[gpu].rdma)
 		return "the GPU has no GPUDirect RDMA";
 	if (!only_verbs)
-		return "sockets or a plugin may join them, which do not reach a GPU's memory: set "
+		return "sockets or a plugin may connect them, which do not reach GPU memory: set "
 		       "DFSHIM_NET=verbs";
 	if (far)
 		return far;

@@ -129,7 +129,7 @@ const char *df_ncclnet_result(int result)
 		"invalid argument", "invalid usage",	    "remote error", "in progress"};
 
 	return result >= 0 && (size_t)result < DF_ARRAY_LEN(names) ? names[result]
-								   : "no result of NCCL's";
+								   : "unknown result";
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -219,7 +219,7 @@ int df_ncclnet_properties(const struct df_ncclnet *n, int dev, struct df_ncclnet
 	snprintf(out->name, sizeof(out->name), "%s", p.v7.name ? p.v7.name : "?");
 	snprintf(out->pci, sizeof(out->pci), "%s", p.v7.pci_path ? p.v7.pci_path : "");
 	if (!(p.v7.memory & MEMORY_HOST))
-		snprintf(why, size, "%s takes no memory of the host (ptrSupport %#x)", out->name,
+		snprintf(why, size, "%s does not accept host memory (ptrSupport %#x)", out->name,
 			 (unsigned)p.v7.memory);
 	else if (offload)
 		snprintf(why, size, "%s needs code of its own on the GPU (netDeviceType %d)",

@@ -74,7 +74,7 @@ int df_ncclnet_connect(const struct df_ncclnet *n, int dev, void *handle, void *
 int df_ncclnet_accept(const struct df_ncclnet *n, void *listener, void **comm);
 int df_ncclnet_register(const struct df_ncclnet *n, void *comm, void *at, size_t bytes, void **mr);
 int df_ncclnet_deregister(const struct df_ncclnet *n, void *comm, void *mr);
-/* Set *request to NULL if they cannot start now; call them again. */
+/* df_ncclnet_send() and df_ncclnet_receive() set *request to NULL if the caller must try again. */
 int df_ncclnet_send(const struct df_ncclnet *n, void *comm, void *at, size_t bytes, void *mr,
 		    void **request);
 int df_ncclnet_receive(const struct df_ncclnet *n, void *comm, void *at, size_t bytes, void *mr,

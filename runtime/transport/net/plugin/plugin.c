@@ -30,9 +30,8 @@
 #include "runtime/transport/net/net.h"
 #include "runtime/transport/net/plugin/ncclnet.h"
 
-#define MESSAGE (64u << 10) /* bytes of a buffer */
-#define OUT_MAX 8
-/* together less than DF_NCCLNET_REQUESTS, which one plugin counts for both directions */
+#define MESSAGE	    (64u << 10) /* bytes of a buffer */
+#define OUT_MAX	    8
 #define IN_MAX	    16
 #define BUFFERS	    ((size_t)(OUT_MAX + IN_MAX) * MESSAGE)
 #define QUEUE	    64
@@ -43,6 +42,8 @@
 #define SPIN_NS	    (50 * DF_NS_PER_US) /* after progress, test without a pause for this time */
 #define PAUSE_MAX   DF_NS_PER_MS
 #define AWAKE_NS    (2 * DF_NS_PER_MS) /* without a message for this time, send SLEEP */
+/* A plugin may count the requests of both directions together. */
+_Static_assert(OUT_MAX + IN_MAX < DF_NCCLNET_REQUESTS, "as many as a plugin accepts");
 
 enum word { HANDLE = 1, SLEEP, RING };
 
@@ -53,12 +54,8 @@ enum word { HANDLE = 1, SLEEP, RING };
 /* The header of a message. */
 struct head {
 	uint32_t bytes, number;
-	struct df_key
-		/*
-		 * key_of() this direction: some plugins misdeliver messages, and other processes
-		 * can connect
-		 */
-		key;
+	/* key_of(): some plugins misdeliver messages, and other processes can connect. */
+	struct df_key key;
 };
 
 struct queued {
@@ -98,9 +95,8 @@ struct path {
 	void *out[OUT_MAX], *in[IN_MAX];
 	uint64_t moved, moved_out; /* times of the last progress */
 	int sleeps, peer_sleeps, ring_due;
-	uint64_t missing,
-		/* a message that was sent and has not arrived, and since when; 0: none */
-		missing_since;
+	/* A message that was sent and has not arrived, and since when; 0: none. */
+	uint64_t missing, missing_since;
 	/* Frames that are not in a message yet; `off` bytes of the first one are. */
 	uint32_t head, tail;
 	size_t off;
@@ -229,17 +225,6 @@ static int plugin_start(struct df_net_ep *ep)
 	return 0;
 }
 
-/* Slices are copied, so user memory is not registered. */
-static void plugin_allow(struct df_net_ep *ep, void *at, size_t bytes, struct df_net_mem *out)
-{
-	(void)ep, (void)at, (void)bytes, (void)out;
-}
-
-static void plugin_forbid(struct df_net_ep *ep, struct df_net_mem *mem)
-{
-	(void)ep, (void)mem;
-}
-
 /* Called once per session. Shared memory, so that a fork does not move its pages. */
 static uint8_t *next_buffers(struct path *p)
 {
@@ -284,7 +269,7 @@ static int send_handle(struct df_net_link *l, const uint8_t *handle)
 	return 0;
 }
 
-/* Returns the mark of messages in one direction, from the session's key; never sent ahead. */
+/* Returns the key in all messages of one direction. Both sides derive it from the session's key. */
 static struct df_key key_of(const struct df_net_link *l, uint64_t connects)
 {
 	struct df_key session = df_session_key(l);
@@ -356,7 +341,7 @@ static void plugin_end(struct df_net_link *l)
 		memset(handle, 0, sizeof(*handle));
 	}
 	for (; p->head != p->tail; p->head++)
-		df_net_sent(l, p->queue[p->head % QUEUE].from);
+		df_net_sent(p->queue[p->head % QUEUE].from);
 	df_net_read_end(l, &p->reader);
 	/* Returns the pages to the system; late writes of the plugin still find a mapping. */
 	madvise(p->buffers, BUFFERS, MADV_REMOVE);
@@ -410,7 +395,7 @@ static void fill(struct df_net_link *l)
 		p->off = 0;
 		p->head++;
 		df_net_count(&l->ep->n.frames_sent, 1);
-		df_net_sent(l, q->from);
+		df_net_sent(q->from);
 	}
 	*m = (struct head){(uint32_t)(at - (uint8_t *)m), (uint32_t)p->filled, p->key_out};
 	p->moved = df_now_ns();
@@ -778,8 +763,6 @@ static int plugin_poll(struct df_net_link *l, uint64_t now, int arm)
 const struct df_net_ops df_net_plugin = {
 	.name = "plugin",
 	.start = plugin_start,
-	.allow = plugin_allow,
-	.forbid = plugin_forbid,
 	.begin = plugin_begin,
 	.end = plugin_end,
 	.setup = plugin_setup,

@@ -126,7 +126,6 @@ void df_tcp_events(const struct df_net_ep *ep, struct stream *s, uint32_t events
 	epoll_ctl(df_sessions(ep)->epoll_fd, EPOLL_CTL_MOD, s->fd, &e);
 }
 
-/* Freed later, when no pending event refers to it. */
 void df_tcp_close(struct df_net_ep *ep, struct stream *s)
 {
 	if (s->state == STRANGER || s->state == CHALLENGED)
@@ -136,7 +135,7 @@ void df_tcp_close(struct df_net_ep *ep, struct stream *s)
 	if (s->link)
 		df_net_read_end(s->link, &s->reader);
 	for (; s->head != s->tail; s->head++)
-		df_net_sent(s->link, s->out[s->head % OUT_MAX].from);
+		df_net_sent(s->out[s->head % OUT_MAX].from);
 	s->state = SHUT;
 	close(s->fd);
 	df_list_del(&s->node);
@@ -150,8 +149,7 @@ static void broken(struct df_net_link *l, struct stream *s, int why)
 {
 	if (why == -EFAULT)
 		df_warn_once(
-			"the buffer of a collective that has not ended is not there any more: the "
-			"application has freed it too early");
+			"the application has freed the buffer of a collective that has not ended");
 	df_tcp_fail(l->ep, s, why);
 }
 
@@ -209,7 +207,7 @@ int df_tcp_flush(struct df_net_link *l, struct stream *s)
 			s->off -= all;
 			s->head++;
 			df_net_count(&l->ep->n.frames_sent, 1);
-			df_net_sent(l, o->from);
+			df_net_sent(o->from);
 		}
 		if ((size_t)n < want)
 			break;

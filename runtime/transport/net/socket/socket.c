@@ -47,8 +47,7 @@ int df_session_connects(const struct df_net_link *l)
 	return l->ep->proc != l->proc ? l->ep->proc < l->proc : l->ep->device < l->device;
 }
 
-/* Ends the session. The connecting side begins the next one soon. */
-static void session_end(struct df_net_link *l, int why)
+void df_session_fail(struct df_net_link *l, int why)
 {
 	struct session *p = df_session(l);
 	uint32_t i;
@@ -69,11 +68,6 @@ static void session_end(struct df_net_link *l, int why)
 		p->try_at = df_now_ns() + p->pause;
 }
 
-void df_session_fail(struct df_net_link *l, int why)
-{
-	session_end(l, why);
-}
-
 void df_tcp_fail(struct df_net_ep *ep, struct stream *s, int why)
 {
 	struct session *p = s->link ? df_session(s->link) : NULL;
@@ -82,7 +76,7 @@ void df_tcp_fail(struct df_net_ep *ep, struct stream *s, int why)
 		p->knock = NULL;
 	else if (p && s->index < p->nr && p->v[s->index] == s) {
 		s->link->what[0] = '\0';
-		session_end(s->link, why);
+		df_session_fail(s->link, why);
 		return;
 	}
 	df_tcp_close(ep, s);
@@ -121,16 +115,6 @@ static int tcp_start(struct df_net_ep *ep)
 {
 	(void)ep;
 	return 0;
-}
-
-static void tcp_allow(struct df_net_ep *ep, void *at, size_t bytes, struct df_net_mem *out)
-{
-	(void)ep, (void)at, (void)bytes, (void)out;
-}
-
-static void tcp_forbid(struct df_net_ep *ep, struct df_net_mem *mem)
-{
-	(void)ep, (void)mem;
 }
 
 static int tcp_begin(struct df_net_link *l)
@@ -173,8 +157,6 @@ const struct df_net_ops df_net_tcp = {
 	.helped = 1,
 	.gathers = 1,
 	.start = tcp_start,
-	.allow = tcp_allow,
-	.forbid = tcp_forbid,
 	.begin = tcp_begin,
 	.end = tcp_end,
 	.setup = tcp_setup,
@@ -315,7 +297,7 @@ static uint32_t nr_streams(void)
 	const struct df_env *env = df_env();
 	long threads = env->nccl_socket_nthreads, each = env->nccl_nsocks_perthread;
 
-	/* Small frames have the first stream for themselves. */
+	/* Two by default: one for large slices, and the first for all other frames. */
 	if (threads == DF_AUTO && each == DF_AUTO)
 		return 2;
 	threads = threads == DF_AUTO ? 1 : threads;
@@ -346,7 +328,7 @@ static void attempt(struct df_net_link *l, uint64_t now)
 	for (i = 0; i < nr; i++) {
 		p->v[i] = dial(l, CONNECTING, &why);
 		if (!p->v[i]) {
-			session_end(l, why);
+			df_session_fail(l, why);
 			return;
 		}
 		p->v[i]->index = i;
@@ -376,7 +358,7 @@ void df_session_close(struct df_net_link *l)
 
 	if (!p)
 		return;
-	session_end(l, -ECONNRESET);
+	df_session_fail(l, -ECONNRESET);
 	if (p->knock)
 		df_tcp_close(l->ep, p->knock);
 	p->knock = NULL;
@@ -529,13 +511,12 @@ static void timers(struct df_net_ep *ep, uint64_t now)
 	}
 }
 
-uint64_t df_session_timer(struct df_net_ep *ep, uint64_t now)
+uint64_t df_session_timer(struct df_net_ep *ep)
 {
 	uint64_t until = DF_MIN(df_sessions(ep)->accept_at ?: UINT64_MAX, df_greeting_report_at());
 	const struct session *p;
 	struct df_net_link *l;
 
-	(void)now;
 	for (l = df_net_links(ep); l; l = l->next) {
 		p = df_session(l);
 		if (p && !l->up && l->opened == 1 && !l->bye && (!p->nr || p->nr_open < p->nr))
@@ -573,9 +554,9 @@ int df_session_unsent(const struct df_net_link *l)
 }
 
 /*
- * Reads the only recently active stream without polling all, which saves a system call per arrival
- * for a thread that waits for one peer. Returns 1 if data arrived, 0 if not, or -1 if all streams
- * have to be polled.
+ * If one stream had all recent events, reads it without polling the others, which saves a system
+ * call per arrival for a thread that waits for one peer. Returns 1 if data arrived, 0 if not, or -1
+ * if all streams have to be polled.
  */
 static int guess(struct sessions *m)
 {

@@ -18,9 +18,9 @@
 #define OUT_MAX	    64 /* frames queued on a stream, at most; a power of two */
 #define GATHER_MAX  48 /* iovec entries of one sendmsg(), in frames */
 #define IN_BYTES    (64u << 10)
-#define TURNS	    16 /* reads of one stream before the next stream is served */
-#define BULK_BYTES  4096
-/* slices of this size are read alone: the next may have another destination */
+#define TURNS	    16	 /* reads of one stream before the next stream is served */
+#define BULK_BYTES  4096 /* smaller payloads go over the first stream, with all other frames */
+/* Slices of at least this size are read alone: the next may have another destination. */
 #define LARGE_BYTES  65536
 #define GUESS_AFTER  4	  /* consecutive events of one stream before it is read without polling */
 #define GUESSES	     16	  /* one poll in 16 is of all streams, by epoll_wait() */
@@ -31,11 +31,12 @@
 #define WIRE_VERSION ((uint32_t)DF_CTL_VERSION << 16 | DF_ABI_VERSION)
 #define MAGIC	     0x356b6f7374656e64ull /* "dnetsok5" */
 
-/*
- * Words of a hello: HELLO opens a stream, the other only probes whether the peer lives. Words of an
- * outcome: WELCOME, and OVER if this side has given the link up.
- */
-enum word { HELLO, WELCOME, KNOCK, OVER };
+enum word {
+	HELLO,	 /* of a hello: opens a stream */
+	WELCOME, /* of an outcome */
+	KNOCK,	 /* of a hello: only probes whether the process lives */
+	OVER,	 /* of an outcome: this side has given the link up */
+};
 
 /* The messages of a greeting (greeting.c), in order. The third is a proof alone. */
 struct hello {
@@ -114,10 +115,10 @@ struct session {
 struct sessions {
 	int epoll_fd, event_fd, listen_fd;
 	struct df_list strangers, shut;
-	uint32_t nr_strangers; /* change it with df_strangers_add() */
-	struct stream *last;   /* the last stream that had data; NULL: none, or closed */
-	uint32_t in_a_row, guesses;
-	uint64_t accept_at; /* when to accept again after a pause; 0: not paused */
+	uint32_t nr_strangers;	    /* change it with df_strangers_add() */
+	struct stream *last;	    /* the last stream that had data; NULL: none, or closed */
+	uint32_t in_a_row, guesses; /* successive events of `last`; calls of guess() */
+	uint64_t accept_at;	    /* when to accept again after a pause; 0: not paused */
 	union df_sockaddr local;
 	char iface[IF_NAMESIZE]; /* the interface with this address */
 	/* the system's congestion control, if near peers should not use it; else "" */

@@ -78,7 +78,7 @@ static int open_library(struct opening *o)
 	return 0;
 }
 
-/* Largest number of ports used: more bring nothing, and each needs a registration of all slots. */
+/* Most ports that are used: more are not faster, and all slots are registered for each. */
 #define ENOUGH 4
 
 /*

@@ -52,10 +52,12 @@ static int has_another(const struct path *p, int k)
 
 static void fail_those(struct df_net_ep *ep, const struct whom *w, int why, const char *text)
 {
-	int k, dead = df_verbs_all_dead(ep);
+	int k, dead = 1; /* whether every device has failed */
 	struct verbs *v = df_verbs(ep);
 	struct df_net_link *l;
 
+	for (k = 0; k < v->nr; k++)
+		dead &= v->rail[k].device->dead;
 	for (k = 0; k < v->nr && !w->port; k++)
 		if (v->rail[k].device == w->device &&
 		    ((!w->qp && !w->cq) || v->rail[k].readback.self.qp == w->qp ||

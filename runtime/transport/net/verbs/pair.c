@@ -117,7 +117,7 @@ static void gid_text(const union ibv_gid *gid, char *text, socklen_t size)
 		inet_ntop(AF_INET6, gid->raw, text, size);
 }
 
-/* Queried anew each time: a port that was down may have other addresses. */
+/* Queries the port's addresses, which may change while it is down. Returns 0 if it is up. */
 static int look_at_port(const struct rail *r, struct pair *q)
 {
 	static const union ibv_gid none;
@@ -148,7 +148,7 @@ static int to_init(const struct rail *r, struct pair *q, unsigned access)
 					     IBV_QP_ACCESS_FLAGS));
 }
 
-/* Draws a first packet number of 24 bits, not computable from the time. -errno. */
+/* Chooses a random first packet number of 24 bits. Returns 0 or -errno. */
 static int draw_psn(struct pair *q)
 {
 	struct df_key random = {0};
@@ -361,7 +361,7 @@ void df_verbs_pair_end(struct df_net_link *l, struct pair *q)
 	q->qp = NULL;
 	q->cq = NULL;
 	for (; q->head != q->tail; q->head++)
-		df_net_sent(l, q->from[q->head % OUT_MAX]);
+		df_net_sent(q->from[q->head % OUT_MAX]);
 	q->head = q->tail = 0;
 	q->queued = 0;
 	q->sends = q->usable = 0;
@@ -421,8 +421,8 @@ static double pace(const struct pair *q)
 }
 
 /*
- * Whether the pair is slow. The constant term excuses a pair that had little work: it waited for
- * single slices, or had small ones.
+ * Whether the pair is slow. The constant term is for a pair that had little work: it waited for
+ * single slices, or had small ones, and is not slow because of that.
  */
 static int is_slow(const struct pair *q, double fastest)
 {

@@ -8,8 +8,9 @@
 #include "runtime/transport/net/verbs/verbs_int.h"
 
 /*
- * Creates the queue pair, ready to receive; connects it to the other side's; destroys it: posted
- * frames are released, and the other side can no longer write.
+ * df_verbs_pair_make() creates the queue pair, ready to receive. df_verbs_pair_join() connects it
+ * to the other side's. df_verbs_pair_end() destroys it: posted frames are released, and the other
+ * side can no longer write.
  */
 int df_verbs_pair_make(struct df_net_link *l, struct pair *q);
 int df_verbs_pair_join(struct df_net_link *l, struct pair *q, const struct df_net_frame *info);
@@ -22,14 +23,14 @@ static inline uint64_t df_verbs_weight(uint32_t bytes)
 {
 	return bytes + 4096u;
 }
-/* Records that the oldest posted frame is done. */
+/* Records that the oldest posted frame is done, and its time. */
 void df_verbs_pair_done(struct pair *q, const struct df_net_frame *f, uint64_t now);
 /*
  * Returns the pair with the lowest estimated completion time for a slice. Pairs over spare ports
  * are used only if there is no other.
  */
 struct pair *df_verbs_pair_choose(const struct path *p, uint32_t bytes);
-/* Returns a port for pair k of the connecting side, in turn, whose device has not failed. */
+/* On the connecting side: returns the port for pair k, taking those of working devices in turn. */
 int df_verbs_rail(const struct df_net_link *l, int k);
 /*
  * Returns the port for the other side's pair k, on the accepting side. Prefers the port with the
@@ -48,8 +49,9 @@ struct pair *df_verbs_pair_new(struct df_net_link *l, int rail);
  * nothing.
  */
 int df_verbs_pair_move(struct df_net_link *l, struct pair *q, int rail);
+/* Posts the i-th receive. Its completion has DF_VERBS_RECEIVE in the work request's id. */
 int df_verbs_pair_receive(struct pair *q, uint32_t i);
-#define DF_VERBS_RECEIVE (1ull << 32) /* flag in a work request's id */
+#define DF_VERBS_RECEIVE (1ull << 32)
 /* Returns the -errno for the status of a failed completion. */
 int df_verbs_status_errno(enum ibv_wc_status status);
 

@@ -242,6 +242,7 @@ static int verbs_push(struct df_net_link *l)
 
 /* ---- pairs begin and end --------------------------------------------------------------------- */
 
+/* Ends the session, with the pair's port (q NULL: the first port) and the text as the reason. */
 static void fail(struct df_net_link *l, const struct pair *q, int why, const char *text)
 {
 	const struct rail *r = q ? df_verbs_pair_rail(l, q) : df_verbs(l->ep)->rail;
@@ -471,8 +472,8 @@ static int verbs_begin(struct df_net_link *l)
 	}
 	p->begun = 1;
 	/*
-	 * The other side did not answer in between; it may have been stopped, which is for the
-	 * session to decide.
+	 * Failed setups count only if they follow one another. After a longer pause the other side
+	 * may have been stopped meanwhile, and its session decides about that.
 	 */
 	if (df_now_ns() - p->failed > SILENT_NS)
 		p->fails = 0;
@@ -678,7 +679,7 @@ static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 	}
 	if (!(wc->wr_id & DF_VERBS_RECEIVE)) {
 		df_verbs_pair_done(q, &q->rings->out[i], df_now_ns());
-		df_net_sent(l, q->from[i]);
+		df_net_sent(q->from[i]);
 		q->head++;
 		return 0;
 	}
@@ -725,7 +726,7 @@ static int poll_pair(struct df_net_link *l, int k, uint64_t now, int arm, int *m
 	return 0;
 }
 
-/* Returns any pair, or NULL if none was ever offered. */
+/* Returns the first pair that exists, or NULL. */
 static const struct pair *any(const struct path *p)
 {
 	int k;

@@ -67,7 +67,7 @@ static int make(struct df_net_ep *ep, struct rail *r)
 	return ret;
 }
 
-/* Whether the port may have written something that is not visible yet. */
+/* Whether writes of the port that `asked` covers may not be visible yet. */
 static int owes(const struct rail *r, uint64_t asked)
 {
 	return r->readback.done < DF_MIN(asked, r->readback.want);
@@ -100,7 +100,6 @@ static int begin(struct df_net_ep *ep, const struct df_far_rdma *at, const struc
 
 	if (v->reads_back)
 		return 0;
-
 	for (i = 0; i < v->nr && !ret; i++) {
 		if (v->rail[i].device->dead)
 			continue;
@@ -172,8 +171,8 @@ void df_verbs_late(struct df_net_link *l, struct pair *q, const struct df_net_fr
 }
 
 /*
- * Posts a read behind all arrivals. Any byte will do: all writes of the port to the GPU take the
- * same route.
+ * Posts a read after all arrivals. It may read any byte, because all writes of the port to the GPU
+ * take the same route.
  */
 static int post(struct df_net_ep *ep, struct rail *r)
 {
@@ -350,7 +349,7 @@ static int look(struct df_net_ep *ep, struct rail *r, uint64_t now, int arm)
 		b->behind = b->want;
 		b->posted = df_now_ns(); /* not the time of the pass, which is before the request */
 	}
-	/* Its slices wait for the port, as its pairs do. */
+	/* While the port is down its slices wait, like its pairs. */
 	if (ret == -EAGAIN || ret == -ENETDOWN || (ret && b->nr == b->first))
 		return moved;
 	ret = ret ? ret : post(ep, r);

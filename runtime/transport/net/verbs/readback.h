@@ -8,21 +8,18 @@
 #include "runtime/transport/net/verbs/verbs_int.h"
 
 /*
- * A queue pair of a link over the port was created or destroyed. joined: the other side may have
- * written over it.
+ * Call after a queue pair of a link over the port was created or destroyed. joined: the other side
+ * may have written over it.
  */
 void df_verbs_readback_opened(struct rail *r);
 void df_verbs_readback_closed(struct df_net_ep *ep, struct rail *r, int joined);
 /* Creates the port's queue pair for reads, if one is needed. Returns -errno. */
 int df_verbs_readback_make(struct df_net_ep *ep, struct rail *r);
-/* A slice that has a place has arrived in GPU memory over this pair. */
+/* A slice that df_net_place() accepted has arrived in GPU memory over this pair. */
 void df_verbs_late(struct df_net_link *l, struct pair *q, const struct df_net_frame *f);
 /* Handles a failure of the queue pair for reads, if there is one. */
 void df_verbs_readback_fail(struct df_net_ep *ep, struct rail *r, const char *text);
-/*
- * An event reports that the port is down: drops the pending read. look() queries
- * the port.
- */
+/* Handles the event that the port is down: drops the pending read. look() queries the port. */
 void df_verbs_readback_down(struct rail *r);
 /* Handles the end of the link's session. */
 void df_verbs_readback_end(struct df_net_link *l);

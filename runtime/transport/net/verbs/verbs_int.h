@@ -26,7 +26,7 @@
 #define IN_MAX	    256 /* posted receives, so many that a sender seldom finds none */
 #define PAIRS_MAX   16
 #define SETUP_NS    (5 * DF_NS_PER_S)
-#define SETUP_FAILS 2 /* failed setups before sockets are used, where allowed */
+#define SETUP_FAILS 2 /* after this many failed setups sockets are used, if allowed */
 
 #define DF_IBV_FUNCTIONS(X)                                                                        \
 	X(get_device_list)                                                                         \
@@ -103,7 +103,7 @@ struct pair {
 	uint8_t rail, peer_rail, far; /* far: how many of the two ports are spare */
 	uint8_t sends;		      /* it can send */
 	uint8_t usable;		      /* it can send, and a frame of the other side has arrived */
-	uint8_t out;		      /* the log has reported it missing */
+	uint8_t out;		      /* whether a warning has reported it missing */
 	int broken;		      /* -errno of a failed post; 0: none */
 	struct ece ece;
 	uint64_t deadline; /* of its setup */
@@ -114,7 +114,7 @@ struct pair {
 	double given;	      /* weight of the slices it was chosen for; decays */
 	uint8_t timed;	      /* number of slices timed, up to TIMED */
 	uint64_t since;	      /* when it became usable */
-	uint64_t rest;	      /* no attempt before, if another pair works */
+	uint64_t rest;	      /* no attempt before this time, if another pair works */
 	uint64_t pause;
 	uint64_t retry_at; /* 0: no attempt planned */
 	char peer_gid[64];
@@ -130,9 +130,9 @@ struct readback {
 	uint32_t first, nr, cap;
 	uint32_t covered; /* how many of them the pending read covers */
 	uint64_t posted;  /* when the read, or the wait that replaces it, began; 0: neither */
-	/* Numbers of df_verbs_readback_ask(): requested, covered by the read, done. */
+	/* Numbers of df_net_gpu_ops.ask(): requested, covered by the read, done. */
 	uint64_t want, behind, done;
-	uint64_t try_at; /* no attempt to create the queue pair before */
+	uint64_t try_at; /* no attempt to create the queue pair before this time */
 	int pairs; /* queue pairs of links over this port; while there are any, it may write */
 };
 
@@ -188,16 +188,6 @@ static inline struct path *df_verbs_path(const struct df_net_link *l)
 static inline struct rail *df_verbs_pair_rail(const struct df_net_link *l, const struct pair *q)
 {
 	return &df_verbs(l->ep)->rail[q->rail];
-}
-
-/* Whether every device has failed. */
-static inline int df_verbs_all_dead(const struct df_net_ep *ep)
-{
-	int i, dead = 1;
-
-	for (i = 0; i < df_verbs(ep)->nr; i++)
-		dead &= df_verbs(ep)->rail[i].device->dead;
-	return dead;
 }
 
 /*
