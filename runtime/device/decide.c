@@ -35,26 +35,18 @@
 #include "runtime/device/device.h"
 #include "runtime/evidence/evidence_file.h"
 
-#define OVERRIDE "DFSHIM_BACKEND=cuda takes the GPU all the same"
+#define OVERRIDE "DFSHIM_BACKEND=cuda uses the GPU anyway"
 
 static void *driver;
 static int failed; /* whether a check of the self-test has failed on one of our GPUs */
 
-/* Looks up behind our own hook, because this call is not the application's. */
-static void *find_in(void *lib, const char *name)
-{
-	return df_dlsym(lib, name);
-}
-
+/* df_dlsym() bypasses our own hook, because this call is not the application's. */
 static void *find(const char *name)
 {
-	return find_in(driver, name);
+	return df_dlsym(driver, name);
 }
 
-/*
- * ---- running the test
- * -------------------------------------------------------------------------------------
- */
+/* ---- running the test ------------------------------------------------------------------------ */
 
 static int library_path(char *path)
 {
@@ -92,9 +84,8 @@ static int nccl_of(struct dl_phdr_info *info, size_t size, void *path)
 }
 
 /*
- * Finds the NCCL whose speed the daemon's is compared with: the job's; else the one that the doctor
- * finds, which has the same library path (then path is empty). Returns its version; 0: there is
- * none.
+ * Finds the NCCL with whose speed the daemon's is compared: the job's, else the one that the doctor
+ * finds with the same library path (*path is empty then). Returns its version; 0: there is none.
  */
 static int nccl_version(char *path)
 {
@@ -104,7 +95,7 @@ static int nccl_version(char *path)
 	*path = '\0';
 	dl_iterate_phdr(nccl_of, path);
 	lib = dlopen(*path ? path : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-	*(void **)&version = lib ? find_in(lib, "ncclGetVersion") : NULL;
+	*(void **)&version = lib ? df_dlsym(lib, "ncclGetVersion") : NULL;
 	return version && !version(&v) ? v : 0;
 }
 
@@ -184,8 +175,8 @@ static enum df_evidence_word known(const struct df_evidence_facts *f, enum df_ev
 }
 
 /*
- * The best executor that DFSHIM_EXECUTOR allows, in *of, and its result. Lanes do not replace a
- * daemon whose checks have failed, unless they are asked for by name.
+ * Finds the best executor that DFSHIM_EXECUTOR allows (*of); returns its result. Lanes do not
+ * replace a daemon whose checks have failed, unless DFSHIM_EXECUTOR names them.
  */
 static enum df_evidence_word best(const struct df_evidence_facts *f, enum df_evidence_of *of,
 				  int *lacking, char *reason, size_t reason_bytes)
@@ -227,7 +218,7 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 		return word;
 	if (!bound_ns || doctor_path(library, program, sizeof(program))) {
 		snprintf(reason, reason_bytes,
-			 "it has not been tested here (%s); `dfshim doctor` does that",
+			 "it has not been tested here (%s); run `dfshim doctor`",
 			 bound_ns ? "no program dfshim beside the library"
 				  : "DFSHIM_SELF_TEST_MS=0");
 		return DF_EVIDENCE_NONE;
@@ -244,8 +235,8 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 	}
 	word = best(f, of, &gpu, reason, reason_bytes);
 	if (word == DF_EVIDENCE_NONE) {
-		df_warn("GPU %d is tested, once for this GPU, driver and build (some seconds; without: "
-			"DFSHIM_BACKEND=cuda, or DFSHIM_SELF_TEST_MS=0, which leaves the job to NCCL)",
+		df_warn("testing GPU %d, once for this GPU, driver and build (some seconds); to skip, set "
+			"DFSHIM_BACKEND=cuda, or DFSHIM_SELF_TEST_MS=0, which leaves the job to NCCL",
 			gpu);
 		run_doctor(program, nccl, until);
 		word = best(f, of, &gpu, reason, reason_bytes);
@@ -253,7 +244,8 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 	df_evidence_unlock(fd);
 	if (word == DF_EVIDENCE_NONE)
 		snprintf(reason, reason_bytes,
-			 "the self-test of GPU %d has no result; `dfshim doctor` says more", gpu);
+			 "the self-test of GPU %d has no result; run `dfshim doctor` for details",
+			 gpu);
 	return word;
 }
 
@@ -275,8 +267,7 @@ int df_device_decide(int *by_lanes, char *reason, size_t reason_bytes)
 		return -ENODEV;
 	}
 	if (library_path(library)) {
-		snprintf(reason, reason_bytes,
-			 "where libdfshim.so is cannot be found out; " OVERRIDE);
+		snprintf(reason, reason_bytes, "the path of libdfshim.so is unknown; " OVERRIDE);
 		return -EOPNOTSUPP;
 	}
 	if (df_evidence_ask(find, library, nccl_version(nccl), &facts, why, sizeof(why))) {

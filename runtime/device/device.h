@@ -11,20 +11,21 @@
 #include "runtime/blocks.h"
 
 /*
- * decide.c. Returns 0 if the self-test of this machine's GPUs speaks for using them, with the
- * executor that it speaks for; else -errno and the reason. Blocks for a bounded time.
+ * decide.c. Returns 0 if the self-test of this machine's GPUs recommends them, and whether it
+ * recommends lanes instead of the daemon; else -errno and the reason. Blocks for a bounded time.
  */
 int df_device_decide(int *by_lanes, char *reason, size_t reason_bytes);
 /*
- * After that: whether a check of the self-test failed, so that nothing of ours may be put on the
- * application's streams.
+ * Call after df_device_decide(). Returns whether a check of the self-test failed: then dfshim puts
+ * nothing on the application's streams.
  */
 int df_device_failed(void);
 
+int df_host_preloaded(void); /* whether libdfhost.so is in this process */
 /*
- * For open.c, and for tests of one backend. They return NULL and the reason if it cannot be used.
+ * The backends, for open.c and for tests of one of them. Return NULL and the reason if it cannot be
+ * used.
  */
-int df_host_preloaded(void);
 extern const struct df_backend df_no_machine;
 const struct df_backend *df_host_open(char *reason, size_t reason_bytes);
 const struct df_backend *df_cuda_open(char *reason, size_t reason_bytes);

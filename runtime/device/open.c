@@ -1,6 +1,6 @@
 /*
- * Chooses the backend. If libdfhost.so is preloaded, it is recognised by its one extra export. A
- * GPU is used if it is asked for by name, or if a self-test of this machine speaks for it
+ * Chooses the backend. libdfhost.so, if it is preloaded, is recognised by its one extra export. A
+ * GPU is used if DFSHIM_BACKEND names it, or if a self-test of this machine recommends it
  * (decide.c).
  */
 #include <errno.h>
@@ -36,7 +36,7 @@ int df_device_lanes(void)
 	return by_lanes;
 }
 
-/* Returns 0 if the backend was found, and makes it the process's. */
+/* Makes a backend that was found the one of this process; returns -EOPNOTSUPP for NULL. */
 static int taken(const struct df_backend *found)
 {
 	if (!found)
@@ -55,7 +55,7 @@ int df_device_open_any(char *reason, size_t reason_bytes)
 		snprintf(reason, reason_bytes, "the GPU's self-test failed");
 		return -EOPNOTSUPP;
 	}
-	/* Ignores DFSHIM_BACKEND: it chooses the executor, and here NCCL executes. */
+	/* DFSHIM_BACKEND chooses the executor, but here NCCL executes: ignore it. */
 	return taken(df_cuda_open_recording(reason, reason_bytes));
 }
 

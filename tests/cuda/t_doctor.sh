@@ -30,11 +30,11 @@ left() { # NAME REASON: both leave it, for that reason
 	on_nccl "$1"
 	want "$1.0.err" "$2"
 	want "$1.1.err" "$2"
-	want "$1.0.err" "NCCL executes the job, which is recorded and watched" "DFSHIM_BACKEND=cuda takes the GPU all the same"
+	want "$1.0.err" "NCCL executes the job, which is recorded and watched" "DFSHIM_BACKEND=cuda uses the GPU anyway"
 }
 tested() { # NAME TIMES
 	local nr
-	nr=$(cat "$T/$1".[01].err | grep -c "GPU 0 is tested, once")
+	nr=$(cat "$T/$1".[01].err | grep -c "testing GPU 0, once")
 	[ "$nr" = "$2" ] || fail "$1: tested $nr times: $(cat "$T/$1".[01].err)"
 }
 

@@ -76,7 +76,7 @@ else
 fi
 QUIET=3 job two DFSHIM_EXECUTOR=daemon
 [ $rc != 0 ] || fail "DFSHIM_EXECUTOR=daemon: it ended"
-said "GPU 0: it works here, but is slower than NCCL; DFSHIM_BACKEND=cuda takes the GPU all the same"
+said "GPU 0: it works here, but is slower than NCCL; DFSHIM_BACKEND=cuda uses the GPU anyway"
 # Lanes do not replace the daemon where a check of it has failed on one of the GPUs.
 for i in 0 1; do
 	result "leave it works here, but is slower than NCCL" "${files[1 - i]}"

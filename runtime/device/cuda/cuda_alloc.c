@@ -49,14 +49,11 @@ int df_cuda_mem_info(const void *ptr, struct df_mem_info *out)
 	/*
 	 * Peer access is between contexts, and covers memory from cuMemAlloc() there. It does not
 	 * cover memory that is mapped explicitly or belongs to a pool: such memory has its own
-	 * access settings (CUDA driver API, cuCtxEnablePeerAccess).
+	 * access settings (CUDA driver API, cuCtxEnablePeerAccess). RELAXED: the contexts that the
+	 * daemon uses are never released; others do not matter here.
 	 */
 	out->shown = out->kind == DF_MEM_DEVICE && whole && ctx && device >= 0 &&
 		     device < df_nr_cudevs &&
-		     /*
-		 * RELAXED: the contexts that the daemon uses are never released; others do not
-		 * matter here.
-		 */
 		     ctx == __atomic_load_n(&df_cudevs[device].ctx, __ATOMIC_RELAXED);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * The devices and their primary contexts, what makes one current for our calls, and the settings
- * that all files of the backend share. Any thread.
+ * The devices and their primary contexts, making one current for our calls, and the settings that
+ * all files of the backend share. Any thread.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
  * Opens the CUDA driver: loads libcuda.so.1 at run time and finds its functions by version with
- * cuGetProcAddress(), behind our own hook, so that our calls are not taken for the application's.
+ * cuGetProcAddress(). It bypasses our own hook, so our calls are not taken for the application's.
  * Called once, at the start.
  */
 #if __has_include(<cuda.h>)
@@ -27,11 +27,6 @@ static const struct {
 #undef DF_DRV
 };
 
-static void *find(void *lib, const char *name)
-{
-	return df_dlsym(lib, name);
-}
-
 static CUresult (*ask)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 
 void *df_drv_find(const char *name, int version)
@@ -56,7 +51,7 @@ int df_drv_open(char *reason, size_t reason_bytes)
 		snprintf(reason, reason_bytes, "no usable GPU: %s", dlerror());
 		return -ENODEV;
 	}
-	*(void **)&ask = find(lib, "cuGetProcAddress_v2");
+	*(void **)&ask = df_dlsym(lib, "cuGetProcAddress_v2");
 	if (!ask) {
 		snprintf(reason, reason_bytes,
 			 "the CUDA driver is older than 12.0 (it has no cuGetProcAddress_v2)");

@@ -1,9 +1,9 @@
 /*
  * GPU memory that only the daemon uses: slots and counters of connectors (the far_ functions of
  * struct df_blocks), and scratch memory of programs. Separate threads take it from the driver in
- * chunks, and arena/pool.c divides it; the next chunk is requested when the last one is
- * half used. A chunk of another process is opened once for each of our devices, and closed when
- * that process has ended.
+ * chunks, and arena/pool.c divides it; the next chunk is requested when the last one is half used.
+ * A chunk of another process is opened once for each of our devices, and closed when that process
+ * has ended.
  *
  * The driver may let an allocation wait for the resident kernel. So allocations are made in a quiet
  * time (the kernel is asked to leave), no thread waits for one longer than a bound, and a caller
@@ -27,9 +27,9 @@
 #include "runtime/device/cuda/cuda_int.h"
 
 #define CHUNK_BYTES (64ull << 20)
-#define ROOM_NS                                                                                    \
-	(50 * DF_NS_PER_MS)  /* how long a connector waits for a chunk before it uses host memory */
-#define RETRY_NS DF_NS_PER_S /* after the driver had no memory */
+/* How long a connector waits for a chunk before it uses host memory. */
+#define ROOM_NS	 (50 * DF_NS_PER_MS)
+#define RETRY_NS DF_NS_PER_S /* pause after the driver had no memory */
 
 struct chunk {
 	CUdeviceptr addr;
@@ -45,8 +45,8 @@ struct far_dev {
 	int growing;
 	uint64_t since;	     /* when the request for a chunk began */
 	uint64_t not_before; /* no further request before this time */
-	uint64_t want;
-	int told;
+	uint64_t want;	     /* bytes that the requested chunk must have; 0: any */
+	int told;	     /* whether the lack of room has been logged */
 };
 
 static struct far_dev devs[DF_CUDA_DEVICES_MAX];
@@ -216,8 +216,7 @@ int df_cuda_far_alloc(int device, uint64_t bytes, struct df_far_block *out)
 	df_mutex_unlock(&d->lock);
 	if (tell)
 		df_log(DF_LOG_INFO,
-		       "GPU %d: no room for a connector in its memory at the moment; it lies in "
-		       "host memory",
+		       "GPU %d: no room for a connector in its memory at the moment; it is in host memory",
 		       device);
 	return ret > 0 ? 0 : ret;
 }
@@ -308,8 +307,8 @@ int df_cuda_scratch(int device, uint64_t bytes, void **out)
 	if (ret) {
 		free(s);
 		/*
-		 * It has no alternative: it waits for the chunk, or until the driver has memory
-		 * again.
+		 * Scratch memory cannot be in host memory: the caller waits for the chunk, or until
+		 * the driver has memory again.
 		 */
 		df_mutex_lock(&d->lock);
 		ret = d->growing || d->not_before ? -EAGAIN : -ENOMEM;

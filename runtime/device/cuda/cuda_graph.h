@@ -40,7 +40,7 @@ struct df_gnode {
 	struct df_replayed *turns; /* not done, or their gate has not been opened */
 	uint32_t first, nr, cap;
 	int launching;	       /* whether a thread is in its replay() */
-	int busy;	       /* whether it has such replays */
+	int busy;	       /* whether it has turns; it is in the list of busy nodes */
 	int refs;	       /* executable graphs, replays, and the driver's user object */
 	struct df_gnode *next; /* of the busy ones, or of those with notes */
 };
@@ -75,19 +75,16 @@ int df_gnodes_capture(struct df_mstream *const *s, struct df_gnode *const *v, ui
 		      struct df_gnode **some);
 CUdeviceptr df_gnode_word(const uint64_t *p);
 
-/* The host function that marks a note. */
+/* cuda_graph.c. The host function of the graph node that refers to notes; it does nothing. */
 void CUDA_CB df_gnode_noted(void *arg);
-/* Whether collectives were captured at all. */
+/* Whether this process has captured collectives. */
 int df_gnodes_any(void);
-/* Between these no node is freed. */
+/* Between these two calls no node is freed. */
 void df_gnodes_read(void);
 void df_gnodes_read_end(void);
-
-/*
- * cuda_graph.c. df_gnode_lives(): whether this is an existing node of ours. df_gnode_part(): finds
- * the node whose gate the operation names; *n NULL: the node has ended.
- */
+/* Whether this is an existing node of ours. */
 int df_gnode_lives(const struct df_gnode *n);
+/* Finds the node whose gate the operation names; *n NULL: the node has ended. */
 enum df_gpart df_gnode_part(const CUstreamBatchMemOpParams *op, struct df_gnode **n);
 
 #endif

@@ -192,10 +192,7 @@ static int read_item(CUgraphNode node, struct item *it, int depth)
 	return ret;
 }
 
-/*
- * ---- the nodes of each collective
- * --------------------------------------------------------------------------
- */
+/* ---- the nodes of each collective ------------------------------------------------------------ */
 
 /* The nodes of a collective that were found, and the edges between them. */
 struct triple {
@@ -298,7 +295,7 @@ static int is_bare(size_t nr, const struct item *items, size_t nr_items)
 	return bare && ops == 3 * nr;
 }
 
-/* todo: room for twice the number of items. */
+/* Whether a path of edges leads from one item to another. todo: room for twice the items. */
 static int leads_to(const struct item *items, size_t nr, const struct edge *edges, size_t nr_edges,
 		    size_t from, size_t to, size_t *todo)
 {
@@ -317,6 +314,7 @@ static int leads_to(const struct item *items, size_t nr, const struct edge *edge
 	return seen[to] != 0;
 }
 
+/* Whether two child graphs have a collective in common. */
 static int share(const struct item *a, const struct item *b)
 {
 	size_t i, k;

@@ -77,8 +77,8 @@ extern int df_nr_cudevs;
 extern const struct df_backend df_cuda_api;
 
 /*
- * Returns a context that this process already has, on any device, or would have next: for memory
- * that all devices see. NULL: none.
+ * Returns a context for memory that all devices see: one that this process already has, else that
+ * of the calling thread's device. NULL: none.
  */
 CUcontext df_cuda_ctx_any(void);
 int df_cuda_device_any(void); /* the device of that context */
@@ -121,7 +121,7 @@ void df_cuda_event_delete(void *event);
 
 /* cuda_peers.c, for struct df_backend */
 int df_cuda_reaches(int device, int other);
-/* From now on kernels of the device may touch the other device's memory; -1: any device's. */
+/* Notes that kernels of the device can access the other device's memory; -1: any device's. */
 void df_cuda_peers_note(int device, int other);
 
 /* captures in progress, as counted by the hook; -1: they are not counted */
@@ -235,7 +235,10 @@ void df_cuda_quiet(int device, int enter);
  */
 int df_cuda_alone_enter(int device, int wait);
 void df_cuda_alone_leave(void);
-/* A quiet time of all devices for such a call of our own, on a thread that may wait. */
+/*
+ * The same around such a call of our own, on a thread that may wait, together with a quiet time of
+ * all devices. enter 1: before the call; 0: after it.
+ */
 void df_cuda_alone(int enter);
 
 /* fatbin.c. Returns the kernel's code; NULL: this build has none. */

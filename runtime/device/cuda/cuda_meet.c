@@ -174,6 +174,7 @@ static void reach_all(const struct df_member *members, int nranks, int rank,
 	} while (pending && df_now_ns() - from < REACH_NS);
 }
 
+/* Remembers the pairs of which each rank can access the other. */
 static void conclude(const struct df_member *members, int nranks, int rank, const uint8_t *all,
 		     size_t row)
 {
@@ -197,14 +198,11 @@ static void conclude(const struct df_member *members, int nranks, int rank, cons
 		       rank, far, near);
 }
 
-/*
- * ---- host memory that GPUs share
- * -------------------------------------------------------------------------
- */
+/* ---- host memory that GPUs share ------------------------------------------------------------- */
 
 /*
- * The driver may let the pinning of memory wait for all streams, and these may soon wait for the
- * communicator's first collective. So the segments are made before that.
+ * Pinning memory may wait for all streams, and these may soon wait for the communicator's first
+ * collective. So the segments of the arena are pinned before that.
  */
 static void settle_own(void)
 {
@@ -221,7 +219,7 @@ static void settle_peers(const struct df_member *members, int nranks, int rank)
 	uint64_t from = df_now_ns();
 	int i, begin, pending;
 
-	/* Then the segments are pinned when they are needed. */
+	/* Without memory the segments are pinned when they are needed. */
 	if (!peers)
 		return;
 	for (i = 0; i < nranks; i++)

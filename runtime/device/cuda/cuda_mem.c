@@ -4,10 +4,10 @@
  * blocks are reused by size class, never returned to the driver. Any thread; one lock, not held
  * while a piece is pinned.
  *
- * Most of it is requested under the lock of a device, where the driver must not be called. So there
- * is always a spare piece, made by another thread when the last one was taken into use; and before
- * a thread takes that lock, it waits, for a bounded time, until there is a reserve. Before the
- * first operation, and before the daemon runs, pieces are pinned on the spot.
+ * Most of it is requested under the lock of a device, where the driver must not be called. So
+ * another thread makes a spare piece whenever the last one was taken into use, and a thread waits,
+ * for a bounded time, until there is a reserve before it takes that lock. Before the first
+ * operation, and before the daemon runs, the calling thread pins pieces itself.
  */
 #if __has_include(<cuda.h>)
 #include <pthread.h>
@@ -93,7 +93,7 @@ static struct head *cut(size_t whole)
 	return h;
 }
 
-/* Whether a thread that needs memory may hold a lock. */
+/* Whether a caller may hold a lock, so that this thread must not call the driver. */
 static int is_running(void)
 {
 	return df_cuda_daemon_started() || __atomic_load_n(&reserved, __ATOMIC_RELAXED);

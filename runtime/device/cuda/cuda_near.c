@@ -1,8 +1,8 @@
 /*
  * Words in the memory of each device that its streams write and its blocks poll: near_words() of
  * struct df_blocks. They are allocated and cleared before the device's first communicator, when
- * nothing waits for us, and are never freed. Pinned words are used on a device without them, and by
- * streams of contexts other than the primary one, whose memory they cannot write.
+ * nothing waits for us, and are never freed. A device without them uses pinned words. So do streams
+ * of contexts other than the primary one, because they cannot write its memory.
  */
 #if __has_include(<cuda.h>)
 #include <sched.h>

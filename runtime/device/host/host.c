@@ -17,9 +17,9 @@
 #include "runtime/device/device.h"
 #include "runtime/device/host/threads.h"
 
-#define LARGE (64u << 10) /* from here on, whole pages are not touched to clear them */
+#define LARGE (64u << 10) /* pages of a larger allocation are not touched to clear them */
 
-/* A rank with one block uses one core; more blocks help only if there are cores for them. */
+/* One block: a rank uses one core, and more blocks would help only with free cores. */
 static uint32_t blocks(void)
 {
 	return 1;
@@ -46,7 +46,7 @@ static int able(char *reason, size_t reason_bytes)
 	return 0;
 }
 
-/* As libdfnccl.so counts. */
+/* Counts multiprocessors as libdfnccl.so does. */
 static long ctas(int device)
 {
 	const struct df_env *env = df_env();

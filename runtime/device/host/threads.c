@@ -156,8 +156,8 @@ enum look {
 };
 
 /*
- * Only under priority order may other threads sleep until the block is released: finding them takes
- * longer.
+ * Releases a block. Only under priority order may threads sleep until it is released;
+ * df_block_let() looks for them, which takes longer.
  */
 static void give_back(const struct df_exec *x, struct df_kblock *blk)
 {
@@ -180,17 +180,14 @@ static enum look block_work(struct df_exec *x, struct df_kblock *blk)
 	else if (!df_trylock_try((struct df_trylock *)&blk->lock))
 		return LOOK_STUCK;
 	ended = blk->stats.operations;
-	/*
-	 * Under priority order, an operation's end is published at once, not after the rest of a
-	 * burst.
-	 */
+	/* Under priority order, an operation's end ends the burst: it is published at once. */
 	for (i = 0; i < BURST && (!order || blk->stats.operations == ended); i++) {
 		const struct df_kctx *task = blk->task;
 
 		turn = df_block_turn(&x->d, blk);
 		if (turn == DF_TURN_PROGRESS)
 			look = LOOK_MOVED;
-		/* it waits below its threshold, maybe for another block or for the network */
+		/* The task still spins, maybe for another block or for the network. */
 		else if (turn == DF_TURN_EMPTY || blk->moving ||
 			 (blk->task == task && (!only || blk->nr_tasks == 1)))
 			break;
@@ -211,7 +208,7 @@ void df_threads_first_turns(int device)
 	uint32_t b;
 	int moved = 0;
 
-	/* Ranks of one process fall into the same order sooner if none runs ahead. */
+	/* With several blocks, ranks of one process reach the same order sooner without this. */
 	if (__atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) != 1)
 		return;
 	x = execs()->v[device];
@@ -282,8 +279,8 @@ static enum look pass(int first)
 }
 
 /*
- * A pass by a thread that has nothing else to do: it also drives the network, until the condition
- * that it waits for is true (ready; NULL: none).
+ * Makes a pass and drives the network, for a thread that only waits. Skips the network if ready()
+ * (NULL: none) is true after the pass.
  */
 static enum look pass_on(int device, int (*ready)(void *arg), void *arg)
 {
@@ -308,9 +305,7 @@ struct backoff {
 	uint64_t looked; /* the last one, or the last wake-up */
 };
 
-/*
- * A driving thread has moved nothing for so long that its blocks count as having left the device.
- */
+/* Counts a quit, once, when a driving thread has moved nothing for quit_ns (DFSHIM_QUIT_US). */
 static void note_quit(struct backoff *b)
 {
 	int i;
@@ -336,7 +331,10 @@ static void note_progress(struct backoff *b)
 	memset(b, 0, sizeof(*b));
 }
 
-/* ready: the condition that the caller waits for; checked again after the bell is armed. */
+/*
+ * Sleeps on the bell for at most ns. Does not sleep if ready() is true, or a pass moves something,
+ * after the bell is armed.
+ */
 static void sleep_on_bell(int64_t ns, int device, int (*ready)(void *arg), void *arg)
 {
 	struct df_bell *bell = df_tl_bell();
@@ -391,7 +389,6 @@ static void back_off(struct backoff *b, enum look look, int device, int (*ready)
 	/* Yields at once, but sleeps no sooner: a wake-up costs more than yielding for as long. */
 	if (lost())
 		spins = 1;
-
 	if (++b->idle >= spins || b->idle % CLOCK_PASSES == 0) {
 		b->looked = look_at_clock(b->looked);
 		if (!b->since)
@@ -474,7 +471,7 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 	uint32_t passes = 0;
 	int i, helps = 0;
 
-	/* Most waits for small operations end before it would pay to keep the workers away. */
+	/* Most waits for small operations are too short for registering as a helper to pay. */
 	for (i = alone() && !lost() ? SHORT_PASSES : 0; i; i--) {
 		enum look look = pass_on(device, ready, arg);
 
@@ -488,7 +485,7 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 	do {
 		enum look look = pass_on(device, ready, arg);
 
-		/* Not counted as a helper, because workers would stay away. */
+		/* Do not count this thread as a helper: workers would stay away. */
 		if (look == LOOK_TAKEN || look == LOOK_URGENT || look == LOOK_BESIDE) {
 			if (helps)
 				help_end();
@@ -526,9 +523,8 @@ static void worker_rest(uint64_t last, int64_t *doze)
 	else
 		*doze = DF_MIN(DF_MAX(2 * *doze, 5 * DOZE_NS), SLEEP_MAX_NS);
 	if (*doze || df_now_ns() - last < LINGER_NS) {
-		__atomic_add_fetch(
-			&eng.dozing, 1,
-			__ATOMIC_RELAXED); /* if help_end() misses it, it wakes by itself */
+		/* RELAXED: if help_end() misses it, the worker wakes by itself. */
+		__atomic_add_fetch(&eng.dozing, 1, __ATOMIC_RELAXED);
 		df_futex_wait(&eng.work_seq, seen, *doze ? *doze : DOZE_NS, 0);
 		__atomic_sub_fetch(&eng.dozing, 1, __ATOMIC_RELAXED);
 		return;
@@ -586,8 +582,8 @@ static void *worker(void *arg)
 		}
 		last = df_now_ns();
 		/*
-		 * There are helpers enough for every block, so this worker stays away: if it lost
-		 * its core while it owned a block, it would only keep them from it.
+		 * With a helper for every block this worker stays away: if it lost its core while
+		 * it owned a block, the helpers would have to wait.
 		 */
 		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED) >=
 		    __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED)) {

@@ -508,7 +508,7 @@ static void print_text(enum decision decision, const char *reason, const char *l
 		       f->us[f->median][1], ratio_of(f, f->median));
 	}
 	if (decision == LEAVE && facts.nr_gpus)
-		printf("\nDFSHIM_BACKEND=cuda takes the GPU all the same.\n");
+		printf("\nDFSHIM_BACKEND=cuda uses the GPU anyway.\n");
 	if (decision == BY_LANES)
 		printf("\nDFSHIM_EXECUTOR=daemon leaves such jobs to NCCL, recorded and watched.\n");
 }

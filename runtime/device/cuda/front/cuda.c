@@ -416,7 +416,7 @@ static int kick(int device)
 {
 	int held;
 
-	/* The device polls its words itself. Gates of replays that are over may be opened. */
+	/* The device polls its words itself; only the gates of ended replays need this. */
 	(void)device;
 	(void)df_cuda_graph_poll(&held);
 	return held;
@@ -530,7 +530,7 @@ const struct df_backend *df_cuda_open(char *reason, size_t reason_bytes)
 {
 	const char *v = getenv("CUDA_LAUNCH_BLOCKING");
 
-	/* The launching thread could not do anything else, as note completions. */
+	/* The poller launches the daemon; inside the launch it could not note completions. */
 	if (v && *v && strcmp(v, "0") != 0) {
 		snprintf(
 			reason, reason_bytes,

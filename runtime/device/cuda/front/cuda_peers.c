@@ -35,7 +35,4 @@ int df_cuda_reaches(int device, int other)
 	       df_cuda_hook->peers_any() ||
 	       __atomic_load_n(&reached[device], __ATOMIC_RELAXED) >> other & 1;
 }
-#else
-/* Without cuda.h nothing hooks the driver. */
-typedef int df_no_peers;
 #endif
