@@ -30,7 +30,7 @@
 #include "trace/record/writer.h"
 
 #define PROBE_EVERY 32 /* one instance in 32 is timed */
-#define PROBE_MAX   64 /* at most this many of a collective */
+#define PROBE_MAX   64 /* limit of timed instances of one collective */
 
 #define NET_SLOTS 16
 #define NET_BYTES (64u << 10) /* limit for a connector that has more slots than DFSHIM_SLOTS */

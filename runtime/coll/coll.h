@@ -74,7 +74,7 @@ struct df_coll {
 	uint64_t retired;     /* number of instances whose completion the host has noted */
 	struct df_kinst *oldest, *newest, *unretired;
 	struct df_cend *ends;
-	uint32_t nr_ends, nr_open;
+	uint32_t nr_ends, nr_open; /* nr_open: ends to be connected, plus missing scratch */
 	uint32_t parked; /* ends were recycled or let go: connect them before the next instance */
 	/* Number of operations that are about to be issued on it. Unless 0, it is not idle. */
 	uint32_t entering;

@@ -6,7 +6,8 @@
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 
-#define MOST_FACTOR 8 /* the most lanes, as a multiple of the ranks of the largest node */
+#define MOST_FACTOR                                                                                \
+	8 /* limit for the number of lanes: this multiple of the ranks of the largest node */
 
 /*
  * Chooses the smallest number of lanes with which no rank owns more than 5/4 of an even share; if

@@ -2,7 +2,7 @@
 #include "runtime/base/err.h"
 #include "runtime/program/proto.h"
 
-#define WORDS_SLOTS 8u /* the minimum number of slots where they are small */
+#define WORDS_SLOTS 8u /* minimum number of slots of a low-latency protocol */
 
 const char *df_proto_name(enum df_proto proto)
 {

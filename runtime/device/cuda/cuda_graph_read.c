@@ -199,8 +199,8 @@ struct triple {
 	const struct df_gnode *node;
 	int arrives, waits, closes, others;
 	/*
-	 * edges: from the arrival to another node of its group; from its group to the wait; from
-	 * the wait to the close
+	 * Whether edges lead from its arrival to a node of its group, from a node of its group to
+	 * its wait, and from its wait to its close.
 	 */
 	int begins, waited, closed;
 };

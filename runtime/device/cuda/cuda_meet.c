@@ -66,7 +66,7 @@ static void agree(const struct df_member *self, const struct df_member *peer)
 	struct pair *p = calloc(1, sizeof(*p)), *other;
 
 	if (!p)
-		return; /* the other side will find our connectors wherever they are */
+		return; /* our connectors are in host memory then, and the peer finds them there */
 	p->key = (struct pair_key){peer->proc, self->device, peer->device};
 	pthread_rwlock_wrlock(&pairs_lock);
 	HASH_FIND(hh, pairs, &p->key, sizeof(p->key), other);

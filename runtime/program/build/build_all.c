@@ -159,8 +159,8 @@ void df_build_ar_allpairs(struct df_emit *e, uint32_t part)
 }
 
 /*
- * Up a binary heap, down the same heap. OUT serves as accumulator: a rank's own contribution is
- * consumed first, and the result that arrives from above causally follows everything that went up.
+ * Reduces up a binary heap and broadcasts down the same heap. OUT serves as accumulator, because a
+ * rank has sent its sum before the result can arrive.
  */
 void df_build_ar_tree(struct df_emit *e, uint32_t part, int tree, int split)
 {

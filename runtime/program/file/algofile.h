@@ -68,7 +68,7 @@ struct df_algo_query {
 	const struct df_cost *cost; /* agreed between the ranks; NULL: the tuner's */
 };
 
-/* The choice, and what it is expected to take. */
+/* Properties of the program that df_program_select() found. */
 struct df_algo_pick {
 	enum df_algo algo; /* AUTO: a file, or the built-in choice */
 	int staged;	   /* the file's program copies its input first */

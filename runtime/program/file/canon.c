@@ -27,7 +27,6 @@ struct canon {
 	struct df_plan *plan;
 	const struct df_pgraph *g;
 	uint32_t *order, nr_order;
-	uint32_t *cnt;	    /* by slice: chunks sent */
 	uint8_t **touched;  /* by rank and location */
 	uint32_t *scr_base; /* by rank: scratch chunks of the file */
 	uint8_t *scr_used;

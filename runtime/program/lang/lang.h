@@ -53,7 +53,6 @@ struct df_lang_opts {
 	enum df_proto proto;
 	enum df_block_policy blocks;
 	int no_fuse;
-	uint64_t min_bytes, max_bytes;
 };
 
 /* NULL: no memory, or invalid options. */

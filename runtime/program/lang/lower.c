@@ -161,8 +161,8 @@ struct df_lconn *df_lower_find_conn(struct df_lower *w, int src, int dst, int ch
 		if (c->src == src && c->dst == dst && c->channel == channel)
 			return c;
 	}
-	w->conn[w->nr_conns] = (struct df_lconn){src,  dst,  channel, 0,   0,
-						 NONE, NONE, NONE,    NONE}; /* room: see init */
+	w->conn[w->nr_conns] = (struct df_lconn){
+		src, dst, channel, 0, 0, NONE, NONE, NONE, NONE}; /* lower_init() made room */
 	w->conn_map[i] = ++w->nr_conns;
 	return &w->conn[w->nr_conns - 1];
 }
@@ -472,8 +472,6 @@ int df_lang_compile(struct df_lang *l, struct df_plan **out, struct df_expects *
 		return -ENOMEM;
 	memcpy(plan->name, l->name, sizeof(plan->name));
 	plan->proto = l->o.proto;
-	plan->min_bytes = l->o.min_bytes;
-	plan->max_bytes = l->o.max_bytes;
 	plan->in_place = l->o.in_place ? 1 : 0;
 	w.plan = plan;
 	rc = lower_all(&w);

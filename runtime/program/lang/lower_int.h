@@ -17,7 +17,7 @@ struct df_lnode {
 	int rank, src_buf, dst_buf, channel;
 	uint32_t src, dst, cnt, line;
 	uint32_t preds;		 /* local: 1 + index of an edge */
-	uint32_t send_x, recv_x; /* transfer = number of the operation */
+	uint32_t send_x, recv_x; /* its transfers: numbers of operations; NONE: none */
 	uint32_t depth, height, waits;
 	uint32_t into; /* the node that this one is fused into */
 	uint32_t block, at;

@@ -21,8 +21,8 @@ struct df_vaccess {
 struct df_vloc {
 	struct df_vval v;
 	uint32_t round;
-	uint32_t w_thread, w_epoch; /* last write; epoch 0 none */
-	uint32_t reads;		    /* 1 + index of an access since then */
+	uint32_t w_thread, w_epoch; /* last write; epoch 0: none */
+	uint32_t reads;		    /* 1 + index of the first of its reads since then; 0: none */
 };
 
 struct df_vslice {
@@ -42,7 +42,7 @@ struct df_vsim {
 	uint32_t *base;	     /* by rank: first location; input, output, scratch of one round */
 	struct df_vloc *loc; /* of round 0, then of round 1; scratch is in round 0 only */
 	uint32_t nr_loc;
-	struct df_vslice *slice; /* by round, then global number */
+	struct df_vslice *slice; /* by round, then number among all slices of a loop */
 	struct df_vval *val;
 	uint32_t nr_val, cap_val;
 	struct df_vaccess *acc;
@@ -56,7 +56,7 @@ struct df_vsim {
 	uint32_t *first_step; /* by thread */
 	uint8_t *wanted;      /* by instruction: a dependency refers to it */
 	uint32_t nr_steps;
-	uint64_t *trace; /* by instruction: what it moved */
+	uint64_t *trace; /* by instruction: hash of the expressions that it moved */
 	uint32_t *wait_recv, *dep_head, *dep_next, *ready, *waits_for;
 	uint32_t nr_ready, done;
 };

@@ -19,7 +19,7 @@ struct df_gthread {
 	int32_t rank;
 	uint32_t block, nr_inst;
 	const struct df_inst *inst;
-	const uint32_t *send, *recv; /* global connection, by the block's index */
+	const uint32_t *send, *recv; /* by the block's own index: index in df_pgraph.conn */
 };
 
 struct df_pgraph {

@@ -74,7 +74,11 @@ struct df_net_link {
 	uint64_t seq, sent, heard;
 	uint64_t acked;	  /* `ack` of the last frame that we sent */
 	uint64_t settled; /* our frames that the other side has acknowledged */
-	uint8_t opened, up, bye, broken, said;
+	uint8_t opened;	  /* 0: no session was requested yet, 1: one is kept, 2: closed for good */
+	uint8_t up;	  /* frames can travel */
+	uint8_t bye;	  /* DF_NET_BYE has arrived */
+	uint8_t broken;	  /* a session that was up has ended, and none has been up since */
+	uint8_t said;	  /* this break has been reported */
 	uint8_t told, heard_told; /* DF_NET_TOLD of this session: sent, received */
 	uint64_t since;		  /* time of the break, or of the first request; 0: neither */
 	uint64_t alive;		  /* when the other side last sent anything */

@@ -83,18 +83,22 @@ struct path {
 	struct df_key key_in, key_out; /* keys of arriving and of sent messages */
 	void *listener, *to, *from;    /* listener and connections */
 	void *to_mr, *from_mr;
-	int connecting;
+	int connecting; /* whether connect() has been called */
 	struct handle *handle;
-	uint32_t parts, limit;
-	int greeted, heard;
+	uint32_t parts;	  /* bits of the parts of the handle that have arrived */
+	uint32_t limit;	  /* bytes of a message, at most */
+	int greeted;	  /* whether our first message is filled */
+	int heard;	  /* whether the other side's first message has arrived */
 	char failed[192]; /* an error that was found where the session could not be ended, or "" */
 	uint64_t deadline;
 	/* Messages, by number: */
 	uint64_t filled, posted, done; /* sent */
-	uint64_t asked, taken;	       /* received */
+	uint64_t asked, taken;	       /* receives posted, messages handled */
 	void *out[OUT_MAX], *in[IN_MAX];
 	uint64_t moved, moved_out; /* times of the last progress */
-	int sleeps, peer_sleeps, ring_due;
+	int sleeps,
+		peer_sleeps; /* SLEEP was sent, and RING has not arrived; the same of the peer */
+	int ring_due;	     /* whether RING has to be sent */
 	/* A message that was sent and has not arrived, and since when; 0: none. */
 	uint64_t missing, missing_since;
 	/* Frames that are not in a message yet; `off` bytes of the first one are. */

@@ -104,11 +104,13 @@ struct stream {
 /* The session of a link. */
 struct session {
 	struct stream *v[STREAMS_MAX];
-	uint32_t nr, nr_open, turn;
-	uint64_t session, carries;
-	struct df_key key; /* of the first stream's greeting; see df_session_key() */
-	struct stream *knock;
-	uint64_t try_at, pause; /* 0: no attempt planned */
+	uint32_t nr, nr_open;	/* number of its streams; of those that are open */
+	uint32_t turn;		/* counts slices: the streams take turns */
+	uint64_t session;	/* its number, which increases with each attempt */
+	uint64_t carries;	/* media that both sides have */
+	struct df_key key;	/* of the first stream's greeting; see df_session_key() */
+	struct stream *knock;	/* a probe of the other side; NULL: none */
+	uint64_t try_at, pause; /* time of the next attempt, and the pause before it; 0: none */
 };
 
 /* The sessions of an endpoint. */

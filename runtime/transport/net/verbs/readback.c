@@ -347,7 +347,7 @@ static int look(struct df_net_ep *ep, struct rail *r, uint64_t now, int arm)
 	ret = make_again(ep, r, now);
 	if (ret && !b->posted && owes(r, b->want)) {
 		b->behind = b->want;
-		b->posted = df_now_ns(); /* not the time of the pass, which is before the request */
+		b->posted = df_now_ns(); /* `now` may be earlier than the request */
 	}
 	/* While the port is down its slices wait, like its pairs. */
 	if (ret == -EAGAIN || ret == -ENETDOWN || (ret && b->nr == b->first))

@@ -160,7 +160,7 @@ struct verbs {
 struct path {
 	struct pair *pair[PAIRS_MAX]; /* NULL: never used */
 	int nr;			      /* number of pairs wanted; at least ours */
-	int begun;		      /* in this session */
+	int begun;		      /* whether verbs_begin() was called in this session */
 	int lead;		      /* the pair for all frames except slices */
 	/*
 	 * The present acknowledgement, and the next, which is valid when each pair has completed up
