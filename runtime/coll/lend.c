@@ -100,7 +100,7 @@ void df_coll_lend_waits(struct df_coll *coll, const struct df_kinst *inst)
 		df_lend(coll->dev, &inst->waits[i], inst->priority);
 }
 
-/* Notes messages to the ranks that it exchanges data with. */
+/* Notes messages to the ranks with which the collective exchanges data. */
 static void note_peers(struct df_coll *coll, uint64_t count, int32_t priority)
 {
 	struct note n = {.lent = {coll->key, count, priority}};

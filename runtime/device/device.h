@@ -29,9 +29,9 @@ int df_host_preloaded(void); /* whether libdfhost.so is in this process */
 extern const struct df_backend df_no_machine;
 const struct df_backend *df_host_open(char *reason, size_t reason_bytes);
 const struct df_backend *df_cuda_open(char *reason, size_t reason_bytes);
-/* For a process that only records. */
+/* The GPU backend of a process that only records. */
 const struct df_backend *df_cuda_open_recording(char *reason, size_t reason_bytes);
-/* Without the daemon's code; for tests that need only the driver. */
+/* The GPU backend without the daemon's code, for tests that need only the driver. */
 const struct df_backend *df_cuda_open_driver(char *reason, size_t reason_bytes);
 
 /* The table of functions of CPU threads that execute blocks (host/host.c). */

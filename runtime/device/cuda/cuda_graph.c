@@ -323,7 +323,7 @@ static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_captu
 	noting = n;
 	pthread_mutex_unlock(&lock);
 	params.userData = n;
-	/* Without the node the graph is not recorded, and the note is destroyed with it. */
+	/* Without the node the notes are not found; they are destroyed with the graph. */
 	r = df_drv.node_add_host(&made, graph, NULL, 0, &params);
 	if (r != CUDA_SUCCESS)
 		df_warn_once("cannot add a node to a CUDA graph: its operations are not recorded");
@@ -527,7 +527,7 @@ static int prepare(struct df_gnode *n)
 	return !ret && n->ops.prepare ? n->ops.prepare(n->arg, &a) : ret;
 }
 
-/* The replay itself; one thread at a time for each node. Results as replay(). */
+/* Submits the instance and notes its turn; one thread at a time for each node. As replay(). */
 static int replay_now(struct df_gnode *n, const struct exec *e)
 {
 	const struct df_arrival a = {.gate = n->slot->gate};

@@ -145,7 +145,7 @@ int df_cuda_capture_nodes(struct df_mstream *const *s, const struct df_capture_o
 			  void *const *args, uint32_t nr);
 /* Returns -errno if the graph cannot be executed: its launch is refused. */
 int df_cuda_graph_made(CUgraphExec exec, CUgraph graph);
-/* A node of an executable graph is about to become this. Returns 1 if that is refused. */
+/* Call before a node of an executable graph becomes `to`. Returns 1 to refuse that. */
 int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to);
 void df_cuda_graph_gone(CUgraphExec exec);
 /*
@@ -155,9 +155,9 @@ void df_cuda_graph_gone(CUgraphExec exec);
 int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s);
 /* Submits the collectives of a graph that is about to be launched on the stream. */
 int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s);
-/* After that, the driver has not launched it. */
+/* Call if the driver has not launched the graph after df_cuda_graph_launch(). */
 void df_cuda_graph_lost(CUgraphExec exec, const struct df_mstream *s);
-/* A graph keeps objects of the application alive. */
+/* Call when the application gives a graph an object to keep alive. */
 void df_cuda_graph_kept(void);
 /*
  * Polls replays in progress, and opens the gates of graphs whose collectives were ended. Returns
@@ -167,7 +167,7 @@ int df_cuda_graph_poll(int *held);
 /* Returns a sum that changes when a graph reaches a collective. Only for the poller. */
 uint64_t df_cuda_graph_arrivals(void);
 
-/* Not all calls of the application are seen: no order is relaxed from now on. */
+/* Keeps strict order from now on, because some calls of the application are not seen. */
 void df_cuda_strict(void);
 
 /* cuda_engine.c, for struct df_blocks */

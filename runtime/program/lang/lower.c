@@ -199,8 +199,8 @@ static int may_pair(struct df_lower *w, uint32_t in_x, uint32_t out_x)
 static void fuse(struct df_lower *w, uint32_t *best)
 {
 	/*
-	 * The candidate for a receive: of the sends that read only its result, the one on the
-	 * longest path to the end.
+	 * Find the send that each receive may be fused with: it reads only the result of the
+	 * receive, and of several such sends it is on the longest path to the end.
 	 */
 	for (uint32_t s = 0; s < w->nr; s++) {
 		struct df_lnode *x = &w->node[s], *b;

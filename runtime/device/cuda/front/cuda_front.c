@@ -424,7 +424,7 @@ static void context_gone(void *ctx, int device)
 	unsigned int i;
 
 	if (!ctx && device < 0)
-		return; /* one of several users; our own reference keeps the primary context */
+		return; /* another user released the primary context; our reference keeps it */
 	if (!ctx) {
 		df_cuda_hooks->device_sync(device, DF_SYNC_RESET, NULL);
 		df_cuda_hooks->sync_done(device);

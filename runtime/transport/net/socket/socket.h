@@ -63,7 +63,7 @@ struct outcome {
 };
 
 enum state {
-	KNOCKING,   /* connects as a probe of the other side */
+	KNOCKING,   /* connects, only to probe whether the process lives */
 	CONNECTING, /* connects for a session */
 	STRANGER,   /* accepted; waits for a hello */
 	CHALLENGED, /* accepted; waits for a proof */
