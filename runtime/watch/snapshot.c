@@ -123,13 +123,19 @@ static int confirm(uint64_t from, const void *data, size_t bytes)
 	return ask->what == DF_ASK_STALLED;
 }
 
-/* On the control thread: only puts the message into the inbox, and confirms a question. */
+/*
+ * On the control thread: only puts the message into the inbox, and does what cannot wait for the
+ * watchdog's thread.
+ */
 void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
 	struct letter *l;
 
 	if (kind == DF_MSG_SNAPSHOT_ASK && confirm(from, data, bytes))
 		return;
+	/* What follows the report may end this process before the watchdog's thread reads it. */
+	if (kind == DF_MSG_END || kind == DF_MSG_TOLD)
+		df_release_forget_log();
 	l = malloc(sizeof(*l) + bytes);
 	if (!l)
 		return;

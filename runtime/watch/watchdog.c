@@ -50,8 +50,7 @@ _Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)
 #define PATIENCE_NS (300 * DF_NS_PER_MS) /* how long to leave the search for cycles to its leader */
 /* How long the others may proceed without a rank that has left. */
 #define LEFT_NS	       (500 * DF_NS_PER_MS)
-#define SILENT_MS      10000	   /* how much longer to wait for a process that does not answer */
-#define RELEASE_LOG_NS DF_NS_PER_S /* the longest time between a release and its log message */
+#define SILENT_MS      10000 /* how much longer to wait for a process that does not answer */
 /* The shortest pause between searches that find nothing. */
 #define LOOK_MIN_NS (DF_NS_PER_MS / 2)
 #define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* the longest, while searches are requested */
@@ -282,7 +281,6 @@ static void hear(uint32_t kind, const void *data, size_t bytes)
 
 	if (kind == DF_MSG_END && !e)
 		return;
-	df_release_forget_log();
 	/* Progress that was not noticed before is older than this report. */
 	if (df_executor->progress(NULL) != dog.last) {
 		set(&dog.last, df_executor->progress(NULL));
@@ -728,7 +726,7 @@ static void *watch(void *arg)
 		nap = DF_MIN(nap, rest);
 		rest = circles();
 		nap = DF_MIN(nap, rest);
-		rest = df_release_log(RELEASE_LOG_NS);
+		rest = df_release_log(timeout / 2);
 		nap = DF_MIN(nap, rest);
 		if (nap)
 			df_snapshot_wait(seen, (int64_t)nap);
