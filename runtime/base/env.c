@@ -314,16 +314,32 @@ int df_env_expand(char *buf, size_t size, const char *pattern, int rank)
 	return expand(buf, size, pattern, pattern + strlen(pattern), rank);
 }
 
-int df_env_expand_shared(char *buf, size_t size, const char *pattern)
+/* Returns the first %h, %p or %r, or the end. slash: the last '/' before it, or NULL. */
+static const char *first_to_expand(const char *pattern, const char **slash)
 {
-	const char *p = pattern, *slash = NULL;
+	const char *p = pattern;
 
+	*slash = NULL;
 	for (; *p && !(*p == '%' && p[1] && strchr("hpr", p[1])); p++) {
 		if (*p == '/')
-			slash = p;
+			*slash = p;
 		else if (*p == '%' && p[1] == '%')
 			p++;
 	}
+	return p;
+}
+
+int df_env_is_pattern(const char *text)
+{
+	const char *slash;
+
+	return *first_to_expand(text, &slash) != 0;
+}
+
+int df_env_expand_shared(char *buf, size_t size, const char *pattern)
+{
+	const char *slash, *p = first_to_expand(pattern, &slash);
+
 	if (!*p)
 		return expand(buf, size, pattern, p, -1);
 	if (!slash)

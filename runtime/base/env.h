@@ -99,6 +99,8 @@ int df_env_enum_index(const char *values, const char *value);
  * does not fit.
  */
 int df_env_expand(char *buf, size_t size, const char *pattern, int rank);
+/* Whether the text has a %h, %p or %r. */
+int df_env_is_pattern(const char *text);
 /*
  * Writes the folder below which the folders of all processes are: "/x" for "/x/%r". Returns 0 or
  * -ENAMETOOLONG.

@@ -106,6 +106,12 @@ grep -q 'http:y' "$T/sum.md" || fail "the summary does not name the program: $(c
 [ "$(grep -c '^ *~~~' "$T/sum.md")" = 2 ] || fail "the program's name ends the block: $(cat "$T/sum.md")"
 awk '/^~~~~/ { block = !block } !block' "$T/sum.md" | grep -F '<b>' && fail "the program's name is markup: $(cat "$T/sum.md")"
 
+# Folders whose names are no patterns.
+ci 0 "no deadlock" --trace "$T/100%r kept" -n 2 -- "$C/ddp"
+"$B/dfshim" check "$T/100%r kept" >/dev/null || fail "the traces are not in their folder: $(ls "$T")"
+"$B/dfshim" replay --host --trace "$T/%p%%" "$T/100%r kept" >"$T/out" 2>"$T/err" || fail "replay: $(cat "$T/out" "$T/err")"
+"$B/dfshim" check "$T/%p%%" >/dev/null || fail "the replay's traces are not in their folder: $(ls "$T")"
+
 # A failure that is no hang.
 ci 3 "the job failed" -n 2 -- bash -c '"$0" --iters 5 --inorder --ranks 2 >/dev/null; exit 3' "$C/disorder"
 ci 1 "nothing checked" -- true

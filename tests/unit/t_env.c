@@ -231,9 +231,12 @@ START_TEST(t_expand_shared)
 		ck_assert_int_eq(df_env_expand_shared(buf, sizeof(buf), paths[i][0]), 0);
 		ck_assert_str_eq(buf, paths[i][1]);
 		ck_assert_int_eq(df_env_literal(buf, sizeof(buf), paths[i][1]), 0);
+		ck_assert_int_eq(df_env_is_pattern(buf), 0);
 		ck_assert_int_eq(df_env_expand(again, sizeof(again), buf, 3), 0);
 		ck_assert_str_eq(again, paths[i][1]);
 	}
+	ck_assert_int_eq(df_env_is_pattern("x/%%h/%r"), 1);
+	ck_assert_int_eq(df_env_is_pattern("x/%%h/100%d%"), 0);
 	ck_assert_int_eq(df_env_expand_shared(buf, 2, "/x/%r"), -ENAMETOOLONG);
 	ck_assert_int_eq(df_env_literal(buf, 3, "a%"), -ENAMETOOLONG);
 	ck_assert_int_eq(df_env_literal(buf, 4, "a%"), 0);

@@ -317,7 +317,7 @@ int df_cmd_ci(int argc, char **argv)
 	int devices = -1, procs = 0, stub = 0, rc;
 	double timeout = 30, limit = 0;
 	struct ci ci = {0};
-	char host[32], ranks[16], seconds[32], bound[32];
+	char host[32], ranks[16], seconds[32], bound[32], pattern[2 * PATH_MAX];
 	char **args;
 	size_t n = 0;
 	ssize_t len = readlink("/proc/self/exe", ci.self, sizeof(ci.self) - 1);
@@ -359,6 +359,7 @@ int df_cmd_ci(int argc, char **argv)
 		snprintf(ci.traces, sizeof(ci.traces), "%s", keep);
 	else
 		snprintf(ci.traces, sizeof(ci.traces), "%s/traces", ci.dir.path);
+	df_env_literal(pattern, sizeof(pattern), ci.traces);
 	if (stub) /* a replay computes nothing either */
 		setenv(df_env_name(DF_ENV_ROW_host_stub), "1", 1);
 	snprintf(host, sizeof(host), devices > 0 ? "--host=%d" : "--host", devices);
@@ -381,7 +382,7 @@ int df_cmd_ci(int argc, char **argv)
 		args[n++] = bound;
 	}
 	args[n++] = (char *)"--trace";
-	args[n++] = ci.traces;
+	args[n++] = pattern;
 	args[n++] = (char *)"--";
 	memcpy(args + n, argv, (size_t)argc * sizeof(*args));
 	rc = conclude(&ci, status_of(df_jobdir_run(&ci.dir, args, NULL, NULL)));

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "runtime/base/env.h"
 #include "trace/cli/cmd.h"
 #include "trace/cli/common/cli.h"
 #include "trace/cli/common/input.h"
@@ -39,7 +40,7 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 		  char **argv)
 {
 	char traces[PATH_MAX], ranks[16], devices[32], seconds[32], self[PATH_MAX];
-	char *judged = (char *)(keep ? keep : traces);
+	char *judged = (char *)(keep ? keep : traces), pattern[2 * PATH_MAX];
 	struct df_jobdir dir;
 	struct df_program_steps p;
 	size_t n = 0;
@@ -80,6 +81,11 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 		return 1;
 	}
 	snprintf(traces, sizeof(traces), "%s/traces", dir.path);
+	if (df_env_literal(pattern, sizeof(pattern), judged)) {
+		df_jobdir_remove(&dir);
+		free(args);
+		return df_cli_input_error("replay", keep, "%s", strerror(ENAMETOOLONG));
+	}
 	args[n++] = self;
 	args[n++] = (char *)"run";
 	args[n++] = (char *)"-n";
@@ -93,7 +99,7 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 	args[n++] = (char *)"--timeout";
 	args[n++] = seconds;
 	args[n++] = (char *)"--trace";
-	args[n++] = judged;
+	args[n++] = pattern;
 	args[n++] = (char *)"--";
 	args[n++] = self;
 	args[n++] = (char *)"replay";

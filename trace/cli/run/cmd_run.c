@@ -92,13 +92,12 @@ static int make_trace_dir(const char *path)
 	if (!*path)
 		return df_cli_usage_error("run", "--trace needs a folder");
 	/* A pattern (%h %p %r) belongs to the library; it makes the folders. */
-	if (strchr(path, '%')) {
+	if (df_env_is_pattern(path)) {
 		snprintf(df_run.trace, sizeof(df_run.trace), "%s", path);
 		return 0;
 	}
-	if (strlen(path) >= sizeof(part))
+	if (df_env_expand(part, sizeof(part), path, -1))
 		return df_cli_input_error("run", path, "%s", strerror(ENAMETOOLONG));
-	strcpy(part, path);
 	for (p = part + 1; *p; p++)
 		if (*p == '/') {
 			*p = '\0';
@@ -109,7 +108,7 @@ static int make_trace_dir(const char *path)
 		hide_from_git(part);
 	else if (errno != EEXIST)
 		return df_cli_input_error("run", path, "%s", strerror(errno));
-	if (!realpath(path, whole))
+	if (!realpath(part, whole))
 		return df_cli_input_error("run", path, "%s", strerror(errno));
 	if (df_env_literal(df_run.trace, sizeof(df_run.trace), whole))
 		return df_cli_input_error("run", path, "%s", strerror(ENAMETOOLONG));
