@@ -24,6 +24,8 @@ for name; do
 		exit 2
 	}
 done
+# The ranks share an output: each line is to be one write.
+unset PYTHONUNBUFFERED
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 bad=0
