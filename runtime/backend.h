@@ -20,7 +20,7 @@
 #include "runtime/backend_types.h"
 
 /* Increased with any change below: libdfhost.so and libdfshim.so must be of one build. */
-#define DF_BACKEND_VERSION 12
+#define DF_BACKEND_VERSION 13
 
 struct df_blocks;
 
@@ -144,7 +144,10 @@ struct df_backend {
 	 */
 	int (*stream_write)(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64_t value);
 	int (*stream_wait)(struct df_mstream *s, const uint64_t *addr, uint64_t value);
-	/* Whether the stream has no unfinished work and waits for no other stream. Never blocks. */
+	/*
+	 * Whether the stream has no unfinished work and waits for no other stream. Never blocks. No
+	 * other thread may destroy the stream meanwhile.
+	 */
 	int (*stream_idle)(struct df_mstream *s);
 	/* The native record of an event on a stream, without hooks. */
 	int (*event_record)(void *event, struct df_mstream *s);
@@ -153,9 +156,11 @@ struct df_backend {
 	void (*event_delete)(void *event);
 	/* The native wait of a stream for an event, without hooks. */
 	int (*event_wait)(struct df_mstream *s, void *event);
-	/* Calls fn for each live stream of a device, for the rules of the legacy stream. */
-	void (*stream_each)(int device, void (*fn)(const struct df_stream_info *s, void *arg),
-			    void *arg);
+	/*
+	 * The same for all streams of a device except those of stream_new(), whatever other threads
+	 * make or destroy meanwhile. For threads that do not know the application's streams.
+	 */
+	int (*streams_idle)(int device);
 
 	/*
 	 * Adds nodes to the capture that the streams are part of, one for each argument, on the

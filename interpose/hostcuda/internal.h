@@ -196,7 +196,8 @@ struct df_hstream {
 	int device, priority;
 	uint8_t legacy, blocking, per_thread, internal;
 	void *user;		 /* belongs to the hooks */
-	struct df_hqueue *queue; /* for code.h while there is work, under the device's lock */
+	struct df_hqueue
+		*queue; /* for code.h while there is work; written under the device's lock */
 
 	uint64_t submitted, completed; /* atomic; written under the device's lock */
 	uint32_t watched; /* atomic; a stream of another device waits for a point of this one */

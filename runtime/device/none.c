@@ -98,12 +98,10 @@ static int event_wait(struct df_mstream *s, void *event)
 	return event_record(event, s);
 }
 
-static void stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
-			void *arg)
+static int streams_idle(int device)
 {
 	(void)device;
-	(void)fn;
-	(void)arg;
+	return 1;
 }
 
 static int capture_nodes(struct df_mstream *const *s, const struct df_capture_ops *ops,
@@ -159,7 +157,7 @@ const struct df_backend df_no_machine = {
 	.event_new = event_new,
 	.event_delete = event_delete,
 	.event_wait = event_wait,
-	.stream_each = stream_each,
+	.streams_idle = streams_idle,
 	.capture_nodes = capture_nodes,
 	.kick = kick,
 	.mem_alloc = mem_alloc,

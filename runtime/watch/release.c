@@ -158,13 +158,6 @@ int df_host_wait_copy(struct df_dev *dev, uint64_t call, const struct df_touch *
 	return host_wait(&w);
 }
 
-static void look(const struct df_stream_info *s, void *arg)
-{
-	int *busy = arg;
-
-	*busy |= !df_backend->stream_idle(s->stream);
-}
-
 int df_host_visible(uintptr_t at, uintptr_t end)
 {
 	struct df_mem_info info;
@@ -191,10 +184,9 @@ static int observable(struct df_dev *dev, const struct df_touch *touch)
 {
 	struct df_flights own = {0}, others = {0};
 	struct df_comm *comm;
+	int busy = !df_backend->streams_idle(dev->index);
 	uint32_t i;
-	int busy = 0;
 
-	df_backend->stream_each(dev->index, look, &busy);
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node)
 	{

@@ -137,51 +137,6 @@ static int event_wait(struct df_mstream *s, void *event)
 	return e ? df_hevent_wait(of(s), e) : -EINVAL;
 }
 
-static void stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
-			void *arg)
-{
-	struct df_stream_info few[64], *infos = few;
-	struct df_hdev *dev;
-	struct df_hstream *s;
-	size_t nr = 0, cap, i;
-
-	if (df_henter() || !df_hdevice_ok(device) || !(dev = df_hdev(device)))
-		return;
-	/*
-	 * fn is called on a copy of the list, without the lock. Streams may be added while memory
-	 * for the copy is allocated.
-	 */
-	for (cap = DF_ARRAY_LEN(few);; cap = nr * 2) {
-		if (cap > DF_ARRAY_LEN(few)) {
-			infos = malloc(cap * sizeof(*infos));
-			if (!infos) {
-				df_warn_once("host CUDA: no memory to list %zu streams", nr);
-				return;
-			}
-		}
-		nr = 0;
-		df_mutex_lock(&dev->lock);
-		df_list_each(s, &dev->streams, all)
-		{
-			if (s->internal || s->dying)
-				continue;
-			if (nr < cap)
-				df_hstream_describe(s, &infos[nr]);
-			nr++;
-		}
-		df_mutex_unlock(&dev->lock);
-		if (nr <= cap)
-			break;
-		if (infos != few)
-			free(infos);
-		infos = few;
-	}
-	for (i = 0; i < nr; i++)
-		fn(&infos[i], arg);
-	if (infos != few)
-		free(infos);
-}
-
 static int kick(int device)
 {
 	struct df_hdev *dev;
@@ -222,22 +177,44 @@ static int mem_info(const void *ptr, struct df_mem_info *out)
 	return 0;
 }
 
+/* Without its hardware queue. */
+static int is_idle(struct df_hstream *s)
+{
+	return !df_hstream_capturing(s) && df_hstream_idle(s) &&
+	       (!s->blocking || df_hpoint_done(df_hstream_tail(df_hdev(s->device)->legacy)));
+}
+
 static int stream_idle(struct df_mstream *stream)
 {
 	struct df_hstream *s = of(stream);
 	struct df_hdev *dev = df_hdev(s->device);
-	int idle;
+	struct df_hqueue *q;
+	int free_queue;
 
-	if (df_hstream_capturing(s))
+	if (!is_idle(s))
 		return 0;
-	/*
-	 * The watchdog asks for the streams that it has listed: one may have been destroyed since,
-	 * and another thread may be making a new one in its place.
-	 */
+	/* RELAXED: queues are never freed, and what is in this one is read under the lock. */
+	q = __atomic_load_n(&s->queue, __ATOMIC_RELAXED);
+	if (!q)
+		return 1;
 	df_mutex_lock(&dev->lock);
-	idle = df_hstream_idle(s) &&
-	       (!s->blocking || df_hpoint_done(df_hstream_tail(dev->legacy))) &&
-	       (!s->queue || s->queue->next == s->queue->started);
+	free_queue = q->next == q->started;
+	df_mutex_unlock(&dev->lock);
+	return free_queue;
+}
+
+static int streams_idle(int device)
+{
+	struct df_hdev *dev;
+	struct df_hstream *s;
+	int idle = 1;
+
+	if (df_henter() || !df_hdevice_ok(device) || !(dev = df_hdev(device)))
+		return 1;
+	df_mutex_lock(&dev->lock);
+	df_list_each(s, &dev->streams, all) idle &=
+		s->internal || s->dying ||
+		(is_idle(s) && (!s->queue || s->queue->next == s->queue->started));
 	df_mutex_unlock(&dev->lock);
 	return idle;
 }
@@ -273,7 +250,7 @@ static struct df_backend api = {
 	.event_wait = event_wait,
 	.event_new = df_hevent_new,
 	.event_delete = df_hevent_delete,
-	.stream_each = stream_each,
+	.streams_idle = streams_idle,
 	.capture_nodes = capture_nodes,
 	.kick = kick,
 	.mem_alloc = mem_alloc,

@@ -40,13 +40,20 @@ int df_hstream_queues(struct df_hstream *s)
 		       : (int)DF_MIN(df_hcode->queues(), QUEUES);
 }
 
+/* RELAXED pairs with stream_idle() in table.c, which reads it without the lock. */
+static void set_queue(struct df_hstream *s, struct df_hqueue *q)
+{
+	__atomic_store_n(&s->queue, q, __ATOMIC_RELAXED);
+}
+
 void df_hstream_queue(struct df_hdev *dev, struct df_hstream *s, int works)
 {
+	struct df_hqueue *q;
 	int nr, i;
 
 	if (!works && s->queue && df_hcode && df_hcode->queues) {
 		s->queue->users--;
-		s->queue = NULL;
+		set_queue(s, NULL);
 	}
 	nr = works && !s->queue ? df_hstream_queues(s) : 0;
 	if (!nr)
@@ -55,11 +62,12 @@ void df_hstream_queue(struct df_hdev *dev, struct df_hstream *s, int works)
 		dev->queues = calloc(QUEUES, sizeof(*dev->queues));
 	if (!dev->queues)
 		return;
-	s->queue = &dev->queues[0];
+	q = &dev->queues[0];
 	for (i = 1; i < nr; i++)
-		if (dev->queues[i].users < s->queue->users)
-			s->queue = &dev->queues[i];
-	s->queue->users++;
+		if (dev->queues[i].users < q->users)
+			q = &dev->queues[i];
+	q->users++;
+	set_queue(s, q);
 }
 
 /*

@@ -395,6 +395,21 @@ static int stream_idle(struct df_mstream *s)
 	return r == CUDA_SUCCESS;
 }
 
+static void look_at_stream(const struct df_stream_info *s, void *arg)
+{
+	int *idle = arg;
+
+	*idle = *idle && stream_idle(s->stream);
+}
+
+static int streams_idle(int device)
+{
+	int idle = 1;
+
+	df_cuda_stream_each(device, look_at_stream, &idle);
+	return idle;
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static void set_hooks(const struct df_hooks *hooks)
@@ -478,7 +493,7 @@ const struct df_backend df_cuda_api = {
 	.event_wait = df_cuda_event_wait,
 	.event_new = df_cuda_event_new,
 	.event_delete = df_cuda_event_delete,
-	.stream_each = df_cuda_stream_each,
+	.streams_idle = streams_idle,
 	.capture_nodes = df_cuda_capture_nodes,
 	.kick = kick,
 	.mem_alloc = df_cuda_mem_alloc,
