@@ -156,8 +156,11 @@ if wants sync; then
 		LIMIT=300 check "sync: proved, $form" 0 env DFSHIM_RELEASE_MS=0 "$B/dfshim" run --host=2 -n 2 --timeout 60 -- \
 			"$py" tests/torch/sync.py $form device later each_step own_group
 	done
-	LIMIT=300 check "sync: opposite orders, two nodes" 0 env DFSHIM_HOST_NODE_DEVICES=1 "$B/dfshim" run --host=2 -n 2 --timeout 60 -- \
-		"$py" tests/torch/sync.py
+	for form in "" "--cold --backward"; do
+		# shellcheck disable=SC2086 # words
+		LIMIT=300 check "sync: opposite orders, two nodes${form:+, $form}" 0 env DFSHIM_HOST_NODE_DEVICES=1 "$B/dfshim" run --host=2 -n 2 \
+			--timeout 60 -- "$py" tests/torch/sync.py $form
+	done
 	for case in stream:13:DATA barrier:13:DATA models:12:SYNC; do
 		IFS=: read -r name status word <<<"$case"
 		run "sync: $name hangs by right" "$status" --host=2 -n 2 --timeout 10 -- "$py" tests/torch/sync.py "$name"
