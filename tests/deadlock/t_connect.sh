@@ -71,6 +71,12 @@ for group in no yes; do
 		done
 	done
 done
+# A batch with a message that the other rank lacks: the call waits for it, and nothing of the batch is launched.
+printf '%s\n' cold "ranks 2" "comm A 0 1" "0: AR A s1; dsync; {; send A 1 s1; recv A 1 s1; }" "1: AR A s1; dsync; recv A 0 s1; dsync" >"$T/batch.txt"
+env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((800 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \
+	timeout -k 2 "${LIMIT:-100}" "$S" --timeout 80 "$T/batch.txt" >"$T/live" 2>&1 && fail "a batch: no hang by NCCL's rules"
+grep -q "^SYNC: r1 is in cudaDeviceSynchronize" "$T/live" || fail "a batch: $(cat "$T/live")"
+grep -q "that call connects with r1, which has not issued its part" "$T/live" || fail "a batch: $(cat "$T/live")"
 # AlltoAll is messages to NCCL.
 printf '%s\n' cold "ranks 2" "comm A 0 1" "comm B 0 1" "0: A2A A s1; A2A B s2" "1: A2A B s2; A2A A s1" >"$T/all.txt"
 env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((800 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \

@@ -33,3 +33,8 @@ int df_graph_connects(const struct df_graph *g, const struct df_uop *u, const st
 		i = g->set->ops[i].next;
 	return i == DF_NONE;
 }
+
+int df_graph_is_one_call(const struct df_uop *a, const struct df_uop *b)
+{
+	return a == b || (a->l.group && a->l.thread == b->l.thread && a->l.group == b->l.group);
+}

@@ -58,8 +58,8 @@ enum df_edge_kind {
 	DF_E_SYNC_IMPLICIT, /* thread in a call that waits for the device implicitly */
 	DF_E_OUTSIDE,	    /* thread in a wait that is not recorded: another thread ends it */
 	DF_E_BARRIER,	    /* thread in a call that all members have to make */
-	DF_E_GROUP,	    /* a launch ends when all operations of its group have taken place */
-	DF_E_PART,	    /* part of a join */
+	DF_E_GROUP, /* launched when the group's call returns; ends with all its operations */
+	DF_E_PART,  /* part of a join */
 	DF_E_NR
 };
 
@@ -198,6 +198,8 @@ uint32_t df_graph_crossed(struct df_graph *g, int mark);
  */
 int df_graph_connects(const struct df_graph *g, const struct df_uop *u, const struct df_match *in,
 		      int32_t rank);
+/* Whether one call issued both operations: they are one, or in one group. */
+int df_graph_is_one_call(const struct df_uop *a, const struct df_uop *b);
 
 /*
  * Removes nodes that can proceed until none can. The rest is in g->stuck. Returns its size.

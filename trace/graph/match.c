@@ -545,7 +545,8 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 
 /*
  * NCCL may connect ranks in the call of an operation, or of a group of them. Then the calling
- * thread waits until the operation is called at the other ends, too.
+ * thread waits until the operation is called at the other ends, too, and nothing of the group is
+ * launched before.
  */
 static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 {
@@ -553,6 +554,7 @@ static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 	const struct df_trc *t = &g->set->traces[g->nodes[node].trace];
 	const struct df_lcall *c = &t->calls[g->nodes[node].ref];
 	const struct df_uop *u, *end, *last = NULL;
+	int connects = 0;
 
 	if (!t->nr_uops)
 		return;
@@ -564,9 +566,8 @@ static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 			last = u;
 	for (u = end - t->nr_uops; last && u < end; u++) {
 		uint32_t at = inst[u - g->set->ops];
-		int together = u->l.thread == c->thread && last->l.group == u->l.group;
 
-		if ((u != last && (!last->l.group || !together)) || at == DF_NONE)
+		if (!df_graph_is_one_call(last, u) || at == DF_NONE)
 			continue;
 		for (int32_t r = 0; r < g->set->gcomms[u->gcomm].nranks; r++) {
 			if (!df_graph_connects(g, u, &g->insts[at], r))
@@ -574,8 +575,13 @@ static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 			df_graph_edge(g, node, next_node(m, u->gcomm, r), DF_E_NOT_ISSUED,
 				      DF_W_BASE | DF_W_NORES, u->l.rec);
 			g->nodes[node].stale = DF_M_NONE;
+			connects = 1;
 		}
 	}
+	for (u = end - t->nr_uops; connects && u < end; u++)
+		if (df_graph_is_one_call(last, u) && u->start != DF_NONE)
+			df_graph_edge(g, u->start, node, DF_E_GROUP, DF_W_BASE | DF_W_NORES,
+				      u->l.rec);
 }
 
 /* ---- calls that several ranks make together ------------------------------------------------- */

@@ -215,6 +215,8 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 		df_line_put(b, " (other work stands between them, so they cannot be reordered)");
 }
 
+#define WAITS_FOR_DEVICE (1u << DF_E_SYNC_DEVICE | 1u << DF_E_SYNC_IMPLICIT)
+
 static void sync_line(struct df_check_result *r, struct df_line *b)
 {
 	char h[48];
@@ -222,7 +224,9 @@ static void sync_line(struct df_check_result *r, struct df_line *b)
 
 	for (size_t i = 0; t && i < r->nr_steps; i++) {
 		/* Among several threads, name the one whose call is the cause. */
-		if (r->steps[i].cut && r->g.nodes[r->steps[i].from].kind == DF_N_THREAD) {
+		if ((r->steps[i].cut ||
+		     (r->remedy == DF_W_P && r->steps[i].kinds & WAITS_FOR_DEVICE)) &&
+		    r->g.nodes[r->steps[i].from].kind == DF_N_THREAD) {
 			t = &r->g.nodes[r->steps[i].from];
 			break;
 		}
@@ -505,7 +509,8 @@ static void remedy(struct df_check_result *r, struct df_line *b)
 {
 	switch ((int)r->remedy) {
 	case DF_W_P:
-		if (!strcmp(r->qualifier, "connect")) {
+		if (!strcmp(r->qualifier, "connect") || !strcmp(r->qualifier, "pair") ||
+		    r->verdict == DF_V_SYNC) {
 			df_line_put(
 				b,
 				"preventable: dfshim makes connections in the background, and no thread waits for them");

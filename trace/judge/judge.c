@@ -276,6 +276,11 @@ static void classify_cycle(struct df_check_result *r)
 			qual = "connect";
 		else if (cycle_has_call(r, DF_CALL_NCCL_OP) || cycle_has_call(r, DF_CALL_GROUP_END))
 			qual = "pair";
+		/* One thread connects, and the other one waits for the device. */
+		if (*qual && cycle_has(r, BIT(DF_E_SYNC_DEVICE) | BIT(DF_E_SYNC_IMPLICIT))) {
+			r->verdict = DF_V_SYNC;
+			qual = cycle_has(r, BIT(DF_E_SYNC_DEVICE)) ? "explicit" : "implicit";
+		}
 		break;
 	case DF_W_SI:
 		r->verdict = DF_V_SYNC;

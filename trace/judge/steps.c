@@ -140,6 +140,9 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 		return df_text(r->g.bars[from->ref].call == DF_CALL_HOST_WAIT
 				       ? "another thread must send that signal"
 				       : "another thread has not made that call");
+	if (from->kind == DF_N_THREAD && to->kind == DF_N_NEXT)
+		return df_text("that call connects with %s, which has not issued its part",
+			       df_say_member(set, to->gcomm, to->rank, rb, sizeof(rb)));
 	if (from->kind == DF_N_THREAD && to->kind == DF_N_BARRIER)
 		return df_text("that call waits for %s",
 			       df_say_node(&r->g, s->to, buf, sizeof(buf)));
