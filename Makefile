@@ -159,7 +159,7 @@ CUDA_CODES := $(B)/gen/interpose/hostcuda/cuda_codes.def
 $(CUDA_CALLS): interpose/cuda/cuda_api.def
 $(CUDA_CALLS) $(CUDA_CODES): $(B)/gen/interpose/%.def: scripts/gen_api.sh $(CUDA_INC)/cuda.h $(CUDA_INC)/driver_types.h
 	@mkdir -p $(@D)
-	$(Q)scripts/gen_api.sh $(patsubst cuda_%,%,$(*F)) $(CUDA_INC) >$@.tmp && mv $@.tmp $@
+	$(Q)scripts/gen_api.sh $(patsubst cuda_%,%,$(*F)) $(CUDA_INC) >$@.tmp && test -s $@.tmp && mv $@.tmp $@
 $(call obj,interpose/cuda/cuda_hook.c interpose/hostcuda/driver/symbols.c $(wildcard tests/cuda/driver/*.c)): | $(CUDA_CALLS)
 $(call obj,interpose/hostcuda/cudart/error.c interpose/hostcuda/driver/query.c): | $(CUDA_CODES)
 

@@ -89,7 +89,7 @@ calls() {
 }
 
 codes() {
-	printf '#include <%s>\n' cuda.h driver_types.h | ${CC:-gcc} -E -P -isystem "$include" - | tr '\n' ' ' |
+	${CC:-gcc} -E -P -isystem "$include" -include cuda.h "$include/driver_types.h" | tr '\n' ' ' |
 		grep -oE 'enum [^{}]*cudaError(_enum)? *\{[^}]*\}' | grep -oE '\b(cuda|CUDA_)[A-Za-z0-9_]+ *=' |
 		sed -E 's/^(CUDA_[A-Z0-9_]+).*/DF_CU_RESULT(\1)/; s/^(cuda[A-Za-z0-9]+).*/DF_CUDA_ERROR(\1)/'
 }

@@ -34,6 +34,9 @@ grep -q '^ORDER: ' "$T/out" || fail "by NCCL's rules: $(cat "$T/out")"
 # PyTorch's programs need the driver by its name, and the operators. TORCH_PYTHON: a Python that has PyTorch.
 "$tool" run --host -- python3 -c 'import ctypes, os, sys
 assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+name = ctypes.CDLL(None).cudaGetErrorName
+name.restype = ctypes.c_char_p
+assert name(2) == b"cudaErrorMemoryAllocation", name(2)
 maps = open("/proc/self/maps").read()
 at = sys.argv[1]
 assert f"{at}/lib/dfhost/libcuda.so.1" in maps, maps
