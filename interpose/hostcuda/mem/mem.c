@@ -99,6 +99,12 @@ int df_hmem_init(void)
 	return 0;
 }
 
+/* A file is mapped, and its pages freed, by whole pages: 64 KiB on some machines of arm64. */
+static uint64_t page_mask(void)
+{
+	return (uint64_t)sysconf(_SC_PAGESIZE) - 1;
+}
+
 static char *arena_base(const struct arena *a)
 {
 	/* ACQUIRE pairs with the RELEASE in arena_open(): with the base its fd is seen. */
@@ -203,7 +209,8 @@ static struct block *find(struct arena *a, uint64_t off)
 /* Lock held. */
 static void drop(struct arena *a, struct block *b)
 {
-	uint64_t page = 4095, from = (b->off + page) & ~page, to = (b->off + b->room) & ~page;
+	uint64_t page = page_mask(), from = (b->off + page) & ~page,
+		 to = (b->off + b->room) & ~page;
 
 	a->used -= b->room;
 	if (to > from && to - from >= PUNCH_BYTES)
@@ -401,7 +408,7 @@ void df_hmem_hide(int on)
 			mprotect(arenas[i].base, arenas[i].size, how);
 	df_mutex_lock(&ranges.lock);
 	for (k = 0; k < ranges.nr; k++) {
-		uint64_t pad = ranges.v[k].offset & 4095;
+		uint64_t pad = ranges.v[k].offset & page_mask();
 
 		if (ranges.v[k].refs)
 			mprotect(ranges.v[k].ptr - pad, ranges.v[k].bytes + pad, how);
@@ -426,7 +433,7 @@ int df_hmem_unregister(void *ptr)
 
 void *df_hmem_import(int fd, uint64_t offset, size_t bytes, int device, uint64_t key)
 {
-	uint64_t pad = offset & 4095;
+	uint64_t pad = offset & page_mask();
 	struct range r = {.bytes = bytes,
 			  .kind = DF_MEM_DEVICE,
 			  .device = device,
@@ -470,13 +477,15 @@ int df_hmem_unimport(void *ptr)
 {
 	struct range *r;
 	int err = -EINVAL;
+	uint64_t pad;
 
 	df_mutex_lock(&ranges.lock);
 	r = range_find(ptr);
 	if (r && r->ptr == (char *)ptr && r->refs) {
 		err = 0;
 		if (--r->refs == 0) {
-			munmap((char *)ptr - (r->offset & 4095), r->bytes + (r->offset & 4095));
+			pad = r->offset & page_mask();
+			munmap((char *)ptr - pad, r->bytes + pad);
 			close(r->fd);
 			range_del(r);
 		}
