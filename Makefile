@@ -6,14 +6,27 @@
 #   make check-plugins  the network plugin of NCCL_NET_PLUGIN, one of others
 #   make bench      figures                            make tsan asan  the tests under sanitizers
 #   make eval-dl2   precision and recall of the checker  make compare   beside torchfrtrace
+#   make check-arm64  tests of a build for arm64, under an emulator
 #
 # Sources are found by folder, so a new file needs no line here. SAN=thread|address|debug builds a variant
-# into its own folder.
+# into its own folder, and so does ARCH=aarch64 (or arm64), by Debian's cross compiler with the libraries of
+# scripts/package/sysroot.sh.
 
 SAN ?=
-B := build$(if $(SAN),/$(SAN))
+ARCH ?=
+override ARCH := $(filter-out $(shell uname -m),$(patsubst arm64,aarch64,$(ARCH)))
+B := build$(if $(ARCH),/$(ARCH))$(if $(SAN),/$(SAN))
 CC ?= gcc
 AR ?= ar
+ifneq ($(ARCH),)
+ifeq ($(origin CC),default)
+CC := $(ARCH)-linux-gnu-gcc -L$(CURDIR)/build/root/$(ARCH)/usr/lib/$(ARCH)-linux-gnu
+AR := $(ARCH)-linux-gnu-ar
+endif
+# GPU code is the same for every kind of machine: what is here already is taken.
+NATIVE_FATBIN := $(wildcard build/kernels/daemon.fatbin)
+$(if $(NATIVE_FATBIN),$(shell install -D -p $(NATIVE_FATBIN) $(B)/kernels/daemon.fatbin))
+endif
 PREFIX ?= /usr/local
 DESTDIR ?=
 V ?=
@@ -38,13 +51,18 @@ lib_of = $(patsubst %/,%,$(dir $(call first,$(foreach d,lib64 lib lib/x86_64-lin
 	lib/aarch64-linux-gnu,$(1)/$(d)/$(2)))))
 CUDA_LIB := $(call lib_of,$(CUDA_HOME),libcudart.so)
 NCCL_LIB := $(call lib_of,$(NCCL_HOME),libnccl.so)
+# Another machine's are not here: its clients are linked with ours, which have the same names.
+ifneq ($(ARCH),)
+CUDA_LIB := $(CURDIR)/$(B)/link
+NCCL_LIB := $(CUDA_LIB)
+endif
 
 # Prerequisites of every build: a missing one is reported in one line, before the compiler reports
 # it in many. Targets that begin with scripts/prereqs.sh install it.
 PREREQS := $(patsubst /usr/include/%.h,%.h,$(filter-out $(wildcard /usr/include/*.h),/usr/include/jansson.h \
 	/usr/include/uthash.h))
 ifneq ($(PREREQS),)
-ifneq ($(filter-out check check-gpu check-torch check-rdma check-plugins demo bench lint tsan asan soak wheel deb check-packages uninstall clean,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out check check-gpu check-torch check-rdma check-plugins demo bench lint tsan asan soak wheel deb check-packages check-arm64 uninstall clean,$(or $(MAKECMDGOALS),all)),)
 $(error missing: $(PREREQS); `scripts/prereqs.sh build` installs what is needed)
 endif
 endif
@@ -190,9 +208,14 @@ $(B)/dfshim: $(call obj,$(SRC_CLI)) $(LIBS)
 $(B)/python:
 	@mkdir -p $(B) && ln -sfn '$(CURDIR)/interpose/python' $@
 
+# Another machine's libnccl and libcudart, as its clients see them.
+$(B)/link/libnccl.so: $(B)/libdfnccl.so $(B)/libdfhost.so
+	@mkdir -p $(@D) && ln -sf ../libdfnccl.so $(@D)/libnccl.so.2 && ln -sf ../libdfhost.so $(@D)/libcudart.so && \
+		ln -sf ../libdfhost.so $(@D)/libdfhost.so && ln -sf ../libdfnccl.so $@
+
 # Plain NCCL programs: nothing of ours in them.
 define client
-$(B)/clients/%: $(1)/%.c $(wildcard tests/clients/*.h tests/clients/check/*.h)
+$(B)/clients/%: $(1)/%.c $(wildcard tests/clients/*.h tests/clients/check/*.h) $(if $(ARCH),| $(B)/link/libnccl.so)
 	@mkdir -p $$(@D)
 	$$(Q)$$(CC) -std=gnu11 $$(WARN) $$(CFLAGS) $$(SANFLAGS) $$(filter -isystem /%,$$(INCLUDES)) -o $$@ $$< \
 		$$(addprefix -L,$$(CUDA_LIB) $$(NCCL_LIB)) $$(addprefix -Wl$$(comma)-rpath$$(comma),$$(CUDA_LIB) $$(NCCL_LIB)) \
@@ -274,6 +297,16 @@ soak:
 	@$(SUBMAKE) tests
 	@B=$(B) scripts/soak.sh $(HOURS)
 
+# Areas whose tests run under an emulator; the rest of ARM64_TESTS are programs that need no clients of NVIDIA's.
+ARM64_TESTS ?= unit/ transport/ trace/ kernels/
+check-arm64:
+	@scripts/prereqs.sh build check arm64
+	@$(SUBMAKE) ARCH=aarch64 all arm64-tests
+	@B=build/aarch64 scripts/emulated.sh tests/run.sh $(ARM64_TESTS)
+
+.PHONY: check-arm64 arm64-tests
+arm64-tests: $(filter $(addsuffix %,$(addprefix $(B)/tests/,$(ARM64_TESTS))),$(TESTS))
+
 check-rdma:
 	@scripts/prereqs.sh build check
 	@$(SUBMAKE) tests
@@ -312,12 +345,12 @@ lint:
 
 # -- packages -----------------------------------------------------------------------------------------------
 wheel:
-	@scripts/prereqs.sh build wheel
-	@scripts/package/wheel.sh $(patsubst $(B)/%,%,$(filter %.so %/dfshim $(HOST_NAMES),$(PRODUCTS)))
+	@scripts/prereqs.sh build wheel $(if $(ARCH),arm64)
+	@ARCH=$(ARCH) scripts/package/wheel.sh $(patsubst $(B)/%,%,$(filter %.so %/dfshim $(HOST_NAMES),$(PRODUCTS)))
 
 deb:
-	@scripts/prereqs.sh build deb
-	@scripts/package/debian.sh
+	@scripts/prereqs.sh build deb $(if $(ARCH),arm64)
+	@ARCH=$(ARCH) scripts/package/debian.sh
 
 # Both, built, installed, used and removed.
 check-packages:
@@ -355,7 +388,7 @@ uninstall:
 
 -include $(wildcard kernels/module.mk scripts/module.mk tests/module.mk tests/deadlock/module.mk tests/cuda/module.mk tests/net/module.mk tests/rdma/module.mk tests/profiler/module.mk interpose/hostcuda/module.mk)
 # Not in the packages of check-rdma: they have folders of such names.
--include $(shell find $(B) -path $(B)/rdma -prune -o -name '*.d' -print 2>/dev/null)
+-include $(shell find $(B) -path $(B)/rdma -prune -o -name '*.d' -type f -print 2>/dev/null)
 
 clean:
 	rm -rf build

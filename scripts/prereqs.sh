@@ -2,8 +2,8 @@
 # Installs the packages that building and testing dfshim needs and this machine lacks. Without
 # missing packages it does nothing and needs no network.
 #
-#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare] [deb] [venv] [wheel] (default: build
-#   check)
+#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare] [deb] [venv] [wheel] [arm64] (default:
+#   build check)
 #
 # Uses apt. If no CUDA toolkit or no NCCL is installed, it installs headers and libraries from
 # NVIDIA's pip wheels into build/cuda: enough for everything that needs no GPU.
@@ -25,7 +25,7 @@ ZIG_VERSION=0.17.1
 find_nvcc() {
 	[ -x "$(scripts/cuda_home.sh)/bin/nvcc" ] || command -v nvcc >/dev/null
 }
-host_cxx="" want_nvcc="" want_zig=""
+host_cxx="" want_nvcc="" want_zig="" want_root=""
 ! find_nvcc || host_cxx=g++
 need="" optional=""
 for part; do
@@ -44,6 +44,7 @@ for part; do
 	venv) need="$need python3 python3-venv" ;;
 	wheel) need="$need python3 python3-venv" want_zig=1 ;;
 	deb) need="$need debhelper dpkg-dev lintian" ;;
+	arm64) need="$need gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static" want_root=aarch64 ;;
 	bench) optional="$optional openmpi-bin libopenmpi-dev iproute2 iperf3 jq" ;;
 	*) echo "prereqs.sh: unknown part '$part'" >&2 && exit 2 ;;
 	esac
@@ -152,6 +153,12 @@ if [ -n "$want_nvcc" ] && find_nvcc && [ ! -x "$disasm" ] && [ ! -x build/cuda/b
 	else
 		echo "prereqs: nvdisasm could not be fetched; the daemon's machine code is not looked at"
 	fi
+fi
+
+# The libraries of the machine that is built for.
+if [ -n "$want_root" ] && ! scripts/package/sysroot.sh "$want_root"; then
+	echo "prereqs: the libraries of $want_root could not be fetched" >&2
+	exit 1
 fi
 
 # The compiler for the wheel and the checker of its tag, in an environment of their own.

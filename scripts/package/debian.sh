@@ -2,27 +2,42 @@
 # Builds a Debian package for this machine's release: build/dist/dfshim_*.deb. Called by `make deb`.
 #
 # Builds the files of git again in a folder of its own, with Debian's tools and with the headers of
-# CUDA and NCCL of this build. lintian's errors are errors.
+# CUDA and NCCL of this build. lintian's errors are errors. ARCH=aarch64: for arm64, by Debian's
+# cross compiler; the dependencies are those of the packages of scripts/package/sysroot.sh.
 set -eu
 cd "$(dirname "$0")/../.."
 missing=""
 for p in debhelper:dh dpkg-dev:dpkg-buildpackage lintian:lintian; do
 	command -v "${p#*:}" >/dev/null || missing="$missing ${p%:*}"
 done
+arch=$(dpkg --print-architecture) how=()
+[ -z "${ARCH-}" ] || {
+	arch=arm64 how=(-a arm64 -d)
+	command -v "$ARCH-linux-gnu-gcc" >/dev/null && [ -f "build/root/$ARCH/complete" ] || missing="$missing gcc-$ARCH-linux-gnu"
+}
 [ -z "$missing" ] || {
 	echo "make deb: missing:$missing: scripts/prereqs.sh deb" >&2
 	exit 1
 }
 version=$(sed -n 's/.*DF_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
-work=build/deb
+work=build/deb${ARCH:+/$ARCH}
 src=$work/dfshim-$version
 rm -rf "$work"
 mkdir -p "$src" build/dist
-rm -f build/dist/dfshim_*.deb # if a step fails, no earlier package is left
+rm -f build/dist/dfshim_*_"$arch".deb # if a step fails, no earlier package is left
 git archive HEAD | tar -x -C "$src"
 cp -r scripts/package/debian "$src/debian"
 # Headers from wheels are not in git.
 [ ! -d build/cuda ] || { mkdir "$src/build" && cp -r build/cuda "$src/build/"; }
+if [ -n "${ARCH-}" ]; then
+	mkdir -p "$src/build/root"
+	ln -s "$PWD/build/root/$ARCH" "$src/build/root/"
+	# GPU code is the same for every kind of machine.
+	! make --no-print-directory ARCH= -n build/kernels/daemon.fatbin >/dev/null 2>&1 || {
+		make --no-print-directory ARCH= build/kernels/daemon.fatbin
+		install -D build/kernels/daemon.fatbin "$src/build/kernels/daemon.fatbin"
+	}
+fi
 {
 	echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
 	echo "Upstream-Name: dfshim"
@@ -42,11 +57,11 @@ cp -r scripts/package/debian "$src/debian"
 echo CHANGELOG.md >"$src/debian/docs"
 export BUILD_COMMIT
 BUILD_COMMIT=$(git rev-parse --short=12 HEAD)
-(cd "$src" && dpkg-buildpackage -b -us -uc -j"$(nproc)") >"$work/log" 2>&1 || {
+(cd "$src" && env -u MAKEFLAGS -u MAKEOVERRIDES dpkg-buildpackage -b -us -uc "${how[@]}" -j"$(nproc)") >"$work/log" 2>&1 || {
 	tail -30 "$work/log" >&2
 	exit 1
 }
-deb=$(ls "$work"/dfshim_"$version"_*.deb)
+deb=$(ls "$work"/dfshim_"$version"_"$arch".deb)
 lintian --fail-on error "$deb"
 cp "$deb" build/dist/
 echo "build/dist/$(basename "$deb")"

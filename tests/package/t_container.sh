@@ -2,7 +2,7 @@
 # Description: the container file, line by line in a copy of this machine's root where no podman or docker runs: a job in the image.
 set -u
 . "$SRC/tests/lib/clients.sh"
-wheel=$(ls "$SRC"/build/dist/dfshim-*.whl 2>/dev/null) || skip "no wheel in build/dist: make wheel"
+wheel=$(ls "$SRC"/build/dist/dfshim-*_"$(uname -m)".whl 2>/dev/null) || skip "no wheel in build/dist: make wheel"
 [ "$wheel" -nt "$B/libdfshim.so" ] || skip "the wheel is older than the libraries: make wheel"
 file=$SRC/scripts/package/Containerfile
 unset LD_PRELOAD

@@ -3,7 +3,7 @@
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/lib/installed.sh"
-deb=$(ls "$SRC"/build/dist/dfshim_*.deb 2>/dev/null) || skip "no package in build/dist: make deb"
+deb=$(ls "$SRC"/build/dist/dfshim_*_"$(dpkg --print-architecture)".deb 2>/dev/null) || skip "no package in build/dist: make deb"
 [ "$deb" -nt "$B/libdfshim.so" ] || skip "the package is older than the libraries: make deb"
 [ "$(id -u)" = 0 ] || skip "only root can install packages"
 unset LD_PRELOAD

@@ -3,7 +3,7 @@
 # Limit: 400 s
 set -u
 . "$SRC/tests/lib/clients.sh"
-wheel=$(ls "$SRC"/build/dist/dfshim-*.whl 2>/dev/null) || skip "no wheel in build/dist: make wheel"
+wheel=$(ls "$SRC"/build/dist/dfshim-*_"$(uname -m)".whl 2>/dev/null) || skip "no wheel in build/dist: make wheel"
 [ "$wheel" -nt "$B/libdfshim.so" ] || skip "the wheel is older than the libraries: make wheel"
 unset LD_PRELOAD
 python3 -m venv "$T/venv" || skip "no python3-venv"

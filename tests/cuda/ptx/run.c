@@ -518,12 +518,26 @@ static void run_block(struct block *b)
 	}
 }
 
+/* More than the shared memory of a block. */
+#define LOW_STEP  (1ul << 20)
+#define LOW_FIRST (1ul << 28)
+#define LOW_END	  (1ul << 31)
+
+static void *map_at(uintptr_t at, size_t bytes)
+{
+	return mmap((void *)at, bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED_NOREPLACE : 0),
+		    -1, 0);
+}
+
 static void *map(size_t bytes, int low)
 {
-	/* Addresses in shared memory have 32 bits in some instructions. */
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (low ? MAP_32BIT : 0), -1, 0);
+	void *p = low ? MAP_FAILED : map_at(0, bytes);
+	uintptr_t at;
 
+	/* Addresses in shared memory have 32 bits in some instructions. */
+	for (at = LOW_FIRST; low && p == MAP_FAILED && at < LOW_END; at += LOW_STEP)
+		p = map_at(at, bytes);
 	if (p == MAP_FAILED) {
 		perror("ptx: mmap");
 		abort();
