@@ -1,7 +1,7 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork ranks stub plan sync ci reports jobs lanes backend cookbook input ends others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork ranks stub plan sync ci reports serving jobs lanes backend cookbook input ends others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
 # installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
@@ -11,7 +11,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds=${WORLDS:-2 3 4} passed=0 failed=0 skipped=0
-usual="operators ddp fork ranks stub plan sync ci reports jobs lanes backend cookbook input ends others suite" no_torch=1
+usual="operators ddp fork ranks stub plan sync ci reports serving jobs lanes backend cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
@@ -24,7 +24,7 @@ case ${1-} in
 esac
 parts=" ${*:-$usual} "
 for p in $parts; do
-	[[ " operators ddp fork ranks stub plan sync ci reports jobs lanes backend cookbook input ends others suite " == *" $p "* ]] || {
+	[[ " operators ddp fork ranks stub plan sync ci reports serving jobs lanes backend cookbook input ends others suite " == *" $p "* ]] || {
 		echo "check_torch.sh: unknown part '$p'" >&2
 		exit 2
 	}
@@ -210,6 +210,20 @@ if wants reports; then
 		[ ${#part[@]} = 0 ] || break
 	done < <("$py" tests/torch/reports.py --list)
 	run "the reports, as their threads mended them" 0 --host -n 2 --rules nccl --timeout 60 -- "$py" tests/torch/reports.py all --fixed
+fi
+if wants serving; then
+	while IFS='|' read -r case nccl ours rank line; do
+		for rules in nccl dfshim; do
+			word=$([ $rules = nccl ] && echo "$nccl" || echo "$ours")
+			case $word in OK) status=0 ;; ORDER) status=10 ;; MISSING) status=20 ;; MISMATCH) status=21 ;; esac
+			run "serving $case, rules $rules: $word" $status --host -n 2 --rules $rules --timeout 8 -- \
+				"$py" tests/torch/serving.py "$case" </dev/null
+			[ "$word" != OK ] || continue
+			says "its word and rank" "^$word: .*\br$rank\b"
+			says "that rank's line" "\br$rank\b.*serving.py:$line $case|\br$rank\b.*serving.py:$line [a-z]+ <- serving.py:[0-9]+ $case"
+		done
+	done < <("$py" tests/torch/serving.py --list)
+	run "serving: all of them, fixed" 0 --host -n 2 --rules nccl --timeout 60 -- "$py" tests/torch/serving.py all --fixed
 fi
 if wants jobs; then
 	for case in ddp fsdp2 tensor_parallel pipeline ring graphs groups end collectives eager; do
