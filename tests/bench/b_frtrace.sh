@@ -1,7 +1,8 @@
 #!/bin/bash
 # Side by side with torchfrtrace on the same dumps: what each says of the catalogue's hangs (as they end by NCCL's
-# rules), and the time for dumps of 8 ranks. $T/table: what docs/evaluation.md shows. TORCH_PYTHON: a Python with
-# torch and tabulate (default python3).
+# rules), and the time for dumps of 8 ranks; and fr_attribution of NVIDIA's Resiliency Extension on the dumps as they are by
+# default, which are the only ones that it reads. $T/table: what docs/evaluation.md shows. TORCH_PYTHON: a Python with torch,
+# tabulate and nvidia-resiliency-ext (default python3; without the last that column is empty).
 set -u
 py=${TORCH_PYTHON:-python3}
 fr=$SRC/tests/bench/frtrace.py
@@ -12,6 +13,7 @@ unmeasured() {
 	echo "BENCH check_8x8000_seconds UNMEASURED s target >0 UNMEASURED # $1"
 	exit 0
 }
+attribution=$("$py" "$SRC/tests/bench/frattribution.py" --where) || attribution=
 [ -x "$script" ] || unmeasured "the interpreter of the catalogue is not built here"
 version=$("$py" "$fr" --where) || unmeasured "${version:-no $py}"
 
@@ -51,10 +53,22 @@ says() {
 		END { print text == "" ? "nothing" : text }' "$1.out"
 }
 
+# attributes DIR: what fr_attribution makes of the dumps there: the ranks that lack a call, by process group.
+attributes() {
+	[ -n "$attribution" ] || { echo "not tried" && return; }
+	"$py" "$SRC/tests/bench/frattribution.py" --fr-path "$1" -p 'nccl_trace_rank_*' --emit-stdout >"$1.attr" 2>"$1.attr.err"
+	awk -F ' *[|] *' '
+		NF == 6 && $1 != "PGID" && $6 != "" && !(($6, $2) in seen) {
+			seen[$6, $2] = 1
+			text = text (text == "" ? "" : "; ") "missing {" $6 "} in " $2
+		}
+		END { print text == "" ? "nothing" : text }' "$1.attr"
+}
+
 # right VERDICT WORDS: does it name the cause?
 right() {
 	case $1:$2 in
-	*nothing | *fails*) echo no ;;
+	*nothing | *fails* | *tried) echo no ;;
 	MISSING:missing* | CRASH:missing* | INIT:missing*) echo yes ;;
 	MISMATCH:*STATE_MISMATCH) echo no ;;
 	MISMATCH:*MISMATCH*) echo yes ;;
@@ -63,7 +77,7 @@ right() {
 }
 
 one() {
-	local f=$1 id d want verdict line full plain
+	local f=$1 id d want verdict line full plain attr
 	id=$(basename "$f" .txt)
 	d=$T/$id
 	rm -rf "$d"
@@ -74,9 +88,10 @@ one() {
 		verdict=${line%%:*}
 		full=$(says "$d/fr")
 		plain=$(says "$d/plain")
-		printf '| %s | %s | %s | %s | %s | %s | %s | %s |\n' "$id" "$want" "$verdict" \
+		attr=$(attributes "$d/plain")
+		printf '| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n' "$id" "$want" "$verdict" \
 			"$([ "$want" = "$verdict" ] && echo yes || echo no)" "$full" "$(right "$want" "$full")" "$plain" \
-			"$(right "$want" "$plain")" >"$T/row.$id"
+			"$(right "$want" "$plain")" "$attr" "$(right "$want" "$attr")" >"$T/row.$id"
 	fi
 	rm -rf "$d"
 }
@@ -90,16 +105,19 @@ printf '%s\n' "$SRC"/tests/deadlock/catalogue/*.txt | xargs -P 4 -I{} "$0" --one
 nr=$(cat "$T"/row.* | wc -l)
 ours=$(cat "$T"/row.* | awk -F' [|] ' '$4 == "yes"' | wc -l)
 full=$(cat "$T"/row.* | awk -F' [|] ' '$6 == "yes"' | wc -l)
-plain=$(cat "$T"/row.* | grep -c '| yes |$')
+plain=$(cat "$T"/row.* | awk -F' [|] ' '$8 == "yes"' | wc -l)
+attr=$(cat "$T"/row.* | grep -c '| yes |$')
 echo "BENCH frtrace_catalogue_right $ours verdicts peer torchfrtrace-$version $full ratio $(awk "BEGIN { printf \"%.2f\", $ours / ($full ? $full : 1) }")" \
 	"target >$full $([ "$ours" -gt "$full" ] && echo ok || echo MISS)"
 {
-	echo "torchfrtrace of torch $version, $(date -u +%F), $(nproc) processors ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1))."
+	echo "torchfrtrace of torch $version, fr_attribution of nvidia-resiliency-ext ${attribution:-(not installed)}, $(date -u +%F), $(nproc) processors ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1))."
 	echo
 	echo "Of $nr hangs \`dfshim check\` names the cause of $ours, torchfrtrace of $full where the dumps say what has started, and of $plain as PyTorch writes them by default."
+	[ -z "$attribution" ] ||
+		echo "fr_attribution names the cause of $attr: the ranks that lack a call. It reads entries that are scheduled, no others, and compares no calls."
 	echo
-	echo "| entry | cause | \`dfshim check\` | right | torchfrtrace, starts recorded | right | torchfrtrace, by default | right |"
-	echo "|---|---|---|---|---|---|---|---|"
+	echo "| entry | cause | \`dfshim check\` | right | torchfrtrace, starts recorded | right | torchfrtrace, by default | right | fr_attribution, by default | right |"
+	echo "|---|---|---|---|---|---|---|---|---|---|"
 	cat "$T"/row.*
 	echo
 	echo "| 8 ranks, all-reduces each | \`dfshim check\` on its traces | \`torchfrtrace\` on the dumps | ratio |"
