@@ -1,20 +1,21 @@
 #!/bin/bash
 # Measures how soon mode trace names a hang on simulated ranks (tests/bench/b_live.c), and writes the table into
-# docs/evaluation.md, between its markers. RANKS, KINDS, RUNS, RUNS_MANY (for 1,024 ranks) select less.
-set -u
+# docs/evaluation.md, between its markers. RANKS, KINDS, RUNS, RUNS_MANY (for 1,024 ranks) select less; LOG names a file that
+# keeps the runs, so that a later call adds to the table.
+set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 T=$(mktemp -d) || exit 1
 trap 'rm -rf "$T"' EXIT
 load() { cut -d' ' -f1 /proc/loadavg; }
-first=$(load)
+log=${LOG:-$T/log} first=$(load)
 for kind in ${KINDS:-mismatch cycle dead missing}; do
 	for ranks in ${RANKS:-16 64 256 1024}; do
 		runs=${RUNS:-5}
 		[ "$ranks" -lt 1024 ] || runs=${RUNS_MANY:-3}
 		# These wait for the time-out.
 		[ "$kind" != missing ] || runs=$(((runs + 1) / 3))
-		"$B/tests/bench/b_live" "$runs" "$kind" "$ranks" | tee -a "$T/log" || exit 1
+		"$B/tests/bench/b_live" "$runs" "$kind" "$ranks" | tee -a "$log" || exit 1
 	done
 done
 {
@@ -43,6 +44,6 @@ done
 		kind = $2; ranks = $3; seen[++runs] = $4
 		for (f = 5; f <= NF; f++) { i = int($f * 100 + 0.5); cause[i]++; if (i > top) top = i }
 	}
-	END { flush() }' "$T/log"
+	END { flush() }' <(sort -s -k1,1 -k2,2 -k3,3n "$log")
 } >"$T/text"
 scripts/insert.sh docs/evaluation.md live "$T/text"

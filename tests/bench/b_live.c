@@ -182,7 +182,7 @@ static int process(void)
 	struct df_trace_config trace = {
 		.mb = 1, .rank = rank, .world = ranks, .mode = DF_MODE_TRACE};
 	uint64_t began, shift;
-	uint32_t comm[2];
+	uint32_t comm[2] = {0};
 	int ret;
 
 	/* The change of the user clears the signal. */
@@ -205,10 +205,12 @@ static int process(void)
 	arrive(&sh->ready);
 	sleep_until(&sh->begin);
 	comm[0] = comm_new(0);
-	comm[1] = comm_new(1);
+	if (!strcmp(kind, "cycle"))
+		comm[1] = comm_new(1);
 	for (int i = 0; i < OPS; i++)
 		op_done(comm[0], op(comm[0], 1000));
-	op_done(comm[1], op(comm[1], 1000));
+	if (comm[1])
+		op_done(comm[1], op(comm[1], 1000));
 	while ((!df_record_peers() || is_joining(0) || is_joining(1)) &&
 	       !__atomic_load_n(&sh->failed, __ATOMIC_RELAXED))
 		usleep(50000);
