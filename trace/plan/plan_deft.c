@@ -58,9 +58,9 @@ static void send(const struct df_plan_deft *d, struct df_plan_step *step, int it
 }
 
 /*
- * Assigns items of CURRENT to the time of the links: first the slowest link, with the longest items
- * first; at the end the first link, as full as possible. link_of[]: by item; -1: not sent. Returns
- * the number of items.
+ * Assigns items of CURRENT to links until the deadline. The slower links are filled first, the
+ * slowest one before the others, each with the longest items that fit. The first link is then
+ * filled as well as possible. link_of[]: by item; -1: not sent. Returns the number of sent items.
  */
 static int fill(struct df_plan_deft *d, int64_t deadline, int *link_of)
 {
@@ -156,7 +156,7 @@ static void send_new(struct df_plan_deft *d, struct df_plan_step *step, int64_t 
 	d->nr_current = left;
 }
 
-/* The end of a pass: of its computation and of everything that was sent in it. */
+/* The end of a pass: when its computation and all its transfers have ended. */
 static int64_t over(const struct df_plan_deft *d, int64_t compute_ns, const int64_t *clock)
 {
 	for (int l = 0; l < d->profile->nr_links; l++)

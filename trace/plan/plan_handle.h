@@ -39,7 +39,7 @@ DF_PLAN_API int df_plan_items(const struct df_plan_handle *h, int32_t *bucket, i
 DF_PLAN_API int df_plan_next(struct df_plan_handle *h, int32_t *item, int32_t *link, int32_t *stage,
 			     int32_t *merged, int32_t *formed);
 
-/* No gradient waits any more: returns to the initial state. */
+/* Returns to the initial state: no gradient waits to be sent. */
 DF_PLAN_API void df_plan_restart(struct df_plan_handle *h);
 
 /*
@@ -58,7 +58,7 @@ DF_PLAN_API int df_plan_preserved(struct df_plan_handle *h, double loss, double 
  */
 DF_PLAN_API double df_plan_order(const struct df_plan_handle *h, int32_t *order);
 
-/* The expected milliseconds of an iteration: under DDP, and now. */
+/* The expected milliseconds of an iteration, under DDP and with DeFT; 0 without memory. */
 DF_PLAN_API double df_plan_expect_ddp(const struct df_plan_handle *h);
 DF_PLAN_API double df_plan_expect(const struct df_plan_handle *h);
 

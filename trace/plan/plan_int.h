@@ -51,10 +51,10 @@ struct df_plan_profile {
 	int nr_buckets;
 	struct df_plan_link links[DF_PLAN_LINKS];
 	int nr_links;
-	int64_t partition; /* parameters of a block of ByteScheduler; 0: the best */
+	int64_t partition; /* parameters of a block of ByteScheduler; 0: the best of some sizes */
 	/*
-	 * The capacity of a stage, as a multiple of its computation; above 1, computation waits; 0:
-	 * 1.
+	 * The communication that fits a stage, as a multiple of its computation. Above 1,
+	 * computation waits. 0 means 1.
 	 */
 	double capacity;
 };
@@ -99,21 +99,24 @@ void df_plan_solver_destroy(struct df_plan_solver *s);
 /*
  * Picks the jobs that keep one link busy longest: each begins at or after its release, one at a
  * time, and all end by the deadline. Jobs are given in the order of release, which is also the best
- * order for sending any set of them. Returns the sum of the picked jobs (1 in picked[]). It is the
- * maximum, except for a 1,024th of the deadline, for up to nine jobs and for deadlines below 256
- * units. For more jobs, it is at least the maximum for a deadline that is a 256th earlier per job.
+ * order for sending any set of them. Sets picked[] to 1 for the picked jobs, and returns their sum.
+ * For up to nine jobs, and for deadlines below 256 units, it is the maximum to within a 1,024th.
+ * For more jobs, it is at least the maximum for a deadline that is a 256th earlier per job.
  */
 int64_t df_plan_pick(struct df_plan_solver *s, const struct df_plan_job *jobs, int nr,
 		     int64_t deadline, unsigned char *picked);
 
 /* -- DeFT's state machine --------------------------------------------------------------------- */
 
+/*
+ * When an item is sent. FORWARD: an item of CURRENT, in the forward pass. OLD, NEW: an item of
+ * CURRENT, of FUTURE, in the backward pass.
+ */
 enum df_plan_stage { DF_PLAN_FORWARD, DF_PLAN_OLD, DF_PLAN_NEW };
 
 struct df_plan_send {
 	uint16_t item;
-	/* Enum df_plan_stage; OLD, NEW: of CURRENT, FUTURE, in the backward pass. */
-	uint8_t link, stage;
+	uint8_t link, stage;	  /* stage: enum df_plan_stage */
 	int64_t begin_ns, end_ns; /* from the start of the pass */
 };
 
@@ -180,8 +183,9 @@ int df_plan_ddp(const struct df_plan_profile *p, struct df_plan_outcome *out);
 /* The best of some credits, and of some block sizes if none is given: ByteScheduler tunes both. */
 int df_plan_bytescheduler(const struct df_plan_profile *p, struct df_plan_outcome *out);
 /*
- * The same with whole buckets, one at a time: the sums are then those of DDP, and so are the
- * results. order[]: the order in which buckets are sent. Returns 0 or -ENOMEM.
+ * ByteScheduler with whole buckets, one at a time. Each bucket is reduced by the same all-reduce as
+ * under DDP, so the results are equal bit for bit. order[]: the order in which buckets are sent.
+ * Returns 0 or -ENOMEM.
  */
 int df_plan_whole(const struct df_plan_profile *p, int *order, double *iteration_ns);
 /* The best of some sizes of sub-blocks. */

@@ -244,7 +244,10 @@ static int64_t gap(const struct series *s, size_t i)
 	return s->ops[i].ready - s->ops[i - 1].ready;
 }
 
-/* The most frequent distance between gaps above a bound; 0 if it varies. */
+/*
+ * Returns the distance between gaps of at least this length; 0 if less than four fifths of the
+ * distances are equal.
+ */
 static size_t apart(const struct series *s, int64_t bound)
 {
 	size_t last = 0, best = 0, nr = 0;
@@ -266,8 +269,8 @@ static size_t apart(const struct series *s, int64_t bound)
 }
 
 /*
- * Equal buckets: the sizes do not show where an iteration ends. The longest gaps lie between
- * iterations if their distances are equal.
+ * Finds the period of equal buckets, whose sizes do not show where an iteration ends. The longest
+ * gaps are assumed to lie between iterations if they are equally far apart. Returns 1 if not.
  */
 static size_t by_gaps(const struct series *s)
 {
@@ -303,7 +306,7 @@ static size_t shortest_period(const struct series *s, size_t given)
 	return 0;
 }
 
-/* After the last iteration a job may execute a few more all-reduces. */
+/* Limit of the all-reduces that a job executes after its last iteration. */
 #define AFTER_MAX 16
 
 static int period(struct observing *w, const struct df_plan_hints *hints, size_t *out)
@@ -398,7 +401,7 @@ struct seen {
 
 /*
  * Measures iterations of p all-reduces each, from index `at` on. At least one iteration precedes
- * it, because times are since the operation before.
+ * it, because each time is measured from an earlier operation.
  */
 static void measure(const struct observing *w, size_t at, size_t p, size_t nr_iterations,
 		    struct seen *seen, int64_t *v, struct df_plan_observed *o)
@@ -443,10 +446,7 @@ static size_t without_small(struct seen *seen, size_t p, struct df_plan_observed
 		all += seen[b].bytes;
 	for (size_t b = 0; b < p; b++) {
 		if (seen[b].bytes < all / 1000) {
-			/*
-			 * Computation before it belongs to the next gradient; after the last there
-			 * is none.
-			 */
+			/* Its computation counts for the next gradient, if there is one. */
 			if (b + 1 < p)
 				seen[b + 1].since += seen[b].since;
 			o->nr_small++;

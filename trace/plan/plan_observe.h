@@ -14,7 +14,7 @@ struct df_plan_hints {
 };
 
 struct df_plan_observed {
-	int nr_ranks, nr_iterations; /* of which the figures are medians */
+	int nr_ranks, nr_iterations; /* measured; the figures are medians over the iterations */
 	int nr_small;	     /* all-reduces of an iteration that are too small for a bucket */
 	double iteration_ns; /* measured */
 };

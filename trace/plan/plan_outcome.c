@@ -30,9 +30,7 @@ void df_plan_outcome_fini(struct df_plan_outcome *o)
 	memset(o, 0, sizeof(*o));
 }
 
-/*
- * Adds the spans of one iteration's passes; the backward pass begins at `at`. Returns 0 or -ENOMEM.
- */
+/* Adds the spans of a backward pass that begins at `at`. Returns 0 or -ENOMEM. */
 static int add_backward_spans(struct df_plan_outcome *o, const struct df_plan_profile *p,
 			      int64_t at)
 {
@@ -92,10 +90,7 @@ int df_plan_synchronous(const struct df_plan_profile *p, const char *name, const
 		return -ENOMEM;
 	out->k[0] = 1;
 
-	/*
-	 * The picture begins with a forward pass; transfers before it belong to the previous
-	 * iteration.
-	 */
+	/* The picture begins with a forward pass. Earlier spans lie outside it. */
 	first = df_plan_backward_ns(p) > done[0] ? df_plan_backward_ns(p) : done[0];
 	out->window[0] = first;
 	out->window[1] = first + 2 * iteration;

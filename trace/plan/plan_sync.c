@@ -37,7 +37,7 @@ int df_plan_ddp(const struct df_plan_profile *p, struct df_plan_outcome *out)
 /* The blocks of a bucket, all of one size. */
 struct blocks {
 	int nr, waiting, unsent;     /* waiting: not passed to the link yet; unsent: not complete */
-	int64_t params, ns, rest_ns; /* rest_ns: of the last one */
+	int64_t params, ns, rest_ns; /* of a block; rest_ns: time of the last one */
 };
 
 struct bytescheduler {
@@ -111,12 +111,12 @@ static int bytescheduler(struct bytescheduler *b, int64_t block, int64_t all_cre
 	return 0;
 }
 
-/* In all buckets together: more would only slow the replay. */
+/* Limit of the blocks of all buckets. More would make the replay slow, and gain nothing. */
 #define BLOCKS_MAX 20000
 
 int df_plan_bytescheduler(const struct df_plan_profile *p, struct df_plan_outcome *out)
 {
-	/* Its default credit is four of its default blocks; or one at a time. */
+	/* ByteScheduler's default credit, four of its default blocks; and one block at a time. */
 	static const int64_t sizes[] = {1000000, 500000, 2000000, 6500000, 25000000};
 	static const int64_t credits[] = {4000000, 1};
 	struct bytescheduler b = {.p = p};

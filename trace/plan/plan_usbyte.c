@@ -16,8 +16,7 @@
 #include "trace/plan/plan_outcome.h"
 
 /*
- * One list of runs is fast for a network of some 30 buckets; for hundreds the search stops at this
- * limit.
+ * Limit of the local search. With 30 buckets it needs some 400 runs; with hundreds it stops here.
  */
 #define RUNS_MAX 4000
 
@@ -31,8 +30,8 @@ struct usbyte {
 };
 
 /*
- * Sends k sub-blocks as one block. In total they carry the bucket's bytes, with any rounding. No
- * more than 2^50 x 4,097.
+ * Sends k sub-blocks as one block. The time of its bytes is a difference of rounded sums, so that
+ * of all blocks of a bucket adds up exactly. The products stay below 2^50 x 4,097.
  */
 static int block(struct usbyte *u, int i, int64_t k, int64_t *t)
 {
