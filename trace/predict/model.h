@@ -134,9 +134,9 @@ struct df_model_schedule {
 	size_t (*pick)(void *arg, size_t nr);
 	void *arg;
 	/*
-	 * If not NULL, also chooses the task that proceeds next on the devices, while threads
-	 * proceed step by step: returns a number below nr. If there are too few slots, this decides
-	 * which task gets one.
+	 * If not NULL: threads proceed one step at a time, and this chooses which task starts next,
+	 * or none. Returns a number below nr. It decides which task gets a slot if there are too
+	 * few.
 	 */
 	size_t (*device)(void *arg, size_t nr);
 	/*
@@ -147,6 +147,7 @@ struct df_model_schedule {
 	int (*hold)(void *arg, int rank, int thread, const struct df_mop *next);
 	int (*let_go)(void *arg);
 };
+/* Runs a program from its begin until nothing proceeds. Returns 0 or -ENOMEM. */
 int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
 		 const struct df_model_schedule *schedule, df_model_event_fn fn, void *arg,
 		 struct df_model_result *out);
@@ -160,7 +161,7 @@ struct df_mrun *df_mrun_create(const struct df_mprog *p,
 			       enum df_model_mode mode); /* NULL: no memory */
 struct df_mrun *df_mrun_copy(const struct df_mrun *r);	 /* NULL: no memory */
 void df_mrun_destroy(struct df_mrun *r);
-/* Runs until nothing moves. Returns 0 or -ENOMEM. */
+/* Runs until nothing proceeds. Returns 0 or -ENOMEM. */
 int df_mrun_go(struct df_mrun *r, const struct df_model_schedule *schedule, df_model_event_fn fn,
 	       void *arg, struct df_model_result *out);
 /* Returns the number of unfinished collectives and messages of a rank. */
@@ -179,12 +180,12 @@ typedef void (*df_mrun_task_fn)(void *arg, int rank, int thread, size_t op, int 
 				const struct df_ranks *here);
 void df_mrun_each(const struct df_mrun *r, df_mrun_task_fn fn, void *arg);
 
-/* Returns "OK", "P", "Si", "Se" or "D": the mildest mode in which it finishes; D: none. */
+/* Returns the first of the modes "OK", "P", "Si", "Se" in which it finishes; "D": none. */
 const char *df_model_classify(const struct df_mprog *p);
 
-/* Build a program. Return 0 or -ENOMEM. */
+/* Appends a step to a thread. Returns 0, -EINVAL if rank or thread is too high, or -ENOMEM. */
 int df_mprog_add(struct df_mprog *p, int rank, int thread, const struct df_mop *op);
-/* Returns the communicator's number, or -ENOMEM. */
+/* Adds a communicator. Returns its number, or -ENOMEM. */
 int df_mprog_comm(struct df_mprog *p, const struct df_ranks *members);
 void df_mprog_fini(struct df_mprog *p);
 

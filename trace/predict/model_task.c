@@ -1,6 +1,6 @@
 /*
- * The model's streams: the tasks on them, the order among these, and which of it counts in which
- * mode. All state belongs to the run.
+ * The model's streams: the tasks on them, and which tasks must precede which in each mode. All
+ * state belongs to the run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +18,7 @@ void df_mrun_tell(struct df_mrun *r, enum df_model_event ev, int rank, int threa
 		r->fn(r->arg, ev, rank, thread, op, m, task);
 }
 
+/* Adds a predecessor in the order of streams. */
 static void dep(struct df_mrun *r, struct task *t, int on)
 {
 	int *slot;
@@ -31,6 +32,7 @@ static void dep(struct df_mrun *r, struct task *t, int on)
 		r->failed = 1;
 }
 
+/* Adds a predecessor in the order of a communicator, in mode LANES. */
 static void dep_after(struct df_mrun *r, struct task *t, int on)
 {
 	int *slot;
@@ -45,8 +47,8 @@ static void dep_after(struct df_mrun *r, struct task *t, int on)
 }
 
 /*
- * Depends on the last task of a stream or a communicator and on all of its group, unless that is
- * the group of t.
+ * Adds `on` and the tasks of its group as predecessors, unless t is in that group. on: the last
+ * task of a stream or a communicator.
  */
 static void dep_group(struct df_mrun *r, struct task *t, int on,
 		      void (*add)(struct df_mrun *r, struct task *t, int on))
@@ -59,9 +61,9 @@ static void dep_group(struct df_mrun *r, struct task *t, int on,
 }
 
 /*
- * Whether the task belongs to the same group as the one before it: messages of a group run
- * together, even if they take several steps of the program (DF_MOP_MAX_P2P). Where communicators
- * keep their order, those of one communicator do so on several streams too.
+ * Whether the task runs together with the preceding one. Messages of a group do, even if they take
+ * several steps of the program (DF_MOP_MAX_P2P). They must be on one stream or, where communicators
+ * keep their order, on one communicator.
  */
 static int is_of_group(const struct df_mrun *r, const struct task *t)
 {
@@ -93,8 +95,9 @@ static struct tail *tail_of(struct df_mrun *r, int rank, uint64_t key)
 }
 
 /*
- * Returns the number of an operation among those of its communicator, or of its two ranks: the same
- * on all ranks for operations that meet. ends: its rank, or both ranks of a message.
+ * Returns the number of an operation: the k-th on its communicator and rank, or the k-th message
+ * between its two ranks. Operations that meet have the same number on all ranks. ends: the rank, or
+ * both ranks of a message.
  */
 static uint64_t next_index(struct df_mrun *r, uint64_t comm, uint64_t ends, uint64_t sig)
 {
@@ -256,14 +259,10 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 	df_mrun_tell(r, DF_ME_ISSUE, rank, thread, step, op, t->id);
 }
 
-/*
- * ---- finished tasks
- * ----------------------------------------------------------------------------------------
- */
+/* ---- finished tasks -------------------------------------------------------------------------- */
 
 /*
- * Returns the last unsettled task among those that run together up to this one; negative: all are
- * settled.
+ * Returns this task, or the next one before it in its group, that is not settled; negative: none.
  */
 static int unfinished_of(const struct df_mrun *r, int task)
 {
@@ -307,7 +306,7 @@ static void forget_meetings(struct df_mrun *r)
 		if (r->meets[i].over == (r->meets[i].b & 1 ? 3 : 1))
 			continue;
 		r->meets[kept] = r->meets[i];
-		/* There is room, since there was for more. */
+		/* Cannot fail: the map held more before. */
 		*df_map_at(&r->meetings, r->meets[kept].a, r->meets[kept].b) = kept + 1;
 		kept++;
 	}

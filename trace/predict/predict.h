@@ -5,11 +5,11 @@
  * between the operations of another's group (df_mop.goes_on). Used by `dfshim predict`, which makes
  * programs from traces.
  *
- * Every execution is one of the model, from the first step of the program on, so a finding can
- * happen by the model's rules. Only the turns within a window are reordered; before and after it
- * threads proceed as recorded, as far as the finding needs. Windows overlap by half. If a program
- * has fewer orders than there are tries, and fits into one window, the search is complete: a
- * deadlock that is not found cannot happen.
+ * Every execution starts at the first step of the program and follows the model's rules, so a
+ * finding can happen by these rules. Only the turns within a window are reordered; before and after
+ * it threads proceed as recorded. Windows overlap by half. If a program has no more orders than
+ * there are tries, and fits into one window, the search is complete: a deadlock that is not found
+ * cannot happen.
  *
  * Pure functions; a program belongs to one thread.
  */
@@ -18,9 +18,7 @@
 
 #include "trace/predict/model.h"
 
-/*
- * For each rank: the threads that took turns, in the recorded order of the steps that take a turn.
- */
+/* For each rank: the thread of each turn, in the recorded order. */
 struct df_predict_order {
 	uint8_t *thread[DF_MODEL_RANKS];
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS];
@@ -46,7 +44,7 @@ struct df_predict_finding {
 	struct df_model_result res;
 };
 
-/* Whether such a step takes a turn: waits of threads for each other, and their signals, do not. */
+/* Whether such a step takes a turn. Waits and signals between threads do not. */
 int df_predict_takes_turn(enum df_mop_kind kind);
 int df_predict_add(struct df_predict_order *o, int rank, int thread);
 void df_predict_order_fini(struct df_predict_order *o);
@@ -55,8 +53,8 @@ void df_predict_order_fini(struct df_predict_order *o);
 int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorded,
 		      const struct df_predict_opts *opts, struct df_predict_finding *out);
 /*
- * Executes the finding once more and reports its events to fn. Then calls open for everything that
- * has not finished on the devices. Either function may be NULL. Returns 0 or -ENOMEM.
+ * Executes the finding once more and reports its events to fn. Then calls open for each unfinished
+ * collective and message. Either function may be NULL. Returns 0 or -ENOMEM.
  */
 int df_predict_again(struct df_mprog *p, const struct df_predict_order *recorded,
 		     const struct df_predict_opts *opts, const struct df_predict_finding *f,
