@@ -8,8 +8,8 @@
 
 #define FRAMES	    6 /* of a stack, innermost first */
 #define MAX_CALLS   4
-#define MAX_MEMBERS 8  /* named with their process */
-#define MAX_GROUPS  16 /* number of processes printed */
+#define MAX_MEMBERS 8  /* processes of a group that are named */
+#define MAX_GROUPS  16 /* groups that are printed */
 
 static int has_exited_normally(const struct df_trc *t)
 {
@@ -17,8 +17,8 @@ static int has_exited_normally(const struct df_trc *t)
 }
 
 /*
- * Writes the calls in which the threads of a process wait. Returns whether the main thread is in
- * one, and the lines of its script are known.
+ * Writes the calls in which the threads of a process wait. Returns whether the main thread waits in
+ * one whose script lines are known.
  */
 static int put_calls(FILE *out, struct df_check_set *set, uint32_t trace)
 {
@@ -54,8 +54,8 @@ static void put_script(FILE *out, struct df_check_set *set, uint32_t trace)
 }
 
 /*
- * Returns a text of what a process does, without the parts that differ between processes that do
- * the same: times, process numbers, communicators. NULL without memory.
+ * Describes what a process does, without times, process numbers and communicators, which differ
+ * between processes that do the same. Returns NULL without memory.
  */
 static char *state_of(const struct df_check_result *r, uint32_t trace)
 {
@@ -86,7 +86,7 @@ static char *state_of(const struct df_check_result *r, uint32_t trace)
 		free(text);
 		return NULL;
 	}
-	/* Without the first separator. */
+	/* Remove the first separator. */
 	memmove(text, text + 2, strlen(text + 2) + 1);
 	return text;
 }

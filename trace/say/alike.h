@@ -1,7 +1,7 @@
 /*
- * Processes whose ranks do the same: equal innermost lines, equal calls that they wait in, an equal
- * first unfinished operation (on whatever communicator). A job of a thousand ranks that hangs is a
- * few such groups, and the smallest ones are those to look at.
+ * Groups of processes that do the same: they have the same innermost frames, wait in the same
+ * calls, and have the same first unfinished operation, on any communicator. A thousand hanging
+ * ranks form a few groups. The cause is usually in the smallest.
  */
 #ifndef DF_TRACE_SAY_ALIKE_H
 #define DF_TRACE_SAY_ALIKE_H
@@ -17,7 +17,7 @@ struct df_alike {
 };
 
 struct df_alikes {
-	struct df_alike *all; /* the smallest first; those that have exited normally are last */
+	struct df_alike *all; /* the smallest first; processes that exited normally are last */
 	size_t nr, cap;
 };
 

@@ -1,7 +1,7 @@
 /*
- * Makes boxes and arrows from a verdict's graph. Joins and matches are not drawn: an arrow leads
- * from an operation or thread to the one that it waits for. No layout program is needed: a column
- * is a rank, rows are in the order of issue.
+ * Makes boxes and arrows from a verdict's graph. Joins, matches and starts are not drawn: an arrow
+ * leads from an operation or thread to the one that it waits for. The layout needs no program: a
+ * column is a rank, rows are in the order of issue.
  */
 #include <stdio.h>
 #include <string.h>
@@ -156,7 +156,7 @@ static int find_way(struct df_picture *p, const struct df_check_result *r, const
 	for (size_t i = 0; i < r->nr_steps; i++) {
 		uint32_t from = box_of[r->steps[i].from], to = box_of[r->steps[i].to];
 
-		/* This box is beyond the limit. */
+		/* The box was left out because of the limit. */
 		if (from == DF_NONE || to == DF_NONE)
 			return 0;
 		if (p->nr_way && p->way[p->nr_way - 1] != from) {
@@ -271,10 +271,7 @@ int df_picture_make(struct df_picture *p, const struct df_check_result *r, int e
 		const struct df_node *n = &r->g.nodes[p->boxes[i].node];
 
 		if (exec) {
-			/*
-			 * Adds arrows for the order of issue of a rank: each operation follows the
-			 * previous one.
-			 */
+			/* Each operation of a rank follows the previous one. */
 			if (i && p->boxes[i].column == p->boxes[i - 1].column)
 				rc = arrow_add(p, (uint32_t)i, (uint32_t)i - 1, "after", 0, 0);
 			continue;

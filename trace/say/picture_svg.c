@@ -1,7 +1,4 @@
-/*
- * Pictures as SVG: all boxes in columns, or the verdict's steps as a ring. No layout program is
- * needed.
- */
+/* Pictures as SVG: all boxes in columns, or the verdict's steps as a ring. */
 #include <stdio.h>
 #include "runtime/base/xml_text.h"
 #include "trace/say/picture.h"
@@ -11,7 +8,7 @@
 #define GAP_X	  80
 #define GAP_Y	  22
 #define TOP	  70
-#define BOX_CHARS 44 /* size of text at 12 points */
+#define BOX_CHARS 44 /* characters that fit into a box */
 
 static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, FILE *out)
 {

@@ -48,7 +48,7 @@ static void print_sides(const struct df_check_result *r, FILE *out)
 		fprintf(out, "  and %zu more\n", r->nr_sides - MAX_SIDES);
 }
 
-/* Prints communicators; if there are many, a line for those of a size. */
+/* Prints communicators. If there are many, those with equal numbers of ranks share a line. */
 static void print_comms(const struct df_check_result *r, FILE *out)
 {
 	const struct df_check_set *set = r->set;
@@ -82,8 +82,8 @@ static void print_comms(const struct df_check_result *r, FILE *out)
 #define MAX_FRAMES 6
 
 /*
- * Prints the call stacks of the two divergent calls; without stacks, the sentence above has named
- * the calls.
+ * Prints the call stacks of the two divergent calls. If one has a single frame, the sentence before
+ * has named it.
  */
 static void print_stacks(const struct df_check_result *r, FILE *out)
 {
@@ -114,7 +114,7 @@ static const char *stack_of(const struct df_check_result *r, size_t involved, ch
 
 #define MAX_OPS 8 /* operations printed for a call site */
 
-/* Prints the call sites of the cycle's operations, if no two ranks of the cycle diverge. */
+/* Prints the call sites of the cycle's operations. */
 static void print_sites(const struct df_check_result *r, FILE *out)
 {
 	char first[800], text[800], op[96], rank[48];

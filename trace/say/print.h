@@ -10,7 +10,7 @@
 #define DF_PRINT_LINES	16
 #define DF_PRINT_LABELS 8 /* limit of processes or ranges of ranks in a line */
 
-/* The ranks at the same point of the same call, and for how long they have been there. */
+/* Ranks that do the same, and for how long. */
 struct df_crowd {
 	int32_t *ranks;
 	size_t nr, cap;
@@ -25,6 +25,7 @@ void df_crowd_sort(struct df_crowd *c);
  * parts already printed on this line.
  */
 void df_crowd_print(struct df_crowd *c, const char *what, int *parts, FILE *out);
+/* Prints a number of seconds, or the range of two, between two texts, and ends the line. */
 void df_print_age(double least, double most, const char *before, const char *after, FILE *out);
 
 /*
@@ -40,13 +41,13 @@ void df_print_pending(const struct df_check_result *r, FILE *out);
 /* Prints the operations that threads will issue next, once the wait before them is over. */
 void df_print_intents(const struct df_check_result *r, FILE *out);
 /*
- * Whether call i of the trace is the one in which its thread waits, not one around it. JSON has all
- * of these; the text has those whose call site is known.
+ * Whether call i of the trace is the innermost one in which its thread waits. JSON has all of
+ * these; the text has those whose call site is known.
  */
 int df_print_waits(const struct df_trc *t, size_t i);
 /*
- * Prints the lines of its scripts at which each thread is, with an output line for each place.
- * Prints nothing if no interpreter was asked.
+ * Prints the Python stacks of threads, with an output line for each place. Prints nothing if no
+ * stacks were recorded.
  */
 void df_print_scripts(const struct df_check_result *r, FILE *out);
 /*

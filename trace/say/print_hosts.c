@@ -1,6 +1,6 @@
 /*
- * Prints where threads wait: a line for each place of the program, with the ranks there, so that
- * the reader sees which line of the program made the call that does not return.
+ * Prints where threads wait: for each place of the program its call, the ranks there, and the call
+ * stack. It shows which line of the program made a call that does not return.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 struct host {
 	const char *call;
 	char *stack;
-	const char *label; /* thread of its process, if that serves no rank or several */
-	int32_t world;
+	const char *label; /* its process; printed if the thread's rank is unknown */
+	int32_t world;	   /* its rank; -1: unknown */
 	double seconds;
 };
 

@@ -229,7 +229,7 @@ static json_t *processes(const struct df_check_set *set, const struct df_alike *
 	return list;
 }
 
-/* All groups of processes that do the same. NULL: no memory. */
+/* Returns NULL without memory. */
 static json_t *alikes(const struct df_check_result *r)
 {
 	struct df_alikes all;

@@ -12,13 +12,13 @@
 
 #define MAX_FRAMES 8
 
-/* A thread's place and rank; equal ones share a line. */
+/* A thread's place and rank. Equal places share an output line. */
 struct spot {
 	char text[800];
 	char thread[48]; /* "": the main thread */
 	int32_t rank;
-	size_t like; /* number of threads at the same place */
-	int32_t lead;
+	size_t like;  /* number of threads at the same place */
+	int32_t lead; /* lowest rank of these */
 };
 
 static int by_place(const void *pa, const void *pb)

@@ -1,8 +1,7 @@
 /*
- * The state of a job in the format of NCCL's RAS, so that people and tools that know `ncclras`
- * understand our communicators too: a summary, communicators grouped by shape, missing ranks, ranks
- * with different counts; or JSON with RAS's keys. A separate section has what RAS does not know:
- * the verdict.
+ * Prints the state of a job in the format of NCCL's RAS, for people and tools that know `ncclras`:
+ * a summary, communicators grouped by shape, missing ranks, ranks with different counts; or JSON
+ * with RAS's keys. The verdict, which RAS does not have, is a separate section.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@
 #include "trace/judge/result.h"
 #include "runtime/base/number.h"
 
-/* in RAS's own order */
+/* The kinds that RAS counts, in its order. */
 static const enum df_kind kinds[] = {DF_KIND_BROADCAST, DF_KIND_REDUCE, DF_KIND_ALLGATHER,
 				     DF_KIND_REDUCESCATTER, DF_KIND_ALLREDUCE};
 
@@ -25,6 +24,7 @@ static const enum df_kind kinds[] = {DF_KIND_BROADCAST, DF_KIND_REDUCE, DF_KIND_
 struct view {
 	const struct df_check_set *set;
 	uint32_t gcomm;
+	/* ranks; here: with a trace, and not destroyed; gone: their communicator is destroyed */
 	int nodes, per_node_min, per_node_max, here, gone;
 	uint32_t differs; /* bits: indices of kinds */
 	int group;	  /* group of communicators with the same shape */
@@ -212,7 +212,7 @@ static void table(FILE *out, const struct df_check_set *set, const struct view *
 	}
 }
 
-/* Returns its number within its group. */
+/* Returns the number of v[i] within its group. */
 static int place_of(const struct view *v, size_t i)
 {
 	int n = 0;
