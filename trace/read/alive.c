@@ -1,6 +1,6 @@
 /*
- * Which processes of a set of traces are alive, and which of them reports first. Queries the
- * system, so it is not part of the judge, which gets it as a function.
+ * Which processes of a set of traces are alive, and which of them reports first. Asks the operating
+ * system. The judge does not, so it gets df_check_alive() as a parameter (df_check_opts.alive).
  */
 #define _GNU_SOURCE
 #include <errno.h>

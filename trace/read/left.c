@@ -1,8 +1,9 @@
 /*
  * The final report of a process that exits: for each of its communicators, how many operations of
- * each signature or with each peer it has finished. The other processes need the report, because
- * the trace ends here, while the finished operations may still be in progress there and do not lack
- * this rank's part. The report is small, since each process of the job gets it from every other.
+ * each signature or with each peer it has finished. The process's trace ends here, while its
+ * finished operations may still be in progress on other ranks. The report shows that this rank's
+ * part of these is not missing. It is small, because each process of the job sends it to all
+ * others.
  */
 #include <errno.h>
 #include <stdlib.h>

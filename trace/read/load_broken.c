@@ -16,8 +16,8 @@ static int broken_off(const struct df_rec *rec)
 }
 
 /*
- * Returns the last later record that makes a communicator: then the job continued after the hang.
- * 0: none.
+ * Returns the index of the last later record that makes a communicator; 0: none. If there is one,
+ * the job continued after the hang.
  */
 static uint64_t last_new_comm(const struct df_reader *r)
 {
@@ -35,10 +35,7 @@ static uint64_t last_new_comm(const struct df_reader *r)
 	return last;
 }
 
-/*
- * The communicator of these unfinished operations has ended, and others were made later: the
- * operations never finish.
- */
+/* The record's communicator has ended: marks its unfinished operations as aborted. */
 static void over(struct df_load *l, const struct df_rec *rec)
 {
 	for (size_t i = 0; i < l->nr_ops; i++) {
@@ -66,7 +63,7 @@ int df_load_breaks_off(struct df_load *l, const struct df_reader *r, const struc
 
 	if (!late && rec->type != DF_REC_COMM_ABORT && !(l->nr_open && still && broken_off(rec)))
 		return 0;
-	/* Computed only if a process gave up, because it needs a pass over the rest. */
+	/* Needs a pass over the rest of the trace, so only after a process gave up, and once. */
 	if (*new_comm == DF_NO_REC)
 		*new_comm = last_new_comm(r);
 	if (index >= *new_comm)

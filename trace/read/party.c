@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include "trace/read/party.h"
 
-#define CROWDED	    (-2)
+#define CROWDED	    (-2)      /* the entry's device serves several ranks; which one is not known */
 #define FIRST_PARTY (1 << 16) /* above all device numbers */
 
 int df_trc_has_one_rank(const struct df_check_set *set, const struct df_trc *t)

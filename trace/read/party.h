@@ -16,17 +16,18 @@ int df_entry_uses(const struct df_trc_comm *e, uint32_t tid);
 /* Returns the same rank's entry that has its last operation, or NULL. */
 const struct df_trc_comm *df_entry_last(const struct df_check_set *set,
 					const struct df_trc_comm *e);
-/* Whether the thread issued for the rank: on this entry or, if that is unused, on others. */
+/* Whether the thread issued for the rank: on this entry or, if it is unused, on its other ones. */
 int df_entry_issues(const struct df_check_set *set, const struct df_trc_comm *e,
 		    const struct df_lthread *th);
 /*
- * Whether all threads that issued for the rank (see above) were seen to have ended. If the rank
- * issued nothing and each rank of the process has its own thread: whether that thread has ended.
+ * Whether the rank's threads are known to have ended: all threads that issued for it
+ * (df_entry_issues()). If it issued nothing, and each rank of the process has its own thread: that
+ * thread.
  */
 int df_entry_has_ended(const struct df_check_set *set, const struct df_trc_comm *e);
 /*
- * Whether the rank issued nothing, and the thread that created it serves other ranks that have
- * threads of their own.
+ * Whether the rank has no thread: it has issued nothing, and the thread that created it also
+ * created ranks that have threads of their own.
  */
 int df_entry_has_no_thread(const struct df_check_set *set, const struct df_trc_comm *e);
 /* Whether the thread has issued for other ranks of its process, and never for this one. */

@@ -247,10 +247,6 @@ const struct df_rec *df_reader_rest(struct df_reader *r, const struct df_rec *re
 	return &r->rest[--r->nr_rest];
 }
 
-/*
- * Reads records from r->at up to the end of the ring's array or of a chunk. Returns 0 if there is
- * none.
- */
 int df_reader_fill(struct df_reader *r)
 {
 	while (r->at < r->end) {

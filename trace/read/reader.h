@@ -29,8 +29,8 @@ struct df_reader {
 	/* private */
 	struct df_rec issue; /* the last OP_ISSUE, and its index */
 	uint64_t issue_at;
-	struct df_rec
-		rest[3]; /* the records of the OP_REST after it that have not been returned yet */
+	/* the records of the OP_REST after it that have not been returned yet */
+	struct df_rec rest[3];
 	unsigned nr_rest;
 	const unsigned char *image;
 	uint64_t bytes;
@@ -64,8 +64,8 @@ static inline int df_rec_valid(const struct df_rec *rec, uint64_t index)
 const char *df_header_executor(const struct df_trace_header *h);
 
 /*
- * Whether a stream executes in order, as by NCCL's rules, instead of ordering only work that is no
- * collective.
+ * Whether collectives keep the order of their streams, as NCCL's rules demand. Under dfshim's rules
+ * only other work does.
  */
 static inline int df_header_nccl(const struct df_trace_header *h)
 {
@@ -73,18 +73,15 @@ static inline int df_header_nccl(const struct df_trace_header *h)
 }
 
 /*
- * Whether the k-th operations of a communicator meet, whatever they are, instead of equal
- * signatures.
+ * Whether operations of a communicator match by their place: the k-th of each rank, whatever they
+ * are. Otherwise operations with equal signatures match.
  */
 static inline int df_header_places(const struct df_trace_header *h)
 {
 	return df_header_nccl(h) || h->executor == DF_BY_LANES;
 }
 
-/*
- * Whether NCCL's kernels execute the operations after dfshim has ordered them. Then their begin is
- * not recorded.
- */
+/* Whether dfshim orders the operations and NCCL's kernels execute them. Begins are not recorded. */
 static inline int df_header_lanes(const struct df_trace_header *h)
 {
 	return !df_header_nccl(h) &&

@@ -50,7 +50,7 @@ static int end(struct df_follow *f, const struct df_rec *r, uint64_t *place)
 	uint64_t *ns, *nr;
 
 	take_out(f, place);
-	/* aborted, or its end will not be seen */
+	/* The operation was aborted, or its end will not be seen. */
 	if (r->a)
 		return 0;
 	ns = df_map_at(&f->took, op.comm, op.kind);
@@ -168,15 +168,15 @@ int df_follow_step(struct df_follow *f, const struct df_trace_header *ring)
 	for (; !rc && f->next < to; f->next++) {
 		if (df_compact_record(&r, &recs[f->next & (ring->nr_recs - 1)], f->next))
 			rc = take(f, &r);
-		/* Its writer is about to finish it: read it at the next step. */
+		/* Its writer may still finish it: read it at the next step. */
 		else if (to - f->next <= 64)
 			break;
-		else /* or has abandoned it; it may have been the end of an operation */
+		else /* Its writer abandoned it. It may be the end of an operation. */
 			skipped = 1;
 	}
 	if (!rc && skipped)
 		rc = drop_surplus(f, ring);
-	/* Most keys of the map are of operations that have ended. */
+	/* Rebuild the map when most of its keys are of operations that have ended. */
 	if (!rc && f->places.nr > 1024 && f->places.nr / 4 > f->nr_ops)
 		rc = index_ops(f);
 	return rc ? rc : find_oldest(f);
