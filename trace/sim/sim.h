@@ -2,11 +2,11 @@
  * The deadlock simulator: how likely do disordered collectives and GPU synchronisation hang a job?
  *
  * A workload is a set of groups of GPUs, each with a list of collectives that all its members
- * issue. In a round every GPU issues one collective per turn; turns alternate over all GPUs. With
- * disorder_prob it takes a later collective than the next one. With sync_prob it spends the turn on
- * a synchronisation, and is suspended until all it has issued has completed. A round ends when all
- * collectives are issued or a deadlock is found. docs/simulator.md defines every semantics
- * precisely.
+ * issue. In a round the GPUs take turns, and each issues one collective per turn. With probability
+ * disorder_prob it passes over the next collective and issues a later one. With probability
+ * sync_prob it spends the turn on a synchronisation instead, and is suspended until all that it has
+ * issued has completed. A round ends when all collectives are issued or a deadlock is found.
+ * docs/simulator.md defines the semantics.
  *
  * All functions are thread-safe on distinct objects; none reads the environment or writes to stdio.
  */
@@ -113,7 +113,8 @@ const char *df_sim_semantics_name(enum df_sim_semantics semantics);
 const char *df_sim_dispatch_name(enum df_sim_dispatch dispatch);
 
 enum df_sim_rng_kind {
-	DF_SIM_RNG_AUTO,    /* CPYTHON for the artifact semantics with fix_seed, else NATIVE */
+	/* CPYTHON for the artifact semantics under NCCL's rules with fix_seed, else NATIVE */
+	DF_SIM_RNG_AUTO,
 	DF_SIM_RNG_NATIVE,  /* one stream per round and part: any number of jobs, short cuts */
 	DF_SIM_RNG_CPYTHON, /* one sequence over all rounds, as in the published program */
 };
@@ -133,10 +134,11 @@ struct df_sim_options {
 	double until_width;
 	const atomic_int *stop; /* not NULL: ends the run early when it becomes non-zero */
 	/*
-	 * Called in the order of rounds, by one thread at a time, with locks held: must be short.
+	 * Both are called by one thread at a time, with locks held, so they must be short.
+	 * round(): for each round, in order. progress(): a few times a second.
 	 */
 	void (*round)(void *arg, int64_t round, int deadlock, int64_t deadlocks);
-	void (*progress)(void *arg, const struct df_sim_progress *p); /* a few times a second */
+	void (*progress)(void *arg, const struct df_sim_progress *p);
 	void *arg;
 };
 

@@ -4,9 +4,9 @@
  * Strict queue per GPU. The orders of issue admit a schedule exactly when the graph with an edge
  * from each collective to the next one in some GPU's queue has no cycle. Every edge that leads to a
  * lower collective lies inside an excursion. A cycle between collectives lo and hi must cross each
- * number between them downwards, so the ranges of the excursions it uses cover lo..hi without a
- * gap. Hence a cycle lies inside one cluster of overlapping ranges, and it is enough to run the
- * queues restricted to each cluster. Without excursions there is no cycle.
+ * number between them downwards, so the ranges of its excursions cover lo..hi without a gap. So a
+ * cycle lies inside one cluster of overlapping ranges, and it is enough to run the queues
+ * restricted to each cluster. Without excursions there is no cycle.
  *
  * Queue per GPU and group. Two members of a group block each other exactly when they issue its
  * collectives in different orders. A member without an excursion that touches the group issues them
@@ -75,7 +75,8 @@ static int place_of(const struct df_sim_part *p, int gpu, int c)
 }
 
 /*
- * Stores the GPU's queue restricted to places a..b-1 in queue[]. Excursions lie inside or outside.
+ * Stores the GPU's queue restricted to places a..b-1 in queue[]. Each excursion lies wholly inside
+ * or outside them.
  */
 static void restricted(struct df_sim_order *od, int gpu, int a, int b)
 {
@@ -252,10 +253,7 @@ int df_sim_order_groups(struct df_sim_order *od, const struct df_sim_program *pr
 			continue;
 		if (nr_changed < size)
 			return 1;
-		/*
-		 * All differ from the expected order; they may still agree. missing[] is free for
-		 * use here.
-		 */
+		/* All differ from the expected order, but may agree. missing[] is a buffer here. */
 		for (int i = 1; i < size; i++) {
 			int n = group_order(od, member[0], grp, od->missing);
 			const int *q = od->queue + p->list_start[member[i]];

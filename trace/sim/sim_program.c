@@ -97,8 +97,7 @@ int df_sim_program_draw(struct df_sim_program *prog, const struct df_sim_part *p
 					prog->nr_disorder++;
 				}
 				/*
-				 * Either the first `skip` of the passed-over collectives stay, or
-				 * one is taken.
+				 * It issues a passed-over collective, or one after `skip` others.
 				 */
 				if (skip >= passed)
 					passed = (int)skip;

@@ -1,7 +1,7 @@
 /*
- * MT19937 seeded and read as CPython's random module does. State update and tempering are plain
- * loops over the whole block, which compilers vectorise. On processors with wider vectors than the
- * baseline, a second copy of the same loops is used.
+ * MT19937, seeded and read as in CPython's random module. State update and tempering are plain
+ * loops over the whole block, which compilers vectorise. A second copy of the loops is compiled for
+ * processors with AVX2.
  */
 #include <string.h>
 
@@ -88,7 +88,7 @@ static inline __attribute__((always_inline)) int find_low(const uint32_t *restri
 	for (int c = 0; c < DF_MT_DRAWS; c += CHUNK) {
 		uint32_t least = UINT32_MAX;
 
-		/* Second words only add chunks to check, and the loop then has no stride. */
+		/* Includes the second words: then the loop has no stride, but more chunks pass. */
 		for (int i = 2 * c; i < 2 * (c + CHUNK); i++)
 			least = out[i] < least ? out[i] : least;
 		if (least > bound)

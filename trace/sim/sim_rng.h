@@ -1,10 +1,11 @@
 /*
  * Random numbers of the simulator.
  *
- * Two sources. `df_rng` is ours: one small independent stream per (seed, round, part), so a round's
- * outcome never depends on which thread ran it or on what was skipped before it. `df_mt` yields the
- * numbers of CPython's random.random() after random.seed(n), which the published program draws in
- * one sequence over all rounds of a process; it exists to reproduce that program bit for bit.
+ * There are two sources. `df_rng` is ours. It has one independent stream per (seed, round, part),
+ * so the outcome of a round does not depend on which thread ran it or on what was skipped before
+ * it. `df_mt` yields the numbers of CPython's random.random() after random.seed(n). The published
+ * program draws these in one sequence over all rounds of a process, so `df_mt` reproduces it bit
+ * for bit.
  *
  * Nothing here is shared between threads.
  */
@@ -81,9 +82,9 @@ static inline int64_t df_rng_geometric(struct df_rng *r, double log_q)
 #define DF_MT_DRAWS (DF_MT_WORDS / 2) /* one random() takes two words */
 
 /*
- * A stream of random() values, delivered by block. The simulator acts only on values below `bound`,
- * which are rare. Each block therefore lists the places where one may be: next_low is the index in
- * the current block of the first draw at or after `next` that may be below the bound.
+ * A stream of random() values, made in blocks. The simulator acts only on values below `bound`,
+ * which are rare, so each block has a list of the draws that may be below it. next_low: the first
+ * of these at or after `next`.
  */
 struct df_mt {
 	uint32_t state[DF_MT_WORDS];

@@ -1,12 +1,12 @@
 /*
  * The synchronisation model without the ordinary events.
  *
- * Between two turns that matter a GPU advances one collective per sweep, so its place follows from
- * the sweep by subtraction. Three kinds of turns must be visited: rare turns, turns of GPUs that
- * must still issue a passed-over collective, and suspended GPUs at the earliest sweep at which they
- * could continue. The members' positions show whether a collective is complete. A suspended GPU
- * remembers one witness (a collective, and a member that has not issued it) and sleeps until that
- * member can have done so.
+ * Most turns issue the next collective of the list. Between the others a GPU advances one place per
+ * sweep, so its place follows from the sweep by subtraction. Three kinds of turns must be visited:
+ * rare turns, turns of GPUs that must still issue a passed-over collective, and turns of suspended
+ * GPUs at the earliest sweep at which they could continue. The members' positions show whether a
+ * collective is complete. A suspended GPU remembers one witness: a collective, and a member that
+ * has not issued it. It is not visited until that member can have issued it.
  *
  * Short cuts, besides jumping over sweeps:
  *   - Exact semantics: a cycle of suspended GPUs needs one that was suspended with a collective
@@ -42,13 +42,13 @@ struct df_sim_sparse {
 	int *next;		 /* by GPU: the sweep at which it must be visited */
 	int *skipped;		 /* places, ascending, at list_start[] of each GPU */
 	int *groups, *groups_at; /* by GPU: the groups it is in, groups[groups_at[x]..] */
-	int *slots;		 /* parallel to groups[]: which member it is */
+	int *slots;		 /* for each entry of groups[]: the GPU's index among the members */
 	int *colls, *colls_at;	 /* by group: its collectives, ascending */
 	int *stack;
 	unsigned char *seen;
 	int sweep, turn_of; /* now: this GPU's turn of this sweep */
-	int nr_hung;	    /* flagged; some may have become free without having had a turn */
-	int nr_danger_hung;
+	int nr_hung;	    /* GPUs with the flag; some may be free since, but had no turn yet */
+	int nr_danger_hung; /* those of them that have passed over a collective */
 };
 
 struct df_sim_sparse *df_sim_sparse_create(const struct df_sim_part *p)
@@ -153,8 +153,8 @@ static inline int find_missing(const struct df_sim_sparse *sp, int c, int x)
 }
 
 /*
- * Returns, in the list of the GPU that groups[i] belongs to, the place of the group's first
- * collective >= c.
+ * groups[i]: a group of a GPU. Returns the place of the group's first collective >= c in the GPU's
+ * list.
  */
 static int first_place(const struct df_sim_sparse *sp, int i, int c)
 {
@@ -166,9 +166,9 @@ static int first_place(const struct df_sim_sparse *sp, int i, int c)
 }
 
 /*
- * Raises the mark below which all that GPU x issued is complete. A GPU has issued all its
- * collectives below the first that it lacks. So the collectives of a group below the first that any
- * other member lacks are complete, and need not be visited one by one.
+ * Raises `low` of GPU x, the mark below which all that it has issued is complete, without a visit
+ * of each collective. A GPU has issued all its collectives below the first that it lacks. So the
+ * collectives of a group below the first that any other member lacks are complete.
  */
 static void raise_low(struct df_sim_sparse *sp, int x)
 {
@@ -314,7 +314,10 @@ static int on_cycle(struct df_sim_sparse *sp, int x)
 	return 0;
 }
 
-/* The published test: a collective that x waits for is missing elsewhere, and the reverse. */
+/*
+ * The published test: x waits for a collective that another suspended GPU has not issued, and a
+ * suspended GPU waits for one that x has not issued.
+ */
 static int intersects(struct df_sim_sparse *sp, int x)
 {
 	int out = 0, in = 0;
@@ -393,7 +396,9 @@ void df_sim_sparse_round(struct df_sim_sparse *sp, const struct df_sim_setup *se
 			ordinary = g->rare == prog->start[x + 1] ||
 				   prog->rare[g->rare].turn != g->turns;
 			if (ordinary && !g->passed) {
-				/* Just released: this turn is like all until the next rare one. */
+				/*
+				 * It was suspended until now. Its next rare turn is visited next.
+				 */
 				sp->next[x] = g->rare == prog->start[x + 1]
 						      ? NEVER
 						      : t + prog->rare[g->rare].turn - g->turns;

@@ -117,10 +117,7 @@ out:
 		df_sim_sweep_fini(&s);
 		return rc;
 	}
-	/*
-	 * Even steps on a logarithmic scale are easiest to read on that scale, also in a given
-	 * list.
-	 */
+	/* A list of values that spans a factor of 50 is drawn on a logarithmic scale. */
 	if (s.numeric && !s.log && s.nr > 2 && s.x[0] > 0 && s.x[s.nr - 1] / s.x[0] >= 50)
 		s.log = 1;
 	if (!s.numeric)

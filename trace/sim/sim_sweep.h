@@ -1,6 +1,4 @@
-/*
- * Sweeps over one or two keys of a configuration, and the picture of their result. Single-threaded.
- */
+/* Sweeps over one or two keys of a configuration, and the curves of their results. One thread. */
 #ifndef DF_TRACE_SIM_SIM_SWEEP_H
 #define DF_TRACE_SIM_SIM_SWEEP_H
 
