@@ -11,13 +11,13 @@
 
 #define FLOAT_BYTES 4
 
-/* Converts milliseconds. An absurd value becomes one that the planner refuses. */
+/* Converts milliseconds. A value beyond 11 days becomes -1, which the planner refuses. */
 static int64_t ns(double ms)
 {
 	return fabs(ms) < 1e9 ? llround(ms * 1e6) : -1;
 }
 
-/* *first_gbs: speed of the first link; 0: each bucket has its own time. */
+/* *first_gbs: speed of the first link; 0: not given. */
 static int read_links(struct df_plan_profile *p, json_t *links, double *first_gbs, char *err,
 		      size_t size)
 {

@@ -1,8 +1,8 @@
 /*
  * `dfshim predict`: deadlocks that other executions of the recorded program can reach. The recorded
- * order of calls of each thread becomes a program of the model, which executes it by NCCL's rules:
- * with rendezvous messages, with the given slots and queues, and in many interleavings of a rank's
- * threads; or on lanes (runtime/exec/nccl).
+ * order of calls of each thread becomes a program of the model. The model executes it by NCCL's
+ * rules or on lanes (runtime/exec/nccl): with unbuffered messages, with the given slots and queues,
+ * and in many interleavings of a rank's threads.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@ struct search {
 	struct df_predict_opts opts;
 	struct df_predict_finding f;
 	struct df_budget budget; /* opts.mode LANES */
-	int agree;		 /* ... and in an agreed order */
+	int agree;		 /* opts.mode LANES: operations run in an agreed order */
 };
 
 static int is_device_wait(enum df_mop_kind kind)
@@ -41,8 +41,9 @@ static int is_device_wait(enum df_mop_kind kind)
 #define ASSUMED_SAID 8 /* ranks that an assumption names */
 
 /*
- * Returns the assumption of a finding that needs an order of threads that was not recorded: the
- * trace does not exclude it, but a lock would. NULL: the records alone show the deadlock.
+ * Returns the assumption of a finding that needs another order of threads than the recorded one.
+ * The records allow the order, but a lock could exclude it. NULL: the records alone show the
+ * deadlock.
  */
 static char *assumption(const struct search *x)
 {
@@ -115,15 +116,14 @@ static void print_place(FILE *out, const char *before, const struct df_predict_p
 		fprintf(out, "%s%.*s", before, (int)(end - at), at);
 }
 
-/*
- * Operations that have not finished when nothing moves any more, by rank. Running ones are first.
- */
+/* An operation that is unfinished when nothing proceeds any more. */
 struct stand {
 	int thread, started;
 	size_t op;
 	struct df_ranks here;
 };
 
+/* By rank, the running ones first. */
 struct stands {
 	struct stand *list[DF_MODEL_RANKS];
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS];
@@ -309,8 +309,8 @@ static void print_step(void *arg, enum df_model_event ev, int rank, int thread, 
 }
 
 /*
- * Writes the input of `dfshim replay --witness`: the circumstances, and for ranks with several
- * threads the order of their steps (begin, wait) from the start of the trace: rank and record.
+ * Writes the input of `dfshim replay --witness`: slots, queues, whether messages are unbuffered,
+ * and for ranks with several threads the order of their steps, each as rank and record.
  */
 static int write_witness(const char *path, struct search *x)
 {
@@ -417,10 +417,7 @@ static int run(struct df_program_steps *p, struct search *x, const char *witness
 	return rc ? 1 : found ? 14 : 0;
 }
 
-/*
- * A run that did not finish is no prediction. Reports it, so that "none found" is not taken for
- * "fine".
- */
+/* Reports that the recorded run did not finish, so that "none found" is not taken for "fine". */
 static void say_recorded(int argc, char **argv)
 {
 	struct df_check_opts opts = {.alive = df_check_alive};

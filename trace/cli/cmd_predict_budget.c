@@ -32,7 +32,7 @@ static int by_age(const void *a, const void *b)
 	return (x->since > y->since) - (x->since < y->since);
 }
 
-/* Copies what is in flight on the rank, if it is the most of all ranks. */
+/* Updates the maxima. Copies the rank's communicators if they are more than any rank's before. */
 static void keep_most(struct counting *c, int rank)
 {
 	const struct df_budget_lane *now = &c->now[(size_t)rank * (size_t)c->w->prog.nr_comms];
@@ -95,7 +95,7 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 		count(arg, rank, thread, op, mop->p2p[k].comm, ev == DF_ME_ISSUE);
 }
 
-/* As runtime/exec/nccl/budget.c counts: the reserve is as large as a communicator. */
+/* The reserve is as large as a communicator's CTAs, as in runtime/exec/nccl/budget.c. */
 static size_t lanes_that_fit(const struct df_budget *b)
 {
 	long ctas = b->ctas < b->sms ? b->ctas : b->sms;
@@ -103,7 +103,7 @@ static size_t lanes_that_fit(const struct df_budget *b)
 	return b->sms ? (size_t)((b->sms - ctas) / ctas) : SIZE_MAX;
 }
 
-/* As DF_LANES_MOST. */
+/* For 32 queues this is DF_LANES_MOST. */
 static size_t lanes_with_queues(const struct df_budget *b)
 {
 	long most = (b->queues - OTHER_QUEUES) / 2 - 1;

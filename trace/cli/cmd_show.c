@@ -29,7 +29,7 @@ struct filter {
 	uint64_t tail;
 };
 
-/* A stream is in the field whose meaning says so. */
+/* Whether a field whose meaning is a stream has this one. */
 static int names_stream(const struct df_rec *r, uint64_t stream)
 {
 	uint64_t v[4] = {r->op, r->a, r->b, r->c};
@@ -159,7 +159,7 @@ static int show(const struct filter *f, struct df_reader *rd)
 	uint64_t index, skip = f->tail && rd->end - rd->first > f->tail ? rd->end - f->tail : 0,
 			t0 = 0;
 
-	/* The notes are anywhere in the trace: with the first call from a site. */
+	/* The frames of a site are recorded with its first call, so read the whole trace first. */
 	if ((f->json || f->at || f->stacks) && df_stack_notes(rd, &notes, &nr_notes))
 		return -ENOMEM;
 	while (!rc && (r = df_reader_next(rd, &index))) {

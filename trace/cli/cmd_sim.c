@@ -21,7 +21,7 @@
 
 /* -- arguments --------------------------------------------------------------------------------- */
 
-/* Stores KEY=VALUE for later; never freed. */
+/* Stores KEY=VALUE for load(). Returns what is wrong, or NULL. */
 static const char *add_set(struct df_sim_args *a, const char *key, size_t len, const char *value)
 {
 	char **v = realloc(a->set, (size_t)(a->nr_set + 2) * sizeof(*v));

@@ -21,8 +21,8 @@ struct df_sim_args {
 };
 
 /*
- * Runs the requested simulation and prints it. Returns an exit status. Tables and sweeps change
- * root.
+ * Runs the requested simulations and prints the results. Returns an exit status. A table of rules
+ * and a sweep change root.
  */
 int df_sim_cli_run(const struct df_sim_args *a, json_t *root);
 

@@ -25,7 +25,9 @@
 #include "trace/cli/run/jobdir.h"
 #include "trace/say/json.h"
 
-/* How much slower than the fastest the choice of the next smaller size may be to be kept. */
+/*
+ * The choice of the next smaller size is kept if it is at most this much slower than the fastest.
+ */
 #define MAX_CHOSEN 1.03
 
 /* ---- arguments --------------------------------------------------------------------------- */
@@ -79,7 +81,9 @@ static int parse_kinds(const char *s, uint32_t *kinds)
 	return 0;
 }
 
-/* Emulated nodes have the same number of devices each, except the last. */
+/*
+ * Refuses layouts that cannot be emulated: nodes must be equal, and only the last may be smaller.
+ */
 static int emulated(const struct df_layout *l)
 {
 	for (int v = 1; l && v < l->nodes; v++) {
@@ -103,7 +107,6 @@ static int parse_bench(struct df_bench *b)
 
 	if (!rc)
 		rc = parse_kinds(b->args->kind, &b->kinds);
-
 	return rc ? rc : parse_sizes(b->args->sizes, b->size, &b->nr_sizes);
 }
 
@@ -274,7 +277,7 @@ static int job(struct bench *t, uint64_t turn)
 	snprintf(path, sizeof(path), "--host=%d", a->shape.nranks);
 	ARG(path), ARG("--timeout"), ARG("60"), ARG("--"), ARG(self), ARG("algo"), ARG("bench");
 	ARG("--worker"), ARG(dir.path), ARG("--rounds"), ARG(NUM(1, a->rounds)), ARG("--seed");
-	ARG(NUM(2, turn));
+	ARG(NUM(2, turn)); /* the worker reads the turn from --seed */
 	if (a->layout)
 		ARG("--layout"), ARG(a->layout_text);
 	else

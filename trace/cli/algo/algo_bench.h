@@ -2,8 +2,9 @@
  * The two halves of `dfshim algo bench`: the command, which starts jobs and evaluates them, and a
  * rank of a job, which measures. They share the candidates: the programs that could serve a call.
  *
- * Candidates are compared in one job, call by call in turns. A tuner file with a row for each says
- * which one serves a call: their counts differ by a few elements, which are exchanged between jobs.
+ * Candidates are compared in one job, in which they take turns call by call. Each has calls of its
+ * own count, which differs by a few elements, so that a row of a tuner file selects it. From job to
+ * job the candidates exchange their counts.
  */
 #ifndef DF_TRACE_CLI_ALGO_ALGO_BENCH_H
 #define DF_TRACE_CLI_ALGO_ALGO_BENCH_H
@@ -17,7 +18,7 @@
 struct df_bench_cand {
 	enum df_algo algo; /* AUTO: the runtime's own choice */
 	uint32_t blocks;
-	int again; /* a repetition of the candidate before: their difference is noise */
+	int again; /* the same as the previous candidate: the difference of their times is noise */
 };
 
 struct df_bench {
@@ -28,14 +29,14 @@ struct df_bench {
 };
 
 /*
- * Returns the call of candidate c in this turn, of floats, with about this many bytes in its larger
- * buffer.
+ * Returns the call of candidate c of nr in this turn: floats, about b->size[size] bytes in the
+ * larger buffer.
  */
 struct df_prog_req df_bench_request(const struct df_bench *b, int kind, int size, int c, int nr,
 				    uint64_t turn);
 /*
- * Stores the candidates for a collective, with the own choice twice at the end. Returns their
- * number.
+ * Stores the candidates for a collective. The last two are both the runtime's own choice. Returns
+ * their number.
  */
 int df_bench_cands(const struct df_bench *b, int kind, struct df_bench_cand *cand);
 

@@ -55,8 +55,8 @@ static int calls(const struct rank *r, const struct df_prog_req *q, int nr)
 }
 
 /*
- * A root's operation is done when its data has been sent: wait until all ranks are done before
- * continuing or stopping the clock.
+ * Waits until all ranks have finished. A collective with a root may finish on some ranks before it
+ * does on the others, so the clock is not stopped before.
  */
 static int meet(const struct rank *r, int kind)
 {
@@ -81,7 +81,7 @@ static int one_size(struct rank *r, int kind, int size)
 		q[c] = df_bench_request(r->b, kind, size, c, nr, a->seed);
 		most = DF_MAX(most, df_coll_bytes(&q[c]));
 	}
-	/* The same on all ranks. */
+	/* Must be equal on all ranks. */
 	inner = most <= 64 << 10 ? 20 : most <= 1 << 20 ? 5 : 1;
 	ret = df_nccl.malloc(&r->in, most);
 	if (!ret)

@@ -1,4 +1,4 @@
-/* `dfshim algo verify`: the properties of a program, or where and why it was refused. */
+/* `dfshim algo verify`: prints the properties of programs, or where and why one was refused. */
 #include <stdint.h>
 #include <stdio.h>
 

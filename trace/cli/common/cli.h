@@ -16,8 +16,8 @@ enum df_opt_kind {
 	DF_OPT_HEADING, /* of the following rows, in the help */
 	DF_OPT_FLAG,	/* int: 1 */
 	DF_OPT_TEXT,	/* const char * */
-	DF_OPT_WORD,	/* const char *: one of the argument's words, "a|b" */
-	DF_OPT_INDEX,	/* int: which of them */
+	DF_OPT_WORD,	/* const char *: one of the words in `arg`, "a|b" */
+	DF_OPT_INDEX,	/* int: the index of one of the words in `arg` */
 	DF_OPT_NUMBER,	/* an integer type, not below 0; K, M and G multiply by 1024 and so on */
 	DF_OPT_REAL,	/* double */
 	DF_OPT_TAKE,	/* the result of take() */

@@ -1,9 +1,8 @@
 /*
- * Shared by the files of `dfshim doctor`. cmd_doctor.c asks, decides and prints. part.c starts each
- * part of the work as a process of its own, which may crash or hang: facts.c (the machine),
- * python.c (PyTorch), trial.c (the self-test of a GPU), speed.c (the daemon's times and NCCL's) and
- * lanes_trial.c (NCCL's kernels on lanes).
- * driver.c finds the driver's functions by name.
+ * Shared by the files of `dfshim doctor`. cmd_doctor.c starts the parts, decides and prints. part.c
+ * runs each part as a process of its own, which may crash or hang: facts.c (the machine), python.c
+ * (PyTorch), trial.c (the self-test of a GPU), speed.c (the daemon's times and NCCL's) and
+ * lanes_trial.c (NCCL's kernels on lanes). driver.c finds the driver's functions by name.
  *
  * A part reports to its parent in lines of words between tabs on file descriptor DF_DOCTOR_FD:
  *
@@ -98,10 +97,10 @@ extern struct df_doctor_api df_api;
 int df_doctor_load(const char *nccl);
 const char *df_doctor_nccl_error(void);
 
-/* The result of the present check in words, and its present step; "": it has no steps. */
+/* The result of the current check, good or bad, as text; and its current step, or "". */
 extern char df_doctor_seen[256];
 extern const char *df_doctor_step;
-/* Sets df_doctor_seen. Returns -1. */
+/* Sets df_doctor_seen. Returns -1 for a check that has failed; one that has passed ignores it. */
 int df_doctor_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Calls a function of the driver or of NCCL. Its failure ends the function that calls. */
 #define DF_CU(fn, ...)                                                                             \

@@ -35,7 +35,7 @@ void df_doctor_tell(const char *fmt, ...)
 		if (text[i] == '\n')
 			text[i] = ' ';
 	text[n++] = '\n';
-	/* The parent no longer reads, so there is nothing left to do. */
+	/* If the parent no longer reads, the part's work is useless. */
 	if (write(DF_DOCTOR_FD, text, (size_t)n) != n)
 		_exit(1);
 }

@@ -1,7 +1,6 @@
 /*
  * Facts about this machine: the conditions of a result, and for people versions, topology, and
- * network. No context is made, but the driver's first call may hang like any other; therefore this
- * is a part, too.
+ * network. It creates no context, but it runs as a part, because any call of the driver may hang.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

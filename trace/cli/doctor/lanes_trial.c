@@ -25,7 +25,7 @@ static int waited(void *stream)
 	return r;
 }
 
-/* Result of a check that has nothing to look at. */
+/* Result of a check that this machine cannot make. */
 #define NOT_SHOWN 1
 
 static void report(const char *name, int (*run)(void))
@@ -44,8 +44,8 @@ static void report(const char *name, int (*run)(void))
 /* ---- kernels at the same time ---------------------------------------------------------------- */
 
 /*
- * As budget.h counts: lanes, of which each has a second stream for NCCL, and the other streams of
- * the device that may wait.
+ * As in runtime/exec/nccl/budget.h: lanes, each with a second stream for NCCL, and other streams of
+ * the device, which may wait.
  */
 #define LANES	12
 #define CTAS	16
@@ -120,7 +120,10 @@ struct meeting {
 	void *meeting[4], *filling[2];
 };
 
-/* The first stream of a lane, and the second, where NCCL has a kernel of its own at times. */
+/*
+ * Returns the CTAs of the kernel on a stream. The first nr_lanes streams are those of lanes, the
+ * others the lanes' second streams, on which NCCL sometimes has a kernel.
+ */
 static unsigned width(const struct meeting *m, int stream)
 {
 	return stream < m->nr_lanes ? m->ctas : 1;

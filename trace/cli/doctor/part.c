@@ -22,8 +22,8 @@
 #define SAID_MAX (64 << 10)
 
 /*
- * Sets LD_PRELOAD for the part: the user's libraries stay, ours are there or not; nccl: behind
- * ours; NULL: none.
+ * Sets LD_PRELOAD for the part: library, then nccl (each may be NULL), then the user's libraries
+ * without ours.
  */
 static void set_preload(const char *library, const char *nccl)
 {
@@ -174,7 +174,7 @@ static void take_lines(struct df_doctor_part *p, void (*line)(struct df_doctor_p
 	}
 }
 
-/* Keeps the end of its output for people. */
+/* Keeps the end of the part's output in p->words. */
 static void take_words(struct df_doctor_part *p)
 {
 	char piece[4096];

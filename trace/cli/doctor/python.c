@@ -1,14 +1,13 @@
 /*
- * Reports the PyTorch of a Python program on this machine. It is found as in a job: by python3 of
- * PATH, which this part becomes. The parent ends a slow import; results that need no import are
- * reported before.
+ * Reports the PyTorch that a Python program finds on this machine. This part becomes the python3 of
+ * PATH, as in a job. It reports what needs no import first, because the parent ends a slow import.
  */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 #include "trace/cli/doctor/doctor.h"
 
-/* Not from the current folder: a file with that name there must not be run. */
+/* Does not import from the current folder, so that no file with such a name there is run. */
 static const char script[] =
 	"import importlib.util, os, runpy, sys\n"
 	"sys.path[:] = [p for p in sys.path if p]\n"

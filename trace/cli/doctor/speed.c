@@ -55,7 +55,10 @@ static int replay(size_t unused)
 	return ret;
 }
 
-/* Measures the time of one operation, of as many as fit into the time, enqueued together. */
+/*
+ * Measures the time of an operation: enqueues 1, 2, 4 ... calls of `ops` operations at once until
+ * they take FIGURE_NS.
+ */
 static int figure(const char *name, int (*put)(size_t), size_t bytes, int ops)
 {
 	uint64_t since, took = 0;

@@ -1,7 +1,7 @@
 /*
  * The self-test of one GPU, in a process of its own with libdfshim.so preloaded and
- * DFSHIM_BACKEND=cuda. Two ranks that share the GPU run collectives in the ways in which drivers
- * have failed. Results are compared exactly; times are only reported.
+ * DFSHIM_BACKEND=cuda. Two ranks that share the GPU run collectives in the situations in which
+ * drivers have failed. Results are compared exactly; times are only reported.
  *
  * One thread has both ranks, because no call of ours waits for a peer; other threads are used for
  * calls that block. A watching thread ends the process if a check does not end, because a blocked
@@ -36,7 +36,7 @@ static struct rank {
 
 static void *context;
 static int gpu; /* its number */
-/* The present check and its deadline; the watching thread reads them. */
+/* The current check and its deadline; the watching thread reads them. */
 static const char *check_name = "start";
 static uint64_t deadline_ns, bound_ns;
 
@@ -235,7 +235,8 @@ static int check_sums(void)
 #define BATCH 16
 
 /*
- * Runs rounds on the streams without a wait between them; *old counts elements of an earlier round.
+ * Runs BATCH rounds on the streams without a wait between them. Adds to *old the elements that do
+ * not have their round's value.
  */
 static int words_batch(unsigned turn, size_t nr, uint64_t *old)
 {
@@ -292,10 +293,7 @@ static int check_words(void)
 
 static int check_queues(void)
 {
-	/*
-	 * A stream uses a connection while it has work. If none is left, no launch is possible, not
-	 * even NCCL's.
-	 */
+	/* A stream uses a connection while it has work. Leave some, or nothing can be launched. */
 	int nr = DF_CONNECTIONS * 3 / 4, i, r;
 	void *streams[DF_CONNECTIONS];
 	uint64_t *word;
@@ -528,7 +526,7 @@ static int check_graph(void)
 
 static struct df_nccl_id disorder_ids[NR_COMMS];
 
-/* The cycle can be proved only if one thread has each rank of these communicators. */
+/* One thread for each rank: only then can the cycle be proved. */
 static void *run_rank(void *arg)
 {
 	int r = (int)(intptr_t)arg, i, k, c, ret = df_api.ctx_set(context);
@@ -539,7 +537,7 @@ static void *run_rank(void *arg)
 	for (i = 0; i < DISORDERED * NR_COMMS && !ret; i++) {
 		k = i % NR_COMMS;
 		c = (k + r) % NR_COMMS;
-		/* Each communicator has its own result: a common one would require an order. */
+		/* Each communicator has its own receive buffer: a common one would order them. */
 		ret = df_api.all_reduce(ranks[r].send,
 					ranks[r].recv + (uint64_t)c * (WORK_BYTES / 2), 1024, F32,
 					SUM, comms[c], ranks[r].stream)

@@ -25,8 +25,8 @@ struct found {
 static const char key[] = "pg_config";
 
 /*
- * Whether the file is a dump, by its contents or by PyTorch's name for it (it may be cut off before
- * the key). Other files in the folder are ignored.
+ * Whether the file is a dump: by PyTorch's name for it, because it may be cut off before the key,
+ * or by its contents. Other files are ignored.
  */
 static int is_dump(const char *path, size_t bytes)
 {

@@ -169,7 +169,7 @@ static void print_iface(const struct df_iface *v)
 	used_text(v->order, v->reason);
 }
 
-/* The kernel lists addresses by family; people read them by interface. */
+/* Prints addresses by interface; the kernel lists them by family. */
 static void print_ifaces(const struct found *f)
 {
 	int i, k, first;
@@ -254,8 +254,8 @@ static int only_medium(char *by, size_t size)
 }
 
 /*
- * Returns what connects this machine's devices with others' in dfshim itself: "plugin", "verbs" or
- * "tcp"; NULL, with the reason, if nothing does.
+ * Returns the network by which dfshim itself connects machines: "plugin", "verbs" or "tcp"; NULL,
+ * with the reason, if it has none.
  */
 static const char *own_network(const struct found *f, char *why, size_t size)
 {
@@ -321,7 +321,7 @@ static int slots_of(const struct found *f, int gpu, char *why, size_t size)
 			 size);
 }
 
-/* If no paths are known, all ports are alike. */
+/* Prints the path from a GPU to each used port, if any path is known. */
 static void print_paths(const struct found *f, int gpu)
 {
 	enum df_pci_path nearest = gdr_nearest(&f->gpus, gpu, &f->verbs), path;

@@ -103,7 +103,7 @@ static const char *no_dmabuf(const struct gdr_gpus *gpus, int gpu, const struct 
 	return NULL;
 }
 
-/* Returns the obstacle that the machine's owner should remove first; NULL: there is none. */
+/* Returns why slots cannot be in the GPU's memory, the most basic reason first; NULL: they can. */
 static const char *obstacle(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs,
 			    int only_verbs)
 {

@@ -27,12 +27,12 @@ struct gdr_gpus {
 /* Uses libcuda, which it opens: may hang or die. Without libcuda there is no GPU. */
 void gdr_find(void *gpus);
 
-/* Returns the nearest of the used ports, because farther ones are used only if these fail. */
+/* Returns the path to the nearest port in use. Farther ports are used only if the nearest fail. */
 enum df_pci_path gdr_nearest(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs);
 
 /*
- * Whether the slots are there; *why: how, or why not. only_verbs: nothing else may connect
- * machines.
+ * Whether slots are in the GPU's memory. why: how, or why not. only_verbs: only RDMA verbs may
+ * connect machines.
  */
 int gdr_slots(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs, int only_verbs,
 	      char *why, size_t size);

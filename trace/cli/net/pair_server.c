@@ -60,7 +60,7 @@ static void answer_ask(int fd)
 		memset(&out, 0, sizeof(out));
 		memcpy(out.name, v[i].name, sizeof(out.name));
 		df_addr_format_ip(&v[i].addr, out.ip, sizeof(out.ip));
-		/* The scope is local; it means nothing on another machine. */
+		/* A scope is valid only on its own machine. */
 		scope = strchr(out.ip, '%');
 		if (scope)
 			*scope = '\0';

@@ -22,14 +22,14 @@
 #include "trace/cli/run/jobdir.h"
 
 #define PREDICTED    14 /* exit status of `dfshim predict` */
-#define VERDICTS     10 /* the first and the last exit status of a verdict */
+#define VERDICTS     10 /* exit statuses of verdicts: from VERDICTS on, below VERDICTS_END */
 #define VERDICTS_END 64
 #define REPLAY_QUIET 5.0 /* seconds without progress that end a replay */
 
 struct ci {
 	struct df_jobdir dir;
 	char self[PATH_MAX], traces[PATH_MAX];
-	char text[PATH_MAX];			    /* source of the summary */
+	char text[PATH_MAX];			    /* file with the details of the summary */
 	char witness[PATH_MAX], replayed[PATH_MAX]; /* of a prediction; output of its replay */
 	char quiet[32];				    /* seconds without progress that are a hang */
 	const char *summary, *report;
@@ -74,7 +74,6 @@ static void put_fence(FILE *out, int tildes, const char *text)
 	fputs(text, out);
 }
 
-/* Copies the text for both the user and the summary. */
 static void copy_text(const char *from, FILE *to)
 {
 	FILE *in = fopen(from, "r");
@@ -98,7 +97,7 @@ static void first_line(const char *path, char *line, size_t size)
 		fclose(in);
 }
 
-/* In the child: its standard output is the file. */
+/* In the child: redirects its standard output to the file. */
 static void to_file(void *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -108,7 +107,7 @@ static void to_file(void *path)
 	dup2(fd, STDOUT_FILENO);
 }
 
-/* The same; other output of it and its job is dropped. */
+/* The same, and drops its standard error, to which its job writes. */
 static void to_file_alone(void *path)
 {
 	int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);

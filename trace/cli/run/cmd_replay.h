@@ -8,7 +8,7 @@
 
 #include "trace/cli/run/recorded.h"
 
-/* The lines of a witness that begin with '@', except the turns. */
+/* The lines of a witness that begin with '@', except the turns. found: whether it has them. */
 struct df_replay_witness {
 	int slots, queues, unbuffered, found;
 };

@@ -152,8 +152,7 @@ int df_jobdir_run(struct df_jobdir *d, char *const *args, void (*prepare)(void *
 		interrupted = sig;
 	}
 	/*
-	 * The signal was handled once and is raised again: it ends us when the folder has been
-	 * removed.
+	 * The signal is blocked until df_jobdir_remove() has removed the folder, then it ends us.
 	 */
 	if (interrupted)
 		raise(interrupted);

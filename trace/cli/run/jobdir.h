@@ -1,7 +1,7 @@
 /*
- * A job that a subcommand starts (`dfshim run` with workers), and its folder. Neither is left
- * behind: a signal that ends the subcommand is forwarded to the job, and takes effect after the
- * folder has been removed. The folder of a killed subcommand is removed when the next one begins.
+ * A job that a subcommand starts with `dfshim run`, and its folder. A signal that ends the
+ * subcommand is forwarded to the job, and takes effect after the folder has been removed. The
+ * folder of a killed subcommand is removed when the next one begins.
  *
  * One at a time in a process, which has one thread.
  */

@@ -153,10 +153,7 @@ static size_t turn_of(const struct df_step_of *s)
 	return i;
 }
 
-/*
- * Waits until all preceding steps have been issued. Returns 1 if it has a turn, which must be
- * ended.
- */
+/* Waits for the step's turn. Returns 1 if it has one, which the caller ends with end_turn(). */
 static int wait_turn(const struct df_step_of *s)
 {
 	size_t at;
@@ -352,9 +349,7 @@ int df_replay_steps(struct df_program_steps *p, int argc, char **argv, int flags
 	return rc;
 }
 
-/*
- * Uses queries, so that the report of a hang has no wait for the device that the job did not make.
- */
+/* Polls, because a report of a hang would show a wait of ours as one of the job. */
 static void finish_streams(void)
 {
 	struct timespec nap = {0, 200000};

@@ -1,6 +1,6 @@
 /*
  * `dfshim run`: its command line (cmd_run.c), and the job's environment made from it (run_env.c).
- * Private to the two, except for the paths of the libraries.
+ * Other subcommands use only df_run_library(), df_run_is_split() and df_run_set().
  */
 #ifndef DF_TRACE_CLI_RUN_RUN_H
 #define DF_TRACE_CLI_RUN_RUN_H

@@ -200,7 +200,7 @@ pid_t df_run_fork_rank(int rank, const int out[2])
 	if (got <= 0)
 		return -ECHILD;
 	text[got] = '\0';
-	return (pid_t)(strtol(text, NULL, 10) ?: -EPROTO); /* or minus what the fork gave */
+	return (pid_t)(strtol(text, NULL, 10) ?: -EPROTO); /* a pid, or the fork's -errno */
 }
 
 void df_run_fork_close(void)

@@ -13,8 +13,8 @@ struct df_run_python {
 };
 
 /*
- * Whether the interpreter reads our sitecustomize, and then a program that is not its standard
- * input.
+ * Whether the command line runs a Python program that is not its standard input, by an interpreter
+ * that reads our sitecustomize.
  */
 int df_run_is_python(char **app, struct df_run_python *py);
 /*

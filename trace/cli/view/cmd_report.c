@@ -83,7 +83,7 @@ static void put_range(FILE *out, const struct range *x, int digits, const char *
 	fputs(unit, out);
 }
 
-/* The cells of what members of a group have in different amounts. */
+/* Writes the cells of figures that differ between the processes of a group, as ranges. */
 static void put_amounts(FILE *out, const struct df_check_result *r, const uint32_t *traces,
 			size_t nr)
 {
@@ -171,7 +171,7 @@ static int by_number(const void *pa, const void *pb)
 	return (a > b) - (a < b);
 }
 
-/* Chooses processes to draw: of each group some, in their order. Returns their number. */
+/* Chooses processes to draw, from all groups in turn. Returns their number. */
 static size_t choose(const struct df_alikes *a, uint32_t drawn[DRAWN])
 {
 	size_t nr = 0, more = 1;
@@ -310,8 +310,8 @@ static int graphs(FILE *out, const struct df_check_result *r)
 }
 
 /*
- * The findings of `dfshim predict` in other executions. Its first line is for the heading. Prints
- * all lines except those that only a replay needs.
+ * Prints a witness of `dfshim predict`: its first line for a heading, or all lines except those
+ * that only a replay needs.
  */
 static void predicted(FILE *out, FILE *witness, int heading)
 {

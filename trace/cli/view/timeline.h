@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include "trace/read/set.h"
 
-/* One bar: an operation on a stream, or a host call in a thread. */
+/* One bar: an operation on a stream, or a call of a thread. */
 struct df_bar_item {
 	uint64_t begin_ns, end_ns; /* since the first record of all traces */
 	int32_t rank;		   /* row group: index in procs */
