@@ -71,7 +71,7 @@ esac
 "$D" run --host -- true || fail "status of true"
 "$D" run --host -- sh -c 'exit 9'; [ $? = 9 ] || fail "status 9"
 "$D" run --host -- sh -c 'kill -KILL $$'; [ $? = 137 ] || fail "128 + signal"
-# What is missing is said once, before a rank starts.
+# A missing program is reported once, before a rank starts.
 missing() {
 	"$D" run --host -n 3 -- "${@:3}" 2>err
 	[ $? = "$1" ] || fail "status of ${*:3}"

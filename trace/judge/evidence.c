@@ -95,7 +95,7 @@ static void say_with_site(struct df_check_result *r, const struct df_uop *u, uns
 		 df_say_sig(&u->l, sig, sizeof(sig)), site[0] ? " at " : "", site, "");
 }
 
-/* The unfinished operation of `of` that is the same call as this one of another rank, or NULL. */
+/* Returns the unfinished operation of `of` that is the same call as `like`, or NULL. */
 static const struct df_lop *unfinished_like(const struct df_check_set *set,
 					    const struct df_trc_comm *of, const struct df_lop *like)
 {
