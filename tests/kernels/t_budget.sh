@@ -2,8 +2,8 @@
 # Description: the daemon's GPU code, as the assembler made it for each target, is within its budget: registers, shared memory, no spills, no loads past
 # the coherent caches, and, where there is a disassembler, no register that is read before it is zero.
 set -eu
-if [ ! -f "$B/kernels/daemon.fatbin" ]; then
-	echo "skipped: built without nvcc"
+if [ ! -f "$B/kernels/daemon.log" ]; then
+	echo "skipped: built without nvcc, or with the GPU code of another build"
 	exit 77
 fi
 cd "$SRC"
