@@ -133,7 +133,7 @@ void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t 
 
 	if (kind == DF_MSG_SNAPSHOT_ASK && confirm(from, data, bytes))
 		return;
-	/* The messages after the report may end this process before the watchdog's thread reads it. */
+	/* The messages after the report may end this process before the watchdog reads it. */
 	if (kind == DF_MSG_END || kind == DF_MSG_TOLD)
 		df_release_forget_log();
 	l = malloc(sizeof(*l) + bytes);
