@@ -5,7 +5,8 @@
  * it to 32 while the driver starts or makes contexts, which is when the driver reads it. Between
  * these calls the application sees its own value, because some programs (Megatron) check it.
  *
- * Threads: any. Each function takes a leaf lock and releases it before it returns.
+ * Threads: any. Each function takes a leaf lock and releases it before it returns. A forked child
+ * sees the application's own value.
  */
 #ifndef DF_BASE_CONNECTIONS_H
 #define DF_BASE_CONNECTIONS_H
