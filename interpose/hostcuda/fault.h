@@ -11,5 +11,7 @@ typedef void df_hfault_fn(int rank, uint64_t nr);
  * df_backend.submitting); NULL: no fault is requested. Call once.
  */
 df_hfault_fn *df_hfault(void);
+/* The error with which the launch of a graph fails, else 0. */
+int df_hfault_graphs(void);
 
 #endif

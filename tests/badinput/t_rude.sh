@@ -36,6 +36,8 @@ for how in "--ranks 3" "--procs 3"; do
 		rude half-graph $how
 	}
 done
+# In one process, where all ranks launch before one leaves.
+DFSHIM_HOST_FAULT=graphs rude lost-graph --ranks 3
 for _ in 1 2 3; do
 	rude early --procs 3
 	grep -q "has exited" "$T/err" || fail "early: nothing says why: $(cat "$T/err")"

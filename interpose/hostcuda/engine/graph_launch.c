@@ -5,6 +5,7 @@
  */
 #include "interpose/hostcuda/engine/graph.h"
 #include "interpose/hostcuda/engine/plan.h"
+#include "interpose/hostcuda/fault.h"
 
 static int wait_for(struct df_hstream *s, df_hpoint point)
 {
@@ -13,6 +14,24 @@ static int wait_for(struct df_hstream *s, df_hpoint point)
 	if (df_hpoint_done(point) || df_hpoint_stream(point) == s)
 		return 0;
 	return df_hstream_put(s, &op, NULL);
+}
+
+/*
+ * The launch was announced to the collectives of the first `nr` steps and will not happen: informs
+ * them, so that they do not wait for it.
+ */
+static void lose(struct df_hplan *p, size_t nr)
+{
+	struct df_hstep *st;
+
+	for (st = p->steps; st < p->steps + nr; st++) {
+		if (!st->coll || st->disabled)
+			continue;
+		if (st->coll->ops->lost)
+			st->coll->ops->lost(st->coll->arg);
+		/* RELEASE pairs with the daemon's ACQUIRE, as the stream's own write does. */
+		__atomic_store_n(&st->ready, p->nr_launches, __ATOMIC_RELEASE);
+	}
 }
 
 /* Announces the launch to the collectives of the graph. Nothing has been enqueued yet. */
@@ -37,23 +56,8 @@ static int announce(struct df_hplan *p)
 		if (st->coll && !st->disabled)
 			err = st->coll->ops->launch(st->coll->arg, &a, &st->turn);
 	}
-	if (!err)
-		return 0;
-	/*
-	 * Informs collectives that know of a launch that it will not happen, so that they do not
-	 * wait for it.
-	 */
-	for (i--; i-- > 0;) {
-		st = &p->steps[i];
-		if (st->coll && !st->disabled && st->coll->ops->lost)
-			st->coll->ops->lost(st->coll->arg);
-		if (st->coll && !st->disabled)
-			/*
-			 * RELEASE pairs with the daemon's ACQUIRE, as the stream's own write in
-			 * run_one() does.
-			 */
-			__atomic_store_n(&st->ready, p->nr_launches, __ATOMIC_RELEASE);
-	}
+	if (err)
+		lose(p, i - 1);
 	return err;
 }
 
@@ -107,7 +111,7 @@ static cudaError_t launch(struct df_hexec *x, struct df_hstream *s)
 	__atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
 	err = wait_for(s, x->last);
 	if (!err)
-		err = df_hstream_put(s, &mark, &start);
+		err = df_hstream_put(s, &mark, &start) ?: df_hfault_graphs();
 	for (i = 0; i < p->nr && !err; i++) {
 		st = &p->steps[i];
 		lane = st->lane ? p->lanes[st->lane] : s;
@@ -129,6 +133,8 @@ static cudaError_t launch(struct df_hexec *x, struct df_hstream *s)
 	 * If memory runs out in the middle, the reference is never released, so the steps that run
 	 * stay valid.
 	 */
+	if (err)
+		lose(p, p->nr);
 	return df_herr(err);
 }
 
