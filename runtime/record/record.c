@@ -174,9 +174,11 @@ static void before_work(const struct df_stream_info *info, enum df_work kind,
 	struct rstream *s;
 	uint64_t now;
 
+	if (df_record_inside)
+		return; /* NCCL's own work */
 	if (kind == DF_WORK_GRAPH)
 		df_record_graph_begin(info);
-	if (df_record_inside || kind == DF_WORK_ALLOC || info->capturing)
+	if (kind == DF_WORK_ALLOC || info->capturing)
 		return;
 	s = stream_get(info);
 	if (!s)
