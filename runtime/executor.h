@@ -127,8 +127,13 @@ struct df_executor {
 	/* Counts operations that have ended (df_comm.retired, df_exec.retired). dev->lock. */
 	void (*retire)(struct df_dev *dev);
 	/*
-	 * Ends the communicator's unfinished operations, with undefined data. Its state has been
-	 * set, so none is added. df_rt.lock may be held. Bounded.
+	 * The communicator's state has been set, so no operation is added, and end() follows soon:
+	 * begins what end() waits for. dev->lock.
+	 */
+	void (*condemn)(struct df_comm *comm);
+	/*
+	 * Ends the communicator's unfinished operations, with undefined data. No operation is
+	 * added. Bounded; of several communicators, all condemned before, as for one.
 	 */
 	void (*end)(struct df_comm *comm);
 	/* Frees what executes the communicator, which has no unfinished operation. Bounded. */

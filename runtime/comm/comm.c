@@ -5,14 +5,18 @@
  *
  *   set state and stop  ->  df_executor->end(): nothing executes its operations any more, and their
  *   ends are reached, so that streams and threads continue
+ *
+ * The second step may wait for a driver or for NCCL, so it is taken with no lock held.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/abi.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/exit_status.h"
+#include "runtime/base/futex.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
@@ -392,7 +396,8 @@ int df_comm_finalize(struct df_comm *comm)
 	return 0;
 }
 
-int df_comm_condemn(struct df_comm *comm, int error, int why)
+/* The first step of an end: marks it aborted (returns 0 if it already was). */
+static int condemn(struct df_comm *comm, int error, int why)
 {
 	df_mutex_lock(&comm->dev->lock);
 	if (comm->state == DF_COMM_ABORTED) {
@@ -409,34 +414,64 @@ int df_comm_condemn(struct df_comm *comm, int error, int why)
 	 * at the latest.
 	 */
 	__atomic_store_n(&comm->stop, 1, __ATOMIC_SEQ_CST);
+	df_executor->condemn(comm);
 	df_mutex_unlock(&comm->dev->lock);
 	df_ctl_poke();
 	return 1;
 }
 
-void df_comm_end(struct df_comm *comm, int error, int why)
+/* The second step: releases its waiters. */
+static void end(struct df_comm *comm)
 {
-	if (df_comm_condemn(comm, error, why))
-		df_executor->end(comm);
+	df_lock_none_held("the end of a communicator");
+	df_executor->end(comm);
 }
 
-/* Returns a communicator of the family that has not ended, with a reference, or NULL. */
-static struct df_comm *relative(uint64_t family)
+void df_comm_end(struct df_comm *comm, int error, int why)
+{
+	if (condemn(comm, error, why))
+		end(comm);
+}
+
+/*
+ * Returns a communicator that is marked, which the caller then ends; NULL: none. `ended`: the one
+ * that it has ended.
+ */
+static struct df_comm *next_marked(struct df_comm *ended)
 {
 	struct df_comm *comm, *found = NULL;
 
 	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node)
-	{
-		if (comm->family != family ||
-		    __atomic_load_n(&comm->state, __ATOMIC_RELAXED) == DF_COMM_ABORTED)
-			continue;
-		found = comm;
-		df_comm_get(found);
-		break;
+	if (ended) {
+		ended->ending = DF_ENDING_NO;
+		/* Under the lock: afterwards it may be freed. */
+		df_futex_wake(&ended->ending, INT_MAX, 0);
 	}
+	df_list_each(comm, &df_rt.comms, node) if (comm->ending == DF_ENDING_MARKED) found = comm;
+	if (found)
+		found->ending = DF_ENDING_NOW;
 	df_mutex_unlock(&df_rt.lock);
 	return found;
+}
+
+int df_comm_end_all(int (*wanted)(struct df_comm *comm, void *arg), void *arg, int error, int why)
+{
+	struct df_comm *comm;
+	int nr = 0;
+
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node)
+	{
+		if (!wanted(comm, arg) || !condemn(comm, error, why))
+			continue;
+		comm->ending = DF_ENDING_MARKED;
+		nr++;
+	}
+	df_mutex_unlock(&df_rt.lock);
+	/* Two threads that mark communicators share the work of ending them. */
+	for (comm = NULL; (comm = next_marked(comm));)
+		end(comm);
+	return nr;
 }
 
 void df_comm_unheard(struct df_comm *comm, int status)
@@ -452,16 +487,17 @@ static void is_heard(struct df_comm *comm)
 		df_exit_status_heard();
 }
 
+static int is_relative(struct df_comm *comm, void *family)
+{
+	return comm->family == *(const uint64_t *)family;
+}
+
 void df_comm_abort(struct df_comm *comm)
 {
-	struct df_comm *other;
-
 	is_heard(comm);
 	df_comm_end(comm, -ECANCELED, 0);
-	while (comm->family && (other = relative(comm->family))) {
-		df_comm_end(other, -ECANCELED, 0);
-		df_comm_put(other);
-	}
+	if (comm->family)
+		(void)df_comm_end_all(is_relative, &comm->family, -ECANCELED, 0);
 }
 
 int df_comm_revoke(struct df_comm *comm)
@@ -494,6 +530,21 @@ void df_comm_put(struct df_comm *comm)
 		free(comm);
 }
 
+/* Takes it out of the list of communicators. If a thread ends it, that is waited for. */
+static void leave_list(struct df_comm *comm)
+{
+	uint32_t ending;
+
+	df_mutex_lock(&df_rt.lock);
+	while ((ending = comm->ending)) {
+		df_mutex_unlock(&df_rt.lock);
+		(void)df_futex_wait(&comm->ending, ending, -1, 0);
+		df_mutex_lock(&df_rt.lock);
+	}
+	df_list_del(&comm->node);
+	df_mutex_unlock(&df_rt.lock);
+}
+
 void df_comm_destroy(struct df_comm *comm)
 {
 	struct df_dev *dev = comm->dev;
@@ -502,9 +553,7 @@ void df_comm_destroy(struct df_comm *comm)
 	call = df_call_enter_comm(DF_CALL_COMM_DESTROY, comm, 0, 0);
 	df_executor->wait(dev, all_retired, comm);
 	df_call_exit(call, DF_CALL_COMM_DESTROY, dev->index, 0);
-	df_mutex_lock(&df_rt.lock);
-	df_list_del(&comm->node);
-	df_mutex_unlock(&df_rt.lock);
+	leave_list(comm);
 	df_executor->forget(comm);
 	df_trace(DF_REC_COMM_DESTROY, dev->index, comm->trace, comm->rank, 0, 0, 0, 0, 0);
 	if (comm->ctl)
@@ -535,27 +584,14 @@ int df_comm_rank_of(const struct df_comm *comm, uint64_t proc)
 	return i < comm->nranks ? i : -1;
 }
 
-static void *end_all_on(void *arg)
+static int is_on(struct df_comm *comm, void *dev)
 {
-	struct df_dev *dev = arg;
-	struct df_comm *comm, *found;
+	return comm->dev == dev;
+}
 
-	do {
-		found = NULL;
-		df_mutex_lock(&df_rt.lock);
-		df_list_each(comm, &df_rt.comms, node)
-		{
-			if (comm->dev == dev &&
-			    __atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_ABORTED)
-				found = comm;
-		}
-		/*
-		 * Under the lock, so that it cannot be destroyed meanwhile, as in df_death().
-		 */
-		if (found)
-			df_comm_end(found, -EIO, 1);
-		df_mutex_unlock(&df_rt.lock);
-	} while (found);
+static void *end_all_on(void *dev)
+{
+	(void)df_comm_end_all(is_on, dev, -EIO, 1);
 	return NULL;
 }
 

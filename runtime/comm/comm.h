@@ -19,6 +19,9 @@ struct df_dev;
 struct df_lane;
 struct df_member;
 
+/* A communicator that another thread than its owner ends is not destroyed meanwhile. */
+enum df_comm_ending { DF_ENDING_NO, DF_ENDING_MARKED, DF_ENDING_NOW };
+
 struct df_comm {
 	struct df_list node; /* rt.comms */
 	struct df_dev *dev;
@@ -39,9 +42,8 @@ struct df_comm {
 	 * Atomic.
 	 */
 	int unheard;
-	/* to be ended with others: between the two steps of df_comm_end(); guarded by df_rt.lock */
-	int condemned;
-	uint32_t state; /* enum df_comm_state */
+	uint32_t ending; /* futex word: enum df_comm_ending; guarded by df_rt.lock */
+	uint32_t state;	 /* enum df_comm_state */
 	int error;
 	uint32_t trace; /* number in the trace's table */
 	uint32_t blocks;
@@ -60,17 +62,19 @@ struct df_comm {
 	struct df_watch_comm watch;
 };
 
-void df_comm_end(struct df_comm *comm, int error, int why); /* aborts it, with a reason */
+/* Aborts it, with a reason; it is the caller's, or cannot be destroyed. No lock is held. */
+void df_comm_end(struct df_comm *comm, int error, int why);
 /*
  * The program may not notice that its operations have ended without a result: unless it aborts,
  * revokes or shrinks the communicator, the process exits with this status instead of 0.
  */
 void df_comm_unheard(struct df_comm *comm, int status);
 /*
- * The first step of df_comm_end(): marks it aborted (returns 0 if it already was). The second is
- * df_executor->end(), which releases its waiters.
+ * Ends those for which `wanted` returns 1; returns their number. It is called with df_rt.lock held,
+ * this function with no lock. All of them are marked first: ending one may let operations of
+ * another finish, and a thread that waited for these must not take their results for valid.
  */
-int df_comm_condemn(struct df_comm *comm, int error, int why);
+int df_comm_end_all(int (*wanted)(struct df_comm *comm, void *arg), void *arg, int error, int why);
 void df_comm_get(struct df_comm *comm);
 void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
 /* Whether its members and transports may be read, from any thread. */

@@ -255,6 +255,12 @@ static int in_flight(struct df_dev *dev, struct df_flights *set)
 	return ret;
 }
 
+/* Its end waits for nothing that can begin earlier. */
+static void condemn(struct df_comm *comm)
+{
+	(void)comm;
+}
+
 /* ---- progress ------------------------------------------------------------------------------- */
 
 static int pass(int device)
@@ -274,6 +280,7 @@ const struct df_executor df_daemon_executor = {
 	.meet = df_life_meet,
 	.start = df_life_start,
 	.retire = df_dev_retire,
+	.condemn = condemn,
 	.end = df_life_end,
 	.forget = df_life_forget,
 	.heard = df_lend_heard,

@@ -81,29 +81,30 @@ static struct df_comm *largest_with(uint64_t proc)
 	return found;
 }
 
-/*
- * Logs it once, whatever the number of communicators. df_comm_end() sets the state, so every turn
- * of the loop ends another communicator.
- */
+static int is_with(struct df_comm *comm, void *proc)
+{
+	if (!is_alive(comm) || df_comm_rank_of(comm, *(const uint64_t *)proc) < 0)
+		return 0;
+	if (df_comm_pending(comm))
+		df_comm_unheard(comm, DF_EXIT_CRASH);
+	return 1;
+}
+
+/* Logs it once, whatever the number of communicators. */
 static void end_with(uint64_t proc, const char *how)
 {
 	struct df_comm *comm;
-	int i, said = 0;
+	int i;
 
-	do {
-		df_mutex_lock(&df_rt.lock);
-		comm = largest_with(proc);
-		if (comm && !said++) {
-			i = df_comm_rank_of(comm, proc);
-			df_warn("rank %d (%s, pid %u) %s: its communicators end with ncclRemoteError",
-				i, comm->members[i].hostname, comm->members[i].pid, how);
-		}
-		if (comm && df_comm_pending(comm))
-			df_comm_unheard(comm, DF_EXIT_CRASH);
-		if (comm)
-			df_comm_end(comm, -ECONNRESET, 2);
-		df_mutex_unlock(&df_rt.lock);
-	} while (comm);
+	df_mutex_lock(&df_rt.lock);
+	comm = largest_with(proc);
+	if (comm) {
+		i = df_comm_rank_of(comm, proc);
+		df_warn("rank %d (%s, pid %u) %s: its communicators end with ncclRemoteError", i,
+			comm->members[i].hostname, comm->members[i].pid, how);
+	}
+	df_mutex_unlock(&df_rt.lock);
+	(void)df_comm_end_all(is_with, &proc, -ECONNRESET, 2);
 }
 
 /* It has exited normally: its communicators end only if that matters (watchdog.c). */
@@ -281,9 +282,8 @@ void df_death_net_event(const struct df_net_event *e)
 	if (e->what != DF_NET_GONE)
 		return;
 	/*
-	 * Called from a pass over the endpoint. A thread that ends a communicator waits for that
-	 * pass while it holds df_rt.lock (df_tl_withdrawn()), so this thread must not take the
-	 * lock.
+	 * Called from a pass over the endpoint, for which a thread waits that ends a communicator
+	 * (df_tl_withdrawn()), so this thread cannot end one.
 	 */
 	gone = malloc(sizeof(*gone));
 	if (gone) {

@@ -120,39 +120,13 @@ static int is_named(const struct df_comm *comm, const uint64_t *names, size_t nr
 	return names && bsearch(&comm->hash, names, nr, sizeof(*names), by_value);
 }
 
-/*
- * Ends the communicators for which `wanted` returns 1; returns their number. All of them are marked
- * first: ending one may let operations of another finish, and a thread that waited for these must
- * not take their results for valid.
- */
-static int end_all(int (*wanted)(const struct df_comm *comm, void *arg), void *arg)
-{
-	struct df_comm *comm;
-	int nr = 0;
-
-	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node)
-	{
-		comm->condemned = wanted(comm, arg) && df_comm_condemn(comm, -ETIMEDOUT, 1);
-		nr += comm->condemned;
-	}
-	df_list_each(comm, &df_rt.comms, node)
-	{
-		if (comm->condemned)
-			df_executor->end(comm);
-		comm->condemned = 0;
-	}
-	df_mutex_unlock(&df_rt.lock);
-	return nr;
-}
-
 struct names {
 	uint64_t *v;
 	size_t nr;
 	uint64_t seen;
 };
 
-static int is_stuck(const struct df_comm *comm, void *arg)
+static int is_stuck(struct df_comm *comm, void *arg)
 {
 	const struct names *n = arg;
 	uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
@@ -164,7 +138,7 @@ static int is_stuck(const struct df_comm *comm, void *arg)
 					   __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)));
 }
 
-static int ended_elsewhere(const struct df_comm *comm, void *arg)
+static int ended_elsewhere(struct df_comm *comm, void *arg)
 {
 	const struct names *n = arg;
 
@@ -183,7 +157,7 @@ void df_ending_decide(uint64_t seen, int status)
 	df_mutex_unlock(&df_rt.lock);
 	tell(procs, nr_procs, n.v, n.v ? n.nr : 0, status, 0);
 	exit_if_wanted(status, 0);
-	end_all(is_stuck, &n);
+	(void)df_comm_end_all(is_stuck, &n, -ETIMEDOUT, 1);
 	free(n.v);
 	free(procs);
 }
@@ -208,7 +182,7 @@ void df_ending_obey(const struct df_ending *e)
 		return;
 	memcpy(n.v, e->names, n.nr * sizeof(*n.v));
 	qsort(n.v, n.nr, sizeof(*n.v), by_value);
-	if (end_all(ended_elsewhere, &n) && e->at_once)
+	if (df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1) && e->at_once)
 		df_exit_status_failed((int)(e->status & 0xff));
 	free(n.v);
 }
@@ -221,7 +195,7 @@ void df_ending_mismatch(uint64_t name)
 
 	tell(procs, nr_procs, &name, 1, DF_EXIT_MISMATCH, 1);
 	exit_if_wanted(DF_EXIT_MISMATCH, 1);
-	if (end_all(ended_elsewhere, &n))
+	if (df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1))
 		df_exit_status_failed(DF_EXIT_MISMATCH);
 	free(procs);
 }

@@ -473,29 +473,38 @@ static int status_of_left(uint64_t since)
 }
 
 /*
- * Returns the next communicator that a member has left and whose unfinished operations have made no
- * progress for long enough. Needs df_rt.lock.
+ * Whether a member has left it and its unfinished operations have made no progress for long enough.
+ * Needs df_rt.lock.
  */
-static struct df_comm *next_left(int told)
+static int is_left(struct df_comm *comm, int told)
 {
-	struct df_comm *comm;
+	uint64_t left = __atomic_load_n(&comm->watch.peer_left, __ATOMIC_RELAXED);
+	uint64_t retired = __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
 
-	df_list_each(comm, &df_rt.comms, node)
-	{
-		uint64_t left = __atomic_load_n(&comm->watch.peer_left, __ATOMIC_RELAXED);
-		uint64_t retired = __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
-
-		/* The remaining ranks may proceed without it for as long as they can. */
-		if (left && (!comm->watch.left_since || comm->watch.left_retired != retired)) {
-			comm->watch.left_retired = retired;
-			comm->watch.left_since = left = df_now_ns();
-			__atomic_store_n(&comm->watch.peer_left, left, __ATOMIC_RELAXED);
-		}
-		if (left && df_now_ns() - left > LEFT_NS && df_comm_pending(comm) &&
-		    df_comm_state(comm) == DF_COMM_READY && (told || left_is_told(comm)))
-			return comm;
+	/* The remaining ranks may proceed without it for as long as they can. */
+	if (left && (!comm->watch.left_since || comm->watch.left_retired != retired)) {
+		comm->watch.left_retired = retired;
+		comm->watch.left_since = left = df_now_ns();
+		__atomic_store_n(&comm->watch.peer_left, left, __ATOMIC_RELAXED);
 	}
-	return NULL;
+	return left && df_now_ns() - left > LEFT_NS && df_comm_pending(comm) &&
+	       df_comm_state(comm) == DF_COMM_READY && (told || left_is_told(comm));
+}
+
+/* Whether it must end with the status, which is 0 if its operations may still finish. */
+static int ends_left(struct df_comm *comm, void *status)
+{
+	if (!is_left(comm, 1))
+		return 0;
+	if (!*(const int *)status) {
+		/* They wait for a living rank, which may still join: the time-out handles that. */
+		__atomic_store_n(&comm->watch.peer_left, 0, __ATOMIC_RELAXED);
+		return 0;
+	}
+	df_warn("a rank of communicator %llx has exited with unfinished operations",
+		(unsigned long long)comm->hash);
+	df_comm_unheard(comm, *(const int *)status);
+	return 1;
 }
 
 /*
@@ -504,32 +513,17 @@ static struct df_comm *next_left(int told)
 static void peers_that_left(void)
 {
 	struct df_comm *comm;
-	uint64_t since;
+	uint64_t since = 0;
 	int status;
 
 	df_mutex_lock(&df_rt.lock);
-	comm = next_left(0);
-	since = comm ? comm->watch.left_since : 0;
+	df_list_each(comm, &df_rt.comms, node) if (!since && is_left(comm, 0)) since =
+		comm->watch.left_since;
 	df_mutex_unlock(&df_rt.lock);
-	if (!comm)
+	if (!since)
 		return;
 	status = status_of_left(since);
-	df_mutex_lock(&df_rt.lock);
-	while ((comm = next_left(1))) {
-		if (!status) {
-			/*
-			 * They wait for a living rank, which may still join: the time-out handles
-			 * that.
-			 */
-			__atomic_store_n(&comm->watch.peer_left, 0, __ATOMIC_RELAXED);
-			continue;
-		}
-		df_warn("a rank of communicator %llx has exited with unfinished operations",
-			(unsigned long long)comm->hash);
-		df_comm_unheard(comm, status);
-		df_comm_end(comm, -ECONNRESET, 2);
-	}
-	df_mutex_unlock(&df_rt.lock);
+	(void)df_comm_end_all(ends_left, &status, -ECONNRESET, 2);
 }
 
 /*

@@ -448,12 +448,21 @@ static void *work(void *arg)
 
 int df_lane_agree_start(struct df_lane *lane)
 {
-	struct df_lane_agree *a = calloc(1, sizeof(*a));
 	struct df_lane_view *v = lane->view;
-	int ret = a ? 0 : -ENOMEM;
+	struct df_lane_agree *a;
+	int ret;
 
-	if (ret)
-		return ret;
+	if (!v || (int)v->nr != lane->comm->nranks) {
+		if (lane->comm->nranks > 1)
+			df_warn_once(
+				"DFSHIM_NCCL_ORDER=agree: the ranks of communicator %016llx are not "
+				"all on one node, so its operations keep their order of issue",
+				(unsigned long long)lane->comm->hash);
+		return 0;
+	}
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return -ENOMEM;
 	a->lane = lane;
 	a->last = &a->first;
 	lane->agree = a;

@@ -4,7 +4,10 @@
 
 struct df_lane;
 
-/* Starts the thread that agrees on an order and launches in it. Returns 0 or -errno. */
+/*
+ * Starts the thread that agrees on an order and launches in it. Beyond one node there is none: the
+ * order of issue stays. Returns 0 or -errno.
+ */
 int df_lane_agree_start(struct df_lane *lane);
 /* There are new operations. */
 void df_lane_agree_wake(struct df_lane *lane);

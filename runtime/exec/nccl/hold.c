@@ -393,6 +393,16 @@ static int needs_room(struct df_lane *lane)
 	return needs;
 }
 
+int df_hold_is_watched(struct df_lane *lane)
+{
+	int is;
+
+	df_mutex_lock(&lane->lock);
+	is = lane->hold.watch != 0;
+	df_mutex_unlock(&lane->lock);
+	return is;
+}
+
 void df_hold_turn(struct df_lane *lane)
 {
 	if (!lane->hold.asked && needs_room(lane)) {

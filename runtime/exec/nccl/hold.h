@@ -56,6 +56,9 @@ int df_hold_may_forget(const struct df_lane *lane, const struct df_lane_op *e);
 /* A message of another rank has arrived. Does not block. Returns 1 if there is one to read. */
 int df_hold_heard(const void *data, size_t bytes);
 
+/* Whether other ranks wait for what the lane has to say. No lock held. */
+int df_hold_is_watched(struct df_lane *lane);
+
 /* The calls below belong to the lanes' thread; no lock held. */
 
 /* Reads the messages that have arrived. find: of this process, with a use that put() ends. */

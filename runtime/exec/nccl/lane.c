@@ -1,8 +1,8 @@
 /*
  * The life of lanes, and their operations (lane.h). While an operation is unfinished, one thread of
  * the process looks for ended ones, launches those that were held (hold.h), asks the real library
- * for asynchronous errors, and aborts communicators: a call of that library may block, and a thread
- * that ends a communicator may hold a lock.
+ * for asynchronous errors, and starts threads that abort communicators, side by side: a call of
+ * that library may block.
  *
  * Lock order: the device's, then the lane's; the list of all lanes is a leaf too.
  */
@@ -29,11 +29,12 @@
 #include "runtime/watch/debt.h"
 #include "trace/record/writer.h"
 
-#define NAP_MIN_NS (20 * DF_NS_PER_US)
-#define NAP_MAX_NS DF_NS_PER_MS
-#define REST_NS	   (10 * DF_NS_PER_MS)	/* without work, until the thread rests */
-#define ERROR_NS   (100 * DF_NS_PER_MS) /* between questions for asynchronous errors */
-#define ABORT_NS   (2 * DF_NS_PER_S)	/* how long an abort is waited for */
+#define NAP_MIN_NS     (20 * DF_NS_PER_US)
+#define NAP_MAX_NS     DF_NS_PER_MS
+#define NAP_WATCHED_NS (100 * DF_NS_PER_US) /* while other ranks wait for a lane's next words */
+#define REST_NS	       (10 * DF_NS_PER_MS)  /* without work, until the thread rests */
+#define ERROR_NS       (100 * DF_NS_PER_MS) /* between questions for asynchronous errors */
+#define ABORT_NS       (2 * DF_NS_PER_S)    /* how long an abort is waited for */
 
 const struct df_lane_calls *df_lane_calls;
 
@@ -199,11 +200,11 @@ void df_lane_submitted(void)
 			df_lane_agree_wake(lane);
 		else
 			df_lane_put_all(lane);
-		held |= df_budget_holds(lane);
+		held |= df_budget_holds(lane) || df_hold_is_watched(lane);
 		df_lane_unuse(lane);
 		any = 1;
 	}
-	/* A held operation waits for the thread. */
+	/* A held operation waits for the thread, here or on another rank. */
 	if (held)
 		wake();
 	else if (any)
@@ -410,10 +411,14 @@ static int is_full(struct df_lane *lane)
 	return full;
 }
 
-/* Launches what was held, as far as there is room, and lets the ranks agree on the rest. */
-static void serve_holds(void)
+/*
+ * Launches what was held, as far as there is room, and lets the ranks agree on the rest. Returns
+ * how long the thread may nap.
+ */
+static uint64_t serve_holds(void)
 {
 	struct df_lane *lane = NULL;
+	int watched = 0;
 
 	df_hold_read(find_lane, df_lane_unuse);
 	while ((lane = next_lane(ANY, lane))) {
@@ -422,7 +427,9 @@ static void serve_holds(void)
 			df_lane_put_all(lane);
 		}
 		df_hold_turn(lane);
+		watched |= df_hold_is_watched(lane);
 	}
+	return watched ? NAP_WATCHED_NS : NAP_MAX_NS;
 }
 
 static __thread int is_watcher; /* this is the thread */
@@ -533,7 +540,7 @@ static int busy(uint64_t *ended)
 
 static void *watch(void *arg)
 {
-	uint64_t nap = NAP_MIN_NS, asked = df_now_ns(), told = 0, used = asked, ended;
+	uint64_t nap = NAP_MIN_NS, most, asked = df_now_ns(), told = 0, used = asked, ended;
 	int rests, held = 0;
 
 	(void)arg;
@@ -543,8 +550,8 @@ static void *watch(void *arg)
 		uint32_t seq = __atomic_load_n(&lanes.seq, __ATOMIC_ACQUIRE);
 
 		abort_lanes();
-		serve_holds();
-		nap = df_lane_pass(-1) ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
+		most = serve_holds();
+		nap = df_lane_pass(-1) ? NAP_MIN_NS : DF_MIN(nap * 2, most);
 		if (df_now_ns() - asked > ERROR_NS) {
 			look_around();
 			asked = df_now_ns();
@@ -580,18 +587,6 @@ static int start_thread(void)
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
-
-/* Orders beyond one node are not agreed on. */
-static int agree(struct df_lane *lane)
-{
-	if (lane->view && (int)lane->view->nr == lane->comm->nranks)
-		return df_lane_agree_start(lane);
-	if (lane->comm->nranks > 1)
-		df_warn_once("DFSHIM_NCCL_ORDER=agree: the ranks of communicator %016llx are not "
-			     "all on one node, so its operations keep their order of issue",
-			     (unsigned long long)lane->comm->hash);
-	return 0;
-}
 
 int df_lane_make(struct df_comm *comm)
 {
@@ -638,7 +633,7 @@ int df_lane_make(struct df_comm *comm)
 	lane->real = real;
 	df_mutex_unlock(&lanes.lock);
 	if (!ret && df_env()->nccl_order == DF_NCCL_ORDER_AGREE)
-		ret = agree(lane);
+		ret = df_lane_agree_start(lane);
 	df_mutex_lock(&comm->dev->lock);
 	comm->lane = lane;
 	df_mutex_unlock(&comm->dev->lock);
@@ -664,7 +659,6 @@ static int is_left(struct df_lane *lane)
 void df_lane_free(struct df_comm *comm)
 {
 	struct df_lane *lane = comm->lane;
-	struct df_lane_count *c, *tmp;
 	int abort;
 
 	if (!lane)
@@ -694,11 +688,7 @@ void df_lane_free(struct df_comm *comm)
 		df_lane_calls->abort(lane->real, NULL, NULL); /* no thread has */
 	if (lane->stream)
 		df_backend->stream_delete(lane->stream);
-	HASH_ITER(hh, lane->counts, c, tmp)
-	{
-		HASH_DEL(lane->counts, c);
-		free(c);
-	}
+	df_lane_forget_counts(lane);
 	df_lane_agree_free(lane);
 	df_lane_unshare(lane);
 	df_hold_fini(lane);
@@ -708,28 +698,48 @@ void df_lane_free(struct df_comm *comm)
 	free(lane);
 }
 
-/*
- * Lets the thread abort the real library's communicator, and waits for that, for a bounded time.
- * Unless that has passed, no thread puts operations on the lane afterwards.
- */
-static void abort_real(struct df_lane *lane)
+/* Nothing is put on the lane any more, and the thread aborts the real library's communicator. */
+static void ask_abort(struct df_lane *lane)
 {
-	uint64_t since = df_now_ns();
+	df_mutex_lock(&lane->lock);
+	lane->ended = 1;
+	df_mutex_unlock(&lane->lock);
+	df_mutex_lock(&lanes.lock);
+	if (lane->abort == DF_LANE_LIVES) {
+		lane->abort = DF_LANE_TO_ABORT;
+		lane->abort_ns = df_now_ns();
+	}
+	df_mutex_unlock(&lanes.lock);
+	wake();
+}
+
+/*
+ * Waits until the communicator is aborted, for a bounded time, also for several of them: they are
+ * aborted side by side. Unless the time has passed, no thread puts operations on the lane
+ * afterwards.
+ */
+static void wait_for_abort(struct df_lane *lane)
+{
+	uint64_t since;
 	int state;
 
-	do {
+	for (;;) {
 		df_mutex_lock(&lanes.lock);
-		if (lane->abort == DF_LANE_LIVES)
-			lane->abort = DF_LANE_TO_ABORT;
 		state = lane->abort;
+		since = lane->abort_ns;
 		df_mutex_unlock(&lanes.lock);
+		if (state == DF_LANE_ABORTED || df_now_ns() - since > ABORT_NS)
+			return;
 		if (is_watcher)
 			abort_lanes();
-		else if (state == DF_LANE_TO_ABORT)
-			wake();
-		if (state != DF_LANE_ABORTED)
-			df_sleep_ns(NAP_MIN_NS);
-	} while (state != DF_LANE_ABORTED && df_now_ns() - since < ABORT_NS);
+		df_sleep_ns(NAP_MIN_NS);
+	}
+}
+
+void df_lane_condemn(struct df_comm *comm)
+{
+	if (comm->lane && comm->lane->real)
+		ask_abort(comm->lane);
 }
 
 void df_lane_end(struct df_comm *comm)
@@ -749,11 +759,9 @@ void df_lane_end(struct df_comm *comm)
 		df_lane_unuse(lane);
 		return;
 	}
-	df_mutex_lock(&lane->lock);
-	lane->ended = 1;
-	df_mutex_unlock(&lane->lock);
+	ask_abort(lane);
 	df_budget_drop(lane);
-	abort_real(lane);
+	wait_for_abort(lane);
 	df_lane_agree_end(lane);
 	df_mutex_lock(&dev->lock);
 	df_mutex_lock(&lane->lock);

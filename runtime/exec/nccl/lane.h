@@ -92,8 +92,9 @@ struct df_lane {
 	struct df_lane_view *view;   /* what it shares with others on its node; NULL: nothing */
 	struct df_lane_agree *agree; /* NULL: operations are put in their order of issue */
 	/* the lock of the list of all lanes: */
-	uint32_t users; /* threads that use it without another hold on it */
-	int abort;	/* enum df_lane_abort */
+	uint32_t users;	   /* threads that use it without another hold on it */
+	int abort;	   /* enum df_lane_abort */
+	uint64_t abort_ns; /* when the abort was asked for */
 	/* dev->lock: */
 	struct df_lane_count *counts;
 	struct df_lane_op *oldest, **last; /* appended and dropped under both locks */
@@ -129,6 +130,7 @@ int df_lanes_find(void);
 int df_lane_make(struct df_comm *comm);
 /* Frees it. Its operations have ended, or it was ended and df_lane_end() has returned. Blocks. */
 void df_lane_free(struct df_comm *comm);
+void df_lane_forget_counts(struct df_lane *lane); /* lane_executor.c */
 /* Appends the operation; cannot fail. dev->lock held. */
 void df_lane_append(struct df_lane_op *e);
 /* A group's undecided operations are the next in the lane's list, unless it has ended. */
@@ -144,6 +146,8 @@ void df_lane_unuse(struct df_lane *lane);
 void df_lane_retire(struct df_dev *dev);
 /* A message of another rank has arrived. Does not block. */
 void df_lane_heard(const void *data, size_t bytes);
+/* Begins to abort the real library's communicator. dev->lock held. */
+void df_lane_condemn(struct df_comm *comm);
 /* Ends the unfinished operations of the communicator. */
 void df_lane_end(struct df_comm *comm);
 /* Looks for ended operations on all devices, the given one first. Returns 1 if there were any. */

@@ -156,6 +156,17 @@ static struct df_lane_count *count_of(struct df_lane *lane, const struct df_sig 
 	return c;
 }
 
+void df_lane_forget_counts(struct df_lane *lane)
+{
+	struct df_lane_count *c, *tmp;
+
+	HASH_ITER(hh, lane->counts, c, tmp)
+	{
+		HASH_DEL(lane->counts, c);
+		free(c);
+	}
+}
+
 static int place(struct df_launch *l)
 {
 	struct df_lane_op *e = l->on_lane;
@@ -302,6 +313,7 @@ const struct df_executor df_lane_executor = {
 	.meet = meet,
 	.start = start,
 	.retire = df_lane_retire,
+	.condemn = df_lane_condemn,
 	.end = df_lane_end,
 	.forget = df_lane_free,
 	.heard = df_lane_heard,

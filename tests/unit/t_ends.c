@@ -1,0 +1,127 @@
+/*
+ * Description: the end of several communicators (runtime/comm/comm.h): all are marked before the
+ * first ends, an executor that takes long for it keeps no lock, and a communicator that a thread
+ * ends is not destroyed meanwhile.
+ */
+#include <pthread.h>
+#include <unistd.h>
+#include "runtime/base/list.h"
+#include "runtime/comm/comm.h"
+#include "runtime/comm/process.h"
+#include "runtime/devs.h"
+#include "runtime/executor.h"
+#include "tests/lib/test.h"
+
+#define NR 3
+
+static struct df_dev dev;
+static struct df_comm *comms[NR];
+static uint32_t condemned, inside, ended, forgotten, go;
+
+static uint32_t get(const uint32_t *v)
+{
+	/* ACQUIRE pairs with add(). */
+	return __atomic_load_n(v, __ATOMIC_ACQUIRE);
+}
+
+static void add(uint32_t *v)
+{
+	/* RELEASE pairs with get(). */
+	__atomic_add_fetch(v, 1, __ATOMIC_RELEASE);
+}
+
+static void until(const uint32_t *v, uint32_t value)
+{
+	while (get(v) != value)
+		usleep(1000);
+}
+
+static void condemn(struct df_comm *comm)
+{
+	ck_assert_int_eq(df_comm_state(comm), DF_COMM_ABORTED);
+	ck_assert_uint_eq(get(&inside), 0);
+	add(&condemned);
+}
+
+/* As an abort of NCCL that does not return. */
+static void end(struct df_comm *comm)
+{
+	(void)comm;
+	ck_assert_uint_eq(get(&condemned), NR);
+	add(&inside);
+	until(&go, 1);
+	add(&ended);
+}
+
+static void forget(struct df_comm *comm)
+{
+	(void)comm;
+	ck_assert_uint_eq(get(&ended), NR);
+	add(&forgotten);
+}
+
+static void wait(struct df_dev *d, int (*ready)(void *arg), void *arg)
+{
+	(void)d;
+	ck_assert(ready(arg));
+}
+
+static const struct df_executor slow = {
+	.condemn = condemn, .end = end, .forget = forget, .wait = wait};
+
+static int is_any(struct df_comm *comm, void *arg)
+{
+	(void)comm;
+	(void)arg;
+	return 1;
+}
+
+static void *end_them(void *arg)
+{
+	*(int *)arg = df_comm_end_all(is_any, NULL, -ECANCELED, 0);
+	return NULL;
+}
+
+static void *destroy(void *arg)
+{
+	df_comm_destroy(arg);
+	return NULL;
+}
+
+START_TEST(no_lock)
+{
+	pthread_t ends, destroys[NR];
+	struct df_comm *more;
+	int i, nr = 0;
+
+	df_executor = &slow;
+	df_mutex_init(&dev.lock, DF_RANK_DEVICE, "device");
+	df_mutex_init(&df_rt.lock, DF_RANK_COMM_TABLE, "communicators");
+	df_list_init(&df_rt.comms);
+	df_rt.devs = &dev;
+	df_rt.nr_devs = 1;
+	for (i = 0; i < NR; i++)
+		ck_assert_int_eq(df_comm_create(0, NULL, &comms[i]), 0);
+	pthread_create(&ends, NULL, end_them, &nr);
+	until(&inside, 1);
+	/* Another thread makes a communicator meanwhile. */
+	ck_assert_int_eq(df_comm_create(0, NULL, &more), 0);
+	for (i = 0; i < NR; i++)
+		pthread_create(&destroys[i], NULL, destroy, comms[i]);
+	usleep(20000);
+	ck_assert_uint_eq(get(&forgotten), 0);
+	add(&go);
+	for (i = 0; i < NR; i++)
+		pthread_join(destroys[i], NULL);
+	pthread_join(ends, NULL);
+	ck_assert_int_eq(nr, NR);
+	ck_assert_uint_eq(ended, NR);
+	ck_assert_uint_eq(forgotten, NR);
+	df_comm_destroy(more);
+}
+END_TEST
+
+int main(void)
+{
+	return DF_TESTS("ends", {no_lock}, );
+}
