@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: after a verdict with DFSHIM_TIMEOUT_ACTION=abort: ncclRemoteError on every stuck communicator, streams that run, an end.
+# Description: after a verdict with DFSHIM_TIMEOUT_ACTION=abort: ncclRemoteError on every stuck communicator, streams that run, an end. A program that gives up itself leaves the same verdict.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -49,5 +49,21 @@ for rules in nccl dfshim; do
 1: AR c0 nb0 n=9; AR c1 nb1 n=9; ssync nb0; ssync nb1
 2: AR c0 nb0; AR c1 nb1; ssync nb0; ssync nb1
 END
+done
+# A program that gives up by itself, with a status that says so, after the report of its hang: the traces say the same.
+printf '%s\n' "ranks 2" "comm A 0 1" "comm B 0 1" "0: AR A s1; ssync s1; AR B s2" "1: AR B s2; ssync s2; AR A s1" >"$T/program"
+for executor in daemon nccl; do
+	for patience in 4 30 90; do
+		rm -rf "$T/tr.report"
+		mkdir -p "$T/tr.report"
+		env DFSHIM_TRACE="$T/tr.report" DFSHIM_BACKEND=host DFSHIM_EXECUTOR=$executor DFSHIM_TIMEOUT_MS=500 DFSHIM_TIMEOUT_ACTION=report \
+			LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so" timeout -k 5 "${LIMIT:-100}" "$S" --timeout "$patience" \
+			"$T/program" >"$T/out" 2>&1
+		rc=$?
+		grep -q '^DATA:' "$T/out" && break
+	done
+	[ $rc = 4 ] || fail "its own time-out, $executor: status $rc: $(cat "$T/out")"
+	"$B/dfshim" check "$T/tr.report" >"$T/said"
+	grep -q '^DATA:' "$T/said" || fail "its own time-out, $executor: $(cat "$T/said" "$T/out")"
 done
 exit 0

@@ -342,9 +342,7 @@ static void coverage(struct df_check_result *r)
 		df_note(r, "%zu trace file%s cut off before the last record that was written",
 			is_short, is_short == 1 ? " is" : "s are");
 	if (cut)
-		df_note(r,
-			"the verdict is for the moment when the communicators were aborted (%zu traces)",
-			cut);
+		df_note(r, "the verdict is for the moment when the job gave up (%zu traces)", cut);
 	if (set->nr_torn)
 		df_note(r, "%" PRIu64 " records were incomplete and were skipped", set->nr_torn);
 }

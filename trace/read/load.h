@@ -134,7 +134,7 @@ struct df_load {
 	uint64_t last_progress_ns; /* the last start, end, issue, or return of a call */
 	uint64_t nr_recs, nr_torn;
 	/*
-	 * The COMM_ABORT that ended unfinished operations, if no communicator was made after it:
+	 * The record with which the process gave up, if no communicator was made after it:
 	 * the hang was ended there. Only the records before it are evidence and are loaded.
 	 * DF_NO_REC: none.
 	 */

@@ -9,7 +9,7 @@
 /* Whether the record, after a hang was noticed, shows that this process or a peer gave up. */
 static int broken_off(const struct df_rec *rec)
 {
-	return rec->type == DF_REC_PEER_DEAD ||
+	return rec->type == DF_REC_PEER_DEAD || (rec->type == DF_REC_PROC_EXIT && rec->op) ||
 	       (rec->type == DF_REC_CALL_ENTER && rec->a == DF_CALL_COMM_ABORT) ||
 	       (rec->type == DF_REC_CALL_EXIT && rec->b &&
 		df_call_class((uint32_t)rec->a) == DF_CLASS_NCCL);
