@@ -249,12 +249,8 @@ static void dependencies(struct walk *w)
 static void walk_trace(struct df_graph *g, uint32_t trace)
 {
 	struct df_trc *t = &g->set->traces[trace];
-	struct walk w = {.g = g,
-			 .t = t,
-			 .trace = trace,
-			 .nccl = df_trc_nccl(t),
-			 .lanes = df_header_lanes(&t->h),
-			 .first_node = g->nr_nodes};
+	struct walk w = {
+		.g = g, .t = t, .trace = trace, .nccl = df_trc_nccl(t), .first_node = g->nr_nodes};
 	size_t call = 0;
 
 	memset(w.slots, 0xff, sizeof(w.slots));

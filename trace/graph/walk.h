@@ -57,7 +57,6 @@ struct walk {
 	uint32_t trace;
 	size_t first_node; /* first node of this trace */
 	int nccl;
-	int lanes; /* NCCL's kernels execute, in dfshim's order */
 	struct stream *streams;
 	size_t nr_streams, cap_streams;
 	struct event *events;

@@ -214,7 +214,7 @@ void df_walk_op(struct walk *w, uint32_t ref)
 			df_graph_edge(w->g, u->start, w->slots[dev], DF_E_SLOT, DF_W_BASE,
 				      u->l.rec_slot);
 		}
-		if (!df_lop_blind(&u->l) && !w->lanes)
+		if (!df_lop_blind(&u->l))
 			w->g->nodes[u->start].stale = DF_M_GPU;
 	}
 	if (df_trc_places(w->t) && u->l.state == DF_OP_ISSUED)

@@ -81,7 +81,10 @@ static inline int df_header_places(const struct df_trace_header *h)
 	return df_header_nccl(h) || h->executor == DF_BY_LANES;
 }
 
-/* Whether dfshim orders the operations and NCCL's kernels execute them. Begins are not recorded. */
+/*
+ * Whether dfshim orders the operations and NCCL's kernels execute them. Then their begin is
+ * recorded only if they do not end soon.
+ */
 static inline int df_header_lanes(const struct df_trace_header *h)
 {
 	return !df_header_nccl(h) &&

@@ -499,6 +499,7 @@ static void look_around(void)
 	int err;
 
 	while ((lane = next_lane(LIVING, lane))) {
+		df_lane_trace_begun(lane);
 		err = df_comm_pending(lane->comm) ? error_of(lane) : 0;
 		if (err)
 			df_comm_end(lane->comm, err, 2);

@@ -63,6 +63,7 @@ struct df_lane_op {
 	uint8_t closed;	 /* its whole group is in the list, and its thread has let go of it */
 	uint8_t put;	 /* it is on the lane, or never will be */
 	uint8_t ends;	 /* the lane writes its end, sooner or later */
+	uint8_t traced;	 /* its begin is recorded */
 	uint8_t dropped; /* it ended with its communicator: the lane may still write the word */
 };
 

@@ -13,6 +13,7 @@
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/put.h"
 #include "runtime/exec/nccl/shared.h"
+#include "trace/record/writer.h"
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
@@ -92,6 +93,41 @@ int df_lane_is_ready(const struct df_lane_op *e)
 	while (w < end && (is_reached(w) || (is_arrival(e, w) && has_begun(e))))
 		w++;
 	return w == end;
+}
+
+/* The next operation that runs on the lane and is not recorded as begun. Lock held. */
+static struct df_lane_op *next_begun(const struct df_lane *lane)
+{
+	struct df_lane_op *e = lane->oldest;
+	uint64_t turn;
+
+	/* ACQUIRE pairs with the lane's write of the word, as in has_ended() of lane.c. */
+	while (e && __atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value)
+		e = e->next;
+	turn = e ? e->turn : 0;
+	while (e && e->turn == turn && (e->traced || !e->put || !df_lane_is_ready(e)))
+		e = e->next;
+	return e && e->turn == turn ? e : NULL;
+}
+
+void df_lane_trace_begun(struct df_lane *lane)
+{
+	struct df_comm *comm = lane->comm;
+	struct df_lane_op *e;
+
+	/* With this lock held none is dropped, so that its end is recorded later. */
+	df_mutex_lock(&comm->dev->lock);
+	do {
+		df_mutex_lock(&lane->lock);
+		e = next_begun(lane);
+		if (e)
+			e->traced = 1;
+		df_mutex_unlock(&lane->lock);
+		if (e)
+			df_trace(DF_REC_OP_START, comm->dev->index, comm->trace, comm->rank,
+				 e->serial, 0, 0, 0, 0);
+	} while (e);
+	df_mutex_unlock(&comm->dev->lock);
 }
 
 /* Makes the lane wait for what the operation follows. Returns 0 or -errno. */

@@ -24,6 +24,12 @@ void df_lane_put_all(struct df_lane *lane);
 /* Whether all that the operation waits for has ended. It stays so. */
 int df_lane_is_ready(const struct df_lane_op *e);
 
+/*
+ * Records the begin of the operations that run on the lane. Those that end soon are never recorded:
+ * a record for each would cost the job more than it shows. No lock held.
+ */
+void df_lane_trace_begun(struct df_lane *lane);
+
 /* Whether NCCL may block for the operation until its peer makes its call. lane->lock held. */
 int df_lane_connects(const struct df_lane *lane, const struct df_op *op);
 

@@ -1,6 +1,6 @@
 /*
  * The unfinished operations are in `ops`, in no order; `places` finds them. An operation begins
- * with its OP_START, or with its issue where no start is recorded (on lanes).
+ * with its OP_START; on lanes with its issue, because there a start is recorded late or not at all.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -9,6 +9,7 @@
 #include "runtime/base/vec.h"
 #include "trace/read/compact.h"
 #include "trace/read/live/follow.h"
+#include "trace/read/reader.h"
 
 struct df_follow_op {
 	uint64_t serial, issued_ns, began_ns;
@@ -62,7 +63,7 @@ static int end(struct df_follow *f, const struct df_rec *r, uint64_t *place)
 	return 0;
 }
 
-static int take(struct df_follow *f, const struct df_rec *r)
+static int take(struct df_follow *f, const struct df_rec *r, int on_lanes)
 {
 	uint64_t *place;
 
@@ -75,7 +76,8 @@ static int take(struct df_follow *f, const struct df_rec *r)
 		return 0;
 	if (r->type == DF_REC_OP_DONE)
 		return end(f, r, place);
-	f->ops[*place - 1].began_ns = r->time_ns;
+	if (!on_lanes)
+		f->ops[*place - 1].began_ns = r->time_ns;
 	return 0;
 }
 
@@ -167,7 +169,7 @@ int df_follow_step(struct df_follow *f, const struct df_trace_header *ring)
 		f->next = to - ring->nr_recs / 2;
 	for (; !rc && f->next < to; f->next++) {
 		if (df_compact_record(&r, &recs[f->next & (ring->nr_recs - 1)], f->next))
-			rc = take(f, &r);
+			rc = take(f, &r, df_header_lanes(ring));
 		/* Its writer may still finish it: read it at the next step. */
 		else if (to - f->next <= 64)
 			break;
