@@ -44,7 +44,7 @@ struct df_lane_op {
 	uint64_t *word, value; /* its end; no other operation writes the word */
 	/*
 	 * The gate of a graph's replay, else NULL, and the replay's number there (df_kgate.issued,
-	 * which the host counts). The lane clears `arrived` and then writes the number to `begun`;
+	 * which the host counts). The lane writes the number to `begun` and then clears `arrived`;
 	 * at the end it writes `open`, `opened` and the word. When the lane is ended, the host
 	 * writes to df_kgate.lane the last number that the lane still writes to `opened`.
 	 */

@@ -140,10 +140,11 @@ static int put_waits(struct df_lane *lane, const struct df_lane_op *e)
 	for (; w < end && !ret; w++)
 		if (is_arrival(e, w) || !is_reached(w))
 			ret = df_backend->stream_wait(lane->stream, w->addr, w->value);
-	if (!ret && e->gate)
-		ret = df_backend->stream_write(lane->stream, &e->gate->arrived, NULL, 0);
+	/* In this order, so that the operation is ready at any time (df_lane_is_ready()). */
 	if (!ret && e->gate)
 		ret = df_backend->stream_write(lane->stream, &e->gate->begun, NULL, e->replay);
+	if (!ret && e->gate)
+		ret = df_backend->stream_write(lane->stream, &e->gate->arrived, NULL, 0);
 	return ret;
 }
 

@@ -1,0 +1,192 @@
+/*
+ * A collective in a graph, on a lane (runtime/exec/nccl/put.c, lane.c; turn_over() in runtime/device/cuda/cuda_graph.c).
+ * REPLAYS replays of the graph write `arrived`, wait for `open` and close it, one after the other. A thread puts as many
+ * operations on the lane, which executes their commands in order: it waits for the end of the replay before and for `arrived`,
+ * writes `begun`, clears `arrived`, and writes after NCCL's kernel `open`, `opened` and the operation's word. When the communicator is ended,
+ * at any moment, its kernels return, and the host writes the words of all operations, and to `lane` the last replay whose gate the
+ * lane still opens. The call that puts an operation may not return then: the lane writes no end for it. A host thread looks
+ * whether turns are over, and opens the gates that the lane does not.
+ *
+ * Checked: no kernel begins before its replay has arrived; no replay goes on before its instance is done; a turn that is over has
+ * no write of the lane to come, because the gate's memory may be used again; what df_lane_is_ready() says is true, and stays so;
+ * and all replays end (no invalid end state).
+ *
+ * Controls: -DNO_LANE: the host thread does not know which gates the lane opens: it calls a turn over too early.
+ * -DWORD_FIRST: the word is written before the gate is opened: likewise, without an end of the communicator.
+ * -DCLEAR_FIRST: `arrived` is cleared before `begun` is written: for a moment an operation that was ready is not.
+ * -DNO_BEGUN: that an operation has begun is not known: it is ready, and then is not.
+ * -DNO_PREVIOUS: an operation does not wait for the end of the replay before: it is ready by the arrival of that one.
+ * -DNO_POLL: nobody opens gates after the end: a replay waits for ever.
+ */
+#ifndef REPLAYS
+#define REPLAYS 3
+#endif
+
+bit arrived, open;
+byte opened, begun, lane, reached; /* replays, counted from 1 */
+byte nr_put;			   /* operations on the lane */
+bit ends[REPLAYS + 1];		   /* the lane writes its end */
+bit done[REPLAYS + 2], finished[REPLAYS + 1];
+bool ended, putting, over;
+
+proctype graph()
+{
+	byte i;
+
+	for (i : 1 .. REPLAYS) {
+		d_step { reached = i; arrived = 1 };
+		open == 1 ->
+		assert(finished[i] || ended);
+		open = 0
+	}
+}
+
+/* put_group(): a call of NCCL between the waits and the ends. */
+proctype putter()
+{
+	byte i;
+
+	for (i : 1 .. REPLAYS) {
+		atomic {
+			if
+			:: ended -> break
+			:: else -> putting = true
+			fi
+		}
+		nr_put = i;
+		atomic {
+			/* may_end(): else df_lane_end() has taken the call for one that does not return. */
+			if
+			:: putting -> ends[i] = 1
+			:: else -> break
+			fi
+		}
+		putting = false
+	}
+}
+
+/* The lane. What an operation's commands are is known when its turn comes, or nothing more is put. */
+proctype stream()
+{
+	byte i;
+
+	for (i : 1 .. REPLAYS) {
+		if
+		:: nr_put >= i
+		:: over && nr_put < i -> break
+		fi;
+#ifndef NO_PREVIOUS
+		i == 1 || done[i - 1];
+#endif
+		arrived == 1;
+#ifdef CLEAR_FIRST
+		arrived = 0;
+		begun = i;
+#else
+		begun = i;
+		arrived = 0;
+#endif
+		assert(reached >= i);
+		/* A kernel ends with its peers', or because it is aborted. */
+		finished[i] = 1;
+		if
+		:: ends[i]
+		:: over && !ends[i] -> break
+		fi;
+#ifdef WORD_FIRST
+		done[i] = 1;
+#endif
+		open = 1;
+		opened = i;
+		done[i] = 1
+	}
+}
+
+/* df_lane_end() */
+proctype ending()
+{
+	byte i;
+
+	if
+	:: ended = true;
+		/* The call returns, or is given up. */
+		atomic {
+			if
+			:: !putting
+			:: putting -> putting = false
+			fi;
+			over = true
+		}
+		for (i : 1 .. REPLAYS) {
+			if
+			:: done[i]
+			:: else ->
+				if
+				:: ends[i] -> lane = i
+				:: else
+				fi;
+				done[i] = 1
+			fi
+		}
+	:: true
+	fi
+}
+
+/* df_cuda_graph_poll(): one turn after the other. */
+proctype poller()
+{
+	byte i;
+
+	for (i : 1 .. REPLAYS) {
+		done[i] == 1;
+		if
+		:: opened >= i
+#ifndef NO_POLL
+#ifdef NO_LANE
+		:: opened < i && open == 0 -> open = 1
+#else
+		:: opened < i && i > lane && open == 0 -> open = 1
+#endif
+#endif
+		fi;
+		assert(!ends[i] || opened >= i)
+	}
+}
+
+#ifdef NO_BEGUN
+#define HAS_BEGUN(i) false
+#else
+#define HAS_BEGUN(i) (begun >= i)
+#endif
+#ifdef NO_PREVIOUS
+#define PREVIOUS(i) true
+#else
+#define PREVIOUS(i) (i == 1 || done[i - 1])
+#endif
+#define READY(i) (PREVIOUS(i) && (arrived == 1 || HAS_BEGUN(i)))
+
+/* The lanes' thread, which asks for an operation twice (hold.c). Once the communicator has ended, nobody asks. */
+proctype asking()
+{
+	byte i;
+
+	select (i : 1 .. REPLAYS);
+	if
+	:: READY(i) && !ended ->
+		assert(reached >= i);
+		assert(READY(i) || ended)
+	:: ended
+	:: done[REPLAYS]
+	fi
+}
+
+init {
+	atomic {
+		run graph();
+		run putter();
+		run stream();
+		run ending();
+		run poller();
+		run asking()
+	}
+}
