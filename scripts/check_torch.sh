@@ -130,6 +130,10 @@ if wants stub; then
 	LIMIT=300 run "stub: the same, skipped" 0 --host --stub --trace "$T/skipped" -n 8 -- "$py" docs/ci/llama.py "${small[@]}"
 	says "its loss" '^step 0: loss 1.000'
 	DFSHIM=$B/dfshim check "stub: its communication is the same" 0 "$py" tests/torch/stub.py same "$T/computed" "$T/skipped"
+	LIMIT=300 run "stub: a larger one, skipped" 0 --host --stub --trace "$T/larger" -n 8 -- "$py" docs/ci/llama.py "${small[@]}" \
+		--dim 1024 --hidden 2048 --vocab 1024
+	DFSHIM=$B/dfshim check "stub: its communication differs in sizes only" 0 "$py" tests/torch/stub.py alike "$T/computed" "$T/larger"
+	DFSHIM=$B/dfshim check "stub: sizes are compared" 1 "$py" tests/torch/stub.py same "$T/computed" "$T/larger"
 	for bug in send branch groups; do
 		LIMIT=300 check "stub: a bug, $bug" "10 12 13 20 21" "$B/dfshim" ci --stub -n 8 --timeout 20 -- "$py" tests/torch/stub.py $bug "${small[@]}"
 		says "its lines" '(llama|stub).py:[0-9]+ (main|with_branch|with_groups)'

@@ -2,6 +2,7 @@
 
     stub.py values       checks this rank's values; DFSHIM_HOST_STUB_VALUE=0.5, DFSHIM_HOST_STUB_STEPS=3
     stub.py same A B     compares the communication in the traces of two jobs
+    stub.py alike A B    the same for jobs whose tensors differ in size
     stub.py BUG ARG...   docs/ci/llama.py with a bug: send, branch, groups
 
 Run with TORCH_PYTHON's Python; DFSHIM names the program for `same`.
@@ -84,26 +85,28 @@ def values():
     dist.destroy_process_group()
 
 
-def communication(folder):
-    """Of each rank: the operations in order, with the number of their communicator."""
-    out = {}
+def communication(folder, sizes):
+    """Of each rank: the operations in order, with the ranks that use their communicator."""
+    out, members = {}, {}
+    what = ("kind", "dtype", "redop", "rank") + (("b",) if sizes else ())
     for file in glob.glob(f"{folder}/*.dft"):
-        communicators, operations = {}, []
         show = subprocess.run([os.environ["DFSHIM"], "show", "--json", "--type=op", file], capture_output=True, text=True, check=True)
         for record in map(json.loads, show.stdout.splitlines()):
-            communicator = communicators.setdefault(record["comm"], len(communicators))
-            operations.append((communicator, *(record[k] for k in ("kind", "dtype", "redop", "b", "rank"))))
-        out[record["job_rank"]] = operations
+            members.setdefault(record["comm"], set()).add(record["job_rank"])
+            out.setdefault(record["job_rank"], []).append((record["comm"], *(record[k] for k in what)))
+    for rank, operations in out.items():
+        numbers = {}  # of communicators with equal ranks, too
+        out[rank] = [(numbers.setdefault(comm, len(numbers)), sorted(members[comm]), *rest) for comm, *rest in operations]
     return out
 
 
-def same(a, b):
-    a, b = communication(a), communication(b)
+def same(a, b, sizes):
+    a, b = communication(a, sizes), communication(b, sizes)
     assert a.keys() == b.keys() and len(a) > 1
     for rank in a:
         assert len(a[rank]) > 100, len(a[rank])
         assert a[rank] == b[rank], (rank, next((pair for pair in zip(a[rank], b[rank]) if pair[0] != pair[1]), "one is longer"))
-    print(f"{sum(map(len, a.values()))} operations of {len(a)} ranks are equal")
+    print(f"{sum(map(len, a.values()))} operations of {len(a)} ranks are equal{'' if sizes else ' but for their sizes'}")
 
 
 def with_bug(bug):
@@ -146,7 +149,7 @@ if __name__ == "__main__":
     case = sys.argv.pop(1)
     if case == "values":
         values()
-    elif case == "same":
-        same(*sys.argv[1:])
+    elif case in ("same", "alike"):
+        same(*sys.argv[1:], case == "same")
     else:
         with_bug(case)
