@@ -30,6 +30,8 @@
 #define HOLD_NS	   (2 * DF_GATHER_NS)
 #define MAX_WAITS  256
 #define STEP_TRIES 64
+#define NAP_NS	   (20 * DF_NS_PER_MS) /* between two looks for answers */
+#define MOST_NS	   (30 * DF_NS_PER_S)  /* for which a report waits for news */
 #define NOT_KNOWN  UINT32_MAX
 
 struct ask {
@@ -542,12 +544,38 @@ static int somebody_is_slow(const struct df_snapshots *g)
 	return slow;
 }
 
-/* Until when the answers are awaited. */
-static uint64_t patience(const struct df_snapshots *g, enum df_ask what, uint64_t begun)
+/*
+ * How long this thread has waited. A nap counts as at most twice its length: where this process
+ * gets no processor time, its messages do not move either.
+ */
+struct patience {
+	uint64_t at, waited;
+};
+
+static uint64_t has_waited(struct patience *p)
 {
+	uint64_t now = df_now_ns();
+
+	p->waited += DF_MIN(now - p->at, 2 * NAP_NS);
+	p->at = now;
+	return p->waited;
+}
+
+/*
+ * Whether to wait for more answers. A proof holds the others, so its time is bounded; a report
+ * waits for news.
+ */
+static int waits(const struct df_snapshots *g, enum df_ask what, uint64_t begun,
+		 struct patience *since_news)
+{
+	uint64_t now = df_now_ns();
+
 	if (what != DF_ASK_LOOK)
-		return begun + DF_GATHER_NS;
-	return g->news + (somebody_is_slow(g) ? DF_SLOW_NS : DF_GATHER_NS);
+		return now < begun + DF_GATHER_NS;
+	if (since_news->at < g->news)
+		*since_news = (struct patience){.at = g->news};
+	return now < g->news + MOST_NS &&
+	       has_waited(since_news) < (somebody_is_slow(g) ? DF_SLOW_NS : DF_GATHER_NS);
 }
 
 static unsigned nr_living(const struct df_procs *p)
@@ -563,6 +591,7 @@ static unsigned nr_living(const struct df_procs *p)
 int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 {
 	uint64_t begun = df_now_ns();
+	struct patience since_news = {.at = begun};
 	struct df_snapshot *s, *self, was = {0};
 	struct df_procs asked = {0};
 	uint32_t i;
@@ -610,10 +639,9 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 		struct letter *l = next_letter();
 
 		if (!l) {
-			if (g->nr_fresh > nr_living(&asked) ||
-			    df_now_ns() >= patience(g, what, begun))
+			if (g->nr_fresh > nr_living(&asked) || !waits(g, what, begun, &since_news))
 				break;
-			df_snapshot_wait(seen, 20 * (int64_t)DF_NS_PER_MS);
+			df_snapshot_wait(seen, (int64_t)NAP_NS);
 			continue;
 		}
 		if (l->kind == DF_MSG_SNAPSHOT)
@@ -643,7 +671,7 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 int df_snapshot_defers(uint32_t ms)
 {
 	struct df_snapshots g = {.epoch = ++my.last_epoch, .answers = DF_LIST_INIT(g.answers)};
-	uint64_t until = df_now_ns() + DF_GATHER_NS;
+	struct patience asked = {.at = df_now_ns()};
 	struct df_procs p = {0};
 	uint32_t i, seen, left = 0;
 	struct letter *l;
@@ -657,13 +685,13 @@ int df_snapshot_defers(uint32_t ms)
 		left++;
 	}
 	free(p.v);
-	while (left && !defers && df_now_ns() < until && !owner->meanwhile()) {
+	while (left && !defers && has_waited(&asked) < DF_GATHER_NS && !owner->meanwhile()) {
 		const struct heard *h;
 
 		seen = df_snapshot_seen();
 		l = next_letter();
 		if (!l) {
-			df_snapshot_wait(seen, 20 * (int64_t)DF_NS_PER_MS);
+			df_snapshot_wait(seen, (int64_t)NAP_NS);
 			continue;
 		}
 		h = (const void *)l->data;

@@ -17,7 +17,11 @@
 #include <stdint.h>
 #include "runtime/base/list.h"
 
-#define DF_GATHER_NS (2 * DF_NS_PER_S) /* how long the others have to answer */
+/*
+ * How long the others have to answer; for a report in this thread's own time, without that in which
+ * it got no processor.
+ */
+#define DF_GATHER_NS (2 * DF_NS_PER_S)
 /* For a report, those that have confirmed the question: how long until the next one answers. */
 #define DF_SLOW_NS (5 * DF_NS_PER_S)
 
