@@ -13,6 +13,7 @@
  * 1.5.
  *
  *   b_ptx [BYTES...]      only these sizes
+ *   b_ptx -c BYTES        the path, step by step: two GPUs, warm, the slower rank's last call
  */
 #define _GNU_SOURCE
 #include <glob.h>
@@ -56,7 +57,8 @@ enum {
 
 enum place { ONE_GPU, TWO_GPUS, TWO_PROCESSES };
 enum when_called { WARM, COLD, LATE };
-enum how { NEW, OLD, CACHED }; /* OLD: world.old; CACHED: the instruction cache costs nothing */
+/* OLD: world.old; CACHED: the instruction cache costs nothing; CHAIN: the path is printed */
+enum how { NEW, OLD, CACHED, CHAIN };
 static const char *const place_names[] = {"1gpu", "2gpus-1process", "2gpus-2processes"};
 static const char *const when_names[] = {"warm", "cold", "late"};
 
@@ -99,6 +101,7 @@ struct world {
 	const struct ptx_kernel *kernel;
 	struct df_slots slots;
 	enum df_proto proto;
+	FILE *chain; /* not NULL: where to print the path of the last call's last end */
 	char fault[1500];
 };
 
@@ -190,6 +193,8 @@ static void stream_goes_on(void *arg, double now_ns, unsigned int reads)
 	r->period_ns[w->call - 1] = then + RETURN_NS - w->called;
 	if (--w->left)
 		return;
+	if (w->chain && w->call == w->calls)
+		ptx_time_chain(w->time, w->chain, r->marked);
 	ptx_time_call(w->time, then + RETURN_NS + (w->when_called == WARM ? 0 : PAUSE_NS), next, w);
 }
 
@@ -466,6 +471,10 @@ static int run(enum place place, enum when_called when_called, size_t bytes, enu
 	w->old = how == OLD;
 	if (how == CACHED)
 		ptx_time_all_code_cached(w->time);
+	if (how == CHAIN) {
+		ptx_time_chains(w->time);
+		w->chain = stdout;
+	}
 	if (df_tuner_create(&df_cost_gpu, &tuner))
 		abort();
 	for (i = 0; i < 2; i++)
@@ -584,6 +593,8 @@ int main(int argc, char **argv)
 		puts("# no daemon.90.ptx: built without nvcc");
 	if (rc)
 		return rc;
+	if (argc == 3 && !strcmp(argv[1], "-c"))
+		return run(TWO_GPUS, WARM, strtoull(argv[2], NULL, 0), CHAIN, &f) != 0;
 	for (i = 0; i < DF_ARRAY_LEN(sizes); i++) {
 		double ratio;
 

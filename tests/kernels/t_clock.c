@@ -1,9 +1,12 @@
 /*
  * Description: the PTX emulator with a clock. Others see a word only from its moment on; loads that
  * do not depend on one another wait together; a fence waits for all stores before it; %globaltimer
- * is the virtual clock; reads of host memory on the path to a word are counted; and the same run
- * takes the same time.
+ * is the virtual clock; reads of host memory on the path to a word are counted, and the path can be
+ * printed; and the same run takes the same time.
  */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
 #include "tests/cuda/ptx_test.h"
 
 enum {
@@ -34,10 +37,17 @@ static enum ptx_place place_of(void *arg, uintptr_t at)
 	return PTX_HOST;
 }
 
+static char **path_text; /* not NULL: where the path to the word goes, from 5,000 ns on */
+
 static void saw(void *arg, double now_ns, unsigned int reads)
 {
-	(void)arg;
+	FILE *f = path_text ? open_memstream(path_text, &(size_t){0}) : NULL;
+
 	seen = (struct seen){now_ns, reads, seen.calls + 1};
+	if (!f)
+		return;
+	ptx_time_chain(arg, f, 5000);
+	fclose(f);
 }
 
 static void *parameter = &mem;
@@ -147,7 +157,9 @@ static double pair(void)
 	struct ptx_module *m[2];
 
 	reset();
-	ptx_time_watch(t, &mem.host[0], 1, saw, NULL);
+	ptx_time_watch(t, &mem.host[0], 1, saw, t);
+	if (path_text)
+		ptx_time_chains(t);
 	m[0] = start(
 		t,
 		"$L_wait:\nld.acquire.sys.b64 %rd2, [%rd1+64];\nsetp.eq.u64 %p1, %rd2, 0;\n@%p1 bra $L_wait;\n" TELL,
@@ -173,6 +185,36 @@ START_TEST(a_pair)
 		      "%.0f ns", ns);
 	ck_assert_uint_eq(seen.reads, 0);
 	ck_assert_msg(pair() == ns, "%.3f, then %.3f", ns, seen.at_ns - 5000);
+}
+END_TEST
+
+/* The path leads from the poller to the one that has stored, and its items follow one another. */
+START_TEST(a_path)
+{
+	char *text = NULL, *line, *rest;
+	double from, length, end = 0;
+	int others = 0;
+
+	path_text = &text;
+	pair();
+	path_text = NULL;
+	ck_assert_ptr_nonnull(text);
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		ck_assert_int_eq(sscanf(line, "# %lf us, %lf:", &from, &length), 2);
+		ck_assert_msg(from > end - 0.002 && from < end + 0.002, "%s, after %.3f", line,
+			      end);
+		end = from + length;
+		if (strstr(line, "sees what another stored")) {
+			others++;
+			ck_assert_msg(length * 1000 >= T_peer_store + T_l2_load, "%s", line);
+		}
+	}
+	ck_assert_int_eq(others, 1);
+	/* The store itself is on its way to the host. */
+	ck_assert_msg(end * 1000 > seen.at_ns - 5000 - T_host_store - 5 &&
+			      end * 1000 < seen.at_ns - 5000 - T_host_store + 5,
+		      "%.3f us of %.3f", end, (seen.at_ns - 5000) / 1000);
+	free(text);
 }
 END_TEST
 
@@ -206,5 +248,6 @@ END_TEST
 int main(void)
 {
 	return DF_TESTS("clock", {a_store_takes_its_way, 1}, {dependent_loads, 1},
-			{a_fence_waits, 1}, {the_clock, 1}, {a_pair, 1}, {old_until_then, 1});
+			{a_fence_waits, 1}, {the_clock, 1}, {a_pair, 1}, {a_path, 1},
+			{old_until_then, 1});
 }

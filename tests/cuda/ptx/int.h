@@ -9,6 +9,8 @@
  *   mem.c      loads, stores, atomics; the memory that they may touch, and races
  *   weak.c     memory that shows stores late and loads old
  *   time.c     virtual time
+ *   cycles.c   what instructions take
+ *   chain.c    the path that leads to a store
  *   half.c     numbers of 16 and 8 bits
  */
 #ifndef DF_TESTS_PTX_INT_H
@@ -285,6 +287,7 @@ struct warp {
 	uint64_t *ready;     /* of each register */
 	uint64_t waited[16]; /* when it last waited for host memory, in ps; a ring */
 	uint32_t nr_waited;
+	struct chain *chain; /* chain.c; NULL: not recorded */
 };
 
 struct run {

@@ -391,7 +391,7 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 				continue;
 			}
 			x = !global ? mem_load(p, bytes)
-			    : b->sm ? time_load(b, in, p, bytes)
+			    : b->sm ? time_load(b, w, in, p, bytes)
 				    : weak_load(b, &me, p, bytes);
 			if (in->type == T_S8)
 				x = (uint32_t)(int32_t)(int8_t)x;

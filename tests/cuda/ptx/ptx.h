@@ -23,6 +23,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct ptx_module;
 struct ptx_kernel;
@@ -130,6 +131,10 @@ void ptx_time_watch(struct ptx_time *t, const uint64_t *at, uint64_t value,
  */
 int ptx_time_run(struct ptx_time *t);
 void ptx_time_stop(struct ptx_time *t);
+/* Kernels launched from now on record what their warps wait for. */
+void ptx_time_chains(struct ptx_time *t);
+/* In a function that ptx_time_watch() calls: prints the path to the store, since that time. */
+void ptx_time_chain(const struct ptx_time *t, FILE *f, double since_ns);
 /* From now on the instruction cache costs nothing. */
 void ptx_time_all_code_cached(struct ptx_time *t);
 

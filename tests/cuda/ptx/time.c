@@ -14,6 +14,7 @@
 #include <string.h>
 #include "runtime/base/err.h"
 #include "runtime/base/vec.h"
+#include "tests/cuda/ptx/chain.h"
 #include "tests/cuda/ptx/mem.h"
 #include "tests/cuda/ptx/time.h"
 
@@ -32,6 +33,7 @@ struct known_word {
 	uintptr_t at;
 	when since;
 	uint64_t seen_by; /* multiprocessors that have loaded it since; a bit each, modulo 64 */
+	struct chain_word chain;
 	UT_hash_handle hh;
 };
 
@@ -42,6 +44,8 @@ struct late {
 	unsigned int bytes;
 	int out;
 	struct block *from;
+	struct warp *by;
+	uint64_t stored;    /* ps */
 	struct late *older; /* of the same 8 bytes and block */
 };
 
@@ -103,7 +107,8 @@ struct ptx_time {
 	struct watch *watches;
 	uint32_t nr_watches, room_watches;
 	struct kernel *kernels;
-	int stop, all_code_cached;
+	int stop, all_code_cached, chains;
+	const struct late *told; /* the store that is reported */
 };
 
 static when moment(uint64_t ps, when path)
@@ -199,22 +204,33 @@ static struct known_word *word_at(struct ptx_time *t, uintptr_t at)
 	return w;
 }
 
-static void changed(struct ptx_time *t, uintptr_t at, when since)
+static struct known_word *word_new(struct ptx_time *t, uintptr_t at)
 {
 	struct known_word *w = word_at(t, at);
 
 	if (!w) {
 		w = calloc(1, sizeof(*w));
 		w->at = at;
+		w->seen_by = UINT64_MAX;
 		HASH_ADD(hh, t->words, at, sizeof(w->at), w);
 	}
+	return w;
+}
+
+/* s: NULL from outside. */
+static void changed(struct ptx_time *t, uintptr_t at, when since, const struct late *s)
+{
+	struct known_word *w = word_new(t, at);
+
 	w->since = since;
 	w->seen_by = 0;
+	w->chain.by = s ? s->by : NULL;
+	w->chain.at = s ? s->stored : 0;
 }
 
 void ptx_time_told(struct ptx_time *t, uintptr_t at)
 {
-	changed(t, at, moment(when_ps(t->now), 0));
+	changed(t, at, moment(when_ps(t->now), 0), NULL);
 }
 
 static void tell(struct ptx_time *t, const struct late *s)
@@ -229,6 +245,7 @@ static void tell(struct ptx_time *t, const struct late *s)
 			continue;
 		}
 		t->watches[i] = t->watches[--t->nr_watches];
+		t->told = s;
 		w.fn(w.arg, (double)when_ps(t->now) / 1000, reads_of(t->now));
 	}
 }
@@ -239,7 +256,7 @@ static void out(struct ptx_time *t, struct late *s)
 		return;
 	s->out = 1;
 	mem_store(s->at, s->bytes, s->value);
-	changed(t, s->at, t->now);
+	changed(t, s->at, t->now, s);
 	tell(t, s);
 }
 
@@ -304,7 +321,8 @@ static void accessed(struct block *b, uintptr_t at, unsigned int bytes, int stor
 	a->bytes[stores] += bytes;
 }
 
-uint64_t time_load(struct block *b, const struct insn *in, uintptr_t at, unsigned int bytes)
+uint64_t time_load(struct block *b, struct warp *warp, const struct insn *in, uintptr_t at,
+		   unsigned int bytes)
 {
 	struct newest *n = b->sm->nr_late ? newest_of(b->sm->time, b, at) : NULL;
 
@@ -315,13 +333,18 @@ uint64_t time_load(struct block *b, const struct insn *in, uintptr_t at, unsigne
 		out_all(b->sm->time, n->last);
 	}
 	if (in->mods & M_STRONG) {
-		struct known_word *w = word_at(b->sm->time, at);
+		struct known_word *w =
+			b->sm->time->chains ? word_new(b->sm->time, at) : word_at(b->sm->time, at);
 		uint64_t bit = 1ull
 			       << (b->index + (unsigned int)((uintptr_t)b->sm->kernel >> 6)) % 64;
 
 		if (w && !(w->seen_by & bit)) {
 			w->seen_by |= bit;
 			b->sm->access.word = w->since;
+			if (chain_polled(&w->chain, when_ps(w->since)))
+				b->sm->access.by = w->chain;
+		} else if (w && b->sm->time->chains) {
+			w->chain.looked = when_ps(warp->clock);
 		}
 	}
 	return mem_load(at, bytes);
@@ -344,7 +367,12 @@ void time_store(struct block *b, struct warp *w, const struct insn *in, uintptr_
 	}
 	seen = later(w->clock, ns(way[b->sm->access.place]));
 	s = calloc(1, sizeof(*s));
-	*s = (struct late){.at = at, .bytes = bytes, .value = v, .from = b};
+	*s = (struct late){.at = at,
+			   .bytes = bytes,
+			   .value = v,
+			   .from = b,
+			   .by = w,
+			   .stored = when_ps(w->clock)};
 	n = newest_of(t, b, at);
 	if (!n) {
 		n = calloc(1, sizeof(*n));
@@ -369,6 +397,7 @@ void time_fence(struct block *b, struct warp *w, const struct insn *in)
 	w->clock = later(w->clock, ns(in->near ? T_fence_gpu : T_fence_sys));
 	if (b->sm->arrived > w->clock)
 		w->clock = moment(when_ps(b->sm->arrived), w->clock);
+	chain_step(w, in, CHAIN_FENCE, NULL, 0);
 }
 
 /* ---- instructions ---------------------------------------------------------------------------- */
@@ -397,46 +426,8 @@ static uint64_t fetch(struct sm *sm, const struct insn *in)
 	return wait;
 }
 
-static int is_wide(const struct insn *in)
-{
-	return ptx_type_bytes(in->type) == 8 || in->mods & M_WIDE;
-}
-
-static uint64_t cost(const struct insn *in)
-{
-	switch (in->base) {
-	case P_DIV:
-	case P_REM:
-		return is_wide(in) ? T_wide_div_cycles : T_div_cycles;
-	case P_SQRT:
-	case P_RCP:
-	case P_CVT:
-	case P_SHFL:
-	case P_VOTE:
-	case P_POPC:
-	case P_CLZ:
-	case P_BREV:
-	case P_SPECIAL:
-		return T_special_cycles;
-	case P_MUL:
-	case P_MAD:
-		return is_wide(in) ? 2 * T_wide_cycles : T_alu_cycles;
-	case P_ADD:
-	case P_SUB:
-	case P_SHL:
-	case P_SHR:
-	case P_SETP:
-	case P_MIN:
-	case P_MAX:
-	case P_FMA:
-		return is_wide(in) ? T_wide_cycles : T_alu_cycles;
-	default:
-		return T_alu_cycles;
-	}
-}
-
 /* When the last operand of the instruction is ready. */
-static when operands(const struct warp *w, const struct insn *in)
+static when operands(const struct warp *w, const struct insn *in, slot *last)
 {
 	const slot from[] = {in->pred, in->a, in->b, in->c, in->e};
 	when t = 0;
@@ -444,10 +435,10 @@ static when operands(const struct warp *w, const struct insn *in)
 
 	for (i = 0; i < DF_ARRAY_LEN(from); i++)
 		if (from[i] >= 0 && w->ready[from[i]] > t)
-			t = w->ready[from[i]];
+			t = w->ready[ *last = from[i]];
 	for (i = 0; in->base != P_LD && i < in->vec && i < 4; i++)
 		if (in->v[i] >= 0 && w->ready[in->v[i]] > t)
-			t = w->ready[in->v[i]];
+			t = w->ready[ *last = in->v[i]];
 	return t;
 }
 
@@ -455,17 +446,23 @@ int time_starts(struct block *b, struct warp *w, const struct insn *in)
 {
 	struct sm *sm = b->sm;
 	uint64_t *free_at = &sm->scheduler_free[w->first / LANES % SCHEDULERS];
-	when t = operands(w, in);
+	slot last = NOWHERE;
+	when t = operands(w, in, &last);
+	const struct chain_load *l = chain_load_of(w, last);
 
 	wait_until(w, t);
+	if (l)
+		chain_step(w, in, l->kind, l->by, l->at);
 	if (*free_at > when_ps(w->clock))
 		w->clock = moment(*free_at, w->clock);
 	if (when_ps(w->clock) > sm->time->until_ps)
 		return 0;
+	chain_step(w, in, CHAIN_RUN, NULL, 0);
 	w->clock = later(w->clock, fetch(sm, in));
+	chain_step(w, in, CHAIN_CODE, NULL, 0);
 	/* A division is a call of as many instructions. */
 	*free_at = when_ps(w->clock) +
-		   cycles(in->base == P_DIV || in->base == P_REM ? cost(in) / 4 : 1);
+		   cycles(in->base == P_DIV || in->base == P_REM ? time_cycles(in) / 4 : 1);
 	w->clock = later(w->clock, cycles(1));
 	memset(&sm->access, 0, sizeof(sm->access));
 	return 1;
@@ -492,6 +489,8 @@ static void memory_ends(struct block *b, struct warp *w, const struct insn *in)
 	struct sm *sm = b->sm;
 	const struct access *a = &sm->access;
 	when t, path = w->clock;
+	struct chain_load from = {a->bytes[0] ? CHAIN_L2 + a->place : CHAIN_SHARED, a->by.by,
+				  a->by.at};
 	unsigned int i;
 
 	if (a->bytes[1]) {
@@ -510,21 +509,28 @@ static void memory_ends(struct block *b, struct warp *w, const struct insn *in)
 		path += a->place == PTX_HOST;
 		t = moment(passed(sm, when_ps(w->clock), 0) + ns(load[a->place]), path);
 	}
-	for (i = 0; i < in->vec && i < 4; i++)
+	for (i = 0; i < in->vec && i < 4; i++) {
 		if (in->v[i] >= 0)
 			w->ready[in->v[i]] = t;
+		chain_loaded(w, in->v[i], &from);
+	}
 	if (in->d >= 0)
 		w->ready[in->d] = t;
+	chain_loaded(w, in->d, &from);
 	/* The instructions behind an acquire start when it has ended. */
-	if (in->mods & M_ACQUIRE)
+	if (in->mods & M_ACQUIRE) {
 		wait_until(w, t);
+		chain_step(w, in, from.kind, from.by, from.at);
+	}
 }
 
 void time_ends(struct block *b, struct warp *w, const struct insn *in, uint32_t mask)
 {
+	static const struct chain_load result = {CHAIN_RESULT, NULL, 0};
 	when t;
 	unsigned int i;
 
+	chain_step(w, in, CHAIN_RUN, NULL, 0);
 	if (!mask)
 		return;
 	switch (in->base) {
@@ -536,19 +542,24 @@ void time_ends(struct block *b, struct warp *w, const struct insn *in, uint32_t 
 	case P_BRA:
 	case P_BRX:
 		w->clock = later(w->clock, cycles(T_branch_cycles));
+		chain_step(w, in, CHAIN_RUN, NULL, 0);
 		return;
 	case P_NANOSLEEP:
 		w->clock = later(w->clock, ns(100));
 		return;
 	default:
-		t = later(w->clock, cycles(cost(in)));
-		for (i = 0; in->base == P_UNPACK && i < in->vec && i < 4; i++)
+		t = later(w->clock, cycles(time_cycles(in)));
+		for (i = 0; in->base == P_UNPACK && i < in->vec && i < 4; i++) {
 			if (in->v[i] >= 0)
 				w->ready[in->v[i]] = t;
+			chain_loaded(w, in->v[i], &result);
+		}
 		if (in->d >= 0)
 			w->ready[in->d] = t;
+		chain_loaded(w, in->d, &result);
 		if (in->d2 >= 0)
 			w->ready[in->d2] = t;
+		chain_loaded(w, in->d2, &result);
 	}
 }
 
@@ -569,17 +580,21 @@ static void block_ends(struct block *b)
 
 static void meet(struct block *b)
 {
-	when t = 0;
+	struct warp *last = NULL;
+	const struct insn *in;
+	when t, end = 0;
 	unsigned int i;
 
 	for (i = 0; i < b->nr_warps; i++)
-		if (b->warps[i].live && b->warps[i].clock > t)
-			t = b->warps[i].clock;
-	t = later(t, cycles(T_barrier_cycles));
+		if (b->warps[i].live && (!last || b->warps[i].clock > end))
+			end = (last = &b->warps[i])->clock;
+	in = &b->k->code[last->pc[__builtin_ctz(last->live)] - 1];
+	t = later(end, cycles(T_barrier_cycles));
 	for (i = 0; i < b->nr_warps; i++) {
 		if (!b->warps[i].live)
 			continue;
 		b->warps[i].clock = t;
+		chain_step(&b->warps[i], in, CHAIN_MEET, last, when_ps(end));
 		push_warp(b, &b->warps[i]);
 	}
 }
@@ -626,6 +641,8 @@ static void start(struct ptx_time *t, struct kernel *k)
 		for (j = 0; j < b->nr_warps; j++) {
 			b->warps[j].clock = t->now;
 			b->warps[j].ready = calloc(b->k->nr_regs + 1, sizeof(when));
+			if (t->chains)
+				chain_start(b, &b->warps[j]);
 			push_warp(b, &b->warps[j]);
 		}
 	}
@@ -650,8 +667,10 @@ static void kernel_free(struct kernel *k)
 
 		if (!b)
 			continue;
-		for (j = 0; j < b->nr_warps; j++)
+		for (j = 0; j < b->nr_warps; j++) {
 			free(b->warps[j].ready);
+			chain_free(&b->warps[j]);
+		}
 		free(b->sm->lines);
 		free(b->sm->fifo);
 		free(b->sm);
@@ -725,6 +744,17 @@ void ptx_time_watch(struct ptx_time *t, const uint64_t *at, uint64_t value,
 	if (DF_VEC_ROOM(t->watches, t->room_watches, t->nr_watches + 1))
 		abort();
 	t->watches[t->nr_watches++] = (struct watch){at, value, fn, arg};
+}
+
+void ptx_time_chains(struct ptx_time *t)
+{
+	t->chains = 1;
+}
+
+void ptx_time_chain(const struct ptx_time *t, FILE *f, double since_ns)
+{
+	if (t->chains && t->told)
+		chain_print(f, t->told->by, t->told->stored, (uint64_t)(since_ns * 1000));
 }
 
 void ptx_time_stop(struct ptx_time *t)

@@ -6,6 +6,7 @@
 #ifndef DF_TESTS_PTX_TIME_H
 #define DF_TESTS_PTX_TIME_H
 
+#include "tests/cuda/ptx/chain.h"
 #include "tests/cuda/ptx/int.h"
 
 typedef uint64_t when;
@@ -20,6 +21,7 @@ static inline uint64_t when_ps(when t)
 struct access {
 	enum ptx_place place;
 	unsigned int bytes[2]; /* loaded, stored */
+	struct chain_word by;  /* who has stored it, if it was polled */
 	when word; /* not 0: the moment of the strong store whose value a load has returned */
 };
 
@@ -32,11 +34,15 @@ void time_ends(struct block *b, struct warp *w, const struct insn *in, uint32_t 
 /* A fence of all that the block has stored. */
 void time_fence(struct block *b, struct warp *w, const struct insn *in);
 /* Global memory, from a lane of the instruction that runs. */
-uint64_t time_load(struct block *b, const struct insn *in, uintptr_t at, unsigned int bytes);
+uint64_t time_load(struct block *b, struct warp *w, const struct insn *in, uintptr_t at,
+		   unsigned int bytes);
 void time_store(struct block *b, struct warp *w, const struct insn *in, uintptr_t at,
 		unsigned int bytes, uint64_t v);
 /* An atomic operation on it, done in memory at once. */
 void time_atomic(struct block *b, uintptr_t at, unsigned int bytes);
+
+/* In cycles.c. */
+uint64_t time_cycles(const struct insn *in);
 
 /* In run.c. */
 struct block *ptx_block_new(struct run *r);
