@@ -13,6 +13,7 @@
  *   rings.inl   incoming submissions, outgoing completions
  *   words.inl   slots whose words show that they are full
  *   task.inl    a task's slice: poll, execute, commit
+ *   gpu/short.inl  on a GPU, a small program in one turn
  */
 
 #include "kernels/words.inl"
@@ -104,6 +105,10 @@ DFK void dfk_accept(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 		dfk_tell(blk, ctx);
 }
 
+#if DFK_WAYS
+#include "kernels/gpu/short.inl"
+#endif
+
 /* Thread 0: decides the work of this turn. */
 DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 		    struct dfk_stage *stage)
@@ -113,6 +118,9 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 
 	sh->move = 0;
 	sh->fetch.home = NULL;
+#if DFK_WAYS
+	sh->brief = 0;
+#endif
 	if (dfk_look(blk))
 		dfk_sq_drain(d, blk, 1);
 	if (!blk->task) {
@@ -154,7 +162,17 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 				    ? 1
 				    : dfk_threshold(&d->policy, blk->pos);
 	}
+#if DFK_WAYS
+	sh->brief = (uint32_t)dfk_short_wanted(blk, ctx, sh);
+	if (sh->brief)
+		return;
+#endif
 	got = dfk_task_poll(ctx, sh, stage);
+#if DFK_WAYS
+	/* The stage is used for the slice. */
+	if (got > 0 && !dfk_local(blk)->plan_bad)
+		dfk_local(blk)->planned = NULL;
+#endif
 	if (got > 0)
 		sh->turn = DF_TURN_PROGRESS;
 	else
@@ -178,6 +196,8 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 		dfk_fetch(&sh->fetch);
 		return DF_TURN_SPIN;
 	}
+	if (sh->brief)
+		return dfk_short_turn(d, blk, sh, stage);
 #endif
 	if (sh->move && sh->takes && !dfk_sync_and(dfk_words_get(&sh->get, stage->in))) {
 		/* Nothing has changed. Only thread 0 writes the data that the others have read. */
@@ -185,8 +205,10 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 			dfk_miss(d, blk, sh, sh->ctx, 1);
 		dfk_sync();
 	} else if (sh->move) {
-		if (DFK_TID == 0)
+		if (DFK_TID == 0) {
 			dfk_accept(d, blk, sh->ctx);
+			dfk_prepare(sh);
+		}
 		let = dfk_let(d, blk, sh);
 		dfk_execute(sh);
 		if (let)

@@ -54,6 +54,7 @@ struct dfk_hot {
 	const struct df_kinst *inst_of; /* the original of `inst`, or NULL */
 	struct df_kinst inst;
 	uint64_t inst_own; /* whether its waits are in own_waits and move with it */
+	uint32_t brief;	   /* whether its program may be executed by gpu/short.inl */
 	uint64_t used;	   /* dfk_local.turns when it was last used */
 	struct df_kconn conn[DFK_HOT_CONNS];
 	struct df_inst prog[DFK_HOT_INSTS];
@@ -80,6 +81,10 @@ struct dfk_local {
 	uint32_t stays; /* as in the original */
 	uint32_t asks;	/* the last block found to stay */
 	uint32_t eager; /* whether the next turn must read the submissions */
+	/* The plan in the stage (gpu/short.inl): its context, its instance, whether it is bad. */
+	struct df_kctx *planned;
+	uint64_t plan_seq;
+	uint32_t plan_bad;
 	struct dfk_hot way[DFK_WAYS];
 };
 
@@ -207,6 +212,16 @@ DFK void dfk_scratch(struct df_kctx *ctx)
 		ctx->coll->scratch = dfk_coll_home(ctx)->scratch;
 }
 
+/*
+ * Thread 0: whether a program may be executed by gpu/short.inl: one loop, no dependencies, plain
+ * operations, connectors and instructions in the copy.
+ */
+DFK uint32_t dfk_is_brief(const struct dfk_hot *h)
+{
+	return h->coll.loops == 1 && !h->coll.nr_deps && h->coll.redop < DF_PREMULSUM &&
+	       h->ctx.nr_inst <= DFK_HOT_INSTS && h->ctx.send == h->conn;
+}
+
 /* ---- fetching ------------------------------------------------------------------------------- */
 
 /* Thread 0's decision about the context to fetch. */
@@ -222,6 +237,7 @@ DFK void dfk_fetch_begin(const struct df_kblock *blk, struct df_kctx *home, stru
 	uint32_t i;
 
 	f->home = home;
+	l->planned = NULL;
 	f->way = &l->way[0];
 	for (i = 1; i < DFK_WAYS; i++)
 		if (!l->way[i].ctx.home || (f->way->ctx.home && l->way[i].used < f->way->used))
@@ -283,6 +299,7 @@ DFK void dfk_fetch(const struct dfk_fetch *f)
 	dfk_sync();
 	if (DFK_TID == 0) {
 		dfk_point(w);
+		w->brief = dfk_is_brief(w);
 		if (w->ctx.ready)
 			dfk_scratch(&w->ctx);
 	}
@@ -395,7 +412,7 @@ DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 }
 
 /* Thread 0: called when connectors have changed; drops their copies. */
-DFK void dfk_reconnect(struct df_kctx *ctx)
+DFK void dfk_reconnect(struct df_kblock *blk, struct df_kctx *ctx)
 {
 	struct dfk_hot *h = (struct dfk_hot *)(void *)ctx;
 	uint32_t i;
@@ -403,6 +420,8 @@ DFK void dfk_reconnect(struct df_kctx *ctx)
 	if (ctx->home)
 		for (i = 0; i < DFK_HOT_CONNS; i++)
 			h->conn[i].state = 0;
+	if (dfk_local(blk)->planned == ctx)
+		dfk_local(blk)->planned = NULL;
 }
 
 /* Thread 0: publishes the counters, so that they can be read while the block is on the device. */
@@ -513,6 +532,8 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 		/* RELAXED: it carries no data. */
 		dfk_store_relaxed_sys(&o->stays, 1u);
 		l->still = l->came = 0;
+		l->planned = NULL;
+		l->plan_bad = 0;
 		l->published = b->stats.slices;
 		for (i = 0; i < DFK_WAYS; i++)
 			l->way[i].ctx.home = NULL;
@@ -591,7 +612,7 @@ struct dfk_fetch {
 #define dfk_now_from(ctx, slot) ((ctx)->cur = (slot)->e.inst)
 #define dfk_inst(ctx, i)    df_prog_inst((ctx)->coll->prog, (ctx)->first_inst + (i))
 #define dfk_scratch(ctx)    ((void)(ctx))
-#define dfk_reconnect(ctx)  ((void)(ctx))
+#define dfk_reconnect(blk, ctx) ((void)(ctx))
 #define dfk_look(blk)	    1
 #define dfk_ask(blk)	    ((void)(blk))
 #define dfk_publish(blk)    ((void)(blk))

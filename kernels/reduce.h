@@ -45,6 +45,11 @@ struct dfk_move {
 };
 
 DFK void dfk_move(const struct dfk_move *m);
+/*
+ * The same of eight bytes in registers: a op b for SUM, PROD, MAX, MIN. Where the elements are
+ * fewer, what results for the others does not matter.
+ */
+DFK uint64_t dfk_unit(uint32_t type, uint32_t redop, uint64_t a, uint64_t b);
 
 /* Bytes of one element; type is valid. */
 DFK uint32_t dfk_type_bytes(uint32_t type)
@@ -65,6 +70,20 @@ void dfk_move_cpu(const struct dfk_move *m);
 DFK void dfk_move(const struct dfk_move *m)
 {
 	dfk_move_cpu(m);
+}
+
+DFK uint64_t dfk_unit(uint32_t type, uint32_t redop, uint64_t a, uint64_t b)
+{
+	uint64_t r;
+	struct dfk_move m = {.dst = &r,
+			     .a = &a,
+			     .b = &b,
+			     .elems = 8 / dfk_type_bytes(type),
+			     .type = type,
+			     .redop = redop};
+
+	dfk_move_cpu(&m);
+	return r;
 }
 
 /*

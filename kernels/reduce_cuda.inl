@@ -342,6 +342,14 @@ template <int TYPE, int BYTES> DFK void dfk_reduce(const struct dfk_part *p, boo
 		dfk_reduce_loop<TYPE, E>(d, d2, a, b, p->bytes / BYTES, p->arg, p->flags);
 }
 
+DFK int dfk_fn_of(uint32_t redop)
+{
+	return redop == DF_PROD	 ? DFK_FN_PROD
+	       : redop == DF_MAX ? DFK_FN_MAX
+	       : redop == DF_MIN ? DFK_FN_MIN
+				 : DFK_FN_SUM;
+}
+
 DFK void dfk_move(const struct dfk_move *m)
 {
 	struct dfk_cut c = dfk_cut_at(m, m->elems * dfk_type_bytes(m->type));
@@ -353,11 +361,7 @@ DFK void dfk_move(const struct dfk_move *m)
 	else if (m->redop == DF_SUMPOSTDIV)
 		flags |= m->post && m->arg > 1 ? DFK_POST : 0;
 	else if (m->b)
-		flags = (m->redop == DF_PROD  ? DFK_FN_PROD
-			 : m->redop == DF_MAX ? DFK_FN_MAX
-			 : m->redop == DF_MIN ? DFK_FN_MIN
-					      : DFK_FN_SUM)
-			<< DFK_FN_SHIFT;
+		flags = (uint32_t)dfk_fn_of(m->redop) << DFK_FN_SHIFT;
 	/* A copy has no element; it moves in the largest unit that fits. */
 	if (!m->b && !flags)
 		kind = all & 1	 ? DF_NR_TYPES
@@ -424,5 +428,58 @@ DFK void dfk_move(const struct dfk_move *m)
 				dfk_copy_part<8>(&p);
 			break;
 		}
+	}
+}
+
+/* ---- eight bytes in registers --------------------------------------------------------------- */
+
+template <int TYPE> DFK uint64_t dfk_unit_of(int fn, uint64_t a, uint64_t b)
+{
+	typedef typename dfk_word<TYPE>::t word;
+	const int words = 8 / sizeof(word);
+	word x[words], y[words];
+	uint64_t r = 0;
+
+#pragma unroll
+	for (int i = 0; i < words; i++) {
+		x[i] = (word)(a >> (8 * sizeof(word) * i));
+		y[i] = (word)(b >> (8 * sizeof(word) * i));
+	}
+	dfk_combine<TYPE>(fn, x, y, words);
+#pragma unroll
+	for (int i = 0; i < words; i++)
+		r |= (uint64_t)x[i] << (8 * sizeof(word) * i);
+	return r;
+}
+
+DFK uint64_t dfk_unit(uint32_t type, uint32_t redop, uint64_t a, uint64_t b)
+{
+	int fn = dfk_fn_of(redop);
+
+	switch (type) {
+	case DF_INT8:
+		return dfk_unit_of<DF_INT8>(fn, a, b);
+	case DF_UINT8:
+		return dfk_unit_of<DF_UINT8>(fn, a, b);
+	case DF_INT32:
+		return dfk_unit_of<DF_INT32>(fn, a, b);
+	case DF_UINT32:
+		return dfk_unit_of<DF_UINT32>(fn, a, b);
+	case DF_INT64:
+		return dfk_unit_of<DF_INT64>(fn, a, b);
+	case DF_UINT64:
+		return dfk_unit_of<DF_UINT64>(fn, a, b);
+	case DF_FLOAT16:
+		return dfk_unit_of<DF_FLOAT16>(fn, a, b);
+	case DF_FLOAT32:
+		return dfk_unit_of<DF_FLOAT32>(fn, a, b);
+	case DF_FLOAT64:
+		return dfk_unit_of<DF_FLOAT64>(fn, a, b);
+	case DF_BFLOAT16:
+		return dfk_unit_of<DF_BFLOAT16>(fn, a, b);
+	case DF_FLOAT8E4M3:
+		return dfk_unit_of<DF_FLOAT8E4M3>(fn, a, b);
+	default:
+		return dfk_unit_of<DF_FLOAT8E5M2>(fn, a, b);
 	}
 }

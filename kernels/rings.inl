@@ -72,7 +72,7 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 		if (!e.inst) {
 			ctx->fresh = 1;
 			ctx->loaded = 0;
-			dfk_reconnect(ctx);
+			dfk_reconnect(blk, ctx);
 			if (far)
 				dfk_begin(ctx);
 			if (d->policy.order && ctx->queued)

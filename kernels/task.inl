@@ -3,6 +3,20 @@
  * instances.
  */
 
+/*
+ * The end of a slice, as thread 0 publishes it: computed before the slice moves, so that nothing is
+ * between the fence and the stores.
+ */
+struct dfk_pub {
+	uint64_t *head, *tail; /* valid pointers also where they are not used */
+	uint64_t *done, value; /* of the instance */
+	struct df_kgate *gate;
+	struct df_kctx *home;
+	uint32_t gives; /* whether it publishes head */
+	uint32_t last;	/* slice of the instance */
+	uint32_t alone; /* whether no other block takes part */
+};
+
 /* Thread 0's decision, for the other threads of the block. */
 struct dfk_shared {
 	uint32_t turn;	      /* enum df_turn */
@@ -24,6 +38,14 @@ struct dfk_shared {
 	uint64_t recv_pos, send_pos;
 	uint64_t peer; /* df_kconn.peer of the awaited peer; 0: none */
 	struct dfk_words get, put;
+	struct dfk_pub pub;
+#if DFK_WAYS
+	/*
+	 * gpu/short.inl: whether the turn is a short one; its first instruction; whether to give
+	 * up; whether to plan; whether the input is there
+	 */
+	uint32_t brief, first, enough, plan, able;
+#endif
 };
 
 /* The number of elements of a chunk's tile, and its offset in the buffer. */
@@ -416,51 +438,49 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 	}
 }
 
-/* Called when the block has finished its part of an instance. The last block publishes the end. */
-DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+/* The block has finished its part of an instance: the last block publishes the end. */
+DFK void dfk_end(struct df_kblock *blk, struct df_kctx *ctx, const struct dfk_pub *p)
 {
-	int alone = ctx->coll->nr_blocks == 1;
-
 	/*
 	 * ACQ_REL pairs with itself in the other blocks: the last one sees what all of them wrote
 	 * to the user's buffers, and publishes it with the RELEASE of done. A single block needs no
 	 * other.
 	 */
-	if (alone || dfk_sub_acq_rel_dev(&ctx->cur->blocks_left, 1u) == 0) {
-		uint64_t value = dfk_now(ctx)->done_value;
-		struct df_kgate *gate = dfk_now(ctx)->gate;
-
-		blk->stats.operations++;
-		if (gate && !alone) {
-			dfk_store_relaxed_sys(&gate->arrived, (uint64_t)0);
-			dfk_store_relaxed_sys(&gate->opened, value);
-		}
-		/*
-		 * RELEASE for the stores below: pairs with the ACQUIREs named there. For a single
-		 * block the slice's fence does that.
-		 */
-		if (!alone)
-			dfk_fence_release_sys();
-		/*
-		 * RELEASE pairs with the stream's wait for the gate: the results are written and
-		 * `arrived` is cleared before the graph continues.
-		 */
-		if (gate)
-			dfk_store_released_sys(&gate->open, (uint64_t)1);
-		/*
-		 * RELEASE pairs with the ACQUIRE of each waiter: streams, CPU threads,
-		 * dfk_instance_ready() of a dependent operation. Without it, they could read the
-		 * result before it is written. A thread that sees `done` also sees that the gate
-		 * was opened.
-		 */
-		dfk_store_released_sys(ctx->coll->done, value);
-		/*
-		 * After the word, because the host uses the word's value when it reads the
-		 * completion. The instance still exists, because this block has not finished a
-		 * later one.
-		 */
-		dfk_cq_push(blk, DF_CQE_DONE, ctx);
+	if (!p->alone && dfk_sub_acq_rel_dev(&ctx->cur->blocks_left, 1u) != 0)
+		return;
+	if (p->gate && !p->alone) {
+		dfk_store_relaxed_sys(&p->gate->arrived, (uint64_t)0);
+		dfk_store_relaxed_sys(&p->gate->opened, p->value);
 	}
+	/*
+	 * RELEASE for the stores below: pairs with the ACQUIREs named there. For a single block
+	 * the slice's fence does that.
+	 */
+	if (!p->alone)
+		dfk_fence_release_sys();
+	/*
+	 * RELEASE pairs with the stream's wait for the gate: the results are written and `arrived`
+	 * is cleared before the graph continues.
+	 */
+	if (p->gate)
+		dfk_store_released_sys(&p->gate->open, (uint64_t)1);
+	/*
+	 * RELEASE pairs with the ACQUIRE of each waiter: streams, CPU threads,
+	 * dfk_instance_ready() of a dependent operation. Without it, they could read the result
+	 * before it is written. A thread that sees `done` also sees that the gate was opened.
+	 */
+	dfk_store_released_sys(p->done, p->value);
+	/*
+	 * After the word, because the host uses the word's value when it reads the completion. The
+	 * instance still exists, because this block has not finished a later one.
+	 */
+	dfk_cq_push(blk, DF_CQE_DONE, ctx);
+	blk->stats.operations++;
+}
+
+/* The block goes on to the next instance, or another task. */
+DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+{
 	ctx->finished++;
 	/*
 	 * Return to this block's own order. All ranks do so at the same operation. Otherwise ranks
@@ -479,11 +499,22 @@ DFK void dfk_finish(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 		dfk_queue_weigh(d, blk, ctx);
 }
 
-/* Thread 0, after the data has moved: publishes the slice. */
-DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh)
+/* A slice has moved: the task sticks to the block. */
+DFK void dfk_count(const struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
+{
+	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host reads it */
+	if (d->policy.order && dfk_is_urgent(blk, ctx))
+		ctx->spin = d->policy.urgent;
+	else if (ctx->spin < d->policy.max / d->policy.boost)
+		ctx->spin *= d->policy.boost;
+	else
+		ctx->spin = d->policy.max;
+}
+
+/* Thread 0, once it is known which slice will move. */
+DFK void dfk_prepare(struct dfk_shared *sh)
 {
 	struct df_kctx *ctx = sh->ctx;
-	const struct df_kcoll *c = ctx->coll;
 	const struct df_inst *inst = sh->inst;
 	int recvs = inst->recv_conn != DF_NO_CONN, sends = inst->send_conn != DF_NO_CONN;
 	/*
@@ -491,28 +522,49 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	 * and 13.0) makes NULL with "CS2R R, SRZ" and, if the load that would replace it is
 	 * predicated off, reads R before it is written.
 	 */
+	const struct df_kconn *r = &ctx->recv[recvs ? inst->recv_conn : 0];
+	const struct df_kconn *s = &ctx->send[sends ? inst->send_conn : 0];
+	struct dfk_pub *p = &sh->pub;
+
+	p->gives = recvs && (!sh->takes || (sh->recv_pos + 1) % r->credit == 0);
+	p->last = (uint32_t)dfk_is_last(ctx);
+	p->head = recvs ? r->head : &ctx->k;
+	p->tail = sends ? s->tail : &ctx->k;
+	p->home = dfk_home(ctx);
+	p->done = ctx->coll->done;
+	p->value = sh->now->done_value;
+	p->gate = sh->now->gate;
+	p->alone = ctx->coll->nr_blocks == 1;
+}
+
+/* Thread 0, after the data has moved: publishes the slice. */
+DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh)
+{
+	const struct dfk_pub p = sh->pub;
+	struct df_kctx *ctx = sh->ctx;
+	const struct df_kcoll *c = ctx->coll;
+	const struct df_inst *inst = sh->inst;
+	int sends = inst->send_conn != DF_NO_CONN, recvs = inst->recv_conn != DF_NO_CONN;
+	/* As in dfk_prepare(). */
 	struct df_kconn *r = &ctx->recv[recvs ? inst->recv_conn : 0];
 	struct df_kconn *s = &ctx->send[sends ? inst->send_conn : 0];
-	int gives = recvs && (!sh->takes || (sh->recv_pos + 1) % r->credit == 0);
-	int last = dfk_is_last(ctx);
 #if DFK_WAYS
-	const int ends = last;
+	const int ends = (int)p.last, gives = (int)p.gives;
 #else
 	/*
 	 * Slices among the last ones that were sent by reference may still be in use:
 	 * dfk_has_moved(). This cannot be so if the last slice is a send.
 	 */
-	int ends = last && (sends || !gives || dfk_received(ctx));
-
-	gives = gives && !sh->moved;
+	int ends = p.last && (sends || !p.gives || dfk_received(ctx));
+	int gives = p.gives && !sh->moved;
 #endif
 
 	/*
 	 * Before the fence: a thread that sees `done` must see `opened` too, or it would expect
 	 * another opening of the gate.
 	 */
-	if (ends && c->nr_blocks == 1 && sh->now->gate)
-		dfk_store_relaxed_sys(&sh->now->gate->opened, sh->now->done_value);
+	if (ends && p.alone && p.gate)
+		dfk_store_relaxed_sys(&p.gate->opened, p.value);
 	if (sends && s->refs) {
 		/* RELAXED: the tail, which is released below, becomes visible after it. */
 		dfk_store_relaxed_sys(&s->refs[sh->send_pos % s->nr_slots],
@@ -524,20 +576,20 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	if (gives && r->lands)
 		dfk_store_relaxed_sys(&r->refs[sh->recv_pos % r->nr_slots], (uint64_t)0);
 #endif
-	/* RELEASE for the stores below and in dfk_finish(): pairs with the ACQUIREs named there. */
-	if (gives || (sends && !sh->puts) || c->nr_deps || (ends && c->nr_blocks == 1))
+	/* RELEASE for the stores below and in dfk_end(): pairs with the ACQUIREs named there. */
+	if (gives || (sends && !sh->puts) || c->nr_deps || (ends && p.alone))
 		dfk_fence_release_sys();
 	if (gives) {
 		/*
 		 * RELEASE pairs with the ACQUIRE of head in dfk_task_poll() of the sender: our
 		 * reads of the slot are over before the sender may write it again.
 		 */
-		dfk_store_released_sys(r->head, sh->recv_pos + 1);
+		dfk_store_released_sys(p.head, sh->recv_pos + 1);
 		dfk_ring_bell(r->bell);
 	}
 	blk->moved = 1;
 	ctx->polls = 0;
-	if (last && !ends)
+	if (p.last && !ends)
 		return;
 	if (sends) {
 		/*
@@ -546,9 +598,9 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		 * the gate.
 		 */
 		if (sh->puts)
-			dfk_store_relaxed_sys(s->tail, sh->send_pos + 1);
+			dfk_store_relaxed_sys(p.tail, sh->send_pos + 1);
 		else
-			dfk_store_released_sys(s->tail, sh->send_pos + 1);
+			dfk_store_released_sys(p.tail, sh->send_pos + 1);
 		dfk_ring_bell(s->bell);
 	}
 	/*
@@ -556,9 +608,11 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	 * dependencies no block reads it.
 	 */
 	if (c->nr_deps)
-		dfk_store_released_sys(&dfk_home(ctx)->k, ctx->k + 1);
+		dfk_store_released_sys(&p.home->k, ctx->k + 1);
 	if (!c->nr_deps || DFK_WAYS)
 		dfk_store_relaxed_sys(&ctx->k, ctx->k + 1);
+	if (ends)
+		dfk_end(blk, ctx, &p);
 	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host reads it */
 	if (d->policy.order && dfk_is_urgent(blk, ctx))
 		ctx->spin = d->policy.urgent;

@@ -59,8 +59,9 @@ static void hot_leave(const struct df_kblock *blk)
 static enum df_turn hot_turn(struct df_kdaemon *d, struct df_kblock *blk)
 {
 	struct dfk_local *l = on_device(blk);
+	/* Part of the block's shared memory, as the other two. */
+	static struct dfk_stage stages[NR_LOCALS];
 	struct dfk_shared sh;
-	struct dfk_stage stage;
 	enum df_turn turn;
 
 	memset(&sh, 0x5a, sizeof(sh));
@@ -76,7 +77,7 @@ static enum df_turn hot_turn(struct df_kdaemon *d, struct df_kblock *blk)
 		dfk_block_enter(l, d, b);
 	}
 	do {
-		turn = dfk_block_turn(&l->d, &l->blk, &sh, &stage);
+		turn = dfk_block_turn(&l->d, &l->blk, &sh, &stages[l - locals]);
 	} while (sh.fetch.home); /* turns are counted: one that fetches is none */
 	if (df_rng_u64(hot_rng()) % 50 == 0)
 		hot_leave(blk);

@@ -1,0 +1,477 @@
+/*
+ * Small programs on a GPU: all slices are words (LL), and each thread has at most one unit, which
+ * is 8 bytes of data in two words. A thread keeps its units in registers and polls its own words in
+ * place, so nothing passes through the stage, and one turn executes as much of the program as it
+ * can. The decisions that thread 0 makes for each slice in task.inl are made here before the input
+ * is there, by a thread for each instruction: the plan.
+ *
+ * The slices are those of task.inl, word for word: the other end of a connector may work in either
+ * way. A slice is taken only when all threads have their words; until then nothing is stored, so an
+ * attempt that ends without them leaves nothing behind.
+ */
+
+/* Units of a thread. A test executes all threads as one (tests/kernels/t_daemon_hot.c). */
+#ifdef __CUDACC__
+#define DFK_UNITS 1
+#else
+#define DFK_UNITS (DF_WORDS_BYTES / 8)
+#endif
+/* Looks at words and streams in a turn; after that, the block looks elsewhere. */
+#define DFK_SHORT_LOOKS 32
+/* Words of the host are read once in this number of those looks. */
+#define DFK_HEED_EVERY 4
+
+/* One instruction of the running instance, with addresses. */
+struct dfk_plan {
+	const uint8_t *a, *b; /* operands in memory; a: NULL if received; b: NULL if none */
+	uint8_t *dst;	      /* or NULL */
+	uint64_t *get, *put;  /* words of the slots, or NULL */
+	uint64_t *tail;	      /* of the connector that it sends on, or NULL */
+	uint32_t get_flag, put_flag;
+	uint32_t words;	    /* of the slice, on every rank */
+	uint32_t bytes;	    /* of them that this rank has */
+	uint32_t sweep;	    /* words of the slot that must be written, 0: only those of the slice */
+	uint32_t ok;
+	uint32_t tells; /* whether it needs dfk_commit(): it is the last one, or gives slots back */
+	uint64_t recv_pos, send_pos;
+};
+
+#ifdef __CUDACC__
+static_assert(DFK_HOT_INSTS * sizeof(struct dfk_plan) <= sizeof(((struct dfk_stage *)0)->out),
+	      "the plans have room in the stage");
+#else
+_Static_assert(DFK_HOT_INSTS * sizeof(struct dfk_plan) <= sizeof(((struct dfk_stage *)0)->out),
+	       "the plans have room in the stage");
+#endif
+
+/* They are in the stage, which a short turn does not use. */
+DFK struct dfk_plan *dfk_plans(struct dfk_stage *stage)
+{
+	return (struct dfk_plan *)(void *)stage->out;
+}
+
+/* The thread of an instruction: computes its plan. */
+DFK void dfk_plan(struct df_kctx *ctx, uint32_t i, struct dfk_plan *p)
+{
+	const struct df_kcoll *c = ctx->coll;
+	const struct df_inst *inst = dfk_inst(ctx, i);
+	const struct df_kinst *now = &((const struct dfk_hot *)(const void *)ctx)->inst;
+	uint64_t round = ctx->finished, off, n = UINT64_MAX;
+	uint32_t op = inst->op, bytes = dfk_slice_bytes(c, inst->cnt, 0);
+	int has_src = op == DF_OP_SEND || op == DF_OP_COPY || op == DF_OP_REDUCE ||
+		      op == DF_OP_RECV_REDUCE_COPY || op == DF_OP_RECV_REDUCE_SEND ||
+		      op == DF_OP_RECV_REDUCE_COPY_SEND;
+	int has_dst = op != DF_OP_SEND && op != DF_OP_RECV_REDUCE_SEND;
+	const uint8_t *src = NULL;
+	struct dfk_words w;
+
+	p->get = p->put = p->tail = NULL;
+	p->tells = i + 1 == ctx->nr_inst;
+	p->get_flag = p->put_flag = p->sweep = 0;
+	p->recv_pos = p->send_pos = 0;
+	p->dst = NULL;
+	p->ok = inst->cnt == 1 && op != DF_OP_NOP &&
+		bytes <= 8u * DFK_UNITS * (uint32_t)DFK_NTHREADS;
+	p->words = (bytes + 3) / 4 + !bytes;
+	if (has_src) {
+		n = dfk_tile(c, inst->src_buf, inst->src, 0, &off);
+		src = dfk_base(c, now, inst->src_buf) + off * c->elem_bytes;
+	}
+	if (has_dst) {
+		uint64_t nd = dfk_tile(c, inst->dst_buf, inst->dst, 0, &off);
+
+		n = nd < n ? nd : n;
+		p->dst = dfk_base(c, now, inst->dst_buf) + off * c->elem_bytes;
+	}
+	p->bytes = (uint32_t)(n * c->elem_bytes);
+	p->a = inst->recv_conn == DF_NO_CONN ? src : NULL;
+	p->b = inst->recv_conn != DF_NO_CONN ? src : op == DF_OP_REDUCE ? p->dst : NULL;
+	if (inst->recv_conn != DF_NO_CONN) {
+		const struct df_kconn *k = &ctx->recv[inst->recv_conn];
+
+		p->recv_pos = round * k->per_loop + inst->recv_ord;
+		p->ok &= k->proto == DF_PROTO_LL;
+		dfk_words_of(&w, k, p->recv_pos, bytes);
+		p->get = w.at;
+		p->tells |= (p->recv_pos + 1) % k->credit == 0;
+		p->get_flag = dfk_word_flag(w.lap);
+	}
+	if (inst->send_conn != DF_NO_CONN) {
+		const struct df_kconn *k = &ctx->send[inst->send_conn];
+
+		p->send_pos = round * k->per_loop + inst->send_ord;
+		p->ok &= k->proto == DF_PROTO_LL;
+		dfk_words_of(&w, k, p->send_pos, bytes);
+		p->put = w.at;
+		p->tail = k->tail;
+		p->put_flag = dfk_word_flag(w.lap);
+		p->sweep = w.lap % DFK_SWEEP == 0 ? k->slot_bytes / 8 : 0;
+	}
+}
+
+/* Bytes of a unit of this rank: those after them are 0 when loaded, and not stored. */
+DFK uint32_t dfk_unit_bytes(const struct dfk_plan *p, uint32_t u)
+{
+	uint32_t at = 8 * u;
+
+	return at >= p->bytes ? 0 : p->bytes - at < 8 ? p->bytes - at : 8;
+}
+
+DFK uint64_t dfk_unit_load(const uint8_t *p, uint32_t bytes)
+{
+	uint64_t v = 0;
+	uint32_t i;
+
+	if (bytes == 8 && !((uintptr_t)p & 7))
+		return *(const dfk_u64 *)p;
+	if (!((bytes | (uintptr_t)p) & 3)) {
+		for (i = 0; i < bytes; i += 4)
+			v |= (uint64_t) * (const dfk_u32 *)(p + i) << (8 * i);
+		return v;
+	}
+	for (i = 0; i < bytes; i++)
+		v |= (uint64_t)p[i] << (8 * i);
+	return v;
+}
+
+DFK void dfk_unit_store(uint8_t *p, uint64_t v, uint32_t bytes)
+{
+	uint32_t i;
+
+	if (bytes == 8 && !((uintptr_t)p & 7)) {
+		*(dfk_u64 *)p = v;
+		return;
+	}
+	if (!((bytes | (uintptr_t)p) & 3)) {
+		for (i = 0; i < bytes; i += 4)
+			*(dfk_u32 *)(p + i) = (uint32_t)(v >> (8 * i));
+		return;
+	}
+	for (i = 0; i < bytes; i++)
+		p[i] = (uint8_t)(v >> (8 * i));
+}
+
+/* Whether both words of the unit, if it has two, have arrived. */
+DFK int dfk_unit_get(const struct dfk_plan *p, uint32_t u, uint64_t *v)
+{
+	/* RELAXED: data and flag are one word. */
+	uint64_t lo = dfk_load_relaxed_sys(&p->get[2 * u]),
+		 hi = dfk_load_relaxed_sys(
+			 &p->get[2 * u + 1 < p->words ? 2 * u + 1 : p->words - 1]);
+
+	if ((uint32_t)(lo >> 32) != p->get_flag || (uint32_t)(hi >> 32) != p->get_flag)
+		return 0;
+	*v = (uint64_t)(uint32_t)lo | hi << 32;
+	return 1;
+}
+
+DFK void dfk_unit_put(const struct dfk_plan *p, uint32_t u, uint64_t v)
+{
+	uint64_t flag = (uint64_t)p->put_flag << 32;
+
+	/* RELAXED: data and flag are one word. */
+	dfk_store_relaxed_sys(&p->put[2 * u], flag | (uint32_t)v);
+	if (2 * u + 1 < p->words)
+		dfk_store_relaxed_sys(&p->put[2 * u + 1], flag | v >> 32);
+}
+
+/*
+ * Thread 0, before a turn: whether the turn is a short one. Needs all connectors, and room in all
+ * slots of the instance: if a part of them is enough for the next slice, task.inl moves it.
+ */
+DFK int dfk_short_wanted(struct df_kblock *blk, struct df_kctx *ctx, struct dfk_shared *sh)
+{
+	struct dfk_local *l = dfk_local(blk);
+	uint32_t i;
+
+	if (!((const struct dfk_hot *)(const void *)ctx)->brief)
+		return 0;
+	/* dfk_instance_ready() sets the address of scratch memory, on which the plan depends. */
+	if (ctx->coll->scratch_chunks && !ctx->coll->scratch)
+		return 0;
+	if (dfk_now(ctx)->seq != ctx->finished) {
+		/*
+		 * ACQUIRE pairs with the RELEASE of next in df_coll_instance()
+		 * (runtime/coll/coll.c), as in dfk_task_poll().
+		 */
+		dfk_now_is(ctx, dfk_load_acquire_sys(&ctx->cur->next));
+		dfk_now(ctx);
+	}
+	sh->ctx = ctx;
+	sh->plan = l->planned != ctx || l->plan_seq != ctx->finished;
+	if (!sh->plan)
+		return !l->plan_bad;
+	for (i = 0; i < ctx->nr_send; i++) {
+		struct df_kconn *s = &ctx->send[i];
+		uint64_t end = (ctx->finished + 1) * s->per_loop;
+
+		if (!dfk_connected(ctx, s))
+			return 0;
+		if (end - s->seen > s->nr_slots)
+			/* ACQUIRE pairs with the RELEASE of head, as in dfk_task_poll(). */
+			s->seen = dfk_load_acquire_sys(s->head);
+		if (end - s->seen > s->nr_slots)
+			return 0;
+	}
+	for (i = 0; i < ctx->nr_recv; i++)
+		if (!dfk_connected(ctx, &ctx->recv[i]))
+			return 0;
+	l->planned = ctx;
+	l->plan_seq = ctx->finished;
+	l->plan_bad = 0;
+	return 1;
+}
+
+/* Thread 0: what dfk_commit() and dfk_miss() need of the slice. */
+DFK void dfk_short_slice(struct df_kctx *ctx, uint32_t i, const struct dfk_plan *p,
+			 struct dfk_shared *sh)
+{
+	sh->inst = dfk_inst(ctx, i);
+	sh->now = dfk_now(ctx);
+	sh->loop = 0;
+	sh->takes = p->get != NULL;
+	sh->puts = p->put != NULL;
+	sh->recv_pos = p->recv_pos;
+	sh->send_pos = p->send_pos;
+	sh->ref = NULL;
+}
+
+/* Whether the slice needs dfk_commit(). */
+DFK int dfk_short_tells(const struct df_kdaemon *d, const struct dfk_plan *p)
+{
+	return p->tells || d->policy.order;
+}
+
+/* Thread 0: a slice has moved that needs nothing of dfk_commit() but the block's own counters. */
+DFK void dfk_short_sent(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx,
+			const struct dfk_plan *p)
+{
+	blk->moved = 1;
+	ctx->polls = 0;
+	/* RELAXED: with words only the host reads it, after the gate. */
+	if (p->tail)
+		dfk_store_relaxed_sys(p->tail, p->send_pos + 1);
+	dfk_store_relaxed_sys(&ctx->k, ctx->k + 1);
+	dfk_count(d, blk, ctx);
+}
+
+/* The first unit of a thread: those of warp 0, whose thread 0 has other work, are the last ones. */
+DFK uint32_t dfk_unit_first(void)
+{
+	if (DFK_NTHREADS <= 32)
+		return (uint32_t)DFK_TID;
+	return (uint32_t)(DFK_TID >= 32 ? DFK_TID - 32 : DFK_TID + DFK_NTHREADS - 32);
+}
+
+/*
+ * Words of the host, read while thread 0 waits for something else: whether there are submissions or
+ * a request to leave. The loads are in progress until dfk_heed() uses their results.
+ */
+struct dfk_heed {
+	uint32_t tail, quit, leave;
+};
+
+DFK struct dfk_heed dfk_heed_begin(const struct df_kblock *blk)
+{
+	const struct dfk_local *l = dfk_local(blk);
+	struct dfk_heed h;
+
+	/* RELAXED: hints, which are read again before anything follows from them. */
+	h.tail = dfk_load_relaxed_sys(&l->home->sq.tail);
+	h.quit = dfk_load_relaxed_sys(&l->d_home->quit);
+	h.leave = dfk_load_relaxed_sys(&l->d_home->leave);
+	return h;
+}
+
+/* Whether the block should look there. */
+DFK int dfk_heed(struct df_kblock *blk, const struct dfk_heed *h)
+{
+	struct dfk_local *l = dfk_local(blk);
+
+	if (h->tail != blk->sq.head)
+		l->eager = 1;
+	if (h->quit || h->leave)
+		l->looks = 0;
+	return h->tail != blk->sq.head || h->quit || h->leave;
+}
+
+/* Thread 0: whether the instance may access the buffers. Looks for a while if no task waits. */
+DFK uint32_t dfk_short_ready(struct df_kblock *blk, struct df_kctx *ctx)
+{
+	int i, looks = blk->first == blk->last ? DFK_SHORT_LOOKS : 1;
+	struct dfk_heed h = {blk->sq.head, 0, 0};
+
+	for (i = 0; i < looks && !ctx->ready; i++) {
+		if (i % DFK_HEED_EVERY == 0) {
+			if (dfk_heed(blk, &h))
+				break;
+			h = dfk_heed_begin(blk);
+		}
+		(void)dfk_instance_ready(ctx);
+	}
+	return ctx->ready;
+}
+
+/*
+ * Thread 0, while the other threads poll their words: looks at the slice's last unit, and ends the
+ * attempt when the threshold is reached or the host wants something.
+ */
+DFK int dfk_short_wait(struct df_kblock *blk, struct df_kctx *ctx, struct dfk_shared *sh,
+		       const struct dfk_plan *p, uint32_t at)
+{
+	int64_t left = ctx->spin - ctx->polls, i;
+	struct dfk_heed h = {blk->sq.head, 0, 0};
+	uint64_t v;
+
+	if (left > DFK_SHORT_LOOKS)
+		left = DFK_SHORT_LOOKS;
+	for (i = 0; !dfk_unit_get(p, at, &v); i++) {
+		if (i + 1 >= left) {
+			dfk_store_relaxed_sys(&sh->enough, 1u);
+			ctx->polls += i;
+			return 0;
+		}
+		if (i % DFK_HEED_EVERY == 0) {
+			if (dfk_heed(blk, &h))
+				left = 0;
+			else
+				h = dfk_heed_begin(blk);
+		}
+	}
+	return 1;
+}
+
+/*
+ * All threads: moves one slice. Returns whether it has moved; if not, nothing has changed. The
+ * block synchronizes before the next slice if this one has stored its result.
+ */
+DFK int dfk_short_move(struct df_kblock *blk, struct dfk_shared *sh, const struct dfk_plan *plan)
+{
+	const struct dfk_plan p = *plan;
+	uint64_t a[DFK_UNITS], b[DFK_UNITS];
+	uint32_t bytes[DFK_UNITS], type = sh->ctx->coll->type, redop = sh->ctx->coll->redop;
+	uint32_t n, i, u = dfk_unit_first(), units = (p.words + 1) / 2;
+	int got = 1;
+
+	for (n = 0; n < DFK_UNITS; n++) {
+		uint32_t at = u + n * (uint32_t)DFK_NTHREADS;
+
+		a[n] = b[n] = 0;
+		bytes[n] = dfk_unit_bytes(&p, at);
+		if (at >= units)
+			continue;
+		/* These loads are in progress while the words are polled. */
+		if (p.a)
+			a[n] = dfk_unit_load(p.a + 8 * at, bytes[n]);
+		if (p.b)
+			b[n] = dfk_unit_load(p.b + 8 * at, bytes[n]);
+		if (p.get && DFK_TID)
+			/* RELAXED: the barrier below orders it. */
+			while (!(got = dfk_unit_get(&p, at, &a[n])) &&
+			       !dfk_load_relaxed_sys(&sh->enough))
+				;
+	}
+	if (p.get && DFK_TID == 0)
+		got = dfk_short_wait(blk, sh->ctx, sh, &p, units - 1);
+	for (n = 0; n < DFK_UNITS && p.get && DFK_TID == 0 && got; n++) {
+		uint32_t at = u + n * (uint32_t)DFK_NTHREADS;
+
+		if (at < units)
+			got = dfk_unit_get(&p, at, &a[n]);
+	}
+	if (p.get && !dfk_sync_and(got))
+		return 0;
+	for (n = 0; n < DFK_UNITS; n++) {
+		uint32_t at = u + n * (uint32_t)DFK_NTHREADS;
+
+		if (at >= units)
+			continue;
+		if (p.b)
+			a[n] = dfk_unit(type, redop, a[n], b[n]);
+		if (p.put)
+			dfk_unit_put(&p, at, a[n]);
+		if (p.dst)
+			dfk_unit_store(p.dst + 8 * at, a[n], bytes[n]);
+	}
+	for (i = p.words + (uint32_t)DFK_TID; i < p.sweep; i += DFK_NTHREADS)
+		dfk_store_relaxed_sys(&p.put[i], (uint64_t)p.put_flag << 32);
+	return 1;
+}
+
+/* Thread 0: the turn has taken as long as several others, for dfk_leaves(). */
+DFK void dfk_short_missed(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
+			  struct df_kctx *ctx, int able)
+{
+	struct dfk_local *l = dfk_local(blk);
+
+	l->looks = (l->looks + 3) & ~3u;
+	if (!able)
+		sh->peer = 0;
+	dfk_miss(d, blk, sh, ctx, able);
+}
+
+/* All threads, which synchronize before and after. Returns the result of the turn. */
+DFK enum df_turn dfk_short_turn(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
+				struct dfk_stage *stage)
+{
+	struct df_kctx *ctx = sh->ctx;
+	struct dfk_plan *plan = dfk_plans(stage);
+	uint32_t i, nr = ctx->nr_inst;
+
+	int ok = 1;
+
+	if (sh->plan) {
+		/* By a thread of each warp from warp 1 on, while thread 0 waits for the input. */
+		uint32_t u = dfk_unit_first();
+
+		for (i = u / 32; i < nr && u % 32 == 0; i += (DFK_NTHREADS + 31) / 32) {
+			dfk_plan(ctx, i, &plan[i]);
+			ok &= (int)plan[i].ok;
+		}
+	}
+	if (DFK_TID == 0) {
+		sh->first = (uint32_t)(ctx->k - ctx->finished * nr);
+		sh->enough = 0;
+		sh->able = dfk_short_ready(blk, ctx);
+		if (!sh->able)
+			dfk_short_missed(d, blk, sh, ctx, 0);
+	}
+	if (!dfk_sync_and(ok)) {
+		/* Nothing has moved; the next turn is another one. */
+		if (DFK_TID == 0)
+			dfk_local(blk)->plan_bad = 1;
+		return DF_TURN_SPIN;
+	}
+	if (!sh->able)
+		return DF_TURN_SPIN;
+	for (i = sh->first; i < nr; i++) {
+		if (DFK_TID == 0 && dfk_short_tells(d, &plan[i])) {
+			dfk_short_slice(ctx, i, &plan[i], sh);
+			dfk_prepare(sh);
+		}
+		if (!dfk_short_move(blk, sh, &plan[i])) {
+			if (DFK_TID == 0) {
+				sh->peer = ctx->recv[dfk_inst(ctx, i)->recv_conn].peer;
+				dfk_short_missed(d, blk, sh, ctx, 1);
+				sh->turn = i > sh->first ? DF_TURN_PROGRESS : DF_TURN_SPIN;
+			}
+			dfk_sync();
+			return (enum df_turn)sh->turn;
+		}
+		/* The next slice may use the result, and the fence of the end follows. */
+		if (plan[i].dst)
+			dfk_sync();
+		if (DFK_TID == 0) {
+			if (i == sh->first)
+				dfk_accept(d, blk, ctx);
+			if (dfk_short_tells(d, &plan[i]))
+				dfk_commit(d, blk, sh);
+			else
+				dfk_short_sent(d, blk, ctx, &plan[i]);
+		}
+		/* By priority, each slice is followed by a decision. */
+		if (d->policy.order)
+			break;
+	}
+	return DF_TURN_PROGRESS;
+}
