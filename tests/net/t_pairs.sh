@@ -127,8 +127,8 @@ time.sleep(0.5)
 open("lying", "w").close()
 time.sleep(600)'
 until [ -e lying ]; do sleep 0.05; done
-for row in "7001 it hung up: what listens there is no .dfshim net --listen." "7002 nothing returns" \
-	"7003 it hung up" "7004 the peer says that it has the address not an address??.2J"; do
+for row in "7001 it closed the connection: no .dfshim net --listen. listens there" "7002 nothing returns" \
+	"7003 it closed the connection" "7004 the peer says that it has the address not an address??.2J"; do
 	net "10.77.0.2:${row%% *}" >pairs && fail "$row: status 0"
 	grep -q "${row#* }" pairs || fail "$row: $(cat pairs)"
 	! grep -q $'\x1b' pairs || fail "$row: a peer's escapes reach the terminal: $(cat -v pairs)"

@@ -129,6 +129,8 @@ bad 'partition is -1' "{\"buckets\":[$bucket],\"partition\":-1}"
 bad 'partition is 9223372036854775807' "{\"buckets\":[$bucket],\"partition\":9223372036854775807}"
 bad 'preserver: allowed: learning_rate and sigma above 0' "{\"buckets\":[$bucket],\"preserver\":{\"loss\":1,\"learning_rate\":0,\"mu\":1,\"sigma\":1,\"batch\":1}}"
 bad 'more than 512 parts' "{\"buckets\":[${bucket/:3/:3000}]}"
+# Longer than the nanoseconds of 64 bits on the slow link.
+bad 'more than 512 parts' "{\"buckets\":[${bucket/:3/:999999999}],\"links\":[{},{\"slowdown\":10000}]}"
 bad 'duplicate object key' "{\"buckets\":[$bucket],\"buckets\":[]}"
 bad 'line 1, column' '{'
 bad 'Expected object' '[1]'

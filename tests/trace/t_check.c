@@ -763,7 +763,7 @@ START_TEST(test_forged_indices)
 	ck_assert_uint_eq(set->gcomms[0].mismatch, UINT64_MAX - 1 - (OPS - 2) * 100);
 	for (size_t i = 0; i < set->nr_gcomms; i++)
 		held += set->gcomms[i].cap_rows * sizeof(*set->gcomms[i].rows) +
-			set->gcomms[i].row_map_size * sizeof(*set->gcomms[i].row_map);
+			set->gcomms[i].rows_at.cap * sizeof(*set->gcomms[i].rows_at.slots);
 	ck_assert_uint_gt(held, 0);
 	ck_assert_msg(held < 2 * given, "%zu bytes held for traces of %zu", held, given);
 	df_check_result_free(r);

@@ -7,6 +7,7 @@
 
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "trace/cli/cmd.h"
 #include "trace/cli/common/cli.h"
 #include "trace/say/json.h"
 
@@ -14,16 +15,16 @@ enum kind { KIND_ENUM, KIND_INT, KIND_STR, KIND_RULES };
 
 static const struct row {
 	enum kind kind;
-	const char *name, *values, *unit, *help, *def_text, *keys;
+	const char *name, *values, *unit, *help, *keys;
 	long def, min, max;
 } rows[DF_ENV_NR_ROWS] = {
 #define DF_ENV_ENUM(id, name, def, values, help)                                                   \
-	{KIND_ENUM, #name, values, NULL, help, NULL, NULL, def, 0, 0},
+	{KIND_ENUM, #name, values, NULL, help, NULL, def, 0, 0},
 #define DF_ENV_INT(id, name, def, min, max, unit, help)                                            \
-	{KIND_INT, #name, NULL, unit, help, NULL, NULL, def, min, max},
-#define DF_ENV_STR(id, name, def, help) {KIND_STR, #name, NULL, NULL, help, def, NULL, 0, 0, 0},
+	{KIND_INT, #name, NULL, unit, help, NULL, def, min, max},
+#define DF_ENV_STR(id, name, def, help) {KIND_STR, #name, NULL, NULL, help, NULL, 0, 0, 0},
 #define DF_ENV_RULES(id, name, def, keys, words, help)                                             \
-	{KIND_RULES, #name, words, NULL, help, def, keys, 0, 0, 0},
+	{KIND_RULES, #name, words, NULL, help, keys, 0, 0, 0},
 #include "runtime/base/env.def"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
@@ -52,7 +53,6 @@ static const char *value_text(const struct df_env *env, int row, char *buf, size
 		return env->id;
 #define DF_ENV_RULES(id, name, def, keys, words, help) DF_ENV_STR(id, name, def, help)
 #include "runtime/base/env.def"
-#include "trace/cli/cmd.h"
 #undef DF_ENV_ENUM
 #undef DF_ENV_INT
 #undef DF_ENV_STR

@@ -22,7 +22,7 @@ static void text(const char *path, const struct df_reader *r, const struct df_lo
 	       h->exe, h->mode < 3 ? modes[h->mode] : "?", h->rules == 1 ? "NCCL's" : "our",
 	       df_header_executor(h));
 	printf("  %" PRIu64
-	       " records over %.3f s%s, %zu operations, %zu host calls, %zu threads, %zu streams\n",
+	       " records over %.3f s%s, %zu operations, %zu calls, %zu threads, %zu streams\n",
 	       l->nr_recs, (double)(l->last_ns - l->first_ns) / 1e9,
 	       h->closed ? "" : ", did not exit normally", l->nr_ops, l->nr_calls, l->nr_threads,
 	       l->nr_streams);

@@ -95,13 +95,11 @@ static void parse_args(struct plan_args *a, int argc, char **argv)
 
 /* -- input ------------------------------------------------------------------------------------- */
 
-static int is_trace(const char *path)
+static int has_traces(const char *path)
 {
-	size_t n = strlen(path);
 	struct stat st;
 
-	return (!stat(path, &st) && S_ISDIR(st.st_mode)) ||
-	       (n > 4 && !strcmp(path + n - 4, ".dft"));
+	return (!stat(path, &st) && S_ISDIR(st.st_mode)) || df_cli_is_trace(path);
 }
 
 static int load_traces(const struct plan_args *a, struct result *r)
@@ -125,7 +123,7 @@ static int load(const struct plan_args *a, struct result *r)
 	char err[512];
 	int rc;
 
-	if (is_trace(a->input)) {
+	if (has_traces(a->input)) {
 		rc = load_traces(a, r);
 		if (rc)
 			return rc;

@@ -1,7 +1,6 @@
 /*
- * Whether the communicators of a recorded program can have more CTAs in flight on lanes, or use
- * more hardware queues, than a device has room for (runtime/exec/nccl/budget.h), for
- * `dfshim predict --executor nccl`. One thread.
+ * For `dfshim predict --executor nccl`: whether the communicators of a recorded program can need
+ * more CTAs or hardware queues on lanes than a device has (runtime/exec/nccl/budget.h). One thread.
  */
 #ifndef DF_TRACE_CLI_CMD_PREDICT_BUDGET_H
 #define DF_TRACE_CLI_CMD_PREDICT_BUDGET_H
@@ -12,10 +11,15 @@
 
 /* A communicator with unfinished operations on a rank. */
 struct df_budget_lane {
-	int comm, thread; /* of its first unfinished operation: the thread, ... */
-	size_t op;	  /* ... and its step */
-	uint64_t since;	  /* ... and when it was issued; 0: no operation is unfinished */
-	size_t nr;	  /* operations */
+	int comm;
+	/*
+	 * The operation that made it busy: its thread, its step, and its place in the order of
+	 * issue.
+	 */
+	int thread;
+	size_t op;
+	uint64_t since;
+	size_t nr; /* unfinished operations */
 };
 
 struct df_budget {
@@ -26,13 +30,13 @@ struct df_budget {
 	int rank;
 	struct df_budget_lane *lanes;
 	size_t nr_lanes;
-	/* ranks with more in flight than there is room for; of either kind */
+	/* Numbers of ranks that need more CTAs, more queues, and more of either than there are. */
 	int short_sms, short_queues, nr_short;
 };
 
 /*
- * Executes the program as recorded, with ranks that issue up to BUDGET_AHEAD operations before the
- * first ends. ctas, sms and queues are set. Returns 0 or -ENOMEM.
+ * Executes the program as recorded, with ranks that issue as many operations in advance as a stream
+ * takes. The caller sets ctas, sms and queues. Returns 0 or -ENOMEM.
  */
 int df_predict_budget(struct df_predict_program *w, struct df_budget *b);
 void df_predict_budget_fini(struct df_budget *b);

@@ -14,7 +14,7 @@
 struct tallies {
 	struct df_map ranks; /* (communicator, index): number of ranks that issue the collective */
 	struct df_map sides[2]; /* (communicator, source and destination): receives, sends */
-	struct df_map seen[2];	/* number of them that were requested */
+	struct df_map seen[2];	/* number of these for which has_partners() was called */
 };
 
 static void tallies_fini(struct tallies *y)
@@ -56,7 +56,10 @@ static int count_step(struct tallies *y, const struct df_program_steps *p, int r
 	return 0;
 }
 
-/* Whether all partners of a step are there. Asked in order. Fails with -ENOMEM. */
+/*
+ * Whether the traces have all partners of a step. Must be called for the steps in their order.
+ * Fails with -ENOMEM.
+ */
 static int has_partners(struct tallies *y, const struct df_program_steps *p, int rank,
 			const struct df_step_of *s)
 {
@@ -80,8 +83,11 @@ static int has_partners(struct tallies *y, const struct df_program_steps *p, int
 	return ok;
 }
 
-/* An omitted step may be the partner of another. Fails with -ENOMEM. */
-static int drop_alone(struct df_program_steps *p, size_t *nr)
+/*
+ * Drops the steps that have no partner, until none is left, because a dropped step may be the
+ * partner of another. Fails with -ENOMEM.
+ */
+static int drop_alone(struct df_program_steps *p)
 {
 	int rc = 0;
 
@@ -106,7 +112,6 @@ static int drop_alone(struct df_program_steps *p, size_t *nr)
 						continue;
 					changed = 1;
 					s->dropped = 1;
-					++*nr;
 				}
 			}
 		}
@@ -132,7 +137,7 @@ void df_predict_program_fini(struct df_predict_program *w)
 	df_mprog_fini(&w->prog);
 }
 
-/* Finds the recorded order: next is the thread with the earliest record. */
+/* Merges the steps of a rank's threads in the order of their records. */
 static int recorded_order(struct df_predict_program *w, int r)
 {
 	size_t at[DF_MODEL_THREADS] = {0};
@@ -202,7 +207,7 @@ int df_predict_program_make(struct df_predict_program *w, struct df_program_step
 	w->prog.in_order = 1;
 	for (int r = 0; r < p->nr_ranks; r++)
 		w->prog.nr_threads[r] = p->ranks[r].nr_threads;
-	rc = drop_alone(p, &w->nr_dropped);
+	rc = drop_alone(p);
 	for (size_t c = 0; c < p->nr_comms && !rc; c++)
 		if (df_mprog_comm(&w->prog, &p->comms[c].members) < 0)
 			rc = -ENOMEM;

@@ -13,11 +13,10 @@ struct df_predict_program {
 	const struct df_program_steps *steps;
 	/* The recorded step of each of the program's steps. */
 	uint32_t *step[DF_MODEL_RANKS][DF_MODEL_THREADS];
-	size_t nr_ops;	   /* collectives and messages, of all ranks */
-	size_t nr_dropped; /* omitted, because their partners are not in the traces */
+	size_t nr_ops; /* collectives and messages, of all ranks */
 };
 
-/* The steps outlive it. Fails with -ENOMEM; then there is nothing to free. */
+/* The steps must exist as long as it. Fails with -ENOMEM; then there is nothing to free. */
 int df_predict_program_make(struct df_predict_program *w, struct df_program_steps *p);
 void df_predict_program_fini(struct df_predict_program *w);
 const struct df_step_of *df_predict_program_step(const struct df_predict_program *w, int rank,

@@ -125,6 +125,11 @@ static void erase_progress(struct show *s)
 
 /* -- one run ----------------------------------------------------------------------------------- */
 
+static uint64_t seed_of(const struct df_sim_args *a, const struct df_sim_config *cfg)
+{
+	return !a->have_seed && cfg->fix_seed ? 2023 : a->opt.seed;
+}
+
 /* Reads a configuration from JSON and runs it. Returns 0, or an exit status after a message. */
 static int run(const struct df_sim_args *a, const json_t *root, enum df_sim_rules rules,
 	       struct show *show, struct df_sim_config *cfg, struct df_sim_result *res)
@@ -151,8 +156,7 @@ static int run(const struct df_sim_args *a, const json_t *root, enum df_sim_rule
 		cfg->load = big;
 	}
 	cfg->rules = rules;
-	if (!a->have_seed && cfg->fix_seed)
-		opt.seed = 2023;
+	opt.seed = seed_of(a, cfg);
 	opt.stop = &interrupted;
 	opt.round = show_round;
 	opt.progress = show->tty ? show_progress : NULL;
@@ -168,11 +172,6 @@ static int run(const struct df_sim_args *a, const json_t *root, enum df_sim_rule
 						  : strerror(-rc));
 	}
 	return 0;
-}
-
-static uint64_t seed_of(const struct df_sim_args *a, const struct df_sim_config *cfg)
-{
-	return !a->have_seed && cfg->fix_seed ? 2023 : a->opt.seed;
 }
 
 static json_t *result_json(const struct df_sim_args *a, const struct df_sim_config *cfg,
@@ -265,7 +264,7 @@ static const struct row {
 	enum df_sim_model model;
 	enum df_sim_semantics semantics;
 	enum df_sim_rules rules;
-	int limit; /* whether the configuration's; without one the row is omitted */
+	int limit; /* whether resource_limit applies; the row is omitted if it is not set */
 	const char *name;
 } rows[] = {
 	{DF_SIM_SINGLE, DF_SIM_FIFO, DF_SIM_NCCL, 0, "NCCL, one stream per GPU"},

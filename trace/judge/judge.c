@@ -58,11 +58,6 @@ static enum df_mark mark_of(const struct df_check_result *r, uint32_t n)
 			      : DF_M_NONE;
 }
 
-static uint64_t op_time(const struct df_check_set *set, const struct df_uop *u)
-{
-	return u->l.issue_ns + (uint64_t)set->traces[u->trace].skew_ns;
-}
-
 static void count_stuck(struct df_check_result *r)
 {
 	const struct df_graph *g = &r->g;
@@ -70,7 +65,6 @@ static void count_stuck(struct df_check_result *r)
 		*ranks = calloc(r->set->nr_entries + 1, 1);
 
 	r->stuck_ops = r->stuck_insts = r->stuck_comms = r->stuck_ranks = 0;
-	r->since_ns = UINT64_MAX;
 	for (size_t i = 0; i < g->nr_nodes && comms && ranks; i++) {
 		const struct df_node *n = &g->nodes[i];
 
@@ -86,8 +80,6 @@ static void count_stuck(struct df_check_result *r)
 			int world = r->set->entries[u->entry].world;
 
 			r->stuck_ops++;
-			if (op_time(r->set, u) < r->since_ns)
-				r->since_ns = op_time(r->set, u);
 			if (world >= 0 && (size_t)world <= r->set->nr_entries && !ranks[world]) {
 				ranks[world] = 1;
 				r->stuck_ranks++;

@@ -55,7 +55,6 @@ struct df_check_result {
 	enum df_world world; /* the rules under which the nodes are stuck */
 	int stale;
 	uint64_t quiet_ns; /* time since the last progress */
-	uint64_t since_ns; /* when the oldest stuck operation was issued */
 	/*
 	 * The edge to an operation that the job still needs with the remedy and that a rank has not
 	 * issued; or DF_NONE.

@@ -9,7 +9,7 @@
 
 #include "trace/plan/plan_int.h"
 
-/* Sums stay below 2^62. */
+/* Some 13 days. The sum over all buckets stays below 2^59. */
 #define MAX_NS (INT64_C(1) << 50)
 
 int df_plan_refuse(char *err, size_t size, const char *fmt, ...)
@@ -41,7 +41,7 @@ int df_plan_check(const struct df_plan_profile *p, char *err, size_t size)
 		if (!usable(b->forward_ns) || !usable(b->backward_ns))
 			return df_plan_refuse(
 				err, size,
-				"bucket %d: a computation takes no negative time, nor weeks",
+				"bucket %d: a computation takes no negative time, nor more than 13 days",
 				i + 1);
 		if (!usable(b->comm_ns) || b->comm_ns <= p->links[0].startup_ns)
 			return df_plan_refuse(
@@ -114,15 +114,16 @@ void df_plan_release(const struct df_plan_profile *p, int64_t *release)
 }
 
 /*
- * The time of an n-th part of a bucket: bytes in proportion, start-up in full. Rounded up, so that
- * it fits.
+ * The time of an n-th part of a bucket on a link: an n-th of the bytes, and the whole start-up.
+ * Rounded up. Limited, because 13 days times the slowdown of a link can exceed an int64_t.
  */
 static int64_t part_ns(const struct df_plan_profile *p, int bucket, int64_t n, int link)
 {
 	int64_t a = p->links[0].startup_ns;
 	double bytes = (double)(p->buckets[bucket].comm_ns - a) / (double)n;
 
-	return p->links[link].startup_ns + (int64_t)ceil(bytes * p->links[link].slowdown - 1e-6);
+	return p->links[link].startup_ns +
+	       (int64_t)fmin(ceil(bytes * p->links[link].slowdown - 1e-6), 0x1p62);
 }
 
 int df_plan_partition(const struct df_plan_profile *p, struct df_plan_item *items)

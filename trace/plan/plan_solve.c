@@ -29,18 +29,13 @@ struct node {
 
 struct df_plan_solver {
 	struct state a[2 * STATES], b[2 * STATES];
-	int max_jobs;
 	struct node nodes[];
 };
 
 struct df_plan_solver *df_plan_solver_create(int max_jobs)
 {
-	struct df_plan_solver *s;
-
-	s = malloc(sizeof(*s) + (size_t)max_jobs * STATES * sizeof(struct node));
-	if (s)
-		s->max_jobs = max_jobs;
-	return s;
+	return malloc(sizeof(struct df_plan_solver) +
+		      (size_t)max_jobs * STATES * sizeof(struct node));
 }
 
 void df_plan_solver_destroy(struct df_plan_solver *s)
@@ -93,8 +88,8 @@ int64_t df_plan_pick(struct df_plan_solver *s, const struct df_plan_job *jobs, i
 		int i = 0, c = 0, nr_to = 0;
 
 		/*
-		 * A part of the bound, not of the deadline: otherwise a few small jobs alone would
-		 * never be sent.
+		 * Stop near the bound, not near the deadline: a few small jobs stay far below the
+		 * deadline and would otherwise never be sent.
 		 */
 		if (busiest >= bound - bound / TOLERANCE)
 			break;

@@ -54,7 +54,7 @@ static int *flag_at(struct df_mrun *r, int flag)
 	return &r->flags[flag];
 }
 
-/* Whether it is set; if not, the rank waits for it. */
+/* Whether the flag is set. If not, notes that the rank waits for it. */
 static int wait_flag(struct df_mrun *r, int flag, int rank)
 {
 	int *at = flag_at(r, flag);
@@ -87,7 +87,7 @@ static size_t open_on(const struct df_mrun *r, int rank, int stream)
 }
 
 /* Tries the next step of a thread. Returns 1 if the step is over. */
-static int host_step(struct df_mrun *r, int rank, int thread)
+static int step_thread(struct df_mrun *r, int rank, int thread)
 {
 	const struct df_mop *op = &r->p->threads[rank][thread].ops[r->pc[rank][thread]];
 	size_t step = r->pc[rank][thread], open = r->nr_open[rank];
@@ -144,7 +144,7 @@ static int host_step(struct df_mrun *r, int rank, int thread)
 	df_mrun_tell(r, DF_ME_LEAVE, rank, thread, step, op, -1);
 	r->entered[rank][thread] = 0;
 	r->pc[rank][thread]++;
-	/* Others of its threads may have been held. */
+	/* The schedule may have held other threads of the rank. */
 	df_ranks_add(&r->threads_due, rank);
 	return 1;
 }
@@ -174,8 +174,10 @@ static size_t list_due(struct df_mrun *r, size_t nr)
 	return nr;
 }
 
-/* By a schedule: one step of one thread at a time, until none can proceed. */
-static int hosts_in_order(struct df_mrun *r, const struct df_model_schedule *s)
+/*
+ * Lets the schedule choose the thread of each step, until none can proceed. Returns 1 if one did.
+ */
+static int run_threads_in_order(struct df_mrun *r, const struct df_model_schedule *s)
 {
 	size_t nr = 0;
 	int moved = 0;
@@ -190,7 +192,7 @@ static int hosts_in_order(struct df_mrun *r, const struct df_model_schedule *s)
 		at = s->pick(s->arg, nr) % nr;
 		k = r->choice[at][0];
 		t = r->choice[at][1];
-		if (may_try(r, s, k, t) && host_step(r, k, t)) {
+		if (may_try(r, s, k, t) && step_thread(r, k, t)) {
 			moved = 1;
 			continue;
 		}
@@ -204,8 +206,8 @@ static int hosts_in_order(struct df_mrun *r, const struct df_model_schedule *s)
 	return moved;
 }
 
-/* Lets all threads proceed as far as they can; returns 1 if one moved. */
-static int hosts(struct df_mrun *r, const struct df_model_schedule *s)
+/* Lets all threads proceed as far as they can. Returns 1 if one did. */
+static int run_threads(struct df_mrun *r, const struct df_model_schedule *s)
 {
 	int moved = 0;
 
@@ -213,12 +215,12 @@ static int hosts(struct df_mrun *r, const struct df_model_schedule *s)
 		for (int k = -1; (k = df_ranks_from(&r->threads_due, k + 1)) >= 0;) {
 			df_ranks_remove(&r->threads_due, k);
 			for (int t = 0; t < r->p->nr_threads[k]; t++)
-				while (!r->failed && may_try(r, s, k, t) && host_step(r, k, t))
+				while (!r->failed && may_try(r, s, k, t) && step_thread(r, k, t))
 					moved = 1;
 		}
 		return moved;
 	}
-	return hosts_in_order(r, s);
+	return run_threads_in_order(r, s);
 }
 
 static void finish(struct df_mrun *r, size_t i)
@@ -309,8 +311,8 @@ static void start(struct df_mrun *r, size_t i)
 }
 
 /*
- * Starts all tasks that may start. With a schedule, starts one of them, or none if something else
- * makes progress.
+ * Starts all tasks that may start. If the schedule chooses tasks, starts the chosen one; it may
+ * choose none if a thread has proceeded. Returns 1 if one was started.
  */
 static int starts(struct df_mrun *r, const struct df_model_schedule *s, int others_move)
 {
@@ -578,7 +580,7 @@ int df_mrun_go(struct df_mrun *r, const struct df_model_schedule *schedule, df_m
 	for (int k = 0; k < p->nr_ranks; k++)
 		df_ranks_add(&r->threads_due, k);
 	do {
-		moved = hosts(r, schedule);
+		moved = run_threads(r, schedule);
 		moved |= starts(r, schedule, moved);
 		if (moved && schedule && schedule->device && schedule->device(schedule->arg, 2))
 			continue;

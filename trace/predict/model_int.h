@@ -21,14 +21,16 @@ struct task {
 	uint64_t *p2p_index; /* P2P: number of each message between its two ranks */
 	int *deps;
 	size_t nr_deps, cap_deps;
-	/* LANES: the operations before it on its communicators, which are not among deps */
+	/* LANES: the preceding operations on its communicators, which are not among deps */
 	int *after;
 	size_t nr_after, cap_after;
 	/* P2P: the preceding task of the same group, with which it runs; negative: none */
 	int with;
-	uint8_t joins; /* whether it is part of the preceding task's kernel */
-	uint8_t started, done, coll, legacy, told;
-	uint8_t settled; /* whether it and all its predecessors have finished */
+	uint8_t joins;		       /* whether it is part of the preceding task's kernel */
+	uint8_t started, done, legacy; /* legacy: work on the legacy stream */
+	uint8_t coll;		       /* COLL or P2P */
+	uint8_t told;		       /* whether DF_ME_NO_SLOT was reported */
+	uint8_t settled;	       /* whether it and all its predecessors have finished */
 	uint32_t stamp;
 };
 
@@ -77,14 +79,17 @@ struct df_mrun {
 		struct df_ranks here;
 	} * bars;
 	size_t nr_bars, cap_bars;
-	int *flags; /* SET, or the rank that waits plus 1, or ALL */
+	/* 0: no rank waits for the flag; n > 0: rank n - 1 does; ALL: several do; SET: it is set */
+	int *flags;
 	size_t nr_flags, cap_flags;
 	/*
-	 * To be tried again: the threads of these ranks, their tasks that have not started, and
-	 * those of their collectives and messages that all their ranks have started.
+	 * The ranks to be tried again: for threads_due their threads, for starts_due their tasks
+	 * that have not started, for the others their collectives and messages that all
+	 * participants have started.
 	 */
 	struct df_ranks threads_due, starts_due, colls_due, messages_due;
 	int first_task[DF_MODEL_RANKS], last_task[DF_MODEL_RANKS]; /* negative: none */
+	/* The last task on the legacy stream, and on any other stream; negative: none. */
 	int legacy[DF_MODEL_RANKS], last[DF_MODEL_RANKS];
 	size_t nr_open[DF_MODEL_RANKS];	    /* number of unfinished tasks */
 	size_t nr_open_ops[DF_MODEL_RANKS]; /* collectives and messages among them */
@@ -93,8 +98,8 @@ struct df_mrun {
 	/* By rank. */
 	size_t (*pc)[DF_MODEL_THREADS];
 	uint8_t (*entered)[DF_MODEL_THREADS];
-	/* For hosts_in_order(): rank and thread, with room for all threads; and which are there. */
-	int (*choice)[2];
+	/* For run_threads_in_order(): the threads that may proceed, and whether each is listed. */
+	int (*choice)[2]; /* rank and thread */
 	uint8_t (*listed)[DF_MODEL_THREADS];
 	uint32_t stamp;
 	size_t max_resident;
@@ -105,7 +110,7 @@ struct df_mrun {
 #define ALL (-1)
 #define SET (-2)
 
-#define BIAS 8 /* so that a value of run.events is never 0 */
+#define BIAS 8 /* makes all values of df_mrun.events positive */
 
 void df_mrun_tell(struct df_mrun *r, enum df_model_event ev, int rank, int thread, size_t op,
 		  const struct df_mop *m, int task);
@@ -120,8 +125,8 @@ struct meeting *df_mrun_meet(struct df_mrun *r, const struct task *t, int messag
 /* Forgets settled tasks. */
 void df_mrun_forget(struct df_mrun *r);
 /*
- * Whether all unfinished tasks of this rank are collectives or queued behind some; LANES: whether
- * they are collectives, and records and waits of events.
+ * Whether each unfinished task of this rank is a collective or message, or waits for one. LANES:
+ * whether each is a collective, a message, or a record of or a wait for an event.
  */
 int df_mrun_only_collectives(struct df_mrun *r, int rank);
 

@@ -51,13 +51,10 @@ struct walk {
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS], at[DF_MODEL_RANKS], given[DF_MODEL_RANKS];
 	/* For each rank and thread: the step after the last turn that was given out. */
 	size_t (*step)[DF_MODEL_THREADS];
-	/*
-	 * For each rank: threads that had a turn and made no progress, since anything of the rank
-	 * last made some. Ranks below the first one have no others.
-	 */
+	/* For each rank: threads that have had a turn since the rank last made progress. */
 	uint64_t tried[DF_MODEL_RANKS];
-	int first_untried;
-	int moved; /* whether a thread of any rank has moved since all ranks had untried threads */
+	int first_untried; /* all threads of lower ranks have been tried */
+	int moved; /* whether any thread has proceeded since tried[] was cleared for all ranks */
 	uint64_t rng;
 	int random; /* whether `rng` chooses the rank that is ahead */
 	int failed;
@@ -72,6 +69,7 @@ static void walk_fini(struct walk *x)
 	free(x->step);
 	for (int r = 0; r < DF_MODEL_RANKS; r++)
 		free(x->turn[r]);
+	memset(x, 0, sizeof(*x));
 }
 
 static int walk_init(struct walk *x, const struct df_mprog *p,
@@ -307,10 +305,7 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 		return;
 	x->moved = 1;
 	x->at[rank] += df_predict_takes_turn(mop->kind) && x->at[rank] < x->nr[rank];
-	/*
-	 * The operations of a group are issued together when it ends, because a replay can only do
-	 * that.
-	 */
+	/* A replay can only issue a group as a whole, so its next operation has the next turn. */
 	for (size_t k = x->at[rank]; mop->goes_on; k++) {
 		if (k == x->nr[rank] && give_turn(x, rank) < 0)
 			return;
@@ -338,7 +333,7 @@ static int go(struct walk *x)
 	struct df_model_schedule s = {.arg = x, .hold = hold, .let_go = let_go};
 	int rc;
 
-	/* Which task gets a slot first depends on the rank that is ahead, too. */
+	/* The rank that is ahead also decides which task gets a slot first. */
 	if (x->random)
 		s.pick = pick;
 	forget_all_tried(x);
@@ -346,10 +341,7 @@ static int go(struct walk *x)
 	return x->failed ? -ENOMEM : rc;
 }
 
-/*
- * ---- choosing orders
- * ---------------------------------------------------------------------------------------
- */
+/* ---- choosing orders ------------------------------------------------------------------------- */
 
 /* Counts the orders of these turns, up to `limit`. */
 static size_t count_merges(const uint8_t *thread, size_t nr, size_t limit)
@@ -368,7 +360,7 @@ static size_t count_merges(const uint8_t *thread, size_t nr, size_t limit)
 	return all;
 }
 
-/* Makes the order with this number: each digit chooses the thread of a turn. */
+/* Sorts turns into the order with this number. Orders are numbered by their threads, in turn. */
 static void nth_merge(uint8_t *thread, size_t nr, size_t number)
 {
 	uint8_t rest[256], *v = thread;
@@ -519,10 +511,7 @@ static void make_order(struct walk *x, uint64_t schedule, int all)
 	}
 	if (all || !nr)
 		return;
-	/*
-	 * In most tries one thread of one rank is late or early; in some, everything is in
-	 * disorder.
-	 */
+	/* Two tries of three move one thread of one rank; the third shuffles all ranks. */
 	if (schedule % 3)
 		shift(x, ranks[below(x, (size_t)nr)], schedule % 3 == 1);
 	else
@@ -547,7 +536,8 @@ static int as_recorded(const struct df_mprog *p, const struct df_predict_order *
 		if (rc || !advance(&x, opts->window))
 			break;
 	}
-	copy_result(res, x.res, p);
+	if (x.res)
+		copy_result(res, x.res, p);
 	if (!rc && open)
 		df_mrun_each(x.run, open, arg);
 	rc = rc ?: x.failed ? -ENOMEM : 0;
@@ -564,16 +554,16 @@ static int all_taken(const struct walk *x)
 	return all;
 }
 
-/* Returns how far base advances from one window to the next. */
+/* Returns the distance from one window to the next: windows overlap by half. */
 static size_t stride(size_t window)
 {
 	return window > 1 ? window / 2 : window;
 }
 
 /*
- * Runs on from the state of x, whose window has been given out: the window in the order of a try,
- * the rest as recorded. Returns 0 when the whole window is over, 1 if nothing makes progress any
- * more (then x->res has the state), or -ENOMEM.
+ * Continues from the state of x, for whose window turns have been given out: executes the window in
+ * the order of a try, the rest as recorded. Returns 0 when all operations of the window have
+ * finished, 1 if nothing makes progress any more (x->res has the state), or -ENOMEM.
  */
 static int go_through(struct walk *x, uint64_t schedule, int all, size_t window)
 {
@@ -701,7 +691,7 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 		if (!advance(&base, stride(opts->window)))
 			break;
 		rc = go(&base);
-		/* The rest of the program was in a window too. */
+		/* The last window reached the end of the program. */
 		if (!rc && all_taken(&base))
 			break;
 	}

@@ -133,24 +133,9 @@ static void *snapshot(const struct df_trace_header *h)
 struct keep {
 	struct df_load l;
 	uint64_t first_item; /* record of the first unfinished operation */
-	uint64_t *keys;	     /* the last operation of each signature, pair, and issuing thread */
-	size_t size;
-	uint8_t *op; /* operations to keep */
-	int lean;    /* for a proof, not for users: without texts and call sites */
+	uint8_t *op;	     /* operations to keep */
+	int lean;	     /* for a proof, not for users: without texts and call sites */
 };
-
-/* Returns 1 if the key is new. */
-static int key_put(struct keep *k, uint64_t key)
-{
-	size_t at = (size_t)df_mix64(key) & (k->size - 1);
-
-	while (k->keys[at] && k->keys[at] != key)
-		at = (at + 1) & (k->size - 1);
-	if (k->keys[at])
-		return 0;
-	k->keys[at] = key;
-	return 1;
-}
 
 /* Marks each communicator's last collective before the unfinished ones: the report names it. */
 static int mark_finished(struct keep *k)
@@ -183,22 +168,25 @@ static int mark_finished(struct keep *k)
  */
 static int mark_last(struct keep *k, int nccl)
 {
-	k->size = 64;
-	while (k->size < k->l.nr_ops * 4)
-		k->size *= 2;
-	k->keys = calloc(k->size, sizeof(*k->keys));
-	if (!k->keys)
-		return -ENOMEM;
-	for (size_t i = k->l.nr_ops; i-- > 0;) {
-		const struct df_lop *op = &k->l.ops[i];
-		int first = key_put(k, df_seen_key(op->comm, op, nccl));
+	struct df_map calls = {0}, threads = {0}; /* of which an operation is marked */
+	int rc = 0;
 
-		/* This key is even; the keys of df_seen_key() are odd. */
-		if (key_put(k, df_mix64((uint64_t)op->comm << 32 | op->thread) << 1 | 1ull << 63) ||
-		    first)
+	for (size_t i = k->l.nr_ops; i-- > 0 && !rc;) {
+		const struct df_lop *op = &k->l.ops[i];
+		uint64_t *call = df_map_at(&calls, df_seen_key(op->comm, op, nccl), 0);
+		uint64_t *thread = df_map_at(&threads, op->comm, op->thread);
+
+		if (!call || !thread) {
+			rc = -ENOMEM;
+			continue;
+		}
+		if (!*call || !*thread)
 			k->op[i] = 1;
+		*call = *thread = 1;
 	}
-	return 0;
+	df_map_fini(&calls);
+	df_map_fini(&threads);
+	return rc;
 }
 
 static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
@@ -239,7 +227,7 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 	}
 	case DF_REC_STREAM_CREATE:
 	case DF_REC_STREAM_DESTROY:
-		/* All that was on it has ended. */
+		/* A stream destroyed before the first unfinished operation has no work left. */
 		return !df_load_stream_ended(&k->l, r->a, k->first_item);
 	case DF_REC_STREAM_WORK:
 	case DF_REC_STREAM_FENCE:
@@ -262,8 +250,8 @@ static int wanted(const struct keep *k, const struct df_rec *r, uint64_t index)
 }
 
 /*
- * The operation that this record completes, if NCCL executes it: its index is counted from the
- * first record, which the image may lack, so it needs an OP_MATCH. Else NULL.
+ * Returns the operation that needs an OP_MATCH after this OP_ARGS record, or NULL. If NCCL executes
+ * it, its index is counted from the first record, which the image may lack.
  */
 static const struct df_lop *op_to_index(const struct keep *k, const struct df_rec *rec)
 {
@@ -384,7 +372,6 @@ static int reduce(const void *source, int lean, void **image, size_t *bytes)
 		rc = mark_finished(&k);
 	if (!rc)
 		rc = write_image(&k, &r, image, bytes);
-	free(k.keys);
 	free(k.op);
 	df_load_fini(&k.l);
 	df_reader_close(&r);
@@ -444,15 +431,6 @@ int df_trace_left(const struct df_trace_header *ring, struct df_left_row **rows,
 #define TABLE 4096 /* offset of a source's communicators */
 
 /*
- * In a running process, the abort of a communicator does not end the job: later records count too.
- */
-static void plain_end(struct df_rec *rec)
-{
-	if (rec->type == DF_REC_COMM_ABORT)
-		rec->type = DF_REC_COMM_DESTROY;
-}
-
-/*
  * Makes a trace of `old` and the records [from, to) of the ring. Returns -EAGAIN if one of these is
  * not whole.
  */
@@ -500,7 +478,9 @@ static int source(const struct df_trace_header *ring, const struct df_trace_head
 			return -EAGAIN;
 		}
 		copy->commit = (uint32_t)(nr_old + (i - from) + 1);
-		plain_end(copy);
+		/* The process still runs, so records after the abort count too. */
+		if (copy->type == DF_REC_COMM_ABORT)
+			copy->type = DF_REC_COMM_DESTROY;
 	}
 	*out = h;
 	return 0;

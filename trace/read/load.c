@@ -112,7 +112,7 @@ struct df_lthread *df_load_thread(const struct df_load *l, uint32_t tid)
 	return at && *at ? &l->threads[*at - 1] : NULL;
 }
 
-static struct df_lthread *thread_of(struct df_load *l, const struct df_rec *rec, uint32_t tid)
+static struct df_lthread *thread_of(struct df_load *l, uint32_t tid)
 {
 	struct df_lthread *t = df_load_thread(l, tid);
 	uint64_t *at;
@@ -128,7 +128,6 @@ static struct df_lthread *thread_of(struct df_load *l, const struct df_rec *rec,
 	*at = l->nr_threads;
 	memset(t, 0, sizeof(*t));
 	t->tid = tid;
-	t->first_ns = rec->time_ns;
 	t->device = -1;
 	return t;
 }
@@ -245,7 +244,8 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 /*
  * Where NCCL itself executes, the return of a wait shows that all earlier operations have ended.
  * But an operation of another thread is recorded before that thread puts it on a stream, so the
- * wait may have begun in between. Then only the operation's own record can show its end.
+ * wait may have begun in between. If such an operation has records of its own end, only these show
+ * its end.
  */
 static void synced(struct df_load *l, const struct df_lcall *c)
 {
@@ -289,7 +289,6 @@ static int on_call(struct df_load *l, const struct df_rec *rec, uint64_t index,
 			l->nr_open -= c->open;
 			c->open = 0;
 			c->exit_ns = rec->time_ns;
-			c->result = rec->b;
 			synced(l, c);
 		}
 		return 0;
@@ -370,11 +369,11 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 		if (op->state == DF_OP_ISSUED)
 			op->state = DF_OP_STARTED;
 		break;
-	case DF_REC_OP_PREEMPT:
-		op->nr_preempt++;
-		break;
 	case DF_REC_PROXY:
-		/* NCCL has launched it, and the end of its kernel is not recorded. */
+		/*
+		 * The record shows that an operation without records of its begin and end has
+		 * started and has not ended.
+		 */
 		if (!df_lop_blind(op))
 			break;
 		op->flags |= DF_OP_END_SEEN;
@@ -450,7 +449,6 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_OP_SLOT:
 	case DF_REC_OP_START:
 	case DF_REC_OP_DONE:
-	case DF_REC_OP_PREEMPT:
 		on_op(l, rec, index);
 		return 0;
 	case DF_REC_CALL_ENTER:
@@ -463,9 +461,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_POLLED:
 		return df_load_polled(l, rec, index, t);
 	case DF_REC_STREAM_WORK:
-		/*
-		 * Streams that no record describes: the legacy stream, or one whose record is lost.
-		 */
+		/* The legacy stream, and a stream whose record is lost, are first named here. */
 		return on_stream(l, rec->c, rec->b)
 			       ?: push_item(l, rec, index, DF_ITEM_WORK, rec->c, rec->op,
 					    (rec->a & 0xff) | (rec->b >> 35 & 1) * DF_WORK_EXACT);
@@ -488,7 +484,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_THREAD:
 		/* The watchdog recorded this about a thread that has written no records. */
 		if (t->is_ours && rec->a != rec->thread) {
-			t = thread_of(l, rec, (uint32_t)rec->a);
+			t = thread_of(l, (uint32_t)rec->a);
 			if (!t)
 				return -ENOMEM;
 			t->stranger = 1;
@@ -541,8 +537,8 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 }
 
 /*
- * Whether the thread recorded its own action on its own device. Records that it only forwards, such
- * as an operation's end, may belong to any device.
+ * Whether a record of this type is about the device that its thread uses. Other records, such as an
+ * operation's end, may belong to any device.
  */
 static int is_asked(uint16_t type)
 {
@@ -622,7 +618,7 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 			break;
 		}
 		if (!t || t->tid != rec->thread) {
-			t = thread_of(l, rec, rec->thread);
+			t = thread_of(l, rec->thread);
 			if (!t)
 				return -ENOMEM;
 		}
@@ -637,10 +633,8 @@ int df_load_trace(struct df_load *l, struct df_reader *r)
 		if (rec->comm && df_rec_has_comm(rec->type)) {
 			struct df_lcomm *c = comm_of(l, r, rec->comm);
 
-			if (c) {
-				c->last_rec = index;
+			if (c)
 				c->last_ns = rec->time_ns;
-			}
 		}
 		if (rec->type == DF_REC_STALL)
 			still = DF_STILL_STALL;

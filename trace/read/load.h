@@ -1,6 +1,6 @@
 /*
- * One loaded trace: its operations, host calls, threads, and the order of the work on streams. The
- * step between the reader and everything that judges, draws or exports.
+ * One loaded trace: its operations, the calls of its threads, and the order of the work on streams.
+ * All code that judges, draws or exports traces uses it.
  *
  * A load can be reused for the next trace (df_load_trace() empties it first), so loading many needs
  * only the memory of one. Belongs to one thread.
@@ -24,8 +24,7 @@ struct df_lop {
 	uint64_t index;
 	uint64_t issue_ns, start_ns, done_ns;
 	uint64_t rec, rec_start, rec_slot; /* record indices; or DF_NO_REC */
-	uint64_t nr_preempt;
-	uint32_t comm; /* local number, from 1 */
+	uint32_t comm;			   /* local number, from 1 */
 	uint32_t thread, site, group;
 	uint32_t program;   /* index of its name among the strings; 0: unknown */
 	int32_t rank, peer; /* peer: root or peer; -1: none */
@@ -34,7 +33,7 @@ struct df_lop {
 	uint8_t state; /* enum df_op_state */
 	uint8_t slot;  /* whether it has a slot: 0 unknown, 1 waits for one, 2 has one */
 	uint8_t has_match;
-	uint8_t has_index; /* NCCL executes it, and cindex is its index: the trace was reduced */
+	uint8_t has_index; /* cindex is its index: NCCL executes it, and the trace was reduced */
 };
 
 struct df_range {
@@ -57,7 +56,7 @@ static inline int df_lop_blind(const struct df_lop *op)
 }
 
 struct df_lcall {
-	uint64_t serial, object, detail, rec, enter_ns, exit_ns, result;
+	uint64_t serial, object, detail, rec, enter_ns, exit_ns;
 	uint32_t call, thread, comm, site;
 	int32_t device, rank;
 	uint8_t open, released;
@@ -83,15 +82,14 @@ struct df_lthread {
 	uint32_t tid;
 	uint32_t nr_issued;
 	int32_t device; /* the last device that it used; -1: none */
-	uint64_t first_ns, last_ns, last_rec;
+	uint64_t last_ns, last_rec;
 	uint64_t in_group; /* serial of its current ncclGroupEnd; 0: none */
 	uint64_t at_rec;   /* record of its last HOST_AT; the thread's own records are older */
 	uint32_t at;	   /* enum df_host_at */
 	uint32_t at_lock;  /* enum df_lock, for DF_AT_LOCK */
-	uint32_t at_syscall;
-	uint32_t at_site; /* where its script was then; 0: unknown */
-	uint8_t is_ours;  /* it runs nothing of the application: its calls are background calls */
-	uint8_t stranger; /* it has called neither NCCL nor CUDA; known because it waits */
+	uint32_t at_site;  /* where its script was then; 0: unknown */
+	uint8_t is_ours;   /* it runs nothing of the application: its calls are background calls */
+	uint8_t stranger;  /* it has called neither NCCL nor CUDA; known because it waits */
 	/* it works for a call of this thread and issues nothing on its own; 0: none */
 	uint32_t part_of;
 	uint32_t asks; /* DF_AT_ASKS: bits 1 << enum df_polled */
@@ -120,7 +118,7 @@ struct df_lnote {
 /* The recorded facts about one of the process's communicators. */
 struct df_lcomm {
 	uint64_t nr_coll, nr_p2p;
-	uint64_t last_rec, last_ns;
+	uint64_t last_ns;
 	uint32_t threads[DF_LCOMM_THREADS]; /* that issued on it, or made it */
 	uint32_t nr_threads, more_threads;  /* more_threads: some did not fit */
 	/* bits 1 << index in threads: the thread issued on it */
@@ -134,9 +132,8 @@ struct df_load {
 	uint64_t last_progress_ns; /* the last start, end, issue, or return of a call */
 	uint64_t nr_recs, nr_torn;
 	/*
-	 * The record with which the process gave up, if no communicator was made after it:
-	 * the hang was ended there. Only the records before it are evidence and are loaded.
-	 * DF_NO_REC: none.
+	 * The record at which a hang was ended because a process gave up (load_broken.c);
+	 * DF_NO_REC: none. Only the records before it are evidence and are loaded.
 	 */
 	uint64_t cut_rec;
 	uint64_t cut_ns;  /* time of that record, if this process gave up; else 0 */
@@ -186,9 +183,9 @@ int df_load_lost_ops(const struct df_load *l, const struct df_reader *r, uint32_
  */
 uint64_t df_load_nr_coll(const struct df_trace_comm *c);
 /*
- * Part of df_load_trace(). Sets the indices of operations that can match each other. Uses the
- * recorded index if the ring has lost records of the communicator; otherwise counts, which is
- * always exact.
+ * Part of df_load_trace(). Sets the indices by which operations of different ranks match. Counts
+ * the operations; the result is exact if the ring has lost none. Uses recorded indices if it has,
+ * if the trace was reduced, and for communicators without messages, where both are equal.
  */
 int df_load_indices(struct df_load *l, const struct df_reader *r);
 

@@ -34,7 +34,6 @@ void df_load_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t in
 	if (at != DF_AT_POLLS || !rec->op || t->at != DF_AT_POLLS) {
 		t->at = at;
 		t->at_lock = at == DF_AT_LOCK ? kind : DF_LOCK_ANY;
-		t->at_syscall = (uint32_t)rec->c;
 		t->at_site = rec->site;
 		t->at_rec = index;
 		t->nr_polls = 0;
@@ -45,7 +44,7 @@ void df_load_host_at(struct df_lthread *t, const struct df_rec *rec, uint64_t in
 	}
 }
 
-/* A polling loop that has ended counts as a wait that is over. */
+/* A polling loop that has ended becomes a call that has returned. */
 int df_load_polled(struct df_load *l, const struct df_rec *rec, uint64_t index,
 		   const struct df_lthread *t)
 {

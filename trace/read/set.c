@@ -40,7 +40,7 @@ static void trc_fini(struct df_trc *t)
 	free(t->items);
 	free(t->notes);
 	free(t->proxies);
-	free(t->seen);
+	df_map_fini(&t->seen);
 }
 
 void df_check_set_free(struct df_check_set *set)
@@ -51,7 +51,7 @@ void df_check_set_free(struct df_check_set *set)
 		trc_fini(&set->traces[i]);
 	for (size_t i = 0; i < set->nr_gcomms; i++) {
 		free(set->gcomms[i].rows);
-		free(set->gcomms[i].row_map);
+		df_map_fini(&set->gcomms[i].rows_at);
 		free(set->gcomms[i].members);
 	}
 	free(set->traces);
@@ -59,7 +59,7 @@ void df_check_set_free(struct df_check_set *set)
 	free(set->entries);
 	free(set->sorted);
 	free(set->gcomms);
-	free(set->gcomm_map);
+	df_map_fini(&set->gcomms_at);
 	free(set->dead);
 	free(set->links);
 	free(set->left.rows);
@@ -80,9 +80,7 @@ static void refuse(struct df_check_set *set, const char *name, const char *why)
 	df_text_clean(set->error, strlen(set->error));
 }
 
-/*
- * Sorts by id, not in the order of appearance: a reduced trace may lack a thread's first records.
- */
+/* By id, because a reduced trace may lack a thread's first records. */
 static int by_tid(const void *pa, const void *pb)
 {
 	uint32_t a = *(const uint32_t *)pa, b = *(const uint32_t *)pb;
@@ -138,7 +136,6 @@ static int add_entries(struct df_check_set *set, struct df_trc *t, uint32_t trac
 			return -ENOMEM;
 		e->rank = c->rank;
 		e->device = c->device;
-		t->nr_done += c->done;
 		count_collectives(e, c, i <= l->nr_comms ? &l->comms[i - 1] : NULL);
 		if (i <= l->nr_comms) {
 			e->nr_threads = l->comms[i - 1].nr_threads;
@@ -202,7 +199,7 @@ static int keep_op(struct df_check_set *set, struct df_trc *t, uint32_t trace, s
 	return 0;
 }
 
-/* The last record of a link counts; a restored link is removed. */
+/* Keeps the last record of each link that is broken or held; forgets a restored link. */
 static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_lnote *n,
 		     const struct df_reader *r)
 {
@@ -249,7 +246,7 @@ static int keep_link(struct df_check_set *set, uint32_t trace, const struct df_l
 	return 0;
 }
 
-/* The records of the last batch count, as long as their operations have not ended. */
+/* Keeps the records of the last batch whose operations have not ended. */
 static int keep_proxy(const struct df_load *l, struct df_trc *t, const struct df_lnote *n)
 {
 	const struct df_rec *rec = &n->rec;
@@ -341,7 +338,6 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 		return keep_proxy(&set->load, t, n);
 	case DF_REC_STALL:
 		t->stall_ms = rec->a;
-		t->stall_rec = n->index;
 		t->stall_ns = rec->time_ns;
 		return 0;
 	case DF_REC_OP_INTENT:
@@ -408,8 +404,8 @@ static int keep_items(struct df_check_set *set, struct df_trc *t)
 }
 
 /*
- * Counts unfinished operations whose records the ring has lost, by the communicators' counters,
- * which are exact. Impossible where ends are not recorded.
+ * Counts unfinished operations whose records the ring has lost: the communicator's exact counters
+ * minus the operations in the trace. Without records of ends the number is unknown and stays 0.
  */
 static void find_lost(struct df_check_set *set, const struct df_trc *t, const struct df_reader *r)
 {
@@ -616,7 +612,7 @@ int df_set_until(struct df_check_set *set, uint64_t at_ns)
 		again->refs = 1;
 	}
 	df_check_set_free(again);
-	/* The file has been removed since it was first read. */
+	/* Other errors: a file was removed since it was first read. The set is unchanged. */
 	return rc == -ENOMEM ? rc : 0;
 }
 

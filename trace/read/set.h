@@ -1,8 +1,8 @@
 /*
  * The data that the judge keeps of each trace, and tables over all traces. Private to the judge and
- * to the tools that draw its graph. For finished operations it keeps only the data that are
- * compared between ranks (struct df_inst_seen). Unfinished operations, calls in progress, and later
- * work on streams are kept whole.
+ * to the tools that draw its graph. It keeps unfinished operations, calls in progress, and later
+ * work on streams. For finished operations it keeps only what is compared between ranks (struct
+ * df_inst_seen).
  */
 #ifndef DF_TRACE_READ_SET_H
 #define DF_TRACE_READ_SET_H
@@ -24,7 +24,7 @@ struct df_trc_comm {
 	int32_t rank, device;
 	int32_t party; /* in its trace: the same for the entries of one rank (party.c) */
 	int32_t world; /* the rank as shown to users */
-	/* the index that follows the last one in the trace; the number issued */
+	/* collectives: the index after the last one in the trace; the number issued */
 	uint64_t next_coll, nr_coll;
 	uint64_t destroyed_rec; /* COMM_DESTROY, or COMM_ABORT by the program; or DF_NO_REC */
 	uint64_t failed_rec;	/* last OP_FAILED */
@@ -60,19 +60,16 @@ struct df_gcomm {
 	uint64_t mismatch;	  /* first index where collectives differ; UINT64_MAX: none */
 	struct df_seen_row *rows; /* collectives by place, in the order of appearance */
 	size_t nr_rows, cap_rows;
-	uint32_t *row_map, last_row; /* rows by number; the last one used */
-	size_t row_map_size;
+	struct df_map rows_at;	       /* by number: index in rows, plus 1 */
+	size_t last_row;	       /* the last one used */
 	struct df_trc_member *members; /* by rank */
 	uint32_t nr_members;
 };
 
-/*
- * The first signature seen in one place of a communicator, with which those of other ranks are
- * compared, and the number seen.
- */
+/* One place in the order of a communicator's collectives. */
 struct df_inst_seen {
-	uint64_t sig;
-	uint64_t nr;
+	uint64_t sig; /* signature of the first rank's; those of other ranks are compared with it */
+	uint64_t nr;  /* number of ranks seen */
 };
 
 /* 16 consecutive places. Only rows with an entry exist, because an index may be any number. */
@@ -91,10 +88,6 @@ struct df_dead {
 	int late;     /* seen after a hang, which may be the reason */
 };
 
-struct df_seen_key {
-	uint64_t key, next;
-};
-
 struct df_trc {
 	struct df_trace_header h;
 	/* file name for users; path to read records again, NULL: read from image */
@@ -103,11 +96,11 @@ struct df_trc {
 	size_t image_bytes;
 	char label[24]; /* "r3" */
 	int32_t order;	/* lowest rank of the process, the sort key; -1: none */
-	uint64_t began_ns, first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops, nr_done,
+	uint64_t began_ns, first_ns, last_ns, last_progress_ns, nr_recs, nr_torn, nr_ops,
 		nr_finished;
-	uint64_t progress;		    /* df_check_add_progress() */
-	int64_t skew_ns;		    /* added to this trace's clock */
-	uint64_t dead_ns, cut_ns, until_ns; /* cut_ns, until_ns: as in struct df_load */
+	uint64_t progress;	   /* df_check_add_progress() */
+	int64_t skew_ns;	   /* added to this trace's clock */
+	uint64_t cut_ns, until_ns; /* as in struct df_load */
 	enum df_fate fate;
 	uint32_t first_entry, nr_entries; /* in df_check_set.entries */
 	size_t first_op, nr_uops;	  /* in df_check_set.ops */
@@ -132,15 +125,14 @@ struct df_trc {
 	size_t nr_notes, cap_notes;
 	struct df_stalled_proxy *proxies;
 	size_t nr_proxies, cap_proxies;
-	uint32_t proxy_batch;	  /* of PROXY records: that of all in proxies */
-	struct df_seen_key *seen; /* number issued, by signature or pair */
-	size_t seen_size, seen_used;
-	uint64_t stall_ms, stall_rec, stall_ns;
-	uint64_t nr_lost; /* unfinished operations whose records are overwritten */
-	uint8_t is_short; /* the file ends before the last written record */
-	uint8_t is_guess; /* it is uncertain which operations meet */
-	uint8_t dropped;  /* ignored: an older run */
-	uint8_t cut;	  /* judged in its state when its communicators were aborted */
+	uint32_t proxy_batch;	     /* number of the batch of PROXY records in `proxies` */
+	struct df_map seen;	     /* number issued, by signature or pair (df_seen_key()) */
+	uint64_t stall_ms, stall_ns; /* the last STALL record; 0: none */
+	uint64_t nr_lost;	     /* unfinished operations whose records are overwritten */
+	uint8_t is_short;	     /* the file ends before the last written record */
+	uint8_t is_guess;	     /* it is uncertain which operations meet */
+	uint8_t dropped;	     /* ignored: an older run */
+	uint8_t cut;		     /* judged in its state when its communicators were aborted */
 };
 
 struct df_uop {
@@ -162,9 +154,9 @@ struct df_check_set {
 	size_t nr_entries, cap_entries;
 	uint32_t *sorted; /* entries by communicator and rank */
 	struct df_gcomm *gcomms;
-	size_t nr_gcomms, cap_gcomms, gcomm_map_size;
-	uint32_t *gcomm_map;
-	size_t nr_members; /* of all communicators, including ranks of unknown place */
+	size_t nr_gcomms, cap_gcomms;
+	struct df_map gcomms_at; /* by hash: index in gcomms, plus 1 */
+	size_t nr_members;	 /* of all communicators, including ranks of unknown place */
 	struct df_dead *dead;
 	struct df_broken_link *links; /* by trace */
 	struct df_lefts left;	      /* reports of exited processes */

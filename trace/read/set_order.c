@@ -110,12 +110,13 @@ static void move_gcomms(struct df_check_set *set, struct moved *m)
 		}
 		e->gcomm = m->gcomm[e->gcomm];
 	}
-	/* Each communicator was made for an entry, so this numbers all of them. */
+	/* Each communicator has an entry, so all of them have a number now. */
 	for (size_t i = 0; i < set->nr_ops; i++)
 		m->ops[i].gcomm = m->gcomm[m->ops[i].gcomm];
-	for (size_t i = 0; i < set->gcomm_map_size; i++)
-		if (set->gcomm_map[i] != DF_NONE)
-			set->gcomm_map[i] = m->gcomm[set->gcomm_map[i]];
+	for (size_t i = 0; i < set->gcomms_at.cap; i++)
+		if (set->gcomms_at.slots[i].value)
+			set->gcomms_at.slots[i].value =
+				m->gcomm[set->gcomms_at.slots[i].value - 1] + 1;
 }
 
 static void swap_in(struct df_check_set *set, struct moved *m)

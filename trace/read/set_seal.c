@@ -184,7 +184,7 @@ static int sort_entries(struct df_check_set *set)
 	for (size_t i = 0; i < set->nr_entries; i++)
 		if (set->entries[i].gcomm != DF_NONE && !set->traces[set->entries[i].trace].dropped)
 			set->sorted[nr++] = (uint32_t)i;
-	/* Several threads of a process judge, so nothing here is static. */
+	/* qsort_r(), because several threads may judge at once. */
 	qsort_r(set->sorted, nr, sizeof(*set->sorted), by_rank, set);
 	for (uint32_t i = 0; i < nr; i++) {
 		struct df_gcomm *g = &set->gcomms[set->entries[set->sorted[i]].gcomm];
@@ -353,15 +353,14 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 			int it = is_trace_of(set, t, d);
 
 			/*
-			 * The rank's own trace is better evidence: it exited normally, and its
-			 * peers only saw the connection close.
+			 * The rank's own trace is better evidence: it says how it exited, while a
+			 * peer only saw the connection close.
 			 */
 			if (it && t->fate == DF_EXITED && !t->dropped)
 				d->in_order = (int)t->h.closed;
 			if (it && t->fate == DF_ALIVE) {
 				t->fate = d->in_order ? DF_EXITED : DF_DEAD;
 				t->h.closed = (uint32_t)d->in_order;
-				t->dead_ns = d->time_ns;
 			}
 		}
 	}

@@ -9,14 +9,15 @@
 #include "trace/record/trace_hash.h"
 #include "trace/record/names.h"
 #include "trace/read/set.h"
+#include "runtime/base/err.h"
 #include "runtime/base/vec.h"
 
 #define MAX_MEMBERS (1u << 22)
 #define MAX_RANKS   (1 << 20)
 
 /*
- * Ranks may name a communicator differently: use the name by the lowest rank, so that the order in
- * which traces are added does not matter.
+ * Ranks may name a communicator differently. The name by the lowest rank is used, so that the order
+ * in which traces are added does not matter.
  */
 static void name_gcomm(struct df_gcomm *g, const struct df_trace_comm *c)
 {
@@ -27,8 +28,8 @@ static void name_gcomm(struct df_gcomm *g, const struct df_trace_comm *c)
 }
 
 /*
- * NCCL's profiler interface up to v3 does not report the number of ranks: there are at least rank +
- * 1.
+ * NCCL's profiler interface up to v3 does not report the number of ranks. It is at least the
+ * highest rank plus 1.
  */
 static void widen(struct df_gcomm *g, int32_t rank)
 {
@@ -38,36 +39,17 @@ static void widen(struct df_gcomm *g, int32_t rank)
 
 uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 {
+	uint64_t *number = df_map_at(&set->gcomms_at, c->hash, 0);
 	struct df_gcomm *g;
-	size_t at;
 
-	if (set->nr_gcomms * 2 >= set->gcomm_map_size) {
-		size_t size = set->gcomm_map_size ? set->gcomm_map_size * 2 : 256;
-		uint32_t *map = malloc(size * sizeof(*map));
-
-		if (!map)
-			return DF_NONE;
-		memset(map, 0xff, size * sizeof(*map));
-		for (size_t i = 0; i < set->nr_gcomms; i++) {
-			at = (size_t)df_mix64(set->gcomms[i].hash) & (size - 1);
-			while (map[at] != DF_NONE)
-				at = (at + 1) & (size - 1);
-			map[at] = (uint32_t)i;
-		}
-		free(set->gcomm_map);
-		set->gcomm_map = map;
-		set->gcomm_map_size = size;
-	}
-	at = (size_t)df_mix64(c->hash) & (set->gcomm_map_size - 1);
-	while (set->gcomm_map[at] != DF_NONE) {
-		g = &set->gcomms[set->gcomm_map[at]];
-		if (g->hash == c->hash) {
-			name_gcomm(g, c);
-			if (!c->nranks)
-				widen(g, c->rank);
-			return set->gcomm_map[at];
-		}
-		at = (at + 1) & (set->gcomm_map_size - 1);
+	if (!number)
+		return DF_NONE;
+	if (*number) {
+		g = &set->gcomms[*number - 1];
+		name_gcomm(g, c);
+		if (!c->nranks)
+			widen(g, c->rank);
+		return (uint32_t)*number - 1;
 	}
 	g = DF_VEC_PUSH(set->gcomms, set->nr_gcomms, set->cap_gcomms);
 	if (!g)
@@ -80,8 +62,8 @@ uint32_t df_set_gcomm(struct df_check_set *set, const struct df_trace_comm *c)
 		widen(g, c->rank);
 	g->mismatch = UINT64_MAX;
 	name_gcomm(g, c);
-	set->gcomm_map[at] = (uint32_t)(set->nr_gcomms - 1);
-	return set->gcomm_map[at];
+	*number = set->nr_gcomms;
+	return (uint32_t)*number - 1;
 }
 
 int df_set_put_member(struct df_check_set *set, uint32_t gcomm, uint64_t rank,
@@ -123,60 +105,34 @@ uint64_t df_op_signature(const struct df_lop *op)
 	return df_mix64(df_mix64(h) ^ op->count);
 }
 
-/* Returns the slot of a row, whether the row exists or not. */
-static uint32_t *row_slot(const struct df_gcomm *g, uint64_t number)
-{
-	size_t at = (size_t)df_mix64(number) & (g->row_map_size - 1);
-
-	while (g->row_map[at] != DF_NONE && g->rows[g->row_map[at]].number != number)
-		at = (at + 1) & (g->row_map_size - 1);
-	return &g->row_map[at];
-}
-
-static int grow_row_map(struct df_gcomm *g)
-{
-	size_t size = g->row_map_size ? g->row_map_size * 2 : 16;
-	uint32_t *map = malloc(size * sizeof(*map));
-
-	if (!map)
-		return -ENOMEM;
-	memset(map, 0xff, size * sizeof(*map));
-	free(g->row_map);
-	g->row_map = map;
-	g->row_map_size = size;
-	for (size_t i = 0; i < g->nr_rows; i++)
-		*row_slot(g, g->rows[i].number) = (uint32_t)i;
-	return 0;
-}
-
 /*
- * Indices mostly ascend, and each trace begins at about the same place: try the last row and the
- * next one.
+ * Returns the row with this number, which it adds if needed. Indices mostly ascend, so it tries the
+ * last row and the next one before the map.
  */
 static struct df_seen_row *row_of(struct df_gcomm *g, uint64_t number)
 {
 	struct df_seen_row *row;
-	uint32_t *slot;
+	uint64_t *at;
 
-	for (uint32_t i = g->last_row; i < g->nr_rows && i < g->last_row + 2; i++) {
+	for (size_t i = g->last_row; i < g->nr_rows && i < g->last_row + 2; i++) {
 		if (g->rows[i].number == number) {
 			g->last_row = i;
 			return &g->rows[i];
 		}
 	}
-	if (g->nr_rows * 2 >= g->row_map_size && grow_row_map(g))
+	at = df_map_at(&g->rows_at, number, 0);
+	if (!at)
 		return NULL;
-	slot = row_slot(g, number);
-	if (*slot == DF_NONE) {
+	if (!*at) {
 		row = DF_VEC_PUSH(g->rows, g->nr_rows, g->cap_rows);
 		if (!row)
 			return NULL;
 		memset(row, 0, sizeof(*row));
 		row->number = number;
-		*slot = (uint32_t)(g->nr_rows - 1);
+		*at = g->nr_rows;
 	}
-	g->last_row = *slot;
-	return &g->rows[*slot];
+	g->last_row = *at - 1;
+	return &g->rows[g->last_row];
 }
 
 int df_set_compare(struct df_check_set *set, uint32_t gcomm, const struct df_lop *op)
@@ -219,44 +175,19 @@ uint64_t df_seen_key(uint32_t local, const struct df_lop *op, int nccl)
 	return k | 1;
 }
 
-static struct df_seen_key *seen_slot(const struct df_trc *t, uint64_t key)
-{
-	size_t at = (size_t)df_mix64(key) & (t->seen_size - 1);
-
-	while (t->seen[at].key && t->seen[at].key != key)
-		at = (at + 1) & (t->seen_size - 1);
-	return &t->seen[at];
-}
-
 uint64_t df_trc_seen(const struct df_trc *t, uint64_t key)
 {
-	return t->seen_size ? seen_slot(t, key)->next : 0;
+	const uint64_t *next = df_map_find(&t->seen, key, 0);
+
+	return next ? *next : 0;
 }
 
 int df_trc_saw(struct df_trc *t, uint64_t key, uint64_t next)
 {
-	struct df_seen_key *s;
+	uint64_t *most = df_map_at(&t->seen, key, 0);
 
-	if (t->seen_used * 2 >= t->seen_size) {
-		struct df_trc old = *t;
-
-		t->seen_size = t->seen_size ? t->seen_size * 2 : 64;
-		t->seen = calloc(t->seen_size, sizeof(*t->seen));
-		if (!t->seen) {
-			*t = old;
-			return -ENOMEM;
-		}
-		for (size_t i = 0; i < old.seen_size; i++)
-			if (old.seen[i].key)
-				*seen_slot(t, old.seen[i].key) = old.seen[i];
-		free(old.seen);
-	}
-	s = seen_slot(t, key);
-	if (!s->key) {
-		s->key = key;
-		t->seen_used++;
-	}
-	if (next > s->next)
-		s->next = next;
+	if (!most)
+		return -ENOMEM;
+	*most = DF_MAX(*most, next);
 	return 0;
 }

@@ -46,18 +46,16 @@ static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct
 }
 
 /*
- * Writes "module!function+0x12 <- ...", the modules without their folders, at most `max` frames,
- * printable text only. Returns their number; 0 and "" if none are known, as for a site that the
- * ring has lost.
+ * Writes "module!function+0x12 <- ...", at most FRAMES_MAX frames, the modules without their
+ * folders. "" if none are known, as for a site that the ring has lost.
  */
-static unsigned stack_text(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
-			   uint32_t site, unsigned max, char *buf, size_t size)
+static void stack_text(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
+		       uint32_t site, char *buf, size_t size)
 {
-	unsigned nr = 0;
 	size_t at = 0;
 
 	buf[0] = 0;
-	for (; nr < max && at + 8 < size; nr++) {
+	for (unsigned nr = 0; nr < FRAMES_MAX && at + 8 < size; nr++) {
 		const char *sep = nr ? DF_STACK_SEP : "";
 
 		if (!put_frame(notes, nr_notes, r, site, nr, buf + at + strlen(sep),
@@ -68,7 +66,6 @@ static unsigned stack_text(const struct df_lnote *notes, size_t nr_notes, const 
 		memcpy(buf + at, sep, strlen(sep));
 		at += strlen(buf + at);
 	}
-	return nr;
 }
 
 int df_stack_line(const char *text, struct df_stack_line *line)
@@ -146,7 +143,7 @@ const char *df_stacks_get(struct df_stacks *stacks, uint32_t trace, const struct
 		return "";
 	s = find(stacks, key);
 	if (!s) {
-		stack_text(notes, nr_notes, r, site, FRAMES_MAX, text, sizeof(text));
+		stack_text(notes, nr_notes, r, site, text, sizeof(text));
 		bytes = strlen(text) + 1;
 		s = malloc(sizeof(*s) + bytes);
 		if (!s)

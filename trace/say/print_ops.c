@@ -86,10 +86,7 @@ struct order {
 	size_t nr;
 };
 
-/*
- * Writes " at train.py:118 reduce_loss" if a script made the call, else nothing: an address would
- * not help here.
- */
+/* Writes " at train.py:118 reduce_loss" if a script made the call, else nothing. */
 static const char *line_of(struct df_check_set *set, const struct df_uop *u, unsigned skip,
 			   char *buf, size_t size)
 {
@@ -103,10 +100,7 @@ static const char *line_of(struct df_check_set *set, const struct df_uop *u, uns
 	return buf;
 }
 
-/*
- * alike: names the operation so that ranks which do the same on different communicators have the
- * same text.
- */
+/* alike: omits the communicator, so that ranks that do the same on others have an equal text. */
 static void add_to_order(struct order *o, struct df_check_set *set, const struct df_uop *u,
 			 unsigned skip, int alike)
 {
@@ -143,7 +137,7 @@ static int by_lead(const void *pa, const void *pb)
 	return by_text(pa, pb);
 }
 
-/* Sorts equal orders together, by their lowest ranks. */
+/* Puts equal orders next to each other, sorted by the lowest rank that has them. */
 static void group_orders(struct order *list, size_t nr)
 {
 	qsort(list, nr, sizeof(*list), by_text);
@@ -231,19 +225,19 @@ static void print_count(size_t nr, const char *what, FILE *out)
 		fprintf(out, "; %s %zu rank%s", what, nr, DF_PLURAL(nr));
 }
 
-/*
- * A call of the job that has not finished on all ranks; or several that differ only in their ranks
- * and their number.
- */
+/* A call of the job that has not finished on all ranks, or several similar calls (merge). */
 struct pending {
 	char op[96], sig[96];
-	size_t nr_alike; /* number of the others */
+	size_t nr_alike; /* number of merged calls */
 	struct df_crowd runs, waits, lacks;
-	size_t nr_done, nr_missing,
-		nr_unknown; /* nr_unknown: those of the missing without a trace */
+	size_t nr_done, nr_missing;
+	size_t nr_unknown; /* ranks among nr_missing that have no trace */
 };
 
-/* Finds which ranks lack the operation: by number, unless ranks that finished it are unknown. */
+/*
+ * Finds which ranks lack a collective. If some have finished it, this is impossible: the set does
+ * not keep which ranks these are.
+ */
 static void find_lacking(const struct df_check_set *set, const struct df_match *in,
 			 struct pending *p)
 {
@@ -320,7 +314,7 @@ static void join_crowd(struct df_crowd *to, const struct df_crowd *from)
 	}
 }
 
-/* Finds what is unfinished. merge: similar calls are one. */
+/* Lists the unfinished calls. merge: similar calls share an entry. */
 static size_t find_all_pending(const struct df_check_result *r, int merge, struct pending **list)
 {
 	size_t nr = 0, cap = 0;

@@ -5,7 +5,7 @@
  * A `part` is a connected component of the workload, for example a pipeline stage. Parts share no
  * collective, so a round deadlocks exactly when one of its parts does. Equal parts share one
  * object. Collectives are numbered in dispatch order, so every GPU's expected list is ascending.
- * All GPUs agree on this total order, on which the proofs of the short cuts rest.
+ * All GPUs agree on this total order. The proofs of the short cuts depend on it.
  *
  * A `program` is all that is random in a round of a part: for each GPU the turns that do not issue
  * the first of its remaining collectives. The turns of a GPU depend only on its own draws, not on
@@ -155,7 +155,7 @@ enum df_sim_method {
 struct df_sim_setup {
 	enum df_sim_method method;
 	int slots; /* BY_SLOTS */
-	int limit; /* BY_INTERSECTION: resource_limit, or 0 */
+	int limit; /* BY_INTERSECTION: resource_limit; 0: none */
 	/* Turns may be synchronisations: one more draw for each in the published order. */
 	int with_sync;
 	int release; /* BY_CYCLE: the synchronisation that closes a cycle returns */

@@ -3,11 +3,12 @@
  * A collective is identified in its communicator by kind, type, operator, count, and by being the
  * k-th such collective of its rank, as dfshim matches them.
  *
- * Disorder can be counted where GPUs have an order in common: inside each communicator, and, over
- * all their communicators together, among GPUs that are in the same ones. The reference is the
- * order of the member that makes the fewest other issues look disordered. An issue is out of order
- * if an earlier one of that order has not been issued yet, as in the simulator, where a draw passes
- * over the next collective. The larger of a GPU's two counts is used.
+ * Disorder can be counted where GPUs have an order in common. That is the case inside each
+ * communicator, and for all communicators together among GPUs that are members of the same ones.
+ * The reference is the order of the GPU that makes the fewest issues of the others look disordered.
+ * An issue is out of order if an earlier one of that order has not been issued yet, as in the
+ * simulator, where a draw passes over the next collective. The larger of a GPU's two counts is
+ * used.
  */
 #define _GNU_SOURCE /* qsort_r */
 #include <dirent.h>
@@ -90,13 +91,9 @@ static int fail(struct work *w, int rc, const char *path, const char *why)
 
 static int is_device_wide(uint64_t call)
 {
-	static const unsigned char class_of[DF_CALL_NR] = {
-#define DF_CALL(id, name, class) [DF_CALL_##id] = class,
-#include "trace/record/calls.def"
-#undef DF_CALL
-	};
+	enum df_call_class class = df_call_class((uint32_t)call);
 
-	return call < DF_CALL_NR && (class_of[call] == 2 || class_of[call] == 3);
+	return call < DF_CALL_NR && (class == DF_CLASS_DEVICE || class == DF_CLASS_IMPLICIT);
 }
 
 static int gpu_of(struct work *w, int trace, int device, int rank)
@@ -296,7 +293,7 @@ static int64_t count_disorder(const struct work *w, struct issue **v, int n, int
 	int64_t nr = 0;
 	int first = 0;
 
-	/* A collective that this member never issues does not count. */
+	/* Collectives of the reference that this GPU never issues do not count. */
 	memset(taken, 1, (size_t)len);
 	for (int i = 0; i < n; i++)
 		if (place[number_in(w, v[i], whole)] >= 0)
@@ -315,9 +312,9 @@ static int64_t count_disorder(const struct work *w, struct issue **v, int n, int
 }
 
 /*
- * v[0..n-1] are the issues, by GPU, of GPUs that have an order in common: those of one
- * communicator, or of one class (whole). Adds each GPU's disorder to its `inside` or `among`. `len`
- * numbers are in use.
+ * Counts the disorder of GPUs that have an order in common. Adds it to `inside` of each GPU (for
+ * one communicator) or to `among` (whole: for one class). v[0..n-1]: their issues, by GPU. len:
+ * number of different collectives.
  */
 static int compare_orders(struct work *w, struct issue **v, int n, int whole, int len)
 {

@@ -40,7 +40,7 @@ struct df_sim_plain {
 	const struct df_sim_part *part;
 	struct gpu *gpu;
 	int *next;		/* by GPU: the first list entry that it has not reached */
-	unsigned char *special; /* by GPU: suspended, finished, or has passed over a collective */
+	unsigned char *special; /* by GPU: it is suspended, has finished, or has skipped[] places */
 	int *skipped;		/* places, at list_start[] of each GPU */
 	int *missing; /* by collective: members that have not issued it (BY_SLOTS: not begun it) */
 	int *missing_init;
@@ -62,11 +62,6 @@ struct df_sim_plain {
 	int *tail, *next_begin, *nr_exec;
 	int *work;
 };
-
-static int list_max(int a, int b)
-{
-	return a > b ? a : b;
-}
 
 struct df_sim_plain *df_sim_plain_create(const struct df_sim_part *p)
 {
@@ -181,7 +176,7 @@ static int next_outstanding(struct df_sim_plain *pl, int x, int place)
 
 	while (g->low < pos && !pl->missing[list[g->low]])
 		g->low++;
-	for (int i = list_max(place, g->low); i < pos; i++)
+	for (int i = DF_MAX(place, g->low); i < pos; i++)
 		if (pl->missing[list[i]] && is_issued(pl, x, i))
 			return i;
 	return -1;
@@ -438,10 +433,7 @@ ALWAYS void play(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 			struct gpu *g = &gpu[x];
 			int dead, ordinary, left;
 
-			/*
-			 * By far the most frequent turn: the next of the list, in the ordinary
-			 * state.
-			 */
+			/* Most turns issue the next collective of a GPU that is not special. */
 			if (df_likely(!special[x]) &&
 			    df_likely(turn_is_ordinary(g, &safe, with_sync, use_mt))) {
 				int at = next[x]++;

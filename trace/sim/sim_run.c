@@ -1,10 +1,10 @@
 /*
  * Runs rounds on all cores; the result does not depend on their number.
  *
- * With our own random numbers every round has its own stream, threads take rounds in blocks of a
- * size that depends on the workload only, and results are counted in the order of rounds. So the
- * totals, the per-round lines and the place where --until-width stops are the same for any number
- * of jobs. With CPython's numbers all rounds share one sequence, so one thread runs them in order.
+ * With our own random numbers every round has its own stream. Threads take rounds in blocks whose
+ * size depends only on the workload, and results are counted in the order of rounds. So the totals,
+ * the per-round lines and the round at which --until-width stops are the same for any number of
+ * jobs. With CPython's numbers all rounds share one sequence, so one thread runs them in order.
  *
  * Threads: df_sim_run() starts `jobs` workers and waits; its own thread reports progress. One lock
  * guards the counters and the window of blocks that are finished but not yet counted.
@@ -28,7 +28,7 @@ struct tools {
 	struct df_sim_plain *plain;
 	struct df_sim_sparse *sparse;
 	struct df_sim_order *order;
-	/* Artifact, single queue: the outcome without disorder; -1: not known yet. */
+	/* BY_GROUP_STATE: the outcome without disorder; -1: not computed yet. */
 	int undisturbed;
 };
 
@@ -40,7 +40,6 @@ struct block {
 };
 
 struct run {
-	const struct df_sim_config *cfg;
 	const struct df_sim_options *opt;
 	struct df_sim_result *res;
 	struct df_sim_system sys;
@@ -92,7 +91,7 @@ void df_sim_setup_init(struct df_sim_setup *s, const struct df_sim_config *cfg)
 							      : DF_SIM_BY_GROUP_ORDER;
 	} else if (cfg->semantics == DF_SIM_ARTIFACT) {
 		s->method = DF_SIM_BY_INTERSECTION;
-		s->limit = cfg->resource_limit;
+		s->limit = DF_MAX(cfg->resource_limit, 0);
 	} else if (cfg->resource_limit > 0) {
 		s->method = DF_SIM_BY_SLOTS;
 		s->slots = cfg->resource_limit;
@@ -145,8 +144,9 @@ static void tools_fini(struct tools *t)
  *
  * Without disorder all GPUs issue in one total order. The lowest incomplete collective is then the
  * next one of each member that has not issued it, and no member can be suspended or queued before
- * it, so there is no deadlock. Only the published semantics differs; without synchronisation its
- * outcome is then at least always the same.
+ * it, so there is no deadlock. The published tests may find one all the same. The single-queue test
+ * then always has the same outcome, which is computed once. The intersection test needs two
+ * synchronisations.
  */
 static int decide(struct tools *t, const struct df_sim_setup *s, int plain,
 		  struct df_sim_outcome *out, int *skipped)
@@ -402,7 +402,7 @@ static void watch(struct run *r)
 	}
 }
 
-/* Returns the rounds of a block: some milliseconds of work if no round can be skipped. */
+/* Returns the rounds of a block, which take some milliseconds if no part can be skipped. */
 static int block_size(const struct df_sim_config *cfg)
 {
 	int64_t n = 4000000 / (df_sim_workload_events(&cfg->load) + 1);
@@ -414,7 +414,7 @@ int df_sim_run(const struct df_sim_config *cfg, const struct df_sim_options *opt
 	       struct df_sim_result *result)
 {
 	struct df_sim_result res = {0};
-	struct run r = {.cfg = cfg, .opt = opt, .res = &res};
+	struct run r = {.opt = opt, .res = &res};
 	int jobs = DF_MAX(1, opt->jobs), nr_started = 0, rc;
 	pthread_t *threads = NULL;
 	pthread_condattr_t attr;

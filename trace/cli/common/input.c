@@ -2,17 +2,12 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "trace/cli/common/cli.h"
 #include "trace/cli/common/input.h"
-#include "trace/record/trace_hash.h"
 #include "runtime/base/vec.h"
 
 static int push(char ***list, size_t *nr, size_t *cap, const char *path)
@@ -138,10 +133,7 @@ struct df_check_set *df_cli_load(const char *sub, int nr, char **paths)
 		df_cli_progress("reading traces", i + 1, n);
 	}
 	df_cli_paths_free(list, n);
-	/*
-	 * One bad file among others is a rank without a trace. It is an error only if none is
-	 * readable.
-	 */
+	/* An unreadable file counts as a rank without a trace, unless all files are unreadable. */
 	if (set && failed == n) {
 		df_check_set_free(set);
 		return NULL;

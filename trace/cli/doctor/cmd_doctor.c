@@ -31,9 +31,9 @@
 /* Below this speed relative to NCCL, a job that would not hang should not use the daemon. */
 #define RATIO_LEAST 0.9
 /*
- * Times are measured in pairs, the daemon's and NCCL's one after the other, because the machine may
- * have other work at times. One pair is enough if the daemon is faster than required by half.
- * Otherwise the median of three pairs decides, near the limit of five.
+ * Times are measured in pairs, the daemon's and NCCL's one after the other, because other work of
+ * the machine varies. One pair is enough if the daemon is 1.5 times (CLEAR) as fast as required.
+ * Otherwise three pairs are measured, and five if their median is within that factor of the limit.
  */
 #define PAIRS 5
 #define CLEAR 1.5
@@ -166,7 +166,7 @@ static void take_line(struct df_doctor_part *p, char *text)
 	}
 }
 
-/* Describes how a part ended that did not report it; "" if all is well. */
+/* Describes how a part failed; "" if it returned 0 in time. */
 static void ending(const struct df_doctor_part *p, double seconds, char *to, size_t size)
 {
 	*to = '\0';
@@ -182,8 +182,8 @@ static void ending(const struct df_doctor_part *p, double seconds, char *to, siz
 /* ---- the work ---------------------------------------------------------------------------- */
 
 /*
- * A part that tests has ended. Returns the row that failed, or NULL. If the part died or was killed
- * during a check, that one has failed.
+ * Returns the failed check of a part that has ended, or NULL. If the part died or was killed during
+ * a check, this check has failed.
  */
 static const struct row *failed_row(struct df_doctor_part *p, double seconds)
 {
@@ -215,7 +215,7 @@ static const struct row *failed_row(struct df_doctor_part *p, double seconds)
 	return bad;
 }
 
-/* The test of a GPU has ended: the daemon's result, before speed is compared. */
+/* Sets the daemon's result from the test of a GPU, before speed is compared. */
 static void judge_gpu(struct df_doctor_part *p, double seconds)
 {
 	const struct row *bad = failed_row(p, seconds);
@@ -302,8 +302,8 @@ static int take_pair(const struct df_doctor_opts *o, const char *library, char *
 }
 
 /*
- * Being correct is not enough: a job that would not hang must not become slower. Applies to all
- * GPUs that passed.
+ * Compares the daemon's speed with NCCL's, because a job that would not hang must not become
+ * slower. The result is that of all GPUs that passed their test.
  */
 static void judge_speed(const struct df_doctor_opts *o, const char *library)
 {
@@ -349,7 +349,7 @@ static int is_old_nccl(const char *version)
 	       (major == 2 && minor < 19);
 }
 
-/* A check of NCCL's kernels, which speaks for or against lanes on all GPUs. */
+/* Returns the first check of NCCL's kernels with this outcome, or NULL. It counts for all GPUs. */
 static const struct row *nccl_row(enum outcome outcome)
 {
 	for (int i = 0; i < nr_rows; i++)
@@ -358,7 +358,6 @@ static const struct row *nccl_row(enum outcome outcome)
 	return NULL;
 }
 
-/* Tests NCCL's kernels on lanes. */
 static void test_lanes(const struct df_doctor_opts *o, const char *library)
 {
 	static struct df_doctor_part parts[DF_EVIDENCE_GPUS], nccl;
@@ -404,7 +403,7 @@ static void test_lanes(const struct df_doctor_opts *o, const char *library)
 	}
 }
 
-/* For a job: only if it may depend on it. */
+/* Whether to test lanes: always for people, for a job only if it may use them. */
 static int asks_for_lanes(void)
 {
 	if (!quiet || df_env()->executor == DF_EXECUTOR_NCCL)
@@ -438,7 +437,7 @@ static void test_all(const struct df_doctor_opts *o, const char *library)
 /* The executor of a job with DFSHIM_BACKEND=auto. */
 enum decision { LEAVE, BY_LANES, BY_DAEMON };
 
-/* Whether all GPUs may be used by this executor; *reason: of the first one that may not. */
+/* Whether this executor may use all GPUs. *reason: that of the first one that it may not use. */
 static int all_take(enum df_evidence_of of, const char **reason)
 {
 	*reason = facts.nr_gpus ? gpus[0].reason[of] : unable;
@@ -451,8 +450,8 @@ static int all_take(enum df_evidence_of of, const char **reason)
 }
 
 /*
- * The first GPU that is not used decides for the machine: a process uses all GPUs that it sees, or
- * none. As runtime/device/decide.c decides: a daemon whose checks have failed is not replaced.
+ * Decides for the machine as runtime/device/decide.c does. A process uses all GPUs that it sees, or
+ * none. If a daemon's checks have failed, lanes do not replace it.
  */
 static enum decision whole(const char **reason, const char **lanes)
 {
@@ -618,8 +617,8 @@ static void keep_results(void)
 		ret = df_evidence_write(&facts, i / 2, of, g->word[of], g->reason[of]);
 		if (ret)
 			fprintf(stderr,
-				"dfshim doctor: the result cannot be kept (%s): each job makes the "
-				"test again; a folder of your own in XDG_CACHE_HOME mends that\n",
+				"dfshim doctor: the result cannot be kept (%s), so each job makes "
+				"the test again; set XDG_CACHE_HOME to a folder that you can write\n",
 				strerror(-ret));
 	}
 }
@@ -650,7 +649,7 @@ int df_cmd_doctor(int argc, char **argv)
 		       "could not be made, 2 wrong usage.");
 	if (o.part)
 		return run_part(&o);
-	/* Parts must not inherit the job's open files. */
+	/* Parts must not inherit open files of the job, which started this process. */
 	if (quiet)
 		syscall(SYS_close_range, 3u, ~0u, 0u);
 	if (df_run_library("doctor", "libdfshim.so", library, sizeof(library)))
@@ -666,7 +665,7 @@ int df_cmd_doctor(int argc, char **argv)
 		snprintf(unable, sizeof(unable), "the CUDA driver does not answer within %g s",
 			 o.timeout);
 	if (!*unable && !facts.nr_gpus)
-		snprintf(unable, sizeof(unable), "what GPUs there are could not be found out");
+		snprintf(unable, sizeof(unable), "the GPUs could not be listed");
 	if (facts.nr_gpus && !*facts.refused) {
 		*unable = '\0';
 		test_all(&o, path);

@@ -110,8 +110,7 @@ static void pg_status(const struct export *x, const struct df_trc *t, int32_t de
 		for (size_t i = 0; i < x->load.nr_ops; i++) {
 			const struct df_lop *op = &x->load.ops[i];
 
-			if (op->comm != e->local || op->kind == DF_KIND_SEND ||
-			    op->kind == DF_KIND_RECV)
+			if (op->comm != e->local || df_kind_is_p2p(op->kind))
 				continue;
 			enqueued = (int64_t)op->index + 1;
 			if (op->state >= DF_OP_STARTED)
@@ -259,27 +258,22 @@ static void entry(struct export *x, const struct df_trc_comm *e, const struct df
 	df_pickle_dict_end(out);
 }
 
-static int is_message(const struct df_lop *op)
-{
-	return op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV;
-}
-
-/* The latest numbers of messages, by communicator of the trace. */
+/* The number and the group of the last message of a communicator. */
 struct numbers {
 	int64_t last;
 	uint32_t group;
 };
 
 /*
- * Messages continue the numbers of their communicator's collectives, because readers take two
- * adjacent entries with one number for a group, of whatever kind.
+ * Messages continue the numbers of their communicator's collectives, because readers take adjacent
+ * entries with equal numbers for a group, whether they are messages or collectives.
  */
 static int number_messages(const struct export *x, const struct df_trc *t, struct numbers **out)
 {
 	struct numbers *n = calloc((size_t)t->nr_entries + 1, sizeof(*n));
 
 	for (size_t i = 0; n && i < x->load.nr_ops; i++)
-		if (x->load.ops[i].comm <= t->nr_entries && !is_message(&x->load.ops[i]) &&
+		if (x->load.ops[i].comm <= t->nr_entries && !df_kind_is_p2p(x->load.ops[i].kind) &&
 		    n[x->load.ops[i].comm].last <= (int64_t)x->load.ops[i].index)
 			n[x->load.ops[i].comm].last = (int64_t)x->load.ops[i].index + 1;
 	*out = n;
@@ -295,7 +289,7 @@ static int goes_on(const struct export *x, size_t i)
 		const struct df_lop *o = &x->load.ops[k];
 
 		if (o->comm == op->comm)
-			return is_message(o) && o->group == op->group;
+			return df_kind_is_p2p(o->kind) && o->group == op->group;
 	}
 	return 0;
 }
@@ -335,7 +329,7 @@ static int export_rank(struct export *x, const struct df_trc *t, int32_t device,
 		e = &x->set->entries[t->first_entry + op->comm - 1];
 		if (e->gcomm == DF_NONE || e->device != device)
 			continue;
-		if (is_message(op)) {
+		if (df_kind_is_p2p(op->kind)) {
 			struct numbers *n = &numbers[op->comm];
 			int grouped = op->group && n->group == op->group;
 

@@ -48,8 +48,8 @@ struct import {
 	struct group groups[MAX_GROUPS];
 	uint32_t nr_groups;
 	int rank;
-	size_t unknown; /* operations that were left out */
-	size_t retired; /* that have ended or failed */
+	size_t unknown; /* operations left out: of an unknown kind, or a group without this rank */
+	size_t retired; /* operations that count as ended, but may have failed */
 	size_t nr_ops;
 	uint64_t open; /* not completed */
 	uint64_t last_ns;
@@ -135,7 +135,7 @@ static void group_of(const struct df_pvalue *e, char *name, size_t size)
 		df_pickle_text(group->items[0], name, size);
 }
 
-/* first: an operation, or NULL. */
+/* Fills the table of communicators. first: the dump's first operation, or NULL. */
 static void groups(struct import *im, const struct df_pvalue *config, const struct df_pvalue *first)
 {
 	struct df_trace_comm *table = (struct df_trace_comm *)((char *)im->h + im->h->off_comms);
@@ -221,7 +221,7 @@ static void put_text(struct import *im, const char *text, uint64_t hash)
 	if (!first_time(&im->texts, hash))
 		return;
 	if (DF_VEC_ROOM(im->strings, im->cap_strings, im->string_bytes + need))
-		return; /* its sites are shown by number */
+		return; /* without memory its sites are shown by number */
 	memset(im->strings + im->string_bytes, 0, need);
 	memcpy(im->strings + im->string_bytes, &s, sizeof(s));
 	memcpy(im->strings + im->string_bytes + sizeof(s), text, s.bytes);
@@ -438,7 +438,7 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 		return df_cli_input_error(sub, file, "%s", strerror(errno));
 	if (im->unknown)
 		fprintf(stderr,
-			"dfshim %s: %s: %zu operations of a kind that NCCL does not have were left out\n",
+			"dfshim %s: %s: %zu operations were left out: NCCL has no such kind, or the dump does not list their group\n",
 			sub, path, im->unknown);
 	if (im->retired)
 		fprintf(stderr,

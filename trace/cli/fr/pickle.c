@@ -1,6 +1,6 @@
 /*
- * A stack machine for the data part of Python's pickle protocols 0 to 5. It refuses unknown opcodes
- * by name, and has no opcode that runs anything.
+ * A stack machine for the data part of Python's pickle protocols 2 to 5. It has no opcode that runs
+ * anything, and refuses opcodes that it does not have.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -133,6 +133,7 @@ static int collect(struct machine *m, enum df_pkind kind, int make)
 	return make ? push(m, to) : 0;
 }
 
+/* Moves the last n values into a container: a new one if `make`, else the value below them. */
 static int last_n(struct machine *m, size_t n, enum df_pkind kind, int make)
 {
 	struct df_pvalue *to;
@@ -255,7 +256,6 @@ static int step(struct machine *m, unsigned char op, int *stop)
 	case '(':
 		return push(m, NULL);
 	case ']':
-		return push_new(m, DF_P_LIST, 0, 0, NULL, 0);
 	case ')':
 		return push_new(m, DF_P_LIST, 0, 0, NULL, 0);
 	case '}':

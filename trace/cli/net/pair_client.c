@@ -154,7 +154,7 @@ static const char *why(int error)
 		return "refused: no process listens there; run `dfshim net --listen` on that machine, or a "
 		       "firewall rejects it";
 	case -ECONNRESET:
-		return "it hung up: what listens there is no `dfshim net --listen`";
+		return "it closed the connection: no `dfshim net --listen` listens there";
 	default:
 		return strerror(-error);
 	}
@@ -259,7 +259,7 @@ static int measure_out(const struct pair_result *r, const union df_sockaddr *to,
 		       const struct pair_config *c, double *gbps)
 {
 	struct streams s;
-	uint64_t begin, total = 0, came = 0, be;
+	uint64_t begin, total = 0, arrived = 0, be;
 	int ret = streams_open(&s, r, to, PAIR_SINK, c), i;
 
 	if (ret)
@@ -271,10 +271,10 @@ static int measure_out(const struct pair_result *r, const union df_sockaddr *to,
 		shutdown(s.fd[i], SHUT_WR);
 	for (i = 0; i < s.nr && !ret; i++) {
 		ret = take(s.fd[i], &be, sizeof(be), c);
-		came += be64toh(be);
+		arrived += be64toh(be);
 	}
 	if (!ret)
-		*gbps = (double)came / (double)(df_now_ns() - begin);
+		*gbps = (double)arrived / (double)(df_now_ns() - begin);
 	streams_close(&s);
 	return ret;
 }

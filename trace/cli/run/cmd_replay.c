@@ -22,7 +22,9 @@
 #include "trace/cli/run/run.h"
 #include "trace/record/names.h"
 
-/* A thread that still waited in its first call, for others to connect, has issued nothing yet. */
+/*
+ * Counts operations. A thread has none if it still waited for others to connect in its first call.
+ */
 static size_t nr_operations(const struct df_program_steps *p)
 {
 	size_t n = 0, i;
@@ -64,8 +66,8 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 	 */
 	if (p.nr_intents && !(rules && !strcmp(rules, "nccl"))) {
 		fprintf(stderr,
-			"dfshim replay: hosts were waiting for others to connect: what they would "
-			"have issued after that is not in the trace, nor replayed\n");
+			"dfshim replay: threads were waiting for others to connect; the operations "
+			"after that are not in the trace and are not replayed\n");
 		setenv("REPLAY_PREFIX", "1", 1);
 	}
 	self[len] = 0;

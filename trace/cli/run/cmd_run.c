@@ -67,9 +67,7 @@ static sigset_t old_mask, passed_on; /* passed_on: signals that we sent to the j
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-/*
- * git must not list the output of a run in a user's repository. Without the file nothing is lost.
- */
+/* Keeps git from listing the output of a run in a user's repository. Errors do not matter. */
 static void hide_from_git(const char *dir)
 {
 	char path[PATH_MAX + 16];
@@ -189,8 +187,8 @@ static int parse(int argc, char **argv)
 static char traces[PATH_MAX];
 
 /*
- * The first verdict that a process of the job has printed; DF_V_OK: none. SLOW only if there is no
- * other.
+ * The first verdict that a process of the job has printed; DF_V_OK: none. SLOW counts only if no
+ * process has printed another one.
  */
 struct told {
 	enum df_verdict verdict;
@@ -424,8 +422,8 @@ static int reap(int *code)
 }
 
 /*
- * Returns 1 if Ctrl-C was for several processes. One of them may be a launcher with time limits of
- * its own.
+ * Forwards signals to the job. Returns 1 after Ctrl-C if the job has several processes, which then
+ * have to end within --grace. A single process may be a launcher with time limits of its own.
  */
 static int forward(int signals)
 {
@@ -445,7 +443,7 @@ static int forward(int signals)
 	return interrupted;
 }
 
-/* Once, when little memory is left: reports what the processes use. */
+/* Reports what the processes use when little memory is left, once. */
 static void watch_memory(uint64_t now)
 {
 	static uint64_t looked_ns;
@@ -476,7 +474,7 @@ static void watch_memory(uint64_t now)
 static int wait_all(int signals)
 {
 	struct pollfd *fds = calloc((size_t)df_run.nr_procs * 2 + 1, sizeof(*fds));
-	uint64_t failed_ns = 0, begun_ns = df_now_ns(), now;
+	uint64_t failed_ns = 0, start_ns = df_now_ns(), now;
 	int code = 0, interrupted = 0, i, k, nr, left, stage = 0;
 
 	if (!fds) {
@@ -496,7 +494,7 @@ static int wait_all(int signals)
 			break;
 		now = df_now_ns();
 		watch_memory(now);
-		if (df_run.limit > 0 && !code && now - begun_ns >= (uint64_t)(df_run.limit * 1e9)) {
+		if (df_run.limit > 0 && !code && now - start_ns >= (uint64_t)(df_run.limit * 1e9)) {
 			fprintf(stderr, "dfshim run: not finished after %g s\n", df_run.limit);
 			df_run.grace = 0;
 			code = 124;
@@ -504,8 +502,8 @@ static int wait_all(int signals)
 		if ((code || interrupted) && !failed_ns) {
 			failed_ns = now;
 			/*
-			 * The verdict ends all processes that it knows; the others have nothing to
-			 * wait for.
+			 * After a verdict the processes with dfshim end themselves; end the others
+			 * soon.
 			 */
 			if (what_is_told().verdict != DF_V_OK && verdict_stops())
 				df_run.grace = DF_MIN(df_run.grace, STOP_S);
@@ -562,8 +560,8 @@ static void say_again(const char *line, int code, int stopped)
 }
 
 /*
- * If a signal killed a process, it explains the job's end. A crash may belong to an earlier job in
- * the same folder.
+ * Whether a process that a signal killed explains the job's end better than this verdict. A CRASH
+ * may be that of an earlier job in the same folder.
  */
 static int is_explained(enum df_verdict v)
 {
@@ -665,9 +663,8 @@ static int find_traces(struct df_jobdir *dir)
 		return 0;
 	}
 	/*
-	 * Processes that NCCL has connected know one another only by their traces. One may be the
-	 * launcher of several. Others record there which verdict stopped them, if our option did
-	 * (--timeout).
+	 * The job needs traces: by NCCL's rules its processes find one another only by them, and
+	 * with --timeout they record in them which verdict stopped the job.
 	 */
 	if ((mode && !strcmp(mode, "off")) || !(df_run.nccl || df_run.timeout > 0))
 		return 0;

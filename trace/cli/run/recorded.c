@@ -10,6 +10,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/vec.h"
 
+/* Returns a number from 0 on for a stream (what 0) or event (1). */
 static int small(struct df_program_steps *p, int what, uint64_t id)
 {
 	uint64_t *number = df_map_at(&p->ids[what], id, 0);
@@ -161,18 +162,19 @@ static int insert_step(struct df_rank_of *r, int t, size_t at, enum df_mop_kind 
 	return 0;
 }
 
-/*
- * PyTorch computes gradients in a thread of each device, which it names; the caller of backward()
- * waits meanwhile. So the two never run at the same time, and a step of one before the other's turn
- * always precedes it. With a second caller the turns inside are unknown.
- */
-#define TORCH_THREADS "pt_"
+#define TORCH_THREADS "pt_" /* names of PyTorch's threads begin with this */
 
 static int begins(const struct df_lthread *t, const char *prefix)
 {
 	return t && !strncmp(t->name, prefix, strlen(prefix));
 }
 
+/*
+ * Finds two threads of each rank that take turns. PyTorch computes the gradients of a device in a
+ * thread of its own, while the caller of backward() waits, so the order of their steps is always
+ * the recorded one. If several threads call backward(), this is unknown, unless one is the main
+ * thread.
+ */
 static void find_backward(struct df_program_steps *p, const struct df_load *l, uint32_t trace)
 {
 	for (int k = 0; k < p->nr_ranks; k++) {
@@ -193,7 +195,7 @@ static void find_backward(struct df_program_steps *p, const struct df_load *l, u
 	}
 }
 
-/* The two take turns as recorded: each time one signals the other, which waits for it. */
+/* Adds a signal and a wait for it wherever the turn passes from one of the two to the other. */
 static int take_turns(struct df_program_steps *p, struct df_rank_of *r)
 {
 	struct df_step_of *from[2];
@@ -233,9 +235,9 @@ static int take_turns(struct df_program_steps *p, struct df_rank_of *r)
 }
 
 /*
- * The records do not show which thread created or joined which. If another thread did something
- * before the first or after the last step of this one, no other order is assumed, as if this thread
- * had been created, or joined, in between.
+ * Orders the first and the last step of each thread after and before steps of the others, as
+ * recorded. The records do not show which thread created or joined which, so a thread is assumed to
+ * have been created just before its first step, and joined after its last one.
  */
 static int lifetimes(struct df_program_steps *p, struct df_rank_of *r)
 {
@@ -279,7 +281,10 @@ static int alike(const struct df_lop *a, const struct df_lop *b)
 	       (!p2p || (a->kind == b->kind && a->peer == b->peer));
 }
 
-/* The index that it would have: after the issued operations and after the earlier intended ones. */
+/*
+ * Returns the index that an intended operation would have: after the issued ones of its kind and
+ * after the intended ones of earlier notes.
+ */
 static uint64_t intent_index(const struct df_load *l, const struct df_lop *op, size_t note)
 {
 	uint64_t index = 0;
@@ -316,7 +321,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		struct df_step_of s = {0};
 		int rank;
 
-		/* Calls between the items, in their place. */
+		/* First the calls that were recorded before this item. */
 		for (; call < l->nr_calls && (i == l->nr_items || l->calls[call].rec < it->rec) &&
 		       !rc;
 		     call++) {
@@ -378,10 +383,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		rc = rc ?: push_step(p, rank, it->thread, &s);
 	}
 	df_map_fini(&recorded);
-	/*
-	 * Operations that threads were about to issue when they began to wait are also part of the
-	 * program.
-	 */
+	/* The operations that waiting threads would have issued next are part of the program. */
 	for (size_t i = 0; i < l->nr_notes && !rc; i++) {
 		struct df_lop op;
 		int rank;
@@ -429,11 +431,6 @@ int df_steps_peer(const struct df_program_steps *p, int comm, int peer)
 	return peer >= 0 && peer < DF_MODEL_RANKS ? p->comms[comm].member[peer] - 1 : -1;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	return strverscmp(*(char *const *)a, *(char *const *)b);
-}
-
 int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int flags)
 {
 	struct df_load l;
@@ -441,9 +438,6 @@ int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, siz
 
 	memset(p, 0, sizeof(*p));
 	p->flags = flags;
-	/* Ranks with the lowest numbers are neighbours in most groups: rank2 before rank10. */
-	if (nr > DF_MODEL_RANKS)
-		qsort(paths, nr, sizeof(*paths), by_number);
 	df_load_init(&l);
 	/* Two passes, because the used communicators are known only after the first. */
 	for (size_t i = 0; i < (flags & DF_STEPS_MEMBERS ? 2 * nr : nr) && !rc; i++) {

@@ -29,9 +29,8 @@ struct df_rank_of {
 	size_t nr[DF_MODEL_THREADS], cap[DF_MODEL_THREADS];
 	uint32_t tid[DF_MODEL_THREADS];
 	int nr_threads;
-	int backward[2],
-		/* Threads that take turns: the caller of backward(), and PyTorch's. */
-		has_backward;
+	/* If has_backward, two threads that take turns: the caller of backward(), and PyTorch's. */
+	int backward[2], has_backward;
 	uint32_t trace;
 	int32_t device;
 	char name[32];
@@ -39,10 +38,10 @@ struct df_rank_of {
 
 struct df_comm_of {
 	uint64_t hash;
-	struct df_ranks members; /* those here */
+	struct df_ranks members; /* those that have a trace */
 	int32_t nranks;
-	int member
-		[DF_MODEL_RANKS]; /* our number of the rank plus 1, by its rank in it; 0: unknown */
+	/* By rank in the communicator: our number of the rank, plus 1; 0: unknown. */
+	int member[DF_MODEL_RANKS];
 };
 
 struct df_program_steps {
@@ -60,18 +59,16 @@ struct df_program_steps {
 	uint32_t next_left_out; /* the number behind that of the last such trace */
 	int flags;	   /* enum df_steps */
 	size_t nr_intents; /* operations before which their thread still waited */
-	int nr_flags;	   /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: assumed waits of threads */
+	int nr_flags;	   /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: assumed waits between threads */
 	struct df_stacks stacks;
 };
 
 enum df_steps {
-	DF_STEPS_MERGE = 1, /* messages of one group become one step */
-	DF_STEPS_MEMBERS =
-		/* Ranks are members of a communicator also if they issue nothing on it. */
-	2,
+	DF_STEPS_MERGE = 1,   /* messages of one group become one step */
+	DF_STEPS_MEMBERS = 2, /* ranks that issue nothing on a communicator are members, too */
 };
 
-/* Reads all traces. Returns 1 after a message. flags: enum df_steps. */
+/* Reads traces in this order (df_cli_trace_paths()). Returns 1 after a message. */
 int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int flags);
 void df_steps_free(struct df_program_steps *p);
 /* Returns the innermost frames of a call site of a rank; "": unknown. */

@@ -126,8 +126,8 @@ static int have_gpu(void)
 }
 
 /*
- * A library built with a sanitizer can be loaded only after the sanitizer's runtime. Puts the
- * runtime that this program (built alike) has loaded before it.
+ * Returns the sanitizer's runtime that this program has loaded, or "". A library that is built with
+ * a sanitizer can be loaded only after it.
  */
 static void sanitizer_runtime(char *path, size_t size)
 {
@@ -214,16 +214,16 @@ int df_run_environment(void)
 	df_run.nccl = df_run.rules && !strcmp(df_run.rules, "nccl");
 	if (df_run.nccl && df_run.mode && strcmp(df_run.mode, "trace"))
 		return df_cli_usage_error("run",
-					  "--rules nccl: NCCL executes, so that the mode is "
-					  "trace, not %s",
+					  "--rules nccl: NCCL executes, so the mode is trace, "
+					  "not %s",
 					  df_run.mode);
 	df_run.lanes = df_run.executor && !strcmp(df_run.executor, "nccl");
 	if (df_run.lanes && !df_run.host)
 		return df_cli_usage_error("run", "--executor nccl needs --host");
 	if (df_run.lanes && (df_run.nccl || (df_run.mode && strcmp(df_run.mode, "prevent"))))
 		return df_cli_usage_error("run",
-					  "--executor nccl: dfshim decides the order, so that the "
-					  "mode is prevent, not %s",
+					  "--executor nccl: dfshim decides the order, so the mode "
+					  "is prevent, not %s",
 					  df_run.nccl ? "trace (--rules nccl)" : df_run.mode);
 	if (!df_run.executor && executor && !strcmp(executor, "nccl"))
 		df_run.lanes = df_run.host && !df_run.nccl && !(mode && strcmp(mode, "prevent"));
@@ -271,7 +271,7 @@ int df_run_environment(void)
 		setenv(df_env_name(DF_ENV_ROW_mode), "prevent", 1);
 	if (df_run.mode || df_run.nccl)
 		setenv(df_env_name(DF_ENV_ROW_mode), df_run.nccl ? "trace" : df_run.mode, 1);
-	/* A job that is to hang as NCCL would must not continue by itself. */
+	/* A job by NCCL's rules that hangs would hang for ever: it ends with its verdict. */
 	if (df_run.nccl)
 		setenv(df_env_name(DF_ENV_ROW_timeout_action), "exit", 0);
 	if (*df_run.trace)
