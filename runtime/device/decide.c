@@ -176,7 +176,8 @@ static enum df_evidence_word known(const struct df_evidence_facts *f, enum df_ev
 
 /*
  * Finds the best executor that DFSHIM_EXECUTOR allows (*of); returns its result. Lanes do not
- * replace a daemon whose checks have failed, unless DFSHIM_EXECUTOR names them.
+ * replace a daemon whose checks have failed, unless DFSHIM_EXECUTOR names them. Returns NONE if a
+ * test could find a better one; `reason` may say why it has not been tested.
  */
 static enum df_evidence_word best(const struct df_evidence_facts *f, enum df_evidence_of *of,
 				  int *lacking, char *reason, size_t reason_bytes)
@@ -201,7 +202,8 @@ static enum df_evidence_word best(const struct df_evidence_facts *f, enum df_evi
 	n = strlen(reason);
 	snprintf(reason + n, reason_bytes - n, "; NCCL on lanes: %s",
 		 lanes == DF_EVIDENCE_NONE ? "not tested" : why);
-	return word;
+	*of = DF_EVIDENCE_LANES;
+	return lanes;
 }
 
 static enum df_evidence_word tested(const struct df_evidence_facts *f, const char *library,
@@ -217,6 +219,9 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 	if (word != DF_EVIDENCE_NONE)
 		return word;
 	if (!bound_ns || doctor_path(library, program, sizeof(program))) {
+		/* The daemon's result and that there is none for lanes, or nothing. */
+		if (*reason)
+			return DF_EVIDENCE_NONE;
 		snprintf(reason, reason_bytes,
 			 "it has not been tested here (%s); run `dfshim doctor`",
 			 bound_ns ? "no program dfshim beside the library"
@@ -224,10 +229,10 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 		return DF_EVIDENCE_NONE;
 	}
 	/*
-	 * Six parts, each bounded: listing the GPUs, the tests, our speed, NCCL's speed, and for
-	 * lanes kernels at the same time and NCCL's.
+	 * Each bounded: listing the GPUs, the tests, the pairs of speeds of which the last begins
+	 * in time (cmd_doctor.c), and for lanes kernels at the same time and NCCL's.
 	 */
-	until = df_now_ns() + 6 * bound_ns + 5 * DF_NS_PER_S;
+	until = df_now_ns() + (2 + 3 + 2) * bound_ns + 5 * DF_NS_PER_S;
 	fd = df_evidence_lock(f, gpu, until);
 	if (fd < 0) {
 		snprintf(reason, reason_bytes, "its self-test has no result: %s", strerror(-fd));
@@ -242,7 +247,7 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 		word = best(f, of, &gpu, reason, reason_bytes);
 	}
 	df_evidence_unlock(fd);
-	if (word == DF_EVIDENCE_NONE)
+	if (word == DF_EVIDENCE_NONE && !*reason)
 		snprintf(reason, reason_bytes,
 			 "the self-test of GPU %d has no result; run `dfshim doctor` for details",
 			 gpu);

@@ -59,7 +59,7 @@ PROGRAM
 doctor two FAKE_CUDA_DEVICES=2
 check together true
 check opposite true
-is '.gpus[1].checks[] | select(.check == "together") | .seen' '"8 lanes of 16 CTAs"'
+is '.gpus[1].checks[] | select(.check == "together") | .seen' '"8 lanes of 16 CTAs, 12 of 11"'
 files=("$T"/two/dfshim/gpu-????????????????)
 result "leave it works here, but is slower than NCCL" "${files[@]}"
 export FAKE_CUDA_DEVICES=2
@@ -74,6 +74,17 @@ else
 	[ $rc = 0 ] || fail "by itself: status $rc: $(cat "$T/out")"
 	said "NCCL executes on lanes, which dfshim keeps from deadlocking: their self-test passed here (DFSHIM_MODE=trace leaves it to NCCL)"
 fi
+# A job tests lanes after a self-test that was made for the daemon alone, whose results stay.
+rm "$T"/two/dfshim/lanes-???????????????? || fail "no results for lanes"
+QUIET=3 job two
+said "it works here, but is slower than NCCL; NCCL on lanes: not tested"
+# The job starts when the test has ended.
+QUIET=$((60 * SLOW)) job two DFSHIM_SELF_TEST_MS=$((40000 * SLOW))
+said "testing GPU 0, once for this GPU, driver and build"
+for f in "${files[@]}"; do
+	[ -f "${f/%gpu-*/lanes-${f##*-}}" ] || fail "lanes are not tested after the daemon: $(cat "$T/out")"
+	grep -q '^leave it works here, but is slower than NCCL$' "$f" || fail "the daemon is tested again: $(cat "$f")"
+done
 QUIET=3 job two DFSHIM_EXECUTOR=daemon
 [ $rc != 0 ] || fail "DFSHIM_EXECUTOR=daemon: it ended"
 said "GPU 0: it works here, but is slower than NCCL; DFSHIM_BACKEND=cuda uses the GPU anyway"
@@ -92,6 +103,9 @@ is '.gpus[0].lanes' '"leave"'
 QUIET=3 job serial DFSHIM_EXECUTOR=nccl
 said "GPU 0: together (kernels of all lanes at the same time): of "
 said "NCCL executes the job, which is recorded and watched"
+# A smaller budget: as many lanes of it as there may be.
+doctor narrow DFSHIM_NCCL_CTAS=8
+is '.gpus[0].checks[] | select(.check == "together") | .seen' '"12 lanes of 8 CTAs"'
 # One GPU: NCCL's own kernels in opposite orders cannot be shown, which is said.
 export FAKE_CUDA_DEVICES=1
 doctor one X=1

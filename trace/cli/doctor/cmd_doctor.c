@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/time.h"
 #include "runtime/evidence/evidence_file.h"
 #include "trace/cli/cmd.h"
 #include "trace/cli/common/cli.h"
@@ -307,6 +308,8 @@ static int take_pair(const struct df_doctor_opts *o, const char *library, char *
  */
 static void judge_speed(const struct df_doctor_opts *o, const char *library)
 {
+	/* Past this time the pairs until then decide, because a job waits for it (decide.c). */
+	uint64_t until = df_now_ns() + (uint64_t)(o->timeout * 1e9);
 	enum df_evidence_word word = DF_EVIDENCE_TAKE;
 	const struct figure *f = NULL;
 	char reason[256];
@@ -317,7 +320,7 @@ static void judge_speed(const struct df_doctor_opts *o, const char *library)
 			reason, sizeof(reason),
 			"it works here, but no NCCL was found to compare its speed with (--nccl FILE)");
 	}
-	while (word == DF_EVIDENCE_TAKE && (!nr_pairs || !decided()))
+	while (word == DF_EVIDENCE_TAKE && (!nr_pairs || (!decided() && df_now_ns() < until)))
 		if (take_pair(o, library, reason, sizeof(reason)))
 			word = DF_EVIDENCE_LEAVE;
 	if (word == DF_EVIDENCE_TAKE)
@@ -403,6 +406,45 @@ static void test_lanes(const struct df_doctor_opts *o, const char *library)
 	}
 }
 
+/* Keeps what is known, as soon as it is: this process may be ended before it knows all. */
+static void keep_results(void)
+{
+	static int said;
+	int ret;
+
+	for (int i = 0; i < 2 * facts.nr_gpus; i++) {
+		const struct gpu *g = &gpus[i / 2];
+		enum df_evidence_of of = i % 2;
+
+		if (g->word[of] == DF_EVIDENCE_NONE)
+			continue;
+		ret = df_evidence_write(&facts, i / 2, of, g->word[of], g->reason[of]);
+		if (ret && !said++)
+			fprintf(stderr,
+				"dfshim doctor: the result cannot be kept (%s), so each job makes "
+				"the test again; set XDG_CACHE_HOME to a folder that you can write\n",
+				strerror(-ret));
+	}
+}
+
+/*
+ * For a job: takes the daemon's results that are kept. Returns 1 if all GPUs have one, so that only
+ * lanes need a test.
+ */
+static int knows_daemon(void)
+{
+	for (int i = 0; i < facts.nr_gpus; i++) {
+		struct gpu *g = &gpus[i];
+
+		g->word[DF_EVIDENCE_DAEMON] =
+			df_evidence_read(&facts, i, DF_EVIDENCE_DAEMON,
+					 g->reason[DF_EVIDENCE_DAEMON], sizeof(g->reason[0]));
+		if (g->word[DF_EVIDENCE_DAEMON] == DF_EVIDENCE_NONE)
+			return 0;
+	}
+	return 1;
+}
+
 /* Whether to test lanes: always for people, for a job only if it may use them. */
 static int asks_for_lanes(void)
 {
@@ -420,17 +462,22 @@ static void test_all(const struct df_doctor_opts *o, const char *library)
 	int i, passed = 0;
 
 	total = (facts.nr_gpus + 1) * (int)NR_CHECKS + 2 * PAIRS;
-	for (i = 0; i < facts.nr_gpus; i++)
-		parts[i] = (struct df_doctor_part){.name = "test", .gpu = i, .ours = 1};
-	df_doctor_run(parts, facts.nr_gpus, o->timeout, library, take_line);
-	for (i = 0; i < facts.nr_gpus; i++) {
-		judge_gpu(&parts[i], o->timeout);
-		passed += gpus[i].word[DF_EVIDENCE_DAEMON] == DF_EVIDENCE_TAKE;
+	if (!quiet || !knows_daemon()) {
+		for (i = 0; i < facts.nr_gpus; i++)
+			parts[i] = (struct df_doctor_part){.name = "test", .gpu = i, .ours = 1};
+		df_doctor_run(parts, facts.nr_gpus, o->timeout, library, take_line);
+		for (i = 0; i < facts.nr_gpus; i++) {
+			judge_gpu(&parts[i], o->timeout);
+			passed += gpus[i].word[DF_EVIDENCE_DAEMON] == DF_EVIDENCE_TAKE;
+		}
+		if (passed)
+			judge_speed(o, library);
+		keep_results();
 	}
-	if (passed)
-		judge_speed(o, library);
-	if (asks_for_lanes())
+	if (asks_for_lanes()) {
 		test_lanes(o, library);
+		keep_results();
+	}
 	df_cli_progress("", (uint64_t)total, (uint64_t)total);
 }
 
@@ -604,25 +651,6 @@ static int run_part(const struct df_doctor_opts *o)
 	return !strcmp(o->part, "test") ? df_doctor_trial(o) : df_doctor_speed(o);
 }
 
-static void keep_results(void)
-{
-	int ret;
-
-	for (int i = 0; i < 2 * facts.nr_gpus; i++) {
-		const struct gpu *g = &gpus[i / 2];
-		enum df_evidence_of of = i % 2;
-
-		if (g->word[of] == DF_EVIDENCE_NONE)
-			continue;
-		ret = df_evidence_write(&facts, i / 2, of, g->word[of], g->reason[of]);
-		if (ret)
-			fprintf(stderr,
-				"dfshim doctor: the result cannot be kept (%s), so each job makes "
-				"the test again; set XDG_CACHE_HOME to a folder that you can write\n",
-				strerror(-ret));
-	}
-}
-
 int df_cmd_doctor(int argc, char **argv)
 {
 	struct df_doctor_opts o = {.timeout = 20};
@@ -669,7 +697,6 @@ int df_cmd_doctor(int argc, char **argv)
 	if (facts.nr_gpus && !*facts.refused) {
 		*unable = '\0';
 		test_all(&o, path);
-		keep_results();
 	}
 	free(path);
 	decision = whole(&reason, &lanes);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "runtime/base/connections.h"
+#include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/time.h"
 #include "trace/cli/doctor/doctor.h"
@@ -48,7 +49,6 @@ static void report(const char *name, int (*run)(void))
  * the device, which may wait.
  */
 #define LANES	12
-#define CTAS	16
 #define WAITING (DF_CONNECTIONS - 2 * LANES)
 #define THREADS 128
 #define FILL	64 /* CTAs of the filling kernel for each multiprocessor, twice as many as fit */
@@ -126,7 +126,23 @@ struct meeting {
  */
 static unsigned width(const struct meeting *m, int stream)
 {
-	return stream < m->nr_lanes ? m->ctas : 1;
+	return stream % 2 ? 1 : m->ctas;
+}
+
+/*
+ * The shapes of the lanes that the budget allows on the device: as many of the widest as fit, and
+ * the largest number, which communicators of fewer CTAs may have.
+ */
+enum shape { WIDEST, MOST };
+
+static void shape(struct meeting *m, enum shape s)
+{
+	long least, most = DF_MIN(df_env_lane_ctas(&least), m->sms / 2);
+
+	m->ctas = (unsigned)DF_MAX(s == MOST ? DF_MIN(m->sms / LANES, most) : most, 1);
+	m->nr_lanes = DF_MAX(DF_MIN(m->sms / (int)m->ctas, LANES), 2);
+	/* The lanes' kernels fill the device; the small ones find room beside them. */
+	m->all = (unsigned)m->nr_lanes * m->ctas + (unsigned)m->nr_lanes;
 }
 
 static int prepare(struct meeting *m)
@@ -138,8 +154,6 @@ static int prepare(struct meeting *m)
 
 	DF_CU(device_get, &device, gpu);
 	DF_CU(attribute, &m->sms, multiprocessors, device);
-	m->ctas = (unsigned)DF_MAX(DF_MIN(m->sms / 2, CTAS), 1);
-	m->nr_lanes = DF_MAX(DF_MIN(m->sms / (int)m->ctas, LANES), 2);
 	DF_CU(module_load, &module, ptx);
 	DF_CU(module_function, &m->meet, module, "meet");
 	DF_CU(module_function, &m->fill, module, "fill");
@@ -159,8 +173,8 @@ static int prepare(struct meeting *m)
 	*m->stop = 0;
 	*m->word = 0;
 	/* The highest priority that there is, whatever the number. */
-	for (i = 0; i < 2 * m->nr_lanes; i++)
-		DF_CU(stream_priority, &m->streams[i], 1, i < m->nr_lanes ? -100 : 0);
+	for (i = 0; i < 2 * LANES; i++)
+		DF_CU(stream_priority, &m->streams[i], 1, i % 2 ? 0 : -100);
 	for (i = 0; i < WAITING; i++)
 		DF_CU(stream_create, &m->waiting[i], 1);
 	/* The driver loads a kernel at its first launch, for which it may wait for the device. */
@@ -169,8 +183,6 @@ static int prepare(struct meeting *m)
 	DF_CU(launch, m->fill, 1, 1, 1, 32, 1, 1, 0, m->waiting[0], m->filling, NULL);
 	if (waited(m->waiting[0]))
 		return df_doctor_failed("a kernel cannot be launched");
-	/* The lanes' kernels fill the device; the small ones find room beside them. */
-	m->all = (unsigned)m->nr_lanes * m->ctas + (unsigned)m->nr_lanes;
 	return 0;
 }
 
@@ -226,15 +238,24 @@ static int round_of(struct meeting *m, uint64_t value, int back)
 
 static int check_together(void)
 {
-	static struct meeting m;
+	static struct meeting m, wide;
 	uint64_t turn;
 
 	if (prepare(&m))
 		return -1;
-	for (turn = 1; turn <= 4; turn++)
+	shape(&m, WIDEST);
+	wide = m;
+	for (turn = 1; turn <= 4; turn++) {
+		if (turn == 3)
+			shape(&m, MOST);
 		if (round_of(&m, turn, !(turn & 1)))
 			return -1;
-	df_doctor_failed("%d lanes of %u CTAs", m.nr_lanes, m.ctas);
+	}
+	if (m.nr_lanes == wide.nr_lanes)
+		df_doctor_failed("%d lanes of %u CTAs", m.nr_lanes, m.ctas);
+	else
+		df_doctor_failed("%d lanes of %u CTAs, %d of %u", wide.nr_lanes, wide.ctas,
+				 m.nr_lanes, m.ctas);
 	return 0;
 }
 
