@@ -18,6 +18,8 @@
 #endif
 /* Looks at words and streams in a turn; after that, the block looks elsewhere. */
 #define DFK_SHORT_LOOKS 32
+/* Looks of the other threads, which thread 0 ends earlier as a rule. */
+#define DFK_SHORT_MOST (4 * DFK_SHORT_LOOKS)
 /* Words of the host are read once in this number of those looks. */
 #define DFK_HEED_EVERY 4
 
@@ -350,7 +352,7 @@ DFK int dfk_short_move(struct df_kblock *blk, struct dfk_shared *sh, const struc
 	const struct dfk_plan p = *plan;
 	uint64_t a[DFK_UNITS], b[DFK_UNITS];
 	uint32_t bytes[DFK_UNITS], type = sh->ctx->coll->type, redop = sh->ctx->coll->redop;
-	uint32_t n, i, u = dfk_unit_first(), units = (p.words + 1) / 2;
+	uint32_t n, i, u = dfk_unit_first(), units = (p.words + 1) / 2, looks = 0;
 	int got = 1;
 
 	for (n = 0; n < DFK_UNITS; n++) {
@@ -365,9 +367,13 @@ DFK int dfk_short_move(struct df_kblock *blk, struct dfk_shared *sh, const struc
 			a[n] = dfk_unit_load(p.a + 8 * at, bytes[n]);
 		if (p.b)
 			b[n] = dfk_unit_load(p.b + 8 * at, bytes[n]);
+		/*
+		 * Thread 0 does not end the looks if its own words have arrived, and the others may
+		 * never do: the rank that sends them may die in the middle of a slice.
+		 */
 		if (p.get && DFK_TID)
 			/* RELAXED: the barrier below orders it. */
-			while (!(got = dfk_unit_get(&p, at, &a[n])) &&
+			while (!(got = dfk_unit_get(&p, at, &a[n])) && looks++ < DFK_SHORT_MOST &&
 			       !dfk_load_relaxed_sys(&sh->enough))
 				;
 	}

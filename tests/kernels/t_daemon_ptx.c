@@ -464,6 +464,40 @@ START_TEST(costs_of)
 }
 END_TEST
 
+/*
+ * The last unit of a slice has arrived, and the others never do, because the rank that sends them
+ * has died: the block does not wait for them, and leaves when it is asked to.
+ */
+START_TEST(half_a_slice)
+{
+	static const struct shape small = {DF_COLL_ALLREDUCE, 64, DF_PROTO_LL, DF_ALGO_ALLPAIRS};
+	static struct world w;
+	struct df_rng r;
+	struct gpu g = {0};
+	struct ptx_module *m = module(files.gl_pathv[(size_t)_i % files.gl_pathc]);
+	uint64_t seed = df_test_seed() * 1000 + (uint64_t)_i, *words, *sent;
+
+	df_rng_init(&r, seed);
+	young = 1;
+	shape = &small;
+	setup(&w, &r, 2, 1, 1, 1);
+	w.d[0].policy.quit_ns = 100000000000;
+	words = (uint64_t *)(void *)receiver(&w, 0, 1, 0, 0)->slots;
+	words[62] = words[63] = 1ull << 63; /* lap 0 (kernels/words.inl) */
+	submit(&w, 0, 0, 0, 0);
+	gpu_start(&g, &w, 0, seed, 64, m);
+	sent = (uint64_t *)(void *)receiver(&w, 0, 0, 1, 0)->slots;
+	/* Relaxed: after its own slice, it looks for the other one. */
+	while (!__atomic_load_n(&sent[63], __ATOMIC_RELAXED) && !g.faults)
+		usleep(100);
+	usleep(20000);
+	/* RELEASE: as dfk_finish(); the launching thread ends when the kernel has. */
+	__atomic_store_n(&w.rc[0][0].done, 1, __ATOMIC_RELEASE);
+	gpu_end(&g, seed);
+	ptx_unload(m);
+}
+END_TEST
+
 /* The table of copies in docs/kernels.md: two ranks, a block each, two slots a connector. */
 static const struct copies {
 	struct shape shape;
@@ -538,6 +572,6 @@ int main(void)
 		return 77;
 	}
 	return DF_TESTS("daemon_ptx", {random_worlds, nr ? atoi(nr) : 12}, {looks, 6},
-			{costs_of, sizeof(costs) / sizeof(costs[0])},
+			{half_a_slice, 2}, {costs_of, sizeof(costs) / sizeof(costs[0])},
 			{copies_of, sizeof(copies) / sizeof(copies[0])});
 }
