@@ -29,7 +29,7 @@ void df_block_reset(struct df_kblock *blk)
 	blk->nr_tasks = 0;
 	blk->pos = 0;
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/coll/dev.c), as in
+	 * RELEASE pairs with the ACQUIRE of head in ring_push() (runtime/coll/dev.c), as in
 	 * dfk_sq_taken().
 	 */
 	dfk_store_release_sys(&blk->sq.head, dfk_load_relaxed_sys(&blk->sq.tail));

@@ -479,7 +479,7 @@ DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 		return;
 	l->told = head;
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/coll/dev.c): the host
+	 * RELEASE pairs with the ACQUIRE of head in ring_push() (runtime/coll/dev.c): the host
 	 * may overwrite the slots only after they have been copied.
 	 */
 	dfk_store_release_sys(&l->home->sq.head, head);
@@ -590,7 +590,7 @@ DFK void dfk_block_leave(struct dfk_local *l)
 	l->published = ~(uint64_t)0;
 	dfk_publish(&l->blk);
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/coll/dev.c), as in
+	 * RELEASE pairs with the ACQUIRE of head in ring_push() (runtime/coll/dev.c), as in
 	 * dfk_sq_drain().
 	 */
 	dfk_store_release_sys(&o->sq.head, l->blk.sq.head);
@@ -631,7 +631,7 @@ DFK int dfk_connected(const struct df_kctx *ctx, struct df_kconn *k)
 DFK void dfk_sq_taken(struct df_kblock *blk, uint32_t head)
 {
 	/*
-	 * RELEASE pairs with the ACQUIRE of head in df_sq_push() (runtime/coll/dev.c): the host
+	 * RELEASE pairs with the ACQUIRE of head in ring_push() (runtime/coll/dev.c): the host
 	 * may overwrite the slots only after they have been copied.
 	 */
 	dfk_store_release_sys(&blk->sq.head, head);

@@ -100,7 +100,7 @@ DFK void dfk_queue_weigh(struct df_kdaemon *d, struct df_kblock *blk, struct df_
 	for (i = 0; i < nr; i++) {
 		if (i || dfk_now(ctx)->seq != ctx->finished)
 			/*
-			 * ACQUIRE pairs with the RELEASE of next in df_coll_instance(), as in
+			 * ACQUIRE pairs with the RELEASE of next in df_coll_append(), as in
 			 * dfk_task_poll().
 			 */
 			in = dfk_load_acquire_sys(&in->next);

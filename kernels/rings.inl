@@ -57,7 +57,7 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 	uint32_t tail;
 
 	/*
-	 * ACQUIRE pairs with the RELEASE of tail in df_sq_push() (runtime/coll/dev.c). Without
+	 * ACQUIRE pairs with the RELEASE of tail in ring_push() (runtime/coll/dev.c). Without
 	 * it, the new tail could be seen with the old contents of the slot, or of the instance it
 	 * names.
 	 */

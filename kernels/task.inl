@@ -236,7 +236,7 @@ DFK int dfk_task_poll(struct df_kctx *ctx, struct dfk_shared *sh, struct dfk_sta
 
 	if (dfk_now(ctx)->seq != ctx->finished)
 		/*
-		 * ACQUIRE pairs with the RELEASE of next in df_coll_instance()
+		 * ACQUIRE pairs with the RELEASE of next in df_coll_append()
 		 * (runtime/coll/coll.c): without it, the instance could be read before it is
 		 * filled.
 		 */

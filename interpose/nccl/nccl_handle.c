@@ -45,7 +45,7 @@ int df_foreign_slow(void **comm)
 	void *real = NULL;
 
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_hand_over(): without it, the real library's
+	 * ACQUIRE pairs with the RELEASE in hand_over(): without it, the real library's
 	 * communicator could be used before its contents are visible.
 	 */
 	if (df_is_ours(*comm))

@@ -193,7 +193,7 @@ DFK int dfk_short_wanted(struct df_kblock *blk, struct df_kctx *ctx, struct dfk_
 		return 0;
 	if (dfk_now(ctx)->seq != ctx->finished) {
 		/*
-		 * ACQUIRE pairs with the RELEASE of next in df_coll_instance()
+		 * ACQUIRE pairs with the RELEASE of next in df_coll_append()
 		 * (runtime/coll/coll.c), as in dfk_task_poll().
 		 */
 		dfk_now_is(ctx, dfk_load_acquire_sys(&ctx->cur->next));

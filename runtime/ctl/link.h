@@ -20,7 +20,7 @@ enum df_frame_type {
 	/* first frames of a connection, after the greeting */
 	DF_FRAME_RDV_HELLO = 1, /* struct df_rdv_hello */
 	DF_FRAME_TREE_HELLO,	/* struct hop */
-	DF_FRAME_FETCH,		/* struct df_fetch_ask */
+	DF_FRAME_FETCH,		/* struct fetch_ask */
 	DF_FRAME_PING,		/* asks for a PONG: is the process alive? */
 	/* the greeting */
 	DF_FRAME_GREET = 8, /* struct df_greet */
@@ -34,17 +34,17 @@ enum df_frame_type {
 	DF_FRAME_RDV_STATUS, /* int32 ranks that are missing */
 	DF_FRAME_RDV_ERROR,  /* struct df_rdv_error */
 	/* tree links */
-	DF_FRAME_TREE_REPLY = 32, /* struct df_tree_reply */
-	DF_FRAME_TREE_PATH,	  /* struct df_tree_path */
-	DF_FRAME_TREE_MERGE,	  /* struct df_tree_merge */
+	DF_FRAME_TREE_REPLY = 32, /* struct tree_reply */
+	DF_FRAME_TREE_PATH,	  /* struct tree_path */
+	DF_FRAME_TREE_MERGE,	  /* struct tree_merge */
 	DF_FRAME_TREE_DEAD,	  /* processes known to be dead */
 	DF_FRAME_TREE_UNLINK,	  /* this link ends, but no process died */
-	DF_FRAME_FLOOD,		  /* struct df_flood, then its body */
+	DF_FRAME_FLOOD,		  /* struct flood, then its body */
 	/* answers a PING, or the goodbye of the process at the other end */
 	DF_FRAME_PONG,
 	DF_FRAME_TREE_EXIT, /* struct tree_exit: a process has exited normally */
 	/* descriptors */
-	DF_FRAME_FETCHED = 48, /* struct df_fetch_reply, with descriptors */
+	DF_FRAME_FETCHED = 48, /* struct fetch_reply, with descriptors */
 };
 
 struct df_frame {

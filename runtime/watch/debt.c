@@ -37,7 +37,7 @@ static struct {
 int df_debt_any(void)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_debt_owe(): a thread that sees the release sees
+	 * ACQUIRE pairs with the RELEASE in prune(): a thread that sees the release sees
 	 * every operation that it skipped.
 	 */
 	return df_unlikely(__atomic_load_n(&debt.nr, __ATOMIC_ACQUIRE) != 0);

@@ -9,7 +9,7 @@
  * synchronisation does not wait for stuck collectives. SE: also, explicit device synchronisation
  * and the legacy stream do not either. LANES: the rules of runtime/exec/nccl, with room for all.
  *
- * A df_model belongs to one thread.
+ * A program (struct df_mprog), and a run of one, belongs to one thread.
  */
 #ifndef DF_TRACE_PREDICT_MODEL_H
 #define DF_TRACE_PREDICT_MODEL_H

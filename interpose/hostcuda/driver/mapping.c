@@ -1,6 +1,6 @@
 /*
  * The driver's functions for memory that is mapped by hand: checks their parameters and converts
- * them to those of engine/vmm.h. Memory can be shared by file descriptors only. No call waits for
+ * them to those of mem/vmm.h. Memory can be shared by file descriptors only. No call waits for
  * work: as in CUDA, a program unmaps only what its work no longer uses. Any thread.
  */
 #include "interpose/hostcuda/driver/driver.h"
