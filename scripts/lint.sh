@@ -92,8 +92,8 @@ in_step() {
 			ok=1
 		}
 	done
-	for f in $(git ls-files '*.md' | xargs grep -ohE '`make [a-z-]+' | sed 's/`make //' | sort -u); do
-		grep -qE "^([a-z -]+ )?${f}[ :]" Makefile ./*/module.mk tests/*/module.mk || {
+	for f in $(git ls-files '*.md' | xargs grep -ohE '`make [a-z0-9-]+' | sed 's/`make //' | sort -u); do
+		grep -qE "^([a-z0-9 -]+ )?${f}[ :]" Makefile ./*/module.mk tests/*/module.mk || {
 			echo "the documents name 'make $f', which does not exist"
 			ok=1
 		}

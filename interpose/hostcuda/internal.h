@@ -195,7 +195,7 @@ struct df_hstream {
 	uint64_t id;
 	int device, priority;
 	uint8_t legacy, blocking, per_thread, internal;
-	void *user;		 /* belongs to the hooks */
+	void *user; /* belongs to the hooks */
 	struct df_hqueue
 		*queue; /* for code.h while there is work; written under the device's lock */
 

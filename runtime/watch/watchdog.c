@@ -49,8 +49,8 @@ _Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)
 #define STALE_NS    (5 * DF_NS_PER_S)	 /* the checker's own bound for a suspicious silence */
 #define PATIENCE_NS (300 * DF_NS_PER_MS) /* how long to leave the search for cycles to its leader */
 /* How long the others may proceed without a rank that has left. */
-#define LEFT_NS	       (500 * DF_NS_PER_MS)
-#define SILENT_MS      10000 /* how much longer to wait for a process that does not answer */
+#define LEFT_NS	  (500 * DF_NS_PER_MS)
+#define SILENT_MS 10000 /* how much longer to wait for a process that does not answer */
 /* The shortest pause between searches that find nothing. */
 #define LOOK_MIN_NS (DF_NS_PER_MS / 2)
 #define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* the longest, while searches are requested */
@@ -64,7 +64,7 @@ static struct {
 	 * report per hang. The watchdog writes them, atomically: stalled_ms() is for any thread.
 	 */
 	uint64_t last, since, reported;
-	uint64_t told;	      /* when another process reported a verdict */
+	uint64_t told; /* when another process reported a verdict */
 	/*
 	 * asked: a search for cycles is wanted; not_before: its earliest time; pause: after a
 	 * search that found nothing; again: when a likely cycle has lasted long enough.

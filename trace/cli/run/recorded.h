@@ -53,13 +53,13 @@ struct df_program_steps {
 	struct df_map ids[2];  /* streams and events, to small numbers from 1 */
 	size_t nr_ids[2];
 	uint32_t slots;
-	uint32_t sms;	       /* the fewest of a device; 0: unknown */
-	size_t left_out;       /* calls of threads beyond DF_MODEL_THREADS */
-	size_t procs_left_out; /* traces of ranks beyond DF_MODEL_RANKS */
+	uint32_t sms;		/* the fewest of a device; 0: unknown */
+	size_t left_out;	/* calls of threads beyond DF_MODEL_THREADS */
+	size_t procs_left_out;	/* traces of ranks beyond DF_MODEL_RANKS */
 	uint32_t next_left_out; /* the number behind that of the last such trace */
-	int flags;	   /* enum df_steps */
-	size_t nr_intents; /* operations before which their thread still waited */
-	int nr_flags;	   /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: assumed waits between threads */
+	int flags;		/* enum df_steps */
+	size_t nr_intents;	/* operations before which their thread still waited */
+	int nr_flags; /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: assumed waits between threads */
 	struct df_stacks stacks;
 };
 
