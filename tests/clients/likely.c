@@ -117,6 +117,26 @@ static double now_ms(void)
 	return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
+/* When a thread of this rank began to call for LATE_MS; 0: it has not, or it was taken. */
+static double late_from;
+
+static double late_end(void)
+{
+	double now = now_ms();
+
+	__atomic_store(&late_from, &now, __ATOMIC_RELAXED);
+	return now + late_ms;
+}
+
+/* The start of the wait, also if the main thread reaches it later. */
+static double wait_begin(void)
+{
+	double from = 0, none = 0;
+
+	__atomic_exchange(&late_from, &none, &from, __ATOMIC_RELAXED);
+	return from > 0 ? from : now_ms();
+}
+
 static void reduce(int comm)
 {
 	MUST(ncclAllReduce(in[comm], out[comm], COUNT, ncclFloat, ncclSum, comms[comm],
@@ -195,7 +215,7 @@ static void *visit(void *third)
 
 static void *visits(void *unused)
 {
-	const double end = now_ms() + late_ms;
+	const double end = late_end();
 	pthread_t visitor;
 
 	for (int i = 0; i < VISITS ||
@@ -218,6 +238,8 @@ static void *waker(void *unused)
 
 static void *thread(void *unused)
 {
+	double end = 0;
+
 	if (is_named())
 		MUST(pthread_setname_np(pthread_self(), "pt_autograd_0"));
 	use_cuda();
@@ -226,6 +248,8 @@ static void *thread(void *unused)
 			reduce(c);
 			MUST(cudaStreamSynchronize(streams[c]));
 		}
+	if (is("calls") || is("new-calls") || is("crowd"))
+		end = late_end();
 	say(&used);
 	if (is("ended") || is("churn"))
 		return NULL;
@@ -233,9 +257,8 @@ static void *thread(void *unused)
 		sleep_ms(late_ms);
 		make_third();
 	}
-	if (is("calls") || is("new-calls") || is("crowd"))
-		for (double end = now_ms() + late_ms; now_ms() < end; sleep_ms(20))
-			use_cuda();
+	for (; now_ms() < end; sleep_ms(20))
+		use_cuda();
 	if (is_late() && rank == 0) {
 		if (is("backward"))
 			wait_for(&woken);
@@ -264,7 +287,7 @@ static void check(int comm)
 
 static void iterate(void)
 {
-	double begun = now_ms();
+	double begun = wait_begin();
 
 	for (int comm = 0; comm < 2; comm++)
 		MUST(cudaMemset(out[comm], 0, sizeof(host)));
