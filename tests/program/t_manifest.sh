@@ -17,7 +17,7 @@ defect() {
 	[ $rc = 3 ] || fail "$1: status $rc"
 	grep -qF -- "$2" "$T/err" || fail "$1 does not say \"$2\": $(cat "$T/err")"
 }
-defect rrc-source.xml "rrc-source.xml:10: rank 1 block 0 step 0: its source is where the sender has the operand"
+defect rrc-source.xml "rrc-source.xml:10: rank 1 block 0 step 0: its source is the sender's location of the operand"
 defect rcs-scratch.xml "rcs-scratch.xml:15: rank 1 block 1 step 0: race: writes scratch chunk 0, which block 0 step 0 writes"
 
 # Programs that write to their input do so on a copy: right in place and out of place, and the
