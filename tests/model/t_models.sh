@@ -1,6 +1,6 @@
 #!/bin/bash
 # Description: the protocols as Promela models: exhaustively free of errors, and each control has its error.
-# Limit: 300 s
+# Limit: 600 s
 set -u
 . "$(dirname "$0")/check.sh"
 
