@@ -61,9 +61,9 @@ joined railx5 15
 says "device 0 can use verbs: railx5:1, .*, path from the GPU SYS, used when nearer ones fail\$"
 export FAKE_VERBS_RAILS=3
 nic railx2 1 1
-DFSHIM_NET_GDR=1 job collcheck --ranks 2 --sample 5 --seed "$SEED"
+DFSHIM_NET_GDR=1 job collcheck --ranks 2 --sample 12 --seed "$SEED"
 says "slots for other nodes lie in GPU memory"
-DFSHIM_NET_GDR=1 NCCL_NET_GDR_LEVEL=LOC job collcheck --ranks 2 --sample 3 --seed "$SEED"
+DFSHIM_NET_GDR=1 NCCL_NET_GDR_LEVEL=LOC job collcheck --ranks 2 --sample 12 --seed "$SEED"
 says "lie in host memory: NCCL_NET_GDR_LEVEL does not allow it: the path .* is PIX"
 
 "$B/dfshim" net >"$T/text" || fail "dfshim net: status $?"
@@ -89,11 +89,11 @@ large 20
 seen "railx0:1 writes"
 seen "railx2:1 writes"
 ! grep -q 'when nearer ones fail' "$T/out" || fail "a port is spare where all are alike"
-DFSHIM_NET_GDR=1 job collcheck --ranks 2 --sample 3 --seed "$SEED"
+DFSHIM_NET_GDR=1 job collcheck --ranks 2 --sample 12 --seed "$SEED"
 says "lie in host memory: NCCL_NET_GDR_LEVEL does not allow it: the path .* is SYS"
 DFSHIM_NET_GDR=1 "$B/dfshim" net >"$T/text" || fail "dfshim net: status $?"
 grep -q 'GPU 0 .*host memory: NCCL_NET_GDR_LEVEL does not allow it' "$T/text" || fail "dfshim net: $(grep GPU "$T/text")"
-DFSHIM_NET_GDR=1 NCCL_NET_GDR_LEVEL=SYS job collcheck --ranks 2 --sample 5 --seed "$SEED"
+DFSHIM_NET_GDR=1 NCCL_NET_GDR_LEVEL=SYS job collcheck --ranks 2 --sample 12 --seed "$SEED"
 says "slots for other nodes lie in GPU memory"
 
 # Nothing is known of a device that software has made: ports that are known to be near have
