@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What hangs servers of language models: docs/serving.md.
+"""Patterns that hang servers of language models: docs/serving.md.
 
     dfshim run --host -n 2 [--rules nccl] --timeout 8 -- python3 serving.py CASE [--fixed]
     serving.py --list      the cases: words by NCCL's rules, words under dfshim (OK: it finishes), the rank, its marked line

@@ -56,6 +56,6 @@ is_late() {
 }
 for how in stopped frozen; do
 	# Three times, because the machine itself may stand still.
-	! { is_late $how && is_late $how && is_late $how; } || fail "$how: the exit took $took ms, $free ms if nobody is held"
+	! { is_late $how && is_late $how && is_late $how; } || fail "$how: the exit took $took ms, $free ms if no process is held"
 done
 exit 0

@@ -55,7 +55,7 @@ named() {
 }
 
 for signal in KILL STOP; do
-	# What a stopped process has issued is not known, so nothing is proved before the time-out.
+	# The operations that a stopped process has issued are not known, so nothing is proved before the time-out.
 	[ $signal = KILL ] || export DFSHIM_TIMEOUT_MS=$((15000 * SLOW))
 	until hit $signal; do
 		echo "$signal: too late, again"
