@@ -17,6 +17,8 @@ N=$((${PROGRAMS:-5000} / SLOW / SLOW))
 "$R" --programs $N --seed "$SEED" || fail "random programs"
 # The first that needs the search for the first thread in a hardware queue that two threads share.
 "$R" --programs 1 --seed 9974 || fail "two threads on one queue"
+# The first in which a receive from rank 0 and a later collective shared a key in a reduced trace.
+"$R" --programs 1 --seed 842632749 || fail "a receive from rank 0 before a collective"
 # Values behind a released synchronisation are never seen too early: reads after it are compared as
 # all others are.
 "$R" --programs $((N / 20)) --seed "$((SEED + 1000000))" --release device || fail "with release"

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
+#include "trace/read/set.h"
 #include "trace/record/names.h"
 
 #define DONE 20 /* collectives that have ended */
@@ -86,7 +87,27 @@ START_TEST(test_reduced)
 }
 END_TEST
 
+/* A reduced trace keeps the last operation of each key: messages and collectives share none. */
+START_TEST(test_keys)
+{
+	const struct df_lop coll = {.kind = DF_KIND_ALLREDUCE};
+	uint64_t keys[2 * 64 + 1], nr = 0;
+
+	keys[nr++] = df_seen_key(1, &coll, 1);
+	for (int peer = 0; peer < 64; peer++) {
+		const struct df_lop send = {.kind = DF_KIND_SEND, .peer = peer},
+				    recv = {.kind = DF_KIND_RECV, .peer = peer};
+
+		keys[nr++] = df_seen_key(1, &send, 1);
+		keys[nr++] = df_seen_key(1, &recv, 1);
+	}
+	for (uint64_t i = 0; i < nr; i++)
+		for (uint64_t k = 0; k < i; k++)
+			ck_assert_uint_ne(keys[i], keys[k]);
+}
+END_TEST
+
 int main(void)
 {
-	return DF_TESTS("reduced", {test_reduced});
+	return DF_TESTS("reduced", {test_reduced}, {test_keys});
 }

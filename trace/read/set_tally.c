@@ -168,7 +168,8 @@ uint64_t df_seen_key(uint32_t local, const struct df_lop *op, int nccl)
 	uint64_t k = (uint64_t)local << 32;
 
 	if (op->kind == DF_KIND_SEND || op->kind == DF_KIND_RECV)
-		k ^= df_mix64((uint64_t)(uint32_t)op->peer << 1 | (op->kind == DF_KIND_SEND)) ^
+		/* Never df_mix64(0), which is 0: a receive from rank 0 is no collective. */
+		k ^= df_mix64((uint64_t)(uint32_t)op->peer << 2 | 2 | (op->kind == DF_KIND_SEND)) ^
 		     (nccl ? 0 : df_op_signature(op));
 	else if (!nccl)
 		k ^= df_mix64(op->has_match ? op->sig : df_op_signature(op));
