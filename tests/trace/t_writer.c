@@ -444,10 +444,30 @@ START_TEST(test_limited_files)
 }
 END_TEST
 
+/* In another pid namespace, as of a container, the trace's pid names another process or none. */
+START_TEST(test_other_namespace)
+{
+	struct df_trace_header h;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	open_trace(NULL, 1);
+	h = *df_trace_ring();
+	ck_assert_int_eq(df_check_alive(&h), 1);
+	h.pid = (uint32_t)pid;
+	ck_assert_int_eq(df_check_alive(&h), 0);
+	h.pid_ns++;
+	ck_assert_int_eq(df_check_alive(&h), -1);
+	df_trace_close();
+}
+END_TEST
+
 int main(void)
 {
 	return DF_TESTS("writer", {test_round_trip}, {test_operations},
 			{test_wraps_and_counts_drops}, {test_many_writers}, {test_killed, 25},
 			{test_child_is_silent}, {test_site}, {test_bad_folder},
-			{test_limited_files});
+			{test_limited_files}, {test_other_namespace});
 }

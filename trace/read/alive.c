@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "trace/record/trace_hash.h"
 #include "trace/read/set.h"
@@ -29,11 +30,15 @@ int df_check_alive(const struct df_trace_header *h)
 {
 	static uint64_t boot;
 	char path[64], exe[128];
+	struct stat ns;
 	ssize_t n;
 
 	if (!boot)
 		boot = this_boot();
 	if (!boot || h->boot_hash != boot)
+		return -1;
+	/* Another container: the pid names another process here, or none. */
+	if (h->pid_ns && !stat("/proc/self/ns/pid", &ns) && h->pid_ns != (uint64_t)ns.st_ino)
 		return -1;
 	if (kill((pid_t)h->pid, 0) && errno == ESRCH)
 		return 0;

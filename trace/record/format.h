@@ -224,6 +224,8 @@ struct df_trace_header {
 	uint32_t executor;   /* enum df_executed_by, if rules and mode are 0 */
 	/* multiprocessors of its first device for NCCL's kernels; 0: unknown */
 	uint32_t sms;
+	/* inode of the pid namespace, outside of which `pid` names another process; 0: unknown */
+	uint64_t pid_ns;
 };
 
 _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");

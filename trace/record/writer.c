@@ -644,6 +644,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 	uint64_t recs = 1, bytes, off_strings, off_recs;
 	struct df_trace_header *h;
 	char host[64] = "";
+	struct stat ns;
 	ssize_t n;
 	void *map;
 	int rc;
@@ -682,6 +683,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 	h->world = cfg->world > 0 ? (uint32_t)cfg->world : 0;
 	h->host_hash = cfg->host;
 	h->boot_hash = file_hash("/proc/sys/kernel/random/boot_id");
+	h->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : (uint64_t)ns.st_ino;
 	h->mono_ns = clock_ns(CLOCK_MONOTONIC);
 	h->real_ns = clock_ns(CLOCK_REALTIME);
 	h->rules = cfg->rules;
