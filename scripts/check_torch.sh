@@ -44,6 +44,10 @@ fi
 	echo "this PyTorch is built without CUDA: install a CUDA build (on Linux x86-64 \`pip install torch\` is one)"
 	exit 1
 }
+"$py" -c 'import numpy, expecttest' || {
+	echo "$py lacks what the tests need: pip install numpy expecttest"
+	exit 1
+}
 export PYTHONUNBUFFERED=1
 unset DFSHIM_TRACE
 
