@@ -303,8 +303,10 @@ static int asker(struct role *r, int device, uint64_t now)
 		return 0;
 	if (now > r->end) {
 		/* The answer is still missing, so the time until now is a lower bound. */
-		if (r->waits && r->phase == MANY && !r->late)
-			r->byte = DF_MAX(r->byte, ((double)(now - r->since) - r->ping) / r->bytes);
+		if (r->waits && r->phase != PING && !r->late)
+			r->byte = DF_MAX(r->byte,
+					 ((double)(now - r->since) - r->ping) /
+						 (r->phase == ROW ? SLOTS * UNIT : r->bytes));
 		r->late = 1;
 		/* Keep the connectors for slices that are still in transit. */
 		if (r->waits && !end_has(&r->from) && now < r->end + DRAIN_NS)
