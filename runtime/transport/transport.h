@@ -185,7 +185,7 @@ int df_net_address(int device, char *text, size_t bytes);
 /* Counters of this process since its start. */
 struct df_net_counts {
 	uint64_t frames_sent, frames_got, bytes_sent, bytes_got; /* bytes of slices */
-	/* slices sent again after a fault; slices received twice or for a closed connector */
+	/* slices sent again after a fault; slices received twice */
 	uint64_t resent, dropped;
 	/* slices that were read directly to their destination, past their slots */
 	uint64_t landed;

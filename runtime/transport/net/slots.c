@@ -403,8 +403,11 @@ void *df_net_place(struct df_net_link *l, const struct df_net_frame *f)
 	struct df_net_conn *c = conn_of(l, f->to);
 	void *to;
 
-	if (!c || f->bytes > c->slot_bytes || f->pos < c->received ||
-	    f->pos - df_net_head(c) >= c->nr_slots || __atomic_load_n(&c->gone, __ATOMIC_RELAXED))
+	/* This side has closed the connector while the slice was on its way: no slice came twice. */
+	if (!c || __atomic_load_n(&c->gone, __ATOMIC_RELAXED))
+		return NULL;
+	if (f->bytes > c->slot_bytes || f->pos < c->received ||
+	    f->pos - df_net_head(c) >= c->nr_slots)
 		goto drop;
 	if (!c->have) {
 		c->have = calloc(c->nr_slots, sizeof(*c->have));
