@@ -105,8 +105,8 @@ done
 deal 3 6 splitcheck --seed "$SEED"
 
 # A path that lets only small frames through when the communicator is made: it counts as slow, soon,
-# by the data until then; the job goes over it when it is whole. What then arrives of the measurement is
-# not counted as a fault.
+# by the data until then; the job goes over it when it is whole. Slices of the measurement that
+# arrive then are not counted.
 rm "$T"/out*
 for i in 0 1; do net_drop_larger $i 0 1000; done
 DFSHIM_STATS=$T/stats start_hosts 2 collcheck --sample 5 --seed "$SEED"

@@ -403,7 +403,7 @@ void *df_net_place(struct df_net_link *l, const struct df_net_frame *f)
 	struct df_net_conn *c = conn_of(l, f->to);
 	void *to;
 
-	/* This side has closed the connector while the slice was on its way: no slice came twice. */
+	/* This side closed the connector while the slice was on its way: it is no second one. */
 	if (!c || __atomic_load_n(&c->gone, __ATOMIC_RELAXED))
 		return NULL;
 	if (f->bytes > c->slot_bytes || f->pos < c->received ||
