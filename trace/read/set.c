@@ -520,14 +520,15 @@ static int digest(struct df_check_set *set, struct df_trc *t, uint32_t trace, st
 static int add(struct df_check_set *set, struct df_reader *r, const char *name, const char *path,
 	       void *image, size_t bytes)
 {
-	struct df_trc *t;
+	struct df_trc *t = NULL;
 	int rc;
 
-	if (set->sealed)
-		return -EINVAL;
-	t = DF_VEC_PUSH(set->traces, set->nr_traces, set->cap_traces);
-	if (!t)
-		return -ENOMEM;
+	if (!set->sealed)
+		t = DF_VEC_PUSH(set->traces, set->nr_traces, set->cap_traces);
+	if (!t) {
+		free(image);
+		return set->sealed ? -EINVAL : -ENOMEM;
+	}
 	memset(t, 0, sizeof(*t));
 	t->name = strdup(name ? name : "trace");
 	if (t->name)
