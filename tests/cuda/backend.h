@@ -1,6 +1,6 @@
 /*
- * For the tests of the runtime on the GPU backend, over the test driver: two ranks on two devices
- * that run AllReduces and compare the results.
+ * For tests of the runtime on the GPU backend, over the test driver (tests/cuda/driver). Two ranks
+ * on two devices run AllReduces and compare the results.
  */
 #ifndef DF_TESTS_BACKEND_H
 #define DF_TESTS_BACKEND_H
@@ -38,8 +38,7 @@ static void start(void)
 struct rank {
 	pthread_t thread;
 	int rank, rounds, graph;
-	const uint64_t
-		*blocked; /* a stream of its device waits for this word, from the communicator on */
+	const uint64_t *blocked; /* another stream of the device waits for this word; may be NULL */
 	unsigned char id[DF_ID_BYTES];
 	float *in, *out;
 	size_t count;
@@ -61,7 +60,7 @@ static struct df_op all_reduce(struct df_comm *comm, const struct rank *r, CUstr
 	};
 }
 
-/* Makes the communicator of one rank, on the first device. */
+/* Creates a communicator of one rank on the first device. */
 static inline struct df_comm *comm_new(void)
 {
 	struct df_comm_config config = {.name = "test"};
@@ -91,7 +90,7 @@ static inline void *join(void *arg)
 	return NULL;
 }
 
-/* One of a rank on each device: what each rank has of it. */
+/* Creates one communicator of RANKS ranks, one on each device; comm[i] is rank i's handle. */
 static inline void comms_new(struct df_comm *comm[RANKS])
 {
 	struct member m[RANKS] = {{0}};
@@ -110,7 +109,10 @@ static inline void comms_new(struct df_comm *comm[RANKS])
 	}
 }
 
-/* An AllReduce of one rank, behind a stream's wait for *gate; `in` of its last element is 1. */
+/*
+ * Submits a rank's AllReduce on a new stream that waits until *gate is 1. The communicator has only
+ * this rank. The last element of r->in is 1, the others are 0. Returns the communicator.
+ */
 static inline struct df_comm *behind_gate(struct rank *r, const uint64_t *gate,
 					  struct df_stream_info *s)
 {
@@ -127,10 +129,10 @@ static inline struct df_comm *behind_gate(struct rank *r, const uint64_t *gate,
 	return comm;
 }
 
-/* Lets it go on, until it has ended with the right result. */
+/* Sets *gate, waits until the stream is idle, and checks the last element of the result. */
 static inline void open_gate(const struct rank *r, uint64_t *gate, struct df_stream_info *s)
 {
-	/* RELEASE pairs with the stream's wait. */
+	/* RELEASE pairs with the load of *gate by the driver's stream wait. */
 	__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
 	df_stream_hooks.before_work(s, DF_WORK_KERNEL, NULL);
 	while (!df_cuda_api.stream_idle(s->stream))
@@ -210,17 +212,17 @@ static void *run(void *arg)
 			launch(exec, info.stream->handle);
 		} else {
 			r->ret = df_submit(&op, 1);
-			/* As the hook before work: the stream waits for the collective. */
+			/* Like the hook before work: makes the stream wait for the collective. */
 			df_stream_hooks.before_work(&info, DF_WORK_KERNEL, NULL);
 		}
 		while (!df_cuda_api.stream_idle(info.stream))
 			usleep(50);
 		check(r, i);
-		/* Long enough for the kernel to leave at times. */
+		/* Pause long enough that the daemon kernel sometimes quits. */
 		if (i % 5 == 4)
 			usleep(20000);
 	}
-	/* Destroying takes the kernel off the device. */
+	/* Destroying the communicator makes the daemon kernel leave the device. */
 	if (!keep)
 		df_comm_destroy(comm);
 	return NULL;
@@ -233,7 +235,7 @@ static inline void *host_memory(int device, size_t bytes)
 }
 
 static const uint64_t *job_blocked;
-/* Allocates the buffers of a device's rank, instead of malloc(). */
+/* Allocates the buffers of the device's rank. If this is NULL, host_memory() does. */
 static void *(*job_memory)(int device, size_t bytes);
 
 static inline void job(size_t count, int rounds, int graph)
@@ -255,7 +257,7 @@ static inline void job(size_t count, int rounds, int graph)
 		pthread_join(r[i].thread, NULL);
 		ck_assert_int_eq(r[i].ret, 0);
 		ck_assert_int_eq(r[i].bad, 0);
-		/* Other memory goes with the process. */
+		/* Buffers from another job_memory() are not freed before the process ends. */
 		if (!job_memory || job_memory == host_memory) {
 			free(r[i].in);
 			free(r[i].out);

@@ -27,7 +27,7 @@ void daemon_kernel(void **params, unsigned int block)
 	struct dfk_stage stage;
 	enum df_turn turn;
 
-	/* Shared memory is not cleared. */
+	/* A GPU does not clear shared memory, so a block must not rely on zeros. */
 	memset(&local, 0x5a, sizeof(local));
 	memset(&sh, 0x5a, sizeof(sh));
 	dfk_block_enter(&local, d, block);

@@ -1,7 +1,6 @@
 /*
- * The kernel of the test driver for programs that run collectives on it: kernels/daemon_cuda.cu
- * as one CPU thread a block, with the copies of contexts that a GPU's block works on
- * (kernels/hot.inl).
+ * The daemon kernel for the test driver: does what kernels/daemon_cuda.cu does, with one CPU thread
+ * for each block. As on a GPU, a block works on copies of the contexts (kernels/hot.inl).
  */
 #ifndef DF_TESTS_DAEMON_KERNEL_H
 #define DF_TESTS_DAEMON_KERNEL_H
@@ -11,12 +10,12 @@
 struct df_kdaemon;
 struct df_kblock;
 
-/* For fake_cuda.kernel(); params[0] is the daemon's struct df_kdaemon. */
+/* A body for fake_cuda.kernel(). params[0] points to the daemon's struct df_kdaemon. */
 void daemon_kernel(void **params, unsigned int block);
 
 /*
- * A test's additions to each turn of a block, if any: the daemon, the block's own copy of its state
- * and its number.
+ * If not NULL, every block calls this function after each of its turns. `blk` is the block's own
+ * copy of its state.
  */
 extern void (*daemon_turn)(const struct df_kdaemon *d, const struct df_kblock *blk,
 			   unsigned int block);

@@ -1,9 +1,9 @@
-# For tests/cuda/t_dryrun_*.sh and t_ptx_*.sh: the tests and benchmarks of a GPU (tests/gpu,
-# scripts/gpu.sh) as far as they run without one: on the test driver, with the daemon on CPU
-# threads, or compiled (t_ptx_*.sh). They show nothing of a GPU, but that they start the right
-# programs, bound them, and keep the results.
+# For tests/cuda/t_dryrun_*.sh and t_ptx_*.sh. Runs the GPU tests and benchmarks (tests/gpu,
+# scripts/gpu.sh) without a GPU: on the test driver, with the daemon on CPU threads or, in
+# t_ptx_*.sh, as compiled PTX. They show nothing about a GPU. They show that the scripts start the
+# right programs, bound them, and keep the results.
 #
-# WHOLE=1: everything in full, which takes minutes. Sourced; B, T, SRC as for every test.
+# WHOLE=1 runs everything in full, which takes minutes. Sourced; needs B, T, SRC as every test does.
 #
 # shellcheck shell=bash
 . "$SRC/tests/lib/clients.sh"
@@ -12,7 +12,8 @@ if [ ! -f "$B/tests/cuda/runtime/libcudart.so.13" ] || [ ! -f "$B/kernels/daemon
 fi
 [ -z "$SAN_RUNTIME" ] || skip "a sanitizer's build has no fatbin"
 unset DFSHIM_TRACE
-# A build folder with the same programs, but with litmus programs that pass, fail, hang, and have no GPU.
+# A build folder with the same programs, except for litmus programs that pass, fail, hang, or find
+# no GPU.
 dry=$T/build
 mkdir -p "$dry/tests/gpu"
 for f in libdfshim.so libdfhost.so dfshim clients; do
@@ -27,7 +28,7 @@ script() { # NAME BODY
 }
 script litmus_fine 'echo "{\"test\":\"fine\"}" | tee -a "$RESULTS/litmus.jsonl"'
 script litmus_none 'echo "skipped: no GPU"; exit 77'
-# The output of a program that times the daemon's steps, and of one with kernels beside.
+# Stand for the program that times the daemon's steps, and the one that runs kernels beside it.
 script daemon 'printf "daemon: %s %s\n" sqe 900 cqe 800 context 100 relaunch 4000 cold 500 empty 300 copy 3000'
 script beside 'echo "beside: arithmetic 100"; echo "beside: memory 200"'
 export GPU_NODE=$T/build LD_LIBRARY_PATH=$B/tests/cuda/runtime:$B/tests/cuda/driver
@@ -51,8 +52,8 @@ passes() {
 		[[ $(part "$t") == "0 "* ]] || fail "gpu/$t is not in the results as passed: $(part "$t")"
 	done
 }
-# From here on the daemon is the kernel as nvcc compiled it, with all threads, on the emulator
-# (tests/cuda/ptx); the faults that it finds are in $T/faults.
+# From here on the daemon is the kernel that nvcc compiled. The emulator (tests/cuda/ptx) executes
+# it with all threads and writes faults to $T/faults.
 compiled() {
 	[ -f "$B/kernels/daemon.90.ptx" ] && [ -x "$B/tests/cuda/gpu/reduce_cuda" ] || skip "built without the kernel's PTX"
 	export FAKE_CUDA_PTX=$B/kernels/daemon.90.ptx FAKE_CUDA_FAULTS=$T/faults FAKE_CUDA_SEED=$SEED
@@ -60,7 +61,8 @@ compiled() {
 no_faults() { # WHERE
 	[ ! -s "$T/faults" ] || fail "$1: $(head -3 "$T/faults")"
 }
-# [NAME=VALUE...] CLIENT ARGS...: on that daemon, right, without a fault.
+# [NAME=VALUE...] CLIENT ARGS...: runs the client on the compiled daemon. Fails on a wrong result,
+# on a fault, or if dfshim executed nothing.
 on_ptx() {
 	local set=()
 	while [[ $1 == *=* ]]; do

@@ -1,6 +1,6 @@
 /*
- * For tests that bring the test driver themselves: found in the build folder, loaded so that
- * later opens of libcuda.so.1 find it.
+ * For tests that load the test driver themselves. It is opened from the build folder with
+ * RTLD_GLOBAL, so that later opens of libcuda.so.1 find it.
  */
 #ifndef DF_TESTS_CUDA_LOAD_H
 #define DF_TESTS_CUDA_LOAD_H
@@ -12,9 +12,7 @@
 #include "tests/cuda/driver/fake.h"
 #include "tests/lib/test.h"
 
-/*
- * In the folder beside the one that the test's program is in: whatever folder it is started from.
- */
+/* The path is relative to the test program, so it does not depend on the working directory. */
 static inline const char *fake_path(void)
 {
 	static char path[512];
@@ -25,7 +23,7 @@ static inline const char *fake_path(void)
 	return path;
 }
 
-/* lib: its handle; may be NULL. */
+/* Returns the test driver's functions. Stores its handle to *lib, unless `lib` is NULL. */
 static inline const struct fake_cuda *fake_load(void **lib)
 {
 	const struct fake_cuda *(*get)(void);

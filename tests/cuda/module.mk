@@ -1,7 +1,8 @@
-# Tests of the GPU backend that need no GPU: libdfhost.so's driver with kernels that are executed (tests/cuda/driver), and the
-# litmus programs of tests/gpu, which only `make check-gpu` builds.
+# Tests of the GPU backend that need no GPU: they use the test driver (tests/cuda/driver), which
+# executes kernels on the CPU. Also the litmus programs of tests/gpu, which only `make check-gpu`
+# builds.
 
-# The emulator of PTX: code that executes instructions one by one must not be slow.
+# The PTX emulator executes one instruction at a time, so it is compiled with full optimisation.
 PTX_EMULATOR := $(B)/tests/cuda/libptx.a
 $(call obj,$(wildcard tests/cuda/ptx/*.c)): DF_CFLAGS += -O3
 $(eval $(call static_lib,$(PTX_EMULATOR),$(call obj,$(wildcard tests/cuda/ptx/*.c))))
@@ -15,19 +16,19 @@ $(FAKE_CUDA): $(call obj,$(wildcard tests/cuda/driver/*.c)) $(PTX_EMULATOR) | $(
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared $(SANFLAGS) -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $^ -pthread -ldl -lm
 
-# The kernel where there is no PTX for it: the daemon on CPU threads, and the parts of our libraries
-# that it needs.
+# The daemon as CPU code, for programs on the test driver, and the parts of our libraries that it
+# needs.
 DAEMON_KERNEL := $(call obj,tests/cuda/daemon_kernel.c) $(B)/libdfrt.a $(B)/libdfprog.a $(B)/libdftrace.a $(B)/libdfbase.a
 $(addprefix $(B)/tests/cuda/,t_backend t_byref t_leaving t_unlocked): $(firstword $(DAEMON_KERNEL))
 
-# Its own tests are linked with it.
+# The tests of the test driver itself are linked with it.
 $(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: $(FAKE_CUDA)
 $(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: private LIBS += $(FAKE_CUDA) -Wl,-rpath,'$(abspath $(dir $(FAKE_CUDA)))'
 
-# One of its cases takes the withdrawal of slices by reference out.
+# One case of t_byref disables the withdrawal of slices by reference.
 $(B)/tests/cuda/t_byref: private LIBS += -Wl,--wrap=df_refs_withdraw
 
-# Plain programs of the CUDA driver and runtime: nothing of ours in them.
+# Plain programs of the CUDA driver and runtime: they contain no code of ours.
 $(B)/tests/cuda/use_driver: tests/cuda/use_driver.c tests/cuda/driver/fake.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) -I. -isystem $(CUDA_INC) -o $@ $< -pthread -ldl
@@ -43,7 +44,8 @@ $(B)/tests/cuda/use_cudart: tests/cuda/use_cudart.c
 
 tests: $(FAKE_CUDA) $(addprefix $(B)/tests/cuda/,use_driver use_linked use_cudart)
 
-# The CUDA runtime for plain NCCL programs on the test driver, and the kernel it brings: see tests/cuda/runtime/cudart.c.
+# The CUDA runtime for plain NCCL programs on the test driver, with the daemon's kernel: see
+# tests/cuda/runtime/cudart.c.
 DRY_CUDART := $(B)/tests/cuda/runtime/libcudart.so.13
 $(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.map interpose/hostcuda/cudart/api.def \
 		tests/cuda/driver/fake.h $(DAEMON_KERNEL)
@@ -53,13 +55,13 @@ $(DRY_CUDART): $(wildcard tests/cuda/runtime/*.[ch]) tests/cuda/runtime/export.m
 		$(filter %.o %.a,$^) -Wl,--end-group -pthread -ldl -lm
 tests: $(DRY_CUDART)
 
-# NCCL as it looks from outside; calls are written down.
+# A library with NCCL's functions that only logs its calls.
 FAKE_NCCL := $(B)/tests/cuda/driver/libnccl.so.2
 $(FAKE_NCCL): $(wildcard tests/interpose/dl/fake_nccl*.c) interpose/nccl/nccl_api.def interpose/nccl/nccl_types.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -w -fPIC -shared $(SANFLAGS) -I. -Wl,-soname,libnccl.so.2 -o $@ $(filter %.c,$^)
 
-# An NCCL that executes, for lanes: see tests/cuda/nccl/hostcuda.c.
+# An NCCL that executes collectives, for lanes: see tests/cuda/nccl/hostcuda.c.
 LANES_NCCL := $(B)/tests/cuda/nccl/libnccl.so.2
 $(LANES_NCCL): $(call obj,tests/cuda/nccl/hostcuda.c $(SRC_HOSTNCCL) $(wildcard kernels/reduce_*.c)) $(B)/libdfbase.a tests/cuda/nccl/export.map
 	@mkdir -p $(@D)
@@ -67,7 +69,7 @@ $(LANES_NCCL): $(call obj,tests/cuda/nccl/hostcuda.c $(SRC_HOSTNCCL) $(wildcard 
 		-Wl,-soname,libnccl.so.2 -o $@ $(filter %.o %.a,$^) -pthread -ldl
 tests: $(LANES_NCCL)
 
-# But for their kernel these programs know NCCL and the driver only.
+# Except for the daemon kernel that they register, these programs use only NCCL and the driver.
 ifneq ($(HAVE_NCCL),)
 $(B)/tests/cuda/use_nccl: tests/cuda/use_nccl.c tests/cuda/driver/fake.h $(DAEMON_KERNEL)
 	@mkdir -p $(@D)
@@ -83,7 +85,7 @@ $(B)/tests/cuda/use_captured: tests/cuda/use_captured.c $(FAKE_CUDA) $(FAKE_NCCL
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $^
 
-# Programs that have the driver from the loader.
+# This program gets the driver from the loader: it is linked with it.
 $(B)/tests/cuda/use_graph: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/driver/fake.h $(FAKE_CUDA) $(DAEMON_KERNEL)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
@@ -92,7 +94,7 @@ $(B)/tests/cuda/use_graph: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/driver/f
 tests: $(addprefix $(B)/tests/cuda/,use_nccl use_handover use_unable use_captured use_graph)
 endif
 
-# Parts of the static runtime are C++.
+# The static runtime contains C++ code.
 ifneq ($(and $(HAVE_CXX),$(wildcard $(CUDA_LIB)/libcudart_static.a)),)
 $(B)/tests/cuda/use_cudart_static: tests/cuda/use_cudart.c
 	@mkdir -p $(@D)
@@ -102,7 +104,7 @@ tests: $(B)/tests/cuda/use_cudart_static
 endif
 endif
 
-# The litmus programs take nvcc a while, so `make` leaves them alone.
+# nvcc takes long for the litmus programs, so `make` does not build them.
 ifneq ($(and $(NVCC),$(if $(filter-out debug,$(SAN)),,1)),)
 LITMUS := $(patsubst tests/gpu/%.cu,$(B)/tests/gpu/%,$(wildcard tests/gpu/litmus_*.cu))
 
@@ -111,7 +113,7 @@ $(B)/tests/gpu/litmus_%: tests/gpu/litmus_%.cu tests/gpu/litmus.h tests/cuda/mod
 	$(Q)$(NVCC) -std=c++17 -I. -O2 -gencode arch=compute_80,code=compute_80 \
 		-gencode arch=compute_$(GPU_TEST_TARGET),code=sm_$(GPU_TEST_TARGET) -o $@ $<
 
-# The daemon's own functions, timed by tests/gpu/b_daemon.sh.
+# A program that times the daemon's own functions, for tests/gpu/b_daemon.sh.
 $(B)/tests/gpu/daemon: tests/gpu/daemon.cu tests/gpu/litmus.h $(wildcard kernels/*.h kernels/*.inl kernels/*.def) \
 		tests/cuda/module.mk
 	@mkdir -p $(@D)
@@ -119,7 +121,7 @@ $(B)/tests/gpu/daemon: tests/gpu/daemon.cu tests/gpu/litmus.h $(wildcard kernels
 		-gencode arch=compute_$(GPU_TEST_TARGET),code=sm_$(GPU_TEST_TARGET) -o $@ $<
 litmus: $(B)/tests/gpu/daemon
 
-# The reductions' source on the GPU.
+# The reductions' source, compiled for the GPU.
 $(B)/tests/kernels/reduce_cuda: tests/kernels/reduce_cuda.cu $(B)/libdfrt.a tests/cuda/module.mk
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) -std=c++17 -I. -O1 -arch=sm_$(GPU_TEST_TARGET) -MD -MF $@.d -MT $@ -o $@ $< $(B)/libdfrt.a
@@ -141,7 +143,8 @@ litmus: $(LITMUS)
 check-gpu bench-gpu gpu-bundle: litmus
 endif
 
-# The same programs for the test driver, which executes their PTX: against its runtime, of one generation, not compressed.
+# The same programs for the test driver, which executes their PTX: linked with the shared runtime,
+# for one GPU generation, uncompressed.
 ifneq ($(and $(NVCC),$(HAVE_CUDA),$(if $(filter-out debug,$(SAN)),,1)),)
 DRY_GPU := $(patsubst tests/gpu/%.cu,$(B)/tests/cuda/gpu/%,$(filter-out $(if $(HAVE_NCCL),,%/beside.cu),$(wildcard tests/gpu/*.cu)))
 DRY_NVCC := $(NVCC) -std=c++17 -I. -cudart shared -gencode arch=compute_80,code=compute_80 -Xfatbin -compress=false

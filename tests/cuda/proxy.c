@@ -1,7 +1,7 @@
 /*
- * Preloaded before libnccl.so.2: as NCCL's proxies do, a thread that NCCL starts while it connects
- * two ranks gives memory back. It does so once the application's stream waits for the message, and
- * the message waits for it.
+ * Preloaded before libnccl.so.2. Does what NCCL's proxy threads can do: inside the first
+ * pncclSend() a new thread waits 300 ms and then unmaps memory. By then the application's stream
+ * waits for the message. The message is sent only after the thread has finished.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,8 +1,9 @@
 /*
- * Every function of libcuda, from the table of the hook: counted, and passed on to libdfhost.so's
- * of that name, which is loaded from the folder beside the one where this library was built, and is
- * used by this library only. Weak: the other files define those with additions. A function that
- * only the table's short rows name is passed on with words enough for any.
+ * Defines every function of libcuda that the hook's table lists. Each counts its calls and calls
+ * the function of the same name in libdfhost.so. That library is the one in the build folder of
+ * this library; it is loaded for this library alone (RTLD_LOCAL). The definitions are weak, so that
+ * the other files can replace those that need additions. Functions that the table lists without
+ * parameters get as many words as the longest one takes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,7 +18,7 @@
 const struct df_hinside *fake_host;
 static void *real[NR_ROWS];
 static uint64_t counts[NR_ROWS];
-static int logs = 1; /* until it is known better */
+static int logs = 1; /* whether calls are logged; 1 until FAKE_CUDA_LOG has been read */
 
 static const char *const names[] = {
 #define DF_CU(symbol, ...)	#symbol,
@@ -27,7 +28,10 @@ static const char *const names[] = {
 #undef DF_CU_NONE
 };
 
-/* libdfhost.so looks when it is called first. Kernels of which nothing is known do nothing. */
+/*
+ * libdfhost.so reads these variables at its first call. DFSHIM_HOST_STUB makes kernels without code
+ * and without a registered function do nothing.
+ */
 static void settings(void)
 {
 	const char *devices = getenv("FAKE_CUDA_DEVICES");
@@ -44,9 +48,9 @@ void fake_seen(enum row row)
 
 	pthread_once(&once, settings);
 
-	/* RELAXED: a count. */
+	/* RELAXED: only a count. */
 	__atomic_add_fetch(&counts[row], 1, __ATOMIC_RELAXED);
-	/* RELAXED: the file is the lock's. */
+	/* RELAXED: only a hint; `log` itself is protected by the lock. */
 	if (!__atomic_load_n(&logs, __ATOMIC_RELAXED))
 		return;
 	pthread_mutex_lock(&lock);
@@ -63,7 +67,7 @@ void fake_seen(enum row row)
 
 void *fake_real(enum row row)
 {
-	/* RELAXED: every caller finds the same. */
+	/* RELAXED: every caller that finds NULL looks up the same function. */
 	void *fn = __atomic_load_n(&real[row], __ATOMIC_RELAXED);
 
 	if (!fn) {
@@ -73,7 +77,11 @@ void *fake_real(enum row row)
 	return fn;
 }
 
-/* Whether there is room for an operation on a stream. */
+/*
+ * The table names a hook for each function. By that hook, the macros below choose an action before
+ * libdfhost.so's function is called: wait for room on the stream (the first or the second
+ * argument), or invalidate the emulator's knowledge of usable memory.
+ */
 #define FIRST(...)	    FIRST_(__VA_ARGS__, 0)
 #define FIRST_(a, ...)	    ((CUstream)(uintptr_t)(a))
 #define SECOND(...)	    SECOND_(__VA_ARGS__, 0, 0)
@@ -147,7 +155,7 @@ static uint64_t calls(const char *symbol)
 
 	for (int i = 0; i < NR_ROWS; i++)
 		if (!symbol || strcmp(names[i], symbol) == 0)
-			/* RELAXED: a count. */
+			/* RELAXED: only a count. */
 			n += __atomic_load_n(&counts[i], __ATOMIC_RELAXED);
 	return n;
 }
@@ -181,7 +189,7 @@ API const struct fake_cuda *fake_cuda(void)
 	return &f;
 }
 
-/* FAKE_CUDA_SILENT: nothing is behind the functions; they succeed, and write nothing. */
+/* FAKE_CUDA_SILENT: every function does nothing, writes no output and returns CUDA_SUCCESS. */
 static CUresult done(void)
 {
 	return CUDA_SUCCESS;

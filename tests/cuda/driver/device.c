@@ -1,8 +1,9 @@
 /*
- * The devices and contexts of the tests' driver, and its answers to cuGetProcAddress.
- * FAKE_CUDA_GDR: RDMA devices reach their memory (GPUDirect RDMA): "dmabuf" by dma-buf; "plain" by
- * address alone; "ordered" by dma-buf, and what they write is seen in order. FAKE_CUDA_WITHOUT: a
- * function that the driver does not have.
+ * Devices and contexts of the test driver, and cuGetProcAddress().
+ *
+ * FAKE_CUDA_GDR: RDMA devices can access GPU memory (GPUDirect RDMA). "dmabuf": through a dma-buf.
+ * "plain": by address only. "ordered": through a dma-buf, and the GPU sees the writes in order.
+ * FAKE_CUDA_WITHOUT: the name of a function that the driver does not have.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -21,7 +22,7 @@ static int none(void)
 	return v && atoi(v) < 1;
 }
 
-/* At exit() the driver ends when it is its turn; later calls fail. */
+/* At exit the driver shuts down in its exit handler's turn. Later calls fail. */
 static void over(void)
 {
 	__atomic_store_n(&fake_over, 1, __ATOMIC_RELAXED);
@@ -108,7 +109,7 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice 
 						       : CU_COMPUTEMODE_DEFAULT;
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
-		/* "old": a driver that does not know the question. */
+		/* "old": a driver that does not know this attribute. */
 		if (mps && strcmp(mps, "old") == 0)
 			return CUDA_ERROR_INVALID_VALUE;
 		*value = mps && atoi(mps);
@@ -184,9 +185,12 @@ API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 	return CUDA_SUCCESS;
 }
 
-/* ---- waiting: a kernel's fault ends it ------------------------------------------------------- */
+/* ---- waits, which a kernel's fault ends ------------------------------------------------------ */
 
-/* Until the question is answered otherwise than by "not ready", or a kernel has made a fault. */
+/*
+ * Polls `question` until it returns anything but CUDA_ERROR_NOT_READY, or until a kernel on
+ * `device` has caused a fault.
+ */
 #define WAIT(device, question)                                                                     \
 	({                                                                                         \
 		CUresult r_;                                                                       \

@@ -1,7 +1,7 @@
 /*
- * The dma-buf of the tests: a file that says which memory it is. The tests' libcuda.so.1 writes it
- * (cuMemGetHandleForAddressRange), their libibverbs reads it (tests/net/fake): in the same process,
- * as on a machine the kernel is between the two drivers.
+ * The dma-buf of the tests: a file that names a range of memory. The test driver writes the file
+ * (cuMemGetHandleForAddressRange); the tests' libibverbs in the same process reads it
+ * (tests/net/fake). On a real machine the kernel passes the range from one driver to the other.
  */
 #ifndef DF_TESTS_DMABUF_H
 #define DF_TESTS_DMABUF_H
@@ -12,7 +12,7 @@
 
 struct fake_dmabuf {
 	uint64_t magic;
-	int64_t fd; /* of the file in which the device's memory lies */
+	int64_t fd; /* file descriptor of the memory's file */
 	uint64_t offset, bytes;
 };
 

@@ -1,7 +1,7 @@
 /*
- * The libcuda.so.1 of the tests, as tests see it: a driver whose streams are threads and whose
- * kernels are functions that the test brings. It proves nothing about a GPU; it shows what our side
- * calls, in which order, and that our logic moves.
+ * The test driver (libcuda.so.1 of the tests), as tests see it. Its streams are threads; its
+ * kernels are functions that a test registers. It shows which driver functions dfshim calls, in
+ * which order, and that dfshim's logic works. It shows nothing about a real GPU.
  */
 #ifndef DF_TESTS_FAKE_CUDA_H
 #define DF_TESTS_FAKE_CUDA_H
@@ -11,25 +11,30 @@
 typedef void (*fake_kernel_fn)(void **params, unsigned int block);
 
 struct fake_cuda {
-	/* How often the exported symbol was called, and the same of all symbols. */
+	/* Returns how often the exported function was called. NULL: all functions together. */
 	uint64_t (*calls)(const char *symbol);
-	/* The body of the kernel of that name, run by one thread for each block. */
+	/*
+	 * Registers the body of the kernel `name`. A launch runs it in one thread for each block.
+	 */
 	void (*kernel)(const char *name, fake_kernel_fn fn);
-	/* Operations enqueued and not finished on all streams. */
+	/* Returns the number of unfinished operations on all streams. */
 	int (*pending)(void);
-	/* The next launches of kernels fail with this CUresult; 0: they do not. */
+	/* Makes all later launches fail with this CUresult, until it is set to 0. */
 	void (*fail_launch)(int result);
-	/* Whether memory functions wait for all streams and kernels, as a driver may. */
+	/* If `on`, memory functions wait until all streams are idle, as a driver may. */
 	void (*sync_alloc)(int on);
-	/* This number of allocations of device memory fails for lack of it. */
+	/* Makes the next `nr` allocations of device memory fail with CUDA_ERROR_OUT_OF_MEMORY. */
 	void (*fail_alloc)(int nr);
-	/* While it is not 0, another thread keeps the lock of the first device's context. */
+	/*
+	 * If `on`, takes the lock of the first device's context for a thread outside this process.
+	 * Otherwise releases that lock.
+	 */
 	void (*hold)(int on);
-	/* That thread has the lock. */
+	/* Returns whether the lock of the first device's context is taken. */
 	int (*held)(void);
 	/*
-	 * While it is 1 this process may not touch the memory of the devices, as the host may not
-	 * on a GPU.
+	 * If `on`, makes device memory inaccessible to this process's CPU threads, as on a GPU.
+	 * Otherwise makes it accessible again.
 	 */
 	void (*hide)(int on);
 };

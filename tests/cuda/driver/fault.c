@@ -1,17 +1,17 @@
 /*
- * Faults of a driver or of a GPU, put in by FAKE_CUDA_FAULT for the tests of `dfshim doctor`:
+ * Faults of a driver or a GPU, for the tests of `dfshim doctor`. FAKE_CUDA_FAULT names one:
  *
- *   stale     some fills of memory are not there when the next operation on the stream begins
- *   queue     a kernel does not start while eight streams wait for words, with any number of
+ *   stale     one fill of memory in 50 is not visible to the next operation on the stream
+ *   queue     no kernel starts while eight streams wait for words, whatever the number of
  *             connections
- *   relaunch  the daemon's kernel starts three times and then no more
- *   serial    kernels of programs are executed one after the other
- *   sums      one bit of larger copies to the host is wrong
- *   graphs    no graph is launched
- *   crash     the third kernel ends the process
- *   hang      an allocation does not return
- *   late      so does the first call of all
- *   busy      there are no contexts: the device is another process's (EXCLUSIVE_PROCESS)
+ *   relaunch  after three kernels, no kernel that is a registered function (the daemon) starts
+ *   serial    kernels with PTX are executed one at a time
+ *   sums      copies of 1,024 bytes and more have one wrong bit
+ *   graphs    every launch of a graph fails
+ *   crash     the third kernel kills the process
+ *   hang      allocating and freeing memory never return
+ *   late      the first call (cuInit) never returns
+ *   busy      no context can be created: another process uses the device (EXCLUSIVE_PROCESS)
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -39,7 +39,7 @@ int fake_fault_moves(int after, int fills, void *to, size_t bytes)
 
 	if (after && !fills && bytes >= 1024 && fake_fault("sums"))
 		*(unsigned char *)to ^= 1;
-	/* RELAXED: a count. */
+	/* RELAXED: only a count. */
 	return !after && fills && fake_fault("stale") &&
 	       __atomic_fetch_add(&nr, 1, __ATOMIC_RELAXED) % 50 == 49;
 }
@@ -50,7 +50,7 @@ void fake_fault_kernel(int is_function)
 	uint64_t nr = __atomic_fetch_add(&kernels, 1, __ATOMIC_RELAXED);
 
 	if (nr == 2 && fake_fault("crash"))
-		kill(getpid(), SIGSEGV); /* not of this thread, which takes no signals */
+		kill(getpid(), SIGSEGV); /* not raise(): this thread blocks all signals */
 	while (fake_fault("queue") && fake_host->waiting(NULL) >= 8)
 		usleep(100);
 	while (is_function && nr > 2 && fake_fault("relaunch"))

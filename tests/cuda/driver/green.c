@@ -1,13 +1,13 @@
 /*
- * Green contexts with work queues, as a driver of 13.1 has them. FAKE_CUDA_GREEN: 1: it does;
- * "other": it fills the resource in an unknown way. Streams of a green context are streams of the
- * current one.
+ * Green contexts with work queues, as in a driver of CUDA 13.1. FAKE_CUDA_GREEN=1: the driver has
+ * them. "other": the driver fills the resource in an unknown layout. Unset: it does not have them.
+ * Streams of a green context are created in the current context.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "tests/cuda/driver/internal.h"
 
-/* 13.1: the type, 92 bytes, then device, limit and scope. */
+/* Layout of the resource in CUDA 13.1: type, 92 bytes, then device, limit and sharing scope. */
 API CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource *r, CUdevResourceType type)
 {
 	const char *how = getenv("FAKE_CUDA_GREEN");

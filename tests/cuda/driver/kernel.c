@@ -1,12 +1,13 @@
 /*
- * Executes kernels for the tests' driver. A kernel whose PTX is known is executed by the emulator
- * (tests/cuda/ptx), with all its threads; another is the function that a test registered by its
- * name, a thread a block.
+ * Executes kernels for the test driver. The emulator (tests/cuda/ptx) executes a kernel whose PTX
+ * is known, with all its threads. For any other kernel, the function that a test registered under
+ * its name is executed, with one CPU thread for each block.
  *
- * A fault ends the context, as on a GPU, and is reported on standard error and in the file
- * FAKE_CUDA_FAULTS; a race is only reported. FAKE_CUDA_SEED: of the order in which warps run.
- * FAKE_CUDA_WEAK=1: to the emulator memory is weak. With FAKE_CUDA_SMS no more blocks of a launch
- * are there at a time than fit on that number of multiprocessors.
+ * As on a GPU, a fault ends the context. It is reported on standard error and in the file
+ * FAKE_CUDA_FAULTS. A race is reported there too, but ends nothing. FAKE_CUDA_SEED: seed of the
+ * order in which warps run. FAKE_CUDA_WEAK=1: the emulator's memory is weakly ordered. If
+ * FAKE_CUDA_SMS is set, only as many blocks of a launch run at a time as fit on that number of
+ * multiprocessors.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -43,20 +44,20 @@ fake_kernel_fn fake_function(const char *name)
 }
 
 /*
- * A launch stays, because a graph may repeat it: in a list, or it would be taken for memory that
- * was forgotten.
+ * Launches are never freed, because a graph may repeat them. The list keeps them reachable, so that
+ * a leak checker does not report them.
  */
 struct launch {
 	struct launch *next;
 	const struct fake_kernel *kernel;
 	struct df_hkernel_shape shape;
-	void *param; /* a function's */
-	void *block; /* a PTX kernel's: all parameters */
+	void *param; /* registered function: its first parameter */
+	void *block; /* PTX kernel: the block with all parameters */
 };
 
 static struct launch *launches;
 
-/* ---- functions ------------------------------------------------------------------------------- */
+/* ---- registered functions -------------------------------------------------------------------- */
 
 struct block {
 	struct launch *of;
@@ -115,7 +116,7 @@ static void fault(void *arg, const char *text)
 	}
 	if (race)
 		return;
-	/* RELAXED: the next caller gets the error; the first fault stays. */
+	/* RELAXED: only the value counts. The first fault stays; the next caller gets its error. */
 	__atomic_compare_exchange_n(
 		&fake_errors[l->shape.device], &none,
 		strstr(text, "which is not a multiple of")	 ? CUDA_ERROR_MISALIGNED_ADDRESS
@@ -151,7 +152,7 @@ static void run_ptx(struct launch *of)
 		.dynamic_shared = of->shape.shared,
 		.params = of->block,
 		.seed = (seed ? strtoull(seed, NULL, 0) : 1) +
-			/* RELAXED: only that no two launches have the same. */
+			/* RELAXED: only has to be unique for each launch. */
 			__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED),
 		.weak = getenv("FAKE_CUDA_WEAK") != NULL,
 		.known = usable,
@@ -167,9 +168,9 @@ static void run_ptx(struct launch *of)
 	ptx_run(&l);
 }
 
-static pthread_mutex_t one_kernel = PTHREAD_MUTEX_INITIALIZER; /* fault "serial" */
+static pthread_mutex_t one_kernel = PTHREAD_MUTEX_INITIALIZER; /* for the fault "serial" */
 
-/* Behind a fault nothing is executed. */
+/* After a fault, kernels on that device are not executed. */
 void fake_run(void *launch)
 {
 	struct launch *l = launch;
@@ -196,7 +197,10 @@ unsigned int fake_most_threads(void *kernel)
 	return k->ptx ? ptx_max_threads(k->ptx) : 1024;
 }
 
-/* The parameter block as the kernel sees it. NULL: not all of it was given. */
+/*
+ * Returns a copy of the parameters as the kernel sees them; the caller frees it. Returns NULL if
+ * not all parameters were given.
+ */
 static void *block_of(const struct ptx_kernel *k, void **params, void **extra)
 {
 	size_t bytes = ptx_param_bytes(k), offset, size, given = 0;
@@ -230,7 +234,7 @@ void *fake_take(void *kernel, const struct df_hkernel_shape *shape, void **param
 	l->kernel = kernel;
 	l->shape = *shape;
 	if (l->kernel->ptx) {
-		/* RELAXED: of a launch that the caller makes before it waits. */
+		/* RELAXED: a thread that waits for this launch reads the flag after the launch. */
 		__atomic_store_n(&fake_emulates, 1, __ATOMIC_RELAXED);
 		l->block = block_of(l->kernel->ptx, params, extra);
 	} else if (params) {
@@ -240,7 +244,7 @@ void *fake_take(void *kernel, const struct df_hkernel_shape *shape, void **param
 		free(l);
 		return NULL;
 	}
-	/* RELAXED: no reader follows the list. */
+	/* RELAXED: no thread follows the list. */
 	l->next = __atomic_load_n(&launches, __ATOMIC_RELAXED);
 	while (!__atomic_compare_exchange_n(&launches, &l->next, l, 1, __ATOMIC_RELAXED,
 					    __ATOMIC_RELAXED))
@@ -248,7 +252,7 @@ void *fake_take(void *kernel, const struct df_hkernel_shape *shape, void **param
 	return l;
 }
 
-/* The reason that holds a launch up, or ends it. */
+/* Checks and waits before a launch. Returns the error that the launch fails with, if any. */
 static CUresult before(CUfunction f, CUstream s)
 {
 	int device = fake_device_of(s);

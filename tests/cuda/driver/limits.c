@@ -1,33 +1,34 @@
 /*
- * Waits of a real driver that a list of operations does not have: its lock, its queues. Each can be
- * switched; FAKE_CUDA_LIMITS names those that are there, separated by commas; unset: all; "none":
- * none.
+ * Waits of a real driver that a plain list of operations does not have: its lock and its queues.
+ * FAKE_CUDA_LIMITS names those that are on, separated by commas. If it is unset, all are on. "none"
+ * turns all off.
  *
- *   lock      a thread that brings code to the device (a kernel's first launch, a module, larger
- *             stacks) keeps the context's lock until it is idle; launches, new streams and
- *             allocations of other threads wait for it (NVIDIA/nvbench issue 136,
+ *   lock      a thread that loads code onto the device (first launch of a kernel, a module, a stack
+ *             limit) holds the context's lock until the device is idle; launches, new streams and
+ *             allocations of other threads wait for the lock (NVIDIA/nvbench issue 136,
  *             microsoft/mscclpp issue 394, NVIDIA/nccl issue 803)
- *   queue     a stream has room for 1,024 operations; a thread that puts another one on it waits
- *             (stackoverflow 53970187; microsoft/mscclpp issue 516 is a hang of that kind)
+ *   queue     a stream holds at most 1,024 operations; a thread that enqueues another one waits
+ *             (stackoverflow 53970187; microsoft/mscclpp issue 516 is such a hang)
  *   hardware  the streams of a device, of all priorities and green contexts together, have
- *             CUDA_DEVICE_MAX_CONNECTIONS hardware queues (8, at most 32): a stream has one while
- *             it has work, and shares it when there are none left. Behind a wait for a word no
- *             later work of its queue begins (measured by tests/gpu/litmus_queues and
+ *             CUDA_DEVICE_MAX_CONNECTIONS hardware queues (8, at most 32): a stream has a queue
+ *             while it has work, and shares one if none is free. While a queue waits for a word, no
+ *             later work of that queue begins (measured by tests/gpu/litmus_queues and
  *             litmus_channels on an H200, driver 580.159, 2026-11-26; its driver API: stream
  *             memory operations "may deadlock")
- *   sync      allocating and freeing memory, pinning and unpinning wait until the context is idle
- *             (programming guide: implicit synchronisation). With `lock`, those that free and unpin
- *             keep the context's lock meanwhile: cuMemFree, cuMemFreeHost and cuMemHostUnregister
- *             do on that H200 (litmus_sync; functions that allocate or pin did not wait there, and
- *             it is not known of cuMemUnmap)
- *   blocking  under CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel has ended (programming
- *             guide)
+ *   sync      allocating, freeing, pinning and unpinning memory wait until the context is idle
+ *             (programming guide: implicit synchronisation). With `lock`, freeing and unpinning
+ *             also hold the context's lock meanwhile. On that H200 cuMemFree, cuMemFreeHost and
+ *             cuMemHostUnregister did so (litmus_sync). Allocating and pinning did not wait there;
+ *             cuMemUnmap was not measured
+ *   blocking  under CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel has finished
+ *             (programming guide)
  *   one       host functions and callbacks run one at a time (driver API: they may be serialised)
- *   context   a process's context takes 534 MiB of its device (meta-pytorch/torchcomms issue 777)
+ *   context   a process's context takes 534 MiB from the free memory that its device reports
+ *             (meta-pytorch/torchcomms issue 777)
  *
- * FAKE_CUDA_FULL=FILE: made when a stream that waits for a word had no room.
- * FAKE_CUDA_EXCLUSIVE=FILE: devices are in the mode EXCLUSIVE_PROCESS: the first process that has a
- * context on one keeps it to itself; the file stands for the driver's knowledge of them.
+ * FAKE_CUDA_FULL=FILE: creates FILE when a thread finds a full stream that waits for a word.
+ * FAKE_CUDA_EXCLUSIVE=FILE: devices are in mode EXCLUSIVE_PROCESS: the first process that creates a
+ * context on a device keeps the device to itself, by a lock on a byte of FILE.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -53,7 +54,9 @@ int fake_limit(const char *name)
 	return 0;
 }
 
-/* For each device: whether a thread has its lock until it is idle. */
+/*
+ * `loading`: whether a thread holds the device's lock; `loader`: which one. `lock` protects both.
+ */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
 static int loading[MAX_DEVICES];
@@ -86,7 +89,7 @@ void fake_limit_hold(int on)
 {
 	hold(0, on);
 	pthread_mutex_lock(&lock);
-	loader[0] = 0; /* no thread of this process */
+	loader[0] = 0; /* the holder is no thread of this process */
 	pthread_mutex_unlock(&lock);
 }
 
@@ -100,7 +103,7 @@ int fake_limit_held(void)
 	return held;
 }
 
-/* Returns 1 if its code is not on the device yet; it counts as there from now on. */
+/* Returns 1 at the first call for a function, 0 later. */
 static int first(CUfunction f)
 {
 	static CUfunction *loaded;
@@ -120,8 +123,8 @@ static int first(CUfunction f)
 }
 
 /*
- * Bringing code to the device waits for all that the context has, as a driver may that loads
- * lazily.
+ * Loads a function's code at its first launch. As in a driver that loads lazily, this waits until
+ * the context is idle.
  */
 void fake_limit_load(int device, CUfunction f)
 {
@@ -184,7 +187,7 @@ void fake_limit_start(void)
 
 	if (getenv("FAKE_CUDA_READS"))
 		fprintf(stderr, "driver %d\n", nr);
-	/* RELAXED: a thread that makes streams has made the call that sets it before. */
+	/* RELAXED: streams that need the value are created after this call. */
 	__atomic_store_n(&connections, nr, __ATOMIC_RELAXED);
 }
 

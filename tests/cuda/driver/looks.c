@@ -1,7 +1,7 @@
 /*
- * FAKE_CUDA_LOOKS=FILE: at the process's end the file says how many words in host memory streams
- * were to write, and how often kernels on the emulator looked at one of them, each time across the
- * bus if there was one.
+ * FAKE_CUDA_LOOKS=FILE: at exit, writes to FILE how many words in host memory were targets of
+ * stream writes, and how often kernels on the emulator accessed one of them. On a real machine each
+ * of these accesses would cross the bus.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define ROOM 4096 /* a power of two */
 
-/* Addresses by hash; atomic; 0: free. */
+/* A hash table of addresses, accessed atomically. 0 is a free entry. */
 static uintptr_t words[ROOM];
 static uint64_t nr_words, nr_looks;
 
@@ -28,8 +28,8 @@ static int find(uintptr_t at, int insert)
 		if (!insert)
 			return 0;
 		/*
-		 * RELAXED: a kernel that begins to poll a word later than this sees it; nothing
-		 * else is found by it.
+		 * RELAXED: the entry leads to no other data. A kernel that begins to poll a word
+		 * later finds it.
 		 */
 		if (__atomic_compare_exchange_n(w, &none, at, 0, __ATOMIC_RELAXED,
 						__ATOMIC_RELAXED)) {

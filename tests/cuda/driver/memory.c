@@ -1,8 +1,8 @@
 /*
- * The memory of the tests' driver: allocations that wait or fail, and the memory that kernels may
- * use. FAKE_CUDA_NO_IPC: handles are refused, as for instances of a divided GPU. FAKE_CUDA_NO_OPEN:
- * they are given and cannot be opened. FAKE_CUDA_NO_P2P: no device reaches another.
- * FAKE_CUDA_NO_BYTES: there is never device memory for an allocation of that number of bytes.
+ * Memory of the test driver: allocations that wait or fail, and the memory that kernels may use.
+ * FAKE_CUDA_NO_IPC: IPC handles are refused, as for MIG instances. FAKE_CUDA_NO_OPEN: IPC handles
+ * can be made but not opened. FAKE_CUDA_NO_P2P: no device can access another. FAKE_CUDA_NO_BYTES:
+ * an allocation of this number of bytes always fails.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -17,8 +17,8 @@ uint64_t fake_generation;
 int fake_alloc_waits, fake_alloc_fails;
 
 /*
- * RELEASE pairs with a kernel's acquire before it trusts an earlier answer: it then asks for what
- * is there now.
+ * RELEASE pairs with the ACQUIRE in known() (ptx/mem.c): a kernel that sees the new number asks
+ * again which memory exists.
  */
 void fake_changed(void)
 {
@@ -44,7 +44,7 @@ static void alloc_wait(void)
 		usleep(50);
 }
 
-/* No other thread gets into the context while one that frees waits. */
+/* While a thread that frees waits, it holds the context's lock, so no other thread can enter. */
 static void free_wait(void)
 {
 	fake_fault_hang("hang");
@@ -65,7 +65,7 @@ static CUresult device_alloc(size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-/* name(params): the call, behind what has to be waited for. */
+/* Defines a function that evaluates `before`, then calls libdfhost.so's unless `before` fails. */
 #define WAITS(name, params, before, args)                                                          \
 	API CUresult name params                                                                   \
 	{                                                                                          \
@@ -87,7 +87,10 @@ WAITS(cuMemFree_v2, (CUdeviceptr p), ALONE, (p))
 WAITS(cuMemUnmap, (CUdeviceptr p, size_t bytes), ALONE, (p, bytes))
 WAITS(cuMemHostAlloc, (void **out, size_t bytes, unsigned int flags), SLOW, (out, bytes, flags))
 WAITS(cuMemFreeHost, (void *p), ALONE, (p))
-/* It takes a while; a caller that does not wait for it has work on streams by then. */
+/*
+ * With sync_alloc() this takes 30 ms, so that a caller that does not wait has work on streams by
+ * then.
+ */
 WAITS(cuMemHostRegister_v2, (void *p, size_t bytes, unsigned int flags),
       (fake_alloc_waits ? usleep(30000) : 0, SLOW), (p, bytes, flags))
 WAITS(cuMemHostUnregister, (void *p), ALONE, (p))
@@ -101,13 +104,10 @@ API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
 WAITS(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle handle, unsigned int flags),
       getenv("FAKE_CUDA_NO_OPEN") ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS, (out, handle, flags))
 
-/*
- * The file among this process's that has the device's memory: as a handle for other processes names
- * it.
- */
+/* Finds the file of this process that holds the device memory at `base`, from its IPC handle. */
 static CUresult file_of(CUdeviceptr base, struct fake_dmabuf *out)
 {
-	/* interpose/hostcuda/cudart/ipc.c */
+	/* The layout of a handle: see interpose/hostcuda/cudart/ipc.c. */
 	struct {
 		uint64_t magic;
 		int32_t pid, fd;
@@ -154,7 +154,8 @@ API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t b
 		return CUDA_ERROR_INVALID_VALUE;
 	b.offset += p - start;
 	b.bytes = bytes;
-	fd = memfd_create("dmabuf", 0); /* it is not said that programs do not inherit it */
+	/* without MFD_CLOEXEC: CUDA does not document that child programs do not inherit it */
+	fd = memfd_create("dmabuf", 0);
 	if (fd < 0 || write(fd, &b, sizeof(b)) != sizeof(b))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*(int *)handle = fd;
@@ -162,8 +163,9 @@ API CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t b
 }
 
 /*
- * Host memory the driver has made is for all devices, also what was registered; that of another
- * device after peer access, but not what is mapped by hand there, which says itself who reaches it.
+ * Whether kernels on `device` may use the memory; if so, *from and *to are set to its range. All
+ * devices may use host memory that the driver allocated or registered. Peer access opens the memory
+ * of another device, except memory mapped by cuMemMap(): cuMemSetAccess() decides about that.
  */
 int fake_usable(int device, uintptr_t at, size_t bytes, uintptr_t *from, uintptr_t *to)
 {

@@ -1,8 +1,8 @@
 /*
- * Code given to the tests' driver: PTX itself, or containers of nvcc's with PTX that is not
- * compressed; of several the newest that the devices could execute. Other code has no instructions
- * here: its kernels are found by name, first in the files FAKE_CUDA_PTX=FILE[:FILE...], then among
- * the functions that tests registered.
+ * Code given to the test driver: PTX text, or nvcc's containers with uncompressed PTX. If there are
+ * several PTX entries, the one for the highest capability that the devices have is used. A kernel
+ * is looked up by name first in the files FAKE_CUDA_PTX=FILE[:FILE...], then in the PTX of its own
+ * module. Code without readable PTX falls back to the functions that tests registered.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -14,29 +14,29 @@
 
 #define CAPABILITY 90
 
-/* A container: this, then entries one after the other. */
+/* A container is this header, followed by entries. */
 struct container {
 	uint32_t magic;
 	uint16_t version, header;
-	uint64_t bytes; /* behind the header */
+	uint64_t bytes; /* after the header */
 };
 struct entry {
 	uint16_t kind, version;
 	uint32_t header;
-	uint64_t bytes; /* behind the header */
+	uint64_t bytes; /* after the header */
 	uint32_t pad[3];
 	uint32_t capability;
 };
 #define CONTAINER_MAGIC 0xba55ed50u
 #define KIND_PTX	1
-/* The object that a program's constructors register points to the container. */
+/* The object that a program's constructors register; `data` points to the container. */
 struct wrapper {
 	uint32_t magic, version;
 	const void *data;
 };
 #define WRAPPER_MAGIC 0x466243b1u
 
-static struct ptx_module *named[8]; /* FAKE_CUDA_PTX */
+static struct ptx_module *named[8]; /* the modules of FAKE_CUDA_PTX */
 static pthread_once_t named_once = PTHREAD_ONCE_INIT;
 
 static void read_named(void)
@@ -74,7 +74,10 @@ static int is_text(const char *p, size_t bytes)
 	       (p[i] == '.' || (p[i] == '/' && (p[i + 1] == '/' || p[i + 1] == '*')));
 }
 
-/* The text of a container's best entry; NULL: it has none. */
+/*
+ * Returns the PTX of a container's best entry and its length, or NULL if the container has no
+ * usable PTX.
+ */
 static const char *best_of(const void *at, size_t *len)
 {
 	const char *p = at, *end, *best = NULL;
@@ -105,7 +108,7 @@ static const char *best_of(const void *at, size_t *len)
 	return best;
 }
 
-/* NULL: there is no code that could be read. */
+/* Returns the module of `image`, or NULL if there is no readable PTX. */
 static struct ptx_module *ptx_of(const void *image)
 {
 	const char *text = image;
@@ -161,7 +164,7 @@ void *fake_code_variable(void *code, const char *name, size_t *bytes)
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Code for another kind of device, or of a newer toolkit. */
+/* Whether FAKE_CUDA_NO_CODE makes the current device refuse code. */
 static int refused(void)
 {
 	const char *no = getenv("FAKE_CUDA_NO_CODE");

@@ -1,7 +1,7 @@
 /*
- * libnccl.so.2 for lanes on the test driver: libdfnccl.so's code, on the libdfhost.so that the test
- * driver has loaded for itself. It does not export libdfnccl.so's own name, so that libdfshim.so
- * takes it for an NCCL of GPUs.
+ * The libnccl.so.2 for lanes on the test driver: libdfnccl.so's code, over the libdfhost.so that
+ * the test driver has loaded. It does not export the name by which libdfshim.so recognises
+ * libdfnccl.so, so libdfshim.so takes it for a GPU's NCCL.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
