@@ -40,7 +40,7 @@ end_hosts || fail "half-open: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 
 # A slow link is no fault.
 for i in 0 1; do on $i tc qdisc add dev eth0 root tbf rate 20mbit burst 32kb latency 200ms; done
-start_hosts 2 disorder --iters $((60 / SLOW)) --colls 4 --seed "$SEED"
+start_hosts 2 disorder --iters $((24 / SLOW)) --colls 4 --seed "$SEED"
 end_hosts || fail "slow link: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 for i in 0 1; do on $i tc qdisc del dev eth0 root; done
 ! grep -q '"net_lost": [1-9]' "$T/stats" || fail "a slow link was given up: $(cat "$T/stats")"
