@@ -20,7 +20,7 @@
 #include "runtime/backend_types.h"
 
 /* Increased with any change below: libdfhost.so and libdfshim.so must be of one build. */
-#define DF_BACKEND_VERSION 13
+#define DF_BACKEND_VERSION 14
 
 struct df_blocks;
 
@@ -33,6 +33,11 @@ struct df_hooks {
 	 */
 	void (*before_work)(const struct df_stream_info *s, enum df_work kind,
 			    const struct df_touch *t);
+	/*
+	 * After before_work, for a kernel: its name, one pointer for equal names; NULL: unknown.
+	 * May be NULL.
+	 */
+	void (*before_kernel)(const struct df_stream_info *s, const char *name);
 	/*
 	 * A graph was launched, or the launch failed; before_work has been called for it. May be
 	 * NULL.

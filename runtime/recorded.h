@@ -66,6 +66,7 @@ struct df_record_op {
 	uint64_t group; /* serial; 0: none */
 	int seen;	/* its end will be seen */
 	uint64_t from, to;
+	uint64_t behind; /* what its stream waits for by an event, in the form of record.c */
 };
 
 /*

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "interpose/cuda/cuda_hook.h"
+#include "interpose/cuda/cuda_names.h"
 #include "interpose/cuda/cuda_touch.h"
 #include "runtime/base/connections.h"
 #include "runtime/base/dlsym.h"
@@ -170,7 +171,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #define DO_LAUNCH(kind, ptds, object, call)                                                        \
 	const struct df_cuda_launch df_l = LAUNCH_WHAT object;                                     \
 	int df_token;                                                                              \
-	df_f->work(LAUNCH_STREAM object, ptds, DF_WORK_##kind);                                    \
+	df_f->kernel(LAUNCH_STREAM object, ptds, df_l.fn);                                         \
 	df_token = df_f->launch_enter(&df_l);                                                      \
 	df_ret = call;                                                                             \
 	df_f->launch_leave(&df_l, df_token, df_ret == CUDA_SUCCESS)
@@ -181,7 +182,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #define DO_LAUNCH_EX(kind, ptds, object, call)                                                     \
 	const struct df_cuda_launch df_l = launch_what(FIRST object, SECOND object);               \
 	int df_token;                                                                              \
-	df_f->work((FIRST object)->hStream, ptds, DF_WORK_##kind);                                 \
+	df_f->kernel((FIRST object)->hStream, ptds, df_l.fn);                                      \
 	for (unsigned int df_i = 0; df_i < (FIRST object)->numAttrs; df_i++)                       \
 		if (launch_event(&(FIRST object)->attrs[df_i]))                                    \
 			df_f->event_record(launch_event(&(FIRST object)->attrs[df_i]),             \
@@ -360,6 +361,20 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 		__atomic_store_n(&peers_seen, 1, __ATOMIC_RELAXED);                                \
 	BODY(class, kind, ptds, object, call)
 
+/* The name is noted before there is a backend, too. */
+#define BODY_NAMED(class, kind, ptds, object, call)                                                \
+	const struct df_cuda_front *df_f = enter();                                                \
+	CUresult df_ret;                                                                           \
+	if (df_f) {                                                                                \
+		DO_ALLOC_SYNC(kind, ptds, object, call)                                            \
+		inside = 0;                                                                        \
+	} else {                                                                                   \
+		df_ret = call;                                                                     \
+	}                                                                                          \
+	if (df_ret == CUDA_SUCCESS)                                                                \
+		df_cuda_name_put(PAIR object);                                                     \
+	return df_ret
+
 /* Works before there is a backend, too. */
 #define BODY_START(class, kind, ptds, object, call)                                                \
 	CUresult df_ret;                                                                           \
@@ -368,7 +383,8 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	df_connections_end();                                                                      \
 	return df_ret
 
-/* Three classes have a body of their own. */
+/* Four classes have a body of their own. */
+#define OWN_NAMED , BODY_NAMED
 #define OWN_PROC  , BODY_PROC
 #define OWN_PEER  , BODY_PEER
 #define OWN_START , BODY_START
@@ -579,7 +595,7 @@ static void forked(void)
 	inside = 0;
 }
 
-static const struct df_cuda_hook hook = {front_set, front_sees, peers_any};
+static const struct df_cuda_hook hook = {front_set, front_sees, peers_any, df_cuda_name_of};
 
 __attribute__((constructor)) static void hook_loaded(void)
 {

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/backend.h"
+#include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/vec.h"
@@ -27,6 +28,7 @@
 #include "runtime/comm/polls.h"
 #include "runtime/comm/process.h"
 #include "runtime/dfshim.h"
+#include "runtime/record/launches.h"
 #include "runtime/record/record.h"
 #include "trace/record/format.h"
 #include "trace/record/site.h"
@@ -37,8 +39,10 @@
 #define FEW_OPEN 256
 
 struct rstream {
+	struct df_list node; /* streams */
 	struct df_mstream *stream;
 	uint64_t id;
+	int device;
 	/*
 	 * ticks.seq: the last tick put on the stream; *ticks.word: the last one that it has written
 	 */
@@ -47,7 +51,18 @@ struct rstream {
 	uint8_t carries;  /* it has carried an operation, or waited for one */
 	uint8_t dirty;	  /* work was put on it after the last tick */
 	uint8_t legacy;	  /* the legacy stream: work on other streams counts as put on it */
+	/* the stream that it last waited for by an event, and its turn then (EVENT_*) */
+	uint64_t behind;
+	struct df_launches launches;
 };
+
+/*
+ * The word of a recorded event: whether recorded work precedes it; the turn of the stream's
+ * launches, and its id. A stream with a larger id is not named.
+ */
+#define EVENT_WAITS	   1ULL
+#define EVENT_TURN_MASK	   0x7fffffffu
+#define EVENT_STREAM_SHIFT 32
 
 struct open_op {
 	struct df_record_op op;
@@ -59,6 +74,7 @@ struct open_op {
 __thread int df_record_inside __attribute__((tls_model("initial-exec")));
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_STREAM_TABLE, "recorded streams");
+static struct df_list streams = DF_LIST_INIT(streams);
 static struct open_op *open_ops;
 static unsigned nr_open, cap_open;
 /* By device: operations put on streams; and other waits, if streams share queues. */
@@ -99,6 +115,7 @@ static struct rstream *stream_get(const struct df_stream_info *info)
 		return NULL;
 	s->stream = info->stream;
 	s->id = info->id;
+	s->device = info->device;
 	s->dirty = 1;
 	s->legacy = info->legacy;
 	df_mark_init(&s->ticks, NULL);
@@ -107,8 +124,12 @@ static struct rstream *stream_get(const struct df_stream_info *info)
 	 * uninitialised stream. ACQUIRE is for the stream of a thread that was faster.
 	 */
 	if (__atomic_compare_exchange_n((struct rstream **)info->user, &other, s, 0,
-					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		df_mutex_lock(&lock);
+		df_list_add_tail(&streams, &s->node);
+		df_mutex_unlock(&lock);
 		return s;
+	}
 	if (s->ticks.word)
 		df_word_put(s->ticks.word);
 	free(s);
@@ -133,15 +154,17 @@ static __thread struct {
 	uint64_t serial;
 	uint32_t call;
 } waiting;
+static uint32_t nr_waiting; /* threads */
 
-static void wait_enter(uint32_t call, int device, uint64_t object)
+static void wait_enter(uint32_t call, int device, uint64_t object, uint64_t detail)
 {
 	/* Calls nest: a copy is also a wait for its stream. Only the outer call is recorded. */
 	if (waiting.serial)
 		return;
 	moved();
+	__atomic_add_fetch(&nr_waiting, 1, __ATOMIC_RELAXED);
 	waiting.call = call;
-	waiting.serial = df_call_enter(call, device, object, 0, df_trace_caller());
+	waiting.serial = df_call_enter(call, device, object, detail, df_trace_caller());
 }
 
 static void wait_done(int device)
@@ -151,6 +174,7 @@ static void wait_done(int device)
 	look_few();
 	moved();
 	df_call_exit(waiting.serial, waiting.call, device, 0);
+	__atomic_sub_fetch(&nr_waiting, 1, __ATOMIC_RELAXED);
 	waiting.serial = 0;
 }
 
@@ -162,6 +186,26 @@ static uint64_t blockers_on(int device)
 static uint32_t flags_of(const struct df_stream_info *info)
 {
 	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
+}
+
+/* The last tick that the stream has written. */
+static uint64_t reached(const struct rstream *s)
+{
+	/* ACQUIRE pairs with the stream's write of its tick, as in df_record_poll(). */
+	return GET(&s->ticks.word) ? __atomic_load_n(s->ticks.word, __ATOMIC_ACQUIRE) : 0;
+}
+
+static void note_launch(struct rstream *s, enum df_work kind, const char *name)
+{
+	df_launches_note(&s->launches, kind, name, GET(&s->ticks.seq), reached(s));
+}
+
+static void before_kernel(const struct df_stream_info *info, const char *name)
+{
+	struct rstream *s = df_record_inside || info->capturing ? NULL : stream_get(info);
+
+	if (s)
+		note_launch(s, DF_WORK_KERNEL, name);
 }
 
 /*
@@ -185,6 +229,8 @@ static void before_work(const struct df_stream_info *info, enum df_work kind,
 		return;
 	now = blockers_on(info->device) + 1;
 	PUT(&s->dirty, 1);
+	if (kind != DF_WORK_KERNEL)
+		note_launch(s, kind, NULL);
 	if (GET(&s->work_at) == now && kind != DF_WORK_GRAPH)
 		return;
 	PUT(&s->work_at, now);
@@ -204,16 +250,21 @@ static int may_wait(const struct rstream *s, const struct df_stream_info *info)
 	return (s && GET(&s->carries)) || info->legacy || shared_queues;
 }
 
-/* The user word of an event shows whether recorded work precedes it. */
 static int event_record(const struct df_event_info *e, const struct df_stream_info *info)
 {
-	int waits = may_wait(known(info), info);
+	const struct rstream *s = known(info);
+	int waits = may_wait(s, info), before;
+	uint64_t word = waits ? EVENT_WAITS : 0;
 
 	if (df_record_inside || info->capturing || !e->user)
 		return 0;
-	if (!waits && !*e->user)
+	before = (uintptr_t)*e->user & EVENT_WAITS;
+	if (s && s->id <= UINT32_MAX)
+		word |= s->id << EVENT_STREAM_SHIFT |
+			(uint64_t)(GET(&s->launches.turn) & EVENT_TURN_MASK) << 1;
+	*e->user = (void *)(uintptr_t)word;
+	if (!waits && !before)
 		return 0;
-	*e->user = (void *)(uintptr_t)waits;
 	df_trace(DF_REC_EVENT_RECORD, info->device, 0, -1, 0, e->id, 0, info->id, 0);
 	return 0;
 }
@@ -228,7 +279,9 @@ static void event_wait(const struct df_stream_info *info, const struct df_event_
 	if (!s)
 		return;
 	PUT(&s->dirty, 1);
-	if (!e->user || !*e->user)
+	if (e->user && *e->user)
+		PUT(&s->behind, (uintptr_t)*e->user);
+	if (!e->user || !((uintptr_t)*e->user & EVENT_WAITS))
 		return;
 	PUT(&s->carries, 1);
 	PUT(&s->work_at, 0);
@@ -245,7 +298,7 @@ static int event_query(const struct df_event_info *e)
 {
 	if (df_record_inside)
 		return 0;
-	if (e->user && *e->user)
+	if (e->user && (uintptr_t)*e->user & EVENT_WAITS)
 		df_polls_note(DF_POLLED_EVENT, e->id);
 	else
 		df_polls_ask(DF_POLLED_EVENT);
@@ -255,7 +308,8 @@ static int event_query(const struct df_event_info *e)
 static void event_sync(const struct df_event_info *e)
 {
 	if (!df_record_inside)
-		wait_enter(DF_CALL_EVENT_SYNC, e->device, e->id);
+		wait_enter(DF_CALL_EVENT_SYNC, e->device, e->id,
+			   e->user ? (uintptr_t)*e->user >> EVENT_STREAM_SHIFT : 0);
 }
 
 static void event_destroy(const struct df_event_info *e)
@@ -275,7 +329,7 @@ static void stream_create(const struct df_stream_info *info)
 static void stream_sync(const struct df_stream_info *info)
 {
 	if (!df_record_inside)
-		wait_enter(DF_CALL_STREAM_SYNC, info->device, info->id);
+		wait_enter(DF_CALL_STREAM_SYNC, info->device, info->id, 0);
 }
 
 static int stream_query(const struct df_stream_info *info)
@@ -300,6 +354,9 @@ static void stream_destroy(const struct df_stream_info *info)
 		return;
 	df_trace(DF_REC_STREAM_DESTROY, info->device, 0, -1, 0, info->id, 0, 0, 0);
 	*info->user = NULL;
+	df_mutex_lock(&lock);
+	df_list_del(&s->node);
+	df_mutex_unlock(&lock);
 	free(s);
 }
 
@@ -319,7 +376,7 @@ static int device_sync(int device, enum df_sync_kind kind, const void *ptr)
 		[DF_SYNC_LOAD] = DF_CALL_DRIVER,
 	};
 
-	wait_enter(calls[kind], device, (uintptr_t)ptr);
+	wait_enter(calls[kind], device, (uintptr_t)ptr, 0);
 	return 0;
 }
 
@@ -337,6 +394,7 @@ static int help(void)
 
 static const struct df_hooks record_hooks = {
 	.before_work = before_work,
+	.before_kernel = before_kernel,
 	.after_graph = df_record_graph_end,
 	.event_record = event_record,
 	.event_wait = event_wait,
@@ -485,6 +543,7 @@ void df_record_before(struct df_record_op *ops, size_t nr)
 	for (i = 0; i < nr; i++) {
 		s = ops[i].seen ? on_stream(&ops[i]) : NULL;
 		ops[i].from = s ? begin(s) : 0;
+		ops[i].behind = s ? GET(&s->behind) : 0;
 	}
 }
 
@@ -616,6 +675,71 @@ unsigned df_record_poll(unsigned *left)
 	if (changed)
 		__atomic_add_fetch(&progress, changed, __ATOMIC_RELAXED);
 	return changed;
+}
+
+/* The operation that its stream executes next, or executes; NULL: none. Needs the lock. */
+static const struct open_op *front_of(const struct rstream *s)
+{
+	for (unsigned i = 0; i < nr_open; i++)
+		if (s->ticks.word && open_ops[i].word == s->ticks.word &&
+		    reached(s) < open_ops[i].to)
+			return &open_ops[i];
+	return NULL;
+}
+
+void df_record_launches(void)
+{
+	struct rstream *s, *b;
+
+	df_mutex_lock(&lock);
+	df_list_each(s, &streams, node)
+	{
+		const struct open_op *o = front_of(s);
+		struct df_launches_want want = {.reached = reached(s),
+						.before = o ? o->from : UINT64_MAX,
+						.op = o ? o->op.op : 0,
+						.stream = s->id,
+						.device = s->device};
+
+		df_launches_record(&s->launches, &want);
+		if (!o || want.reached >= o->from)
+			continue;
+		/* Frameworks put operations on a stream of their own, which waits by an event. */
+		df_list_each(b, &streams, node)
+		{
+			if (b == s || b->id != o->op.behind >> EVENT_STREAM_SHIFT)
+				continue;
+			want = (struct df_launches_want){.reached = reached(b),
+							 .before = UINT64_MAX,
+							 .by_turn = 1,
+							 .turn = (uint32_t)(o->op.behind >> 1) &
+								 EVENT_TURN_MASK,
+							 .op = o->op.op,
+							 .stream = b->id,
+							 .device = b->device};
+			df_launches_record(&b->launches, &want);
+		}
+	}
+	df_mutex_unlock(&lock);
+}
+
+void df_record_waits(uint64_t ms)
+{
+	char text[512] = "";
+	struct rstream *s;
+	size_t n = 0;
+
+	if (!__atomic_load_n(&nr_waiting, __ATOMIC_RELAXED))
+		return;
+	df_mutex_lock(&lock);
+	df_list_each(s, &streams, node) n =
+		df_launches_kernels(&s->launches, reached(s), text, n, sizeof(text));
+	df_mutex_unlock(&lock);
+	if (n)
+		df_warn("no progress for %llu ms: a thread waits for the device, and no operation of "
+			"NCCL is unfinished in this process. Kernels of its own that may not have "
+			"ended: %s",
+			(unsigned long long)ms, text);
 }
 
 /* ---- calls of NCCL --------------------------------------------------------------------------- */

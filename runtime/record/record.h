@@ -1,7 +1,8 @@
 /*
- * Recording what NCCL executes (mode trace). record.c: streams and operations. record_start.c: the
- * start. record_graph.c: operations in CUDA graphs. record_watch.c: the thread that notices the
- * ends of operations, and explains why nothing ends. Private to runtime/; interpose/ uses dfshim.h.
+ * Recording what NCCL executes (mode trace). record.c: streams and operations. launches.c: other
+ * work on streams, by name. record_start.c: the start. record_graph.c: operations in CUDA graphs.
+ * record_watch.c: the thread that notices the ends of operations, and explains why nothing ends.
+ * Private to runtime/; interpose/ uses dfshim.h.
  */
 #ifndef DF_RUNTIME_RECORD_RECORD_H
 #define DF_RUNTIME_RECORD_RECORD_H
@@ -44,6 +45,18 @@ void df_record_graph_end(const struct df_stream_info *info, int launched);
  * still open.
  */
 unsigned df_record_poll(unsigned *open);
+
+/*
+ * At a standstill: records the work that may be what streams wait for, by name (LAUNCH). Only for
+ * the watching thread.
+ */
+void df_record_launches(void);
+
+/*
+ * At a standstill without an operation: if a thread waits for the device, warns with the names of
+ * the kernels there. It is no verdict, because a long computation looks the same.
+ */
+void df_record_waits(uint64_t ms);
 
 /* Increases with every call, start and end of an operation in this process. */
 uint64_t df_record_progress(void);

@@ -398,6 +398,9 @@ static void *run(void *arg)
 				watch.nccl->slot_waits();
 			df_hosts_note();
 			df_hardware_note();
+			df_record_launches();
+			if (!left && noted == due)
+				df_record_waits(quiet / DF_NS_PER_MS);
 		}
 		df_record_serve(blocked, quiet);
 		if (df_record_peers()) {

@@ -81,7 +81,7 @@ $(B)/tests/cuda/use_handover $(B)/tests/cuda/use_unable: $(B)/tests/cuda/%: test
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
 		$(filter %.o %.a,$^) -Wl,--end-group $(FAKE_CUDA) $(FAKE_NCCL) -pthread -ldl -lm
 
-$(B)/tests/cuda/use_captured: tests/cuda/use_captured.c $(FAKE_CUDA) $(FAKE_NCCL)
+$(B)/tests/cuda/use_captured $(B)/tests/cuda/use_opaque: $(B)/tests/cuda/%: tests/cuda/%.c $(FAKE_CUDA) $(FAKE_NCCL)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $^
 
@@ -91,7 +91,7 @@ $(B)/tests/cuda/use_graph: $(B)/tests/cuda/%: tests/cuda/%.c tests/cuda/driver/f
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(INCLUDES) -o $@ $< -Wl,--start-group \
 		$(filter %.o %.a,$^) -Wl,--end-group $(FAKE_CUDA) -L$(NCCL_LIB) -Wl,-rpath,$(NCCL_LIB) -lnccl -pthread -ldl -lm
 
-tests: $(addprefix $(B)/tests/cuda/,use_nccl use_handover use_unable use_captured use_graph)
+tests: $(addprefix $(B)/tests/cuda/,use_nccl use_handover use_unable use_captured use_opaque use_graph)
 endif
 
 # The static runtime contains C++ code.

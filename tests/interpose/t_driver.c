@@ -42,6 +42,12 @@ static void work(void *stream, int ptds, enum df_work kind)
 	told.kind = kind;
 }
 
+static void kernel(void *stream, int ptds, const void *fn)
+{
+	(void)fn;
+	work(stream, ptds, DF_WORK_KERNEL);
+}
+
 static void work_range(void *stream, struct df_touch touch, int ptds, enum df_work kind)
 {
 	(void)ptds;
@@ -167,6 +173,7 @@ static void launch_leave(const struct df_cuda_launch *l, int token, int launched
 
 static const struct df_cuda_front front = {
 	.work = work,
+	.kernel = kernel,
 	.work_range = work_range,
 	.sync_copy = sync_copy,
 	.sync_done = nothing,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tests/lib/test.h"
-#include "trace/read/demangle.h"
+#include "runtime/base/demangle.h"
 
 static const struct {
 	const char *frame, *shown; /* NULL: as it was */

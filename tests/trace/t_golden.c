@@ -33,6 +33,29 @@ static void net_fault(struct tb_image im[2])
 	       tb_string(&im[1], "mlx5_3 port 1: link_downed +1, its state is 1: DOWN"));
 }
 
+static void put_launch(struct tb_image *im, uint64_t op, uint64_t at, const char *name, uint64_t nr)
+{
+	tb_rec(im, DF_REC_LAUNCH, op, name ? tb_string(im, name) : 0, at << 8 | nr << 32, 7);
+}
+
+/*
+ * A kernel in front of rank 0's all-reduce does not end: two that were launched are named, one of
+ * them by a name that is meant for a terminal. The list of an earlier standstill does not count.
+ */
+static void opaque(struct tb_image im[2])
+{
+	const char *name = "vllm::cross_device_reduce_1stage<>";
+	uint64_t op;
+
+	tb_rec(&im[0], DF_REC_STREAM_WORK, 98, 0, 1ULL << 32, 7);
+	op = tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, 0);
+	put_launch(&im[0], op, 0, "before", 1);
+	put_launch(&im[0], op, 0, name, 12);
+	put_launch(&im[0], op, 1, "\033[31mred\nORDER: no", 1);
+	put_launch(&im[0], op, 2, NULL, 3);
+	tb_op(&im[1], 1, DF_REC_OP_START, tb_issue(&im[1], 1, 1, DF_KIND_ALLREDUCE, 8, -1, 0));
+}
+
 static void missing(struct tb_image im[2])
 {
 	tb_issue(&im[0], 1, 0, DF_KIND_BROADCAST, 8, 0, 0);
@@ -201,6 +224,7 @@ static const struct golden {
 	{"DATA", DF_V_DATA, "GS-02", NULL, 1, 0, 0, 0, 0},
 	{"CRASH", DF_V_CRASH, "CR-01", NULL, 1, 0, 0, 0, 0},
 	{"GPU_STUCK", DF_V_GPU_STUCK, "OL-04", NULL, 1, 0, 0, 0, 0},
+	{"GPU_STUCK-named", DF_V_GPU_STUCK, NULL, opaque, 1, 2, 0, 60000, 0},
 	{"MISMATCH", DF_V_MISMATCH, "CB-02", NULL, 1, 0, 0, 0, 0},
 	{"MISMATCH-signatures", DF_V_MISMATCH, NULL, counts, 0, 2, 0, 60000, 0},
 	{"MISMATCH-places", DF_V_MISMATCH, NULL, places, 0, 2, 0, 60000, 0},

@@ -373,6 +373,8 @@ void df_line_gpu(struct df_check_result *r, struct df_line *b)
 		"%s on %s was issued %.1f s ago and has not started, although nothing in the program makes it wait",
 		df_say_op(r->set, u, op, sizeof(op)), df_say_rank(r->set, u, rank, sizeof(rank)),
 		df_say_ago(r->set, u->trace, u->l.issue_ns));
+	if (df_line_launches(r, u, b))
+		return;
 	if (work)
 		df_line_put(b,
 			    "; a %s that was issued before it on stream %" PRIu64 " may never end",

@@ -525,5 +525,6 @@ void df_explain_divergence(struct df_check_result *r)
 	other_roots(r);
 	unseen_room(r);
 	faults(r);
+	df_explain_launches(r);
 	coverage(r);
 }

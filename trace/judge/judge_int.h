@@ -7,6 +7,8 @@
 
 #include "trace/judge/result.h"
 
+struct df_line;
+
 /* explain.c: fills in steps, line, fix, divergence and notes. Returns 0 or -ENOMEM. */
 int df_explain(struct df_check_result *r);
 /* Compacts the edges of a cycle into steps. */
@@ -71,6 +73,14 @@ void df_explain_link(struct df_check_result *r);
  */
 void df_proxy_judge(struct df_check_result *r);
 void df_explain_proxy(struct df_check_result *r);
+
+/*
+ * opaque.c: appends what was issued before an operation that has not started, and may not have
+ * ended; returns 0 if it is not recorded. df_explain_launches() notes threads that wait for work
+ * that is no operation.
+ */
+int df_line_launches(struct df_check_result *r, const struct df_uop *u, struct df_line *b);
+void df_explain_launches(struct df_check_result *r);
 
 /* culprit.c: how the process of the awaited rank has ended, in the values of df_dead.in_order. */
 int df_exit_of(const struct df_check_result *r);

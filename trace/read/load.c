@@ -530,6 +530,7 @@ static int on_record(struct df_load *l, struct df_reader *r, const struct df_rec
 	case DF_REC_MARK:
 	case DF_REC_NET:
 	case DF_REC_HARDWARE:
+	case DF_REC_LAUNCH:
 		return push_note(l, rec, index);
 	default:
 		return 0;

@@ -347,6 +347,7 @@ static int keep_note(struct df_check_set *set, struct df_trc *t, uint32_t trace,
 	case DF_REC_COMM_INIT:
 	case DF_REC_SITE:
 	case DF_REC_HARDWARE:
+	case DF_REC_LAUNCH:
 		break;
 	default:
 		return 0;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <uthash.h>
-#include "trace/read/demangle.h"
+#include "runtime/base/demangle.h"
 #include "trace/read/stacks.h"
 #include "runtime/base/vec.h"
 

@@ -105,6 +105,7 @@ void *fake_real(enum row row)
 #define BEFORE_EVENT_WAIT     , ROOM2
 #define BEFORE_GRAPH_LAUNCH   , GRAPH
 #define BEFORE_ALLOC_SYNC     , CHANGED
+#define BEFORE_NAMED	      , CHANGED
 #define BEFORE_GIVE_BACK      , CHANGED
 #define BEFORE_FREE	      , CHANGED
 #define BEFORE_PEER	      , CHANGED

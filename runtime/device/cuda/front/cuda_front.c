@@ -30,6 +30,18 @@ static void work(void *stream, int ptds, enum df_work kind)
 		df_cuda_hooks->before_work(&info, kind, NULL);
 }
 
+static void kernel(void *stream, int ptds, const void *fn)
+{
+	struct df_stream_info info;
+
+	if (info_of(stream, ptds, &info))
+		return;
+	df_cuda_hooks->before_work(&info, DF_WORK_KERNEL, NULL);
+	if (df_cuda_hooks->before_kernel)
+		df_cuda_hooks->before_kernel(&info,
+					     df_cuda_hook ? df_cuda_hook->name_of(fn) : NULL);
+}
+
 static void work_range(void *stream, struct df_touch touch, int ptds, enum df_work kind)
 {
 	struct df_stream_info info;
@@ -447,6 +459,7 @@ const struct df_cuda_hook *df_cuda_hook;
 const struct df_cuda_front df_cuda_front = {
 	.blind = df_cuda_strict,
 	.work = work,
+	.kernel = kernel,
 	.work_range = work_range,
 	.sync_copy = sync_copy,
 	.stream_sync = stream_sync,

@@ -39,6 +39,8 @@ struct df_cuda_launch {
 
 struct df_cuda_front {
 	void (*work)(void *stream, int ptds, enum df_work kind);
+	/* As work(), for the launch of a kernel, by the handle that is launched. */
+	void (*kernel)(void *stream, int ptds, const void *fn);
 	/* As work(), for work that touches only this range. */
 	void (*work_range)(void *stream, struct df_touch touch, int ptds, enum df_work kind);
 	/*
@@ -157,6 +159,8 @@ struct df_cuda_hook {
 	 * being known, or before the backend was there.
 	 */
 	int (*peers_any)(void);
+	/* The name of a kernel, as cuda_names.h gives it; NULL: unknown. */
+	const char *(*name_of)(const void *fn);
 };
 
 /*

@@ -1,7 +1,7 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include "trace/read/demangle.h"
+#include "runtime/base/demangle.h"
 
 #define NAME_MAX_BYTES 512
 
@@ -78,23 +78,30 @@ static int qualified(struct name *n, const char *at)
 	return !nested || *at == 'E';
 }
 
-void df_demangle_frame(char *frame, size_t size)
+void df_demangle_name(char *name, size_t size)
 {
-	char *symbol = strchr(frame, '!'), mangled[NAME_MAX_BYTES];
+	char mangled[NAME_MAX_BYTES];
 	struct name n = {.at = 0};
 	size_t nr, left;
 
-	if (!symbol || strncmp(symbol + 1, "_Z", 2) != 0)
+	if (strncmp(name, "_Z", 2) != 0)
 		return;
-	symbol++;
-	nr = strcspn(symbol, "+");
-	left = strlen(symbol + nr);
+	nr = strcspn(name, "+");
+	left = strlen(name + nr);
 	if (nr >= sizeof(mangled))
 		return;
-	memcpy(mangled, symbol, nr);
+	memcpy(mangled, name, nr);
 	mangled[nr] = 0;
-	if (!qualified(&n, mangled + 2) || (size_t)(symbol - frame) + n.at + left >= size)
+	if (!qualified(&n, mangled + 2) || n.at + left >= size)
 		return;
-	memmove(symbol + n.at, symbol + nr, left + 1);
-	memcpy(symbol, n.text, n.at);
+	memmove(name + n.at, name + nr, left + 1);
+	memcpy(name, n.text, n.at);
+}
+
+void df_demangle_frame(char *frame, size_t size)
+{
+	char *symbol = strchr(frame, '!');
+
+	if (symbol)
+		df_demangle_name(symbol + 1, size - (size_t)(symbol + 1 - frame));
 }
