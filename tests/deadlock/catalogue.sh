@@ -1,20 +1,25 @@
 #!/bin/bash
-# The catalogue of deadlocks by a set of rules (RULES: nccl, ours, strict, lanes, agree; the first
-# three without). Called by t_catalogue_*.sh. nccl: libdfnccl.so executes, and a program that hangs
-# is ended after the verdict. trace: the same, but it is not ended, as with the real NCCL.
+# Runs the programs of catalogue/ by each set of rules in RULES and compares their ends with the
+# expected ones. The default of RULES is "nccl ours strict". t_catalogue_*.sh call this script.
+#   nccl    libdfnccl.so executes; dfshim ends a program that hangs after the verdict.
+#   trace   libdfnccl.so executes; dfshim only reports a hang, as with NVIDIA's NCCL.
+#   ours    dfshim executes.
+#   strict  dfshim executes with strict stream order and without releases.
+#   lanes   NCCL executes on lanes in the order of issue.
+#   agree   NCCL executes on lanes in the order on which the ranks agree.
 #
-# Each file of catalogue/ says how it must end: OK, or the verdict's word. ONLY="SQ-01 GS-12": a
-# part. BEHIND: a library that is preloaded behind ours.
+# Each file of catalogue/ names the expected end: OK or a verdict word. ONLY="SQ-01 GS-12" selects
+# programs. BEHIND names a library that is preloaded after libdfshim.so and libdfhost.so.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
-# BACKEND=cuda: on the GPUs that there are.
+# BACKEND=cuda uses the machine's GPUs instead of libdfhost.so.
 preload=$B/libdfshim.so
 [ "${BACKEND:-host}" = cuda ] || preload="$preload $B/libdfhost.so"
 preload+=${BEHIND:+ $BEHIND}
 [ -x "$S" ] || skip "the interpreter is not built here"
 
-# expected FILE RULES: the word.
+# expected FILE RULES: prints the expected end of a program, OK or a verdict word.
 expected() {
 	awk -v rules="$2" '
 	$1 == "class" { class = $2 }
@@ -40,7 +45,8 @@ expected() {
 
 value() { awk -v k="$2" -v d="$3" '$1 == k { d = $2 } END { print d }' "$1"; }
 
-# heart N FILE: of the N-th verdict in it the sentence and the waits, without figures that vary.
+# heart N FILE: prints the first sentence and the waits of the N-th verdict in the file. Replaces
+# durations by N, because they vary.
 heart() {
 	awk -v want="$1" '
 	/^[A-Z_]+: / { nr++ }
@@ -48,22 +54,25 @@ heart() {
 	nr == want { print }' "$2" | sed -E 's/[0-9]+\.[0-9] s\b/N s/g'
 }
 
-# sure FILE SEEN: all reports have the certainty that the file asks for, if it asks for one.
+# sure FILE SEEN: succeeds if every report in SEEN has the certainty that FILE demands, or if FILE
+# demands none.
 sure() {
 	local want
 	want=$(value "$1" sure "")
 	[ -z "$want" ] || ! grep '^Confidence' "$2" | grep -qv "^Confidence: $want\.$"
 }
 
-# one FILE RULES: a line, and what was seen when it is wrong.
+# one FILE RULES: runs a program and prints a line that begins with "ok" or "BAD". After "BAD" the
+# program's output follows.
 one() {
 	local f=$1 rules=$2 id want have rc ms
 	id=$(basename "$f" .txt)
 	want=$(expected "$f" "$rules")
-	# A program that must finish gets time; one that must hang is judged soon.
+	# A program that must finish gets a long time-out. One that must hang gets a short time-out.
 	ms=$((800 * SLOW * ${PATIENCE:-1}))
 	[ "$want" != OK ] || ms=60000
-	# cuda-strict: strict where all ranks are threads on one GPU.
+	# A `differs` line may name the backend too: cuda-strict means strict rules on a GPU that
+	# all ranks share.
 	local differs="^differs ($rules|${BACKEND:-host}-$rules)"
 	grep -qE "$differs " "$f" && [ $ms = 60000 ] && ms=$((3000 * SLOW))
 	local e=("DFSHIM_BACKEND=${BACKEND:-host}" DFSHIM_TIMEOUT_MS="$ms" DFSHIM_TIMEOUT_ACTION=abort "LD_PRELOAD=$preload")
@@ -78,7 +87,8 @@ one() {
 	local words live=() said="" twice=""
 	words='^(OK|SLOW|ORDER|RESOURCE|SYNC|DATA|MISSING|MISMATCH|INIT|CRASH|GPU_STUCK|NET_STALL|NCCL_INTERNAL|HOST|UNKNOWN)\b'
 	if [ "$rules" = trace ]; then
-		# NCCL's hang is not ended by us: as a user would, once the reason is printed.
+		# With DFSHIM_TIMEOUT_ACTION=report dfshim does not end the hang. The test ends the
+		# program after the report, as a user would.
 		setsid env "DFSHIM_TRACE=$T/trace.$id.$rules" "${e[@]}" timeout -k 2 "${LIMIT:-100}" "$S" --timeout 80 "$f" >"$T/$id.$rules" 2>&1 &
 		local pid=$!
 		while kill -0 $pid 2>/dev/null && ! grep -q '^Confidence' "$T/$id.$rules" 2>/dev/null; do sleep 0.1; done
@@ -94,8 +104,8 @@ one() {
 	have=${live[0]-}
 	if [ "$rc" != 0 ] && [ "$rc" != 1 ]; then
 		said=$("$B/dfshim" check "$T/trace.$id.$rules" 2>&1 | tee -a "$T/$id.$rules" | head -1 | cut -d: -f1)
-		# The job has one verdict, and the traces afterwards give the same. While it lives,
-		# a missing rank may only be late.
+		# The job must give one verdict, and its traces the same verdict. While the job
+		# lives, a missing rank may only be late (SLOW).
 		[ ${#live[@]} = 1 ] || twice="${#live[@]} verdicts while it lived (${live[*]-})"
 		if [ "$have" = SLOW ] && [[ " MISSING HOST SYNC " == *" $said "* ]]; then
 			have=$said
@@ -106,7 +116,8 @@ one() {
 			twice="$have with one circle while it lived, with another from the traces"
 		fi
 	fi
-	# Without a verdict only the last records help.
+	# If there is no verdict, print the last records, which are all that can explain the
+	# failure.
 	[ -n "$have" ] || [ "$rc" = 0 ] || "$B/dfshim" show --tail 8 "$T/trace.$id.$rules" >>"$T/$id.$rules" 2>&1
 	rm -rf "$T/trace.$id.$rules"
 	[ "$rc" = 0 ] && have=OK
@@ -129,7 +140,8 @@ one() {
 }
 
 if [ "${1-}" = --one ]; then
-	# A file each: what several programs copy into one file at a time may overwrite each other's.
+	# Each program writes a file of its own. Programs that append to one shared file at the same
+	# time may overwrite each other's lines.
 	one "$2" "$3" >"$T/$(basename "$2" .txt).$3.line"
 	exit 0
 fi
@@ -148,8 +160,8 @@ wait $!
 cat "$T"/*.line >"$T/lines"
 have=$(grep -c '^ok\|^BAD' "$T/lines")
 [ "$have" = "$nr" ] || fail "only $have of $nr programs came to an end"
-# On a loaded machine a rank may be called missing that is late, or a thread be asked too late for
-# its place. A program with such a verdict runs once more, alone and with more time.
+# On a loaded machine a late rank may be reported as missing, and a thread may answer the checker
+# too late. Programs with such a verdict run once more, alone and with longer time-outs.
 late='INIT|MISSING|SLOW|UNKNOWN|CRASH'
 mapfile -t unsure < <(sed -nE "s/^BAD  ([^ ]+) ([a-z]+): (.*[ (])?($late)( .*|,.*|\))?\$/\1 \2/p" "$T/lines")
 for one in "${unsure[@]}"; do

@@ -1,22 +1,23 @@
 /*
- * Data-parallel training whose gradients are fused: a plain NCCL and CUDA runtime program, nothing
- * of dfshim in it. The backward pass of a Swin-T (the sizes of its 173 parameters, last first)
- * gives each gradient to one of N fusion buffers of S bytes in turn. A buffer that has no room for
- * the next one is closed and reduced over all ranks by one AllReduce; the rest is reduced after the
- * backward pass. A process is a rank.
+ * Data-parallel training whose gradients are fused. A plain program of NCCL and the CUDA runtime
+ * that uses nothing of dfshim. The backward pass of a Swin-T computes its 173 gradients, the last
+ * parameter's first, and gives them to N fusion buffers of S bytes in turn. A buffer that has no
+ * room for its next gradient is closed: one AllReduce reduces its gradients over all ranks. The
+ * remaining gradients are reduced after the backward pass. Each rank is a process.
  *
- * The thread that calls NCCL (--launch):
- *   own     each buffer has a thread of its own; that of the first is the backward pass itself.
- *           Nothing makes the threads of two ranks call in the same order: the bug that is to be
- *           found.
- *   queue   one thread, in the order in which buffers were closed: the same bug behind a queue.
- *   agreed  one thread, in the order that the model gives: right.
- * --jitter: a buffer's thread sleeps up to this number of microseconds before it closes one.
- * --calm: the backward pass goes on when the filled buffers are launched: the execution that goes
- * well, on any machine.
+ * --launch selects the thread that calls NCCL:
+ *   own     A thread for each buffer; the thread of the backward pass serves the first. Nothing
+ *           makes the threads of two ranks call NCCL in the same order. This is the bug to find.
+ *   queue   One thread, in the order in which the buffers were closed. The same bug, hidden by a
+ *           queue.
+ *   agreed  One thread, in the order that follows from the model. Correct.
+ * --jitter N: the thread of a buffer sleeps for up to N microseconds before it closes the buffer.
+ * --calm: the backward pass waits until closed buffers are launched, so that the execution succeeds
+ * on every machine.
  *
- * Results are compared: buffers that were mixed up show. Counts are a --scale-th of the model's, so
- * that the order takes time and not the data; the ends of buffers are computed with whole sizes.
+ * Results are verified, so mixed-up buffers are found. Counts are divided by --scale, so that the
+ * duration depends on the order and not on the data. Whether a buffer is full is computed with
+ * undivided sizes.
  */
 #include "../clients/client.h"
 #include <getopt.h>
@@ -42,30 +43,31 @@ static struct {
 	double timeout;
 } opt = {.buffers = 1, .size = 1 << 20, .scale = 256, .seed = 1};
 
-/* One AllReduce: a part of its buffer's gradients, complete with gradient `last`. */
+/* One AllReduce of a part of a buffer. The part is complete with gradient `last`. */
 struct fused {
 	int buffer, last, leftover;
 	size_t from, count;
 };
 
 static struct plan {
-	size_t tensor[MAX_TENSORS]; /* elements, in the order of the backward pass */
+	size_t tensor[MAX_TENSORS]; /* in elements, in the order of the backward pass */
 	int nr_tensors;
-	struct fused fused[MAX_TENSORS]; /* by `last`, leftovers at the end */
+	/* sorted by `last`; the remaining gradients of each buffer at the end */
+	struct fused fused[MAX_TENSORS];
 	int nr_fused;
-	size_t room[MAX_BUFFERS]; /* elements of each buffer's gradients */
+	size_t room[MAX_BUFFERS]; /* in elements, for all gradients of each buffer */
 } plan;
 
 static struct client_job job;
 static ncclComm_t comm;
 static struct buffer {
-	/* of this iteration; the input and result of the reduction */
+	/* gradients of this iteration; input and output of AllReduce; result */
 	float *grads, *fused, *result;
 	cudaStream_t stream;
 	pthread_t thread;
 } buffers[MAX_BUFFERS];
-static int device, nr_given, nr_launched /* of all iterations */, iteration = -1, over;
-/* --launch queue: the buffers that have been closed and not been launched. */
+static int device, nr_given, nr_launched /* over all iterations */, iteration = -1, over;
+/* --launch queue and agreed: the closed parts in the order in which they were closed. */
 static int queue[NR_ITERS * MAX_TENSORS], nr_queued;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t nr_wrong;
@@ -77,7 +79,7 @@ static void tensor(size_t n)
 	plan.tensor[plan.nr_tensors++] = n;
 }
 
-/* Parameters of a Swin-T in the order in which it has them, then turned round. */
+/* Adds the parameters of a Swin-T in their order, and reverses them. */
 static void make_model(void)
 {
 	static const size_t depths[] = {2, 2, 6, 2}, heads[] = {3, 6, 12, 24};
@@ -170,7 +172,8 @@ static void nap(long us)
 }
 
 /*
- * Into the fusion buffer, reduced, and out of it: in stream order, so the thread waits for nothing.
+ * Copies a part into the fusion buffer, reduces it, and copies it out, in stream order. The calling
+ * thread does not wait.
  */
 static int launch(const struct fused *f)
 {
@@ -187,7 +190,7 @@ static int launch(const struct fused *f)
 	return 0;
 }
 
-/* Number `i` of the plan is complete. */
+/* Launches part `i` of the plan, or queues it for the launching thread. */
 static int closed(int i)
 {
 	if (opt.launch == LAUNCH_OWN)
@@ -199,8 +202,8 @@ static int closed(int i)
 }
 
 /*
- * Returns how many gradients buffer b closes with, of those that there are; from entry *at of the
- * plan on.
+ * Closes the parts of buffer b that are complete, from entry *at of the plan on. Advances *at to
+ * the first part that is not. Returns -1 if the job has failed.
  */
 static int close_ready(int b, int *at, uint64_t *rng)
 {
@@ -242,7 +245,7 @@ static void *buffer_thread(void *arg)
 	return NULL;
 }
 
-/* The one thread that launches: in the order of the queue, or of the plan. */
+/* The launching thread. Follows the queue, or the plan if --launch is agreed. */
 static int run_launcher(void)
 {
 	int launched = 0, seen = 0, here[MAX_TENSORS] = {0};
@@ -308,7 +311,7 @@ static int verify(int iter)
 	return 0;
 }
 
-/* Waits until this number of the iteration's buffers has been launched. */
+/* Waits until `nr` parts of this iteration have been launched. */
 static int wait_launched(int iter, int nr)
 {
 	while (__atomic_load_n(&nr_launched, __ATOMIC_ACQUIRE) < iter * plan.nr_fused + nr) {
@@ -336,7 +339,7 @@ static int iterate(int iter, uint64_t *rng)
 		if (opt.calm ? wait_launched(iter, due) : (nap(50), 0))
 			return -1;
 	}
-	/* The rest: when all that was closed by others is on its way. */
+	/* Launch the remaining gradients after all other parts. */
 	if (wait_launched(iter, due))
 		return -1;
 	for (int i = due; i < plan.nr_fused; i++)
@@ -381,7 +384,10 @@ static int run(void)
 		CUDA(cudaMalloc((void **)&buffers[b].result, plan.room[b] * sizeof(float)));
 		CUDA(cudaStreamCreateWithFlags(&buffers[b].stream, cudaStreamNonBlocking));
 	}
-	/* NCCL connects in the first call, in which a thread would wait for the other ranks. */
+	/*
+	 * The first call connects the ranks. It waits for the other ranks, so make it before the
+	 * threads start.
+	 */
 	CUDA(cudaMalloc((void **)&warm, 256));
 	NCCL(ncclAllReduce(warm, warm, 16, ncclFloat, ncclSum, comm, buffers[0].stream));
 	if (client_wait(buffers[0].stream, &comm, 1))
@@ -392,7 +398,7 @@ static int run(void)
 	if (opt.launch != LAUNCH_OWN && pthread_create(&launcher, NULL, launcher_thread, NULL))
 		return -1;
 	if (iterations()) {
-		/* They may wait for ever: they are not waited for. */
+		/* These threads may wait for ever, so do not join them. */
 		for (int b = 1; b < opt.buffers; b++)
 			pthread_detach(buffers[b].thread);
 		if (opt.launch != LAUNCH_OWN)

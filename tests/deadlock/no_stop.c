@@ -1,6 +1,6 @@
 /*
- * Preloaded before libdfnccl.so, it takes away the call with which that library ends what is stuck.
- * NVIDIA's NCCL has no such call either, so dfshim revokes communicators instead.
+ * Preloaded before libdfnccl.so. Hides the function with which libdfnccl.so ends stuck operations.
+ * NVIDIA's NCCL has no such function, so dfshim must revoke communicators instead.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

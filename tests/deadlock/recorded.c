@@ -1,8 +1,8 @@
 /*
- * Operations that mode trace must see although the call does not simply put them on a stream: on
- * the legacy stream, on non-blocking communicators (alone and in a group), in graphs (launched
- * three times, one of them a copy). Two ranks, a thread each; a plain NCCL program. Prints how many
- * operations NCCL was given or replayed.
+ * Issues operations whose call does not simply put them on a stream, which mode trace must record
+ * nevertheless: on the legacy stream, on non-blocking communicators (alone and in a group), and in
+ * graphs (three launches, one of them of a clone). Two ranks with a thread each; a plain NCCL
+ * program. Prints the number of operations that NCCL executed; each replay of a graph counts again.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -72,7 +72,6 @@ static void *run(void *arg)
 		exit(1);
 	ready(b);
 
-	/* The legacy stream. */
 	sum(rank, a, NULL);
 	sum(rank, a, NULL);
 	MUST(cudaStreamSynchronize(NULL));

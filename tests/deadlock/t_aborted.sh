@@ -1,11 +1,12 @@
 #!/bin/bash
-# Description: after a verdict with DFSHIM_TIMEOUT_ACTION=abort: ncclRemoteError on every stuck communicator, streams that run, an end. A program that gives up itself leaves the same verdict.
+# Description: after a verdict with DFSHIM_TIMEOUT_ACTION=abort every stuck communicator reports ncclRemoteError, streams work, and the program ends. If a program gives up by itself, its traces give the same verdict.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
-# aborted WORD RULES: the program on standard input, as threads and as processes; c0 and c1 are stuck.
+# aborted WORD RULES: executes the program on standard input, in which c0 and c1 get stuck, with
+# threads and with processes. RULES is dfshim or nccl.
 aborted() {
 	local how ms rc
 	local rules=("LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so")
@@ -13,8 +14,8 @@ aborted() {
 	cat >"$T/steps"
 	for how in "" procs; do
 		{ printf 'prog %s\nranks 3\n%s\ncomm c0 0 1 2\ncomm c1 0 1 2\nafter c0 c1\n' "$1" "$how" && cat "$T/steps"; } >"$T/program"
-		# A process that starts or arrives late must not be reported: then again, with more
-		# patience.
+		# A process that starts or arrives late must not be reported. If it is, repeat with
+		# a longer time-out.
 		for ms in 500 5000 30000; do
 			rm -rf "$T/tr.$1.$how"
 			mkdir -p "$T/tr.$1.$how"
@@ -25,9 +26,11 @@ aborted() {
 			grep -qE "^($1|SLOW):" "$T/out" && break
 		done
 		[ $rc = 3 ] || fail "$1 $how: status $rc: $(cat "$T/out")"
-		# While a job lives, a missing rank may only be late: then the traces say so.
+		# While a job lives, a missing rank may only be late (SLOW). The traces then say
+		# MISSING.
 		grep -qE "^$1:" <(cat "$T/out"; [ "$1" != MISSING ] || "$B/dfshim" check "$T/tr.$1.$how") || fail "$1 $how: the verdict is another: $(cat "$T/out")"
-		# Rank 2, which has nothing unfinished where it is missing, hears it from the others.
+		# Rank 2 has nothing unfinished in case MISSING. The other ranks' processes inform
+		# it.
 		all_ended "$1 $how" 0 1 2
 	done
 	echo "$1 by $2"
@@ -50,7 +53,8 @@ for rules in nccl dfshim; do
 2: AR c0 nb0; AR c1 nb1; ssync nb0; ssync nb1
 END
 done
-# A program that gives up by itself, with a status that says so, after the report of its hang: the traces say the same.
+# A program that exits with status 4 by itself after the report of its hang: its traces give the
+# same verdict.
 printf '%s\n' "ranks 2" "comm A 0 1" "comm B 0 1" "0: AR A s1; ssync s1; AR B s2" "1: AR B s2; ssync s2; AR A s1" >"$T/program"
 for executor in daemon nccl; do
 	for patience in 4 30 90; do

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Description: a part of the evaluation of the checker (make eval-dl2): every 32nd job.
 set -u
-# The same jobs in every check.
+# A fixed seed gives the same jobs in every check.
 SEED=${SEED:-1}
 . "$SRC/tests/lib/clients.sh"
 [ -x "$B/tests/deadlock/interpreter/script" ] || skip "the interpreter is not built here"

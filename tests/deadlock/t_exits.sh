@@ -1,6 +1,5 @@
 #!/bin/bash
-# Description: random programs whose ranks, a process each, exit at their ends, without destroying
-# their communicators: no rank gets an error, on one node and over several.
+# Description: random programs whose ranks are processes that exit without destroying their communicators. No rank reports an error, on one node and on several.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -10,7 +9,9 @@ PROGRAMS=$((60 / SLOW))
 export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort
 unset DFSHIM_TRACE
 
-# exiting SEED: its program, if it completes and its ranks have one thread each and wait for no flag: some begin late.
+# exiting SEED: prints the program of the seed with an exit at the end of each rank; some ranks
+# start late. Fails if the program does not complete by dfshim's rules, has several threads in a
+# rank, or waits for flags.
 exiting() {
 	"$R" --print "$1" | awk -v seed="$1" '
 		BEGIN { srand(seed) }
@@ -27,7 +28,8 @@ exiting() {
 		/^ranks / { print "procs" }'
 }
 
-# one SEED FILE DEVICES: in the background
+# one SEED FILE DEVICES: executes a program with DEVICES devices a node. Prints to
+# FILE.out.DEVICES.bad if it fails.
 one() {
 	local out=$2.out.$3 rc
 	DFSHIM_HOST_NODE_DEVICES=$3 LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
@@ -47,7 +49,8 @@ while [ $nr -lt $PROGRAMS ]; do
 		one $seed "$T/$seed.txt" $devices &
 	done
 done
-# Two exit at once, one of them the other's neighbour in the control plane, and the others go on.
+# Ranks 0 and 1 exit at the same time. One of them is the other's neighbour in the control plane.
+# Ranks 2 and 3 go on.
 cat >"$T/goodbye" <<-END
 	prog goodbye
 	ranks 4

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Description: threads that wait outside CUDA and NCCL: proved and released when no other thread can wake them, not proved when one can.
+# Description: threads that wait outside CUDA and NCCL. Their wait is proved and released if no other thread can wake them, and not proved if one can.
 set -u
 . "$SRC/tests/lib/clients.sh"
 C=$B/clients/hostwaits
-# Only what is proved: t_likely.sh has the rest.
+# Release only proved cycles here. t_likely.sh tests the others.
 export DFSHIM_RELEASE_MS=0
 [ -x "$C" ] || skip "the client is not built here"
 
-# one RELEASES HOW...: none or some
+# one none|some HOW...: runs the client, which must complete with no release or with some releases.
 one() {
 	local want=$1 n
 	shift
@@ -23,14 +23,14 @@ one() {
 }
 
 hows="join cond mutex sem"
-# ThreadSanitizer has a thread of its own that, by the records, could wake others, or issue for one
-# that has ended: then nothing is proved.
+# ThreadSanitizer has a thread of its own. As far as the records show, it could wake other threads
+# or issue an operation, so nothing is proved.
 grep -q libtsan <(ldd "$B/libdfshim.so") && hows=""
 for how in $hows; do
 	one some "$how"
 done
-# A thread that never used NCCL or CUDA is none of a communicator's users, but could wake any that
-# is not joined.
+# A thread that never used NCCL or CUDA does not use a communicator, but it could wake any thread
+# that waits for anything but a join.
 if [ -n "$hows" ]; then
 	one some join beside
 	env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=3 DFSHIM_TIMEOUT_MS=1000 DFSHIM_TIMEOUT_ACTION=abort \
@@ -42,8 +42,8 @@ fi
 for how in join cond mutex sem timed func; do
 	one none "$how" late
 done
-# Beside each other, so that a thread is late on its way out of a wait: it is the one that issues what lacks, on a
-# communicator that its rank has not used yet.
+# Run twelve at a time, so that a thread is slow to leave its wait. That thread issues the missing
+# operation, on a communicator that its rank has not used yet.
 for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
 	(
 		mkdir -p "$T/beside.$i"

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Description: a rank's process has exited, normally or with an error, while others go on: a rank
-# that waits for it gets one report, the others go on.
+# Description: a rank's process exits, normally or with an error, while others go on. A rank that waits for it is reported once; the others go on.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -8,7 +7,8 @@ S=$B/tests/deadlock/interpreter/script
 export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW))
 MISSING='^MISSING: .* waits for r1, whose process exited (normally|with status 1)'
 
-# job NAME: the program on standard input, in the background. run NAME: the same program.
+# job NAME: starts the program on standard input in the background. run NAME: starts the same
+# program again.
 job() {
 	cat >"$T/$1.txt"
 	run "$1"
@@ -18,7 +18,7 @@ run() {
 		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((9 * SLOW)) "$T/$1.txt" >"$T/out.$1" 2>&1 &
 }
 for how in exit fail quit; do
-	# All that are left wait for it.
+	# All remaining ranks wait for the rank that has exited.
 	job "all_$how" <<END
 prog all_$how
 ranks 4
@@ -29,8 +29,8 @@ comm c0 0 1 2 3
 2: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
 3: AR c0 nb0; ssync nb0; recv c0 1 nb0; ssync nb0
 END
-	# The unfinished operation waits for another rank, which is late. (A client that fails does
-	# not go on for that time.)
+	# The unfinished operation waits for another rank, which is only late. (A client that exits
+	# with an error does not let the others go on that long.)
 	[ $how != fail ] || continue
 	job "none_$how" <<END
 prog none_$how
@@ -41,8 +41,8 @@ comm c0 0 1 2
 1: AR c0 nb0; ssync nb0; $how
 2: AR c0 nb0; ssync nb0; recv c0 0 nb0; ssync nb0
 END
-	# The exiting process has finished its part of the unfinished operation, which waits for
-	# another.
+	# The rank that exits has finished its part of the unfinished operation, which waits for
+	# another rank.
 	job "finished_$how" <<END
 prog finished_$how
 ranks 3
@@ -55,7 +55,7 @@ comm c1 0 2
 2: recv c1 0 nb0 buf=b; BC c0 nb0 buf=b; ssync nb0
 END
 done
-# The one that speaks for the others has nothing unfinished.
+# The process that prints the report has nothing unfinished.
 job one <<'END'
 prog one
 ranks 3
@@ -67,20 +67,22 @@ comm c0 0 1 2
 END
 wait
 for name in all_exit all_fail all_quit one; do
-	# Where a process answers too late to be counted with, another speaks as well: then alone, with the processors to itself.
+	# If a process answers too late, another process prints a report too. Then repeat the
+	# program alone.
 	for try in 1 2 3; do
 		n=$(grep -cE "$MISSING" "$T/out.$name")
 		[ "$n" -gt 1 ] || break
 		rm -rf "$T/trace/$name"
 		run "$name" && wait
 	done
-	# A sanitizer's build is always late.
+	# A build with a sanitizer is always late, so accept several reports there.
 	[ "$n" = 1 ] || { [ "$SLOW" != 1 ] && [ "$n" != 0 ]; } || fail "$name: told $n times ($try runs): $(cat "$T/out.$name")"
 	grep -q "^--- $name hung rank 2 communicator c0: asynchronous NCCL error 6" "$T/out.$name" || fail "$name: $(cat "$T/out.$name")"
 done
 grep -q "whose process exited with status 1" "$T/out.all_fail" || fail "all_fail: the status is not told: $(cat "$T/out.all_fail")"
 grep -q "whose process exited normally" "$T/out.all_quit" || fail "all_quit: $(cat "$T/out.all_quit")"
-# Both have ended their steps; then each waits for the others, until its watch ends it.
+# Both ranks have executed all steps. Then each waits for the other ranks until its --timeout ends
+# it.
 for name in none_exit none_quit finished_exit finished_quit; do
 	out=$T/out.$name
 	sed '/^script: no progress/q' "$out" | grep -qE '^[A-Z_]+: |operations unfinished|NCCL error' && fail "$name: $(cat "$out")"

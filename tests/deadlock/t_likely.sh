@@ -1,14 +1,15 @@
 #!/bin/bash
-# Description: cycles that are only likely, because of threads that sleep, have ended, or are new to the communicators: released after DFSHIM_RELEASE_MS, within and over nodes, also with 64 ranks; a thread that makes calls is waited for, and a rank that was only late loses nothing. A thread for gradients that no other thread can have called proves the cycle.
+# Description: cycles that are only likely, because of threads that sleep, have ended, or are new to the communicators. They are released after DFSHIM_RELEASE_MS, on one node and on several, also with 64 ranks. A thread that makes calls is waited for, and a rank that was only late loses nothing. A cycle is proved if the only other thread computes gradients and cannot have been called.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 C=$B/clients/likely
 [ -x "$C" ] || skip "the client is not built here"
-# A late thread is late for much longer than the bound, but its lateness does not grow as a sanitizer's work does.
+# A late thread is late for much longer than the bound SHORT. Only SHORT grows fully with a
+# sanitizer's slowness.
 SHORT=$((300 * SLOW)) LATE=$((1200 + 300 * SLOW))
 
-# one BOUND HOW [ITERATIONS]: its output in $T/out, the number of releases in n.
+# one BOUND HOW [ITERATIONS]: runs the client. Its output is in $T/out, the number of releases in n.
 one() {
 	rm -f "$T/stats"
 	env -u DFSHIM_TRACE DFSHIM_STATS="$T/stats" DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES="${RANKS:-2}" DFSHIM_RELEASE_MS="$1" DFSHIM_TIMEOUT_MS=60000 \
@@ -16,14 +17,15 @@ one() {
 		"$C" "$2" "${3:-1}" "$LATE" "${RANKS:-2}" >"$T/out" 2>&1 || fail "$*: status $?: $(cat "$T/out")"
 	n=$(sed -n 's/.*"releases": \([0-9]*\).*/\1/p' "$T/stats" | awk '{ n += $1 } END { print n + 0 }')
 }
-# Without a bound this one is never released: it hangs.
+# Without a bound this cycle is never released, so the program hangs.
 env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_RELEASE_MS=0 DFSHIM_TIMEOUT_MS=$((1500 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \
 	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$C" ended >"$T/kept" 2>&1 &&
 	fail "ended, without a bound: it finished: $(cat "$T/kept")"
 grep -q 'WARN released' "$T/kept" && fail "ended, without a bound: $(cat "$T/kept")"
 
 for NODE in "" 1; do
-	# The first one waits for the bound; the same cycle later does not.
+	# The first release follows after the bound. Later releases of the same cycle follow at
+	# once.
 	one $SHORT ended 3
 	[ "$n" = 3 ] || fail "ended: $n releases: $(cat "$T/out")"
 	[ "$(grep -c 'WARN released a device-wide wait of a cycle that is likely' "$T/out")" = 1 ] || fail "ended: $(cat "$T/out")"
@@ -37,7 +39,7 @@ for NODE in "" 1; do
 		echo "$how${NODE:+, over nodes}: $n released"
 	done
 done
-# 64 processes, on one node and on two; a sanitizer's build has no memory for as many.
+# 64 processes, on one node and on two. A build with a sanitizer lacks the memory for 64.
 RANKS=$((SLOW > 1 ? 16 : 64))
 for NODE in "" $((RANKS / 2)); do
 	one $SHORT ended 2
@@ -50,14 +52,15 @@ for NODE in "" $((RANKS / 2)); do
 	echo "autograd, $RANKS ranks${NODE:+, over nodes}: $(grep -E '^[0-9]+$' "$T/out" | xargs) ms, $n released"
 done
 RANKS=2 NODE=
-# Until a thread has made no call for the bound nothing is released.
+# Nothing is released until a thread that makes calls has made none for the time of the bound.
 for how in calls new-calls; do
 	one $SHORT $how
 	took=$(grep -E '^[0-9]+$' "$T/out")
 	[ "$n" -ge 1 ] && [ "$took" -ge "$LATE" ] || fail "$how: $n releases, after $took ms: $(cat "$T/out")"
 	echo "$how: released after $took ms"
 done
-# Threads that start and end: one that has ended may have been the one that issues, so none is released while others take its place.
+# Threads that start and end. A thread that has ended may have been the one that issues the missing
+# operation, so nothing is released while new threads take its place.
 one 0 visits 5
 [ "$n" -ge 5 ] || fail "visits: $n releases: $(cat "$T/out")"
 grep 'WARN released a device-wide wait that was part of a deadlock' "$T/out" >"$T/released" || fail "visits: $(cat "$T/out")"
@@ -66,8 +69,9 @@ one $SHORT churn 2
 took=$(grep -m1 -E '^[0-9]+$' "$T/out")
 [ "$n" -ge 2 ] && [ "$took" -ge "$LATE" ] || fail "churn: $n releases, after $took ms: $(cat "$T/out")"
 echo "churn: released after $took ms"
-# Between two backward passes a thread for gradients issues nothing, whatever else sleeps; one that
-# is called, or runs, may. On an unused communicator any thread may begin that has used CUDA.
+# Between two backward passes a thread that computes gradients issues nothing, whatever other
+# threads do. A thread that is called, or runs, may issue. On an unused communicator any thread that
+# has used CUDA may start to issue.
 one 0 autograd
 [ "$n" -ge 1 ] && grep -q 'WARN released a device-wide wait that was part of a deadlock' "$T/out" ||
 	fail "autograd: $n releases: $(cat "$T/out")"
@@ -76,17 +80,18 @@ for how in backward named new init; do
 	[ "$n" = 0 ] || fail "$how: $n releases: $(cat "$T/out")"
 	echo "$how: waited for"
 done
-# Its report does not call that proved either.
+# Without a release the report does not call this cycle proved either.
 env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 DFSHIM_RELEASE=none DFSHIM_TIMEOUT_MS=$((LATE / 3)) DFSHIM_TIMEOUT_ACTION=report \
 	LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" "$C" init 1 $LATE >"$T/told" 2>&1
 grep -q 'SYNC: .* .* it is not known which threads have still to join the communicator' "$T/told" && grep -m1 '^Confidence:' "$T/told" | grep -q 'likely' ||
 	fail "init, without a release: $(cat "$T/told")"
-# Threads for which there is no room to count their calls are waited for all the same.
+# Threads whose calls cannot be counted for lack of space are waited for too.
 one $SHORT crowd
 took=$(grep -E '^[0-9]+$' "$T/out")
 [ "$n" -ge 1 ] && [ "$took" -ge "$LATE" ] || fail "crowd: $n releases, after $took ms: $(cat "$T/out")"
 echo "crowd: released after $took ms"
-# A rank that is late within the bound is waited for; one that is later finds its results right all the same.
+# A rank that is late by less than the bound is waited for. A rank that is later than the bound
+# still gets the right results.
 one $((10 * LATE)) late
 [ "$n" = 0 ] || fail "late: $n releases: $(cat "$T/out")"
 one $SHORT late

@@ -1,12 +1,11 @@
 #!/bin/bash
-# Description: a process that has sent and exits normally stays until its messages are received,
-# with its communicator destroyed or not.
+# Description: a process that has sent messages and exits normally stays until they are received, with or without destroying its communicator.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 export DFSHIM_STRICT=1 DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_MS=$((20000 * SLOW))
-# The receiver is late with messages that the sender has sent long before. Both end at their last
+# The sender sends its messages long before the receiver receives them. Both ranks execute all their
 # steps.
 program() { # NAME LAST_STEPS
 	cat >"$T/$1" <<END
@@ -22,9 +21,9 @@ program destroyed "destroy c0; exit"
 program left "exit"
 program quit "destroy c0; quit"
 program left_quit "quit"
-# A fork's child has sent nothing.
+# The child of a fork has sent nothing.
 program forked "fork; exit"
-# Nor has it our threads, which may hold any lock.
+# The child lacks dfshim's threads, which may have held any lock at the time of the fork.
 forks=$(printf 'AR c0 nb0 n=200000; fork; %.0s' {1..20})
 cat >"$T/busy" <<END
 prog busy
@@ -34,14 +33,15 @@ comm c0 0 1
 0: $forks ssync nb0
 1: $forks ssync nb0
 END
-# run NAME BACKEND VARIABLES...: in the background
+# run NAME BACKEND VARIABLES...: starts a program in the background.
 run() {
 	local name=$1 backend=$2
 	shift 2
 	env "$@" DFSHIM_TRACE="$T/trace/$name.$backend" DFSHIM_BACKEND="$backend" \
 		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((8 * SLOW)) "$T/$name" >"$T/out.$name.$backend" 2>&1 &
 }
-# In a fork's child LeakSanitizer knows threads that the child does not have, and takes what only their stacks hold for lost.
+# In the child of a fork LeakSanitizer searches threads that do not exist there, and reports memory
+# that only their stacks point to as lost.
 no_leaks="${ASAN_OPTIONS-} detect_leaks=0"
 run busy host ASAN_OPTIONS="$no_leaks" LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
 wait
@@ -52,7 +52,7 @@ for name in destroyed left quit left_quit; do
 	run $name host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
 done
 run forked host ASAN_OPTIONS="$no_leaks" LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so"
-# The same on the test driver, whose memory goes with its process.
+# The same with the test driver, whose memory is lost with its process.
 if [ -f "$B/tests/cuda/runtime/libcudart.so.13" ] && [ -f "$B/kernels/daemon.fatbin" ] && [ -z "${SAN_RUNTIME-}" ]; then
 	backends="host cuda"
 	for name in destroyed left quit left_quit forked; do

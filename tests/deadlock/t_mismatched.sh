@@ -1,14 +1,12 @@
 #!/bin/bash
-# Description: ranks that differ in one call, with device synchronisations that may be released:
-# never a status of 0 nor a wrong value; an operation that never takes place is reported at once as
-# MISMATCH, and not released.
+# Description: ranks that differ in one call, with device synchronisations that may be released. The status is never 0 and no value is wrong. An operation that can never match is reported at once as MISMATCH and not released.
 set -u
 . "$SRC/tests/lib/clients.sh"
 C=$B/clients/differ
 [ -x "$C" ] || skip "the client is not built here"
 PROGRAMS=${PROGRAMS:-80}
 
-# one NAME ARGS...: what the client prints in $T/NAME; its status.
+# one NAME ARGS...: runs the client, prints to $T/NAME, and returns the client's status.
 one() {
 	local name=$1
 	shift
@@ -17,18 +15,18 @@ one() {
 }
 released() { sed -n 's/.*"releases": \([0-9]*\).*/\1/p' "$T/$1.stats" | awk '{ n += $1 } END { print n + 0 }'; }
 
-# At once, whatever the time-out and its action: both processes end with the verdict's status.
+# Both processes exit at once with the verdict's status, whatever the time-out and its action.
 for what in count type op kind root last; do
 	MS=60000 ACTION=report one $what $what && fail "$what: status 0: $(cat "$T/$what")"
 	grep -q '^MISMATCH: ' "$T/$what" && grep -q '^21 21$' "$T/$what" || fail "$what: $(cat "$T/$what")"
 	[ "$(released $what)" = 0 ] || fail "$what: released: $(cat "$T/$what")"
 done
-# With abort the program goes on, and does not end with 0 all the same.
+# With DFSHIM_TIMEOUT_ACTION=abort the program goes on, but does not exit with status 0.
 one abort count && fail "abort: status 0: $(cat "$T/abort")"
 grep -q '^21 21$' "$T/abort" || fail "abort: $(cat "$T/abort")"
 
-# Orders that dfshim executes are no mismatch; an operation that one rank leaves out is an error
-# when that rank ends.
+# Different orders that dfshim can execute are no mismatch. An operation that one rank leaves out
+# becomes an error when that rank ends.
 one known known && fail "known: status 0: $(cat "$T/known")"
 [ "$(released known)" -ge 1 ] && grep -q 'never finished' "$T/known" && grep -q '^MISSING: ' "$T/known" || fail "known: $(cat "$T/known")"
 

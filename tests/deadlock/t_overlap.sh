@@ -1,12 +1,13 @@
 #!/bin/bash
-# Description: two threads of each of 4 ranks, messages on one communicator and AllReduces on the other: finishes by our rules in every form; by NCCL's rules ORDER with events between, RESOURCE with one hardware queue.
+# Description: each of 4 ranks has two threads, one with messages on one communicator and one with AllReduces on another. Completes by dfshim's rules in every form. By NCCL's rules it hangs with ORDER if events order the streams, and with RESOURCE on one hardware queue.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
-# A round is some dozen wake-ups of threads, each of which a busy machine delays by milliseconds.
+# In each round some dozen threads wake up, and a busy machine delays each by milliseconds.
 export OVERLAP_ITERS=$((${ROUNDS:-1000} / SLOW / SLOW))
-# overlap STATUS RULES SECONDS VARIABLE...: with these variables set to 1; the verdict is in $T/out.
+# overlap STATUS RULES SECONDS VARIABLE...: runs the client with these variables set to 1. The
+# output is in $T/out.
 overlap() {
 	local want=$1 rules=$2 quiet=$3 rc
 	shift 3

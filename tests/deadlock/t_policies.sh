@@ -1,12 +1,11 @@
 #!/bin/bash
-# Description: DFSHIM_RELEASE=none, safe, device, all: programs that distinguish them; a release is
-# counted, traced, and logged once.
+# Description: programs that distinguish DFSHIM_RELEASE=none, safe, device and all. A release is counted, traced, and logged once.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
-# steps RANK FIRST SECOND: what a program does around its waits.
+# steps KIND FIRST SECOND: prints a rank's steps. KIND names the wait.
 steps() {
 	case $1 in
 	device) echo "AR c$2 nb$2 in=i$2 out=o$2; dsync; AR c$3 nb$3; ssync nb$2; read o$2; ssync nb$3" ;;
@@ -16,7 +15,7 @@ steps() {
 	esac
 }
 
-# one PROGRAM POLICY OK|WORD
+# one PROGRAM POLICY OK|WORD: the program must complete with a release, or hang with this verdict.
 one() {
 	local d=$T/$1.$2 rc n recorded
 	mkdir -p "$d/tr"
@@ -39,7 +38,7 @@ one() {
 	echo "$1 with $2: $3, $n released"
 }
 
-#    a wait for     none safe device all
+# A row for each program: the expected ends with none, safe, device and all.
 while read -r program none safe device all; do
 	one "$program" none "$none"
 	one "$program" safe "$safe"
@@ -51,7 +50,7 @@ work SYNC SYNC OK OK
 stream DATA DATA DATA OK
 event DATA DATA DATA OK
 END
-# The report's advice: the other order where work behind the operations keeps the wait.
+# The report advises another order of issue if work after the operations prevents the release.
 grep -q '^Remedy: can be released: ' "$T/device.none/out" && grep -q '^Fix: synchronise the stream' "$T/device.none/out" ||
 	fail "device with none: $(cat "$T/device.none/out")"
 grep -q '^Remedy: released only with DFSHIM_RELEASE=device or all: ' "$T/work.safe/out" &&

@@ -1,20 +1,20 @@
 #!/bin/bash
-# Description: threads that poll, as replay and predict see them: a loop of queries that ended is a
-# wait that is over, one that did not end hangs in the replay as it did in the job.
+# Description: threads that poll, in replay and predict. A loop of queries that ended counts as a wait that is over. A loop that did not end hangs in the replay as in the job.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
-# run NAME SECONDS HANG_MS: the program by NCCL's rules, called hung after HANG_MS; its traces in $T/NAME.
+# run NAME SECONDS HANG_MS: executes a program by NCCL's rules with this time-out. Its traces are in
+# $T/NAME.
 run() {
 	rm -rf "${T:?}/$1"
 	env DFSHIM_TRACE="$T/$1" "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_HOST_QUEUES=64 DFSHIM_TIMEOUT_MS=$(($3 * SLOW)) \
 		DFSHIM_TIMEOUT_ACTION=abort timeout -k 2 "${LIMIT:-60}" "$S" --timeout "$2" "$T/$1.txt" >"$T/$1.out" 2>&1
 }
 
-# Two collectives on streams of their own, between which each thread polls until the first is over:
-# they never run side by side. Without the polls they may, and with one slot that is one too many.
+# Two collectives on different streams. Each thread polls until the first is over, so the two never
+# run at the same time. Without the polls they may, and one slot does not suffice.
 for poll in "spoll s1" "rec e s1; epoll e" ""; do
 	cat >"$T/polled.txt" <<-END
 		ranks 2
@@ -32,8 +32,8 @@ for poll in "spoll s1" "rec e s1; epoll e" ""; do
 	[ "$side" = "$([ -n "$poll" ]; echo $?)" ] || fail "'$poll': predict says: $(cat "$T/said")"
 done
 
-# A thread that asks for ever for an event that no operation completes is missing, but not silent:
-# the sentence names the query, as soon as another process has looked.
+# A thread polls for ever for an event that no operation completes. It is missing but not silent, so
+# the report names the query, as soon as another process has examined it.
 pids=()
 trap 'for pid in "${pids[@]}"; do kill -KILL -- "-$pid"; done 2>/dev/null' EXIT
 for mode in prevent trace; do

@@ -1,31 +1,30 @@
 #!/bin/bash
-# Description: random programs that finish by our rules: a deadlock that `dfshim predict` finds in
-# their traces happens when its witness is replayed by NCCL's rules, and one that it does not find
-# does not happen.
+# Description: random programs that complete by dfshim's rules. A deadlock that `dfshim predict` finds in their traces happens when its witness is replayed by NCCL's rules. A deadlock that predict does not find does not happen.
 set -u
-# The same programs in every check.
+# A fixed seed gives the same programs in every check.
 SEED=${SEED:-1}
 . "$SRC/tests/lib/clients.sh"
 R=$B/tests/deadlock/generator/random
 [ -x "$B/tests/deadlock/interpreter/script" ] || skip "the interpreter is not built here"
 unset DFSHIM_TRACE
-# The size up to which messages are buffered (label.h).
+# Makes messages buffered up to the size that label.h assumes.
 export DFSHIM_SLOT_KB=64
 
-# execute TRACES PROGRAM: by our rules; its output is in PROGRAM.log.
+# execute TRACES PROGRAM: executes a program by dfshim's rules. Its output is in PROGRAM.log.
 execute() {
 	mkdir -p "$1"
 	DFSHIM_TRACE=$1 DFSHIM_BACKEND=host LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" \
 		timeout "${LIMIT:-60}" "$B/tests/deadlock/interpreter/script" --timeout 50 "$2" >"$2.log" 2>&1
 }
 
-# one SEED: a line with what predict found ("none" too), or "BAD".
+# one SEED: prints a line with the finding of predict (or "none"), or with "BAD".
 one() {
 	local d=$T/$1 rc
 	rm -rf "$d"
 	mkdir -p "$d"
 	"$R" --print "$1" >"$d/prog"
-	# Programs that finish by our rules, with room for all: what is recorded is not what NCCL would do.
+	# Only programs that complete by dfshim's rules. Their traces do not show what NCCL would
+	# do.
 	head -1 "$d/prog" | grep -q "ours 0" || return 0
 	DFSHIM_TRACE_MB=4 execute "$d/tr" "$d/prog" || {
 		echo "BAD $1: did not finish by our rules: $(tail -1 "$d/prog.log")"
@@ -60,9 +59,9 @@ if [ "${1-}" = --one ]; then
 	exit 0
 fi
 
-# Two threads, which no record orders. Another order of theirs may be one that a lock forbids: the
-# finding says so, and so does the witness. (C shows that they were there at the same time; it is
-# another order where the sleeps took longer than the threads until their calls.)
+# Two threads that no record orders. A lock may forbid another order of them, and both the finding
+# and the witness say so. (C shows that both threads existed at the same time. The order differs if
+# the threads take longer to start than they sleep.)
 cat >"$T/threads.txt" <<'PROGRAM'
 ranks 2
 comm A 0 1
@@ -88,15 +87,15 @@ for said in said w; do
 done
 "$B/dfshim" predict --json "$T/threads" | jq -e '.assumed | test("^this order of the threads of ")' >/dev/null ||
 	fail "two threads: predict --json does not say what it assumes"
-# Each time, though each call is in a group of its own, which its thread ends after it.
+# The replay confirms this each time, although each call is in a group of its own.
 for try in 1 2 3; do
 	timeout "${LIMIT:-60}" "$B/dfshim" replay --timeout "$(seconds 5)" --witness "$T/threads.w" "$T/threads" >"$T/replay" 2>&1
 	rc=$?
 	[ $rc -ge 10 ] && [ $rc -lt 60 ] || fail "two threads: replay does not confirm (status $rc): $(head -1 "$T/replay")"
 done
 
-# Two threads that hand over to each other, as PyTorch's do around backward(): nothing that is recorded says so but the
-# name of the thread that computes gradients.
+# Two threads that take turns, as PyTorch's do around backward(). Nothing in the records shows this
+# except the name of the thread that computes gradients.
 for name in worker pt_autograd_0; do
 	{
 		printf 'ranks 2\ncomm A 0 1\ncomm B 0 1\n'
@@ -114,7 +113,7 @@ done
 [ "$(cat "$T/status.pt_autograd_0")" = 0 ] || fail "PyTorch's threads take turns: $(cat "$T/turns.pt_autograd_0")"
 
 # A message that is too long to be buffered follows a collective of its communicator on one rank and
-# precedes it on the other, on different streams: by NCCL's rules they wait for each other.
+# precedes it on the other, on another stream. By NCCL's rules the two wait for each other.
 cat >"$T/streams.txt" <<'PROGRAM'
 ranks 2
 comm A 0 1

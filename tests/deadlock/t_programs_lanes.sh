@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: random programs on lanes whose ranks agree on an order: all that complete by dfshim's rules end, in whatever order they issue their operations, also where these are held. In the order of issue: what ends with room for all ends where operations are held.
+# Description: random programs on lanes. If the ranks agree on an order, all programs that complete by dfshim's rules complete in any order of issue, also if SMs are short. In the order of issue, programs that complete with room for all complete with few SMs too.
 # Limit: 600 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -9,24 +9,25 @@ R=$B/tests/deadlock/generator/random
 [ -f "$B/libdfnccl.so" ] || skip "libdfnccl.so is not built here"
 PROGRAMS=$((${PROGRAMS:-300} / SLOW))
 export DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=8 DFSHIM_TIMEOUT_MS=$((20000 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort
-# All communicators fit.
+# Enough slots for all communicators.
 export DFSHIM_EXECUTOR=nccl DFSHIM_HOST_SLOTS=64 DFSHIM_NCCL_CTAS=4
 unset DFSHIM_TRACE
 
-# drawn SEED: its program, if it completes by dfshim's rules; lanes capture no graphs.
+# drawn SEED: writes the program of the seed. Fails if the program does not complete by dfshim's
+# rules, or captures graphs, which lanes do not support.
 drawn() {
 	"$R" --print "$1" >"$T/$1.txt"
 	grep -q '^# class.* ours 0 ' "$T/$1.txt" && ! grep -qE '(^|[ ;:])(cap|launch) ' "$T/$1.txt"
 }
 
-# one SEED ORDER: in the background
+# one SEED ORDER: executes a program. Writes $T/SEED.ORDER.bad if it fails.
 one() {
 	DFSHIM_NCCL_ORDER=$2 LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so" \
 		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((30 * SLOW)) "$T/$1.txt" >"$T/$1.$2" 2>&1 ||
 		{ echo "program $1, $2:" && cat "$T/$1.txt" "$T/$1.$2"; } >"$T/$1.$2.bad"
 }
-# The same programs in every check: a rank's second short message to another one waits for the receive of the first
-# (docs/architecture.md), and one program in some thousands relies on both ending at once.
+# Fixed seeds. A rank's second short message to a peer waits for the receive of the first
+# (docs/architecture.md). One program in some thousands needs both to end at once and fails.
 seed=${DRAW:-0} nr=0
 while [ $nr -lt $PROGRAMS ]; do
 	seed=$((seed + 1))
@@ -38,7 +39,8 @@ done
 wait
 cat "$T"/*.agree.bad >"$T/bad" 2>/dev/null
 [ ! -s "$T/bad" ] || fail "$(cat "$T/bad")"
-# few SEED: with room for one communicator beside the reserve; in the order of issue, only what ends with room for all.
+# few SEED: executes a program with room for one communicator beside the reserve. In the order of
+# issue only if it completes with room for all.
 few() {
 	DFSHIM_HOST_SMS=8 one "$1" agree
 	mv "$T/$1.agree.bad" "$T/$1.agree.few" 2>/dev/null
@@ -57,7 +59,7 @@ wait
 cat "$T"/*.few >"$T/bad" 2>/dev/null
 [ ! -s "$T/bad" ] || fail "operations are held: $(cat "$T/bad")"
 held=$(wc -l <"$T/few")
-# The control: program 40 issues a message and a collective of one communicator in two orders.
+# The control: program 40 issues a message and a collective of one communicator in different orders.
 drawn 40 || fail "program 40 is another one"
 DFSHIM_TIMEOUT_MS=$((800 * SLOW)) one 40 issue
 grep -q '^ORDER: ' "$T/40.issue.bad" || fail "program 40 in the order of issue: $(cat "$T/40.issue")"

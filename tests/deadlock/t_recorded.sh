@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: mode trace: begin and end of operations on the legacy stream, of non-blocking communicators, in graphs.
+# Description: mode trace records the begin and the end of operations on the legacy stream, on non-blocking communicators, and in graphs.
 set -u
 . "$SRC/tests/lib/clients.sh"
 C=$B/tests/deadlock/recorded
@@ -13,7 +13,8 @@ count() { jq -s "map(select($1)) | length" "$T/show"; }
 [ "$(count '.type == "op"')" = "$ops" ] || fail "$(count '.type == "op"') of $ops operations recorded"
 [ "$(count '.type == "op_start"')" = "$ops" ] || fail "$(count '.type == "op_start"') of $ops operations seen to begin"
 [ "$(count '.type == "op_done" and .a == 0')" = "$ops" ] || fail "$(count '.type == "op_done" and .a == 0') of $ops operations seen to end"
-# Nothing ends before it begins, nor begins before what is before it on its communicator has ended or begun with it.
+# No operation ends before it begins. None begins before the previous operation of its communicator
+# has ended or has begun with it.
 "$B/dfshim" check "$T/t" >"$T/check" || fail "check: $(head -1 "$T/check")"
 grep -q "^OK: all $ops operations finished" "$T/check" || fail "check: $(head -1 "$T/check")"
 exit 0

@@ -1,26 +1,20 @@
 #!/bin/bash
-# Description: what the host sees after a released synchronisation is what it would have seen after a kept one.
-#
-# Random programs: every rank issues the same all-reduces in an order of its own, each followed by a device
-# synchronisation (so that some have to be released), and then looks at the results in every way that a program can
-# that relies on the synchronisations alone: a copy to the host, by this thread or another one, a copy on another stream
-# or by another device, an event behind such a copy, a collective on another communicator that reads the result, a
-# source that the host writes again, a destination that the host reads as it lies there. All values are compared with
-# those that program order gives. Ranks are threads of one process, and processes.
+# Description: after a released synchronisation a program sees the same values as after a kept one.
 set -u
 . "$SRC/tests/lib/clients.sh"
 PROGRAMS=${PROGRAMS:-64}
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
-# programs POLICY COUNT FROM: with other work between the synchronisations, which only the policy `device` leaves behind.
+# programs POLICY COUNT FROM [PROCS]: prints random programs. Other work between the
+# synchronisations, which only the policy `device` releases, is added with that policy.
 programs() {
 	awk -v seed="$SEED" -v policy="$1" -v nr="$2" -v from="$3" -v procs="${4-}" '
 	function rnd(n) { return int(rand() * n) }
 	BEGIN {
 		srand(seed + from)
 		for (p = from; p < from + nr; p++) {
-			# Orders of three that are all the same are rare.
+			# With few collectives all ranks often have the same order.
 			ranks = (procs == "" ? 2 : 3) + rnd(2)
 			colls = (procs == "" ? 2 : 3) + rnd(2)
 			printf "prog %d\nclass OK\nranks %d\n%s", p, ranks, procs
@@ -30,7 +24,8 @@ programs() {
 					printf " %d", r
 				printf "\n"
 			}
-			# Where the host sees the memory itself a wait can only be kept: some of these hang.
+			# A wait for memory that the CPU can access must not be released, so some of
+			# these programs hang.
 			for (c = 0; c < colls && policy == "visible"; c++) {
 				kind[c] = rnd(4)
 				if (kind[c] == 1) printf "pin i%d\n", c
@@ -58,7 +53,8 @@ programs() {
 					if (policy == "device" && rnd(3) == 0 && k < colls - 1)
 						line = line sprintf("K nb2 o%d y%d; ", c, c)
 				}
-				# All but the last one are over by rights.
+				# The synchronisations after all but the last collective guarantee
+				# that these are done.
 				for (k = 0; k < colls - 1; k++) {
 					c = order[k]
 					if (rnd(2))
@@ -70,7 +66,8 @@ programs() {
 					if (rnd(3) == 0)
 						line = line sprintf("K nb4 o%d w%d; rec e%d nb4; esync e%d; read w%d; ", c, c, c, c, c)
 				}
-				# The same collective everywhere, of what some rank has only by a synchronisation.
+				# The same collective on all ranks. Some rank has its input only
+				# after a synchronisation.
 				line = line sprintf("AR c%d nb3 n=4 in=o%d out=last; ssync nb3; read last", colls, order[0])
 				printf "%d: %s\n", r, line
 			}
@@ -79,13 +76,13 @@ programs() {
 	}'
 }
 
-# run NAME POLICY MS: the programs in $T/programs.
+# run NAME POLICY MS: executes the programs in $T/programs.
 run() {
 	DFSHIM_STATS=$T/stats.$1 DFSHIM_BACKEND=host DFSHIM_RELEASE=$2 DFSHIM_HOST_DEVICES=5 DFSHIM_TIMEOUT_MS=$3 \
 		DFSHIM_TIMEOUT_ACTION=abort LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" \
 		"$S" --timeout 60 "$T/programs" >"$T/out" 2>&1
 }
-# released NAME LEAST: how many there were.
+# released NAME LEAST: prints the number of releases. Fails if there are fewer than LEAST.
 released() {
 	local nr
 	nr=$(cat "$T/stats.$1"* | sed -n 's/.*"releases": \([0-9]*\).*/\1/p' | awk '{ n += $1 } END { print n + 0 }')
@@ -101,7 +98,7 @@ for policy in safe device; do
 	released $policy $((nr / 4))
 done
 
-# Where it hangs it says so, and no thread has seen a wrong value.
+# Every program completes or hangs with a report, and no thread reads a wrong value.
 programs visible $((nr / 4)) 1000 >"$T/programs"
 run visible safe 400
 grep -E '^--- [0-9]+ (wrong|error)' "$T/out" && fail "memory that the host sees: $(head -40 "$T/out")"
@@ -109,7 +106,7 @@ grep -E '^--- [0-9]+ (wrong|error)' "$T/out" && fail "memory that the host sees:
 released visible $((1 / SLOW))
 echo "visible: $(grep -c '^--- .* hung' "$T/out") can't be released"
 
-# A process for each rank: what is released there is proved between them.
+# A process for each rank, so that the proof of a release needs several processes.
 for ((p = 0; p < (nr + 15) / 16; p++)); do
 	programs safe 1 $((2000 + p)) 'procs\n' >"$T/programs"
 	run procs.$p safe 60000 || fail "processes, program $((2000 + p)): status $?: $(grep -vE ' completes|^===' "$T/out" | head -20)"

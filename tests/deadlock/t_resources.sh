@@ -1,16 +1,17 @@
 #!/bin/bash
-# Description: 512 communicators and 4,096 operations in flight on each of 8 ranks in random orders; threads with waits of their own; graphs among plain calls.
+# Description: 512 communicators and 4,096 operations in flight on each of 8 ranks in random orders; threads that wait; graphs among plain calls.
 # Limit: 900 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
-# LIMIT may be less than these jobs need on a busy machine: it only lengthens.
+# LIMIT may be too short for these jobs on a busy machine, so it can only lengthen the limit.
 limit=$((${LIMIT:-0} > 600 ? LIMIT : 600))
 
-# by_ours FILE: completes, and is right. The interpreter sees no progress between a stream's first operation and its last, which take
-# minutes on a machine that has much else to do: the largest program needs ten seconds of a processor, mostly in one thread at a time.
-# The library sees every slice: it says whether the job hangs, and ends it.
+# by_ours FILE: executes a program, which must complete with the right values. The interpreter sees
+# no progress between the first and the last operation of a stream. The largest program needs ten
+# CPU seconds, mostly in one thread at a time, so this takes minutes on a busy machine. dfshim sees
+# every slice and reports a hang, so DFSHIM_TIMEOUT_MS can be shorter.
 by_ours() {
 	env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=8 DFSHIM_TIMEOUT_MS=60000 DFSHIM_TIMEOUT_ACTION=abort \
 		LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "$limit" "$S" --timeout "$limit" "$1" >"$1.log" 2>&1 ||
@@ -18,7 +19,7 @@ by_ours() {
 	tail -1 "$1.log"
 }
 
-# Every rank gives out one operation of each of 512 communicators, in an order of its own, on three streams.
+# Every rank issues one operation on each of 512 communicators, in its own order, on three streams.
 awk -v seed="$SEED" 'BEGIN {
 	srand(seed)
 	print "prog communicators\nranks 8\ncold"
@@ -33,7 +34,7 @@ awk -v seed="$SEED" 'BEGIN {
 }' >"$T/communicators"
 by_ours "$T/communicators"
 
-# Both together: 4,096 on each rank, eight of each of 512 communicators, in an order of its own.
+# Every rank issues 4,096 operations, eight on each of 512 communicators, in its own order.
 awk -v seed="$SEED" -v nr=$((4096 / SLOW)) 'BEGIN {
 	srand(seed + 4)
 	print "prog both\nranks 8\ncold"
@@ -48,7 +49,9 @@ awk -v seed="$SEED" -v nr=$((4096 / SLOW)) 'BEGIN {
 }' >"$T/both"
 by_ours "$T/both"
 
-# 4,096 on four communicators in random orders: 64 signatures of each, four times; the k-th meets the k-th.
+# Four ranks issue 1,024 operations each on four communicators in random orders: 64 signatures of
+# each communicator, four times. The k-th operation of a signature matches the k-th on the other
+# ranks.
 awk -v seed="$SEED" 'BEGIN {
 	srand(seed + 1)
 	print "prog operations\nranks 4"
@@ -63,7 +66,7 @@ awk -v seed="$SEED" 'BEGIN {
 }' >"$T/operations"
 by_ours "$T/operations"
 
-# Four threads a rank, each with two communicators of its own, on streams that two threads share.
+# Four threads a rank. Each has two communicators of its own, on streams that two threads share.
 awk -v seed="$SEED" 'BEGIN {
 	srand(seed + 2)
 	print "prog threads\nranks 4"
@@ -79,8 +82,8 @@ awk -v seed="$SEED" 'BEGIN {
 }' >"$T/threads"
 by_ours "$T/threads"
 
-# Four threads a rank that wait now and then: for a stream, an event, the device, in the midst of others' operations; and
-# the first, which made the communicators, at the end for the others.
+# Four threads a rank that wait for a stream, an event or the device while other threads issue
+# operations. At the end the first thread, which made the communicators, waits for the others.
 awk -v seed="$SEED" 'BEGIN {
 	srand(seed + 5)
 	print "prog waits\nranks 4"
@@ -102,7 +105,8 @@ awk -v seed="$SEED" 'BEGIN {
 }' >"$T/waits"
 by_ours "$T/waits"
 
-# Replays in a different order on each rank, on a stream each, and plain calls of the same communicators between them.
+# Replays of graphs, in a different order on each rank and each on its own stream. Plain calls on
+# the same communicators are between them.
 awk -v seed="$SEED" 'BEGIN {
 	srand(seed + 3)
 	print "prog graphs\nranks 4"

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Description: DFSHIM_TIMEOUT_ACTION=abort in front of an NCCL that has ncclCommRevoke: a hang becomes ncclRemoteError; else an exit.
+# Description: DFSHIM_TIMEOUT_ACTION=abort with an NCCL that has ncclCommRevoke. A hang becomes ncclRemoteError; without ncclCommRevoke the process exits.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 rules=(DFSHIM_MODE=trace "LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so $B/tests/deadlock/no_stop.so $B/libdfnccl.so")
 
-# run WORD: the program in $T/program. A process that starts or arrives late must not be reported:
-# then again, with more patience.
+# run WORD: executes the program in $T/program, which must end with this verdict. A process that
+# starts or arrives late must not be reported. If it is, repeat with a longer time-out.
 run() {
 	for ms in 500 5000 30000; do
 		rm -rf "$T/tr"
@@ -20,7 +20,8 @@ run() {
 	fail "$1: the verdict is another, status $rc: $(cat "$T/out")"
 }
 
-# ended WORD: every communicator of every rank ends with an error and all streams run, as threads and as processes.
+# ended WORD: every communicator of every rank ends with an error, and all streams work, with
+# threads and with processes.
 ended() {
 	local how
 	cat >"$T/steps"
@@ -30,7 +31,7 @@ ended() {
 		[ $rc = 3 ] || fail "$1 $how: status $rc: $(cat "$T/out")"
 		all_ended "$1 $how" 0 1
 		grep -q "all communicators of this process are revoked: $1: " "$T/out" || fail "$1 $how: NCCL's last error lacks the verdict: $(cat "$T/out")"
-		# The records say that dfshim ended them.
+		# The records say that dfshim ended the operations.
 		"$B/dfshim" check "$T/tr" >"$T/check"
 		grep -q "^$1:" "$T/check" || fail "$1 $how: check: $(head -1 "$T/check")"
 	done
@@ -40,12 +41,12 @@ ended MISMATCH <<'END'
 0: AR c0 nb0; AR c1 nb1; ssync nb0; ssync nb1
 1: AR c0 nb0 n=9; AR c1 nb1 n=9; ssync nb0; ssync nb1
 END
-# Each rank has something unfinished on one communicator only, and goes on with the other one.
+# Each rank has an unfinished operation on one communicator only, and continues with the other one.
 ended DATA <<'END'
 0: AR c0 nb0; ssync nb0; AR c1 nb1; ssync nb1
 1: AR c1 nb1; ssync nb1; AR c0 nb0; ssync nb0
 END
-# A program that does not look for errors does not end with 0.
+# A program that ignores errors does not exit with status 0.
 mkdir "$T/tr1"
 for ms in 1000 8000 30000; do
 	out=$(env DFSHIM_TRACE="$T/tr1" DFSHIM_HOST_DEVICES=2 DFSHIM_TIMEOUT_MS=$ms DFSHIM_TIMEOUT_ACTION=abort "${rules[@]}" \
@@ -53,7 +54,8 @@ for ms in 1000 8000 30000; do
 	[ "$out" = "21 21" ] && break
 done
 [ "$out" = "21 21" ] || fail "ended with $out: $(cat "$T/out")"
-# A set-up that waits has no communicator yet that could be revoked: the process exits with the verdict's status, not with 0.
+# A set-up that blocks has no communicator yet that dfshim could revoke. The process exits with the
+# verdict's status and not with 0.
 cd "$T" || exit 1
 cat >init.c <<'END'
 #define _GNU_SOURCE

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Description: one buffer in both communicators: the released wait only leads to operations that wait for one another, which is ORDER at once, without a word of the release; with a buffer for each it is logged and helps.
+# Description: both communicators use one buffer, so a released wait only leads to operations that wait for one another. This is reported as ORDER at once, and no release is logged. With a buffer for each communicator the release is logged and helps.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 
-# program BUFFER [procs [PAUSE]]: two ranks in opposite orders. BUFFER: of the second communicator.
-# PAUSE: a step of rank 0 behind its first wait.
+# program BUFFER [procs [PAUSE]]: writes a program of two ranks with opposite orders. The second
+# communicator uses BUFFER. Rank 0 executes the step PAUSE after its first wait.
 program() {
 	cat >"$T/program" <<-END
 		prog 0
@@ -20,7 +20,7 @@ program() {
 		end
 	END
 }
-# run NAME ACTION: the program, with a time-out that is never reached.
+# run NAME ACTION: executes the program with a time-out that is never reached.
 run() {
 	env -u DFSHIM_TRACE DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=2 ${NODE:+DFSHIM_HOST_NODE_DEVICES=$NODE} DFSHIM_TIMEOUT_MS=600000 \
 		DFSHIM_TIMEOUT_ACTION="$2" LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 "${LIMIT:-100}" \
@@ -28,7 +28,8 @@ run() {
 }
 for procs in "" procs; do
 	for NODE in "" 1; do
-		# A rank may be slow between its release and the operation that waits for the one left behind.
+		# A rank may be slow between its released wait and the operation that waits for the
+		# previous one.
 		for pause in "" "sleep 1500;"; do
 			name=one.${procs:-threads}.${NODE:-0}${pause:+.slow}
 			program x "$procs" "$pause"
@@ -44,7 +45,7 @@ for procs in "" procs; do
 		grep -q '^--- 0 completes' "$T/$name" && grep -q 'WARN released' "$T/$name" || fail "$name: $(cat "$T/$name")"
 	done
 done
-# Processes that are to exit do so at once as well.
+# With DFSHIM_TIMEOUT_ACTION=exit the processes exit at once as well.
 NODE=
 program x procs
 run exit exit

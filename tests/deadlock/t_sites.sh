@@ -1,12 +1,12 @@
 #!/bin/bash
-# Description: which lines of the program made the calls that do not return: waits of CUDA's, and communicators that are set up.
+# Description: reports name the lines of the program that made the calls that do not return: waits of CUDA, and the set-up of communicators.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 cat=$SRC/tests/deadlock/catalogue
 
-# run NAME PROGRAM VARIABLE=VALUE...: until it has said why it hangs.
+# run NAME PROGRAM VARIABLE=VALUE...: executes a program until it has reported why it hangs.
 run() {
 	local name=$1 program=$2 pid
 	shift 2
@@ -22,7 +22,8 @@ run() {
 	"$B/dfshim" check --json "$T/$name" >"$T/$name.json"
 }
 
-# named NAME CALL: live and from the files; the frames are the program's own.
+# named NAME CALL: the live report, the check and the JSON output name the program's own frames that
+# made CALL.
 named() {
 	local out
 	for out in live check; do
@@ -41,7 +42,7 @@ run rules "$cat/GS-01.txt" "${NCCL_RULES[@]}"
 named rules cudaDeviceSynchronize
 grep -qE 'thread .* of r[01] has been in cudaDeviceSynchronize at script\+0x[0-9a-f]+ for ' "$T/rules.check" ||
 	fail "the circle does not say where the host waits: $(cat "$T/rules.check")"
-# Also of the step that is the wait itself.
+# The step of the cycle that is the wait itself has a stack too.
 jq -e '[.cycle[] | select(.text | test("^that cudaDeviceSynchronize")) | .evidence.stack | length] | length > 0 and all(. > 1)' \
 	"$T/rules.json" >/dev/null || fail "check --json: $(jq -c .cycle "$T/rules.json")"
 run ours "$cat/GS-01.txt" DFSHIM_RELEASE=none

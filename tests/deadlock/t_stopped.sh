@@ -1,11 +1,11 @@
 #!/bin/bash
-# Description: a process that is alive, but does not answer when a hang is judged: its word is waited for, but not for ever.
+# Description: a process is alive but does not answer when a hang is judged. The verdict waits for its answer, but not for ever.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 export DFSHIM_TRACE=$T/tr DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 DFSHIM_TIMEOUT_ACTION=abort
-# The cycle goes through rank 2: without its word the others cannot name a wrong rank.
+# The cycle passes through rank 2. Without its answer the others must not report another cause.
 cat >"$T/program" <<'END_OF_PROGRAM'
 prog DATA
 ranks 3
@@ -18,8 +18,8 @@ comm c1 0 1 2
 END_OF_PROGRAM
 verdict() { grep -m1 -oE '^[A-Z_]+: r.*|^[A-Z_]+: .*' "$T/out"; }
 
-# start SECONDS: the job, with that time-out, up to its hang; the process of rank 2 is $stopped from
-# then on. Returns 1 if the verdict was there first.
+# start SECONDS: runs the job with this time-out until it hangs, and stops the process of rank 2
+# ($stopped). Returns 1 if the verdict was printed before that.
 start() {
 	local i
 	rm -rf "$T/tr"
@@ -36,7 +36,8 @@ start() {
 	kill -STOP "$stopped" || fail "no process of rank 2: $(cat "$T/out")"
 	[ -z "$(verdict)" ]
 }
-# The others' silence is over for three seconds, and less than they have patience for.
+# Rank 2 stays silent for the time-out and three seconds, which is less than the other processes
+# wait.
 for ms in 4 8 16 32; do
 	start $((ms * SLOW))
 	early=$?
@@ -55,7 +56,7 @@ done
 [[ $(verdict) == DATA:* ]] || fail "and then: $(cat "$T/out")"
 echo "waited for: $(verdict)"
 
-# It never goes on: the others end all the same.
+# If rank 2 never continues, the others end nevertheless.
 for ms in 4 8 16 32; do
 	start $((ms * SLOW)) && break
 	kill -KILL "$stopped"

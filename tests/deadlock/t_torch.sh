@@ -1,6 +1,6 @@
 #!/bin/bash
 # Description: PyTorch jobs that hang by NCCL's rules, unmodified, on the CPU: the verdict names the lines of the script.
-# TORCH_PYTHON: a Python with a CUDA build of PyTorch, else it is skipped.
+# TORCH_PYTHON names a Python with a CUDA build of PyTorch. Without it the test is skipped.
 set -u
 . "$SRC/tests/lib/clients.sh"
 [ -n "${TORCH_PYTHON-}" ] || skip "TORCH_PYTHON does not name a Python with PyTorch"
@@ -21,11 +21,11 @@ hang() { # CASE STATUS WORD LINES...
 }
 hang circle 12 SYNC '^  r0: .* reduce <- torch_hang.py:[0-9]+ forward' '^  r1: .* reduce <- torch_hang.py:[0-9]+ backward'
 hang missing 20 MISSING '^  r1: torch_hang.py:[0-9]+ load_batch'
-# Which of two threads issues what is missing is not known: never proved.
+# Which of the two threads issues the missing operation is unknown, so the cycle is never proved.
 hang lock 40 HOST '^HOST: r0 has not issued .* waits for a lock \(torch_hang.py:[0-9]+ helper\)' '^Confidence: likely\.'
 hang script 40 HOST "waits for the interpreter's lock" '^Confidence: likely\.'
 hang queue 13 DATA 'from another thread: .*queue.py:[0-9]+ get.* torch_hang.py:[0-9]+ helper' '^Confidence: likely\.'
-# Copies that touch nothing in flight: by our rules they do not wait.
+# The copies do not use the buffers of operations in flight, so by dfshim's rules they do not wait.
 env -u DFSHIM_TRACE timeout -k 5 "${LIMIT:-90}" "$B/dfshim" run --host -n 2 --trace "$T/copies" --timeout "$(seconds 60)" -- \
 	"$TORCH_PYTHON" "$SRC/tests/deadlock/torch_hang.py" copies >"$T/copies.log" 2>&1 || fail "copies: status $?: $(tail -30 "$T/copies.log")"
 exit 0

@@ -82,7 +82,8 @@ def wait(case):
 
 
 def threads(case, x, a, y, b):
-    """Rank 1 waits for B, which rank 0's second thread would issue; its first thread waits for A."""
+    """Rank 1 waits for group B. Rank 0's second thread would issue B's operation, but its first thread
+    waits for group A."""
     if RANK == 1:
         dist.all_reduce(y, group=b)
         wait("")
@@ -101,7 +102,7 @@ def main(case):
     torch.cuda.set_device(RANK)
     dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=600))
     a, b = dist.new_group(), dist.new_group()
-    # Both are connected before.
+    # Connect both groups first.
     x, y = (torch.ones(1024, device="cuda") for _ in range(2))
     forward(x, a)
     backward(y, b)

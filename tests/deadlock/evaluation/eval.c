@@ -1,20 +1,18 @@
 /*
- * The evaluation of the checker: 640 jobs of five kinds of training and 320 collectives that are
- * put together from smaller ones (eval_jobs.c), four fifths of them with a random change. Each is
- * executed by NCCL's rules on the CPU backend, with a trace; a job that does not move for --quiet
- * milliseconds is broken off: that is the truth about whether it hangs. Then the judge is asked
- * about the trace alone.
+ * Evaluates the checker with 640 jobs of five kinds of training and 320 collectives that consist of
+ * smaller ones (eval_jobs.c). Four fifths of the jobs have a random change. Each job is executed by
+ * NCCL's rules on the CPU backend, with a trace. A job without progress for --quiet milliseconds is
+ * ended and counts as hanging. Then the checker judges the trace alone.
  *
- * The class of a job that hangs follows from its program, not from its trace (eval_label.c).
+ * The right classes of a job follow from its program, not from its trace (eval_label.c). With
+ * --truth one right class follows from further executions of each job that hangs (eval_label.c),
+ * and is reported in addition.
  *
- * With --truth it follows from further executions of the job instead, in one word (eval_label.c),
- * beside.
+ *   eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS] [--truth]
+ *        [--markdown FILE] [--keep] [-v]
  *
- *	eval [--every N] [--only SHAPE.NUMBER] [--seed N] [--jobs N] [--quiet MS] [--truth]
- *	     [--markdown FILE] [--keep] [-v]
- *
- * Status 1: precision or recall below 100 %, fewer than 95 % of the classes right, or (--truth) a
- * remedy that is not true.
+ * Exits with status 1 if precision or recall is below 100 %, if fewer than 95 % of the classes are
+ * right, if a job could not be judged, or (--truth) if a remedy is wrong.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -36,13 +34,13 @@ struct run {
 	pid_t pid;
 	int shape, number, ranks, nr_steps;
 	enum ev_change change;
-	uint64_t want; /* set of verdicts */
+	uint64_t want; /* set of right verdicts */
 	char dir[500], name[40];
-	/* --truth: of a job that hangs. Phases from 1 on. */
+	/* --truth, for a job that hangs: the number of the further execution, or 0. */
 	int phase;
 	enum df_verdict told;
 	enum df_world remedy;
-	int conditional; /* what the remedy says */
+	int conditional; /* whether the remedy holds only under a condition that the report names */
 	struct et_truth truth;
 };
 
@@ -55,7 +53,7 @@ static struct {
 	unsigned long told[DF_V_UNKNOWN + 1];
 } classes[DF_V_UNKNOWN + 1];
 
-/* --truth: by the word from executions. */
+/* --truth: verdicts of the checker for each class that follows from executions. */
 static struct {
 	unsigned long hangs;
 	unsigned long told[DF_V_UNKNOWN + 1];
@@ -69,7 +67,7 @@ static long quiet_ms = 1500;
 static int verbose, keep, truth;
 static unsigned long nr_broken, nr_model_differs, nr_operations, most_records, nr_judged;
 static double check_seconds, slowest_check;
-/* --truth: of programs that lack nothing, whether they end as the remedy says. */
+/* --truth: remedies of programs that lack no operation, and the wrong ones. */
 static unsigned long nr_remedies, nr_remedies_wrong;
 
 /* ---- execution ------------------------------------------------------------------------------- */
@@ -139,7 +137,7 @@ static void remove_tree(const char *dir)
 		waitpid(pid, NULL, 0);
 }
 
-/* The verdict that a line begins with; OK if with none. */
+/* Returns the verdict with which a line begins, or DF_V_OK. */
 static enum df_verdict word(const char *line)
 {
 	size_t n = strcspn(line, ":");
@@ -153,7 +151,7 @@ static enum df_verdict word(const char *line)
 	return DF_V_OK;
 }
 
-/* The first verdict in the job's own log. */
+/* Reads the first verdict in the job's own log, or "". */
 static void live_line(const struct run *x, char *line, size_t size)
 {
 	char path[540];
@@ -168,7 +166,10 @@ static void live_line(const struct run *x, char *line, size_t size)
 		fclose(f);
 }
 
-/* Asks the judge about a job that has ended. Returns 1 if it hangs, and is to be executed again. */
+/*
+ * Lets the checker judge a job that has ended. Returns 1 if the job hangs and --truth is set, so
+ * that it must be executed again.
+ */
 static int judge(struct run *x, int status)
 {
 	struct df_check_set *set = df_check_set_new();
@@ -203,7 +204,7 @@ static int judge(struct run *x, int status)
 	nr_operations += set->nr_issued;
 	most_records = set->nr_recs > most_records ? set->nr_recs : most_records;
 	v = df_check_verdict(r);
-	/* A mismatch of something that finished is no deadlock. */
+	/* A mismatch of operations that completed is no deadlock. */
 	told = v != DF_V_OK && v != DF_V_SLOW && strcmp(r->qualifier, "completed") != 0;
 	right = (int)(x->want >> v & 1);
 	live_line(x, live, sizeof(live));
@@ -247,8 +248,9 @@ static int judge(struct run *x, int status)
 }
 
 /*
- * The remedy's promise for a program whose ranks all have the same operations, and dfshim's result.
- * Where one of the cycle is not issued yet it is not known what else waits before it.
+ * Compares the remedy with the results of dfshim's executions. Only for programs whose ranks all
+ * have the same operations, and only if all operations of the cycle have been issued: an operation
+ * that is not issued yet may wait for others first.
  */
 static void judge_remedy(const struct run *x)
 {
@@ -271,7 +273,7 @@ static void judge_remedy(const struct run *x)
 	       completes[ET_RELEASED] ? "completes" : "hangs");
 }
 
-/* One of the further executions of a job that hangs has ended. Returns 1 if there is another. */
+/* Evaluates a further execution of a job that hangs. Returns 1 if another one must follow. */
 static int judge_truth(struct run *x, int status)
 {
 	char file[540];

@@ -1,6 +1,6 @@
 /*
- * The evaluation of the checker (eval.c): its jobs, which eval_jobs.c makes, and what each hangs
- * of, which eval_label.c says: from the program alone, and from executions.
+ * The evaluation of the checker (eval.c). eval_jobs.c makes the jobs. eval_label.c derives the
+ * right classes of a hang: from the program alone, and from executions.
  */
 #ifndef DEADLOCK_EVAL_H
 #define DEADLOCK_EVAL_H
@@ -27,17 +27,18 @@ struct ev_unit {
 
 enum ev_change {
 	EV_NONE,
-	EV_SWAP,      /* two units of different communicators, on one rank or every second */
-	EV_SWAP_SAME, /* two of one communicator */
-	EV_SWAP_SYNC, /* with a synchronisation of the device between them on all ranks */
-	EV_SWAP_ALL,  /* on all ranks: no harm */
+	/* exchange two units of different communicators, on one rank or on every second rank */
+	EV_SWAP,
+	EV_SWAP_SAME, /* exchange two units of one communicator, on one rank */
+	EV_SWAP_SYNC, /* as EV_SWAP, and synchronise the device between the two on all ranks */
+	EV_SWAP_ALL,  /* exchange two units on all ranks; no hang */
 	EV_DROP,
 	EV_REPEAT,
 	EV_COUNT,
 	EV_KIND,
 	EV_STOP, /* a rank's program ends early */
 	EV_UNGROUP,
-	EV_SYNC, /* synchronisations on one rank: no harm */
+	EV_SYNC, /* three synchronisations on one rank; no hang */
 	EV_NR
 };
 
@@ -49,7 +50,8 @@ struct ev_job {
 	struct df_rng rng;
 	struct ev_unit *u[EV_RANKS];
 	int nr[EV_RANKS], ranks, tp, dp, site;
-	int tp_comm[EV_RANKS], dp_comm[EV_RANKS]; /* -1 none; hierarchies: node and across */
+	/* -1 if the rank has none; in the composed collectives inside a node and across nodes */
+	int tp_comm[EV_RANKS], dp_comm[EV_RANKS];
 	int tp_stream, dp_stream, world_stream;
 	uint64_t message;
 	enum ev_change change;
@@ -59,25 +61,28 @@ enum et_phase { ET_STAND, ET_ROOMY, ET_OURS, ET_RELEASED, ET_NR };
 
 struct et_truth {
 	int completes[ET_NR];
-	int at[EV_RANKS]; /* the step of each rank's host */
-	int known;	  /* they have been said */
+	int at[EV_RANKS]; /* the step of each rank's thread */
+	int known;	  /* whether `at` was read */
 };
 
 extern const char *const ev_changes[EV_NR], *const ev_shapes[];
 
-/* Number `number` of a shape: group sizes 2, 4, 6 and 8 in turn; a fifth is left unchanged. */
+/*
+ * Makes job `number` of a shape. The number of ranks is 2, 4, 6 and 8 in turn. About a fifth of the
+ * jobs is unchanged.
+ */
 void ev_make(struct ev_job *j, int shape, int number, uint64_t seed);
 
 void ev_free(struct ev_job *j);
 
 uint64_t ec_bit(enum df_verdict v);
 
-/* A set of verdicts; that of OK alone if it does not hang. */
+/* Returns the set of verdicts that are right for a program; DF_V_OK alone if it does not hang. */
 uint64_t ec_class(const struct script *s);
 
 void et_read(struct et_truth *t, const char *log);
 
-/* The places of the threads say it already. */
+/* Whether the threads' steps alone decide the class, so that no further execution is needed. */
 int et_is_decided(const struct script *s, const struct et_truth *t);
 
 enum df_verdict et_label(const struct script *s, const struct et_truth *t);

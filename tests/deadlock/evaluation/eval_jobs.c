@@ -1,17 +1,17 @@
 /*
- * Jobs for the evaluation of the checker (eval.c): the communication of one or two steps of
- * training, or of a collective that is put together from messages and smaller ones, with a change.
- * Everything follows from the seed.
+ * Makes the jobs for the evaluation of the checker (eval.c): the communication of one or two steps
+ * of training, or of a collective that consists of messages and smaller collectives, with one
+ * change. Everything follows from the seed.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "eval.h"
 
 /*
- * A job of the evaluation as lists of units, one for each rank: a collective, a group of messages,
- * other work, a synchronisation. A collective on a stream of its own waits for the compute stream
- * through an event, and the compute stream for it where its result is used next, which is what
- * frameworks do. Each unit has a site: the place in the program that all ranks share.
+ * A job has a list of units for each rank. A unit is a collective, a group of messages, other work,
+ * or a synchronisation. As in frameworks, a collective on a stream of its own waits for the compute
+ * stream through an event, and the compute stream waits for the collective where its result is used
+ * next. The site of a unit is its place in the program, which is the same on all ranks.
  */
 
 const char *const ev_changes[EV_NR] = {"none",
@@ -81,7 +81,7 @@ static void ev_coll_of(struct ev_job *j, const int *comms, int stream, int coll,
 	j->site++;
 }
 
-/* Tensor parallelism: its result is used at once. */
+/* A collective of tensor parallelism. The next work needs its result. */
 static void ev_tp(struct ev_job *j, int coll, uint64_t n)
 {
 	ev_all(j, EU_WORK);
@@ -89,7 +89,7 @@ static void ev_tp(struct ev_job *j, int coll, uint64_t n)
 		ev_coll_of(j, j->tp_comm, j->tp_stream, coll, n, 1);
 }
 
-/* Gradients: overlapped with what follows, until ev_all(EU_JOIN). */
+/* A collective of gradients. It overlaps with later units until ev_all(EU_JOIN). */
 static void ev_dp(struct ev_job *j, int coll, uint64_t n)
 {
 	if (j->dp > 1)
@@ -101,7 +101,10 @@ static void ev_world(struct ev_job *j, int coll, uint64_t n)
 	ev_coll_of(j, NULL, j->world_stream, coll, n, 1);
 }
 
-/* The place of rank r among those that it shares a communicator with; NULL if it shares none. */
+/*
+ * Returns rank r's communicator and its place `me` there, or NULL if no other rank is in the
+ * communicator.
+ */
 static const struct sc_comm *ev_mates(struct ev_job *j, const int *comms, int r, int *me)
 {
 	const struct sc_comm *c = comms[r] >= 0 ? &j->s.comms[comms[r]] : NULL;
@@ -112,7 +115,7 @@ static const struct sc_comm *ev_mates(struct ev_job *j, const int *comms, int r,
 	return c;
 }
 
-/* Messages of rank r, none as yet. */
+/* Adds a group of messages of rank r, which is still empty. */
 static struct ev_unit *ev_messages(struct ev_job *j, int r, const int *comms, int stream,
 				   int grouped)
 {
@@ -133,7 +136,8 @@ static void ev_message(const struct ev_job *j, struct ev_unit *u, int send, int 
 }
 
 /*
- * To and from ranks of a communicator that are `step` places away; places beyond an end wrap round.
+ * Each rank sends to the rank `step` places after it in the communicator, and receives from the
+ * rank `step` places before it. Places wrap round.
  */
 static void ev_shift(struct ev_job *j, const int *comms, int stream, int step)
 {
@@ -150,7 +154,7 @@ static void ev_shift(struct ev_job *j, const int *comms, int stream, int step)
 	j->site++;
 }
 
-/* All pairs of a communicator in one group. */
+/* All pairs of a communicator exchange messages in one group. */
 static void ev_exchange(struct ev_job *j, const int *comms, int stream)
 {
 	for (int r = 0, me; r < j->ranks; r++) {
@@ -164,7 +168,7 @@ static void ev_exchange(struct ev_job *j, const int *comms, int stream)
 	j->site++;
 }
 
-/* Along the ranks of a communicator, from the first. */
+/* Sends messages along the ranks of a communicator, from the first to the last. */
 static void ev_chain(struct ev_job *j, const int *comms, int stream)
 {
 	for (int r = 0, me; r < j->ranks; r++) {
@@ -234,7 +238,7 @@ static void ev_emit(struct ev_job *j, int r, const struct ev_unit *u)
 			st->comm = u->comm;
 			st->peer = u->m[k].peer;
 			st->count = u->m[k].n;
-			/* Large ones share their buffers. */
+			/* Messages share buffers, because large ones need much memory. */
 			snprintf(name, sizeof(name), "m%d.%d.%d", u->stream, k, u->m[k].send);
 			st->in = st->out = sc_buf(s, name, r);
 		}
@@ -245,14 +249,15 @@ static void ev_emit(struct ev_job *j, int r, const struct ev_unit *u)
 		ev_event(s, r, "b", u->stream, 0, 0);
 }
 
-/* Makes the random change of a job of the evaluation. */
-
 static int ev_talks(const struct ev_unit *u)
 {
 	return u->kind == EU_COLL || u->kind == EU_P2P;
 }
 
-/* A unit of rank r that communicates; -1 none. */
+/*
+ * Returns a random unit of rank r of this kind; EU_JOIN stands for any collective or group of
+ * messages. Returns -1 if none was found.
+ */
 static int ev_pick(struct ev_job *j, int r, enum ev_unit_kind kind)
 {
 	for (int tries = 0; tries < 200; tries++) {
@@ -272,7 +277,10 @@ static void ev_swap_units(struct ev_unit *a, struct ev_unit *b)
 	*b = t;
 }
 
-/* Rank r, units i < k: of different communicators, or of one. */
+/*
+ * Picks two units i < k of rank r that are close together: of one communicator if `same` is 1, else
+ * of different ones. Returns 0 if none were found.
+ */
 static int ev_pick_pair(struct ev_job *j, int r, int same, int *i, int *k)
 {
 	for (int tries = 0; tries < 300; tries++) {
@@ -297,7 +305,7 @@ static int ev_find(const struct ev_job *j, int r, int site)
 	return -1;
 }
 
-/* Exchanges two places of the program on rank q, if it has both. */
+/* Exchanges two sites of the program on rank q, if the rank has both. */
 static void ev_swap_on(struct ev_job *j, int q, int site, int other)
 {
 	int i = ev_find(j, q, site), k = ev_find(j, q, other);
@@ -307,8 +315,8 @@ static void ev_swap_on(struct ev_job *j, int q, int site, int other)
 }
 
 /*
- * Exchanges two places of the program on a rank, or on every second one, as on the black fields of
- * a board: that makes cycles between rows and columns.
+ * Exchanges two sites on rank r, or on every second rank like the black fields of a chessboard. The
+ * latter makes cycles that pass through rows and columns.
  */
 static void ev_swap_sites(struct ev_job *j, int r, int site, int other)
 {
@@ -346,8 +354,8 @@ static void ev_mutate(struct ev_job *j)
 				continue;
 			i = i < k ? i : k;
 			/*
-			 * The result must not be needed by what follows: only the device's wait
-			 * counts.
+			 * No later work may wait for the result, so that only the wait for the
+			 * device matters.
 			 */
 			j->u[q][i].blocking = 0;
 			u = ev_at(j, q, i + 1);
@@ -409,16 +417,11 @@ static void ev_mutate(struct ev_job *j)
 	}
 }
 
-/*
- * The communication of jobs of the evaluation: one step of five kinds of model with data and tensor
- * parallelism, and collectives that are put together from messages and smaller collectives.
- */
-
 /* ---- models ---------------------------------------------------------------------------------- */
 
 static void ev_mlp(struct ev_job *j)
 {
-	for (int l = 0; l < 8; l++) /* 16 layers: one divided by columns, one by rows */
+	for (int l = 0; l < 8; l++) /* 16 layers: pairs that are split by columns and by rows */
 		ev_tp(j, SC_AR, 4096);
 	ev_world(j, SC_AR, 1);
 	for (int l = 0; l < 8; l++) {
@@ -433,7 +436,7 @@ static void ev_gpt2(struct ev_job *j)
 	ev_tp(j, SC_AR, 3072);	     /* embedding */
 	for (int l = 0; l < 12; l++) /* attention and MLP of six layers */
 		ev_tp(j, SC_AR, 3072);
-	ev_tp(j, SC_AG, 1000); /* logits, loss */
+	ev_tp(j, SC_AG, 1000); /* logits and loss */
 	ev_tp(j, SC_AR, 8);
 	for (int l = 0; l < 12; l++) {
 		ev_tp(j, SC_AR, 3072);
@@ -457,7 +460,7 @@ static void ev_mbart(struct ev_job *j)
 		if (l % 3 == 2)
 			ev_dp(j, SC_AR, 2048);
 	}
-	ev_world(j, SC_AR, 4000); /* embeddings that both halves share */
+	ev_world(j, SC_AR, 4000); /* embeddings that encoder and decoder share */
 }
 
 static void ev_swin(struct ev_job *j)
@@ -486,11 +489,11 @@ static void ev_openfold(struct ev_job *j)
 {
 	for (int backward = 0; backward < 2; backward++)
 		for (int b = 0; b < 2; b++) {
-			ev_tp(j, SC_A2A, 512); /* rows to columns of the alignment */
+			ev_tp(j, SC_A2A, 512); /* from rows to columns of the alignment */
 			ev_tp(j, SC_A2A, 512);
 			ev_tp(j, SC_AG, 1024); /* mean of the outer product */
 			for (int t = 0; t < 2; t++)
-				ev_tp(j, SC_AR, 2048); /* triangles: out, in */
+				ev_tp(j, SC_AR, 2048); /* triangle updates, outgoing and incoming */
 			for (int t = 0; t < 2; t++)
 				ev_tp(j, SC_A2A, 1024);
 			ev_tp(j, SC_AR, 512);
@@ -504,7 +507,10 @@ static void ev_openfold(struct ev_job *j)
 
 /* ---- collectives from smaller parts ---------------------------------------------------------- */
 
-/* The part across nodes: a collective, or `shifts` rounds of messages in its place. */
+/*
+ * The part of a collective across nodes: one collective, or `shifts` rounds of messages if `p2p` is
+ * set.
+ */
 static void ev_across(struct ev_job *j, int stream, int p2p, int shifts, int coll, uint64_t n)
 {
 	for (int k = 0; p2p && k < shifts; k++)
@@ -523,13 +529,13 @@ static void ev_hierarchical(struct ev_job *j, int which)
 
 		ev_all(j, EU_WORK);
 		switch (which) {
-		case 0: /* all to all: inside the node, then across */
+		case 0: /* all-to-all: inside the node, then across nodes */
 			ev_exchange(j, j->tp_comm, stream);
 			if (p2p)
 				ev_exchange(j, j->dp_comm, stream);
 			ev_across(j, stream, p2p, 0, SC_A2A, n);
 			break;
-		case 1: /* reduce and scatter, all-reduce across, gather */
+		case 1: /* reduce-scatter, AllReduce across nodes, AllGather */
 			ev_coll_of(j, j->tp_comm, stream, SC_RS, n, 1);
 			ev_across(j, stream, p2p, 2 * (m - 1), SC_AR, n);
 			ev_coll_of(j, j->tp_comm, stream, SC_AG, n, 1);
@@ -619,7 +625,10 @@ void ev_make(struct ev_job *j, int shape, int number, uint64_t seed)
 		if (ev_below(j, 2))
 			ev_all(j, EU_SSYNC);
 	}
-	/* Half of the changes concern the order. */
+	/*
+	 * A third of the changes are EV_SWAP or EV_SWAP_SYNC. The others are drawn from all
+	 * changes.
+	 */
 	j->change = EV_NONE;
 	if (ev_below(j, 5))
 		j->change = ev_below(j, 3)   ? 1 + (enum ev_change)ev_below(j, EV_NR - 1)

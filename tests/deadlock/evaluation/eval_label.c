@@ -1,34 +1,36 @@
-/* The causes for which a job of the evaluation hangs. */
+/* Derives the causes for which a job of the evaluation hangs (eval.h). */
 #include <stdlib.h>
 #include <string.h>
 #include "eval.h"
 
 /*
- * The causes for which a program hangs, from the program alone: the model runs it to its
- * standstill, and the operations and threads that are stuck there give the class. More than one
- * word can be right.
+ * ec_class() derives the right verdicts of a program from the program alone. The model executes the
+ * program until nothing can move. The operations and threads that are stuck then give the class.
+ * More than one word can be right.
  *
- *   MISMATCH  ranks have issued different things for the same place of a communicator (or of a
- *             pair): if none of them runs, its other causes are right too, but by our rules these
- *             remain
- *   MISSING   one runs it, and another has reached its end without it
- *   ORDER     operations that all their ranks have issued wait for one another; RESOURCE if more
- *             room would help. Where other work stands between them on every rank DATA is right
- *             too. Also where threads wait, and one of them gets further if collectives leave the
- *             order in which they were issued.
- *   SYNC      they would not, but threads are in waits for the whole device; if the program
- *             completes by our rules without the release of one, ORDER is right too
- *   DATA      the same for waits for a stream or an event; also beside MISSING, where the rank that
- *             lacks it polls its streams at its end (script.c) and they do not run dry: no record
- *             shows that these are its last calls
+ *   MISMATCH  Ranks have issued different operations as the k-th of a communicator (or pair). If
+ *             none of them has started, the other causes are right too.
+ *   MISSING   One rank has started an operation, and another has reached its end without it.
+ *   ORDER     Operations that all their ranks have issued wait for one another. If other work
+ *             stands between them on every rank, DATA is right too. Also if threads wait, and one
+ *             of them gets further when collectives may run out of order.
+ *   RESOURCE  Such operations would run with more slots or queues.
+ *   SYNC      No operations wait for one another so, but threads wait for the whole device. If the
+ *             program completes by dfshim's rules without a release, ORDER is right too.
+ *   DATA      The same with threads that wait for a stream or an event. Also right beside MISSING
+ *             if the rank that lacks the operation polls its streams at its end (script.c) and an
+ *             operation there never ends: no record shows that the rank makes no further call.
  */
 
-#define EC_OPS	  8192
-#define EC_BEHIND (1ULL << 63) /* MISSING, if nothing else is found: no rank runs it yet */
-#define EC_POLLS  (1ULL << 62) /* who lacks it polls: DATA beside MISSING */
-#define EC_DIFFER (1ULL << 61) /* MISMATCH, beside what else is found: none of them runs */
+#define EC_OPS 8192
+/* MISSING if nothing else is found, because no rank has started the operation */
+#define EC_BEHIND (1ULL << 63)
+/* DATA is right beside MISSING, because the rank that lacks the operation polls */
+#define EC_POLLS (1ULL << 62)
+/* MISMATCH is right beside other causes, because neither operation has started */
+#define EC_DIFFER (1ULL << 61)
 
-/* One collective, or one message of a group, of one rank. */
+/* A collective, or one message of a group, of one rank. */
 struct ec_op {
 	uint64_t sig;
 	size_t step;
@@ -38,7 +40,7 @@ struct ec_op {
 struct ec_state {
 	struct df_mprog p;
 	struct df_model_result res;
-	uint8_t *at[DF_MODEL_RANKS]; /* by step: 1 issued, 2 started, 3 done */
+	uint8_t *at[DF_MODEL_RANKS]; /* for each step: 1 issued, 2 started, 3 done */
 };
 
 uint64_t ec_bit(enum df_verdict v)
@@ -57,8 +59,8 @@ static void ec_event(void *arg, enum df_model_event ev, int rank, int thread, si
 }
 
 /*
- * The sequence of a rank's operations in a communicator (peer < 0), or of its messages to or from a
- * peer there.
+ * Stores the sequence of a rank's collectives in a communicator (peer < 0), or of its sends or
+ * receives with a peer. Returns their number.
  */
 static size_t ec_sequence(const struct ec_state *x, int rank, int comm, int peer, int send,
 			  struct ec_op *out)
@@ -79,7 +81,9 @@ static size_t ec_sequence(const struct ec_state *x, int rank, int comm, int peer
 	return n;
 }
 
-/* It has reached its end, where it polls its streams, and something of its own is not done. */
+/*
+ * Whether the rank has reached its end, where it polls its streams, with an unfinished operation.
+ */
 static int ec_polls(const struct ec_state *x, int rank)
 {
 	const struct df_mthread *t = &x->p.threads[rank][0];
@@ -93,8 +97,9 @@ static int ec_polls(const struct ec_state *x, int rank)
 }
 
 /*
- * Two ranks that must agree: the standstill as their sequences show it. Operations that are not
- * whole, or differ, are marked in `out`: they are no part of a cycle.
+ * Compares the sequences of two ranks that must agree, and returns the causes. Marks in `out` the
+ * operations that one of the ranks has not issued, or that differ and have started on both: they
+ * are no part of a cycle.
  */
 static uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op *a, size_t na, int rb,
 			   const struct ec_op *b, size_t nb, uint32_t (*out)[EC_OPS])
@@ -122,7 +127,10 @@ static uint64_t ec_compare(struct ec_state *x, int ra, const struct ec_op *a, si
 	return set;
 }
 
-/* The operations that all their ranks have issued, without the waits of threads. */
+/*
+ * Makes a program `q` of the operations that all their ranks have issued, without the waits of
+ * threads.
+ */
 static void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct df_mprog *q)
 {
 	memset(q, 0, sizeof(*q));
@@ -138,7 +146,7 @@ static void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct 
 			struct df_mop op = x->p.threads[r][0].ops[i];
 			int n = 0;
 
-			/* Whether they agree has been looked at. */
+			/* ec_compare() has already compared the signatures. */
 			op.sig = 0;
 			if (op.kind == DF_MOP_SSYNC || op.kind == DF_MOP_ESYNC ||
 			    op.kind == DF_MOP_DSYNC || op.kind == DF_MOP_ISYNC ||
@@ -157,8 +165,8 @@ static void ec_issued(const struct ec_state *x, uint32_t (*out)[EC_OPS], struct 
 }
 
 /*
- * By the rules of dfshim, which take only the order of issue away: 1 a thread gets further, 2 the
- * program completes.
+ * Runs the program without the order of issue, as dfshim may. Returns 2 if it completes, 1 if a
+ * thread gets further than before, else 0.
  */
 static int ec_by_ours(const struct ec_state *x)
 {
@@ -194,7 +202,10 @@ uint64_t ec_class(const struct script *s)
 		const struct sc_comm *m = &s->comms[c];
 		size_t na = ec_sequence(&x, m->ranks[0], c, -1, 0, a), nb;
 
-		/* Twice: an operation that one pair lacks is no part of a cycle between others. */
+		/*
+		 * Twice, because an operation that one pair lacks is no part of a cycle between
+		 * other ranks either.
+		 */
 		for (int again = 0; again < 2; again++)
 			for (int k = 0; k < m->nr; k++)
 				for (int l = 0; l < m->nr; l++) {
@@ -255,21 +266,19 @@ uint64_t ec_class(const struct script *s)
 }
 
 /*
- * The cause for which a job hangs, from executions alone: neither the judge nor the model nor a
- * trace is asked, and there is one word for each job. The program itself names the places of its
- * threads (script.c) when nothing has moved for a while and no watchdog ran; then the same program
- * is executed under other circumstances.
+ * et_label() derives one class of a hang from executions alone. Neither the checker nor the model
+ * nor a trace is used. A first execution without a watchdog prints the step of each thread
+ * (script.c) when there is no progress. Further executions have other rules.
  *
- *   MISMATCH  two ranks have issued different things for the same place of a communicator, or of a
- *             pair
- *   MISSING   one has issued an operation that another's program does not have
- *   RESOURCE  it completes by NCCL's rules where there is room for all
- *   ORDER     it completes by our rules although nothing is released; or all ranks have issued all
- *             operations
- *   SYNC      it completes if waits for the whole device are released; or a thread is in such a
- *             wait
- *   DATA      a thread waits for a stream or an event, and another for an operation that it has not
- *             issued
+ *   MISMATCH  Two ranks have issued different operations as the k-th of a communicator or pair.
+ *   MISSING   One rank has issued an operation that another rank's program does not contain.
+ *   RESOURCE  The program completes by NCCL's rules with enough slots and queues.
+ *   ORDER     The program completes by dfshim's rules without a release, or all ranks have issued
+ *             all operations.
+ *   SYNC      The program completes if waits for the whole device are released, or a thread is in
+ *             such a wait.
+ *   DATA      A thread waits for a stream or an event, and another thread for an operation that
+ *             this thread has not issued.
  */
 
 void et_read(struct et_truth *t, const char *log)
@@ -290,8 +299,8 @@ void et_read(struct et_truth *t, const char *log)
 }
 
 /*
- * The k-th thing that a rank has for a place: in a communicator, or (peer >= 0) with a peer. 1
- * there is one.
+ * Finds the k-th operation of a rank in a communicator (peer < 0), or the k-th send to or receive
+ * from `peer`. Returns 1 if the program contains it.
  */
 static int et_place(const struct script *s, int rank, int comm, int peer, int send, int k,
 		    uint64_t *sig, int *step)
@@ -314,8 +323,8 @@ static int et_place(const struct script *s, int rank, int comm, int peer, int se
 }
 
 /*
- * Two ranks that have to agree: bits of what is seen. 1 they differ, 2 one lacks it, 4 one has not
- * issued it yet.
+ * Compares two ranks that must agree. Returns a set of bits: 1 operations differ, 2 a program lacks
+ * an operation, 4 a rank has not issued an operation yet.
  */
 static int et_compare(const struct script *s, const struct et_truth *t, int comm, int a, int b,
 		      int pa, int pb)
@@ -381,7 +390,7 @@ enum df_verdict et_label(const struct script *s, const struct et_truth *t)
 		return DF_V_MISSING;
 	if (t->completes[ET_ROOMY])
 		return DF_V_RESOURCE;
-	/* An implicit wait is one that our rules never make, released or not. */
+	/* dfshim never makes implicit waits for the device, whatever the release policy. */
 	if (t->completes[ET_OURS] && seen & 4)
 		for (int r = 0; r < s->nr_ranks; r++)
 			if (et_is_device_wait(s, t, r) &&

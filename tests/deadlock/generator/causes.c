@@ -1,37 +1,35 @@
 /*
- * The causes for which a program hangs (causes.h): the graph of waits where the model stands still,
- * and the cycles in it.
+ * The causes for which a program hangs (causes.h). Builds the graph of waits when the model can
+ * make no progress, and finds its cycles.
  */
 #include "causes.h"
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CS_TASKS 512  /* things put on streams */
-#define CS_NODES 1408 /* two a task, threads, roots */
+#define CS_TASKS 512  /* operations and other work on streams */
+#define CS_NODES 1408 /* two for each task, then threads and roots */
 #define CS_EDGES 65536
 
 enum cs_state { CS_ISSUED = 1, CS_STARTED, CS_DONE };
 
-/* Kinds of edges, so that they can be taken away. */
+/* Kinds of edges. Removing a kind shows whether the corresponding rule change dissolves a cycle. */
 enum cs_edge_kind {
-	CS_HARD = 1,  /* nothing helps */
-	CS_ORDER = 2, /* the order of a stream, an event, a communicator, where P relaxes it */
-	CS_ROOM = 4,  /* a slot, or another stream's place in the one queue */
+	CS_HARD = 1,  /* no rule change removes this wait */
+	CS_ORDER = 2, /* order of a stream, an event or a communicator that rules P relax */
+	CS_ROOM = 4,  /* wait for a slot, or for another stream's work in the single queue */
 	CS_ISYNC = 8,
 	CS_DSYNC = 16,
-	CS_FLAG = 32,  /* a thread waits for a thread */
-	CS_NEVER = 64, /* the rank's program does not have it */
-	/* The records cannot distinguish this from the last two: */
-	CS_ANY = 128,	/* a thread waits for an unknown thread */
-	CS_LATER = 256, /* the rank's host is in a call, and may issue it then */
-	CS_POLL =
-		/*
-		 * it has reached its end and polls for something unfinished, or joins its other
-		 * thread
-		 */
-	512,
-	CS_CROSSED = 1024, /* said beside: the rank waits with another signature in its place */
+	CS_FLAG = 32,  /* a thread waits for a flag that another thread sets */
+	CS_NEVER = 64, /* the rank's program does not contain the operation */
+	/* The records show these kinds in place of CS_FLAG and CS_NEVER: */
+	CS_ANY = 128, /* a thread waits for an unknown thread */
+	/* a thread of the rank is in a call, and may issue the operation afterwards */
+	CS_LATER = 256,
+	/* the thread is at its end; it polls for an operation or joins the rank's other thread */
+	CS_POLL = 512,
+	/* added to another kind: the rank has issued another signature in place of the operation */
+	CS_CROSSED = 1024,
 };
 
 #define CS_TRUE (CS_HARD | CS_ORDER | CS_ROOM | CS_ISYNC | CS_DSYNC | CS_FLAG | CS_NEVER)
@@ -55,9 +53,12 @@ struct causes {
 	enum df_model_mode mode;
 	struct cs_task t[CS_TASKS];
 	int nr_tasks;
-	/* nodes: 2i start and 2i+1 end of task i, then threads, then roots */
+	/*
+	 * Nodes: 2i is the start and 2i+1 the end of task i. Threads follow from `first_thread` on,
+	 * roots from `first_root` on.
+	 */
 	int nr_nodes, first_thread, first_root;
-	uint64_t root[256]; /* words of roots */
+	uint64_t root[256]; /* verdict words of the roots; a root is an event that never happens */
 	int nr_roots;
 	struct cs_edge e[CS_EDGES];
 	int nr_edges;
@@ -94,7 +95,10 @@ static int cs_is_comm(const struct cs_task *t)
 	return t->op->kind == DF_MOP_COLL || t->op->kind == DF_MOP_P2P;
 }
 
-/* The tasks before each task, and its place among those of its communicator. */
+/*
+ * Finds the tasks that precede each task on its stream, event and queue, and the index of each
+ * operation in its communicator.
+ */
 static void cs_orders(struct causes *x)
 {
 	for (int i = 0; i < x->nr_tasks; i++) {
@@ -130,7 +134,7 @@ static void cs_orders(struct causes *x)
 						o->op->p2p[b].send == t->op->p2p[a].send &&
 						o->op->p2p[b].peer == t->op->p2p[a].peer;
 		}
-		/* Several messages of one pair in one group. */
+		/* One group may have several messages of a pair. */
 		for (int a = 0; t->op->kind == DF_MOP_P2P && a < t->op->nr_p2p; a++)
 			for (int b = 0; b < a; b++)
 				t->p2p_index[a] += t->op->p2p[b].comm == t->op->p2p[a].comm &&
@@ -141,7 +145,7 @@ static void cs_orders(struct causes *x)
 
 static void cs_edge(struct causes *x, int from, int to, unsigned kind)
 {
-	/* Nothing waits for an event that has happened. */
+	/* Nothing waits for an event that has already happened. */
 	if (to < x->first_thread && x->t[to / 2].state >= (to % 2 ? CS_DONE : CS_STARTED))
 		return;
 	if (x->nr_edges == CS_EDGES)
@@ -171,8 +175,8 @@ static const struct df_mop *cs_stands(const struct causes *x, int r, int t)
 }
 
 /*
- * For all that is recorded of it the thread may still issue something: it waits, polls, or joins
- * another.
+ * Returns the kind of edge if the records allow that the thread issues another operation: CS_LATER
+ * if it is in a call, CS_POLL if it polls or joins another thread. Returns 0 if it has ended.
  */
 static unsigned cs_may_go_on(const struct causes *x, int r, int t)
 {
@@ -198,8 +202,8 @@ static int cs_hazard(const struct df_mop *a, const struct df_mop *b)
 }
 
 /*
- * Everything unfinished that a task stands behind, through whatever lies between: P asks about each
- * alone.
+ * Adds an edge from task i to every unfinished task before `at`, also past finished ones: rules P
+ * consider each pair of operations separately.
  */
 static void cs_behind(struct causes *x, int i, int at, uint8_t *seen)
 {
@@ -220,7 +224,7 @@ static void cs_behind(struct causes *x, int i, int at, uint8_t *seen)
 	}
 }
 
-/* The reasons why a task does not start. */
+/* Adds the reasons why task i does not start. */
 static void cs_start(struct causes *x, int i)
 {
 	const struct cs_task *t = &x->t[i];
@@ -229,8 +233,8 @@ static void cs_start(struct causes *x, int i)
 
 	cs_behind(x, i, i, seen);
 	/*
-	 * By our rules messages of one signature run one after the other; the model knows it of
-	 * collectives alone.
+	 * With dfshim messages of one signature run one after the other. The model has this order
+	 * only for collectives.
 	 */
 	for (int a = 0; x->mode != DF_MODEL_BASE && t->op->kind == DF_MOP_P2P && a < t->op->nr_p2p;
 	     a++)
@@ -243,7 +247,7 @@ static void cs_start(struct causes *x, int i)
 				    x->t[k].op->p2p[b].send == t->op->p2p[a].send)
 					cs_edge(x, 2 * i, 2 * k + 1, CS_HARD);
 	if (x->mode != DF_MODEL_BASE) {
-		/* A wait that our rules do not make is no edge at all. */
+		/* dfshim does not make these waits. */
 		for (int k = before; k < x->nr_edges; k++)
 			if (x->e[k].kind == CS_ORDER)
 				x->e[k--] = x->e[--x->nr_edges];
@@ -259,8 +263,9 @@ static void cs_start(struct causes *x, int i)
 }
 
 /*
- * Whether the thread has that number of further ones (from 0) of it before it. message: NULL for a
- * collective.
+ * Counts the operations that the thread has not issued yet and that match: collectives of the
+ * communicator if `message` is null, else messages between the rank and `of` in the opposite
+ * direction.
  */
 static int cs_will_issue(const struct causes *x, int rank, int thread, int comm,
 			 const struct df_mp2p *message, int of)
@@ -279,7 +284,10 @@ static int cs_will_issue(const struct causes *x, int rank, int thread, int comm,
 	return nr;
 }
 
-/* The script's communicator of an operation: what it records behind itself says it. */
+/*
+ * Returns the script's communicator of an operation, or -1. to_model() records an event 1000 +
+ * communicator after each operation.
+ */
 static int cs_base(const struct causes *x, const struct cs_task *t)
 {
 	const struct df_mthread *th = &x->p.threads[t->rank][t->thread];
@@ -301,8 +309,8 @@ static int cs_issued(const struct causes *x, int rank, int comm)
 }
 
 /*
- * Rank r, which lacks task i, has issued something else in the communicator that task i's rank
- * lacks.
+ * Whether rank r, which has not issued the match of task i, has issued another signature in the
+ * same communicator that task i's rank has not issued.
  */
 static int cs_crossed(const struct causes *x, int i, int r)
 {
@@ -319,7 +327,10 @@ static int cs_crossed(const struct causes *x, int i, int r)
 	return 0;
 }
 
-/* The end of task i needs rank r to issue the one behind its `have` in a communicator. */
+/*
+ * Adds an edge for task i, which ends only after rank r issues the operation with index `place`.
+ * Rank r has issued `have` operations.
+ */
 static void cs_needs_rank(struct causes *x, int i, int r, int comm, const struct df_mp2p *message,
 			  int place, int have)
 {
@@ -338,7 +349,7 @@ static void cs_needs_rank(struct causes *x, int i, int r, int comm, const struct
 		cs_edge(x, 2 * i + 1, cs_thread(x, r, t), cs_may_go_on(x, r, t));
 }
 
-/* The reasons why a task that runs, or would run, does not end. */
+/* Adds the reasons why task i does not end, as if it had started. */
 static void cs_end(struct causes *x, int i)
 {
 	const struct cs_task *t = &x->t[i];
@@ -373,8 +384,8 @@ static void cs_end(struct causes *x, int i)
 		unsigned kind = CS_HARD;
 
 		/*
-		 * A small one needs no receive; but as long as it has not run it is not known
-		 * whether it will fit.
+		 * A small send needs no receive. But before the send runs, the checker does not
+		 * know whether the message will fit.
 		 */
 		if (m->send && x->p.buffered)
 			kind = CS_LATER;
@@ -410,13 +421,13 @@ static void cs_end(struct causes *x, int i)
 	}
 }
 
-/* The waits of a thread. */
+/* Adds the waits of a thread. */
 static void cs_host(struct causes *x, int r, int t)
 {
 	const struct df_mop *op = cs_stands(x, r, t);
 	int from = cs_thread(x, r, t), setters = 0, joins = 0;
 
-	/* The rank's first thread joins the others, then it polls. */
+	/* At its end the rank's first thread joins the others, and then polls the streams. */
 	for (int u = 1; u < x->p.nr_threads[r] && !op && !t; u++)
 		joins |= cs_stands(x, r, u) != NULL;
 	for (int k = 0; k < x->nr_tasks; k++) {
@@ -454,7 +465,10 @@ static void cs_host(struct causes *x, int r, int t)
 		cs_edge(x, from, cs_root(x, DF_V_HOST), CS_FLAG);
 	if (!joins && (!op || op->kind != DF_MOP_HWAIT))
 		return;
-	/* By the records it is a thread that waits for some other, or one that is silent. */
+	/*
+	 * The records show only a thread that waits for an unknown thread, or a rank without calls.
+	 * So MISSING is right too.
+	 */
 	cs_root(x, DF_V_MISSING);
 	for (int q = 0; q < x->p.nr_ranks; q++)
 		for (int u = 0; u < x->p.nr_threads[q]; u++)
@@ -477,7 +491,7 @@ static int cs_counts(const struct causes *x, int edge, unsigned kinds, int only_
 	       (!only_tasks || (e->from < x->first_thread && e->to < x->first_thread));
 }
 
-/* Paths over edges of these kinds, between all nodes. */
+/* Computes for all pairs of nodes whether a path of edges of these kinds exists. */
 static void cs_reach(struct causes *x, unsigned kinds, int only_tasks)
 {
 	int words = (x->nr_nodes + 63) / 64;
@@ -495,7 +509,7 @@ static void cs_reach(struct causes *x, unsigned kinds, int only_tasks)
 				x->reach[n][w] |= x->reach[via][w];
 }
 
-/* A cycle over edges of these kinds that has one of `with`. */
+/* Whether a cycle of edges of these kinds exists that contains an edge of a kind in `with`. */
 static int cs_circle(struct causes *x, unsigned kinds, unsigned with, int only_tasks)
 {
 	cs_reach(x, kinds, only_tasks);
@@ -507,8 +521,9 @@ static int cs_circle(struct causes *x, unsigned kinds, unsigned with, int only_t
 }
 
 /*
- * The words of all cycles. A cycle that room, order or a release would cut has no poll in it: the
- * next step of a polling thread is not known, so the checker does not report such a cycle.
+ * Returns the verdict words of all cycles. Cycles through a polling thread count only for DATA and
+ * HOST: the next step of a polling thread is unknown, so the checker does not report that room,
+ * order or a release would dissolve them.
  */
 static uint64_t cs_circles(struct causes *x, unsigned kinds)
 {
@@ -574,8 +589,8 @@ uint64_t cs_words(const struct script *s, int ours, enum df_model_mode mode,
 	for (int i = 0; i < x.nr_roots; i++)
 		set |= x.root[i];
 	/*
-	 * Work on a stream that carries no operation is not recorded. Where it stands in a queue
-	 * behind that of other streams, a thread that waits for it seems to wait for nothing.
+	 * Work on a stream without operations is not recorded. If such work waits in the single
+	 * queue, a thread that waits for it seems to wait for nothing.
 	 */
 	for (int r = 0; r < x.p.nr_ranks && x.p.one_queue; r++)
 		for (int t = 0; t < x.p.nr_threads[r]; t++) {

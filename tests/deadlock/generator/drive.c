@@ -1,6 +1,6 @@
 /*
- * Execution of scripts (drive.h). Variables are set in this process, in which nothing of dfshim
- * reads them.
+ * Starts the client on scripts (drive.h). Sets the variables in this process, which loads nothing
+ * of dfshim.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -71,7 +71,7 @@ pid_t drive_start(const struct drive *d)
 	set("DFSHIM_HOST_QUEUES", "%d", d->queues);
 	set("DFSHIM_TIMEOUT_MS", "%ld", d->timeout_ms);
 	set("DFSHIM_TIMEOUT_ACTION", d->goes_on ? "report" : "abort");
-	/* Memory that short programs do not need takes as long to make as they run. */
+	/* Short programs run for as short a time as a large trace takes to allocate. */
 	set("DFSHIM_TRACE_MB", "%d", d->trace_mb);
 	set("DFSHIM_SLOT_KB", "%d", SLOT_KB);
 	set_or_not("DFSHIM_RELEASE", d->release);

@@ -1,4 +1,4 @@
-/* Scripts as programs of the model, and the schedules by which it runs them. */
+/* Translates scripts into programs of the model, and makes schedules (label.h). */
 #include "label.h"
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +78,10 @@ void to_model_mapped(const struct script *s, int ours, struct df_mprog *p, struc
 					if (ours)
 						op.comm =
 							virtual_comm(p, &sigs, s, st->comm, op.sig);
-					/* Instances of one signature run one after the other. */
+					/*
+					 * A pseudo buffer for each signature: the instances of one
+					 * signature run in order.
+					 */
 					if (ours && op.comm >= 56)
 						abort();
 					op.writes |= ours ? 1ULL << (8 + op.comm) : 0;
@@ -139,8 +142,8 @@ void to_model_mapped(const struct script *s, int ours, struct df_mprog *p, struc
 					break;
 				case SC_READ:
 					/*
-					 * A copy needs its place in the queue, and the thread waits
-					 * for it.
+					 * The copy needs a place in the single queue, and the
+					 * thread waits for the copy.
 					 */
 					if (!p->one_queue)
 						continue;
@@ -167,8 +170,8 @@ void to_model_mapped(const struct script *s, int ours, struct df_mprog *p, struc
 					}
 					model_add(p, r, t, &op);
 					/*
-					 * By ours it starts out of order, but what follows it does
-					 * not.
+					 * With dfshim the operation may start out of order, but
+					 * later operations may not.
 					 */
 					if (ours && last[c] >= 0 && last[c] != op.stream) {
 						ev.kind = DF_MOP_WAIT;

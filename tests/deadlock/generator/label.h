@@ -1,5 +1,6 @@
 /*
- * A script (script.h) as a program of the model (trace/predict/model.h), which says how it ends.
+ * Translates a script (script.h) into a program of the model (trace/predict/model.h), and makes the
+ * schedules by which the model runs it.
  */
 #ifndef DEADLOCK_LABEL_H
 #define DEADLOCK_LABEL_H
@@ -7,18 +8,22 @@
 #include "tests/deadlock/interpreter/script.h"
 #include "trace/predict/model.h"
 
-#define SLOT_KB	      64	 /* DFSHIM_SLOT_KB for all programs */
-#define LARGE	      UNBUFFERED /* elements: more than the eight slots of a connector buffer */
-#define UNBUFFERED    140000	 /* as much as that is not */
+#define SLOT_KB 64 /* DFSHIM_SLOT_KB for all programs */
+/* elements of a large message, which does not fit into a connector's eight slots */
+#define LARGE	      UNBUFFERED
+#define UNBUFFERED    140000 /* elements from which on a message does not fit there */
 #define MODEL_STEPS   256
 #define MODEL_THREADS 2
 
-/* The script's steps that the model's are made of. */
+/* For each operation of the model, the number of the script's step. */
 struct model_map {
 	int step[DF_MODEL_RANKS][MODEL_THREADS][MODEL_STEPS], nr[DF_MODEL_RANKS][MODEL_THREADS];
 };
 
-/* A set of ranks for each signature of a communicator: what our matching makes of it. */
+/*
+ * The model matches collectives by communicator. For dfshim's matching each signature of a
+ * communicator becomes a communicator `number` of its own.
+ */
 struct sigs {
 	struct {
 		int comm;
@@ -28,27 +33,29 @@ struct sigs {
 	int nr;
 };
 
-/* The schedules by which a program is run where its end is a matter of time. */
+/* State of a random schedule. A program whose end depends on timing runs by several schedules. */
 struct dice {
 	uint64_t state;
-	uint64_t held[MODEL_THREADS]; /* ranks whose thread sets out only when all else stands */
+	/* ranks whose thread starts only when no other thread can move */
+	uint64_t held[MODEL_THREADS];
 };
 
 void model_add(struct df_mprog *p, int r, int t, const struct df_mop *op);
 
 /*
- * ours: collectives match by signature. Otherwise by their order of issue in the communicator,
- * which is also an order over streams: it is written as an event that each operation records, and
- * the next on another stream waits for.
+ * Translates `s` into `p`. With `ours` collectives match by signature. Otherwise they match by
+ * their order of issue in the communicator, and NCCL executes them in that order over all streams.
+ * The model has no such order, so each operation records an event, and the next operation of the
+ * communicator on another stream waits for this event. `map` may be null.
  */
 void to_model_mapped(const struct script *s, int ours, struct df_mprog *p, struct model_map *map);
 
 void to_model(const struct script *s, int ours, struct df_mprog *p);
 
 /*
- * The i-th of them. In every other one the steps of a rank's threads are not mixed by chance:
- * threads start one after the other, and one is often through before the next begins, on all ranks
- * or on most.
+ * Returns the i-th schedule. `d` must live as long as the schedule. In schedules with odd `i` one
+ * thread of each rank starts only when nothing else can move. It is the same thread on all ranks or
+ * on most, because random choices alone seldom let a thread finish before another begins.
  */
 struct df_model_schedule dice_schedule(struct dice *d, int i, int nr_ranks);
 

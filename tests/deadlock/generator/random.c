@@ -1,26 +1,26 @@
 /*
- * Random programs of ranks, threads, communicators, streams, events, synchronisations, messages
- * and other work. The model (trace/predict/model.h) says of each how it ends by NCCL's rules and
- * by ours; then each is executed by the plain client (script.c), by both sets of rules, and must
- * end so, with the right values:
+ * Executes random programs of ranks, threads, communicators, streams, events, synchronisations,
+ * messages and other work. The model (trace/predict/model.h) derives how each program ends by
+ * NCCL's rules and by dfshim's. The plain client (script.c) then executes it by both sets of rules.
+ * It must end as the model says, with the right values:
  *
  *   OK             completes by both
- *   P, S-i         hangs by NCCL's rules, completes by ours
- *   S-e            hangs by NCCL's; by ours it completes if the release is safe, else it hangs
- *   D              hangs by both, except that disorder inside a communicator is repaired by ours
+ *   P, S-i         hangs by NCCL's rules, completes by dfshim's
+ *   S-e            hangs by NCCL's rules; completes by dfshim's if the release is safe, else hangs
+ *   D              hangs by both, but dfshim repairs disorder inside a communicator
  *
- * A verdict must be true of the program, and be given when nothing can move any more: the place of
- * each thread then follows from the model too. A program that was broken off earlier (threads that
- * a busy machine did not let run), or reported otherwise, is executed up to three times more, with
- * more patience, and that is counted. A program that ends otherwise each time is made smaller
- * while it still does, and printed with its seed.
+ * A verdict must be true of the program, and must follow only when nothing can move any more; so
+ * the model knows the step of each thread too. If a program was broken off too early (a busy
+ * machine did not run its threads) or has a wrong verdict, it is executed up to three times more
+ * with longer time-outs, and counted as repeated. If it fails each time, it is reduced to a smaller
+ * program that fails in the same way, and printed with its seed.
  *
- *	random [--programs N] [--seconds S] [--executing S] [--seed N] [--print SEED]
- *	       [--release safe|device] [--failures N] [--said FILE]
+ *   random [--programs N] [--seconds S] [--executing S] [--seed N] [--print SEED]
+ *          [--release safe|device] [--failures N] [--said FILE]
  *
- * N programs, and more until S seconds are over; those after --executing seconds are labelled
- * only. --failures: number of programs that are made smaller (3). --said: the verdict of each that
- * hung.
+ * Makes N programs, and more until S seconds have passed. Programs after --executing seconds are
+ * only labelled. --failures: how many failing programs are reduced (default 3). --said: a file for
+ * the verdict of each program that hung.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -32,10 +32,10 @@
 #include "random.h"
 #include "tests/lib/test.h"
 
-#define NR_BUSY 2  /* processes of programs that complete: as many as use the processors */
-#define NR_IDLE 24 /* of programs that hang: they mostly sleep */
+#define NR_BUSY 2  /* processes for programs that complete; these use the CPUs */
+#define NR_IDLE 24 /* processes for programs that hang; these mostly sleep */
 
-/* Programs that can share a process. */
+/* Programs of one speed can share a process. */
 enum speed { ENDS, HANGS, HANGS_SILENTLY };
 
 static struct {
@@ -43,14 +43,15 @@ static struct {
 	unsigned long labelled, executed[2];
 } count[] = {{.cls = "OK"}, {.cls = "P"}, {.cls = "Si"}, {.cls = "Se"}, {.cls = "D"}};
 static unsigned long nr_bad, nr_done, nr_hung, nr_released, nr_again;
-static unsigned long most_failures = 3; /* this number is made smaller */
+/* number of failing programs that are printed and reduced */
+static unsigned long most_failures = 3;
 static FILE *said;
 
 struct entry {
 	struct script s;
 	struct label l;
 	struct outcome o;
-	int nccl, patient; /* how often it was looked at again */
+	int nccl, patient; /* number of repetitions */
 };
 
 struct kind {
@@ -59,7 +60,7 @@ struct kind {
 };
 
 #define NR_KINDS 32
-#define LOOKS	 3 /* with more patience; see above */
+#define LOOKS	 3 /* repetitions with longer time-outs */
 
 static struct pool {
 	struct kind k;
@@ -74,12 +75,12 @@ static struct running {
 	enum speed speed;
 	double start;
 } running[NR_BUSY + NR_IDLE];
-static int nr_running[2]; /* [1] those that mostly sleep */
+static int nr_running[2]; /* [0] programs that complete, [1] programs that hang */
 
-/* The processor time of the processes of each. */
+/* For each speed: what the processes used. */
 static struct {
 	unsigned long programs;
-	double processors, clock; /* s */
+	double processors, clock; /* CPU seconds, elapsed seconds */
 } spent[3];
 
 static void put_aside(struct entry *e);
@@ -103,13 +104,13 @@ static void failed(struct entry *e, const char *bad)
 	sc_free(&small);
 }
 
-/* Takes the entry. */
+/* Judges an outcome. Takes ownership of `e`: frees it, or puts it back into a pool. */
 static void tally(struct entry *e)
 {
 	const struct expect *x = &e->l.by[e->nccl];
 	const char *bad = judge(&e->s, &e->l, e->nccl, &e->o);
 
-	/* One before it has ended the process. */
+	/* An earlier program of the batch has ended the process. */
 	if (!e->o.ran && !e->o.last) {
 		put_aside(e);
 		return;
@@ -149,9 +150,9 @@ static double seconds_of(const struct rusage *u)
 }
 
 /*
- * Waits for a process to end. Its last thread may not have left it yet: the kernel drops what it
- * has cached of the process's /proc when it is reaped, and until that thread is out of the way it
- * does so by spinning, which a thread that has no processor can draw out to a second.
+ * Waits for a process to end and judges its programs. The process's last thread may still be
+ * exiting. Then the kernel, which drops its /proc entries when the process is reaped, spins until
+ * that thread is done. Without a free CPU this takes up to a second, so sleep before reaping.
  */
 static void reap(void)
 {
@@ -177,7 +178,7 @@ static void reap(void)
 		memcpy(e, x->e, sizeof(e));
 		nr_running[x->speed != ENDS]--;
 		x->b.nr = 0;
-		/* Which may reap others. */
+		/* tally() may reap other processes and reuse `x`. */
 		for (int k = 0; k < nr; k++)
 			tally(e[k]);
 		return;
@@ -186,10 +187,7 @@ static void reap(void)
 
 static void launch(struct pool *from)
 {
-	/*
-	 * Out of the pool first: what is reaped meanwhile may be put into it again, and be
-	 * launched.
-	 */
+	/* Empty the pool first: reap() may put a program into the same pool and launch it. */
 	const struct pool took = *from, *p = &took;
 	int idle = p->k.speed != ENDS, slow = df_test_slow(), most = idle ? NR_IDLE : NR_BUSY;
 	struct running *x = running;
@@ -218,7 +216,7 @@ static void launch(struct pool *from)
 	nr_running[idle]++;
 }
 
-/* Until there are enough of its kind. */
+/* Adds the program to the pool of its kind, and launches the pool when it is full. */
 static void put_aside(struct entry *e)
 {
 	const struct expect *x = &e->l.by[e->nccl];

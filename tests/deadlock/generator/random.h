@@ -1,6 +1,6 @@
 /*
- * Random programs (random.c): made by random_make.c, executed by random_run.c, and how each has to
- * end by the model, which random_judge.c says. One thread.
+ * Random programs (random.c). random_make.c makes them, random_run.c executes them, and
+ * random_judge.c derives from the model how each must end. Not thread-safe.
  */
 #ifndef DEADLOCK_RANDOM_H
 #define DEADLOCK_RANDOM_H
@@ -9,25 +9,24 @@
 #include "drive.h"
 #include <sys/types.h>
 
-#define FINISH_MS 60000
-#define HANG_MS	  40 /* without progress, times df_test_slow() */
-#define SILENT_MS                                                                                  \
-	300 /* the same where only threads wait for threads, for verdicts without a cause */
-#define PATIENT_MS 3000 /* the same, for a second look at what was looked at too soon */
+#define FINISH_MS  60000
+#define HANG_MS	   40	/* time-out of programs that should hang; df_test_slow() multiplies it */
+#define SILENT_MS  300	/* the same if only threads wait for threads, so that no verdict follows */
+#define PATIENT_MS 3000 /* the same for repetitions */
 #define NR_BATCH   32
 #define AT_RANKS   4
 #define AT_THREADS 2
 
 struct outcome {
-	int ran, done, wrong, silent,
-		at_known; /* silent: nothing is in flight that could be reported */
-	int last; /* the process ended with it: those that were to follow have not been tried */
-	enum df_verdict word;	   /* DF_V_OK and no line: none was given */
-	char text[300], line[800]; /* the verdict's first line */
-	char remedy[400];	   /* of the only cause that it names; else "" */
-	int at[AT_RANKS]
-	      /* of a program that was broken off: the step at which each thread stood */
-	      [AT_THREADS];
+	/* silent: all threads wait for one another, with nothing in flight that dfshim reports */
+	int ran, done, wrong, silent, at_known;
+	/* the process ended with this program, so the later ones of the batch were not tried */
+	int last;
+	enum df_verdict word;	   /* DF_V_OK and an empty `line` if there was no verdict */
+	char text[300], line[800]; /* text: the client's reason; line: the verdict's first line */
+	char remedy[400];	   /* remedy of a verdict with a single cause; else "" */
+	/* the step of each thread when the program was broken off; valid if `at_known` is set */
+	int at[AT_RANKS][AT_THREADS];
 };
 
 struct batch {
@@ -35,35 +34,36 @@ struct batch {
 	struct outcome *out[NR_BATCH];
 	int nr, nccl, slots, queues, ms;
 	/*
-	 * after that the client ends a program by itself whose threads wait for one another; 0:
-	 * never
+	 * The client ends a program whose threads wait for one another after this time. 0 means
+	 * never.
 	 */
 	int silent_ms;
 	pid_t pid;
 	char file[500], log[520];
 };
 
-#define NR_SCHEDULES  64   /* that a program is labelled by where its end is a matter of time */
-#define ALL_SCHEDULES 4096 /* before one that ended as none of those is called wrong */
-#define SILENT	      (1ULL << 62) /* no verdict: only threads wait for one another */
+#define NR_SCHEDULES  64   /* by which a program is labelled if its end depends on timing */
+#define ALL_SCHEDULES 4096 /* tried before an end that no schedule reached is called wrong */
+/* in a set of verdicts: no verdict is expected, because only threads wait for one another */
+#define SILENT (1ULL << 62)
 
 enum want { W_DONE, W_HUNG, W_EITHER };
 
-/* Where the threads stand when nothing moves any more. */
+/* The step of each thread when nothing can move any more. */
 struct end {
 	int at[AT_RANKS][AT_THREADS];
 };
 
 struct expect {
 	enum want want;
-	uint64_t words;		       /* set of verdicts, of which each is right if it hangs */
-	int nr_ends, is_open;	       /* there may be more ends */
-	struct end ends[NR_SCHEDULES]; /* those that the model has found */
+	uint64_t words;		       /* set of verdicts that are right if the program hangs */
+	int nr_ends, is_open;	       /* is_open: `ends` may be incomplete */
+	struct end ends[NR_SCHEDULES]; /* the ends that the model found */
 };
 
 struct label {
-	char cls[4];	     /* by NCCL's matching */
-	struct expect by[2]; /* [1] by NCCL's rules, [0] by ours */
+	char cls[4];	     /* class of the program by NCCL's matching */
+	struct expect by[2]; /* [1] by NCCL's rules, [0] by dfshim's */
 };
 
 extern const char *release_policy;
@@ -71,12 +71,12 @@ extern const char *release_policy;
 void generate(struct script *s, uint64_t seed);
 
 /*
- * Starts the client on a batch of programs. The environment is this process's: nothing of ours runs
- * in it.
+ * Starts the client on a batch of programs. Sets the variables in the environment of this process,
+ * which loads nothing of dfshim.
  */
 void batch_start(struct batch *b);
 
-/* The process has ended. */
+/* Reads the results of a batch whose process ended with `status`. */
 void batch_end(struct batch *b, int status);
 
 void label(const struct script *s, struct label *l, int schedules);
@@ -84,21 +84,28 @@ void label(const struct script *s, struct label *l, int schedules);
 const char *words_of(uint64_t set);
 
 /*
- * All threads stand where the model says that nothing can move. between: where it is a matter of
- * time who gets room the model may not have met this end; and by our rules some waits can have been
- * released and others not, so that the end lies between that without any release and that with all.
+ * Whether all threads stopped at an end that the model found. With `between` other ends count too:
+ * any end if timing decides the order, because the model may not have tried it; and by dfshim's
+ * rules any end between the one without releases and the one with all releases, because only some
+ * waits may have been released.
  */
 int stands_at_an_end(const struct script *s, const struct expect *e, const struct outcome *o,
 		     int between);
 
-/* NULL: as it should be. */
+/* Returns the first thing that is wrong with an outcome, or NULL. */
 const char *judge(const struct script *s, const struct label *l, int nccl, const struct outcome *o);
 
-/* The same; where the end is a matter of time, by many more schedules before it is called wrong. */
+/*
+ * As judge(). If a program whose end depends on timing seems wrong, labels it again by
+ * ALL_SCHEDULES schedules before it decides.
+ */
 const char *judge_at_length(const struct script *s, struct label *l, int nccl,
 			    const struct outcome *o);
 
-/* Takes away steps (a group as a whole) for as long as the program is still judged wrong. */
+/*
+ * Removes steps (groups as a whole) while the program still fails in the same way. Stores the
+ * result in `s` and the reason in `why`.
+ */
 void minimise(struct script *s, int nccl, char *why, size_t len);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * How a program has to end, by the model (trace/predict/model.h): whether it completes, and if not,
- * where each thread stands then and which verdicts are true of it. Whether it has ended so; one
- * that did not is made smaller.
+ * Derives from the model (trace/predict/model.h) how a program must end: whether it completes, and
+ * otherwise the step of each thread and the right verdicts. Compares this with the outcome, and
+ * reduces a failing program to a smaller one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,10 @@
 #include "random.h"
 #include "tests/lib/test.h"
 
-/* Runs it to its standstill and adds the causes there. Returns whether it is one. */
+/*
+ * Runs the program in the model. Returns whether it hangs, and if so adds the end and the verdicts
+ * to `e`.
+ */
 static int one_run(struct expect *e, const struct script *s, int ours, enum df_model_mode mode,
 		   const struct df_model_schedule *schedule)
 {
@@ -32,21 +35,22 @@ static int one_run(struct expect *e, const struct script *s, int ours, enum df_m
 				  s->threads[r][t].v[end->at[r][t]].kind == SC_HW;
 		}
 	/*
-	 * Something is unfinished, or a thread is in a call of CUDA: else there is nothing to
-	 * judge.
+	 * Without an unfinished operation and without a thread in a CUDA call the checker has
+	 * nothing to judge.
 	 */
 	e->words |= silent ? SILENT : words;
 	for (int i = 0; i < e->nr_ends; i++)
 		if (!memcmp(&e->ends[i], end, sizeof(*end)))
 			return 1;
 	/*
-	 * The last is overwritten where there are more: none is sought among them then (is_open).
+	 * If there are more ends than entries, the last entry is overwritten. No end is looked up
+	 * then, because `is_open` is set.
 	 */
 	e->nr_ends += e->nr_ends < NR_SCHEDULES - 1;
 	return 1;
 }
 
-/* Where slots are short, or threads share a queue, time decides which operation is first. */
+/* Whether timing decides which operation runs first: slots are short, or threads share a queue. */
 static int is_a_matter_of_time(const struct script *s)
 {
 	int threads = 0;
@@ -56,7 +60,10 @@ static int is_a_matter_of_time(const struct script *s)
 	return s->slots < 64 || (s->queues == 1 && threads);
 }
 
-/* A message between a rank and `with`, as both of them see it; 0: another step, or another pair. */
+/*
+ * A number for a message between `rank` and `with` that is the same on both ranks. 0 for any other
+ * step.
+ */
 static uint64_t message(const struct sc_step *st, int rank, int with)
 {
 	int from = st->kind == SC_SEND ? rank : st->peer,
@@ -68,8 +75,8 @@ static uint64_t message(const struct sc_step *st, int rank, int with)
 }
 
 /*
- * Two ranks put different things on a communicator, place by place, where one of them puts a
- * collective. They put all messages between them there too.
+ * Whether two ranks issue different steps as the i-th of a communicator, at least one of them a
+ * collective. Only their collectives and the messages between the two count.
  */
 static int disagree(const struct script *s, int comm, int a, int b)
 {
@@ -117,8 +124,8 @@ void label(const struct script *s, struct label *l, int schedules)
 	if (one_run(ours, s, 1, DF_MODEL_SI, NULL))
 		ours->want = one_run(ours, s, 1, DF_MODEL_SE, NULL) ? W_HUNG : W_EITHER;
 	/*
-	 * By our rules they meet by signature; where that does not end well they differ all the
-	 * same.
+	 * dfshim matches collectives by signature. If the program nevertheless hangs, MISMATCH is
+	 * right too.
 	 */
 	for (int c = 0; c < s->comm.nr && ours->want != W_DONE; c++)
 		for (int i = 0; i < s->comms[c].nr; i++)
@@ -194,7 +201,10 @@ static const char *judge_hang(const struct script *s, const struct expect *e,
 	       text;
 }
 
-/* The report of the job by NCCL's rules about the same job by ours. */
+/*
+ * Checks the remedy in the report of the run by NCCL's rules: it must not say "not preventable" if
+ * the program completes by dfshim's rules.
+ */
 static const char *judge_remedy(const struct expect *ours, const struct outcome *o)
 {
 	static char text[1600];
@@ -246,7 +256,7 @@ static void run_one(struct script *s, const struct label *l, int nccl, struct ou
 	memset(o, 0, sizeof(*o));
 	b.s[0] = s;
 	b.out[0] = o;
-	/* A program that should complete and hangs is judged sooner than in the test itself. */
+	/* Here a program that hangs, but should complete, is ended sooner than by FINISH_MS. */
 	b.ms = (e->want == W_DONE ? PATIENT_MS : HANG_MS) * df_test_slow();
 	b.silent_ms = e->words & SILENT ? SILENT_MS * df_test_slow() : 0;
 	batch_start(&b);
@@ -291,7 +301,7 @@ void minimise(struct script *s, int nccl, char *why, size_t len)
 					label(&small, &l, NR_SCHEDULES);
 					run_one(&small, &l, nccl, &o);
 					bad = judge_at_length(&small, &l, nccl, &o);
-					/* The same failure, not another. */
+					/* Go on only with the same failure. */
 					if (!bad || strncmp(bad, first, 8)) {
 						sc_free(&small);
 						continue;

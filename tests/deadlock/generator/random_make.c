@@ -1,5 +1,5 @@
 /*
- * Random programs: everything follows from the seed. Synchronisations are what is varied most.
+ * Makes random programs. Everything follows from the seed. Synchronisations vary most.
  */
 #include "random.h"
 #include <string.h>
@@ -67,7 +67,7 @@ static void put_item(struct script *s, int r, int t, const struct item *x)
 	}
 }
 
-/* Something between two operations: synchronisations are what is varied most. */
+/* Adds a synchronisation, an event or other work between two operations. */
 static void put_between(struct script *s, int r, int t, int nr_streams, int mode, int threads)
 {
 	int stream = (int)rnd((uint64_t)nr_streams), e;
@@ -75,7 +75,7 @@ static void put_between(struct script *s, int r, int t, int nr_streams, int mode
 	char name[16];
 
 	if (threads && t)
-		stream = nr_streams; /* its own */
+		stream = nr_streams; /* the second thread's own stream */
 	if (mode == 1 || mode > 4 || (mode == 3 && chance(50))) {
 		switch (threads ? rnd(2) : mode > 4 ? 2 + rnd(6) : rnd(8)) {
 		case 0:
@@ -129,11 +129,11 @@ void generate(struct script *s, uint64_t seed)
 	s->nr_ranks = chance(60) ? 2 : 3 + (int)rnd(2);
 	nr_comms = 1 + (int)rnd(4);
 	nr_streams = 1 + (int)rnd(3);
-	mode = (int)rnd(
-		/*
-		 * 0, 4 little else, 1 synchronisations, 2 events, 3 both, 5, 6 of the device only
-		 */
-		7);
+	/*
+	 * The steps between operations: few and other work (0), other work (4), synchronisations
+	 * (1), events (2), both (3), synchronisations of the device (5 and 6).
+	 */
+	mode = (int)rnd(7);
 	threads = nr_comms > 1 && chance(15);
 	s->slots = 64;
 	s->queues = 64;
@@ -159,8 +159,11 @@ void generate(struct script *s, uint64_t seed)
 		snprintf(name, sizeof(name), "nb%d", i);
 		sc_name(&s->stream, name);
 	}
-	large = chance(
-		30); /* all messages: those of a pair meet by their order and by their size alike */
+	/*
+	 * All messages have the same size, so messages of a pair match in the same order by NCCL's
+	 * rules and by dfshim's.
+	 */
+	large = chance(30);
 	nr_items = 1 + (int)rnd(6);
 	for (i = 0; i < nr_items; i++) {
 		struct item *x = &items[i];
@@ -173,8 +176,8 @@ void generate(struct script *s, uint64_t seed)
 		if (threads && x->comm == nr_comms - 1)
 			x->stream = nr_streams;
 		/*
-		 * Those in which every rank needs all others: a root would be through before its
-		 * peers begin.
+		 * Only collectives in which every rank needs all others. A broadcast's root could
+		 * finish before its peers begin.
 		 */
 		x->coll = rnd(3) ? SC_AR : rnd(2) ? SC_AG : SC_RS;
 		x->count = rnd(3) ? 4 : 1000;
@@ -217,7 +220,7 @@ void generate(struct script *s, uint64_t seed)
 		if (!s->nr_threads[r])
 			sc_put(s, r, 0, SC_WORK, 0);
 	}
-	/* A wait for a message without a sender is not interesting. */
+	/* Set every flag once, because a wait for a flag that is never set tests nothing. */
 	for (i = 0; i < s->flag.nr; i++) {
 		struct sc_step *st = sc_put(s, (int)rnd((uint64_t)s->nr_ranks), 0, SC_HS, 0);
 

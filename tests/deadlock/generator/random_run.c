@@ -1,7 +1,7 @@
 /*
- * Batches of programs, executed by the plain client (script.c) under the preload in a process of
- * its own, and their results. A program that completes gets any time, one that hangs is judged
- * soon: the two never share a process.
+ * Executes batches of programs and reads their results. A batch is a process of the plain client
+ * (script.c) with dfshim preloaded. Programs that should complete have a long time-out and programs
+ * that should hang a short one, so they never share a process.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,8 @@ void batch_start(struct batch *b)
 		sc_print(b->s[i], f);
 	fclose(f);
 	/*
-	 * Only threads that wait for one another, with nothing in flight, are not broken off by a
-	 * verdict.
+	 * No verdict ends a program whose threads wait for one another with nothing in flight, so
+	 * the client ends it (--still).
 	 */
 	b->pid = drive_start(&(struct drive){.by_nccl = b->nccl,
 					     .devices = AT_RANKS,
@@ -59,8 +59,8 @@ static int word_at(const char *p, enum df_verdict *word)
 }
 
 /*
- * The verdict's first line. A missing rank may only be late while the job lives: then the other
- * word counts.
+ * Reads the verdict's first line. While the job lives, a missing rank may only be late (SLOW). The
+ * word after "otherwise" counts then.
  */
 static void read_verdict(struct outcome *o, const char *line)
 {
@@ -79,7 +79,7 @@ static void read_end(struct outcome *o, const char *text)
 	o->done = !strncmp(text, "completes", 9);
 	o->wrong = !strncmp(text, "wrong", 5) || !strncmp(text, "error", 5);
 	o->silent = !strncmp(text, "stands", 6);
-	/* An error of ours that no verdict explains is looked at by the caller. */
+	/* The caller decides about errors that no verdict explains. */
 	snprintf(o->text, sizeof(o->text), "%s", text);
 }
 

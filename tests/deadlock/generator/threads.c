@@ -1,22 +1,23 @@
 /*
- * Random programs whose ranks have further threads: some sleep for the whole program, have ended
- * before it, start late, issue an operation late, or want a lock that another one holds; with
- * communicators that have been used and that have not (cold), ranks as threads and as processes.
- * All operations have buffers of their own, so a program waits for its own synchronisations only.
+ * Executes random programs whose ranks have several threads. Some threads sleep for the whole
+ * program, have ended before it, start late, issue an operation late, or need a lock that another
+ * thread holds. Communicators are used before or are new (cold); ranks are threads or processes.
+ * Every operation has its own buffers, so a program waits only because of its synchronisations.
  *
- * The schedules of each program's threads are tried (run_once()): as NCCL would execute it, and by
- * our rules without a release and with all that `safe` may release. Then it is executed:
+ * run_once() tries random schedules of each program: by NCCL's rules, by dfshim's without a
+ * release, and by dfshim's with every release that `safe` allows. Then the program is executed:
  *
- *   completes without a release  it must complete, and nothing of it may be called proved: a late
- *                                thread ends it. Except for a thread that has used no communicator
- *                                until then: none is expected to begin (docs/release.md)
- *   completes with releases      it must complete by our rules, with the right values
- *   hangs all the same           it hangs with a verdict, and not with status 0
+ *   completes without a release  It must complete, and nothing may be called proved, because a late
+ *                                thread ends every wait. Exception: a thread that has not used a
+ *                                communicator before, because no such thread is expected
+ *                                (docs/release.md).
+ *   completes with releases      It must complete by dfshim's rules, with the right values.
+ *   hangs in both                It must hang with a verdict and not end with status 0.
  *
- * By NCCL's rules a program that hangs has a verdict, and one that completes does so, with nothing
- * called proved. Where the end depends on the schedule each end is right.
+ * By NCCL's rules a program that hangs must have a verdict, and one that completes must complete
+ * with nothing called proved. If the end depends on the schedule, each end is right.
  *
- *	threads [--programs N] [--seconds S] [--seed N] [--print SEED] [--failures N]
+ *   threads [--programs N] [--seconds S] [--seed N] [--print SEED] [--failures N]
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -31,23 +32,23 @@
 
 #define RANKS	  4
 #define THREADS	  4
-#define LATE	  3 /* the thread that can be late */
+#define LATE	  3 /* the number of the thread that can be late */
 #define COMMS	  5
 #define STEPS	  40
 #define NR_BATCH  16
-#define NR_RUN	  12  /* processes at a time: they mostly sleep */
-#define SCHEDULES 128 /* that are tried of a program */
-#define LATE_MS	  150 /* a late thread, times df_test_slow() */
-#define BOUND_MS  60  /* DFSHIM_RELEASE_MS: a thread that is later is not waited for */
+#define NR_RUN	  12  /* processes at a time; they mostly sleep */
+#define SCHEDULES 128 /* number of schedules tried for each program */
+#define LATE_MS	  150 /* how late a thread starts at least; df_test_slow() multiplies it */
+#define BOUND_MS  60  /* DFSHIM_RELEASE_MS, times df_test_slow(); shorter than LATE_MS */
 
 enum kind { ISSUE, DSYNC, SSYNC, ESYNC, READ, SLEEP, LOCK, UNLOCK, CWAIT, CSIG, HW, HS, START };
 
 struct step {
 	enum kind kind;
-	int what; /* the operation, name, thread, or ms */
+	int what; /* operation, condition, thread or milliseconds, by kind */
 };
 
-/* An operation of the program: all ranks issue it once. */
+/* Every rank issues each operation once. */
 struct op {
 	int comm, count;
 };
@@ -57,12 +58,13 @@ struct prog {
 	int nr_ranks, nr_comms, nr_ops, cold, procs;
 	int new; /* a late thread has not used the communicators before */
 	struct op ops[2 * COMMS];
-	int nr_threads[RANKS], started[RANKS]; /* set of threads that another one starts */
+	/* started: set of threads that a START step starts */
+	int nr_threads[RANKS], started[RANKS];
 	struct step steps[RANKS][THREADS][STEPS];
 	int nr_steps[RANKS][THREADS];
 };
 
-/* How it ends: for each set of rules how many schedules completed. */
+/* Rules of a schedule: dfshim's without a release, dfshim's with all releases of `safe`, NCCL's. */
 enum rules { KEPT, RELEASED, NCCL, NR_RULES };
 
 struct entry {
@@ -97,13 +99,13 @@ static void put(struct prog *p, int r, int t, enum kind kind, int what)
 		p->nr_threads[r] = t + 1;
 }
 
-/* A rank's thread by the operation of it that the others wait for. */
+/* Conditions of a rank: the prelude is over; the program is over. */
 enum { F_USED, F_OVER };
 
 /*
- * The communicators are used before, by thread t: the first, or a further one, which ends then, or
- * sleeps until the program is over: on a condition, or in a wait that times out again and again.
- * One that is late goes on later.
+ * Thread t, the first or another one, issues the first `nr_before` operations. Another thread than
+ * the first then ends, sleeps until the program is over (on a condition, or in a wait that times
+ * out repeatedly), or, if it is the late thread, goes on later.
  */
 static void prelude(struct prog *p, int r, int t, int nr_before)
 {
@@ -120,9 +122,9 @@ static void prelude(struct prog *p, int r, int t, int nr_before)
 		return;
 	put(p, r, 0, CWAIT, F_USED);
 	if (t == LATE || chance(40))
-		return; /* it ends, or goes on */
+		return; /* the thread ends, or is the late one */
 	put(p, r, 1, chance(60) ? CWAIT : HW, F_OVER);
-	/* One that uses neither library. */
+	/* A thread that uses neither CUDA nor NCCL. */
 	if (nr_sleeps > 1)
 		put(p, r, 2, chance(50) ? CWAIT : HW, F_OVER);
 }
@@ -140,7 +142,10 @@ static void put_op(struct prog *p, int r, int t, int op, int style)
 		put(p, r, t, READ, op);
 }
 
-/* The orders of the ranks differ; some operations are issued by a thread that is late. */
+/*
+ * Makes a program. The ranks issue the operations in different orders. A late thread issues some of
+ * them.
+ */
 static void make(struct prog *p, uint64_t seed, int slow)
 {
 	int nr_before, style, late;
@@ -151,10 +156,7 @@ static void make(struct prog *p, uint64_t seed, int slow)
 	p->nr_comms = 2 + rnd(COMMS - 2);
 	p->procs = chance(25);
 	p->cold = chance(60);
-	/*
-	 * Cold ones may have been used before by the program itself: these, the first of all
-	 * operations.
-	 */
+	/* Cold communicators are connected by the program's own first operations, if any. */
 	nr_before = p->cold ? chance(50) ? 0 : rnd(p->nr_comms + 1) : chance(50) ? p->nr_comms : 0;
 	for (int i = 0; i < nr_before; i++)
 		p->ops[p->nr_ops++] = (struct op){.comm = i, .count = 7};
@@ -167,7 +169,10 @@ static void make(struct prog *p, uint64_t seed, int slow)
 		int order[COMMS], by[COMMS] = {0}, t = LATE, lock = style == 2 && chance(50);
 		int how = rnd(3), user = chance(70) ? 1 : 0;
 
-		/* Late, it has used all communicators that the others have. */
+		/*
+		 * The late thread has used all communicators before, as the other ranks' threads
+		 * have.
+		 */
 		if ((late >> r & 1) && nr_before == p->nr_comms && how != 1 && chance(70))
 			user = t;
 		p->new |= (late >> r & 1) && user != t;
@@ -207,7 +212,10 @@ static void make(struct prog *p, uint64_t seed, int slow)
 	}
 }
 
-/* Locks and conditions are a rank's by themselves; flags (hw, hs) are not. */
+/*
+ * Locks and conditions belong to a rank. Flags (hw, hs) belong to the job, so their names contain
+ * it.
+ */
 static void print_step(const struct prog *p, int r, const struct step *s, FILE *f)
 {
 	static const char *const words[] = {"AR",    "dsync", "ssync",	"esync", "read",
@@ -275,12 +283,12 @@ static void print(const struct prog *p, FILE *f)
 /* ---- how it ends ----------------------------------------------------------------------------- */
 
 struct state {
-	int at[RANKS][THREADS], entered[RANKS][THREADS]; /* in the operation's set-up */
-	int begun[RANKS];				 /* set of threads */
+	int at[RANKS][THREADS], entered[RANKS][THREADS]; /* at: the next step of each thread */
+	int begun[RANKS];				 /* begun: set of threads */
 	unsigned issued[RANKS], awaited[RANKS][THREADS]; /* sets of operations */
 	int waits[RANKS][THREADS], lock[RANKS];
 	unsigned flags[RANKS], signs[RANKS],
-		used[RANKS]; /* used: communicators, of which the set-up is begun */
+		used[RANKS]; /* used: set of communicators whose set-up the rank has begun */
 };
 
 static int is_done(const struct prog *p, const struct state *s, int op)
@@ -299,7 +307,7 @@ static int are_done(const struct prog *p, const struct state *s, unsigned ops)
 	return 1;
 }
 
-/* Issued by this rank on the communicator. */
+/* Returns the operations that the rank has issued on the communicator. */
 static unsigned of_comm(const struct prog *p, const struct state *s, int r, int comm)
 {
 	unsigned set = 0;
@@ -310,7 +318,10 @@ static unsigned of_comm(const struct prog *p, const struct state *s, int r, int 
 	return set;
 }
 
-/* NCCL's first operation on a communicator returns when all ranks have begun theirs. */
+/*
+ * Whether NCCL's first operation on a communicator can return: all ranks must have begun theirs.
+ * Marks that rank r has.
+ */
 static int is_set_up(const struct prog *p, struct state *s, int r, int comm)
 {
 	int all = 1;
@@ -321,7 +332,7 @@ static int is_set_up(const struct prog *p, struct state *s, int r, int comm)
 	return all;
 }
 
-/* Returns 1 if the thread has taken its next step. awake: one that sleeps goes on. */
+/* Executes the thread's next step if it can. Returns 1 if it did. `awake` lets SLEEP steps end. */
 static int take_step(const struct prog *p, struct state *s, int r, int t, enum rules rules,
 		     int awake)
 {
@@ -383,7 +394,7 @@ static int take_step(const struct prog *p, struct state *s, int r, int t, enum r
 	return 1;
 }
 
-/* One thread takes a step, of those that are not held. */
+/* Lets one random thread that is not in `held` take a step. Returns 0 if none can. */
 static int move(const struct prog *p, struct state *s, enum rules rules, unsigned held, int awake)
 {
 	int from = rnd(RANKS * THREADS);
@@ -399,8 +410,9 @@ static int move(const struct prog *p, struct state *s, enum rules rules, unsigne
 }
 
 /*
- * A random schedule. Returns 1 if every thread reached its end. By chance alone no thread is late
- * enough: with `late` some begin only when nothing else moves, and so does one that has slept.
+ * Runs the program by a random schedule. Returns 1 if every thread reached its end. Random choices
+ * alone make no thread late enough, so with `late` some threads start, and sleeping threads go on,
+ * only when nothing else can move.
  */
 static int run_once(const struct prog *p, enum rules rules, int late)
 {
@@ -433,9 +445,7 @@ static void label(struct entry *e)
 
 /* ---- execution ------------------------------------------------------------------------------- */
 
-/*
- * Programs that share a process: those that complete by themselves, with releases, and not at all.
- */
+/* How programs end. Those with the same end share a process. */
 enum end { BY_ITSELF, BY_A_NEW_THREAD, WITH_RELEASE, NEVER, EITHER, NR_ENDS };
 
 static const char *const ends[] = {"complete by themselves", "may need a new thread for that",
@@ -469,8 +479,9 @@ static void start(struct batch *b)
 {
 	static int number;
 	/*
-	 * A late thread begins after a verdict, which does no harm; a program that hangs is broken
-	 * off, later where processes start.
+	 * If the program completes, the time-out is so short that a verdict precedes the late
+	 * thread, and the job goes on after it. A program that hangs is ended, later if processes
+	 * must start first.
 	 */
 	int hangs = b->end == NEVER || b->end == EITHER;
 	FILE *f;
@@ -510,14 +521,14 @@ static void failed(const struct batch *b, const struct entry *e, const char *why
 	fflush(stdout);
 }
 
-/* text: what its processes have printed of it. */
+/* Judges a program by the output of its processes in `text`. */
 static void judge(const struct batch *b, const struct entry *e, const char *text, int status)
 {
 	int done, hung = 0;
 	int proved = strstr(text, "Confidence: proved.\n") != NULL,
 	    released = strstr(text, "was part of a deadlock") != NULL;
 
-	/* Each process says how it ended. */
+	/* Each process prints how it ended. */
 	for (const char *at = text; (at = strstr(at, "\n--- ")); at++)
 		hung += !strstr(at, " completes ") ||
 			strcspn(at + 1, "\n") < (size_t)(strstr(at, " completes ") - at);

@@ -1,4 +1,4 @@
-/* The contents of a script's buffers at its end (oracle.h). */
+/* Computes the values of a script's buffers (oracle.h). */
 #include "oracle.h"
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +117,7 @@ void or_open(struct oracle *o, struct script *s)
 				keys[nr++].step = i;
 			}
 		}
-		/* All k are 0 as yet: sorted by signature and order of issue. */
+		/* Every `k` is still 0, so this sorts by signature and then by order of issue. */
 		qsort(keys, (size_t)nr, sizeof(*keys), or_compare);
 		for (i = 1; i < nr; i++)
 			if (keys[i].sig == keys[i - 1].sig)
@@ -234,14 +234,14 @@ static int or_collective(struct oracle *o, int rank, int thread, int step, struc
 	return ret;
 }
 
-/* The value that a step writes. */
+/* Returns the value that a step writes. Computes it at the first call. */
 static const struct or_val *or_step(struct oracle *o, int rank, int thread, int step)
 {
 	struct or_val *v = &o->vals[rank][thread][step];
 	const struct sc_step *st = &o->s->threads[rank][thread].v[step];
 	int ret = -1;
 
-	if (v->state == OR_BUSY) /* needs itself */
+	if (v->state == OR_BUSY) /* the value depends on itself */
 		v->state = OR_UNKNOWN;
 	if (v->state != OR_NEW)
 		return v;

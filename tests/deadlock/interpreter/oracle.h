@@ -1,8 +1,9 @@
 /*
- * The contents of a script's buffers at its end: the value that each step writes, by program order.
- * A step of a thread reads the thread's last value; the k-th call of a signature meets the k-th of
- * the others. Sound for programs without races; unknown values (unmatched, written by two threads,
- * not integers) are not compared. One thread at a time.
+ * Computes the value that each step of a script writes, and so the contents of its buffers, from
+ * the program order alone. A step reads the last value that its own thread wrote. The k-th call of
+ * a signature on one rank matches the k-th call of that signature on the others. This is correct
+ * for programs without races. A value is unknown, and is not compared, if its operation has no
+ * match, if two threads write the buffer, or if its elements are not integers. Not thread-safe.
  */
 #ifndef DEADLOCK_ORACLE_H
 #define DEADLOCK_ORACLE_H
@@ -25,17 +26,20 @@ struct or_key {
 struct oracle {
 	struct script *s;
 	struct or_val *vals[SC_RANKS][SC_THREADS];
-	struct or_key *keys[SC_RANKS]; /* sorted */
+	struct or_key *keys[SC_RANKS]; /* sorted by (sig, k) */
 	uint64_t *inst[SC_RANKS][SC_THREADS];
 	int nr_keys[SC_RANKS];
 };
 
 uint32_t or_init(int rank, int buf, size_t i);
 
-/* The value that `poke` writes. */
+/* The value that step `poke` writes to element `i`. */
 uint32_t or_poked(int rank, int buf, int step, size_t i);
 
-/* Elements that a step reads and writes; 0 none. */
+/*
+ * The number of elements that a step reads, and the number that it writes. 0 if it reads or writes
+ * no buffer.
+ */
 size_t or_reads(const struct script *s, const struct sc_step *st);
 
 size_t or_writes(const struct script *s, const struct sc_step *st, int rank);
@@ -44,7 +48,10 @@ void or_open(struct oracle *o, struct script *s);
 
 void or_close(struct oracle *o);
 
-/* The first n elements of a buffer as a step of a thread finds them; 0 or -1 not known. */
+/*
+ * Computes the first n elements of a buffer as a step of a thread finds them. Returns 0, or -1 if
+ * the value is unknown.
+ */
 int or_before(struct oracle *o, int rank, int thread, int step, int buf, size_t n, uint32_t *out);
 
 #endif

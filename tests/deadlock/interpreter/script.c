@@ -1,18 +1,19 @@
 /*
- * Executes scripts (script.h): a plain NCCL and CUDA runtime program, with nothing of dfshim in it.
- * Ranks are threads of one process, or with `procs` a process each; every rank has a device.
- * Streams, events, graphs and buffers are a rank's own. A file may hold many programs; they are
- * executed one after the other.
+ * Executes scripts (script.h). It is a plain program of NCCL and the CUDA runtime and uses nothing
+ * of dfshim. Each rank is a thread; with `procs` the ranks are distributed to several processes.
+ * Each rank has a device, and its own streams, events, graphs and buffers. A file may hold several
+ * programs; they are executed one after the other.
  *
- * Steps that are no waits in the script are none here: the end of the program polls the streams and
- * the communicators' asynchronous errors; `hw` and `hbar` are locks between processes. Waits there
- * are the real calls.
+ * Only steps that wait in the script wait in CUDA or NCCL. For this reason the end of a program
+ * polls the streams and the communicators' asynchronous errors, and `hw` and `hbar` wait on a futex
+ * in memory that the processes share.
  *
- * On standard error: "=== NAME" before a program and "--- NAME completes|hung|wrong|error|stands
- * TEXT" after it. Exit status: that of the worst program (0 completes, 1 wrong, 2 usage, 3 NCCL or
- * CUDA error, as of a hang that was broken off, 4 no progress). Without progress for
- * --timeout the process ends; a program of which it is certain that all its threads wait for one
- * another is broken off after --still, and the next one follows.
+ * Prints "=== NAME" to standard error before a program, and "--- NAME
+ * completes|hung|wrong|error|stands TEXT" after it. The exit status is the worst of all programs: 0
+ * completes, 1 wrong data, 2 usage, 3 error of NCCL or CUDA (also when dfshim broke off a hang), 4
+ * no progress. The process ends after --timeout seconds without progress. If all threads of a
+ * program certainly wait for one another, the program is broken off after --still seconds, and the
+ * next program follows.
  */
 #define _GNU_SOURCE
 #include "script_steps.h"
@@ -72,12 +73,15 @@ static int buffers(struct rank *me)
 	return 0;
 }
 
-/* A message for each pair of ranks that has some in the program. */
+/*
+ * Exchanges a message between each pair of ranks that exchanges messages in the program, so that
+ * NCCL connects them.
+ */
 static int connect_pairs(struct rank *me, int comm)
 {
 	const struct script *s = me->s;
 	const struct sc_comm *c = &s->comms[comm];
-	uint64_t to = 0, from = 0; /* ranks */
+	uint64_t to = 0, from = 0; /* sets of ranks */
 	int r, t, i;
 
 	for (r = 0; r < s->nr_ranks; r++)
@@ -161,7 +165,10 @@ static int setup(struct rank *me)
 							       ? cudaStreamDefault
 							       : cudaStreamNonBlocking));
 		}
-	/* Times are never asked for, but whether they could be must make no difference. */
+	/*
+	 * The script never measures times. Half of the events could, because that must make no
+	 * difference.
+	 */
 	for (i = 0; i < s->event.nr; i++)
 		CUDA(cudaEventCreateWithFlags(&me->events[i],
 					      i % 2 || !strncmp(s->event.v[i], "timed", 5)
@@ -173,7 +180,10 @@ static int setup(struct rank *me)
 		if (!s->comms[i].late && !me->comms[i] &&
 		    sc_comm_rank(&s->comms[i], me->rank) >= 0 && comm_init(me, i, 1))
 			return -1;
-	/* The set-up of connections is no part of the program. */
+	/*
+	 * Connects all ranks before the program starts, because the set-up must not block the
+	 * program's steps.
+	 */
 	if (!s->cold) {
 		CUDA(cudaStreamCreateWithFlags(&me->warm, cudaStreamNonBlocking));
 		for (i = 0; i < s->comm.nr; i++) {
@@ -188,7 +198,7 @@ static int setup(struct rank *me)
 	return 0;
 }
 
-/* Checks the contents of the program's buffers. */
+/* Compares every buffer that the rank's steps write with the oracle's value. */
 static int verify(struct rank *me)
 {
 	struct script *s = me->s;
@@ -223,7 +233,10 @@ static int verify(struct rank *me)
 	return 0;
 }
 
-/* The rank takes part in it: otherwise nothing of the communicator is stuck there. */
+/*
+ * Whether the rank's first thread has a collective on the communicator. Otherwise the rank has
+ * nothing on it that could be stuck.
+ */
 static int takes_part(const struct rank *me, int comm)
 {
 	const struct sc_thread *t = &me->s->threads[me->rank][0];
@@ -235,9 +248,9 @@ static int takes_part(const struct rank *me, int comm)
 }
 
 /*
- * After the library has ended communicators: those that the script names have an error, all streams
- * reach their end, and go on working. Prints that. Waits for it, so a rank that does not get there
- * has made no progress.
+ * Called after dfshim has ended communicators. Each communicator of `after` must report an error,
+ * and all streams must finish and accept new work. Prints the results. Waits without a limit: a
+ * rank that does not get to the end makes no progress, which --timeout detects.
  */
 static int aftermath(struct rank *me)
 {
@@ -324,7 +337,9 @@ static int teardown(struct rank *me)
 	return 0;
 }
 
-/* The rank's threads have ended, and its streams too. */
+/*
+ * Whether all threads of the rank have ended and its streams have been polled until they were idle.
+ */
 static int through[SC_RANKS];
 
 static void *run_rank(void *arg)
@@ -363,7 +378,10 @@ static void *run_rank(void *arg)
 				break;
 	}
 	__atomic_store_n(&through[me->rank], 1, __ATOMIC_SEQ_CST);
-	/* No rank leaves before all are through, and one that has left is not waited for. */
+	/*
+	 * No rank destroys its communicators before all ranks reach this line. A rank whose thread
+	 * returned arrives without waiting.
+	 */
 	if (!meet(me, 1, 1) && !me->gone && !failed())
 		verify(me);
 	meet(me, 2, !failed());
@@ -375,14 +393,15 @@ static void *run_rank(void *arg)
 
 static struct {
 	pthread_mutex_t lock;
-	const struct script *s; /* that runs */
+	const struct script *s; /* the program that runs, or NULL */
 	double limit;
 } still = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /*
- * Every thread waits for a flag that is not set, or has ended in a rank that is through or has such
- * a one: only a thread that runs sets flags. None has been set while we looked, so all that we saw
- * held at the same time.
+ * Whether the program can make no progress: each thread waits for a flag that is not set, or has
+ * ended; and a rank without a waiting thread is through. Only running threads set flags.
+ * shared->turn shows that no flag was set during the check, so all observations were true at the
+ * same time.
  */
 static int stands_still(const struct script *s)
 {
@@ -409,8 +428,8 @@ static int stands_still(const struct script *s)
 }
 
 /*
- * A program whose threads wait for one another is broken off when that has been so for the limit:
- * until then the library may report its view of it.
+ * Breaks off a program after its threads have waited for one another for the time `still.limit`.
+ * Until then dfshim can report the hang.
  */
 static void *watch_still(void *arg)
 {
@@ -447,7 +466,10 @@ static void now_runs(const struct script *s)
 	pthread_mutex_unlock(&still.lock);
 }
 
-/* Done for all ranks of this process: the calls of a process with several devices. */
+/*
+ * Creates the communicators of all ranks of this process in one group, as a process with several
+ * devices does.
+ */
 static int share_comms(struct rank *ranks)
 {
 	struct script *s = ranks->s;
@@ -519,7 +541,7 @@ static void run(struct script *s)
 		max_status = client_status;
 }
 
-/* The flags that threads set for each other, between processes too. */
+/* Maps the memory in which threads set flags for one another. Processes share it. */
 static void share(void)
 {
 	const char *port = getenv("MASTER_PORT");

@@ -1,6 +1,6 @@
 /*
- * The steps of a script as calls of NCCL and of the CUDA runtime: one rank's objects, and what each
- * step does with them. Part of the interpreter (script.c).
+ * Executes the steps of a script as calls of NCCL and the CUDA runtime, and declares the objects of
+ * a rank. Part of the interpreter (script.c).
  */
 #ifndef DEADLOCK_SCRIPT_STEPS_H
 #define DEADLOCK_SCRIPT_STEPS_H
@@ -20,7 +20,7 @@
 struct shared {
 	uint32_t failed, arrived[4];
 	uint32_t flags[NR_WORDS];
-	uint32_t turn; /* futex word: flags or bars have changed */
+	uint32_t turn; /* futex word; every change of flags or bars increments it */
 	uint64_t bars[NR_WORDS];
 };
 
@@ -34,11 +34,11 @@ struct rank {
 	cudaGraph_t *graphs;
 	cudaGraphExec_t *execs;
 	uint32_t **bufs;
-	size_t *sizes; /* elements */
+	size_t *sizes; /* in elements */
 	void *scratch[2], *pinned[16], *registered;
 	int nr_pinned, gone, returned;
 	pthread_t thread;
-	struct thread_arg *args; /* of its threads */
+	struct thread_arg *args; /* one for each thread of the rank */
 };
 
 struct thread_arg {
@@ -50,7 +50,7 @@ struct thread_arg {
 static struct shared *shared;
 static struct client_job job;
 static ncclUniqueId *ids;
-static uint32_t over; /* the program is over: what was stuck ends */
+static uint32_t over; /* the program is over: host functions that are stuck return */
 static int max_status;
 static pthread_mutex_t oracle_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -64,8 +64,8 @@ static int failed(void)
 }
 
 /*
- * turns: how often this wait has napped. The longer it lasts the longer the naps: a job that hangs
- * uses no processor.
+ * Sleeps. `turns` counts the naps of this wait. Later naps are longer, so that a job that hangs
+ * uses little CPU.
  */
 static void nap(unsigned *turns)
 {
@@ -75,7 +75,10 @@ static void nap(unsigned *turns)
 	nanosleep(&pause, NULL);
 }
 
-/* All ranks; leaves when the job has failed. */
+/*
+ * A barrier of all ranks. Arrives, and if `wait` is set waits for the others. Returns -1 if the job
+ * has failed.
+ */
 static int meet(struct rank *me, int which, int wait)
 {
 	unsigned turns = 0;
@@ -171,7 +174,7 @@ static int poll_event(struct rank *me, cudaEvent_t event)
 	return async_errors(me);
 }
 
-/* A communicator that does not block may go on with the call. */
+/* A call on a non-blocking communicator may return ncclInProgress. */
 #define STARTED(call)                                                                              \
 	do {                                                                                       \
 		ncclResult_t s_ = (call);                                                          \
@@ -284,7 +287,7 @@ static int look(struct rank *me, int thread, int step)
 		memcpy(host, me->bufs[st->in], n * 4);
 	else
 		CUDA(cudaMemcpy(host, me->bufs[st->in], n * 4, cudaMemcpyDeviceToHost));
-	/* Data behind an ended communicator is not compared. */
+	/* Data is not compared after the communicator has failed. */
 	ret = async_errors(me);
 	if (!ret)
 		ret = compare(me, thread, step, st->in, host, n,
@@ -308,7 +311,7 @@ static void *look_thread(void *arg)
 	return NULL;
 }
 
-/* The same by another thread, which begins when this one has reached this step. */
+/* Calls look() on a new thread, and waits for it. */
 static int look_elsewhere(struct rank *me, int thread, int step)
 {
 	struct look_arg a = {me, thread, step, 0};
@@ -320,7 +323,10 @@ static int look_elsewhere(struct rank *me, int thread, int step)
 	return a.ret;
 }
 
-/* The host writes a value that no earlier operation may see, and has been synchronised with. */
+/*
+ * Writes a value from the CPU. Earlier operations must not see the value; the script has
+ * synchronised with them.
+ */
 static int poke(struct rank *me, const struct sc_step *st, int step)
 {
 	for (size_t k = 0; k < st->count; k++)
@@ -329,8 +335,7 @@ static int poke(struct rank *me, const struct sc_step *st, int step)
 }
 
 /*
- * A copy by another device, the last one, so that it is one that no rank uses where there are
- * enough.
+ * Copies on a stream of the last device, which no rank uses if there are more devices than ranks.
  */
 static int far_copy(struct rank *me, const struct sc_step *st)
 {
@@ -377,8 +382,8 @@ static int implicit_sync(struct rank *me, const struct sc_step *st)
 }
 
 /*
- * A wait for another thread, as a lock between processes is: the kernel knows that we wait, but not
- * for which.
+ * Waits for another thread as a lock between processes does: the kernel knows that this thread
+ * waits, but not for which thread.
  */
 static void host_wait(uint32_t seen)
 {
@@ -393,7 +398,7 @@ static void host_wake(void)
 	syscall(SYS_futex, &shared->turn, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* The flag for which each thread waits, and 1; 0 none. */
+/* The flag for which each thread waits, plus 1; 0 if it waits for none. */
 static int waits_for[SC_RANKS][SC_THREADS];
 
 static int host_step(struct rank *me, int thread, const struct sc_step *st)
@@ -437,7 +442,7 @@ static int host_step(struct rank *me, int thread, const struct sc_step *st)
 	case SC_SLEEP:
 		usleep((useconds_t)st->count * 1000);
 		return 0;
-	default: /* spin */
+	default: /* SC_SPIN */
 		while (!failed() && !async_errors(me))
 			nap(&turns);
 		return -1;
@@ -477,7 +482,7 @@ static int comm_init(struct rank *me, int c, int blocking)
 	return 0;
 }
 
-/* The ranks that are not in the new one are left out. */
+/* Ranks of the old communicator that are not in the new one are excluded. */
 static int shrink(struct rank *me, const struct sc_step *st, ncclComm_t comm)
 {
 	const struct sc_comm *old = &me->s->comms[st->comm];
@@ -522,9 +527,9 @@ static int comm_step(struct rank *me, const struct sc_step *st)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* 0, -1 failed, 1 the thread ends here. */
 static void start_thread(struct rank *me, int thread);
 
+/* Returns 0, -1 on failure, or 1 if the thread ends with this step. */
 static int execute(struct rank *me, int thread, int step)
 {
 	const struct sc_step *st = &me->s->threads[me->rank][thread].v[step];
@@ -611,7 +616,7 @@ static int execute(struct rank *me, int thread, int step)
 		return comm_step(me, st);
 	case SC_EXIT:
 		if (me->s->procs)
-			exit(st->coll); /* the word says with which status */
+			exit(st->coll); /* `fail` exits with status 1 */
 		me->gone = 1;
 		return 1;
 	case SC_QUIT:
@@ -652,9 +657,9 @@ static int execute(struct rank *me, int thread, int step)
 	return -1;
 }
 
-/* The step at which each thread is: said when the program hangs, or is broken off. */
+/* The step that each thread executes. Printed when the program hangs or is broken off. */
 static int stands[SC_RANKS][SC_THREADS];
-static int first_stands, nr_stand; /* the ranks of this process: the watch asks at any time */
+static int first_stands, nr_stand; /* ranks of this process; the watch may read them at any time */
 
 static void *run_thread(void *arg)
 {
@@ -683,7 +688,7 @@ static void start_thread(struct rank *me, int thread)
 	a->started = !pthread_create(&a->id, NULL, run_thread, a);
 }
 
-/* "@ RANK THREAD STEP", for each: where it stands. */
+/* Prints "@ RANK THREAD STEP" for each thread of this process. */
 static void say_stands(void)
 {
 	int first = __atomic_load_n(&first_stands, __ATOMIC_RELAXED),

@@ -1,4 +1,4 @@
-/* Scripts (script.h) are read, made in memory, and written as text. */
+/* Reads scripts (script.h) from text, builds them in memory, and prints them as text. */
 #include "script.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -7,8 +7,9 @@
 #define SC_FAIL(s, ...) (snprintf((s)->error, sizeof((s)->error), __VA_ARGS__), -1)
 
 /*
- * The words after a step's name: c communicator, s S stream, p peer, e event, f flag, b barrier
- * with ranks, g graph, B buffer, T buffer that is written, n number, v options
+ * `args` has a letter for each word that follows the step's name: c and C a communicator, s and S a
+ * stream, p a peer, e an event, f a flag, b a barrier and its ranks, g a graph, B a buffer, T a
+ * buffer that the step writes, D up to two buffers (source and destination), n a number, v options.
  */
 static const struct sc_word {
 	const char *name;
@@ -88,7 +89,7 @@ int sc_name(struct sc_names *t, const char *name)
 	for (i = 0; i < t->nr; i++)
 		if (!strcmp(t->v[i], name))
 			return i;
-	if (!(t->nr & (t->nr - 1))) /* powers of two */
+	if (!(t->nr & (t->nr - 1))) /* `v` grows when `nr` is a power of two */
 		t->v = realloc(t->v, (size_t)(t->nr ? 2 * t->nr : 1) * sizeof(*t->v));
 	snprintf(t->v[t->nr], sizeof(*t->v), "%s", name);
 	return t->nr++;
@@ -102,7 +103,7 @@ int sc_buf(struct script *s, const char *name, int rank)
 	if (!name) {
 		snprintf(own, sizeof(own), ".%d.%d", rank, nr);
 		name = own;
-		/* never looked for by name: no search */
+		/* No step refers to an unnamed buffer by name, so do not search for the name. */
 		if (!(nr & (nr - 1)))
 			s->buf.v = realloc(s->buf.v, (size_t)(nr ? 2 * nr : 1) * sizeof(*s->buf.v));
 		snprintf(s->buf.v[nr], sizeof(*s->buf.v), "%s", own);

@@ -1,8 +1,8 @@
 /*
- * Waits of the threads of a rank for one another, without a call that a library could record:
- * mutexes, a lock as an interpreter has, conditions, queues. Part of the interpreter (script.c). A
- * thread that ends gives up what it holds and wakes all others, so that a program that was broken
- * off ends.
+ * Threads of one rank that wait for one another without a call that a library could record:
+ * mutexes, a lock like an interpreter's, conditions, and queues. Part of the interpreter
+ * (script.c). A thread that ends releases its locks and wakes all other threads, so that a program
+ * ends after it was broken off.
  */
 #ifndef DEADLOCK_SCRIPT_THREADS_H
 #define DEADLOCK_SCRIPT_THREADS_H
@@ -16,9 +16,12 @@
 
 static struct between {
 	pthread_mutex_t lock[NR_LOCKS], mutex;
-	/* by which thread, and 1; 0: by none; a thread compares it with its own number only */
+	/*
+	 * The number of the thread that holds each mutex, plus 1; 0 if no thread does. A thread
+	 * compares an entry only with its own number.
+	 */
 	int held[NR_LOCKS];
-	int taken[NR_LOCKS]; /* the interpreter's: the same */
+	int taken[NR_LOCKS]; /* as `held`, for locks like an interpreter's */
 	int signs[NR_LOCKS], ended;
 	pthread_cond_t cond;
 	sem_t queue[NR_LOCKS];
@@ -36,7 +39,7 @@ static void between_init(struct between *b)
 	}
 }
 
-/* Under the mutex: waits for no longer than 5 ms, as CPython does for its lock. */
+/* Waits for at most 5 ms, as CPython does for its lock. The caller holds b->mutex. */
 static void look_up(struct between *b)
 {
 	struct timespec until;
@@ -94,7 +97,7 @@ static void between_step(struct between *b, int thread, const struct sc_step *st
 	pthread_mutex_unlock(&b->mutex);
 }
 
-/* The thread has ended; broken: before its last step. */
+/* Called when a thread has ended. `broken` means that it ended before its last step. */
 static void between_end(struct between *b, int thread, int broken)
 {
 	pthread_mutex_lock(&b->mutex);
