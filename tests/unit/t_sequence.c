@@ -1,8 +1,9 @@
 /*
  * Description: the order that rank 0 decides (DFSHIM_NCCL_ORDER=agree): random programs in which
- * each rank has its own order of issue all end on lanes that execute one unit after the other; so
- * do programs with groups that end with NCCL, whatever their threads wait for in between. Each
- * receive gets its own message. Short messages end without a receive.
+ * each rank has its own order of issue and its own groups all end on lanes that execute one group
+ * after the other, also if a rank is ready with a part of a group only; so do programs with groups
+ * that end with NCCL, whatever their threads wait for in between. Ranks have the same order on
+ * their lanes. Each receive gets its own message. Short messages end without a receive.
  */
 #include "tests/lib/test.h"
 
@@ -12,17 +13,19 @@
 #include "runtime/base/rng.h"
 #include "runtime/exec/nccl/sequence.h"
 
-#define RANKS 4
-#define OPS   24
+#define RANKS	 4
+#define OPS	 24
+#define BUFFERED 8 /* messages of a pair */
 
 /* An operation of all ranks, or a message (to >= 0). */
 struct op {
 	int from, to, is_short;
-	int running[RANKS], ended;
+	uint32_t number; /* of a send, among those of the pair that this rank issues */
+	int here[RANKS], decided[RANKS], running[RANKS], ended;
 };
 
 struct unit {
-	int ops[OPS], nr, arrived, launched, begun, ended;
+	int ops[OPS], nr;
 };
 
 /* The messages from one rank to another, in the order in which lanes begin them. */
@@ -30,6 +33,7 @@ struct pair {
 	struct {
 		int op[OPS], nr;
 	} sends, receives;
+	uint32_t issued;
 };
 
 static struct job {
@@ -39,18 +43,21 @@ static struct job {
 	struct op ops[OPS];
 	struct unit units[RANKS][OPS + 1]; /* from 1, by order of issue */
 	int nr_units[RANKS];
-	uint32_t lane[RANKS][OPS + 1]; /* units in the order of their launch */
-	int nr_lane[RANKS], at[RANKS];
+	/* operations in the order of their launch, and whether a group ends there */
+	int lane[RANKS][OPS], ends[RANKS][OPS];
+	int nr_lane[RANKS], at[RANKS], nr_begun[RANKS];
 	struct pair pairs[RANKS][RANKS];
 } job;
 
-static void go(void *arg, uint32_t rank, uint32_t unit)
+static void go(void *arg, uint32_t rank, uint32_t unit, uint32_t op, int last)
 {
 	struct job *j = arg;
+	int o = j->units[rank][unit].ops[op], at = j->nr_lane[rank]++;
 
-	ck_assert(!j->units[rank][unit].launched && j->units[rank][unit].arrived);
-	j->units[rank][unit].launched = 1;
-	j->lane[rank][j->nr_lane[rank]++] = unit;
+	ck_assert(j->ops[o].here[rank] && !j->ops[o].decided[rank]);
+	j->ops[o].decided[rank] = 1;
+	j->lane[rank][at] = o;
+	j->ends[rank][at] = last;
 }
 
 static int takes_part(const struct op *o, int rank)
@@ -58,104 +65,126 @@ static int takes_part(const struct op *o, int rank)
 	return o->to < 0 || o->from == rank || o->to == rank;
 }
 
-/* The lane's next unit begins: NCCL gives the n-th receive of a pair the n-th message. */
-static void begin(struct job *j, int rank, struct unit *u)
+/* The operation begins on the lane: NCCL gives the n-th receive of a pair the n-th message. */
+static void begin(struct job *j, int rank, int op)
 {
-	int i, n;
+	struct op *o = &j->ops[op];
+	struct pair *p = o->to < 0 ? NULL : &j->pairs[o->from][o->to];
+	int n;
 
-	u->begun = 1;
-	for (i = 0; i < u->nr; i++) {
-		struct op *o = &j->ops[u->ops[i]];
-		struct pair *p = o->to < 0 ? NULL : &j->pairs[o->from][o->to];
-
-		o->running[rank] = 1;
-		if (!p)
-			continue;
-		if (o->from == rank)
-			p->sends.op[n = p->sends.nr++] = u->ops[i];
-		else
-			p->receives.op[n = p->receives.nr++] = u->ops[i];
-		ck_assert(n >= p->sends.nr || n >= p->receives.nr ||
-			  p->sends.op[n] == p->receives.op[n]);
-	}
+	o->running[rank] = 1;
+	if (!p)
+		return;
+	if (o->from == rank)
+		p->sends.op[n = p->sends.nr++] = op;
+	else
+		p->receives.op[n = p->receives.nr++] = op;
+	ck_assert(n >= p->sends.nr || n >= p->receives.nr || p->sends.op[n] == p->receives.op[n]);
 }
 
-/* Whether the unit's message is in the buffer: so are those before it that have no receive. */
-static int is_buffered(const struct job *j, const struct unit *u, int op)
+/* Whether the message is in the buffer: so are those before it that have no receive. */
+static int is_buffered(const struct job *j, int op)
 {
 	const struct op *o = &j->ops[op];
 	const struct pair *p = &j->pairs[o->from][o->to];
-	int n, i;
+	int n;
 
-	for (n = 0; n < p->sends.nr && o->is_short; n++) {
+	for (n = p->receives.nr; n < p->sends.nr && n < p->receives.nr + BUFFERED; n++) {
+		if (!j->ops[p->sends.op[n]].is_short)
+			return 0;
 		if (p->sends.op[n] == op)
 			return 1;
-		for (i = 0; i < u->nr && u->ops[i] != p->sends.op[n];)
-			i++;
-		if (!j->ops[p->sends.op[n]].ended &&
-		    (i == u->nr || !j->ops[p->sends.op[n]].is_short))
-			return 0;
 	}
 	return 0;
+}
+
+/* Executes a rank's next group as far as it gets. Returns 1 if something has moved. */
+static int execute_group(struct job *j, int r)
+{
+	int at = j->at[r], moved = 0, all = 1, i, k;
+
+	if (at == j->nr_lane[r])
+		return 0;
+	for (i = at;; i++) {
+		struct op *o = &j->ops[j->lane[r][i]];
+		int here = 1;
+
+		ck_assert_int_lt(i, j->nr_lane[r]);
+		if (i >= j->nr_begun[r]) {
+			begin(j, r, j->lane[r][i]);
+			j->nr_begun[r]++;
+		}
+		for (k = 0; k < j->nr_ranks; k++)
+			here &= !takes_part(o, k) || o->running[k];
+		moved |= here && !o->ended;
+		o->ended |= here;
+		all &= o->ended || (o->from == r && is_buffered(j, j->lane[r][i]));
+		if (j->ends[r][i])
+			break;
+	}
+	if (all)
+		j->at[r] = i + 1;
+	return moved || all;
 }
 
 /* Executes what the lanes hold, as far as it gets. */
 static void execute(struct job *j)
 {
-	int moved = 1, r, i, k;
+	int moved = 1, r;
 
-	while (moved) {
-		moved = 0;
-		for (r = 0; r < j->nr_ranks; r++) {
-			struct unit *u = &j->units[r][j->lane[r][j->at[r]]];
-			int all = 1;
+	while (moved)
+		for (moved = 0, r = 0; r < j->nr_ranks; r++)
+			moved |= execute_group(j, r);
+}
 
-			if (j->at[r] == j->nr_lane[r])
-				continue;
-			if (!u->begun)
-				begin(j, r, u);
-			for (i = 0; i < u->nr; i++) {
-				struct op *o = &j->ops[u->ops[i]];
-				int here = 1;
-
-				for (k = 0; k < j->nr_ranks; k++)
-					here &= !takes_part(o, k) || o->running[k];
-				moved |= here && !o->ended;
-				o->ended |= here;
-				all &= o->ended || (o->from == r && is_buffered(j, u, u->ops[i]));
-			}
-			if (all) {
-				u->ended = 1;
-				j->at[r]++;
-				moved = 1;
-			}
-		}
+static void pause_job(struct job *j)
+{
+	while (df_lanes_sequence_waits(j->q)) {
+		ck_assert_int_eq(df_lanes_sequence_pause(j->q), 0);
+		execute(j);
 	}
 }
 
-static void arrive(struct job *j, int rank, int unit)
+/* One operation of a unit is ready. */
+static void arrive(struct job *j, int rank, int unit, int op)
 {
 	struct unit *u = &j->units[rank][unit];
-	int i, ret;
+	struct op *o = &j->ops[u->ops[op]];
+	struct df_lanes_item it = {.key = (uint64_t)u->ops[op] + 1,
+				   .unit = (uint32_t)unit,
+				   .op = (uint32_t)op,
+				   .nr = (uint32_t)u->nr,
+				   .need = o->to < 0 ? (uint32_t)j->nr_ranks : 2,
+				   .side = o->to < 0 ? (uint32_t)rank : o->to == rank};
 
-	u->arrived = 1;
-	for (i = 0; i < u->nr; i++) {
-		const struct op *o = &j->ops[u->ops[i]];
-		struct df_lanes_message m = {(uint32_t)(o->to == rank ? o->from : o->to),
-					     o->is_short};
-
-		ret = df_lanes_sequence_add(j->q, (uint32_t)rank, (uint32_t)unit,
-					    (uint64_t)u->ops[i] + 1,
-					    o->to < 0 ? (uint32_t)j->nr_ranks : 2,
-					    o->to < 0 ? (uint32_t)rank : o->to == rank,
-					    o->to < 0 ? NULL : &m, i + 1 == u->nr);
-		ck_assert_int_eq(ret, 0);
+	if (o->to >= 0) {
+		it.message = (uint32_t)(o->to == rank ? o->from : o->to) + 1;
+		it.number = o->number;
+		it.is_short = o->from == rank && o->is_short;
 	}
+	o->here[rank] = 1;
+	ck_assert_int_eq(df_lanes_sequence_add(j->q, (uint32_t)rank, &it), 0);
 	execute(j);
 }
 
+/* Whether the rank's thread may go on after the unit. */
+static int unit_ended(const struct job *j, int rank, int unit)
+{
+	const struct unit *u = &j->units[rank][unit];
+	int i;
+
+	for (i = 0; i < u->nr; i++) {
+		const struct op *o = &j->ops[u->ops[i]];
+
+		if (!o->ended &&
+		    !(o->from == rank && o->running[rank] && is_buffered(j, u->ops[i])))
+			return 0;
+	}
+	return 1;
+}
+
 /* Ranks, operations, and each rank's units: grouped at random, in the order of `ops` or its own. */
-static void make(struct job *j, uint64_t seed, int grouped)
+static void make(struct job *j, uint64_t seed, int own_order)
 {
 	int r, i, k, order[OPS];
 
@@ -179,49 +208,73 @@ static void make(struct job *j, uint64_t seed, int grouped)
 		struct unit *u = NULL;
 
 		for (i = 0; i < j->nr_ops; i++) {
-			k = (int)df_rng_below(&j->rng, (uint32_t)i + 1);
-			order[i] = order[grouped ? i : k];
-			order[grouped ? i : k] = i;
+			k = own_order ? (int)df_rng_below(&j->rng, (uint32_t)i + 1) : i;
+			order[i] = order[k];
+			order[k] = i;
 		}
 		for (i = 0; i < j->nr_ops; i++) {
-			if (!takes_part(&j->ops[order[i]], r))
+			struct op *o = &j->ops[order[i]];
+
+			if (!takes_part(o, r))
 				continue;
-			if (!u || !grouped || df_rng_below(&j->rng, 2))
+			if (!u || df_rng_below(&j->rng, 2))
 				u = &j->units[r][++j->nr_units[r]];
 			u->ops[u->nr++] = order[i];
+			if (o->from == r)
+				o->number = j->pairs[r][o->to].issued++;
 		}
 	}
 }
 
+/* All operations have ended; lanes have those that they have in common in one order. */
 static void check(struct job *j, const char *what, uint64_t seed)
 {
-	int r;
+	int r, i, k, last[RANKS][RANKS] = {0}, place[RANKS][OPS];
 
+	for (i = 0; i < j->nr_ops; i++)
+		ck_assert_msg(j->ops[i].ended, "%s, seed %llu: operation %d has not ended", what,
+			      (unsigned long long)seed, i);
 	for (r = 0; r < j->nr_ranks; r++)
-		ck_assert_msg(j->at[r] == j->nr_units[r],
-			      "%s, seed %llu: rank %d ended %d of %d units, %d launched", what,
-			      (unsigned long long)seed, r, j->at[r], j->nr_units[r], j->nr_lane[r]);
+		for (i = 0; i < j->nr_lane[r]; i++)
+			place[r][j->lane[r][i]] = i + 1;
+	for (r = 0; r < j->nr_ranks; r++)
+		for (i = 0; i < j->nr_lane[r]; i++)
+			for (k = 0; k < j->nr_ranks; k++) {
+				const struct op *o = &j->ops[j->lane[r][i]];
+
+				if (k == r || o->to >= 0)
+					continue;
+				ck_assert_int_gt(place[k][j->lane[r][i]], last[r][k]);
+				last[r][k] = place[k][j->lane[r][i]];
+			}
 	df_lanes_sequence_free(j->q);
 }
 
-/* Each rank has an order of its own, and is ready with its operations in any order. */
+/* Each rank has an order and groups of its own, and is ready with its operations in any order. */
 START_TEST(t_any_order)
 {
 	uint64_t seed = df_test_seed();
-	int n, r, i, left;
+	int n, r, i, k, left;
 
 	for (n = 0; n < 20000 / df_test_slow(); n++, seed++) {
-		make(&job, seed, 0);
+		make(&job, seed, 1);
 		for (left = 0, r = 0; r < job.nr_ranks; r++)
-			left += job.nr_units[r];
+			for (i = 1; i <= job.nr_units[r]; i++)
+				left += job.units[r][i].nr;
 		while (left) {
 			r = (int)df_rng_below(&job.rng, (uint32_t)job.nr_ranks);
 			i = 1 + (int)df_rng_below(&job.rng, OPS);
-			if (i > job.nr_units[r] || job.units[r][i].arrived)
+			if (i > job.nr_units[r])
 				continue;
-			arrive(&job, r, i);
+			k = (int)df_rng_below(&job.rng, (uint32_t)job.units[r][i].nr);
+			if (job.ops[job.units[r][i].ops[k]].here[r])
+				continue;
+			arrive(&job, r, i, k);
 			left--;
+			if (!df_rng_below(&job.rng, 4))
+				pause_job(&job);
 		}
+		pause_job(&job);
 		check(&job, "any order", seed);
 	}
 }
@@ -234,22 +287,27 @@ END_TEST
 START_TEST(t_groups)
 {
 	uint64_t seed = df_test_seed();
-	int n, r, idle, next[RANKS];
+	int n, r, i, idle, next[RANKS];
 
 	for (n = 0; n < 20000 / df_test_slow(); n++, seed++) {
-		make(&job, seed, 1);
+		make(&job, seed, 0);
 		for (r = 0; r < RANKS; r++)
 			next[r] = 1;
-		for (idle = 0; idle < 1000; idle++) {
+		for (idle = 0; idle < 100; idle++) {
 			r = (int)df_rng_below(&job.rng, (uint32_t)job.nr_ranks);
 			if (next[r] > job.nr_units[r])
 				continue;
 			/* Two of three ranks wait. */
-			if (next[r] > 1 && (r + n) % 3 && !job.units[r][next[r] - 1].ended)
+			if (next[r] > 1 && (r + n) % 3 && !unit_ended(&job, r, next[r] - 1)) {
+				pause_job(&job);
 				continue;
-			arrive(&job, r, next[r]++);
+			}
+			for (i = 0; i < job.units[r][next[r]].nr; i++)
+				arrive(&job, r, next[r], i);
+			next[r]++;
 			idle = 0;
 		}
+		pause_job(&job);
 		check(&job, "groups", seed);
 	}
 }
@@ -257,10 +315,11 @@ END_TEST
 
 static uint32_t gone[16], nr_gone;
 
-static void note(void *arg, uint32_t rank, uint32_t unit)
+static void note(void *arg, uint32_t rank, uint32_t unit, uint32_t op, int last)
 {
 	(void)arg;
-	gone[nr_gone++] = rank << 8 | unit;
+	(void)last;
+	gone[nr_gone++] = rank << 16 | unit << 8 | op;
 }
 
 static struct df_lanes_sequence *begin_noted(void)
@@ -272,119 +331,125 @@ static struct df_lanes_sequence *begin_noted(void)
 	return q;
 }
 
-/* A message, the unit's last operation if `last`. */
-static int message(struct df_lanes_sequence *q, uint32_t rank, uint32_t unit, uint64_t key,
-		   uint32_t side, uint32_t peer, int is_short, int last)
+static void pause_twice(struct df_lanes_sequence *q)
 {
-	struct df_lanes_message m = {peer, is_short};
-
-	return df_lanes_sequence_add(q, rank, unit, key, 2, side, &m, last);
+	ck_assert_int_eq(df_lanes_sequence_pause(q), 0);
+	ck_assert_int_eq(df_lanes_sequence_pause(q), 0);
 }
 
+/* Rank 0 sends a message to rank 1, in a unit of its own. */
 static int sends(struct df_lanes_sequence *q, uint32_t unit, uint64_t key, int is_short)
 {
-	return message(q, 0, unit, key, 0, 1, is_short, 1);
+	struct df_lanes_item it = {.key = key,
+				   .unit = unit,
+				   .nr = 1,
+				   .need = 2,
+				   .message = 2,
+				   .number = unit - 1,
+				   .is_short = is_short != 0};
+
+	return df_lanes_sequence_add(q, 0, &it);
 }
 
 static int receives(struct df_lanes_sequence *q, uint32_t unit, uint64_t key)
 {
-	return message(q, 1, unit, key, 1, 0, 0, 1);
+	struct df_lanes_item it = {
+		.key = key, .unit = unit, .nr = 1, .need = 2, .side = 1, .message = 1};
+
+	return df_lanes_sequence_add(q, 1, &it);
 }
 
-static void expect_gone(uint32_t nr, uint32_t rank, uint32_t unit)
+static void expect_gone(uint32_t nr, uint32_t rank, uint32_t unit, uint32_t op)
 {
 	ck_assert_int_eq(nr_gone, nr);
-	ck_assert_int_eq(gone[nr - 1], rank << 8 | unit);
+	ck_assert_int_eq(gone[nr - 1], rank << 16 | unit << 8 | op);
 }
 
 START_TEST(t_short)
 {
 	struct df_lanes_sequence *q = begin_noted();
+	struct df_lanes_item it;
+	uint32_t i;
 
-	/* Rank 0's first message to rank 1 goes at once, the next one when that is received. */
-	ck_assert_int_eq(sends(q, 1, 11, 1), 0);
-	ck_assert_int_eq(nr_gone, 1);
+	/* Messages without a receive go after a pause, as far as the buffer has room. */
+	for (i = 1; i <= BUFFERED + 1; i++)
+		ck_assert_int_eq(sends(q, i, 100 + i, 1), 0);
+	ck_assert_int_eq(df_lanes_sequence_pause(q), 0);
+	ck_assert_int_eq(nr_gone, 0);
+	ck_assert(df_lanes_sequence_waits(q));
+	pause_twice(q);
+	expect_gone(BUFFERED, 0, BUFFERED, 0);
+	ck_assert(!df_lanes_sequence_waits(q));
+	/* The second receive would get the first message, so it waits for the first one. */
+	ck_assert_int_eq(receives(q, 1, 102), 0);
+	pause_twice(q);
+	ck_assert_int_eq(nr_gone, BUFFERED);
+	ck_assert_int_eq(receives(q, 2, 101), 0);
+	expect_gone(BUFFERED + 1, 1, 2, 0);
+	pause_twice(q);
+	ck_assert_int_eq(gone[BUFFERED + 1], 0 << 16 | (BUFFERED + 1) << 8);
+	expect_gone(BUFFERED + 3, 1, 1, 0);
+	df_lanes_sequence_free(q);
+
+	/* It does not overtake an earlier one in the buffer, but it does if it is received. */
+	q = begin_noted();
 	ck_assert_int_eq(sends(q, 2, 12, 1), 0);
-	ck_assert_int_eq(nr_gone, 1);
-	ck_assert_int_eq(receives(q, 1, 11), 0);
-	ck_assert_int_eq(gone[1], 1 << 8 | 1);
-	expect_gone(3, 0, 2);
-	ck_assert_int_eq(receives(q, 2, 12), 0);
-	ck_assert_int_eq(nr_gone, 4);
-	/* While one is in the buffer, the receive of another one would get it. */
-	ck_assert_int_eq(sends(q, 3, 21, 1), 0);
-	ck_assert_int_eq(nr_gone, 5);
-	ck_assert_int_eq(sends(q, 4, 22, 0), 0);
-	ck_assert_int_eq(receives(q, 3, 22), 0);
-	ck_assert_int_eq(nr_gone, 5);
-	ck_assert_int_eq(receives(q, 4, 21), 0);
-	ck_assert_int_eq(nr_gone, 8);
-	ck_assert_int_eq(gone[5], 1 << 8 | 4);
+	pause_twice(q);
+	ck_assert_int_eq(nr_gone, 0);
+	ck_assert_int_eq(receives(q, 1, 12), 0);
+	ck_assert_int_eq(nr_gone, 2);
 	/* Contradictions are refused. */
-	ck_assert_int_eq(message(q, 3, 1, 33, 0, 1, 0, 1), -EPROTO);
-	ck_assert_int_eq(message(q, 0, 5, 33, 0, 3, 0, 1), -EPROTO);
+	it = (struct df_lanes_item){.key = 33, .unit = 1, .nr = 1, .need = 2, .message = 1};
+	ck_assert_int_eq(df_lanes_sequence_add(q, 3, &it), -EPROTO);
+	it.message = 4;
+	ck_assert_int_eq(df_lanes_sequence_add(q, 0, &it), -EPROTO);
+	it.message = 1;
+	it.op = 1;
+	ck_assert_int_eq(df_lanes_sequence_add(q, 0, &it), -EPROTO);
 	ck_assert_int_eq(sends(q, 5, 23, 0), 0);
-	ck_assert_int_eq(message(q, 1, 5, 23, 1, 2, 0, 1), -EPROTO);
-	ck_assert_int_eq(df_lanes_sequence_add(q, 1, 5, 23, 3, 1, NULL, 1), -EPROTO);
+	it = (struct df_lanes_item){
+		.key = 23, .unit = 5, .nr = 1, .need = 2, .side = 1, .message = 3};
+	ck_assert_int_eq(df_lanes_sequence_add(q, 1, &it), -EPROTO);
+	it = (struct df_lanes_item){.key = 23, .unit = 6, .nr = 1, .need = 3, .side = 1};
+	ck_assert_int_eq(df_lanes_sequence_add(q, 1, &it), -EPROTO);
 	ck_assert_int_eq(sends(q, 5, 23, 0), -EPROTO);
 	df_lanes_sequence_free(q);
 }
 END_TEST
 
 /*
- * Rank 0 sends to rank 1 and receives from rank 2 in a group, and then sends a short message to
- * rank 1. Rank 1 receives both in the same order.
+ * Rank 0 sends and receives in a group. Rank 1 receives and then waits in its device for that and
+ * for a collective before it sends: the group's parts end one by one, and the collective between.
  */
-static void group_then_short(int first_is_short)
+START_TEST(t_parts)
 {
 	struct df_lanes_sequence *q = begin_noted();
+	struct df_lanes_item
+		send = {.key = 1, .unit = 1, .nr = 2, .need = 2, .message = 2},
+		recv = {.key = 2, .unit = 1, .op = 1, .nr = 2, .need = 2, .side = 1, .message = 2},
+		coll = {.key = 3, .unit = 2, .nr = 1, .need = 2},
+		back = {.key = 2, .unit = 3, .nr = 1, .need = 2, .message = 1};
 
-	ck_assert_int_eq(message(q, 0, 1, 11, 0, 1, first_is_short, 0), 0);
-	ck_assert_int_eq(message(q, 0, 1, 12, 1, 2, 0, 1), 0);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 0, &send), 0);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 0, &recv), 0);
+	ck_assert_int_eq(receives(q, 1, 1), 0);
+	/* The group stays together for a while. */
 	ck_assert_int_eq(nr_gone, 0);
-	ck_assert_int_eq(message(q, 2, 1, 12, 0, 0, 0, 1), 0);
-	ck_assert_int_eq(nr_gone, 2);
-	ck_assert_int_eq(sends(q, 2, 13, 1), 0);
-	ck_assert_int_eq(nr_gone, 2);
-	ck_assert_int_eq(receives(q, 1, 11), 0);
-	ck_assert_int_eq(gone[2], 1 << 8 | 1);
-	expect_gone(4, 0, 2);
-	ck_assert_int_eq(receives(q, 2, 13), 0);
-	expect_gone(5, 1, 2);
-	df_lanes_sequence_free(q);
-}
-
-START_TEST(t_group_then_short)
-{
-	struct df_lanes_sequence *q;
-
-	group_then_short(0);
-	group_then_short(1);
-	/* The group's short message does not keep rank 0 waiting. */
-	q = begin_noted();
-	ck_assert_int_eq(message(q, 0, 1, 11, 0, 1, 1, 0), 0);
-	ck_assert_int_eq(message(q, 0, 1, 12, 1, 2, 0, 1), 0);
-	ck_assert_int_eq(message(q, 2, 1, 12, 0, 0, 0, 1), 0);
-	ck_assert_int_eq(message(q, 0, 2, 13, 0, 2, 0, 1), 0);
-	ck_assert_int_eq(nr_gone, 2);
-	ck_assert_int_eq(message(q, 2, 2, 13, 1, 0, 0, 1), 0);
-	ck_assert_int_eq(nr_gone, 4);
-	df_lanes_sequence_free(q);
-	/* Two messages of a group in the buffer are received in their order. */
-	q = begin_noted();
-	ck_assert_int_eq(message(q, 0, 1, 11, 0, 1, 1, 0), 0);
-	ck_assert_int_eq(message(q, 0, 1, 12, 0, 1, 1, 1), 0);
-	ck_assert_int_eq(nr_gone, 1);
-	ck_assert_int_eq(receives(q, 1, 12), 0);
-	ck_assert_int_eq(nr_gone, 1);
-	ck_assert_int_eq(receives(q, 2, 11), 0);
-	ck_assert_int_eq(gone[1], 1 << 8 | 2);
-	expect_gone(3, 1, 1);
+	pause_twice(q);
+	ck_assert_int_eq(gone[0], 0 << 16 | 1 << 8 | 0);
+	expect_gone(2, 1, 1, 0);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 0, &coll), 0);
+	coll.side = 1;
+	ck_assert_int_eq(df_lanes_sequence_add(q, 1, &coll), 0);
+	expect_gone(4, 1, 2, 0);
+	ck_assert_int_eq(df_lanes_sequence_add(q, 1, &back), 0);
+	ck_assert_int_eq(gone[4], 1 << 16 | 3 << 8 | 0);
+	expect_gone(6, 0, 1, 1);
 	df_lanes_sequence_free(q);
 }
 END_TEST
 
 int main(void)
 {
-	return DF_TESTS("sequence", {t_any_order}, {t_groups}, {t_short}, {t_group_then_short});
+	return DF_TESTS("sequence", {t_any_order}, {t_groups}, {t_short}, {t_parts});
 }

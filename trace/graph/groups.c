@@ -34,7 +34,7 @@ static void find(struct launches *l)
 
 		if (!u->l.group || u->start == DF_NONE || l->inst[i] == DF_NONE ||
 		    (!df_trc_nccl(&set->traces[u->trace]) &&
-		     !df_header_lanes(&set->traces[u->trace].h)))
+		     set->traces[u->trace].h.executor != DF_BY_LANES))
 			continue;
 		for (uint32_t k = i; k-- > 0 && i - k <= WINDOW;) {
 			o = &set->ops[k];
@@ -125,43 +125,6 @@ static void hold(struct launches *l)
 	}
 }
 
-/*
- * Returns the communicator's last operation before those of the launch if it is unfinished, or
- * DF_NONE.
- */
-static uint32_t before(const struct launches *l, uint32_t first)
-{
-	const struct df_uop *ops = l->g->set->ops, *u = &ops[first];
-
-	for (uint32_t k = first; k-- > 0 && ops[k].trace == u->trace;)
-		if (ops[k].entry == u->entry && ops[k].done != DF_NONE &&
-		    ops[k].l.group != u->l.group)
-			return k;
-	return DF_NONE;
-}
-
-/*
- * Where ranks agree on an order of launches, a launch that is incomplete on some rank keeps its
- * place in the order of issue.
- */
-static void keep_place(struct launches *l)
-{
-	struct df_graph *g = l->g;
-	const struct df_uop *ops = g->set->ops;
-
-	for (uint32_t i = 0; i < g->set->nr_ops && !g->failed; i++) {
-		uint32_t first = l->head[i], prior;
-
-		if (first == DF_NONE || !l->waits[first] || ops[i].l.state != DF_OP_ISSUED ||
-		    g->set->traces[ops[i].trace].h.executor != DF_BY_AGREED_LANES)
-			continue;
-		prior = before(l, first);
-		if (prior != DF_NONE)
-			df_graph_edge(g, ops[i].start, ops[prior].done, DF_E_COMM,
-				      DF_W_BASE | DF_W_NORES, ops[i].l.rec);
-	}
-}
-
 int df_graph_groups(struct df_graph *g, const uint32_t *inst)
 {
 	struct launches l = {.g = g, .inst = inst};
@@ -180,7 +143,6 @@ int df_graph_groups(struct df_graph *g, const uint32_t *inst)
 		find(&l);
 		tie(&l);
 		hold(&l);
-		keep_place(&l);
 	} else {
 		g->failed = 1;
 	}

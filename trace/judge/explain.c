@@ -400,6 +400,8 @@ static const char *fix_text(struct df_check_result *r)
 		if (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy") ||
 		    !strcmp(r->qualifier, "connect"))
 			return "make these calls in the same order on all ranks, or put them in one ncclGroupStart/End";
+		if (!strcmp(r->qualifier, "buffered"))
+			return "receive the messages from one rank to another in the order in which they are sent";
 		if (!strcmp(r->qualifier, "pair"))
 			return "put the messages that meet into one ncclGroupStart/End (PyTorch: batch_isend_irecv), or call them in the same order on all ranks";
 		if (only_p2p(r))
@@ -572,7 +574,10 @@ static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdi
 			df_line_put(b, "all %" PRIu64 " operations finished", r->set->nr_finished);
 		break;
 	case DF_V_ORDER:
-		order_line(r, b);
+		if (!strcmp(r->qualifier, "buffered"))
+			df_line_behind(r, b);
+		else
+			order_line(r, b);
 		break;
 	case DF_V_RESOURCE:
 		resource_line(r, b);

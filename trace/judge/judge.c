@@ -327,6 +327,7 @@ static int root_is_init(const struct df_check_result *r)
 static int classify_root(struct df_check_result *r)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
+	const struct df_uop *sent, *received;
 	int room = 0;
 
 	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
@@ -358,6 +359,10 @@ static int classify_root(struct df_check_result *r)
 		break;
 	case DF_M_GPU:
 		r->verdict = DF_V_GPU_STUCK;
+		if (df_behind_message(r, &sent, &received)) {
+			r->verdict = DF_V_ORDER;
+			snprintf(r->qualifier, sizeof(r->qualifier), "buffered");
+		}
 		break;
 	case DF_M_STALLED:
 		room = df_no_room(r);

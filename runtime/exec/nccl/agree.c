@@ -1,11 +1,10 @@
 /*
  * One order for the operations of a communicator, whatever order its ranks issue them in
- * (DFSHIM_NCCL_ORDER=agree). A rank publishes a unit (one operation, or those of a group) when all
- * that it waits for has ended, so its launch waits for nothing on this rank. Rank 0 finds the units
- * that are ready on all ranks concerned (sequence.c) and sends each rank its next unit. Then the
- * unit's operations are the next in the lane's list, and are held and put as in an order of issue
- * (put.c, hold.c). So all lanes have one order, and every operation there can run when there is
- * room.
+ * (DFSHIM_NCCL_ORDER=agree). A rank publishes an operation when all that it waits for has ended, so
+ * its launch waits for nothing on this rank. Rank 0 finds the operations that are ready on all
+ * ranks concerned (sequence.c) and sends each rank its next ones. They are the next in the lane's
+ * list, as one group, and are held and put as in an order of issue (put.c, hold.c). So all lanes
+ * have one order, and every operation there can run when there is room.
  *
  * Each communicator has a thread for this. In a *turn* it uses undecided operations, which are
  * freed by df_lane_end() only after it; it blocks nowhere in it.
@@ -31,19 +30,33 @@
 #define NAP_MIN_NS (5 * DF_NS_PER_US)
 #define NAP_MAX_NS (200 * DF_NS_PER_US)
 #define REST_NS	   (100 * DF_NS_PER_MS)
+#define PAUSE_NS   (200 * DF_NS_PER_US) /* sequence.h */
 #define SHORT	   (64u << 10) /* bytes of a message that NCCL can send before it is received */
 
-/* A unit of this rank that is not decided. */
-struct unit {
-	struct unit *next;
-	struct df_lane_op **ops;
-	size_t nr, published;
-	uint32_t number;
+/* An operation of a unit. */
+struct part {
+	struct df_lane_op *op; /* NULL: it is decided */
+	uint32_t number;       /* of a send, among those to this peer */
+	uint8_t is_published;
 };
 
-/* Rank 0: units that may be launched, for which the rank's ring had no room. */
+/* Operations of this rank that were issued together, some of which are not decided. */
+struct unit {
+	struct unit *next;
+	uint32_t number;
+	uint32_t nr, left; /* operations; those that are not decided */
+	struct part parts[];
+};
+
+/* Operations that are the next of the lane, as one group. */
+struct group {
+	struct df_lane_op **v;
+	size_t nr, cap;
+};
+
+/* Rank 0: operations that may be launched, for which the rank's ring had no room. */
 struct turns {
-	uint32_t *v;
+	struct df_lane_turn *v;
 	size_t nr, cap;
 };
 
@@ -51,15 +64,17 @@ struct df_lane_agree {
 	struct df_lane *lane;
 	struct unit *first, **last; /* in the order of issue */
 	uint32_t nr_units;	    /* that there have been */
+	uint32_t *sends;	    /* that there have been, by slot */
 	int stop;		    /* atomic */
 	int alone;		    /* there is no agreed order any more */
 	int turning;		    /* the thread is in a turn; the lane's lock */
 	/* The thread's: */
-	struct df_lane_op *made; /* the last undecided operation that is in a unit; NULL: none is */
-	int decided;		 /* there are new operations in the lane's list */
-	int failed;		 /* rank 0: -errno */
+	struct group group; /* that rank 0 has sent a part of */
+	int decided;	    /* there are new operations in the lane's list */
+	int failed;	    /* rank 0: -errno */
 	/* rank 0: */
 	struct df_lanes_sequence *sequence;
+	uint64_t paused;     /* when the sequence was paused last */
 	struct turns *turns; /* by slot */
 };
 
@@ -95,56 +110,55 @@ static void put(uint64_t *counter, uint64_t value)
 /* ---- this rank's units ----------------------------------------------------------------------- */
 
 /* Operations of the first group that is not in a unit; 0: it is not complete. Lock held. */
-static size_t fresh(const struct df_lane_agree *a, struct df_lane_op **first)
+static uint32_t fresh(const struct df_lane *lane)
 {
-	struct df_lane_op *e = a->made ? a->made->next : a->lane->undecided;
+	const struct df_lane_op *e = lane->fresh;
 	uint64_t group = e ? e->group : 0;
-	size_t nr = 0;
+	uint32_t nr = 0;
 
-	*first = e;
 	for (; e && e->group == group; e = e->next, nr++)
 		if (!e->closed)
 			return 0;
 	return nr;
 }
 
+/* The next unit; NULL: there is none, or no memory (*ret). Lock held. */
+static struct unit *next_unit(struct df_lane_agree *a, int *ret)
+{
+	struct df_lane *lane = a->lane;
+	uint32_t nr = fresh(lane), i;
+	struct unit *u = nr ? calloc(1, sizeof(*u) + nr * sizeof(u->parts[0])) : NULL;
+
+	if (nr && !u)
+		*ret = -ENOMEM;
+	for (i = 0; u && i < nr; i++, lane->fresh = lane->fresh->next) {
+		u->parts[i].op = lane->fresh;
+		if (lane->fresh->op.kind == DF_COLL_SEND)
+			u->parts[i].number = a->sends[lane->view->slots[lane->fresh->op.root]]++;
+	}
+	if (u)
+		u->nr = u->left = nr;
+	return u;
+}
+
 /* Makes units of the groups that are complete. Returns 1 if there were any, -ENOMEM. */
 static int collect(struct df_lane_agree *a)
 {
-	int any = 0;
+	int any = 0, ret = 0;
 
 	for (;;) {
-		struct unit *u = calloc(1, sizeof(*u));
-		struct df_lane_op *e;
-		size_t i;
+		struct unit *u;
 
-		if (!u)
-			return -ENOMEM;
 		df_mutex_lock(&a->lane->lock);
-		u->nr = fresh(a, &e);
-		u->ops = u->nr ? malloc(u->nr * sizeof(struct df_lane_op *)) : NULL;
-		for (i = 0; u->ops && i < u->nr; i++, e = e->next)
-			a->made = u->ops[i] = e;
+		u = next_unit(a, &ret);
 		df_mutex_unlock(&a->lane->lock);
-		if (!u->ops) {
-			any = u->nr ? -ENOMEM : any;
-			free(u);
-			return any;
-		}
+		if (!u)
+			return ret ? ret : any;
 		u->number = ++a->nr_units;
 		*a->last = u;
 		a->last = &u->next;
 		any = 1;
 	}
-}
-
-static int is_ready(const struct unit *u)
-{
-	size_t i;
-
-	for (i = 0; i < u->nr && df_lane_is_ready(u->ops[i]);)
-		i++;
-	return i == u->nr;
 }
 
 static int is_connected(struct df_lane *lane, const struct df_op *op)
@@ -157,11 +171,11 @@ static int is_connected(struct df_lane *lane, const struct df_op *op)
 	return is;
 }
 
-static struct df_lane_item item_of(struct df_lane *lane, const struct unit *u, size_t i)
+static struct df_lanes_item item_of(struct df_lane *lane, const struct unit *u, uint32_t i)
 {
-	const struct df_lane_op *e = u->ops[i];
+	const struct df_lane_op *e = u->parts[i].op;
 	int rank = lane->comm->rank, peer = e->op.root;
-	struct df_lane_item item = {.unit = u->number, .last = i + 1 == u->nr};
+	struct df_lanes_item item = {.unit = u->number, .op = i, .nr = u->nr};
 	uint64_t name[4] = {e->key, e->number, UINT64_MAX, 0};
 
 	if (e->op.kind == DF_COLL_SEND || e->op.kind == DF_COLL_RECV) {
@@ -172,6 +186,7 @@ static struct df_lane_item item_of(struct df_lane *lane, const struct unit *u, s
 		item.need = 2;
 		item.side = !sends;
 		item.message = (uint32_t)lane->view->slots[peer] + 1;
+		item.number = u->parts[i].number;
 		item.is_short = sends && e->op.count <= SHORT &&
 				e->op.count * df_dtype_bytes(e->op.type) <= SHORT &&
 				is_connected(lane, &e->op);
@@ -186,68 +201,72 @@ static struct df_lane_item item_of(struct df_lane *lane, const struct unit *u, s
 	return item;
 }
 
-/* Publishes operations of the unit while there is room. Returns 1 if any. */
-static int publish_unit(struct df_lane_agree *a, struct unit *u)
+/* Returns 1 if any operation was published; *waits: no bell says when to try the others. */
+static int publish(struct df_lane_agree *a, int *waits)
 {
 	struct df_lane_area *me = area_of(a->lane);
 	uint64_t at = me->published, end = get(&me->consumed) + DF_LANE_ITEMS, from = at;
-
-	for (; u->published < u->nr && at < end; at++)
-		me->items[at % DF_LANE_ITEMS] = item_of(a->lane, u, u->published++);
-	put(&me->published, at);
-	return at != from;
-}
-
-/* Returns 1 if any was published; *waits: some are not ready. */
-static int publish(struct df_lane_agree *a, int *waits)
-{
 	struct unit *u;
-	int any = 0;
+	uint32_t i;
 
-	/* The units' operations do not mix: finish one first. */
-	for (u = a->first; u; u = u->next)
-		if (u->published && u->published < u->nr) {
-			any = publish_unit(a, u);
-			if (u->published < u->nr)
-				break;
+	for (u = a->first; u && at < end; u = u->next)
+		for (i = 0; i < u->nr && at < end; i++) {
+			struct part *p = &u->parts[i];
+
+			if (p->is_published)
+				continue;
+			if (!df_lane_is_ready(p->op)) {
+				*waits = 1;
+				continue;
+			}
+			me->items[at++ % DF_LANE_ITEMS] = item_of(a->lane, u, i);
+			p->is_published = 1;
 		}
-	for (u = u ? NULL : a->first; u; u = u->next) {
-		if (u->published)
-			continue;
-		if (!is_ready(u)) {
-			*waits = 1;
-			continue;
-		}
-		any |= publish_unit(a, u);
-		if (u->published < u->nr)
-			break;
-	}
-	if (any)
-		ring(&a->lane->view->areas[0]);
-	return any;
+	*waits |= at == end;
+	if (at == from)
+		return 0;
+	put(&me->published, at);
+	ring(&a->lane->view->areas[0]);
+	return 1;
 }
 
-/* The unit at *p is next on the lane. */
-static void enter(struct df_lane_agree *a, struct unit **p)
+/* The operation is decided. Drops its unit if it was the last. Returns it, or NULL. */
+static struct df_lane_op *take_part(struct df_lane_agree *a, struct unit **at, uint32_t i)
 {
-	struct unit *u = *p, *v;
+	struct unit *u = *at;
+	struct df_lane_op *e = i < u->nr ? u->parts[i].op : NULL;
 
-	*p = u->next;
+	if (!e)
+		return NULL;
+	u->parts[i].op = NULL;
+	if (--u->left)
+		return e;
+	*at = u->next;
 	if (!u->next)
-		a->last = p;
-	/* Units are made in the order of undecided operations. */
-	if (a->made == u->ops[u->nr - 1]) {
-		a->made = NULL;
-		for (v = a->first; v; v = v->next)
-			a->made = v->ops[v->nr - 1];
-	}
-	df_lane_decided(a->lane, u->ops, u->nr);
-	a->decided = 1;
-	free(u->ops);
+		a->last = at;
 	free(u);
+	return e;
 }
 
-/* Enters those whose turn it is. Returns 1 if there were any. */
+static int add_to_group(struct group *g, struct df_lane_op *e)
+{
+	struct df_lane_op **at = DF_VEC_PUSH(g->v, g->nr, g->cap);
+
+	if (!at)
+		return -ENOMEM;
+	*at = e;
+	return 0;
+}
+
+static void enter_group(struct df_lane_agree *a)
+{
+	if (a->group.nr)
+		df_lane_decided(a->lane, a->group.v, a->group.nr);
+	a->decided |= a->group.nr != 0;
+	a->group.nr = 0;
+}
+
+/* Enters those whose turn it is. Returns 1 if there were any, -ENOMEM. */
 static int enter_turns(struct df_lane_agree *a)
 {
 	struct df_lane_area *me = area_of(a->lane);
@@ -255,28 +274,57 @@ static int enter_turns(struct df_lane_agree *a)
 	uint64_t from = at;
 
 	for (; at != end; at++) {
-		uint32_t number = me->go[at % DF_LANE_GOES];
-		struct unit **p = &a->first;
+		struct df_lane_turn t = me->go[at % DF_LANE_GOES];
+		struct unit **u = &a->first;
+		struct df_lane_op *e;
 
-		while (*p && (*p)->number != number)
-			p = &(*p)->next;
+		while (*u && (*u)->number != t.unit)
+			u = &(*u)->next;
 		put(&me->taken, at + 1);
-		if (*p)
-			enter(a, p);
+		e = *u ? take_part(a, u, t.op) : NULL;
+		if (e && add_to_group(&a->group, e))
+			return -ENOMEM;
+		if (t.last)
+			enter_group(a);
 	}
 	return at != from;
 }
 
+/*
+ * There is no agreed order any more: enters what is left in the order of issue. Returns 0 or
+ * -ENOMEM.
+ */
+static int enter_rest(struct df_lane_agree *a)
+{
+	uint32_t i, nr;
+
+	/* Rank 0 has left in the middle of it. */
+	enter_group(a);
+	while (a->first) {
+		for (i = 0, nr = a->first->nr; i < nr; i++) {
+			int is_last = a->first->left == 1;
+			struct df_lane_op *e = take_part(a, &a->first, i);
+
+			if (e && add_to_group(&a->group, e))
+				return -ENOMEM;
+			if (e && is_last)
+				break;
+		}
+		enter_group(a);
+	}
+	return 0;
+}
+
 /* ---- rank 0 ---------------------------------------------------------------------------------- */
 
-static void go(void *arg, uint32_t slot, uint32_t number)
+static void go(void *arg, uint32_t slot, uint32_t unit, uint32_t op, int last)
 {
 	struct df_lane_agree *a = arg;
 	struct turns *t = &a->turns[slot];
-	uint32_t *at = DF_VEC_PUSH(t->v, t->nr, t->cap);
+	struct df_lane_turn *at = DF_VEC_PUSH(t->v, t->nr, t->cap);
 
 	if (at)
-		*at = number;
+		*at = (struct df_lane_turn){unit, op, last != 0};
 	else
 		a->failed = -ENOMEM;
 }
@@ -294,11 +342,9 @@ static int consume(struct df_lane_agree *a)
 
 		any |= at != end;
 		for (; at != end && !a->failed; at++) {
-			struct df_lane_item it = of->items[at % DF_LANE_ITEMS];
-			struct df_lanes_message m = {it.message - 1, it.is_short != 0};
+			struct df_lanes_item it = of->items[at % DF_LANE_ITEMS];
 
-			ret = df_lanes_sequence_add(a->sequence, i, it.unit, it.key, it.need,
-						    it.side, it.message ? &m : NULL, it.last != 0);
+			ret = df_lanes_sequence_add(a->sequence, i, &it);
 			if (ret)
 				a->failed = ret;
 		}
@@ -345,10 +391,22 @@ static void close_order(struct df_lane_agree *a)
 		ring(&v->areas[i]);
 }
 
+/* Operations that are missing after PAUSE_NS may wait for the end of those that are there. */
+static void pause_sequence(struct df_lane_agree *a)
+{
+	uint64_t now = df_now_ns();
+
+	if (a->failed || !df_lanes_sequence_waits(a->sequence) || now - a->paused < PAUSE_NS)
+		return;
+	a->paused = now;
+	a->failed = df_lanes_sequence_pause(a->sequence);
+}
+
 static int decide(struct df_lane_agree *a)
 {
 	int any = consume(a);
 
+	pause_sequence(a);
 	tell(a);
 	if (a->failed) {
 		df_warn_once("communicator %016llx: no order can be agreed on (%s): its "
@@ -404,6 +462,16 @@ void df_lane_agree_end(struct df_lane *lane)
 	}
 }
 
+/* How long the thread may sleep if no bell rings. waits: some operations are not ready. */
+static int64_t sleep_ns(const struct df_lane_agree *a, int waits, uint64_t nap)
+{
+	uint64_t most = waits ? nap : REST_NS;
+
+	if (a->sequence && df_lanes_sequence_waits(a->sequence))
+		most = DF_MIN(most, PAUSE_NS);
+	return (int64_t)most;
+}
+
 static void *work(void *arg)
 {
 	struct df_lane_agree *a = arg;
@@ -415,14 +483,14 @@ static void *work(void *arg)
 	while (begin_turn(a)) {
 		/* ACQUIRE pairs with ring(). */
 		uint32_t bell = __atomic_load_n(&me->bell, __ATOMIC_ACQUIRE);
-		int waits = 0, moved;
+		int waits = 0, moved, entered;
 
 		a->alone |= is_closed(lane);
 		moved = collect(a);
-		if (moved >= 0)
-			moved |= enter_turns(a);
-		while (a->alone && a->first && moved >= 0)
-			enter(a, &a->first);
+		entered = moved < 0 ? 0 : enter_turns(a);
+		if (entered >= 0 && moved >= 0 && a->alone)
+			entered |= enter_rest(a);
+		moved = entered < 0 ? -ENOMEM : moved | entered;
 		if (!a->alone && moved >= 0) {
 			moved |= publish(a, &waits);
 			if (a->sequence)
@@ -438,7 +506,7 @@ static void *work(void *arg)
 		a->decided = 0;
 		nap = moved ? NAP_MIN_NS : DF_MIN(nap * 2, NAP_MAX_NS);
 		if (!moved)
-			(void)df_futex_wait(&me->bell, bell, (int64_t)(waits ? nap : REST_NS), 1);
+			(void)df_futex_wait(&me->bell, bell, sleep_ns(a, waits, nap), 1);
 	}
 	if (a->sequence)
 		close_order(a);
@@ -466,6 +534,9 @@ int df_lane_agree_start(struct df_lane *lane)
 	a->lane = lane;
 	a->last = &a->first;
 	lane->agree = a;
+	a->sends = calloc(v->nr, sizeof(*a->sends));
+	if (!a->sends)
+		return -ENOMEM;
 	if (!lane->comm->rank) {
 		a->sequence = df_lanes_sequence_new(v->nr, go, a);
 		a->turns = calloc(v->nr, sizeof(*a->turns));
@@ -498,12 +569,13 @@ void df_lane_agree_free(struct df_lane *lane)
 		return;
 	while ((u = a->first)) {
 		a->first = u->next;
-		free(u->ops);
 		free(u);
 	}
 	for (i = 0; a->turns && i < lane->view->nr; i++)
 		free(a->turns[i].v);
 	free(a->turns);
+	free(a->group.v);
+	free(a->sends);
 	df_lanes_sequence_free(a->sequence);
 	free(a);
 	lane->agree = NULL;

@@ -7,7 +7,6 @@
  * Lock order: the device's, then the lane's; the list of all lanes is a leaf too.
  */
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
@@ -91,11 +90,11 @@ static __thread struct df_lane_op *mine;
 
 /* ---- issue ----------------------------------------------------------------------------------- */
 
-/* The operation is the last on the lane. Both locks held. */
-static void enter(struct df_lane *lane, struct df_lane_op *e)
+/* The operation is the last on the lane. begins: the first of a group. Both locks held. */
+static void enter(struct df_lane *lane, struct df_lane_op *e, int begins)
 {
 	e->next = NULL;
-	lane->nr_groups += !lane->nr_groups || e->group != lane->group;
+	lane->nr_groups += begins != 0;
 	lane->group = e->group;
 	e->turn = lane->nr_groups;
 	df_hold_ident(lane, e);
@@ -114,8 +113,9 @@ void df_lane_append(struct df_lane_op *e)
 		e->next = NULL;
 		*lane->last_undecided = e;
 		lane->last_undecided = &e->next;
+		lane->fresh = lane->fresh ? lane->fresh : e;
 	} else {
-		enter(lane, e);
+		enter(lane, e, !lane->nr_groups || e->group != lane->group);
 	}
 	df_mutex_unlock(&lane->lock);
 	e->mine = mine;
@@ -132,7 +132,7 @@ static void free_op(struct df_lane_op *e)
 }
 
 /* Takes an operation out of the list of undecided ones. Both locks held. */
-static void decide(struct df_lane *lane, struct df_lane_op *e)
+static void decide(struct df_lane *lane, struct df_lane_op *e, int begins)
 {
 	struct df_lane_op **p = &lane->undecided;
 
@@ -141,7 +141,7 @@ static void decide(struct df_lane *lane, struct df_lane_op *e)
 	*p = e->next;
 	if (!e->next)
 		lane->last_undecided = p;
-	enter(lane, e);
+	enter(lane, e, begins);
 }
 
 void df_lane_decided(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
@@ -151,7 +151,7 @@ void df_lane_decided(struct df_lane *lane, struct df_lane_op *const *group, size
 	df_mutex_lock(&lane->comm->dev->lock);
 	df_mutex_lock(&lane->lock);
 	for (i = 0; i < nr && !lane->ended; i++)
-		decide(lane, group[i]);
+		decide(lane, group[i], !i);
 	df_mutex_unlock(&lane->lock);
 	df_mutex_unlock(&lane->comm->dev->lock);
 }
@@ -767,7 +767,7 @@ void df_lane_end(struct df_comm *comm)
 	df_mutex_lock(&dev->lock);
 	df_mutex_lock(&lane->lock);
 	while (lane->undecided)
-		decide(lane, lane->undecided);
+		decide(lane, lane->undecided, 1);
 	/* A call has not returned although the communicator was aborted. */
 	lane->stuck = lane->putting;
 	lane->next = NULL;

@@ -106,6 +106,7 @@ struct df_lane {
 	uint64_t nr_groups, group; /* turn and group of the last */
 	/* in the order of issue; linked under both locks */
 	struct df_lane_op *undecided, **last_undecided;
+	struct df_lane_op *fresh; /* the first of them that agree.c has not seen; NULL: none */
 	struct df_hold hold;
 	struct df_lane_nodes nodes; /* the lanes' thread's */
 	uint8_t *pairs;		    /* by rank: enum df_pair (put.h) */
@@ -134,7 +135,9 @@ void df_lane_free(struct df_comm *comm);
 void df_lane_forget_counts(struct df_lane *lane); /* lane_executor.c */
 /* Appends the operation; cannot fail. dev->lock held. */
 void df_lane_append(struct df_lane_op *e);
-/* A group's undecided operations are the next in the lane's list, unless it has ended. */
+/*
+ * These undecided operations are the next in the lane's list, as one group, unless it has ended.
+ */
 void df_lane_decided(struct df_lane *lane, struct df_lane_op *const *group, size_t nr);
 /* Puts what was decided on the lane. No lock held; may call the driver. */
 void df_lane_put_decided(struct df_lane *lane);

@@ -1,166 +1,147 @@
 /*
- * The decision which units are launched next (sequence.h). No thread of its own, no locks: it
+ * The decision which operations are launched next (sequence.h). No thread of its own, no locks: it
  * belongs to the thread that calls it.
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <uthash.h>
+#include "runtime/base/list.h"
 #include "runtime/base/vec.h"
 #include "runtime/exec/nccl/sequence.h"
 
 #define MAX_NEED     (1u << 20)
-#define MAX_BUFFERED 8 /* short messages of a unit to one rank that NCCL's buffer has room for */
+#define MAX_BUFFERED 8 /* short messages of a pair that NCCL's buffer has room for */
 
-struct unit;
+/* One operation of a meeting. */
+struct part {
+	struct unit *unit; /* NULL: it is not there, or is decided */
+	uint32_t op;	   /* its number in the unit */
+	uint8_t is_here;
+};
 
 /* Operations that meet. */
 struct meeting {
 	uint64_t key;
-	uint32_t need, here, launched;
-	uint64_t mark;	   /* the search that saw it last */
-	struct unit **who; /* by side; NULL: not there yet */
-	/* of a message, which who[0] sends and who[1] receives: */
+	uint32_t need, here;
+	struct part *parts;  /* by side */
+	uint64_t mark;	     /* the search that chose it last */
+	struct df_list node; /* in df_lanes_sequence.waiting */
+	uint64_t since;	     /* the pause after which it is there */
+	/* of a message: */
 	struct pair *pair; /* else NULL */
-	uint64_t at[2];	   /* its number among the pair's sends, and receives, on the lane */
-	uint8_t is_short;  /* it can end in a buffer */
-	uint8_t buffered;  /* it is in one: the sender does not wait */
+	uint32_t number;   /* its send's */
+	uint8_t is_short;
 	UT_hash_handle hh;
 };
 
+/* The operations that a rank issues together. */
 struct unit {
-	struct unit *next; /* of its rank, not launched, by arrival */
-	uint32_t rank, number;
-	uint32_t left;	     /* meetings that are not complete */
-	struct meeting **in; /* NULL: complete */
-	size_t nr, cap;
-	uint64_t mark;	 /* the search that chose it */
-	size_t nr_short; /* of its operations */
-	uint8_t whole, launched;
+	uint64_t name;		 /* rank << 32 | number */
+	uint32_t nr, here, left; /* operations in all; that were there; that are not decided */
+	uint64_t mark;		 /* the search that saw it last */
+	UT_hash_handle hh;
+	struct meeting *in[]; /* by operation; NULL: it is not there, or is decided */
 };
 
-/* The messages from one rank to another: NCCL gives the n-th receive the n-th send. */
+/* The messages from one rank to another. */
 struct pair {
-	uint64_t nr[2];	  /* sends and receives that are launched */
-	uint64_t next[2]; /* ... or chosen by the search `mark` */
-	uint64_t mark, complete;
-	uint64_t buffered;	    /* sends that end in the buffer */
-	const struct unit *buffers; /* the unit that these belong to; NULL: none */
-};
-
-struct rank {
-	struct unit *first, **last;
-	struct unit *coming; /* its last operation is not here yet */
-	size_t nr_units;     /* in the list */
-	uint32_t front;	     /* the lowest number that is not launched */
-	uint32_t *ahead;     /* numbers above it that are launched */
+	struct meeting *buffered[MAX_BUFFERED]; /* sent, not received, in the order of the sends */
+	uint32_t nr_buffered;
+	uint32_t front;	 /* the lowest number of a send that is not decided */
+	uint32_t *ahead; /* numbers above it that are decided */
 	size_t nr_ahead, cap_ahead;
-	/* meetings in which it waits for another rank: only its own part is launched */
-	uint64_t open;
-	uint64_t closes;    /* of these, those that the search would complete */
-	struct unit *stuck; /* that these belong to, if there are any */
-	int changed;	    /* some of its messages have ended */
+	uint64_t mark; /* the search that has chosen... */
+	uint32_t more; /* ... this number of messages for the buffer */
 };
 
 struct df_lanes_sequence {
-	void (*go)(void *arg, uint32_t rank, uint32_t unit);
+	df_lanes_go go;
 	void *arg;
 	struct meeting *meetings;
-	uint64_t search;      /* number of the current one */
-	struct unit **chosen; /* by it */
+	struct unit *units;
+	struct pair *pairs;	/* by sender and receiver */
+	struct df_list waiting; /* meetings for which a pause may change something */
+	uint64_t pauses;
+	int waits;	 /* something is new there */
+	uint64_t search; /* number of the current one */
+	struct meeting **chosen;
 	size_t nr_chosen, cap_chosen;
-	struct pair *pairs; /* by sender and receiver */
 	uint32_t nr;
-	struct rank ranks[];
+	uint32_t *now; /* by rank: its operations in the decision */
 };
 
-struct df_lanes_sequence *
-df_lanes_sequence_new(uint32_t nr, void (*go)(void *arg, uint32_t rank, uint32_t unit), void *arg)
+struct df_lanes_sequence *df_lanes_sequence_new(uint32_t nr, df_lanes_go go, void *arg)
 {
-	struct df_lanes_sequence *q = calloc(1, sizeof(*q) + nr * sizeof(*q->ranks));
-	uint32_t i;
+	struct df_lanes_sequence *q = calloc(1, sizeof(*q));
 
 	if (!q)
 		return NULL;
 	q->go = go;
 	q->arg = arg;
 	q->nr = nr;
+	df_list_init(&q->waiting);
 	q->pairs = calloc((size_t)nr * nr, sizeof(*q->pairs));
-	if (!q->pairs) {
-		free(q);
+	q->now = calloc(nr, sizeof(*q->now));
+	if (!q->pairs || !q->now) {
+		df_lanes_sequence_free(q);
 		return NULL;
-	}
-	for (i = 0; i < nr; i++) {
-		q->ranks[i].last = &q->ranks[i].first;
-		q->ranks[i].front = 1;
 	}
 	return q;
 }
 
 static void unit_free(struct df_lanes_sequence *q, struct unit *u)
 {
-	if (q->ranks[u->rank].stuck == u)
-		q->ranks[u->rank].stuck = NULL;
-	free(u->in);
+	HASH_DEL(q->units, u);
 	free(u);
 }
 
 static void meeting_free(struct df_lanes_sequence *q, struct meeting *m)
 {
 	HASH_DEL(q->meetings, m);
-	free(m->who);
+	df_list_del(&m->node);
+	free(m->parts);
 	free(m);
-}
-
-/* The unit has one meeting less to wait for. */
-static void leave(struct df_lanes_sequence *q, struct unit *u)
-{
-	if (!--u->left)
-		unit_free(q, u);
 }
 
 void df_lanes_sequence_free(struct df_lanes_sequence *q)
 {
-	struct meeting *m, *tmp;
-	uint32_t i;
+	struct meeting *m, *next_m;
+	struct unit *u, *next_u;
+	size_t i;
 
 	if (!q)
 		return;
-	/* A unit is freed with the last meeting that it is in. */
-	HASH_ITER(hh, q->meetings, m, tmp)
+	HASH_ITER(hh, q->meetings, m, next_m)
 	{
-		for (i = 0; i < m->need; i++)
-			if (m->who[i])
-				leave(q, m->who[i]);
 		meeting_free(q, m);
 	}
-	for (i = 0; i < q->nr; i++)
-		free(q->ranks[i].ahead);
+	HASH_ITER(hh, q->units, u, next_u)
+	{
+		unit_free(q, u);
+	}
+	for (i = 0; q->pairs && i < (size_t)q->nr * q->nr; i++)
+		free(q->pairs[i].ahead);
 	free(q->pairs);
+	free(q->now);
 	free(q->chosen);
 	free(q);
 }
 
-static int is_front(const struct df_lanes_sequence *q, const struct unit *u)
+static int is_complete(const struct meeting *m)
 {
-	return u->number == q->ranks[u->rank].front;
+	return m->here == m->need;
+}
+
+/* A pause may change something for the meeting. */
+static void wait_for_pause(struct df_lanes_sequence *q, struct meeting *m)
+{
+	m->since = q->pauses;
+	df_list_del(&m->node);
+	df_list_add_tail(&q->waiting, &m->node);
+	q->waits = 1;
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
-
-static int choose(struct df_lanes_sequence *q, struct unit *u)
-{
-	struct unit **at;
-
-	if (u->launched || u->mark == q->search)
-		return 0;
-	at = DF_VEC_PUSH(q->chosen, q->nr_chosen, q->cap_chosen);
-	if (!at)
-		return -ENOMEM;
-	u->mark = q->search;
-	*at = u;
-	return 0;
-}
 
 static void begin(struct df_lanes_sequence *q)
 {
@@ -168,187 +149,116 @@ static void begin(struct df_lanes_sequence *q)
 	q->nr_chosen = 0;
 }
 
-/* Counts what the meeting leaves complete on ranks that have launched their part of it. */
-static void count_closed(struct df_lanes_sequence *q, struct meeting *m)
+static int push(struct df_lanes_sequence *q, struct meeting *m)
 {
+	struct meeting **at = DF_VEC_PUSH(q->chosen, q->nr_chosen, q->cap_chosen);
+
+	if (!at)
+		return -ENOMEM;
+	m->mark = q->search;
+	*at = m;
+	return 0;
+}
+
+/*
+ * Chooses the meeting if all its operations are there. For a message that includes the receives
+ * for those in the buffer before it. Returns 1 if it is chosen, 0, or -ENOMEM.
+ */
+static int choose(struct df_lanes_sequence *q, struct meeting *m)
+{
+	const struct pair *p = m->pair;
 	uint32_t i;
 
 	if (m->mark == q->search)
-		return;
-	m->mark = q->search;
-	for (i = 0; i < m->need; i++)
-		if (m->who[i]->launched && (i || !m->buffered))
-			q->ranks[m->who[i]->rank].closes++;
+		return 1;
+	if (!is_complete(m))
+		return 0;
+	for (i = 0; p && i < p->nr_buffered && p->buffered[i] != m; i++)
+		if (!is_complete(p->buffered[i]))
+			return 0;
+	for (i = 0; p && i < p->nr_buffered && p->buffered[i] != m; i++)
+		if (p->buffered[i]->mark != q->search && push(q, p->buffered[i]))
+			return -ENOMEM;
+	return push(q, m) ? -ENOMEM : 1;
 }
 
-static int by_number(const void *pa, const void *pb)
+/* Chooses the unit's meetings. Returns 1, 0 if whole and one of them is missing, -ENOMEM. */
+static int choose_unit(struct df_lanes_sequence *q, struct unit *u, int whole)
 {
-	const struct unit *a = *(struct unit *const *)pa, *b = *(struct unit *const *)pb;
+	uint32_t k;
+	int ret;
 
-	return a->number < b->number ? -1 : a->number > b->number;
-}
-
-static int side_of(const struct meeting *m, const struct unit *u)
-{
-	return m->who[0] != u;
-}
-
-static int is_chosen(const struct df_lanes_sequence *q, const struct unit *u)
-{
-	return u && (u->launched || u->mark == q->search);
-}
-
-/* Numbers the chosen units' messages as they would be on the lanes. */
-static void number_messages(struct df_lanes_sequence *q)
-{
-	size_t i, k;
-
-	/* Each rank's own are launched in their order of issue. */
-	qsort(q->chosen, q->nr_chosen, sizeof(struct unit *), by_number);
-	for (i = 0; i < q->nr_chosen; i++)
-		for (k = 0; k < q->chosen[i]->nr; k++) {
-			struct meeting *m = q->chosen[i]->in[k];
-			struct pair *p = m->pair;
-			int side = side_of(m, q->chosen[i]);
-
-			if (!p)
-				continue;
-			if (p->mark != q->search) {
-				p->mark = q->search;
-				p->next[0] = p->nr[0];
-				p->next[1] = p->nr[1];
-			}
-			m->at[side] = p->next[side]++;
-		}
-}
-
-/* Whether each receive gets its own message if the chosen units are launched. */
-static int keep_order(struct df_lanes_sequence *q)
-{
-	size_t i, k;
-
-	number_messages(q);
-	for (i = 0; i < q->nr_chosen; i++)
-		for (k = 0; k < q->chosen[i]->nr; k++) {
-			const struct meeting *m = q->chosen[i]->in[k];
-			int side = side_of(m, q->chosen[i]);
-
-			if (!m->pair)
-				continue;
-			if (is_chosen(q, m->who[!side])) {
-				if (m->at[0] != m->at[1])
-					return 0;
-			} else if (m->at[side] < m->pair->next[!side]) {
-				return 0;
-			}
-		}
+	if (u->mark == q->search)
+		return 1;
+	u->mark = q->search;
+	if (whole && u->here < u->nr)
+		return 0;
+	for (k = 0; k < u->nr; k++) {
+		ret = u->in[k] ? choose(q, u->in[k]) : 1;
+		if (ret < 0 || (!ret && whole))
+			return ret;
+	}
 	return 1;
 }
 
 /*
- * Chooses the unit, and all that has to be launched together with it. Returns 1 if all of it is
- * there and would end, 0 if not, -ENOMEM.
+ * Chooses the meeting, and those of all units that are connected with it by chosen ones. whole: all
+ * of them must be complete. Returns 1, 0 if it cannot be, -ENOMEM.
  */
-static int all_there(struct df_lanes_sequence *q, struct unit *u)
+static int choose_all(struct df_lanes_sequence *q, struct meeting *first, int whole)
 {
-	size_t i, k;
+	struct unit *u;
+	size_t i;
 	uint32_t s;
+	int ret;
 
 	begin(q);
-	if (choose(q, u))
-		return -ENOMEM;
-	for (i = 0; i < q->nr_chosen; i++) {
-		for (k = 0; k < q->chosen[i]->nr; k++) {
-			struct meeting *m = q->chosen[i]->in[k];
-
-			if (m->here < m->need)
-				return 0;
-			for (s = 0; s < m->need; s++) {
-				if (!m->who[s]->whole)
-					return 0;
-				if (choose(q, m->who[s]))
-					return -ENOMEM;
-			}
+	ret = choose(q, first);
+	for (i = 0; i < q->nr_chosen && ret > 0; i++)
+		for (s = 0; s < q->chosen[i]->need && ret > 0; s++) {
+			u = q->chosen[i]->parts[s].unit;
+			ret = u ? choose_unit(q, u, whole) : 1;
 		}
-	}
-	for (s = 0; s < q->nr; s++)
-		q->ranks[s].closes = 0;
-	for (i = 0; i < q->nr_chosen; i++)
-		for (k = 0; k < q->chosen[i]->nr; k++)
-			count_closed(q, q->chosen[i]->in[k]);
-	/* A rank that waits for another one would only queue the unit behind what waits. */
-	for (i = 0; i < q->nr_chosen; i++)
-		for (k = 0; k < q->chosen[i]->nr; k++)
-			for (s = 0; s < q->chosen[i]->in[k]->need; s++) {
-				const struct meeting *m = q->chosen[i]->in[k];
-				const struct unit *w = m->who[s];
-
-				if (!s && m->buffered)
-					continue;
-				if (q->ranks[w->rank].open > q->ranks[w->rank].closes)
-					return 0;
-			}
-	return keep_order(q);
+	return ret;
 }
 
-/* Chooses the unit, and the counterparts of one of its operations, if all of them are first. */
-static int first_there(struct df_lanes_sequence *q, struct unit *u)
+/* Chooses those short messages of the unit that NCCL's buffer takes. Returns as above. */
+static int choose_short(struct df_lanes_sequence *q, const struct unit *u)
 {
-	size_t k;
-	uint32_t s;
+	uint32_t k;
 
-	if (!is_front(q, u))
-		return 0;
-	for (k = 0; k < u->nr; k++) {
-		const struct meeting *m = u->in[k];
-		int can = m->here == m->need;
-
-		begin(q);
-		for (s = 0; can && s < m->need; s++) {
-			can = m->who[s]->launched || (m->who[s]->whole && is_front(q, m->who[s]) &&
-						      !q->ranks[m->who[s]->rank].open);
-			if (choose(q, m->who[s]))
-				return -ENOMEM;
-		}
-		if (can && keep_order(q))
-			return 1;
-	}
-	return 0;
-}
-
-/* Whether the unit can be launched although its messages have no receives yet. */
-static int needs_nobody(struct df_lanes_sequence *q, struct unit *u)
-{
-	size_t k;
-
-	/* Behind what waits for another rank the messages would wait too. */
-	if (!is_front(q, u) || u->nr_short != u->nr || q->ranks[u->rank].open)
-		return 0;
 	begin(q);
-	if (choose(q, u))
-		return -ENOMEM;
-	if (!keep_order(q))
-		return 0;
 	for (k = 0; k < u->nr; k++) {
-		const struct pair *p = u->in[k]->pair;
+		struct meeting *m = u->in[k];
+		struct pair *p = m ? m->pair : NULL;
 
-		if (p->buffers || p->next[0] - p->nr[0] > MAX_BUFFERED)
-			return 0;
+		if (!p || !m->is_short || is_complete(m))
+			continue;
+		if (p->mark != q->search) {
+			p->mark = q->search;
+			p->more = 0;
+		}
+		if (m->number != p->front + p->more || p->nr_buffered + p->more == MAX_BUFFERED)
+			continue;
+		if (push(q, m))
+			return -ENOMEM;
+		p->more++;
 	}
-	return 1;
+	return q->nr_chosen != 0;
 }
 
-/* ---- launching ------------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
-/* Moves the rank's front past the numbers that are launched. */
-static void advance(struct rank *r)
+/* The pair's send of this number is decided. */
+static void advance(struct pair *p, uint32_t number)
 {
 	size_t i = 0;
 
-	while (i < r->nr_ahead) {
-		if (r->ahead[i] == r->front) {
-			r->ahead[i] = r->ahead[--r->nr_ahead];
-			r->front++;
+	p->ahead[p->nr_ahead++] = number; /* decide() has made room */
+	while (i < p->nr_ahead) {
+		if (p->ahead[i] == p->front) {
+			p->ahead[i] = p->ahead[--p->nr_ahead];
+			p->front++;
 			i = 0;
 		} else {
 			i++;
@@ -356,146 +266,112 @@ static void advance(struct rank *r)
 	}
 }
 
-/* All parts of the meeting are launched. Returns 1 if a unit may be launched because of it. */
-static int complete(struct df_lanes_sequence *q, struct meeting *m)
+static void note_message(struct meeting *m)
 {
 	struct pair *p = m->pair;
-	int opened = p != NULL;
-	uint32_t s;
-	size_t k;
+	uint32_t i;
 
-	for (s = 0; s < m->need; s++) {
-		struct unit *w = m->who[s];
-		struct rank *r = &q->ranks[w->rank];
-
-		if (s || !m->buffered)
-			opened |= !--r->open;
-		r->changed |= p != NULL;
-		for (k = 0; k < w->nr; k++)
-			if (w->in[k] == m)
-				w->in[k] = NULL;
-		leave(q, w);
+	if (p->nr_buffered && p->buffered[0] == m) {
+		p->nr_buffered--;
+		for (i = 0; i < p->nr_buffered; i++)
+			p->buffered[i] = p->buffered[i + 1];
+		return;
 	}
-	if (p) {
-		p->complete++;
-		p->buffered -= m->buffered;
-		if (!p->buffered)
-			p->buffers = NULL;
-	}
-	meeting_free(q, m);
-	return opened;
+	advance(p, m->number);
+	if (!is_complete(m))
+		p->buffered[p->nr_buffered++] = m;
 }
 
-/* The unit's parts in its meetings are launched. Returns as complete(). */
-static int part_of(struct df_lanes_sequence *q, struct unit *u)
+static uint32_t rank_of(const struct unit *u)
 {
-	struct rank *r = &q->ranks[u->rank];
-	size_t k;
-	int opened = 0;
-
-	u->left++; /* it stays meanwhile */
-	for (k = 0; k < u->nr; k++) {
-		struct meeting *m = u->in[k];
-
-		if (!m)
-			continue;
-		if (m->pair)
-			m->pair->nr[side_of(m, u)]++;
-		r->open++;
-		if (++m->launched == m->need)
-			opened |= complete(q, m);
-	}
-	r->stuck = u;
-	r->changed = 1;
-	leave(q, u);
-	return opened;
+	return (uint32_t)(u->name >> 32);
 }
 
-/*
- * Those messages of the rank that NCCL now takes to its buffer do not keep it waiting. Returns 1 if
- * it waits for no other rank any more.
- */
-static int settle(struct rank *r)
+static void decide_part(struct df_lanes_sequence *q, struct part *p)
 {
-	const struct unit *u = r->stuck;
-	size_t k;
+	struct unit *u = p->unit;
+	uint32_t rank = rank_of(u);
 
-	if (!r->changed)
-		return 0;
-	r->changed = 0;
-	if (!u || !r->open)
-		return 0;
-	for (k = 0; k < u->nr; k++) {
-		struct meeting *m = u->in[k];
-		struct pair *p = m ? m->pair : NULL;
-
-		if (!p || side_of(m, u) || !m->is_short || m->buffered)
-			continue;
-		/* Those before it that have no receive are in the buffer, and of its unit. */
-		if (m->at[0] != p->complete + p->buffered || p->buffered == MAX_BUFFERED ||
-		    (p->buffers && p->buffers != u))
-			continue;
-		m->buffered = 1;
-		p->buffered++;
-		p->buffers = u;
-		r->open--;
-	}
-	return !r->open;
+	q->go(q->arg, rank, (uint32_t)u->name, p->op, !--q->now[rank]);
+	u->in[p->op] = NULL;
+	p->unit = NULL;
+	if (!--u->left)
+		unit_free(q, u);
 }
 
-static void launch(struct df_lanes_sequence *q, struct unit *u)
-{
-	struct rank *r = &q->ranks[u->rank];
-	struct unit **p = &r->first;
-
-	while (*p != u)
-		p = &(*p)->next;
-	*p = u->next;
-	if (!u->next)
-		r->last = p;
-	r->nr_units--;
-	u->launched = 1;
-	q->go(q->arg, u->rank, u->number);
-	r->ahead[r->nr_ahead++] = u->number; /* df_lanes_sequence_add() has made room */
-	advance(r);
-}
-
-/* Launches the unit, with all that it needs, if that is there. Returns 1, 0 if not, -ENOMEM. */
-static int try(struct df_lanes_sequence *q, struct unit *u, int *opened)
+/* Decides what is there of the chosen meetings. Returns 1 or -ENOMEM. */
+static int decide(struct df_lanes_sequence *q)
 {
 	size_t i;
-	uint32_t r;
-	int ret = all_there(q, u);
+	uint32_t s;
 
-	if (!ret)
-		ret = first_there(q, u);
-	if (!ret)
-		ret = needs_nobody(q, u);
-	if (ret <= 0)
-		return ret;
+	for (i = 0; i < q->nr_chosen; i++) {
+		struct pair *p = q->chosen[i]->pair;
+
+		if (p && DF_VEC_ROOM(p->ahead, p->cap_ahead, p->nr_ahead + q->nr_chosen))
+			return -ENOMEM;
+	}
 	for (i = 0; i < q->nr_chosen; i++)
-		launch(q, q->chosen[i]);
-	for (i = 0; i < q->nr_chosen; i++)
-		*opened |= part_of(q, q->chosen[i]);
-	for (r = 0; r < q->nr; r++)
-		*opened |= settle(&q->ranks[r]);
+		for (s = 0; s < q->chosen[i]->need; s++)
+			if (q->chosen[i]->parts[s].unit)
+				q->now[rank_of(q->chosen[i]->parts[s].unit)]++;
+	for (i = 0; i < q->nr_chosen; i++) {
+		struct meeting *m = q->chosen[i];
+
+		for (s = 0; s < m->need; s++)
+			if (m->parts[s].unit)
+				decide_part(q, &m->parts[s]);
+		if (m->pair)
+			note_message(m);
+		if (is_complete(m))
+			meeting_free(q, m);
+		else
+			df_list_del(&m->node);
+	}
+	/* It may have been in the way of others. */
+	q->waits |= !df_list_empty(&q->waiting);
 	return 1;
 }
 
-/* Tries those that are first on their rank, or all units, until one is launched. */
-static int try_others(struct df_lanes_sequence *q, int all, int *opened)
+/* Decides what the meeting needs, if that is there. Returns 1, 0 if not, -ENOMEM. */
+static int decide_with(struct df_lanes_sequence *q, struct meeting *m)
 {
-	struct unit *u;
-	uint32_t i;
-	int ret = 0;
+	int ret = is_complete(m) ? choose_all(q, m, 0) : choose_short(q, m->parts[0].unit);
 
-	for (i = 0; i < q->nr; i++)
-		for (u = q->ranks[i].first; u; u = u->next) {
-			ret = u->whole && (all || is_front(q, u)) ? try(q, u, opened) : 0;
-			if (ret)
-				return ret;
-		}
+	return ret > 0 ? decide(q) : ret;
+}
+
+/* Tries those that have waited for a pause. Returns as above. */
+static int decide_waiting(struct df_lanes_sequence *q)
+{
+	struct meeting *m;
+	int ret;
+
+	df_list_each(m, &q->waiting, node)
+	{
+		ret = m->since < q->pauses ? decide_with(q, m) : 0;
+		if (ret)
+			return ret;
+	}
 	return 0;
+}
+
+int df_lanes_sequence_waits(const struct df_lanes_sequence *q)
+{
+	return q->waits;
+}
+
+int df_lanes_sequence_pause(struct df_lanes_sequence *q)
+{
+	struct meeting *last;
+	int ret;
+
+	while ((ret = decide_waiting(q)) > 0)
+		;
+	last = df_list_last(&q->waiting, struct meeting, node);
+	q->waits = last && last->since == q->pauses;
+	q->pauses++;
+	return ret;
 }
 
 /* ---- arrival --------------------------------------------------------------------------------- */
@@ -509,82 +385,87 @@ static struct meeting *meeting_of(struct df_lanes_sequence *q, uint64_t key, uin
 		return m;
 	m = calloc(1, sizeof(*m));
 	if (m)
-		m->who = calloc(need, sizeof(struct unit *));
-	if (!m || !m->who) {
+		m->parts = calloc(need, sizeof(*m->parts));
+	if (!m || !m->parts) {
 		free(m);
 		return NULL;
 	}
 	m->key = key;
 	m->need = need;
+	df_list_init(&m->node);
 	HASH_ADD(hh, q->meetings, key, sizeof(m->key), m);
 	return m;
 }
 
-/* The unit that this operation belongs to. */
-static struct unit *unit_of(struct rank *r, uint32_t rank, uint32_t number)
+static struct unit *unit_of(struct df_lanes_sequence *q, uint32_t rank, uint32_t number,
+			    uint32_t nr)
 {
-	struct unit *u = r->coming;
+	uint64_t name = (uint64_t)rank << 32 | number;
+	struct unit *u;
 
+	HASH_FIND(hh, q->units, &name, sizeof(name), u);
 	if (u)
 		return u;
-	u = calloc(1, sizeof(*u));
+	u = calloc(1, sizeof(*u) + nr * sizeof(u->in[0]));
 	if (!u)
 		return NULL;
-	u->rank = rank;
-	u->number = number;
-	*r->last = u;
-	r->last = &u->next;
-	r->nr_units++;
-	r->coming = u;
+	u->name = name;
+	u->nr = u->left = nr;
+	HASH_ADD(hh, q->units, name, sizeof(u->name), u);
 	return u;
 }
 
-int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank, uint32_t unit, uint64_t key,
-			  uint32_t need, uint32_t side, const struct df_lanes_message *message,
-			  int last)
+static int is_valid(const struct df_lanes_sequence *q, uint32_t rank,
+		    const struct df_lanes_item *it)
 {
-	struct meeting *m, **at;
-	struct pair *p = NULL;
-	struct rank *r;
-	struct unit *u;
-	int ret, opened = 0;
+	return rank < q->nr && it->need && it->need <= MAX_NEED && it->side < it->need &&
+	       it->op < it->nr && it->nr <= MAX_NEED &&
+	       (!it->message || (it->need == 2 && it->message <= q->nr));
+}
 
-	if (rank >= q->nr || !need || need > MAX_NEED || side >= need ||
-	    (message && (need != 2 || message->peer >= q->nr)))
+/* Returns the pair that the message belongs to, or NULL. */
+static struct pair *pair_of(const struct df_lanes_sequence *q, uint32_t rank,
+			    const struct df_lanes_item *it)
+{
+	uint32_t peer = it->message - 1;
+
+	if (!it->message)
+		return NULL;
+	return &q->pairs[it->side ? peer * q->nr + rank : rank * q->nr + peer];
+}
+
+int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank,
+			  const struct df_lanes_item *it)
+{
+	struct meeting *m;
+	struct pair *p;
+	struct unit *u;
+	int ret;
+
+	if (!is_valid(q, rank, it))
 		return -EPROTO;
-	r = &q->ranks[rank];
-	if (message)
-		p = side ? &q->pairs[message->peer * q->nr + rank]
-			 : &q->pairs[rank * q->nr + message->peer];
-	m = meeting_of(q, key, need);
-	if (!m || DF_VEC_ROOM(r->ahead, r->cap_ahead, r->nr_ahead + r->nr_units + 1))
+	p = pair_of(q, rank, it);
+	m = meeting_of(q, it->key, it->need);
+	u = unit_of(q, rank, it->unit, it->nr);
+	if (!m || !u)
 		return -ENOMEM;
-	if (m->need != need || m->who[side] || (m->here && m->pair != p) ||
-	    (r->coming && r->coming->number != unit))
+	if (m->need != it->need || m->parts[it->side].is_here || (m->here && m->pair != p) ||
+	    u->nr != it->nr || u->in[it->op])
 		return -EPROTO;
-	u = unit_of(r, rank, unit);
-	at = u ? DF_VEC_PUSH(u->in, u->nr, u->cap) : NULL;
-	if (!at)
-		return -ENOMEM;
-	*at = m;
 	m->pair = p;
-	if (p && !side && message->is_short) {
-		m->is_short = 1;
-		u->nr_short++;
+	if (p && !it->side) {
+		m->number = it->number;
+		m->is_short = it->is_short != 0;
 	}
-	u->left++;
-	m->who[side] = u;
+	m->parts[it->side] = (struct part){u, it->op, 1};
 	m->here++;
-	if (!last)
-		return 0;
-	u->whole = 1;
-	r->coming = NULL;
-	/*
-	 * Only what is connected with this unit can be launched because of it. A launch makes
-	 * others the first of their rank, or lets a rank wait for no others.
-	 */
-	ret = try(q, u, &opened);
-	while (ret > 0)
-		ret = try_others(q, opened, &opened);
-	return ret;
+	u->in[it->op] = m;
+	u->here++;
+	/* The last operation of a unit may make those complete that are connected with it. */
+	ret = u->here == u->nr ? choose_all(q, m, 1) : 0;
+	if (ret > 0)
+		ret = decide(q);
+	else if (!ret && (is_complete(m) || (!it->side && m->is_short)))
+		wait_for_pause(q, m);
+	return ret < 0 ? ret : 0;
 }

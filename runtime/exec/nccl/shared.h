@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "runtime/exec/nccl/sequence.h"
 
 struct df_lane;
 struct df_lane_op;
@@ -26,16 +27,10 @@ struct df_lane_call {
 	uint64_t what; /* kind | type << 8 | redop << 16 | (root or peer + 1) << 32 */
 };
 
-/* One operation that is ready on a rank. */
-struct df_lane_item {
-	uint64_t key; /* equal for what takes place together */
-	/* The operations of a group have the same number; from 1, in the order of issue. */
-	uint32_t unit;
-	uint32_t need;	   /* operations that take place together */
-	uint32_t side;	   /* which of them this is */
-	uint32_t last;	   /* of its unit */
-	uint32_t message;  /* its peer's slot plus 1; 0: it is no message */
-	uint32_t is_short; /* as in sequence.h */
+/* The rank's next operation in the agreed order. */
+struct df_lane_turn {
+	uint32_t unit, op; /* as in df_lanes_item */
+	uint32_t last;	   /* it is the last one of a group for NCCL */
 };
 
 /* A rank's part. */
@@ -44,8 +39,8 @@ struct df_lane_area {
 	uint64_t published, consumed, gone, taken;
 	uint32_t bell; /* futex word of the rank's thread */
 	uint32_t pad[7];
-	struct df_lane_item items[DF_LANE_ITEMS];
-	uint32_t go[DF_LANE_GOES]; /* units in their agreed order */
+	struct df_lanes_item items[DF_LANE_ITEMS];
+	struct df_lane_turn go[DF_LANE_GOES];
 	struct df_lane_call calls[DF_LANE_PLACES];
 };
 
