@@ -110,7 +110,7 @@ attr=$(cat "$T"/row.* | grep -c '| yes |$')
 echo "BENCH frtrace_catalogue_right $ours verdicts peer torchfrtrace-$version $full ratio $(awk "BEGIN { printf \"%.2f\", $ours / ($full ? $full : 1) }")" \
 	"target >$full $([ "$ours" -gt "$full" ] && echo ok || echo MISS)"
 {
-	echo "torchfrtrace of torch $version, fr_attribution of nvidia-resiliency-ext ${attribution:-(not installed)}, $(date -u +%F), $(nproc) processors ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), load $(cut -d' ' -f1 /proc/loadavg)."
+	echo "torchfrtrace of torch $version, fr_attribution of nvidia-resiliency-ext ${attribution:-(not installed)}, $(date -u +%F) at $(git -C "$SRC" rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc) processors ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), load $(cut -d' ' -f1 /proc/loadavg)."
 	echo
 	echo "Of $nr hangs \`dfshim check\` names the cause of $ours, torchfrtrace of $full where the dumps say what has started, and of $plain as PyTorch writes them by default."
 	[ -z "$attribution" ] ||
