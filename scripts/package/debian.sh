@@ -57,7 +57,8 @@ fi
 echo CHANGELOG.md >"$src/debian/docs"
 export BUILD_COMMIT
 BUILD_COMMIT=$(git rev-parse --short=12 HEAD)
-(cd "$src" && env -u MAKEFLAGS -u MAKEOVERRIDES dpkg-buildpackage -b -us -uc "${how[@]}" -j"$(nproc)") >"$work/log" 2>&1 || {
+# -nc: the folder is new, and cleaning it would remove what was just put into build/.
+(cd "$src" && env -u MAKEFLAGS -u MAKEOVERRIDES dpkg-buildpackage -b -nc -us -uc "${how[@]}" -j"$(nproc)") >"$work/log" 2>&1 || {
 	tail -30 "$work/log" >&2
 	exit 1
 }

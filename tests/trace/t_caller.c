@@ -18,6 +18,13 @@
 
 #define NR_THREADS 4
 
+/* Only on x86-64 does the table of frames replace the unwinder (trace/record/caller.c). */
+#ifdef __x86_64__
+#define HAS_STEPS 1
+#else
+#define HAS_STEPS 0
+#endif
+
 static unsigned walks;
 
 /* In front of the unwinder, to see it called. (The one of backtrace() is found in another way.) */
@@ -105,7 +112,8 @@ START_TEST(places)
 		ck_assert_uint_eq(a, first_a);
 		ck_assert_uint_eq(b, first_b);
 	}
-	ck_assert_uint_eq(walks, known);
+	if (HAS_STEPS)
+		ck_assert_uint_eq(walks, known);
 	ck_assert_uint_ne(a, 0);
 	ck_assert_uint_ne(b, 0);
 	ck_assert_uint_ne(here, 0);
@@ -140,7 +148,8 @@ START_TEST(varying)
 			known = walks;
 		}
 	}
-	ck_assert_uint_eq(walks, known);
+	if (HAS_STEPS)
+		ck_assert_uint_eq(walks, known);
 	ck_assert_uint_eq(count(DF_REC_SITE, 0), stacks);
 	other = helper();
 	ck_assert_uint_ne(other, last);

@@ -7,6 +7,9 @@
  * table: after a frame of another size, the walk would find some other word. It stops at a frame
  * that has been seen with two sizes.
  *
+ * Only on x86-64 is a return address at the end of its caller's frame. On other machines it is
+ * elsewhere in a frame: there the unwinder walks each time, always to the same depth.
+ *
  * The table is open-addressed and only grows. An address is claimed first, and its properties are
  * published later; a thread that finds an address without them walks the stack itself. Any thread.
  * No locks of ours; dladdr() takes the loader's, once for each address.
@@ -20,6 +23,12 @@
 #include <unwind.h>
 #include "runtime/base/hash.h"
 #include "trace/record/caller.h"
+
+#ifdef __x86_64__
+#define HAS_STEPS 1 /* distances between return addresses can be known */
+#else
+#define HAS_STEPS 0
+#endif
 
 #define NR_FRAMES  2048u
 #define MAX_PROBES 16
@@ -124,21 +133,18 @@ static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg)
  */
 static uint32_t distance(const struct walk *w, unsigned i)
 {
-#ifdef __x86_64__
+#if HAS_STEPS
 	const void *const *a = w->frame[i].slot;
 	const void *const *b = i + 1 < w->nr ? w->frame[i + 1].slot : NULL;
 
 	if (b && *a == w->frame[i].pc && *b == w->frame[i + 1].pc && b > a && b - a < STEP_MAX)
 		return (uint32_t)(b - a) << STEP_AT;
+	return VARIES;
 #else
-	/*
-	 * On other machines, return addresses are elsewhere in a frame: the unwinder has to find
-	 * them each time.
-	 */
 	(void)w;
 	(void)i;
+	return 0;
 #endif
-	return VARIES;
 }
 
 static void learn(struct walk *w)
@@ -183,7 +189,7 @@ static unsigned walk(uintptr_t from, const void **pcs)
 
 /* ---- the short way --------------------------------------------------------------------------- */
 
-#ifdef __x86_64__
+#if HAS_STEPS
 /*
  * Returns 0 if the table does not suffice. It reads the stack directly, which sanitizers would
  * report.
@@ -216,7 +222,7 @@ unsigned df_callers(const void *from, const void *pcs[DF_CALLER_FRAMES])
 {
 	unsigned nr = 0;
 
-#ifdef __x86_64__
+#if HAS_STEPS
 	nr = follow((const void *const *)from - 1, pcs);
 #endif
 	return nr ? nr : walk((uintptr_t)from, pcs);
