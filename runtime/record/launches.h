@@ -1,8 +1,8 @@
 /*
- * The work that a stream was given between two ticks, by name: what a report names when the stream
- * does not go on. Equal work between the same ticks is one entry with a number, so a launch costs a
- * search in a short list, and memory does not grow. Nothing is written into the trace before there
- * is a standstill.
+ * The work that a stream was given between two ticks, by name: a report names it when the stream
+ * makes no progress. Equal work between the same ticks is one entry with a number, so a launch
+ * costs a search in a short list, and memory does not grow. Nothing is written into the trace
+ * before there is a standstill.
  *
  * Several threads may use one stream at the same time: then a count can be too low, or an entry be
  * lost. All fields are atomic.

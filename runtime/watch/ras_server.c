@@ -398,8 +398,9 @@ static void *run(void *arg)
 			serve(-1);
 			server.ras = -1;
 			close(fd);
-		} else if (fd != -EADDRINUSE && fd != -EAGAIN && !said++) {
-			df_info("cannot answer ncclras at %s: %s",
+		} else if (fd != -EAGAIN && !said++) {
+			df_info("%s ncclras at %s: %s",
+				fd == -EADDRINUSE ? "another process answers" : "cannot answer",
 				text && *text ? text : DEFAULT_ADDR, strerror(-fd));
 		}
 		/*

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: NCCL's RAS protocol over a plain socket: the answers to a client, in text and JSON; idle clients give way to new ones; two jobs and one port; the other answers when the first has ended.
+# Description: NCCL's RAS protocol over a plain socket: the answers to a client, in text and JSON; idle clients give way to new ones; two jobs and one port, or NCCL and a job; the other answers when the first has ended.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -86,4 +86,40 @@ wait "$first" || fail "the first job: status $?: $(cat "$T/first.log")"
 up
 kill -0 "$second" 2>/dev/null || fail "it was not the second job that answered: $(cat "$T/second.log")"
 wait "$second" || fail "the second job: status $?: $(cat "$T/second.log")"
+
+# NCCL's RAS has the port: the job goes without, says so, and leaves NCCL's clients alone, until NCCL has ended.
+python3 - "$port" "$T/theirs" <<'PY' &
+import socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+open(sys.argv[2], "w").close()
+while True:
+    client = server.accept()[0]
+    client.recv(100)
+    client.sendall(b"theirs\n")
+    client.close()
+PY
+theirs=$!
+for _ in $(seq 100); do [ -e "$T/theirs" ] || sleep 0.1; done
+export DFSHIM_DEBUG=info
+job $((4 + SLOW)) third
+third=$!
+for _ in $(seq 200); do
+	! grep -q "another process answers ncclras at 127.0.0.1:$port: Address already in use" "$T/third.log" || break
+	sleep 0.1
+done
+grep -q "another process answers ncclras at" "$T/third.log" || fail "the third job does not say that the port is in use: $(cat "$T/third.log")"
+[ "$(ask status)" = theirs ] || fail "the other's client gets: $(ask status)"
+kill $theirs
+up
+wait "$third" || fail "the third job: status $?: $(cat "$T/third.log")"
+# In mode trace NCCL answers, so dfshim does not listen.
+NCCL_RAS_ADDR=127.0.0.1:$port timeout -k 2 "${LIMIT:-60}" env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host "$S" --timeout $((50 * SLOW)) "$T/third.txt" \
+	>"$T/fourth.log" 2>&1 &
+fourth=$!
+for _ in $(seq 30); do
+	! ask status >"$T/answer" 2>/dev/null || fail "in mode trace a process answers: $(cat "$T/answer")"
+	sleep 0.1
+done
+wait $fourth || fail "mode trace: status $?: $(cat "$T/fourth.log")"
+! grep -q "ncclras" "$T/fourth.log" || fail "mode trace: $(cat "$T/fourth.log")"
 exit 0
