@@ -1,5 +1,5 @@
-"""Writes what a program can see of its interpreter to the file OUT.RANK, a fact a line; what differs from rank to rank to
-OUT.own. For t_fork.sh, with a torch of the test's or with PyTorch."""
+"""Writes what a program can see of its interpreter to the file OUT.RANK, one fact a line, and facts
+that differ between ranks to OUT.own. For t_fork.sh, with the test's own torch or with PyTorch."""
 
 import ctypes
 import gc
@@ -45,7 +45,7 @@ def descriptors():
         try:
             found.append((fd, stat.S_IFMT(os.fstat(fd).st_mode), os.get_inheritable(fd)))
         except OSError:
-            pass  # the folder's own
+            pass  # the descriptor of /proc/self/fd itself
     return found
 
 

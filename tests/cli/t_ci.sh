@@ -1,16 +1,17 @@
 #!/bin/bash
-# Description: dfshim ci: jobs that are right, that hang by NCCL's rules, that only could, and that fail by themselves: status, summary, report; it ends in time and leaves nothing behind.
+# Description: dfshim ci with jobs that succeed, hang by NCCL's rules, only could hang, or fail by themselves: status, summary, report. It ends in time and leaves nothing behind.
 set -u
 . "$SRC/tests/lib/clients.sh"
 own_shm
 unset DFSHIM_TRACE
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
-# ci STATUS TITLE ARGS...: its status, the summary's title, and a report.
+# ci STATUS TITLE ARGS...: checks the status, the summary's title, and that a report exists.
 ci() {
 	local want=$1 title=$2 quiet rc
 	shift 2
-	# Only a job that hangs is to be ended by its silence: on a busy machine others are silent too.
+	# Only jobs that hang get a short time-out. On a busy machine other jobs make no progress
+	# for a while too.
 	case $want in 0 | 3 | 14) quiet=90 ;; *) quiet=$(seconds 20) ;; esac
 	rm -f "$T/sum.md" "$T/report.html"
 	timeout -k 5 "${LIMIT:-100}" "$B/dfshim" ci --timeout "$quiet" --summary "$T/sum.md" --report "$T/report.html" "$@" \
@@ -31,15 +32,15 @@ ci 0 "no deadlock" -n 2 -- "$C/ddp"
 grep -q '^no potential deadlock' "$T/out" || fail "what predict says is not printed: $(cat "$T/out")"
 ci 0 "no deadlock" --host=2 -n 2 -- "$C/disorder" --inorder --iters 5
 
-# In different orders, in threads of one process and with a synchronisation.
+# Different orders in threads of one process, with synchronisations.
 ci 10 ORDER -- "$C/disorder"
 grep -q '^ORDER: ' "$T/out" && grep -q '^~~~~text$' "$T/sum.md" && grep -q 'Shortest cycle' "$T/sum.md" ||
 	fail "the summary says too little: $(cat "$T/sum.md")"
 
-# The report is printed once.
+# The report is printed only once.
 [ "$(cat "$T/out" "$T/err" | grep -c '^Shortest cycle')" = 1 ] || fail "the report is printed otherwise than once: $(cat "$T/out" "$T/err")"
 
-# A branch that depends on the rank.
+# The number of operations depends on the rank.
 program branch <<-'END'
 	comm A 0 1
 	0: AR A s; AR A s; dsync
@@ -47,7 +48,7 @@ program branch <<-'END'
 END
 ci 20 MISSING -- "$S" --timeout 50 "$T/branch.txt"
 
-# Two groups with a synchronisation between.
+# Two communicators in opposite orders, with synchronisations between the operations.
 program groups <<-'END'
 	comm A 0 1
 	comm B 0 1
@@ -56,7 +57,7 @@ program groups <<-'END'
 END
 ci 12 SYNC -- "$S" --timeout 50 "$T/groups.txt"
 
-# Sends and receives that cross: buffered here, but only as long as they are short.
+# Both ranks send before they receive. The messages are short enough to be buffered here.
 program cross <<-'END'
 	comm A 0 1
 	0: send A 1 s n=16; recv A 1 s n=16; dsync
@@ -64,7 +65,7 @@ program cross <<-'END'
 END
 ci 14 "potential deadlock" -- "$S" --timeout 50 "$T/cross.txt"
 grep -q 'POTENTIAL DEADLOCK' "$T/sum.md" || fail "no witness in the summary: $(cat "$T/sum.md")"
-# The result first, and what a terminal shows; the rest in the report.
+# The output begins with the result and fits on a terminal. The details are in the report.
 [[ $(head -1 "$T/out") == "POTENTIAL DEADLOCK: "* ]] && [ "$(wc -l <"$T/out")" -le 40 ] || fail "it says: $(cat "$T/out")"
 grep -q '^r0 runs Send to r1, called at script' "$T/out" && grep -q '^r1 runs Send to r0, called at script' "$T/out" ||
 	fail "not the two calls: $(cat "$T/out")"
@@ -72,7 +73,7 @@ grep -q "^Replayed from the start by NCCL's rules it hangs: ORDER" "$T/out" || f
 grep -q 'POTENTIAL DEADLOCK: the recorded order' "$T/report.html" && grep -q '(blocked at &gt;)' "$T/report.html" ||
 	fail "the report has no witness"
 
-# Many ranks and steps: no more lines.
+# Many ranks and steps do not lengthen the output.
 {
 	printf 'ranks 8\nprocs\ncomm A 0 1 2 3 4 5 6 7\n'
 	for ((r = 0; r < 8; r++)); do
@@ -85,7 +86,7 @@ ci 14 "potential deadlock" -- "$S" --timeout 50 "$T/many.txt"
 [ "$(wc -l <"$T/out")" -le 40 ] || fail "$(wc -l <"$T/out") lines: $(cat "$T/out")"
 grep -q '^and 2 more ranks$' "$T/out" || fail "it says: $(cat "$T/out")"
 
-# Messages of a group run together, however many they are.
+# All messages of a group run together, however many there are.
 {
 	printf 'ranks 2\nprocs\ncomm A 0 1\n'
 	for r in 0 1; do
@@ -96,7 +97,7 @@ grep -q '^and 2 more ranks$' "$T/out" || fail "it says: $(cat "$T/out")"
 } >"$T/group.txt"
 ci 0 "no deadlock" -- "$S" --timeout 50 "$T/group.txt"
 
-# A program whose name is Markdown and HTML: it ends no block, and is no markup.
+# A program's name with Markdown and HTML must neither end the block nor become markup.
 evil="$T/x
 ~~~~
 <b>*[l](http:y)"
@@ -106,13 +107,13 @@ grep -q 'http:y' "$T/sum.md" || fail "the summary does not name the program: $(c
 [ "$(grep -c '^ *~~~' "$T/sum.md")" = 2 ] || fail "the program's name ends the block: $(cat "$T/sum.md")"
 awk '/^~~~~/ { block = !block } !block' "$T/sum.md" | grep -F '<b>' && fail "the program's name is markup: $(cat "$T/sum.md")"
 
-# Folders whose names are no patterns.
+# A % in the name of a folder is no pattern.
 ci 0 "no deadlock" --trace "$T/100%r kept" -n 2 -- "$C/ddp"
 "$B/dfshim" check "$T/100%r kept" >/dev/null || fail "the traces are not in their folder: $(ls "$T")"
 "$B/dfshim" replay --host --trace "$T/%p%%" "$T/100%r kept" >"$T/out" 2>"$T/err" || fail "replay: $(cat "$T/out" "$T/err")"
 "$B/dfshim" check "$T/%p%%" >/dev/null || fail "the replay's traces are not in their folder: $(ls "$T")"
 
-# A failure that is no hang.
+# Failures other than hangs.
 ci 3 "the job failed" -n 2 -- bash -c '"$0" --iters 5 --inorder --ranks 2 >/dev/null; exit 3' "$C/disorder"
 ci 1 "nothing checked" -- true
 ci 127 "nothing checked" -- "$T/no such program"
@@ -122,7 +123,7 @@ ci 124 "nothing checked" --limit 1 -- sleep 50
 "$B/dfshim" ci --summary "$T/none/sum.md" -- "$C/ddp" >/dev/null 2>"$T/err" && fail "a summary that cannot be written is no error"
 grep -q "$T/none/sum.md" "$T/err" || fail "$(cat "$T/err")"
 
-# Interrupted.
+# SIGTERM ends the command.
 "$B/dfshim" ci -- sleep 100 2>/dev/null &
 pid=$!
 sleep 0.5

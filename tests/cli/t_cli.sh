@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the CLI's common manners: usage, exit codes, the table of variables as text, JSON and man.
+# Description: conventions of all subcommands: usage, exit codes, and the table of variables as text, JSON and man page.
 set -u
 fail() { echo "FAILED: $*"; exit 1; }
 D=$B/dfshim
@@ -13,7 +13,7 @@ grep -q "no subcommand 'nonsense'" err || fail "unknown subcommand is not named"
 "$D" --help >out || fail "--help"
 "$D" --version | grep -Eq '^dfshim [0-9]+\.[0-9]+\.[0-9]+$' || fail "--version"
 
-# Every subcommand has --help and says 2 to an option that does not exist.
+# Every subcommand has --help and exits with status 2 for an unknown option.
 for s in $("$D" --list); do
 	grep -q "^  $s " out || fail "$s is not in the usage"
 	timeout "${LIMIT:-20}" "$D" "$s" --help >help 2>&1 || fail "$s --help: status $?"
@@ -23,7 +23,7 @@ for s in $("$D" --list); do
 	[ -s e ] || fail "$s --no-such-option says nothing on standard error"
 done
 
-# --usage and completion know what --help knows: it is one table.
+# --help, --usage and the completions list the same options.
 for s in $("$D" --list); do
 	"$D" "$s" --usage >usage || fail "$s --usage: status $?"
 	for o in $("$D" "$s" --list | sed -nE 's/^(--[a-z-]+).*/\1/p'); do
@@ -43,7 +43,7 @@ completes "--timeout" run --ti
 completes "nccl" run --rules n
 completes "exact" sim --semantics = e
 completes "--json" algo verify x --j
-# One line that says what is wrong, for each kind of value.
+# Each kind of bad value gives one line with the reason.
 says() { # PATTERN, then arguments
 	local pattern=$1
 	shift
@@ -66,7 +66,7 @@ says "^dfshim doctor: unexpected argument 'x'$" doctor x
 says "^dfshim: no subcommand 'x'$" help x
 says '^dfshim graph: no trace folder given$' graph
 
-# One row of it, and help as a word.
+# One row of the table, and `help` as a subcommand.
 [ "$("$D" env --json DFSHIM_MODE DFSHIM_TRACE | jq -r '[.[].name] | join(" ")')" = "DFSHIM_MODE DFSHIM_TRACE" ] || fail "env NAME --json"
 [ "$("$D" env DFSHIM_TRACE | grep -o '^DFSHIM_[A-Z_]*')" = DFSHIM_TRACE ] || fail "env NAME"
 for command in "" run env; do
@@ -74,7 +74,7 @@ for command in "" run env; do
 	cmp <("$D" help $command) <("$D" $command --help) || fail "help $command"
 done
 
-# The table: every row in each form, the same names, valid JSON.
+# Every row of the table appears in each form, with the same name, in valid JSON.
 rows=$(grep -c '^DF_ENV_' "$SRC/runtime/base/env.def")
 [ "$("$D" env --json | jq length)" = "$rows" ] || fail "env --json: rows"
 [ "$("$D" env --json | jq -r '.[].name' | sort -u | wc -l)" = "$rows" ] || fail "env --json: names"
@@ -88,13 +88,15 @@ v=$(DFSHIM_MODE=trace DFSHIM_TRACE_MB=33 "$D" env --json |
 	jq -r '.[]|select(.name=="DFSHIM_MODE" or .name=="DFSHIM_TRACE_MB")|"\(.value) \(.set)"' | tr '\n' ',')
 [ "$v" = "trace true,33 true," ] || fail "values: $v"
 
-# A value that cannot be used: one warning with variable, value and what is allowed; an error only under strict.
+# A bad value causes one warning with the variable, the value and the allowed values. Only
+# DFSHIM_STRICT makes it an error.
 DFSHIM_RELEASE=maybe "$D" env >out 2>err || fail "a bad value is an error without strict"
 [ "$(grep -c 'DFSHIM WARN DFSHIM_RELEASE=maybe.*safe|none|device|all' err)" = 1 ] || fail "warning: $(cat err)"
 DFSHIM_STRICT=1 DFSHIM_RELEASE=maybe "$D" env >out 2>err && fail "strict accepts a bad value"
 DFSHIM_RELAESE=safe "$D" env 2>&1 >/dev/null | grep -q "DFSHIM_RELAESE is not a variable of dfshim; DFSHIM_RELEASE is;" || fail "misspelt name"
 
-# doctor names the PyTorch that python3 finds, does not wait for it long, and goes on without it.
+# doctor prints the version of the PyTorch that python3 finds. It waits only briefly for python3,
+# and goes on without it.
 doctor() { # PATTERN VARIABLE=VALUE...: a line of what it prints
 	local pattern=$1
 	shift
@@ -116,7 +118,8 @@ if command -v python3 >/dev/null; then
 	doctor "^its NCCL *unknown: ImportError: libcudart.so.12: cannot open$" PYTHONPATH="$T/fake"
 	echo "cuda = None; __version__ = '2.9.0+cpu'" >fake/torch/version.py
 	doctor "^PyTorch *2.9.0+cpu, without CUDA: dfshim needs a build with CUDA" PYTHONPATH="$T/fake"
-	# The interpreter without its packages, and a torch in the current folder, which is not asked to run.
+	# An interpreter without its packages, and a torch in the current folder, which doctor must
+	# not import.
 	printf '#!/bin/sh\nexec %s -I -S "$@"\n' "$(python3 -c 'import sys; print(sys.executable)')" >bare/python3
 	chmod +x bare/python3
 	mv fake/torch torch

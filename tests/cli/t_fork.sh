@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: dfshim run --host -n N: ranks that are forked from one interpreter see what those with interpreters of their own see, end as they do, and leave nothing behind; where forks would be wrong there are none.
+# Description: dfshim run --host -n N. Ranks that are forked from one interpreter see the same as ranks with separate interpreters, end in the same way, and leave nothing behind. If forks would change the program's behaviour, the ranks are separate.
 set -u
 . "$SRC/tests/lib/clients.sh"
 D=$B/dfshim
@@ -8,7 +8,8 @@ PY=${TORCH_PYTHON:-$(python3 -c 'import sys; print(sys.executable)')} || skip "n
 [ -z "${SAN_RUNTIME-}" ] || skip "a sanitizer has a thread of its own in each process"
 unset DFSHIM_TRACE DFSHIM_HOST_FORK RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR PYTHONHASHSEED PYTHONPATH PYTHONUNBUFFERED
 export MASTER_PORT=29511 OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
-# A module of the test's stands for torch: it has what dfshim looks at. PyTorch's own is check_torch.sh's part "fork".
+# A module of this test replaces torch. It has the attributes that dfshim reads. check_torch.sh's
+# part "fork" tests PyTorch's.
 mkdir -p "$T/lib/torch" "$T/job"
 cat >"$T/lib/torch/__init__.py" <<'END'
 import os, random, signal, sys, threading, time, types
@@ -34,14 +35,15 @@ export PYTHONPATH=$T/lib
 cd "$T/job" || exit 1
 cp "$SRC/tests/cli/fork_probe.py" probe.py
 
-# forked COMMAND..., separate COMMAND...: 3 ranks; dfshim says which it is.
+# forked COMMAND..., separate COMMAND...: runs 3 ranks and checks that dfshim reports this way of
+# starting them.
 run_as() {
 	local what=$1 rc
 	shift
 	DFSHIM_DEBUG=info timeout -k 5 "${LIMIT:-100}" "$D" run --host -n "${N:-3}" "${OPTIONS[@]}" -- "$@" >"$T/out" 2>"$T/err"
 	rc=$?
 	[ -z "$what" ] || grep -q "$what" "$T/err" || fail "$*: not \"$what\": $(cat "$T/out" "$T/err")"
-	# Without dfshim's own lines the errors are the program's.
+	# Remove dfshim's own lines, so that only the program's errors are compared.
 	grep -v ' DFSHIM INFO ' "$T/err" >"$T/err.program"
 	return $rc
 }
@@ -49,7 +51,7 @@ forked() { run_as 'INFO the ranks are forked from one interpreter' "$@"; }
 separate() { run_as 'INFO separate interpreters' "$@"; }
 OPTIONS=()
 
-# The program sees the same both ways.
+# The program sees the same in both ways.
 sees() { # NAME COMMAND...
 	local name=$1 r
 	shift
@@ -79,7 +81,7 @@ sees "tagged" "$PY" probe.py
 OPTIONS=()
 PYTHONHASHSEED=7 PYTHONUNBUFFERED=1 sees "variables of Python" "$PY" probe.py
 
-# It ends as a program of its own does, with the same words.
+# A forked rank ends like a separate one, with the same messages.
 cat >ends.py <<'END'
 import atexit, os, signal, sys
 from torch import version
@@ -119,12 +121,12 @@ grep -q 'SyntaxError' "$T/err" && ! grep -q 'dfshim/host' "$T/err" || fail "a sy
 N=40 forked "$PY" -c 'import os, torch
 if os.environ["RANK"] == "0": os._exit(3)'; [ $? = 3 ] || fail "a rank that ends while others are forked"
 
-# Each rank prints what the import has printed.
+# Each rank prints the output of the import.
 TORCH=prints forked "$PY" -c 'import torch; print("then")' || fail "a torch that prints: $?"
 [ "$(grep -c 'torch warns' "$T/err")" = 3 ] && [ "$(cat "$T/out")" = "$(printf 'torch says\nthen\n%.0s' 1 2 3)" ] ||
 	[ "$(sort "$T/out" | uniq -c | awk '{print $1}' | tr '\n' ' ')" = "3 3 " ] || fail "what torch prints: $(cat "$T/out" "$T/err")"
 
-# multiprocessing, in each way to start, and classes of __main__ through it.
+# multiprocessing with each start method, and instances of classes of __main__ passed through it.
 cat >pool.py <<'END'
 import multiprocessing, os, pickle, sys
 import torch
@@ -150,7 +152,7 @@ if __name__ == "__main__":
 END
 forked "$PY" pool.py || fail "multiprocessing: $(cat "$T/err")"
 
-# A sitecustomize of the user's runs in each rank, and may start threads there.
+# The user's sitecustomize runs in each rank and may start threads there.
 mkdir "$T/site" && cat >"$T/site/sitecustomize.py" <<'END'
 import os, threading, time
 if "RANK" in os.environ:
@@ -164,7 +166,7 @@ mkdir local && printf 'from local import deep\n' >local/__init__.py && printf 'i
 printf 'def f():\n    import local\nf()\n' >follows.py
 forked "$PY" follows.py || fail "torch is imported by a file of the program's"
 
-# No forks where a rank would see another import of torch, or none.
+# Ranks are separate if forked ones would import torch under other conditions, or not at all.
 printf 'import os\nos.environ["OMP_NUM_THREADS"] = "2"\nimport torch\n' >early.py
 printf 'import os\nos.environ["MASTER_ADDR"] = "localhost"\nimport torch\nos.environ["X"] = "y"\n' >late.py
 printf '#!/bin/sh\n# as of pyenv\nexec %s -I "$@"\n' "$PY" >python3 && chmod +x python3
@@ -193,11 +195,11 @@ TORCH=dies separate "$PY" -c 'import torch'; [ $? = 137 ] || fail "a torch that 
 DFSHIM_HOST_FORK=0 run_as "" "$PY" -c 'import torch' || fail "DFSHIM_HOST_FORK=0"
 ! grep -q "forked from" "$T/err" || fail "DFSHIM_HOST_FORK=0 forks"
 
-# Nothing is left of a job that ends before its program begins, or is killed.
-echo "text of $T" >"$T/mark" # in the command line of each process of the job
+# A job that is ended before its program begins, or killed, leaves no process.
+echo "text of $T" >"$T/mark" # this text is in the command line of every process of the job
 seen() { grep -qasFf "$T/mark" /proc/[0-9]*/cmdline; }
-ended() { while seen; do sleep 0.05; done; } # if not, the test does not end either
-begin() { # the job's process in $pid, when torch is being imported, or the program runs
+ended() { while seen; do sleep 0.05; done; } # if a process remains, this test does not end either
+begin() { # starts the job ($pid), and waits until it imports torch or runs the program
 	rm -f importing
 	TORCH=$1 env --default-signal=INT "$D" run --host -n 3 --grace 0.2 -- "$PY" -c "import torch, time # $(cat "$T/mark")
 open('importing', 'w').close()
@@ -229,7 +231,7 @@ TORCH=sleeps timeout -k 5 "${LIMIT:-100}" "$D" run --host -n 3 --limit 0.5 -- "$
 [ $? = 124 ] || fail "--limit while torch is imported: $(cat "$T/err")"
 ended
 
-# Little memory: a line with the ranks, the bytes of each, and those that are free.
+# If little memory is free, dfshim prints the number of processes, their memory and the free memory.
 printf 'MemTotal: 24000000 kB\nMemAvailable: 700000 kB\n' >"$T/meminfo"
 if unshare -m mount --bind "$T/meminfo" /proc/meminfo 2>/dev/null; then
 	N=2 unshare -m sh -c 'mount --bind "$0" /proc/meminfo && exec "$@"' "$T/meminfo" "$D" run --host -n 2 -- \

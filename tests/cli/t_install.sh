@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: what `make install` puts somewhere else works there and goes again; a bare machine gets one line.
+# Description: files that `make install` puts into another folder work there, and `make uninstall` removes them. Without its prerequisites make prints one line.
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/lib/installed.sh"
@@ -18,10 +18,10 @@ done
 for f in docs/man/*.1; do
 	[ -s "$at/share/man/man1/$(basename "$f")" ] || fail "$f is not installed"
 done
-# Nothing in it knows where it was built.
+# No installed file contains the path of the build folder.
 ! grep -rIl "$SRC" "$at" || fail "text files that name the sources' folder"
 
-# The installed tool finds the installed libraries, and a job runs on them.
+# The installed tool uses the installed libraries, and runs a job with them.
 cd "$T" || exit 1
 env -u SRC -u B PATH="$at/bin:$PATH" dfshim run --host -- "$C/disorder" --ranks 2 --colls 3 --iters 3 >"$T/out" 2>&1 ||
 	fail "the installed copy: $(tail -5 "$T/out")"
@@ -29,7 +29,8 @@ grep -q OK "$T/out" || fail "the installed copy: $(cat "$T/out")"
 env -u SRC -u B "$at/bin/dfshim" run --host --rules nccl --timeout "$(seconds 20)" -- "$C/disorder" --ranks 2 --colls 4 --iters 30 >"$T/out" 2>&1 &&
 	fail "the installed copy by NCCL's rules went on: $(cat "$T/out")"
 grep -q '^ORDER: ' "$T/out" || fail "the installed copy by NCCL's rules: $(tail -5 "$T/out")"
-# ldconfig would make NVIDIA's names of these.
+# In a folder of ldconfig, libraries with the sonames of NVIDIA's would be linked under NVIDIA's
+# names.
 for f in "$at"/lib/*.so*; do
 	readelf -d "$f" | grep -E 'SONAME.*\[lib(nccl|cuda|cudart)\.so' && fail "$f is in a folder of ldconfig's"
 done
@@ -44,7 +45,7 @@ jq -e . "$at/share/dfshim/sim.schema.json" >/dev/null || fail "the schema is no 
 native "$root" /opt/df
 completion "$at/share/bash-completion/completions/dfshim" "$at/bin/dfshim"
 
-# In a folder whose name LD_PRELOAD would take apart.
+# A folder name that contains LD_PRELOAD's separators.
 mv "$at" "$T/a b:c"
 for n in 1 2; do
 	env -u SRC -u B "$T/a b:c/bin/dfshim" run --host -n $n -- "$C/disorder" --ranks 2 --colls 3 --iters 3 >"$T/out" 2>&1 ||
@@ -72,7 +73,7 @@ mk uninstall >"$T/uninstall" 2>&1
 left=$(find "$root" -type f)
 [ -z "$left" ] || fail "make uninstall leaves $left"
 
-# Without the prerequisites: one line that says what is missing, and how to get it.
+# Without a prerequisite make prints one line with the missing file and how to install it.
 env -u MAKEFLAGS make -s PREREQS=jansson.h all >"$T/bare" 2>&1 && fail "make goes on without jansson.h"
 [ "$(wc -l <"$T/bare")" = 1 ] && grep -q "missing: jansson.h.*scripts/prereqs.sh" "$T/bare" || fail "bare: $(cat "$T/bare")"
 exit 0

@@ -1,13 +1,14 @@
 #!/bin/bash
-# Description: an interrupted bench leaves nothing behind: neither its folder nor its job; the next bench removes the folder of a killed one.
+# Description: an interrupted bench removes its folder and ends its job. The next bench removes the folder of a killed one.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
 command -v pgrep >/dev/null || fail "no pgrep (procps), by which the job's processes are found: \`scripts/prereqs.sh check\` installs it"
 pid=
-trap '[ -z "$pid" ] || kill -TERM $pid 2>/dev/null' EXIT # where a check fails
+trap '[ -z "$pid" ] || kill -TERM $pid 2>/dev/null' EXIT # after a failed check
 small="--ranks 2 --sizes 1K --rounds 1 --turns 1"
-# begin: a bench that does not end by itself; its process in pid, its folder in dir
+# begin: starts a bench that does not end by itself. Stores its process id in `pid` and its folder
+# in `dir`.
 begin() {
 	"$B/dfshim" algo bench --ranks 2 --sizes 16M --rounds 1000 --turns 100 >"$T/out" 2>&1 &
 	pid=$!
@@ -19,7 +20,7 @@ begin() {
 		sleep 0.05
 	done
 }
-# gone: waits until nothing of its job is left
+# gone: waits until no process of the job is left.
 gone() {
 	for _ in $(seq 600); do
 		pgrep -f -- "--worker $dir" >/dev/null || return 0
@@ -36,7 +37,8 @@ for sig in TERM HUP; do
 	[ ! -e "$dir" ] || fail "SIG$sig leaves $dir"
 	gone
 done
-# Killed: the job ends with it, the folder goes when the next one begins; one that is in use stays.
+# After SIGKILL the job ends too. The next bench removes the folder, but not a folder that is in
+# use.
 begin
 first=$dir
 kill -KILL $pid

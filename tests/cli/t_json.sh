@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the JSON of every subcommand has the keys and types of docs/json.md, and every key there is seen.
+# Description: the JSON of every subcommand has the keys and types that docs/json.md lists, and every key of docs/json.md appears.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -14,7 +14,8 @@ wrong() {
 }
 keys() { python3 "$SRC/tests/lib/json_keys.py" "$@"; }
 
-# hang NAME: a job (standard input) by NCCL's rules that does not finish; its traces in NAME.
+# hang NAME: executes the job on standard input by NCCL's rules until dfshim ends it. Its traces are
+# in NAME.
 hang() {
 	cat >"$1.txt"
 	mkdir -p "$1"
@@ -62,7 +63,8 @@ comm A 0 1
 1: AR A s; ssync s; recv A 0 s n=3000000; ssync s
 END
 
-# say SECTION STATUS COMMAND...: what it prints has the keys of the section; further sections' files go to the last check.
+# say SECTION STATUS COMMAND...: checks that the command's output has the keys of the section. Keeps
+# the output for the last check.
 files=()
 say() {
 	local section=$1 status=$2 rc file
@@ -108,8 +110,9 @@ say "algo bench" 0 "$D" algo bench --kind AllReduce --nodes 1 --gpus 2 --sizes 1
 files+=("DFSHIM_STATS:stats")
 keys DFSHIM_STATS stats || wrong "DFSHIM_STATS: not as docs/json.md says"
 
-# A type does not depend on the value: the same for every record type whatever the highest byte of a field is. Offsets are of
-# struct df_trace_header and struct df_rec (trace/record/format.h).
+# A field's type does not depend on its value: sets the highest byte of the fields of all record
+# types to several values. The offsets are those of struct df_trace_header and struct df_rec
+# (trace/record/format.h).
 for top in 00 1f 7f 80 ff; do
 	python3 - every.dft "$top" >"top.$top.dft" <<'END' || fail "every.dft: status $?"
 import struct, sys
@@ -124,13 +127,13 @@ END
 	say show 0 "$D" show --json "top.$top.dft"
 done
 
-# Every subcommand that has --json has a section.
+# Every subcommand with --json is called in this test.
 for s in $("$D" --list); do
 	! "$D" "$s" --list 2>/dev/null | grep -q -- '--json' || [[ " ${files[*]} " == *" $s"* ]] || wrong "$s --json is not in this test"
 done
-# Every key of docs/json.md is seen, but for what needs another machine: an RDMA port, a GPU, a peer (t_found, t_pairs and
-# t_doctor compare those), Python threads (t_python), a recorded training (t_plan_trace); and what only `sim --rules` and
-# `sim --sweep` add to the keys of `sim`.
+# Every key of docs/json.md appears. Exceptions: keys that need another machine, an RDMA port, a GPU
+# or a peer (t_found, t_pairs and t_doctor check them), Python threads (t_python), a recorded
+# training (t_plan_trace), and the keys that only `sim --rules` and `sim --sweep` add.
 for section in check show ls graph timeline report predict env sim "sim --rules" "sim --sweep" plan "algo ls" "algo verify" "algo run" \
 	"algo bench" DFSHIM_STATS; do
 	of=()

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: a program that is linked with the driver (-lcuda) runs under `dfshim run --host`, by both rules.
+# Description: a program linked with the driver (-lcuda) runs under `dfshim run --host`, by NCCL's rules and by dfshim's.
 set -u
 . "$SRC/tests/lib/clients.sh"
 cc=${CC:-gcc}

@@ -1,18 +1,18 @@
 #!/bin/bash
-# Description: `dfshim predict --executor nccl`: what lanes make harmless is not found, disorder inside a communicator is, unless with an agreed order; whether the CTAs suffice.
+# Description: `dfshim predict --executor nccl` does not report deadlocks that lanes prevent. It reports disorder inside a communicator, unless the ranks agree on an order, and whether the CTAs and hardware queues suffice.
 # Limit: 200 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 unset DFSHIM_TRACE
-# recorded NAME: the program on standard input, executed by the daemon, with traces in $T/NAME.
+# recorded NAME: the daemon executes the program on standard input. The traces are in $T/NAME.
 recorded() {
 	cat >"$T/$1.txt"
 	timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host --executor daemon --trace "$T/$1" -- "$S" --timeout $((40 * SLOW)) "$T/$1.txt" \
 		>"$T/$1.log" 2>&1 || fail "$1: not recorded: $(cat "$T/$1.log")"
 }
-# says STATUS NAME ARGS...: predict of that trace ends so; its words are in $T/said.
+# says STATUS NAME ARGS...: predict of this trace must exit with STATUS. Its output is in $T/said.
 says() {
 	local want=$1 name=$2 rc=0
 	shift 2
@@ -34,7 +34,7 @@ says 0 opposite --executor nccl
 said "no potential deadlock found"
 said "2 communicators of a rank"
 
-# The same inside one communicator: two operations change places.
+# The same inside one communicator: two operations are exchanged.
 recorded inside <<'PROGRAM'
 ranks 2
 comm A 0 1
@@ -44,7 +44,8 @@ PROGRAM
 says 14 inside --executor nccl
 said "POTENTIAL DEADLOCK: the recorded order deadlocks on lanes"
 says 0 inside --executor nccl --order agree
-# A message and a collective, on two streams: the communicator keeps its order of issue.
+# A message and a collective on two streams. In one communicator operations keep their order of
+# issue.
 recorded message <<'PROGRAM'
 ranks 2
 comm A 0 1
@@ -54,7 +55,8 @@ PROGRAM
 says 14 message --executor nccl
 says 0 message --executor nccl --order agree
 
-# A device synchronisation that is not released: a kernel follows the operation, whose results the program may read.
+# A device synchronisation that predict must not assume to be released: a kernel, whose result the
+# program may read, follows the operation.
 DFSHIM_RELEASE=device recorded behind <<'PROGRAM'
 ranks 2
 comm A 0 1
@@ -64,7 +66,7 @@ comm B 0 1
 PROGRAM
 says 14 behind --executor nccl
 
-# Eight communicators at a time, 16 CTAs each: 128, and 16 in reserve.
+# Eight communicators at a time with 16 CTAs each need 128, and 16 in reserve.
 {
 	echo "ranks 2"
 	for c in 1 2 3 4 5 6 7 8; do echo "comm C$c 0 1"; done
@@ -81,7 +83,7 @@ said "a device of 144 multiprocessors has room for 8, and one in reserve: enough
 says 0 many --executor nccl --sms 143
 said "has room for 7, and one in reserve: it may be short on 2 of 2 ranks"
 said "  AllReduce on 0x"
-# As recorded: 4 slots of the CPU backend, 16 multiprocessors each.
+# By default the recorded device counts: 4 slots of the CPU backend, 16 multiprocessors each.
 says 0 many --executor nccl
 said "a device of 64 multiprocessors has room for 3"
 said "and 1 more communicators"
@@ -94,7 +96,8 @@ says 0 many --executor nccl --json
 	'[false,16,64,2,3,5]' ] || fail "JSON: $(cat "$T/said")"
 says 0 many --json
 [ "$(jq -c .budget "$T/said")" = null ] || fail "a budget by NCCL's rules: $(cat "$T/said")"
-# Hardware queues: 32 are enough for 11 communicators, those of one rank too, and one in reserve.
+# 32 hardware queues suffice for 11 communicators and one in reserve, and also if a communicator has
+# only one rank.
 says 0 many --executor nccl --sms 144
 said "a device of 32 hardware queues has room for 11, and one in reserve: enough"
 says 0 many --executor nccl --sms 144 --queues 22
@@ -120,8 +123,8 @@ grep -q "queues" "$T/said" && fail "queues that are not shared: $(cat "$T/said")
 says 0 alone --executor nccl --sms 144 --queues 32
 said "a device of 144 multiprocessors has room for 8, and one in reserve: enough"
 said "a device of 32 hardware queues has room for 11, and one in reserve: it may be short on 2 of 2 ranks"
-# A synchronisation after each: one at a time. Without the set-up, whose operations are only polled: a poll that
-# finds the operation ended at once is not recorded.
+# With a synchronisation after each collective only one runs at a time. The program is `cold`,
+# because its set-up only polls, and a poll that finds its operation done at once is not recorded.
 sed -e '1a cold' -e 's/\(AR C\([0-9]\) s\([0-9]\);\)/\1 ssync s\3;/g' "$T/many.txt" | recorded few
 says 0 few --executor nccl --sms 32
 said "at most 1 communicators of a rank"

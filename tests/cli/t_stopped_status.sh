@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: dfshim run of a job that it stops for a hang: the verdict's status, whatever the processes or their launcher return, and the verdict last; a job that fails by itself keeps its status.
+# Description: dfshim run stops a job for a hang. It exits with the verdict's status, whatever the processes or their launcher return, and prints the verdict last. A job that fails by itself keeps its status.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -14,7 +14,7 @@ cat >"$T/sync.txt" <<-'END'
 	0: AR A s1; AR B s2; dsync; AR A s1; dsync; AR B s2; dsync
 	1: AR A s1; AR B s2; dsync; AR B s2; dsync; AR A s1; dsync
 END
-# ends STATUS LINE ARGS...: of dfshim run, and what its last line is.
+# ends STATUS LINE ARGS...: checks the status of dfshim run and its last line.
 ends() {
 	local want=$1 line=$2 rc
 	shift 2
@@ -30,15 +30,17 @@ for rules in dfshim nccl; do
 	for launcher in "exec $app" "$app; exit 0" "$app; exit 1" "$app; kill -ABRT \$\$" "$app; kill -SEGV \$\$"; do
 		ends 12 "$last" --rules $rules --timeout "$quiet" -- sh -c "$launcher" "$S" "$T/sync.txt"
 		[ "$(grep -c '^[A-Z_]*: ' "$T/out")" = 1 ] || fail "$rules, $launcher: more than one verdict: $(cat "$T/out")"
-		# They are ended before an error reaches them, and do not report one another's end.
+		# The processes are ended before an error reaches them, so they do not report one
+		# another's end.
 		! grep -q "NCCL error\|has died\|FAILED" "$T/out" || fail "$rules, $launcher: $(cat "$T/out")"
 	done
 done
-# The traces say the same afterwards.
+# The traces give the same verdict afterwards.
 ends 12 "the report is above; the traces are in $(realpath "$T")/traces" --timeout "$quiet" --trace "$T/traces" -- "$S" --timeout 90 "$T/sync.txt"
 "$B/dfshim" check "$T/traces" >"$T/check"
 [ $? = 12 ] || fail "check: $(cat "$T/check")"
-# A folder for each rank, in one whose name has a %. Processes under NCCL's rules know one another only by their traces.
+# A folder for each rank, inside a folder whose name contains a %. By NCCL's rules the processes
+# know one another only by their traces.
 mkdir "$T/in"
 (
 	cd "$T/in" || exit 1
@@ -48,28 +50,30 @@ mkdir "$T/in"
 files=$(cd "$T/in" && echo 100%/*/*/*)
 [[ $files =~ ^100%/([^/ ]*)/rank0-([0-9]+)/rank0-[^/]*-([0-9]+).dft\ 100%/([^/ ]*)/rank1-([0-9]+)/rank1-[^/]*-([0-9]+).dft$ ]] &&
 	[ "${BASH_REMATCH[1]}" = "$(hostname -s)" ] && [ "${BASH_REMATCH[2]}" = "${BASH_REMATCH[3]}" ] || fail "a folder for each rank: $files"
-# A job that asks for the end of its communicators.
+# A job whose communicators are to be ended.
 DFSHIM_TIMEOUT_ACTION=abort ends 12 "$last" --timeout "$quiet" -- "$S" --timeout 90 "$T/sync.txt"
-# Slow, as long as the others look; when it has ended, missing.
+# SLOW while the other ranks live, MISSING after the job has ended.
 ends 20 '^dfshim run: stopped for a hang, status 20: MISSING: ' --rules nccl --timeout 0.8 -- \
 	"$S" --timeout 90 "$SRC/tests/deadlock/catalogue/MP-06.txt"
-# Actions of a process after another one has been stopped are consequences. Rank 1 records where its thread is, and does not judge yet.
+# Errors of a process after another one was stopped are consequences. Rank 1 records where its
+# thread waits, but its time-out is too long to judge.
 mkfifo "$T/fifo"
 # shellcheck disable=SC2016 # expanded inside
 ends 40 "status 40: HOST: r1 is in a wait outside NCCL and CUDA" -n 2 --rules nccl --timeout "$quiet" -- \
 	sh -c '[ "$RANK" = 0 ] || export DFSHIM_TIMEOUT_MS="$2"; exec "$0" "$1"' "$C/orphan" "$T/fifo" $((3600 * SLOW))
 
-# A job that was not stopped.
+# A job that dfshim does not stop.
 ends 3 "" --timeout 90 -- sh -c 'exit 3'
 ends 137 "rank 0 ended by signal 9" --timeout 90 -- sh -c 'kill -KILL $$'
-# A rank that is killed before it has done anything is no job in which all is well.
+# A job whose rank is killed before its first call must not be reported as OK.
 # shellcheck disable=SC2016 # expanded inside
 for ends_with in 'kill -KILL $$' 'kill -SEGV $$'; do
 	ends $((128 + $(kill -l "$(expr "$ends_with" : '.*-\([A-Z]*\)')"))) "" -n 2 --grace 1 --trace "$T/start$((++nr))" -- \
 		sh -c '[ "$RANK" = 0 ] || '"$ends_with"'; exec "$0"' "$C/ddp"
 	grep -q '^CRASH: the process of rank 1 was ended by signal' "$T/out" && ! grep -q '^OK:' "$T/out" || fail "$ends_with: $(cat "$T/out")"
 	line=$(grep '^CRASH: ' "$T/out")
-	# The traces say the same afterwards, also of the second of two jobs in one folder.
+	# The traces give the same verdict afterwards, also for the second of two jobs in one
+	# folder.
 	ends 137 "" --trace "$T/start$nr" -- sh -c 'kill -KILL $$'
 	second=$(grep '^CRASH: ' "$T/out")
 	[ "$second" != "$line" ] && "$B/dfshim" check "$T/start$nr" | grep -qxF "$second" ||

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: every subcommand: 2 on wrong usage, 1 with file and reason on unreadable input, JSON where results are printed.
+# Description: every subcommand exits with status 2 on wrong usage, and with status 1, file and reason on unreadable input. Results are available as JSON.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -15,7 +15,8 @@ echo nonsense >bad.dft
 echo '{"nodes": ' >bad.json
 seen=""
 
-# row SUBCOMMAND : WRONG-USAGE : UNREADABLE : FILE-IT-NAMES : GOOD-WITH-JSON   (each a list of arguments; - none)
+# row SUBCOMMAND : WRONG-USAGE : UNREADABLE : FILE-IT-NAMES : GOOD-WITH-JSON. Each is a list of
+# arguments; `-` means none.
 row() {
 	local sub wrong unread file good rc
 	IFS=: read -r sub wrong unread file good <<<"$1"

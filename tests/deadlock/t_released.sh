@@ -1,5 +1,13 @@
 #!/bin/bash
 # Description: after a released synchronisation a program sees the same values as after a kept one.
+#
+# Random programs. Every rank issues the same AllReduces in an order of its own. A device
+# synchronisation follows each one, and some of these have to be released. Then the rank reads the
+# results in every way that relies on the synchronisations alone: a copy to the host by this thread
+# or another one, a copy on another stream or by another device, an event after such a copy, a
+# collective on another communicator that reads the result, a source that the CPU writes again, and
+# a destination in memory that the CPU reads. All values are compared with those of the program
+# order. Ranks are threads of one process, or processes.
 set -u
 . "$SRC/tests/lib/clients.sh"
 PROGRAMS=${PROGRAMS:-64}

@@ -1,11 +1,13 @@
 #!/bin/bash
-# A command with a /dev/shm and processes of its own, of which nothing may be left when it has ended.
+# Runs a command in namespaces with a /dev/shm and processes of their own, and checks that it leaves
+# nothing behind.
 #
 #   tests/lib/apart.sh [--interrupt LINE FILE] COMMAND...
 #
-# The command's status; 96: it can have none of its own; 97: something is left in /dev/shm; 98: a process. --interrupt: Ctrl-C as
-# soon as LINE is in FILE. SHM_OPTIONS: of the mount. Where namespaces are not allowed the command runs as it is, and the first
-# line says that nothing was looked for.
+# Exits with the command's status; 96 if /dev/shm cannot be mounted; 97 if a file is left in
+# /dev/shm; 98 if a process is left. --interrupt sends SIGINT as soon as LINE is in FILE.
+# SHM_OPTIONS: options of the mount. Where namespaces are not allowed, the command runs without
+# them, and the first line says that nothing is checked.
 set -u
 if [ "${1-}" != --inside ]; then
 	own=(unshare --mount --pid --fork --kill-child --mount-proc)
@@ -17,7 +19,7 @@ shift
 [ $$ != 1 ] || mount -t tmpfs ${SHM_OPTIONS:+-o "$SHM_OPTIONS"} none /dev/shm || exit 96
 line=""
 [ "$1" != --interrupt ] || { line=$2 file=$3 && shift 3; }
-# A background command of a script would ignore the signal.
+# Without `env` a background command of a script ignores SIGINT.
 env --default-signal=INT setsid "$@" &
 job=$!
 if [ -n "$line" ]; then

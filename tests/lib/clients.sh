@@ -1,4 +1,5 @@
-# Functions for the tests of clients under the preload. Sourced; B, T, SRC are set by tests/run.sh.
+# Functions for tests that run clients with dfshim preloaded. Sourced. tests/run.sh sets B, T and
+# SRC.
 # shellcheck shell=bash
 C=$B/clients
 fail() {
@@ -13,18 +14,20 @@ skip() {
 	skip "the libraries or the clients are not built here"
 SEED=${SEED:-$(date +%s)}
 echo "SEED=$SEED"
-# In a sanitizer's build (SLOW, LIMIT, set by tests/run.sh) samples shrink, and what ends a client that hangs is its own
-# watch over progress (QUIET), not the clock (LIMIT).
+# tests/run.sh sets SLOW and LIMIT. In a build with a sanitizer samples shrink by SLOW, and a client
+# that hangs is ended by its own check of progress (QUIET) instead of the clock (LIMIT).
 SLOW=${SLOW:-1}
-# seconds TENTHS: prints TENTHS tenths of a second, SLOW times, in seconds.
+# seconds TENTHS: prints TENTHS tenths of a second times SLOW, in seconds.
 seconds() { echo "$(($1 * SLOW / 10)).$(($1 * SLOW % 10))"; }
 
-# In the environment of a client on CPU threads: by NCCL's rules, that is libdfnccl.so behind libdfshim.so.
+# The environment of a client on the CPU backend by NCCL's rules: libdfnccl.so is preloaded after
+# libdfshim.so.
 # shellcheck disable=SC2034 # used by the tests
 NCCL_RULES=(DFSHIM_MODE=trace "LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so")
 
-# all_ended NAME RANK...: in $T/out the deadlock interpreter says after its program that on these ranks the communicators c0 and
-# c1 have ended with ncclRemoteError and the streams nb0 and nb1 run.
+# all_ended NAME RANK...: checks the interpreter's output in $T/out (`after`). On these ranks the
+# communicators c0 and c1 must have ended with ncclRemoteError, and the streams nb0 and nb1 must
+# work.
 all_ended() {
 	local r n
 	for r in "${@:2}"; do
@@ -34,8 +37,8 @@ all_ended() {
 	done
 }
 
-# own_shm: the script begins anew with a /dev/shm of its own, and fails if anything is left there at its end, also by
-# processes that were killed.
+# own_shm: restarts the script with a /dev/shm of its own. Fails if a file is left there at the end,
+# even if a killed process left it.
 own_shm() {
 	if [ -n "${OWN_SHM-}" ]; then
 		# shellcheck disable=SC2154 # set in the trap itself
@@ -49,7 +52,7 @@ own_shm() {
 	fi
 }
 
-# host CLIENT ARGS...: on CPU threads by our rules, must be right.
+# host CLIENT ARGS...: runs a client on the CPU backend by dfshim's rules. It must succeed.
 host() {
 	local c=$1 rc
 	shift
@@ -58,7 +61,8 @@ host() {
 	[ $rc = 0 ] || fail "$c $*: status $rc"
 }
 
-# A process with ranks of the test's running job: disorder's own, which starts them, has started itself again for each.
+# Prints the id of a process with ranks of the test's running job. `disorder` starts such processes
+# from /proc/self/exe, so their name is "exe".
 rank_process() {
 	local p
 	for p in $(pgrep -x exe); do
@@ -66,8 +70,9 @@ rank_process() {
 	done | head -n 1
 }
 
-# control ARGS...: disorder by NCCL's rules, stopped when nothing moves for 1.5 s (SLOW times that). Status in rc,
-# messages in $T/verdict. Files that earlier jobs left in the folder of traces do not count.
+# control ARGS...: runs `disorder` by NCCL's rules, and stops it after 1.5 s (times SLOW) without
+# progress. Stores its status in rc and its messages in $T/verdict. Ignores files that earlier jobs
+# left in the trace folder.
 control() {
 	rc=0
 	env -u DFSHIM_TRACE timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host --rules nccl --timeout "$(seconds 15)" -- "$C/disorder" "$@" \

@@ -1,7 +1,8 @@
-# Checks of every installation, by make, a wheel or a package. Sourced behind clients.sh.
+# Checks of an installation, by make, a wheel or a package. Sourced after clients.sh.
 # shellcheck shell=bash
 
-# native ROOT PREFIX: a program on dfccl.h is compiled and linked as the installed pkg-config file says, and runs.
+# native ROOT PREFIX: builds a program that includes dfccl.h with the flags of the installed
+# pkg-config file, and runs it.
 native() {
 	local flags
 	printf '#include <stdio.h>\n#include <dfccl.h>\nint main(void)\n{\n\treturn !puts(dfcclErrorString(-17));\n}\n' >"$T/native.c"
@@ -14,7 +15,7 @@ native() {
 		fail "a program on dfccl.h does not run: $(cat "$T/native.log")"
 }
 
-# completion FILE TOOL: the installed completions ask the installed tool.
+# completion FILE TOOL: checks that the installed completions call the installed tool.
 completion() {
 	# shellcheck disable=SC1090 # the installed one
 	(. "$1" && COMP_WORDS=("$2" re) COMP_CWORD=1 && _dfshim && [ "${COMPREPLY[*]}" = "report replay" ]) ||

@@ -15,7 +15,8 @@ DOC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/json.
 
 
 def read_tables(path):
-    """Section -> {key path: type}, and record type -> types of its fields (the table of `show`)."""
+    """Returns {section: {key path: type}} and {record type: types of its fields} (the table of
+    `show`)."""
     sections, fields, names = {}, {}, []
     with open(path, encoding="utf-8") as doc:
         for line in doc:
@@ -41,7 +42,8 @@ class Checker:
         self.problems.append(f"{self.section}: {path or 'the value'}: {text}")
 
     def row_of(self, rows, path, key):
-        """The row of a member: under its own name, or under * where names are free."""
+        """Returns the row of a member: its own, or the row * that stands for any name. Returns None if
+        there is neither."""
         for name in (key, "*"):
             row = f"{path}.{name}".lstrip(".")
             if any(at == row or at.startswith((row + ".", row + "[")) for at in rows):
@@ -102,7 +104,7 @@ class Checker:
 
 
 def settings():
-    """The keys of a configuration of `dfshim sim`."""
+    """Returns the keys of a configuration of `dfshim sim`."""
     with open(os.path.join(os.path.dirname(DOC), "sim.schema.json"), encoding="utf-8") as schema:
         return json.load(schema)["properties"]
 

@@ -1,4 +1,5 @@
-# Several machines on one: network namespaces joined by veth pairs. Sourced by a test; SRC, T are set by tests/run.sh.
+# Several machines on one: network namespaces joined by veth pairs. Sourced by a test; tests/run.sh
+# sets SRC and T.
 # shellcheck shell=bash
 #
 #   . "$SRC/tests/lib/netns.sh"
@@ -48,7 +49,7 @@ netns() {
 			on "$i" ip link set "eth$r" up
 		done
 	done
-	# The kernel says so some time after; until then a job would have nothing but lo.
+	# The kernel brings the interfaces up with a delay. Until then a job would find only lo.
 	for ((i = 0; i < nodes; i++)); do
 		for ((r = 0; r < rails; r++)); do
 			until [ "$(on "$i" cat "/sys/class/net/eth$r/operstate")" = up ]; do sleep 0.01; done
@@ -72,13 +73,13 @@ ip6() { echo "fd77:${2:-0}::$(($1 + 1))"; }
 link_down() { ip link set "n$1.${2:-0}" down; }
 link_up() { ip link set "n$1.${2:-0}" up; }
 
-# drop NODE RAIL BYTECODE: drops those of the arriving frames that the filter selects.
+# drop NODE RAIL BYTECODE: drops the arriving frames that the filter selects.
 drop() {
 	on "$1" tc qdisc replace dev "eth$2" clsact
 	on "$1" tc filter replace dev "eth$2" ingress pref 1 handle 1 bpf da bytecode "$3"
 }
 net_cut() { drop "$1" "${2:-0}" '1,6 0 0 2'; }
-# IPv4, TCP, the port it is for: lost; the rest passes.
+# The filter selects IPv4 TCP frames for the destination port.
 net_drop() {
 	drop "$1" "$2" "9,40 0 0 12,21 0 6 2048,48 0 0 23,21 0 4 6,177 0 0 14,72 0 0 16,21 0 1 $3,6 0 0 2,6 0 0 0"
 }

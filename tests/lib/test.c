@@ -1,4 +1,4 @@
-/* Seed and runner of Check programs. */
+/* Seed and runner of Check programs (test.h). */
 #include "tests/lib/test.h"
 
 #include <locale.h>

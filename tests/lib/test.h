@@ -1,4 +1,4 @@
-/* For all Check programs: a seed that is printed, and the table of tests that main() runs. */
+/* Seed and runner of all Check programs. */
 #ifndef DF_TEST_H
 #define DF_TEST_H
 
@@ -6,34 +6,40 @@
 #include <stdint.h>
 #include "runtime/base/err.h"
 
-/* $SEED, or a new one each run; printed by the first call of the process, so before any fork. */
+/*
+ * Returns $SEED, or a new seed for each process. The first call prints the seed, so make it before
+ * any fork.
+ */
 uint64_t df_test_seed(void);
 
 /*
- * In a sanitizer's build the factor by which samples shrink and limits of time grow: $SLOW, which
- * tests/run.sh sets; else 1.
+ * Returns $SLOW, which tests/run.sh sets in a build with a sanitizer, else 1. Samples shrink and
+ * time-outs grow by this factor.
  */
 int df_test_slow(void);
 
-/* Makes the locale below $T and chooses it. Returns 0, or -1 if that cannot be done here. */
+/* Compiles the locale into $T and selects it. Returns 0, or -1 if this machine cannot do that. */
 int df_test_locale(const char *name);
 
-/* Tables of tests leave out what they do not need. */
+/* Tables of tests leave out members that they do not need. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 struct df_test {
 	const TTest *test;
-	int times;  /* number of runs, with _i; 0: one */
-	int from;   /* the first _i, where it is not 0; `times` is the last plus one then */
-	int signal; /* that ends it; 0: it returns */
-	/* In an entry without a test: what runs in front of and behind each test below it. */
+	int times;  /* the end of the values of _i, which run from `from` on; 0 means 1 */
+	int from;   /* the first value of _i */
+	int signal; /* the signal that must end the test, or 0 */
+	/*
+	 * In an entry without a test: functions to run before and after each test of the later
+	 * entries.
+	 */
 	void (*before)(void), (*after)(void);
 };
 
 /*
- * Runs the tests as a suite. Each may take as long as one command of a test ($LIMIT, which
- * tests/run.sh sets; else 100 s): no test is about time, so the limit only names the one that
- * hangs. Returns main()'s exit status.
+ * Runs the tests as a suite. Returns main()'s exit status. The limit of each test is that of one
+ * command ($LIMIT, which tests/run.sh sets, else 100 s). No test measures time; the limit only
+ * names a test that hangs.
  */
 int df_tests(const char *name, const struct df_test *tests, unsigned nr);
 

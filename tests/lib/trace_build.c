@@ -1,6 +1,6 @@
 /*
- * The builder of traces for tests: see trace_build.h. It writes the format by itself, without the
- * writer, so that a mistake there is not mirrored here.
+ * Builds traces for tests (trace_build.h). Writes the format without the product's writer, so that
+ * a mistake there does not appear here too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +161,8 @@ struct recorder {
 	const struct df_mprog *p;
 	struct tb_image *images;
 	uint64_t serial, clock;
-	uint32_t comm[DF_MODEL_RANKS][NR_COMMS]; /* local numbers */
+	/* number of each communicator in the rank's image */
+	uint32_t comm[DF_MODEL_RANKS][NR_COMMS];
 	uint64_t index[DF_MODEL_RANKS][NR_COMMS];
 	uint64_t *ops; /* first serial of each task */
 	size_t nr_ops;
@@ -246,7 +247,7 @@ static void issue(struct recorder *w, int rank, int thread, const struct df_mop 
 		    (uint64_t)op->stream + 1);
 		break;
 	case DF_MOP_WAIT:
-		/* Waiting for an event that was never recorded is nothing, in CUDA too. */
+		/* As in CUDA, waiting for an event that was never recorded does nothing. */
 		if (w->records[rank][op->object])
 			put(w, rank, thread, DF_REC_EVENT_WAIT, 0, (uint64_t)op->object + 1,
 			    w->records[rank][op->object], (uint64_t)op->stream + 1);

@@ -1,6 +1,8 @@
-"""A job of two processes as a Python program has it: NCCL by ctypes, nothing of dfshim. Rank 1 leaves the common path.
+"""A job of two processes, as a Python program: NCCL by ctypes, nothing of dfshim. Rank 1 does not
+reach the common code.
 
-    hang.py FILE CASE    FILE: for the unique id. CASE: sleep, in load_batch(); lock: there with the interpreter's lock held
+  hang.py FILE CASE    FILE passes the unique id. CASE: sleep (in load_batch()), or lock (there,
+                       while holding the interpreter's lock)
 """
 
 import ctypes

@@ -1,6 +1,8 @@
-"""A job of two processes whose calls of NCCL come from many forms of Python code; the number of elements tells them apart.
+"""A job of two processes that call NCCL from many forms of Python code. The number of elements
+identifies each call.
 
-    lines.py FOLDER    it has torch/lib/libtorch_test.so, a library by which FOLDER/torch is taken for PyTorch
+  lines.py FOLDER    FOLDER contains torch/lib/libtorch_test.so, so FOLDER/torch is taken for
+                     PyTorch
 """
 
 import ctypes
@@ -81,12 +83,13 @@ deep(100)
 thread = threading.Thread(target=in_thread)
 thread.start()
 thread.join()
-# Line tables with large steps; names that are not ASCII, of each width.
+# Line tables with large steps, and non-ASCII names of each character width.
 function_in("/x/far.py", "\n" * 1000 + "def far(n):\n    n += 0\n" + "\n" * 3000 + "    reduce(n)\n", "far")(6)
 function_in("/x/f\u00fcr.py", "def gr\u00f6\u00dfe(n):\n    reduce(n)\n", "gr\u00f6\u00dfe")(7)
 function_in("/x/\u7d04.py", "def \u7d04(n):\n    reduce(n)\n", "\u7d04")(8)
 function_in("/x/\U0001f600.py", "def \U00010400(n):\n    reduce(n)\n", "\U00010400")(9)
-# PyTorch's frames and Python's own are left out; of a package there are three, and the program's.
+# Frames of PyTorch and of Python's library are left out. Three frames of a package remain, and the
+# program's.
 call = "def call(f, *args):\n    f(*args)\n"
 torch_call = function_in(folder + "/torch/nn.py", call, "call")
 library_call = function_in("/usr/lib/python3.9/functools.py", call, "call")
@@ -108,7 +111,8 @@ def train():
 
 
 train()
-# A thread in which PyTorch computes gradients, by its name; the main thread waits for it in backward(), then elsewhere.
+# A thread in which PyTorch computes gradients, recognised by its name. The main thread waits for it
+# inside backward(), then outside.
 serve = function_in(
     folder + "/torch/serve.py",
     "def serve(n, fd):\n"

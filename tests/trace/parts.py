@@ -1,6 +1,7 @@
-"""A job of two processes whose ranks part in their Python code, all of whose calls go through one helper.
+"""A job of two processes whose ranks execute different Python code. All their calls go through one
+helper.
 
-    parts.py FOLDER CASE    CASE: order, of three communicators; mismatch, of a count
+  parts.py FOLDER CASE    CASE: order (of three communicators) or mismatch (of a count)
 """
 
 import ctypes

@@ -1,8 +1,9 @@
-"""Programs for the judge, as text: the catalogue's scenarios, or random ones with the label that an
-independent model in Python gives them. Used by t_model.sh; scenarios.txt was made by `programs.py
-scenarios MODELDIR`, its verdict words by hand.
+"""Prints programs for the checker: the catalogue's scenarios, or random programs with the label that
+an independent model in Python gives them. t_model.sh uses it. `programs.py scenarios MODELDIR` made
+scenarios.txt; its verdict words were added by hand.
 
-    programs.py scenarios MODELDIR            programs.py random MODELDIR SEED COUNT
+  programs.py scenarios MODELDIR
+  programs.py random MODELDIR SEED COUNT
 """
 import io
 import random

@@ -1,8 +1,7 @@
 /*
- * Call sites that are found from inside a call: each place has its own, also where several lead
- * through one helper, on stacks whose frames vary, and by many threads at once; a place that is
- * known costs no walk of the stack, which would show as SITE records; and of a site in use the
- * stack stays in the ring.
+ * Finds call sites from inside a call. Each place has its own site, also if several places call one
+ * helper, if frames vary in size, and if many threads call at once. A known place needs no walk of
+ * the stack, which would add a SITE record. The ring keeps the stack of a site that is still used.
  */
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -27,7 +26,10 @@
 
 static unsigned walks;
 
-/* In front of the unwinder, to see it called. (The one of backtrace() is found in another way.) */
+/*
+ * Counts calls of the unwinder, which is called after this function. (backtrace() finds the
+ * unwinder in another way and is not counted.)
+ */
 _Unwind_Reason_Code _Unwind_Backtrace(_Unwind_Trace_Fn fn, void *arg)
 {
 	_Unwind_Reason_Code (*real)(_Unwind_Trace_Fn, void *);
@@ -59,8 +61,8 @@ static uint64_t count(enum df_rec_type type, uint64_t site)
 }
 
 /*
- * As the hook of a wait: below a function of the application. The barrier keeps it from being a
- * jump.
+ * Stands for the hook of a wait, called by a function of the application. The barrier prevents a
+ * tail call.
  */
 __attribute__((noinline)) static uint32_t hook(void)
 {
@@ -78,7 +80,7 @@ __attribute__((noinline)) static uint32_t helper(void)
 	return site;
 }
 
-/* Its frame has another size each time. */
+/* Its frame has another size in each call. */
 __attribute__((noinline)) static uint32_t on_varying(size_t bytes)
 {
 	volatile char *room = alloca(bytes);
@@ -126,7 +128,8 @@ START_TEST(places)
 END_TEST
 
 /*
- * Old contents of the stack must not be taken for a caller; and such a place is one all the same.
+ * Old contents of the stack must not be taken for a caller. A place whose frames vary still has one
+ * site.
  */
 START_TEST(varying)
 {
@@ -139,7 +142,7 @@ START_TEST(varying)
 		uint32_t site = on_varying((size_t)(16 + i * 48 % 3000));
 
 		ck_assert_uint_ne(site, 0);
-		/* It is described by fewer frames as soon as that is known. */
+		/* After the first calls the site is described by fewer frames. */
 		if (i > 2)
 			ck_assert_uint_eq(site, last);
 		last = site;
@@ -165,7 +168,7 @@ static void *many(void *arg)
 		uint32_t a = helper(), b = hook(), c = on_varying((size_t)(16 + i % 100 * 16));
 
 		/*
-		 * While another thread learns, one place may have been described by more frames
+		 * While other threads still learn, a place may have been described by more frames
 		 * than later.
 		 */
 		if (i > 19000 && out[0])
@@ -196,7 +199,7 @@ START_TEST(threads)
 }
 END_TEST
 
-/* A job that hangs after days has the stacks of the calls that it hangs in. */
+/* After days a job that hangs still has the stacks of the calls in which it hangs. */
 START_TEST(kept)
 {
 	uint64_t nr_recs;

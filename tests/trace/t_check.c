@@ -1,7 +1,7 @@
 /*
- * The judge against the catalogue: each scenario is run by the model, recorded, judged; the verdict
- * word must be the catalogue's and the model's label that of the independent model. Then what every
- * report must have, and the verdicts that need traces of another form.
+ * Tests the checker with the catalogue. The model runs each scenario, the run is recorded, and the
+ * checker judges it. The verdict word must be the catalogue's, and the model's label that of the
+ * independent model. Then the parts of every report, and verdicts that need other traces.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ START_TEST(test_scenarios)
 }
 END_TEST
 
-/* The judge must say the same of compacted rings: that is what the watchdog collects. */
+/* The checker must give the same verdict for reduced rings, which the watchdog collects. */
 START_TEST(test_compact)
 {
 	struct tb_image im[DF_MODEL_RANKS];
@@ -86,7 +86,7 @@ START_TEST(test_compact)
 }
 END_TEST
 
-/* Every cycle of a report is closed and each of its edges names the record that proves it. */
+/* Every cycle of a report is closed, and each of its edges names the record that proves it. */
 START_TEST(test_evidence)
 {
 	struct tb_image im[DF_MODEL_RANKS];
@@ -156,7 +156,7 @@ START_TEST(test_net_stall)
 }
 END_TEST
 
-/* By NCCL's rules an operation with a slot runs, also if it could move no data yet. */
+/* By NCCL's rules an operation with a slot has started, even if it has not moved data. */
 START_TEST(test_slot_is_start)
 {
 	struct tb_image im[2];
@@ -179,7 +179,7 @@ START_TEST(test_in_flight_is_ok)
 {
 	struct tb_image im[2];
 
-	/* Count skew of a healthy job: one rank is ahead. */
+	/* A healthy job in which one rank is ahead of the other. */
 	pair(im, 1);
 	for (uint64_t k = 0; k < 5; k++)
 		tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, k);
@@ -188,7 +188,10 @@ START_TEST(test_in_flight_is_ok)
 }
 END_TEST
 
-/* Another node, whose clock has drifted since its trace began: the last pair of clocks counts. */
+/*
+ * On another node the clock has drifted since the trace began. The last pair of clocks in the trace
+ * counts.
+ */
 START_TEST(test_drifting_clocks)
 {
 	struct tb_image im[2];
@@ -252,7 +255,7 @@ START_TEST(test_ours_disorder_is_ok)
 {
 	struct tb_image im[2];
 
-	/* By our rules matching is by signature: disorder on one communicator finishes. */
+	/* dfshim matches by signature, so different orders on one communicator complete. */
 	pair(im, 0);
 	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, 0);
 	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 16, -1, 1);
@@ -263,8 +266,8 @@ START_TEST(test_ours_disorder_is_ok)
 END_TEST
 
 /*
- * A process of a rank starts another one, which inherits the rank and ends last: both are of one
- * run.
+ * A rank's process starts another process, which inherits the rank and ends last. Both belong to
+ * one run.
  */
 START_TEST(test_same_rank)
 {
@@ -297,7 +300,7 @@ START_TEST(test_ours_mismatch)
 }
 END_TEST
 
-/* _i: the status that it exited with. Its own trace says so, or the other rank. */
+/* _i is the exit status. The process's own trace records it, or the other rank's trace does. */
 START_TEST(test_ours_missing)
 {
 	static const char *const line[] = {"whose process exited normally",
@@ -332,8 +335,8 @@ START_TEST(test_ours_missing)
 END_TEST
 
 /*
- * r1 has done its part of the first and may have to receive before it begins the second, for which
- * r0 is not free yet.
+ * r1 has done its part of the first operation. Before r1 starts the second operation it may have to
+ * receive from r0, which has not finished the first.
  */
 START_TEST(test_ours_peer_not_free)
 {
@@ -367,7 +370,7 @@ START_TEST(test_missing_trace)
 }
 END_TEST
 
-/* The ring of r1 has lost its issues: it cannot be said that it did not issue it. */
+/* r1's ring has lost its issues, so the report cannot say that r1 did not issue the operation. */
 START_TEST(test_lost_record)
 {
 	struct df_trace_comm *c;
@@ -390,8 +393,8 @@ START_TEST(test_lost_record)
 END_TEST
 
 /*
- * Two runs into one folder, without a launcher's ranks: the later one counts. A rank that starts
- * late is of the same run.
+ * Two runs wrote into one folder, without ranks of a launcher. Only the later run counts. A rank
+ * that starts late belongs to the same run.
  */
 START_TEST(test_earlier_run)
 {
@@ -428,8 +431,8 @@ START_TEST(test_earlier_run)
 END_TEST
 
 /*
- * Records that the rings have overwritten are reported by communicator, over all ranks, the most
- * first.
+ * Records that the rings have overwritten are reported for each communicator, summed over all
+ * ranks, in descending order.
  */
 START_TEST(test_drops)
 {
@@ -462,8 +465,8 @@ START_TEST(test_drops)
 END_TEST
 
 /*
- * A small message that its sender has got rid of, and a receive that waits for more, as other tools
- * record it.
+ * A small message whose send has completed, and a receive that waits for a larger one, as other
+ * tools record them.
  */
 START_TEST(test_unseen_sizes)
 {
@@ -481,7 +484,10 @@ START_TEST(test_unseen_sizes)
 }
 END_TEST
 
-/* The other rank's time-out has ended it: this rank has not left, it only does not arrive. */
+/*
+ * The other rank's time-out has ended its communicator. This rank has not left; it only has not
+ * arrived.
+ */
 START_TEST(test_ended_from_outside)
 {
 	struct tb_image im[2];
@@ -511,9 +517,9 @@ START_TEST(test_failed_call)
 END_TEST
 
 /*
- * Each waits for the other to connect. One notes the standstill, has the other's threads looked at
- * and ends its communicators; the other's later calls are consequences, also if it never noted
- * anything itself.
+ * Each rank waits for the other to connect. One notices the hang, has the other rank's threads
+ * examined, and ends its communicators. The other rank's later calls are consequences, even if it
+ * noticed nothing itself.
  */
 START_TEST(test_broken_off_by_others)
 {
@@ -545,9 +551,9 @@ START_TEST(test_broken_off_by_others)
 END_TEST
 
 /*
- * Rank 1 waits outside of NCCL for rank 0, which waits for the collective that rank 1 has not
- * issued. Rank 0's time-out ends its communicator; it goes on, releases rank 1, and that reaches
- * the collective: it was not there when it mattered.
+ * Rank 1 waits outside NCCL for rank 0, which waits for the collective that rank 1 has not issued.
+ * Rank 0's time-out ends its communicator. Then rank 0 goes on and wakes rank 1, which issues the
+ * collective. This call is too late, so rank 1 is missing.
  */
 START_TEST(test_released_by_the_end)
 {
@@ -577,7 +583,7 @@ START_TEST(test_init)
 	tb_quiet(&im[0], 60000);
 	tb_quiet(&im[1], 60000);
 	expect(im, 2, "INIT", "1 of 2 ranks");
-	/* The ranks that have joined are recorded: then the report names those that have not. */
+	/* The ranks that have joined are recorded, so the report names the ranks that have not. */
 	pair(im, 1);
 	tb_rec(&im[0], DF_REC_CALL_ENTER, 77, DF_CALL_COMM_INIT, 0x9f3a, 2);
 	tb_rec(&im[0], DF_REC_COMM_INIT, 77, 0x9f3a, 2, 0)->rank = 0;
@@ -588,8 +594,8 @@ START_TEST(test_init)
 END_TEST
 
 /*
- * One of three ranks that have called it exits there, or dies: the others' communicator is not
- * made.
+ * One of three ranks inside ncclCommInitRank exits or dies, so the others never get the
+ * communicator.
  */
 START_TEST(test_left_in_init)
 {
@@ -622,8 +628,8 @@ START_TEST(test_left_in_init)
 END_TEST
 
 /*
- * dfshim run saw a signal end rank 1. _i: 0 the ranks had finished, 1 rank 0 waits for the
- * communicator, 2 a job began afterwards in the same folder.
+ * dfshim run recorded that a signal ended rank 1. _i: 0 the ranks had finished before, 1 rank 0
+ * waits for the communicator, 2 another job began in the same folder afterwards.
  */
 START_TEST(test_parent_saw)
 {
@@ -645,8 +651,8 @@ START_TEST(test_parent_saw)
 END_TEST
 
 /*
- * Rank 1 notices a hang and ends because of it, before rank 0 notices the hang. _i: 1 rank 1 had
- * noticed nothing, and has died.
+ * Rank 1 notices a hang and ends because of it before rank 0 notices the hang. With _i = 1 rank 1
+ * had noticed nothing and has died.
  */
 START_TEST(test_noticed_first)
 {
@@ -679,7 +685,10 @@ START_TEST(test_nccl_internal)
 }
 END_TEST
 
-/* Cut off anywhere, or with any byte changed, a trace is refused or judged; nothing worse. */
+/*
+ * A trace that is cut off anywhere, or in which any byte is changed, is refused or judged. The
+ * checker does not crash.
+ */
 START_TEST(test_damage)
 {
 	uint64_t x = df_test_seed() + (uint64_t)_i * 7919;
@@ -701,7 +710,7 @@ START_TEST(test_damage)
 				size_t at;
 
 				x = x * 6364136223846793005ULL + 1442695040888963407ULL;
-				/* Mostly in what is used: header and records. */
+				/* Mostly in the parts that are used: the header and the records. */
 				at = (x >> 20) % 3
 					     ? im[i].h->off_recs +
 						       (x >> 33) % (im[i].bytes - im[i].h->off_recs)
@@ -730,8 +739,9 @@ START_TEST(test_damage)
 END_TEST
 
 /*
- * An index is whatever a file says: as far apart as can be, all around them, and again on the other
- * rank. They are compared all the same, and what that takes is in proportion to the records.
+ * A file may contain any indices. Here they are as far apart as possible, surrounded by others, and
+ * repeated on the other rank. They are compared nevertheless, with memory in proportion to the
+ * number of records.
  */
 START_TEST(test_forged_indices)
 {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The trace subcommands: help, wrong usage, unreadable input, and what they make of Flight Recorder dumps.
+# Description: the trace subcommands: help, wrong usage, unreadable input, and Flight Recorder dumps.
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
 B=${B:-$src/build}
@@ -37,7 +37,7 @@ echo nonsense >"$tmp/x.dft"
 want 1 "$df" check "$tmp/x.dft"
 grep -q "x.dft" "$tmp/err" || fail "check: the bad file is not named"
 
-# Two ranks' dumps, the second without the last operation: protocol 2 written by hand.
+# Dumps of two ranks, written as pickles of protocol 2. The second rank lacks the last operation.
 if command -v python3 >/dev/null; then
 	python3 - "$tmp" <<'PY'
 import os, pickle, sys
@@ -83,7 +83,7 @@ assert d[0]['stack'] == want and d[1] is None, d" || fail "check --json"
 	want 1 "$df" import-fr -o "$tmp/fr2" "$tmp/evil_0"
 	grep -q "refused" "$tmp/err" || fail "a pickle with code was not refused"
 	[ ! -e "$tmp/pwned" ] || fail "a pickle ran its code"
-	# Files that are no dumps, and places where no traces can be written, are named with the
+	# Errors name files that are no dumps, and places where no traces can be written, with the
 	# reason.
 	want 1 "$df" import-fr -o "$tmp/fr" "$tmp/fr"
 	grep -q "$tmp/fr: is a folder; give the dumps in it" "$tmp/err" || fail "a folder of dumps: $(cat "$tmp/err")"
@@ -91,7 +91,8 @@ assert d[0]['stack'] == want and d[1] is None, d" || fail "check --json"
 	grep -q "$tmp/trace_0: is a file; the traces need a folder" "$tmp/err" || fail "-o names a file: $(cat "$tmp/err")"
 	want 1 "$df" import-fr -o "$tmp/fr3" "$tmp/nothing_0"
 	grep -q "nothing_0: No such file" "$tmp/err" || fail "no dump: $(cat "$tmp/err")"
-	# PyTorch names a communicator by a number: each command calls it as it does where a dump names it.
+	# PyTorch may name a communicator by a number. Every command must print such a name in the
+	# same way.
 	mkdir "$tmp/numbers"
 	python3 -c "
 import glob
@@ -104,7 +105,7 @@ for f in glob.glob('$tmp/fr/*.dft'):
 	grep -q "ncclDevKernel_AllReduce pg0#2 " "$tmp/n.json" || fail "timeline: a name that is a number"
 	want 0 "$df" report -o "$tmp/n.html" "$tmp/numbers"
 	grep -q "pg0#2 AllReduce" "$tmp/n.html" || fail "report: a name that is a number"
-	# `check` takes the dumps as they are, pickles and JSON, and names those that it cannot use.
+	# `check` reads the dumps themselves, pickles and JSON, and names those that it cannot read.
 	fr=$tmp/dumps
 	mkdir "$fr"
 	cp "$tmp/trace_0" "$fr/nccl_trace_rank_0"
@@ -134,11 +135,12 @@ json.dump({'traceEvents': []}, open('$fr/timeline_7.json', 'w'))"
 	echo '{"pg_config": {"0": }' >"$fr/nccl_trace_rank_1"
 	want 1 "$df" check "$fr"
 	grep -q "$fr/nccl_trace_rank_1: line 1: " "$tmp/err" || fail "JSON that is broken: $(cat "$tmp/err")"
-	# Nothing of a pickle is executed, and one that only holds calls is no dump.
+	# A pickle is never executed, and a pickle that only contains calls is no dump.
 	cp "$tmp/evil_0" "$fr/nccl_trace_rank_1"
 	want 1 "$df" check "$fr"
 	[ ! -e "$tmp/pwned" ] || fail "check ran a pickle's code"
-	# gloo lists its group without a name, and leaves the state of what has ended as it was.
+	# gloo lists its group without a name, and does not update the state of operations that have
+	# ended.
 	python3 -c "
 import pickle
 for r in range(2):

@@ -1,6 +1,7 @@
 /*
- * The clock of the records: never backwards in a thread, never far from the monotonic clock. The
- * real clock is read before and after each look, so a busy machine only widens the bounds.
+ * The clock of the records never runs backwards in a thread and stays close to the monotonic clock.
+ * The monotonic clock is read before and after each reading, so a busy machine only widens the
+ * bounds.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ static uint64_t real_clock(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* Looks for as long as it takes the clock to calibrate itself and to be re-anchored many times. */
+/* Reads the clock for so long that it calibrates itself and is re-anchored many times. */
 static void *look(void *arg)
 {
 	uint64_t until = real_clock() + 60000000u, last = 0, before, now, after;

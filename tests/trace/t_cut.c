@@ -1,8 +1,8 @@
 /*
- * Where to cut, against the scenarios of the judge: a device synchronisation is let go exactly
- * where the model says that this helps, never more of them than are needed, and never on the word
- * of a part of the traces. And traces that are reduced step by step while they grow, which is what
- * proofs are made of.
+ * Compares the choice of waits to release with the scenarios. A device synchronisation is released
+ * exactly if the model says that this helps, no more of them are released than necessary, and none
+ * on the evidence of a part of the traces. Also tests traces that are reduced step by step while
+ * they grow, from which proofs are made.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #define MAX_HOLDS 64
 
-/* The device-wide synchronisations that are in progress. */
+/* Finds the device-wide synchronisations in progress. Returns their number. */
 static size_t device_syncs(const struct tb_image *im, int nr, struct df_check_hold *may)
 {
 	struct df_reader r;
@@ -39,7 +39,10 @@ static size_t device_syncs(const struct tb_image *im, int nr, struct df_check_ho
 	return n;
 }
 
-/* How many were chosen; their places, the core of all, and whether more could be known. */
+/*
+ * Returns the number of chosen waits. Stores their places, the core of all, and whether more
+ * knowledge about threads would help.
+ */
 static int cut_set(struct df_check_set *set, const struct df_check_hold *may, size_t nr_may,
 		   size_t *chosen, uint64_t *core, int *hosts)
 {
@@ -94,8 +97,8 @@ START_TEST(test_scenarios)
 		nr_may = device_syncs(im, p.p.nr_ranks, may);
 		nr = cut(im, p.p.nr_ranks, may, nr_may, chosen, &core);
 		/*
-		 * Some operations labelled Se go through the legacy stream; those have nothing to
-		 * release.
+		 * Some scenarios labelled Se use the legacy stream. They have no wait that could be
+		 * released.
 		 */
 		if (!helps || !nr_may)
 			ck_assert_msg(nr == 0, "%s (%s): %d waits let go", p.name, p.label, nr);
@@ -108,13 +111,14 @@ START_TEST(test_scenarios)
 
 			nr_cut++;
 			/*
-			 * The same again, also if nothing else may be let go; one less does not do.
+			 * The same result if no other wait may be released. One wait fewer does not
+			 * suffice.
 			 */
 			ck_assert_int_eq(cut(im, p.p.nr_ranks, few, (size_t)nr, dummy, &again), nr);
 			ck_assert_uint_eq(core, again);
 			ck_assert_int_eq(cut(im, p.p.nr_ranks, few, (size_t)nr - 1, dummy, &again),
 					 0);
-			/* A rank without a trace may still issue anything. */
+			/* A rank without a trace may still issue any operation. */
 			ck_assert_int_eq(cut(im, p.p.nr_ranks - 1, may, nr_may, dummy, &again), 0);
 		}
 		tb_images_fini(im, p.p.nr_ranks);
@@ -126,8 +130,8 @@ START_TEST(test_scenarios)
 END_TEST
 
 /*
- * A cycle of n ranks, each of which waits in cudaDeviceSynchronize for an operation that only the
- * next has not issued.
+ * A cycle of n ranks. Each waits in cudaDeviceSynchronize for an operation that only the next rank
+ * has not issued.
  */
 static void ring(struct tb_image *im, int n)
 {
@@ -138,7 +142,8 @@ static void ring(struct tb_image *im, int n)
 		im[i].h->rules = 0;
 		tb_rec(&im[i], DF_REC_PROC_START, 0, 0, 0, 0);
 		for (int k = 0; k < 2; k++) {
-			int with = k ? (i + n - 1) % n : i; /* communicator k of ranks k, k + 1 */
+			/* communicator k is shared by ranks k and k + 1 */
+			int with = k ? (i + n - 1) % n : i;
 
 			tb_comm(&im[i], 0x100 + (uint64_t)with, 2, k, 0);
 		}
@@ -154,8 +159,8 @@ static void ring(struct tb_image *im, int n)
 }
 
 /*
- * One wait of a cycle is enough, with any of its waits releasable, and over any number of
- * processes.
+ * Releasing one wait of a cycle suffices, whichever waits may be released and however many
+ * processes the cycle has.
  */
 START_TEST(test_one_of_a_ring)
 {
@@ -173,7 +178,7 @@ START_TEST(test_one_of_a_ring)
 		ck_assert_uint_eq(chosen[0], 0);
 		ck_assert_uint_ne(core, 0);
 	}
-	/* A second thread of one rank that has used the communicator might go on with it. */
+	/* A second thread of a rank that has used the communicator might issue the operation. */
 	tb_rec(&im[0], DF_REC_COMM_INIT, 3, 0, 2, 0)->comm = 2;
 	tb_at(&im[0], im[0].h->next - 1)->thread = 999;
 	ck_assert_int_eq(cut(im, n, may, (size_t)n, chosen, &core), 0);
@@ -181,7 +186,7 @@ START_TEST(test_one_of_a_ring)
 }
 END_TEST
 
-/* Reduced in one step or in many: the judge says the same. */
+/* The checker gives the same verdict whether a trace is reduced in one step or in several. */
 START_TEST(test_steps)
 {
 	uint64_t state = df_test_seed() + (uint64_t)_i;
@@ -234,18 +239,18 @@ END_TEST
 /* ---- hosts outside all calls ----------------------------------------------------------------- */
 
 #define HOSTS 6
-#define FIRST 1000 /* thread of the synchronisation: as in tests/lib/trace_build.c */
+#define FIRST 1000 /* thread that synchronises, as in tests/lib/trace_build.c */
 
 /*
- * Two ranks in a process each, in a ring: rank 0's first thread is in a device synchronisation, and
- * so is rank 1's. The operation that rank 0 lacks may be issued by `users` of its threads; the
- * waits of all of them are known (or not). Threads join only earlier ones: threads that wait for
- * one another's end are stuck in any case.
+ * Two ranks in a ring, each in a process of its own. The first thread of each rank is in a device
+ * synchronisation. Any of the threads in `users` may issue the operation that rank 0 lacks. The
+ * waits of all threads are known, or not. Threads join only earlier ones, because threads that join
+ * one another are stuck in any case.
  */
 struct hosts {
 	struct df_check_host h[HOSTS];
-	unsigned users; /* bit: this thread has used the communicator */
-	unsigned ended; /* bit: not among the living */
+	unsigned users; /* set of threads that have used the communicator */
+	unsigned ended; /* set of threads that have ended */
 };
 
 static void random_hosts(struct hosts *x, uint64_t *state)
@@ -272,8 +277,8 @@ static void random_hosts(struct hosts *x, uint64_t *state)
 }
 
 /*
- * By the meaning of the words: which threads can still do something though the synchronisations
- * stay?
+ * Whether a thread that may issue the operation can still run although the synchronisations do not
+ * return. Follows from the definitions alone.
  */
 static int may_come(const struct hosts *x)
 {
@@ -300,11 +305,11 @@ static int may_come(const struct hosts *x)
 				moves |= 1u << i;
 		}
 	}
-	/* Threads that have ended may have left their part to any. */
+	/* A user that has ended may have handed its part over to any other thread. */
 	return x->users & x->ended ? moves != 0 : (moves & x->users) != 0;
 }
 
-/* Adds a record of each thread that uses the communicator, so that the trace names its users. */
+/* Adds a record for each thread of `users`, so that the trace names them. */
 static void users(struct tb_image *im, const struct hosts *x)
 {
 	for (uint32_t i = 0; i < HOSTS; i++) {
@@ -351,15 +356,15 @@ START_TEST(test_hosts)
 			ck_assert_msg(ret == want,
 				      "program %d: %d waits let go, not %d (seed %llu)", k, ret,
 				      want, (unsigned long long)df_test_seed());
-			/* The same waits, but one of them another time. */
+			/* The same waits, but each began at another time. */
 			for (size_t i = 0; i < nr; i++)
 				living[i].stamp += (uint64_t)(living[i].kind != DF_HOST_FREE);
 		}
 		nr_cut += want;
 		nr_not += !want;
 		/*
-		 * Without knowledge of them: nothing, and that more could be known, where others
-		 * have used it.
+		 * Without knowledge of the threads nothing is released. `hosts` says that more
+		 * could be known, if other threads have used the communicator.
 		 */
 		ret = cut_hosts(im, 2, may, nr_may, chosen, &core[0], &hosts);
 		ck_assert_int_eq(ret, x.users == 1);
@@ -374,7 +379,7 @@ START_TEST(test_hosts)
 }
 END_TEST
 
-/* A wait that has ended and begun anew between two judgements is not the same fact. */
+/* A wait that ended and began again between two judgements counts as a different wait. */
 START_TEST(test_host_stamps)
 {
 	struct df_check_host h[2] = {
@@ -395,7 +400,7 @@ START_TEST(test_host_stamps)
 		h[1].stamp = k == 2 ? 6 : 5;
 		for (int i = 0; i < 2; i++)
 			ck_assert_int_eq(df_check_add_image(set, im[i].h, im[i].bytes, "t"), 0);
-		/* For the last that was added, once. */
+		/* Threads can be added once, for the image that was added last. */
 		ck_assert_int_eq(df_check_add_hosts(set, NULL, 0), 0);
 		ck_assert_int_eq(df_check_add_hosts(set, NULL, 0), -EINVAL);
 		df_check_set_free(set);
@@ -414,8 +419,8 @@ START_TEST(test_host_stamps)
 END_TEST
 
 /*
- * If a communicator has more threads than its entry has room for, none is forgotten: it may still
- * issue the operation.
+ * If more threads use a communicator than its entry has room for, none is forgotten, because any of
+ * them may still issue the operation.
  */
 START_TEST(test_many_users)
 {
@@ -432,7 +437,7 @@ START_TEST(test_many_users)
 		for (uint32_t i = 0; i <= n; i++) {
 			h[i] = (struct df_check_host){
 				.tid = FIRST + i, .kind = DF_HOST_JOIN, .whom = FIRST, .stamp = 1};
-			if (i == n) /* it is in no call, and runs */
+			if (i == n) /* this thread is in no call and runs */
 				h[i].kind = DF_HOST_FREE;
 			tb_rec(&im[0], DF_REC_COMM_READY, 0, 0, 2, 0)->thread = FIRST + i;
 			tb_at(&im[0], im[0].h->next - 1)->comm = 2;
@@ -447,7 +452,7 @@ START_TEST(test_many_users)
 }
 END_TEST
 
-/* A record that is not whole yet is waited for. */
+/* The reader waits for a record that is not yet complete. */
 START_TEST(test_half_written)
 {
 	struct df_compact c = {0};
@@ -478,7 +483,10 @@ static void come_and_go(struct tb_image *im, struct df_compact *c, uint64_t id, 
 	}
 }
 
-/* Streams that are gone take no room, once all that was unfinished in their time has ended. */
+/*
+ * Destroyed streams need no room after all operations that were unfinished in their time have
+ * ended.
+ */
 START_TEST(test_streams_gone)
 {
 	struct df_compact c = {0};

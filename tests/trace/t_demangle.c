@@ -1,4 +1,4 @@
-/* Frames of C++ functions as people read them; all other text of a file stays as it is. */
+/* Shows frames of C++ functions as people read them, and leaves all other text unchanged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "runtime/base/demangle.h"
 
 static const struct {
-	const char *frame, *shown; /* NULL: as it was */
+	const char *frame, *shown; /* shown: NULL if the frame remains unchanged */
 } cases[] = {
 	{"libtorch_cuda.so!_ZN4c10d16ProcessGroupNCCL9allreduceERSt6vectorIN2at6TensorESaIS3_EE+0x629",
 	 "libtorch_cuda.so!c10d::ProcessGroupNCCL::allreduce+0x629"},
@@ -43,7 +43,7 @@ START_TEST(names)
 }
 END_TEST
 
-/* A name may grow by what is put between its parts. */
+/* A name may grow, because separators are put between its parts. */
 START_TEST(room)
 {
 	static const char frame[] = "a!_ZN1a1b1c1d1e1f1g1h1i1jEv+0x1",
@@ -60,8 +60,8 @@ START_TEST(room)
 END_TEST
 
 /*
- * Letters that mean something, in any order: nothing behind the text's room is touched, and what
- * follows '+' stays.
+ * Letters with a meaning in mangled names, in random order. Nothing after the text's room is
+ * changed, and the text after '+' remains.
  */
 START_TEST(anything)
 {

@@ -1,6 +1,5 @@
 #!/bin/bash
-# From a real job to a verdict: a disordered job by NCCL's rules is ORDER, the same job by ours
-# finishes and its trace predicts the deadlock; replays of the trace have the same results.
+# Description: from a real job to a verdict. A disordered job is ORDER by NCCL's rules. By dfshim's rules it finishes, and its trace predicts the deadlock. Replays of the trace have the same results.
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
 B=${B:-$src/build}
@@ -35,20 +34,23 @@ expect 10 '{"verdict":"ORDER"' "$df" check --json "$tmp/nccl"
 jq -e '[.cycle[].evidence.stack[0]? // empty] | length > 1 and all(test("^disorder"))' "$tmp/out" >/dev/null ||
 	{ echo "FAIL: check --json: the circle's steps have no call stacks: $(jq -c .cycle "$tmp/out")"; bad=1; }
 expect 10 ORDER: "$df" replay --rules nccl --timeout 2 "$tmp/nccl"
-# More ranks than the model has: what is left out is said, and not replayed as if it were all.
+# With more ranks than the model has, predict reports the ranks that it leaves out, and replay
+# refuses the traces.
 mkdir "$tmp/more" && for i in $(seq 1030); do ln "$tmp"/nccl/rank0-*.dft "$tmp/more/rank$i-x-$i.dft"; done
 timeout "${LIMIT:-60}" "$df" predict "$tmp/more" >"$tmp/out" 2>&1
 grep -q "more than 1024 ranks: 6 of 1030 processes are left out" "$tmp/out" || { echo "FAIL: predict of 1030 ranks: $(cat "$tmp/out")"; bad=1; }
 timeout "${LIMIT:-60}" "$df" replay "$tmp/more" >"$tmp/out" 2>&1
 [ $? = 1 ] && grep -q "1030 ranks, and at most 1024 can be replayed" "$tmp/out" || { echo "FAIL: replay of 1030 ranks: $(cat "$tmp/out")"; bad=1; }
 rm -rf "$tmp/more"
-# A cycle whose ranks differ nowhere, since no two share more than one exchange: then the report has the call sites of what it goes through.
+# A cycle without ranks that differ, because no two share more than one exchange. The report then
+# lists the call sites of the cycle's operations.
 square=$src/tests/deadlock/catalogue/PC-16.txt script=$B/tests/deadlock/interpreter/script
 timeout "${LIMIT:-60}" "$df" run --host=4 --rules nccl --trace "$tmp/square" --timeout 2 -- "$script" --timeout 20 "$square" >"$tmp/log" 2>&1
 expect 13 DATA: "$df" check "$tmp/square"
 ! grep "First divergence" "$tmp/out" || { echo "FAIL: ranks that issued the same are said to differ"; bad=1; }
 sed -n '/^Operations of the cycle, by call site:/,/^$/p' "$tmp/out" | grep -A1 -E ' (send|recv) .* on r3\b' | grep -q "^    at script" || { echo "FAIL: no call sites of the cycle: $(cat "$tmp/out")"; bad=1; }
-# A node has one identity, in the header (host_hash, byte 88 of the format) as in the records of members and of deaths.
+# A node has one identity: in the header (host_hash, byte 88 of the format), and in the records of
+# members and of deaths.
 "$df" run --host=2 -n 2 --trace "$tmp/two" -- "$app" --iters 1 >"$tmp/log" 2>&1 || { echo "FAIL: two ranks: status $?"; bad=1; }
 nodes=$("$df" show --json --type comm_member "$tmp/two" | jq -r .a | sort -u)
 for f in "$tmp/two"/*.dft; do
@@ -56,10 +58,9 @@ for f in "$tmp/two"/*.dft; do
 done
 expect 0 OK: "$df" replay --rules dfshim "$tmp/nccl"
 
-# The job's own report while it hung, and that of its files: the same but for figures that vary.
-# Many cycles of one length are in it, of which both must choose one. If a rank is too slow to
-# answer, the job knows less than its files, and says so ("likely"), or has not even begun: then
-# another is run.
+# The report of the living job and that of its files are equal except for figures that vary. The job
+# has many cycles of one length, and both must choose the same. If a rank answers too late, the job
+# knows less than its files and says "likely", or has not even begun. Then repeat the job.
 alike() { # name, arguments of the job ...
 	local name=$1 f try tries="1 2 3 4 5"
 	shift
@@ -95,7 +96,7 @@ timeout "${LIMIT:-60}" "$df" run --host=4 -n 4 --trace "$tmp/same" -- "$app" --w
 	{ echo "FAIL: the control did not finish"; bad=1; }
 expect 0 "no potential deadlock" "$df" predict "$tmp/same"
 expect 0 OK: "$df" replay --rules nccl "$tmp/same"
-# The names that a program gives its communicators are recorded whoever executes it.
+# The names of communicators are recorded whether NCCL or dfshim executes.
 for how in nccl dfshim; do
 	NET_NAMES=, timeout "${LIMIT:-60}" "$df" run --host=2 --rules $how --trace "$tmp/names.$how" -- "$B/clients/netcheck" --ranks 2 >"$tmp/log" 2>&1 ||
 		{ echo "FAIL: netcheck by the rules of $how: $(tail -3 "$tmp/log")"; bad=1; }

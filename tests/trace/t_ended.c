@@ -1,7 +1,7 @@
 /*
- * A rank whose thread has ended without a call that others wait for, in processes with several
- * ranks: MISSING, whichever other thread of the process waits for the stuck ranks. Where a thread
- * could still issue it, the verdict is another.
+ * A rank's thread has ended without a call for which others wait, in processes with several ranks.
+ * The verdict is MISSING, whichever other thread of the process waits for the stuck ranks. If a
+ * thread could still issue the call, the verdict is another one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +9,12 @@
 #include "tests/lib/trace_build.h"
 #include "trace/record/names.h"
 
-#define MAIN   1000 /* the process's number, as of the first image */
+#define MAIN   1000 /* the thread number of the main thread: the first image's process id */
 #define T(r)   (10 + (uint32_t)(r))
 #define WATCH  99
 #define MINUTE 60000
 
-/* The rules under which a trace was made: ours, NCCL's, NCCL itself in mode trace. */
+/* Traces of dfshim, of libdfnccl.so with NCCL's rules, and of NVIDIA's NCCL in mode trace. */
 static const struct {
 	uint32_t rules, mode;
 } ways[] = {{0, 0}, {1, 0}, {0, 1}};
@@ -22,8 +22,8 @@ static const struct {
 #define NR_WAYS ((int)(sizeof(ways) / sizeof(*ways)))
 
 /*
- * One process: main makes the communicators of nr ranks, each on a device and by a thread of its
- * own.
+ * A process whose main thread makes the communicators of nr ranks. Each rank has a device and a
+ * thread of its own.
  */
 static void process(struct tb_image *im, int way, int nr, int nr_comms)
 {
@@ -48,11 +48,11 @@ static uint64_t issue(struct tb_image *im, uint32_t thread, int nr, int comm, in
 		tb_at(im, i)->device = (uint16_t)rank;
 	}
 	tb_at(im, im->h->next - 3)->c = (uint64_t)rank + 1; /* the rank's stream */
-	tb_at(im, im->h->next - 1)->b = index; /* one signature: the instance is the index */
+	tb_at(im, im->h->next - 1)->b = index; /* one signature, so the instance is the index */
 	return serial;
 }
 
-/* All ranks reach it, and it ends. */
+/* All ranks issue the operation, and it ends. */
 static void together(struct tb_image *im, int nr, int comm, uint64_t index)
 {
 	for (int r = 0; r < nr; r++) {
@@ -105,7 +105,7 @@ static struct df_check_result *judge(const struct tb_image *im, int nr, int live
 	return r;
 }
 
-/* The same live, and with a peer's reports. */
+/* Also judges the trace live, and as a reduced one. */
 static void expect_of(struct tb_image *im, int nr, const char *word, const char *live_word,
 		      const char *has)
 {
@@ -132,8 +132,8 @@ static void expect(struct tb_image *im, const char *word, const char *has)
 #define ENDED "waits for r1, whose thread has ended without issuing it"
 
 /*
- * Main joins both threads: wherever it was seen to wait for another thread, and if it was only seen
- * in no call.
+ * The main thread joins both threads. The verdict is the same wherever the main thread was seen
+ * waiting, and also if it was only seen in no call.
  */
 START_TEST(test_joined)
 {
@@ -150,7 +150,7 @@ START_TEST(test_joined)
 }
 END_TEST
 
-/* A thread that could still issue it and waits in a lock is reported as such. */
+/* A thread that could still issue the operation waits for a lock. The report names it. */
 START_TEST(test_lives)
 {
 	struct tb_image im;
@@ -171,7 +171,7 @@ START_TEST(test_lives)
 	tb_quiet(&im, MINUTE);
 	expect_of(&im, 1, "MISSING", "SLOW", "A#2 waits for r1, which has not issued it");
 
-	/* The thread that made the communicators runs: it may go on with any call. */
+	/* The thread that made the communicators runs, so it may make any call. */
 	process(&im, _i, 2, 1);
 	together(&im, 2, 0, 0);
 	first_waits(&im, 2, 0, 1);
@@ -180,7 +180,7 @@ START_TEST(test_lives)
 	tb_quiet(&im, MINUTE);
 	expect_of(&im, 1, "MISSING", "SLOW", "A#2 " ENDED);
 
-	/* Another thread has the number of the one that has ended. */
+	/* A new thread has the number of the thread that has ended. */
 	process(&im, _i, 2, 1);
 	together(&im, 2, 0, 0);
 	first_waits(&im, 2, 0, 1);
@@ -194,7 +194,7 @@ START_TEST(test_lives)
 END_TEST
 
 /*
- * Main does not join them but waits for the device of the other rank, or is the other rank's
+ * The main thread does not join. It waits for the other rank's device, or is the other rank's
  * thread.
  */
 START_TEST(test_in_cuda)
@@ -225,8 +225,8 @@ START_TEST(test_in_cuda)
 END_TEST
 
 /*
- * Main made the communicators and joins; the ranks' threads each wait for their first operation on
- * another one.
+ * The main thread made the communicators and joins the others. Each rank's thread waits for its
+ * first operation, each on another communicator.
  */
 START_TEST(test_stuck_elsewhere)
 {
@@ -244,8 +244,8 @@ START_TEST(test_stuck_elsewhere)
 END_TEST
 
 /*
- * The rank has issued operations on other communicators only; or nothing at all, where each rank
- * has a thread.
+ * The rank has issued operations on other communicators only, or no operation at all although each
+ * rank has a thread.
  */
 START_TEST(test_unused)
 {
@@ -268,7 +268,7 @@ START_TEST(test_unused)
 	tb_quiet(&im, MINUTE);
 	expect(&im, "MISSING", "A#1 " ENDED " (it has issued nothing)");
 
-	/* Its thread has never called anything, so no record knows it. */
+	/* The rank's thread has never made a call, so no record names it. */
 	process(&im, _i, 2, 1);
 	first_waits(&im, 2, 0, 0);
 	is_at(&im, MAIN, DF_AT_LOCK);
@@ -277,7 +277,7 @@ START_TEST(test_unused)
 }
 END_TEST
 
-/* A thread that serves two ranks may issue for either, as long as it lives. */
+/* A thread that serves two ranks may issue operations for both while it lives. */
 START_TEST(test_shared_thread)
 {
 	struct tb_image im;
@@ -294,7 +294,7 @@ START_TEST(test_shared_thread)
 	tb_quiet(&im, MINUTE);
 	expect(&im, "DATA", "r0");
 
-	/* Both of its ranks lack when it ends. */
+	/* Both of its ranks are missing when the thread ends. */
 	process(&im, _i, 3, 1);
 	together(&im, 3, 0, 0);
 	for (int r = 1; r < 3; r++)
@@ -312,7 +312,8 @@ START_TEST(test_shared_thread)
 END_TEST
 
 /*
- * A thread for each operation, more than are kept of a communicator: all have ended, or one sleeps.
+ * A new thread for each operation, more than an entry of the communicator table holds. All have
+ * ended, or one sleeps.
  */
 START_TEST(test_many_threads)
 {
@@ -340,7 +341,7 @@ START_TEST(test_many_threads)
 }
 END_TEST
 
-/* The waiting thread is in another process, and in a call that all ranks make. */
+/* The waiting thread is in another process, in a call that all ranks make. */
 START_TEST(test_processes)
 {
 	struct tb_image im[2];
@@ -367,7 +368,7 @@ START_TEST(test_processes)
 }
 END_TEST
 
-/* Live, before any time-out has expired: it may yet be another rank's call. */
+/* Before the time-out in a living job the missing call may still follow. */
 START_TEST(test_before_the_time_out)
 {
 	struct df_check_set *set;

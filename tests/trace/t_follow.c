@@ -1,6 +1,6 @@
 /*
- * Following a ring that is written: how long operations took, and since when others are unfinished,
- * whenever the reader looks, also if the ring has lapped it.
+ * Follows a ring while it is written. Durations of operations, and the age of unfinished ones, are
+ * right whenever the reader looks, even if the ring has overtaken it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static uint64_t value(const struct df_map *m, uint64_t a, uint64_t b)
 	return v ? *v : 0;
 }
 
-/* The times of the records of one operation. */
+/* Records an operation with these times. A time of 0 means that the record does not exist. */
 static void run_op(struct tb_image *im, uint32_t comm, int kind, uint64_t issue, uint64_t start,
 		   uint64_t done)
 {
@@ -49,7 +49,10 @@ START_TEST(t_times)
 	ck_assert_int_eq(df_follow_step(&f, im.h), 0);
 	ck_assert_uint_eq(value(&f.took, a, DF_KIND_ALLREDUCE), 5 * MS);
 	ck_assert_uint_eq(value(&f.oldest, a, 0), 0);
-	/* without a start: since its issue; unfinished ones; another communicator and kind */
+	/*
+	 * An operation without a start counts from its issue. Unfinished ones, and another
+	 * communicator and kind.
+	 */
 	run_op(&im, a, DF_KIND_ALLREDUCE, 30 * MS, 0, 37 * MS);
 	run_op(&im, a, DF_KIND_BROADCAST, 40 * MS, 41 * MS, 0);
 	run_op(&im, a, DF_KIND_ALLREDUCE, 50 * MS, 0, 0);
@@ -67,7 +70,7 @@ START_TEST(t_times)
 }
 END_TEST
 
-/* An operation that NCCL executes and whose end is not recorded is never the oldest. */
+/* An operation of NCCL whose end is not recorded is never the oldest unfinished one. */
 START_TEST(t_unseen)
 {
 	struct df_follow f = {0};
@@ -86,7 +89,7 @@ START_TEST(t_unseen)
 	}
 	ck_assert_int_eq(df_follow_step(&f, im.h), 0);
 	ck_assert_uint_eq(f.nr_ops, 0);
-	/* its end was to be seen, but will not be */
+	/* its end should have been recorded, but will not be */
 	serial = tb_issue(&im, a, 0, DF_KIND_ALLREDUCE, 4, -1, 1);
 	tb_op(&im, a, DF_REC_OP_DONE, serial)->a = 2;
 	ck_assert_int_eq(df_follow_step(&f, im.h), 0);
@@ -111,7 +114,7 @@ static void issue_one(uint32_t comm)
 					  .type = 7});
 }
 
-/* The writer's own ring, of 1 MiB, lapped twice between two steps while one operation hangs. */
+/* The writer's ring of 1 MiB is overwritten twice between two steps while one operation hangs. */
 START_TEST(t_lapped)
 {
 	const struct df_trace_config config = {.mb = 1, .rank = 0};
@@ -125,7 +128,9 @@ START_TEST(t_lapped)
 	b = df_trace_comm(2, 2, 0, 0, 0, "second");
 	issue_one(a);
 	hung = df_trace_time();
-	/* unfinished at the first step; its end is in a part of the ring that no step sees */
+	/*
+	 * unfinished at the first step; the record of its end is overwritten before the next step
+	 */
 	issue_one(b);
 	ck_assert_int_eq(df_follow_step(&f, df_trace_ring()), 0);
 	ck_assert_uint_eq(f.nr_ops, 2);
@@ -140,14 +145,14 @@ START_TEST(t_lapped)
 	ck_assert_uint_gt(value(&f.oldest, b, 0), hung);
 	ck_assert_uint_eq(f.nr_ops, 2);
 	ck_assert_uint_gt(value(&f.ended, b, DF_KIND_ALLREDUCE), 1000);
-	/* what is counted is exact all the same */
+	/* the counters are exact nevertheless */
 	ck_assert_int_eq(df_trace_comm_count(b, DF_KIND_ALLREDUCE, &count), 1);
 	ck_assert_uint_eq(count.issued, 20001);
 	ck_assert_uint_eq(count.done, 20000);
 	ck_assert_uint_eq(count.bytes, 20001 * 4 * 4);
 	ck_assert_str_eq(count.name, "second");
 	ck_assert_int_eq(df_trace_comm_count(b + 1, DF_KIND_ALLREDUCE, &count), 0);
-	/* all that is unfinished ends */
+	/* everything unfinished ends */
 	df_trace(DF_REC_OP_DONE, 0, b, 0, serial, 0, 0, 0, 0);
 	ck_assert_int_eq(df_follow_step(&f, df_trace_ring()), 0);
 	ck_assert_uint_eq(f.nr_ops, 1);

@@ -1,8 +1,8 @@
 /*
- * Golden reports: for every verdict word a small set of traces, made here, written to files, and
- * judged by the library and by `dfshim check`; text and JSON must be those in tests/trace/golden.
- * After a wanted change UPDATE=1 build/tests/trace/t_golden writes them anew, and the difference is
- * there to be read.
+ * Golden reports. For every verdict word this program makes a small set of traces, writes them to
+ * files, and lets the library and `dfshim check` judge them. Text and JSON must equal the files in
+ * tests/trace/golden. After an intended change UPDATE=1 build/tests/trace/t_golden rewrites these
+ * files; review the difference.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,9 @@ static void net_stall(struct tb_image im[2])
 			->comm = 1;
 }
 
-/* Both see the driver's message of their machine, rank 1 a port too. */
+/*
+ * Both ranks record a message of their machine's driver. Rank 1 also records a port that is down.
+ */
 static void net_fault(struct tb_image im[2])
 {
 	net_stall(im);
@@ -39,8 +41,8 @@ static void put_launch(struct tb_image *im, uint64_t op, uint64_t at, const char
 }
 
 /*
- * A kernel in front of rank 0's all-reduce does not end: two that were launched are named, one of
- * them by a name that is meant for a terminal. The list of an earlier standstill does not count.
+ * The ranks have executed both signatures before, so a release could help. By NCCL's rules the
+ * operations do not match.
  */
 static void opaque(struct tb_image im[2])
 {
@@ -98,23 +100,23 @@ static void finished(struct tb_image *im, int rank, uint64_t count, uint64_t ind
 	tb_op(im, 1, DF_REC_OP_DONE, s);
 }
 
-/*
- * Both have been executed before, so a release could help; by NCCL's rules they differ all the
- * same.
- */
+/* The second instance of its signature. */
 static void places(struct tb_image im[2])
 {
 	for (int i = 0; i < 2; i++) {
 		finished(&im[i], i, 10, 0);
 		finished(&im[i], i, 20, 1);
 		tb_issue(&im[i], 1, i, DF_KIND_ALLREDUCE, i ? 20 : 10, -1, 2);
-		/* The second of its signature. */
+		/* Rank 1 has left out the first operation, and has exited after the second. */
 		tb_at(&im[i], im[i].h->next - 1)->b = 1;
 		tb_rec(&im[i], DF_REC_CALL_ENTER, 79, DF_CALL_DEVICE_SYNC, 0, 0);
 	}
 }
 
-/* Rank 1 has left out the first, and has exited after the second. */
+/*
+ * Rank 1 may send before its AllReduce, but may not receive, because the receive would overwrite
+ * the AllReduce's input.
+ */
 static void left_out(struct tb_image im[2])
 {
 	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 10, -1, 0);
@@ -157,8 +159,8 @@ static void part(struct tb_image *im, int rank, int kind, uint64_t send, uint64_
 }
 
 /*
- * Rank 1 may send before its all-reduce, but it may not receive, because the all-reduce reads what
- * is overwritten.
+ * Rank 1 waits for an operation that rank 0 has issued after another one, which rank 1 has not
+ * issued yet.
  */
 static void groups(struct tb_image im[2])
 {
@@ -176,8 +178,8 @@ static void groups(struct tb_image im[2])
 }
 
 /*
- * Rank 1 waits for an operation that rank 0 has put behind another one, which rank 1 has not issued
- * yet.
+ * Rank 1's thread waits in a socket. Rank 0's thread waits for an operation that rank 1 has not
+ * issued.
  */
 static void pending(struct tb_image im[2])
 {
@@ -189,26 +191,31 @@ static void pending(struct tb_image im[2])
 	tb_rec(&im[1], DF_REC_CALL_ENTER, 79, DF_CALL_STREAM_SYNC, 1, 0);
 }
 
-/* Rank 1's host waits in a socket, rank 0's for an operation that rank 1 has not issued. */
+/* The watchdog's thread writes this record. */
 static void outside(struct tb_image im[2])
 {
 	tb_issue(&im[0], 1, 0, DF_KIND_ALLREDUCE, 8, -1, 0);
 	tb_rec(&im[0], DF_REC_CALL_ENTER, 79, DF_CALL_STREAM_SYNC, 1, 0);
 	tb_rec(&im[1], DF_REC_THREAD, 0, im[1].h->pid, 0, 0);
 	im[1].clock += 1000000;
-	/* As the watchdog's thread writes it. */
+	/* name in scenarios.txt; if NULL, `make` makes the traces */
 	tb_rec(&im[1], DF_REC_HOST_AT, 0, im[1].h->pid, DF_AT_IO, 45)->thread = 1;
 }
 
 static const struct golden {
 	const char *name;
 	enum df_verdict word;
-	const char *scenario; /* of scenarios.txt, or by hand: */
+	/* 1 the last rank's trace is missing, 2 the first rank's trace is cut off */
+	const char *scenario;
 	void (*make)(struct tb_image im[2]);
 	uint32_t rules;
 	int nr, live;
 	uint64_t quiet_ms;
-	int partial; /* 1 if the last rank's trace is missing, 2 if the first is cut off */
+	/*
+	 * `dfshim check` must print the same and exit with the word's status. It never judges a
+	 * living job.
+	 */
+	int partial;
 } goldens[] = {
 	{"OK", DF_V_OK, "GS-08", NULL, 1, 0, 0, 0, 0},
 	{"ORDER", DF_V_ORDER, "SQ-01", NULL, 1, 0, 0, 0, 0},
@@ -351,10 +358,7 @@ START_TEST(test_golden)
 		compare(g, json ? "json" : "txt", text);
 		free(text);
 	}
-	/*
-	 * The command says the same, and its status is the word's; but it never judges a living
-	 * job.
-	 */
+	/* Every verdict word has a golden report. */
 	if (getenv("B") && !g->live) {
 		snprintf(command, sizeof(command),
 			 "%s/dfshim check '%s' >'%s/out' 2>&1; rc=$?; cmp -s '%s/out' "

@@ -1,7 +1,7 @@
 /*
- * A process has exited, and its trace is not there: its words at exit (df_trace_left()) give the
- * verdict that its trace would give. Traces of random programs, in which a rank exits when it has
- * reached the end of its issues.
+ * A process has exited and its trace is missing. The rows that it announced at its exit
+ * (df_trace_left()) must give the verdict that its trace would give. The traces are those of random
+ * programs in which a rank exits after its last call.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,10 @@
 
 enum told { TRACE, WORDS, NOTHING };
 
-/* Nothing of it is unfinished, no thread of it is in a call, and it has issued something. */
+/*
+ * Whether the process may exit: none of its operations is unfinished, none of its threads is in a
+ * call, and it has issued an operation.
+ */
 static int may_exit(const struct tb_image *im)
 {
 	uint64_t nr = 0;
@@ -32,8 +35,8 @@ static int may_exit(const struct tb_image *im)
 }
 
 /*
- * Now and then another has not reached the end of its last operation, which the exiting rank may
- * have finished.
+ * Sometimes makes another rank's last operation unfinished. The exiting rank may have finished its
+ * part.
  */
 static void unfinish(struct tb_image *im, uint64_t *state)
 {
@@ -47,7 +50,7 @@ static void unfinish(struct tb_image *im, uint64_t *state)
 		tb_at(im, last)->type = DF_REC_MARK;
 }
 
-/* The others see it go, on each communicator. */
+/* All other ranks record the exit, on each communicator. */
 static void exits(struct tb_image *im, int nr, int who)
 {
 	const struct df_trace_header *h = im[who].h;
@@ -97,7 +100,7 @@ START_TEST(test_random)
 	struct tb_image im[DF_MODEL_RANKS];
 	struct tb_prog p;
 	FILE *f = tb_random(df_test_seed(), PROGRAMS);
-	/* Records after a standstill may be its consequence. */
+	/* Records after a hang was noticed may be its consequence, so record no STALL. */
 	struct tb_opts opts = {.quiet_ms = -1};
 	uint64_t state = df_test_seed();
 	int nr = 0, differ = 0;
@@ -136,7 +139,7 @@ START_TEST(test_random)
 }
 END_TEST
 
-/* The words' answer for each operation, when they are complete and when they are not. */
+/* df_left_of()'s answers for each operation, with complete and with incomplete rows. */
 START_TEST(test_words)
 {
 	struct df_check_set *set = df_check_set_new();
@@ -150,10 +153,7 @@ START_TEST(test_words)
 	tb_rec(&im, DF_REC_PROC_START, 0, 0, 0, 0);
 	a = tb_comm(&im, 0xa, 2, 1, 0);
 	b = tb_comm(&im, 0xb, 2, 0, 0);
-	/*
-	 * A has more sends than there is room for: 600, to as many peers; B has one that is not
-	 * finished.
-	 */
+	/* A has 600 sends to as many peers, more than there are rows. B has one unfinished send. */
 	for (int i = 0; i < 600; i++)
 		tb_op(&im, a, DF_REC_OP_DONE, tb_issue(&im, a, 1, DF_KIND_SEND, 8, i, (uint64_t)i));
 	for (uint64_t i = 0; i < 3; i++) {
@@ -171,7 +171,7 @@ START_TEST(test_words)
 	for (int i = 0; i < 600; i++) {
 		struct df_lop op = {.kind = DF_KIND_SEND, .peer = i};
 		uint64_t key = df_seen_key(0, &op, 1);
-		/* The 512 rows have the one of B, and the last ones of A. */
+		/* The 512 rows contain B's send and A's last 511. */
 		int told = i >= 600 - 511;
 
 		ck_assert_int_eq((int)df_left_of(&set->left, 0xa, 1, key, 0),
@@ -179,7 +179,7 @@ START_TEST(test_words)
 		ck_assert_int_eq((int)df_left_of(&set->left, 0xa, 1, key, 1),
 				 told ? DF_LEFT_LACKS : DF_LEFT_PERHAPS);
 		ck_assert_int_eq((int)df_left_of(&set->left, 0xa, 0, key, 0), DF_LEFT_UNTOLD);
-		/* One after another that is unfinished counts for nothing. */
+		/* Operations after an unfinished one do not count. */
 		ck_assert_int_eq((int)df_left_of(&set->left, 0xb, 0, key, 0),
 				 i == 1 ? DF_LEFT_FINISHED : DF_LEFT_LACKS);
 		ck_assert_int_eq((int)df_left_of(&set->left, 0xb, 0, key, 1), DF_LEFT_LACKS);

@@ -1,6 +1,8 @@
 #!/bin/bash
-# Description: a call site in a Python program has the lines of the program first, of each form of code; DFSHIM_PYTHON=0: addresses.
-# PYTHON: the interpreter. With one whose frames are not known, call sites must be those of a program without an interpreter.
+# Description: a call site in a Python program begins with the lines of the program, for each form of code. With DFSHIM_PYTHON=0 it consists of addresses.
+#
+# PYTHON names the interpreter. If dfshim does not know the interpreter's frames, call sites must be
+# those of a program without an interpreter.
 set -u
 . "$SRC/tests/lib/clients.sh"
 [ -e "$B/libdfhost.so" ] || skip "no libdfhost.so"
@@ -16,7 +18,8 @@ line() { grep -n "# $1\$" "$job" | cut -d: -f1; }
 mkdir -p "$T/torch/lib"
 cp "$B/libdfplan.so" "$T/torch/lib/libtorch_test.so"
 
-# trace NAME ENVIRONMENT...: the job's trace, of each count of elements the innermost frames in $T/NAME.
+# trace NAME ENVIRONMENT...: runs the job and writes the innermost frames of each call to $T/NAME,
+# with its number of elements.
 trace() {
 	local name=$1
 	shift
@@ -26,7 +29,7 @@ trace() {
 	"$B/dfshim" show --json --rank 0 "$T/$name.trace" | jq -r 'select(.type == "op" or (.type == "call" and .call == "cudaDeviceSynchronize")) |
 		"\(if .type == "op" then .b else "wait" end) \(.stack[0:5] | join(" <- "))"' >"$T/$name"
 }
-# has COUNT FRAMES: the frames of that call begin so.
+# has COUNT FRAMES: the frames of the call with COUNT elements must begin with FRAMES.
 has() {
 	awk -v n="$1" -v f="$2" '$1 == n { sub(/^[^ ]* /, ""); found = index($0 " <- ", f " <- ") == 1 } END { exit !found }' "$T/lines" || {
 		cat "$T/lines"

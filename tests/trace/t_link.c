@@ -1,7 +1,7 @@
 /*
- * Records of links between nodes (DF_REC_NET): one that is broken explains who is silent and what
- * does not end; one that is whole again, or whose other end has died, explains nothing. A function
- * of the network's library that does not return explains also what does not begin.
+ * Records of links between nodes (DF_REC_NET). A broken link explains silent ranks and operations
+ * that do not end. A link that has been restored, or whose other end has died, explains nothing. A
+ * function of the network library that does not return also explains operations that do not start.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "tests/lib/trace_build.h"
 #include "trace/record/names.h"
 
-/* The control plane's number of a host is not the hash in a trace's header. */
+/* The control plane's number of a host differs from the hash in a trace's header. */
 #define HOST 70000
 
 enum { BROKEN, RESTORED, GONE, HELD, RETURNED, UNMAPPED };
@@ -21,7 +21,7 @@ static void net(struct tb_image *im, const struct tb_image *far, int what, uint6
 		->device = 0;
 }
 
-/* Two ranks on two nodes; the second has issued the collective, or not. */
+/* Two ranks on two nodes. With `both` the second rank has issued the collective too. */
 static void two(struct tb_image im[2], int both)
 {
 	struct df_rec *rec;
@@ -57,7 +57,7 @@ static void says(struct tb_image im[2], int nr, const char *line, const char *no
 	tb_images_fini(im, 2);
 }
 
-/* _i: whether the other rank has arrived; whether it reports the link, too. */
+/* Bits of _i: the other rank has issued the collective; it reports the broken link too. */
 START_TEST(test_gone)
 {
 	struct tb_image im[2];
@@ -91,8 +91,8 @@ START_TEST(test_gone_without_the_other_trace)
 END_TEST
 
 /*
- * _i: the other rank's trace is not there. Operations that have not begun on the rank that cannot
- * map wait for nothing else.
+ * With _i the other rank's trace is missing. Operations that have not started on the rank that
+ * cannot map memory wait for nothing else.
  */
 START_TEST(test_unmapped)
 {
@@ -139,7 +139,10 @@ START_TEST(test_restored)
 }
 END_TEST
 
-/* _i: nothing; the other side sees the link break; it has returned; the link has been restored. */
+/*
+ * _i: 0 nothing more, 1 the other side sees the link break, 2 the function has returned, 3 the link
+ * has been restored.
+ */
 START_TEST(test_held)
 {
 	struct tb_image im[2];
@@ -165,8 +168,8 @@ START_TEST(test_held)
 END_TEST
 
 /*
- * _i: no link; the way to the other rank; the way to a process that is no rank. A rank whose
- * program begins with a receive waits for it.
+ * _i: 0 no broken link, 1 the link to the other rank, 2 the link to a process that is no rank. A
+ * rank whose program starts with a receive waits for that link.
  */
 START_TEST(test_broken_before)
 {
@@ -187,7 +190,7 @@ START_TEST(test_broken_before)
 }
 END_TEST
 
-/* Operations that have not begun do not begin, because of it. */
+/* Operations that have not started do not start because of a function that does not return. */
 START_TEST(test_held_before)
 {
 	struct tb_image im[2];
@@ -206,7 +209,7 @@ START_TEST(test_held_before)
 }
 END_TEST
 
-/* The link went with the process. */
+/* The link broke because the process died. */
 START_TEST(test_crash)
 {
 	struct tb_image im[2];
@@ -223,8 +226,8 @@ START_TEST(test_crash)
 END_TEST
 
 /*
- * A rank that has ended while the link was broken may have given up first, unless its trace says
- * otherwise.
+ * A rank that exited while the link was broken may have given up because of it, unless its trace
+ * says otherwise.
  */
 START_TEST(test_exited)
 {
@@ -246,7 +249,7 @@ START_TEST(test_exited)
 }
 END_TEST
 
-/* A rank that gives up ends, and others see its connection end: that is no crash. */
+/* A rank that gives up exits, and other ranks see its connection close. This is no crash. */
 START_TEST(test_end_of_who_gave_up)
 {
 	struct tb_image im[2];

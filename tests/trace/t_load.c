@@ -1,7 +1,8 @@
 /*
- * How threads are loaded: the device of one is that for which it asked something itself. It may
- * pass on the end of any rank's operation, and only the last few of old records reach the judge of
- * a live job. And the meaning of the end of a device synchronisation for NCCL's operations.
+ * Loading of threads. A thread's device is the one for which the thread itself made a call, because
+ * it may also record the end of any rank's operation, and because the checker of a living job gets
+ * only the last few of the old records. Also what the end of a device synchronisation says about
+ * NCCL's operations.
  */
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
@@ -53,9 +54,9 @@ END_TEST
 #define END_SEEN ((uint64_t)DF_OP_END_SEEN << 24)
 
 /*
- * Mode trace: thread 71 records an operation and puts it on a stream a little later. Thread 70
- * synchronises the device in between, and returns. That shows the operation's end only if thread 70
- * has issued it, or if nothing else can show it.
+ * Mode trace. Thread 71 records an operation and puts it on a stream a little later. Meanwhile
+ * thread 70 synchronises the device, and returns. This shows the operation's end only if thread 70
+ * has issued the operation, or if nothing else can show the end.
  */
 START_TEST(test_end_by_synchronisation)
 {

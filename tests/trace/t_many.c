@@ -1,8 +1,8 @@
 /*
- * Jobs of 64 and 1,024 ranks that hang, made here as files: the output of `dfshim check` fits on a
- * screen or two, and that of `dfshim report` into a page of bounded size. Ranks that do the same
- * are one line, and one group of the JSON; those that do something else are above it, with machine,
- * process and GPU. `dfshim predict` ends, too, where two threads of each rank have many orders.
+ * Makes the files of hanging jobs of 64 and 1,024 ranks. The output of `dfshim check` fits on one
+ * or two screens, and `dfshim report` makes a page of bounded size. Ranks that do the same are one
+ * line, and one group in the JSON. The ranks that differ are above, with machine, process and GPU.
+ * `dfshim predict` ends even if two threads of each rank have many orders.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,22 +15,25 @@
 #include "trace/record/names.h"
 
 #define PER_NODE   8
-#define THREAD_OPS 24	     /* of each of two threads */
-#define ROUNDS	   3	     /* of operations that have finished */
-#define LINES	   70	     /* a screen or two */
-#define PAGE	   (1 << 20) /* bytes */
+#define THREAD_OPS 24	     /* operations of each of two threads */
+#define ROUNDS	   3	     /* operations that have finished */
+#define LINES	   70	     /* one or two screens */
+#define PAGE	   (1 << 20) /* in bytes */
 
 enum { WORLD = 1, NODE, ACROSS }; /* communicators of each rank */
 
-/* A job of `nr` ranks on nodes of eight. */
+/* A job of 64 or 1,024 ranks on nodes of eight. */
 struct shape {
 	const char *name;
-	void (*end)(struct tb_image *im, int k, int nr); /* what rank k does at its end */
-	int status;					 /* of dfshim check */
-	const char *lines[4]; /* of its text, with both numbers of ranks */
+	void (*end)(struct tb_image *im, int k, int nr); /* records the last steps of rank k */
+	int status;					 /* exit status of dfshim check */
+	const char *lines[4]; /* lines of its output; with both numbers of ranks */
 };
 
-/* The main thread is at this line of a script, in a call or in a wait that is not recorded. */
+/*
+ * Records that the main thread is at this line of a script, in `call` or (DF_CALL_NONE) in a wait
+ * that is not recorded.
+ */
 static void wait_at(struct tb_image *im, const char *line, enum df_call call)
 {
 	uint32_t site = (uint32_t)strlen(line);
@@ -42,7 +45,7 @@ static void wait_at(struct tb_image *im, const char *line, enum df_call call)
 		rec->site = site;
 		rec->device = (uint16_t)tb_comm_at(im, WORLD)->device;
 	}
-	/* The watchdog's thread records where the others are. */
+	/* The watchdog's thread records where the other threads are. */
 	rec = tb_rec(im, DF_REC_HOST_AT, 0, im->h->pid, DF_AT_IO, 0);
 	rec->site = site;
 	rec->thread = 1;
@@ -65,7 +68,7 @@ static void begin(struct tb_image *im, uint32_t comm, int rank, int kind, int pe
 	tb_op(im, comm, DF_REC_OP_START, issue(im, comm, rank, kind, peer, index));
 }
 
-/* A node loads data; the other ranks wait for it in the gradients' all-reduce. */
+/* One node loads data. The other ranks wait for it in the AllReduce of the gradients. */
 static void loads(struct tb_image *im, int k, int nr)
 {
 	(void)nr;
@@ -77,7 +80,7 @@ static void loads(struct tb_image *im, int k, int nr)
 	wait_at(im, "/job/step.py:88 train", DF_CALL_STREAM_SYNC);
 }
 
-/* Each rank receives before it sends, around a ring. */
+/* Each rank of a ring receives before it sends. */
 static void ring(struct tb_image *im, int k, int nr)
 {
 	begin(im, WORLD, k, DF_KIND_RECV, (k + nr - 1) % nr, 0);
@@ -85,7 +88,7 @@ static void ring(struct tb_image *im, int k, int nr)
 	wait_at(im, "/job/ring.py:7 exchange", DF_CALL_STREAM_SYNC);
 }
 
-/* Odd nodes use their node's communicator first, even ones the one across nodes. */
+/* Odd nodes use their node's communicator first, even nodes the one across nodes. */
 static void orders(struct tb_image *im, int k, int nr)
 {
 	int odd = k / PER_NODE % 2;
@@ -96,7 +99,7 @@ static void orders(struct tb_image *im, int k, int nr)
 	wait_at(im, odd ? "/job/a.py:3 odd" : "/job/b.py:14 even", DF_CALL_STREAM_SYNC);
 }
 
-/* Each node's operation runs on all its ranks and does not end. */
+/* On every node an operation runs on all ranks and does not end. */
 static void network(struct tb_image *im, int k, int nr)
 {
 	(void)nr;
@@ -105,8 +108,8 @@ static void network(struct tb_image *im, int k, int nr)
 }
 
 /*
- * All has finished. The ranks of the last node sent to a neighbour before they received, and
- * NCCL's buffers had room for that.
+ * Everything has finished. The ranks of the last node sent to a neighbour before they received;
+ * NCCL's buffers had room for these messages.
  */
 static void finishes(struct tb_image *im, int k, int nr)
 {
@@ -116,7 +119,9 @@ static void finishes(struct tb_image *im, int k, int nr)
 	im->h->closed = 1;
 }
 
-/* Each of two threads uses a communicator of its own, and synchronises its stream each time. */
+/*
+ * Each of two threads uses its own communicator and synchronises its stream after each operation.
+ */
 static void use_threads(struct tb_image *im, int k, int shared)
 {
 	for (uint64_t i = 0; i < 2 * THREAD_OPS; i++) {
@@ -135,14 +140,14 @@ static void use_threads(struct tb_image *im, int k, int shared)
 	im->h->closed = 1;
 }
 
-/* All has finished, and does so in any order of the threads. */
+/* Everything has finished, and would finish in any order of the threads. */
 static void threads(struct tb_image *im, int k, int nr)
 {
 	(void)nr;
 	use_threads(im, k, 0);
 }
 
-/* All has finished, but the two threads share a stream: in another order it hangs. */
+/* Everything has finished, but the threads share a stream, so another order would hang. */
 static void stream(struct tb_image *im, int k, int nr)
 {
 	(void)nr;
@@ -228,7 +233,7 @@ START_TEST(test_shape)
 		lines++;
 	ck_assert_msg(lines <= LINES, "%d lines:\n%s", lines, text);
 	for (int i = 0; i < 4 && s->lines[i]; i++) {
-		/* In "loads" all but a node are alike, in "orders" half of them. */
+		/* In "loads" all nodes but one are alike, in "orders" half of them. */
 		int first = s->end == loads ? nr - PER_NODE : s->end == orders ? nr / 2 : nr - 1;
 
 		snprintf(line, sizeof(line), s->lines[i], first, nr - 1);
@@ -251,7 +256,7 @@ START_TEST(test_shape)
 			 i % PER_NODE);
 		ck_assert_msg(strstr(text, line) != NULL, "no process \"%s\"", line);
 	}
-	/* A timeline higher than a browser's canvas may be is not drawn. */
+	/* The timeline draws only as many processes as a browser's canvas can hold. */
 	lines = 0;
 	for (const char *at = strstr(text, "\"procs\""); at && (at = strstr(at, "\"rank ")); at++)
 		lines++;
@@ -267,7 +272,7 @@ START_TEST(test_shape)
 		      "no \"%s\" in\n%s", line, text);
 	ck_assert_msg(s->end != finishes || strstr(text, "when messages are not buffered"), "%s",
 		      text);
-	if (s->end == threads && nr == 64) /* with slots any rank may be ahead */
+	if (s->end == threads && nr == 64) /* With slots any rank may be ahead. */
 		free(run("%s/dfshim predict --slots 4 %s", dir, 0));
 	snprintf(line, sizeof(line), "r7 and %d more ranks was not recorded", nr - 8);
 	ck_assert_msg(s->end != stream || strstr(text, line), "no \"%s\" in\n%s", line, text);

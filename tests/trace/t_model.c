@@ -1,8 +1,8 @@
 /*
- * The model against brute force: tiny random programs whose every order of events is tried, with
- * the order of events written down from the streams and events alone, in another way than the
- * model's. All orders must end alike, and as the model says. And where the model differs from the
- * reference's model.py, it is the stricter.
+ * Compares the model with brute force. For tiny random programs every order of events is tried. The
+ * constraints follow from the streams and events alone, by other code than the model's. All orders
+ * must end alike, as the model says. Where the model differs from the reference's model.py, the
+ * model is stricter.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +20,9 @@
 struct prog {
 	struct df_mop op[RANKS][OPS];
 	int nr[RANKS];
-	unsigned pre[RANKS][OPS];  /* what is before it: bits of its rank's operations */
-	unsigned sync[RANKS][OPS]; /* SSYNC: what it waits for */
-	int index[RANKS][OPS];	   /* COLL: in its communicator */
+	unsigned pre[RANKS][OPS];  /* set of the rank's operations that precede it */
+	unsigned sync[RANKS][OPS]; /* SSYNC: set of operations for which it waits */
+	int index[RANKS][OPS];	   /* COLL: index in its communicator */
 };
 
 static uint64_t state;
@@ -36,8 +36,8 @@ static unsigned roll(unsigned n)
 #define NEVER (1u << 31)
 
 /*
- * Now and then of this form: what finishes out of order, and an event behind it that must not be
- * over with it.
+ * Some programs have this form: a collective that may finish out of order, and an event after it
+ * that must not complete with it.
  */
 static const struct {
 	enum df_mop_kind kind;
@@ -73,7 +73,7 @@ static void make(struct prog *p)
 			case DF_MOP_COLL:
 				o->comm = plant ? planted[r][i].comm : (int)roll(3);
 				o->sig = 1;
-				/* Now and then two share a buffer. */
+				/* Some operations share a buffer. */
 				o->reads = o->writes = 1ULL << (roll(3) ? 8 + o->comm : 0);
 				p->index[r][i] = next[o->comm]++;
 				p->pre[r][i] = tail[o->stream];
@@ -114,7 +114,7 @@ static int hazard(const struct df_mop *a, const struct df_mop *b)
 	return (a->writes & (b->reads | b->writes)) || (a->reads & b->writes);
 }
 
-/* Earlier unfinished operations are in its way. */
+/* Whether no earlier unfinished operation prevents operation i from running. */
 static int may_run(const struct prog *p, const struct at *s, int r, int i, enum df_model_mode mode)
 {
 	unsigned left = p->pre[r][i] & ~s->done[r];
@@ -165,7 +165,7 @@ static int finished(const struct prog *p, const struct at *s)
 }
 
 static uint32_t memo[MEMO];
-static int nr_memo, ends; /* ends: 1 some order hangs, 2 some finishes */
+static int nr_memo, ends; /* set of ends: 1 some order hangs, 2 some order finishes */
 
 static void explore(const struct prog *p, struct at s, enum df_model_mode mode)
 {
@@ -214,10 +214,10 @@ static void explore(const struct prog *p, struct at s, enum df_model_mode mode)
 		ends |= finished(p, &s) ? 2 : 1;
 }
 
-/* Messages of different pairs of many ranks are counted apart. */
+/* Messages of different pairs of many ranks are counted separately. */
 START_TEST(test_many_ranks)
 {
-	/* Rank, its peer, and whether it sends; in the order of the rank's calls. */
+	/* Rank, its peer, whether it sends; in the order of each rank's calls. */
 	static const int calls[][3] = {{0, 256, 1},   {0, 1, 0},     {1, 0, 1},	    {256, 0, 0},
 				       {512, 513, 1}, {514, 513, 1}, {513, 514, 0}, {513, 512, 0}};
 	struct df_mprog *m = calloc(1, sizeof(*m));

@@ -1,7 +1,7 @@
 /*
- * Names that another program wrote into a trace or gave to its file: of host, process,
- * communicator, thread, function and file. In no output of the CLI they reach a terminal as
- * commands or new lines, or become markup or syntax.
+ * Names that another program wrote into a trace, or gave to its file: of hosts, processes,
+ * communicators, threads, functions and files. In no output of dfshim may they reach a terminal as
+ * commands or as new lines, or become markup or syntax.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void make(struct tb_image *im, int rank)
 	}
 	r = tb_rec(im, DF_REC_CALL_ENTER, 9, DF_CALL_DEVICE_SYNC, 0, 0);
 	r->site = 5;
-	/* Where its Python program is. */
+	/* The line of the process's Python program. */
 	r = tb_rec(im, DF_REC_HOST_AT, 0, im->h->pid, DF_AT_RUNS, 0);
 	r->site = 5;
 	tb_quiet(im, 60000);
@@ -80,9 +80,10 @@ static void put_files(void)
 }
 
 static const struct {
-	const char *command; /* of dfshim, with the folder of traces as $D */
+	const char *command; /* arguments of dfshim; $D is the folder of traces */
 	enum { TEXT, JSON, MARKUP, DOT } form;
-	const char *has; /* it shows at least this: the names are really there */
+	/* a text that the output must contain, so that the names are really in it */
+	const char *has;
 } outputs[] = {
 	{"ls $D", TEXT, "INJECTED"},
 	{"ls --json $D", JSON, "INJECTED"},
@@ -102,12 +103,12 @@ static const struct {
 	{"predict $D", TEXT, ""},
 	{"predict --json $D", JSON, ""},
 	{"predict --json $D 2>&1 >$D/../x.json", TEXT, "INJECTED"},
-	/* A file that cannot be read is named. */
+	/* An error message names a file that cannot be read. */
 	{"ls \"$D/none$(printf '\\033[2J\\nINJECTED')\"", TEXT, "INJECTED"},
 	{"check \"$D/none$(printf '\\033[2J\\nINJECTED')\"", TEXT, "INJECTED"},
 };
 
-/* No byte of it is a command for a terminal, and no name begins a line. */
+/* Checks that no byte is a command for a terminal and that no name starts a line. */
 static void is_clean(const char *what, const char *text)
 {
 	char *copy = strdup(text);
@@ -125,7 +126,7 @@ static void is_clean(const char *what, const char *text)
 }
 
 /*
- * In Graphviz's language only strings may have names in them, in which & and \ are no more than
+ * Checks that in Graphviz's language names occur only inside strings, in which & and \ stand for
  * themselves.
  */
 static void is_dot(const char *what, const char *text)
@@ -172,7 +173,7 @@ START_TEST(test_outputs)
 	if (outputs[_i].form == MARKUP)
 		ck_assert_msg(!strstr(text, "<script>alert") && !strstr(text, "<b>"),
 			      "%s: markup: %.3000s", what, text);
-	/* In the data of the page's script an entity is no entity. */
+	/* Entities have no meaning in the data of the page's script, so do not check them there. */
 	if (outputs[_i].form == MARKUP && (data = strstr(text, "<script>const D=")))
 		*data = 0;
 	if (outputs[_i].form == MARKUP)
@@ -191,11 +192,11 @@ static const struct {
 	{"plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
 	 "plain \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
 	{"a\x1b[0mb\nc\td\x7f", "a?[0mb?c?d?"},
-	{"\xc2\x9b\xc2\xa0", "??\xc2\xa0"},		       /* C1 goes, a space stays */
-	{"\xe2\x80\xa8\xe2\x80\xae\xe2\x81\xa6", "?????????"}, /* lines, directions */
+	{"\xc2\x9b\xc2\xa0", "??\xc2\xa0"},		       /* C1 is replaced, a space stays */
+	{"\xe2\x80\xa8\xe2\x80\xae\xe2\x81\xa6", "?????????"}, /* line separator, directions */
 	{"\xff\xc3(\xe2\x82", "?"
 			      "?(?"
-			      "?"}, /* not UTF-8, or cut off */
+			      "?"}, /* invalid or incomplete UTF-8 */
 	{"\xc0\xaf\xf5\x80\x80\x80", "??????"},
 };
 

@@ -1,7 +1,7 @@
 /*
- * The verdict follows from the contents of the traces, not from their order: added in any order
- * they give the same text, letter by letter, with the same cycle; and reduced rings, by which the
- * watchdog judges, give that of the whole ones, down to the records that are named.
+ * The verdict depends on the contents of the traces and not on their order. Added in any order,
+ * they give the same text with the same cycle. Reduced rings, which the watchdog judges, give the
+ * text of the whole rings, including the records that are named.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static size_t below(size_t n)
 	return (size_t)((state >> 33) % n);
 }
 
-/* Names go with the images, as they do with files. */
+/* Each image keeps its name, as a file would. */
 static char *judged(const struct tb_image *im, int nr, const int *order, int json, int reduced)
 {
 	struct df_check_set *set = df_check_set_new();
@@ -47,8 +47,7 @@ static char *judged(const struct tb_image *im, int nr, const int *order, int jso
 }
 
 /*
- * The last line counts what was there: of a reduced ring that is less. (And so does the sentence of
- * an OK.)
+ * The last line counts records, and a reduced ring has fewer. (The line of an OK counts them too.)
  */
 static void drop_last_line(char *text)
 {
@@ -76,7 +75,7 @@ static void shuffle(int *order, int nr)
 	}
 }
 
-/* Communicators that some ranks call otherwise than the rest: one name has to win. */
+/* Some ranks have other names for a communicator than the rest. One name must win. */
 static void name_comms(struct tb_image *im, int nr)
 {
 	for (int i = 0; i < nr; i++)
@@ -106,7 +105,10 @@ static void check_program(const struct tb_prog *p, const struct tb_opts *opts)
 			free(text);
 		}
 	}
-	/* A process that has ended answers no watchdog: its last calls are in its file alone. */
+	/*
+	 * A process that has ended does not answer a watchdog, so only its file contains its last
+	 * calls.
+	 */
 	for (int i = 0; i < nr; i++)
 		ended |= im[i].h->closed != 0;
 	text = judged(im, nr, order, 0, !ended);
@@ -155,9 +157,9 @@ START_TEST(test_random)
 END_TEST
 
 /*
- * Many cycles of one length: rank k of a ring of 2n issues its collective with the next before that
- * with the one before, and so do all; and two collectives that are over had different counts, of
- * which two ranks of four have the same.
+ * Many cycles of one length. In a ring of 2n ranks each rank issues its collective with the next
+ * rank before the one with the previous rank. Two collectives that are over had different counts;
+ * of four ranks two had the same.
  */
 static void many_circles(struct tb_image *im, int nr)
 {
@@ -208,8 +210,8 @@ START_TEST(test_many_circles)
 END_TEST
 
 /*
- * Collectives that are over and did not agree: all sides are reported, and the same communicator of
- * several.
+ * Mismatched collectives that are over. All sides are reported, and always for the same one of
+ * several communicators.
  */
 START_TEST(test_completed)
 {
@@ -270,9 +272,8 @@ static void waits(struct tb_image *im, uint32_t thread, uint64_t stream)
 }
 
 /*
- * Either of two threads of r1 could end r0's wait, each waits for something that r1 alone could
- * begin: two cycles of one length. A reduced ring no longer knows which of the threads was there
- * first.
+ * Two threads of r1 could each end r0's wait, and each waits for an operation that only r1 could
+ * start: two cycles of one length. A reduced ring does not contain which thread was first.
  */
 START_TEST(test_threads)
 {

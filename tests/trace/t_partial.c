@@ -1,7 +1,7 @@
 /*
- * Verdicts on a part of the data: traces of random programs and of the catalogue's scenarios, of
- * which a rank's is not there, is cut off, or has had its oldest records overwritten. With any part
- * missing, the judge says the same as for the whole, or says that it is not sure.
+ * Verdicts on a part of the data. In traces of random programs and of the scenarios a rank's trace
+ * is missing, is cut off, or has lost its oldest records. The checker must give the verdict of the
+ * whole traces, or say that it is not sure.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static size_t below(size_t n)
 	return (size_t)((state >> 33) % n);
 }
 
-/* The same trace as a ring with room for no more than `keep` records leaves it. */
+/* Copies a trace as a ring with room for at most `keep` records would contain it. */
 static void overwrite(struct tb_image *out, const struct tb_image *in, size_t keep)
 {
 	struct df_trace_header h = *in->h;
@@ -77,7 +77,7 @@ static const char *judge_damaged(const struct tb_image *im, int nr, const char *
 		}
 		if (i == which && damage == CUT) {
 			/*
-			 * Somewhere in what has been written; a file that ends in its tables is
+			 * Cut off anywhere in the records. A file that ends in its tables is
 			 * refused.
 			 */
 			bytes = x->h->off_recs +

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Description: where ranks of a Python program part, verdicts name the lines that differ, not the helper that they share; so do
-# the report, the timeline and the Flight Recorder's files.
+# Description: if ranks of a Python program execute different code, verdicts name the lines that differ instead of their common helper. The report, the timeline and the Flight Recorder's files do so too.
 set -u
 . "$SRC/tests/lib/clients.sh"
 [ -e "$B/libdfnccl.so" ] || skip "no libdfnccl.so"
@@ -12,7 +11,7 @@ job=$SRC/tests/trace/parts.py
 at() { echo "parts.py:$(grep -n "# $1\$" "$job" | cut -d: -f1)"; }
 loss="$(at loss) reduce_loss" clip="$(at clip) clip" metrics="$(at metrics) log_metrics"
 
-# hang CASE STATUS
+# hang CASE STATUS: runs the job, which must hang and exit with STATUS.
 hang() {
 	mkdir -p "$T/$1"
 	timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host=2 -n 2 --rules nccl --timeout $((2 * SLOW)) --trace "$T/$1/trace" -- \

@@ -1,8 +1,8 @@
 /*
- * The search of `dfshim predict` against brute force: small random programs with two threads a
- * rank, of which every order of host steps and of device work is tried by an explorer that shares
- * nothing with the model. An end that the search finds must be that of some order; an end of some
- * order must be found.
+ * Compares the search of `dfshim predict` with brute force. For small random programs with two
+ * threads a rank an explorer that shares no code with the model tries every order of the threads'
+ * and the device's steps. An end that the search finds must be an end of some order, and if some
+ * order hangs the search must find a hang.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define PROGRAMS 400
 #define RANKS	 2
 #define THREADS	 2
-#define STEPS	 3 /* of a thread */
+#define STEPS	 3 /* of each thread */
 #define OPS	 (THREADS * STEPS)
 #define COMMS	 3
 #define STREAMS	 2
@@ -26,13 +26,14 @@ struct prog {
 	int in_order;
 };
 
-/* The state of an execution, and the consequences of the order of issue. */
+/* The state of an execution, and the constraints that follow from the order of issue. */
 struct at {
 	int pc[RANKS][THREADS], nr_issued[RANKS];
-	uint8_t issued[RANKS][OPS]; /* in order */
+	uint8_t issued[RANKS][OPS]; /* in order of issue */
 	uint8_t done[RANKS];
 	uint8_t pre[RANKS][OPS], index[RANKS][OPS], tail[RANKS][STREAMS], next[RANKS][COMMS];
-	uint8_t comm[RANKS][COMMS]; /* the operations that its next one follows */
+	/* set of operations that the communicator's next operation must follow */
+	uint8_t comm[RANKS][COMMS];
 	uint8_t event[RANKS], is_event[RANKS];
 };
 
@@ -50,7 +51,7 @@ static void make(struct prog *p)
 						 DF_MOP_COLL,	DF_MOP_COLL,  DF_MOP_COLL,
 						 DF_MOP_KERNEL, DF_MOP_WAIT,  DF_MOP_RECORD,
 						 DF_MOP_SSYNC,	DF_MOP_DSYNC, DF_MOP_ESYNC};
-	int same = roll(4) > 0; /* all ranks do the same, as programs do */
+	int same = roll(4) > 0; /* In most programs all ranks do the same. */
 
 	memset(p, 0, sizeof(*p));
 	p->in_order = (int)roll(2);
@@ -69,7 +70,7 @@ static void make(struct prog *p)
 				o->stream = (int)roll(STREAMS);
 				o->comm = (int)roll(COMMS);
 				o->sig = 1 + (o->kind == DF_MOP_COLL && !roll(4));
-				/* Groups of collectives, of two or three. */
+				/* Groups of two or three collectives. */
 				if (i && o->kind == DF_MOP_COLL && o[-1].kind == DF_MOP_COLL)
 					o[-1].goes_on = !roll(3);
 			}
@@ -82,7 +83,7 @@ static void make(struct prog *p)
 static uint64_t memo[MEMO];
 static unsigned nr_memo;
 static int too_large;
-static int ends; /* 1 some order hangs, 2 some finishes */
+static int ends; /* set of ends: 1 some order hangs, 2 some order finishes */
 
 static int is_new(const struct at *s)
 {
@@ -99,7 +100,7 @@ static int is_new(const struct at *s)
 	for (i = (unsigned)(key * 0x9e3779b97f4a7c15ULL >> 46); memo[i % MEMO]; i++)
 		if (memo[i % MEMO] == key)
 			return 0;
-	/* More states than there is room for: the program is left out. */
+	/* There are more states than entries, so the program is left out. */
 	if (nr_memo == MEMO / 2) {
 		too_large = 1;
 		return 0;
@@ -109,7 +110,7 @@ static int is_new(const struct at *s)
 	return 1;
 }
 
-/* One step of a thread; 0 if it has to wait. */
+/* Executes a step of a thread. Returns 0 if the thread must wait. */
 static int host(const struct prog *p, struct at *s, int r, int t)
 {
 	int id = t * STEPS + s->pc[r][t];
@@ -143,7 +144,7 @@ static int host(const struct prog *p, struct at *s, int r, int t)
 	return 1;
 }
 
-/* Between two operations of another thread's group. */
+/* Whether another thread is inside a group. */
 static int is_between(const struct prog *p, const struct at *s, int r, int t)
 {
 	for (int o = 0; o < THREADS; o++)
@@ -234,7 +235,7 @@ static void to_model(const struct prog *p, struct df_mprog *m, struct df_predict
 			}
 			n += left[t];
 		}
-		/* Recorded in any order. */
+		/* Record the threads' turns in any order. */
 		for (; n > 0; n--) {
 			int t = (int)roll((unsigned)n) >= left[0];
 
@@ -246,7 +247,7 @@ static void to_model(const struct prog *p, struct df_mprog *m, struct df_predict
 
 struct told {
 	size_t issued[RANKS][THREADS];
-	int open[RANKS]; /* thread plus one whose group has begun and not ended */
+	int open[RANKS]; /* number of the thread whose group is open, plus 1 */
 	int nr;
 };
 
@@ -308,7 +309,7 @@ START_TEST(test_brute_force)
 		if (rc) {
 			struct told told = {0};
 
-			/* An execution that was found can be repeated, and is the same. */
+			/* An execution that was found can be repeated with the same result. */
 			ck_assert_int_eq(df_predict_again(&m, &order, &all, &f, tell, NULL, &told),
 					 0);
 			ck_assert_uint_eq((size_t)told.nr, f.res.nr_tasks);
@@ -317,7 +318,7 @@ START_TEST(test_brute_force)
 		ck_assert_int_ge(rc, 0);
 		ck_assert_msg(!rc || ends & 1, "program %d: found what no order has", n);
 		found_few += rc;
-		/* Through windows, whose ends are not the program's. */
+		/* Through windows, whose ends are not the program's end. */
 		for (few.window = 1; few.window <= 3; few.window++) {
 			rc = df_predict_search(&m, &order, &few, &g);
 			ck_assert_int_ge(rc, 0);
@@ -335,7 +336,7 @@ START_TEST(test_brute_force)
 	       found_windows[2], nr_memo_max);
 	ck_assert_int_lt(left_out, PROGRAMS / 50);
 	ck_assert_int_gt(differ, PROGRAMS / 50);
-	/* Where the orders are more than the tries. */
+	/* For programs with more orders than tries. */
 	ck_assert_int_ge(found_few * 100, can_hang * 99);
 }
 END_TEST
@@ -344,7 +345,7 @@ END_TEST
 
 #define LONG 400 /* steps of a rank */
 
-/* Adds a step of a thread, and its turn. */
+/* Adds a step of a thread, and records the thread's turn if the step takes one. */
 static void add_step(struct df_mprog *m, struct df_predict_order *order, int r, int t,
 		     struct df_mop op)
 {
@@ -354,9 +355,9 @@ static void add_step(struct df_mprog *m, struct df_predict_order *order, int r, 
 }
 
 /*
- * Threads that hand over to each other, as PyTorch's do around backward(), so that there is one
- * order; `loose`: the hand-over in the middle is missing, and both wait for their device there, so
- * that one order deadlocks.
+ * Threads that hand over to each other, as PyTorch's do around backward(), so that only one order
+ * is possible. With `loose` one hand-over in the middle is missing. Both threads wait for the
+ * device there, so one order deadlocks.
  */
 static void make_long(struct df_mprog *m, struct df_predict_order *order, int loose)
 {
@@ -440,8 +441,8 @@ START_TEST(test_windows)
 END_TEST
 
 /*
- * A group of more messages than one step holds: they run together, or each rank's receives would
- * wait for its sends.
+ * A group of more messages than a step holds. Its messages must run together; otherwise each rank's
+ * receives would wait for its sends.
  */
 START_TEST(test_large_group)
 {

@@ -1,7 +1,7 @@
 /*
- * Records of proxies of NCCL that do not move: the cause is named, not its consequences. The last
- * batch of records counts, and none of an operation that has ended; and a missing rank explains
- * all of them.
+ * Records of NCCL's proxies that make no progress. The report names the cause and not its
+ * consequences. The last batch of records counts, and no record of an operation that has ended. A
+ * missing rank explains all of them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void proxy(struct tb_image *im, enum df_proxy_at at, int sends, uint64_t 
 	proxy_to(im, im->h->rank == 0, at, sends, step);
 }
 
-/* Two ranks, of which `nr` have issued an all-reduce that NCCL executes. */
+/* Two ranks. `nr` of them have issued an AllReduce that NCCL executes. */
 static void two(struct tb_image im[2], int nr)
 {
 	for (int i = 0; i < 2; i++) {
@@ -84,7 +84,7 @@ START_TEST(test_network)
 }
 END_TEST
 
-/* Each rank waits for data of the other; one has not written what it has the data for. */
+/* Each rank waits for data of the other. One has not written data for which it has everything. */
 START_TEST(test_kernel)
 {
 	struct tb_image im[2];
@@ -123,7 +123,7 @@ START_TEST(test_last)
 }
 END_TEST
 
-/* That proxy has ended since, and nothing else stands. */
+/* The proxy has ended since, and nothing else waits. */
 START_TEST(test_void)
 {
 	struct tb_image im[2];
@@ -138,8 +138,8 @@ START_TEST(test_void)
 END_TEST
 
 /*
- * A ring over two machines: r1 gets what it sends to r2 from r0, by NVLink, and r0 lacks it. r3 has
- * all that it has to send to r0. r1 stands for longer.
+ * A ring over two machines. r1 gets the data for r2 from r0 over NVLink, and r0 lacks it. r3 has
+ * everything that it must send to r0. r1 has waited longer.
  */
 START_TEST(test_neighbour)
 {

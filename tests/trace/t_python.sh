@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: of a hanging Python program the verdict names the lines of its scripts, of each rank, live and from the files.
+# Description: the verdict on a Python program that hangs names the lines of each rank's scripts, live and from the files.
 set -u
 . "$SRC/tests/lib/clients.sh"
 [ -e "$B/libdfhost.so" ] || skip "no libdfhost.so"
@@ -11,7 +11,7 @@ job=$SRC/tests/trace/hang.py
 line() { grep -n "$1" "$job" | cut -d: -f1; }
 sleeps=$(line '^        time.sleep(1000)') steps=$(line 'cudaStreamSynchronize')
 
-# hang NAME CASE ENVIRONMENT...: until the verdict is there; the log is $T/NAME.
+# hang NAME CASE ENVIRONMENT...: runs the job until its verdict. The output is in $T/NAME.
 hang() {
 	local name=$1 case=$2 i
 	shift 2
@@ -23,7 +23,8 @@ hang() {
 		kill -0 $pid 2>/dev/null || break
 		sleep 0.1
 	done
-	# A look at the files needs the processes gone, as after a job that was killed; all at once, or the last one sees the others die.
+	# The files are examined after the processes were killed. Stop all processes first, or the
+	# last one would record the death of the others.
 	pkill -STOP -f "$job $T/$name.id" 2>/dev/null
 	pkill -KILL -f "$job $T/$name.id" 2>/dev/null
 	wait $pid
@@ -54,7 +55,7 @@ done
 hang off sleep DFSHIM_PYTHON=0
 ! grep -q 'hang.py:[0-9]' "$T/off" "$T/off.check" || bad off "an interpreter was asked with DFSHIM_PYTHON=0"
 
-# Rank 1 never lets go of the interpreter's lock: the verdict does not wait for it.
+# Rank 1 never releases the interpreter's lock. The verdict must not wait for it.
 hang lock lock A=
 grep -q "^  r0: hang.py:$steps train_step" "$T/lock" || bad lock "not where r0 is"
 ! grep -q '^  r1: hang.py' "$T/lock" || bad lock "r1 can't have been asked"

@@ -1,6 +1,6 @@
 /*
- * Random programs: the model's label against the judge's verdict on the trace of the run, and,
- * where python3 is there, against the independent model in tests/model/model.py.
+ * Random programs. Compares the model's label with the checker's verdict on the trace of the run
+ * and, if python3 exists, with the independent model in tests/model/model.py.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static int plausible(const char *label, enum df_verdict v)
 		return v == DF_V_ORDER || v == DF_V_RESOURCE;
 	if (label[0] == 'S')
 		return v == DF_V_SYNC;
-	/* Not preventable as a whole; the first knot that is found may be. */
+	/* The whole program is not preventable, but the first cycle that is found may be. */
 	return v != DF_V_OK;
 }
 
@@ -59,7 +59,10 @@ START_TEST(test_random)
 		ck_assert_msg(!strcmp(df_model_classify(&p.p), p.label),
 			      "%s: model %s, expected %s", p.name, df_model_classify(&p.p),
 			      p.label);
-		/* The difference goes one way (t_model.c), and is none at all by NCCL's rules. */
+		/*
+		 * The model may only be stricter (t_model.c), and by NCCL's rules there is no
+		 * difference.
+		 */
 		p.p.as_reference = 0;
 		snprintf(label, sizeof(label), "%s", df_model_classify(&p.p));
 		ck_assert_msg(severity(label) >= severity(p.label) &&
@@ -68,8 +71,8 @@ START_TEST(test_random)
 		hung = tb_run(&p.p, NULL, im);
 		r = tb_check(im, p.p.nr_ranks, &set);
 		/*
-		 * No false alarm and no silence; a rank that ends first makes the model's question
-		 * moot.
+		 * No false alarm, and no hang without a verdict. If a rank exits first, the model
+		 * cannot be compared.
 		 */
 		if (!has_exit(&p.p)) {
 			ck_assert_msg((df_check_verdict(r) == DF_V_OK) == !hung ||
@@ -84,7 +87,7 @@ START_TEST(test_random)
 	}
 	pclose(f);
 	ck_assert_int_eq(nr, PROGRAMS);
-	/* Programs with two knots of different kinds may be reported by the other one. */
+	/* The checker may report the other one of two cycles of different kinds. */
 	ck_assert_int_le(off, PROGRAMS / 100);
 }
 END_TEST

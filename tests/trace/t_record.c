@@ -1,10 +1,10 @@
 /*
- * Mode trace's own threads against each other, for ThreadSanitizer: threads that issue operations
- * on streams they share (unknown before, so that they are all made at once), streams that make
- * their ticks at any time, threads that wait, and the watcher, which sleeps whenever nothing is
- * open. Each operation's begin and end is recorded once, in that order; an end during the watcher's
- * sleep would never be recorded, and the test would hang. And a thread that blocks in a write to a
- * full stream delays no other.
+ * The threads of mode trace against each other, for ThreadSanitizer. Threads issue operations on
+ * shared streams that are unknown before, so that all are created at once. Streams write their
+ * ticks at any time, threads wait, and the watcher sleeps whenever no operation is open. Each
+ * operation's begin and end is recorded once, in this order. An end that the sleeping watcher
+ * missed would never be recorded, and the test would hang. A thread that blocks in a write to a
+ * full stream must not delay another thread.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -24,7 +24,7 @@
 #define ROUNDS	200
 #define DEPTH	1024
 
-/* A stream: what is to be written, by a thread of its own. */
+/* A stream: a queue of writes that a thread of its own executes. */
 struct df_mstream {
 	pthread_mutex_t lock;
 	struct {
@@ -53,7 +53,7 @@ static int stream_info(const void *stream, struct df_stream_info *out)
 	return 0;
 }
 
-/* Where it is asked for, the first of two writes waits until the second one is on the stream. */
+/* In test_full() the first of two writes waits until the second one is on the stream. */
 static uint32_t exchange, writers, passed;
 
 static int stream_write(struct df_mstream *s, uint64_t *at, uint64_t *near, uint64_t value)
@@ -99,8 +99,8 @@ static void *device_main(void *arg)
 		pthread_mutex_lock(&s->lock);
 		if (s->head != s->tail) {
 			/*
-			 * RELEASE as a stream's write has it: pairs with the watcher's ACQUIRE of
-			 * the tick.
+			 * RELEASE, as for a stream's write: pairs with the watcher's ACQUIRE of the
+			 * tick.
 			 */
 			__atomic_store_n(s->q[s->head % DEPTH].at, s->q[s->head % DEPTH].value,
 					 __ATOMIC_RELEASE);
@@ -197,7 +197,7 @@ static void *issue_one(void *arg)
 	return NULL;
 }
 
-/* The stream has no room for one thread's tick before another thread's is there. */
+/* The stream has room for one thread's tick only after another thread's tick. */
 START_TEST(test_full)
 {
 	pthread_t t[2];
@@ -209,8 +209,8 @@ START_TEST(test_full)
 	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
 	/*
-	 * The word went back when the first tick followed the second: a third write has the true
-	 * position.
+	 * The word went backwards when the first tick followed the second, so a third write stores
+	 * the right position.
 	 */
 	ck_assert_uint_eq(writers, 3);
 	while (nr_done() < 2)
@@ -237,7 +237,7 @@ START_TEST(test_stress)
 	for (int i = 0; i < ROUNDS / df_test_slow(); i++) {
 		pthread_barrier_wait(&round_begins);
 		pthread_barrier_wait(&round_ends);
-		/* The watcher goes to sleep behind this, and has to be woken by the next round. */
+		/* After this the watcher falls asleep, and the next round must wake it. */
 		while (nr_done() < __atomic_load_n(&nr_issued, __ATOMIC_RELAXED))
 			usleep(20);
 	}
@@ -247,7 +247,7 @@ START_TEST(test_stress)
 	ck_assert_uint_eq(nr_done(), nr_issued);
 
 	state = calloc(1u << 20, 1);
-	/* From the file: the watcher lives on. */
+	/* Read the file, because the watcher is still running. */
 	ck_assert_int_eq(df_reader_open(&rd, df_trace_path(), &why), 0);
 	while ((rec = df_reader_next(&rd, &index))) {
 		int want = rec->type == DF_REC_OP_ISSUE	  ? 0
@@ -263,8 +263,8 @@ START_TEST(test_stress)
 		state[rec->op]++;
 	}
 	/*
-	 * One assertion for all: each is a message to the process that runs the tests, which under
-	 * a sanitizer takes long.
+	 * One assertion for all. Each assertion is a message to the process that runs the tests,
+	 * which takes long with a sanitizer.
 	 */
 	for (size_t i = 0; i < 1u << 20; i++)
 		nr_odd += state[i] != 0 && state[i] != 3;
@@ -277,7 +277,8 @@ END_TEST
 int main(void)
 {
 	/*
-	 * The watcher looks by itself only after a quarter of this: whom it forgets is not found.
+	 * The watcher looks by itself only after a quarter of this time, so an operation that it
+	 * forgets is not found by chance.
 	 */
 	setenv("DFSHIM_TIMEOUT_MS", "3600000", 1);
 	return DF_TESTS("record", {test_stress}, {test_full});

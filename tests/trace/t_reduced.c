@@ -1,6 +1,6 @@
 /*
- * Description: traces of mode trace that are reduced, or whose first records are overwritten: what
- * NCCL matches by its place in the communicator is found in its place.
+ * Traces of mode trace that are reduced, or whose first records are overwritten. Operations that
+ * NCCL matches by their index in the communicator keep their index.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define DONE 20 /* collectives that have ended */
 
-/* One collective, as mode trace records it; its serial. */
+/* Records a collective as mode trace does. Returns its serial. */
 static uint64_t issue(struct tb_image *im, uint32_t comm, int rank)
 {
 	const uint64_t kind = DF_KIND_ALLREDUCE | 7 << 8 | (uint64_t)DF_OP_END_SEEN << 24;
@@ -31,7 +31,10 @@ static uint64_t issue(struct tb_image *im, uint32_t comm, int rank)
 	return im->serial;
 }
 
-/* A rank that has finished DONE collectives; rank 0 has one more. nr_recs: room of its ring. */
+/*
+ * A rank that has finished DONE collectives; rank 0 has issued one more. `nr_recs` is the size of
+ * the ring.
+ */
 static void fill(struct tb_image *im, int rank, size_t nr_recs)
 {
 	uint32_t comm;
@@ -49,7 +52,7 @@ static void fill(struct tb_image *im, int rank, size_t nr_recs)
 	tb_comm_at(im, comm)->drops = im->h->next > im->h->nr_recs ? 1 : 0;
 }
 
-/* Judges both, reduced or whole: rank 0 waits for rank 1's next collective. */
+/* Judges both ranks, reduced or whole: rank 0 waits for rank 1's next collective. */
 static void judge(const struct tb_image *im, int reduced)
 {
 	struct df_check_set *set = df_check_set_new();
@@ -68,7 +71,10 @@ static void judge(const struct tb_image *im, int reduced)
 	ck_assert_int_eq(df_check_run(set, NULL, &r), 0);
 	ck_assert_msg(strstr(df_check_line(r), "A#21 waits for r1") != NULL, "%s",
 		      df_check_line(r));
-	/* A set that was judged takes no more traces, and keeps none (the address sanitizer looks). */
+	/*
+	 * A set that was judged accepts no more traces and keeps none. (AddressSanitizer finds
+	 * leaks.)
+	 */
 	ck_assert_int_eq(df_check_add_image(set, im[0].h, im[0].bytes, "late"), -EINVAL);
 	df_check_result_free(r);
 	df_check_set_free(set);
@@ -90,7 +96,10 @@ START_TEST(test_reduced)
 }
 END_TEST
 
-/* A reduced trace keeps the last operation of each key: messages and collectives share none. */
+/*
+ * A reduced trace keeps the last operation of each key. Messages and collectives have different
+ * keys.
+ */
 START_TEST(test_keys)
 {
 	const struct df_lop coll = {.kind = DF_KIND_ALLREDUCE};

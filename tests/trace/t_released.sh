@@ -1,10 +1,11 @@
 #!/bin/bash
-# Description: traces of every released format are read as they were then: what dfshim says of each is kept beside it.
+# Description: traces of every released format are read as at their time. The expected output of dfshim is kept beside each trace.
 #
-# tests/trace/released/FORMAT/NAME/*.dft.gz never change. `order` and `done` are of a job of two ranks by NCCL's rules and
-# by ours; `every` has one record of each type, and a call and an operation of each kind. After a wanted change of words
-# UPDATE=1 tests/trace/t_released.sh writes NAME.txt anew, and the difference is there to be read. A new format begins with
-# a folder of its own.
+# The files tests/trace/released/FORMAT/NAME/*.dft.gz never change. `order` and `done` are from a
+# job of two ranks by NCCL's rules and by dfshim's. `every` has one record of each type, and a call
+# and an operation of each kind. After an intended change of words UPDATE=1
+# tests/trace/t_released.sh rewrites NAME.txt; review the difference. A new format needs a folder of
+# its own.
 set -u
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)} B=${B:-$(cd "$(dirname "$0")/../.." && pwd)/build}
 T=${T:-$(mktemp -d)}
@@ -15,7 +16,7 @@ fail() {
 }
 format=$("$B/dfshim" --version | sed -n 's/^trace format //p')
 [ -d "$at/${format:-none}" ] || fail "no trace of format '$format' is kept in tests/trace/released"
-# This machine's program names in call stacks are no part of a trace.
+# The names of programs in call stacks depend on the machine, so leave them out.
 fields='[.type, .op, .a, .b, .c, .comm, .rank, .device, .call, .kind, .dtype, .redop, .proto] | map(. // "-" | tostring) | join(" ")'
 for d in "$at"/*/*/; do
 	name=$(basename "$d") here=$T/$(basename "$(dirname "$d")")-$(basename "$d")

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the report in a browser without a screen: what its DOM holds after its script has run, and that it paints something.
+# Description: the report in a browser without a screen: the contents of its DOM after its script has run, and that it draws something.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -13,7 +13,7 @@ unset DFSHIM_TRACE
 env DFSHIM_TRACE="$T/tr" DFSHIM_BACKEND=host "${NCCL_RULES[@]}" DFSHIM_TIMEOUT_MS=400 DFSHIM_TIMEOUT_ACTION=abort \
 	timeout "${LIMIT:-60}" "$S" --timeout 20 "$SRC/tests/deadlock/catalogue/SQ-01.txt" >"$T/log" 2>&1
 "$B/dfshim" report -o "$T/r.html" "$T/tr" >"$T/said" || fail "report: $(cat "$T/said")"
-# For a telephone, and in the dark.
+# The page has styles for small screens and for dark mode.
 grep -q '<meta name="viewport" content="width=device-width' "$T/r.html" && grep -q 'prefers-color-scheme:dark' "$T/r.html" ||
 	fail "the page is for wide and bright screens only"
 page() { timeout "${LIMIT:-100}" "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,1400 "$@" "file://$T/r.html" 2>"$T/errors"; }

@@ -1,7 +1,7 @@
 /*
- * Mode trace: operations that all ranks reached and that do not end. Whether NCCL's kernels got
- * room is not in the records (catalogue RD-03, RD-06), so the word is NET_STALL, and a note names
- * the signs of a lack of room; without such signs there is none.
+ * Mode trace: operations that all ranks have issued and that do not end. The records do not show
+ * whether NCCL's kernels got room (catalogue RD-03, RD-06). So the verdict is NET_STALL, and a note
+ * names signs of a lack of room, if there are any.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define BY_NCCL ((uint64_t)(DF_OP_BY_NCCL | DF_OP_END_SEEN) << 24)
 
-/* Two ranks that wait in one order for operations of this number of communicators. */
+/* Two ranks that wait for operations of `comms` communicators, in the same order. */
 static void stall(struct tb_image im[2], int comms, const int devices[2], uint64_t flags)
 {
 	for (int i = 0; i < 2; i++) {
@@ -80,13 +80,13 @@ START_TEST(test_nothing_speaks_for_it)
 
 	stall(im, 1, (const int[2]){0, 1}, BY_NCCL);
 	said(im, NULL, "RESOURCE");
-	/* On the CPU backend it is known which operation has room. */
+	/* The CPU backend records which operation has room. */
 	stall(im, 3, (const int[2]){0, 0}, 0);
 	said(im, NULL, "RESOURCE");
 }
 END_TEST
 
-/* Puts it into the process's only group. */
+/* Records an operation in the process's only group. */
 static uint64_t grouped(struct tb_image *im, int kind, int rank, int peer, uint64_t index)
 {
 	uint64_t first = im->h->next, op = tb_issue(im, 1, rank, kind, 8, peer, index);
@@ -104,8 +104,8 @@ static uint64_t grouped(struct tb_image *im, int kind, int rank, int peer, uint6
 }
 
 /*
- * r1 sends and receives in one group; r0 has received, and waits for r1 outside CUDA and NCCL
- * before it sends. That r1's send does not end is no stall of a link.
+ * r1 sends and receives in one group. r0 has received, and waits for r1 outside CUDA and NCCL
+ * before it sends. r1's send does not end, but this is no stall of a link.
  */
 START_TEST(test_ends_with_its_group)
 {
@@ -138,8 +138,8 @@ END_TEST
 /* ---- streams of two threads share a hardware queue ------------------------------------------- */
 
 /*
- * Communicator 1 and stream 1 are the first thread's, 2 and 2 the second's; state: of it, 0 as it
- * was issued.
+ * Records an operation. Communicator 1 and stream 1 belong to the first thread, 2 and 2 to the
+ * second. `state` is the operation's last record; 0 means only its issue.
  */
 static void put(struct tb_image *im, uint32_t comm, uint64_t index, int state)
 {
@@ -186,9 +186,9 @@ static void judged(struct tb_image im[2], enum df_verdict expect)
 }
 
 /*
- * B seems to run on both ranks. But on r1 A may be before it, whose begin is seen too; A needs r0,
- * which waits for B before it issues it. With a queue for each stream, and where only B's begin is
- * seen, B is what does not end.
+ * B seems to run on both ranks. But on r1 A may precede B, because A's begin was seen too. A needs
+ * r0, which waits for B before it issues A. If each stream has a queue, or only B's begin was seen,
+ * B is the operation that does not end.
  */
 START_TEST(test_first_in_queue)
 {
@@ -206,8 +206,8 @@ START_TEST(test_first_in_queue)
 END_TEST
 
 /*
- * The same, but the thread waits for a copy on the legacy stream, which has its place in the queue
- * as all others have.
+ * As before, but the thread waits for a copy on the legacy stream, which has a place in the queue
+ * as all other work does.
  */
 START_TEST(test_copy_in_queue)
 {
@@ -227,8 +227,8 @@ START_TEST(test_copy_in_queue)
 END_TEST
 
 /*
- * A#1 has ended on r0, so it has run on r1, too; the record of its end there is behind B, whose
- * part on r0 is behind A#2, which r1 does not issue before it sees that end.
+ * A#1 has ended on r0, so it has run on r1 too. The record of its end on r1 waits in the queue
+ * after B. B on r0 is after A#2, which r1 does not issue before it sees the end of A#1.
  */
 START_TEST(test_end_behind_another)
 {
@@ -248,8 +248,8 @@ START_TEST(test_end_behind_another)
 END_TEST
 
 /*
- * The begins of both are seen on both ranks, so each may be the first on one. If only one rank's
- * streams share a queue, one of the two runs on both.
+ * The begins of both operations were seen on both ranks, so each may be the first on one rank. If
+ * only one rank's streams share a queue, one of the two runs on both ranks.
  */
 START_TEST(test_each_first)
 {
@@ -266,8 +266,8 @@ START_TEST(test_each_first)
 END_TEST
 
 /*
- * Two ranks have put A and B into their queues in opposite orders; where two threads did, it may
- * have been otherwise.
+ * Two ranks have put A and B into their queues in opposite orders. If two threads did this, the
+ * order in the queues may have been another one.
  */
 START_TEST(test_order_of_two_threads)
 {

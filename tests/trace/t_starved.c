@@ -1,8 +1,9 @@
 /*
- * The places of threads on a machine that has no time for them (runtime/watch/hosts.c): a waiting
- * thread that wakes up now and then is always about to run where others take the processor. It must
- * not be reported as one that runs, since such a thread is no part of a cycle; a thread that does
- * run may be. One processor, threads that keep it busy, and a waiting one of the lowest priority.
+ * The states of threads on a machine that lacks CPU time (runtime/watch/hosts.c). A waiting thread
+ * that wakes up now and then is always about to run while other threads use the CPU. It must not be
+ * reported as running, because a running thread is no part of a cycle. A thread that does run may
+ * be reported so. The test uses one CPU, threads that keep it busy, and a waiting thread of the
+ * lowest priority.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -25,7 +26,7 @@ static uint32_t over, waits_at, waiting_tid, busy_tid;
 
 static void *busy_main(void *arg)
 {
-	/* One of them is an application's. */
+	/* One of the busy threads is an application's thread. */
 	if (!arg) {
 		df_trace(DF_REC_MARK, -1, 0, -1, 0, 0, 0, 0, 0);
 		__atomic_store_n(&busy_tid, (uint32_t)gettid(), __ATOMIC_RELEASE);
@@ -70,7 +71,7 @@ START_TEST(test_starved)
 	CPU_SET(cpu, &one);
 	ck_assert_int_eq(sched_setaffinity(0, sizeof(one), &one), 0);
 	pthread_create(&waiting, NULL, waiting_main, NULL);
-	/* It must reach this point before there is no time for it any more. */
+	/* The thread must reach its wait while there is still CPU time. */
 	while (!__atomic_load_n(&waiting_tid, __ATOMIC_ACQUIRE))
 		usleep(1000);
 	for (uintptr_t i = 0; i < BUSY; i++)
@@ -93,7 +94,10 @@ START_TEST(test_starved)
 		of_busy += rec->a == busy_tid;
 		ck_assert_msg(rec->a != waiting_tid || (rec->b & 0xff) != DF_AT_RUNS,
 			      "a waiting thread is reported as one that runs");
-		/* Any report is right if the machine is slower still; but never as waiting. */
+		/*
+		 * On a still slower machine there may be no report, but never one that the running
+		 * thread waits.
+		 */
 		ck_assert_msg(rec->a != busy_tid || (rec->b & 0xff) == DF_AT_RUNS,
 			      "a running thread is reported in place %u",
 			      (unsigned)(rec->b & 0xff));

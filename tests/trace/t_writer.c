@@ -1,7 +1,7 @@
 /*
- * The writer: appended records can be read back, with any number of writers, at any wrap of the
- * ring, and with the process killed at any time. Records carry a checksum of themselves, so a torn
- * one cannot hide.
+ * The writer. Appended records can be read back, with any number of writers, after any number of
+ * wraps of the ring, and if the process is killed at any time. Records carry a checksum, so a torn
+ * one is found.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -37,7 +37,7 @@ static void drop_dir(void)
 	ck_assert_int_eq(system(cmd), 0);
 }
 
-/* a, b, c and op of one record belong together. */
+/* Appends a record whose fields a, b, c and op follow from x. */
 static void append(uint64_t x, uint32_t comm)
 {
 	df_trace(DF_REC_OP_ISSUE, (int)(x & 7), comm, (int)(x & 1023), x, df_mix64(x),
@@ -53,7 +53,7 @@ static int whole(const struct df_rec *r)
 	       r->rank == (int32_t)(x & 1023);
 }
 
-/* An operation in two slots: all its fields belong together. */
+/* Appends an operation, which fills two slots. All its fields follow from x. */
 static void append_op(uint64_t x, uint32_t comm)
 {
 	df_trace_op(&(struct df_trace_op){
@@ -84,7 +84,7 @@ static void append_op(uint64_t x, uint32_t comm)
 
 static int reduced;
 
-/* A reader's view of its second slot. */
+/* Whether a record that the reader made from an operation's second slot is whole. */
 static int rest_whole(const struct df_rec *r)
 {
 	uint64_t x = r->op;
@@ -95,12 +95,12 @@ static int rest_whole(const struct df_rec *r)
 	if (r->type == DF_REC_OP_ARGS)
 		return r->a == df_mix64(x + 4) && r->b == df_mix64(x + 5) &&
 		       r->c == ((x & 0xff) | df_mix64(x + 6) << 32);
-	/* A reduced ring adds the place of an operation that NCCL executes. */
+	/* A reduced ring adds the index of an operation that NCCL executes. */
 	if (r->type == DF_REC_OP_MATCH && x % 4 == 1)
 		return reduced && df_mix64(x) >> 24 & DF_OP_BY_NCCL && r->b == r->c;
 	if (r->type == DF_REC_OP_MATCH)
 		return r->a == df_mix64(x + 7) && r->b == df_mix64(x + 8) &&
-		       (reduced || r->c == x); /* a reduced ring has counted anew */
+		       (reduced || r->c == x); /* a reduced ring has counted again */
 	return x % 4 == 2 && r->a == x - 1;
 }
 
@@ -110,7 +110,7 @@ static uint64_t check_reader(struct df_reader *r)
 	uint64_t index, nr = 0;
 
 	while ((rec = df_reader_next(r, &index))) {
-		/* A test's own have no site. */
+		/* Records that a test wrote itself have no site. */
 		if (rec->site && (rec->type == DF_REC_OP_ARGS || rec->type == DF_REC_OP_MATCH ||
 				  rec->type == DF_REC_OP_DEP))
 			ck_assert_msg(rest_whole(rec),
@@ -155,7 +155,7 @@ START_TEST(test_round_trip)
 	ck_assert_uint_eq(df_trace_text("hello"), df_trace_text("hello"));
 	ck_assert_uint_ne(df_trace_text("hello"), df_trace_text("world"));
 	df_trace_close();
-	append(1, comm); /* goes nowhere */
+	append(1, comm); /* not recorded, because the trace is closed */
 	ck_assert_int_eq(df_reader_open(&r, path, &why), 0);
 	ck_assert_uint_eq(check_reader(&r), 1000);
 	ck_assert_uint_eq(r.nr_torn, 0);
@@ -173,7 +173,10 @@ START_TEST(test_round_trip)
 }
 END_TEST
 
-/* The records of one operation, in order and in two slots; one whose first slot is gone is none. */
+/*
+ * The records of one operation are in order and in two slots. If the first slot is overwritten, no
+ * record of the operation remains.
+ */
 START_TEST(test_operations)
 {
 	static const uint32_t types[4][4] = {
@@ -211,8 +214,8 @@ START_TEST(test_operations)
 	df_reader_close(&r);
 
 	/*
-	 * One record more than fits: the oldest operation's first slot goes, and its second says
-	 * nothing.
+	 * One record more than fits overwrites the oldest operation's first slot, so its second
+	 * slot gives no record.
 	 */
 	df_trace(DF_REC_MARK, -1, 0, -1, 0, 0, 0, 0, 0);
 	while (df_trace_ring()->next < df_trace_ring()->nr_recs + before + 1)
@@ -224,7 +227,7 @@ START_TEST(test_operations)
 	check_reader(&r);
 	df_reader_close(&r);
 
-	/* A wait for one that is further away than the slot can say has a record of its own. */
+	/* A dependency that is too far away for its field in the slot has a record of its own. */
 	df_trace_op(&(struct df_trace_op){.op = far, .comm = comm, .after = 1});
 	ck_assert_int_eq(df_reader_open_image(&r, df_trace_ring(), df_trace_ring_bytes(), &why), 0);
 	while ((rec = df_reader_next(&r, &index)))
@@ -296,7 +299,7 @@ START_TEST(test_many_writers)
 	atomic_store(&go_on, 1);
 	for (uintptr_t i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_create(&id[i], NULL, writer_main, (void *)(i + 1)), 0);
-	/* Until the ring has wrapped: on a busy machine the writers may be late. */
+	/* Until the ring has wrapped. On a busy machine the writers may be late. */
 	for (int i = 0; i < 20 || __atomic_load_n(&df_trace_ring()->next, __ATOMIC_RELAXED) < 50000;
 	     i++) {
 		struct df_reader r;
@@ -318,12 +321,12 @@ START_TEST(test_many_writers)
 		total += (uint64_t)(uintptr_t)n;
 	}
 	ck_assert_uint_eq(df_trace_ring()->next,
-			  total + 4 + 2 + 1); /* + THREAD of each, start, clock */
+			  total + 4 + 2 + 1); /* a THREAD record of each writer, start, clock */
 	df_trace_close();
 }
 END_TEST
 
-/* Killed at any instant: all that is left is whole, and hardly anything is lost. */
+/* Killed at any time. Every remaining record is whole, and almost none is lost. */
 START_TEST(test_killed)
 {
 	uint64_t x = df_test_seed() + (uint64_t)_i * 12345;
@@ -359,7 +362,9 @@ START_TEST(test_killed)
 	ck_assert(WIFSIGNALED(status));
 	ck_assert_msg(!df_reader_open(&r, path, &why), "%s", why);
 	check_reader(&r);
-	/* Each writer may be inside two slots; those given up to a slow writer are counted. */
+	/*
+	 * Each writer may be inside two slots. Slots given up because of a slow writer are counted.
+	 */
 	ck_assert_uint_le(r.nr_torn, 4 + r.h.lost);
 	ck_assert_uint_eq(r.h.closed, 0);
 	df_reader_close(&r);
@@ -430,7 +435,7 @@ START_TEST(test_bad_folder)
 }
 END_TEST
 
-/* No signal: the job goes on without a file. */
+/* A limit on file sizes causes no signal. The job goes on without a file. */
 START_TEST(test_limited_files)
 {
 	struct rlimit small = {64 << 10, 64 << 10};
@@ -444,7 +449,9 @@ START_TEST(test_limited_files)
 }
 END_TEST
 
-/* In another pid namespace, as of a container, the trace's pid names another process or none. */
+/*
+ * In another pid namespace, such as a container's, the trace's pid names another process or none.
+ */
 START_TEST(test_other_namespace)
 {
 	struct df_trace_header h;
