@@ -1,4 +1,4 @@
-/* Shared by the tests of the control plane: joining by many threads, and forked processes. */
+/* Functions for the tests of the control plane: joins by many threads, and forked processes. */
 #ifndef DF_CTL_TEST_H
 #define DF_CTL_TEST_H
 
@@ -21,7 +21,7 @@
 #include "runtime/dfshim.h"
 #include "tests/lib/test.h"
 
-/* One rank's way into a communicator. */
+/* Arguments and result of a rank's join. */
 struct ct_rank {
 	pthread_t thread;
 	const unsigned char (*ids)[128];
@@ -31,15 +31,16 @@ struct ct_rank {
 	uint32_t gpu;
 	struct df_ctl_limits limits;
 	int device;
-	uint64_t node;	 /* with the next one, for a transport between nodes */
-	const char *net; /* NULL none */
+	uint64_t node;	 /* with `net`: for a transport between nodes */
+	const char *net; /* NULL means none */
 	struct df_ctl_comm *comm;
 	int ret;
 };
 
 /*
- * HOST:PORT on this machine that no other test uses meanwhile, the same in all processes of one
- * test: the loopback network has 2^24 addresses, and each test is a process group (CK_FORK).
+ * Writes HOST:PORT of this machine that no other test uses at the same time. All processes of a
+ * test get the same address. The loopback network has 2^24 addresses, and each test is a process
+ * group (CK_FORK).
  */
 static inline void ct_address(char text[64])
 {
@@ -73,7 +74,7 @@ static inline void *ct_join_thread(void *arg)
 	return NULL;
 }
 
-/* Joins ranks first, first + step, ... of nranks, each on its own thread; waits for all. */
+/* Joins ranks first, first + step, ... of nranks, each on its own thread. Waits for all. */
 static inline void ct_join_all(struct ct_rank *r, const unsigned char (*ids)[128], int nr_ids,
 			       int nranks, int first, int step)
 {
@@ -87,7 +88,10 @@ static inline void ct_join_all(struct ct_rank *r, const unsigned char (*ids)[128
 		pthread_join(r[i].thread, NULL);
 }
 
-/* Gathers rank-dependent bytes and looks at the result. */
+/*
+ * Gathers bytes that depend on the rank, and verifies them. Returns the result of df_ctl_gather(),
+ * or an error if bytes are wrong.
+ */
 static inline int ct_gather(struct df_ctl_comm *c, int rank, int nranks, uint64_t salt,
 			    size_t words, const uint32_t *stop)
 {
@@ -108,7 +112,7 @@ static inline int ct_gather(struct df_ctl_comm *c, int rank, int nranks, uint64_
 	return ret;
 }
 
-/* Memory that forked processes share. */
+/* Returns memory that forked processes share. */
 static inline void *ct_shared(size_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -118,8 +122,8 @@ static inline void *ct_shared(size_t bytes)
 }
 
 /*
- * Forks; the child runs fn and leaves with its result, without the parent's atexit. It has no limit
- * of time of its own: tests/run.sh's ends the parent, and the child with it.
+ * Forks a child that runs `fn` and exits with its result, without the parent's atexit functions.
+ * The child has no time-out. If tests/run.sh ends the parent, the child dies too.
  */
 static inline pid_t ct_fork(int (*fn)(int index, void *arg), int index, void *arg)
 {
@@ -141,7 +145,7 @@ static inline int ct_wait(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status);
 }
 
-/* A barrier and a place for an id in shared memory. */
+/* In shared memory: ids, and counters for barriers. */
 struct ct_share {
 	unsigned char ids[64][128];
 	uint32_t arrived[64];
@@ -151,7 +155,7 @@ struct ct_share {
 static inline void ct_arrive(struct ct_share *s, int which, uint32_t count)
 {
 	__atomic_add_fetch(&s->arrived[which], 1,
-			   __ATOMIC_ACQ_REL); /* pairs with itself: test barrier */
+			   __ATOMIC_ACQ_REL); /* pairs with itself: a barrier */
 	while (__atomic_load_n(&s->arrived[which], __ATOMIC_ACQUIRE) < count)
 		usleep(200);
 }

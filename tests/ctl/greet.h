@@ -1,6 +1,5 @@
 /*
- * Both ends of a greeting (runtime/ctl/greet.c) on a plain blocking socket, for tests and fuzz
- * targets.
+ * Both ends of a greeting (runtime/ctl/greet.c) on a blocking socket, for tests and fuzz targets.
  */
 #ifndef DF_TESTS_CTL_GREET_H
 #define DF_TESTS_CTL_GREET_H
@@ -29,7 +28,7 @@ static inline void gr_say(int fd, unsigned type, const void *body, size_t bytes)
 	(void)!send(fd, pad, (8 - bytes % 8) % 8, MSG_NOSIGNAL);
 }
 
-/* As recv() with MSG_WAITALL, but no signal ends it: libFuzzer has a timer. */
+/* As recv() with MSG_WAITALL, but a signal does not end it, because libFuzzer has a timer. */
 static inline size_t gr_hear(int fd, void *data, size_t bytes)
 {
 	size_t at = 0;
@@ -51,7 +50,10 @@ struct gr_answer {
 	struct df_greet_answer body;
 };
 
-/* 0: both ends have proved that they know the secret; *session is the key of the connection. */
+/*
+ * The connecting end. Returns 0 if both ends have proved that they know the secret; *session is
+ * then the key of the connection.
+ */
 static inline int gr_greet(int fd, uint64_t name, const struct df_key *secret,
 			   struct df_key *session)
 {
@@ -74,8 +76,8 @@ static inline int gr_greet(int fd, uint64_t name, const struct df_key *secret,
 }
 
 /*
- * The accepting end. 0: the other end wants to speak with this process or id, and has proved that
- * it knows the secret.
+ * The accepting end. Returns 0 if the other end names this process or id and has proved that it
+ * knows the secret.
  */
 static inline int gr_accept(int fd, uint64_t name, const struct df_key *secret)
 {

@@ -1,6 +1,6 @@
 /*
- * Preloaded into a job by t_leaks.sh: writes all 128-bit random numbers that its processes draw,
- * keys among them, to the file $KEYS.
+ * Preloaded into a job by t_leaks.sh. Writes all 128-bit random numbers that the job's processes
+ * draw, and so all keys, to the file $KEYS.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -15,8 +15,8 @@ SUFFIXES = {"counter": ["_total"], "gauge": [""], "summary": ["_sum", "_count"]}
 
 
 def samples(path):
-    """Yields (name, labels, value, type) of each sample, or ends with the first error."""
-    text = open(path, "rb").read().decode("utf-8")  # an error is one
+    """Yields (name, labels, value, type) for each sample. Fails at the first error."""
+    text = open(path, "rb").read().decode("utf-8")  # invalid UTF-8 is an error
     assert text.endswith("# EOF\n"), "no # EOF at the end"
     family, kind, seen, families, helped = None, None, set(), set(), set()
     for line in text.splitlines()[:-1]:
@@ -62,7 +62,7 @@ def check(path):
     theirs = {(s.name, tuple(sorted(s.labels.items()))): s.value for f in new(text) for s in f.samples}
     ours = {(n, tuple(sorted((k, unescape(v)) for k, v in l.items()))): v for n, l, v, _ in have}
     assert theirs == ours, f"read differently: {set(theirs.items()) ^ set(ours.items())}"
-    # The older format, as node_exporter reads it: the names of samples are the same.
+    # The older format, as node_exporter reads it. The names of samples are the same.
     assert {s.name for f in old(text) for s in f.samples} == {n for n, _, _, _ in have}
     print("prometheus_client agrees")
 

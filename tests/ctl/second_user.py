@@ -56,7 +56,7 @@ def record(iface, begun):
             names.add(struct.unpack("<Q", data[16:24])[0])
             flows[flow] = [socket.inet_ntoa(ip[16:20]), struct.unpack(">H", tcp[2:4])[0], data.hex(), ""]
         elif flow in flows and data and len(flows[flow][3]) < 8192:
-            # Bytes that are sent again may be here twice; the proof is before them.
+            # Bytes that were sent again may occur twice. The proof precedes them.
             flows[flow][3] += data.hex()
             if len([f for f in flows.values() if f[3]]) >= 4:
                 end = end or time.time() + 1
@@ -96,7 +96,7 @@ class Attack:
 
     @staticmethod
     def heard(s, n):
-        """What it says, at most n bytes; until it hangs up where there is less."""
+        """Returns at most n bytes from the other end; fewer if it hangs up."""
         data = b""
         try:
             while len(data) < n:
@@ -109,7 +109,8 @@ class Attack:
         return data
 
     def one(self, family, address, kind, name=0, flow=None):
-        """Bytes heard and bytes that may be heard; None: nothing listens there."""
+        """Makes one attack. Returns the number of bytes received and the number that is allowed, or
+        None if nothing listens."""
         s = self.connect(family, address)
         if s is None:
             return None
@@ -129,7 +130,7 @@ class Attack:
                     return 0, 0
                 elif kind == "kill":  # as if there were no greeting
                     s.sendall(frame(TREE_HELLO, hop) + frame(DEAD, dead))
-                elif kind == "wrong":  # a known name and a proof that is none
+                elif kind == "wrong":  # a known name and a wrong proof
                     s.sendall(frame(GREET, struct.pack("<Q16s", name, rng.randbytes(16))))
                     answer, may = self.heard(s, ANSWERED), ANSWERED
                     proof = rng.choice((rng.randbytes(16), answer[-16:].ljust(16, b"\0"), bytes(16)))
@@ -139,7 +140,7 @@ class Attack:
                     answer, may = self.heard(s, ANSWERED), ANSWERED
                     s.sendall(rng.choice((frame(TREE_HELLO, hop), frame(RDV_HELLO, bytes(8)), frame(FETCH, bytes(8)),
                                           frame(CHECKIN, rng.randbytes(576)))) + frame(DEAD, dead))
-                elif kind == "replay":  # what a member has sent, from the greeting to its first frames and on
+                elif kind == "replay":  # everything that a member sent, from the greeting on
                     s.sendall(bytes.fromhex(flow[2]))
                     answer, may = self.heard(s, ANSWERED), ANSWERED
                     s.sendall(bytes.fromhex(flow[3]) + frame(DEAD, dead))
@@ -149,7 +150,7 @@ class Attack:
         return len(answer), may
 
     def keep_idle(self, targets):
-        """So many connections that say nothing."""
+        """Holds many connections that send nothing."""
         poll = select.poll()
         for s in self.idle:
             poll.register(s, select.POLLIN)
@@ -165,7 +166,7 @@ class Attack:
             self.idle.append(s)
 
     def attacks(self):
-        """All on one target: kind, name, recorded flow."""
+        """Yields all attacks on one target: kind, name, recorded connection."""
         yield from ((kind, 0, None) for kind in ("nothing", "random", "half", "kill"))
         yield from ((kind, name, None) for name in self.names for kind in ("wrong", "skip"))
         yield from (("replay", 0, flow) for flow in self.flows)
@@ -185,7 +186,8 @@ class Attack:
                 time.sleep(0.05)
                 continue
             seen, empty = True, 0
-            # At the same time: a port that waits for more does not hang up before its limit.
+            # Attack at the same time, because a port that waits for more bytes hangs up only after
+            # its limit.
             made = [(target, attack, pool.submit(self.one, *target, *attack)) for target in there for attack in self.attacks()]
             for target, attack, result in made:
                 got = result.result()
@@ -199,7 +201,8 @@ class Attack:
 
 
 def squat():
-    """Every name and port that was there and is free now is ours; nothing is told to us on a unix socket."""
+    """Takes every name and port that a process leaves. Nothing may be sent to this user on a unix
+    socket."""
     taken, told, names, ports = {}, {}, set(), set()
     print("looks", flush=True)
     poll = select.poll()
@@ -274,7 +277,7 @@ def look(pids):
         for fd in glob.glob(f"/proc/{pid}/fd/*") + glob.glob(f"/proc/{pid}/map_files/*"):
             print(f"saw {fd}")
             found = 1
-    # RAS answers every process of its machine, also behind clients that say nothing.
+    # RAS answers every process of its machine, even if earlier clients send nothing.
     idle = [socket.create_connection(("127.0.0.1", 28028), 30) for _ in range(20)]
     s = socket.create_connection(("127.0.0.1", 28028), 30)
     s.sendall(b"VERBOSE STATUS\n")
@@ -292,7 +295,7 @@ def look(pids):
 
 
 def become_nobody():
-    "".encode("idna")  # create_connection() needs it, and another user may not read Python's files
+    "".encode("idna")  # create_connection() loads this codec, and another user may not read Python's files
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)

@@ -1,5 +1,6 @@
 /*
- * Description: processes killed at random moments: every other process learns it, survivors go on.
+ * Description: processes are killed at random times. Every other process learns of the death, and
+ * survivors go on.
  */
 #include "tests/ctl/ctl_test.h"
 
@@ -53,7 +54,7 @@ static void on_death(uint64_t proc, int in_order)
 
 static const struct df_ctl_events events = {.death = on_death};
 
-/* Returns the number of reported deaths; *at: the last of them. */
+/* Returns the number of reported deaths of a process. Stores the index of the last one in *at. */
 static uint32_t nr_deaths(int index, uint32_t *at)
 {
 	uint32_t i, nr = 0,
@@ -84,7 +85,7 @@ static uint32_t wait_death(int victim)
 	return at;
 }
 
-/* All ranks in one communicator; on tcp, each on a node of its own. */
+/* Joins all ranks to one communicator. With tcp each rank is on its own node. */
 static struct df_ctl_comm *begin(int index)
 {
 	struct ct_rank r;
@@ -132,9 +133,9 @@ static void reap(void)
 /* ---- a kill in the midst of gathers ---------------------------------------------------------- */
 
 /*
- * The world gathers for ever; so do communicators of survivors that were derived before, whose
- * messages may pass through a victim. The world's gathers end with -ECONNRESET, the survivors'
- * never notice.
+ * The world gathers for ever. So do communicators of survivors that were derived before, whose
+ * messages may pass through a victim. The world's gathers end with -ECONNRESET. The survivors'
+ * gathers never fail.
  */
 static int gathers(int index, void *arg)
 {
@@ -157,7 +158,7 @@ static int gathers(int index, void *arg)
 		ret = ct_gather(world, index, job->n, (uint64_t)i, 5, NULL);
 	ck_assert_int_eq(ret, -ECONNRESET);
 	if (is_victim(index))
-		pause(); /* another one was first */
+		pause(); /* another victim was killed first */
 	ck_assert_int_eq(ct_gather(world, index, job->n, 0, 1, NULL), -ECONNRESET);
 	for (i = 0; i < 20; i++)
 		ck_assert_int_eq(ct_gather(rest, me, n, (uint64_t)i, 3, NULL), 0);
@@ -170,7 +171,7 @@ static int gathers(int index, void *arg)
 	df_ctl_unlock();
 	ct_arrive(&job->share, 2, (uint32_t)n);
 	for (i = 0; i < job->n; i++)
-		ck_assert_uint_eq(nr_deaths(i, &at), is_victim(i)); /* once each */
+		ck_assert_uint_eq(nr_deaths(i, &at), is_victim(i)); /* one report for each victim */
 	ct_arrive(&job->share, 3, (uint32_t)n);
 	df_ctl_leave(world);
 	df_ctl_leave(rest);
@@ -219,7 +220,8 @@ END_TEST
 /* ---- one after the other --------------------------------------------------------------------- */
 
 /*
- * A pair at the far ends of the overlay keeps talking and learning while all others die one by one.
+ * Two processes at the far ends of the overlay keep communicating, and learn of every death, while
+ * all others die one by one.
  */
 static int chain(int index, void *arg)
 {
@@ -293,10 +295,10 @@ static int leaves(int index, void *arg)
 	}
 	ck_assert_int_eq(orderly[wait_death(0)], 1);
 	ck_assert_uint_eq(nr_deaths(0, &at), 1);
-	/* Every process has the words that it left. */
+	/* Every process has received the words that the process sent at its end. */
 	df_ctl_each_words(count_words, &nr_words);
 	ck_assert_int_eq(nr_words, 1);
-	/* A communicator that is opened now has missed it, and is informed. */
+	/* A communicator that is opened now has missed the death, and is informed. */
 	for (i = 0; i < job->n; i++)
 		ranks[i] = i;
 	ck_assert_int_eq(df_ctl_derive(world, 77, ranks, job->n, index, 0, &late), 0);
@@ -326,8 +328,8 @@ START_TEST(t_leaves)
 END_TEST
 
 /*
- * Several at once, each of which may be the only neighbour of another: those that stay hear all
- * their goodbyes. tests/model/goodbye.pml
+ * Several processes leave at once. Each may be the only neighbour of another. The remaining
+ * processes receive all their goodbyes. See tests/model/goodbye.pml.
  */
 static int leave_at_once(int index, void *arg)
 {
@@ -371,8 +373,9 @@ START_TEST(t_leave_at_once)
 END_TEST
 
 /*
- * The neighbour does not answer, as if it got no processor: its control plane is locked for longer
- * than an answer may take. A process that leaves waits for it, unless it is stopped.
+ * The neighbour does not answer, as if it got no CPU time: its control plane is locked for longer
+ * than an answer may take. A process that leaves waits for the neighbour, unless the neighbour is
+ * stopped.
  */
 static int leaves_behind(int index, void *arg)
 {
@@ -453,8 +456,8 @@ static int dies_early(int index, void *arg)
 }
 
 /*
- * A rank, or the process that serves the id, dies while others wait. The table, or the id, says
- * which process that was.
+ * A rank, or the process that serves the id, dies while others wait. The table, or the id, names
+ * the dead process.
  */
 START_TEST(t_rendezvous)
 {
@@ -466,7 +469,7 @@ START_TEST(t_rendezvous)
 	kill(job->pid[_i], SIGKILL);
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(ct_wait(job->pid[i]), i == _i ? 256 + SIGKILL : 0);
-	/* RELAXED: they have ended. */
+	/* RELAXED, because the processes have ended. */
 	ck_assert_int_eq((pid_t)__atomic_load_n(&job->lost, __ATOMIC_RELAXED), job->pid[_i]);
 }
 END_TEST
@@ -490,8 +493,8 @@ static int joins_stale(int index, void *arg)
 }
 
 /*
- * After a restart a rank may have the id of the start before: it fails, and explains the id. With
- * _i == 1 the id is of another machine.
+ * After a restart a rank may have the id of the previous start. It fails and explains the id. With
+ * _i == 1 the id is from another machine.
  */
 START_TEST(t_stale)
 {

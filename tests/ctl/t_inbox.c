@@ -1,6 +1,6 @@
 /*
- * Description: what other processes say to the watchdog: no message and no wake-up is lost, what
- * makes no sense is dropped, and a slow process is waited for.
+ * Description: messages of other processes to the watchdog. No message and no wake-up is lost,
+ * invalid messages are dropped, and a slow process is waited for.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@
 
 static uint32_t turn, heard, stop;
 
-/* The control thread's part: the next one not before the last was heard. */
+/* The control thread's part. Sends the next message after the last one was received. */
 static void *suspect(void *unused)
 {
 	uint32_t i, n = (uint32_t)(NR_TURNS / df_test_slow());
@@ -30,7 +30,7 @@ static void *suspect(void *unused)
 	(void)unused;
 	for (i = 1; i <= n; i++) {
 		df_snapshot_message(i, DF_MSG_SUSPECT, NULL, 0);
-		/* Pairs with the release in t_inbox. */
+		/* ACQUIRE pairs with the RELEASE in t_inbox(). */
 		while (__atomic_load_n(&heard, __ATOMIC_ACQUIRE) != i)
 			df_futex_wait(&heard, i - 1, 1000000000, 0);
 	}
@@ -41,8 +41,8 @@ static void *suspect(void *unused)
 }
 
 /*
- * Ends of communicators whose lengths are lies; far more than there is, so that a look behind the
- * end is a fault.
+ * Sends ends of communicators with wrong lengths, far beyond the message, so that reading behind
+ * its end faults.
  */
 static void *forge(void *seed)
 {
@@ -50,13 +50,16 @@ static void *forge(void *seed)
 	_Alignas(struct df_ending) char body[256];
 
 	df_rng_init(&r, df_test_seed() + (uintptr_t)seed);
-	/* Pairs with suspect(). */
+	/* ACQUIRE pairs with the RELEASE in suspect(). */
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
 		uint64_t nr = df_rng_below(&r, 3);
 		size_t bytes = df_rng_below(&r, sizeof(body));
 
 		memset(body, (int)df_rng_below(&r, 256), sizeof(body));
-		/* One whose lengths are true by chance is obeyed: it is not to end this process. */
+		/*
+		 * A message whose lengths are right by chance is obeyed. It must not end this
+		 * process.
+		 */
 		memset(body + offsetof(struct df_ending, at_once), 0, sizeof(uint64_t));
 		switch (df_rng_below(&r, 4)) {
 		case 0:
@@ -78,7 +81,7 @@ static void *forge(void *seed)
 	return NULL;
 }
 
-/* Once alone, where no other thread would wake the reader, and once among others. */
+/* Once alone, so that no other thread wakes the reader, and once with others. */
 START_TEST(t_inbox)
 {
 	uintptr_t i, nr_forgers = _i ? NR_FORGERS : 0;
@@ -87,7 +90,7 @@ START_TEST(t_inbox)
 	pthread_create(&threads[0], NULL, suspect, NULL);
 	for (i = 0; i < nr_forgers; i++)
 		pthread_create(&threads[1 + i], NULL, forge, (void *)i);
-	/* Pairs with suspect(). */
+	/* ACQUIRE pairs with the RELEASE in suspect(). */
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
 		uint32_t seen = df_snapshot_seen();
 
@@ -96,8 +99,9 @@ START_TEST(t_inbox)
 			/* RELEASE pairs with the ACQUIRE in suspect(). */
 			__atomic_store_n(&heard, ++turn, __ATOMIC_RELEASE);
 			df_futex_wake(&heard, 1, 0);
-		} else if (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) { /* as above */
-			/* Without a bound: the test is which thread wakes us. */
+			/* ACQUIRE pairs with the RELEASE in suspect() */
+		} else if (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+			/* Without a time-out, because the test is about the wake-up. */
 			df_snapshot_wait(seen, -1);
 		}
 	}
@@ -108,7 +112,7 @@ START_TEST(t_inbox)
 }
 END_TEST
 
-/* A second look that finds the hold gone gives back what it had begun. */
+/* If the second question finds that the hold has ended, everything that it allocated is freed. */
 START_TEST(t_hold_lost)
 {
 	size_t before = 0;
@@ -123,7 +127,7 @@ START_TEST(t_hold_lost)
 		ck_assert_int_eq(df_snapshot_gather(&g, DF_ASK_AGAIN), 0);
 		ck_assert(g.busy);
 		df_snapshot_done(&g);
-		/* AddressSanitizer has no such counts, but sees it by itself. */
+		/* AddressSanitizer has no such counts, but finds leaks itself. */
 		if (i == 0)
 			before = mallinfo2().uordblks;
 	}
@@ -134,15 +138,15 @@ END_TEST
 #define SLOW_PROC 4711
 
 /*
- * The control thread's part for a process that gets little processor time: it confirms each
- * question at once, and answers after DF_GATHER_NS.
+ * The control thread's part for a process that gets little CPU time. It confirms each question at
+ * once, and answers after DF_GATHER_NS.
  */
 static void *answer_late(void *unused)
 {
 	struct {
 		uint64_t epoch;
 		uint32_t stalled_ms, pad;
-	} heard = {.epoch = 1}; /* the first question */
+	} heard = {.epoch = 1}; /* confirms the first question */
 	struct {
 		uint64_t epoch, image_bytes, progress;
 		uint32_t what, busy, same, nr_waits, nr_peers, nr_hosts, stalled_ms, pad;
@@ -192,7 +196,7 @@ static int go_on(void)
 	return 0;
 }
 
-/* As the watchdog. */
+/* Obeys messages as the watchdog does. */
 static void told(uint32_t kind, const void *data, size_t bytes)
 {
 	const struct df_ending *e = kind == DF_MSG_END ? df_ending_read(data, bytes) : NULL;

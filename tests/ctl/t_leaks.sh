@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: a job's keys are in none of its logs, traces, statistics, answers of RAS, nor in the names, environments and command lines of its processes.
+# Description: a job's keys appear in none of its logs, traces, statistics and RAS answers, and in none of its processes' names, environments and command lines.
 # Limit: 200 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -9,10 +9,10 @@ $cc -shared -fPIC -O1 -o "$T/keys.so" "$SRC/tests/ctl/keys.c" || fail "keys.c ca
 mkdir "$T/said"
 export KEYS=$T/keys DFSHIM_DEBUG=trace NCCL_DEBUG=TRACE NCCL_DEBUG_SUBSYS=ALL DFSHIM_STATS=$T/said/stats DFSHIM_TRACE_MB=1 DFSHIM_TIMEOUT_MS=$((1500 * SLOW))
 unset DFSHIM_TRACE
-# Other jobs of this machine answer at the usual address.
+# Other jobs of this machine answer RAS at the default address.
 ras=127.77.$(($$ >> 8 & 255)).$(($$ & 255))
 export NCCL_RAS_ADDR=$ras:28028
-# run NAME DFSHIM-RUN-OPTIONS... -- CLIENT ARGS...
+# run NAME DFSHIM-RUN-OPTIONS... -- CLIENT ARGS...: runs a job with keys.so preloaded.
 run() {
 	local name=$1 opts=()
 	shift
@@ -54,7 +54,7 @@ for form in ("text", "json"):
         print(data.decode())
 PY
 wait $job || fail "disorder: status $?: $(tail -n 5 "$T/said/right.out")"
-# Ranks that fail in the rendezvous, a process that dies, a hang and its verdict.
+# Ranks that fail in the rendezvous, a process that dies, and a hang with its verdict.
 RUDE_UNTIL=/dev/null RUDE_CASE=same-rank run same -- "$C/rude" --procs 3 --timeout 40
 DFSHIM_HOST_FAULT=kill:rank=1,op=20 run death -n 3 -- "$C/disorder" --colls 4 --iters 2000 --timeout 20
 DFSHIM_TIMEOUT_ACTION=abort RUDE_UNTIL=/dev/null RUDE_CASE=missing run missing -- "$C/rude" --procs 3 --timeout 40

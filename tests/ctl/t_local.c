@@ -1,5 +1,6 @@
 /*
- * Description: rendezvous, allgather, derived communicators, errors, among threads of one process.
+ * Description: rendezvous, allgather, derived communicators and errors, among threads of one
+ * process.
  */
 #include "tests/ctl/ctl_test.h"
 
@@ -45,7 +46,7 @@ START_TEST(t_sizes)
 }
 END_TEST
 
-/* Ranks spread over ids as NCCL spreads them. */
+/* Several ids for one communicator, with ranks assigned to ids as NCCL does. */
 START_TEST(t_scalable)
 {
 	struct ct_rank r[13];
@@ -69,7 +70,7 @@ static void *orders_thread(void *arg)
 	struct ct_rank *r = arg, one[NR_ORDERS];
 	int i;
 
-	/* Several joins of one rank at once, begun in an order of its own. */
+	/* Several joins of one rank at once, started in the rank's own order. */
 	for (i = 0; i < NR_ORDERS; i++) {
 		int k = (i * (r->rank % 2 ? 1 : 5) + r->rank) % NR_ORDERS;
 
@@ -145,7 +146,7 @@ START_TEST(t_derive)
 END_TEST
 
 /*
- * If one rank says anything wrong, all waiting ranks get -EPROTO, and so does a rank that arrives
+ * If one rank's arguments are wrong, all waiting ranks get -EPROTO, and so does a rank that arrives
  * later.
  */
 START_TEST(t_refused)
@@ -158,7 +159,7 @@ START_TEST(t_refused)
 		r[i] = (struct ct_rank){.ids = ids, .nranks = 3, .rank = i};
 		switch (_i) {
 		case 0:
-			r[i].rank = i == 2 ? 0 : i; /* twice */
+			r[i].rank = i == 2 ? 0 : i; /* the same rank twice */
 			break;
 		case 1:
 			r[i].nranks = i == 2 ? 4 : 3;
@@ -179,9 +180,9 @@ START_TEST(t_refused)
 END_TEST
 
 /*
- * A rank that cannot run under us: all ranks join, with settings or without, where all can change
- * to the real library; else all are refused, also by one that has not arrived yet. With a second
- * id, behind a relay.
+ * A rank cannot run with dfshim. If all ranks can change to the real library, all join, with
+ * settings or without. Otherwise all are refused, also a rank that arrives later. Cases from 4 on
+ * have a second id, through a relay.
  */
 START_TEST(t_limits)
 {
@@ -207,7 +208,7 @@ START_TEST(t_limits)
 			r[i].limits = bound;
 	}
 	for (i = 0; i < 4; i++)
-		/* With both limits it waits for no rank. */
+		/* A rank with both limits waits for no other rank. */
 		if (_i % 4 != 3 || i == last)
 			pthread_create(&r[i].thread, NULL, ct_join_thread, &r[i]);
 	if (_i % 4 == 3) {
@@ -244,7 +245,7 @@ START_TEST(t_id_twice)
 }
 END_TEST
 
-/* Values of NCCL 2.28.9's getHash() over 128 bytes. */
+/* Values of getHash() of NCCL 2.28.9 over 128 bytes. */
 START_TEST(t_hash)
 {
 	unsigned char b[128];
@@ -278,7 +279,7 @@ START_TEST(t_bad_arguments)
 }
 END_TEST
 
-/* A rank is missing: every rank can name it, and a stop ends the wait of all. */
+/* A rank is missing. Every rank can name it, and a stop ends the waits of all. */
 START_TEST(t_missing)
 {
 	struct ct_rank r[4];
@@ -307,7 +308,7 @@ START_TEST(t_missing)
 		if (i == 2)
 			continue;
 		pthread_join(r[i].thread, NULL);
-		/* The first to see it gave up; for the others a rank has left. */
+		/* The first rank to see the stop gave up. For the others a rank has left. */
 		ck_assert(r[i].ret == -ECANCELED || r[i].ret == -ECONNRESET);
 	}
 }
@@ -341,7 +342,7 @@ START_TEST(t_gather_stop)
 }
 END_TEST
 
-/* A rank that has left is not waited for. */
+/* The others do not wait for a rank that has left. */
 START_TEST(t_gather_left)
 {
 	struct ct_rank r[3];
@@ -360,7 +361,7 @@ START_TEST(t_gather_left)
 }
 END_TEST
 
-/* Turns of the control thread so far; -1 while it is not asleep. */
+/* Returns how often the control thread has woken up so far, or -1 while it is awake. */
 static long turns(void)
 {
 	char path[300], name[64], line[256], state = 'R';
@@ -392,7 +393,7 @@ static long turns(void)
 	return state == 'S' ? n : -1;
 }
 
-/* The start is over when no timer is left and nothing more happens. */
+/* Waits until the start is over: no timer is left and the control thread sleeps. */
 static long settled(void)
 {
 	uint64_t timer;
@@ -408,7 +409,7 @@ static long settled(void)
 	return before;
 }
 
-/* Nothing to do, nothing done: however long we look, the control thread sleeps. */
+/* Without work the control thread sleeps all the time. */
 START_TEST(t_idle)
 {
 	struct ct_rank r[2];
@@ -487,7 +488,10 @@ START_TEST(t_many)
 }
 END_TEST
 
-/* NCCL_COMM_ID: the same id on every rank, rank 0 may arrive last, and the address serves again. */
+/*
+ * NCCL_COMM_ID: every rank has the same id, rank 0 may arrive last, and the address can be used
+ * again.
+ */
 START_TEST(t_address)
 {
 	unsigned char again[128];
@@ -530,7 +534,8 @@ static void *hang_up(void *arg)
 }
 
 /*
- * A process that is not of ours listens there: rank 0 cannot serve it, others do not wait for ever.
+ * A foreign process listens at the address. Rank 0 cannot serve the id there, and the others do not
+ * wait for ever.
  */
 START_TEST(t_address_taken)
 {
@@ -554,7 +559,7 @@ START_TEST(t_address_taken)
 }
 END_TEST
 
-/* A rank on plain NCCL connects to the address: the others end, with the reason. */
+/* A rank with plain NCCL connects to the address. The other ranks fail with the reason. */
 START_TEST(t_address_unshimmed)
 {
 	struct ct_rank r = {.ids = ids, .nranks = 2};
@@ -574,7 +579,7 @@ START_TEST(t_address_unshimmed)
 		ret = connect(fd, &addr.sa, df_addr_len(&addr));
 	}
 	ck_assert_int_eq(ret, 0);
-	/* Magic and type, then what a rank says of itself. */
+	/* NCCL's magic number and type, then the rank's data. */
 	ck_assert_int_eq(send(fd, &magic, 8, MSG_NOSIGNAL), 8);
 	(void)!send(fd, text, sizeof(text), MSG_NOSIGNAL);
 	pthread_join(r.thread, NULL);

@@ -1,16 +1,16 @@
 #!/bin/bash
-# Description: DFSHIM_METRICS: files and HTTP, read by a strict parser and by prometheus_client's; counts, a hang's verdict, bad
-# settings, and what others may do with the port and the file; the names in the dashboard.
+# Description: DFSHIM_METRICS: files and HTTP, read by a strict parser and by prometheus_client; counts; the verdict of a hang; bad settings; other users' access to the port and the file; the names in the dashboard.
 set -u
 . "$SRC/tests/lib/clients.sh"
 om() { python3 "$SRC/tests/ctl/openmetrics.py" "$@"; }
 get() { om get "$@" || fail "get $*"; }
 M=$T/metrics
 mkdir "$M"
-# run ARGS...: a job on CPU threads.
+# run ARGS...: runs a job on the CPU backend.
 run() { timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host "$@" >"$T/out" 2>&1; }
 
-# Files, one for each rank, without a rest; the counts are those of DFSHIM_STATS and of the program.
+# One file for each rank and no other file. The counts equal those of DFSHIM_STATS and of the
+# program.
 umask 022
 DFSHIM_STATS=$T/stats DFSHIM_METRICS=$M/dfshim.prom run -n 2 -- "$C/disorder" --colls 4 --iters 50 || fail "$(cat "$T/out")"
 [ "$(ls "$M")" = "dfshim-0.prom
@@ -28,7 +28,7 @@ sum=$(jq -s 'map(.preemptions) | add' "$T/stats")
 	fail "preemptions differ from DFSHIM_STATS: $sum"
 om dashboard "$SRC/docs/grafana/dfshim.json" "$M/dfshim-0.prom" || fail "docs/grafana/dfshim.json"
 
-# Mode trace; %r in a name.
+# Mode trace, and %r in a name.
 DFSHIM_METRICS=$M/%r.of.%h run -n 2 --rules nccl -- "$C/disorder" --colls 2 --iters 20 --inorder || fail "$(cat "$T/out")"
 f=$M/1.of.$(hostname -s)
 om check "$f" && [ "$(get "$f" dfshim_operations_total)" = 40 ] && [ "$(get "$f" dfshim_running mode=trace)" = 0 ] ||
@@ -38,9 +38,9 @@ om check "$f" && [ "$(get "$f" dfshim_operations_total)" = 40 ] && [ "$(get "$f"
 DFSHIM_METRICS=$M/r.prom run -n 2 -- "$C/disorder" --iters 2 --colls 2 --sync || fail "$(cat "$T/out")"
 [ "$(($(get "$M/r-0.prom" dfshim_releases_total) + $(get "$M/r-1.prom" dfshim_releases_total)))" -gt 0 ] || fail "no release: $(cat "$T/out")"
 
-# A hang: the verdict of the process that reports it, also in mode trace, where it ends without destructors. Files by process,
-# because one of the clients starts its ranks itself.
-# hang RULES RANKS CLIENT ARGS...
+# hang RULES RANKS CLIENT ARGS...: after a hang the file of the process that reports it has the
+# verdict, even in mode trace, where the process ends without destructors. Files are named by
+# process, because one of the clients starts its ranks itself.
 hang() {
 	local rules=$1 ranks=$2 word f
 	shift 2
@@ -54,8 +54,7 @@ hang() {
 hang dfshim 1 "$C/differ" count
 hang nccl 2 "$C/disorder" --colls 2 --iters 2 --sync
 
-# A setting that cannot be used: one line, and the job goes on.
-# bad SETTING WORDS
+# bad SETTING PATTERN: a bad setting causes one line that matches PATTERN, and the job goes on.
 bad() {
 	DFSHIM_METRICS=$1 timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- "$C/disorder" --colls 2 --iters 2 >"$T/out" 2>&1 || fail "$1: $(cat "$T/out")"
 	[ "$(grep -c "DFSHIM_METRICS=${1:0:60}" "$T/out")" = 1 ] && grep -q "$2" "$T/out" || fail "${1:0:60}: not one line with \"$2\": $(cat "$T/out")"
@@ -66,7 +65,7 @@ bad 70000 "neither a port"
 bad "$T/absent/m.prom" "No such file or directory"
 bad "/$(printf 'x%.0s' $(seq 5000))" "too long"
 
-# HTTP, while the job runs; the port is taken; clients that say nothing, too much or nonsense.
+# HTTP while the job runs; an occupied port; clients that send nothing, too much, or nonsense.
 python3 - "$B" "$C" "$T" <<'PY' || fail "HTTP: $(cat "$T/http.log")"
 import http.client, os, signal, socket, subprocess, sys, time
 B, C, T = sys.argv[1:4]
@@ -122,7 +121,8 @@ first=$(get "$T/first" dfshim_operations_total)
 [ "$(get "$T/second" dfshim_operations_total)" -gt "${first:-0}" ] && [ "$(get "$T/second" dfshim_running)" = 1 ] ||
 	fail "nothing moves: $(cat "$T/second")"
 
-# Another user's link where the file is to be is replaced, not followed; one in a folder that all may write to stays that user's.
+# A symbolic link of another user in place of the file is replaced and not followed. A link in a
+# folder to which all users may write remains.
 mkdir -m 777 "$T/common"
 ln -s "$T/victim" "$T/common/m.prom"
 DFSHIM_METRICS=$T/common/m.prom timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- "$C/disorder" --colls 2 --iters 2 >"$T/out" 2>&1 || fail "$(cat "$T/out")"

@@ -1,7 +1,7 @@
 /*
- * Description: names of communicators in metrics are escaped, clean and bounded, whatever they are;
- * operations and bytes of communicators of one name are summed. Numbers have a decimal point in any
- * locale.
+ * Description: names of communicators in metrics are escaped, clean and bounded, whatever they
+ * contain. Operations and bytes of communicators with the same name are summed. Numbers have a
+ * decimal point in any locale.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ START_TEST(t_names)
 	issue("a\"b\\c", DF_KIND_ALLREDUCE, 1);
 	issue("x\"} 5\ny", DF_KIND_ALLREDUCE, 1);
 	issue("\xff\x1b[31m", DF_KIND_ALLREDUCE, 1);
-	/* cut in the middle of a character when it is stored */
+	/* cut inside a character when it is stored */
 	issue("123456789012345678901234567890\xc3\xa4", DF_KIND_ALLREDUCE, 1);
 	text = df_metrics_text();
 	ck_assert_ptr_nonnull(text);

@@ -1,6 +1,6 @@
 /*
- * Description: a process that hangs up on a probe is asked again: it may live. One that always
- * does, or refuses, has died.
+ * Description: a process that hangs up on a probe is probed again, because it may live. A process
+ * that always hangs up, or refuses the connection, has died.
  */
 #define _GNU_SOURCE
 #include "tests/ctl/ctl_test.h"
@@ -15,8 +15,8 @@
 #define ALWAYS 1000
 
 /*
- * The other process of a communicator, played by a thread of ours: it hangs up that number of
- * times, then answers.
+ * The other process of a communicator, played by a thread. It hangs up nr_hang_ups times and then
+ * answers.
  */
 static struct {
 	struct df_member member;
@@ -35,7 +35,7 @@ static void *play_peer(void *arg)
 		    recv(fd, &ping, sizeof(ping), MSG_WAITALL) == sizeof(ping) &&
 		    ping.type == DF_FRAME_PING) {
 			gr_say(fd, DF_FRAME_PONG, NULL, 0);
-			/* pairs with the test, which reads it while we run */
+			/* RELEASE pairs with nr_answers() */
 			__atomic_add_fetch(&peer.nr_answers, 1, __ATOMIC_RELEASE);
 		}
 		close(fd);
@@ -49,8 +49,8 @@ static int nr_answers(void)
 }
 
 /*
- * A communicator of ours and of the peer, whose death is looked for. Returns whether it was found;
- * otherwise the peer has answered.
+ * Probes the peer of a communicator. Returns whether its death was found; otherwise the peer has
+ * answered.
  */
 static int found_dead(int nr_hang_ups)
 {

@@ -1,4 +1,4 @@
-/* Description: the control plane between processes: joins, gathers, messages, bounds, fork. */
+/* Description: the control plane between processes: joins, gathers, messages, limits, fork. */
 #include "tests/ctl/ctl_test.h"
 
 #include <dirent.h>
@@ -35,7 +35,7 @@ static int descriptors(void)
 	return n;
 }
 
-/* Rank `rank` of n, by the id with this number. */
+/* Returns rank `rank` of n for the id with number `id`. */
 static struct ct_rank by_id(int id, int n, int rank)
 {
 	return (struct ct_rank){.ids = (const unsigned char(*)[128]) & job->share.ids[id],
@@ -43,7 +43,7 @@ static struct ct_rank by_id(int id, int n, int rank)
 				.rank = rank};
 }
 
-/* The last process makes the ids: it need not be the one of rank 0. */
+/* The last process makes the ids, which need not be rank 0's process. */
 static void make_ids(int index)
 {
 	int i;
@@ -70,7 +70,7 @@ static void *use_thread(void *arg)
 	return NULL;
 }
 
-/* Ranks are dealt to processes like cards, so that no two neighbours share one. */
+/* Ranks are dealt to processes in turn, so that no two neighbours share a process. */
 static int mix(int index)
 {
 	struct ct_rank r[64];
@@ -110,8 +110,8 @@ static int scattered(int index)
 /* ---- many communicators ---------------------------------------------------------------------- */
 
 /*
- * Each process joins in an order of its own, all at once by threads: parts of the overlay meet in
- * cycles.
+ * Each process joins all communicators at once, by threads in its own order. So parts of the
+ * overlay are merged in cycles.
  */
 static int orders(int index)
 {
@@ -134,8 +134,8 @@ static int orders(int index)
 }
 
 /*
- * Pairs that meet in random order make the overlay out of many parts; then all meet. Every process
- * must hear from every other over it.
+ * Pairs in random order build the overlay from many parts; then all ranks join. Every process must
+ * receive data from every other process over it.
  */
 static int pairs(int index)
 {
@@ -164,7 +164,7 @@ static int pairs(int index)
 	return 0;
 }
 
-/* 1,000 communicators: no socket of their own, and each works. */
+/* 1,000 communicators need no sockets of their own, and each works. */
 static int thousand(int index)
 {
 	struct df_ctl_comm **c = calloc(1000, sizeof(*c));
@@ -195,7 +195,7 @@ static int thousand(int index)
 	return 0;
 }
 
-/* 60 joins in a row by ids of all processes: descriptors do not add up. */
+/* 60 joins one after the other, by ids of all processes. Descriptors do not accumulate. */
 static int joins(int index)
 {
 	struct ct_rank r;
@@ -260,14 +260,15 @@ static int messages(int index)
 					 0);
 	}
 	ck_assert_int_eq(df_ctl_send(r.comm, 12345, DF_MSG_USER + 1, word, 8), -EINVAL);
-	/* Each of the others to all, and all to this one. */
+	/* 50 from each other process to all, and 50 from each to this one. */
 	want = (uint32_t)(50 * (n - 1) + 50 * n);
 	while (__atomic_load_n(&nr_got, __ATOMIC_ACQUIRE) < want) /* pairs with on_message() */
 		usleep(1000);
 	ck_assert_uint_eq(got_sum, 50ull * (uint64_t)(n - 1) + 50000ull * (uint64_t)n);
 	ct_arrive(&job->share, 2, (uint32_t)n);
 	usleep(20000);
-	ck_assert_uint_eq(__atomic_load_n(&nr_got, __ATOMIC_ACQUIRE), want); /* none twice */
+	/* no message arrives twice */
+	ck_assert_uint_eq(__atomic_load_n(&nr_got, __ATOMIC_ACQUIRE), want);
 	ct_arrive(&job->share, 3, (uint32_t)n);
 	df_ctl_leave(r.comm);
 	return 0;
@@ -284,7 +285,7 @@ static int missing(int index)
 	make_ids(index);
 	if (index == 1) {
 		ct_arrive(&job->share, 1, 3);
-		return 0; /* its rank never arrives */
+		return 0; /* the rank of this process never arrives */
 	}
 	r = by_id(0, 3, index);
 	r.stop = &stop;
@@ -304,13 +305,13 @@ static int missing(int index)
 		df_ctl_poke();
 	}
 	pthread_join(r.thread, NULL);
-	/* One gives up; the other is informed. */
+	/* One rank gives up; the other is informed. */
 	ck_assert_int_eq(r.ret, index == 0 ? -ECANCELED : -ECONNRESET);
 	ct_arrive(&job->share, 3, 2);
 	return 0;
 }
 
-/* A rank that left the communicator is not waited for, in any process. */
+/* The others do not wait for a rank that has left, in any process. */
 static int left(int index)
 {
 	struct ct_rank r;
@@ -326,7 +327,7 @@ static int left(int index)
 	return 0;
 }
 
-/* Wrong in one process: all learn it. */
+/* Arguments are wrong in one process, and all processes learn of it. */
 static int refused(int index)
 {
 	struct ct_rank r;
@@ -350,7 +351,7 @@ static int address(int index)
 	ct_address(text);
 	ck_assert_int_eq(df_id_from_address(text, id[0]), 0);
 	for (turn = 0; turn < 5; turn++) {
-		/* Rank 0 is another process each time. */
+		/* Each time another process is rank 0. */
 		r = (struct ct_rank){.ids = (const unsigned char(*)[128])id,
 				     .nranks = 3,
 				     .rank = (index + turn) % 3};
@@ -365,8 +366,8 @@ static int address(int index)
 /* ---- fork ------------------------------------------------------------------------------------ */
 
 /*
- * A child of a member neither keeps its links alive nor disturbs them, and may have a life of its
- * own.
+ * A child of a member neither keeps the member's links open nor disturbs them. The child may use a
+ * control plane of its own.
  */
 static int forks(int index)
 {
@@ -389,7 +390,7 @@ static int forks(int index)
 				_exit(1);
 			df_ctl_leave(r.comm);
 #ifdef __SANITIZE_THREAD__
-			_exit(0); /* it has no threads after a fork */
+			_exit(0); /* with ThreadSanitizer a child has no threads */
 #endif
 			if (df_ctl_self(&self) || self.proc == proc || df_id_create(id[0]))
 				_exit(2);
@@ -441,7 +442,7 @@ static int process(int index, void *arg)
 	return ((const struct row *)arg)->fn(index);
 }
 
-/* Forks the row's processes. All have to return 0. */
+/* Forks the row's processes. All must return 0. */
 START_TEST(t_row)
 {
 	struct row row = rows[_i];

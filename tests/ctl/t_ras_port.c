@@ -1,6 +1,6 @@
 /*
- * Description: of processes that ask for RAS's port at the same time, and are all refused by the
- * kernel, one soon has it.
+ * Description: several processes request the port of RAS at the same time, and the kernel refuses
+ * all of them. One of them soon has it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 static int nr_listens, paused_ms;
 
-/* In place of libc's: the first ones are refused, as in a race. */
+/* Replaces libc's listen(). The first calls are refused, as in a race. */
 int listen(int fd, int backlog)
 {
 	if (__atomic_fetch_add(&nr_listens, 1, __ATOMIC_RELAXED) >= NR_REFUSED)
@@ -26,7 +26,7 @@ int listen(int fd, int backlog)
 	return -1;
 }
 
-/* In place of libc's: adds up the pauses that are asked for. */
+/* Replaces libc's poll(). Adds up the requested pauses. */
 int poll(struct pollfd *fds, nfds_t nr, int ms)
 {
 	struct timespec ts = {ms / 1000, ms % 1000 * 1000000L};
@@ -56,7 +56,7 @@ int main(void)
 	int fd = socket(AF_INET, SOCK_STREAM, 0), ms;
 	char text[64];
 
-	/* A port that is free: nothing else takes it in a moment. */
+	/* A free port, which probably remains free for a moment. */
 	if (bind(fd, (struct sockaddr *)&addr, len) ||
 	    getsockname(fd, (struct sockaddr *)&addr, &len)) {
 		perror("a free port");

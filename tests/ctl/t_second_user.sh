@@ -1,6 +1,5 @@
 #!/bin/bash
-# Description: another user of the machine, and another machine, at the control plane of a running job: all names known, recorded
-# greetings, wrong secrets, 1,000 idle connections, names and ports of dead processes taken. The job is right, and its memory and log are bounded.
+# Description: another user of the machine, and another machine, attack the control plane of a running job: all names known, recorded greetings, wrong secrets, 1,000 idle connections, names and ports of dead processes taken. The job is right, and its memory and log are bounded.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -15,7 +14,8 @@ export CTL_VERSION SEED
 second_user() { on "$1" python3 "$SRC/tests/ctl/second_user.py" "${@:2}"; }
 second_user 0 try 2>/dev/null || skip "no process of another user can be made here"
 
-# Two processes on each of two nodes: within a node the control plane takes unix sockets, between them TCP.
+# Two processes on each of two nodes. The control plane uses unix sockets inside a node and TCP
+# between nodes.
 start_job() {
 	local i
 	pid=()
@@ -28,20 +28,20 @@ start_job() {
 	done
 }
 processes() { pgrep -f "^$C/disorder " | tr '\n' ' '; }
-# The largest resident size of a process of the job, in kB.
+# Prints the largest resident size of a process of the job, in kB.
 rss() {
 	local p
 	for p in $(processes); do awk '/^VmRSS/ { print $2 }' "/proc/$p/status" 2>/dev/null; done | sort -n | tail -n 1
 }
 
-# record NAME: in the background, from now on.
+# record NAME: starts recording in the background.
 record() {
 	rm -f "$T/hears"
 	second_user 0 record eth0 "$T/hears" >"$T/$1" &
 	recorder=$!
 	until [ -e "$T/hears" ]; do kill -0 $recorder || fail "nothing can be recorded"; sleep 0.05; done
 }
-# A first job is heard, and what was heard is worth nothing in the next one.
+# The greetings of a first job are recorded. They must be useless in the next job.
 record first
 start_job --iters 20
 end_hosts || fail "alone: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
@@ -68,7 +68,7 @@ grep -q '"flows": \[\[' "$T/second" || fail "no greeting was recorded: $(tail -n
 attack near 0 "$T/second" near "$(ip4 0)"
 attack far 2 "$T/second" "$(ip4 0)" "$(ip4 1)"
 most=0
-# Each attacker makes all its attacks, or ends because one has succeeded.
+# Each attacker makes all its attacks, or ends because an attack has succeeded.
 all_attacked() {
 	local a
 	for a in "${attackers[@]}"; do
@@ -88,8 +88,7 @@ for a in "${attackers[@]}"; do
 	echo "${a%:*}: $(tail -n 1 "$T/${a%:*}") rounds"
 done
 echo "resident: $first kB, $most kB at most; RAS: $(head -n 1 "$T/look")"
-# RAS's answer takes the traces of all processes, 16 MiB each.
-# A sanitizer keeps memory of its own.
+# RAS's answer needs the traces of all processes, 16 MiB each. A sanitizer needs memory of its own.
 [ "$SLOW" != 1 ] || [ $((most - first)) -lt 131072 ] || fail "memory grew from $first kB to $most kB"
 for i in 0 1 2 3; do
 	n=$(grep -c 'dropped a connection' "$T/out$i")
@@ -97,7 +96,8 @@ for i in 0 1 2 3; do
 done
 cat "$T"/out? | grep -q 'dropped a connection' || fail "no process says that it dropped a connection"
 
-# A process dies. Another user takes its names and ports; the survivors see the death, and send nothing there over a unix socket.
+# A process dies. Another user takes its names and ports. The survivors see the death and send
+# nothing to these names over a unix socket.
 mkfifo "$T/end"
 second_user 0 squat <"$T/end" >"$T/squat" 2>&1 &
 squatter=$!

@@ -1,6 +1,6 @@
 /*
- * Description: no frame of the control plane shows a key: all that processes send is looked through
- * for all keys.
+ * Description: no frame of the control plane contains a key. Everything that the processes send is
+ * searched for all keys.
  */
 #define _GNU_SOURCE
 #include "tests/ctl/ctl_test.h"
@@ -14,12 +14,12 @@
 
 #define NR_PROCS 12
 #define NR_PAIRS (NR_PROCS / 2)
-#define NR_IDS	 (NR_PAIRS + 2) /* of each pair, and two of the communicator of all */
+#define NR_IDS	 (NR_PAIRS + 2) /* one for each pair, and two for the communicator of all */
 
 static struct {
 	struct ct_share share;
 	struct df_key keys[NR_PROCS + NR_IDS];
-	uint32_t nr_seen[64]; /* frames by type */
+	uint32_t nr_seen[64]; /* number of frames by type */
 	uint32_t nr_shown, shown_by;
 } * job;
 
@@ -44,7 +44,7 @@ static void look_for_keys(const uint8_t *data, size_t bytes)
 	}
 }
 
-/* Those of the C library give way to these: a test is one program. */
+/* Replaces the C library's function, because the test is one program. */
 ssize_t send(int fd, const void *data, size_t bytes, int flags)
 {
 	if (job)
@@ -70,9 +70,9 @@ static struct ct_rank rank_of(int id, int nr_ids, int nranks, int rank)
 }
 
 /*
- * Pairs, then all: six parts of the overlay become one, with two places below each process. The
- * first rank of a part is its root, with one place left, or the root's child, which asks the root
- * to merge.
+ * Pairs join first, then all ranks. So six parts of the overlay, in which each process has two
+ * places for children, become one. The first rank of a part is its root, which has a free place, or
+ * the root's child, which asks the root to merge.
  */
 static int member(int index, void *arg)
 {
@@ -89,7 +89,7 @@ static int member(int index, void *arg)
 	ck_assert_int_eq(df_ctl_self(&self), 0);
 	for (i = index; i < NR_IDS; i += NR_PROCS)
 		ck_assert_int_eq(df_id_create(job->share.ids[i]), 0);
-	/* The control thread reads them under the lock. */
+	/* The control thread reads the keys while it holds the lock. */
 	df_ctl_lock();
 	job->keys[index] = self.key;
 	for (i = index; i < NR_IDS; i += NR_PROCS) {
@@ -130,8 +130,8 @@ START_TEST(t_frames)
 END_TEST
 
 /*
- * A rank that cannot join reports that to the process that serves the id, and its check-in has the
- * id.
+ * A rank that cannot join reports this to the process that serves the id. The report's check-in
+ * contains the id.
  */
 START_TEST(t_decline)
 {
@@ -155,7 +155,7 @@ START_TEST(t_decline)
 	ck_assert_uint_eq(job->nr_seen[DF_FRAME_RDV_CHECKIN], 1);
 	ck_assert_uint_eq(job->nr_shown, 0);
 
-	/* An end that does not know the secret hears nothing but the greeting. */
+	/* An end that does not know the secret receives only the greeting. */
 	tail.sock = df_addr_random();
 	tail.flags = 0;
 	memcpy(other[0], id[0], sizeof(other[0]));
@@ -184,8 +184,8 @@ START_TEST(t_decline)
 END_TEST
 
 /*
- * A process that takes the address of NCCL_COMM_ID, and never ends its answer, does not hold a rank
- * that declines for ever.
+ * A process that takes the address of NCCL_COMM_ID and never completes its answer does not block a
+ * rank that declines for ever.
  */
 START_TEST(t_decline_bounded)
 {
@@ -224,8 +224,8 @@ START_TEST(t_decline_bounded)
 END_TEST
 
 /*
- * The name of a communicator in logs says nothing of the id's secret, nor of its first bytes, by
- * which NCCL's ranks are recognised.
+ * The name of a communicator in logs reveals neither the id's secret nor its first bytes, which
+ * identify NCCL's ranks.
  */
 START_TEST(t_hash)
 {

@@ -1,4 +1,4 @@
-/* Description: connections that do not belong here, on both sockets, disturb no process. */
+/* Description: connections from outside the job, on both sockets, disturb no process. */
 #define _GNU_SOURCE
 #include "runtime/ctl/accept.h"
 #include "runtime/ctl/greet.h"
@@ -44,7 +44,7 @@ static void say(int fd, const void *data, size_t bytes)
 	(void)!send(fd, data, bytes, MSG_NOSIGNAL);
 }
 
-/* Waits until the other side hangs up. How many bytes it said before. */
+/* Waits until the other end hangs up. Returns the number of bytes that it sent before. */
 static size_t hung_up(int fd)
 {
 	size_t said = 0;
@@ -63,7 +63,7 @@ static int still_open(int fd)
 	return recv(fd, &c, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-/* A frame that announces another length than its body has. */
+/* Sends a frame that announces another length than its body has. */
 static void frame(int fd, unsigned type, const void *body, size_t bytes, size_t said_bytes)
 {
 	struct df_frame f = gr_frame(type, said_bytes);
@@ -75,7 +75,10 @@ static void frame(int fd, unsigned type, const void *body, size_t bytes, size_t 
 
 #define NR_KINDS 20
 
-/* Each of these must be hung up on, and learn nothing unless it knows too much already. */
+/*
+ * Makes one wrong connection. The process must hang up, and reveal nothing unless the outsider
+ * already knows a secret.
+ */
 static void one_outsider(const struct df_member *m, struct df_rng *r, int kind, int tcp)
 {
 	struct df_greet g = {.name = m->proc};
@@ -96,7 +99,7 @@ static void one_outsider(const struct df_member *m, struct df_rng *r, int kind, 
 	memcpy(&wrong, junk, sizeof(wrong));
 	memcpy(&g.challenge, junk + 16, sizeof(g.challenge));
 	ck_assert_int_eq(df_id_open(ids[0], &tail), 0);
-	/* Kinds from 12 on know the secret, and say something else that is wrong. */
+	/* Kinds from 12 on know the secret, and make another mistake. */
 	if (kind >= 12) {
 		if (kind < 15 ? gr_greet(fd, tail.nonce, &tail.secret, &session)
 			      : gr_greet(fd, m->proc, &m->key, &session)) {
@@ -106,27 +109,27 @@ static void one_outsider(const struct df_member *m, struct df_rng *r, int kind, 
 		knows = 1;
 	}
 	switch (kind) {
-	case 0: /* nothing */
+	case 0: /* sends nothing */
 		close(fd);
 		return;
-	case 1: /* garbage */
+	case 1: /* random bytes */
 		say(fd, junk, sizeof(junk));
 		break;
-	case 2: /* half a header, then gone */
+	case 2: /* half a header, then the end */
 		say(fd, &(uint32_t){DF_FRAME_MAGIC}, 4);
 		close(fd);
 		return;
 	case 3: /* a frame that is too long */
 		frame(fd, DF_FRAME_GREET, NULL, 0, 1u << 30);
 		break;
-	case 4: /* the name of no process and no id */
+	case 4: /* a name that belongs to no process and no id */
 		g.name = body[0];
 		gr_say(fd, DF_FRAME_GREET, &g, sizeof(g));
 		break;
-	case 5: /* first frames that are none */
+	case 5: /* unknown first frames */
 		gr_say(fd, (unsigned)df_rng_below(r, 65536), body, 64);
 		break;
-	case 6: /* what members say after the greeting, without one */
+	case 6: /* frames of a member without a greeting */
 		gr_say(fd, DF_FRAME_TREE_HELLO, body, sizeof(struct hop));
 		break;
 	case 7:
@@ -140,8 +143,8 @@ static void one_outsider(const struct df_member *m, struct df_rng *r, int kind, 
 	case 9: /* a greeting that is too short */
 		gr_say(fd, DF_FRAME_GREET, &g, 8);
 		break;
-	case 10: /* all public names, and another secret */
-	case 11: /* the same, for the id */
+	case 10: /* the public name of a process, and a wrong secret */
+	case 11: /* the public name of an id, and a wrong secret */
 		if (kind == 11)
 			g.name = tail.nonce;
 		gr_say(fd, DF_FRAME_GREET, &g, sizeof(g));
@@ -150,19 +153,19 @@ static void one_outsider(const struct df_member *m, struct df_rng *r, int kind, 
 			break;
 		answer = 0;
 		wrong = df_auth_proof(&wrong, DF_PROOF_CONNECTS, &g, sizeof(g), &a.body.challenge);
-		/* Its own proof, sent back, is not ours. */
+		/* The process's own proof, sent back, is not accepted. */
 		gr_say(fd, DF_FRAME_PROOF, df_rng_below(r, 2) ? &wrong : &a.body.proof,
 		       sizeof(wrong));
 		gr_say(fd, kind == 11 ? DF_FRAME_RDV_HELLO : DF_FRAME_PING, &m->proc, 8);
 		break;
-	case 12: /* the right id, then nonsense */
+	case 12: /* the right id, then random bytes */
 		gr_say(fd, DF_FRAME_RDV_HELLO, body, 8);
 		gr_say(fd, DF_FRAME_RDV_TABLE, junk, sizeof(junk));
 		break;
-	case 13: /* everything is right but the length */
+	case 13: /* everything is right except the length */
 		gr_say(fd, DF_FRAME_RDV_HELLO, body, 16);
 		break;
-	case 14: /* the id's secret is not the process's */
+	case 14: /* the id's secret is not the process's secret */
 		gr_say(fd, DF_FRAME_PING, NULL, 0);
 		break;
 	case 15:
@@ -174,7 +177,7 @@ static void one_outsider(const struct df_member *m, struct df_rng *r, int kind, 
 	case 17:
 		gr_say(fd, DF_FRAME_PING, body, 16);
 		break;
-	case 18: /* the greeting again */
+	case 18: /* a second greeting */
 		gr_say(fd, DF_FRAME_GREET, &g, sizeof(g));
 		break;
 	default: /* more masked bytes than bytes */
@@ -200,14 +203,14 @@ static void *outsiders(void *arg)
 
 	df_rng_init(&r, df_test_seed());
 	for (n = 0; !__atomic_load_n(&stop_outsiders, __ATOMIC_ACQUIRE);
-	     n++) /* pairs with the test */
+	     n++) /* pairs with t_noise() and member() */
 		one_outsider(m, &r, (int)df_rng_below(&r, NR_KINDS), m->tcp[0] && n % 2);
 	return NULL;
 }
 
 /*
- * They go for what they say, not when their time is over: one that is silent since before them is
- * still there.
+ * A wrong connection is closed because of its bytes and not because of its age: a silent connection
+ * that is older is still open.
  */
 START_TEST(t_at_once)
 {
@@ -220,7 +223,7 @@ START_TEST(t_at_once)
 	ck_assert_int_eq(df_id_create(ids[0]), 0);
 	for (tcp = 0; tcp < (self.tcp[0] ? 2 : 1); tcp++) {
 		for (kind = 0; kind < NR_KINDS; kind++) {
-			/* Where all is slow both may be over when we look. */
+			/* On a slow machine both may be closed before the check. */
 			for (turn = 0, before = 0; turn < 5 && !before; turn++) {
 				silent = open_socket(&self, tcp);
 				ck_assert_int_ge(silent, 0);
@@ -263,7 +266,10 @@ START_TEST(t_noise)
 }
 END_TEST
 
-/* The same when members are in processes of their own: the one that is knocked at is a relay. */
+/*
+ * The same with members in processes of their own. The process to which the outsiders connect is a
+ * relay.
+ */
 static struct ct_share *share;
 
 static int member(int index, void *arg)
@@ -304,7 +310,7 @@ START_TEST(t_noise_processes)
 }
 END_TEST
 
-/* More silent connections than we keep: the oldest go, and ranks still get in. */
+/* More silent connections than a process keeps. The oldest are closed, and ranks can still join. */
 START_TEST(t_silent)
 {
 	struct ct_rank r[2];
@@ -313,7 +319,7 @@ START_TEST(t_silent)
 	struct rlimit files;
 
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
-	/* Both limits: the control plane raises the soft one to the hard one. */
+	/* Both limits, because the control plane raises the soft limit to the hard one. */
 	files.rlim_cur = files.rlim_max = 8 * (rlim_t)most;
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
 	ck_assert_int_eq(df_ctl_self(&self), 0);
@@ -347,9 +353,9 @@ START_TEST(t_silent)
 END_TEST
 
 /*
- * All places are taken by silent connections, for long enough: one that says something gets in at
- * once, in the place of the oldest, and the others stay. If no place were made for it, it would get
- * in when the time of all of them is over.
+ * Silent connections take all places, for long enough. A connection that sends a greeting gets the
+ * place of the oldest at once, and the others stay open. Otherwise it would have to wait until all
+ * of them expire.
  */
 START_TEST(t_room)
 {
@@ -359,7 +365,7 @@ START_TEST(t_room)
 	char c;
 
 	ck_assert_int_eq(df_ctl_self(&self), 0);
-	/* Where all is slow their time may be over by itself. */
+	/* On a slow machine the silent connections may expire. */
 	for (turn = 0, stayed = 0; turn < 5 && !stayed; turn++) {
 		for (i = 0; i < DF_LINK_STRANGERS; i++)
 			fd[i] = open_socket(&self, 0);
@@ -369,7 +375,7 @@ START_TEST(t_room)
 			n = df_ctl.nr_strangers;
 			df_ctl_unlock();
 		} while (n != DF_LINK_STRANGERS);
-		/* As long as an outsider's connection is young, others wait. */
+		/* While an outsider's connection is young, others wait. */
 		usleep(1100000);
 		knock = open_socket(&self, 0);
 		ck_assert_int_eq(gr_greet(knock, self.proc, &self.key, &session), 0);
@@ -393,8 +399,8 @@ START_TEST(t_room)
 END_TEST
 
 /*
- * An outsider that has recorded all that a member sent in a greeting has nothing to say in the next
- * one.
+ * Everything that a member sent in a greeting was recorded. An outsider cannot use it in the next
+ * greeting.
  */
 START_TEST(t_replay)
 {
@@ -416,7 +422,7 @@ START_TEST(t_replay)
 					      &a.body.challenge);
 		gr_say(fd, DF_FRAME_PROOF, &proof, sizeof(proof));
 		gr_say(fd, DF_FRAME_PING, NULL, 0);
-		/* A PONG in the first turn. */
+		/* In the first turn the answer is a PONG. */
 		ck_assert_uint_eq(hung_up(fd), turn ? 0 : sizeof(struct df_frame));
 		close(fd);
 	}
@@ -426,14 +432,11 @@ END_TEST
 static void fetched(void *arg, int error, const int *fds, const uint64_t *bytes, int nr)
 {
 	(void)fds, (void)bytes;
-	/* Not -ECONNRESET: that would be the death of the process. */
+	/* Not -ECONNRESET, which would mean that the process has died. */
 	*(int *)arg = nr ? 1 : error;
 }
 
-/*
- * The listener at m's socket answers a greeting with a false proof, in a frame that says how long
- * it is.
- */
+/* Answers a greeting at m's socket with a false proof, in a frame that announces `bytes` bytes. */
 static void impostor(struct df_member m, uint32_t bytes)
 {
 	struct gr_answer a = {.frame = gr_frame(DF_FRAME_ANSWER, bytes)};
@@ -467,8 +470,8 @@ static void impostor(struct df_member m, uint32_t bytes)
 }
 
 /*
- * The end that connects proves nothing, sends nothing, and waits for no long frame of one that does
- * not know the secret.
+ * If the other end does not know the secret, the connecting end proves nothing, sends nothing, and
+ * does not wait for a long frame.
  */
 START_TEST(t_impostor)
 {
@@ -489,7 +492,8 @@ static void finished_closed(struct df_link *link, int error)
 }
 
 /*
- * A connection that is only to be finished ends although the other end never answers the greeting.
+ * A connection that is to be closed after its last frame ends even if the other end never answers
+ * the greeting.
  */
 START_TEST(t_finish_unanswered)
 {
@@ -519,7 +523,7 @@ START_TEST(t_finish_unanswered)
 		fd = accept(listener, NULL, NULL);
 	} while (fd < 0 && (errno == EAGAIN || errno == EINTR) && !usleep(1000));
 	ck_assert_int_ge(fd, 0);
-	/* Nothing but the greeting, then the end. */
+	/* Only the greeting, then the end. */
 	ck_assert_uint_eq(hung_up(fd), sizeof(struct df_frame) + sizeof(struct df_greet));
 	df_ctl_lock();
 	ck_assert_int_eq(nr_finished_closed, 0);
@@ -530,7 +534,8 @@ START_TEST(t_finish_unanswered)
 END_TEST
 
 /*
- * In a process of another user, which knows all secrets: the status says how the connection went.
+ * Runs `fn` in a process of another user that knows all secrets. Its exit status says how the
+ * connection went.
  */
 static pid_t as_other_user(int (*fn)(const struct df_member *m), const struct df_member *m)
 {
@@ -540,7 +545,7 @@ static pid_t as_other_user(int (*fn)(const struct df_member *m), const struct df
 	if (!pid) {
 		if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
 			_exit(99);
-		/* A change of user clears it. */
+		/* A change of the user clears this setting. */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit(fn(m));
 	}
@@ -567,7 +572,7 @@ static int accepts(const struct df_member *m)
 	return !gr_accept(fd, m->proc, &m->key);
 }
 
-/* Another user gets no connection over a unix socket at either end, even if it knew the secret. */
+/* Another user gets no connection over a unix socket at either end, even if it knows the secret. */
 START_TEST(t_other_user)
 {
 	struct df_member self, m;
@@ -587,14 +592,17 @@ START_TEST(t_other_user)
 	m.sock = df_addr_random();
 	pid = as_other_user(accepts, &m);
 	len = df_addr_unix(m.sock, &addr);
-	/* Until it listens; this connection says nothing, and is the first in its queue. */
+	/*
+	 * Wait until the process listens. This connection sends nothing and is the first in the
+	 * queue.
+	 */
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	while (connect(fd, &addr.sa, len)) {
 		ck_assert_int_eq(errno, ECONNREFUSED);
 		ck_assert_int_eq(waitpid(pid, NULL, WNOHANG), 0);
 		usleep(1000);
 	}
-	/* As if nothing listened there. */
+	/* The result is as if nothing listened there. */
 	ck_assert_int_eq(df_fetch_start(&m, 0, fetched, &error), -ECONNRESET);
 	close(fd);
 	ck_assert_int_eq(ct_wait(pid), 0);
@@ -619,7 +627,7 @@ static int changes_user(int index, void *arg)
 	return error != 0;
 }
 
-/* A job may give up its rights after its sockets were made. */
+/* A job may change its user after its sockets were made. */
 START_TEST(t_changed_user)
 {
 	if (geteuid()) {
@@ -630,7 +638,7 @@ START_TEST(t_changed_user)
 }
 END_TEST
 
-/* A process that knows an id and no process's key may join by the id, and nothing else. */
+/* A process that knows an id but no process's key may only join by the id. */
 START_TEST(t_id_only)
 {
 	struct hop hop = {.proc = df_addr_random()};
@@ -664,7 +672,10 @@ START_TEST(t_id_only)
 }
 END_TEST
 
-/* A rank joins: the bytes on its connection show no process's key, and unmasked they do. */
+/*
+ * When a rank joins, the bytes on its connection do not contain a process's key in the clear. After
+ * unmasking they do.
+ */
 START_TEST(t_masked)
 {
 	static uint8_t got[4096];
@@ -697,7 +708,7 @@ START_TEST(t_masked)
 	memcpy(&f, got, sizeof(f));
 	ck_assert_int_eq(f.type, DF_FRAME_RDV_TABLE);
 	ck_assert_ptr_eq(memmem(got, n, &key, sizeof(key)), NULL);
-	/* Those that accept use positions of their own. */
+	/* The accepting end uses its own positions in the key stream. */
 	at = 1ull << 63;
 	df_greet_mask(&session, &at, got + sizeof(f), f.masked);
 	ck_assert_ptr_ne(memmem(got, n, &key, sizeof(key)), NULL);
@@ -706,8 +717,8 @@ START_TEST(t_masked)
 END_TEST
 
 /*
- * A rank without dfshim speaks NCCL's bootstrap to the address in the id: all ranks learn why it
- * fails.
+ * A rank without dfshim speaks NCCL's bootstrap protocol to the address in the id. All ranks fail
+ * with the reason.
  */
 START_TEST(t_unshimmed)
 {
@@ -720,7 +731,7 @@ START_TEST(t_unshimmed)
 	pthread_create(&r.thread, NULL, ct_join_thread, &r);
 	fd = open_socket(&self, self.tcp[0] != 0);
 	ck_assert_int_ge(fd, 0);
-	/* Magic and type, then what a rank says of itself. */
+	/* NCCL's magic number and type, then the rank's data. */
 	say(fd, ids[0], 8);
 	say(fd, &(uint32_t){1}, 4);
 	say(fd, ids, 128);

@@ -1,8 +1,8 @@
 /*
  * Description: SipHash-2-4 with 128 bits gives the published values, proofs depend on every byte
- * that they cover, and a mask undoes itself. The values are those of the authors' reference
- * implementation (vectors.h): the key is 00 01 .. 0f, the message 00 01 .. with the given number
- * of bytes.
+ * that they cover, and masking twice restores the text. The values are those of the authors'
+ * reference implementation (vectors.h): the key is 00 01 .. 0f, the message 00 01 .. with the given
+ * number of bytes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ START_TEST(vectors)
 }
 END_TEST
 
-/* Another proof, another secret, challenge or hello: another result. */
+/* A different kind of proof, secret, challenge or hello gives a different result. */
 START_TEST(proofs)
 {
 	struct df_key secret = counting_key(), challenge, other, first, before, now;
@@ -70,7 +70,9 @@ START_TEST(proofs)
 	for (what = DF_PROOF_CONNECTS, before = first; what <= DF_PROOF_SESSION; what++) {
 		now = df_auth_proof(&secret, what, hello, sizeof(hello), &challenge);
 		ck_assert(!df_key_equal(&first, &now));
-		/* The session's key is not a proof: a proof is sent in the clear. */
+		/*
+		 * The session's key differs from every proof, because proofs are sent in the clear.
+		 */
 		ck_assert(!df_key_equal(&before, &now));
 		before = now;
 	}
@@ -102,7 +104,7 @@ START_TEST(masks)
 	memcpy(text, plain, sizeof(text));
 	df_auth_mask(&session, 3, text, sizeof(text));
 	ck_assert(memcmp(text, plain, sizeof(text)));
-	/* A block of the key stream does not repeat. */
+	/* No block of the key stream repeats. */
 	ck_assert(memcmp(text, text + sizeof(session), sizeof(session)));
 	df_auth_mask(&session, 3, text, sizeof(text));
 	ck_assert(!memcmp(text, plain, sizeof(text)));

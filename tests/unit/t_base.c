@@ -22,7 +22,7 @@ struct item {
 	struct df_list link;
 };
 
-/* A list under random operations against an array that does the same. */
+/* Compares a list under random operations with an array under the same operations. */
 START_TEST(t_list)
 {
 	struct item items[64], *it, *tmp;
@@ -130,7 +130,7 @@ START_TEST(t_lock)
 	start = df_now_ns();
 	ck_assert_int_eq(df_cond_wait(&cond, &inner, 20 * (int64_t)DF_NS_PER_MS), -ETIMEDOUT);
 	ck_assert_uint_ge(df_now_ns() - start, 20 * DF_NS_PER_MS);
-	ck_assert_int_eq(df_mutex_trylock(&outer), 1); /* exempt from the order */
+	ck_assert_int_eq(df_mutex_trylock(&outer), 1); /* exempt from the lock order */
 	df_mutex_unlock(&outer);
 	df_mutex_unlock(&inner);
 }
@@ -146,7 +146,7 @@ static void *need_once(void *arg)
 	if (df_once_begin(&once, "The test")) {
 		df_lock_none_held("the work");
 		df_sleep_ns(5 * DF_NS_PER_MS);
-		once_work++; /* plain: df_once orders it */
+		once_work++; /* not atomic, because df_once orders it */
 		df_once_end(&once);
 	}
 	__atomic_add_fetch(&once_seen, once_work, __ATOMIC_RELAXED);
@@ -230,7 +230,7 @@ static void *waker(void *arg)
 	int shared = *(int *)arg;
 
 	df_sleep_ns(5 * DF_NS_PER_MS);
-	/* RELEASE pairs with the ACQUIRE in t_futex: the test's model of a published word. */
+	/* RELEASE pairs with the ACQUIRE in t_futex(): a published word. */
 	__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
 	df_futex_wake(&word, 1, shared);
 	return NULL;
@@ -243,7 +243,8 @@ START_TEST(t_futex)
 	pthread_t t;
 
 	errno = E2BIG;
-	ck_assert_int_eq(df_futex_wait(&word, 1, -1, shared), 0); /* differs: returns at once */
+	/* the word differs, so it returns at once */
+	ck_assert_int_eq(df_futex_wait(&word, 1, -1, shared), 0);
 	ck_assert_int_eq(df_futex_wait(&word, 0, 10 * (int64_t)DF_NS_PER_MS, shared), -ETIMEDOUT);
 	ck_assert_int_eq(errno, E2BIG);
 	ck_assert_uint_ge(df_now_ns() - start, 10 * DF_NS_PER_MS);
@@ -267,7 +268,7 @@ START_TEST(t_rng)
 		ck_assert_uint_eq(df_rng_u64(&a), df_rng_u64(&b));
 	for (i = 0; i < 70000; i++)
 		counts[df_rng_below(&a, 7)]++;
-	for (i = 0; i < 7; i++) /* 10 standard deviations */
+	for (i = 0; i < 7; i++) /* within 10 standard deviations */
 		ck_assert_msg(counts[i] > 9074 && counts[i] < 10926, "seed %llu: %d",
 			      (unsigned long long)df_test_seed(), counts[i]);
 	ck_assert_uint_eq(df_rng_below(&a, 0), 0);
@@ -284,13 +285,16 @@ START_TEST(t_rng)
 	df_rng_shuffle_int(&a, perm, 100);
 	for (i = 0; i < 100; i++)
 		ck_assert_int_eq(seen[perm[i]]++, 0);
-	/* Ranks on other machines compute the same values. */
+	/* Ranks on different machines compute the same values. */
 	df_rng_init(&a, 42);
 	ck_assert_uint_eq(df_rng_u64(&a), 0x15780b2e0c2ec716ull);
 }
 END_TEST
 
-/* Ranks exchange hashes, so their values are fixed; one flipped bit changes about half the bits. */
+/*
+ * Ranks exchange hashes, so their values must not change. A flipped bit changes about half of the
+ * bits.
+ */
 START_TEST(t_hash)
 {
 	unsigned char data[64];
@@ -316,7 +320,7 @@ START_TEST(t_hash)
 }
 END_TEST
 
-/* A reader of XML gets the text back; lengths count characters, not bytes. */
+/* A reader of XML gets the original text. Lengths count characters and not bytes. */
 START_TEST(t_xml_text)
 {
 	static const struct {

@@ -1,6 +1,6 @@
 /*
- * Description: CUDA_DEVICE_MAX_CONNECTIONS (runtime/base/connections.h): the application's value is
- * back after the last call, and in a child that is forked during calls of other threads.
+ * Description: CUDA_DEVICE_MAX_CONNECTIONS (runtime/base/connections.h). The application's value is
+ * restored after the last call, and in a child that is forked during calls of other threads.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static int is(const char *value)
 	return now && !strcmp(now, value);
 }
 
-/* In a child: 0 if it sees its own value, and calls of its own work. */
+/* Runs in a child. Returns 0 if the child sees the application's value, and its own calls work. */
 static int child(void)
 {
 	if (!is("1"))

@@ -1,7 +1,7 @@
 /*
- * Description: the end of several communicators (runtime/comm/comm.h): all are marked before the
- * first ends, an executor that takes long for it keeps no lock, and a communicator that a thread
- * ends is not destroyed meanwhile.
+ * Description: several communicators are ended (runtime/comm/comm.h). All are marked before the
+ * first one is ended, no lock is held while an executor takes long, and a communicator that a
+ * thread ends is not destroyed meanwhile.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ static void condemn(struct df_comm *comm)
 	add(&condemned);
 }
 
-/* As an abort of NCCL that does not return. */
+/* Like an abort of NCCL that does not return. */
 static void end(struct df_comm *comm)
 {
 	(void)comm;
@@ -104,7 +104,7 @@ START_TEST(no_lock)
 		ck_assert_int_eq(df_comm_create(0, NULL, &comms[i]), 0);
 	pthread_create(&ends, NULL, end_them, &nr);
 	until(&inside, 1);
-	/* Another thread makes a communicator meanwhile. */
+	/* Meanwhile another thread can create a communicator. */
 	ck_assert_int_eq(df_comm_create(0, NULL, &more), 0);
 	for (i = 0; i < NR; i++)
 		pthread_create(&destroys[i], NULL, destroy, comms[i]);

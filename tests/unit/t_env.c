@@ -1,4 +1,4 @@
-/* Description: the table of variables: every row parses, refuses and prints as it is declared. */
+/* Description: the table of variables. Every row parses, refuses and prints values as declared. */
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static const struct row {
 
 static struct df_env parse_one(const char *name, const char *value)
 {
-	static char text[256]; /* strings of the result point here */
+	static char text[256]; /* strings of the result point into this array */
 	char *env[] = {"PATH=/bin", text, NULL};
 	static struct df_env e;
 
@@ -73,7 +73,10 @@ START_TEST(t_defaults)
 }
 END_TEST
 
-/* Every value of every enum, in any case, and nothing else; both ends of every range. */
+/*
+ * Accepts every value of every enum, in upper and lower case, and both ends of every range. Refuses
+ * everything else.
+ */
 START_TEST(t_rows)
 {
 	const struct row *r = &rows[_i];
@@ -165,7 +168,10 @@ START_TEST(t_names_of_others)
 }
 END_TEST
 
-/* The process's own settings: warned about once, by name, and kept when the environment changes. */
+/*
+ * The process's own settings. A bad one causes one warning with its name. Later changes of the
+ * environment have no effect.
+ */
 START_TEST(t_process)
 {
 	char out[2048];
@@ -212,7 +218,7 @@ START_TEST(t_expand)
 }
 END_TEST
 
-/* The folder of all processes, and text that is no pattern. */
+/* The folder that all processes share, and a % that starts no pattern. */
 START_TEST(t_expand_shared)
 {
 	static const char *const paths[][2] = {
@@ -243,7 +249,10 @@ START_TEST(t_expand_shared)
 }
 END_TEST
 
-/* The first rule for a name counts; else the word without a name; else the first word. */
+/*
+ * The first rule for a name counts. If none matches, the word without a name counts, and otherwise
+ * the default, which is the first word.
+ */
 START_TEST(t_rules)
 {
 	const char *words = "auto|tcp|verbs", *rules = "comm=a:tcp,verbs,comm=A:auto,comm=b:c:auto";

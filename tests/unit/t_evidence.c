@@ -1,4 +1,4 @@
-/* Description: a self-test's result is kept, and read by the same machine and build only. */
+/* Description: the result of a self-test is kept, and only the same machine and build read it. */
 #define _GNU_SOURCE
 #include "tests/lib/test.h"
 
@@ -55,7 +55,9 @@ START_TEST(t_kept)
 }
 END_TEST
 
-/* Another build, driver or setting has another file; a file with another key in it is ignored. */
+/*
+ * Another build, driver or setting has another file. A file that contains another key is ignored.
+ */
 START_TEST(t_of_another)
 {
 	char other[PATH_MAX];
@@ -68,14 +70,14 @@ START_TEST(t_of_another)
 	ck_assert_str_ne(path, other);
 	ck_assert_int_eq(rename(path, other), 0);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
-	/* Its own is written over it. */
+	/* The process's own result overwrites the file. */
 	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_DAEMON, DF_EVIDENCE_TAKE, "fine"),
 			 0);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_TAKE);
 }
 END_TEST
 
-/* Cut off at any byte, or with any byte changed. */
+/* A file that is cut off at any byte, or in which any byte is changed, is ignored. */
 START_TEST(t_damaged)
 {
 	char whole[4096], damaged[4096];
@@ -116,7 +118,7 @@ START_TEST(t_not_ours)
 	ck_assert_int_eq(unlink(path), 0);
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_NONE);
-	/* Only root may give files away. */
+	/* Only root can change the owner of a file. */
 	if (!geteuid()) {
 		ck_assert_int_eq(rename(aside, path), 0);
 		ck_assert_int_eq(chown(path, 12345, (gid_t)-1), 0);
@@ -125,7 +127,7 @@ START_TEST(t_not_ours)
 }
 END_TEST
 
-/* The folder is another's to write into: the one below TMPDIR is taken. */
+/* Other users may write to the folder, so the folder in TMPDIR is used instead. */
 START_TEST(t_open_folder)
 {
 	char folder[PATH_MAX], other[PATH_MAX];
@@ -138,7 +140,7 @@ START_TEST(t_open_folder)
 	ck_assert_int_eq(df_evidence_write(&facts, 0, DF_EVIDENCE_DAEMON, DF_EVIDENCE_TAKE, "fine"),
 			 0);
 	ck_assert_int_eq(word(0), DF_EVIDENCE_TAKE);
-	/* And where that is another's too there is none. */
+	/* If other users may write to that folder too, there is no file. */
 	snprintf(folder, sizeof(folder), "%s/dfshim-%u", getenv("TMPDIR"), (unsigned)geteuid());
 	ck_assert_int_eq(chmod(folder, 0777), 0);
 	ck_assert_int_eq(df_evidence_path(&facts, 0, DF_EVIDENCE_DAEMON, other, sizeof(other)),
@@ -160,7 +162,7 @@ START_TEST(t_lock)
 	ck_assert_int_ge(other, 0);
 	df_evidence_unlock(other);
 	df_evidence_unlock(fd);
-	/* A process that ends gives it back. */
+	/* The lock of a process ends with the process. */
 	pid = fork();
 	if (!pid)
 		_exit(df_evidence_lock(&facts, 0, df_now_ns()) < 0);
@@ -231,7 +233,7 @@ static void *find(const char *name)
 	return NULL;
 }
 
-/* The name of the file of GPU 0 with this variable, "" if it is not set. */
+/* Returns the file name for GPU 0 when the variable has this value; "" leaves it unset. */
 static const char *file_with(const char *name, const char *value)
 {
 	static char files[4][PATH_MAX];
@@ -247,7 +249,10 @@ static const char *file_with(const char *name, const char *value)
 	return at;
 }
 
-/* Evidence is of the settings that NCCL obeys, whole, and of the number of GPUs that are seen. */
+/*
+ * The file name depends on the settings that NCCL obeys, in full length, and on the number of
+ * visible GPUs.
+ */
 START_TEST(t_settings)
 {
 	char one[101], other[101];

@@ -1,6 +1,6 @@
 /*
- * Evidence of a fault of the machine: planted files of the kernel's log and of RDMA ports. Older
- * messages, other messages, and counters that do not rise are no evidence.
+ * Evidence of a hardware fault: files that stand for the kernel's log and for RDMA ports. Messages
+ * from before the start, other messages, and counters that do not rise are no evidence.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Description: the choice of network interfaces by NCCL's rules, with reasons; addresses; ports. */
+/* Description: network interfaces are chosen by NCCL's rules, with reasons; addresses; ports. */
 #include "tests/lib/test.h"
 
 #include <arpa/inet.h>
@@ -27,7 +27,10 @@ static struct df_iface iface(const char *name, unsigned flags, const char *ip, u
 	return i;
 }
 
-/* A node with everything; rows of one interface are apart, as the kernel lists them. */
+/*
+ * A node with all kinds of interfaces. Rows of one interface are not adjacent, as in the kernel's
+ * list.
+ */
 #define NR_ALL 11
 static void all(struct df_iface *v)
 {
@@ -44,7 +47,7 @@ static void all(struct df_iface *v)
 	v[10] = iface("usb0", LIVE, "fe80::9", 64);
 }
 
-/* The names and addresses in order of use, and where asked the reason of a row. */
+/* Returns names and addresses in the order of use. */
 static const char *used(struct df_iface *v, int nr, const struct df_iface_rules *rules)
 {
 	static char text[512];
@@ -82,11 +85,11 @@ START_TEST(t_default)
 	ck_assert_str_eq(used(v, NR_ALL, &v6), "eth1=2001:db8::7");
 	ck_assert_str_eq(v[2].reason, "IPv4, but NCCL_SOCKET_FAMILY=AF_INET6");
 
-	/* InfiniBand first; a group is not mixed with the next. */
+	/* InfiniBand first. Interfaces of different kinds are never mixed. */
 	v[NR_ALL] = iface("ib0", LIVE, "10.9.0.7", 16);
 	ck_assert_str_eq(used(v, NR_ALL + 1, &none), "ib0=10.9.0.7");
 	ck_assert_str_eq(v[2].reason, "InfiniBand goes first");
-	/* Without carrier it does not count. */
+	/* An interface without carrier does not count. */
 	v[NR_ALL].flags = IFF_UP;
 	ck_assert_str_eq(used(v, NR_ALL + 1, &none), "eth0=10.1.0.7 eth1=10.2.0.7");
 }
@@ -121,7 +124,7 @@ START_TEST(t_named)
 		{"eth", "eth0=10.1.0.7 eth1=10.2.0.7"},
 		{"eth1", "eth1=10.2.0.7"},
 		{"=eth", ""},
-		{"=eth1,usb0", "eth1=10.2.0.7"}, /* link-local is last within its group */
+		{"=eth1,usb0", "eth1=10.2.0.7"}, /* a link-local address is last within its group */
 		{"=usb0", "usb0=fe80::9"},
 		{"^eth0", "lo=127.0.0.1 docker0=172.17.0.1 eth1=10.2.0.7 virbr0=192.168.122.1"},
 		{"^lo,docker,virbr,usb", "eth0=10.1.0.7 eth1=10.2.0.7"},
@@ -131,7 +134,7 @@ START_TEST(t_named)
 		{"eth2", ""},
 		{"nosuch", ""},
 		{"nosuch,,eth1:1,", "eth1=10.2.0.7"},
-		/* Nothing is named: as if unset. */
+		/* A setting that names no interface counts as unset. */
 		{"", "eth0=10.1.0.7 eth1=10.2.0.7"},
 		{"^", "eth0=10.1.0.7 eth1=10.2.0.7"},
 		{"=,,", "eth0=10.1.0.7 eth1=10.2.0.7"},
@@ -169,13 +172,13 @@ START_TEST(t_hint)
 	ck_assert_str_eq(v[2].reason, "not in the subnet of NCCL_COMM_ID");
 	ck_assert_int_eq(df_addr_parse("[2001:db8::9]:1", &hint, 1), 0);
 	ck_assert_str_eq(used(v, NR_ALL, &rules), "eth1=2001:db8::7");
-	/* One machine: all ranks are at 127.0.0.1. */
+	/* On one machine all ranks have the address 127.0.0.1. */
 	ck_assert_int_eq(df_addr_parse("127.0.0.1:1", &hint, 1), 0);
 	ck_assert_str_eq(used(v, NR_ALL, &rules), "lo=127.0.0.1");
-	/* An address in no subnet of ours. */
+	/* The address is in no subnet of this node. */
 	ck_assert_int_eq(df_addr_parse("8.8.8.8:1", &hint, 1), 0);
 	ck_assert_str_eq(used(v, NR_ALL, &rules), "eth0=10.1.0.7 eth1=10.2.0.7");
-	/* A name is stronger. */
+	/* NCCL_SOCKET_IFNAME takes precedence over the address. */
 	ck_assert_int_eq(df_addr_parse("10.2.33.44:1", &hint, 1), 0);
 	rules.names = "eth0";
 	ck_assert_str_eq(used(v, NR_ALL, &rules), "eth0=10.1.0.7");
@@ -214,7 +217,7 @@ START_TEST(t_addresses)
 }
 END_TEST
 
-/* A listener on 127.0.0.1, or -1. */
+/* Returns a listener on 127.0.0.1, or -1. */
 static int busy(int port)
 {
 	struct sockaddr_in in = {.sin_family = AF_INET,
@@ -244,13 +247,13 @@ START_TEST(t_ports)
 	ck_assert_int_eq(df_ports_parse("1-65535", &first, &last), 0);
 	ck_assert(first == 1 && last == 65535);
 
-	/* Three ports that are free now, below those that the kernel gives out. */
+	/* Three free ports, below those that the kernel assigns. */
 	first = 20000 + getpid() % 10000;
 	for (;; first += 3) {
 		for (i = 0; i < 3; i++)
 			fd[i] = busy(first + i);
 		nr = (fd[0] >= 0) + (fd[1] >= 0) + (fd[2] >= 0);
-		/* The middle one stays taken. */
+		/* The middle one remains occupied. */
 		for (i = 0; i < 3; i++)
 			if (fd[i] >= 0 && (i != 1 || nr < 3))
 				close(fd[i]);
@@ -269,7 +272,7 @@ START_TEST(t_ports)
 		      "%d and %d of %s", got[0], got[1], range);
 	df_addr_set_port(&a, 0);
 	ck_assert_int_eq(df_addr_listen(&a, 1), -EADDRINUSE);
-	/* The range is for ports that no setting chooses. */
+	/* The range applies only to ports that no setting chooses. */
 	for (first += 3;
 	     (nr = df_addr_listen((df_addr_set_port(&a, first), &a), 1)) == -EADDRINUSE;)
 		first++;

@@ -1,4 +1,6 @@
-/* Description: ranks given by torchrun, Open MPI, MPICH, Slurm, one inside another; bad values. */
+/*
+ * Description: ranks from torchrun, Open MPI, MPICH and Slurm, also one inside another; bad values.
+ */
 #include "tests/lib/test.h"
 
 #include <stdlib.h>
@@ -21,9 +23,9 @@ static const struct {
 	{{NULL, NULL, "0", "2"}, 0, 2},
 	{{NULL, NULL, NULL, NULL, "5", "6"}, 5, 6},
 	{{NULL, NULL, NULL, NULL, NULL, NULL, "7", "16"}, 7, 16},
-	/* torchrun, once a node by srun. */
+	/* srun starts torchrun once on each node. */
 	{{"9", "16", NULL, NULL, NULL, NULL, "1", "2"}, 9, 16},
-	/* An allocation without a step. */
+	/* An allocation of Slurm without a step. */
 	{{NULL, NULL, NULL, NULL, NULL, NULL, NULL, "16"}, -1, 0},
 	{{"", "", NULL, NULL, NULL, NULL, "1", "2"}, 1, 2},
 	{{"x", "8"}, -1, 0},

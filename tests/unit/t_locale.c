@@ -1,6 +1,6 @@
 /*
- * Description: numbers in settings and files have a decimal point in a locale with a comma, too,
- * and words are the same in a locale where I is not the capital of i.
+ * Description: numbers in settings and files have a decimal point even in a locale with a comma.
+ * Words compare equal even in a locale where I is not the capital of i.
  */
 #include "tests/lib/test.h"
 
@@ -22,7 +22,7 @@ START_TEST(t_comma)
 	struct df_cost cost = {.far_inst_ns = 7000};
 	char *end;
 
-	/* The application's own numbers have one. */
+	/* The application's own numbers have a comma. */
 	ck_assert(strtod("2,5", &end) == 2.5 && !*end);
 	ck_assert(df_strtod("2.5", &end) == 2.5 && !*end);
 	ck_assert(!df_far_parse("1.5:100.5", &cost));
@@ -35,7 +35,7 @@ START_TEST(t_comma)
 }
 END_TEST
 
-/* A file is read again by another process, in its own locale. */
+/* Another process reads the file in its own locale. */
 START_TEST(t_written)
 {
 	static const struct df_cost cost = {.inst_ns = 1.5, .byte_ns = 0.25, .cores = 2};
@@ -57,14 +57,14 @@ START_TEST(t_written)
 }
 END_TEST
 
-/* Children of main(), which has chosen another locale. */
+/* Runs in children of main(), which has selected another locale. */
 START_TEST(t_dotless)
 {
 	const char *rules = "op=BROADCAST_I:PRIORITY";
 
 	if (df_test_locale("tr_TR"))
 		return;
-	/* A sanitizer's strcasecmp() knows no locale. */
+	/* A sanitizer's strcasecmp() ignores the locale, so check tolower(). */
 	ck_assert_int_ne(tolower('I'), 'i');
 	ck_assert_int_eq(df_strcasecmp("INIT", "init"), 0);
 	ck_assert_int_lt(df_strcasecmp("INI", "init"), 0);

@@ -1,4 +1,4 @@
-/* Description: log lines have NCCL's forms, go where NCCL's go, and leave errno alone. */
+/* Description: log lines have NCCL's forms, go where NCCL's lines go, and preserve errno. */
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 static int saved[3], file;
 
-/* From here on descriptor fd goes into a file. */
+/* Redirects descriptor `fd` to a file. */
 static void capture(int fd)
 {
 	char path[] = "/tmp/t_log_XXXXXX";
@@ -201,7 +201,7 @@ START_TEST(t_errno_and_length)
 }
 END_TEST
 
-/* A name that another machine has given itself, as each way into the log writes it. */
+/* The name of another machine, in every function that writes to the log. */
 START_TEST(t_names)
 {
 	static const char *const clean = "rank 1 (no?[2Jde?fake?, pid 7) has died";
@@ -212,7 +212,7 @@ START_TEST(t_names)
 	settings("trace", "TRACE", "ALL", NULL);
 	capture(STDERR_FILENO);
 	df_warn("rank 1 (%s, pid 7) has died", name);
-	/* A text of several lines stays in lines. */
+	/* A text of several lines keeps its lines. */
 	raw[strcspn(raw, "\n")] = ' ';
 	df_log_raw(raw, (size_t)len);
 	text = captured(STDERR_FILENO);
@@ -262,7 +262,7 @@ static void *writer(void *arg)
 	return NULL;
 }
 
-/* Lines of several threads are whole. */
+/* Lines of several threads are not mixed. */
 START_TEST(t_threads)
 {
 	pthread_t threads[NR_THREADS];

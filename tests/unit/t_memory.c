@@ -1,6 +1,6 @@
 /*
- * Description: memory of the CPU backend's daemon: it is zeroed, also where it has been used
- * before, and unused pages are not touched, so that visible devices without work cost nothing.
+ * Description: memory of the CPU backend's daemon is zeroed, even if it was used before. Unused
+ * pages are not touched, so visible devices without work need no memory.
  */
 #include <stdint.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 #include "tests/lib/test.h"
 
 #define NR    24
-#define BYTES (300000u) /* as a device's rings */
+#define BYTES (300000u) /* size of a device's rings */
 
-/* Whole pages inside that are in memory. */
+/* Returns the number of resident pages that are completely inside the range. */
 static size_t touched(char *p, size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), nr, i, n = 0;
@@ -50,7 +50,7 @@ START_TEST(t_untouched)
 }
 END_TEST
 
-/* Any size, in memory that has been used. */
+/* Any size, in memory that was used before. */
 START_TEST(t_zeroed)
 {
 	static const size_t sizes[] = {1, 64, 4095, 65535, 65536, 70000, 131072, BYTES};

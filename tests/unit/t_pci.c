@@ -1,4 +1,7 @@
-/* Description: distances of devices on the PCI bus, from sysfs; NCCL_NET_GDR_LEVEL allows some. */
+/*
+ * Description: distances of devices on the PCI bus, from sysfs. NCCL_NET_GDR_LEVEL allows some
+ * distances.
+ */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -12,7 +15,10 @@
 
 static char root[64];
 
-/* The folder, and those above it; its NUMA node, -2: it says none. */
+/*
+ * Makes the device's folder and its parents. `numa` is its NUMA node; -2 makes no file with the
+ * node.
+ */
 static const char *device(const char *path, int numa)
 {
 	static char at[4][300];
@@ -60,30 +66,30 @@ static const struct {
 } cases[] = {
 	{SWITCH_A "/0000:17:00.0/0000:18:00.0", SWITCH_A "/0000:17:00.0/0000:18:00.0", 0, 0,
 	 DF_PCI_LOC},
-	/* One switch, two of its ports. */
+	/* Two ports of one switch. */
 	{SWITCH_A "/0000:17:00.0/0000:18:00.0", SWITCH_A "/0000:17:02.0/0000:1a:00.0", 0, 0,
 	 DF_PCI_PIX},
-	/* Two functions of one card, with no switch. */
+	/* Two functions of one card, without a switch. */
 	{"pci0000:40/0000:40:01.0/0000:41:00.0", "pci0000:40/0000:40:01.0/0000:41:00.1", 0, 0,
 	 DF_PCI_PIX},
-	/* A switch below a port of the other switch. */
+	/* A second switch is below a port of the first. */
 	{SWITCH_A "/0000:17:00.0/0000:18:00.0/0000:19:00.0/0000:1b:00.0",
 	 SWITCH_A "/0000:17:02.0/0000:1a:00.0", 0, 0, DF_PCI_PXB},
-	/* Two ports of one host bridge. Names that begin alike are not the same. */
+	/* Two ports of one host bridge. A common prefix of names is not a common folder. */
 	{SWITCH_A "/0000:17:00.0/0000:18:00.0", "pci0000:15/0000:15:01.1/0000:20:00.0", 0, 0,
 	 DF_PCI_PHB},
 	{"pci0000:15/0000:15:05.0", "pci0000:15/0000:15:06.0", 0, 0, DF_PCI_PHB},
-	/* Two host bridges of a processor, and of two. */
+	/* Two host bridges of one processor, and of two processors. */
 	{SWITCH_A "/0000:17:00.0/0000:18:00.0", "pci0000:37/0000:37:01.0/0000:38:00.0", 0, 0,
 	 DF_PCI_PHB},
 	{SWITCH_A "/0000:17:00.0/0000:18:00.0", "pci0000:97/0000:97:01.0/0000:98:00.0", 0, 1,
 	 DF_PCI_SYS},
-	/* One alone has no nodes, or does not say. */
+	/* A machine without NUMA nodes: -1 in the file, or no file. */
 	{"pci0000:00/0000:00:01.0/0000:01:00.0", "pci0000:20/0000:20:01.0/0000:21:00.0", -1, -1,
 	 DF_PCI_PHB},
 	{"pci0000:00/0000:00:03.0/0000:03:00.0", "pci0000:20/0000:20:03.0/0000:23:00.0", -2, -2,
 	 DF_PCI_PHB},
-	/* Behind other buses; domains of a driver's own. */
+	/* The PCI bus is below another bus; a driver's own PCI domain. */
 	{"platform/bus/pci0002:00/0002:00:00.0/0002:01:00.0",
 	 "platform/bus/pci0002:00/0002:00:00.0/0002:01:00.1", 0, 0, DF_PCI_PIX},
 	{"pci0000:15/0000:15:00.5/pci10000:00/10000:00:01.0/10000:01:00.0",
@@ -104,7 +110,7 @@ START_TEST(paths)
 		      "%s and %s: %s and %s, not %s", cases[_i].a, cases[_i].b,
 		      df_pci_name(df_pci_path(a, b)), df_pci_name(df_pci_path(b, a)),
 		      df_pci_name(cases[_i].path));
-	/* As sysfs has them: links that lead there. */
+	/* In sysfs devices are found by links. */
 	snprintf(link, sizeof(link), "%s/link", root);
 	ck_assert_int_eq(symlink(a, link), 0);
 	ck_assert_int_eq(df_pci_path(link, b), cases[_i].path);
@@ -125,14 +131,14 @@ END_TEST
 static const struct {
 	const char *level;
 	enum df_pci_path longest;
-	int unknown; /* one that is not known may be used */
+	int unknown; /* whether a device at an unknown distance may be used */
 } levels[] = {{NULL, DF_PCI_PXB, 1},  {"LOC", DF_PCI_LOC, 0}, {"NVL", DF_PCI_LOC, 0},
 	      {"PIX", DF_PCI_PIX, 1}, {"pix", DF_PCI_PIX, 1}, {"PXB", DF_PCI_PXB, 1},
 	      {"PXN", DF_PCI_PXB, 1}, {"PHB", DF_PCI_PHB, 1}, {"SYS", DF_PCI_SYS, 1},
 	      {"0", DF_PCI_LOC, 0},   {"1", DF_PCI_PIX, 1},   {"2", DF_PCI_PXB, 1},
 	      {"3", DF_PCI_PHB, 1},   {"4", DF_PCI_SYS, 1},   {"5", DF_PCI_SYS, 1}};
 
-/* A process each: the variable is read once. */
+/* Each case is a process, because the variable is read once. */
 START_TEST(level)
 {
 	enum df_pci_path path;

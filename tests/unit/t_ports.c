@@ -1,8 +1,8 @@
 /*
- * Description: the choice among several RDMA ports. For a slice (df_verbs_pair_choose()): idle
- * ports take turns; a slow one gets little; one that has only had small slices gets as much as
- * before; a spare one gets nothing while there is another. Time is counted, not measured. For the
- * other side's port (df_verbs_rail_with()): the port of ours that is paired with it.
+ * Description: the choice among several RDMA ports. For a slice (df_verbs_pair_choose()) idle ports
+ * take turns, a slow port gets few slices, a port that only had small slices gets as many as
+ * before, and a spare port gets none while there is another port. Time is counted and not measured.
+ * For a port of the other side (df_verbs_rail_with()) the port of this side that is paired with it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 
 static struct path path;
 static struct pair pairs[PORTS];
-static uint64_t wrote[PORTS];	/* slices */
-static uint64_t byte_ns[PORTS]; /* what a port takes for a byte, */
-static uint64_t late_ns[PORTS]; /* and until its completion is seen */
+static uint64_t wrote[PORTS];	/* number of slices */
+static uint64_t byte_ns[PORTS]; /* time that a port needs for a byte */
+static uint64_t late_ns[PORTS]; /* time until the completion of a slice is seen */
 
 static void begin(void)
 {
@@ -33,7 +33,7 @@ static void begin(void)
 	}
 }
 
-/* n slices, one under way at a time. */
+/* Writes n slices, one after the other. */
 static void slices(int n, uint32_t bytes)
 {
 	static uint64_t now;
@@ -59,7 +59,7 @@ START_TEST(equal)
 	slices(999, 65536);
 	for (i = 0; i < PORTS; i++)
 		ck_assert_uint_eq(wrote[i], 333);
-	/* For slices of any size, and when another port has more under way. */
+	/* For slices of any size, and if another port is busier. */
 	slices(999, 8);
 	slices(999, 262144);
 	for (i = 0; i < PORTS; i++)
@@ -78,7 +78,7 @@ START_TEST(slow)
 	begin();
 	byte_ns[_i] = 100;
 	slices(1000, 65536);
-	/* It is tried again by and by. */
+	/* The port is tried again from time to time. */
 	ck_assert_uint_gt(wrote[_i], 8);
 	ck_assert_uint_lt(wrote[_i], 200);
 	byte_ns[_i] = 1;
@@ -93,7 +93,7 @@ START_TEST(small)
 {
 	int i;
 
-	/* Eight bytes take as long as a completion may be seen late. */
+	/* A completion may be seen so late that it takes longer than the eight bytes. */
 	begin();
 	for (i = 1; i < PORTS; i++)
 		pairs[i].usable = 0;
@@ -118,7 +118,7 @@ START_TEST(spare)
 	slices(100, 65536);
 	ck_assert_uint_eq(wrote[0], 0);
 	ck_assert_uint_eq(wrote[1], 50);
-	/* With one spare port rather than with two. */
+	/* One spare port is better than two. */
 	pairs[1].usable = 0;
 	pairs[2].far = 2;
 	slices(100, 65536);
@@ -129,7 +129,10 @@ START_TEST(spare)
 }
 END_TEST
 
-/* The pair of the other side's k-th port of two; ours are 3, 4, 5 and the spare 2. */
+/*
+ * Returns the pair for the other side's k-th of two ports. The ports of this side are 3, 4, 5, and
+ * the spare port 2.
+ */
 static int with(const char *cross_nic, int k, int order, int is_spare)
 {
 	static const int orders[] = {3, 4, 5, 2};
@@ -159,7 +162,10 @@ START_TEST(goes_with)
 {
 	ck_assert_int_eq(with("2", 0, 3, 0), 3);
 	ck_assert_int_eq(with("2", 1, 4, 0), 4);
-	/* A near port without a pair: spare, failed, absent, or beyond the ports begun. */
+	/*
+	 * The near port has no pair: it is spare, has failed, does not exist, or has not been
+	 * started.
+	 */
 	ck_assert_int_eq(with("2", 1, 2, 0), 4);
 	ck_assert_int_eq(with("2", 1, 5, 0), 4);
 	ck_assert_int_eq(with("2", 1, 9, 0), 4);
@@ -175,7 +181,7 @@ START_TEST(goes_with_the_same)
 	ck_assert_int_eq(with("0", 1, 2, 0), 2);
 	ck_assert_int_eq(with("0", 1, 3, 1), 3);
 	ck_assert_int_eq(with("0", 2, 3, 0), 3);
-	/* Or none. */
+	/* There is no pair for the port. */
 	ck_assert_int_eq(with("0", 1, 5, 0), -1);
 	ck_assert_int_eq(with("0", 1, 9, 0), -1);
 }

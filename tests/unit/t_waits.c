@@ -1,6 +1,6 @@
 /*
- * Description: waits of streams (runtime/order/waits.h): a call that waits for all streams is made
- * when no stream waits, and until it returns no stream is made to wait.
+ * Description: waits of streams (runtime/order/waits.h). A call that waits for all streams is made
+ * only when no stream waits. Until it returns, no stream is made to wait.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -11,13 +11,16 @@
 #include "runtime/order/waits.h"
 #include "tests/lib/test.h"
 
-static uint64_t done;		/* of the collective */
-static uint32_t waiting, alone; /* streams that were made to wait; threads in such a call */
+static uint64_t done; /* done word of the collective */
+/*
+ * number of streams that were made to wait; number of threads in a call that waits for all streams
+ */
+static uint32_t waiting, alone;
 
 static int stream_wait(struct df_mstream *s, const uint64_t *addr, uint64_t value)
 {
 	(void)s, (void)addr, (void)value;
-	/* No thread is in such a call. */
+	/* No thread is in a call that waits for all streams. */
 	ck_assert_uint_eq(__atomic_load_n(&alone, __ATOMIC_RELAXED), 0);
 	__atomic_add_fetch(&waiting, 1, __ATOMIC_RELAXED);
 	return 0;
@@ -39,9 +42,9 @@ START_TEST(none_waits)
 	ck_assert_int_eq(df_waits_put(0, NULL, &f, 1), 0);
 	ck_assert_uint_eq(waiting, 1);
 	ck_assert_int_eq(df_waits_stop(0, 0), 0);
-	/* Nor for all devices. */
+	/* A call for all devices may not be made either. */
 	ck_assert_int_eq(df_waits_stop(-1, 0), 0);
-	/* It is no other device's business. */
+	/* A call for another device may be made. */
 	ck_assert_int_eq(df_waits_stop(1, 0), 1);
 	df_waits_go(1);
 	done = 1;
@@ -49,7 +52,7 @@ START_TEST(none_waits)
 	df_waits_go(-1);
 	ck_assert_int_eq(df_waits_stop(0, 0), 1);
 	df_waits_go(0);
-	/* A graph's too. */
+	/* The wait of a graph counts too. */
 	f = flight(2);
 	df_waits_note(0, &f);
 	ck_assert_int_eq(df_waits_stop(0, 0), 0);
@@ -67,7 +70,7 @@ static void *put_one(void *arg)
 	return arg;
 }
 
-/* By a call that is for its device, or for all. */
+/* _i: the call waits for its device, or for all devices. */
 START_TEST(none_is_made_to)
 {
 	pthread_t t;
@@ -83,7 +86,10 @@ START_TEST(none_is_made_to)
 }
 END_TEST
 
-/* Streams are made to wait all the time, operations end, and some threads are in such calls. */
+/*
+ * Streams are made to wait all the time, operations end, and some threads make calls that wait for
+ * all streams.
+ */
 #define ROUNDS 3000
 
 static void *streams(void *arg)
@@ -133,7 +139,7 @@ START_TEST(together)
 }
 END_TEST
 
-static uint64_t crowd[33]; /* what stream i waits for */
+static uint64_t crowd[33]; /* done word for which stream i waits */
 
 static void *one_more(void *arg)
 {
@@ -165,8 +171,9 @@ START_TEST(queues_are_kept)
 	pthread_join(t, NULL);
 	ck_assert_uint_eq(waiting, 33);
 	/*
-	 * If none of them ends, the stream may wait after a second, because the others may
-	 * need what its thread does next; also if waiting streams wait for more meanwhile.
+	 * If none of the waits ends, the stream may wait after a second nevertheless, because the
+	 * other streams may need what its thread does next. This holds even if waiting streams wait
+	 * for more meanwhile.
 	 */
 	already = waiting;
 	pthread_create(&t, NULL, one_more, (void *)7);

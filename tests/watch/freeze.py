@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""freeze.py NAME PID...: stops the threads of that name in these processes, as if they got no processor: the processes themselves
-count as running. Prints "frozen"; goes on when its input ends."""
+"""freeze.py NAME PID...: stops the threads of that name in these processes, as if they got no CPU
+time. The processes themselves count as running. Prints "frozen". Lets the threads continue when its
+input ends."""
 import ctypes
 import os
 import sys

@@ -1,6 +1,6 @@
 /*
- * A library as users preload beside dfshim: it counts allocations and some calls of NCCL and CUDA,
- * and calls the next definition. At the end of the process it prints what it has counted.
+ * A library that users preload beside dfshim. It counts allocations and some calls of NCCL and
+ * CUDA, and calls the next definition. When the process ends, it prints the counts.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -16,7 +16,7 @@ import sys
 import time
 
 MAGIC = b"DFC1"
-IDLE = 150  # connections at each port that say nothing: more than a process accepts before they prove anything
+IDLE = 150  # silent connections at each port: more than a process accepts before they prove anything
 
 
 def over():
@@ -50,7 +50,7 @@ def record(iface, path):
 
 
 def load(path):
-    """The connections to each port: one list of bytes in order of sending."""
+    """Returns the bytes of each recorded connection in the order of sending."""
     with open(path, encoding="utf-8") as f:
         streams = json.load(f)
     return [b"".join(bytes.fromhex(parts[seq]) for seq in sorted(parts, key=int)) for parts in streams.values()]
@@ -69,7 +69,7 @@ def reach(where):
 
 
 def is_open(s):
-    """Closes it if the other end has."""
+    """Returns whether the connection is open. Closes it if the other end has closed it."""
     try:
         if s.recv(1, socket.MSG_DONTWAIT):
             return True
@@ -82,7 +82,8 @@ def is_open(s):
 
 
 def frame(like, kind, body, length=None):
-    """A frame of the control plane: DFC1, version (as in one that was recorded), type, length, number of masked bytes."""
+    """Returns a frame of the control plane: DFC1, version (of a recorded frame), type, length, number
+    of masked bytes."""
     return like[:6] + struct.pack("<HII", kind, len(body) if length is None else length, 0) + body
 
 
@@ -122,7 +123,8 @@ def attack(path, ports):
                     if random.randrange(2):
                         s.shutdown(socket.SHUT_WR)
                     s.settimeout(0.02)
-                    # An answer to a greeting is a challenge and a proof: 64 bytes and a header. Nothing else may follow.
+                    # An answer to a greeting is a challenge and a proof: 64 bytes and a header.
+                    # Nothing else may follow.
                     heard = s.recv(65536)
                     if len(heard) > 256:
                         print(f"{kind}: {len(heard)} bytes were answered at {where}")

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the exit of a process in mode trace waits no longer than 1 s for the others, whether they are stopped or only get no processor.
+# Description: a process in mode trace that exits waits at most 1 s for the others, even if they are stopped or get no CPU time.
 # Limit: 200 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -9,7 +9,8 @@ netns 1 1
 n=4 master=29500
 export DFSHIM_TIMEOUT_MS=600000 DFSHIM_PROVED_MS=0
 
-# leave CASE [COMMAND...]: the last rank exits in the middle of the job, while COMMAND with the pids of the others holds them.
+# leave CASE [COMMAND...]: the last rank exits in the middle of the job, while COMMAND, with the
+# process ids of the others, keeps them from running.
 leave() {
 	local i line
 	master=$((master + 1)) pid=()
@@ -45,7 +46,7 @@ stop='[ $0 = free ] || kill -STOP "$@"; echo frozen; sleep 1000'
 
 leave free bash -c "$stop" free
 free=$took
-# is_late HOW: whether the exit was late.
+# is_late HOW: whether the exit took too long.
 is_late() {
 	if [ "$1" = stopped ]; then
 		leave stopped bash -c "$stop" stopped
@@ -55,7 +56,7 @@ is_late() {
 	[ "$took" -gt $((1000 + 3 * free + 1000 * SLOW)) ]
 }
 for how in stopped frozen; do
-	# Three times, because the machine itself may stand still.
+	# Three times, because the machine itself may have been busy.
 	! { is_late $how && is_late $how && is_late $how; } || fail "$how: the exit took $took ms, $free ms if no process is held"
 done
 exit 0

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the process that judges in mode trace is killed, or stopped, while it does: another one takes over, and each hang is reported once.
+# Description: the process that judges in mode trace is killed or stopped while it judges. Another process takes over, and each hang is reported once.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -9,8 +9,9 @@ netns $nodes 1
 master=29500
 export DFSHIM_TIMEOUT_MS=600000 DFSHIM_DEBUG=info
 
-# hit SIGNAL: starts a job that hangs, and sends the signal to the process that looks, between its two looks. Sets leader; fails
-# if the verdict was faster, or if without this process no other could know what the ranks did.
+# hit SIGNAL: starts a job that hangs, and sends the signal to the judging process between its two
+# examinations. Sets `leader`. Fails if the verdict was faster, or if without this process no other
+# could know what the ranks did.
 hit() {
 	local i
 	master=$((master + 1)) pid=() leader=
@@ -41,7 +42,7 @@ finish() {
 	kill -KILL "${pid[@]}" "${all[@]}" 2>/dev/null
 	wait 2>/dev/null
 }
-# named PATTERN: all others have printed it, and one of them the report.
+# named PATTERN: waits until all other processes have printed it, and one of them the report.
 named() {
 	local i
 	for ((i = 0; i < nodes; i++)); do
@@ -55,7 +56,8 @@ named() {
 }
 
 for signal in KILL STOP; do
-	# The operations that a stopped process has issued are not known, so nothing is proved before the time-out.
+	# The operations that a stopped process has issued are unknown, so nothing is proved before
+	# the time-out.
 	[ $signal = KILL ] || export DFSHIM_TIMEOUT_MS=$((15000 * SLOW))
 	until hit $signal; do
 		echo "$signal: too late, again"
@@ -69,7 +71,7 @@ for signal in KILL STOP; do
 	fi
 	awk -v a="$began" -v b="$(date +%s%N)" -v s=$signal 'BEGIN { printf "%s: another process has named the hang after %.1f s\n", s, (b - a) / 1e9 }'
 	if [ $signal = STOP ]; then
-		# It learns of the verdict, and does not report it a second time.
+		# After it continues, the process learns the verdict and does not report it again.
 		kill -CONT "$(<"$T/pid.$leader")"
 		until grep -qE "^(MISMATCH|.* MISMATCH): .* differs in count" "$T/out.$leader"; do
 			kill -0 "${pid[leader]}" 2>/dev/null || fail "the leader does not learn of it: $(tail -n 30 "$T/out.$leader")"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: mode trace names a hang on every node (network namespaces, nothing shared): two calls that differ, a cycle, a rank that has died, has left, or never comes; and calls no slow rank.
+# Description: mode trace names a hang on every node (network namespaces that share nothing): two calls that differ, a cycle, a rank that has died, has exited, or never arrives. A slow rank is not reported.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -10,7 +10,7 @@ procs=$((SLOW > 1 ? 1 : 4))
 n=$((nodes * procs)) master=29500
 unset DFSHIM_TRACE
 
-# A process with a /tmp and a /dev/shm of its own, where the build is seen as before if it is below /tmp.
+# A process with its own /tmp and /dev/shm. A build folder inside /tmp remains visible.
 # shellcheck disable=SC2016 # for the shell that it is given to
 own='mount -t tmpfs none /dev/shm && mkdir -p "$0" && mount -t tmpfs none "$0" || exit 1
 for d in "$SRC" "$B" "$T"; do
@@ -18,7 +18,7 @@ for d in "$SRC" "$B" "$T"; do
 done
 mount --rbind "$0" /tmp && cd / && exec "$@"'
 
-# job HANGS: on every node its processes.
+# job HANGS: starts the job's processes on every node.
 job() {
 	local i j
 	master=$((master + 1))
@@ -38,10 +38,10 @@ finish() {
 	kill "${pid[@]}" 2>/dev/null
 	wait "${pid[@]}" 2>/dev/null
 }
-# names NODE PATTERN: a process of that node has printed it.
+# names NODE PATTERN: whether a process of the node has printed the pattern.
 names() { cat "$T"/out."$1".* 2>/dev/null | grep -qE "^$2"; }
 
-# hang HANGS PATTERN TIMEOUT_MS: named on every node.
+# hang HANGS PATTERN TIMEOUT_MS: the hang must be named on every node.
 hang() {
 	local i p began
 	export DFSHIM_TIMEOUT_MS=$3
@@ -57,11 +57,11 @@ hang() {
 	awk -v a="$began" -v b="$(date +%s%N)" -v w="$1" 'BEGIN { printf "%s: named on every node after %.1f s: ", w, b / 1e9 - a }'
 	cat "$T"/out.* | grep -E "^$2" | head -1
 	finish
-	# One report in the whole job; on other nodes only its sentence.
+	# One report in the whole job. The other nodes print only its sentence.
 	[ "$(cat "$T"/out.* | grep -c '^Confidence: ')" = 1 ] || [ "$1" = missing ] || fail "$1: more than one report: $(tail -n 40 "$T"/out.*)"
 }
 
-# Before the time-out only what is proved.
+# Before the time-out only proved hangs are reported.
 hang mismatch "MISMATCH: .* differs in count" 600000
 hang cycle "DATA: .* cycle " 600000
 hang dead "CRASH: r$((n - 1)) has died" 600000
@@ -69,13 +69,14 @@ hang left "MISSING: .* waits for r$((n - 1)), whose process exited normally" $((
 hang sleeps "(SLOW|MISSING): .* waits for r$((n - 1)), which has not issued it" $((3000 * SLOW))
 hang missing "INIT: rank $((n - 1)) of $n has not called ncclCommInitRank" $((3000 * SLOW))
 
-# A part of the job: the others still run.
+# Only a part of the job hangs while the others still run.
 LATE=$((20 * SLOW)) hang part "(DATA: .* cycle |ORDER: .* use different communicators first)" 600000
 ! grep "has gone on" "$T"/out.* || fail "part: named when nothing ran any more"
-# A rank that does something else for ever is named at last.
+# A rank that does other work for ever is reported after the time-out.
 LATE=100000 hang busy "(SLOW|MISSING): .* waits for r$((n - 1)), which has not issued it" $((1000 * SLOW))
 
-# A slow rank is none, however often the others look. One that moves is none after the time-out, either.
+# A slow rank is never reported, however often the processes are examined. A rank that makes
+# progress is not reported after the time-out either.
 export DFSHIM_TIMEOUT_MS=600000 DFSHIM_PROVED_MS=200 LATE=6
 job slow
 for p in "${pid[@]}"; do

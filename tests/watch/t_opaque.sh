@@ -1,11 +1,10 @@
 #!/bin/bash
-# Description: mode trace: a kernel of the application that never ends is named, in front of an operation, on a stream that the
-# operation's waits for, and where there is no operation.
+# Description: mode trace names a kernel of the application that never ends: before an operation, on a stream for which the operation's stream waits, and without any operation.
 set -u
 . "$SRC/tests/lib/clients.sh"
 fake=$B/tests/cuda/driver
 [ -x "$B/tests/cuda/use_opaque" ] || skip "built without NCCL's header"
-# run HOW: until the verdict.
+# run HOW: runs the program until its verdict.
 run() {
 	local limit=${LIMIT:-60}
 	# Without an operation there is no verdict, and the job goes on.
@@ -24,7 +23,7 @@ grep -q "^GPU_STUCK: .*, may never end: kernel rms_norm (3 times), $kernel$" "$T
 grep -q "no progress for [0-9]* ms: a thread waits for the device, .* may not have ended: rms_norm, ${kernel#kernel }$" "$T/alone" ||
 	fail "alone: $(cat "$T/alone")"
 [ "$(cat "$T/passed")" = "status 0" ] || fail "passed: $(cat "$T/passed")"
-# Nothing of that is in a trace before there is a standstill.
+# Before a hang the trace contains no records of kernels.
 "$B/dfshim" show "$T/passed.trace" >"$T/show" || fail "show: status $?"
 ! grep -q ' launch ' "$T/show" || fail "passed: $(cat "$T/show")"
 exit 0

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: mode trace beside another preloaded library, before or behind it, and beside jemalloc (JEMALLOC, or where it is installed): the job is right, the other library sees its calls, and a hang is named.
+# Description: mode trace with another preloaded library before or after dfshim, and with jemalloc (JEMALLOC, or the installed one). The job is right, the other library sees its calls, and a hang is named.
 # Limit: 200 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -11,7 +11,7 @@ jemalloc=${JEMALLOC:-$(ldconfig -p | sed -n 's/.*libjemalloc\.so\.2 .*=> //p' | 
 ours="$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so"
 unset DFSHIM_TRACE
 
-# job PRELOAD HANGS: starts it.
+# job PRELOAD HANGS: starts the job.
 job() {
 	local i
 	master=$((master + 1)) pid=()
@@ -23,7 +23,8 @@ job() {
 		pid+=($!)
 	done
 }
-# beside NAME PRELOAD [REDUCES]: both a job that ends and one that hangs. The other library sees that number of all-reduces.
+# beside NAME PRELOAD [REDUCES]: runs a job that completes and a job that hangs. The other library
+# must see REDUCES AllReduces.
 beside() {
 	local p i
 	job "$2" none
@@ -41,10 +42,11 @@ beside() {
 }
 
 beside "another library first" "$SAN_RUNTIME$T/shim.so $ours" 23
-# dfshim calls NCCL by pncclX, so a library behind it sees the calls of CUDA alone.
+# dfshim calls NCCL's functions by their pnccl names, so a library after dfshim sees only the calls
+# of CUDA.
 beside "another library last" "$SAN_RUNTIME$B/libdfshim.so $T/shim.so $B/libdfhost.so $B/libdfnccl.so" 0
 [ -n "$jemalloc" ] || { echo "jemalloc is not installed: not tried" && exit 0; }
-[ -z "$SAN_RUNTIME" ] || exit 0 # it has an allocator of its own
+[ -z "$SAN_RUNTIME" ] || exit 0 # a sanitizer has its own allocator
 beside "jemalloc first" "$jemalloc $ours"
 beside "jemalloc last" "$ours $jemalloc"
 beside "jemalloc and another library" "$T/shim.so $jemalloc $ours" 23
