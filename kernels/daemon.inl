@@ -13,6 +13,7 @@
  *   rings.inl   incoming submissions, outgoing completions
  *   words.inl   slots whose words show that they are full
  *   task.inl    a task's slice: poll, execute, commit
+ *   gpu/wait.inl   on a GPU, waiting in place
  *   gpu/short.inl  on a GPU, a small program in one turn
  */
 
@@ -106,7 +107,10 @@ DFK void dfk_accept(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 }
 
 #if DFK_WAYS
+#include "kernels/gpu/wait.inl"
 #include "kernels/gpu/short.inl"
+#else
+#define dfk_await(d, blk, ctx, sh, stage) dfk_task_poll(ctx, sh, stage)
 #endif
 
 /* Thread 0: decides the work of this turn. */
@@ -167,7 +171,7 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	if (sh->brief)
 		return;
 #endif
-	got = dfk_task_poll(ctx, sh, stage);
+	got = dfk_await(d, blk, ctx, sh, stage);
 #if DFK_WAYS
 	/* The stage is used for the slice. */
 	if (got > 0 && !dfk_local(blk)->plan_bad)

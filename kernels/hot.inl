@@ -213,12 +213,13 @@ DFK void dfk_scratch(struct df_kctx *ctx)
 }
 
 /*
- * Thread 0: whether a program may be executed by gpu/short.inl: one loop, no dependencies, plain
- * operations, connectors and instructions in the copy.
+ * Thread 0: whether a program may be executed by gpu/short.inl: one loop, slices that can be words,
+ * no dependencies, plain operations, connectors and instructions in the copy.
  */
 DFK uint32_t dfk_is_brief(const struct dfk_hot *h)
 {
-	return h->coll.loops == 1 && !h->coll.nr_deps && h->coll.redop < DF_PREMULSUM &&
+	return h->coll.loops == 1 && dfk_slice_bytes(&h->coll, 1, 0) <= DF_WORDS_BYTES &&
+	       !h->coll.nr_deps && h->coll.redop < DF_PREMULSUM &&
 	       h->ctx.nr_inst <= DFK_HOT_INSTS && h->ctx.send == h->conn;
 }
 
@@ -516,9 +517,11 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 	 * them the host may be writing, but those are not used.
 	 */
 	for (i = (uint32_t)DFK_TID; i < sizeof(*d) / 8; i += DFK_NTHREADS)
-		((dfk_u64 *)(void *)&l->d)[i] = dfk_load_relaxed_sys(&((const dfk_u64 *)(const void *)d)[i]);
+		((dfk_u64 *)(void *)&l->d)[i] =
+			dfk_load_relaxed_sys(&((const dfk_u64 *)(const void *)d)[i]);
 	for (i = (uint32_t)DFK_TID; i < sizeof(*b) / 8; i += DFK_NTHREADS)
-		((dfk_u64 *)(void *)b)[i] = dfk_load_relaxed_sys(&((const dfk_u64 *)(const void *)o)[i]);
+		((dfk_u64 *)(void *)b)[i] =
+			dfk_load_relaxed_sys(&((const dfk_u64 *)(const void *)o)[i]);
 	dfk_sync();
 	if (DFK_TID == 0) {
 		l->d_home = d;
@@ -602,21 +605,21 @@ struct dfk_fetch {
 	struct df_kctx *home;
 };
 
-#define dfk_at(blk, ctx)    ((void)(blk), (ctx))
-#define dfk_home(ctx)	    (ctx)
-#define dfk_block_home(blk) (blk)
-#define dfk_coll_home(ctx)  ((ctx)->coll)
-#define dfk_now(ctx)	    ((const struct df_kinst *)(ctx)->cur)
-#define dfk_now_is(ctx, in) ((ctx)->cur = (in))
-#define dfk_slot(blk, from) (from)
+#define dfk_at(blk, ctx)	((void)(blk), (ctx))
+#define dfk_home(ctx)		(ctx)
+#define dfk_block_home(blk)	(blk)
+#define dfk_coll_home(ctx)	((ctx)->coll)
+#define dfk_now(ctx)		((const struct df_kinst *)(ctx)->cur)
+#define dfk_now_is(ctx, in)	((ctx)->cur = (in))
+#define dfk_slot(blk, from)	(from)
 #define dfk_now_from(ctx, slot) ((ctx)->cur = (slot)->e.inst)
-#define dfk_inst(ctx, i)    df_prog_inst((ctx)->coll->prog, (ctx)->first_inst + (i))
-#define dfk_scratch(ctx)    ((void)(ctx))
+#define dfk_inst(ctx, i)	df_prog_inst((ctx)->coll->prog, (ctx)->first_inst + (i))
+#define dfk_scratch(ctx)	((void)(ctx))
 #define dfk_reconnect(blk, ctx) ((void)(ctx))
-#define dfk_look(blk)	    1
-#define dfk_ask(blk)	    ((void)(blk))
-#define dfk_publish(blk)    ((void)(blk))
-#define dfk_able(blk)	    ((void)(blk))
+#define dfk_look(blk)		1
+#define dfk_ask(blk)		((void)(blk))
+#define dfk_publish(blk)	((void)(blk))
+#define dfk_able(blk)		((void)(blk))
 
 /*
  * ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/coll/connector.c): without it,

@@ -16,12 +16,8 @@
 #else
 #define DFK_UNITS (DF_WORDS_BYTES / 8)
 #endif
-/* Looks at words and streams in a turn; after that, the block looks elsewhere. */
-#define DFK_SHORT_LOOKS 32
 /* Looks of the other threads, which thread 0 ends earlier as a rule. */
-#define DFK_SHORT_MOST (4 * DFK_SHORT_LOOKS)
-/* Words of the host are read once in this number of those looks. */
-#define DFK_HEED_EVERY 4
+#define DFK_SHORT_MOST (4 * DFK_LOOKS)
 
 /* One instruction of the running instance, with addresses. */
 struct dfk_plan {
@@ -30,9 +26,9 @@ struct dfk_plan {
 	uint64_t *get, *put;  /* words of the slots, or NULL */
 	uint64_t *tail;	      /* of the connector that it sends on, or NULL */
 	uint32_t get_flag, put_flag;
-	uint32_t words;	    /* of the slice, on every rank */
-	uint32_t bytes;	    /* of them that this rank has */
-	uint32_t sweep;	    /* words of the slot that must be written, 0: only those of the slice */
+	uint32_t words; /* of the slice, on every rank */
+	uint32_t bytes; /* of them that this rank has */
+	uint32_t sweep; /* words of the slot that must be written, 0: only those of the slice */
 	uint32_t ok;
 	uint32_t tells; /* whether it needs dfk_commit(): it is the last one, or gives slots back */
 	uint64_t recv_pos, send_pos;
@@ -265,42 +261,10 @@ DFK uint32_t dfk_unit_first(void)
 	return (uint32_t)(DFK_TID >= 32 ? DFK_TID - 32 : DFK_TID + DFK_NTHREADS - 32);
 }
 
-/*
- * Words of the host, read while thread 0 waits for something else: whether there are submissions or
- * a request to leave. The loads are in progress until dfk_heed() uses their results.
- */
-struct dfk_heed {
-	uint32_t tail, quit, leave;
-};
-
-DFK struct dfk_heed dfk_heed_begin(const struct df_kblock *blk)
-{
-	const struct dfk_local *l = dfk_local(blk);
-	struct dfk_heed h;
-
-	/* RELAXED: hints, which are read again before anything follows from them. */
-	h.tail = dfk_load_relaxed_sys(&l->home->sq.tail);
-	h.quit = dfk_load_relaxed_sys(&l->d_home->quit);
-	h.leave = dfk_load_relaxed_sys(&l->d_home->leave);
-	return h;
-}
-
-/* Whether the block should look there. */
-DFK int dfk_heed(struct df_kblock *blk, const struct dfk_heed *h)
-{
-	struct dfk_local *l = dfk_local(blk);
-
-	if (h->tail != blk->sq.head)
-		l->eager = 1;
-	if (h->quit || h->leave)
-		l->looks = 0;
-	return h->tail != blk->sq.head || h->quit || h->leave;
-}
-
 /* Thread 0: whether the instance may access the buffers. Looks for a while if no task waits. */
 DFK uint32_t dfk_short_ready(struct df_kblock *blk, struct df_kctx *ctx)
 {
-	int i, looks = blk->first == blk->last ? DFK_SHORT_LOOKS : 1;
+	int i, looks = blk->first == blk->last ? DFK_LOOKS : 1;
 	struct dfk_heed h = {blk->sq.head, 0, 0};
 
 	for (i = 0; i < looks && !ctx->ready; i++) {
@@ -325,8 +289,8 @@ DFK int dfk_short_wait(struct df_kblock *blk, struct df_kctx *ctx, struct dfk_sh
 	struct dfk_heed h = {blk->sq.head, 0, 0};
 	uint64_t v;
 
-	if (left > DFK_SHORT_LOOKS)
-		left = DFK_SHORT_LOOKS;
+	if (left > DFK_LOOKS)
+		left = DFK_LOOKS;
 	for (i = 0; !dfk_unit_get(p, at, &v); i++) {
 		if (i + 1 >= left) {
 			dfk_store_relaxed_sys(&sh->enough, 1u);
@@ -404,13 +368,11 @@ DFK int dfk_short_move(struct df_kblock *blk, struct dfk_shared *sh, const struc
 	return 1;
 }
 
-/* Thread 0: the turn has taken as long as several others, for dfk_leaves(). */
+/* Thread 0: the turn ends without the next slice. */
 DFK void dfk_short_missed(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 			  struct df_kctx *ctx, int able)
 {
-	struct dfk_local *l = dfk_local(blk);
-
-	l->looks = (l->looks + 3) & ~3u;
+	dfk_lasted(blk);
 	if (!able)
 		sh->peer = 0;
 	dfk_miss(d, blk, sh, ctx, able);
