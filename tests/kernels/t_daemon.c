@@ -212,6 +212,40 @@ START_TEST(test_share)
 }
 END_TEST
 
+/* A root whose receiver is late sends as much as there are slots, and the rest afterwards. */
+START_TEST(test_slots)
+{
+	static const struct shape small = {DF_COLL_BROADCAST, 8, DF_PROTO_LL, DF_ALGO_AUTO};
+	static struct world w;
+	uint64_t seed = df_test_seed() * 1000 + (uint64_t)_i;
+	const struct df_kconn *tx;
+	struct df_rng r;
+	int m, root;
+
+	df_rng_init(&r, seed);
+	young = 1;
+	shape = &small;
+	setup(&w, &r, 2, 1, 1, MAX_INST);
+	shape = NULL;
+	root = w.root[0];
+	tx = &w.rc[0][root].conns[0];
+	ck_assert_uint_lt(tx->nr_slots, MAX_INST);
+	for (m = 0; m < MAX_INST; m++)
+		submit(&w, root, 0, m, 0);
+	turns(&w, root, 1000);
+	SETTLE(w.blk[root]);
+	ck_assert_msg(w.hdrs[0]->tail == tx->nr_slots, "seed %llu: %llu slices in %u slots",
+		      (unsigned long long)seed, (unsigned long long)w.hdrs[0]->tail, tx->nr_slots);
+	for (m = 0; m < MAX_INST; m++)
+		submit(&w, !root, 0, m, 0);
+	for (m = 0; m < 2000; m++)
+		turns(&w, m % 2, 1);
+	for (m = 0; m < MAX_INST; m++)
+		result(&w, 0, !root, m, seed);
+	clear(&w, seed);
+}
+END_TEST
+
 static void finish_round(struct world *w, int m)
 {
 	int i;
@@ -288,5 +322,5 @@ int main(void)
 	setenv("SEED", "1", 0);
 	return DF_TESTS("daemon", {test_random, NR_WORLDS / df_test_slow()},
 			{test_priorities, NR_WORLDS / df_test_slow()}, {test_share, 4},
-			{test_common_order, 20});
+			{test_slots, 20}, {test_common_order, 20});
 }
