@@ -11,8 +11,8 @@ passes t_deadlock
 unset ONLY
 SLOW=$slow
 
-# A GPU with 32 multiprocessors has four blocks, and messages that are large enough to use them.
-env FAKE_CUDA_SMS=32 FAKE_CUDA_DEVICES=1 "LD_PRELOAD=$B/libdfshim.so" DFSHIM_BACKEND=cuda "DFSHIM_STATS=$T/stats.blocks" \
+# A GPU with 16 multiprocessors has four blocks, and messages that are large enough to use them.
+env FAKE_CUDA_SMS=16 FAKE_CUDA_DEVICES=1 "LD_PRELOAD=$B/libdfshim.so" DFSHIM_BACKEND=cuda "DFSHIM_STATS=$T/stats.blocks" \
 	timeout "${LIMIT:-100}" "$C/disorder" --ranks 2 --iters 2 --max 4194304 --timeout 60 >"$T/blocks" 2>&1 ||
 	fail "four blocks: $(tail -20 "$T/blocks")"
 grep -q '"blocks": 4' "$T/stats.blocks" || fail "not four blocks: $(cat "$T/stats.blocks")"

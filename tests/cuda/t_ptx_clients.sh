@@ -9,7 +9,7 @@ job=(--colls 8 --max 65536 --seed "$SEED" --iters $((${WHOLE:+1}0 + 4)))
 for t in 64 512; do
 	on_ptx DFSHIM_THREADS=$t disorder --ranks 4 "${job[@]}"
 done
-on_ptx DFSHIM_THREADS=64 FAKE_CUDA_WEAK=1 FAKE_CUDA_SMS=16 disorder --ranks 4 --mix --streams 3 "${job[@]}"
+on_ptx DFSHIM_THREADS=64 FAKE_CUDA_WEAK=1 FAKE_CUDA_SMS=8 disorder --ranks 4 --mix --streams 3 "${job[@]}"
 on_ptx DFSHIM_THREADS=64 disorder --ranks 4 --procs 4 --sync "${job[@]}"
 # While an operation waits for its stream, the kernel looks at the word in GPU memory and never at the one in host memory, unless the
 # driver has no memory for the former (DF_NEAR_BYTES).

@@ -64,8 +64,8 @@ uint64_t df_cuda_device_id(int device)
  * operations use all blocks, small ones one (the cost model decides); the other multiprocessors are
  * the application's.
  */
-#define MULTIPROCESSORS_A_BLOCK 8
-#define BLOCKS_MAX		16
+#define MULTIPROCESSORS_A_BLOCK 4
+#define BLOCKS_MAX		32
 
 uint32_t df_cuda_blocks(void)
 {
