@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the wheel and the Debian package for arm64: what is in them, and jobs on them under an emulator.
+# Description: the wheel and the Debian package for arm64: their contents, and jobs with them under an emulator.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/clients.sh"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the package of `make deb`: unpacked into a folder of its own, used there, and removed by dpkg.
+# Description: the package of `make deb` is installed into a folder of its own, used there, and removed by dpkg.
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/lib/installed.sh"
@@ -7,7 +7,7 @@ deb=$(ls "$SRC"/build/dist/dfshim_*_"$(dpkg --print-architecture)".deb 2>/dev/nu
 [ "$deb" -nt "$B/libdfshim.so" ] || skip "the package is older than the libraries: make deb"
 [ "$(id -u)" = 0 ] || skip "only root can install packages"
 unset LD_PRELOAD
-# A database of its own: what this machine has installed is not touched.
+# dpkg uses a database of its own, so this machine's packages remain unchanged.
 root=$T/root
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/triggers"
 : >"$root/var/lib/dpkg/status"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the wheel of `make wheel` in a fresh Python environment: the tool, the libraries, jobs on them; and gone again.
+# Description: the wheel of `make wheel` in a new Python environment: the tool, the libraries, jobs with them, and its removal.
 # Limit: 400 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -22,7 +22,8 @@ done
 [ "$("$tool" lib)" = "$("$T/venv/bin/python" -c 'import dfshim, os; print(os.path.realpath(dfshim.library()))')" ] ||
 	fail "dfshim lib: $("$tool" lib 2>&1)"
 [ -s "$T/venv/share/man/man1/dfshim.1" ] || fail "no manual page"
-# A job that NCCL's rules cannot finish, on the installed libraries, with its call sites; its status is the program's.
+# With the installed libraries: a job that completes, and a job that NCCL's rules cannot complete,
+# with its call sites. The status is the program's.
 env -u SRC -u B "$tool" run --host -- "$C/disorder" --ranks 2 --colls 3 --iters 3 >"$T/out" 2>&1 || fail "run: $(tail -5 "$T/out")"
 grep -q OK "$T/out" || fail "run: $(cat "$T/out")"
 env -u SRC -u B "$tool" run --host --rules nccl --timeout "$(seconds 20)" -- "$C/disorder" --ranks 2 --colls 4 --iters 30 >"$T/out" 2>&1 &&
@@ -31,7 +32,8 @@ grep -q '^ORDER: ' "$T/out" || fail "by NCCL's rules: $(cat "$T/out")"
 # shellcheck disable=SC2016 # for the shell below
 "$tool" run --host -- sh -c 'for f in $LD_PRELOAD; do realpath $f; done' | grep -q "^$(realpath "$T")/venv/.*/libdfshim.so" ||
 	fail "another libdfshim.so than the wheel's is preloaded"
-# PyTorch's programs need the driver by its name, and the operators. TORCH_PYTHON: a Python that has PyTorch.
+# PyTorch's programs need the driver under its name, and the operators. TORCH_PYTHON names a Python
+# with PyTorch.
 "$tool" run --host -- python3 -c 'import ctypes, os, sys
 assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
 name = ctypes.CDLL(None).cudaGetErrorName

@@ -1,6 +1,6 @@
 /*
- * One rank of a job of tests/profiler: job PLUGIN VERSION RANK WORLD WHAT. When nothing moves any
- * more, it prints "hangs" and waits to be killed.
+ * One rank of a job of tests/profiler: job PLUGIN VERSION RANK WORLD WHAT. When nothing makes
+ * progress any more, it prints "hangs" and waits to be killed.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -36,7 +36,10 @@ static void *of_thread(void *arg)
 	return NULL;
 }
 
-/* All that NCCL can do: communicators, groups, threads, graphs, the network, what has no events. */
+/*
+ * Everything that NCCL reports: communicators, groups, threads, graphs, the network, and operations
+ * without events.
+ */
 static void all(int version)
 {
 	struct fake_comm *a = fake_comm(0xa, "world", world, rank), *b, *t;
@@ -83,7 +86,10 @@ static void groups(void)
 	fake_destroy(c);
 }
 
-/* Many calls in graphs, which take no more memory than some of them; then one that is not. */
+/*
+ * Captures many calls, which must not need more memory than a few; then makes a call outside
+ * graphs. Returns 1 if the memory grew.
+ */
 static int capture(void)
 {
 	struct fake_comm *c = fake_comm(0xa, "world", world, rank);
@@ -103,7 +109,10 @@ static int capture(void)
 	return all.ru_maxrss - some.ru_maxrss < 8 << 10 ? 0 : 1;
 }
 
-/* A communicator that is aborted while its proxies wait; the process works for a while without NCCL. */
+/*
+ * Aborts a communicator while its proxies wait. Afterwards the process works without NCCL for a
+ * while.
+ */
 static void aborted(void)
 {
 	struct fake_comm *c = fake_comm(0xa, "world", world, rank);
@@ -145,7 +154,9 @@ int main(int argc, char **argv)
 	}
 	steps(c, 5, 1);
 	fake_sync(c);
-	/* Rank 1 does not call, sends nothing, receives nothing, or its kernel does nothing. */
+	/*
+	 * Rank 1 makes no call, sends nothing, receives nothing, or has a kernel that does nothing.
+	 */
 	if (!strcmp(what, "missing") && rank != 1)
 		fake_coll(c, "AllReduce", 8, 0, version < 3,
 			  version < 3 ? STALL_RECV_NET : STALL_KERNEL, 0);

@@ -1,5 +1,5 @@
-# For the tests here: a job of tests/profiler/job, and what `dfshim check` says of its traces.
-# Its variables are for the tests.
+# Functions for the tests in this folder: run a job of tests/profiler/job, and check its traces with
+# `dfshim check`. Sourced; the tests use its variables.
 # shellcheck shell=bash
 # shellcheck disable=SC2034
 plugin=$B/libnccl-profiler-dfshim.so
@@ -13,7 +13,8 @@ fail() {
 	bad=1
 }
 
-# start FOLDER WORLD VARIABLE... -- PROGRAM...: a process for each rank, RANK in its arguments replaced by its number; $pids.
+# start FOLDER WORLD VARIABLE... -- PROGRAM...: starts a process for each rank, with RANK in the
+# arguments replaced by its number. Stores the process ids in `pids`.
 start() {
 	local dir=$1 world=$2 rank vars=()
 	shift 2
@@ -27,7 +28,7 @@ start() {
 	done
 }
 
-# ends: all processes of the job end with status 0.
+# ends FOLDER: all processes of the job must exit with status 0.
 ends() {
 	local pid
 	for pid in "${pids[@]}"; do
@@ -35,7 +36,8 @@ ends() {
 	done
 }
 
-# stands FOLDER RECORD: the job hangs; each process of it that is to has recorded that nothing moves. Then it is killed.
+# stands FOLDER NR TYPE: waits until the job hangs and NR records of this type are in its trace, and
+# kills it.
 stands() {
 	local dir=$1 want=$2 i
 	for ((i = 0; i < ${LIMIT:-60} * 10; i++)); do
@@ -47,7 +49,8 @@ stands() {
 	wait "${pids[@]}" 2>/dev/null
 }
 
-# says FOLDER STATUS PATTERN: what the checker says of it.
+# says FOLDER STATUS PATTERN: the checker must exit with STATUS and print a first line that matches
+# PATTERN.
 says() {
 	"$df" check "$1/trace" >"$1/check" 2>&1
 	local got=$?

@@ -1,5 +1,5 @@
-# A job that speaks to the plugin as NCCL does; and an NCCL that does so too, with a program that uses it: libdfshim.so can be
-# preloaded there.
+# A program that calls the plugin as NCCL does. And a libnccl that calls the plugin, with a program
+# that uses it, so that libdfshim.so can be preloaded.
 PROFILED := $(B)/tests/profiler
 PROFILED_NCCL := $(addprefix tests/profiler/nccl/,nccl.c nccl.h) interpose/profiler/nccl_profiler.h
 tests: $(addprefix $(PROFILED)/,job preloaded/libnccl.so.2 preloaded/app)

@@ -1,10 +1,11 @@
 #!/bin/bash
-# The profiler plugin with a folder that cannot be written, no memory, no room in files, and calls that NCCL does not make: one clear line, and the job goes on.
+# Description: the profiler plugin with a folder that cannot be written, without memory, without room in files, and with calls that NCCL does not make: one clear line, and the job goes on.
 set -u
 . "$SRC/tests/profiler/job.sh"
 [ -x "$B/tests/profiler/job" ] || { echo "not built" && exit 77; }
 
-# goes_on NAME PATTERN COMMAND...: status 0, and its only line has the pattern.
+# goes_on NAME PATTERN COMMAND...: the command must exit with 0 and print a single line that matches
+# PATTERN.
 goes_on() {
 	local name=$1 pattern=$2
 	shift 2

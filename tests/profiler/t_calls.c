@@ -1,7 +1,8 @@
 /*
- * Calls of the profiler plugin that NCCL does not make, or makes too late: without a description, a place
- * for the handle or a context, with unknown types, functions and states, with handles that have ended or
- * that another process made. Nothing is written for them, and what follows is recorded as before.
+ * Calls of the profiler plugin that NCCL does not make, or makes too late: without a description, a
+ * place for the handle, or a context; with unknown types, functions and states; with handles that
+ * have ended or belong to another process. Nothing is recorded for them, and later calls are
+ * recorded as before.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -86,7 +87,7 @@ START_TEST(test_unknown)
 		ck_assert_int_eq(p->start(context, &h, &e), 0);
 		ck_assert_ptr_null(h);
 	}
-	/* An unknown type of data is one byte. */
+	/* Elements of an unknown type count as one byte. */
 	e = coll("AllReduce");
 	e.coll.is.type = NULL;
 	ck_assert_int_eq(p->start(context, &h, &e), 0);
@@ -97,7 +98,9 @@ START_TEST(test_unknown)
 }
 END_TEST
 
-/* Handles that have ended, or that no process made, or another one: all are none. */
+/*
+ * Handles that have ended, that were never returned, or that belong to another process are ignored.
+ */
 START_TEST(test_handles)
 {
 	struct df_profiler_v5_event e = coll("AllReduce"), proxy = {.type = DF_PROFILER_PROXY_OP};
@@ -113,7 +116,7 @@ START_TEST(test_handles)
 		ck_assert_int_eq(p->stop(k), 0);
 		ck_assert_ptr_null(kernel(op));
 	}
-	/* The place is used again: the old handle does not find the new operation. */
+	/* The new operation reuses the place. The old handle must not find the new operation. */
 	ck_assert_int_eq(p->start(context, &h, &e), 0);
 	ck_assert_ptr_ne(h, op);
 	ck_assert_ptr_null(kernel(op));
@@ -125,7 +128,7 @@ START_TEST(test_handles)
 		ck_assert_int_eq(p->start((void *)bits, &h, &e), 0);
 		ck_assert_ptr_null(h);
 	}
-	/* PXN: a proxy works for another process, whose pointers are no handles here. */
+	/* With PXN a proxy works for another process, whose pointers are no handles here. */
 	proxy.parent = (void *)0x7fff12345678;
 	proxy.proxy_op.pid = getpid() + 1;
 	proxy.proxy_op.steps = 1;
@@ -140,7 +143,7 @@ START_TEST(test_handles)
 }
 END_TEST
 
-/* A step of an ended proxy, whose place another proxy has. */
+/* A step of a proxy that has ended, whose place another proxy uses. */
 START_TEST(test_old_step)
 {
 	struct df_profiler_v5_event e = {.type = DF_PROFILER_PROXY_OP},

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Messages of one call, of one group and of one launch of a graph have a group; calls in graphs take bounded memory; an aborted communicator leaves no proxies.
+# Description: in traces of the profiler plugin the messages of one call, of one group and of one launch of a graph have a group. Calls in graphs need bounded memory. An aborted communicator leaves no proxies.
 set -u
 . "$SRC/tests/profiler/job.sh"
 [ -x "$B/tests/profiler/job" ] || { echo "not built" && exit 77; }
@@ -8,7 +8,7 @@ start "$T/groups" 3 -- "$B/tests/profiler/job" "$plugin" 5 RANK 3 groups
 ends groups
 says "$T/groups" 0 '^OK: '
 for rank in 0 1 2; do
-	# The upper half of c is the group.
+	# The higher bits of c are the group.
 	got=$("$df" show --json --type op_args "$T/groups/trace" | jq -r "select(.job_rank == $rank) | .c" |
 		while read -r c; do echo $((c >> 32)); done | uniq -c | awk '{print $2 == 0 ? "none" : $1}' | xargs)
 	[ "$got" = "6 2 2 2" ] || fail "rank $rank: groups of messages: $got"

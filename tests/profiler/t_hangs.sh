@@ -1,10 +1,10 @@
 #!/bin/bash
-# Hangs of jobs that only NCCL's profiler plugin has seen: a rank that does not call, and proxies that do not move, with their peer and step.
+# Description: hangs of jobs that only NCCL's profiler plugin has seen: a rank that does not call, and proxies that make no progress, with their peer and step.
 set -u
 . "$SRC/tests/profiler/job.sh"
 [ -x "$B/tests/profiler/job" ] || { echo "not built" && exit 77; }
 
-# hang NAME VERSION WHAT NR TYPE: NR records of that type have to be there.
+# hang NAME VERSION WHAT NR TYPE: runs the job until NR records of this type are in its trace.
 hang() {
 	start "$T/$1" 3 DFSHIM_TIMEOUT_MS=$((600 * SLOW)) -- "$B/tests/profiler/job" "$plugin" "$2" RANK 3 "$3"
 	stands "$T/$1" "$4" "$5"
@@ -22,7 +22,8 @@ for v in 1 2 3 4 5 6; do
 	hang kernel$v $v kernel 3 stall
 	says "$T/kernel$v" 33 '^NCCL_INTERNAL: .*#6: the kernel of r1 has not written the data for r2 \(step 1 of 4 on channel [01]\) for'
 done
-# Launched after the call; and a step that NCCL begins again and again is not one that moves.
+# An operation that is launched after the call. And a step that NCCL starts again and again makes no
+# progress.
 hang late 5 late 3 stall
 says "$T/late" 32 '^NET_STALL: .*#6 runs on all of its 3 ranks'
 hang again 5 again 3 stall

@@ -1,5 +1,5 @@
 #!/bin/bash
-# With libdfshim.so in the process the profiler plugin writes no trace of its own: proxies come into that one, with their operation.
+# Description: with libdfshim.so in the process the profiler plugin writes no trace of its own. Records of proxies are in dfshim's trace, with their operation.
 set -u
 . "$SRC/tests/profiler/job.sh"
 app=$B/tests/profiler/preloaded/app
@@ -12,7 +12,7 @@ ends ok
 says "$T/ok" 0 '^OK: '
 [ "$(ls "$T/ok/trace" | wc -l)" = 2 ] || fail "traces: $(ls "$T/ok/trace")"
 "$df" show --json "$T/ok/trace" >"$T/ok.json"
-# Each of five operations is recorded once a rank, and sends and receives.
+# Each of five operations is recorded once for each rank, and has proxies that send and receive.
 ops=$(jq -r 'select(.type == "op") | "\(.job_rank) \(.op)"' "$T/ok.json" | sort)
 [ "$(wc -l <<<"$ops")" = 10 ] || fail "operations: $ops"
 [ "$(jq -r 'select(.type == "proxy_done") | "\(.job_rank) \(.op)"' "$T/ok.json" | sort -u)" = "$ops" ] ||

@@ -1,17 +1,18 @@
 #!/bin/bash
-# The installed libnccl with the profiler plugin, as far as it goes without a GPU: all versions' tables are there, and where NCCL starts it takes the newest.
+# Description: the installed libnccl with the profiler plugin, as far as possible without a GPU: the plugin has the tables of all versions, and NCCL takes the newest when it starts.
 set -u
 . "$SRC/tests/profiler/job.sh"
 for lib in "$B"/venv/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2 "$("$SRC/scripts/cuda_home.sh")"/lib{64,}/libnccl.so.2; do
 	[ ! -e "$lib" ] || break
 done
 [ -e "$lib" ] || { echo "no libnccl.so.2 here" && exit 77; }
-# The names that this NCCL asks for are the names that the plugin has.
+# The plugin has every name for which this NCCL looks.
 for name in $(grep -aoE 'ncclProfiler_v[0-9]+' "$lib" | sort -u); do
 	nm -D --defined-only "$plugin" | grep -qw "$name" || fail "$lib asks for $name"
 done
 grep -aq ncclProfiler_v "$lib" || { echo "this NCCL has no profiler interface" && exit 77; }
-# As far as it starts without a GPU: its bootstrap is up, and the communicator ends with CUDA's error as it does without the plugin.
+# Without a GPU NCCL still starts its bootstrap. The communicator fails with the same CUDA error as
+# without the plugin.
 cat >"$T/start.py" <<'EOF'
 import ctypes, sys
 class Id(ctypes.Structure):

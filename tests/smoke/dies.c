@@ -1,11 +1,14 @@
-/* Preloaded before libdfnccl.so: kills the process of RANK=$DIES when NCCL makes a communicator. */
+/*
+ * Preloaded before libdfnccl.so. Kills the process with RANK=$DIES when NCCL creates a
+ * communicator.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ncclUniqueId */
+/* as ncclUniqueId */
 struct id {
 	char bytes[128];
 };

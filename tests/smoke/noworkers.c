@@ -1,6 +1,6 @@
 /*
- * Preloaded in front of libdfshim.so: refuses threads that would begin at the offset REFUSED_THREAD
- * of their library. For t_driven.sh.
+ * Preloaded before libdfshim.so, for t_driven.sh. pthread_create() fails for threads whose function
+ * is at the offset REFUSED_THREAD of its library.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,7 @@
-/* Preloaded before libdfnccl.so: a send that fails after 6 s, aborted or not. */
+/*
+ * Preloaded before libdfnccl.so. A send that fails after 6 s, even if its communicator is aborted
+ * before.
+ */
 #include <stddef.h>
 #include <unistd.h>
 

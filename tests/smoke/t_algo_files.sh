@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: DFSHIM_ALGO on the real runtime: text and XML are executed and right; why a file is not used is said; lists must agree.
+# Description: DFSHIM_ALGO: text and XML files are executed with the right results. If a file is not used, the log says why. Ranks with different lists cannot form a communicator.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
@@ -11,7 +11,7 @@ $D compile alltoall-three-step --nodes 2 --gpus 2 -o "$T/d.dfp" || fail "compile
 $D compile alltonext --nodes 2 --gpus 2 -o "$T/next.dfp" || fail "compile next"
 $D run "$T/next.dfp" --rounds 10 --seed "$SEED" | grep -q '10 runs right' || fail "AllToNext does not run"
 
-# run ONLY ARGS...: collcheck with the list, output in $T/out
+# run ONLY ARGS...: runs collcheck with the list. The output is in $T/out.
 run() {
 	local only=$1
 	shift
@@ -28,18 +28,19 @@ run ReduceScatter --ranks 4
 used "reducescatter-ring"
 run AlltoAll --ranks 4
 used "alltoall-three-step"
-# Others than it is for: the built-in program, and the reason.
+# If the file is for another number of ranks, the built-in program is used, and the reason is
+# logged.
 run AllReduce --ranks 3
 grep -q 'no file for AllReduce .*another number of ranks' "$T/out" || fail "no reason: $(head -5 "$T/out")"
 used "AllReduce "
-# A wrong file is named and not used; the rest of the list is.
+# A wrong file is named and not used. The other files of the list are used.
 sed '0,/recvReduceCopySend o0 o0/s/recvReduceCopySend o0 o0/recvReduceCopySend o1 o0/' "$T/a.dfp" >"$T/wrong.dfp"
 cmp -s "$T/a.dfp" "$T/wrong.dfp" && fail "nothing was damaged"
 DFSHIM_ALGO=$T/wrong.dfp:$T/next.dfp:$T/a.dfp run AllReduce --ranks 4
 grep -q "DFSHIM_ALGO: $T/wrong.dfp:[0-9]*: rank [0-9]* block [0-9]* step [0-9]*: " "$T/out" || fail "not named: $(head -5 "$T/out")"
 grep -q "DFSHIM_ALGO: $T/next.dfp.*custom collective" "$T/out" || fail "custom: $(head -5 "$T/out")"
 used "allreduce-hierarchical"
-# Right out of place only: copies its input first, and is right in place as well.
+# A program that is right only out of place copies its input first, and so is right in place too.
 cat >"$T/early.dfp" <<'END'
 dfprog 1
 name early
@@ -60,14 +61,14 @@ END
 $D verify "$T/early.dfp" | grep -q 'copies its input first' || fail "verify: $($D verify "$T/early.dfp")"
 DFSHIM_ALGO=$T/early.dfp run AllReduce --ranks 2
 used "early.*copies its input first"
-# Written to work in its input: works on a copy, in place and out of place.
+# A program that works in its input buffer works on a copy of it, in place and out of place.
 own=$SRC/tests/program/own_input
 for one in ReduceScatter:rs.xml:3 AllGather:ag.xml:2 AllReduce:ar.dfp:2 AlltoAll:a2a.dfp:2 Broadcast:bc.xml:3 Reduce:red.dfp:3; do
 	IFS=: read -r kind file ranks <<<"$one"
 	DFSHIM_ALGO=$own/$file run "$kind" --ranks "$ranks"
 	used "[a-z0-9]*-in-input.*copies its input first"
 done
-# Ranks with different lists do not join: an error on all of them, no hang.
+# Ranks with different lists fail to join, and do not hang.
 cat >"$T/differ" <<'END'
 #!/bin/sh
 [ "$RANK" = 0 ] || unset DFSHIM_ALGO

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the rest of the host API, in threads and processes; any number of ranks; the lines of NCCL_DEBUG.
+# Description: the rest of the host API, with threads and processes; any number of ranks; the lines of NCCL_DEBUG.
 set -u
 . "$SRC/tests/lib/clients.sh"
 host apicheck --ranks 4

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Description: slices by reference between ranks of one process: results, to other nodes too, and such that are read to where they go; buffers that are written as soon as an operation has ended or was aborted; none between processes of a node.
+# Description: slices by reference between ranks of one process, and to other nodes: results, and slices that are read directly to their destination. Buffers may be written as soon as an operation has ended or was aborted. Processes of one node use no slices by reference.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
-# run CLIENT ARGS...: must be right; how many slices went by reference, in refs, and were read past their slots, in landed.
+# run CLIENT ARGS...: the client must succeed. Stores the number of slices by reference in `refs`,
+# and of slices that were read past their slots in `landed`.
 run() {
 	rm -f "$T/stats"
 	DFSHIM_STATS=$T/stats host "$@"
@@ -20,7 +21,8 @@ for k in 0 1 2; do
 	[ "$refs" -gt 0 ] || fail "refcheck, over nodes: $refs slices by reference"
 	[ "$landed" -gt 0 ] || fail "refcheck, over nodes: $landed slices past their slots"
 done
-# Small slots make many slices of small buffers: uneven counts, all types and operations, in place and not.
+# Small slots give many slices of small buffers: uneven counts, all types and operations, in place
+# and out of place.
 export DFSHIM_SLOT_KB=1 DFSHIM_SLOTS=2
 NCCL_PROTO=Simple run refcheck --ranks 3 --seed "$SEED"
 [ "$refs" -gt 0 ] || fail "refcheck, small slots: $refs slices by reference"
@@ -39,7 +41,8 @@ for client in "collcheck --sample 100" p2pcheck; do
 	[ "$refs" -gt 0 ] || fail "$client, over nodes: $refs slices by reference"
 	[ "$landed" -gt 0 ] || fail "$client, over nodes: $landed slices past their slots"
 done
-# One slice each way, which fits into the slots: the contribution to an AllReduce, and what is made of the two.
+# One slice each way, which fits into the slots: the contribution to an AllReduce, and the sum of
+# both.
 unset DFSHIM_SLOT_KB DFSHIM_SLOTS DFSHIM_BLOCKS
 for nodes in 0 1; do
 	LATENCY_MIN=262144 LATENCY_MAX=262144 LATENCY_ROUNDS=2 DFSHIM_HOST_NODE_DEVICES=$nodes NCCL_PROTO=Simple NCCL_ALGO=Ring run latency --ranks 2

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: split, shrink, revoke, abort, finalize; non-blocking communicators; in threads and processes.
+# Description: split, shrink, revoke, abort, finalize, and non-blocking communicators, with threads and processes.
 set -u
 . "$SRC/tests/lib/clients.sh"
 host splitcheck --ranks 2

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the main job: random orders on every rank, all results checked; threads, processes, one thread.
+# Description: the main job: random orders on every rank, all results checked; with threads, with processes, and with one thread.
 set -u
 . "$SRC/tests/lib/clients.sh"
 host disorder --ranks 8 --colls 8 --iters $((200 / SLOW)) --min 256 --max 1048576 --seed "$SEED"

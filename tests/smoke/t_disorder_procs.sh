@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the main job in processes: started by the client, by dfshim run, two ranks in each.
+# Description: the main job in processes: started by the client, started by dfshim run, and with two ranks in each.
 set -u
 . "$SRC/tests/lib/clients.sh"
 host disorder --ranks 8 --procs 8 --iters 40 --seed "$SEED"

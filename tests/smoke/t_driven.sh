@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: where the daemon has no thread of its own, threads that wait drive it: disorder, device syncs, processes.
+# Description: if the daemon has no thread of its own, the waiting threads drive it: disorder, device synchronisations, processes.
 set -u
 . "$SRC/tests/lib/clients.sh"
 [ -z "$SAN_RUNTIME" ] || skip "a sanitizer starts threads its own way"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: NCCL's argument errors: codes and texts.
+# Description: NCCL's argument errors: result codes and texts.
 set -u
 . "$SRC/tests/lib/clients.sh"
 host errcheck --ranks 1

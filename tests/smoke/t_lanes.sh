@@ -1,10 +1,10 @@
 #!/bin/bash
-# Description: NCCL's own kernels on lanes: the disordered job ends right where plain NCCL's rules hang; ends, errors, refusals.
+# Description: NCCL's own kernels on lanes: the disordered job completes where it hangs by NCCL's rules; aborts, errors and refusals.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
 [ -f "$B/libdfnccl.so" ] || skip "libdfnccl.so is not built here"
-# lanes CLIENT ARGS...: must be right.
+# lanes CLIENT ARGS...: the client must succeed on lanes.
 lanes() {
 	local c=$1 rc
 	shift
@@ -13,10 +13,11 @@ lanes() {
 	[ $rc = 0 ] || fail "on lanes: $c $*: status $rc"
 }
 
-# Two communicators in opposite orders, a device synchronisation after each operation: threads, processes.
+# Two communicators in opposite orders, with a device synchronisation after each operation; with
+# threads and processes.
 lanes disorder --ranks 2 --colls 2 --comms 2 --iters 30 --sync --seed "$SEED"
 lanes disorder --ranks 2 --procs 2 --colls 2 --comms 2 --iters 30 --sync --seed "$SEED"
-# The control: by NCCL's rules both hang, with and without the synchronisation.
+# The control: by NCCL's rules both jobs hang, with and without the synchronisations.
 for sync in "" --sync; do
 	# shellcheck disable=SC2086 # empty or one word
 	control --ranks 2 --colls 2 --comms 2 --iters 30 $sync --seed 5
@@ -28,18 +29,18 @@ lanes disorder --ranks 4 --colls 4 --iters $((40 / SLOW)) --mix --streams 3 --se
 lanes disorder --ranks 4 --procs 2 --colls 4 --iters $((20 / SLOW)) --mix --wait sync --seed "$SEED"
 lanes disorder --ranks 3 --colls 4 --iters 20 --single-thread --seed "$SEED"
 
-# It is NCCL that executes: the daemon has no blocks.
+# NCCL executes the operations, so the daemon has no blocks.
 DFSHIM_STATS=$T/stats lanes disorder --ranks 2 --colls 2 --iters 5 --seed "$SEED"
 grep -q '"blocks": 0, "operations": 0,' "$T/stats" || fail "not on lanes: $(cat "$T/stats")"
 
-# Operators, messages, children, non-blocking communicators.
+# Operators, messages, child communicators, non-blocking communicators.
 lanes collcheck --ranks 2
 lanes p2pcheck
 lanes splitcheck
 lanes nbcheck
 lanes apicheck
 
-# A communicator that is aborted, or whose peer has died, ends with its operations.
+# If a communicator is aborted or a peer dies, the communicator's operations end.
 for case in abort abort-sync leave busy; do
 	for how in "--ranks 3" "--procs 3"; do
 		: >"$T/err"
@@ -47,15 +48,17 @@ for case in abort abort-sync leave busy; do
 		RUDE_UNTIL=$T/err RUDE_CASE=$case lanes rude $how >"$T/out" 2>"$T/err"
 	done
 done
-# Memory runs out when the launch of a graph is half done.
+# Memory runs out in the middle of a launch of a graph.
 DFSHIM_HOST_FAULT=graphs RUDE_CASE=lost-graph lanes rude --ranks 3
-# An abort while NCCL connects two ranks: NCCL frees nothing under the thread that is in its call.
+# An abort while NCCL connects two ranks. NCCL must not free the communicator while a thread is in
+# its call.
 for how in "--ranks 3" "--procs 3"; do
 	# shellcheck disable=SC2086 # words
 	NCCL_DEBUG=WARN RUDE_CASE=abort-message lanes rude $how >"$T/out" 2>&1
 	grep "freed under a thread" "$T/out" && fail "abort-message $how: $(cat "$T/out")"
 done
-# A call of NCCL that does not return although its communicator is aborted: what it reads stays.
+# A call of NCCL does not return although its communicator is aborted. The memory that the call uses
+# is not freed.
 ${CC:-gcc} -shared -fPIC -o "$T/stays.so" "$SRC/tests/smoke/stays.c" -ldl || fail "the library that stays"
 GLIBC_TUNABLES=glibc.malloc.perturb=165:glibc.malloc.tcache_count=0 DFSHIM_EXECUTOR=nccl LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $T/stays.so $B/libdfnccl.so" DFSHIM_BACKEND=host \
 	RUDE_CASE=abort-message RUDE_REST_MS=6000 timeout -k 5 "${LIMIT:-60}" "$C/rude" --ranks 3 --timeout $((40 * SLOW)) >"$T/out" 2>&1 || fail "a call that stays: $(cat "$T/out")"
@@ -66,7 +69,8 @@ SURVIVOR_HOW=kill SURVIVOR_MADE=1 SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_RO
 	--executor nccl --grace "$(seconds 200)" -n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
 [ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] || fail "a death: $(cat "$T/err")"
 
-# A rank that dies while NCCL makes the communicator: it fails on the others, and no rank waits.
+# A rank dies while NCCL creates the communicator. The creation fails on the other ranks, and no
+# rank waits.
 ${CC:-gcc} -shared -fPIC -o "$T/dies.so" "$SRC/tests/smoke/dies.c" -ldl || fail "the library that dies"
 for r in 0 1 2; do
 	DIES=1 DFSHIM_EXECUTOR=nccl RANK=$r LOCAL_RANK=$r WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((25000 + $$ % 5000)) \
@@ -79,7 +83,7 @@ for r in 0 2; do
 		fail "a death in the set-up: rank $r: $(cat "$T/died.$r")"
 done
 
-# Refusals, with the reason.
+# Refusals name the reason.
 DFSHIM_EXECUTOR=nccl LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 60 "$C/disorder" --ranks 2 --iters 1 >"$T/out" 2>&1 && fail "without NCCL"
 NCCL_DEBUG=WARN DFSHIM_EXECUTOR=nccl LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so" timeout -k 5 60 "$C/disorder" --ranks 2 --iters 1 2>&1 |
 	grep -q "libdfnccl.so is not preloaded" || fail "without NCCL: no reason given"
@@ -88,7 +92,7 @@ for with in "--rules nccl" "--mode trace"; do
 	"$B/dfshim" run --host --executor nccl $with -- true >"$T/out" 2>&1
 	[ $? = 2 ] || fail "$with: not refused"
 done
-# Ranks with different executors do not meet.
+# Ranks with different executors cannot form a communicator.
 for r in 0 1; do
 	DFSHIM_EXECUTOR=$([ $r = 0 ] && echo nccl || echo daemon) RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 \
 		MASTER_PORT=$((20000 + $$ % 10000)) LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so" DFSHIM_BACKEND=host \

@@ -6,7 +6,7 @@ unset DFSHIM_TRACE
 [ -f "$B/libdfnccl.so" ] || skip "libdfnccl.so is not built here"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
-# lanes VARIABLE... PROGRAM ARGS...: must be right.
+# lanes VARIABLE... PROGRAM ARGS...: the program must succeed with these two variables.
 lanes() {
 	timeout -k 5 "${LIMIT:-100}" env "${@:1:2}" "$B/dfshim" run --host --executor nccl -- "$3" --timeout $((60 * SLOW)) "${@:4}" >"$T/out" 2>&1 ||
 		fail "$*: $(cat "$T/out")"
@@ -24,7 +24,8 @@ for sms in 64 48 16; do
 	done
 done
 
-# opposite FILE WORK STREAM STREAM: two graphs that ranks launch in opposite orders, with this work before each collective.
+# opposite FILE WORK STREAM STREAM: writes a program in which the ranks launch two graphs in
+# opposite orders. WORK precedes each collective in the graphs.
 opposite() {
 	local make="cap c g1; $2 AR A c n=64; endcap c g1; cap c g2; $2 AR B c n=64; endcap c g2;"
 	printf '%s\n' "ranks 2" "comm A 0 1" "comm B 0 1" "0: $make launch g1 $3; sleep 100; launch g2 $4; dsync" \
@@ -32,7 +33,8 @@ opposite() {
 }
 opposite bare "" s s
 opposite mixed "K c;" s1 s2
-# A captured group whose messages are on two streams: NCCL connects two ranks in its call, which returns when both have made it.
+# A captured group with messages on two streams. NCCL connects two ranks inside the call, which
+# returns after both ranks have called.
 {
 	printf '%s\n' "ranks 2" cold "comm A 0 1"
 	for r in 0 1; do
@@ -42,7 +44,8 @@ opposite mixed "K c;" s1 s2
 } >"$T/across.txt"
 lanes DFSHIM_HOST_SMS=64 DFSHIM_NCCL_ORDER=issue "$S" "$T/across.txt"
 for f in bare mixed; do
-	# By NCCL's rules: one stream, or one communicator that fits on the device.
+	# By NCCL's rules both programs hang: they use one stream, or the device has room for one
+	# communicator.
 	env "${NCCL_RULES[@]}" DFSHIM_HOST_SMS=16 DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((800 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort \
 		timeout -k 5 "${LIMIT:-100}" "$S" --timeout 80 "$T/$f.txt" >"$T/out" 2>&1 && fail "$f: no hang by NCCL's rules"
 	grep -qE "^(ORDER|RESOURCE): " "$T/out" || fail "$f: $(cat "$T/out")"

@@ -1,18 +1,19 @@
 #!/bin/bash
-# Description: under mpirun and srun: docs/launchers.md.
+# Description: jobs started by mpirun and srun (docs/launchers.md).
 set -u
 . "$SRC/tests/lib/clients.sh"
-# Open MPI dies where a user has neither HOME nor an entry in /etc/passwd.
+# Open MPI fails if a user has neither HOME nor an entry in /etc/passwd.
 export HOME=${HOME:-$T}
 command -v mpirun >/dev/null || skip "no mpirun here"
-# The port lies below those that the kernel gives away.
+# The port is below those that the kernel assigns.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 MASTER_PORT=$((20000 + $$ % 12000))
 preload=$("$B/dfshim" run --host --dry-run -- x 2>/dev/null | sed -n 's/^LD_PRELOAD=//p')
 timeout -k 5 "${LIMIT:-100}" mpirun --oversubscribe --bind-to none -n 4 -x LD_PRELOAD="$preload" -x DFSHIM_BACKEND=host \
 	"$C/disorder" --iters 10 --timeout 60 >"$T/out" || fail "status $?: $(tail -5 "$T/out")"
 grep -q '^disorder: OK: 4 ranks in 4 processes' "$T/out" || fail "$(cat "$T/out")"
 
-# srun, by a script that starts the tasks as Slurm does: the preload is an --export, the rest is inherited.
+# A script stands for srun and starts tasks as Slurm does. The preload is an --export; the tasks
+# inherit the rest.
 cat >"$T/srun" <<'SRUN'
 #!/bin/bash
 n=${1#-n} && shift

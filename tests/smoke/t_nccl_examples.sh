@@ -23,7 +23,7 @@ for m in "$E"/0[1-5]_*/*/c/main.cc; do
 		read -r -a mpi <<<"-DMPI_SUPPORT $(mpicxx --showme:compile) $(mpicxx --showme:link)"
 		launch=(mpirun --allow-run-as-root --oversubscribe -n 4)
 	fi
-	# The ring sends 1 GB from each device: not with more than two.
+	# The ring sends 1 GB from each device, so use only two devices.
 	devices=4
 	[[ $name != *ring* ]] || devices=2
 	g++ -O1 -std=c++17 -I"$E/common/include" -I"$(dirname "$m")" "$m" "$E"/common/src/*.cc -o "$T/example" \

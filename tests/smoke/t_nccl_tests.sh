@@ -16,7 +16,7 @@ go() { # PROGRAM ARGS...: no kernel is launched without checks (-c 0)
 		tail -20 "$T/out"
 		fail "$p $*"
 	}
-	# A line of figures for each size, and no word of an error.
+	# The output must have a line of figures for each size and no error.
 	if ! grep -qE '^ +[0-9]+ +[0-9]+ +[a-z0-9]+ .* [0-9.]+ ' "$T/out" || grep -qiE 'fail|error' "$T/out"; then
 		tail -20 "$T/out"
 		fail "$p $*"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: NCCL's own client, ncclras, against our RAS port: text, verbose, JSON, time-outs, and monitor mode, which is refused. NCCLRAS=PATH: the client; skipped without.
+# Description: NCCL's own client ncclras with dfshim's RAS port: text, verbose, JSON, time-outs, and monitor mode, which is refused. NCCLRAS names the client; without it the test is skipped.
 set -u
 . "$SRC/tests/lib/clients.sh"
 [ -n "${NCCLRAS-}" ] || skip "NCCLRAS=PATH names no ncclras"
@@ -19,7 +19,7 @@ NCCL_RAS_ADDR=127.0.0.1:$port DFSHIM_TIMEOUT_MS=600000 LD_PRELOAD="$B/libdfshim.
 	DFSHIM_BACKEND=host timeout -k 2 "${LIMIT:-100}" "$S" --timeout $((80 * SLOW)) "$T/job.txt" >"$T/log" 2>&1 &
 job=$!
 
-# ras ARGS...: what it prints.
+# ras ARGS...: runs the client. Its output is in $T/out.
 ras() { timeout 30 "$NCCLRAS" -h 127.0.0.1 -p $port "$@" >"$T/out" 2>&1; }
 for _ in $(seq 200); do
 	ras && grep -q "MISMATCH" "$T/out" && break

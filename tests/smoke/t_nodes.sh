@@ -1,8 +1,9 @@
 #!/bin/bash
-# Description: emulated nodes: hierarchical programs over sockets give the same results, in threads and processes.
+# Description: on emulated nodes hierarchical programs over sockets give the same results, with threads and processes.
 set -u
 . "$SRC/tests/lib/clients.sh"
-# The default choice depends on the machine: hierarchies are requested, and both kinds in some jobs.
+# The default choice depends on the machine. So NCCL_ALGO requests hierarchies, and later jobs use
+# the default.
 export NCCL_ALGO=hier
 DFSHIM_HOST_NODE_DEVICES=2 host collcheck --ranks 4 --sample $((150 / SLOW)) --seed "$SEED"
 DFSHIM_HOST_NODE_DEVICES=3 host collcheck --ranks 6 --procs 6 --sample $((100 / SLOW)) --seed "$SEED"

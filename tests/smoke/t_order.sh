@@ -7,7 +7,7 @@ case $B in */thread | */address) export ORDER_PROGRAMS=15 ;; esac
 host ordercheck --seed "$SEED"
 host ordercheck --seed "$SEED" --ranks 4
 DFSHIM_BLOCKS=3 host ordercheck --seed "$SEED" --ranks 2
-# Plain order: nothing may change places then.
+# With strict order no operation may overtake another.
 DFSHIM_STREAM_ORDER=strict ORDER_KEEP=1 host ordercheck --seed "$SEED"
 ORDER_PROGRAMS=5 host ordercheck --seed "$SEED" --procs 2
 exit 0

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ncclSend and ncclRecv: rings, all-to-all of uneven sizes, order, buffering; in threads and processes.
+# Description: ncclSend and ncclRecv: rings, all-to-all of uneven sizes, order, buffering; with threads and processes.
 set -u
 . "$SRC/tests/lib/clients.sh"
 for n in 1 2 4 7; do

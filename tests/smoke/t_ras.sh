@@ -1,12 +1,12 @@
 #!/bin/bash
-# Description: NCCL's RAS protocol over a plain socket: the answers to a client, in text and JSON; idle clients give way to new ones; two jobs and one port, or NCCL and a job; the other answers when the first has ended.
+# Description: NCCL's RAS protocol over a socket: the answers in text and JSON. Idle clients give way to new ones. Two jobs use one port; the second answers when the first has ended.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
 [ -x "$S" ] || skip "the interpreter is not built here"
 port=$((20000 + $$ % 20000))
 
-# ask COMMANDS...: what the server says, until it closes the connection.
+# ask COMMANDS...: prints the server's answers until it closes the connection.
 ask() {
 	python3 - "$port" "$@" <<'PY'
 import socket, sys
@@ -19,7 +19,8 @@ while True:
     sys.stdout.write(d.decode())
 PY
 }
-# job SECONDS NAME: two processes, of which one is an all-reduce ahead of the other.
+# job SECONDS NAME: starts a job of two processes. One of them has issued one AllReduce more than
+# the other.
 job() {
 	cat >"$T/$2.txt" <<-END
 		ranks 2
@@ -50,7 +51,7 @@ for want in "^SERVER PROTOCOL 2$" "^OK$" "^ERROR: Invalid timeout value x$" "^ER
 	"Rank 1 -- GPU 1 managed by process [0-9]* on node" "^Verdict$"; do
 	grep -Eq "$want" "$T/text" || fail "no \"$want\" in: $(cat "$T/text")"
 done
-# Under a sanitizer the watchdog may answer too late; the client learns that, and asks again.
+# With a sanitizer the watchdog may answer too late. The client learns this and asks again.
 for _ in $(seq "$SLOW"); do
 	ask "SET FORMAT json" "STATUS" | sed 1d >"$T/json"
 	grep -q "did not answer in time" "$T/json" || break
@@ -60,7 +61,8 @@ jq -e '.communicators_count == 1 and .communicators[0].size == 2 and .communicat
 	(.verdict | length) > 0' "$T/json" >/dev/null || fail "JSON: $(cat "$T/json")"
 python3 "$SRC/tests/lib/json_keys.py" RAS "$T/json" || fail "not as docs/json.md says: $(cat "$T/json")"
 
-# Clients that connect and say nothing: sixteen, and more, do not keep another one out, also if some of them asked something once.
+# Clients that connect and send nothing, sixteen and more, do not keep another client out, even if
+# some of them sent a command once.
 python3 - "$port" <<'PY' || fail "idle clients keep others out"
 import socket, sys
 def connect():
@@ -73,13 +75,13 @@ for i in range(2):
     late = connect()
     late.sendall(b"timeout 5\n")
     assert late.recv(100) == b"OK\n", "the new client is turned away"
-    # One that sent a command goes after those that sent none.
+    # a client that sent a command gives way only after those that sent none
     asked.sendall(b"timeout 5\n")
     assert asked.recv(100) == b"OK\n", "the client that had sent a command gave way"
     idle.append(late)
 PY
 
-# Another job on the same port goes without, and answers when the first has ended.
+# Another job with the same port has no RAS port at first. It answers when the first job has ended.
 job $((9 + 2 * SLOW)) second
 second=$!
 wait "$first" || fail "the first job: status $?: $(cat "$T/first.log")"

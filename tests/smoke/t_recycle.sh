@@ -1,9 +1,10 @@
 #!/bin/bash
-# Description: connectors of idle collectives are recycled under DFSHIM_CONNECTOR_MB, and made again when needed.
+# Description: connectors of idle collectives are recycled to obey DFSHIM_CONNECTOR_MB, and made again when needed.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
-# run ENV...: the client in the ways it can be started; the sum of what was recycled
+# run ENV...: runs the client in each of its forms. Stores the number of recycled connectors in
+# `recycled`.
 run() {
 	local how
 	rm -f "$T/stats"
@@ -22,7 +23,7 @@ run DFSHIM_CONNECTOR_MB=1 DFSHIM_BLOCKS=2 DFSHIM_SLOTS=2
 [ "$recycled" -gt 500 ] || fail "$recycled connectors recycled with two blocks"
 run DFSHIM_CONNECTOR_MB=1 DFSHIM_STREAM_ORDER=strict
 [ "$recycled" -gt 500 ] || fail "$recycled connectors recycled in strict order"
-# More of them than are looked at for one that is made, most of which have nothing to give any more.
+# More connectors than are examined for each new one. Most of them have already been recycled.
 rm -f "$T/stats"
 timeout -k 5 "${LIMIT:-100}" env DFSHIM_STATS="$T/stats" DFSHIM_CONNECTOR_MB=8 MANY_CASE=sizes MANY_AMOUNT=2000 \
 	"$B/dfshim" run --host -- "$C/many" --ranks 2 --timeout "${QUIET:-60}" >"$T/out" 2>&1 || fail "sizes: status $?: $(cat "$T/out")"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: blocks, slots, order, quitting, strict streams: right with each; the statistics line.
+# Description: blocks, slots, order, quitting, strict streams: the job is right with each setting. The statistics line.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
@@ -15,12 +15,13 @@ for s in DFSHIM_BLOCKS=2 DFSHIM_BLOCKS=3 DFSHIM_BLOCKS=4 DFSHIM_ORDER=priority D
 	with $s --ranks 4 --streams 2
 	with $s --ranks 4 --procs 4
 done
-# Strict streams: as NCCL, so the same order on all ranks is fine, and one stream for each collective too.
+# With strict streams, as with NCCL, the job completes if all ranks have the same order, or each
+# collective has its own stream.
 with DFSHIM_STREAM_ORDER=strict --ranks 4 --inorder
 with DFSHIM_STREAM_ORDER=strict --ranks 4 --procs 4 --inorder
 with DFSHIM_STREAM_ORDER=strict --ranks 4 --streams 6
 
-# Statistics: one JSON line a process, on standard error or appended to a file.
+# Statistics: one JSON line for each process, on standard error or appended to a file.
 keys='has("ranks") and has("blocks") and has("operations") and has("preemptions") and has("context_loads") and
 	has("context_saves") and has("quits") and has("launches") and has("releases") and has("reordered") and
 	has("sqe_ns") and has("cqe_ns") and has("max_queue") and has("by_reference")'
@@ -33,7 +34,7 @@ DFSHIM_STATS=$T/stats "$B/dfshim" run --host -n 8 -- "$C/disorder" --colls 3 --i
 [ "$(wc -l <"$T/stats")" = 8 ] || fail "$(wc -l <"$T/stats") lines of 8"
 [ "$(jq -c "select($keys and .ranks == 1 and .operations == 12)" "$T/stats" | wc -l)" = 8 ] || fail "$(cat "$T/stats")"
 
-# Slots: two of 512 KiB where nodes are joined, four of 128 KiB on one node, and as the variables say.
+# Slots: two of 512 KiB between nodes, four of 128 KiB inside a node, or as the variables say.
 connectors() {
 	env DFSHIM_STATS=1 LATENCY_MIN=16777216 LATENCY_MAX=16777216 LATENCY_ROUNDS=1 "$@" "$B/dfshim" run --host -n 2 -- "$C/latency" 2>"$T/err" >/dev/null ||
 		fail "latency with $*: status $?: $(cat "$T/err")"

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Description: times of events, calls while collectives are pending, threads on one communicator, priorities.
+# Description: timing of events, calls while collectives are pending, several threads on one communicator, priorities.
 set -u
 . "$SRC/tests/lib/clients.sh"
 host streamcheck
 STREAM_ONLY=reset host streamcheck
 
-# behind ORDER PART [BEFORE [RECORD]]: how many rank 0 finished (RECORD: op_done) after the collective that it issued last, or before
-# that one.
+# behind ORDER PART [BEFORE [RECORD]]: prints the number of collectives that rank 0 finished
+# (RECORD; default op_done) after the one that it issued last, or BEFORE places earlier.
 behind() {
 	local to=$T/$1.$2${RANKS_ON:+.$RANKS_ON}
 	# shellcheck disable=SC2086 # options
@@ -25,22 +25,24 @@ fifo=$(behind fifo priority) && first=$(behind priority priority) || exit 1
 echo "after the urgent one: $fifo by order of issue, $first by priority"
 [ "$fifo" = 0 ] || fail "by order of issue something came after the last one"
 [ "$first" = 20 ] || fail "the urgent one did not come first"
-# An operation that an urgent one waits for is as urgent: those issued between the two run after it.
+# An operation for which an urgent one waits is as urgent. Operations that were issued between the
+# two run after it.
 for part in behind_data behind_work; do
 	fifo=$(behind fifo $part 1) && lent=$(behind priority $part 1) || exit 1
 	echo "$part: after the one that the urgent one waits for $fifo by order of issue, $lent by priority"
 	[ "$fifo" = 1 ] || fail "by order of issue something else than the urgent one came after it"
 	[ "$lent" = 21 ] || fail "$part: the one of low priority did not get the urgent one's priority"
 done
-# Also on another rank, that has the other end of what it waits for: on another device of the process, and in another process. It
-# begins first; when it ends is the peer's to say too.
+# The same on another rank that has a part of that operation, on another device of the process and
+# in another process. There the start is checked, because the end depends on the peer too.
 for RANKS_ON in "" 2; do
 	fifo=$(behind fifo behind_peer 1 op_start) && lent=$(behind priority behind_peer 1 op_start) || exit 1
 	echo "behind_peer, ${RANKS_ON:-1} processes: begun after the one that the peer's urgent one waits for $fifo by order of issue, $lent by priority"
 	[ "$fifo" = 0 ] || fail "by order of issue something came after the last one"
 	[ "$lent" = 20 ] || fail "the one of low priority did not get the priority of its peer's urgent one"
 done
-# Threads raise priorities on each other's devices, and receive those of peers, while they submit: under ThreadSanitizer too.
+# Threads raise priorities on one another's devices, and receive those of peers, while they submit.
+# Also for ThreadSanitizer.
 for RANKS_ON in "--ranks 4" "--ranks 4 --procs 2"; do
 	# shellcheck disable=SC2086 # options
 	DFSHIM_ORDER=priority STREAM_ONLY=inherited host streamcheck $RANKS_ON --seed "$SEED"

@@ -1,15 +1,15 @@
 #!/bin/bash
-# Description: which program is chosen: NCCL_ALGO, a tuner file, the measured model; all ranks alike; bench on the daemon.
+# Description: the choice of a program: NCCL_ALGO, a tuner file, the measured model; all ranks choose the same; bench on the daemon.
 set -u
 . "$SRC/tests/lib/clients.sh"
 export LATENCY_MAX=8 LATENCY_ROUNDS=1 DFSHIM_DEBUG=info
 unset DFSHIM_TRACE
-# job N: output in $T/out, status in rc.
+# job N: runs N ranks. The output is in $T/out, the status in `rc`.
 job() {
 	rc=0
 	timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -n "$1" -- "$C/latency" --timeout 60 >"$T/out" 2>&1 || rc=$?
 }
-# chose PROGRAM RANKS: every rank has chosen it
+# chose PROGRAM RANKS: RANKS ranks must have chosen the program.
 chose() {
 	[ "$(grep -c "program AllReduce $1," "$T/out")" = "$2" ] || fail "not $1 on $2 ranks: $(cat "$T/out")"
 }
@@ -17,7 +17,7 @@ for a in ring tree; do
 	NCCL_ALGO=$a DFSHIM_TRACE=$T/trace job 3
 	[ $rc = 0 ] || fail "NCCL_ALGO=$a: status $rc: $(cat "$T/out")"
 	chose $a 3
-	# So do the traces.
+	# The traces name the program too.
 	"$B/dfshim" show "$T/trace" | grep -E " op .*AllReduce" | grep -vq " program AllReduce $a" && fail "NCCL_ALGO=$a: not in the trace of an operation"
 	"$B/dfshim" show --json "$T/trace" | grep -q "\"program\": *\"AllReduce $a" || fail "NCCL_ALGO=$a: not in the records"
 	"$B/dfshim" timeline -o "$T/timeline" "$T/trace" && grep -q "\"Program\": *\"AllReduce $a" "$T/timeline" || fail "NCCL_ALGO=$a: not in the timeline"
@@ -25,7 +25,7 @@ for a in ring tree; do
 done
 NCCL_ALGO='ring;allreduce:^ring,allpairs,hier' job 2
 chose tree 2
-# The protocol: the log and the trace show which one the lists leave.
+# The log and the trace show the protocol that the lists allow.
 while read -r var want; do
 	NCCL_PROTO=$var DFSHIM_TRACE=$T/trace job 2
 	[ $rc = 0 ] || fail "NCCL_PROTO=$var: status $rc: $(cat "$T/out")"
@@ -39,12 +39,13 @@ ll128,ll128 LL128
 LL;allreduce:Simple Simple
 Simple;allreduce:^Simple,LL128 LL
 END
-# Each process prints once what it measured; all ranks chose the same.
+# Each process prints its measurements once. All ranks choose the same program.
 job 3
 [ "$(grep -c 'measured in' "$T/out")" = 3 ] || fail "not measured once: $(cat "$T/out")"
 [ "$(grep -o 'program AllReduce [a-z-]*' "$T/out" | sort | uniq -c | wc -l)" = 1 ] || fail "ranks differ: $(cat "$T/out")"
 
-# Each communicator has one set of costs, the same on all ranks. One that is made after some work includes measured times.
+# Each communicator has one set of costs, which is the same on all ranks. A communicator that is
+# created after some work includes measured times.
 LATENCY_AGAIN=1 job 3
 [ $rc = 0 ] || fail "split: status $rc: $(cat "$T/out")"
 grep -o 'agreed costs:.*' "$T/out" | sort | uniq -c | sort -k3 >"$T/costs"
@@ -52,7 +53,8 @@ grep -o 'agreed costs:.*' "$T/out" | sort | uniq -c | sort -k3 >"$T/costs"
 [ "$(grep -c 'factors ring 0.00 tree 0.00 allpairs 0.00 hier 0.00' "$T/costs")" = 1 ] ||
 	fail "the second communicator has no factors, or the first has: $(cat "$T/costs")"
 
-# Values that mean nothing: one warning that says variable, value and what is allowed; an error if strict.
+# An invalid value causes one warning with the variable, the value and the allowed values. With
+# DFSHIM_STRICT it is an error.
 for v in NCCL_ALGO=stars NCCL_PROTO=LL129; do
 	export "${v%%=*}=${v#*=}"
 	job 1
@@ -66,7 +68,7 @@ NCCL_ALGO=nvls,ring job 2
 grep -q 'nothing here for nvls' "$T/out" || fail "nvls: $(cat "$T/out")"
 chose ring 2
 
-# A file's rows decide; ranks with different files do not join.
+# The rows of a file decide. Ranks with different files cannot form a communicator.
 printf 'dftune 2\nAllReduce ranks 2 nodes 1 from 0 use tree blocks 1\n' >"$T/tree"
 printf 'dftune 2\nAllReduce ranks 2 nodes 1 from 0 use ring blocks 1\n' >"$T/ring"
 DFSHIM_TUNER=$T/tree job 2
@@ -86,7 +88,8 @@ printf 'dftune 1\n' >"$T/old"
 DFSHIM_TUNER=$T/old job 1
 grep -q "DFSHIM_TUNER=$T/old: .*version 1" "$T/out" || fail "an old file: $(cat "$T/out")"
 
-# Bench: every algorithm and the own choice, on the daemon; the file that it writes is read again.
+# Bench runs every algorithm and the automatic choice on the daemon. The file that it writes can be
+# read again.
 unset DFSHIM_DEBUG
 "$B/dfshim" algo bench --kind AllReduce,AlltoAll --nodes 2 --gpus 2 --sizes 1K,64K --rounds 2 --turns 1 --json \
 	-o "$T/tune" >"$T/json" || fail "bench: status $?"

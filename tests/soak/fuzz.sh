@@ -1,5 +1,5 @@
 #!/bin/bash
-# A slice of every fuzz target: parsers, and both ends of the control plane.
+# Runs every fuzz target for a part of the time: parsers, and both ends of the control plane.
 # shellcheck disable=SC2034 # lib.sh reads them
 set -u
 . "$SRC/tests/soak/lib.sh"

@@ -1,13 +1,14 @@
 #!/bin/bash
-# Hard times: disks that are full for traces, little or no /dev/shm, low limits for one process or for all, clocks that are
-# set. A job runs and is right, or ends with an error that says why: no signal, no hang, nothing left.
+# Jobs under bad conditions: full disks for traces, little or no /dev/shm, low limits for one
+# process or for all, and clocks that are set. A job must succeed, or end with an error that says
+# why. It must not die of a signal, hang, or leave anything.
 # shellcheck disable=SC2154 # draw and pick set them
 set -u
 . "$SRC/tests/soak/lib.sh"
 side_by_side
 mkdir -p "$T/disk"
 gcc -shared -fPIC -O1 -o "$T/steps.so" "$SRC/tests/soak/steps.c" -ldl || exit 1
-# small_disk SIZE COMMAND...: the trace's folder is a file system of that size.
+# small_disk SIZE COMMAND...: runs a command with a file system of that size for its traces.
 small_disk() {
 	mount -t tmpfs -o size="$1" none "$T/disk" || return 96
 	shift
@@ -23,7 +24,7 @@ until over; do
 	pick one all "$rank"
 	pick what disk disk fsize files threads locked stack shm clock clock
 	draw small 0 9000
-	draw few 6 40 # with fewer descriptors the client itself cannot tell how it went
+	draw few 6 40 # with fewer descriptors the client itself cannot report its result
 	case $what in
 	disk) front=(bash -c 'small_disk "$@"' disk "$((small + 4))k") trace=(--trace "$T/disk") ;;
 	fsize) limits="ulimit -f $small" trace=(--trace "$T/run/trace") ;;
@@ -49,8 +50,8 @@ until over; do
 	esac
 	grep -q "no progress" "$T/run/out" && finding "$text: a rank hangs" && continue
 	grep -qE "ended by signal|Segmentation|Bus error" "$T/run/out" && finding "$text: a process died" && continue
-	# Resources that only it provides (client's own descriptors, threads, the
-	# memory of the CPU backend, which is a file) may fail; a disk, memory to lock and a clock may not.
+	# The client's own descriptors and threads, and the memory of the CPU backend (a file), may
+	# run out. A full disk, little lockable memory, and a set clock must not cause failures.
 	case $what:$rc in
 	*:0) ;;
 	files:* | threads:* | stack:* | fsize:*) [ -s "$T/run/out" ] || finding "$text: status $rc without a word" ;;

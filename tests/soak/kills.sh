@@ -1,7 +1,8 @@
 #!/bin/bash
-# Kills at random instants of random processes: SIGKILL, SIGSTOP for seconds, exit and exec with everything open, a thread
-# that stops issuing, fork; half of the jobs with traces. The others end with ncclRemoteError and keep nothing
-# (tests/clients/survivor.c), a trace that is left can be read and says what happened.
+# Random processes are killed at random times: by SIGKILL, by SIGSTOP for seconds, by exit and exec
+# with everything open, by a thread that stops issuing, by fork. Half of the jobs have traces. The
+# other processes must end with ncclRemoteError and keep nothing (tests/clients/survivor.c). A
+# remaining trace must be readable and say what happened.
 # shellcheck disable=SC2154 # draw and pick set them
 set -u
 . "$SRC/tests/soak/lib.sh"
@@ -31,7 +32,8 @@ until over; do
 	97 | 98 | 99) finding "$what: $(tail -1 "$T/run/out") (97: left in /dev/shm, 98: a process left, 99: out of time): status $rc" && continue ;;
 	esac
 	if grep -q "no progress" "$T/run/out"; then
-		# A rank that died before it reached a rendezvous is unknown there: as by NCCL's rules the others wait, and get a report.
+		# A rank that died before it reached a rendezvous is unknown there. As by NCCL's
+		# rules the others wait, and the hang is reported.
 		if [[ $how =~ ^(kill|exit|exec)$ ]] && grep -q '^INIT: .* not called ncclCommInitRank' "$T/run/out"; then
 			times[told-INIT]=$((${times[told-INIT]-0} + 1))
 			continue
@@ -49,7 +51,7 @@ until over; do
 	case $how:$rc in
 	kill:30 | exec:30 | stop:0 | fork:0 | thread:20 | exit:0 | exit:20) ;;
 	exit:22) grep -q '^INIT: rank .* exited normally inside' "$T/run/check" || finding "$what: dfshim check says $(head -1 "$T/run/check")" ;;
-	kill:0 | exec:0 | thread:0) # it came too late
+	kill:0 | exec:0 | thread:0) # the kill was too late
 		! grep -q '^survivor: process [0-9]*: ended' "$T/run/out" || finding "$what: dfshim check says $(head -1 "$T/run/check")"
 		;;
 	*) finding "$what: dfshim check: status $rc: $(head -1 "$T/run/check")" ;;

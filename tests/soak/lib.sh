@@ -1,13 +1,14 @@
-# Functions for the parts of `make soak`. Sourced; SRC, B, T (scratch folder), SEED and BUDGET (seconds for the part) are set by
-# scripts/soak.sh. A part works until its time is over and ends with "NAME: N runs, N findings".
+# Functions for the parts of `make soak`. Sourced. scripts/soak.sh sets SRC, B, T (scratch folder),
+# SEED and BUDGET (seconds for the part). A part works until its time is over, and prints "NAME: N
+# runs, N findings".
 # shellcheck shell=bash
 runs=0 findings=0
 part=$(basename "$0" .sh)
 begun=$(date +%s)
 mkdir -p "$T"
 
-# side_by_side: JOBS of this part, each with a folder and a seed of its own. Its jobs mostly wait, for time-outs and for ranks
-# that are stopped; so one processor serves many.
+# side_by_side: runs JOBS copies of this part, each with its own folder and seed. The copies mostly
+# wait, for time-outs and for stopped ranks, so one CPU serves many.
 side_by_side() {
 	[ "${JOBS:-1}" -gt 1 ] || return 0
 	local i jobs=$JOBS
@@ -25,8 +26,9 @@ side_by_side() {
 }
 over() { [ $(($(date +%s) - begun)) -ge "$BUDGET" ]; }
 
-# draw NAME FROM TO, pick NAME WORD...: a number, a word, into the exported variable NAME. In a subshell bash would draw anew
-# each time; so it is the same for the same SEED.
+# draw NAME FROM TO, pick NAME WORD...: store a random number or word in the exported variable NAME.
+# In a subshell bash would start again with the same state, so these are no commands for $(). The
+# same SEED gives the same values.
 RANDOM=$((SEED % 32768))
 draw() { export "$1=$(($2 + (RANDOM * 32768 + RANDOM) % ($3 - $2 + 1)))"; }
 pick() {
@@ -37,21 +39,22 @@ pick() {
 	export "$name=$1"
 }
 
-# finding TEXT: what was wrong; the run's folder is kept.
+# finding TEXT: prints what was wrong, and keeps the run's folder.
 finding() {
 	findings=$((findings + 1))
 	echo "FINDING: $part, run $runs, SEED=$SEED: $*"
 	cp -r "$T/run" "$T/finding-$findings" 2>/dev/null
 }
 
-# apart COMMAND...: with a /dev/shm, a process table and a scratch folder ($T/run) of its own, at most a minute and a half.
-# Status 97: something was left in /dev/shm; 98: a process; 99: out of time.
+# apart COMMAND...: runs a command with its own /dev/shm, processes and scratch folder ($T/run), for
+# at most 90 seconds. Returns 97 if a file is left in /dev/shm, 98 if a process is left, 99 if the
+# time was over.
 apart() {
 	local rc since=$SECONDS
 	rm -rf "$T/run" && mkdir -p "$T/run"
 	timeout -k 5 90 "$SRC/tests/lib/apart.sh" "$@" >"$T/run/out" 2>&1
 	rc=$?
-	# A killed rank's status is 137 too.
+	# 137 is also the status of a killed rank, so check the time instead.
 	[ $((SECONDS - since)) -lt 90 ] || rc=99
 	return $rc
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Random programs of the deadlock suite: labelled by the model, executed by NCCL's rules and by ours for three quarters of the
-# time (EXECUTED: percent of it), and then labelled only. A fifth of the time is for those with late threads.
+# Random programs of the deadlock suite. A fifth of the time is for programs with late threads. In
+# the rest programs are labelled by the model, and for a part of that time (EXECUTED percent,
+# default 75) also executed by both sets of rules.
 set -u
 . "$SRC/tests/soak/lib.sh"
 late=$((BUDGET / 5))

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The tests of one area after the other in a sanitizer's build: the areas that .ci/run leaves out first, then all others. A
-# run is an area.
+# Runs the tests of one area after the other with a sanitizer: first the areas that .ci/run leaves
+# out, then all others. A run is an area.
 # shellcheck disable=SC2034,SC2154 # lib.sh reads them, and sets the others
 set -u
 . "$SRC/tests/soak/lib.sh"
@@ -12,7 +12,7 @@ areas() { # SANITIZER
 	for d in "$SRC"/tests/*/; do
 		d=$(basename "$d")
 		compgen -G "$SRC/tests/$d/t_*" >/dev/null || continue
-		# model/ has no code of ours; the others are not run by `make check` either.
+		# model/ contains none of our code; `make check` does not run the others either
 		case $d in model | docs | gpu | rdma | package) ;; *) echo "$d/" ;; esac
 	done
 }
@@ -23,7 +23,7 @@ for san in tsan asan; do
 		[ $left -gt 0 ] || break 2
 		runs=$((runs + 1))
 		rm -rf "$T/run" && mkdir -p "$T/run"
-		# B is of the build that the other parts use.
+		# B names the build that the other parts use, so unset it.
 		(cd "$SRC" && exec env -u B timeout -k 30 $left make $san TESTFILTER="$area") >"$T/run/log" 2>&1
 		rc=$?
 		grep -E '^[0-9]+ passed, ' "$T/run/log" | sed "s|^|$part: $san $area: |"

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Descriptors, threads and memory stay what they were: over operations, splits, communicators made and destroyed (many.c).
+# The number of descriptors, the number of threads, and memory do not grow with operations, splits,
+# and communicators that are created and destroyed (tests/clients/many.c).
 # shellcheck disable=SC2154 # lib.sh sets them
 set -u
 . "$SRC/tests/soak/lib.sh"
-# Enough cycles that the list of kept ids (runtime/ctl/rdv.c) is full after a third of them.
+# Enough cycles to fill the list of kept ids (runtime/ctl/rdv.c) in the first third of them.
 declare -A amount=([operations]=30000 [splits]=300 [cycles]=6000)
 until over; do
 	for c in operations splits cycles; do
@@ -17,7 +18,8 @@ until over; do
 		rc=$?
 		grep -h '^many:' "$T/run/out" | sort -u | sed 's/^many/steady/'
 		[ $rc = 0 ] || finding "$c, ${amount[$c]}, $how: status $rc: $(tail -2 "$T/run/out")"
-		# As much as takes a quarter of a minute, so that a machine that gets busy meanwhile has time to spare.
+		# Adapt the amount to about a quarter of a minute, so that the limit suffices even
+		# if the machine becomes busy.
 		took=$((SECONDS - since))
 		[ $took -ge 8 ] || amount[$c]=$((amount[$c] * 2))
 		[ $took -le 30 ] || amount[$c]=$((amount[$c] / 2))

@@ -1,7 +1,7 @@
 /*
- * A clock that is set now and then: where this is preloaded, CLOCK_REALTIME, time() and
+ * A clock that is set now and then. In processes that preload this, CLOCK_REALTIME, time() and
  * gettimeofday() jump by up to a day, forwards and backwards, every quarter of a second.
- * CLOCK_MONOTONIC never does, on any system. STEPS_SEED selects the steps.
+ * CLOCK_MONOTONIC never jumps on any system. STEPS_SEED selects the steps.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

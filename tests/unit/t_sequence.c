@@ -1,9 +1,9 @@
 /*
- * Description: the order that rank 0 decides (DFSHIM_NCCL_ORDER=agree): random programs in which
- * each rank has its own order of issue and its own groups all end on lanes that execute one group
- * after the other, also if a rank is ready with a part of a group only; so do programs with groups
- * that end with NCCL, whatever their threads wait for in between. Ranks have the same order on
- * their lanes. Each receive gets its own message. Short messages end without a receive.
+ * Description: the order that rank 0 decides (DFSHIM_NCCL_ORDER=agree). Random programs in which
+ * each rank has its own order of issue and its own groups complete on lanes that execute one group
+ * after the other, even if a rank is ready with only a part of a group. So do programs with groups
+ * that complete with NCCL, whatever their threads wait for in between. Ranks have the same order on
+ * their lanes. Each receive gets its own message. Short messages complete without a receive.
  */
 #include "tests/lib/test.h"
 
@@ -15,12 +15,12 @@
 
 #define RANKS	 4
 #define OPS	 24
-#define BUFFERED 8 /* messages of a pair */
+#define BUFFERED 8 /* messages of a pair that fit into the buffer */
 
-/* An operation of all ranks, or a message (to >= 0). */
+/* An operation of all ranks, or (to >= 0) a message. */
 struct op {
 	int from, to, is_short;
-	uint32_t number; /* of a send, among those of the pair that this rank issues */
+	uint32_t number; /* of a send: its number among those of the pair that this rank issues */
 	int here[RANKS], decided[RANKS], running[RANKS], ended;
 };
 
@@ -28,7 +28,7 @@ struct unit {
 	int ops[OPS], nr;
 };
 
-/* The messages from one rank to another, in the order in which lanes begin them. */
+/* The messages from one rank to another, in the order in which lanes start them. */
 struct pair {
 	struct {
 		int op[OPS], nr;
@@ -41,9 +41,9 @@ static struct job {
 	struct df_rng rng;
 	int nr_ranks, nr_ops;
 	struct op ops[OPS];
-	struct unit units[RANKS][OPS + 1]; /* from 1, by order of issue */
+	struct unit units[RANKS][OPS + 1]; /* from 1, in order of issue */
 	int nr_units[RANKS];
-	/* operations in the order of their launch, and whether a group ends there */
+	/* operations in order of launch, and whether a group ends with each */
 	int lane[RANKS][OPS], ends[RANKS][OPS];
 	int nr_lane[RANKS], at[RANKS], nr_begun[RANKS];
 	struct pair pairs[RANKS][RANKS];
@@ -65,7 +65,7 @@ static int takes_part(const struct op *o, int rank)
 	return o->to < 0 || o->from == rank || o->to == rank;
 }
 
-/* The operation begins on the lane: NCCL gives the n-th receive of a pair the n-th message. */
+/* Starts an operation on the lane. NCCL gives the n-th receive of a pair the n-th message. */
 static void begin(struct job *j, int rank, int op)
 {
 	struct op *o = &j->ops[op];
@@ -82,7 +82,9 @@ static void begin(struct job *j, int rank, int op)
 	ck_assert(n >= p->sends.nr || n >= p->receives.nr || p->sends.op[n] == p->receives.op[n]);
 }
 
-/* Whether the message is in the buffer: so are those before it that have no receive. */
+/*
+ * Whether the message is in the buffer. Then all earlier messages without a receive are there too.
+ */
 static int is_buffered(const struct job *j, int op)
 {
 	const struct op *o = &j->ops[op];
@@ -98,7 +100,7 @@ static int is_buffered(const struct job *j, int op)
 	return 0;
 }
 
-/* Executes a rank's next group as far as it gets. Returns 1 if something has moved. */
+/* Executes a rank's next group as far as possible. Returns 1 if an operation made progress. */
 static int execute_group(struct job *j, int r)
 {
 	int at = j->at[r], moved = 0, all = 1, i, k;
@@ -127,7 +129,7 @@ static int execute_group(struct job *j, int r)
 	return moved || all;
 }
 
-/* Executes what the lanes hold, as far as it gets. */
+/* Executes all lanes until nothing can proceed. */
 static void execute(struct job *j)
 {
 	int moved = 1, r;
@@ -145,7 +147,7 @@ static void pause_job(struct job *j)
 	}
 }
 
-/* One operation of a unit is ready. */
+/* Adds an operation of a unit to the sequence, because its rank is ready with it. */
 static void arrive(struct job *j, int rank, int unit, int op)
 {
 	struct unit *u = &j->units[rank][unit];
@@ -183,7 +185,10 @@ static int unit_ended(const struct job *j, int rank, int unit)
 	return 1;
 }
 
-/* Ranks, operations, and each rank's units: grouped at random, in the order of `ops` or its own. */
+/*
+ * Makes ranks, operations, and each rank's units: grouped at random, in the order of `ops` or in
+ * the rank's own order.
+ */
 static void make(struct job *j, uint64_t seed, int own_order)
 {
 	int r, i, k, order[OPS];
@@ -226,7 +231,10 @@ static void make(struct job *j, uint64_t seed, int own_order)
 	}
 }
 
-/* All operations have ended; lanes have those that they have in common in one order. */
+/*
+ * Checks that all operations have ended, and that all lanes have the operations that they share in
+ * the same order.
+ */
 static void check(struct job *j, const char *what, uint64_t seed)
 {
 	int r, i, k, last[RANKS][RANKS] = {0}, place[RANKS][OPS];
@@ -250,7 +258,7 @@ static void check(struct job *j, const char *what, uint64_t seed)
 	df_lanes_sequence_free(j->q);
 }
 
-/* Each rank has an order and groups of its own, and is ready with its operations in any order. */
+/* Each rank has its own order and groups, and is ready with its operations at random times. */
 START_TEST(t_any_order)
 {
 	uint64_t seed = df_test_seed();
@@ -281,8 +289,8 @@ START_TEST(t_any_order)
 END_TEST
 
 /*
- * All ranks have one order, but different groups. A thread may wait for the end of a unit before it
- * issues the next one. Such a program ends with NCCL.
+ * All ranks have the same order but different groups. A thread may wait for the end of a unit
+ * before it issues the next one. Such a program completes with NCCL.
  */
 START_TEST(t_groups)
 {
@@ -371,7 +379,7 @@ START_TEST(t_short)
 	struct df_lanes_item it;
 	uint32_t i;
 
-	/* Messages without a receive go after a pause, as far as the buffer has room. */
+	/* After a pause, messages without a receive are launched as far as the buffer has room. */
 	for (i = 1; i <= BUFFERED + 1; i++)
 		ck_assert_int_eq(sends(q, i, 100 + i, 1), 0);
 	ck_assert_int_eq(df_lanes_sequence_pause(q), 0);
@@ -391,14 +399,14 @@ START_TEST(t_short)
 	expect_gone(BUFFERED + 3, 1, 1, 0);
 	df_lanes_sequence_free(q);
 
-	/* It does not overtake an earlier one in the buffer, but it does if it is received. */
+	/* A message does not overtake an earlier one in the buffer, unless it is received first. */
 	q = begin_noted();
 	ck_assert_int_eq(sends(q, 2, 12, 1), 0);
 	pause_twice(q);
 	ck_assert_int_eq(nr_gone, 0);
 	ck_assert_int_eq(receives(q, 1, 12), 0);
 	ck_assert_int_eq(nr_gone, 2);
-	/* Contradictions are refused. */
+	/* Contradictory calls are refused. */
 	it = (struct df_lanes_item){.key = 33, .unit = 1, .nr = 1, .need = 2, .message = 1};
 	ck_assert_int_eq(df_lanes_sequence_add(q, 3, &it), -EPROTO);
 	it.message = 4;
@@ -418,8 +426,9 @@ START_TEST(t_short)
 END_TEST
 
 /*
- * Rank 0 sends and receives in a group. Rank 1 receives and then waits in its device for that and
- * for a collective before it sends: the group's parts end one by one, and the collective between.
+ * Rank 0 sends and receives in a group. Rank 1 receives, then waits for its device, which executes
+ * the receive and a collective, and then sends. So the parts of the group end one by one, with the
+ * collective between them.
  */
 START_TEST(t_parts)
 {
@@ -433,7 +442,7 @@ START_TEST(t_parts)
 	ck_assert_int_eq(df_lanes_sequence_add(q, 0, &send), 0);
 	ck_assert_int_eq(df_lanes_sequence_add(q, 0, &recv), 0);
 	ck_assert_int_eq(receives(q, 1, 1), 0);
-	/* The group stays together for a while. */
+	/* At first the group stays together. */
 	ck_assert_int_eq(nr_gone, 0);
 	pause_twice(q);
 	ck_assert_int_eq(gone[0], 0 << 16 | 1 << 8 | 0);

@@ -1,4 +1,7 @@
-/* See nccl.h. Each communicator has a proxy thread, as in NCCL, which runs kernels' and proxies' events. */
+/*
+ * NCCL as a profiler plugin sees it (nccl.h). As in NCCL, each communicator has a proxy thread,
+ * which reports the events of kernels and proxies.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -10,7 +13,7 @@
 
 struct work {
 	struct work *next;
-	void *task; /* its event */
+	void *task; /* handle of its event */
 	int proxies, channels, stall;
 };
 
@@ -23,7 +26,7 @@ struct fake_comm {
 	pthread_cond_t changed;
 	pthread_t proxy;
 	struct work *first, *last;
-	void *captured[2]; /* the events of the calls that a graph has captured */
+	void *captured[2]; /* handles of the events of calls that a graph has captured */
 };
 
 static union {
@@ -69,7 +72,7 @@ void *fake_context(struct fake_comm *c)
 
 /* ---- the interface, in any version ----------------------------------------------------------- */
 
-/* Drops events that a version does not have, as NCCL's adapters do. */
+/* Reports an event. Drops kinds of events that the plugin's version does not have, as NCCL does. */
 static void *start(struct fake_comm *c, const struct df_profiler_v5_event *e)
 {
 	void *h = NULL;
@@ -153,7 +156,7 @@ static void *start(struct fake_comm *c, const struct df_profiler_v5_event *e)
 		}
 		plugin.v2->start(c->context, &h, &v);
 	} else {
-		/* NCCL 2.23's numbers of functions; type 7 is float32. */
+		/* Numbers of functions as in NCCL 2.23; type 7 is float32. */
 		static const char *const funcs[] = {"Broadcast",     "Reduce",	  "AllGather",
 						    "ReduceScatter", "AllReduce", "SendRecv",
 						    "Send",	     "Recv"};
@@ -180,7 +183,7 @@ static void *start(struct fake_comm *c, const struct df_profiler_v5_event *e)
 	return h;
 }
 
-/* All versions have these two in one place. */
+/* stop() and state() are in the same place in all versions. */
 static void stop(void *h)
 {
 	if (h)
@@ -217,7 +220,7 @@ static void *start_step(struct fake_comm *c, void *proxy, int step)
 
 /* ---- the proxy thread ------------------------------------------------------------------------ */
 
-/* Returns whether it ends. */
+/* Returns whether the proxy ends. */
 static int run_proxy(struct fake_comm *c, void *proxy, int is_send, int channel, int stall)
 {
 	for (int i = 0; i < STEPS; i++) {
@@ -230,10 +233,10 @@ static int run_proxy(struct fake_comm *c, void *proxy, int is_send, int channel,
 			state(step, DF_PROFILER_RECV_WAIT);
 			usleep(1000);
 		}
-		/* A rank that gets no data has none to send. */
+		/* A rank that receives no data has none to send. */
 		if ((stall == STALL_SEND_GPU && is_send) || (stall == STALL_RECV_NET && stuck))
 			return 0;
-		/* NCCL repeats this one as long as it gets no room. */
+		/* NCCL repeats this state while there is no room. */
 		if (version >= 4 && is_send)
 			state(step, DF_PROFILER_SEND_PEER_WAIT);
 		state(step, is_send ? DF_PROFILER_SEND_WAIT : DF_PROFILER_RECV_FLUSH_WAIT);
@@ -363,7 +366,7 @@ void fake_destroy(struct fake_comm *c)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* depth: as ncclGroupDepth when the first operation is appended: 1 without a group. */
+/* `depth` is ncclGroupDepth when the first operation is appended; 1 without a group. */
 static void group_api_start(struct fake_comm *c, int depth, int captured)
 {
 	struct df_profiler_v5_event e = {.type = DF_PROFILER_GROUP_API};
@@ -425,7 +428,7 @@ static void *coll(struct fake_comm *c, void *plan, void *parent, const char *fun
 		.type = DF_PROFILER_COLL, .parent = parent, .rank = c->rank};
 	int bytes = !strcmp(func, "AllGather") || !strcmp(func, "Broadcast");
 
-	/* Up to 2.27 NCCL reports tasks only below a plan's event. */
+	/* Up to version 2.27 NCCL reports tasks only as children of a plan's event. */
 	if (!c->mask || !plan)
 		return NULL;
 	e.coll.group = plan;
@@ -453,7 +456,7 @@ static void *p2p(struct fake_comm *c, void *plan, void *parent, const char *func
 	e.p2p.is.count = count;
 	e.p2p.is.type = "ncclFloat32";
 	e.p2p.is.peer = peer;
-	/* A short message uses one of them. */
+	/* A short message uses one of these channels. */
 	e.p2p.is.channels = 4;
 	return start(c, &e);
 }
@@ -503,7 +506,7 @@ static void *callback(void *arg)
 	return NULL;
 }
 
-/* A host function of the graph reports its operations, on a thread of CUDA's. */
+/* A host function of the graph reports the graph's operations, on a thread of CUDA. */
 void fake_replay(struct fake_comm *c, const char *func, size_t count)
 {
 	void *args[] = {c, (void *)(uintptr_t)func, &count};
@@ -583,7 +586,7 @@ void fake_alltoall(struct fake_comm *c, size_t count)
 	for (int i = 0; i < 2 * c->nranks; i++)
 		tasks[i] = p2p(c, plan, parents[i], i % 2 ? "Recv" : "Send", count, i / 2);
 	for (int i = 0; i < 2 * c->nranks; i++) {
-		/* The kernel of a message to itself is reported for the receive. */
+		/* The kernel of a message to the rank itself is reported for the receive. */
 		if (tasks[i] && (i % 2 || i / 2 != c->rank))
 			upload(c, tasks[i], 1, 0, NO_STALL);
 		stop(tasks[i]);

@@ -1,6 +1,7 @@
 /*
- * Looks like NCCL from outside (tests/interpose/dl/fake_nccl.c has the other names), and reports to its
- * profiler plugin what an all-reduce does. One of 666 elements never ends: rank 1 cannot send.
+ * A libnccl for applications (tests/interpose/dl/fake_nccl.c has the other functions). It reports
+ * the events of an AllReduce to the profiler plugin. An AllReduce of 666 elements never ends,
+ * because rank 1 cannot send.
  */
 #include <stdlib.h>
 #include "interpose/nccl/nccl_types.h"
