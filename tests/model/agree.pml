@@ -1,14 +1,19 @@
 /*
- * DFSHIM_NCCL_ORDER=agree. R ranks issue N operations of one communicator, each rank in an order of its own. On a rank an
- * operation may wait for the end of one with a lower number, which it has issued before. The operations of a rank are launched on
- * its lane, which executes one after the other; one ends when all ranks execute it. A rank publishes an operation when what it
- * waits for has ended; rank 0 appends what all ranks have published to the sequence; each rank launches the sequence.
+ * DFSHIM_NCCL_ORDER=agree. R ranks issue N operations of one communicator, each rank in its own
+ * order. On a rank an operation may wait for the end of an operation with a lower number, which the
+ * rank has issued before. A rank's operations are launched on its lane, which executes one after
+ * the other. An operation ends when all ranks execute it. A rank publishes an operation when the
+ * operation for which it waits has ended. Rank 0 appends the operations that all ranks have
+ * published to the sequence. Each rank launches the sequence.
  *
  * Checked: every operation ends.
  *
- * -DEACH	each rank appends what all ranks have published to a sequence of its own: deadlock
- * -DISSUE	a rank publishes an operation when it issues it: deadlock
- * -DONE_RANK	rank 0 appends what it has published itself: deadlock
+ * -DEACH: each rank appends the operations that all ranks have published to a sequence of its own:
+ * deadlock.
+ *
+ * -DISSUE: a rank publishes an operation when it issues it: deadlock.
+ *
+ * -DONE_RANK: rank 0 appends what it has published itself: deadlock.
  */
 #ifndef R
 #define R 2
@@ -19,9 +24,9 @@
 #define NONE N
 #define AT(r, i) ((r) * N + (i))
 
-byte dep[R * N]; /* what it waits for, or NONE */
+byte dep[R * N]; /* the operation for which it waits, or NONE */
 bool issued[R * N], published[R * N], running[R * N], ended[R * N];
-byte sequence[R * N], decisions[R]; /* rank 0's; with EACH, each rank's */
+byte sequence[R * N], decisions[R]; /* of rank 0; with EACH, of each rank */
 
 #ifdef EACH
 #define SEQ(r) r

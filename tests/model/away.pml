@@ -1,28 +1,43 @@
 /*
- * Slices by reference towards another node, and the ends of the connector (runtime/transport/net/slots.c, runtime/coll/byref.c). A's block
- * sends N slices over a connector of SLOTS slots: it names the first ones where they lie, and copies the last SLOTS of them. A's
- * thread gives them to a queue, and reads them from where they are when there is room on the wire, which may break: then the queue and
- * what is on the wire are lost, and what has not been received is sent again. When A's operation has ended its buffer is the user's;
- * when A's end is given up, and nothing of it is under way, its slots are gone. A's host may end the operation from outside, at any
- * moment: it takes it from the block, marks the header, takes the right to a pass and has what is queued read from the slots. B's
- * side takes all slices; then its end is closed, which is said until it is acknowledged, or its process exits.
+ * Slices by reference to another node, and the ends of the connector
+ * (runtime/transport/net/slots.c, runtime/coll/byref.c). A's block sends N slices over a connector
+ * of SLOTS slots. It names the first slices where they lie in the user's buffer, and copies the
+ * last SLOTS slices. A's thread queues the slices, and reads them from their place when the wire
+ * has room. The wire may break. Then the queue and the slices on the wire are lost, and slices that
+ * were not received are sent again. When A's operation has ended, the user may write to its buffer.
+ * When A's end of the connector is given up and none of its slices is under way, its slots are
+ * freed. A's host may abort the operation at any time: it takes the operation from the block, marks
+ * the header, takes the right to a pass, and lets the thread read queued slices from the slots. B's
+ * side takes all slices. Then B closes its end, and repeats this until A acknowledges it, or B's
+ * process exits.
  *
- * Checked: nothing is read that is the user's, or is gone; B's block takes the slices in order, each with its own bytes; B gets all, and
- * A's operation and its end come to their ends, whatever breaks.
+ * Checked: no slice is read from a buffer that the user may write to, or from freed slots. B's
+ * block takes the slices in order, each with its own bytes. B gets all slices, and A's operation
+ * and its end of the connector come to their ends, whatever breaks.
  *
- * -DKNOWN: the last slices are named, too, and the operation ends when they have been consumed.
+ * -DKNOWN: the last slices are named too, and the operation ends when they have been consumed.
  *
  * The controls, each of which must fail:
- * -DALL        the last slices are named, and nobody waits
- * -DUNTOLD     it is sent again before the receiver has told what it has
- * -DNO_MARK    the host does not mark the header
- * -DNO_PASS    the host does not take the right to a pass
- * -DQUEUED     what is queued is read from where it was
- * -DLEAVES     A's end is given up before all has been received
- * -DIN_HAND    A's slots go while some are queued
- * -DKNOWN -DTOLD_FIRST  that all has been told is said before an end that is closed
- * -DKNOWN -DMUTE  who closes does not say what it has consumed
- * -DKNOWN -DEXIT  who exits does not tell what it has not told
+ *
+ * -DALL: the last slices are named, and the operation does not wait for their consumption.
+ *
+ * -DUNTOLD: slices are sent again before the receiver has announced what it has.
+ *
+ * -DNO_MARK: the host does not mark the header.
+ *
+ * -DNO_PASS: the host does not take the right to a pass.
+ *
+ * -DQUEUED: queued slices are read from their old place.
+ *
+ * -DLEAVES: A's end is given up before all slices have been received.
+ *
+ * -DIN_HAND: A's slots are freed while slices are queued.
+ *
+ * -DKNOWN -DTOLD_FIRST: B announces "all told" before it closes its end.
+ *
+ * -DKNOWN -DMUTE: a side that closes does not announce what it has consumed.
+ *
+ * -DKNOWN -DEXIT: a process that exits does not announce what it has not yet announced.
  */
 #ifndef N
 #define N 3
@@ -36,7 +51,7 @@
 #define AT(n)  ((n) % SLOTS)
 #define ACK    254
 #define NEVER  255
-#define OTHERS 100 /* bytes that mean nothing */
+#define OTHERS 100 /* bytes without a meaning */
 
 #ifdef UNTOLD
 #define MAY_SEND true
@@ -66,17 +81,17 @@
 
 mtype = { credit, told, close };
 
-chan queue = [2] of { byte, bool };	  /* slice, it is named */
+chan queue = [2] of { byte, bool };	  /* slice, whether it is named */
 chan wire = [2] of { byte, byte };	  /* slice, bytes; or ACK */
 chan back = [2] of { mtype, byte, byte }; /* consumed, received */
 
-/* A's */
+/* State of A. */
 byte tail, consumed, received, next;
 byte slot[SLOTS];
 bool ref[SLOTS], marked, will_abort, aborted, done, users, gone;
 bool turn, pass; /* the block's lock; the right to a pass */
 bool heard_told = true, peer_closed, answers;
-/* B's */
+/* State of B. */
 byte got, head, told_head, told_got;
 byte rslot[SLOTS];
 bool session_told = true, left, close_sent, acked, exits;
@@ -140,7 +155,7 @@ active proctype host_a()
 	users = true
 }
 
-/* Of A. Each step is a pass, or a part of one. */
+/* A's thread. Each step is a pass or a part of one. */
 active proctype thread_a()
 {
 	byte n, h;
@@ -208,7 +223,7 @@ active proctype block_b()
 	do
 	:: head == N -> break
 	:: atomic { head < got -> assert(marked || rslot[AT(head)] == head); head++ }
-	:: will_abort -> break /* its operation is ended from outside */
+	:: will_abort -> break /* its operation is aborted */
 	od;
 	if
 	:: left = true
@@ -216,7 +231,10 @@ active proctype block_b()
 	fi
 }
 
-/* It does not break behind a process that exits: what is lost then is told as an error, after a time-out. */
+/*
+ * The wire does not break after a process has exited. Lost messages then become an error after a
+ * time-out.
+ */
 active proctype breaks()
 {
 end:	do

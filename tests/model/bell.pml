@@ -1,13 +1,16 @@
 /*
- * Store, then look: a worker that sleeps when there is nothing to do, and a submitter that wakes it
- * (df_engine_submitted() and worker_rest(); df_bell_arm() and df_bell_ring() are the same).
+ * A worker that sleeps when there is no work, and a submitter that wakes it (df_engine_submitted()
+ * and worker_rest(); df_bell_arm() and df_bell_ring() work in the same way).
  *
- * Checked: whenever nothing can happen any more, everything submitted has been done.
+ * Checked: when nothing can happen any more, all submitted work has been done.
  *
  * The controls, each of which must fail:
- * -DNO_LOOK   the worker does not look again after it has said that it sleeps
- * -DEARLY     the submitter looks for sleepers before it has published the work
- * -DLATE_SEEN the worker reads the futex word after its last look instead of before
+ *
+ * -DNO_LOOK: the worker does not look for work again after it has announced that it sleeps.
+ *
+ * -DEARLY: the submitter looks for sleepers before it has published the work.
+ *
+ * -DLATE_SEEN: the worker reads the futex word after its last look instead of before.
  */
 #define N 3
 
@@ -51,7 +54,7 @@ proctype worker()
 #ifdef LATE_SEEN
 		seen = seq;
 #endif
-		/* futex: sleeps only if the word is still what was seen */
+		/* futex: sleeps only if the word still has the value that was read */
 		atomic {
 			if
 			:: seq == seen -> asleep = true

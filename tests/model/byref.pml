@@ -1,18 +1,25 @@
 /*
- * Slices by reference (dfk_ref() in kernels/task.inl, runtime/coll/byref.c). A sends N slices to B over a connector of SLOTS slots: it
- * names the first ones where they lie and copies the last SLOTS of them. When the operation has ended, the buffer is the user's
- * again, who writes to it. A's host may also end it from outside, at any moment: it takes the operation from A's
- * block, marks the header, then B's end if that is connected, and then waits until B's block is between two turns. B connects
- * at any moment, or never, and its block may have no turn any more.
+ * Slices by reference (dfk_ref() in kernels/task.inl, runtime/coll/byref.c). A sends N slices to B
+ * over a connector of SLOTS slots. A names the first slices where they lie in the user's buffer,
+ * and copies the last SLOTS slices. When the operation has ended, the user may write to the buffer.
+ * A's host may abort the operation at any time: it takes the operation from A's block, marks the
+ * header, then marks B's end if that is connected, and then waits until B's block is between two
+ * turns. B connects at any time, or never, and its block may have no further turn.
  *
- * Checked: nothing is read that is the user's; nobody waits for ever (invalid end states), whatever B does.
+ * Checked: no slice is read from a buffer that the user may write to. No process waits for ever
+ * (invalid end states), whatever B does.
  *
- * -DKNOWN: the last slices are named, too, by who waits for a result that B has a part in: its operation ends when they have been
- * received. B comes, then, or nothing would ever end.
- * -DALL: the last slices are named, and nobody waits.
+ * -DKNOWN: an operation that waits for a result to which B contributes names the last slices too.
+ * It ends when they have been received. B always connects here, because otherwise the operation
+ * could not end.
+ *
+ * -DALL: the last slices are named, and the operation does not wait.
+ *
  * -DNO_WAIT: the host does not wait for the turn.
- * -DNO_HEADER: only the end is marked.
- * -DEND_FIRST: the end is marked before the header.
+ *
+ * -DNO_HEADER: only B's end is marked.
+ *
+ * -DEND_FIRST: B's end is marked before the header.
  */
 #ifndef N
 #define N 4
@@ -27,7 +34,8 @@
 byte tail, head, state = OPEN;
 bool ref[SLOTS], marked = false;
 bool aborted = false, done = false, users = false;
-bool turn_a = false, turn_b = false, lock_b = false; /* blocks; the lock of B's device */
+/* turns of the blocks; the lock of B's device */
+bool turn_a = false, turn_b = false, lock_b = false;
 
 active proctype block_a()
 {
@@ -64,7 +72,10 @@ end:	do
 				:: else -> turn_a = false
 				fi
 			:: else -> turn_a = false;
-				/* Until something can have changed; else this would be a busy loop. */
+				/*
+				 * Wait until something may have changed, because a busy loop would
+				 * never end.
+				 */
 				(aborted || i - head < SLOTS)
 			fi
 		fi
@@ -94,7 +105,7 @@ active proctype block_b()
 		if
 		:: ref[head % SLOTS] && state == WITHDRAWN -> turn_b = false; break
 		:: ref[head % SLOTS] && state != WITHDRAWN ->
-			/* It takes a while. */
+			/* The read takes a while. */
 			assert(!users);
 			assert(!users);
 			head++;
@@ -104,7 +115,7 @@ active proctype block_b()
 #ifdef KNOWN
 	:: aborted -> break
 #else
-	:: break /* it has nothing to do with it any more */
+	:: break /* B does not use the connector any more */
 #endif
 	od
 }

@@ -1,17 +1,18 @@
 # shellcheck shell=bash
-# What the tests of the models share; they source it.
+# Functions for the tests of the models. Sourced.
 command -v spin >/dev/null || { echo "no spin here"; exit 77; }
 cd "$T" || exit 1
-# Most models are searched sooner than an optimising compiler has read them.
+# For most models an optimising compiler takes longer than the search.
 fast=$(command -v tcc || echo gcc -O0)
 fail() { echo "FAILED: $*"; exit 1; }
 
-# check ok|error MODEL "DEFINES" ["COMPILER OPTIONS" ["PAN OPTIONS"]]: the model has no error, searched exhaustively; or
-# it is a control, which has one.
+# check ok|error MODEL "DEFINES" ["COMPILER OPTIONS" ["PAN OPTIONS"]]: an exhaustive search must
+# find no error (ok), or a control must have an error.
 check() {
 	local want=$1 model=$2 defs=$3 cc=${4:--DSAFETY} run=${5-} out errors
-	# A control's error is found soon, and so are the ends of a small model: what takes time is the compiler, and to
-	# clear the table of states (2^24 entries unless -w says otherwise).
+	# A control's error is found soon, and so is the end of a small model. Most of the time is
+	# then needed for the compiler, and to clear the table of states (2^24 entries unless -w
+	# says otherwise).
 	local compile=$fast table=-w20
 	[ "$want" = error ] || [ "${small:-0}" = 1 ] || compile="gcc -O1" table=
 	rm -f pan pan.* ./*.trail

@@ -1,14 +1,23 @@
 /*
- * Completions of a block on a GPU without a fence and without an index (struct df_cqe, kernels/abi.h; dfk_cq_push(); cqe_get() in
- * runtime/coll/dev.c). For each of N operations the block stores the collective's word `done`, and the two words of the next place
- * of the ring; these stores arrive in any order, those to one address in the order in which they were made. The host takes
- * a completion when both words have the bit of this lap and `done` has that value.
+ * Completions of a block on a GPU without a fence and without an index (struct df_cqe,
+ * kernels/abi.h; dfk_cq_push(); cqe_get() in runtime/coll/dev.c). For each of N operations the
+ * block stores the collective's word `done`, and the two words of the next place of the ring.
+ * Stores to different addresses arrive in any order, stores to one address in the order in which
+ * they were made. The host takes a completion when both words have the bit of this lap and `done`
+ * has the completion's value.
  *
- * Checked: what the host takes is the next operation's, and `done` says the same (assertions); all are taken (no invalid end state).
+ * Checked: the host takes the completion of the next operation, and `done` has the same value
+ * (assertions). The host takes all completions (no invalid end state).
  *
- * Controls: -DNO_LAP: the host does not look at the lap of the second word, and reads what was in the place before.
- * -DNO_WORD: it does not look at `done`: whoever is told then looks there, finds nothing, and sleeps. -DNO_ROOM: the block does not
- * wait until a place has been read.
+ * Controls:
+ *
+ * -DNO_LAP: the host ignores the lap of the second word, and reads the previous contents of the
+ * place.
+ *
+ * -DNO_WORD: the host ignores `done`. A thread that is woken then finds an old value there, and
+ * sleeps.
+ *
+ * -DNO_ROOM: the block does not wait until a place has been read.
  */
 #ifndef SLOTS
 #define SLOTS 2
@@ -19,7 +28,10 @@
 #define LAP(i) (1 - ((i) / SLOTS) % 2)
 #define NONE   255
 
-/* What has arrived; what is on its way. Values from 1; bits of laps beside them. */
+/*
+ * Values that have arrived, and values that are under way. Values start at 1. The bits of laps are
+ * separate.
+ */
 byte coll[SLOTS], value[SLOTS], value_lap[SLOTS], done;
 byte coll_way[SLOTS] = NONE, value_way[SLOTS] = NONE, value_lap_way[SLOTS], given;
 byte head;
@@ -33,7 +45,7 @@ active proctype block()
 		i - head < SLOTS;
 #endif
 		s = i % SLOTS;
-		/* To one address they arrive in order. */
+		/* Stores to one address arrive in order. */
 		coll_way[s] == NONE && value_way[s] == NONE;
 		d_step {
 			given = i + 1;

@@ -1,17 +1,24 @@
 /*
- * Threads that connect two ranks for an executor that launches NCCL's own kernels. NCCL connects two ranks at their first message
- * and blocks the caller until both have made their call. Two ranks issue N groups on each of C communicators, in any order of the
- * communicators; the first group of each is such a message. A thread puts a lane's groups, one after the other. With ABORTS a rank
- * may leave out what it has not issued, and aborts a communicator at any time: it marks the lane as ended, raises NCCL's flags, so
- * that calls return, and frees the communicator when no thread puts groups.
+ * Threads that connect two ranks for an executor that launches NCCL's own kernels. NCCL connects
+ * two ranks at their first message, and blocks the caller until both have made their call. Two
+ * ranks issue N groups on each of C communicators, in any order of the communicators. The first
+ * group on each is such a message. A thread launches a lane's groups one after the other. With
+ * ABORTS a rank may leave out groups that it has not issued, and may abort a communicator at any
+ * time: it marks the lane as ended, raises NCCL's flags, so that calls return, and frees the
+ * communicator when no thread launches groups.
  *
- * Checked: all groups are put or dropped, in their order; no thread is in a call on a communicator that is freed.
+ * Checked: all groups are launched or dropped, in their order. No thread is in a call on a freed
+ * communicator.
  *
- * -DCALLER	the thread that issues a group puts it: deadlock
- * -DBESIDE	a group does not wait for the thread that puts the one before it: another order
- * -DFREE	an abort frees at once: under a thread in its call
- * -DIN_CALL	an abort waits for threads in a call, not for those about to make one: freed before they make it
- * -DNO_FLAGS	an abort waits without raising the flags: deadlock
+ * -DCALLER: the thread that issues a group launches it: deadlock.
+ *
+ * -DBESIDE: a group does not wait for the thread that launches the previous group: wrong order.
+ *
+ * -DFREE: an abort frees at once, while a thread is in its call.
+ *
+ * -DIN_CALL: an abort waits for threads in a call, but not for threads that are about to make one.
+ *
+ * -DNO_FLAGS: an abort waits without raising the flags: deadlock.
  */
 #ifndef C
 #define C 2
@@ -29,7 +36,7 @@ bool putting[2 * C], in_call[2 * C];
 bool ended[2 * C], flags[2 * C], freed[2 * C];
 byte issued[2 * C], taken[2 * C], done[2 * C];
 
-/* A thread takes the lane's next group, and puts it; more: 0 if there was none. */
+/* A thread takes the lane's next group and launches it. `more` becomes 0 if there was none. */
 inline put(k, more)
 {
 	atomic {
@@ -57,7 +64,7 @@ inline put(k, more)
 		atomic {
 			k > 0 || connected[PEER] || flags[LANE];
 			assert(!freed[LANE]);
-			/* Without the flags the groups are put in their order. */
+			/* Without the flags the groups are launched in their order. */
 			assert(done[LANE] == k || flags[LANE]);
 			done[LANE]++;
 			in_call[LANE] = false
@@ -86,7 +93,7 @@ proctype rank(byte r)
 
 	if
 	:: first = 0
-	:: r == 1 -> first = 1 /* the other order */
+	:: r == 1 -> first = 1 /* the opposite order */
 	fi;
 	for (i : 0 .. C - 1) {
 		c = (first -> C - 1 - i : i);

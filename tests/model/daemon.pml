@@ -1,16 +1,18 @@
 /*
- * Two ranks, two collectives, any orders of issue: the daemon's task queue with preemption.
+ * Two ranks, two collectives, any order of issue: the daemon's task queue with preemption.
  *
- * A collective is a program of L loops of (send a slice, receive a slice); where a task stands is one counter,
- * k. A connector belongs to one collective and direction, has S slots, and is two free-running indices.
- * The daemon polls the task at its position at most SPIN times, then goes on to the next; when a whole
- * traversal moved nothing it may leave, and the poller starts it again while work is outstanding.
+ * A collective is a program of L loops of (send a slice, receive a slice). The counter k is the
+ * whole state of a task. A connector belongs to one collective and direction, has S slots, and has
+ * two free-running indices. The daemon polls the task at its position at most SPIN times, and then
+ * goes on to the next task. When a whole traversal made no progress, the daemon may leave. The
+ * poller starts it again while work is outstanding.
  *
- * Checked: no deadlock (invalid end states), no slice is sent or consumed twice (assertions), and no
+ * Checked: no deadlock (invalid end states). No slice is sent or consumed twice (assertions). No
  * endless run without progress under weak fairness (pan -l -f).
  *
- * -DNCCL: the control. In order, not preemptive: must deadlock.
- * -DSHARED: a connector shared by both collectives: must deadlock too, although the daemon preempts.
+ * -DNCCL: the control. In order, without preemption: must deadlock.
+ *
+ * -DSHARED: both collectives share a connector: must deadlock too, although the daemon preempts.
  */
 #define R 2
 #define C 2
@@ -29,8 +31,11 @@ byte queue[R * C], nr_issued[R];
 bool running[R];
 
 #ifdef SHARED
-/* One connector for all: what is in front must be for whoever receives. */
-byte owner[R]; /* 1 + collective whose slice is in it, 0 empty */
+/*
+ * One connector for all collectives. A receiver can take the slice in front only if it belongs to
+ * its collective.
+ */
+byte owner[R]; /* 1 + the collective of the slice in the connector; 0 if it is empty */
 #define CAN_SEND(r, c) (owner[r] == 0)
 #define CAN_RECV(r, c) (owner[1 - (r)] == 1 + (c))
 #else
@@ -60,7 +65,7 @@ inline move(r, c)
 	k[AT(r, c)]++
 }
 
-/* Issues both collectives in some order; anything may happen between the two calls. */
+/* Issues both collectives in some order. Anything may happen between the two calls. */
 proctype host(byte r)
 {
 	byte first;
@@ -89,7 +94,7 @@ progress_moved:		move(r, c);
 				idle = 0
 			:: else ->
 #ifdef NCCL
-				/* The front runs to its end; the next starts then. */
+				/* The first task runs to its end, then the next one starts. */
 				if
 				:: DONE(r, c) && pos + 1 < nr_issued[r] -> pos++
 				:: !(DONE(r, c) && pos + 1 < nr_issued[r]) -> (CAN(r, c) || DONE(r, c) && pos + 1 < nr_issued[r])
@@ -107,7 +112,8 @@ progress_moved:		move(r, c);
 				:: else -> skip
 				fi;
 				if
-				:: idle == 2 -> running[r] = false; idle = 0 /* voluntary quit: nothing to save */
+				/* voluntary quit: there is nothing to save */
+				:: idle == 2 -> running[r] = false; idle = 0
 				:: else -> skip
 				fi;
 				c = 0
@@ -115,7 +121,7 @@ progress_moved:		move(r, c);
 			fi
 		}
 #ifndef NCCL
-		/* Where nothing can move there is no need to tell one poll from the next. */
+		/* While nothing can move, all polls are alike, so merge these states. */
 		;
 		(ALL_DONE(r) || !running[r] || nr_issued[r] < C || CAN(r, 0) || CAN(r, 1))
 #endif
@@ -144,6 +150,6 @@ init
 			run poller(r)
 		}
 	};
-	/* Everything ends: this is the deadlock check's anchor. */
+	/* Everything ends. Without this line the search could not recognise a deadlock. */
 	(ALL_DONE(0) && ALL_DONE(1))
 }

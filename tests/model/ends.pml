@@ -1,13 +1,16 @@
 /*
- * The end of an AllReduce of which all slices go by reference (dfk_ref() and dfk_has_moved() in kernels/task.inl, DF_INST_KNOWN): a ring
- * of R ranks, OPS times. Each sends its contribution, receives 2R-2 slices, and sends all but the last one on. A rank has its
- * result with its last slice. It gives the credit for that, waits until the next rank has received all that it has sent, and
- * the buffer is the user's, who writes to it, and who calls the next operation.
+ * The end of an AllReduce whose slices all go by reference (dfk_ref() and dfk_has_moved() in
+ * kernels/task.inl, DF_INST_KNOWN): a ring of R ranks, OPS times. Each rank sends its contribution,
+ * receives 2R-2 slices, and sends all but the last one on. A rank has its result with its last
+ * slice. It gives the credit for that slice, and waits until the next rank has received everything
+ * that it sent. Then the user may write to the buffer, and calls the next operation.
  *
- * Checked: nothing is read that is the user's; nobody waits for ever (invalid end states).
+ * Checked: no slice is read from a buffer that the user may write to. No process waits for ever
+ * (invalid end states).
  *
  * -DNO_WAIT: an operation ends with its last slice.
- * -DWAIT_FIRST: it waits before it gives the credit for that.
+ *
+ * -DWAIT_FIRST: an operation waits before it gives the credit for its last slice.
  */
 #ifndef R
 #define R 2
@@ -18,7 +21,7 @@
 #define OPS  2
 #define LAST (2 * R - 2)
 
-byte tail[R], head[R]; /* of the connector from r to the next rank */
+byte tail[R], head[R]; /* indices of the connector from r to the next rank */
 bool users[R];
 
 proctype rank(byte r)
@@ -30,7 +33,7 @@ proctype rank(byte r)
 		for (i : 0 .. LAST) {
 			(i == 0 || tail[before] > head[before]);
 			(i == LAST || tail[r] - head[r] < SLOTS);
-			/* It takes a while. */
+			/* The read takes a while. */
 			assert(i == 0 || !users[before]);
 			assert(i == 0 || !users[before]);
 #ifdef WAIT_FIRST

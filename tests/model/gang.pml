@@ -1,15 +1,20 @@
 /*
- * The order of the daemon's task queue (kernels/queue.inl): two ranks, C collectives of I instances each, any orders of
- * issue. A task is queued when it has an instance and leaves when it has none; while a block is in the common order
- * it is put before those of larger names, and if that is before the task whose turn it is, the turn goes to the front.
- * A block may go over to the common order whenever it turns from one unfinished task to another, rightly or by a
- * wrong guess, and back whenever an instance ends: when it does so decides about speed, and here it does either.
+ * The order of the daemon's task queue (kernels/queue.inl): two ranks, C collectives of I instances
+ * each, any order of issue. A task is queued when it has an instance, and leaves the queue when it
+ * has none. While a block uses the common order, a task is put before those with larger names. If
+ * that place is before the task whose turn it is, the turn goes to the front. A block may change to
+ * the common order whenever it turns from one unfinished task to another, whether its guess is
+ * right or wrong, and change back whenever an instance ends. When it does so affects only the
+ * speed, so the model does either.
  *
- * Checked: a task that has instances is in the queue, once; every instance is executed on both ranks (invalid end
- * states), and under weak fairness in finite time (pan -l -f).
+ * Checked: a task with instances is in the queue once. Every instance is executed on both ranks
+ * (invalid end states), and under weak fairness in finite time (pan -l -f).
  *
- * -DFORGET: the control. A task leaves the queue with its first instance: what was announced meanwhile is lost.
- * -DFRONT: the same for time. After a miss the turn goes to the front again: what stands behind it may starve.
+ * -DFORGET: the control. A task leaves the queue after its first instance, so instances announced
+ * meanwhile are lost.
+ *
+ * -DFRONT: the control for time. After a miss the turn goes to the front, so tasks behind it may
+ * starve.
  */
 #ifndef C
 #define C 2
@@ -20,8 +25,9 @@
 #define R	  2
 #define AT(r, c)  ((r) * C + (c))
 #define TASK(r)	  queue[AT(r, pos[r])]
-#define SENT(r, c) ((k[AT(r, c)] + 1) / 2) /* slices: an instance sends one, then receives one */
-/* One slot: send when the last slice has been taken, receive when there is one. */
+/* slices sent; an instance sends one and then receives one */
+#define SENT(r, c) ((k[AT(r, c)] + 1) / 2)
+/* One slot. Sending needs that the last slice has been taken, receiving that there is a slice. */
 #define CAN(r, c)                                                                                  \
 	(k[AT(r, c)] % 2 == 0 -> SENT(r, c) - k[AT(1 - (r), c)] / 2 < 1 : SENT(1 - (r), c) > k[AT(r, c)] / 2)
 #define HAS(r, c)   (k[AT(r, c)] < 2 * announced[AT(r, c)])
@@ -29,7 +35,7 @@
 
 byte k[R * C], announced[R * C];
 byte queue[R * C], nr[R], pos[R];
-byte running[R]; /* 1 + the unfinished task that moved last, 0 none */
+byte running[R]; /* 1 + the unfinished task that moved last; 0 if there is none */
 bool queued[R * C], gang[R];
 
 /* dfk_queue_add() */
@@ -53,7 +59,7 @@ inline add(r, c)
 	i = 0
 }
 
-/* dfk_queue_remove() of the task whose turn it is: the position is then that of the next one. */
+/* dfk_queue_remove() of the task whose turn it is. The position then refers to the next task. */
 inline remove(r)
 {
 	queued[AT(r, TASK(r))] = false;
@@ -73,7 +79,9 @@ inline remove(r)
 	i = 0
 }
 
-/* The host announces all instances in some order; the block takes them from its ring when it looks. */
+/*
+ * The host announces all instances in some order. The block takes them from its ring when it looks.
+ */
 proctype host(byte r)
 {
 	byte c, i;
@@ -137,7 +145,10 @@ proctype block(byte r)
 progress_moved:
 	   skip
 	:: atomic {
-		/* A miss: the next one. Where nothing can move there is no need to tell one poll from the next. */
+		/*
+		 * A miss: take the next task. While nothing can move, all polls are alike, so merge
+		 * these states.
+		 */
 		nr[r] > 1 && !CAN(r, TASK(r)) && (CAN(r, queue[AT(r, 0)]) || CAN(r, queue[AT(r, 1)]) || CAN(r, queue[AT(r, nr[r] - 1)])) ->
 #ifdef FRONT
 		pos[r] = 0
@@ -159,6 +170,6 @@ init
 			run block(r)
 		}
 	};
-	/* Everything ends: this is the deadlock check's anchor. */
+	/* Everything ends. Without this line the search could not recognise a deadlock. */
 	(FINISHED(0, 0) && FINISHED(0, 1) && FINISHED(0, C - 1) && FINISHED(1, 0) && FINISHED(1, 1) && FINISHED(1, C - 1))
 }

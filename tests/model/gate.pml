@@ -1,22 +1,25 @@
 /*
- * The gate of a connector (runtime/transport/arena/arena_directory.c): a user finds an entry, remembers its generation,
- * takes the gate, writes into the memory, lets go, and keeps the stale find for later. The owner closes what is
- * open and gives the memory to somebody else.
+ * The gate of a connector (runtime/transport/arena/arena_directory.c). A user finds an entry,
+ * remembers its generation, takes the gate, writes to the memory, and releases the gate. It keeps
+ * the found entry for later, when it may be stale. The owner closes open gates and gives the memory
+ * to another connector.
  *
- * Checked: memory is written only while it belongs to the connector the user believes in.
+ * Checked: memory is written only while it belongs to the connector that the user found.
  *
- * -DNO_GENERATION: the gate word does not change with the use of the entry: a stale find must write into
- * memory that is somebody else's.
+ * -DNO_GENERATION: the gate word has no generation, so a stale entry must lead to a write to
+ * another connector's memory.
+ *
  * -DNO_GATE: the user does not take the gate: the same.
- * -DCLOSE_USED: the owner closes what is in use: the same.
+ *
+ * -DCLOSE_USED: the owner closes gates that are in use: the same.
  */
 #define FREE 0
 #define OPEN 1
 #define USED 2
 #define ROUNDS 3
 
-byte state = FREE, gen = 0;	/* the gate word: changed in one step (compare and exchange) */
-byte memory_of = 0;		/* whose the memory is: the generation; 0 nobody's */
+byte state = FREE, gen = 0;	/* the gate word; changed in one step (compare and exchange) */
+byte memory_of = 0;		/* generation of the connector that has the memory, or 0 */
 bool over = false;
 
 active proctype owner()
@@ -39,7 +42,7 @@ active proctype owner()
 #else
 		atomic { state == OPEN -> state = FREE };
 #endif
-		/* Somebody else's. */
+		/* The memory belongs to another connector. */
 		memory_of = 0
 	:: else -> break
 	od;
@@ -56,7 +59,7 @@ again:
 	:: atomic { state != FREE -> found = gen; whose = memory_of };
 	fi;
 look:
-	/* Stale for as long as it likes. */
+	/* The entry may be stale for any time. */
 	if
 	:: over -> goto done
 	:: true

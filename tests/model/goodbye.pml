@@ -1,20 +1,29 @@
 /*
- * Processes that exit in order (df_ctl_goodbye(), runtime/ctl/flood.c; df_tree_death(), runtime/ctl/tree.c). A is the root of the
- * overlay, B and P hang below it, C below B. Those in LEAVE exit, whenever they like and at once; the others stay.
+ * Processes that exit normally (df_ctl_goodbye(), runtime/ctl/flood.c; df_tree_death(),
+ * runtime/ctl/tree.c). A is the root of the overlay, B and P are its children, and C is a child of
+ * B. The processes in LEAVE exit at any time and at once. The others stay.
  *
- * Who exits floods that, and goes when all its neighbours have answered and it has read what has come. Until then its links carry
- * floods as before. An orphan looks for a new parent at once, and answers when it has one, or knows that there is none; who exits itself
- * answers when all its other neighbours have. Who refuses because it exits says so.
+ * A process that exits floods a goodbye. It leaves when all its neighbours have answered and it has
+ * read everything that has arrived. Until then its links carry floods as before. An orphan looks
+ * for a new parent at once. It answers when it has one, or knows that there is none. An orphan that
+ * exits itself answers when all its other neighbours have answered. A process that refuses a child
+ * because it exits says so.
  *
- * Checked: when nothing moves any more, who stays knows of all that exit. These have gone by then; or some of them wait in a circle,
- * each for the next one's answer, and go when they have waited long enough.
+ * Checked: when nothing can happen any more, the remaining processes know of all exits. The exiting
+ * processes have left by then; or some of them wait in a cycle, each for the next one's answer, and
+ * leave after a time-out.
  *
- * -DNO_ANSWER: who exits does not wait for its neighbours.
- * -DUNREAD_TOO: it goes though it has not read everything.
+ * -DNO_ANSWER: an exiting process does not wait for its neighbours.
+ *
+ * -DUNREAD_TOO: an exiting process leaves although it has not read everything.
+ *
  * -DAT_ONCE: an orphan answers at once.
- * -DFINISH: who has heard the goodbye neither reads nor sends on that link any more.
- * -DALONE: who exits itself answers at once.
- * -DMUTE: who exits refuses without a word.
+ *
+ * -DFINISH: a process that has received the goodbye neither reads nor sends on that link any more.
+ *
+ * -DALONE: an orphan that exits itself answers at once.
+ *
+ * -DMUTE: an exiting process refuses without saying why.
  */
 #define A 0
 #define B 1
@@ -23,7 +32,7 @@
 #define N 4
 #define NONE 4
 #ifndef LEAVE
-#define LEAVE 7 /* A 1, B 2, P 4 */
+#define LEAVE 7 /* a set: A is 1, B is 2, P is 4 */
 #endif
 
 mtype = { EXIT, PONG, EXITED };
@@ -32,9 +41,9 @@ mtype = { EXIT, PONG, EXITED };
 chan q[16] = [6] of { mtype, byte };
 bool tree[16], knows[16], seen[16], heard[16], owes[16], asked[16], left[16];
 bool wants[N], leaving[N], gone[N], looking[N];
-byte up[N], was[N]; /* parents; the last ones */
+byte up[N], was[N]; /* present and previous parents */
 
-/* low is top, or below it. */
+/* Whether `low` is `top` or one of its descendants. */
 inline below(low, top, yes)
 {
 	yes = low == top || up[low] == top || (up[low] != NONE && up[up[low]] == top) ||
@@ -51,10 +60,13 @@ inline send_all(me, except, kind, what)
 	}
 }
 
-/* A child of the same parent, by whose age they go. The eldest child of the root is the root now. */
+/*
+ * An older child of the same parent. Orphans choose by age. The oldest child of the root becomes
+ * the root.
+ */
 #define ELDER(x, parent, y) (y < x && was[y] == parent && !knows[AT(x, y)])
 
-/* It is heard here that the other one has exited. */
+/* Process `here` learns that `other` has exited. */
 inline exited(here, other)
 {
 	knows[AT(here, other)] = true;
@@ -117,7 +129,7 @@ inline attach(child, parent)
 	heard[AT(parent, child)] = false
 }
 
-/* Whom an orphan could hang below; NONE. */
+/* Finds a possible parent of an orphan, or NONE. */
 inline candidate(orphan, found)
 {
 	found = NONE;
@@ -130,7 +142,7 @@ inline candidate(orphan, found)
 	}
 }
 
-/* A link is over when its other side has gone and all that it sent has been read. */
+/* A link is closed when its other end has left and everything that it sent has been read. */
 #define WAITS(x, y, but) \
 	(y != but && tree[AT(x, y)] && !heard[AT(x, y)] && !(gone[y] && len(q[AT(y, x)]) == 0))
 #define UNHEARD(x, but) (WAITS(x, A, but) || WAITS(x, B, but) || WAITS(x, C, but) || WAITS(x, P, but))
@@ -162,7 +174,7 @@ inline candidate(orphan, found)
 inline answer(server, client)
 {
 	owes[AT(server, client)] = false;
-	/* It has another way to all the others. */
+	/* The client can reach all others in another way. */
 	heard[AT(server, client)] = heard[AT(server, client)] ||
 				    (!leaving[server] && left[AT(server, client)] && up[server] != NONE);
 	if
@@ -200,7 +212,7 @@ end:	do
 		:: else -> attach(x, y)
 		fi;
 		y = 0; j = 0; is = false }
-	/* It has a place, or knows that there is none, and has answered. */
+	/* An orphan has a parent, or knows that there is none, and has answered. */
 	:: atomic { wants[x] && !leaving[x] && !looking[x] && !OWES(x) ->
 		send_all(x, NONE, EXIT, x);
 		leaving[x] = true;

@@ -1,20 +1,33 @@
 /*
- * A collective in a graph (kernels/task.inl, dfk_finish(); runtime/device/cuda/cuda_graph.c). REPLAYS replays of the graph write
- * `arrived`, wait for `open` and close it, one after the other; BLOCKS blocks execute as many instances in order, the last one to
- * finish an instance opens the gate; a host thread looks whether turns are over, and opens the gate of those that an abort has
- * ended. All instances are submitted at the beginning. What a block stores without a release in between may arrive in any
- * order: the stores of `arrived`, `open` and `done` are steps, taken in any order, unless a release is between them.
+ * A collective in a graph (kernels/task.inl, dfk_finish(); runtime/device/cuda/cuda_graph.c).
+ * REPLAYS replays of the graph, one after the other, write `arrived`, wait for `open` and clear it.
+ * BLOCKS blocks execute as many instances in order. The last block to finish an instance opens the
+ * gate. A host thread checks which turns are over, and opens the gates of turns that an abort has
+ * ended. All instances are submitted at the beginning. Stores of a block without a release between
+ * them may arrive in any order. So the stores of `arrived`, `open` and `done` are steps in any
+ * order, except across a release.
  *
- * Checked: no instance begins before its replay has arrived, no replay goes on before its instance is done, and all replays end
- * (no invalid end state), with the communicator aborted at any moment or not.
+ * Checked: no instance starts before its replay has arrived. No replay continues before its
+ * instance is done. All replays end (no invalid end state), with an abort at any time or without
+ * one.
  *
- * Controls: -DCLEAR_FIRST: where there are two blocks, the first that sees `arrived` clears it: the other waits for ever.
- * -DNO_ORDER: the next instance does not wait for the one before it to be done: it takes the arrival for its own.
- * -DARRIVED_FIRST: it looks at the arrival, and at the one before it then: likewise.
- * -DLATE: the block's note that it has opened the gate is behind the fence, too: the host thread takes the gate for one that nobody
- * opens, and lets two replays go on.
- * -DNO_RELEASE: nothing orders the clearing before the opening: the arrival of the next replay is lost.
- * -DNO_TURNS: nobody looks after an abort: a replay waits for ever.
+ * Controls:
+ *
+ * -DCLEAR_FIRST: with two blocks, the first one that sees `arrived` clears it, and the other waits
+ * for ever.
+ *
+ * -DNO_ORDER: an instance does not wait until the previous one is done, and takes its arrival for
+ * its own.
+ *
+ * -DARRIVED_FIRST: an instance checks the arrival first and the previous instance then: the same.
+ *
+ * -DLATE: the block's note that it has opened the gate follows the fence too. The host thread takes
+ * the gate for one that was never opened, and lets two replays go on.
+ *
+ * -DNO_RELEASE: no release orders the clearing before the opening, so the next replay's arrival is
+ * lost.
+ *
+ * -DNO_TURNS: no thread checks turns after an abort, so a replay waits for ever.
  */
 #ifndef BLOCKS
 #define BLOCKS 2
@@ -74,7 +87,7 @@ proctype block()
 		:: else
 		fi;
 #endif
-		/* Between two slices a block looks whether it is to drop the task. */
+		/* Between two slices a block checks whether it must drop the task. */
 		if
 		:: aborted -> break
 		:: true
@@ -103,7 +116,7 @@ proctype block()
 			fi
 #else
 			opened = i;
-			/* The fence. */
+			/* After the fence the two stores arrive in any order. */
 			if
 			:: true -> open = 1; done = i
 			:: true -> done = i; open = 1
@@ -116,7 +129,7 @@ proctype block()
 	left[0]++
 }
 
-/* Ends the communicator: takes the task from the blocks, then says that all is done. */
+/* Aborts the communicator: takes the task from the blocks, then marks everything as done. */
 proctype ending()
 {
 	if
@@ -138,7 +151,7 @@ proctype poller()
 		if
 		:: opened >= i
 #ifndef NO_TURNS
-		/* The graph has closed what was opened before. */
+		/* The graph has cleared the previous opening. */
 		:: opened < i && open == 0 -> open = 1
 #else
 		:: opened < i

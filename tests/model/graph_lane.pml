@@ -1,22 +1,35 @@
 /*
- * A collective in a graph, on a lane (runtime/exec/nccl/put.c, lane.c; turn_over() in runtime/device/cuda/cuda_graph.c).
- * REPLAYS replays of the graph write `arrived`, wait for `open` and close it, one after the other. A thread puts as many
- * operations on the lane, which executes their commands in order: it waits for the end of the replay before and for `arrived`,
- * writes `begun`, clears `arrived`, and writes after NCCL's kernel `open`, `opened` and the operation's word. When the communicator is ended,
- * at any moment, its kernels return, and the host writes the words of all operations, and to `lane` the last replay whose gate the
- * lane still opens. The call that puts an operation may not return then: the lane writes no end for it. A host thread looks
- * whether turns are over, and opens the gates that the lane does not.
+ * A collective in a graph, on a lane (runtime/exec/nccl/put.c, lane.c; turn_over() in
+ * runtime/device/cuda/cuda_graph.c). REPLAYS replays of the graph, one after the other, write
+ * `arrived`, wait for `open` and clear it. A thread puts as many operations on the lane, which
+ * executes their commands in order: it waits for the end of the previous replay and for `arrived`,
+ * writes `begun`, clears `arrived`, and after NCCL's kernel writes `open`, `opened` and the
+ * operation's word. When the communicator is aborted, at any time, its kernels return. The host
+ * then writes the words of all operations, and writes to `lane` the last replay whose gate the lane
+ * still opens. A call that puts an operation may not return then, and the lane writes no end for
+ * this operation. A host thread checks which turns are over, and opens the gates that the lane does
+ * not open.
  *
- * Checked: no kernel begins before its replay has arrived; no replay goes on before its instance is done; a turn that is over has
- * no write of the lane to come, because the gate's memory may be used again; what df_lane_is_ready() says is true, and stays so;
- * and all replays end (no invalid end state).
+ * Checked: no kernel starts before its replay has arrived. No replay continues before its instance
+ * is done. After a turn is over, the lane writes to its gate no more, because the gate's memory may
+ * be used again. df_lane_is_ready() is right, and remains so. All replays end (no invalid end
+ * state).
  *
- * Controls: -DNO_LANE: the host thread does not know which gates the lane opens: it calls a turn over too early.
- * -DWORD_FIRST: the word is written before the gate is opened: likewise, without an end of the communicator.
- * -DCLEAR_FIRST: `arrived` is cleared before `begun` is written: for a moment an operation that was ready is not.
- * -DNO_BEGUN: that an operation has begun is not known: it is ready, and then is not.
- * -DNO_PREVIOUS: an operation does not wait for the end of the replay before: it is ready by the arrival of that one.
- * -DNO_POLL: nobody opens gates after the end: a replay waits for ever.
+ * Controls:
+ *
+ * -DNO_LANE: the host thread does not know which gates the lane opens, and ends a turn too early.
+ *
+ * -DWORD_FIRST: the word is written before the gate is opened: the same, without an abort.
+ *
+ * -DCLEAR_FIRST: `arrived` is cleared before `begun` is written, so an operation that was ready is
+ * not ready for a moment.
+ *
+ * -DNO_BEGUN: it is unknown that an operation has begun, so it is ready and later is not.
+ *
+ * -DNO_PREVIOUS: an operation does not wait for the end of the previous replay, whose arrival makes
+ * it ready.
+ *
+ * -DNO_POLL: no thread opens gates after the abort, so a replay waits for ever.
  */
 #ifndef REPLAYS
 #define REPLAYS 3
@@ -25,7 +38,7 @@
 bit arrived, open;
 byte opened, begun, lane, reached; /* replays, counted from 1 */
 byte nr_put;			   /* operations on the lane */
-bit ends[REPLAYS + 1];		   /* the lane writes its end */
+bit ends[REPLAYS + 1];		   /* the lane writes the operation's end */
 bit done[REPLAYS + 2], finished[REPLAYS + 1];
 bool ended, putting, over;
 
@@ -55,7 +68,7 @@ proctype putter()
 		}
 		nr_put = i;
 		atomic {
-			/* may_end(): else df_lane_end() has taken the call for one that does not return. */
+			/* may_end(): otherwise df_lane_end() has given up the call. */
 			if
 			:: putting -> ends[i] = 1
 			:: else -> break
@@ -65,7 +78,10 @@ proctype putter()
 	}
 }
 
-/* The lane. What an operation's commands are is known when its turn comes, or nothing more is put. */
+/*
+ * The lane. The commands of an operation are known when its turn comes, or no further operation is
+ * put.
+ */
 proctype stream()
 {
 	byte i;
@@ -87,7 +103,7 @@ proctype stream()
 		arrived = 0;
 #endif
 		assert(reached >= i);
-		/* A kernel ends with its peers', or because it is aborted. */
+		/* A kernel ends with its peers' kernels, or because of the abort. */
 		finished[i] = 1;
 		if
 		:: ends[i]
@@ -165,7 +181,10 @@ proctype poller()
 #endif
 #define READY(i) (PREVIOUS(i) && (arrived == 1 || HAS_BEGUN(i)))
 
-/* The lanes' thread, which asks for an operation twice (hold.c). Once the communicator has ended, nobody asks. */
+/*
+ * The lanes' thread, which checks an operation twice (hold.c). It does not check after the
+ * communicator's end.
+ */
 proctype asking()
 {
 	byte i;

@@ -1,17 +1,21 @@
 /*
- * The greeting of a connection (runtime/ctl/greet.c, base/net/auth.h) and an intruder that owns the network: it reads every
- * message, drops it, and sends what it likes to each end, but it does not know the secret. Two connections begin and two are
- * accepted. A challenge is a number: 0 is the intruder's own. A proof is what it covers: the end that made it and both
- * challenges. The intruder can send the proofs that it has read, and no others.
+ * The greeting of a connection (runtime/ctl/greet.c, base/net/auth.h), and an intruder that
+ * controls the network. The intruder reads every message, drops it, and sends any message to each
+ * end, but does not know the secret. Two connections are started and two are accepted. A challenge
+ * is a number; 0 is the intruder's own. A proof consists of what it covers: the end that made it
+ * and both challenges. The intruder can send the proofs that it has read, and no others.
  *
- * Checked: an end that takes the other one for proved has a partner that proved itself in this very greeting, with both
- * challenges.
+ * Checked: if an end accepts the other one as proved, a partner has proved itself in this greeting,
+ * with both challenges.
  *
  * -DONE_ROLE: a proof does not say which end made it.
- * -DOWN_ONLY: a proof does not cover the challenge of the end that accepts, so a recorded one is good for ever.
- * -DNO_HELLO: a proof does not cover the challenge of the end that connects.
+ *
+ * -DOWN_ONLY: a proof does not cover the accepting end's challenge, so a recorded proof remains
+ * valid for ever.
+ *
+ * -DNO_HELLO: a proof does not cover the connecting end's challenge.
  */
-#define N 3 /* challenges: 0, and one for each connection at this end */
+#define N 3 /* number of challenges: 0, and one for each connection at this end */
 
 #ifdef ONE_ROLE
 #define ROLE(r) 0
@@ -34,10 +38,10 @@
 #define BOTH(c, a) ((c) * N + (a))
 
 bool known[2 * N * N];			/* proofs that the intruder has read */
-bool greeted[N], challenged[N];		/* challenges that it has read */
-bool answered[N * N], connected[N * N]; /* what the ends have really proved */
+bool greeted[N], challenged[N];		/* challenges that the intruder has read */
+bool answered[N * N], connected[N * N]; /* proofs that the ends have really made */
 
-/* One of the challenges that the intruder has: v is 0, or one that has been on the wire. */
+/* Chooses a challenge that the intruder has: 0, or one that was on the wire. */
 #define CHOOSE(v, ready)                                                                           \
 	if                                                                                         \
 	:: v = 0                                                                                   \

@@ -1,15 +1,19 @@
 /*
- * DFSHIM_NCCL_ORDER=agree where the CTAs are short: agree.pml before lanes.pml. Two GPUs are members of all C communicators and
- * execute N operations on each. On a GPU an operation may wait for the end of the one before it, also one of another
- * communicator. It is published when that has ended. Rank 0 of its communicator appends what both GPUs have published to the
- * sequence, and tells each GPU. What a GPU has been told is next on the lane, where it finds room or is held, as in lanes.pml;
- * the reserve is given for places in the sequence.
+ * DFSHIM_NCCL_ORDER=agree with few CTAs: agree.pml before lanes.pml. Two GPUs are members of all C
+ * communicators and execute N operations on each. On a GPU an operation may wait for the end of the
+ * previous one, even one of another communicator. It is published when that operation has ended.
+ * Rank 0 of its communicator appends the operations that both GPUs have published to the sequence,
+ * and informs each GPU. The GPU's lane launches the next operation if there is room, and otherwise
+ * holds it, as in lanes.pml. The reserve is given for places in the sequence.
  *
- * Checked: every operation ends; no GPU launches more than fits.
+ * Checked: every operation ends. No GPU launches more than fits.
  *
- * -DNO_HOLD	what a GPU has been told takes the SMs that are free, those of the reserve too: deadlock
- * -DROOM_FIRST	an operation is published when its communicator has room: deadlock
- * -DBY_ISSUE	the reserve is given for the operations up to a number in the order in which the GPU published them: deadlock
+ * -DNO_HOLD: an operation takes free SMs, even those of the reserve: deadlock.
+ *
+ * -DROOM_FIRST: an operation is published when its communicator has room: deadlock.
+ *
+ * -DBY_ISSUE: the reserve is given for operations up to a number in the order in which the GPU
+ * published them: deadlock.
  */
 #ifndef C
 #define C 2
@@ -28,19 +32,21 @@
 #define OP(g, n)     ((g) * OPS + (n))
 #define ALL(v, c, k) (v[AT(0, c)] >= k && v[AT(1, c)] >= k)
 
-bool dep[G * OPS]; /* it waits for the one before it */
+bool dep[G * OPS]; /* it waits for the previous operation */
 bool published[G * OPS], over[G * OPS];
-byte sequence[OPS], decided[C]; /* operations of communicator c from c * N on */
+byte sequence[OPS], decided[C]; /* operations of communicator c start at c * N */
 byte told[G * C], launched[G * C], ended[G * C];
 bool has_room[G * C];
-byte room[G], reserve[G]; /* communicators that have room; the one that has the reserve, or NONE */
+/* number of communicators that have room; the communicator that has the reserve, or NONE */
+byte room[G], reserve[G];
 byte asked[G * C], upto[G * C], go[C];
 bool granted[G * C];
 
 #define HELD (launched[AT(g, c)] < told[AT(g, c)])
 #define BUSY (ended[AT(g, c)] < launched[AT(g, c)])
 #ifdef BY_ISSUE
-byte turns[G * C], turn[G * OPS]; /* published operations of a communicator; the number of each, from 1 on */
+/* published operations of a communicator; the number of each, from 1 on */
+byte turns[G * C], turn[G * OPS];
 #define PLACE turn[OP(g, sequence[c * N + launched[AT(g, c)]])]
 #define READY(c, k) (turns[AT(0, c)] >= k && turns[AT(1, c)] >= k)
 #else
@@ -76,7 +82,7 @@ proctype decide(byte c; byte n)
 	}
 }
 
-/* Rank 0 of a communicator: for each operation, in turn. */
+/* Rank 0 of a communicator, for each operation in turn. */
 proctype lead(byte c)
 {
 	byte k, g;
@@ -100,7 +106,7 @@ proctype lane(byte g; byte c)
 {
 	do
 	:: atomic { told[AT(g, c)] < decided[c] -> told[AT(g, c)]++ }
-	/* Behind an operation of the same communicator. */
+	/* The operation follows one of the same communicator. */
 	:: atomic { HELD && has_room[AT(g, c)] -> launched[AT(g, c)]++ }
 #ifdef NO_HOLD
 	:: atomic { HELD && !has_room[AT(g, c)] && room[g] < B + 1 ->
@@ -117,12 +123,12 @@ proctype lane(byte g; byte c)
 		asked[AT(g, c)] = 0;
 		granted[AT(g, c)] = true }
 #endif
-	/* It was launched meanwhile. */
+	/* The operation was launched meanwhile. */
 	:: atomic { asked[AT(g, c)] && launched[AT(g, c)] >= asked[AT(g, c)] ->
 		asked[AT(g, c)] = 0;
 		granted[AT(g, c)] = true }
 	:: atomic { reserve[g] == c && HELD && go[c] >= PLACE && upto[AT(g, c)] >= PLACE -> launched[AT(g, c)]++ }
-	/* A kernel ends when the other GPU's is there too. */
+	/* A kernel ends when the other GPU's kernel runs too. */
 	:: atomic { BUSY && ALL(launched, c, ended[AT(g, c)] + 1) && ALL(ended, c, ended[AT(g, c)]) ->
 		over[OP(g, sequence[c * N + ended[AT(g, c)]])] = true;
 		ended[AT(g, c)]++;

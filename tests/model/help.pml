@@ -1,27 +1,36 @@
 /*
- * Who makes passes over an endpoint of the network (df_net_run(), df_tl_progress(), df_tl_begun() and df_tl_leave() of
- * runtime/transport/progress.c): its thread, a thread that waits for an operation and helps, or one that makes a single pass because it
- * has something to send (sender). The thread sleeps until something comes or its bell rings, or until the time of the next thing that it
- * knows it has to do; while others help it dozes, and no bell rings.
+ * Threads that make passes over a network endpoint (df_net_run(), df_tl_progress(), df_tl_begun()
+ * and df_tl_leave() of runtime/transport/progress.c): the endpoint's thread, a helping thread that
+ * waits for an operation, and a sender that makes a single pass to send something. The endpoint's
+ * thread sleeps until an event arrives, its bell rings, or the time of its next known duty. While
+ * other threads help it dozes, and no bell rings.
  *
- * What an endpoint has to do later (tell a credit, look at a link again) is `due`: whoever makes it so may not be there then. A
- * helper may go without a word; so the doze has a time-out.
+ * `due` is a later duty of the endpoint (to announce a credit, to check a link again). The thread
+ * that caused the duty may be gone then. A helper may leave without a signal, so the doze has a
+ * time-out.
  *
- * Checked: one at a time makes a pass; whenever nothing can happen any more, all that was published or has come has been taken, by
- * whomever, and nothing is due.
+ * Checked: one thread at a time makes a pass. When nothing can happen any more, everything that was
+ * published or has arrived has been taken, and nothing is due.
  *
  * The controls, each of which must fail:
- * -DNO_RING   a helper does not ring for the thread that sleeps: what becomes due then nobody knows of
- * -DSILENT    who makes a single pass does not
- * -DTAKEN     what has woken the thread is taken by the helper, before the thread runs (the descriptor of a bell is read)
- * -DNO_LOOK   the thread does not look again after it has armed its bell
- * -DFOR_EVER  the doze has no time-out
- * -DTWO       who does not get the right to a pass makes one all the same
+ *
+ * -DNO_RING: a helper does not ring for the sleeping thread, so no thread knows of a later duty.
+ *
+ * -DSILENT: a thread that makes a single pass does not ring.
+ *
+ * -DTAKEN: a helper consumes the event that woke the thread before the thread runs (it reads the
+ * bell's descriptor).
+ *
+ * -DNO_LOOK: the thread does not look again after it has armed its bell.
+ *
+ * -DFOR_EVER: the doze has no time-out.
+ *
+ * -DTWO: a thread makes a pass without having the right to it.
  */
 #define WORK 3
 
 byte published, taken;
-byte due; /* 1: at a later time; 2: it has come */
+byte due; /* 1 at a later time, 2 now */
 byte helps, left, owners;
 bool held, armed, asleep, rung, event;
 bool clock; /* the thread's sleep or doze has a time-out */
@@ -161,7 +170,7 @@ active proctype helper()
 	fi
 }
 
-/* It has looked whether there is something, and helps no further. */
+/* It has checked whether there is work, and helps no longer. */
 active proctype sender()
 {
 	bool got, moved;
@@ -185,7 +194,7 @@ active proctype sender()
 	fi
 }
 
-/* A block commits a slice and rings, or something comes over the wire. */
+/* A block commits a slice and rings, or an event arrives over the wire. */
 active proctype world()
 {
 	do

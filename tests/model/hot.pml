@@ -1,14 +1,22 @@
 /*
- * Copies of contexts (kernels/hot.inl): a block on its device, with one way and one line that all contexts share, the
- * poller that launches it, and a host that ends a collective and frees its context.
+ * Copies of contexts (kernels/hot.inl): a block on its device with one way of its own and one line
+ * that all contexts share, the poller that launches it, and a host that ends a collective and frees
+ * its context.
  *
- * A context is a counter of slices. `truth` is what has really been executed; the block only sees its copies.
+ * A context is a counter of slices. `truth` counts what was really executed. The block sees only
+ * its copies.
  *
- * Checked: no slice is executed twice or left out, whatever is fetched, evicted, quit and launched again; the host finds
- * the truth in the originals whenever the block has left; nothing is written back to memory that has been freed.
+ * Checked: no slice is executed twice or left out, with any order of fetches, evictions, quits and
+ * launches. After the block has left, the originals contain the truth. Nothing is written back to
+ * freed memory.
  *
- * -DNO_SAVE: a block leaves without its way. -DTWO: a line that has been fetched still counts as one.
- * -DLIVE: the host does not wait until the block has left. Each must fail.
+ * Controls, each of which must fail:
+ *
+ * -DNO_SAVE: a block leaves without saving its way.
+ *
+ * -DTWO: a line that has been fetched still counts as one.
+ *
+ * -DLIVE: the host does not wait until the block has left.
  */
 #define C 3
 #ifndef L
@@ -18,7 +26,8 @@
 
 byte orig[C], truth[C];
 byte way = NONE, way_k, line = NONE, line_k;
-bool freed, on, quit, stop; /* context 0 has been freed; the block is on the device; asked to leave; no launches */
+/* context 0 has been freed; the block is on the device; the block must leave; no more launches */
+bool freed, on, quit, stop;
 
 #define LEFT(c) (truth[c] < L && !(c == 0 && freed))
 #define DONE	(!LEFT(0) && !LEFT(1) && !LEFT(2))
@@ -65,7 +74,7 @@ proctype block()
 		line = NONE;
 		do
 		:: quit -> break
-		:: skip -> break /* of its own accord */
+		:: skip -> break /* voluntarily */
 		:: !quit && !DONE ->
 			if
 			:: LEFT(0) -> c = 0
@@ -108,7 +117,7 @@ proctype poller()
 	od
 }
 
-/* Ends the collective of context 0 at some moment. */
+/* Ends the collective of context 0 at any time. */
 proctype host()
 {
 	stop = true;

@@ -1,19 +1,27 @@
 /*
- * Slices from another node that the network's thread reads to where they go (dfk_land() in kernels/task.inl, landing() in
- * runtime/transport/net/slots.c). A block receives N slices over a connector of SLOTS slots, in order. While it waits for one it may ask
- * for it at its place in the user's buffer. The reader decides when a slice's header has come: to that place or to its slot;
- * its bytes come in two parts, maybe in two passes, and after a break it comes again. When the operation has ended, the buffer is the
- * user's. The host may also end it from outside, at any moment: it takes the operation from the block, marks the connector, takes the
- * right to a pass, and has what has come in part go on to its slot.
+ * Slices from another node that the network's thread reads directly to their destination
+ * (dfk_land() in kernels/task.inl, landing() in runtime/transport/net/slots.c). A block receives N
+ * slices in order over a connector of SLOTS slots. While it waits for a slice it may request it at
+ * its place in the user's buffer. The reader decides when the slice's header has arrived: to that
+ * place or to the slot. The slice's bytes arrive in two parts, maybe in two passes, and again after
+ * a break. When the operation has ended, the user may write to the buffer. The host may abort the
+ * operation at any time: it takes the operation from the block, marks the connector, takes the
+ * right to a pass, and lets a partly received slice go on to its slot.
  *
- * Checked: nothing is written where it is the user's; the block finds each slice whole where it takes it to be; it ends or is ended.
+ * Checked: nothing is written to a buffer that the user may write to. The block finds each slice
+ * complete where it expects it. The operation ends or is aborted.
  *
  * The controls, each of which must fail:
- * -DNO_MARK      the host does not mark the connector
- * -DNO_PASS      the host does not take the right to a pass
- * -DGOES_ON      what has come in part goes on to where it was
- * -DNOT_CLEARED  the block leaves in the word what it has taken
- * -DASKED        the block takes what it has asked for to have been put there
+ *
+ * -DNO_MARK: the host does not mark the connector.
+ *
+ * -DNO_PASS: the host does not take the right to a pass.
+ *
+ * -DGOES_ON: a partly received slice goes on to its old destination.
+ *
+ * -DNOT_CLEARED: the block does not clear the word of a slice that it has taken.
+ *
+ * -DASKED: the block assumes that a requested slice was written to the requested place.
  */
 #ifndef N
 #define N 4
@@ -29,12 +37,13 @@
 mtype = { none, asked, placed };
 mtype word[SLOTS] = none;
 byte tail, head;
-byte wanted[SLOTS];	/* which slice's place the word names */
-byte slot[SLOTS];	/* the slice in it, plus 1 */
-bool there[N];		/* it is whole in the user's buffer */
+byte wanted[SLOTS];	/* the slice whose place the word names */
+byte slot[SLOTS];	/* the slice in the slot, plus 1 */
+bool there[N];		/* whether the slice is complete in the user's buffer */
 bool turn, pass;	/* the block's lock; the right to a pass */
 bool aborted, marked, done, users;
-bool part, direct;	/* the reader has had the first part of slice `tail`; it goes to the user's buffer */
+/* the reader has the first part of slice `tail`; the slice goes to the user's buffer */
+bool part, direct;
 
 active proctype block()
 {
@@ -63,7 +72,7 @@ end:	do
 		:: !aborted && tail <= head ->
 			if
 			:: word[AT(head)] == none -> wanted[AT(head)] = head; word[AT(head)] = asked
-			:: true /* it is to be reduced, or is in the middle of something */
+			:: true /* the slice must be reduced, or the block is busy */
 			fi;
 			turn = false;
 			(aborted || tail > head)
@@ -79,7 +88,7 @@ end:	do
 	:: atomic { !pass && tail < N && (part || tail - head < SLOTS) -> pass = true };
 		if
 		:: !part ->
-			/* The header. */
+			/* The header arrives. */
 			if
 			:: word[AT(tail)] != none && !marked -> word[AT(tail)] = placed; direct = true
 			:: word[AT(tail)] == none || marked -> direct = false

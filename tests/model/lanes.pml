@@ -1,19 +1,29 @@
 /*
- * The CTA budget of an executor that launches NCCL's own kernels. A kernel holds its SMs until all ranks have launched theirs.
- * So a GPU has room for B communicators with unfinished operations, and for one more: the reserve. All G GPUs are members of
- * all C communicators and issue N operations on each, in any order. An operation that finds no room is held. It is launched
- * when its communicator gets room, or on the reserve: when all ranks have issued the operation, rank 0 asks each GPU that
- * holds it for the reserve, in ascending order of the GPUs, and then says go. It may ask for two operations at once. A GPU gives
- * the reserve back when they have ended there.
+ * The CTA budget of an executor that launches NCCL's own kernels. A kernel holds its SMs until all
+ * ranks have launched theirs. So a GPU has room for B communicators with unfinished operations, and
+ * for one more: the reserve. All G GPUs are members of all C communicators and issue N operations
+ * on each, in any order. An operation without room is held. It is launched when its communicator
+ * gets room, or on the reserve: when all ranks have issued the operation, rank 0 requests the
+ * reserve from each GPU that holds the operation, in ascending order of the GPUs, and then says go.
+ * It may request it for two operations at once. A GPU takes the reserve back when they have ended
+ * there.
  *
- * Checked: every operation ends; no GPU launches more than fits; only the communicator that has the reserve gives it back.
+ * Checked: every operation ends. No GPU launches more than fits. Only the communicator that has the
+ * reserve returns it.
  *
- * -DNO_RESERVE	an operation is launched only where its communicator gets room: deadlock
- * -DORDER	odd communicators ask the GPUs in descending order: deadlock
- * -DBEYOND	an operation is launched on a free reserve before all ranks have issued it: deadlock
- * -DKEEP	the communicator's next operation is launched on the reserve too, without asking: deadlock
- * -DANY	the reserve is given for the communicator's next operation if the one it was asked for has got room: never given back
- * -DNO_ANSWER	rank 0 gets no answer if the operation has got room meanwhile: deadlock
+ * -DNO_RESERVE: an operation is launched only if its communicator gets room: deadlock.
+ *
+ * -DORDER: odd communicators ask the GPUs in descending order: deadlock.
+ *
+ * -DBEYOND: an operation is launched on a free reserve before all ranks have issued it: deadlock.
+ *
+ * -DKEEP: the communicator's next operation is launched on the reserve too, without a request:
+ * deadlock.
+ *
+ * -DANY: the reserve is given to the communicator's next operation if the requested one has got
+ * room: never returned.
+ *
+ * -DNO_ANSWER: rank 0 gets no answer if the operation has got room meanwhile: deadlock.
  */
 #ifndef G
 #define G 2
@@ -36,11 +46,11 @@
 #define ALL(v, c, k) (v[AT(0, c)] >= k && v[AT(1, c)] >= k && v[AT(2, c)] >= k)
 #endif
 
-byte issued[G * C], launched[G * C], ended[G * C]; /* operations */
+byte issued[G * C], launched[G * C], ended[G * C]; /* number of operations */
 bool has_room[G * C];
-byte room[G];	 /* communicators that have some */
-byte reserve[G]; /* the communicator that has it, or NONE */
-byte asked[G * C]; /* for this operation the reserve is asked for; 0: none is */
+byte room[G];	 /* number of communicators that have room */
+byte reserve[G]; /* the communicator that has the reserve, or NONE */
+byte asked[G * C]; /* the operation for which the reserve is requested, or 0 */
 bool granted[G * C];
 byte upto[G * C]; /* the reserve is given for operations up to this one */
 byte go[C]; /* operations that may be launched on the reserve */
@@ -53,7 +63,7 @@ byte go[C]; /* operations that may be launched on the reserve */
 #endif
 #define BUSY (ended[AT(g, c)] < launched[AT(g, c)])
 
-/* Rank 0 of a communicator: for each operation, in turn. */
+/* Rank 0 of a communicator, for each operation in turn. */
 proctype lead(byte c)
 {
 	byte k = 0, i, g;
@@ -88,7 +98,7 @@ proctype lane(byte g; byte c)
 {
 	do
 	:: atomic { issued[AT(g, c)] < N -> issued[AT(g, c)]++ }
-	/* Behind an operation of the same communicator. */
+	/* The operation follows one of the same communicator. */
 	:: atomic { HELD && has_room[AT(g, c)] -> launched[AT(g, c)]++ }
 	:: atomic { HELD && !has_room[AT(g, c)] && reserve[g] != c && room[g] < B ->
 		has_room[AT(g, c)] = true;
@@ -110,14 +120,14 @@ proctype lane(byte g; byte c)
 		granted[AT(g, c)] = true }
 #endif
 #ifndef NO_ANSWER
-	/* It was launched meanwhile. */
+	/* The operation was launched meanwhile. */
 	:: atomic { asked[AT(g, c)] && !ASKED ->
 		asked[AT(g, c)] = 0;
 		granted[AT(g, c)] = true }
 #endif
 	:: atomic { reserve[g] == c && HELD && go[c] > launched[AT(g, c)] && upto[AT(g, c)] > launched[AT(g, c)] ->
 		launched[AT(g, c)]++ }
-	/* A kernel ends when the others are there too. */
+	/* A kernel ends when the other ranks' kernels run too. */
 	:: atomic { BUSY && ALL(launched, c, ended[AT(g, c)] + 1) && ALL(ended, c, ended[AT(g, c)]) ->
 		ended[AT(g, c)]++;
 		if

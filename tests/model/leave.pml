@@ -2,17 +2,26 @@
  * A GPU's daemon of B blocks that leaves and is launched again (kernels/daemon.inl, dfk_leaves();
  * runtime/device/cuda/launch.c).
  *
- * R blocks of a launch are on the device at a time; the next ones come when one has left. A block that has had nothing
- * to do says so (stays), and who sees that of all of them tells them to leave. Each follows that when it has been there
- * for some time itself. The host asks for leave in Q quiet times, and launches when no kernel is there and there is
- * work. N pieces of it are submitted, one by one, each for some block. Where all blocks have room, block 0 may be busy
- * with something else that never ends: it never leaves by itself.
+ * R blocks of a launch are on the device at a time. A further block starts when one has left. A
+ * block without work announces this (`stays`). A block that sees this of all blocks lets them
+ * leave. Each block obeys after it has been on the device for some time itself. The host requests
+ * the leave in Q quiet times, and launches when no kernel runs and there is work. N pieces of work
+ * are submitted one by one, each for one block. If all blocks have room, block 0 may be busy with
+ * other work that never ends, and never leaves by itself.
  *
- * Checked: where nothing moves any more no work is left (assertion), and no endless run without any being done (pan -l).
+ * Checked: when nothing can happen any more, no work is left (assertion). There is no endless run
+ * without work being done (pan -l).
  *
- * Controls: -DALONE: each block leaves for itself: the work of one that has left waits for one that is busy.
- * -DWITHDRAW: the host takes its request back when the quiet time is over; some may have followed it. -DAT_ONCE, with
- * -DR=1: who comes late leaves as the others did, without having done anything.
+ * Controls:
+ *
+ * -DALONE: each block leaves for itself, so the work of a block that has left waits for a busy
+ * block.
+ *
+ * -DWITHDRAW: the host withdraws its request when the quiet time is over, but some blocks may have
+ * obeyed.
+ *
+ * -DAT_ONCE with -DR=1: a block that starts late leaves like the others, without having done
+ * anything.
  */
 #define B 2
 #ifndef R
@@ -24,7 +33,7 @@
 bool quit, leave, busy;
 bool launched[B], stays[B];
 byte work[B];
-byte here, left; /* blocks on the device; those of this launch that have left it */
+byte here, left; /* blocks on the device; blocks of this launch that have left it */
 bool kernel;
 
 #ifdef AT_ONCE
@@ -36,7 +45,7 @@ bool kernel;
 
 proctype block(byte b)
 {
-	bool turns; /* it has had some: time to do what there was to be done */
+	bool turns; /* it has had time to do its work */
 	byte i;
 
 end_away:
@@ -57,7 +66,7 @@ progress_done:		work[b]-- };
 #ifdef ALONE
 		:: work[b] == 0 && !BUSY -> break
 #else
-		/* Looks at the others one after the other: they may change their minds meanwhile. */
+		/* Checks the other blocks one after the other. Meanwhile they may get work. */
 		:: !stays[b] && !stays[1 - b] ->
 			i = 0;
 			do

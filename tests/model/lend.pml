@@ -1,19 +1,30 @@
 /*
- * Priorities that are lent across ranks (runtime/coll/lend.c). Three ranks in a line, 0 - 1 - 2: collective A has all of them, B
- * ranks 1 and 2. Each issues OPS instances of each, in its own time. Urgent operations of rank 0 wait for A: the
- * first, of the highest priority, for instance 0, the second, less urgent, for instance 1. On rank 2 an instance of A waits for that of B.
- * What is noted under the lock of a device (one step here) is told when it is free, by whoever submits or hears.
+ * Inheritance of priorities across ranks (runtime/coll/lend.c). Three ranks in a line, 0 - 1 - 2.
+ * Collective A has all ranks, B has ranks 1 and 2. Each rank issues OPS instances of each, in its
+ * own time. Urgent operations of rank 0 wait for A: the first, of the highest priority, for
+ * instance 0, the second, less urgent, for instance 1. On rank 2 an instance of A waits for that of
+ * B. A priority that is noted under the lock of a device (one step here) is sent after the lock is
+ * released, by the thread that submits or receives.
  *
- * Checked: it ends, and then what an urgent operation waits for, on whichever rank, is as urgent as it is.
+ * Checked: the program ends. Then every instance for which an urgent operation waits, on any rank,
+ * is as urgent as that operation.
  *
  * The controls, each of which must fail:
- * -DFORGET   what is told of instances that are not issued yet is forgotten
- * -DKEEP     of two that are told of instances not issued yet, the less urgent one is forgotten, although it is about more of them
- * -DHOLD     a rank that has not issued the instance does not tell its other peers
- * -DMUTE     who hears does not tell what follows
- * -DLOCAL    what a raised instance waits for is not raised
- * -DEARLY    who submits looks whether there is something to tell before it has submitted
- * -DAGAIN    what is as urgent already is told again
+ *
+ * -DFORGET: a priority for instances that are not issued yet is forgotten.
+ *
+ * -DKEEP: of two priorities for instances that are not issued yet, the lower one is forgotten,
+ * although it is for more instances.
+ *
+ * -DHOLD: a rank that has not issued the instance does not inform its other peers.
+ *
+ * -DMUTE: a rank that receives a priority does not send what follows from it.
+ *
+ * -DLOCAL: the operation for which a raised instance waits is not raised.
+ *
+ * -DEARLY: a submitter checks for priorities to send before it has submitted.
+ *
+ * -DAGAIN: a priority that an instance already has is sent again.
  */
 #define A    0
 #define B    1
@@ -30,14 +41,16 @@ byte busy;
 byte told;
 #endif
 
-/* Noted for a rank's peers, and on the way to a rank: collective, count, priority. */
+/* Notes for a rank's peers, and messages on the way to a rank: collective, count, priority. */
 chan notes[3] = [ROOM] of { byte, byte, byte };
 chan wire[3] = [ROOM] of { byte, byte, byte };
 
-/* To the peers in the line that have the collective. */
+/* Notes a priority for the peers in the line that have the collective. */
 inline note(me, k, count, p) { assert(nfull(notes[me])); notes[me] ! k, count, p }
 
-/* The first `count` instances that are issued are at least so urgent. k: collective. */
+/*
+ * Raises the first `count` instances of collective `k` that are issued to at least this priority.
+ */
 inline raise(me, k, count, p)
 {
 	i = 0; raised = 0;
@@ -131,7 +144,7 @@ inline issue(me, k)
 	fi
 }
 
-/* What a step has left in its variables makes no difference. */
+/* Clears variables, so that their old values do not multiply the states. */
 inline forget() { i = 0; raised = 0; upto = 0; also = 0; k = 0; n = 0; p = 0 }
 
 inline tell(me)
@@ -142,7 +155,7 @@ inline tell(me)
 #ifdef COUNT
 			told++; assert(told <= COUNT);
 #endif
-			/* B has ranks 1 and 2, A all. */
+			/* B has ranks 1 and 2, A has all. */
 			if
 			:: me > k -> assert(nfull(wire[me - 1])); wire[me - 1] ! k, n, p
 			:: else
@@ -157,7 +170,7 @@ inline tell(me)
 	}
 }
 
-/* After a submission, the device's lock given back. */
+/* Called after a submission, when the device's lock is released. */
 inline submitted(me)
 {
 #ifdef EARLY

@@ -1,28 +1,38 @@
 /*
- * Several threads execute one block, by priority (dfk_let() and dfk_retake() in kernels/task.inl; df_block_take() and
- * df_block_let() in kernels/daemon_cpu.c, df_engine_purge() in runtime/daemon/engine.c). The lock is a futex word: 0 free, 1 held, 2 held while others may sleep. A large slice
- * moves without it, and the task it is of is marked; whoever comes by meanwhile executes what is more urgent. Who ends an operation from
- * outside says that no more slices are to be let go, and takes the lock when none is: what they read may go then.
+ * Several threads execute one block, by priority (dfk_let() and dfk_retake() in kernels/task.inl;
+ * df_block_take() and df_block_let() in kernels/daemon_cpu.c, df_engine_purge() in
+ * runtime/daemon/engine.c). The lock is a futex word: 0 free, 1 held, 2 held while other threads
+ * may sleep. A large slice moves without the lock, and its task is marked. Another thread may
+ * execute more urgent work meanwhile. A thread that aborts an operation forbids further moves
+ * without the lock, and takes the lock when none is in progress. Then the memory that the slices
+ * read may be freed.
  *
- * Sleeping has no time-out. Checked: one thread at a time is in the block, and no two move a slice of one task; nothing moves when the
- * purge is done; whenever nothing can happen any more, all slices have moved and all threads have ended.
+ * Sleeping has no time-out. Checked: one thread at a time is in the block, and no two threads move
+ * a slice of one task. Nothing moves after the purge. When nothing can happen any more, all slices
+ * have moved and all threads have ended.
  *
  * The controls, each of which must fail:
- * -DAS_ONE   who has slept holds the lock with 1: others that sleep are forgotten
- * -DSILENT   who gives the lock back wakes nobody
- * -DSWAP     who tries to take the lock writes a 1 whatever is there: of a holder with 2 the others that sleep are forgotten
- * -DNO_MARK  a task of which a slice moves is not marked
- * -DNO_WAIT  the purge takes the lock without a look at what moves
+ *
+ * -DAS_ONE: a thread that has slept takes the lock with 1, so other sleeping threads are forgotten.
+ *
+ * -DSILENT: a thread that releases the lock wakes no other.
+ *
+ * -DSWAP: a thread that tries to take the lock writes 1 over any value, so sleeping threads are
+ * forgotten.
+ *
+ * -DNO_MARK: a task with a moving slice is not marked.
+ *
+ * -DNO_WAIT: the purge takes the lock without checking for moving slices.
  */
 #define THREADS 3
 #define LARGE	2 /* slices of the large operation */
 
 byte lock, inside, purging;
-byte slices;	/* of the large operation that have moved */
+byte slices;	/* slices of the large operation that have moved */
 bool marked;	/* df_kctx.moving */
-byte movers;	/* threads that move a slice of it */
+byte movers;	/* threads that move a slice of the task */
 bool urgent;	/* the urgent operation is done */
-bool gone;	/* what slices read */
+bool gone;	/* the memory that slices read was freed */
 byte ended;
 bool asleep[THREADS + 1];
 
@@ -35,7 +45,7 @@ inline take(me)
 		atomic { got = (lock == 0); lock = 1 };
 		if
 		:: got -> break
-		:: else /* once more */
+		:: else /* try again */
 		fi
 	:: lock != 0 -> break
 	od;
@@ -61,7 +71,7 @@ inline take(me)
 			if
 			:: got -> break
 			:: else ->
-				/* futex: sleeps only if the word is still what is expected */
+				/* futex: sleeps only if the word still has the expected value */
 				atomic {
 					if
 					:: lock == 2 -> asleep[me] = true
@@ -105,7 +115,7 @@ proctype executor(byte me)
 	do
 	:: take(me);
 		if
-		:: !urgent -> urgent = true	/* a small slice moves under the lock */
+		:: !urgent -> urgent = true	/* a small slice moves while holding the lock */
 		:: else ->
 			if
 			:: slices < LARGE && !marked && !gone ->
@@ -131,7 +141,7 @@ proctype executor(byte me)
 		if
 		:: over -> break
 		:: else ->
-			/* Others move what is left: the next look is when something has changed. */
+			/* Other threads move the rest. Look again when something has changed. */
 			(!marked || !urgent)
 		fi
 	od;

@@ -1,20 +1,24 @@
 /*
- * The release of a cycle that is only likely (runtime/watch/proof.c): rank 0 has a second thread, which may or may not issue
- * what rank 1 waits for, at any time. Each rank issues one of two collectives, synchronises, issues the other, and then
- * reads the result of its first one. The judge sees both ranks wait, and releases rank 0 when in a second look the
- * same calls are in progress and the second thread has made no call. Nothing proves that this thread will not: it may
+ * The release of a cycle that is only likely (runtime/watch/proof.c). Rank 0 has a second thread,
+ * which may issue the operation for which rank 1 waits at any time, or never. Each rank issues one
+ * of two collectives, synchronises, issues the other one, and then reads the result of its first
+ * one. The judge sees both ranks wait. It releases rank 0 if a second look shows the same calls in
+ * progress and no call of the second thread. No proof excludes a later call: the second thread may
  * issue its collective between the look and the release, or after it.
  *
- * Checked: no deadlock; each rank issues each collective once; and what is read after a released synchronisation is the result,
- * because the read comes after the debt.
+ * Checked: no deadlock. Each rank issues each collective once. A read after a released
+ * synchronisation returns the result, because the read follows the operations that the
+ * synchronisation left pending (the debt).
  *
- * -DNO_DEBT	the read does not wait for what the released synchronisation has left behind: error
- * -DPROVED	only what is proved is released, and the thread counts as one that may issue: deadlock
+ * -DNO_DEBT: the read does not wait for the operations that the released synchronisation left
+ * pending: error.
+ *
+ * -DPROVED: only proved cycles are released, and the thread counts as one that may issue: deadlock.
  */
-bool issued[4], done[4]; /* (rank, collective) */
+bool issued[4], done[4]; /* by (rank, collective) */
 bool waits[2], released[2];
-byte calls;	      /* of the second thread */
-byte serial[2];	      /* of the synchronisation that a rank is in */
+byte calls;	      /* calls of the second thread */
+byte serial[2];	      /* number of the synchronisation in which a rank is */
 bool mine;	      /* the second thread issues collective 1 of rank 0 */
 byte nr_done;
 
@@ -40,7 +44,7 @@ inline sync(me)
 	}
 }
 
-/* A copy of the result to the host: behind the debt on its stream. */
+/* Copies the result to the host, on the stream after the pending operations. */
 inline read(me, what)
 {
 #ifndef NO_DEBT
@@ -62,7 +66,7 @@ proctype host(byte r)
 	nr_done++
 }
 
-/* Asleep, until it does its part or ends without one. */
+/* The second thread sleeps until it issues its collective, or ends without it. */
 proctype second()
 {
 	if
@@ -93,14 +97,16 @@ end_judge:
 			was[1] = serial[1];
 			acts = calls
 	   };
-		/* The bound passes; the second look. */
+		/* The bound has passed: the second look. */
 		if
 		:: atomic {
 				waits[0] && waits[1] && was[0] == serial[0] && was[1] == serial[1] &&
 				acts == calls && !READY(0) && !READY(1) ->
 				skip
 		   };
-			/* The order reaches the process, which checks that the wait is still there. */
+			/*
+			 * The release reaches the process, which checks that the wait still exists.
+			 */
 			atomic {
 				if
 				:: waits[0] && was[0] == serial[0] -> released[0] = true

@@ -1,17 +1,25 @@
 /*
- * Connectors over a network (runtime/transport/net): two of them share two streams that may break, and then lose what is
- * on them. Nobody takes what comes on connector 1; connector 0 must not notice.
+ * Connectors over a network (runtime/transport/net). Two connectors share two streams, which may
+ * break and then lose their contents. No block takes the slices that arrive on connector 1, and
+ * connector 0 must not notice this.
  *
- * Checked: a block takes the slices of its connector in order, each with its own bytes; whatever breaks, all slices of
- * connector 0 are taken.
+ * Checked: a block takes its connector's slices in order, each with its own bytes. All slices of
+ * connector 0 are taken, whatever breaks.
  *
  * The controls, each of which must fail:
- * -DNO_RESEND   after a break nothing is sent again
- * -DNO_DROP     the receiver puts what it has already into the slot again
- * -DFREE_EARLY  a slot is written again when its slice has been sent, not when it has been consumed
- * -DEARLY       credits are given for what was received, not for what was consumed
- * -DUNTOLD      after a break credits are not told again
- * -DNO_CREDITS  the sender asks for no credit, and the receiver leaves on the wire what finds no slot
+ *
+ * -DNO_RESEND: nothing is sent again after a break.
+ *
+ * -DNO_DROP: the receiver writes a slice that it already has into the slot again.
+ *
+ * -DFREE_EARLY: a slot is reused when its slice has been sent, not when it has been consumed.
+ *
+ * -DEARLY: credits are given for received slices, not for consumed ones.
+ *
+ * -DUNTOLD: credits are not repeated after a break.
+ *
+ * -DNO_CREDITS: the sender needs no credit, and the receiver leaves slices without a slot on the
+ * wire.
  */
 #define N     3 /* slices of a connector */
 #ifndef SLOTS
@@ -20,13 +28,13 @@
 #define CUTS  2
 #define AT(c, n) ((c) * SLOTS + (n) % SLOTS)
 
-/* A frame: connector, slice, bytes; a credit: connector, consumed, received. */
+/* A frame: connector, slice, bytes. A credit: connector, consumed, received. */
 chan data[2] = [2] of { bit, byte, byte };
 chan credits = [2] of { bit, byte, byte };
 
 byte sslot[2 * SLOTS], rslot[2 * SLOTS];
-byte tail[2], next[2], consumed[2], received[2]; /* the sender's */
-byte rtail[2], head[2], told[2], told_tail[2];	 /* the receiver's */
+byte tail[2], next[2], consumed[2], received[2]; /* State of the sender. */
+byte rtail[2], head[2], told[2], told_tail[2];	 /* State of the receiver. */
 byte have[2 * SLOTS]; /* the slice in a slot, plus 1 */
 byte cuts;
 
@@ -82,7 +90,7 @@ end:	do
 inline arrived()
 {
 #ifdef NO_CREDITS
-	n < head[c] + SLOTS; /* holds up the wire until then */
+	n < head[c] + SLOTS; /* blocks the wire until then */
 #endif
 	if
 #ifndef NO_DROP
@@ -116,7 +124,7 @@ end:	do
 	od
 }
 
-/* Of connector 0 alone. */
+/* Takes the slices of connector 0 only. */
 active proctype receiver_block()
 {
 	byte v;

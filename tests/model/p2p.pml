@@ -1,16 +1,22 @@
 /*
- * A connector in GPU memory (runtime/transport/p2p.c): the owner's host takes memory, writes a description into shared
- * memory and opens the gate; the owner's block sets the counters, which the host can't reach, and says so beside
- * the description; the other side reads the description with the gate in its hand, opens the memory, lets go, and takes
- * the gate again to use it. Then the owner closes, and both memories are another connector's.
+ * A connector in GPU memory (runtime/transport/p2p.c). The owner's host allocates memory, writes a
+ * description to shared memory, and opens the gate. The owner's block sets the counters, which the
+ * host cannot access, and then sets `ready` beside the description. The other side reads the
+ * description while it holds the gate, opens the memory, releases the gate, and takes the gate
+ * again to use the memory. Then the owner closes the gate, and another connector gets both
+ * memories.
  *
- * Checked: what is opened is what the finder's generation describes; counters are read only when they have been set for
- * it; the block writes only into memory that is its connector's.
+ * Checked: the opened memory is the one that the found generation describes. Counters are read only
+ * after they were set for that generation. The block writes only to memory of its connector.
  *
- * -DNO_READY: the other side does not wait for the block: it reads counters that nobody has set.
- * -DREADY_FIRST: the block says so before it has set them: the same.
- * -DNO_GATE: the description is read without the gate: it must be another connector's.
- * -DCLOSE_EARLY: the owner closes before its block has begun: the block writes into another connector's memory.
+ * -DNO_READY: the other side does not wait for the block, and reads counters that were not set.
+ *
+ * -DREADY_FIRST: the block sets `ready` before the counters: the same.
+ *
+ * -DNO_GATE: the description is read without the gate, so it must be another connector's.
+ *
+ * -DCLOSE_EARLY: the owner closes before its block has started, so the block writes to another
+ * connector's memory.
  */
 #define FREE 0
 #define OPEN 1
@@ -18,12 +24,13 @@
 #define ROUNDS 3
 
 byte state = FREE, gen = 0;	/* the gate word */
-byte described = 0;		/* whose description lies in shared memory */
-bool ready = false;		/* beside it */
-byte memory_of = 0;		/* whose the GPU's memory is */
-byte counters = 0;		/* for whom they have been set; 0: whatever was there */
-chan sq = [ROUNDS] of { byte };	/* what the host tells the block */
-byte begun = 0;			/* the last connector the block has taken from sq */
+byte described = 0;		/* the connector whose description is in shared memory */
+bool ready = false;		/* beside the description */
+byte memory_of = 0;		/* the connector that has the GPU's memory */
+/* the connector for which the counters are set; 0 for old contents */
+byte counters = 0;
+chan sq = [ROUNDS] of { byte };	/* messages from the host to the block */
+byte begun = 0;			/* the last connector that the block has taken from sq */
 bool over = false;
 
 active proctype owner()
@@ -40,7 +47,10 @@ active proctype owner()
 		atomic { gen = round; state = OPEN };
 		sq ! round;
 #ifndef CLOSE_EARLY
-		/* The ring holds on to the contexts: nothing is destroyed before the block has drained it. */
+		/*
+		 * The ring references the contexts, so nothing is destroyed before the block has
+		 * drained the ring.
+		 */
 		begun >= round;
 #endif
 		atomic { state == OPEN -> state = FREE };
@@ -109,7 +119,7 @@ opened:
 	};
 #endif
 use:
-	/* Stale for as long as it likes. */
+	/* The entry may be stale for any time. */
 	if
 	:: over -> goto done
 	:: atomic { state == OPEN && gen == found -> state = USED }

@@ -1,19 +1,21 @@
 /*
- * Two processes that both look for circles, as in runtime/watch/proof.c: hold every process and see what it waits for; ask
- * each once more; if nothing was recorded since, release one wait of the circle; let go. The job is that of
- * release.pml: two ranks, two collectives in orders of their own, a synchronisation after each. The two
- * judges choose different waits of the same circle.
+ * Two processes that both look for cycles, as in runtime/watch/proof.c. Each holds every process
+ * and reads for what it waits, asks each process again, releases one wait of the cycle if nothing
+ * was recorded since, and ends the hold. The job is that of release.pml: two ranks, two collectives
+ * in orders of their own, and a synchronisation after each. The two judges choose different waits
+ * of the same cycle.
  *
- * Checked: no deadlock, and at each release the job was really stuck, so that no circle is cut twice.
+ * Checked: no deadlock. At each release the job was really stuck, so no cycle is cut twice.
  *
- * -DNO_HOLD	processes answer everybody: the second judge's proof is of the past when it releases
- * -DNO_JUDGE	nobody looks: deadlock
+ * -DNO_HOLD: processes answer any judge, so the second judge's proof is outdated when it releases.
+ *
+ * -DNO_JUDGE: no process judges: deadlock.
  */
-bool issued[4], done[4]; /* (rank, collective) */
-bool waits[2];		 /* the host is in a synchronisation */
+bool issued[4], done[4]; /* by (rank, collective) */
+bool waits[2];		 /* the rank's thread is in a synchronisation */
 bool released[2];
-byte rec[2];  /* what is recorded of a rank: counts every step of its host and daemon */
-byte hold[2]; /* judge + 1; 0 nobody */
+byte rec[2];  /* number of records of a rank: counts every step of its thread and daemon */
+byte hold[2]; /* judge + 1; 0 if no judge holds the process */
 byte nr_done;
 
 #define AT(r, c)   ((r) * 2 + (c))
@@ -102,7 +104,7 @@ end_judge:
 		:: same && waiting[0] && waiting[1] && pending[0] && pending[1] &&
 		   !(has[0] && has[2] && !(over[0] && over[2])) &&
 		   !(has[1] && has[3] && !(over[1] && over[3])) ->
-			/* Judge 0 lets rank 0 go, judge 1 rank 1. */
+			/* Judge 0 releases rank 0, judge 1 rank 1. */
 			atomic {
 				assert(STUCK);
 				released[me] = true;
@@ -122,7 +124,10 @@ end_judge:
 			}
 		:: else -> break
 		od;
-		/* What is not used again should not make states differ. */
+		/*
+		 * Clear values that are not used again, because they would only multiply the
+		 * states.
+		 */
 		atomic {
 			p = 0;
 			do

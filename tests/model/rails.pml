@@ -1,18 +1,27 @@
 /*
- * A connector over several queue pairs (runtime/transport/net/verbs): writes of slices land in any order between two pairs, and
- * land whether the receiver looks at them or not. Pairs fail; the owner of the slots closes the connector at any time, and gives
- * its memory back when that is acknowledged.
+ * A connector over several queue pairs (runtime/transport/net/verbs). Writes of slices on different
+ * pairs land in any order, and whether the receiver looks at them or not. Pairs fail. The owner of
+ * the slots closes the connector at any time, and frees its memory when the close is acknowledged.
  *
- * Checked: the block takes the slices in order, each with its own bytes; all of them, unless the owner closes; nothing is
- * ever written into memory that was given back.
+ * Checked: the block takes the slices in order, each with its own bytes, and all of them unless the
+ * owner closes. Freed memory is never written.
  *
  * The controls, each of which must fail:
- * -DACK_EARLY  the sender acknowledges at once, not when what it had posted on the other pair is done
- * -DACK_ANY    a slice carries the acknowledgement on the other pair too, once the lead has carried it
- * -DOLD_PAIR   when a pair fails its slices go over the other one, while the old pair of the receiver lives on
- * -DNO_RESEND  nothing is sent again
- * -DKEEP_GAPS  what came in front of a gap counts when the gap is filled, though it is sent again as well
- * -DUNTOLD     it is sent again before the receiver has told what it has
+ *
+ * -DACK_EARLY: the sender acknowledges at once, and not when its writes on the other pair are done.
+ *
+ * -DACK_ANY: a slice on the other pair carries the acknowledgement too, after the lead has carried
+ * it.
+ *
+ * -DOLD_PAIR: when a pair fails its slices go over the other pair, while the receiver's old pair
+ * still works.
+ *
+ * -DNO_RESEND: nothing is sent again.
+ *
+ * -DKEEP_GAPS: slices that arrived before a gap was filled count when it is filled, although they
+ * are sent again.
+ *
+ * -DUNTOLD: slices are sent again before the receiver has announced what it has.
  */
 #define N    4 /* slices */
 #define S    2 /* slots */
@@ -20,14 +29,15 @@
 #define OTHERS 2    /* frames of other connectors */
 #define OTHER  255
 
-chan pair[2] = [3] of { byte, byte, bit }; /* slice, bytes, whether it acknowledges; 0 is the lead */
+/* slice, bytes, whether it acknowledges; pair 0 is the lead */
+chan pair[2] = [3] of { byte, byte, bit };
 chan credits = [2] of { byte, byte };
 
-byte sent, consumed, received;	 /* the sender's */
-byte rslot[S], have[S];		 /* the receiver's; have: the slice in a slot, plus 1 */
+byte sent, consumed, received;	 /* state of the sender */
+byte rslot[S], have[S];		 /* state of the receiver; `have` is the slice in a slot, plus 1 */
 byte rtail, head, told, told_tail;
 bit closing, acked, freed;
-bit untold; /* credits of this session have not come */
+bit untold; /* credits of this session have not arrived */
 byte cuts, gap, others;
 
 #ifdef ACK_EARLY
@@ -94,7 +104,7 @@ inline lands()
 		:: else -> skip
 		fi
 	fi;
-	/* It is read when what the frame follows has arrived. */
+	/* The memory is freed when the frame's predecessors have arrived. */
 	freed = freed || ack;
 	n = 0; v = 0; ack = 0
 }
@@ -127,7 +137,7 @@ active proctype owner()
 	fi
 }
 
-/* What is on its way is lost. */
+/* Frames under way are lost. */
 inline lose()
 {
 	do
@@ -171,7 +181,7 @@ end:	do
 #ifdef OLD_PAIR
 		again();
 #else
-		/* All pairs of both sides are gone before the next ones are there. */
+		/* All pairs of both sides are destroyed before new ones exist. */
 		lose();
 		acked = 0;
 		again();

@@ -1,18 +1,26 @@
 /*
- * Slices that RDMA devices write into a GPU's memory (runtime/transport/net/verbs/readback.c). Two ports; what a port has written
- * is seen some time after it, and at the latest when a read of that port which was posted behind it is back. A session fails at
- * any time, also because a read does: what is in queues is lost, what has been written is not taken back. A port may be out from
- * then on: it cannot be read. Then the receiver waits for so long that all that the port wrote is seen; or the port is back, and is read.
+ * Slices that RDMA devices write to a GPU's memory (runtime/transport/net/verbs/readback.c). There
+ * are two ports. A write of a port becomes visible some time later, and at the latest when a read
+ * on the same port that was posted after it returns. A session fails at any time, also because a
+ * read fails. Then queued slices are lost, but writes remain. A port may be out of order from then
+ * on, so it cannot be read. Then the receiver waits until everything that the port wrote is
+ * visible, or the port works again and is read.
  *
  * Checked: the block takes the slices in order, each with its own bytes, and all of them.
  *
  * The controls, each of which must fail:
- * -DNO_READ     a slice counts when its frame has come
- * -DREAD_EARLY  it counts with a read that was under way when it came
- * -DOTHER_PORT  it counts when the other port has been read back
- * -DUNTOLD      slices are sent again before what the last session has written is seen
- * -DFAILED      a port whose read has failed counts as read back
- * -DGONE        a port that is out counts as read back at once
+ *
+ * -DNO_READ: a slice counts when its frame has arrived.
+ *
+ * -DREAD_EARLY: a slice counts with a read that was under way when its frame arrived.
+ *
+ * -DOTHER_PORT: a slice counts when the other port has been read back.
+ *
+ * -DUNTOLD: slices are sent again before the writes of the last session are visible.
+ *
+ * -DFAILED: a port whose read has failed counts as read back.
+ *
+ * -DGONE: a port that is out of order counts as read back at once.
  */
 #define N 4 /* slices */
 #define S 2 /* slots */
@@ -24,14 +32,17 @@ chan way[2] = [2] of { byte }; /* by port: slices on their way */
 
 byte sent, told, received, head; /* told: what the sender knows to be consumed */
 byte slot[S] = NONE;
-byte have; /* slices that count; sets of slices, here and below */
-/* By port: written and not seen; of these, before the read that is under way; frames that wait; those that wait for it. */
+byte have; /* set of slices that count; the variables below are sets of slices too */
+/*
+ * By port: `late` written and not visible; `before` those of them before the posted read; `waits`
+ * slices whose frames wait for a read; `covered` those that wait for the posted read.
+ */
 byte late[2], before[2], waits[2], covered[2];
 bit posted[2], stale[2]; /* stale: written by a session that is over, and not read back */
 bit allowed = 1, cut;
 bit out[2];
 
-/* What of `which` is late at port p is seen. */
+/* Slices of `which` that are late at port p become visible. */
 inline seen(p, which)
 {
 	i = 0;
@@ -83,7 +94,7 @@ inline arrives(p)
 	n = 0
 }
 
-/* Behind all that has come. */
+/* Posts a read after all frames that have arrived. */
 inline post(p)
 {
 	posted[p] = 1;
@@ -115,14 +126,14 @@ inline back(p)
 #define WANTS(p) (!posted[p] && !out[p] && (waits[p] || stale[p]))
 #endif
 
-/* A port that is out owes nothing after some time. */
+/* After some time all writes of a port that is out of order are visible. */
 #ifdef GONE
 #define WAITED(p) (out[p] && stale[p])
 #else
 #define WAITED(p) (out[p] && stale[p] && !late[p])
 #endif
 
-/* A read that was posted since the session's end. */
+/* A read that was posted after the session's end. */
 bit reading[2];
 
 active proctype receiver()
@@ -146,7 +157,7 @@ end:	do
 	od
 }
 
-/* The bus takes its time. */
+/* The bus makes writes visible at any time. */
 active proctype bus()
 {
 	byte i;
@@ -164,7 +175,7 @@ end:	do
 	od
 }
 
-/* The read that is under way at port p does not come back. */
+/* The posted read of port p does not return. */
 inline lost(p)
 {
 	posted[p] = 0;
@@ -206,7 +217,7 @@ end:	do
 		:: else -> skip
 		fi;
 #endif
-		/* What came in front of a gap is sent again (rails.pml). */
+		/* Slices that arrived before a gap was filled are sent again (rails.pml). */
 		have = have & (BIT(received) - 1);
 		sent = received;
 		allowed = 0

@@ -1,28 +1,36 @@
 /*
- * The word that says that a stream has come to an operation, where the word lies twice (runtime/coll/words.c): in the GPU's
- * memory, where the daemon polls it, and in host memory, where the poller looks. OPS operations are submitted; a stream comes to
- * one after the other and writes both words for each; the kernel leaves whenever it has found nothing to do; the poller launches
- * it when operations are in flight and the host's word is another one than at the last launch. (It would launch it without
- * that after a time, too, so what is shown here is that nobody waits for that time.)
+ * The word that says that a stream has reached an operation exists twice (runtime/coll/words.c): in
+ * the GPU's memory, where the daemon polls it, and in host memory, where the poller reads it. OPS
+ * operations are submitted. A stream reaches one after the other, and writes both words for each.
+ * The kernel leaves when it has found nothing to do. The poller launches it when operations are in
+ * flight and the host's word differs from its value at the last launch. (The poller would also
+ * launch it after a time. The model shows that no operation needs this.)
  *
- * The stream's two writes are two steps. Fences are where the code has them: a write of a stream comes after what it wrote before.
+ * The stream's two writes are two steps. Fences are where the code has them: a write of a stream
+ * follows its earlier writes.
  *
- * Checked: who launches because of the host's word finds the word in the GPU's memory (assertion), and all operations end
- * (no invalid end state).
+ * Checked: a kernel that was launched because of the host's word finds the GPU's word written
+ * (assertion). All operations end (no invalid end state).
  *
- * Controls: -DREVERSED: the host's word is written first: a kernel that comes because of it finds nothing and leaves, and nobody
- * calls it back. -DONE: only the GPU's word is written: the poller never learns of it. -DAT_LEAVING: the poller takes the
- * word that it remembers when the kernel has gone, not before the launch: what was written in between is not noticed.
+ * Controls:
+ *
+ * -DREVERSED: the host's word is written first. A kernel that is launched because of it finds
+ * nothing and leaves, and is not launched again.
+ *
+ * -DONE: only the GPU's word is written, so the poller never learns of it.
+ *
+ * -DAT_LEAVING: the poller remembers the word after the kernel has left instead of before the
+ * launch, so it misses words written in between.
  */
 #ifndef OPS
 #define OPS 3
 #endif
 
-byte near, host;  /* the two words */
+byte near, host;  /* the GPU's word, the host's word */
 byte done;	  /* operations that the kernel has finished */
-byte seen;	  /* of the host's word: at the last launch */
-bool kernel, due; /* due: the launch was for what the host's word said */
-byte told;	  /* what it said then */
+byte seen;	  /* value of the host's word at the last launch */
+bool kernel, due; /* due: the launch was because of the host's word */
+byte told;	  /* value of the host's word then */
 
 proctype stream()
 {
@@ -49,7 +57,7 @@ end_away:
 		assert(!due || near >= told);
 		do
 		:: d_step { done < near -> done++ }
-		/* It has seen that there is nothing. It leaves, or looks again. */
+		/* The kernel has found nothing. It leaves, or looks again. */
 		:: done == near -> break
 		od;
 		kernel = false
@@ -61,7 +69,7 @@ proctype poller()
 	do
 	:: done == OPS -> break
 	:: done < OPS && !kernel && host != seen ->
-		/* df_words_sum(), before the launch: what is written later makes another sum. */
+		/* df_words_sum() before the launch: later writes change the sum. */
 		told = host;
 #ifndef AT_LEAVING
 		seen = told;

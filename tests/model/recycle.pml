@@ -1,33 +1,37 @@
 /*
- * Recycling a connector that both sides will need again (runtime/coll/recycle.c, df_node_recycle()). The owner receives,
- * the user sends, one slice for each of ROUNDS instances. The owner asks for the connector back when it is
- * idle; the user lets go when it is idle and takes the gate again for its next instance; the owner closes what
- * nobody holds and nothing is in, and makes the successor, at the position where the old one stood, when it
- * comes to its next instance.
+ * Recycling of a connector that both sides will need again (runtime/coll/recycle.c,
+ * df_node_recycle()). The owner receives and the user sends one slice for each of ROUNDS instances.
+ * The owner requests the connector back when it is idle. The user releases the gate when it is
+ * idle, and takes it again for its next instance. The owner closes a connector that is free and
+ * empty. At its next instance it makes the successor, which continues at the old position.
  *
- * Checked: every slice arrives, once, in order; nothing is written to memory that is another connector's; nobody
- * waits for ever (invalid end states).
+ * Checked: every slice arrives once, in order. Nothing is written to another connector's memory. No
+ * process waits for ever (invalid end states).
  *
- * -DNO_DRAIN: the owner does not look whether something is in it.
- * -DLOOK_FIRST: it looks before it takes the gate.
- * -DFROM_ZERO: the successor begins at zero.
- * -DIN_FLIGHT: the user lets go in the middle of an instance, and goes on writing.
+ * -DNO_DRAIN: the owner does not check whether the connector is empty.
  *
- * -DNOTED: the connector lies in GPU memory, and who decides does not see tail and head: each side notes its own when it
- * is idle, the user before it lets go. -DNOTED -DNOTE_LATE: after that.
+ * -DLOOK_FIRST: the owner checks before it takes the gate.
+ *
+ * -DFROM_ZERO: the successor starts at zero.
+ *
+ * -DIN_FLIGHT: the user releases the gate inside an instance, and goes on writing.
+ *
+ * -DNOTED: the connector is in GPU memory, and the deciding thread cannot read tail and head. Each
+ * side notes its own index when it is idle; the user does so before it releases the gate. -DNOTED
+ * -DNOTE_LATE: after that.
  */
 #define FREE 0
 #define OPEN 1
 #define USED 2
-#define OWNED 3		/* USED, by the owner itself */
+#define OWNED 3		/* as USED, by the owner itself */
 #ifndef ROUNDS
 #define ROUNDS 4
 #endif
 #define SLOTS 2
 
-byte state = FREE, gen = 0;	/* the gate word: changed in one step */
+byte state = FREE, gen = 0;	/* the gate word; changed in one step */
 byte tail, head, slot[SLOTS];	/* the connector's memory */
-byte sent, taken;		/* what is noted of them, in the header */
+byte sent, taken;		/* indices that were noted in the header */
 
 #ifdef NOTED
 #define DRAINED (sent == taken)
@@ -45,7 +49,7 @@ active proctype owner()
 
 	do
 	:: i < ROUNDS ->
-		/* Issue: make what is missing. */
+		/* Issue: make the connector if it is missing. */
 		if
 		:: !have ->
 			atomic {
@@ -67,7 +71,7 @@ active proctype owner()
 		assert(slot[i % SLOTS] == i);
 		head = i + 1;
 		i++;
-		/* Idle: under pressure or not. */
+		/* Idle, with memory pressure or without it. */
 		if
 		:: true
 		:: wanted = true
@@ -95,7 +99,7 @@ active proctype owner()
 					have = false;
 					atomic {
 						state = FREE;
-						/* Somebody else's memory now. */
+						/* The memory belongs to another connector now. */
 						tail = 0;
 						head = 0;
 						sent = 0;
@@ -119,7 +123,7 @@ active proctype user()
 
 	do
 	:: i < ROUNDS ->
-		/* Issue: find what is missing, and take the gate. */
+		/* Issue: find the connector if it is missing, and take the gate. */
 		do
 		:: using -> break
 		:: !using && found == 0 -> atomic { state != FREE -> found = gen }
@@ -127,7 +131,7 @@ active proctype user()
 			if
 			:: atomic { state == OPEN && gen == found -> state = USED; using = true }
 			:: atomic { gen != found || state == FREE -> found = 0 }
-			/* The owner looks just now. */
+			/* The owner is checking the connector. */
 			:: atomic { gen == found && state == OWNED -> found = 0 }
 			fi
 		od;
@@ -145,7 +149,7 @@ active proctype user()
 		assert(gen == found && state != FREE);
 		tail = i + 1;
 		i++;
-		/* Idle: it may see the request now, or later. */
+		/* Idle: the user may see the request now or later. */
 		if
 		:: wanted && using ->
 #ifdef NOTE_LATE

@@ -1,26 +1,27 @@
 /*
- * Two ranks issue two collectives in orders of their own with a device synchronisation between them, and at
- * the end one more. A synchronisation returns when everything that its rank has issued is done, or when it is
- * released.
+ * Two ranks issue two collectives in orders of their own, with a device synchronisation between
+ * them and one at the end. A synchronisation returns when all operations that its rank has issued
+ * are done, or when it is released.
  *
- * The checker (on each rank, here one process) takes snapshots rank by rank, not at one instant, twice; only if
- * nothing changed between the two does it believe what it saw, and releases when what it saw is a circle.
+ * The checker (one process here; in dfshim one on each rank) takes snapshots rank by rank, not at
+ * one instant, and twice. It believes the snapshots only if nothing changed between them, and
+ * releases a wait if they contain a cycle.
  *
- * Checked: no deadlock, and at each release the job was really stuck (assertion).
+ * Checked: no deadlock. At each release the job was really stuck (assertion).
  *
- * -DNONE      no releases (DFSHIM_RELEASE=none): must deadlock for some orders
+ * -DNONE: no releases (DFSHIM_RELEASE=none): must deadlock for some orders.
  */
-bool issued[4], done[4]; /* (rank, collective) */
-bool waits[2];		 /* the host is in a synchronisation */
+bool issued[4], done[4]; /* by (rank, collective) */
+bool waits[2];		 /* the rank's thread is in a synchronisation */
 bool released[2];
-byte progress[2];	 /* counts every step of a rank's host and daemon */
+byte progress[2];	 /* counts every step of a rank's thread and daemon */
 byte nr_done;
 
 #define AT(r, c) ((r) * 2 + (c))
 #define PENDING(r) ((issued[AT(r, 0)] && !done[AT(r, 0)]) || (issued[AT(r, 1)] && !done[AT(r, 1)]))
 #define READY(c)   (issued[AT(0, c)] && issued[AT(1, c)] && !done[AT(0, c)])
 
-/* Nothing will ever move: both hosts wait, no collective has both its ranks. */
+/* Nothing will ever move: both threads wait, and no collective has been issued by both ranks. */
 #define STUCK (waits[0] && waits[1] && PENDING(0) && PENDING(1) && !READY(0) && !READY(1) && \
 	       !released[0] && !released[1])
 
@@ -103,11 +104,14 @@ end_checker:
 		if
 		:: BELIEVED ->
 			assert(STUCK);
-			/* One end of the circle is enough; the other rank then finds its peer. */
+			/*
+			 * Releasing one wait of the cycle suffices. Then the other rank finds its
+			 * peer.
+			 */
 			atomic { released[0] = true; progress[0]++ }
 		:: else -> skip
 		fi;
-		/* A timer: looks again only when something may be stuck, so that the model ends. */
+		/* A timer. It fires only when something may be stuck, so that the model ends. */
 		(nr_done == 2 || (waits[0] && waits[1]));
 		if
 		:: nr_done == 2 -> break

@@ -1,25 +1,32 @@
 /*
- * Two threads wait for an operation each, and one block executes both. Whoever finds that another moves all that could move rests until an operation
- * ends (rest() and tell_resting() of runtime/device/host/threads.c); a worker dozes meanwhile, and goes on with what is left when
- * nobody waits any more (help_end()).
+ * Two threads wait for an operation each, and one block executes both. A thread that finds that
+ * another thread moves everything that can move rests until an operation ends (rest() and
+ * tell_resting() of runtime/device/host/threads.c). A worker dozes meanwhile, and goes on with the
+ * rest of the work when no thread waits any more (help_end()).
  *
- * Resting has a time-out, which only a wake-up that was missed would need: here it has none. The worker's time-out stays, since
- * help_end() may miss it.
+ * In dfshim resting has a time-out, which only a missed wake-up would need, so the model has none.
+ * The worker's time-out remains, because help_end() may miss the worker.
  *
- * Checked: whenever nothing can happen any more, both operations are done and both threads have gone on.
+ * Checked: when nothing can happen any more, both operations are done and both threads have gone
+ * on.
  *
  * The controls, each of which must fail:
- * -DNO_LOOK   the thread does not look again after it has said that it rests
- * -DEARLY     who ends an operation looks for resting threads before the end is visible
- * -DLATE_SEEN the thread reads the futex word after its last look instead of before
- * -DSILENT    nobody tells
- * -DALONE     there is no worker to go on (the time-out is for that)
+ *
+ * -DNO_LOOK: the thread does not look again after it has announced that it rests.
+ *
+ * -DEARLY: a thread that ends an operation looks for resting threads before the end is visible.
+ *
+ * -DLATE_SEEN: the thread reads the futex word after its last look instead of before.
+ *
+ * -DSILENT: the thread that ends an operation wakes no other.
+ *
+ * -DALONE: there is no worker that goes on (its time-out is for that).
  */
 #define OPS 2
 
 bool done[OPS], asleep[OPS], over[OPS];
-bool taken;	/* the block */
-byte ended;	/* operations whose end nobody has told yet */
+bool taken;	/* a thread has the block */
+byte ended;	/* operations whose end was not announced yet */
 byte end_seq, resting, helpers;
 
 inline tell()
@@ -34,7 +41,10 @@ inline tell()
 #endif
 }
 
-/* One pass: look is 0 nothing moved, 1 taken, 2 moved. */
+/*
+ * One pass. `look` becomes 0 if nothing moved, 1 if another thread has the block, 2 if something
+ * moved.
+ */
 inline pass()
 {
 	look = 0;
@@ -51,12 +61,12 @@ inline pass()
 			tell();
 #endif
 			done[1] = true; ended++; look = 2
-		:: skip	/* it waits for a peer */
+		:: skip	/* the operation waits for a peer */
 		fi;
 		taken = false
 	:: atomic { taken -> look = 1 }
 	fi;
-	/* Chores. */
+	/* Other duties: announcing ends. */
 	if
 	:: atomic { ended > 0 -> ended = 0 };
 		look = 2;
@@ -93,7 +103,7 @@ proctype waiter(byte me)
 #ifdef LATE_SEEN
 			seen = end_seq;
 #endif
-			/* futex: sleeps only if the word is still what was seen */
+			/* futex: sleeps only if the word still has the value that was read */
 			atomic {
 				if
 				:: end_seq == seen -> asleep[me] = true
@@ -115,7 +125,7 @@ again:		skip
 }
 
 #ifndef ALONE
-/* It wakes by itself; while a thread helps it stays away. */
+/* The worker wakes up by itself. While a thread helps, it does not work. */
 proctype worker()
 {
 	byte look;

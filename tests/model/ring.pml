@@ -1,22 +1,25 @@
 /*
- * A ring as in kernels/abi.h: the producer fills a slot, then releases the tail; the consumer acquires the tail,
- * reads, then releases the head; the producer overwrites a slot only after it has seen the head past it.
- * The order of the two stores on each side is what release and acquire stand for; the controls swap them.
+ * A ring as in kernels/abi.h. The producer fills a slot, then releases the tail. The consumer
+ * acquires the tail, reads, then releases the head. The producer overwrites a slot only after it
+ * has seen that the head is past it. Release and acquire mean the order of the two stores on each
+ * side, which the controls swap.
  *
- * Checked: every item arrives once, in order, whole. Indices are free-running.
+ * Checked: every item arrives once, in order and complete. Indices are free-running.
  *
- * -DPUBLISH_FIRST: the tail is released before the slot is filled: an old slot must be read.
- * -DNO_CHECK: the head is not looked at before a slot is overwritten: an item must be lost.
- * -DHEAD_FIRST: the head is released before the slot is read: an item must be torn.
+ * -DPUBLISH_FIRST: the tail is released before the slot is filled, so an old slot must be read.
+ *
+ * -DNO_CHECK: the head is not checked before a slot is overwritten, so an item must be lost.
+ *
+ * -DHEAD_FIRST: the head is released before the slot is read, so an item must be torn.
  */
 #ifndef SLOTS
 #define SLOTS 2
 #endif
 #define ITEMS 5
 
-byte slot[SLOTS];    /* what memory holds: 0 nothing, else the item */
-byte tail, head;     /* what memory holds */
-byte got;	     /* items that arrived */
+byte slot[SLOTS];    /* contents of memory: 0, or an item */
+byte tail, head;     /* contents of memory */
+byte got;	     /* number of items that arrived */
 
 active proctype producer()
 {

@@ -1,17 +1,24 @@
 /*
- * Messages to one process (runtime/ctl/flood.c): each goes the way that the latest flood of its target came, floods from
- * where that is not known, and is said again, as a flood, when the overlay has changed. Three processes: S
- * sends to D, C stands between. At first D floods something, from which the others learn the way.
+ * Messages to one process (runtime/ctl/flood.c). Each message takes the way from which the latest
+ * flood of its target arrived, or floods where no way is known. After a change of the overlay it is
+ * sent again as a flood. Three processes: S sends to D, and C is between them. At first D floods a
+ * message, from which the others learn the way.
  *
- * Default: all three are linked, which is a circle; C lets go of its link to D (df_tree_cut()). With -DMOVE: D hangs below C,
- * loses that link, and attaches to S. What was on the link may be lost.
+ * By default all three are linked, which is a cycle, and C cuts its link to D (df_tree_cut()). With
+ * -DMOVE, D is a child of C, loses that link, and attaches to S. The contents of the link may be
+ * lost.
  *
- * Checked: when nothing moves any more, D has each message, once; no message goes round for ever.
+ * Checked: when nothing can happen any more, D has each message once. No message circulates for
+ * ever.
  *
- * -DUNTOLD: nobody is told that the overlay has changed.
- * -DKEEP_WAYS: who is told says its messages again, but keeps what it has learned.
- * -DNO_REPEAT: who is told learns anew, but repeats nothing.
- * -DANY_FLOOD: an older flood that comes late, by the way that was, also teaches a way.
+ * -DUNTOLD: the processes do not learn that the overlay has changed.
+ *
+ * -DKEEP_WAYS: a process that learns it sends its messages again, but keeps the learned ways.
+ *
+ * -DNO_REPEAT: a process that learns it learns the ways anew, but repeats nothing.
+ *
+ * -DANY_FLOOD: an older flood that arrives late on the previous way teaches a way too.
+ *
  * -DNO_NUMBERS: D takes every copy of a message.
  */
 #define S 0
@@ -33,12 +40,13 @@ mtype = { SHARE, REPAIR, MSG };
 #define LATEST(who, n) ((n) > newest[(who) % 2])
 #endif
 
-chan q[9] = [5] of { mtype, byte, byte, bool, byte }; /* type, origin, number, to D alone, message */
+/* type, origin, number, to D alone, message */
+chan q[9] = [5] of { mtype, byte, byte, bool, byte };
 bool up[9];
-byte via[2] = NONE; /* of S and C: where D's latest flood came from */
-byte newest[2];	     /* its number */
+byte via[2] = NONE; /* of S and C: the way from which D's latest flood arrived */
+byte newest[2];	     /* number of that flood */
 byte number[3];
-byte seen[9];	     /* [who * N + origin]: bits */
+byte seen[9];	     /* [who * N + origin]: set of numbers */
 byte sent, got[MESSAGES];
 bool shared, changed;
 
@@ -68,7 +76,7 @@ inline flood(fm, ft, fd, fi_)
 	put(fm, NONE, ft, fm, number[fm], fd, fi_)
 }
 
-/* What a process does that hears of a change. */
+/* Reaction of a process that learns of a change. */
 inline repair(rm)
 {
 #ifndef KEEP_WAYS
@@ -149,7 +157,9 @@ end:	do
 #endif
 		k = 0 }
 #else
-	/* What C has sent before still arrives, or not; what D sends on that link does not. */
+	/*
+	 * Messages that C sent before may still arrive. Messages that D sends on that link do not.
+	 */
 	:: atomic { me == C && !changed ->
 		changed = true;
 		lose(D, C);

@@ -1,20 +1,24 @@
 /*
- * Why the checker collects snapshots twice. Processes hand a token on (it stands for data in connectors:
- * visible to the receiver as soon as it is published); each waits while it does not have it. A collector
- * looks at one after the other. A token that travels behind the collector looks like a deadlock in one round;
- * two rounds with equal progress counters prove that nothing moved from the first look to the last.
+ * Why the checker takes snapshots twice. Processes pass a token on. It stands for data in
+ * connectors, which the receiver sees as soon as it is published. A process without the token
+ * waits. A collector looks at one process after the other. A token that moves behind the collector
+ * looks like a deadlock in one round. Two rounds with equal progress counters prove that nothing
+ * moved from the first look to the last.
  *
- * Checked: "stuck" is never said while somebody can go on, and it is said once the token is lost.
+ * Checked: "stuck" is never reported while a process can go on, and is reported after the token was
+ * lost.
  *
  * -DONCE: one round is believed: a false verdict must be found.
- * -DNO_COUNTERS: two rounds, progress not compared: the same.
- * -DCOUNT_LATE: progress is counted after it was published: the same. Counters are bumped first, or a
- * process between the two must not be taken for waiting.
+ *
+ * -DNO_COUNTERS: two rounds without a comparison of progress: the same.
+ *
+ * -DCOUNT_LATE: progress is counted after it was published: the same. So counters are incremented
+ * first; otherwise a process between the two steps must not be taken for waiting.
  */
 #define N     3
 #define MOVES 7
 
-byte at = 0; /* who has the token; N: lost */
+byte at = 0; /* the process that has the token; N if it is lost */
 byte count[N];
 byte moves = 0;
 
@@ -73,7 +77,10 @@ again:
 	if
 	:: stuck && same -> assert(at == N)
 	:: else ->
-		/* Lost for good and nobody in the middle of a step: the next two rounds say so. */
+		/*
+		 * The token is lost and no process is inside a step, so the next two rounds report
+		 * it.
+		 */
 		if
 		:: round < 2 -> goto again
 		:: else

@@ -1,18 +1,24 @@
 /*
- * Who tells the verdict on a hang (runtime/watch/watchdog.c, docs/verdicts.md): processes that are tied to each other look once
- * a tick. Each hangs from some tick on, or has nothing unfinished, or stands still for a while and goes on; one may be
- * stopped for a while, and then neither answers nor speaks. Who has stood still for TIMEOUT ticks collects the answers;
- * of those that have for half as long the smallest name speaks, and tells the others that it has. While somebody does
- * not answer that is put off for PATIENCE ticks; after four times as many the word is one's own. News take up to a tick,
- * and wait for who is stopped.
+ * The process that reports the verdict on a hang (runtime/watch/watchdog.c, docs/verdicts.md).
+ * Connected processes look once a tick. Each hangs from some tick on, or has nothing unfinished, or
+ * makes no progress for a while and then goes on. One process may be stopped for a while, and then
+ * neither answers nor reports. A process without progress for TIMEOUT ticks collects the answers.
+ * Of the processes without progress for half of this time, the one with the lowest process id
+ * reports, and informs the others. If a process does not answer, the report is delayed for PATIENCE
+ * ticks. After four times as many ticks a process reports by itself. News take up to a tick, and
+ * wait for a stopped process.
  *
- * Checked: what hangs is told, once.
+ * Checked: a hang is reported once.
  *
- * -DBY_NAME	the smallest name of all speaks, whether it hangs or not, and who defers to it looks no more: nobody
- *		says anything
- * -DONCE	who defers to another looks no more: nobody says anything where that one goes on
- * -DUNTOLD	the others do not hear that it is told: it is told twice
- * -DALONE	whoever comes to it speaks, and so does who comes to it at the same time: told twice
+ * -DBY_NAME: the process with the lowest id of all reports, whether it hangs or not, and a process
+ * that leaves the report to it looks no more, so there may be no report.
+ *
+ * -DONCE: a process that leaves the report to another looks no more, so there is no report if that
+ * one goes on.
+ *
+ * -DUNTOLD: the others do not learn of the report, so there are two.
+ *
+ * -DALONE: every process whose time is over reports, also two at the same time.
  */
 #ifdef BY_NAME
 #define ONCE
@@ -24,11 +30,11 @@
 #define NEVER	 99
 
 byte now;
-byte from[N]; /* stands still from then on; NEVER: has nothing unfinished */
-byte until[N]; /* goes on then; NEVER: hangs */
+byte from[N]; /* makes no progress from then on; NEVER if nothing is unfinished */
+byte until[N]; /* goes on then; NEVER if it hangs */
 byte stop_at = NEVER, cont_at = NEVER, stopper = N;
 bool told[N], looked[N];
-bool news[N], due[N]; /* on their way, and there */
+bool news[N], due[N]; /* news under way; news that have arrived */
 byte nr_told;
 
 #define STOPPED(p) ((p) == stopper && now >= stop_at && now < cont_at)
@@ -51,7 +57,7 @@ proctype process(byte p)
 			looked[p] = true
 		}
 	:: now < END && !looked[p] && !STOPPED(p) && STALLED(p) && !told[p] && SINCE(p) >= TIMEOUT ->
-		/* Answers. */
+		/* Collects the answers. */
 		d_step {
 			speaker = p;
 			silent = false;
@@ -79,7 +85,7 @@ proctype process(byte p)
 				j++
 			od
 		};
-		/* Meanwhile others go on; then what it makes of them. */
+		/* Meanwhile other processes go on. Then it decides. */
 		atomic {
 			if
 			:: due[p] || news[p] -> due[p] = false; news[p] = false; told[p] = true
@@ -128,7 +134,7 @@ proctype clock()
 			now++
 	}
 	od;
-	/* Who is stopped for ever can't speak; the others do. */
+	/* A process that is stopped for ever cannot report; the others do. */
 	assert(nr_told <= 1);
 	assert(nr_told == 1 || !((until[0] == NEVER && from[0] != NEVER && stopper != 0) ||
 				 (until[1] == NEVER && from[1] != NEVER && stopper != 1) ||
@@ -149,7 +155,7 @@ init
 			:: from[p] = 0; until[p] = NEVER
 			:: from[p] = 1; until[p] = NEVER
 			:: from[p] = 2; until[p] = NEVER
-			:: from[p] = 0; until[p] = 2 /* only computes for long */
+			:: from[p] = 0; until[p] = 2 /* only computes for a long time */
 			:: from[p] = 1; until[p] = 3
 			fi;
 			p++

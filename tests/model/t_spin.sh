@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ring, completions without a fence, gate of a connector, its recycling, slices by reference, on one node, at the end of an operation, and to another, and such that go past their slots, flag-with-data words, one in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, one of several queue pairs, slices in a GPU's memory that are seen late, ways of messages, double snapshot, priorities inherited across ranks, which process reports a verdict, the greeting of a connection as Promela models: free of errors, controls not.
+# Description: Promela models of small protocols: ring, completions without a fence, gate and recycling of a connector, slices by reference (on one node, at the end of an operation, to another node, past their slots), flag-with-data words, a connector in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, several queue pairs, slices in GPU memory that become visible late, ways of messages, double snapshot, inherited priorities, the process that reports a verdict, and the greeting of a connection. They have no error, and each control has one.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check

@@ -1,29 +1,34 @@
 /*
  * The live verdict of mode trace (runtime/record/record_live.c, docs/control-plane.md).
  *
- * Without LEAD: the two looks. N processes; each is free, or waits for a call of another one. A free
- * process may begin to wait, or make the call that another waits for; the number of its moves grows
- * then, and so does that of the process that goes on. A free process that does nothing is slow. The
- * leader reads the processes one after the other, twice, while they go on. It reports a cycle that
- * the second look shows if the numbers of those on it are the same in both. The others may move.
+ * Without LEAD: the two looks. N processes. Each is free, or waits for a call of another one. A
+ * free process may start to wait, or make the call for which another process waits. This increments
+ * the number of its moves, and that of the process that goes on. A free process that does nothing
+ * is slow. The leader reads the processes one after the other, twice, while they go on. It reports
+ * a cycle of the second look if the numbers of the processes on it are the same in both looks. The
+ * other processes may move.
  *
- * Checked: when it reports, there is a cycle.
+ * Checked: when the leader reports, there is a cycle.
  *
- * -DONCE	one look: what it shows was never there at one time
- * -DNUMBERS	the numbers do not count: two looks show two cycles, neither of which is there
- * -DOWN	only the leader's own number counts: the same
+ * -DONCE: one look, which shows a cycle that never existed at one time.
  *
- * With LEAD: who reports. All processes hang. Each tells the leader of its suspicion, the living
- * process with the lowest number. One process may die, and one may be stopped, at any time, also
- * between two messages of a verdict.
+ * -DNUMBERS: the numbers do not count. Two looks show two cycles, neither of which exists.
  *
- * Checked: each process that lives and is not stopped learns of the verdict; without a death and a
+ * -DOWN: only the leader's own number counts: the same.
+ *
+ * With LEAD: the process that reports. All processes hang. Each sends its suspicion to the leader,
+ * the living process with the lowest number. One process may die, and one may be stopped, at any
+ * time, also between two messages of a verdict.
+ *
+ * Checked: each living process that is not stopped learns of the verdict. Without a death and a
  * stop there is one report.
  *
- * -DSTAYS	nobody takes over from a leader that is stopped: nobody learns of it
- * -DDEAF	a process that knows the verdict does not repeat it when it is asked: those that the
- *		dead leader had not told do not learn of it
- * -DEAGER	a process takes over although the leader works: two reports
+ * -DSTAYS: no process takes over from a stopped leader, so no process learns of the hang.
+ *
+ * -DDEAF: a process that knows the verdict does not repeat it when asked, so processes that the
+ * dead leader had not informed do not learn of it.
+ *
+ * -DEAGER: a process takes over although the leader works: two reports.
  */
 #ifndef LEAD
 

@@ -1,19 +1,26 @@
 /*
- * Slots of flag-with-data words (kernels/words.inl): a sender and a receiver, the credit that is given back now and
- * then, and the recycling of the connector (recycle.pml) whose successor begins zeroed. Slices have one word or
- * two; the words of a slice are stored in any order. The flag is the lap, which wraps at FLAGS; on every SWEEP-th lap
- * all words of the slot are written.
+ * Slots of flag-with-data words (kernels/words.inl): a sender and a receiver, the credit that is
+ * returned now and then, and the recycling of the connector (recycle.pml), whose successor starts
+ * zeroed. Slices have one or two words. The words of a slice are stored in any order. The flag is
+ * the lap, which wraps at FLAGS. On every SWEEP-th lap all words of the slot are written.
  *
- * Checked: every word that is taken is the slice's own, once, in order; nothing is overwritten before it is taken;
- * nobody waits for ever (invalid end states).
+ * Checked: every word that is taken is the slice's own, once and in order. Nothing is overwritten
+ * before it is taken. No process waits for ever (invalid end states).
  *
- * -DNO_SWEEP: only what a slice needs is written.
- * -DNO_ZERO: a successor's slots hold what was in that memory before.
- * -DLAST_ONLY: the receiver looks at the last word's flag alone.
- * -DEARLY: the sender takes a slot that it has no credit for.
+ * -DNO_SWEEP: only the words that a slice needs are written.
+ *
+ * -DNO_ZERO: a successor's slots contain the memory's old contents.
+ *
+ * -DLAST_ONLY: the receiver checks only the last word's flag.
+ *
+ * -DEARLY: the sender takes a slot without a credit.
+ *
  * -DNO_LAP: the flag is the same on every lap.
- * -DCREDIT=3: with two slots, more slices than there are slots go by before the receiver tells.
- * -DUNTOLD: what was taken since the last telling is not made good when the connector is recycled.
+ *
+ * -DCREDIT=3: with two slots, more slices than slots pass before the receiver returns the credit.
+ *
+ * -DUNTOLD: slices taken since the last credit are not accounted for when the connector is
+ * recycled.
  */
 #define FREE 0
 #define OPEN 1
@@ -102,7 +109,10 @@ active proctype owner()
 			}
 		:: else
 		fi;
-		/* Take. An aborted attempt has no effect: the next one reads all again. */
+		/*
+		 * Take. An aborted attempt has no effect, because the next one reads everything
+		 * again.
+		 */
 		w = 0;
 #ifdef LAST_ONLY
 		flag[AT(i, nr[i] - 1)] == FLAG(i);
@@ -122,7 +132,7 @@ active proctype owner()
 		:: i % CREDIT == 0 -> head = i
 		:: else
 		fi;
-		/* Idle: under pressure or not. */
+		/* Idle, with memory pressure or without it. */
 		if
 		:: true
 		:: wanted = true
