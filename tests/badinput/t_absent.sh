@@ -1,12 +1,12 @@
 #!/bin/bash
-# Description: a rank whose process has no control plane, no file descriptors: all ranks end, with the reason, or run.
+# Description: a rank's process lacks its control plane or file descriptors. All ranks end with the reason, or the job runs.
 set -u
 . "$SRC/tests/lib/clients.sh"
 own_shm
 unset DFSHIM_TRACE
 export DFSHIM_STATS='' DFSHIM_TIMEOUT_MS=$((10000 * SLOW))
 cd "$T" || exit 1
-# A resource that the control plane needs at its start is used up.
+# epoll_create1(), which the control plane calls at its start, fails.
 cat >lack.c <<'EOF'
 #include <errno.h>
 int epoll_create1(int flags)
@@ -18,7 +18,8 @@ int epoll_create1(int flags)
 EOF
 gcc -shared -fPIC lack.c -o lack.so || fail "gcc"
 
-# job PROCS "COMMANDS OF RANK 1": the job's status in rc, what all have said in ./err. which=0: of rank 0.
+# job PROCS COMMANDS: runs a job in which rank $which executes COMMANDS first. Stores the status in
+# rc and all output in ./err.
 which=1
 job() {
 	rc=0
@@ -28,7 +29,8 @@ job() {
 		exec "$@" >"rank.$RANK" 2>&1' "$2" "$C/disorder" --colls 2 --iters 3 --timeout $((30 * SLOW)) >out 2>&1 || rc=$?
 	cat out rank.* >err
 }
-# All have ended, none by the clock, and what was wrong was said.
+# All ranks must have ended with an error before the client's time-out, and the output must contain
+# the WORDS.
 ended() { # NAME WORDS...
 	local name=$1 w
 	shift
@@ -45,18 +47,21 @@ for procs in 2 4; do
 	ended "no memory, $procs processes" "dfshim cannot start on rank 1 .*control plane: Cannot allocate memory" \
 		"rank 1 cannot be handed to NCCL"
 done
-# Without descriptors for the control plane itself, for its sockets, for its connections. (With 4 the client has none.)
+# Too few descriptors for the control plane, for its sockets, or for its connections. (With 4 the
+# client itself fails.)
 for n in 5 6 7 8 9 10 11; do
 	job 2 "ulimit -n $n"
 	ended "$n descriptors" "rank 1 .*\(Too many open files\|no file descriptor left\)"
 done
-# With a few more the shortage shows when peers connect, or when their memory is mapped: the job runs, or ends with the reason.
+# With a few more the shortage appears when peers connect or map their memory. The job runs, or ends
+# with the reason.
 shortage() { # N RANK
 	mkdir -p "short.$1.$2" && cd "short.$1.$2" || exit 1
 	which=$2
 	DFSHIM_TRACE=trace job 2 "ulimit -n $1"
 	[ $rc = 0 ] || ended "$1 descriptors of rank $2" "no file descriptor left"
-	# A process that cannot map memory reports it to the other side, which may wait for it.
+	# A process that cannot map memory reports this to the other side, which may be waiting for
+	# it.
 	grep -q "cannot be reached (this process has no file descriptor left" err || return 0
 	ended "the other side, $1 descriptors of rank $2" "rank $2 .* cannot map the memory of this process (it has no file descriptor left"
 	"$B/dfshim" check trace >said
@@ -70,7 +75,8 @@ for rank in 0 1; do
 	done
 	for j in "${jobs[@]}"; do wait "$j" || exit 1; done
 done
-# Two nodes in a process: nor are there descriptors for the list of interfaces, or for sockets. The limit is the reason, not an address.
+# Two nodes in one process. Descriptors for the list of interfaces and for sockets may be missing
+# too. The error must name the limit, and no address.
 for n in 11 12 13 14 15 16; do
 	rc=0
 	(ulimit -n $n && DFSHIM_HOST_NODE_DEVICES=1 exec timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host -- "$C/disorder" --colls 2 --iters 3) \
@@ -79,12 +85,12 @@ for n in 11 12 13 14 15 16; do
 		fail "$n descriptors for two nodes: status $rc: $(cat err)"
 	! grep "no address\|Cannot assign\|Too many open files" err || fail "$n descriptors for two nodes: $(cat err)"
 done
-# A soft limit is raised, as NCCL's root does, before anything else could meet it.
+# A soft limit is raised, as NCCL does, before any other function can meet it.
 for n in {6..16}; do
 	job 2 "ulimit -S -n $n"
 	[ $rc = 0 ] || fail "soft limit of $n: status $rc: $(cat err)"
 done
-# Descriptors that arrive when no number is left for them: the system drops them.
+# Descriptors arrive when no number is free, so the kernel drops them.
 cat >cut.c <<'EOF'
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -128,7 +134,8 @@ for w in "this process has no file descriptor left (100 are allowed" "shared mem
 	grep -q "$w" err || fail "descriptors always dropped: nobody says \"$w\": $(cat err)"
 done
 cat err
-# No descriptor for the memory of connectors: the limit is named, once, whatever the number of operations.
+# There is no descriptor for the memory of connectors. The limit is reported once, whatever the
+# number of operations.
 cat >memfd.c <<'EOF'
 #include <errno.h>
 #include <string.h>
@@ -144,7 +151,7 @@ int memfd_create(const char *name, unsigned flags)
 EOF
 gcc -shared -fPIC memfd.c -o memfd.so || fail "gcc"
 rc=0
-# Only of libdfshim.so: the CPU backend needs them as well.
+# Only libdfshim.so calls the failing function; the CPU backend needs the real one.
 timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host -- sh -c 'ulimit -n 90; LD_PRELOAD="$LD_PRELOAD $0" exec "$@"' \
 	"$PWD/memfd.so" "$C/disorder" --colls 4 --iters 3 >err 2>&1 || rc=$?
 [ $rc = 3 ] || fail "no memory for connectors: status $rc: $(cat err)"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: values that cannot be used, of every variable: one warning and the default; an error when strict.
+# Description: bad values of every variable cause one warning and the default, and with DFSHIM_STRICT an error.
 set -u
 . "$SRC/tests/lib/clients.sh"
 own_shm
@@ -9,12 +9,13 @@ job() {
 	timeout -k 5 "${LIMIT:-60}" env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" "$@" "$C/disorder" --ranks 2 \
 		--colls 2 --iters 2 --timeout 30 >out 2>err
 }
-# Numbers and lists can be wrong; texts are looked at where they are used.
+# Numbers and lists have bad values. Texts are checked where they are used.
 "$B/dfshim" env --json | jq -r '.[] | select(.type != "text" and .type != "string") | .name' | grep DFSHIM_ >names
 [ "$(wc -l <names)" -ge 20 ] || fail "only $(wc -l <names) variables with a range"
 values=(nonsense -77 99999999999999999999 "1 2") at=0
 while read -r n; do
-	# All values of each variable; in a sanitizer's build one value, the next one for the next variable.
+	# All values for each variable; with a sanitizer one value, a different one for each
+	# variable.
 	for v in "${values[@]:at % 4 * (SLOW > 1):SLOW > 1 ? 1 : 4}"; do
 		job "$n=$v" || fail "$n=$v: status $?: $(cat out err)"
 		[ "$(grep -cF "$n=$v cannot be used: allowed is" err)" = 1 ] || fail "$n=$v: $(cat err)"
@@ -26,11 +27,11 @@ while read -r n; do
 	grep -q "dfshim cannot start: .* cannot be used" out || fail "strict $n: $(cat out)"
 	[ "$(grep -cF "$n=nonsense cannot be used: allowed is" err)" = 1 ] || fail "strict $n: $(cat err)"
 done <names
-# A job of processes ends too.
+# A job of several processes ends too.
 timeout "${LIMIT:-60}" env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" DFSHIM_STRICT=1 DFSHIM_BLOCKS=none "$C/disorder" --procs 3 \
 	--timeout 40 >out 2>err
 [ $? = 3 ] || fail "three processes: $(cat out err)"
-# Texts.
+# Variables with texts.
 for nv in DFSHIM_PRIORITY=nonsense:: DFSHIM_NET_SPEED=20:0 DFSHIM_ALGO=/no/such/file DFSHIM_TUNER=/no/such/file DFSHIM_NET=carrier-pigeon \
 	DFSHIM_STATS=/no/such/folder/x DFSHIM_TRACE=/proc/no DFSHIM_HOST_FAULT=nonsense NCCL_SOCKET_IFNAME=nonsense0 \
 	DFSHIM_RELAESE=x; do

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: 1,000 communicators, 10,000 collectives under way, nothing grows, no memory, garbage from connections that are not of the job.
+# Description: 1,000 communicators; 10,000 collectives in flight; no growth of memory; allocations that fail; connections from outside the job that send garbage.
 set -u
 . "$SRC/tests/lib/clients.sh"
 own_shm
@@ -17,9 +17,9 @@ MANY_AMOUNT=${MANY_AMOUNT:-10000} many outstanding --procs 3
 many garbage --ranks 3
 many garbage --procs 3
 case $B in
-*/thread | */address) ;; # their own memory grows, and needs address space
+*/thread | */address) ;; # a sanitizer's own memory grows and needs address space
 *)
-	# The trace's ring is mapped as it fills: a small one is full soon.
+	# The trace's ring is mapped while it fills. A small ring is full soon.
 	DFSHIM_TRACE_MB=1 MANY_AMOUNT=6000 many cycles --ranks 2
 	DFSHIM_TRACE_MB=1 MANY_AMOUNT=3000 many splits --procs 2
 	DFSHIM_TRACE_MB=1 MANY_AMOUNT=60000 many operations --ranks 2

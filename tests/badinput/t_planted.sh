@@ -1,6 +1,5 @@
 #!/bin/bash
-# Description: what another user has put into /tmp and into a folder of traces or logs is neither followed nor removed, and what a job makes
-# there is not another user's to write to, whatever the umask.
+# Description: files and links that another user has put into /tmp, or into a folder of traces or logs, are neither followed nor removed. Another user cannot write to files that a job makes there, whatever the umask.
 set -u
 . "$SRC/tests/lib/clients.sh"
 python3 -c 'import os; os.getuid() != 65534 or exit(1); os.setresuid(65534, 65534, 65534)' 2>/dev/null || skip "no process of another user can be made here"
@@ -9,7 +8,7 @@ cleanup() { [ ${#plants[@]} = 0 ] || rm -rf -- "${plants[@]}"; }
 trap cleanup EXIT
 mkdir "$T/victim"
 echo mine >"$T/victim/file"
-# as_other WORDS: Python of another user, whose process may not read Python's files.
+# as_other WORDS: runs Python code as another user. That process may not read Python's files.
 as_other() {
 	python3 -c 'import os, sys, stat
 os.umask(0)
@@ -18,7 +17,8 @@ os.setresuid(65534, 65534, 65534)
 exec(sys.argv[1])' "$@"
 }
 
-# Names as `dfshim run` gives its folders, which the next one removes if they are its user's own and have no owner.
+# Names as `dfshim run` gives its folders. The next `dfshim run` removes such folders if they belong
+# to its user and no process uses them.
 plants=("/tmp/dfshim-run-p$$"{a,b,c,d})
 as_other "
 a, b, c, d = sys.argv[2:6]
@@ -38,7 +38,7 @@ while read -r mode _ user _ path; do
 	[ "$user" != "$(id -un)" ] || [ "${mode:1:9}" = rwx------ ] || fail "another user may enter $path: $mode"
 done < <(grep -o '^d.*' "$T/folders" 2>/dev/null)
 
-# A link with the name that the trace of the next process will have.
+# A link with the name that the next process's trace will have.
 mkdir -m 777 "$T/traces"
 # shellcheck disable=SC2016 # expanded inside
 NCCL_DEBUG=INFO NCCL_DEBUG_FILE=$T/log DFSHIM_STATS=$T/stats timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host --trace "$T/traces" -- bash -c '
@@ -53,12 +53,13 @@ found=$(find "$T/traces" "$T/log" "$T/stats" -type f -perm /022)
 [ -z "$found" ] || fail "others may write to $found"
 [ -f "$T/log" ] && [ -f "$T/stats" ] || fail "no log or no statistics: $(ls "$T")"
 
-# Links in place of the log and the statistics. A link of this user is followed. The umask decides whether others can read a file.
+# Another user's links in place of the log and the statistics are not followed; links of this user
+# are. The umask decides whether others can read a file.
 mkdir -m 777 "$T/common"
 as_other 'for name in sys.argv[3:]: os.symlink(sys.argv[2], name)' "$T/victim/file" "$T/common/"{log,stats} || fail "nothing could be planted"
 ln -s "$T/led-to" "$T/common/own"
 umask 077
-# write_to LOG STATS
+# write_to LOG STATS: runs a job that writes to these files.
 write_to() {
 	NCCL_DEBUG=INFO NCCL_DEBUG_FILE=$1 DFSHIM_STATS=$2 timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host --trace "$T/private" -- \
 		"$C/disorder" --colls 2 --iters 2 >"$T/out" 2>&1 || fail "status $?: $(cat "$T/out")"

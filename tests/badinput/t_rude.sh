@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: ranks that never join, leave early, join twice; fork, exit, abort in the middle: every job ends with a message.
+# Description: ranks that never join, leave early, or join twice; fork, exit and abort in the middle. Every job ends with a message.
 set -u
 . "$SRC/tests/lib/clients.sh"
 own_shm
@@ -36,7 +36,7 @@ for how in "--ranks 3" "--procs 3"; do
 		rude half-graph $how
 	}
 done
-# In one process, where all ranks launch before one leaves.
+# In one process, in which all ranks launch before one leaves.
 DFSHIM_HOST_FAULT=graphs rude lost-graph --ranks 3
 for _ in 1 2 3; do
 	rude early --procs 3

@@ -23,23 +23,24 @@ CASES = {  # coverage rate, links, momentum, clip
     "hidden": (0.7, 1, 0.0, None),
     "merged": (2.3, 1, 0.9, None),
     "links": (2.3, 2, 0.9, 0.5),
-    "startup": (1.3, 2, 0.0, None),  # links with a start-up
-    "measured": (None, 2, 0.0, None),  # on a busy machine anything, also that there can be no plan
-    "preserved": (2.3, 1, 0.0, None),  # the preserver asks for more updates, and gets them
-    "harm": (6.0, 1, 0.0, None),  # it asks for more than ten rounds can give: plain DDP
+    "startup": (1.3, 2, 0.0, None),  # links with a start-up time
+    "measured": (None, 2, 0.0, None),  # on a busy machine the result is open, and there may be no plan
+    "preserved": (2.3, 1, 0.0, None),  # the preserver requests more updates and gets them
+    "harm": (6.0, 1, 0.0, None),  # the preserver requests more than ten rounds can give: plain DDP
     "networks": (2.3, ["Socket", "Fake"], 0.9, 0.5),  # netName of the links' communicators
-    # commName of the links' communicators, for rules of DFSHIM_NET. PyTorch 2.15 sets it to the group's name, which is its number.
+    # commName of the links' communicators, for rules of DFSHIM_NET. PyTorch 2.15 sets it to the
+    # group's name, which is its number.
     "rules": (2.3, ["1", "2"], 0.9, 0.5),
-    # With dfshim.deft.GradScaler, and inf gradients in the iterations OVERFLOWS.
+    # With dfshim.deft.GradScaler, and infinite gradients in the iterations OVERFLOWS.
     "scaled": (2.3, 2, 0.9, 0.5),
     "scaled_preserved": (2.3, 1, 0.0, None),
     "scaled_changed": (2.3, 2, 0.9, 0.5),
     "scaled_too_few": (2.3, 1, 0.9, 0.5),
-    # Plain DDP after the switch: what happens to rank 1 in iteration ODD.
-    "changed": (2.3, 2, 0.9, None),  # buckets
+    # These return to plain DDP after the switch, because of an event on rank 1 in iteration ODD.
+    "changed": (2.3, 2, 0.9, None),  # the buckets change
     "no_step": (2.3, 2, 0.9, 0.5),  # a backward pass without a step
     "out_of_step": (2.3, 1, 0.9, None),
-    # Plain DDP for ever: plans that are none.
+    # These always use plain DDP, because their plans are invalid.
     "negative": (2.3, 1, 0.9, None),
     "fractions": (2.3, 1, 0.9, None),
     "too_few": (2.3, 1, 0.9, None),
@@ -47,9 +48,9 @@ CASES = {  # coverage rate, links, momentum, clip
     "too_many_startups": (2.3, 1, 0.9, None),
     "raises": (2.3, 1, 0.9, None),
 }
-OVERFLOWS = {2: 1, ODD: 1, 34: 0, 50: 1}  # iteration: the rank whose gradients are inf
-SCALE, GROWTH = 2.0 ** 14, 8  # the scale at first, and after how many good iterations it is doubled
-ENDED = {  # words of the line
+OVERFLOWS = {2: 1, ODD: 1, 34: 0, 50: 1}  # iteration: the rank whose gradients are infinite
+SCALE, GROWTH = 2.0 ** 14, 8  # the initial scale; the number of good iterations after which it doubles
+ENDED = {  # words of the log line
     "harm": "preserver",
     "changed": "changed its buckets",
     "scaled_changed": "changed its buckets",
@@ -78,7 +79,8 @@ def batch(rank, iteration):
 
 
 def times(cr, links):
-    """Whatever was measured: three units of forward, six of backward, cr times that of communication."""
+    """Returns a plan function that ignores the measurements: three units of forward time, six of
+    backward time, and `cr` times their sum for communication."""
     def plan(sizes):
         n, unit = len(sizes), 1000000
         comm = [int(cr * 9 * unit * n * s / sum(sizes)) for s in sizes]
@@ -91,7 +93,7 @@ def overflows(case, rank, iteration):
 
 
 def nonsense(case, plan):
-    """The plan, or none."""
+    """Returns the plan function, made invalid for some cases."""
     def spoilt(sizes):
         forward, backward, comm, sizes, slowdown = plan(sizes)
         if case == "negative":
@@ -117,7 +119,7 @@ def worker(rank, cases, folder):
 
 
 def by_name(case, name):
-    """NCCL's own configuration."""
+    """Selects the network by NCCL's own configuration."""
     options = dist.ProcessGroupNCCL.Options()
     setattr(options.config, "net_name" if case == "networks" else "comm_name", name)
     return options
@@ -131,7 +133,7 @@ def train(rank, case, folder):
     else:
         device = torch.device("cuda", rank)
         torch.cuda.set_device(device)
-        # DDP's own communicator has the first network, so the second is the second link's alone.
+        # DDP's own communicator uses the first network, so only the second link uses the second.
         dist.init_process_group("nccl", init_method=store, rank=rank, world_size=WORLD, pg_options=by_name(case, links[0]))
         links = [dist.new_group(pg_options=by_name(case, name)) for name in links]
     model, preserve = DDP(network().to(device), bucket_cap_mb=0.002), {"preserved": .02, "scaled_preserved": .02, "harm": .001}.get(case)
@@ -185,7 +187,7 @@ def wrong(kind, words, call):
 
 
 def refused(model, opt):
-    """What would give wrong gradients is an error."""
+    """Uses that would give wrong gradients must raise an error."""
     def accumulate():
         with model.no_sync():
             model(batch(0, 0)[0])
@@ -208,14 +210,15 @@ def refused(model, opt):
 
 
 def reference(case, profile, fell, asked):
-    """fell: the iteration at whose end all return to plain DDP."""
+    """`fell` is the iteration at whose end all ranks return to plain DDP."""
     _, _, momentum, clip = CASES[case]
     model, planner = network(), deft.Planner(*profile) if profile and fell >= WARMUP else None
     params = list(model.parameters())
     opt = torch.optim.SGD(params, 0.05, momentum)
     sums, counts, updates, lost = [None, None], [0, 0], [], []
-    # Cases that never schedule the scale have PyTorch's own scaler; else the scale is halved after
-    # iterations in which a value that is not finite was applied, and doubled after GROWTH others.
+    # If the scale is never scheduled, PyTorch's own scaler is the reference. Otherwise the scale is
+    # halved after iterations in which a non-finite value was applied, and doubled after GROWTH
+    # other iterations.
     own = torch.amp.GradScaler("cpu", init_scale=SCALE, growth_interval=GROWTH) if case == "scaled_too_few" else None
     scale, good, finite = SCALE, 0, True
 

@@ -16,7 +16,8 @@ WORLD, WARMUP, ITERATIONS, ODD = 3, 5, 24, 15
 
 
 class Attention(torch.nn.Module):
-    """Its output projection is used by another module than its own, one weight by two modules, one by none."""
+    """Another module uses the output projection; two modules share one weight; no module uses another
+    weight."""
 
     def __init__(self):
         super().__init__()
@@ -43,7 +44,7 @@ def adam(params):
     return torch.optim.AdamW([{"params": params[::2]}, {"params": params[1::2], "lr": 0.003}], 0.01)
 
 
-CASES = {  # model, optimizer, other arguments of DDP
+CASES = {  # model, optimizer, further arguments of DDP
     "sgd": (network, sgd, {}),
     "adam": (network, adam, {"gradient_as_bucket_view": True}),
     "attention": (Attention, adam, {"bucket_cap_mb": 0.0001}),  # a bucket for each parameter

@@ -23,7 +23,7 @@ def releases(buckets):
 
 
 def ddp(buckets):
-    """Ticks of a millisecond: of what is ready the link takes the bucket that was first."""
+    """Advances by ticks of one millisecond. The link sends the earliest bucket that is ready."""
     ready, left, t = releases(buckets), [b["communication_ms"] for b in buckets], 0
     while any(left):
         waiting = [i for i in range(len(buckets)) if left[i] and ready[i] <= t]
@@ -34,7 +34,8 @@ def ddp(buckets):
 
 
 def bytescheduler(buckets, size, credit):
-    """Ticks of a unit that divides every block: blocks by priority, handed over while there is credit."""
+    """Advances by ticks of a unit that divides every block. Sends blocks by priority while there is
+    credit."""
     parts = [math.ceil(b["parameters"] / size) for b in buckets]
     unit = math.lcm(*parts)
     ready = [r * unit for r in releases(buckets)]

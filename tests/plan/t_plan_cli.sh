@@ -1,13 +1,13 @@
 #!/bin/bash
-# `dfshim plan` as a user meets it: the shipped networks with the paper's figures, the answer in the first line, JSON,
-# pictures, errors that name key, value and what is allowed; random networks against the oracle beside this file.
+# Description: `dfshim plan` from the command line: the shipped networks with the paper's figures, the answer in the first line, JSON, pictures, errors that name key, value and allowed values, and random networks against oracle.py.
 set -u
 PLAN="${B:-build}/dfshim plan"
 T=${T:-$(mktemp -d)}
 fails=0
 fail() { echo "FAIL: $*"; fails=$((fails + 1)); }
 
-# expect STATUS PATTERN ARGS...: exit status and a pattern in standard error, nothing on standard output
+# expect STATUS PATTERN ARGS...: the command must exit with STATUS, print PATTERN to standard error,
+# and nothing to standard output.
 expect() {
 	local status=$1 pattern=$2 rc
 	shift 2
@@ -18,7 +18,7 @@ expect() {
 	[ ! -s "$T/out" ] || fail "output on failure: $*"
 }
 
-# is FILE EXPRESSION: d is the document, s its schemes
+# is FILE EXPRESSION: the expression must be true; d is the document, s its schemes.
 is() {
 	python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); s=d["schemes"]; sys.exit(not eval(sys.argv[2]))' "$1" "$2" ||
 		fail "$1: not $2"
@@ -36,7 +36,7 @@ for f in docs/plan/*.json; do
 	is "$T/$(basename "$f")" 'all(s[k]["staleness"]["max"] == 0 for k in ("ddp", "bytescheduler", "usbyte"))'
 done
 
-# The paper's networks, within a percent (docs/scheduling.md has the table).
+# The paper's networks, within one percent (docs/scheduling.md contains the table).
 near() { # FILE DDP BYTESCHEDULER USBYTE DEFT
 	local f=$T/$1
 	shift
@@ -47,7 +47,7 @@ near resnet101.json 305.1 248.2 249.2 177.0
 near gpt2.json 789.8 688.6 673.6 550.0
 is "$T/resnet101.json" 'd["preserver"]["accepted"] and s["deft_one_link"]["k"] in ([1, 2], [2, 1])'
 
-# Would it help? The first word says it.
+# The first word says whether a schedule would help.
 first() { timeout "${LIMIT:-60}" $PLAN "$@" | head -1; }
 first docs/plan/vgg19.json | grep -q '^Yes, if updates may be late: DeFT would take 130.3 ms .* 295.1 (2.26 times faster)' || fail "answer for VGG-19"
 first docs/plan/low_coverage.json | grep -q '^No: ' || fail "answer for low coverage"
@@ -58,7 +58,7 @@ cat >"$T/order.json" <<'EOF'
 EOF
 first "$T/order.json" | grep -q '^Yes, without late updates: ' || fail "answer where order is enough: $(first "$T/order.json")"
 
-# One more link, given on the command line, is the same as in the configuration.
+# A link on the command line has the same effect as in the configuration.
 python3 - "$T" <<'EOF'
 import json, sys
 d = json.load(open("docs/plan/vgg19.json"))
@@ -70,7 +70,7 @@ cmp -s "$T/two.out" "$T/vgg19.json" || fail "--link gloo=1.65 differs from the c
 timeout "${LIMIT:-60}" $PLAN "$T/one.json" --json >"$T/one.out" || fail "one link"
 is "$T/one.out" '"deft_one_link" not in s and s["deft"]["updates_per_iteration"] < 0.51'
 
-# Times from the speed of a link.
+# Times that follow from the speed of a link.
 cat >"$T/speed.json" <<'EOF'
 {"links": [{"name": "a", "gbyte_per_s": 2, "startup_ms": 0.5}, {"name": "b", "gbyte_per_s": 0.5}],
  "buckets": [{"forward_ms": 10, "backward_ms": 20, "parameters": 5000000}]}
@@ -104,7 +104,7 @@ for n in range(12):
 sys.exit(bad)
 EOF
 
-# One thing wrong at a time.
+# Configurations with one mistake each.
 bucket='{"forward_ms":1,"backward_ms":2,"communication_ms":3,"parameters":4}'
 bad() { # PATTERN JSON
 	printf '%s' "$2" >"$T/bad.json"
@@ -129,7 +129,7 @@ bad 'partition is -1' "{\"buckets\":[$bucket],\"partition\":-1}"
 bad 'partition is 9223372036854775807' "{\"buckets\":[$bucket],\"partition\":9223372036854775807}"
 bad 'preserver: allowed: learning_rate and sigma above 0' "{\"buckets\":[$bucket],\"preserver\":{\"loss\":1,\"learning_rate\":0,\"mu\":1,\"sigma\":1,\"batch\":1}}"
 bad 'more than 512 parts' "{\"buckets\":[${bucket/:3/:3000}]}"
-# Longer than the nanoseconds of 64 bits on the slow link.
+# Too long for 64-bit nanoseconds on the slow link.
 bad 'more than 512 parts' "{\"buckets\":[${bucket/:3/:999999999}],\"links\":[{},{\"slowdown\":10000}]}"
 bad 'duplicate object key' "{\"buckets\":[$bucket],\"buckets\":[]}"
 bad 'line 1, column' '{'

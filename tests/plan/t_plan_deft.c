@@ -1,7 +1,7 @@
 /*
- * DeFT's state machine, step by step on random networks, against what must hold of every schedule;
- * the replays against bounds and against the paper's figures; the preserver against values computed
- * by hand. Seed printed.
+ * Tests DeFT's state machine step by step on random networks, with properties of every valid
+ * schedule. Tests the replays with bounds and with the paper's figures, and the preserver with
+ * values computed by hand.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static double unit(void)
 	return (double)below(1 << 20) / (1 << 20);
 }
 
-/* A network of n buckets with communication of about `cr` times its computation. */
+/* A network of n buckets. Its communication takes about `cr` times its computation. */
 static void network(struct df_plan_profile *p, int n, double cr, int links, int64_t startup)
 {
 	char err[256];
@@ -51,11 +51,11 @@ static void network(struct df_plan_profile *p, int n, double cr, int links, int6
 }
 
 /*
- * The sets as a reader of the definition would keep them: which iterations' gradients are in, which
- * items are sent.
+ * The sets of gradients as the definition describes them: the iterations whose gradients they
+ * contain, and the items that were sent.
  */
 struct sets {
-	int64_t current_from, current_to; /* iterations, to excluded */
+	int64_t current_from, current_to; /* ranges of iterations; the end is excluded */
 	int64_t future_from, future_to;
 	unsigned char sent[DF_PLAN_BUCKETS];
 	int nr_sent;
@@ -71,8 +71,8 @@ static void check_step(const struct df_plan_deft *d, const struct df_plan_step *
 	df_plan_release(p, release);
 	set->future_to = it + 1;
 	/*
-	 * In the order of the stages: CURRENT is sent in the forward pass and first in the backward
-	 * pass.
+	 * In the order of the stages: CURRENT is sent in the forward pass and at the beginning of
+	 * the backward pass.
 	 */
 	for (int stage = DF_PLAN_FORWARD; stage <= DF_PLAN_OLD; stage++)
 		for (int i = 0; i < s->nr_sends; i++)
@@ -145,13 +145,13 @@ START_TEST(properties)
 			}
 		}
 		/*
-		 * No gradient is lost or counted twice: those not applied yet are in CURRENT or
-		 * FUTURE.
+		 * No gradient is lost or counted twice. CURRENT and FUTURE contain those that are
+		 * not applied yet.
 		 */
 		ck_assert_int_eq(merged + d.current_k + d.future_k, 120);
 		/*
-		 * Each item fits into a pass, so each pass sends one at least; a slow network has
-		 * more than 120 passes send.
+		 * Each item fits into a pass, so each pass sends at least one. A slow network may
+		 * need more than 120 passes.
 		 */
 		ck_assert_msg(updates > 0 || d.nr_items > 120, "no update with %d items",
 			      d.nr_items);
@@ -161,8 +161,8 @@ START_TEST(properties)
 END_TEST
 
 /*
- * The gradients sent are those applied, not more than the links can carry, and not less than half
- * of that.
+ * The sent gradients equal the applied ones. They are at most as many as the links can carry, and
+ * at least half of that.
  */
 START_TEST(frequency)
 {
@@ -196,7 +196,7 @@ END_TEST
 
 /* -- the schemes of old ------------------------------------------------------------------------ */
 
-/* The best order of whole buckets, by trying all. */
+/* Finds the best order of whole buckets by trying all. */
 static int64_t best_order(const struct df_plan_profile *p, int *order, int at)
 {
 	int64_t best = INT64_MAX, t = 0, done[8], release[8];
@@ -229,8 +229,8 @@ static int64_t best_order(const struct df_plan_profile *p, int *order, int at)
 }
 
 /*
- * Sent with gradients: no later than whole buckets in the best order or with DDP, no earlier than
- * possible at all.
+ * Schemes without late updates: not slower than the best order of whole buckets or than DDP, and
+ * not faster than the lower bound.
  */
 START_TEST(bounds)
 {
@@ -247,8 +247,8 @@ START_TEST(bounds)
 		p.partition = 1 + below(3000000);
 		df_plan_release(&p, release);
 		/*
-		 * The link waits for the first gradient, and the last forward computation for the
-		 * link.
+		 * The link waits for the first gradient, and the last forward computation waits for
+		 * the link.
 		 */
 		least = p.buckets[last].backward_ns + df_plan_comm_ns(&p) +
 			p.buckets[last].forward_ns;
@@ -266,7 +266,7 @@ START_TEST(bounds)
 		for (int i = 0; i < 3; i++) {
 			struct df_plan_outcome *o = i == 0 ? &ddp : i == 1 ? &bs : &us;
 
-			/* Everything is sent once: the link is busy for just as long. */
+			/* Everything is sent once, so the link is busy for the same time. */
 			ck_assert(fabs(o->link_use[0] * o->iteration_ns -
 				       (double)df_plan_comm_ns(&p)) < 1000);
 			ck_assert(o->bubble_ns >= 0);
@@ -276,7 +276,7 @@ START_TEST(bounds)
 }
 END_TEST
 
-/* Table II of the DeFT paper, with the sum that it prints. */
+/* Table II of the DeFT paper, with the sum that the paper prints. */
 static const struct df_plan_profile vgg = {
 	.name = "VGG-19",
 	.nr_buckets = 6,
@@ -316,7 +316,7 @@ START_TEST(vgg19)
 	near(130.3, &o);
 	ck_assert(fabs(o.updates - 0.75) < 0.01);
 	df_plan_outcome_fini(&o);
-	/* One link carries 1 / CR of the gradients at most. */
+	/* One link carries at most 1 / CR of the gradients. */
 	ck_assert_int_eq(df_plan_deft_replay(&vgg, 1, 10000, &o), 0);
 	near(130.3, &o);
 	ck_assert(o.updates > 0.46 && o.updates < 1 / 1.978);
@@ -328,7 +328,10 @@ END_TEST
 
 START_TEST(expected)
 {
-	/* Distance 0.2 from the target after the mean step; a: in standard deviations. */
+	/*
+	 * The distance to the target after the mean step is 0.2; `a` is this distance in standard
+	 * deviations.
+	 */
 	const struct {
 		double a, want;
 	} row[] = {{1, .23333}, {2, .20170}, {3, .20005}, {.5, .35824}};
@@ -338,8 +341,8 @@ START_TEST(expected)
 
 		ck_assert_double_eq_tol(df_plan_expected(&w, .2, 1), row[i].want, 5e-6);
 		/*
-		 * The same with the rate split off, a target, a mean step, and four of a quarter of
-		 * the batch.
+		 * The same with a separate rate, a target, a mean step, and four steps of a quarter
+		 * of the batch.
 		 */
 		w = (struct df_plan_walk){
 			.rate = .1, .mu = .5, .target = .3, .sigma = 20 / row[i].a, .batch = 25};
@@ -349,8 +352,8 @@ START_TEST(expected)
 END_TEST
 
 /*
- * Table V of the paper. mu and sigma, which it does not print, follow from its first step; later
- * steps agree as far as one pair can (its own vary from step to step).
+ * Table V of the paper. mu and sigma, which the paper does not print, follow from its first step.
+ * Later steps agree as well as one pair of values can (the paper's values vary from step to step).
  */
 START_TEST(table5)
 {
@@ -380,8 +383,8 @@ START_TEST(table5)
 END_TEST
 
 /*
- * Where merging does harm (progress, little noise), capacity is raised until updates are frequent
- * enough.
+ * Merging does harm here (fast progress, little noise), so the capacity is raised until updates are
+ * frequent enough.
  */
 START_TEST(feedback)
 {
@@ -405,8 +408,8 @@ START_TEST(feedback)
 END_TEST
 
 /*
- * Whole buckets for exact gating: each once, none before its release; its time by hand; never
- * slower than DDP.
+ * Whole buckets for exact gating: each is sent once and not before its release. The time is checked
+ * by hand and is never longer than DDP's.
  */
 START_TEST(whole)
 {
@@ -427,7 +430,7 @@ START_TEST(whole)
 			int b = order[i];
 
 			ck_assert(b >= 0 && b < p.nr_buckets && !done[b]);
-			/* Nothing closer to the input was ready when it went. */
+			/* No bucket closer to the input was ready when this one was sent. */
 			t = t > release[b] ? t : release[b];
 			for (int j = 0; j < b; j++)
 				ck_assert(done[j] || release[j] > t);
@@ -446,9 +449,9 @@ END_TEST
 /* -- what late updates ask of a learning rate -------------------------------------------------- */
 
 /*
- * Gradient descent with momentum on loss w^2/2, by DeFT's schedule or (d NULL) at once: 1 if w
- * vanishes. rate: the learning rate times the curvature. The loop knows sets of gradients, not how
- * they are sent: what it shows is the method's.
+ * Gradient descent with momentum on the loss w^2/2, with DeFT's schedule or (`d` is NULL) without
+ * delay. Returns 1 if w vanishes. `rate` is the learning rate times the curvature. The loop uses
+ * only the sets of gradients and not how they are sent, so the result is a property of the method.
  */
 static int vanishes(struct df_plan_deft *d, double rate, double momentum)
 {
@@ -491,9 +494,9 @@ static double largest_rate(struct df_plan_deft *d, double momentum)
 }
 
 /*
- * One update late, with momentum m: the roots of z^2 - (1+m) z + m + rate have an absolute value
- * below 1 up to a rate of 1 - m, where without delay it is 2 + 2 m. So momentum 0.9 leaves a 38th
- * of the rate, none leaves half.
+ * One update is late, with momentum m. The roots of z^2 - (1+m) z + m + rate have absolute values
+ * below 1 up to a rate of 1 - m; without delay the limit is 2 + 2 m. So with momentum 0.9 a 38th of
+ * the rate remains, without momentum half.
  */
 START_TEST(momentum)
 {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: dfshim.deft with two networks as links: groups whose communicators ask for them by netName, or have them by rules of DFSHIM_NET; parameters are those of a loop without communication.
+# Description: dfshim.deft with two networks as links. The groups' communicators select them by netName, or by rules of DFSHIM_NET. The parameters equal those of a loop without communication.
 # Limit: 700 s
 set -u
 . "$SRC/tests/plan/torch.sh"

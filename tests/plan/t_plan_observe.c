@@ -1,7 +1,7 @@
 /*
- * A recorded data-parallel job becomes a profile: its buckets, times and ranks are known because
- * the test writes the traces itself. The ranks are out of step, so transfers seem longer on those
- * that arrive first.
+ * A recorded data-parallel job becomes a profile. The test writes the traces itself, so buckets,
+ * times and ranks are known. The ranks are not synchronous, so transfers seem longer on ranks that
+ * arrive first.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,14 +18,14 @@
 #define MAX_BUCKETS 8
 #define MS	    INT64_C(1000000)
 
-/* Buckets as communication sees them: output side first. */
+/* Buckets in the order of communication, from the output side. */
 struct job {
 	int nr, iterations;
 	int64_t params[MAX_BUCKETS], backward[MAX_BUCKETS], comm[MAX_BUCKETS];
 	int64_t forward;
-	int warm_up; /* iterations with other buckets first */
-	int loss;    /* a small all-reduce at the end of each */
-	int ended;   /* in order, and with a barrier */
+	int warm_up; /* number of iterations with other buckets at the start */
+	int loss;    /* whether each iteration ends with a small AllReduce */
+	int ended;   /* whether the job exits normally, after a barrier */
 };
 
 static char dir[64], *paths[NR_RANKS];
@@ -35,7 +35,7 @@ static void op(struct tb_image *im, uint32_t comm, int rank, uint64_t index, int
 {
 	uint64_t serial;
 
-	/* The clock goes on by one for each record. */
+	/* Each record advances the clock by one. */
 	im->clock = (uint64_t)issue;
 	serial = tb_issue(im, comm, rank, DF_KIND_ALLREDUCE, (uint64_t)count, -1, index);
 	im->clock = (uint64_t)start;
@@ -45,8 +45,8 @@ static void op(struct tb_image *im, uint32_t comm, int rank, uint64_t index, int
 }
 
 /*
- * Rank r is ready up to 2 ms before the last one; a transfer begins for the rank and ends when it
- * has ended for all.
+ * Rank r is ready up to 2 ms before the last rank. A transfer starts at each rank by itself and
+ * ends at all ranks together.
  */
 static void record(const struct job *j, int r)
 {
@@ -126,7 +126,7 @@ static const struct job plain = {
 	.nr = 4,
 	.iterations = 12,
 	.params = {1000, 6000, 7000, 5000},
-	/* The second and the third wait for the link. */
+	/* The second and third bucket wait for the link. */
 	.backward = {8 * MS, 10 * MS, 12 * MS, 30 * MS},
 	.comm = {15 * MS, 20 * MS, 9 * MS, 7 * MS},
 	.forward = 30 * MS,
@@ -134,7 +134,7 @@ static const struct job plain = {
 	.loss = 1,
 };
 
-/* Input side first in the profile. */
+/* The profile's order starts at the input side. */
 static void matches(const struct job *j, const struct df_plan_profile *p)
 {
 	ck_assert_int_eq(p->nr_buckets, j->nr);
@@ -157,12 +157,12 @@ START_TEST(a_job)
 	char err[256];
 
 	ck_assert_msg(!observe(&plain, &hints, &p, &o, err), "%s", err);
-	matches(&plain, &p); /* its forward pass is a third of computation */
+	matches(&plain, &p); /* its forward pass is a third of the computation */
 	ck_assert_int_eq(o.nr_ranks, NR_RANKS);
 	ck_assert_int_eq(o.nr_small, 1);
 	ck_assert_int_ge(o.nr_iterations, 8);
 	ck_assert_int_eq(df_plan_check(&p, err, sizeof(err)), 0);
-	/* The replay of what was seen takes as long as what was seen. */
+	/* The replay of DDP takes as long as the recorded iterations. */
 	ck_assert_int_eq(df_plan_ddp(&p, &ddp), 0);
 	about((int64_t)ddp.iteration_ns, (int64_t)o.iteration_ns);
 	df_plan_outcome_fini(&ddp);
@@ -177,7 +177,7 @@ START_TEST(another_share)
 	struct df_plan_observed o;
 	char err[256];
 
-	/* The longest gap is not between iterations any more. */
+	/* The longest gap is no longer the one between iterations. */
 	j.forward = 10 * MS;
 	j.loss = 0;
 	j.ended = 1;

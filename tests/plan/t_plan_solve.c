@@ -1,6 +1,6 @@
 /*
- * The choice of what a link sends in a stage, against all subsets; and partition. Random instances,
- * seed printed.
+ * Compares the choice of what a link sends in a stage with all subsets, on random instances. Also
+ * tests partition.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,9 @@ static int64_t below(int64_t n)
 	return (int64_t)((state >> 33) % (uint64_t)n);
 }
 
-/* Busy time of these jobs, sent in order of release; -1 if they miss the deadline. */
+/*
+ * Returns the busy time of these jobs, sent in order of release, or -1 if they miss the deadline.
+ */
 static int64_t busy(const struct df_plan_job *jobs, int nr, unsigned set, int64_t deadline)
 {
 	int64_t t = 0, sum = 0;
@@ -62,8 +64,8 @@ static void one(struct df_plan_solver *s, int64_t unit)
 		      (long long)got, (long long)busy(jobs, nr, set, deadline));
 	ck_assert_msg(got || !best, "nothing is picked of %lld", (long long)best);
 	/*
-	 * Deadlines below 256 units, and up to nine jobs, are solved exactly; of more, sets that
-	 * need the last 256ths of the deadline may be lost.
+	 * Deadlines below 256 units, and up to nine jobs, are solved exactly. With more jobs, sets
+	 * that need the last 256ths of the deadline may be missed.
 	 */
 	if (nr > 9 && unit > 1) {
 		best = 0;
@@ -90,10 +92,7 @@ START_TEST(all_subsets)
 }
 END_TEST
 
-/*
- * The recursion printed in the paper picks this as if it were ready: the last bucket, for the whole
- * stage.
- */
+/* The paper's recursion picks the last bucket for the whole stage, as if it were ready. */
 START_TEST(late_bucket_is_not_ready)
 {
 	const struct df_plan_job jobs[] = {{10, 40}, {90, 100}};
@@ -121,8 +120,8 @@ START_TEST(parts)
 	int64_t bytes = 0;
 
 	/*
-	 * 200,000 of bytes, 100,000 of room on a link of half the speed with 3,000 to start: 5
-	 * parts.
+	 * 200,000 ns without the start-up, and 100,000 ns of room on a link of half the speed with
+	 * a start-up of 3,000 ns, give 5 parts.
 	 */
 	for (int i = 0; i < nr; i++) {
 		first += items[i].bucket == 0;

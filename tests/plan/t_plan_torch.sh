@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: dfshim.deft trains as its schedule says, compared with a loop that has no communication.
+# Description: dfshim.deft trains according to its schedule, compared with a loop without communication.
 # Limit: 900 s
 set -u
 . "$SRC/tests/plan/torch.sh"

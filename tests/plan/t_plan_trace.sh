@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: `dfshim plan` on a job that really ran: its buckets, and that the replay of DDP is near what was recorded.
+# Description: `dfshim plan` on the traces of a real job: its buckets are right, and the replay of DDP is close to the recorded time.
 set -u
 . "$SRC/tests/lib/clients.sh"
 
@@ -7,7 +7,8 @@ mkdir -p "$T/job"
 timeout "${LIMIT:-100}" "$B/dfshim" run --host -n 2 --trace "$T/job" -- "$C/ddp" >"$T/log" 2>&1 || fail "ddp: $(tail -5 "$T/log")"
 timeout "${LIMIT:-60}" "$B/dfshim" plan "$T/job" --link second=2 --json --plot "$T/job.svg" >"$T/plan.json" || fail "plan"
 python3 "$SRC/tests/lib/json_keys.py" plan "$T/plan.json" || fail "plan --json: not as docs/json.md says"
-# Times depend on how busy the machine is; those of the recording and of its replay do so alike.
+# Times depend on the machine's load, but those of the recording and of its replay depend in the
+# same way.
 python3 - "$T/plan.json" <<'EOF' || fail "$(cat "$T/plan.json")"
 import json, sys
 d = json.load(open(sys.argv[1]))

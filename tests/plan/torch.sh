@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# For tests of dfshim.deft: runs one of this folder's jobs, or skips. Sourced.
-# TORCH_PYTHON: a Python with PyTorch; else that of build/venv, else it is skipped.
-# torch_python: finds it, P, and how it is run.
+# Functions for tests of dfshim.deft. Sourced.
+# TORCH_PYTHON names a Python with PyTorch; by default that of build/venv, then python3.
+# torch_python: stores this Python in P and sets its environment. Without PyTorch the test is
+# skipped.
 torch_python() {
 	P=${TORCH_PYTHON:-$SRC/build/venv/bin/python}
 	[ -x "$P" ] || P=python3

@@ -1,5 +1,5 @@
 #!/bin/bash
-# `dfshim algo` as users call it: exit statuses, verdicts, translations there and back, bench and its file.
+# Description: `dfshim algo` from the command line: exit statuses, verdicts, translation to another form and back, bench and its file.
 set -u
 B=${B:-build}
 case $B in /*) ;; *) B=$PWD/$B ;; esac
@@ -10,7 +10,7 @@ fail() {
 	echo "FAILED: $*"
 	bad=1
 }
-# status WANTED COMMAND...
+# status WANTED COMMAND...: the command must exit with this status.
 status() {
 	local want=$1 have
 	shift
@@ -62,13 +62,14 @@ for name in allreduce-ring allreduce-hierarchical alltonext reducescatter-ring a
 	status 0 $D compile "$T/b.dfp" -o "$T/c.dfp"
 	cmp -s "$T/b.dfp" "$T/c.dfp" || fail "$name: the text form changes when it is read and written"
 	status 0 $D run "$T/b.dfp" --rounds 5 --count 37 --seed 7
-	[ $name = alltonext ] || says "5 runs right" # XML can not say what AllToNext promises
+	[ $name = alltonext ] || says "5 runs right" # XML cannot express AllToNext's result
 	says "5 runs "
 done
 status 0 $D run AllReduce/tree --ranks 5 --bytes 2M --op premulsum --rounds 3 --json
 says '"ok":true'
 
-# A step that is missing: line, rank, block, step and reason; exit 3 and nothing else changes.
+# A step is missing. The error names line, rank, block, step and reason; the status is 3, and no
+# file changes.
 status 0 $D compile allreduce-ring --ranks 3 -o "$T/ring.dfp"
 sed '0,/recvReduceCopySend/s/recvReduceCopySend i0 o0/recvReduceCopySend i1 o0/' "$T/ring.dfp" >"$T/wrong.dfp"
 cmp -s "$T/ring.dfp" "$T/wrong.dfp" && fail "nothing was damaged"
@@ -82,11 +83,12 @@ status 3 $D run "$T/wrong.dfp"
 status 1 $D compile allreduce-allpairs --ranks 4 --format msccl
 says "try --blocks peer"
 
-# Fewer slots than it needs: the executor finds what the verifier said.
+# With fewer slots than the program needs the executor deadlocks, as the verifier said.
 status 3 $D run allreduce-ring --ranks 4 --slots 1 --rounds 1
 says "deadlock with 1 slots"
 
-# A program that is too large to be verified is refused before it is made, in little memory. A sanitizer reserves more.
+# A program that is too large for the verifier is refused before it is built, with little memory. A
+# sanitizer reserves more.
 memory=1000000
 [ "$SLOW" = 1 ] || memory=unlimited
 status 3 bash -c "ulimit -v $memory; exec \"\$@\"" - $D verify allreduce-ring --gpus=4096
@@ -97,7 +99,7 @@ status 3 $D verify AllReduce/ring --gpus=4096 --bytes=1000000000
 says "steps for 4096 ranks are too many"
 status 3 bash -c "ulimit -v $memory; exec \"\$@\"" - $D compile allreduce-ring --channels=64 --instances=64 --blocks=peer -o "$T/none.dfp"
 says "491520 steps in 32768 blocks of 8 ranks are too many"
-# And a file is, once it is read.
+# A file that is too large is refused after it was read.
 awk -v n=170000 'BEGIN {
 	print "dfprog 1\nname large\nkind AllReduce\nranks 2\nchunks 2\nin_place both\nproto any"
 	for (r = 0; r < 2; r++) {

@@ -1,8 +1,8 @@
 /*
- * Every built-in program, proved by the verifier and executed on random data under random
- * preemption: all kinds, algorithms, 1 to 16 ranks, 1 to 4 blocks, in place and out of place (and
- * some ranks so, others not), several instances back to back, with the fewest slots that the
- * program asks for.
+ * Proves every built-in program with the verifier, and executes it on random data with random
+ * preemption: all kinds and algorithms, 1 to 16 ranks, 1 to 4 blocks, in place and out of place
+ * (also different on each rank), several instances one after the other, with the fewest slots that
+ * the program needs.
  */
 #include <check.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "runtime/program/program_names.h"
 #include "tests/lib/test.h"
 
-/* Fewer where everything is slow: time grows with the square. */
+/* Fewer ranks with a sanitizer, because the time grows with the square. */
 #define MAX_RANKS (df_test_slow() > 1 ? 8 : 16)
 
 static uint64_t seed;
@@ -101,14 +101,14 @@ static void all_sizes(struct df_prog_req q, uint32_t max_blocks, struct df_rng *
 			q.root = (int)df_rng_below(rng, (uint64_t)q.nranks);
 			q.count = counts[s];
 			p = build(q);
-			for (int r = 1; r < q.nranks; r++) /* the tile follows from it */
+			for (int r = 1; r < q.nranks; r++) /* the tile follows from max_cnt */
 				ck_assert_uint_eq(p[r]->max_cnt, p[0]->max_cnt);
 			snprintf(what, sizeof(what),
 				 "%s n %d nodes %d root %d blocks %u count %llu", p[0]->name,
 				 q.nranks, q.nodes, q.root, q.max_blocks,
 				 (unsigned long long)q.count);
 			prove(&q, p, what);
-			/* The same structure over little data keeps the test short. */
+			/* The same structure with little data keeps the test short. */
 			small = q;
 			small.count = df_rng_below(rng, 200);
 			execute(&small, p, rng, what);
@@ -132,7 +132,7 @@ START_TEST(t_all)
 }
 END_TEST
 
-/* Over nodes: every way to cut 2 to 16 ranks into equal nodes, and what does not divide them. */
+/* Nodes: every division of 2 to 16 ranks into equal nodes, and numbers that cannot be divided. */
 START_TEST(t_nodes)
 {
 	struct df_prog_req q = {
@@ -150,7 +150,7 @@ START_TEST(t_nodes)
 }
 END_TEST
 
-/* How many connections of a program lead from one node to another. */
+/* Returns the number of connections between nodes. */
 static int crossings(const struct df_prog_req *q, struct df_program *const *p)
 {
 	int nr = 0;
@@ -166,7 +166,7 @@ static int crossings(const struct df_prog_req *q, struct df_program *const *p)
 	return nr;
 }
 
-/* Rings and chains cross the border of each node once a round, whatever the ranks' numbers. */
+/* Rings and chains cross each node's border once a round, whatever the ranks' numbers. */
 static void in_order(struct df_prog_req q)
 {
 	int chain = q.kind == DF_COLL_BROADCAST || q.kind == DF_COLL_REDUCE;
@@ -181,7 +181,7 @@ static void in_order(struct df_prog_req q)
 	}
 }
 
-/* Any layout: nodes of any size, their ranks in any order, as few and as many as there may be. */
+/* Any layout: nodes of any size, their ranks in any order, with the fewest and the most nodes. */
 START_TEST(t_layouts)
 {
 	static const char *const some[] = {"00011111",	  "0000000011111111222",
@@ -218,7 +218,7 @@ START_TEST(t_layouts)
 }
 END_TEST
 
-/* A pair of Send and Recv, with other ranks idle. */
+/* A pair of Send and Recv while other ranks are idle. */
 START_TEST(t_p2p)
 {
 	struct df_rng rng;

@@ -1,6 +1,6 @@
 /*
- * The cost model: the coding of the processes' measurements, the agreement, and choices that any
- * engineer would make. A choice must not depend on the rank that asks.
+ * The cost model: how measurements of processes are coded, how they are agreed on, and choices that
+ * are obvious. A choice must not depend on the rank that makes it.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -46,10 +46,10 @@ START_TEST(t_agree)
 
 	for (int i = 0; i < 5; i++)
 		row[i] = nothing();
-	/* No process knows: the constants. */
+	/* If no process has measured, the constants are used. */
 	ck_assert_int_eq(df_cal_agree(&c, 5, row), 0);
 	ck_assert(!memcmp(&c, &df_cost_host, sizeof(c)));
-	/* The median of those who know; one that is far off decides nothing. */
+	/* The median of the known values. An outlier changes nothing. */
 	row[0].v[DF_CAL_INST] = df_cal_code(50);
 	row[2].v[DF_CAL_INST] = df_cal_code(60);
 	row[3].v[DF_CAL_INST] = df_cal_code(1e6);
@@ -58,12 +58,15 @@ START_TEST(t_agree)
 	ck_assert(c.inst_ns > 57 && c.inst_ns < 63);
 	ck_assert(c.cores > 2.4 && c.cores < 2.6);
 	ck_assert(c.byte_ns == df_cost_host.byte_ns);
-	/* But a hop is the least that one has seen. */
+	/* But a hop costs the least that any process has measured. */
 	row[0].v[DF_CAL_HOP] = row[3].v[DF_CAL_HOP] = df_cal_code(5000);
 	row[2].v[DF_CAL_HOP] = df_cal_code(100);
 	ck_assert_int_eq(df_cal_agree(&c, 5, row), 0);
 	ck_assert(c.hop_ns > 95 && c.hop_ns < 105);
-	/* Twice as long as expected, and as expected: those not tried are in between, 2^0.5. */
+	/*
+	 * Ring takes twice as long as expected, tree as long as expected. Factors of algorithms
+	 * that were not tried are in between, 2^0.5.
+	 */
 	row[0].factor[DF_ALGO_RING - 1] = 8;
 	row[4].factor[DF_ALGO_TREE - 1] = 0;
 	ck_assert_int_eq(df_cal_agree(&c, 5, row), 0);
@@ -79,8 +82,8 @@ START_TEST(t_agree)
 END_TEST
 
 /*
- * The slowest way decides, in any order of arrival; figures that no process has measured stay as
- * they are.
+ * The slowest way decides, whatever the order of arrival. Figures that no process has measured
+ * remain.
  */
 START_TEST(t_far)
 {
@@ -121,20 +124,18 @@ START_TEST(t_choice)
 	struct df_prog_req q = {.nranks = 8, .elem_bytes = 4, .count = 2, .max_blocks = 1};
 	struct df_cost c = df_cost_host;
 
-	/* Little data: few steps. Much: few bytes. */
+	/* Few steps for little data, few bytes for much data. */
 	ck_assert_int_eq(choose(q, &c), DF_ALGO_ALLPAIRS);
 	q.count = 64 << 20;
 	ck_assert_int_eq(choose(q, &c), DF_ALGO_RING);
-	/* Slow links between nodes: few messages across, few bytes across. */
+	/* With slow links between nodes few messages, or few bytes, between nodes. */
 	q.nodes = 2;
 	q.count = 1 << 18;
 	ck_assert_int_eq(choose(q, &c), DF_ALGO_HIER);
 	q.kind = DF_COLL_ALLTOALL;
 	q.count = 64;
 	ck_assert_int_eq(choose(q, &c), DF_ALGO_HIER);
-	/*
-	 * No rank of a node may have an opinion of its own: nothing but the request is looked at.
-	 */
+	/* The choice depends on the request alone, so all ranks of a node make the same. */
 	for (int kind = 0; kind <= DF_COLL_SCATTER; kind++) {
 		q.kind = (enum df_coll_kind)kind;
 		for (q.nranks = 1; q.nranks <= 24; q.nranks++) {
@@ -149,8 +150,8 @@ START_TEST(t_choice)
 END_TEST
 
 /*
- * Ranks that have a processor each are not woken, whatever the coding of their share makes of it;
- * those that share one are.
+ * Ranks with a CPU each need no wake-up, even after their share of CPUs was coded. Ranks that share
+ * a CPU do.
  */
 START_TEST(t_cores)
 {
@@ -164,7 +165,7 @@ START_TEST(t_cores)
 		for (int i = 0; i < 4; i++) {
 			row[i] = nothing();
 			row[i].v[DF_CAL_SWITCH] = df_cal_code(20000);
-			/* Two of a node, as df_cal_members() has it. */
+			/* Two ranks on a node, as df_cal_members() computes it. */
 			row[i].v[DF_CAL_CORES] =
 				df_cal_code(df_cal_value(df_cal_code(shared ? 1 : 2)) / 2);
 		}
@@ -176,7 +177,7 @@ START_TEST(t_cores)
 }
 END_TEST
 
-/* The cost of a network decides which program is used; nothing else has changed. */
+/* Only the cost of a network changes, and with it the program. */
 START_TEST(t_network)
 {
 	struct df_prog_req q = {.nranks = 8, .nodes = 2, .elem_bytes = 4, .max_blocks = 1};
@@ -187,7 +188,7 @@ START_TEST(t_network)
 	fast.far_byte_ns = 0.05;
 	slow.far_byte_ns = 80;
 	distant.far_ns = distant.hop_ns = distant.switch_ns = 1e6;
-	/* Little in as few steps between the nodes as there can be, and as few messages. */
+	/* Little data: as few steps and messages between nodes as possible. */
 	q.count = 1024;
 	q.nranks = 12;
 	ck_assert_int_eq(choose(q, &fast), DF_ALGO_HIER);
@@ -195,20 +196,20 @@ START_TEST(t_network)
 	q.count = 2;
 	ck_assert_int_eq(choose(q, &fast), DF_ALGO_HIER);
 	/*
-	 * Over more nodes, where a byte costs little, few steps and few copies; where it costs
-	 * much, few bytes over each border.
+	 * Over more nodes: few steps and few copies if bytes are cheap, few bytes over each border
+	 * if bytes are expensive.
 	 */
 	q.nodes = 6;
 	q.count = 4096;
 	ck_assert_int_eq(choose(q, &fast), DF_ALGO_TREE);
 	ck_assert_int_eq(choose(q, &slow), DF_ALGO_RING);
 	q.nodes = 2;
-	/* The same of much over two, where the hierarchy crosses the border once. */
+	/* The same for much data over two nodes. The hierarchy crosses the border once. */
 	q.nranks = 8;
 	q.count = 4 << 20;
 	ck_assert_int_eq(choose(q, &fast), DF_ALGO_RING);
 	ck_assert_int_eq(choose(q, &slow), DF_ALGO_HIER);
-	/* Where every hop costs much, one. */
+	/* If every hop is expensive, one hop. */
 	q.count = 64;
 	ck_assert_int_eq(choose(q, &distant), DF_ALGO_ALLPAIRS);
 	q.kind = DF_COLL_ALLTOALL;
@@ -219,8 +220,8 @@ START_TEST(t_network)
 END_TEST
 
 /*
- * The ranks of a node share its links: as much crosses, in whatever shares, and receiving counts
- * like sending.
+ * The ranks of a node share its links. Their number does not change the cost of the same total
+ * amount, and receiving costs as much as sending.
  */
 START_TEST(t_shared)
 {
@@ -228,9 +229,9 @@ START_TEST(t_shared)
 	struct df_cost c = df_cost_host;
 	double one, four;
 
-	c.far_byte_ns = 1e4; /* all else is little */
+	c.far_byte_ns = 1e4; /* all other costs are small */
 	for (int in = 0; in < 2; in++) {
-		/* Every rank of the other node, from the root's or to it. */
+		/* Every rank of the other node receives from the root, or sends to it. */
 		q.kind = in ? DF_COLL_REDUCE : DF_COLL_BROADCAST;
 		q.nranks = 2;
 		one = df_cost_of(&c, &q, DF_ALGO_ALLPAIRS, 1);
@@ -238,7 +239,7 @@ START_TEST(t_shared)
 		four = df_cost_of(&c, &q, DF_ALGO_ALLPAIRS, 1);
 		ck_assert_msg(four > 3.9 * one && four < 4.1 * one, "%g and %g", one, four);
 	}
-	/* Hierarchical: once each way, by one rank or by four. */
+	/* The hierarchy crosses once in each direction, by one rank or by four. */
 	q.kind = DF_COLL_ALLREDUCE;
 	q.nranks = 2;
 	one = df_cost_of(&c, &q, DF_ALGO_HIER, 1);
@@ -249,8 +250,8 @@ START_TEST(t_shared)
 END_TEST
 
 /*
- * All ranks make the same choice, over any layout and at any cost: for each of them it is one
- * function of what they have agreed on.
+ * All ranks make the same choice for any layout and any costs, because it is a function of values
+ * on which they have agreed.
  */
 START_TEST(t_alike)
 {
@@ -292,7 +293,7 @@ START_TEST(t_alike)
 }
 END_TEST
 
-/* More data never costs less, within one structure; programs that cannot be built have no cost. */
+/* Within one structure more data never costs less. Programs that cannot be built have no cost. */
 START_TEST(t_cost)
 {
 	struct df_prog_req q = {.nranks = 6, .nodes = 3, .elem_bytes = 4, .max_blocks = 1};

@@ -1,6 +1,6 @@
 /*
- * Files as users write them: every refusal names line and reason exactly; tables of files are
- * searched in order, by kind, ranks, root, size; the tuner's file and NCCL's variables.
+ * Files of users: every refusal names the exact line and reason. Tables of files are searched in
+ * order, by kind, ranks, root and size. Also tests the tuner's file and NCCL's variables.
  */
 #include <check.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ START_TEST(t_xml_form)
 	ck_assert_int_eq(a->v.in_place, 1);
 	df_algo_free(a);
 	/*
-	 * Forms that other writers use: declaration, comments, apostrophes, line breaks, unknown
+	 * Forms of other writers: declaration, comments, apostrophes, line breaks, unknown
 	 * attributes.
 	 */
 	ck_assert_msg(
@@ -77,7 +77,7 @@ START_TEST(t_xml_form)
 	ck_assert_str_eq(a->plan->name, "t & u");
 	df_algo_free(a);
 
-	/* Size ranges: half open in MSCCL's dialect, closed in RCCL's, of the whole buffer. */
+	/* Ranges of sizes of the whole buffer: half open in MSCCL's dialect, closed in RCCL's. */
 	ck_assert_int_eq(parse(SIZED("broadcast", "minBytes=\"10\" maxBytes=\"1024\""), &a, &err),
 			 0);
 	ck_assert_uint_eq(a->plan->min_bytes, 10);
@@ -243,7 +243,7 @@ START_TEST(t_table)
 	ck_assert_int_eq(df_algo_table_load(dir, on_refused, NULL, &t), 0);
 	ck_assert_int_eq(nr_refused, 1);
 	ck_assert_uint_eq(t->nr, 2);
-	/* Sorted by name: a.dfp first, up to 32 bytes. */
+	/* Sorted by name, so a.dfp is first, up to 32 bytes. */
 	ck_assert_str_eq(df_algo_find(t, &query, why, sizeof(why))->plan->name, "t");
 	q.count = 8;
 	ck_assert_str_eq(df_algo_find(t, &query, why, sizeof(why))->plan->name, "small");
@@ -257,7 +257,7 @@ START_TEST(t_table)
 	} while (0)
 	q.root = 1;
 	NOT("is for another root");
-	/* The built-in program serves what no file does. */
+	/* If no file matches, the built-in program is used. */
 	ck_assert_int_eq(df_program_select(t, NULL, &query, &p, NULL), 0);
 	ck_assert_str_eq(p->name, "Broadcast direct");
 	df_program_free(p);
@@ -267,7 +267,7 @@ START_TEST(t_table)
 	q.nranks = 2;
 	q.count = 0;
 	NOT("there is nothing to move");
-	/* Equal lists have equal hashes, others have not. */
+	/* Equal lists have equal hashes, different lists different ones. */
 	snprintf(list, sizeof(list), "%s/a.dfp:%s/b.xml", dir, dir);
 	ck_assert_int_eq(df_algo_table_load(list, NULL, NULL, &u), 0);
 	ck_assert_uint_eq(u->hash, t->hash);
@@ -286,7 +286,7 @@ START_TEST(t_table)
 }
 END_TEST
 
-/* An all-reduce that overwrites what it has yet to send when it is in place. */
+/* An AllReduce that in place overwrites data that it has yet to send. */
 #define OUT_ONLY                                                                                   \
 	"dfprog 1\nname early\nkind AllReduce\nranks 2\nchunks 1\nin_place no\n"                   \
 	"rank 0 in 1 out 1 scratch 0\nblock 0\nsend i0 to 1\n"                                     \
@@ -294,7 +294,7 @@ END_TEST
 	"rank 1 in 1 out 1 scratch 0\nblock 0\nsend i0 to 0\nrecvReduceCopy i0 o0 from 0\n"
 
 /*
- * A program that is right out of place only serves calls in place as well: it copies its input
+ * A program that is right only out of place serves calls in place as well: it copies its input
  * first.
  */
 START_TEST(t_staged)
@@ -386,7 +386,7 @@ START_TEST(t_tuner)
 	ck_assert_int_eq(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_TREE);
 	df_tuner_free(t);
 
-	/* The model alone: few steps for little data, little data for few bytes each. */
+	/* The model alone: few steps for little data, few bytes for much data. */
 	ck_assert_int_eq(df_tuner_create(&df_cost_host, &t), 0);
 	q.count = 64;
 	blocks = 1;
@@ -397,11 +397,11 @@ START_TEST(t_tuner)
 	ck_assert_int_eq(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_TREE);
 	q.kind = DF_COLL_BROADCAST;
 	ck_assert_int_eq(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_RING);
-	/* A tree of what has none: no restriction. */
+	/* A kind without a tree is not restricted. */
 	q.kind = DF_COLL_ALLGATHER;
 	ck_assert_int_ne(df_tuner_choose(t, NULL, &q, &blocks, NULL), DF_ALGO_AUTO);
 	q.kind = DF_COLL_ALLREDUCE;
-	/* A name that is neither ours nor NCCL's is reported, and changes nothing. */
+	/* An unknown name is reported and changes nothing. */
 	static const struct {
 		enum df_nccl_var var;
 		const char *value, *bad;

@@ -1,7 +1,8 @@
 /*
- * The language and its compiler: every program of the library in many shapes is proved and
- * executed, compiles to the same program every time, survives the text form and (with one peer per
- * block) MSCCL's form; mistakes in a program text are errors at their line.
+ * The language and its compiler. Every program of the library, in many shapes, is proved and
+ * executed, compiles to the same program every time, and remains the same after writing and reading
+ * its text form and (with one peer per block) MSCCL's form. Mistakes in a program text are errors
+ * at their line.
  */
 #include <check.h>
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include "runtime/program/program_names.h"
 #include "tests/lib/test.h"
 
-/* Fewer where everything is slow: time grows with the square. */
+/* Fewer ranks with a sanitizer, because the time grows with the square. */
 #define MAX_RANKS (df_test_slow() > 1 ? 8 : 16)
 
 static uint64_t seed;
@@ -75,7 +76,7 @@ static uint64_t reread(const char *what, const struct df_plan *plan, const struc
 		 : df_text_parse(text, size, &again, &y, &err);
 	ck_assert_msg(!rc, "%s: %s\n%s", what, df_perr_str(&err, why, sizeof(why)), text);
 	if (xml) {
-		/* Fences are not written: proving puts them back. */
+		/* Fences are not written. The proof restores them. */
 		struct df_verify_out v;
 
 		rc = df_plan_prove(again, x && x->nr ? x : NULL, &p, &v);
@@ -135,7 +136,10 @@ static void one(const struct df_lib *lib, const struct df_shape *s, struct df_rn
 	ck_assert_msg(reread(what, plan, &x, 0) == p[0]->hash, "%s: text form", what);
 	if (s->blocks == DF_BLOCKS_PEER)
 		ck_assert_msg(reread(what, plan, &x, 1) == p[0]->hash, "%s: MSCCL form", what);
-	/* Copying the input first changes no result, whatever the program does with it later. */
+	/*
+	 * Copying the input first changes no result, whatever the program does with its input
+	 * later.
+	 */
 	df_programs_free(q, plan->nranks);
 	ck_assert_int_eq(df_canon_stage(twin), 0);
 	rc = df_plan_prove(twin, &y, &q, &w);
@@ -181,7 +185,7 @@ START_TEST(t_library)
 END_TEST
 
 /*
- * The compiled ring is what one would write by hand: 2n - 1 fused instructions a rank, two slots.
+ * The compiled ring is as good as one written by hand: 2n - 1 fused instructions a rank, two slots.
  */
 START_TEST(t_ring_is_tight)
 {
@@ -272,7 +276,7 @@ START_TEST(t_mistakes)
 }
 END_TEST
 
-/* A text that forgets something compiles, but is not proved: the reason names rank and chunk. */
+/* An incomplete text compiles but is not proved. The reason names rank and chunk. */
 START_TEST(t_wrong_text)
 {
 	struct df_lang *l = begin();
@@ -294,9 +298,7 @@ START_TEST(t_wrong_text)
 }
 END_TEST
 
-/*
- * A transfer that has to overtake another one on the same pair of ranks gets a channel of its own.
- */
+/* A transfer that must overtake another one on the same pair of ranks gets a channel of its own. */
 START_TEST(t_overtaking)
 {
 	struct df_lang_opts o = {
@@ -312,8 +314,8 @@ START_TEST(t_overtaking)
 	int tmp = df_lang_buffer(l, "tmp");
 
 	/*
-	 * 0 -> 1 early, but its place at 1 is taken until something that 0 sends later has been
-	 * there.
+	 * The transfer from 0 to 1 is issued early, but its place at rank 1 is occupied until data
+	 * that rank 0 sends later has left it.
 	 */
 	c = COPY(CHUNK(l, 0, DF_IN, 0, 1), 2, tmp, 0);
 	c = COPY(c, 0, tmp, 1);

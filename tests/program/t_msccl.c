@@ -1,8 +1,8 @@
 /*
- * MSCCL files. Every program of a data set beside the checkout (DIR) gets the verdict of its
- * manifest: valid or refused, and the same numbers of slots under MSCCL's rules. Valid ones are
- * executed on random data, in place and out of place, with the fewest slots; written out and read
- * again they are the same program.
+ * MSCCL files. Every program of a data set beside the checkout (DIR) must get the verdict of the
+ * manifest: valid or refused, and the same number of slots by MSCCL's rules. Valid programs are
+ * executed on random data, in place and out of place, with the fewest slots, and are the same after
+ * writing and reading.
  */
 #include <check.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ struct row {
 	char file[80], check[80], step[16], chunk[16];
 };
 
-/* A row of the manifest's table. */
+/* Reads a row of the manifest's table. Returns 1 if it is one. */
 static int read_row(char *line, struct row *row)
 {
 	char *cell[20], *p = line;
@@ -74,7 +74,7 @@ static int read_row(char *line, struct row *row)
 	return 1;
 }
 
-/* The manifest tried 1, 2, 3, 4, 8. */
+/* The manifest lists results for 1, 2, 3, 4 and 8 slots only. */
 static void same_slots(const char *file, const char *want, int64_t have)
 {
 	static const int tried[] = {1, 2, 3, 4, 8};
@@ -123,7 +123,7 @@ static void execute(const char *file, const struct df_plan *plan, struct df_prog
 	}
 }
 
-/* Writes and reads back: the same plan by its hash. */
+/* Writes and reads the plan, and compares the hashes. */
 static void round_trip(const char *file, const struct df_plan *plan, const struct df_verify_out *v)
 {
 	struct df_program **a, **b;

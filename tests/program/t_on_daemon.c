@@ -1,9 +1,9 @@
 /*
- * Compiled and imported programs on the daemon itself: what the reference executor computes, the
- * daemon must compute too, bit for bit, with the fewest slots, few daemon blocks for many program
- * blocks, several instances in flight, and turns in random order; slices by reference, in place
- * where that is right, and buffers that are written as soon as an instance has ended. (Built-in
- * programs: tests/kernels/t_daemon.c.)
+ * Compiled and imported programs on the daemon itself, which must compute the same as the reference
+ * executor, bit for bit: with the fewest slots, few daemon blocks for many program blocks, several
+ * instances in flight, turns in random order, slices by reference, in place where this is right,
+ * and buffers that are written as soon as an instance has ended. (tests/kernels/t_daemon.c tests
+ * built-in programs.)
  */
 #include <check.h>
 #include <dirent.h>
@@ -102,7 +102,7 @@ static void connect(struct world *w, uint32_t least, enum df_proto proto)
 	most *= (uint32_t)w->rank[0].k.tile_elems * 4;
 	if (most > DF_WORDS_BYTES)
 		proto = DF_PROTO_SIMPLE;
-	/* The fewest with which it may work. */
+	/* The fewest slots with which it may work. */
 	s = df_proto_slots(proto, most, 1, least, 0, 8);
 	s.nr = least + s.credit - 1;
 	s.nr += !least;
@@ -166,7 +166,7 @@ static void submit(struct world *w, int r)
 		k->done = in->done_value;
 }
 
-/* The results of ended instances are right, and their buffers are written. */
+/* Checks the results of ended instances, and then writes to their buffers. */
 static void check(struct rank *k, const char *what, int r)
 {
 	while ((uint64_t)k->checked < k->done) {
@@ -180,7 +180,7 @@ static void check(struct rank *k, const char *what, int r)
 	}
 }
 
-/* in_place: it is right so, too. */
+/* `in_place` means that the program is right in place too. */
 static void on_daemon(const char *what, const struct df_plan *plan, struct df_program *const *p,
 		      uint32_t slots, int in_place, struct df_rng *rng)
 {
@@ -292,7 +292,7 @@ START_TEST(t_library)
 }
 END_TEST
 
-/* Every valid file of the data set that has few enough steps for a test of seconds. */
+/* Every valid file of the data set with few enough steps for a short test. */
 START_TEST(t_msccl)
 {
 	DIR *dir = opendir(DATA);

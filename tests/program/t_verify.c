@@ -1,8 +1,8 @@
 /*
- * The verifier must not be fooled: programs are damaged at random (a step dropped, moved, changed,
- * a dependency lost); accepted programs must compute the right result under every schedule we try,
- * and every class of damage must be caught in some program. Plus the errors by hand, with their
- * places.
+ * The verifier must find mistakes. Programs are damaged at random (a step is dropped, moved or
+ * changed, a dependency is lost). Accepted programs must compute the right result under every
+ * schedule that is tried, and every kind of damage must be found in some program. Also tests single
+ * errors with their places.
  */
 #include <check.h>
 #include <errno.h>
@@ -48,7 +48,7 @@ static int damage(struct df_plan *p, enum damage what, struct df_rng *rng)
 	i = (uint32_t)df_rng_below(rng, b->nr);
 	switch (what) {
 	case DROP_STEP:
-		/* As a nop, so that dependencies on it stay meaningful. */
+		/* Replaced by a nop, so that dependencies on the step remain valid. */
 		b->inst[i] = (struct df_pinst){
 			.op = DF_OP_NOP, .deps = b->inst[i].deps, .send_peer = -1, .recv_peer = -1};
 		return 1;
@@ -155,7 +155,7 @@ START_TEST(t_mutations)
 		df_plan_destroy(plan);
 		df_expects_fini(&x);
 	}
-	/* Most such changes are wrong; some only swap what is the same. */
+	/* Most of these changes are wrong. Some exchange equal things. */
 	ck_assert_uint_gt(caught[DROP_STEP] + caught[CHANGE_PEER], 0);
 	ck_assert_uint_le(survived[CHANGE_PEER], 2 * caught[CHANGE_PEER]);
 }
@@ -223,7 +223,10 @@ START_TEST(t_places)
 }
 END_TEST
 
-/* Right, but ranks add in different orders; and right only for whole chunks; and two slots. */
+/*
+ * Programs that are right although ranks add in different orders, that are right only for whole
+ * chunks, or that need two slots.
+ */
 START_TEST(t_properties)
 {
 	static const char order[] =
@@ -262,7 +265,7 @@ START_TEST(t_properties)
 }
 END_TEST
 
-/* Flags that a program brings along are checked too. */
+/* Flags that a program contains are checked too. */
 START_TEST(t_flags)
 {
 	struct df_prog_req q = {.kind = DF_COLL_ALLREDUCE,

@@ -1,7 +1,8 @@
 /*
- * A slow second opinion on a round: sets as byte matrices, everything recomputed after every event,
- * deadlocks found as "nothing can move any more". Shares no code with the engines; only the layout
- * of a part and the program of a round are theirs. For small parts in tests, one thread.
+ * A slow reference for a round of the simulator. Sets are byte matrices, everything is recomputed
+ * after every event, and a deadlock means that nothing can move any more. It shares no code with
+ * the engines, only the layout of a part and the program of a round. For small parts in tests. Not
+ * thread-safe.
  */
 #ifndef DF_TEST_SIM_ORACLE_H
 #define DF_TEST_SIM_ORACLE_H
@@ -18,7 +19,7 @@ struct oracle {
 	const struct df_sim_part *p;
 	const struct df_sim_setup *s;
 	unsigned char member[OR_GPUS][OR_COLLS], issued[OR_GPUS][OR_COLLS], done[OR_COLLS];
-	int rest[OR_GPUS][OR_COLLS], nr_rest[OR_GPUS];	 /* not issued, in expected order */
+	int rest[OR_GPUS][OR_COLLS], nr_rest[OR_GPUS];	 /* not issued yet, in expected order */
 	int order[OR_GPUS][OR_COLLS], nr_order[OR_GPUS]; /* issued, in order of issue */
 	int turn[OR_GPUS], rare[OR_GPUS];
 	unsigned char hung[OR_GPUS], accepted[OR_GPUS][OR_COLLS];
@@ -38,7 +39,9 @@ static int or_nr_outstanding(const struct oracle *o, int x)
 	return n;
 }
 
-/* Whether x executes c: among the first `slots` unfinished ones in its order of issue. */
+/*
+ * Whether x executes c: c is among the first `slots` unfinished operations in x's order of issue.
+ */
 static int or_executes(const struct oracle *o, int x, int c)
 {
 	int before = 0;
@@ -69,7 +72,7 @@ static void or_complete(struct oracle *o)
 	}
 }
 
-/* Whether the suspended GPUs hold each other for ever, by reduction. */
+/* Whether the suspended GPUs block each other for ever, by reduction. */
 static int or_locked(const struct oracle *o)
 {
 	unsigned char stuck[OR_GPUS] = {0};
@@ -124,7 +127,7 @@ static int or_limit_reached(const struct oracle *o)
 	return 0;
 }
 
-/* The published single-queue test, from the multiset of accepted, not completed submissions. */
+/* The paper's single-queue test, from the multiset of accepted and incomplete submissions. */
 static int or_group_state(struct oracle *o, int x, int c)
 {
 	int g = o->p->coll_group[c], other = 0, all = 1;
@@ -151,7 +154,8 @@ static int or_group_state(struct oracle *o, int x, int c)
 }
 
 /*
- * Whether the members of some group issued its collectives in different orders, as far as both did.
+ * Whether members of some group issued its collectives in different orders, as far as both have
+ * issued them.
  */
 static int or_orders_differ(const struct oracle *o)
 {
@@ -174,7 +178,7 @@ static int or_orders_differ(const struct oracle *o)
 	return 0;
 }
 
-/* One turn of x; 1 if it is a deadlock. */
+/* Executes one turn of x. Returns 1 if it leads to a deadlock. */
 static int or_turn(struct oracle *o, const struct df_sim_program *prog, int x, int64_t *releases)
 {
 	int skip = 0, c;
@@ -245,7 +249,7 @@ static int oracle_round(const struct df_sim_part *p, const struct df_sim_setup *
 			dead = or_turn(o, prog, x, releases);
 		}
 	}
-	/* Operations that were not issued or not completed by now never will be. */
+	/* Operations that are not issued or not completed now never will be. */
 	for (int x = 0; x < p->nr_gpus; x++)
 		dead |= o->nr_rest[x] > 0;
 	if (s->method != DF_SIM_BY_GROUP_STATE && s->method != DF_SIM_BY_GROUP_ORDER)

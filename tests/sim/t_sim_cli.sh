@@ -1,6 +1,5 @@
 #!/bin/bash
-# `dfshim sim` as a user meets it: output forms, vectors through the command line, errors that name key,
-# value and what is allowed, sweeps and pictures, the same result for any number of jobs.
+# Description: `dfshim sim` from the command line: forms of output, recorded runs, errors that name key, value and allowed values, sweeps and pictures, and the same result for any number of jobs.
 set -u
 SIM="${SIM:-${B:-build}/dfshim} sim"
 T=${T:-$(mktemp -d)}
@@ -8,7 +7,8 @@ D=tests/sim/data
 fails=0
 fail() { echo "FAIL: $*"; fails=$((fails + 1)); }
 
-# expect STATUS PATTERN ARGS...: exit status and a pattern in standard error, nothing on standard output
+# expect STATUS PATTERN ARGS...: the command must exit with STATUS, print PATTERN to standard error,
+# and nothing to standard output.
 expect() {
 	local status=$1 pattern=$2 rc
 	shift 2
@@ -25,7 +25,7 @@ for v in val_a val_b val_c limit overlap chatter; do
 	grep -q '^deadlocks ' "$T/err" || fail "$v: no summary on standard error"
 done
 
-# One configuration with one thing wrong at a time.
+# Configurations with one mistake each.
 good='"model":"StreamWithSync","grouping_policy":"Megatron","disorder_prob":0.1,"sync_prob":0.1,"tp_group_size":2,"dp_group_size":2,"pp_group_size":1,"coll_cnt_per_tp_group":5,"coll_cnt_per_dp_group":5,"total_rounds":50'
 free='"model":"Single","grouping_policy":"Arbitrary","disorder_prob":0.1,"coll_cnt_per_group":[3,3]'
 bad() { # PATTERN JSON
@@ -84,7 +84,7 @@ expect 2 '1 values; allowed: 2 to' "$T/good.json" --sweep disorder_prob=0:1:lin:
 expect 2 'takes no numbers' "$T/good.json" --sweep model=0:1:lin:3
 expect 2 'draws a sweep' "$T/good.json" -o "$T/x.svg"
 
-# JSON, and no influence of the number of jobs or of the short cuts.
+# JSON. Neither the number of jobs nor the short cuts change the result.
 field() { python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval("d"+sys.argv[2]))' "$1" "$2"; }
 for o in "--jobs 1" "--jobs 2" "--jobs 7" "--plain"; do
 	timeout "${LIMIT:-60}" $SIM "$T/good.json" --json --rounds 5000 --seed 11 $o >"$T/j.json" || fail "json $o"
@@ -101,7 +101,7 @@ timeout "${LIMIT:-60}" $SIM "$T/good.json" --until-width 0.05 --seed 4 --jobs 3 
 [ "$(field "$T/a" '["rounds"]')" = "$(field "$T/b" '["rounds"]')" ] || fail "--until-width depends on jobs"
 field "$T/a" '["ci95"][1] - d["ci95"][0] <= 0.05' | grep -q True || fail "--until-width not reached"
 
-# The other semantics and limits, and rules side by side.
+# Other semantics and limits, and several rules side by side.
 timeout "${LIMIT:-60}" $SIM "$T/good.json" --rules --rounds 500 --seed 5 --json --set resource_limit=3 >"$T/r.json" || fail rules
 field "$T/r.json" '["rules"][-1]["deadlocks"] == 0 and d["rules"][-1]["releases"] > 0 and len(d["rules"]) == 5' |
 	grep -q True || fail "rules: $(cat "$T/r.json")"
@@ -118,7 +118,7 @@ expect 2 'disorder_prob' "$T/good.json" --sweep disorder_prob=0.1,zz --rounds 10
 timeout "${LIMIT:-60}" $SIM "$T/good.json" --sweep total_rounds=10,20 -o /nonexistent/x.svg >/dev/null 2>"$T/err"
 [ $? = 1 ] && grep -q "/nonexistent/x.svg: cannot write" "$T/err" || fail "unwritable picture"
 
-# The schema that ships is the one the program means.
+# The shipped schema equals the program's.
 timeout "${LIMIT:-60}" $SIM --schema | cmp -s - docs/sim.schema.json || fail "docs/sim.schema.json is not 'dfshim sim --schema'"
 if python3 -c 'import jsonschema' 2>/dev/null; then
 	for f in docs/sim/*.json $D/*.json "$T/good.json"; do

@@ -1,8 +1,7 @@
 /*
- * Every engine and every short cut against the plain simulation and against a slow oracle, on
- * random small configurations of all models, semantics and rules, round by round.
- *
- * SEED=n repeats a run; the seed is printed at the start.
+ * Compares every engine and every short cut with the plain simulation and with a slow oracle, round
+ * by round, on random small configurations of all models, semantics and rules. SEED=n repeats a
+ * run.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@ static void setup(void)
 	df_rng_seed(&rng, seed, 0, 0);
 }
 
-/* Random groups that together hold every GPU. */
+/* Random groups that together contain every GPU. */
 static void random_workload(struct df_sim_workload *w)
 {
 	int nr_gpus = 2 + below(8), nr_groups = 1 + below(6), m = 0;
@@ -49,7 +48,7 @@ static void random_workload(struct df_sim_workload *w)
 		w->nr_colls[g] = below(10);
 		w->start[g + 1] = m;
 	}
-	/* The rest in one group of their own, so that every part is in one. */
+	/* The remaining GPUs form a group of their own, so that every part is in a group. */
 	w->nr_groups = nr_groups;
 	for (int x = 0; x < nr_gpus; x++)
 		if (!in[x])
@@ -114,7 +113,7 @@ static void compare_round(const struct df_sim_part *part, const struct df_sim_se
 			      "plain %d (%lld)",
 			      (unsigned long long)seed, which, s->method, b.deadlock,
 			      (long long)b.releases, a.deadlock, (long long)a.releases);
-		/* The cases in which a part can be skipped without any engine. */
+		/* The cases in which a part can be skipped without an engine. */
 		if (s->method == DF_SIM_BY_CYCLE && !prog->nr_danger)
 			ck_assert_msg(!a.deadlock && !a.releases, "seed %llu",
 				      (unsigned long long)seed);
@@ -154,7 +153,7 @@ START_TEST(engines_agree)
 		df_sim_system_fini(&sys);
 		df_sim_config_fini(&cfg);
 	}
-	/* The comparison means something only if both outcomes are common everywhere. */
+	/* The comparison is meaningful only if both outcomes are common for every method. */
 	for (int m = 0; m < 5; m++) {
 		ck_assert_msg(nr_dead_by_method[m] > nr_by_method[m] / 50 &&
 				      nr_dead_by_method[m] < nr_by_method[m] * 49 / 50,
@@ -165,7 +164,7 @@ START_TEST(engines_agree)
 }
 END_TEST
 
-/* Larger parts at low probabilities: what the short cuts are for. */
+/* Larger parts with low probabilities, for which the short cuts are made. */
 START_TEST(engines_agree_on_larger_parts)
 {
 	static const enum df_sim_semantics sem[] = {DF_SIM_ARTIFACT, DF_SIM_EXACT, DF_SIM_FIFO};
@@ -217,7 +216,10 @@ static void note_round(void *arg, int64_t round, int deadlock, int64_t deadlocks
 	l->dead[l->nr++] = (unsigned char)deadlock;
 }
 
-/* Whole runs: short cuts or not, any number of jobs, split or whole: the same rounds deadlock. */
+/*
+ * Whole runs with and without short cuts, with any number of jobs, split or whole: the same rounds
+ * deadlock.
+ */
 START_TEST(runs_agree)
 {
 	for (int which = 0; which < 300; which++) {
@@ -253,9 +255,9 @@ START_TEST(runs_agree)
 END_TEST
 
 /*
- * Jumping from one rare turn to the next must give the law of drawing every number: the ratio with
- * our programs against the ratio with one draw per decision. 5 standard errors of the difference,
- * so a correct program fails once in some 10^5 runs of the test.
+ * Jumping from one rare turn to the next must give the same distribution as drawing every number.
+ * Compares the ratio of both methods, within 5 standard errors of the difference. A correct program
+ * fails once in about 10^5 runs of the test.
  */
 START_TEST(programs_have_the_published_law)
 {
@@ -284,7 +286,7 @@ START_TEST(programs_have_the_published_law)
 }
 END_TEST
 
-/* dfshim's rules: nothing deadlocks in one queue; with release nothing deadlocks at all. */
+/* By dfshim's rules a single queue never deadlocks, and with releases nothing deadlocks at all. */
 START_TEST(own_rules_never_deadlock)
 {
 	int64_t nccl = 0, releases = 0;

@@ -1,6 +1,6 @@
 /*
- * A recorded job becomes a workload: groups, counts, and rates of disorder and synchronisation that
- * are known because the test wrote the traces itself, one process a rank.
+ * A recorded job becomes a workload. The test writes the traces itself, with one process a rank, so
+ * groups, counts, and rates of disorder and synchronisation are known.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,19 +15,22 @@
 #include "trace/record/writer.h"
 
 #define NR_RANKS 4
-#define NR_WORLD 60 /* collectives of all ranks */
-#define NR_PAIR	 40 /* of ranks 0, 1 and of ranks 2, 3 */
+#define NR_WORLD 60 /* number of collectives of all ranks */
+#define NR_PAIR	 40 /* number of collectives of ranks 0 and 1, and of ranks 2 and 3 */
 
 static char dir[64];
 
 static void issue(uint32_t comm, int rank, int what)
 {
-	/* Counts differ, so that each collective has its own signature, but for every eighth. */
+	/* Counts differ, so that each collective has its own signature, except for every eighth. */
 	df_trace(DF_REC_OP_ISSUE, 0, comm, rank, df_trace_serial(), DF_KIND_ALLREDUCE | 7 << 8,
 		 (uint64_t)(what % 8 ? 100 + what : 5), 0, 0);
 }
 
-/* One rank: both communicators, `swaps` neighbours out of order in each, `syncs` in between. */
+/*
+ * A rank with both communicators. In each communicator `swaps` neighbours are exchanged, and
+ * `syncs` synchronisations are between the collectives.
+ */
 static void rank_main(int rank, int swaps, int syncs)
 {
 	struct df_trace_config cfg = {.dir = dir, .mb = 1, .rank = rank, .world = NR_RANKS};
@@ -35,7 +38,7 @@ static void rank_main(int rank, int swaps, int syncs)
 
 	if (df_trace_open(&cfg))
 		_exit(3);
-	/* Before any collective: start-up, not counted. */
+	/* The start-up before the first collective does not count. */
 	df_trace(DF_REC_CALL_ENTER, 0, 0, -1, 1, DF_CALL_DEVICE_SYNC, 0, 0, 0);
 	world = df_trace_comm(0x1111, NR_RANKS, rank, 0, 0, "world");
 	pair = df_trace_comm(0x2222 + (uint64_t)(rank / 2), 2, rank % 2, 0, 0x1111, "pair");
@@ -57,7 +60,7 @@ static void rank_main(int rank, int swaps, int syncs)
 			df_trace(DF_REC_CALL_ENTER, 0, 0, -1, 9, DF_CALL_STREAM_SYNC, 0, 0, 0);
 		}
 	}
-	/* Point to point, and operations after the last collective, do not count. */
+	/* Messages, and operations after the last collective, do not count. */
 	df_trace(DF_REC_OP_ISSUE, 0, world, rank, df_trace_serial(), DF_KIND_SEND, 1, 0, 0);
 	df_trace(DF_REC_CALL_ENTER, 0, 0, -1, 1, DF_CALL_DEVICE_SYNC, 0, 0, 0);
 	df_trace_close();
@@ -103,7 +106,8 @@ START_TEST(counts_what_was_recorded)
 	ck_assert_int_eq(o.nr_issued, NR_RANKS * (NR_WORLD + NR_PAIR));
 	ck_assert_int_eq(o.nr_sync, NR_RANKS * 2);
 	/*
-	 * Rank 1 swapped 3 neighbours in the world and in its pair; only those issues were early.
+	 * Rank 1 exchanged 3 neighbours in the world and 3 in its pair. Only the earlier one of
+	 * each counts as disorder.
 	 */
 	ck_assert_int_eq(o.nr_disorder, 6);
 	for (int g = 0; g < 3; g++) {
@@ -119,7 +123,9 @@ START_TEST(counts_what_was_recorded)
 }
 END_TEST
 
-/* A communicator for each collective: the ranks' orders differ only between communicators. */
+/*
+ * A communicator for each collective, so that the ranks' orders differ only between communicators.
+ */
 static void crossed_main(int rank)
 {
 	struct df_trace_config cfg = {.dir = dir, .mb = 1, .rank = rank, .world = NR_RANKS};
@@ -131,7 +137,7 @@ static void crossed_main(int rank)
 		comm[c] = df_trace_comm(0x3333 + (uint64_t)c, NR_RANKS, rank, 0, 0, "one");
 	for (int i = 0; i < 10; i++)
 		for (int c = 0; c < 8; c++) {
-			/* Rank 2 swaps two neighbours in each of its ten iterations. */
+			/* Rank 2 exchanges two neighbours in each of its ten iterations. */
 			int k = rank == 2 && (c == 3 || c == 4) ? 7 - c : c;
 
 			issue(comm[k], rank, k);

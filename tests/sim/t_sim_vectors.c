@@ -1,7 +1,7 @@
 /*
- * The published program, bit for bit: CPython's random numbers, and the count of deadlocks after
- * each round on recorded runs of it (tests/sim/data: *.cumulative.txt by the program as shipped
- * with its seed of 2023, *.cycle.txt by the same program with its own cycle test switched back on).
+ * Reproduces the published program bit for bit: CPython's random numbers, and the count of
+ * deadlocks after each round of recorded runs (tests/sim/data: *.cumulative.txt by the program as
+ * shipped, with its seed 2023; *.cycle.txt by the same program with its own cycle test enabled).
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 START_TEST(cpython_numbers)
 {
-	/* float.hex() of what random.random() yields after random.seed(2023). */
+	/* float.hex() of the values of random.random() after random.seed(2023). */
 	static const double first[] = {0x1.881caf59cf100p-2, 0x1.f197e85c9490ep-1,
 				       0x1.b008d658e9334p-1, 0x1.47f7a5ce3c470p-2};
 	struct df_mt mt;
@@ -34,7 +34,7 @@ START_TEST(cpython_numbers)
 }
 END_TEST
 
-/* df_mt_skip() may only pass over draws at or above the bound, and must not lose any. */
+/* df_mt_skip() may only skip draws at or above the bound, and must not lose any. */
 START_TEST(skipping_is_reading)
 {
 	static const double bounds[] = {1, 0.7, 0.1, 4e-3, 1e-5, 0};
@@ -137,7 +137,7 @@ static void note(void *arg, int64_t round, int deadlock, int64_t deadlocks)
 	((unsigned char *)arg)[round] = (unsigned char)deadlock;
 }
 
-/* All processes of the published program replay the same rounds when the seed is fixed. */
+/* With a fixed seed all processes of the published program replay the same rounds. */
 START_TEST(processes_replay)
 {
 	static unsigned char dead[1000];
@@ -152,7 +152,9 @@ START_TEST(processes_replay)
 	ck_assert_int_eq(res.rounds, 600);
 	for (int i = 1; i <= 400; i++)
 		ck_assert_int_eq(dead[i], dead[i + 200]);
-	/* They are counted thrice, but they are no more evidence than once. */
+	/*
+	 * Three processes count the same rounds, which are no more evidence than one process gives.
+	 */
 	df_sim_wilson(res.deadlocks / 3, 200, ci);
 	ck_assert(res.ci95[0] == ci[0] && res.ci95[1] == ci[1]);
 	df_sim_config_fini(&cfg);
