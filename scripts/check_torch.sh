@@ -1,7 +1,7 @@
 #!/bin/bash
 # PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork ranks stub plan sync ci reports serving jobs lanes backend cookbook input ends others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork ranks stub plan sync ci reports serving recorder jobs lanes backend cookbook input ends others suite
 #
 # TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
 # installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
@@ -11,7 +11,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 part=(--every 9 --limit 120) worlds=${WORLDS:-2 3 4} passed=0 failed=0 skipped=0
-usual="operators ddp fork ranks stub plan sync ci reports serving jobs lanes backend cookbook input ends others suite" no_torch=1
+usual="operators ddp fork ranks stub plan sync ci reports serving recorder jobs lanes backend cookbook input ends others suite" no_torch=1
 case ${1-} in
 --all)
 	part=()
@@ -24,7 +24,7 @@ case ${1-} in
 esac
 parts=" ${*:-$usual} "
 for p in $parts; do
-	[[ " operators ddp fork ranks stub plan sync ci reports serving jobs lanes backend cookbook input ends others suite " == *" $p "* ]] || {
+	[[ " operators ddp fork ranks stub plan sync ci reports serving recorder jobs lanes backend cookbook input ends others suite " == *" $p "* ]] || {
 		echo "check_torch.sh: unknown part '$p'" >&2
 		exit 2
 	}
@@ -232,6 +232,19 @@ if wants serving; then
 		done
 	done < <("$py" tests/torch/serving.py --list)
 	run "serving: all of them, fixed" 0 --host -n 2 --rules nccl --timeout 60 -- "$py" tests/torch/serving.py all --fixed
+fi
+if wants recorder; then
+	# PyTorch's Flight Recorder and dfshim, each with its own record of one hang.
+	mkdir "$T/dumps"
+	line=$(grep -n '# the line$' tests/torch/recorder.py)
+	TORCH_NCCL_TRACE_BUFFER_SIZE=200 run "recorder: a hang, both record it" 20 --host -n 2 --rules nccl --timeout 25 --trace "$T/recorded" -- \
+		"$py" tests/torch/recorder.py "$T/dumps"
+	says "dfshim's verdict while the job runs" '^MISSING: .*#3 waits for r1, which has not issued it'
+	for of in recorded dumps; do
+		check "recorder: the verdict on the $of" 20 "$B/dfshim" check "$T/$of"
+		says "the missing call" '^MISSING: .*#3 waits for r1, which has not issued it'
+		says "its line" "recorder.py:${line%%:*}"
+	done
 fi
 if wants jobs; then
 	for case in ddp fsdp2 tensor_parallel pipeline ring graphs groups end collectives eager; do
