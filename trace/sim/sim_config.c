@@ -1,5 +1,6 @@
 /*
- * Reads configurations, by the table of keys, and says precisely what is wrong with one.
+ * Reads and checks configurations by the table of keys. Messages name the key, its value and what
+ * is allowed.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -35,7 +36,7 @@ static int complain(struct complaint *c, const char *fmt, ...)
 	return -EINVAL;
 }
 
-/* The value as written, shortened. */
+/* Writes `v` as JSON into buf, shortened to fit, and returns buf. */
 static const char *shown(const json_t *v, char *buf, size_t size)
 {
 	char *s = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));

@@ -5,7 +5,7 @@
  * A `part` is a connected component of the workload, for example a pipeline stage. Parts share no
  * collective, so a round deadlocks exactly when one of its parts does. Equal parts share one
  * object. Collectives are numbered in dispatch order, so every GPU's expected list is ascending.
- * All GPUs agree on this total order. The proofs of the short cuts depend on it.
+ * All GPUs agree on this total order, and the proofs of the short cuts depend on that.
  *
  * A `program` is all that is random in a round of a part: for each GPU the turns that do not issue
  * the first of its remaining collectives. The turns of a GPU depend only on its own draws, not on
@@ -31,20 +31,21 @@ struct df_sim_part {
 	int *group_start; /* nr_groups + 1 */
 	int *members;	  /* GPUs, ascending in each group */
 	int *coll_group;  /* by collective */
-	int *at_start;	  /* by collective: at[at_start[c] + i] is its place in member i's list */
+	/* by collective: at[at_start[c] + i] is the position of c in member i's list */
+	int *at_start;
 	int *at;
 };
 
 struct df_sim_system {
-	int nr_parts; /* of a round */
+	int nr_parts; /* number of parts in a round */
 	int *part_of; /* nr_parts: index into parts */
 	int nr_kinds; /* different parts */
 	struct df_sim_part *parts;
 };
 
 /*
- * split: one part for each connected component; else the whole workload is one part. Fails with
- * -ENOMEM.
+ * If `split`, makes one part of each connected component of the workload, else one part of the
+ * whole workload. Fails with -ENOMEM.
  */
 int df_sim_system_init(struct df_sim_system *sys, const struct df_sim_workload *load,
 		       enum df_sim_dispatch dispatch, int split);
@@ -79,15 +80,16 @@ static inline int df_sim_group_size(const struct df_sim_part *p, int group)
 /* -- programs ---------------------------------------------------------------------------------- */
 
 /*
- * A rare turn. skip > 0: the first `skip` of the remaining collectives are passed over and the next
- * is issued. DF_SIM_SYNC_CALM: a synchronisation while none is passed over. DF_SIM_SYNC_DANGER: a
- * synchronisation while one is; only these can close a cycle.
+ * The meaning of df_sim_rare's `skip`. A value > 0: the GPU passes over that number of its
+ * remaining collectives and issues the next one. DF_SIM_SYNC_CALM: the GPU synchronises and has no
+ * collective passed over. DF_SIM_SYNC_DANGER: the GPU synchronises and has one passed over; only
+ * such synchronisations can close a cycle.
  */
 #define DF_SIM_SYNC_CALM   0
 #define DF_SIM_SYNC_DANGER (-1)
 
 struct df_sim_rare {
-	int turn; /* of that GPU, from 0 */
+	int turn; /* index of the turn among the GPU's turns, from 0 */
 	int skip;
 };
 
@@ -109,13 +111,16 @@ void df_sim_odds_init(struct df_sim_odds *odds, double disorder, double sync);
 int df_sim_program_init(struct df_sim_program *prog, const struct df_sim_part *part);
 void df_sim_program_fini(struct df_sim_program *prog);
 
-/* Draws a round. Fails with -ENOMEM, or with -E2BIG if a GPU would take more than 2^30 turns. */
+/*
+ * Draws the program of a round. Fails with -ENOMEM, or with -E2BIG if a GPU would take more than
+ * 2^30 turns.
+ */
 int df_sim_program_draw(struct df_sim_program *prog, const struct df_sim_part *part,
 			const struct df_sim_odds *odds, struct df_rng *rng);
 
 /*
- * A maximal stretch of a GPU's expected list that it issues in another order: positions
- * first..first+nr-1 are issued as order[0..nr-1].
+ * An excursion is a maximal stretch of a GPU's expected list that the GPU issues in another order:
+ * it issues positions first..first+nr-1 as order[0..nr-1].
  */
 struct df_sim_excursion {
 	int gpu, first, nr;
@@ -125,13 +130,13 @@ struct df_sim_excursion {
 struct df_sim_excursions {
 	struct df_sim_excursion *v;
 	int nr, size;
-	int *order; /* nr_events, storage */
+	int *order; /* storage of nr_events numbers for the `order` of all excursions */
 	int *skipped;
 };
 
 int df_sim_excursions_init(struct df_sim_excursions *ex, const struct df_sim_part *part);
 void df_sim_excursions_fini(struct df_sim_excursions *ex);
-/* Finds the excursions of all GPUs, by GPU and place. Fails with -ENOMEM. */
+/* Finds the excursions of all GPUs, in the order of GPU and position. Fails with -ENOMEM. */
 int df_sim_excursions_find(struct df_sim_excursions *ex, const struct df_sim_part *part,
 			   const struct df_sim_program *prog);
 
@@ -142,45 +147,56 @@ struct df_sim_outcome {
 	int64_t releases;
 };
 
-/* How a round is decided. Follows from model, semantics, rules and resource_limit. */
+/* How a round is decided. This follows from model, semantics, rules and resource_limit. */
 enum df_sim_method {
-	DF_SIM_BY_GROUP_STATE, /* Single, artifact: the group's current collective */
-	DF_SIM_BY_GROUP_ORDER, /* Single, exact: a queue per GPU and group */
-	/* Fifo, or exact with a limit: `slots` collectives execute, the rest queue. */
+	/* Single model, artifact semantics: by the current collective of each group */
+	DF_SIM_BY_GROUP_STATE,
+	DF_SIM_BY_GROUP_ORDER, /* Single model, exact semantics: by a queue per GPU and group */
+	/*
+	 * Fifo semantics, or exact semantics with a limit: `slots` collectives execute, the rest
+	 * queue.
+	 */
 	DF_SIM_BY_SLOTS,
-	DF_SIM_BY_INTERSECTION, /* Sync, artifact */
-	DF_SIM_BY_CYCLE,	/* Sync, exact; and dfshim's rules */
+	DF_SIM_BY_INTERSECTION, /* Sync model, artifact semantics */
+	DF_SIM_BY_CYCLE,	/* Sync model, exact semantics; also all of dfshim's rules */
 };
 
 struct df_sim_setup {
 	enum df_sim_method method;
-	int slots; /* BY_SLOTS */
-	int limit; /* BY_INTERSECTION: resource_limit; 0: none */
-	/* Turns may be synchronisations: one more draw for each in the published order. */
+	int slots; /* for DF_SIM_BY_SLOTS */
+	int limit; /* for DF_SIM_BY_INTERSECTION: resource_limit; 0 means no limit */
+	/*
+	 * Turns may be synchronisations. In the published order each turn then takes one more
+	 * draw.
+	 */
 	int with_sync;
-	int release; /* BY_CYCLE: the synchronisation that closes a cycle returns */
+	int release; /* for DF_SIM_BY_CYCLE: the synchronisation that closes a cycle returns */
 	struct df_sim_odds odds;
 };
 
 void df_sim_setup_init(struct df_sim_setup *setup, const struct df_sim_config *cfg);
 
-/* The event-by-event engine: the reference for all others. */
+/*
+ * The event-by-event engine. All other engines are checked against it. df_sim_plain_create()
+ * returns NULL if memory is short.
+ */
 struct df_sim_plain;
 struct df_sim_plain *df_sim_plain_create(const struct df_sim_part *part);
 void df_sim_plain_destroy(struct df_sim_plain *pl);
 
 /*
- * Runs one round. Draws are from prog, or if that is NULL from mt, in the published program's
- * order.
+ * Runs one round. Takes the random draws from `prog`. If `prog` is NULL, takes them from `mt`, in
+ * the order of the published program.
  */
 void df_sim_plain_round(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 			const struct df_sim_program *prog, struct df_mt *mt,
 			struct df_sim_outcome *out);
 
 /*
- * The synchronisation model without the ordinary events: visits only rare turns, suspended GPUs and
- * turns that issue passed-over collectives. For the methods BY_INTERSECTION (without a limit) and
- * BY_CYCLE. The outcome equals the plain engine's on the same program.
+ * An engine for the synchronisation model that skips ordinary turns. It visits only rare turns,
+ * suspended GPUs, and turns that issue passed-over collectives. It serves the methods
+ * BY_INTERSECTION (without a limit) and BY_CYCLE. Its outcome equals the plain engine's for the
+ * same program. df_sim_sparse_create() returns NULL if memory is short.
  */
 struct df_sim_sparse;
 struct df_sim_sparse *df_sim_sparse_create(const struct df_sim_part *part);
@@ -189,8 +205,9 @@ void df_sim_sparse_round(struct df_sim_sparse *sp, const struct df_sim_setup *se
 			 const struct df_sim_program *prog, struct df_sim_outcome *out);
 
 /*
- * The single-queue models without the ordinary events: visit only the neighbourhoods of excursions.
- * Return 1 for a deadlock, 0 for none, or -ENOMEM.
+ * An engine for the single-queue models that looks only at excursions and what is near them.
+ * df_sim_order_create() returns NULL if memory is short. The other functions return 1 for a
+ * deadlock, 0 for none, or -ENOMEM.
  */
 struct df_sim_order;
 struct df_sim_order *df_sim_order_create(const struct df_sim_part *part);

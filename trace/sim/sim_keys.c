@@ -1,6 +1,4 @@
-/*
- * The table of keys and what is made from it: names of values, and the JSON schema.
- */
+/* The table of keys, the names of values, and the JSON schema made from both. */
 #include <jansson.h>
 #include <string.h>
 
@@ -205,7 +203,7 @@ static json_t *schema_of(const struct df_sim_key *k)
 	return o;
 }
 
-/* "If key has this value, these keys are required." */
+/* Returns the schema rule "if `key` has this value, the keys in `required` must be present". */
 static json_t *condition(const char *key, const char *value, json_t *required)
 {
 	return json_pack("{s:{s:{s:{s:s}}}, s:{s:o}}", "if", "properties", key, "const", value,

@@ -1,6 +1,6 @@
 /*
- * The keys of a configuration: those of the published simulator and a few of ours. They are
- * declared only in this table; the checks, their messages and the JSON schema follow it.
+ * The keys of a configuration: those of the published simulator and a few of ours. Only this table
+ * declares them. The checks, the messages and the JSON schema are made from the table.
  */
 #ifndef DF_TRACE_SIM_SIM_KEYS_H
 #define DF_TRACE_SIM_SIM_KEYS_H
@@ -13,8 +13,8 @@ enum key_need { OPTIONAL, ALWAYS, MEGATRON, ARBITRARY };
 struct df_sim_key {
 	const char *name;
 	enum key_kind kind;
-	enum key_need need; /* when it is required */
-	int64_t min, max;   /* INT */
+	enum key_need need; /* when the key is required */
+	int64_t min, max;   /* bounds of an integer key */
 	const char *words[4];
 	const char *help;
 };
@@ -22,7 +22,7 @@ struct df_sim_key {
 extern const struct df_sim_key df_sim_keys[];
 extern const int df_sim_nr_keys;
 
-/* NULL: there is no such key. */
+/* Returns the entry of a key, or NULL if there is no such key. */
 const struct df_sim_key *df_sim_find_key(const char *name);
 
 #endif

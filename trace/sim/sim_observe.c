@@ -1,14 +1,14 @@
 /*
- * From records to a workload. A GPU is a device of a traced process, and a group is a communicator.
- * A collective is identified in its communicator by kind, type, operator, count, and by being the
- * k-th such collective of its rank, as dfshim matches them.
+ * Makes a workload from records. A GPU is a device of a traced process, and a group is a
+ * communicator. A collective is identified in its communicator by kind, type, operator and count,
+ * and by k: it is the k-th such collective of its rank. dfshim matches calls in the same way.
  *
- * Disorder can be counted where GPUs have an order in common. That is the case inside each
- * communicator, and for all communicators together among GPUs that are members of the same ones.
- * The reference is the order of the GPU that makes the fewest issues of the others look disordered.
- * An issue is out of order if an earlier one of that order has not been issued yet, as in the
- * simulator, where a draw passes over the next collective. The larger of a GPU's two counts is
- * used.
+ * Disorder can be counted only among GPUs that have an order in common. This holds for the members
+ * of one communicator. It also holds for all communicators together among GPUs that are members of
+ * the same communicators (a class). The reference order is that of the GPU for which the fewest
+ * issues of the other GPUs look disordered. An issue is out of order if a collective that precedes
+ * it in the reference order has not been issued yet. This is the simulator's meaning too: there a
+ * draw passes over the next collective. The larger of a GPU's two counts is used.
  */
 #define _GNU_SOURCE /* qsort_r */
 #include <dirent.h>
@@ -29,15 +29,19 @@
 #define MAX_DEPTH      4
 #define MAX_REFERENCES 8
 
-/* An issue. `what` becomes the number of the collective in its communicator. */
+/*
+ * An issue. `what` is first the identity of the collective and later its number in its
+ * communicator.
+ */
 struct issue {
 	int gpu, group, what;
 };
 
 struct gpu {
 	int rank, trace, device, number;
-	uint64_t class;	       /* the same for GPUs in the same communicators */
-	int64_t inside, among; /* issues out of order, in communicators and in its class */
+	uint64_t class; /* equal for GPUs that are in the same communicators */
+	/* issues out of order: in single communicators, and in the GPU's class */
+	int64_t inside, among;
 };
 
 struct group {
@@ -46,7 +50,7 @@ struct group {
 	UT_hash_handle hh;
 };
 
-/* A collective of a communicator: the `nth` of this description on its rank. */
+/* A collective of a communicator: the nth that its rank issued with this kind and count. */
 struct look {
 	struct {
 		uint64_t kind, count;
@@ -56,7 +60,7 @@ struct look {
 	UT_hash_handle hh;
 };
 
-/* How many collectives of one description a GPU has issued. */
+/* How many collectives of one kind and count a GPU has issued in a group. */
 struct tally {
 	struct {
 		uint64_t kind, count;
@@ -75,8 +79,8 @@ struct work {
 	struct gpu *gpus;
 	int nr_gpus, gpus_size;
 	struct group **groups; /* by number */
-	int *nr_looks;	       /* by group */
-	int *base;	       /* by group: its first number among all collectives */
+	int *nr_looks;	       /* by group: number of entries of type look */
+	int *base;	       /* by group: number of its first collective among all collectives */
 	int nr_groups, groups_size;
 	struct group *by_hash;
 	struct look *looks;
@@ -132,7 +136,10 @@ static int group_of(struct work *w, uint64_t hash, int nranks)
 	return w->nr_groups++;
 }
 
-/* Returns the number, in its group, of the collective that gpu issues now. */
+/*
+ * Returns the number, in its group, of the collective that `gpu` issues now. Returns a negative
+ * error if memory is short.
+ */
 static int number_of(struct work *w, int gpu, int group, uint64_t kind, uint64_t count)
 {
 	struct tally *t, tk;
@@ -186,10 +193,7 @@ static int read_trace(struct work *w, const char *path)
 		struct issue i;
 		uint64_t kind = rec->a & 0xff;
 
-		/*
-		 * Synchronisations count while the rank communicates, that is between two
-		 * collectives.
-		 */
+		/* A synchronisation counts only if the rank communicated before and after it. */
 		if (rec->type == DF_REC_CALL_ENTER && is_device_wide(rec->a) && seen)
 			syncs_since++;
 		if (rec->type != DF_REC_OP_ISSUE || kind == DF_KIND_SEND || kind == DF_KIND_RECV ||
@@ -254,7 +258,7 @@ static int by_gpu_in_group(const void *a, const void *b)
 		return x->group < y->group ? -1 : 1;
 	if (x->gpu != y->gpu)
 		return x->gpu < y->gpu ? -1 : 1;
-	return (x > y) - (x < y); /* as recorded */
+	return (x > y) - (x < y); /* keeps the recorded order */
 }
 
 static int by_gpu_in_class(const void *a, const void *b, void *arg)
@@ -271,7 +275,7 @@ static int by_gpu_in_class(const void *a, const void *b, void *arg)
 	return (x > y) - (x < y);
 }
 
-/* Returns the end of the issues of v[i]'s GPU. */
+/* Returns the index after the last issue of v[i]'s GPU. */
 static int gpu_end(struct issue **v, int i, int n)
 {
 	int j = i;
@@ -286,7 +290,11 @@ static int number_in(const struct work *w, const struct issue *i, int whole)
 	return i->what + (whole ? w->base[i->group] : 0);
 }
 
-/* Counts the issues of v[0..n-1] that precede an earlier one of the order `place` of `len`. */
+/*
+ * Counts those of the issues v[0..n-1] that are earlier than an issue that precedes them in the
+ * reference order. `place` gives the position of each collective in that order, whose length is
+ * `len`.
+ */
 static int64_t count_disorder(const struct work *w, struct issue **v, int n, int whole,
 			      const int *place, unsigned char *taken, int len)
 {
@@ -312,9 +320,9 @@ static int64_t count_disorder(const struct work *w, struct issue **v, int n, int
 }
 
 /*
- * Counts the disorder of GPUs that have an order in common. Adds it to `inside` of each GPU (for
- * one communicator) or to `among` (whole: for one class). v[0..n-1]: their issues, by GPU. len:
- * number of different collectives.
+ * Counts the disorder of GPUs that have an order in common. Adds the count to `inside` of each GPU
+ * (for a communicator), or to `among` if `whole` (for a class). v[0..n-1] are their issues, sorted
+ * by GPU. `len` is the number of different collectives. Fails with -ENOMEM.
  */
 static int compare_orders(struct work *w, struct issue **v, int n, int whole, int len)
 {
@@ -328,7 +336,10 @@ static int compare_orders(struct work *w, struct issue **v, int n, int whole, in
 		j = gpu_end(v, i, n);
 		longest = DF_MAX(longest, j - i);
 	}
-	/* The first pass tries candidates; the second uses the best, to keep its counts. */
+	/*
+	 * The first pass finds the best reference order. The second pass counts with this order and
+	 * stores the counts.
+	 */
 	for (int pass = 0; pass < 2 && !rc; pass++)
 		for (int i = 0, j; i < n; i = j) {
 			int64_t total = 0;
@@ -360,7 +371,10 @@ static int compare_orders(struct work *w, struct issue **v, int n, int whole, in
 	return rc;
 }
 
-/* Counts one communicator: v[0..n-1] are its issues by GPU. Stores the members in the workload. */
+/*
+ * Counts the disorder in one communicator, and stores its members in the workload. v[0..n-1] are
+ * its issues, sorted by GPU.
+ */
 static int count_group(struct work *w, struct issue **v, int n, int group)
 {
 	struct df_sim_workload *load = &w->out->load;
@@ -432,7 +446,7 @@ static int count(struct work *w)
 			      (size_t)(load->start[g + 1] - load->start[g]), sizeof(int),
 			      by_number);
 	}
-	/* All classes are known now. */
+	/* The classes of all GPUs are known from here on. */
 	qsort_r(v, (size_t)w->nr_issues, sizeof(*v), by_gpu_in_class, w);
 	for (int i = 0, j; i < w->nr_issues && !rc; i = j) {
 		uint64_t class = w->gpus[v[i]->gpu].class;

@@ -1,16 +1,16 @@
 /*
- * Single-queue models, decided from the excursions alone.
+ * Decides single-queue models from the excursions alone (sim_int.h says what an excursion is).
  *
- * Strict queue per GPU. The orders of issue admit a schedule exactly when the graph with an edge
- * from each collective to the next one in some GPU's queue has no cycle. Every edge that leads to a
- * lower collective lies inside an excursion. A cycle between collectives lo and hi must cross each
- * number between them downwards, so the ranges of its excursions cover lo..hi without a gap. So a
- * cycle lies inside one cluster of overlapping ranges, and it is enough to run the queues
+ * Strict queue per GPU. The graph has an edge from each collective to the next one in some GPU's
+ * queue. The orders of issue admit a schedule exactly when this graph has no cycle. Every edge that
+ * leads to a lower collective lies inside an excursion. A cycle between collectives lo and hi must
+ * cross each number between them downwards, so the ranges of its excursions cover lo..hi without a
+ * gap. So a cycle lies inside one cluster of overlapping ranges, and it is enough to run the queues
  * restricted to each cluster. Without excursions there is no cycle.
  *
  * Queue per GPU and group. Two members of a group block each other exactly when they issue its
- * collectives in different orders. A member without an excursion that touches the group issues them
- * in the expected order.
+ * collectives in different orders. A member without an excursion that touches the group issues the
+ * group's collectives in the expected order.
  */
 #define _GNU_SOURCE /* qsort_r */
 #include <errno.h>
@@ -22,13 +22,14 @@
 struct df_sim_order {
 	const struct df_sim_part *part;
 	struct df_sim_excursions ex;
-	int *by_low; /* excursions, by lowest collective */
+	int *by_low; /* excursions, sorted by their lowest collective */
 	int by_low_size;
-	int *missing;	 /* by collective: members whose queue does not have it at the front yet */
-	int *head, *end; /* by GPU: into queue[] */
-	int *queue;	 /* restricted queues, at the GPU's own place */
+	/* by collective: number of members whose queue does not have it at the front yet */
+	int *missing;
+	int *head, *end; /* by GPU: positions in queue[] */
+	int *queue;	 /* restricted queues; GPU g's begins at list_start[g] */
 	int *ready;	 /* stack of GPUs whose front must be checked */
-	int *first_of;	 /* by GPU: its first excursion, nr: end */
+	int *first_of;	 /* by GPU: its first excursion; entry nr_gpus is the end */
 };
 
 struct df_sim_order *df_sim_order_create(const struct df_sim_part *p)
@@ -68,15 +69,15 @@ void df_sim_order_destroy(struct df_sim_order *od)
 	free(od);
 }
 
-/* Returns the first place in a GPU's list that holds a collective >= c. */
+/* Returns the first position in a GPU's list that holds a collective >= c. */
 static int place_of(const struct df_sim_part *p, int gpu, int c)
 {
 	return df_sim_nr_below(p->list + p->list_start[gpu], df_sim_list_len(p, gpu), c);
 }
 
 /*
- * Stores the GPU's queue restricted to places a..b-1 in queue[]. Each excursion lies wholly inside
- * or outside them.
+ * Stores the GPU's queue, restricted to positions a..b-1 of its list, in queue[]. Each excursion
+ * must lie wholly inside or wholly outside this range.
  */
 static void restricted(struct df_sim_order *od, int gpu, int a, int b)
 {
@@ -103,7 +104,7 @@ static void restricted(struct df_sim_order *od, int gpu, int a, int b)
 	od->end[gpu] = p->list_start[gpu] + n;
 }
 
-/* Runs the queues restricted to collectives lo..hi. Returns 1 if they get stuck. */
+/* Runs the queues restricted to collectives lo..hi. Returns whether they get stuck. */
 static int queues_stick(struct df_sim_order *od, int lo, int hi)
 {
 	const struct df_sim_part *p = od->part;
@@ -253,7 +254,10 @@ int df_sim_order_groups(struct df_sim_order *od, const struct df_sim_program *pr
 			continue;
 		if (nr_changed < size)
 			return 1;
-		/* All differ from the expected order, but may agree. missing[] is a buffer here. */
+		/*
+		 * The members' orders all differ from the expected one, but they may be equal to
+		 * one another. missing[] is a buffer here.
+		 */
 		for (int i = 1; i < size; i++) {
 			int n = group_order(od, member[0], grp, od->missing);
 			const int *q = od->queue + p->list_start[member[i]];

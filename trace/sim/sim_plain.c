@@ -1,10 +1,11 @@
 /*
- * The event-by-event engine: every turn of every GPU, in the order of the published program. It is
- * the reference for the short cuts, the only engine that can follow CPython's random numbers (drawn
- * in the order of turns over all GPUs), and the engine for models without a known short cut.
+ * The event-by-event engine: it runs every turn of every GPU, in the order of the published
+ * program. The short cuts are checked against it. It is the only engine that can follow CPython's
+ * random numbers, because these are drawn in the order of turns over all GPUs. It also serves the
+ * models that have no short cut.
  *
- * The round function is one body, expanded per method and per source of draws, so that the ordinary
- * turn of each variant is a few instructions.
+ * The round function is one body, expanded for each method and each source of draws, so that the
+ * ordinary turn of each variant is a few instructions.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,23 +14,25 @@
 #include "trace/sim/sim_int.h"
 
 struct gpu {
-	int passed; /* places below the next that are passed over: the first of skipped[] */
-	int nr_out; /* issued and not complete, in methods that count them */
-	int hung;   /* suspended by a synchronisation while something is outstanding */
-	int low;    /* nothing is outstanding below this place */
-	int turn;   /* with a program: turns taken, next rare turn, its index */
+	/* number of positions before the next that are passed over; skipped[] begins with them */
+	int passed;
+	int nr_out; /* collectives issued and not complete, for methods that count them */
+	int hung;   /* suspended by a synchronisation while a collective is outstanding */
+	int low;    /* no collective before this position is outstanding */
+	/* with a program: turns taken, turn of the next rare turn, index of that rare turn */
+	int turn;
 	int rare_turn;
 	int rare;
 };
 
-/* A list entry, for methods that use groups. */
+/* An entry of a GPU's list, for methods that use groups. */
 struct entry {
 	int coll, group;
 	int member; /* index into the part's members[] */
 };
 
 /*
- * BY_GROUP_STATE: the pending collective of a group. A generation ends when all members have
+ * For BY_GROUP_STATE: the pending collective of a group. A generation ends when all members have
  * submitted.
  */
 struct group {
@@ -39,9 +42,10 @@ struct group {
 struct df_sim_plain {
 	const struct df_sim_part *part;
 	struct gpu *gpu;
-	int *next;		/* by GPU: the first list entry that it has not reached */
-	unsigned char *special; /* by GPU: it is suspended, has finished, or has skipped[] places */
-	int *skipped;		/* places, at list_start[] of each GPU */
+	int *next; /* by GPU: the first list entry that the GPU has not reached */
+	/* by GPU: the GPU is suspended, has finished, or has passed over a collective */
+	unsigned char *special;
+	int *skipped; /* passed-over positions; GPU g's begin at list_start[g] */
 	int *missing; /* by collective: members that have not issued it (BY_SLOTS: not begun it) */
 	int *missing_init;
 	int *stack;
@@ -50,15 +54,19 @@ struct df_sim_plain {
 
 	/* BY_GROUP_STATE */
 	struct group *group;
-	int *in; /* by member: the last generation of its group that it submitted to */
+	int *in; /* by member: the last generation of its group that the member submitted to */
 
 	/* BY_GROUP_ORDER */
-	int *nr_issued; /* by member: collectives of that group issued */
-	/* By group: the order in which the first member to reach each place issued. */
+	/* by member: number of the group's collectives that the member has issued */
+	int *nr_issued;
+	/*
+	 * By group: the order of its collectives, as issued by the first member to reach each
+	 * position.
+	 */
 	int *seq, *seq_at;
 
 	/* BY_SLOTS */
-	int *queue; /* collectives in order of issue, at list_start[] */
+	int *queue; /* collectives in order of issue; GPU g's begin at list_start[g] */
 	int *tail, *next_begin, *nr_exec;
 	int *work;
 };
@@ -149,7 +157,7 @@ static inline int position(const struct df_sim_plain *pl, int x)
 	return pl->next[x] - pl->part->list_start[x];
 }
 
-/* Number of collectives that x has not issued. */
+/* Returns the number of collectives that x has not issued. */
 static inline int remaining(const struct df_sim_plain *pl, int x)
 {
 	return pl->part->list_start[x + 1] - pl->next[x] + pl->gpu[x].passed;
@@ -167,7 +175,7 @@ static int is_issued(const struct df_sim_plain *pl, int x, int place)
 	return 1;
 }
 
-/* Returns the next outstanding place of x at or after `place`, or -1. */
+/* Returns the next position at or after `place` that is outstanding on x, or -1. */
 static int next_outstanding(struct df_sim_plain *pl, int x, int place)
 {
 	struct gpu *g = &pl->gpu[x];
@@ -236,7 +244,10 @@ static int on_cycle(struct df_sim_plain *pl, int x)
 	return 0;
 }
 
-/* The published resource test: all members of some group have `limit` collectives outstanding. */
+/*
+ * Whether all members of some group have `limit` collectives outstanding. This is the published
+ * resource test.
+ */
 static int limit_reached(const struct df_sim_plain *pl, int limit)
 {
 	const struct df_sim_part *p = pl->part;
@@ -252,7 +263,10 @@ static int limit_reached(const struct df_sim_plain *pl, int limit)
 	return 0;
 }
 
-/* BY_SLOTS: starts what the free slots of x admit, and all that follows from it. */
+/*
+ * For BY_SLOTS: starts the collectives that the free slots of x admit, and all that can start as a
+ * result.
+ */
 static void begin(struct df_sim_plain *pl, int slots, int x)
 {
 	const struct df_sim_part *p = pl->part;
@@ -282,7 +296,7 @@ static void begin(struct df_sim_plain *pl, int slots, int x)
 	}
 }
 
-/* Issues the k-th of the remaining collectives of x; returns the list entry. */
+/* Issues the collective with index k among those that x has not issued. Returns its list entry. */
 static int take(struct df_sim_plain *pl, int x, int k)
 {
 	struct gpu *g = &pl->gpu[x];
@@ -300,12 +314,12 @@ static int take(struct df_sim_plain *pl, int x, int k)
 	return base + place;
 }
 
-/* DF_SIM_BY_INTERSECTION with a resource limit, which is tested after each issue. */
+/* This method is DF_SIM_BY_INTERSECTION with a resource limit, which is tested after each issue. */
 #define BY_INTERSECTION_LIMITED 100
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-/* Issues one collective. Returns 1 if that is a deadlock. */
+/* Issues the collective of list entry `at`. Returns 1 if this makes a deadlock. */
 ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int x, int at,
 		  const int method)
 {
@@ -335,7 +349,7 @@ ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int
 	case DF_SIM_BY_GROUP_STATE:
 		g = &pl->group[e->group];
 		if (pl->in[e->member] == g->generation)
-			return 0; /* as published: dropped silently */
+			return 0; /* the published program drops this issue silently */
 		pl->in[e->member] = g->generation;
 		if (g->nr_in && g->current != e->coll)
 			return 1;
@@ -355,9 +369,9 @@ ALWAYS int submit(struct df_sim_plain *pl, const struct df_sim_setup *setup, int
 }
 
 /*
- * Returns whether the next turn of a GPU is ordinary, and if so takes its draws. *safe: draws of mt
- * that are known to be ordinary and not taken yet; mt itself is not advanced until the next rare
- * turn.
+ * Returns whether the next turn of a GPU is ordinary, and takes its draws if so. *safe is the
+ * number of draws of mt that are known to be ordinary and not taken yet. mt itself is advanced only
+ * at the next rare turn.
  */
 ALWAYS int turn_is_ordinary(struct gpu *g, int *safe, const int with_sync, const int use_mt)
 {
@@ -376,7 +390,7 @@ ALWAYS int has_outstanding(struct df_sim_plain *pl, int x, const int method)
 	return next_outstanding(pl, x, 0) >= 0;
 }
 
-/* A turn that may be rare. Returns 1 if it is a deadlock. */
+/* Runs a turn that may be rare. Returns 1 if it makes a deadlock. */
 ALWAYS int rare_turn(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 		     const struct df_sim_program *prog, struct df_mt *mt, int x,
 		     struct df_sim_outcome *out, const int method, const int with_sync,
@@ -474,7 +488,10 @@ ALWAYS void play(struct df_sim_plain *pl, const struct df_sim_setup *setup,
 			total -= left - remaining(pl, x);
 			synced |= left == remaining(pl, x);
 		}
-		/* No GPU issued, and none could have: all that remain are suspended for ever. */
+		/*
+		 * No GPU issued or could issue in this sweep, so all GPUs that remain are suspended
+		 * for ever.
+		 */
 		if (with_sync && total == before && !synced)
 			out->deadlock = 1;
 		if (out->deadlock)

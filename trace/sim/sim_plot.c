@@ -1,7 +1,7 @@
 /*
- * Draws a sweep: ratio in percent over the swept key, whiskers for the 95 % interval, a colour for
- * each curve. Plain SVG with a little CSS, readable on light and dark pages. A point shows its
- * figures when the pointer is on it.
+ * Draws a sweep: the ratio of deadlocks in percent over the swept key, with whiskers for the 95 %
+ * interval and a colour for each curve. The output is plain SVG with a little CSS, readable on
+ * light and dark pages. A point shows its figures when the pointer is on it.
  */
 #include <errno.h>
 #include <math.h>
@@ -21,9 +21,9 @@
 #define BOTTOM 64
 
 struct axis {
-	double lo, hi; /* of the data, after log10 when log */
+	double lo, hi; /* range of the data, after log10 if `log` */
 	int log;
-	double from, to; /* in the drawing */
+	double from, to; /* range in the drawing */
 };
 
 /* Okabe and Ito's colours: colour-blind readers can distinguish them. */
@@ -114,7 +114,10 @@ static void put_curve(FILE *f, const struct df_sim_sweep *sw, const struct df_si
 	fputs("</g>\n", f);
 }
 
-/* The range of the ratios; logarithmic when they span more than 1.5 decades and none is 0. */
+/*
+ * Sets the range of the ratios. The scale is logarithmic if they span more than 1.5 decades and
+ * none is 0.
+ */
 static void scale_ratios(struct axis *ay, const struct df_sim_curve *curves, int nr_curves)
 {
 	double lo = 100, hi = 0;

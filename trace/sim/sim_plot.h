@@ -8,8 +8,8 @@ struct df_sim_curve;
 struct df_sim_sweep;
 
 /*
- * Writes a self-contained SVG of the ratio, in percent, with its interval over the sweep; one or
- * several curves. Fails with -EIO if the stream reports an error.
+ * Writes one or several curves over a sweep as self-contained SVG: the ratio of deadlocks in
+ * percent, and its interval. Fails with -EIO if the stream reports an error.
  */
 int df_sim_plot(FILE *out, const struct df_sim_sweep *x, const struct df_sim_curve *curves,
 		int nr_curves, const char *title);

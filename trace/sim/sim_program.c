@@ -1,6 +1,6 @@
 /*
- * The random program of a round: draws its rare turns by jumping from one to the next with
- * geometric gaps, and finds the order of issue that follows from them.
+ * Makes the random program of a round: draws its rare turns by jumping from one to the next with
+ * geometric gaps, and finds the order of issue that follows from these.
  *
  * A turn of the published program draws r1 and synchronises if r1 < s, else it passes over each
  * remaining collective with probability d. So turns are independent, a turn is rare with
@@ -97,7 +97,8 @@ int df_sim_program_draw(struct df_sim_program *prog, const struct df_sim_part *p
 					prog->nr_disorder++;
 				}
 				/*
-				 * It issues a passed-over collective, or one after `skip` others.
+				 * This turn issues a passed-over collective, or one after `skip`
+				 * others.
 				 */
 				if (skip >= passed)
 					passed = (int)skip;
@@ -160,7 +161,10 @@ int df_sim_excursions_find(struct df_sim_excursions *ex, const struct df_sim_par
 			int n = last ? len - pos + passed : prog->rare[r].turn - turn;
 			int skip = last ? 0 : prog->rare[r].skip;
 
-			/* Ordinary turns: first the passed-over collectives, in order. */
+			/*
+			 * These turns are ordinary: they first issue the passed-over collectives,
+			 * in order.
+			 */
 			for (; n && passed; n--) {
 				ex->order[used++] = sk[0];
 				memmove(sk, sk + 1, (size_t)--passed * sizeof(*sk));

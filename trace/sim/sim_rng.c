@@ -1,7 +1,7 @@
 /*
- * MT19937, seeded and read as in CPython's random module. State update and tempering are plain
- * loops over the whole block, which compilers vectorise. A second copy of the loops is compiled for
- * processors with AVX2.
+ * Implements MT19937, seeded and read as in CPython's random module. State update and tempering are
+ * plain loops over the whole block, which compilers vectorise. A second copy of the loops is
+ * compiled for processors with AVX2.
  */
 #include <string.h>
 
@@ -77,8 +77,8 @@ static inline __attribute__((always_inline)) void generate(uint32_t *restrict s,
 #define CHUNK 24 /* draws; divides DF_MT_DRAWS */
 
 /*
- * Finds the draws whose first word does not exceed `bound`. They are rare, so whole chunks are
- * excluded at a time.
+ * Finds the draws whose first word does not exceed `bound`. Such draws are rare, so the loop
+ * excludes a whole chunk at a time.
  */
 static inline __attribute__((always_inline)) int find_low(const uint32_t *restrict out,
 							  uint32_t bound, uint16_t *restrict low)
@@ -88,7 +88,10 @@ static inline __attribute__((always_inline)) int find_low(const uint32_t *restri
 	for (int c = 0; c < DF_MT_DRAWS; c += CHUNK) {
 		uint32_t least = UINT32_MAX;
 
-		/* Includes the second words: then the loop has no stride, but more chunks pass. */
+		/*
+		 * The minimum includes the second words of draws, so that the loop has no stride.
+		 * This lets a few more chunks pass.
+		 */
 		for (int i = 2 * c; i < 2 * (c + CHUNK); i++)
 			least = out[i] < least ? out[i] : least;
 		if (least > bound)

@@ -54,7 +54,7 @@ static inline uint64_t df_rng_u64(struct df_rng *r)
 	return out;
 }
 
-/* Uniform in (0, 1]: the logarithm of it is finite. */
+/* Returns a number uniform in (0, 1]. 0 is excluded so that its logarithm is finite. */
 static inline double df_rng_unit(struct df_rng *r)
 {
 	return (double)((df_rng_u64(r) >> 11) + 1) * 0x1p-53;
@@ -63,8 +63,8 @@ static inline double df_rng_unit(struct df_rng *r)
 #define DF_RNG_NEVER (INT64_MAX / 4)
 
 /*
- * Number of failures before the first success of a coin with log(1 - p) == log_q, which is < 0 or,
- * for p == 1, -inf. For p == 0 (log_q == 0): DF_RNG_NEVER.
+ * Returns the number of failures before the first success of a coin with log(1 - p) == log_q. log_q
+ * is < 0; it is -inf for p == 1, and 0 for p == 0, which returns DF_RNG_NEVER.
  */
 static inline int64_t df_rng_geometric(struct df_rng *r, double log_q)
 {
@@ -83,8 +83,8 @@ static inline int64_t df_rng_geometric(struct df_rng *r, double log_q)
 
 /*
  * A stream of random() values, made in blocks. The simulator acts only on values below `bound`,
- * which are rare, so each block has a list of the draws that may be below it. next_low: the first
- * of these at or after `next`.
+ * which are rare, so each block has a list of the draws that may be below `bound`. `next_low` is
+ * the first draw of this list at or after `next`.
  */
 struct df_mt {
 	uint32_t state[DF_MT_WORDS];
@@ -92,23 +92,29 @@ struct df_mt {
 	uint16_t low[DF_MT_DRAWS + 1]; /* ends with DF_MT_DRAWS */
 	int nr_low_seen;	       /* index of next_low in low[] */
 	int next_low;
-	int next; /* draw to deliver next */
+	int next; /* index of the next draw to deliver */
 	uint32_t low_word;
 };
 
-/* As random.seed(seed). bound: the largest probability that values will be compared with. */
+/*
+ * Seeds mt as random.seed(seed) does. `bound` is the largest probability that values will be
+ * compared with.
+ */
 void df_mt_seed(struct df_mt *mt, uint64_t seed, double bound);
 
 /* Fills the next block; df_mt_draw() calls it. */
 void df_mt_refill(struct df_mt *mt);
 
-/* r < p holds exactly when the 53-bit integer behind r is below df_mt_threshold(p). */
+/*
+ * Returns the integer t for which r < p holds exactly when df_mt_draw()'s 53-bit integer of r is
+ * below t.
+ */
 static inline uint64_t df_mt_threshold(double p)
 {
 	return (uint64_t)ceil(ldexp(p, 53));
 }
 
-/* The next random() as its 53-bit integer. */
+/* Returns the next random() as its 53-bit integer. */
 static inline uint64_t df_mt_draw(struct df_mt *mt)
 {
 	uint64_t hi, lo;

@@ -19,16 +19,16 @@
 #include "runtime/base/err.h"
 #include "trace/sim/sim_int.h"
 
-#define WINDOW	  256 /* blocks that may be ahead of the counting */
+#define WINDOW	  256 /* number of blocks that may be finished before they are counted */
 #define MAX_BLOCK 1024
 
-/* One worker's engines for one kind of part. */
+/* One worker's engines for one shape of part. */
 struct tools {
 	struct df_sim_program prog;
 	struct df_sim_plain *plain;
 	struct df_sim_sparse *sparse;
 	struct df_sim_order *order;
-	/* BY_GROUP_STATE: the outcome without disorder; -1: not computed yet. */
+	/* For BY_GROUP_STATE: the outcome without disorder. -1 means not computed yet. */
 	int undisturbed;
 };
 
@@ -44,14 +44,15 @@ struct run {
 	struct df_sim_result *res;
 	struct df_sim_system sys;
 	struct df_sim_setup setup;
-	int64_t limit; /* the most rounds */
+	int64_t limit; /* maximum number of rounds */
 	int block_size;
-	int one_sequence; /* CPython's numbers */
-	int64_t replay;	  /* > 0: the sequence restarts after this number of rounds */
+	int one_sequence; /* the rounds share one sequence of CPython's numbers */
+	int64_t replay;	  /* if > 0, the sequence restarts after this number of rounds */
 
 	pthread_mutex_t lock;
-	pthread_cond_t moved;	     /* a block was counted, or the run ends */
-	int64_t next_block, counted; /* next_block: to be taken; counted: into *res, in order */
+	pthread_cond_t moved; /* signalled when a block was counted and when the run ends */
+	/* next block to be taken; number of blocks counted into *res, in order */
+	int64_t next_block, counted;
 	int ended, rc, nr_running;
 	struct block *window;
 	struct timespec began;
@@ -140,7 +141,7 @@ static void tools_fini(struct tools *t)
 }
 
 /*
- * Decides one part from its program. *skipped: no simulation was needed.
+ * Decides one part from its program. Sets *skipped if no simulation was needed. Fails with -ENOMEM.
  *
  * Without disorder all GPUs issue in one total order. The lowest incomplete collective is then the
  * next one of each member that has not issued it, and no member can be suspended or queued before
@@ -228,7 +229,7 @@ static int run_round(struct run *r, struct tools *tools, int64_t round, struct b
 
 /* -- workers ----------------------------------------------------------------------------------- */
 
-/* Counts one round. Called with the lock held. */
+/* Adds one round to the result. The caller holds the lock. */
 static void count_round(struct run *r, int dead, int releases)
 {
 	struct df_sim_result *res = r->res;
@@ -251,7 +252,7 @@ static int narrow_enough(const struct run *r)
 	return ci[1] - ci[0] <= r->opt->until_width;
 }
 
-/* Counts finished blocks, in order. Called with the lock held. */
+/* Adds finished blocks to the result, in order. The caller holds the lock. */
 static void count_blocks(struct run *r)
 {
 	int64_t nr_blocks = (r->limit + r->block_size - 1) / r->block_size;
@@ -316,7 +317,7 @@ static void run_blocks(struct run *r, struct tools *tools)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* CPython's numbers: one sequence over all rounds and all GPUs. */
+/* Runs all rounds with CPython's numbers, which form one sequence over all rounds and all GPUs. */
 static void run_sequence(struct run *r, struct tools *t)
 {
 	double bound = fmax(r->setup.odds.disorder, r->setup.odds.sync);
@@ -371,7 +372,7 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* Reports progress until all workers have ended. Called with the lock held. */
+/* Reports progress until all workers have ended. The caller holds the lock. */
 static void watch(struct run *r)
 {
 	while (r->nr_running) {
@@ -402,7 +403,10 @@ static void watch(struct run *r)
 	}
 }
 
-/* Returns the rounds of a block, which take some milliseconds if no part can be skipped. */
+/*
+ * Returns the number of rounds in a block. A block takes some milliseconds if no part can be
+ * skipped.
+ */
 static int block_size(const struct df_sim_config *cfg)
 {
 	int64_t n = 4000000 / (df_sim_workload_events(&cfg->load) + 1);
@@ -466,7 +470,7 @@ int df_sim_run(const struct df_sim_config *cfg, const struct df_sim_options *opt
 	res.seconds = seconds_since(&r.began);
 	res.ratio = res.rounds ? (double)res.deadlocks / (double)res.rounds : 0;
 	res.rounds_per_second = res.seconds > 0 ? (double)res.rounds / res.seconds : 0;
-	/* Replayed rounds add no evidence. */
+	/* Rounds that repeat the sequence add no evidence. */
 	if (r.replay && res.rounds > r.replay)
 		df_sim_wilson((int64_t)llround(res.ratio * (double)r.replay), r.replay, res.ci95);
 	else

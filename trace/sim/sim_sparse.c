@@ -1,12 +1,13 @@
 /*
  * The synchronisation model without the ordinary events.
  *
- * Most turns issue the next collective of the list. Between the others a GPU advances one place per
- * sweep, so its place follows from the sweep by subtraction. Three kinds of turns must be visited:
- * rare turns, turns of GPUs that must still issue a passed-over collective, and turns of suspended
- * GPUs at the earliest sweep at which they could continue. The members' positions show whether a
- * collective is complete. A suspended GPU remembers one witness: a collective, and a member that
- * has not issued it. It is not visited until that member can have issued it.
+ * A sweep is one turn of every GPU. Most turns issue the next collective of the list. Between the
+ * other turns a GPU advances one position per sweep, so its position follows from the number of the
+ * sweep by subtraction. Three kinds of turns must be visited: rare turns, turns of GPUs that must
+ * still issue a passed-over collective, and turns of suspended GPUs at the earliest sweep at which
+ * they could continue. The members' positions show whether a collective is complete. A suspended
+ * GPU remembers one witness: a collective, and a member that has not issued it. It is not visited
+ * until that member can have issued it.
  *
  * Short cuts, besides jumping over sweeps:
  *   - Exact semantics: a cycle of suspended GPUs needs one that was suspended with a collective
@@ -26,29 +27,33 @@
 #define NEVER INT_MAX
 
 struct gpu {
-	int at;	    /* number of sweeps after which the fields below were valid */
-	int turns;  /* taken so far */
-	int pos;    /* first place of the list that was not reached */
-	int passed; /* places below pos that are passed over: the first of skipped[] */
-	int rare;   /* index of the next rare turn in the program */
-	int low;    /* all places below are complete */
+	int at;	   /* number of sweeps after which the fields below were valid */
+	int turns; /* turns taken */
+	int pos;   /* first position of the list that was not reached */
+	/* number of positions before pos that are passed over; skipped[] begins with them */
+	int passed;
+	int rare; /* index of the next rare turn in the program */
+	int low;  /* all positions before this one are complete */
 	int hung;
-	int witness_at, witness; /* while hung: a place, and a member that has not issued it */
+	/* while hung: a position, and a member that has not issued the collective there */
+	int witness_at, witness;
 };
 
 struct df_sim_sparse {
 	const struct df_sim_part *part;
 	struct gpu *gpu;
-	int *next;		 /* by GPU: the sweep at which it must be visited */
-	int *skipped;		 /* places, ascending, at list_start[] of each GPU */
-	int *groups, *groups_at; /* by GPU: the groups it is in, groups[groups_at[x]..] */
+	int *next; /* by GPU: the sweep at which it must be visited */
+	/* passed-over positions, ascending; GPU g's begin at list_start[g] */
+	int *skipped;
+	int *groups, *groups_at; /* by GPU: the groups of GPU x begin at groups[groups_at[x]] */
 	int *slots;		 /* for each entry of groups[]: the GPU's index among the members */
 	int *colls, *colls_at;	 /* by group: its collectives, ascending */
 	int *stack;
 	unsigned char *seen;
-	int sweep, turn_of; /* now: this GPU's turn of this sweep */
-	int nr_hung;	    /* GPUs with the flag; some may be free since, but had no turn yet */
-	int nr_danger_hung; /* those of them that have passed over a collective */
+	int sweep, turn_of; /* the present sweep, and the GPU whose turn it is */
+	/* number of GPUs with `hung` set; some of them may be free already but had no turn yet */
+	int nr_hung;
+	int nr_danger_hung; /* number of these that have passed over a collective */
 };
 
 struct df_sim_sparse *df_sim_sparse_create(const struct df_sim_part *p)
@@ -111,7 +116,7 @@ void df_sim_sparse_destroy(struct df_sim_sparse *sp)
 	free(sp);
 }
 
-/* Returns the first place of its list that GPU x has not passed, as of now. */
+/* Returns the first position of its list that GPU x has not reached at the present turn. */
 static inline int position(const struct df_sim_sparse *sp, int x)
 {
 	const struct gpu *g = &sp->gpu[x];
@@ -119,7 +124,7 @@ static inline int position(const struct df_sim_sparse *sp, int x)
 	return g->hung || g->passed ? g->pos : g->pos + sp->sweep + (x < sp->turn_of) - g->at;
 }
 
-/* Returns how many places below `place` GPU x has passed over. */
+/* Returns how many positions before `place` GPU x has passed over. */
 static inline int nr_passed_below(const struct df_sim_sparse *sp, int x, int place)
 {
 	return df_sim_nr_below(sp->skipped + sp->part->list_start[x], sp->gpu[x].passed, place);
@@ -132,7 +137,7 @@ static inline int is_passed(const struct df_sim_sparse *sp, int x, int place)
 	return k < sp->gpu[x].passed && sp->skipped[sp->part->list_start[x] + k] == place;
 }
 
-/* Whether GPU x has issued the collective at `place` of its list, as of now. */
+/* Whether GPU x has issued the collective at position `place` of its list at the present turn. */
 static inline int issued(const struct df_sim_sparse *sp, int x, int place)
 {
 	return place < position(sp, x) && !is_passed(sp, x, place);
@@ -152,10 +157,7 @@ static inline int find_missing(const struct df_sim_sparse *sp, int c, int x)
 	return -1;
 }
 
-/*
- * groups[i]: a group of a GPU. Returns the place of the group's first collective >= c in the GPU's
- * list.
- */
+/* Returns the position, in the GPU's list, of the first collective >= c of the group groups[i]. */
 static int first_place(const struct df_sim_sparse *sp, int i, int c)
 {
 	int from = sp->colls_at[sp->groups[i]], nr = sp->colls_at[sp->groups[i] + 1] - from;
@@ -166,9 +168,9 @@ static int first_place(const struct df_sim_sparse *sp, int i, int c)
 }
 
 /*
- * Raises `low` of GPU x, the mark below which all that it has issued is complete, without a visit
- * of each collective. A GPU has issued all its collectives below the first that it lacks. So the
- * collectives of a group below the first that any other member lacks are complete.
+ * Raises `low` of GPU x without visiting each collective. All collectives that x has issued before
+ * position `low` are complete. A GPU has issued all its collectives before the first that it lacks.
+ * So the collectives of a group before the first that any other member lacks are complete.
  */
 static void raise_low(struct df_sim_sparse *sp, int x)
 {
@@ -197,8 +199,8 @@ static void raise_low(struct df_sim_sparse *sp, int x)
 }
 
 /*
- * Sets the witness of suspended GPU x, at or after its present one. Returns 0 if nothing is
- * outstanding.
+ * Sets the witness of suspended GPU x to the first valid one at or after its present witness.
+ * Returns 0 if x has no outstanding collective.
  */
 static int find_witness(struct df_sim_sparse *sp, int x)
 {
@@ -227,7 +229,7 @@ static int find_witness(struct df_sim_sparse *sp, int x)
 	return 0;
 }
 
-/* Whether x is suspended now: flagged, and some collective that it issued is outstanding. */
+/* Whether x is suspended now: `hung` is set, and some collective that x issued is outstanding. */
 static int is_hung(struct df_sim_sparse *sp, int x)
 {
 	return sp->gpu[x].hung && find_witness(sp, x);
@@ -256,7 +258,7 @@ static int earliest_release(const struct df_sim_sparse *sp, int x)
 	return t > sp->sweep ? t : sp->sweep + 1;
 }
 
-/* Whether x waits for a collective that y, also suspended, has not issued. */
+/* Whether x waits for a collective that suspended GPU y has not issued. */
 static int waits_for(struct df_sim_sparse *sp, int x, int y)
 {
 	const struct df_sim_part *p = sp->part;
@@ -315,8 +317,8 @@ static int on_cycle(struct df_sim_sparse *sp, int x)
 }
 
 /*
- * The published test: x waits for a collective that another suspended GPU has not issued, and a
- * suspended GPU waits for one that x has not issued.
+ * Whether x waits for a collective that another suspended GPU has not issued, and a suspended GPU
+ * waits for a collective that x has not issued. This is the published test.
  */
 static int intersects(struct df_sim_sparse *sp, int x)
 {
@@ -331,7 +333,7 @@ static int intersects(struct df_sim_sparse *sp, int x)
 	return out && in;
 }
 
-/* Issues the collective that has k others before it among the remaining ones. */
+/* Issues the collective with index k among those that GPU x has not issued. */
 static void issue(struct df_sim_sparse *sp, int x, int k)
 {
 	struct gpu *g = &sp->gpu[x];
@@ -397,7 +399,8 @@ void df_sim_sparse_round(struct df_sim_sparse *sp, const struct df_sim_setup *se
 				   prog->rare[g->rare].turn != g->turns;
 			if (ordinary && !g->passed) {
 				/*
-				 * It was suspended until now. Its next rare turn is visited next.
+				 * The GPU was suspended until now. Its next rare turn is the next
+				 * to be visited.
 				 */
 				sp->next[x] = g->rare == prog->start[x + 1]
 						      ? NEVER

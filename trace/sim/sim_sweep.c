@@ -15,7 +15,7 @@ static int add(struct df_sim_sweep *sw, const char *text)
 	double x = strtod(text, &end);
 
 	if (sw->nr && !strcmp(sw->text[sw->nr - 1], text))
-		return 0; /* neighbours that round to the same integer */
+		return 0; /* neighbouring values round to the same integer */
 	if (sw->nr == DF_SIM_SWEEP_MAX || strlen(text) >= sizeof(sw->text[0]) || !*text)
 		return -EINVAL;
 	if (*end || !isfinite(x))

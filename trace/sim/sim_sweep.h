@@ -9,20 +9,20 @@
 struct df_sim_sweep {
 	char key[40];
 	int nr;
-	char (*text)[32]; /* nr values, written as in the file */
-	double *x;	  /* the same as numbers; for words their index */
+	char (*text)[32]; /* nr values, written as in the command */
+	double *x;	  /* the values as numbers; for words, their index */
 	int numeric, log;
 };
 
 /*
- * Reads KEY=FROM:TO:log|lin:COUNT or KEY=VALUE,VALUE,... (words allowed). Fails with -EINVAL and
- * err, or with -ENOMEM.
+ * Reads KEY=FROM:TO:log|lin:COUNT or KEY=VALUE,VALUE,... (values may be words). Returns 0, -ENOMEM,
+ * or -EINVAL with the reason in err. The caller releases *sw with df_sim_sweep_fini().
  */
 int df_sim_sweep_parse(struct df_sim_sweep *sw, const char *spec, char *err, size_t err_size);
 void df_sim_sweep_fini(struct df_sim_sweep *sw);
 
 struct df_sim_curve {
-	const char *name; /* "" for the only one */
+	const char *name; /* "" if there is only one curve */
 	int nr;
 	const double *ratio, *lo, *hi; /* as fractions */
 };

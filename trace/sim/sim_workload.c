@@ -1,4 +1,4 @@
-/* Workloads and their parts. Built once by one thread, then only read. */
+/* Makes workloads and their parts. One thread builds them; afterwards they are only read. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,10 @@ static void part_fini(struct df_sim_part *p)
 
 #define ALLOC(p, n) (((p) = calloc((size_t)(n) + 1, sizeof(*(p)))) != NULL)
 
-/* groups: the workload's groups of this part, ascending; local: GPU numbers inside the part. */
+/*
+ * Builds a part. `groups` are the numbers of its groups in the workload, ascending. `local` gives
+ * the number of each GPU inside the part. Fails with -ENOMEM.
+ */
 static int part_init(struct df_sim_part *p, const struct df_sim_workload *load, const int *groups,
 		     int nr_groups, const int *local, int nr_gpus, enum df_sim_dispatch dispatch)
 {
@@ -161,7 +164,10 @@ static int part_init(struct df_sim_part *p, const struct df_sim_workload *load, 
 	return 0;
 }
 
-/* Whether parts made from `groups` and from `other` would be equal. */
+/*
+ * Whether parts made from `groups` and from `other` would be equal. `nr_groups` is the length of
+ * both.
+ */
 static int same_shape(const struct df_sim_workload *load, const int *local, const int *groups,
 		      const int *other, int nr_groups)
 {
@@ -190,7 +196,10 @@ struct kind {
 	int groups_at, nr_groups, nr_gpus;
 };
 
-/* How far back a part is compared with others: there is rarely more than one shape. */
+/*
+ * A new part is compared with this number of previous shapes. There is rarely more than one
+ * shape.
+ */
 #define KINDS_BACK 16
 
 int df_sim_system_init(struct df_sim_system *sys, const struct df_sim_workload *load,
@@ -226,7 +235,7 @@ int df_sim_system_init(struct df_sim_system *sys, const struct df_sim_workload *
 		part[i] = r == i ? nr_parts++ : part[r];
 		local[i] = count[part[i]]++;
 	}
-	/* Groups by part, in order. */
+	/* Sort the groups by part. */
 	for (g = 0; g < ng; g++)
 		at[part[load->members[load->start[g]]] + 1]++;
 	for (i = 0; i < nr_parts; i++)
