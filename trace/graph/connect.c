@@ -1,7 +1,7 @@
 /*
  * NCCL makes a connection at the first message from one rank to another. The call of that operation
- * returns only when the operation is called at the other end, too. NCCL executes AlltoAll, Gather
- * and Scatter as messages.
+ * returns only when the rank at the other end has called its operation, too. NCCL executes
+ * AlltoAll, Gather and Scatter as messages.
  */
 #include "trace/graph/graph.h"
 #include "trace/record/names.h"

@@ -4,13 +4,14 @@
  * instances: one that rank r has not issued, and one that rank r has issued but another rank of the
  * first instance has not.
  *
- * Ranks that issue the same operations in different orders look the same while each waits for the
- * other, and dfshim executes those operations. So a pair counts only if one of the two signatures
- * was never executed on the communicator: then nothing indicates that the other rank will issue it.
+ * Ranks that issue the same operations in different orders cannot be distinguished from this while
+ * each waits for the other, but dfshim executes their operations. So a pair counts only if one of
+ * the two signatures was never executed on the communicator: then nothing indicates that the other
+ * rank will issue it.
  */
 #include "trace/graph/graph.h"
 
-#define MAX_PAIRS (1 << 20) /* examined in one graph */
+#define MAX_PAIRS (1 << 20) /* pairs that are examined in one graph */
 
 static int by_signature(const struct df_graph *g, const struct df_match *in)
 {
@@ -45,7 +46,10 @@ static int lacks(const struct df_graph *g, const struct df_match *in, const stru
 	return 0;
 }
 
-/* Messages between different ranks or in different directions are numbered separately. */
+/*
+ * Whether both instances occupy the same position in the order of their communicator. Messages
+ * between different ranks or in different directions are numbered separately.
+ */
 static int share_a_place(const struct df_match *a, const struct df_match *b)
 {
 	if (a->gcomm != b->gcomm || a == b)

@@ -1,13 +1,13 @@
 /*
- * Chooses, among the waits that may be released, those that block the others. It uses the wait-for
- * graph only: a released wait is a node that depends on nothing, because the next step of its
- * thread is unknown.
+ * Chooses, among the waits that may be released, those that block the stuck nodes. Uses the
+ * wait-for graph only: a released wait is a node that depends on nothing, because the next step of
+ * its thread is unknown.
  *
- * The search is greedy: it releases one wait in each component that depends on no other, until no
- * stuck node can be helped. Then it takes back each choice that turns out not to be needed.
+ * The search is greedy. It releases one wait in each component that depends on no other component,
+ * until no release frees another stuck node. Then it takes back each choice that is not needed.
  *
- * It releases no wait for operations that never meet (crossed.c), because they stay stuck in any
- * case.
+ * The search releases no wait for operations that never meet (crossed.c), because these stay stuck
+ * in any case.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,12 +20,12 @@
 struct cut {
 	struct df_graph g;
 	uint8_t *may;	 /* whether the node is a wait that may be released */
-	uint32_t *place; /* index of such a wait in the caller's list */
+	uint32_t *place; /* index of the wait in the caller's list, if may[] */
 	uint32_t *comp;
 	uint8_t *is_root;
-	uint32_t *group; /* group of each node that was part of a cycle; 0: none */
+	uint32_t *group; /* group of each node that was part of a cycle; 0 means no group */
 	uint32_t nr_groups;
-	/* by group: it has no wait that may be released, or releasing it does not help */
+	/* by group: whether it has no wait that may be released, or a release does not help */
 	uint8_t *hopeless;
 	uint32_t *node; /* nodes of the chosen waits */
 	size_t nr;
@@ -66,7 +66,8 @@ static void find_holds(struct cut *c, const struct df_check_hold *may, size_t nr
 }
 
 /*
- * Returns a hash that identifies the node in every process, or 0 if the node follows from others.
+ * Returns a hash that identifies the node in every process. Returns 0 if the node is determined by
+ * other nodes.
  */
 static uint64_t identity(const struct cut *c, uint32_t n)
 {
@@ -83,7 +84,7 @@ static uint64_t identity(const struct cut *c, uint32_t n)
 		host = node->kind == DF_N_THREAD && !serial_of(c, n)
 			       ? df_trc_host(&set->traces[node->trace], node->thread)
 			       : NULL;
-		/* It is the same wait only if the thread has not run since. */
+		/* The stamp makes the hash differ once the thread has run. */
 		if (host)
 			id = df_mix64(df_mix64(id ^ host->tid) ^ host->whom) ^ host->stamp;
 		return df_mix64(id ^ serial_of(c, n));
@@ -100,8 +101,8 @@ static uint64_t identity(const struct cut *c, uint32_t n)
 }
 
 /*
- * Whether the thread has issued for this rank on the communicator. If the communicator is unused:
- * whether it has created or used another one of the rank.
+ * Whether the thread has issued on this communicator for its rank. If the communicator is unused:
+ * whether the thread has created or used another communicator of the rank.
  */
 static int is_candidate(const struct df_check_set *set, const struct df_trc_comm *e, uint32_t tid)
 {
@@ -119,8 +120,8 @@ static int is_candidate(const struct df_check_set *set, const struct df_trc_comm
 }
 
 /*
- * Whether any thread of the process may issue the operation: there are too many candidates, or one
- * of them has ended.
+ * Whether any thread of the process may issue on the communicator. This holds if there are too many
+ * candidates, or if a candidate has ended.
  */
 static int may_be_any(const struct df_check_set *set, const struct df_trc_comm *e)
 {
@@ -141,9 +142,9 @@ static int may_be_any(const struct df_check_set *set, const struct df_trc_comm *
 }
 
 /*
- * quiet_threads() for one process. e: only the threads that may issue on this communicator. If it
- * is unused in a process with one rank, these are all threads, even those that have used no
- * communicator.
+ * Does the work of quiet_threads() for one process. If `e` is not NULL, only threads that may issue
+ * on this communicator count. If the communicator is unused in a process with one rank, all threads
+ * may, even those that have used no communicator.
  */
 static uint64_t quiet_in(const struct df_check_set *set, const struct df_trc *t,
 			 const struct df_trc_comm *e)
@@ -155,7 +156,7 @@ static uint64_t quiet_in(const struct df_check_set *set, const struct df_trc *t,
 	if (e && (may_be_any(set, e) || (!e->used && df_trc_has_one_rank(set, t))))
 		e = NULL;
 	id = df_mix64(t->h.host_hash ^ t->h.pid);
-	/* A thread that has made calls and has ended since the last look was one of them, too. */
+	/* A thread that made calls and ended since the last look was a candidate, too. */
 	if (!e)
 		id = df_mix64(id ^ t->nr_threads);
 	for (size_t i = 0; i < t->nr_hosts; i++)
@@ -165,8 +166,8 @@ static uint64_t quiet_in(const struct df_check_set *set, const struct df_trc *t,
 }
 
 /*
- * Returns a hash of the threads that are in no call and could end the wait of this node, and of how
- * many calls each has made. Returns 0 if that is unknown.
+ * Returns a hash of the threads that are in no call and could end the wait of this node, and of the
+ * number of calls that each has made. Returns 0 if these threads are not known.
  */
 static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
 {
@@ -191,8 +192,8 @@ static uint64_t quiet_threads(const struct cut *c, const struct df_node *node)
 }
 
 /*
- * Returns a hash that is the same when the program reaches the same cycle again, or 0 if the node
- * follows from others.
+ * Returns a hash that is the same when the program reaches the same cycle again. Returns 0 if the
+ * node is determined by other nodes.
  */
 static uint64_t name_of(const struct cut *c, uint32_t n)
 {
@@ -217,7 +218,7 @@ static uint64_t name_of(const struct cut *c, uint32_t n)
 
 /*
  * Returns a wait of the component that may be released, or DF_NONE. Each node of a component is
- * part of a cycle in it, so any one will do.
+ * part of a cycle in it, so the choice does not matter.
  */
 static uint32_t pick(const struct cut *c, uint32_t which)
 {
@@ -230,8 +231,8 @@ static uint32_t pick(const struct cut *c, uint32_t which)
 }
 
 /*
- * Puts all nodes of a component into one group: that of the earlier cycle of which this component
- * is the rest, or a new one.
+ * Puts all nodes of a component into one group and returns its number. If the component is the rest
+ * of an earlier cycle, the group is the group of that cycle, else it is new.
  */
 static uint32_t group_of(struct cut *c, uint32_t which)
 {
@@ -253,7 +254,7 @@ static void let_go(struct cut *c, uint32_t n, int yes)
 	c->g.nodes[n].let_go = (uint8_t)yes;
 }
 
-/* Releases one wait in every root component. Returns their number, or -ENOMEM. */
+/* Releases one wait in every root component. Returns the number of released waits, or -ENOMEM. */
 static int round_of_choices(struct cut *c)
 {
 	size_t nr = df_graph_components(&c->g, DF_W_BASE, c->comp, &c->is_root);
@@ -375,8 +376,8 @@ static void forget_choices(struct cut *c)
 }
 
 /*
- * Whether only threads that are in no call prevent a proof for one of the waits. Destroys the
- * graph.
+ * Whether only threads that are in no call prevent a proof for one of the waits. Modifies the
+ * graph, so that it is of no further use.
  */
 static int hosts_matter(struct cut *c)
 {
@@ -393,8 +394,8 @@ static int hosts_matter(struct cut *c)
 }
 
 /*
- * Returns a hash of the facts that the choices in a group rest on, or 0 if some are unknown. A
- * likely cycle needs all of them, because it is released after the facts have not changed for a
+ * Returns a hash of the facts on which the choices in a group are based, or 0 if some are unknown.
+ * A likely cycle needs all of them, because it is released only after they have not changed for a
  * time.
  */
 static uint64_t core_of(const struct cut *c, uint32_t group, uint64_t *cycle)
@@ -441,7 +442,10 @@ static void result(const struct cut *c, struct df_check_cut *out)
 	free(cycle);
 }
 
-/* Returns such a hash of these nodes and of all stuck nodes that they wait for, directly or not. */
+/*
+ * Returns a hash, as core_of() does, of the nodes in `from` and of all stuck nodes that they wait
+ * for, directly or indirectly.
+ */
 static uint64_t core_behind(const struct cut *c, const uint8_t *from)
 {
 	const struct df_graph *g = &c->g;
@@ -473,8 +477,8 @@ static uint64_t core_behind(const struct cut *c, const uint8_t *from)
 }
 
 /*
- * Finds ranks whose operations never meet. They are reported only if that is proved, and never
- * released.
+ * Finds ranks whose operations never meet. They are reported only if this is proved, and their
+ * waits are never released.
  */
 static void find_mismatch(struct cut *c, struct df_check_cut *cut)
 {
@@ -494,9 +498,8 @@ static void find_mismatch(struct cut *c, struct df_check_cut *cut)
 }
 
 /*
- * Finds operations that wait for one another: they would still be stuck if all threads could
- * proceed. No release helps, so they are reported as soon as that is proved. Leaves no wait
- * released.
+ * Finds operations that wait for one another and would still be stuck if all threads could proceed.
+ * No release helps them, so they are reported as soon as this is proved. Leaves no wait released.
  */
 static uint64_t find_settled(struct cut *c)
 {

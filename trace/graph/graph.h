@@ -15,13 +15,13 @@
 enum df_world {
 	DF_W_BASE = 1,	/* the rules by which the processes really run */
 	DF_W_NORES = 2, /* with unlimited slots and queues */
-	DF_W_P = 4,	/* collectives leave issue order where that is not observable */
+	DF_W_P = 4,	/* collectives leave issue order where no program can observe that */
 	DF_W_SI = 8,	/* as P, and implicit synchronization does not wait for stuck collectives */
-	DF_W_SE = 16,	/* as SI, and device synchronization and the legacy stream do not either */
+	DF_W_SE = 16,	/* as SI, and neither device synchronization nor the legacy stream does */
 	DF_W_ALL = 31,
 	/*
-	 * Used apart from the other worlds: one of the operations that may be the first in a
-	 * hardware queue is the first. Mode trace does not see which one is (trace/judge/room.c).
+	 * Used alone, not with the other bits. One of the operations that may be the first in a
+	 * hardware queue is the first. Mode trace does not see which one (trace/judge/room.c).
 	 */
 	DF_W_FIRST = 32
 };
@@ -39,20 +39,20 @@ enum df_node_kind {
 };
 
 enum df_edge_kind {
-	DF_E_SELF,	    /* done only after start */
-	DF_E_MATCH,	    /* all ranks have to run it */
-	DF_E_PEER,	    /* this rank has to run it */
-	DF_E_STREAM,	    /* queued behind it on a stream */
-	DF_E_EVENT,	    /* through an event */
+	DF_E_SELF,	    /* an operation is done only after its start */
+	DF_E_MATCH,	    /* the operation is done only when all ranks have run it */
+	DF_E_PEER,	    /* the instance needs this rank to run its operation */
+	DF_E_STREAM,	    /* queued after it on a stream */
+	DF_E_EVENT,	    /* waits for it through an event */
 	DF_E_COMM,	    /* issue order of the communicator */
-	DF_E_QUEUE,	    /* streams that share a hardware queue */
+	DF_E_QUEUE,	    /* queued after it in a hardware queue that their streams share */
 	DF_E_SLOT,	    /* waits for a slot */
-	DF_E_HOLDS,	    /* the slot is held by this operation */
+	DF_E_HOLDS,	    /* the operation that holds the slot */
 	DF_E_HAZARD,	    /* buffers overlap */
-	DF_E_WORK,	    /* behind other work, which waits for the operation */
+	DF_E_WORK,	    /* queued after other work, which waits for the operation */
 	DF_E_LEGACY,	    /* through the legacy default stream */
-	DF_E_NOT_ISSUED,    /* this rank has not issued it */
-	DF_E_HOST,	    /* this thread could issue it, or end the wait */
+	DF_E_NOT_ISSUED,    /* this rank has not issued its operation */
+	DF_E_HOST,	    /* this thread could issue the operation, or end the wait */
 	DF_E_SYNC_STREAM,   /* thread in cudaStreamSynchronize or cudaEventSynchronize */
 	DF_E_SYNC_DEVICE,   /* thread in cudaDeviceSynchronize */
 	DF_E_SYNC_IMPLICIT, /* thread in a call that waits for the device implicitly */
@@ -71,29 +71,32 @@ enum df_mark {
 	DF_M_EXITED,
 	DF_M_DESTROYED,
 	DF_M_FAILED,
-	/* Only when nothing has made progress for long: */
-	DF_M_ENDED,    /* the threads that issued for it have ended */
-	DF_M_SILENT,   /* its thread does something else */
+	/* The marks below count only when nothing has made progress for long. */
+	DF_M_ENDED,    /* the threads that issued on the communicator have ended */
+	DF_M_SILENT,   /* the rank's thread does something else */
 	DF_M_NO_TRACE, /* nothing is known of the rank */
-	DF_M_GPU,      /* nothing blocks it, but it did not start */
-	DF_M_STALLED,  /* all ranks run it, but it does not end */
-	DF_M_IN_CALL,  /* in a call whose condition is not recorded */
+	DF_M_GPU,      /* nothing blocks the operation, but it did not start */
+	DF_M_STALLED,  /* all ranks run the operation, but it does not end */
+	DF_M_IN_CALL,  /* the thread is in a call whose condition is not recorded */
 	DF_M_ABSENT,   /* a member did not reach a barrier */
 };
 
 struct df_node {
 	uint8_t kind;  /* enum df_node_kind */
-	uint8_t or_;   /* whether it can proceed if the target of one edge can */
-	uint8_t mark;  /* enum df_mark: stuck by itself */
-	uint8_t stale; /* enum df_mark: stuck by itself if nothing makes progress */
-	/* A thread without a recorded wait could let it proceed, unless nothing makes progress. */
+	uint8_t or_;   /* OR node: it can proceed if the target of one edge can */
+	uint8_t mark;  /* enum df_mark: why the node is stuck in any case */
+	uint8_t stale; /* enum df_mark: why the node is stuck if nothing makes progress */
+	/*
+	 * A thread without a recorded wait could let the node proceed, unless nothing makes
+	 * progress.
+	 */
 	uint8_t idle;
-	uint8_t let_go; /* its wait is released: the next step of its thread is unknown */
-	uint32_t trace; /* DF_NONE: none */
+	uint8_t let_go; /* the wait is released, so the next step of its thread is unknown */
+	uint32_t trace; /* DF_NONE: the node belongs to no trace */
 	uint32_t ref;
-	int32_t rank;	 /* NEXT: rank in the communicator */
-	uint32_t gcomm;	 /* NEXT */
-	uint32_t thread; /* THREAD: tid */
+	int32_t rank;	 /* for DF_N_NEXT: rank in the communicator */
+	uint32_t gcomm;	 /* for DF_N_NEXT */
+	uint32_t thread; /* for DF_N_THREAD: tid */
 };
 
 /* Whether the node's ref is an operation. */
@@ -106,15 +109,16 @@ struct df_edge {
 	uint32_t from, to;
 	uint8_t kind; /* enum df_edge_kind */
 	uint8_t mask; /* enum df_world bits */
-	uint64_t rec; /* evidence in the trace of `from`; or DF_NO_REC */
+	uint64_t rec; /* evidence in the trace of `from`, or DF_NO_REC */
 };
 
 /* One collective or one message, with the unfinished operations of all its ranks. */
 struct df_match {
 	uint32_t gcomm;
-	uint32_t first; /* operation; chained by df_uop.next */
+	uint32_t first; /* first operation; df_uop.next links the others */
 	uint32_t node;
-	uint32_t nr_here, nr_missing, nr_done; /* ranks: unfinished, not issued, finished */
+	/* number of ranks that have not finished, have not issued, have finished */
+	uint32_t nr_here, nr_missing, nr_done;
 	int p2p;
 	int32_t src, dst;
 	uint64_t index;
@@ -150,22 +154,23 @@ struct df_graph {
 	size_t nr_insts, cap_insts;
 	struct df_bar *bars;
 	size_t nr_bars, cap_bars;
-	uint32_t *out_first, *out; /* edges by from */
-	uint32_t *in_first, *in;   /* edges by to */
+	uint32_t *out_first, *out; /* edges indexed by `from` */
+	uint32_t *in_first, *in;   /* edges indexed by `to` */
 	uint8_t *stuck;		   /* result of the last df_graph_reduce() */
-	uint8_t *self;		   /* stuck by themselves, not because of their targets */
+	/* nodes that are stuck in any case, not because of their targets */
+	uint8_t *self;
 	size_t nr_stuck;
 	int failed; /* out of memory while building */
 };
 
-/* Writes the memory that an operation reads and writes on its own rank. */
+/* Stores the memory ranges that an operation reads and writes on its own rank. */
 void df_uop_buffers(const struct df_check_set *set, const struct df_uop *u, struct df_range *reads,
 		    struct df_range *writes);
 
 int df_graph_build(struct df_graph *g, struct df_check_set *set);
 void df_graph_fini(struct df_graph *g);
 
-/* Used while building. df_graph_node() returns the index of the new node. */
+/* These two are used while building. df_graph_node() returns the index of the new node. */
 uint32_t df_graph_node(struct df_graph *g, enum df_node_kind kind, uint32_t trace, uint32_t ref);
 void df_graph_edge(struct df_graph *g, uint32_t from, uint32_t to, enum df_edge_kind kind,
 		   unsigned mask, uint64_t rec);
@@ -175,8 +180,8 @@ int df_graph_local(struct df_graph *g);
 void df_graph_outside(struct df_graph *g);
 int df_graph_match(struct df_graph *g);
 /*
- * Adds the edges between operations that a group has put on one communicator. inst: by operation,
- * its instance or DF_NONE. Returns 0 or -ENOMEM.
+ * Adds the edges between operations that a group has put on one communicator. `inst` gives the
+ * instance of each operation, or DF_NONE. Returns 0 or -ENOMEM.
  */
 int df_graph_groups(struct df_graph *g, const uint32_t *inst);
 
@@ -187,8 +192,8 @@ int df_graph_groups(struct df_graph *g, const uint32_t *inst);
 int df_graph_are_crossed(const struct df_graph *g, const struct df_match *a,
 			 const struct df_match *b);
 /*
- * Finds all such pairs. mark: give their nodes DF_M_MISMATCH. Returns the communicator of one of
- * them, or DF_NONE.
+ * Finds all pairs of such instances. If `mark`, gives their nodes DF_M_MISMATCH. Returns the
+ * communicator of one pair, or DF_NONE.
  */
 uint32_t df_graph_crossed(struct df_graph *g, int mark);
 
@@ -198,14 +203,14 @@ uint32_t df_graph_crossed(struct df_graph *g, int mark);
  */
 int df_graph_connects(const struct df_graph *g, const struct df_uop *u, const struct df_match *in,
 		      int32_t rank);
-/* Whether one call issued both operations: they are one, or in one group. */
+/* Whether one call issued both operations: they are the same operation, or in one group. */
 int df_graph_is_one_call(const struct df_uop *a, const struct df_uop *b);
 
 /*
- * Removes nodes that can proceed until none can. The rest is in g->stuck. Returns its size.
- * `stale`: 0 if idle threads may still act. 1 if nothing has made progress for long: idle threads
- * will not act, and nodes with a `stale` mark count as stuck. 2 if idle threads will not act but
- * everything else may still happen. Linear in nodes and edges.
+ * Removes nodes that can proceed until none can. The rest is in g->stuck. Returns the number of
+ * stuck nodes. `stale` 0: idle threads may still act. 1: nothing has made progress for long, so
+ * idle threads will not act, and nodes with a `stale` mark count as stuck. 2: idle threads will not
+ * act, but everything else may still happen. Takes time linear in nodes and edges.
  */
 size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale);
 
@@ -218,8 +223,8 @@ size_t df_graph_components(const struct df_graph *g, enum df_world world, uint32
 
 /*
  * Finds the shortest cycle of stuck nodes inside one component, as edge indices in order; *edges is
- * from malloc(). `without`: bits of edge kinds that it must not use. Returns its length, 0 if there
- * is none.
+ * from malloc(). The cycle uses no edge whose kind is a bit of `without`. Returns its length, or 0
+ * if there is none.
  */
 size_t df_graph_cycle(const struct df_graph *g, enum df_world world, const uint32_t *comp,
 		      uint32_t which, unsigned without, uint32_t **edges);

@@ -1,21 +1,23 @@
 /*
- * NCCL puts the operations that a group has on one communicator into one launch: none of them ends
- * before all have taken place. So an operation may not end although all its peers run it or have
- * finished it. This is expected while another operation of its launch waits.
+ * NCCL puts the operations that a group has on one communicator into one launch, and none of them
+ * ends before all have taken place. So an operation may not end although all its peers run it or
+ * have finished it. This is normal while another operation of its launch waits.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "trace/graph/graph.h"
 
-#define WINDOW 256 /* operations searched, because those of other threads lie in between */
+/* number of operations searched; operations of other threads lie between those of a launch */
+#define WINDOW 256
 
 struct launches {
 	struct df_graph *g;
-	const uint32_t *inst; /* by operation; or DF_NONE */
-	uint32_t *head;	      /* by operation: the first one of its launch; DF_NONE: it is alone */
-	uint32_t *next;	      /* by operation: the next one of its launch */
-	/* by first operation: the last one, and the node that waits for all */
+	const uint32_t *inst; /* by operation: its instance, or DF_NONE */
+	/* by operation: the first operation of its launch; DF_NONE if it is alone */
+	uint32_t *head;
+	uint32_t *next; /* by operation: the next operation of its launch */
+	/* by first operation: the last operation, and the node that waits for all */
 	uint32_t *last, *all;
 	/* by first operation: whether the launch waits for some of its operations */
 	uint8_t *waits;
@@ -53,8 +55,8 @@ static void find(struct launches *l)
 }
 
 /*
- * Makes each operation's end depend on all operations of its launch. By the daemon's rules they are
- * independent.
+ * Makes each operation's end depend on all operations of its launch. By the daemon's rules the
+ * operations are independent, so these edges exist only by NCCL's rules.
  */
 static void tie(struct launches *l)
 {
@@ -94,7 +96,10 @@ static int is_held(const struct launches *l, const struct df_match *in)
 	return in->first != DF_NONE;
 }
 
-/* An instance that waits or is held also holds the operations in its launches. */
+/*
+ * Marks what cannot end. An instance that waits or is held also holds the operations in its
+ * launches.
+ */
 static void hold(struct launches *l)
 {
 	struct df_graph *g = l->g;

@@ -11,7 +11,8 @@
 #include "trace/record/names.h"
 #include "runtime/base/vec.h"
 
-#define MAX_LACKING 4096 /* instances of one communicator that get edges to each missing rank */
+/* maximum number of instances of one communicator that get edges to each missing rank */
+#define MAX_LACKING 4096
 
 struct match {
 	struct df_graph *g;
@@ -19,11 +20,14 @@ struct match {
 	size_t map_size;
 	uint64_t *keys; /* keys of the instances */
 	size_t cap_keys;
-	uint32_t *next; /* NEXT nodes by sorted entry, and by gcomm for unknown ranks */
+	uint32_t *next; /* by sorted entry and, for unknown ranks, by gcomm: its NEXT node */
 	int64_t budget; /* steps left to search for missing ranks; only forged traces exhaust it */
-	/* by trace and thread: THREAD node; DF_NONE: it does not wait */
+	/* by trace and thread: its THREAD node, or DF_NONE if the thread does not wait */
 	uint32_t **threads;
-	/* By node: the start of an operation that waits for something of its own rank. */
+	/*
+	 * By node: whether it is the start of an operation that waits for something of its own
+	 * rank.
+	 */
 	uint8_t *waits;
 };
 
@@ -106,7 +110,10 @@ static uint32_t inst_of(struct match *m, uint32_t ref, int create)
 		in->dst = u->l.kind == DF_KIND_SEND ? u->l.peer : u->l.rank;
 	}
 	in->node = df_graph_node(g, DF_N_MATCH, DF_NONE, (uint32_t)(g->nr_insts - 1));
-	/* Where NCCL runs the operation, its end is not recorded. */
+	/*
+	 * The end of an operation that NCCL runs is not recorded, so a missing end is no sign
+	 * there.
+	 */
 	if (!df_lop_blind(&u->l))
 		g->nodes[in->node].stale = DF_M_STALLED;
 	return m->map[at];
@@ -150,9 +157,10 @@ static int map_threads(struct match *m)
 
 /*
  * Whether this thread, which is in a call, would issue for the rank. A thread that has issued for
- * it would. If there are such threads, or each rank of the process has its own, a thread that
- * issues for other ranks would not. Nor would one that waits for threads of others: for a lock, for
- * a thread's end, or for their device. This is likely, not certain, so no proof uses it.
+ * the rank would. If such threads exist, or if each rank of the process has its own threads, a
+ * thread that issues for other ranks would not. A thread that waits for threads of other ranks (for
+ * a lock, for a thread's end, or for their device) would not either. This is likely, not certain,
+ * so no proof uses it.
  */
 static int would_issue(const struct match *m, const struct df_trc_comm *e, uint32_t trace,
 		       int thread, const struct df_lcall *c)
@@ -170,9 +178,9 @@ static int would_issue(const struct match *m, const struct df_trc_comm *e, uint3
 }
 
 /*
- * The node can proceed if one of these threads can. e: the rank's communicator, or NULL. A thread
- * in no call can issue; it counts as never issuing only when nothing has made progress for long. A
- * thread that has ended may have left the work to any other thread.
+ * Makes the node able to proceed if one of the threads `tids` can. `e` is the rank's communicator,
+ * or NULL. A thread in no call can issue; it counts as never issuing only when nothing has made
+ * progress for long. A thread that has ended may have left the work to any other thread.
  */
 static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uint32_t trace,
 		     const struct df_trc_comm *e, const uint32_t *tids, uint32_t nr)
@@ -199,8 +207,9 @@ static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uin
 }
 
 /*
- * Returns why the rank has no thread that would issue: its threads have ended, and all others are
- * in calls or wait for other threads of the process (DF_M_ENDED), or they do something else.
+ * Returns why no thread of the rank would issue. DF_M_ENDED: its threads have ended, and all other
+ * threads are in calls or wait for other threads of the process. Else the threads do something
+ * else.
  */
 static enum df_mark why_silent(const struct match *m, const struct df_trc_comm *e,
 			       const uint32_t *tids, uint32_t nr)
@@ -220,7 +229,10 @@ static enum df_mark why_silent(const struct match *m, const struct df_trc_comm *
 	return DF_M_ENDED;
 }
 
-/* Without edges, no thread that could issue is in a call: then sets why the node is silent. */
+/*
+ * Sets why the node is silent if it has no edges, that is if no thread that could issue is in a
+ * call.
+ */
 static void settle(struct df_graph *g, uint32_t node, enum df_mark stale)
 {
 	for (size_t i = g->nr_edges; i-- > 0 && g->edges[i].from == node;)
@@ -238,7 +250,7 @@ static uint32_t add_tid(uint32_t *tids, uint32_t nr, uint32_t max, uint32_t tid)
 	return nr;
 }
 
-/* Lists the process's threads that have issued something or are in a call of NCCL or CUDA. */
+/* Lists the process's threads that have issued an operation or are in a call of NCCL or CUDA. */
 static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t max)
 {
 	uint32_t nr = 0;
@@ -253,13 +265,13 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 	for (uint32_t i = nr; i-- > 0;) {
 		int at = thread_index(t, tids[i]);
 
-		/* The thread works for another one that waits for it: count that one. */
+		/* The thread works for another thread that waits for it: list that other thread. */
 		if (at >= 0 && t->threads[at].part_of) {
 			tids[i] = tids[--nr];
 			nr = add_tid(tids, nr, max, t->threads[at].part_of);
 		}
 	}
-	/* There are none: take the first thread of the process, if it has records. */
+	/* If there are no such threads, take the first thread of the process, if it has records. */
 	if (!nr && t->nr_threads) {
 		int main = thread_index(t, t->h.pid);
 
@@ -269,8 +281,9 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 }
 
 /*
- * Nothing was issued on the communicator yet, so its users are unknown: the thread that created it
- * may have done so for any thread that has issued for this rank. Sets *more if some did not fit.
+ * Adds the threads that may issue on a communicator on which nothing was issued yet. Its users are
+ * unknown: the thread that created it may have done so for any thread that has issued for this
+ * rank. Sets *more if some threads did not fit.
  */
 static uint32_t add_rank_threads(const struct df_check_set *set, const struct df_trc_comm *e,
 				 uint32_t *tids, uint32_t nr, uint32_t max, int *more)
@@ -300,8 +313,8 @@ static int is_new(const struct df_check_set *set, const struct df_trc *t, uint32
 
 /*
  * Adds threads that have used CUDA on the rank's device but no communicator yet: any of them may
- * begin to use this one. In a process with several ranks there are none, because only a rank's own
- * threads do that. Sets *more if some did not fit.
+ * begin to use this communicator. Adds none in a process with several ranks, because there only a
+ * rank's own threads use its communicators. Sets *more if some threads did not fit.
  */
 static uint32_t add_new_threads(const struct df_check_set *set, const struct df_trc_comm *e,
 				uint32_t *tids, uint32_t nr, uint32_t max, int *more)
@@ -326,7 +339,7 @@ static uint32_t add_new_threads(const struct df_check_set *set, const struct df_
 	return nr;
 }
 
-/* Returns the end of the rank's process, as its peers saw it. It may have no trace. */
+/* Returns how the rank's process has ended, as its peers saw it. The process may have no trace. */
 static enum df_mark fate_of(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
 	const struct df_dead *d = df_set_dead(set, gcomm, rank);
@@ -370,7 +383,10 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 		nr = busy_threads(t, tids, 64);
 	if (!e->used)
 		nr = add_rank_threads(set, e, tids, nr, 64, &more);
-	/* Only for a proof: a report names these threads itself (df_others_find()). */
+	/*
+	 * This is needed only for a proof: a report names these threads itself
+	 * (df_others_find()).
+	 */
 	if (!e->used && set->proof)
 		nr = add_new_threads(set, e, tids, nr, 64, &more);
 	hosts_of(m, node, t, e->trace, e, tids, nr);
@@ -381,7 +397,10 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 
 /* ---- collectives and messages --------------------------------------------------------------- */
 
-/* Returns the key of this rank's operations that are like the instance's, and the number. */
+/*
+ * Returns the key of this rank's operations with the instance's signature, and stores the
+ * instance's number among them.
+ */
 static uint64_t part_of(const struct df_match *in, const struct df_uop *sample, int rank,
 			uint32_t local, int nccl, uint64_t *number)
 {
@@ -408,7 +427,10 @@ static int ended_there(struct match *m, const struct df_match *in, const struct 
 	return df_trc_seen(t, key) > number;
 }
 
-/* The same for a rank without a trace, from the report that its process sent when it exited. */
+/*
+ * Returns whether this rank's operation has ended, for a rank without a trace. The source is the
+ * report that its process sent when it exited.
+ */
 static enum df_left left_there(struct match *m, const struct df_match *in,
 			       const struct df_uop *sample, int rank)
 {
@@ -430,7 +452,10 @@ static uint32_t lost_node(struct match *m, uint32_t gcomm, int rank)
 	return node;
 }
 
-/* Whether the rank sends first: a message, or data as the root. All others begin with a receive. */
+/*
+ * Whether the rank sends first: the sender of a message, or a root that sends data. All other ranks
+ * begin with a receive.
+ */
 static int sends_first(const struct df_uop *u)
 {
 	return u->l.kind == DF_KIND_SEND ||
@@ -439,8 +464,8 @@ static int sends_first(const struct df_uop *u)
 }
 
 /*
- * A rank that receives first cannot start before its sender. So while the sender has not begun,
- * make the receiver's start depend on the sender's.
+ * Makes the receivers' start depend on the sender's while the sender has not begun: a rank that
+ * receives first cannot start before its sender.
  */
 static void tie_beginnings(struct df_graph *g, const struct df_match *in)
 {
@@ -456,9 +481,9 @@ static void tie_beginnings(struct df_graph *g, const struct df_match *in)
 }
 
 /*
- * By dfshim's rules a rank's part has begun when it has moved data. The algorithm is unknown, and
- * so is the rank that moves data first. So while the part of one rank waits for something, it is no
- * sign of a fault that the others have not begun.
+ * Removes the sign of a fault from parts that have not begun, while the part of one rank waits for
+ * something. By dfshim's rules a part has begun when it has moved data. The algorithm is unknown,
+ * and with it the rank that moves data first.
  */
 static void excuse(struct match *m, const struct df_match *in)
 {
@@ -544,9 +569,9 @@ static void tie(struct match *m, struct df_match *in, uint32_t nr_lacking)
 }
 
 /*
- * NCCL may connect ranks in the call of an operation, or of a group of them. Then the calling
- * thread waits until the operation is called at the other ends, too, and nothing of the group is
- * launched before.
+ * Makes a calling thread wait for the other ends. NCCL may connect ranks in the call of an
+ * operation or of a group. Then the call returns only when the other ends have called theirs, too,
+ * and nothing of the group is launched before that.
  */
 static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 {
@@ -587,8 +612,8 @@ static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 /* ---- calls that several ranks make together ------------------------------------------------- */
 
 /*
- * Whether this rank has made the call on its communicator. The call's record names the rank. If it
- * does not, or if one call connects several ranks, the device decides.
+ * Whether this rank has made the call on its communicator. The call's record names the rank. If the
+ * record names none, or if one call connects several ranks, the device decides.
  */
 static int is_call_of(const struct df_lcall *c, const struct df_trc_comm *e)
 {
@@ -656,8 +681,8 @@ static int was_passed(const struct df_check_set *set, uint64_t uid)
 }
 
 /*
- * The missing members are unknown: any thread that has not made the call may be one. Threads of a
- * process that has ended are no candidates.
+ * Adds the threads that may be missing members of a call. The members are unknown, so any thread
+ * that has not made the call may be one, unless its process has ended.
  */
 static void absent_hosts(struct match *m, struct df_bar *b)
 {
@@ -736,8 +761,8 @@ int df_graph_match(struct df_graph *g)
 		memset(inst, 0xff, (set->nr_ops + 1) * sizeof(*inst));
 	}
 	/*
-	 * The first pass makes instances of the living ranks' operations. The second adds
-	 * operations of ranks that have ended to them.
+	 * The first pass makes instances of the living ranks' operations. The second pass adds the
+	 * operations of ranks that have ended to these instances.
 	 */
 	for (size_t pass = 0; pass < 2; pass++) {
 		for (size_t i = 0; !rc && i < set->nr_ops; i++) {

@@ -1,8 +1,8 @@
 /*
- * Threads that wait outside NCCL and CUDA: the only part of the wait-for graph that does not
- * consist of recorded waits. If the object of such a wait is certain (struct df_check_host), the
- * wait counts like others. If the thread was only seen waiting, the wait counts only once nothing
- * has made progress for long.
+ * Adds threads that wait outside NCCL and CUDA. These waits are the only part of the wait-for graph
+ * that is not recorded. If the object of such a wait is certain (struct df_check_host), the wait
+ * counts like others. If the thread was only seen waiting, the wait counts only once nothing has
+ * made progress for long.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,16 +11,18 @@
 
 struct outside {
 	struct df_graph *g;
-	uint32_t *own;	/* by trace: OR node over its threads that are in a call */
-	uint32_t all;	/* OR node over all threads that are in a call */
-	uint32_t *node; /* of the current trace, by known thread; DF_NONE: in no call */
+	uint32_t *own; /* by trace: OR node over its threads that are in a call */
+	uint32_t all;  /* OR node over all threads that are in a call */
+	/* by known thread of the current trace: its node, or DF_NONE if it is in no call */
+	uint32_t *node;
 };
 
 /*
- * Adds a likely wait for another thread: for one of its process if it waits for a lock of the
- * process, else for any. Only threads in a call are candidates. A thread in no call could end the
- * wait, unless nothing makes progress. Threads with the same kind of wait cannot act first. Without
- * a candidate nothing is known, and the waiting thread counts as free too.
+ * Adds a likely wait for another thread: for any thread of the process if the waiting thread needs
+ * a lock of the process, else for any thread of the job. Only threads in a call are candidates. A
+ * thread in no call could end the wait, unless nothing makes progress. Threads with the same kind
+ * of wait cannot act first. Without a candidate nothing is known, and the waiting thread counts as
+ * able to proceed.
  */
 static void likely(struct outside *o, uint32_t trace, uint32_t ref)
 {
@@ -45,7 +47,7 @@ static void candidates(struct outside *o)
 	for (uint32_t n = 0; n < nr; n++) {
 		uint32_t *own;
 
-		/* A background call wakes no thread. */
+		/* A background call wakes no thread, so it is no candidate. */
 		if (g->nodes[n].kind != DF_N_THREAD || !g->nodes[n].thread)
 			continue;
 		own = &o->own[g->nodes[n].trace];
@@ -92,8 +94,8 @@ static int is_outside(const struct df_graph *g, const struct df_trc *t, uint32_t
 }
 
 /*
- * A thread that joins a thread in no call proceeds when that one ends, so it counts as in no call
- * too.
+ * Treats a thread that joins a thread in no call as in no call, too: it proceeds when the joined
+ * thread ends.
  */
 static void join_the_free(struct outside *o, uint32_t trace)
 {
@@ -152,9 +154,9 @@ static int could_wake(const struct outside *o, const struct df_trc *t, size_t k,
 }
 
 /*
- * Adds the certain waits. DF_HOST_JOIN: the joined thread has to proceed first. Blocked: only
- * threads of the process can wake it, so it stays blocked if all of them wait. DF_HOST_SERVES: only
- * the threads that it may serve can wake it.
+ * Adds the certain waits. DF_HOST_JOIN: the joined thread has to end first. A thread that waits for
+ * a lock or the like can be woken only by threads of its process, so it stays blocked if all of
+ * them wait. DF_HOST_SERVES: only the threads that it may serve can wake it.
  */
 static void certain(struct outside *o, uint32_t trace)
 {

@@ -139,8 +139,8 @@ out:
 #define MAX_STARTS 256
 
 /*
- * Edges through joins and starts stay inside one rank: only steps between ranks or threads count as
- * length.
+ * Returns an edge's contribution to the length of a cycle. Edges through joins and starts stay
+ * inside one rank, so they count 0.
  */
 static int edge_cost(const struct df_edge *e)
 {

@@ -1,8 +1,8 @@
 /*
- * The part of the wait-for graph inside one process: streams, events, other work. Each trace is
- * walked once in the order of its records. For every stream the walk keeps two nodes: `all`
+ * Builds the part of the wait-for graph inside one process: streams, events, other work. The walk
+ * visits the records of each trace once, in order. For every stream it keeps two nodes: `all`
  * (everything before is done) and `other` (everything before that is not a collective is done). So
- * each item adds a constant number of edges, whatever the rules.
+ * each item adds a constant number of edges under all rules.
  */
 #include <stdio.h>
 #include <string.h>

@@ -11,9 +11,9 @@
 #define NOWHERE ((struct place){DF_NONE, DF_NONE, DF_NONE})
 
 struct place {
-	/* nodes of a place on a stream; DF_NONE: nothing unfinished before it */
+	/* nodes of a place on a stream; DF_NONE if nothing before the place is unfinished */
 	uint32_t all, other;
-	/* node for operations whose end the stream itself waits for; DF_NONE: none */
+	/* node for operations whose end the stream itself waits for, or DF_NONE */
 	uint32_t fenced;
 };
 
@@ -22,8 +22,9 @@ struct stream {
 	int32_t device;
 	uint32_t flags;
 	struct place at;
-	uint32_t group; /* the last operation's group, and the place where that group began */
-	int joined;	/* whether it waited for events */
+	/* group of the last operation; before_group is the place where that group began */
+	uint32_t group;
+	int joined; /* whether the stream waited for events after before_group */
 	struct place before_group;
 };
 
@@ -37,7 +38,7 @@ struct work {
 	uint32_t node;
 };
 
-/* The last operation of a communicator. before: the last one before its group. */
+/* The last operation of a communicator. `before` is the last operation before its group. */
 struct last {
 	uint32_t comm, done, before, group;
 	uint64_t stream;
@@ -67,7 +68,7 @@ struct walk {
 	size_t nr_queues, cap_queues;
 	struct last *comms;
 	size_t nr_comms, cap_comms;
-	uint32_t slots[64];	  /* slots, as OR nodes, by device */
+	uint32_t slots[64];	  /* by device: the OR node of its slots */
 	struct df_map streams_at; /* by id: position + 1 */
 };
 
@@ -77,8 +78,8 @@ static inline int df_walk_legacy_blocks(const struct stream *s)
 }
 
 /*
- * The key of an event's record is its serial; the key of the event itself is used where only that
- * is known.
+ * Returns the key of an event's record with this serial. An event that is known only by itself has
+ * another key.
  */
 static inline uint64_t df_walk_serial_key(uint64_t serial)
 {
@@ -90,25 +91,28 @@ static inline uint64_t df_walk_event_key(uint64_t event)
 	return (event + 1) << 1;
 }
 
-/* Returns the stream with this id, in its state at the walk's position. NULL without memory. */
+/*
+ * Returns the stream with this id, in its state at the walk's position. Returns NULL if memory is
+ * short.
+ */
 struct stream *df_walk_stream(struct walk *w, uint64_t id, int device);
 /* Returns a node that waits for both. Creates none if one is DF_NONE. */
 uint32_t df_walk_join(struct walk *w, uint32_t a, uint32_t b, enum df_edge_kind kind_b,
 		      unsigned mask_b, uint64_t rec);
-/* Returns the state of an event, or of one of its records. NULL without memory. */
+/* Returns the state of an event or of one of its records. Returns NULL if memory is short. */
 struct event *df_walk_event(struct walk *w, uint64_t key);
 
 /* Adds an operation on its stream. */
 void df_walk_op(struct walk *w, uint32_t ref);
 
 /*
- * Connects an item that is not an operation to its hardware queue. after = 0: it waits for the
- * queue's last item; after = 1: later items of the queue wait for it.
+ * Connects an item that is not an operation to its hardware queue. If `after` is 0, the item waits
+ * for the queue's last item. If it is 1, later items of the queue wait for the item.
  */
 void df_walk_queue(struct walk *w, struct stream *s, int after, uint64_t rec);
 /*
- * Call after the whole trace: the first adds edges to the holders of slots, the second to the
- * operations that may be the first in a hardware queue.
+ * Call both after the walk. df_walk_holders() adds edges to the holders of slots. df_walk_firsts()
+ * adds edges to the operations that may be the first in a hardware queue.
  */
 void df_walk_holders(struct walk *w);
 void df_walk_firsts(struct walk *w);

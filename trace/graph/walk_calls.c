@@ -1,6 +1,6 @@
 /*
- * Host calls in progress: what the calling thread waits for in its own process and, if all members
- * have to make the call, in other processes.
+ * Adds host calls in progress: what the calling thread waits for in its own process and, if all
+ * members have to make the call, in other processes.
  */
 #include <string.h>
 #include "trace/record/trace_hash.h"
@@ -110,7 +110,7 @@ static void whole_device(struct walk *w, const struct df_lcall *c, uint32_t node
 			df_graph_edge(w->g, node, w->streams[i].at.all, kind, mask, c->rec);
 }
 
-/* The legacy stream and the streams that it waits for. */
+/* Makes the node wait for the legacy stream and the streams that the legacy stream waits for. */
 static void legacy_streams(struct walk *w, const struct df_lcall *c, uint32_t node,
 			   enum df_edge_kind kind, unsigned mask)
 {

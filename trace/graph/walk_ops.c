@@ -1,5 +1,5 @@
 /*
- * Operations on their streams: what each must wait for before it starts, by the rules of its
+ * Adds operations on their streams: what each must wait for before it starts, by the rules of its
  * process, and which operations hold its resources.
  */
 #include <string.h>
@@ -116,7 +116,10 @@ void df_uop_buffers(const struct df_check_set *set, const struct df_uop *u, stru
 	df_load_buffers(&u->l, (uint64_t)set->gcomms[u->gcomm].nranks, reads, writes);
 }
 
-/* Overlapping buffers order two operations even where issue order does not. */
+/*
+ * Adds edges between operations whose buffers overlap. Overlapping buffers order two operations
+ * even where issue order does not.
+ */
 static void hazards(struct walk *w, struct df_uop *u, const struct stream *s)
 {
 	struct df_check_set *set = w->g->set;
@@ -137,13 +140,19 @@ static void hazards(struct walk *w, struct df_uop *u, const struct stream *s)
 	}
 }
 
-/* By dfshim's rules, instances of one signature run one after the other, on any streams. */
+/*
+ * Makes the operation wait for the previous one with the same signature. By dfshim's rules they run
+ * one after the other, on any streams.
+ */
 static void behind_signature(struct walk *w, struct df_uop *u)
 {
 	struct df_uop *first = &w->g->set->ops[w->t->first_op], *o = u;
 
 	for (int i = 0; i < HAZARD_WINDOW && o-- > first; i++) {
-		/* A message's signature is the same at both ends. */
+		/*
+		 * A message has the same signature at both ends, so the kind must be compared,
+		 * too.
+		 */
 		if (o->done == DF_NONE || o->l.comm != u->l.comm || o->sig != u->sig ||
 		    o->l.kind != u->l.kind || o->l.peer != u->l.peer)
 			continue;
@@ -174,7 +183,7 @@ void df_walk_op(struct walk *w, uint32_t ref)
 	s->group = u->l.group;
 	/*
 	 * By dfshim's rules the stream inherits the order that precedes the communicator's last
-	 * operation on another stream. Later items of this stream follow that too.
+	 * operation on another stream. Later items of this stream inherit it too.
 	 */
 	if (inherits) {
 		before = join_places(w, before, last->at_before, u->l.rec);
@@ -243,11 +252,11 @@ void df_walk_holders(struct walk *w)
 }
 
 /*
- * A hardware queue executes one entry after the other, and an operation consists of several: one
- * that shows its begin, the operation itself, and one that shows its end. The records do not show
- * which entries of other threads lie between them. But only operations whose begin is recorded can
- * be the first in the queue, and all others wait for the first one. The operations of one thread
- * keep their order.
+ * Adds edges to the operations that may be the first in a hardware queue. A hardware queue executes
+ * one entry after the other. An operation consists of several entries: one that shows its begin,
+ * the operation itself, and one that shows its end. The records do not show which entries of other
+ * threads lie between them. But only operations whose begin is recorded can be the first in the
+ * queue, and all others wait for the first one. The operations of one thread keep their order.
  */
 void df_walk_firsts(struct walk *w)
 {
