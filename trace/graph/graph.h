@@ -208,9 +208,10 @@ int df_graph_is_one_call(const struct df_uop *a, const struct df_uop *b);
 
 /*
  * Removes nodes that can proceed until none can. The rest is in g->stuck. Returns the number of
- * stuck nodes. `stale` 0: idle threads may still act. 1: nothing has made progress for long, so
- * idle threads will not act, and nodes with a `stale` mark count as stuck. 2: idle threads will not
- * act, but everything else may still happen. Takes time linear in nodes and edges.
+ * stuck nodes. If `stale` is 0, idle threads may still act. If it is 1, nothing has made progress
+ * for long: idle threads will not act, and nodes with a `stale` mark count as stuck. If it is 2,
+ * idle threads will not act, but everything else may still happen. Takes time linear in nodes and
+ * edges.
  */
 size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale);
 

@@ -11,7 +11,7 @@
 #include "trace/record/names.h"
 #include "runtime/base/vec.h"
 
-/* maximum number of instances of one communicator that get edges to each missing rank */
+/* instances of a communicator that get edges to each missing rank */
 #define MAX_LACKING 4096
 
 struct match {
@@ -24,10 +24,7 @@ struct match {
 	int64_t budget; /* steps left to search for missing ranks; only forged traces exhaust it */
 	/* by trace and thread: its THREAD node, or DF_NONE if the thread does not wait */
 	uint32_t **threads;
-	/*
-	 * By node: whether it is the start of an operation that waits for something of its own
-	 * rank.
-	 */
+	/* By node: whether it starts an operation that waits for something of its own rank. */
 	uint8_t *waits;
 };
 
@@ -110,10 +107,7 @@ static uint32_t inst_of(struct match *m, uint32_t ref, int create)
 		in->dst = u->l.kind == DF_KIND_SEND ? u->l.peer : u->l.rank;
 	}
 	in->node = df_graph_node(g, DF_N_MATCH, DF_NONE, (uint32_t)(g->nr_insts - 1));
-	/*
-	 * The end of an operation that NCCL runs is not recorded, so a missing end is no sign
-	 * there.
-	 */
+	/* The end of an operation that NCCL runs is not recorded. */
 	if (!df_lop_blind(&u->l))
 		g->nodes[in->node].stale = DF_M_STALLED;
 	return m->map[at];
@@ -157,10 +151,9 @@ static int map_threads(struct match *m)
 
 /*
  * Whether this thread, which is in a call, would issue for the rank. A thread that has issued for
- * the rank would. If such threads exist, or if each rank of the process has its own threads, a
- * thread that issues for other ranks would not. A thread that waits for threads of other ranks (for
- * a lock, for a thread's end, or for their device) would not either. This is likely, not certain,
- * so no proof uses it.
+ * the rank would. If such threads exist, or if each rank of the process has its own, a thread that
+ * issues for other ranks would not. Nor would a thread that waits for threads of other ranks: for a
+ * lock, a thread's end, or their device. This is likely, not certain, so no proof uses it.
  */
 static int would_issue(const struct match *m, const struct df_trc_comm *e, uint32_t trace,
 		       int thread, const struct df_lcall *c)
@@ -207,9 +200,8 @@ static void hosts_of(struct match *m, uint32_t node, const struct df_trc *t, uin
 }
 
 /*
- * Returns why no thread of the rank would issue. DF_M_ENDED: its threads have ended, and all other
- * threads are in calls or wait for other threads of the process. Else the threads do something
- * else.
+ * Returns why no thread of the rank would issue. DF_M_ENDED: its threads have ended, and all others
+ * are in calls or wait for other threads of the process. DF_M_SILENT: else.
  */
 static enum df_mark why_silent(const struct match *m, const struct df_trc_comm *e,
 			       const uint32_t *tids, uint32_t nr)
@@ -229,10 +221,7 @@ static enum df_mark why_silent(const struct match *m, const struct df_trc_comm *
 	return DF_M_ENDED;
 }
 
-/*
- * Sets why the node is silent if it has no edges, that is if no thread that could issue is in a
- * call.
- */
+/* Sets why the node is silent if it has no edges: no thread that could issue is in a call. */
 static void settle(struct df_graph *g, uint32_t node, enum df_mark stale)
 {
 	for (size_t i = g->nr_edges; i-- > 0 && g->edges[i].from == node;)
@@ -250,7 +239,7 @@ static uint32_t add_tid(uint32_t *tids, uint32_t nr, uint32_t max, uint32_t tid)
 	return nr;
 }
 
-/* Lists the process's threads that have issued an operation or are in a call of NCCL or CUDA. */
+/* Lists the process's threads that have issued operations or are in a call of NCCL or CUDA. */
 static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t max)
 {
 	uint32_t nr = 0;
@@ -271,7 +260,7 @@ static uint32_t busy_threads(const struct df_trc *t, uint32_t *tids, uint32_t ma
 			nr = add_tid(tids, nr, max, t->threads[at].part_of);
 		}
 	}
-	/* If there are no such threads, take the first thread of the process, if it has records. */
+	/* If there are none, take the first thread of the process, if it has records. */
 	if (!nr && t->nr_threads) {
 		int main = thread_index(t, t->h.pid);
 
@@ -383,10 +372,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 		nr = busy_threads(t, tids, 64);
 	if (!e->used)
 		nr = add_rank_threads(set, e, tids, nr, 64, &more);
-	/*
-	 * This is needed only for a proof: a report names these threads itself
-	 * (df_others_find()).
-	 */
+	/* Only a proof needs this: a report names these threads itself (df_others_find()). */
 	if (!e->used && set->proof)
 		nr = add_new_threads(set, e, tids, nr, 64, &more);
 	hosts_of(m, node, t, e->trace, e, tids, nr);
@@ -397,10 +383,7 @@ static uint32_t next_node(struct match *m, uint32_t gcomm, int rank)
 
 /* ---- collectives and messages --------------------------------------------------------------- */
 
-/*
- * Returns the key of this rank's operations with the instance's signature, and stores the
- * instance's number among them.
- */
+/* Returns the key of this rank's operations with the instance's signature, and the number. */
 static uint64_t part_of(const struct df_match *in, const struct df_uop *sample, int rank,
 			uint32_t local, int nccl, uint64_t *number)
 {
@@ -427,10 +410,7 @@ static int ended_there(struct match *m, const struct df_match *in, const struct 
 	return df_trc_seen(t, key) > number;
 }
 
-/*
- * Returns whether this rank's operation has ended, for a rank without a trace. The source is the
- * report that its process sent when it exited.
- */
+/* As ended_there() for a rank without a trace, from its process's report on exit. */
 static enum df_left left_there(struct match *m, const struct df_match *in,
 			       const struct df_uop *sample, int rank)
 {
@@ -452,10 +432,7 @@ static uint32_t lost_node(struct match *m, uint32_t gcomm, int rank)
 	return node;
 }
 
-/*
- * Whether the rank sends first: the sender of a message, or a root that sends data. All other ranks
- * begin with a receive.
- */
+/* Whether the rank sends first: a message, or data as the root. Other ranks receive first. */
 static int sends_first(const struct df_uop *u)
 {
 	return u->l.kind == DF_KIND_SEND ||
@@ -463,10 +440,7 @@ static int sends_first(const struct df_uop *u)
 		u->l.rank == u->l.peer);
 }
 
-/*
- * Makes the receivers' start depend on the sender's while the sender has not begun: a rank that
- * receives first cannot start before its sender.
- */
+/* Makes the receivers' start depend on the sender's, while the sender has not begun. */
 static void tie_beginnings(struct df_graph *g, const struct df_match *in)
 {
 	const struct df_uop *ops = g->set->ops;
@@ -612,8 +586,8 @@ static void tie_caller(struct match *m, uint32_t node, const uint32_t *inst)
 /* ---- calls that several ranks make together ------------------------------------------------- */
 
 /*
- * Whether this rank has made the call on its communicator. The call's record names the rank. If the
- * record names none, or if one call connects several ranks, the device decides.
+ * Whether this rank has made the call on its communicator. The call's record names the rank. If it
+ * names none, or if one call connects several ranks, the device decides.
  */
 static int is_call_of(const struct df_lcall *c, const struct df_trc_comm *e)
 {
@@ -681,8 +655,8 @@ static int was_passed(const struct df_check_set *set, uint64_t uid)
 }
 
 /*
- * Adds the threads that may be missing members of a call. The members are unknown, so any thread
- * that has not made the call may be one, unless its process has ended.
+ * Adds the threads that may be missing members: any thread that has not made the call, unless its
+ * process has ended.
  */
 static void absent_hosts(struct match *m, struct df_bar *b)
 {

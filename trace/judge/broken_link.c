@@ -1,9 +1,9 @@
 /*
  * Broken links between nodes, as the transport recorded them. A link that was broken when the trace
- * ended explains a silent rank, and an operation that ran on all ranks and did not end. Two things
- * also explain an operation that has not begun: a function of the network library that has not
- * returned, and a broken link to a rank of the operation's communicator, because its first data may
- * use the link.
+ * ended explains a silent rank, and an operation that ran on all ranks and did not end. An
+ * operation that has not begun is explained by a function of the network library that has not
+ * returned, or by a broken link to a rank of the operation's communicator, because its first data
+ * may use the link.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "trace/judge/say.h"
 
 /*
- * Finds a rank of the process at the other end among the members of communicators. Returns 1 and
- * the rank, or 0 if none is known.
+ * Finds a rank of the process at the other end of the link among the members of communicators.
+ * Returns 1 and the rank, or 0 if no rank is known.
  */
 static int far_rank(const struct df_check_set *set, const struct df_broken_link *k, uint32_t *gcomm,
 		    int *rank)
@@ -28,7 +28,7 @@ static int far_rank(const struct df_check_set *set, const struct df_broken_link 
 	return 0;
 }
 
-/* Returns the trace of the process at the other end, or NULL. */
+/* Returns the trace of the process at the other end of the link, or NULL. */
 static const struct df_trc *far_trace(const struct df_check_set *set,
 				      const struct df_broken_link *k)
 {
@@ -50,8 +50,8 @@ static int saw_break(const struct df_check_set *set, const struct df_trc *t)
 }
 
 /*
- * Whether the process at the other end has died. Then its death is the cause, and the link broke
- * with it.
+ * Whether the process at the other end has died. Then its death is the cause: the link broke as a
+ * result.
  */
 static int far_end_died(const struct df_check_set *set, const struct df_broken_link *k)
 {
@@ -135,8 +135,9 @@ static uint64_t broken_at(const struct df_check_set *set, const struct df_broken
 }
 
 /*
- * A thread that is held in the network library explains most: the peer may see a broken link
- * because of it. Next is a link that was given up.
+ * Returns how well a link explains the hang. A thread that does not return from the network library
+ * explains most: the peer may see a broken link because of this thread. Next is a link that was
+ * given up.
  */
 static int weight(const struct df_broken_link *k)
 {
@@ -179,7 +180,7 @@ static const char *far_end(const struct df_check_set *set, const struct df_broke
 	return buf;
 }
 
-/* Appends what one end has recorded of the link. */
+/* Appends the records that one end has made of the link. */
 static void put_link(const struct df_broken_link *k, struct df_line *b)
 {
 	if (k->held) {

@@ -1,6 +1,6 @@
 /*
- * The sentences of verdicts with one cause: a rank that is missing, ended, silent or stuck, or
- * calls that do not agree.
+ * Writes the sentences of verdicts with one cause: a rank that is missing, ended, silent or stuck,
+ * or calls that do not agree.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -74,7 +74,10 @@ static void loops(const struct df_check_result *r, const struct df_trc_comm *e, 
 					       df_call_text(df_polled_call(k)));
 }
 
-/* " (its last call on B is #3)". If it has issued nothing there, its last call elsewhere. */
+/*
+ * Appends " (its last call on B is #3)". If the rank has issued nothing on B, names its last call
+ * on another communicator.
+ */
 static void last_call(const struct df_check_set *set, const struct df_trc_comm *e,
 		      struct df_line *b)
 {
@@ -233,8 +236,8 @@ void df_line_crash(struct df_check_result *r, struct df_line *b)
 	crash_waited(r, b);
 }
 
-#define SOME	  4	    /* ranks that are named individually */
-#define RANKS_MAX (1 << 16) /* a bound, because a record may be corrupt */
+#define SOME	  4	    /* maximum number of ranks that are named individually */
+#define RANKS_MAX (1 << 16) /* a bound on the number of ranks, because a record may be corrupt */
 
 /* Whether a rank called ncclCommInitRank with this id, according to the traces. */
 static int has_called(const struct df_check_set *set, uint64_t id, uint32_t rank)
@@ -255,7 +258,7 @@ static int has_called(const struct df_check_set *set, uint64_t id, uint32_t rank
 
 /*
  * Writes "rank 1 of 2 has not called ncclCommInitRank". Returns 0 if the records do not show which
- * ranks.
+ * ranks have not.
  */
 static int who_has_not_called(struct df_check_result *r, const struct df_bar *bar,
 			      struct df_line *b)
@@ -294,8 +297,8 @@ static const struct df_bar *stuck_init(const struct df_check_result *r)
 }
 
 /*
- * Whether a thread of the process was in this ncclCommInitRank at the end of the trace, and for
- * which rank.
+ * Whether a thread of the process was in the ncclCommInitRank with this id at the end of the trace.
+ * Stores the rank that it was to be.
  */
 static int is_in_init(const struct df_trc *t, uint64_t id, int *rank)
 {
@@ -316,7 +319,7 @@ const struct df_trc *df_left_init(const struct df_check_result *r, int *rank)
 {
 	const struct df_bar *bar = stuck_init(r);
 
-	/* A rank that has not called it at all is a better explanation. */
+	/* A rank that has not called ncclCommInitRank at all is a better explanation. */
 	for (uint32_t k = 0; bar && k < bar->expect && bar->expect <= RANKS_MAX; k++)
 		if (!has_called(r->set, bar->object, k))
 			return NULL;

@@ -1,6 +1,6 @@
 /*
- * Adds observations to the verdict: the first point where the ranks' behaviour differs, which is
- * the earliest at which a developer can act, lost records, and other notes.
+ * Adds observations to the verdict: the first difference between the ranks' calls, lost records,
+ * and other notes. A developer can act on the first difference earliest.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static int shared(const struct df_check_set *set, const struct df_uop *u,
 	return 1;
 }
 
-/* Whether it is the same call on both ranks, or the two ends of one message. */
+/* Whether a and b are the same call on two ranks, or the two ends of one message. */
 static int same_place(const struct df_uop *a, const struct df_uop *b)
 {
 	if (a->gcomm != b->gcomm || a->sig != b->sig)
@@ -45,7 +45,10 @@ static int same_place(const struct df_uop *a, const struct df_uop *b)
 	return a->l.index == b->l.index && a->l.kind == b->l.kind;
 }
 
-/* Returns this rank's next unfinished operation, from *at on, in which both take part, or NULL. */
+/*
+ * Returns the first unfinished operation of the rank `mine` at or after *at that the rank `other`
+ * shares, or NULL.
+ */
 static const struct df_uop *next_shared(const struct df_check_set *set,
 					const struct df_trc_comm *mine,
 					const struct df_trc_comm *other, size_t *at)
@@ -61,7 +64,10 @@ static const struct df_uop *next_shared(const struct df_check_set *set,
 	return NULL;
 }
 
-/* How far to search for a group's operations: those of other threads may lie between them. */
+/*
+ * Number of operations searched for the members of a group. Operations of other threads may lie
+ * between them.
+ */
 #define GROUP_WINDOW ((size_t)1024)
 
 /*
@@ -95,7 +101,7 @@ static void say_with_site(struct df_check_result *r, const struct df_uop *u, uns
 		 df_say_sig(&u->l, sig, sizeof(sig)), site[0] ? " at " : "", site, "");
 }
 
-/* Returns the unfinished operation of `of` that is the same call as `like`, or NULL. */
+/* Returns the unfinished operation of the rank `of` that is the same call as `like`, or NULL. */
 static const struct df_lop *unfinished_like(const struct df_check_set *set,
 					    const struct df_trc_comm *of, const struct df_lop *like)
 {
@@ -112,8 +118,8 @@ static const struct df_lop *unfinished_like(const struct df_check_set *set,
 }
 
 /*
- * The last collectives that two members of one communicator have issued alike before they differ,
- * each in its trace. Returns 0 if none is known.
+ * Finds the last collectives that two members of one communicator issued alike before they differ.
+ * Returns 0 if none is known.
  */
 static int last_alike(const struct df_check_set *set, const struct df_trc_comm *a,
 		      const struct df_trc_comm *b, const struct df_lop **la,
@@ -131,8 +137,8 @@ static int last_alike(const struct df_check_set *set, const struct df_trc_comm *
 #define ALIKE_FRAMES 3
 
 /*
- * Names the last call that both ranks issued alike, on any communicator of both. ua, ub: the last
- * unfinished one, or NULL.
+ * Names the last call that both ranks issued alike, on any communicator that both are members of.
+ * ua and ub are the last such unfinished operation on each rank, or NULL.
  */
 static void say_alike(struct df_check_result *r, const struct df_trc_comm *a,
 		      const struct df_trc_comm *b, const struct df_uop *ua, const struct df_uop *ub)
@@ -263,7 +269,8 @@ static void other_roots(struct df_check_result *r)
 #define DROPS_TOLD 3
 
 /*
- * " (A 120, B 3)": the communicators whose records the rings have overwritten, in descending order.
+ * Writes " (A 120, B 3)": the communicators whose records the rings have overwritten, in descending
+ * order of the number of records.
  */
 static void drops_by_comm(const struct df_check_set *set, char *buf, size_t size)
 {
@@ -347,7 +354,11 @@ static void coverage(struct df_check_result *r)
 		df_note(r, "%" PRIu64 " records were incomplete and were skipped", set->nr_torn);
 }
 
-#define NEIGHBOURS 64 /* pairs compared: the ranks of one machine have numbers near each other */
+/*
+ * number of next ranks that each rank is compared with; ranks of one machine have similar
+ * numbers
+ */
+#define NEIGHBOURS 64
 
 /*
  * Finds two ranks of a communicator that use a device with the same number on one machine. Returns
@@ -374,9 +385,9 @@ static int share_device(const struct df_check_set *set, const struct df_gcomm *g
 }
 
 /*
- * An operation that all ranks reached but that makes no progress may also wait for room on a
- * device. In mode trace it is not visible which of NCCL's kernels got room, so the verdict is the
- * same, with this note.
+ * Notes that an operation which all ranks reached but which makes no progress may wait for space on
+ * a device. In mode trace it is not visible which of NCCL's kernels are resident, so the verdict
+ * does not change.
  */
 static void unseen_room(struct df_check_result *r)
 {
@@ -412,9 +423,9 @@ static void unseen_room(struct df_check_result *r)
 			others);
 }
 
-#define MAX_FAULTS 8 /* noted */
+#define MAX_FAULTS 8 /* maximum number of faults that are noted */
 
-/* Notes the faults that the machines have recorded, each once. */
+/* Notes each fault that the machines have recorded, once. */
 static void faults(struct df_check_result *r)
 {
 	uint64_t seen[MAX_FAULTS][2];
@@ -445,7 +456,8 @@ static void faults(struct df_check_result *r)
 }
 
 /*
- * Returns the operation that b's rank issues next, if it has the signature of a's call; else NULL.
+ * Returns the operation that b's rank issues next if it has the signature of a's call, else
+ * NULL.
  */
 static const struct df_uop *next_is(const struct df_check_set *set, const struct df_side *b,
 				    const struct df_side *a)
@@ -462,7 +474,7 @@ static const struct df_uop *next_is(const struct df_check_set *set, const struct
 	return NULL;
 }
 
-/* Notes if two adjacent calls on one communicator seem to be swapped between ranks. */
+/* Notes that two adjacent calls on one communicator seem to be swapped between ranks. */
 static void swapped(struct df_check_result *r)
 {
 	const struct df_check_set *set = r->set;

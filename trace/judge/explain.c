@@ -1,4 +1,7 @@
-/* Sentences: the verdict itself, what dfshim would do about it, and how to fix the program. */
+/*
+ * Writes sentences: the verdict itself, what dfshim would do about it, and how to fix the
+ * program.
+ */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <stdarg.h>
@@ -23,10 +26,10 @@ void df_line_put(struct df_line *b, const char *fmt, ...)
 		b->n = b->n + (size_t)n < sizeof(b->s) ? b->n + (size_t)n : sizeof(b->s) - 1;
 }
 
-/* The ranks of a cycle that its sentence names: the first 16 and the last one. */
+/* Maximum number of ranks of a cycle that its sentence names, besides the last one. */
 #define PATH_RANKS 16
 
-/* Writes the rank of a step's beginning. Returns 0 for a node that no rank has. */
+/* Writes the rank at the beginning of a step. Returns 0 if the node belongs to no rank. */
 static int path_name(struct df_check_result *r, size_t step, char *buf, size_t size)
 {
 	const struct df_node *n = &r->g.nodes[r->steps[step].from];
@@ -62,7 +65,7 @@ void df_line_path(struct df_check_result *r, struct df_line *b)
 		df_line_put(b, " -> %s", first);
 }
 
-/* The distinct operations of the cycle: "A#1, C7#2". */
+/* Appends the distinct operations of the cycle: "A#1, C7#2". */
 static size_t put_ops(struct df_check_result *r, struct df_line *b)
 {
 	char name[96], seen[16][96];
@@ -177,7 +180,10 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 		df_line_host(r, t, h1, sizeof(h1));
 		if (t2)
 			df_line_host(r, t2, h2, sizeof(h2));
-		/* Threads of one process whose ranks have no names yet: name the threads. */
+		/*
+		 * These are threads of one process whose ranks have no names yet: name the
+		 * threads.
+		 */
 		if (t2 && !strcmp(h1, h2)) {
 			df_say_thread(r->set, t->trace, t->thread, h1, sizeof(h1));
 			df_say_thread(r->set, t2->trace, t2->thread, h2, sizeof(h2));
@@ -248,7 +254,10 @@ static void sync_line(struct df_check_result *r, struct df_line *b)
 	df_line_path(r, b);
 }
 
-/* The work that thread `t` of the cycle waits for, or NULL if it waits for something else. */
+/*
+ * Returns the work that thread `t` of the cycle waits for, or NULL if it waits for something else.
+ * Stores the node that the work waits for in *behind.
+ */
 static const struct df_litem *work_of(const struct df_check_result *r, const struct df_node *t,
 				      const struct df_node **behind)
 {
@@ -285,7 +294,7 @@ static int needs_nobody(const struct df_check_result *r, const struct df_node *t
 
 /*
  * Describes a thread that waits for work other than a collective: "a memcpy that its stream puts
- * behind B#2". Returns 0 if there is none.
+ * behind B#2". Returns 0 if there is no such thread.
  */
 static int behind_line(struct df_check_result *r, struct df_line *b)
 {
@@ -372,7 +381,7 @@ static void resource_line(struct df_check_result *r, struct df_line *b)
 
 /* ---- remedy and fix ------------------------------------------------------------------------- */
 
-/* Whether the process of each thread of the cycle has other work behind stuck operations. */
+/* Whether the process of each thread of the cycle has other work queued after stuck operations. */
 static int has_work_behind(struct df_check_result *r)
 {
 	const struct df_node *t;
@@ -467,7 +476,7 @@ static const char *fix_text(struct df_check_result *r)
 }
 
 /*
- * Names a call that the job still needs with the remedy. The trace does not show whether the rank
+ * Names a call that the job needs even with the remedy. The trace does not show whether the rank
  * would reach it.
  */
 static void say_to_come(struct df_check_result *r, struct df_line *b)
@@ -498,7 +507,10 @@ static void say_to_come(struct df_check_result *r, struct df_line *b)
 			rank);
 }
 
-/* Whether there is a wait for a stream or an event, which DFSHIM_RELEASE=all allows to release. */
+/*
+ * Whether the cycle contains a wait for a stream or an event. DFSHIM_RELEASE=all allows to release
+ * it.
+ */
 static int waits_for_stream(const struct df_check_result *r)
 {
 	for (size_t i = 0; i < r->nr_steps; i++)

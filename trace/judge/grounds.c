@@ -1,6 +1,6 @@
 /*
- * The facts that a verdict rests on, as one number, by which two results are compared. Pure
- * functions on a result.
+ * Reduces the facts on which a verdict is based to one number, so that two results can be compared.
+ * Pure functions on a result.
  */
 #include "trace/judge/judge_int.h"
 #include "trace/record/trace_hash.h"
@@ -10,7 +10,7 @@ static uint64_t mix(uint64_t id, uint64_t value)
 	return df_mix64(id ^ value);
 }
 
-/* The wait of a thread: one call, or one place outside of all recorded calls. */
+/* Mixes the wait of a thread into `id`: one call, or one place outside of all recorded calls. */
 static uint64_t wait_of(const struct df_check_result *r, const struct df_node *n, uint64_t id)
 {
 	const struct df_lcall *call = &r->set->traces[n->trace].calls[n->ref];
@@ -19,8 +19,8 @@ static uint64_t wait_of(const struct df_check_result *r, const struct df_node *n
 }
 
 /*
- * Identifies a node of the root component, and says what its process has done if nothing but that
- * process can end its wait. Returns 0 for a node that follows from others.
+ * Returns a hash of a node of the root component. If only the node's process can end its wait, the
+ * hash covers what that process has done. Returns 0 for a node that is determined by other nodes.
  */
 static uint64_t fact(const struct df_check_result *r, uint32_t i)
 {
@@ -54,7 +54,10 @@ uint64_t df_check_facts(const struct df_check_result *r)
 {
 	uint64_t sum = 0;
 
-	/* A call that was issued stays issued: calls that differ rest on nothing that can end. */
+	/*
+	 * A call that was issued stays issued, so calls that do not agree depend on nothing that
+	 * can change.
+	 */
 	if (r->verdict == DF_V_MISMATCH || r->root == DF_NONE || !r->comp)
 		return sum;
 	for (uint32_t i = 0; i < r->g.nr_nodes; i++)

@@ -92,7 +92,7 @@ static void count_stuck(struct df_check_result *r)
 
 /*
  * Chooses the root cause among the components that wait for no other component: the most serious
- * one; among equally serious ones, the largest.
+ * one or, among equally serious ones, the largest.
  */
 static int choose_root(struct df_check_result *r)
 {
@@ -124,10 +124,7 @@ static int choose_root(struct df_check_result *r)
 
 		if (!is_root[c])
 			continue;
-		/*
-		 * A process that has ended is one cause, regardless of how many communicators wait
-		 * for it.
-		 */
+		/* A process that has ended is one cause, however many communicators wait for it. */
 		seen = 0;
 		for (size_t d = 0; d < c && mark_of(r, rep[c]); d++)
 			seen |= is_root[d] && mark_of(r, rep[d]) == mark_of(r, rep[c]) &&
@@ -150,7 +147,7 @@ static int choose_root(struct df_check_result *r)
 
 static int comp_dissolves(struct df_check_result *r, enum df_world w)
 {
-	/* If the verdict rests on silent threads, idle threads still count as silent. */
+	/* If the verdict depends on silent threads, idle threads still count as silent. */
 	df_graph_reduce(&r->g, w, r->stale ? 2 : 0);
 	for (size_t i = 0; i < r->g.nr_nodes; i++)
 		if (r->comp[i] == r->root_comp && r->g.stuck[i])
@@ -179,12 +176,12 @@ static int cycle_has_call(const struct df_check_result *r, uint32_t call)
 
 #define BIT(k) (1u << (k))
 
-/* Size of a message for which one slot of dfshim suffices (DFSHIM_SLOT_KB). */
+/* Largest message for which one slot of dfshim suffices (DFSHIM_SLOT_KB). */
 #define BUFFERED (128u << 10)
 
 /*
- * Whether the edge is a send in a group, which by NCCL's rules ends with its whole group. By
- * dfshim's rules a small one need not wait for its receive.
+ * Whether the edge is a send in a group. By NCCL's rules it ends with its whole group. By dfshim's
+ * rules a small send need not wait for its receive.
  */
 static int may_be_buffered(const struct df_check_result *r, const struct df_edge *e)
 {
@@ -268,7 +265,7 @@ static void classify_cycle(struct df_check_result *r)
 			qual = "connect";
 		else if (cycle_has_call(r, DF_CALL_NCCL_OP) || cycle_has_call(r, DF_CALL_GROUP_END))
 			qual = "pair";
-		/* One thread connects, and the other one waits for the device. */
+		/* One thread connects, and the other thread waits for the device. */
 		if (*qual && cycle_has(r, BIT(DF_E_SYNC_DEVICE) | BIT(DF_E_SYNC_IMPLICIT))) {
 			r->verdict = DF_V_SYNC;
 			qual = cycle_has(r, BIT(DF_E_SYNC_DEVICE)) ? "explicit" : "implicit";
@@ -394,8 +391,8 @@ static void judge_init(struct df_check_result *r)
 }
 
 /*
- * Makes MISMATCH the verdict if rc says that calls do not agree: this explains a hang better than a
- * missing rank. Returns rc, or 1 if it is positive.
+ * If rc is positive, makes MISMATCH the verdict: calls do not agree, and this explains a hang
+ * better than a missing rank. Returns 1 if rc is positive, else rc.
  */
 static int is_mismatch(struct df_check_result *r, int rc)
 {
@@ -415,7 +412,9 @@ static int judge_mismatch(struct df_check_result *r)
 }
 
 /*
- * The same for a cycle of operations that no remedy breaks, and for waits for a rank that has left.
+ * Makes MISMATCH the verdict if ranks issued different collectives in one place. Called for a cycle
+ * of operations that no remedy breaks, and for waits for a rank that has left. Returns as
+ * is_mismatch() does.
  */
 static int judge_places(struct df_check_result *r)
 {
@@ -423,8 +422,8 @@ static int judge_places(struct df_check_result *r)
 }
 
 /*
- * A rank that has left waits for nothing, but before it left it may have issued another collective,
- * or sent another size. A crash stays a crash.
+ * Looks for a mismatch where ranks wait for a rank that has left. Before it left it may have issued
+ * another collective, or sent another size. A crash stays a crash.
  */
 static int judge_marked(struct df_check_result *r, enum df_mark m)
 {
@@ -514,8 +513,8 @@ static int judge_residue(struct df_check_result *r, int released)
 	r->is_cycle = 1;
 	classify_cycle(r);
 	/*
-	 * If only preemption is needed to reconcile two orders, they are no mismatch where
-	 * operations meet by signature. If a release is needed, they are one.
+	 * If preemption alone reconciles two orders, they are no mismatch, because operations meet
+	 * by signature. If a release is needed, they are one.
 	 */
 	rc = r->verdict == DF_V_DATA || r->verdict == DF_V_HOST ||
 			     (r->verdict == DF_V_SYNC && !released)
@@ -528,15 +527,15 @@ static int judge_residue(struct df_check_result *r, int released)
 		if (rc)
 			return rc < 0 ? rc : 0;
 	}
-	/* A proof has excluded them already. */
+	/* A proof has excluded other threads already. */
 	if (!released || r->stale)
 		df_others_find(r);
 	r->has_unknown_members = has_unknown_members(r);
 	if ((r->nr_others || r->has_unknown_members) && r->confidence == DF_C_PROVED)
 		r->confidence = DF_C_LIKELY;
 	/*
-	 * The thread that waits for a result may hold the lock that another thread waits for, and
-	 * no release helps then.
+	 * The thread that waits for a result may hold the lock that another thread waits for. A
+	 * release does not help then.
 	 */
 	if (r->nr_held && r->verdict == DF_V_DATA)
 		r->verdict = DF_V_HOST;
@@ -579,13 +578,13 @@ static int overwritten(const struct df_check_set *set)
 	return 0;
 }
 
-/* Lowers a confidence of "proved" if only a part of the data was available. */
+/* Lowers the confidence "proved" if only a part of the data was available. */
 static void say_how_sure(struct df_check_result *r)
 {
 	r->partial = (uint8_t)df_set_is_partial(r->set);
 	if (r->confidence != DF_C_PROVED)
 		return;
-	/* A recorded death is a fact, whatever else is missing. */
+	/* A recorded death is a fact even if data is missing. */
 	if (r->partial && r->verdict != DF_V_CRASH)
 		r->confidence = DF_C_LIKELY;
 	/*
@@ -597,9 +596,9 @@ static void say_how_sure(struct df_check_result *r)
 
 /*
  * Whether a cycle that preemption or a release would break contains a polling thread. It is unknown
- * what that thread issues once it gets its result, so if the other ranks lack a call of its rank,
- * the verdict is that the call is missing. A cycle that no remedy breaks is reported in any case,
- * because there the polling itself is the fault.
+ * which calls that thread makes once it gets its result. So if the other ranks lack a call of its
+ * rank, the verdict is that the call is missing. A cycle that no remedy breaks is reported in any
+ * case, because there the polling itself is the fault.
  */
 static int rests_on_a_poll(const struct df_check_result *r)
 {
@@ -609,9 +608,9 @@ static int rests_on_a_poll(const struct df_check_result *r)
 }
 
 /*
- * A death can be the verdict although no operation waits for the dead rank: all operations with it
- * may have been ended, or it may have died before it had a communicator. A signal that its parent
- * saw also explains why other ranks wait for the communicator.
+ * Makes a recorded death the verdict where no operation waits for the dead rank: all operations
+ * with it may have been ended, or it may have died before it had a communicator. A signal that its
+ * parent saw also explains why other ranks wait for the communicator.
  */
 static void judge_deaths(struct df_check_result *r)
 {
@@ -667,7 +666,8 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 			rc = judge_residue(r, opts && opts->released);
 		/*
 		 * A thread that is silent or waits for something unknown may still act. A thread
-		 * that has ended will not, once the others have waited for their whole time-out.
+		 * that has ended will not act, once the others have waited for their whole
+		 * time-out.
 		 */
 		if (opts && opts->live && r->quiet_ns < LIVE_PATIENCE_NS &&
 		    (r->verdict == DF_V_MISSING || cycle_has_call(r, DF_CALL_OUTSIDE)) &&
@@ -756,8 +756,8 @@ int df_check_is_settled(const struct df_check_result *r)
 		   r->verdict == DF_V_CRASH;
 
 	/*
-	 * Without stuck operations a process has died, or data was mixed, but nothing waits for
-	 * that. Calls that connect first form a cycle without an operation.
+	 * Without stuck operations, a process has died or data was mixed, but nothing waits for
+	 * that. A cycle of calls that make connections contains no operation.
 	 */
 	return r->confidence == DF_C_PROVED && !r->stale &&
 	       ((cycle && (r->is_cycle || r->stuck_ops)) || (rank && r->stuck_ops));

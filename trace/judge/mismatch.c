@@ -1,9 +1,9 @@
 /*
- * Finds calls that do not agree. By NCCL's rules the k-th collectives of a communicator meet,
- * whatever they are, and the graph shows a mismatch directly. Where operations meet by signature, a
- * mismatch appears as two instances that lack each other's ranks: one rank waits in X for a rank
- * that waits in Y for the first rank. Also, a message that was sent and has finished may differ in
- * size from the receive that waits for it. Pure functions on a result.
+ * Finds calls that do not agree. By NCCL's rules the k-th collectives of all ranks of a
+ * communicator meet even if they differ, and the graph shows a mismatch directly. Where operations
+ * meet by signature, a mismatch appears as two instances that lack each other's ranks: one rank
+ * waits in X for a rank that waits in Y for the first rank. Also, a message that was sent and has
+ * finished may differ in size from the receive that waits for it. Pure functions on a result.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,8 +16,8 @@
 #include "runtime/base/vec.h"
 
 #define MAX_SIDES   4096
-#define MAX_LACKING 64	 /* instances examined that lack the root */
-#define MAX_LOOKS   4096 /* searches in the graph */
+#define MAX_LACKING 64	 /* maximum number of instances examined that lack the root */
+#define MAX_LOOKS   4096 /* maximum number of searches in the graph */
 
 static int add_side(struct df_check_result *r, const struct df_lop *op, uint32_t trace,
 		    uint32_t entry)
@@ -94,9 +94,9 @@ static int leads_to(const struct df_check_result *r, struct look *l, uint32_t fr
 }
 
 /*
- * Rank p has issued `a` but not `b`. Whether `a` waits for a rank q that has issued `b` and will
- * not act, because it is silent or waits for `b`. Then neither rank will issue the operation that
- * the other waits for.
+ * For a rank p that has issued `a` but not `b`: whether `a` waits for a rank q that has issued `b`
+ * and will not act, because it is silent or waits for `b`. Then neither rank will issue the
+ * operation that the other waits for.
  */
 static int lack_each_other(const struct df_check_result *r, struct look *l,
 			   const struct df_match *a, const struct df_match *b, uint64_t *place)
@@ -134,7 +134,7 @@ static int by_signature(const struct df_check_result *r, const struct df_match *
 
 /*
  * Examines all pairs of `b`, which rank p has not issued, with another instance. The best pair is
- * the closest one in issue order.
+ * the one whose members are closest in issue order.
  */
 static void look_at(struct df_check_result *r, struct look *l, uint32_t b, int p, uint64_t *best,
 		    uint32_t pair[2])
@@ -211,8 +211,8 @@ static int open_trace(const struct df_trc *t, struct df_reader *r)
 }
 
 /*
- * Reads the trace's operations again into r->set->load, within the judged time. Reads none if the
- * file has been removed since: the other traces suffice.
+ * Reads the trace's operations again into r->set->load, within the judged time. Reads nothing if
+ * the file has been removed: the other traces suffice then. Returns 0 or -errno.
  */
 static int load_again(struct df_check_result *r, const struct df_trc *t)
 {
@@ -230,8 +230,8 @@ static int load_again(struct df_check_result *r, const struct df_trc *t)
 }
 
 /*
- * Whether this operation of the other rank is the one that u should have met. By NCCL's rules it is
- * the k-th of the pair; by dfshim's it is one of another size, for which u's rank has no partner.
+ * Whether `op` of the other rank should have met u. By NCCL's rules these are the k-th operations
+ * of the pair. By dfshim's rules `op` has another size and no partner on u's rank.
  */
 static int should_meet(const struct df_check_result *r, const struct df_uop *u,
 		       const struct df_lop *op)
@@ -249,8 +249,8 @@ static int should_meet(const struct df_check_result *r, const struct df_uop *u,
 }
 
 /*
- * Reads the other end of a message from its trace. Returns 1 if it was found, 0 if it is not there
- * (any more), or -errno.
+ * Reads the other end of a message from its trace. Returns 1 if it was found, 0 if it is not in the
+ * trace or the trace is gone, or -errno.
  */
 static int other_end(struct df_check_result *r, const struct df_match *in, const struct df_uop *u,
 		     struct df_lop *out, const struct df_trc_comm **who)
@@ -279,8 +279,9 @@ static int other_end(struct df_check_result *r, const struct df_match *in, const
 
 /*
  * Finds a message whose ends differ in size. A small send finishes before its receive is posted, so
- * only one side is stuck. unseen: also examines operations that do not look stuck because their end
- * is not recorded (NCCL's own operations, imported dumps).
+ * only one side is stuck. If `unseen`, also examines operations that do not look stuck because
+ * their end is not recorded (NCCL's own operations, imported dumps). Returns 1 if it finds one,
+ * else 0 or -errno.
  */
 static int find_sizes(struct df_check_result *r, int unseen)
 {
@@ -324,7 +325,7 @@ static int by_place(const void *pa, const void *pb)
 	return a->l.rank < b->l.rank ? -1 : a->l.rank > b->l.rank;
 }
 
-/* The number of collectives that a rank has issued on a communicator. */
+/* Returns the number of collectives that a rank has issued on a communicator. */
 static uint64_t nr_issued(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
 	const struct df_trc_comm *e = df_set_entry(set, gcomm, rank);
@@ -336,13 +337,13 @@ static uint64_t nr_issued(const struct df_check_set *set, uint32_t gcomm, int ra
 struct gap {
 	const struct df_uop *op;
 	uint32_t inst;
-	int rank; /* the rank that has not */
+	int rank; /* the rank that has not issued it */
 };
 
 /*
- * Finds the first collective that a rank has not issued, although it has issued at least as many:
- * it has issued another one in its place. Examines the collectives that are in the cycle or wait
- * for a rank that has left.
+ * Finds the first collective that a rank has not issued although it has issued at least as many: it
+ * has issued another collective in its place. Examines the collectives that are in the cycle or
+ * wait for a rank that has left.
  */
 static int find_gap(const struct df_check_result *r, struct gap *gap)
 {
@@ -384,7 +385,7 @@ static uint32_t inst_of(const struct df_check_result *r, const struct df_uop *u)
 
 /*
  * Finds the first place, up to that of the gap, in which unfinished collectives of the communicator
- * differ. Returns 1 if there is one; then its sides are in the result.
+ * differ. If there is one, returns 1 and stores its sides in the result. Else returns 0 or -ENOMEM.
  */
 static int unfinished_sides(struct df_check_result *r, const struct gap *gap)
 {
@@ -417,8 +418,8 @@ static int unfinished_sides(struct df_check_result *r, const struct gap *gap)
 }
 
 /*
- * Adds the collective that a rank issued in this place of a communicator. Reads it from the trace
- * again, because finished operations are not kept.
+ * Adds the collective that a rank issued in this place of a communicator to the sides. Reads it
+ * from the trace again, because finished operations are not kept.
  */
 static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t index)
 {
@@ -434,10 +435,10 @@ static int add_finished(struct df_check_result *r, uint32_t entry, uint64_t inde
 }
 
 /*
- * Signatures may meet in another order than that of issue, but by NCCL's rules the k-th collectives
- * of a communicator meet. If a rank has not issued a collective, but has issued at least as many as
- * the rank that waits for it, then it has issued another one in that place or before. If the
- * operations of both ranks in the first differing place have finished, the place of the missing
+ * By NCCL's rules the k-th collectives of a communicator meet, but the graph matches signatures,
+ * which may meet in another order. If a rank has not issued a collective, but has issued at least
+ * as many as the rank that waits for it, then it has issued another one in that place or before. If
+ * the operations of both ranks in the first differing place have finished, the place of the missing
  * collective counts.
  */
 int df_mismatch_places(struct df_check_result *r)
@@ -525,8 +526,8 @@ static void put_message(struct df_line *b, const struct df_side *s)
 }
 
 /*
- * For the case that the other side's call is not known, only the number of its calls, or that its
- * calls were swapped before.
+ * Describes the lack where the call of the other side is not known: only the number of its calls
+ * is, or its calls were swapped before.
  */
 static void put_lacking(const struct df_check_result *r, struct df_line *b)
 {

@@ -1,6 +1,6 @@
 /*
- * Cycles of operations that all their ranks have issued, in different orders. Pure functions on a
- * result.
+ * Examines cycles of operations that all their ranks have issued, in different orders. Pure
+ * functions on a result.
  */
 #include "trace/judge/result.h"
 #include "trace/judge/judge_int.h"
@@ -43,7 +43,10 @@ static int has_inversion(const struct df_check_result *r)
 	return 0;
 }
 
-/* Whether one operation waits for another on the same rank, without other work between them. */
+/*
+ * Whether the step leads from an operation to an earlier one on the same rank, without other work
+ * between them.
+ */
 static int is_queued(const struct df_check_result *r, const struct df_step *s)
 {
 	const struct df_node *from = &r->g.nodes[s->from], *to = &r->g.nodes[s->to];
@@ -59,8 +62,8 @@ static int is_queued(const struct df_check_result *r, const struct df_step *s)
 }
 
 /*
- * Whether the cycle consists of operations only and at least one of them waits just because it was
- * issued after another one. Then no common order fits all ranks, although no two ranks have the
+ * Whether the cycle consists of operations only, and at least one of them waits only because it was
+ * issued after another one. Then no common order suits all ranks, although no two ranks have the
  * same two operations. If other work lies between all of them, the ranks may instead pass results
  * on in a cycle.
  */

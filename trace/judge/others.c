@@ -1,8 +1,9 @@
 /*
  * Finds other threads that could issue an operation that the cycle lacks. In the graph a rank
  * proceeds if one of the threads that have used the communicator proceeds. If the process has other
- * threads that could issue on it, the cycle is at most likely. If one of these threads waits for a
- * lock that another thread holds, that lock explains the hang as well. Pure functions on a result.
+ * threads that could issue on it, the cycle is at most likely. If one of these other threads waits
+ * for a lock that another thread holds, that lock may explain the hang as well. Pure functions on a
+ * result.
  */
 #include <stdio.h>
 #include <string.h>
@@ -151,8 +152,9 @@ static void put_other(struct df_check_result *r, size_t which, struct df_line *b
 	const struct df_node *n = &r->g.nodes[r->others[which].next];
 	const struct df_lthread *th = df_other_thread(r, which);
 	/*
-	 * A thread that waits for a lock of the application stands at the application's own line.
-	 * The others wait inside a library, so show their callers too.
+	 * A thread that waits for a lock of the program or of the interpreter is described by its
+	 * innermost line of the script. For other threads this line may be inside a library, so
+	 * show two of its callers, too.
 	 */
 	unsigned frames = is_held(th) ? 1 : 3;
 	char thread[64], line[240];
@@ -173,7 +175,7 @@ static const struct df_step *lacks(const struct df_check_result *r, uint32_t nex
 	return NULL;
 }
 
-/* Returns the thread of the cycle that was expected to issue it, or NULL. */
+/* Returns the thread of the cycle that was expected to issue the operation, or NULL. */
 static const struct df_node *expected(const struct df_check_result *r, uint32_t next)
 {
 	for (size_t i = 0; i < r->nr_steps; i++)
@@ -244,7 +246,7 @@ static const struct df_lthread *second_thread(const struct df_check_result *r,
 	return NULL;
 }
 
-/* Whether the thread issued its operations for another thread. */
+/* Whether the thread issued its operations on behalf of another thread. */
 static int was_served(const struct df_check_result *r, uint32_t trace, uint32_t tid)
 {
 	const struct df_trc *t = &r->set->traces[trace];
@@ -273,10 +275,13 @@ static const struct df_uop *op_of(const struct df_check_result *r, const struct 
 struct users {
 	uint32_t entry;
 	uint32_t tid[2];
-	const struct df_lop *op[2]; /* the second may be NULL */
+	const struct df_lop *op[2]; /* op[1] may be NULL */
 };
 
-/* Prefers a rank of which both threads have unfinished operations. */
+/*
+ * Finds two threads through which a rank of the sides uses one communicator. Prefers a rank of
+ * which both threads have unfinished operations.
+ */
 static int users_among_sides(const struct df_check_result *r, struct users *u)
 {
 	int found = 0;

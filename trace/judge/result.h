@@ -1,14 +1,14 @@
 /*
- * A verdict with its reasons, as plain data and text: df_check_run() makes it, print.c and the
- * tools show it. Private to the judge and the tools. It holds a reference to its set, which
- * therefore exists as long as the result.
+ * A verdict with its reasons, as plain data and text. df_check_run() makes it; print.c and the
+ * tools show it. Private to the judge and the tools. A result holds a reference to its set, so the
+ * set exists as long as the result.
  */
 #ifndef DF_TRACE_JUDGE_RESULT_H
 #define DF_TRACE_JUDGE_RESULT_H
 
 #include "trace/graph/graph.h"
 
-/* The ending of a noun after a number. */
+/* Returns the ending of a noun after the number nr. */
 #define DF_PLURAL(nr) ((nr) == 1 ? "" : "s")
 
 enum df_confidence { DF_C_PROVED, DF_C_LIKELY, DF_C_POSSIBLE };
@@ -16,20 +16,20 @@ enum df_confidence { DF_C_PROVED, DF_C_LIKELY, DF_C_POSSIBLE };
 /* One step "from waits for to" of the cycle or the chain. */
 struct df_step {
 	uint32_t from, to; /* nodes */
-	uint32_t kinds;	   /* bits of enum df_edge_kind between them */
-	uint32_t trace;	   /* of the evidence; or DF_NONE */
-	uint64_t rec;	   /* its record; or DF_NO_REC */
+	uint32_t kinds;	   /* bits of enum df_edge_kind: the edges between the two nodes */
+	uint32_t trace;	   /* trace of the evidence, or DF_NONE */
+	uint64_t rec;	   /* record of the evidence, or DF_NO_REC */
 	int cut;	   /* whether the named remedy would remove this wait */
 	char *text;
 };
 
-/* The call of one rank, where the ranks' calls do not agree. */
+/* The call of one rank, for calls that do not agree. */
 struct df_side {
 	struct df_lop op;
 	uint64_t sig;
 	uint32_t trace;
 	uint32_t entry;
-	int rank; /* as shown to users */
+	int rank; /* rank in the numbering that users see */
 };
 
 /*
@@ -37,7 +37,8 @@ struct df_side {
  * cycle.
  */
 struct df_other {
-	uint32_t next, thread; /* node; index in the threads of its trace */
+	/* the NEXT node of the operation; index in the threads of that node's trace */
+	uint32_t next, thread;
 };
 
 #define DF_OTHERS 4 /* number of threads kept */
@@ -46,13 +47,18 @@ struct df_check_result {
 	struct df_check_set *set;
 	struct df_graph g;
 	enum df_verdict verdict;
-	enum df_verdict otherwise; /* SLOW: the verdict if it is not only slow */
+	enum df_verdict otherwise; /* for SLOW: the verdict if the job is not merely slow */
 	char qualifier[32];	   /* "explicit", "init", "hazard" ...; may be empty */
 	enum df_confidence confidence;
-	uint8_t partial;      /* judged on a part of the data: df_set_is_partial() */
-	enum df_world remedy; /* the weakest rule change with which the job proceeds; 0: none */
-	uint8_t if_buffered; /* no remedy, but dfshim proceeds if its small messages are buffered */
-	enum df_world world; /* the rules under which the nodes are stuck */
+	uint8_t partial; /* only a part of the data was judged: df_set_is_partial() */
+	/* the weakest rule change with which the job proceeds; 0 if there is none */
+	enum df_world remedy;
+	/*
+	 * there is no remedy, but the job proceeds under dfshim if its small messages are
+	 * buffered
+	 */
+	uint8_t if_buffered;
+	enum df_world world; /* the rules by which the nodes are stuck */
 	int stale;
 	uint64_t quiet_ns; /* time since the last progress */
 	/*
@@ -70,24 +76,28 @@ struct df_check_result {
 	uint32_t *involved; /* operations of the cycle, without repetition */
 	size_t nr_involved;
 	struct df_other others[DF_OTHERS];
-	/* nr_held: those in a lock that another thread holds; they are listed first. */
+	/*
+	 * nr_held of these threads wait for a lock that another thread holds; they are listed
+	 * first.
+	 */
 	size_t nr_others, nr_held;
 	/* the cycle waits for a communicator whose missing members are unknown */
 	int has_unknown_members;
-	struct df_side *sides; /* MISMATCH */
+	struct df_side *sides; /* for MISMATCH */
 	size_t nr_sides, cap_sides;
-	/*
-	 * The rank that has issued another call in place of the root, if that call is unknown; else
-	 * -1.
-	 */
+	/* If a rank has issued an unknown call in place of the root: this rank. Else -1. */
 	int lacks;
 	int is_left; /* the rank that should issue the missing operation has left */
-	/* NET_STALL, SLOW: of the set; NULL: no link is known to be broken. */
+	/* For NET_STALL and SLOW: the broken link, an element of the set. NULL if none is known. */
 	const struct df_broken_link *link;
-	/* NET_STALL, NCCL_INTERNAL: of the set; NULL: no proxy of NCCL explains it. */
+	/*
+	 * For NET_STALL and NCCL_INTERNAL: the proxy, an element of the set. NULL if no proxy
+	 * explains it.
+	 */
 	const struct df_stalled_proxy *proxy;
 	uint32_t proxy_trace;
-	uint32_t completed_gcomm; /* MISMATCH without a root: its operation completed */
+	/* for MISMATCH without a root: the communicator of the operation, which completed */
+	uint32_t completed_gcomm;
 	uint64_t completed_index;
 	size_t stuck_ops, stuck_insts, stuck_comms, stuck_ranks;
 	char *line, *remedy_text, *fix, *divergence;

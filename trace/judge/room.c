@@ -1,6 +1,6 @@
 /*
- * Evidence that devices lack room, where the records do not show which operations have room. Part
- * of the judge.
+ * Finds evidence that devices cannot hold all operations at once, where the records do not show
+ * which operations they hold. Part of the judge.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "trace/judge/judge_int.h"
 #include "trace/record/names.h"
 
-#define MAX_ROOM 64 /* stuck operations that are compared */
+#define MAX_ROOM 64 /* maximum number of stuck operations that are compared */
 
 /*
  * Whether two threads have put the operations on streams that share a hardware queue. Then the
@@ -43,9 +43,10 @@ static int opposite(const struct df_check_set *set, const struct df_match *a,
 }
 
 /*
- * NCCL does not report which of its kernels got room on the device. If two operations have reached
- * all their ranks in opposite orders, on independent streams, and neither ends, then the devices
- * have room for too few. Returns 1 if so.
+ * Finds two collectives of different communicators that have reached all their ranks, in opposite
+ * orders, and do not end. Their streams are independent, else the graph would show a cycle. NCCL
+ * does not report which of its kernels are resident, so the devices can hold too few of them.
+ * Returns 1 if there are two, 0 if not, or -ENOMEM.
  */
 int df_no_room(struct df_check_result *r)
 {
@@ -76,17 +77,20 @@ int df_no_room(struct df_check_result *r)
 /* ---- the first operation in a hardware queue ------------------------------------------------ */
 
 /*
- * The mask of an edge to an operation that may be the first in a queue is DF_W_FIRST. While the
- * operation is supposed to be the first, the edge has DF_W_BASE too. Once that is accepted it has
- * only DF_W_BASE; once it is excluded, no bits.
+ * States of an edge to an operation that may be the first in a queue. Undecided: the mask is
+ * DF_W_FIRST. While the operation is supposed to be the first: SUPPOSED. Once this is accepted:
+ * DF_W_BASE. Once it is excluded: 0.
  */
 #define SUPPOSED (DF_W_FIRST | DF_W_BASE)
 
 struct firsts {
 	struct df_graph *g;
-	uint32_t *via;	 /* in a search, for each node: the edge through which it was reached */
+	uint32_t *via;	 /* in a search, by node: the edge through which the node was reached */
 	uint32_t *queue; /* nodes to continue from */
-	/* For each node: stuck with the accepted orders, even if no running operation stalls. */
+	/*
+	 * By node: whether it is stuck with the accepted orders, even if no running operation
+	 * stalls.
+	 */
 	uint8_t *proved;
 };
 
@@ -96,10 +100,7 @@ static int same_queue(const struct df_graph *g, const struct df_edge *a, const s
 				 &g->set->ops[g->nodes[b->to].ref]);
 }
 
-/*
- * Whether e agrees with the path of the search so far: two operations cannot be the first in one
- * queue.
- */
+/* Whether e agrees with the search path so far: a queue has only one first operation. */
 static int agrees(const struct firsts *f, uint32_t root, const struct df_edge *e)
 {
 	const struct df_edge *by;
@@ -113,8 +114,8 @@ static int agrees(const struct firsts *f, uint32_t root, const struct df_edge *e
 }
 
 /*
- * Finds the shortest path of waits from the root back to itself or to a proved node. Returns its
- * last edge, or DF_NONE.
+ * Finds the shortest path of waits from the root back to the root or to a proved node. Returns the
+ * last edge of the path, or DF_NONE.
  */
 static uint32_t way_back(const struct firsts *f, uint32_t root)
 {
@@ -145,7 +146,7 @@ static uint32_t way_back(const struct firsts *f, uint32_t root)
 	return DF_NONE;
 }
 
-/* Supposes, along the path, that all other operations of a queue wait for its first one. */
+/* Supposes, for each queue on the path, that its other operations wait for its first one. */
 static void suppose(struct firsts *f, uint32_t root, uint32_t last)
 {
 	struct df_graph *g = f->g;
@@ -192,7 +193,7 @@ static void forget(struct df_graph *g)
 
 /*
  * Tries to explain a root that seems to run or to wait for nothing: it may wait for another
- * operation. Returns 1 if that is possible.
+ * operation. Returns 1 if such an order of the queues is possible.
  */
 static int explain(struct firsts *f, uint32_t root)
 {
@@ -217,8 +218,8 @@ static int explain(struct firsts *f, uint32_t root)
 }
 
 /*
- * Each explanation uses up edges that may be supposed, so the loop ends. Nodes with a mark are
- * skipped, because they are explained already and would be explained again for ever.
+ * Explains all roots that can be explained. Returns 1 if there was one. Each explanation decides
+ * some edges, so the loop ends. Nodes with a mark are skipped, because they are explained already.
  */
 static int explain_all(struct firsts *f)
 {

@@ -69,8 +69,8 @@ const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, 
 #define NOBODY (-1)
 
 /*
- * Returns the one rank that the thread (0: any) serves on the device (-1: any); -1 if none or
- * several.
+ * Returns the rank that the thread `tid` (0: any thread) serves on the device (-1: any device), or
+ * -1 if there is none or several.
  */
 static int world_of(const struct df_check_set *set, const struct df_trc *t, int device,
 		    uint32_t tid)
@@ -234,7 +234,7 @@ uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t
 	return found.site;
 }
 
-/* The end of the frame. */
+/* Returns the end of the frame. */
 static const char *frame_end(const char *frame)
 {
 	const char *end = strstr(frame, DF_STACK_SEP);
@@ -295,8 +295,8 @@ unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, u
 	unsigned nr = 0;
 
 	/*
-	 * Show only the script's lines: the frames below them belong to functions that the script
-	 * calls.
+	 * If the innermost frame is a line of a script, show only the script's lines. The frames
+	 * outside of them are not the script's.
 	 */
 	for (; nr < max && *at && (!script || df_stack_line(at, &line)); nr++) {
 		end = frame_end(at);

@@ -1,6 +1,6 @@
 /*
- * Short texts of verdicts: names of operations, ranks, calls. Written into buf, which is returned,
- * unless said otherwise.
+ * Short texts for verdicts: names of operations, ranks and calls. The functions write into buf and
+ * return buf unless their comment says otherwise.
  */
 #ifndef DF_TRACE_JUDGE_SAY_H
 #define DF_TRACE_JUDGE_SAY_H
@@ -17,22 +17,27 @@ const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, 
 const char *df_say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size);
 const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
 			  size_t size);
-/* "exited normally", "exited with status 1". */
+/* Writes "exited normally", "exited with status 1" and the like. */
 const char *df_say_exit(int in_order, char *buf, size_t size);
 /*
- * The job's rank that a thread (0: any) with this device (-1: any) serves; -1 if none or several.
+ * Returns the job's rank that a thread (0: any) serves on this device (-1: any). If the thread
+ * serves none or several, returns the only rank on the device. Returns -1 if there is none or
+ * several.
  */
 int df_say_world(const struct df_check_set *set, const struct df_trc *t, int device, uint32_t tid);
-/* The rank of a node's thread, work or slot; in a process with several ranks, by device. */
+/*
+ * Writes the rank of a node's thread, work or slot. In a process with several ranks the device
+ * selects it.
+ */
 const char *df_say_host(const struct df_graph *g, uint32_t node, char *buf, size_t size);
 const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size);
 /* Writes the frame of the call site after `skip` inner ones. */
 const char *df_say_site(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned skip,
 			char *buf, size_t size);
 /*
- * Compares the call sites of several calls that are shown side by side; start with {0}. Where the
- * sites differ, their first `shared` lines are the same, as in a helper that all of them use, and
- * need not be shown. first and differ are for the comparison.
+ * Compares the call sites of several calls that are shown side by side. Initialize with {0}. If the
+ * sites differ, their first `shared` lines are the same, as in a function through which all of them
+ * call, and need not be shown. Only df_say_compare() uses first and differ.
  */
 struct df_say_lines {
 	const char *first;
@@ -40,7 +45,7 @@ struct df_say_lines {
 };
 void df_say_compare(struct df_say_lines *l, struct df_check_set *set, uint32_t trace,
 		    uint32_t site);
-/* Returns all frames of the site, or "" if none are known. Valid as long as the set. */
+/* Returns all frames of the site, or "" if none are known. The text is valid as long as the set. */
 const char *df_say_frames(struct df_check_set *set, uint32_t trace, uint32_t site);
 /* Looks up a string of a trace by its hash. Returns 0 if it is unknown. */
 int df_say_string(const struct df_check_set *set, uint32_t trace, uint64_t hash, char *buf,
@@ -48,14 +53,12 @@ int df_say_string(const struct df_check_set *set, uint32_t trace, uint64_t hash,
 /* Returns the call site of the call that a record belongs to; 0 if unknown. */
 uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t rec);
 /*
- * Its innermost frames, at most `max`: "a <- b <- c"; for a script's call its lines. Returns their
- * number; 0 for a site that the ring has lost.
+ * Writes at most `max` innermost frames of the site: "a <- b <- c". For a call from a script,
+ * writes the script's lines. Returns the number of frames, or 0 if the ring has lost the site.
  */
 unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, unsigned max,
 		      char *buf, size_t size);
-/*
- * Whether the line of the script where the thread is is known, and it has recorded nothing since.
- */
+/* Whether the thread's line in the script is known, and the thread has recorded nothing since. */
 int df_say_has_script(const struct df_trc *trc, const struct df_lthread *t);
 /* Writes the innermost line of the main thread's script. Returns 0 if it is unknown. */
 int df_say_script(struct df_check_set *set, uint32_t trace, char *buf, size_t size);
@@ -64,7 +67,7 @@ const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32
 			  size_t size);
 double df_say_ago(const struct df_check_set *set, uint32_t trace, uint64_t time_ns);
 
-/* printf into memory from malloc(). Returns NULL if there is no memory. */
+/* Formats as printf() into memory from malloc(). Returns NULL if memory is short. */
 char *df_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void df_note(struct df_check_result *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

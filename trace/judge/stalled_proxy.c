@@ -1,7 +1,7 @@
 /*
- * Proxies of NCCL that make no progress, as NCCL's profiler plugin records them. Finds the one that
- * is the cause and not a consequence of another. Most only wait for data that another rank does not
- * send, or for their own kernel. Pure functions on a result.
+ * Examines proxies of NCCL that make no progress, as NCCL's profiler plugin records them. Finds the
+ * proxy that is the cause and not a consequence of another. Most proxies only wait for data that
+ * another rank does not send, or for their own kernel. Pure functions on a result.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,14 +16,15 @@
  */
 enum weight {
 	NOTHING,
-	KERNEL_READS, /* its kernel does not read what has arrived */
+	KERNEL_READS, /* the proxy's kernel does not read data that has arrived */
 	KERNEL_WRITES,
-	KERNEL_SEES, /* what has arrived does not become visible to the GPU */
+	KERNEL_SEES, /* data that has arrived does not become visible to the GPU */
 	NETWORK,
-	NO_ROOM = NETWORK, /* the peer announces no room, although its proxy waits for nothing */
-	UNKNOWN_SENDER,	   /* nothing arrives; whether the peer has sent is unknown */
-	LOST,		   /* nothing arrives, and the peer has sent it */
-	NOT_SENT	   /* the network does not report the end of a send */
+	/* the peer announces no free buffer, although its proxy waits for nothing */
+	NO_ROOM = NETWORK,
+	UNKNOWN_SENDER, /* nothing arrives; whether the peer has sent is unknown */
+	LOST,		/* nothing arrives, although the peer has sent it */
+	NOT_SENT	/* the network does not report the end of a send */
 };
 
 static const struct df_trc_comm *entry_of(const struct df_check_set *set, uint32_t trace,
@@ -99,8 +100,8 @@ static int rank_lacks_data(const struct df_trc *t, const struct df_stalled_proxy
 }
 
 /*
- * Whether a neighbour, a rank on the same machine, lacks data of this collective from another
- * machine: it may pass them on to this rank over NVLink, where no proxy works.
+ * Whether a rank on the same machine lacks data of this collective from another machine. It may
+ * pass the data on to this rank over NVLink, where no proxy works.
  */
 static int neighbour_lacks_data(const struct df_check_set *set, uint32_t trace,
 				const struct df_uop *u, const struct df_stalled_proxy *p)
@@ -144,7 +145,7 @@ static enum weight weigh(const struct df_check_result *r, uint32_t trace,
 	peer = df_set_entry(set, u->gcomm, p->peer);
 	part = peer ? part_of_peer(set, u, peer) : NULL;
 	far = peer ? far_end(set, peer, part, e->rank, p) : NULL;
-	/* The peer's kernel does not run: this is another cause. */
+	/* The peer's kernel does not run, which is another cause. */
 	if (part && part->l.state == DF_OP_ISSUED && !df_lop_blind(&part->l))
 		return NOTHING;
 	switch (p->at) {

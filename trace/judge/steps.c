@@ -1,7 +1,7 @@
 /*
  * Turns the edges of a cycle into sentences. A step leads from one operation, thread or resource to
- * the next; joins and matches between them are skipped. It says what waits for what and why, with
- * the record that proves it.
+ * the next; joins and matches between them are skipped. Its sentence says what waits for what and
+ * why, and names the record that proves it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static const char *stream_text(const struct df_uop *u, char *buf, size_t size)
 	return buf;
 }
 
-/* "thread 7 'main' of r1 has been in cudaDeviceSynchronize for 31.0 s". */
+/* Writes "thread 7 'main' of r1 has been in cudaDeviceSynchronize for 31.0 s". */
 static void say_thread_state(struct df_check_result *r, uint32_t node, char *buf, size_t size)
 {
 	const struct df_node *n = &r->g.nodes[node];
@@ -195,7 +195,7 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 	for (size_t i = 0; closed && lowest == INT32_MAX && i < nr; i++) {
 		const struct df_node *n = &g->nodes[g->edges[edges[i]].to];
 
-		/* Only threads: begin with the thread of the first trace. */
+		/* The cycle consists of threads only: begin with the thread of the first trace. */
 		if (n->kind == DF_N_THREAD && (first == DF_NONE || n->trace < first)) {
 			first = n->trace;
 			begin = i;
@@ -228,7 +228,7 @@ int df_explain_steps(struct df_check_result *r, const uint32_t *edges, size_t nr
 			continue;
 		s->to = e->to;
 		if (s->kinds == BIT(DF_E_SELF)) {
-			/* "Done" follows "started": not worth a step. */
+			/* "Done" follows "started", so this is no step. */
 			r->nr_steps--;
 		}
 		s = NULL;
