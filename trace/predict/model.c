@@ -1,7 +1,7 @@
 /*
  * The model's executor: runs a program to its fixpoint. Deterministic for a given schedule; frees
- * all its data at the end. A step of one rank makes few others possible: only these are tried, so
- * that the time of a run grows with its steps, not with steps times ranks.
+ * all its data at the end. A step of one rank makes few other steps possible. Only these are tried,
+ * so that the time of a run grows with its steps, not with steps times ranks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static int barrier(struct df_mrun *r, int rank, const struct df_mop *op)
 	return 1;
 }
 
-/* Returns the flag, or NULL without memory. */
+/* Returns the flag, or NULL if memory is short. */
 static int *flag_at(struct df_mrun *r, int flag)
 {
 	size_t was = r->nr_flags;
@@ -86,7 +86,7 @@ static size_t open_on(const struct df_mrun *r, int rank, int stream)
 	return number ? r->tails[*number - 1].nr_open : 0;
 }
 
-/* Tries the next step of a thread. Returns 1 if the step is over. */
+/* Tries the next step of a thread. Returns 1 if the thread has completed the step. */
 static int step_thread(struct df_mrun *r, int rank, int thread)
 {
 	const struct df_mop *op = &r->p->threads[rank][thread].ops[r->pc[rank][thread]];
@@ -144,7 +144,7 @@ static int step_thread(struct df_mrun *r, int rank, int thread)
 	df_mrun_tell(r, DF_ME_LEAVE, rank, thread, step, op, -1);
 	r->entered[rank][thread] = 0;
 	r->pc[rank][thread]++;
-	/* The schedule may have held other threads of the rank. */
+	/* The schedule may have held other threads of the rank, so try them again. */
 	df_ranks_add(&r->threads_due, rank);
 	return 1;
 }
@@ -158,7 +158,7 @@ static int may_try(const struct df_mrun *r, const struct df_model_schedule *s, i
 	return !s || !s->hold || !s->hold(s->arg, rank, thread, &t->ops[r->pc[rank][thread]]);
 }
 
-/* Lists the threads that may proceed since they were last tried, if they are not listed yet. */
+/* Lists the threads that may be able to proceed since they were last tried. */
 static size_t list_due(struct df_mrun *r, size_t nr)
 {
 	for (int k = -1; (k = df_ranks_from(&r->threads_due, k + 1)) >= 0;) {
@@ -175,7 +175,8 @@ static size_t list_due(struct df_mrun *r, size_t nr)
 }
 
 /*
- * Lets the schedule choose the thread of each step, until none can proceed. Returns 1 if one did.
+ * Lets the schedule choose the thread of each step, until none can proceed. Returns 1 if a thread
+ * proceeded.
  */
 static int run_threads_in_order(struct df_mrun *r, const struct df_model_schedule *s)
 {
@@ -206,7 +207,7 @@ static int run_threads_in_order(struct df_mrun *r, const struct df_model_schedul
 	return moved;
 }
 
-/* Lets all threads proceed as far as they can. Returns 1 if one did. */
+/* Lets all threads proceed as far as they can. Returns 1 if a thread proceeded. */
 static int run_threads(struct df_mrun *r, const struct df_model_schedule *s)
 {
 	int moved = 0;
@@ -311,8 +312,9 @@ static void start(struct df_mrun *r, size_t i)
 }
 
 /*
- * Starts all tasks that may start. If the schedule chooses tasks, starts the chosen one; it may
- * choose none if a thread has proceeded. Returns 1 if one was started.
+ * Starts all tasks that may start. If the schedule chooses tasks, starts the chosen one; the
+ * schedule may choose none if a thread has proceeded (`others_move`). Returns 1 if a task was
+ * started.
  */
 static int starts(struct df_mrun *r, const struct df_model_schedule *s, int others_move)
 {
@@ -419,7 +421,7 @@ static int messages(struct df_mrun *r)
 	return moved;
 }
 
-/* Returns 0, or -1 without memory. */
+/* Returns 0, or -1 if memory is short. */
 static int alloc_threads(struct df_mrun *r)
 {
 	size_t nr = (size_t)r->p->nr_ranks + 1, threads = 1;
@@ -475,7 +477,7 @@ void df_mrun_destroy(struct df_mrun *r)
 	free(r);
 }
 
-/* Returns 0, or -1 without memory. An empty array becomes NULL. */
+/* Copies an array. Returns 0, or -1 if memory is short. The copy of an empty array is NULL. */
 static int copy_array(void *to, const void *from, size_t nr, size_t size)
 {
 	void *fresh = nr ? malloc(nr * size) : NULL;

@@ -1,6 +1,6 @@
 /*
- * The model's streams: the tasks on them, and which tasks must precede which in each mode. All
- * state belongs to the run.
+ * Implements the model's streams: the tasks on them, and which tasks must precede which in each
+ * mode. All state belongs to the run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void dep_after(struct df_mrun *r, struct task *t, int on)
 }
 
 /*
- * Adds `on` and the tasks of its group as predecessors, unless t is in that group. on: the last
+ * Adds `on` and the tasks of its group as predecessors, unless t is in that group. `on` is the last
  * task of a stream or a communicator.
  */
 static void dep_group(struct df_mrun *r, struct task *t, int on,
@@ -61,9 +61,9 @@ static void dep_group(struct df_mrun *r, struct task *t, int on,
 }
 
 /*
- * Whether the task runs together with the preceding one. Messages of a group do, even if they take
- * several steps of the program (DF_MOP_MAX_P2P). They must be on one stream or, where communicators
- * keep their order, on one communicator.
+ * Whether the task runs together with the preceding one. The messages of a group do, even if they
+ * take several steps of the program (DF_MOP_MAX_P2P). They must be on one stream or, where
+ * communicators keep their order, on one communicator.
  */
 static int is_of_group(const struct df_mrun *r, const struct task *t)
 {
@@ -75,10 +75,10 @@ static int is_of_group(const struct df_mrun *r, const struct task *t)
 		(r->p->in_order && before->p2p[0].comm == t->op->p2p[0].comm));
 }
 
-/* The tails of communicators are found in the same map as those of streams. */
+/* Makes a communicator's key in the map in which streams are found. */
 #define KEY_COMM(comm) (1ULL << 32 | (uint64_t)(comm))
 
-/* Returns NULL: no memory. */
+/* Returns the tail of a stream or communicator, or NULL if memory is short. */
 static struct tail *tail_of(struct df_mrun *r, int rank, uint64_t key)
 {
 	uint64_t *number = df_map_at(&r->streams, (uint64_t)rank, key);
@@ -96,8 +96,8 @@ static struct tail *tail_of(struct df_mrun *r, int rank, uint64_t key)
 
 /*
  * Returns the number of an operation: the k-th on its communicator and rank, or the k-th message
- * between its two ranks. Operations that meet have the same number on all ranks. ends: the rank, or
- * both ranks of a message.
+ * between its two ranks. Operations that meet have the same number on all ranks. `ends` encodes the
+ * rank, or both ranks of a message.
  */
 static uint64_t next_index(struct df_mrun *r, uint64_t comm, uint64_t ends, uint64_t sig)
 {
@@ -138,7 +138,7 @@ struct meeting *df_mrun_meet(struct df_mrun *r, const struct task *t, int messag
 	return &r->meets[*number - 1];
 }
 
-/* Orders a task behind what its communicators had before it, on any stream. */
+/* Makes a task follow the last operations of its communicators, on any stream. */
 static void follow_comms(struct df_mrun *r, int at)
 {
 	struct task *t = &r->tasks[at];
@@ -262,7 +262,8 @@ void df_mrun_make(struct df_mrun *r, int rank, int thread, size_t step, const st
 /* ---- finished tasks -------------------------------------------------------------------------- */
 
 /*
- * Returns this task, or the next one before it in its group, that is not settled; negative: none.
+ * Returns the last task of the group up to this one that is not settled. Negative if there is
+ * none.
  */
 static int unfinished_of(const struct df_mrun *r, int task)
 {
@@ -374,7 +375,7 @@ static int is_token(const struct task *t)
 	return t->op->kind == DF_MOP_RECORD || t->op->kind == DF_MOP_WAIT;
 }
 
-/* Whether the operation writes, or `reads` also reads, this memory. */
+/* Whether the operation writes this memory. If `reads`, also whether it reads it. */
 static int touches(const struct df_mop *op, struct df_range memory, int reads)
 {
 	if (op->kind == DF_MOP_COLL)
@@ -400,9 +401,9 @@ static int hazard(const struct task *a, const struct task *b)
 }
 
 /*
- * Lists all unfinished tasks that precede t, directly or not, except records and waits of events.
- * Tasks that finished out of order are passed through too: their unfinished predecessors still
- * precede t. (model.py stops there.)
+ * Lists all unfinished tasks that precede t, directly or indirectly, except records and waits of
+ * events. Continues through tasks that finished out of order, because their unfinished predecessors
+ * still precede t. (model.py stops there.)
  */
 static size_t blockers(struct df_mrun *r, struct task *t, int *out)
 {

@@ -1,8 +1,8 @@
 /*
- * The search for an order that deadlocks. An order gives, for each rank, the thread that takes each
- * turn. It also matters when a thread begins to wait for its device. If nothing makes progress
- * because the thread whose turn it is waits, another thread gets the turn. So every order leads to
- * an execution that continues as far as one can.
+ * Searches for an order of turns that deadlocks. An order gives, for each rank, the thread that
+ * takes each turn. It also determines when a thread begins to wait for its device. If nothing makes
+ * progress because the thread whose turn it is waits, another thread gets the turn. So every order
+ * leads to an execution that continues as far as possible.
  *
  * Turns are given out a few operations at a time. A rank gets more turns when it has few unfinished
  * operations left, so that the ranks stay together, or when nothing else makes progress. So a
@@ -44,19 +44,19 @@ struct walk {
 	struct df_mrun *run;
 	struct df_model_result *res;
 	/*
-	 * For each rank: turns that were given out, of which those from `at` on are not taken yet.
-	 * given: their number in all.
+	 * By rank: turns that were given out. Those from `at` on are not taken yet. `given` is the
+	 * number of all turns that were given out.
 	 */
 	uint8_t *turn[DF_MODEL_RANKS];
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS], at[DF_MODEL_RANKS], given[DF_MODEL_RANKS];
-	/* For each rank and thread: the step after the last turn that was given out. */
+	/* By rank and thread: the step after the last turn that was given out. */
 	size_t (*step)[DF_MODEL_THREADS];
-	/* For each rank: threads that have had a turn since the rank last made progress. */
+	/* By rank: threads that have had a turn since the rank last made progress. */
 	uint64_t tried[DF_MODEL_RANKS];
 	int first_untried; /* all threads of lower ranks have been tried */
 	int moved; /* whether any thread has proceeded since tried[] was cleared for all ranks */
 	uint64_t rng;
-	int random; /* whether `rng` chooses the rank that is ahead */
+	int random; /* whether `rng` chooses the rank that proceeds next */
 	int failed;
 	df_model_event_fn fn;
 	void *arg;
@@ -131,7 +131,7 @@ static int is_operation(enum df_mop_kind kind)
 	return kind == DF_MOP_COLL || kind == DF_MOP_P2P;
 }
 
-/* Returns the first step from this one on that takes a turn. */
+/* Returns the first step at or after `step` that takes a turn. */
 static size_t turn_step(const struct df_mprog *p, int r, int t, size_t step)
 {
 	const struct df_mthread *th = &p->threads[r][t];
@@ -142,8 +142,8 @@ static size_t turn_step(const struct df_mprog *p, int r, int t, size_t step)
 }
 
 /*
- * Gives out the next recorded turn of a rank. Returns -1 if there is none, 1 if it is for an
- * operation, else 0.
+ * Gives out the next recorded turn of a rank. Returns 1 if the turn is for an operation, 0 if not,
+ * -1 if there is no turn left.
  */
 static int give_turn(struct walk *x, int r)
 {
@@ -183,7 +183,7 @@ static size_t unfinished(const struct walk *x, int r)
 	return nr;
 }
 
-/* Drops the turns that have been taken. */
+/* Removes the turns that have been taken from the list. */
 static void drop_taken(struct walk *x, int r)
 {
 	if (!x->at[r])
@@ -194,15 +194,16 @@ static void drop_taken(struct walk *x, int r)
 }
 
 /*
- * Gives out `ops` more operations (0: all) to ranks, and the steps between them. Returns 0 if there
- * are none left.
+ * Gives out `ops` more operations (0 means all) to ranks, and the steps between them. Returns 0 if
+ * no turns are left.
  */
 static int advance(struct walk *x, size_t ops)
 {
 	int more = 0;
 
 	/*
-	 * First give turns to the ranks that have few left. If there are none, give turns to all.
+	 * First give turns to the ranks that have few left. If no rank has few left, give turns to
+	 * all.
 	 */
 	for (int all = 0; all < 2 && !more; all++) {
 		for (int r = 0; r < x->p->nr_ranks; r++) {
@@ -258,8 +259,8 @@ static void forget_all_tried(struct walk *x)
 }
 
 /*
- * Gives a turn to an untried thread, of the first rank that has one. Returns that rank plus 1,
- * or 0.
+ * Gives a turn to an untried thread of the first rank that has one. Returns that rank plus 1, or 0
+ * if there is none.
  */
 static int pass_turn(struct walk *x)
 {
@@ -305,7 +306,10 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 		return;
 	x->moved = 1;
 	x->at[rank] += df_predict_takes_turn(mop->kind) && x->at[rank] < x->nr[rank];
-	/* A replay can only issue a group as a whole, so its next operation has the next turn. */
+	/*
+	 * A replay can issue a group only as a whole, so the group's next operation gets the next
+	 * turn.
+	 */
 	for (size_t k = x->at[rank]; mop->goes_on; k++) {
 		if (k == x->nr[rank] && give_turn(x, rank) < 0)
 			return;
@@ -333,7 +337,7 @@ static int go(struct walk *x)
 	struct df_model_schedule s = {.arg = x, .hold = hold, .let_go = let_go};
 	int rc;
 
-	/* The rank that is ahead also decides which task gets a slot first. */
+	/* The choice of the next rank also decides which task gets a slot first. */
 	if (x->random)
 		s.pick = pick;
 	forget_all_tried(x);
@@ -343,7 +347,7 @@ static int go(struct walk *x)
 
 /* ---- choosing orders ------------------------------------------------------------------------- */
 
-/* Counts the orders of these turns, up to `limit`. */
+/* Counts the different orders of these turns, up to `limit`. */
 static size_t count_merges(const uint8_t *thread, size_t nr, size_t limit)
 {
 	size_t left[DF_MODEL_THREADS] = {0}, all = 1, n = 0;
@@ -360,15 +364,13 @@ static size_t count_merges(const uint8_t *thread, size_t nr, size_t limit)
 	return all;
 }
 
-/* Sorts turns into the order with this number. Orders are numbered by their threads, in turn. */
+/* Sorts turns into order `number`. Orders are numbered lexicographically by their threads. */
 static void nth_merge(uint8_t *thread, size_t nr, size_t number)
 {
 	uint8_t rest[256], *v = thread;
 
 	for (size_t i = 0; i + 1 < nr; i++) {
-		/*
-		 * The number of orders in which each thread takes the first of the remaining turns.
-		 */
+		/* Count the orders in which each thread takes the first of the remaining turns. */
 		for (uint8_t t = 0; t < DF_MODEL_THREADS; t++) {
 			size_t k = i, n;
 
@@ -390,7 +392,7 @@ static void nth_merge(uint8_t *thread, size_t nr, size_t number)
 	}
 }
 
-/* Moves all turns of a random thread, from a random one on, as late or as early as possible. */
+/* Moves all turns of a random thread, from a random turn on, as late or as early as possible. */
 static void shift(struct walk *x, int r, int late)
 {
 	size_t nr = x->nr[r] - x->at[r], from = below(x, nr), n = from, m = 0;
@@ -452,8 +454,8 @@ static int several_threads(const struct walk *x, int r)
 }
 
 /*
- * Whether thread a, after its step i, signals the condition for which b waits between its previous
- * turn and its step j.
+ * Whether thread a, after its step i, signals the condition for which thread b waits between its
+ * previous turn and its step j.
  */
 static int hands_over(const struct df_mprog *p, int r, int a, size_t i, int b, size_t j)
 {
@@ -490,7 +492,7 @@ static int in_turns(const struct walk *x, int r)
 	return 1;
 }
 
-/* Makes the order of a try. all: tries enumerate the orders. */
+/* Makes the order of try `schedule`. If `all`, tries enumerate the orders. */
 static void make_order(struct walk *x, uint64_t schedule, int all)
 {
 	int ranks[DF_MODEL_RANKS], nr = 0;
@@ -511,7 +513,7 @@ static void make_order(struct walk *x, uint64_t schedule, int all)
 	}
 	if (all || !nr)
 		return;
-	/* Two tries of three move one thread of one rank; the third shuffles all ranks. */
+	/* Two of three tries move one thread of one rank; the third shuffles all ranks. */
 	if (schedule % 3)
 		shift(x, ranks[below(x, (size_t)nr)], schedule % 3 == 1);
 	else
@@ -562,8 +564,8 @@ static size_t stride(size_t window)
 
 /*
  * Continues from the state of x, for whose window turns have been given out: executes the window in
- * the order of a try, the rest as recorded. Returns 0 when all operations of the window have
- * finished, 1 if nothing makes progress any more (x->res has the state), or -ENOMEM.
+ * the order of try `schedule`, and the rest as recorded. Returns 0 when all operations of the
+ * window have finished, 1 if nothing makes progress any more (x->res has the state), or -ENOMEM.
  */
 static int go_through(struct walk *x, uint64_t schedule, int all, size_t window)
 {
@@ -598,8 +600,8 @@ static int go_through(struct walk *x, uint64_t schedule, int all, size_t window)
 }
 
 /*
- * Tries the orders of the window that begins at the state of base. Returns 1 if one deadlocks, 0 if
- * none does, or -ENOMEM.
+ * Tries the orders of the window that begins at the state of `base`. Returns 1 if one deadlocks, 0
+ * if none does, or -ENOMEM.
  */
 static int search_window(const struct walk *base, const struct df_predict_opts *opts,
 			 struct df_predict_finding *f)
@@ -649,7 +651,8 @@ int df_predict_search(struct df_mprog *p, const struct df_predict_order *recorde
 	f->need_slots = f->res.max_resident;
 	if (f->res.hung) {
 		/*
-		 * The recorded order itself deadlocks: find what was different in the recorded run.
+		 * The recorded order itself deadlocks: find the condition that differed in the
+		 * recorded run.
 		 */
 		res = calloc(1, sizeof(*res));
 		p->buffered = 1;

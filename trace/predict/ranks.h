@@ -32,7 +32,7 @@ static inline void df_ranks_join(struct df_ranks *s, const struct df_ranks *more
 		s->word[i] |= more->word[i];
 }
 
-/* Returns the lowest rank of the set from this one on; -1: none. */
+/* Returns the lowest rank of the set that is not below `rank`, or -1 if there is none. */
 static inline int df_ranks_from(const struct df_ranks *s, int rank)
 {
 	for (int i = rank / DF_MODEL_RANK_BITS; i < DF_MODEL_RANKS / DF_MODEL_RANK_BITS; i++) {
@@ -56,7 +56,7 @@ static inline int df_ranks_cover(const struct df_ranks *s, const struct df_ranks
 	return !rest;
 }
 
-/* Whether they have a rank in common. */
+/* Whether the sets have a rank in common. */
 static inline int df_ranks_meet(const struct df_ranks *a, const struct df_ranks *b)
 {
 	uint64_t both = 0;
@@ -66,7 +66,7 @@ static inline int df_ranks_meet(const struct df_ranks *a, const struct df_ranks 
 	return both != 0;
 }
 
-/* The number of its ranks below this one. */
+/* Returns the number of ranks of the set below this rank. */
 static inline int df_ranks_below(const struct df_ranks *s, int rank)
 {
 	int nr = 0;

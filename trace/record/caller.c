@@ -32,13 +32,16 @@
 
 #define NR_FRAMES  2048u
 #define MAX_PROBES 16
-#define MAX_DEPTH  24u /* frames of libraries, of dfshim, and of the application */
+/* maximum number of frames, of libraries, of dfshim and of the application */
+#define MAX_DEPTH 24u
 
-/* Properties of a return address, as bits of a word; 0: none known. */
-#define KNOWN	 1u
-#define LIBRARY	 2u /* it is in dfshim, CUDA or NCCL */
-#define VARIES	 4u /* the distance to the next one is unknown or differs */
-#define STEP_AT	 3  /* above these bits: distance to the next one, in words of the stack */
+/* Properties of a return address, as bits of a word; 0 means that none are known. */
+#define KNOWN	1u
+#define LIBRARY 2u /* the address is in dfshim, CUDA or NCCL */
+/* the distance to the next return address is unknown or differs between calls */
+#define VARIES 4u
+/* the bits from here on: distance to the next return address, in words of the stack */
+#define STEP_AT	 3
 #define STEP_MAX 8192u
 
 static struct {
@@ -47,14 +50,14 @@ static struct {
 } frames[NR_FRAMES];
 
 /*
- * The highest address of this thread's stack that the unwinder has reached. The short way reads
- * nothing above it.
+ * The highest address of this thread's stack that the unwinder has reached. follow() reads nothing
+ * beyond it.
  */
 static __thread const void *const *top __attribute__((tls_model("initial-exec")));
 
 /*
- * Returns the word of an address, or NULL if it is not in the table. claim: adds it if there is
- * room.
+ * Returns the table's word for an address, or NULL if the address is not in the table. If `claim`,
+ * adds the address unless the table is full.
  */
 static _Atomic(uint32_t) *known_of(const void *pc, int claim)
 {
@@ -96,12 +99,12 @@ static int in_library(const void *pc)
 /* ---- the walk -------------------------------------------------------------------------------- */
 
 struct walk {
-	uintptr_t from; /* canonical frame address of the function that asks */
+	uintptr_t from; /* canonical frame address of the function whose callers are wanted */
 	unsigned nr, nr_app;
-	int stopped; /* whether there may be more frames above the last */
+	int stopped; /* whether there may be more frames after the last one */
 	struct {
 		const void *pc;
-		const void *const *slot; /* where it is on the stack */
+		const void *const *slot; /* address of the return address on the stack */
 		uint32_t known;
 	} frame[MAX_DEPTH];
 };
@@ -122,13 +125,13 @@ static _Unwind_Reason_Code step(struct _Unwind_Context *context, void *arg)
 	if (!w->frame[w->nr].known)
 		w->frame[w->nr].known = KNOWN | (in_library(pc) ? LIBRARY : 0);
 	w->nr_app += !(w->frame[w->nr].known & LIBRARY);
-	/* One more frame than is returned, to know the distance to it. */
+	/* Take one frame more than is returned, to know the distance to it. */
 	w->stopped = ++w->nr == MAX_DEPTH || w->nr_app > DF_CALLER_FRAMES;
 	return w->stopped ? _URC_NORMAL_STOP : _URC_NO_REASON;
 }
 
 /*
- * Returns the distance from frame i to the next, in the bits of `known`, or VARIES if it is
+ * Returns the distance from frame i to the next, in the bits at STEP_AT, or VARIES if it is
  * unknown.
  */
 static uint32_t distance(const struct walk *w, unsigned i)
@@ -178,7 +181,7 @@ static unsigned walk(uintptr_t from, const void **pcs)
 		if (!(w.frame[i].known & LIBRARY))
 			pcs[nr++] = w.frame[i].pc;
 		/*
-		 * Stop where the table would stop: a site must not depend on how its callers were
+		 * Stop where follow() would stop: a site must not depend on how its callers were
 		 * found.
 		 */
 		if (nr && (w.frame[i].known & VARIES))
@@ -191,8 +194,8 @@ static unsigned walk(uintptr_t from, const void **pcs)
 
 #if HAS_STEPS
 /*
- * Returns 0 if the table does not suffice. It reads the stack directly, which sanitizers would
- * report.
+ * Finds the callers from the table alone. Returns their number, or 0 if the table does not suffice.
+ * Reads the stack directly, which sanitizers would report.
  */
 __attribute__((no_sanitize("address", "thread", "undefined"))) static unsigned
 follow(const void *const *slot, const void **pcs)

@@ -27,13 +27,13 @@ static inline uint64_t real_clock(void)
 
 #if defined(__x86_64__)
 
-#define SPAN (1u << 18) /* ticks: about a tenth of a millisecond */
-/* limit of ticks between the middle and the end of a reading of both clocks */
+#define SPAN (1u << 18) /* number of ticks, about a tenth of a millisecond */
+/* maximum number of ticks between the middle and the end of a reading of both clocks */
 #define TOGETHER     512u
-#define CALIBRATE_NS 10000000u /* minimal time over which the rate is measured */
+#define CALIBRATE_NS 10000000u /* minimum time over which the rate is measured */
 
-static _Atomic(uint64_t) rate;	       /* nanoseconds per tick, << 32; 0: unknown */
-static uint64_t first_ticks, first_ns; /* first_ns 0: do not use the counter */
+static _Atomic(uint64_t) rate;	       /* nanoseconds per tick, << 32; 0 if unknown */
+static uint64_t first_ticks, first_ns; /* first_ns is 0 if the counter must not be used */
 static __thread struct {
 	uint64_t ticks, ns, last;
 } anchor __attribute__((tls_model("initial-exec")));
@@ -75,7 +75,7 @@ void df_trace_clock_start(void)
 	close(fd);
 }
 
-/* Reads the real clock, and counts from there. */
+/* Reads the real clock and makes this the point from which ticks are counted. */
 static uint64_t look(uint64_t r)
 {
 	uint64_t t, ns;
@@ -98,7 +98,7 @@ static uint64_t look(uint64_t r)
 
 uint64_t df_trace_clock(void)
 {
-	/* RELAXED, as above. */
+	/* RELAXED for the reason given in look(). */
 	uint64_t r = atomic_load_explicit(&rate, memory_order_relaxed), now;
 	int64_t since;
 
@@ -115,7 +115,7 @@ uint64_t df_trace_clock(void)
 		else
 			now = anchor.ns + (uint64_t)(since * (int64_t)r >> 32);
 	}
-	/* Never decrease: the ticks may have been slightly ahead of the clock. */
+	/* Time must not decrease: the ticks may have been slightly ahead of the clock. */
 	if (now < anchor.last)
 		now = anchor.last;
 	anchor.last = now;

@@ -1,7 +1,7 @@
 /*
- * The time of records: the monotonic clock, read in half the time if the processor has the counter
- * from which the kernel itself derives the time. Any thread; no locks, no allocation, no system
- * call.
+ * Gives the time of records: the monotonic clock. If the processor has the counter from which the
+ * kernel itself derives the time, the clock is read in half the time. Any thread; no locks, no
+ * allocation, no system call.
  */
 #ifndef DF_TRACE_RECORD_CLOCK_H
 #define DF_TRACE_RECORD_CLOCK_H

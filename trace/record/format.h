@@ -24,16 +24,21 @@ enum df_rec_type {
 };
 
 /*
- * Flags of an operation (OP_ISSUE): NCCL executes it; its start and end are recorded all the same.
+ * Flags of an operation (OP_ISSUE). BY_NCCL: NCCL executes it. END_SEEN: its start and end are
+ * recorded all the same.
  */
 #define DF_OP_BY_NCCL  1u
 #define DF_OP_END_SEEN 2u
 
-/* The executor: our daemon, or NCCL's own kernels on lanes (runtime/exec/nccl). */
+/*
+ * The executor of a job's operations: our daemon, or NCCL's own kernels on lanes. A lane is a queue
+ * of one communicator's operations for NCCL (runtime/exec/nccl).
+ */
 enum df_executed_by {
 	DF_BY_DAEMON,
-	DF_BY_LANES,	   /* operations of a communicator in their order of issue */
-	DF_BY_AGREED_LANES /* in an order that its ranks agree on */
+	DF_BY_LANES, /* a communicator's operations run in their order of issue */
+	/* a communicator's operations run in an order on which its ranks agree */
+	DF_BY_AGREED_LANES
 };
 
 enum df_call {
@@ -44,7 +49,7 @@ enum df_call {
 	DF_CALL_NR
 };
 
-/* The state of a thread that is in no call of NCCL or CUDA, in HOST_AT records. */
+/* The state of a thread that is in no call of NCCL or CUDA, for HOST_AT records. */
 enum df_host_at {
 	DF_AT_UNKNOWN,
 	DF_AT_RUNS,
@@ -54,20 +59,20 @@ enum df_host_at {
 	DF_AT_IO,     /* waits for a socket, pipe or file */
 	DF_AT_CHILD,  /* waits for the end of a child */
 	DF_AT_OTHER,
-	DF_AT_GONE,  /* it has ended */
-	DF_AT_POLLS, /* polls until an object is done: enum df_polled */
+	DF_AT_GONE,  /* the thread has ended */
+	DF_AT_POLLS, /* the thread polls until an object is done: enum df_polled */
 	/*
-	 * In addition to another state: the thread polls NCCL or CUDA for something that is not
-	 * recorded, such as errors, or the end of a stream without operations. The record's `c`: 1
-	 * << enum df_polled of the function that it calls.
+	 * A state besides another one: the thread polls NCCL or CUDA for something that is not
+	 * recorded, such as errors, or the end of a stream without operations. The record's `c` is
+	 * 1 << enum df_polled of the function that it calls.
 	 */
 	DF_AT_ASKS,
 	DF_AT_NR
 };
 
 /*
- * The bytes that a copy reads, for a STREAM_WORK record: the address above the kind in `a`, the
- * number of bytes above the flags in `b`. 0 bytes: unknown, or too many.
+ * Packs the number of bytes that a copy reads into the higher bits of `b` of a STREAM_WORK record.
+ * The address is in the higher bits of `a`. Returns 0 if the number is unknown or too large.
  */
 static inline uint64_t df_rec_reads_bytes(uint64_t from, uint64_t to)
 {
@@ -79,7 +84,10 @@ static inline uint64_t df_rec_reads_from(uint64_t from, uint64_t to)
 	return df_rec_reads_bytes(from, to) ? from << 16 : 0;
 }
 
-/* The kind of wait of a thread in DF_AT_LOCK, in the record's `b` above the state. */
+/*
+ * The kind of wait of a thread in DF_AT_LOCK. It is in the bits of the record's `b` after the
+ * state.
+ */
 enum df_lock {
 	DF_LOCK_ANY,	/* unknown: a condition, a semaphore, a lock of another kind */
 	DF_LOCK_HELD,	/* a lock that another thread holds */
@@ -89,9 +97,9 @@ enum df_lock {
 };
 
 /*
- * The object that a thread in DF_AT_POLLS polls: its kind is in the record's `b` above the state,
- * its id in `c`. CALL: a call of NCCL that continues in the background (non-blocking
- * communicators), by its serial.
+ * The object that a thread in DF_AT_POLLS polls. Its kind is in the bits of the record's `b` after
+ * the state, its id in `c`. CALL: a call of NCCL that continues in the background (non-blocking
+ * communicators), given by its serial.
  */
 enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_CALL, DF_POLLED_NR };
 
@@ -102,8 +110,8 @@ enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_CALL, DF_POLLED_NR
 #define DF_RESULT_IN_PROGRESS 7
 
 /*
- * A thread that polls several objects in turn has a record for each, numbered by `op`. More objects
- * are ignored.
+ * Limit of objects that a thread polls in turn. There is a record for each, numbered by `op`;
+ * further objects are ignored.
  */
 #define DF_POLLS_MAX 4
 
@@ -123,13 +131,13 @@ enum df_polled { DF_POLLED_STREAM, DF_POLLED_EVENT, DF_POLLED_CALL, DF_POLLED_NR
 struct df_rec {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */
 	uint16_t type;	  /* enum df_rec_type */
-	uint16_t device;  /* 0xffff: none */
+	uint16_t device;  /* 0xffff if there is none */
 	uint32_t thread;  /* tid */
-	uint32_t comm;	  /* index in the communicator table + 1; 0: none */
-	int32_t rank;	  /* in that communicator; -1: none */
+	uint32_t comm;	  /* index in the communicator table + 1; 0 if there is none */
+	int32_t rank;	  /* rank in that communicator; -1 if there is none */
 	uint64_t op;
 	uint64_t a, b, c;
-	uint32_t site; /* call site hash; 0: none */
+	uint32_t site; /* hash of the call site; 0 if there is none */
 	uint32_t commit;
 };
 
@@ -146,9 +154,10 @@ struct df_rec_rest {
 	uint16_t matched; /* whether sig, inst and index are set */
 	uint32_t group;
 	uint32_t comm;
-	int32_t peer; /* root or peer; -1: none */
+	int32_t peer; /* root or peer; -1 if there is none */
 	uint64_t recv, sig, inst, index;
-	uint32_t back; /* op minus the serial of the operation that it waits for; 0: none */
+	/* op minus the serial of the operation that it waits for; 0 if there is none */
+	uint32_t back;
 	uint32_t commit;
 };
 
@@ -163,13 +172,13 @@ _Static_assert(sizeof(struct df_rec_rest) == sizeof(struct df_rec), "one slot");
 
 /*
  * A string of the table: this head, then `bytes` characters without a terminator, padded to a
- * multiple of 8. Its number (in MARK records, and of an operation's program) is its offset in the
- * table plus one; SITE records name it by hash.
+ * multiple of 8. MARK records and the programs of operations name a string by its number, which is
+ * its offset in the table plus one. SITE records name it by hash.
  */
 struct df_trace_string {
 	uint64_t hash; /* df_hash64() of the text */
 	uint32_t bytes;
-	uint32_t used; /* 1, stored last */
+	uint32_t used; /* is 1 when the string is complete; stored last */
 };
 
 _Static_assert(sizeof(struct df_trace_string) == 16, "fixed size");
@@ -179,11 +188,12 @@ struct df_trace_comm {
 	uint64_t hash; /* commHash */
 	int32_t nranks, rank;
 	int32_t device;
-	uint32_t used;	       /* 1, stored last */
-	uint64_t parent;       /* commHash of the parent; 0: none */
-	uint64_t drops;	       /* number of its records that were overwritten in the ring */
+	uint32_t used;	 /* is 1 when the entry is complete; stored last */
+	uint64_t parent; /* commHash of the parent; 0 if there is none */
+	/* number of the communicator's records that were overwritten in the ring */
+	uint64_t drops;
 	uint64_t last_dropped; /* highest issue index among the overwritten records */
-	uint64_t issued, done; /* operations; exact, whatever was overwritten */
+	uint64_t issued, done; /* numbers of operations; exact even if records were overwritten */
 	char name[32];
 	uint32_t kinds[8]; /* number of issued collectives by kind (kinds.def) */
 };
@@ -200,39 +210,40 @@ struct df_trace_header {
 	uint64_t next; /* index of the next record; an atomic add to it appends one */
 	uint32_t comms_used, strings_used;
 	uint32_t pid;
-	int32_t rank;	    /* of the job, from the environment; -1: unknown */
-	uint64_t host_hash; /* the node, by the same number as in COMM_MEMBER and PEER_DEAD */
+	int32_t rank;	    /* rank in the job, from the environment; -1 if unknown */
+	uint64_t host_hash; /* number of the node, as in COMM_MEMBER and PEER_DEAD */
 	uint64_t boot_hash;
 	uint64_t mono_ns, real_ns; /* the two clocks, read at the same time */
-	uint32_t rules, mode;	   /* rules: 1 for NCCL's; mode: as in DFSHIM_MODE */
-	uint32_t slots, queues;	   /* resources that limit it by NCCL's rules; 0: unlimited */
+	uint32_t rules, mode;	   /* rules: 1 for NCCL's; mode: the value of DFSHIM_MODE */
+	/* resources that limit the process by NCCL's rules; 0 means unlimited */
+	uint32_t slots, queues;
 	uint32_t closed; /* 0: the process has not exited normally; else its exit status plus 1 */
-	uint32_t world;	 /* number of ranks of the job; 0: unknown */
+	uint32_t world;	 /* number of ranks of the job; 0 if unknown */
 	/* records that were not written because another thread was still writing their slot */
 	uint64_t lost;
 	char host[64];
 	char exe[128];
 	char version_text[64];
-	uint32_t told;	  /* the verdict that the process has printed, plus 1; 0: none */
-	uint64_t told_ns; /* when it was printed, by CLOCK_REALTIME */
+	uint32_t told;	  /* the verdict that the process has printed, plus 1; 0 if none */
+	uint64_t told_ns; /* when the verdict was printed, by CLOCK_REALTIME */
 	/*
-	 * in a reduced ring: offset of a table with eight bytes for each record, its index in the
-	 * full ring; 0: none
+	 * In a reduced ring: offset of a table with the index in the full ring of each record,
+	 * eight bytes each. Else 0.
 	 */
 	uint64_t off_numbers;
 	char told_line[512]; /* the first line of that verdict */
 	uint32_t executor;   /* enum df_executed_by, if rules and mode are 0 */
-	/* multiprocessors of its first device for NCCL's kernels; 0: unknown */
+	/* number of the first device's multiprocessors that NCCL's kernels can use; 0 if unknown */
 	uint32_t sms;
-	/* inode of the pid namespace, outside of which `pid` names another process; 0: unknown */
+	/* inode of the pid namespace to which `pid` belongs; 0 if unknown */
 	uint64_t pid_ns;
 };
 
 _Static_assert(sizeof(struct df_trace_header) <= 4096, "the header has one page");
 
 /*
- * Decodes a root or peer, which records store plus one, with 0 for none. A file may contain any
- * value, so the subtraction may wrap.
+ * Decodes a root or peer. Records store it plus one, and 0 for none. A file may contain any value,
+ * so the subtraction may wrap.
  */
 static inline int32_t df_rec_peer(uint64_t bits)
 {

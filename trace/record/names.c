@@ -1,6 +1,6 @@
 /*
- * Texts for the numbers in a trace, and the verdict words; generated from records.def, calls.def
- * and kinds.def. No state, any thread.
+ * Gives the texts for the numbers in a trace, and the verdict words. They are generated from
+ * records.def, calls.def and kinds.def. No state; any thread.
  */
 #include <stdio.h>
 #include <string.h>
@@ -191,7 +191,7 @@ const char *df_rec_name(uint32_t t)
 	return t < LEN(recs) ? recs[t].name : "?";
 }
 
-/* Precedes the text of a field that is an identity or bits. */
+/* Begins the description of a field that is an identity or bits. */
 #define HEX_MARK "0x "
 
 static const char *marked_field(uint32_t t, int which)

@@ -38,7 +38,7 @@
 #define NR_CODES   8192u
 #define MAX_PROBES 16
 #define INNERMOST  (DF_SCRIPT_FRAMES - 1)
-#define MAX_DEPTH  64  /* limit of frames that a call examines */
+#define MAX_DEPTH  64  /* maximum number of frames that a call examines */
 #define TEXT_MAX   512 /* bytes of a name */
 #define TABLE_MAX  (1 << 20)
 
@@ -46,16 +46,18 @@
 struct layout {
 	int minor;
 	int thread_frame; /* of a thread: its innermost frame, or the struct that holds it */
-	int holder_frame; /* offset in that struct; -1: it is the frame itself */
+	int holder_frame; /* offset in that struct; -1 if it is the frame itself */
 	int thread_id;
-	int code, back, at, owner;	     /* of a frame; owner 0: it has none */
-	int line, file, name, lines, instrs; /* of a function */
-	int ascii_bytes, text_bytes;	     /* sizes of a string's heads */
+	/* in a frame; owner is 0 if the version has no such field */
+	int code, back, at, owner;
+	int line, file, name, lines, instrs; /* in a function */
+	/* sizes of a string's head, for text in ASCII and other text */
+	int ascii_bytes, text_bytes;
 };
 
 /*
- * in order: minor; thread: frame, in, id; frame: code, back, at, owner; function: line, file, name,
- * lines, instrs; string: ascii_bytes, text_bytes
+ * The values are in this order. minor; thread: frame, in, id; frame: code, back, at, owner;
+ * function: line, file, name, lines, instrs; string: ascii_bytes, text_bytes
  */
 static const struct layout layouts[] = {
 	{9, 24, -1, 176, 32, 24, 104, 0, 40, 104, 112, 120, 0, 48, 72},
@@ -67,13 +69,13 @@ static const struct layout layouts[] = {
 };
 
 #define OBJECT_TYPE  8
-#define OBJECT_SIZE  16 /* of bytes and strings: their length */
+#define OBJECT_SIZE  16 /* size of the head of bytes and strings, which ends with their length */
 #define BYTES_DATA   32
 #define STRING_STATE 32
 
 /*
- * 3.13 and later: indices of the words of _Py_DebugOffsets with the same offsets. Before them are a
- * cookie, the version and "free threaded".
+ * For 3.13 and later: indices of the words of _Py_DebugOffsets that hold the same offsets. Before
+ * them are a cookie, the version and "free threaded".
  */
 static const struct {
 	int minor;
@@ -96,10 +98,10 @@ static struct {
 	int (*is_initialized)(void);
 	int (*is_finalizing)(void);
 	const void *code_type, *string_type, *bytes_type;
-	const void *base; /* load address of its file */
+	const void *base; /* load address of the interpreter's file */
 } py;
 
-/* The kind of code that a function is. */
+/* The owner of a function's code. */
 enum owner { UNKNOWN, LIBRARY, PACKAGE, PROGRAM };
 
 static struct {
@@ -158,7 +160,7 @@ static size_t put_utf8(uint32_t c, char *to)
 
 /*
  * Reads a string. If it does not fit, reads only its end, because the end of a path is the
- * distinctive part. Returns 0 if it is not a string.
+ * distinctive part. Returns 0 if `s` is no string.
  */
 static int get_text(const void *s, char *buf, size_t size)
 {
@@ -193,7 +195,7 @@ static int get_text(const void *s, char *buf, size_t size)
 
 /* ---- the line of an instruction -------------------------------------------------------------- */
 
-/* A function's table of lines, read in pieces. */
+/* A function's table of lines, which is read in pieces. */
 struct table {
 	const char *at;
 	uint64_t left;
@@ -217,7 +219,7 @@ static int next_byte(struct table *t)
 	return t->piece[t->next++];
 }
 
-/* Until 3.9: steps of address and line. */
+/* Decodes the table of versions up to 3.9: steps of address and line. */
 static int line_by_steps(struct table *t, uint32_t want, int line)
 {
 	uint32_t addr = 0;
@@ -232,7 +234,7 @@ static int line_by_steps(struct table *t, uint32_t want, int line)
 	return line;
 }
 
-/* 3.10: ranges of addresses. */
+/* Decodes the table of version 3.10: ranges of addresses. */
 static int line_by_ranges(struct table *t, uint32_t want, int line)
 {
 	uint32_t end = 0;
@@ -263,7 +265,10 @@ static int signed_varint(struct table *t)
 	return value & 1 ? -(int)(value >> 1) : (int)(value >> 1);
 }
 
-/* From 3.11 on: an entry begins with a byte whose highest bit is set. */
+/*
+ * Decodes the table of versions from 3.11 on. An entry begins with a byte whose highest bit is
+ * set.
+ */
 static int line_by_entries(struct table *t, uint32_t want, int line)
 {
 	uint32_t end = 0;
@@ -284,7 +289,7 @@ static int line_by_entries(struct table *t, uint32_t want, int line)
 	return 0;
 }
 
-/* Returns the line of an instruction; 0 if it has none. */
+/* Returns the line of an instruction, or 0 if it has none. */
 static int line_of(const void *code, uint32_t at)
 {
 	const void *lines = get_pointer(code, py.l->lines);
@@ -327,7 +332,7 @@ struct prefix {
 	int is_in;
 };
 
-/* PyTorch's files are beside its library. */
+/* Finds PyTorch's folder from the path of its library. */
 static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct prefix *p = arg;
@@ -363,7 +368,7 @@ static enum owner owner_of(const void *code)
 
 #define FIELD(object, offset, type) (*(const type *)((const char *)(object) + (offset)))
 
-/* A quick description of a function: its names and first line. */
+/* Returns a quick description of a function, from its names and first line. */
 static uint64_t id_of(const void *code)
 {
 	uint64_t h = (uint64_t)FIELD(code, py.l->file, uintptr_t);
@@ -372,7 +377,7 @@ static uint64_t id_of(const void *code)
 	return df_mix64(h * 31 + (uint64_t)FIELD(code, py.l->line, int)) & ~OWNER_BITS;
 }
 
-/* Returns id and owner of the function. From its second call on, they are in the table. */
+/* Returns id and owner of the function. They are in the table from the second call on. */
 static uint64_t known_of(const void *code)
 {
 	uint64_t id = id_of(code), known;
@@ -404,10 +409,7 @@ static const void *innermost(const void *thread)
 	return f && py.l->holder_frame >= 0 ? FIELD(f, py.l->holder_frame, void *) : f;
 }
 
-/*
- * Returns the function of a frame; NULL: the frame is the interpreter's own, between two of its
- * loops.
- */
+/* Returns the function of a frame, or NULL if the frame is the interpreter's own. */
 static const void *code_of(const void *f)
 {
 	if (py.l->owner && FIELD(f, py.l->owner, unsigned char) > 2)
@@ -469,8 +471,9 @@ static unsigned walk(const void *f, struct df_script_frame frames[DF_SCRIPT_FRAM
 #define IMAGE 96
 
 /*
- * The frames of the main thread while it waits in backward(), as last read, with reads that cannot
- * fault. If they have not changed, which one system call shows, the result is still valid.
+ * The frames of the main thread while it waits in backward(), as they were last read, with reads
+ * that cannot fault. One system call shows whether they have changed. If not, the result is still
+ * valid.
  */
 static struct {
 	_Atomic(int) busy; /* a thread is using it; others do not wait for it */
@@ -481,7 +484,7 @@ static struct {
 	struct df_script_frame frames[DF_SCRIPT_FRAMES];
 } chain;
 
-static _Atomic(const void *) main_thread; /* the interpreter's struct of it */
+static _Atomic(const void *) main_thread; /* the interpreter's struct of the main thread */
 
 static void see_thread(const void *thread)
 {
@@ -555,7 +558,7 @@ static int is_backward(const void *code)
 static void read_chain(const void *thread)
 {
 	const void *f = get_pointer(thread, py.l->thread_frame);
-	int waits = 0; /* whether it is in backward() */
+	int waits = 0; /* whether the main thread is in backward() */
 
 	chain.thread = thread;
 	chain.holder = f;
@@ -597,8 +600,8 @@ static unsigned backward_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
 
 	frames[0] = (struct df_script_frame){.backward = 1};
 	/*
-	 * Acquire and release pair with each other: without them a thread could read the chain
-	 * while another writes it.
+	 * Acquire pairs with the release below: without it a thread could read the chain while
+	 * another thread writes it.
 	 */
 	if (!thread || atomic_exchange_explicit(&chain.busy, 1, memory_order_acquire))
 		return 1;
@@ -644,7 +647,7 @@ static int says_so(const struct layout *l)
 	return 0;
 }
 
-/* Returns NULL if the structs of its version are unknown. */
+/* Returns the layout for a version of the interpreter, or NULL if its structs are unknown. */
 static const struct layout *layout_of(const char *version)
 {
 	int minor = 0;
@@ -708,8 +711,8 @@ int df_script_has(const void *pc)
 }
 
 /*
- * Whether this is a frame of the calling thread as the layout describes it: 1 if so, -1 if not, 0
- * if it is the interpreter's own, of which little is known.
+ * Whether `f` is a frame of the calling thread as the layout describes it. Returns 1 if so, -1 if
+ * not, 0 if it is one of the interpreter's own frames, of which little is known.
  */
 static int is_frame(const void *f)
 {
@@ -734,8 +737,8 @@ static int is_frame(const void *f)
 }
 
 /*
- * Whether the calling thread's frames are where the layout says: 1 if so, -1 if not, 0 if it has
- * none to check.
+ * Whether the calling thread's frames are where the layout says. Returns 1 if so, -1 if not, 0 if
+ * the thread has no frame to check.
  */
 static int try_out(const void *thread)
 {
@@ -767,7 +770,7 @@ unsigned df_script_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
 
 	if (df_likely(state == NONE || state == REFUSED))
 		return 0;
-	/* Not while threads of the interpreter are being removed. */
+	/* The state of threads is not reliable while the interpreter begins or ends. */
 	if (!py.is_initialized() || py.is_finalizing())
 		return 0;
 	thread = py.thread();

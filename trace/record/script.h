@@ -1,6 +1,6 @@
 /*
- * The lines of a Python program that led to a call. They are read from the interpreter's frames of
- * the calling thread. For site.c.
+ * Finds the lines of a Python program that led to a call. They are read from the interpreter's
+ * frames of the calling thread. For site.c.
  */
 #ifndef DF_TRACE_RECORD_SCRIPT_H
 #define DF_TRACE_RECORD_SCRIPT_H
@@ -8,14 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Maximal number of frames that distinguish two calls. */
+/* Maximum number of frames that distinguish two calls. */
 #define DF_SCRIPT_FRAMES 4
 
 struct df_script_frame {
-	const void *code; /* the interpreter's object for the function; NULL: unknown */
-	uint64_t id;	  /* changes if another function takes the place of that object */
+	const void *code; /* the interpreter's object for the function; NULL if unknown */
+	uint64_t id;	  /* changes if another function takes the place of the object `code` */
 	uint32_t at;	  /* offset of the instruction in the function's code, in bytes */
-	/* whether it belongs to the thread that waits in PyTorch's backward() */
+	/* whether the frame belongs to the thread that waits in PyTorch's backward() */
 	int backward;
 };
 
@@ -26,9 +26,9 @@ void df_script_look(void);
  * Finds the frames that the interpreter executes in the calling thread, innermost first, without
  * those of PyTorch and of Python's own library: the three innermost ones, and, if they all belong
  * to installed packages, the innermost one of the program itself. Returns their number. Returns 0
- * without an interpreter, with an unknown version of it, or in a thread that executes no script. A
- * thread in which PyTorch computes gradients has the frames of the main thread, if that called
- * backward(). May take the loader's lock.
+ * without an interpreter, with an unknown version of it, or in a thread that executes no script.
+ * For a thread in which PyTorch computes gradients, finds the frames of the main thread, if the
+ * main thread called backward(). May take the loader's lock.
  */
 unsigned df_script_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES]);
 

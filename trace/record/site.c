@@ -1,7 +1,7 @@
 /*
- * Call sites. The hash covers module and offset of the hooked function's return address, or the
- * addresses of several frames (caller.c), and the lines of the Python program that led there
- * (script.c). The first call from a site also records the stack as SITE records.
+ * Makes the hashes of call sites. A hash covers module and offset of the hooked function's return
+ * address, or the addresses of several frames (caller.c), and the lines of the Python program that
+ * led there (script.c). The first call from a site also records the stack as SITE records.
  *
  * The table is open-addressed and only grows. A slot's key is claimed first and its hash published
  * later; a thread that finds a key without a hash computes the same hash again. Any thread. No
@@ -36,7 +36,7 @@ struct place {
 
 static struct {
 	_Atomic(uint64_t) key;
-	/* the number of records in the ring when the stack was last recorded */
+	/* number of records in the ring when the stack was last recorded */
 	_Atomic(uint64_t) at;
 	_Atomic(uint32_t) hash;
 } sites[NR_SITES];
@@ -56,7 +56,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Writes module and symbol of an address as text; returns the offset in the module. */
+/* Writes module and symbol of an address as text. Returns the offset in the module. */
 static uint64_t describe(const void *pc, char *buf, size_t size)
 {
 	Dl_info info;
@@ -92,8 +92,8 @@ static uint64_t pc_hash(const void *pc)
 }
 
 /*
- * Hashes the text of a line, from the last component of its path on: programs are in different
- * folders on different machines.
+ * Hashes the text of a line from the last component of its path on, because programs are in
+ * different folders on different machines.
  */
 static uint64_t line_hash(const struct df_script_frame *line)
 {
@@ -126,7 +126,7 @@ static void record_frame(uint32_t hash, int frame, uint64_t offset, const char *
 		 df_hash64(text, strlen(text)), 0);
 }
 
-/* Records the script's lines, then the frames from the call up to the interpreter. */
+/* Records the script's lines, then the frames from the call out to the interpreter. */
 static void record_stack(const struct place *p, uint32_t hash)
 {
 	const void *pc = p->pcs[0];
@@ -158,7 +158,7 @@ static void record_stack(const struct place *p, uint32_t hash)
 	}
 }
 
-/* Returns how many records were appended to this ring until now. */
+/* Returns the number of records that were appended to this ring until now. */
 static uint64_t seen_by(const struct df_trace_header *h)
 {
 	return atomic_load_explicit((const _Atomic(uint64_t) *)&h->next, memory_order_relaxed);
@@ -173,8 +173,8 @@ static void describe_site(const struct place *p, uint32_t hash)
 }
 
 /*
- * Records the stack again half a ring later, so that it is never overwritten: a job may hang after
- * days.
+ * Records the stack again once half the ring has been written since, so that the ring always
+ * contains it: a job may hang after days.
  */
 static void keep_stack(uint32_t at, const struct place *p, uint32_t hash,
 		       const struct df_trace_header *h)
@@ -200,7 +200,10 @@ static uint64_t key_of(const struct place *p)
 	return key;
 }
 
-/* Returns the site of the addresses. Looks up the script's lines itself. */
+/*
+ * Returns the site of the place `p`, whose return addresses are set. Adds the script's lines
+ * itself.
+ */
 static uint32_t site_of(struct place *p)
 {
 	const struct df_trace_header *h = df_trace_ring();
@@ -231,7 +234,7 @@ static uint32_t site_of(struct place *p)
 				return site_hash(p);
 			continue;
 		}
-		/* The interpreter may have been loaded since. */
+		/* The interpreter may have been loaded since the last look. */
 		df_script_look();
 		hash = site_hash(p);
 		atomic_store_explicit(&sites[at].at, seen_by(h), memory_order_relaxed);
@@ -239,7 +242,7 @@ static uint32_t site_of(struct place *p)
 		atomic_store_explicit(&sites[at].hash, hash, memory_order_relaxed);
 		return hash;
 	}
-	/* The table is full: use only the address, because hashing it is fast. */
+	/* The table is full: use only the address, which is fast to hash. */
 	p->nr_lines = 0;
 	return site_hash(p);
 }
@@ -248,13 +251,13 @@ uint32_t df_trace_site(const void *pc)
 {
 	struct place p;
 
-	/* No initialiser, because clearing the rest costs as much as the lookup. */
+	/* Not initialised, because clearing the rest costs as much as the lookup. */
 	p.pcs[0] = pc;
 	p.nr_pcs = pc != NULL;
 	return site_of(&p);
 }
 
-/* Not inlined: the walk begins at its frame. */
+/* Not inlined, because the walk begins at this function's frame. */
 __attribute__((noinline)) uint32_t df_trace_caller(void)
 {
 	struct place p;
@@ -263,7 +266,7 @@ __attribute__((noinline)) uint32_t df_trace_caller(void)
 	return site_of(&p);
 }
 
-/* Stacks that were given as text, by hash, and the ring's position when they were recorded. */
+/* Stacks that were given as text: hash, and position of the ring when they were recorded. */
 #define NR_TEXTS 64
 static struct {
 	uint32_t hash;
@@ -283,7 +286,7 @@ uint32_t df_trace_site_text(const char *const *frames, size_t nr)
 		h = df_mix64(h ^ df_hash64(frames[i], strlen(frames[i])));
 	hash = (uint32_t)(h ^ (h >> 32));
 	hash = hash ? hash : 1;
-	/* Record it again before the ring loses it. */
+	/* Recorded recently, so the ring still contains the stack. */
 	if (texts[hash % NR_TEXTS].hash == hash &&
 	    now - texts[hash % NR_TEXTS].at < ring->nr_recs / 2)
 		return hash;

@@ -8,25 +8,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Loads what backtrace() needs. That may allocate, so it is done when the trace is opened. */
+/*
+ * Loads the library that backtrace() needs. This may allocate, so it is done when the trace is
+ * opened.
+ */
 void df_site_preload(void);
 
 /*
  * Returns the hash of the caller's call site. The first call from a site also records its stack
- * (SITE records and module strings). pc: the return address of the hooked function.
+ * (SITE records and module strings). `pc` is the return address of the hooked function.
  */
 uint32_t df_trace_site(const void *pc);
 
 /*
  * As df_trace_site(), for hooks that are called from inside libraries, as all hooks of CUDA are:
  * the site is the place where the application, or a library of it, called CUDA or NCCL. May take
- * the loader's lock, so no lock of ours may be held. Returns 0 if unknown.
+ * the loader's lock, so no lock of ours may be held. Returns 0 if the site is unknown.
  */
 uint32_t df_trace_caller(void);
 
 /*
  * As df_trace_site(), for a stack given by the texts of its frames, innermost first, such as a
- * script's. Returns 0 if there is no room. Only for the one thread that records where threads are.
+ * script's. Returns 0 if the table is full. Only the thread that records where threads are may call
+ * it.
  */
 uint32_t df_trace_site_text(const char *const *frames, size_t nr);
 

@@ -1,6 +1,6 @@
 /*
- * Hashes that appear in traces, and therefore must never change: FNV-1a for bytes here; df_mix64()
- * for numbers. Leaf header; no state.
+ * Hashes that appear in traces, and therefore must never change: FNV-1a for bytes (here),
+ * df_mix64() for numbers (runtime/base/hash.h). No state.
  */
 #ifndef DF_TRACE_RECORD_TRACE_HASH_H
 #define DF_TRACE_RECORD_TRACE_HASH_H

@@ -1,5 +1,5 @@
 /*
- * The writing side of the trace: one ring per process, in a mapped file or in anonymous memory.
+ * Writes the trace: one ring per process, in a mapped file or in anonymous memory.
  *
  * Invariants: a slot is written by at most one thread at a time, and a record with the right commit
  * word is complete. To write a slot of a later lap, a thread claims it by exchanging the old commit
@@ -32,8 +32,9 @@
 #include "trace/record/site.h"
 #include "trace/record/writer.h"
 
-#define NR_COMMS     8192u
-#define STRING_BYTES (512u << 10) /* an operation has 24 bits for a string's number */
+#define NR_COMMS 8192u
+/* a limit, because an operation has 24 bits for a string's number */
+#define STRING_BYTES (512u << 10)
 
 static _Atomic(struct df_trace_header *) ring;
 static _Atomic(uint64_t) serials;
@@ -45,16 +46,16 @@ static _Thread_local uint32_t my_tid;
 #define NR_TIDS 256
 static _Atomic(uint32_t)
 	tids[NR_TIDS]; /* threads of the application that have recorded something */
-/* for each of these threads, see df_trace_thread_ends_at() */
+/* by the same index: the word that df_trace_thread_ends_at() compares */
 static _Atomic(uint64_t) tid_words[NR_TIDS];
 
-/* Counts of a communicator besides those of its entry in the file. */
+/* Counts of a communicator that its entry in the file does not have. */
 static struct more {
 	uint64_t bytes[DF_KIND_NR];
 	uint64_t rest[DF_KIND_NR]; /* operations of the kinds for which the entry has no place */
 } more[NR_COMMS];
 
-#define AHEAD 16 /* records to prefetch, a cache line each: several operations */
+#define AHEAD 16 /* number of records to prefetch, a cache line each: several operations */
 
 static inline uint64_t clock_ns(clockid_t id)
 {
@@ -99,7 +100,7 @@ static inline struct df_trace_comm *comm_at(struct df_trace_header *h, uint32_t 
 	return (struct df_trace_comm *)((char *)h + h->off_comms) + (comm - 1);
 }
 
-/* Counts the record that is about to be overwritten in its communicator's entry. */
+/* Counts the record that is about to be overwritten in the entry of its communicator. */
 static void count_drop(struct df_trace_header *h, struct df_rec *old)
 {
 	uint32_t comm = GET(&old->comm);
@@ -124,7 +125,10 @@ static void count_drop(struct df_trace_header *h, struct df_rec *old)
 
 static uint32_t thread_enter(struct df_trace_header *h);
 
-/* The time that all records of this thread get, between hold and let; 0: each has its own. */
+/*
+ * The time of all records of this thread between df_trace_hold_time() and df_trace_let_time(); else
+ * 0.
+ */
 static __thread uint64_t held_ns __attribute__((tls_model("initial-exec")));
 
 void df_trace_hold_time(void)
@@ -152,7 +156,10 @@ static inline struct df_rec *slot_of(struct df_trace_header *h, uint64_t index)
 	return (struct df_rec *)((char *)h + h->off_recs) + (index & (h->nr_recs - 1));
 }
 
-/* Claims the slot for this thread. *old: its previous commit word, to undo the claim. */
+/*
+ * Claims the slot for this thread. Stores its previous commit word in *old, to undo the claim.
+ * Returns 0 if the slot cannot be claimed.
+ */
 static inline int claim(struct df_trace_header *h, uint64_t index, uint32_t *old)
 {
 	struct df_rec *r = slot_of(h, index);
@@ -162,8 +169,8 @@ static inline int claim(struct df_trace_header *h, uint64_t index, uint32_t *old
 	*old = GET(&r->commit);
 	/*
 	 * Acquire and release pair with the commit word's release store in fill() by the thread of
-	 * the previous lap: without them our fields could mix with its late ones under a commit
-	 * word that looks right.
+	 * the previous lap: without them this thread's fields could mix with late ones of that
+	 * thread under a commit word that looks right.
 	 */
 	return *old && (int32_t)(*old - (uint32_t)(index + 1)) <= 0 &&
 	       atomic_compare_exchange_strong_explicit(WORD(&r->commit), old, 0,
@@ -175,8 +182,8 @@ static inline void fill(struct df_trace_header *h, uint64_t index, const struct 
 	struct df_rec *r = slot_of(h, index);
 
 	/*
-	 * Prefetch: the ring exceeds the cache, and a memory access takes longer than writing a
-	 * record.
+	 * Prefetch, because the ring exceeds the cache, and a memory access takes longer than
+	 * writing a record.
 	 */
 	__builtin_prefetch(slot_of(h, index + AHEAD), 1);
 	if (index >= h->nr_recs)
@@ -192,8 +199,8 @@ static inline void fill(struct df_trace_header *h, uint64_t index, const struct 
 	PUT_REL(&r->comm, v->comm);
 	PUT_REL(&r->rank, v->rank);
 	/*
-	 * Release of each field pairs with compact.c's acquire, as above: a mixed record could look
-	 * complete.
+	 * Release of each field pairs with compact.c's acquire, like the ones above: without it a
+	 * mixed record could look complete.
 	 */
 	PUT_REL(&r->op, v->op);
 	PUT_REL(&r->a, v->a);
@@ -235,8 +242,9 @@ static void append_two(struct df_trace_header *h, const struct df_rec *first,
 	if (!claim(h, index + 1, &other)) {
 		ADD(&h->lost, 2);
 		/*
-		 * Release pairs with the acquire of the thread that claims the slot next: undoes
-		 * the claim. Only a slot of a later lap needs this; it would be lost otherwise.
+		 * Undoes the claim. Only a slot of a later lap needs this: no thread could claim it
+		 * again otherwise. Release pairs with the acquire of the thread that claims the
+		 * slot next.
 		 */
 		if (index >= h->nr_recs)
 			PUT_REL(&slot_of(h, index)->commit, old);
@@ -246,7 +254,10 @@ static void append_two(struct df_trace_header *h, const struct df_rec *first,
 	fill(h, index, first);
 }
 
-/* Returns the address of the word that the kernel clears when this thread ends; 0: unknown. */
+/*
+ * Returns the address of the word that the kernel clears when this thread ends, or 0 if it is
+ * unknown.
+ */
 static uint64_t tid_word(void)
 {
 	int *word = NULL;
@@ -254,7 +265,10 @@ static uint64_t tid_word(void)
 	return prctl(PR_GET_TID_ADDRESS, &word) ? 0 : (uint64_t)(uintptr_t)word;
 }
 
-/* At a thread's first record: gets its id, and appends a THREAD record with its name. */
+/*
+ * Called at a thread's first record: gets the thread's id, and appends a THREAD record with its
+ * name.
+ */
 static uint32_t thread_enter(struct df_trace_header *h)
 {
 	uint64_t name[2] = {0, 0};
@@ -338,7 +352,10 @@ int df_trace_comm_count(uint32_t comm, uint32_t kind, struct df_trace_count *out
 	struct df_trace_header *h = ring_get();
 	struct df_trace_comm *c = h && comm && comm <= h->nr_comms ? comm_at(h, comm) : NULL;
 
-	/* Acquire pairs with the release of `used` in df_trace_comm(): the name is complete. */
+	/*
+	 * Acquire pairs with the release of `used` in df_trace_comm(): without it the name could be
+	 * incomplete.
+	 */
 	if (!c || kind >= DF_KIND_NR || !atomic_load_explicit(WORD(&c->used), memory_order_acquire))
 		return 0;
 	out->name = c->name;
@@ -550,7 +567,7 @@ static int make_dirs(const char *dir)
 }
 
 /*
- * Opens a file with all its blocks allocated, so that a full disk is an error here, not a SIGBUS
+ * Opens a file and allocates all its blocks, so that a full disk is an error here and not a SIGBUS
  * later.
  */
 static int open_file(const struct df_trace_config *cfg, const char *host, uint64_t bytes, int *out)
@@ -651,7 +668,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 
 	if (mb > 65536)
 		return -EINVAL;
-	/* Needed even without a trace: the exit status is sent to the other ranks. */
+	/* This is needed even without a trace: the exit status is sent to the other ranks. */
 	df_exit_status_watch();
 	pthread_mutex_lock(&open_lock);
 	if (ring_get()) {
@@ -725,7 +742,10 @@ void df_trace_close(void)
 {
 	struct df_trace_header *h;
 
-	/* Does nothing if a signal handler ends the process during open or close. */
+	/*
+	 * The lock can be taken if a signal handler ends the process during open or close. Do
+	 * nothing then.
+	 */
 	if (pthread_mutex_trylock(&open_lock))
 		return;
 	h = ring_get();

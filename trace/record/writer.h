@@ -4,8 +4,8 @@
  * appends. Before df_trace_open() and after df_trace_close(), records are discarded.
  *
  * Any thread may call all functions at any time. df_trace() may be called in any context, even with
- * locks held: it never blocks, allocates or makes a system call (the thread's id is cached; the
- * clock is the vDSO's).
+ * locks held. It never blocks. It neither allocates nor makes a system call, except at a thread's
+ * first record (the thread's id is cached; the clock is the vDSO's).
  */
 #ifndef DF_TRACE_RECORD_WRITER_H
 #define DF_TRACE_RECORD_WRITER_H
@@ -15,10 +15,10 @@
 #include "trace/record/format.h"
 
 struct df_trace_config {
-	const char *dir; /* a pattern for df_env_expand(); NULL: memory only */
+	const char *dir; /* a pattern for df_env_expand(); NULL if the ring is in memory only */
 	long mb;
-	int rank, world; /* rank in the job and size of the job; -1, 0: unknown */
-	uint64_t host;	 /* the node, by the same number as in COMM_MEMBER and PEER_DEAD */
+	int rank, world; /* rank in the job (-1 if unknown) and size of the job (0 if unknown) */
+	uint64_t host;	 /* number of the node, as in COMM_MEMBER and PEER_DEAD */
 	uint32_t rules, mode, executor, slots, queues, sms;
 };
 
@@ -29,16 +29,19 @@ struct df_trace_config {
 void df_trace_clocks(void);
 
 /*
- * Maps and starts the ring. Returns 0 or -errno; on failure records are discarded and the job
+ * Maps and starts the ring. Returns 0 or -errno. After a failure records are discarded and the job
  * continues.
  */
 int df_trace_open(const struct df_trace_config *config);
-/* Marks the file: the process has exited normally. Called by the library's destructor. */
+/* Marks in the file that the process has exited normally. Called by the library's destructor. */
 void df_trace_close(void);
 
 /* Records the calling thread's name, if it has recorded nothing yet. */
 void df_trace_enter(void);
-/* Appends a record. comm: from df_trace_comm(); 0: none. rank, device: -1: none. */
+/*
+ * Appends a record. `comm` is from df_trace_comm(), or 0 for none. `rank` and `device` are -1 for
+ * none.
+ */
 void df_trace(enum df_rec_type type, int device, uint32_t comm, int rank, uint64_t op, uint64_t a,
 	      uint64_t b, uint64_t c, uint32_t site);
 
@@ -47,13 +50,15 @@ struct df_trace_op {
 	uint64_t op, count, stream;
 	const void *send, *recv;
 	uint32_t comm, group, site;
-	uint32_t program; /* number of its name (df_trace_text()); 0: none */
+	uint32_t program; /* number of the program's name (df_trace_text()); 0 if there is none */
 	int device, rank;
-	int32_t peer; /* root or peer; -1: none */
+	int32_t peer; /* root or peer; -1 if there is none */
 	uint8_t kind, type, redop, flags, proto;
-	uint8_t matched; /* whether dfshim matched it: the next three fields are set */
+	/* whether dfshim matched the operation; if so, the next three fields are set */
+	uint8_t matched;
 	uint64_t sig, inst, index;
-	uint64_t after; /* an operation that it waits for because their buffers overlap; 0: none */
+	/* an operation that it waits for because their buffers overlap; 0 if there is none */
+	uint64_t after;
 };
 
 /* Appends the operation, in two slots at once, and counts it in its communicator. */
@@ -83,13 +88,13 @@ uint32_t df_trace_comm(uint64_t hash, int nranks, int rank, int device, uint64_t
  */
 void df_trace_comm_done(uint32_t comm);
 
-/* The operations of one kind on a communicator; exact. */
+/* Counts of one kind of operation on a communicator. They are exact. */
 struct df_trace_count {
-	const char *name; /* the communicator's name, cut to the table's size; "": none */
+	const char *name; /* the communicator's name, cut to the table's size; "" if it has none */
 	uint64_t issued, bytes;
 	uint64_t done; /* finished operations, of all kinds */
 };
-/* Returns 0 if there is no such communicator. kind: enum df_kind. */
+/* Stores the counts for `kind` (enum df_kind). Returns 0 if there is no such communicator. */
 int df_trace_comm_count(uint32_t comm, uint32_t kind, struct df_trace_count *out);
 
 /*
@@ -99,14 +104,14 @@ int df_trace_comm_count(uint32_t comm, uint32_t kind, struct df_trace_count *out
 size_t df_trace_threads(uint32_t *tids, size_t max);
 void df_trace_thread_gone(uint32_t tid);
 /*
- * Whether this is one of these threads and, when it ends, the kernel clears the word at this
- * address and wakes the threads that wait there (pthread_join()).
+ * Whether df_trace_threads() can list this thread and the kernel, when the thread ends, clears the
+ * word at this address and wakes the threads that wait there (pthread_join()).
  */
 int df_trace_thread_ends_at(uint32_t tid, uint64_t word);
 
 /*
- * Returns a serial that is unique in the process, from 1 on: for calls, operations, work, event
- * records.
+ * Returns a serial that is unique in the process, from 1 on. It is used for calls, operations, work
+ * and event records.
  */
 uint64_t df_trace_serial(void);
 
@@ -119,11 +124,14 @@ uint32_t df_trace_text(const char *text);
 /* Records that this process has printed a verdict (enum df_verdict), whose first line is `line`. */
 void df_trace_told(uint32_t verdict, const char *line);
 
-/* Returns the ring of this process, header first, for the live checker; NULL if it is not open. */
+/*
+ * Returns the ring of this process, header first, for the live checker. Returns NULL if it is not
+ * open.
+ */
 const struct df_trace_header *df_trace_ring(void);
 uint64_t df_trace_ring_bytes(void);
 
-/* Returns the path of the file; "" if the ring is in memory. */
+/* Returns the path of the file, or "" if the ring is in memory. */
 const char *df_trace_path(void);
 
 #endif
