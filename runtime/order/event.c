@@ -1,7 +1,7 @@
 /*
- * Events. An event that is recorded behind operations in flight stays virtual: it is recorded
- * natively at the stream's position and carries the set of operations. A stream or thread that
- * waits for it inherits the set.
+ * Implements the hooks for events. An event that is recorded after operations in flight stays
+ * virtual: it is recorded natively at the stream's position and carries the set of operations. A
+ * stream or thread that waits for it inherits the set.
  *
  * The time of such an event is the end of its last operation. It is measured by an event of ours on
  * a side stream, which waits for the stream's position and for the operations;
@@ -35,7 +35,10 @@
 
 static struct df_event *event_of(const struct df_event_info *info)
 {
-	/* ACQUIRE pairs with the RELEASE in event_get(): the event is initialised. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in event_get(): without it the event could be read before
+	 * it is initialised.
+	 */
 	return info->user ? __atomic_load_n((struct df_event **)info->user, __ATOMIC_ACQUIRE)
 			  : NULL;
 }
@@ -51,7 +54,10 @@ static struct df_event *event_get(struct df_dev *dev, const struct df_event_info
 		return NULL;
 	e->dev = dev;
 	df_list_add_tail(&dev->events, &e->node);
-	/* RELEASE pairs with the ACQUIRE in event_of(). */
+	/*
+	 * RELEASE pairs with the ACQUIRE in event_of(): without it another thread could read the
+	 * event before it is initialised.
+	 */
 	__atomic_store_n((struct df_event **)info->user, e, __ATOMIC_RELEASE);
 	return e;
 }
@@ -59,13 +65,16 @@ static struct df_event *event_get(struct df_dev *dev, const struct df_event_info
 /* Whether the word has been written, or there is no word to wait for. */
 static int is_past(const uint64_t *word, uint64_t value)
 {
-	/* ACQUIRE pairs with the stream's write: the event recorded before it has its time. */
+	/*
+	 * ACQUIRE pairs with the stream's write: without it the event recorded before the write
+	 * could seem to have no time.
+	 */
 	return !word || __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value;
 }
 
 /*
- * Makes the stream's side stream and our event, unless they exist. Without the lock, because the
- * driver may take long.
+ * Makes the stream's side stream and our event, unless they exist. Called without the lock, because
+ * the driver may take long. Returns 0 or -errno.
  */
 static int have_aside(struct df_stream *s, struct df_event *e)
 {
@@ -104,8 +113,8 @@ static int have_aside(struct df_stream *s, struct df_event *e)
 }
 
 /*
- * Records our event on the side stream, where it follows the stream's position and its pending
- * operations.
+ * Records our event on the side stream, after the stream's position and its pending operations.
+ * Returns 0 or -errno.
  */
 static int record_aside(struct df_stream *s, struct df_event *e)
 {
@@ -139,9 +148,9 @@ static int record_aside(struct df_stream *s, struct df_event *e)
 }
 
 /*
- * The stream waits for an event whose time is not known yet, on the side stream of another stream.
- * Makes the stream's own side stream wait for it too, so that an event after this wait gets no
- * earlier time.
+ * Called when the stream waits for an event whose time is not known yet, because it is measured on
+ * the side stream of another stream. Makes the stream's own side stream wait for that event, too,
+ * so that an event after this wait gets no earlier time. Returns 0 or -errno.
  */
 static int follow_time(struct df_stream *s, struct df_event *e)
 {
@@ -167,7 +176,7 @@ static int follow_time(struct df_stream *s, struct df_event *e)
 	return ret;
 }
 
-/* Clears what belongs to the event's last record. dev->lock held. */
+/* Clears the state of the event's last record. The caller holds dev->lock. */
 static void forget(struct df_event *e)
 {
 	e->pending.nr = 0;
@@ -193,8 +202,8 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 	if (s && (info->ipc || (info->timing && plain) ||
 		  (si->legacy && (plain || !df_stream_is_legacy(dev, si)))))
 		/*
-		 * Other processes, the times of all events, or several streams rely on the native
-		 * event: order it strictly.
+		 * The native event must be exact if other processes, the times of all events, or
+		 * several streams use it. So make the stream wait for its operations first.
 		 */
 		df_stream_fence(s);
 	df_mutex_lock(&dev->lock);
@@ -231,7 +240,8 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 	if (!e) {
 		/*
 		 * No operation of ours precedes the event, but the checker needs to know what it
-		 * orders; and the stream may hand that order on, so its later work is traced too.
+		 * orders; and other streams may follow this stream, so its later work is traced
+		 * too.
 		 */
 		if (dev && !si->capturing) {
 			df_mutex_lock(&dev->lock);
@@ -254,10 +264,13 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 		df_mutex_unlock(&dev->lock);
 	}
 	if (!dev || ret) {
-		/* A device without our streams, or no memory: the stream waits for them at once. */
+		/*
+		 * Without our streams on the device, or without memory, the stream waits for the
+		 * operations at once.
+		 */
 		df_waits_put(si->device, si->stream, set.v, set.nr);
 	} else if (si->legacy && (plain || !df_stream_is_legacy(dev, si))) {
-		/* The blocking streams wait for it from now on. */
+		/* From now on the blocking streams wait for the event. */
 		df_stream_fence(s);
 	} else if (!plain && follow_time(s, e)) {
 		df_warn_once(
@@ -274,7 +287,10 @@ int df_hook_event_query(const struct df_event_info *info)
 
 	if (df_unlikely(df_record_inside))
 		return 0;
-	/* Also if CUDA does the waiting, because the stream itself may wait for operations. */
+	/*
+	 * This is noted even if CUDA does the waiting, because the stream itself may wait for
+	 * operations.
+	 */
 	if (df_stream_dev(info->device))
 		df_polls_note(DF_POLLED_EVENT, info->id);
 	else
@@ -291,9 +307,9 @@ int df_hook_event_query(const struct df_event_info *info)
 }
 
 /*
- * The side stream has nothing left to wait for and gets there in a moment, unless a hardware queue
- * blocks it. The limit is far above what a busy machine takes: "not ready" is a wrong answer for an
- * event that has been waited for.
+ * Limit of the wait for the side stream, which has nothing left to wait for and gets there in a
+ * moment unless a hardware queue blocks it. The limit is far longer than a busy machine needs,
+ * because "not ready" is a wrong answer for an event that has been waited for.
  */
 #define ASIDE_NS (10000 * DF_NS_PER_MS)
 

@@ -1,8 +1,8 @@
 /*
- * Memory that the application frees while operations in flight may touch it. In CUDA the free would
- * implicitly wait for the device, and that wait could be part of a deadlock. So the memory is freed
- * when all operations that were in flight then, on all devices, are done. All devices: pinned
- * memory belongs to none, and a communicator may use another device's memory.
+ * Defers frees of memory that operations in flight may touch. In CUDA the free would implicitly
+ * wait for the device, and that wait could be part of a deadlock. So the memory is freed when all
+ * operations that were in flight then, on all devices, are done. All devices: pinned memory belongs
+ * to none, and a communicator may use another device's memory.
  *
  * Called by threads that free, by threads that allocate and find no memory, and by the threads that
  * retire operations. Below it, the allocations that are made through the runtime itself.
@@ -36,8 +36,9 @@ struct df_free {
 static struct {
 	struct df_mutex lock;
 	struct df_list list;
-	uint32_t nr;	  /* on the list, or being freed; read without the lock */
-	uint32_t leaving; /* off the list, not freed yet; read without the lock */
+	uint32_t nr; /* number of entries on the list or being freed; read without the lock */
+	/* number of entries that are off the list but not freed yet; read without the lock */
+	uint32_t leaving;
 } frees = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "frees"), .list = DF_LIST_INIT(frees.list)};
 
 static int all_flights(struct df_flights *set)
@@ -77,7 +78,7 @@ int df_free_defer(void *ptr, const struct df_mem_info *info)
 	df_list_add_tail(&frees.list, &f->node);
 	/*
 	 * SEQ_CST pairs with df_frees_look(): either the thread that retires the last of the
-	 * operations sees the count, or this one sees the operation done. Without it the memory
+	 * operations sees the count, or this thread sees the operation done. Without it the memory
 	 * could stay until the next operation ends.
 	 */
 	__atomic_add_fetch(&frees.nr, 1, __ATOMIC_SEQ_CST);
@@ -86,7 +87,7 @@ int df_free_defer(void *ptr, const struct df_mem_info *info)
 	return 1;
 }
 
-/* Takes an entry off the list that no operation uses any more; NULL: there is none. */
+/* Takes an entry that no operation uses any more off the list. Returns NULL if there is none. */
 static struct df_free *take(void)
 {
 	struct df_free *f, *found = NULL;
@@ -109,7 +110,7 @@ void df_frees_look(void)
 {
 	struct df_free *f;
 
-	/* SEQ_CST pairs with df_free_defer(), which says why. */
+	/* SEQ_CST pairs with the addition in df_free_defer(), which says why. */
 	if (!__atomic_add_fetch(&frees.nr, 0, __ATOMIC_SEQ_CST))
 		return;
 	while ((f = take())) {
@@ -117,8 +118,8 @@ void df_frees_look(void)
 		df_flights_free(&f->pending);
 		free(f);
 		/*
-		 * RELEASE pairs with the ACQUIRE in df_free_flush(): when the count has dropped,
-		 * the memory is free.
+		 * RELEASE pairs with the ACQUIRE in df_free_flush(): without it that thread could
+		 * see the lower count before the memory is free.
 		 */
 		__atomic_sub_fetch(&frees.leaving, 1, __ATOMIC_RELEASE);
 		__atomic_sub_fetch(&frees.nr, 1, __ATOMIC_RELEASE);
@@ -132,13 +133,13 @@ void df_frees_look(void)
 
 /*
  * Unmapping cannot be deferred, because the addresses may be mapped again at once. A correct
- * program unmaps memory only when no operation uses it, so there is nothing to wait for, unless it
- * believes so because of a released wait.
+ * program unmaps memory only when no operation uses it, so there is nothing to wait for, unless the
+ * program relies on a wait that was released.
  */
 void df_free_unmap(int device, uintptr_t at, size_t bytes)
 {
 	const struct df_touch range = {at, at + bytes, at, at + bytes};
-	/* Device -1: under every policy, only operations that touch the range. */
+	/* Device -1 selects, under every policy, only operations that touch the range. */
 	const struct df_payer who = {-1, DF_WORK_MEMCPY, &range};
 	struct df_flights set = {0};
 	struct df_dev *dev = NULL;
@@ -172,8 +173,8 @@ struct wait {
 };
 
 /*
- * Whether the wait is over: all are done, or nothing has progressed for the timeout; then the
- * allocation fails.
+ * Whether the wait is over: all operations are done, or none has progressed for the time-out. In
+ * the second case the allocation fails.
  */
 static int over(void *arg)
 {
@@ -215,9 +216,9 @@ int df_free_flush(int device)
 	df_flights_free(&w.set);
 	df_frees_look();
 	/*
-	 * Another thread may be freeing an entry that it has taken off the list; it does so without
-	 * waiting. ACQUIRE pairs with the RELEASE in df_frees_look(): without it the allocation
-	 * could still find no room.
+	 * Another thread may be freeing an entry that it has taken off the list, which it does
+	 * without waiting. ACQUIRE pairs with the RELEASE in df_frees_look(): without it the
+	 * allocation could still fail.
 	 */
 	while (__atomic_load_n(&frees.leaving, __ATOMIC_ACQUIRE))
 		sched_yield();
@@ -239,7 +240,7 @@ int df_mem_free(void *ptr)
 		return 0;
 	if (df_backend->mem_info(ptr, &info) || info.kind == DF_MEM_UNKNOWN)
 		return -EINVAL;
-	/* As in cudaFree(): deferred while operations are in flight. */
+	/* As cudaFree() does: deferred while operations are in flight. */
 	if (df_free_defer(ptr, &info))
 		return 0;
 	return df_backend->mem_free(ptr);

@@ -8,15 +8,15 @@
 struct df_dev;
 struct df_mem_info;
 
-/* The hook for a free. Returns 1 if it is deferred, 0 if the caller frees now. */
+/* The hook for a free. Returns 1 if the free is deferred, 0 if the caller has to free now. */
 int df_free_defer(void *ptr, const struct df_mem_info *info);
 /*
- * Waits for the deferred frees while any device makes progress; `device` only labels the wait in
- * the trace. Returns 0 if none was deferred, else 1.
+ * Waits for the deferred frees while any device makes progress. `device` only labels the wait in
+ * the trace. Returns 0 if no free was deferred, else 1.
  */
 int df_free_flush(int device);
-/* Before the range is unmapped: waits for skipped operations (debt.h) that touch it. */
+/* Called before the range is unmapped: waits for skipped operations (debt.h) that touch it. */
 void df_free_unmap(int device, uintptr_t at, size_t bytes);
-void df_frees_look(void); /* frees what no operation uses any more */
+void df_frees_look(void); /* frees the memory that no operation uses any more */
 
 #endif

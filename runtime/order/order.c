@@ -1,5 +1,6 @@
 /*
- * Decides what an operation must follow, and how little of that it has to wait for.
+ * Decides which earlier work an operation must follow, and for which part of it the operation has
+ * to wait.
  *
  * Three things order operations:
  *   - their stream;
@@ -77,16 +78,16 @@ void df_order_ranges(const struct df_op *op, struct df_flight *f)
 static int reached(const uint64_t *word, uint64_t value)
 {
 	/*
-	 * ACQUIRE pairs with the stream's write of its ready word: the stream's earlier work is
-	 * visible.
+	 * ACQUIRE pairs with the stream's write of its ready word: without it the stream's earlier
+	 * work might not be visible.
 	 */
 	return !word || __atomic_load_n(word, __ATOMIC_ACQUIRE) >= value;
 }
 
 /*
- * Traces the operations that the stream has taken over after `before`. The operation for which it
- * did so may finish long before them; nothing else in the trace would show that later work on the
- * stream waits for them.
+ * Traces the operations that the stream has taken over since `before`. The operation for which it
+ * did so may finish long before these, and nothing else in the trace would show that later work on
+ * the stream waits for them.
  */
 static void taken_over(const struct df_stream *s, uint64_t before)
 {
@@ -154,7 +155,7 @@ void df_order_stream_gone(struct df_stream *s)
 	df_mutex_unlock(&df_rt.lock);
 }
 
-/* Makes `later` wait until `first` has reached its present end. */
+/* Makes `later` wait until `first` has reached its present end. Returns as df_order_meet() does. */
 static int follow(struct df_stream *later, struct df_stream *first)
 {
 	int ret = df_flights_join(&later->pending, &first->pending), idle;
@@ -182,8 +183,8 @@ int df_order_part(struct df_comm *comm, struct df_stream *main, struct df_stream
 	int ret = follow(other, main);
 
 	/*
-	 * Under strict order the operations are not in the stream's set: the stream itself waits
-	 * for them.
+	 * Under strict order the group's operations are not in the stream's set, because the stream
+	 * itself waits for them.
 	 */
 	return ret ? ret : df_flights_join(&other->pending, &comm->order.pending);
 }

@@ -1,7 +1,7 @@
 /*
- * Which operations in flight the application's streams must not overtake. A stream is made to wait
- * for an operation only when work is enqueued on it that could notice that the operation is
- * unfinished.
+ * Keeps track of the operations in flight that the application's streams must not overtake. A
+ * stream is made to wait for an operation only when work is enqueued on it that could notice that
+ * the operation is unfinished.
  *
  * All state is reached by df_stream_info.user and guarded by the device's lock.
  */
@@ -40,8 +40,8 @@ struct df_dev *df_stream_dev(int device)
 }
 
 /*
- * A blocking stream takes over the operations that the legacy stream must not overtake. dev->lock
- * held.
+ * Makes a blocking stream take over the operations that the legacy stream must not overtake. The
+ * caller holds dev->lock.
  */
 static void catch_up(struct df_stream *s)
 {
@@ -53,13 +53,13 @@ static void catch_up(struct df_stream *s)
 		df_warn_once("out of memory: cannot keep the order of the legacy default stream");
 		return;
 	}
-	/* RELAXED: df_stream_behind() only asks whether taking the lock is worthwhile. */
+	/* RELAXED: df_stream_behind() only decides by it whether to take the lock. */
 	__atomic_store_n(&s->legacy_seen, from->pending.added, __ATOMIC_RELAXED);
 }
 
 /*
- * The flags of STREAM_CREATE records. STREAM_WORK records have them too: the ring may have lost the
- * others, and the legacy stream is not created.
+ * Returns the flags of STREAM_CREATE records. STREAM_WORK records have the same flags, because the
+ * ring may have lost the former, and the legacy stream is not created.
  */
 static uint32_t stream_flags(const struct df_stream_info *info)
 {
@@ -85,8 +85,9 @@ struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info 
 	s->info = *info;
 	df_list_add_tail(&dev->streams, &s->node);
 	/*
-	 * RELEASE pairs with the ACQUIRE in df_stream_of(): without the lock, hooks read this
-	 * pointer to see whether we have state of the stream.
+	 * RELEASE pairs with the ACQUIRE in df_stream_of(): hooks read this pointer without the
+	 * lock to see whether we have state of the stream. Without it they could read a stream that
+	 * is not initialised.
 	 */
 	__atomic_store_n((struct df_stream **)info->user, s, __ATOMIC_RELEASE);
 	catch_up(s);
@@ -102,7 +103,10 @@ struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info 
 
 struct df_stream *df_stream_of(const struct df_stream_info *info)
 {
-	/* ACQUIRE pairs with the RELEASE in df_stream_get(): the stream is initialised. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_stream_get(): without it the stream could be read
+	 * before it is initialised.
+	 */
 	return info->user ? __atomic_load_n((struct df_stream **)info->user, __ATOMIC_ACQUIRE)
 			  : NULL;
 }
@@ -128,14 +132,15 @@ int df_stream_unfenced(struct df_stream *s)
 #define FENCE_AT_ONCE 32
 
 /*
- * The waits to enqueue: for operations in the set of s with df_flight.at above `at` and at most
- * `upto`.
+ * The waits to enqueue: those for operations in the set of s whose df_flight.at is greater than
+ * `at` and at most `upto`.
  */
 struct fence {
 	struct df_stream *s;
-	/* the stream that is made to wait: s itself or its side stream */
+	/* the stream that is made to wait: s->info.stream or the side stream of s */
 	struct df_mstream *on;
-	const struct df_touch *touch; /* only for operations that touch this; NULL: for all */
+	/* if not NULL, only operations that touch these bytes count */
+	const struct df_touch *touch;
 	uint64_t at, upto;
 };
 
@@ -146,7 +151,8 @@ static int is_wanted(const struct fence *w, const struct df_flight *f)
 
 /*
  * Finds up to FENCE_AT_ONCE operations to wait for, and advances w->at. Instances of one collective
- * finish in order, so the last one stands for the others. dev->lock held.
+ * finish in order, so only the last one is needed. Returns the number of operations. The caller
+ * holds dev->lock.
  */
 static uint32_t next_waits(struct fence *w, struct df_flight *out)
 {
@@ -175,10 +181,10 @@ static uint32_t next_waits(struct fence *w, struct df_flight *out)
 }
 
 /*
- * Enqueues the waits without the lock, because that may block on a full stream. The operations stay
- * in the set until they are done: another thread may enqueue on the stream or query it while this
- * one, on behalf of the legacy stream, is still enqueueing. Then both enqueue the waits, which is
- * harmless. Called and returns with dev->lock held.
+ * Enqueues the waits without the lock, because the driver may block on a full stream. The
+ * operations stay in the set until they are done, because another thread may meanwhile enqueue on
+ * the stream or query it. Then both threads enqueue the waits, which is harmless. Returns 0 or
+ * -errno. The caller holds dev->lock, which is dropped meanwhile.
  */
 static int put_waits(struct fence *w)
 {
@@ -206,8 +212,8 @@ int df_stream_filled(struct df_stream *s)
 {
 	df_flights_prune(&s->pending);
 	/*
-	 * A stream that waits for no operation of ours drains. RELAXED: make_room() reads it
-	 * without the lock.
+	 * A stream that waits for no operation of ours will drain, so its entries do not count.
+	 * RELAXED: make_room() reads the count without the lock.
 	 */
 	__atomic_store_n(&s->behind,
 			 s->pending.nr && s->pending.v[0].at <= s->fenced ? s->behind + 1 : 0,
@@ -215,7 +221,10 @@ int df_stream_filled(struct df_stream *s)
 	return s->behind >= DF_STREAM_ROOM;
 }
 
-/* touch: wait only for operations that touch these bytes; NULL: for all. */
+/*
+ * Makes the stream wait for its pending operations: if `touch` is not NULL, only for those that
+ * touch these bytes.
+ */
 static void fence_some(struct df_stream *s, const struct df_touch *touch)
 {
 	struct fence w = {.s = s, .on = s->info.stream, .touch = touch};
@@ -245,7 +254,10 @@ void df_stream_fence(struct df_stream *s)
 void df_stream_legacy_note(struct df_stream *s)
 {
 	if (s->dev->legacy == s)
-		/* RELAXED: the application itself orders a thread that depends on this store. */
+		/*
+		 * RELAXED: a thread that depends on this store is ordered after it by the
+		 * application itself.
+		 */
 		__atomic_store_n(&s->dev->legacy_added, s->pending.nr ? s->pending.added : 0,
 				 __ATOMIC_RELAXED);
 }
@@ -290,8 +302,8 @@ int df_stream_is_legacy(struct df_dev *dev, const struct df_stream_info *info)
 }
 
 /*
- * The legacy stream's context has ended; the next legacy stream numbers its operations from the
- * beginning. dev->lock held.
+ * Called when the context of the legacy stream has ended. The next legacy stream numbers its
+ * operations from the beginning. The caller holds dev->lock.
  */
 static void legacy_gone(struct df_dev *dev)
 {
@@ -328,7 +340,10 @@ struct df_stream *df_stream_behind(struct df_dev *dev, const struct df_stream_in
 
 	if (info->legacy)
 		return legacy_behind(dev, info);
-	/* RELAXED, both: see df_stream_legacy_note() and catch_up(). */
+	/*
+	 * Both loads are RELAXED for the reasons given in df_stream_legacy_note() and
+	 * catch_up().
+	 */
 	legacy = info->blocking ? __atomic_load_n(&dev->legacy_added, __ATOMIC_RELAXED) : 0;
 	if (legacy && (!s || __atomic_load_n(&s->legacy_seen, __ATOMIC_RELAXED) != legacy)) {
 		df_mutex_lock(&dev->lock);
@@ -364,7 +379,7 @@ void df_stream_fence_blocking(struct df_dev *dev)
 }
 
 /*
- * Orders work after the skipped operations whose lack it could notice (debt.c). Returns 1 if the
+ * Orders work after the skipped operations (debt.c) whose absence it could notice. Returns 1 if the
  * stream now has to wait for some.
  */
 static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_work kind,
@@ -388,8 +403,8 @@ static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_wo
 		df_mutex_unlock(&dev->lock);
 	}
 	/*
-	 * A device without our streams, or no memory to remember the operations: the stream waits
-	 * at once.
+	 * Without our streams on the device, or without memory to remember the operations, the
+	 * stream waits at once.
 	 */
 	for (at = 0; ret && (n = df_debt_next(&at, &who, some, DF_ARRAY_LEN(some))); paid = 1) {
 		df_waits_put(info->device, info->stream, some, n);
@@ -400,7 +415,7 @@ static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_wo
 	return paid;
 }
 
-/* The graph launch that this thread is in. Its collectives are submitted one by one. */
+/* The graph launch that this thread is in. The launch submits its collectives one by one. */
 static _Thread_local struct launching {
 	uint64_t stream, group;
 } launching;
@@ -412,9 +427,10 @@ void df_stream_launching(uint64_t *stream, uint64_t *group)
 }
 
 /*
- * A copy on the legacy stream whose bytes are known waits only for operations that touch them,
- * because the legacy stream orders streams that have nothing to do with each other. But if the host
- * can see the destination, it could see the copy happen too early: then it waits for all.
+ * Whether a copy on the legacy stream waits only for the operations that touch its bytes. This
+ * suffices if the bytes are known, because the legacy stream orders streams that are unrelated to
+ * each other. But if the host can see the destination, it could notice that the copy is early: then
+ * the copy waits for all operations.
  */
 static int is_exact(struct df_stream *s, const struct df_touch *touch)
 {
@@ -430,10 +446,11 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 	int paid = 0, exact = 0;
 
 	if (df_unlikely(df_record_inside))
-		return; /* NCCL's own work, on streams of its own */
+		return; /* this is NCCL's own work, on streams of its own */
 	df_polls_act();
 	/*
-	 * An allocation returns memory that nothing uses: it cannot notice an unfinished operation.
+	 * An allocation returns memory that nothing uses, so it cannot notice an unfinished
+	 * operation.
 	 */
 	if (kind == DF_WORK_ALLOC)
 		return;
@@ -452,8 +469,8 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 		fence_some(s, exact ? touch : NULL);
 	}
 	/*
-	 * No operation waits for other streams' work, except for the work before a graph's replay
-	 * and before the legacy stream: trace only these.
+	 * Only a graph's replay and work on the legacy stream make operations wait for work of
+	 * other streams. So trace only these, and work on streams that have our state.
 	 */
 	if (kind == DF_WORK_GRAPH && dev)
 		launching = (struct launching){info->id, df_trace_serial()};
@@ -488,8 +505,8 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 	if (s->dev->legacy == s)
 		legacy_gone(s->dev);
 	/*
-	 * This loop is short: another thread that is about to use the legacy stream is enqueueing a
-	 * few waits.
+	 * This loop is short: it waits for another thread that is about to use the legacy stream
+	 * and is enqueueing a few waits.
 	 */
 	while (s->users) {
 		df_mutex_unlock(&s->dev->lock);
@@ -500,7 +517,10 @@ static void hook_stream_destroy(const struct df_stream_info *info)
 	df_trace(DF_REC_STREAM_DESTROY, info->device, 0, -1, 0, info->id, 0, 0, 0);
 	if (s->aside)
 		df_backend->stream_delete(s->aside);
-	/* The words of its marks are not reused: streams may still have to write them. */
+	/*
+	 * The words of the stream's marks are not reused, because streams may still have to write
+	 * them.
+	 */
 	free(s->pending.v);
 	free(s);
 	*info->user = NULL;

@@ -1,8 +1,8 @@
 /*
- * From a call to the daemon: the operations of a group become instances of their collectives. These
- * rules decide the order:
+ * Submits the operations of a group to the executor, as instances of their collectives. These rules
+ * decide the order:
  *
- *   - An operation waits for the earlier work of its stream. But if that is only operations in
+ * - An operation waits for the earlier work of its stream. But if that is only operations in
  *     flight, it waits only for those whose buffers overlap its own.
  *   - The same holds for operations of one communicator on different streams.
  *   - The stream is not made to wait for the operation now, but when other work is enqueued on it
@@ -146,19 +146,22 @@ static int prepare(const struct df_op *op, struct df_prep *p)
 /* ---- second pass ----------------------------------------------------------------------------- */
 
 /*
- * An operation between the steps of the second pass. All steps hold its device's lock; the first
- * may drop it.
+ * The state of an operation between the steps of the second pass. All steps hold the lock of the
+ * operation's device; step reach may drop it.
  */
 struct way {
-	struct df_launch l; /* l.after: `few`, or allocated */
+	struct df_launch l; /* l.after is `few`, or allocated */
 	struct df_prep *p;
-	const struct df_replay *replay; /* NULL: not a replay of a graph */
-	struct df_stream *stream;	/* NULL: none, or a replay */
+	const struct df_replay *replay; /* NULL unless a graph replays the operation */
+	struct df_stream *stream;	/* NULL if there is none, or for a replay */
 	struct df_flight *f;
 	struct df_before few[DF_PREP_FEW];
 };
 
-/* Step check: may the operation run, and what executes it? */
+/*
+ * Step check: finds out whether the operation may run and which executor runs it. Returns 0 or
+ * -errno.
+ */
 static int check(struct way *w)
 {
 	struct df_comm *comm = w->l.comm;
@@ -175,8 +178,9 @@ static int check(struct way *w)
 }
 
 /*
- * Step reach: orders its stream after all that the communicator's next operation must follow. If
- * the stream is busy, it enqueues the write of the stream's ready word.
+ * Step reach: orders the operation's stream after everything that the communicator's next operation
+ * must follow. If the stream is busy, enqueues the write of the stream's ready word. Returns 0 or
+ * -errno.
  */
 static int reach(struct way *w)
 {
@@ -205,7 +209,8 @@ static int reach(struct way *w)
 }
 
 /*
- * Finds the earlier operations that it must wait for. Returns their number and stores at most max.
+ * Finds the earlier operations that the operation must wait for. Returns their number and stores at
+ * most `max`.
  */
 static uint32_t conflicts(const struct way *w, uint32_t max)
 {
@@ -229,7 +234,7 @@ static uint32_t conflicts(const struct way *w, uint32_t max)
 	return nr;
 }
 
-/* Step order: finds the operations that it waits for. */
+/* Step order: stores the operations that the operation waits for in w->l. Returns 0 or -errno. */
 static int order(struct way *w)
 {
 	uint32_t max = DF_PREP_FEW;
@@ -260,7 +265,10 @@ static int order(struct way *w)
 	return 0;
 }
 
-/* Step place: gives it its end, and the points that it waits for. */
+/*
+ * Step place: gives the operation its end, and the points that it waits for (runtime/executor.h).
+ * Returns 0 or -errno.
+ */
 static int place(struct way *w)
 {
 	struct df_launch *l = &w->l;
@@ -287,7 +295,7 @@ static int place(struct way *w)
 	return 0;
 }
 
-/* Step record: traces it before it can end. */
+/* Step record: traces the operation before it can end. */
 static void record(const struct way *w, uint64_t group)
 {
 	const struct df_op *op = w->l.op;
@@ -323,7 +331,7 @@ static void record(const struct way *w, uint64_t group)
 			 w->l.after[i].op, 0, 0, 0);
 }
 
-/* Step note: adds it to the sets that later operations are ordered by. */
+/* Step note: adds the operation to the sets that order later operations. Returns 0 or -errno. */
 static int note(struct way *w)
 {
 	struct df_stream *s = w->stream;
@@ -355,11 +363,14 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
 	memset(f, 0, sizeof(*f));
 	f->group = group;
 	/*
-	 * The only operation of a group shares the group's serial: drawing another costs as much as
-	 * a record.
+	 * The only operation of a group shares the group's serial, because drawing another one
+	 * costs as much as writing a record.
 	 */
 	f->op = alone ? group : df_trace_serial();
-	/* One by one: clearing all of `l` would take a noticeable part of the call. */
+	/*
+	 * The fields are set one by one, because clearing all of `l` would take a noticeable part
+	 * of the call.
+	 */
 	w.l.op = op;
 	w.l.comm = op->comm;
 	w.l.dev = op->comm->dev;
@@ -398,7 +409,7 @@ int df_submit_issue(const struct df_op *op, struct df_prep *p, const struct df_r
 	return ret;
 }
 
-/* Strict order: the stream waits for the operation. */
+/* Under strict order: makes the stream wait for the operation. Stores an error in *ret. */
 static void late_wait(const struct df_op *op, const struct df_prep *p, int *ret)
 {
 	int err = df_waits_put(p->si.device, p->si.stream, &p->late, 1);
@@ -411,7 +422,8 @@ static void late_wait(const struct df_op *op, const struct df_prep *p, int *ret)
 /* ---- before and after a group ---------------------------------------------------------------- */
 
 /*
- * Returns the first operation of the group on the same communicator: the launch is on its stream.
+ * Returns the index of the first operation of the group on the same communicator. The group is
+ * launched on the stream of that operation.
  */
 static size_t main_of(const struct df_op *ops, const struct df_prep *p, size_t i)
 {
@@ -423,7 +435,10 @@ static size_t main_of(const struct df_op *ops, const struct df_prep *p, size_t i
 	return j;
 }
 
-/* Before a group: orders its streams after all that the group must follow. */
+/*
+ * Before a group: orders its streams after everything that the group must follow. Returns 0 or
+ * -errno.
+ */
 static int approach(const struct df_op *ops, struct df_prep *p, size_t nr_ops)
 {
 	size_t i, m;
@@ -463,7 +478,7 @@ static int approach(const struct df_op *ops, struct df_prep *p, size_t nr_ops)
 	return ret;
 }
 
-/* After a group: makes its other streams follow it. */
+/* After a group: makes its other streams follow it. Returns 0 or -errno. */
 static int part(const struct df_op *ops, const struct df_prep *p, size_t nr_ops)
 {
 	size_t i;
@@ -487,20 +502,21 @@ static int part(const struct df_op *ops, const struct df_prep *p, size_t nr_ops)
 /* ---- the entry ------------------------------------------------------------------------------- */
 
 /*
- * Enqueueing on a stream that waits must not block in the driver: waits here until there is room.
+ * Waits here until the stream has space for more entries. Otherwise enqueueing on a stream that
+ * waits could block in the driver.
  */
 static void make_room(const struct df_prep *p)
 {
 	struct df_stream *s = p->si.stream && !p->si.capturing ? df_stream_of(&p->si) : NULL;
 
-	/* RELAXED: the count may be some entries old. */
+	/* RELAXED: a count that is some entries old is good enough. */
 	if (s && __atomic_load_n(&s->behind, __ATOMIC_RELAXED) >= DF_STREAM_ROOM)
 		df_sync_room(s);
 }
 
 /*
- * Whether operation i is on the same stream as the one before. Nothing is enqueued between the
- * operations of a group, so what was found out about the stream still holds.
+ * Whether operation i is on the same stream as the operation before it. Nothing is enqueued between
+ * the operations of a group, so the facts that are known about the stream are still valid.
  */
 static int follows(const struct df_prep *p, size_t i)
 {
@@ -557,8 +573,8 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 							 ? ops[0].count * df_type_bytes(ops[0].type)
 							 : UINT64_MAX);
 	/*
-	 * Only now, because the operations of a group start together: no stream may wait for one of
-	 * them before all are submitted.
+	 * This is done only now, because the operations of a group start together: no stream may
+	 * wait for one of them before all are submitted.
 	 */
 	for (j = 0; j < i; j++)
 		if (p[j].late.done)
@@ -567,7 +583,7 @@ int df_submit_all(const struct df_op *ops, struct df_prep *p, size_t nr_ops, int
 		ret = part(ops, p, nr_ops);
 	df_trace_let_time();
 	if (ret == -ECONNRESET && i)
-		/* A member's process died: the asynchronous error must report it too. */
+		/* A member's process has died: the asynchronous error must report this too. */
 		df_comm_end(ops[i - 1].comm, ret, 2);
 	if (ret && issued)
 		/*

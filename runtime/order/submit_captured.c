@@ -1,6 +1,6 @@
 /*
- * Captured operations: what a group becomes when it is submitted to a capturing stream, and what a
- * replay submits.
+ * Captured operations: turns a group into graph nodes when it is submitted to a capturing stream,
+ * and submits its operations when the graph is replayed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,24 +21,25 @@
 #include "trace/record/writer.h"
 
 /*
- * A node of a graph. A group is captured as a node for each operation; those on one stream follow
- * one another. The first node that a launch reaches submits all operations of the group, because
- * they wait for one another's peers, and because NCCL may need them in one group. The other nodes
- * only wait for the end of their own.
+ * A node of a graph. A group is captured as a node for each operation; the nodes on one stream
+ * follow one another. The first node that a launch reaches submits all operations of the group,
+ * because they wait for one another's peers, and because NCCL may need them in one group. The other
+ * nodes only wait for the end of their own operation.
  */
 struct captured {
 	struct cap_group *group;
 	uint32_t at;
-	uint32_t shown;	      /* df_prep.shown */
-	struct df_kwait last; /* the end of its last replay; addr NULL: none. dev->lock */
+	uint32_t shown; /* df_prep.shown */
+	/* the end of the node's last replay; addr is NULL if there is none. Guarded by dev->lock */
+	struct df_kwait last;
 };
 
 /* A replay of a group, in one launch of a graph. Only the thread that launches it uses it. */
 struct cap_replay {
 	struct cap_replay *next;
 	const char *thread;
-	uint64_t launch;	     /* its serial */
-	uint32_t prepared, launched; /* nodes */
+	uint64_t launch;	     /* serial of the launch */
+	uint32_t prepared, launched; /* numbers of nodes */
 	struct cap_node {
 		struct df_arrival arrival;
 		struct df_replayed turn;
@@ -47,10 +48,13 @@ struct cap_replay {
 
 struct cap_group {
 	uint32_t nr, refs;
-	int priority; /* of the stream that captured it */
+	int priority; /* priority of the stream that captured the operation */
 	struct captured *node;
 	struct df_op *op;
-	/* those that are being launched, and those whose launch has failed; replays_lock */
+	/*
+	 * replays that are being launched, and replays whose launch has failed; guarded by
+	 * replays_lock
+	 */
 	struct cap_replay *replays;
 };
 
@@ -103,7 +107,7 @@ static int issue(struct cap_group *g, uint32_t i, struct df_prep *p, uint64_t gr
 	return ret;
 }
 
-/* Submits all operations of the group. Returns -errno if none of them was. */
+/* Submits all operations of the group. Returns 0, or -errno if no operation was submitted. */
 static int issue_all(struct cap_group *g, struct cap_replay *r)
 {
 	static const uint64_t zero;
@@ -128,7 +132,10 @@ static int issue_all(struct cap_group *g, struct cap_replay *r)
 		ret = issue(g, i, &p, group, &r->node[i]);
 	}
 	issued = i;
-	/* The others have ended with their communicators; no executor opens their gates. */
+	/*
+	 * The operations that were not submitted have ended with their communicators. No executor
+	 * opens their gates, so open them here.
+	 */
 	for (; i < g->nr; i++)
 		r->node[i].turn = (struct df_replayed){&zero, 0, UINT64_MAX};
 	for (i = 0; ret && issued && i < g->nr; i++)
@@ -138,8 +145,9 @@ static int issue_all(struct cap_group *g, struct cap_replay *r)
 }
 
 /*
- * This thread's replay of which a node is to be launched, or is to be prepared next; NULL: none.
- * Drops what its earlier launches have left that failed. Lock held.
+ * Returns this thread's replay of which a node is to be launched, or else prepared, next. Returns
+ * NULL if there is none. Drops replays of this thread's earlier launches that failed. The caller
+ * holds the lock.
  */
 static struct cap_replay *find_replay(struct cap_group *g, int to_launch)
 {
@@ -153,7 +161,10 @@ static struct cap_replay *find_replay(struct cap_group *g, int to_launch)
 			free(r);
 			continue;
 		}
-		/* The same child may be there several times: one replay after the other. */
+		/*
+		 * A graph may contain the same child several times: these are replayed one after
+		 * the other.
+		 */
 		if (r->thread == &this_thread && (to_launch || r->prepared < g->nr))
 			return r;
 		p = &r->next;
@@ -245,9 +256,9 @@ static const struct df_capture_ops capture_ops = {replay_prepare, replay_launch,
 						  replay_destroy, replay_plain};
 
 /*
- * Finds the operations that are captured together with ops[at]: those on one stream follow one
- * another, and the real NCCL may have to execute those on one communicator as one group. is: of
- * each operation.
+ * Finds the operations that are captured together with ops[at]. Operations on one stream follow one
+ * another, and the real NCCL may have to execute those on one communicator as one group. Sets is[i]
+ * for each of them.
  */
 static void find_group(const struct df_op *ops, const struct df_prep *p, size_t at, size_t nr_ops,
 		       uint8_t *is)

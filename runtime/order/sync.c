@@ -26,8 +26,8 @@
 #include "trace/record/writer.h"
 
 /*
- * The wait that this thread is in. A hook opens it; sync_done closes it when CUDA's own part is
- * over too.
+ * The wait that this thread is in. A hook opens it. df_hook_sync_done() closes it when CUDA's own
+ * part is over, too.
  */
 static __thread struct {
 	uint64_t serial;
@@ -97,8 +97,8 @@ void df_sync_set(struct df_dev *dev, struct df_flights *set)
 }
 
 /*
- * Waits for the operations that the stream waits for. It is never released: the driver would block
- * instead.
+ * Waits for the operations that the stream itself waits for. This wait is never released, because
+ * the driver would block instead.
  */
 static void wait_fenced(struct df_stream *s)
 {
@@ -117,9 +117,9 @@ static void wait_fenced(struct df_stream *s)
 }
 
 /*
- * The stream waits for operations and has hundreds of entries queued behind them. If more were
- * enqueued, the driver would block, perhaps with a lock that the daemon's launch needs. This thread
- * waits here instead, as a wait that the watchdog sees.
+ * Waits until a stream that waits for operations has fewer entries queued after them. If more
+ * entries were enqueued, the driver would block, perhaps while holding a lock that the daemon's
+ * launch needs. The watchdog sees this wait.
  */
 void df_sync_room(struct df_stream *s)
 {
@@ -149,7 +149,7 @@ void df_hook_stream_sync(const struct df_stream_info *info)
 	if (info->legacy && dev)
 		s = df_stream_behind(dev, info);
 	if (s)
-		/* CUDA waits for the operations that the stream itself waits for. */
+		/* CUDA then waits for the operations that the stream itself waits for. */
 		df_sync_wait(dev, &s->pending);
 }
 
@@ -165,13 +165,16 @@ int df_hook_stream_query(const struct df_stream_info *info)
 		df_polls_ask(DF_POLLED_STREAM);
 		return 0;
 	}
-	/* Also if CUDA does the waiting, because the stream itself may wait for operations. */
+	/*
+	 * This is noted even if CUDA does the waiting, because the stream itself may wait for
+	 * operations.
+	 */
 	df_polls_note(DF_POLLED_STREAM, info->id);
 	df_executor->pass(dev->index);
 	df_mutex_lock(&dev->lock);
 	if (s)
 		ready = df_flights_done(&s->pending);
-	/* The legacy stream is done only when the blocking streams are. */
+	/* The legacy stream is done only when all blocking streams are done. */
 	if (info->legacy)
 		df_list_each(s, &dev->streams, node) ready &=
 			!s->info.blocking || df_flights_done(&s->pending);
@@ -220,8 +223,8 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 		return 0;
 	}
 	/*
-	 * The record is written under the lock, so that the checker takes the wait to be for
-	 * exactly this set, although other threads keep submitting operations.
+	 * The record is written while the lock is held, so that the checker takes the wait to be
+	 * for exactly this set although other threads keep submitting operations.
 	 */
 	site = df_trace_caller();
 	df_mutex_lock(&dev->lock);
@@ -236,9 +239,9 @@ int df_hook_device_sync(int device, enum df_sync_kind kind, const void *ptr)
 }
 
 /*
- * A copy on the legacy stream that blocks the caller. CUDA makes it wait for all blocking streams.
- * The thread, not the streams, waits here for our operations, so that the wait can be released
- * (runtime/watch/release.c).
+ * The hook for a copy on the legacy stream that blocks the caller. CUDA makes such a copy wait for
+ * all blocking streams. Here the thread, not the streams, waits for our operations, so that the
+ * wait can be released (runtime/watch/release.c).
  */
 int df_hook_sync_copy(const struct df_stream_info *info, const struct df_touch *t)
 {

@@ -13,24 +13,24 @@ struct df_dev;
 struct df_flights;
 struct df_stream;
 
-/* site: df_trace_caller(), called with no lock held. */
+/* Opens a wait. `site` is from df_trace_caller(), which was called with no lock held. */
 void df_sync_enter(uint32_t call, int device, uint64_t object, uint32_t site);
 
 /*
- * Waits, while driving the daemon, for the operations that are in the set now. It polls a copy
- * without the lock: taking the lock for each poll would cost more than the poll.
+ * Waits, while driving the daemon, for the operations that are in the set now. Polls a copy of the
+ * set without the lock, because taking the lock for each poll would cost more than the poll.
  */
 void df_sync_wait(struct df_dev *dev, struct df_flights *from);
 
 /*
- * Waits until all of them are done, as a wait that the watchdog sees. The set belongs to the
- * caller; no lock.
+ * Waits until all operations of the set are done. The watchdog sees this wait. The set belongs to
+ * the caller, so no lock is needed.
  */
 void df_sync_set(struct df_dev *dev, struct df_flights *set);
-/* Condition for df_host_wait(): all of a struct df_flights are done. */
+/* Condition for df_host_wait(): whether all operations of a struct df_flights are done. */
 int df_sync_ready(void *set);
 void df_hook_sync_done(int device);
-/* Before more is enqueued on a full stream (df_stream_filled()): waits for its operations. */
+/* Waits until a full stream (df_stream_filled()) has space for more entries. */
 void df_sync_room(struct df_stream *s);
 void df_hook_stream_sync(const struct df_stream_info *info);
 int df_hook_stream_query(const struct df_stream_info *info);

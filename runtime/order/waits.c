@@ -1,6 +1,6 @@
 /*
- * The operations that streams wait for, by device (waits.h). Every wait of a stream for an
- * operation is enqueued here.
+ * Keeps, for each device, the operations that streams wait for (waits.h). Every wait of a stream
+ * for an operation is enqueued here.
  */
 #include "runtime/order/waits.h"
 
@@ -17,11 +17,12 @@
 #define NAP_NS (20 * DF_NS_PER_US)
 
 /*
- * A GPU has this many hardware queues for streams. A stream that waits occupies its own, and the
- * executor needs some (struct df_executor.waiting_streams; measured by tests/gpu/litmus_queues.cu).
+ * Number of hardware queues that a GPU has for streams. A stream that waits occupies its queue, and
+ * the executor needs some (struct df_executor.waiting_streams; measured by
+ * tests/gpu/litmus_queues.cu).
  */
 #define QUEUES	 32
-#define CROWD_NS DF_NS_PER_S /* longest time that one more stream is kept from waiting */
+#define CROWD_NS DF_NS_PER_S /* maximum time that one more stream is kept from waiting */
 
 /* A stream that waits, and the operations that it waits for. */
 struct waiter {
@@ -33,9 +34,10 @@ struct waits {
 	struct df_flights set;
 	struct waiter waiters[QUEUES];
 	uint32_t nr_waiters;
-	uint64_t full;	  /* when the limit of waiting streams was reached; 0: it is not */
-	uint32_t putting; /* threads that are making a stream wait */
-	uint32_t stopped; /* threads between df_waits_stop() and df_waits_go() */
+	/* when the limit of waiting streams was reached; 0 if it is not reached */
+	uint64_t full;
+	uint32_t putting; /* number of threads that are making a stream wait */
+	uint32_t stopped; /* number of threads between df_waits_stop() and df_waits_go() */
 };
 
 /*
@@ -50,7 +52,7 @@ static struct waits *waits_of(int device)
 	return &of[(unsigned int)device % DF_ARRAY_LEN(of)];
 }
 
-/* Lock held. */
+/* Adds an operation to a set. The caller holds the lock. */
 static void add(struct df_flights *set, const struct df_flight *f)
 {
 	if (df_flights_add(set, f))
@@ -58,7 +60,10 @@ static void add(struct df_flights *set, const struct df_flight *f)
 			"out of memory: the driver may block while streams wait for collectives");
 }
 
-/* Returns the stream's entry, or NULL if it is not counted as waiting. Lock held. */
+/*
+ * Returns the stream's entry, or NULL if the stream is not counted as waiting. The caller holds the
+ * lock.
+ */
 static struct waiter *waiter_of(struct waits *w, const struct df_mstream *on)
 {
 	uint32_t i;
@@ -68,7 +73,10 @@ static struct waiter *waiter_of(struct waits *w, const struct df_mstream *on)
 	return i < w->nr_waiters ? &w->waiters[i] : NULL;
 }
 
-/* Returns an entry for one more stream, or NULL if there are `most`. Lock held. */
+/*
+ * Returns an entry for one more stream, or NULL if `most` streams wait. The caller holds the
+ * lock.
+ */
 static struct waiter *waiter_new(struct waits *w, struct df_mstream *on, uint32_t most)
 {
 	uint32_t i;
@@ -89,10 +97,10 @@ static struct waiter *waiter_new(struct waits *w, struct df_mstream *on, uint32_
 }
 
 /*
- * Keeps queues of the GPU free for the executor: a stream that would take one of them must not wait
- * until the wait of another stream has ended. After CROWD_NS it may, because the other waits may
- * need what this thread does next. Returns 1 if the stream may wait; *own is its entry, or NULL if
- * it is not counted. Lock held.
+ * Keeps hardware queues of the GPU free for the executor: a stream that would take one of them must
+ * not wait until the wait of another stream has ended. After CROWD_NS it may, because the other
+ * waits may depend on what this thread does next. Returns 1 if the stream may wait; *own is its
+ * entry, or NULL if the stream is not counted. The caller holds the lock.
  */
 static int may_wait(struct waits *w, int device, struct df_mstream *on, struct waiter **own)
 {
@@ -128,7 +136,10 @@ int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, u
 	int ret = 0;
 
 	df_mutex_lock(&lock);
-	/* This loop ends: a call that has stopped waits does not depend on this thread. */
+	/*
+	 * This loop ends, because the thread that has stopped waits does not depend on this
+	 * thread.
+	 */
 	while (w->stopped || !may_wait(w, device, on, &own)) {
 		df_mutex_unlock(&lock);
 		df_sleep_ns(NAP_NS);
@@ -160,7 +171,8 @@ void df_waits_note(int device, const struct df_flight *f)
 }
 
 /*
- * Iterates over the entry of the device, or over all entries if device is -1: NULL begins and ends.
+ * Iterates over the entry of the device, or over all entries if `device` is -1. Starts if `w` is
+ * NULL. Returns NULL at the end.
  */
 static struct waits *next_of(int device, struct waits *w)
 {
