@@ -1,4 +1,4 @@
-/* The executor of this process. */
+/* Chooses the executor of this process. */
 #include "runtime/base/env.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/exec/nccl/lane.h"

@@ -1,13 +1,14 @@
 /*
- * One order for the operations of a communicator, whatever order its ranks issue them in
- * (DFSHIM_NCCL_ORDER=agree). A rank publishes an operation when all that it waits for has ended, so
- * its launch waits for nothing on this rank. Rank 0 finds the operations that are ready on all
- * ranks concerned (sequence.c) and sends each rank its next ones. They are the next in the lane's
- * list, as one group, and are held and put as in an order of issue (put.c, hold.c). So all lanes
- * have one order, and every operation there can run when there is room.
+ * Agrees on one order for the operations of a communicator, whatever order its ranks issue them in
+ * (DFSHIM_NCCL_ORDER=agree). A rank publishes an operation when everything for which it waits has
+ * ended, so its launch waits for nothing on this rank. Rank 0 finds the operations that are ready
+ * on all ranks concerned (sequence.c) and sends each rank its next ones. These are then the next in
+ * the lane's list, as one group, and are held and put as in an order of issue (put.c, hold.c). So
+ * all lanes have one order, and every operation on them can run when the device has capacity.
  *
- * Each communicator has a thread for this. In a *turn* it uses undecided operations, which are
- * freed by df_lane_end() only after it; it blocks nowhere in it.
+ * Each communicator has a thread for this. In a *turn* the thread uses undecided operations.
+ * df_lane_end() frees these only after the turn, and the thread does not block within a turn. A
+ * thread is woken by its rank's *bell*, a futex word in the shared memory.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,13 +31,13 @@
 #define NAP_MIN_NS (5 * DF_NS_PER_US)
 #define NAP_MAX_NS (200 * DF_NS_PER_US)
 #define REST_NS	   (100 * DF_NS_PER_MS)
-#define PAUSE_NS   (200 * DF_NS_PER_US) /* sequence.h */
+#define PAUSE_NS   (200 * DF_NS_PER_US) /* interval of pauses (df_lanes_sequence_pause()) */
 #define SHORT	   (64u << 10) /* bytes of a message that NCCL can send before it is received */
 
 /* An operation of a unit. */
 struct part {
-	struct df_lane_op *op; /* NULL: it is decided */
-	uint32_t number;       /* of a send, among those to this peer */
+	struct df_lane_op *op; /* NULL if it is decided */
+	uint32_t number;       /* for a send: its number among those to this peer */
 	uint8_t is_published;
 };
 
@@ -44,17 +45,17 @@ struct part {
 struct unit {
 	struct unit *next;
 	uint32_t number;
-	uint32_t nr, left; /* operations; those that are not decided */
+	uint32_t nr, left; /* number of operations, and number of those that are not decided */
 	struct part parts[];
 };
 
-/* Operations that are the next of the lane, as one group. */
+/* Operations that are the next in the lane's list, as one group. */
 struct group {
 	struct df_lane_op **v;
 	size_t nr, cap;
 };
 
-/* Rank 0: operations that may be launched, for which the rank's ring had no room. */
+/* On rank 0: operations that may be launched but did not fit into the rank's ring. */
 struct turns {
 	struct df_lane_turn *v;
 	size_t nr, cap;
@@ -63,24 +64,28 @@ struct turns {
 struct df_lane_agree {
 	struct df_lane *lane;
 	struct unit *first, **last; /* in the order of issue */
-	uint32_t nr_units;	    /* that there have been */
-	uint32_t *sends;	    /* that there have been, by slot */
+	uint32_t nr_units;	    /* number of units so far */
+	uint32_t *sends;	    /* number of sends so far, by slot */
 	int stop;		    /* atomic */
-	int alone;		    /* there is no agreed order any more */
-	int turning;		    /* the thread is in a turn; the lane's lock */
-	/* The thread's: */
-	struct group group; /* that rank 0 has sent a part of */
-	int decided;	    /* there are new operations in the lane's list */
-	int failed;	    /* rank 0: -errno */
-	/* rank 0: */
+	int alone;		    /* whether there is no agreed order any more */
+	/* whether the thread is in a turn; guarded by the lane's lock */
+	int turning;
+	/* Only the thread uses these: */
+	struct group group; /* the group of which rank 0 has sent a part */
+	int decided;	    /* whether there are new operations in the lane's list */
+	int failed;	    /* on rank 0: -errno of a failure */
+	/* On rank 0: */
 	struct df_lanes_sequence *sequence;
-	uint64_t paused;     /* when the sequence was paused last */
+	uint64_t paused;     /* when the sequence was last paused */
 	struct turns *turns; /* by slot */
 };
 
 static void ring(struct df_lane_area *a)
 {
-	/* RELEASE pairs with the ACQUIRE in work(): what was written before is found after it. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in work(): without it the woken thread could miss entries
+	 * that were written before.
+	 */
 	__atomic_fetch_add(&a->bell, 1, __ATOMIC_RELEASE);
 	df_futex_wake(&a->bell, 1, 1);
 }
@@ -97,19 +102,25 @@ void df_lane_agree_wake(struct df_lane *lane)
 
 static uint64_t get(const uint64_t *counter)
 {
-	/* ACQUIRE pairs with put(): the entries below the counter are there, or are free. */
+	/*
+	 * ACQUIRE pairs with put(): without it the entries before the counter could be read before
+	 * they are written, or overwritten before they are read.
+	 */
 	return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
 
 static void put(uint64_t *counter, uint64_t value)
 {
-	/* RELEASE pairs with get(): the entries were written, or read, before. */
+	/* RELEASE pairs with get(), which says why. */
 	__atomic_store_n(counter, value, __ATOMIC_RELEASE);
 }
 
 /* ---- this rank's units ----------------------------------------------------------------------- */
 
-/* Operations of the first group that is not in a unit; 0: it is not complete. Lock held. */
+/*
+ * Returns the number of operations of the first group that is not in a unit, or 0 if that group is
+ * not complete. The caller holds the lock.
+ */
 static uint32_t fresh(const struct df_lane *lane)
 {
 	const struct df_lane_op *e = lane->fresh;
@@ -122,7 +133,10 @@ static uint32_t fresh(const struct df_lane *lane)
 	return nr;
 }
 
-/* The next unit; NULL: there is none, or no memory (*ret). Lock held. */
+/*
+ * Returns the next unit, or NULL if there is none or memory is short (then *ret is -ENOMEM). The
+ * caller holds the lock.
+ */
 static struct unit *next_unit(struct df_lane_agree *a, int *ret)
 {
 	struct df_lane *lane = a->lane;
@@ -141,7 +155,10 @@ static struct unit *next_unit(struct df_lane_agree *a, int *ret)
 	return u;
 }
 
-/* Makes units of the groups that are complete. Returns 1 if there were any, -ENOMEM. */
+/*
+ * Makes units of the groups that are complete. Returns 1 if there were any, 0 if not, or
+ * -ENOMEM.
+ */
 static int collect(struct df_lane_agree *a)
 {
 	int any = 0, ret = 0;
@@ -201,7 +218,10 @@ static struct df_lanes_item item_of(struct df_lane *lane, const struct unit *u, 
 	return item;
 }
 
-/* Returns 1 if any operation was published; *waits: no bell says when to try the others. */
+/*
+ * Publishes operations that are ready. Returns 1 if it published any. Sets *waits if it must be
+ * called again although no bell rings.
+ */
 static int publish(struct df_lane_agree *a, int *waits)
 {
 	struct df_lane_area *me = area_of(a->lane);
@@ -230,7 +250,10 @@ static int publish(struct df_lane_agree *a, int *waits)
 	return 1;
 }
 
-/* The operation is decided. Drops its unit if it was the last. Returns it, or NULL. */
+/*
+ * Takes an operation that is decided from its unit, and frees the unit with its last operation.
+ * Returns the operation, or NULL.
+ */
 static struct df_lane_op *take_part(struct df_lane_agree *a, struct unit **at, uint32_t i)
 {
 	struct unit *u = *at;
@@ -266,7 +289,7 @@ static void enter_group(struct df_lane_agree *a)
 	a->group.nr = 0;
 }
 
-/* Enters those whose turn it is. Returns 1 if there were any, -ENOMEM. */
+/* Enters the operations whose turn it is. Returns 1 if there were any, 0 if not, or -ENOMEM. */
 static int enter_turns(struct df_lane_agree *a)
 {
 	struct df_lane_area *me = area_of(a->lane);
@@ -291,14 +314,14 @@ static int enter_turns(struct df_lane_agree *a)
 }
 
 /*
- * There is no agreed order any more: enters what is left in the order of issue. Returns 0 or
- * -ENOMEM.
+ * Enters the remaining operations in the order of issue, because no order is agreed any more.
+ * Returns 0 or -ENOMEM.
  */
 static int enter_rest(struct df_lane_agree *a)
 {
 	uint32_t i, nr;
 
-	/* Rank 0 has left in the middle of it. */
+	/* Rank 0 may have left in the middle of a group. */
 	enter_group(a);
 	while (a->first) {
 		for (i = 0, nr = a->first->nr; i < nr; i++) {
@@ -329,7 +352,7 @@ static void go(void *arg, uint32_t slot, uint32_t unit, uint32_t op, int last)
 		a->failed = -ENOMEM;
 }
 
-/* Takes what ranks have published. Returns 1 if there was any. */
+/* Takes the operations that ranks have published. Returns 1 if there were any. */
 static int consume(struct df_lane_agree *a)
 {
 	struct df_lane_view *v = a->lane->view;
@@ -354,7 +377,7 @@ static int consume(struct df_lane_agree *a)
 	return any;
 }
 
-/* Sends the ranks their turns. */
+/* Sends each rank the numbers of its units, in the agreed order. */
 static void tell(struct df_lane_agree *a)
 {
 	struct df_lane_view *v = a->lane->view;
@@ -379,19 +402,25 @@ static void tell(struct df_lane_agree *a)
 	}
 }
 
-/* No rank waits for an agreed order from here on. */
+/* Ends the agreed order, so that no rank waits for it. */
 static void close_order(struct df_lane_agree *a)
 {
 	struct df_lane_view *v = a->lane->view;
 	uint32_t i;
 
-	/* RELEASE pairs with the ACQUIRE in is_closed(): the last turns were announced before. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in is_closed(): without it a rank could miss the last
+	 * turns.
+	 */
 	__atomic_store_n(&v->s->closed, 1, __ATOMIC_RELEASE);
 	for (i = 0; i < v->nr; i++)
 		ring(&v->areas[i]);
 }
 
-/* Operations that are missing after PAUSE_NS may wait for the end of those that are there. */
+/*
+ * Pauses the sequence after PAUSE_NS. Operations that are still missing then may wait for the end
+ * of those that have arrived.
+ */
 static void pause_sequence(struct df_lane_agree *a)
 {
 	uint64_t now = df_now_ns();
@@ -422,20 +451,23 @@ static int decide(struct df_lane_agree *a)
 
 static int is_closed(const struct df_lane *lane)
 {
-	/* ACQUIRE pairs with close_order(). */
+	/* ACQUIRE pairs with the RELEASE in close_order(), which says why. */
 	return __atomic_load_n(&lane->view->s->closed, __ATOMIC_ACQUIRE) != 0;
 }
 
 /*
- * Begins a turn, unless the lane has ended. df_lane_end() waits for the turn before it frees
- * operations that are undecided.
+ * Begins a turn unless the lane has ended. Returns whether it began. df_lane_end() waits for the
+ * end of the turn before it frees undecided operations.
  */
 static int begin_turn(struct df_lane_agree *a)
 {
 	int over;
 
 	df_mutex_lock(&a->lane->lock);
-	/* ACQUIRE pairs with df_lane_agree_stop(): no operation is added after it. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_lane_agree_stop(), after which no operation is
+	 * added.
+	 */
 	over = a->lane->ended || __atomic_load_n(&a->stop, __ATOMIC_ACQUIRE);
 	a->turning = !over;
 	df_mutex_unlock(&a->lane->lock);
@@ -462,7 +494,10 @@ void df_lane_agree_end(struct df_lane *lane)
 	}
 }
 
-/* How long the thread may sleep if no bell rings. waits: some operations are not ready. */
+/*
+ * Returns how long the thread may sleep if no bell rings. `waits`: some operations are not
+ * ready.
+ */
 static int64_t sleep_ns(const struct df_lane_agree *a, int waits, uint64_t nap)
 {
 	uint64_t most = waits ? nap : REST_NS;
@@ -481,7 +516,7 @@ static void *work(void *arg)
 
 	df_backend->set_device(lane->comm->dev->index);
 	while (begin_turn(a)) {
-		/* ACQUIRE pairs with ring(). */
+		/* ACQUIRE pairs with the RELEASE in ring(), which says why. */
 		uint32_t bell = __atomic_load_n(&me->bell, __ATOMIC_ACQUIRE);
 		int waits = 0, moved, entered;
 
@@ -554,7 +589,10 @@ void df_lane_agree_stop(struct df_lane *lane)
 {
 	if (!lane->agree)
 		return;
-	/* RELEASE pairs with begin_turn(). */
+	/*
+	 * RELEASE pairs with the ACQUIRE in begin_turn(): without it the thread could miss the last
+	 * operations.
+	 */
 	__atomic_store_n(&lane->agree->stop, 1, __ATOMIC_RELEASE);
 	ring(area_of(lane));
 }

@@ -1,4 +1,4 @@
-/* The shares of a device's multiprocessors and its reserve (budget.h). */
+/* Manages the shares of a device's multiprocessors, and its reserve (budget.h). */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,17 +12,19 @@
 #include "runtime/exec/nccl/lane.h"
 
 struct budget {
-	long sms, reserve;	  /* multiprocessors; those of the reserve */
-	long total, used;	  /* CTAs of all lanes; of those that have shares */
-	long most;		  /* lanes that may have shares, or LONG_MAX */
-	long nr_lanes, nr_shares; /* lanes that need room; those that have shares */
-	int nr_held;		  /* lanes whose next group waits for room */
-	struct df_lane *owner;	  /* of the reserve */
+	/* numbers of multiprocessors: of the device, and of the reserve */
+	long sms, reserve;
+	long total, used; /* numbers of CTAs: of all lanes, and of lanes that have shares */
+	/* maximum number of lanes that may have shares; LONG_MAX means no limit */
+	long most;
+	long nr_lanes, nr_shares; /* numbers of lanes: that need capacity, and that have shares */
+	int nr_held;		  /* number of lanes whose next group is held */
+	struct df_lane *owner;	  /* the lane that has the reserve, or NULL */
 	struct df_list queue;	  /* lanes that ask for the reserve, in the order of asking */
 };
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_LEAF, "budget");
-static struct budget *budgets; /* of each device */
+static struct budget *budgets; /* by device */
 
 static struct budget *of(const struct df_lane *lane)
 {
@@ -57,15 +59,15 @@ int df_budget_init(int nr_devs)
 }
 
 /*
- * Whether the lane needs room. One of a single rank has kernels that wait for no peer, but its
- * waits keep a hardware queue.
+ * Whether the lane needs capacity. The kernels of a lane of a single rank wait for no peer, but
+ * where queues are limited its waits occupy a hardware queue.
  */
 static int needs_room(const struct df_lane *lane)
 {
 	return lane->ctas > 0 || of(lane)->most != LONG_MAX;
 }
 
-/* Whether all lanes of the device can have shares at a time. Lock held. */
+/* Whether all lanes of the device can have shares at the same time. The caller holds the lock. */
 static int all_fit(const struct budget *b)
 {
 	return b->total <= b->sms - b->reserve && b->nr_lanes <= b->most;
@@ -98,14 +100,14 @@ void df_budget_join(struct df_lane *lane)
 	df_info("%s: operations may wait for room (DFSHIM_NCCL_CTAS)", what);
 }
 
-/* Gives the lane a share (1), or takes it back (-1). Lock held. */
+/* Gives the lane a share (sign 1) or takes it back (-1). The caller holds the lock. */
 static void give_share(const struct df_lane *lane, int sign)
 {
 	of(lane)->used += sign * lane->ctas;
 	of(lane)->nr_shares += sign;
 }
 
-/* Lock held. */
+/* Sets whether the lane is held. The caller holds the lock. */
 static void set_held(struct df_lane *lane, int held)
 {
 	of(lane)->nr_held += held - lane->room.held;
@@ -153,7 +155,10 @@ int df_budget_take(struct df_lane *lane, uint64_t group, uint64_t nr)
 	}
 	set_held(lane, !r->open && (r->has == DF_ROOM_NONE ||
 				    (r->has == DF_ROOM_RESERVE && group > r->go)));
-	/* An open lane may have no room, in which df_budget_back() counts. */
+	/*
+	 * An open lane may have no capacity; df_budget_back() then does not count its
+	 * operations.
+	 */
 	if (!r->held && r->has != DF_ROOM_NONE) {
 		r->out += nr;
 		r->last = group;
@@ -172,7 +177,7 @@ int df_budget_back(struct df_lane *lane, uint64_t nr)
 	if (!needs_room(lane))
 		return 0;
 	df_mutex_lock(&lock);
-	/* Without room it has been dropped. */
+	/* A lane without capacity has been dropped. */
 	if (r->has != DF_ROOM_NONE)
 		r->out -= nr;
 	if (!r->out && r->has == DF_ROOM_SHARE) {
@@ -218,7 +223,7 @@ int df_budget_answer(struct df_lane *lane)
 	int answered = 0;
 
 	df_mutex_lock(&lock);
-	/* Lanes whose groups were launched, or have a share, do not keep others waiting. */
+	/* Lanes whose groups were launched, or which have a share, do not make others wait. */
 	first = df_list_first(&b->queue, struct df_room, waiting);
 	while (first && first != r && (first->has != DF_ROOM_NONE || first->last >= first->asked))
 		first = first->waiting.next == &b->queue

@@ -1,16 +1,18 @@
 /*
- * The multiprocessors of a device, shared out among its lanes. NCCL's kernels occupy theirs until
- * all ranks have launched, so kernels are launched only as far as they fit together: while one of
- * its groups is unfinished, a lane has a share as large as its communicator's CTAs. The rest, room
- * for the widest communicator that there may be, is the *reserve*. It is given only to a group that
- * is ready on all ranks (hold.h), so the lane that has it always finishes.
+ * Shares a device's multiprocessors out among its lanes. NCCL's kernels occupy their
+ * multiprocessors until all ranks have launched, so kernels are launched only if they fit on the
+ * device together. While one of its groups is unfinished, a lane has a share as large as its
+ * communicator's CTAs. The rest is the *reserve*, which suffices for the widest communicator that
+ * there may be. It is given only to a group that is ready on all ranks (hold.h), so the lane that
+ * has the reserve always finishes. This capacity (a share or the reserve) is called `room` in the
+ * names of the code.
  *
  * Where streams share hardware queues (struct df_blocks.queues), a kernel also needs a queue that
- * no other lane's is in, and NCCL uses a second stream beside the lane. So at most DF_LANES_MOST
- * lanes have shares, and one more the reserve.
+ * no other lane's kernel is in, and NCCL uses a second stream besides the lane. So at most
+ * DF_LANES_MOST lanes have shares, and one more has the reserve.
  *
- * The reserve is kept free also while all lanes together would fit: a lane that is made later would
- * find it taken by operations that may wait for its own.
+ * The reserve is kept free even while all lanes together would fit: a lane that is made later would
+ * find it taken by operations that may wait for operations of that lane.
  *
  * Any thread; no function blocks, and all but df_budget_init() take a leaf lock.
  */
@@ -27,49 +29,57 @@ struct df_lane;
 
 enum df_room_kind { DF_ROOM_NONE, DF_ROOM_SHARE, DF_ROOM_RESERVE };
 
-/* A lane's part of the budget. Guarded by the lock in budget.c. */
+/* A lane's capacity. Guarded by the lock in budget.c. */
 struct df_room {
-	struct df_list waiting; /* in its device's queue for the reserve */
+	struct df_list waiting; /* link in the device's queue for the reserve */
 	enum df_room_kind has;
-	uint64_t out;	/* operations on the lane that have not ended */
-	uint64_t last;	/* the last group that was let onto the lane */
-	uint64_t asked; /* the reserve is asked for, for groups up to this; 0: it is not */
-	uint64_t upto;	/* has == DF_ROOM_RESERVE: for groups up to this */
-	uint64_t go;	/* ... and up to this they may be launched */
-	int held;	/* its next group waits for room */
-	int open;	/* nothing is held any more */
-	int dropped;	/* it launches nothing any more */
+	uint64_t out;  /* number of operations on the lane that have not ended */
+	uint64_t last; /* number of the last group that was let onto the lane */
+	/* the reserve is requested for groups up to this number; 0 if it is not requested */
+	uint64_t asked;
+	uint64_t upto; /* if has == DF_ROOM_RESERVE: the reserve is for groups up to this number */
+	uint64_t go;   /* if has == DF_ROOM_RESERVE: groups up to this number may be launched */
+	int held;      /* whether the lane's next group waits for capacity */
+	int open;      /* whether nothing of the lane is held any more */
+	int dropped;   /* whether the lane launches nothing any more */
 };
 
-/* At the start of the process, for its devices. Returns 0 or -ENOMEM. */
+/* Called at the start of the process with the number of its devices. Returns 0 or -ENOMEM. */
 int df_budget_init(int nr_devs);
-/* A lane of lane->ctas CTAs has been made. */
+/* Adds a lane that was made, with lane->ctas CTAs. */
 void df_budget_join(struct df_lane *lane);
-/* Takes back what the lane has and asks for. It launches nothing any more. */
+/* Takes back the lane's capacity and its requests. The lane launches nothing any more. */
 void df_budget_drop(struct df_lane *lane);
-/* Undoes df_budget_join(), after df_budget_drop(). */
+/* Undoes df_budget_join(). Call after df_budget_drop(). */
 void df_budget_leave(struct df_lane *lane);
 
 /*
- * Returns 1 if this group, of nr operations, may be launched; 0 if it is held. The caller launches
- * groups in the order of their numbers, from 1 on, and tries again later.
+ * Returns 1 if this group, of `nr` operations, may be launched, or 0 if it is held. The caller
+ * launches groups in the order of their numbers, from 1 on, and tries a held group again later.
  */
 int df_budget_take(struct df_lane *lane, uint64_t group, uint64_t nr);
-/* nr operations have ended. Returns 1 if there is room again, and a lane waits for it. */
+/*
+ * Call when `nr` operations have ended. Returns 1 if capacity became free and a lane waits for
+ * it.
+ */
 int df_budget_back(struct df_lane *lane, uint64_t nr);
-/* Whether the lane's next group waits for room. */
+/* Whether the lane's next group waits for capacity. */
 int df_budget_holds(struct df_lane *lane);
 
-/* Asks for the reserve for all groups up to this one. One request at a time. */
+/* Requests the reserve for all groups up to this one. A lane has at most one request. */
 void df_budget_ask(struct df_lane *lane, uint64_t upto);
 /*
- * Gives the reserve if it is asked for and free. Returns 1 when a request of this lane is answered:
- * it has the reserve, or its groups have been launched without it. Then the request is over.
+ * Gives the lane the reserve if it is requested and free. Returns 1 when the lane's request is
+ * answered: the lane has the reserve, or its groups have been launched without it. The request is
+ * over then.
  */
 int df_budget_answer(struct df_lane *lane);
-/* There is no rank 0 that could give the reserve: nothing of this lane is held any more. */
+/* Releases the lane from all holding, because no rank 0 can give it the reserve any more. */
 void df_budget_open(struct df_lane *lane);
-/* All devices have given their reserve: groups up to this one may be launched on it. */
+/*
+ * Allows groups up to this one to be launched on the reserve, because all devices have given
+ * theirs.
+ */
 void df_budget_go(struct df_lane *lane, uint64_t upto);
 
 #endif

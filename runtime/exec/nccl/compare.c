@@ -1,11 +1,11 @@
 /*
- * Calls are compared before NCCL launches them. The ranks of a node publish what they call in each
- * place of a communicator: collectives by their number, messages by their number for that pair and
- * direction. NCCL would execute two different calls in one place with wrong data, or never end.
+ * Compares calls before NCCL launches them. The ranks of a node publish their call in each place of
+ * a communicator: collectives by their number, messages by their number for that pair and
+ * direction. If two calls in one place differed, NCCL would compute wrong data or never end.
  *
- * A word has the lap of its place in the low 16 bits and a hash above. Ranks that are a lap
- * apart are not compared, because the word of that place is overwritten; the judge of the traces
- * can still find the difference.
+ * A word has the lap of its place in the low 16 bits and a hash above. Ranks that are a lap apart
+ * are not compared, because the word of that place is overwritten; the judge of the traces can
+ * still find the difference.
  *
  * Only the thread that puts operations on the lane enters it; no locks.
  */
@@ -36,7 +36,7 @@ uint64_t df_lane_match(const struct df_sig *sig)
 {
 	uint64_t size = df_dtype_bytes(sig->type), name[3] = {sig->count * (size ? size : 1)};
 
-	/* NCCL moves bytes where nothing is reduced. */
+	/* Types are not compared where nothing is reduced, because NCCL moves bytes there. */
 	if (!is_message(sig->kind)) {
 		name[1] = sig->kind;
 		if (df_kind_reduces(sig->kind))
@@ -80,16 +80,17 @@ static int collective_differs(struct df_lane *lane, const struct df_op *op, uint
 	char a[96], b[96];
 	uint32_t i;
 
-	/* RELAXED: the exchange below publishes them. */
+	/* RELAXED: the exchange below publishes these stores. */
 	__atomic_store_n(&c->count, call.count, __ATOMIC_RELAXED);
 	__atomic_store_n(&c->what, call.what, __ATOMIC_RELAXED);
 	/*
-	 * SEQ_CST pairs with itself on the other ranks: of two that publish at the same time at
-	 * least one sees the other's word. It also releases the call to the rank that reports it.
+	 * SEQ_CST pairs with the exchange on the other ranks: of two ranks that publish at the same
+	 * time at least one sees the other's word. Without it both could miss the difference. The
+	 * exchange also releases the call to the rank that reports it.
 	 */
 	__atomic_exchange_n(&words[v->slot], mine, __ATOMIC_SEQ_CST);
 	for (i = 0; i < v->nr; i++) {
-		/* SEQ_CST pairs with the exchange of rank i, as above. */
+		/* SEQ_CST pairs with the exchange of rank i, which says why. */
 		w = __atomic_load_n(&words[i], __ATOMIC_SEQ_CST);
 		if (w == mine || (w & LAP) != (mine & LAP) || !(w & ~LAP) || !(mine & ~LAP))
 			continue;
@@ -120,7 +121,7 @@ static int message_differs(struct df_lane *lane, const struct df_op *op, uint64_
 	to = sends ? (uint32_t)peer : v->slot;
 	pair = v->pairs + (((uint64_t)from * v->nr + to) * 2) * DF_LANE_PAIRS + at % DF_LANE_PAIRS;
 	mine = word_of(match, at, DF_LANE_PAIRS);
-	/* SEQ_CST pairs with the same of the peer, as in collective_differs(). */
+	/* SEQ_CST pairs with the peer's exchange and load, as in collective_differs(). */
 	__atomic_exchange_n(pair + (sends ? 0 : DF_LANE_PAIRS), mine, __ATOMIC_SEQ_CST);
 	w = __atomic_load_n(pair + (sends ? DF_LANE_PAIRS : 0), __ATOMIC_SEQ_CST);
 	if (w == mine || (w & LAP) != (mine & LAP))
@@ -135,8 +136,8 @@ static int message_differs(struct df_lane *lane, const struct df_op *op, uint64_
 }
 
 /*
- * Whether the collectives of a group are not all the same. NCCL chooses their order itself, so
- * their places say nothing.
+ * Whether the collectives of a group differ from one another. NCCL chooses their order itself, so
+ * their places are not known.
  */
 static int is_mixed(struct df_lane_op *const *group, size_t nr)
 {
@@ -166,7 +167,7 @@ int df_lane_differs(struct df_lane *lane, struct df_lane_op *const *group, size_
 		else if (op->kind != DF_COLL_SENDRECV_SELF)
 			differs = collective_differs(lane, op, mixed ? ANY : group[i]->match);
 	}
-	/* One rank reports it for all. RELAXED: nothing is passed on. */
+	/* Only one rank reports the difference. RELAXED: the exchange publishes no other data. */
 	if (differs && !__atomic_exchange_n(&lane->view->s->told, 1, __ATOMIC_RELAXED))
 		df_watchdog_mismatch(lane->comm->hash);
 	return differs;

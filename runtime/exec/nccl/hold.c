@@ -1,4 +1,7 @@
-/* A rank's part in launching held operations on the reserve (hold.h); lead.c has rank 0's. */
+/*
+ * A rank's part in launching held operations on the reserve (hold.h). Rank 0's part is in
+ * lead.c.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +18,7 @@
 #include "runtime/exec/nccl/lead.h"
 #include "runtime/exec/nccl/put.h"
 
-/* A message in its queue. */
+/* A message in the queue of messages to read. */
 struct letter {
 	struct letter *next;
 	struct df_hold_message m;
@@ -41,7 +44,7 @@ uint64_t *df_hold_new_counts(int nranks)
 	return calloc((size_t)nranks * 2 + 1, sizeof(uint64_t));
 }
 
-/* The ident of that number in an array of counts. */
+/* Returns the ident that belongs to position `i` of an array of counts, with number `nr`. */
 static struct df_ident ident_at(size_t i, int nranks, uint64_t nr)
 {
 	struct df_ident id = {.nr = nr};
@@ -143,7 +146,7 @@ static void send_idents(struct df_lane *lane, int to, struct df_hold_head m,
 		memcpy(full->idents, idents, nr * sizeof(*idents));
 	ret = df_ctl_send(comm->ctl, comm->members[to].proc, DF_MSG_EXECUTOR, full, bytes);
 	free(full);
-	/* Its process has ended, or the communicator has. */
+	/* The peer's process has ended, or its communicator has. */
 	if (ret)
 		gone(lane, to);
 }
@@ -201,7 +204,10 @@ static void end_watch(struct df_lane *lane)
 	lane->hold.oldest = 0;
 }
 
-/* Whether the data of the group that begins with e is there. *nr: its operations. Lock held. */
+/*
+ * Whether the data of the group that begins with e is ready. Stores the number of its operations in
+ * *nr. The caller holds the lock.
+ */
 static int is_ready(const struct df_lane_op *e, size_t *nr)
 {
 	uint64_t number = e->turn;
@@ -212,7 +218,7 @@ static int is_ready(const struct df_lane_op *e, size_t *nr)
 	return 1;
 }
 
-/* Announces the lane's next group if it is ready. Returns 1 if it was. */
+/* Announces the lane's next group if it is ready. Returns whether it was. */
 static int announce(struct df_lane *lane)
 {
 	struct df_hold_head m = {.what = DF_HOLD_GROUP};
@@ -242,7 +248,7 @@ static int announce(struct df_lane *lane)
 	return m.group != 0;
 }
 
-/* Reports how far the lane's groups have ended, if that has changed. */
+/* Reports to rank 0 which of the lane's groups have ended, if that has changed. */
 static void report_oldest(struct df_lane *lane)
 {
 	const struct df_lane_op *e;
@@ -251,7 +257,10 @@ static void report_oldest(struct df_lane *lane)
 
 	df_mutex_lock(&lane->lock);
 	watch = lane->hold.watch;
-	/* ACQUIRE pairs with the lane's write of the word, as in has_ended() of lane.c. */
+	/*
+	 * ACQUIRE pairs with the lane's write of the word: without it the operation's results might
+	 * not be visible.
+	 */
 	for (e = lane->oldest; e && __atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value;)
 		e = e->next;
 	oldest = e ? e->turn : lane->nr_groups + 1;
@@ -266,7 +275,7 @@ static void report_oldest(struct df_lane *lane)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Whether each ident is one of the communicator. */
+/* Whether the message's idents exist in the communicator. */
 static int are_valid(const struct df_hold_message *m, int nranks)
 {
 	uint32_t i;
@@ -278,7 +287,7 @@ static int are_valid(const struct df_hold_message *m, int nranks)
 	return m->h.from >= 0 && m->h.from < nranks;
 }
 
-/* That rank has no operation that has not ended, and answers no message. */
+/* Notes that a rank has no unfinished operation and answers no message. */
 static void gone(struct df_lane *lane, int rank)
 {
 	if (rank) {
@@ -326,7 +335,7 @@ static void read_one(struct df_lane *lane, const struct df_hold_message *m)
 	}
 }
 
-/* The lane to which the message is addressed has been freed. */
+/* Answers that the lane to which a message is addressed has been freed. */
 static void answer_gone(const struct df_hold_head *h)
 {
 	struct df_hold_head m = {
@@ -362,7 +371,7 @@ void df_hold_read(struct df_lane *(*find)(uint64_t hash, int rank),
 	}
 }
 
-/* A process that has exited answers no message. */
+/* Looks for processes that have exited, because these answer no message. */
 static void look_for_exits(struct df_lane *lane)
 {
 	const struct df_member *members = lane->comm->members;
@@ -379,7 +388,7 @@ static void look_for_exits(struct df_lane *lane)
 			gone(lane, i);
 }
 
-/* Whether the lane's next group is held although its data is there. */
+/* Whether the lane's next group is held for lack of capacity although its data is ready. */
 static int needs_room(struct df_lane *lane)
 {
 	size_t nr;

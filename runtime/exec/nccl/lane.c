@@ -1,8 +1,8 @@
 /*
- * The life of lanes, and their operations (lane.h). While an operation is unfinished, one thread of
- * the process looks for ended ones, launches those that were held (hold.h), asks the real library
- * for asynchronous errors, and starts threads that abort communicators, side by side: a call of
- * that library may block.
+ * Makes and ends lanes, and manages their operations (lane.h). While an operation is unfinished,
+ * one thread of the process looks for ended operations, launches those that were held (hold.h),
+ * asks the real library for asynchronous errors, and starts threads that abort communicators, side
+ * by side: a call of that library may block.
  *
  * Lock order: the device's, then the lane's; the list of all lanes is a leaf too.
  */
@@ -30,10 +30,10 @@
 
 #define NAP_MIN_NS     (20 * DF_NS_PER_US)
 #define NAP_MAX_NS     DF_NS_PER_MS
-#define NAP_WATCHED_NS (100 * DF_NS_PER_US) /* while other ranks wait for a lane's next words */
-#define REST_NS	       (10 * DF_NS_PER_MS)  /* without work, until the thread rests */
-#define ERROR_NS       (100 * DF_NS_PER_MS) /* between questions for asynchronous errors */
-#define ABORT_NS       (2 * DF_NS_PER_S)    /* how long an abort is waited for */
+#define NAP_WATCHED_NS (100 * DF_NS_PER_US) /* maximum while ranks wait for messages */
+#define REST_NS	       (10 * DF_NS_PER_MS)  /* without work for this time, the thread rests */
+#define ERROR_NS       (100 * DF_NS_PER_MS) /* interval between requests for asynchronous errors */
+#define ABORT_NS       (2 * DF_NS_PER_S)    /* maximum time to wait for an abort */
 
 const struct df_lane_calls *df_lane_calls;
 
@@ -41,10 +41,10 @@ static struct {
 	struct df_mutex lock;
 	struct df_list list;
 	int started;
-	uint32_t seq;	       /* futex word: there is something to do */
-	uint32_t rests;	       /* the thread sleeps until it is woken */
-	int gates;	       /* some operations have gates; atomic */
-	struct df_lane *asked; /* the real library is asked for its asynchronous error */
+	uint32_t seq;	       /* futex word; changes when there is work */
+	uint32_t rests;	       /* whether the thread sleeps until it is woken */
+	int gates;	       /* whether some operations have gates; atomic */
+	struct df_lane *asked; /* the asynchronous error of this lane is being read */
 } lanes = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "lanes"), .list = DF_LIST_INIT(lanes.list)};
 
 static const struct df_lane_calls *(*find_calls)(void);
@@ -62,18 +62,18 @@ int df_lanes_find(void)
 
 static void wake(void)
 {
-	/* RELEASE pairs with the ACQUIRE in watch(), which looks before it sleeps. */
+	/* RELEASE pairs with the ACQUIRE in watch(): without it watch() could miss the new work. */
 	__atomic_fetch_add(&lanes.seq, 1, __ATOMIC_RELEASE);
 	df_futex_wake(&lanes.seq, 1, 0);
 }
 
 /*
- * An operation is on its lane. As long as the thread looks by itself from time to time, it need not
- * be woken, which costs the caller some microseconds.
+ * Lets the thread see an operation on its lane. A thread that looks by itself from time to time is
+ * not woken, because that costs the caller some microseconds.
  */
 static void nudge(void)
 {
-	/* SEQ_CST pairs with watch(): this sees that it rests, or it sees the new number. */
+	/* SEQ_CST pairs with watch(): else this could miss the rest, and watch() the number. */
 	__atomic_fetch_add(&lanes.seq, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&lanes.rests, __ATOMIC_SEQ_CST))
 		df_futex_wake(&lanes.seq, 1, 0);
@@ -81,16 +81,16 @@ static void nudge(void)
 
 static int has_ended(const struct df_lane_op *e)
 {
-	/* ACQUIRE pairs with the lane's write of the word: the operation's results are visible. */
+	/* ACQUIRE pairs with the lane's write of the word: else results might not be visible. */
 	return __atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value;
 }
 
-/* The operations that this thread has launched and not submitted. */
+/* operations that this thread has launched but not submitted yet */
 static __thread struct df_lane_op *mine;
 
 /* ---- issue ----------------------------------------------------------------------------------- */
 
-/* The operation is the last on the lane. begins: the first of a group. Both locks held. */
+/* Appends the operation to the lane's list. `begins`: it begins a group. Both locks held. */
 static void enter(struct df_lane *lane, struct df_lane_op *e, int begins)
 {
 	e->next = NULL;
@@ -131,7 +131,7 @@ static void free_op(struct df_lane_op *e)
 	free(e);
 }
 
-/* Takes an operation out of the list of undecided ones. Both locks held. */
+/* Removes an operation from the list of undecided operations. The caller holds both locks. */
 static void decide(struct df_lane *lane, struct df_lane_op *e, int begins)
 {
 	struct df_lane_op **p = &lane->undecided;
@@ -156,7 +156,7 @@ void df_lane_decided(struct df_lane *lane, struct df_lane_op *const *group, size
 	df_mutex_unlock(&lane->comm->dev->lock);
 }
 
-/* Closes this thread's operations of a lane, after which they may go at any time. */
+/* Closes this thread's operations of a lane. From then on they may be freed at any time. */
 static void close_mine(struct df_lane *lane)
 {
 	struct df_lane_op **p = &mine, *e;
@@ -204,7 +204,7 @@ void df_lane_submitted(void)
 		df_lane_unuse(lane);
 		any = 1;
 	}
-	/* A held operation waits for the thread, here or on another rank. */
+	/* Only the lanes' thread, on this rank or another one, can launch a held operation. */
 	if (held)
 		wake();
 	else if (any)
@@ -220,7 +220,7 @@ void df_lane_put_decided(struct df_lane *lane)
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/* Takes the first operation out of the list, if it has ended: all end in this order. Lock held. */
+/* Removes and returns the first operation if it has ended, else returns NULL. Lock held. */
 static struct df_lane_op *take_ended(struct df_lane *lane)
 {
 	struct df_lane_op *e = lane->oldest;
@@ -234,7 +234,7 @@ static struct df_lane_op *take_ended(struct df_lane *lane)
 	return e;
 }
 
-/* Drops the lane's operations that have ended. Returns their number. dev->lock held. */
+/* Drops the lane's operations that have ended. Returns their number. The caller holds dev->lock. */
 static int retire(struct df_lane *lane)
 {
 	struct df_comm *comm = lane->comm;
@@ -251,7 +251,7 @@ static int retire(struct df_lane *lane)
 		room |= df_budget_back(lane, 1);
 		if (!lane->stuck)
 			free_op(e);
-		/* RELAXED: readers only ask whether something is in flight. */
+		/* RELAXED: readers only check whether an operation is in flight. */
 		__atomic_store_n(&comm->retired, comm->retired + 1, __ATOMIC_RELAXED);
 		__atomic_store_n(&dev->exec.retired, dev->exec.retired + 1, __ATOMIC_RELAXED);
 		nr++;
@@ -264,7 +264,7 @@ static int retire(struct df_lane *lane)
 	return nr;
 }
 
-/* Calls fn with each lane of the device until it returns not 0. dev->lock held. */
+/* Calls fn with each lane of the device until fn returns not 0. Returns that. dev->lock held. */
 static int each(const struct df_dev *dev, int (*fn)(struct df_lane *lane, void *arg), void *arg)
 {
 	struct df_lane *lane, **v = NULL;
@@ -272,8 +272,8 @@ static int each(const struct df_dev *dev, int (*fn)(struct df_lane *lane, void *
 	int ret = 0;
 
 	/*
-	 * A lane of the device leaves the list under dev->lock, so those found here stay. Without
-	 * the list's lock, which is a leaf.
+	 * A lane leaves the list only while its device's dev->lock is held, so the lanes found here
+	 * stay. The list's lock is a leaf, so it is not held while fn runs.
 	 */
 	df_mutex_lock(&lanes.lock);
 	df_list_each(lane, &lanes.list, node) cap += lane->comm->dev == dev;
@@ -338,7 +338,7 @@ static int add_flight(struct df_lane *lane, void *set)
 	int ret = 0;
 
 	df_mutex_lock(&lane->lock);
-	/* Where they end in their order of issue, the last stands for all. */
+	/* If operations end in their order of issue, waiting for the last one is enough. */
 	for (e = lane->oldest; e && !ret; e = e->next)
 		if (lane->agree || !e->next)
 			ret = add_op(e, set);
@@ -357,7 +357,7 @@ int df_lane_in_flight(struct df_dev *dev, struct df_flights *set)
 
 enum wanted { ANY, TO_ABORT, LIVING };
 
-/* The next wanted lane in the list, with a use of it instead of that of `after`; NULL: none. */
+/* Returns the wanted lane after `after` or NULL. Takes a use of it and drops that of `after`. */
 static struct df_lane *next_lane(enum wanted wanted, struct df_lane *after)
 {
 	struct df_lane *lane, *found = NULL;
@@ -412,8 +412,8 @@ static int is_full(struct df_lane *lane)
 }
 
 /*
- * Launches what was held, as far as there is room, and lets the ranks agree on the rest. Returns
- * how long the thread may nap.
+ * Launches operations that were held, as far as the device has capacity, and lets the ranks agree
+ * on the rest. Returns the maximum time that the thread may nap.
  */
 static uint64_t serve_holds(void)
 {
@@ -432,9 +432,9 @@ static uint64_t serve_holds(void)
 	return watched ? NAP_WATCHED_NS : NAP_MAX_NS;
 }
 
-static __thread int is_watcher; /* this is the thread */
+static __thread int is_watcher; /* whether the calling thread is the lanes' thread */
 
-/* Returns when no other thread is in a call on the real communicator of a lane that has ended. */
+/* Waits until no other thread is in a call on the real communicator of a lane that has ended. */
 static void wait_for_calls(void *arg)
 {
 	struct df_lane *lane = arg;
@@ -461,12 +461,12 @@ static void *abort_one(void *arg)
 	df_backend->kick(lane->comm->dev->index);
 	df_mutex_lock(&lanes.lock);
 	lane->abort = DF_LANE_ABORTED;
-	lane->users--; /* from here on it may be freed */
+	lane->users--; /* the lane may be freed from here on */
 	df_mutex_unlock(&lanes.lock);
 	return NULL;
 }
 
-/* On threads of their own: a call that does not return keeps its abort waiting. */
+/* Each abort has a thread, because a call that does not return delays its abort. */
 static void abort_lanes(void)
 {
 	struct df_lane *lane;
@@ -476,7 +476,7 @@ static void abort_lanes(void)
 			(void)abort_one(lane);
 }
 
-/* The asynchronous error of a lane that no thread aborts. */
+/* Returns the asynchronous error of a lane that no thread aborts, or 0. */
 static int error_of(struct df_lane *lane)
 {
 	int lives, err;
@@ -492,7 +492,7 @@ static int error_of(struct df_lane *lane)
 	return err;
 }
 
-/* Now and then: asynchronous errors, and calls of other nodes that differ. */
+/* Called from time to time: requests asynchronous errors, and compares calls with other nodes. */
 static void look_around(void)
 {
 	struct df_lane *lane = NULL;
@@ -509,13 +509,13 @@ static void look_around(void)
 
 void df_lane_gates(void)
 {
-	/* RELAXED: the thread looks again when operations have ended. */
+	/* RELAXED: the thread reads the flag again whenever operations have ended. */
 	__atomic_store_n(&lanes.gates, 1, __ATOMIC_RELAXED);
 }
 
 /*
- * The machine forgets replays that are over, and opens the gates that no lane does. Returns 1 if it
- * must look again although no operation is unfinished.
+ * Lets the machine forget replays that are over, and open the gates that no lane opens. Returns 1
+ * if the thread must look again although no operation is unfinished.
  */
 static int look_at_gates(void)
 {
@@ -526,7 +526,7 @@ static int look_at_gates(void)
 	return held;
 }
 
-/* Whether operations are unfinished. *ended: how many have ended. */
+/* Whether operations are unfinished. Stores in *ended how many operations have ended. */
 static int busy(uint64_t *ended)
 {
 	int i, is = 0;
@@ -547,7 +547,7 @@ static void *watch(void *arg)
 	(void)arg;
 	is_watcher = 1;
 	for (;;) {
-		/* ACQUIRE pairs with wake(). */
+		/* ACQUIRE pairs with the RELEASE in wake(), which says why. */
 		uint32_t seq = __atomic_load_n(&lanes.seq, __ATOMIC_ACQUIRE);
 
 		abort_lanes();
@@ -559,14 +559,14 @@ static void *watch(void *arg)
 		}
 		if (busy(&ended) || ended != told)
 			used = df_now_ns();
-		/* Other threads retire operations too, and may hold locks then. */
+		/* Other threads retire operations, too, and may hold locks then. */
 		if (ended != told)
 			df_frees_look();
 		if (ended != told || held)
 			held = look_at_gates();
 		told = ended;
 		rests = !held && df_now_ns() - used > REST_NS;
-		/* SEQ_CST pairs with nudge(): it sees this, or this thread the new number. */
+		/* SEQ_CST pairs with nudge(), which says why. */
 		__atomic_store_n(&lanes.rests, rests, __ATOMIC_SEQ_CST);
 		df_futex_wait(&lanes.seq, seq, rests ? -1 : (int64_t)nap, 0);
 		__atomic_store_n(&lanes.rests, 0, __ATOMIC_RELAXED);
@@ -613,7 +613,7 @@ int df_lane_make(struct df_comm *comm)
 	if (!ret)
 		ret = err;
 	df_budget_join(lane);
-	/* Other ranks may be ready before this one, and send messages to it. */
+	/* From here on other ranks, which may be ready earlier, find it for messages. */
 	df_mutex_lock(&lanes.lock);
 	if (!err)
 		df_list_add_tail(&lanes.list, &lane->node);
@@ -621,15 +621,15 @@ int df_lane_make(struct df_comm *comm)
 	if (!ret)
 		ret = df_backend->stream_new(device, &info);
 	lane->stream = info.stream;
-	/* Also if something has failed here: the other ranks wait for this one. */
+	/* Called even if something has failed here, because the other ranks wait for this one. */
 	err = df_lane_calls->make(comm, ret ? NULL : comm->config.real, (int)most, &real);
 	if (!ret)
 		ret = err;
-	/* Collective: also where something has failed. */
+	/* Collective over the communicator, so called even if something has failed. */
 	err = df_lane_share(lane);
 	if (!ret)
 		ret = err;
-	/* From here on the lanes' thread uses it. */
+	/* The lanes' thread may use lane->real from here on. */
 	df_mutex_lock(&lanes.lock);
 	lane->real = real;
 	df_mutex_unlock(&lanes.lock);
@@ -641,7 +641,7 @@ int df_lane_make(struct df_comm *comm)
 	return ret;
 }
 
-/* Waits, for a bounded time, until the lane has no users but the caller. Returns 1 if so. */
+/* Waits, for a bounded time, until only the caller uses the lane. Returns whether this is so. */
 static int is_left(struct df_lane *lane)
 {
 	uint64_t since = df_now_ns();
@@ -672,7 +672,7 @@ void df_lane_free(struct df_comm *comm)
 	abort = lane->abort;
 	df_mutex_unlock(&lanes.lock);
 	df_mutex_unlock(&comm->dev->lock);
-	wake(); /* the thread may have been about to go on from it to the next one */
+	wake(); /* the thread may have been about to continue from this lane to the next one */
 	df_lane_agree_stop(lane);
 	df_budget_drop(lane);
 	df_budget_leave(lane);
@@ -680,13 +680,13 @@ void df_lane_free(struct df_comm *comm)
 		df_warn_once(
 			"a call of NCCL for a communicator that has ended does not return: its "
 			"memory stays");
-		df_comm_get(comm); /* that call may still read it */
+		df_comm_get(comm); /* a call may still read it */
 		return;
 	}
 	if (lane->real && abort == DF_LANE_LIVES)
 		df_lane_calls->destroy(lane->real);
 	else if (lane->real && abort == DF_LANE_TO_ABORT)
-		df_lane_calls->abort(lane->real, NULL, NULL); /* no thread has */
+		df_lane_calls->abort(lane->real, NULL, NULL); /* no thread has aborted it */
 	if (lane->stream)
 		df_backend->stream_delete(lane->stream);
 	df_lane_forget_counts(lane);
@@ -699,7 +699,7 @@ void df_lane_free(struct df_comm *comm)
 	free(lane);
 }
 
-/* Nothing is put on the lane any more, and the thread aborts the real library's communicator. */
+/* Ends the putting on the lane, and asks the thread to abort the real library's communicator. */
 static void ask_abort(struct df_lane *lane)
 {
 	df_mutex_lock(&lane->lock);
@@ -715,9 +715,9 @@ static void ask_abort(struct df_lane *lane)
 }
 
 /*
- * Waits until the communicator is aborted, for a bounded time, also for several of them: they are
- * aborted side by side. Unless the time has passed, no thread puts operations on the lane
- * afterwards.
+ * Waits, for a bounded time, until the real library's communicator is aborted. The bound holds for
+ * several communicators, too, because they are aborted at the same time. If the abort ends in time,
+ * no thread puts operations on the lane afterwards.
  */
 static void wait_for_abort(struct df_lane *lane)
 {
@@ -768,7 +768,7 @@ void df_lane_end(struct df_comm *comm)
 	df_mutex_lock(&lane->lock);
 	while (lane->undecided)
 		decide(lane, lane->undecided, 1);
-	/* A call has not returned although the communicator was aborted. */
+	/* If a thread still puts, its call has not returned in spite of the abort. */
 	lane->stuck = lane->putting;
 	lane->next = NULL;
 	lane->hold.watch = 0;
@@ -781,15 +781,15 @@ void df_lane_end(struct df_comm *comm)
 		e->dropped = 1;
 		df_debt_end(e->word);
 		/*
-		 * NCCL's kernels return, so the lane opens the gates of the operations on it, each
-		 * when its graph has arrived. RELAXED: the RELEASE below orders it for the poll,
-		 * which opens the others.
+		 * NCCL's kernels return, so the lane opens the gates of the operations that are on
+		 * it, each when its graph has arrived. RELAXED: the RELEASE below orders this store
+		 * for the poll, which opens the other gates.
 		 */
 		if (e->gate && e->ends)
 			__atomic_store_n(&e->gate->lane, e->replay, __ATOMIC_RELAXED);
 		/*
-		 * RELEASE pairs with df_flight_done() and the streams' waits: they continue, with
-		 * undefined data. The lane may write to the word later.
+		 * RELEASE pairs with df_flight_done() and the streams' waits, which continue with
+		 * undefined data: else they could miss these stores. The lane may write it later.
 		 */
 		__atomic_store_n(e->word, e->value, __ATOMIC_RELEASE);
 	}

@@ -1,6 +1,7 @@
 /*
  * NCCL's own kernels as an executor (runtime/executor.h): the real library executes operations,
- * each communicator's on its lane. Points are words that streams write and wait for.
+ * each communicator's on its lane. Points (runtime/executor.h) are words that streams write and
+ * wait for.
  */
 #include <errno.h>
 #include <sched.h>
@@ -23,14 +24,15 @@
 #include "runtime/exec/nccl/shared.h"
 #include "runtime/program/build/cost.h"
 
-#define SETTINGS 0x6c616e6573ull /* ranks of another executor have other settings */
+/* identifies this executor, so that ranks with another one are noticed */
+#define SETTINGS 0x6c616e6573ull
 
 #define WAIT_SPINS  64
 #define WAIT_MAX_NS (200 * DF_NS_PER_US)
 
 /* ---- the process and its communicators ------------------------------------------------------- */
 
-/* Settings of the daemon: they would be ignored in silence. */
+/* Warns of settings of the daemon, which would otherwise be ignored silently. */
 static void warn_ignored(void)
 {
 	static const enum df_env_row rows[] = {DF_ENV_ROW_algo, DF_ENV_ROW_tuner, DF_ENV_ROW_order,
@@ -135,7 +137,7 @@ static void add_wait(struct df_lane_op *e, const uint64_t *addr, uint64_t value)
 	e->waits[e->nr_waits++] = (struct df_kwait){(uint64_t *)(uintptr_t)addr, value};
 }
 
-/* The same on all ranks, and for a send and its receive. */
+/* Returns a key that is equal on all ranks, and for a send and its receive. */
 static uint64_t key_of(const struct df_comm *comm, const struct df_sig *sig)
 {
 	int pair = sig->kind == DF_COLL_SEND || sig->kind == DF_COLL_RECV;
@@ -181,12 +183,15 @@ static int place(struct df_launch *l)
 	struct df_lane_count *c = count_of(e->lane, l->sig);
 	uint32_t i;
 
-	/* beside earlier operations: latest, previous replay, ready */
+	/* space for three waits besides earlier operations: latest, previous replay, ready */
 	e->waits = malloc((l->nr_after + 3) * sizeof(*e->waits));
 	e->word = df_word_get();
 	if (!c || !e->waits || !e->word)
 		return -ENOMEM;
-	/* Only ours now. A reused word continues from its present value. */
+	/*
+	 * RELAXED: only this thread has the word now. A reused word continues from its present
+	 * value.
+	 */
 	e->value = __atomic_load_n(e->word, __ATOMIC_RELAXED) + 1;
 	for (i = 0; i < l->nr_after; i++)
 		add_wait(e, l->after[i].wait.addr, l->after[i].wait.value);
@@ -194,8 +199,9 @@ static int place(struct df_launch *l)
 		add_wait(e, l->latest.addr, l->latest.value);
 	if (l->gate) {
 		/*
-		 * The gate's `arrived`, set for the previous replay, stays set until the lane has
-		 * cleared it, which it has when that replay has ended.
+		 * The gate's `arrived` was set for the previous replay and stays set until the lane
+		 * has cleared it. The lane has cleared it when that replay has ended, so wait for
+		 * its end.
 		 */
 		if (l->previous.addr)
 			add_wait(e, l->previous.addr, l->previous.value);
@@ -227,7 +233,7 @@ static void launch(struct df_launch *l)
 	struct df_dev *dev = l->dev;
 
 	comm->index++;
-	/* RELAXED: readers only ask whether something is in flight. */
+	/* RELAXED: readers only check whether an operation is in flight. */
 	__atomic_store_n(&comm->issued, comm->issued + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&dev->exec.issued, dev->exec.issued + 1, __ATOMIC_RELAXED);
 	df_lane_append(l->on_lane);
@@ -305,7 +311,7 @@ static uint64_t progress(const struct df_dev *dev)
 	return sum;
 }
 
-/* Threads in wait() sleep for a short time only. */
+/* Does nothing: threads in wait() sleep for a short time only. */
 static void wake(void) {}
 
 static void note_held(uint64_t now_ns, uint64_t pause_ns)

@@ -1,8 +1,7 @@
 /*
  * Rank 0's part in launching held operations on the reserve (hold.h): the groups that the ranks
- * have announced, the search for sets of them that need only one another, and the reserves for
- * these.
- * Only the lanes' thread enters it, but for df_lead_free(); no locks.
+ * have announced, the search for sets of groups that need only one another, and the requests for
+ * reserves. Only the lanes' thread enters it, except for df_lead_free(); no locks.
  */
 #include <stdlib.h>
 #include <uthash.h>
@@ -16,22 +15,22 @@
 #include "runtime/exec/nccl/lane.h"
 #include "runtime/exec/nccl/lead.h"
 
-/* Groups that are launched on the reserve before another communicator may have it. */
+/* Maximum number of groups launched on the reserve before another communicator may get it. */
 #define MAX_SET 64
 
 /* A group that a rank has announced. */
 struct known {
-	struct df_list node; /* the rank's groups, in order */
+	struct df_list node; /* link in the list of the rank's groups, in order */
 	int32_t rank;
 	uint32_t nr;
 	uint64_t group;
 	int launched;
-	int chosen;    /* it is in the set that will be served */
-	uint64_t mark; /* the search that found it last */
+	int chosen;    /* whether the group is in the set that will be served */
+	uint64_t mark; /* number of the search that found the group last */
 	struct peer *peers;
 };
 
-/* Finds a group by one of its idents. */
+/* An entry of a hash table that finds a group by one of its idents. */
 struct peer {
 	struct {
 		struct df_ident id;
@@ -41,25 +40,26 @@ struct peer {
 	UT_hash_handle hh;
 };
 
-/* A device whose reserve a set of groups needs. */
+/* A device whose reserve a set of groups needs, and the last group that needs it. */
 struct need {
 	int32_t rank;
 	uint64_t upto, device;
 };
 
 struct df_lead {
-	uint32_t watch;		/* number of the latest watching */
-	int watches;		/* it is under way */
-	int changed;		/* something was announced since the last search */
-	uint64_t busy;		/* when a group was held last */
-	uint64_t **before;	/* counts of each rank; NULL: not heard */
-	uint64_t *oldest;	/* of each rank: its groups before this one have ended */
-	struct df_list *groups; /* of each rank */
+	uint32_t watch; /* number of the latest watching */
+	int watches;	/* whether this watching is under way */
+	int changed;	/* whether a group was announced since the last search */
+	uint64_t busy;	/* when a group was last held */
+	/* by rank: its counts before the watching; NULL if they have not arrived */
+	uint64_t **before;
+	uint64_t *oldest;	/* by rank: all groups before this one have ended */
+	struct df_list *groups; /* by rank: its announced groups */
 	struct peer *peers;
 	uint64_t marks;
-	/* the set that gets its reserves: */
+	/* the reserves for the set that is being served: */
 	struct need *needs;
-	size_t nr_needs, at; /* at: the one that was asked last */
+	size_t nr_needs, at; /* number of reserves, and index of the one that was asked for last */
 };
 
 static void forget_group(struct df_lead *lead, struct known *k)
@@ -163,7 +163,7 @@ static void note_before(struct df_lane *lane, struct df_lead *lead, const struct
 		*df_hold_count(counts, nranks, &m->idents[i]) = m->idents[i].nr;
 	free(lead->before[m->h.from]);
 	lead->before[m->h.from] = counts;
-	/* On a slow machine all of them take longer than DF_HOLD_WATCH_NS. */
+	/* On a slow machine all messages take longer than DF_HOLD_WATCH_NS. */
 	lead->busy = df_now_ns();
 }
 
@@ -192,20 +192,20 @@ static void note_group(struct df_lane *lane, const struct df_hold_message *m)
 		p[i].group = k;
 		HASH_ADD(hh, lead->peers, key, sizeof(p[i].key), &p[i]);
 	}
-	/* A link that was restored may have changed the order of messages. */
+	/* Messages may arrive in another order after a link was restored. */
 	for (at = lead->groups[k->rank].prev; at != &lead->groups[k->rank]; at = at->prev)
 		if (df_list_entry(at, struct known, node)->group < k->group)
 			break;
 	df_list_add(at, &k->node);
 }
 
-/* A set of groups under search. */
+/* A set of groups that a search collects. */
 struct set {
 	struct known **v;
 	size_t nr, cap;
 };
 
-/* Returns 0 or -ENOMEM. */
+/* Adds a group to the set. Returns 0 or -ENOMEM. */
 static int add(struct df_lead *lead, struct set *s, struct known *k)
 {
 	struct known **v;
@@ -225,8 +225,8 @@ static int add(struct df_lead *lead, struct set *s, struct known *k)
 }
 
 /*
- * Adds a rank's group that has this ident. Returns 0, 1 if it is unknown yet, 2 if it had ended
- * before the watching, or -ENOMEM.
+ * Adds the group of a rank that has this ident. Returns 0, 1 if the group is not known yet, 2 if it
+ * had ended before the watching, or -ENOMEM.
  */
 static int add_peer(struct df_lane *lane, struct set *s, int rank, struct df_ident id)
 {
@@ -242,8 +242,9 @@ static int add_peer(struct df_lane *lane, struct set *s, int rank, struct df_ide
 }
 
 /*
- * Adds the groups that have the other end of a message of this one, and for each collective that of
- * the next rank, which adds that of its next. Returns 0, 1 or -ENOMEM as add_peer().
+ * Adds the groups that have the other end of a message of this group. For each collective adds the
+ * group of the next rank, which in turn adds that of its next rank. Returns 0, 1 or -ENOMEM as
+ * add_peer() does.
  */
 static int add_peers(struct df_lane *lane, struct set *s, const struct known *k)
 {
@@ -266,7 +267,7 @@ static int add_peers(struct df_lane *lane, struct set *s, const struct known *k)
 	return ret == 2 ? 0 : ret;
 }
 
-/* The group before it of its rank, if that is known. */
+/* Returns the group before this one on its rank, or NULL if that is not known. */
 static struct known *before(const struct df_lead *lead, const struct known *k)
 {
 	return k->node.prev == &lead->groups[k->rank]
@@ -275,9 +276,9 @@ static struct known *before(const struct df_lead *lead, const struct known *k)
 }
 
 /*
- * Adds a group and all those without which it cannot end: those of its peers, and those before it
- * on their lanes that have not ended. Returns 0 if all are known. Returns 1 if some are not, or
- * -ENOMEM, and adds none.
+ * Adds a group and all groups without which it cannot end: those of its peers, and those before it
+ * on their lanes that have not ended. Returns 0 if all are known. Else adds none and returns 1, or
+ * -ENOMEM.
  */
 static int add_closed(struct df_lane *lane, struct set *s, struct known *first)
 {
@@ -331,7 +332,10 @@ static void ask_next(struct df_lane *lane, struct df_lead *lead)
 	lead->changed = 1;
 }
 
-/* Asks for the reserves that the set needs, if it needs any, and forgets its groups. */
+/*
+ * Asks for the reserves that the set needs, if it needs any, and forgets its groups. Returns 0 or
+ * -ENOMEM.
+ */
 static int serve(struct df_lane *lane, struct set *s)
 {
 	struct df_lead *lead = lane->hold.lead;
@@ -365,7 +369,7 @@ static int serve(struct df_lane *lane, struct set *s)
 	return 0;
 }
 
-/* Serves groups that can end. */
+/* Finds groups that can end, and serves them. */
 static void search(struct df_lane *lane, struct df_lead *lead)
 {
 	struct set s = {0};
@@ -378,7 +382,7 @@ static void search(struct df_lane *lane, struct df_lead *lead)
 			if (s.nr >= MAX_SET)
 				break;
 			ret = k->chosen ? 0 : add_closed(lane, &s, k);
-			/* Later ones are launched after it. */
+			/* The rank's later groups are launched after this one. */
 			if (ret < 0 || (ret && !k->launched))
 				break;
 		}
@@ -399,7 +403,7 @@ void df_lead_turn(struct df_lane *lane)
 		lead->changed = 0;
 		search(lane, lead);
 	}
-	/* A rank's last group is launched only if all are. */
+	/* Groups of a rank are launched in order, so all are launched if the last one is. */
 	for (i = 0; i < lane->comm->nranks; i++)
 		if ((k = df_list_last(&lead->groups[i], struct known, node)) && !k->launched)
 			lead->busy = df_now_ns();

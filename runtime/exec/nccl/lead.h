@@ -1,6 +1,6 @@
 /*
  * The messages of a communicator's ranks, which hold.c and lead.c share, and rank 0's part. Only
- * the lanes' thread calls these functions, unless said; none blocks.
+ * the lanes' thread calls these functions, except where stated; none blocks.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_LEAD_H
 #define DF_RUNTIME_EXEC_NCCL_LEAD_H
@@ -11,8 +11,8 @@
 struct df_lane;
 
 /*
- * Rank 0 ends a watching when no group has been held for this time. All ranks look at this interval
- * whether the processes that they wait for live.
+ * Rank 0 ends a watching when no group has been held for this time. With this interval all ranks
+ * check that the processes for which they wait are alive.
  */
 #define DF_HOLD_WATCH_NS (20 * DF_NS_PER_MS)
 
@@ -23,19 +23,20 @@ enum df_hold_what {
 	DF_HOLD_GROUP,	   /* to rank 0: this group is ready */
 	DF_HOLD_OLDEST,	   /* to rank 0: all groups before this one have ended */
 	DF_HOLD_GIVE,	   /* from rank 0: give the reserve for groups up to this one */
-	DF_HOLD_GIVEN,	   /* to rank 0: done, or the groups have been launched meanwhile */
+	/* to rank 0: the reserve is given, or the groups have been launched meanwhile */
+	DF_HOLD_GIVEN,
 	DF_HOLD_GO,	   /* from rank 0: launch groups up to this one */
-	DF_HOLD_END_WATCH, /* from rank 0 */
+	DF_HOLD_END_WATCH, /* from rank 0: the watching ends */
 	DF_HOLD_GONE, /* the sender has left the communicator, so all its operations have ended */
 	DF_HOLD_CALL  /* to rank 0: a collective has not ended for a while (nodes.h) */
 };
 
 struct df_hold_head {
-	uint64_t comm, proc; /* proc: of the sender */
+	uint64_t comm, proc; /* `proc` is the sender's process id */
 	int32_t from, to;
 	uint32_t what, watch; /* enum df_hold_what; number of the watching */
 	uint64_t group;
-	uint32_t launched, nr; /* nr: idents */
+	uint32_t launched, nr; /* `nr` is the number of idents */
 };
 
 struct df_hold_message {
@@ -43,17 +44,17 @@ struct df_hold_message {
 	struct df_ident idents[];
 };
 
-/* A rank asks rank 0 to watch the communicator. */
+/* Called when a rank asks rank 0 to watch the communicator. */
 void df_lead_watch(struct df_lane *lane);
-/* A message to rank 0 about the watching. Its ranks and idents are valid. */
+/* Reads a message to rank 0 about the watching. The caller has checked its ranks and idents. */
 void df_lead_read(struct df_lane *lane, const struct df_hold_message *m);
-/* All operations of that rank have ended, and it answers no message. */
+/* Notes that all operations of the rank have ended, and that it answers no message. */
 void df_lead_gone(struct df_lane *lane, int rank);
-/* Whether rank 0 waits for a message of that rank. */
+/* Whether rank 0 waits for a message of the rank. */
 int df_lead_waits_for(const struct df_lane *lane, int rank);
-/* Does what rank 0 has to do. */
+/* Does rank 0's work: searches sets, serves them, ends the watching. */
 void df_lead_turn(struct df_lane *lane);
-/* The lane is freed by the calling thread. */
+/* Frees lane->hold.lead. Called by the thread that frees the lane. */
 void df_lead_free(struct df_lane *lane);
 
 #endif

@@ -1,4 +1,4 @@
-/* The comparison of calls between nodes (nodes.h). */
+/* Compares calls between nodes (nodes.h). */
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/base/env.h"
@@ -13,20 +13,21 @@
 #include "runtime/exec/nccl/shared.h"
 #include "runtime/watch/watchdog.h"
 
-/* A collective is reported when it has not ended for this time. */
+/* A collective that has not ended for this time is reported. */
 #define LATE_NS (200 * DF_NS_PER_MS)
 
-/* A rank's collective; sent in the place of idents. */
+/* A rank's collective. A message carries it in the place of idents (hold.h). */
 struct df_lane_report {
-	uint64_t nr, match; /* number from 1 on; as in compare.c */
+	uint64_t nr, match; /* `nr` counts from 1 on; `match` is as in compare.c */
 	struct df_lane_call call;
 };
 
 _Static_assert(sizeof(struct df_lane_report) % sizeof(struct df_ident) == 0, "sent as idents");
 
 /*
- * The lane's oldest operation that has not ended, if it is a collective whose place in the
- * communicator is known: NCCL chooses the order of a group's.
+ * Finds the lane's oldest operation that has not ended, if it is a collective whose place in the
+ * communicator is known. The place is not known inside a group, because NCCL chooses the order of a
+ * group's operations. Returns 1 if found.
  */
 static int oldest(struct df_lane *lane, uint64_t *serial, struct df_lane_report *r)
 {
@@ -34,7 +35,10 @@ static int oldest(struct df_lane *lane, uint64_t *serial, struct df_lane_report 
 	int found;
 
 	df_mutex_lock(&lane->lock);
-	/* ACQUIRE pairs with the lane's write of the word, as in has_ended() of lane.c. */
+	/*
+	 * ACQUIRE pairs with the lane's write of the word: without it the operation's results might
+	 * not be visible.
+	 */
 	for (e = lane->oldest; e && __atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value;)
 		e = e->next;
 	*serial = e ? e->serial : 0;
@@ -68,7 +72,7 @@ static void compare(struct df_lane *lane, int from, const struct df_lane_report 
 			df_lane_say(&r->call, a, sizeof(a)), i,
 			df_lane_say(&o->call, b, sizeof(b)));
 		df_watchdog_mismatch(lane->comm->hash);
-		/* It is reported once. */
+		/* Forget the reports, so that the difference is reported only once. */
 		memset(seen->reports, 0, (size_t)n * sizeof(*seen->reports));
 		return;
 	}
@@ -80,7 +84,7 @@ void df_lane_nodes_turn(struct df_lane *lane, uint64_t now)
 	struct df_lane_report r;
 	uint64_t serial;
 
-	/* On one node they have been compared before the launch. */
+	/* On one node, calls have been compared before the launch. */
 	if ((lane->view && (int)lane->view->nr == lane->comm->nranks) || lane->agree ||
 	    lane->comm->nranks == 1)
 		return;

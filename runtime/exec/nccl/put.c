@@ -1,6 +1,6 @@
 /*
- * Puts a lane's operations on its stream (put.h). The thread that does so has set lane->putting and
- * is the only one that takes groups from the list.
+ * Puts a lane's operations on its stream (put.h). The thread that puts them has set lane->putting,
+ * and only that thread takes groups from the list.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,8 +18,9 @@
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
 /*
- * The bits that the operation needs in a peer's entry. NCCL executes AlltoAll, Gather and Scatter
- * as messages. It drops those of no elements before it connects.
+ * Returns the bits (enum df_pair) that must be set in a peer's entry for the operation to be
+ * connected. NCCL executes AlltoAll, Gather and Scatter as messages. It drops messages of no
+ * elements before it connects.
  */
 static uint8_t pair_bits(const struct df_lane *lane, const struct df_op *op, int peer)
 {
@@ -55,7 +56,7 @@ int df_lane_connects(const struct df_lane *lane, const struct df_op *op)
 	return 0;
 }
 
-/* The group has been put: its pairs are connected. Lock held. */
+/* Marks the pairs of a group as connected, after the group was put. The caller holds the lock. */
 static void note_connected(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
 {
 	int peer;
@@ -75,14 +76,17 @@ static int is_arrival(const struct df_lane_op *e, const struct df_kwait *w)
 
 static int is_reached(const struct df_kwait *w)
 {
-	/* ACQUIRE pairs with the write of the point: what it stands for is done. */
+	/*
+	 * ACQUIRE pairs with the write of the point: without it the work before the point might not
+	 * be visible.
+	 */
 	return __atomic_load_n(w->addr, __ATOMIC_ACQUIRE) >= w->value;
 }
 
-/* Whether the lane has cleared the gate for this operation. */
+/* Whether the lane has written this replay's number to the gate's `begun`. */
 static int has_begun(const struct df_lane_op *e)
 {
-	/* ACQUIRE pairs with the lane's write, as in is_reached(). */
+	/* ACQUIRE pairs with the lane's write, for the reason given in is_reached(). */
 	return __atomic_load_n(&e->gate->begun, __ATOMIC_ACQUIRE) >= e->replay;
 }
 
@@ -95,13 +99,19 @@ int df_lane_is_ready(const struct df_lane_op *e)
 	return w == end;
 }
 
-/* The next operation that runs on the lane and is not recorded as begun. Lock held. */
+/*
+ * Returns the next operation that runs on the lane and whose begin is not recorded, or NULL. The
+ * caller holds the lock.
+ */
 static struct df_lane_op *next_begun(const struct df_lane *lane)
 {
 	struct df_lane_op *e = lane->oldest;
 	uint64_t turn;
 
-	/* ACQUIRE pairs with the lane's write of the word, as in has_ended() of lane.c. */
+	/*
+	 * ACQUIRE pairs with the lane's write of the word: without it the operation's results might
+	 * not be visible.
+	 */
 	while (e && __atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value)
 		e = e->next;
 	turn = e ? e->turn : 0;
@@ -115,7 +125,10 @@ void df_lane_trace_begun(struct df_lane *lane)
 	struct df_comm *comm = lane->comm;
 	struct df_lane_op *e;
 
-	/* With this lock held none is dropped, so that its end is recorded later. */
+	/*
+	 * While this lock is held no operation is dropped, so its begin is recorded before its
+	 * end.
+	 */
 	df_mutex_lock(&comm->dev->lock);
 	do {
 		df_mutex_lock(&lane->lock);
@@ -130,17 +143,20 @@ void df_lane_trace_begun(struct df_lane *lane)
 	df_mutex_unlock(&comm->dev->lock);
 }
 
-/* Makes the lane wait for what the operation follows. Returns 0 or -errno. */
+/* Makes the lane's stream wait for the points that the operation follows. Returns 0 or -errno. */
 static int put_waits(struct df_lane *lane, const struct df_lane_op *e)
 {
 	const struct df_kwait *w = e->waits, *end = w + e->nr_waits;
 	int ret = 0;
 
-	/* A gate's `arrived` may be the previous replay's: the lane looks, after that replay. */
+	/*
+	 * The gate's `arrived` may still be set for the previous replay. So the stream checks it,
+	 * after that replay.
+	 */
 	for (; w < end && !ret; w++)
 		if (is_arrival(e, w) || !is_reached(w))
 			ret = df_backend->stream_wait(lane->stream, w->addr, w->value);
-	/* In this order, so that the operation is ready at any time (df_lane_is_ready()). */
+	/* This order keeps the answer of df_lane_is_ready() true from the first time on. */
 	if (!ret && e->gate)
 		ret = df_backend->stream_write(lane->stream, &e->gate->begun, NULL, e->replay);
 	if (!ret && e->gate)
@@ -149,8 +165,9 @@ static int put_waits(struct df_lane *lane, const struct df_lane_op *e)
 }
 
 /*
- * Whether the lane is to write the group's ends. Once df_lane_end() has taken the call for one that
- * does not return, the poll opens the gates, and the lane must not.
+ * Whether the lane may write the ends of the group's operations. Once df_lane_end() has decided
+ * that the call does not return, the poll opens the gates, and the lane must not. The caller holds
+ * no lock.
  */
 static int may_end(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
 {
@@ -166,8 +183,9 @@ static int may_end(struct df_lane *lane, struct df_lane_op *const *group, size_t
 }
 
 /*
- * Lets the lane write the operation's end. A thread that sees it finds the gate open; one that sees
- * `opened` and finds it closed knows that the graph has closed it.
+ * Makes the lane's stream write the operation's end. The gate is opened before the word is written:
+ * a thread that sees the end finds the gate open. A thread that sees `opened` but finds the gate
+ * closed knows that the graph has closed it. Returns 0 or -errno.
  */
 static int put_end(struct df_lane *lane, const struct df_lane_op *e)
 {
@@ -180,7 +198,10 @@ static int put_end(struct df_lane *lane, const struct df_lane_op *e)
 	return ret ? ret : df_backend->stream_write(lane->stream, e->word, NULL, e->value);
 }
 
-/* Puts operations of one group on the lane. Returns 0 or -errno. No lock held; may block. */
+/*
+ * Puts the operations of one group on the lane. Returns 0 or -errno. The caller holds no lock; may
+ * block.
+ */
 static int put_group(struct df_lane *lane, struct df_lane_op *const *group, size_t nr)
 {
 	const struct df_op *few[16],
@@ -203,7 +224,10 @@ static int put_group(struct df_lane *lane, struct df_lane_op *const *group, size
 	return ret;
 }
 
-/* Operations of the next group; 0: it is not complete, or none is put any more. Lock held. */
+/*
+ * Returns the number of operations of the next group, or 0 if the group is not complete or no more
+ * groups are put. The caller holds the lock.
+ */
 static size_t next_length(const struct df_lane *lane)
 {
 	const struct df_lane_op *e;
@@ -219,7 +243,10 @@ static size_t next_length(const struct df_lane *lane)
 	return nr;
 }
 
-/* Whether the next group has room on the device. Lock held; released in between. */
+/*
+ * Whether the device has capacity for the next group (budget.h). The caller holds the lock, which
+ * is released meanwhile.
+ */
 static int has_room(struct df_lane *lane, size_t nr)
 {
 	uint64_t turn = lane->next->turn;
@@ -228,13 +255,14 @@ static int has_room(struct df_lane *lane, size_t nr)
 	df_mutex_unlock(&lane->lock);
 	has = df_budget_take(lane, turn, nr);
 	df_mutex_lock(&lane->lock);
-	/* If it has ended meanwhile, df_budget_drop() takes back what it has. */
+	/* If the lane has ended meanwhile, df_budget_drop() takes back its capacity. */
 	return has && !lane->ended && !lane->failed;
 }
 
 /*
- * Takes the next group into *group, which grows, if it is complete and the device has room. Returns
- * its length, or 0. Lock held; released in between.
+ * Takes the next group into *group, an array that grows as needed, if the group is complete and the
+ * device has capacity for it. Returns the group's length, or 0. The caller holds the lock, which is
+ * released meanwhile.
  */
 static size_t next_group(struct df_lane *lane, struct df_lane_op ***group, size_t *cap)
 {
@@ -274,18 +302,18 @@ static int any_connects(const struct df_lane *lane, struct df_lane_op *const *gr
 
 /* ---- putting --------------------------------------------------------------------------------- */
 
-/* The groups that a thread puts, one after the other. */
+/* Groups that a thread puts, one after the other. */
 struct putting {
 	struct df_lane *lane;
-	struct df_lane_op **group; /* the next one */
+	struct df_lane_op **group; /* operations of the next group */
 	size_t nr, cap;
 };
 
 static int continue_on_thread(const struct putting *p);
 
 /*
- * Puts the next group, and those after it. may_block: else a thread does it from the first one on
- * for which NCCL may block.
+ * Puts the next group and those after it. If not `may_block`, stops at the first group for which
+ * NCCL may block and starts a thread that puts the rest.
  */
 static void put_groups(struct putting *p, int may_block)
 {
@@ -308,12 +336,15 @@ static void put_groups(struct putting *p, int may_block)
 			break;
 		}
 		df_mutex_unlock(&lane->lock);
-		/* An agreed order has only calls that are equal in one place. */
+		/*
+		 * In an agreed order, calls at the same place are equal, so they need no
+		 * comparison.
+		 */
 		differs = lane->view && !lane->agree && df_lane_differs(lane, p->group, p->nr);
 		ret = differs ? 0 : put_group(lane, p->group, p->nr);
 		df_mutex_lock(&lane->lock);
 		lane->differs = differs;
-		/* Once it is stuck, the group's memory stays, but nothing waits for it. */
+		/* If the lane is stuck, the group's memory is kept, but nothing waits for it. */
 		if (differs || lane->stuck)
 			break;
 		for (i = 0; i < p->nr; i++)
@@ -328,7 +359,10 @@ static void put_groups(struct putting *p, int may_block)
 	failed = lane->ended ? 0 : lane->failed;
 	df_mutex_unlock(&lane->lock);
 	free(p->group);
-	/* An operation that could not be put never ends, on this rank or on the others. */
+	/*
+	 * An operation that could not be put never ends, neither on this rank nor on the others, so
+	 * end the communicator.
+	 */
 	if (failed)
 		df_comm_end(lane->comm, failed, 1);
 }
@@ -337,7 +371,10 @@ static void *put_blocking(void *arg)
 {
 	struct putting *p = arg;
 
-	/* NCCL restores the calling thread's device, and would make a context of another one. */
+	/*
+	 * NCCL restores the calling thread's device, which would create a context on another
+	 * device.
+	 */
 	df_backend->set_device(p->lane->comm->dev->index);
 	put_groups(p, 1);
 	df_lane_unuse(p->lane);
@@ -345,7 +382,7 @@ static void *put_blocking(void *arg)
 	return NULL;
 }
 
-/* Returns 0 or -errno. */
+/* Starts a thread that puts the groups. Returns 0 or -errno. */
 static int continue_on_thread(const struct putting *p)
 {
 	struct putting *own = malloc(sizeof(*own));
@@ -370,7 +407,10 @@ void df_lane_put_all(struct df_lane *lane)
 	int puts;
 
 	df_mutex_lock(&lane->lock);
-	/* A lane that has ended puts nothing more, and its end looks whether a thread puts. */
+	/*
+	 * After a lane has ended no thread may begin to put, because df_lane_end() checks whether
+	 * one does.
+	 */
 	puts = !lane->putting && !lane->ended;
 	lane->putting |= puts;
 	df_mutex_unlock(&lane->lock);

@@ -1,9 +1,10 @@
 /*
- * From a lane's list to its stream: groups are put in order, by one thread at a time.
+ * Moves operations from a lane's list to its stream ("puts" them). Groups are put in order, by one
+ * thread at a time.
  *
  * The first message from one rank to another connects the two: NCCL blocks the caller until both
  * have made their call. So a group with such a message is put by a thread started for that, and
- * later groups of the lane wait behind it. tests/model/connect.pml is the model.
+ * later groups of the lane wait for that thread. tests/model/connect.pml is the model.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_PUT_H
 #define DF_RUNTIME_EXEC_NCCL_PUT_H
@@ -15,22 +16,28 @@ struct df_lane;
 struct df_lane_op;
 struct df_op;
 
-/* With a peer, a set: messages that are connected. */
+/* A set of directions, for a peer: messages in these directions are connected. */
 enum df_pair { DF_PAIR_SENDS = 1, DF_PAIR_RECEIVES = 2 };
 
-/* Puts the groups that may be put, unless another thread does so. No lock held, does not block. */
+/*
+ * Puts the groups that may be put, unless another thread does so already. The caller holds no lock;
+ * does not block.
+ */
 void df_lane_put_all(struct df_lane *lane);
 
-/* Whether all that the operation waits for has ended. It stays so. */
+/* Whether everything that the operation waits for has ended. Once true, this stays true. */
 int df_lane_is_ready(const struct df_lane_op *e);
 
 /*
- * Records the begin of the operations that run on the lane. Those that end soon are never recorded:
- * a record for each would cost the job more than it shows. No lock held.
+ * Records the begin of the operations that run on the lane. Operations that end soon are not
+ * recorded, because a record for each would cost more than it is worth. The caller holds no lock.
  */
 void df_lane_trace_begun(struct df_lane *lane);
 
-/* Whether NCCL may block for the operation until its peer makes its call. lane->lock held. */
+/*
+ * Whether NCCL may block in the operation's call until the peer makes its call. The caller holds
+ * lane->lock.
+ */
 int df_lane_connects(const struct df_lane *lane, const struct df_op *op);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The decision which operations are launched next (sequence.h). No thread of its own, no locks: it
- * belongs to the thread that calls it.
+ * Decides which operations are launched next (sequence.h). Has no thread of its own and no locks:
+ * the state belongs to the thread that calls.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,47 +10,50 @@
 #include "runtime/exec/nccl/sequence.h"
 
 #define MAX_NEED     (1u << 20)
-#define MAX_BUFFERED 8 /* short messages of a pair that NCCL's buffer has room for */
+#define MAX_BUFFERED 8 /* number of short messages of a pair that fit into NCCL's buffer */
 
 /* One operation of a meeting. */
 struct part {
-	struct unit *unit; /* NULL: it is not there, or is decided */
-	uint32_t op;	   /* its number in the unit */
+	struct unit *unit; /* NULL if the operation has not arrived, or is decided */
+	uint32_t op;	   /* number of the operation in the unit */
 	uint8_t is_here;
 };
 
-/* Operations that meet. */
+/* Operations that take place together. */
 struct meeting {
 	uint64_t key;
 	uint32_t need, here;
 	struct part *parts;  /* by side */
-	uint64_t mark;	     /* the search that chose it last */
-	struct df_list node; /* in df_lanes_sequence.waiting */
-	uint64_t since;	     /* the pause after which it is there */
-	/* of a message: */
-	struct pair *pair; /* else NULL */
-	uint32_t number;   /* its send's */
+	uint64_t mark;	     /* number of the search that chose the meeting last */
+	struct df_list node; /* link in df_lanes_sequence.waiting */
+	uint64_t since;	     /* number of the pause after which the meeting was added there */
+	/* for a message: */
+	struct pair *pair; /* NULL if it is no message */
+	uint32_t number;   /* number of its send */
 	uint8_t is_short;
 	UT_hash_handle hh;
 };
 
 /* The operations that a rank issues together. */
 struct unit {
-	uint64_t name;		 /* rank << 32 | number */
-	uint32_t nr, here, left; /* operations in all; that were there; that are not decided */
-	uint64_t mark;		 /* the search that saw it last */
+	uint64_t name; /* rank << 32 | number */
+	/* numbers of operations: in all, that have arrived, that are not decided */
+	uint32_t nr, here, left;
+	uint64_t mark; /* number of the search that visited the unit last */
 	UT_hash_handle hh;
-	struct meeting *in[]; /* by operation; NULL: it is not there, or is decided */
+	/* by operation: its meeting; NULL if it has not arrived, or is decided */
+	struct meeting *in[];
 };
 
 /* The messages from one rank to another. */
 struct pair {
-	struct meeting *buffered[MAX_BUFFERED]; /* sent, not received, in the order of the sends */
+	/* messages that were sent but not received, in the order of the sends */
+	struct meeting *buffered[MAX_BUFFERED];
 	uint32_t nr_buffered;
 	uint32_t front;	 /* the lowest number of a send that is not decided */
-	uint32_t *ahead; /* numbers above it that are decided */
+	uint32_t *ahead; /* greater numbers of sends that are decided */
 	size_t nr_ahead, cap_ahead;
-	uint64_t mark; /* the search that has chosen... */
+	uint64_t mark; /* number of the search that has chosen ... */
 	uint32_t more; /* ... this number of messages for the buffer */
 };
 
@@ -60,14 +63,15 @@ struct df_lanes_sequence {
 	struct meeting *meetings;
 	struct unit *units;
 	struct pair *pairs;	/* by sender and receiver */
-	struct df_list waiting; /* meetings for which a pause may change something */
+	struct df_list waiting; /* meetings that may be decided after a pause */
 	uint64_t pauses;
-	int waits;	 /* something is new there */
-	uint64_t search; /* number of the current one */
+	/* whether a meeting was added to `waiting` since the last pause, or may now be decided */
+	int waits;
+	uint64_t search; /* number of the current search */
 	struct meeting **chosen;
 	size_t nr_chosen, cap_chosen;
 	uint32_t nr;
-	uint32_t *now; /* by rank: its operations in the decision */
+	uint32_t *now; /* by rank: number of its operations in the decision */
 };
 
 struct df_lanes_sequence *df_lanes_sequence_new(uint32_t nr, df_lanes_go go, void *arg)
@@ -132,7 +136,7 @@ static int is_complete(const struct meeting *m)
 	return m->here == m->need;
 }
 
-/* A pause may change something for the meeting. */
+/* Lists the meeting among those that may be decided after a pause. */
 static void wait_for_pause(struct df_lanes_sequence *q, struct meeting *m)
 {
 	m->since = q->pauses;
@@ -161,8 +165,9 @@ static int push(struct df_lanes_sequence *q, struct meeting *m)
 }
 
 /*
- * Chooses the meeting if all its operations are there. For a message that includes the receives
- * for those in the buffer before it. Returns 1 if it is chosen, 0, or -ENOMEM.
+ * Chooses the meeting if all its operations have arrived. For a message this includes the receives
+ * of the messages that are in the buffer before it. Returns 1 if it was chosen, 0 if not, or
+ * -ENOMEM.
  */
 static int choose(struct df_lanes_sequence *q, struct meeting *m)
 {
@@ -182,7 +187,10 @@ static int choose(struct df_lanes_sequence *q, struct meeting *m)
 	return push(q, m) ? -ENOMEM : 1;
 }
 
-/* Chooses the unit's meetings. Returns 1, 0 if whole and one of them is missing, -ENOMEM. */
+/*
+ * Chooses the unit's meetings. Returns 1, 0 if `whole` and one of them is not complete, or
+ * -ENOMEM.
+ */
 static int choose_unit(struct df_lanes_sequence *q, struct unit *u, int whole)
 {
 	uint32_t k;
@@ -202,8 +210,8 @@ static int choose_unit(struct df_lanes_sequence *q, struct unit *u, int whole)
 }
 
 /*
- * Chooses the meeting, and those of all units that are connected with it by chosen ones. whole: all
- * of them must be complete. Returns 1, 0 if it cannot be, -ENOMEM.
+ * Chooses the meeting, and all meetings that chosen units connect with it. If `whole`, all of them
+ * must be complete. Returns 1, 0 if the meeting cannot be chosen, or -ENOMEM.
  */
 static int choose_all(struct df_lanes_sequence *q, struct meeting *first, int whole)
 {
@@ -222,7 +230,10 @@ static int choose_all(struct df_lanes_sequence *q, struct meeting *first, int wh
 	return ret;
 }
 
-/* Chooses those short messages of the unit that NCCL's buffer takes. Returns as above. */
+/*
+ * Chooses the short messages of the unit that fit into NCCL's buffer. Returns as choose_all()
+ * does.
+ */
 static int choose_short(struct df_lanes_sequence *q, const struct unit *u)
 {
 	uint32_t k;
@@ -249,12 +260,12 @@ static int choose_short(struct df_lanes_sequence *q, const struct unit *u)
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
-/* The pair's send of this number is decided. */
+/* Notes that the pair's send with this number is decided. */
 static void advance(struct pair *p, uint32_t number)
 {
 	size_t i = 0;
 
-	p->ahead[p->nr_ahead++] = number; /* decide() has made room */
+	p->ahead[p->nr_ahead++] = number; /* decide() has allocated the space */
 	while (i < p->nr_ahead) {
 		if (p->ahead[i] == p->front) {
 			p->ahead[i] = p->ahead[--p->nr_ahead];
@@ -299,7 +310,7 @@ static void decide_part(struct df_lanes_sequence *q, struct part *p)
 		unit_free(q, u);
 }
 
-/* Decides what is there of the chosen meetings. Returns 1 or -ENOMEM. */
+/* Decides the operations of the chosen meetings that have arrived. Returns 1 or -ENOMEM. */
 static int decide(struct df_lanes_sequence *q)
 {
 	size_t i;
@@ -328,12 +339,15 @@ static int decide(struct df_lanes_sequence *q)
 		else
 			df_list_del(&m->node);
 	}
-	/* It may have been in the way of others. */
+	/* The decided operations may have prevented others. */
 	q->waits |= !df_list_empty(&q->waiting);
 	return 1;
 }
 
-/* Decides what the meeting needs, if that is there. Returns 1, 0 if not, -ENOMEM. */
+/*
+ * Decides the meeting with everything that it needs, if that has arrived. Returns 1, 0 if it has
+ * not, or -ENOMEM.
+ */
 static int decide_with(struct df_lanes_sequence *q, struct meeting *m)
 {
 	int ret = is_complete(m) ? choose_all(q, m, 0) : choose_short(q, m->parts[0].unit);
@@ -341,7 +355,7 @@ static int decide_with(struct df_lanes_sequence *q, struct meeting *m)
 	return ret > 0 ? decide(q) : ret;
 }
 
-/* Tries those that have waited for a pause. Returns as above. */
+/* Tries the meetings that have waited for a pause. Returns as decide_with() does. */
 static int decide_waiting(struct df_lanes_sequence *q)
 {
 	struct meeting *m;
@@ -423,7 +437,7 @@ static int is_valid(const struct df_lanes_sequence *q, uint32_t rank,
 	       (!it->message || (it->need == 2 && it->message <= q->nr));
 }
 
-/* Returns the pair that the message belongs to, or NULL. */
+/* Returns the pair to which the message belongs, or NULL. */
 static struct pair *pair_of(const struct df_lanes_sequence *q, uint32_t rank,
 			    const struct df_lanes_item *it)
 {
@@ -461,7 +475,7 @@ int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank,
 	m->here++;
 	u->in[it->op] = m;
 	u->here++;
-	/* The last operation of a unit may make those complete that are connected with it. */
+	/* The last operation of a unit may complete the meetings that are connected with it. */
 	ret = u->here == u->nr ? choose_all(q, m, 1) : 0;
 	if (ret > 0)
 		ret = decide(q);

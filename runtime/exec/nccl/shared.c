@@ -1,6 +1,6 @@
 /*
- * The making of a communicator's shared memory (shared.h). All ranks enter it together, when the
- * lane is made; no locks.
+ * Makes a communicator's shared memory (shared.h). All ranks enter it together, when the lane is
+ * made; no locks.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +26,7 @@
 
 /* The data that a rank sends to the others. */
 struct row {
-	uint64_t token; /* 0: it has no memory to offer */
+	uint64_t token; /* 0 if the rank has no memory to offer */
 	uint32_t pid;
 	int32_t fd;
 };
@@ -54,7 +54,10 @@ static int same_node(const struct df_member *a, const struct df_member *b)
 	return a->host == b->host && a->node == b->node;
 }
 
-/* The view without its memory: the ranks of this node. */
+/*
+ * Returns a view without its memory: only the ranks of this node. Returns NULL if memory is
+ * short.
+ */
 static struct df_lane_view *view_new(const struct df_comm *comm)
 {
 	struct df_lane_view *v = calloc(1, sizeof(*v));
@@ -100,7 +103,7 @@ static int map(struct df_lane_view *v, int fd)
 	return 0;
 }
 
-/* Returns the descriptor, or -errno. */
+/* Creates the memory. Returns its descriptor, or -errno. */
 static int make(struct df_lane_view *v, uint64_t hash, uint64_t token)
 {
 	int fd = memfd_create("dfshim", MFD_CLOEXEC | MFD_ALLOW_SEALING), ret;
@@ -123,7 +126,10 @@ static int make(struct df_lane_view *v, uint64_t hash, uint64_t token)
 	return fd;
 }
 
-/* Maps the memory that another rank has made, if it is that and can no longer shrink. */
+/*
+ * Maps the memory that another rank has made, after checking that it is this memory and that it can
+ * no longer shrink. Returns 0 or -errno.
+ */
 static int take(struct df_lane_view *v, uint64_t hash, const struct row *of)
 {
 	char path[64];
@@ -146,7 +152,7 @@ static int take(struct df_lane_view *v, uint64_t hash, const struct row *of)
 	return ret;
 }
 
-/* Whether all ranks of this rank's node could map it, by their answers. */
+/* Whether all ranks of this rank's node could map the memory, according to their answers. */
 static int all_have(const struct df_lane_view *v, const int32_t *answers, int *error)
 {
 	uint32_t i;
@@ -168,7 +174,7 @@ int df_lane_share(struct df_lane *lane)
 	struct df_lane_view *v = view_new(comm);
 	int ret, made = -1, error = 0;
 
-	/* A rank alone on its node takes part in the exchange only. */
+	/* A rank that is alone on its node only takes part in the exchange. */
 	if (v && v->nr > 1 && !v->slot &&
 	    getrandom(&mine.token, sizeof(mine.token), 0) == sizeof(mine.token)) {
 		mine.token |= 1;
@@ -183,7 +189,10 @@ int df_lane_share(struct df_lane *lane)
 		answer = take(v, comm->hash, &rows[v->ranks[0]]);
 	if (!ret)
 		ret = df_comm_allgather(comm, &answer, sizeof(answer), answers);
-	/* All have mapped it: no process can open it from here on. */
+	/*
+	 * All ranks have mapped the memory. After the descriptor is closed, no process can open
+	 * it.
+	 */
 	if (made >= 0)
 		close(made);
 	if (!ret && v && v->nr > 1 && all_have(v, answers, &error)) {
