@@ -1,6 +1,7 @@
 /*
- * Handles the death of a process for its communicators here: they end at once; or, if it exited
- * normally (its own operations are finished then), only if that turns out to matter (watchdog.c).
+ * Handles the death of a process for its communicators here: they end at once. If the process
+ * exited normally, its own operations are finished, and the communicators end only if that matters
+ * (watchdog.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@
 #include "trace/record/writer.h"
 #include "runtime/base/number.h"
 
-/* Whether it is open and has not ended, so that the death of a member concerns it. */
+/* Whether the communicator is open and has not ended, so that the death of a member concerns it. */
 static int is_alive(const struct df_comm *comm)
 {
 	uint32_t state = __atomic_load_n(&comm->state, __ATOMIC_RELAXED);
@@ -90,7 +91,7 @@ static int is_with(struct df_comm *comm, void *proc)
 	return 1;
 }
 
-/* Logs it once, whatever the number of communicators. */
+/* Ends the communicators with that process. Logs one line for all of them. */
 static void end_with(uint64_t proc, const char *how)
 {
 	struct df_comm *comm;
@@ -107,7 +108,10 @@ static void end_with(uint64_t proc, const char *how)
 	(void)df_comm_end_all(is_with, &proc, -ECONNRESET, 2);
 }
 
-/* It has exited normally: its communicators end only if that matters (watchdog.c). */
+/*
+ * Notes that a process has exited normally. Its communicators end only if that matters
+ * (watchdog.c).
+ */
 static void note_left(uint64_t proc)
 {
 	struct df_comm *comm;
@@ -150,13 +154,13 @@ static const char *link_text(const struct df_net_event *e, char *text, size_t by
 	return text;
 }
 
-/* A peer that can no longer be reached; passed to a thread of its own. */
+/* A peer that can no longer be reached. A thread of its own handles it. */
 struct gone {
 	uint64_t proc, ns, attempts;
 	char link[256], why[256];
 };
 
-/* Prints the verdict at once, as the checker would, without the other side's records. */
+/* Prints the verdict at once, as the checker would, without the records of the other side. */
 static void tell_gone(const struct gone *e)
 {
 	DF_DECIMAL_POINT;
@@ -176,7 +180,7 @@ static void tell_gone(const struct gone *e)
 			 comm->members[i].pid);
 	}
 	df_mutex_unlock(&df_rt.lock);
-	/* At the end of a job the other process may have left the communicators already. */
+	/* No communicator with that process is left, for example at the end of a job. */
 	if (!who[0])
 		return;
 	len = snprintf(
@@ -227,7 +231,7 @@ static void note_unmapped(uint64_t proc)
 static void *end_unmapped(void *proc)
 {
 	note_unmapped(*(uint64_t *)proc);
-	/* That process stops waiting for operations of this one. */
+	/* The message makes that process stop waiting for operations of this one. */
 	df_ctl_send(NULL, *(uint64_t *)proc, DF_MSG_UNMAPPED, NULL, 0);
 	end_with(
 		*(uint64_t *)proc,
@@ -247,8 +251,9 @@ static void *end_gone(void *arg)
 }
 
 /*
- * Runs `end` on a thread of its own, because the caller's thread must go on, as in
- * df_comm_device_lost(). `end` frees its argument, which is NULL if there was no memory.
+ * Runs `end` on a thread of its own, because the caller's thread must continue, as in
+ * df_comm_device_lost(). `end` frees its argument. Does nothing if the argument is NULL, for lack
+ * of memory.
  */
 static void end_soon(void *arg, void *(*end)(void *arg))
 {
@@ -282,8 +287,8 @@ void df_death_net_event(const struct df_net_event *e)
 	if (e->what != DF_NET_GONE)
 		return;
 	/*
-	 * Called from a pass over the endpoint, for which a thread waits that ends a communicator
-	 * (df_tl_withdrawn()), so this thread cannot end one.
+	 * The caller is in a pass over the endpoint. A thread that ends a communicator waits for
+	 * the end of that pass (df_tl_withdrawn()), so this thread cannot end one.
 	 */
 	gone = malloc(sizeof(*gone));
 	if (gone) {

@@ -1,6 +1,6 @@
 /*
- * Processes that die or can no longer be reached: their communicators here end, or the watchdog
- * learns that a member has left. df_rt.lock is not held.
+ * Handles processes that die or can no longer be reached: their communicators here end, or the
+ * watchdog learns that a member has left. The caller does not hold df_rt.lock.
  */
 #ifndef DF_RUNTIME_WATCH_DEATH_H
 #define DF_RUNTIME_WATCH_DEATH_H
@@ -9,19 +9,22 @@
 
 struct df_net_event;
 
-/* The process has ended. in_order: it exited normally. */
+/* Call when a process has ended. `in_order`: it exited normally. */
 void df_death(uint64_t proc, int in_order);
 /*
- * The state of the connection to another node has changed. Returns before the communicators that
- * this ends have ended.
+ * Call when the state of the connection to another node has changed. Returns before the
+ * communicators that end as a result have ended.
  */
 void df_death_net_event(const struct df_net_event *e);
 /*
- * This process has no descriptor left to map that process's memory: soon ends their common
- * communicators.
+ * Call when this process has no descriptor left to map the memory of that process. Soon ends their
+ * common communicators.
  */
 void df_death_no_file(uint64_t proc);
-/* That process has reported the same about this one: ends their common communicators. */
+/*
+ * Call when that process has reported that it cannot map the memory of this process: ends their common
+ * communicators.
+ */
 void df_death_unmapped(uint64_t proc);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * Skipped operations. When a wait is released (runtime/watch/release.c), the application goes on
+ * Skipped operations. When a wait is released (runtime/watch/release.c), the application continues
  * although operations are in flight on the device. Until they are done, work that is issued later
  * must follow those that it could see to be unfinished. That depends on its kind:
  *
- *   copy, collective   touches known bytes: follows the operations of any device that touch the
+ * copy, collective touches known bytes: follows the operations of any device that touch the
  *                      same bytes, since devices can read each other's memory
- *   host function,     touch no device memory, but let the host see how far the stream is:
- *   memory operation   follow all skipped operations of their own device
- *   kernel             may touch anything its device can reach: follows all of those devices
- *   anything else      follows all skipped operations of all devices
+ *   host function, touch no device memory, but let the host see how far the stream is:
+ *   memory operation follow all skipped operations of their own device
+ *   kernel may touch anything its device can reach: follows all of those devices
+ *   anything else follows all skipped operations of all devices
  *
  * The watchdog's thread adds operations; every thread that enqueues work on a stream asks.
  */
@@ -28,22 +28,26 @@
 static struct {
 	struct df_mutex lock;
 	struct df_flights *of; /* by device; NULL until the first release */
-	uint32_t nr;	       /* operations of all devices; read without the lock */
-	int broken;	       /* whether one of them ended without a result; atomic */
+	uint32_t nr;	       /* number of operations of all devices; read without the lock */
+	int broken;	       /* whether an operation ended without a result; atomic */
 } debt = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "skipped")};
 
-#define AT_BITS 48 /* df_debt_next() keeps the device above these bits, df_flight.at in them */
+/*
+ * in a position of df_debt_next(): df_flight.at is in the lower bits, the device in the higher
+ * bits
+ */
+#define AT_BITS 48
 
 int df_debt_any(void)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE in prune(): a thread that sees the release sees
-	 * every operation that it skipped.
+	 * ACQUIRE pairs with the RELEASE in prune(): without it a thread that sees the release
+	 * could miss operations that it skipped.
 	 */
 	return df_unlikely(__atomic_load_n(&debt.nr, __ATOMIC_ACQUIRE) != 0);
 }
 
-/* Drops finished operations. Lock held. */
+/* Drops finished operations. The caller holds the lock. */
 static void prune(void)
 {
 	uint32_t nr = 0;
@@ -52,7 +56,7 @@ static void prune(void)
 		df_flights_prune(&debt.of[d]);
 		nr += debt.of[d].nr;
 	}
-	/* RELEASE pairs with the ACQUIRE in df_debt_any(). */
+	/* RELEASE pairs with the ACQUIRE in df_debt_any(), which says why. */
 	__atomic_store_n(&debt.nr, nr, __ATOMIC_RELEASE);
 }
 

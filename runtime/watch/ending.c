@@ -15,7 +15,8 @@
 #include "runtime/watch/tied.h"
 
 /*
- * between sending to the others and the exit: long enough for their control threads to pass it on
+ * Time between the message to the other processes and the exit, so that their control threads can
+ * forward the message.
  */
 #define EXIT_NS (200 * DF_NS_PER_MS)
 
@@ -32,7 +33,7 @@ void df_ending_arrived(const void *data, size_t bytes)
 	const struct df_ending *e = df_ending_read(data, bytes);
 
 	/*
-	 * RELAXED: a reader that misses it reports a death that is a consequence; nothing else
+	 * RELAXED: a reader that misses it reports a death that is a consequence. Nothing else
 	 * depends on it.
 	 */
 	if (e && wants_exit(e->at_once != 0))
@@ -45,15 +46,15 @@ int df_ending_exits(void)
 }
 
 /*
- * The communicators are left as they are. If a thread were released with an error, it would begin
- * to end the program in its own way while others still wait, and its messages would hide the
- * verdict.
+ * Exits if the setting or `at_once` asks for it. The communicators are left as they are: if a
+ * thread were released with an error, it would begin to end the program in its own way while others
+ * still wait, and its messages would hide the verdict.
  */
 static void exit_if_wanted(int status, int at_once)
 {
 	if (!wants_exit(at_once))
 		return;
-	/* RELAXED: as above. */
+	/* RELAXED for the reason given in df_ending_arrived(). */
 	__atomic_store_n(&exits, 1, __ATOMIC_RELAXED);
 	df_sleep_ns(EXIT_NS);
 	df_metrics_stop();
@@ -68,8 +69,8 @@ static int by_value(const void *pa, const void *pb)
 }
 
 /*
- * Returns the sorted names of the communicators with unfinished operations; NULL: no memory.
- * df_rt.lock held.
+ * Returns the sorted names of the communicators with unfinished operations, or NULL if memory is
+ * short. The caller holds df_rt.lock.
  */
 static uint64_t *stuck_names(size_t *nr)
 {
@@ -93,8 +94,8 @@ static uint64_t *stuck_names(size_t *nr)
 }
 
 /*
- * Sends the decision to the other processes: all other ranks of these communicators end too,
- * wherever they are. With no communicator (threads hang in calls) the others learn that what they
+ * Sends the decision to the other processes: all other ranks of these communicators end, too.
+ * Without a communicator (threads hang in calls), the message lets the others know that what they
  * see next is a consequence.
  */
 static void tell(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr,

@@ -1,8 +1,8 @@
 /*
- * One decision ends everything that is stuck, on all ranks, in every process. A process that has
- * reported the verdict, or learned that another has, decides and sends a DF_MSG_END; the others
- * obey. With DFSHIM_TIMEOUT_ACTION=abort the communicators end, with exit the processes do. All of
- * it belongs to the watchdog's thread, unless a function says otherwise.
+ * Ends everything that is stuck, on all ranks and in every process, by one decision. A process that
+ * has reported the verdict, or learned that another process has, decides and sends a DF_MSG_END;
+ * the others obey. With DFSHIM_TIMEOUT_ACTION=abort the communicators end, with exit the processes
+ * do. All of it belongs to the watchdog's thread, unless a function says otherwise.
  */
 #ifndef DF_RUNTIME_WATCH_ENDING_H
 #define DF_RUNTIME_WATCH_ENDING_H
@@ -15,11 +15,11 @@ struct df_ending {
 	uint64_t nr;
 	uint64_t status; /* the verdict's exit status */
 	/*
-	 * processes exit with it, unless communicators are to end; then the processes must not exit
-	 * with 0
+	 * whether processes exit with the status; if communicators are to end instead, the
+	 * processes only must not exit with 0
 	 */
 	uint64_t at_once;
-	uint64_t names[]; /* of communicators; none if only threads hang, in calls */
+	uint64_t names[]; /* hashes of communicators; none if only threads hang, in calls */
 };
 
 /*
@@ -32,23 +32,23 @@ struct df_ending {
 void df_ending_decide(uint64_t seen, int status);
 
 /*
- * Ranks of this communicator have issued operations that never match. The processes of all its
- * ranks exit with the verdict's status; with DFSHIM_TIMEOUT_ACTION=abort the communicator ends
- * instead, and the processes do not exit with 0.
+ * Call when ranks of this communicator have issued operations that never match. The processes of
+ * all its ranks exit with the verdict's status. With DFSHIM_TIMEOUT_ACTION=abort the communicator
+ * ends instead, and the processes do not exit with 0.
  */
 void df_ending_mismatch(uint64_t name);
 
 /* Reads a message of another process. Returns NULL if its lengths are wrong. */
 const struct df_ending *df_ending_read(const void *data, size_t bytes);
-/* Ends the named communicators that are here and have not ended. Or exits. */
+/* Ends the named communicators that are here and have not ended, or exits. */
 void df_ending_obey(const struct df_ending *e);
 
 /*
- * A DF_MSG_END has arrived; called on the control thread. The deaths that follow are its
+ * Called on the control thread when a DF_MSG_END has arrived. The deaths that follow are its
  * consequence.
  */
 void df_ending_arrived(const void *data, size_t bytes);
-/* Whether this process is about to exit because of one. Any thread. */
+/* Whether this process is about to exit because of a DF_MSG_END. Any thread. */
 int df_ending_exits(void);
 
 #endif

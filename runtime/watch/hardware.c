@@ -105,7 +105,7 @@ void df_hardware_open(struct df_hardware *h, const char *root, uint64_t since_us
 	globfree(&found);
 }
 
-/* A line of the log: "6,1234,5678901,-;NVRM: Xid (PCI:0000:3b:00): 79, ...". */
+/* Handles a line of the log: "6,1234,5678901,-;NVRM: Xid (PCI:0000:3b:00): 79, ...". */
 static void look_at_line(struct df_hardware *h, char *line, void (*say)(void *, const char *),
 			 void *arg)
 {
@@ -182,7 +182,7 @@ void df_hardware_look(struct df_hardware *h, void (*say)(void *arg, const char *
 
 static struct {
 	struct df_hardware seen;
-	uint64_t looked_ns; /* 0: not started */
+	uint64_t looked_ns; /* 0 if it was not started */
 	uint32_t busy;
 } here;
 
@@ -196,7 +196,8 @@ static void note(void *arg, const char *text)
 static void rest(void)
 {
 	/*
-	 * RELEASE pairs with the exchange in is_free(): the next thread sees our writes to `here`.
+	 * RELEASE pairs with the exchange in is_free(): without it the next thread could miss our
+	 * writes to `here`.
 	 */
 	__atomic_store_n(&here.busy, 0, __ATOMIC_RELEASE);
 	df_futex_wake(&here.busy, INT_MAX, 0);
@@ -204,7 +205,7 @@ static void rest(void)
 
 static int is_free(void)
 {
-	/* ACQUIRE pairs with the RELEASE in rest(). */
+	/* ACQUIRE pairs with the RELEASE in rest(), which says why. */
 	return !__atomic_exchange_n(&here.busy, 1, __ATOMIC_ACQUIRE);
 }
 

@@ -12,15 +12,15 @@
 #define DF_HARDWARE_COUNTERS 12
 
 struct df_hardware_port {
-	char path[256]; /* of its folder */
-	char name[80];	/* "mlx5_0 port 1" */
+	char path[256]; /* path of the port's folder */
+	char name[80];	/* such as "mlx5_0 port 1" */
 	int is_active;
 	uint64_t counters[DF_HARDWARE_COUNTERS];
 };
 
 /* The state at the last look. Used by one thread at a time. */
 struct df_hardware {
-	const char *root; /* in front of /dev and /sys: "" */
+	const char *root; /* prefix of /dev and /sys; "" except in tests */
 	uint64_t log_us;  /* time of the last message, on the kernel's clock */
 	struct df_hardware_port ports[DF_HARDWARE_PORTS];
 	size_t nr_ports;
@@ -37,7 +37,7 @@ void df_hardware_open(struct df_hardware *h, const char *root, uint64_t since_us
 void df_hardware_look(struct df_hardware *h, void (*say)(void *arg, const char *text), void *arg);
 
 /*
- * The same for this machine, from any thread: df_hardware_start() reads the counters, and
+ * As above for this machine, from any thread: df_hardware_start() reads the counters, and
  * df_hardware_note() writes changes into the trace.
  */
 void df_hardware_start(void);

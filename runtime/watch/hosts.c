@@ -27,8 +27,9 @@
 #include "trace/record/writer.h"
 
 #define THREADS_MAX 256
-#define SAMPLES	    9 /* a single sample could catch a waiting thread during its periodic check */
-#define SAMPLE_NS   (6 * DF_NS_PER_MS)
+/* number of samples; a single one could catch a waiting thread during its periodic check */
+#define SAMPLES	  9
+#define SAMPLE_NS (6 * DF_NS_PER_MS)
 /*
  * On a loaded machine, a thread that waits and wakes briefly now and then can seem to run for as
  * long as it waits for a processor. So a thread counts as running only after it has had a processor
@@ -38,7 +39,7 @@
  */
 #define RAN_NS	    (10 * DF_NS_PER_MS)
 #define LOOK_MAX_NS (700 * DF_NS_PER_MS)
-/* How long to wait for the interpreter's answer, after the sampling. */
+/* Maximum time to wait for the interpreter's answer, after the sampling. */
 #define PYTHON_NS (200 * DF_NS_PER_MS)
 
 static const struct {
@@ -111,7 +112,8 @@ static int is_join(const unsigned long arg[NR_ARGS])
 }
 
 /*
- * The file "syscall" holds "running", or the system call's number and its arguments in hexadecimal.
+ * Returns where a thread is, from the file "syscall": "running", or the number of the system call
+ * and its arguments in hexadecimal.
  */
 static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
 {
@@ -140,8 +142,8 @@ static enum df_host_at where(uint32_t tid, long *nr, unsigned long arg[NR_ARGS])
 }
 
 /*
- * The kind of lock that a thread in a futex call waits for. libc's mutex has the value 2 while it
- * is held and other threads wait for it.
+ * Returns the kind of lock for which a thread in a futex call waits. libc's mutex has the value 2
+ * while it is held and other threads wait for it.
  */
 static enum df_lock lock_of(const unsigned long arg[NR_ARGS])
 {
@@ -153,7 +155,7 @@ static enum df_lock lock_of(const unsigned long arg[NR_ARGS])
 									    : DF_LOCK_ANY;
 }
 
-/* How long the thread has had a processor; UINT64_MAX if unknown. */
+/* Returns how long the thread has had a processor, or UINT64_MAX if that is unknown. */
 static uint64_t ran_ns(uint32_t tid)
 {
 	char text[96];
@@ -180,9 +182,9 @@ static int stands_aside(const char *name)
 }
 
 /*
- * How often the thread has left its processor; 0 if unknown. Read it after the system call: if both
- * are unchanged later, the thread has not run in between, because it would have had to leave the
- * processor once more to wait again.
+ * Returns how often the thread has left its processor, or 0 if that is unknown. Read this number
+ * after the system call. If both are unchanged later, the thread has not run in between, because it
+ * would have had to leave the processor once more to wait again.
  */
 static uint64_t times_off(uint32_t tid)
 {
@@ -203,7 +205,7 @@ static uint64_t times_off(uint32_t tid)
 	return sum;
 }
 
-/* How far back to look for queries, for a thread that sleeps between its queries. */
+/* Maximum age of a query that counts, for a thread that sleeps between its queries. */
 #define POLL_MAX_NS (2 * DF_NS_PER_S)
 
 static uint64_t polls_since(void)
@@ -226,7 +228,8 @@ static int note_polls(uint32_t tid, uint32_t site)
 }
 
 /*
- * Records the functions with which the thread polls objects that have no record: it is not silent.
+ * Records the functions with which the thread polls objects that have no record, so that it does
+ * not count as silent.
  */
 static void note_asks(uint32_t tid)
 {
@@ -238,7 +241,7 @@ static void note_asks(uint32_t tid)
 
 struct seen {
 	uint32_t tid;
-	int stranger;	       /* it has written no record */
+	int stranger;	       /* whether the thread has written no record */
 	uint16_t at[DF_AT_NR]; /* number of samples of each kind */
 	uint16_t nr;
 	long call; /* the last system call */
@@ -247,8 +250,8 @@ struct seen {
 };
 
 /*
- * The state of the thread in most samples. Running counts less than waiting, because a thread that
- * waits runs briefly now and then.
+ * Returns the state of the thread in most samples. Running counts less than waiting, because a
+ * thread that waits runs briefly from time to time.
  */
 static enum df_host_at mostly(const struct seen *s)
 {
@@ -287,8 +290,8 @@ static void look(struct seen *s)
 }
 
 /*
- * A thread that waits for the interpreter's lock wakes every 5 ms to ask the holder for it. This
- * many wakes during the sampling mean that it waits for that lock.
+ * Number of wakes during the sampling that mean that a thread waits for the interpreter's lock:
+ * such a thread wakes every 5 ms to request the lock from its holder.
  */
 #define ASKS_FOR_SCRIPT 12
 
@@ -303,7 +306,7 @@ static enum df_lock lock_seen(const struct seen *s, int scripts)
 
 /* ---- threads that have called neither NCCL nor CUDA ----------------------------------------- */
 
-/* The threads of this kind that were recorded. A single thread of the process calls this code. */
+/* Threads of this kind that were recorded. Only one thread of the process uses this array. */
 static uint32_t strangers[THREADS_MAX];
 
 static size_t nr_strangers(void)
@@ -356,9 +359,10 @@ static size_t add_strangers(uint32_t *tids, size_t nr, size_t max)
 }
 
 /*
- * A library may have many threads that wait for work and issue nothing by themselves. So a thread
- * without records counts only if it runs a script, if it waits for the interpreter's lock, or, in a
- * process without an interpreter, if it waits for another thread of the process.
+ * Whether a thread without records counts. A library may have many threads that wait for work and
+ * issue nothing by themselves. So such a thread counts only if it runs a script, if it waits for
+ * the interpreter's lock, or, in a process without an interpreter, if it waits for another thread
+ * of the process.
  */
 static int counts(enum df_host_at at, enum df_lock lock, uint32_t site)
 {
@@ -408,8 +412,8 @@ void df_hosts_note(void)
 	uint32_t tids[THREADS_MAX];
 	size_t nr = df_trace_threads(tids, THREADS_MAX), known = nr, i;
 	/*
-	 * No lock: the only caller is the watchdog's thread, or in mode trace the one that replaces
-	 * it.
+	 * No lock is needed: only the watchdog's thread calls this, or in mode trace the thread
+	 * that replaces it.
 	 */
 	static uint64_t ended;
 	uint64_t now = df_now_ns(), until = now - ended > LOOK_MAX_NS ? now + LOOK_MAX_NS : 0;
@@ -483,8 +487,8 @@ static int sleeps(uint32_t tid)
 }
 
 /*
- * The certain state of a thread. A futex wait without a time-out ends only with a wake, and only
- * another thread of the process can wake a private futex. The end of a thread is also a wake:
+ * Returns the certain state of a thread. A futex wait without a time-out ends only with a wake, and
+ * only another thread of the process can wake a private futex. The end of a thread is also a wake:
  * pthread_join() waits for the word that holds the thread's id to change.
  *
  * A thread of PyTorch's autograd that waits for a condition variable waits for a backward pass.

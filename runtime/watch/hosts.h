@@ -9,8 +9,8 @@ struct df_check_host;
 /* Records what each thread does (HOST_AT). Takes some milliseconds. */
 void df_hosts_note(void);
 /*
- * The certain state of each of the application's threads, sorted by thread id. The caller
- * frees the array. Returns -errno if nothing is certain.
+ * Stores the certain state of each of the application's threads, sorted by thread id. The caller
+ * frees the array. Returns 0, or -errno if nothing is certain.
  */
 int df_hosts_certain(struct df_check_host **out, uint32_t *nr);
 

@@ -1,7 +1,8 @@
 /*
- * The text has only counters, gauges, and one summary, so that parsers of Prometheus' older text
- * format (node_exporter's) read it too. Counts are those of the trace's table of communicators and
- * of DFSHIM_STATS. Durations are read from the ring (trace/read/live/follow.h).
+ * Makes the text of the metrics. It has only counters, gauges, and one summary, so that parsers of
+ * Prometheus' older text format (node_exporter's) read it too. Counts are those of the trace's
+ * table of communicators and of DFSHIM_STATS. Durations are read from the ring
+ * (trace/read/live/follow.h).
  *
  * The set of labels is bounded: the names of communicators by MAX_NAMES, all other labels by
  * tables.
@@ -35,15 +36,16 @@
 
 #define PERIOD_NS (5 * DF_NS_PER_S)
 #define STOP_NS	  (5 * DF_NS_PER_S)
-#define MAX_NAMES 64 /* more communicators than these are counted together, as "other" */
+/* maximum number of names; further communicators are counted together as "other" */
+#define MAX_NAMES 64
 
 enum { RUNS, ENDS, ENDED };
 
 static struct {
-	int pid, bell;	     /* bell: set last, atomic */
-	char path[PATH_MAX]; /* of the file */
+	int pid, bell;	     /* `bell` is a descriptor; it is set last, atomically */
+	char path[PATH_MAX]; /* path of the file */
 	uint64_t due;
-	int said;	/* a failure to write was reported */
+	int said;	/* whether a failure to write was reported */
 	uint32_t state; /* RUNS, ENDS, ENDED; a futex */
 	struct df_follow follow;
 } metrics = {.bell = -1};
@@ -308,9 +310,9 @@ int df_metrics_turn(void)
 	if (read(metrics.bell, &rung, sizeof(rung)) < 0)
 		rung = 0;
 	/*
-	 * Load the state after the bell is read, because df_metrics_stop() sets the state before it
-	 * rings. ACQUIRE pairs with the RELEASE there: the text includes everything before the
-	 * stop.
+	 * The state is read after the bell, because df_metrics_stop() sets the state before it
+	 * rings. ACQUIRE pairs with the RELEASE there: without it the text could lack something
+	 * from before the stop.
 	 */
 	state = __atomic_load_n(&metrics.state, __ATOMIC_ACQUIRE);
 	if (state == ENDED)
@@ -325,7 +327,10 @@ int df_metrics_turn(void)
 			strerror(-err));
 	metrics.due = now + PERIOD_NS;
 	if (state == ENDS) {
-		/* RELEASE pairs with the ACQUIRE in df_metrics_stop(): the file is complete. */
+		/*
+		 * RELEASE pairs with the ACQUIRE in df_metrics_stop(): without it the process could
+		 * end with an incomplete file.
+		 */
 		__atomic_store_n(&metrics.state, ENDED, __ATOMIC_RELEASE);
 		df_futex_wake(&metrics.state, INT_MAX, 0);
 	}
@@ -335,7 +340,10 @@ int df_metrics_turn(void)
 /* Returns the bell of this process, or -1. After fork() the child has no thread that reads it. */
 static int own_bell(void)
 {
-	/* ACQUIRE pairs with the RELEASE in df_metrics_start(): the other fields are set. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_metrics_start(): without it the other fields might
+	 * not be set.
+	 */
 	int bell = __atomic_load_n(&metrics.bell, __ATOMIC_ACQUIRE);
 
 	return bell >= 0 && metrics.pid == getpid() ? bell : -1;
@@ -359,11 +367,11 @@ void df_metrics_stop(void)
 
 	if (own_bell() < 0)
 		return;
-	/* RELEASE pairs with the ACQUIRE in df_metrics_turn(). */
+	/* RELEASE pairs with the ACQUIRE in df_metrics_turn(), which says why. */
 	__atomic_compare_exchange_n(&metrics.state, &runs, ENDS, 0, __ATOMIC_RELEASE,
 				    __ATOMIC_RELAXED);
 	df_metrics_soon();
-	/* ACQUIRE pairs with the RELEASE in df_metrics_turn(). */
+	/* ACQUIRE pairs with the RELEASE in df_metrics_turn(), which says why. */
 	while (__atomic_load_n(&metrics.state, __ATOMIC_ACQUIRE) == ENDS && df_now_ns() < until)
 		df_futex_wait(&metrics.state, ENDS, 100 * DF_NS_PER_MS, 0);
 }
@@ -395,7 +403,10 @@ static int listen_at(long port)
 	return -1;
 }
 
-/* Several processes would write to one file: inserts the rank before the suffix. */
+/*
+ * Inserts the rank before the suffix of the path, because several processes would otherwise write
+ * to one file.
+ */
 static int with_rank(char *path, size_t size, int rank)
 {
 	char *name = strrchr(path, '/'), *dot = strrchr(name, '.'), end[NAME_MAX + 1];
@@ -451,7 +462,10 @@ int df_metrics_start(int *listener, int *bell)
 		return 0;
 	metrics.pid = getpid();
 	*bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	/* RELEASE pairs with the ACQUIRE in own_bell(): path and pid are set. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in own_bell(): without it path and pid might not be set
+	 * there.
+	 */
 	__atomic_store_n(&metrics.bell, *bell, __ATOMIC_RELEASE);
 	if (*bell < 0)
 		df_warn("DFSHIM_METRICS=%s: %m; the job has no metrics", to);

@@ -11,7 +11,7 @@
  */
 int df_metrics_start(int *listener, int *bell);
 
-/* Only the thread of ras_server.c calls the next two. */
+/* Only the thread of ras_server.c calls the next two functions. */
 
 /*
  * Writes the file if it is due. Returns the milliseconds until it is due again, or -1 if no file is
@@ -21,11 +21,11 @@ int df_metrics_turn(void);
 /* Returns the text, from malloc(), or NULL. */
 char *df_metrics_text(void);
 
-/* Any thread may call the next two, also in a signal handler. */
+/* Any thread may call the next two functions, even in a signal handler. */
 
 /* Has the file written soon, because there is a new verdict. */
 void df_metrics_soon(void);
-/* The process exits: has the file written once more, and waits for that at most 5 s. */
+/* Call when the process exits: has the file written once more, and waits for that at most 5 s. */
 void df_metrics_stop(void);
 
 #endif

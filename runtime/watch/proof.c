@@ -29,24 +29,25 @@
 #include "trace/record/format.h"
 
 #define ROUNDS	  5
-#define NR_LIKELY 64		      /* likely cycles that are observed */
-#define NR_KNOWN  64		      /* cycles that were released when they were only likely */
-#define KNOWN_NS  (20 * DF_NS_PER_MS) /* how long they must last when they appear again */
-#define FORGET_NS DF_NS_PER_S	      /* a cycle that was not seen for this long has dissolved */
+#define NR_LIKELY 64 /* maximum number of likely cycles that are observed */
+/* maximum number of remembered cycles that were released when they were only likely */
+#define NR_KNOWN  64
+#define KNOWN_NS  (20 * DF_NS_PER_MS) /* minimum duration of such a cycle when it appears again */
+#define FORGET_NS DF_NS_PER_S	      /* a cycle that was not seen for this time has dissolved */
 
 /* The checker's decision in one round. */
 struct choice {
 	struct df_check_cut cut;
 	struct df_check_hold *may;
-	uint64_t *proc; /* the process of each of them */
+	uint64_t *proc; /* the process of each element of `may` */
 };
 
 /* Likely cycles. `core` is a hash of the facts that the cycle rests on. */
 static struct {
-	uint64_t core, since, seen; /* core 0: free entry */
+	uint64_t core, since, seen; /* core is 0 in a free entry */
 } likely[NR_LIKELY];
 
-static uint64_t known[NR_KNOWN]; /* the latest ones, by struct df_check_chosen.cycle */
+static uint64_t known[NR_KNOWN]; /* the latest such cycles, by struct df_check_chosen.cycle */
 static unsigned nr_known;
 
 static uint64_t settled; /* the latest proved set, by struct df_check_cut.settled */
@@ -141,8 +142,8 @@ static uint64_t likely_since(uint64_t core, uint64_t now)
 }
 
 /*
- * Keeps the likely cycles that have lasted long enough. *again: when the next one will have lasted
- * long enough.
+ * Keeps the likely cycles that have lasted long enough. Stores in *again when the next one will
+ * have lasted long enough.
  */
 static void keep_those_due(struct choice *c, uint64_t *again)
 {
@@ -169,7 +170,10 @@ static int has_found(const struct choice *c)
 	return c->cut.nr || c->cut.mismatch || (c->cut.settled && c->cut.settled != settled);
 }
 
-/* The facts that the choice rests on. They must be the same in two consecutive rounds. */
+/*
+ * Returns a sum of the facts on which the choice is based. They must be the same in two consecutive
+ * rounds.
+ */
 static uint64_t basis(const struct choice *c)
 {
 	uint64_t sum = c->cut.settled;
@@ -190,7 +194,8 @@ static void remember(const struct choice *c)
 
 /*
  * Lets the checker judge the answers, and leaves out likely cycles that are not due (*again). Also
- * sets *line, unless it is NULL, to the first line of the report; the caller frees it.
+ * sets *line, if `line` is not NULL, to the first line of the report; the caller frees it. Returns
+ * 0 or -errno.
  */
 static int choose(struct choice *c, const struct df_snapshots *g, uint64_t *again, char **line)
 {
@@ -235,7 +240,10 @@ static int gather(struct df_snapshots *g, enum df_ask what)
 
 int df_prove_and_release(int hosts, struct df_proof_found *out)
 {
-	/* whether a proved release and a likely one were explained: only the first is */
+	/*
+	 * Whether a proved release, and a likely one, was explained: only the first of each kind
+	 * is.
+	 */
 	static int told[2];
 	char *line = NULL;
 	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};

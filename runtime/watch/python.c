@@ -53,7 +53,10 @@ static struct {
 	char *text; /* per thread: its id and perhaps " own", a line per frame, an empty line */
 } ask = {PTHREAD_MUTEX_INITIALIZER, 0, 0, NULL};
 
-/* Not a Python function: it and its globals would refer to each other and need the collector. */
+/*
+ * The text is not a Python function: the function and its globals would refer to each other and
+ * need the collector.
+ */
 static const char code[] =
 	"import sys\n"
 	"lines, threading = [], sys.modules.get('threading')\n"
@@ -125,7 +128,10 @@ __attribute__((constructor)) static void loaded(void)
 		main_thread = (unsigned long)pthread_self();
 }
 
-/* Called with the interpreter's lock. Returns NULL if Python raised an exception. */
+/*
+ * Runs the text. The caller holds the interpreter's lock. Returns the answer, or NULL if Python
+ * raised an exception.
+ */
 static char *question(void)
 {
 	char text[sizeof(code) + 96], *said = NULL;
@@ -181,7 +187,7 @@ void df_python_ask(void)
 	pthread_mutex_lock(&ask.lock);
 	busy = ask.asked != ask.answered;
 	if (!busy) {
-		/* An earlier answer does not show where the threads are now. */
+		/* A previous answer does not show where the threads are now. */
 		free(ask.text);
 		ask.text = NULL;
 	}

@@ -15,7 +15,10 @@
  */
 void df_python_ask(void);
 
-/* Whether the process has a running interpreter. Searched for once, at the process's first hang. */
+/*
+ * Whether the process has a running interpreter. The search is made once, at the process's first
+ * hang.
+ */
 int df_python_is_there(void);
 
 /* Waits at most ns nanoseconds for the answer. Returns whether this question has one. */
@@ -34,8 +37,8 @@ int df_python_is_held(void);
 int df_python_in_own_line(uint32_t tid);
 
 /*
- * The call site (df_trace_site_text()) where the thread was; 0 if unknown. Valid after
- * df_python_wait() returned 1.
+ * Returns the call site (df_trace_site_text()) where the thread was, or 0 if it is unknown. Valid
+ * after df_python_wait() returned 1.
  */
 uint32_t df_python_site(uint32_t tid);
 

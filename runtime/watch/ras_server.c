@@ -1,6 +1,6 @@
 /*
- * The thread that listens on NCCL_RAS_ADDR (default: loopback) and serves clients of NCCL's RAS
- * protocol: lines of text; commands in upper or lower case; STATUS ends the connection. See
+ * Runs the thread that listens on NCCL_RAS_ADDR (default: loopback) and serves clients of NCCL's
+ * RAS protocol: lines of text; commands in upper or lower case; STATUS ends the connection. See
  * ras_server.h. It also serves DFSHIM_METRICS (metrics.h). There a client sends an HTTP request, of
  * which only the first line and the empty line at its end are used.
  *
@@ -37,12 +37,13 @@
 #define DEFAULT_ADDR "localhost:28028"
 #define PROTOCOL     2
 #define NR_CLIENTS   16
-#define FULL_MS	     100  /* until the next check whether a client gives way */
-#define RETRY_MS     3000 /* until the next attempt to get the port */
-#define TOGETHER_MS  50	  /* the same, at most, if two processes attempted it at once */
-#define PATIENCE_NS  (30 * DF_NS_PER_S) /* a client that is silent for this long is disconnected */
-#define YOUNG_NS     DF_NS_PER_S /* a client that is silent for longer gives way to a new one */
-#define ANSWER_NS    (10 * DF_NS_PER_S)
+#define FULL_MS	     100  /* interval of checks whether a client gives way */
+#define RETRY_MS     3000 /* time until the next attempt to get the port */
+/* maximum time until the next attempt if two processes attempted it at once */
+#define TOGETHER_MS 50
+#define PATIENCE_NS (30 * DF_NS_PER_S) /* a client that is silent for this long is disconnected */
+#define YOUNG_NS    DF_NS_PER_S /* a client that is silent for longer gives way to a new one */
+#define ANSWER_NS   (10 * DF_NS_PER_S)
 
 enum { IDLE, ASKED, DONE };
 
@@ -54,9 +55,9 @@ static struct {
 } ras;
 
 struct client {
-	int fd, json, asked; /* asked: it has sent a command */
-	int http;	     /* it asks for metrics: HTTP_* */
-	int cut;	     /* its line was too long, and the beginning was dropped */
+	int fd, json, asked; /* `asked`: the client has sent a command */
+	int http;	     /* whether the client requests metrics: HTTP_* */
+	int cut;	     /* whether the line was too long, and its beginning was dropped */
 	size_t nr;
 	uint64_t since;
 	char line[256];
@@ -65,7 +66,7 @@ struct client {
 enum { NO_HTTP, HTTP_ASKS, HTTP_GET, HTTP_OTHER };
 
 static struct {
-	int ras, metrics, bell; /* descriptors; -1: none */
+	int ras, metrics, bell; /* descriptors, or -1 */
 	struct client clients[NR_CLIENTS];
 	int nr;
 } server = {-1, -1, -1, {{0}}, 0};
@@ -97,20 +98,20 @@ static char *ask(int json)
 	uint32_t turn;
 	char *text;
 
-	/* ACQUIRE pairs with the RELEASE in df_ras_answer(). */
+	/* ACQUIRE pairs with the RELEASE in df_ras_answer(), which says why. */
 	turn = __atomic_load_n(&ras.turn, __ATOMIC_ACQUIRE);
 	if (turn == DONE) {
-		/* The answer to an earlier question whose client has given up. */
+		/* This is the answer to an earlier question whose client has given up. */
 		free(ras.text);
 		turn = IDLE;
 	}
 	if (turn == IDLE) {
 		ras.json = json;
-		/* RELEASE pairs with the ACQUIRE in df_ras_asked(). */
+		/* RELEASE pairs with the ACQUIRE in df_ras_asked(), which says why. */
 		__atomic_store_n(&ras.turn, ASKED, __ATOMIC_RELEASE);
 	}
 	df_snapshot_wake();
-	/* ACQUIRE pairs with the RELEASE in df_ras_answer(): the text is there. */
+	/* ACQUIRE pairs with the RELEASE in df_ras_answer(), which says why. */
 	while ((turn = __atomic_load_n(&ras.turn, __ATOMIC_ACQUIRE)) != DONE && df_now_ns() < until)
 		df_futex_wait(&ras.turn, turn, (int64_t)(until - df_now_ns()), 0);
 	if (turn != DONE)
@@ -177,7 +178,7 @@ static int command(struct client *c, const char *line)
 	return say(c, text);
 }
 
-/* Handles a line of an HTTP request. Returns -1 if it was the last: the answer was sent. */
+/* Handles a line of an HTTP request. Returns -1 if it was the last one and the answer was sent. */
 static int request(struct client *c, const char *line)
 {
 	const char *path = strncmp(line, "GET ", 4) ? "" : line + 4;
@@ -245,8 +246,8 @@ static int hear(struct client *c)
 /* ---- listening ------------------------------------------------------------------------------ */
 
 /*
- * Returns a descriptor, or -errno; -EAGAIN if another process has begun to listen at the same
- * moment. The kernel may refuse both, so that neither has the port.
+ * Returns a listening descriptor, or -errno; -EAGAIN if another process has begun to listen at the
+ * same moment. The kernel may refuse both, so that neither has the port.
  */
 static int listen_at(const union df_sockaddr *addr)
 {
@@ -268,7 +269,7 @@ static int listen_at(const union df_sockaddr *addr)
 }
 
 /*
- * Returns the client that gives way to a new one when there is no room: the one that has been
+ * Returns the client that gives way to a new one when the table is full: the client that has been
  * silent longest, preferably one that has sent no command. Returns -1 if each client was active
  * within YOUNG_NS; new clients then stay in the kernel's queue.
  */
@@ -404,8 +405,8 @@ static void *run(void *arg)
 				text && *text ? text : DEFAULT_ADDR, strerror(-fd));
 		}
 		/*
-		 * Another process has the port: one of this job, which answers for all, or one of
-		 * another job.
+		 * Another process has the port: a process of this job, which answers for all of it,
+		 * or of another job.
 		 */
 		serve(fd == -EAGAIN ? (int)df_rng_range(&rng, 1, TOGETHER_MS) : RETRY_MS);
 	}

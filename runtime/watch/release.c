@@ -32,18 +32,19 @@
 #include "runtime/watch/snapshot.h"
 #include "trace/record/writer.h"
 
-/* check a wait when its device has made no progress for this long */
+/* a wait is checked when its device has made no progress for this time */
 #define SUSPECT_NS  (DF_NS_PER_MS / 2)
-#define PAUSE_MAX   (128 * DF_NS_PER_MS) /* the longest pause between checks that find nothing */
-#define RESTLESS_NS (64 * DF_NS_PER_MS)	 /* the pause between checks if the device makes progress */
-#define LOG_LOOK_NS (20 * DF_NS_PER_MS)	 /* between checks whether a release can be logged */
+#define PAUSE_MAX   (128 * DF_NS_PER_MS) /* longest pause between checks that find nothing */
+#define RESTLESS_NS (64 * DF_NS_PER_MS)	 /* pause between checks if the device makes progress */
+/* interval of the checks whether a release can be logged */
+#define LOG_LOOK_NS (20 * DF_NS_PER_MS)
 
 static struct {
 	struct df_mutex lock;
 	struct df_list waits;
 	/*
-	 * The release to log: its time (0: none), whether its cycle was only likely, the report's
-	 * line.
+	 * The release to log: its time (0 if there is none), whether its cycle was only likely, and
+	 * the report's line.
 	 */
 	uint64_t unlogged;
 	int likely;
@@ -53,9 +54,9 @@ static struct {
 
 /*
  * A wait is checked when its device has made no progress for a while, then at growing intervals.
- * The operation that completes a cycle is the newest one, so the check of its own wait finds the
- * cycle soon. A wait can be stuck for ever while other operations progress on its device; it is
- * checked as well, but rarely.
+ * The operation that completes a cycle is the newest one, so the check of that operation's wait
+ * finds the cycle soon. A wait can be stuck for ever while other operations progress on its device,
+ * so such a wait is checked as well, but rarely.
  */
 int df_release_due(uint64_t now, uint64_t *next, uint64_t *age)
 {
@@ -69,7 +70,7 @@ int df_release_due(uint64_t now, uint64_t *next, uint64_t *age)
 	{
 		uint64_t moved;
 
-		/* RELAXED is enough: the waiting thread sets it and then wakes the watchdog. */
+		/* RELAXED is enough: the waiting thread wakes the watchdog after its store. */
 		if (!__atomic_load_n(&w->told, __ATOMIC_RELAXED) || w->released)
 			continue;
 		moved = df_executor->progress(w->dev);
@@ -99,8 +100,8 @@ static int wait_over(void *arg)
 	if (w->ready(w->arg))
 		return 1;
 	/*
-	 * ACQUIRE pairs with the RELEASE in release(): the operations are recorded as skipped
-	 * before the wait returns.
+	 * ACQUIRE pairs with the RELEASE in release(): without it the application could continue
+	 * before the operations are recorded as skipped.
 	 */
 	if (__atomic_load_n(&w->released, __ATOMIC_ACQUIRE))
 		return 1;
@@ -168,9 +169,9 @@ int df_host_visible(uintptr_t at, uintptr_t end)
 }
 
 /*
- * Whether the application can observe that the operation is pending. It can if the operation's
- * source or destination is memory that the host can access (own: the operation is on the device of
- * the wait), or if a copy touches the operation's buffers (on any device).
+ * Whether the application can observe that the operation is pending. It can if the operation is on
+ * the device of the wait (`own`) and its source or destination is memory that the host can access.
+ * It also can if a copy (`touch`) touches the operation's buffers, on any device.
  */
 static int tells(const struct df_flight *f, int own, const struct df_touch *touch)
 {
@@ -179,7 +180,10 @@ static int tells(const struct df_flight *f, int own, const struct df_touch *touc
 	       (touch && df_touch_concerns(touch, f));
 }
 
-/* Queries the backend about copies of the operations, with no lock held. */
+/*
+ * Whether the application can observe that operations on the device are pending. The backend is
+ * queried with no lock held, about copies of the operations.
+ */
 static int observable(struct df_dev *dev, const struct df_touch *touch)
 {
 	struct df_flights own = {0}, others = {0};
@@ -192,7 +196,7 @@ static int observable(struct df_dev *dev, const struct df_touch *touch)
 	{
 		df_mutex_lock(&comm->dev->lock);
 		df_flights_prune(&comm->order.pending);
-		/* Without memory to check, assume that it is observable. */
+		/* Without memory for the check, assume that the operations are observable. */
 		busy |= df_flights_join(comm->dev == dev ? &own : &others, &comm->order.pending) !=
 			0;
 		df_mutex_unlock(&comm->dev->lock);
@@ -207,7 +211,7 @@ static int observable(struct df_dev *dev, const struct df_touch *touch)
 	return busy;
 }
 
-/* Records everything in flight on the device as skipped. */
+/* Records all operations in flight on the device as skipped. Returns 0 or -ENOMEM. */
 static int owe(struct df_dev *dev)
 {
 	struct df_comm *comm;
@@ -228,7 +232,7 @@ static int owe(struct df_dev *dev)
 
 /*
  * Whether the policy allows this device's operations to be left pending. A copy is released, under
- * any policy, only if that is not observable: a release is not worth a wrong value.
+ * any policy, only if that is not observable, because a release must not cause a wrong value.
  */
 static int allowed(const struct df_host_wait *w)
 {
@@ -236,8 +240,8 @@ static int allowed(const struct df_host_wait *w)
 }
 
 /*
- * Finds a wait that is listed and not released. Copies its device and what it touches, which do not
- * change any more. touch: memory for the copy.
+ * Finds a wait that is listed and not released. Copies its device and its `touch` into *out, which
+ * do not change any more. `touch` is memory for that copy. Returns 0 if there is no such wait.
  */
 static int find(uint64_t call, struct df_host_wait *out, struct df_touch *touch)
 {
@@ -287,7 +291,7 @@ static int release(uint64_t call)
 			continue;
 		df_trace(DF_REC_RELEASE, w->dev->index, 0, -1, call, w->what, 0, 0, 0);
 		__atomic_add_fetch(&w->dev->released, 1, __ATOMIC_RELAXED);
-		/* RELEASE pairs with the ACQUIRE in wait_over(). */
+		/* RELEASE pairs with the ACQUIRE in wait_over(), which says why. */
 		__atomic_store_n(&w->released, 1, __ATOMIC_RELEASE);
 		done = 1;
 	}

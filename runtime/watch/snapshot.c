@@ -30,13 +30,17 @@
 #define HOLD_NS	   (2 * DF_GATHER_NS)
 #define MAX_WAITS  256
 #define STEP_TRIES 64
-#define NAP_NS	   (20 * DF_NS_PER_MS) /* between two looks for answers */
-#define MOST_NS	   (30 * DF_NS_PER_S)  /* for which a report waits for news */
+#define NAP_NS	   (20 * DF_NS_PER_MS) /* interval of looks for answers */
+#define MOST_NS	   (30 * DF_NS_PER_S)  /* maximum time for which a report waits for news */
 #define NOT_KNOWN  UINT32_MAX
 
 struct ask {
 	uint64_t epoch;
-	uint64_t peers; /* sum_of() those that the asker knows: an answer lists no other set */
+	/*
+	 * sum_of() of the processes that the asker knows; an answer lists its peers only if
+	 * their sum differs
+	 */
+	uint64_t peers;
 	uint32_t what, hosts;
 };
 
@@ -66,15 +70,16 @@ struct letter {
 };
 
 static struct {
-	struct df_mutex lock; /* the inbox */
+	struct df_mutex lock; /* guards the inbox */
 	struct df_list inbox;
 	uint32_t wake; /* futex word */
 } box = {.lock = DF_MUTEX_INIT(DF_RANK_WATCHDOG, "watchdog's inbox"),
 	 .inbox = DF_LIST_INIT(box.inbox)};
 
-/* The watchdog's thread alone uses the rest. */
+/* Only the watchdog's thread uses the rest. */
 static struct {
-	uint64_t holder, epoch, until; /* who holds this process; holder 0: no process */
+	/* the process that holds this one, 0 if none does; number and end of the hold */
+	uint64_t holder, epoch, until;
 	uint64_t last_epoch;
 	struct df_compact compact;
 	uint64_t suspected;
@@ -94,7 +99,7 @@ void df_snapshot_wake(void)
 
 	__atomic_add_fetch(&box.wake, 1, __ATOMIC_RELAXED);
 	df_futex_wake(&box.wake, 1, 0);
-	/* RELAXED: what it points to is constant. */
+	/* RELAXED: the struct that it points to is constant. */
 	by = __atomic_load_n(&owner, __ATOMIC_RELAXED);
 	if (by && by->wake)
 		by->wake();
@@ -110,10 +115,10 @@ void df_snapshot_wait(uint32_t seen, int64_t timeout_ns)
 	df_futex_wait(&box.wake, seen, timeout_ns, 0);
 }
 
-/* Confirms a question. Returns 1 if that is the whole answer. */
+/* Confirms a question. Returns 1 if the confirmation is the whole answer. */
 static int confirm(uint64_t from, const void *data, size_t bytes)
 {
-	/* RELAXED: what it points to is constant. */
+	/* RELAXED: the struct that it points to is constant. */
 	const struct df_snapshot_owner *by = __atomic_load_n(&owner, __ATOMIC_RELAXED);
 	const struct ask *ask = data;
 	struct heard h;
@@ -126,8 +131,8 @@ static int confirm(uint64_t from, const void *data, size_t bytes)
 }
 
 /*
- * On the control thread: only puts the message into the inbox, and does what cannot wait for the
- * watchdog's thread.
+ * Runs on the control thread. Puts the message into the inbox, and does only the work that cannot
+ * wait for the watchdog's thread.
  */
 void df_snapshot_message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
@@ -170,7 +175,7 @@ static struct letter *next_letter(void)
 	return l;
 }
 
-/* Identifies a set of processes, this one included. */
+/* Returns a number that identifies a set of processes, to which this one is added. */
 static uint64_t sum_of(const struct df_procs *p)
 {
 	uint64_t sum = df_mix64(df_rt.self.proc);
@@ -182,7 +187,7 @@ static uint64_t sum_of(const struct df_procs *p)
 
 /* ---- this process's answer ------------------------------------------------------------------ */
 
-/* Takes the hold for a proof, or for DF_ASK_AGAIN checks that it still exists. */
+/* Takes the hold for a proof. For DF_ASK_AGAIN, checks that the hold still exists. */
 static int take_hold(uint64_t asker, uint64_t epoch, enum df_ask what)
 {
 	uint64_t now = df_now_ns();
@@ -224,7 +229,7 @@ static int say(struct df_snapshot *s, enum df_ask what, int hosts)
 		df_hardware_note();
 		return df_trace_compact(ring, &s->image, &s->bytes);
 	}
-	/* Before the image, so that the image contains the calls of these waits. */
+	/* The waits are read before the image, so that the image contains their calls. */
 	s->waits = malloc(MAX_WAITS * sizeof(*s->waits));
 	if (s->waits)
 		s->nr_waits = df_release_may(s->waits, MAX_WAITS);
@@ -236,7 +241,10 @@ static int say(struct df_snapshot *s, enum df_ask what, int hosts)
 	s->same = what == DF_ASK_AGAIN && my.compact.next == before;
 	s->image = my.compact.image;
 	s->bytes = my.compact.bytes;
-	/* After the image: a thread that is in the image but not among these has ended. */
+	/*
+	 * The threads are read after the image, so a thread that is in the image but not among them
+	 * has ended.
+	 */
 	if (hosts && df_hosts_certain(&s->hosts, &s->nr_hosts))
 		s->hosts = NULL;
 	return 0;
@@ -432,7 +440,7 @@ static int asks_all(enum df_ask what)
 	return what == DF_ASK_LOOK && df_tied_all();
 }
 
-/* proc 0: all */
+/* Asks one process, or all if `proc` is 0. */
 static void ask_one(struct df_snapshots *g, const struct df_procs *asked, uint64_t proc,
 		    enum df_ask what)
 {
@@ -451,7 +459,7 @@ static int same_hosts(const struct df_snapshot *a, const struct df_snapshot *b)
 	       (!a->hosts || !memcmp(a->hosts, b->hosts, a->nr_hosts * sizeof(*a->hosts)));
 }
 
-/* Replaces what is known of the threads. Returns 1 if it is the same as before. */
+/* Replaces the known states of the threads. Returns 1 if they are the same as before. */
 static int take_hosts(struct df_snapshot *s, const void *hosts, uint32_t nr)
 {
 	size_t bytes = nr == NOT_KNOWN ? 0 : nr * sizeof(*s->hosts);
@@ -519,7 +527,7 @@ static void take(struct df_snapshots *g, struct df_procs *asked, const struct le
 		memcpy(s->image, at, s->bytes);
 }
 
-/* A process has confirmed the question. */
+/* Notes that a process has confirmed the question. */
 static void take_heard(struct df_snapshots *g, const struct letter *l)
 {
 	const struct heard *h = (const void *)l->data;
@@ -562,8 +570,8 @@ static uint64_t has_waited(struct patience *p)
 }
 
 /*
- * Whether to wait for more answers. A proof holds the others, so its time is bounded; a report
- * waits for news.
+ * Whether to wait for more answers. A proof holds the other processes, so its time is bounded. A
+ * report waits for news.
  */
 static int waits(const struct df_snapshots *g, enum df_ask what, uint64_t begun,
 		 struct patience *since_news)

@@ -1,7 +1,8 @@
 /*
- * How the processes of a job exchange what is unfinished in each: for the verdict on a hang, and
- * for the proof that a wait has to be released (docs/release.md). Everything here belongs to the
- * watchdog's thread, except df_snapshot_message(), which accepts messages on the control thread.
+ * The exchange between processes of what is unfinished in each of them: for the verdict on a hang,
+ * and for the proof that a wait has to be released (docs/release.md). Everything here belongs to
+ * the watchdog's thread, except df_snapshot_message(), which accepts messages on the control
+ * thread.
  *
  * A question is confirmed on the control thread, which needs little processor time. So a process
  * that gets little of it differs from one that is stopped: a report waits for its answer.
@@ -18,31 +19,38 @@
 #include "runtime/base/list.h"
 
 /*
- * How long the others have to answer; for a report in this thread's own time, without that in which
- * it got no processor.
+ * How long other processes have to answer. For a report, this is measured in this thread's own
+ * time, without the time in which it got no processor.
  */
 #define DF_GATHER_NS (2 * DF_NS_PER_S)
-/* For a report, those that have confirmed the question: how long until the next one answers. */
+/*
+ * For a report: how long to wait for the next answer while processes that have confirmed the
+ * question have not answered.
+ */
 #define DF_SLOW_NS (5 * DF_NS_PER_S)
 
 enum df_ask {
-	DF_ASK_STALLED, /* only how long nothing has moved: the control thread's answer */
+	DF_ASK_STALLED, /* only the time without progress; the control thread answers */
 	DF_ASK_LOOK,	/* everything, for a report */
 	DF_ASK_PROOF,	/* the input of a proof; holds the process */
-	DF_ASK_AGAIN,	/* the same again; no image if nothing was recorded since */
+	/* the input of a proof again; without an image if nothing was recorded since */
+	DF_ASK_AGAIN,
 };
 
 /*
- * The thread that owns all this: the watchdog's, or in mode trace the one that replaces it. Set
- * before any message arrives.
+ * The thread that owns this state: the watchdog's, or in mode trace the thread that replaces it.
+ * Set before any message arrives.
  */
 struct df_snapshot_owner {
 	uint64_t (*progress)(void);   /* a number that changes when operations begin or end */
 	uint32_t (*stalled_ms)(void); /* the value for struct df_snapshot; for any thread */
-	/* Another process has reported the hang: DF_MSG_TOLD or DF_MSG_END. */
+	/* Called when another process has reported the hang: DF_MSG_TOLD or DF_MSG_END. */
 	void (*told)(uint32_t kind, const void *data, size_t bytes);
-	void (*wake)(void); /* wakes the thread where it does not wait here; or NULL */
-	/* While answers are awaited: what the thread has to do. Returns 1 to wait no longer. */
+	void (*wake)(void); /* wakes the thread where it does not wait here; may be NULL */
+	/*
+	 * Called while answers are awaited: does the thread's other work. Returns 1 to wait no
+	 * longer.
+	 */
 	int (*meanwhile)(void);
 };
 void df_snapshot_owned_by(const struct df_snapshot_owner *owner);
@@ -51,12 +59,12 @@ void df_snapshot_owned_by(const struct df_snapshot_owner *owner);
 struct df_snapshot {
 	struct df_list node;
 	uint64_t proc;
-	int busy;	     /* another process holds it */
-	int same;	     /* nothing recorded since the last answer: no image */
-	int fresh;	     /* it has answered in the last round */
-	int heard;	     /* it has confirmed the last question */
-	int lent;	     /* the image belongs to another owner */
-	uint64_t progress;   /* the owner's number there, when it answered */
+	int busy;	     /* whether another process holds it */
+	int same;	     /* nothing was recorded since the last answer, so there is no image */
+	int fresh;	     /* whether it has answered in the last round */
+	int heard;	     /* whether it has confirmed the last question */
+	int lent;	     /* whether the image belongs to another owner */
+	uint64_t progress;   /* progress() of that process when it answered */
 	uint32_t stalled_ms; /* how long it has had unfinished work without progress or verdict */
 	void *image;
 	size_t bytes;
@@ -70,10 +78,10 @@ struct df_snapshot {
 struct df_snapshots {
 	uint64_t epoch;
 	struct df_list answers; /* struct df_snapshot, one per process; this process first */
-	unsigned nr_procs;	/* that were asked, this one included */
-	unsigned nr_fresh;	/* that have answered in the last round */
+	unsigned nr_procs;	/* number of processes that were asked, this one included */
+	unsigned nr_fresh;	/* number of processes that have answered in the last round */
 	int busy;		/* another process holds one of them */
-	int all_same;		/* in the last round */
+	int all_same;		/* whether all answers of the last round have `same` */
 	int hosts;		/* set by the caller: also ask where threads are */
 	uint64_t news;		/* when a process was asked, confirmed or answered last */
 };
@@ -83,12 +91,13 @@ struct df_snapshots {
  * with it, those that share one with them, and so on. Returns when all have answered, or after
  * DF_GATHER_NS without a new process, for a report after DF_SLOW_NS without news of those that have
  * confirmed; processes that have not answered are left out. Answers the questions of other
- * processes meanwhile. Later rounds ask the same processes.
+ * processes meanwhile. Later rounds ask the same processes. Returns 0 or -errno.
  */
 int df_snapshot_gather(struct df_snapshots *g, enum df_ask what);
 /*
- * Whether a process with a lower id that is known to be tied to this one has stood still for `ms`:
- * the report is its part. It costs no image, so that not each process collects those of all.
+ * Whether the report is the task of another process: one with a lower id that is known to be tied
+ * to this one and has stood still for `ms`. The question costs no image, so that not every process
+ * collects the images of all.
  */
 int df_snapshot_defers(uint32_t ms);
 /* Releases the hold on this process, and frees the answers. */
@@ -99,24 +108,24 @@ void df_snapshot_done(struct df_snapshots *g);
  */
 void df_snapshot_serve(void);
 /*
- * Whether another process has suspected a hang since the last call: the longest standstill that one
- * of them has seen, in ms, plus 1; else 0.
+ * Returns whether another process has suspected a hang since the last call: the longest standstill
+ * that one of them has seen, in ms, plus 1; else 0.
  */
 uint64_t df_snapshot_suspected(void);
 void df_snapshot_suspect(uint64_t proc, uint32_t ms);
-/* When this process last answered a question of another one; 0: never. */
+/* Returns when this process last answered a question of another process, or 0 if it never did. */
 uint64_t df_snapshot_answered(void);
 /*
  * Releases waits of another process, if that process still is in the state that was judged, and
- * ends the hold on it. likely: the waits are not proved to be part of a deadlock.
+ * ends the hold on it. `likely`: the waits are not proved to be part of a deadlock.
  */
 void df_snapshot_release(const struct df_snapshots *g, uint64_t proc, const uint64_t *calls,
 			 uint32_t nr, int likely, const char *line);
 
 /*
- * The words that this process sends to the others when it exits: the progress of its operations
- * (df_trace_left()). The caller frees them. NULL if there are none. Any thread may call this before
- * the trace is closed.
+ * Returns the data that this process sends to the others when it exits: the progress of its
+ * operations (df_trace_left()). The caller frees it. Returns NULL if there is none. Any thread may
+ * call this before the trace is closed.
  */
 void *df_snapshot_words(size_t *bytes);
 

@@ -46,45 +46,50 @@ _Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)
 		       DF_EXIT_CRASH == (int)DF_V_CRASH,
 	       "a process exits with the status that `dfshim check` has for the verdict");
 
-#define STALE_NS    (5 * DF_NS_PER_S)	 /* the checker's own bound for a suspicious silence */
-#define PATIENCE_NS (300 * DF_NS_PER_MS) /* how long to leave the search for cycles to its leader */
-/* How long the others may proceed without a rank that has left. */
+#define STALE_NS (5 * DF_NS_PER_S) /* the checker's own bound for a suspicious silence */
+/* time for which the search for cycles is left to its leader */
+#define PATIENCE_NS (300 * DF_NS_PER_MS)
+/* Time for which the other ranks may proceed without a rank that has left. */
 #define LEFT_NS	  (500 * DF_NS_PER_MS)
-#define SILENT_MS 10000 /* how much longer to wait for a process that does not answer */
+#define SILENT_MS 10000 /* additional time to wait for a process that does not answer */
 /* The shortest pause between searches that find nothing. */
 #define LOOK_MIN_NS (DF_NS_PER_MS / 2)
-#define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* the longest, while searches are requested */
-#define HOSTS_NS    (4 * DF_NS_PER_MS)	/* from this pause on, also find out where threads are */
+#define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* longest pause while searches are requested */
+/* from this pause on, a search also finds out where threads are */
+#define HOSTS_NS (4 * DF_NS_PER_MS)
 
 static struct {
 	int started;
 	int speaker; /* this process must report the effect of a rank that has left */
 	/*
-	 * Last progress; when it changed or all was finished; progress at the last report: one
-	 * report per hang. The watchdog writes them, atomically: stalled_ms() is for any thread.
+	 * `last` is the progress at the last look. `since` is when it changed or when all was
+	 * finished. `reported` is the progress at the last report, so that there is one report per
+	 * hang. Only the watchdog writes these, atomically, because any thread may call
+	 * stalled_ms().
 	 */
 	uint64_t last, since, reported;
 	uint64_t told; /* when another process reported a verdict */
 	/*
-	 * asked: a search for cycles is wanted; not_before: its earliest time; pause: after a
-	 * search that found nothing; again: when a likely cycle has lasted long enough.
+	 * `asked`: a search for cycles is wanted. `not_before`: its earliest time. `pause`: the
+	 * pause after a search that found nothing. `again`: when a likely cycle has lasted long
+	 * enough.
 	 */
 	int asked;
 	uint64_t not_before, pause, again;
 	/*
-	 * Hash of a communicator whose ranks have made calls that never meet; 0: none; atomic.
-	 * mismatch_at: when to report it at the earliest.
+	 * Hash of a communicator whose ranks have made calls that never meet; 0 if there is none;
+	 * atomic. `mismatch_at` is the earliest time to report it.
 	 */
 	uint64_t mismatch, mismatch_at;
-	int pid;       /* of the process that has the thread */
+	int pid;       /* id of the process that has the thread */
 	uint32_t stop; /* STAYS, ASKED_TO_STOP, STOPPING, STOPPED; a futex */
 } dog = {.reported = UINT64_MAX, .again = UINT64_MAX};
 
 /*
- * The processes that were asked: how many others there are, how many of them live but have not
- * answered, and one of these (mute). heard: how many of these have confirmed the question. speaker:
- * the process that reports the verdict, among those that have seen no progress for nearly as long
- * as this one and so reach a verdict too.
+ * The processes that were asked. `others` counts them without this one. `silent` counts those that
+ * live but have not answered; `mute` is one of these, and `heard` counts those of them that have
+ * confirmed the question. `speaker` is the process that reports the verdict, among those that have
+ * seen no progress for nearly as long as this process and so reach a verdict, too.
  */
 struct asked {
 	unsigned others, silent, heard;
@@ -96,21 +101,19 @@ static void set(uint64_t *word, uint64_t value)
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
-/* A process that has exited has no trace any more, only the words that it left. */
+/* Adds what a process that has exited has sent before: it has no trace any more. */
 static void add_left(void *set, const void *words, size_t bytes)
 {
 	df_check_add_left(set, words, bytes / sizeof(struct df_left_row));
 }
 
 /*
- * Judges what all processes know. stale: how long nothing has made progress. Returns NULL if there
- * is nothing to judge.
+ * Judges what all processes know. `stale` is the time without progress. Returns NULL if there is
+ * nothing to judge.
  */
 static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 {
-	/*
-	 * A caller with a shorter time-out than the checker's bound considers that time suspicious.
-	 */
+	/* A caller with a shorter time-out than STALE_NS takes that time as suspicious. */
 	struct df_check_opts opts = {.live = 1, .stale_ns = DF_MIN(stale, STALE_NS)};
 	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
 	struct df_check_set *set = df_check_set_new();
@@ -264,7 +267,7 @@ static uint32_t stalled_ms(void)
 	uint64_t last = __atomic_load_n(&dog.last, __ATOMIC_RELAXED);
 	uint64_t since = __atomic_load_n(&dog.since, __ATOMIC_RELAXED), now = df_now_ns(), ops;
 
-	/* Also 0 after a report: no process reports a hang twice. */
+	/* 0 also after a report, because no process reports a hang twice. */
 	if (df_executor->progress(NULL) != last || !since || !unfinished(&ops) ||
 	    __atomic_load_n(&dog.reported, __ATOMIC_RELAXED) == last)
 		return 0;
@@ -272,7 +275,8 @@ static uint32_t stalled_ms(void)
 }
 
 /*
- * Another process has reported a verdict; with DF_MSG_END it also ends the stuck operations.
+ * Handles a message that another process has reported a verdict. With DF_MSG_END, also ends the
+ * stuck operations.
  */
 static void hear(uint32_t kind, const void *data, size_t bytes)
 {
@@ -305,7 +309,7 @@ static int about_operations(enum df_verdict v)
 	       v != DF_V_UNKNOWN;
 }
 
-/* Whether operations wait for a rank that has left. peers_that_left() handles that. */
+/* Whether operations wait for a rank that has left. peers_that_left() handles that case. */
 static int somebody_left(void)
 {
 	struct df_comm *comm;
@@ -391,7 +395,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 		return;
 	}
 	/*
-	 * Another process has to report this and has not yet: it may be about to, or make progress.
+	 * Another process has to report this hang and has not done so yet: it may be about to, or
+	 * it may make progress.
 	 */
 	heard = dog.told >= dog.since;
 	leads = !told && !heard && (asked.speaker == df_rt.self.proc || ms >= longer);
@@ -435,9 +440,10 @@ static void stalled(uint64_t ms, uint64_t ops)
 }
 
 /*
- * A member has left, and operations are unfinished here. Returns whether to check now if they wait
- * for it. One process reports the effect. That process may have nothing unfinished, so the others
- * wait for its report, for a bounded time that grows with the rank.
+ * For a communicator that a member has left while operations are unfinished here: returns whether
+ * to check now if they wait for that member. One process reports the effect. That process may have
+ * nothing unfinished, so the other processes wait for its report, for a bounded time that grows
+ * with the rank.
  */
 static int left_is_told(const struct df_comm *comm)
 {
@@ -463,7 +469,7 @@ static int status_of_left(uint64_t since)
 		status = df_check_verdict(r) == DF_V_MISMATCH ? DF_EXIT_MISMATCH : DF_EXIT_MISSING;
 	__atomic_store_n(&dog.speaker, 0, __ATOMIC_RELAXED);
 	if (status && dog.told < since && dog.reported != df_executor->progress(NULL)) {
-		/* One report per hang: this one. */
+		/* This report is the only one of the hang. */
 		set(&dog.reported, df_executor->progress(NULL));
 		df_tied_tell(NULL, 0);
 		print(r);
@@ -473,15 +479,15 @@ static int status_of_left(uint64_t since)
 }
 
 /*
- * Whether a member has left it and its unfinished operations have made no progress for long enough.
- * Needs df_rt.lock.
+ * Whether a member has left the communicator, and the communicator's unfinished operations have
+ * made no progress for long enough. The caller holds df_rt.lock.
  */
 static int is_left(struct df_comm *comm, int told)
 {
 	uint64_t left = __atomic_load_n(&comm->watch.peer_left, __ATOMIC_RELAXED);
 	uint64_t retired = __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
 
-	/* The remaining ranks may proceed without it for as long as they can. */
+	/* The remaining ranks may proceed without that member for as long as they can. */
 	if (left && (!comm->watch.left_since || comm->watch.left_retired != retired)) {
 		comm->watch.left_retired = retired;
 		comm->watch.left_since = left = df_now_ns();
@@ -491,13 +497,19 @@ static int is_left(struct df_comm *comm, int told)
 	       df_comm_state(comm) == DF_COMM_READY && (told || left_is_told(comm));
 }
 
-/* Whether it must end with the status, which is 0 if its operations may still finish. */
+/*
+ * Whether the communicator must end with the status. A status of 0 means that its operations may
+ * still finish.
+ */
 static int ends_left(struct df_comm *comm, void *status)
 {
 	if (!is_left(comm, 1))
 		return 0;
 	if (!*(const int *)status) {
-		/* They wait for a living rank, which may still join: the time-out handles that. */
+		/*
+		 * The operations wait for a living rank, which may still join: the time-out handles
+		 * that.
+		 */
 		__atomic_store_n(&comm->watch.peer_left, 0, __ATOMIC_RELAXED);
 		return 0;
 	}
@@ -508,7 +520,8 @@ static int ends_left(struct df_comm *comm, void *status)
 }
 
 /*
- * A member's process exited normally while operations with it are unfinished: they cannot finish.
+ * Handles a member's process that exited normally while operations with it are unfinished: these
+ * cannot finish.
  */
 static void peers_that_left(void)
 {
@@ -527,9 +540,9 @@ static void peers_that_left(void)
 }
 
 /*
- * Proved: ranks of a communicator have issued operations that never meet. They cannot finish, so
- * report it at once. The communicator ends on all ranks: its ncclCommGetAsyncError returns
- * ncclRemoteError. Returns 0 if the verdict is another one.
+ * Reports a proved mismatch: ranks of a communicator have issued operations that never meet. They
+ * cannot finish, so this is reported at once. The communicator ends on all ranks: its
+ * ncclCommGetAsyncError returns ncclRemoteError. Returns 0 if the verdict is another one.
  */
 static int tell_mismatch(uint64_t name)
 {
@@ -553,7 +566,7 @@ static int tell_mismatch(uint64_t name)
 }
 
 /*
- * Proved: operations wait for one another whatever the threads do. Report it at once. They end as
+ * Reports that operations are proved to wait for one another whatever the threads do. They end as
  * stuck operations do after the time-out.
  */
 static void tell_settled(void)
@@ -625,7 +638,10 @@ static uint64_t circles(void)
 
 void df_watchdog_mismatch(uint64_t hash)
 {
-	/* RELEASE pairs with mismatch_seen(): both calls were recorded before. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in mismatch_seen(): without it the watchdog could miss the
+	 * records of both calls.
+	 */
 	__atomic_store_n(&dog.mismatch, hash, __ATOMIC_RELEASE);
 	df_snapshot_wake();
 }
@@ -636,7 +652,7 @@ void df_watchdog_mismatch(uint64_t hash)
  */
 static uint64_t mismatch_seen(void)
 {
-	/* ACQUIRE pairs with df_watchdog_mismatch(). */
+	/* ACQUIRE pairs with the RELEASE in df_watchdog_mismatch(), which says why. */
 	uint64_t name = __atomic_load_n(&dog.mismatch, __ATOMIC_ACQUIRE), now = df_now_ns(), ops;
 
 	if (!name)
@@ -654,20 +670,20 @@ static uint64_t mismatch_seen(void)
 
 enum { STAYS, ASKED_TO_STOP, STOPPING, STOPPED };
 
-/* This process ends by _exit(): do the work of its destructor. */
+/* Does the destructor's work if this process ends by _exit(). */
 static void stop_if_asked(void)
 {
 	/*
-	 * ACQUIRE pairs with the exchange in df_watchdog_stop(): this thread sees what its caller
-	 * did.
+	 * ACQUIRE pairs with the exchange in df_watchdog_stop(): without it this thread could miss
+	 * the work of the caller.
 	 */
 	if (__atomic_load_n(&dog.stop, __ATOMIC_ACQUIRE) != ASKED_TO_STOP)
 		return;
 	__atomic_store_n(&dog.stop, STOPPING, __ATOMIC_RELAXED);
 	df_stop();
 	/*
-	 * RELEASE pairs with the load in df_watchdog_stop(): it ends the process after the last
-	 * file is written.
+	 * RELEASE pairs with the load in df_watchdog_stop(): without it the process could end
+	 * before the last file is written.
 	 */
 	__atomic_store_n(&dog.stop, STOPPED, __ATOMIC_RELEASE);
 	df_futex_wake(&dog.stop, INT_MAX, 0);
@@ -683,14 +699,14 @@ void df_watchdog_stop(void)
 	uint64_t begin = df_now_ns() + DF_NS_PER_S;
 	uint64_t end = begin + (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 
-	/* Not in a child process: it has no such thread, and its parent continues. */
+	/* A child process has no such thread, and its parent continues. */
 	if (__atomic_load_n(&dog.pid, __ATOMIC_RELAXED) != getpid())
 		return;
-	/* RELEASE pairs with stop_if_asked(). */
+	/* RELEASE pairs with the ACQUIRE in stop_if_asked(), which says why. */
 	__atomic_compare_exchange_n(&dog.stop, &stays, ASKED_TO_STOP, 0, __ATOMIC_RELEASE,
 				    __ATOMIC_RELAXED);
 	df_snapshot_wake();
-	/* ACQUIRE pairs with the RELEASE in stop_if_asked(). */
+	/* ACQUIRE pairs with the RELEASE in stop_if_asked(), which says why. */
 	while ((now = __atomic_load_n(&dog.stop, __ATOMIC_ACQUIRE)) != STOPPED &&
 	       df_now_ns() < (now == STOPPING ? end : begin))
 		df_futex_wait(&dog.stop, now, 100 * DF_NS_PER_MS, 0);
@@ -724,7 +740,10 @@ static void *watch(void *arg)
 		nap = DF_MIN(nap, rest);
 		if (nap)
 			df_snapshot_wait(seen, (int64_t)nap);
-		/* First, so that the state that other processes receive contains it. */
+		/*
+		 * This precedes the checks, so that the state that other processes receive
+		 * contains it.
+		 */
 		df_executor->note_held(df_now_ns(), DF_MAX(timeout / 4, DF_NS_PER_MS));
 		now_missing = df_joining_missing();
 		if (now_missing != missing) {

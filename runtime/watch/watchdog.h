@@ -1,6 +1,6 @@
 /*
  * The interface between the rest of the runtime and the watchdog (watchdog.c), the thread that
- * explains hangs. Any thread may call all of this, without holding locks.
+ * explains hangs. Any thread may call these functions, without holding locks.
  */
 #ifndef DF_RUNTIME_WATCH_WATCHDOG_H
 #define DF_RUNTIME_WATCH_WATCHDOG_H
@@ -10,19 +10,19 @@
 
 /* For each communicator: whether operations wait for members that exited normally. */
 struct df_watch_comm {
-	uint64_t left_retired; /* the watchdog's: operations retired at the last look */
-	uint64_t left_since;   /* the watchdog's: when that number changed */
-	uint64_t peer_left;    /* when a member's process exited normally; 0: none; atomic */
+	uint64_t left_retired; /* operations retired at the last look; only the watchdog uses it */
+	uint64_t left_since;   /* when that number changed; only the watchdog uses it */
+	uint64_t peer_left;    /* when a member's process exited normally; 0 if none did; atomic */
 };
 
 /*
- * This process has to report the end of a peer. A death is reported now, from what this process
- * alone knows. A normal exit is reported once operations turn out to wait for that peer.
+ * Call if this process has to report the end of a peer. A death is reported now, from what this
+ * process alone knows. A normal exit is reported once operations turn out to wait for that peer.
  */
 void df_watchdog_tell_death(int in_order);
 /*
- * Ranks of the communicator with this hash have made calls that can never meet: reports that at
- * once, and ends it.
+ * Call if ranks of the communicator with this hash have made calls that can never meet: reports
+ * that at once, and ends the communicator.
  */
 void df_watchdog_mismatch(uint64_t hash);
 
