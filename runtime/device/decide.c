@@ -1,11 +1,11 @@
 /*
  * DFSHIM_BACKEND=auto on a machine with GPUs: decides whether this process uses them, and with
  * which executor, by the results of a self-test on this very machine (runtime/evidence). The daemon
- * is taken where it is as fast as NCCL, else NCCL's kernels on lanes; DFSHIM_EXECUTOR names the
- * only one to consider. If there is no result, `dfshim doctor`, which is installed beside the
- * library, runs the test in a process of its own: the tested daemon may crash or hang, and must not
- * touch a driver lock or context of the application. One process of a node runs it, the others
- * wait. If there is still no result, NCCL executes the job.
+ * is taken where it is as fast as NCCL, else NCCL's kernels on lanes. If DFSHIM_EXECUTOR is set,
+ * only the executor that it names is considered. If there is no result, `dfshim doctor`, which is
+ * installed beside the library, runs the test in a process of its own: the tested daemon may crash
+ * or hang, and must not touch a driver lock or context of the application. One process of a node
+ * runs it, the others wait. If there is still no result, NCCL executes the job.
  *
  * If ranks decide differently, all of them take the path of a rank whose daemon cannot start:
  * df_start_unable().
@@ -84,8 +84,9 @@ static int nccl_of(struct dl_phdr_info *info, size_t size, void *path)
 }
 
 /*
- * Finds the NCCL with whose speed the daemon's is compared: the job's, else the one that the doctor
- * finds with the same library path (*path is empty then). Returns its version; 0: there is none.
+ * Finds the NCCL with which the daemon's speed is compared: the job's, else the one that the doctor
+ * finds with the same library path (*path is empty then). Returns its version, or 0 if there is
+ * none.
  */
 static int nccl_version(char *path)
 {
@@ -148,8 +149,8 @@ static int how_bad(enum df_evidence_word word)
 }
 
 /*
- * Combines the results of all GPUs: FAIL if one GPU has that, else LEAVE if one has; else NONE if
- * one has no result (*lacking); else TAKE.
+ * Combines the results of all GPUs. Returns FAIL if one GPU has FAIL, else LEAVE if one has LEAVE,
+ * else NONE if one has no result (*lacking), else TAKE.
  */
 static enum df_evidence_word known(const struct df_evidence_facts *f, enum df_evidence_of of,
 				   int *lacking, char *reason, size_t reason_bytes)
@@ -175,9 +176,9 @@ static enum df_evidence_word known(const struct df_evidence_facts *f, enum df_ev
 }
 
 /*
- * Finds the best executor that DFSHIM_EXECUTOR allows (*of); returns its result. Lanes do not
+ * Finds the best executor that DFSHIM_EXECUTOR allows (*of) and returns its result. Lanes do not
  * replace a daemon whose checks have failed, unless DFSHIM_EXECUTOR names them. Returns NONE if a
- * test could find a better one; `reason` may say why it has not been tested.
+ * test could find a better executor; `reason` may say why that has not been tested.
  */
 static enum df_evidence_word best(const struct df_evidence_facts *f, enum df_evidence_of *of,
 				  int *lacking, char *reason, size_t reason_bytes)
@@ -219,7 +220,7 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 	if (word != DF_EVIDENCE_NONE)
 		return word;
 	if (!bound_ns || doctor_path(library, program, sizeof(program))) {
-		/* The daemon's result and that there is none for lanes, or nothing. */
+		/* The reason is the daemon's result and that lanes have none, or it is empty. */
 		if (*reason)
 			return DF_EVIDENCE_NONE;
 		snprintf(reason, reason_bytes,
@@ -229,8 +230,9 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 		return DF_EVIDENCE_NONE;
 	}
 	/*
-	 * Each bounded: listing the GPUs, the tests, the pairs of speeds of which the last begins
-	 * in time (cmd_doctor.c), and for lanes kernels at the same time and NCCL's.
+	 * Each part is bounded: listing the GPUs, the tests, the pairs of speeds of which the last
+	 * begins in time (cmd_doctor.c), and for lanes the tests of concurrent kernels and of
+	 * NCCL's speed.
 	 */
 	until = df_now_ns() + (2 + 3 + 2) * bound_ns + 5 * DF_NS_PER_S;
 	fd = df_evidence_lock(f, gpu, until);

@@ -11,8 +11,9 @@
 #include "runtime/blocks.h"
 
 /*
- * decide.c. Returns 0 if the self-test of this machine's GPUs recommends them, and whether it
- * recommends lanes instead of the daemon; else -errno and the reason. Blocks for a bounded time.
+ * decide.c. Returns 0 if the self-test of this machine's GPUs recommends them, and stores whether
+ * it recommends lanes instead of the daemon. Else returns -errno and the reason. Blocks for a
+ * bounded time.
  */
 int df_device_decide(int *by_lanes, char *reason, size_t reason_bytes);
 /*
@@ -23,8 +24,8 @@ int df_device_failed(void);
 
 int df_host_preloaded(void); /* whether libdfhost.so is in this process */
 /*
- * The backends, for open.c and for tests of one of them. Return NULL and the reason if it cannot be
- * used.
+ * The backends, for open.c and for tests of one of them. The functions return NULL and the reason
+ * if the backend cannot be used.
  */
 extern const struct df_backend df_no_machine;
 const struct df_backend *df_host_open(char *reason, size_t reason_bytes);

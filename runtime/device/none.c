@@ -1,6 +1,6 @@
 /*
  * The backend of a process without devices, and of every process before df_device_open(): no
- * device, no stream, no memory. Requests for one fail. Any thread.
+ * device, no stream, no memory. Requests for a device, a stream or memory fail. Any thread.
  */
 #include <errno.h>
 #include <string.h>

@@ -21,10 +21,7 @@ void df_death_net_event(const struct df_net_event *e);
  * common communicators.
  */
 void df_death_no_file(uint64_t proc);
-/*
- * Call when that process has reported that it cannot map the memory of this process: ends their common
- * communicators.
- */
+/* Call when that process cannot map the memory of this one: ends their common communicators. */
 void df_death_unmapped(uint64_t proc);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The application's memory on the driver: finds out what a pointer refers to, allocates, and frees
- * without waiting. Memory shared by daemon and host is in cuda_mem.c and cuda_far.c.
+ * Handles the application's memory on the driver: finds out what a pointer refers to, allocates,
+ * and frees without waiting. Memory shared by daemon and host is in cuda_mem.c and cuda_far.c.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>
@@ -77,8 +77,8 @@ int df_cuda_mem_alloc(int device, size_t bytes, void **out)
 }
 
 /*
- * The driver's free waits for earlier work, with a lock that other threads need. So a separate
- * thread calls it when no stream waits for an operation.
+ * Memory to free. The driver's free waits for earlier work while it holds a lock that other threads
+ * need. So a separate thread frees when no stream waits for an operation.
  */
 struct dead {
 	struct dead *next;
@@ -91,7 +91,7 @@ static pthread_mutex_t dead_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t dead_more = PTHREAD_COND_INITIALIZER;
 static struct dead *dead_list;
 static int dead_thread;
-static uint32_t nr_dead; /* not freed yet; read without the lock */
+static uint32_t nr_dead; /* number of entries that are not freed yet; read without the lock */
 
 static void *undertaker(void *arg)
 {
@@ -118,8 +118,8 @@ static void *undertaker(void *arg)
 		}
 		free(d);
 		/*
-		 * RELEASE pairs with the ACQUIRE in df_cuda_frees_settle(): the driver has the
-		 * memory back.
+		 * RELEASE pairs with the ACQUIRE in df_cuda_frees_settle(): without it that thread
+		 * could allocate before the driver has the memory back.
 		 */
 		__atomic_sub_fetch(&nr_dead, 1, __ATOMIC_RELEASE);
 		pthread_mutex_lock(&dead_lock);

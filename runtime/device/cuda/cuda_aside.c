@@ -1,7 +1,7 @@
 /*
  * Runs calls of the driver that may take long (allocating, pinning, opening other processes'
- * memory) on threads of their own, so that none waits for another, and no holder of a lock waits
- * for one. They are rare, because memory is taken in large pieces. Any thread.
+ * memory) on threads of their own. So no call waits for another, and no holder of a lock waits for
+ * a call. They are rare, because memory is taken in large pieces. Any thread.
  */
 #if __has_include(<cuda.h>)
 #define _GNU_SOURCE
@@ -47,8 +47,8 @@ int df_cuda_aside(void (*fn)(void *arg), void *arg)
 }
 
 /*
- * The device on which this thread keeps streams from waiting until its call is over, plus 2; 1 if
- * on all devices, 0 if on none.
+ * Which streams this thread keeps from waiting until its call is over: those of a device (its
+ * number plus 2), of all devices (1), or none (0).
  */
 static __thread int alone;
 

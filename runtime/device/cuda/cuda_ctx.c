@@ -21,7 +21,7 @@ CUcontext df_cuda_ctx(int device)
 
 	if (device < 0 || device >= df_nr_cudevs)
 		return NULL;
-	/* ACQUIRE pairs with the RELEASE below: a visible context can be used. */
+	/* ACQUIRE pairs with the RELEASE below: without it the context might not be usable yet. */
 	ctx = __atomic_load_n(&df_cudevs[device].ctx, __ATOMIC_ACQUIRE);
 	if (df_likely(ctx != NULL))
 		return ctx;
@@ -34,7 +34,7 @@ CUcontext df_cuda_ctx(int device)
 	df_connections_end();
 	if (r != CUDA_SUCCESS)
 		return NULL;
-	/* RELEASE pairs with the ACQUIRE above. */
+	/* RELEASE pairs with the ACQUIRE above, which says why. */
 	__atomic_store_n(&df_cudevs[device].ctx, ctx, __ATOMIC_RELEASE);
 	return ctx;
 }
@@ -56,8 +56,8 @@ int df_cuda_get_device(void)
 }
 
 /*
- * Prefers a device whose context exists already: each further context costs memory on its device,
- * which another process may use alone.
+ * Returns a device whose context exists already, if there is one: each further context costs memory
+ * on its device, which another process may use alone.
  */
 int df_cuda_device_any(void)
 {
@@ -76,8 +76,8 @@ CUcontext df_cuda_ctx_any(void)
 }
 
 /*
- * While a thread captures in the global mode, CUDA refuses calls that might synchronise in all
- * other threads, and invalidates the capture. Our calls do not concern that capture, so they run in
+ * While a thread captures in the global mode, CUDA refuses calls of all other threads that might
+ * synchronise, and invalidates the capture. Our calls do not affect that capture, so they run in
  * the relaxed mode.
  */
 #define ENTER_PUSHED  1

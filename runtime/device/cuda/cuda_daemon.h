@@ -31,7 +31,7 @@ void df_cuda_daemon_wake(void);
 int df_cuda_daemon_stop(int device);
 void df_cuda_daemon_resume(int device);
 uint64_t df_cuda_daemon_launches(void);
-/* Returns the number of the daemon's blocks there; 0: it is not in use. */
+/* Returns the number of the daemon's blocks on the device, or 0 if the device is not in use. */
 uint32_t df_cuda_daemon_blocks(int device);
 
 #endif

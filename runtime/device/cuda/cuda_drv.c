@@ -1,7 +1,7 @@
 /*
  * Opens the CUDA driver: loads libcuda.so.1 at run time and finds its functions by version with
- * cuGetProcAddress(). It bypasses our own hook, so our calls are not taken for the application's.
- * Called once, at the start.
+ * cuGetProcAddress(). The functions are found without our own hook, so our calls are not taken for
+ * the application's. Called once, at the start.
  */
 #if __has_include(<cuda.h>)
 #define _GNU_SOURCE
@@ -85,8 +85,8 @@ int df_drv_open(char *reason, size_t reason_bytes)
 }
 
 /*
- * Since 12.3 an edge may have data (8 bytes, CUgraphEdgeData), and the form without it fails for
- * such graphs.
+ * Reads the edges of a graph. Since 12.3 an edge may have data (8 bytes, CUgraphEdgeData), and the
+ * form of the call without data fails for such graphs.
  */
 int df_drv_graph_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *nr)
 {

@@ -1,7 +1,7 @@
 /*
- * GPUs as executors of blocks (struct df_blocks). The daemon's data is in pinned memory; the kernel
- * executes the blocks; the poller notes what they did; application threads that wait only wait. Any
- * thread.
+ * GPUs as executors of blocks (struct df_blocks). The daemon's data is in pinned memory. The kernel
+ * executes the blocks, and the poller notes completions. Application threads that wait do nothing
+ * else. Any thread.
  */
 #if __has_include(<cuda.h>)
 #define _GNU_SOURCE
@@ -16,7 +16,7 @@
 #define NAP_MIN_NS 10000
 #define NAP_MAX_NS 200000
 
-/* The poller does the work; the caller yields its core to it. */
+/* Lets the poller do the work: the caller yields its core to it. */
 int df_cuda_pass(int device)
 {
 	(void)device;
@@ -43,7 +43,7 @@ void df_cuda_wait(int device, int (*ready)(void *arg), void *arg)
 	}
 }
 
-/* The kernel takes new operations by itself. */
+/* Does nothing: the kernel takes new operations by itself. */
 void df_cuda_first_turns(int device)
 {
 	(void)device;
@@ -53,16 +53,19 @@ uint64_t df_cuda_device_id(int device)
 {
 	CUuuid uuid = {{0}};
 
-	/* Not the device's number, which differs between processes (CUDA_VISIBLE_DEVICES). */
+	/*
+	 * The device's number would not do, because it differs between processes
+	 * (CUDA_VISIBLE_DEVICES).
+	 */
 	if (df_drv.device_uuid(&uuid, df_cudevs[device].device) != CUDA_SUCCESS)
 		return 0;
 	return df_hash_bytes(&uuid, sizeof(uuid), 0);
 }
 
 /*
- * A block uses all registers of a multiprocessor, and moves about as much data as one can. Large
- * operations use all blocks, small ones one (the cost model decides); the other multiprocessors are
- * the application's.
+ * A block uses all registers of a multiprocessor, and moves about as much data as one
+ * multiprocessor can. Large operations use all blocks and small ones a single block (the cost model
+ * decides). The other multiprocessors are left to the application.
  */
 #define MULTIPROCESSORS_A_BLOCK 4
 #define BLOCKS_MAX		32

@@ -27,7 +27,7 @@
 #include "runtime/device/cuda/cuda_int.h"
 
 #define CHUNK_BYTES (64ull << 20)
-/* How long a connector waits for a chunk before it uses host memory. */
+/* Maximum time that a connector waits for a chunk before it uses host memory. */
 #define ROOM_NS	 (50 * DF_NS_PER_MS)
 #define RETRY_NS DF_NS_PER_S /* pause after the driver had no memory */
 
@@ -35,7 +35,8 @@ struct chunk {
 	CUdeviceptr addr;
 	uint64_t bytes;
 	CUipcMemHandle handle;
-	struct df_far_rdma rdma; /* addr 0: RDMA devices cannot access it; rdma.why is the reason */
+	/* addr is 0 if RDMA devices cannot access the chunk; rdma.why is then the reason */
+	struct df_far_rdma rdma;
 };
 
 struct far_dev {
@@ -45,7 +46,7 @@ struct far_dev {
 	int growing;
 	uint64_t since;	     /* when the request for a chunk began */
 	uint64_t not_before; /* no further request before this time */
-	uint64_t want;	     /* bytes that the requested chunk must have; 0: any */
+	uint64_t want;	     /* bytes that the requested chunk must have; 0 means any number */
 	int told;	     /* whether the lack of room has been logged */
 };
 
@@ -77,7 +78,7 @@ static int attribute(int device, CUdevice_attribute what)
 }
 
 /*
- * Fills in what RDMA devices need to know. The descriptor is made here, where the driver may be
+ * Fills in the facts that RDMA devices need. The descriptor is made here, where the driver may be
  * called, and lives as long as the chunk.
  */
 static void describe(int device, struct chunk *c)
@@ -168,7 +169,7 @@ static void grow(void *arg)
 		       device, (unsigned long long)(bytes >> 20), df_drv_name(r));
 }
 
-/* Under the lock. Returns 1 if a chunk has been requested. */
+/* Requests a chunk. Returns 1 if one has been requested. The caller holds the lock. */
 static int grow_locked(struct far_dev *d, uint64_t bytes)
 {
 	if (d->growing)
@@ -347,7 +348,8 @@ struct opened {
 	uint64_t proc, bytes;
 	int device;
 	enum opened_state state;
-	uint32_t gone; /* its process has ended: close it as soon as it has been opened */
+	/* the chunk's process has ended, so close the chunk as soon as it has been opened */
+	uint32_t gone;
 	CUipcMemHandle handle;
 	CUdeviceptr addr;
 };
@@ -403,7 +405,7 @@ static void open_one(void *arg)
 		close_one(o);
 }
 
-/* Under the lock. */
+/* Finds an opened chunk. The caller holds the lock. */
 static struct opened *opened_find(int device, uint64_t proc, const uint8_t *handle)
 {
 	struct opened *o;
@@ -480,7 +482,7 @@ void df_cuda_far_close(uint64_t proc)
 	df_mutex_unlock(&opened_lock);
 	while ((o = list)) {
 		list = o->next;
-		/* Without a thread it stays open until the process ends. */
+		/* If no thread can be started, the chunk stays open until the process ends. */
 		(void)df_cuda_aside(close_one, o);
 	}
 }

@@ -18,7 +18,7 @@ void df_cuda_far_limit(uint64_t bytes);
 uint64_t df_cuda_far_bytes(int device);
 int df_cuda_far_rdma(int device, uint32_t seg, struct df_far_rdma *out);
 
-/* Returns 1 when the device has its first chunk; waits for it for at most bound_ns. */
+/* Waits, for at most bound_ns, until the device has its first chunk. Returns 1 if it has. */
 int df_cuda_far_ready(int device, uint64_t bound_ns);
 /*
  * Gets a handle by which another process can open the first chunk. Returns 0 if that is impossible.
@@ -30,7 +30,7 @@ int df_cuda_far_handle(int device, uint8_t handle[64], uint64_t *bytes);
  */
 int df_cuda_far_open(int device, uint64_t proc, const uint8_t *handle, uint64_t bytes,
 		     uint64_t *addr);
-/* Scratch memory of a program. Returns -EAGAIN to try later. */
+/* Allocates scratch memory for a program. Returns 0, or -errno; -EAGAIN means to try later. */
 int df_cuda_scratch(int device, uint64_t bytes, void **out);
 void df_cuda_scratch_free(void *p);
 

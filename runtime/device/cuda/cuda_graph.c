@@ -17,9 +17,10 @@
  * has nothing else, and later work on the stream follows the collectives.
  *
  * In mode trace, nothing of the graph may wait for dfshim, and no node may be added between the
- * application's. All operations that are captured into one graph are a list beside it, in a single
- * host function that depends on nothing, on which nothing depends, and which does nothing
- * (df_gnode_noted()). It serves to find the list when the graph, or a copy of it, is read.
+ * application's. All operations that are captured into one graph are in a list outside of it. A
+ * single host function refers to the list. It depends on nothing, nothing depends on it, and it
+ * does nothing (df_gnode_noted()). By it the list is found when the graph, or a copy of it, is
+ * read.
  *
  * One lock for everything; it is not held across the driver or the runtime.
  */
@@ -39,7 +40,7 @@ struct exec {
 	UT_hash_handle hh;
 	struct df_gnodes has;
 	uint64_t serial;
-	int refused; /* whether it was updated to a graph that cannot be executed */
+	int refused; /* whether the graph was updated to one that cannot be executed */
 };
 
 static int kept; /* whether the application has given a graph objects to keep alive */
@@ -60,8 +61,8 @@ static size_t nr_unused;
 static uint64_t serials;
 static uint64_t arrivals; /* only for the poller */
 /*
- * The program may have copied nodes that name one of ours. While a graph is being read, the node it
- * names may end: it is then in no table, but its memory stays until no thread reads a graph.
+ * The program may have copied nodes that name one of ours. While a graph is being read, such a node
+ * of ours may end. It is then in no table, but its memory stays until no thread reads a graph.
  */
 static unsigned int readers;
 static struct df_gnode *dead;
@@ -84,7 +85,7 @@ int df_gnode_lives(const struct df_gnode *n)
 	return found != NULL;
 }
 
-/* Returns a closed gate, or NULL: no memory. */
+/* Returns a closed gate, or NULL if memory is short. */
 static struct df_gslot *slot_get(struct df_gnode *of)
 {
 	struct df_gslot *s, *fresh;
@@ -188,7 +189,7 @@ void df_gnodes_read_end(void)
 }
 
 /*
- * Between df_gnodes_read() and df_gnodes_read_end(): takes references. Returns 0 if one of the
+ * Takes references. Call between df_gnodes_read() and df_gnodes_read_end(). Returns 0 if one of the
  * nodes has ended meanwhile.
  */
 static int hold(struct df_gnode **v, size_t nr)
@@ -206,7 +207,8 @@ static int hold(struct df_gnode **v, size_t nr)
 }
 
 /*
- * Drops a reference; lock held. Returns 1 if it was the last one and the caller must free the node.
+ * Drops a reference. Returns 1 if it was the last one, so that the caller must free the node. The
+ * caller holds the lock.
  */
 static int put(struct df_gnode *n)
 {
@@ -260,7 +262,10 @@ static void CUDA_CB object_gone(void *arg)
 	node_put(arg);
 }
 
-/* The graph gets a reference, dropped when it and everything made from it are gone. */
+/*
+ * Gives the graph a reference, which is dropped when the graph and everything made from it are
+ * gone.
+ */
 static CUresult retain(CUgraph graph, struct df_gnode *n)
 {
 	CUuserObject object;
@@ -330,7 +335,10 @@ static int capture_note(CUgraph graph, cuuint64_t capture, const struct df_captu
 	return 0;
 }
 
-/* Makes the state of a collective, without its nodes, and takes arg. Returns NULL: no memory. */
+/*
+ * Makes the state of a collective, without its nodes, and takes ownership of `arg`. Returns NULL if
+ * memory is short.
+ */
 static struct df_gnode *node_new(const struct df_capture_ops *ops, void *arg, struct df_gnode *head,
 				 uint32_t nr)
 {
@@ -482,8 +490,8 @@ void df_cuda_graph_gone(CUgraphExec exec)
 /* ---- replays --------------------------------------------------------------------------------- */
 
 /*
- * If another executable graph made the collective's last replay, makes the stream wait until that
- * is done and that graph has closed the gate.
+ * Makes the stream wait if another executable graph made the collective's last replay: until that
+ * replay is done and that graph has closed the gate. Returns 0 or -errno.
  */
 static int behind(const struct df_gnode *n, const struct exec *e, const struct df_mstream *s)
 {
@@ -503,13 +511,15 @@ static int is_done(const struct df_replayed *t)
 {
 	/*
 	 * ACQUIRE pairs with the RELEASE of done in dfk_finish(), with the lane's write of the
-	 * word, and with df_lane_end(): whether the gate has been opened, or will be by the lane,
-	 * is visible.
+	 * word, and with df_lane_end(): without it the state of the gate might not be visible.
 	 */
 	return __atomic_load_n(t->done, __ATOMIC_ACQUIRE) >= t->value;
 }
 
-/* Reserves room for a turn, and asks whether the collective can be submitted. */
+/*
+ * Reserves space for a turn, and checks whether the collective can be submitted. Returns 0 or
+ * -errno.
+ */
 static int prepare(struct df_gnode *n)
 {
 	const struct df_arrival a = {.gate = n->slot ? n->slot->gate : NULL};
@@ -527,7 +537,10 @@ static int prepare(struct df_gnode *n)
 	return !ret && n->ops.prepare ? n->ops.prepare(n->arg, &a) : ret;
 }
 
-/* Submits the instance and notes its turn; one thread at a time for each node. As replay(). */
+/*
+ * Submits the instance and notes its turn. Only one thread at a time does so for each node. Returns
+ * as replay() does.
+ */
 static int replay_now(struct df_gnode *n, const struct exec *e)
 {
 	const struct df_arrival a = {.gate = n->slot->gate};
@@ -554,8 +567,8 @@ static int replay_now(struct df_gnode *n, const struct exec *e)
 }
 
 /*
- * Submits one instance of the node's collective. *late: an error after which it is submitted.
- * Returns 1 if it has ended already, 0, or -errno.
+ * Submits one instance of the node's collective. Stores in *late an error after which it is
+ * submitted all the same. Returns 1 if it has ended already, 0 if not, or -errno.
  */
 static int replay(struct df_gnode *n, const struct exec *e, const struct df_mstream *s, int *late)
 {
@@ -600,9 +613,9 @@ static int is_among(struct df_gnode *const *v, size_t nr, const struct df_gnode 
 }
 
 /*
- * The instances that were submitted will not be launched. Their communicators end, because what the
- * graph computes for them is missing; and the stream does what the graph would have done at their
- * gates, so that neither the executor nor a later replay finds an arrival missing.
+ * Ends instances that were submitted but will not be launched. Their communicators end, because the
+ * graph does not compute their data. The stream does what the graph would have done at their gates,
+ * so that neither the executor nor a later replay finds an arrival missing.
  */
 static void lose(struct df_gnode *const *v, size_t nr, const struct df_mstream *s)
 {
@@ -611,7 +624,7 @@ static void lose(struct df_gnode *const *v, size_t nr, const struct df_mstream *
 	for (i = 0; i < nr; i++)
 		if (v[i]->slot && v[i]->ops.lost)
 			v[i]->ops.lost(v[i]->arg);
-	/* A collective that is there twice arrives twice, one after the other. */
+	/* A collective that is in the list twice arrives twice, one after the other. */
 	for (i = 0; i < nr && v[i]->slot; i = k) {
 		for (k = i + 1; k < nr && !is_among(v + i, k - i, v[k]);)
 			k++;
@@ -700,16 +713,19 @@ static int turn_over(const struct df_gnode *n, const struct df_replayed *t)
 	if (!is_done(t))
 		return 0;
 	/*
-	 * ACQUIRE pairs with the lane's write, which follows that of `open`: if `open` is 0 below,
-	 * the graph has closed the gate since.
+	 * ACQUIRE pairs with the lane's write, which follows the write of `open`. So if `open` is 0
+	 * below, the graph has closed the gate since.
 	 */
 	if (__atomic_load_n(&g->opened, __ATOMIC_ACQUIRE) >= t->opens)
 		return 1;
-	/* RELAXED: set before the instance was done. */
+	/* RELAXED: the value was set before the instance was done. */
 	if (t->opens <= __atomic_load_n(&g->lane, __ATOMIC_RELAXED) ||
 	    __atomic_load_n(&g->open, __ATOMIC_RELAXED))
 		return 0;
-	/* RELEASE pairs with the stream's wait for the gate. */
+	/*
+	 * RELEASE pairs with the stream's wait for the gate: without it the graph could continue
+	 * before the results are visible.
+	 */
 	__atomic_store_n(&g->open, 1, __ATOMIC_RELEASE);
 	return 1;
 }
@@ -741,7 +757,7 @@ int df_cuda_graph_poll(int *held)
 		*p = n->next;
 		n->busy = 0;
 		/*
-		 * With the lock held: otherwise the next replay could make the node busy, and
+		 * The lock is held here: otherwise the next replay could make the node busy and
 		 * change n->next.
 		 */
 		if (put(n)) {

@@ -18,31 +18,34 @@ struct df_gnote {
  */
 struct df_gslot {
 	struct df_kgate *gate;
-	struct df_gnode *of; /* NULL: unused */
+	struct df_gnode *of; /* NULL if the slot is unused */
 	UT_hash_handle hh;
-	struct df_gslot *next; /* of the unused ones */
+	struct df_gslot *next; /* next unused slot */
 };
 
 struct df_gnode {
-	struct df_gslot *slot; /* the gate that its memory operations name; NULL: only notes */
+	/* the gate that its memory operations name; NULL if it has only notes */
+	struct df_gslot *slot;
 	struct df_gnode *self; /* hash key */
 	UT_hash_handle hh;
 	struct df_capture_ops ops;
 	void *arg;
-	struct df_gnode *head; /* the first of those that were captured together */
+	struct df_gnode *head; /* the first of the nodes that were captured together */
 	uint32_t nr_group;
 	struct df_gnote *notes;
 	size_t nr_notes;
 	cuuint64_t capture;
-	uint64_t serial;	   /* of its capture */
-	uint64_t by;		   /* serial of the executable graph that replayed it last */
-	struct df_replayed last;   /* its last replay; done NULL: none */
-	struct df_replayed *turns; /* not done, or their gate has not been opened */
+	uint64_t serial;	 /* serial of its capture */
+	uint64_t by;		 /* serial of the executable graph that replayed it last */
+	struct df_replayed last; /* its last replay; `done` is NULL if there is none */
+	/* replays that are not done, or whose gate has not been opened */
+	struct df_replayed *turns;
 	uint32_t first, nr, cap;
-	int launching;	       /* whether a thread is in its replay() */
-	int busy;	       /* whether it has turns; it is in the list of busy nodes */
-	int refs;	       /* executable graphs, replays, and the driver's user object */
-	struct df_gnode *next; /* of the busy ones, or of those with notes */
+	int launching; /* whether a thread is in its replay() */
+	int busy;      /* whether it has turns; it is in the list of busy nodes */
+	/* references by executable graphs, replays, and the driver's user object */
+	int refs;
+	struct df_gnode *next; /* next busy node, or next node with notes */
 };
 
 /*
@@ -52,8 +55,8 @@ struct df_gnode {
 struct df_gnodes {
 	struct df_gnode **v;
 	size_t nr;
-	int bare;  /* whether the graph has no other nodes */
-	int chain; /* whether each follows the one before it */
+	int bare;  /* whether the graph has only these nodes */
+	int chain; /* whether each node follows the one before it */
 };
 
 /*
@@ -70,7 +73,10 @@ enum df_gpart { DF_GPART_NONE, DF_GPART_ARRIVES, DF_GPART_WAITS, DF_GPART_CLOSES
  * there.
  */
 CUresult df_gnodes_put(CUstream s, struct df_gnode *const *v, size_t nr);
-/* Captures the collectives, each on its stream. some: room for nr nodes. -errno. */
+/*
+ * Captures the collectives, each on its stream. `some` has space for nr nodes. Returns 0 or
+ * -errno.
+ */
 int df_gnodes_capture(struct df_mstream *const *s, struct df_gnode *const *v, uint32_t nr,
 		      struct df_gnode **some);
 CUdeviceptr df_gnode_word(const uint64_t *p);
@@ -84,7 +90,10 @@ void df_gnodes_read(void);
 void df_gnodes_read_end(void);
 /* Whether this is an existing node of ours. */
 int df_gnode_lives(const struct df_gnode *n);
-/* Finds the node whose gate the operation names; *n NULL: the node has ended. */
+/*
+ * Returns the role of the operation, and the node whose gate it names. *n is NULL if that node has
+ * ended.
+ */
 enum df_gpart df_gnode_part(const CUstreamBatchMemOpParams *op, struct df_gnode **n);
 
 #endif

@@ -19,12 +19,13 @@ struct item {
 	CUgraphNode node;
 	CUgraphNodeType type;
 	enum df_gpart part;
-	struct df_gnode *of;   /* the collective whose part it is */
-	struct df_gnode *ours; /* the collective that arrives here, or the notes */
+	struct df_gnode *of; /* the collective whose part it is */
+	/* for an arrival: its collective; for a node with notes: the notes */
+	struct df_gnode *ours;
 	struct df_gnodes sub;
-	uint64_t serial; /* of the first collective in it; 0: none */
-	size_t before;	 /* predecessors that have not been visited */
-	size_t next;	 /* its first edge */
+	uint64_t serial; /* serial of the first collective in it; 0 if there is none */
+	size_t before;	 /* number of predecessors that have not been visited */
+	size_t next;	 /* index of its first edge */
 };
 
 struct edge {
@@ -79,7 +80,10 @@ static int mem_op_of(CUgraphNode node, CUstreamBatchMemOpParams *out)
 	return 0;
 }
 
-/* Reads the edges of a graph, sorted by their start. items must be sorted by node. */
+/*
+ * Reads the edges of a graph, sorted by their start. `items` must be sorted by node. Returns 0 or
+ * -errno.
+ */
 static int read_edges(CUgraph graph, struct item *items, size_t nr, struct edge **out,
 		      size_t *out_nr)
 {
@@ -119,8 +123,8 @@ static int read_edges(CUgraph graph, struct item *items, size_t nr, struct edge 
 
 /*
  * Lists the collectives of a graph in an order in which the graph may execute them. A node is
- * listed after its predecessors; of several that could be next, the one captured first. So ranks
- * that captured the same collectives get the same order.
+ * listed after its predecessors. If several could be next, the one that was captured first is. So
+ * ranks that captured the same collectives get the same order.
  */
 static int in_order(struct item *items, size_t nr, const struct edge *edges, size_t nr_edges,
 		    struct df_gnodes *e)
@@ -181,7 +185,7 @@ static int read_item(CUgraphNode node, struct item *it, int depth)
 		}
 	} else if (!mem_op_of(node, &op)) {
 		it->part = df_gnode_part(&op, &it->of);
-		/* It names the gate of a node that has ended. */
+		/* The node names the gate of a collective that has ended. */
 		if (it->part && !it->of)
 			return -EOPNOTSUPP;
 		if (it->part == DF_GPART_ARRIVES) {
@@ -231,7 +235,7 @@ static void note_edge(struct triple *v, size_t nr, const struct item *from, cons
 	t->closed |= f == t && from->part == DF_GPART_WAITS && to->part == DF_GPART_CLOSES;
 }
 
-/* Whether all collectives that were captured together are there. */
+/* Whether all collectives that were captured together with n are in the graph. */
 static int has_group(struct triple *v, size_t nr, const struct df_gnode *n)
 {
 	uint32_t found = 0;
@@ -243,8 +247,8 @@ static int has_group(struct triple *v, size_t nr, const struct df_gnode *n)
 }
 
 /*
- * Returns -EOPNOTSUPP if a node is missing, changed, or detached from the others. with_edges: the
- * edges are known.
+ * Returns 0, or -EOPNOTSUPP if a node is missing, changed, or detached from the others.
+ * `with_edges`: the edges are known.
  */
 static int are_whole(struct triple *v, size_t nr, const struct item *items, size_t nr_items,
 		     const struct edge *edges, size_t nr_edges, int with_edges)
@@ -295,7 +299,10 @@ static int is_bare(size_t nr, const struct item *items, size_t nr_items)
 	return bare && ops == 3 * nr;
 }
 
-/* Whether a path of edges leads from one item to another. todo: room for twice the items. */
+/*
+ * Whether a path of edges leads from one item to another. `todo` has space for twice the number of
+ * items.
+ */
 static int leads_to(const struct item *items, size_t nr, const struct edge *edges, size_t nr_edges,
 		    size_t from, size_t to, size_t *todo)
 {
@@ -327,8 +334,8 @@ static int share(const struct item *a, const struct item *b)
 }
 
 /*
- * A gate serves one replay at a time: returns -EOPNOTSUPP if two children share a collective and
- * neither follows the other.
+ * A gate serves one replay at a time. Returns -EOPNOTSUPP if two children share a collective and
+ * neither follows the other, else 0 or -ENOMEM.
  */
 static int are_apart(const struct item *items, size_t nr, const struct edge *edges, size_t nr_edges)
 {
@@ -346,7 +353,8 @@ static int are_apart(const struct item *items, size_t nr, const struct edge *edg
 }
 
 /*
- * Checks the items of one graph and fills e. some: number of items that are ours or contain some.
+ * Checks the items of one graph and fills e. `some` is the number of items that are ours or contain
+ * some of ours. Returns 0 or -errno.
  */
 static int judge(CUgraph graph, struct item *items, size_t nr, size_t some, struct df_gnodes *e)
 {
@@ -507,7 +515,7 @@ CUdeviceptr df_gnode_word(const uint64_t *p)
 	return (CUdeviceptr)(uintptr_t)p;
 }
 
-/* Whether the driver reports the operation that was just captured for what it is. */
+/* Whether the driver reports the operation that was just captured correctly. */
 static int is_readable(CUstream s, const struct df_gnode *n)
 {
 	CUstreamCaptureStatus status;

@@ -22,7 +22,10 @@ struct df_drv_table {
 /* Filled by df_drv_open(), constant afterwards. */
 extern struct df_drv_table df_drv_table;
 
-/* The table for one call: no lock of ours may be held across it, which debug builds check. */
+/*
+ * Returns the table for one call. No lock of ours may be held during the call, which debug builds
+ * check.
+ */
 static inline const struct df_drv_table *df_drv_now(void)
 {
 	df_lock_none_held("the CUDA driver");
@@ -38,8 +41,8 @@ int df_drv_open(char *reason, size_t reason_bytes);
 /* Returns a function that not every driver has, or NULL. */
 void *df_drv_find(const char *name, int version);
 /*
- * Returns the edges of a graph, or, if from is NULL, their number: drivers have two forms of this
- * call. 0 or -errno.
+ * Stores the edges of a graph or, if `from` is NULL, only their number. Drivers have two forms of
+ * this call. Returns 0 or -errno.
  */
 int df_drv_graph_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *nr);
 /* Converts a result of the driver to -errno. */
@@ -60,14 +63,16 @@ struct df_mstream {
 	int device, priority;
 	unsigned int flags;
 	void *user;
-	uint8_t own; /* whether it is ours: no hook sees it */
+	uint8_t own; /* whether the stream is ours, so that no hook sees it */
 };
 
 struct df_cudev {
 	CUdevice device;
-	CUcontext ctx;	   /* the primary context, never released; NULL: not used yet */
-	const char *lacks; /* a requirement of the daemon that it does not meet; NULL: none */
-	char pci[16];	   /* PCI address; "": unknown */
+	/* the primary context, which is never released; NULL if it was not used yet */
+	CUcontext ctx;
+	/* a requirement of the daemon that the device does not meet; NULL if it meets all */
+	const char *lacks;
+	char pci[16]; /* PCI address; "" if unknown */
 };
 
 #define DF_CUDA_DEVICES_MAX 64
@@ -77,14 +82,14 @@ extern int df_nr_cudevs;
 extern const struct df_backend df_cuda_api;
 
 /*
- * Returns a context for memory that all devices see: one that this process already has, else that
- * of the calling thread's device. NULL: none.
+ * Returns a context for memory that all devices see: a context that this process already has, else
+ * that of the calling thread's device. Returns NULL if there is none.
  */
 CUcontext df_cuda_ctx_any(void);
-int df_cuda_device_any(void); /* the device of that context */
-/* Returns the calling thread's device: the first one if it has no context yet. */
+int df_cuda_device_any(void); /* returns the device of that context */
+/* Returns the calling thread's device, or the first one if the thread has no context yet. */
 int df_cuda_get_device(void);
-/* Returns the primary context of a device; NULL: the driver refuses. Any thread. */
+/* Returns the primary context of a device, or NULL if the driver refuses. Any thread. */
 CUcontext df_cuda_ctx(int device);
 /*
  * Makes a context current unless it is. Returns the token for df_cuda_leave(), or -errno, which is
@@ -94,21 +99,21 @@ int df_cuda_enter(CUcontext ctx);
 void df_cuda_leave(int entered);
 
 /*
- * Returns our state of the stream with this handle; makes it if there is none. NULL: not a stream
- * of this process, or no memory.
+ * Returns our state of the stream with this handle; makes it if there is none. Returns NULL if the
+ * handle is no stream of this process, or if memory is short.
  */
 struct df_mstream *df_cuda_stream(CUstream handle, int ptds);
-/* As above, but returns NULL if there is none. */
+/* As above, but returns NULL if there is no state. */
 struct df_mstream *df_cuda_stream_known(CUstream handle, int ptds);
 void df_cuda_stream_describe(struct df_mstream *s, struct df_stream_info *out);
 void df_cuda_stream_forget(struct df_mstream *s);
-/* Calls fn for all streams of a device; -1: of all devices. fn runs with no lock held. */
+/* Calls fn for all streams of a device (-1: of all devices), with no lock held. */
 void df_cuda_stream_each(int device, void (*fn)(const struct df_stream_info *s, void *arg),
 			 void *arg);
 
 /*
- * cuda_event.c: the flags with which an event was created. An event whose creation was not seen
- * counts as one with timing.
+ * cuda_event.c: stores the flags with which an event was created. An event whose creation was not
+ * seen counts as an event with timing.
  */
 int df_cuda_event(CUevent event, struct df_event_info *out);
 void df_cuda_event_made(CUevent event, unsigned int flags);
@@ -119,18 +124,18 @@ int df_cuda_event_wait(struct df_mstream *s, void *event);
 int df_cuda_event_new(int device, void **event);
 void df_cuda_event_delete(void *event);
 
-/* cuda_peers.c, for struct df_backend */
+/* cuda_peers.c: for struct df_backend */
 int df_cuda_reaches(int device, int other);
-/* Notes that kernels of the device can access the other device's memory; -1: any device's. */
+/* Notes that kernels of the device can access another's memory (-1: that of any). */
 void df_cuda_peers_note(int device, int other);
 
-/* captures in progress, as counted by the hook; -1: they are not counted */
+/* number of captures in progress, as counted by the hook; -1 if they are not counted */
 extern int df_cuda_captures;
 extern const struct df_hooks *df_cuda_hooks;
-/* This process only records (df_cuda_open_recording()), so it has no daemon. */
+/* whether this process only records (df_cuda_open_recording()), so that it has no daemon */
 extern int df_cuda_recording;
 
-/* cuda_alloc.c, for struct df_backend */
+/* cuda_alloc.c: for struct df_backend */
 int df_cuda_mem_info(const void *ptr, struct df_mem_info *out);
 int df_cuda_mem_alloc(int device, size_t bytes, void **out);
 int df_cuda_mem_free(void *ptr);
@@ -150,7 +155,7 @@ int df_cuda_graph_set(CUgraphNode node, const struct df_node_set *to);
 void df_cuda_graph_gone(CUgraphExec exec);
 /*
  * Submits a graph that has only collectives. Returns 1 if they are on the stream and nothing else
- * is left to do; 0 if the graph must be launched; or -errno.
+ * is left to do, 0 if the graph must be launched, or -errno.
  */
 int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s);
 /* Submits the collectives of a graph that is about to be launched on the stream. */
@@ -161,7 +166,8 @@ void df_cuda_graph_lost(CUgraphExec exec, const struct df_mstream *s);
 void df_cuda_graph_kept(void);
 /*
  * Polls replays in progress, and opens the gates of graphs whose collectives were ended. Returns
- * how many are left. *held: whether one of them is done, and its graph may wait for the next poll.
+ * how many replays are left. Sets *held if one of them is done but its graph may wait for the next
+ * poll.
  */
 int df_cuda_graph_poll(int *held);
 /* Returns a sum that changes when a graph reaches a collective. Only for the poller. */
@@ -170,7 +176,7 @@ uint64_t df_cuda_graph_arrivals(void);
 /* Keeps strict order from now on, because some calls of the application are not seen. */
 void df_cuda_strict(void);
 
-/* cuda_engine.c, for struct df_blocks */
+/* cuda_engine.c: for struct df_blocks */
 int df_cuda_pass(int device);
 void df_cuda_wait(int device, int (*ready)(void *arg), void *arg);
 void df_cuda_first_turns(int device);
@@ -178,12 +184,12 @@ uint64_t df_cuda_device_id(int device);
 uint32_t df_cuda_blocks(void);
 long df_cuda_ctas(int device);
 
-/* cuda_mem.c: memory that host and device see at the same address, from large pinned pieces. */
+/* cuda_mem.c: pinned memory that host and devices see at the same address. */
 void *df_cuda_pinned(size_t bytes, int zero);
 void df_cuda_pinned_free(void *p);
 /*
- * With no lock held: waits, for a bounded time, until there is enough memory for the next
- * submission.
+ * Waits, for a bounded time, until there is enough memory for the next submission. The caller holds
+ * no lock.
  */
 void df_cuda_reserve(void);
 
@@ -197,19 +203,19 @@ int df_cuda_show(void *base, uint64_t bytes);
 void df_cuda_hide(void *base);
 
 /*
- * cuda_gate.c: an event that all streams of a device wait for, and the waits that a new stream
- * inherits from it.
+ * cuda_gate.c: makes all streams of a device wait for an event. A new stream inherits these
+ * waits.
  */
 void df_cuda_gate_wait(int device, const struct df_event_info *event);
 void df_cuda_gate_follow(struct df_mstream *s);
 
-/* cuda_kernels.c: around a launch of the application; see struct df_cuda_front. */
+/* cuda_kernels.c: called around a launch of the application; see struct df_cuda_front. */
 int df_cuda_launch_enter(const struct df_cuda_launch *l);
 void df_cuda_launch_leave(const struct df_cuda_launch *l, int token, int launched);
 
-/* cuda_mps.c. Whether processes share the device through MPS. */
+/* cuda_mps.c: whether processes share the device through MPS. */
 int df_cuda_mps(int device);
-/* Returns how many multiprocessors this process may use; 0: the driver does not say. */
+/* Returns how many multiprocessors this process may use, or 0 if the driver does not report it. */
 int df_cuda_multiprocessors(int device);
 struct df_member;
 /*
@@ -222,26 +228,26 @@ CUresult df_cuda_queue(int device, CUstream *stream, CUfunction *fn, const char 
 		       const void *image);
 
 /*
- * cuda_daemon.c. enter 1: before a driver call that may wait for the device; asks the daemon to
- * leave it, and waits a little until it has. enter 0: after that call.
+ * cuda_daemon.c: called before (`enter` 1) and after (0) a driver call that may wait for the
+ * device. Before the call, asks the daemon to leave the device, and waits a little until it has.
  */
 void df_cuda_quiet(int device, int enter);
 
 /*
- * cuda_aside.c: around a driver call of the calling thread that waits for all streams of the device
- * (-1: of all devices, as when it frees memory that other devices may see) with a lock that other
- * threads need (runtime/order/waits.h). wait: wait until none of the streams waits; else return 0
- * if one does.
+ * cuda_aside.c: called around a driver call of the calling thread that waits for all streams of the
+ * device while it holds a lock that other threads need (runtime/order/waits.h). Device -1 means all
+ * devices, as when the call frees memory that other devices may see. If `wait`, waits until none of
+ * the streams waits. Else returns 0 if one does.
  */
 int df_cuda_alone_enter(int device, int wait);
 void df_cuda_alone_leave(void);
 /*
- * The same around such a call of our own, on a thread that may wait, together with a quiet time of
- * all devices. enter 1: before the call; 0: after it.
+ * As above around such a call of our own, on a thread that may wait, together with a quiet time of
+ * all devices. `enter` is 1 before the call and 0 after it.
  */
 void df_cuda_alone(int enter);
 
-/* fatbin.c. Returns the kernel's code; NULL: this build has none. */
+/* fatbin.c: returns the kernel's code, or NULL if this build has none. */
 const void *df_cuda_fatbin(void);
 
 #endif

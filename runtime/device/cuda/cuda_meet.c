@@ -1,10 +1,10 @@
 /*
- * Which ranks can access each other's GPU memory. When a communicator is made, its ranks exchange
- * handles of the first chunk of their GPU memory, each tries to access the chunks of its node, and
- * all exchange the results. Two ranks use the transport "p2p" only if each can access the other, so
- * both choose alike. And if a driver refuses (a divided GPU, no peer access, CUDA IPC disabled),
- * that is known before the first connector is made. Meanwhile, host memory that the ranks share is
- * pinned. Derived communicators reuse the results.
+ * Finds out which ranks can access each other's GPU memory. When a communicator is made, its ranks
+ * exchange handles of the first chunk of their GPU memory, each tries to access the chunks of its
+ * node, and all exchange the results. Two ranks use the transport "p2p" only if each can access the
+ * other, so both choose alike. And if a driver refuses (a divided GPU, no peer access, CUDA IPC
+ * disabled), that is known before the first connector is made. Meanwhile, host memory that the
+ * ranks share is pinned. Derived communicators reuse the results.
  *
  * Runs on the thread that makes the communicator, with no lock held. Driver calls that may take
  * long are made on other threads, and count as refused after a limit. One lock for the table.
@@ -29,11 +29,14 @@
 #define CHUNK_NS (500 * DF_NS_PER_MS)
 #define REACH_NS (2 * DF_NS_PER_S)
 
-/* A rank's message to the others; bytes 0: it has no memory that another process could open. */
+/*
+ * A rank's message to the others. `bytes` is 0 if the rank has no memory that another process could
+ * open.
+ */
 struct card {
 	uint64_t bytes;
 	uint8_t handle[64];
-	uint32_t here; /* whether it has GPU memory for connectors */
+	uint32_t here; /* whether the rank has GPU memory for connectors */
 	uint32_t pad;
 };
 
@@ -104,8 +107,8 @@ static void ask_access(void *arg)
 	/* The application may have enabled it. */
 	can = r == CUDA_SUCCESS || r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 	/*
-	 * RELEASE pairs with the ACQUIRE in access_state(): when the state says so, the access is
-	 * enabled.
+	 * RELEASE pairs with the ACQUIRE in access_state(): without it a thread could use the
+	 * access before it is enabled.
 	 */
 	__atomic_store_n(&accesses[a][b], can ? ACCESS_YES : ACCESS_NO, __ATOMIC_RELEASE);
 }
@@ -120,7 +123,7 @@ static enum access access_state(int a, int b)
 					__ATOMIC_RELAXED) &&
 	    df_cuda_aside(ask_access, (void *)(uintptr_t)(a * DF_CUDA_DEVICES_MAX + b)))
 		__atomic_store_n(&accesses[a][b], ACCESS_UNKNOWN, __ATOMIC_RELAXED);
-	/* ACQUIRE pairs with the RELEASE in ask_access(). */
+	/* ACQUIRE pairs with the RELEASE in ask_access(), which says why. */
 	return __atomic_load_n(&accesses[a][b], __ATOMIC_ACQUIRE);
 }
 

@@ -7,9 +7,12 @@
 struct df_ctl_comm;
 struct df_member;
 
-/* Blocks. Returns 0 or -errno of the control plane. */
+/*
+ * Finds out which ranks can access each other's memory. Blocks. Returns 0 or -errno of the control
+ * plane.
+ */
 int df_cuda_meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *stop);
-/* Whether both can access each other's memory. */
+/* Whether both ranks can access each other's memory. */
 int df_cuda_agreed(const struct df_member *self, const struct df_member *peer);
 
 #endif

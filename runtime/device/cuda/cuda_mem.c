@@ -67,14 +67,14 @@ static void refill(void *arg)
 		df_warn_once("cannot pin %u MiB of memory for the GPU", PIECE_BYTES >> 20);
 }
 
-/* Under the lock. */
+/* Starts to make a spare piece. The caller holds the lock. */
 static void refill_begin(void)
 {
 	if (!spare && !refilling)
 		refilling = df_cuda_aside(refill, NULL) == 0;
 }
 
-/* Under the lock. Returns NULL if there is no memory now. */
+/* Cuts a block from a piece. Returns NULL if there is no memory now. The caller holds the lock. */
 static struct head *cut(size_t whole)
 {
 	struct head *h;

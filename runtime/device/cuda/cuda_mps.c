@@ -1,7 +1,7 @@
 /*
- * A GPU that processes share through MPS (docs/cuda-backend.md). The server does not reveal its
- * clients. So this is known: whether there is a server, which share of the multiprocessors this
- * process may use, and how many processes of a communicator share a GPU. Blocks of different
+ * Handles a GPU that processes share through MPS (docs/cuda-backend.md). The server does not reveal
+ * its clients. Only this is known: whether there is a server, which share of the multiprocessors
+ * this process may use, and how many processes of a communicator share a GPU. Blocks of different
  * clients are on the device together, and none is suspended for another client: blocks that do not
  * fit wait until a daemon leaves by its clock.
  */
@@ -25,7 +25,7 @@ int df_cuda_mps(int device)
 
 	if (df_drv.device_attribute(&on, MPS_ENABLED, df_cudevs[device].device) == CUDA_SUCCESS)
 		return on != 0;
-	/* An older driver does not say. It looks for a server if this pipe exists. */
+	/* An older driver does not report this. It looks for a server if this pipe exists. */
 	snprintf(path, sizeof(path), "%s/control", dir && *dir ? dir : "/tmp/nvidia-mps");
 	return access(path, F_OK) == 0;
 }
@@ -53,7 +53,7 @@ void df_cuda_mps_fits(const struct df_member *members, int nranks, int rank)
 	static int told;
 	int i, k, nr = 0;
 
-	/* The whole GPU counts, however much of it this process may use. */
+	/* The whole GPU counts, even if this process may use only a part of it. */
 	if (!df_cuda_mps(self->device) ||
 	    df_drv.device_attribute(&nr, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
 				    df_cudevs[self->device].device) != CUDA_SUCCESS)

@@ -14,7 +14,7 @@
 
 #define CLEAR_NS (100 * DF_NS_PER_MS) /* kernels of the application may precede the clearing */
 
-static uint64_t *words[DF_CUDA_DEVICES_MAX]; /* atomic; NULL: none */
+static uint64_t *words[DF_CUDA_DEVICES_MAX]; /* by device; atomic; NULL if the device has none */
 
 void df_cuda_near_make(int device, CUstream stream)
 {
@@ -30,7 +30,10 @@ void df_cuda_near_make(int device, CUstream stream)
 		       df_now_ns() < until)
 			sched_yield();
 	if (r == CUDA_SUCCESS)
-		/* RELEASE pairs with the ACQUIRE in df_cuda_near_words(): they are cleared. */
+		/*
+		 * RELEASE pairs with the ACQUIRE in df_cuda_near_words(): without it the words
+		 * could be used before they are cleared.
+		 */
 		__atomic_store_n(&words[device], (uint64_t *)(uintptr_t)p, __ATOMIC_RELEASE);
 	else if (r != CUDA_ERROR_NOT_READY)
 		df_drv.mem_free(p);

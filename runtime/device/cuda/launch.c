@@ -8,8 +8,8 @@
 static void gone(struct df_launch *l, const struct df_launch_in *in)
 {
 	/*
-	 * A kernel that made no progress is launched again after a growing delay, another one at
-	 * once.
+	 * A kernel that made no progress is launched again after a growing delay. A kernel that
+	 * made progress is launched again at once.
 	 */
 	if (l->state == DF_LAUNCH_LEAVING || in->progress != l->progress) {
 		l->backoff_ns = 0;

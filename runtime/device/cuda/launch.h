@@ -8,12 +8,12 @@
  * the call may wait for a stream that waits for us.
  *
  * The kernel has only as many blocks as it needs, because each takes a multiprocessor from the
- * application. When more are needed, it is asked to leave and launched again with more; the same
- * when fewer have been needed for some time. While nothing makes progress, it only waits for peers,
- * and one block is enough for that. So it then has one block, and all of them again when something
- * makes progress. But the first block does not see the progress that only concerns other blocks. So
- * a launch of one block without progress is followed by a launch of all: when it has left, or after
- * DF_LAUNCH_WIDEN_NS if DFSHIM_QUIT_US makes it stay longer.
+ * application. When more are needed, it is asked to leave and launched again with more. It is
+ * launched with fewer when fewer have been needed for some time. While nothing makes progress, it
+ * only waits for peers, and one block is enough for that. So it then has one block, and all of them
+ * again when something makes progress. But the first block does not see the progress that only
+ * concerns other blocks. So a launch of one block without progress is followed by a launch of all:
+ * when it has left, or after DF_LAUNCH_WIDEN_NS if DFSHIM_QUIT_US makes it stay longer.
  */
 #ifndef DF_RUNTIME_DAEMON_LAUNCH_H
 #define DF_RUNTIME_DAEMON_LAUNCH_H
@@ -34,25 +34,27 @@ enum df_launch_act {
 	DF_LAUNCH_ASK, /* set the request to leave */
 };
 
-#define DF_LAUNCH_QUIET_NS    2000000  /* how long a quiet time may delay work in flight */
-#define DF_LAUNCH_NARROW_NS   10000000 /* how long blocks without work stay */
-#define DF_LAUNCH_WIDEN_NS    50000000 /* how long one block waits without the others */
+#define DF_LAUNCH_QUIET_NS    2000000  /* maximum time that a quiet time delays work in flight */
+#define DF_LAUNCH_NARROW_NS   10000000 /* time that blocks without work stay */
+#define DF_LAUNCH_WIDEN_NS    50000000 /* time that one block waits without the others */
 #define DF_LAUNCH_BACKOFF_MIN 20000
 #define DF_LAUNCH_BACKOFF_MAX 10000000
-#define DF_LAUNCH_FAILURES    50 /* after this many failures in a row, the device is given up */
+/* number of failures in a row after which the device is given up */
+#define DF_LAUNCH_FAILURES 50
 
 struct df_launch {
 	enum df_launch_state state;
-	uint64_t quiet_since; /* 0: no quiet time */
+	uint64_t quiet_since; /* 0 if there is no quiet time */
 	uint64_t next_ns;     /* earliest next launch */
 	uint64_t backoff_ns;
-	uint64_t wide_since; /* since when there are more blocks than needed; 0: there are not */
-	uint32_t width;	     /* blocks of the launch */
-	uint32_t narrow;     /* there should be one block */
-	uint64_t slices, still_since; /* at the last check, and since when the same */
-	uint64_t progress;	      /* at the last launch */
+	uint64_t wide_since; /* since when there are more blocks than needed; 0 if there are not */
+	uint32_t width;	     /* number of blocks of the launch */
+	uint32_t narrow;     /* whether there should be only one block */
+	/* value at the last check, and since when it has not changed */
+	uint64_t slices, still_since;
+	uint64_t progress; /* value at the last launch */
 	uint64_t launches, quits;
-	uint32_t failures; /* in a row */
+	uint32_t failures; /* number of failures in a row */
 };
 
 /* The state that the poller observes. */
@@ -60,16 +62,19 @@ struct df_launch_in {
 	uint64_t now_ns;
 	uint64_t progress; /* a number that changes with any progress */
 	int outstanding;   /* operations are in flight */
-	uint32_t width;	   /* number of blocks with work; 0: none, or unknown */
+	uint32_t width;	   /* number of blocks with work; 0 if none has, or if unknown */
 	uint64_t slices;   /* a number that changes when a block moves data */
 	int exited;	   /* the kernel's stream is idle */
 	int quiet;	   /* a thread is in a call that may wait for the device */
 };
 
-/* Makes one decision. sleep_ns: how long nothing can change by itself; 0: call again at once. */
+/*
+ * Makes one decision. *sleep_ns is the time in which nothing can change by itself; 0 means to call
+ * again at once.
+ */
 enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in *in,
 				  uint64_t *sleep_ns);
-/* The launch that was just decided failed. fatal: it always will. */
+/* Call when the launch that was just decided failed. `fatal`: it will always fail. */
 void df_launch_failed(struct df_launch *l, uint64_t now_ns, int fatal);
 
 #endif

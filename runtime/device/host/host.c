@@ -1,5 +1,5 @@
 /*
- * CPU threads as the executor of blocks: memory is plain, threads.c does the rest. libdfhost.so, if
+ * CPU threads as the executor of blocks (threads.c), with ordinary memory. libdfhost.so, if
  * preloaded, provides the application's streams and memory. Any thread.
  */
 #define _GNU_SOURCE
@@ -17,9 +17,9 @@
 #include "runtime/device/device.h"
 #include "runtime/device/host/threads.h"
 
-#define LARGE (64u << 10) /* pages of a larger allocation are not touched to clear them */
+#define LARGE (64u << 10) /* larger allocations are cleared without touching their pages */
 
-/* One block: a rank uses one core, and more blocks would help only with free cores. */
+/* Returns one block: a rank uses one core, and more blocks would help only with free cores. */
 static uint32_t blocks(void)
 {
 	return 1;
@@ -67,8 +67,8 @@ static int meet(struct df_ctl_comm *ctl, int nranks, int rank, const uint32_t *s
 static void reserve(void) {}
 
 /*
- * df_engine_purge() takes the blocks' locks; threads that hold one release it after a burst of
- * turns.
+ * Stops a device. df_engine_purge() takes the blocks' locks; threads that hold one release it after
+ * a burst of turns.
  */
 static int stop(int device)
 {
@@ -78,7 +78,7 @@ static int stop(int device)
 
 /*
  * Clears new memory. A device's rings are large, and most devices that a process sees stay unused:
- * whole pages are given back to the kernel instead, which gives zeroed ones when they are used.
+ * whole pages are given back to the kernel instead, which supplies zeroed pages when they are used.
  */
 static void clear(void *p, size_t bytes)
 {

@@ -6,8 +6,8 @@
  * against each other.
  *
  * Under priority order (df_policy.let), several threads execute one block. A large slice moves
- * without the block's lock, and a thread that waits for something more urgent meanwhile executes
- * that itself, on its own processor: a wake-up across processors may take longer than the
+ * without the block's lock. Meanwhile a thread that waits for a more urgent operation executes that
+ * operation itself, on its own processor: a wake-up across processors may take longer than the
  * operation.
  *
  * Where threads sleep:
@@ -41,20 +41,24 @@
 #include "runtime/transport/transport.h"
 #include "trace/record/writer.h"
 
-#define BURST 64 /* turns of one block before the thread goes to another */
+#define BURST 64 /* turns of one block after which the thread continues with another block */
 #define SPIN_PASSES                                                                                \
 	800 /* passes without progress before yielding the core, if every thread has one */
-#define CROWD_PASSES 4 /* the same if threads outnumber the cores; 1 if a processor was lost */
+/*
+ * passes without progress before yielding if threads outnumber the cores; 1 if a processor was
+ * lost
+ */
+#define CROWD_PASSES 4
 /* passes per reading of the clock: most passes take as long as reading it */
 #define CLOCK_PASSES  8
 #define URGENT_PASSES 50 /* passes without progress while another thread moves large slices */
 #define SHORT_PASSES  32 /* passes of a waiting thread before it counts as a helper */
 #define FIRST_TURNS   2	 /* turns of a small operation by the thread that submits it */
-#define YIELD_PASSES  64 /* before sleeping */
-/* the same as a time, for passes that take long, as on an emulated processor */
+#define YIELD_PASSES  64 /* passes before sleeping */
+/* minimum time before sleeping, for passes that take long, as on an emulated processor */
 #define AWAKE_NS     (500 * DF_NS_PER_US)
 #define DOZE_NS	     200000
-#define LINGER_NS    5000000 /* how long a worker dozes after the last work */
+#define LINGER_NS    5000000 /* time that a worker dozes after the last work */
 #define SLEEP_MIN_NS 50000
 /*
  * A gap in the clock that means a lost processor: no pass takes this long, nor do our other threads
@@ -62,9 +66,9 @@
  */
 #define LOST_NS (100 * DF_NS_PER_US)
 #define LOST_MIN_NS                                                                                \
-	(100 * DF_NS_PER_MS) /* how long a lost processor counts; doubled if it is lost again */
+	(100 * DF_NS_PER_MS) /* time that a lost processor counts; doubled if it is lost again */
 #define LOST_MAX_NS (10 * DF_NS_PER_S)
-/* it is lost again if that happens within this multiple of the time */
+/* the processor is lost again if that happens within this multiple of the time */
 #define LOST_AGAIN	4
 #define WORKER_SLICE_NS 10000000 /* several times the kernel's own slice */
 #define SLEEP_MAX_NS	10000000
@@ -80,18 +84,21 @@ static struct {
 	uint32_t dozing;   /* workers that sleep with a time-out */
 	uint32_t work_seq; /* futex word of dozing and sleeping workers */
 	uint32_t resting;  /* waiting threads that leave the driving to others */
-	uint32_t end_seq;  /* their futex word: an operation has ended */
+	uint32_t end_seq;  /* futex word of resting threads; changes when an operation has ended */
 	uint64_t quit_ns;  /* idle time that counts as a quit */
 	uint64_t launches;
-	uint64_t lost_until, lost_ns; /* guarded by nothing, RELAXED: see look_at_clock() */
+	uint64_t lost_until, lost_ns; /* guarded by no lock, RELAXED: see look_at_clock() */
 	uint32_t lost;		      /* whether lost_until is in the future */
 	const struct df_execs *execs; /* atomic */
-	uint32_t nr_blocks;	      /* of all devices in use */
+	uint32_t nr_blocks;	      /* number of blocks of all devices in use */
 } eng = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "engine"), .execs = &none};
 
 static const struct df_execs *execs(void)
 {
-	/* ACQUIRE pairs with the RELEASE in df_threads_start(): the devices are initialised. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_threads_start(): without it the devices might not be
+	 * initialised.
+	 */
 	return __atomic_load_n(&eng.execs, __ATOMIC_ACQUIRE);
 }
 
@@ -145,13 +152,14 @@ static int alone(void)
 	return __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED) == 1 && !crowded();
 }
 
-/* The outcome of a pass over one or all blocks; the highest wins. */
+/* The outcome of a pass over one or all blocks. The highest value wins. */
 enum look {
-	LOOK_STUCK,  /* every task of every block has been tried since the last progress */
-	LOOK_TAKEN,  /* priority order: others move large slices, and nothing is more urgent */
-	LOOK_URGENT, /* the same, but something more urgent cannot move yet */
+	LOOK_STUCK, /* every task of every block has been tried since the last progress */
+	/* priority order: other threads move large slices, and no operation is more urgent */
+	LOOK_TAKEN,
+	LOOK_URGENT, /* as LOOK_TAKEN, but a more urgent operation cannot move yet */
 	LOOK_SPINS,  /* nothing moved, but some tasks have not had their turn */
-	LOOK_BESIDE, /* something more urgent moved while others move large slices */
+	LOOK_BESIDE, /* a more urgent operation moved while other threads move large slices */
 	LOOK_MOVED,
 };
 
@@ -280,7 +288,7 @@ static enum look pass(int first)
 
 /*
  * Makes a pass and drives the network, for a thread that only waits. Skips the network if ready()
- * (NULL: none) is true after the pass.
+ * is true after the pass. `ready` may be NULL.
  */
 static enum look pass_on(int device, int (*ready)(void *arg), void *arg)
 {
@@ -299,10 +307,10 @@ int df_threads_pass(int device)
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 struct backoff {
-	uint32_t idle;	 /* passes without progress */
-	uint32_t quit;	 /* the idle time has become a voluntary quit */
+	uint32_t idle;	 /* number of passes without progress */
+	uint32_t quit;	 /* whether the idle time has become a voluntary quit */
 	uint64_t since;	 /* the first reading of the clock */
-	uint64_t looked; /* the last one, or the last wake-up */
+	uint64_t looked; /* the last reading, or the last wake-up */
 };
 
 /* Counts a quit, once, when a driving thread has moved nothing for quit_ns (DFSHIM_QUIT_US). */
@@ -350,8 +358,8 @@ static void sleep_on_bell(int64_t ns, int device, int (*ready)(void *arg), void 
 /*
  * A thread that spins or yields and sees the clock leap has lost its processor: to another program,
  * to a node emulated on this machine, or to a quota. The operation that it waits for may need that
- * processor too, so for some time all waiting threads yield early. since: the previous reading, or
- * 0. Returns the time.
+ * processor too, so for some time all waiting threads yield early. `since` is the previous reading,
+ * or 0. Returns the time.
  */
 static uint64_t look_at_clock(uint64_t since)
 {
@@ -408,8 +416,8 @@ static void back_off(struct backoff *b, enum look look, int device, int (*ready)
 }
 
 /*
- * Another thread, maybe on this very processor, moves all that could move: leaves it alone until an
- * operation ends. Spinning would keep both a bulky operation and an urgent one from the processor.
+ * Sleeps until an operation ends. Another thread, maybe on this very processor, moves everything
+ * that could move. Spinning would take the processor from both a bulky operation and an urgent one.
  * tests/model/rest.pml is the model.
  */
 static void rest(int (*ready)(void *arg), void *arg)
@@ -420,7 +428,7 @@ static void rest(int (*ready)(void *arg), void *arg)
 	__atomic_add_fetch(&eng.resting, 1, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	/*
-	 * Only a missed wake-up would need the time-out. It is not shorter, because the kernel
+	 * The time-out is needed only if a wake-up is missed. It is not shorter, because the kernel
 	 * programs its timer for a time-out before the next tick: in a virtual machine that takes
 	 * as long as the operation.
 	 */
@@ -430,9 +438,10 @@ static void rest(int (*ready)(void *arg), void *arg)
 }
 
 /*
- * Another thread moves large slices, and something more urgent waits for a peer, which may arrive
- * at any moment unless it is late. Then this thread sleeps until the peer rings. It does not yield:
- * that would give the processor to a thread that moves slices, for as long as the kernel likes.
+ * Waits for a peer of an urgent operation while another thread moves large slices. The peer may
+ * arrive at any moment unless it is late. Then this thread sleeps until the peer rings. It does not
+ * yield: that would give the processor to a thread that moves slices, for as long as the kernel
+ * likes.
  */
 static void stand_by(uint32_t passes, enum look look, int device, int (*ready)(void *arg),
 		     void *arg)
@@ -453,8 +462,8 @@ static void help_begin(void)
 static void help_end(void)
 {
 	/*
-	 * No thread waits any more, but operations are left: a worker continues with them now, not
-	 * when it wakes up.
+	 * No thread waits any more, but operations are left. A worker continues with them now
+	 * instead of when it would wake up.
 	 */
 	if (__atomic_sub_fetch(&eng.helpers, 1, __ATOMIC_RELAXED) == 0 &&
 	    __atomic_load_n(&eng.dozing, __ATOMIC_RELAXED) && outstanding()) {
@@ -511,8 +520,8 @@ void df_threads_wait(int device, int (*ready)(void *arg), void *arg)
 /* ---- workers --------------------------------------------------------------------------------- */
 
 /*
- * Sleeps until there may be work. last: time of the last work. *doze: the last time-out if helpers
- * drove then, else 0.
+ * Sleeps until there may be work. `last` is the time of the last work. *doze is the last time-out
+ * if helpers drove then, else 0.
  */
 static void worker_rest(uint64_t last, int64_t *doze)
 {
@@ -582,8 +591,8 @@ static void *worker(void *arg)
 		}
 		last = df_now_ns();
 		/*
-		 * With a helper for every block this worker stays away: if it lost its core while
-		 * it owned a block, the helpers would have to wait.
+		 * If there is a helper for every block, this worker does not help: if it lost its
+		 * core while it owned a block, the helpers would have to wait.
 		 */
 		if (__atomic_load_n(&eng.helpers, __ATOMIC_RELAXED) >=
 		    __atomic_load_n(&eng.nr_blocks, __ATOMIC_RELAXED)) {
@@ -627,7 +636,7 @@ int df_threads_start(const struct df_execs *all)
 	if (!eng.quit_ns)
 		eng.quit_ns = (df_env()->quit_us == DF_AUTO ? 1000 : (uint64_t)df_env()->quit_us) *
 			      DF_NS_PER_US;
-	/* Once: running workers read it without the lock. */
+	/* Stored only once, because running workers read it without the lock. */
 	if (__atomic_load_n(&eng.execs, __ATOMIC_RELAXED) != all)
 		/* RELEASE pairs with the ACQUIRE in execs(). */
 		__atomic_store_n(&eng.execs, all, __ATOMIC_RELEASE);
@@ -658,10 +667,7 @@ void df_threads_resume(int device)
 
 void df_threads_submitted(void)
 {
-	/*
-	 * SEQ_CST pairs with worker_rest(): our submission is ordered before reading the number of
-	 * sleepers.
-	 */
+	/* SEQ_CST pairs with worker_rest(), which says why. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&eng.deep, __ATOMIC_RELAXED) && outstanding()) {
 		__atomic_add_fetch(&eng.work_seq, 1, __ATOMIC_RELAXED);

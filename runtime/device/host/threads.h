@@ -13,7 +13,7 @@ void df_threads_first_turns(int device);
 void df_threads_submitted(void);
 int df_threads_pass(int device);
 void df_threads_wait(int device, int (*ready)(void *arg), void *arg);
-/* From now on, until df_threads_resume(), no slice starts to move without its block's lock. */
+/* Until df_threads_resume(), no slice starts to move without its block's lock. */
 void df_threads_stop(int device);
 void df_threads_resume(int device);
 uint64_t df_threads_launches(void);
