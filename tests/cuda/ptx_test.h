@@ -1,6 +1,5 @@
 /*
- * For the tests of the PTX emulator: a kernel of a few instructions, run at once, and the faults
- * that it had.
+ * For the tests of the PTX emulator: runs a kernel of a few instructions and collects its faults.
  */
 #ifndef DF_TESTS_PTX_TEST_H
 #define DF_TESTS_PTX_TEST_H
@@ -21,7 +20,10 @@ static void fault(void *arg, const char *text)
 	snprintf(faults + strlen(faults), sizeof(faults) - strlen(faults), "%s\n", text);
 }
 
-/* The kernel `k` of one pointer: body, with %rd1 the pointer, %r1 the thread. */
+/*
+ * Returns a module with the kernel `k`, which has one parameter, a pointer. In `body`, %rd1 is the
+ * pointer and %r1 the number of the thread.
+ */
 static struct ptx_module *load_kernel(const char *decls, const char *body)
 {
 	static char text[16384];
@@ -37,7 +39,7 @@ static struct ptx_module *load_kernel(const char *decls, const char *body)
 	return ptx_load(text, strlen(text), "t_ptx");
 }
 
-/* Executes it on blocks of that number of threads. Returns the number of faults. */
+/* Runs such a kernel with `blocks` blocks of `threads` threads. Returns the number of faults. */
 static inline int run(const char *decls, const char *body, void *arg, unsigned int blocks,
 		      unsigned int threads)
 {

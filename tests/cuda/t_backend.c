@@ -1,7 +1,7 @@
 /*
- * The runtime on the GPU backend, with the test driver whose streams are threads and whose
- * kernel is the daemon's own code on CPU threads. Shows that collectives run through launches,
- * stream memory operations, quits and relaunches, and graphs; nothing about a GPU.
+ * The runtime on the GPU backend, over the test driver, whose streams are threads and whose kernel
+ * is the daemon's own code on CPU threads. Shows that collectives work with launches, stream memory
+ * operations, quits and relaunches, and graphs. Shows nothing about a real GPU.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -20,18 +20,18 @@ START_TEST(collectives)
 	start();
 	job(1000, 20, 0);
 	job(300000, 3, 0);
-	/* The kernel left in the pauses and was launched again. */
+	/* The daemon quit in the pauses and was launched again. */
 	ck_assert_uint_gt(df_blocks->launches(), 2 * RANKS);
 	ck_assert_uint_gt(fake->calls("cuStreamWaitValue64_v2"), 0);
-	/* Connectors, and the words of streams, lay in the devices' memory. */
+	/* Connectors and the streams' words were in device memory. */
 	ck_assert_uint_ge(fake->calls("cuMemAlloc_v2"), 4);
 	ck_assert_uint_eq(fake->calls("cuCtxEnablePeerAccess"), 2);
 }
 END_TEST
 
 /*
- * Loading waits for all that a context has: the kernel is there before the application has anything
- * that waits for it.
+ * Loading code waits until a context is idle. So the kernel must be loaded before the application
+ * has anything that waits for it.
  */
 START_TEST(loaded_early)
 {
@@ -46,8 +46,8 @@ START_TEST(loaded_early)
 END_TEST
 
 /*
- * The sum shows a change of any word: by it the poller knows that a stream has reached an
- * operation.
+ * The sum of all words changes with each word. By the sum the poller sees that a stream has reached
+ * an operation.
  */
 START_TEST(words_sum)
 {
@@ -68,8 +68,8 @@ START_TEST(words_sum)
 END_TEST
 
 /*
- * Words that a stream writes are polled in GPU memory, and the host has them in its own; where the
- * driver has no memory for that, there is one word for both.
+ * The daemon polls a word that a stream writes in GPU memory, and a copy in host memory serves the
+ * CPU. If the driver has no device memory for it, one word serves both.
  */
 START_TEST(near)
 {
@@ -99,15 +99,18 @@ START_TEST(near)
 }
 END_TEST
 
-/* Things that a machine may refuse: connectors then lie in host memory, and everything works. */
+/*
+ * Each of these keeps connectors in host memory or makes the daemon's stream an ordinary one;
+ * everything still works.
+ */
 START_TEST(refused)
 {
 	static const char *const set[][2] = {
 		{"FAKE_CUDA_NO_P2P", "1"}, {"DFSHIM_P2P", "0"}, {"DFSHIM_GPU_QUEUE", "green"}};
 
 	/*
-	 * The test driver is a driver of 13.0: no work queues; the daemon's stream has the highest
-	 * priority.
+	 * The test driver reports version 13.0, which has no work queues. Then the daemon's stream
+	 * has the highest priority.
 	 */
 	setenv(set[_i][0], set[_i][1], 1);
 	start();
@@ -120,8 +123,8 @@ START_TEST(refused)
 END_TEST
 
 /*
- * Under MPS there are blocks for the part of the GPU that the process may use, however the driver
- * reports MPS.
+ * Under MPS, the number of blocks follows the part of the GPU that the process may use, however the
+ * driver reports MPS.
  */
 START_TEST(mps)
 {
@@ -152,7 +155,10 @@ START_TEST(mps)
 }
 END_TEST
 
-/* Scratch of programs lies in the devices' memory; there is none until the driver gives it. */
+/*
+ * Scratch of programs is in device memory. df_cuda_scratch() returns -EAGAIN until the driver has
+ * allocated some.
+ */
 START_TEST(scratch)
 {
 	void *p, *q;
@@ -169,7 +175,7 @@ START_TEST(scratch)
 	ck_assert_int_eq(df_cuda_api.mem_info(p, &(struct df_mem_info){0}), 0);
 	df_cuda_scratch_free(p);
 	df_cuda_scratch_free(q);
-	/* Used again. */
+	/* The allocator uses freed scratch again. */
 	ck_assert_int_eq(df_cuda_scratch(0, 1000, &p), 0);
 	ck_assert_ptr_eq(p, q);
 	df_cuda_scratch_free(p);
@@ -184,7 +190,7 @@ START_TEST(graphs)
 }
 END_TEST
 
-/* The timer slack that the poller asks for. */
+/* the timer slack that the poller has set */
 static unsigned long slack;
 
 int prctl(int option, ...)
@@ -201,7 +207,7 @@ int prctl(int option, ...)
 	return (int)syscall(SYS_prctl, option, v[0], v[1], v[2], v[3]);
 }
 
-/* A nap of 20 us must not last 70: threads begin with a timer slack of 50 us. */
+/* The default timer slack of 50 us would make a nap of 20 us last 70 us. */
 START_TEST(naps)
 {
 	start();
@@ -211,7 +217,7 @@ START_TEST(naps)
 END_TEST
 
 /*
- * A communicator on the second device: nothing makes a context on the first, where it would take
+ * A communicator on the second device creates no context on the first, where the context would take
  * memory.
  */
 START_TEST(own_context)
@@ -250,7 +256,8 @@ START_TEST(own_context)
 END_TEST
 
 /*
- * A stream of ours is there before another thread keeps the driver's lock until the device is idle.
+ * dfshim keeps a spare stream. So it gets one while another thread holds the driver's lock until
+ * the device is idle.
  */
 START_TEST(spare_stream)
 {
@@ -264,7 +271,7 @@ START_TEST(spare_stream)
 	fake->hold(1);
 	ck_assert_int_eq(df_cuda_api.stream_new(0, &s), 0);
 	ck_assert(df_cuda_api.stream_idle(s.stream));
-	/* The next one is being made meanwhile. */
+	/* Meanwhile the next spare stream is being created. */
 	while (fake->calls("cuStreamCreateWithPriority") + fake->calls("cuStreamCreate") == before)
 		usleep(100);
 	fake->hold(0);
@@ -274,7 +281,7 @@ START_TEST(spare_stream)
 }
 END_TEST
 
-/* Launching fails for good: the communicators end, no thread hangs. */
+/* If launches fail for good, the communicators end with errors and no thread hangs. */
 START_TEST(lost_device)
 {
 	struct rank r[RANKS];
@@ -298,7 +305,7 @@ START_TEST(lost_device)
 }
 END_TEST
 
-/* ---- what a released wait owes --------------------------------------------------------------- */
+/* ---- what a released wait leaves to later work ----------------------------------------------- */
 
 static int seen_any;
 
@@ -309,7 +316,10 @@ static int peers_any(void)
 
 static const struct df_cuda_hook hook = {.peers_any = peers_any};
 
-/* An operation in flight that touches these bytes and is done when the word is. */
+/*
+ * Notes an operation that a released wait left pending: it reads these bytes, and is done when
+ * *word is 1.
+ */
 static void owe(int device, const uint64_t *word, uintptr_t at, size_t bytes)
 {
 	struct df_flight f = {.done = word, .value = 1, .in = at, .in_end = at + bytes};
@@ -329,8 +339,8 @@ static unsigned waits_of(const struct df_stream_info *s, enum df_work kind)
 }
 
 /*
- * A kernel follows the pending operations of the devices whose memory it may reach, other work all
- * of them.
+ * A kernel waits for the pending operations of those devices whose memory it may access. Other work
+ * waits for those of all devices.
  */
 START_TEST(kernels_pay)
 {
@@ -342,7 +352,7 @@ START_TEST(kernels_pay)
 	for (i = 0; i < 2; i++)
 		ck_assert_int_eq(df_cuda_api.stream_new(i, &s[i]), 0);
 	owe(0, &word, 4096, 4096);
-	/* No hook sees whether there is access. */
+	/* Without the hook, access between devices cannot be excluded. */
 	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_KERNEL), 1);
 	df_cuda_captures = 0;
 	df_cuda_hook = &hook;
@@ -351,7 +361,7 @@ START_TEST(kernels_pay)
 	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_GRAPH), 1);
 	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_MEMCPY), 1);
 	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_HOSTFN), 0);
-	/* One way is not the other. */
+	/* Access has a direction: device 0 to 1 does not matter here. */
 	df_cuda_peers_note(0, 1);
 	ck_assert_uint_eq(waits_of(&s[1], DF_WORK_KERNEL), 0);
 	if (_i == 0)
@@ -371,7 +381,10 @@ START_TEST(kernels_pay)
 }
 END_TEST
 
-/* Later streams wait for everything that a whole context waits for, too, while it is not done. */
+/*
+ * After a wait of a whole context, streams that are created later wait too, while the operation is
+ * pending.
+ */
 START_TEST(context_waits)
 {
 	CUresult (*make)(CUstream *, unsigned int), (*event)(CUevent *, unsigned int);
@@ -397,7 +410,7 @@ START_TEST(context_waits)
 	df_cuda_front.event_made(e, CU_EVENT_DISABLE_TIMING);
 	df_cuda_front.event_record(e, before, 0);
 	df_cuda_front.event_wait_ctx(e, NULL);
-	/* Another record, or its end, takes nothing from a wait. */
+	/* Recording the event again or destroying it does not cancel the wait. */
 	df_cuda_front.event_gone(e);
 	ck_assert_int_eq(make(&after, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
 	df_cuda_front.stream_made(after);
@@ -419,7 +432,7 @@ static void *unmap_thread(void *arg)
 	return NULL;
 }
 
-/* Addresses lose their memory when nothing that a released wait owes touches them any more. */
+/* Unmapping waits while an operation that a released wait left pending touches the memory. */
 START_TEST(unmap_pays)
 {
 	uint64_t word = 0;
@@ -427,7 +440,7 @@ START_TEST(unmap_pays)
 	int over = 0;
 
 	start();
-	/* Devices are in use. */
+	/* Puts the devices into use. */
 	job(1000, 1, 0);
 	df_stream_hooks.unmap(0, 4096, 4096);
 	owe(1, &word, 4096, 4096);
@@ -442,7 +455,7 @@ START_TEST(unmap_pays)
 END_TEST
 
 static const struct df_blocks *whole;
-static int live; /* pieces of memory that the daemon sees */
+static int live; /* number of allocations that the daemon can access */
 
 static void *count_alloc(size_t bytes, int zero)
 {
@@ -472,8 +485,8 @@ static int no_write(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64
 }
 
 /*
- * A communicator of one rank whose only operation the driver refuses. Returns the number of
- * operations that are left.
+ * Creates a communicator of one rank whose only operation the driver refuses. Returns the number of
+ * allocations that remain after its end.
  */
 static int refused_write(void)
 {
@@ -499,7 +512,7 @@ static int refused_write(void)
 	return live - before;
 }
 
-/* An operation that fails on its way leaves nothing behind. */
+/* An operation that fails in df_submit() leaks nothing. */
 START_TEST(unused_instance)
 {
 	const struct df_backend *machine;
@@ -518,7 +531,7 @@ START_TEST(unused_instance)
 	refusing.stream_idle = is_busy;
 	refusing.stream_write = no_write;
 	df_backend = &refusing;
-	/* The first one brings what the process keeps. */
+	/* The first call also allocates what the process keeps. */
 	first = refused_write();
 	ck_assert_msg(refused_write() == 0, "more than the first's %d are left", first);
 	df_backend = machine;

@@ -1,8 +1,8 @@
 /*
- * Slices by reference between two GPUs of one process that have access to each other, on the test
- * driver: which memory is named so, that no thread waits for a receiver that has stopped, and that
- * the names of an aborted operation are not read any more. For the last one there is a control:
- * with the withdrawal taken out (df_refs_withdraw(), by the linker), they are.
+ * Slices by reference between two GPUs of one process that can access each other's memory, on the
+ * test driver: which memory is sent by reference, that no thread waits for a receiver that has
+ * stopped, and that the references of an aborted operation are not read any more. The last test has
+ * a control: without the withdrawal (df_refs_withdraw(), replaced by the linker) they are read.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 #ifdef DF_DEBUG
 /*
- * A sanitizer's build has no GPU code (SAN=debug has), and the test driver needs none: it knows the
+ * A sanitizer's build has no GPU code (SAN=debug has). The test driver needs none: it knows the
  * kernel by its name.
  */
 const void *df_cuda_fatbin(void)
@@ -24,9 +24,11 @@ const void *df_cuda_fatbin(void)
 
 #define BYTES ((size_t)1 << 20)
 
-static uint64_t turns[RANKS]; /* of each device's block */
-static uint64_t stops_at; /* slices after which the second device's block stands still; 0: never */
-static int goes_on, untaken; /* atomic; goes_on: nothing is withdrawn */
+static uint64_t turns[RANKS]; /* turns that each device's block has made */
+/* the second device's block stops after this number of slices; 0: never */
+static uint64_t stops_at;
+/* goes_on: the stopped block continues (atomic); untaken: nothing is withdrawn */
+static int goes_on, untaken;
 
 static void turned(const struct df_kdaemon *d, const struct df_kblock *blk, unsigned int block)
 {
@@ -47,10 +49,10 @@ uint32_t __wrap_df_refs_withdraw(struct df_comm *comm)
 	return untaken ? 0 : __real_df_refs_withdraw(comm);
 }
 
-/* Slices that the device's rank has sent by reference. */
+/* Returns the number of slices that the device's rank has sent by reference. */
 static uint64_t refs_of(int device)
 {
-	/* Relaxed: a counter, which the block writes now and then. */
+	/* RELAXED: only a count. */
 	return __atomic_load_n(&df_rt.devs[device].exec.blocks[0].stats.refs, __ATOMIC_RELAXED);
 }
 
@@ -75,7 +77,8 @@ static void *device_memory(int device, size_t bytes)
 }
 
 /*
- * Memory that is mapped by hand, for its own device: access between contexts does not extend to it.
+ * Allocates memory with cuMemMap(), accessible to its own device only: peer access does not extend
+ * to it.
  */
 static void *mapped_memory(int device, size_t bytes)
 {
@@ -150,8 +153,8 @@ static void meet(struct side side[RANKS])
 	settings();
 	start();
 	/*
-	 * The test calls the driver past the hook, which is no reason for a stream to wait for its
-	 * operation.
+	 * The test calls the driver without the hook. That alone would make streams wait for
+	 * operations (strict order), so it is switched off.
 	 */
 	df_rt.strict = 0;
 	comms_new(comm);
@@ -163,7 +166,7 @@ static void meet(struct side side[RANKS])
 	}
 }
 
-/* From the first device to the second. */
+/* Submits a send on the first device, the matching receive on the second. */
 static void submit(struct side *s, const void *stream)
 {
 	struct df_op op = {.kind = s->rank ? DF_COLL_RECV : DF_COLL_SEND,
@@ -186,8 +189,8 @@ static int is_done(const struct side *s)
 }
 
 /*
- * The one connector of the first device's operation in flight: its slots, and the slices of an
- * operation.
+ * Waits for the first device's operation. Returns the number of slots of its only connector;
+ * *slices is the number of slices of the operation.
  */
 static uint64_t slots_of(uint64_t *slices)
 {
@@ -207,8 +210,8 @@ static uint64_t slots_of(uint64_t *slices)
 }
 
 /*
- * A send ends when all but as many slices as there are slots have been received, as one does that
- * copies.
+ * A send finishes when the receiver has taken all slices except the last ones, as many as there are
+ * slots. A send that copies its slices does so too.
  */
 START_TEST(stopped)
 {
@@ -225,7 +228,7 @@ START_TEST(stopped)
 	while (!is_done(&side[0]))
 		usleep(100);
 	ck_assert(!is_done(&side[1]));
-	/* The sender's buffer is the user's now. */
+	/* The application may change the sender's buffer now. */
 	memset(side[0].buf, 0xee, BYTES);
 	__atomic_store_n(&goes_on, 1, __ATOMIC_RELAXED);
 	while (!is_done(&side[1]))
@@ -240,9 +243,9 @@ START_TEST(stopped)
 END_TEST
 
 /*
- * The sender names data in its buffer, and its communicator is aborted before the receiver has
- * reached that point: the buffer is the user's, and the receiver, which knows nothing of it, reads
- * none of that. Without the withdrawal it does.
+ * The sender sends references to its buffer. Its communicator is aborted before the receiver has
+ * read them, so the application may change the buffer. The receiver does not know about the abort,
+ * and must not read the buffer. Without the withdrawal it does.
  */
 START_TEST(withdrawn)
 {
@@ -264,11 +267,11 @@ START_TEST(withdrawn)
 		usleep(100);
 	df_comm_abort(side[0].comm);
 	memset(side[0].buf, 0xee, BYTES);
-	/* RELEASE pairs with the stream's wait. */
+	/* RELEASE pairs with the load of `gate` by the driver's stream wait. */
 	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
 	while (!df_cuda_api.stream_idle(s.stream))
 		usleep(50);
-	/* The receiver's block looks at its operation, which may begin now. */
+	/* The receiver's operation may start now: wait for 2,000 turns of its block. */
 	from = __atomic_load_n(&turns[1], __ATOMIC_RELAXED);
 	while (__atomic_load_n(&turns[1], __ATOMIC_RELAXED) - from < 2000)
 		usleep(1000);

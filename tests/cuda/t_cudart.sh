@@ -1,7 +1,7 @@
 #!/bin/bash
-# The real libcudart, shared and static, on the test driver: it finds the driver by dlsym and then
-# by cuGetProcAddress, and so through our hook. How far it starts on a driver without the private
-# tables does not matter; it must get every function of the hook's table from us.
+# The real libcudart, shared and static, on the test driver. It finds the driver by dlsym and then
+# by cuGetProcAddress, so through dfshim's hook. It does not start completely on a driver without
+# the private tables. It must get every function of the hook's table from dfshim.
 set -u
 fake=$B/tests/cuda/driver
 [ -f "$fake/libcuda.so.1" ] && [ -f "$B/libdfshim.so" ] || {
@@ -28,7 +28,8 @@ $(grep -c cuGetProcAddress_v2 "$log") asked for"
 			bad=1
 		}
 	done
-	# The hook asks again to verify versions; nothing else differs, in this order.
+	# The hook itself calls cuGetProcAddress to verify versions. All other calls must be the
+	# same, in the same order.
 	diff <(grep -v cuGetProcAddress "$T/$prog.") <(grep -v cuGetProcAddress "$T/$prog.hooked") || bad=1
 	LD_LIBRARY_PATH=$fake LD_PRELOAD=$B/libdfshim.so LD_DEBUG=bindings timeout "${LIMIT:-60}" "$B/tests/cuda/$prog" 2>&1 |
 		grep -c 'binding file.*to .*libdfshim.so.*dlsym' >/dev/null || {

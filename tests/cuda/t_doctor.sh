@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: DFSHIM_BACKEND=auto by evidence: each fault put into the driver has the job on NCCL, none has it on the GPU; doctor's table.
+# Description: DFSHIM_BACKEND=auto decides by a self-test: each fault of the driver leaves the job
+# to NCCL, and none puts it on the GPU; the table of `dfshim doctor`.
 # Limit: 500 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -7,14 +8,14 @@ unset DFSHIM_TRACE
 . "$SRC/tests/cuda/two.sh"
 self_test
 export FAKE_NCCL_SLOW=1
-auto() { # NAME CACHE "VARIABLES"...: a job of two processes that may take the GPU; the cache's folder
+auto() { # NAME CACHE "VARIABLES"...: a job of two processes that may use the GPU; CACHE is the folder of results
 	local name=$1 common="LD_PRELOAD=$B/libdfshim.so:$kernel FAKE_CUDA_DEVICES=1 DFSHIM_BACKEND=auto XDG_CACHE_HOME=$T/$2"
 	mkdir -p "$T/$2"
 	job "$name" single "$common ${3-}" "$common ${4-${3-}}"
 	want "$name.0" "init 0" "allreduce 0 0"
 	want "$name.1" "init 0" "allreduce 0 0"
 }
-doctor() { # NAME CACHE "VARIABLES" ARGS...: its status in rc
+doctor() { # NAME CACHE "VARIABLES" ARGS...: runs `dfshim doctor`; sets rc to its status
 	local name=$1 cache=$2 with=$3
 	shift 3
 	mkdir -p "$T/$cache"
@@ -23,10 +24,10 @@ doctor() { # NAME CACHE "VARIABLES" ARGS...: its status in rc
 	env LD_LIBRARY_PATH="$fake" LD_PRELOAD="$kernel" FAKE_CUDA_DEVICES=1 XDG_CACHE_HOME="$T/$cache" $with \
 		timeout $((100 * SLOW)) "$B/dfshim" doctor "$@" >"$T/$name" 2>"$T/$name.err" || rc=$?
 }
-on_nccl() { # NAME: the self-test does not destroy what it made
+on_nccl() { # NAME: NCCL executed the job. The self-test does not destroy its communicators, the job does
 	times "$1.calls" ncclCommDestroy 2
 }
-left() { # NAME REASON: both leave it, for that reason
+left() { # NAME REASON: both processes left the job to NCCL for this reason
 	on_nccl "$1"
 	want "$1.0.err" "$2"
 	want "$1.1.err" "$2"
@@ -38,17 +39,19 @@ tested() { # NAME TIMES
 	[ "$nr" = "$2" ] || fail "$1: tested $nr times: $(cat "$T/$1".[01].err)"
 }
 
-# Nothing is wrong: one of the two makes the test, both take the GPU, and NCCL is not called by the job.
+# Without a fault, one of the two processes runs the self-test, both use the GPU, and the job does
+# not call NCCL.
 auto fine good "" "LOCAL_RANK=1"
 tested fine 1
 want fine.0.err "dfshim's daemon takes the GPU: its self-test passed here; at its slowest"
 times fine.1.err "takes the GPU" 0
 [ ! -e "$T/fine.calls" ] || ! grep -q ncclCommDestroy "$T/fine.calls" || fail "fine: the job is on NCCL"
-# The next one reads it.
+# The next job reads the result.
 auto again good
 tested again 0
 want again.1.err "dfshim's daemon takes the GPU"
-# Another NCCL may be faster. One of its settings is as good as another, where the test ran with it too.
+# Another version of NCCL may be faster, so it needs a test of its own. Another setting of NCCL also
+# does, but its result is kept beside the first.
 auto nccl good "DFSHIM_SELF_TEST_MS=0 FAKE_NCCL_VERSION=23004"
 left nccl "it has not been tested here"
 auto ring c-ring NCCL_ALGO=Ring
@@ -56,13 +59,13 @@ tested ring 1
 want ring.0.err "dfshim's daemon takes the GPU: its self-test passed here"
 auto ring2 c-ring NCCL_ALGO=Ring
 tested ring2 0
-# Ranks that find different things go the same way.
+# If the ranks decide differently, all of them use NCCL.
 mkdir -p "$T/bad"
 auto differ good "" "XDG_CACHE_HOME=$T/bad DFSHIM_SELF_TEST_MS=0"
 on_nccl differ
 want differ.0.err "is handed to NCCL on all its 2 ranks: dfshim cannot start on rank 1: it has not been tested here"
 
-# A result of another build, of another driver's setting, a part of one: as none.
+# A result of another build, of another setting of the driver, or a damaged one counts as none.
 file=$(echo "$T"/good/dfshim/gpu-????????????????)
 [ -f "$file" ] || fail "no file of evidence: $(find "$T/good")"
 sed -i 's/^build .*/build 0123456789abcdef/' "$file"
@@ -71,7 +74,7 @@ left build "it has not been tested here (DFSHIM_SELF_TEST_MS=0)"
 auto setting good "DFSHIM_SELF_TEST_MS=0 CUDA_DEVICE_MAX_CONNECTIONS=1"
 left setting "it has not been tested here"
 
-# Each fault: the check that finds it, and the job on NCCL; known facts are not tested again.
+# Each fault: the check that finds it, and the job on NCCL. The second job reads the result.
 for f in "stale:words " "queue:queues " "relaunch:no end within" "sums:sums " "crash:signal 11" "hang:no end within"; do
 	name=${f%%:*}
 	auto "$name" "c-$name" "FAKE_CUDA_FAULT=$name"
@@ -82,20 +85,20 @@ for f in "stale:words " "queue:queues " "relaunch:no end within" "sums:sums " "c
 	tested "$name-2" 0
 	left "$name-2" "GPU 0: its self-test failed: "
 done
-# Correct, but slower than NCCL.
+# The daemon works, but is slower than NCCL.
 auto slow c-slow FAKE_NCCL_SLOW=
 left slow "it works here, but is slower than NCCL"
-# One measurement that says so is taken again: a machine has other work at times.
+# A measurement that says slower is repeated, because the machine may have been busy.
 doctor once c-once "FAKE_NCCL_FAST=$T/once.made" --json
 [ $rc = 0 ] || fail "once: status $rc: $(cat "$T/once" "$T/once.err")"
 [ -e "$T/once.made" ] || fail "once: NCCL was never fast"
 [ "$(jq '.speed[0].pairs' "$T/once")" -ge 3 ] || fail "once: $(jq -c .speed "$T/once")"
-# A result that says nothing against the daemon is not kept.
+# A result is not kept if the test could not run.
 doctor busy c-busy FAKE_CUDA_FAULT=busy
 [ $rc = 3 ] || fail "busy: status $rc: $(cat "$T/busy")"
 want busy "it cannot be tested now: no context on GPU 0"
 [ -z "$(find "$T/c-busy" -name 'gpu-????????????????')" ] || fail "busy: kept"
-# Not even tried.
+# These are refused without a test.
 auto blocking c-none CUDA_LAUNCH_BLOCKING=1
 left blocking "CUDA_LAUNCH_BLOCKING is set"
 tested blocking 0
@@ -105,13 +108,13 @@ auto mig c-none FAKE_CUDA_MIG=1
 left mig "MIG: this GPU is divided"
 auto later c-none FAKE_CUDA_VERSION=14020
 left later "a driver for CUDA 14.2, which this version of dfshim does not know"
-# No program beside the library.
+# The program dfshim is missing beside the library.
 mkdir -p "$T/alone"
 cp "$B/libdfshim.so" "$T/alone/"
 auto alone c-none "LD_PRELOAD=$T/alone/libdfshim.so:$kernel"
 left alone "no program dfshim beside the library"
 
-# The same for people: the word first, every check, the versions; and as JSON.
+# `dfshim doctor` by hand: the verdict first, every check, the versions; and as JSON.
 doctor text c-text "FAKE_CUDA_FULL=$T/full"
 [ ! -e "$T/full" ] || fail "a stream had no room for what was put on it"
 [ $rc = 0 ] || fail "doctor: status $rc: $(cat "$T/text" "$T/text.err")"

@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: NCCL on lanes by evidence: the self-test finds whether kernels of many streams run at the same time, and runs the job's NCCL in opposite orders; a job with DFSHIM_BACKEND=auto then uses the executor that it shows.
+# Description: NCCL on lanes by evidence: the self-test finds whether kernels of many streams run at
+# the same time, and runs the job's NCCL in opposite orders; a job with DFSHIM_BACKEND=auto then
+# uses the executor that passed.
 # Limit: 400 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -9,7 +11,7 @@ D=$B/tests/cuda
 	skip "built without NCCL's header or without nvcc"
 [ -z "$SAN_RUNTIME" ] || skip "a sanitizer's build has no fatbin"
 export LD_LIBRARY_PATH=$D/nccl:$D/runtime:$D/driver FAKE_CUDA_SMS=132 DFSHIM_HOST_SMS=132
-# doctor CACHE VARIABLE...: its JSON in $T/json
+# doctor CACHE VARIABLE...: runs `dfshim doctor`; its JSON is in $T/json
 doctor() {
 	local cache=$1
 	shift
@@ -22,10 +24,10 @@ is() { # FILTER WANTED
 	have=$(jq -c "$1" "$T/json")
 	[ "$have" = "$2" ] || fail "$1 is $have, not $2: $(cat "$T/json" "$T/err")"
 }
-check() { # NAME WANTED: of GPU 0
+check() { # NAME WANTED: the result of this check of GPU 0
 	is ".gpus[0].checks[] | select(.check == \"$1\") | .ok" "$2"
 }
-# job CACHE VARIABLE...: the disordered job; status in rc
+# job CACHE VARIABLE...: runs the disordered job; sets rc to its status
 job() {
 	local cache=$1
 	shift
@@ -36,7 +38,7 @@ job() {
 }
 said() { grep -qF -- "$1" "$T/out" || fail "not said: \"$1\": $(cat "$T/out")"; }
 
-# result RESULT FILE...: these files say that of the daemon.
+# result RESULT FILE...: makes RESULT the daemon's result in these files.
 result() {
 	python3 - "$@" <<'PROGRAM'
 import re, sys
@@ -55,7 +57,8 @@ for path in sys.argv[2:]:
 PROGRAM
 }
 
-# Two GPUs: everything can be shown. That NCCL is slow beside the daemon, or fast, is this machine's.
+# With two GPUs every check can run. Whether NCCL is slower than the daemon depends on this machine,
+# so the test sets that result itself.
 doctor two FAKE_CUDA_DEVICES=2
 check together true
 check opposite true
@@ -64,7 +67,7 @@ files=("$T"/two/dfshim/gpu-????????????????)
 result "leave it works here, but is slower than NCCL" "${files[@]}"
 export FAKE_CUDA_DEVICES=2
 if [ "$(jq '.gpus[0].checks[] | select(.check == "capture") | .ok' "$T/json")" = false ]; then
-	# Graphs would fail, so no job is given to lanes by itself.
+	# Captured collectives fail here, so no job uses lanes unless the user asks for them.
 	QUIET=3 job two
 	said "it works here, but is slower than NCCL; NCCL on lanes: GPU 0: capture (NCCL on lanes, a captured collective): "
 	said "NCCL executes the job, which is recorded and watched"
@@ -74,11 +77,11 @@ else
 	[ $rc = 0 ] || fail "by itself: status $rc: $(cat "$T/out")"
 	said "NCCL executes on lanes, which dfshim keeps from deadlocking: their self-test passed here (DFSHIM_MODE=trace leaves it to NCCL)"
 fi
-# A job tests lanes after a self-test that was made for the daemon alone, whose results stay.
+# If the self-test ran for the daemon alone, a later job tests lanes and keeps the daemon's result.
 rm "$T"/two/dfshim/lanes-???????????????? || fail "no results for lanes"
 QUIET=3 job two
 said "it works here, but is slower than NCCL; NCCL on lanes: not tested"
-# The job starts when the test has ended.
+# A longer time lets the job wait until the test has ended.
 QUIET=$((60 * SLOW)) job two DFSHIM_SELF_TEST_MS=$((40000 * SLOW))
 said "testing GPU 0, once for this GPU, driver and build"
 for f in "${files[@]}"; do
@@ -88,7 +91,7 @@ done
 QUIET=3 job two DFSHIM_EXECUTOR=daemon
 [ $rc != 0 ] || fail "DFSHIM_EXECUTOR=daemon: it ended"
 said "GPU 0: it works here, but is slower than NCCL; DFSHIM_BACKEND=cuda uses the GPU anyway"
-# Lanes do not replace the daemon where a check of it has failed on one of the GPUs.
+# A job does not use lanes if a check of the daemon has failed on one of the GPUs.
 for i in 0 1; do
 	result "leave it works here, but is slower than NCCL" "${files[1 - i]}"
 	result "fail memory: wrong" "${files[i]}"
@@ -96,17 +99,17 @@ for i in 0 1; do
 	said ": memory: wrong"
 	said "NCCL executes the job, which is recorded and watched"
 done
-# A GPU, or a driver, that executes kernels of different streams one after the other.
+# A GPU or a driver that executes kernels of different streams one after the other.
 doctor serial FAKE_CUDA_FAULT=serial
 check together false
 is '.gpus[0].lanes' '"leave"'
 QUIET=3 job serial DFSHIM_EXECUTOR=nccl
 said "GPU 0: together (kernels of all lanes at the same time): of "
 said "NCCL executes the job, which is recorded and watched"
-# A smaller budget: as many lanes of it as there may be.
+# With a smaller budget of CTAs, the test runs the largest number of lanes that dfshim allows.
 doctor narrow DFSHIM_NCCL_CTAS=8
 is '.gpus[0].checks[] | select(.check == "together") | .seen' '"12 lanes of 8 CTAs"'
-# One GPU: NCCL's own kernels in opposite orders cannot be shown, which is said.
+# With one GPU, NCCL's own kernels cannot run in opposite orders. The output says so.
 export FAKE_CUDA_DEVICES=1
 doctor one X=1
 check together true

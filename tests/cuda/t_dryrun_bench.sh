@@ -1,8 +1,9 @@
 #!/bin/bash
-# Description: the tests and benchmarks of a GPU on the test driver, in three parts: PyTorch's jobs, figures.
+# Description: the tests and benchmarks of a GPU on the test driver, in three parts: PyTorch's jobs,
+# figures.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
-# PyTorch's jobs, with plain ones in their place: what counts is that operations were executed.
+# Plain jobs take the place of PyTorch's jobs. The test checks only that operations were executed.
 mkdir -p "$T/py/torch/distributed"
 echo 'class cuda: is_available = staticmethod(lambda: True)' >"$T/py/torch/__init__.py"
 touch "$T/py/numpy.py" "$T/py/torch/distributed/__init__.py"
@@ -18,14 +19,14 @@ CASES="ddp ring" gpu check "$results" gpu/t_torch
 [ $rc = 1 ] && part t_torch | grep -q "^BAD  ring" || fail "a job that executes nothing: $(part t_torch)"
 unset PYTHONPATH
 
-# The figures are written one by one.
+# Each benchmark adds its figures to the same file.
 gpu bench "$results" beside
 python3 - "$results/bench-gpu.json" <<'P' || fail "the figures: $(cat "$T/gpu.log" | tail -5)"
 import json, sys
 f = {x["name"]: x for x in json.load(open(sys.argv[1]))["figures"]}
 sys.exit(not (f["gpu.beside.arithmetic"]["verdict"] == f["gpu.beside.busy.memory"]["verdict"] == "ok" and f["gpu.beside.memory"]["peer"]["ratio"] == "1.0000"))
 P
-# A minute on two cores.
+# This takes a minute on two cores.
 if [ -n "${WHOLE-}" ]; then
 gpu bench "$results" daemon
 gpu bench "$results" disorder

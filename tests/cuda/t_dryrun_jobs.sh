@@ -1,9 +1,10 @@
 #!/bin/bash
-# Description: the tests and benchmarks of a GPU on the test driver, in three parts: jobs, the catalogue of deadlocks.
+# Description: the tests and benchmarks of a GPU on the test driver, in three parts: jobs, the
+# catalogue of deadlocks.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 passes t_disorder t_collectives
-# A program that must hang is judged after a time that grows with SLOW.
+# A program that must hang is judged after a time that is proportional to SLOW.
 slow=$SLOW
 SLOW=1
 [ -n "${WHOLE-}" ] || export ONLY="SQ-01 SQ-02 CG-01 PL-08"
@@ -11,7 +12,8 @@ passes t_deadlock
 unset ONLY
 SLOW=$slow
 
-# A GPU with 16 multiprocessors has four blocks, and messages that are large enough to use them.
+# With 16 multiprocessors the daemon has four blocks. The messages are large enough to use all of
+# them.
 env FAKE_CUDA_SMS=16 FAKE_CUDA_DEVICES=1 "LD_PRELOAD=$B/libdfshim.so" DFSHIM_BACKEND=cuda "DFSHIM_STATS=$T/stats.blocks" \
 	timeout "${LIMIT:-100}" "$C/disorder" --ranks 2 --iters 2 --max 4194304 --timeout 60 >"$T/blocks" 2>&1 ||
 	fail "four blocks: $(tail -20 "$T/blocks")"

@@ -1,7 +1,7 @@
 /*
- * The test driver itself where kernels are compiled code: parameters, variables, streams and
- * graphs, what a launch may ask for, faults and what they leave behind, memory that a kernel may
- * use, containers that are damaged.
+ * Tests of the test driver with kernels that are compiled code: parameters, variables, streams and
+ * graphs, attributes of launches, faults and their consequences, memory that a kernel may use,
+ * damaged containers.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -25,7 +25,7 @@ static const char code[] =
 	".target sm_80\n"
 	".address_size 64\n"
 	".visible .global .align 4 .u32 total = 5;\n"
-	/* *to = a + b * total, by each thread for its own place. */
+	/* Each thread stores a + b * total into its own element of `to`. */
 	".visible .entry mix(.param .u64 p_to, .param .u8 p_a, .param .u32 p_b)\n"
 	".maxntid 64, 1, 1\n"
 	"{\n"
@@ -39,11 +39,11 @@ static const char code[] =
 	"mad.lo.s32 %r8, %r5, %r6, %r7;\n"
 	"mul.wide.u32 %rd2, %r8, 4;\nadd.s64 %rd3, %rd1, %rd2;\n"
 	"st.global.u32 [%rd3], %r4;\nret;\n}\n"
-	/* Both warps write there. */
+	/* Both warps store to the same word. */
 	".visible .entry both(.param .u64 p_to)\n{\n"
 	".reg .b64 %rd<3>;\n.reg .b32 %r<2>;\n"
 	"ld.param.u64 %rd1, [p_to];\nmov.u32 %r1, %tid.x;\nst.global.u32 [%rd1], %r1;\nret;\n}\n"
-	/* Until the word is not 0. */
+	/* Waits until the word is not 0. */
 	".visible .entry until(.param .u64 p_word)\n{\n"
 	".reg .b64 %rd<3>;\n.reg .pred %p<2>;\n"
 	"ld.param.u64 %rd1, [p_word];\n"
@@ -126,7 +126,7 @@ START_TEST(parameters)
 	CUfunction none;
 	int value;
 
-	/* Taken at the launch; all threads of all blocks. */
+	/* The launch copies the parameters. All threads of all blocks run. */
 	OK(mix(memory, 250, 1000, 3, 40));
 	ck_assert_uint_eq(at(0), 5250);
 	ck_assert_uint_eq(at(119), 5250);
@@ -143,7 +143,7 @@ START_TEST(parameters)
 			 CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuLaunchKernel(function("mix"), 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
 			 CUDA_ERROR_INVALID_VALUE);
-	/* Shapes that no device has, and that this kernel has not. */
+	/* Shapes that no device allows, and a shape that this kernel does not allow. */
 	ck_assert_int_eq(mix(memory, 0, 0, 0, 32), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(mix(memory, 0, 0, 1, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(mix(memory, 0, 0, 1, 65), CUDA_ERROR_INVALID_VALUE);
@@ -155,7 +155,7 @@ START_TEST(parameters)
 }
 END_TEST
 
-/* A captured launch keeps its parameters, in each copy of its graph. */
+/* A captured launch keeps its parameters in each instance of its graph. */
 START_TEST(captured)
 {
 	CUgraphExec exec[2];
@@ -177,7 +177,7 @@ START_TEST(captured)
 }
 END_TEST
 
-/* Events of a launch; kernels whose blocks must all be there at a time. */
+/* Events of launches, and cooperative kernels, whose blocks must all run at the same time. */
 START_TEST(attributes)
 {
 	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
@@ -200,7 +200,9 @@ START_TEST(attributes)
 	OK(cuEventCreate(&ended, 0));
 	a.value.launchCompletionEvent.event = started;
 	OK(cuLaunchKernelEx(&c, function("until"), params, NULL));
-	/* While it runs. */
+	/*
+	 * The launch completion event is recorded when the kernel starts, so the kernel still runs.
+	 */
 	OK(cuEventSynchronize(started));
 	ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
 	a.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
@@ -211,7 +213,7 @@ START_TEST(attributes)
 	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
 	OK(cuEventSynchronize(ended));
 
-	/* One multiprocessor has 2,048 threads. */
+	/* A multiprocessor holds 2,048 threads. */
 	OK(cuLaunchCooperativeKernel(function("until"), 4, 1, 1, 512, 1, 1, 0, stream, params));
 	ck_assert_int_eq(
 		cuLaunchCooperativeKernel(function("until"), 5, 1, 1, 512, 1, 1, 0, stream, params),
@@ -232,7 +234,7 @@ START_TEST(attributes)
 	a.value.clusterDim.y = a.value.clusterDim.z = 1;
 	ck_assert_int_eq(cuLaunchKernelEx(&c, function("until"), params, NULL),
 			 CUDA_ERROR_NOT_SUPPORTED);
-	/* More dynamic shared memory than the kernel has asked for. */
+	/* A launch may not use more dynamic shared memory than the kernel's attribute allows. */
 	ck_assert_int_eq(
 		cuLaunchKernel(function("until"), 1, 1, 1, 1, 1, 1, 50 << 10, stream, params, NULL),
 		CUDA_ERROR_INVALID_VALUE);
@@ -245,8 +247,8 @@ START_TEST(attributes)
 END_TEST
 
 /*
- * A forbidden access of a kernel ends its context; nothing runs there any more, and no thread waits
- * for ever.
+ * A kernel's forbidden access ends its context: no later work runs there, and no thread waits
+ * forever.
  */
 START_TEST(illegal)
 {
@@ -263,7 +265,7 @@ START_TEST(illegal)
 	OK(cuMemHostAlloc((void **)&word, 8, 0));
 	OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
 	OK(cuEventCreate(&event, 0));
-	/* Allowed: registered memory, another device's once there is access. */
+	/* These are allowed: registered memory, and another device's memory after peer access. */
 	OK(cuMemHostRegister_v2(own, sizeof(own), 0));
 	OK(mix((CUdeviceptr)(uintptr_t)own, 0, 0, 1, 1));
 	OK(cuCtxEnablePeerAccess(ctx[1], 0));
@@ -272,7 +274,7 @@ START_TEST(illegal)
 	OK(cuStreamSynchronize(stream));
 	ck_assert(access(faults, F_OK) != 0);
 
-	/* Before a stream waits: it waits until the context is idle. */
+	/* Unregister before a stream waits, because this call waits until the context is idle. */
 	if (_i == 0)
 		OK(cuMemHostUnregister(own));
 	*word = 0;
@@ -281,16 +283,16 @@ START_TEST(illegal)
 	OK(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
 	OK(cuStreamWaitEvent(third, event, 0));
 	switch (_i) {
-	case 0: /* its own memory no more */
+	case 0: /* memory that is no longer registered */
 		to = (CUdeviceptr)(uintptr_t)own;
 		break;
-	case 1: /* behind the end */
+	case 1: /* after the end of an allocation */
 		to = memory + 4096;
 		break;
 	case 2:
 		to = memory + 2;
 		break;
-	default: /* access is one way */
+	default: /* device 1 has no access to device 0 */
 		OK(cuCtxPushCurrent_v2(ctx[1]));
 		OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 		break;
@@ -304,7 +306,7 @@ START_TEST(illegal)
 	ck_assert_int_eq(cuCtxSynchronize(), r);
 	ck_assert_int_eq(cuMemAlloc_v2(&other, 16), r);
 	if (_i == 3) {
-		/* The other device's context goes on. */
+		/* The other device's context still works. */
 		OK(cuCtxPopCurrent_v2(NULL));
 		ck_assert_int_eq(cuEventQuery(event), CUDA_ERROR_NOT_READY);
 		return;
@@ -315,7 +317,7 @@ START_TEST(illegal)
 }
 END_TEST
 
-/* A race is said, and the kernel's result is there. */
+/* A race is reported, but the kernel completes. */
 START_TEST(race)
 {
 	void *params[] = {&memory};
@@ -328,8 +330,8 @@ START_TEST(race)
 END_TEST
 
 /*
- * The container of nvcc's, and what is left of it when bytes of it change or are cut off: read or
- * not, but no further.
+ * Makes a container like nvcc's with this code. The test also changes random bytes of it: the
+ * driver may refuse it, but must not read beyond its end.
  */
 static size_t contain(uint8_t *to, uint32_t capability)
 {
@@ -357,21 +359,21 @@ START_TEST(containers)
 	OK(cuModuleGetFunction(&f, m, "mix"));
 	OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_BINARY_VERSION, f));
 	ck_assert_int_eq(value, 90);
-	/* For a newer device: a kernel that nothing is known of. */
+	/* For a device newer than the driver's: a kernel without code that can be executed. */
 	contain(good, 100);
 	OK(cuModuleLoadFatBinary(&m, good));
 	OK(cuModuleGetFunction(&f, m, "mix"));
 	OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_BINARY_VERSION, f));
 	ck_assert_int_eq(value, 0);
 	contain(good, 80);
-	/* Behind it there is nothing. */
+	/* Puts the container at the end of a page, before a page that cannot be read. */
 	end = mmap(NULL, 17 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(end, MAP_FAILED);
 	end += 16 * page;
 	ck_assert_int_eq(mprotect(end, page, PROT_NONE), 0);
 	for (int i = 0; i < 300; i++) {
 		memcpy(end - bytes, good, bytes);
-		/* Not the field with the size of the whole, which has no other source. */
+		/* The size of the whole is not changed, because nothing else limits the reader. */
 		for (int k = 0; k < 3; k++)
 			(end - bytes)[16 + df_rng_below(&rng, 64)] = (uint8_t)df_rng_u64(&rng);
 		OK(cuModuleLoadFatBinary(&m, end - bytes));
@@ -388,8 +390,8 @@ static int attribute(CUdevice_attribute what)
 }
 
 /*
- * The memory of a device as a file that says which it is: what the libibverbs of tests/net/fake
- * takes for a dma-buf.
+ * A device's memory as a file that names it. The libibverbs of tests/net/fake takes this file for a
+ * dma-buf.
  */
 START_TEST(rdma)
 {

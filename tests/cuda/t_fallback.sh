@@ -1,10 +1,11 @@
 #!/bin/bash
-# Description: a job that NCCL executes because dfshim cannot: a hang ends with its verdict and status, another job is left alone.
+# Description: a job that NCCL executes because dfshim cannot: a hang ends with its verdict and
+# status; a job that does not hang is not disturbed.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
 . "$SRC/tests/cuda/two.sh"
-# The test NCCL holds the stream until all ranks are there, so opposite orders hang.
+# The test NCCL blocks the stream until all ranks are there, so opposite orders hang.
 run() { # NAME HOW "VARIABLES" [any]
 	local set="$3 DFSHIM_TIMEOUT_MS=$((1000 * SLOW)) DFSHIM_TIMEOUT_ACTION=exit DFSHIM_TRACE=$T/$1.trace"
 	rm -f "$T"/id.? "$T/$1.words"
@@ -22,7 +23,8 @@ for why in "$untested" "$refused" "$no_machine"; do
 		times "hang$i.$p.err" "DFSHIM WARN dfshim cannot start: " 1
 		want "hang$i.$p.err" "${reasons[i]}" "NCCL executes the job, which is recorded and watched"
 	done
-	# One of the two prints it for both. The other one may find it gone when it looks again: CRASH.
+	# One of the two processes prints the verdict for both. The other may find its peer gone
+	# meanwhile: CRASH.
 	n=0
 	for p in 0 1; do
 		status=$(cat "$T/hang$i.$p.rc")
@@ -35,7 +37,7 @@ for why in "$untested" "$refused" "$no_machine"; do
 	[ $n = 1 ] || fail "$why: $n verdicts: $(cat "$T/hang$i".[01].err)"
 	"$B/dfshim" check "$T/hang$i.trace" >"$T/check" 2>&1
 	status=$?
-	# The trace has the records of that NCCL.
+	# The trace contains the operations that the test NCCL executed.
 	grep -q 30 "$T/hang$i".[01].rc || [ $status = 10 ] || fail "$why: the traces say: $(cat "$T/check")"
 	i=$((i + 1))
 done

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Description: a program that changes the nodes of captured collectives, on the test driver: changes
-# that cannot be executed are refused, allowed ones are made.
+# that cannot be executed are refused, others are made.
 set -u
 if [ ! -x "$B/tests/cuda/use_graph" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
 	echo "skipped: built without NCCL's header or without nvcc"

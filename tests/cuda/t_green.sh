@@ -1,6 +1,7 @@
 #!/bin/bash
-# Description: the daemon's stream in a green context with a work queue of its own: its code is there before the first
-# operation; a driver that describes work queues otherwise is not asked for one.
+# Description: the daemon's stream in a green context with a work queue of its own: the kernel's
+# code is loaded before the first operation. If the driver describes work queues in another layout,
+# dfshim creates none.
 set -u
 . "$SRC/tests/lib/clients.sh"
 fake=$B/tests/cuda/driver

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Description: communicators that use the device API, or whose id is from a plain rank, are NCCL's
-# as a whole, and traced.
+# Description: communicators that use the device API, or whose id a rank on plain NCCL made, are
+# given to NCCL as a whole, and recorded.
 set -u
 fake=$B/tests/cuda/driver
 if [ ! -x "$B/tests/cuda/use_handover" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
@@ -45,11 +45,12 @@ want "$T/device" "init 0 0" "ours before 1 1" "foreign id 0 0" "device communica
 	"device communicator, windows 5 5" "ours with windows 1 1" "grouped 0 0" "ours grouped 0 0" "destroy 0 0" \
 	"destroy again 4 4" "abort 0 0" "abort again 4 4" "destroy ours 0 0" "destroy foreign 0 0"
 [ "$(grep -c "ours before 1 1" "$T/device")" = 3 ] || bad=1
-# Two communicators of two ranks are handed over, one was NCCL's from the start.
+# Two communicators of two ranks are handed over. One was NCCL's from the start.
 called device ncclGetUniqueId 2
 called device ncclCommInitRankConfig 4
 called device ncclDevCommCreate 4
-# Once by the foreign id, once after, once in a group, once and the spoiling call in the bad group, once grouped.
+# For each of two ranks: one with the foreign id, one after the handover, one in a group, two in the
+# group with an error, one after the grouped handover.
 called device ncclAllReduce 12
 called device ncclGroupStart 4
 called device ncclGroupEnd 4
@@ -61,7 +62,7 @@ called device ncclCommAbort 2
 }
 grep -q "its unique id was made on plain NCCL" "$T/device.err" || bad=1
 grep -q "rank 1: windows were registered before" "$T/device.err" || bad=1
-# It is in the trace, as what it is.
+# The trace contains the operations on the communicators that were handed over.
 "$B/dfshim" show --json "$T/device.trace" >"$T/show" 2>&1 || bad=1
 [ "$(grep -c '"type": *"op"' "$T/show")" -ge 20 ] || {
 	echo "the trace lacks operations"
@@ -75,17 +76,17 @@ rc=$?
 	bad=1
 }
 
-# Windows for device code have to be NCCL's from the first.
+# Windows for device code must be registered with NCCL from the first one on.
 run window DFSHIM_HANDOVER=window
 want "$T/window" "window 0 0" "device communicator, windows 0 0" "ours with windows 0 0"
 called window ncclCommWindowRegister 2
 
-# Not wanted: refused as NCCL does where there is no symmetric memory.
+# With handover switched off, the call is refused as NCCL refuses it without symmetric memory.
 run off DFSHIM_HANDOVER=off
 want "$T/off" "device communicator 5 5" "ours after 1 1" "grouped 5 0" "ours grouped 1 1" "destroy 0 0"
 called off ncclDevCommCreate 0
 
-# DFSHIM_STRICT=1: an id of a plain rank is an error.
+# With DFSHIM_STRICT=1 an id of a rank on plain NCCL is an error.
 run strict DFSHIM_STRICT=1
 want "$T/strict" "init 5 5" "foreign id -1 -1"
 exit $bad

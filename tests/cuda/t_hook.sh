@@ -1,7 +1,7 @@
 #!/bin/bash
-# The hook in front of the CUDA driver, with the test driver: which caller gets which wrapper, that
-# it calls the function it stands for, that unknown forms are left alone, and that it is off where
-# it is not wanted.
+# The hook in front of the CUDA driver, with the test driver: each caller gets the right wrapper, a
+# wrapper calls the function that it stands for, unknown forms of functions are left alone, and the
+# hook is off where it is not wanted.
 set -u
 fake=$B/tests/cuda/driver
 [ -f "$fake/libcuda.so.1" ] || {
@@ -31,7 +31,8 @@ run LD_PRELOAD="$preload" >"$T/hooked" 2>"$T/hooked.err" || {
 	cat "$T/hooked" "$T/hooked.err"
 	exit 1
 }
-# Counts and verdicts are the same with and without us; only where the functions lie differs.
+# Counts and results are the same with and without dfshim. Only the library of the functions
+# differs.
 strip() { sed -E 's/(libcuda\.so\.1|libdfshim\.so)$/lib/' "$1"; }
 diff <(strip "$T/plain") <(strip "$T/hooked") || bad=1
 ! grep -q libdfshim "$T/plain" || bad=1
@@ -43,7 +44,7 @@ for l in "dlsym cuGetProcAddress_v2 libdfshim.so" "dlsym cuGetErrorName libcuda.
 	"calls cuStreamWaitValue64_v2 0" "proc cuGraphInstantiate 12000 0 libdfshim.so" "alias 1" "same 1" "dlsym same 1" "alloc 1" "calls cuMemAlloc_v2 1" "calls cuMemAlloc 0"; do
 	want "$T/hooked" "$l"
 done
-# A form that we do not know stays the driver's, and that is said.
+# A form that dfshim does not know stays the driver's, and dfshim prints that.
 run LD_PRELOAD="$preload" FAKE_CUDA_NEWER=cuStreamWaitEvent >"$T/newer" 2>"$T/newer.err" || bad=1
 want "$T/newer" "proc cuStreamWaitEvent 13010 0 libcuda.so.1"
 want "$T/newer" "proc cuStreamWaitEvent 13000 0 libdfshim.so"
@@ -51,7 +52,7 @@ grep -q "cuStreamWaitEvent (version 13010)" "$T/newer.err" || {
 	echo "no word about the unknown form"
 	bad=1
 }
-# Off.
+# The hook is off.
 for off in DFSHIM_MODE=off DFSHIM_BACKEND=host; do
 	run LD_PRELOAD="$preload" "$off" >"$T/off" || bad=1
 	diff "$T/plain" "$T/off" || bad=1
@@ -60,7 +61,8 @@ if [ -f "$B/libdfhost.so" ]; then
 	env LD_PRELOAD="$preload $B/libdfhost.so" "$B/tests/hostcuda/programs/p_driver" >"$T/host" || bad=1
 	want "$T/host" "cuMemAlloc_v2 libdfhost.so"
 fi
-# Linked with the driver: the loader hands out the wrappers, which find the driver behind us.
+# A program linked with the driver: the loader gives it the wrappers, which find the driver after
+# libdfshim.so.
 prog=use_linked
 run X=1 >"$T/plain" || exit 1
 run LD_PRELOAD="$preload" >"$T/linked" || {
@@ -75,12 +77,12 @@ for l in "linked cuMemAlloc_v2 libdfshim.so" "linked cuGetProcAddress_v2 libdfsh
 	"calls cuStreamSynchronize 1" "calls cuStreamSynchronize_ptsz 1"; do
 	want "$T/linked" "$l"
 done
-# Off: a program gets the driver's functions again; those that the loader hands out call it
-# directly.
+# With mode off, a program that asks gets the driver's functions. The functions that the loader
+# gives out call the driver directly.
 run LD_PRELOAD="$preload" DFSHIM_MODE=off >"$T/off" || bad=1
 diff <(strip "$T/plain" | grep -v "^asked same") <(strip "$T/off" | grep -v "^asked same") || bad=1
-# A program that asks the CUDA runtime for the driver's functions gets the same ones. (The test
-# runtime passes the question on as the runtime itself does.)
+# A program that asks the CUDA runtime for functions of the driver gets the same ones. (The tests'
+# runtime calls cuGetProcAddress, as the real one does.)
 cudart=$B/tests/cuda/runtime
 if [ -f "$cudart/libcudart.so.13" ] && [ -z "${SAN_RUNTIME-}" ]; then
 	LD_LIBRARY_PATH=$cudart:$fake LD_PRELOAD=$preload timeout "${LIMIT:-60}" python3 -c '
@@ -97,7 +99,8 @@ for name, version in ("cuLaunchKernel", 12000), ("cuStreamWaitValue64", 9000), (
 		want "$T/entry" "$l"
 	done
 fi
-# Streams have as many hardware queues as there can be: the driver reads 32, and a program that has set fewer keeps its value.
+# The driver reads 32 for the number of hardware queues. A program that has set fewer still reads
+# its own value.
 connections() { # WANTED VARIABLE=VALUE...
 	local want=$1 is
 	shift
@@ -111,7 +114,8 @@ connections 32 X=1
 connections 1 CUDA_DEVICE_MAX_CONNECTIONS=1
 connections 1 CUDA_DEVICE_MAX_CONNECTIONS=1 DFSHIM_MODE=trace
 connections "" DFSHIM_MODE=trace
-# reads MODE: what the driver reads when the program, which has set 1, starts it and makes a context, and what the program reads after each.
+# reads MODE: a program that has set 1 initialises the driver and creates a context. Prints what the
+# driver reads each time, and what the program reads afterwards.
 reads() {
 	CUDA_DEVICE_MAX_CONNECTIONS=1 DFSHIM_MODE=$1 FAKE_CUDA_READS=1 LD_LIBRARY_PATH=$fake LD_PRELOAD=$preload timeout "${LIMIT:-60}" \
 		python3 -c '

@@ -1,7 +1,7 @@
 /*
- * When the daemon's kernel is launched and asked to leave (runtime/device/cuda/launch.c), against a
- * device and an application that do random things: what must always hold, and the cases with a
- * name.
+ * The decisions when to launch the daemon's kernel and when to ask it to quit
+ * (runtime/device/cuda/launch.c). A simulated device and application do random things; some cases
+ * are tested by name.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,23 +20,23 @@ START_TEST(named)
 {
 	struct df_launch l = {0};
 
-	/* Nothing to do, nothing happens; work brings the kernel, and only one. */
+	/* Without work nothing happens. Work launches one kernel. */
 	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 1}), DF_LAUNCH_NOTHING);
 	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 2, .outstanding = 1}),
 			 DF_LAUNCH_LAUNCH);
 	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 3, .outstanding = 1}),
 			 DF_LAUNCH_NOTHING);
-	/* It left without having moved anything: it is launched again, but not at once. */
+	/* The kernel quit without progress: it is launched again, but not at once. */
 	ck_assert_int_eq(
 		step(&l, (struct df_launch_in){.now_ns = 4, .outstanding = 1, .exited = 1}),
 		DF_LAUNCH_NOTHING);
-	/* Something has moved since: at once. */
+	/* After progress elsewhere it is launched at once. */
 	ck_assert_int_eq(
 		step(&l, (struct df_launch_in){.now_ns = 5, .outstanding = 1, .progress = 1}),
 		DF_LAUNCH_LAUNCH);
 	/*
-	 * A quiet time: asked to leave, all of it, also when the quiet time is over; then it is
-	 * launched again at once.
+	 * During a quiet time the kernel is asked to quit once. It keeps quitting when the quiet
+	 * time ends, and is then launched again at once.
 	 */
 	ck_assert_int_eq(step(&l, (struct df_launch_in){.now_ns = 6, .outstanding = 1, .quiet = 1}),
 			 DF_LAUNCH_ASK);
@@ -51,7 +51,7 @@ START_TEST(named)
 }
 END_TEST
 
-/* As many blocks as are needed: more at once, fewer after some time. */
+/* The kernel has as many blocks as are needed: it grows at once, and shrinks after some time. */
 START_TEST(widths)
 {
 	struct df_launch l = {0};
@@ -66,7 +66,7 @@ START_TEST(widths)
 	in.exited = 1;
 	ck_assert_int_eq(step(&l, in), DF_LAUNCH_LAUNCH);
 	ck_assert_uint_eq(l.width, 4);
-	/* Less for a short time, several times. */
+	/* A smaller need for a short time, several times, changes nothing. */
 	in.exited = 0;
 	for (int i = 0; i < 10; i++) {
 		in.now_ns += DF_LAUNCH_NARROW_NS / 3;
@@ -74,7 +74,10 @@ START_TEST(widths)
 		in.slices++;
 		ck_assert_int_eq(step(&l, in), DF_LAUNCH_NOTHING);
 	}
-	/* And for good, with times between operations; nothing to be done is no reason. */
+	/*
+	 * A smaller need that lasts makes it shrink, also with pauses between operations. A pause
+	 * alone does not.
+	 */
 	in.width = 2;
 	for (asked = 0; !asked; in.now_ns += DF_LAUNCH_NARROW_NS / 20) {
 		in.width = in.width ? 0 : 2;
@@ -91,8 +94,9 @@ START_TEST(widths)
 END_TEST
 
 /*
- * Nothing moves: one block waits as well as many. When it moves all are launched again; when it
- * does not, the others look in turn, since there may be progress that only they see.
+ * Without progress, one block can wait as well as many. On progress all blocks are launched again.
+ * Without progress all blocks are launched in turn with one, because only the others may see that
+ * they can continue.
  */
 START_TEST(only_waits)
 {
@@ -116,7 +120,7 @@ START_TEST(only_waits)
 	in.exited = 1;
 	ck_assert_int_eq(step(&l, in), DF_LAUNCH_LAUNCH);
 	ck_assert_uint_eq(l.width, 4);
-	/* From now on each leaves by itself without having moved anything. */
+	/* From now on each kernel quits by itself without progress. */
 	in.progress = l.progress;
 	for (i = 0; i < 8; i++) {
 		while (step(&l, in) != DF_LAUNCH_LAUNCH)
@@ -124,7 +128,7 @@ START_TEST(only_waits)
 		wide += l.width == 4;
 	}
 	ck_assert_int_eq(wide, 4);
-	/* Nothing is left to be waited for. */
+	/* No operation is left to wait for. */
 	in.outstanding = 0;
 	ck_assert_int_eq(step(&l, in), DF_LAUNCH_NOTHING);
 	in.outstanding = 1;
@@ -135,8 +139,8 @@ START_TEST(only_waits)
 END_TEST
 
 /*
- * The one block does not leave by itself, and only the others can do what it waits for: they are
- * launched again all the same.
+ * The single block does not quit by itself, and only the other blocks can do what it waits for. All
+ * blocks must be launched nevertheless.
  */
 START_TEST(waits_for_others)
 {
@@ -164,8 +168,8 @@ START_TEST(waits_for_others)
 END_TEST
 
 /*
- * A quiet time that never ends: the kernel is launched again all the same, and is not asked to
- * leave again.
+ * A quiet time that never ends: the kernel is launched again after a bound, and is not asked to
+ * quit again.
  */
 START_TEST(quiet_is_bounded)
 {
@@ -193,7 +197,7 @@ START_TEST(failures)
 	uint64_t now = 1, tries = 0;
 
 	while (l.state != DF_LAUNCH_DEAD && now < 100000000000ull) {
-		/* Progress elsewhere does not make it try faster. */
+		/* Progress elsewhere does not shorten the back-off after failures. */
 		if (step(&l,
 			 (struct df_launch_in){.now_ns = now, .outstanding = 1, .progress = now}) ==
 		    DF_LAUNCH_LAUNCH) {
@@ -209,9 +213,9 @@ START_TEST(failures)
 END_TEST
 
 /*
- * A device that runs a kernel after a launch until it is asked to leave or leaves by itself, and a
- * host at random. Always: at most one kernel; none launched without work; and at the end, left
- * alone with work, it runs.
+ * A device that runs a kernel from its launch until it is asked to quit or quits by itself, and an
+ * application that acts at random. Always: at most one kernel; no launch without work; and at the
+ * end, with work and no more changes, the kernel runs.
  */
 START_TEST(random_device)
 {
@@ -268,7 +272,7 @@ START_TEST(random_device)
 				break;
 			}
 		}
-		/* At the latest after the longest back-off. */
+		/* The launch happens at the latest after the longest back-off. */
 		for (i = 0; i < 1000 && !on; i++) {
 			now += 100000;
 			on = step(&l, (struct df_launch_in){.now_ns = now,

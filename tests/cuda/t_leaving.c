@@ -1,6 +1,6 @@
 /*
- * The daemon's kernel gets out of the way: quiet times, the application's launches that need the
- * device, and that no block stays behind. On the test driver.
+ * The daemon's kernel frees the device when needed: quiet times, and launches of the application
+ * that need the device. No block stays behind. On the test driver.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include "runtime/device/cuda/front/cuda_front.h"
 #include "tests/cuda/backend.h"
 
-static unsigned int nap_us;    /* of block 1 in each turn */
-static unsigned int turns[16]; /* of each block */
+static unsigned int nap_us;    /* pause of block 1 in each turn */
+static unsigned int turns[16]; /* turns that each block has made */
 
 static void turned(const struct df_kdaemon *d, const struct df_kblock *blk, unsigned int block)
 {
@@ -33,9 +33,7 @@ static void *alloc_thread(void *arg)
 	return NULL;
 }
 
-/*
- * A driver whose memory functions wait for everything that runs, kernels and blocked streams too.
- */
+/* The driver's memory functions wait for everything that runs: kernels, and streams that wait. */
 START_TEST(quiet_times)
 {
 	int stop = 0;
@@ -50,7 +48,7 @@ START_TEST(quiet_times)
 }
 END_TEST
 
-/* Some quiet times; none after them brings anything in order again. */
+/* Makes five quiet times. */
 static void *quiet_thread(void *arg)
 {
 	for (int i = 0; i < 5; i++) {
@@ -62,8 +60,8 @@ static void *quiet_thread(void *arg)
 }
 
 /*
- * Quiet times that are over before all blocks have seen them, because one has long turns: those
- * that have left start again nevertheless, although no block ever leaves by itself.
+ * Quiet times that end before all blocks have seen them, because one block has long turns. The
+ * blocks that have quit must start again, although no block ever quits by itself.
  */
 START_TEST(short_quiet_times)
 {
@@ -85,8 +83,8 @@ static unsigned int turns_of(int block)
 }
 
 /*
- * As many blocks as the operations need; those for which there is nothing to do any more leave,
- * also if the first is busy.
+ * The kernel has as many blocks as the operations need. Blocks without work quit, even if block 0
+ * stays busy.
  */
 START_TEST(widths)
 {
@@ -108,7 +106,7 @@ START_TEST(widths)
 }
 END_TEST
 
-/* Until its stream has reached an operation, it needs no more than the block that looks. */
+/* Until the stream has reached an operation, the operation needs only the block that polls. */
 START_TEST(wide_when_ready)
 {
 	static uint64_t gate;
@@ -129,14 +127,14 @@ START_TEST(wide_when_ready)
 }
 END_TEST
 
-/* The kernel of the last job is still there, and stays if it is not asked to leave. */
+/* Leaves the kernel of a job on the device. It stays until it is asked to quit. */
 static void stay(void)
 {
 	setenv("DFSHIM_QUIT_US", "1200000000", 1);
 	setenv("DFSHIM_BLOCKS", "2", 1);
 	keep = 1;
 	start();
-	/* Until nothing goes on aside any more for which it leaves. */
+	/* Repeat until no background work makes the kernel quit any more. */
 	do {
 		job(1000, 1, 0);
 		usleep(50000);
@@ -144,7 +142,7 @@ static void stay(void)
 	ck_assert_int_eq(df_cuda_enter(df_cuda_ctx(0)) >= 0, 1);
 }
 
-/* A quiet time waits a little for the kernel to leave, and goes on until its end. */
+/* Waits until `nr` kernels run: a quiet time waits only briefly for the kernel to quit. */
 static void await_pending(int nr)
 {
 	while (fake->pending() != nr)
@@ -152,8 +150,8 @@ static void await_pending(int nr)
 }
 
 /*
- * Loading may wait for the device, so the daemon leaves for a function's first launch, and only
- * then.
+ * Loading a function may wait for the device. So the daemon quits for a function's first launch,
+ * and only for that one.
  */
 START_TEST(first_launches)
 {
@@ -167,13 +165,13 @@ START_TEST(first_launches)
 	for (i = 0; i < 3; i++) {
 		l = (struct df_cuda_launch){.fn = &functions[0], .threads = 32};
 		token = df_cuda_front.launch_enter(&l);
-		/* The first one failed. */
+		/* The first launch failed, so the second is the first one that loads. */
 		ck_assert_int_eq(token, _i || i > 1 ? -1 : 0);
 		if (i == 0)
 			await_pending(_i ? 2 : 1);
 		df_cuda_front.launch_leave(&l, token, i > 0);
 	}
-	/* More of them than there is room for. */
+	/* More functions than the table has entries. */
 	for (i = 1; i < 10000 && !_i; i++) {
 		l.fn = &functions[i];
 		token = df_cuda_front.launch_enter(&l);
@@ -183,7 +181,7 @@ START_TEST(first_launches)
 }
 END_TEST
 
-/* Blocks that have to be there together find room beside the daemon, or it leaves. */
+/* A cooperative kernel runs beside the daemon if there is room. If not, the daemon quits. */
 START_TEST(cooperative)
 {
 	struct df_cuda_launch l = {.threads = 256, .together = 16};
@@ -194,7 +192,10 @@ START_TEST(cooperative)
 
 	setenv("FAKE_CUDA_SMS", "4", 1);
 	setenv("FAKE_CUDA_EAGER", "1", 1);
-	/* Loaded past the hook: the daemon is not asked to leave for it. */
+	/*
+	 * The test loads this without the hook, so the daemon is not asked to quit for it. The
+	 * limit `lock` must be off.
+	 */
 	setenv("FAKE_CUDA_LIMITS", "queue,hardware,sync,one", 1);
 	stay();
 	*(void **)&load = dlsym(RTLD_DEFAULT, "cuModuleLoadData");
@@ -202,7 +203,7 @@ START_TEST(cooperative)
 	ck_assert_int_eq(load(&module, "no code"), CUDA_SUCCESS);
 	ck_assert_int_eq(get(&fn, module, "application"), CUDA_SUCCESS);
 	l.fn = fn;
-	/* Eight of them fit on a multiprocessor, and the daemon has two of four. */
+	/* Eight blocks fit on a multiprocessor, and the daemon has two of four multiprocessors. */
 	ck_assert_int_eq(df_cuda_front.launch_enter(&l), -1);
 	ck_assert_int_eq(fake->pending(), 2);
 	l.together = 17;
@@ -214,7 +215,7 @@ START_TEST(cooperative)
 }
 END_TEST
 
-/* Past the hook, so nothing of ours waits first. */
+/* Calls the driver without the hook, so that dfshim does not wait first. */
 static void *load_thread(void *arg)
 {
 	static const char code[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -229,9 +230,9 @@ static void *load_thread(void *arg)
 }
 
 /*
- * A thread keeps the context's lock until a stream has ended that waits for an operation whose peer
- * never issues it. An abort lets the stream go on: the word that it waits for is written without
- * the driver.
+ * A thread holds the context's lock until a stream is idle that waits for an operation whose peer
+ * never issues it. After an abort the stream must continue: dfshim writes the word that the stream
+ * waits for without calling the driver.
  */
 START_TEST(abort_behind_lock)
 {

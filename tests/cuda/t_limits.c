@@ -1,6 +1,6 @@
 /*
- * Description: the test driver blocks where a driver blocks: its lock, its queues, hardware queues,
- * memory, host functions, devices of one process, contexts that take memory; each can be switched
+ * Description: the test driver blocks where a real driver blocks: its lock, its queues, hardware
+ * queues, memory, host functions, exclusive devices, memory of contexts; each limit can be switched
  * off.
  */
 #define _GNU_SOURCE
@@ -34,13 +34,13 @@ static void start(void)
 
 static uint64_t get(uint64_t *p)
 {
-	/* ACQUIRE pairs with the RELEASE of a stream's write, or of another thread's. */
+	/* ACQUIRE pairs with the RELEASE of a stream's write, or of set(). */
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
 static void set(uint64_t *p)
 {
-	/* RELEASE pairs with get(), and with a stream's wait. */
+	/* RELEASE pairs with the ACQUIRE of get(), and of a stream's wait. */
 	__atomic_store_n(p, 1, __ATOMIC_RELEASE);
 }
 
@@ -60,7 +60,7 @@ static CUstream waiting(void)
 	return s;
 }
 
-/* A thread of its own, which sets `done` when the call has returned. */
+/* Calls fn in a new thread. */
 static pthread_t beside(void *(*fn)(void *), void *arg)
 {
 	pthread_t t;
@@ -174,8 +174,8 @@ static void *new_memory(void *arg)
 }
 
 /*
- * Code is loaded while a stream waits: a launch of a kernel that is there, a new stream and an
- * allocation wait too.
+ * While code is loaded and a stream waits, other calls wait too: a launch of a loaded kernel, a new
+ * stream, an allocation.
  */
 START_TEST(t_lock)
 {
@@ -211,7 +211,7 @@ static void wrote(CUstream s, int ended)
 	ck_assert_uint_eq(get(&reached), ended);
 }
 
-/* One hardware queue: nothing passes a waiting stream, of whatever priority. */
+/* With one hardware queue, no work passes a waiting stream, whatever its priority. */
 START_TEST(t_hardware)
 {
 	CUstream s;
@@ -230,8 +230,8 @@ START_TEST(t_hardware)
 END_TEST
 
 /*
- * While fewer streams wait than there are hardware queues they hold up no other, however many
- * streams there are; when as many do, they hold up all others, of any priority.
+ * While fewer streams wait than there are hardware queues, other streams run, however many there
+ * are. When as many streams wait, all others are blocked, whatever their priority.
  */
 START_TEST(t_connections)
 {
@@ -256,7 +256,7 @@ START_TEST(t_connections)
 		wrote(s[i], 0);
 	set(&word);
 	OK(cuCtxSynchronize());
-	/* All is done: the queues are there for others. */
+	/* Idle streams have given their queues back. */
 	reached = 0;
 	word = 0;
 	for (k = 1; k < nr; k++)
@@ -266,7 +266,7 @@ START_TEST(t_connections)
 }
 END_TEST
 
-/* A thread that allocates or frees waits until the context is idle. */
+/* Allocating and freeing wait until the context is idle. */
 START_TEST(t_sync)
 {
 	CUdeviceptr p = 0;
@@ -322,8 +322,8 @@ static void *frees(void *arg)
 }
 
 /*
- * A thread that frees keeps the lock while it waits: a launch of another thread waits too; a thread
- * that allocates does not.
+ * A thread that frees holds the lock while it waits, so a launch by another thread waits too. A
+ * thread that allocates does not hold the lock.
  */
 START_TEST(t_free_lock)
 {
@@ -382,7 +382,7 @@ static void CUDA_CB in_callback(CUstream s, CUresult status, void *arg)
 	in_host(arg);
 }
 
-/* While a host function of one stream runs, a callback of another does not begin. */
+/* While a host function of one stream runs, no callback of another stream starts. */
 START_TEST(t_one)
 {
 	CUstream s[2] = {made(0), made(0)};
@@ -402,7 +402,7 @@ START_TEST(t_one)
 }
 END_TEST
 
-/* A process's context takes memory of its device, also of one that it does nothing else with. */
+/* A context takes memory of its device, even if the process does nothing else there. */
 START_TEST(t_context)
 {
 	size_t before, with, total;

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: processes that share a GPU through MPS: that their daemons do not fit on it together is said once a process.
+# Description: processes that share a GPU through MPS: each process warns once that their daemons do
+# not fit on the GPU together.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 export FAKE_CUDA_DEVICES=1 FAKE_CUDA_SMS=8
@@ -18,7 +19,7 @@ said many 3 "3 processes of a communicator share it through MPS with 9 blocks of
 said many 3 "its 8 multiprocessors; with DFSHIM_BLOCKS=2 all are there at once"
 run fits FAKE_CUDA_MPS=1 DFSHIM_BLOCKS=2
 said fits 0 "through MPS"
-# Without MPS processes have the GPU in turns anyway.
+# Without MPS, processes use the GPU in turns anyway.
 run none DFSHIM_BLOCKS=3
 said none 0 "through MPS"
 exit 0

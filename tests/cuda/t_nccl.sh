@@ -1,16 +1,15 @@
 #!/bin/bash
-# An NCCL program on the GPU backend, over libdfhost.so's driver, with every call of the driver
-# through the hook: two communicators in opposite orders on one stream, events, copies, device-wide
-# waits, graphs.
+# An NCCL program on the GPU backend, over the test driver, with every driver call through the hook:
+# two communicators in opposite orders on one stream, events, copies, device-wide waits, graphs.
 set -u
 if [ ! -x "$B/tests/cuda/use_nccl" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
 	echo "skipped: built without NCCL's header or without nvcc"
 	exit 77
 fi
 bad=0
-# The last is the control: in strict order two ranks that call in opposite orders hang, as with NCCL. In the second the
-# kernel does not leave by itself, so whatever makes the driver wait for the device has to ask it to. In the third NCCL is
-# called before CUDA.
+# "strict" is the control: in strict order two ranks that call in opposite orders hang, as with
+# NCCL. In "resident" the kernel does not quit by itself, so everything that makes the driver wait
+# for the device must ask it to quit. In "first" NCCL is called before CUDA.
 for order in relaxed resident first strict; do
 	unset NCCL_FIRST
 	[ "$order" != first ] || export NCCL_FIRST=1
@@ -28,7 +27,7 @@ for order in relaxed resident first strict; do
 	cat "$T/$order" "$T/$order.err"
 done
 grep -qE '^kernels [1-9]' "$T/relaxed" || bad=1
-# The driver ends before us at exit(): no reason to say that anything was lost.
+# The driver shuts down before dfshim at exit(). dfshim must not report that as a loss.
 ! grep -q "nothing more runs there" "$T"/*.err || bad=1
 ! grep -q "keep strict order" "$T/relaxed.err" "$T/first.err" || bad=1
 exit $bad

@@ -1,7 +1,6 @@
 /*
- * Description: the PTX emulator itself (tests/cuda/ptx): threads that part and meet again,
- * barriers, votes and shuffles, weak memory, and each fault it has to report: found where it is,
- * and not where it is not.
+ * Description: the PTX emulator itself (tests/cuda/ptx): divergent threads, barriers, votes and
+ * shuffles, weak memory, and each fault that it must report: found where it is, and only there.
  */
 #include <stdlib.h>
 #include "tests/cuda/ptx_test.h"
@@ -15,8 +14,8 @@ START_TEST(divergence)
 
 	memset(out, 0, sizeof(out));
 	/*
-	 * Each thread goes round as often as its number says; odd ones another way; all meet for
-	 * the end.
+	 * The number of iterations is the thread's number. Odd threads take another branch. All
+	 * threads meet at the end.
 	 */
 	FINE("",
 	     "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, 0;\nmov.u32 %r3, 0;\n"
@@ -34,7 +33,7 @@ START_TEST(waits_for_its_own_warp)
 {
 	uint32_t flag = 0;
 
-	/* Thread 0 waits, at the lower place in the code, for what thread 1 writes. */
+	/* Thread 0 waits, at the lower position in the code, for the word that thread 1 stores. */
 	FINE("",
 	     "setp.ne.s32 %p1, %r1, 0;\n@%p1 bra $L_other;\n$L_wait:\nld.relaxed.sys.b32 %r2, [%rd1];\n"
 	     "setp.eq.s32 %p2, %r2, 0;\n@%p2 bra $L_wait;\nbra.uni $L_end;\n$L_other:\nsetp.ne.s32 %p3, %r1, 1;\n"
@@ -48,7 +47,10 @@ START_TEST(barriers)
 {
 	uint32_t out[256], i;
 
-	/* Through shared memory, reversed; then with a value for all. */
+	/*
+	 * Threads exchange values through shared memory in reversed order; then a barrier counts a
+	 * predicate.
+	 */
 	FINE(".shared .align 4 .b8 box[1024];",
 	     "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, box;\nshl.b32 %r3, %r1, 2;\n"
 	     "add.s32 %r4, %r2, %r3;\nst.shared.u32 [%r4], %r1;\nbar.sync 0;\nsub.s32 %r5, 255, %r1;\nshl.b32 %r6, %r5, 2;\n"
@@ -86,10 +88,9 @@ END_TEST
 /* ---- weak memory ---- */
 
 /*
- * Block 0 writes data and then a word that says so, block 1 waits for the word and reads the data,
- * which it has looked at before. How often of 40 times it reads what was there before; the other
- * threads of the blocks do their part: those of block 0 have written it, those of block 1 read it,
- * behind a barrier.
+ * Block 0 stores data and then a flag. Block 1 has loaded the data before; it waits for the flag
+ * and loads the data again. All threads of a block take part, behind a barrier. Returns in how many
+ * of 40 runs block 1 reads old data.
  */
 static int stale(const char *store, const char *load, const char *barrier)
 {
@@ -97,8 +98,8 @@ static int stale(const char *store, const char *load, const char *barrier)
 		"mul.wide.u32 %%rd2, %%r1, 8;\nadd.s64 %%rd3, %%rd1, %%rd2;\nmov.u32 %%r2, %%ctaid.x;\n"
 		"setp.ne.s32 %%p2, %%r1, 0;\nsetp.ne.s32 %%p1, %%r2, 0;\n@%%p1 bra $L_reads;\n"
 		/*
-		 * When block 1 has looked: the data, then the word. It stays a while: a block that
-		 * leaves publishes all its writes.
+		 * When block 1 has loaded the data: store the data, then the flag. Thread 0 then
+		 * stays for a while, because a block publishes all its stores when it ends.
 		 */
 		"@%%p2 bra $L_go;\n$L_first:\nld.acquire.sys.b64 %%rd5, [%%rd1+2040];\nsetp.eq.s64 %%p3, %%rd5, 0;\n"
 		"@%%p3 bra $L_first;\n$L_go:\nbar.sync 0;\nst.global.u64 [%%rd3+8], 7;\n%s\n@%%p2 bra $L_end;\n"
@@ -109,8 +110,7 @@ static int stale(const char *store, const char *load, const char *barrier)
 		"ld.global.u64 %%rd4, [%%rd3+8];\nst.global.u64 [%%rd3+1024], %%rd4;\n$L_end:\nmov.u32 %%r9, 0;";
 	uint64_t box[256];
 	char body[2048];
-	int i, l,
-		nr = 0; /* the first block stays a while, or it would have to give out all it has */
+	int i, l, nr = 0; /* number of runs with old data */
 	struct ptx_module *m;
 	void *arg = box;
 
@@ -144,7 +144,7 @@ START_TEST(weak_memory)
 	ck_assert_int_eq(stale("release", "acquire", bar), 0);
 	ck_assert_int_gt(stale("relaxed", "acquire", bar), 0);
 	ck_assert_int_gt(stale("release", "relaxed", bar), 0);
-	/* The others' data is not behind thread 0's release and acquire. */
+	/* Without barriers, thread 0's release and acquire do not cover other threads' data. */
 	ck_assert_int_gt(stale("release", "acquire", ""), 0);
 }
 END_TEST
@@ -168,21 +168,24 @@ START_TEST(races)
 		"mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, box;\nshl.b32 %r3, %r1, 2;\n"
 		"add.s32 %r4, %r2, %r3;\nxor.b32 %r5, %r3, 4;\nadd.s32 %r6, %r2, %r5;\n";
 
-	/* The neighbour's value, behind a barrier or not. */
+	/* Reads the neighbour's value, after a barrier or without one. */
 	snprintf(body, sizeof(body), "%s%s\nbar.sync 0;\nld.shared.u32 %%r7, [%%r6];", head,
 		 write_all);
 	FINE(box, body, out, 1, 64);
 	snprintf(body, sizeof(body), "%s%s\nld.shared.u32 %%r7, [%%r6];", head, write_all);
 	FAULT(box, body, out, 64, "race in shared memory");
-	/* Written over what the neighbour may still read. */
+	/* Overwrites a value that the neighbour may still read. */
 	snprintf(body, sizeof(body), "%sld.shared.u32 %%r7, [%%r6];\n%s", head, write_all);
 	FAULT(box, body, out, 64, "race in shared memory");
-	/* In global memory; with accesses that are meant for it it is none. */
+	/*
+	 * Several threads store to the same global word: a race with plain stores, none with
+	 * relaxed ones.
+	 */
 	FAULT("", "st.global.u32 [%rd1], %r1;", out, 64, "race in global memory");
 	FINE("", "st.relaxed.sys.b32 [%rd1], %r1;", out, 1, 64);
-	/* All may read. */
+	/* Several threads read the same word: no race. */
 	FINE("", "ld.global.u32 %r2, [%rd1];", out, 1, 64);
-	/* Neighbouring bytes of a word are not the same place. */
+	/* Neighbouring bytes of a word are different places. */
 	FINE("", "cvt.u64.u32 %rd2, %r1;\nadd.s64 %rd3, %rd1, %rd2;\nst.global.u8 [%rd3], %r1;",
 	     out, 1, 64);
 }
@@ -241,12 +244,12 @@ START_TEST(unknown)
 	uint32_t out[64];
 	struct ptx_module *m;
 
-	/* Only where it is executed. */
+	/* An unknown instruction is a fault only if it is executed. */
 	FINE("", "bra.uni $L_a;\nwgmma.fence.sync.aligned;\n$L_a:\nmov.u32 %r2, 0;", out, 1, 32);
 	FAULT("", "wgmma.fence.sync.aligned;", out, 32, "does not know");
 	FAULT("", "add.rz.f32 %f1, %f2, %f3;", out, 32, "does not know");
 	FAULT("", "trap;", out, 32, "traps");
-	/* A text that is no PTX at all is reported with its line. */
+	/* A text that is no PTX is refused. */
 	m = load_kernel("", "mov.u32 %r2, 0");
 	ck_assert_ptr_null(m);
 	m = load_kernel("", "bra $L_nowhere;");

@@ -1,6 +1,6 @@
 /*
- * Description: arithmetic of the PTX emulator against the host's, also where operations have
- * corners; numbers of 16 and 8 bits.
+ * Description: arithmetic of the PTX emulator against the CPU's, also with extreme operands;
+ * numbers of 16 and 8 bits.
  */
 #include <math.h>
 #include "runtime/base/rng.h"
@@ -8,7 +8,7 @@
 #include "tests/cuda/ptx_test.h"
 
 /*
- * d = op(a, b, c) by each of 64 threads on its own row of four words; want() returns the expected
+ * Each of 64 threads computes d = op(a, b, c) on a row of its own. want() returns the expected
  * result.
  */
 struct row {
@@ -32,13 +32,13 @@ static float f_bits(uint64_t v)
 	return x;
 }
 
-/* All values that are not a number have one form. */
+/* Returns the bits; all NaNs have one form. */
 static uint64_t number(float x)
 {
 	return isnan(x) ? 0x7fffffff : bits_f(x);
 }
 
-/* By the processor's own half, which is not how the emulator does it. */
+/* Rounds with the compiler's _Float16, which the emulator does not use. */
 static uint16_t own_half(float x)
 {
 	_Float16 h = (_Float16)x;
@@ -153,7 +153,7 @@ static const struct {
 	{"add.rn.f16x2 %r5, %r2, %r3; cvt.u64.u32 %rd9, %r5;", addh},
 };
 
-/* Also where operations have corners. */
+/* Returns a random operand, often an extreme one. */
 static uint64_t operand_of(struct df_rng *r)
 {
 	uint64_t v = df_rng_u64(r);
@@ -207,7 +207,7 @@ START_TEST(small_numbers)
 	uint32_t i;
 
 	df_rng_init(&r, df_test_seed());
-	/* All of them there and back. */
+	/* Converts every number to a float and back. */
 	for (i = 0; i < 65536; i++) {
 		_Float16 h;
 		uint16_t u = (uint16_t)i;
@@ -230,7 +230,7 @@ START_TEST(small_numbers)
 		  fp8_of(1, 5) == 0x1p-16f);
 	ck_assert_uint_eq(fp8_to(1e9f, 4), 0x7e);
 	ck_assert_uint_eq(fp8_to(-1e9f, 5), 0xfb);
-	/* Half-way between two of them: the even one. */
+	/* A value half-way between two numbers is rounded to the even one. */
 	for (i = 0; i < 0x7e; i++) {
 		float mid = (fp8_of((uint8_t)i, 4) + fp8_of((uint8_t)(i + 1), 4)) / 2;
 
@@ -246,8 +246,8 @@ START_TEST(small_numbers)
 
 		ck_assert_msg(half_to(x) == own_half(x), "%a", (double)x);
 		/*
-		 * All sums of products of halves are exact in 64 bits of digits, and rounded once
-		 * by the processor.
+		 * `exact` has 64 bits of digits, which holds every a * b + c of halves exactly. The
+		 * conversion to _Float16 rounds once.
 		 */
 		exact = (long double)half_of(a) * half_of(b) + half_of(c);
 		if (isfinite((double)exact)) {
@@ -260,8 +260,7 @@ START_TEST(small_numbers)
 		}
 	}
 	/*
-	 * A sum that is half-way but for what is far below: rounded in two steps it would go to the
-	 * even one.
+	 * Sums slightly above a half-way point: rounding in two steps would give the even number.
 	 */
 	ck_assert_uint_eq(bf16_fma(0x3f80, 0x4380, 0x3f80), 0x4380);
 	ck_assert_uint_eq(bf16_fma(bf16_to(257), bf16_to(1), bf16_to(0)), bf16_to(257));

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Description: the daemon's compiled kernel, with all its threads, under the clients on the test
-# driver: operations in disorder, preempted, with the kernel leaving and starting again; messages,
-# communicators, graphs, streams.
+# driver: operations in disorder, preempted, with the kernel quitting and being launched again;
+# messages, communicators, graphs, streams.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 compiled
@@ -11,22 +11,22 @@ for t in 64 512; do
 done
 on_ptx DFSHIM_THREADS=64 FAKE_CUDA_WEAK=1 FAKE_CUDA_SMS=8 disorder --ranks 4 --mix --streams 3 "${job[@]}"
 on_ptx DFSHIM_THREADS=64 disorder --ranks 4 --procs 4 --sync "${job[@]}"
-# While an operation waits for its stream, the kernel looks at the word in GPU memory and never at the one in host memory, unless the
-# driver has no memory for the former (DF_NEAR_BYTES).
+# While an operation waits for its stream, the kernel polls the word in GPU memory and never the one
+# in host memory, unless the driver has no device memory for it (DF_NEAR_BYTES).
 for no in 0 32768; do
 	on_ptx DFSHIM_THREADS=64 FAKE_CUDA_LOOKS="$T/looks" FAKE_CUDA_NO_BYTES=$no streamcheck
 	read -r _ words _ looks <"$T/looks"
 	echo "words that streams write: $words; looks of kernels at them in host memory: $looks"
 	[ "$words" -gt 0 ] && [ $((looks > 0)) = $((no > 0)) ] || fail "$looks looks at $words words; no allocation of $no bytes"
 done
-# It leaves and starts again all the time.
+# The kernel quits and is launched again all the time.
 on_ptx DFSHIM_THREADS=96 FAKE_CUDA_WEAK=1 DFSHIM_QUIT_US=50 disorder --ranks 4 "${job[@]}"
 on_ptx DFSHIM_THREADS=64 p2pcheck --ranks 3 --seed "$SEED"
 on_ptx DFSHIM_THREADS=64 FAKE_CUDA_WEAK=1 p2pcheck --procs 3 --seed "$SEED"
 on_ptx DFSHIM_THREADS=64 splitcheck --procs 4
 on_ptx DFSHIM_THREADS=64 graphcheck --ranks 2
 on_ptx DFSHIM_THREADS=64 STREAM_ONLY=elapsed streamcheck
-# Aborts and destroys while it runs; more operations than ways and lines.
+# Aborts and destroys while operations run; more operations than connectors and submission slots.
 on_ptx DFSHIM_THREADS=64 nbcheck --ranks 2
 on_ptx DFSHIM_THREADS=64 MANY_CASE=comms MANY_AMOUNT=8 many --ranks 4
 on_ptx DFSHIM_THREADS=64 MANY_CASE=outstanding MANY_AMOUNT=100 many --ranks 2

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Description: the programs of the GPU's tests that have kernels of their own, as nvcc compiles them, on the test driver: what
-# they say is true of the test driver alone, but they start, find what they look for, and end. Device arithmetic of all
-# types and operations, bit for bit against the CPU's.
+# Description: the GPU tests' own programs, compiled by nvcc, on the test driver. Their findings are
+# true of the test driver only, but they start, find what they look for, and end. Device arithmetic
+# of all types and operations is bit for bit the CPU's.
 # Limit: 300 s
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
@@ -10,7 +10,7 @@ rm -rf "$dry/tests/gpu" "$dry/tests/kernels"
 mkdir -p "$dry/tests/kernels"
 ln -s "$B/tests/cuda/gpu" "$dry/tests/gpu"
 ln -s "$B/tests/cuda/gpu/reduce_cuda" "$dry/tests/kernels/reduce_cuda"
-# Memory functions wait here for what runs; the programs find that out.
+# Memory functions of the test driver wait for running work. The programs must find that out.
 cat >"$T/facts.py" <<'P'
 import json, sys, traceback
 f = [json.loads(x) for x in open(sys.argv[1])]
@@ -25,19 +25,19 @@ assert [(x["rounds"], x["stale"]) for x in of("fresh")] == [(400, 0)] * 3
 assert [(x["torn_on_device"], x["torn_on_host"]) for x in of("ring")] == [(0, 0)]
 assert [x["rounds"] for x in of("ipc")] == [50] * 2
 assert {x["connections"] for x in of("channels") if "waits" in x} == {8, 32}
-# Time decides whether a call waited: where the processors are busy a thread may be too late (status
-# 3).
+# These facts depend on time: on busy processors a thread may be too late (status 3).
 def timed():
     queues = [x for x in of("queues") if x["daemon"] != "green"]
     assert len(queues) == 30 and all(x["started"] == (x["waits"] < x["connections"]) for x in queues), queues
     waits = {x["call"] for x in of("sync") if x["waits"]}
     assert waits == {"cudaMalloc", "cudaFree", "cudaMalloc 1 GiB", "cudaHostAlloc", "cudaFreeHost", "cudaHostRegister",
                      "cudaHostUnregister", "cuMemUnmap", "first launch of a kernel", "first launch of a kernel with a deep stack"}, waits
-    # A first launch loads the kernel under the context's lock, which a launch needs too: nothing is launched until the device is idle.
+    # A first launch loads the kernel under the context's lock, which every launch needs: no kernel
+    # is launched until the device is idle.
     assert [(x["entries"], x["blocks"], x["relaunch"]) for x in of("fill")] == [(1023, True, True)], of("fill")
     assert [(x["how"], x["waits"], x["relaunch"]) for x in of("load")] == [("module", False, True), ("kernel", True, False)], of("load")
-    # So memory that is allocated or pinned is not there in time for a kernel that stays (see
-    # below); memory that is mapped by hand is.
+    # So memory that is allocated or pinned is not ready in time for a resident kernel; mapped
+    # memory is.
     assert [(x["memory"], x["waits"], x["seen"]) for x in of("late")] == [("device", True, False), ("pinned", True, False), ("mapped", False, True)], of("late")
     assert [(x["daemon"], x["available"], x.get("started", False)) for x in of("split")] == [("priority", True, True), ("green", False, False)], of("split")
     stands = {x["call"] for x in of("sync") if not x["relaunch"]}
@@ -59,8 +59,8 @@ RESULTS=$T FAKE_CUDA_LIMITS=lock,queue,hardware,blocking,one timeout "${LIMIT:-1
 	fail "litmus_block, memory that waits for nothing: status $?: $(tail -5 "$T/late")"
 [ "$(grep -c '"test":"late".*"waits":false,"seen":true' "$T/late")" = 3 ] || fail "memory that is newer than the kernel: $(cat "$T/late")"
 passes t_reduce
-# Taking in, writing and loading are timed; a program's kernels run beside an idle daemon, and a
-# busy one.
+# Submission, completion and context loads are timed. A program's kernels run beside an idle and a
+# busy daemon.
 P=$B/tests/cuda/gpu
 timeout "${LIMIT:-100}" "$P/daemon" 1048576 >"$T/steps" || fail "daemon: status $?: $(tail -5 "$T/steps")"
 for k in sqe cqe context cold empty relaunch copy; do
@@ -72,7 +72,8 @@ for with in idle busy; do
 	[ "$(grep -cE '^beside: (arithmetic|memory) [0-9]' "$T/beside")" = 2 ] || fail "beside, $with: $(cat "$T/beside")"
 done
 no_faults "the programs"
-# They look for what weak memory shows: without the acquire of the device's side they find it, with it they do not.
+# These programs look for effects of weak memory: they must find one if the device's acquire is
+# removed, and none with it.
 for p in litmus_fresh litmus_ring; do
 	python3 - "$P/$p" "$T/$p.ptx" <<'P' || fail "$p has no PTX with an acquire"
 import sys
@@ -91,7 +92,8 @@ done
 [ -n "${WHOLE-}" ] || exit 0
 
 SLOW=100 gpu bench "$results" beside
-# An emulator is not given a gigabyte. Its own steps are on the emulator, the daemon of its messages is not: that is figures of many rounds.
+# The emulator gets smaller sizes. `daemon` times its own steps on the emulator; the daemon of its
+# messages runs on CPU threads, because these figures take many rounds.
 FAKE_CUDA_PTX= SLOW=100 gpu bench "$results" daemon
 python3 - "$results/bench-gpu.json" <<'P' || fail "the figures: $(tail -9 "$T/gpu.log")"
 import json, sys

@@ -1,10 +1,11 @@
 #!/bin/bash
-# Description: messages of 10,000 sizes, on the test driver: connectors in GPU memory are recycled under DFSHIM_CONNECTOR_MB.
+# Description: messages of 10,000 sizes, on the test driver: connectors in GPU memory are recycled
+# under DFSHIM_CONNECTOR_MB.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
-# The bound is the budget and the use of ten messages in flight on either side: so twice the budget.
-# All sizes together need 100 times that. It does not depend on which process gets a processor, so
-# nothing is tried again.
+# The budget bounds idle connectors, and ten messages in flight on either side need about as much
+# again: so twice the budget. Without recycling all sizes need 100 times that. The bound does not
+# depend on scheduling, so there is no retry.
 sizes() { # OPTIONS
 	rm -f "$T/stats"
 	# shellcheck disable=SC2086 # a list of options

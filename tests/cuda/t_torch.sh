@@ -1,12 +1,12 @@
 #!/bin/bash
-# Description: PyTorch itself, unmodified, on the test driver: its NCCL backend, watchdog,
+# Description: unmodified PyTorch on the test driver: its NCCL backend, watchdog,
 # allocator, graphs, DDP, FSDP2.
 #
 # Limit: 900 s
 #
-# TORCH_PYTHON: a Python with a CUDA build of PyTorch and NumPy (`pip install torch numpy`: some
-# gigabytes), else it is skipped. The jobs are those of tests/gpu/t_torch.sh; the operators of
-# `dfshim run --host` compute in place of kernels.
+# TORCH_PYTHON names a Python with a CUDA build of PyTorch and NumPy (`pip install torch numpy`:
+# some gigabytes). Without it the test is skipped. The jobs are those of tests/gpu/t_torch.sh. The
+# operators of `dfshim run --host` compute in place of kernels.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 [ -n "${TORCH_PYTHON-}" ] || skip "TORCH_PYTHON does not name a Python with PyTorch"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Description: mode trace on the driver: graphs, begin and end of operations that NCCL executes,
-# threads that block in the driver, and off.
+# Description: mode trace on the driver: graphs, start and end of operations that NCCL executes,
+# threads that block in the driver; and with DFSHIM_TRACE_CUDA=0.
 set -u
 fake=$B/tests/cuda/driver
 [ -x "$B/tests/cuda/use_handover" ] || { echo "skipped: built without NCCL's header" && exit 77; }
@@ -29,17 +29,18 @@ done
 	echo "check: $("$B/dfshim" check "$T/on.trace" | head -1)"
 	bad=1
 }
-# Where the daemon may not take the GPU, NCCL executes the job, and it is recorded all the same.
+# Where the daemon may not use the GPU, NCCL executes the job, and dfshim records it as well.
 run use_handover left DFSHIM_MODE=prevent DFSHIM_BACKEND=auto DFSHIM_SELF_TEST_MS=0 DFSHIM_EVIDENCE="$T/none"
 grep -q "NCCL executes the job, which is recorded and watched" "$T/left" || { echo "left: $(cat "$T/left")" && bad=1; }
 for t in op op_start op_done; do
 	[ "$(count left $t)" = "$ops" ] || { echo "left: $ops operations, $(count left $t) records $t" && bad=1; }
 done
-# Nothing of ours on the streams, so no end is seen; the calls of NCCL are all the same.
+# dfshim puts nothing on the streams, so it sees no start and end. NCCL's calls are recorded all the
+# same.
 run use_handover off DFSHIM_TRACE_CUDA=0
 [ "$(count off op)" = "$ops" ] || { echo "off: $(count off op) operations" && bad=1; }
 [ "$(count off op_start)" = 0 ] || { echo "off: operations are marked" && bad=1; }
-# The operations of a graph are recorded at each of its launches.
+# A graph's operations are recorded at each launch of the graph.
 run use_captured graph
 ops=$(tail -1 "$T/graph")
 for t in op op_start op_done; do

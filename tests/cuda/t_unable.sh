@@ -1,10 +1,11 @@
 #!/bin/bash
-# Description: a rank on which dfshim cannot start: all ranks run on NCCL, with one warning, or all get the error.
+# Description: dfshim cannot start on one rank: all ranks run on NCCL, with one warning, or all get
+# the error.
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE
 . "$SRC/tests/cuda/two.sh"
-# The second process is not on the GPU, and so cannot start.
+# The second process is not on the GPU, so dfshim cannot start there.
 run() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND"
 	job "$1" "$2" "DFSHIM_BACKEND=cuda $3" "DFSHIM_BACKEND=host $4"
 }
@@ -24,7 +25,7 @@ for how in single group; do
 	times $how.1.err "NCCL executes the job, which is recorded and watched" 1
 	times $how.1.err "DFSHIM WARN dfshim cannot start: " 1
 done
-# Wherever the strictness is, it is an error everywhere, and NCCL is not asked.
+# If one rank is strict, it is an error on all ranks, and NCCL is not called.
 run strict0 single DFSHIM_STRICT=1 ""
 run strict1 single "" DFSHIM_STRICT=1
 run off single DFSHIM_HANDOVER=off ""
@@ -37,7 +38,8 @@ want strict0.1 "init 5"
 want strict1.1 "init 2" "dfshim cannot start: DFSHIM_BACKEND=host"
 want off.1 "init 5"
 
-# The driver of one has no use for our code: that is known before anything is promised.
+# The GPU of one rank cannot execute the daemon's code. dfshim finds that out before it accepts the
+# communicator.
 for i in 0 1; do
 	vars=(DFSHIM_BACKEND=cuda DFSHIM_BACKEND=cuda)
 	vars[i]+=" FAKE_CUDA_NO_CODE=0"
@@ -48,7 +50,7 @@ for i in 0 1; do
 	times code$i.0.err "is handed to NCCL on all its 2 ranks: dfshim cannot start on rank $i: GPU 0: the daemon's kernel cannot be loaded" 1
 done
 
-# A rank in another mode does not join, and says so.
+# A rank in another mode does not take part, and says so.
 for mode in off trace; do
 	run mode-$mode single "" DFSHIM_MODE=$mode
 	want mode-$mode.0 "init 5"
@@ -56,8 +58,8 @@ for mode in off trace; do
 	want mode-$mode.0.err "dfshim cannot start on rank 1" "it runs with DFSHIM_MODE=$mode"
 done
 
-# NCCL_COMM_ID: all meet at an address that rank 0 serves for us first and for NCCL then,
-# communicator after communicator, with any of the ranks unable to start.
+# NCCL_COMM_ID: all ranks meet at an address that rank 0 serves first for dfshim and then for NCCL,
+# for three communicators in a row, with one of the ranks unable to start.
 for i in 0 1 2; do
 	export NCCL_COMM_ID="127.0.0.1:$((20000 + (RANDOM << 1 | i & 1) % 20000))" TURNS=3
 	how=single n=2
@@ -78,13 +80,13 @@ want address-strict.1 "init 5"
 want address-strict.0.err "dfshim cannot start on rank 1" "libdfhost.so is not preloaded" "cannot be handed to NCCL: DFSHIM_"
 unset NCCL_COMM_ID TURNS
 
-# Each GPU is one process's alone: no rank makes a context on another's.
+# Each GPU belongs to one process alone: no rank creates a context on another's GPU.
 alone="DFSHIM_BACKEND=cuda DFSHIM_STRICT=1 FAKE_CUDA_EXCLUSIVE=$T/exclusive"
 job exclusive single "$alone DEVICE=0" "$alone DEVICE=1"
 for i in 0 1; do
 	want exclusive.$i "init 0" "allreduce 0 0"
 done
-# A GPU on which the daemon cannot run disturbs nothing, unless a communicator is to be there.
+# A GPU that cannot run the daemon matters only if a communicator uses it.
 old="DFSHIM_BACKEND=cuda FAKE_CUDA_OLD=1"
 job beside single "$old DFSHIM_STRICT=1" "$old DFSHIM_STRICT=1"
 for i in 0 1; do
@@ -95,12 +97,11 @@ times old.calls ncclAllReduce 2
 times old.0.err "is handed to NCCL on all its 2 ranks: dfshim cannot start on rank 1: GPU 1 has no compute capability 8.0" 1
 job alone single "$old DFSHIM_BACKEND=cuda FAKE_CUDA_OLD=0 FAKE_CUDA_DEVICES=1" "$old FAKE_CUDA_OLD=0 FAKE_CUDA_DEVICES=1"
 want alone.0.err "GPU 0 has no compute capability 8.0"
-# A launch that does not return is none for the daemon.
+# With blocking launches the daemon cannot run: its launch would not return.
 run blocking single CUDA_LAUNCH_BLOCKING=1 ""
 want blocking.0.err "CUDA_LAUNCH_BLOCKING is set"
 
-# On CPU threads there is no NCCL to go over to.
-# shellcheck disable=SC2016 # expanded inside
+# On the CPU backend there is no NCCL that could take over.
 timeout $((60 * ${SLOW:-1})) "$B/dfshim" run --host -n 2 -- bash -c \
 	'[ "$RANK" = 0 ] || export DFSHIM_STRICT=1 DFSHIM_ORDER=junk; exec "$0" --timeout 40' "$B/clients/latency" \
 	>"$T/host" 2>&1

@@ -1,9 +1,8 @@
 /*
- * Description: no lock of ours is held while the driver is asked something or given something:
- * operations that follow others onto another stream, groups over two streams, times of events; and
- * two threads that mark one stream at a time. Where a lock is held, it is noticed: by what this
- * test puts in front of the driver, and in debug builds (the sanitizers') by the backend, which
- * aborts.
+ * Description: dfshim holds no lock during a driver call: operations ordered across streams, groups
+ * over two streams, times of events; and two threads that mark one stream at the same time. A held
+ * lock is detected by this test's wrappers of the backend and, in debug builds (the sanitizers'),
+ * by the backend itself, which aborts.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -15,7 +14,7 @@
 
 #ifdef DF_DEBUG
 /*
- * A sanitizer's build has no GPU code (SAN=debug has), and the test driver needs none: it knows the
+ * A sanitizer's build has no GPU code (SAN=debug has). The test driver needs none: it knows the
  * kernel by its name.
  */
 const void *df_cuda_fatbin(void)
@@ -28,7 +27,7 @@ static const struct df_backend *whole;
 static struct df_backend watched;
 static uint32_t calls, held;
 
-/* Whether this thread holds it: a mutex names its holder. */
+/* Whether this thread holds `m`: a mutex stores its owner. */
 static int is_mine(const struct df_mutex *m)
 {
 	return __atomic_load_n(&m->mutex.__data.__owner, __ATOMIC_RELAXED) == gettid();
@@ -59,7 +58,7 @@ static int w_wait(struct df_mstream *s, const uint64_t *addr, uint64_t value)
 	return whole->stream_wait(s, addr, value);
 }
 
-/* Where it is asked for, the first of two writes lets the second one pass. */
+/* If `exchange` is set, the first of two writes waits until the second one is on the stream. */
 static uint32_t exchange, writers, passed;
 
 static int w_write(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64_t value)
@@ -70,7 +69,7 @@ static int w_write(struct df_mstream *s, uint64_t *addr, uint64_t *near, uint64_
 	if (!exchange)
 		return whole->stream_write(s, addr, near, value);
 	if (!__atomic_fetch_add(&writers, 1, __ATOMIC_RELAXED))
-		/* ACQUIRE pairs with the RELEASE below: that write is on the stream. */
+		/* ACQUIRE pairs with the RELEASE below: then the other write is on the stream. */
 		while (!__atomic_load_n(&passed, __ATOMIC_ACQUIRE))
 			usleep(100);
 	ret = whole->stream_write(s, addr, near, value);
@@ -112,13 +111,13 @@ static void begin(void)
 	watched.event_new = w_event_new;
 	watched.stream_new = w_stream_new;
 	df_backend = &watched;
-	/* The test calls the driver past the hook, which is no reason to keep more order here. */
+	/* The test calls the driver without the hook, which would make dfshim keep strict order. */
 	df_rt.strict = 0;
 	r.in = calloc(r.count, sizeof(float));
 	r.out = calloc(r.count, sizeof(float));
 }
 
-/* A stream that has something to do until the gate opens. */
+/* Returns a stream that waits until the gate opens. */
 static struct df_stream_info busy(void)
 {
 	struct df_stream_info info;
@@ -155,7 +154,7 @@ START_TEST(no_lock)
 	op[0] = on(comm, &a);
 	op[1] = on(comm, &b);
 	ck_assert_int_eq(df_submit(&op[0], 1), 0);
-	/* Behind the communicator's latest, which is on another stream. */
+	/* This follows the communicator's last operation, which is on another stream. */
 	ck_assert_int_eq(df_submit(&op[1], 1), 0);
 	ck_assert_int_eq(df_submit(op, 2), 0);
 	event.user = &user;
@@ -163,7 +162,7 @@ START_TEST(no_lock)
 	df_stream_hooks.event_record(&event, &a);
 	df_stream_hooks.event_wait(&b, &event);
 	ck_assert_uint_gt(calls, 10);
-	/* RELEASE pairs with the streams' wait. */
+	/* RELEASE pairs with the streams' loads of the gate. */
 	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
 	end(&a);
 	end(&b);
@@ -191,7 +190,10 @@ static void *submit(void *arg)
 	return NULL;
 }
 
-/* The word of a stream must not end below what an operation waits for. */
+/*
+ * If two threads' writes to a stream's word are exchanged, the word must not end below what an
+ * operation waits for.
+ */
 START_TEST(two_marks)
 {
 	struct df_stream_info s;
@@ -211,9 +213,9 @@ START_TEST(two_marks)
 		pthread_create(&t[i], NULL, submit, &op[i]);
 	for (i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
-	/* The third lets the word end where both are done. */
+	/* A third write sets the word to a value at which both operations are ready. */
 	ck_assert_uint_eq(writers, 3);
-	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE); /* pairs with the stream's wait */
+	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE); /* pairs with the stream's load of the gate */
 	end(&s);
 	for (i = 0; i < 2; i++)
 		df_comm_destroy(comm[i]);

@@ -1,17 +1,17 @@
-# For tests/cuda/t_unable.sh, t_doctor.sh and t_named.sh: a job of two processes on the test driver and the test NCCL (use_unable.c), and what each of
-# them printed. Sourced after tests/lib/clients.sh.
-# shellcheck shell=bash
+# For tests/cuda/t_unable.sh, t_doctor.sh, t_named.sh and t_fallback.sh: runs a job of two processes
+# on the test driver and the test NCCL (use_unable.c), and checks their output. Sourced after
+# tests/lib/clients.sh.
 fake=$B/tests/cuda/driver
 if [ ! -x "$B/tests/cuda/use_unable" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
 	echo "skipped: built without NCCL's header or without nvcc"
 	exit 77
 fi
-self_test() { # The self-test's kernel, which comes with the runtime of the tests; else it is skipped
+self_test() { # sets `kernel`: the tests' CUDA runtime, which brings the self-test's kernel. Skips without it
 	[ -z "$SAN_RUNTIME" ] || skip "a sanitizer's build has no fatbin"
 	kernel=$B/tests/cuda/runtime/libcudart.so.13
 	[ -f "$kernel" ] || skip "built without the CUDA runtime of the tests"
 }
-job() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND" [any]: output, log and status of each in $T/NAME.0, .1
+job() { # NAME HOW "VARIABLES OF THE FIRST" "VARIABLES OF THE SECOND" [any]: output, log and status in $T/NAME.0, .1
 	local name=$1 how=$2 any=${5-} i pids=() rc
 	local vars=("$3" "$4")
 	rm -f "$T/id"

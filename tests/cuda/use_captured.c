@@ -1,6 +1,7 @@
 /*
- * A plain program of the driver and NCCL: two operations captured, the graph launched three times.
- * One rank; driver and NCCL are those of the tests. Prints how many operations were launched.
+ * A plain program of the driver and NCCL with one rank. It captures two operations and launches the
+ * graph three times. Driver and NCCL are the tests' libraries. Prints the number of launched
+ * operations.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL

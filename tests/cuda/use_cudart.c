@@ -1,7 +1,6 @@
 /*
- * A program of the CUDA runtime, linked with the shared or the static libcudart, to see which
- * functions of the driver it asks for and what it gets. Prints what the runtime says; always exits
- * with 0.
+ * A program of the CUDA runtime, linked with the shared or the static libcudart. It shows which
+ * functions of the driver the runtime asks for. Prints the runtime's results; always exits with 0.
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
  * A program of the CUDA driver that finds it as libcudart does: dlopen, dlsym of
- * cuGetProcAddress_v2, then cuGetProcAddress of everything else with versions and flags. Prints for
- * each name whether what it got lies in libcuda or elsewhere, calls some through it, and counts
- * what arrived. One line a fact; the test compares.
+ * cuGetProcAddress_v2, then cuGetProcAddress for every other function, with versions and flags.
+ * Prints for each name which library the function is in, calls some functions, and prints how many
+ * calls the driver received. One line for each fact; the test compares them.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -66,10 +66,10 @@ int main(void)
 	printf("dlsym cuGetProcAddress_v2 %s\n", where((void *)ask));
 	printf("dlsym cuGetErrorName %s\n", where(dlsym(lib, "cuGetErrorName")));
 	printf("dlsym cuNoSuchThing %s\n", where(dlsym(lib, "cuNoSuchThing")));
-	/* For a name without a version none is found. */
+	/* dlvsym() finds nothing, because the name has no version. */
 	printf("dlvsym cuGetProcAddress_v2 %s\n",
 	       where(dlvsym(lib, "cuGetProcAddress_v2", "ANY_1")));
-	/* As libcudart: it asks for the function that asks. */
+	/* Like libcudart, ask for the asking function itself. */
 	fn = NULL;
 	ask("cuGetProcAddress", &fn, 12000, 0, &status);
 	printf("self %d\n", fn == (void *)ask);
@@ -79,10 +79,10 @@ int main(void)
 	need(ask, "cuStreamWaitEvent", 13010, 0);
 	need(ask, "cuStreamWaitEvent", 13000, 0);
 	need(ask, "cuNoSuchThing", 13000, 0);
-	/* One function that has two names. */
+	/* One function with two names. */
 	fn = need(ask, "cuGraphInstantiate", 12000, 0);
 	printf("alias %d\n", fn == need(ask, "cuGraphInstantiateWithFlags", 12000, 0));
-	/* Two versions of one function are two wrappers, and each calls its own. */
+	/* Two versions of a function have two wrappers; each calls its own version. */
 	*(void **)&wait1 = need(ask, "cuStreamWaitValue64", 9000, 0);
 	fn = need(ask, "cuStreamWaitValue64", 12000, 0);
 	printf("versions differ %d\n", fn != (void *)wait1);
@@ -93,7 +93,7 @@ int main(void)
 	((CUresult(*)(CUcontext *, CUdevice))need(ask, "cuDevicePrimaryCtxRetain", 12000, 0))(&ctx,
 											      0);
 	((CUresult(*)(CUcontext))need(ask, "cuCtxSetCurrent", 12000, 0))(ctx);
-	/* The old form of asking answers the same. */
+	/* The older form of cuGetProcAddress returns the same function. */
 	ask1("cuMemAlloc", &again, 12000, 0);
 	*(void **)&alloc = need(ask, "cuMemAlloc", 12000, 0);
 	printf("same %d\n", again == (void *)alloc);
@@ -101,7 +101,7 @@ int main(void)
 	printf("alloc %d\n", alloc(&p, 100) == CUDA_SUCCESS && p);
 	printf("calls cuMemAlloc_v2 %d\n", (int)fake()->calls("cuMemAlloc_v2"));
 	printf("calls cuMemAlloc %d\n", (int)fake()->calls("cuMemAlloc"));
-	/* The child of a fork goes straight through. */
+	/* In the child of a fork, wrappers call the driver directly. */
 	*(void **)&query = need(ask, "cuStreamIsCapturing", 12000, 0);
 	fflush(stdout);
 	if (fork() == 0) {

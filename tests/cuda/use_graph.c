@@ -1,9 +1,9 @@
 /*
- * A program that takes captured collectives for nodes like others: changes them in graphs and in
- * executable graphs, takes them out, replaces children that hold them. Allowed changes are made,
- * others are refused, and nothing is ever wrong or hangs. Two ranks, one thread and one device
- * each; the driver is the test driver. With "late" NCCL is called before the driver. Exit 0: all is
- * so.
+ * A program that treats captured collectives like other nodes. It changes them in graphs and in
+ * executable graphs, removes them, and replaces child graphs that contain them. Allowed changes are
+ * made, others are refused, and no result is wrong and no call hangs. Two ranks, each with a thread
+ * and a device, on the test driver. With "late", NCCL is called before the driver. Exits with 0 if
+ * everything is right.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -38,7 +38,7 @@ struct bench {
 	ncclComm_t comm;
 	CUstream s, idle;
 	float *in, *out, *copy;
-	int called, other; /* by host functions of the program */
+	int called, other; /* incremented by the program's host functions */
 };
 
 static void CUDA_CB count(void *arg)
@@ -46,13 +46,13 @@ static void CUDA_CB count(void *arg)
 	++*(int *)arg;
 }
 
-/* The collective, a copy behind it, and a host function of the program's own. */
+/* Captures the collective, a copy of its result, and a host function. */
 static CUgraph captured(struct bench *b)
 {
 	CUgraph graph;
 
 	CU(cuStreamBeginCapture_v2(b->s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	/* Ends no capture, so the one that is begun goes on. */
+	/* This stream captures nothing, so the capture of the other stream continues. */
 	MUST(cuStreamEndCapture(b->idle, &graph) != CUDA_SUCCESS);
 	MUST(ncclAllReduce(b->in, b->out, COUNT, ncclFloat, ncclSum, b->comm, (cudaStream_t)b->s) ==
 	     ncclSuccess);
@@ -62,7 +62,7 @@ static CUgraph captured(struct bench *b)
 	return graph;
 }
 
-/* In the order of capture. */
+/* Nodes are in the order of capture; v[3] is the copy. */
 static void nodes_of(CUgraph graph, CUgraphNode *arrive, CUgraphNode *wait, CUgraphNode *write,
 		     CUgraphNode *own)
 {
@@ -78,8 +78,8 @@ static void nodes_of(CUgraph graph, CUgraphNode *arrive, CUgraphNode *wait, CUgr
 }
 
 /*
- * Launched twice: the second time it would be seen that a gate was left open. sum 0: it has no
- * collective.
+ * Launches the graph twice, because a gate that is left open shows in the second launch. `has`:
+ * whether the graph contains a collective.
  */
 static void run(struct bench *b, CUgraphExec exec, int has)
 {
@@ -97,7 +97,7 @@ static void run(struct bench *b, CUgraphExec exec, int has)
 	}
 }
 
-/* Single nodes of an executable graph. */
+/* Changes of single nodes of an executable graph. */
 static void exec_nodes(struct bench *b)
 {
 	CUDA_HOST_NODE_PARAMS to = {count, &b->other};
@@ -126,7 +126,7 @@ static void exec_nodes(struct bench *b)
 	REFUSED(cuGraphExecBatchMemOpNodeSetParams(exec, wait, &ops));
 	run(b, exec, 1);
 	MUST(b->called == 2 && !b->other);
-	/* Changes without an effect, and changes of the program's own nodes. */
+	/* Changes without an effect, and changes of the program's own nodes, are allowed. */
 	CU(cuGraphBatchMemOpNodeGetParams(arrive, &ops));
 	CU(cuGraphExecBatchMemOpNodeSetParams(exec, arrive, &ops));
 	CU(cuGraphBatchMemOpNodeGetParams(write, &ops));
@@ -138,7 +138,7 @@ static void exec_nodes(struct bench *b)
 	CU(cuGraphDestroy(graph));
 }
 
-/* Children of an executable graph. */
+/* Replacement of child graphs in an executable graph. */
 static void exec_children(struct bench *b)
 {
 	CUDA_HOST_NODE_PARAMS to = {count, &b->other};
@@ -169,8 +169,8 @@ static void exec_children(struct bench *b)
 }
 
 /*
- * A graph whose collective lacks a part of it, or has it otherwise, is not taken; one that has it
- * no more at all is.
+ * A graph in which a part of the collective is missing or changed is refused. A graph without any
+ * part of it is accepted.
  */
 static void graph_nodes(struct bench *b)
 {
@@ -211,7 +211,7 @@ static void graph_nodes(struct bench *b)
 			MUST(!exec);
 		}
 		/*
-		 * The driver takes what has the same shape; to us it is no update that could be
+		 * The driver accepts an update with the same shape. For dfshim the result cannot be
 		 * launched.
 		 */
 		if (i == 3) {
@@ -229,8 +229,8 @@ static void graph_nodes(struct bench *b)
 }
 
 /*
- * Nodes that the program makes after ours: they name what lives only as long as a graph that was
- * captured.
+ * Nodes that the program makes from dfshim's nodes refer to objects that live only as long as the
+ * captured graph.
  */
 static void copied(struct bench *b)
 {
@@ -253,15 +253,12 @@ static void copied(struct bench *b)
 	}
 	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	CU(cuGraphDestroy(graph));
-	/* The objects made of the graph are there. */
+	/* The executable graph `exec` keeps these objects alive. */
 	CU(cuGraphInstantiateWithFlags(&theirs, copy, 0));
 	CU(cuGraphExecDestroy(theirs));
 	run(b, exec, 1);
 	CU(cuGraphExecDestroy(exec));
-	/*
-	 * The driver drops its references when it reaches them, and so does the poller with a
-	 * launch.
-	 */
+	/* The driver and dfshim's poller drop their references asynchronously. */
 	while ((r = cuGraphInstantiateWithFlags(&theirs, copy, 0)) == CUDA_SUCCESS) {
 		CU(cuGraphExecDestroy(theirs));
 		usleep(1000);
@@ -270,7 +267,7 @@ static void copied(struct bench *b)
 	CU(cuGraphDestroy(copy));
 }
 
-/* Replays as fast as they go: what the poller is done with is replayed while it still holds it. */
+/* Replays without a pause: a graph is replayed while the poller still processes the last replay. */
 static void again(struct bench *b)
 {
 	CUgraph graph = captured(b);
@@ -290,8 +287,8 @@ static void again(struct bench *b)
 }
 
 /*
- * How many graphs of both ranks the driver is asked to launch, if each has one with nothing but a
- * collective.
+ * Each rank launches a graph that contains only a collective. Returns how many graphs of both ranks
+ * the driver is asked to launch.
  */
 static int launched(struct bench *b)
 {
@@ -307,7 +304,7 @@ static int launched(struct bench *b)
 	CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	for (i = 0; i < COUNT; i++)
 		b->in[i] = (float)(b->rank + 1);
-	/* Neither launches what it launched before, and neither begins while the other counts. */
+	/* The barriers separate earlier launches and other counts from this one. */
 	pthread_barrier_wait(&both);
 	before = fake_cuda()->calls("cuGraphLaunch");
 	pthread_barrier_wait(&both);
@@ -325,7 +322,7 @@ static int launched(struct bench *b)
 
 /*
  * Two executable graphs of one captured graph on two streams: a gate serves one of them at a time,
- * and none is lost.
+ * and no launch is lost.
  */
 static void two_at_a_time(struct bench *b)
 {
@@ -354,8 +351,8 @@ static void two_at_a_time(struct bench *b)
 }
 
 /*
- * As children of one graph they would be there at a time only if nothing orders them, which is
- * refused.
+ * One captured graph twice in a parent graph: without an order between the two, both could run at
+ * the same time, which is refused.
  */
 static void twice(struct bench *b)
 {
@@ -381,8 +378,8 @@ static void twice(struct bench *b)
 }
 
 /*
- * A group begins together, in several blocks and in one: small and large ones, ten replays in
- * flight.
+ * A group starts as a whole. Here a small and a large collective use one block and several, with
+ * ten replays in flight.
  */
 static void group(struct bench *b)
 {
@@ -418,7 +415,7 @@ static void group(struct bench *b)
 		for (i = 0; i < large; i++)
 			MUST(out[i] == 1);
 	}
-	/* A captured collective consists of memory operations. */
+	/* A captured collective consists of memory operations only. */
 	MUST(fake_cuda()->calls("cuLaunchHostFunc") == calls);
 	CU(cuGraphExecDestroy(exec));
 	free(in);
@@ -430,8 +427,9 @@ static void CUDA_CB object_gone(void *arg)
 }
 
 /*
- * A graph of nothing but a collective is not launched: the collective is put on the stream as a
- * call. Unless graphs keep objects of the program alive, which have to live as long as a launch.
+ * A graph that contains only a collective is not launched: dfshim submits the collective to the
+ * stream. If the process has user objects in graphs, the graph is launched, because objects must
+ * live as long as a launch.
  */
 static void bare(struct bench *b)
 {
@@ -471,7 +469,10 @@ static void *rank(void *arg)
 	copied(&b);
 	two_at_a_time(&b);
 	twice(&b);
-	/* No other thread puts a host function on a stream meanwhile. */
+	/*
+	 * This barrier keeps the other rank from enqueuing host functions while group() counts
+	 * them.
+	 */
 	pthread_barrier_wait(&both);
 	group(&b);
 	bare(&b);
@@ -491,8 +492,8 @@ int main(int argc, char **argv)
 
 	fake_cuda()->kernel("dfk_daemon", daemon_kernel);
 	/*
-	 * Before NCCL's first call it is not known yet that the driver's functions are ours, so no
-	 * order is relaxed otherwise.
+	 * Before NCCL's first call dfshim does not know yet that its hook is in front of the
+	 * driver. Calling the driver first lets it relax orders.
 	 */
 	if (argc < 2 || strcmp(argv[1], "late")) {
 		CU(cuDevicePrimaryCtxRetain(&ctx, 0));

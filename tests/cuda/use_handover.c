@@ -1,7 +1,8 @@
 /*
- * A program of NCCL's device API: makes communicators, uses them as any other, then asks one for a
- * device communicator. Two ranks, one thread and one device each; driver and NCCL are those of the
- * tests. Prints one line a fact; the test compares them with what the test NCCL was called for.
+ * A program of NCCL's device API. It creates communicators, uses them as usual, and then asks one
+ * for a device communicator. Two ranks, each with a thread and a device; driver and NCCL are the
+ * tests' libraries. Prints one line for each fact; the test compares them with the calls that the
+ * test NCCL received.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -26,7 +27,7 @@ static ncclComm_t comms[COMMS][RANKS];
 static pthread_barrier_t both;
 static const char *windows;
 
-/* Both ranks got it: one line. */
+/* Prints one line with the values of both ranks. */
 static void fact(int rank, const char *what, int value)
 {
 	static int values[RANKS];
@@ -38,7 +39,10 @@ static void fact(int rank, const char *what, int value)
 	pthread_barrier_wait(&both);
 }
 
-/* 1 if ours added up, 0 if the receive buffer is as it was. */
+/*
+ * Returns 1 if dfshim computed the sum, 0 if the receive buffer was not written (the test NCCL), -1
+ * on an error.
+ */
 static int added(int rank, ncclComm_t comm, float *in, float *out, CUstream s)
 {
 	int i, sum = 1;
@@ -85,7 +89,7 @@ static void *run(void *arg)
 	fact(rank, "ours after", added(rank, *c[0], a, b, s));
 	fact(rank, "count", (ncclCommCount(*c[0], &n), n));
 	fact(rank, "another", added(rank, *c[1], a, b, s));
-	/* One of each in a group; and a group that is given up. */
+	/* A group with one collective on each communicator; then a group with an invalid call. */
 	ncclGroupStart();
 	ncclAllReduce(a, b, COUNT, ncclFloat32, ncclSum, *c[0], (cudaStream_t)s);
 	ncclAllReduce(a, b, COUNT, ncclFloat32, ncclSum, *c[1], (cudaStream_t)s);
@@ -98,7 +102,7 @@ static void *run(void *arg)
 	fact(rank, "another still", added(rank, *c[1], a, b, s));
 
 	/*
-	 * A window on one rank only: all ranks are refused alike, and the communicator stays ours.
+	 * Only one rank has a window: all ranks are refused, and the communicator stays dfshim's.
 	 */
 	if (windows || rank)
 		fact(rank, "window",
@@ -108,7 +112,7 @@ static void *run(void *arg)
 	fact(rank, "device communicator, windows", ncclDevCommCreate(*c[2], NULL, NULL));
 	fact(rank, "ours with windows", added(rank, *c[2], a, b, s));
 
-	/* By one thread for both ranks. */
+	/* One thread calls for both ranks. */
 	if (!rank) {
 		ncclGroupStart();
 		ncclDevCommCreate(comms[1][0], NULL, NULL);
@@ -136,7 +140,7 @@ int main(void)
 	for (i = 0; i < 3; i++)
 		if (ncclGetUniqueId(&id[i]) != ncclSuccess)
 			return 1;
-	/* As a rank on plain NCCL would have made it. */
+	/* An id as a rank on plain NCCL makes it. */
 	memset(&id[3], 0x22, sizeof(id[3]));
 	pthread_barrier_init(&both, NULL, RANKS);
 	for (i = 0; i < RANKS; i++)

@@ -1,7 +1,7 @@
 /*
- * A program that is linked with libcuda, as with -lcuda: the loader gives it the driver's functions
- * without a question. Prints where they lie, calls some, and counts the calls that arrived at the
- * driver. One line a fact; the test compares.
+ * A program linked with libcuda (-lcuda): the loader resolves the driver's functions. Prints which
+ * library each function is in, calls some, and prints how many calls the driver received. One line
+ * for each fact; the test compares them.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -43,17 +43,14 @@ int main(void)
 	printf("current %d\n", cuCtxSetCurrent(ctx));
 	printf("alloc %d\n", cuMemAlloc_v2(&p, 100) == CUDA_SUCCESS && p);
 	printf("free %d\n", cuMemFree_v2(p));
-	/* All ways to a function lead to one place. */
+	/* Every way to look a function up gives the same address. */
 	cuGetProcAddress_v2("cuMemAlloc", &asked, 12000, 0, &status);
 	printf("asked same %d\n", asked == (void *)cuMemAlloc_v2);
 	printf("default same %d\n", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == (void *)cuMemAlloc_v2);
 	asked = NULL;
 	cuGetProcAddress_v2("cuGetErrorString", &asked, 12000, 0, &status);
 	printf("asked cuGetErrorString %s\n", where(asked));
-	/*
-	 * A function that was not used before, and one in its form for a thread's own default
-	 * stream.
-	 */
+	/* A function that was not called before, and its form for the per-thread default stream. */
 	printf("sync %d %d\n", cuStreamSynchronize(NULL), cuStreamSynchronize_ptsz(NULL));
 	arrived("cuMemAlloc_v2");
 	arrived("cuMemFree_v2");

@@ -1,8 +1,8 @@
 /*
- * An NCCL program that finds the CUDA driver by cuGetProcAddress, one thread a rank, each on a
- * device of its own: collectives behind streams, events, copies, graphs, in different orders on the
- * ranks. The kernel of the test driver, or of libdfhost.so's, is the daemon's code on CPU
- * threads. Exit 0: all results are right.
+ * An NCCL program that finds the CUDA driver by cuGetProcAddress. Each rank is a thread with a
+ * device of its own. Collectives follow work on streams, events, copies and graphs, in different
+ * orders on the ranks. The test driver's daemon kernel is the daemon's code on CPU threads. Exits
+ * with 0 if all results are right.
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -92,7 +92,7 @@ static void expect(const float *p, float v, int line)
 		}
 }
 
-/* NCCL 2.32's, as far as the event. */
+/* The struct of NCCL 2.32, up to the event. */
 struct coll_config {
 	size_t size;
 	unsigned magic, version;
@@ -110,7 +110,7 @@ static void hold(void *flag)
 		usleep(100);
 }
 
-/* The event of a launch is recorded by the driver behind what is on the stream. */
+/* The event of a launch is recorded after the work that is on the stream. */
 static void launch_event(ncclComm_t comm, CUstream s, CUevent e, CUdeviceptr in, CUdeviceptr out)
 {
 	struct coll_config c = {sizeof(c), 0xcafebeef, 23203, NULL, {0}, NULL, 1, 1, 0, e};
@@ -132,8 +132,8 @@ static void launch_event(ncclComm_t comm, CUstream s, CUevent e, CUdeviceptr in,
 }
 
 /*
- * Bringing a kernel to the device waits for all that is there, the daemon and a stream behind a
- * collective among it.
+ * Loading a kernel waits for everything on the device: the daemon, and a stream that waits for a
+ * collective.
  */
 static void launch_first(ncclComm_t comm, CUstream s, CUdeviceptr in, CUdeviceptr out)
 {
@@ -181,22 +181,22 @@ static void *run(void *arg)
 
 		fill((float *)in, (float)(rank + i));
 		/*
-		 * The two communicators in opposite orders on one stream: with NCCL's rules this
-		 * can hang.
+		 * The two communicators are used in opposite orders on one stream: this can hang
+		 * with NCCL's rules.
 		 */
 		CU(cuEventRecord, timed[0], a);
 		NCCL(ncclAllReduce((void *)in, first ? (void *)out2 : (void *)out, COUNT, ncclFloat,
 				   ncclSum, comm[first], a));
 		/*
-		 * Nor does an event with a time between them order them, or a copy on the default
-		 * stream.
+		 * An event with timing or a copy on the default stream between them must not order
+		 * them.
 		 */
 		CU(cuEventRecord, timed[1], a);
 		CU(cuMemcpyAsync, spare, spare + 64, 64, NULL);
 		NCCL(ncclAllReduce((void *)in, first ? (void *)out : (void *)out2, COUNT, ncclFloat,
 				   ncclSum, comm[!first], a));
 		CU(cuEventRecord, timed[2], a);
-		/* Work on another stream behind an event sees the results. */
+		/* Work on another stream that waits for the event sees the results. */
 		CU(cuEventRecord, e, a);
 		CU(cuStreamWaitEvent, b, e, 0);
 		CU(cuMemcpyAsync, (CUdeviceptr)host, out, COUNT * sizeof(float), b);
@@ -212,14 +212,14 @@ static void *run(void *arg)
 	}
 	launch_event(comm[0], a, e, in, out);
 	launch_first(comm[0], a, in, out);
-	/* A device-wide wait covers them too. */
+	/* A device-wide wait includes collectives. */
 	fill((float *)in, 3);
 	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));
 	((CUresult(*)(void))need("cuCtxSynchronize"))();
 	expect((float *)out, 6, __LINE__);
 	/*
-	 * Captured through the driver as any program would; the other rank's thread may wait for
-	 * its device meanwhile.
+	 * Captured through the driver, as in any program. Thread-local mode: the other rank's
+	 * thread may call a synchronising function meanwhile.
 	 */
 	CU(cuStreamBeginCapture, a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	NCCL(ncclAllReduce((void *)in, (void *)out, COUNT, ncclFloat, ncclSum, comm[0], a));
@@ -247,8 +247,8 @@ static void *run(void *arg)
 }
 
 /*
- * The exit handler that was registered before the driver's, so it runs after the driver's end, for
- * as long as others may need this process.
+ * Registered before the driver's exit handler, so it runs after the driver's end. It keeps the
+ * process alive while others may need it.
  */
 static void linger(void)
 {
@@ -259,8 +259,8 @@ int main(void)
 {
 	const struct fake_cuda *(*get)(void);
 	/*
-	 * A program may make the unique id before it calls CUDA, as examples with MPI do on their
-	 * rank 0.
+	 * A program may create the unique id before it calls CUDA, as examples with MPI do on rank
+	 * 0.
 	 */
 	int first = getenv("NCCL_FIRST") != NULL;
 	pthread_t t[RANKS];

@@ -1,10 +1,11 @@
 /*
- * A program of two processes, RANK of each in the environment; the second has two ranks when it is
- * called with "group". Driver and NCCL are test libraries; the id goes through the file $ID_FILE,
- * or with NCCL_COMM_ID each makes it for itself. DEVICE: its device. Prints the result of each
- * call, TURNS communicators one after the other. Called with "crossed" each process uses two
- * communicators on one stream, the second process in the opposite order; with "straight" in the
- * same.
+ * One of two processes; RANK is its number. With the argument "group" the second process has two
+ * ranks. Driver and NCCL are the tests' libraries. The id is passed in the file $ID_FILE, or with
+ * NCCL_COMM_ID each process makes it itself. DEVICE: the process's device. TURNS: number of
+ * communicators, one after the other. Prints the result of each call.
+ *
+ * With "crossed" each process uses two communicators on one stream, the second process in the
+ * opposite order. With "straight" both use the same order.
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -89,7 +90,7 @@ static int turn(int rank, int group)
 	return 0;
 }
 
-/* turned: the second communicator first. */
+/* Uses two communicators; `turned`: the second one first. Returns 0 on success. */
 static int two_orders(int rank, int turned)
 {
 	static float buf[2][64];

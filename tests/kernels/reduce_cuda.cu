@@ -1,10 +1,10 @@
 /*
- * The GPU's dfk_move() (kernels/reduce_cuda.inl) against the CPU's, bit for bit: its source
- * compiled for the host, one emulated thread after another, always; on the GPU as well where there
- * is one. Without a GPU only the half, bfloat and fp8 instructions, which the host replaces, remain
- * untested.
+ * Compares the GPU's dfk_move() (kernels/reduce_cuda.inl) with the CPU's, bit for bit. Its source
+ * is compiled for the CPU and always run there, one emulated thread after another; on a GPU it is
+ * run as well. The emulation replaces the half, bfloat and fp8 instructions, so without a GPU these
+ * remain untested.
  *
- * reduce_cuda [gpu]: with `gpu`, exit 77 if there is none. SEED repeats a run.
+ * reduce_cuda [gpu]: with `gpu`, exits with 77 if there is no GPU. SEED repeats a run.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +62,10 @@ __global__ void move_on_gpu(struct dfk_move m)
 	dfk_move(&m);
 }
 
-/* Two sources, two destinations; their expected bytes, and those before. */
+/*
+ * Areas 0 and 1 are sources, 2 and 3 destinations. `want` holds the expected bytes, `before` the
+ * bytes before the call.
+ */
 static uint8_t *area[4], *want[4], *before[4];
 
 static int run(const struct dfk_move *m, int threads, bool gpu)
@@ -82,7 +85,7 @@ static int run(const struct dfk_move *m, int threads, bool gpu)
 	return 0;
 }
 
-/* The same pointer in the copies that the CPU works on. */
+/* Returns the address in `to` that corresponds to `p` in `area`. */
 static void *moved(const void *p, uint8_t *const to[4])
 {
 	for (int k = 0; k < 4; k++)
@@ -106,7 +109,7 @@ static uint64_t special(uint32_t bytes)
 	case 2:
 		v = 0 - (1ull << (rnd() % width));
 		break;
-	case 3: /* an exponent of the middle: sums that round */
+	case 3: /* a medium exponent, so that sums are rounded */
 		v = (v & ~(15ull << (width - 5))) | 7ull << (width - 5);
 		break;
 	default:
@@ -136,7 +139,7 @@ static int one(bool gpu)
 		memcpy(before[k], area[k], AREA);
 		memcpy(want[k], area[k], AREA);
 	}
-	/* As often as not all pointers have one alignment, so that there are vectors at all. */
+	/* Often all pointers have the same alignment, so that vector accesses are possible. */
 	uint64_t off[4], common = rnd() % 3 ? 0 : rnd() % (GUARD / bytes) * bytes;
 	for (int k = 0; k < 4; k++)
 		off[k] = GUARD + (same ? common : rnd() % (GUARD / bytes) * bytes);
@@ -191,7 +194,7 @@ static int one(bool gpu)
 	return 0;
 }
 
-/* All values and all pairs of the small formats, one operation each. */
+/* Tests one operation on all values, and all pairs of values, of the small formats. */
 static int pairs(uint32_t type, uint32_t redop, bool gpu)
 {
 	uint32_t bytes = dfk_type_bytes(type), n = AREA / bytes;

@@ -1,8 +1,8 @@
 /*
- * Description: the PTX emulator with a clock. Others see a word only from its moment on; loads that
- * do not depend on one another wait together; a fence waits for all stores before it; %globaltimer
- * is the virtual clock; reads of host memory on the path to a word are counted, and the path can be
- * printed; and the same run takes the same time.
+ * Description: the PTX emulator with a clock. Others see a stored word only after its latency;
+ * independent loads wait together; a fence waits for all earlier stores; %globaltimer is the
+ * virtual clock; dependent reads of host memory on the path to a word are counted, and the path can
+ * be printed; the same run takes the same time.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -15,7 +15,7 @@ enum {
 #undef DF_TIME
 };
 
-/* The memory of a test: mine on the first GPU, its on the second, host in neither. */
+/* The memory of a test: `mine` is on the first GPU, `its` on the second, `host` on neither. */
 static struct memory {
 	uint64_t mine[8], its[8], host[16];
 } mem;
@@ -37,7 +37,7 @@ static enum ptx_place place_of(void *arg, uintptr_t at)
 	return PTX_HOST;
 }
 
-static char **path_text; /* not NULL: where the path to the word goes, from 5,000 ns on */
+static char **path_text; /* if not NULL, receives the path to the word since 5,000 ns */
 
 static void saw(void *arg, double now_ns, unsigned int reads)
 {
@@ -52,7 +52,7 @@ static void saw(void *arg, double now_ns, unsigned int reads)
 
 static void *parameter = &mem;
 
-/* A kernel on a GPU; gpu: mem.mine or mem.its. */
+/* Starts a kernel. `gpu` is mem.mine for the first GPU or mem.its for the second. */
 static struct ptx_module *start(struct ptx_time *t, const char *body, void *gpu,
 				unsigned int threads, double at_ns)
 {
@@ -78,7 +78,10 @@ static void reset(void)
 	nr_faults = 0;
 }
 
-/* One kernel of the first GPU until it writes mem.host[0]; returns ns from its launch to that. */
+/*
+ * Runs one kernel on the first GPU until it stores to mem.host[0]. Returns the ns from its launch
+ * until the store arrives.
+ */
 static double alone(const char *body)
 {
 	struct ptx_time *t = ptx_time_new();
@@ -86,7 +89,7 @@ static double alone(const char *body)
 
 	reset();
 	ptx_time_watch(t, &mem.host[0], 1, saw, NULL);
-	/* A chain of pointers in host memory. */
+	/* Three dependent loads follow these pointers. */
 	mem.host[4] = (uint64_t)(uintptr_t)&mem.host[5];
 	mem.host[5] = (uint64_t)(uintptr_t)&mem.host[6];
 	mem.host[6] = 1;
@@ -98,7 +101,7 @@ static double alone(const char *body)
 	return seen.at_ns - 1000;
 }
 
-/* Offsets in struct memory: mine 0, its 64, host 128. */
+/* Offsets in struct memory: `mine` 0, `its` 64, `host` 128. */
 #define TELL "st.relaxed.sys.b64 [%rd1+128], 1;\n"
 #define LEAST(ns, least)                                                                           \
 	ck_assert_msg((ns) >= (least) && (ns) < (least) + 400, "%.0f ns, not %d to %d", (ns),      \
@@ -118,7 +121,7 @@ START_TEST(dependent_loads)
 
 	LEAST(ns, 3 * T_host_load + T_host_store);
 	ck_assert_uint_eq(seen.reads, 3);
-	/* Independent ones wait together. */
+	/* Independent loads wait together. */
 	ns = alone(
 		"ld.u64 %rd2, [%rd1+160];\nld.u64 %rd3, [%rd1+168];\nld.u64 %rd4, [%rd1+176];\n"
 		"sub.u64 %rd5, %rd2, %rd2;\nsub.u64 %rd6, %rd3, %rd3;\nadd.u64 %rd5, %rd5, %rd6;\n"
@@ -138,7 +141,7 @@ END_TEST
 
 START_TEST(the_clock)
 {
-	/* 2,000 ns by %globaltimer. */
+	/* The kernel waits 2,000 ns by %globaltimer. */
 	double ns = alone(
 		"mov.u64 %rd2, %globaltimer;\n$L_wait:\nmov.u64 %rd3, %globaltimer;\n"
 		"sub.u64 %rd4, %rd3, %rd2;\nsetp.lt.u64 %p1, %rd4, 2000;\n@%p1 bra $L_wait;\n" TELL);
@@ -148,8 +151,8 @@ START_TEST(the_clock)
 END_TEST
 
 /*
- * The second GPU polls a word of its own, which the first one writes; then it writes a word of the
- * host.
+ * The second GPU polls a word of its own, which the first GPU stores, and then stores a word in
+ * host memory. Returns the ns from the first kernel's launch to that store's arrival.
  */
 static double pair(void)
 {
@@ -179,7 +182,7 @@ START_TEST(a_pair)
 {
 	double ns = pair();
 
-	/* Two ways, and between none and two looks of the poller. */
+	/* Two latencies of stores, and at most two loads of the poller between them. */
 	ck_assert_msg(ns > T_peer_store + T_l2_load + T_host_store &&
 			      ns < T_peer_store + 2 * T_l2_load + T_host_store + 400,
 		      "%.0f ns", ns);
@@ -188,7 +191,9 @@ START_TEST(a_pair)
 }
 END_TEST
 
-/* The path leads from the poller to the one that has stored, and its items follow one another. */
+/*
+ * The path leads from the poller to the warp that stored the word, without gaps between its items.
+ */
 START_TEST(a_path)
 {
 	char *text = NULL, *line, *rest;
@@ -210,7 +215,7 @@ START_TEST(a_path)
 		}
 	}
 	ck_assert_int_eq(others, 1);
-	/* The store itself is on its way to the host. */
+	/* The path ends when the store is executed, before its latency. */
 	ck_assert_msg(end * 1000 > seen.at_ns - 5000 - T_host_store - 5 &&
 			      end * 1000 < seen.at_ns - 5000 - T_host_store + 5,
 		      "%.3f us of %.3f", end, (seen.at_ns - 5000) / 1000);
@@ -229,7 +234,7 @@ START_TEST(old_until_then)
 		struct ptx_module *m[2];
 
 		reset();
-		/* The writer itself sees it at once. */
+		/* The block that stores sees its store at once. */
 		m[0] = start(
 			t,
 			"st.relaxed.sys.b64 [%rd1+64], 1;\nld.relaxed.sys.b64 %rd2, [%rd1+64];\nst.u64 [%rd1], %rd2;\n",

@@ -2,13 +2,13 @@
  * Limit: 300 s
  *
  * Description: the daemon executes every built-in program of several ranks under random preemption.
- * Blocks of all ranks are given turns in random order with random policies, submissions arrive at
- * random moments and in a different order on every rank, so tasks are put aside at every
- * instruction. Results must be exact, and every counter must end where it should. Ranks that
- * disagree take a common order, and later their own again. Connectors are of all protocols, and
- * some collectives are old: their positions are about to wrap the flags of low-latency words, or
- * stand before a lap on which all words are written (tests/kernels/t_words.c tests those more
- * closely). The seed is printed on failure.
+ * Blocks of all ranks get turns in random order with random policies. Submissions arrive at random
+ * moments and in a different order on every rank, so tasks are preempted at every instruction.
+ * Results must be exact, and every counter must have its final value. Ranks that disagree take a
+ * common order, and later their own again. Connectors use all protocols. Some collectives are old:
+ * their positions are about to wrap the flags of low-latency words, or precede a lap on which all
+ * words are written (tests/kernels/t_words.c tests those more closely). The seed is printed on
+ * failure.
  */
 #include <check.h>
 #include <stddef.h>
@@ -23,12 +23,12 @@
 #include "tests/lib/test.h"
 
 #ifndef NR_WORLDS
-#define NR_WORLDS 150 /* in a sanitizer's build fewer */
+#define NR_WORLDS 150 /* smaller in a sanitizer's build */
 #endif
 
 /*
- * By priority the queue is in order, and each task as urgent as the most urgent instance it still
- * has.
+ * With order by priority, the queue is sorted, and each task has the priority of its most urgent
+ * unfinished instance.
  */
 static void check_order(const struct df_kblock *blk, uint64_t seed)
 {
@@ -51,7 +51,7 @@ static void check_order(const struct df_kblock *blk, uint64_t seed)
 	}
 }
 
-/* by_priority: also, instances become more urgent at random moments. */
+/* Runs a random world. With `by_priority`, instances also become more urgent at random moments. */
 static void run(uint64_t seed, int n, int nb, int nc, int ni, int by_priority)
 {
 	static struct world w;
@@ -132,22 +132,21 @@ START_TEST(test_priorities)
 }
 END_TEST
 
-/* Gives the rank's only block turns. */
 static void turns(struct world *w, int k, int nr)
 {
 	while (nr--)
 		df_block_turn(&w->d[k], w->blk[k]);
 }
 
-/* Returns what a full slice counts for in its share. */
+/* Returns the bytes that a full slice adds to the block's account of its share. */
 static uint64_t slice_work(const struct rank_coll *rc)
 {
 	return rc->k.tile_elems * 4 + 512;
 }
 
 /*
- * Bytes that a rank's only block has moved in a collective, as the block accounts for them. The
- * last slice of an instance may be a short one.
+ * Returns the bytes that a rank's only block has moved in a collective, as the block accounts for
+ * them. The last slice of an instance may be short.
  */
 static uint64_t moved(const struct rank_coll *rc)
 {
@@ -159,9 +158,9 @@ static uint64_t moved(const struct rank_coll *rc)
 }
 
 /*
- * Two collectives of one rank, so that neither ever waits: all instances of one are urgent, none of
- * the other. While the urgent ones last, the others have their share, no less and no more, but for
- * one dealing out, one slice of theirs, and what they get for one urgent slice.
+ * Two collectives of one rank, so no slice ever waits. All instances of one are urgent, none of the
+ * other. While urgent ones remain, the bulk must get exactly its share. It may differ by one
+ * distribution, one slice of its own, and its share for one urgent slice.
  */
 START_TEST(test_share)
 {
@@ -280,27 +279,31 @@ START_TEST(test_common_order)
 			break;
 		clear(&w, 0);
 	}
-	low = w.rc[0][0].k.id > w.rc[1][0].k.id; /* the first of the common order */
+	low = w.rc[0][0].k.id > w.rc[1][0].k.id; /* the first in the common order */
 	for (k = 0; k < 2; k++) {
 		w.d[k].policy.order = 0;
 		w.d[k].policy.gang = 4;
 	}
 	for (m = 0; m < MAX_INST; m++) {
-		/* Rounds 1 and 2 are issued in different orders; in the others one rank is late. */
+		/*
+		 * In rounds 1 and 2 the ranks submit in different orders. In the other rounds one
+		 * rank is late.
+		 */
 		int disagree = m == 1 || m == 2;
 
 		submit(&w, 1, disagree ? low : !low, m, 0);
 		submit(&w, 1, disagree ? !low : low, m, 0);
 		late = m != 1 && below(&r, 2);
 		if (!late)
-			turns(&w, 1, 1); /* has begun its first */
+			turns(&w, 1, 1); /* starts its first operation */
 		submit(&w, 0, !low, m, 0);
 		submit(&w, 0, low, m, 0);
 		turns(&w, 0, 100);
 		SETTLE(w.blk[0]);
 		/*
-		 * The share is measured from the first sight of the priority until an operation 3
-		 * has ended, which one may have by now; queued operations keep their places.
+		 * The share is measured from the first operation that shows the priority until an
+		 * operation of round 3 has finished. One may already have finished here, so round 3
+		 * is not checked. Queued operations keep their places.
 		 */
 		if (m != 3)
 			ck_assert_uint_eq(w.blk[0]->gang, m == 1 || m == 2);
@@ -318,7 +321,7 @@ END_TEST
 
 int main(void)
 {
-	/* The same worlds in every check. */
+	/* The same worlds in every run of the test. */
 	setenv("SEED", "1", 0);
 	return DF_TESTS("daemon", {test_random, NR_WORLDS / df_test_slow()},
 			{test_priorities, NR_WORLDS / df_test_slow()}, {test_share, 4},

@@ -1,9 +1,9 @@
 /*
- * Description: what t_daemon.c shows, of the daemon as it works on a GPU: on copies of contexts,
- * few of which fit in "shared memory", and some in lines of "GPU memory" (kernels/hot.inl). Blocks
- * leave their device at random moments, and whatever looks at a block makes it leave first, as the
- * host does. Some daemons have no lines, some two, which then have several claimants each. Programs
- * have more connectors and instructions than there is room for, or fewer.
+ * Description: runs t_daemon.c with the daemon as it works on a GPU: on copies of contexts, of
+ * which few fit in "shared memory" and some in lines of "GPU memory" (kernels/hot.inl). Blocks
+ * leave their device at random moments. Before the test reads a block's state it makes the block
+ * leave, as the host does. Some daemons have no lines, some have two, for which several contexts
+ * then compete. Programs have more connectors and instructions than there is room for, or fewer.
  */
 #include <string.h>
 #include "kernels/port.h"
@@ -18,7 +18,7 @@
 
 #define NR_LOCALS 64
 
-static struct dfk_local locals[NR_LOCALS]; /* home NULL: free */
+static struct dfk_local locals[NR_LOCALS]; /* free if home is NULL */
 static uint8_t lines[NR_LOCALS][8 * DF_LINE_BYTES] __attribute__((aligned(64)));
 
 static struct df_rng *hot_rng(void)
@@ -42,7 +42,7 @@ static struct dfk_local *on_device(const struct df_kblock *blk)
 	return NULL;
 }
 
-/* The block leaves its device: from here on, what is in its originals counts. */
+/* Makes the block leave its device: afterwards its original state is valid. */
 static void hot_leave(const struct df_kblock *blk)
 {
 	struct dfk_local *l = on_device(blk);
@@ -50,7 +50,7 @@ static void hot_leave(const struct df_kblock *blk)
 	if (!l)
 		return;
 	dfk_block_leave(l);
-	/* Nothing of it may be needed again. */
+	/* Nothing may use the copy afterwards. */
 	memset(l, 0x5a, sizeof(*l));
 	memset(lines[l - locals], 0x5a, sizeof(lines[0]));
 	l->home = NULL;
@@ -59,7 +59,7 @@ static void hot_leave(const struct df_kblock *blk)
 static enum df_turn hot_turn(struct df_kdaemon *d, struct df_kblock *blk)
 {
 	struct dfk_local *l = on_device(blk);
-	/* Part of the block's shared memory, as the other two. */
+	/* A GPU's block has this in shared memory, as `l` and `sh`. */
 	static struct dfk_stage stages[NR_LOCALS];
 	struct dfk_shared sh;
 	enum df_turn turn;
@@ -69,7 +69,7 @@ static enum df_turn hot_turn(struct df_kdaemon *d, struct df_kblock *blk)
 		uint32_t b = (uint32_t)(blk - d->blocks);
 
 		l = on_device(NULL);
-		/* As if there were a piece for each block. */
+		/* Places the lines as if every block had lines of its own. */
 		d->nr_lines = df_rng_u64(hot_rng()) % 2 ? 2 : 8;
 		d->lines = df_rng_u64(hot_rng()) % 3
 				   ? lines[l - locals] - (size_t)b * d->nr_lines * DF_LINE_BYTES
@@ -78,7 +78,7 @@ static enum df_turn hot_turn(struct df_kdaemon *d, struct df_kblock *blk)
 	}
 	do {
 		turn = dfk_block_turn(&l->d, &l->blk, &sh, &stages[l - locals]);
-	} while (sh.fetch.home); /* turns are counted: one that fetches is none */
+	} while (sh.fetch.home); /* a turn that only fetches a context does not count as a turn */
 	if (df_rng_u64(hot_rng()) % 50 == 0)
 		hot_leave(blk);
 	return turn;

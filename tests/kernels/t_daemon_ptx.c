@@ -1,18 +1,18 @@
 /*
- * Description: the daemon's kernel as nvcc compiles it, with all its threads, on the PTX emulator:
- * the tests of t_daemon.c, which executes its source on one CPU thread a block. Each rank is a GPU
+ * Description: the daemon's kernel as nvcc compiles it, with all its threads, on the PTX emulator,
+ * in the worlds of t_daemon.c (which executes the source with one CPU thread). Each rank is a GPU
  * with one to three blocks of 32 to 512 threads. Submissions and inputs arrive while they run, in
- * another order on each rank; blocks leave by their clock and when they are asked to, and are
- * launched again. Results are exact, counters end where they should, and there is no race between
- * the threads of a block, no access in a wrong alignment, no barrier that threads of a warp miss.
- * The seed is printed on failure.
+ * another order on each rank. Blocks quit by their clock and on request, and are launched again.
+ * Results are exact, counters have their final values, and there is no race between the threads of
+ * a block, no misaligned access, and no barrier that threads of a warp miss. The seed is printed on
+ * failure.
  *
- * An operation that arrives when nothing is in work costs one look at its slot in the host's ring,
- * and none at its instance: each look that waits for another is a microsecond on a GPU. The words
- * that an operation writes to the host, and its waits until all that it wrote has arrived (fences),
- * are counted, and are no more than docs/kernels.md says.
+ * An operation that is submitted when no other is in progress costs one read of its slot in the
+ * host's ring, and no read of its instance: each dependent read takes a microsecond on a GPU. The
+ * words that an operation writes to the host and its fences are counted, and must not exceed the
+ * figures in docs/kernels.md.
  *
- * $B/kernels/daemon.TARGET.ptx for each target that is there; without nvcc there is none, and it is
+ * The test uses each $B/kernels/daemon.TARGET.ptx. Without nvcc there is none, and the test is
  * skipped.
  */
 #define _GNU_SOURCE
@@ -38,20 +38,22 @@ struct gpu {
 	unsigned int threads;
 	const struct ptx_kernel *kernel;
 	uint32_t launches;
-	uint32_t slot_reads, inst_reads; /* 8-byte words, or less, of rings and of instances */
+	/* number of words of 8 bytes, or less, read from rings and from instances */
+	uint32_t slot_reads, inst_reads;
 	/*
-	 * Written across the bus: ends of operations and completions; counters for people. Atomic.
+	 * Numbers of words written to the host: the first counts ends of operations and
+	 * completions, the second statistics. Atomic.
 	 */
 	uint32_t told, counted;
 	uint32_t fences; /* atomic */
 	/*
-	 * paced: it is launched as by the poller; given: operations so far, gone: no kernel is
-	 * there; both atomic
+	 * paced: kernels are launched as the poller does. given: number of operations submitted.
+	 * gone: no kernel is running. `given` and `gone` are atomic.
 	 */
 	int paced, gone;
 	uint32_t given;
 	struct df_launch life;
-	uint64_t copied; /* bytes, into slots; atomic */
+	uint64_t copied; /* bytes copied into slots; atomic */
 	int faults;
 	char fault[1500];
 };
@@ -114,12 +116,12 @@ static int all_done(const struct world *w, int k)
 	return !left;
 }
 
-/* As the poller of a process: launch.c decides by what is in flight. */
+/* Decides about a launch with launch.c, as a process's poller does. */
 static int is_due(struct gpu *g)
 {
 	/* ACQUIRE pairs with the RELEASE of done in dfk_finish(). */
 	uint64_t done = __atomic_load_n(&g->w->rc[0][g->rank].done, __ATOMIC_ACQUIRE), sleep_ns;
-	/* Relaxed: the launching thread looks again and again. */
+	/* RELAXED: the launching thread reads it again later. */
 	uint32_t given = __atomic_load_n(&g->given, __ATOMIC_RELAXED);
 	struct df_launch_in in = {.now_ns = df_now_ns(),
 				  .progress = given + done,
@@ -130,7 +132,10 @@ static int is_due(struct gpu *g)
 	return df_launch_step(&g->life, &in, &sleep_ns) == DF_LAUNCH_LAUNCH;
 }
 
-/* A GPU: its daemon is launched again as long as there is something to do, or when it is due. */
+/*
+ * Runs the daemon of one GPU: launches it again while operations are unfinished, and if `paced`
+ * only when launch.c decides so.
+ */
 static void *daemon_of(void *arg)
 {
 	struct gpu *g = arg;
@@ -138,7 +143,7 @@ static void *daemon_of(void *arg)
 
 	while (!all_done(g->w, g->rank) && !g->faults) {
 		if (g->paced && !is_due(g)) {
-			/* Relaxed: carries no data. */
+			/* RELAXED: no data depends on the flag. */
 			__atomic_store_n(&g->gone, 1, __ATOMIC_RELAXED);
 			usleep(100);
 			continue;
@@ -157,7 +162,7 @@ static void *daemon_of(void *arg)
 			.arg = g,
 		};
 
-		/* Relaxed, as it is read: it carries no data. */
+		/* RELAXED: no data depends on these flags; the kernel reads them relaxed too. */
 		__atomic_store_n(&d->quit, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&d->leave, 0, __ATOMIC_RELAXED);
 		ptx_run(&l);
@@ -165,7 +170,7 @@ static void *daemon_of(void *arg)
 	return NULL;
 }
 
-/* g: zero, but for `paced`. */
+/* Starts a GPU's thread. *g must be zero except for `paced`. */
 static void gpu_start(struct gpu *g, struct world *w, int rank, uint64_t seed, unsigned int threads,
 		      const struct ptx_module *m)
 {
@@ -179,7 +184,7 @@ static void gpu_start(struct gpu *g, struct world *w, int rank, uint64_t seed, u
 
 static void gpu_quit(const struct gpu *g)
 {
-	/* Relaxed: it carries no data. */
+	/* RELAXED: no data depends on the flag. */
 	__atomic_store_n(&g->w->d[g->rank].quit, 1, __ATOMIC_RELAXED);
 }
 
@@ -251,7 +256,7 @@ static void run(struct ptx_module *m, uint64_t seed)
 			at[k]++;
 		}
 		ring(&w.rc[below(&r, (uint64_t)nc)][k], (int)below(&r, (uint64_t)ni));
-		/* Relaxed: it carries no data. */
+		/* RELAXED: no data depends on the flag. */
 		if (below(&r, 20) == 0)
 			__atomic_store_n(&w.d[k].quit, 1, __ATOMIC_RELAXED);
 		usleep((useconds_t)below(&r, 2000));
@@ -282,7 +287,7 @@ START_TEST(random_worlds)
 }
 END_TEST
 
-/* One block a rank, one operation after the other. */
+/* One block on each rank, one operation after the other. */
 START_TEST(looks)
 {
 	static struct world w;
@@ -317,7 +322,10 @@ START_TEST(looks)
 		gpu_end(&g[k], seed);
 		ck_assert_uint_le(g[k].launches, 1);
 		ck_assert_uint_eq(g[k].slot_reads, has ? MAX_INST * words : 0);
-		/* The first operation's context was not there yet. */
+		/*
+		 * The first operation reads its instance, because its context is not in shared
+		 * memory yet.
+		 */
 		ck_assert_uint_le(g[k].inst_reads, DF_KINST_FIXED / 8);
 		for (i = 0; i < MAX_INST; i++)
 			result(&w, 0, k, i, seed);
@@ -328,8 +336,8 @@ START_TEST(looks)
 END_TEST
 
 /*
- * The table in docs/kernels.md: AllReduces of two ranks, a block each; the first operation does not
- * count.
+ * The rows of the table in docs/kernels.md: AllReduces of two ranks with one block each. The first
+ * operation is not counted.
  */
 static const struct cost {
 	struct shape shape;
@@ -353,16 +361,16 @@ static const struct cost {
 };
 
 /*
- * The graph goes on, and its next replay begins: the block has cleared the arrival and opened the
- * gate.
+ * Continues as the graph does after the collective. The block must have cleared `arrived` and
+ * opened the gate; this closes the gate for the next replay.
  */
 static void pass(struct df_kgate *g, const struct gpu *on, int i, uint64_t seed)
 {
 	if (!g)
 		return;
 	/*
-	 * ACQUIRE pairs with the RELEASE in dfk_finish(), as the graph's wait does. In weak memory
-	 * the counters may be seen before it.
+	 * ACQUIRE pairs with the RELEASE in dfk_finish(), as the graph's wait does. The counters
+	 * may become visible earlier, because the emulator's memory is weakly ordered.
 	 */
 	while (!__atomic_load_n(&g->open, __ATOMIC_ACQUIRE) && !on->faults)
 		usleep(100);
@@ -378,15 +386,15 @@ static void rest(const struct world *w, const struct gpu *g, int i, int pause)
 	int k;
 
 	/*
-	 * The counters are written last, when the block has nothing more to do. Relaxed: nothing is
-	 * read because of them.
+	 * The block writes its counters last, when it has no more work. RELAXED: no data depends on
+	 * them.
 	 */
 	for (k = 0; k < w->n; k++)
 		while (__atomic_load_n(&w->blk[k]->stats.operations, __ATOMIC_RELAXED) <
 			       (uint64_t)i + 1 &&
 		       !g[k].faults)
 			usleep(100);
-	/* With nothing to do it leaves. Relaxed, as it is set. */
+	/* A block without work quits. RELAXED, as the store of `gone` is. */
 	for (k = 0; pause && k < w->n; k++)
 		while (!__atomic_load_n(&g[k].gone, __ATOMIC_RELAXED) && !g[k].faults &&
 		       i + 1 < MAX_INST)
@@ -411,13 +419,13 @@ START_TEST(costs_of)
 	setup(&w, &r, 2, 1, 1, MAX_INST);
 	for (k = 0; k < 2; k++) {
 		/*
-		 * A twentieth of it, if it is to leave: long enough for operations that arrive at
-		 * once.
+		 * In AFTER_PAUSE a block must quit: an idle block does so after a twentieth of
+		 * quit_ns. That is long enough for operations that follow at once.
 		 */
 		w.d[k].policy.quit_ns = cost->when == AFTER_PAUSE ? 2000000000 : 100000000000000;
 		w.d[k].policy.order = 0;
 		w.d[k].policy.events = 1;
-		/* A block that waits for the other one does not publish its counters meanwhile. */
+		/* A block that waits for the other rank must not publish its counters meanwhile. */
 		w.d[k].policy.front = w.d[k].policy.max = 1ll << 40;
 		w.rc[0][k].gate = cost->when == IN_GRAPH ? &gates[k] : NULL;
 		g[k].paced = 1;
@@ -426,7 +434,7 @@ START_TEST(costs_of)
 	for (i = 0; i < MAX_INST; i++) {
 		for (k = 0; k < 2; k++) {
 			submit(&w, k, 0, i, 0);
-			/* Relaxed: the launching thread looks again and again. */
+			/* RELAXED: the launching thread reads it again later. */
 			__atomic_add_fetch(&g[k].given, 1, __ATOMIC_RELAXED);
 		}
 		rest(&w, g, i, cost->when == AFTER_PAUSE);
@@ -465,8 +473,8 @@ START_TEST(costs_of)
 END_TEST
 
 /*
- * The last unit of a slice has arrived, and the others never do, because the rank that sends them
- * has died: the block does not wait for them, and leaves when it is asked to.
+ * The last word of a slice has arrived and the others never will, because the sending rank has
+ * died. The block must not wait for them, and must quit on request.
  */
 START_TEST(half_a_slice)
 {
@@ -483,22 +491,25 @@ START_TEST(half_a_slice)
 	setup(&w, &r, 2, 1, 1, 1);
 	w.d[0].policy.quit_ns = 100000000000;
 	words = (uint64_t *)(void *)receiver(&w, 0, 1, 0, 0)->slots;
-	words[62] = words[63] = 1ull << 63; /* lap 0 (kernels/words.inl) */
+	words[62] = words[63] = 1ull << 63; /* a word of lap 0 (kernels/words.inl) */
 	submit(&w, 0, 0, 0, 0);
 	gpu_start(&g, &w, 0, seed, 64, m);
 	sent = (uint64_t *)(void *)receiver(&w, 0, 0, 1, 0)->slots;
-	/* Relaxed: after its own slice, it looks for the other one. */
+	/* RELAXED: when the kernel has sent its own slice, it starts to poll the other one. */
 	while (!__atomic_load_n(&sent[63], __ATOMIC_RELAXED) && !g.faults)
 		usleep(100);
 	usleep(20000);
-	/* RELEASE: as dfk_finish(); the launching thread ends when the kernel has. */
+	/* RELEASE, as in dfk_finish(). The launching thread ends when the kernel has quit. */
 	__atomic_store_n(&w.rc[0][0].done, 1, __ATOMIC_RELEASE);
 	gpu_end(&g, seed);
 	ptx_unload(m);
 }
 END_TEST
 
-/* The table of copies in docs/kernels.md: two ranks, a block each, two slots a connector. */
+/*
+ * The table of copies in docs/kernels.md: two ranks with one block each, two slots for each
+ * connector.
+ */
 static const struct copies {
 	struct shape shape;
 	const char *name;
@@ -513,7 +524,7 @@ static const struct copies {
 #undef DF_COPIES
 };
 
-/* Bytes that both ranks copied into slots for one operation. */
+/* Returns the bytes that both ranks copied into slots for one operation. */
 static uint64_t copied(const struct copies *what, int by_ref, uint64_t seed)
 {
 	static struct world w;
@@ -564,7 +575,7 @@ int main(void)
 	const char *b = getenv("B"), *nr = getenv("NR");
 	char pattern[4096];
 
-	/* The same worlds in every check. */
+	/* The same worlds in every run of the test. */
 	setenv("SEED", "1", 0);
 	snprintf(pattern, sizeof(pattern), "%s/kernels/daemon.*.ptx", b ? b : "build");
 	if (glob(pattern, 0, NULL, &files) != 0) {

@@ -1,9 +1,9 @@
 /*
- * Description: collectives in graphs against threads: each rank's graph announces the arrival of a
- * collective, waits for its gate, reads the result, and closes the gate, collective after
- * collective and replay after replay, while all replays are submitted and a thread for each block
- * executes them. Results are read without further order, so ThreadSanitizer sees accesses that the
- * gate does not order. The seed is printed on failure.
+ * Description: collectives in graphs, with threads. Each rank's graph announces the arrival of a
+ * collective, waits for its gate, reads the result and closes the gate, for each collective of each
+ * replay. Meanwhile all replays are submitted, and one thread for each block executes them. Results
+ * are read without any other synchronisation, so ThreadSanitizer reports accesses that the gate
+ * does not order. The seed is printed on failure.
  */
 #include <check.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include "tests/lib/test.h"
 
 #ifndef NR_WORLDS
-#define NR_WORLDS 30 /* in a sanitizer's build fewer */
+#define NR_WORLDS 30 /* smaller in a sanitizer's build */
 #endif
 
 static const struct shape split = {DF_COLL_ALLREDUCE, 300, DF_PROTO_SIMPLE, DF_ALGO_TREE};
@@ -32,10 +32,10 @@ struct who {
 static void *block(void *arg)
 {
 	const struct who *me = arg;
-	/* Some are slow: others have finished an instance long before them. */
+	/* Some blocks are slow, so others finish an instance long before them. */
 	int slow = df_hash_u64(seed, (uint64_t)(me->k * 4 + me->b)) % 3 == 0;
 
-	/* Relaxed: it carries no data. */
+	/* RELAXED: no data depends on the flag. */
 	while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
 		if (df_block_turn(&w.d[me->k], &w.blk[me->k][me->b]) != DF_TURN_PROGRESS)
 			sched_yield();
@@ -59,12 +59,12 @@ static void *graph(void *arg)
 			ring(rc, m);
 			/*
 			 * RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a stream's
-			 * write.
+			 * write does.
 			 */
 			__atomic_store_n(&g->arrived, 1, __ATOMIC_RELEASE);
 			/*
 			 * ACQUIRE pairs with the RELEASE of open in dfk_finish(), as a stream's
-			 * wait.
+			 * wait does.
 			 */
 			while (!__atomic_load_n(&g->open, __ATOMIC_ACQUIRE))
 				sched_yield();
@@ -74,7 +74,7 @@ static void *graph(void *arg)
 	return NULL;
 }
 
-/* Room for a submission of all blocks of a program. */
+/* Waits until each block's ring has room for the submissions of one instance. */
 static void await_room(int k)
 {
 	int i;
@@ -100,7 +100,7 @@ START_TEST(replays)
 	memset(gates, 0, sizeof(gates));
 	n = 1 + (int)below(&r, 3);
 	young = 1;
-	/* Up and down are different blocks. */
+	/* In a tree, reduction and broadcast are executed by different blocks. */
 	shape = _i % 2 ? &split : NULL;
 	setup(&w, &r, n, 1 + (int)below(&r, 3), 1 + (int)below(&r, 3), MAX_INST);
 	for (k = 0; k < n; k++) {
@@ -111,7 +111,10 @@ START_TEST(replays)
 			pthread_create(&blocks[k][b].thread, NULL, block, &blocks[k][b]);
 		}
 	}
-	/* The first ones, so that no graph is before its inputs are. */
+	/*
+	 * All replays are submitted before the graphs start, so that no graph arrives before its
+	 * inputs exist.
+	 */
 	for (m = 0; m < w.ni; m++) {
 		for (k = 0; k < n; k++)
 			for (c = 0; c < w.nc; c++) {
@@ -125,7 +128,7 @@ START_TEST(replays)
 	}
 	for (k = 0; k < n; k++)
 		pthread_join(graphs[k].thread, NULL);
-	/* The gate opens before the word. */
+	/* The daemon opens the gate before it writes `done`. */
 	for (k = 0; k < n; k++)
 		for (c = 0; c < w.nc; c++) {
 			/* ACQUIRE pairs with the RELEASE of done in dfk_finish(). */

@@ -1,8 +1,8 @@
 /*
- * Description: when blocks leave a GPU: all together after a time in which none had progress, later
- * if one only waits for a peer, at once if they are asked to. The clock is the test's. And what it
- * reports to the host before: the end of an operation at once, other completions with it, with its
- * counters, when the ring is full, at the latest when it leaves.
+ * Description: when blocks quit: all together after a time without progress, later if a block only
+ * waits for a peer, at once on request. The test controls the clock. Also what a block reports to
+ * the host: the end of an operation at once; other completions and its counters together with it,
+ * or when the ring is full, or at the latest when the block quits.
  */
 #include <check.h>
 #include <string.h>
@@ -27,18 +27,19 @@ uint64_t dfk_now_ns(void)
 #define NR_SLOTS 4
 
 static struct df_kdaemon d;
-static struct dfk_local local, others[BLOCKS]; /* of block 0; of the others, [0] unused */
+/* local: of block 0; others[i]: of block i (others[0] is unused) */
+static struct dfk_local local, others[BLOCKS];
 static struct df_kblock homes[BLOCKS], *const home = homes;
 static struct df_cqe slots[BLOCKS][NR_SLOTS];
 
 static void come(struct dfk_local *l, uint32_t block)
 {
-	/* Shared memory is not cleared. */
+	/* A GPU does not clear shared memory. */
 	memset(l, 0x5a, sizeof(*l));
 	dfk_block_enter(l, &d, block);
 }
 
-/* A daemon of that number of blocks, of which block 0 is there. */
+/* Sets up a daemon of `blocks` blocks. Only block 0 has started. */
 static void enter(uint32_t blocks)
 {
 	uint32_t i;
@@ -57,8 +58,8 @@ static void enter(uint32_t blocks)
 }
 
 /*
- * Gives turns of that kind, each of `ns` ns, until the block leaves. Returns the time that it took;
- * 0: never within many.
+ * Gives turns of this kind, each `ns` long, until the block quits. Returns how long it stayed, or 0
+ * if it did not quit in 100,000 turns.
  */
 static uint64_t stays(enum df_turn turn, uint64_t ns)
 {
@@ -71,7 +72,7 @@ static uint64_t stays(enum df_turn turn, uint64_t ns)
 	return 0;
 }
 
-/* Whether it leaves in its next look. */
+/* Gives turns until the block has looked once. Returns whether it quits. */
 static int looks(struct dfk_local *l, enum df_turn turn)
 {
 	int i;
@@ -85,7 +86,7 @@ static int looks(struct dfk_local *l, enum df_turn turn)
 START_TEST(idle)
 {
 	enum df_turn turn = _i ? DF_TURN_SPIN : DF_TURN_EMPTY;
-	/* One that has nothing at all does not stay for long. */
+	/* A block without any task quits earlier. */
 	uint64_t ns, time = _i ? QUIT_NS : QUIT_NS / DFK_HASTE;
 
 	enter(1);
@@ -105,7 +106,7 @@ START_TEST(patient)
 	ns = stays(DF_TURN_SPIN, 7);
 	ck_assert_uint_ge(ns, DFK_PATIENCE * QUIT_NS);
 	ck_assert_uint_le(ns, DFK_PATIENCE * QUIT_NS + 2 * DFK_LOOK_EVERY * 7);
-	/* Earlier progress of a peer is no reason to be patient with the next one. */
+	/* A peer's earlier progress does not make the block wait longer for the next one. */
 	enter(1);
 	dfk_able(&local.blk);
 	ck_assert_int_eq(dfk_leaves(&local, DF_TURN_PROGRESS), 0);
@@ -113,10 +114,7 @@ START_TEST(patient)
 }
 END_TEST
 
-/*
- * Something moves now and then: it stays, however long that goes on, and whatever the clock does in
- * between.
- */
+/* With progress from time to time the block stays for any length of time. */
 START_TEST(busy)
 {
 	int i, k;
@@ -142,12 +140,12 @@ START_TEST(asked)
 		ck_assert_int_eq(dfk_leaves(&local, turn), 0);
 	d.quit = 1;
 	ck_assert_int_eq(looks(&local, turn), 1);
-	/* That was not its own decision. */
+	/* A quit on request is not counted as the block's own. */
 	ck_assert_uint_eq(local.blk.stats.quits, 0);
 }
 END_TEST
 
-/* No block leaves while another has something to do; when the last one is idle all do. */
+/* No block quits while another has work. When the last one is idle, all quit. */
 START_TEST(together)
 {
 	struct dfk_local *o1 = &others[1], *o2 = &others[2];
@@ -159,7 +157,7 @@ START_TEST(together)
 	ck_assert_int_eq(looks(o1, DF_TURN_PROGRESS) | looks(o2, DF_TURN_SPIN), 0);
 	ck_assert_uint_eq(stays(DF_TURN_EMPTY, 7), 0);
 	ck_assert_int_eq(looks(o2, DF_TURN_SPIN), 0);
-	/* Block 1 has nothing to do any more, then block 2 has something after all. */
+	/* Block 1 becomes idle; then block 2 gets work. */
 	ck_assert_int_eq(looks(o1, DF_TURN_SPIN), 0);
 	now += QUIT_NS;
 	ck_assert_int_eq(looks(o2, DF_TURN_PROGRESS) | looks(o1, DF_TURN_SPIN) |
@@ -170,7 +168,9 @@ START_TEST(together)
 	now += QUIT_NS;
 	ck_assert_int_eq(looks(o2, DF_TURN_EMPTY), 1);
 	dfk_block_leave(o2);
-	/* Even with work by now: the host cannot bring one block back. */
+	/*
+	 * A block quits even if it has work by now, because the host cannot launch a single block.
+	 */
 	ck_assert_int_eq(looks(&local, DF_TURN_PROGRESS), 1);
 	ck_assert_int_eq(looks(o1, DF_TURN_SPIN), 1);
 	ck_assert_uint_eq(local.blk.stats.quits + o1->blk.stats.quits + o2->blk.stats.quits, 1);
@@ -178,8 +178,8 @@ START_TEST(together)
 END_TEST
 
 /*
- * A completion for which there was no room stops no block, and has a time of its own when it is
- * written.
+ * A block that starts after the others have quit runs for QUIT_NS before it follows them, even with
+ * progress.
  */
 START_TEST(late)
 {
@@ -195,14 +195,17 @@ START_TEST(late)
 	ck_assert_int_eq(looks(o, DF_TURN_PROGRESS), 0);
 	now++;
 	ck_assert_int_eq(looks(o, DF_TURN_PROGRESS), 1);
-	/* A request is followed at once, also by a block that has just started. */
+	/* A request to quit is followed at once, also by a block that has just started. */
 	come(o, 1);
 	d.quit = 1;
 	ck_assert_int_eq(looks(o, DF_TURN_PROGRESS), 1);
 }
 END_TEST
 
-/* Whether such a completion is there, with that value, on the lap of its index. */
+/*
+ * Whether the ring contains a completion of this kind and value at `index`, with the lap bit of
+ * that index.
+ */
 static int told(uint32_t index, enum df_cqe_kind kind, uint64_t value)
 {
 	const struct df_cqe *e = &slots[0][index & (NR_SLOTS - 1)];
@@ -215,8 +218,8 @@ START_TEST(tells)
 {
 	struct df_kinst inst = {.op = 7, .done_value = 9};
 	struct df_kcoll coll = {0};
-	struct dfk_hot original = {
-		.ctx = {.coll = &coll, .cur = &inst, .k = 300}}; /* home NULL: it is one */
+	struct dfk_hot original = {/* home is NULL: this is the original context, not a copy */
+				   .ctx = {.coll = &coll, .cur = &inst, .k = 300}};
 	uint32_t i;
 
 	enter(1);
@@ -230,7 +233,7 @@ START_TEST(tells)
 	ck_assert(told(2, DF_CQE_PREEMPT, 7));
 	ck_assert_uint_eq(slots[0][2].k, 300);
 	ck_assert_uint_eq(slots[0][2].block, 0);
-	/* The host takes nothing: the ring fills up, and what is in it can be taken. */
+	/* The host reads no entry: the ring fills up, and its entries stay readable. */
 	for (i = 3; i < NR_SLOTS + 2; i++)
 		dfk_cq_push(&local.blk, DF_CQE_RESUME, &original.ctx);
 	ck_assert(told(NR_SLOTS - 1, DF_CQE_RESUME, 7));
@@ -248,8 +251,8 @@ START_TEST(tells)
 END_TEST
 
 /*
- * The begin of an operation is reported when it has to wait, in a trace at once; in neither case
- * again.
+ * The start of an operation is reported when the operation has to wait, or with events 2 (trace) at
+ * once. It is reported only once.
  */
 START_TEST(starts)
 {
@@ -264,7 +267,7 @@ START_TEST(starts)
 	enter(1);
 	local.d.policy.events = 1 + (uint32_t)_i;
 	local.blk.first = local.blk.last = local.blk.task = local.blk.running = ctx;
-	/* Nothing of it has moved. */
+	/* The operation has not moved any data yet. */
 	dfk_miss(&local.d, &local.blk, &sh, ctx, 1);
 	ck_assert_uint_eq(local.blk.cq.tail, 0);
 	dfk_accept(&local.d, &local.blk, ctx);

@@ -1,10 +1,10 @@
 /*
- * Description: by priority a large slice moves without its block's lock (df_policy.let): meanwhile
- * another thread executes more urgent operations, and takes nothing else up. Several threads
- * execute each block so, with a slice let go at any place, while operations are submitted, become
- * more urgent, and a thread takes the block from all of them, as for an abort. Results must be
- * exact; ThreadSanitizer sees accesses that the lock does not order. The seed is printed on
- * failure.
+ * Description: with order by priority, a large slice moves without its block's lock
+ * (df_policy.let). Meanwhile another thread executes more urgent operations, and no others. Here
+ * several threads execute each block, with the lock released in any slice. Meanwhile operations are
+ * submitted and become more urgent, and a thread takes the block from all of them, as an abort
+ * does. Results must be exact. ThreadSanitizer reports accesses that the lock does not order. The
+ * seed is printed on failure.
  */
 #include <check.h>
 #include <pthread.h>
@@ -18,9 +18,9 @@
 #include "tests/lib/test.h"
 
 #ifndef NR_WORLDS
-#define NR_WORLDS 60 /* in a sanitizer's build fewer */
+#define NR_WORLDS 60 /* smaller in a sanitizer's build */
 #endif
-#define NR_THREADS 3 /* of each block */
+#define NR_THREADS 3 /* for each block */
 
 static const struct shape one = {DF_COLL_ALLREDUCE, 64, DF_PROTO_SIMPLE, DF_ALGO_AUTO};
 static struct world w;
@@ -28,7 +28,7 @@ static uint64_t seed;
 static uint32_t over, stuck, go;
 static void *page;
 
-/* Takes the lock, as long as it may be had. */
+/* Takes the lock. Returns 0 if it was not free for 10 s. */
 static int take(struct df_kblock *blk)
 {
 	int i;
@@ -41,7 +41,10 @@ static int take(struct df_kblock *blk)
 	return 0;
 }
 
-/* The slice has reached memory that is not there: it moves for as long as the test likes. */
+/*
+ * Handles the fault of a slice that reads protected memory: the slice moves until the test sets
+ * `go`.
+ */
 static void hold(int sig)
 {
 	(void)sig;
@@ -90,7 +93,7 @@ START_TEST(test_beside)
 	while (!__atomic_load_n(&stuck, __ATOMIC_ACQUIRE))
 		usleep(100);
 	ck_assert_msg(take(w.blk[0]), "the lock is held while the slice moves");
-	/* As urgent as what moves: it is left alone. */
+	/* Another operation of the same priority must not start meanwhile. */
 	submit(&w, 0, 1, 0, 0);
 	w.rc[1][0].inst[0].priority = 0;
 	for (i = 0; i < 100; i++)
@@ -120,7 +123,7 @@ static void *block(void *arg)
 {
 	int k = (int)(intptr_t)arg, i, moved;
 
-	/* Relaxed: it carries no data. */
+	/* RELAXED: no data depends on the flag. */
 	while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
 		df_block_take(w.blk[k]);
 		for (i = moved = 0; i < 8; i++)
@@ -132,7 +135,7 @@ static void *block(void *arg)
 	return NULL;
 }
 
-/* As df_engine_purge() does: afterwards no thread is at the block. */
+/* Takes the block as df_engine_purge() does: afterwards no other thread executes it. */
 static void own(int k)
 {
 	__atomic_add_fetch(&w.d[k].quit, 1, __ATOMIC_RELAXED);

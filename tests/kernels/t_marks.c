@@ -1,8 +1,8 @@
 /*
- * Description: words that streams write, with a second place in a GPU's memory, under threads:
- * streams mark their positions, a block polls the second place, a poller the sum of all words,
- * while more marks are made than there is room for. Earlier writes of a stream are read without
- * further order, so ThreadSanitizer sees accesses that the words do not order.
+ * Description: words that streams write, each with a copy in a GPU's memory, with threads. Streams
+ * mark their positions, a block polls the copies, and a poller reads the sum of all words. More
+ * marks are made than there are places for copies. A stream's earlier writes are read without any
+ * other synchronisation, so ThreadSanitizer reports accesses that the words do not order.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -11,9 +11,9 @@
 #include "runtime/coll/words.h"
 #include "tests/lib/test.h"
 
-#define STREAMS 4 /* in turn on two devices */
+#define STREAMS 4 /* alternately on two devices */
 #define ROUNDS	2000
-#define LINE	8 /* words of a line */
+#define LINE	8 /* number of words in a line */
 #define MARKS	1200
 
 struct df_mstream {
@@ -26,7 +26,7 @@ static struct df_blocks blocks;
 static struct df_mstream streams[STREAMS];
 static struct df_mutex lock[STREAMS];
 static struct df_mark mark[STREAMS];
-static uint64_t before[STREAMS][ROUNDS + 1]; /* what a stream did before its marks; not atomic */
+static uint64_t before[STREAMS][ROUNDS + 1]; /* what a stream wrote before each mark; not atomic */
 static uint32_t over;
 
 static uint64_t *near_words(const struct df_mstream *s)
@@ -34,7 +34,7 @@ static uint64_t *near_words(const struct df_mstream *s)
 	return s ? near[s->device] : NULL;
 }
 
-/* The stream has reached that place. */
+/* Performs the write at once: the stream has reached it. */
 static int stream_write(struct df_mstream *s, uint64_t *addr, uint64_t *at, uint64_t value)
 {
 	(void)s;
@@ -76,7 +76,7 @@ static void *block(void *arg)
 	return arg;
 }
 
-/* A thread that launches because the sum has changed finds the words in the GPU's memory. */
+/* When the sum has changed, the copies in GPU memory are at least as new as the words. */
 static void *poller(void *arg)
 {
 	uint64_t sum = 0, now, value;
@@ -137,7 +137,7 @@ START_TEST(marks)
 		ck_assert_int_eq(df_mark_init(&more, NULL), 0);
 		ck_assert_ptr_null(df_word_near(more.word));
 	}
-	/* Its first line names no word, and two streams have theirs. */
+	/* The first line names no word, and half of the streams have a word on this device. */
 	ck_assert_int_eq(room, DF_NEAR_BYTES / (LINE * (int)sizeof(uint64_t)) - 1 - STREAMS / 2);
 	for (i = 0; i <= STREAMS; i++)
 		pthread_join(t[i], NULL);

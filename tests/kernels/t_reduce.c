@@ -1,5 +1,5 @@
 /*
- * dfk_move() on the CPU against a reference, on every instruction set that this machine has: small
+ * Compares dfk_move() on the CPU with a reference, on every instruction set of this machine: small
  * formats exhaustively, everything else at random (SEED repeats a run).
  */
 #include <check.h>
@@ -20,19 +20,20 @@
 /* ---- reference ------------------------------------------------------------------------------- */
 
 /*
- * dfk_move() element by element, written from the definition in kernels/reduce.h with ldexp(),
- * frexp() and nearbyint() instead of bit patterns, so that it shares nothing with what it checks.
- * Slow. One thread.
+ * dfk_move() element by element, written from the definition in kernels/reduce.h. It uses ldexp(),
+ * frexp() and nearbyint() instead of bit patterns, so that it shares no code with the tested
+ * functions. It is slow and uses one thread.
  */
 
 /*
- * A floating format: mantissa bits, exponent of the smallest normal number, largest finite value.
+ * A floating point format: bits of the mantissa, exponent of the smallest normal number, largest
+ * finite value.
  */
 struct ref_format {
 	int man, emin;
 	double max;
 	bool has_inf, saturates;
-	uint32_t nan; /* canonical */
+	uint32_t nan; /* the canonical NaN */
 };
 
 static const struct ref_format *ref_format(uint32_t type)
@@ -74,7 +75,7 @@ static double ref_decode(const struct ref_format *f, uint32_t bits, int width)
 	return sign ? -v : v;
 }
 
-/* To the nearest value of f with unbounded exponent upwards; ties to even. */
+/* Rounds to the nearest value of a format without an upper limit of the exponent; ties to even. */
 static double ref_round(int man, int emin, double v)
 {
 	int e;
@@ -87,7 +88,8 @@ static double ref_round(int man, int emin, double v)
 }
 
 /*
- * v as a value of f after rounding, saturation or overflow; half: by way of fp16, as NCCL does it.
+ * Returns v as a value of f after rounding and saturation or overflow. With `half`, it is rounded
+ * to fp16 first, as NCCL does.
  */
 static double ref_fit(const struct ref_format *f, double v, bool half)
 {
@@ -152,7 +154,7 @@ static float ref_float_op(enum ref_op op, float x, float y)
 			       : (float)ref_extreme(op == REF_MAX, x, y);
 }
 
-/* One operation on the bits of a type; for REF_DIV, y is the divisor itself. */
+/* Applies an operation to the bits of two values. For REF_DIV, y is the divisor itself. */
 static uint64_t ref_op(enum ref_op op, uint32_t type, uint64_t x, uint64_t y)
 {
 	int width = (int)dfk_type_bytes(type) * 8;
@@ -195,7 +197,7 @@ static uint64_t ref_op(enum ref_op op, uint32_t type, uint64_t x, uint64_t y)
 	case REF_DIV:
 		return (nx ? -((-x & mask) / y) : x / y) & mask;
 	default:
-		/* Between two negative numbers the greater pattern is the greater number, too. */
+		/* The greater bit pattern of two negative numbers is the greater number. */
 		return (nx != ny ? nx == (op == REF_MIN) : (x > y) == (op == REF_MAX)) ? x : y;
 	}
 }
@@ -208,7 +210,7 @@ static uint64_t ref_get(const void *p, uint64_t i, uint32_t bytes)
 	return v;
 }
 
-/* The element that dfk_move() must write at i. */
+/* Returns the element that dfk_move() must write at index i. */
 static uint64_t ref_move(const struct dfk_move *m, uint64_t i)
 {
 	static const enum ref_op ops[DF_NR_REDOPS] = {REF_ADD, REF_MUL, REF_MAX,
@@ -254,7 +256,7 @@ static void seed_init(void)
 	state = seed;
 }
 
-/* Patterns that are special in some format, as often as random bits. */
+/* Returns random bits, in half of the calls a pattern that is special in some format. */
 static uint64_t rnd_bits(uint32_t bytes)
 {
 	int width = (int)bytes * 8, b = (int)(rnd() % (uint64_t)width);
@@ -273,7 +275,7 @@ static uint64_t rnd_bits(uint32_t bytes)
 	case 3:
 		v = rnd() % 5;
 		break;
-	case 4: /* an exponent of the middle: sums that round */
+	case 4: /* a medium exponent, so that sums are rounded */
 		v = (v & ~(15ull << (width - 5))) | 7ull << (width - 5);
 		break;
 	default:
@@ -309,7 +311,10 @@ static void explain(char *text, size_t size, const struct dfk_move *m, uint64_t 
 		 m->post, m->dst, m->dst2, m->a, m->b, (unsigned long long)i);
 }
 
-/* Runs m on copies of the areas and compares everything, also what must not have been touched. */
+/*
+ * Executes m and compares all areas with the expected bytes, including bytes that it must not
+ * write.
+ */
 static void check_move(const struct dfk_move *m, struct area *const src[2], struct area *dst[2])
 {
 	uint32_t bytes = dfk_type_bytes(m->type);
@@ -426,9 +431,7 @@ START_TEST(random_moves)
 }
 END_TEST
 
-/*
- * Every value of the formats up to 16 bits: sign, NaN, infinity, denormals through the conversions.
- */
+/* Tests every value of the formats of up to 16 bits: signs, NaNs, infinities, denormal numbers. */
 START_TEST(small_formats)
 {
 	static const uint32_t types[] = {DF_FLOAT16, DF_BFLOAT16, DF_FLOAT8E4M3, DF_FLOAT8E5M2};
@@ -453,7 +456,7 @@ START_TEST(small_formats)
 		}
 		m.redop = round % DF_NR_REDOPS;
 		m.arg = m.redop == DF_SUMPOSTDIV ? 3 : rnd_bits(bytes);
-		if (round == 4) { /* times one: the conversions alone */
+		if (round == 4) { /* times one: tests the conversions alone */
 			m.arg = ref_encode(ref_format(type), 1, 8 * (int)bytes);
 			m.b = NULL;
 		}
@@ -474,7 +477,7 @@ START_TEST(small_formats)
 }
 END_TEST
 
-/* The reference itself: what it decodes it encodes again. */
+/* Tests the reference: it encodes what it has decoded to the same bits. */
 START_TEST(reference_formats)
 {
 	for (uint32_t type = 0; type < DF_NR_TYPES; type++) {
@@ -497,7 +500,7 @@ START_TEST(reference_formats)
 }
 END_TEST
 
-/* All quotients of 8 bits, and the corners of 32 and 64. */
+/* Tests all dividends of 8 bits, and random and special ones of 32 and 64 bits. */
 START_TEST(division)
 {
 	static const uint64_t d[] = {
@@ -535,7 +538,7 @@ START_TEST(division)
 }
 END_TEST
 
-/* A long copy with two destinations is more than one piece. */
+/* A long copy with two destinations is done in several pieces. */
 START_TEST(long_copy)
 {
 	size_t n = 100003;
@@ -557,7 +560,8 @@ END_TEST
 
 #ifdef __x86_64__
 /*
- * A program with -ffast-math, or one that traps on NaN, gets the same bits and its settings back.
+ * A program with -ffast-math, or one that traps on NaN, gets the same bits, and its settings are
+ * restored.
  */
 START_TEST(foreign_fp_mode)
 {
@@ -594,7 +598,7 @@ static void *first_call(void *arg)
 	return NULL;
 }
 
-/* The first call of the process from several threads at once. */
+/* Tests the process's first call from several threads at the same time. */
 START_TEST(first_calls)
 {
 	pthread_t t[8];

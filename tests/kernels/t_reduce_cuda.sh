@@ -1,5 +1,5 @@
 #!/bin/sh
-# The GPU's data path, emulated on the host; see tests/kernels/reduce_cuda.cu.
+# The GPU's data path, emulated on the CPU; see tests/kernels/reduce_cuda.cu.
 set -eu
 if [ ! -x "$B/tests/cuda/gpu/reduce_cuda" ]; then
 	echo "skipped: built without nvcc"

@@ -1,6 +1,6 @@
 /*
- * Description: a submission queue that no block drains holds up no thread that submits; its entries
- * are read in order.
+ * Description: threads that submit do not wait for a submission queue that no block drains; its
+ * entries are read in order.
  */
 #include <stdlib.h>
 #include "runtime/base/rng.h"
@@ -9,13 +9,15 @@
 
 #define NR_BLOCKS 2
 
-/* Drains at most max entries of the ring, as dfk_sq_drain(). They must follow *next. */
+/*
+ * Reads at most `max` entries of the ring, as dfk_sq_drain() does. They must continue from *next.
+ */
 static uint32_t drain(struct df_ring *sq, uintptr_t *next, uint32_t max)
 {
 	const struct df_sq_slot *slots = sq->slots;
 	uint32_t head = sq->head, n = 0;
 
-	/* ACQUIRE pairs with the RELEASE in ring_push(), as the block's does. */
+	/* ACQUIRE pairs with the RELEASE in ring_push(), as the block's load does. */
 	while (n < max && head != __atomic_load_n(&sq->tail, __ATOMIC_ACQUIRE)) {
 		const struct df_sqe *e = &slots[head & sq->mask].e;
 
@@ -41,7 +43,7 @@ START_TEST(t_full)
 	df_mutex_lock(&dev->lock);
 	for (turn = 0; turn < 200; turn++) {
 		b = (uint32_t)df_rng_below(&r, NR_BLOCKS);
-		/* No block runs here: a call that waits for one never returns. */
+		/* No block runs, so a call that waited for one would never return. */
 		n = turn ? (uint32_t)df_rng_below(&r, 3000) : 10 * dev->exec.blocks[b].sq.mask;
 		for (i = 0; i < n; i++) {
 			e.inst = (void *)given[b]++;

@@ -1,11 +1,11 @@
 /*
- * Description: slots of flag-with-data words (kernels/words.inl), looked at closer than the
- * daemon's turns allow. A slice's stores are let through one at a time, in any order that the
- * protocol permits, onto slots with a history of other slices and laps: it must not be taken before
- * the last one, and then be what was sent; around the wrap of the flags and around the laps on
- * which all words are written. And a sender and a receiver in threads of their own, with slots and
- * credit as the daemon has them, for ThreadSanitizer: to it a line's words are plain, so a race
- * unless their flag is released and acquired.
+ * Description: slots of flag-with-data words (kernels/words.inl), in more detail than the daemon's
+ * turns allow. A slice's stores are applied one at a time, in any order that the protocol permits,
+ * to slots that contain other slices and laps. The slice must not be taken before its last store,
+ * and must then be what was sent. This is tested around the wrap of the flags and around the laps
+ * on which all words are written. Then a sender and a receiver run in two threads, with slots and
+ * credit as the daemon has them, for ThreadSanitizer: a line's words are plain, so it reports a
+ * race unless their flag is released and acquired.
  */
 #include <check.h>
 #include <pthread.h>
@@ -28,7 +28,10 @@ static void fill(uint64_t *stage, struct df_rng *r)
 		stage[i] = df_rng_u64(r);
 }
 
-/* Stores of one slice into a copy of the slot, then into the slot in an order of our choice. */
+/*
+ * Puts one slice into a copy of the slot, and then applies the changed words to the slot in random
+ * order.
+ */
 static void one(struct dfk_words *w, uint32_t slot_bytes, uint32_t bytes, struct df_rng *r)
 {
 	static uint64_t copy[SLOT_MAX / 8], got[DF_WORDS_BYTES / 8 + DFK_LINE];
@@ -44,7 +47,7 @@ static void one(struct dfk_words *w, uint32_t slot_bytes, uint32_t bytes, struct
 	for (i = 0; i < slot_bytes / 8; i++)
 		if (copy[i] != w->at[i])
 			order[n++] = i;
-	/* Words in any order; of a line the flag last. */
+	/* Words are in any order; the flag of a line is last. */
 	for (i = n; i > 1; i--) {
 		uint32_t j = (uint32_t)df_rng_below(r, i), t = order[i - 1];
 
@@ -85,11 +88,16 @@ static void history(enum df_proto proto, uint64_t from, struct df_rng *r)
 	struct dfk_words w;
 
 	ck_assert_uint_le(s.bytes, SLOT_MAX);
-	/* A word that was last written at the sweep before may hold any flag since then. */
+	/*
+	 * A word that was last written at the previous sweep may hold the flag of any lap since
+	 * then.
+	 */
 	memset(slot, 0, sizeof(slot));
 	for (uint32_t i = 0; proto == DF_PROTO_LL && from > DFK_SWEEP && i < s.bytes / 8; i++)
 		slot[i] = (uint64_t)dfk_word_flag(from - 1 - df_rng_below(r, DFK_SWEEP - 1)) << 32;
-	/* Without a sweep it would hold flags of laps that are still to follow. */
+	/*
+	 * The lap of a sweep writes all words, so before it they may hold flags even of later laps.
+	 */
 	for (uint32_t i = 0; proto == DF_PROTO_LL && from % DFK_SWEEP == 0 && i < s.bytes / 8; i++)
 		slot[i] = (uint64_t)dfk_word_flag(from + 1 + df_rng_below(r, 4)) << 32;
 	for (uint64_t lap = from; lap < from + 6; lap++) {
@@ -151,7 +159,7 @@ static void *sender(void *arg)
 		uint32_t bytes = bytes_of(pos);
 		struct dfk_words w;
 
-		/* As dfk_task_poll(). */
+		/* Waits for credit as dfk_task_poll() does. */
 		while (pos - seen >= p.k.nr_slots && !dfk_load_relaxed_sys(&p.stop)) {
 			seen = dfk_load_acquire_sys(&p.head);
 			if (++polls % 64 == 0)
@@ -173,7 +181,7 @@ static void stress(enum df_proto proto, uint32_t most, uint64_t from, uint64_t n
 
 	p.most = most;
 	p.s = df_proto_slots(proto, most, 1, 1, 0, DFK_LINE);
-	p.s.nr = p.s.credit; /* the fewest that work */
+	p.s.nr = p.s.credit; /* the smallest number that works */
 	p.slots = aligned_alloc(64, (size_t)p.s.nr * p.s.bytes);
 	memset(p.slots, 0, (size_t)p.s.nr * p.s.bytes);
 	p.k = (struct df_kconn){.nr_slots = p.s.nr,

@@ -1,6 +1,6 @@
 /*
- * The world of t_daemon.c: ranks, their collectives with programs, connectors, inputs, and the
- * expected results.
+ * The world of t_daemon.c and similar tests: ranks, their collectives with programs, connectors and
+ * inputs, and the expected results.
  */
 #ifndef DF_TESTS_KERNELS_WORLD_H
 #define DF_TESTS_KERNELS_WORLD_H
@@ -18,9 +18,9 @@
 #define MAX_RANKS 9
 #define MAX_COLLS 6
 #define MAX_INST  8
-#define SWEEP	  (1ull << 20) /* laps, as in kernels/words.inl */
+#define SWEEP	  (1ull << 20) /* in laps; as in kernels/words.inl */
 #ifndef LINE_WORDS
-#define LINE_WORDS 8 /* DFK_LINE of the machine that the daemon runs on */
+#define LINE_WORDS 8 /* DFK_LINE of the machine on which the daemon runs */
 #endif
 
 struct rank_coll {
@@ -29,14 +29,12 @@ struct rank_coll {
 	struct df_kconn *conns;
 	struct df_kinst inst[MAX_INST];
 	uint64_t done, past;
-	uint64_t ready[MAX_INST]; /* whether its input is there */
+	uint64_t ready[MAX_INST]; /* whether each instance's input is there */
 	struct df_kgate *
-		/*
-		 * its instances are replays of a graph's, one after the other; NULL: they are not
-		 */
+		/* Not NULL: the instances are replays of a graph, one after the other. */
 		gate;
 	int32_t *in[MAX_INST], *out[MAX_INST];
-	void *mem[MAX_INST]; /* what both lie in */
+	void *mem[MAX_INST]; /* the allocation that contains both */
 	uint64_t in_elems, out_elems;
 };
 
@@ -49,12 +47,13 @@ struct world {
 	uint64_t count[MAX_COLLS];
 	int root[MAX_COLLS];
 	enum df_proto proto[MAX_COLLS];
-	uint64_t past[MAX_COLLS]; /* instances that have been before */
+	/* number of instances that each collective has finished before the test */
+	uint64_t past[MAX_COLLS];
 	struct df_conn_hdr *hdrs[1 << 16];
 	uint32_t credit[1 << 16];
-	size_t bytes[1 << 16]; /* of header and slots */
+	size_t bytes[1 << 16]; /* size of the header and the slots */
 	uint32_t nr_hdrs;
-	int by_ref; /* percent of connectors whose slices may go by reference */
+	int by_ref; /* percentage of connectors whose slices may go by reference */
 };
 
 static uint64_t below(struct df_rng *r, uint64_t n)
@@ -67,7 +66,7 @@ static int32_t input(int coll, int inst, int rank, uint64_t i)
 	return (int32_t)(i * 7 + (uint64_t)rank * 1001 + (uint64_t)coll * 77 + (uint64_t)inst * 13);
 }
 
-/* The expected element i of the output on this rank. */
+/* Returns the expected element i of the output on this rank. */
 static int32_t expect(const struct world *w, int c, int m, int rank, uint64_t i)
 {
 	uint64_t n = w->count[c];
@@ -128,14 +127,17 @@ static void sizes(const struct world *w, int c, int rank, uint64_t *in, uint64_t
 	}
 }
 
-/* Input and output of an instance: apart, or as NCCL has them in place. */
+/* Allocates the buffers of an instance: separate, or in place as NCCL defines it. */
 static void buffers(struct world *w, int c, int k, int m, int in_place)
 {
 	struct rank_coll *rc = &w->rc[c][k];
 	uint64_t e, first = 0, back = 0;
 	int64_t alias = -1;
 
-	/* Which input chunk is the first output, or which output the first input. */
+	/*
+	 * In place, the first output chunk is an input chunk, or the first input chunk is an output
+	 * chunk.
+	 */
 	if (in_place && rc->out_elems)
 		alias = df_coll_alias(w->kind[c], w->root[c], k, 1, 0);
 	if (alias >= 0)
@@ -160,7 +162,7 @@ static void buffers(struct world *w, int c, int k, int m, int in_place)
 		rc->in[m][e] = input(c, m, k, e);
 }
 
-/* The other end of (src, dst, channel) among the receivers. */
+/* Returns the receiving connector of (src, dst, channel). */
 static struct df_kconn *receiver(struct world *w, int c, int src, int dst, uint32_t channel)
 {
 	struct rank_coll *rc = &w->rc[c][dst];
@@ -179,7 +181,7 @@ static struct df_kconn *receiver(struct world *w, int c, int src, int dst, uint3
 	return NULL;
 }
 
-/* A connector whose collective has been used `past` rounds long. */
+/* Sets the positions of a connector whose collective has executed this number of rounds. */
 static void connector(struct df_conn_hdr *h, struct df_kconn *k, uint64_t rounds)
 {
 	uint64_t pos = rounds * k->per_loop;
@@ -190,9 +192,9 @@ static void connector(struct df_conn_hdr *h, struct df_kconn *k, uint64_t rounds
 	k->seen = h->head;
 }
 
-static int young; /* test_common_order() counts instances from the first */
+static int young; /* if set, collectives start with instance 0 */
 
-/* How many instances old the collective is: most are new. */
+/* Returns how many instances the collective has finished before. Most collectives are new. */
 static uint64_t age(struct df_rng *r, const struct rank_coll *rc, uint32_t slots)
 {
 	uint64_t per = rc->prog->nr_conns ? df_prog_conn(rc->prog, 0)->per_loop : 1;
@@ -202,12 +204,12 @@ static uint64_t age(struct df_rng *r, const struct rank_coll *rc, uint32_t slots
 	return young || below(r, 3) ? 0 : rounds / rc->k.loops - below(r, 3);
 }
 
-/* Not NULL: what all collectives are; a tile has at most 64 elements. */
+/* If not NULL, all collectives have this shape, and a tile has at most 64 elements. */
 static const struct shape {
 	enum df_coll_kind kind;
 	uint64_t count;
 	enum df_proto proto;
-	enum df_algo algo; /* 0: as it is chosen */
+	enum df_algo algo; /* DF_ALGO_AUTO: chosen by the library */
 } * shape;
 
 static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int ni)
@@ -226,7 +228,10 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 		struct df_policy *p = &w->d[k].policy;
 
 		w->d[k].nr_blocks = (uint32_t)nb;
-		/* For some whose peer it is: only the order of turns may depend on it. */
+		/*
+		 * Some daemons count one of the ranks as their own: only the order of turns may
+		 * depend on that.
+		 */
 		w->d[k].self = below(r, 2) ? below(r, (uint32_t)n) : 0;
 		w->blk[k] = calloc((size_t)nb, sizeof(*w->blk[k]));
 		w->d[k].blocks = w->blk[k];
@@ -287,7 +292,9 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 			for (m = 0; m < ni; m++)
 				buffers(w, c, k, m, in_place);
 		}
-		/* Geometry is the same on all ranks; tiny tiles so that there are many loops. */
+		/*
+		 * All ranks have the same geometry. Tiles are tiny, so that there are many loops.
+		 */
 		for (k = 0; k < n; k++) {
 			struct rank_coll *rc = &w->rc[c][k];
 			uint64_t tile = below(r, 2) && !shape ? 16 : 64;
@@ -300,7 +307,7 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 		}
 		slots = df_proto_slots(w->proto[c], 64, 1, w->rc[c][0].prog->min_slots,
 				       (int)below(r, 2), LINE_WORDS);
-		/* As few as may be, or a little more. */
+		/* The smallest number of slots, or a few more. */
 		slots.nr = w->rc[c][0].prog->min_slots + slots.credit - 1;
 		slots.nr += (uint32_t)below(r, 3) + !w->rc[c][0].prog->min_slots;
 		if (shape && w->proto[c] == DF_PROTO_SIMPLE)
@@ -375,7 +382,7 @@ static void setup(struct world *w, struct df_rng *r, int n, int nb, int nc, int 
 	}
 }
 
-/* The input of an instance is there, or is there no more. */
+/* Makes the instance's input valid, or invalid again. */
 static void turn_over(struct rank_coll *rc, int m)
 {
 	uint64_t e;
@@ -384,7 +391,7 @@ static void turn_over(struct rank_coll *rc, int m)
 		rc->in[m][e] ^= 0x55555555;
 }
 
-/* As the user's stream does: the input is there, then the word says so. */
+/* As the user's stream does: makes the input valid, then sets the ready word. */
 static void ring(struct rank_coll *rc, int m)
 {
 	if (!rc->inst[m].done_value || rc->ready[m])
@@ -394,7 +401,7 @@ static void ring(struct rank_coll *rc, int m)
 	__atomic_store_n(&rc->ready[m], 1, __ATOMIC_RELEASE);
 }
 
-/* late: its input arrives after the call. */
+/* Submits an instance. With `late`, its input becomes valid after the call. */
 static void submit(struct world *w, int k, int c, int m, int late)
 {
 	struct rank_coll *rc = &w->rc[c][k];
@@ -409,11 +416,11 @@ static void submit(struct world *w, int k, int c, int m, int late)
 	in->waits = in->own_waits;
 	in->waits[0] = (struct df_kwait){&rc->ready[m], 1};
 	in->nr_waits = 1;
-	/* Both buffers, the input, or none may be read. */
+	/* Peers may read both buffers, the input only, or neither. */
 	in->shown = w->by_ref == 100 ? 3 : 3u >> (unsigned)(m * 5 + c * 3 + k) % 3;
 	in->gate = rc->gate;
 	if (rc->gate) {
-		/* As wait_for_stream() in runtime/order/submit.c. */
+		/* As wait_for_stream() in runtime/order/submit.c does. */
 		in->nr_waits = 0;
 		if (rc->k.nr_blocks > 1)
 			in->waits[in->nr_waits++] = (struct df_kwait){&rc->done, (uint64_t)m};
@@ -421,14 +428,14 @@ static void submit(struct world *w, int k, int c, int m, int late)
 		if (!late)
 			/*
 			 * RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a graph's
-			 * write.
+			 * write does.
 			 */
 			__atomic_store_n(&rc->gate->arrived, 1, __ATOMIC_RELEASE);
 	}
 	rc->ready[m] = !late;
 	if (late)
 		turn_over(rc, m);
-	/* Not the same on all ranks. */
+	/* Ranks have different priorities. */
 	in->priority = (int32_t)((unsigned)(m * 7 + c * 5 + k * 3) % 4) - 1;
 	/*
 	 * RELEASE of next and tail pairs with the daemon's ACQUIRE, as in runtime/coll/coll.c and
@@ -451,7 +458,7 @@ static void submit(struct world *w, int k, int c, int m, int late)
 		rc->done = in->done_value;
 }
 
-/* A submitted instance becomes more urgent, as df_coll_lend() does. */
+/* Makes a submitted instance more urgent, as df_coll_lend() does. */
 static inline void lend(struct world *w, int k, int c, int m, int32_t priority)
 {
 	struct rank_coll *rc = &w->rc[c][k];
@@ -473,7 +480,7 @@ static inline void lend(struct world *w, int k, int c, int m, int32_t priority)
 	}
 }
 
-/* Room for that number of further submissions of a rank. */
+/* Returns whether each block's ring has room for `nr` further submissions. */
 static inline int room(const struct world *w, int k, int nr)
 {
 	int i;
@@ -489,12 +496,12 @@ static inline int room(const struct world *w, int k, int nr)
 	return 1;
 }
 
-/* t_daemon_hot.c: the block's state is not where it is looked at before this. */
+/* Defined by t_daemon_hot.c: moves the block's state to where a test can read it. */
 #ifndef SETTLE
 #define SETTLE(blk) ((void)(blk))
 #endif
 
-/* The output of one instance on one rank is what it must be. */
+/* Checks the output of one instance on one rank. */
 static void result(const struct world *w, int c, int k, int m, uint64_t seed)
 {
 	const struct rank_coll *rc = &w->rc[c][k];
@@ -510,8 +517,9 @@ static void result(const struct world *w, int c, int k, int m, uint64_t seed)
 }
 
 /*
- * The result of an ended instance is right at once, whatever else runs, and then its buffers are
- * the user's to write to. seen: number of instances of each collective that have ended.
+ * Checks the result of each instance as soon as it has finished, while others run, and then
+ * overwrites its buffers, as the user may. seen: number of instances of each collective that were
+ * checked.
  */
 static inline void look(const struct world *w, int k, int *seen, uint64_t seed)
 {
@@ -528,7 +536,7 @@ static inline void look(const struct world *w, int k, int *seen, uint64_t seed)
 	}
 }
 
-/* All is done, nothing is left over; frees it. */
+/* Checks that all tasks and slices are finished, and frees the world. */
 static void clear(struct world *w, uint64_t seed)
 {
 	int k, c, m, i;
@@ -542,7 +550,10 @@ static void clear(struct world *w, uint64_t seed)
 	while (w->nr_hdrs) {
 		struct df_conn_hdr *h = w->hdrs[--w->nr_hdrs];
 
-		/* By words, the last of them are taken without a word. */
+		/*
+		 * With words, the receiver returns credit only after several slices, so the head
+		 * may lag.
+		 */
 		ck_assert_msg(h->head == h->tail - h->tail % w->credit[w->nr_hdrs],
 			      "seed %llu: a slice was not consumed", (unsigned long long)seed);
 		free(h);

@@ -1,11 +1,11 @@
 /*
- * Arithmetic: one instruction over the lanes of a warp. Registers hold 64 bits; narrower values are
- * kept with zeros above them, and read by their width. Other combinations of operation and type are
- * reported when they are executed.
+ * Arithmetic: executes one instruction for the lanes of a warp. Registers hold 64 bits. A narrower
+ * value has zeros in the higher bits, and only its own bits are read. Combinations of operation and
+ * type that are not implemented are reported when they are executed.
  */
 #include "tests/cuda/ptx/alu.h"
 
-/* ---- halves: by one function for both -------------------------------------------------------- */
+/* ---- halves: one function for f16 and bf16 --------------------------------------------------- */
 
 static uint16_t half_op(const struct insn *in, int bf, uint16_t a, uint16_t b, uint16_t c)
 {
@@ -33,7 +33,8 @@ static uint16_t half_op(const struct insn *in, int bf, uint16_t a, uint16_t b, u
 			       : isnan(x)				    ? b
 									    : a;
 		if (x == y)
-			return in->base == P_MIN ? a | b : a & b; /* of two zeros the sign counts */
+			/* of two zeros, min takes -0 and max +0 */
+			return in->base == P_MIN ? a | b : a & b;
 		return (x < y) == (in->base == P_MIN) ? a : b;
 	default:
 		return 0;
@@ -175,7 +176,10 @@ static int product(struct block *b, struct warp *w, const struct insn *in, uint3
 	return 1;
 }
 
-/* By 0: all ones, and what is divided. By -1, where minus: the least number has no counterpart. */
+/*
+ * Division by 0 gives all ones, the remainder the dividend. Where `minus`, division by -1 is a
+ * negation: the quotient of the smallest number and -1 cannot be represented.
+ */
 #define QUOTIENT(T, U, minus)                                                                      \
 	EACH(mask, {                                                                               \
 		T a = (T)x[l], b2 = (T)y[l];                                                       \

@@ -1,6 +1,6 @@
 /*
- * Numbers in registers, for the files that do arithmetic (alu.c, bits.c, convert.c), and their
- * shared functions.
+ * Conversions between registers and C's numbers, for the files that do arithmetic (alu.c, bits.c,
+ * convert.c), and the functions that these files share.
  */
 #ifndef DF_TESTS_PTX_ALU_H
 #define DF_TESTS_PTX_ALU_H
@@ -17,7 +17,7 @@ static inline float f32(uint64_t v)
 	memcpy(&f, &u, 4);
 	return f;
 }
-/* All values that are not a number have one form. */
+/* Returns the bits of `f`. Every NaN becomes the same one, as on a GPU. */
 static inline uint64_t of_f32(float f)
 {
 	uint32_t u;
@@ -46,7 +46,10 @@ static inline uint64_t half2(uint16_t lo, uint16_t hi)
 	return (uint32_t)lo | (uint32_t)hi << 16;
 }
 
-/* 0: not with these types. */
+/*
+ * Each function executes one instruction. It returns 0 if the instruction is not implemented for
+ * these types.
+ */
 int alu_bits(struct block *b, struct warp *w, const struct insn *in, uint32_t mask);
 int alu_compare(struct block *b, struct warp *w, const struct insn *in, uint32_t mask);
 int alu_convert(struct block *b, struct warp *w, const struct insn *in, uint32_t mask);

@@ -1,4 +1,4 @@
-/* Bits: logic, shifts, fields; and moving them. */
+/* Instructions on bits: logic, shifts, bit fields; and instructions that move values. */
 #include "tests/cuda/ptx/alu.h"
 
 static int logic(struct block *b, struct warp *w, const struct insn *in, uint32_t mask)
@@ -19,7 +19,7 @@ static int logic(struct block *b, struct warp *w, const struct insn *in, uint32_
 	return 1;
 }
 
-/* By more than there are bits: none is left, or the sign alone. */
+/* Shifts. A count beyond the width gives 0, or copies of the sign for signed types. */
 static int shift(struct block *b, struct warp *w, const struct insn *in, uint32_t mask)
 {
 	const uint64_t *x = at(b, w, in->a), *y = at(b, w, in->b);
@@ -91,7 +91,7 @@ static int field(struct block *b, struct warp *w, const struct insn *in, uint32_
 	if (in->base == P_BFI) {
 		const uint64_t *e = at(b, w, in->e);
 
-		/* a into b, from bit c, e bits */
+		/* inserts `e` bits of `a` into `b` at bit `c` */
 		EACH(mask, {
 			int pos = (int)(z[l] & 255), len = (int)(e[l] & 255);
 			uint64_t ones = len >= 64 ? UINT64_MAX : (1ull << len) - 1;

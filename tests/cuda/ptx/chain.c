@@ -1,7 +1,7 @@
 /*
- * The chain of steps that ends with a store, from the records of the warps: what each warp has done
- * last, and where it has waited for another one. A warp that has waited at a barrier hands over to
- * the one that arrived last, a warp that has polled a word to the one that stored it.
+ * Finds the chain of steps that ends with a store. Each warp records its last steps and where it
+ * waited for another warp. Behind a wait at a barrier the chain continues with the warp that
+ * arrived last, behind a polled word with the warp that stored the word.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #define STEPS	   8192u
 #define ITEMS	   2048u
-#define LONG_PS	   60000   /* a step that is printed alone */
-#define PATIENT_PS 5000000 /* a look before a word that counts as polling it */
+#define LONG_PS	   60000   /* steps from this length on are printed alone */
+#define PATIENT_PS 5000000 /* a load at most this long before the change counts as polling */
 
 struct step {
 	const struct insn *in;
@@ -26,7 +26,7 @@ struct chain {
 	struct step steps[STEPS];
 	uint32_t nr;
 	uint64_t until;
-	struct chain_load *loads; /* by register */
+	struct chain_load *loads; /* the last load into each register */
 };
 
 void chain_start(struct block *b, struct warp *w)
@@ -121,7 +121,10 @@ static struct step *step_at(struct chain *c, uint64_t at)
 	return NULL;
 }
 
-/* Whether it continues the item after it: what is shared and computed counts as one. */
+/*
+ * Whether `next` and the earlier item `it` are printed as one: same warp, same kind, and both
+ * short.
+ */
 static int joins(const struct item *next, const struct item *it)
 {
 	return next->w == it->w && next->what == it->what && it->to - it->from < LONG_PS &&

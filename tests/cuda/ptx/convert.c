@@ -1,4 +1,4 @@
-/* Comparing, and from one type to another. */
+/* Comparisons, and conversions between types. */
 #include "tests/cuda/ptx/alu.h"
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -144,8 +144,8 @@ static uint64_t cut(uint64_t v, enum type t)
 }
 
 /*
- * An integer into a register for that type: zeros above its bits, but of bytes, whose registers
- * have 16 or more.
+ * Returns an integer as a register of type `t` holds it, with zeros in the higher bits. Registers
+ * for bytes have 16 bits or more, so a signed byte is extended to 32 bits first.
  */
 static uint64_t held(uint64_t v, enum type t)
 {
@@ -185,7 +185,10 @@ static uint64_t to_integer(double x, const struct insn *in)
 	    : in->round == R_RMI ? floor(x)
 	    : in->round == R_RPI ? ceil(x)
 				 : trunc(x);
-	/* A value that does not fit becomes the nearest one. */
+	/*
+	 * A value out of range becomes the nearest integer in range. NaN becomes 0, or 2^63 for 64
+	 * bits.
+	 */
 	if (isnan(x))
 		return bits == 64 ? 1ull << 63 : 0;
 	if (x <= lo)
@@ -195,7 +198,7 @@ static uint64_t to_integer(double x, const struct insn *in)
 	return held(is_signed(in->type) ? (uint64_t)(int64_t)x : (uint64_t)x, in->type);
 }
 
-/* To nearest even in one step. */
+/* Rounds to the nearest value, ties to even, in one step. */
 static uint64_t from_integer(uint64_t v, const struct insn *in)
 {
 	int64_t s = (int64_t)v;
@@ -289,8 +292,8 @@ int alu_convert(struct block *b, struct warp *w, const struct insn *in, uint32_t
 	    in->from == T_F16X2 || in->type == T_BF16X2 || in->from == T_BF16X2 || in->b != NOWHERE)
 		return 0;
 	/*
-	 * An integer is fused only into a double or a float; a double would be rounded twice into a
-	 * half.
+	 * Integers are converted only to float and double. A double is not converted to a half,
+	 * because this code would round it twice.
 	 */
 	if (is_real(in->type) && !is_real(in->from) && in->type != T_F32 && in->type != T_F64)
 		return 0;

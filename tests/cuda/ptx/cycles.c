@@ -1,4 +1,6 @@
-/* Cycles until the result of an instruction that is no access of memory is there. */
+/*
+ * Cycles until the result of an instruction is ready, for instructions that do not access memory.
+ */
 #include "tests/cuda/ptx/time.h"
 
 enum {

@@ -1,4 +1,4 @@
-/* Decodes an instruction's name, part by part, and its operands. */
+/* Decodes an instruction: the parts of its name, one by one, and its operands. */
 #include <stdio.h>
 #include <string.h>
 #include "tests/cuda/ptx/int.h"
@@ -6,7 +6,7 @@
 static const struct {
 	const char *name;
 	enum base base;
-	int operands; /* that have to be there */
+	int operands; /* smallest number of operands */
 } bases[] = {
 	{"add", P_ADD, 3},
 	{"sub", P_SUB, 3},
@@ -124,8 +124,8 @@ static const struct {
 	{"r", M_RIGHT},
 	{"wrap", M_WRAP},
 	/*
-	 * Parts without a consequence here: scopes, caches, ways of computing, and those that all
-	 * known instructions imply.
+	 * Parts that change nothing here: scopes, cache hints, precisions, and parts that every
+	 * known instruction implies.
 	 */
 	{"sys", 0},
 	{"gpu", 0},
@@ -173,7 +173,7 @@ static const struct {
 			return 1;                                                                  \
 		}
 
-/* One part of the name behind the first. */
+/* Decodes one part of the name after the first. Returns 0 if the part is unknown. */
 static int modifier(struct insn *in, const char *part)
 {
 	size_t i;
@@ -240,7 +240,10 @@ static int is_slot(const struct operand *o)
 	return o->kind == O_SLOT;
 }
 
-/* Address, and the register, vector or value beside it. */
+/*
+ * Decodes an address and, if `val` is not NULL, the register, vector or constant that is loaded or
+ * stored.
+ */
 static int memory_operands(struct insn *in, const struct operand *addr, const struct operand *val)
 {
 	if (addr->kind != O_ADDRESS || (val && val->kind != O_SLOT && val->kind != O_VECTOR))
@@ -317,7 +320,7 @@ static int operands(struct insn *in, const char *name, const struct operand *o, 
 	case P_ATOM: {
 		int red = name[0] == 'r';
 
-		/* d, [a], b, c; red has no d. */
+		/* The operands are d, [a], b, c; red has no d. */
 		if (!memory_operands(in, &o[!red], NULL))
 			return 0;
 		for (i = 0; i < nr; i++)
@@ -330,7 +333,9 @@ static int operands(struct insn *in, const char *name, const struct operand *o, 
 		return 1;
 	}
 	case P_BAR:
-		/* Number 0, all threads. */
+		/*
+		 * Only barriers of all threads are known, so there is no operand for their number.
+		 */
 		in->mods |= strstr(name, ".red") ? M_RED : 0;
 		if (strncmp(name, "bar.warp", 8) == 0) {
 			in->base = P_WARPSYNC;
@@ -358,8 +363,8 @@ static int operands(struct insn *in, const char *name, const struct operand *o, 
 		/* fall through */
 	default:
 		/*
-		 * A barrier of the warp's threads as an instruction's last operand: a value like
-		 * others.
+		 * The last operand may be the mask of the warp's threads that must meet. It is a
+		 * value as any other operand.
 		 */
 		for (i = 0; i < nr && i < 5; i++) {
 			if (!is_slot(&o[i]))
@@ -406,7 +411,7 @@ int ptx_decode(struct insn *in, const char *name, const struct operand *o, int n
 		in->base = P_UNKNOWN;
 		return 0;
 	}
-	/* cvt's and setp's second type. */
+	/* Only cvt has a second type, that of its operand. */
 	if (in->from == T_NONE)
 		in->from = in->type;
 	return 1;

@@ -1,4 +1,4 @@
-/* Numbers of 16 and 8 bits, as the GPU's instructions have them. */
+/* Floating point numbers of 16 and 8 bits, as the GPU's instructions compute with them. */
 #include <math.h>
 #include <string.h>
 #include "tests/cuda/ptx/int.h"
@@ -42,12 +42,12 @@ uint16_t half_to(float x)
 		return sign | 0x7c00;
 	if (a == 0)
 		return sign;
-	frexpf(a, &e); /* a in [2^(e-1), 2^e) */
+	frexpf(a, &e); /* `a` is in [2^(e-1), 2^e) */
 	if (e < -13)
 		e = -13;
 	/*
-	 * In units of the last place, exact; rounds to even. A carry goes into the exponent by
-	 * itself.
+	 * The scaling to units of the last place is exact; the rounding is to nearest even. A carry
+	 * of the rounding increments the exponent by itself.
 	 */
 	scaled = nearbyintf(ldexpf(a, 11 - e));
 	return (uint16_t)(sign | (uint16_t)((uint32_t)(e + 13) * 1024 + (uint32_t)scaled));
@@ -69,8 +69,8 @@ uint16_t bf16_to(float x)
 }
 
 /*
- * a * b + c to odd in the last place of a float: a * b is exact in a double; the loss of the sum is
- * known from it, and the bit for that keeps later roundings, to fewer digits, right.
+ * Returns a * b + c, rounded to odd in the last place of a float. a * b is exact in a double, and
+ * `lost` is what the sum loses. Rounding to odd keeps a later rounding to fewer digits correct.
  */
 static float fma_odd(double a, double b, double c)
 {
@@ -88,7 +88,9 @@ static float fma_odd(double a, double b, double c)
 	u = bits_of(f);
 	if (u & 1)
 		return f;
-	/* Towards where the true value is: at most one place away. */
+	/*
+	 * One step toward the true value, which is less than one place away, has an odd last place.
+	 */
 	if ((double)f == s)
 		return lost > 0 ? nextafterf(f, INFINITY) : nextafterf(f, -INFINITY);
 	return s > (double)f ? nextafterf(f, INFINITY) : nextafterf(f, -INFINITY);
@@ -131,7 +133,7 @@ uint8_t fp8_to(float x, int exponent)
 		return 0x7f;
 	if (a >= fp8_of(top, exponent))
 		return sign | top;
-	/* The bits of what is not negative are in order. */
+	/* The bits of non-negative numbers are ordered as the numbers are. */
 	while (hi - lo > 1) {
 		uint8_t mid = (uint8_t)((lo + hi) / 2);
 

@@ -1,16 +1,16 @@
 /*
- * Between the files of the PTX emulator.
+ * Shared by the files of the PTX emulator.
  *
  *   read.c     words, names, declarations
  *   parse.c    text -> modules, kernels, statements
  *   decode.c   one statement -> one struct insn
  *   run.c      blocks, warps, branches, barriers
  *   alu.c      arithmetic, one instruction over the lanes of a warp; bits.c, convert.c
- *   mem.c      loads, stores, atomics; the memory that they may touch, and races
- *   weak.c     memory that shows stores late and loads old
+ *   mem.c      loads, stores, atomics; the memory that they may access, and races
+ *   weak.c     weakly ordered memory: late stores, stale loads
  *   time.c     virtual time
- *   cycles.c   what instructions take
- *   chain.c    the path that leads to a store
+ *   cycles.c   latencies of instructions
+ *   chain.c    the path of steps that leads to a store
  *   half.c     numbers of 16 and 8 bits
  */
 #ifndef DF_TESTS_PTX_INT_H
@@ -58,7 +58,7 @@ enum base {
 	P_CVT,
 	P_MOV,
 	P_SPECIAL, /* mov from a special register */
-	P_SYMBOL,  /* mov from a variable in a space that each block or thread has its own of */
+	P_SYMBOL,  /* mov of the address of a variable that each block or thread has of its own */
 	P_PACK,	   /* mov from a vector */
 	P_UNPACK,  /* mov to a vector */
 	P_LD,
@@ -123,21 +123,21 @@ enum cmp {
 	C_NAN
 };
 
-/* Further parts of an instruction's name: bits of insn.mods. */
+/* Further parts of an instruction's name, as bits of insn.mods. */
 #define M_LO	    (1u << 0)
 #define M_HI	    (1u << 1)
 #define M_WIDE	    (1u << 2)
 #define M_SAT	    (1u << 3)
 #define M_SATFINITE (1u << 4)
 #define M_UNI	    (1u << 5)
-#define M_STRONG    (1u << 6) /* relaxed, volatile, acquire, release: not a plain access */
+#define M_STRONG    (1u << 6) /* not a plain access: relaxed, volatile, acquire, release */
 #define M_ACQUIRE   (1u << 7)
 #define M_RELEASE   (1u << 8)
 #define M_AND	    (1u << 9)
 #define M_OR	    (1u << 10)
 #define M_XOR	    (1u << 11)
 #define M_POPC	    (1u << 12)
-#define M_RED	    (1u << 13) /* of barriers: with a value for all */
+#define M_RED	    (1u << 13) /* for barriers: reduces a value of all threads */
 #define M_CAS	    (1u << 14)
 #define M_EXCH	    (1u << 15)
 #define M_INC	    (1u << 16)
@@ -159,7 +159,7 @@ enum cmp {
 
 enum round { R_NONE, R_RN, R_RZ, R_RM, R_RP, R_RNI, R_RZI, R_RMI, R_RPI };
 
-/* Special registers. */
+/* Special registers. Three values in a row are the components x, y, z. */
 enum special {
 	X_TID,
 	X_NTID = X_TID + 3,
@@ -181,33 +181,39 @@ enum special {
 
 #define NOWHERE INT32_MIN
 
-/* A register of a warp, or below 0 a constant of the kernel; NOWHERE: none. */
+/*
+ * The index of a register of a warp or, if negative, of a constant of the kernel. NOWHERE: no
+ * operand.
+ */
 typedef int32_t slot;
 
 struct insn {
 	enum base base;
 	enum type type,
-		/* of the result; of what is converted, or of setp's and shfl's operands the same */
+		/*
+		 * `type` is the type of the result. `from` is the type of cvt's operand; else both
+		 * are equal.
+		 */
 		from;
 	enum space space;
 	enum cmp cmp;
 	enum round round;
 	uint32_t mods;
-	uint8_t vec; /* 1, 2, 4 */
+	uint8_t vec; /* number of values: 1, 2 or 4 */
 	uint8_t not_if;
-	uint8_t near; /* orders with this GPU only: .gpu, .cta */
-	slot pred;    /* executed where it is not 0 (not_if: 0) */
+	uint8_t near; /* scope .gpu or .cta: orders accesses of this GPU only */
+	slot pred;    /* executed by threads whose value is not 0 (with not_if: 0) */
 	slot d, d2, a, b, c, e;
 	slot v[4]; /* vector operand */
 	/*
-	 * Addresses: a + offset; where a is NOWHERE the variable at that offset of its space.
-	 * Branches: the index of the target. SPECIAL: which.
+	 * For an address: added to the value of `a`, or without `a` the offset of the variable in
+	 * its space. For a branch: the index of the target. For P_SPECIAL: the enum special.
 	 */
 	int64_t offset;
-	int32_t *targets; /* BRX */
+	int32_t *targets; /* for P_BRX: the indices of the targets */
 	uint32_t nr_targets;
-	uint32_t line;		 /* of the PTX */
-	uint32_t file, src_line; /* what .loc says, 0: nothing */
+	uint32_t line;		 /* line of the PTX text */
+	uint32_t file, src_line; /* position in the source by .loc; 0 if unknown */
 };
 
 struct param {
@@ -215,11 +221,11 @@ struct param {
 	size_t offset, bytes;
 };
 
-/* A variable: in the module's memory, in a block's shared, in a thread's local. */
+/* A variable of a module, of a block's shared memory, or of a thread's local memory. */
 struct variable {
 	char *name;
 	enum space space;
-	int dynamic; /* shared, behind all others, of the launch's size */
+	int dynamic; /* shared, after all other variables; the launch gives its size */
 	size_t offset, bytes;
 	UT_hash_handle hh;
 };
@@ -229,7 +235,7 @@ struct ptx_kernel {
 	const struct ptx_module *module;
 	struct insn *code;
 	uint32_t nr, room;
-	uint64_t *consts; /* of each LANES times */
+	uint64_t *consts; /* each constant LANES times, so that it is read as a register is */
 	uint32_t nr_consts;
 	uint32_t nr_regs;
 	struct param *params;
@@ -244,7 +250,7 @@ struct ptx_module {
 	size_t len;
 	struct ptx_kernel *kernels;
 	struct variable *variables;
-	uint8_t *memory; /* of the variables in global and const */
+	uint8_t *memory; /* holds the variables in global and const */
 	size_t bytes, shared_bytes;
 	char **files; /* by number of .file */
 	uint32_t nr_files;
@@ -257,7 +263,7 @@ struct operand {
 	slot s;
 	slot v[4];
 	int nr;
-	const struct variable *var; /* also below an address */
+	const struct variable *var; /* also set for an address that contains a variable */
 	const struct param *param;
 	int64_t offset;
 	int special;
@@ -265,29 +271,30 @@ struct operand {
 };
 
 /*
- * Fills in all but the targets of branches: its name's parts and its operands. 0: not known, base
- * is P_UNKNOWN.
+ * Decodes an instruction's name and operands into `in`, except for the targets of branches. Returns
+ * 0 and sets in->base to P_UNKNOWN if the emulator does not know the instruction.
  */
 int ptx_decode(struct insn *in, const char *name, const struct operand *o, int nr);
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-struct cell; /* what happened to four bytes since the last barrier */
+struct cell; /* the accesses of four bytes since the last barrier */
 
 struct warp {
 	uint64_t *regs;
 	uint32_t pc[LANES];
 	uint32_t live, at_barrier, at_warpsync;
-	uint32_t first; /* thread */
+	uint32_t first; /* number of the first thread */
 	uint32_t picks;
-	uint32_t epoch;		  /* barriers of the warp alone */
-	uint32_t acquired[LANES]; /* the block's acquires at the last one of each thread */
-	/* with a clock (time.c) */
-	uint64_t clock;	     /* of its next instruction, if nothing holds that up */
-	uint64_t *ready;     /* of each register */
-	uint64_t waited[16]; /* when it last waited for host memory, in ps; a ring */
+	uint32_t epoch;		  /* number of barriers of this warp alone */
+	uint32_t acquired[LANES]; /* for each thread: value of block.acquires at its last acquire */
+	/* used only with a clock (time.c) */
+	uint64_t clock;	 /* earliest moment of the next instruction */
+	uint64_t *ready; /* for each register: when its value is ready */
+	/* a ring: the last moments (ps) until which it waited for host memory */
+	uint64_t waited[16];
 	uint32_t nr_waited;
-	struct chain *chain; /* chain.c; NULL: not recorded */
+	struct chain *chain; /* see chain.c; NULL: nothing is recorded */
 };
 
 struct run {
@@ -295,7 +302,7 @@ struct run {
 	const struct ptx_kernel *k;
 	pthread_mutex_t lock;
 	unsigned int next, nr_blocks;
-	uint8_t *told; /* of each instruction: bits of kinds of faults */
+	uint8_t *told; /* for each instruction: bits of the kinds of faults reported */
 	int faults, trapped;
 };
 
@@ -307,20 +314,21 @@ struct block {
 	struct warp *warps;
 	uint8_t *shared, *local;
 	size_t shared_bytes;
-	uint32_t epoch; /* barriers */
+	uint32_t epoch; /* number of barriers */
 	int red_and, red_or, red_popc;
 	uint64_t rng;
 	struct cell *shared_cells;
-	struct page *pages; /* of global memory */
+	struct page *pages; /* accesses of global memory, by page */
 	uint32_t nr_pages;
 	struct page *last_page;
-	uintptr_t from, to; /* what is known to be accessible */
+	uintptr_t from, to; /* range that is known to be accessible */
 	uint64_t generation;
-	/* weak.c */
-	uint32_t acquires, acquires_at_barrier; /* from 1 */
-	struct waiting *waiting;		/* words with stores that are not out */
+	/* used only by weak.c */
+	/* number of acquires, from 1; that number at the last barrier */
+	uint32_t acquires, acquires_at_barrier;
+	struct waiting *waiting; /* words with stores that are not published yet */
 	uint32_t nr_waiting, room_waiting;
-	struct sm *sm; /* time.c; NULL: without a clock */
+	struct sm *sm; /* see time.c; NULL: no clock */
 };
 
 static inline uint64_t *at(const struct block *b, const struct warp *w, slot s)
@@ -329,7 +337,7 @@ static inline uint64_t *at(const struct block *b, const struct warp *w, slot s)
 		      : b->k->consts + (size_t)(-(int64_t)s - 1) * LANES;
 }
 
-/* For each lane l of mask. */
+/* Executes the statement for each lane l of the mask. */
 #define EACH(mask, ...)                                                                            \
 	do {                                                                                       \
 		if ((mask) == UINT32_MAX)                                                          \
@@ -345,12 +353,15 @@ static inline uint64_t *at(const struct block *b, const struct warp *w, slot s)
 
 enum fault { F_ADDRESS, F_ALIGN, F_RACE, F_BARRIER, F_UNKNOWN, F_TRAP };
 
-/* After an address or an unknown instruction the kernel cannot go on. */
+/* Reports a fault once for each instruction and kind. Every kind except F_RACE ends the kernel. */
 void ptx_fault(struct block *b, const struct insn *in, enum fault kind, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-/* The instruction and where it is from, in a buffer of the caller. */
+/* Writes the instruction and its position in the source into `buf`, and returns `buf`. */
 const char *ptx_where(const struct ptx_kernel *k, const struct insn *in, char *buf, size_t room);
-/* 0: not such an instruction. */
+/*
+ * Executes one instruction for the lanes of the mask. Returns 0 if this is no instruction of
+ * arithmetic that the emulator knows.
+ */
 int ptx_alu(struct block *b, struct warp *w, const struct insn *in, uint32_t mask);
 void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t mask);
 void ptx_cells_free(struct block *b);
@@ -358,15 +369,18 @@ void ptx_fence(struct block *b, struct warp *w, const struct insn *in, uint32_t 
 uint64_t ptx_draw(struct block *b);
 unsigned int ptx_type_bytes(enum type t);
 
-/* half.c: bits to numbers and back, to nearest even. */
+/* half.c: conversions from bits and back, rounding to nearest even. */
 float half_of(uint16_t bits);
 uint16_t half_to(float x);
 float bf16_of(uint16_t bits);
 uint16_t bf16_to(float x);
-/* a * b + c, rounded once. */
+/* These return a * b + c, rounded once. */
 uint16_t half_fma(uint16_t a, uint16_t b, uint16_t c);
 uint16_t bf16_fma(uint16_t a, uint16_t b, uint16_t c);
-/* fp8, 4 or 5 bits of exponent; to: what is too large becomes the largest finite number. */
+/*
+ * fp8 with 4 or 5 bits of exponent. fp8_to() turns a number out of range into the largest finite
+ * number.
+ */
 float fp8_of(uint8_t bits, int exponent);
 uint8_t fp8_to(float x, int exponent);
 

@@ -1,11 +1,12 @@
 /*
- * Loads, stores and atomics, lane by lane: the memory that may be touched, in which alignment, and
- * races between the threads of a block.
+ * Loads, stores and atomics, lane by lane. Checks that the memory may be accessed, its alignment,
+ * and races between the threads of a block.
  *
- * A race: two threads touch the same byte between two barriers, one of them writes, and not both in
- * a way that is meant for it (relaxed, acquire, release, atomic). Checked in shared and in global
- * memory, four bytes a cell. Accesses of other blocks and the host are not checked here; whether
- * enough is acquired and released for them shows where memory is weak (weak.c).
+ * A race: two threads access the same byte between two barriers, at least one of them writes, and
+ * at least one access is plain (not relaxed, acquire, release or atomic). Races are checked in
+ * shared and in global memory, in cells of four bytes. Accesses of other blocks and of the CPU are
+ * not checked here. Weak memory (weak.c) shows whether these are ordered by enough releases and
+ * acquires.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,7 @@ static struct cell *cell_of(struct block *b, uintptr_t a)
 	return &mem_page(b, a)->cells[(a & (PAGE - 1)) / 4];
 }
 
-/* Whether the other access precedes this one by a barrier of the block, or of the warp. */
+/* Whether a barrier of the block or of the warp lies between the access `t` and the present one. */
 static int ordered(const struct block *b, const struct touch *t, const struct who *me)
 {
 	if (t->epoch != b->epoch)
@@ -78,7 +79,7 @@ static void race(struct block *b, const struct touch *t, const char *did, const 
 {
 	char here[400];
 
-	/* The other's instruction is named; ours is what the fault names. */
+	/* ptx_fault() names this thread's instruction, the text the other thread's. */
 	ptx_fault(b, me->in, F_RACE,
 		  "race in %s memory at %#lx: thread %u %s what thread %u %s by %s",
 		  at - (uintptr_t)b->shared < b->shared_bytes ? "shared" : "global",
@@ -103,12 +104,12 @@ static void touch(struct block *b, const struct who *me, uintptr_t at, unsigned 
 			race(b, &c->read, "reads", me, "writes", at);
 		t = writes ? &c->write : &c->read;
 		/*
-		 * Readers of other bytes of the cell are not kept beside one another: each report
-		 * is true, but not all races are reported.
+		 * A cell holds one read. A reader of other bytes replaces it, so every report is
+		 * true, but some races are missed.
 		 */
 		if (t->epoch == b->epoch && t->sub == me->w->epoch && !writes && t->bytes & bits &&
 		    (t->thread != me->thread || t->flags & MANY)) {
-			/* One of the readers is kept, and that there are more. */
+			/* Keep one of the readers, and that there are several. */
 			t->flags = (uint8_t)((t->flags | MANY) &
 					     (me->strong ? t->flags | MANY : ~STRONG));
 			t->bytes |= bits;
@@ -129,7 +130,7 @@ static void touch(struct block *b, const struct who *me, uintptr_t at, unsigned 
 	}
 }
 
-/* Variables of the module: further memory that a kernel may touch. */
+/* A kernel may also access the variables of its module. */
 static int in_module(const struct block *b, uintptr_t at, unsigned int bytes)
 {
 	return at - (uintptr_t)b->k->module->memory < b->k->module->bytes &&
@@ -152,8 +153,8 @@ static int known(struct block *b, uintptr_t at, unsigned int bytes)
 	if (!l->known)
 		return 1;
 	/*
-	 * ACQUIRE pairs with the table's owner's RELEASE: an older answer may be of memory that is
-	 * gone.
+	 * ACQUIRE pairs with the RELEASE by which the owner of the memory changes the number.
+	 * Without it, an earlier answer could be about memory that is freed.
 	 */
 	now = l->generation ? __atomic_load_n(l->generation, __ATOMIC_ACQUIRE) : 0;
 	if (now == b->generation && at >= b->from && at + bytes <= b->to)
@@ -163,7 +164,7 @@ static int known(struct block *b, uintptr_t at, unsigned int bytes)
 	return l->known(l->arg, at, bytes, &b->from, &b->to);
 }
 
-/* 0: it may not be touched, and the kernel ends. */
+/* Whether the thread may access these bytes. If not, the fault is reported and the kernel ends. */
 static int allowed(struct block *b, const struct who *me, uintptr_t at, unsigned int bytes,
 		   int writes)
 {
@@ -207,9 +208,9 @@ static int allowed(struct block *b, const struct who *me, uintptr_t at, unsigned
 uint64_t mem_load(uintptr_t at, unsigned int bytes)
 {
 	/*
-	 * ACQUIRE, whatever the instruction says: on the processors that this runs on it costs
-	 * nothing, and pairs with releases of hosts and other blocks. This does not show that a
-	 * weaker one would do on a GPU.
+	 * ACQUIRE, whatever the instruction says. It pairs with the RELEASE of mem_store() in other
+	 * blocks, and with releases of CPU threads. So the emulator does not show that a weaker
+	 * load is enough on a GPU; weak.c does.
 	 */
 	switch (bytes) {
 	case 1:
@@ -225,7 +226,10 @@ uint64_t mem_load(uintptr_t at, unsigned int bytes)
 
 void mem_store(uintptr_t at, unsigned int bytes, uint64_t v)
 {
-	/* RELEASE pairs with the ACQUIRE of mem_load() in other blocks, and with the host's. */
+	/*
+	 * RELEASE pairs with the ACQUIRE of mem_load() in other blocks and with loads of CPU
+	 * threads.
+	 */
 	switch (bytes) {
 	case 1:
 		__atomic_store_n((uint8_t *)at, (uint8_t)v, __ATOMIC_RELEASE);
@@ -241,7 +245,7 @@ void mem_store(uintptr_t at, unsigned int bytes, uint64_t v)
 	}
 }
 
-/* The result of an atomic operation on a value. */
+/* Returns what an atomic operation stores, given the old value and the operands. */
 static uint64_t changed(const struct insn *in, uint64_t old, uint64_t v, uint64_t by)
 {
 	int is_signed = in->type == T_S32 || in->type == T_S64;
@@ -295,7 +299,7 @@ static uint64_t atomic(const struct insn *in, uintptr_t at, uint64_t v, uint64_t
 	if (ptx_type_bytes(in->type) == 8) {
 		uint64_t *p = (uint64_t *)at, old = __atomic_load_n(p, __ATOMIC_ACQUIRE);
 
-		/* SEQ_CST, as the strongest that an instruction can ask for. */
+		/* SEQ_CST is the strongest order that an instruction can ask for. */
 		while (!__atomic_compare_exchange_n(p, &old, changed(in, old, v, by), 0,
 						    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 			;
@@ -373,7 +377,7 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 				at(b, w, in->d)[l] = old;
 			continue;
 		}
-		/* Memory that the block alone has is never stale. */
+		/* The block's own memory is never stale: only global memory needs the models. */
 		global = (weak || b->sm) && where - (uintptr_t)b->shared >= b->shared_bytes &&
 			 !in_local(b, me.thread, where, bytes) && in->space != S_PARAM;
 		for (i = 0; i < in->vec; i++) {
@@ -404,7 +408,7 @@ void ptx_memory(struct block *b, struct warp *w, const struct insn *in, uint32_t
 void ptx_fence(struct block *b, struct warp *w, const struct insn *in, uint32_t mask)
 {
 	fenced(b);
-	/* SEQ_CST: as the strongest fence that there is. */
+	/* SEQ_CST is the strongest order that a fence can ask for. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (b->sm)
 		time_fence(b, w, in);

@@ -1,38 +1,39 @@
 /*
- * The state of memory: its last accesses (mem.c), the writes of a block that others do not see yet,
- * and the old values that it still has (weak.c).
+ * The emulator's knowledge of memory: the last accesses (mem.c), stores of a block that are not
+ * published yet, and old values that the block still sees (weak.c).
  */
 #ifndef DF_TESTS_PTX_MEM_H
 #define DF_TESTS_PTX_MEM_H
 
 #include "tests/cuda/ptx/int.h"
 
-/* The last write and the last read of a cell; epoch 0: none. */
+/* The last write or the last read of a cell. epoch 0: there was none. */
 struct touch {
 	uint32_t epoch;
 	uint32_t insn;
-	uint32_t sub; /* epoch of the warp */
+	uint32_t sub; /* number of the warp's barriers */
 	uint16_t thread;
-	uint8_t bytes; /* bits */
+	uint8_t bytes; /* a bit for each accessed byte */
 	uint8_t flags;
 };
 #define STRONG 1 /* not a plain access */
-#define MANY   2 /* of several threads, this is one */
+#define MANY   2 /* several threads read; `thread` is one of them */
 
 struct cell {
 	struct touch write, read;
 };
 
-#define PAGE	  4096u
-#define MAX_PAGES 2048u /* of global memory: what is known of older ones is forgotten */
+#define PAGE 4096u
+/* beyond this number of pages, all accesses of global memory are forgotten */
+#define MAX_PAGES 2048u
 
-/* Eight bytes as a block has them. */
+/* Eight bytes as the block sees them. */
 struct word {
 	uint64_t value;
-	uint32_t stamp;	 /* as new as this acquire of the block; 0: not at all */
-	uint32_t epoch;	 /* of the last store that is not out yet */
-	uint16_t thread; /* whose it was */
-	uint8_t dirty;	 /* bytes that are not out yet */
+	uint32_t stamp;	 /* block.acquires when `value` was loaded; 0: never loaded */
+	uint32_t epoch;	 /* epoch of the last store that is not published */
+	uint16_t thread; /* the thread that made this store */
+	uint8_t dirty;	 /* a bit for each byte that is not published */
 };
 
 struct page {
@@ -42,7 +43,7 @@ struct page {
 	UT_hash_handle hh;
 };
 
-/* A thread that accesses memory. */
+/* An access: the instruction, and the thread that executes it. */
 struct who {
 	const struct insn *in;
 	struct warp *w;
@@ -50,22 +51,25 @@ struct who {
 	int strong;
 };
 
-/* The cell of global memory; made if there is none. */
+/* Returns the page of global memory that contains `a`. Creates it if it does not exist. */
 struct page *mem_page(struct block *b, uintptr_t a);
 uint64_t mem_load(uintptr_t at, unsigned int bytes);
 void mem_store(uintptr_t at, unsigned int bytes, uint64_t v);
 
-/* Global memory as one thread may see it. */
+/* Access global memory as a thread may see it in a weakly ordered memory. */
 uint64_t weak_load(struct block *b, const struct who *me, uintptr_t at, unsigned int bytes);
 void weak_store(struct block *b, const struct who *me, uintptr_t at, unsigned int bytes,
 		uint64_t v);
-/* Before and after an atomic operation, which itself is done in memory. */
+/*
+ * Call weak_atomic() before and weak_acquire() after an atomic operation, which itself works in
+ * memory. weak_release() publishes the stores that a release by the thread must publish.
+ */
 void weak_atomic(struct block *b, const struct who *me, uintptr_t at);
 void weak_acquire(struct block *b, const struct who *me);
 void weak_release(struct block *b, uint32_t thread);
-/* Something goes out, in no order: called again and again, all does. */
+/* Publishes one store, chosen at random. */
 void weak_step(struct block *b);
-/* All that is not out goes out. */
+/* Publishes all stores. */
 void weak_flush(struct block *b);
 
 #endif

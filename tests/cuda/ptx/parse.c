@@ -1,7 +1,6 @@
 /*
- * From the text of a module to its kernels, variables and statements. Text between statements is
- * skipped where it says nothing to an emulator (.pragma, .section, declarations of other modules'
- * functions).
+ * Reads the text of a module: its kernels, variables and statements. Skips what an emulator does
+ * not need (.pragma, .section, declarations of functions of other modules).
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -16,7 +15,7 @@
 
 static void operand(struct reader *r, struct operand *o);
 
-/* A word that stands for a value: a register, a number, a variable. */
+/* Reads a word that stands for a value: a register, a number, a variable. */
 static void value(struct reader *r, struct operand *o)
 {
 	int minus = rd_take(r, '-'), ok;
@@ -98,7 +97,7 @@ static void operand(struct reader *r, struct operand *o)
 		return rd_need(r, '}');
 	}
 	value(r, o);
-	/* setp's %p|%q */
+	/* setp may have two predicates: %p|%q */
 	if (o->kind == O_SLOT && rd_take(r, '|')) {
 		struct operand q = {.s = NOWHERE};
 
@@ -127,7 +126,10 @@ static void statement(struct reader *r, const char *first)
 		rd_word(r, name, sizeof(name));
 	}
 	in.line = r->line;
-	/* Calls have operands of their own kind, and are not executed. */
+	/*
+	 * A call has operands of its own form. It is not decoded, and is a fault when it is
+	 * executed.
+	 */
 	if (strncmp(name, "call", 4) == 0) {
 		rd_skip_to(r, ';');
 	} else {
@@ -151,7 +153,7 @@ static void statement(struct reader *r, const char *first)
 	k->code[k->nr++] = in;
 }
 
-/* .file N "name" [, N, N] */
+/* Reads .file N "name" [, N, N]. */
 static void file(struct reader *r)
 {
 	uint32_t nr = (uint32_t)rd_integer(r);
@@ -173,7 +175,7 @@ static void file(struct reader *r)
 		rd_integer(r);
 }
 
-/* .loc FILE LINE COLUMN [, function_name W [+ N], inlined_at ...] to the end of the line */
+/* Reads .loc FILE LINE COLUMN [, function_name W [+ N], inlined_at ...] to the end of the line. */
 static void location(struct reader *r)
 {
 	r->file = (uint32_t)rd_integer(r);
@@ -349,7 +351,7 @@ static void kernel(struct reader *r)
 	r->k = NULL;
 }
 
-/* A function that is not a kernel: kernels call none that would have to be executed. */
+/* Skips a function that is not a kernel. Calls of functions are not executed. */
 static void function(struct reader *r)
 {
 	int depth = 0;
@@ -389,7 +391,7 @@ struct ptx_module *ptx_load(const char *text, size_t len, const char *name)
 			if (strcmp(rd_word(&r, w, sizeof(w)), ".shared") == 0)
 				rd_declare(&r, S_SHARED, 1);
 			else
-				function(&r); /* to its ';', whatever it declares */
+				function(&r); /* skips any declaration to its ';' */
 		} else if (strcmp(w, ".version") == 0 || strcmp(w, ".target") == 0 ||
 			   strcmp(w, ".address_size") == 0)
 			while (r.p < r.end && *r.p != '\n')

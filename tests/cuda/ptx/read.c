@@ -1,4 +1,4 @@
-/* Words of PTX, and what is declared: registers, variables, parameters. */
+/* Reads words of PTX, and declarations: registers, variables, parameters. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ void rd_wrong(struct reader *r, const char *fmt, ...)
 
 void *rd_more(void *p, uint32_t nr, size_t size)
 {
-	/* At powers of two. */
+	/* The array grows when its length reaches a power of two. */
 	if (nr & (nr - 1))
 		return p;
 	p = realloc(p, (nr ? 2 * (size_t)nr : 1) * size);
@@ -81,7 +81,6 @@ static int of_word(int c)
 	return isalnum(c) || c == '_' || c == '$' || c == '%' || c == '.';
 }
 
-/* The next word; "" if there is none. */
 const char *rd_word(struct reader *r, char *buf, size_t room)
 {
 	size_t n = 0;
@@ -126,7 +125,6 @@ uint64_t rd_number(const char *s, int *ok)
 	return v;
 }
 
-/* A number with its sign. */
 int64_t rd_integer(struct reader *r)
 {
 	char buf[64];
@@ -241,7 +239,10 @@ static unsigned int type_bytes(const char *t)
 	return strcmp(t, ".pred") == 0 ? 1 : bits / 8;
 }
 
-/* .align N, .v2, .v4, .ptr ..., the type; the name follows. */
+/*
+ * Reads .align N, .v2, .v4, .ptr ... and the type, up to the name. Returns the size of an element
+ * in bytes.
+ */
 static unsigned int attributes(struct reader *r, size_t *align, char *first)
 {
 	char w[64];
@@ -271,7 +272,9 @@ size_t rd_up(size_t n, size_t align)
 	return align ? (n + align - 1) / align * align : n;
 }
 
-/* name[N][M], or name: its size in elements. */
+/*
+ * Reads a name with its dimensions, as in name[N][M]. Returns the number of elements; 0 for name[].
+ */
 static size_t elements(struct reader *r, char *name, size_t room)
 {
 	size_t n = 1;
@@ -314,7 +317,6 @@ static void initial(struct reader *r, uint8_t *to, unsigned int each, size_t nr)
 	rd_need(r, ';');
 }
 
-/* .shared, .local, .global, .const: in a kernel or in the module. */
 void rd_declare(struct reader *r, enum space space, int dynamic)
 {
 	struct variable *v = calloc(1, sizeof(*v));
@@ -335,7 +337,10 @@ void rd_declare(struct reader *r, enum space space, int dynamic)
 	v->offset = *where;
 	*where += v->bytes;
 	if (where == &r->m->bytes) {
-		/* Addresses are taken while the module is read, so its memory must not move. */
+		/*
+		 * Addresses are taken while the module is read, so its memory has a fixed size and
+		 * does not move.
+		 */
 		if (r->m->bytes > 16u << 20) {
 			rd_wrong(r, "more than 16 MiB of variables");
 			r->m->bytes = 0;

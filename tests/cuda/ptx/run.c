@@ -1,8 +1,8 @@
 /*
- * Blocks, warps, branches and barriers. Threads of a warp have each their own place in the code;
- * those at the lowest place go on together until they reach the place of others, so that they meet
- * again behind a branch. Now and then others go on instead: a thread that waits for one of its own
- * warp does not keep it from running.
+ * Blocks, warps, branches and barriers. Each thread of a warp has its own program counter. The
+ * threads with the lowest one run together until they reach the position of other threads, so that
+ * threads meet again after a branch. One time in 64 another group runs instead, so that a thread
+ * that waits for another thread of its warp does not keep it from running.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -81,7 +81,7 @@ void ptx_fault(struct block *b, const struct insn *in, enum fault kind, const ch
 
 static int over(const struct block *b)
 {
-	/* Relaxed: nothing is read on account of it. */
+	/* RELAXED: no data depends on these flags. */
 	return __atomic_load_n(&b->run->trapped, __ATOMIC_RELAXED) ||
 	       (b->run->l->stop && __atomic_load_n(b->run->l->stop, __ATOMIC_RELAXED));
 }
@@ -147,7 +147,7 @@ static void specials(struct block *b, struct warp *w, const struct insn *in, uin
 	uint64_t *d = at(b, w, in->d);
 
 	EACH(mask, d[l] = special(b, w, in, l));
-	/* A thread that reads the clock waits for something: others get the processor. */
+	/* A thread that reads the clock usually waits for something: let other threads run. */
 	if (!b->sm && (in->offset == X_CLOCK || in->offset == X_GLOBALTIMER))
 		usleep(20);
 }
@@ -201,7 +201,10 @@ static void shuffle(struct block *b, struct warp *w, const struct insn *in, uint
 
 /* ---- a warp ---------------------------------------------------------------------------------- */
 
-/* The threads that go on now: where, and in *limit the next place at which others are. */
+/*
+ * Returns the threads that run next. *pc is their position, *limit the next position at which there
+ * are other threads.
+ */
 static uint32_t group(struct block *b, struct warp *w, uint32_t *pc, uint32_t *limit)
 {
 	uint32_t run = w->live & ~w->at_barrier & ~w->at_warpsync, mask = 0, least = UINT32_MAX;
@@ -212,7 +215,7 @@ static uint32_t group(struct block *b, struct warp *w, uint32_t *pc, uint32_t *l
 			least = w->pc[l];
 	});
 	if (++w->picks % 64 == 0 && run) {
-		/* Any of them. */
+		/* Take the position of any thread. */
 		uint32_t nr = (uint32_t)(ptx_draw(b) % (uint64_t)__builtin_popcount(run)), m = run;
 
 		while (nr--)
@@ -224,7 +227,7 @@ static uint32_t group(struct block *b, struct warp *w, uint32_t *pc, uint32_t *l
 			mask |= 1u << l;
 		else if (w->pc[l] > least && w->pc[l] < *limit)
 			*limit = w->pc[l];
-		/* Behind us: they are looked at again soon. */
+		/* Others are behind: look at them again after one instruction. */
 		if (w->pc[l] < least)
 			*limit = least + 1;
 	});
@@ -233,8 +236,8 @@ static uint32_t group(struct block *b, struct warp *w, uint32_t *pc, uint32_t *l
 }
 
 /*
- * An instruction for which the threads of a mask must have met. Returns whether they have: then
- * mask is all of them.
+ * For an instruction at which the threads of a mask must meet. Returns whether all of them are
+ * here, and then sets *mask to them.
  */
 static int together(struct block *b, struct warp *w, const struct insn *in, uint32_t pc,
 		    uint32_t *mask)
@@ -257,7 +260,6 @@ static int together(struct block *b, struct warp *w, const struct insn *in, uint
 	return 1;
 }
 
-/* Threads reach a barrier of the block. */
 static void arrive(struct block *b, struct warp *w, const struct insn *in, uint32_t pc,
 		   uint32_t mask)
 {
@@ -282,8 +284,8 @@ static void arrive(struct block *b, struct warp *w, const struct insn *in, uint3
 }
 
 /*
- * Runs threads of the warp until they all wait, or that number of instructions. Returns how many it
- * ran.
+ * Runs threads of the warp until all of them wait, or for `budget` instructions. Returns the number
+ * of instructions.
  */
 unsigned int ptx_warp_run(struct block *b, struct warp *w, unsigned int budget)
 {
@@ -411,7 +413,10 @@ unsigned int ptx_warp_run(struct block *b, struct warp *w, unsigned int budget)
 				time_ends(b, w, in, m);
 			if (!stay)
 				break;
-			/* Others may be there, or before us after a jump. */
+			/*
+			 * Other threads may be at this position, or behind it after a jump back:
+			 * choose again.
+			 */
 			if (ran >= budget || (!alone && (pc >= limit || in->base == P_BRA)) ||
 			    __atomic_load_n(&b->run->trapped, __ATOMIC_RELAXED)) {
 				EACH(mask, w->pc[l] = pc);
@@ -486,7 +491,7 @@ static void run_block(struct block *b)
 			struct warp *w = &b->warps[(start + i) % b->nr_warps];
 			uint64_t r = ptx_draw(b);
 
-			/* Mostly far, sometimes a few instructions. */
+			/* Mostly many instructions, sometimes a few. */
 			ran += ptx_warp_run(b, w, r % 8 ? 4000 : 1 + (unsigned int)(r >> 8) % 60);
 			live |= w->live;
 		}
@@ -494,7 +499,7 @@ static void run_block(struct block *b)
 		if (!live)
 			break;
 		if (ran || ptx_block_release(b)) {
-			/* Blocks that wait for one another share processors. */
+			/* Blocks that wait for one another may share a processor. */
 			if (++idle % 64 == 0)
 				sched_yield();
 			continue;
@@ -518,7 +523,7 @@ static void run_block(struct block *b)
 	}
 }
 
-/* More than the shared memory of a block. */
+/* Distance of tried addresses: more than the shared memory of a block. */
 #define LOW_STEP  (1ul << 20)
 #define LOW_FIRST (1ul << 28)
 #define LOW_END	  (1ul << 31)
@@ -535,7 +540,7 @@ static void *map(size_t bytes, int low)
 	void *p = low ? MAP_FAILED : map_at(0, bytes);
 	uintptr_t at;
 
-	/* Addresses in shared memory have 32 bits in some instructions. */
+	/* Some instructions take addresses of shared memory with 32 bits. */
 	for (at = LOW_FIRST; low && p == MAP_FAILED && at < LOW_END; at += LOW_STEP)
 		p = map_at(at, bytes);
 	if (p == MAP_FAILED) {
@@ -596,7 +601,7 @@ void ptx_block_start(struct block *b, unsigned int index)
 	b->red_and = 1;
 	b->red_or = b->red_popc = 0;
 	b->rng = l->seed * 0x2545f4914f6cdd1dull + b->index;
-	/* Neither shared memory nor registers are cleared on a GPU. */
+	/* A GPU clears neither shared memory nor registers. */
 	memset(b->shared, 0x5a, b->shared_bytes);
 	for (i = 0; i < b->nr_warps; i++) {
 		struct warp *w = &b->warps[i];

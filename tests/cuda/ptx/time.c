@@ -1,13 +1,13 @@
 /*
  * Virtual time. The warps, the program and its streams act in the order of their moments. A warp
  * executes its instructions in order, each as soon as its operands are ready and its scheduler is
- * free; an instruction that does not need a load's result does not wait for the load. Other blocks
- * see a strong store from its own moment on; the storing block sees it at once. A fence waits until
- * all stores of its block have arrived. Memory ports and links have a bandwidth, and the
- * instruction cache of a multiprocessor has a size.
+ * free. An instruction waits for a load only if it uses the load's result. Other blocks see a
+ * strong store when it arrives; the storing block sees it at once. A fence waits until all stores
+ * of its block have arrived. Memory ports and links have a bandwidth, and the instruction cache of
+ * a multiprocessor has a size.
  *
- * Left out: the L1 cache of data, banks of shared memory, and that ptxas reorders and merges
- * instructions. An instruction of PTX counts as one of the machine, 16 bytes of code.
+ * Left out: the L1 data cache, banks of shared memory, and the reordering and merging of
+ * instructions by ptxas. Each PTX instruction counts as one machine instruction of 16 bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,18 +26,19 @@ enum {
 
 #define SCHEDULERS 4
 #define INSN_BYTES 16
-#define SLACK_PS   4000 /* a warp may be ahead of others by this: less than any way between them */
+/* a warp may run ahead of others by this: it is less than the latency between any two warps */
+#define SLACK_PS 4000
 
-/* The last change of a word, by a strong store or from outside. */
+/* The last change of a word by a strong store or from outside. */
 struct known_word {
 	uintptr_t at;
 	when since;
-	uint64_t seen_by; /* multiprocessors that have loaded it since; a bit each, modulo 64 */
+	uint64_t seen_by; /* a bit for each multiprocessor, modulo 64, that has loaded it since */
 	struct chain_word chain;
 	UT_hash_handle hh;
 };
 
-/* A strong store that others do not see yet. */
+/* A strong store that other blocks do not see yet. */
 struct late {
 	uintptr_t at;
 	uint64_t value;
@@ -45,8 +46,8 @@ struct late {
 	int out;
 	struct block *from;
 	struct warp *by;
-	uint64_t stored;    /* ps */
-	struct late *older; /* of the same 8 bytes and block */
+	uint64_t stored;    /* when it was executed, in ps */
+	struct late *older; /* the previous store of this block to the same 8 bytes */
 };
 
 struct newest {
@@ -72,25 +73,28 @@ struct kernel {
 	unsigned int left;
 	struct ptx_time *time;
 	struct kernel *next;
-	uint64_t link_free[4]; /* by place: when the way of this GPU there is free, in ps */
+	uint64_t link_free[4]; /* by place: when this GPU's link to it is free, in ps */
 };
 
-/* A multiprocessor: shared by the warps of a block. */
+/* A multiprocessor. It runs one block. */
 struct sm {
 	struct ptx_time *time;
 	struct kernel *kernel;
 	struct block *block;
 	unsigned int warps_left, nr_late;
-	uint64_t scheduler_free[SCHEDULERS], port_free[2]; /* ps; loads, stores */
-	when arrived;					   /* all stores */
-	uint8_t *lines;					   /* of code: whether it is in the cache */
+	/* ps; the ports are for loads and stores */
+	uint64_t scheduler_free[SCHEDULERS], port_free[2];
+	when arrived; /* when the last store arrives */
+	/* for each line of code: whether it is in the cache */
+	uint8_t *lines;
 	uint32_t *fifo, first, nr;
-	struct access access; /* of the instruction that runs */
+	struct access access; /* by the present instruction */
 };
 
 struct item {
 	when at;
-	uint64_t turn; /* of two at the same moment the older one first */
+	/* of two items at the same moment the one with the lower number is first */
+	uint64_t turn;
 	enum { WARP, STORE, CALL, START } kind;
 	struct block *b;
 	void *what;
@@ -99,7 +103,7 @@ struct item {
 
 struct ptx_time {
 	when now;
-	uint64_t until_ps, turns; /* until_ps: a warp that gets there lets others go on */
+	uint64_t until_ps, turns; /* until_ps: a warp that reaches this moment lets others run */
 	struct item *heap;
 	uint32_t nr, room;
 	struct known_word *words;
@@ -108,7 +112,7 @@ struct ptx_time {
 	uint32_t nr_watches, room_watches;
 	struct kernel *kernels;
 	int stop, all_code_cached, chains;
-	const struct late *told; /* the store that is reported */
+	const struct late *told; /* the store that the callback is about */
 };
 
 static when moment(uint64_t ps, when path)
@@ -126,7 +130,7 @@ static unsigned int reads_of(when t)
 	return t & ((1u << WHEN_BITS) - 1);
 }
 
-/* The warp goes on at that moment. */
+/* Moves the warp's clock forward to the moment `t`. */
 static void wait_until(struct warp *w, when t)
 {
 	if (t <= w->clock)
@@ -137,8 +141,8 @@ static void wait_until(struct warp *w, when t)
 }
 
 /*
- * The path of a warp that has seen a word: the path of the store, and the warp's own waits for host
- * memory since.
+ * Returns the path of a warp that has seen a word: the store's path, and the warp's own waits for
+ * host memory since the store.
  */
 static when seen(const struct warp *w, when word)
 {
@@ -217,7 +221,7 @@ static struct known_word *word_new(struct ptx_time *t, uintptr_t at)
 	return w;
 }
 
-/* s: NULL from outside. */
+/* Notes a change of a word. `s` is the store, or NULL for a change from outside. */
 static void changed(struct ptx_time *t, uintptr_t at, when since, const struct late *s)
 {
 	struct known_word *w = word_new(t, at);
@@ -271,7 +275,7 @@ static struct newest *newest_of(struct ptx_time *t, struct block *b, uintptr_t a
 	return n;
 }
 
-/* The oldest first. */
+/* Performs the store and its predecessors, the oldest first. */
 static void out_all(struct ptx_time *t, struct late *s)
 {
 	if (!s)
@@ -280,7 +284,7 @@ static void out_all(struct ptx_time *t, struct late *s)
 	out(t, s);
 }
 
-/* Stores of the block to this word, which others see later, are in memory now. */
+/* Performs the block's delayed stores to this word now. */
 static void settle(struct block *b, uintptr_t at)
 {
 	struct newest *n = b->sm->nr_late ? newest_of(b->sm->time, b, at) : NULL;
@@ -298,7 +302,7 @@ static void arrived(struct ptx_time *t, struct late *s)
 	s->from->sm->nr_late--;
 	while (*p != s)
 		p = &(*p)->older;
-	/* It is the oldest: stores of a block to a word arrive in their order. */
+	/* `s` is the last of the list, because a block's stores to a word arrive in order. */
 	*p = s->older;
 	if (!n->last) {
 		HASH_DEL(t->newest, n);
@@ -314,7 +318,7 @@ static void accessed(struct block *b, uintptr_t at, unsigned int bytes, int stor
 	enum ptx_place place = l->place ? l->place(l->arg, at) : PTX_L2;
 	struct access *a = &b->sm->access;
 
-	/* Constants, which are cached. */
+	/* The module's variables count as constants, which are cached. */
 	if (at - (uintptr_t)m->memory < m->bytes)
 		return;
 	a->place = place > a->place ? place : a->place;
@@ -402,7 +406,7 @@ void time_fence(struct block *b, struct warp *w, const struct insn *in)
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-/* ps until the instruction is there. */
+/* Returns the time in ps to fetch the instruction; 0 if it is in the cache. */
 static uint64_t fetch(struct sm *sm, const struct insn *in)
 {
 	uint32_t line = (uint32_t)(in - sm->block->k->code) * INSN_BYTES / T_code_line, i;
@@ -426,7 +430,9 @@ static uint64_t fetch(struct sm *sm, const struct insn *in)
 	return wait;
 }
 
-/* When the last operand of the instruction is ready. */
+/*
+ * Returns when the last operand of the instruction is ready. *last is the register of that operand.
+ */
 static when operands(const struct warp *w, const struct insn *in, slot *last)
 {
 	const slot from[] = {in->pred, in->a, in->b, in->c, in->e};
@@ -460,7 +466,7 @@ int time_starts(struct block *b, struct warp *w, const struct insn *in)
 	chain_step(w, in, CHAIN_RUN, NULL, 0);
 	w->clock = later(w->clock, fetch(sm, in));
 	chain_step(w, in, CHAIN_CODE, NULL, 0);
-	/* A division is a call of as many instructions. */
+	/* A division occupies the scheduler: it is a call of many instructions. */
 	*free_at = when_ps(w->clock) +
 		   cycles(in->base == P_DIV || in->base == P_REM ? time_cycles(in) / 4 : 1);
 	w->clock = later(w->clock, cycles(1));
@@ -468,7 +474,7 @@ int time_starts(struct block *b, struct warp *w, const struct insn *in)
 	return 1;
 }
 
-/* When the bytes have passed the multiprocessor's port and the way of the GPU. */
+/* Returns when the bytes have passed the multiprocessor's port and the GPU's link. */
 static uint64_t passed(struct sm *sm, uint64_t ps, int stores)
 {
 	static const uint32_t rate[] = {T_l2_bytes_per_ns, T_hbm_bytes_per_ns, T_peer_bytes_per_ns,
@@ -503,7 +509,7 @@ static void memory_ends(struct block *b, struct warp *w, const struct insn *in)
 	if (!a->bytes[0]) {
 		t = later(w->clock, ns(T_shared_load));
 	} else {
-		/* The path leads through the word that it has waited for. */
+		/* The load saw a strong store: its path continues the path of that store. */
 		if (a->word)
 			path = seen(w, a->word);
 		path += a->place == PTX_HOST;
@@ -517,7 +523,7 @@ static void memory_ends(struct block *b, struct warp *w, const struct insn *in)
 	if (in->d >= 0)
 		w->ready[in->d] = t;
 	chain_loaded(w, in->d, &from);
-	/* The instructions behind an acquire start when it has ended. */
+	/* Instructions after an acquire start when the load has returned. */
 	if (in->mods & M_ACQUIRE) {
 		wait_until(w, t);
 		chain_step(w, in, from.kind, from.by, from.at);
@@ -782,7 +788,7 @@ int ptx_time_run(struct ptx_time *t)
 			go_on(t, it.b, it.what);
 			break;
 		case STORE:
-			/* The path that the store ends. */
+			/* The store's path becomes the path of this moment. */
 			t->now = moment(when_ps(t->now), it.at);
 			arrived(t, it.what);
 			break;

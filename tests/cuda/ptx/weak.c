@@ -1,14 +1,14 @@
 /*
- * Global memory about as weak as PTX allows it to be, between a block and the rest of the world. A
- * thread's stores stay in its block, in no order, until a release by it or behind a barrier, or
- * until chance publishes them; a loaded value may be as old as its last acquire, or its block's
- * last one before a barrier, if the block has it from then. So a missing release, or acquire, or a
- * barrier between it and the data shows as old data. Relaxed accesses are the same, but a polling
- * thread sees the new value soon. Reference: PTX ISA, memory consistency model: causality by
- * release and acquire patterns and barriers.
+ * Global memory that is about as weakly ordered as PTX allows, between a block and everything else.
+ * A thread's stores are published in any order: at the latest by the thread's next release or by
+ * any release after the block's next barrier, or earlier at random. A loaded value may be as old as
+ * the thread's last acquire, or the block's last acquire before a barrier, if the block loaded it
+ * then. So a missing release, acquire or barrier shows as stale data. Relaxed accesses behave the
+ * same way, but a polling thread sees a new value soon. Reference: PTX ISA, memory consistency
+ * model: causality by release and acquire patterns and barriers.
  *
- * Weaker than hardware, where an acquire throws away the copies of the whole multiprocessor, and a
- * fence waits for all of it. Not shown: a load that is overtaken by a later store.
+ * This is weaker than hardware, where an acquire invalidates the cache of the whole multiprocessor
+ * and a fence waits for all its stores. Not modelled: a load that is overtaken by a later store.
  */
 #include <stdlib.h>
 #include "runtime/base/vec.h"
@@ -19,7 +19,7 @@ static struct word *word_of(struct block *b, uintptr_t at)
 	return &mem_page(b, at)->words[(at & (PAGE - 1)) / 8];
 }
 
-/* Which bytes of its word these are. */
+/* Returns a bit for each of these bytes of their word. */
 static uint8_t bytes_of(uintptr_t at, unsigned int bytes)
 {
 	return (uint8_t)(((1u << bytes) - 1) << (at & 7));
@@ -34,7 +34,10 @@ static uint64_t bits_of(uint8_t bytes)
 	return v;
 }
 
-/* In the largest possible pieces: the bytes beside them may belong to others. */
+/*
+ * Publishes the dirty bytes in the largest possible pieces. The bytes beside them may belong to
+ * other blocks, so they are not written.
+ */
 static void out(struct word *w, uintptr_t at)
 {
 	unsigned int i = 0;
@@ -96,7 +99,7 @@ void weak_acquire(struct block *b, const struct who *me)
 	me->w->acquired[me->thread % LANES] = ++b->acquires;
 }
 
-/* The oldest that the thread may see. */
+/* Returns the smallest stamp that a value may have for this thread. */
 static uint32_t needed(const struct block *b, const struct who *me)
 {
 	uint32_t own = me->w->acquired[me->thread % LANES];
@@ -116,7 +119,7 @@ uint64_t weak_load(struct block *b, const struct who *me, uintptr_t at, unsigned
 		weak_acquire(b, me);
 		return v;
 	}
-	/* A polling thread sees new values soon enough. */
+	/* A polling thread must see a new value soon, so strong loads reload often. */
 	if (!w->stamp || w->stamp < needed(b, me) || ptx_draw(b) % (me->strong ? 2 : 16) == 0) {
 		uint64_t own = bits_of(w->dirty);
 

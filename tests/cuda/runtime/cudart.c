@@ -1,9 +1,9 @@
 /*
- * The part of the CUDA runtime that the clients of tests/clients and tests/deadlock use, on the
- * driver's public functions alone: the real libcudart asks the driver for tables that only NVIDIA
- * knows, which no test driver can have. It finds the driver as the real one does (dlopen, dlsym,
- * cuGetProcAddress for each function), so the hook is in front of it. With the test driver its
- * constructor brings the kernel: the daemon's code on CPU threads.
+ * The part of the CUDA runtime that the clients in tests/clients and tests/deadlock use. It calls
+ * only public functions of the driver. The real libcudart cannot be used: it needs private tables
+ * that no test driver can have. Like the real one, it finds the driver by dlopen, dlsym and
+ * cuGetProcAddress for each function, so that dfshim's hook is in the path. Its constructor
+ * registers the daemon's code as a kernel with the test driver.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -101,7 +101,7 @@ API cudaError_t cudaDeviceSynchronize(void)
 
 	rt_ready();
 	CU(cuCtxGetCurrent)(&ctx);
-	/* By the name of both forms the driver gives the later one, which wants a context. */
+	/* cuGetProcAddress gives the later form for this name; that form takes a context. */
 	return rt_said(NAMED(cuCtxSynchronize_v2, "cuCtxSynchronize")(ctx));
 }
 API cudaError_t cudaDeviceReset(void)
@@ -339,7 +339,7 @@ API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t g,
 	info->result = (enum cudaGraphExecUpdateResult)i.result;
 	return e;
 }
-/* A captured collective of ours is no kernel, so this is for the driver to refuse. */
+/* A captured collective of dfshim is no kernel node: the driver or dfshim must refuse this call. */
 API cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t n,
 						 const struct cudaKernelNodeParams *p)
 {

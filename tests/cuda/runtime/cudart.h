@@ -1,6 +1,6 @@
 /*
- * Between the files of the CUDA runtime of the tests (cudart.c): each function asks the driver as
- * the real one does.
+ * Shared by the files of the tests' CUDA runtime (cudart.c). Each function calls the driver as the
+ * real runtime does.
  */
 #ifndef DF_TESTS_CUDA_RUNTIME_H
 #define DF_TESTS_CUDA_RUNTIME_H
@@ -12,19 +12,22 @@
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define API __attribute__((visibility("default")))
 
-/* A function of the driver; ends the process if there is none. */
+/* Returns a function of the driver. Ends the process if the driver does not have it. */
 void *rt_find(const char *name);
 /*
- * Sets the result of the next cudaGetLastError(). The errors of driver and runtime have the same
- * numbers.
+ * Stores the result for cudaGetLastError() and returns it. Driver and runtime use the same numbers
+ * for errors.
  */
 cudaError_t rt_said(CUresult r);
 cudaError_t rt_peek(void);
-/* A context is current; the device that it is of. */
+/* rt_ready() makes sure that a context is current. rt_device() returns the thread's device. */
 void rt_ready(void);
 int rt_device(void);
 
-/* Asked for by its base name, which is a macro of cuda.h for the form that its type is of. */
+/*
+ * Returns a function of the driver by its base name. `name` is a macro of cuda.h for one form of
+ * the function, whose type is used.
+ */
 #define NAMED(name, text)                                                                          \
 	({                                                                                         \
 		static void *fn_;                                                                  \

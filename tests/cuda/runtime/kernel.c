@@ -1,7 +1,8 @@
 /*
  * A program's own kernels and variables, as nvcc registers them. Their code is given to the driver
- * unchanged when the first of them is needed; the test driver executes code with uncompressed PTX
- * in it (tests/cuda/driver/module.c). The launch of another kernel fails and names it, once each.
+ * unchanged when the first of them is needed. The test driver executes code that contains
+ * uncompressed PTX (tests/cuda/driver/module.c). Launching any other kernel fails, with a message
+ * that names the kernel, once for each kernel.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,8 @@ struct binary {
 };
 
 /*
- * A kernel or a variable by its address on the host. The names are in the programs; these are not
- * unloaded.
+ * A kernel or a variable, by its address in the program. `name` points into the program, which is
+ * never unloaded.
  */
 struct registered {
 	const void *host;
@@ -30,7 +31,7 @@ struct registered {
 };
 
 static pthread_mutex_t lock =
-	PTHREAD_MUTEX_INITIALIZER; /* of the tables; not held across calls of the driver */
+	PTHREAD_MUTEX_INITIALIZER; /* protects the tables; not held across driver calls */
 static struct registered *kernels, *variables;
 
 static struct registered *find(struct registered **in, const void *host)
@@ -68,7 +69,7 @@ API void __cudaRegisterFatBinaryEnd(void **handle)
 {
 	(void)handle;
 }
-/* At the program's end: its kernels may run yet. */
+/* Called at exit, when the program's kernels may still run, so nothing is freed. */
 API void __cudaUnregisterFatBinary(void **handle)
 {
 	(void)handle;
@@ -93,7 +94,10 @@ API void __cudaRegisterFunction(void **handle, const char *host, char *device, c
 	add(&kernels, handle, host, name);
 }
 
-/* Its code is known to the driver. */
+/*
+ * Loads the code into the driver at the first call. Returns an error if loading failed, now or
+ * before.
+ */
 static CUresult loaded(struct binary *b)
 {
 	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
@@ -108,7 +112,9 @@ static CUresult loaded(struct binary *b)
 	return r != CUDA_SUCCESS || b->library ? r : CUDA_ERROR_INVALID_IMAGE;
 }
 
-/* NULL: it cannot be executed here, which is reported. */
+/*
+ * Returns NULL if the kernel cannot be executed here; the error is stored for cudaGetLastError().
+ */
 static CUfunction function_of(const void *host)
 {
 	struct registered *k = find(&kernels, host);
@@ -219,7 +225,8 @@ API cudaError_t __cudaLaunchKernel(cudaKernel_t fn, dim3 grid, dim3 block, void 
 /* ---- what is known of kernels ---------------------------------------------------------------- */
 
 /*
- * Programs ask before they launch anything, so kernels that cannot be launched have an answer too.
+ * Programs call these before they launch anything, so kernels that cannot be launched get an answer
+ * too.
  */
 API cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *fn)
 {

@@ -1,7 +1,7 @@
 /*
- * Every function of the runtime that no other file here defines: refused by name. The table is
- * libdfhost.so's. A refused function has a form of its own here, which C's calling convention
- * allows.
+ * Defines every function of the runtime that no other file here defines. Each prints its name and
+ * returns cudaErrorNotSupported. The list of functions is libdfhost.so's table. They are declared
+ * without parameters, which C's calling convention permits.
  */
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /*
- * Further functions that PyTorch uses: device properties, the capture's state. Its kernels cannot
- * run here (kernel.c); interpose/python/dfshim/host computes on the CPU instead.
+ * Further functions that PyTorch uses: device properties, state of captures. PyTorch's kernels
+ * cannot run here (kernel.c); interpose/python/dfshim/host computes on the CPU instead.
  */
 #include <stdio.h>
 #include <string.h>
