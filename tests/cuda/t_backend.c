@@ -100,8 +100,8 @@ START_TEST(near)
 END_TEST
 
 /*
- * Each of these keeps connectors in host memory or makes the daemon's stream an ordinary one;
- * everything still works.
+ * Features that a machine may lack. Without peer access connectors are in host memory; without
+ * work queues the daemon's stream has the highest priority. Everything still works.
  */
 START_TEST(refused)
 {

@@ -50,8 +50,8 @@ times fine.1.err "takes the GPU" 0
 auto again good
 tested again 0
 want again.1.err "dfshim's daemon takes the GPU"
-# Another version of NCCL may be faster, so it needs a test of its own. Another setting of NCCL also
-# does, but its result is kept beside the first.
+# Another version of NCCL may be faster, so a job with it needs a test of its own. A test with a
+# setting of NCCL serves later jobs with that setting.
 auto nccl good "DFSHIM_SELF_TEST_MS=0 FAKE_NCCL_VERSION=23004"
 left nccl "it has not been tested here"
 auto ring c-ring NCCL_ALGO=Ring

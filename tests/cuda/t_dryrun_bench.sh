@@ -1,6 +1,6 @@
 #!/bin/bash
-# Description: the tests and benchmarks of a GPU on the test driver, in three parts: PyTorch's jobs,
-# figures.
+# Description: scripts/gpu.sh with the GPU's tests and benchmarks, on the test driver. This part runs
+# PyTorch's jobs, and the benchmarks with their figures.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 # Plain jobs take the place of PyTorch's jobs. The test checks only that operations were executed.

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Description: the tests of a GPU on the test driver, in three parts: clients; programs that fail
-# and that hang.
+# Description: scripts/gpu.sh with the GPU's tests and benchmarks, on the test driver. This part runs
+# clients, and programs that fail or hang.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 # Each part runs by itself, as on a machine that is rented for some time. The results add up.

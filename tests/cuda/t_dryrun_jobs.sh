@@ -1,6 +1,6 @@
 #!/bin/bash
-# Description: the tests and benchmarks of a GPU on the test driver, in three parts: jobs, the
-# catalogue of deadlocks.
+# Description: scripts/gpu.sh with the GPU's tests and benchmarks, on the test driver. This part runs
+# jobs, and the catalogue of deadlocks.
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 passes t_disorder t_collectives

@@ -49,7 +49,7 @@ lanes 1024 DFSHIM_DEBUG=info disorder --ranks 2 --colls 40 --comms 40 --iters 5 
 [ "$(grep -c 'device 0 has 32 hardware queues, and more than 11 communicators: operations may wait for room' "$T/err")" = 1 ] ||
 	fail "not said: $(cat "$T/err")"
 # Programs of the deadlock interpreter. The first hangs if a lane fills its queue in the driver, the
-# second if the lanes of one rank are not counted,
+# second if the lanes of one rank are not counted.
 S=../tests/deadlock/interpreter/script
 ars() { for ((i = 0; i < $1; i++)); do echo -n "AR ${2/N/$i} s1; "; done; }
 printf '%s\n' "ranks 2" "comm A 0 1" "comm B 0 1" "0: $(ars 600 A) AR B s2; ssync s2; ssync s1" "1: AR B s2; ssync s2; $(ars 600 A) ssync s1" >"$T/deep.txt"
@@ -58,7 +58,7 @@ printf '%s\n' "ranks 2" "comm A 0 1" "comm B 0 1" "0: $(ars 600 A) AR B s2; ssyn
 	for ((i = 0; i < 40; i++)); do echo "comm O$i 0"; done
 	printf '%s\n' "0: AR P s1; K s1; $(ars 40 ON) AR Q s2; ssync s2; ssync s1" "1: sleep 300; AR Q s2; ssync s2; AR P s1; ssync s1"
 } >"$T/single.txt"
-# the third if a replay of a group waits for another operation of its group.
+# The third hangs if a replay of a group waits for another operation of its group.
 twice="cap c g; K c; { ; AR A c n=64; AR A c n=64; }; K c; endcap c g; launch g s; launch g s; AR A s n=64; ssync s; launch g s; ssync s"
 printf '%s\n' "ranks 2" "comm A 0 1" "0: $twice" "1: $twice" >"$T/twice.txt"
 # A captured group whose messages are on two streams is one group for NCCL too. NCCL connects two

@@ -26,7 +26,8 @@ on_ptx DFSHIM_THREADS=64 FAKE_CUDA_WEAK=1 p2pcheck --procs 3 --seed "$SEED"
 on_ptx DFSHIM_THREADS=64 splitcheck --procs 4
 on_ptx DFSHIM_THREADS=64 graphcheck --ranks 2
 on_ptx DFSHIM_THREADS=64 STREAM_ONLY=elapsed streamcheck
-# Aborts and destroys while operations run; more operations than connectors and submission slots.
+# Aborts and destroys while operations run; more operations than places for contexts (ways and
+# lines).
 on_ptx DFSHIM_THREADS=64 nbcheck --ranks 2
 on_ptx DFSHIM_THREADS=64 MANY_CASE=comms MANY_AMOUNT=8 many --ranks 4
 on_ptx DFSHIM_THREADS=64 MANY_CASE=outstanding MANY_AMOUNT=100 many --ranks 2

@@ -1,7 +1,7 @@
 /*
  * FAKE_CUDA_LOOKS=FILE: at exit, writes to FILE how many words in host memory were targets of
- * stream writes, and how often kernels on the emulator accessed one of them. On a real machine each
- * of these accesses would cross the bus.
+ * stream writes, and how often kernels on the emulator read one of them. On a real machine each of
+ * these reads would cross the bus.
  */
 #include <stdio.h>
 #include <stdlib.h>
