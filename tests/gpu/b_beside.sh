@@ -1,6 +1,7 @@
 #!/bin/bash
-# A program's own kernels beside an idle dfshim lose nothing, and beside one with small operations little more than one
-# of the multiprocessors: the same program with and without the preload, in turns.
+# A program's own kernels beside an idle dfshim must lose nothing; beside one with small operations,
+# little more than one multiprocessor's share. Runs the same program with and without the preload,
+# alternately.
 set -u
 . "$SRC/tests/gpu/lib.sh"
 P=$B/tests/gpu/beside

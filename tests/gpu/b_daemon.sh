@@ -1,14 +1,15 @@
 #!/bin/bash
-# The daemon's own steps, timed on the GPU, and the share of the copy bandwidth that a large AllReduce of two ranks on
-# one GPU reaches. For each byte of the message a rank of the ring reads its input, the slots and its input again for the
-# sum, and writes slots and output: 2 bytes read and 2 written, 8 on both ranks together. The copy, too, counts both.
+# Times the daemon's own steps on the GPU, and compares a large AllReduce of two ranks on one GPU
+# with the copy bandwidth. For each byte of the message, a rank of the ring reads its input, the
+# slots, and its input again for the sum, and writes the slots and its output. That makes 2 bytes
+# read and 2 written, or 8 bytes for both ranks. The copy counts reads and writes, too.
 set -u
 . "$SRC/tests/gpu/lib.sh"
 P=$B/tests/gpu/daemon
 [ -x "$P" ] || skip "built without nvcc"
 timeout 120 "$P" $((536870912 / (SLOW > 1 ? 64 : 1))) >"$T/steps" || cat "$T/steps"
 value() { awk -v k="$1" '$1 == "daemon:" && $2 == k {print $3}' "$T/steps"; }
-bench() { # name value unit limit; a value above the limit misses
+bench() { # NAME VALUE UNIT LIMIT: a value above the limit is a MISS
 	awk -v n="$1" -v v="$2" -v u="$3" -v l="$4" 'BEGIN {
 		if (v == "") printf "BENCH %s - %s target <=%s UNMEASURED\n", n, u, l
 		else printf "BENCH %s %.3f %s target <=%s %s\n", n, v, u, l, v <= l ? "ok" : "MISS"
@@ -24,7 +25,7 @@ echo "# a look at an empty submission ring: $(us "$(value empty)") us"
 size=$((268435456 / (SLOW > 1 ? 64 : 1)))
 LATENCY_SMALL=1 LATENCY_ROUNDS=5 LATENCY_MAX=$size timeout 100 env "${card_env[@]}" "$C/latency" --procs 2 --timeout 60 \
 	>"$T/allreduce" 2>"$T/err" || tail -3 "$T/err"
-# For two ranks the bus bandwidth is the message's bytes by its time.
+# For two ranks the bus bandwidth is the message's size divided by its time.
 busbw=$(awk -v b=$size '$1 == "latency:" && $2 == b {print $6}' "$T/allreduce" | tail -1)
 awk -v v="$busbw" -v c="$(value copy)" 'BEGIN {
 	if (v == "" || c == "") print "BENCH gpu.allreduce.2.copyshare - ratio target >=0.5 UNMEASURED"

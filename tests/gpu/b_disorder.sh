@@ -1,6 +1,6 @@
 #!/bin/bash
-# The cost of disorder on a GPU: test 1 in random orders against the same job in order. Medians of
-# three.
+# The cost of disorder on a GPU: the paper's test 1 in random orders, compared with the same job in
+# one order. Medians of three runs.
 set -u
 . "$SRC/tests/gpu/lib.sh"
 job=(--ranks 8 --colls 8 --iters "${ITERS:-$(few 200)}" --min 256 --max 1048576 --no-check --json --timeout 60)

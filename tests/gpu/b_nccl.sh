@@ -1,11 +1,12 @@
 #!/bin/bash
-# AllReduce of 2 and 4 ranks on one GPU, a process each: ours beside NCCL's own kernels on the same ranks, which NCCL
-# allows from 2.30 on with NCCL_MULTI_RANK_GPU_ENABLE=1. Medians; one run of each after the other, twice.
+# AllReduce of 2 and 4 ranks on one GPU, each in a process: dfshim compared with NCCL's own kernels
+# on the same ranks. NCCL permits several ranks on a GPU from 2.30 on, with
+# NCCL_MULTI_RANK_GPU_ENABLE=1. Medians; both are run alternately, twice.
 set -u
 . "$SRC/tests/gpu/lib.sh"
 export LATENCY_SMALL=1 LATENCY_ROUNDS=${LATENCY_ROUNDS:-11} LATENCY_MAX=${LATENCY_MAX:-268435456}
 
-# The newest NCCL that there is: the system's, or a Python package's.
+# Prints version and path of the newest NCCL: the system's, or a Python package's.
 newest_nccl() {
 	{
 		ldconfig -p | sed -n 's/.*libnccl\.so\.2 .*=> //p'
@@ -21,10 +22,10 @@ echo "# peer: NCCL ${version:-not found} ${nccl-}"
 able=
 [ -n "${version-}" ] && [ "$(printf '%s\n2.30\n' "$version" | sort -V | head -1)" = 2.30 ] && able=1
 
-# BOUND: seconds for all of it; measurements that have no time left are UNMEASURED, and each number
-# of ranks has its lines at once.
+# BOUND: seconds for everything. Measurements for which no time is left are UNMEASURED. The lines
+# for each number of ranks are printed as soon as they are known.
 end=$((SECONDS + ${BOUND:-480}))
-run() { # FILE COMMAND...: at most a fifth of it, and what is left
+run() { # FILE COMMAND...: for at most BOUND / 5, or the time that is left
 	local to=$1 left=$((end - SECONDS)) most=$((${BOUND:-480} / 5))
 	shift
 	[ "$left" -gt "$most" ] && left=$most

@@ -1,12 +1,12 @@
 /*
- * How fast a program's own kernels run: one bound by arithmetic and one by memory, medians. With
- * BESIDE_NCCL=idle it first makes a communicator, uses it once and keeps it, so that under the
- * preload an idle dfshim is beside them; with BESIDE_NCCL=busy two ranks on the same GPU, which
- * NCCL itself refuses, go on with small AllReduces meanwhile. A plain CUDA and NCCL program. Prints
+ * A plain CUDA and NCCL program that measures its own kernels: one bound by arithmetic, one by
+ * memory; medians. With BESIDE_NCCL=idle it first creates a communicator, uses it once and keeps
+ * it, so that under the preload an idle dfshim runs beside the kernels. With BESIDE_NCCL=busy two
+ * ranks on the same GPU, which NCCL itself refuses, make small AllReduces meanwhile. Prints
  * "beside: NAME MICROSECONDS".
  *
- * beside [BYTES [ROUNDS [TIMES]]]: of the memory, of the arithmetic, how often each is run and
- * counted.
+ * beside [BYTES [ROUNDS [TIMES]]]: size of the memory, length of the arithmetic, number of runs of
+ * each.
  */
 #include <algorithm>
 #include <atomic>
@@ -18,13 +18,13 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
-#define MUST(call)                                                                                           \
-	do {                                                                                                 \
-		int e_ = (int)(call);                                                                        \
-		if (e_) {                                                                                    \
-			fprintf(stderr, "%s:%d %s: error %d\n", __FILE__, __LINE__, #call, e_);              \
-			exit(3);                                                                             \
-		}                                                                                            \
+#define MUST(call)                                                                                 \
+	do {                                                                                       \
+		int e_ = (int)(call);                                                              \
+		if (e_) {                                                                          \
+			fprintf(stderr, "%s:%d %s: error %d\n", __FILE__, __LINE__, #call, e_);    \
+			exit(3);                                                                   \
+		}                                                                                  \
 	} while (0)
 
 __global__ void arithmetic(float *out, int rounds)
@@ -38,14 +38,15 @@ __global__ void arithmetic(float *out, int rounds)
 
 __global__ void copy(float4 *to, const float4 *from, size_t n)
 {
-	for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
+	for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
+	     i += (size_t)gridDim.x * blockDim.x)
 		to[i] = from[i];
 }
 
 static std::atomic<int> stop;
 static std::atomic<long> reduced;
 
-/* A rank that does nothing but small AllReduces. They agree on the end by one that says so. */
+/* A rank that makes small AllReduces only. The AllReduced word is 0 when a rank wants to stop. */
 static void busy(ncclUniqueId id, int rank)
 {
 	int on = 1, *word;
@@ -110,7 +111,8 @@ int main(int argc, char **argv)
 
 			MUST(cudaEventRecord(from, s));
 			if (which)
-				copy<<<sms * 8, 256, 0, s>>>((float4 *)b, (const float4 *)a, bytes / 16);
+				copy<<<sms * 8, 256, 0, s>>>((float4 *)b, (const float4 *)a,
+							     bytes / 16);
 			else
 				arithmetic<<<sms * 8, 256, 0, s>>>(b, rounds);
 			MUST(cudaEventRecord(to, s));
@@ -120,7 +122,8 @@ int main(int argc, char **argv)
 				times.push_back(ms);
 		}
 		std::sort(times.begin(), times.end());
-		printf("beside: %s %.2f\n", which ? "memory" : "arithmetic", times[times.size() / 2] * 1000);
+		printf("beside: %s %.2f\n", which ? "memory" : "arithmetic",
+		       times[times.size() / 2] * 1000);
 	}
 	stop = 1;
 	for (int i = 0; is_busy && i < 2; i++)

@@ -1,18 +1,17 @@
 /*
- * The cost of the daemon's own steps on this GPU, each timed where it happens: the kernel's
- * functions are included here and called by one block, over memory placed as the backend places it:
- * rings and originals pinned, lines in GPU memory, the block's state in shared memory. Medians over
- * many rounds, ns.
+ * The cost of the daemon's own steps on this GPU. The kernel's functions are included here and
+ * called by one block, on memory placed as the backend places it: rings and originals are pinned,
+ * lines are in GPU memory, the block's state is in shared memory. Medians over many rounds, in ns.
  *
- *   sqe       taking in one submission (dfk_sq_drain with one entry); timed on the device
- *   cqe       writing one completion (dfk_cq_push); timed on the device
- *   context   saving a context to its line and loading another from its; timed on the device
- *   cold      loading a context from pinned memory; timed on the device
- *   empty     a turn that finds nothing; timed on the device
- *   relaunch  from the host's launch to the kernel's first instruction, seen by the host
+ *   sqe       accepts one submission (dfk_sq_drain with one entry); timed on the device
+ *   cqe       writes one completion (dfk_cq_push); timed on the device
+ *   context   saves a context to its line and loads another one from its line; timed on the device
+ *   cold      loads a context from pinned memory; timed on the device
+ *   empty     a turn without work; timed on the device
+ *   relaunch  from the host's launch to the kernel's first instruction; timed on the host
  *   copy      GB/s of bytes read and written by a plain device-to-device copy
  *
- * Prints "daemon: NAME VALUE". daemon [BYTES]: of the copy.
+ * Prints "daemon: NAME VALUE". daemon [BYTES]: size of the copy.
  */
 #include "kernels/port.h"
 #include "kernels/abi.h"
@@ -22,7 +21,7 @@
 
 #define ROUNDS 400
 
-#define CTXS (DFK_WAYS + 1) /* taken in turn, none is ever found in shared memory */
+#define CTXS (DFK_WAYS + 1) /* used in turn, so none is ever found in shared memory */
 
 enum { SQE, CQE, CONTEXT, COLD, EMPTY, NR };
 
@@ -36,7 +35,8 @@ struct setup {
 	struct df_inst insts[1];
 	uint64_t done[CTXS];
 	uint64_t ns[NR][ROUNDS];
-	uint64_t go, ack; /* host: entry n is in the ring; device: it has been taken */
+	/* go: the host has put entry n into the ring; ack: the device has accepted it */
+	uint64_t go, ack;
 };
 
 static __device__ inline uint64_t cycles(void)
@@ -57,7 +57,7 @@ __global__ void steps(struct setup *s)
 
 	dfk_block_enter(&local, &s->d, 0);
 	for (int i = 0; i < ROUNDS; i++) {
-		/* All threads together, as the daemon does it. Thread 0 looks at the clock. */
+		/* All threads take part, as in the daemon. Thread 0 reads the clock. */
 		for (int c = 0; c < CTXS; c++) {
 			if (DFK_TID == 0) {
 				t = cycles();
@@ -70,7 +70,8 @@ __global__ void steps(struct setup *s)
 			if (DFK_TID == 0) {
 				t = cycles() - t;
 				fetch.way->used = local.turns;
-				if (i == 0) /* nothing was to be saved for the first ones */
+				/* the first contexts replace none, so nothing is saved */
+				if (i == 0)
 					for (int n = 0; n < ROUNDS; n++)
 						s->ns[COLD][n] = t;
 				else
@@ -90,7 +91,10 @@ __global__ void steps(struct setup *s)
 			t = cycles();
 			dfk_cq_push(blk, DF_CQE_DONE, dfk_at(blk, &s->ctx[CTXS - 1]));
 			s->ns[CQE][i] = cycles() - t;
-			/* Finished: the next one is taken over from its slot again. */
+			/*
+			 * Marks the operation as finished, so that the next one is loaded from its
+			 * slot again.
+			 */
 			dfk_at(blk, &s->ctx[CTXS - 1])->finished++;
 			dfk_queue_remove(blk, &s->ctx[CTXS - 1]);
 			dev_put(&s->ack, (uint64_t)i + 1);
@@ -171,7 +175,8 @@ int main(int argc, char **argv)
 		memcpy(sq[i & 1023].fixed, &s->inst[CTXS - 1].in, DF_KINST_FIXED);
 		__atomic_store_n(&s->blk.sq.tail, (uint32_t)i + 1, __ATOMIC_RELEASE);
 		__atomic_store_n(&s->go, i + 1, __ATOMIC_RELEASE);
-		for (uint64_t end = now_ns() + LIMIT_NS; __atomic_load_n(&s->ack, __ATOMIC_ACQUIRE) < i + 1;)
+		for (uint64_t end = now_ns() + LIMIT_NS;
+		     __atomic_load_n(&s->ack, __ATOMIC_ACQUIRE) < i + 1;)
 			if (now_ns() > end) {
 				printf("the kernel does not answer\n");
 				return 1;

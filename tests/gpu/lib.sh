@@ -1,18 +1,19 @@
-# Shared by the tests and benchmarks on a GPU. Sourced; B, T, SRC and SEED as for every test.
+# Shared by the tests and benchmarks on a GPU. Sourced; needs B, T, SRC and SEED as every test does.
 #
 # shellcheck shell=bash
 . "$SRC/tests/lib/clients.sh"
-# GPU_NODE: the file that says there is a GPU. tests/cuda/dryrun.sh names another, with the test
-# driver.
+# GPU_NODE: a file that exists if there is a GPU. tests/cuda/dryrun.sh names another one, and uses
+# the test driver.
 [ -e "${GPU_NODE:-/dev/nvidiactl}" ] || skip "no GPU: ${GPU_NODE:-/dev/nvidiactl} does not exist"
-# few NR: that number of samples or rounds, fewer where the machine is slow (SLOW).
+# few NR: prints this number of samples or rounds, divided by SLOW.
 few() { echo $(($1 / SLOW < 1 ? 1 : $1 / SLOW)); }
 
-# The preload as a user sets it, with the backend asked for by name and no way back to NCCL.
-# CARD_RUNTIME: a library that must precede the CUDA runtime that a program names by its path.
+# The preload as a user sets it, with the backend by name and without fallback to NCCL.
+# CARD_RUNTIME: a library that must precede a CUDA runtime which a program names by its path.
 card_env=("LD_PRELOAD=${SAN_RUNTIME-}$B/libdfshim.so${CARD_RUNTIME:+:$CARD_RUNTIME}" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1)
 
-# card CLIENT ARGS...: all ranks on the GPUs that there are; right, and executed by us.
+# card CLIENT ARGS...: runs the client with all ranks on the GPUs of this machine. It must succeed,
+# and dfshim must execute its operations.
 card() {
 	local c=$1 rc
 	shift

@@ -1,7 +1,8 @@
 /*
- * Shared by the litmus programs: a GPU or status 77, bounded spins on both sides, results as JSON
- * lines in $RESULTS/litmus.jsonl and on stdout. A program states facts about the machine; it fails
- * only if something that the design relies on without an alternative does not hold.
+ * Shared by the litmus programs. Without a GPU they exit with 77. All spins are bounded, on the CPU
+ * and on the GPU. Results are JSON lines in $RESULTS/litmus.jsonl and on stdout. A program states
+ * facts about the machine. It fails only if something does not hold that the design needs and has
+ * no alternative for.
  */
 #ifndef DF_TESTS_GPU_LITMUS_H
 #define DF_TESTS_GPU_LITMUS_H
@@ -24,7 +25,7 @@
 #include <unistd.h>
 #include <vector>
 
-#define LIMIT_NS 5000000000ull /* no spin of a kernel lasts longer */
+#define LIMIT_NS 5000000000ull /* longest spin of a kernel */
 
 static inline uint64_t now_ns(void)
 {
@@ -43,7 +44,7 @@ static inline void must_(cudaError_t e, const char *what, int line)
 }
 #define MUST(call) must_(call, #call, __LINE__)
 
-/* A driver function by its name and version, as our backend finds it. */
+/* Returns a driver function by name and version, found as dfshim's backend does, or nullptr. */
 template <typename F> static inline F driver(const char *name, unsigned version)
 {
 	cudaDriverEntryPointQueryResult found;
@@ -71,8 +72,8 @@ static inline batch_fn stream_batch(void)
 }
 
 /*
- * A stream of a green context that has at least eight multiprocessors of its own; 0: not with this
- * driver.
+ * Creates a stream of a green context that has at least eight multiprocessors of its own. Returns 0
+ * if this driver cannot.
  */
 static inline int green_stream(CUstream *out)
 {
@@ -104,8 +105,8 @@ static inline int green_stream(CUstream *out)
 static inline void result(const char *format, ...);
 
 /*
- * Skips without a GPU; names the machine whose facts follow; ends the process after that number of
- * seconds in any case.
+ * Exits with 77 without a GPU. Reports the machine. Ends the process after this number of seconds
+ * in any case.
  */
 static inline void litmus_start(const char *name, unsigned seconds)
 {
@@ -148,7 +149,7 @@ static inline void result(const char *format, ...)
 	fclose(f);
 }
 
-/* Pinned words that both sides see; each on its own line. */
+/* A pinned word that CPU and GPU see, alone on its cache line. */
 struct word {
 	uint64_t v;
 	uint64_t pad[15];
@@ -172,7 +173,7 @@ static inline void put(struct word *w, uint64_t v)
 	__atomic_store_n(&w->v, v, __ATOMIC_RELEASE);
 }
 
-/* Whether the word reached the value in time. */
+/* Waits until the word is at least v. Returns whether that happened in time. */
 static inline int until(const struct word *w, uint64_t v, uint64_t limit_ns)
 {
 	uint64_t end = now_ns() + limit_ns;
@@ -211,9 +212,9 @@ static __device__ inline int dev_until(uint64_t *p, uint64_t v)
 }
 
 /*
- * The program again with each number of connections as its argument. It is fixed when the context
- * is made: a process each, and this one has no context that could be in the way. Returns what
- * main() does.
+ * Runs the program again with each number of connections as its argument. The number is fixed when
+ * a context is created, so each run is a process of its own, and this process creates no context.
+ * Returns the exit status for main().
  */
 static inline int each_connections(const char *test, const char *program,
 				   const char *const *connections, int nr)

@@ -1,16 +1,17 @@
 /*
- * Where a driver blocks, and whether a kernel that stays sees later changes: how many entries a
- * stream takes that waits for a word; whether loading code returns behind such a stream, and
- * whether anything else can be launched meanwhile; whether a kernel that runs already sees memory
- * that is allocated, pinned or mapped later; whether a kernel in a green context with
- * multiprocessors of its own starts while the device is full of others.
+ * Where a driver blocks, and whether a running kernel sees later changes. How many entries does a
+ * stream accept that waits for a word? Does loading code return while such a stream exists, and can
+ * anything else be launched meanwhile? Does a running kernel see memory that is allocated, pinned
+ * or mapped later? Does a kernel in a green context with multiprocessors of its own start while
+ * other kernels fill the device?
  */
 #include "tests/gpu/litmus.h"
 
-#define HOLD_NS	  500000000ull /* a call that has not returned by then waits */
-#define STILL_NS  200000000ull /* a thread that puts nothing on a stream for this time is blocked */
-#define ENTRIES	  4096
-#define LATE	  0x1a7e000000000000ull
+#define HOLD_NS 500000000ull /* a call that has not returned by then counts as waiting */
+/* a thread that has enqueued nothing for this time counts as blocked */
+#define STILL_NS 200000000ull
+#define ENTRIES	 4096
+#define LATE	 0x1a7e000000000000ull
 
 __global__ void small(uint64_t *up)
 {
@@ -20,7 +21,7 @@ __global__ void lazy(uint64_t *up)
 {
 	dev_put(up, 2);
 }
-/* Reports the value at the address that it is given, again and again. */
+/* Reports the value at the address that it is given, once for each turn. */
 __global__ void reader(uint64_t *turn, uint64_t *at, uint64_t *answer, int turns)
 {
 	for (int i = 1; i <= turns && dev_until(turn, i); i++) {
@@ -41,7 +42,7 @@ __global__ void hog(uint64_t *up, uint64_t *leave)
 static struct word *w;
 static cudaStream_t user, relaunch;
 
-/* A stream that waits, until let_go(). */
+/* Makes the stream `user` wait until let_go(). */
 static void blocked(void)
 {
 	for (int i = 0; i < 8; i++)
@@ -50,7 +51,10 @@ static void blocked(void)
 	usleep(2000);
 }
 
-/* Does a launch on another stream start? It may block in turn, so it has its own thread. */
+/*
+ * Returns whether a launch on another stream starts. The launch may block, so it has a thread of
+ * its own.
+ */
 static int relaunches(std::thread &launcher)
 {
 	launcher = std::thread([] { small<<<1, 1, 0, relaunch>>>(&w[2].v); });
@@ -107,25 +111,28 @@ static void load(const char *how, std::function<void()> act)
 	caller.join();
 	launcher.join();
 	MUST(cudaDeviceSynchronize());
-	result("\"test\":\"load\",\"how\":\"%s\",\"waits\":%s,\"relaunch\":%s", how, waits ? "true" : "false",
-	       ok ? "true" : "false");
+	result("\"test\":\"load\",\"how\":\"%s\",\"waits\":%s,\"relaunch\":%s", how,
+	       waits ? "true" : "false", ok ? "true" : "false");
 }
 
 /*
- * Memory of which the driver knows the address space first and the pages later; 0: not with this
- * driver.
+ * Allocates memory by reserving addresses and mapping pages later. Returns nullptr if this driver
+ * cannot.
  */
 static uint64_t *mapped(void)
 {
-	auto granularity = driver<CUresult (*)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags)>(
+	auto granularity = driver<CUresult (*)(size_t *, const CUmemAllocationProp *,
+					       CUmemAllocationGranularity_flags)>(
 		"cuMemGetAllocationGranularity", 10020);
-	auto create = driver<CUresult (*)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
-					  unsigned long long)>("cuMemCreate", 10020);
-	auto reserve = driver<CUresult (*)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long)>(
-		"cuMemAddressReserve", 10020);
-	auto map = driver<CUresult (*)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long)>(
-		"cuMemMap", 10020);
-	auto access = driver<CUresult (*)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t)>("cuMemSetAccess", 10020);
+	auto create = driver<CUresult (*)(CUmemGenericAllocationHandle *, size_t,
+					  const CUmemAllocationProp *, unsigned long long)>(
+		"cuMemCreate", 10020);
+	auto reserve = driver<CUresult (*)(CUdeviceptr *, size_t, size_t, CUdeviceptr,
+					   unsigned long long)>("cuMemAddressReserve", 10020);
+	auto map = driver<CUresult (*)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle,
+				       unsigned long long)>("cuMemMap", 10020);
+	auto access = driver<CUresult (*)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t)>(
+		"cuMemSetAccess", 10020);
 	CUmemAllocationProp prop = {};
 	CUmemAccessDesc desc = {};
 	CUmemGenericAllocationHandle h;
@@ -136,8 +143,9 @@ static uint64_t *mapped(void)
 	prop.location.type = desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	if (!granularity || !create || !reserve || !map || !access ||
-	    granularity(&bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS || !bytes ||
-	    create(&h, bytes, &prop, 0) != CUDA_SUCCESS || reserve(&at, bytes, 0, 0, 0) != CUDA_SUCCESS ||
+	    granularity(&bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+	    !bytes || create(&h, bytes, &prop, 0) != CUDA_SUCCESS ||
+	    reserve(&at, bytes, 0, 0, 0) != CUDA_SUCCESS ||
 	    map(at, bytes, 0, h, 0) != CUDA_SUCCESS || access(at, bytes, &desc, 1) != CUDA_SUCCESS)
 		return nullptr;
 	return (uint64_t *)at;
@@ -150,12 +158,14 @@ static void late(void)
 		std::function<uint64_t *()> get;
 	};
 	std::vector<kind> kinds = {
-		{"device", [] {
+		{"device",
+		 [] {
 			 void *p = nullptr;
 			 cudaMalloc(&p, 4096);
 			 return (uint64_t *)p;
 		 }},
-		{"pinned", [] {
+		{"pinned",
+		 [] {
 			 void *p = nullptr;
 			 cudaHostAlloc(&p, 4096, cudaHostAllocPortable | cudaHostAllocMapped);
 			 return (uint64_t *)p;
@@ -175,16 +185,18 @@ static void late(void)
 		for (int i = 0; i < 8; i++)
 			put(&w[i], 0);
 		reader<<<1, 1, 0, stays>>>(&w[3].v, &w[4].v, &w[5].v, 2);
-		/* The first turn: it is there. */
+		/* The first turn shows that the kernel runs. */
 		put(&w[3], 1);
 		if (!until(&w[5], 1, 2000000000ull)) {
-			result("\"test\":\"late\",\"memory\":\"%s\",\"error\":\"the kernel does not start\"", k.name);
+			result("\"test\":\"late\",\"memory\":\"%s\",\"error\":\"the kernel does not start\"",
+			       k.name);
 			continue;
 		}
 		t = now_ns();
 		std::thread caller([&] {
 			p = k.get();
-			if (p && (cudaMemcpyAsync(p, &value, sizeof(value), cudaMemcpyDefault, copies) != cudaSuccess ||
+			if (p && (cudaMemcpyAsync(p, &value, sizeof(value), cudaMemcpyDefault,
+						  copies) != cudaSuccess ||
 				  cudaStreamSynchronize(copies) != cudaSuccess))
 				p = nullptr;
 			done = 1;
@@ -198,14 +210,15 @@ static void late(void)
 		caller.join();
 		MUST(cudaDeviceSynchronize());
 		seen = !waits && p && w[5].pad[0] == value;
-		result("\"test\":\"late\",\"memory\":\"%s\",\"available\":%s,\"waits\":%s,\"seen\":%s", k.name,
-		       p ? "true" : "false", waits ? "true" : "false", seen ? "true" : "false");
+		result("\"test\":\"late\",\"memory\":\"%s\",\"available\":%s,\"waits\":%s,\"seen\":%s",
+		       k.name, p ? "true" : "false", waits ? "true" : "false",
+		       seen ? "true" : "false");
 	}
 }
 
 /*
- * Beside kernels that fill the device: does one start in a green context with multiprocessors of
- * its own?
+ * Reports whether a kernel of another stream starts while kernels fill the device: on a stream of
+ * high priority, or in a green context with multiprocessors of its own.
  */
 static void split(const char *kind)
 {
@@ -215,7 +228,8 @@ static void split(const char *kind)
 
 	MUST(cudaGetDeviceProperties(&p, 0));
 	if (!strcmp(kind, "green") ? !green_stream((CUstream *)&daemon)
-				   : cudaStreamCreateWithPriority(&daemon, cudaStreamNonBlocking, -5) != cudaSuccess) {
+				   : cudaStreamCreateWithPriority(&daemon, cudaStreamNonBlocking,
+								  -5) != cudaSuccess) {
 		result("\"test\":\"split\",\"daemon\":\"%s\",\"available\":false", kind);
 		return;
 	}
@@ -232,12 +246,14 @@ static void split(const char *kind)
 	ok = until(&w[2], 1, HOLD_NS);
 	put(&w[1], 1);
 	MUST(cudaDeviceSynchronize());
-	result("\"test\":\"split\",\"daemon\":\"%s\",\"available\":true,\"started\":%s", kind, ok ? "true" : "false");
+	result("\"test\":\"split\",\"daemon\":\"%s\",\"available\":true,\"started\":%s", kind,
+	       ok ? "true" : "false");
 }
 
 int main()
 {
-	static const char code[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry one()\n{\nret;\n}\n";
+	static const char code[] =
+		".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry one()\n{\nret;\n}\n";
 	auto module_load = driver<CUresult (*)(CUmodule *, const void *)>("cuModuleLoadData", 2000);
 	CUmodule module;
 

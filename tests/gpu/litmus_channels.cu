@@ -1,20 +1,20 @@
 /*
- * Which streams share a hardware queue, so that one that waits holds up the other? Each stream in
- * turn waits for a word, and all others are to write theirs; those that do not, share. For streams
- * of several priorities, of a green context, of the thread, made in place of ones that were
- * destroyed, and made by another thread; with 8 and 32 connections. Then whether a stream that
- * waits for an event holds its queue as one that waits for a word does.
+ * Which streams share a hardware queue, so that a waiting stream blocks the other? Each stream in
+ * turn waits for a word, and every other stream writes its own word; those that do not share the
+ * queue. Tests streams of several priorities, of a green context, of the thread, streams that
+ * replace destroyed ones, and one made by another thread; with 8 and 32 connections. Finally tests
+ * whether a stream that waits for an event blocks its queue as one that waits for a word does.
  */
 #include "tests/gpu/litmus.h"
 
-#define STILL_NS 3000000ull /* a write that has not arrived by then is held up */
+#define STILL_NS 3000000ull /* a write that has not arrived by then counts as blocked */
 
 struct named {
 	std::string name;
 	cudaStream_t s;
 };
 static std::vector<named> streams;
-static struct word *w; /* 0: what is waited for; from 1 on: a stream's */
+static struct word *w; /* word 0: streams wait for it; the others are written by one stream each */
 static uint64_t turn;
 
 static cudaStream_t make(std::string name, int priority)
@@ -26,7 +26,7 @@ static cudaStream_t make(std::string name, int priority)
 	return s;
 }
 
-/* Returns the streams that are held up while one waits, and ends its wait. */
+/* While stream `but` waits, finds the streams that are blocked. Ends the wait and returns them. */
 static std::vector<size_t> held(size_t but)
 {
 	std::vector<size_t> out;
@@ -35,7 +35,7 @@ static std::vector<size_t> held(size_t but)
 	size_t i;
 
 	turn++;
-	/* The calls themselves may block: another thread lets go then. */
+	/* The calls themselves may block, so another thread ends the wait then. */
 	std::atomic<int> done{0};
 	std::thread rescue([&] {
 		uint64_t t = now_ns() + 500000000ull;
@@ -78,8 +78,8 @@ static void tell(const char *connections, size_t waiter)
 }
 
 /*
- * b waits for an event of a, which waits for a word: is c, which shares b's queue and not a's, held
- * up?
+ * Stream b waits for an event of stream a, which waits for a word. Reports whether a stream is
+ * blocked that shares b's queue and not a's.
  */
 static void events(const char *connections)
 {
@@ -130,7 +130,7 @@ static int one(const char *connections)
 			streams.push_back({"G" + std::to_string(i), green});
 	for (size_t k = 0; k < streams.size(); k++)
 		tell(connections, k);
-	/* In place of others. */
+	/* Streams that replace destroyed ones. */
 	for (i = 3; i < 6; i++) {
 		MUST(cudaStreamDestroy(streams[i].s));
 		MUST(cudaStreamCreateWithPriority(&streams[i].s, cudaStreamNonBlocking, least));

@@ -1,14 +1,15 @@
 /*
- * A resident kernel reads the same buffer again and again: does it see what a copy, a kernel or the
- * host put there, after an acquire of the word that says so? Every stale element is counted; one is
- * a failure.
+ * A resident kernel reads the same buffer again and again. After it has acquired a word, does it
+ * see the data that a copy, a kernel or the CPU wrote before that word? Counts stale elements; a
+ * single one is a failure.
  */
 #include "tests/gpu/litmus.h"
 
 #define ELEMS  4096
 #define ROUNDS 400
 
-__global__ void reader(uint64_t *up, uint64_t *ready, uint64_t *done, uint32_t *buf, uint64_t *stale)
+__global__ void reader(uint64_t *up, uint64_t *ready, uint64_t *done, uint32_t *buf,
+		       uint64_t *stale)
 {
 	__shared__ int ok;
 
@@ -66,13 +67,15 @@ int main()
 			for (int k = 0; k < ELEMS && how != 1; k++)
 				from[k] = i;
 			if (how == 0)
-				MUST(cudaMemcpyAsync(buf, from, ELEMS * 4, cudaMemcpyHostToDevice, user));
+				MUST(cudaMemcpyAsync(buf, from, ELEMS * 4, cudaMemcpyHostToDevice,
+						     user));
 			if (how == 1)
 				writer<<<ELEMS / 256, 256, 0, user>>>(buf, i);
 			if (how == 2)
 				put(&w[1], i);
 			else
-				write64((CUstream)user, (CUdeviceptr)&w[1].v, i, CU_STREAM_WRITE_VALUE_DEFAULT);
+				write64((CUstream)user, (CUdeviceptr)&w[1].v, i,
+					CU_STREAM_WRITE_VALUE_DEFAULT);
 			if (!until(&w[2], i, 3000000000ull))
 				break;
 		}
@@ -80,8 +83,8 @@ int main()
 		MUST(cudaDeviceSynchronize());
 		MUST(cudaMemcpy(&nr, stale, 8, cudaMemcpyDeviceToHost));
 		bad |= nr != 0 || i <= ROUNDS;
-		result("\"test\":\"fresh\",\"written_by\":\"%s\",\"rounds\":%u,\"stale\":%llu", names[how], i - 1,
-		       (unsigned long long)nr);
+		result("\"test\":\"fresh\",\"written_by\":\"%s\",\"rounds\":%u,\"stale\":%llu",
+		       names[how], i - 1, (unsigned long long)nr);
 	}
 	return bad;
 }

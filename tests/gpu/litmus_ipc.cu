@@ -1,7 +1,7 @@
 /*
- * Two processes on one GPU: does a kernel of one see words that a kernel of the other writes, in
- * device memory shared by CUDA IPC, while both run? (Without MPS they take turns; then it takes
- * time slices.)
+ * Two processes on one GPU: does a kernel of one see words that a kernel of the other writes in
+ * device memory shared by CUDA IPC, while both run? (Without MPS the processes alternate in time
+ * slices, so an answer takes longer.)
  */
 #include "tests/gpu/litmus.h"
 #include <sys/wait.h>
@@ -50,17 +50,21 @@ int main(int argc, char **argv)
 		}
 		MUST(cudaIpcOpenMemHandle((void **)&shared, h, cudaIpcMemLazyEnablePeerAccess));
 	}
-	/* The other process needs time to start: several launches of a kernel that gives up. */
+	/*
+	 * The other process needs time to start, so a kernel that gives up is launched several
+	 * times.
+	 */
 	t = now_ns();
 	for (int tries = 0; tries < 6 && nr < ROUNDS; tries++) {
-		ping<<<1, 1>>>(shared + (first ? 0 : 128), shared + (first ? 128 : 0), first, rounds);
+		ping<<<1, 1>>>(shared + (first ? 0 : 128), shared + (first ? 128 : 0), first,
+			       rounds);
 		MUST(cudaDeviceSynchronize());
 		MUST(cudaMemcpy(&nr, rounds, 8, cudaMemcpyDeviceToHost));
 	}
 	t = now_ns() - t;
-	result("\"test\":\"ipc\",\"side\":\"%s\",\"rounds\":%llu,\"ns\":%llu", first ? "owner" : "opener",
-	       (unsigned long long)nr, (unsigned long long)t);
+	result("\"test\":\"ipc\",\"side\":\"%s\",\"rounds\":%llu,\"ns\":%llu",
+	       first ? "owner" : "opener", (unsigned long long)nr, (unsigned long long)t);
 	if (first)
-		sleep(2); /* the memory is ours: the other side may still look */
+		sleep(2); /* this process owns the memory, and the other one may still read it */
 	return nr != ROUNDS;
 }

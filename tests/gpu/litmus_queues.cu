@@ -1,11 +1,11 @@
 /*
- * Streams that wait for a word hold a hardware queue: does a kernel still start when k streams
- * wait? On a stream like theirs, on one of the highest priority, in a green context; with 1, 8 and
- * 32 connections.
+ * Streams that wait for a word occupy a hardware queue. Does a kernel still start while k streams
+ * wait? Tests a stream of the same priority, one of the highest priority, and one in a green
+ * context; with 1, 8 and 32 connections.
  */
 #include "tests/gpu/litmus.h"
 
-#define HOLD_NS 500000000ull /* a kernel that has not started by then does not start */
+#define HOLD_NS 500000000ull /* a kernel that has not started by then counts as blocked */
 
 __global__ void started(uint64_t *up)
 {
@@ -33,7 +33,7 @@ static void one(const char *connections, const char *kind, int waits)
 		MUST(cudaStreamCreateWithPriority(&daemon, cudaStreamNonBlocking,
 						  !strcmp(kind, "priority") ? greatest : least));
 	}
-	/* The kernel is loaded before anything waits. */
+	/* The kernel is loaded before any stream waits. */
 	started<<<1, 1, 0, daemon>>>(&w[0].v);
 	error = cudaGetLastError();
 	if (error == cudaSuccess)
@@ -45,7 +45,7 @@ static void one(const char *connections, const char *kind, int waits)
 	}
 	put(&w[0], 0);
 	/*
-	 * Streams and waits that are added may block, and so may the launch: another thread lets go
+	 * Creating streams, adding waits and launching may block, so another thread ends the waits
 	 * then.
 	 */
 	t = now_ns();
@@ -85,6 +85,6 @@ int main(int argc, char **argv)
 				one(argv[1], k, n);
 		return 0;
 	}
-	/* At worst each takes 15 times three HOLD_NS. */
+	/* In the worst case each run takes 15 times three HOLD_NS. */
 	return each_connections("queues", argv[0], connections, 3);
 }

@@ -1,6 +1,6 @@
 /*
- * A ring from the host to a kernel and one back, with free-running indices, as the daemon has them:
- * is every entry whole when the index that reveals it is seen?
+ * A ring from the CPU to a kernel and one back, with free-running indices, as in the daemon: is
+ * every entry complete when the index that publishes it is seen?
  */
 #include "tests/gpu/litmus.h"
 

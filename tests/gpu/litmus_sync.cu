@@ -1,8 +1,8 @@
 /*
- * Which calls wait for a running kernel, or for a stream that waits for a word? Each is made on a
- * thread of its own while the main thread watches; after half a second the cause of a possible wait
- * is removed. Meanwhile another thread launches a small kernel: does it start although a thread is
- * inside the call (relaunch)?
+ * Which calls wait for a running kernel, or for a stream that waits for a word? Each call is made
+ * by a thread of its own, and the main thread watches. After half a second it removes the cause of
+ * a possible wait. Meanwhile another thread launches a small kernel: does the kernel start while
+ * the call is in progress ("relaunch")?
  */
 #include "tests/gpu/litmus.h"
 
@@ -15,14 +15,14 @@ __global__ void small(uint64_t *up)
 {
 	dev_put(up, 1);
 }
-/* First launched inside a case, each in one of its own: loading it may synchronise. */
+/* Each case launches an instance of its own for the first time: loading it may synchronise. */
 template <int CASE> __global__ void lazy(uint64_t *up)
 {
 	dev_put(up, 2);
 }
 /*
- * It needs more local memory for each thread than any kernel before it: the driver gets that at its
- * first launch.
+ * Needs more local memory for each thread than any kernel before it. The driver allocates that at
+ * the first launch.
  */
 template <int CASE> __global__ void deep(uint64_t *up, int n)
 {
@@ -38,8 +38,8 @@ template <int CASE> __global__ void deep(uint64_t *up, int n)
 static char pageable[1 << 20], registered[1 << 20];
 
 /*
- * Memory that is mapped by hand, one step after the other; the steps are 0 where the driver has no
- * such functions.
+ * The objects of memory that is mapped step by step. The steps do nothing if the driver does not
+ * have these functions.
  */
 static struct {
 	CUmemAllocationProp prop;
@@ -206,14 +206,14 @@ int main()
 			}
 			usleep(2000);
 			t = now_ns();
-			/* It has a context, without which the driver's own functions may fail. */
+			/* This gives the thread a context, which functions of the driver need. */
 			std::thread caller([&] {
 				cudaSetDevice(0);
 				c.act();
 				done = 1;
 			});
 			usleep(2000);
-			/* May block in turn, so it has its own thread. */
+			/* The launch may block, so it has a thread of its own. */
 			std::thread launcher([&] { small<<<1, 1, 0, relaunch>>>(&w[2].v); });
 			relaunched = until(&w[2], 1, HOLD_NS / 2);
 			while (!done && now_ns() - t < HOLD_NS)

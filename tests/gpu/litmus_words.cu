@@ -1,7 +1,7 @@
 /*
- * Words between the host, a stream and a resident kernel: does each hop arrive, and how long does
- * it take? Of the last one the kernel's word is in GPU memory, and the stream writes one for the
- * host behind it: `early` counts how often the host saw its own first.
+ * Words between the CPU, a stream and a resident kernel: does each arrive, and how long does it
+ * take? In the last case the kernel's word is in GPU memory, and the stream writes it before a word
+ * for the CPU. `early` counts how often the CPU saw its word before the kernel's was written.
  */
 #include "tests/gpu/litmus.h"
 
@@ -18,7 +18,7 @@ __global__ void echo(uint64_t *up, uint64_t *in, uint64_t *out, int rounds)
 	}
 }
 
-/* As the runtime does: GPU memory first. */
+/* Writes the word in GPU memory first, as the runtime does. */
 static void write_both(batch_fn batch, cudaStream_t s, uint64_t *near, uint64_t *word, int i)
 {
 	CUstreamBatchMemOpParams op[2] = {};
@@ -55,7 +55,8 @@ int main()
 	MUST(cudaDeviceSynchronize());
 	for (int how = 0; how < 4; how++) {
 		static const char *names[] = {"host-kernel-host", "stream-kernel-host",
-					      "host-kernel-stream-host", "stream-kernel-host, near"};
+					      "host-kernel-stream-host",
+					      "stream-kernel-host, near"};
 		std::vector<double> ns;
 		int i, early = 0;
 
@@ -63,7 +64,8 @@ int main()
 		echo<<<1, 1, 0, daemon>>>(&w[0].v, how == 3 ? near : &w[1].v, &w[2].v, ROUNDS);
 		MUST(cudaGetLastError());
 		if (!until(&w[0], 1, 2000000000ull)) {
-			result("\"test\":\"words\",\"hop\":\"%s\",\"kernel\":\"did not start\"", names[how]);
+			result("\"test\":\"words\",\"hop\":\"%s\",\"kernel\":\"did not start\"",
+			       names[how]);
 			bad = 1;
 			break;
 		}
@@ -73,18 +75,24 @@ int main()
 
 			if (how == 2) {
 				wait64(user, (CUdeviceptr)&w[2].v, i, CU_STREAM_WAIT_VALUE_GEQ);
-				write64(user, (CUdeviceptr)&w[3].v, i, CU_STREAM_WRITE_VALUE_DEFAULT);
+				write64(user, (CUdeviceptr)&w[3].v, i,
+					CU_STREAM_WRITE_VALUE_DEFAULT);
 			}
 			t = now_ns();
 			if (how == 1)
-				write64(user, (CUdeviceptr)&w[1].v, i, CU_STREAM_WRITE_VALUE_DEFAULT);
+				write64(user, (CUdeviceptr)&w[1].v, i,
+					CU_STREAM_WRITE_VALUE_DEFAULT);
 			else if (how == 3)
 				write_both(batch, user, near, &w[4].v, i);
 			else
 				put(&w[1], i);
-			/* Every other round looks at the order, and takes longer for it. */
+			/*
+			 * Every other round checks the order. These rounds take longer and are not
+			 * timed.
+			 */
 			if (how == 3 && i % 2 && until(&w[4], i, 2000000000ull)) {
-				MUST(cudaMemcpyAsync(copy, near, sizeof(*near), cudaMemcpyDefault, third));
+				MUST(cudaMemcpyAsync(copy, near, sizeof(*near), cudaMemcpyDefault,
+						     third));
 				MUST(cudaStreamSynchronize(third));
 				early += *copy < (uint64_t)i;
 			}

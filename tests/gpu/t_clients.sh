@@ -1,18 +1,18 @@
 #!/bin/bash
-# Point-to-point, communicators, errors, non-blocking communicators, graphs: the clients of the CPU
-# backend's tests.
+# Point-to-point, communicators, errors, non-blocking communicators and graphs, with the clients of
+# the CPU backend's tests.
 set -u
 . "$SRC/tests/gpu/lib.sh"
 for n in 1 2 4 7; do
 	card p2pcheck --ranks $n --seed "$SEED"
 done
 card p2pcheck --procs 3 --seed "$SEED"
-# Ranks of one GPU read one another's buffers, which are written as soon as an operation has ended or was aborted. Its messages have more
-# slices than a connector has slots of this size.
+# Ranks of one GPU read one another's buffers, which the client overwrites as soon as an operation
+# has ended or was aborted. Messages have more slices than a connector has slots of this size.
 export DFSHIM_SLOT_KB=128
 CUDA_VISIBLE_DEVICES=0 card refcheck --ranks 2 --seed "$SEED"
 grep -q '"by_reference": [1-9]' "$T/stats" || fail "refcheck: no slice by reference: $(cat "$T/stats")"
-# So do ranks of GPUs that have access to each other.
+# Ranks of GPUs with access to each other do the same.
 card refcheck --ranks 4 --seed "$SEED"
 unset DFSHIM_SLOT_KB
 card splitcheck --ranks 5
@@ -27,7 +27,7 @@ card streamcheck
 MANY_CASE=comms MANY_AMOUNT=$(few 64) card many --ranks 4
 MANY_CASE=outstanding MANY_AMOUNT=$(few 1000) card many --ranks 4
 MANY_CASE=waiting MANY_AMOUNT=40 card many --ranks 2 --procs 2
-# The connectors of messages of many sizes stay under a bound.
+# The memory of connectors for messages of many sizes stays bounded.
 MANY_CASE=sizes MANY_AMOUNT=$(few 10000) DFSHIM_CONNECTOR_MB=64 card many --ranks 2
 most=$(jq -s 'map(.connector_bytes) | max' "$T/stats")
 [ "$most" -le $((128 << 20)) ] || fail "connectors of $((most >> 20)) MiB under DFSHIM_CONNECTOR_MB=64"

@@ -1,8 +1,9 @@
 #!/bin/bash
-# All collectives, types, operations, in and out of place, on one GPU with 2, 4 and 8 ranks, in threads and processes.
+# All collectives, types and operations, in and out of place, on one GPU with 2, 4 and 8 ranks, in
+# threads and processes.
 set -u
 . "$SRC/tests/gpu/lib.sh"
-# All of it, where there is time.
+# Everything, if the machine is fast enough.
 part=()
 [ "$SLOW" = 1 ] || part=(--sample "$(few 2000)")
 card collcheck --ranks 2 "${part[@]}" --seed "$SEED"

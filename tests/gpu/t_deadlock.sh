@@ -1,6 +1,7 @@
 #!/bin/bash
-# The catalogue of deadlocks on a GPU, by our rules and with strict order and no release. The CPU
-# backend executes NCCL's rules: a GPU that hangs in NCCL's kernels cannot be asked to continue.
+# The catalogue of deadlocks on a GPU: under dfshim, and with strict order and no release. NCCL's
+# rules are executed only by the CPU backend's tests: a GPU that hangs in NCCL's kernels cannot be
+# made to continue.
 set -u
 . "$SRC/tests/gpu/lib.sh"
 export BACKEND=cuda

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The litmus programs: what the design relies on, as facts of this machine's GPU and driver. Results, one JSON line a
-# fact, go to $RESULTS/litmus.jsonl.
+# The litmus programs: assumptions of the design, as facts of this machine's GPU and driver.
+# Results, one JSON line for each fact, go to $RESULTS/litmus.jsonl.
 set -u
 export RESULTS=${RESULTS:-$SRC/build/results}
 case $RESULTS in /*) ;; *) RESULTS=$SRC/$RESULTS ;; esac
@@ -10,7 +10,8 @@ bad=0 ran=0
 for p in "$B"/tests/gpu/litmus_*; do
 	case $p in *.*) continue ;; esac
 	[ -x "$p" ] || continue
-	# One that hangs ends with its context; the next ones go on. litmus_sync and litmus_queues take the longest.
+	# A program that hangs is killed together with its context, and the next ones are run.
+	# litmus_sync and litmus_queues take the longest.
 	timeout -k 5 "${EACH:-110}" "$p"
 	rc=$?
 	[ $rc = 77 ] && continue

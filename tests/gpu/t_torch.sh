@@ -1,8 +1,8 @@
 #!/bin/bash
-# PyTorch, unmodified, four ranks on one GPU: training jobs against the same job on one process,
-# point-to-point, graphs, the end of groups, and two groups in opposite orders with device
-# synchronisations. TORCH_PYTHON: the Python that has it. tests/cuda/t_torch.sh runs the same on the
-# test driver.
+# Unmodified PyTorch, four ranks on one GPU: training jobs compared with the same job in one
+# process, point-to-point, graphs, the end of groups, and two groups in opposite orders with device
+# synchronisations. TORCH_PYTHON: a Python with PyTorch. tests/cuda/t_torch.sh runs the same jobs on
+# the test driver.
 set -u
 . "$SRC/tests/gpu/lib.sh"
 py=${TORCH_PYTHON:-python3}
@@ -20,7 +20,7 @@ for case in ${CASES-ddp fsdp2 tensor_parallel pipeline ring graphs groups end co
 		"$SRC/tests/gpu/torch_jobs.py" "$case" >"$T/$case.log" 2>&1
 	rc=$?
 	ran=1
-	# By its trace, which is there however a process ends: the jobs leave by os._exit().
+	# Judged by the trace, which exists however a process ends: the jobs end by os._exit().
 	"$B/dfshim" check "$T/trace/$case" >"$T/check" 2>&1
 	if [ $rc = 0 ] && grep -qE ' [1-9][0-9]* operations \([1-9]' "$T/check"; then
 		echo "ok   $case"

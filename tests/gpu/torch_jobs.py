@@ -24,7 +24,7 @@ import torch.nn.functional as F
 
 STEPS = 12
 WIDTH = 64
-BATCH = 16  # of one rank
+BATCH = 16  # for each rank
 
 
 def mlp(layers=4):
@@ -36,14 +36,14 @@ def mlp(layers=4):
 
 
 def data(step, ranks):
-    """The whole batch of a step: the same on all ranks."""
+    """Returns the whole batch of a step, the same on all ranks."""
     gen = torch.Generator().manual_seed(1000 + step)
     x = torch.randn(BATCH * ranks, WIDTH, generator=gen)
     return x, x[:, :8].sin()
 
 
 def reference(model, ranks, device):
-    """Losses of the job on one process."""
+    """Returns the losses of the job in one process."""
     model = model.to(device)
     opt = torch.optim.SGD(model.parameters(), lr=0.05)
     losses = []
@@ -139,7 +139,7 @@ def pipeline(device):
     share = -(-len(parts) // ranks)
     mine = nn.Sequential(*parts[rank * share : (rank + 1) * share]).to(device)
     stage = PipelineStage(mine, rank, ranks, device)
-    # The mean over all micro-batches is what one process computes over the batch.
+    # The mean over all micro-batches is the loss that one process computes for the batch.
     schedule = Schedule1F1B(stage, n_microbatches=2 * ranks, loss_fn=F.mse_loss)
     opt = torch.optim.SGD(mine.parameters(), lr=0.05)
     ours = []
@@ -161,7 +161,7 @@ def pipeline(device):
 
 
 def ring(device):
-    """batch_isend_irecv around the ring, both ways at once, and with sizes that change."""
+    """batch_isend_irecv around the ring, in both directions at once, with different sizes."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for size in (1, 1000, 1 << 18):
         out = torch.full((size,), float(rank), device=device)
@@ -172,7 +172,7 @@ def ring(device):
             dist.P2POp(dist.irecv, left, (rank - 1) % ranks),
             dist.P2POp(dist.irecv, right, (rank + 1) % ranks),
         ]
-        if ranks == 2:  # both neighbours are one rank: the order of the messages counts
+        if ranks == 2:  # both neighbours are the same rank, so the order of the messages matters
             ops = ops[:1] + ops[2:3]
             right.fill_(float(1 - rank))
         for work in dist.batch_isend_irecv(ops):
@@ -191,7 +191,7 @@ def graphs(device):
     x = torch.zeros(4096, device=device)
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
-        dist.all_reduce(x)  # the communicator exists before the capture, as PyTorch asks
+        dist.all_reduce(x)  # the communicator must exist before the capture, as PyTorch requires
     side.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -214,12 +214,14 @@ def graphs(device):
 
 
 def groups(device):
-    """Two groups used in opposite orders, a device synchronisation in between: hangs by NCCL's rules."""
+    """Two groups used in opposite orders with a device synchronisation in between: hangs by
+    NCCL's rules.
+    """
     rank, ranks = dist.get_rank(), dist.get_world_size()
     a, b = dist.new_group(), dist.new_group()
     x = torch.ones(1 << 16, device=device)
     y = torch.ones(1 << 16, device=device)
-    for group, t in ((a, x), (b, y)):  # connected in one order first: what follows is the disorder alone
+    for group, t in ((a, x), (b, y)):  # connect both in one order first
         dist.all_reduce(t, group=group)
         t.fill_(1)
     if device.type == "cuda":
@@ -241,7 +243,7 @@ def groups(device):
 
 
 def end(device):
-    """destroy, and abort with work in flight; another group works afterwards."""
+    """Destroys a group, and aborts one with work in flight; another group works afterwards."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for how in ("destroy", "abort"):
         group = dist.new_group()
@@ -251,7 +253,7 @@ def end(device):
         if how == "destroy" or device.type != "cuda":
             dist.destroy_process_group(group)
             continue
-        if rank == 0:  # the others never join: only the abort can end it
+        if rank == 0:  # the others never take part, so only the abort can end it
             dist.all_reduce(x, group=group, async_op=True)
             time.sleep(0.5)
         group._get_backend(device).abort()
@@ -263,7 +265,7 @@ def end(device):
 
 
 def collectives(device):
-    """What torch.distributed offers, each against what it must give."""
+    """Functions of torch.distributed, each compared with its expected result."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     total = ranks * (ranks + 1) / 2
     cuda = device.type == "cuda"
@@ -333,7 +335,7 @@ def collectives(device):
 
 
 def only_cuda(device, rank, ranks, full, same, each):
-    """What gloo does not have."""
+    """Functions that gloo does not have."""
     total = ranks * (ranks + 1) / 2
     x = full(rank + 1)
     dist.all_reduce(x, op=dist.ReduceOp.AVG)
@@ -381,7 +383,7 @@ def only_cuda(device, rank, ranks, full, same, each):
 
 
 def eager(device):
-    """Communicators made at once, and by ncclCommSplit; the rest as above."""
+    """Communicators that are created at once, and by ncclCommSplit; then collectives()."""
     ranks = dist.get_world_size()
     group = dist.split_group(split_ranks=[list(range(ranks))])
     x = torch.ones(1000, device=device)
@@ -409,7 +411,7 @@ def main():
     CASES[args.case](device)
     dist.barrier()
     dist.destroy_process_group()
-    # Loaded modules may start threads of their own: leave without waiting for them.
+    # Loaded modules may have started threads: end without waiting for them.
     sys.stdout.flush()
     os._exit(0)
 
