@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a program of programs/ with libdfhost.so preloaded: preload.sh PROGRAM [ARGS...]. NCCL=1: and libdfnccl.so, so
-# that streams share hardware queues.
+# preload.sh PROGRAM [ARGS...]: runs a program of programs/ with libdfhost.so preloaded. NCCL=1:
+# also with libdfnccl.so, so that streams share hardware queues.
 set -eu
 host=$B/libdfhost.so
 if [ ! -e "$host" ]; then

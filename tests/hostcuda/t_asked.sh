@@ -1,6 +1,7 @@
 #!/bin/bash
-# libdfhost.so has every function that PyTorch, Triton, CuPy and nccl4py ask for (asked.txt, made by
-# scripts/list_cuda_symbols.sh), except those of newer drivers, which a driver of CUDA 13.0 does not have either.
+# libdfhost.so has every function that PyTorch, Triton, CuPy and nccl4py look up (asked.txt, made by
+# scripts/list_cuda_symbols.sh), except those of newer drivers, which a driver of CUDA 13.0 does not
+# have either.
 set -eu
 export LC_ALL=C
 host=$B/libdfhost.so

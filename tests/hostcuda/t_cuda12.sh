@@ -1,6 +1,7 @@
 #!/bin/bash
-# Programs that were linked with CUDA 12's runtime end in libdfhost.so as well, in that release's forms:
-# a fake libcudart.so.12 with its version node, whose functions all fail, and a program against it.
+# Programs that were linked with CUDA 12's runtime also use libdfhost.so, with that release's forms
+# of functions and structures. The test makes a libcudart.so.12 with its version node, whose
+# functions all fail, and links a program with it.
 set -eu
 [ -e "$B/libdfhost.so" ] || { echo "skipped: built without the CUDA headers"; exit 77; }
 cc=$(command -v cc || command -v gcc) || { echo "skipped: no C compiler"; exit 77; }

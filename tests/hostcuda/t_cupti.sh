@@ -1,6 +1,7 @@
 #!/bin/bash
-# CUPTI's names: a process that has libdfhost.so preloaded finds ours; they refuse in one line and never crash. The table has
-# all functions of the installed headers, and every row is exported.
+# CUPTI's names: a process with libdfhost.so preloaded finds its functions. They refuse with one
+# line and never crash. The table has all functions of the installed headers, and every row is
+# exported.
 set -eu
 export LC_ALL=C
 [ -e "$B/libdfhost.so" ] || { echo "skipped: built without the CUDA headers"; exit 77; }

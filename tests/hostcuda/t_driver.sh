@@ -1,5 +1,6 @@
 #!/bin/bash
-# See p_driver.c: with libdfhost.so preloaded; and found through NVIDIA's names for it, without a preload.
+# Runs p_driver.c with libdfhost.so preloaded, and without a preload, where libdfhost.so is found
+# under NVIDIA's names.
 set -eu
 out=$(tests/hostcuda/preload.sh p_driver 2>&1) || {
 	rc=$?

@@ -1,6 +1,6 @@
 /*
  * Shared by the CUDA programs p_*.c. They are plain programs of the runtime API; the preload
- * decides which runtime answers. A failed check ends the program with file and line.
+ * decides which runtime they use. A failed check ends the program with file and line.
  */
 #ifndef DF_TEST_CU_H
 #define DF_TEST_CU_H
@@ -26,7 +26,7 @@
 		}                                                                                  \
 	} while (0)
 
-/* The call must return exactly this code. */
+/* Ends the program unless the call returns exactly this code. */
 #define GIVES(want, call)                                                                          \
 	do {                                                                                       \
 		cudaError_t got_ = (call);                                                         \
@@ -38,7 +38,7 @@
 	} while (0)
 #define CU(call) GIVES(cudaSuccess, call)
 
-/* A gate that a host function waits at until the program opens it. */
+/* A host function that gets a gate waits until the program opens the gate. */
 struct gate {
 	uint32_t open, arrived; /* atomic */
 };
@@ -73,7 +73,7 @@ static inline const struct df_backend *hostcuda(void)
 	return get();
 }
 
-/* $SEED or a new one, printed; xorshift from there. */
+/* Returns $SEED or a new seed, and prints it. It is the first state for next() (xorshift). */
 static inline uint64_t seed(void)
 {
 	const char *s = getenv("SEED");

@@ -1,6 +1,6 @@
 /*
- * For programs that use the driver beside the runtime: it is found by its name while they run, as
- * programs do.
+ * For programs that use the driver beside the runtime. The driver is opened by its name at run
+ * time, as programs do.
  */
 #ifndef DF_TEST_DRV_H
 #define DF_TEST_DRV_H
@@ -15,7 +15,7 @@ static inline void driver_open(void)
 	CHECK(driver);
 }
 
-/* The function of that symbol. */
+/* Returns the driver's function with this symbol. */
 #define DRV(name)                                                                                  \
 	({                                                                                         \
 		__typeof__(&name) fn_;                                                             \

@@ -1,5 +1,6 @@
 /*
- * CUPTI as a profiler opens it: its version, the time, refusals, and their text.
+ * CUPTI, opened as a profiler does: its version, its clock, refused functions, and the texts of
+ * errors.
  */
 #include <dlfcn.h>
 #include "tests/hostcuda/programs/cu.h"

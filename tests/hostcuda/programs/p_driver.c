@@ -1,7 +1,7 @@
 /*
- * The driver beside the runtime, found by its name as programs do: handles and memory of one are
- * the other's; contexts are a stack of a thread's; words are waited for in each of the four ways;
- * functions that are not served say so and break nothing.
+ * The driver beside the runtime, opened by its name as programs do. Both share handles and memory.
+ * Each thread has a stack of contexts. Streams wait for words in each of the four ways. Functions
+ * that are not implemented return an error and break nothing.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -32,7 +32,7 @@ static void contexts(void)
 	OK(DRV(cuCtxCreate_v2)(&other, 0, 0));
 	CU(cudaGetDevice(&device));
 	CHECK(device == 0);
-	/* The runtime's choice replaces what is on top. */
+	/* cudaSetDevice() replaces the top of the stack. */
 	CU(cudaSetDevice(2));
 	OK(DRV(cuCtxGetDevice)(&dev));
 	CHECK(dev == 2);
@@ -50,7 +50,7 @@ static void contexts(void)
 	OK(DRV(cuDevicePrimaryCtxRelease_v2)(1));
 	SAYS(CUDA_ERROR_INVALID_CONTEXT, DRV(cuDevicePrimaryCtxRelease_v2)(1));
 	SAYS(CUDA_ERROR_INVALID_DEVICE, DRV(cuDevicePrimaryCtxRetain)(&primary, 99));
-	/* The device that the runtime has used is current to the driver. */
+	/* The device that the runtime uses is current for the driver, too. */
 	CU(cudaSetDevice(0));
 	OK(DRV(cuStreamCreate)(&s, 0));
 	OK(DRV(cuStreamGetCtx)(s, &now));
@@ -95,7 +95,7 @@ static void memory(void)
 	OK(DRV(cuMemcpy2D_v2)(&box));
 	OK(DRV(cuMemcpyDtoH_v2)(got, p, sizeof(got)));
 	CHECK(got[0] == 0 && got[3] == 3 && got[4] == 0xabcd1234 && got[8] == 4 && got[27] == 15);
-	/* The runtime's memory, the driver's free; and an error that only the driver reports. */
+	/* The driver frees the runtime's memory. A size of 0 is an error only in the driver. */
 	CU(cudaFree((void *)p));
 	CU(cudaMalloc((void **)&p, 64));
 	OK(DRV(cuMemFree_v2)(p));
@@ -105,7 +105,9 @@ static void memory(void)
 	SAYS(CUDA_ERROR_OUT_OF_MEMORY, DRV(cuMemAlloc_v2)(&p, (size_t)1 << 50));
 }
 
-/* The stream goes on at the value that the test asks for, and not before. */
+/*
+ * The stream must continue at the value `then`, and must wait at the values `before` and `not_yet`.
+ */
 static void word(unsigned flags, uint64_t before, uint64_t not_yet, uint64_t value, uint64_t then)
 {
 	uint64_t *w;
@@ -141,7 +143,7 @@ static void words(void)
 	word(CU_STREAM_WAIT_VALUE_EQ, 9, 6, 5, 5);
 	word(CU_STREAM_WAIT_VALUE_AND, 1, 2, 12, 8);
 	word(CU_STREAM_WAIT_VALUE_NOR, ~0ull, ~1ull, 1, ~2ull);
-	/* A word of 32 bits: the bytes beside it do not count. */
+	/* The word has 32 bits: the bytes after it do not count. */
 	word(0x100 | CU_STREAM_WAIT_VALUE_GEQ, 0, 0xff00000004, 5, 5);
 	word(0x100 | CU_STREAM_WAIT_VALUE_EQ, 0, 0x500000000, 5, 0x700000005);
 	word(0x100 | CU_STREAM_WAIT_VALUE_NOR, 0xffffffff, 0xfffffffe, 1, 0xfffffffd);
@@ -167,8 +169,8 @@ static void words(void)
 }
 
 /*
- * Captured, and added by hand: nodes that can be read and changed, in the graph and in what was
- * made of it.
+ * Nodes for words, captured and added explicitly: they can be read and changed, in the graph and in
+ * an executable graph.
  */
 static void word_nodes(void)
 {
@@ -269,8 +271,7 @@ static void graphs(void)
 	OK(DRV(cuStreamDestroy_v2)(s));
 }
 
-/* Code is taken as it is; launches are refused, or skipped in their place. */
-/* Further attributes of a launch: its events, a priority that exists, all blocks at once. */
+/* Further attributes of a launch: a completion event, a priority, all blocks at the same time. */
 static void asked_for(CUlaunchConfig *c, CUfunction f, CUresult want)
 {
 	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
@@ -343,7 +344,7 @@ static void kernels(void)
 	     DRV(cuLaunchKernel)(f, 1, 65536, 1, 32, 1, 1, 0, NULL, NULL, NULL));
 	SAYS(CUDA_ERROR_INVALID_VALUE,
 	     DRV(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 65, 0, NULL, NULL, NULL));
-	/* The code is not read. */
+	/* The code is not parsed, so it has no variables. */
 	SAYS(CUDA_ERROR_NOT_FOUND, DRV(cuModuleGetGlobal_v2)(&at, NULL, m, "variable"));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuModuleGetGlobal_v2)(NULL, NULL, m, "variable"));
 	SAYS(CUDA_ERROR_INVALID_HANDLE,
@@ -385,8 +386,8 @@ static void names(void)
 	CHECK(!fn && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 	SAYS(CUDA_ERROR_NOT_FOUND, DRV(cuGetProcAddress_v2)("cuCtxGetId", &fn, 11080, 0, &status));
 	/*
-	 * The library that the function is from, for tests/cuda/t_hook.sh: not the hook's,
-	 * whichever way it is asked for.
+	 * Prints the library of the function for tests/cuda/t_hook.sh: it must not be the hook's,
+	 * whichever way the function is looked up.
 	 */
 	CHECK(dladdr(dlsym(driver, "cuMemAlloc_v2"), &at));
 	printf("cuMemAlloc_v2 %s\n", strrchr(at.dli_fname, '/') + 1);
@@ -395,7 +396,7 @@ static void names(void)
 	OK(DRV(cuGetErrorName)(CUDA_ERROR_NOT_READY, &text));
 	CHECK(strcmp(text, "CUDA_ERROR_NOT_READY") == 0);
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuGetErrorName)((CUresult)77777, &text));
-	/* Refused; once with a warning, which t_driver.sh looks for. */
+	/* Refused; t_driver.sh checks that there is only one warning. */
 	SAYS(CUDA_ERROR_NOT_SUPPORTED, DRV(cuTexObjectDestroy)(0));
 	SAYS(CUDA_ERROR_NOT_SUPPORTED, DRV(cuTexObjectDestroy)(0));
 }

@@ -1,7 +1,7 @@
 /*
- * Errors: bad handles of every shape are refused, never followed; the last error belongs to a
- * thread; devices and limits are checked; kernels are refused or skipped; a forked child gets an
- * error.
+ * Errors: invalid handles of every kind are refused and never dereferenced; the last error belongs
+ * to the thread; devices and limits are checked; kernels are refused or skipped; a forked child
+ * gets an error.
  */
 #include "tests/hostcuda/programs/cu.h"
 
@@ -22,7 +22,7 @@ static void garbage(uint64_t *rng)
 		case 0:
 			bad = (void *)(uintptr_t)next(rng);
 			break;
-		case 1: /* near real ones */
+		case 1: /* near valid ones */
 			bad = (char *)s + 1 + next(rng) % 63;
 			break;
 		case 2:
@@ -75,7 +75,7 @@ static void last_error(void)
 
 	CU(cudaGetDeviceCount(&n));
 	GIVES(cudaErrorInvalidDevice, cudaSetDevice(n));
-	CU(cudaGetDeviceCount(&n)); /* a success does not clear it */
+	CU(cudaGetDeviceCount(&n)); /* a success does not clear the error */
 	CHECK(cudaPeekAtLastError() == cudaErrorInvalidDevice);
 	CHECK(!pthread_create(&t, NULL, other_thread, NULL));
 	pthread_join(t, NULL);
@@ -139,7 +139,7 @@ static void kernels(void)
 	CHECK(!fn && status == cudaDriverEntryPointSymbolNotFound);
 	GIVES(cudaErrorSymbolNotFound,
 	      cudaGetDriverEntryPointByVersion("cuNothing", &fn, 12000, 0, NULL));
-	/* in the table, refused */
+	/* a function that is in the table, but refused */
 	GIVES(cudaErrorNotSupported, cudaCtxResetPersistingL2Cache()
 					     ? cudaErrorUnknown
 					     : cudaGetExportTable((const void **)&fn, NULL));

@@ -1,6 +1,6 @@
 /*
- * Events: a record is a snapshot of the stream's position, a wait takes the record of its moment,
- * times are those of the stream, handles may be destroyed before their record is reached.
+ * Events: a record is a snapshot of the stream's position; a wait uses the record that is current
+ * at its call; times are the stream's; handles may be destroyed before their record is reached.
  */
 #include "tests/hostcuda/programs/cu.h"
 
@@ -19,7 +19,7 @@ static void snapshot(void)
 	CU(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
 	CU(cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking));
 	CU(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
-	CU(cudaEventQuery(e)); /* never recorded: finished */
+	CU(cudaEventQuery(e)); /* an event that was never recorded counts as finished */
 	CU(cudaEventSynchronize(e));
 	CU(cudaLaunchHostFunc(s, gate_wait, &g));
 	CU(cudaEventRecord(e, s));
@@ -27,7 +27,7 @@ static void snapshot(void)
 	GIVES(cudaErrorNotReady, cudaEventQuery(e));
 	CU(cudaStreamWaitEvent(t, e, 0));
 	CU(cudaLaunchHostFunc(t, set, &ran));
-	/* A later record changes what the event means, not what t waits for. */
+	/* A later record changes the event's state, but not what t waits for. */
 	CU(cudaEventRecord(e, s));
 	gate_open(&g);
 	CU(cudaStreamSynchronize(t));
@@ -82,7 +82,7 @@ static void times(void)
 	CU(cudaStreamDestroy(s));
 }
 
-/* The handle goes and its slot is used again before the stream gets to the record. */
+/* The handle is destroyed and its slot reused before the stream reaches the record. */
 static void destroyed_early(void)
 {
 	struct gate g = {0};
@@ -113,7 +113,7 @@ static void destroyed_early(void)
 	(void)cudaGetLastError();
 }
 
-/* Across devices; and a stream that is gone while others wait for its point. */
+/* Events between devices; and streams that are destroyed while others wait for their events. */
 static void devices(void)
 {
 	struct gate g = {0};

@@ -1,6 +1,6 @@
 /*
- * Graphs: captures with fork and join, replay, edges against an oracle, nodes made by hand, the
- * collectives of libdfshim.so as nodes, user objects, and what a capture forbids.
+ * Graphs: captures with fork and join, replays, random edges with checks, nodes added explicitly,
+ * the collectives of libdfshim.so as nodes, user objects, and calls that a capture forbids.
  */
 #include "tests/hostcuda/programs/cu.h"
 
@@ -9,7 +9,10 @@ static void set(void *arg)
 	++*(int *)arg;
 }
 
-/* Two branches that can only finish if both run at once; then a join; several replays. */
+/*
+ * Two branches that can finish only if both run at the same time, then a join; replayed several
+ * times.
+ */
 static struct gate left, right;
 
 static void go_left(void *arg)
@@ -87,7 +90,7 @@ static void fork_join(void)
 	CU(cudaStreamDestroy(b));
 }
 
-/* Random graphs: each node checks that what it depends on has run in this replay. */
+/* Random graphs: each node checks that its dependencies have run in this replay. */
 enum { MAX_NODES = 60 };
 static uint32_t stamp[MAX_NODES];
 static struct visit {
@@ -141,7 +144,7 @@ static void random_graphs(uint64_t *rng)
 		if (trial % 3 == 1) {
 			CU(cudaGraphClone(&use, graph));
 			CU(cudaGraphDestroy(graph));
-		} else if (trial % 3 == 2) { /* as a child between two others */
+		} else if (trial % 3 == 2) { /* as a child between two empty nodes */
 			cudaGraphNode_t first, child;
 
 			CU(cudaGraphCreate(&use, 0));
@@ -153,7 +156,7 @@ static void random_graphs(uint64_t *rng)
 		CU(cudaGraphInstantiate(&exec, use, 0));
 		for (round = 1; round <= 4; round++)
 			CU(cudaGraphLaunch(exec, s[next(rng) % 2]));
-		CU(cudaGraphExecDestroy(exec)); /* launches in progress go on */
+		CU(cudaGraphExecDestroy(exec)); /* launches in progress continue */
 		CU(cudaGraphDestroy(use));
 		CU(cudaDeviceSynchronize());
 		for (i = 0; i < n; i++)
@@ -164,7 +167,7 @@ static void random_graphs(uint64_t *rng)
 	CU(cudaStreamDestroy(s[1]));
 }
 
-/* A child of an executable graph gets another graph's nodes, if that is of the same shape. */
+/* A child of an executable graph can get another graph's nodes if that graph has the same shape. */
 static void other_child(void)
 {
 	static const char *const bytes = "\3\5\7\11";
@@ -205,7 +208,7 @@ static void other_child(void)
 	CU(cudaFree(p));
 }
 
-/* A collective as the shim captures it. */
+/* A collective, as libdfshim.so captures it. */
 struct coll {
 	const uint64_t *ready;
 	uint64_t value, done, launches, destroyed;
@@ -280,7 +283,7 @@ static void collectives(void)
 	}
 	d.fail = 1;
 	GIVES(cudaErrorMemoryAllocation, cudaGraphLaunch(exec, s));
-	/* The event that was reported is released. */
+	/* The arrival that was already reported is released again. */
 	CHECK(c.launches == 4 && __atomic_load_n(c.ready, __ATOMIC_ACQUIRE) == c.value);
 	CU(cudaGraphExecDestroy(exec));
 	CHECK(!c.destroyed && !d.destroyed);
@@ -415,7 +418,7 @@ static void forbidden(void)
 	GIVES(cudaErrorStreamCaptureUnsupported,
 	      cudaStreamBeginCapture(NULL, cudaStreamCaptureModeGlobal));
 	GIVES(cudaErrorIllegalState, cudaStreamEndCapture(a, &graph));
-	/* not joined */
+	/* the forked stream is not joined */
 	CU(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
 	CU(cudaEventRecord(e, a));
 	CU(cudaStreamWaitEvent(b, e, 0));
@@ -427,14 +430,14 @@ static void forbidden(void)
 	GIVES(cudaErrorCapturedEvent, cudaEventQuery(e));
 	CU(cudaEventRecord(e, a));
 	CU(cudaEventSynchronize(e));
-	/* waiting for it on the host */
+	/* the program waits for the captured stream */
 	CU(cudaStreamBeginCapture(a, cudaStreamCaptureModeRelaxed));
 	GIVES(cudaErrorStreamCaptureUnsupported, cudaStreamSynchronize(a));
 	CU(cudaStreamIsCapturing(a, &status));
 	CHECK(status == cudaStreamCaptureStatusInvalidated);
 	GIVES(cudaErrorStreamCaptureInvalidated, cudaLaunchHostFunc(a, set, &graph));
 	GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(a, &graph));
-	/* work from outside */
+	/* a wait for work outside the capture */
 	CU(cudaStreamBeginCapture(a, cudaStreamCaptureModeRelaxed));
 	GIVES(cudaErrorStreamCaptureIsolation, cudaStreamWaitEvent(a, outside, 0));
 	GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(a, &graph));
@@ -445,7 +448,10 @@ static void forbidden(void)
 	CHECK(status == cudaStreamCaptureStatusActive);
 	GIVES(cudaErrorStreamCaptureImplicit, cudaLaunchHostFunc(NULL, set, &graph));
 	GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(blocking, &graph));
-	/* unsafe calls: here, elsewhere, elsewhere under the relaxed mode */
+	/*
+	 * unsafe calls: by this thread, by another one in relaxed mode, by another one in global
+	 * mode
+	 */
 	CU(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
 	GIVES(cudaErrorStreamCaptureUnsupported, cudaMalloc(&p, 10));
 	GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(a, &graph));
@@ -459,14 +465,14 @@ static void forbidden(void)
 	CHECK(!pthread_create(&t, NULL, malloc_global, &p));
 	pthread_join(t, NULL);
 	GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(a, &graph));
-	/* two captures into one */
+	/* two captures are merged */
 	CU(cudaStreamBeginCapture(a, cudaStreamCaptureModeRelaxed));
 	CU(cudaStreamBeginCapture(b, cudaStreamCaptureModeRelaxed));
 	CU(cudaEventRecord(e, a));
 	GIVES(cudaErrorStreamCaptureMerge, cudaStreamWaitEvent(b, e, 0));
 	GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(a, &graph));
 	GIVES(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(b, &graph));
-	/* a stream that goes in the middle */
+	/* a stream is destroyed during its capture */
 	CU(cudaStreamBeginCapture(a, cudaStreamCaptureModeGlobal));
 	CU(cudaLaunchHostFunc(a, set, &graph));
 	CU(cudaStreamDestroy(a));

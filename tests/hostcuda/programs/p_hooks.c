@@ -1,4 +1,6 @@
-/* The hooks of libdfshim.so: each is called when hostcuda.h says so, and its answer counts. */
+/*
+ * The hooks of libdfshim.so: each is called when hostcuda.h says so, and its result takes effect.
+ */
 #include "tests/hostcuda/programs/cu.h"
 
 static int calls[16], work[DF_WORK_NR], syncs[DF_SYNC_NR];
@@ -38,7 +40,7 @@ static int event_query(const struct df_event_info *e)
 	return not_ready;
 }
 
-/* Its time is another event's, if there is one. */
+/* If `other` is not NULL, the time of an event is that event's. */
 static void *other;
 static int not_timed;
 
@@ -118,7 +120,7 @@ static int free_hook(void *ptr, const struct df_mem_info *info)
 	return defer;
 }
 
-/* The daemon: after a while the word that the stream waits for is there. */
+/* Stands for the daemon: its 20th call writes the word that the stream waits for. */
 static int help(void)
 {
 	if (++calls[HELP] == 20) {
@@ -134,7 +136,7 @@ static void sync_done(int device)
 	calls[DONE]++;
 }
 
-/* Memory of others is given back when an allocation finds none. */
+/* Frees the deferred memory when an allocation finds no room. */
 static int flush(int device)
 {
 	CHECK(device == 0);
@@ -211,7 +213,7 @@ int main(void)
 	CU(cudaMemcpy(p, pinned, 10, cudaMemcpyHostToDevice));
 	CHECK(work[DF_WORK_MEMCPY] == 2 && syncs[DF_SYNC_MEMCPY] == 1 && calls[DONE] == 2);
 	CHECK(nr_sync_copies == 1);
-	/* A copy that was released precedes the work that the streams hold. */
+	/* The hook permits this copy to overtake the work that the streams still hold. */
 	let_copy = 1;
 	CU(cudaMemcpy(p, pinned, 10, cudaMemcpyHostToDevice));
 	CHECK(work[DF_WORK_MEMCPY] == 2 && nr_sync_copies == 2);
@@ -234,7 +236,7 @@ int main(void)
 	CHECK(told[0] == 2 && told[1] == 2);
 	CHECK(calls[EQUERY] == 2 && calls[SQUERY] == 2 && calls[ESYNC] == 1 && calls[SSYNC] == 1);
 
-	/* Captured work is put on no stream. */
+	/* Captured work is not put on a stream, so there is no call of the hook. */
 	before = calls[WORK];
 	CU(cudaStreamBeginCapture(s, cudaStreamCaptureModeRelaxed));
 	CU(cudaMemsetAsync(p, 1, 10, s));
@@ -258,7 +260,8 @@ int main(void)
 	CHECK(calls[HELP] >= 20);
 
 	/*
-	 * Streams of the shim are not announced, nor seen, and the device's sync waits for them.
+	 * libdfshim.so's own streams are not reported to its hooks, but the synchronisation of a
+	 * device waits for them.
 	 */
 	before = calls[CREATE];
 	CHECK(!api->stream_new(0, &own));
@@ -267,7 +270,7 @@ int main(void)
 	CHECK(!api->stream_idle(own.stream) && api->streams_idle(0));
 	before = syncs[DF_SYNC_DEVICE];
 	release = 1;
-	CU(cudaDeviceSynchronize()); /* would not return without */
+	CU(cudaDeviceSynchronize()); /* returns only because of `release` */
 	release = 0;
 	__atomic_store_n(word, 2, __ATOMIC_RELEASE);
 	CU(cudaDeviceSynchronize());
@@ -276,7 +279,7 @@ int main(void)
 	CHECK(!api->event_record(e, own.stream) && !api->event_wait(info.stream, e));
 	api->stream_delete(own.stream);
 
-	/* Freeing may be put off. */
+	/* The hook can defer a free. */
 	defer = 1;
 	CU(cudaFree(p));
 	CHECK(deferred == p && !syncs[DF_SYNC_FREE]);
@@ -290,7 +293,7 @@ int main(void)
 	CHECK(syncs[DF_SYNC_FREE] == 1);
 
 	/*
-	 * A free that neither waits nor is put off: work in flight keeps the memory, the API
+	 * A free that neither waits nor is deferred: work in flight keeps the memory, the API
 	 * forgets it at once, and an allocation that needs the room gets it.
 	 */
 	{
@@ -314,9 +317,7 @@ int main(void)
 		CHECK(left == unused);
 	}
 
-	/*
-	 * Memory whose free was put off is given back when an allocation needs it, of both kinds.
-	 */
+	/* Deferred memory is freed when an allocation of either kind needs it. */
 	{
 		size_t unused, total;
 
@@ -335,7 +336,8 @@ int main(void)
 			CHECK(flushes == n + 1 && !deferred);
 			CU(cudaFree(q));
 			/*
-			 * Memory that is freed in a stream's order is given back without a request.
+			 * Memory that is freed in stream order is reused without a call of the
+			 * hook.
 			 */
 			CU(cudaMallocAsync((void **)&p, unused / 2 + 4096, s));
 			CU(cudaMemsetAsync(p, 1, 1 << 20, s));
@@ -347,7 +349,7 @@ int main(void)
 		GIVES(cudaErrorMemoryAllocation, cudaMalloc((void **)&p, total + 1));
 	}
 
-	/* The shim's device is the thread's. */
+	/* set_device() sets the device of the calling thread. */
 	CHECK(!api->set_device(3) && api->get_device() == 3 && api->set_device(99) == -EINVAL);
 	CHECK(!api->set_device(0) && api->device_count() == 8);
 

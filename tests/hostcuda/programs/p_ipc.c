@@ -1,5 +1,6 @@
 /*
- * Device memory between processes: the child maps what the parent allocated, both see one memory.
+ * Device memory between processes: the child maps memory that the parent has allocated, and both
+ * see the same bytes.
  */
 #include "tests/hostcuda/programs/cu.h"
 
@@ -61,7 +62,7 @@ int main(void)
 	pid_t pid;
 
 	CHECK(!pipe(to) && !pipe(from));
-	pid = fork(); /* before either uses CUDA */
+	pid = fork(); /* before either process uses CUDA */
 	if (!pid)
 		child(to[0], from[1]);
 	CU(cudaMalloc((void **)&pad, 700));

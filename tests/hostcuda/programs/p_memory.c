@@ -1,6 +1,7 @@
 /*
- * Memory: allocations against a model, every form of copy and fill, attributes, limits,
- * registration, stream-ordered allocation, and the synchronous meaning of pageable copies.
+ * Memory: allocations compared with a model, every form of copy and fill, attributes, limits,
+ * registration, stream-ordered allocation, and the synchronous behaviour of copies with pageable
+ * memory.
  */
 #include "tests/hostcuda/programs/cu.h"
 
@@ -9,7 +10,7 @@ static void set(void *arg)
 	++*(int *)arg;
 }
 
-/* Random allocation and freeing: blocks never overlap, keep their contents, and are aligned. */
+/* Random allocations and frees: blocks never overlap, keep their contents, and are aligned. */
 static void model(uint64_t *rng)
 {
 	enum { N = 64 };
@@ -169,7 +170,9 @@ static void attributes(void)
 	(void)cudaGetLastError();
 }
 
-/* Pageable memory may be changed when the copy from it returns, and read when one to it returns. */
+/*
+ * Pageable memory may be changed when a copy from it returns, and read when a copy to it returns.
+ */
 static void pageable(void)
 {
 	struct gate g = {0};
@@ -223,7 +226,7 @@ static void stream_ordered(void)
 	CU(cudaStreamDestroy(s));
 }
 
-/* cudaFree waits for the device, as in CUDA, when there are no hooks. */
+/* Without hooks cudaFree() waits for the device, as in CUDA. */
 static void free_waits(void)
 {
 	cudaStream_t s;
@@ -239,7 +242,7 @@ static void free_waits(void)
 	CU(cudaStreamDestroy(s));
 }
 
-/* The shim's view of memory: a file and an offset that another process can map. */
+/* mem_info() returns a file and an offset that another process can map. */
 static void info(void)
 {
 	const struct df_backend *api = hostcuda();

@@ -1,4 +1,4 @@
-/* Prints what this runtime calls every error code: compared between runtimes by t_table.sh. */
+/* Prints the runtime's name for every error code. t_table.sh compares runtimes. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /*
- * Random programs of streams, events and both default streams against an oracle of happens-before:
- * every operation has a list of operations that must be finished before it starts. Operations are
- * fills of a flag and host functions that look at flags; the flags are plain memory, so under
- * ThreadSanitizer the visibility that CUDA promises is checked as well.
+ * Random programs of streams, events and both default streams, compared with an oracle of
+ * happens-before: every operation has a list of operations that must finish before it starts.
+ * Operations are fills of a flag, and host functions that read flags. The flags are plain memory,
+ * so ThreadSanitizer also checks the visibility that CUDA promises.
  */
 #include "tests/hostcuda/programs/cu.h"
 
@@ -17,7 +17,7 @@ struct op {
 
 static struct op ops[MAX_OPS];
 static int nr_ops;
-static uint32_t *flags; /* pinned: flag i is 0x01010101 when operation i is finished */
+static uint32_t *flags; /* pinned; flag i is 0x01010101 when operation i has finished */
 static int wrong = -1;
 
 static void look(void *arg)
@@ -40,10 +40,13 @@ static void needs(int op, int pred)
 struct stream {
 	cudaStream_t s;
 	int device, blocking, legacy, last;
-	int waits[MAX_EVENTS], nr_waits; /* what the next operation must wait for */
+	int waits[MAX_EVENTS], nr_waits; /* operations that the next one must wait for */
 };
 
-/* The number of the stream's next operation, which waits for all that it must. */
+/*
+ * Returns the number of the stream's next operation, and notes the operations that it must wait
+ * for.
+ */
 static int op_new(const struct stream *st, int nr_streams, struct stream *s)
 {
 	int i = nr_ops++, k;
@@ -73,7 +76,7 @@ static void one_program(uint64_t *rng)
 	for (i = 0; i < nr_streams; i++) {
 		st[i] = (struct stream){.device = (int)(next(rng) % 2), .last = -1};
 		CU(cudaSetDevice(st[i].device));
-		if (i < 2) { /* one legacy stream a device at most */
+		if (i < 2) { /* at most one legacy stream for each device */
 			st[i].device = i;
 			st[i].legacy = 1;
 			st[i].s = i ? cudaStreamLegacy : NULL;
@@ -100,12 +103,12 @@ static void one_program(uint64_t *rng)
 		CU(cudaSetDevice(s->device));
 		e = (int)(next(rng) % MAX_EVENTS);
 		switch (next(rng) % 6) {
-		case 0: /* record: only what is known to be at the stream's end */
+		case 0: /* records only an operation with a known number */
 			if (ev_device[e] != s->device)
 				break;
 			/*
-			 * The record itself is an operation of the stream: on the legacy stream it
-			 * waits for all blocking ones. A fill before it makes it a known one.
+			 * A record on the legacy stream waits for all blocking streams. The host
+			 * function before the record gives this position a number.
 			 */
 			i = op_new(st, nr_streams, s);
 			CU(cudaLaunchHostFunc(s->s, look, (void *)(intptr_t)i));

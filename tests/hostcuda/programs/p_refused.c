@@ -1,6 +1,7 @@
 /*
- * NCCL on the CPU (libdfnccl.so): functions that it does not serve it refuses with NCCL's error, by
- * name; those that need no service have an answer. A group that is simulated runs nothing.
+ * NCCL on the CPU (libdfnccl.so): functions that it does not implement return NCCL's error, with a
+ * text that names them; functions that need no implementation return a result. A simulated group
+ * executes nothing.
  */
 #include <dlfcn.h>
 #include "interpose/nccl/nccl_api.h"
@@ -10,7 +11,7 @@ static struct df_nccl_real nccl;
 
 #define OK(call) CHECK((call) == ncclSuccess)
 
-/* The call is refused, and the text names it. */
+/* Checks that the call was refused with a text that names it. */
 static void refused(ncclResult_t got, const char *name)
 {
 	const char *text = nccl.ncclGetLastError(NULL);

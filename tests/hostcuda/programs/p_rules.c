@@ -1,7 +1,7 @@
 /*
- * Hardware queues and implicit synchronisation, with the rules as the first argument: under "nccl"
- * streams that share a queue hold each other up and pinning memory waits for the device; under
- * "dfshim" neither does.
+ * Hardware queues and implicit synchronisation; the rules are the first argument. Under "nccl"
+ * streams that share a queue block each other, and pinning memory waits for the device. Under
+ * "dfshim" they do not.
  */
 #include "tests/hostcuda/programs/cu.h"
 
@@ -33,8 +33,9 @@ int main(int argc, char **argv)
 	CU(cudaMallocHost((void **)&word, 8));
 	*word = 0;
 	/*
-	 * Two queues; the legacy stream is stream 0, so s[0] and s[2] share queue 1. A trace knows
-	 * the queue by the stream's number, whatever else is made in between.
+	 * There are two queues. The legacy stream is stream 0, so s[0] and s[2] share queue 1. A
+	 * trace derives the queue from the stream's number, so events that are created in between
+	 * must not change it.
 	 */
 	for (i = 0; i < 3; i++) {
 		CU(cudaEventCreate(&e));

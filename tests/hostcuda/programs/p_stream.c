@@ -1,6 +1,6 @@
 /*
- * Streams: they are asynchronous, independent of one another unless CUDA says otherwise, and never
- * wait in a way that stops others.
+ * Streams: they are asynchronous, independent of one another unless CUDA says otherwise, and a
+ * waiting stream never stops others.
  */
 #include "tests/hostcuda/programs/cu.h"
 
@@ -9,7 +9,7 @@ static void set(void *arg)
 	++*(int *)arg;
 }
 
-/* A host function that blocks stops its own stream only, as many of them as there are. */
+/* A host function that blocks stops only its own stream, however many of them block. */
 static void blocking_functions(void)
 {
 	enum { N = 12 };
@@ -53,7 +53,7 @@ static void end_thread_callback(cudaStream_t s, cudaError_t err, void *arg)
 	end_thread(arg);
 }
 
-/* A host function that ends its thread ends that only: the stream goes on. */
+/* A host function that ends its thread does not stop the stream. */
 static void ending_functions(void)
 {
 	cudaStream_t s;
@@ -71,7 +71,10 @@ static void ending_functions(void)
 	CU(cudaDeviceSynchronize());
 }
 
-/* The legacy stream waits for blocking streams and they for it; others do not care. */
+/*
+ * The legacy stream waits for blocking streams, and they wait for it. Non-blocking streams are not
+ * affected.
+ */
 static void legacy(void)
 {
 	cudaStream_t blocking, free_stream;
@@ -155,7 +158,10 @@ static void per_thread_streams(void)
 			CHECK(t[i].id != t[j].id);
 }
 
-/* Memory words: a stream that waits for one stops no other, and goes on by itself. */
+/*
+ * Words in memory: a stream that waits for a word does not stop others, and continues without a
+ * call.
+ */
 static void words(void)
 {
 	const struct df_backend *api = hostcuda();
@@ -178,7 +184,10 @@ static void words(void)
 	CU(cudaStreamSynchronize(t));
 	CHECK(other == 1);
 	GIVES(cudaErrorNotReady, cudaStreamQuery(s));
-	/* One stream frees the other; then a plain write of the host without a kick. */
+	/*
+	 * One stream writes the word for the other. Then the CPU writes it, without and with
+	 * kick().
+	 */
 	CHECK(!api->stream_write(b.stream, &word[0], NULL, 5));
 	CU(cudaStreamSynchronize(s));
 	CHECK(ran == 1 && __atomic_load_n(&word[1], __ATOMIC_ACQUIRE) == 7);
@@ -203,7 +212,7 @@ static void *sync_it(void *arg)
 	return NULL;
 }
 
-/* Several threads wait for one stream, and for each other's streams. */
+/* Several threads wait for the same stream. */
 static void many_waiters(void)
 {
 	struct gate g = {0};

@@ -1,7 +1,7 @@
 /*
- * Memory mapped by hand: addresses, memory and rights meet only as the driver's documentation has
- * it; neighbours are one buffer to copies; new memory counts against its device; another process
- * gets it by a descriptor; garbage is refused.
+ * Memory that programs map themselves: addresses, memory and access follow the driver's
+ * documentation; copies treat adjacent mappings as one buffer; new memory counts against its
+ * device; another process gets it by a descriptor; invalid values are refused.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -55,12 +55,12 @@ static void addresses(void)
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemAddressReserve)(&b, UNIT, 0, 0, 1));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemAddressReserve)(NULL, UNIT, 0, 0, 0));
 	SAYS(CUDA_ERROR_OUT_OF_MEMORY, DRV(cuMemAddressReserve)(&a, (size_t)1 << 62, 0, 0, 0));
-	/* A part, or what was never reserved. */
+	/* A part of a reservation, and a range that is not reserved any more. */
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemAddressFree)(a, UNIT));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemAddressFree)(a + UNIT, 3 * UNIT));
 	OK(DRV(cuMemAddressFree)(a, 4 * UNIT));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemAddressFree)(a, 4 * UNIT));
-	/* The hint is taken where there is room, and is no promise. */
+	/* The hint is used if there is room; it is no guarantee. */
 	OK(DRV(cuMemAddressReserve)(&a, 4 * UNIT, 0, 0, 0));
 	OK(DRV(cuMemAddressFree)(a, 4 * UNIT));
 	OK(DRV(cuMemAddressReserve)(&b, UNIT, 0, a, 0));
@@ -91,7 +91,7 @@ static void rights(void)
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemSetAccess)(a, UNIT, &d, 1));
 	OK(DRV(cuMemMap)(a, 2 * UNIT, 0, h, 0));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemMap)(a + UNIT, UNIT, 0, h, 0));
-	/* Mapped, but not accessible yet: to copies it is no memory. */
+	/* The memory is mapped, but not accessible yet, so copies refuse it. */
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemcpyDtoH_v2)(&byte, a, 1));
 	OK(DRV(cuMemGetAccess)(&flags, &at0, a));
 	CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
@@ -115,21 +115,24 @@ static void rights(void)
 	CHECK(attr.type == cudaMemoryTypeDevice && attr.device == 0);
 	OK(DRV(cuMemGetAddressRange_v2)(&base, &bytes, a + UNIT + 1));
 	CHECK(base == a && bytes == 2 * UNIT);
-	/* No caller may free it, and it has no handle of the older kind. */
+	/* cuMemFree() refuses it, and it has no IPC handle. */
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemFree_v2)(a));
 	{
 		cudaIpcMemHandle_t ipc;
 
 		GIVES(cudaErrorInvalidValue, cudaIpcGetMemHandle(&ipc, (void *)(uintptr_t)a));
 	}
-	/* Rights that are taken away. */
+	/* Access can be revoked. */
 	d.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	OK(DRV(cuMemSetAccess)(a, 2 * UNIT, &d, 1));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemsetD8_v2)(a, 5, 1));
 	OK(DRV(cuMemSetAccess)(a, 2 * UNIT, &other, 1));
 	OK(DRV(cuMemcpyDtoH_v2)(&byte, a, 1));
 
-	/* Only whole mappings are taken away; the memory is there as long as it has a user. */
+	/*
+	 * Only whole mappings can be unmapped. The memory exists as long as a handle or a mapping
+	 * does.
+	 */
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemUnmap)(a, UNIT));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemUnmap)(a, 3 * UNIT));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemAddressFree)(a, 4 * UNIT));
@@ -156,7 +159,7 @@ static void rights(void)
 	OK(DRV(cuMemAddressFree)(a, 4 * UNIT));
 }
 
-/* Pieces side by side, as allocators that grow make them, in any order. */
+/* Adjacent pieces, as growing allocators map them, in any order. */
 static void neighbours(void)
 {
 	CUmemGenericAllocationHandle h[5];
@@ -180,7 +183,7 @@ static void neighbours(void)
 	for (i = 0; i < 5 * UNIT; i++)
 		CHECK(host[i] == (char)(i % 251));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemcpyDtoH_v2)(host, a + 1, 5 * UNIT));
-	/* A gap in the middle. */
+	/* With a gap in the middle. */
 	OK(DRV(cuMemUnmap)(a + 2 * UNIT, UNIT));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemcpyDtoH_v2)(host, a, 5 * UNIT));
 	SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemUnmap)(a, 5 * UNIT));
@@ -222,7 +225,7 @@ static void refused(void)
 	CU(cudaMemGetInfo(&bytes, &all));
 	SAYS(CUDA_ERROR_OUT_OF_MEMORY, DRV(cuMemCreate)(&h, all / UNIT * UNIT + UNIT, &p, 0));
 	SAYS(CUDA_ERROR_OUT_OF_MEMORY, DRV(cuMemCreate)(&h, ~(size_t)0 / UNIT * UNIT, &p, 0));
-	/* Memory of this kind is not of the other: neither kind takes the other's. */
+	/* Both kinds of memory share the device: cuMemCreate() leaves no room for cudaMalloc(). */
 	OK(DRV(cuMemCreate)(&h, bytes / UNIT * UNIT, &p, 0));
 	{
 		void *more;
@@ -241,7 +244,7 @@ static void refused(void)
 		SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemUnmap)(garbage[i], UNIT));
 		SAYS(CUDA_ERROR_INVALID_VALUE, DRV(cuMemAddressFree)(garbage[i], UNIT));
 	}
-	/* Not asked for when it was made. */
+	/* Export was not requested when the memory was created. */
 	h = make(1);
 	OK(DRV(cuMemGetAllocationPropertiesFromHandle)(&got, h));
 	CHECK(got.location.id == 0 && got.type == p.type && !got.requestedHandleTypes);
@@ -249,7 +252,7 @@ static void refused(void)
 	     DRV(cuMemExportToShareableHandle)(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 					       0));
 	OK(DRV(cuMemRelease)(h));
-	/* Descriptors of something else, and of nothing. */
+	/* Descriptors of other files, and invalid ones. */
 	CHECK(!pipe(pipes));
 	SAYS(CUDA_ERROR_INVALID_VALUE,
 	     DRV(cuMemImportFromShareableHandle)(&h, (void *)(intptr_t)pipes[0],
@@ -264,7 +267,7 @@ static void refused(void)
 	close(pipes[1]);
 }
 
-/* The host's memory, of which a device has no part unless it is given one. */
+/* Memory of the host: devices can access it only if access is granted. */
 static void of_the_host(void)
 {
 	CUmemAllocationProp p = prop(0);
@@ -292,7 +295,7 @@ static void of_the_host(void)
 	OK(DRV(cuMemRelease)(h));
 }
 
-/* -- two processes ----------------------------------------------------------------------------- */
+/* -- two processes --------------------------------------------------------------------------- */
 
 static void give(int to, int fd)
 {
@@ -392,7 +395,7 @@ int main(void)
 
 	driver_open();
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
-	pid = fork(); /* before either uses CUDA */
+	pid = fork(); /* before either process uses CUDA */
 	CHECK(pid >= 0);
 	if (!pid)
 		child(pair[1]);
