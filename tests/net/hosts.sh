@@ -1,16 +1,14 @@
-# A job over the nodes of tests/lib/netns.sh, a process on each. Sourced after netns.
-# shellcheck shell=bash
+# Runs a job with one process on each node of tests/lib/netns.sh. Sourced after netns.
 master=29500
 
-# start_hosts N CLIENT ARGS...: in the background; node i prints to $T/out<i>, and its process is in
-# pid[i].
+# start_hosts N CLIENT ARGS...: starts the job in the background. Node i prints to $T/out<i>; its
+# process id is in pid[i].
 start_hosts() {
 	local n=$1 client=$2 i
 	shift 2
 	pid=()
 	master=$((master + 1))
-	# Output of the job before does not belong to this one, not even before its processes have
-	# begun.
+	# Remove the last job's output now, before the new processes create theirs.
 	rm -f "$T"/out*
 	for ((i = 0; i < n; i++)); do
 		RANK=$i WORLD_SIZE=$n LOCAL_RANK=0 MASTER_ADDR=$(ip4 0) MASTER_PORT=$master DFSHIM_DEBUG=info \
@@ -19,7 +17,7 @@ start_hosts() {
 		pid[i]=$!
 	done
 }
-# Waits for all of them: 0 if all are right. Statuses in rcs.
+# Waits for all processes. Returns 0 if all succeeded. Their statuses are in rcs.
 end_hosts() {
 	local i worst=0
 	rcs=()
@@ -35,10 +33,10 @@ hosts() {
 	end_hosts || fail "$*: status ${rcs[*]}: $(tail -n 30 "$T"/out*)"
 }
 
-# data_port: where a job of two nodes has its connections for data: `at` is the node that took them,
-# on `port`; nr_data of them. Each node's log names the port of the other one, and one of the two
-# has taken the connections. Both have issued a collective by then: a rank that waits in
-# ncclCommInitRank learns of a fault by its result, and not by a verdict.
+# data_port: waits until a job of two nodes has connections for data. Sets `at` to the node that
+# accepted them, `port` to their port, nr_data to their number. Each node's log names the port of
+# the other one, and one of the two has accepted the connections. Then both nodes have issued a
+# collective. (A rank that waits in ncclCommInitRank gets an error for a fault, and no verdict.)
 data_port() {
 	local n
 	for ((n = 0; n < 600; n++)); do
@@ -52,16 +50,16 @@ data_port() {
 	fail "nobody takes data: $(cat "$T"/out*)"
 }
 issued() { grep -q ': program ' "$T/out0" && grep -q ': program ' "$T/out1"; }
-# process_of NODE: the client's process there, which disorder is.
+# process_of NODE: prints the id of the process of disorder on that node.
 process_of() {
 	local p
 	for p in $(pgrep -f "^$C/disorder "); do
 		[ "$(ip netns identify "$p")" != "node$1" ] || echo "$p"
 	done | head -n 1
 }
-# Resets the connections that carry data, if they are there now.
+# Resets the connections that carry data, if there are any.
 cut_data() { on "$at" ss -K state established "sport = :$port" >/dev/null 2>&1; }
-# said PATTERN: waits until both nodes of a job have printed it, a minute at most.
+# said PATTERN: waits until both nodes of a job have printed it, at most a minute.
 said() {
 	local n
 	for ((n = 0; n < 1200; n++)); do

@@ -1,13 +1,13 @@
 /*
- * One process of a job over nodes, as far as the control plane goes: joins, gathers, reports its
- * view. For t_control.sh.
+ * One process of a job over nodes, limited to the control plane: joins, gathers, reports what it
+ * sees. For t_control.sh.
  *
  * node FIRST COUNT NRANKS FILE [MODE]
  *
- * Ranks FIRST to FIRST + COUNT - 1 of NRANKS, a thread each. The id is in FILE, which rank 0
- * writes; with NCCL_COMM_ID there is none. MODE: die (after the first gather, without a word), stay
- * (waits for the death of others), stop (stops itself and is continued from outside), hold (goes on
- * when there is FILE.go). The last line is "ok", or "failed: reason". Exit status 0 or 1.
+ * Serves ranks FIRST to FIRST + COUNT - 1 of NRANKS, each in a thread. The id is in FILE, which
+ * rank 0 writes; with NCCL_COMM_ID there is no FILE. MODE: die (after the first gather, without a
+ * message), stay (waits for the death of others), stop (stops itself; the test continues it), hold
+ * (waits until FILE.go exists). The last line is "ok" or "failed: reason". Exits with 0 or 1.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -58,7 +58,7 @@ static void get_id(const char *file)
 	fclose(f);
 }
 
-/* 0: every rank gave what it should. */
+/* Gathers a value of each rank. Returns 0 if all values are right, else a negative errno. */
 static int gather(struct df_ctl_comm *c, int rank, uint64_t round)
 {
 	uint64_t in[2] = {round, (uint64_t)rank}, out[2 * RANKS_MAX];

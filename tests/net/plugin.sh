@@ -1,8 +1,8 @@
-# The plugin of tests/net/fake/fake_plugin.c, for jobs whose nodes are joined by it. Sourced after tests/lib/clients.sh.
-# shellcheck shell=bash
+# The plugin tests/net/fake/fake_plugin.c, for jobs whose nodes it connects. Sourced after
+# tests/lib/clients.sh.
 CC=${CC:-gcc}
 command -v "${CC%% *}" >/dev/null || skip "no C compiler"
-# plugin VERSION: is the one that jobs use from now on.
+# plugin VERSION: builds the plugin with this version of the interface; later jobs use it.
 plugin() {
 	NCCL_NET_PLUGIN=$T/libfake$1.so
 	export NCCL_NET_PLUGIN
@@ -10,17 +10,17 @@ plugin() {
 		$CC -shared -fPIC -Wall -Werror -O1 -DVERSION="$1" -DNAME='"Fake"' -o "$NCCL_NET_PLUGIN" \
 			"$SRC/tests/net/fake/fake_plugin.c" "$SRC/tests/net/fake/fake_orders.c" || fail "the plugin of ours does not build as v$1"
 }
-# A short folder: addresses of Unix sockets have 108 bytes.
+# The path must be short: addresses of Unix sockets have at most 108 bytes.
 FAKE_PLUGIN_DIR=$(mktemp -d)
 trap 'rm -rf "$FAKE_PLUGIN_DIR"' EXIT
 export FAKE_PLUGIN_DIR FAKE_PLUGIN_LOG=$T/plugin DFSHIM_STATS=$T/stats DFSHIM_DEBUG=info
 counted() { awk -v k="\"$1\":" '{ for (i = 1; i < NF; i++) if ($i == k) sum += $(i + 1) } END { print sum + 0 }' "$T/stats"; }
-# figure NAME: of all processes that the plugin was in.
+# figure NAME: prints the sum of this figure over all processes that used the plugin.
 figure() { awk -v k="$1" '{ for (i = 1; i < NF; i++) if ($i == k) sum += $(i + 1) } END { print sum + 0 }' "$T/plugin"; }
-# says TEXT, silent TEXT: what the last job said has a line with it, or none.
+# says TEXT, silent TEXT: the last job printed a line with TEXT, or none.
 says() { grep -qF -- "$1" "$T/out" || fail "nobody says '$1': $(grep -i 'plugin\|network\|reach' "$T/out" | tail -n 20)"; }
 silent() { ! grep -qF -- "$1" "$T/out" || fail "somebody says '$1': $(grep -F -- "$1" "$T/out" | head)"; }
-# job NODE_DEVICES CLIENT ARGS...: right, and what it said is in $T/out.
+# job NODE_DEVICES CLIENT ARGS...: runs the job, which must succeed. Its output is in $T/out.
 job() {
 	rm -f "$T/stats" "$T/plugin"
 	(export DFSHIM_HOST_NODE_DEVICES="$1" && host "${@:2}") >"$T/out" 2>&1 || {

@@ -1,6 +1,6 @@
 /*
- * An outsider that knows all names and has heard the greeting and the set-up of verbs of another
- * session, at the socket over which queue pairs are set up. For t_verbs_stranger.sh, which brings a
+ * An outsider at the socket over which queue pairs are set up. It knows all names, and has recorded
+ * the greeting and the set-up of another session. For t_verbs_stranger.sh, which provides a
  * libibverbs.
  */
 #define _GNU_SOURCE
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 
 static struct df_net_ep ep;
-static struct timespec frozen; /* what the clock says, once it does not run */
+static struct timespec frozen; /* what clock_gettime() returns after the clock has been stopped */
 
 int clock_gettime(clockid_t clock, struct timespec *out)
 {
@@ -26,16 +26,19 @@ static void say(int fd, const void *at, size_t bytes)
 	ck_assert_int_eq(send(fd, at, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
 }
 
-/* A process that has proved the key gets the numbers of queue pairs, or an answer. */
+/* A process that has proved the key receives the numbers of queue pairs. */
 static void set_up_by(int fd, struct df_net_frame *f)
 {
 	ck_assert_int_eq(wire_get(&ep, fd, f, sizeof(*f)), 1);
 	ck_assert_uint_eq(f->type, DF_NET_SETUP);
-	/* The number of a queue pair. */
+	/* the number of a queue pair */
 	ck_assert_uint_ne((uint32_t)f->aux, 0);
 }
 
-/* The real one. h: its hello; proof: what it has proved the key with. */
+/*
+ * Connects as the real peer does. Returns the socket, its hello in *h, and the proof that it sent
+ * in *proof.
+ */
 static int join(uint64_t proc, struct hello *h, struct df_key *proof)
 {
 	int fd = wire_connect(&ep);
@@ -60,8 +63,8 @@ static int join(uint64_t proc, struct hello *h, struct df_key *proof)
 enum attack { NO_PROOF, WRONG_PROOF, ANSWER_AS_PROOF, REPLAY, ATTACKS };
 
 /*
- * As a process of this name: nothing but the greeting's answer is said to it, and its own set-up is
- * not read.
+ * Connects as process `proc` without a valid proof. It must receive nothing but the greeting's
+ * answer, and its set-up must not be read.
  */
 static void attack(enum attack what, uint64_t proc, const struct hello *heard,
 		   const struct df_key *heard_proof, const struct df_net_frame *set_up)
@@ -108,10 +111,10 @@ START_TEST(t_setup)
 	ep.media = DF_NET_BIT_VERBS;
 	clock_gettime(CLOCK_MONOTONIC, &frozen);
 	fd = join(THEIRS, &h, &proof);
-	/* The end with the lower name begins: it says where its queue pairs are. */
+	/* The end with the lower name sends the numbers of its queue pairs first. */
 	set_up_by(fd, &f[0]);
 	set_up_by(fd, &f[1]);
-	/* First packet numbers are drawn: they are not the time. */
+	/* First packet numbers are random, not derived from the clock, which stands still. */
 	ck_assert_uint_ne(f[0].aux >> 32, f[1].aux >> 32);
 	for (i = 0; i < ATTACKS; i++) {
 		attack((enum attack)i, above[i], &h, &proof, &f[0]);
@@ -119,7 +122,7 @@ START_TEST(t_setup)
 			attack((enum attack)i, below, &h, &proof, &f[0]);
 	}
 	ck_assert_ptr_nonnull(df_net_link_of(&ep, THEIRS, 0, 0)->path);
-	/* The other end learns nothing before it has named its own queue pairs. */
+	/* The other end receives nothing before it has sent its own numbers. */
 	close(fd);
 	fd = join(below, &again, &other);
 	say(fd, &f[0], sizeof(f[0]));

@@ -39,8 +39,8 @@ def record(iface, magic):
 
 
 def leave():
-    """Becomes another user, nobody, where root may: a user namespace has none."""
-    "".encode("idna")  # create_connection() needs it, and that user may not read Python's files
+    """Changes to another user, nobody, where root may do so. A user namespace has no other user."""
+    "".encode("idna")  # create_connection() needs it; that user may not read Python's files
     try:
         os.setgroups([])
         os.setresgid(65534, 65534, 65534)
@@ -68,7 +68,9 @@ def changed(hello, **what):
 
 
 def attacks(hello, proof):
-    """Of each kind: its name, what is said first, and what once the other side has answered (None: the connection stays open)."""
+    """Yields attacks: a name, the first message, and the message after the other side's answer
+    (None: the connection stays open).
+    """
     frames = b"".join(struct.pack("<IIII80x", kind, 16 if kind == 1 else 0, 1, 16) + (b"a forged slice.." if kind == 1 else b"")
                       for kind in range(1, 11))
     higher = changed(hello, session=1 << 60)
@@ -88,7 +90,7 @@ def attacks(hello, proof):
 
 
 def crowd(at, hello):
-    """A thousand connections that say nothing, or a hello and then nothing."""
+    """Opens a thousand connections that send nothing, or only a hello."""
     idle = []
     for i in range(1000):
         idle.append(socket.create_connection(at, 20))
@@ -121,7 +123,7 @@ def attack(at, hello, proof):
                 except TimeoutError:
                     sys.exit("%s: no answer, and the connection stays open" % name)
                 except OSError:
-                    pass  # closed by the other side
+                    pass  # the other side has closed the connection
                 s.close()
             if not rounds:
                 idle += crowd(at, hello)

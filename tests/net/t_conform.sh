@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: the transports' suite (transport/t_conform) over each medium of the network: verbs over one port and over several, with faults and without, a plugin; and over each that has several paths, queue pairs or connections, while some of these are held back at random.
+# Description: the transports' suite (transport/t_conform) over each medium of the network: verbs
+# over one port and over several, with and without faults; a plugin; and each medium with several
+# paths, queue pairs or connections, some of which are held back at random.
 # Limit: 400 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -9,7 +11,8 @@ suite=$B/tests/transport/t_conform
 [ -x "$suite" ] || skip "transport/t_conform is not built here"
 export DFSHIM_DEBUG=info SEED
 
-# conforms WHAT VARIANT...: those of the suite, 4 in one process, 5 in two, whose ends are joined over it.
+# conforms WHAT VARIANT...: runs variants of the suite: 4 is in one process, 5 in two. All ends must
+# be connected over WHAT.
 conforms() {
 	local v
 	for v in "${@:2}"; do
@@ -20,8 +23,9 @@ conforms() {
 	done
 	echo "$1: $(grep -c 'is joined' "$T/out") times joined"
 }
-before=() # of the suite's command
-# held FILE WHAT VARIANT...: the same, without a fault; FILE says that a path was held back.
+before=() # a prefix of the suite's command
+# held FILE WHAT VARIANT...: as conforms, but without a fault, and FILE must say that a path was
+# held back.
 held() {
 	rm -f "$1"
 	conforms "${@:2}"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Description: the transports' suite (transport/t_conform) over verbs with slots in GPU memory,
-# which the host cannot touch and where writes are seen late: without faults, with, while queue
-# pairs are held back at random, and with a port that is down or a device that has failed.
+# which the CPU cannot access and where writes become visible late: without faults, with faults,
+# while queue pairs are held back at random, and with a port that is down or a device that has
+# failed.
 #
 # Limit: 400 s
 set -u
@@ -12,7 +13,7 @@ suite=$B/tests/transport/t_conform
 [ -f "$B/tests/cuda/driver/libcuda.so.1" ] || skip "built without CUDA headers"
 export DFSHIM_DEBUG=info SEED DFSHIM_NET=verbs NCCL_NET_PLUGIN=none DFSHIM_NET_GDR=1 FAKE_CUDA_GDR=dmabuf FAKE_VERBS_SEEN=$T/seen
 export FAKE_VERBS_RAILS=2 NCCL_IB_HCA=railx
-# try WHAT VARIABLE=VALUE...: what is wanted was seen.
+# try WHAT VARIABLE=VALUE...: runs the suite; the library must have seen WHAT.
 try() {
 	local seen=$1
 	rm -f "$T/seen"
@@ -28,9 +29,11 @@ without_faults() {
 }
 without_faults "a read" FAKE_VERBS_FAULTS=0
 without_faults "a queue pair was held back" FAKE_VERBS_HOLD=4
-# All faults of the list are had while connectors are closed (t_cut), a port that is said to be down and is not among them.
+# The suite meets all faults of the list while connectors are closed (t_cut). A port that is
+# reported down but works is not among them.
 try "a read" FAKE_VERBS_FAULTS=40 FAKE_VERBS_READ=40
-# A port that is down, and a device that has failed: neither can be read. No event says that the port is back.
+# A port that is down, and a device that has failed: data cannot be read back through either. No
+# event reports that the port is active again.
 try "a port was down" FAKE_VERBS_DOWN=railx0:300:600 FAKE_VERBS_UNTOLD=1
 try "a device has failed" FAKE_VERBS_FATAL=railx1:300
 exit 0

@@ -1,14 +1,14 @@
 #!/bin/bash
-# Description: DFSHIM_NET_CONGESTION sets the congestion control of the connections between nodes;
-# one that the kernel refuses is reported, and the job goes on. Where the system has BBR, near nodes
-# are joined with Reno, and those that are far away with BBR.
+# Description: DFSHIM_NET_CONGESTION sets the congestion control of the connections between nodes.
+# One that the kernel refuses is reported, and the job continues. Where the system uses BBR, near
+# nodes are connected with Reno, and distant ones with BBR.
 set -u
 . "$SRC/tests/lib/netns.sh"
 . "$SRC/tests/lib/clients.sh"
 netns 2 1
 . "$SRC/tests/net/hosts.sh"
 
-# has NAME WHAT: the connections for data of a job have this congestion control.
+# has NAME WHAT: the data connections of a job use this congestion control.
 has() {
 	start_hosts 2 disorder --iters 100000000 --colls 2 --max 65536 --seed "$SEED"
 	until on 0 ss -Htin >"$T/ss" && grep -q 'bytes_acked:[0-9]\{6,\}' "$T/ss"; do sleep 0.05; done
@@ -38,7 +38,7 @@ hosts 2 disorder --iters 50 --colls 2 --max 65536 --seed "$SEED"
 grep -q "uses Reno, not bbr, for congestion control" "$T"/out* || fail "not reported: $(cat "$T"/out*)"
 DFSHIM_NET_CONGESTION=bbr has bbr "asked for"
 
-# A second way between the nodes, on which a packet takes 3 ms.
+# A second path between the nodes, with a delay of 3 ms.
 python3 - >"$T/tun" 2>&1 <<'PY' &
 import collections, ctypes, fcntl, os, select, struct, time
 
@@ -61,7 +61,7 @@ while True:
         try:
             os.write(to, packet)
         except OSError:
-            pass  # the other end is not up yet
+            pass # the other end is not up yet
 PY
 for n in 0 1; do
 	until on $n ip addr add "10.78.0.$((n + 1))/24" dev far0 2>/dev/null; do

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Description: the control plane between three machines: IPv4, IPv6, link-local, NCCL_COMM_ID, ports
 # in a range; deaths, a stopped process, cut links; packets that a firewall drops are reported with
-# address and port on every rank; outsiders are dropped.
+# address and port on every rank; connections of outsiders are dropped.
 #
 # Limit: 300 s
 set -u
@@ -18,7 +18,8 @@ unset DFSHIM_TRACE NCCL_SOCKET_IFNAME
 N=$B/tests/net/node
 export DFSHIM_DEBUG=info
 
-# job NAME [VARIABLE=VALUE ...]: two ranks on each node, in the background; out.N is what node N says. mode[N]: its mode.
+# job NAME [VARIABLE=VALUE ...]: starts two ranks on each node, in the background. Node N prints to
+# out.N and runs in mode[N].
 declare -A mode=()
 job() {
 	local name=$1 i
@@ -30,7 +31,7 @@ job() {
 		pids+=($!)
 	done
 }
-# joined NAME: waits until all have.
+# joined NAME: waits until all ranks have joined.
 joined() {
 	local i
 	for i in 0 1 2; do
@@ -40,7 +41,7 @@ joined() {
 		done
 	done
 }
-# ends NAME STATUS...: of the nodes, in order; - any.
+# ends NAME STATUS...: waits for the nodes; checks their statuses in order. "-" is any status.
 ends() {
 	local name=$1 i rc
 	shift
@@ -77,7 +78,7 @@ job address6 "NCCL_COMM_ID=[fd77:1::1]:6000"
 ends address6 0 0 0
 says address6 2 'joined at \[fd77:1::3\]:'
 
-# A process dies; one is stopped and goes on; a link is cut for a while.
+# A process dies; a process is stopped and continued; a link is cut for a while.
 mode=([1]=die [0]=stay [2]=stay)
 job dies
 ends dies 1 137 1
@@ -97,7 +98,8 @@ sleep 3
 net_heal 1 0
 ends flap 0 0 0
 
-# A connection that speaks something else, or does not know a secret, is dropped: one line a minute counts them.
+# A connection with another protocol, or without the secret, is dropped. At most one line a minute
+# reports their number.
 mode=([0]=hold [1]=hold [2]=hold)
 job strangers DFSHIM_PORTS=7200-7200
 joined strangers
@@ -119,7 +121,8 @@ ends strangers 0 0 0
 	fail "strangers: $(cat strangers/out.0)"
 mode=()
 
-# A firewall. The port of the id: the ranks that cannot connect report it, with the place.
+# A firewall blocks the port of the id: the ranks that cannot connect report it, with address and
+# port.
 net_drop 0 0 7100
 job filtered DFSHIM_PORTS=7100-7100
 for i in 1 2; do
@@ -127,29 +130,31 @@ for i in 1 2; do
 	says filtered $i "cannot join .*\(pid [0-9]+ at 10\.77\.0\.$((i + 1)):7100\) cannot reach 10\.77\.0\.1:7100: no answer arrives: a firewall may drop it"
 done
 kill "${pids[0]}"
-# The rendezvous is reached, another port is not: all get the reason, those behind the firewall too.
+# The rendezvous can be reached, another port cannot: all ranks report the reason, also those behind
+# the firewall.
 job half NCCL_COMM_ID=10.77.0.1:6001 DFSHIM_PORTS=7100-7100
 ends half 1 1 1
 all_say half 'cannot join .*\(pid [0-9]+ at 10\.77\.0\.[23]:7100\) cannot reach 10\.77\.0\.1:7100: no answer arrives: a firewall may drop it'
 net_heal 0 0
-# The process has ended.
+# The process that served the id has ended.
 job gone DFSHIM_PORTS=7100-7100
 ends gone 0 0 0
 start 1 timeout 60 "$N" 2 2 6 gone/id >gone/out.1 2>&1
 wait $! && fail "gone: status 0"
 says gone 1 'cannot reach 10\.77\.0\.1:7100: refused: nothing listens there, or a firewall rejects it'
 
-# A node that is cut off for good, while bytes are on their way and without: 40 s of silence are its death.
+# A node is cut off for good, with and without data in transit: after 40 s of silence it counts as
+# dead.
 mode=([0]=hold [1]=hold [2]=hold)
 job cut DFSHIM_NET_TIMEOUT_MS=20000
 joined cut
 net_cut 2 0
 touch cut/id.go
-# It receives nothing, and its messages are not answered.
+# The node receives nothing, and its messages are not answered.
 ends cut 1 1 1
 all_say cut 'gather: Connection reset by peer after [0-9.]+ s'
 
-# Only link-local addresses.
+# The interfaces have link-local addresses only.
 mode=()
 for i in 0 1 2; do on $i ip addr flush dev eth1 scope global; done
 job local NCCL_SOCKET_IFNAME=eth1

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: a wire that works half, or badly: lost in one direction, half-open connections, a port that is closed, a slow link. And what the traces say.
+# Description: a network that works partly or badly: packets lost in one direction, half-open
+# connections, a closed port, a slow link; and the verdicts of the traces.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -8,7 +9,7 @@ netns 2 1
 . "$SRC/tests/net/hosts.sh"
 export DFSHIM_PORTS=5000-5009 DFSHIM_STATS=$T/stats
 
-# stalled WHAT: both end with the verdict, and so do their traces.
+# stalled WHAT: both nodes end with the verdict, and their traces give the same one.
 stalled() {
 	local i
 	end_hosts && fail "$1: a job without a network ended well"
@@ -23,10 +24,10 @@ stalled() {
 	grep -q '^Note: r[01] reports about its link to r[01]: the link from' "$T/checked" || fail "$1: one end is missing: $(cat "$T/checked")"
 }
 
-# A connection that one end no longer has, and the other has not heard of it.
+# A connection is closed on one end, and the other end is not notified.
 start_hosts 2 disorder --iters $((1000 / SLOW)) --colls 4 --seed "$SEED"
 data_port
-# With its address: the other node's control plane may have a port of the same number.
+# With the address, because the other node's control plane may use a port of the same number.
 data_at=$(ip4 "$at"):$port
 for side in 0 1; do
 	sleep 0.3
@@ -45,8 +46,8 @@ end_hosts || fail "slow link: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 for i in 0 1; do on $i tc qdisc del dev eth0 root; done
 ! grep -q '"net_lost": [1-9]' "$T/stats" || fail "a slow link was given up: $(cat "$T/stats")"
 
-# One direction is lost, for more than the time-out: both sides see that, also the one that still
-# hears the other.
+# One direction is lost for longer than the time-out: both sides report it, also the one that still
+# receives data.
 export DFSHIM_NET_TIMEOUT_MS=3000 DFSHIM_TRACE=$T/traces
 for side in 0 1; do
 	rm -rf "$T/traces"
@@ -59,7 +60,7 @@ for side in 0 1; do
 	stalled "lost in one direction, to node $side"
 done
 
-# The port is closed: what is there is reset, and nothing new gets through.
+# The port is blocked: existing connections are reset, and no new one succeeds.
 rm -rf "$T/traces"
 start_hosts 2 disorder --iters 100000000 --colls 4 --seed "$SEED"
 data_port

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: a node loses all others at once, with large operations under way: each process says so once, and ends.
+# Description: all nodes lose each other at the same time, during large operations: each process
+# reports it once, and ends.
 set -u
 . "$SRC/tests/lib/netns.sh"
 . "$SRC/tests/lib/clients.sh"
@@ -8,7 +9,7 @@ netns 3 1
 # With small slots most slices go by reference, so a communicator that ends has slices to withdraw.
 export DFSHIM_PORTS=5000-5009 DFSHIM_NET_TIMEOUT_MS=2000 DFSHIM_SLOT_KB=16 DFSHIM_SLOTS=2 NCCL_PROTO=Simple
 start_hosts 3 disorder --iters 100000000 --colls 4 --mix --max 4194304 --seed "$SEED"
-# Not before operations are under way on all of them, however long that takes here.
+# Wait until all nodes have received data of operations, for as long as that takes.
 for i in 0 1 2; do
 	until [ "$(on $i ip -s -j link show eth0 | jq '.[0].stats64.rx.bytes')" -gt 20000000 ]; do sleep 0.05; done
 done

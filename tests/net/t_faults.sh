@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: faults on the wire while jobs run on two machines: connections reset, the link cut for less and for more than the time-out, SIGSTOP, kill -9.
+# Description: network faults while jobs run on two machines: connections are reset, the link is cut
+# for less and for more than the time-out, SIGSTOP, kill -9.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -9,8 +10,8 @@ netns 2 1
 export DFSHIM_PORTS=5000-5009
 counted() { awk -v k="\"$1\":" '{ for (i = 1; i < NF; i++) if ($i == k) sum += $(i + 1) } END { print sum + 0 }' "$T/stats"; }
 
-# Reset again and again: right results, and only the log shows it. With small slots most slices go
-# by reference.
+# Connections are reset again and again: results are right, and only the log shows it. With small
+# slots most slices go by reference.
 export DFSHIM_STATS=$T/stats DFSHIM_NET_TIMEOUT_MS=20000
 resets() { # DISORDER_OPTIONS
 	local cuts=0
@@ -31,7 +32,7 @@ resets
 DFSHIM_SLOT_KB=16 DFSHIM_SLOTS=2 NCCL_PROTO=Simple resets --mix
 [ "$(counted by_reference)" -gt 0 ] || fail "no slice went by reference: $(cat "$T/stats")"
 
-# Everything is lost for less than the time-out; it is sent again once a second at least.
+# The link is cut for less than the time-out. TCP must retry at least once a second.
 start_hosts 2 disorder --iters $((1500 / SLOW)) --colls 4 --seed "$SEED"
 data_port
 net_cut 1
@@ -45,8 +46,8 @@ fi
 net_heal 1
 end_hosts || fail "after a cut of 4 s: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 
-# For more: both sides say why, and end. The link is whole again once they have said so: the client collects its ranks'
-# results over it.
+# The link is cut for longer than the time-out: both sides print the reason, and end. Then the link
+# is restored, because the client collects its ranks' results over it.
 export DFSHIM_NET_TIMEOUT_MS=4000
 start_hosts 2 disorder --iters 100000000 --colls 4 --seed "$SEED"
 data_port
@@ -80,7 +81,7 @@ sleep 7
 kill -CONT "$p"
 end_hosts || fail "after SIGSTOP for 8 s: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 
-# One that is killed is: at once, and by the control plane.
+# A process that is killed is reported at once, by the control plane.
 start_hosts 2 disorder --iters 100000000 --colls 4 --seed 77002
 data_port
 p=$(process_of 1)
@@ -89,7 +90,8 @@ end_hosts && fail "a job without one of its ranks ended well"
 grep -q 'CRASH' "$T/out0" || fail "no verdict: $(cat "$T/out0")"
 [ "${rcs[0]}" = 3 ] || fail "node 0 ended with ${rcs[0]}: $(cat "$T/out0")"
 
-# While a communicator is made: its ranks know each other, and measure how they are joined, which takes a while here.
+# A process is killed while a communicator is created: its ranks know each other and measure their
+# connection, which takes long on this slow link.
 for i in 0 1; do on $i tc qdisc add dev eth0 root tbf rate 1mbit burst 4kb latency 2s; done
 start_hosts 2 disorder --iters 100 --comms 1 --seed "$SEED"
 for ((n = 0; n < 1000; n++)); do

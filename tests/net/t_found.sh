@@ -1,7 +1,7 @@
 #!/bin/bash
-# Description: `dfshim net` without peers: interfaces, RDMA ports with GIDs, plugins, and which
-# network NCCL's rules use, against a libibverbs and plugins of ours; functions that hang or die
-# there are bounded and named.
+# Description: `dfshim net` without peers: interfaces, RDMA ports with GIDs, plugins, and the
+# network that NCCL's rules choose, with the tests' libibverbs and plugins; functions in these that
+# hang or abort are bounded and named.
 set -u
 . "$SRC/tests/lib/netns.sh"
 netns 1 2
@@ -27,12 +27,12 @@ so libhangs.so fake/fake_plugin.c "$SRC/tests/net/fake/fake_orders.c" -DTRAP=1
 so libdies.so fake/fake_plugin.c "$SRC/tests/net/fake/fake_orders.c" -DTRAP=2
 export LD_LIBRARY_PATH=$T${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-# net [VARIABLE=VALUE...]: the JSON on node 0.
+# net [VARIABLE=VALUE...]: writes the JSON of node 0 to net.json.
 net() {
 	on 0 env "$@" "$B/dfshim" net --json >net.json 2>err || fail "$*: status $?: $(cat err)"
 	python3 "$SRC/tests/lib/json_keys.py" net net.json || fail "$*: not as docs/json.md says"
 }
-# is WANTED JQ...: what jq says of it, on one line.
+# is WANTED JQ...: checks the output of jq for net.json, on one line.
 is() {
 	local want=$1 got
 	shift
@@ -116,7 +116,6 @@ is true '.verbs.error | startswith("/nosuch.so: cannot open")'
 net NCCL_IBVERBS_LIB=libnccl-net.so
 is "libnccl-net.so has no ibv_get_device_list" .verbs.error
 
-# Plugins.
 net NCCL_NET_PLUGIN=nine,libfive.so,nosuch,,libnccl-net-nine.so
 is '["Nine",null,null,"Nine"]' '[.plugins[].name]'
 is '[9,0,0,9]' '[.plugins[].version]'

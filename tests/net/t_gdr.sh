@@ -1,8 +1,8 @@
 #!/bin/bash
-# Description: slots of connectors between nodes in GPU memory, on the test driver and a libibverbs
-# of ours: right results where writes of RDMA devices are seen late, and wrong ones where they are
-# not read back; faults; each thing that is missing leads to host memory and is named; slices that
-# cannot be reached are lost, not waited for.
+# Description: slots of connectors between nodes in GPU memory, on the test driver and the tests'
+# libibverbs: right results where the GPU sees RDMA writes late, and wrong ones where they are not
+# read back; faults; each missing feature leads to host memory and is named; slices that cannot be
+# delivered are lost, not waited for.
 #
 # Limit: 400 s
 set -u
@@ -12,7 +12,7 @@ SLOW=1
 export DFSHIM_BACKEND=cuda DFSHIM_STRICT=1 DFSHIM_STATS=$T/stats DFSHIM_DEBUG=info DFSHIM_HOST_NODE_DEVICES=1 NCCL_NET_PLUGIN=none
 export DFSHIM_NET=verbs DFSHIM_NET_GDR=1 FAKE_CUDA_GDR=dmabuf FAKE_CUDA_DEVICES=4 FAKE_VERBS_RAILS=3 FAKE_VERBS_SEEN=$T/seen
 
-# run CLIENT ARGS...: its status in rc, what it said in $T/out.
+# run CLIENT ARGS...: runs the client; sets rc, output in $T/out.
 run() {
 	local c=$1
 	shift
@@ -29,7 +29,7 @@ silent() { ! grep -F -- "$1" "$T/out" || fail "somebody says '$1'"; }
 in_gpu() { says "slots for other nodes lie in GPU memory (${1:-dma-buf, arriving data are read back})"; }
 large() { job disorder --ranks 2 --procs 2 --iters "$1" --colls 4 --max 262144 --seed "$SEED"; }
 
-# Collectives and messages, nodes of one device and of two.
+# Collectives and messages, with nodes of one device and of two.
 job collcheck --ranks 3 --sample 20 --seed "$SEED"
 in_gpu
 DFSHIM_HOST_NODE_DEVICES=2 job collcheck --ranks 4 --procs 4 --sample 20 --seed "$SEED"
@@ -40,30 +40,30 @@ in_gpu
 job disorder --ranks 2 --iters 10 --seed "$SEED"
 [ "$(counted net_faults)$(counted net_resent)" = 00 ] || fail "faults where there are none: $(cat "$T/stats")"
 grep -qx "dma-buf" "$T/seen" || fail "no dma-buf was registered: $(cat "$T/seen")"
-# The compiled kernel, in weak memory.
+# The compiled kernel, in weakly ordered memory.
 if [ -f "$B/kernels/daemon.90.ptx" ]; then
 	FAKE_CUDA_PTX=$B/kernels/daemon.90.ptx FAKE_CUDA_FAULTS=$T/faults FAKE_CUDA_WEAK=1 DFSHIM_THREADS=64 \
 		job collcheck --ranks 2 --sample 10 --seed "$SEED"
 	in_gpu
 	no_faults "collcheck over GPU memory"
 fi
-# Off unless it is asked for.
+# GPU memory is used only if it is asked for.
 DFSHIM_NET_GDR=0 job collcheck --ranks 2 --sample 5
 silent "slots for other nodes"
 ! grep -qx "dma-buf" "$T/seen" || fail "a dma-buf was registered that nobody asked for"
 
-# The control: without reading back results are wrong. On a GPU that orders writes they are right.
+# The control: without reading back, results are wrong. On a GPU that orders writes they are right.
 NCCL_GDR_FLUSH_DISABLE=1 run collcheck --ranks 2 --sample 10 --seed "$SEED"
 in_gpu "dma-buf, NCCL_GDR_FLUSH_DISABLE=1"
 [ $rc != 0 ] && grep -q ': wrong$' "$T/out" || fail "right without reading back: status $rc"
 FAKE_CUDA_GDR=ordered job collcheck --ranks 3 --sample 10 --seed "$SEED"
 in_gpu "dma-buf, the GPU orders writes"
 [ "$(counted net_reads_back)" = 0 ] || fail "read back without need: $(cat "$T/stats")"
-# Senders in host memory.
+# The senders' slots are in host memory.
 NCCL_NET_GDR_READ=0 job collcheck --ranks 3 --sample 10 --seed "$SEED"
 in_gpu
 
-# The missing thing is named, and slots lie in host memory.
+# The missing feature is named, and slots are in host memory.
 missing() { # NAME=VALUE TEXT
 	(
 		export "${1?}"
@@ -91,7 +91,7 @@ $CC -DNO_DMABUF -shared -fPIC -Wall -Werror -O1 -pthread -o "$T/libold_verbs.so"
 	fail "an older libibverbs of ours does not build"
 missing "NCCL_IBVERBS_LIB=$T/libold_verbs.so" "libibverbs has no ibv_reg_dmabuf_mr"
 
-# dfshim net says the same beforehand.
+# `dfshim net` reports the same in advance.
 net() { # WANTED VARIABLES...
 	env "${@:2}" "$B/dfshim" net --json >"$T/net.json" 2>"$T/err" || fail "dfshim net, ${*:2}: status $?: $(cat "$T/err")"
 	is=$(jq -r '.dfshim.gpus | .[] | "\(.gpu) \(.slots): \(.reason)"' "$T/net.json" | tail -n 1)
@@ -115,7 +115,7 @@ fi
 grep -q '^  GPU 0 (.*): slots for other machines lie in GPU memory: dma-buf, arriving data are read back$' "$T/text" ||
 	fail "dfshim net as text: $(tail -n 6 "$T/text")"
 
-# By its address, where the kernel's module is there.
+# GPU memory is registered by its address, where the kernel's module exists.
 if unshare -m true 2>/dev/null; then
 	for dir in /sys/module /sys/kernel/mm; do
 		FAKE_CUDA_GDR=plain FAKE_VERBS_PEERMEM=1 run_in=$dir unshare -m bash -c '
@@ -131,7 +131,8 @@ else
 	echo "no rights for a mount namespace: GPU memory by its address was not tried"
 fi
 
-# Faults: of queue pairs and devices; of reads; a port that is down for a while; a device that fails: the others go on.
+# Faults: of queue pairs and devices; of reads; a port that is down for a while; a device that fails
+# while others continue.
 export NCCL_IB_HCA=railx0,railx2
 FAKE_VERBS_FAULTS=40 large 60
 in_gpu
@@ -146,7 +147,8 @@ FAKE_VERBS_FATAL=railx0:80 large 100
 says "the RDMA device railx0 has failed"
 silent "over tcp"
 
-# Only RDMA gets there: without a port, and without memory for the other side's slots, the peer is lost, soon and with the reason.
+# Only RDMA reaches GPU memory: without a port, or without memory for the other side's slots, the
+# peer is lost soon and with a reason.
 lost() { # TEXT
 	[ $rc != 0 ] || fail "$1: the job ended well"
 	[ $rc != 124 ] && [ $rc != 137 ] || fail "$1: the job hangs"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Description: ranks on two and three machines (network namespaces), over sockets: collectives,
-# sends, disorder, and which connections are refused.
+# sends, disorder, and connections that are refused.
 #
 # Limit: 300 s
 set -u
@@ -18,12 +18,12 @@ DFSHIM_NET=tcp hosts 2 disorder --iters $((20 / SLOW)) --seed "$SEED"
 NCCL_SOCKET_FAMILY=AF_INET6 NCCL_SOCKET_NTHREADS=2 NCCL_NSOCKS_PERTHREAD=2 hosts 2 collcheck --sample $((30 / SLOW)) --seed "$SEED"
 ! grep -q '"net_\(faults\|resent\|lost\)": [1-9]' "$T/stats" || fail "faults where there are none: $(cat "$T/stats")"
 
-# Nodes that are kept apart: every rank gets the reason, none hangs.
+# Nodes that must not be connected: every rank reports the reason, none hangs.
 DFSHIM_NET=off start_hosts 2 collcheck --sample 5
 end_hosts && fail "nodes were joined in spite of DFSHIM_NET=off"
 grep -q 'DFSHIM_NET=off keeps nodes apart' "$T/out0" "$T/out1" || fail "no reason: $(cat "$T/out0" "$T/out1")"
 
-# However many collectives there are, two sockets carry them: counted for as long as the job has some.
+# Two sockets carry any number of collectives. They are counted while the job has some.
 DFSHIM_PORTS=5000-5009 start_hosts 2 disorder --iters $((100 / SLOW)) --colls 1000 --max 4096 --seed "$SEED"
 data_port
 most=0
@@ -34,8 +34,8 @@ done
 end_hosts || fail "1000 collectives: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 [ "$most" = 2 ] || fail "$most connections for 1000 collectives"
 
-# Outsiders that speak something else, are of another version, or know no process's number. The job
-# stands still meanwhile.
+# Outsiders with another protocol, another version, or without a process's number. The job is
+# stopped meanwhile.
 defined() { sed -nE "s/^#define $1[[:space:]]+([0-9a-fx]+)(ull)?\b.*/\1/p" "$SRC/$2"; }
 magic=$(defined MAGIC runtime/transport/net/socket/socket.h)
 version=$(($(defined DF_CTL_VERSION runtime/ctl/ctl.h) << 16 | $(defined DF_ABI_VERSION kernels/abi.h)))

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: 16 nodes of 8 ranks, as 128 processes, 16 and one: right results, with bounded numbers of descriptors, threads and megabytes a rank.
+# Description: 16 nodes of 8 ranks, as 128 processes, 16 and one: right results, with bounded
+# numbers of descriptors, threads and megabytes for each rank.
 set -u
 . "$SRC/tests/lib/clients.sh"
 [ "$SLOW" = 1 ] || skip "128 processes of a sanitizer's build need more memory than most machines have"
@@ -7,7 +8,7 @@ RANKS=128
 export DFSHIM_HOST_DEVICES=$RANKS DFSHIM_HOST_NODE_DEVICES=8
 LIMIT=200 QUIET=100
 
-# look SESSION: the most that one of its processes has or has had: fds, threads, mb.
+# look SESSION: updates fds, threads and mb, the maxima over the processes of the session.
 look() {
 	local pid open key value _
 	for pid in $(pgrep -s "$1" -f -- "--ranks $RANKS"); do
@@ -22,7 +23,7 @@ look() {
 	done
 }
 
-# many PROCESSES SAMPLE
+# many PROCESSES SAMPLE: runs collcheck in this number of processes.
 many() {
 	local here=$((RANKS / $1)) fds=0 threads=0 mb=0 job
 	(
@@ -43,7 +44,7 @@ many() {
 	esac
 	grep '^collcheck: OK' "$T/out.$1" || fail "$1 processes: $(cat "$T/out.$1")"
 	echo "$1 processes, $here ranks each: at most $fds descriptors, $threads threads, $mb MB"
-	# Two for each peer of each rank, and some of the process's own.
+	# Two descriptors for each peer of each rank, and some of the process's own.
 	[ $fds -gt 0 ] && [ $fds -le $((64 + here * 2 * RANKS)) ] || fail "$1 processes: $fds descriptors"
 	[ $mb -le $((64 + here * 64)) ] || fail "$1 processes: $mb MB"
 	[ $threads -le $((16 + here * 8)) ] || fail "$1 processes: $threads threads"

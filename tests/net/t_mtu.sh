@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: an MTU that is larger than what lies between two nodes passes: NET_STALL on both sides, with the reason.
+# Description: the MTU of two nodes is larger than the network between them allows: NET_STALL on
+# both sides, with the reason.
 set -u
 . "$SRC/tests/lib/netns.sh"
 . "$SRC/tests/lib/clients.sh"
@@ -7,8 +8,7 @@ netns 2 1
 . "$SRC/tests/net/hosts.sh"
 export DFSHIM_PORTS=5000-5009 DFSHIM_NET_TIMEOUT_MS=3000 DFSHIM_TRACE=$T/traces
 
-# The network between them passes small packets only: connections are made, and nothing large gets
-# through.
+# The network passes small packets only: connections can be made, but large packets are lost.
 for i in 0 1; do
 	ip link set "n$i.0" mtu 9000
 	on $i ip link set eth0 mtu 9000

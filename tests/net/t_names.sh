@@ -1,7 +1,7 @@
 #!/bin/bash
-# Description: communicators that ask for a network by name (netName), or have one by a rule of
-# DFSHIM_NET, get it side by side in one job; a network that is not there is reported; the
-# environment has precedence.
+# Description: communicators that ask for a network by name (netName), or by a rule of DFSHIM_NET,
+# get it side by side in one job; a network that does not exist is reported; the environment has
+# precedence.
 #
 # Limit: 200 s
 set -u
@@ -9,8 +9,8 @@ set -u
 . "$SRC/tests/net/verbs.sh"
 . "$SRC/tests/net/plugin.sh"
 
-# over NAMES...: each of the named ones joins the devices, and no other. (An end that is called says
-# so only where a thread waits for it.)
+# over NAMES...: the devices are connected by these networks, and by no other. (The end that accepts
+# prints the line only if a thread waits for the connection.)
 over() {
 	local found
 	found=$(sed -n 's/.* is joined with .* over //p' "$T/out" | sort -u | xargs)
@@ -18,8 +18,8 @@ over() {
 	[ "$(counted net_faults)$(counted net_resent)" = 00 ] || fail "faults where there are none: $(cat "$T/stats")"
 }
 
-# A rank that asks by name looks for networks, and so does the endpoint's thread: once a device,
-# however long it takes, and no lock is held meanwhile.
+# Both a rank that asks by name and the endpoint's thread look for networks. This happens once for
+# each device, however long it takes, and no lock is held meanwhile.
 FAKE_VERBS=slow NET_NAMES=,IB job 1 netcheck --ranks 2
 for device in 0 1; do
 	[ "$(grep -c "device $device can use verbs" "$T/out")" = 1 ] || fail "device $device: opened more than once, or not: $(grep 'can use' "$T/out")"
@@ -31,18 +31,18 @@ for procs in 1 2; do
 	over plugin tcp verbs
 	NET_NAMES=Socket,socket job 1 netcheck --ranks 2 --procs $procs
 	over tcp
-	# Any: the best one.
+	# An empty name: the best network.
 	NET_NAMES=,IB job 1 netcheck --ranks 2 --procs $procs
 	over plugin verbs
 done
 
-# As in NCCL, the environment decides.
+# As in NCCL, the environment has precedence.
 DFSHIM_NET=tcp NET_NAMES=Socket,IB,Fake job 1 netcheck --ranks 2
 over tcp
 NCCL_NET=IB NET_NAMES=Socket,IB,Fake job 1 netcheck --ranks 2
 over verbs
 
-# Rules by communicator, before its own netName; a word alone is for the others.
+# Rules for communicators precede their own netName. A word without a rule applies to the others.
 DFSHIM_NET=comm=net0:tcp,comm=NET1:verbs,comm=net2:plugin NET_NAMES=,, job 1 netcheck --ranks 2
 over plugin tcp verbs
 DFSHIM_NET=tcp,comm=net1:verbs NET_NAMES=,,Fake job 1 netcheck --ranks 2 --procs 2
@@ -52,7 +52,7 @@ over tcp verbs
 DFSHIM_NET=off,comm=net0:auto NCCL_NET=IB job 1 netcheck --ranks 2
 over verbs
 
-# A network that is not there: an error on all ranks, in words; nothing hangs.
+# A network that does not exist: an error on all ranks, with the reason, and no hang.
 for name in Other IB; do
 	(
 		[ $name = Other ] || export NCCL_IB_HCA=nothing
@@ -75,6 +75,6 @@ says "the two do not have the network that their communicator asks for"
 not_joined comm=net1:off >"$T/out" 2>&1
 says "status 3"
 says "DFSHIM_NET=comm=net1:off keeps nodes apart"
-# In one node it is not needed.
+# Within a node no network is needed.
 NET_NAMES=Other job 2 netcheck --ranks 2
 exit 0

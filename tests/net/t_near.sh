@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: RDMA ports and devices of a plugin by their path from the GPU on the PCI bus, on the test driver, a libibverbs and a plugin of ours: the nearest are used, other ports when these fail; NCCL_NET_GDR_LEVEL; dfshim net says the same beforehand.
+# Description: RDMA ports and plugin devices are chosen by their PCI path from the GPU, on the test
+# driver, with the tests' libibverbs and plugin: the nearest are used, others if these fail;
+# NCCL_NET_GDR_LEVEL; `dfshim net` reports the same in advance.
 # Limit: 200 s
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
@@ -12,11 +14,11 @@ SLOW=1
 export DFSHIM_BACKEND=cuda DFSHIM_STRICT=1 DFSHIM_STATS=$T/stats DFSHIM_DEBUG=info DFSHIM_HOST_NODE_DEVICES=1 NCCL_NET_PLUGIN=none
 export DFSHIM_NET=verbs FAKE_CUDA_GDR=dmabuf FAKE_CUDA_DEVICES=2 FAKE_VERBS_RAILS=3 FAKE_VERBS_SEEN=$T/seen NCCL_IB_HCA=railx0,railx2
 
-# A machine: two processors with a switch each, below which are a GPU and an RDMA device or two.
+# A machine: two processors, each with a switch that has a GPU and one or two RDMA devices.
 mkdir -p "$T/class" && cp -a /sys/class/net "$T/class/" && mount --bind "$T/class" /sys/class && mount -t tmpfs none /sys/bus/pci &&
 	mkdir /sys/bus/pci/devices || fail "no /sys of its own"
 switch=("pci0000:15/0000:15:01.0/0000:16:00.0" "pci0000:97/0000:97:01.0/0000:98:00.0")
-at() { # LINK SWITCH PORT: a device there
+at() { # LINK SWITCH PORT: creates a device there, with LINK to it
 	local dir=$T/devices/${switch[$2]}/0000:1$2:0$3.0/0000:2$3:00.0
 	mkdir -p "$dir" "$(dirname "$1")" && echo "$2" >"$dir/numa_node" && ln -sfn "$dir" "$1" || fail "$1"
 }
@@ -34,7 +36,7 @@ seen() { grep -qxF -- "$1" "$T/seen" || fail "not seen: $1: $(sort -u "$T/seen")
 unseen() { ! grep -qxF -- "$1" "$T/seen" || fail "seen: $1"; }
 large() { job disorder --ranks 2 --iters "$1" --colls 4 --max 262144 --seed "$SEED"; }
 
-# Each GPU has one of its own.
+# Each GPU has an RDMA device of its own.
 gpu 0 0 0 && nic railx0 0 1 && gpu 1 1 0 && nic railx2 1 1
 large 5
 for device in 0 1; do
@@ -45,14 +47,15 @@ for device in 0 1; do
 done
 seen "railx0:1 writes"
 seen "railx2:1 writes"
-# The two are joined, or those of the same place.
+# The near ports of the two GPUs are connected. With NCCL_CROSS_NIC=0 ports of the same index are.
 joined() { says "device 0: verbs from $1:1 \\(GID .*\\) to device 1 of .* \\(GID 10.1.$2.1\\)\$"; }
 joined railx0 12
 joined railx2 10
 NCCL_CROSS_NIC=0 large 5
 joined railx0 10
 joined railx2 12
-# More ports than a device uses else, the two GPUs at different ends: the same places all the same.
+# More ports than a device uses, with the two GPUs at different ends: ports of the same index are
+# connected.
 export FAKE_VERBS_RAILS=6
 nic railx2 1 4 && nic railx3 1 5 && nic railx4 1 6 && nic railx5 1 1
 NCCL_CROSS_NIC=0 NCCL_IB_HCA=railx0,railx2,railx3,railx4,railx5 large 5
@@ -73,7 +76,8 @@ printf '    railx0:1: path PIX\n    railx2:1: path SYS, used when nearer ones fa
 [ "$("$B/dfshim" net --json | jq -c '.dfshim.gpus[1] | [.pci, .ports[].path]')" = '["0000:11:00.0","SYS","PIX"]' ] ||
 	fail "dfshim net --json: $("$B/dfshim" net --json | jq -c .dfshim.gpus)"
 
-# One for both, with the other one behind the other processor: that one is used when it fails, with right results, and only then.
+# One port is near both GPUs, the other is at the other processor. The latter is used only if the
+# near one fails; results are right.
 gpu 1 0 2
 large 20
 seen "railx0:1 writes"
@@ -83,7 +87,7 @@ seen "railx2:1 writes"
 seen "a port was down"
 says "are back: 2 of 2 queue pairs"
 
-# None is near: all are alike. The GPU's memory is too far away, unless the variable says otherwise.
+# No port is near: all are equal. The GPU's memory is too far away, unless the variable allows it.
 gpu 0 1 3 && gpu 1 1 4 && nic railx2 0 5
 large 20
 seen "railx0:1 writes"
@@ -96,15 +100,14 @@ grep -q 'GPU 0 .*host memory: NCCL_NET_GDR_LEVEL does not allow it' "$T/text" ||
 DFSHIM_NET_GDR=1 NCCL_NET_GDR_LEVEL=SYS job collcheck --ranks 2 --sample 12 --seed "$SEED"
 says "slots for other nodes lie in GPU memory"
 
-# Nothing is known of a device that software has made: ports that are known to be near have
-# precedence.
+# The path of a software device is unknown. Ports that are known to be near have precedence.
 nic railx0 1 1 && rm -r /sys/class/infiniband/railx2
 large 20
 says "device 0 can use verbs: railx2:1, .*[0-9], used when nearer ones fail\$"
 unseen "railx2:1 writes"
 
-# Devices of a plugin, in the order that is not the GPUs'.
-FAKE_PLUGIN_DIR=$(mktemp -d) # short: addresses of Unix sockets have 108 bytes
+# A plugin's devices are numbered in the opposite order of the GPUs.
+FAKE_PLUGIN_DIR=$(mktemp -d) # short, because addresses of Unix sockets have at most 108 bytes
 trap 'rm -rf "$FAKE_PLUGIN_DIR"' EXIT
 export FAKE_PLUGIN_DIR FAKE_PLUGIN_PCI=$T/plugin DFSHIM_NET=plugin NCCL_NET_PLUGIN=$T/libfake.so
 $CC -shared -fPIC -Wall -Werror -O1 -DVERSION=10 -DNAME='"Fake"' -o "$NCCL_NET_PLUGIN" "$SRC/tests/net/fake/fake_plugin.c" \

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: the namespaces of tests/lib/netns.sh are what its head says: nodes, links, loss.
+# Description: the namespaces of tests/lib/netns.sh have what its first comment promises: nodes,
+# links, loss.
 set -u
 . "$SRC/tests/lib/netns.sh"
 netns 3 2
@@ -8,7 +9,7 @@ fail() {
 	echo "FAILED: $*"
 	exit 1
 }
-# reach FROM ADDRESS PORT: connects from a node; prints the result.
+# reach FROM ADDRESS PORT [SECONDS]: connects from a node and prints the result.
 reach() {
 	local said
 	# shellcheck disable=SC2016 # its own arguments

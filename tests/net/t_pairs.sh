@@ -1,7 +1,7 @@
 #!/bin/bash
 # Description: `dfshim net PEER` between machines with two interfaces each, over IPv4 and IPv6: the
-# table, and the reports of a firewall, a closed port, a cut rail, packets that are too large,
-# outsiders and wrong input; all bounded.
+# table; reports of a firewall, a closed port, a cut rail and packets that are too large; outsiders
+# and wrong input; all within bounds.
 #
 # Limit: 240 s
 set -u
@@ -16,7 +16,7 @@ cd "$T" || exit 1
 unset DFSHIM_TRACE
 D=$B/dfshim
 net() { on 0 timeout 120 "$D" net --seconds 0.05 --streams 2 --timeout 1 "$@" 2>err; }
-# listen [VARIABLE=VALUE...] -- [PORT]: on node 1.
+# listen [VARIABLE=VALUE...] -- [PORT]: starts the listener on node 1.
 listen() {
 	local settings=()
 	while [ "$1" != -- ]; do settings+=("$1") && shift; done
@@ -37,8 +37,8 @@ listen --
 grep -qx "listens on eth0 10.77.0.2:28029" listening && grep -qx "listens on eth1 10.77.1.2:28029" listening ||
 	fail "the listener's words: $(cat listening)"
 net --json 10.77.0.2 >pairs.json || fail "two machines: status $?: $(cat err pairs.json)"
-# Rails do not meet: the only path from 10.77.0.1 to 10.77.1.2 is by eth1, and replies to it would
-# have that address.
+# The rails are separate networks: 10.77.0.1 reaches 10.77.1.2 only through eth1, and replies would
+# go to eth1's address. So only pairs of the same rail work.
 python3 "$SRC/tests/lib/json_keys.py" net pairs.json || fail "two machines: not as docs/json.md says"
 jq -e '.peers[0] | .error == null and (.pairs | length) == 4 and
 	([.pairs[] | select(.from.name == .to.name)] | length == 2 and
@@ -49,17 +49,17 @@ net 10.77.0.2:28029 >pairs || fail "as text: status $?: $(cat err)"
 grep -Eq '^  eth1 10\.77\.1\.1 +eth1 10\.77\.1\.2 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +1500$' pairs ||
 	fail "no row of the table: $(cat pairs)"
 
-# Outsiders are dropped, and do not disturb.
+# Connections of outsiders are dropped, and do not disturb.
 on 0 timeout 10 bash -c 'exec 3<>/dev/tcp/10.77.0.2/28029; echo "GET / HTTP/1.0 and more words" >&3; cat <&3' >stranger
 [ -s stranger ] && fail "a stranger got an answer: $(cat stranger)"
 grep -q '10\.77\.0\.1\]*:[0-9]*: dropped, it is no `dfshim net`$' visitors || fail "the stranger is not named: $(cat visitors)"
-# A silent connection holds a place, not the others.
+# Silent connections do not block others.
 start 0 bash -c 'for i in {1..20}; do exec {fd}<>/dev/tcp/10.77.0.2/28029; done; sleep 30'
 silent=$!
 net --json 10.77.0.2 >pairs.json || fail "beside silent visitors: $(cat pairs.json)"
 kill $silent
 
-# Lost packets are reported by name of address and port.
+# Lost packets are reported with address and port.
 net_cut 1 1
 net --json 10.77.0.2 >pairs.json || fail "one rail is enough: $(cat pairs.json)"
 jq -e '.peers[0].pairs[] | select(.from.name == "eth1" and .to.name == "eth1") | .error ==
@@ -74,7 +74,7 @@ net_heal 1 0
 net 10.77.0.2:28030 >pairs && fail "nobody listens: status 0"
 grep -q '10\.77\.0\.2:28030: refused: no process listens there; run `dfshim net --listen` on that machine' pairs ||
 	fail "nobody listens: $(cat pairs)"
-# Both sides think that 9000 bytes are fine; the network between them drops more than 1500.
+# Both ends have an MTU of 9000; the network between them drops packets above 1500.
 for i in 0 1; do
 	ip link set n$i.0 mtu 9000
 	on $i ip link set eth0 mtu 9000
@@ -88,7 +88,7 @@ jq -e '.peers[0].pairs[] | select(.from.name == "eth0" and .to.name == "eth0") |
 net_heal 1 0
 unlisten
 
-# IPv6, another port, names that are asked for.
+# IPv6, another port, interfaces by name.
 listen NCCL_SOCKET_FAMILY=AF_INET6 NCCL_SOCKET_IFNAME=eth1 -- 5000
 grep -qx "listens on eth1 \[fd77:1::2\]:5000" listening || fail "IPv6: $(cat listening)"
 NCCL_SOCKET_FAMILY=AF_INET6 NCCL_SOCKET_IFNAME=eth1 net --json '[fd77:1::2]:5000' >pairs.json ||
@@ -99,13 +99,13 @@ NCCL_SOCKET_IFNAME=eth1 net '[fd77:1::2]:5000' >pairs && fail "two families: sta
 grep -q "one is IPv4, one IPv6: set NCCL_SOCKET_FAMILY on both sides" pairs || fail "two families: $(cat pairs)"
 NCCL_SOCKET_IFNAME=nosuch net '[fd77:1::2]:5000' >pairs && fail "no interface: status 0"
 grep -q "this machine has no network interface that is used" pairs || fail "no interface: $(cat pairs)"
-# A port that is taken; a listener that ends by itself.
+# A port that is in use; a listener that ends by itself.
 on 1 "$D" net --listen 5000 2>err && fail "a port twice: status 0"
 [ $? = 1 ] && grep -q "cannot listen on port 5000: Address already in use; another port" err || fail "a port twice: $(cat err)"
 unlisten
 on 1 timeout 60 "$D" net --listen --timeout 0.2 >listening || fail "a listener that nobody visits: status $?"
 
-# Another program listens there: hangs up, is silent, lies about its interfaces.
+# Another program listens there: it closes the connection, is silent, or sends wrong interfaces.
 start 1 python3 -c '
 import socket, time
 def serve(port, reply):
@@ -134,7 +134,6 @@ for row in "7001 it closed the connection: no .dfshim net --listen. listens ther
 	! grep -q $'\x1b' pairs || fail "$row: a peer's escapes reach the terminal: $(cat -v pairs)"
 done
 
-# Wrong input.
 for peer in : :5 10.77.0.2: 10.77.0.2:0 10.77.0.2:x 10.77.0.2:65536 '[fd77::1' '[]:5' '[fd77::1]5' ''; do
 	net "$peer" >pairs && fail "peer '$peer': status 0"
 	grep -q "not of the form HOST, HOST:PORT or \[IPV6\]:PORT" pairs || fail "peer '$peer': $(cat pairs)"

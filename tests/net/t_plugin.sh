@@ -1,14 +1,14 @@
 #!/bin/bash
-# Description: emulated nodes over a network plugin of ours, each version of the interface:
-# collectives, sends, disorder; behaviour that a plugin may show (no connection or request at once,
-# requests done in any order, short messages).
+# Description: emulated nodes over the tests' network plugin, for each version of the interface:
+# collectives, sends, disorder; behaviour that a plugin may show (no connection or request at first,
+# requests that finish in any order, short messages).
 #
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/plugin.sh"
 
-# over: everything went over the plugin of this version, and nothing broke.
+# over VERSION: all data used the plugin of this version, and no connection broke.
 over() {
 	says "over plugin"
 	silent "over tcp"
@@ -29,7 +29,7 @@ for v in 12 11 10 9 8 7; do
 	over $v
 done
 
-# As NCCL chooses: a plugin has precedence over everything else.
+# As in NCCL, a plugin has precedence over everything else.
 unset DFSHIM_NET
 plugin 12
 export FAKE_PLUGIN=nulls,late
@@ -40,20 +40,20 @@ over 12
 NCCL_NET=Socket job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
 says "over tcp"
 
-# No thread polls for messages while nothing is under way; a sender rings.
+# No thread polls for messages while no operation is in progress: a sender rings first.
 IDLE_SECONDS=1.5 job 1 idle --ranks 4
 over 12
 v=$(sed -n 's/^idle: process.*: \([0-9.]*\) %$/\1/p' "$T/out")
 echo "$v % of a processor while idle"
 awk -v v="$v" 'BEGIN {exit !(v != "" && v < 25)}' || fail "$v % of a processor while idle"
 
-# exit() ends the plugin: nothing of it is called then, and everything has been sent before.
+# exit() ends the plugin: dfshim does not call it afterwards, and has sent everything before.
 for ((i = 0; i < 3; i++)); do
 	FAKE_PLUGIN=lingers job 1 disorder --ranks 3 --procs 3 --iters 3 --seed "$SEED$i"
 	over 12
 done
 
-# Receives belong to no connector: a thousand collectives share what one uses.
+# Receives belong to no connector: any number of collectives share the connections of one.
 job 1 disorder --ranks 2 --procs 2 --iters 3 --colls $((256 / SLOW)) --seed "$SEED"
 over 12
 [ "$(figure connections)" = 4 ] || fail "connections: $(cat "$T/plugin")"

@@ -1,12 +1,13 @@
 #!/bin/bash
-# Description: a network plugin that fails or lies, at start and while jobs run: results are right, one line names it, and another network takes over where one may.
+# Description: a network plugin that fails or reports wrong results, at start and while jobs run:
+# results are right, one line names the plugin, and another network takes over where permitted.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/plugin.sh"
 plugin 12
 
-# Errors of each call, wrong sizes: healed by new connections.
+# Errors of each call, and wrong sizes: new connections repair them.
 export DFSHIM_NET=plugin DFSHIM_NET_TIMEOUT_MS=$((30000 * SLOW))
 for try in FAIL=isend:150 FAIL=irecv:150 FAIL=test:3000 LIE=$((150 / SLOW)); do
 	export "FAKE_PLUGIN_$try" FAKE_PLUGIN=nulls,late,haunts
@@ -20,7 +21,7 @@ for try in FAIL=isend:150 FAIL=irecv:150 FAIL=test:3000 LIE=$((150 / SLOW)); do
 	esac
 	unset FAKE_PLUGIN_FAIL FAKE_PLUGIN_LIE
 done
-# Messages that are lost, though they are reported as sent; messages of other connections.
+# Messages that are reported as sent but lost; messages that arrive on another connection.
 FAKE_PLUGIN_LOSE=30 DFSHIM_NET_TIMEOUT_MS=$((1500 * SLOW)) job 1 disorder --ranks 2 --procs 2 --iters 20 --colls 4 --max 65536 --seed "$SEED"
 [ "$(figure lies)" -gt 0 ] && [ "$(counted net_healed)" -gt 0 ] || fail "nothing was lost and healed: $(cat "$T/plugin" "$T/stats")"
 echo "lost $(figure lies), healed $(counted net_healed)"
@@ -34,8 +35,9 @@ for try in connect:1:1 accept:2:1 listen:1:1 regMr:2:1; do
 	says "over plugin"
 done
 
-# One that never works: sockets, where they may be. Without isend() what ends the third session may also be what the peer's
-# end of it makes of the connection that closes, so any function of the plugin may be named.
+# A plugin that never works: dfshim uses sockets, where permitted. Without isend() the third session
+# may also end because the peer's end closes the connection, so any function of the plugin may be
+# named.
 export DFSHIM_NET=auto NCCL_IB_DISABLE=1
 for try in '_FAIL=listen:1 listen() of the network plugin Fake returned 2' '_FAIL=isend:1 () of the network plugin Fake returned ' \
 	'=refuse connect() of the network plugin Fake returned 6, remote error: NET/Fake: cannot connect'; do
@@ -51,7 +53,8 @@ FAKE_PLUGIN=deaf DFSHIM_NET_TIMEOUT_MS=2000 job 1 collcheck --ranks 2 --sample 5
 says "nothing arrives through its connections"
 says "over tcp"
 
-# One that cannot be started: one line with name, file, version, reason, and what to set.
+# A plugin that cannot be started: one line with name, file, version, reason, and the variable to
+# set.
 for try in 'init init() returned 2 (system error): NET/Fake: has no hardware' 'devices devices() returned 2 (system error)' \
 	'none it has no device' 'missing it has no function isend' 'gpu fake0 does not accept host memory (ptrSupport 0x2)' \
 	'unpack fake0 needs code of its own on the GPU (netDeviceType 1)' \
@@ -65,7 +68,7 @@ for try in 'init init() returned 2 (system error): NET/Fake: has no hardware' 'd
 	says "NCCL_NET_PLUGIN names others, or none"
 	says "over tcp"
 done
-# The next one of the list.
+# The next plugin of the list is used.
 export FAKE_PLUGIN=''
 plugin 6
 six=$NCCL_NET_PLUGIN
@@ -73,7 +76,7 @@ plugin 9
 NCCL_NET_PLUGIN=nosuch,$six,$NCCL_NET_PLUGIN job 1 collcheck --ranks 2 --sample 5 --seed "$SEED"
 says "network plugin Fake (v9, "
 says "over plugin"
-# Nothing else may be used.
+# No other network is permitted.
 wrong() {
 	DFSHIM_NET=plugin DFSHIM_HOST_NODE_DEVICES=1 timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host -- \
 		"$C/collcheck" --ranks 2 --sample 5 --timeout "${QUIET:-60}" >"$T/out" 2>&1 && fail "a job without a network ended well"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: a function of a network plugin that does not return: NET_STALL names it, live and in the traces, and the job ends; one that takes long is waited for.
+# Description: a function of a network plugin that does not return: NET_STALL names it, live and in
+# the traces, and the job ends; for one that takes long the job waits.
 # Limit: 200 s
 set -u
 . "$SRC/tests/lib/clients.sh"
@@ -7,7 +8,7 @@ set -u
 plugin 12
 export DFSHIM_NET=plugin DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_TRACE=$T/traces DFSHIM_TIMEOUT_MS=$((3000 * SLOW))
 
-# held CALL PROCS: the job ends within its bound, and says why.
+# held CALL PROCS: the job ends within its bound, with the verdict.
 held() {
 	local from rc=0 s
 	rm -rf "$T/traces"
@@ -28,8 +29,8 @@ for try in connect:1 isend:100 irecv:100 test:300; do
 done
 held isend:100 1
 
-# It has returned. The watchdog reports it at half of the time-out at the latest. Were both
-# processes held, one after the other, it would be more than the time-out.
+# This call returns late. The watchdog reports it after half of the time-out at the latest. Only one
+# process is held: two holds in a row would exceed the time-out.
 rm -rf "$T/traces"
 FAKE_PLUGIN_HELD=$T/held FAKE_PLUGIN_HOLD=isend:100:$((4000 * SLOW)) DFSHIM_TIMEOUT_MS=$((7000 * SLOW)) job 1 disorder --ranks 2 --procs 2 --iters 30 --colls 4 --seed "$SEED"
 says "the network plugin Fake has not returned from isend() for "

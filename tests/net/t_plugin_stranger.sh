@@ -1,12 +1,12 @@
 #!/bin/bash
 # Description: an outsider connects to a network plugin's listener before the other rank does, and
-# sends messages that are right but for their mark: they are not believed.
+# sends messages that are right except for their mark: dfshim ignores them.
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/plugin.sh"
 plugin 12
 
-# The first connection of the first listener of each of two processes.
+# Connects first to the first listener of each of two processes.
 stranger() {
 	exec python3 - "$FAKE_PLUGIN_DIR" <<'END'
 import os, socket, struct, sys, time
@@ -30,7 +30,7 @@ while len(kept) < 2:
 time.sleep(300)
 END
 }
-# The end of the first session may have another reason: the other rank's connection breaks, too.
+# The first session may also end because the other rank's connection breaks, so there are ten tries.
 for _ in $(seq 10); do
 	rm -f "$FAKE_PLUGIN_DIR"/*
 	stranger &

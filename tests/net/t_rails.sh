@@ -1,6 +1,6 @@
 #!/bin/bash
-# Description: several RDMA ports a device, on a libibverbs of ours: all are used; ports and devices
-# that fail while a job runs, that are restored, that let nothing through; relaxed ordering, ECE,
+# Description: several RDMA ports for each device, on the tests' libibverbs: all are used; ports and
+# devices that fail while a job runs, that recover, that deliver nothing; relaxed ordering, ECE,
 # NCCL_IB_QPS_PER_CONNECTION.
 #
 # Limit: 200 s
@@ -23,10 +23,10 @@ silent() { [ "$(lines "$1")" = 0 ] || fail "somebody says '$1': $(grep -F -- "$1
 seen() { grep -qxF -- "$1" "$T/seen" || fail "not seen: $1: $(sort -u "$T/seen")"; }
 unseen() { ! grep -qxF -- "$1" "$T/seen" || fail "seen: $1"; }
 used() { grep -c ' writes$' <(sort -u "$T/seen"); }
-# Large slices, so that one port alone has too much to do.
+# Slices are so large that one port cannot carry them alone.
 large() { job disorder --ranks 2 --procs "${procs:-1}" --iters "$1" --colls 4 --max 262144 --seed "$SEED"; }
 
-# Without a fault: all ports, two of one device among them.
+# Without a fault all ports are used, among them two of one device.
 job collcheck --ranks 3 --sample $((40 / SLOW)) --seed "$SEED"
 large 20
 silent 'over tcp'
@@ -46,7 +46,8 @@ seen "ECE 0 0"
 FAKE_VERBS=strict large 5
 unseen "relaxed ordering"
 
-# A port that is slower than the other one gets less to do, whichever of them it is: the job is not as slow as it alone.
+# A port that is slower than the other gets less work, whichever of them it is, so the job is faster
+# than the slow port.
 wrote() { awk -v d="$1" '$1 == d && $2 == "wrote" { n += $3 } END { print int(n / 1024) }' "$T/seen"; }
 for slow in 0 2; do
 	from=$(date +%s%N)
@@ -57,7 +58,8 @@ for slow in 0 2; do
 	[ "$few" -gt 0 ] && [ "$many" -gt $((4 * few)) ] || fail "railx$slow is slow and has $few KiB, the other one $many KiB"
 done
 
-# A port that is down for a while, and back: the other one goes on, one line each way on each side.
+# A port is down for a while: the other one continues. Each side prints one line when it goes down
+# and one when it is back.
 export NCCL_IB_HCA=railx0,railx2
 FAKE_VERBS_DOWN=railx0:$((100 / SLOW)):$((400 / SLOW)) large $((800 / SLOW))
 seen "a port was down"
@@ -69,14 +71,15 @@ for text in 'the port is down; 1 of 2 queue pairs are left' 'are back: 2 of 2 qu
 done
 echo "port down: healed $(counted net_healed), slices sent again $(counted net_resent)"
 
-# A device that fails for good; then the only one, and sockets take over.
+# A device fails for good. Then the only device fails, and sockets take over.
 procs=2 FAKE_VERBS_FATAL=railx0:$((80 / SLOW)) large $((160 / SLOW))
 says 'the RDMA device railx0 has failed'
 silent 'over tcp'
 NCCL_IB_HCA=railx0 FAKE_VERBS_FATAL=railx0:$((80 / SLOW)) large $((160 / SLOW))
 says 'over tcp'
 
-# A way that lets nothing through is not used, and named: by a job that is still there when it is given up.
+# A port that delivers nothing is not used, and is named. The job must still run when dfshim gives
+# the port up.
 way='nothing arrives through the queue pair; 1 of 2 queue pairs are left'
 for ((n = 1000 / SLOW; n <= 64000; n *= 4)); do
 	FAKE_VERBS_MUTE=railx2 DFSHIM_NET_TIMEOUT_MS=4000 large $n
@@ -87,7 +90,7 @@ says 'over verbs'
 silent 'over tcp'
 unseen "railx2:1 writes"
 
-# Faults of any kind on either.
+# Faults of any kind on either port.
 FAKE_VERBS_FAULTS=$((40 / SLOW)) procs=2 large $((80 / SLOW))
 [ "$(counted net_healed)" -gt 0 ] || fail "nothing healed: $(cat "$T/stats")"
 echo "faults: healed $(counted net_healed), slices sent again $(counted net_resent), dropped $(counted net_dropped)"

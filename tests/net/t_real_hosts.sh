@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: two network namespaces joined by a network plugin of others (NCCL_NET_PLUGIN=FILE make check-plugins): collectives, sends, disorder, a link that is down for a second.
+# Description: two network namespaces connected by a real network plugin (NCCL_NET_PLUGIN=FILE make
+# check-plugins): collectives, sends, disorder, a link that is down for a second.
 # Limit: 300 s
 set -u
 [ -z "${REAL_PLUGIN-}" ] || . "$SRC/tests/lib/netns.sh"

@@ -1,12 +1,13 @@
 #!/bin/bash
-# Description: emulated nodes over a network plugin of others (NCCL_NET_PLUGIN=FILE make check-plugins): collectives, sends, disorder, many collectives, processes that are stopped and killed.
+# Description: emulated nodes over a real network plugin (NCCL_NET_PLUGIN=FILE make check-plugins):
+# collectives, sends, disorder, many collectives, processes that are stopped and killed.
 # Limit: 600 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/real.sh"
 "$B/dfshim" net 2>/dev/null | sed -n '/^Network plugins/,/^Networks/p' | sed '$d'
 
-# job NODE_DEVICES CLIENT ARGS...: right, over the plugin.
+# job NODE_DEVICES CLIENT ARGS...: runs the job, which must succeed over the plugin.
 job() {
 	echo "$* (nodes of $1)"
 	rm -f "$T/stats"
@@ -25,10 +26,10 @@ for ((i = 0; i < 5; i++)); do
 done
 echo "5 jobs ended well"
 
-# One of two processes, stopped for longer than the time-out, or killed, in the middle of a job.
+# In the middle of a job one of two processes is stopped for longer than the time-out, or killed.
 begin() {
 	rm -f "$T/stats"
-	: >"$T/out" # not the job before's
+	: >"$T/out" # removes the last job's output
 	(export DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_NET_TIMEOUT_MS=3000 && host disorder --ranks 2 --procs 2 --iters 3000 --colls 4 --seed "$SEED") \
 		>"$T/out" 2>&1 &
 	job=$!

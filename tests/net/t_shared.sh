@@ -1,6 +1,6 @@
 #!/bin/bash
-# Description: two nodes that share one processor without knowing of each other: a waiting thread
-# notices that it loses it, and gives it away.
+# Description: two nodes share one processor without knowing of each other: a waiting thread notices
+# that others use the processor, and yields it.
 set -u
 . "$SRC/tests/lib/netns.sh"
 . "$SRC/tests/lib/clients.sh"

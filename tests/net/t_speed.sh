@@ -1,5 +1,7 @@
 #!/bin/bash
-# Description: how fast nodes are joined is measured when a communicator is made, agreed on by all ranks, and decides which programs are used; a slow network and a fast one, in both directions and in one; nodes of unequal size, ranks dealt out in turns, children; a way that lets nothing through.
+# Description: the speed between nodes is measured when a communicator is created, all ranks agree
+# on it, and it decides which programs are used; a slow network and a fast one, on all nodes and on
+# one; nodes of unequal size, ranks assigned in turns, children; a path that delivers nothing.
 # Limit: 300 s
 set -u
 . "$SRC/tests/lib/netns.sh"
@@ -8,8 +10,8 @@ netns 3 1
 . "$SRC/tests/net/hosts.sh"
 export DFSHIM_DEBUG=info DFSHIM_NET=tcp
 
-# deal NODES RANKS CLIENT ARGS...: a process for each rank, dealt out to the nodes in turns; they
-# print to $T/out0 and so on.
+# deal NODES RANKS CLIENT ARGS...: runs a process for each rank, assigned to the nodes in turns.
+# Rank r prints to $T/out<r>.
 deal() {
 	local nodes=$1 n=$2 r client=$3
 	shift 3
@@ -24,15 +26,16 @@ deal() {
 	done
 	end_hosts || fail "$client on $n ranks: status ${rcs[*]}: $(tail -n 20 "$T"/out*)"
 }
-# The figures of the paths in the log, each line once: all ranks of a communicator must have the
-# same.
+# Prints each measured path of the log once, with its count. All ranks of a communicator must have
+# the same figures.
 ways() { sed -nE 's/.*(the slowest way between .* MB\/s).*/\1/p' "$T"/out* | sort | uniq -c; }
-# Whole MB/s of the only communicator, on which N ranks are.
+# speed N: prints the MB/s of the only communicator, which has N ranks.
 speed() {
 	[ "$(ways | wc -l)" = 1 ] && [ "$(ways | awk '{ print $1 }')" = "$1" ] || fail "ranks have not agreed: $(ways)"
 	ways | sed -E 's/.* ([0-9]+) MB\/s$/\1/'
 }
-# The programs of a job in the order of their first use: that ranks differ is wrong.
+# programs FILE: writes the programs of a job, in the order of their first use, to $T/FILE. All
+# ranks must have the same.
 programs() {
 	local r
 	for r in "$T"/out*; do
@@ -45,16 +48,16 @@ programs() {
 slow() { on "$1" tc qdisc replace dev eth0 root tbf rate "$2" burst 4kb latency 2s; }
 check() { deal "$1" "$2" collcheck --sample $((60 / SLOW + 8)) --only AllReduce --seed "$SEED"; }
 
-# unless_busy TEXT: where no processor is free any network is slow, and a measurement that is cut
-# short shows little.
+# unless_busy TEXT: fails, or skips on a busy machine, where every network is slow and a short
+# measurement shows little.
 unless_busy() {
 	local load
 	read -r load _ </proc/loadavg
 	[ "${load%.*}" -lt $((3 * $(nproc))) ] || skip "$1: at a load of $load nobody can tell"
 	fail "$1"
 }
-# measured NODES RANKS FROM TO: right and agreed on in every job, and between FROM and TO MB/s in
-# one of some. Leaves them in $mb.
+# measured NODES RANKS FROM TO: runs jobs until one has measured between FROM and TO MB/s. Every job
+# must be right, and its ranks must agree. Sets mb.
 measured() {
 	local try
 	for ((try = 0; try < 8; try++)); do
@@ -67,8 +70,9 @@ measured() {
 	unless_busy "$mb MB/s were measured, not $3 to $4"
 }
 
-# As fast as this machine is; 2 MB/s on all nodes; on one of three, which decides. Other figures may lead to the same programs if
-# a wait for a processor was measured with them.
+# At this machine's speed; at 2 MB/s on all nodes; at 2 MB/s on one of three nodes, which decides.
+# Different figures may give the same programs if the first measurement included a wait for a
+# processor, so this is repeated.
 for ((n = 0; n < 5; n++)); do
 	measured 2 6 10 1000000
 	fast=$mb
@@ -87,7 +91,7 @@ measured 3 5 1 4
 programs unequal
 on 1 tc qdisc del dev eth0 root
 
-# By hand: nothing is measured, and the programs are those of such a network.
+# With figures set by the user nothing is measured, and the programs follow the figures.
 DFSHIM_NET_SPEED=20:2 check 2 6
 ways | grep -q . && fail "measured in spite of figures: $(ways)"
 programs by_hand
@@ -95,7 +99,8 @@ DFSHIM_NET_SPEED=1:50000:0.2 check 2 6
 programs by_hand_fast
 cmp -s "$T/by_hand" "$T/by_hand_fast" && fail "figures by hand change nothing: $(cat "$T/by_hand")"
 
-# Children: what is known of the nodes is not measured again, unless the machine was too busy the first times. All ranks agree.
+# Child communicators do not measure known paths again, unless the machine was too busy before. All
+# ranks agree.
 for ((n = 0; n < 5; n++)); do
 	LATENCY_AGAIN=1 LATENCY_MAX=8 LATENCY_ROUNDS=1 deal 2 4 latency
 	[ "$(ways | awk '$1 % 4' | wc -l)" = 0 ] || fail "ranks have not agreed: $(ways)"
@@ -104,9 +109,9 @@ done
 [ $n -lt 5 ] || fail "what is known is measured again: $(grep -h 'ways measured' "$T"/out*)"
 deal 3 6 splitcheck --seed "$SEED"
 
-# A path that lets only small frames through when the communicator is made: it counts as slow, soon,
-# by the data until then; the job goes over it when it is whole. Slices of the measurement that
-# arrive then are not counted.
+# While the communicator is created, a path lets only small frames through. The measurement ends
+# soon and counts the path as slow. When the path is restored, the job uses it. Slices of the
+# measurement that arrive later are not counted.
 rm "$T"/out*
 for i in 0 1; do net_drop_larger $i 0 1000; done
 DFSHIM_STATS=$T/stats start_hosts 2 collcheck --sample 5 --seed "$SEED"

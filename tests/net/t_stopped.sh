@@ -1,14 +1,14 @@
 #!/bin/bash
 # Description: a process that is stopped (SIGSTOP) for longer than the time-out is not dead, over
-# verbs and over a plugin, nor is a plugin that it starts one that fails: right results, no process
-# is given up.
+# verbs and over a plugin; a plugin that is being started meanwhile has not failed: right results,
+# no process is given up.
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/verbs.sh"
 . "$SRC/tests/net/plugin.sh"
 export DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_NET_TIMEOUT_MS=2000 DFSHIM_TIMEOUT_MS=60000
 
-# stopped WHAT: the job over it, one of whose processes is stopped for 4 s while it runs.
+# stopped WHAT: runs a job over WHAT, and stops one of its processes for 4 s.
 stopped() {
 	local p job
 	rm -f "$T/stats"
@@ -33,7 +33,7 @@ plugin 11
 export DFSHIM_NET=plugin
 stopped plugin
 
-# A plugin has 10 s to start, in which the process runs.
+# A plugin has 10 s to start. Time in which the process is stopped does not count.
 (FAKE_PLUGIN=stops host collcheck --ranks 2 --sample 5 --seed "$SEED") >"$T/out" 2>&1 &
 job=$!
 until [ -f "$FAKE_PLUGIN_DIR/stopped" ]; do

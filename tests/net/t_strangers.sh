@@ -1,6 +1,6 @@
 #!/bin/bash
-# Description: outsiders that hear the wire and know all names, on another machine and as another
-# user of the same one, disturb no running job.
+# Description: outsiders that record the traffic and know all names, on another machine and as
+# another user of the same machine, do not disturb a running job.
 #
 # Limit: 300 s
 set -u
@@ -41,7 +41,7 @@ end_hosts || fail "strangers disturbed the job: status ${rcs[*]}: $(tail -n 20 "
 echo "rounds: $(cat "$T/near") near, $(cat "$T/far") far; resident: $before kB before, $most kB at most"
 [ "$(cat "$T/near")" -gt 0 ] && [ "$(cat "$T/far")" -gt 0 ] || fail "the job ended before all attacks were made"
 ! grep -q '"net_\(faults\|resent\|dropped\|lost\)": [1-9]' "$T/stats" || fail "strangers broke a connection: $(cat "$T/stats")"
-# A sanitizer keeps memory of its own.
+# A sanitizer uses memory of its own.
 [ "$SLOW" != 1 ] || [ $((most - before)) -lt 65536 ] || fail "memory grew from $before kB to $most kB"
 n=$(grep -c 'refused' "$T/out$at")
 [ "$n" -ge 1 ] && [ "$n" -le $((2 + (SECONDS - began) / 60)) ] || fail "$n lines about strangers: $(grep refused "$T/out$at")"

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Description: emulated nodes over verbs, on a libibverbs of ours: the transport's suite,
-# collectives, sends, disorder; faults are named.
+# Description: emulated nodes over verbs, on the tests' libibverbs: collectives, sends, disorder.
 #
 # Limit: 300 s
 set -u
@@ -8,7 +7,7 @@ set -u
 . "$SRC/tests/net/verbs.sh"
 export DFSHIM_STATS=$T/stats DFSHIM_DEBUG=info
 
-# job NODE_DEVICES CLIENT ARGS...: right, and what it said is in $T/out.
+# job NODE_DEVICES CLIENT ARGS...: runs the job, which must succeed. Its output is in $T/out.
 job() {
 	rm -f "$T/stats"
 	(DFSHIM_HOST_NODE_DEVICES=$1 host "${@:2}") >"$T/out" 2>&1 || {
@@ -35,7 +34,7 @@ for net in verbs auto; do
 	over_verbs
 done
 
-# Nothing is stored but in connectors: a thousand of them share a queue pair.
+# Only connectors have slots: any number of collectives share the queue pairs.
 job 1 disorder --ranks 2 --procs 2 --iters 3 --colls $((256 / SLOW)) --seed "$SEED"
 over_verbs
 exit 0

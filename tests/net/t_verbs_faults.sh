@@ -1,12 +1,14 @@
 #!/bin/bash
-# Description: verbs that fail while jobs run: each completion status, before and after the other side has got the frame, each asynchronous event, pauses; and what is missing or wrong is named.
+# Description: verbs that fail while jobs run: each completion status, before and after the other
+# side has received the frame, each asynchronous event, pauses; the reason is named if something is
+# missing or wrong.
 # Limit: 400 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/verbs.sh"
 export DFSHIM_STATS=$T/stats DFSHIM_DEBUG=info DFSHIM_HOST_NODE_DEVICES=1
 
-# says TEXT: what the last job said has a line with it.
+# says TEXT: the last job printed a line with TEXT.
 says() { grep -qF -- "$1" "$T/out" || fail "nobody says '$1': $(grep -i 'verbs\|rdma\|no rank\|reach' "$T/out" | tail -n 20)"; }
 right() {
 	rm -f "$T/stats"
@@ -37,18 +39,18 @@ FAKE_VERBS_FAULTS=60 DFSHIM_NET=verbs right disorder --ranks 2 --procs 2 --iters
 [ "$(counted net_healed)" -gt 0 ] || fail "nothing healed: $(cat "$T/stats")"
 unset FAKE_VERBS_FAULTS FAKE_VERBS_LOG
 
-# Queue pairs that are lost altogether: sockets take over, where they may be used.
+# Queue pairs that carry nothing: sockets take over, where permitted.
 FAKE_VERBS=blackhole DFSHIM_NET_TIMEOUT_MS=2000 right collcheck --ranks 2 --sample 5
 says 'verbs do not connect rocex:1 (GID 10.1.0.5) to device'
 says 'over tcp'
-# Memory for the queues, and not for slots.
+# There is memory for the queues, but not for the slots.
 FAKE_VERBS_MEMLOCK=200000 DFSHIM_NET=verbs right collcheck --ranks 2 --sample 40
 says 'their slices go over sockets'
 FAKE_VERBS=memlock right collcheck --ranks 2 --sample 5
 says 'rocex cannot register memory: Cannot allocate memory; RLIMIT_MEMLOCK is'
 says 'over tcp'
 
-# The device asked for is not there.
+# The requested device does not exist.
 NCCL_IB_HCA=nosuch right collcheck --ranks 2 --sample 5
 says 'dfshim uses sockets, because no RDMA port can be used: rocex:1 not named by NCCL_IB_HCA=nosuch'
 export DFSHIM_NET=verbs

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Description: an outsider at the socket over which queue pairs are set up learns nothing about
-# them, and sets up none (setup.c).
+# them, and cannot set up any (setup.c).
 set -u
 . "$SRC/tests/lib/clients.sh"
 . "$SRC/tests/net/verbs.sh"

@@ -1,5 +1,5 @@
-# The libibverbs of tests/net/fake/fake_verbs.c, for jobs whose nodes are joined by it. Sourced after tests/lib/clients.sh.
-# shellcheck shell=bash
+# The libibverbs tests/net/fake/fake_verbs.c, for jobs whose nodes it connects. Sourced after
+# tests/lib/clients.sh.
 CC=${CC:-gcc}
 command -v "${CC%% *}" >/dev/null || skip "no C compiler"
 [ -f /usr/include/infiniband/verbs.h ] || skip "no infiniband/verbs.h"

@@ -1,4 +1,4 @@
-# The faulty libibverbs of tests/rdma/t_verbs.sh.
+# The libibverbs with faults for tests/rdma/t_verbs.sh.
 ifneq ($(and $(HAVE_VERBS),$(wildcard /usr/lib/*/libibverbs.so)),)
 tests: $(B)/tests/rdma/libqp_error.so
 $(B)/tests/rdma/libqp_error.so: tests/rdma/qp_error.c

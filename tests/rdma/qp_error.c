@@ -1,6 +1,6 @@
 /*
- * libibverbs with a fault: QP_ERRORS (10) times, QP_ERROR_MS milliseconds after each other, its
- * newest queue pairs are put into error. Everything else is the real one, to which this is
+ * A libibverbs with a fault: QP_ERRORS times (10), every QP_ERROR_MS milliseconds, it puts its
+ * newest queue pair into error. All other functions are the real library's, with which this one is
  * linked.
  */
 #define _GNU_SOURCE

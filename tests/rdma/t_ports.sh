@@ -1,6 +1,7 @@
 #!/bin/bash
-# Description: `dfshim net` on a kernel with RDMA devices: ports, GIDs, what a link that is down and the settings change, and
-# the way over the devices' interfaces. Two Soft-RoCE devices on a veth pair: scripts/rdma.sh makes them.
+# Description: `dfshim net` on a kernel with RDMA devices: ports, GIDs, the effects of settings and
+# of a link that is down, and the path between the devices' interfaces. scripts/rdma.sh makes two
+# Soft-RoCE devices on a veth pair.
 set -u
 fail() {
 	echo "FAILED: $*"
@@ -31,7 +32,7 @@ net NCCL_IB_HCA=rxe1:2
 is "" "$used"
 is Socket '[.networks[] | select(.used) | .name] | join(", ")'
 net NCCL_IB_ADDR_FAMILY=AF_INET6
-is "" "$used" # link-local ones only
+is "" "$used" # the port has link-local addresses only
 ip addr add 2001:db8::78/64 dev r0 nodad
 net NCCL_IB_ADDR_FAMILY=AF_INET6
 is "rxe0:1 2001:db8::78 v2 r0" "$used"
@@ -46,7 +47,7 @@ for _ in {1..50}; do
 done
 is "rxe0:1 10.78.0.1 v2 r0, rxe1:1 10.78.0.2 v2 r1" "$used"
 
-# Over the interfaces.
+# The path over the devices' interfaces.
 "$D" net --listen >listening &
 listener=$!
 trap 'kill $listener' EXIT

@@ -1,15 +1,16 @@
 #!/bin/bash
-# Description: two ranks on two RDMA devices of a kernel, over verbs: collectives, over one device each and over both; queue pairs put into error, and a link that is down for 1 s, heal.
+# Description: two ranks on two RDMA devices of a kernel, over verbs: collectives, over one device
+# each and over both; recovery from queue pairs put into error and from a link that is down for 1 s.
 set -u
 . "$SRC/tests/lib/clients.sh"
 [ -n "${RDMA-}" ] || skip "no RDMA device of our own here: make check-rdma has a machine with two"
 export DFSHIM_STATS=$T/stats DFSHIM_DEBUG=info DFSHIM_HOST_NODE_DEVICES=1 DFSHIM_NET=verbs NCCL_NET_PLUGIN=none
-# An emulated processor: 7 retries would be retries without end there.
+# 7 retries would mean retrying forever on these devices, and the processor is emulated.
 export NCCL_IB_TIMEOUT=17 NCCL_IB_RETRY_CNT=6 QUIET=120 LIMIT=200
 counted() { awk -v k="\"$1\":" '{ for (i = 1; i < NF; i++) if ($i == k) sum += $(i + 1) } END { print sum + 0 }' "$T/stats"; }
 sent() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }
-# job CLIENT ARGS...: a process for each rank, which has a device of its own, or (EACH empty) both: then ports of the same place are
-# joined, and nothing crosses the wire.
+# job CLIENT ARGS...: runs a process for each rank. Each has a device of its own; or with EACH empty
+# both devices, and then ports of the same index are connected, and no packet leaves its device.
 job() {
 	rm -f "$T/stats"
 	# shellcheck disable=SC2016 # its own variables
@@ -30,7 +31,7 @@ EACH='' job disorder --iters 5 --colls 4 --max 65536 --seed "$SEED"
 [ "$(grep -cE ': verbs from rxe[01]:1 ' "$T/out")" = 4 ] || fail "not over both devices: $(grep verbs "$T/out")"
 [ "$(counted net_faults)" = 0 ] || fail "faults where there are none: $(cat "$T/stats")"
 
-# A queue pair in error.
+# Queue pairs are put into error.
 if [ -f "$B/tests/rdma/libqp_error.so" ]; then
 	NCCL_IBVERBS_LIB=$B/tests/rdma/libqp_error.so QP_ERROR_MS=700 QP_ERRORS=4 \
 		job disorder --iters 60 --colls 4 --max 65536 --seed "$SEED"
@@ -41,7 +42,7 @@ else
 	echo "queue pairs were not put into error: built without libibverbs.so"
 fi
 
-# Faults on the wire between the two ports, which the session's sockets do not use.
+# Faults on the link between the two ports, which the session's sockets do not use.
 DFSHIM_NET_TIMEOUT_MS=60000 job disorder --iters 60 --colls 4 --max 65536 --seed "$SEED" &
 job=$!
 for _ in {1..600}; do

@@ -1,6 +1,6 @@
 /*
- * The hardware of the libibverbs of the tests, and its queue pairs; fake_verbs.c has the whole. The
- * thread nic() moves packets; all is under the lock.
+ * The hardware of the tests' libibverbs, and its queue pairs. fake_verbs.c describes the whole
+ * library. The thread nic() moves packets. Everything is protected by fake_lock.
  */
 #define _GNU_SOURCE
 #include "fake_verbs.h"
@@ -16,9 +16,9 @@
 struct qp *fake_qps[QPS_MAX];
 int fake_nic_fd = -1;
 
-/* ---- queue pairs: the hardware, under the lock ----------------------------------------------- */
+/* ---- queue pairs: the hardware; callers hold fake_lock --------------------------------------- */
 
-/* Everything that waits is flushed. */
+/* Puts the queue pair into error and flushes all work requests that wait. */
 static void in_error(struct qp *q)
 {
 	if (q->state == IBV_QPS_ERR)
@@ -58,7 +58,10 @@ struct packet {
 
 #define HEAD offsetof(struct packet, payload)
 
-/* Returns 0; -EAGAIN; -ECONNREFUSED if no queue pair has that number any more. */
+/*
+ * Sends a packet. Returns 0, -EAGAIN, or -ECONNREFUSED if no queue pair has the peer's number any
+ * more.
+ */
 static int put(struct qp *q, uint32_t type, uint32_t psn, const void *payload, uint32_t bytes,
 	       uint64_t at, uint32_t rkey)
 {
@@ -76,7 +79,10 @@ static int put(struct qp *q, uint32_t type, uint32_t psn, const void *payload, u
 	return errno == EAGAIN || errno == ENOBUFS ? -EAGAIN : -ECONNREFUSED;
 }
 
-/* Makes the next fault of the list. Returns 1 if the send at hand is not to be sent. */
+/*
+ * If it is time (FAKE_VERBS_FAULTS), injects the next fault of the list. Returns 1 if the present
+ * send must not be sent.
+ */
 static int fault(struct qp *q)
 {
 	static const enum ibv_event_type events[] = {
@@ -113,12 +119,12 @@ static int fault(struct qp *q)
 		fprintf(f, "%ld of %d\n", n, 3 * STATUSES + EVENTS + 3);
 		fclose(f);
 	}
-	if (n < STATUSES) { /* before the other side has got it */
+	if (n < STATUSES) { /* the send fails before the other side has received it */
 		send_fails(q, (enum ibv_wc_status)(n + 1));
 		return 1;
 	}
 	n -= STATUSES;
-	if (n < STATUSES) { /* it has got it, its acknowledgement is lost */
+	if (n < STATUSES) { /* the other side has received it, but the acknowledgement is lost */
 		if (q->parts[q->sent % WRS_MAX].length <= PIECE)
 			put(q, SEND, q->psn, (void *)(uintptr_t)q->parts[q->sent % WRS_MAX].addr,
 			    q->parts[q->sent % WRS_MAX].length, 0, 0);
@@ -126,7 +132,7 @@ static int fault(struct qp *q)
 		return 1;
 	}
 	n -= STATUSES;
-	if (n < STATUSES) { /* a receive */
+	if (n < STATUSES) { /* a receive fails */
 		if (q->taken != q->ready)
 			fake_complete(q->qp.recv_cq, q, q->recvs[q->taken++ % WRS_MAX].wr_id,
 				      (enum ibv_wc_status)(n + 1), 0, 0);
@@ -168,7 +174,7 @@ static int fault(struct qp *q)
 	return 0;
 }
 
-/* A new one is to be sent: in which order its pieces go, some of them twice. */
+/* Starts a new write: draws the order of its pieces, and sometimes repeats one. */
 static void cut(struct qp *q)
 {
 	uint32_t bytes = q->parts[q->sent % WRS_MAX].length, n = (bytes + PIECE - 1) / PIECE, i, j,
@@ -191,7 +197,10 @@ static void cut(struct qp *q)
 	q->piece = 0;
 }
 
-/* Reliable connections keep the order within a queue pair, and none between two. */
+/*
+ * Holds the queue pair back at random. Reliable connections keep the order within a queue pair, but
+ * not between two.
+ */
 static int is_held(struct qp *q)
 {
 	long ms = fake_number("FAKE_VERBS_HOLD");
@@ -211,7 +220,7 @@ static int read_fails(void)
 	return every && ++nr % every == 0;
 }
 
-/* Returns 1 if it cannot go on by itself. */
+/* Sends as much as possible. Returns 1 if the hardware must try again later. */
 static int send_some(struct qp *q)
 {
 	while (q->state == IBV_QPS_RTS && q->sent != q->posted) {
@@ -233,7 +242,10 @@ static int send_some(struct qp *q)
 				send_fails(q, IBV_WC_RETRY_EXC_ERR);
 				return 0;
 			}
-			/* How many bytes it is to answer with is in the number's place. */
+			/*
+			 * A read puts the number of bytes that it asks for into the field for the
+			 * packet number.
+			 */
 			ret = put(q, READ, part->length, NULL, 0, wr->wr.rdma.remote_addr,
 				  wr->wr.rdma.rkey);
 		} else if (wr->opcode == IBV_WR_SEND) {
@@ -276,7 +288,7 @@ static int send_some(struct qp *q)
 	return 0;
 }
 
-/* The other side has got all sends up to this one. */
+/* The other side has received `nr` further sends: completes them and the writes before them. */
 static void acknowledged(struct qp *q, uint32_t nr)
 {
 	for (; nr && q->done != q->sent; q->done++) {
@@ -351,7 +363,7 @@ static void receive_some(struct qp *q)
 	int turns;
 
 	for (turns = 0; turns < 64; turns++) {
-		/* Where no receive is posted the other side waits. */
+		/* If no receive is posted, packets stay in the socket and the other side waits. */
 		if (q->taken == q->ready && q->state == IBV_QPS_RTS && !q->self)
 			break;
 		if (recv(q->fd, &k, sizeof(k), MSG_DONTWAIT) < (ssize_t)HEAD)
@@ -394,7 +406,7 @@ static void *nic(void *arg)
 	return arg;
 }
 
-/* ---- queue pairs: the library ---------------------------------------------------------------- */
+/* ---- queue pairs: functions of the library --------------------------------------------------- */
 
 static socklen_t name_of(uint32_t nr, struct sockaddr_un *out)
 {
@@ -464,7 +476,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 		must(attr->ah_attr.is_global || attr->ah_attr.dlid);
 		q->peer_len = name_of(attr->dest_qp_num, &q->peer);
 		q->self = attr->dest_qp_num == q->qp.qp_num;
-		q->ece.options |= q->ece.vendor_id ? 0x100 : 0; /* what has been put to use */
+		q->ece.options |= q->ece.vendor_id ? 0x100 : 0; /* marks the options as agreed */
 		break;
 	case IBV_QPS_RTS:
 		must(q->state == IBV_QPS_RTR && mask == rts);
@@ -486,7 +498,7 @@ int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 	struct qp *q = (struct qp *)qp;
 
 	*ece = q->ece;
-	/* Before it is set: what this device could do. */
+	/* Before ibv_set_ece() this returns what the device supports. */
 	if (q->state == IBV_QPS_RESET)
 		*ece = (struct ibv_ece){.vendor_id = 0x15b3, .options = 0x7};
 	return 0;
@@ -509,7 +521,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	uint32_t i, to;
 
 	pthread_mutex_lock(&fake_lock);
-	/* Events that were not read are gone with it. */
+	/* Unread events of a queue pair disappear with it. */
 	for (i = to = v->head; i != v->tail; i++) {
 		if (fake_names_qp(v->async[i % QUEUE_MAX].event_type) &&
 		    v->async[i % QUEUE_MAX].element.qp == qp)

@@ -1,4 +1,4 @@
-/* See the header. */
+/* See fake_orders.h. */
 #define _GNU_SOURCE
 #include "fake_orders.h"
 
@@ -29,7 +29,7 @@ int is_turn(const char *variable, uint64_t *times)
 	return n && __atomic_add_fetch(times, 1, __ATOMIC_RELAXED) % strtoull(n, NULL, 10) == 0;
 }
 
-/* The first of all processes that asks. */
+/* Returns 1 in the first process that creates the file. */
 static int is_first(const char *file)
 {
 	int fd = open(file, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -37,7 +37,7 @@ static int is_first(const char *file)
 	return fd >= 0 && close(fd) == 0;
 }
 
-/* Is it this call's turn not to return? */
+/* FAKE_PLUGIN_HOLD: if this is the chosen call, does not return, or returns late. */
 static void hold(const char *call)
 {
 	static uint64_t calls;

@@ -1,19 +1,19 @@
 /*
- * A network plugin of NCCL's, over Unix sockets in the folder FAKE_PLUGIN_DIR; without that it is
- * only loaded, and dies if a caller starts it. VERSION: of the interface; NAME: its own name; TRAP:
- * its constructor does not return (1), or dies (2).
+ * A network plugin of NCCL over Unix sockets in the folder FAKE_PLUGIN_DIR. Without that variable
+ * it can only be loaded, and aborts if a caller starts it. VERSION: the version of the interface.
+ * NAME: the plugin's name. TRAP: its constructor does not return (1) or aborts (2).
  *
- * It does what a plugin may do, and dies where its caller breaks a rule: a handle that is moved
- * while it connects, calls of several threads for one connection, memory that is not registered
- * there, too many requests, arguments that a version needs and does not get. A send waits for a
- * receive to be posted, and only test() moves anything.
+ * It does what a plugin may do, and aborts if its caller breaks a rule: a handle is moved while it
+ * connects, several threads use one connection, memory is not registered for the connection, there
+ * are too many requests, or an argument that a version needs is missing. A send waits until a
+ * receive is posted. Only test() moves data.
  *
- * fake_orders.h has its faults and variations. FAKE_PLUGIN_LOG: a file for a line of figures at
- * exit.
+ * fake_orders.h lists its faults and variations. FAKE_PLUGIN_LOG: a file to which a line of figures
+ * is appended at exit.
  *
- * Like real plugins it has ended once exit() has called its destructors, and dies if it is called
- * then (lingers: that takes a while); and data under way on a closed connection may be written
- * later (haunts).
+ * Like real plugins it shuts down when exit() calls its destructors, and aborts if it is called
+ * afterwards ("lingers": the shutdown takes a while). Data of a closed connection may be written
+ * later ("haunts").
  */
 #define _GNU_SOURCE
 #include "fake_orders.h"
@@ -76,7 +76,7 @@ static int complain(int result, const char *what)
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-struct handle { /* 128 bytes at most; a connection's private copy, and its state */
+struct handle { /* at most 128 bytes; a connection's private copy, and its state */
 	uint64_t magic;
 	char path[88];
 	void *where;
@@ -96,22 +96,22 @@ struct mr {
 };
 
 struct request {
-	struct comm *comm; /* NULL: free */
+	struct comm *comm; /* NULL: this request is free */
 	char *data;
 	uint32_t bytes, head, off;
-	int moved, late; /* moved: it is done, but not yet reported */
-	int seen;	 /* it has had its turn */
+	int moved, late; /* moved: finished, but not yet reported */
+	int seen;	 /* was considered by mix() and FAKE_PLUGIN_LOSE */
 };
 
 struct comm {
 	uint64_t magic;
 	int sends, fd, error;
 	pid_t thread;
-	uint32_t credits;  /* of receives that the other side has posted */
-	uint32_t owed;	   /* credits that have not been sent */
-	uint64_t messages; /* sent */
+	uint32_t credits;  /* receives that the other side has posted */
+	uint32_t owed;	   /* credits that have not been sent yet */
+	uint64_t messages; /* number of messages, counted for FAKE_PLUGIN_LOSE */
 	struct mr mr[MRS];
-	/* In order: those from `first` on are not moved. */
+	/* Requests in order. Those from `first` on are not finished. */
 	uint32_t first, next;
 	struct request *order[REQUESTS];
 	struct request all[REQUESTS];
@@ -164,12 +164,9 @@ static struct request *request_new(struct comm *c, void *data, size_t bytes, voi
 	broken("more than 32 requests");
 }
 
-/* ---- what should not be ---------------------------------------------------------------------- */
+/* ---- misbehaviour ---------------------------------------------------------------------------- */
 
-/*
- * Buffers of receives that were under way when their connections were closed: as many as three
- * connections have.
- */
+/* Buffers of unfinished receives of closed connections: as many as three connections have. */
 static char *ghosts[48];
 static uint32_t nr_ghosts;
 
@@ -181,7 +178,7 @@ static void bury(struct comm *c)
 				c->all[i].data;
 }
 
-/* Into the first 4,096 bytes: that much most receives have. */
+/* Writes into the first 4,096 bytes of such a buffer: most receives are that large. */
 static void haunt(void)
 {
 	char *at = ghosts[chance() % 48];
@@ -190,7 +187,10 @@ static void haunt(void)
 		memset(at + chance() % 4000, 0x5a, 32);
 }
 
-/* A message of another connection of this thread that looks like r takes its place. */
+/*
+ * If another connection of this thread has sent a message of the same length and first bytes, sends
+ * that message in place of r.
+ */
 static void mix(struct comm *c, struct request *r)
 {
 	static __thread struct {
@@ -219,7 +219,7 @@ static void mix(struct comm *c, struct request *r)
 	memcpy(m->data, r->data, r->bytes);
 }
 
-/* ---- moving ---------------------------------------------------------------------------------- */
+/* ---- moving data ----------------------------------------------------------------------------- */
 
 static int lost(struct comm *c, ssize_t n)
 {
@@ -301,7 +301,7 @@ static void move_in(struct comm *c)
 		ssize_t n;
 
 		if (r->head < sizeof(uint32_t)) {
-			/* Its size takes the place of the receive's. */
+			/* The size of the message replaces the size of the receive. */
 			uint32_t part = 0;
 
 			n = recv(c->fd, &part, sizeof(part), MSG_DONTWAIT | MSG_PEEK);
@@ -334,7 +334,7 @@ static void move_in(struct comm *c)
 	}
 }
 
-/* ---- the functions --------------------------------------------------------------------------- */
+/* ---- the functions of the interface ---------------------------------------------------------- */
 
 static int devices(int *n)
 {
@@ -456,7 +456,7 @@ static int do_connect(int dev, void *handle, void **out, void **offload)
 	if (n != 1)
 		return complain(REMOTE, "the connection has broken");
 	*out = comm_new(h->fd, 1);
-	h->magic = 0; /* serves once */
+	h->magic = 0; /* a handle can be used once */
 	return SUCCESS;
 }
 
@@ -616,7 +616,7 @@ static void __attribute__((destructor)) say(void)
 	fclose(f);
 }
 
-/* ---- the table ------------------------------------------------------------------------------- */
+/* ---- the table of functions ------------------------------------------------------------------ */
 
 #if VERSION <= 9
 #define INIT_ARGS    log_fn *fn
@@ -691,7 +691,7 @@ static int init(INIT_ARGS);
 #define CAT_(a, b) a##b
 #define CAT(a, b)  CAT_(a, b)
 
-/* As in the interface; v9 and v11 add to it. */
+/* The table as the interface defines it; v9 and v11 add fields. */
 struct net {
 	const char *name;
 	int (*init)(INIT_ARGS);
@@ -719,7 +719,7 @@ struct net {
 static int init(INIT_ARGS)
 {
 	if (!getenv("FAKE_PLUGIN_DIR"))
-		abort(); /* the caller has not asked for devices */
+		abort(); /* a caller that only loads the plugin must not start it */
 	if (told("hang"))
 		for (;;)
 			pause();
@@ -748,7 +748,7 @@ static int init(INIT_ARGS)
 		complain(SYSTEM, "has no hardware");
 		return complain(SYSTEM, "cannot start");
 	}
-	/* Only now: a caller that has copied the table before sees nothing. */
+	/* The table is filled only now: a caller that copied it before init() has no functions. */
 	CAT(ncclNetPlugin_v, VERSION) = (struct net){
 		.name = NAME,
 		.init = init,

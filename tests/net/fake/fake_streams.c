@@ -1,7 +1,7 @@
 /*
- * Preloaded: holds back TCP connections at random. FAKE_STREAMS_HOLD=MS: for that number of ms a
- * connection takes nothing, as when its send buffer is full. Each keeps its order.
- * FAKE_STREAMS_SEEN=FILE: a line when the first one of a process is held.
+ * Preloaded: holds back TCP connections at random. FAKE_STREAMS_HOLD=MS: a held connection accepts
+ * no data for MS ms, as if its send buffer were full. Data of a connection stay in order.
+ * FAKE_STREAMS_SEEN=FILE: gets a line when the first connection of a process is held.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EVERY	32 /* one of this number of calls begins a hold */
+#define EVERY	32 /* one in this number of calls starts a hold */
 #define FDS_MAX 4096
 
-static uint64_t until[FDS_MAX]; /* by descriptor, ns; atomic */
+static uint64_t until[FDS_MAX]; /* end of the hold of each descriptor, in ns; atomic */
 
 static uint64_t now_ns(void)
 {

@@ -1,46 +1,49 @@
 /*
- * A libibverbs of its own, through NCCL_IBVERBS_LIB: three devices that are found (rocex with an
- * active Ethernet port and one that is down; ibx with an InfiniBand port that has a FLID; badx,
- * which cannot be opened), and reliable queue pairs between processes of this machine. A thread is
- * the hardware: it moves packets over Unix sockets, a socket a queue pair, whose name is its
- * number. It keeps the promises of RC, and no more: pieces of a write arrive in any order and some
- * twice, all before the send after it; completions appear when the other side has acknowledged.
+ * The tests' libibverbs, loaded through NCCL_IBVERBS_LIB. It finds three devices: rocex with an
+ * active Ethernet port and one that is down, ibx with an InfiniBand port that has a FLID, and badx,
+ * which cannot be opened. Reliable queue pairs connect processes of this machine. A thread is the
+ * hardware: it moves packets over Unix sockets, one for each queue pair, whose name is the queue
+ * pair's number. It keeps the promises of reliable connections and no others: pieces of a write
+ * arrive in any order and some twice, but all before the send that follows; completions appear when
+ * the other side has acknowledged.
  *
- * A GPU's memory (tests/cuda/driver) is reached as dma-buf, by a mapping of the hardware's own.
- * Writes there are visible when a read of the same device arrives behind them, as on a GPU that
- * does not order writes, and after BUS_MS without one; FAKE_CUDA_GDR=ordered: at once. Built with
- * -DNO_DMABUF it is a libibverbs before 1.12.
+ * The hardware reaches a GPU's memory (tests/cuda/driver) as a dma-buf, through a mapping of its
+ * own. Writes there become visible when a later read by the same device arrives, as on a GPU that
+ * does not order writes, or after BUS_MS at the latest. With FAKE_CUDA_GDR=ordered they are visible
+ * at once. Built with -DNO_DMABUF it is a libibverbs before 1.12.
  *
- * Forbidden uses end the process: states and masks out of order, a full queue, an unknown key of
- * its own memory, a queue pair destroyed before its events are acknowledged, two posts more than
- * there is room for, a dma-buf that programs inherit.
+ * Forbidden uses abort the process: states and masks in a wrong order, a full queue, an unknown key
+ * of local memory, a queue pair destroyed before its events are acknowledged, more posts than there
+ * is room for, a dma-buf that child programs inherit.
  *
- *   FAKE_VERBS=none          no device
- *              hang          opening does not return
- *              blackhole     packets are lost (memlock: nothing can be registered)
+ *   FAKE_VERBS=none          there is no device
+ *              hang          opening a device does not return
+ *              blackhole     packets are lost
+ *              memlock       no memory can be registered
  *              strict        refuses relaxed ordering
- *              slow          opening takes 0.3 s
- *   FAKE_VERBS_RAILS=N       N further devices, railx0 to railx5, with an active Ethernet port
+ *              slow          opening a device takes 0.3 s
+ *   FAKE_VERBS_RAILS=N       N further devices, railx0 to railx5, each with an active Ethernet port
  *                            (railx1: two)
- *   FAKE_VERBS_DOWN=railxI:N:M   after N sends of the device in this process its ports are down,
- *                            until all devices have made M more
- *   FAKE_VERBS_UNTOLD=1      no event says that ports are active again
- *   FAKE_VERBS_FATAL=railxI:N    after N sends it has a fatal error
- *   FAKE_VERBS_MUTE=railxI   nothing that it sends arrives
- *   FAKE_VERBS_SLOW=railxI:N it carries N MB/s
+ *   FAKE_VERBS_DOWN=railxI:N:M   after N sends of this device in the process its ports are down,
+ *                            until all devices together have made M more sends
+ *   FAKE_VERBS_UNTOLD=1      no event reports that ports are active again
+ *   FAKE_VERBS_FATAL=railxI:N    after N sends the device has a fatal error
+ *   FAKE_VERBS_MUTE=railxI   packets that the device sends do not arrive
+ *   FAKE_VERBS_SLOW=railxI:N the device carries N MB/s
  *   FAKE_VERBS_HOLD=MS       queue pairs are held back at random, for MS ms each time
- *   FAKE_VERBS_SEEN=FILE     what the caller asked for, a line each, once a process: relaxed
- *                            ordering, the agreement by ECE, the writers of slices; at its end the
- *                            number of bytes
- *   FAKE_VERBS_MEMLOCK=N     bytes that can be registered
- *   FAKE_VERBS_DMABUF=no     the kernel registers no dma-buf (full: has no room for one)
+ *   FAKE_VERBS_SEEN=FILE     gets what the caller asked for, one line for each, once for each
+ *                            process: relaxed ordering, the agreement by ECE, ports that write
+ *                            slices; at exit the number of bytes
+ *   FAKE_VERBS_MEMLOCK=N     number of bytes that can be registered
+ *   FAKE_VERBS_DMABUF=no     the kernel cannot register a dma-buf (full: it has no room for one)
  *   FAKE_VERBS_PEERMEM=1     the kernel registers a GPU's memory by its address
  *   FAKE_VERBS_READ=N        every N-th read fails
- *   FAKE_VERBS_FAULTS=N      after N sends the next fault of the list: each completion status, on a
- *                            send or a receive, before the other side has got it or after; each
- *                            asynchronous event; a queue pair in error without a word; a pause;
- *                            last the device
- *   FAKE_VERBS_LOG=FILE      what was done, a line each
+ *   FAKE_VERBS_FAULTS=N      after each N sends, the next fault of the list: each completion
+ *   status,
+ *                            on a send or a receive, before or after the other side has received
+ *                            it; each asynchronous event; a queue pair in error without an event;
+ *                            a pause; finally a fatal error of the device
+ *   FAKE_VERBS_LOG=FILE      gets the number of each injected fault, one line for each
  */
 #define _GNU_SOURCE
 #include "fake_verbs.h"
@@ -60,7 +63,7 @@
 
 #include "../../cuda/driver/dmabuf.h"
 
-/* The fields that `dfshim net` reads without the header. */
+/* `dfshim net` reads these fields without the header. */
 _Static_assert(offsetof(struct ibv_port_attr, gid_tbl_len) == 12, "");
 _Static_assert(offsetof(struct ibv_port_attr, active_width) == 43, "");
 _Static_assert(offsetof(struct ibv_port_attr, link_layer) == 46, "");
@@ -71,8 +74,8 @@ static const char *const names[NR + RAILS] = {"rocex",	"ibx",	  "badx",   "railx
 					      "railx2", "railx3", "railx4", "railx5"};
 static struct ibv_device devices[NR + RAILS];
 /*
- * By device, of this process: its sends; after how many of all devices its ports are active again,
- * 0: they are. Under the lock.
+ * For each device, in this process: the number of its sends, and the number of sends of all devices
+ * after which its ports are active again (0: they are active). Protected by fake_lock.
  */
 static struct {
 	long sends, down_until;
@@ -104,7 +107,9 @@ uint64_t fake_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Writes it down, once a process. With the lock or without. */
+/*
+ * Writes the line to FAKE_VERBS_SEEN, once for each process. The caller may hold fake_lock or not.
+ */
 void fake_seen(const char *text)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -128,7 +133,7 @@ void fake_seen(const char *text)
 		fclose(f);
 }
 
-/* Under the lock. */
+/* The caller holds fake_lock. */
 uint32_t fake_dice(uint32_t below)
 {
 	static uint64_t state;
@@ -211,7 +216,7 @@ static int is_down(int device)
 	return wires[device].down_until != 0;
 }
 
-/* Reports an event of all ports to each process that has the device open. */
+/* Reports an event of all ports of the device to each context of this process. */
 static void tell_ports(int device, enum ibv_event_type type)
 {
 	int i, port;
@@ -225,7 +230,10 @@ static void tell_ports(int device, enum ibv_event_type type)
 								 .element.port_num = port});
 }
 
-/* "NAME:A:B" of the environment; -1: it is not of this device. */
+/*
+ * Reads "DEVICE:A[:B]" from the environment. Returns A, and B in *second; or -1 if the setting is
+ * for another device.
+ */
 static long setting(const char *name, int device, long *second)
 {
 	const char *text = getenv(name);
@@ -333,16 +341,16 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 
 	if (port < 1 || port > nr_ports(device))
 		return EINVAL;
-	memset(a, 0, 48); /* no byte more: the exported function's structure ends there */
+	memset(a, 0, 48); /* not more: the exported function's structure ends there */
 	pthread_mutex_lock(&fake_lock);
 	down |= is_down(device);
 	pthread_mutex_unlock(&fake_lock);
-	memcpy(a, &(uint32_t){down ? 1 : 4}, 4);	     /* down, active */
-	memcpy(a + 8, &(uint32_t){device == IB ? 5 : 3}, 4); /* MTU 4096, 1024 */
+	memcpy(a, &(uint32_t){down ? 1 : 4}, 4);	     /* state: down or active */
+	memcpy(a + 8, &(uint32_t){device == IB ? 5 : 3}, 4); /* MTU 4096 or 1024 */
 	memcpy(a + 12, &(int32_t){device == IB ? 2 : 5}, 4);
 	memcpy(a + 34, &(uint16_t){device == IB ? 77 : 0}, 2);
-	a[43] = 2;			 /* four lanes */
-	a[44] = device == IB ? 128 : 32; /* NDR, EDR */
+	a[43] = 2;			 /* width: four lanes */
+	a[44] = device == IB ? 128 : 32; /* speed: NDR or EDR */
 	a[46] = device == IB ? 1 : 2;
 	return 0;
 }
@@ -365,7 +373,7 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static struct mr *mrs[MRS_MAX]; /* by key, but for its lowest byte */
+static struct mr *mrs[MRS_MAX]; /* by key without its lowest byte */
 static long registered;
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
@@ -410,7 +418,7 @@ out:
 	return m ? &m->mr : NULL;
 }
 
-/* By the name that libdfhost.so gives its file. */
+/* Whether the memory is a GPU's: libdfhost.so gives its file this name. */
 static int is_gpu(const void *at)
 {
 	FILE *f = getenv("FAKE_CUDA_GDR") ? fopen("/proc/self/maps", "re") : NULL;
@@ -491,10 +499,10 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t byte
 }
 #endif
 
-/* Bytes that have been written into a GPU's memory, and are not there yet; in order. */
+/* Writes to a GPU's memory that are not visible yet, in order. */
 static struct late {
 	struct late *next;
-	uint64_t due; /* ns: then they are */
+	uint64_t due; /* moment at which they become visible, in ns */
 	int device;
 	const struct mr *mr;
 	uint8_t *to;
@@ -502,7 +510,10 @@ static struct late {
 	uint8_t payload[];
 } * late, **last = &late;
 
-/* The device's writes are visible now; gone: its writes to that memory are lost instead. */
+/*
+ * Makes the device's writes visible. If `gone` is not NULL, drops all writes to that memory
+ * instead.
+ */
 static void settle(int device, const struct mr *gone)
 {
 	struct late **at = &late, *l;
@@ -616,7 +627,8 @@ void fake_tell_async(struct ibv_context *context, struct ibv_async_event e)
 }
 
 /*
- * Returns -1 if there is none; a caller that may wait reads the descriptor. Returns with the lock.
+ * Returns 0 if there is an event. Returns -1 if there is none and the descriptor does not block;
+ * otherwise waits. Returns with fake_lock held in both cases.
  */
 static int next_event(struct events *v)
 {
@@ -678,7 +690,7 @@ const char *ibv_wc_status_str(enum ibv_wc_status status)
 }
 
 struct channel {
-	struct ibv_comp_channel c; /* first */
+	struct ibv_comp_channel c; /* must be first */
 	struct events events;
 };
 
@@ -748,7 +760,7 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int nr)
 	(void)cq, (void)nr;
 }
 
-/* Under the lock, all from here to the functions of the library. */
+/* Callers of the functions from here on, except those of the library, hold fake_lock. */
 void fake_complete(struct ibv_cq *to, struct qp *qp, uint64_t id, enum ibv_wc_status status,
 		   enum ibv_wc_opcode opcode, uint32_t bytes)
 {
@@ -760,7 +772,7 @@ void fake_complete(struct ibv_cq *to, struct qp *qp, uint64_t id, enum ibv_wc_st
 		wc.opcode = opcode;
 		wc.byte_len = bytes;
 	} else {
-		/* The other fields of a failed completion mean nothing. */
+		/* The other fields of a failed completion are undefined. */
 		wc.opcode = (enum ibv_wc_opcode)fake_dice(200);
 		wc.byte_len = fake_dice(100000);
 		wc.vendor_err = 129;
@@ -782,7 +794,7 @@ static int poll_cq(struct ibv_cq *cq, int nr, struct ibv_wc *wc)
 	int n = 0;
 
 	pthread_mutex_lock(&fake_lock);
-	/* Each reader sees the writes that are due, however late the thread of the hardware is. */
+	/* A reader sees all writes that are due, even if the hardware's thread is late. */
 	fake_bus_looks();
 	while (n < nr && q->head != q->tail)
 		wc[n++] = q->wc[q->head++ % (WRS_MAX * 3)];
