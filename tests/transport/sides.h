@@ -1,6 +1,6 @@
 /*
- * Two sides of a connector: two ranks in threads or processes that play one scenario, with the test
- * driver where the transport keeps data on devices. For t_conform.c and t_late.c.
+ * Two sides of a connector: two ranks in threads or processes that execute one scenario. Uses the
+ * test driver where the transport keeps data on devices. For t_conform.c, t_late.c and t_begun.c.
  */
 #ifndef TESTS_TRANSPORT_SIDES_H
 #define TESTS_TRANSPORT_SIDES_H
@@ -23,8 +23,8 @@
 #include "tests/cuda/load.h"
 
 /*
- * Two sides, 0 and 1, run the same scenario: as threads where the transport stays in the process,
- * as forked processes else. Both know each other from a communicator of two ranks.
+ * Sides 0 and 1 execute the same scenario: as threads if the transport stays within a process, else
+ * as forked processes. They know each other from a communicator of two ranks.
  */
 struct world {
 	struct ct_share share;
@@ -51,9 +51,9 @@ static inline void choose_network(void)
 			tl_now = df_tl_all[i];
 }
 
-static const struct fake_cuda *fake; /* NULL: no device memory in this variant */
+static const struct fake_cuda *fake; /* NULL: this variant has no device memory */
 
-/* The test driver, whose device memory other processes can map. */
+/* Loads the test driver. Other processes can map its device memory. */
 static void start_gpu(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -73,9 +73,9 @@ static void start_gpu(void)
 }
 
 /*
- * Around calls of the transport: as on a GPU, the host must not touch the devices' memory. The
- * test's own accesses to counters and slots stand for the blocks'. Devices of one process share
- * their memory with the other side.
+ * Before and after calls of the transport: makes device memory inaccessible to the CPU, as on a
+ * GPU. The test's own accesses to counters and slots stand for the blocks' and are allowed. Devices
+ * of one process share their memory with the other side, so there it stays accessible.
  */
 static int host_only(int on)
 {
@@ -92,7 +92,7 @@ static int host_only(int on)
 	})
 #define HOST_VOID(call) (host_only(1), (call), (void)host_only(0))
 
-/* Owner: a connector as its block has it after its first turn. */
+/* For the owner: creates a connector in the state that it has after its block's first turn. */
 static int make_for(enum df_proto proto, const struct df_tl_ops *tl, struct df_peer *p,
 		    uint64_t key, uint32_t nr_slots, uint32_t slot_bytes, uint64_t base,
 		    struct df_conn **out, struct df_kconn *k)
@@ -152,8 +152,8 @@ static int run_side(int side, void *arg)
 		return 3;
 	self = df_ctl_members(r.comm)[side];
 	/*
-	 * On a busy machine a meeting ends before the driver has answered; the attempts continue,
-	 * and both sides see the same.
+	 * On a busy machine a meeting may end before the driver has answered. Both sides see the
+	 * same result, so both try again.
 	 */
 	for (turns = 0;
 	     r.gpu && turns < 60 && !w->tl->reachable(&self, &df_ctl_members(r.comm)[!side]);
@@ -164,7 +164,7 @@ static int run_side(int side, void *arg)
 	ck_assert_ptr_eq(df_tl_select(&self, &df_ctl_members(r.comm)[!side]), w->tl);
 	ret = w->scenario(w, side, &df_ctl_members(r.comm)[!side]);
 	if (!w->one_dies)
-		step(w, 63); /* who leaves first would be dead to the other */
+		step(w, 63); /* the side that leaves first would count as dead */
 	df_ctl_leave(r.comm);
 	return ret;
 }
@@ -173,7 +173,7 @@ static int first_side(int side, void *arg)
 {
 	struct world *w = arg;
 
-	/* The id is from one of the two processes. */
+	/* One of the two processes makes the id. */
 	if (!side)
 		ck_assert_int_eq(df_id_create(w->share.ids[0]), 0);
 	ct_arrive(&w->share, 0, 2);

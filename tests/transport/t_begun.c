@@ -1,7 +1,7 @@
 /*
- * Description: a process that begins an operation and then does something else has sent its first
- * slice; the networks' thread need not wake up. One that calls all the time, and is late once, has
- * not: its slice goes with the next call or wait.
+ * Description: a process that submits an operation after a pause sends the first slice itself, so
+ * the network thread need not wake up. A process that calls all the time, and is late once, does
+ * not: its next call or wait sends the slice.
  */
 #include "tests/transport/sides.h"
 
@@ -13,7 +13,7 @@
 #define NR    200
 #define BYTES 64
 
-/* Calls of this thread. */
+/* number of sendmsg() calls of this thread */
 static __thread unsigned int sent;
 
 ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
@@ -55,8 +55,8 @@ static int begin(const struct df_tl_ops *tl, struct df_peer *p)
 	tl->end(c, &k);
 	for (n = 0; n < NR; n++) {
 		/*
-		 * As an operation before that this thread waited for: then the networks' thread
-		 * leaves the endpoint to others.
+		 * As if this thread had waited for the previous operation: then the network thread
+		 * leaves the endpoint to other threads.
 		 */
 		while (get(k.head) != n)
 			df_tl_progress(self.device);
@@ -65,7 +65,7 @@ static int begin(const struct df_tl_ops *tl, struct df_peer *p)
 		__atomic_store_n(k.tail, n + 1, __ATOMIC_RELEASE);
 		df_bell_ring(k.bell);
 		sent = 0;
-		/* Calls right after a pass, enough of them that all before is forgotten. */
+		/* Many calls right after a pass make the library forget earlier pauses. */
 		for (i = 0; n % 2 && i < 64; i++)
 			df_tl_begun(self.device, 0);
 		df_tl_begun(self.device, df_now_ns());
@@ -74,7 +74,10 @@ static int begin(const struct df_tl_ops *tl, struct df_peer *p)
 		else
 			at_once += sent == 1;
 	}
-	/* Now and then that thread is awake, and has the endpoint. */
+	/*
+	 * The network thread is sometimes awake and holds the endpoint; then this thread does not
+	 * send.
+	 */
 	ck_assert_msg(at_once >= NR / 4, "%u of %u slices were sent at once", at_once, NR / 2);
 	while (get(k.head) != n)
 		df_tl_progress(self.device);

@@ -1,15 +1,15 @@
 /*
- * Description: every transport, by one suite: connectors, gates, data, death. Over a network the
- * same between two nodes.
+ * Description: one suite for every transport: connectors, gates, data, death. A network is tested
+ * between two nodes.
  */
 #include "tests/transport/sides.h"
 
 #include "runtime/blocks.h"
 #include "kernels/bell.h"
 
-/* Where a transport stays in the process or may: a suite each. */
+/* A transport that works within a process and between processes runs the suite twice. */
 static const struct variant {
-	unsigned tl; /* of df_tl_all */
+	unsigned tl; /* index in df_tl_all */
 	int threads;
 	const char *name;
 } variants[] = {
@@ -21,8 +21,8 @@ static const struct variant {
 	{3, 0, "net, processes"},
 };
 /*
- * The slots of the last transport lie in GPU memory with DFSHIM_NET_GDR=1, where the host may not
- * touch them (tests/net/t_conform_gdr.sh).
+ * With DFSHIM_NET_GDR=1 the network's slots are in GPU memory, which the CPU must not access
+ * (tests/net/t_conform_gdr.sh).
  */
 
 static int over_network(const struct world *w)
@@ -31,8 +31,8 @@ static int over_network(const struct world *w)
 }
 
 /*
- * Over a network the other side is informed, and memory is given back, a little later. Returns 1
- * after the others had a turn: ask again.
+ * Over a network the other side is informed, and memory is freed, a little later. Returns 1 after
+ * it has yielded, if the caller must ask again.
  */
 static int later(const struct world *w)
 {
@@ -43,7 +43,8 @@ static int later(const struct world *w)
 
 static uint64_t get(const uint64_t *p)
 {
-	return __atomic_load_n(p, __ATOMIC_ACQUIRE); /* pairs with put(): the slot's bytes */
+	/* pairs with put(); the slot's bytes are then visible */
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
 static void put(uint64_t *p, uint64_t v)
@@ -94,8 +95,8 @@ static int recv_slice(struct df_kconn *k, uint64_t key, uint32_t bytes)
 #define NR_STREAMS 12
 
 /*
- * Random geometry, base and amounts; either side owns; slices of all connectors interleave at
- * random.
+ * Connectors of random geometry, first position and amount of data. Either side owns them. Slices
+ * of all connectors are interleaved at random.
  */
 static int streams(struct world *w, int side, const struct df_member *peer)
 {
@@ -143,7 +144,7 @@ static int streams(struct world *w, int side, const struct df_member *peer)
 		if (left[i])
 			left[i] -= (uint64_t)(sends[i] ? send_slice(&k[i], key[i], bytes[i])
 						       : recv_slice(&k[i], key[i], bytes[i]));
-		/* Over a network either side may move it, in turns with the network's thread. */
+		/* Over a network either side may drive it, alternating with the network thread. */
 		switch (df_rng_below(&mine, 64)) {
 		case 0:
 			sched_yield();
@@ -179,7 +180,7 @@ START_TEST(t_streams)
 }
 END_TEST
 
-/* A scenario whose sides differ: side 0 owns the connectors, side 1 uses them. */
+/* Runs a scenario with different functions: side 0 owns the connectors, side 1 uses them. */
 static int by_side(struct world *w, int side, const struct df_member *peer,
 		   void (*owner)(struct world *w, struct df_peer *p),
 		   void (*user)(struct world *w, struct df_peer *p))
@@ -198,9 +199,10 @@ static int by_side(struct world *w, int side, const struct df_member *peer,
 #define NR_ROUNDS 4000
 
 /*
- * Side 0 creates, closes and recycles a few keys at random; memory it got back is given to
- * connectors that no side looks for, filled with a pattern. Side 1 finds, uses, writes and lets go
- * at random, holding stale finds for any time. No write may ever reach the pattern.
+ * Side 0 creates, closes and recreates connectors of a few keys at random. It uses the memory of
+ * closed ones for connectors that the other side does not look for, and fills these with a pattern.
+ * Side 1 finds, uses, writes and releases connectors at random, and keeps old results of find() for
+ * any time. No write may change the pattern.
  */
 static void gate_owner(struct world *w, struct df_peer *p)
 {
@@ -230,7 +232,7 @@ static void gate_owner(struct world *w, struct df_peer *p)
 		}
 		live[i] = NULL;
 		closed++;
-		/* Most likely the same memory. */
+		/* This connector most likely gets the same memory. */
 		canary_bytes = (uint32_t)df_rng_range(&r, 8, 300);
 		ck_assert_int_eq(
 			make(w->tl, p, 1000000 + (uint64_t)n, 4, canary_bytes, 0, &canary, &k), 0);
@@ -279,15 +281,17 @@ static void gate_user(struct world *w, struct df_peer *p)
 			}
 			continue;
 		}
-		/* Ours until we let go: no other side's bytes are here. */
+		/*
+		 * Until this side releases the connector, its memory belongs to no other connector.
+		 */
 		memset(&k, 0, sizeof(k));
 		w->tl->end(c[i], &k);
 		ck_assert_uint_eq(c[i]->hdr->key, 100 + i);
 		ck_assert_uint_eq(c[i]->hdr->nr_slots, k.nr_slots);
 		ck_assert_ptr_null(k.fresh);
 		/*
-		 * Over a network the slots are ours as far as credits go, and no side gives any
-		 * here.
+		 * Over a network this side may write as many slots as it has credits, and the owner
+		 * returns none here.
 		 */
 		if (!over_network(w)) {
 			memset(k.slots, 0xee, (size_t)k.nr_slots * k.slot_bytes);
@@ -349,7 +353,7 @@ static void many_owner(struct world *w, struct df_peer *p)
 				 -EEXIST);
 		ck_assert_uint_ge(df_tl_bytes() - before, NR_MANY * 128);
 		step(w, 10 + round * 4);
-		/* Side 1 holds all of them. */
+		/* Side 1 uses all of them. */
 		step(w, 11 + round * 4);
 		for (i = 0; i < NR_MANY; i++) {
 			while (get(k[i].tail) == 3 && later(w))
@@ -359,7 +363,7 @@ static void many_owner(struct world *w, struct df_peer *p)
 				ck_assert_int_eq(w->tl->close(c[i]), -EBUSY);
 		}
 		step(w, 12 + round * 4);
-		/* Side 1 has let go. */
+		/* Side 1 has released all of them. */
 		step(w, 13 + round * 4);
 		for (i = 0; i < NR_MANY; i++)
 			ck_assert_int_eq(w->tl->close(c[i]), 0);
@@ -416,8 +420,8 @@ END_TEST
 #define NR_LIVES 5
 
 /*
- * A connector is closed only when it is not in use and nothing is in it; its successor begins where
- * it stood, with zeroed slots where they were asked for.
+ * A connector can be recycled only when it is not in use and contains no slice. Its successor
+ * starts at the next position, with zeroed slots if the protocol needs that.
  */
 static void lives_owner(struct world *w, struct df_peer *p)
 {
@@ -430,7 +434,7 @@ static void lives_owner(struct world *w, struct df_peer *p)
 		ck_assert_int_eq(
 			make_for(DF_PROTO_LL, w->tl, p, many_key(w->seed, 1), 2, 64, base, &c, &k),
 			0);
-		/* Over a network slices are under way. */
+		/* Over a network slices may still be in transit, so connectors are not recycled. */
 		no = over_network(w) ? -EOPNOTSUPP : -EBUSY;
 		step(w, 10 + life * 5);
 		/* Side 1 uses it and has sent a slice. */
@@ -438,8 +442,8 @@ static void lives_owner(struct world *w, struct df_peer *p)
 		ck_assert_int_eq(w->tl->recycle(c, &next), no);
 		step(w, 12 + life * 5);
 		/*
-		 * Side 1 has let go, but the slice has not been received. The host knows of GPU
-		 * memory only what is noted.
+		 * Side 1 has released it, but the slice is not received yet. The host knows about
+		 * positions in GPU memory only what df_conn_note() has recorded.
 		 */
 		step(w, 13 + life * 5);
 		df_conn_note(c, base);
@@ -448,7 +452,7 @@ static void lives_owner(struct world *w, struct df_peer *p)
 			;
 		ck_assert_int_eq(recv_slice(&k, many_key(w->seed, 1), 64), 1);
 		df_conn_note(c, ++base);
-		/* Words that the successor must not be mistaken about. */
+		/* The successor must not take these words for its own. */
 		memset(k.slots, 0xee, 2 * 64);
 		if (no == -EOPNOTSUPP) {
 			ck_assert_int_eq(w->tl->recycle(c, &next), no);
@@ -476,18 +480,21 @@ static void lives_user(struct world *w, struct df_peer *p)
 		memset(&k, 0, sizeof(k));
 		w->tl->end(c, &k);
 		ck_assert_uint_eq(get(k.tail), 7 + (uint64_t)life);
-		for (i = 0; i < 2 * 64 && !over_network(w); i++) /* there the slots are our own */
+		/* over a network the sender has slots of its own */
+		for (i = 0; i < 2 * 64 && !over_network(w); i++)
 			ck_assert_uint_eq(k.slots[i], 0);
 		ck_assert_int_eq(send_slice(&k, many_key(w->seed, 1), 64), 1);
 		step(w, 11 + life * 5);
 		step(w, 12 + life * 5);
 		df_conn_note(c, 8 + (uint64_t)life);
 		w->tl->unuse(c);
-		/* It may be another's now. */
+		/*
+		 * After unuse() another connector may be there, so this note must have no effect.
+		 */
 		df_conn_note(c, 99);
 		step(w, 13 + life * 5);
 		step(w, 14 + life * 5);
-		/* The connector found before is closed: the successor must be looked for. */
+		/* The connector found before is closed. Its successor must be found again. */
 		while (w->tl->use(c) == 0 && later(w))
 			;
 		ck_assert_int_eq(HOST(int, w->tl->use(c)), -EAGAIN);
@@ -507,12 +514,12 @@ START_TEST(t_recycle)
 }
 END_TEST
 
-/* ---- closed while slices are under way ------------------------------------------------------- */
+/* ---- closed while slices are in transit ------------------------------------------------------ */
 
 #define NR_CUT	   500
 #define NR_ENDS	   50
 #define NR_NEXT	   4
-#define CUT_BYTES  1024 /* 4 of them are what GPU memory is given out in */
+#define CUT_BYTES  1024 /* GPU memory is allocated in units of 4 of these */
 #define CUT_MARK   0x5a
 #define CUT_DELAYS 6000
 
@@ -524,10 +531,10 @@ static void check_mark(const struct df_kconn *k, int round)
 }
 
 /*
- * Over a network. Side 1 fills connectors that side 0 closes meanwhile without having received
- * anything; others that no side looks for are made next, most likely in the same memory, and keep
- * their pattern while slices of others arrive. A GPU sees by then only what was written long
- * before.
+ * Over a network. Side 1 fills connectors, which side 0 closes meanwhile without having received
+ * all data. Side 0 then creates connectors that side 1 does not look for, most likely in the same
+ * memory, and fills them with a pattern. The pattern must stay unchanged while later slices arrive.
+ * A GPU sees only writes that are old enough.
  */
 static void cut_owner(struct world *w, struct df_peer *p)
 {
@@ -596,8 +603,8 @@ END_TEST
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /*
- * A side that closes a connector reports how much it has consumed: credits of slots this small
- * would wait for more, and no more slices arrive.
+ * The side that closes a connector reports how much it has consumed. Otherwise small slots' credits
+ * would be held back until more slices arrive, and none do.
  */
 static void end_owner(struct world *w, struct df_peer *p)
 {
@@ -648,7 +655,10 @@ END_TEST
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Memory runs out: an error at create, nothing else; freed memory can be allocated again. */
+/*
+ * If memory runs out, create() returns an error and nothing else fails. Freed memory can be
+ * allocated again.
+ */
 static int memory(struct world *w, int side, const struct df_member *peer)
 {
 	struct df_conn *c[64], *big;
@@ -661,17 +671,17 @@ static int memory(struct world *w, int side, const struct df_member *peer)
 		w->tl->peer_put(p);
 		return 0;
 	}
-	/* Larger than a segment. */
+	/* Larger than a segment of the arena. */
 	ck_assert_int_eq(make(w->tl, p, 1, 4, 40u << 20, 0, &big, &k), 0);
 	memset(k.slots, 1, 4ull * (40u << 20));
 	ck_assert_int_eq(w->tl->close(big), 0);
 	df_arena_limit(24 << 20);
-	/* Large memory is given back after a while. */
+	/* Large memory is freed after a while. */
 	for (n = 0; make(w->tl, p, 97, 1, 64, 0, &big, &k) == -ENOMEM && later(w) && n < 1000; n++)
 		usleep(1000);
 	ck_assert_int_eq(w->tl->close(big), 0);
 	if (df_blocks->far_limit)
-		df_blocks->far_limit(16 << 20); /* what is more goes to host memory */
+		df_blocks->far_limit(16 << 20); /* above this limit slots are in host memory */
 	ck_assert_int_eq(make(w->tl, p, 1, 4, 40u << 20, 0, &big, &k), -ENOMEM);
 	for (n = 0; n < 64; n++) {
 		ret = make(w->tl, p, 100 + (uint64_t)n, 2, 1 << 20, 0, &c[n], &k);
@@ -717,7 +727,7 @@ static int death(struct world *w, int side, const struct df_member *peer)
 	step(w, 1);
 	if (side)
 		raise(SIGKILL);
-	/* It dies with our gate in its hand. */
+	/* The other side died while it held this side's gate. */
 	while ((ret = w->tl->find(p, 77, &theirs)) == -EAGAIN)
 		usleep(1000);
 	ck_assert_int_eq(ret, -ECONNRESET);
@@ -732,7 +742,7 @@ START_TEST(t_death)
 	struct world *w;
 
 	if (threads_now)
-		return; /* both ends live and die together */
+		return; /* both sides are in one process */
 	w = ct_shared(sizeof(*w));
 	w->tl = tl_now;
 	w->seed = df_test_seed();
@@ -745,7 +755,7 @@ START_TEST(t_death)
 }
 END_TEST
 
-/* No caller asks whether a transport has a function. */
+/* Every transport has every function, because callers do not check. */
 START_TEST(t_whole)
 {
 	struct df_member a = {.proc = 1}, b = {.proc = 2};

@@ -1,6 +1,6 @@
 /*
- * Description: a process that exits normally is no fault of the network, whatever was on its way to
- * it; one that disappears is.
+ * Description: a process that exits normally causes no fault of the network, even if data are in
+ * transit to it. A process that disappears does.
  */
 #include "tests/lib/test.h"
 #include "tests/transport/wire.h"
@@ -17,8 +17,8 @@ static void announce(uint64_t key)
 }
 
 /*
- * Something is on its way there that is not read any more, so the connection is reset; and there is
- * more to be sent.
+ * The other end closes its socket with unread data, so the connection is reset, and this end has
+ * more data to send. With _i = 1 the other end has sent BYE before.
  */
 START_TEST(ends)
 {

@@ -1,6 +1,6 @@
 /*
- * Description: an outsider that knows all names, and all earlier messages, but not the key: it
- * changes nothing of a link, and causes one line a minute in the log.
+ * Description: an outsider knows all names and all earlier messages, but not the key. It changes
+ * nothing of a link, and causes one line a minute in the log.
  */
 #define _GNU_SOURCE
 #include "tests/lib/test.h"
@@ -18,7 +18,7 @@
 static struct df_net_ep ep;
 static struct df_net_link *their;
 static char log_file[] = "/tmp/t_greeting.XXXXXX";
-static struct timespec frozen; /* what the clock says, if it does not run */
+static struct timespec frozen; /* what clock_gettime() returns after the clock has been stopped */
 
 int clock_gettime(clockid_t clock, struct timespec *out)
 {
@@ -28,7 +28,7 @@ int clock_gettime(clockid_t clock, struct timespec *out)
 	return 0;
 }
 
-/* From now on the log is in the file. */
+/* Redirects the log into a file. */
 static void open_log(void)
 {
 	int fd = mkstemp(log_file);
@@ -38,7 +38,7 @@ static void open_log(void)
 	close(fd);
 }
 
-/* Lines in the log with this text. */
+/* Returns the number of lines in the log that contain this text. */
 static int lines(const char *text)
 {
 	FILE *f = fopen(log_file, "re");
@@ -58,7 +58,7 @@ static void passes(int n)
 		df_net_pass(&ep);
 }
 
-/* ---- against a running session --------------------------------------------------------------- */
+/* ---- attacks on a running session ------------------------------------------------------------ */
 
 static struct {
 	struct hello hello;
@@ -66,7 +66,10 @@ static struct {
 	struct df_key proof;
 } recorded;
 
-/* As wire_join(), for the first of two streams, and with a record of it. */
+/*
+ * Connects as wire_join() does, as stream `index` of two, and records the greeting. Returns the
+ * socket.
+ */
 static int join(int index, uint64_t session)
 {
 	int fd = wire_connect(&ep);
@@ -91,13 +94,13 @@ static int join(int index, uint64_t session)
 }
 
 enum attack {
-	TAKE_OVER,    /* a hello with a higher session, and frames behind it */
-	WRONG_KEY,    /* a proof with another key */
-	OTHER_PROOF,  /* of the end that accepts, as it has just sent it */
-	REPLAY,	      /* all that the other side said at its greeting */
-	REPLAY_PROOF, /* a new hello, and a proof that was right for another one */
+	TAKE_OVER,    /* a hello with a higher session number, followed by frames */
+	WRONG_KEY,    /* a proof with a wrong key */
+	OTHER_PROOF,  /* the proof that the accepting end has just sent */
+	REPLAY,	      /* all that the other side sent in its greeting */
+	REPLAY_PROOF, /* a new hello, with a proof that was valid for another one */
 	PROBES,
-	OVERS,	/* words that belong into other messages */
+	OVERS,	/* words that are valid only in other messages */
 	HALVES, /* hellos and proofs that are cut off */
 	OTHER_LINK,
 	ATTACKS
@@ -108,7 +111,7 @@ static void say(int fd, const void *at, size_t bytes)
 	ck_assert_int_eq(send(fd, at, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
 }
 
-/* The endpoint closes the connection, and says nothing more. */
+/* Checks that the endpoint sends nothing more and closes the connection. */
 static void hangs_up(int fd)
 {
 	char c;
@@ -175,7 +178,7 @@ static void attack(enum attack what)
 		hangs_up(fd);
 		return;
 	default:
-		/* These would be frames, if the hello had sufficed. */
+		/* If the hello were enough, these bytes would be frames. */
 		say(fd, &bye, sizeof(bye));
 		hangs_up(fd);
 		return;
@@ -189,7 +192,7 @@ static const char *const reasons[ATTACKS] = {
 	[OVERS] = "is refused: it is not of this job",
 };
 
-/* A word about each that is wrong, once. */
+/* Checks that each attack caused exactly one line in the log. */
 static void is_told(enum attack what)
 {
 	const char *reason =
@@ -223,7 +226,7 @@ START_TEST(t_attack)
 	ck_assert_ptr_eq(df_net_links(&ep), their);
 	ck_assert_ptr_null(their->next);
 	is_told((enum attack)_i);
-	/* The real one may: its next session. */
+	/* The real peer can start its next session. */
 	close(join(0, 2));
 	ck_assert_uint_eq(p->session, 2);
 	ck_assert_uint_eq(ep.n.faults, 1);
@@ -232,11 +235,11 @@ START_TEST(t_attack)
 }
 END_TEST
 
-/* ---- against the side that connects ---------------------------------------------------------- */
+/* ---- attacks on the side that connects ------------------------------------------------------- */
 
 enum lie { LIE_OVER, LIE_WELCOME, LIE_KEY, LIE_HELLO, LIE_REPLAY, LIE_END, LIES };
 
-/* Takes a connection of the endpoint's, of this session or a later one, and reads its hello. */
+/* Accepts a connection of the endpoint for this session or a later one, and reads its hello. */
 static int taken(int listener, uint64_t session, struct hello *h)
 {
 	int fd, i;
@@ -244,7 +247,7 @@ static int taken(int listener, uint64_t session, struct hello *h)
 	for (i = 0; i < 5000; i++) {
 		df_net_pass(&ep);
 		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		/* One of an attempt that has failed is closed. */
+		/* Connections of failed attempts are already closed. */
 		if (fd >= 0 && wire_get(&ep, fd, h, sizeof(*h)) == 1 && h->session >= session)
 			return fd;
 		if (fd >= 0)
@@ -256,8 +259,8 @@ static int taken(int listener, uint64_t session, struct hello *h)
 }
 
 /*
- * At the address of a process there is another one, which has heard the first process's answer to
- * another hello.
+ * Answers as another process at the real peer's address, which has recorded an answer to another
+ * hello.
  */
 static void lie(int fd, enum lie what, const struct hello *h)
 {
@@ -289,12 +292,12 @@ static void lie(int fd, enum lie what, const struct hello *h)
 	}
 	if (what != LIE_HELLO)
 		say(fd, &a, sizeof(a));
-	/* Where it is of the first message of another protocol: the word that it would be. */
+	/* An answer of another protocol would have this word in its first message. */
 	(void)!send(fd, &o, sizeof(o), MSG_NOSIGNAL);
 	ck_assert_int_eq(wire_get(&ep, fd, &proof, sizeof(proof)), 0);
 }
 
-/* The real one answers. The key of the session, as the other side has it. */
+/* Answers as the real peer. Returns the session's key as the peer computes it. */
 static struct df_key answers(int fd, const struct hello *h)
 {
 	struct outcome o = {.word = WELCOME, .carries = DF_NET_BIT_TCP};
@@ -333,7 +336,9 @@ START_TEST(t_lie)
 	close(fd);
 	ck_assert_int_eq(their->up, 0);
 	ck_assert_int_eq(df_net_dead(their), 0);
-	/* It tries again until the real one is there, and both ends have one key then. */
+	/*
+	 * The endpoint tries again until the real peer answers. Then both ends have the same key.
+	 */
 	for (i = 0; i < 2; i++) {
 		fd = taken(listener, 2, &h);
 		key[h.index] = answers(fd, &h);
@@ -345,9 +350,9 @@ START_TEST(t_lie)
 }
 END_TEST
 
-/* ---- many of them ---------------------------------------------------------------------------- */
+/* ---- many connections ------------------------------------------------------------------------ */
 
-/* Thousands of refusals are one line in the log; after a minute one more, with their number. */
+/* Hundreds of refusals make one line in the log, and after a minute one more with their number. */
 START_TEST(t_log)
 {
 	struct hello h = wire_hello();
@@ -372,7 +377,7 @@ START_TEST(t_log)
 	passes(3);
 	ck_assert_int_eq(lines("refused"), 2);
 	ck_assert_int_eq(lines("299 more connections to where dfshim takes data were refused"), 1);
-	/* It is said once, and nothing is left to say. */
+	/* The number was reported, so no timer is set any more. */
 	ck_assert_uint_eq(df_session_timer(&ep), UINT64_MAX);
 	frozen.tv_sec += 200;
 	passes(3);
@@ -382,8 +387,8 @@ START_TEST(t_log)
 END_TEST
 
 /*
- * Connections that say nothing, or a hello and then nothing: the real one gets in, and the rest is
- * bounded.
+ * Many connections send nothing, or only a hello. The real peer can connect, and the number of kept
+ * connections is bounded.
  */
 START_TEST(t_crowd)
 {
@@ -391,7 +396,7 @@ START_TEST(t_crowd)
 	struct rlimit files;
 	int i, fd, kept = 0;
 
-	/* Both ends of each are here. */
+	/* This process has both ends of each connection. */
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
 	files.rlim_cur = DF_MIN(files.rlim_max, (rlim_t)2 * CROWD);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);

@@ -1,5 +1,5 @@
 /*
- * Description: a peer whose first words arrive late is waited for; connections that say nothing
+ * Description: dfshim waits for a peer whose first bytes arrive late. Connections that send nothing
  * take neither its place nor all descriptors.
  */
 #include "tests/transport/sides.h"
@@ -19,11 +19,11 @@
 #define FILES	   200
 
 /*
- * A thread that gets no processor, here of the network transport: before it says hello or answers
- * one, or when it has said both and waits for descriptors. Atomic.
+ * Delays of the network thread, as if it got no processor: before it sends or answers a hello, and
+ * when it waits for descriptors after both. Counters of its hellos and waits. Atomic.
  */
 static unsigned int before_hello_ms, asleep_ms, hellos, looks;
-static int accepts; /* its first words are answers; set before the network starts */
+static int accepts; /* this side's first bytes are answers; set before the network starts */
 
 ssize_t send(int fd, const void *at, size_t n, int flags)
 {
@@ -55,8 +55,8 @@ static int connects(const struct df_member *peer)
 }
 
 /*
- * A connector of theirs, at step `at`. That side does not look for it that connects, or it would
- * help its network's thread.
+ * Uses a connector of the side that connects, at step `at`. That side does not look for a
+ * connector, because it would then help its network thread.
  */
 static void meet(struct world *w, const struct df_member *peer, int at)
 {
@@ -90,7 +90,7 @@ static int late(struct world *w, int side, const struct df_member *peer)
 	if (connects(peer))
 		before_hello_ms = 6000;
 	meet(w, peer, 2);
-	/* A stream for small frames, one for slices. */
+	/* One stream is for small frames, one for slices. */
 	if (connects(peer))
 		ck_assert_uint_eq(__atomic_load_n(&hellos, __ATOMIC_RELAXED), 2);
 	return 0;
@@ -103,8 +103,8 @@ START_TEST(t_late)
 END_TEST
 
 /*
- * The answer arrives while the other side gets no processor for longer than the time-out: it is
- * found afterwards.
+ * The answer arrives while the connecting side gets no processor for longer than the time-out. It
+ * must be found afterwards.
  */
 static int away(struct world *w, int side, const struct df_member *peer)
 {
@@ -125,7 +125,7 @@ START_TEST(t_away)
 }
 END_TEST
 
-/* Opens this number of connections to the other side, on which nothing is said. */
+/* Opens `n` connections to the other side and sends nothing on them. */
 static void crowd(const struct df_member *peer, int fd[CROWD], int n)
 {
 	union df_sockaddr to;
@@ -166,7 +166,7 @@ static int behind(struct world *w, const struct df_member *peer, int most)
 	return 0;
 }
 
-/* A few more may be in the listener's queue. */
+/* A few more connections than the bound may be in the listener's queue. */
 static int strangers(struct world *w, int side, const struct df_member *peer)
 {
 	(void)side;
@@ -196,8 +196,8 @@ START_TEST(t_files)
 END_TEST
 
 /*
- * The listening side has no connections of its own to drop either: a new connection waits until
- * there is a descriptor, and the thread that would take it checks meanwhile.
+ * The listening side has no descriptors and no silent connections to close. A new connection waits
+ * until there is a descriptor. Meanwhile the thread that accepts checks from time to time only.
  */
 static int full(struct world *w, int side, const struct df_member *peer)
 {

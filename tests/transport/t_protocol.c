@@ -1,7 +1,4 @@
-/*
- * Description: what the other side of a link says is not believed where it makes no sense, and
- * leaves nothing behind.
- */
+/* Description: invalid messages of the other side of a link are refused, and leak nothing. */
 #include "tests/lib/test.h"
 #include "tests/transport/wire.h"
 
@@ -26,7 +23,7 @@ static struct df_conn *make(void)
 	return c;
 }
 
-/* The connection breaks with it. */
+/* Sends the frame. The connection must break. */
 static void is_refused(struct df_net_frame f)
 {
 	say(f);
@@ -35,7 +32,10 @@ static void is_refused(struct df_net_frame f)
 	ck_assert_uint_eq(ep.n.faults, 1);
 }
 
-/* A slice that acknowledges what has never been sent: its connector is not held for it. */
+/*
+ * A slice that acknowledges data that were never sent is refused, and holds no reference to its
+ * connector.
+ */
 START_TEST(acknowledgement)
 {
 	struct df_net_conn *c;
@@ -97,7 +97,7 @@ START_TEST(offer)
 }
 END_TEST
 
-/* Nor is one made here that the other side would refuse. */
+/* This side creates no connector that the other side would refuse. */
 START_TEST(own)
 {
 	struct df_conn *c;
@@ -111,8 +111,8 @@ START_TEST(own)
 END_TEST
 
 /*
- * Data that arrived just before a break is not sent again, and nothing waits until it is: neither
- * TOLD nor the process's exit.
+ * Data that arrived just before a connection broke are not sent again. Neither TOLD nor the
+ * process's exit waits for them.
  */
 START_TEST(acknowledged_late)
 {

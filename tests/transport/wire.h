@@ -1,6 +1,6 @@
 /*
- * An endpoint of the network without its thread: a program makes its passes (df_net_pass()) and is
- * the other side of a link to it, by the bytes that travel.
+ * An endpoint of the network without its thread. The test makes its passes (df_net_pass()), and is
+ * the other side of a link, byte by byte.
  */
 #ifndef DF_TEST_WIRE_H
 #define DF_TEST_WIRE_H
@@ -14,11 +14,11 @@
 #include "runtime/transport/progress.h"
 #include "runtime/transport/transport_int.h"
 
-/* Names of processes, which only members of a communicator know. */
+/* Names of processes. Only members of a communicator know them. */
 #define OURS   0x6f757273ull
 #define THEIRS 0x74686569ull
 
-/* It listens. -errno. ep: zeroed. */
+/* Starts the endpoint and lets it listen. *ep must be zero. Returns 0 or -errno. */
 static inline int wire_start(struct df_net_ep *ep)
 {
 	int ret = df_arena_start();
@@ -35,7 +35,7 @@ static inline int wire_start(struct df_net_ep *ep)
 	return ret ? ret : df_session_start(ep);
 }
 
-/* The hello of the first session, with one stream. */
+/* Returns the hello of the first session, with one stream. */
 static inline struct hello wire_hello(void)
 {
 	return (struct hello){.magic = MAGIC,
@@ -48,7 +48,10 @@ static inline struct hello wire_hello(void)
 			      .carries = DF_NET_BIT_TCP};
 }
 
-/* Passes until the link is up, or is not any more; 5 s at most. -ETIMEDOUT. */
+/*
+ * Makes passes until the link is up (or down, if `up` is 0), for at most 5 s. Returns 0 or
+ * -ETIMEDOUT.
+ */
 static inline int wire_until(struct df_net_ep *ep, const struct df_net_link *l, int up)
 {
 	int i;
@@ -60,7 +63,7 @@ static inline int wire_until(struct df_net_ep *ep, const struct df_net_link *l, 
 	return l->up == up ? 0 : -ETIMEDOUT;
 }
 
-/* A connection to the endpoint, which has not seen it yet. -errno. */
+/* Connects to the endpoint, which makes no pass here. Returns the socket or -errno. */
 static inline int wire_connect(const struct df_net_ep *ep)
 {
 	union df_sockaddr at;
@@ -75,8 +78,8 @@ static inline int wire_connect(const struct df_net_ep *ep)
 }
 
 /*
- * Passes until that number of bytes has arrived, for 5 s at most. Returns 1 if they have, 0 if the
- * endpoint has closed the connection, else -ETIMEDOUT.
+ * Makes passes until this number of bytes has arrived, for at most 5 s. Returns 1 if it has, 0 if
+ * the endpoint has closed the connection, else -ETIMEDOUT.
  */
 static inline int wire_get(struct df_net_ep *ep, int fd, void *at, size_t bytes)
 {
@@ -97,8 +100,8 @@ static inline int wire_get(struct df_net_ep *ep, int fd, void *at, size_t bytes)
 }
 
 /*
- * Says hello with this, and proves the key. o: what the endpoint says to it. As wire_get(), or
- * -errno.
+ * Sends this hello and the proof of the key. *o receives the endpoint's outcome. Returns as
+ * wire_get() does, or -errno.
  */
 static inline int wire_greet(struct df_net_ep *ep, int fd, const struct hello *h,
 			     const struct df_key *key, struct outcome *o)
@@ -118,7 +121,7 @@ static inline int wire_greet(struct df_net_ep *ep, int fd, const struct hello *h
 	return wire_get(ep, fd, o, sizeof(*o));
 }
 
-/* Starts an endpoint and joins it. l: its link; the socket, or -errno. */
+/* Starts an endpoint and connects to it. *l is set to its link. Returns the socket or -errno. */
 static inline int wire_join(struct df_net_ep *ep, struct df_net_link **l)
 {
 	struct hello h = wire_hello();
