@@ -1,6 +1,4 @@
-/*
- * For the tests of communicators (t_comm*.c): NCCL's calls above a fake runtime.
- */
+/* For the tests of communicators (t_comm*.c): NCCL's functions over the fake runtime. */
 #ifndef DF_TESTS_INTERPOSE_COMM_TEST_H
 #define DF_TESTS_INTERPOSE_COMM_TEST_H
 

@@ -1,6 +1,4 @@
-/*
- * The fake runtime. One mutex for everything; joins wait on one condition.
- */
+/* The fake runtime. One mutex protects everything; joins wait on one condition variable. */
 #include "tests/interpose/fake_runtime.h"
 
 #include <pthread.h>
@@ -14,7 +12,7 @@
 #include "runtime/device/cuda/front/cuda_front.h"
 #include "runtime/lanes.h"
 
-/* Only lanes use it. */
+/* Only lanes use this. */
 const struct df_backend *df_backend;
 
 struct fake fake = {.join_err_rank = -1, .nr_devices = 8};
@@ -23,7 +21,7 @@ struct clique {
 	struct clique *next;
 	uint64_t hash;
 	int nranks, arrived;
-	int color[64], key[64]; /* by rank of the parent: of a split in progress */
+	int color[64], key[64]; /* of a split in progress, by rank of the parent */
 	unsigned char there[64];
 };
 
@@ -64,7 +62,7 @@ const char *df_start_reason(void)
 	return "the test wants it so";
 }
 
-/* The rendezvous is the runtime's; here there are no other ranks to inform. */
+/* In the real runtime this informs other ranks at the rendezvous. Here there is no rendezvous. */
 void df_lanes_set(const struct df_lane_calls *(*find)(void))
 {
 	(void)find;
@@ -171,7 +169,10 @@ static struct clique *clique_of(uint64_t hash, int nranks)
 	return q;
 }
 
-/* Waits until all ranks have arrived, or the communicator or its parent is aborted. Lock held. */
+/*
+ * Waits until all ranks have arrived, or the communicator or its parent is aborted. The caller
+ * holds the lock. Returns 0 or -errno.
+ */
 static int meet(struct clique *q, int rank, const struct df_comm *c, const struct df_comm *parent)
 {
 	int err = 0;
@@ -293,7 +294,7 @@ int df_comm_finalize(struct df_comm *c)
 
 void df_comm_destroy(struct df_comm *c)
 {
-	memset(c, 0xdb, sizeof(*c)); /* a use after it is then noticed */
+	memset(c, 0xdb, sizeof(*c)); /* makes later uses detectable */
 	free(c);
 	__atomic_sub_fetch(&fake.nr_live, 1, __ATOMIC_ACQ_REL);
 }

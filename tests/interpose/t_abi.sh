@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: our own declarations of NCCL's types and functions agree with the installed headers.
+# Description: dfshim's own declarations of NCCL's types and functions agree with the installed
+# headers.
 set -u
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 T=${T:-$(mktemp -d)}
@@ -8,7 +9,7 @@ CC=${CC:-gcc}
 CXX=${CXX:-g++}
 [ -e "$cuda/include/nccl.h" ] || { echo "no nccl.h below $cuda" && exit 77; }
 
-# Every prototype once more behind the header's own: a difference is an error of the compiler.
+# Every prototype is declared again after the header's own. A difference is a compiler error.
 cat >"$T/again.c" <<'END'
 #define DF_USE_NCCL_H
 #include "interpose/nccl/nccl_types.h"
@@ -35,7 +36,7 @@ if command -v "$CXX" >/dev/null; then # the device headers are C++
 	"$CXX" -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/again.cc" || exit 1
 fi
 
-# Values, sizes and offsets, printed from both sides.
+# Values, sizes and offsets are printed with either header.
 cat >"$T/values.c" <<'END'
 #include <stdio.h>
 #include "interpose/nccl/nccl_types.h"

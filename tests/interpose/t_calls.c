@@ -1,4 +1,6 @@
-/* Description: operations reach the runtime as called, or fail by NCCL's checks, in their order. */
+/*
+ * Description: operations reach the runtime as called, or fail by NCCL's checks, in NCCL's order.
+ */
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -89,7 +91,7 @@ static int has_op(enum df_coll_kind k)
 	return k == DF_COLL_ALLREDUCE || k == DF_COLL_REDUCE || k == DF_COLL_REDUCESCATTER;
 }
 
-/* Returns NCCL's message, or NULL for success: the checks in NCCL's order. */
+/* Returns the message of the check that fails first in NCCL, or NULL for success. */
 static const char *expected(const struct args *a, char *text, size_t size)
 {
 	const char *name = names[a->kind];
@@ -185,7 +187,8 @@ START_TEST(t_random)
 			ck_assert_int_eq(fake.nr_ops, before);
 		} else {
 			OK(call(&a));
-			if (!a.count && a.kind < DF_COLL_SEND) { /* dropped */
+			/* an empty collective is dropped */
+			if (!a.count && a.kind < DF_COLL_SEND) {
 				ck_assert_int_eq(fake.nr_ops, before);
 				continue;
 			}
@@ -196,7 +199,7 @@ START_TEST(t_random)
 }
 END_TEST
 
-/* Random nests of groups: one submission of everything in order, or none after an error. */
+/* Random nests of groups: everything is submitted once and in order, or nothing after an error. */
 START_TEST(t_groups)
 {
 	struct args list[64];
@@ -259,7 +262,10 @@ START_TEST(t_groups)
 }
 END_TEST
 
-/* Random sends and receives to oneself among others: the k-th send goes to the k-th receive. */
+/*
+ * Random sends and receives of ranks to themselves, among others. The k-th send belongs to the k-th
+ * receive.
+ */
 START_TEST(t_self)
 {
 	struct df_rng rng;
@@ -277,7 +283,7 @@ START_TEST(t_self)
 			int me = (int)df_rng_below(&rng, N), peer = (int)df_rng_below(&rng, N);
 			int left = sends[me] - recvs[me];
 
-			/* Mostly balanced, so that both outcomes occur. */
+			/* The numbers are mostly balanced, so that both outcomes occur. */
 			if (me != peer) {
 				OK(ncclSend(buffer, 1, ncclInt8, peer, comms[me], s));
 				others++;
@@ -290,7 +296,7 @@ START_TEST(t_self)
 			}
 		}
 		for (i = 0; i < N; i++) {
-			/* Most rounds are completed. */
+			/* In most rounds all sends and receives get their partners. */
 			while (round % 4 && sends[i] < recvs[i])
 				OK(ncclSend((void *)(uintptr_t)(1000 + sends[i]++), 5, ncclInt8, i,
 					    comms[i], s));
@@ -328,7 +334,10 @@ START_TEST(t_self)
 }
 END_TEST
 
-/* To oneself on two streams, in both orders of issue: each stream is made to wait for the other. */
+/*
+ * A message of a rank to itself on two streams, in both orders of calls. Each stream waits for the
+ * other.
+ */
 START_TEST(t_self_streams)
 {
 	cudaStream_t a = (cudaStream_t)8, b = (cudaStream_t)9;
@@ -387,7 +396,7 @@ START_TEST(t_errors)
 	ck_assert_int_eq(ncclBcast(buffer, 1, ncclInt8, 0, (ncclComm_t)fake_comm, NULL),
 			 ncclInvalidArgument);
 	ck_assert_str_eq(ncclGetLastError(NULL), "Error: corrupted comm object detected");
-	/* The estimate ends the group without running it. */
+	/* ncclGroupSimulateEnd() ends the group without executing it. */
 	OK(ncclGroupStart());
 	OK(ncclAllReduce(buffer, buffer, 1, ncclInt8, ncclSum, comms[0], NULL));
 	OK(ncclGroupSimulateEnd(&sim));
@@ -459,7 +468,7 @@ START_TEST(t_memory)
 	OK(ncclCommWindowDeregister(comms[0], win));
 	ck_assert_int_eq(ncclCommWindowDeregister(comms[0], win), ncclInvalidArgument);
 	OK(ncclCommWindowDeregister(comms[0], NULL));
-	/* One that is left goes with its communicator. */
+	/* A registration that is left is freed with its communicator. */
 	OK(ncclCommWindowRegister(comms[0], page, 4096, &win, 0));
 	OK(ncclCommRegister(comms[0], page, 100, &handle));
 	OK(ncclCommDestroy(comms[0]));

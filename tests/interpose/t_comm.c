@@ -1,4 +1,6 @@
-/* Description: communicators start, divide and end as NCCL's: groups, non-blocking, aborts. */
+/*
+ * Description: communicators start, split and end as NCCL's do: groups, non-blocking mode, aborts.
+ */
 #include "tests/interpose/comm_test.h"
 
 static ncclConfig_t nonblocking(void)
@@ -16,7 +18,7 @@ static ncclConfig_t nonblocking(void)
 	return c;
 }
 
-/* Polls as applications do. */
+/* Polls the state until it is final, as applications do. */
 static ncclResult_t poll_until_done(ncclComm_t comm)
 {
 	ncclResult_t state = ncclInProgress;
@@ -40,7 +42,7 @@ START_TEST(t_init_group)
 		ck_assert_int_eq(v, 6);
 		OK(ncclCommUserRank(comms[i], &v));
 		ck_assert_int_eq(v, i);
-		/* The real library must never take one of ours for its own. */
+		/* The real library must never take dfshim's communicators for its own. */
 		ck_assert_uint_ne(*(uint64_t *)comms[i], DF_NCCL_COMM_MAGIC);
 	}
 	for (i = 0; i < 6; i++)
@@ -63,7 +65,7 @@ START_TEST(t_init_all)
 		ck_assert_int_eq(v, i);
 	}
 	ck_assert_int_eq(df_device_get(), 0);
-	/* Destroyed in one group by one thread. */
+	/* One thread destroys all of them in one group. */
 	OK(ncclGroupStart());
 	for (i = 0; i < 4; i++)
 		OK(ncclCommDestroy(comms[i]));
@@ -102,7 +104,7 @@ START_TEST(t_init_errors)
 	ck_assert_int_eq(ncclCommInitRankConfig(&comm, 1, id, 0, &bad), ncclInvalidArgument);
 	SAYS("NCCL_CONFIG_INITIALIZER");
 	ck_assert_int_eq(fake.nr_live, 0);
-	/* The runtime refuses: no communicator is left behind. */
+	/* If the runtime refuses, no communicator remains. */
 	fake.join_err_rank = 0;
 	ck_assert_int_eq(ncclCommInitRank(&comm, 1, id, 0), ncclInvalidUsage);
 	ck_assert_ptr_null(comm);
@@ -110,7 +112,9 @@ START_TEST(t_init_errors)
 }
 END_TEST
 
-/* One rank of a group fails: the others must not wait for it for ever, and nothing is left. */
+/*
+ * One rank of a group fails: the others must not wait for it forever, and no communicator remains.
+ */
 START_TEST(t_group_init_fails)
 {
 	ncclComm_t comms[5];
@@ -129,7 +133,7 @@ START_TEST(t_group_init_fails)
 }
 END_TEST
 
-/* An error inside a group discards all of it, the inits too. */
+/* An error inside a group discards the whole group, including inits. */
 START_TEST(t_group_discard)
 {
 	ncclComm_t comms[2], one;
@@ -145,7 +149,7 @@ START_TEST(t_group_discard)
 	ck_assert_int_eq(ncclGroupEnd(), ncclInvalidArgument);
 	ck_assert_ptr_null(comms[0]);
 	ck_assert_int_eq(fake.nr_live, 1);
-	/* It was not destroyed, so it can be. */
+	/* The communicator was not destroyed in the group, so it can be destroyed now. */
 	OK(ncclCommDestroy(one));
 	ck_assert_int_eq(fake.nr_live, 0);
 }
@@ -230,7 +234,10 @@ static void *finalize_thread(void *p)
 	return NULL;
 }
 
-/* Abort from another thread while one is stuck in init: both calls return, it is freed once. */
+/*
+ * Aborts a communicator while another thread is blocked in its init: both calls return, and it is
+ * freed once.
+ */
 START_TEST(t_abort_init)
 {
 	ncclComm_t comm = NULL, mine;
@@ -249,7 +256,7 @@ START_TEST(t_abort_init)
 }
 END_TEST
 
-/* The same in Finalize (loop 0) and in Destroy (loop 1). */
+/* The same for ncclCommFinalize() (loop 0) and ncclCommDestroy() (loop 1). */
 START_TEST(t_abort_finalize)
 {
 	ncclComm_t comm;
@@ -275,7 +282,7 @@ START_TEST(t_nonblocking)
 	int i, v;
 
 	OK(ncclGetUniqueId(&id));
-	/* Alone, it would wait for ever: the call returns and the state says so. */
+	/* The other ranks are missing: the call returns, and the state is ncclInProgress. */
 	ck_assert_int_eq(ncclCommInitRankConfig(&comms[0], 3, id, 0, &config), ncclInProgress);
 	ck_assert(fake_wait(&fake.nr_joining, 1));
 	ck_assert_int_eq(ncclCommCount(comms[0], &v), ncclInvalidArgument);
@@ -289,7 +296,10 @@ START_TEST(t_nonblocking)
 	ck_assert_int_eq(ncclGroupEnd(), ncclInProgress);
 	for (i = 0; i < 3; i++)
 		OK(poll_until_done(comms[i]));
-	/* Split: NULL until complete; the parent is polled; a rank without a color gets nothing. */
+	/*
+	 * A split: the child is NULL until complete, and the parent is polled. A rank without a
+	 * color gets no child.
+	 */
 	for (i = 0; i < 3; i++) {
 		children[i] = (ncclComm_t)1;
 		ck_assert_int_eq(ncclCommSplit(comms[i], i == 1 ? NCCL_SPLIT_NOCOLOR : 4, -i,
@@ -304,8 +314,8 @@ START_TEST(t_nonblocking)
 	OK(ncclCommCount(children[0], &v));
 	ck_assert_int_eq(v, 2);
 	OK(ncclCommUserRank(children[2], &v));
-	ck_assert_int_eq(v, 0); /* key -2 is before key 0 */
-	/* Operations are enqueued at once. */
+	ck_assert_int_eq(v, 0); /* key -2 precedes key 0 */
+	/* Operations are submitted at once, also in non-blocking mode. */
 	OK(ncclAllReduce(buf, buf, 1, ncclInt8, ncclSum, comms[0], NULL));
 	ck_assert_int_eq(fake.nr_submits, 1);
 	for (i = 0; i < 3; i++) {
@@ -331,7 +341,7 @@ START_TEST(t_nonblocking_abort)
 		ck_assert(fake_wait(&fake.nr_joining, 1));
 	OK(ncclCommAbort(comm));
 	ck_assert_int_eq(fake.nr_live, 0);
-	/* One that fails stays, with its error, until it is aborted. */
+	/* A communicator whose init fails keeps its error until it is aborted. */
 	fake.join_err_rank = 1;
 	OK(ncclGetUniqueId(&id));
 	ck_assert_int_eq(ncclCommInitRankConfig(&comm, 2, id, 1, &config), ncclInProgress);
@@ -357,7 +367,7 @@ START_TEST(t_mixed_group)
 }
 END_TEST
 
-/* Several splits of one parent in one group, random colors and keys, against a model. */
+/* Several splits of one parent in one group with random colors and keys, compared with a model. */
 START_TEST(t_split)
 {
 	enum { N = 6, ROUNDS = 2 };
@@ -411,7 +421,7 @@ static void *split_thread(void *p)
 	return NULL;
 }
 
-/* Abort of the parent while its split waits for a rank that never arrives. */
+/* Aborts the parent while its split waits for a rank that never arrives. */
 START_TEST(t_abort_split)
 {
 	ncclComm_t comms[2];

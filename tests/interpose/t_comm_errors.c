@@ -1,4 +1,7 @@
-/* Description: communicators that are revoked, fail, are aborted beside threads, or never made. */
+/*
+ * Description: communicators that are revoked, that fail, that are aborted while other threads use
+ * them, or that are never made.
+ */
 #include "tests/interpose/comm_test.h"
 
 START_TEST(t_revoke)
@@ -72,7 +75,10 @@ static void *issuer(void *p)
 	return NULL;
 }
 
-/* Aborts beside threads that poll and issue: none uses it once freed (the fake poisons it). */
+/*
+ * Aborts while other threads poll and issue operations: none may use the communicator after it is
+ * freed (the fake runtime poisons it).
+ */
 START_TEST(t_abort_race)
 {
 	pthread_t threads[2];

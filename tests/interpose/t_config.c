@@ -1,4 +1,6 @@
-/* Description: ncclConfig_t is read by size and version; newer or unset fields have no effect. */
+/*
+ * Description: ncclConfig_t is read by its size and version. Newer or unset fields have no effect.
+ */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -113,7 +115,7 @@ START_TEST(t_range)
 }
 END_TEST
 
-/* Any bytes of any length are at most refused; bytes behind the size are never read. */
+/* Any bytes of any length are read or refused. Bytes after the size are never read. */
 START_TEST(t_garbage)
 {
 	unsigned char bytes[sizeof(ncclConfig_t) + 64];
@@ -133,7 +135,7 @@ START_TEST(t_garbage)
 		if (df_rng_below(&rng, 2))
 			memcpy(bytes, &c, sizeof(c));
 		memcpy(bytes, &size, sizeof(size));
-		/* The name is the caller's and good, but the size may cut the pointer in half. */
+		/* The caller's name is valid, but the size may end inside the pointer. */
 		memcpy(bytes + offsetof(ncclConfig_t, commName), &name, sizeof(name));
 		if (size < offsetof(ncclConfig_t, blocking))
 			ck_assert_int_eq(df_config_parse(bytes, &out), ncclInvalidArgument);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: the native interface: collectives run in a different order on every rank, with exact results.
+# Description: the native interface: collectives run in a different order on every rank, with exact
+# results.
 set -u
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 B=${B:-$SRC/build}

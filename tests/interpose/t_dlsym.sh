@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: names of NCCL looked up in a handle are ours; everything else dlsym and dlvsym do is as before.
+# Description: dlsym returns dfshim's functions for NCCL names that are looked up in a handle.
+# Everything else that dlsym and dlvsym do is unchanged.
 set -u
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 B=${B:-$SRC/build}
@@ -26,7 +27,7 @@ sed -e 's/^handle ncclAllReduce .*/handle ncclAllReduce libdfshim.so/' \
 diff "$T/want" "$T/hooked" || exit 1
 grep -q '^next which 71$' "$T/plain" || { echo "the test's libraries are not in order" && exit 1; }
 
-# The way Python reaches NCCL.
+# The way in which Python finds NCCL's functions.
 if command -v python3 >/dev/null; then
 	got=$(LD_PRELOAD=$san$shim DFSHIM_MODE=off timeout "${LIMIT:-60}" python3 -c '
 import ctypes, sys

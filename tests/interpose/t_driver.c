@@ -1,6 +1,6 @@
 /*
- * The hook's reports of calls of the CUDA driver: a front that notes them, above a fake libcuda.
- * Copies: the bytes that they touch, against a count of every single one.
+ * The hook's reports of calls of the CUDA driver. A front notes the reports, over the fake libcuda.
+ * For copies, the reported ranges are compared with a byte-by-byte count.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -20,7 +20,7 @@
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 static struct {
-	const char *call; /* of the front's, the last one */
+	const char *call; /* the front's function that was called last */
 	int nr;
 	void *object, *context;
 	enum df_work kind;
@@ -158,7 +158,7 @@ static void graph_keeps(void)
 static struct {
 	void *fn;
 	int left;
-} entered; /* the latest launch */
+} entered; /* the last launch */
 static int launch_enter(const struct df_cuda_launch *l)
 {
 	entered.fn = l->fn;
@@ -195,7 +195,7 @@ static const struct df_cuda_front front = {
 	.graph_keeps = graph_keeps,
 };
 
-/* Handles go where they go: nothing is behind the functions. */
+/* Arbitrary handles: the fake functions do not use them. */
 static const struct fake_cuda *fake;
 #define a_stream  ((CUstream)0x1000)
 #define a_kernel  ((CUfunction)0x1010)
@@ -219,7 +219,7 @@ static size_t below(size_t n)
 	return (size_t)((seed >> 33) % n);
 }
 
-/* Counts the bytes that one side of a copy touches, one by one. */
+/* Finds the range of bytes that one side of a copy accesses, byte by byte. */
 struct side {
 	uintptr_t lo, hi;
 };
@@ -289,7 +289,7 @@ static void any_shape(struct shape *s, int layers)
 		(c).srcMemoryType = below(2) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED;       \
 		(c).srcDevice = (s).from;                                                          \
 		(c).dstMemoryType = CU_MEMORYTYPE_HOST, (c).dstHost = (void *)(s).to;              \
-		(c).dstDevice = 77, (c).srcHost = (void *)78; /* not meant */                      \
+		(c).dstDevice = 77, (c).srcHost = (void *)78; /* not used */                       \
 	} while (0)
 #define FILL3(c, s)                                                                                \
 	do {                                                                                       \
@@ -329,7 +329,7 @@ START_TEST(pitched)
 }
 END_TEST
 
-/* An array's bytes are unknown: a copy from or to one follows all other work. */
+/* The bytes of an array are unknown, so a copy from or to one waits for all other work. */
 START_TEST(arrays)
 {
 	CUDA_MEMCPY2D two = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .WidthInBytes = 8, .Height = 1};
@@ -399,7 +399,7 @@ START_TEST(batches)
 END_TEST
 #endif
 
-/* Launches with attributes are launches on the stream that their structure names. */
+/* A launch with attributes is reported as work on the stream that its structure names. */
 START_TEST(launches)
 {
 	CUlaunchAttribute a[] = {
@@ -421,7 +421,7 @@ START_TEST(launches)
 	ck_assert_int_eq(told.kind, DF_WORK_KERNEL);
 	ck_assert_ptr_eq(entered.fn, a_kernel);
 	ck_assert_int_eq(entered.left, 1);
-	/* An event that is recorded by the launch is reported after the work. */
+	/* An event that the launch records is reported after the work. */
 	a[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
 	a[1].value.programmaticEvent.event = (CUevent)0x99;
 	before = told.nr;
@@ -463,7 +463,7 @@ END_TEST
 
 START_TEST(graphs)
 {
-	/* A graph that is already on the stream is not launched. */
+	/* If dfshim has already executed the graph on the stream, the driver does not launch it. */
 	issued = 1;
 	ck_assert_int_eq(cuGraphLaunch((CUgraphExec)0x70, a_stream), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake->calls("cuGraphLaunch"), 0);
@@ -478,7 +478,7 @@ START_TEST(graphs)
 }
 END_TEST
 
-/* Memory that goes, and memory that devices may reach. */
+/* Memory that is unmapped, and access that is granted to devices. */
 START_TEST(reach)
 {
 	CUmemAccessDesc descs[2] = {0};
@@ -489,7 +489,7 @@ START_TEST(reach)
 	ck_assert_ptr_eq(told.object, (void *)0x10000);
 	ck_assert_ptr_eq(told.context, (void *)0x2000);
 	ck_assert_uint_eq(fake->calls("cuMemUnmap"), 1);
-	/* Frees keep other threads out of the driver, allocations do not. */
+	/* Frees keep other threads out of the driver; allocations do not. */
 	ck_assert_int_eq(locks, 1);
 	cuMemHostUnregister((void *)0x10000);
 	ck_assert_int_eq(locks, 2);
@@ -502,7 +502,7 @@ START_TEST(reach)
 	ck_assert_str_eq(told.call, "peer_memory");
 	ck_assert_ptr_eq(told.object, (void *)0x40000);
 	ck_assert_ptr_eq(told.context, (void *)2);
-	/* These functions give access that cannot be attributed to a device. */
+	/* These functions grant access that cannot be attributed to a device. */
 	before = told.nr;
 	ck_assert_int_eq(df_cuda_hook->peers_any(), 0);
 	if (_i == 0)
@@ -525,7 +525,7 @@ START_TEST(early)
 }
 END_TEST
 
-/* A node of a graph that must not become what it is to become. */
+/* A change of a node that dfshim refuses. */
 START_TEST(nodes)
 {
 	ck_assert_int_eq(cuGraphExecChildGraphNodeSetParams(NULL, (CUgraphNode)0x77, (CUgraph)0x88),
@@ -547,7 +547,7 @@ int main(void)
 {
 	const struct df_test tests[] = {
 #ifdef CUDA_VERSION
-		/* In the child, where the hook begins anew. */
+		/* runs in the child, where the hook starts anew */
 		{.before = start},
 		{pitched},
 		{arrays},

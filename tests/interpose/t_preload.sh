@@ -1,5 +1,6 @@
 #!/bin/bash
-# Description: the modes off and trace, fall-back and refusal, a missing NCCL, and a fork, with a fake NCCL.
+# Description: the modes off and trace, fallback and refusal, a missing NCCL, and a fork, with a
+# fake NCCL.
 set -u
 SRC=${SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 B=${B:-$SRC/build}
@@ -17,14 +18,14 @@ $CC -std=gnu11 -fPIC -shared -DLAST -o "$T/libb.so" "$dir/next.c" || exit 1
 $CC -std=gnu11 -fPIC -shared -o "$T/liba.so" "$dir/next.c" -Wl,--no-as-needed -L"$T" -lb -ldl || exit 1
 $CC -std=gnu11 -I"$SRC" -o "$T/client" "$dir/client.c" -Wl,--no-as-needed -L"$T" -la -lb \
 	"$T/libnccl.so.2" -Wl,-rpath,"$T" -ldl || exit 1
-# The same program with nothing but our library to satisfy it.
+# The same program, linked with libdfshim.so in place of NCCL.
 $CC -std=gnu11 -I"$SRC" -o "$T/alone" "$dir/client.c" -Wl,--no-as-needed -L"$T" -la -lb "$shim" \
 	-Wl,-rpath,"$T" -ldl || exit 1
 mkdir -p "$T/broken"
 : >"$T/broken/libnccl.so.2"
 : >"$T/broken/libnccl.so"
 
-# want NAME TEXT...: every text is in the output of the last run.
+# want NAME TEXT...: the output of the last run must contain every text.
 want() {
 	local name=$1 text
 	shift
@@ -38,7 +39,7 @@ want() {
 	done
 	echo "$name: ok"
 }
-go() { # go VARIABLES... -- program args
+go() { # VARIABLES... -- PROGRAM ARGS: runs it with these variables; output in $T/out
 	local vars=()
 	while [ "$1" != -- ]; do vars+=("$1") && shift; done
 	shift
@@ -69,7 +70,8 @@ if "$B/dfshim" --list 2>/dev/null | grep -qx show; then
 	want "trace, recorded" AllReduce Send Recv comm_ready comm_destroy
 fi
 
-# A group that was only simulated is over: the end of the next one is recorded, of its one operation.
+# A group that was only simulated has ended. The end of the next group is recorded for its own
+# operation.
 recorded_end() { # NAME VARIABLE...
 	local name=$1
 	shift
@@ -80,8 +82,8 @@ recorded_end() { # NAME VARIABLE...
 }
 recorded_end simulated DFSHIM_MODE=trace
 
-# Without a GPU the runtime cannot start: NCCL executes the job, which is recorded, with one warning; or an error where that
-# is asked for.
+# Without a GPU the runtime cannot start. NCCL executes the job, which is recorded, with one
+# warning; or with DFSHIM_STRICT=1 it is an error.
 if [ ! -e /dev/nvidiactl ]; then
 	go DFSHIM_TRACE="$T/fallback.tr" -- "$T/client"
 	want fall-back "init 0" "destroy 0" "NCCL executes the job, which is recorded and watched" "status 0"
@@ -98,7 +100,7 @@ if [ ! -e /dev/nvidiactl ]; then
 	want "strict, bad value" "id 2" "status 0"
 fi
 
-# No NCCL anywhere: an error that says so, never a jump to nowhere.
+# Without any NCCL, calls return an error that names the reason, and do not crash.
 go DFSHIM_MODE=off LD_LIBRARY_PATH="$T/broken" -- "$T/alone"
 want "no NCCL" "version 0 22809" "id 2" "init 2" "initall 2" "no libnccl.so.2 found" "status 0"
 

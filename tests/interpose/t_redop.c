@@ -10,7 +10,7 @@
 #include "runtime/base/rng.h"
 #include "tests/interpose/fake_runtime.h"
 
-/* The value of an encoding of a small format, without any rounding. */
+/* Returns the value of an encoding of a small format, exactly. */
 static double decode(uint32_t bits, int mantissa, int exponent_bits, int bias)
 {
 	int e = (int)(bits >> mantissa) & ((1 << exponent_bits) - 1);
@@ -19,7 +19,7 @@ static double decode(uint32_t bits, int mantissa, int exponent_bits, int bias)
 	return e ? ldexp(m + (1 << mantissa), e - bias - mantissa) : ldexp(m, 1 - bias - mantissa);
 }
 
-/* The nearest encoding by looking at all of them; ties go to the even one. */
+/* Returns the nearest encoding by trying all of them; ties go to the even one. */
 static uint32_t nearest(double x, int mantissa, int exponent_bits, int bias)
 {
 	uint32_t b, best = 0, top = 1u << (mantissa + exponent_bits);
@@ -88,20 +88,20 @@ START_TEST(t_user)
 	ck_assert_int_eq(ncclRedOpCreatePreMulSum(&op2, &dev, ncclFloat32, ncclScalarDevice, a), 0);
 	ck_assert_int_ge(op, ncclNumOps);
 	ck_assert_int_ne(op, op2);
-	two = 3; /* was copied */
+	two = 3; /* the scalar was copied */
 	ck_assert_int_eq(ncclAllReduce(buf, buf, 1, ncclFloat32, op, a, NULL), ncclSuccess);
 	ck_assert_uint_eq(fake.ops[0].redop, DF_PREMULSUM);
 	ck_assert_uint_eq(fake.ops[0].redop_arg, 0x40000000u);
 	ck_assert_ptr_null(fake.ops[0].redop_ptr);
 	ck_assert_int_eq(ncclAllReduce(buf, buf, 1, ncclFloat32, op2, a, NULL), ncclSuccess);
 	ck_assert_ptr_eq(fake.ops[1].redop_ptr, &dev);
-	/* Another type, another communicator. */
+	/* Another type, and another communicator, are refused. */
 	ck_assert_int_eq(ncclAllReduce(buf, buf, 1, ncclFloat64, op, a, NULL), ncclInvalidArgument);
 	ck_assert_ptr_nonnull(strstr(ncclGetLastError(NULL), "does not match type"));
 	ck_assert_int_eq(ncclAllReduce(buf, buf, 1, ncclFloat32, op, b, NULL), ncclInvalidArgument);
 	ck_assert_ptr_nonnull(strstr(ncclGetLastError(NULL), "unknown to this communicator"));
 	ck_assert_int_eq(ncclRedOpDestroy(op, b), ncclInvalidArgument);
-	/* Destroyed inside a group after the call: the operation keeps what it needs. */
+	/* Destroyed inside a group after the call: the operation keeps the scalar. */
 	ck_assert_int_eq(ncclGroupStart(), ncclSuccess);
 	ck_assert_int_eq(ncclAllReduce(buf, buf, 1, ncclFloat32, op, a, NULL), ncclSuccess);
 	ck_assert_int_eq(ncclRedOpDestroy(op, a), ncclSuccess);

@@ -1,6 +1,7 @@
 /*
- * The ways in which applications reach NCCL: ELF references, dlopen and dlsym, with everything else
- * that dlsym and dlvsym must still do. Prints one line a fact; t_preload.sh and t_dlsym.sh compare.
+ * The ways in which applications find NCCL's functions: ELF references, dlopen and dlsym; and
+ * everything else that dlsym and dlvsym must still do. Prints one line for each fact; t_preload.sh
+ * and t_dlsym.sh compare them.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -56,7 +57,7 @@ static void run(void)
 	printf("last error: %s\n", ncclGetLastError(NULL));
 }
 
-/* A group that is only simulated, then one that runs. */
+/* A group that is only simulated, then one that is executed. */
 static void simulate(void)
 {
 	ncclComm_t comm = NULL;

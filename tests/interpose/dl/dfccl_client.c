@@ -1,7 +1,7 @@
 /*
- * A program on dfccl.h alone: `ranks` threads register collectives of all kinds in different
- * orders, among them pairs of equal arguments, and run them in an order of their own in every
- * round. Results are exact. argv: ranks, rounds, seed.
+ * A program that uses dfccl.h alone. `ranks` threads register collectives of all kinds in different
+ * orders, among them pairs with equal arguments, and run them in a different order in every round.
+ * Results must be exact. Arguments: ranks, rounds, seed.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 		}                                                                                  \
 	} while (0)
 
-/* The allocator that the CUDA runtime on the CPU has in libdfhost.so. */
+/* Functions of the CUDA runtime on the CPU, in libdfhost.so. */
 int cudaMalloc(void **ptr, size_t bytes);
 int cudaSetDevice(int device);
 
@@ -37,7 +37,7 @@ struct rank {
 
 static size_t count_of(int id)
 {
-	/* Numbers 0 and 5, 1 and 6, ... have equal arguments. */
+	/* Numbers 0 and 5, 1 and 6, ... have equal arguments within each ten. */
 	return (size_t)(id % 5) * 1000 + 7 + (size_t)(id / 10) * 20000;
 }
 

@@ -1,6 +1,6 @@
 /*
- * A library that looks like NCCL 2.28.9 from outside: all its names, from the table. A call appends
- * its name to the file $FAKE_NCCL_LOG and succeeds. Communicators begin with the real magic.
+ * A library with all names of NCCL 2.28.9, from the table. Each function appends its name to the
+ * file $FAKE_NCCL_LOG and returns success. Communicators begin with NCCL's magic number.
  */
 #include <fcntl.h>
 #include <stdio.h>

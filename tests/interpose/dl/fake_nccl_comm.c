@@ -1,7 +1,7 @@
 /*
- * The functions of the fake NCCL that have to do something. With NCCL_COMM_ID=127.0.0.1:PORT the
- * ranks of a communicator meet there as NCCL's do: rank 0 serves, others try until it does.
- * FAKE_NCCL_VERSION: the version that it reports.
+ * The functions of the fake NCCL that do more than succeed. With NCCL_COMM_ID=127.0.0.1:PORT the
+ * ranks of a communicator meet there as NCCL's do: rank 0 listens, the others try until they reach
+ * it. FAKE_NCCL_VERSION: the version that it reports.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -61,7 +61,7 @@ static ssize_t take(int fd, void *what, size_t bytes)
 }
 
 /*
- * In NCCL the root is a thread of its own, which may still be there when all ranks have the
+ * NCCL's root is a thread of its own. It may still listen when all ranks have received the
  * addresses.
  */
 static void *close_later(void *listener)
@@ -87,7 +87,7 @@ static int serve(const struct sockaddr_in *at, int nranks)
 		fds[came] = accept(listener, NULL, NULL);
 		if (fds[came] < 0)
 			return -1;
-		/* Connections without NCCL's magic get no answer. */
+		/* Connections without NCCL's magic number get no answer. */
 		if (!all(take, fds[came], &magic, sizeof(magic)) && magic == HANDLE_MAGIC)
 			came++;
 		else
@@ -137,9 +137,9 @@ static int meet(int nranks, int rank)
 }
 
 /*
- * FAKE_NCCL_SLOW=1: 60 ms and 1 us for each 2 elements more, on the stream: more than the daemon on
- * CPU threads takes, on a loaded machine too. FAKE_NCCL_FAST=FILE: not so in the process that makes
- * the file.
+ * FAKE_NCCL_SLOW=1: each AllReduce takes 60 ms, and 1 us more for each 2 elements, on the stream.
+ * That is longer than the daemon takes on CPU threads, even on a loaded machine.
+ * FAKE_NCCL_FAST=FILE: not in the process that creates FILE.
  */
 static void take_time(void *arg)
 {
@@ -147,9 +147,9 @@ static void take_time(void *arg)
 }
 
 /*
- * FAKE_NCCL_MEET=FILE: an all-reduce holds its stream until all ranks have reached theirs, as a
- * kernel of NCCL does. Each rank has a word in the file for each communicator, which says how many
- * it has begun.
+ * FAKE_NCCL_MEET=FILE: an AllReduce blocks its stream until all ranks have reached theirs, as
+ * NCCL's kernels do. FILE has a word for each rank and communicator, which counts the AllReduces
+ * that the rank has started.
  */
 #define MEET_COMMS 64
 #define MEET_RANKS 16
@@ -237,7 +237,7 @@ ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId 
 	return make(comm, nranks, rank, &id);
 }
 
-/* As the real one, it calls another function of its own by the exported name. */
+/* Like the real one, it calls another NCCL function by its exported name. */
 ncclResult_t pncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist)
 {
 	ncclUniqueId id;

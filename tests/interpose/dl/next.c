@@ -1,4 +1,4 @@
-/* Two libraries are made of this; each wraps df_test_which() of the next by dlsym(RTLD_NEXT). */
+/* The source of two libraries. One wraps df_test_which() of the other by dlsym(RTLD_NEXT). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
@@ -10,7 +10,10 @@ int df_test_which(void)
 	return next ? 10 * next() + 1 : -1;
 }
 
-/* Not a tail call of dlsym: the address must be taken from this library all the same. */
+/*
+ * RTLD_NEXT starts at the library that contains the return address. So this must be no tail call:
+ * the libraries are built without optimisation.
+ */
 void *df_test_next_allreduce(void)
 {
 	return dlsym(RTLD_NEXT, "ncclAllReduce");
