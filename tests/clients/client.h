@@ -1,13 +1,12 @@
 /*
- * Shared by the clients: plain NCCL and CUDA runtime programs, with nothing of dfshim in them. The
- * same binary runs on real NCCL, and under the preload.
+ * Shared by the clients: plain NCCL and CUDA runtime programs that contain nothing of dfshim. The
+ * same binary runs on real NCCL and under the preload.
  *
- *   errors     CUDA() and NCCL() report the first failure of the job and return -1 from the
- *              function
- *   waiting    client_wait() polls the stream and the communicators' asynchronous errors, so that a
- *              communicator that was ended by the library ends the wait
+ *   errors     CUDA() and NCCL() report the job's first failure, and return -1 from the function
+ *   waiting    client_wait() polls the stream and the communicators' asynchronous errors, so that
+ *              the wait also ends if the library ends a communicator
  *   processes  client_job.h
- *   time-out   a watchdog thread that ends the process when nothing was reported for too long
+ *   time-out   a watchdog thread ends the process if nothing was reported for too long
  *
  * Exit status: 0 right, 1 wrong results, 2 wrong usage, 3 NCCL or CUDA error, 4 no progress.
  */
@@ -53,7 +52,7 @@ static inline double client_now(void)
 	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
-/* For qsort(). */
+/* A comparison for qsort(). */
 static inline int client_by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -90,7 +89,7 @@ static inline void client_shuffle(int *a, int n, uint64_t *state)
 	}
 }
 
-/* Entries of a folder, as of /proc/self/fd. */
+/* Returns the number of entries of a folder, such as /proc/self/fd. */
 static inline int client_count(const char *folder)
 {
 	DIR *d = opendir(folder);
@@ -104,9 +103,9 @@ static inline int client_count(const char *folder)
 }
 
 /*
- * Descriptors of this process, but those of its segments of memory for slots: these are sparse and
- * stay once they have been made, and their number depends on the order in which connectors are made
- * and freed.
+ * Returns the number of this process's descriptors, without those of its memory segments for slots.
+ * These are never freed, and their number depends on the order in which connectors are created and
+ * freed.
  */
 static inline int client_descriptors(void)
 {
@@ -129,10 +128,10 @@ static inline int client_descriptors(void)
 
 /* ---- the first failure of the job ------------------------------------------------------------ */
 
-static int client_status; /* exit status so far; the first failure wins */
+static int client_status; /* exit status so far; the first failure determines it */
 static char client_text[512];
 static pthread_mutex_t client_text_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t client_progress; /* counts whatever shows that the job moves */
+static uint64_t client_progress; /* counts events that show that the job moves */
 
 static inline int client_failed(void)
 {
@@ -181,8 +180,9 @@ __attribute__((format(printf, 2, 3))) static inline void client_fail(int status,
 	} while (0)
 
 /*
- * A copy to the device that has arrived: cudaMemcpy from pageable memory may return before it has,
- * and a stream that does not block on the legacy one is not ordered behind it. So is a fill.
+ * Copies to the device and waits until the data have arrived. (cudaMemcpy() from pageable memory
+ * may return earlier, and a non-blocking stream is not ordered after the legacy stream.)
+ * client_clear() does the same for a fill.
  */
 static inline cudaError_t client_upload(void *to, const void *from, size_t bytes)
 {
@@ -200,7 +200,7 @@ static inline cudaError_t client_clear(void *to, int value, size_t bytes)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* 0, or -1 when a communicator has failed (reported). */
+/* Returns 0, or -1 if a communicator has failed, which it reports. */
 static inline int client_async_error(ncclComm_t *comms, int nr_comms)
 {
 	ncclResult_t state;
@@ -217,7 +217,10 @@ static inline int client_async_error(ncclComm_t *comms, int nr_comms)
 	return 0;
 }
 
-/* Waits for the stream; the communicators are those whose work is on it. */
+/*
+ * Waits for the stream. `comms` are the communicators whose work is on it. Returns 0, or -1 after a
+ * failure.
+ */
 static inline int client_wait(cudaStream_t stream, ncclComm_t *comms, int nr_comms)
 {
 	struct timespec pause = {0, 20000};
@@ -228,7 +231,7 @@ static inline int client_wait(cudaStream_t stream, ncclComm_t *comms, int nr_com
 	for (;;) {
 		err = cudaStreamQuery(stream);
 		if (err == cudaSuccess) {
-			/* The end of an aborted communicator also makes the stream runnable. */
+			/* A stream also becomes idle when its communicator is aborted. */
 			client_tick();
 			return client_async_error(comms, nr_comms);
 		}
@@ -249,7 +252,9 @@ static inline int client_wait(cudaStream_t stream, ncclComm_t *comms, int nr_com
 	}
 }
 
-/* A communicator that may be non-blocking: waits until it has left ncclInProgress. */
+/*
+ * Waits until a communicator, which may be non-blocking, has left ncclInProgress. Returns 0 or -1.
+ */
 static inline int client_settle(ncclComm_t comm)
 {
 	struct timespec pause = {0, 100000};
@@ -267,7 +272,7 @@ static inline int client_settle(ncclComm_t comm)
 	}
 }
 
-/* A barrier that opens when the job has failed, so that no thread is left behind. */
+/* A barrier that also opens when the job has failed, so that no thread waits forever. */
 struct client_barrier {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -310,7 +315,7 @@ static inline int client_barrier_wait(struct client_barrier *b)
 
 /* ---- time-out -------------------------------------------------------------------------------- */
 
-static void (*client_at_hang)(void); /* says where the program stands, before it is ended */
+static void (*client_at_hang)(void); /* prints where the program is, before the watchdog ends it */
 
 static inline void *client_watch(void *arg)
 {
@@ -335,7 +340,7 @@ static inline void *client_watch(void *arg)
 	return NULL;
 }
 
-/* 0: none. */
+/* Starts the watchdog, unless `seconds` is 0. */
 static inline void client_timeout(double seconds)
 {
 	static double limit;
@@ -348,24 +353,24 @@ static inline void client_timeout(double seconds)
 
 #include "client_job.h"
 
-/* ---- the whole of a simple client ------------------------------------------------------------ */
+/* ---- a simple client ------------------------------------------------------------------------- */
 
 #define CLIENT_IDS 8
 
 static struct client_job client_job;
 static ncclUniqueId client_ids[CLIENT_IDS];	   /* made by rank 0, the same in all processes */
-static struct client_barrier client_ranks_barrier; /* the ranks of this process */
+static struct client_barrier client_ranks_barrier; /* for the ranks of this process */
 static uint64_t client_seed_value = 1;
 
 struct client_rank {
-	int index; /* in this process */
+	int index; /* number within this process */
 	int rank, nr_ranks, device;
 	int (*run)(struct client_rank *me);
-	ncclComm_t comms[CLIENT_IDS]; /* those that are set when run() fails are aborted */
+	ncclComm_t comms[CLIENT_IDS]; /* run() failed: those that are not NULL are aborted */
 	pthread_t thread;
 };
 
-/* A check of the client itself: reports and returns -1 from the function. */
+/* A check of the client itself. On failure it reports, and returns -1 from the function. */
 #define EXPECT(cond, ...)                                                                          \
 	do {                                                                                       \
 		if (!(cond)) {                                                                     \
@@ -389,8 +394,8 @@ static inline void *client_rank_thread(void *arg)
 }
 
 /*
- * main() of a client whose ranks all do run(): --ranks --procs --seed --timeout --help. min_ranks:
- * fewer are skipped (77).
+ * The main() of a client whose ranks all execute run(). Options: --ranks --procs --seed --timeout
+ * --help. With fewer than `min_ranks` ranks it returns 77 (skipped).
  */
 static inline int client_main(int argc, char **argv, int def_ranks, int min_ranks,
 			      const char *about, int (*run)(struct client_rank *me))

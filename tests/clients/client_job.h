@@ -1,7 +1,7 @@
 /*
- * The processes of a client's job, for client.h alone: threads of one process, or processes found
- * in the environment (torchrun, mpirun), or copies that the program starts itself; a small TCP
- * store in process 0.
+ * The processes of a client's job; included by client.h only. A job is threads of one process,
+ * processes found in the environment (torchrun, mpirun), or copies that the program starts itself.
+ * Process 0 has a small TCP store.
  */
 #ifndef CLIENT_JOB_H
 #define CLIENT_JOB_H
@@ -16,11 +16,12 @@
 #include <sys/wait.h>
 
 struct client_job {
-	int nr_procs, proc; /* processes of the job, and which one this is */
-	int local_proc;	    /* on this machine */
-	int nr_ranks;	    /* NCCL ranks of the job */
+	int nr_procs, proc; /* number of processes of the job; number of this one */
+	int local_proc;	    /* number of this process on its machine */
+	int nr_ranks;	    /* number of NCCL ranks of the job */
 	int first_rank, nr_local_ranks;
-	int *peers; /* process 0: a socket to each other process; else: peers[0] to process 0 */
+	/* in process 0: a socket to each other process; else peers[0] is connected to process 0 */
+	int *peers;
 };
 
 static inline int client_env_int(const char *a, const char *b, int fallback)
@@ -156,7 +157,10 @@ static inline int client_store_open(struct client_job *job)
 	return 0;
 }
 
-/* Copies the bytes of process 0 to all. */
+/*
+ * Copies the bytes from process 0 to all processes. Returns 0, or -1 after a failure, which it
+ * reports.
+ */
 static inline int client_broadcast(struct client_job *job, void *data, size_t len)
 {
 	int i;
@@ -178,16 +182,16 @@ static inline int client_broadcast(struct client_job *job, void *data, size_t le
 struct client_result {
 	int status;
 	uint64_t nr_wrong, nr_done;
-	double seconds; /* the longest */
+	double seconds; /* the longest time of all processes */
 	char text[512];
 };
 
-/* How long process 0 waits for another process's result when it has failed itself. */
+/* How long a failed process 0 waits for another process's result. */
 #define CLIENT_REST_S 3
 
 /*
- * Process 0 gets the results of all and returns 1; the others hand in theirs and return 0. One that
- * has failed ends, so that others that wait for its ranks see it.
+ * Process 0 receives the results of all processes and returns 1. The others send theirs and return
+ * 0. A failed process ends afterwards, so that others that wait for its ranks see that.
  */
 static inline int client_collect(struct client_job *job, struct client_result *r)
 {
@@ -221,7 +225,7 @@ static inline int client_collect(struct client_job *job, struct client_result *r
 	return 1;
 }
 
-/* Starts nr copies of this program with torchrun's variables; returns the job's exit status. */
+/* Starts `nr` copies of this program with torchrun's variables. Returns the job's exit status. */
 static inline int client_start_copies(int nr, char **argv)
 {
 	struct sockaddr_in6 addr;
@@ -260,7 +264,7 @@ static inline int client_start_copies(int nr, char **argv)
 		snprintf(text, sizeof(text), "%d", ntohs(addr.sin6_port));
 		setenv("MASTER_PORT", text, 1);
 		if (!i) {
-			fd = dup(fd); /* without close-on-exec */
+			fd = dup(fd); /* dup() clears close-on-exec */
 			snprintf(text, sizeof(text), "%d", fd);
 			setenv("CLIENT_STORE_FD", text, 1);
 		}
@@ -270,7 +274,7 @@ static inline int client_start_copies(int nr, char **argv)
 	}
 	close(fd);
 	for (left = nr; left;) {
-		client_tick(); /* whether they move they watch themselves */
+		client_tick(); /* the copies have watchdogs of their own */
 		pid = waitpid(-1, &status, WNOHANG);
 		if (pid > 0) {
 			left--;
@@ -286,7 +290,7 @@ static inline int client_start_copies(int nr, char **argv)
 		}
 		if (pid < 0 && errno != EINTR)
 			break;
-		/* One has failed: the others get time to notice, then they are ended. */
+		/* After a failure the others get 10 s to notice it; then they are killed. */
 		for (i = 0; code && i < nr && client_now() - since > 10; i++)
 			if (pids[i])
 				kill(pids[i], SIGKILL);
@@ -296,8 +300,9 @@ static inline int client_start_copies(int nr, char **argv)
 }
 
 /*
- * Finds this process's place. ranks: of the whole job, 0 = one for each process. procs: what the
- * user asked for, 0 = what the environment says. Returns 0; exits when this was only the starter.
+ * Determines this process's place in the job. ranks: number of ranks of the whole job; 0: one for
+ * each process. procs: number of processes that the user asked for; 0: as in the environment.
+ * Returns 0 or -1. Exits if this process has only started the others.
  */
 static inline int client_job_open(struct client_job *job, int ranks, int procs, char **argv)
 {
@@ -324,7 +329,7 @@ static inline int client_job_open(struct client_job *job, int ranks, int procs, 
 	return 0;
 }
 
-/* The device of the i-th rank of this process: -1 when there is none (reported). */
+/* Returns the device of this process's i-th rank, or -1 if there is none, which it reports. */
 static inline int client_device(const struct client_job *job, int i)
 {
 	int nr = 0;

@@ -1,8 +1,8 @@
 /*
- * Uses many collectives again and again: AllReduce of a different count each, and rings of
- * point-to-point messages, each with its own shape, so that the library's state for each of them is
- * needed, idle, and needed again. Every value is checked. Options of the common clients;
- * CYCLE_COLLS (40) counts, CYCLE_ROUNDS (4) rounds, every other one backwards.
+ * Uses many collectives again and again: AllReduces with different counts, and rings of messages,
+ * each with its own shape. So the library's state for each of them is needed, idle, and needed
+ * again. Checks every value. Has the common options of clients. CYCLE_COLLS: number of counts (40).
+ * CYCLE_ROUNDS: number of rounds (4), every other one in reverse order.
  */
 #include "client.h"
 
@@ -64,7 +64,7 @@ static int run(struct client_rank *me)
 	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
 	for (round = 0; round < nr_rounds; round++)
 		for (i = 0; i < nr_colls; i++)
-			/* The other way round: what was recycled last is needed first. */
+			/* In reverse order the state that was recycled last is needed first. */
 			if (one(me, s, in, out, host, round % 2 ? nr_colls - 1 - i : i, round))
 				return -1;
 	NCCL(ncclCommDestroy(me->comms[0]));

@@ -1,12 +1,12 @@
 /*
  * The communication of data-parallel training: a forward pass, then a backward pass whose buckets
- * are reduced as they are ready, then a wait for all of them. Computation is sleep. The first
- * iteration has other buckets, as PyTorch's has; the loss is reduced at the end of each. Results
- * are checked. Rank 0 says what an iteration takes: the median, of all but the first two.
+ * are reduced as soon as they are ready, then a wait for all of them. Computation is sleep. As in
+ * PyTorch, the first iteration has other buckets. The loss is reduced at the end of each iteration.
+ * Checks the results. Rank 0 prints the median time of an iteration, without the first two.
  */
 #include "client.h"
 
-static const size_t sizes[] = {65536, 196608, 196608, 262144, 131072}; /* output side first */
+static const size_t sizes[] = {65536, 196608, 196608, 262144, 131072}; /* the output side first */
 static const unsigned backward_ms[] = {4, 4, 4, 6, 14};
 static const unsigned forward_ms = 16;
 
@@ -20,7 +20,7 @@ static void compute(unsigned ms)
 	nanosleep(&t, NULL);
 }
 
-/* One value of each bucket is looked at: the others are the same. */
+/* Checks one value of each bucket, because all values are the same. */
 static int check(const struct client_rank *me, const float *bucket, float want)
 {
 	float got;

@@ -1,19 +1,18 @@
 /*
- * Two processes, a rank in each, that differ in one call, with cudaDeviceSynchronize after each
- * operation. Each ends with status 0 as far as the program is concerned, without looking whether
- * anything is unfinished:
+ * Two processes, with a rank in each, that differ in one call. Each calls cudaDeviceSynchronize
+ * after every operation. Unless a library ends it, each process exits with status 0, even if
+ * operations are unfinished:
  *
- *	count, type, op, kind, root
- *			the first operation differs in that
- *	last		the fourth of four, which has another count on rank 1, as a short last batch
- *	known		both counts have been used before, in the same order; then in opposite
- *			orders, and rank 0 leaves out the second
- *	random SEED	several operations on several communicators, each rank in an order of its
- *			own; one of them differs on one rank, or is left out, unless SEED is a
- *			multiple of 4
+ *   count, type, op, kind, root
+ *               the first operation differs in this
+ *   last        the last of four operations has another count on rank 1, as a short last batch
+ *   known       both counts were used before in the same order; then they are used in opposite
+ *               orders, and rank 0 leaves out the second
+ *   random SEED several operations on several communicators, in a different order on each rank.
+ *               One of them differs on one rank, or is left out, unless SEED is a multiple of 4
  *
- * Prints the statuses of the two processes. Status 0: both are 0, and values that were read are
- * right.
+ * Prints the statuses of the two processes. Exits with 0 if both are 0 and the values that were
+ * read are right.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +72,7 @@ static void run(const struct op *o)
 	MUST(cudaDeviceSynchronize());
 }
 
-/* An operation that is the same on both ranks, but for `what`. */
+/* Returns an operation that differs between the ranks in `what`. */
 static struct op differing(const char *what)
 {
 	struct op o = {ALLREDUCE, 0, 100, 0, ncclInt, ncclSum};
@@ -103,13 +102,13 @@ static int rnd(int n)
 }
 
 /*
- * One operation differs on one rank: rank and place follow from the seed on both. Returns 1 if it
- * is left out here.
+ * Changes an operation on one rank. Both ranks derive the rank and the place from the seed. Returns
+ * 1 if the operation must be left out.
  */
 static int mutate(struct op *o)
 {
 	/*
-	 * The root of a broadcast may be through with it before the other rank leaves it out, and
+	 * A broadcast is not left out: its root may finish before the other rank leaves it out, and
 	 * then nothing hangs.
 	 */
 	switch (rnd(o->kind == BROADCAST ? 4 : 5)) {
@@ -117,7 +116,10 @@ static int mutate(struct op *o)
 		o->count += 1;
 		return 0;
 	case 1:
-		/* An operation that only moves bytes moves them with any type. */
+		/*
+		 * An operation that only moves bytes does so with any type, so it becomes an
+		 * AllReduce.
+		 */
 		o->kind = ALLREDUCE;
 		o->type = ncclFloat;
 		return 0;
@@ -134,7 +136,7 @@ static int mutate(struct op *o)
 	}
 }
 
-/* Work after a released synchronisation waits for the result. */
+/* Checks the result. After a released synchronisation, this copy must wait for it. */
 static void look(const struct op *o, const int *at)
 {
 	int host[2 * MOST];
@@ -160,10 +162,7 @@ static void random_program(unsigned long seed)
 	for (int i = 0; i < nr; i++)
 		ops[i] = (struct op){(enum kind)rnd(3), rnd(COMMS), 1 + rnd(100), rnd(2),
 				     ncclInt,		ncclSum};
-	/*
-	 * Counts are all different, so that an order of its own on one communicator is none of
-	 * another's.
-	 */
+	/* Neighbouring operations have different counts. */
 	for (int i = 0; i < nr; i++)
 		ops[i].count += 100 * (i % 2) + i;
 	who = rnd(2);
@@ -177,7 +176,7 @@ static void random_program(unsigned long seed)
 	}
 	for (int i = 0; i < nr; i++)
 		order[i] = i;
-	/* Only operations of different communicators change places. */
+	/* Only operations of different communicators are exchanged. */
 	state += (unsigned long)rank;
 	for (int k = 0; k < 8; k++) {
 		int i = rnd(nr - 1), t = order[i];
@@ -241,7 +240,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: differ count|type|op|kind|root|last|known|random [SEED]\n");
 		return 1;
 	}
-	/* Before anything else is called: this process uses neither CUDA nor NCCL. */
+	/* Forks before any other call: the parent uses neither CUDA nor NCCL. */
 	MUST(pipe(ids));
 	for (rank = 0; rank < 2; rank++) {
 		pids[rank] = fork();

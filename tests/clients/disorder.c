@@ -1,8 +1,8 @@
 /*
  * The job that NCCL cannot finish: every rank issues the same collectives, each rank in its own
- * random order, new in every iteration (the DFCCL paper's first test; with --sync its second).
- * Every result of every rank is compared with the expected one; inputs differ by rank, iteration,
- * collective and element, so that a mix-up shows.
+ * random order, which changes in every iteration (the DFCCL paper's first test; with --sync its
+ * second). Every result of every rank is compared with the expected one. Inputs differ by rank,
+ * iteration, collective and element, so that exchanged data are detected.
  *
  * Values are small integers, so sums in float are exact.
  */
@@ -179,8 +179,8 @@ enum kind { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, NR_KINDS 
 
 struct coll {
 	enum kind kind;
-	size_t count;		 /* as NCCL counts */
-	size_t nr_send, nr_recv; /* elements of the buffers */
+	size_t count;		 /* the count argument of the call */
+	size_t nr_send, nr_recv; /* numbers of elements of the buffers */
 	int root, comm, stream;
 };
 
@@ -188,13 +188,14 @@ struct rank {
 	int rank, device;
 	ncclComm_t *comms;
 	cudaStream_t *streams;
-	float **send, **recv; /* per collective, on the device */
-	float *until;	      /* on the device: does this rank see the file, does any */
+	float **send, **recv; /* for each collective, on the device */
+	/* on the device: whether this rank sees the file, whether any rank does */
+	float *until;
 	float *host;
 	int *order;
 	unsigned char *sync_after;
 	int nr_iters;
-	uint64_t nr_wrong, nr_done; /* elements, collectives */
+	uint64_t nr_wrong, nr_done; /* numbers of wrong elements, of finished collectives */
 	pthread_t thread;
 };
 
@@ -214,7 +215,7 @@ static float base_value(int rank, int iter, int coll)
 		       1023);
 }
 
-/* Element i of the input is base_value + i % 1024. */
+/* Element i of the input is base + i % 1024. */
 static void fill(float *p, size_t n, float base)
 {
 	size_t i;
@@ -223,7 +224,7 @@ static void fill(float *p, size_t n, float base)
 		p[i] = base + (float)(i & 1023);
 }
 
-/* Counts elements that differ from base + scale * ((first + i) % 1024). */
+/* Counts the elements that differ from base + scale * ((first + i) % 1024). */
 static uint64_t count_wrong(const float *p, size_t n, size_t first, float base, float scale)
 {
 	uint64_t wrong = 0;
@@ -413,7 +414,10 @@ static int verify(struct rank *me, int iter)
 	return 0;
 }
 
-/* All ranks end after the same iteration: 1 if this one was the last. */
+/*
+ * Agrees on the end, so that all ranks end after the same iteration. Returns 1 if this was the last
+ * one, 0 if not, -1 on a failure.
+ */
 static int is_last(struct rank *me)
 {
 	if (!opt.until)
@@ -433,7 +437,7 @@ static int teardown(struct rank *me)
 	int i;
 
 	if (client_failed()) {
-		/* Ends the operations that are stuck in these communicators. */
+		/* The abort ends operations that are stuck in these communicators. */
 		for (i = 0; i < opt.comms; i++)
 			if (me->comms[i])
 				ncclCommAbort(me->comms[i]);
@@ -494,7 +498,7 @@ static void *rank_thread(void *arg)
 	return NULL;
 }
 
-/* All ranks from one thread: what each would issue at a step goes into one group. */
+/* One thread issues the operations of all ranks: those of each step in one group. */
 static int run_single(void)
 {
 	int nr = job.nr_local_ranks, iter, k, i, r;
@@ -560,7 +564,7 @@ static int run_all(void)
 	for (i = 0; i < opt.comms && !job.proc && !opt.single; i++)
 		if (ncclGetUniqueId(&ids[i]) != ncclSuccess) {
 			client_fail(EXIT_NCCL, "ncclGetUniqueId: %s", ncclGetLastError(NULL));
-			/* The others wait for a process that will not arrive. */
+			/* The other processes must not wait for this one. */
 			for (i = 1; i < job.nr_procs; i++)
 				shutdown(job.peers[i], SHUT_RDWR);
 			return -1;

@@ -1,22 +1,22 @@
 /*
- * Ends in the hang that HANGS names, after WARM collectives (20) that are right. The times are on
- * the system's clock, in seconds; each rank prints "rank R stands at TIME" before the call that it
- * does not return from.
+ * Ends in the hang that HANGS names, after WARM collectives (20) with right results. Times are on
+ * the system's clock, in seconds. Each rank prints "rank R stands at TIME" before the call that
+ * does not return.
  *
- *	mismatch	the last rank's AllReduce has another count
- *	cycle		even and odd ranks use two communicators in opposite orders, with
- *			cudaStreamSynchronize in between
- *	dead		the last rank is killed before its call
- *	left		the last rank exits with status 0 before its call
- *	missing		the last rank does not create the second communicator
- *	sleeps		the last rank sleeps for ever instead of making its call
- *	slow		the last rank makes its call LATE seconds (6) later than the others: no hang
- *	busy		the same, and that rank synchronises streams meanwhile
- *	part		the lower half of the ranks is in a cycle; the others go on for LATE seconds
- *	none		no hang
+ *   mismatch    the last rank's AllReduce has another count
+ *   cycle       even and odd ranks use two communicators in opposite orders, with
+ *               cudaStreamSynchronize in between
+ *   dead        the last rank is killed before its call
+ *   left        the last rank exits with status 0 before its call
+ *   missing     the last rank does not create the second communicator
+ *   sleeps      the last rank sleeps forever instead of making its call
+ *   slow        the last rank makes its call LATE seconds (6) after the others: no hang
+ *   busy        as slow, and that rank synchronises streams meanwhile
+ *   part        the lower half of the ranks is in a cycle; the others continue for LATE seconds
+ *   none        no hang
  *
- * GO=FILE: the last rank waits until the file exists before it stands; with "missing" it then goes
- * on, and there is no hang.
+ * GO=FILE: the last rank waits until the file exists before it prints its line; with "missing" it
+ * then continues, and there is no hang.
  */
 #include "client.h"
 
@@ -66,7 +66,7 @@ static int idle_stream(const struct client_rank *me)
 	return 0;
 }
 
-/* One half in a cycle, the other one makes collectives of its own. */
+/* One half of the ranks is in a cycle, the other one makes collectives of its own. */
 static int part(struct client_rank *me, cudaStream_t s, float *buf)
 {
 	int upper = me->rank >= me->nr_ranks / 2, first = upper ? 0 : me->rank % 2;

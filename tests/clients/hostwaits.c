@@ -1,13 +1,14 @@
 /*
- * Two ranks in one process that wait for each other in device synchronisations, while the thread
- * that made their communicators waits for them outside CUDA and NCCL. "hostwaits HOW" ends only if
- * a synchronisation is released; "hostwaits HOW late" looks the same, but there the main thread is
- * woken after a second by a thread that uses neither, and issues the missing operation: nothing
- * need be released. HOW: join, cond, mutex, sem, or timed: late, its time-out wakes it; or func,
- * late: a host function does, which runs when another process has issued its part of a collective.
+ * Two ranks in one process wait for each other in device synchronisations, while the thread that
+ * created their communicators waits for them outside CUDA and NCCL. "hostwaits HOW" ends only if a
+ * synchronisation is released. "hostwaits HOW late" looks the same, but after a second another
+ * thread, which uses neither CUDA nor NCCL, wakes the main thread, and that issues the missing
+ * operation, so no release is needed. HOW is join, cond, mutex, sem or timed (with late, its
+ * time-out wakes it); or func with late: a host function wakes it, which runs when another process
+ * has issued its part of a collective.
  *
- * There is no thread here but these, so none that could wake another; "hostwaits join beside" has
- * one more, which uses neither and never waits for long.
+ * The process has no other threads that could wake these. "hostwaits join beside" has one more,
+ * which uses neither CUDA nor NCCL and never waits long.
  */
 #include <pthread.h>
 #include <semaphore.h>
@@ -31,14 +32,14 @@
 		}                                                                                  \
 	} while (0)
 
-static ncclComm_t comms[2][2]; /* by name, rank */
+static ncclComm_t comms[2][2]; /* by communicator and rank */
 static struct rank {
 	int rank;
 	cudaStream_t streams[2];
 	int *in, *out[2];
 } ranks[2];
-static int late, wakes; /* wakes: by a third thread */
-static int over;	/* for the thread beside; atomic */
+static int late, wakes; /* wakes: a third thread wakes the main thread */
+static int over;	/* for the thread of "beside"; atomic */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, held = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -62,7 +63,10 @@ static void done(void)
 	sem_post(&sem);
 }
 
-/* Each in an order of its own; late: rank 0 leaves the second to the main thread. */
+/*
+ * Issues both operations, in a different order on each rank. With `late`, rank 0 leaves the second
+ * one to the main thread.
+ */
 static void *worker(void *arg)
 {
 	struct rank *me = arg;
@@ -114,7 +118,7 @@ static void CUDART_CB waking_function(void *unused)
 	done();
 }
 
-/* A communicator of this process, on its third device, and another, which is late. */
+/* A communicator of two processes on the third device; the other process is late. */
 static struct {
 	int rank, ids[2];
 	pid_t pid;
@@ -123,7 +127,7 @@ static struct {
 	cudaStream_t stream;
 } pair = {.pid = -1};
 
-/* Before anything else is called. */
+/* Must be called before CUDA or NCCL is used. */
 static void pair_fork(void)
 {
 	const struct timespec second = {.tv_sec = 1, .tv_nsec = 500000000};
@@ -133,7 +137,7 @@ static void pair_fork(void)
 	pair.pid = fork();
 	pair.rank = !pair.pid;
 	if (pair.rank) {
-		unsetenv("DFSHIM_STATS"); /* it would write over the other's */
+		unsetenv("DFSHIM_STATS"); /* the child would overwrite the parent's file */
 		MUST(read(pair.ids[0], &id, sizeof(id)) != sizeof(id));
 	} else {
 		MUST(ncclGetUniqueId(&id));
@@ -169,7 +173,7 @@ static void pair_end(void)
 	MUST(waitpid(pair.pid, &status, 0) != pair.pid || status);
 }
 
-/* Until all workers are done; late: until the waker is. */
+/* Waits for all workers or, with `late`, for the waker. */
 static void wait_for(const char *how, pthread_t *threads)
 {
 	struct timespec soon;

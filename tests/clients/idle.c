@@ -1,6 +1,6 @@
 /*
- * Does some collectives, then nothing for a while, then some more; prints what the idle time cost
- * in processor time. A runtime that spins while there is nothing to do shows here.
+ * Executes some collectives, then nothing for a while, then some more. Prints the processor time
+ * that was used in the idle time, so that a runtime that spins without work is detected.
  */
 #include "client.h"
 

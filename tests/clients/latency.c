@@ -1,9 +1,9 @@
 /*
- * Times of AllReduce: medians per size, each rank a process or a thread; and the cost of the call
- * itself for the thread. One line per size: bytes, latency in us, bus bandwidth in GB/s, call in
- * us. With LATENCY_CPU each rank, a process, prints a line with the processor time of its process
- * for a call. With LATENCY_SEND rank 0 sends to rank 1 instead. LATENCY_MIN, LATENCY_MAX: sizes
- * from, to. LATENCY_DEPTH: number of calls before the stream is waited for (1).
+ * Times of AllReduce: the median for each size, with a process or a thread for each rank; and the
+ * time of the call itself. One line for each size: bytes, latency in us, bus bandwidth in GB/s,
+ * call in us. With LATENCY_CPU each rank, a process, prints a line with the processor time of its
+ * process for a call. With LATENCY_SEND rank 0 sends to rank 1 instead. LATENCY_MIN, LATENCY_MAX:
+ * first and last size. LATENCY_DEPTH: number of calls between two waits for the stream (1).
  */
 #include "client.h"
 
@@ -51,8 +51,8 @@ static int measure(struct client_rank *me, cudaStream_t s, float *buf, size_t by
 		}
 		t0 = client_now() - t0;
 		/*
-		 * The calls by themselves: reading the clock twice each would be part of the
-		 * latency.
+		 * The calls are timed separately, because reading the clock twice for each would
+		 * add to the latency.
 		 */
 		for (i = 0, t1 = 0; i < inner; i++) {
 			t2 = client_now();
@@ -82,7 +82,9 @@ static int measure(struct client_rank *me, cudaStream_t s, float *buf, size_t by
 	return 0;
 }
 
-/* 8 bytes, then 1 MiB and up; with LATENCY_SMALL also what lies between. */
+/*
+ * Returns the next size: 1 MiB and more after the first; with LATENCY_SMALL also those in between.
+ */
 static size_t next_size(size_t bytes)
 {
 	if (bytes >= 1 << 20)
@@ -105,7 +107,7 @@ static int run(struct client_rank *me)
 		if (measure(me, s, buf, bytes))
 			return -1;
 	if (getenv("LATENCY_AGAIN")) {
-		/* On a communicator that is made after what has been measured. */
+		/* Measures on a communicator that is created after the paths have been measured. */
 		ncclComm_t again;
 
 		NCCL(ncclCommSplit(me->comms[0], 0, me->rank, &again, NULL));

@@ -1,45 +1,43 @@
 /*
- * Processes, a rank in each, of which the even and the odd ones use two communicators in opposite
- * orders with cudaDeviceSynchronize after each operation. Beside them is a thread that keeps the
- * cycle from being proved:
+ * Processes with a rank in each. The even and the odd ones use two communicators in opposite
+ * orders, with cudaDeviceSynchronize after each operation. A further thread prevents the proof of
+ * the cycle:
  *
- *	ended		it has used a communicator of the cycle and has ended; another thread, which
- *			uses neither CUDA nor NCCL, sleeps again and again
- *	sleeps		it has used one, and sleeps on a condition
- *	joins		it has used one, and joins a thread that has put work on a stream and sleeps
- *			again and again
- *	cold		it has used a third communicator, and sleeps; those of the cycle have never
- *			been used
- *	calls		as sleeps, but it puts work on a stream of its own every 20 ms for LATE_MS
- *	late		as sleeps, on rank 0, and after LATE_MS it issues the operation that the
- *			cycle lacks: the rank was only late
+ *   ended       it has used a communicator of the cycle and has ended; another thread, which
+ *               uses neither CUDA nor NCCL, sleeps again and again
+ *   sleeps      it has used a communicator of the cycle, and waits on a condition variable
+ *   joins       it has used a communicator of the cycle, and joins a thread that has put work on
+ *               a stream and sleeps again and again
+ *   cold        it has used a third communicator, and sleeps; those of the cycle were never used
+ *   calls       as sleeps, but it puts work on a stream of its own every 20 ms for LATE_MS
+ *   late        as sleeps, on rank 0; after LATE_MS it issues the operation that the cycle
+ *               lacks: the rank was only late
  *
- *	new		as late, but it has put work on a stream only, and the communicators have
- *			never been used
- *	new-calls	as calls, but it has used no communicator, and those of the cycle have never
- *			been used
- *	init		it has put work on a stream only, and on rank 1, after LATE_MS, it makes the
- *			third communicator, for which rank 0 waits before it issues the operation
- *			that rank 1 waits for
- *	crowd		as calls, beside 300 threads that have put work on a stream and sleep
+ *   new         as late, but it has only put work on a stream, and the communicators were never
+ *               used
+ *   new-calls   as calls, but it has used no communicator, and those of the cycle were never
+ *               used
+ *   init        it has only put work on a stream. On rank 1, after LATE_MS, it creates the third
+ *               communicator; rank 0 waits for that before it issues the operation that rank 1
+ *               waits for
+ *   crowd       as calls, together with 300 threads that have put work on a stream and sleep
  *
- * Or threads that start and end: each makes a stream and puts work on it. Some use the third
- * communicator, too.
+ * Or threads that start and end. Each creates a stream and puts work on it. Some also use the third
+ * communicator.
  *
- *	visits		until the program ends. None has used a communicator of the cycle: proved
- *	churn		for LATE_MS, beside one that has used the communicators of the cycle and has
- *			ended
+ *   visits      until the program ends. None has used a communicator of the cycle, so it is
+ *               proved
+ *   churn       for LATE_MS, with one that has used the communicators of the cycle and has ended
  *
- * Or one that has the name of PyTorch's threads for gradients:
+ * Or a thread with the name of PyTorch's threads for gradients:
  *
- *	autograd	as sleeps, beside a thread that uses neither CUDA nor NCCL and sleeps again
- *			and again: this one is proved, since no thread calls backward()
- *	backward	as late, but it is woken after LATE_MS by a thread that has put work on a
- *			stream
- *	named		as late
+ *   autograd    as sleeps, with a thread that uses neither CUDA nor NCCL and sleeps again and
+ *               again: the cycle is proved, because no thread calls backward()
+ *   backward    as late, but a thread that has put work on a stream wakes it after LATE_MS
+ *   named       as late
  *
- * likely HOW [ITERATIONS [LATE_MS [RANKS]]]: prints how long each iteration took, in ms. Status 0:
- * all results are right.
+ * likely HOW [ITERATIONS [LATE_MS [RANKS]]]: prints the time of each iteration, in ms. Exits with 0
+ * if all results are right.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -55,7 +53,7 @@
 #define COUNT	  1000
 #define COMMS	  3
 #define CROWD	  300
-#define VISITS	  40 /* threads that use the third communicator */
+#define VISITS	  40 /* number of threads that use the third communicator */
 #define RANKS_MAX 64
 
 #define MUST(call)                                                                                 \
@@ -79,14 +77,14 @@ static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static pthread_barrier_t full;
 static pthread_t threads[2], crowded[CROWD];
 static int used, woken, issued,
-	over; /* by the thread; by waker(); by the late thread; of the program */
+	over; /* set by the thread; by waker(); by the late thread; at the end of the program */
 
 static int is(const char *word)
 {
 	return !strcmp(how, word);
 }
 
-/* Its thread issues what rank 0 lacks. */
+/* Whether the thread issues the operation that rank 0 lacks. */
 static int is_late(void)
 {
 	return is("late") || is("backward") || is("named") || is("new");
@@ -117,7 +115,9 @@ static double now_ms(void)
 	return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-/* When a thread of this rank began to call for LATE_MS; 0: it has not, or it was taken. */
+/*
+ * When a thread of this rank started to call for LATE_MS; 0: not started, or taken by wait_begin().
+ */
 static double late_from;
 
 static double late_end(void)
@@ -128,7 +128,7 @@ static double late_end(void)
 	return now + late_ms;
 }
 
-/* The start of the wait, also if the main thread reaches it later. */
+/* Returns the start of the wait, even if the main thread reaches it later. */
 static double wait_begin(void)
 {
 	double from = 0, none = 0;
@@ -159,7 +159,7 @@ static void wait_for(const int *what)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Puts work on a stream of the calling thread's. */
+/* Puts work on a stream of the calling thread. */
 static void use_cuda(void)
 {
 	static __thread cudaStream_t own;
@@ -296,14 +296,14 @@ static void iterate(void)
 
 		if (is("init") && !rank && !k)
 			make_third();
-		/* Its thread issues that one. */
+		/* The late thread issues this operation. */
 		if (!(is_late() && rank == 0 && comm == 1))
 			reduce(comm);
 		MUST(cudaDeviceSynchronize());
 	}
 	/*
-	 * After a release the wait for the device does not show that the late thread has issued its
-	 * operation.
+	 * After a release, the return of the synchronisation does not show that the late thread has
+	 * issued its operation.
 	 */
 	if (is_late() && rank == 0)
 		wait_for(&issued);
@@ -336,7 +336,7 @@ int main(int argc, char **argv)
 		nr_ranks = atoi(argv[4]);
 	MUST(nr_ranks < 2 || nr_ranks > RANKS_MAX);
 	alarm(100);
-	/* Before anything else is called. */
+	/* Forks before any other call. */
 	MUST(pipe(ids));
 	for (int i = 1; i < nr_ranks && !rank; i++) {
 		pids[i] = fork();

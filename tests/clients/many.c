@@ -1,7 +1,7 @@
 /*
- * Much of everything, and outsiders: a thousand communicators with few file descriptors, ten
- * thousand collectives under way, hundreds of communicators made and destroyed (nothing may grow),
- * messages of thousands of sizes, no memory left, connections of others with garbage on them.
+ * Large numbers, and outsiders: a thousand communicators with few file descriptors, ten thousand
+ * collectives in flight, hundreds of communicators created and destroyed (nothing may grow),
+ * messages of thousands of sizes, no memory left, connections of outsiders that send garbage.
  */
 #include "client.h"
 
@@ -27,7 +27,7 @@ static int sum(struct client_rank *me, ncclComm_t comm, cudaStream_t s, float *b
 	return 0;
 }
 
-/* All split from one, used, and destroyed at the end. */
+/* All communicators are split from one, used, and destroyed at the end. */
 static int comms(struct client_rank *me, cudaStream_t s, float *buf)
 {
 	ncclComm_t *c = calloc((size_t)amount, sizeof(*c));
@@ -51,8 +51,8 @@ static int comms(struct client_rank *me, cudaStream_t s, float *buf)
 }
 
 /*
- * All of them under way before anything is waited for, on 1 and on 4 communicators and streams.
- * Rank 0 begins with the second half: none of the first is complete before it has issued half of
+ * All collectives are issued before the first wait, on 1 and on 4 communicators and streams. Rank 0
+ * starts with the second half, so none of the first half is complete before it has issued half of
  * them.
  */
 static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
@@ -95,8 +95,8 @@ static int outstanding(struct client_rank *me, cudaStream_t s, float *buf)
 }
 
 /*
- * This number of streams waits at a time: on each a collective of a communicator of its own, and a
- * copy of its result. Rank 0 begins at one end, the others at the other.
+ * This number of streams waits at the same time: each has a collective of a communicator of its
+ * own, and a copy of the result. Rank 0 starts at one end, the others at the other.
  */
 static int waiting(struct client_rank *me, cudaStream_t s, float *buf)
 {
@@ -151,7 +151,7 @@ static long resident_kb(void)
 
 typedef int (*many_step_fn)(struct client_rank *me, cudaStream_t s, float *buf, int i);
 
-/* Counts that have settled after a third of the steps do not grow in the rest. */
+/* Checks that numbers that are stable after a third of the steps do not grow in the rest. */
 static int steady(struct client_rank *me, cudaStream_t s, float *buf, many_step_fn step)
 {
 	int i, fds = 0, threads = 0, now_fds, now_threads;
@@ -226,7 +226,7 @@ static int splits(struct client_rank *me, cudaStream_t s, float *buf)
 
 static int operation(struct client_rank *me, cudaStream_t s, float *buf, int i)
 {
-	/* Kinds and sizes that are repeated: each is registered once. */
+	/* Kinds and sizes repeat, so each is registered once. */
 	size_t count = (size_t)1 << i % 12;
 
 	if (i % 100 == 99)
@@ -245,8 +245,8 @@ static int operations(struct client_rank *me, cudaStream_t s, float *buf)
 }
 
 /*
- * Messages round the ranks, each of a size of its own, BURST at a time, as the tokens of a mixture
- * of experts are; some sizes are repeated, long after.
+ * Messages around the ranks, each with a size of its own, BURST at a time, as the tokens of a
+ * mixture of experts. Some sizes are repeated much later.
  */
 #define BURST 10
 
@@ -288,7 +288,7 @@ static int sizes(struct client_rank *me, cudaStream_t s, float *buf)
 	return 0;
 }
 
-/* Address space runs out: calls fail with an error, or succeed; nothing hangs or crashes. */
+/* The address space is exhausted: calls fail with an error, or succeed. None hangs or crashes. */
 static int memory(struct client_rank *me, cudaStream_t s, float *buf)
 {
 	struct rlimit old, tight;
@@ -332,7 +332,7 @@ static int memory(struct client_rank *me, cudaStream_t s, float *buf)
 		return -1;
 	printf("many: rank %d: %d collectives, then %s\n", me->rank, i,
 	       failed ? "an error" : "the end");
-	/* Ranks may have stopped at different places. */
+	/* Ranks may have stopped at different places, so the communicator can only be aborted. */
 	NCCL(ncclCommAbort(me->comms[0]));
 	me->comms[0] = NULL;
 	CUDA(cudaStreamSynchronize(s));
@@ -343,7 +343,7 @@ static int memory(struct client_rank *me, cudaStream_t s, float *buf)
 	return 0;
 }
 
-/* Connects to every socket on which this process listens. Returns how many. */
+/* Connects to every socket on which this process listens. Returns the number of connections. */
 static int outsiders(int *fds, int max, uint64_t *seed)
 {
 	int fd, nr = 0, one, i;
@@ -371,7 +371,7 @@ static int outsiders(int *fds, int max, uint64_t *seed)
 		usleep(2000);
 		for (i = 0; i < 64; i++)
 			junk[i] = client_random(seed);
-		/* Garbage, a part of it, text, or nothing at all. */
+		/* Sends garbage, a part of it, text, or nothing. */
 		switch (client_random(seed) % 4) {
 		case 0:
 			(void)!send(peer, junk, sizeof(junk), MSG_NOSIGNAL);
@@ -395,7 +395,7 @@ static int garbage(struct client_rank *me, cudaStream_t s, float *buf)
 	uint64_t seed = client_seed(client_seed_value, (uint64_t)me->rank, 7);
 	int fds[200], nr = 0, i, k;
 
-	/* Before and during the rendezvous, and while work is under way. */
+	/* Before and during the rendezvous, and while operations are in progress. */
 	for (k = 0; k < CLIENT_IDS; k++) {
 		if (nr < 150)
 			nr += outsiders(fds + nr, 40, &seed);

@@ -1,8 +1,8 @@
 /*
- * Calls of NCCL that are newer than the headers this may be built with (2.31, 2.32): looked up by
- * name, with their structs written down here. Collectives with a configuration: values, the event
- * of the launch, alone and in groups, bad configurations; encryption. Exit 77 where the library in
- * use has no such calls.
+ * Calls that are newer than NCCL headers this may be built with (2.31, 2.32). They are looked up by
+ * name, and their structs are declared here. Tests collectives with a configuration: values, the
+ * event of the launch, alone and in groups, invalid configurations; and encryption. Exits with 77
+ * if the library does not have these calls.
  */
 #define _GNU_SOURCE
 #include "client.h"
@@ -47,7 +47,7 @@ static struct {
 	ncclResult_t (*encryption)(const struct encryption *);
 } call;
 
-/* The content of block k of rank r; a sum over the ranks. */
+/* Returns the value of block k of rank r; total() returns the sum over n ranks. */
 static float value(int r, int k)
 {
 	return (float)(r * 100 + k);
@@ -57,7 +57,7 @@ static float total(int n, int k)
 	return (float)(100 * n * (n - 1) / 2 + n * k);
 }
 
-/* Each call once, with a configuration; blocks of N, of the expected value each. */
+/* Makes each call once, with and without a configuration, and checks blocks of N values each. */
 static int values(struct client_rank *me, cudaStream_t s, float *in, float *out)
 {
 	struct coll_config config = fresh;
@@ -135,7 +135,7 @@ static void CUDART_CB hold(void *flag)
 		nanosleep(&t, NULL);
 }
 
-/* The event waits for what is before the collective on its stream, not for the collective. */
+/* The event waits for work that precedes the collective on its stream, not for the collective. */
 static int events(struct client_rank *me, cudaStream_t s, float *in, float *out)
 {
 	struct coll_config config = fresh;
@@ -170,7 +170,7 @@ static int events(struct client_rank *me, cudaStream_t s, float *in, float *out)
 			return -1;
 		CUDA(cudaEventSynchronize(config.event));
 	}
-	/* Without an operation: no rank has to take part. */
+	/* A collective without elements needs no other rank. */
 	NCCL(call.all_reduce(in, out, 0, ncclFloat, ncclSum, c, s, &config));
 	CUDA(cudaEventSynchronize(config.event));
 
@@ -211,14 +211,14 @@ static int bad(struct client_rank *me, cudaStream_t s, float *in, float *out)
 	struct encryption e = {sizeof(e), 0xcafebeefu, 23203, 0, NULL};
 	int turn;
 
-	/* The last error's text is the process's: one rank at a time. */
+	/* The last error's text belongs to the process, so ranks take turns. */
 	for (turn = 0; turn < me->nr_ranks; turn++) {
 		if (client_barrier_wait(&client_ranks_barrier))
 			return -1;
 		if (turn == me->rank && refused(me, s, in, out))
 			return -1;
 	}
-	/* A longer one, of a future version. */
+	/* A longer struct, of a future version. */
 	config = fresh;
 	config.size = sizeof(config) + 64;
 	struct {

@@ -1,9 +1,9 @@
 /*
- * Two processes with a rank each. Rank 1 waits for a byte from rank 0 through a pipe, rank 0 for an
- * AllReduce of rank 1. When rank 0 has ended, rank 1 reads the end of the file and exits with 1, as
- * Python programs do that lose the store.
+ * Two processes with a rank each. Rank 1 waits for a byte from rank 0 through a pipe; rank 0 waits
+ * for an AllReduce of rank 1. When rank 0 has ended, rank 1 reads the end of the file and exits
+ * with 1, as Python programs do that lose their store.
  *
- * orphan FIFO: RANK says which of the two it is. The id goes through the pipe, too.
+ * orphan FIFO: RANK is the number of the process. The id is passed through the pipe, too.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,16 +1,15 @@
 /*
- * Two threads of each rank with a communicator and a stream each: one exchanges messages with its
- * neighbour, the one of even rank sends first; the other reduces. OVERLAP_ITERS rounds;
- * OVERLAP_FENCE=1: each thread's stream waits for the other's last event, and the thread that
- * exchanges for its own stream. OVERLAP_SWAP=1: on odd ranks the thread that exchanges begins first
- * in each round, on even ranks the one that reduces; that is one of the orders that two free
- * threads have.
+ * Two threads of each rank with a communicator and a stream each. One exchanges messages with its
+ * neighbours, and even ranks send first; the other one reduces. OVERLAP_ITERS: number of rounds.
+ * OVERLAP_FENCE=1: each thread's stream waits for the other's last event, and the exchanging thread
+ * waits for its own stream. OVERLAP_SWAP=1: on odd ranks the exchanging thread starts first in each
+ * round, on even ranks the reducing one. That is one of the orders in which two threads may run.
  */
 #include "client.h"
 
 #define COUNT  1024
 #define PAIRS  4
-#define WINDOW 16 /* rounds between two looks at the results */
+#define WINDOW 16 /* number of rounds between two checks of the results */
 
 static int iters = 10000, fence, swap;
 
@@ -19,9 +18,9 @@ struct thread {
 	struct thread *other;
 	int sends, (*round)(struct thread *t, int i);
 	cudaStream_t s;
-	cudaEvent_t done; /* the last round's end */
+	cudaEvent_t done; /* recorded at the end of the last round */
 	int *buf, *in;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects the fields below */
 	pthread_cond_t moved;
 	int issued;
 	int ret;
@@ -48,7 +47,7 @@ static int exchange(struct thread *t, int i)
 	return 0;
 }
 
-/* Waits until the other thread has issued this round, or has failed. */
+/* Waits until the other thread has issued this round. Returns -1 if the job has failed. */
 static int after_other(struct thread *t, int i)
 {
 	struct thread *o = t->other;
@@ -89,7 +88,7 @@ static int rounds(struct thread *t)
 		if (swap && after_other(t, first ? i - 1 : i))
 			return -1;
 		if (fence) {
-			/* An event that was never recorded is no wait. */
+			/* Waiting for an event that was never recorded does nothing. */
 			CUDA(cudaStreamWaitEvent(t->s, t->other->done, 0));
 		}
 		if (t->round(t, i))
@@ -147,7 +146,7 @@ static int run(struct client_rank *me)
 			return -1;
 		NCCL(ncclCommInitRank(&me->comms[i], me->nr_ranks, client_ids[i], me->rank));
 	}
-	/* The connections are there before the threads are. */
+	/* Connects both communicators before the threads start. */
 	if (sum(&t[0], 0) || look(&t[0]) || exchange(&t[1], 0) || look(&t[1]))
 		return -1;
 	EXPECT(!pthread_create(&beside, NULL, thread_main, &t[1]), "a thread");

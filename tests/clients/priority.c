@@ -1,18 +1,18 @@
 /*
- * Times small AllReduces on a stream of high priority while large ones run on another communicator:
- * the delay of an urgent operation by a bulky one, and the loss of the bulky one. Each rank is a
- * process or a thread, which sleeps between urgent operations, as while a GPU computes.
+ * Measures small AllReduces on a stream of high priority while large ones run on another
+ * communicator: the delay of an urgent operation by a bulky one, and the slowdown of the bulky one.
+ * Each rank is a process or a thread, which sleeps between urgent operations, as if a GPU computed.
  *
  * The latency of an operation is the time from the last rank's call to the last rank's return, by
  * one clock.
  *
- * PRIORITY_BYTES (8192; 0: none), PRIORITY_BULK (64 MiB; 0: none), PRIORITY_OPS (200),
- * PRIORITY_GAP_US (1000).
+ * PRIORITY_BYTES (8192; 0: no urgent ones), PRIORITY_BULK (64 MiB; 0: no bulky ones), PRIORITY_OPS
+ * (200), PRIORITY_GAP_US (1000).
  */
 #include "client.h"
 
 #define WARM  4
-#define DEPTH 2 /* large operations in flight, so that there is always one */
+#define DEPTH 2 /* large operations in flight, so that one is always running */
 
 static size_t bytes = 8192, bulk_bytes = 64 << 20;
 static int nr_ops = 200, gap_us = 1000;
@@ -23,7 +23,7 @@ struct bulk {
 	float *buf;
 	size_t count;
 	int issued, done;
-	double first, last; /* when the first and the latest one were seen to be done */
+	double first, last; /* when the first and the last one were seen to be finished */
 };
 
 struct times {
@@ -37,7 +37,7 @@ static int bulk_issue(struct client_rank *me, struct bulk *b)
 	return 0;
 }
 
-/* Sleeps for a while; each large operation that has ended is followed by another. */
+/* Sleeps for a while. Replaces each large operation that has finished by another one. */
 static int between(struct client_rank *me, struct bulk *b)
 {
 	struct timespec pause = {gap_us / 1000000, gap_us % 1000000 * 1000};
@@ -66,7 +66,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Rank 0: all ranks' times of all operations. */
+/* On rank 0: reports the times of all ranks and operations. */
 static int report(const struct client_rank *me, const struct times *all, const struct bulk *b)
 {
 	double *took = calloc((size_t)nr_ops, sizeof(*took)), took_bulk = 0;
@@ -95,7 +95,7 @@ static int report(const struct client_rank *me, const struct times *all, const s
 	return 0;
 }
 
-/* All ranks issue the same number of large operations; their results are right. */
+/* Lets all ranks issue the same number of large operations, and checks their results. */
 static int bulk_end(struct client_rank *me, struct bulk *b, cudaStream_t s, float *out)
 {
 	float most = (float)b->issued, got[2];
@@ -140,7 +140,7 @@ static int run(struct client_rank *me)
 		CUDA(client_upload(b.buf + b.count - 1, &value, sizeof(value)));
 		for (i = 0; i < DEPTH; i++)
 			CUDA(cudaEventCreateWithFlags(&b.end[i], cudaEventDisableTiming));
-		/* The first ones touch their memory for the first time. */
+		/* The first operations touch new memory. */
 		for (i = 0; i < WARM + DEPTH; i++)
 			if (bulk_issue(me, &b) || (i < WARM && client_wait(b.s, me->comms, 2)))
 				return -1;

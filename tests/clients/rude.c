@@ -1,7 +1,7 @@
 /*
  * Unplanned behaviour of jobs, one case at a time: ranks that never arrive or leave early, an id
- * used twice, fork, exit in the middle, communicators ended while other threads are busy with them.
- * A case passes when everything returns, with an error that says so or with right results.
+ * used twice, fork, exit in the middle, communicators that are ended while other threads use them.
+ * A case passes if every call returns, with an error that names the reason or with right results.
  */
 #include "client.h"
 
@@ -36,7 +36,7 @@ static int meet(void)
 	return client_barrier_wait(&client_ranks_barrier);
 }
 
-/* A collective whose result is checked. */
+/* Executes a collective and checks its result. */
 static int sum(struct place *p, ncclComm_t comm)
 {
 	float in = (float)(p->me->rank + 1), out = 0;
@@ -53,7 +53,7 @@ static int sum(struct place *p, ncclComm_t comm)
 	return 0;
 }
 
-/* Waits until the communicator has an asynchronous error and its stream runs again. */
+/* Waits until the communicator has an asynchronous error and its stream is idle. */
 static int wait_ended(struct place *p, ncclComm_t comm, double limit)
 {
 	double since = client_now();
@@ -70,7 +70,7 @@ static int wait_ended(struct place *p, ncclComm_t comm, double limit)
 	return 0;
 }
 
-/* ---- ranks that never arrive, or too often -------------------------------------------------- */
+/* ---- ranks that never arrive, or too often --------------------------------------------------- */
 
 /* One rank never arrives: the time-out's action ends the others' init. */
 static int missing(struct place *p)
@@ -88,7 +88,7 @@ static int missing(struct place *p)
 	return sum(p, me->comms[0]);
 }
 
-/* Waits until the file that RUDE_UNTIL names holds the word; at most half a minute. */
+/* Waits until the file that RUDE_UNTIL names contains the word, for at most half a minute. */
 static void wait_for_word(const char *word)
 {
 	const char *path = getenv("RUDE_UNTIL");
@@ -108,7 +108,7 @@ static void wait_for_word(const char *word)
 	}
 }
 
-/* One rank arrives when it has been reported missing; then everything goes on. */
+/* One rank arrives after it was reported missing. Then everything works. */
 static int late(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -136,7 +136,7 @@ static int twice(struct place *p)
 	return sum(p, me->comms[0]);
 }
 
-/* Two processes claim one rank. */
+/* Two processes use the same rank number. */
 static int same_rank(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -149,7 +149,9 @@ static int same_rank(struct place *p)
 	return 0;
 }
 
-/* The communicator may end at any moment: then the call says so. */
+/*
+ * Issues an AllReduce. ncclRemoteError is accepted, because the communicator may end at any time.
+ */
 static int issue_until_ended(struct place *p, ncclComm_t comm, size_t count)
 {
 	ncclResult_t r = ncclAllReduce(p->buf, p->buf + 1, count, ncclFloat, ncclSum, comm, p->s);
@@ -189,7 +191,7 @@ static int early(struct place *p)
 	return 0;
 }
 
-/* The end of the process with everything open and collectives that will never meet. */
+/* The process ends with open communicators and unfinished collectives. */
 static int leave(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -234,8 +236,8 @@ int __lsan_is_turned_off(void);
 static int in_child;
 
 /*
- * In a forked child LeakSanitizer misses its parent's threads, and takes for leaks what only they
- * point to.
+ * In a forked child the parent's threads are missing, so LeakSanitizer would report memory that
+ * only they point to.
  */
 int __lsan_is_turned_off(void)
 {
@@ -259,7 +261,7 @@ static int fork_after(struct place *p)
 	for (i = 0; i < 3; i++) {
 		if (sum(p, me->comms[0]))
 			return -1;
-		/* Something is under way while the process is copied. */
+		/* An operation is in progress while the process is copied. */
 		NCCL(ncclAllReduce(p->buf, p->buf, 1000, ncclFloat, ncclSum, me->comms[0], p->s));
 		pid = fork();
 		EXPECT(pid >= 0, "fork: %s", strerror(errno));
@@ -271,8 +273,11 @@ static int fork_after(struct place *p)
 				_exit(1);
 			}
 			if (i == 1)
-				exit(7); /* with destructors */
-			/* NCCL cannot be used in it, and says so; the parent's objects stay. */
+				exit(7); /* runs destructors */
+			/*
+			 * In the child NCCL calls fail with an error. The parent's objects stay
+			 * valid.
+			 */
 			r = ncclGetUniqueId(&id);
 			if (r == ncclSuccess)
 				_exit(2);
@@ -297,7 +302,7 @@ struct worker {
 	pthread_t thread;
 };
 
-/* Issues collectives until the communicator says that it has ended. */
+/* Issues collectives until the communicator has ended. */
 static void *issue(void *arg)
 {
 	struct worker *w = arg;
@@ -319,7 +324,7 @@ static void *issue(void *arg)
 	return NULL;
 }
 
-/* Other communicators are made and destroyed while one is busy. */
+/* Creates and destroys other communicators while one is in use. */
 static int busy(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -341,7 +346,7 @@ static int busy(struct place *p)
 	__atomic_store_n(&w.stop, 1, __ATOMIC_RELEASE);
 	pthread_join(w.thread, NULL);
 	EXPECT(w.last == ncclSuccess, "the busy one ended with %d", (int)w.last);
-	/* The ranks stopped at different places: what is left can only be aborted. */
+	/* The ranks stopped at different places, so the communicator can only be aborted. */
 	if (meet())
 		return -1;
 	NCCL(ncclCommAbort(me->comms[0]));
@@ -377,7 +382,7 @@ static void *init_alone(void *arg)
 	return NULL;
 }
 
-/* Abort from another thread, whatever the first is doing. */
+/* Another thread aborts, whatever the first one is doing. */
 static int abort_all(struct place *p)
 {
 	static void *(*const doing[])(void *) = {issue, sync_stream, sync_device};
@@ -391,14 +396,15 @@ static int abort_all(struct place *p)
 		w.comm = me->comms[i];
 		if (sum(p, w.comm) || meet())
 			return -1;
-		if (me->rank) /* rank 0 never issues it: it can finish on no rank */
+		if (me->rank) /* rank 0 never issues it, so it cannot finish on any rank */
 			NCCL(ncclAllReduce(p->buf, p->buf + 1, 5, ncclFloat, ncclSum, w.comm,
 					   p->s));
 		if (pthread_create(&w.thread, NULL, doing[i], &w))
 			return -1;
 		usleep(20000 * (useconds_t)(1 + me->rank % 3));
 		/*
-		 * As PyTorch does: the handle may still be in use, so the thread is stopped after.
+		 * As in PyTorch, the thread is stopped after the revoke, because it may still use
+		 * the handle.
 		 */
 		NCCL(ncclCommRevoke(me->comms[i], NCCL_REVOKE_DEFAULT));
 		__atomic_store_n(&w.stop, 1, __ATOMIC_RELEASE);
@@ -411,7 +417,7 @@ static int abort_all(struct place *p)
 	return 0;
 }
 
-/* As abort_all, with ncclCommAbort itself while a synchronisation waits. */
+/* As abort_all(), but with ncclCommAbort() itself while a synchronisation waits. */
 static int abort_sync(struct place *p)
 {
 	static void *(*const doing[])(void *) = {sync_stream, sync_device};
@@ -439,7 +445,7 @@ static int abort_sync(struct place *p)
 	return 0;
 }
 
-/* Abort while the first message of two ranks waits for a receive that is never issued. */
+/* Aborts while the first message of two ranks waits for a receive that is never issued. */
 static int abort_message(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -460,7 +466,10 @@ static int abort_message(struct place *p)
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* Work around sums on the communicators: such a graph is launched as one. */
+/*
+ * Captures sums on the communicators with copies around them, so that the graph is launched as a
+ * graph.
+ */
 static int capture(struct place *p, const ncclComm_t *comms, int nr, cudaGraphExec_t *exec)
 {
 	cudaGraph_t graph;
@@ -485,8 +494,8 @@ static void wait_until_set(void *arg)
 }
 
 /*
- * Abort while replays of one graph wait behind one another for peers that never launch theirs; and
- * before the first of them has begun.
+ * Aborts while several replays of one graph wait for peers that never launch theirs; and before the
+ * first replay has started.
  */
 static int abort_graph(struct place *p)
 {
@@ -519,7 +528,7 @@ static int abort_graph(struct place *p)
 	return 0;
 }
 
-/* A graph of two communicators of which one has ended: nothing of it is launched. */
+/* A graph with two communicators, of which one has ended: no part of it is launched. */
 static int half_graph(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -535,7 +544,7 @@ static int half_graph(struct place *p)
 		return -1;
 	NCCL(ncclCommAbort(me->comms[1]));
 	me->comms[1] = NULL;
-	/* One rank alone: on the others no operation meets what it submits. */
+	/* Only one rank launches, so on the others no operation matches what it submits. */
 	for (i = 0; i < 3 && !me->rank; i++)
 		EXPECT(cudaGraphLaunch(exec, p->s) != cudaSuccess,
 		       "a graph of an aborted communicator is launched");
@@ -547,7 +556,7 @@ static int half_graph(struct place *p)
 	return 0;
 }
 
-/* The driver refuses to launch a graph whose sum has been submitted. */
+/* The driver refuses to launch a graph whose sum was already submitted. */
 static int lost_graph(struct place *p)
 {
 	struct client_rank *me = p->me;
@@ -565,8 +574,11 @@ static int lost_graph(struct place *p)
 		return -1;
 	EXPECT(cudaGraphLaunch(exec, p->s) != cudaSuccess, "the driver launches it");
 	(void)cudaGetLastError();
-	/* A launch after a member has left is refused before anything is submitted. */
 	CUDA(cudaStreamSynchronize(p->s));
+	/*
+	 * Wait for the others: a launch after a member has left would be refused before anything is
+	 * submitted.
+	 */
 	if (sum(p, me->comms[1]))
 		return -1;
 	NCCL(ncclCommGetAsyncError(me->comms[0], &state));
@@ -578,7 +590,7 @@ static int lost_graph(struct place *p)
 	return 0;
 }
 
-/* A rendezvous with one rank only, in another thread, does not disturb the rest. */
+/* A thread whose rendezvous never completes does not disturb the others. */
 static int init_stuck(struct place *p)
 {
 	struct client_rank *me = p->me;

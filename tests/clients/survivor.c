@@ -1,33 +1,34 @@
 /*
- * A job in which one process ends or stops at some instant, and the fate of the others. All run
- * collectives with known results in an order of their own on four communicators, two of them
- * splits. In process SURVIVOR_PROC, after SURVIVOR_US microseconds (with SURVIVOR_MADE=1 they
- * begin when all ranks have used all communicators), happens SURVIVOR_HOW:
+ * A job in which one process ends or stops at some moment, and the fate of the others. All ranks
+ * execute collectives with known results, each in its own order, on four communicators, two of them
+ * splits. SURVIVOR_HOW is what happens in process SURVIVOR_PROC after SURVIVOR_US microseconds
+ * (with SURVIVOR_MADE=1 they start when all ranks have used all communicators):
  *
  *   none               nothing: the job ends by itself
- *   kill exit exec     SIGKILL; exit(0) with everything open; another program in its place
+ *   kill exit exec     SIGKILL; exit(0) with everything open; another program replaces it
  *   stop               SIGSTOP, for SURVIVOR_STOP ms; the job then ends by itself
  *   thread             its first rank stops issuing, and stays
  *   fork               a child runs another program, another child exits with destructors; the job
  *                      ends by itself
  *
- * Ranks that are left behind must see ncclRemoteError on each communicator that they use, their
- * streams run again, and when they have aborted everything, the process has as many descriptors
- * and threads as with no communicator at all. Each process prints its result in one line:
+ * Ranks that are left behind must see ncclRemoteError on each communicator that they use, and their
+ * streams must become idle. When they have aborted everything, the process must have as many
+ * descriptors and threads as without any communicator. Each process prints its result in one line:
  * "survivor: process 1: ended: ..." or "finished".
  */
 #include "client.h"
 
 #define NR_COMMS  4
 #define MAX_COUNT 4000
-#define REST_S	  30 /* how long cleaning up may take, a time-out of the checker's included */
+#define REST_S	  30 /* longest time for cleaning up, including a time-out of the checker */
 
 struct work {
 	struct client_rank *me;
 	ncclComm_t comms[NR_COMMS];
 	cudaStream_t streams[NR_COMMS];
 	float *bufs[NR_COMMS];
-	uint64_t order, counts; /* random states: a rank's own, and the same for all */
+	/* states of random numbers: of this rank, and the same on all ranks */
+	uint64_t order, counts;
 	float *host;
 };
 
@@ -35,13 +36,14 @@ static struct {
 	const char *how;
 	long us, stop_ms, rounds;
 	int here;	  /* it happens in this process */
-	int made;	  /* only when all communicators have been used */
-	int idle;	  /* its first rank has to stop issuing */
-	pthread_t thread; /* in which it happens */
-	int fds, threads; /* of this process without a communicator; 0: not known yet */
+	int made;	  /* only after all communicators were used */
+	int idle;	  /* its first rank must stop issuing */
+	pthread_t thread; /* the thread in which it happens */
+	int fds, threads; /* numbers of this process without a communicator; 0: not known yet */
 } plan;
 
-static const char *_Atomic said = "finished"; /* of this process; "ended: why" */
+/* the result of this process: "finished" or "ended: why" */
+static const char *_Atomic said = "finished";
 
 static void out_of_memory(void)
 {
@@ -86,7 +88,7 @@ static void *happen(void *arg)
 	else if (!strcmp(plan.how, "fork"))
 		fork_both();
 	else if (!strcmp(plan.how, "stop") && !fork()) {
-		/* A child that only sleeps and wakes its parent. */
+		/* The child sleeps and then continues its parent. */
 		usleep((useconds_t)plan.stop_ms * 1000);
 		kill(self, SIGCONT);
 		_exit(0);
@@ -96,7 +98,7 @@ static void *happen(void *arg)
 	return NULL;
 }
 
-/* A call was refused because a rank has left; anything else is a failure. */
+/* A call was refused because a rank has left. Any other error is a failure. */
 static int gone(ncclResult_t r, const char *what)
 {
 	EXPECT(r == ncclRemoteError, "%s: %d, %s (%s)", what, (int)r, ncclGetErrorString(r),
@@ -114,7 +116,10 @@ static int gone(ncclResult_t r, const char *what)
 			return gone(r_, #call);                                                    \
 	} while (0)
 
-/* Waits for the first n. Returns 0 if all streams have run, 1 if a communicator has ended. */
+/*
+ * Waits for the first n streams. Returns 0 if all are idle, 1 if a communicator has ended, -1 on a
+ * failure.
+ */
 static int wait_all(struct work *w, int n)
 {
 	struct timespec pause = {0, 20000};
@@ -143,7 +148,7 @@ static int wait_all(struct work *w, int n)
 	}
 }
 
-/* Returns 0 if it is right, 1 if a rank has left, -1 if it failed. */
+/* Returns 0 if the results are right, 1 if a rank has left, -1 on a failure. */
 static int one_round(struct work *w)
 {
 	int order[NR_COMMS], n = w->me->nr_ranks, i, k, err;
@@ -190,7 +195,7 @@ static int open_comms(struct work *w)
 	return 0;
 }
 
-/* Each communicator says so, soon, and holds nothing up. */
+/* Checks that each communicator has ended within REST_S, and that its stream is idle. */
 static int all_ended(struct work *w)
 {
 	struct timespec pause = {0, 1000000};
@@ -201,7 +206,7 @@ static int all_ended(struct work *w)
 	for (i = 0; i < NR_COMMS; i++) {
 		if (!w->comms[i])
 			continue;
-		/* If a rank has exited normally only the operations that wait for it end. */
+		/* If a rank has exited normally, only operations that need it end, so issue one. */
 		NCCL(ncclCommGetAsyncError(w->comms[i], &state));
 		if (strcmp(plan.how, "exit"))
 			state = ncclRemoteError;
@@ -222,7 +227,7 @@ static int all_ended(struct work *w)
 	return 0;
 }
 
-/* Checks the process when all its ranks have nothing any more. */
+/* Checks that nothing remains after all ranks have freed everything. */
 static int nothing_left(void)
 {
 	struct timespec pause = {0, 10000000};
@@ -232,7 +237,7 @@ static int nothing_left(void)
 	do {
 		fds = client_descriptors();
 		threads = client_count("/proc/self/task");
-		/* Processes keep their link to one another, whichever communicator it was for. */
+		/* Processes keep their links to one another, whichever communicator needed them. */
 		if (fds < plan.fds + client_job.nr_procs && threads <= plan.threads)
 			return 0;
 		nanosleep(&pause, NULL);
@@ -249,7 +254,7 @@ static int rounds(struct work *w)
 
 	for (i = 0; !err && i < plan.rounds; i++) {
 		if (!w->me->index && __atomic_load_n(&plan.idle, __ATOMIC_ACQUIRE)) {
-			/* Its communicators end too, when the others' time-out ends them. */
+			/* Its communicators also end when the others' time-out ends them. */
 			said = "ended: it stopped issuing";
 			return 1;
 		}
@@ -261,8 +266,8 @@ static int rounds(struct work *w)
 }
 
 /*
- * Counts the library's resources when no communicator is there. A process that is through may have
- * ended already while another one waits for its last operation.
+ * Uses one communicator, so that the resources can be counted after its end. Another process may
+ * already have finished and ended, while this one still waits for its last operation.
  */
 static int first(struct work *w)
 {
@@ -345,7 +350,7 @@ int main(int argc, char **argv)
 		"One process ends or stops (SURVIVOR_HOW, _PROC, _US); the others see it, and keep "
 		"nothing.",
 		run);
-	/* Process 0, which says what has failed, may be the one that is gone. */
+	/* Process 0, which prints failures, may be the one that has ended. */
 	if (status && client_job.proc)
 		fprintf(stderr, "survivor: process %d: %s\n", client_job.proc, client_text);
 	return status;

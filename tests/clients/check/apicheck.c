@@ -1,8 +1,8 @@
 /*
- * The rest of NCCL's host API as programs use it: several ids, several communicators made and
- * destroyed in one group, nested groups and groups that are given up, simulated ones, memory and
- * windows of NCCL's, operators that are destroyed at once, the special streams, shared children, an
- * abort from another thread.
+ * The rest of NCCL's host API as programs use it: several ids for one communicator, communicators
+ * created and destroyed in one group, nested groups, groups that fail and simulated groups, NCCL's
+ * memory and windows, operators that are destroyed at once, the special streams, shared children,
+ * an abort by another thread.
  */
 #include "../client.h"
 
@@ -24,7 +24,7 @@ static int expect_out(struct parts *p, float value, const char *what)
 	return 0;
 }
 
-/* in: the rank's number, out: -1 everywhere. */
+/* Sets `in` to the rank's number and `out` to -1. */
 static int reset(struct client_rank *me, struct parts *p)
 {
 	int i;
@@ -43,7 +43,7 @@ static float all(const struct client_rank *me)
 	return (float)(me->nr_ranks * (me->nr_ranks - 1) / 2);
 }
 
-/* One rendezvous served at several places, then two communicators made in one group. */
+/* A communicator with several ids, then two communicators created in one group. */
 static int inits(struct client_rank *me, struct parts *p)
 {
 	int nr_ids = me->nr_ranks < 3 ? me->nr_ranks : 3, n = 0, i;
@@ -53,7 +53,7 @@ static int inits(struct client_rank *me, struct parts *p)
 	NCCL(ncclCommCount(me->comms[0], &n));
 	EXPECT(n == me->nr_ranks, "%d ranks", n);
 	NCCL(ncclGroupStart());
-	/* Not in the same order on all ranks: they are made at the same time. */
+	/* The order differs between ranks, because both are created at the same time. */
 	for (i = 0; i < 2; i++) {
 		int k = 1 + ((i + me->rank) & 1);
 
@@ -78,7 +78,7 @@ static int groups(struct client_rank *me, struct parts *p)
 	float two = 2;
 	int last = me->nr_ranks - 1;
 
-	/* Three levels, two communicators, two streams; only the outermost end acts. */
+	/* Three levels, two communicators, two streams. Only the outermost end submits. */
 	if (reset(me, p))
 		return -1;
 	NCCL(ncclGroupStart());
@@ -96,7 +96,7 @@ static int groups(struct client_rank *me, struct parts *p)
 	    expect_out(p, all(me), "nested groups"))
 		return -1;
 
-	/* The operator may go before the group ends. */
+	/* The operator may be destroyed before the group ends. */
 	NCCL(ncclGroupStart());
 	NCCL(ncclRedOpCreatePreMulSum(&op, &two, ncclFloat, ncclScalarHostImmediate, me->comms[0]));
 	NCCL(ncclAllReduce(p->in, p->out, N, ncclFloat, op, me->comms[0], p->s));
@@ -107,8 +107,8 @@ static int groups(struct client_rank *me, struct parts *p)
 		return -1;
 
 	/*
-	 * An error at an inner level, on one communicator: nothing of the whole group runs, on any
-	 * rank.
+	 * An error at an inner level, on one communicator: no operation of the whole group is
+	 * executed, on any rank.
 	 */
 	if (reset(me, p))
 		return -1;
@@ -124,7 +124,7 @@ static int groups(struct client_rank *me, struct parts *p)
 	if (client_wait(p->s, me->comms, 3) || expect_out(p, -1, "a group that was given up"))
 		return -1;
 
-	/* Simulated: nothing runs either, and the next group is a new one. */
+	/* A simulated group is not executed either, and the next group starts empty. */
 	NCCL(ncclGroupStart());
 	NCCL(ncclAllReduce(p->in, p->out, N, ncclFloat, ncclSum, me->comms[1], p->s));
 	NCCL(ncclGroupSimulateEnd(&sim));
@@ -165,7 +165,7 @@ static int memory(struct client_rank *me, struct parts *p)
 	return 0;
 }
 
-/* The streams that have no handle of their own; later work on them sees the result. */
+/* The streams without a handle of their own. Later work on them sees the result. */
 static int streams(struct client_rank *me, struct parts *p)
 {
 	cudaStream_t s[] = {NULL, cudaStreamLegacy, cudaStreamPerThread};
@@ -200,7 +200,10 @@ static void *abort_it(void *arg)
 	return NULL;
 }
 
-/* A thread waits in cudaStreamSynchronize for something that cannot finish; another one aborts. */
+/*
+ * A thread waits in cudaStreamSynchronize() for an operation that cannot finish, and another thread
+ * aborts.
+ */
 static int abort_by_other(struct client_rank *me, struct parts *p)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -223,7 +226,8 @@ static int abort_by_other(struct client_rank *me, struct parts *p)
 
 	NCCL(ncclCommInitRank(&parent, me->nr_ranks, client_ids[6], me->rank));
 	/*
-	 * It is the last thing here: another rank may have aborted, and its process ended, before.
+	 * This test is the last one here, because another rank may have aborted, and its process
+	 * ended, already.
 	 */
 	if (me->rank) {
 		a.res = ncclAllReduce(p->in, p->out, N, ncclFloat, ncclSum, parent, p->s);

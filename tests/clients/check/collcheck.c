@@ -1,15 +1,15 @@
 /*
  * Every collective of NCCL x type x operation x in and out of place x counts (0, 1, odd, large) x
- * aligned and unaligned buffers, against a plain reference on the host. Integers exactly (they
- * wrap); floating types within the error that a sum in any order can have; AllReduce bit for bit
- * the same on all ranks of the process. Bytes around the result must stay what they were.
+ * aligned and unaligned buffers, compared with a plain reference on the CPU. Integers must be exact
+ * (they wrap). Floating point results must be within the error of a sum in any order, and AllReduce
+ * bit for bit equal on all ranks of the process. Bytes around the result must not change.
  */
 #include "../client.h"
 #include "types.h"
 
 #include <getopt.h>
 
-#define GUARD 256 /* bytes before and behind each buffer */
+#define GUARD 256 /* bytes before and after each buffer */
 
 enum coll {
 	ALLREDUCE,
@@ -36,7 +36,7 @@ struct test {
 	const struct type_info *type;
 	enum op op;
 	int inplace, root;
-	size_t count, offset; /* offset: elements by which the buffers are moved */
+	size_t count, offset; /* offset: buffers are moved by this number of elements */
 };
 
 static const size_t counts[] = {0, 1, 7, 1023, 33333};
@@ -53,17 +53,18 @@ static struct test *tests;
 static size_t nr_tests;
 static ncclUniqueId id;
 static struct client_barrier barrier;
-static uint64_t *digests; /* of AllReduce's result, by local rank */
+static uint64_t *digests; /* hashes of AllReduce's result, by local rank */
 static uint64_t nr_wrong;
-static uint64_t encoded[NR_TYPES][ARRAY_LEN(float_values)]; /* of floating types */
+/* the encodings of float_values in each floating point type */
+static uint64_t encoded[NR_TYPES][ARRAY_LEN(float_values)];
 
 struct rank {
 	int index, rank, device;
 	ncclComm_t comm;
 	cudaStream_t stream;
-	char *send, *recv;	 /* device */
-	unsigned char *in, *out; /* host */
-	void *scalar;		 /* device */
+	char *send, *recv;	 /* on the device */
+	unsigned char *in, *out; /* on the host */
+	void *scalar;		 /* on the device */
 	pthread_t thread;
 };
 
@@ -86,7 +87,7 @@ static size_t buf_bytes(void)
 
 /* ---- the reference --------------------------------------------------------------------------- */
 
-/* The content of the input. */
+/* Returns the random bits that element i of the input is made from. */
 static uint64_t draw(size_t nr, int rank, size_t i)
 {
 	uint64_t state = client_seed(opt.seed + nr, (uint64_t)rank, i);
@@ -105,7 +106,7 @@ static uint64_t input_bits(const struct test *t, size_t nr, int rank, size_t i)
 
 	if (t->type->is_float)
 		return encoded[t->type - type_infos][x % ARRAY_LEN(float_values)];
-	if (t->op == AVG) /* the sum of all ranks' must not wrap */
+	if (t->op == AVG) /* the sum over all ranks must not wrap */
 		x = t->type->is_signed ? (uint64_t)((int64_t)(x % 15) - 7) : x % 8;
 	return t->type->bytes == 8 ? x : x & ((1ull << 8 * t->type->bytes) - 1);
 }
@@ -115,7 +116,7 @@ static double scalar_float(void)
 	return 0.5;
 }
 
-/* 1 if bits is a legal result of reducing element i of all ranks. */
+/* Returns 1 if `bits` is a valid result of reducing element i over all ranks. */
 static int reduced_ok(const struct test *t, size_t nr, size_t i, uint64_t bits)
 {
 	const struct type_info *ty = t->type;
@@ -181,7 +182,7 @@ static int reduced_ok(const struct test *t, size_t nr, size_t i, uint64_t bits)
 		return got == min;
 	case AVG:
 		want = sum / n;
-		/* 1/n is rounded to the type before it is multiplied. */
+		/* 1/n is rounded to the type before the multiplication. */
 		tol = tol / n + type_epsilon(ty) * sum_abs / n +
 		      n * ldexp(1, 2 - (1 << (ty->exp_bits - 1)) - ty->man_bits);
 		break;
@@ -191,11 +192,11 @@ static int reduced_ok(const struct test *t, size_t nr, size_t i, uint64_t bits)
 		break;
 	}
 	if (isinf(want) || fabs(want) > 6e4)
-		return 1; /* beyond the smaller types */
+		return 1; /* beyond the range of the smaller types */
 	return fabs(got - want) <= tol;
 }
 
-/* Elements of the result on this rank, 0: nothing is promised. */
+/* Returns the number of elements of the result on this rank, or 0 if its buffer is not defined. */
 static size_t result_count(const struct test *t, int rank)
 {
 	size_t nr = (size_t)job.nr_ranks;
@@ -301,12 +302,15 @@ static int call(struct rank *me, const struct test *t, char *send, char *recv)
 		NCCL(ncclScatter(send, recv, t->count, ty, t->root, c, s));
 		break;
 	}
-	if (own) /* legal right after the call */
+	if (own) /* permitted right after the call */
 		NCCL(ncclRedOpDestroy(op, c));
 	return 0;
 }
 
-/* Where the input lies inside the result, or the result inside the input, when done in place. */
+/*
+ * Sets the positions of input and output for an operation in place: one of them is a part of the
+ * other.
+ */
 static void place(const struct test *t, int rank, char *base, char **send, char **recv)
 {
 	size_t part = (size_t)rank * t->count * (size_t)t->type->bytes;
@@ -345,8 +349,8 @@ static void wrong(struct rank *me, const struct test *t, const char *what, size_
 }
 
 /*
- * The first byte of [from, to) that is not fill; to: all are. memcmp() of neighbours is as fast as
- * memory.
+ * Returns the index of the first byte in [from, to) that is not `fill`, or `to` if there is none.
+ * Comparing neighbours by memcmp() is as fast as memory.
  */
 static size_t first_other(const unsigned char *p, size_t from, size_t to, unsigned char fill)
 {
@@ -357,7 +361,7 @@ static size_t first_other(const unsigned char *p, size_t from, size_t to, unsign
 	return from;
 }
 
-/* Bytes of [0, bytes) outside both spans, of which one may be empty, are fill. */
+/* Checks that all bytes of [0, bytes) outside both spans are `fill`. A span may be empty. */
 static void check_outside(struct rank *me, const struct test *t, size_t bytes, unsigned char fill,
 			  struct span a, struct span b)
 {
@@ -395,7 +399,7 @@ static int run_test(struct rank *me, size_t nr, size_t bytes)
 		bits = input_bits(t, nr, me->rank, i);
 		memcpy(me->in + i * size, &bits, size);
 	}
-	/* Bcast: only the root's buffer is input. Scatter in place: others' input is not read. */
+	/* In Bcast only the root's buffer is input. In Scatter only the root's input is read. */
 	if (n && !(bcast && me->rank != t->root) && !(t->coll == SCATTER && me->rank != t->root))
 		CUDA(client_upload(send, me->in, n * size));
 	if (call(me, t, send, recv) || client_wait(me->stream, &me->comm, 1))
@@ -412,7 +416,7 @@ static int run_test(struct rank *me, size_t nr, size_t bytes)
 		}
 	}
 	result = input = (struct span){at, at + n * size};
-	/* In place, the input is the caller's as well. */
+	/* In place, the input belongs to the caller as well. */
 	if (t->inplace || bcast) {
 		input.from = (size_t)(send - me->recv);
 		input.to = input.from + input_count(t) * size;
@@ -464,7 +468,7 @@ static void *rank_thread(void *arg)
 	return NULL;
 }
 
-/* ---- which tests ----------------------------------------------------------------------------- */
+/* ---- choice of tests ------------------------------------------------------------------------- */
 
 static void add(struct test t)
 {

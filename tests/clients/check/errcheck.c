@@ -1,6 +1,6 @@
 /*
- * NCCL's argument errors: the code, and where NCCL has a text, a part of ncclGetLastError's. The
- * expectations are those of NCCL 2.28.
+ * NCCL's argument errors: the code and, where NCCL has a text, a part of ncclGetLastError()'s. The
+ * expected values are those of NCCL 2.28.
  */
 #include "../client.h"
 
@@ -108,7 +108,7 @@ static int errors(struct client_rank *me, ncclComm_t c, cudaStream_t s, float *b
 	FAILS(ncclAllReduce(buf, buf, 1, ncclFloat, (ncclRedOp_t)777, c, s), ncclInvalidArgument,
 	      "reduction operation 777 unknown to this communicator");
 
-	/* Zero elements: nothing happens, on no rank. */
+	/* A collective of zero elements does nothing on any rank. */
 	NCCL(ncclAllReduce(buf, buf, 0, ncclFloat, ncclSum, c, s));
 
 	NCCL(ncclRedOpCreatePreMulSum(&op, &in, ncclFloat, ncclScalarHostImmediate, c));
@@ -123,14 +123,17 @@ static int errors(struct client_rank *me, ncclComm_t c, cudaStream_t s, float *b
 	FAILS(ncclRedOpDestroy(other, NULL), ncclInvalidArgument, "invalid communicator passed");
 	NCCL(ncclRedOpDestroy(other, c));
 
-	/* A failing call inside a group: the whole group is discarded, and the end says why. */
+	/*
+	 * If a call inside a group fails, the whole group is discarded, and ncclGroupEnd() returns
+	 * the reason.
+	 */
 	NCCL(ncclGroupStart());
 	NCCL(ncclAllReduce(buf, buf, 1, ncclFloat, ncclSum, c, s));
 	FAILS(ncclBroadcast(buf, buf, 1, ncclFloat, 12345, c, s), ncclInvalidArgument,
 	      "invalid root 12345");
 	FAILS(ncclGroupEnd(), ncclInvalidArgument, "invalid root 12345");
 
-	/* To self without the other half. */
+	/* A message to the rank itself without the other half. */
 	NCCL(ncclGroupStart());
 	NCCL(ncclSend(buf, 1, ncclFloat, me->rank, c, s));
 	FAILS(ncclGroupEnd(), ncclInvalidUsage, "Trying to send to self without a matching recv");
@@ -141,7 +144,9 @@ static int errors(struct client_rank *me, ncclComm_t c, cudaStream_t s, float *b
 	return 0;
 }
 
-/* With a good communicator: nothing of what fails may disturb it, as the last all-reduce shows. */
+/*
+ * Errors with a valid communicator. None may damage the communicator, as the last AllReduce shows.
+ */
 static int with_comm(struct client_rank *me)
 {
 	ncclComm_t c = me->comms[0];
@@ -155,7 +160,7 @@ static int with_comm(struct client_rank *me)
 	NCCL(ncclCommUserRank(c, &r));
 	NCCL(ncclCommCuDevice(c, &d));
 	EXPECT(n == me->nr_ranks && r == me->rank && d == me->device, "%d %d %d", n, r, d);
-	/* The last error is the process's: one rank after the other. */
+	/* The last error belongs to the process, so the ranks take turns. */
 	for (turn = 0; turn < client_job.nr_local_ranks; turn++) {
 		if (client_barrier_wait(&client_ranks_barrier))
 			return -1;
@@ -183,7 +188,7 @@ static int with_comm(struct client_rank *me)
 static int run(struct client_rank *me)
 {
 	CUDA(cudaSetDevice(me->device));
-	/* The last error is the process's, so one rank after the other. */
+	/* The last error belongs to the process, so the ranks take turns. */
 	if (!me->index && (strings() || without_comm()))
 		return -1;
 	if (client_barrier_wait(&client_ranks_barrier))

@@ -1,7 +1,7 @@
 /*
- * Collectives captured into CUDA graphs: one graph with several collectives and copies between
- * them, replayed many times with new inputs, mixed with ordinary collectives of the same
- * communicator; graphs replayed in different orders on different ranks (each graph has a
+ * Collectives captured into CUDA graphs. One graph contains several collectives with copies between
+ * them. It is replayed many times with new inputs, alternating with ordinary collectives of the
+ * same communicator. Graphs are replayed in different orders on different ranks (each graph has a
  * communicator of its own).
  */
 #include "../client.h"
@@ -62,7 +62,7 @@ static int run(struct client_rank *me)
 			return -1;
 	}
 	for (t = 0; t < TIMES; t++) {
-		/* The order of the two replays differs from rank to rank. */
+		/* Ranks replay the two graphs in different orders. */
 		for (k = 0; k < 2; k++) {
 			g = k ^ (me->rank & 1);
 			base = (float)(me->rank + t + g);
@@ -91,8 +91,7 @@ static int run(struct client_rank *me)
 		NCCL(ncclCommDestroy(me->comms[g]));
 		me->comms[g] = NULL;
 		/*
-		 * A graph that outlives its communicator can be launched, without effect, and
-		 * destroyed.
+		 * A graph that outlives its communicator cannot be launched, and can be destroyed.
 		 */
 		if (g) {
 			EXPECT(cudaGraphLaunch(exec[g], s[g]) != cudaSuccess,

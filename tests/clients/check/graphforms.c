@@ -1,7 +1,7 @@
 /*
- * Graphs as programs make them beyond one stream: branches that fork and join by events, child
- * graphs, updates of executable graphs, single nodes that are changed or switched off, and replays
- * in different orders on different ranks, mixed with plain calls.
+ * Graphs beyond one stream, as programs make them: branches that fork and join by events, child
+ * graphs, updates of executable graphs, single nodes that are changed or disabled, and replays in
+ * different orders on different ranks, mixed with ordinary calls.
  */
 #include "../client.h"
 
@@ -71,8 +71,8 @@ static void nap(void *arg)
 }
 
 /*
- * Two branches with a communicator each; work after the join reads the results of both. Naps before
- * the fork and before the join: work that does not wait there is too early.
+ * Two branches with a communicator each. Work after the join reads the results of both. There are
+ * pauses before the fork and before the join, so that work that does not wait there is too early.
  */
 static int branches(struct bench *b)
 {
@@ -101,7 +101,7 @@ static int branches(struct bench *b)
 	}
 	CUDA(cudaEventRecord(join, b->s[1]));
 	CUDA(cudaStreamWaitEvent(b->s[0], join, 0));
-	/* After both: n times the sum of the first branch, and the copy of the second over it. */
+	/* After the join: an AllReduce of the first branch's result, and a copy of the second's. */
 	if (reduce(b, 0, b->buf[4], b->buf[4], b->s[0]) || copy(b->buf[1], b->buf[5], b->s[0]) ||
 	    make(b->s[0], &exec, NULL))
 		return -1;
@@ -123,7 +123,10 @@ static int branches(struct bench *b)
 	return 0;
 }
 
-/* A child graph twice, one after the other, and a group in it. */
+/*
+ * A graph that contains the same child graph twice, one after the other. The child contains a
+ * group.
+ */
 static int children(struct bench *b)
 {
 	cudaGraphExec_t exec;
@@ -174,7 +177,10 @@ static int capture(struct bench *b, float *in, float *out, int copies, cudaGraph
 	return 0;
 }
 
-/* An update takes the collective's new buffers; another shape is refused and changes nothing. */
+/*
+ * An update accepts new buffers of a collective. A graph of another shape is refused, and changes
+ * nothing.
+ */
 static int update(struct bench *b)
 {
 	cudaGraphExecUpdateResultInfo info;
@@ -207,7 +213,7 @@ static int update(struct bench *b)
 	return 0;
 }
 
-/* One collective of two is switched off, on all ranks; its parameters may not be changed. */
+/* One of two collectives is disabled, on all ranks. Its parameters must not be changed. */
 static int single(struct bench *b)
 {
 	cudaGraphNode_t nodes[4];
@@ -223,7 +229,10 @@ static int single(struct bench *b)
 	    reduce(b, 1, b->buf[0], b->buf[2], b->s[0]) || make(b->s[0], &exec, &graph))
 		return -1;
 	CUDA(cudaGraphGetNodes(graph, nodes, &nr));
-	/* On a GPU a captured collective is more than one node: nothing to switch off by itself. */
+	/*
+	 * On a GPU a captured collective consists of several nodes, so no single node can be
+	 * disabled.
+	 */
 	if (nr != 2)
 		goto out;
 	EXPECT(cudaGraphExecKernelNodeSetParams(exec, nodes[0], &p) != cudaSuccess,
@@ -244,7 +253,9 @@ out:
 	return 0;
 }
 
-/* Two graphs and a plain call, each on a stream of its own, in an order of each rank's own. */
+/*
+ * Two graphs and an ordinary call, each on a stream of its own, in a different order on each rank.
+ */
 static int disorder(struct bench *b)
 {
 	uint64_t rng = client_seed(client_seed_value, (uint64_t)b->me->rank, 77);
@@ -257,7 +268,7 @@ static int disorder(struct bench *b)
 			return -1;
 	for (k = 0; k < 2; k++) {
 		CUDA(cudaStreamBeginCapture(b->s[k], cudaStreamCaptureModeThreadLocal));
-		/* With other work around it, it stays a graph. */
+		/* With other work around the collective it stays a graph. */
 		if (copy(b->buf[3 + k], b->buf[k], b->s[k]) ||
 		    reduce(b, k, b->buf[3 + k], b->buf[k], b->s[k]) ||
 		    make(b->s[k], &exec[k], NULL))

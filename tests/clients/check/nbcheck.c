@@ -1,11 +1,11 @@
 /*
- * Non-blocking communicators (ncclConfig_t.blocking = 0): no call waits, ncclInProgress is left by
- * polling ncclCommGetAsyncError; init, collectives, groups, split, finalize; abort while the others
- * never reach the rendezvous.
+ * Non-blocking communicators (ncclConfig_t.blocking = 0). No call waits, and polling
+ * ncclCommGetAsyncError() ends ncclInProgress: init, collectives, groups, split, finalize; abort
+ * while the others never reach the rendezvous.
  */
 #include "../client.h"
 
-/* A call on a non-blocking communicator may say that it is still at work. */
+/* A call on a non-blocking communicator may return ncclInProgress. */
 #define STARTED(call)                                                                              \
 	do {                                                                                       \
 		ncclResult_t s_ = (call);                                                          \
@@ -27,7 +27,7 @@ static int run(struct client_rank *me)
 	CUDA(cudaMalloc((void **)&buf, 4096));
 	config.blocking = 0;
 
-	/* A rendezvous that never completes: init returns, abort ends it. */
+	/* The rendezvous never completes: init returns, and abort ends it. */
 	STARTED(ncclCommInitRankConfig(&me->comms[1], me->nr_ranks + 1, client_ids[1], me->rank,
 				       &config));
 	NCCL(ncclCommGetAsyncError(me->comms[1], &state));
@@ -58,7 +58,7 @@ static int run(struct client_rank *me)
 		EXPECT(out[0] == (float)(n * (n + 1) / 2) && out[1] == (float)n, "%g %g", out[0],
 		       out[1]);
 	}
-	/* The parent says when the child is there. */
+	/* The state of the parent shows when the child exists. */
 	STARTED(ncclCommSplit(me->comms[0], 0, me->rank, &child, &config));
 	if (client_settle(me->comms[0]))
 		return -1;

@@ -1,8 +1,9 @@
 /*
- * Communicators that ask for a network by name (ncclConfig_t's netName), NET_NAMES:
- * comma-separated, "" any. For each a communicator of all ranks, and one that is split from the
- * first and asks for itself; collectives take turns on all of them. Those of the first name are
- * called (commName) "net0", those of the second "net1", and so on, for rules of DFSHIM_NET.
+ * Communicators that ask for a network by name (ncclConfig_t's netName). NET_NAMES: comma-separated
+ * names; an empty one means any network. For each name there is a communicator of all ranks, and
+ * one that is split from the first communicator and asks for the network itself. Collectives use
+ * all of them in turn. Both communicators of the first name are called "net0" (commName), those of
+ * the second "net1", and so on, for rules of DFSHIM_NET.
  */
 #include "../client.h"
 

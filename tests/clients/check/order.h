@@ -1,13 +1,14 @@
 /*
- * The programs of ordercheck.c: what happens before what in them, by CUDA's rules and NCCL's, and
- * the reference, which executes them step by step for all ranks. order_make.h generates them.
+ * The programs of ordercheck.c: which step happens before which by CUDA's rules and NCCL's, and the
+ * reference, which executes them step by step for all ranks. order_make.h generates programs.
  */
 #ifndef CLIENT_ORDER_H
 #define CLIENT_ORDER_H
 
 #include "../client.h"
 
-#define CELLS	   96 /* of one memory: the rank's device, pinned memory, the second device */
+/* cells of each memory: the rank's device, pinned memory, the second device */
+#define CELLS	   96
 #define NR_CELLS   (3 * CELLS)
 #define NR_STREAMS 9
 #define NR_OWN	   6 /* streams of the rank's device */
@@ -18,7 +19,7 @@
 #define MAX_RANKS  8
 #define MAX_OPS	   192
 #define MAX_STEPS  640
-#define MAX_RUN	   12 /* cells of one range */
+#define MAX_RUN	   12 /* most cells of one range */
 
 enum what {
 	COLL,
@@ -62,7 +63,7 @@ struct step {
 	int stream, stream2, event, comm, root, form;
 	struct range src, dst, src2, dst2;
 	uint64_t value;
-	int expect; /* LOOK: index of the first expected value */
+	int expect; /* for LOOK: index of the first expected value */
 };
 
 struct set {
@@ -81,7 +82,7 @@ struct plan {
 	struct op ops[MAX_OPS];
 	int nr_ops;
 	struct set stream[NR_STREAMS], event[NR_EVENTS], comm[2], host;
-	struct set seen; /* by probe() */
+	struct set seen; /* operations that probe() has tested */
 	int recorded[NR_EVENTS];
 	uint64_t mem[MAX_RANKS][NR_CELLS];
 	uint64_t expect[MAX_STEPS * MAX_RUN];
@@ -89,9 +90,8 @@ struct plan {
 	uint64_t rng;
 	int rank, nr_ranks;
 	/*
-	 * In every other program the order of a communicator over streams is not relied upon: then
-	 * more collectives may change places, because none passes on to another stream what was
-	 * before it.
+	 * In every other program the order of a communicator over streams is not used. Then more
+	 * collectives may be exchanged, because none passes its predecessors on to another stream.
 	 */
 	int loose;
 };
@@ -221,7 +221,7 @@ static void apply(struct plan *p, const struct step *s)
 	}
 }
 
-/* ---- what happens before what ---------------------------------------------------------------- */
+/* ---- happens-before -------------------------------------------------------------------------- */
 
 static int rnd(struct plan *p, int n)
 {
@@ -238,7 +238,7 @@ static int legacy_of(int s)
 	return s < NR_OWN ? LEGACY : LEGACY2;
 }
 
-/* The set that work put on the stream now follows. */
+/* Returns the operations that work put on the stream now must follow. */
 static struct set position(const struct plan *p, int s)
 {
 	struct set set = p->stream[s];
@@ -289,7 +289,10 @@ static void wait_event(struct plan *p, int event, int stream)
 	join(&p->stream[stream], &p->event[event]);
 }
 
-/* Adds the operation, after events that order it behind what it would race with. -1: no room. */
+/*
+ * Adds the operation. Adds events before it where it would otherwise race with earlier operations.
+ * Returns -1 if there is no room.
+ */
 static int add(struct plan *p, const struct step *s)
 {
 	struct op *o = &p->ops[p->nr_ops];
@@ -342,7 +345,7 @@ static int add(struct plan *p, const struct step *s)
 	to = step_new(p, s->what);
 	*to = *s;
 	i = p->nr_ops++;
-	/* On ranks that are not of the third communicator the operation orders nothing. */
+	/* On ranks outside the third communicator the operation orders nothing. */
 	if (s->what != COLL || s->comm < 2)
 		join(&p->stream[s->stream], &o->before);
 	p->stream[s->stream].w[i / 64] |= 1ull << i % 64;

@@ -1,6 +1,6 @@
 /*
- * Random programs of ordercheck.c (order.h), free of races by construction: what a step touches is
- * picked from what happens before it.
+ * Random programs of ordercheck.c (order.h). They are free of races, because order.h's add() orders
+ * conflicting operations by events.
  */
 #ifndef CLIENT_ORDER_MAKE_H
 #define CLIENT_ORDER_MAKE_H
@@ -12,7 +12,7 @@ static struct range pick(struct plan *p, int where, int n)
 	return (struct range){where * CELLS + rnd(p, CELLS - n + 1), n};
 }
 
-/* One that is clear of another. */
+/* Returns a range that does not overlap `of` and `of2`. */
 static struct range pick_clear(struct plan *p, int where, int n, struct range of, struct range of2)
 {
 	struct range r;
@@ -100,7 +100,8 @@ static int make_op(struct plan *p)
 }
 
 /*
- * Work on the stream that would see if one of the latest operations of the set were not finished.
+ * Adds work to the stream that shows whether one of the latest operations of the set is not
+ * finished.
  */
 static void probe(struct plan *p, const struct set *set, int stream)
 {
@@ -160,7 +161,7 @@ static void make_sync(struct plan *p)
 		break;
 	default:
 		/*
-		 * A look at what nothing in flight writes; by a copy, which is a wait too, or
+		 * Reads memory that no operation in flight writes: by a copy, which also waits, or
 		 * directly.
 		 */
 		s = step_new(p, LOOK);
@@ -171,7 +172,7 @@ static void make_sync(struct plan *p)
 		s->form = rnd(p, 3);
 		if (s->form == 2)
 			s->stream =
-				rnd(p, NR_OWN); /* cudaMemcpyAsync to memory that is not pinned */
+				rnd(p, NR_OWN); /* cudaMemcpyAsync() to memory that is not pinned */
 		if (s->form == 1 && s->src.at / CELLS != 1)
 			s->form = 0;
 		set = s->form == 1 ? p->host : position(p, s->stream);
@@ -225,7 +226,7 @@ static int same_signature(const struct step *a, const struct step *b)
 	return a->comm == b->comm && a->kind == b->kind && a->src.n == b->src.n;
 }
 
-/* May this rank give out the two the other way round? */
+/* Whether this rank may exchange the two operations. */
 static int independent(const struct plan *p, const struct step *a, const struct step *b)
 {
 	if (a->what != COLL || b->what != COLL || same_signature(a, b) ||

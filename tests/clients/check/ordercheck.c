@@ -1,21 +1,21 @@
 /*
- * Stream order, by random programs. Every rank does the same random program on a few streams (of
- * every kind, on two devices), communicators and events: collectives, copies, fills, host
+ * Stream order, by random programs. Every rank executes the same random program on a few streams
+ * (of every kind, on two devices), communicators and events: collectives, copies, fills, host
  * functions, graphs, memory that is allocated and freed in between, all on random ranges of the
- * same small memory, and synchronisations of every kind. The generator knows by CUDA's rules and
- * NCCL's what happens before what, and orders by an event what would otherwise be a race. So
- * executing the program step by step is the reference, and every value that the host may read must
- * be the reference's. Ranks wait at random places, and neighbouring collectives that are
- * independent change places at random.
+ * same small memory, and synchronisations of every kind. The generator knows from CUDA's rules and
+ * NCCL's which step happens before which, and adds events where there would be a race. So executing
+ * the program step by step is the reference, and every value that the program reads must be the
+ * reference's. Ranks pause at random places. Neighbouring collectives that are independent are
+ * exchanged at random.
  *
- * ORDER_PROGRAMS: their number (60). ORDER_KEEP=1: nothing changes places. ORDER_ONLY=K: only
- * program K, printed; ORDER_OPS=N: only its first N operations.
+ * ORDER_PROGRAMS: number of programs (60). ORDER_KEEP=1: no exchanges. ORDER_ONLY=K: only program
+ * K, which is printed. ORDER_OPS=N: only its first N operations.
  */
 #include "order_make.h"
 
 static int nr_programs = 60, keep, only = -1, max_ops = MAX_OPS;
 
-/* ---- doing it -------------------------------------------------------------------------------- */
+/* ---- execution ------------------------------------------------------------------------------- */
 
 struct call {
 	uint64_t *p, value;
@@ -91,7 +91,7 @@ static int coll(struct me *me, const struct step *s)
 	return 0;
 }
 
-/* The memory goes while all of it is in flight. */
+/* The memory is freed while the work that uses it is in flight. */
 static int temp(struct me *me, const struct step *s)
 {
 	cudaStream_t stream = me->streams[s->stream];
@@ -233,7 +233,7 @@ static int act(struct me *me, const struct plan *p, const struct step *s, int pr
 	cudaStream_t stream = me->streams[s->stream];
 	struct call *c = &me->calls[nr];
 
-	/* The default streams are those of the current device. */
+	/* The default streams belong to the current device. */
 	CUDA(cudaSetDevice(s->stream < NR_OWN && s->event < NR_OWN_EV ? me->device : me->second));
 	switch (s->what) {
 	case COLL:
@@ -354,8 +354,8 @@ static int run(struct client_rank *rank)
 	CUDA(cudaGetDeviceCount(&nr));
 	me->second = (rank->device + client_job.nr_local_ranks) % nr;
 	/*
-	 * A second device that is another rank's would make their default streams wait for each
-	 * other.
+	 * If the second device were another rank's, the default streams of both ranks would wait
+	 * for each other.
 	 */
 	EXPECT(nr >= 2 * client_job.nr_local_ranks, "%d devices", nr);
 	for (i = 0; i < NR_STREAMS; i++) {
@@ -392,7 +392,7 @@ static int run(struct client_rank *rank)
 	me->comms[2] = rank->comms[2];
 	for (i = 0; i < nr_programs; i++)
 		if ((only < 0 || i == only) && one_program(me, p, i)) {
-			/* The others may wait for this rank in a call that nothing ends. */
+			/* The others may wait for this rank in a call that never returns. */
 			fprintf(stderr, "ordercheck: FAILED: seed %llu: %s\n",
 				(unsigned long long)client_seed_value, client_text);
 			_exit(client_status);

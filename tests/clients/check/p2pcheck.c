@@ -1,11 +1,11 @@
 /*
- * Point-to-point as NCCL programs use it: ring, all-to-all of uneven sizes by groups, to self, zero
- * bytes, several messages to one peer in order, and small ungrouped sends that must not wait for
- * their receives (send; receive on both sides).
+ * Point-to-point as NCCL programs use it: a ring, an all-to-all of different sizes by groups,
+ * messages to the rank itself, zero bytes, several messages to one peer in order, and small
+ * ungrouped sends that must not wait for their receives (send, then receive, on both sides).
  */
 #include "../client.h"
 
-#define MOST 65536 /* elements of a message */
+#define MOST 65536 /* most elements of a message */
 
 static int value(int from, int to, int nr, size_t i)
 {
@@ -15,7 +15,7 @@ static int value(int from, int to, int nr, size_t i)
 }
 
 struct ends {
-	int *send, *recv; /* device: nr_ranks messages of MOST */
+	int *send, *recv; /* on the device: nr_ranks messages of MOST elements */
 	int *host;
 	cudaStream_t stream;
 	ncclComm_t comm;
@@ -33,7 +33,10 @@ static int fill(struct client_rank *me, struct ends *e, int to, int nr, size_t n
 	return 0;
 }
 
-/* Checks the data of a peer, at an offset of its message area. */
+/*
+ * Checks a message of rank `from`, at element `at` of its area. With `last`, also checks the
+ * element after the message.
+ */
 static int check(struct client_rank *me, struct ends *e, int from, int nr, size_t at, size_t n,
 		 int last)
 {
@@ -67,7 +70,7 @@ static int ring(struct client_rank *me, struct ends *e, size_t n)
 	return check(me, e, prev, 1, 0, n, 1);
 }
 
-/* Every pair, itself included, with a size of its own; some are zero. */
+/* Each pair of ranks, also a rank with itself, has a size of its own. Some are zero. */
 static size_t pair_count(int from, int to, int round)
 {
 	uint64_t s = client_seed(client_seed_value + 99, (uint64_t)from << 32 | (uint32_t)to,

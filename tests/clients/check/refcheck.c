@@ -1,19 +1,20 @@
 /*
- * Whose memory is it? Ranks are threads of one process that may read each other's buffers. In each
- * round they make a communicator and run operations that take a while; when an operation has ended
- * on a rank, that rank writes to its buffers at once, which must not be seen by another, nor be
- * overwritten. In every other round a rank aborts its communicator in the middle instead, writes to
- * its buffers and frees them, and the others abort theirs some time later.
+ * When do buffers belong to the program again? Ranks are threads of one process, which may read
+ * each other's buffers. In each round they create a communicator and execute operations that take
+ * some time. As soon as an operation has ended on a rank, the rank overwrites its buffers. No other
+ * rank may see these bytes, and no operation may overwrite them. In every other round one rank
+ * aborts its communicator in the middle instead, overwrites its buffers and frees them, and the
+ * others abort theirs some time later.
  */
 #include "../client.h"
 
 #define ROUNDS 40
-#define MOST   (1 << 20) /* elements of a rank's part */
+#define MOST   (1 << 20) /* most elements of a rank's part */
 
 enum { SEND_RECV, ALL_REDUCE, IN_PLACE, ALL_GATHER, BROADCAST, ALL_TO_ALL, NR_KINDS };
 
 static ncclUniqueId id;
-static int aborted; /* the round; atomic */
+static int aborted; /* the last round in which a rank has aborted; atomic */
 
 static int value(int round, int rank, size_t i)
 {
@@ -57,7 +58,7 @@ static int issue(struct client_rank *me, int kind, int *in, int *out, size_t n, 
 	return 0;
 }
 
-/* Element i of the result. */
+/* Returns element i of the result. */
 static int expected(const struct client_rank *me, int kind, int round, size_t n, size_t i)
 {
 	int nr = me->nr_ranks, sum = 0, k;
@@ -79,7 +80,7 @@ static int expected(const struct client_rank *me, int kind, int round, size_t n,
 	}
 }
 
-/* The round that is aborted by a rank has been, on this rank. */
+/* Aborts this rank's communicator: one rank first, the others after it. */
 static int abort_in_the_middle(struct client_rank *me, int round, uint64_t *random)
 {
 	struct timespec pause = {0, 20000};
@@ -89,20 +90,20 @@ static int abort_in_the_middle(struct client_rank *me, int round, uint64_t *rand
 		while (__atomic_load_n(&aborted, __ATOMIC_RELAXED) != round && !client_failed())
 			nanosleep(&pause, NULL);
 	/*
-	 * Within a process it takes a millisecond; between nodes, where connectors are new,
-	 * several.
+	 * Within a process the operation takes a millisecond; between nodes, where connectors are
+	 * new, several.
 	 */
 	pause.tv_nsec = (long)(client_random(random) % (round % 4 == 1 ? 1500000 : 15000000));
 	nanosleep(&pause, NULL);
 	me->comms[1] = NULL;
 	NCCL(ncclCommAbort(c));
-	/* Relaxed: nothing is to be ordered by it but what the library orders itself. */
+	/* RELAXED: only the library's own synchronisation must order accesses here. */
 	if (me->rank == round / 2 % me->nr_ranks)
 		__atomic_store_n(&aborted, round, __ATOMIC_RELAXED);
 	return 0;
 }
 
-/* The data that the rank has written is still there some time later. */
+/* Checks that the bytes that the rank has written are unchanged some time later. */
 static int is_left_alone(struct client_rank *me, int round, const int *buf, int *host, size_t n,
 			 int byte)
 {

@@ -1,10 +1,14 @@
 /*
- * Communicators made from communicators: ncclCommSplit with colours and keys, no colour, shrink,
- * revoke, finalize, destroy, and abort while an operation waits for a rank that never arrives.
+ * Communicators made from communicators: ncclCommSplit with colours and keys, without a colour,
+ * shrink, revoke, finalize, destroy, and abort while an operation waits for a rank that never
+ * arrives.
  */
 #include "../client.h"
 
-/* The sum over the communicator of (value of each member); *out on success. */
+/*
+ * Computes the sum of `value` over the members of the communicator. Returns 0 and sets *out on
+ * success.
+ */
 static int sum(ncclComm_t comm, cudaStream_t s, float value, float *out)
 {
 	float *buf;
@@ -35,7 +39,7 @@ static int split(struct client_rank *me, cudaStream_t s)
 	int nr = me->nr_ranks, parity = me->rank % 2, members = (nr + !parity) / 2, r;
 	float want = 0, got;
 
-	/* Two halves, in reverse order of rank. */
+	/* Two halves, in the reverse order of ranks. */
 	NCCL(ncclCommSplit(me->comms[0], parity, -me->rank, &child, NULL));
 	me->comms[1] = child;
 	if (place(child, members, members - 1 - me->rank / 2))
@@ -46,7 +50,7 @@ static int split(struct client_rank *me, cudaStream_t s)
 		return -1;
 	EXPECT(got == want, "sum of a half is %g, not %g", got, want);
 
-	/* A child of the child; some get none. */
+	/* A child of the child; some ranks get none. */
 	NCCL(ncclCommSplit(child, me->rank < 2 ? 0 : NCCL_SPLIT_NOCOLOR, 0, &me->comms[2], NULL));
 	EXPECT(!me->comms[2] == (me->rank >= 2), "no colour gives %p", (void *)me->comms[2]);
 	if (me->comms[2]) {
@@ -59,7 +63,7 @@ static int split(struct client_rank *me, cudaStream_t s)
 	NCCL(ncclCommDestroy(child));
 	me->comms[1] = NULL;
 
-	/* Equal keys: the parent's order. */
+	/* With equal keys the parent's order stays. */
 	NCCL(ncclCommSplit(me->comms[0], 7, 0, &me->comms[1], NULL));
 	if (place(me->comms[1], nr, me->rank) || sum(me->comms[1], s, 1, &got))
 		return -1;
@@ -70,7 +74,7 @@ static int split(struct client_rank *me, cudaStream_t s)
 	return 0;
 }
 
-/* The last rank is left out. */
+/* Leaves the last rank out. */
 static int shrink(struct client_rank *me, cudaStream_t s)
 {
 	int gone[1] = {me->nr_ranks - 1};
@@ -87,7 +91,7 @@ static int shrink(struct client_rank *me, cudaStream_t s)
 	return 0;
 }
 
-/* All ranks but one wait in an all-reduce; abort must let the stream go. */
+/* All ranks but one wait in an AllReduce. The abort must end their streams' wait. */
 static int abort_waiting(struct client_rank *me, cudaStream_t s)
 {
 	struct timespec pause = {0, 20000000};
@@ -113,7 +117,7 @@ static int abort_waiting(struct client_rank *me, cudaStream_t s)
 	return 0;
 }
 
-/* Revoke: what waits ends, new operations are refused, a shrunk communicator goes on. */
+/* After a revoke, waiting operations end, new ones are refused, and a shrunk communicator works. */
 static int revoke_and_shrink(struct client_rank *me, cudaStream_t s)
 {
 	int gone[1] = {me->nr_ranks - 1};

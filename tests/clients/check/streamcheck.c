@@ -1,22 +1,22 @@
 /*
- * How a program sees streams and events around collectives that its peers begin late: times of
+ * Streams and events around collectives that peers start late, as a program sees them: times of
  * events, calls that must or must not wait for pending work, threads that share a communicator,
  * priorities. Two ranks in one process, so that each can set a flag for the other.
  *
  * STREAM_ONLY=NAME: one part. The parts "priority", "behind_data", "behind_work", "behind_peer" and
- * "inherited" are for DFSHIM_ORDER=priority and run only when they are named (the last two also
- * with a process for each rank, "inherited" with any number of ranks), and so does "reset", after
- * which the device is no longer usable.
+ * "inherited" need DFSHIM_ORDER=priority and run only if they are named. The last two also run with
+ * a process for each rank, "inherited" with any number of ranks. "reset" runs only if it is named,
+ * too, because the device is not usable afterwards.
  */
 #include "../client.h"
 
 #define N	1024
 #define TURNS	8
 #define NR_LOWS 20
-#define BIG                                                                                        \
-	((size_t)80000) /* several slices: between two of them another operation may overtake it */
+/* Several slices, so that another operation can overtake it between two of them. */
+#define BIG ((size_t)80000)
 
-static int flags[16]; /* set by one rank for the other */
+static int flags[16]; /* each is set by one rank for the other */
 
 static void tell(int flag)
 {
@@ -45,7 +45,7 @@ struct bench {
 	float *x, *y, *z, *w; /* N elements each */
 };
 
-/* Both ranks are here, and no flag is set. */
+/* Waits for both ranks, and clears all flags. */
 static int begin(void)
 {
 	if (client_barrier_wait(&client_ranks_barrier))
@@ -83,7 +83,7 @@ static int sum(const float *in, float *out, ncclComm_t comm, cudaStream_t s)
 }
 
 /*
- * Both ranks have the same device: its legacy stream is one for both, and so is what waits for the
+ * Whether both ranks have the same device. Then they share its legacy stream, and waits for the
  * device.
  */
 static int share_device(const struct bench *b)
@@ -95,7 +95,8 @@ static int share_device(const struct bench *b)
 }
 
 /*
- * Opposite orders around an event of the default kind: it orders nothing that no program can see.
+ * Opposite orders with an event of the default kind in between: the event must not add an order
+ * that a program could not see.
  */
 static int opposite(struct bench *b)
 {
@@ -107,8 +108,8 @@ static int opposite(struct bench *b)
 		CUDA(cudaEventCreate(&e[i]));
 	for (i = 0; i < TURNS; i++) {
 		/*
-		 * The legacy stream too; one that ranks share would have what one is to wait for
-		 * behind the other's.
+		 * Also on the legacy stream, unless the ranks share it: then each rank's wait would
+		 * include the other rank's work.
 		 */
 		cudaStream_t s = i % 2 || share_device(b) ? b->s : NULL;
 
@@ -135,7 +136,7 @@ static int opposite(struct bench *b)
 	return 0;
 }
 
-/* An event behind a collective is not there before the collective is, and has its time. */
+/* An event after a collective is not complete before the collective is, and has its time. */
 static int elapsed(struct bench *b)
 {
 	enum { BEFORE, AFTER, ON_T, AGAIN, NR };
@@ -160,8 +161,8 @@ static int elapsed(struct bench *b)
 		}
 		CUDA(cudaEventRecord(e[BEFORE], b->s));
 		/*
-		 * The event is recorded before the peer continues: a stream may be late on a busy
-		 * machine.
+		 * The event is recorded before the peer continues, because a stream may be late on
+		 * a busy machine.
 		 */
 		CUDA(cudaEventSynchronize(e[BEFORE]));
 		if (sum(b->x, b->y, b->a, b->s))
@@ -171,7 +172,7 @@ static int elapsed(struct bench *b)
 		EXPECT(cudaEventElapsedTime(&ms, e[BEFORE], e[AFTER]) == cudaErrorNotReady,
 		       "turn %d: a time too early", i);
 		(void)cudaGetLastError();
-		/* By what another stream waits for, too. */
+		/* Also through an event that another stream waits for. */
 		CUDA(cudaStreamWaitEvent(b->t, e[AFTER], 0));
 		CUDA(cudaEventRecord(e[ON_T], b->t));
 		if (i % 2)
@@ -204,7 +205,7 @@ static int elapsed(struct bench *b)
 		CUDA(cudaEventElapsedTime(&ms, e[AFTER], e[AGAIN]));
 		EXPECT(ms >= 0, "turn %d: %g ms to the next event of the stream", i, ms);
 	}
-	/* Recorded again where nothing is pending: the new time counts. */
+	/* The event is recorded again without pending work: the new time counts. */
 	if (!b->me->rank) {
 		CUDA(cudaEventRecord(e[AFTER], b->t));
 		CUDA(cudaEventSynchronize(e[AFTER]));
@@ -217,8 +218,8 @@ static int elapsed(struct bench *b)
 }
 
 /*
- * Calls that never promised to wait return although a collective is pending; memory is where it
- * was.
+ * Calls that never promised to wait return although a collective is pending. Freed memory stays in
+ * place until then.
  */
 static int pending(struct bench *b)
 {
@@ -237,9 +238,9 @@ static int pending(struct bench *b)
 		CUDA(cudaHostUnregister(host));
 		CUDA(cudaMallocHost((void **)&q, 1 << 16));
 		CUDA(cudaFreeHost(q));
-		CUDA(cudaFree(p)); /* what the collective reads */
+		CUDA(cudaFree(p)); /* the collective reads this memory */
 		CUDA(cudaMalloc((void **)&q, N * sizeof(float)));
-		if (put(q, 9)) /* on the legacy stream, which b->s does not wait for */
+		if (put(q, 9)) /* uses the legacy stream, which b->s does not wait for */
 			return -1;
 		EXPECT(cudaStreamQuery(b->s) == cudaErrorNotReady, "not pending any more");
 		(void)cudaGetLastError();
@@ -254,7 +255,7 @@ static int pending(struct bench *b)
 	return 0;
 }
 
-/* An allocation that has room only when what was freed is no longer in use waits for that. */
+/* An allocation that has room only after freed memory is unused waits for that. */
 static int pressure(struct bench *b)
 {
 	size_t room, all;
@@ -271,8 +272,8 @@ static int pressure(struct bench *b)
 			return -1;
 		CUDA(cudaStreamSynchronize(b->s));
 		/*
-		 * The next allocation could lie in the middle of that room, where both have one
-		 * device.
+		 * If both ranks have one device, the next allocation could be placed in the middle
+		 * of that room.
 		 */
 		return await(2);
 	}
@@ -293,7 +294,7 @@ static int pressure(struct bench *b)
 	return 0;
 }
 
-/* Threads that issue collectives of one communicator at the same time. */
+/* Threads issue collectives of one communicator at the same time. */
 #define THREADS 3
 
 struct sharer {
@@ -320,7 +321,7 @@ static int share(const struct sharer *h)
 	for (k = 0; k < n; k++)
 		host[k] = 1;
 	CUDA(cudaMemcpyAsync(buf, host, n * sizeof(float), cudaMemcpyHostToDevice, s));
-	/* Each doubles what the one before it left. */
+	/* Each AllReduce doubles the result of the one before it. */
 	for (i = 0; i < 20; i++)
 		NCCL(ncclAllReduce(buf, buf, n, ncclFloat, ncclSum, h->b->a, s));
 	CUDA(cudaMemcpyAsync(host, buf, n * sizeof(float), cudaMemcpyDeviceToHost, s));
@@ -340,9 +341,9 @@ static void *sharing(void *arg)
 }
 
 /*
- * No thread allocates while some thread's stream waits for a collective that another rank's thread
- * has yet to begin: where the driver's allocation waits for the device, that is a deadlock by
- * CUDA's rules, with every executor.
+ * No thread allocates while a stream waits for a collective that another rank's thread has not
+ * started yet. If the driver's allocation waited for the device, that would be a deadlock by CUDA's
+ * rules, with every executor.
  */
 static int threads(struct bench *b)
 {
@@ -373,9 +374,9 @@ static int threads(struct bench *b)
 }
 
 /*
- * On rank 0 many collectives of low priority, and at last one of high priority, wait for one whose
- * peer is late. Each is a communicator of one rank, so nothing holds it up after that. The
- * scheduler decides in which order they are executed then, and the trace shows it
+ * On rank 0 many collectives of low priority, and finally one of high priority, wait for a
+ * collective whose peer is late. Each of them has a communicator of one rank, so nothing else
+ * delays it. The scheduler then decides in which order they are executed, and the trace shows it
  * (tests/smoke/t_streams.sh). The signature of the urgent one was first used on the stream of low
  * priority.
  */
@@ -403,7 +404,7 @@ static int priority(struct bench *b)
 	CUDA(cudaMalloc((void **)&data, (NR_LOWS + 2) * BIG * sizeof(float)));
 	NCCL(ncclAllReduce(data, data + BIG, BIG - 1, ncclFloat, ncclSum, one[1], low));
 	CUDA(cudaStreamSynchronize(low));
-	/* All the others read what this one writes. */
+	/* All the others read the result of this one. */
 	if (sum(b->x, data, b->a, low))
 		return -1;
 	CUDA(cudaEventRecord(e, low));
@@ -426,9 +427,9 @@ out:
 }
 
 /*
- * An urgent operation behind one of low priority, with NR_LOWS of a priority between the two before
- * both. How it stands behind it: it reads what that one writes, or (work) there is a fill between
- * them on its stream.
+ * An urgent operation follows one of low priority, and NR_LOWS operations of medium priority were
+ * submitted before both. The urgent one reads the result of that one; or, with `work`, a fill on
+ * its stream follows that one.
  */
 static int behind(struct bench *b, int work)
 {
@@ -455,11 +456,11 @@ static int behind(struct bench *b, int work)
 	CUDA(cudaEventCreateWithFlags(&after, cudaEventDisableTiming));
 	CUDA(cudaMalloc((void **)&data, (NR_LOWS + 4) * BIG * sizeof(float)));
 	mine = data + (NR_LOWS + 1) * BIG;
-	/* Their first use is over: they are connected. */
+	/* The first use of these signatures connects them. */
 	NCCL(ncclAllReduce(data, mine, BIG, ncclFloat, ncclSum, one[1], low));
 	NCCL(ncclAllReduce(mine + BIG, mine + 2 * BIG, BIG - 1, ncclFloat, ncclSum, one[1], low));
 	CUDA(cudaStreamSynchronize(low));
-	/* Those between and the one of low priority read what this one writes. */
+	/* All following operations read the result of this one. */
 	if (sum(b->x, data, b->a, low))
 		return -1;
 	CUDA(cudaEventRecord(e, low));
@@ -499,9 +500,9 @@ static int behind_work(struct bench *b)
 }
 
 /*
- * On rank 1 an urgent operation stands behind one of low priority, whose other end, rank 0, has
- * NR_LOWS of a priority between the two before it. All of rank 0's wait for one that rank 1 begins
- * late: then the scheduler decides the order.
+ * On rank 1 an urgent operation follows one of low priority. On rank 0, the other end of the
+ * latter, NR_LOWS operations of medium priority were submitted before it. All of rank 0's wait for
+ * one that rank 1 starts late: then the scheduler decides the order.
  */
 static int behind_peer(struct bench *b)
 {
@@ -520,7 +521,7 @@ static int behind_peer(struct bench *b)
 	CUDA(cudaEventCreateWithFlags(&after, cudaEventDisableTiming));
 	CUDA(cudaMalloc((void **)&data, (NR_LOWS + 3) * BIG * sizeof(float)));
 	mine = data + (NR_LOWS + 1) * BIG;
-	/* Its first use is over: it is connected. */
+	/* The first use of this signature connects it. */
 	NCCL(ncclAllReduce(data, mine, BIG, ncclFloat, ncclSum, b->a, low));
 	CUDA(cudaStreamSynchronize(low));
 	if (!b->me->rank) {
@@ -538,12 +539,12 @@ static int behind_peer(struct bench *b)
 		CUDA(cudaStreamWaitEvent(high, after, 0));
 		NCCL(ncclAllReduce(mine, mine + BIG, BIG - 1, ncclFloat, ncclSum, one, high));
 	}
-	/* The other rank has reached this place. */
+	/* Returns when the other rank has reached this place. */
 	if (sum(b->z, b->w, both, b->s))
 		return -1;
 	if (b->me->rank) {
 		CUDA(cudaStreamSynchronize(b->s));
-		/* Rank 0 is informed of it meanwhile. */
+		/* Meanwhile rank 0 is informed about the priority. */
 		usleep(300000);
 		if (sum(b->x, b->y, b->b, mid))
 			return -1;
@@ -564,10 +565,10 @@ static int behind_peer(struct bench *b)
 #define LENDING_DEPTH 8
 
 /*
- * Operations on streams of three priorities, at random, each of which reads the result of an
- * earlier one, often on another stream. Inherited priorities go from rank to rank while other
- * operations are submitted. A rank pauses now and then, so it hears of operations that it has not
- * submitted yet.
+ * Random operations on streams of three priorities. Each reads the result of an earlier one, often
+ * on another stream. Inherited priorities pass from rank to rank while other operations are
+ * submitted. A rank pauses from time to time, so it receives priorities for operations that it has
+ * not submitted yet.
  */
 static int inherited(struct bench *b)
 {
@@ -600,7 +601,7 @@ static int inherited(struct bench *b)
 			CUDA(cudaStreamWaitEvent(streams[on], e[from - 1], 0));
 		if (client_random(&own) % 8 == 0)
 			usleep((unsigned)(client_random(&own) % 500));
-		/* Its input was written on the same stream, or is waited for. */
+		/* Its input was written on the same stream, or the stream waits for it. */
 		if (sum(data + (size_t)from * N, data + (size_t)(i + 1) * N, comm, streams[on]))
 			return -1;
 		CUDA(cudaEventRecord(e[i], streams[on]));
@@ -620,7 +621,7 @@ static int inherited(struct bench *b)
 	return 0;
 }
 
-/* cudaDeviceReset waits for what is pending. */
+/* cudaDeviceReset() waits for pending work. */
 static int reset(struct bench *b)
 {
 	if (begin() || put(b->x, 1))
@@ -648,7 +649,7 @@ static int reset(struct bench *b)
 static const struct part {
 	const char *name;
 	int (*run)(struct bench *b);
-	int named; /* only when it is asked for */
+	int named; /* runs only if it is named */
 } parts[] = {
 	{"opposite", opposite, 0},
 	{"elapsed", elapsed, 0},
@@ -664,7 +665,8 @@ static const struct part {
 };
 
 /*
- * Communicators of devices that were reset: nothing can be destroyed there, and they are no leak.
+ * Communicators of devices that were reset. They cannot be destroyed; this keeps them reachable for
+ * leak checkers.
  */
 ncclComm_t left_behind[16][2];
 
@@ -691,7 +693,7 @@ static int run(struct client_rank *me)
 		if (only ? strcmp(only, parts[i].name) : parts[i].named)
 			continue;
 		if (parts[i].run(&b)) {
-			/* The other rank may now wait for this one for ever. */
+			/* The other rank may now wait for this one forever. */
 			fprintf(stderr, "streamcheck: rank %d: %s failed: %s\n", me->rank,
 				parts[i].name, client_text);
 			return -1;

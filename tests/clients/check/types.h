@@ -1,6 +1,6 @@
 /*
- * NCCL's twelve types on the host, from their bit formats alone: what a reference result is
- * computed with. Floating types take their values from nine numbers that all of them can represent.
+ * NCCL's twelve types on the CPU, from their bit formats alone, for reference results. Floating
+ * point types get their values from nine numbers that all of them can represent.
  */
 #ifndef CLIENT_TYPES_H
 #define CLIENT_TYPES_H
@@ -17,7 +17,7 @@ struct type_info {
 	ncclDataType_t type;
 	int bytes;
 	int is_float, is_signed;
-	int man_bits, exp_bits; /* floating types */
+	int man_bits, exp_bits; /* for floating point types */
 };
 
 static const struct type_info type_infos[NR_TYPES] = {
@@ -57,7 +57,7 @@ static inline double type_decode(const struct type_info *t, uint64_t bits)
 	return sign * ldexp((double)(man | 1ull << t->man_bits), e - bias - t->man_bits);
 }
 
-/* v is exactly representable. */
+/* v must be exactly representable. */
 static inline uint64_t type_encode(const struct type_info *t, double v)
 {
 	int bias = (1 << (t->exp_bits - 1)) - 1, e;
@@ -66,7 +66,7 @@ static inline uint64_t type_encode(const struct type_info *t, double v)
 
 	if (v == 0)
 		return 0;
-	m = frexp(fabs(v), &e); /* [0.5, 1) */
+	m = frexp(fabs(v), &e); /* in [0.5, 1) */
 	return sign << (t->man_bits + t->exp_bits) | (uint64_t)(e - 1 + bias) << t->man_bits |
 	       ((uint64_t)ldexp(m, t->man_bits + 1) & ((1ull << t->man_bits) - 1));
 }
@@ -76,7 +76,7 @@ static inline double type_epsilon(const struct type_info *t)
 	return ldexp(1, -t->man_bits);
 }
 
-/* An integer of the type, sign-extended. */
+/* Returns an integer of the type, sign-extended. */
 static inline int64_t type_integer(const struct type_info *t, uint64_t bits)
 {
 	int shift = 64 - 8 * t->bytes;
