@@ -1,7 +1,7 @@
 /*
- * Configurations of `dfshim sim` and `dfshim plan`: any bytes are read or refused with a reason,
- * and a configuration that is read can be simulated and planned for. Large ones are only read, to
- * keep inputs fast.
+ * Configurations of `dfshim sim` and `dfshim plan`: any bytes are read, or refused with a reason. A
+ * configuration that is read can be simulated and planned for. Large ones are only read, to keep
+ * inputs fast.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +18,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Limits the events of a round: with synchronisations its time grows with their square. */
+/*
+ * Limits the events of a round. With synchronisations the time of a round grows with their square.
+ */
 #define MAX_EVENTS 500
 
 static void simulate(const char *path)

@@ -1,11 +1,11 @@
 /*
- * The control plane's wire: a client that knows all secrets sends any bytes, before its proof, at
- * the rendezvous, as a link of the tree, or to get descriptors. Nothing may crash, and the
- * connection always ends.
+ * The control plane's protocol. A client that knows all secrets sends any bytes: before its proof,
+ * at the rendezvous, as a link of the tree, or to get descriptors. The server must not crash, and
+ * the connection must always end.
  *
- * Input: one byte chooses the part; then frames: type, length in words, words. Words 1..5 stand for
- * values that cannot be guessed (see special()). Built with -DDF_FUZZ_MAIN it reads files, or
- * stdin.
+ * Input: one byte chooses the part. Frames follow: type, length in words, words. Words 1 to 5 stand
+ * for values that cannot be guessed (see special()). Built with -DDF_FUZZ_MAIN, the program reads
+ * files or stdin.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,7 +33,7 @@ static unsigned char id[128];
 static struct df_id_tail tail;
 static uint64_t peer;
 
-/* Nothing leaves this machine, whatever addresses the input has. */
+/* No connection leaves this machine, whatever addresses the input contains. */
 int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	if (addr->sa_family != AF_UNIX) {
@@ -87,7 +87,7 @@ static void introduce(int fd, unsigned part)
 	struct hop hop = {.proc = peer, .host = self.host};
 	struct df_key session;
 
-	/* Part 0 greets as well, part 3 is for what can be said before. */
+	/* In part 0 the input contains the greeting. Part 3 is for bytes before the greeting. */
 	if (part == 1 ? gr_greet(fd, tail.nonce, &tail.secret, &session)
 		      : part < 3 && gr_greet(fd, self.proc, &self.key, &session))
 		abort();
@@ -135,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				memcpy(&body[i], data + at, size - at < 8 ? size - at : 8);
 			body[i] = special(body[i]);
 		}
-		/* The last word may be cut. */
+		/* The last word may be cut off. */
 		gr_say(fd, type, body, n * 8 - (n && type & 128 ? type & 7 : 0));
 	}
 	shutdown(fd, SHUT_WR);

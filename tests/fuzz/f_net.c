@@ -1,11 +1,11 @@
 /*
- * The wire between nodes: the other side of a link over sockets knows all names and sends any
- * bytes, while connectors are made, used and given up here. Nothing may crash, no counter of a
- * connector may leave its slots, and at the end nothing is left. Until the other side has proved
- * that it knows the key, nothing of the link changes.
+ * The protocol between nodes. The other side of a link over sockets knows all names and sends any
+ * bytes, while this side creates, uses and gives up connectors. Nothing may crash, no counter of a
+ * connector may leave its slots, and nothing may leak. Until the other side has proved that it
+ * knows the key, nothing of the link may change.
  *
- * Input: steps (enum step), a byte and its arguments. Where a value is wanted, a byte names one
- * that cannot be guessed (see value()).
+ * Input: steps (enum step), each a byte and its arguments. Where a step needs a value that cannot
+ * be guessed, a byte names it (see value()).
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -45,8 +45,8 @@ static struct df_net_link *the_link;
 static struct df_net_conn *conns[CONNS];
 static int fds[STREAMS];
 static const uint8_t *in, *end;
-static unsigned proofs;	     /* right ones, in either direction */
-static uint64_t our_session; /* number of the last session that this side has begun */
+static unsigned proofs;	     /* number of valid proofs, in both directions */
+static uint64_t our_session; /* number of the last session that this side has started */
 
 static unsigned arg(void)
 {
@@ -67,7 +67,9 @@ static void start(void)
 {
 	setenv("NCCL_DEBUG_FILE", "/dev/null", 1);
 	must(!wire_start(&ep));
-	/* Offers may be as large as any connector: what cannot be had is refused. */
+	/*
+	 * Offers may be as large as any connector. Those that do not fit into memory are refused.
+	 */
 	df_arena_limit(64u << 20);
 }
 
@@ -116,7 +118,7 @@ static void connector(int finds)
 		conns[i] = (struct df_net_conn *)conn;
 }
 
-/* A slice is sent, or consumed. */
+/* Sends or consumes a slice, as a block does. */
 static void block(struct df_net_conn *c)
 {
 	if (c && c->says & DF_NET_SENDS && tail_of(c) - head_of(c) < c->nr_slots)
@@ -180,7 +182,7 @@ static void drain(int fd)
 		;
 }
 
-/* The other end of a new connection. */
+/* Creates a stream. *fd is the other end of its connection. */
 static struct stream *stream(int *fd, struct df_net_link *l, enum state state)
 {
 	int two[2], small = 4096;
@@ -196,7 +198,7 @@ static struct stream *stream(int *fd, struct df_net_link *l, enum state state)
 	return s;
 }
 
-/* As accept_all(). */
+/* Accepts a connection, as accept_all() does. */
 static void accepted(int *fd)
 {
 	struct stream *s = stream(fd, NULL, STRANGER);
@@ -205,7 +207,7 @@ static void accepted(int *fd)
 	df_sessions(&ep)->nr_strangers++;
 }
 
-/* As attempt(): as many connections as there can be, from the first on. */
+/* Connects as attempt() does, with `nr` streams. */
 static void dialled(unsigned nr)
 {
 	struct session *p = the_link->session;
@@ -227,7 +229,10 @@ static void dialled(unsigned nr)
 	}
 }
 
-/* Sends the proof. `wrong` selects a byte of the greeting that is wrong, or where it is cut off. */
+/*
+ * Sends a message with a proof. `wrong` chooses a byte of the proof to change, or where to cut the
+ * message off. Otherwise counts a valid proof.
+ */
 static void prove(int fd, const void *message, size_t bytes, struct df_key *proof, unsigned wrong)
 {
 	uint8_t *p = (uint8_t *)proof;
@@ -236,13 +241,13 @@ static void prove(int fd, const void *message, size_t bytes, struct df_key *proo
 	if (off < sizeof(*proof))
 		p[off] ^= (uint8_t)(1 + arg() % 255);
 	else if (off < 2 * sizeof(*proof))
-		bytes -= 9 + off % 8; /* so much that no input adds it by chance */
+		bytes -= 9 + off % 8; /* too many to be guessed by the input */
 	else
 		proofs++;
 	(void)!send(fd, message, bytes, MSG_NOSIGNAL);
 }
 
-/* The other side has connected. */
+/* Greets as the side that connects. */
 static void hello(int fd, struct hello *h, unsigned wrong)
 {
 	struct df_key proof;
@@ -255,14 +260,14 @@ static void hello(int fd, struct hello *h, unsigned wrong)
 	if (recv(fd, &a, sizeof(a), MSG_DONTWAIT) != sizeof(a))
 		return;
 	proof = df_auth_proof(&ep.key, DF_PROOF_ACCEPTS, h, sizeof(*h), &a.challenge);
-	/* The bytes may belong to another hello, or be no answer. */
+	/* The answer may be for another hello, or no answer at all. */
 	if (!df_key_equal(&proof, &a.proof))
 		return;
 	proof = df_auth_proof(&ep.key, DF_PROOF_CONNECTS, h, sizeof(*h), &a.challenge);
 	prove(fd, &proof, sizeof(proof), &proof, wrong);
 }
 
-/* This side has. */
+/* Greets as the side that accepts. */
 static void answer(int fd, enum word word, unsigned wrong)
 {
 	struct outcome o = {.word = word, .carries = DF_NET_BIT_TCP};
@@ -363,7 +368,7 @@ static void step(void)
 	case STEPS:
 		break;
 	}
-	/* Otherwise the next frame is sent together with it. */
+	/* Without a pass, the next frame is sent together with this step's. */
 	if (!(what & 128))
 		pass();
 }
@@ -412,7 +417,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		df_tcp_close(&ep, s);
 	for (l = df_net_links(&ep); l; l = l->next)
 		df_net_mark_dead(l);
-	/* They are closed; connectors are freed; nothing is left. */
+	/* Then connections are closed and connectors freed. */
 	for (i = 0; i < 3; i++)
 		df_net_pass(&ep);
 	must(df_list_empty(&ep.inbox) && df_list_empty(&df_sessions(&ep)->shut) &&

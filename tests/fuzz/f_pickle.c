@@ -1,4 +1,7 @@
-/* Pickles: any bytes are read as plain data or refused; nothing runs or reads past the end. */
+/*
+ * Pickles: any bytes are read as plain data, or refused. Nothing is executed, and no byte after the
+ * end is read.
+ */
 #include <string.h>
 
 #include "trace/cli/fr/pickle.h"

@@ -1,7 +1,7 @@
 /*
- * Program files, MSCCL XML and the text form: any bytes are read or refused with a reason. A
- * program that is read and proved is written, read again and is the same. Large shapes are left
- * out, to keep inputs small.
+ * Program files, MSCCL XML and the text form: any bytes are read, or refused with a reason. A
+ * program that is read and verified is written, read again, and must be the same. Large programs
+ * are not verified, to keep inputs fast.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The reader allows larger numbers, but to prove millions of chunks is not the subject here. */
+/* The reader accepts larger programs, but verifying millions of chunks is too slow here. */
 static int too_big(const struct df_plan *p)
 {
 	uint64_t n = 0;

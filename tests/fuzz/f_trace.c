@@ -1,6 +1,7 @@
 /*
- * Traces: any bytes are refused with a reason or judged, printed, drawn, compacted. The first byte
- * chooses whether a good header is put in front, so that records are reached, too.
+ * Traces: any bytes are refused with a reason, or judged, printed, drawn and compacted. The first
+ * byte chooses whether a valid header precedes the input, so that the readers of records are
+ * reached, too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static size_t with_header(const uint8_t *data, size_t size, unsigned char *image
 			.hash = 1 + (uint64_t)i / 2, .nranks = 2 + i / 2, .rank = i & 1, .used = 1};
 	if (nr > 256)
 		nr = 256;
-	/* Small numbers, so that serials, streams and ranks meet. */
+	/* Small numbers, so that serials, streams and ranks of different records match. */
 	for (size_t i = 0; i < nr; i++) {
 		const uint8_t *d = data + i * 32;
 

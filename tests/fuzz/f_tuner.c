@@ -1,4 +1,4 @@
-/* Tuner files: any bytes are read or refused; a file that is read and written keeps its hash. */
+/* Tuner files: any bytes are read or refused. A file that is read and written keeps its hash. */
 #include <stdio.h>
 #include <stdlib.h>
 
