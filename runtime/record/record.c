@@ -677,6 +677,16 @@ unsigned df_record_poll(unsigned *left)
 	return changed;
 }
 
+uint64_t df_record_first(void)
+{
+	uint64_t op;
+
+	df_mutex_lock(&lock);
+	op = nr_open ? open_ops[0].op.op : 0;
+	df_mutex_unlock(&lock);
+	return op;
+}
+
 /* The operation that its stream executes next, or executes; NULL: none. Needs the lock. */
 static const struct open_op *front_of(const struct rstream *s)
 {

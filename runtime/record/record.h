@@ -58,6 +58,12 @@ void df_record_launches(void);
  */
 void df_record_waits(uint64_t ms);
 
+/*
+ * Serial of the operation that has been unfinished longest; 0: none. If it stays the same while the
+ * process makes progress, a part of the process may be stuck.
+ */
+uint64_t df_record_first(void);
+
 /* Increases with every call, start and end of an operation in this process. */
 uint64_t df_record_progress(void);
 

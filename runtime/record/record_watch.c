@@ -355,6 +355,34 @@ void df_record_stop(void)
 	df_trace_close();
 }
 
+/*
+ * The process makes progress, but a part of it may be stuck: the same operation has been the first
+ * of the unfinished ones for long. Asks for a look, after longer and longer times. Only what is
+ * proved is reported then, because threads that are in no call may still act.
+ */
+static void suspect_part(uint64_t now, uint64_t quiet, uint64_t timeout)
+{
+	static struct {
+		uint64_t op, since, due, next;
+	} first;
+	uint64_t op, lasts;
+
+	if (now < first.next)
+		return;
+	first.next = now + first_due(timeout) / 4;
+	op = df_record_first();
+	if (op != first.op) {
+		first.op = op;
+		first.since = now;
+		first.due = first_due(timeout);
+	}
+	lasts = op ? now - first.since : 0;
+	if (lasts < first.due || quiet >= first_due(timeout))
+		return;
+	first.due = 2 * lasts;
+	df_record_suspect(DF_MIN(lasts, timeout - 1) / DF_NS_PER_MS);
+}
+
 static void *run(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
@@ -410,6 +438,7 @@ static void *run(void *arg)
 				df_record_suspect(quiet / DF_NS_PER_MS);
 				due = next_due(quiet, timeout);
 			}
+			suspect_part(now, quiet, timeout);
 			if (df_record_told() && blocked && quiet >= ACT_NS && acted != last) {
 				acted = last;
 				if (quiet < timeout)

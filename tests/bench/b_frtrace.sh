@@ -112,7 +112,7 @@ echo "BENCH frtrace_catalogue_right $ours verdicts peer torchfrtrace-$version $f
 {
 	echo "torchfrtrace of torch $version, fr_attribution of nvidia-resiliency-ext ${attribution:-(not installed)}, $(date -u +%F) at $(git -C "$SRC" rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc) processors ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), load $(cut -d' ' -f1 /proc/loadavg)."
 	echo
-	echo "Of $nr hangs \`dfshim check\` names the cause of $ours, torchfrtrace of $full where the dumps say what has started, and of $plain as PyTorch writes them by default."
+	echo "\`dfshim check\` names the cause of $ours of $nr hangs, torchfrtrace of $full where the dumps say what has started, and of $plain as PyTorch writes them by default."
 	[ -z "$attribution" ] ||
 		echo "fr_attribution names the cause of $attr: the ranks that lack a call. It reads entries that are scheduled, no others, and compares no calls."
 	echo
