@@ -28,6 +28,7 @@ apt=$PWD/build/root/apt
 rm -rf "$root" "$apt"
 trap 'rm -rf "$apt"' EXIT
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/parts" "$root/var/lib/dpkg/info"
+echo 1 >"$root/var/lib/dpkg/info/format" # names of the files in there have an architecture
 grep -lsE "^(Suites:|deb )(.* )?$release( |\$)" /etc/apt/sources.list /etc/apt/sources.list.d/* | xargs cp -t "$apt/parts"
 : >"$apt/status"
 own=(-qq -o APT::Architecture="$debian" -o APT::Architectures="$debian" -o Dir::State="$apt/state" -o Dir::State::status="$apt/status"
@@ -44,7 +45,7 @@ for deb in "$apt"/cache/archives/*.deb; do
 		[ ! -f "$apt/control/$f" ] || cp "$apt/control/$f" "$root/var/lib/dpkg/info/$name:$debian.$f"
 	done
 	rm -r "$apt/control"
-	dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's/^\.//; s/\/$//' >"$root/var/lib/dpkg/info/$name:$debian.list"
+	dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's/^\.//; s/\/$//; /^$/d' >"$root/var/lib/dpkg/info/$name:$debian.list"
 	{
 		dpkg-deb -f "$deb"
 		printf 'Status: install ok installed\n\n'
