@@ -1,24 +1,24 @@
 #!/bin/bash
-# Algorithms against each other on the daemon, a process a rank, as in GC3's figures: all-pairs
-# against ring for AllReduce; two-step against direct AlltoAll over emulated nodes; and the tuned
-# choice against the best fixed one. All take turns within a job (`dfshim algo bench`), and a ratio
-# is the median of the ratios of neighbouring measurements. The noise is the difference between two
-# equal programs measured in the same way. Tuned programs are measured again afterwards, in jobs of
-# their own. BENCH_PART: only `pairs`, `steps`, or a tuned one (`allreduce.8`, ...); BENCH_TURNS:
-# number of jobs of each.
+# Compares algorithms of the daemon, with a process for each rank, as the figures of GC3 do:
+# all-pairs with ring for AllReduce, two-step with direct AlltoAll over emulated nodes, and the
+# tuned choice with the best fixed one. All of them take turns within a job (`dfshim algo bench`). A
+# ratio is the median of the ratios of neighbouring measurements. The noise is the difference
+# between two equal programs that are measured in the same way. Tuned programs are measured again
+# afterwards, in jobs of their own. BENCH_PART: only `pairs`, `steps`, or a tuned one
+# (`allreduce.8`, ...). BENCH_TURNS: the number of jobs of each.
 set -u
 cd "$SRC" || exit 1
 part=${BENCH_PART:-all} turns=${BENCH_TURNS:-8}
-# Between the emulated nodes are sockets of this machine. The curves cross, as those of GC3 do: what is a MISS at the
-# upper end is what the tuner does not choose there.
+# The emulated nodes are joined by sockets of this machine. The curves cross, as those of GC3 do:
+# the tuner does not choose what is a MISS at the upper end.
 
-# bench OUT ARGS...: figures of `dfshim algo bench` as JSON lines
+# bench OUT ARGS...: writes the figures of `dfshim algo bench` as JSON lines
 bench() {
 	local out=$1
 	shift
 	"$B/dfshim" algo bench --json --turns "$turns" --rounds 30 "$@" >"$out" || : >"$out"
 }
-# field FILE KIND BYTES ALGO NAME: a number of such a line
+# field FILE KIND BYTES ALGO NAME: prints a number of such a line
 field() {
 	awk -F'[:,"{}]+' -v k="$2" -v b="$3" -v a="$4" -v name="$5" '{
 		for (i = 2; i < NF; i += 2) v[$i] = $(i + 1)
@@ -26,7 +26,7 @@ field() {
 	}' "$1"
 }
 human() { [ "$1" -ge 1048576 ] && echo "$(($1 >> 20))MiB" || echo "$(($1 >> 10))KiB"; }
-# figure NAME FILE KIND BYTES ALGO PEER TARGET: the ratio is that of the algorithm to the peer
+# figure NAME FILE KIND BYTES ALGO PEER TARGET: prints the ratio of the algorithm to the peer
 figure() {
 	awk -v n="$1" -v v="$(field "$2" "$3" "$4" "$5" ns)" -v p="$6" -v pv="$(field "$2" "$3" "$4" "$6" ns)" \
 		-v r="$(field "$2" "$3" "$4" "$5" ratio)" -v pr="$(field "$2" "$3" "$4" "$6" ratio)" -v t="$7" 'BEGIN {

@@ -1,10 +1,9 @@
 /*
- * How fast the judge is: records a second on one core, whether that is linear, and a job of 1,024
- * ranks with 10,000 operations each (time and memory). The traces of that job are files of their
- * own in memory, as they would be on a disk whose pages are still cached: one file for all ranks
- * would stay in the processor's cache. Where the number of ranks is the question, not their
- * records, one file is rewritten for each rank. `b_check [GLOB]` runs the figures whose names
- * match.
+ * Measures how fast the judge is: the records a second on one core, whether the time is linear, and
+ * the time and memory for a job of 1,024 ranks with 10,000 operations each. The traces of that job
+ * are files of their own in memory, as they would be on a disk whose pages are still cached: one
+ * file for all ranks would stay in the processor's cache. Where only the number of ranks matters,
+ * one file is rewritten for each rank. `b_check [GLOB]` runs the figures whose names match.
  */
 #define _GNU_SOURCE /* memfd_create */
 #include <fcntl.h>
@@ -50,8 +49,8 @@ static struct df_rec *append(struct df_trace_header *h, uint16_t type, unsigned 
 }
 
 /*
- * One rank's trace: its communicators' members if there are `ranks`, and nr_ops operations of five
- * records each, the last `open` of them unfinished.
+ * Writes one rank's trace: the members of its communicators if there are `ranks`, and nr_ops
+ * operations of five records each. The last `open` operations are unfinished.
  */
 static void fill(struct df_trace_header *h, size_t nr_ops, size_t open, int ranks)
 {
@@ -90,7 +89,7 @@ static void fill(struct df_trace_header *h, size_t nr_ops, size_t open, int rank
 	}
 }
 
-/* The rank of the job behind a rank of communicator `c`. */
+/* Returns the job's rank that is member `k` of communicator `c`. */
 static int member(unsigned c, int rank, int k)
 {
 	return c == 0 ? k : c == 1 ? rank / 8 * 8 + k : k * 8 + rank % 8;
@@ -134,7 +133,7 @@ static void add(struct df_check_set *set, const char *path)
 	}
 }
 
-/* The verdict, `quiet_ns` after the last record, and its text; the set is gone then. */
+/* Judges `quiet_ns` after the last record and prints the verdict's text. Frees the set. */
 static void judge(struct df_check_set *set, uint64_t quiet_ns, enum df_verdict want)
 {
 	struct df_check_opts opts = {.now_ns = quiet_ns};
@@ -169,7 +168,7 @@ static double run(struct df_trace_header *h, const char *path, int ranks, enum d
 
 enum end { ENDS, WORKS, IS_MISSING, IS_GONE };
 
-/* All others have seen rank `who` end, in each communicator with it. */
+/* Records that all others have seen rank `who` end, in each communicator with it. */
 static void saw_end(struct df_trace_header *h, int rank, int who, int ranks)
 {
 	for (unsigned c = 0; c < COMMS; c++)
@@ -197,9 +196,9 @@ static void make_file(const struct df_trace_header *h, int *fd)
 }
 
 /*
- * 1,024 ranks with a file each and 10,000 operations, of which the last 64 are in flight; all
- * works, rank 5 lacks its last operation of each communicator, or it has died and its trace is not
- * there.
+ * Judges 1,024 ranks with a file each and 10,000 operations, of which the last 64 are in flight.
+ * Either all works, or rank 5 lacks its last operation of each communicator, or rank 5 has died and
+ * its trace is missing.
  */
 static double run_files(struct df_trace_header *h, enum end end, enum df_verdict want)
 {
@@ -217,7 +216,7 @@ static double run_files(struct df_trace_header *h, enum end end, enum df_verdict
 			saw_end(h, k, LATE, RANKS);
 		make_file(h, &fds[k]);
 	}
-	/* Other load of the machine only makes it longer. */
+	/* Other load of the machine can only make a run longer. */
 	for (int i = 0; i < 3; i++) {
 		struct df_check_set *set = df_check_set_new();
 		double t = now_s();
@@ -248,7 +247,7 @@ static void say_memory(const char *name, double limit)
 	double mb;
 
 	getrusage(RUSAGE_SELF, &ru);
-	/* Data read from the traces, and the traces themselves, are counted too. */
+	/* The sum includes the data that was read from the traces, and the traces themselves. */
 	mb = (double)ru.ru_maxrss / 1024;
 	printf("BENCH check_%s %.0f MiB target <=%g %s\n", name, mb, limit,
 	       mb <= limit ? "ok" : "MISS");

@@ -1,18 +1,20 @@
 /*
- * The control plane with many nodes, simulated: a process each, of a user of its own, so that none
- * takes another one for a neighbour and all are joined over TCP, as nodes are. Processors are this
- * machine's, so the figures are those of all of them together.
+ * Measures the control plane with many simulated nodes. Each node is a process with a user of its
+ * own. So no process takes another one for a neighbour, and all are joined over TCP, as nodes are.
+ * All of them share this machine's processors, so a figure contains the work of all nodes.
  *
- *   ctl.rendezvous.N    from the moment at which all call df_ctl_join() until the last one has
- *                       returned
- *   ctl.verdict.N       one asks all for their traces, adds them up and has the verdict: a rank is
- *                       missing
- *   ctl.descriptors.N   of the process that has most of them, once the rendezvous is over
- *   ctl.greeting        processor time that both ends of a connection need to prove themselves,
+ *   ctl.rendezvous.N    the time from the moment at which all call df_ctl_join() until the last one
+ *                       has returned
+ *   ctl.verdict.N       one asks all for their traces, adds them up and has the verdict that a rank
+ *                       is missing
+ *   ctl.descriptors.N   the descriptors of the process that has most of them, once the rendezvous
+ *                       is over
+ *   ctl.greeting        the processor time that both ends of a connection need to prove themselves,
  *                       without the messages
- *   ctl.greeting.data   the same of a data socket's connection, whose hello is longer
+ *   ctl.greeting.data   the same for the connection of a data socket, whose hello is longer
  *
- * `b_ctl [NODES...]`: 64 and 1024. Needs rights to change its user; status 77 without.
+ * `b_ctl [NODES...]`: 64 and 1024. It needs the right to change its user, and ends with status 77
+ * without it.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -39,7 +41,7 @@
 #define NODES_MAX 4096
 #define MISSING	  5 /* the rank that lacks the last operation */
 #define OPS	  100
-#define USER	  20000 /* of the first node */
+#define USER	  20000 /* of the first node's process */
 
 static struct shared {
 	unsigned char id[1][128];
@@ -52,16 +54,13 @@ static struct shared {
 static struct df_member me;
 static int nodes, rank;
 
-/* On process 0: the answers. */
+/* The answers, on process 0. */
 static struct df_check_set *answers;
 static uint32_t nr_answers;
 
 static void arrive(uint32_t *at, uint32_t want)
 {
-	/*
-	 * RELEASE pairs with the ACQUIRE in wait_for(): earlier writes are seen by the waiting
-	 * process.
-	 */
+	/* RELEASE pairs with the ACQUIRE in wait_for(): the waiting process sees earlier writes. */
 	__atomic_add_fetch(at, want, __ATOMIC_RELEASE);
 }
 
@@ -80,7 +79,7 @@ static void fail(const char *what, int error)
 			strerror(-error));
 }
 
-/* On the control thread. */
+/* Runs on the control thread. */
 static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
 	void *image;
@@ -103,8 +102,7 @@ static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes
 }
 
 /*
- * The contents of a rank's trace of a job: its members, operations that are done, and one that is
- * not.
+ * Writes a rank's trace of a job: its members, finished operations, and one that is not finished.
  */
 static void record(const struct df_member *members)
 {
@@ -259,8 +257,8 @@ static int run(int nr)
 }
 
 /*
- * The computation of both ends for one connection that begins with these bytes, in us, as the mean
- * of some. Negative: no random numbers.
+ * Returns the mean microseconds that both ends compute for one connection that begins with these
+ * bytes. Returns a negative number if there are no random numbers.
  */
 static double proofs_of(void *hello, size_t bytes, struct df_key *challenge, struct df_key *sum)
 {
@@ -295,7 +293,10 @@ static double median(double *v, size_t nr)
 	return v[nr / 2];
 }
 
-/* The two kinds of connections in turns; the ratio is the median of those of neighbours. */
+/*
+ * Measures the two kinds of connections in turns. The ratio is the median of the ratios of
+ * neighbours.
+ */
 static void greeting(void)
 {
 	enum { PAIRS = 201 };
@@ -318,7 +319,7 @@ static void greeting(void)
 	printf("BENCH ctl.greeting.data %.2f us peer ctl.greeting %.2f ratio %.2f target <=20 %s\n",
 	       median(data, PAIRS), us, median(ratio, PAIRS),
 	       median(data, PAIRS) <= 20 ? "ok" : "MISS");
-	/* Used, so that the compiler keeps the work. */
+	/* The result is used, so that the compiler keeps the work. */
 	fprintf(stderr, "%02x\n", sum.bytes[0]);
 }
 

@@ -1,16 +1,20 @@
 #!/bin/bash
-# Gains and costs of dfshim.deft: real training of three small networks on 4 ranks, one on each node (network namespaces). The
-# nodes' two links are slowed (tc's token bucket) so that plain DDP has a coverage rate of 2 on the first; the second is 1.65 times
-# slower. One group of gloo is on each.
+# Measures gains and costs of dfshim.deft: real training of three small networks on 4 ranks, one on
+# each node (a network namespace). Each node has two links, which tc's token bucket slows so that
+# plain DDP has a coverage rate of 2 on the first. The second is 1.65 times slower. Each link has
+# one group of gloo.
 #
-#   time       of an iteration: plain DDP, exact gating, DeFT on one and two links, and what the planner expected. Computation is the
-#              network's, and naps of 270 ms in all that stand for that of a larger one, so that two processors are enough
-#   accuracy   beside plain DDP's, from equal seeds, with and without the preserver, by schedules of CR 2. No naps, and links as fast
-#              as they are; seed 1 on the 4 ranks, each other seed on one that trains with the batches of 4
+#   time       the time of an iteration: plain DDP, exact gating, DeFT on one and two links, and the
+#              planner's expectation. The network computes, and naps of 270 ms in all stand for the
+#              computation of a larger network, so that two processors are enough.
+#   accuracy   the accuracy beside plain DDP's, from equal seeds, with and without the preserver, by
+#              schedules of CR 2. There are no naps, and the links are not slowed. Seed 1 trains on
+#              the 4 ranks. Each other seed trains on one rank with the batches of 4.
 #
-# SEEDS (5), ITERATIONS (mlp 2000, conv 1000, gpt 3000), NETS (mlp conv gpt), PARTS (time train), OPTIMIZER (adamw; sgd, momentum, momentum_late). mlp and conv
-# need scikit-learn (its digits), gpt reads Python's help texts. All runs are in $T/runs, one line of JSON each; scripts/plot_deft.py
-# draws them. TORCH_PYTHON: a Python with PyTorch.
+# SEEDS (5), ITERATIONS (mlp 2000, conv 1000, gpt 3000), NETS (mlp conv gpt), PARTS (time train),
+# OPTIMIZER (adamw, or sgd, momentum, momentum_late). mlp and conv need scikit-learn, for its
+# digits. gpt reads Python's help texts. All runs are in $T/runs, one line of JSON each, and
+# scripts/plot_deft.py draws them. TORCH_PYTHON: a Python with PyTorch.
 set -u
 cd "$SRC" || exit 1
 P=${TORCH_PYTHON:-$B/venv/bin/python}
@@ -26,7 +30,7 @@ nets=${NETS:-mlp conv gpt}
 export PYTHONPATH=$SRC/interpose/python${PYTHONPATH:+:$PYTHONPATH} DFSHIM_LIB=$B OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES='' PYTHONDONTWRITEBYTECODE=1
 rm -f "$T"/store.* "$T/runs"
 
-# ranks WHAT NET ARGS...: on all nodes.
+# ranks WHAT NET ARGS...: runs deft.py on all nodes
 ranks() {
 	local rank pid=() bad=0
 	for rank in 0 1 2 3; do
@@ -38,7 +42,7 @@ ranks() {
 	done
 	return $bad
 }
-# slowed BIT/S: what a node sends on its links; 0 as fast as it is.
+# slowed BIT/S: sets the rate of the links of every node. 0 removes the limit.
 slowed() {
 	local node
 	for node in 0 1 2 3; do

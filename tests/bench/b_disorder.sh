@@ -1,31 +1,34 @@
 #!/bin/bash
-# The cost of disorder: the main job with random orders against the same job in order, with a thread
-# and with a process for each rank; how often it preempts; and the processor time of an idle job.
+# Measures the cost of disorder: the time of the main job with random orders against the same job in
+# order, with a thread and with a process for each rank, how often the job preempts, and the
+# processor time of an idle job.
 #
-# The two jobs take turns, PAIRS times (15), also in which goes first, each pair with a seed of its
-# own; a figure is the median of the pairs' ratios, and behind it stand the smallest and the
-# largest. ITERS: iterations (200).
+# The two jobs take turns, PAIRS times (15). Each pair has a seed of its own, and the job that goes
+# first alternates, too. A figure is the median of the pairs' ratios, followed by the smallest and
+# the largest. ITERS: iterations (200).
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE
 pairs=${PAIRS:-15}
 job=(--ranks 8 --colls 8 --iters "${ITERS:-200}" --min 256 --max 1048576 --no-check --json --timeout 60)
 
-# seconds OPTIONS...: of one run; adds its counters to $T/stats.
+# seconds OPTIONS...: prints the seconds of one run, and adds the run's counters to $T/stats
 seconds() {
 	DFSHIM_STATS=$T/stats timeout 100 "$B/dfshim" run --host -- "$B/clients/disorder" "${job[@]}" "$@" 2>/dev/null |
 		jq -r 'select(.result == "OK") | .seconds'
 }
-# Smallest, median and largest of the numbers that are read; nothing if there are fewer than asked for.
+# spread: prints the smallest, the median and the largest of the numbers on standard input. Prints
+# nothing if there are fewer numbers than pairs.
 spread() {
 	sort -g | awk -v want="$pairs" '{v[NR] = $1} END {if (NR == want) print v[1], v[int((NR + 1) / 2)], v[NR]}'
 }
-# A block preempts on each of its ranks; the papers saw about 18,000 for each block in this job of 200 iterations.
+# per_block: prints the preemptions of a block on one rank. The papers saw about 18,000 for each
+# block in this job of 200 iterations.
 per_block() {
 	jq -s "(map(.preemptions // 0) | add) / (map((.ranks // 1) * (.blocks // 1)) | add)" "$T/stats" 2>/dev/null
 }
 
-# compare NAME OPTIONS...: the lines of one way to run it.
+# compare NAME OPTIONS...: prints the lines of one way to run the job
 compare() {
 	local name=$1 i random equal
 	shift

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Side by side with torchfrtrace on the same dumps: what each says of the catalogue's hangs (as they end by NCCL's
-# rules), and the time for dumps of 8 ranks; and fr_attribution of NVIDIA's Resiliency Extension on the dumps as they are by
-# default, which are the only ones that it reads. $T/table: what docs/evaluation.md shows. TORCH_PYTHON: a Python with torch,
-# tabulate and nvidia-resiliency-ext (default python3; without the last that column is empty).
+# Compares the judge with torchfrtrace on the same dumps: the answers of each for the hangs of the
+# catalogue, executed by NCCL's rules, and the time for dumps of 8 ranks. Also runs fr_attribution
+# of NVIDIA's Resiliency Extension, which reads only dumps as PyTorch writes them by default.
+# $T/table becomes a table of docs/evaluation.md. TORCH_PYTHON: a Python with torch, tabulate and
+# nvidia-resiliency-ext (default python3). Without nvidia-resiliency-ext its column is empty.
 set -u
 py=${TORCH_PYTHON:-python3}
 fr=$SRC/tests/bench/frtrace.py
@@ -17,8 +18,9 @@ attribution=$("$py" "$SRC/tests/bench/frattribution.py" --where) || attribution=
 [ -x "$script" ] || unmeasured "the interpreter of the catalogue is not built here"
 version=$("$py" "$fr" --where) || unmeasured "${version:-no $py}"
 
-# run FILE DIR: by NCCL's rules, traces in DIR/tr, dumps in DIR/fr (all states) and DIR/plain (as
-# PyTorch writes them by default: without TORCH_NCCL_ENABLE_TIMING the starts are not known).
+# run FILE DIR: runs the program by NCCL's rules. Traces go to DIR/tr, and dumps to DIR/fr (all
+# states) and DIR/plain. DIR/plain has dumps as PyTorch writes them by default: without
+# TORCH_NCCL_ENABLE_TIMING the starts are not known.
 run() {
 	mkdir -p "$2/tr" "$2/fr" "$2/plain"
 	value() { awk -v k="$1" -v d="$2" '$1 == k { d = $2 } END { print d }' "$3"; }
@@ -39,7 +41,7 @@ for f in glob.glob(sys.argv[1] + "/fr/*"):
 PY
 }
 
-# says DIR: what torchfrtrace makes of the dumps there, in a few words.
+# says DIR: prints in a few words the findings of torchfrtrace for the dumps there
 says() {
 	"$py" "$fr" "$1" -p nccl_trace_rank_ >"$1.out" 2>&1
 	awk '
@@ -53,7 +55,8 @@ says() {
 		END { print text == "" ? "nothing" : text }' "$1.out"
 }
 
-# attributes DIR: what fr_attribution makes of the dumps there: the ranks that lack a call, by process group.
+# attributes DIR: prints the findings of fr_attribution for the dumps there: the ranks that lack a
+# call, by process group
 attributes() {
 	[ -n "$attribution" ] || { echo "not tried" && return; }
 	"$py" "$SRC/tests/bench/frattribution.py" --fr-path "$1" -p 'nccl_trace_rank_*' --emit-stdout >"$1.attr" 2>"$1.attr.err"
@@ -65,7 +68,7 @@ attributes() {
 		END { print text == "" ? "nothing" : text }' "$1.attr"
 }
 
-# right VERDICT WORDS: does it name the cause?
+# right VERDICT WORDS: prints whether the words name the cause
 right() {
 	case $1:$2 in
 	*nothing | *fails* | *tried) echo no ;;
@@ -124,7 +127,7 @@ echo "BENCH frtrace_catalogue_right $ours verdicts peer torchfrtrace-$version $f
 	echo "|---|---|---|---|"
 } >"$T/table"
 
-# Time: 8 ranks, the last of which lacks the last all-reduce.
+# The time is measured with 8 ranks, the last of which lacks the last all-reduce.
 for n in 1000 8000; do
 	d=$T/size
 	rm -rf "$d"

@@ -1,32 +1,35 @@
 #!/bin/bash
-# The tensor-fusion experiment of the dl2 paper (its Table 3): training with fused gradients in 20
-# settings. For each a run that went well is recorded: does `dfshim predict` find a deadlock in it,
-# does `dfshim replay` confirm it, and how do RUNS executions by NCCL's rules end, in which the
-# threads of the buffers are held up at random? Beside it the same with one thread that launches in
-# the order in which buffers were closed, and in an order that is agreed; and whether the records of
-# these two differ.
+# Repeats the tensor-fusion experiment of the dl2 paper (its Table 3): training with fused gradients
+# in 20 settings. For each setting a run that went well is recorded. Does `dfshim predict` find a
+# deadlock in it, and does `dfshim replay` confirm it? How do RUNS executions by NCCL's rules end,
+# in which the threads of the buffers are delayed at random? The same is measured with one thread
+# that launches buffers in the order in which they were closed, and with one that launches them in
+# an agreed order, and the records of these two are compared.
 #
-# T gets "text", which `make eval-fusion` puts into docs/evaluation.md. RUNS (5) executions each,
-# JOBS (4) settings at a time, RANKS (4), SETTINGS: other ones, as "BUFFERS.MEGABYTES.LAUNCH ...".
+# Writes the file "text" into T, which `make eval-fusion` puts into docs/evaluation.md. RUNS (5):
+# executions of each. JOBS (4): settings at a time. RANKS (4). SETTINGS: other settings, as
+# "BUFFERS.MEGABYTES.LAUNCH ...".
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE
 F=$B/tests/deadlock/fusion RANKS=${RANKS:-4} RUNS=${RUNS:-5}
 T=${T:-$(mktemp -d)}
 
-# host DFSHIM-RUN-OPTIONS -- FUSION-OPTIONS: the last line of the job is left in $d/out.
+# host DFSHIM-RUN-OPTIONS -- FUSION-OPTIONS: runs a job, whose output is left in $d/out
 host() {
 	timeout 120 "$B/dfshim" run --host="$RANKS" -n "$RANKS" "$@" >"$d/out" 2>"$d/errors"
 }
 
-# issued DIR: each operation of a trace: rank, thread (by its first operation), what, how much, stream.
+# issued DIR: prints each operation of a trace: the rank, the thread (numbered by its first
+# operation), the kind, the type, the count, the stream
 issued() {
 	"$B/dfshim" show --json --type op "$1" | sed -nE \
 		's/.*"thread":([0-9]+),"job_rank":([0-9]+).*"kind":"([^"]*)","dtype":"([^"]*)".*"b":([0-9]+),"c":([0-9]+).*/\2 \1 \3 \4 \5 \6/p' |
 		awk '{ if (!(($1, $2) in t)) t[$1, $2] = ++n[$1]; $2 = t[$1, $2]; print }' | sort -s -n -k1,1
 }
 
-# one BUFFERS MB LAUNCH: a line "BUFFERS MB LAUNCH fused flagged confirmed hangs wrong right what verdict".
+# one BUFFERS MB LAUNCH: prints a line "BUFFERS MB LAUNCH fused flagged confirmed hangs wrong right
+# what verdict"
 one() {
 	local b=$1 mb=$2 launch=$3 d=$T/$1.$2.$3 rc i flagged=no confirmed=- hangs=0 wrong=0 right=0 what=- verdict=-
 	local job=("$F" --buffers "$1" --size $(($2 << 20)) --launch "$3" --timeout 60)
@@ -90,8 +93,9 @@ count() { awk -v l="$1" "\$1 != \"BAD\" && \$3 == l && ($2) {n++} END {print n +
 flagged=$(count own '$5 == "yes"') confirmed=$(count own '$6 == "yes"')
 missed=$(count own '$5 == "no" && $7 + $8 > 0') false=$(awk '$5 == "yes" && $3 == "agreed" {n++} END {print n + 0}' "$T/lines")
 bad=$(grep -c ^BAD "$T/lines")
-# Settings that go wrong behind a queue, are not flagged, and whose records differ from those of the
-# same with an agreed order, which cannot go wrong: there a trace alone would show the fault.
+# Counts the settings that go wrong behind a queue, are not flagged, and have other records than the
+# same settings with an agreed order. The agreed order cannot go wrong, so a trace alone would show
+# the fault of these settings.
 unexplained=0
 while read -r b mb; do
 	cmp -s "$T/issued.$b.$mb.queue" "$T/issued.$b.$mb.agreed" || unexplained=$((unexplained + 1))
@@ -103,7 +107,7 @@ echo "BENCH fusion.missed $missed settings target ==0 $(verdict "$missed" 0)"
 echo "BENCH fusion.unexplained $unexplained settings target ==0 $(verdict "$unexplained" 0)"
 echo "BENCH fusion.false $false settings target ==0 $(verdict "$false" 0)"
 
-# The table: ours beside the paper's.
+# The table has our results beside the paper's.
 paper() { # BUFFERS MB
 	case $2 in
 	1) set -- "$1" 64 61 63 60 Yes ;;

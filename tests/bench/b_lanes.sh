@@ -1,19 +1,22 @@
 #!/bin/bash
-# The cost of lanes on CPU threads: libdfnccl.so behind libdfshim.so (DFSHIM_EXECUTOR=nccl) beside libdfnccl.so alone, in processes.
+# Measures the cost of lanes on CPU threads: libdfnccl.so behind libdfshim.so (DFSHIM_EXECUTOR=nccl)
+# beside libdfnccl.so alone, in processes.
 #
-#   lanes.allreduce.RANKS.SIZE   time of an AllReduce
-#   lanes.ddp.RANKS              time of a step that reduces buckets
-#   lanes.comms.2                an AllReduce on one of 64 communicators, in one order, where all fit on a device
+#   lanes.allreduce.RANKS.SIZE   the time of an AllReduce
+#   lanes.ddp.RANKS              the time of a step that reduces buckets
+#   lanes.comms.2                an AllReduce on one of 64 communicators, in one order, where all
+#                                fit on a device
 #   lanes.held.2                 the same with room for 4, so that most operations are held
 #
-# The two take turns, PAIRS times (7). value and peer are medians; the ratio is the median of the ratios of pairs; in brackets the
-# least and the greatest. At most 3 us and 3 % more.
+# The two take turns, PAIRS times (7). value and peer are medians. The ratio is the median of the
+# ratios of pairs, and the brackets hold the least and the greatest. Lanes may add at most 3 us plus
+# 3 %.
 set -u
 [ -f "$B/libdfnccl.so" ] && [ -x "$B/clients/ddp" ] || { echo "# lanes: the clients are not built here" && exit 77; }
 unset DFSHIM_TRACE DFSHIM_STATS
 export LATENCY_ROUNDS=${LATENCY_ROUNDS:-9}
 
-# one HOW CLIENT ARGS...: its figure in us.
+# one HOW CLIENT ARGS...: prints the client's figure in us
 one() {
 	local how=$1 client=$B/clients/$2
 	shift 2
@@ -21,7 +24,7 @@ one() {
 	[ "$how" = alone ] || env=(DFSHIM_BACKEND=host DFSHIM_EXECUTOR=nccl "LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so")
 	timeout -k 5 100 env "${env[@]}" "$client" "$@" --timeout 60 2>>"$T/$how.err" | figure
 }
-# pairs NAME CLIENT ARGS...
+# pairs NAME CLIENT ARGS...: measures with and without lanes in turns
 pairs() {
 	local name=$1 i
 	shift

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The cost of the lines of a Python program (trace/record/script.c) for a call of NCCL's: the same
-# calls with and without them, in turns, PAIRS times; a figure is the median of the differences of
-# neighbours. PYTHON: the interpreter.
+# Measures the time that the lines of a Python program (trace/record/script.c) add to a call of
+# NCCL. The same calls run with and without them, in turns, PAIRS times. A figure is the median of
+# the differences of neighbours. PYTHON: the interpreter.
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_STATS DFSHIM_TRACE LD_PRELOAD

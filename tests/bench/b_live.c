@@ -1,19 +1,19 @@
 /*
- * The live verdict of mode trace with many ranks, simulated: a process for each rank, of which
- * eight share a node (a user of their own), joined over TCP. Each process runs the product's own
- * control plane, watching thread and checker; only CUDA and NCCL are left out: the operations and
- * calls of the rank are written to its trace as the hooks would write them.
+ * Measures the live verdict of mode trace with many simulated ranks. Each rank is a process, and
+ * eight ranks share a node (a user of their own). Nodes are joined over TCP. Each process runs the
+ * product's own control plane, watching thread and checker. Only CUDA and NCCL are left out: the
+ * process writes the operations and calls of the rank to its trace as the hooks would write them.
  *
- *	mismatch	the last rank's AllReduce has another count
- *	cycle		even and odd ranks use two communicators in opposite orders, and wait in
- *			between
- *	dead		the last rank is killed before its call
- *	missing		the last rank does not make its call: the time-out decides
+ *   mismatch   the last rank's AllReduce has another count
+ *   cycle      even and odd ranks use two communicators in opposite orders, and wait in between
+ *   dead       the last rank is killed before its call
+ *   missing    the last rank does not make its call: the time-out decides
  *
- * `b_live RUNS KIND RANKS`: prints a line for each run: "live KIND RANKS", seconds from the fault
- * to the first question of the leader, and for each rank those to the verdict (scripts/eval_live.sh
- * makes a table of them). Without arguments: the last rank's time for 16 and 256 ranks. Needs
- * rights to change its user; status 77 without.
+ * `b_live RUNS KIND RANKS` prints a line for each run: "live KIND RANKS", the seconds from the
+ * fault to the first question of the leader, and for each rank the seconds to the verdict.
+ * scripts/eval_live.sh makes a table of these lines. Without arguments it prints the last rank's
+ * time for 16 and 256 ranks. It needs the right to change its user, and ends with status 77 without
+ * it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -45,7 +45,7 @@
 #define PER_NODE  8
 #define OPS	  20
 #define STREAM	  7
-#define USER	  20000 /* of the first node */
+#define USER	  20000 /* of the first node's processes */
 
 static struct shared {
 	unsigned char id[2][DF_ID_BYTES];
@@ -58,7 +58,7 @@ static struct shared {
 
 static const char *kind;
 static int ranks, rank;
-static int quiet; /* only BENCH lines */
+static int quiet; /* print only BENCH lines */
 
 static uint64_t real_ns(void)
 {
@@ -82,7 +82,7 @@ static void wait_for(const uint32_t *at, uint32_t count)
 		usleep(20000);
 }
 
-/* For the children, which must not use the processors while they wait. */
+/* For the children, which must not use the processors during a wait. */
 static void sleep_until(const uint32_t *set)
 {
 	/* ACQUIRE pairs with the RELEASE in arrive(). */
@@ -147,7 +147,7 @@ static int is_joining(int i)
 	return df_ctl_missing(df_id_hash(sh->id[i]), &missing, 1) != -ENOENT;
 }
 
-/* The rank's last call; it does not return. */
+/* Makes the rank's last call, which does not return. */
 static void stand(const uint32_t comm[2])
 {
 	int last = rank == ranks - 1, cycle = !strcmp(kind, "cycle");
@@ -161,7 +161,7 @@ static void stand(const uint32_t comm[2])
 	df_record_wake();
 }
 
-/* When this process was first asked for its trace after the fault; 0: never. */
+/* Returns the time at which this process was first asked for its trace after the fault, or 0. */
 static uint64_t asked_at(uint64_t since)
 {
 	const struct df_trace_header *h = df_trace_ring();
@@ -195,7 +195,7 @@ static int process(void)
 	if (ret)
 		fail("cannot start", ret);
 	for (int i = 0; !rank && i < 2; i++) {
-		/* A handle as NCCL's: a number, an address, and zeros behind. */
+		/* A handle like NCCL's: a number, an address, and zeros behind them. */
 		memset(sh->id[i], 0, DF_ID_BYTES);
 		for (int k = 0; k < 40; k++)
 			sh->id[i][k] = (unsigned char)(real_ns() >> (k % 4 * 8)) ^ (unsigned char)k;
@@ -256,7 +256,7 @@ static int run(void)
 		if (pid[rank] < 0)
 			fail("fork", -errno);
 	}
-	/* A process that ends now lacks rights. */
+	/* A process that ends this early has no right to change its user. */
 	for (int i = 0; i < 50 && !waitpid(pid[0], &status, WNOHANG); i++)
 		usleep(10000);
 	if (status)

@@ -1,10 +1,12 @@
 #!/bin/bash
-# AllReduce between processes of one machine, on CPU threads: ours beside Open MPI's MPI_Allreduce with the
-# same number of processes, sizes, repetitions. And what a call of ncclAllReduce costs the caller.
+# Compares AllReduce between processes of one machine, on CPU threads, with Open MPI's MPI_Allreduce
+# for the same number of processes, sizes and repetitions. Also measures the caller's time in
+# ncclAllReduce.
 #
-# Runs of the two take turns, PAIRS times (7); a figure is the median of the pairs' ratios, and behind it stand the
-# smallest and the largest. A run is as fast as the processors that it got: on a virtual machine the way of a cache
-# line between two of them may take four times as long in one run as in the next, for both alike.
+# Runs of the two take turns, PAIRS times (7). A figure is the median of the pairs' ratios, followed
+# by the smallest and the largest. The speed of a run depends on the processors that it got: on a
+# virtual machine a cache line may need four times as long between two of them in one run as in the
+# next, for both programs alike.
 set -u
 cd "$SRC" || exit 1
 export LATENCY_ROUNDS=${LATENCY_ROUNDS:-5} LATENCY_MAX=${LATENCY_MAX:-67108864}
@@ -17,7 +19,7 @@ if command -v mpicc >/dev/null && command -v mpirun >/dev/null; then
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# One run as lines: NAME PAIR BYTES LATENCY BUSBW CALL
+# ours, theirs RANKS PAIR MAX ROUNDS: print one run as lines NAME PAIR BYTES LATENCY BUSBW CALL
 ours() {
 	LATENCY_MAX=$3 LATENCY_ROUNDS=$4 timeout 100 "$B/dfshim" run --host -n "$1" -- "$B/clients/latency" --timeout 60 2>"$T/err" |
 		awk -v i="$2" '$1 == "latency:" && $3 == "bytes" {print "ours", i, $2, $4, $6, $9}'
@@ -26,7 +28,7 @@ theirs() {
 	[ -z "$mpi" ] || LATENCY_MAX=$3 LATENCY_ROUNDS=$4 timeout 100 mpirun --oversubscribe --bind-to none -n "$1" "$T/mpi_allreduce" \
 		2>/dev/null | awk -v i="$2" '$1 == "latency:" {print "mpi", i, $2, $4, $6}'
 }
-# pairs_of FILE RANKS MAX ROUNDS: each goes first every other time.
+# pairs_of FILE RANKS MAX ROUNDS: runs both in pairs, in which each goes first every other time
 pairs_of() {
 	local i
 	: >"$1"
@@ -38,7 +40,7 @@ pairs_of() {
 		fi >>"$1"
 	done
 }
-# figure NAME FILE BYTES COLUMN UNIT OP TARGET: TARGET is a bound on ours / peer
+# figure NAME FILE BYTES COLUMN UNIT OP TARGET: prints a figure. TARGET is a bound on ours / peer
 figure() {
 	awk -v b="$3" -v c="$4" '$3 == b {v[$1, $2] = $c; seen[$1] = 1; n = $2 > n ? $2 : n}
 		END {for (i = 0; i <= n; i++) if (("ours", i) in v && v["mpi", i] > 0)
@@ -53,7 +55,8 @@ figure() {
 		}'
 }
 for n in 2 4; do
-	# A small one is over before anything else can happen on the machine: by itself, with more rounds.
+	# A small AllReduce is over before other work of the machine can disturb it, so it is
+	# measured by itself, with more rounds.
 	pairs_of "$T/small" $n 8 41
 	figure "mpi.allreduce.$n.latency.8B" "$T/small" 8 4 us "<=" 3.0
 	awk '$1 == "ours" && $3 == 8 {print $6}' "$T/small" | sort -g | awk -v n="call.allreduce.$n" -v pairs="$pairs" '{v[NR] = $1}

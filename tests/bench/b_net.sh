@@ -1,15 +1,19 @@
 #!/bin/bash
-# Two machines (network namespaces, tests/lib/netns.sh) with 1 and 2 processes each, on CPU threads: ours over sockets beside
-# Open MPI (btl tcp, within a machine shared memory) and Gloo (PyTorch's); the share of iperf3's rate that a send has; and a
-# job through link flaps beside one without.
+# Compares two machines (network namespaces, tests/lib/netns.sh) with 1 and 2 processes each, on CPU
+# threads, over sockets, with Open MPI (btl tcp, within a machine shared memory) and Gloo
+# (PyTorch's). Also measures the share of iperf3's rate that a send has, and a job through link
+# flaps beside one without.
 #
-#   net.allreduce.*.latency.8B, .busbw.*   AllReduce; peer: the better of the others. CPU time: of all ranks
-#   net.send.share.*                       a send of LATENCY_MAX (64 MiB) beside iperf3 with as many streams; the second on a slow link
-#   net.flaps                              time of a job through 20 link flaps, beside none
+#   net.allreduce.*.latency.8B, .busbw.*   AllReduce. Peer: the better of the others. CPU time: of
+#                                          all ranks
+#   net.send.share.*                       a send of LATENCY_MAX (64 MiB) beside iperf3 with as many
+#                                          streams, the second on a slow link
+#   net.flaps                              the time of a job through 20 link flaps, beside none
 #
-# Runs that are compared take turns, PAIRS times (5), each goes first every other time; a figure is the median of the pairs'
-# ratios, and behind it stand the smallest and the largest. RANKS: "2 4". TORCH_PYTHON: a Python that has PyTorch. CONGESTION: TCP's
-# congestion control between the two, for all; else the machine's.
+# Runs that are compared take turns, PAIRS times (5), and each goes first every other time. A figure
+# is the median of the pairs' ratios, followed by the smallest and the largest. RANKS: "2 4".
+# TORCH_PYTHON: a Python that has PyTorch. CONGESTION: TCP's congestion control between the two, for
+# all programs (default: the machine's).
 set -u
 . "$SRC/tests/lib/netns.sh"
 netns 2 1
@@ -31,7 +35,9 @@ master=29600
 peers=()
 if command -v mpicc >/dev/null && command -v mpirun >/dev/null && mpicc -O2 -o "$T/mpi_allreduce" tests/bench/mpi_allreduce.c; then
 	peers+=(openmpi)
-	# Where mpirun would log in: a namespace. Each has a name of its own, or Open MPI takes them for one machine.
+	# mpirun runs this script in place of a login to another machine: the script enters the
+	# namespace. Each namespace gets a host name of its own. Otherwise Open MPI takes them for
+	# one machine.
 	cat >"$T/agent" <<-'END'
 		#!/bin/bash
 		node=node$((${1##*.} - 1))
@@ -48,7 +54,8 @@ else
 	echo "# net: no Gloo: TORCH_PYTHON names a Python with PyTorch"
 fi
 
-# each RANKS CMD...: a process for each rank, half of them on each node; prints their output.
+# each RANKS CMD...: starts a process for each rank, half of them on each node, and prints their
+# output
 each() {
 	local n=$1 i p=() bad=0
 	shift
@@ -66,20 +73,21 @@ each() {
 ours() { each "$1" "$B/dfshim" run --host -- "$B/clients/latency" --timeout 60; }
 gloo() { each "$1" "$py" tests/bench/gloo_allreduce.py; }
 openmpi() {
-	# Processes of the other node are on this machine's processors too, which Open MPI cannot know.
+	# Processes of the other node use this machine's processors, too. Open MPI cannot know that.
 	OMPI_MCA_mpi_yield_when_idle=$(($1 > $(nproc))) OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 on 0 timeout -k 5 "${LIMIT:-100}" mpirun --bind-to none --mca pml ob1 \
 		--mca btl tcp,vader,self --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --mca orte_keep_fqdn_hostnames 1 \
 		--mca plm_rsh_agent "$T/agent" -x OMPI_MCA_mpi_yield_when_idle -x LATENCY_CPU -x LATENCY_ROUNDS -x LATENCY_MAX \
 		--host "$(ip4 0):$(($1 / 2)),$(ip4 1):$(($1 / 2))" -n "$1" "$T/mpi_allreduce" 2>>"$T/err"
 }
-# run WHO RANKS PAIR: lines WHO PAIR BYTES us GB/s, and "cpu" of all ranks: WHO.cpu PAIR BYTES us us
+# run WHO RANKS PAIR: prints lines WHO PAIR BYTES us GB/s, and lines WHO.cpu PAIR BYTES us us with
+# the CPU time of all ranks
 run() {
 	"$1" "$2" | awk -v who="$1" -v i="$3" '
 		$1 == "latency:" && $3 == "bytes" {print who, i, $2, $4, $6}
 		$1 == "cpu:" {cpu[$2] += $4}
 		END {for (b in cpu) print who ".cpu", i, b, cpu[b], cpu[b]}'
 }
-# series FILE RANKS: all, in turns; the order turns round every time.
+# series FILE RANKS: runs all programs in turns. The order is reversed every time.
 series() {
 	local i all=(ours "${peers[@]}") k
 	: >"$1"
@@ -89,7 +97,8 @@ series() {
 		done
 	done
 }
-# figure NAME FILE BYTES COLUMN UNIT OP TARGET [PEERS]: against the one of PEERS whose median is best.
+# figure NAME FILE BYTES COLUMN UNIT OP TARGET [PEERS]: compares with the one of PEERS that has the
+# best median
 figure() {
 	local name=$1 file=$2 bytes=$3 column=$4 unit=$5 op=$6 target=$7 suffix=${8-} best=none
 	best=$(for p in "${peers[@]}"; do
@@ -103,7 +112,7 @@ figure() {
 		END {for (i = 0; i <= n; i++) if (((ours, i) in v) && v[p, i] > 0) print v[ours, i] / v[p, i], v[ours, i], v[p, i]}' "$file" |
 		sort -g | ratios "$name" "$unit" "$op" "$target" "${best:-none}"
 }
-# ratios NAME UNIT OP TARGET PEER: of sorted lines RATIO OURS THEIRS, the median one.
+# ratios NAME UNIT OP TARGET PEER: prints the median of sorted lines RATIO OURS THEIRS
 ratios() {
 	awk -v n="$1" -v u="$2" -v op="$3" -v t="$4" -v p="$5" -v pairs="$pairs" '{r[NR] = $1; a[NR] = $2; b[NR] = $3}
 		END {
@@ -126,7 +135,8 @@ for n in ${RANKS:-2 4}; do
 	done
 done
 
-# A send beside iperf3, with a stream for slices: at full speed, and where the link is what counts.
+# A send is measured beside iperf3, which has a stream for each slice: at full speed, and with a
+# link that limits both.
 iperf() {
 	start 1 timeout 60 iperf3 -s -1 -p 5201 >/dev/null
 	until [ -n "$(on 1 ss -Htln 'sport = :5201')" ]; do sleep 0.02; done
@@ -148,7 +158,7 @@ if [ "$most" -ge 1048576 ] && command -v iperf3 >/dev/null; then
 	for i in 0 1; do on $i tc qdisc del dev eth0 root; done
 fi
 
-# A job whose results are checked, through link flaps of 50 ms, and without.
+# A job whose results are checked runs through link flaps of 50 ms, and without them.
 job() {
 	local t0=$EPOCHREALTIME i
 	each 2 "$B/dfshim" run --host -- "$B/clients/disorder" --iters "${ITERS:-1500}" --colls 4 --max 262144 --seed 1 \

@@ -1,14 +1,20 @@
 #!/bin/bash
-# The cost of dfshim for a job: mode trace and mode prevent beside the same job without it, on the CPU. A step's time, memory of
-# the largest rank, bytes of trace a step; and the table of docs/evaluation.md (`$T/table`).
+# Measures the cost of dfshim for a job: mode trace and mode prevent beside the same job without
+# dfshim, on the CPU. Reports a step's time, the memory of the largest rank, the bytes of trace for
+# a step, and the table of docs/evaluation.md (`$T/table`).
 #
-#   latency   ncclAllReduce again and again, 8 bytes and 1 MiB, a process a rank (tests/clients/latency.c)
-#   nccltests the same by NVIDIA's nccl-tests (all_reduce_perf -c 0), a thread a rank; NCCL_TESTS: the folder with its programs
-#   ddp       the communication of data-parallel training with computation between (tests/clients/ddp.c): a step of 50 ms
-#   torch     a small GPT under PyTorch's DistributedDataParallel (tests/bench/torch_bench.py); TORCH_PYTHON: a Python that has it
+#   latency   ncclAllReduce again and again, 8 bytes and 1 MiB, a process for each rank
+#             (tests/clients/latency.c)
+#   nccltests the same by NVIDIA's nccl-tests (all_reduce_perf -c 0), a thread for each rank.
+#             NCCL_TESTS: the folder with its programs
+#   ddp       the communication of data-parallel training with computation between
+#             (tests/clients/ddp.c): a step of 50 ms
+#   torch     a small GPT under PyTorch's DistributedDataParallel (tests/bench/torch_bench.py).
+#             TORCH_PYTHON: a Python that has PyTorch
 #
-# "Without it" and mode trace run on libdfnccl.so, an NCCL that executes on the CPU. Runs of the three take turns, PAIRS times;
-# a figure is the median of the ratios of neighbours. PARTS: only these; the figures of the others are kept from before.
+# The job without dfshim and the job in mode trace run on libdfnccl.so, an NCCL that executes on the
+# CPU. Runs of the three take turns, PAIRS times. A figure is the median of the ratios of
+# neighbours. PARTS: only these. The figures of the others are kept from before.
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_STATS DFSHIM_TRACE LD_PRELOAD
@@ -17,7 +23,8 @@ export LATENCY_ROUNDS=${LATENCY_ROUNDS:-11} LATENCY_MAX=1048576 DDP_ITERATIONS=$
 mkdir -p "$T/figures"
 rm -rf "$T/traces"
 
-# measured COMMAND...: prints what it prints, and "memory N": the most KiB that one of its processes had.
+# measured COMMAND...: runs the command, and prints "memory N": the most KiB that one of its
+# processes had
 cat >"$T/measured.py" <<'PY'
 import resource, subprocess, sys
 
@@ -28,7 +35,7 @@ PY
 # The environment that `dfshim run` gives a job executed by NCCL's rules; the modes differ in the
 # preloaded libraries.
 mapfile -t given < <("$B/dfshim" run --host=$ranks --rules nccl --dry-run -- x | grep -v '^LD_PRELOAD=\|^DFSHIM_MODE=')
-# words PART: what is run, a word a line.
+# words PART: prints the command of the part, a word a line
 words() {
 	case $1 in
 	latency) printf '%s\n' "$B/clients/latency" --procs $ranks --timeout 60 ;;
@@ -37,7 +44,7 @@ words() {
 	torch) printf '%s\n' "${TORCH_PYTHON-}" -m torch.distributed.run --standalone --nproc-per-node $ranks tests/bench/torch_bench.py gpt ;;
 	esac
 }
-# run PART MODE PAIR: lines "NAME MODE PAIR WHAT VALUE"
+# run PART MODE PAIR: prints lines "NAME MODE PAIR WHAT VALUE"
 run() {
 	local name=$1 mode=$2 pair=$3 e=("${given[@]}") line
 	case $mode in
@@ -63,19 +70,19 @@ for part in $parts; do
 	torch) "${TORCH_PYTHON:-false}" -c 'import torch' 2>/dev/null || { echo "# TORCH_PYTHON names no Python with PyTorch" && continue; } ;;
 	esac
 	for ((i = 0; i < pairs; i++)); do
-		# Each goes first in turn.
+		# Each mode goes first in turn.
 		modes=(none trace prevent none trace)
 		for mode in "${modes[@]:i % 3:3}"; do run "$part" "$mode" "$i"; done
 	done >"$T/figures/$part.new"
 	mv "$T/figures/$part.new" "$T/figures/$part"
 done
 
-# middle NAME MODE WHAT: the median
+# middle NAME MODE WHAT: prints the median
 middle() {
 	awk -v n="$1" -v m="$2" -v w="$3" '$1 == n && $2 == m && $4 == w {print $5}' "$T"/figures/* | sort -g |
 		awk '{a[NR] = $1} END {if (NR) print a[int((NR + 1) / 2)]}'
 }
-# ratios NAME MODE: those of neighbours, ascending
+# ratios NAME MODE: prints the ratios of neighbours in ascending order
 ratios() {
 	awk -v n="$1" -v m="$2" '$1 == n && $4 == "step" {v[$2, $3] = $5; last = $3 > last ? $3 : last}
 		END {for (i = 0; i <= last; i++) if (v[m, i] > 0 && v["none", i] > 0) print v[m, i] / v["none", i]}' "$T"/figures/* | sort -g
@@ -120,7 +127,7 @@ per_rank() { # NAME WORDS STEPS
 		kib=$(middle "$name" $mode memory)
 		[ -n "$kib" ] && [ -n "$none" ] || { row="$row | not measured" && continue; }
 		each=$(awk -v a="$kib" -v b="$none" 'BEGIN {printf "%.1f", (a - b) / 1024}')
-		# 64 MiB, and the trace's ring of 16.
+		# The limit is 64 MiB, and 16 MiB for the ring of the trace.
 		echo "BENCH overhead.memory.$name.$mode $each MiB target <=80 $(awk -v m="$each" 'BEGIN {print m <= 80 ? "ok" : "MISS"}')"
 		row="$row | $(printf '%+.1f MiB' "$each")"
 	done
@@ -137,5 +144,6 @@ per_rank() { # NAME WORDS STEPS
 }
 per_rank ddp "\`clients/ddp\`" "$DDP_ITERATIONS"
 per_rank torch "PyTorch DDP" "$STEPS"
-# NCCL's profiler plugin, a figure for each kind of event: NCCL on the CPU reports none.
+# b_profiler prints a figure for each kind of event of NCCL's profiler plugin: NCCL on the CPU
+# reports no events.
 "$B/tests/bench/b_profiler" || exit 1

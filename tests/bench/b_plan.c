@@ -1,7 +1,7 @@
 /*
- * How long the planner takes: one iteration of DeFT's state machine for 32 buckets, over coverage
- * rates from 0.5 to 4.5 and one or two links, and a replay of 10,000 iterations; the worst of them.
- * Processor time.
+ * Measures the processor time of the planner: one iteration of DeFT's state machine for 32 buckets,
+ * over coverage rates from 0.5 to 4.5 and one or two links, and a replay of 10,000 iterations.
+ * Prints the worst of them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,10 @@ static int64_t below(int64_t n)
 	return (int64_t)((state >> 33) % (uint64_t)n);
 }
 
-/* The processor time of this process: it has one thread, and other load does not count. */
+/*
+ * Returns the processor time of this process. The process has one thread, and other load does not
+ * count.
+ */
 static uint64_t cpu_ns(void)
 {
 	struct timespec t;

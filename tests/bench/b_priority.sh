@@ -1,23 +1,25 @@
 #!/bin/bash
-# The benefit of priorities: an 8 KiB all-reduce of high priority, one a millisecond, while 64 MiB
-# all-reduces run on another communicator; 2 and 4 ranks, one process each. Its latency against that
-# on the idle machine and against DFSHIM_ORDER=fifo; and how long a large one takes, against large
-# ones alone by order of issue.
+# Measures the benefit of priorities: an 8 KiB all-reduce of high priority, one a millisecond, runs
+# beside 64 MiB all-reduces on another communicator. There are 2 and 4 ranks, one process each. The
+# latency of the small all-reduce is compared with that on the idle machine and with that under
+# DFSHIM_ORDER=fifo. The time of a large all-reduce is compared with that of large ones alone in the
+# order of issue.
 #
-# The four take turns, PAIRS times (7), each goes first in its turn; a figure is the median of the
-# rounds' ratios, and behind it stand the smallest and the largest.
+# The four take turns, PAIRS times (7), and each goes first in its turn. A figure is the median of
+# the rounds' ratios, followed by the smallest and the largest.
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE DFSHIM_STATS DFSHIM_PRIORITY
 pairs=${PAIRS:-7}
 
-# job RANKS ORDER BYTES BULK OPS: median latency in us, time of a large one in ms.
+# job RANKS ORDER BYTES BULK OPS: prints the median latency in us, and the time of a large
+# all-reduce in ms
 job() {
 	DFSHIM_ORDER=$2 PRIORITY_BYTES=$3 PRIORITY_BULK=$4 PRIORITY_OPS=$5 timeout 100 \
 		"$B/dfshim" run --host -n "$1" -- "$B/clients/priority" --timeout 50 2>/dev/null |
 		awk '$1 == "priority:" && $2 == "urgent" {print $3, $9}'
 }
-# figure NAME COLUMN PEER PEERCOLUMN UNIT OP LIMIT: of the columns of $T/rounds.
+# figure NAME COLUMN PEER PEERCOLUMN UNIT OP LIMIT: compares two columns of $T/rounds
 figure() {
 	awk -v a="$2" -v b="$4" 'NF == 8 && $a > 0 && $b > 0 {print $a / $b, $a, $b}' "$T/rounds" | sort -g |
 		awk -v name="$1" -v peer="$3" -v unit="$5" -v op="$6" -v limit="$7" -v want="$pairs" '
@@ -34,7 +36,7 @@ for n in 2 4; do
 	: >"$T/rounds"
 	for ((i = 0; i < pairs; i++)); do
 		declare -A got=()
-		# Compared measurements stand side by side, in turns: a machine that others use may
+		# Measurements that are compared follow one another: a machine with other users may
 		# be faster a second later.
 		all=(idle priority alone fifo)
 		for ((k = 0; k < 4; k++)); do

@@ -1,8 +1,7 @@
 /*
- * The cost of NCCL's profiler plugin: nanoseconds for all events of one collective on NCCL's
- * launching thread and its proxy thread, for one step of a proxy, and for a message of an exchange
- * of 1,024 ranks. `b_profiler [GLOB]` runs the
- * figures whose names match.
+ * Measures the cost of NCCL's profiler plugin: the nanoseconds for all events of one collective on
+ * NCCL's launching thread and its proxy thread, for one step of a proxy, and for a message of an
+ * exchange of 1,024 ranks. `b_profiler [GLOB]` runs the figures whose names match.
  */
 #include <dlfcn.h>
 #include <fnmatch.h>
@@ -47,7 +46,7 @@ static void *start(int type, void *parent, struct df_profiler_v5_event *e)
 	return h;
 }
 
-/* The events that NCCL reports of a call and its launch. */
+/* Reports the events that NCCL reports for a call and its launch. */
 static void *launch(void)
 {
 	struct df_profiler_v5_event e = {0};
@@ -107,7 +106,7 @@ static void steps(void)
 	p->stop(proxy);
 }
 
-/* All messages of one call: their launch, their proxies and their kernels. */
+/* Reports all messages of one call: their launch, their proxies and their kernels. */
 static void exchange(void)
 {
 	static void *ops[2 * PEERS], *proxies[2 * PEERS], *kernel[2 * PEERS];

@@ -1,7 +1,8 @@
 /*
- * The cost of programs before they run: building one rank's built-in program (at first use of a
- * signature), compiling and proving a program of the library, reading and proving a file.
- * `b_program [GLOB]` runs the figures whose names match; each is the median of several runs.
+ * Measures the cost of programs before they run: building one rank's built-in program (at the first
+ * use of a signature), compiling and proving a program of the library, and reading and proving a
+ * file. Each figure is the median of several runs. `b_program [GLOB]` runs the figures whose names
+ * match.
  */
 #define _GNU_SOURCE
 #include <fnmatch.h>
@@ -31,7 +32,7 @@ static void report(const char *name, double value, const char *unit, double limi
 	       value < limit ? "ok" : "MISS");
 }
 
-/* Median milliseconds; negative when it fails. */
+/* Returns the median milliseconds, or a negative number on failure. */
 static double median(double (*once)(const void *arg), const void *arg, int runs)
 {
 	double t[101];
@@ -58,7 +59,7 @@ static double build_once(const void *arg)
 			return -1;
 		df_program_free(p);
 	}
-	return (double)(df_now_ns() - begin) / 1e6; /* ms per 1000 = us per program */
+	return (double)(df_now_ns() - begin) / 1e6; /* ms for 1000 are us for one program */
 }
 
 struct lib_arg {

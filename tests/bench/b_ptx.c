@@ -1,17 +1,17 @@
 /*
- * The critical path of an AllReduce of two ranks on GPUs, without a GPU: the daemon's kernel as
- * nvcc compiles it, on the PTX emulator with a clock (tests/cuda/ptx/time.c, times.def). Per case:
- * microseconds from the stream's mark, when the input is there, until the stream goes on, and
- * dependent reads of host memory on that path in the kernel, both of the slower rank, in the median
- * call.
+ * Measures the critical path of an AllReduce of two ranks on GPUs, without a GPU: the daemon's
+ * kernel as nvcc compiles it runs on the PTX emulator with a clock (tests/cuda/ptx/time.c,
+ * times.def). Each case prints the microseconds from the stream's mark, which says that the input
+ * is there, until the stream goes on. It also prints the number of dependent reads of host memory
+ * on that path in the kernel. Both are those of the slower rank in the median call.
  *
- * warm: calls follow one another, each after the end of the last one. cold: the kernel has left
- * for lack of work, and is launched again. late: the mark is written half a millisecond after the
- * call, behind other work of the stream.
+ *   warm   each call follows the end of the last one
+ *   cold   the kernel has left for lack of work, and is launched again
+ *   late   the mark is written half a millisecond after the call, behind other work of the stream
  *
- * The first lines check the table of times: the same loop as on an H200 on 2026-11-26 (call,
- * stream synchronization), two ranks on one GPU, a daemon of 16 blocks, must take as long as there
- * within a factor of 1.5.
+ * The first lines check the table of times with the loop that was measured on an H200 on
+ * 2026-11-26: call, stream synchronization, two ranks on one GPU, a daemon of 16 blocks. Its time
+ * must be that of the H200 within a factor of 1.5.
  *
  *   b_ptx [BYTES...]      only these sizes
  *   b_ptx -c BYTES        the path, step by step: two GPUs, warm, the slower rank's last call
@@ -35,7 +35,7 @@
 
 #define RANKS	   2
 #define MAX_BLOCKS 32
-#define OLD_BLOCKS 16 /* when the table was measured */
+#define OLD_BLOCKS 16 /* at the time at which the table was measured */
 #define SLOTS	   4  /* DFSHIM_SLOTS and DFSHIM_SLOT_KB on GPUs */
 #define SLOT_BYTES (512 << 10)
 #define THREADS	   512
@@ -44,10 +44,10 @@
 #define L2_BYTES   (50u << 20)
 #define ARENA	   (1ull << 30)
 
-/* Times of the host in a call and after it, in ns; the kernel's are in times.def. */
+/* Times of the host in a call and after it, in ns. The kernel's times are in times.def. */
 #define SUBMIT_NS 3300	/* measured: docs/gpu-results/2026-11-26.md */
-#define RETURN_NS 2000	/* assumed: the end of the wait of a thread, after the stream's end */
-#define NAP_NS	  10000 /* the poller looks each 20 us whether to launch */
+#define RETURN_NS 2000	/* assumed: from the stream's end until the waiting thread goes on */
+#define NAP_NS	  10000 /* every 20 us the poller looks whether to launch */
 #define LATE_NS	  500000
 #define PAUSE_NS  1500000
 
@@ -59,7 +59,7 @@ enum {
 
 enum place { ONE_GPU, TWO_GPUS, TWO_PROCESSES };
 enum when_called { WARM, COLD, LATE };
-/* OLD: world.old; CACHED: the instruction cache costs nothing; CHAIN: the path is printed */
+/* OLD: world.old. CACHED: the instruction cache costs no time. CHAIN: the path is printed. */
 enum how { NEW, OLD, CACHED, CHAIN };
 static const char *const place_names[] = {"1gpu", "2gpus-1process", "2gpus-2processes"};
 static const char *const when_names[] = {"warm", "cold", "late"};
@@ -70,11 +70,11 @@ struct rank {
 	int index;
 	struct df_kcoll k;
 	struct df_program *prog;
-	uint32_t first_block; /* as df_coll.first_block */
+	uint32_t first_block; /* like df_coll.first_block */
 	struct df_kconn *conns;
-	struct df_kinst *inst; /* an array: one for each call, in a list */
+	struct df_kinst *inst; /* one element for each call, linked as a list */
 	float *buf;
-	uint64_t *ready, done; /* ready: on the GPU */
+	uint64_t *ready, done; /* `ready` is on the GPU */
 	double marked, path_ns[64], period_ns[64];
 	unsigned int reads[64];
 };
@@ -94,9 +94,10 @@ struct world {
 	enum place place;
 	enum when_called when_called;
 	size_t bytes;
-	int old; /* as when the table was measured: fewer blocks, both ranks from block 0 */
+	/* the conditions of the measured table: fewer blocks, and both ranks begin at block 0 */
+	int old;
 	uint32_t blocks;
-	int calls, call, left; /* left: ranks in the current call */
+	int calls, call, left; /* `left`: the ranks in the current call */
 	double called;
 	struct gpu gpus[2];
 	struct rank ranks[RANKS];
@@ -104,7 +105,7 @@ struct world {
 	const struct ptx_kernel *kernel;
 	struct df_slots slots;
 	enum df_proto proto;
-	FILE *chain; /* not NULL: where to print the path of the last call's last end */
+	FILE *chain; /* where to print the path of the last call's last end, or NULL */
 	char fault[1500];
 };
 
@@ -299,7 +300,7 @@ static void gpu_init(struct gpu *g, struct world *w)
 	}
 }
 
-/* As divide() in runtime/coll/coll.c. */
+/* Mirrors divide() in runtime/coll/coll.c. */
 static void coll_init(struct rank *r, const struct df_tuner *tuner)
 {
 	struct df_prog_req req = {.kind = DF_COLL_ALLREDUCE,
@@ -423,7 +424,7 @@ static int results_right(const struct world *w)
 	size_t i;
 	int r;
 
-	/* Each call adds what both ranks have: after the first one that is the same. */
+	/* Each call adds the values of both ranks, which are equal after the first call. */
 	for (r = 0; r < RANKS; r++)
 		for (i = 0; i < w->bytes / sizeof(float); i++)
 			if (w->ranks[r].buf[i] !=
@@ -465,8 +466,8 @@ static int by_path(const void *a, const void *b)
 }
 
 /*
- * The median of the calls but the first one, which finds no kernel and no contexts: a call that
- * arrives while the kernel looks across the bus takes longer.
+ * Returns the median of all calls except the first, which finds no kernel and no contexts. A median
+ * is taken because a call takes longer if it arrives while the kernel reads across the bus.
  */
 static struct figures middle(const struct world *w)
 {
@@ -489,7 +490,7 @@ static struct figures middle(const struct world *w)
 	return each[(w->calls - 1) / 2];
 }
 
-/* 0: it has ended with right results. */
+/* Returns 0 if the run has ended with right results. */
 static int run(enum place place, enum when_called when_called, size_t bytes, enum how how,
 	       struct figures *f)
 {
@@ -540,7 +541,8 @@ static int run(enum place place, enum when_called when_called, size_t bytes, enu
 }
 
 /*
- * h200_us: docs/gpu-results/2026-11-26.md, "later"; 0: not measured. goals: of the path, 0: none.
+ * h200_us: from docs/gpu-results/2026-11-26.md, "later", or 0 if it was not measured. The goals are
+ * limits of the path's time, or 0 for none.
  */
 static const struct {
 	size_t bytes;
@@ -560,7 +562,7 @@ static int wanted(int argc, char **argv, size_t bytes)
 	return argc < 2;
 }
 
-/* A line of figures. */
+/* Prints a line of figures. */
 static int figure(enum place place, enum when_called when_called, int i)
 {
 	double goal = when_called != WARM ? 0

@@ -1,7 +1,7 @@
 /*
- * The data path on this CPU: gigabytes of result per second, one thread, for slices of 256 KiB (a
- * slot) beside memcpy() and the plain loop a C programmer would write. `b_reduce [GLOB]` runs the
- * figures whose names match.
+ * Measures the data path on this CPU: gigabytes of result per second with one thread, for slices of
+ * 256 KiB (a slot), beside memcpy() and the plain loop that a C programmer would write. `b_reduce
+ * [GLOB]` runs the figures whose names match.
  */
 #include <fnmatch.h>
 #include <stdbool.h>
@@ -26,7 +26,7 @@ static double now_ns(void)
 	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
 
-/* The peers: what the compiler makes of the obvious. */
+/* The peers are the compiler's code for the obvious loops. */
 static __attribute__((noinline)) void plain_copy(void)
 {
 	memcpy(buf[0], buf[2], BYTES);
@@ -77,7 +77,7 @@ static void ours(void)
 	dfk_move(&move);
 }
 
-/* The best of some rounds: what the code can do, whatever else the machine does. */
+/* Returns the best of some rounds, because other work of the machine only slows a round. */
 static double gbs(void (*fn)(void), double bytes)
 {
 	double best = 0;
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
 			fprintf(stderr, "b_reduce: no memory\n");
 			return 1;
 		}
-		/* Ordinary numbers in every format. */
+		/* The bytes are ordinary numbers in every format. */
 		for (size_t i = 0; i < BYTES; i++)
 			buf[k][i] = (uint8_t)(i & 1 ? 0x3c + (size_t)k : i * 7);
 	}
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
 		if (!fnmatch(glob, figures[i].name, 0))
 			run(&figures[i]);
-	/* One cache line's worth: what a call costs by itself. */
+	/* Five elements are less than a cache line: this is the cost of a call by itself. */
 	if (!fnmatch(glob, "reduce_small", 0)) {
 		double t = now_ns(), ns;
 

@@ -1,7 +1,7 @@
 /*
- * How fast the simulator is: the event-by-event engine on one core, draw by draw as the published
- * program draws (its bit-identical mode), and all 3D rows of Table 1 of the DFCCL paper at the
- * paper's 32,000 rounds with the short cuts, on two cores.
+ * Measures how fast the simulator is: the event-by-event engine on one core in its bit-identical
+ * mode, which draws as the published program does, and all 3D rows of Table 1 of the DFCCL paper at
+ * the paper's 32,000 rounds with the short cuts, on two cores.
  *
  *   b_sim [GLOB]   only the figures whose name matches
  */
@@ -91,8 +91,8 @@ static double cpu_seconds(void)
 }
 
 /*
- * Every (4,4,4) row, event by event, on one core: at least 1,000 rounds/s. By processor time, so
- * that it is the rate of a core in spite of other load; the best of eight.
+ * Simulates every (4,4,4) row event by event on one core: at least 1,000 rounds/s. Counts processor
+ * time, so that other load does not lower the rate, and takes the best of eight.
  */
 static int bench_plain(void)
 {
@@ -120,7 +120,7 @@ static int bench_plain(void)
 	return 0;
 }
 
-/* All 3D rows at 32,000 rounds on two cores: under 10 minutes together. */
+/* Simulates all 3D rows at 32,000 rounds on two cores: under 10 minutes together. */
 static int bench_table(const char *name, enum df_sim_semantics semantics)
 {
 	double total = 0;

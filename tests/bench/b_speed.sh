@@ -1,11 +1,13 @@
 #!/bin/bash
-# The benefit of the choice of programs over nodes: AllReduce on nodes (network namespaces) with processes dealt out to them in turns, by
-# the program that is chosen, and by each one that NCCL_ALGO can ask for, on networks of several speeds.
+# Measures the benefit of the choice of programs over nodes: AllReduce on nodes (network
+# namespaces), to which ranks are dealt in turns. The chosen program is compared with each program
+# that NCCL_ALGO can ask for, on networks of several speeds.
 #
-#   speed.RATE.NODESxRANKS.SIZE   time by the chosen program; peer: the best of the others
+#   speed.RATE.NODESxRANKS.SIZE   the time of the chosen program. Peer: the best of the others
 #
-# RATES ("unlimited 1gbit 20mbit"), LAYOUTS, nodes x ranks on each ("2x3 3x1"); all take turns, TURNS times (3); a figure is the median.
-# LATENCY_MAX (4096). Each node has a processor of this machine for itself, as far as there are enough.
+# RATES ("unlimited 1gbit 20mbit"). LAYOUTS: nodes x ranks on each ("2x3 3x1"). All take turns,
+# TURNS times (3), and a figure is the median. LATENCY_MAX (4096). Each node has a processor of this
+# machine for itself, as far as there are enough.
 set -u
 . "$SRC/tests/lib/netns.sh"
 netns 3 1
@@ -14,7 +16,7 @@ unset DFSHIM_TRACE DFSHIM_STATS LD_PRELOAD
 export LATENCY_SMALL=1 LATENCY_MAX=${LATENCY_MAX:-4096} LATENCY_ROUNDS=1 DFSHIM_DEBUG=info DFSHIM_NET=tcp
 master=29700
 
-# job NODES RANKS: of rank 0: "BYTES us PROGRAM" by size.
+# job NODES RANKS: prints rank 0's lines "BYTES us PROGRAM" by size
 job() {
 	local nodes=$1 n=$(($1 * $2)) r p=() bad=0
 	master=$((master + 1))

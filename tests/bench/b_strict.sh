@@ -1,7 +1,8 @@
 #!/bin/bash
-# The cost of relaxed order for a job that does not need it: the same ordered calls with and without
-# DFSHIM_STREAM_ORDER=strict, one process a rank. Runs of the two alternate, and the median of the
-# ratios of neighbours counts: a machine that gets slower for a while slows both.
+# Measures the cost of relaxed order for a job that does not need it: the same ordered calls with
+# and without DFSHIM_STREAM_ORDER=strict, one process for each rank. Runs of the two alternate, and
+# the figure is the median of the ratios of neighbours: a machine that slows down for a while slows
+# both.
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE DFSHIM_STATS
@@ -18,7 +19,7 @@ for ((i = 0; i < pairs; i++)); do
 	done
 done >"$T/strict"
 
-# figure NAME BYTES COLUMN UNIT
+# figure NAME BYTES COLUMN UNIT: prints the median ratio
 figure() {
 	awk -v b="$2" -v c="$3" '$3 == b {v[$2, $1] = $c; n = $1 > n ? $1 : n}
 		END {for (i = 0; i <= n; i++) if (("relaxed", i) in v && v["strict", i] > 0)

@@ -1,13 +1,15 @@
 #!/bin/bash
-# The cost of PyTorch on the CPU backend (`dfshim run --host`), beside PyTorch on the CPU: tests/bench/torch_bench.py.
+# Measures the cost of PyTorch on the CPU backend (`dfshim run --host`), beside PyTorch on the CPU
+# (tests/bench/torch_bench.py).
 #
-#   torch.operator.*  an operator on small tensors, on top of what it takes on CPU tensors, in one process
-#   torch.start       4 ranks until the first collective has ended, without what importing torch takes
+#   torch.operator.*  the time that an operator on small tensors takes beyond the same on CPU
+#                     tensors, in one process
+#   torch.start       4 ranks until the first collective has ended, without the import of torch
 #   torch.gpt         a step of a small GPT under DistributedDataParallel with 4 ranks, beside gloo
 #
-# TORCH_PYTHON: a Python with a CUDA build of PyTorch. PARTS: only these of them (operator start gpt). Runs that are compared take
-# turns, PAIRS times (5), each goes first every other time; a figure is the median of the pairs, and behind it stand the smallest
-# and the largest.
+# TORCH_PYTHON: a Python with a CUDA build of PyTorch. PARTS: only these of them (operator start
+# gpt). Runs that are compared take turns, PAIRS times (5), and each goes first every other time. A
+# figure is the median of the pairs, followed by the smallest and the largest.
 set -u
 cd "$SRC" || exit 1
 unset DFSHIM_TRACE DFSHIM_STATS LD_PRELOAD
@@ -19,7 +21,7 @@ py=${TORCH_PYTHON:-$B/venv/bin/python} pairs=${PAIRS:-5} parts=${PARTS:-operator
 echo "# $("$py" -c 'import torch; print("PyTorch", torch.__version__)')"
 job() { timeout -k 5 200 "$py" -m torch.distributed.run --standalone --nproc-per-node $ranks tests/bench/torch_bench.py "$@"; }
 ours() { timeout -k 5 200 "$B/dfshim" run --host -- "$py" -m torch.distributed.run --standalone --nproc-per-node $ranks tests/bench/torch_bench.py "$@"; }
-# worst WORD: of its lines, the largest value.
+# worst WORD: prints the largest value of the lines that begin with WORD
 worst() { awk -v w="$1" '$1 == w && $2 > v {v = $2} END {if (v) print v}'; }
 
 wants() { [[ " $parts " == *" $1 "* ]]; }
@@ -28,7 +30,7 @@ if wants operator; then
 	for ((i = 0; i < pairs; i++)); do
 		OMP_NUM_THREADS=1 timeout -k 5 200 "$B/dfshim" run --host=1 -- "$py" tests/bench/torch_bench.py operators
 	done >"$T/operators"
-	# The median run of each operator; then of all operators.
+	# Prints the median run of each operator, and then the median of all operators.
 	awk '$1 == "operator" {print $2, $3 - $4, $3, $4}' "$T/operators" | sort -k1,1 -k2,2g | awk -v pairs="$pairs" '
 		function flush(m) {
 			if (!n) return
@@ -64,7 +66,7 @@ wants start && awk '{print $1 - $2, $1, $2}' "$T/starts" | sort -g | awk -v pair
 	if (NR < pairs) { print "BENCH torch.start - s target <=2 UNMEASURED"; exit }
 	m = int((NR + 1) / 2)
 	printf "BENCH torch.start %.2f s target <=2 %s (%.2f to %.2f; import torch alone %.2f s)\n", d[m], d[m] <= 2 ? "ok" : "MISS", d[1], d[NR], b[m]}'
-# The loss is the same: it was the same job.
+# The losses must be equal, because both ran the same job.
 wants gpt && awk '{print $1 / $3, $1, $3, $2 - $4}' "$T/steps" | sort -g | awk -v pairs="$pairs" '{r[NR] = $1; a[NR] = $2; b[NR] = $3; if ($4 > .01 || $4 < -.01) bad = 1} END {
 	if (NR < pairs || bad) { printf "BENCH torch.gpt - ms target <=1.5 UNMEASURED%s\n", bad ? " (the losses differ)" : ""; exit }
 	m = int((NR + 1) / 2)

@@ -1,7 +1,7 @@
 /*
- * The cost of recording for the application: nanoseconds per record on one thread (median of
- * batches), and with two threads appending at once. `b_trace [GLOB]` runs the figures whose names
- * match.
+ * Measures the cost of recording for the application: the nanoseconds for each record on one thread
+ * (the median of batches), and with two threads that append at once. `b_trace [GLOB]` runs the
+ * figures whose names match.
  */
 #include <fnmatch.h>
 #include <pthread.h>
@@ -46,7 +46,7 @@ static double median_ns(uint32_t comm)
 	return per[BATCHES / 2];
 }
 
-/* An operation as the submit path records it. */
+/* Records operations as the submit path does. */
 static double op_ns(uint32_t comm)
 {
 	static double per[BATCHES];
@@ -63,7 +63,7 @@ static double op_ns(uint32_t comm)
 	return per[BATCHES / 2];
 }
 
-/* A record with the call site that is found from inside: what a wait of CUDA's costs more. */
+/* Measures a record whose call site is found from inside. A wait of CUDA costs that much more. */
 static double wait_ns(void)
 {
 	static double per[BATCHES];

@@ -1,14 +1,16 @@
 #!/bin/bash
-# Verbs beside ib_write_bw (perftest), on the two Soft-RoCE devices of the virtual machine of scripts/rdma.sh: its processors are
-# emulated where there is no KVM, so only the ratios say something.
+# Compares verbs with ib_write_bw (perftest), on the two Soft-RoCE devices of the virtual machine of
+# scripts/rdma.sh. The machine's processors are emulated where there is no KVM, so only the ratios
+# have a meaning.
 #
-#   verbs.send.share.*   rate of sends of that number of bytes from one process to another, over a device each, 128 issued before they are
-#                        waited for; peer: messages of that size, 128 under way
-#   verbs.send.single.*  each waited for; peer: one message under way
+#   verbs.send.share.*   the rate of sends of that number of bytes from one process to another, over
+#                        a device each. 128 sends are issued before the first wait. Peer: messages
+#                        of that size, 128 under way
+#   verbs.send.single.*  each send is waited for. Peer: one message under way
 #
-# Runs that are compared take turns, PAIRS times (3), in an order that turns round every time; a figure is the median of the
-# pairs' ratios, and behind it stand the smallest and the largest. SIZES: "65536 1048576". The machine has
-# two processors, as two nodes would.
+# Runs that are compared take turns, PAIRS times (3), in an order that is reversed every time. A
+# figure is the median of the pairs' ratios, followed by the smallest and the largest. SIZES: "65536
+# 1048576". The machine has two processors, as two nodes would have.
 set -u
 cd "$SRC" || exit 1
 if [ -z "${RDMA-}" ]; then
@@ -21,7 +23,7 @@ export LATENCY_SEND=1 LATENCY_ROUNDS=3
 pairs=${PAIRS:-3}
 bytes_each=52428800 # some seconds
 
-# Each says MB/s, of the size BYTES.
+# Both functions print MB/s for messages of BYTES.
 theirs() { # BYTES DEPTH
 	timeout 60 ib_write_bw -d rxe0 -x 1 -s "$1" -n $((bytes_each / $1)) -F -t "$2" -Q 1 >"$T/server" 2>&1 &
 	sleep 1
@@ -30,12 +32,12 @@ theirs() { # BYTES DEPTH
 	awk -v b="$1" '$1 == b {print $4 * 125}' "$T/client"
 }
 ours() { # BYTES DEPTH
-	# shellcheck disable=SC2016 # its own variables
+	# shellcheck disable=SC2016 # the inner shell expands its variables
 	LATENCY_MIN=$1 LATENCY_MAX=$1 LATENCY_DEPTH=$2 timeout 150 "$B/dfshim" run --host -n 2 -- bash -c 'export NCCL_IB_HCA="=rxe$LOCAL_RANK:1"; exec "$@"' - \
 		"$B/clients/latency" --timeout 140 >"$T/ours" 2>&1
 	awk -v b="$1" '$1 == "latency:" && $2 == b {print $6 * 1000}' "$T/ours"
 }
-# figure NAME: of lines OURS THEIRS.
+# figure NAME: prints the median of lines OURS THEIRS
 figure() {
 	awk '$1 > 0 && $2 > 0 {print $1 / $2, $1, $2}' | sort -g | awk -v n="$1" -v pairs="$pairs" '{r[NR] = $1; a[NR] = $2; b[NR] = $3}
 		END {

@@ -31,7 +31,7 @@ POINTS = 30  # of a curve of losses
 # -- networks ---------------------------------------------------------------------------------------------
 
 class Nap(torch.autograd.Function):
-    """What a larger layer would take, in each direction."""
+    """Sleeps as long as a larger layer would compute, in each direction."""
 
     @staticmethod
     def forward(ctx, x, forward, backward):
@@ -103,7 +103,7 @@ def gpt():
 
 
 class Digits:
-    """scikit-learn's digits, every fifth for the accuracy."""
+    """The digits of scikit-learn. Every fifth is kept for the accuracy."""
     def __init__(self):
         from sklearn.datasets import load_digits
 
@@ -118,7 +118,8 @@ class Digits:
 
 
 class Text:
-    """The help texts that come with Python, by character; the last tenth for the accuracy of the next character."""
+    """The help texts that come with Python, by character. The last tenth is kept for the accuracy of
+    the next character."""
     def __init__(self):
         from pydoc_data.topics import topics
 
@@ -143,7 +144,8 @@ OPTIMIZERS = {"adamw": lambda params: torch.optim.AdamW(params, 0.002), "sgd": l
 # -- links ------------------------------------------------------------------------------------------------
 
 class Link(threading.Thread):
-    """One all-reduce after the other, as NCCL has them on a communicator's stream; gloo would mix two."""
+    """Runs one all-reduce after the other, as NCCL does on a communicator's stream: gloo would mix
+    two."""
 
     def __init__(self, group):
         super().__init__(daemon=True)
@@ -178,7 +180,8 @@ def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
 
 
 def joined(folder, net, rank):
-    """Groups of all ranks on the two links, the node's interfaces eth0 and eth1, and two of this rank alone."""
+    """Makes groups of all ranks on the two links (the node's interfaces eth0 and eth1), and two groups
+    of this rank alone."""
     os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
     dist.init_process_group("gloo", init_method=f"file://{folder}/store.{net}", rank=rank, world_size=WORLD)
     groups = []
@@ -195,7 +198,8 @@ def joined(folder, net, rank):
 # -- training ---------------------------------------------------------------------------------------------
 
 def plan(links):
-    """The same for every run: computation as it would nap, communication by size."""
+    """Returns times that are the same for every run: computation as long as the naps, communication by
+    size."""
     def times(sizes):
         n, second = len(sizes), 1000000000
         comm = [int(CR * (FORWARD + BACKWARD) * second * s / sum(sizes)) for s in sizes]
@@ -204,7 +208,7 @@ def plan(links):
 
 
 def stock(group, bucket):
-    """Plain DDP, its all-reduces one after the other."""
+    """Plain DDP, whose all-reduces run one after the other."""
     buffer = bucket.buffer().mul_(1 / WORLD)
     return dist.all_reduce(buffer, group=group, async_op=True).get_future().then(lambda f: f.value()[0])
 
@@ -215,14 +219,15 @@ def network(net, seed):
 
 
 def train(net, scheme, groups, seed, iterations, timed):
-    """The optimizer, the model, losses, milliseconds an iteration. A rank that is alone trains with the batches of four."""
+    """Returns the optimizer, the model, the losses, and the milliseconds of an iteration. A rank that
+    is alone trains with the batches of four."""
     model = network(net, seed)
     for m in model:
         m.naps = (FORWARD / len(model), BACKWARD / len(model))
     Paced.naps = (1, 1) if timed else (0, 0)
     world = dist.get_world_size(groups[0])
-    # Buffers are constants; their broadcasts would run between a link's all-reduces, which another
-    # thread makes.
+    # The buffers are constants. Their broadcasts would run between the all-reduces of a link, which
+    # another thread makes.
     ddp = DDP(model, bucket_cap_mb=NETS[net][2], process_group=groups[0], broadcast_buffers=False)
     inner = OPTIMIZERS[os.environ.get("OPTIMIZER", "adamw")](ddp.parameters())
     rates = [g["lr"] for g in inner.param_groups]
@@ -295,7 +300,8 @@ def times(folder, net, groups):
 
 
 def accuracy(folder, net, together, alone, seeds, iterations):
-    """Seed 1 on all ranks; then each rank has seeds of its own, which costs a fraction (deft_job.py: the parameters are the same)."""
+    """Trains seed 1 on all ranks. Then each rank trains seeds of its own, which costs a fraction of
+    the time. deft_job.py checks that the parameters are the same."""
     for seed in [1] + list(range(2 + dist.get_rank(), seeds + 1, WORLD)):
         groups = together if seed == 1 else alone
         for scheme in ("ddp", "deft", "deft2", "deft-preserved"):  # exact gating has DDP's bits
@@ -311,7 +317,7 @@ def accuracy(folder, net, together, alone, seeds, iterations):
 # -- figures ----------------------------------------------------------------------------------------------
 
 def bench(name, value, peer, other, target, limit):
-    """The ratio is other to value for a target of at least."""
+    """The ratio is `other` to `value` for a target of at least, and the inverse for one of at most."""
     ratio = other / value if target == ">=" else value / other
     ok = ratio <= limit if target == "<=" else ratio >= limit
     print(f"BENCH deft.{name} {value:.1f} ms peer {peer} {other:.1f} ratio {ratio:.3f} target {target}{limit} {'ok' if ok else 'MISS'}")
@@ -343,8 +349,8 @@ def figures(folder):
 def main(what, *args):
     torch.set_num_threads(1)
     if what == "rate":
-        # An all-reduce on a ring takes this number of bytes from each rank, and each frame carries
-        # 1,448 of its 1,514.
+        # An all-reduce on a ring takes this number of bytes from each rank, and each frame of 1,514
+        # bytes carries 1,448 of them.
         size = 4 * sum(p.numel() for p in network(args[0], 1).parameters()) * 2 * (WORLD - 1) / WORLD * 1514 / 1448
         print(int(8 * size / (CR * (FORWARD + BACKWARD))))
         return

@@ -1,5 +1,6 @@
-"""fr_attribution of NVIDIA's Resiliency Extension without the packages around it: its modules are plain Python. Arguments: those of
-fr_attribution. `frattribution.py --where` says whether it is there, and its version."""
+"""Runs fr_attribution of NVIDIA's Resiliency Extension without the packages around it: its modules are
+plain Python. The arguments are those of fr_attribution. `frattribution.py --where` prints whether
+it is installed, and its version."""
 import importlib.metadata
 import importlib.util
 import os

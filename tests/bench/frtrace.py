@@ -1,5 +1,6 @@
-"""torchfrtrace without torch: its modules are plain Python and are found below torch's folder; torch itself, which
-takes seconds to load, is not loaded. Arguments: those of torchfrtrace. `frtrace.py --where` says whether it is there."""
+"""Runs torchfrtrace without torch: its modules are plain Python and are found below torch's folder.
+torch itself takes seconds to load, so it is not loaded. The arguments are those of torchfrtrace.
+`frtrace.py --where` prints whether it is installed."""
 import importlib.util
 import os
 import sys

@@ -1,4 +1,5 @@
-"""The twin of tests/clients/latency.c over PyTorch's gloo: the same sizes, the same way of taking the time, the same output."""
+"""The twin of tests/clients/latency.c over PyTorch's gloo: it has the same sizes, measures the time in
+the same way, and prints the same output."""
 
 import os
 import resource

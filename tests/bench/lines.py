@@ -1,6 +1,6 @@
-"""What a call of NCCL's costs by the depth of the Python code that makes it: prints ns for the program's own frames, then below 10
-and 40 frames of Python's library, which are passed by. The least of many batches: the machine has other things to do.
-"""
+"""Prints the nanoseconds of a call of NCCL by the depth of the Python code that makes it: for the
+program's own frames, and then below 10 and 40 frames of Python's library, which dfshim skips. A
+figure is the least of many batches, because the machine has other work."""
 
 import ctypes
 import time

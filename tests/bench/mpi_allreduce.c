@@ -1,6 +1,7 @@
 /*
- * The twin of tests/clients/latency.c in MPI: the same sizes, the same way of taking the time, the
- * same output, for a comparison on one machine. Built with mpicc by b_mpi.sh and b_net.sh.
+ * The twin of tests/clients/latency.c in MPI, for a comparison on one machine: it has the same
+ * sizes, measures the time in the same way, and prints the same output. b_mpi.sh and b_net.sh build
+ * it with mpicc.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Measures Table 1 of the DFCCL paper under each semantics and dispatch; one JSON line a run, for
-# docs/simulator.md, with the processor time it took. The configurations are those of docs/sim/.
+# Measures Table 1 of the DFCCL paper under each semantics and dispatch. Prints one JSON line for
+# each run, with its processor time, for docs/simulator.md. The configurations are those of
+# docs/sim/.
 #
 #   tests/bench/sim_table1.sh [--rounds N] [--jobs N] [--seed N] [FILTER]
 set -eu

@@ -15,7 +15,7 @@ import time
 
 
 def since_start():
-    """Seconds since this process began, by the kernel's clock."""
+    """Returns the seconds since this process began, by the kernel's clock."""
     with open("/proc/self/stat") as f:
         ticks = int(f.read().rsplit(")", 1)[1].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
@@ -127,7 +127,7 @@ def gpt():
         if cuda:
             torch.cuda.synchronize()
         times.append(time.perf_counter() - begun)
-    # The first two connect, and fill allocators.
+    # The first two steps also connect and fill allocators.
     if dist.get_rank() == 0:
         print("step %.1f %.4f" % (statistics.median(times[2:]) * 1e3, value), flush=True)
     dist.destroy_process_group()
