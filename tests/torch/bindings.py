@@ -16,7 +16,7 @@ from cuda.core import Device
 
 
 class Array:
-    """Eight floats of the device."""
+    """Eight floats on the device."""
 
     def __init__(self, device, stream, values):
         self.buffer = device.allocate(32, stream=stream)
@@ -36,7 +36,7 @@ def check(result):
 
 
 def rendezvous(rank, folder, new):
-    """What new() gives rank 0, on every rank."""
+    """Returns the value of rank 0's new() on every rank."""
     name = os.path.join(folder, "id")
     if rank == 0:
         with open(name + ".new", "wb") as f:

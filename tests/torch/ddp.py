@@ -1,11 +1,14 @@
-"""A model trained with DistributedDataParallel, as PyTorch's tutorials write it: nothing of dfshim in it.
+"""Trains a model with DistributedDataParallel, as PyTorch's tutorials write it: nothing of dfshim in
+it.
 
-    torchrun --nproc-per-node 4 ddp.py        or        dfshim run --host -n 4 -- python ddp.py
+  torchrun --nproc-per-node 4 ddp.py        or        dfshim run --host -n 4 -- python ddp.py
 
---hang: one rank leaves out a step's all_reduce, which is the bug that the tests look for. --killed: one rank is killed in the
-middle of a step. --memory: one rank asks for more memory than there is. --unfinished: rank 0 ends while operators are left on
-its stream, behind an all_reduce to which the others come late. --left: they do not come at all. --error: it ends of an error there.
-Prints the losses, which one process computes for comparison. Exit status: 0 right, 1 wrong.
+--hang: one rank leaves out a step's all_reduce, which is the bug that the tests look for. --killed:
+one rank is killed in the middle of a step. --memory: one rank asks for more memory than there is.
+--unfinished: rank 0 ends while operators are left on its stream, behind an all_reduce that the
+others enter late. --left: the others never enter that all_reduce. --error: rank 0 ends there with
+an error. Prints the losses, which one process computes for comparison. Exit status: 0 right, 1
+wrong.
 """
 
 import os
@@ -37,7 +40,8 @@ def batch(step, rank, ranks):
 
 
 def accident():
-    """Between a step's forward and backward: the others are then inside all_reduces that wait for this rank."""
+    """Happens between a step's forward and backward pass: the others are then inside all_reduces that
+    wait for this rank."""
     if "--killed" in sys.argv:
         os.kill(os.getpid(), signal.SIGKILL)
     if "--memory" in sys.argv:

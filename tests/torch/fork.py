@@ -1,5 +1,5 @@
-"""A step of DDP with a DataLoader's workers, in ranks that one interpreter has forked after its import of torch (argument
-"forked") or that have interpreters of their own ("separate")."""
+"""Runs a step of DDP with the workers of a DataLoader. One interpreter has forked the ranks after its
+import of torch (argument "forked"), or they have interpreters of their own ("separate")."""
 
 import os
 import sys

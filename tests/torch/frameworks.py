@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Trainings of frameworks above PyTorch, where they are installed: `dfshim ci` must find no deadlock in any.
+"""Runs trainings of frameworks above PyTorch, where they are installed: `dfshim ci` must find no
+deadlock in any of them.
 
-    dfshim ci -- python3 -m torch.distributed.run --nproc-per-node 2 frameworks.py CASE
-    frameworks.py --list PACKAGE      its cases; none where it is not installed
+  dfshim ci -- python3 -m torch.distributed.run --nproc-per-node 2 frameworks.py CASE
+  frameworks.py --list PACKAGE      lists its cases, or none where it is not installed
 
 Exit status: 0.
 """
@@ -50,7 +51,7 @@ def lightning(strategy, **options):
 
 
 def fabric():
-    """Lightning's lower half: the loop is the user's."""
+    """Lightning's lower half, whose loop the user writes."""
     from lightning.fabric import Fabric
 
     fabric = Fabric(accelerator="gpu", devices=2, strategy="ddp")
@@ -90,7 +91,7 @@ def trainer(adapters=None, **options):
 
 
 def zero(stage):
-    """DeepSpeed: two batches a step, a loss that all ranks know, a checkpoint at the end."""
+    """DeepSpeed with two batches in a step, a loss that all ranks know, and a checkpoint at the end."""
     import deepspeed
 
     net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
@@ -113,14 +114,14 @@ def zero(stage):
 
 
 def adapters():
-    """PEFT below transformers' Trainer."""
+    """PEFT below the Trainer of transformers."""
     from peft import LoraConfig
 
     trainer(adapters=LoraConfig(r=4, target_modules=["query", "value"], task_type="SEQ_CLS"))
 
 
 def accelerate(script):
-    """One of the scripts with which accelerate tests itself."""
+    """Runs one of the scripts with which accelerate tests itself."""
     import accelerate.test_utils
 
     where = os.path.join(os.path.dirname(accelerate.test_utils.__file__), "scripts", script + ".py")

@@ -1,6 +1,7 @@
-"""A Triton kernel, which only a GPU can run: `dfshim run --host` refuses it by name, with DFSHIM_HOST_STUB=1 it is skipped.
+"""Launches a Triton kernel, which only a GPU can run. `dfshim run --host` refuses the kernel by name.
+With DFSHIM_HOST_STUB=1 it skips the kernel.
 
-Exit status: 0 skipped, 1 refused, 77 there is no Triton here.
+Exit status: 0 skipped, 1 refused, 77 no Triton is installed.
 """
 
 import sys

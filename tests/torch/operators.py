@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Operators on CUDA tensors against the same on CPU tensors: `dfshim run --host -- python3 operators.py [CASE...]`.
+"""Compares operators on CUDA tensors with the same on CPU tensors: `dfshim run --host -- python3
+operators.py [CASE...]`.
 
-At once and behind a stream that is busy; gradients, optimizers, random numbers, graphs, layouts, refusals. A line for each
-case. Exit status: 0 right, 1 wrong.
+Runs them at once and behind a stream that is busy. The cases are operators, gradients, optimizers,
+random numbers, graphs, layouts and refusals. Prints a line for each case. Exit status: 0 right, 1
+wrong.
 """
 
 import copy
@@ -16,7 +18,8 @@ import torch.nn.functional as F
 
 
 def both(f, *inputs, grad=False, tolerance=1e-4):
-    """f on the CPU and on the device, there at once and behind a busy stream: values, layouts and gradients agree."""
+    """Runs f on the CPU and on the device, there at once and behind a busy stream. Values, layouts and
+    gradients must agree."""
 
     def run(device, late=False):
         args = [copy.deepcopy(x).to(device) if isinstance(x, (torch.Tensor, nn.Module)) else x for x in inputs]
@@ -63,7 +66,7 @@ def reductions():
 
 
 def wider():
-    """Halves in, floats out: one kernel on a GPU."""
+    """Takes halves and returns floats: one kernel on a GPU."""
     both(lambda x: [f(x.to(t), -1, dtype=torch.float32) for f in (torch.softmax, torch.log_softmax) for t in (torch.half, torch.bfloat16)],
          rand(6, 8), grad=True)
 
@@ -247,14 +250,15 @@ def random_numbers():
 
 
 def closed():
-    """The current stream stops until the event is set: a launch that waits for its stream would wait for ever."""
+    """Stops the current stream until the event is set: a launch that waits for its stream would wait
+    for ever."""
     gate = threading.Event()
     sys.modules["dfshim.host.operators"].defer(torch.cuda.current_stream().cuda_stream, gate.wait, False)
     return gate
 
 
 def streams():
-    """A launch returns before its stream gets there, and order between streams is by events alone."""
+    """A launch returns before its stream gets there, and only events order streams."""
     x, gate = torch.zeros(1000, dtype=torch.int64, device="cuda"), closed()
     for i in range(50):
         x.add_(i)
@@ -274,14 +278,15 @@ def streams():
 
 
 def hashes():
-    """What PyTorch waits for with the interpreter's lock: operators need that lock."""
+    """PyTorch holds the interpreter's lock while it waits for these. The operators need that lock,
+    too."""
     torch.cuda._sleep(100_000_000)
     x = torch.arange(8, device="cuda") * 2
     assert torch._C._distributed_c10d._hash_tensors([x]) == torch._C._distributed_c10d._hash_tensors([x.clone()])
 
 
 def devices():
-    """A tensor of a device that is not the current one: its stream counts."""
+    """Uses a tensor of a device that is not the current one: the stream of its device counts."""
     if torch.cuda.device_count() < 2:
         return
     with torch.cuda.device(1):
@@ -329,7 +334,7 @@ def compiled():
 
 
 def profiler():
-    """With CUDA's activities, as by default: the CPU's side is there."""
+    """Records CUDA's activities, too, as PyTorch does by default. The CPU's side must be present."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p:
@@ -346,7 +351,8 @@ def main():
     bad = 0
     torch.manual_seed(1)
     operators = sys.modules["dfshim.host.operators"]
-    # As they are; then as if they were large, whose results are computed where they stay.
+    # The cases run with the usual limit. Then they run as if all tensors were large: large results
+    # are computed where they stay.
     for case, large in [(c, large) for large in (operators.LARGE, 0) for c in CASES]:
         if sys.argv[1:] and case.__name__ not in sys.argv[1:]:
             continue

@@ -63,7 +63,7 @@ def main():
 
     from torch.testing._internal.distributed import distributed_test
 
-    # The suite's limit of 10 s is too short where other work is beside it.
+    # The suite's limit of 10 s is too short beside other work.
     distributed_test.Barrier.sync.__func__.__defaults__ = (None, 300)
 
     class Suite(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
@@ -71,7 +71,7 @@ def main():
 
     with open(os.path.join(args.folder, str(rank)), "w") as out:
         for i, name in enumerate(names_of(Suite, args)):
-            distributed_test.Barrier.barrier_id = 1000 * i  # ranks meet in each test anew
+            distributed_test.Barrier.barrier_id = 1000 * i  # makes the ranks meet anew in each test
             end = run(Suite, name, rank, os.path.join(args.folder, f"store-{name}"))
             print(end, name, file=out, flush=True)
             if end == "FAIL":

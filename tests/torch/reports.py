@@ -31,7 +31,7 @@ def summed(x, group=None):
 
 
 def sglang_26923():
-    """A cache's writes are confirmed by a sum; a rank whose own list is empty leaves it out."""
+    """A sum confirms a cache's writes. A rank whose own list is empty leaves the sum out."""
     pending = [1, 1] if rank == 0 else [1]
 
     def writing_check():
@@ -49,7 +49,7 @@ def sglang_26923():
 
 
 def verl_6365():
-    """Buffers of several sizes are broadcast in the order in which each rank happens to have them."""
+    """Each rank broadcasts buffers of several sizes in the order in which it happens to have them."""
     buffers = {"full_attention": ones(256), "sliding_attention": ones(128)}
     names = sorted(buffers) if FIXED or rank == 0 else sorted(buffers, reverse=True)
     for name in names:
@@ -58,7 +58,8 @@ def verl_6365():
 
 
 def accelerate_3982():
-    """Rank 0 walks over a state that has quantization's entries, too; the others over the model's own names."""
+    """Rank 0 walks over a state that also has quantization's entries. The others walk over the model's
+    own names."""
     names = ["weight", "bias"]
     full = names if FIXED else ["weight", "weight.absmax", "bias"]
     for name in full if rank == 0 else names:
@@ -68,7 +69,7 @@ def accelerate_3982():
 
 
 def accelerate_2785():
-    """Predictions are gathered by the main process alone."""
+    """Only the main process gathers the predictions."""
     model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8).cuda())
     model(ones(8)).sum().backward()
     if rank == 0 or FIXED:
@@ -80,7 +81,7 @@ def accelerate_2785():
 
 
 def pytorch_77562():
-    """The loss is reduced to rank 0 only, but each rank decides by it whether to save."""
+    """The loss is reduced to rank 0 only, but each rank uses the loss to decide whether to save."""
     best = 3.0
     loss = ones(1) * (1 + rank)
     if FIXED:
@@ -106,7 +107,8 @@ def vllm_43547():
 
 
 def deepspeed_4808():
-    """An expert's gradient is reduced when it has one: only where tokens have come to it."""
+    """An expert's gradient is reduced when the expert has one. It has one only on ranks that gave
+    tokens to the expert."""
     experts = [nn.Linear(8, 8).cuda() for _ in range(2)]
     handles = []
     for i, e in enumerate(experts):
@@ -121,7 +123,7 @@ def deepspeed_4808():
 
 
 def nccl_1192():
-    """A reduction and a message of one communicator, issued in opposite orders."""
+    """Two ranks issue a reduction and a message of one communicator in opposite orders."""
     x, big = ones(1), torch.ones(1 << 20, device="cuda")
     summed(ones())
     torch.cuda.synchronize()
@@ -152,7 +154,7 @@ def pytorch_172668():
 
 
 def accelerate_2258():
-    """A bad batch is skipped on the rank that has it."""
+    """The rank that has a bad batch skips the batch."""
     model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8).cuda())
     for step in range(4):
         if rank == 1 and step == 3 and not FIXED:
@@ -162,7 +164,7 @@ def accelerate_2258():
 
 
 def prime_rl_2515():
-    """A validation set is iterated to its end by FSDP; the ranks have different numbers of batches."""
+    """FSDP iterates over a validation set to its end, and the ranks have different numbers of batches."""
     from torch.distributed.fsdp import fully_shard
 
     model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8)).cuda()
@@ -178,7 +180,8 @@ def prime_rl_2515():
 
 
 def lightning_18148():
-    """The folder of the logs is a broadcast in disguise; a callback asks for it on rank 0 only."""
+    """The folder of the logs is found by a hidden broadcast. A callback asks for the folder on rank 0
+    only."""
     model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8).cuda())
 
     def log_dir():
@@ -191,7 +194,7 @@ def lightning_18148():
 
 
 def lightning_19045():
-    """A metric is known to rank 0 only, so the ranks disagree about the file that the best model replaces."""
+    """Only rank 0 knows a metric, so the ranks disagree about the file that the best model replaces."""
     score = 1 if rank == 0 or FIXED else 2  # the line
     replaced, path = f"best-{score}", "best-1"
 
@@ -207,7 +210,8 @@ def lightning_19045():
 
 
 def deepspeed_8262():
-    """Partitioned parameters are gathered for each token; the ranks' answers have different lengths."""
+    """Partitioned parameters are gathered for each token, but the ranks' answers have different
+    lengths."""
     full = torch.empty(64 * world, device="cuda")
     for token in range(6):
         if token == 2 + rank and not FIXED:
@@ -217,7 +221,8 @@ def deepspeed_8262():
 
 
 def automodel_3824():
-    """Whether a checkpoint's daemon runs is known to a thread; a rank that asks too early starts it again, with a broadcast."""
+    """Only a thread knows whether the daemon of a checkpoint runs. A rank that asks too early starts
+    the daemon again, with a broadcast."""
     running, end = threading.Event(), threading.Event()
     starters = []
 
@@ -241,7 +246,7 @@ def automodel_3824():
 
 
 def audio_3749():
-    """A rank whose loss is not a number returns before the numbers of frames are gathered."""
+    """A rank whose loss is not a number returns before the ranks gather their numbers of frames."""
     for step in range(3):
         bad = torch.tensor([float(rank == 1 and step == 1)], device="cuda")
         if FIXED:
@@ -254,7 +259,8 @@ def audio_3749():
 
 
 def tensorrt_llm_12024():
-    """Each rank draws the next token with a random state of its own, so one of them sees the last token earlier."""
+    """Each rank draws the next token with a random state of its own, so one of them draws the last
+    token earlier."""
     last = 7
     for step in range(6):
         summed(ones(128))
@@ -268,7 +274,8 @@ def tensorrt_llm_12024():
 
 
 def megatron_5240():
-    """Messages without a batch make a communicator for each pair, at the first use; the pairs of a ring wait in a cycle."""
+    """Messages without a batch make a communicator for each pair at its first use. The pairs of a ring
+    wait in a cycle."""
     there, back = ones(), ones()
     ops = [dist.P2POp(dist.isend, there, (rank + 1) % world), dist.P2POp(dist.irecv, back, (rank - 1) % world)]
     if FIXED:
@@ -281,7 +288,7 @@ def megatron_5240():
 
 
 def pytorch_147561():
-    """Each rank's compiler chooses for itself whether the backward pass gathers the weights again."""
+    """The compiler of each rank decides by itself whether the backward pass gathers the weights again."""
 
     class Layer(torch.autograd.Function):
         @staticmethod
@@ -302,13 +309,13 @@ def pytorch_147561():
 
 
 def pytorch_117486():
-    """A rank expects more from another one than that one sends."""
+    """A rank expects more from another rank than that rank sends."""
     out = [1, 1] if rank or FIXED else [1, 3]
     dist.all_to_all_single(torch.empty(sum(out), device="cuda"), ones(2), out, [1, 1])  # the line
     torch.cuda.synchronize()
 
 
-# Name: ranks, words by NCCL's rules, words under dfshim.
+# Each name has the number of ranks, the words by NCCL's rules, and the words under dfshim.
 CASES = {
     sglang_26923: (2, "MISMATCH", "MISMATCH"),
     verl_6365: (2, "MISMATCH", "OK"),
@@ -349,7 +356,7 @@ def main():
     torch.manual_seed(0)
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
-    # All of them, one after the other, are right only as fixed.
+    # All cases one after the other work only with --fixed.
     for case in cases.values() if args.case == "all" else [cases[args.case]]:
         case()
         print("rank", rank, case.__name__, "has finished", flush=True)

@@ -44,7 +44,7 @@ def train(model, device, steps, after=None, losses=F.mse_loss):
 
 
 def ddp_eval(device, steps):
-    """DDP, whose mean loss is looked at every eighth step, in the middle of a step at times."""
+    """DDP, whose mean loss is read at every eighth step, at times in the middle of the step."""
     model = nn.parallel.DistributedDataParallel(mlp().to(device), device_ids=[device.index], bucket_cap_mb=0.01)
     opt = torch.optim.SGD(model.parameters(), lr=0.05)
     for step in range(steps):
@@ -67,7 +67,8 @@ def ddp_eval(device, steps):
 
 
 def ddp_accumulate(device, steps):
-    """Gradients of two batches, reduced with the second; buffers are broadcast; the last batches are uneven."""
+    """Gradients of two batches are reduced with the second batch. Buffers are broadcast. The last
+    batches are uneven."""
     model = nn.Sequential(mlp(), nn.BatchNorm1d(8)).to(device)
     model = nn.parallel.DistributedDataParallel(model, device_ids=[device.index], find_unused_parameters=True)
     opt = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -84,7 +85,7 @@ def ddp_accumulate(device, steps):
 
 
 def fsdp2(device, steps):
-    """FSDP2 with a norm that all ranks share, and a loss that is averaged now and then."""
+    """FSDP2 with a norm that all ranks share, and with a loss that is averaged now and then."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -150,7 +151,7 @@ def pipeline(device, steps):
 
 
 def checkpoint(device, steps):
-    """FSDP2, whose state is saved by a thread while the training goes on, and loaded at the end."""
+    """A thread saves the state of FSDP2 while the training goes on. The state is loaded at the end."""
     import torch.distributed.checkpoint as dcp
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -179,7 +180,7 @@ def checkpoint(device, steps):
 
 
 def threads(device, steps):
-    """A loader's thread copies the batches to the GPU; the training waits for each."""
+    """The thread of a loader copies the batches to the GPU, and the training waits for each."""
     import queue
     import threading
 
@@ -209,7 +210,8 @@ def threads(device, steps):
 
 
 def fsdp1(device, steps):
-    """The first FSDP: flat parameters, prefetched backward, and their whole state gathered on one rank now and then."""
+    """The first FSDP with flat parameters and prefetch in the backward pass. One rank gathers their
+    whole state now and then."""
     from torch.distributed.fsdp import FullStateDictConfig, StateDictType
     from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
@@ -226,7 +228,7 @@ def fsdp1(device, steps):
 
 
 def hybrid(device, steps):
-    """FSDP2 on a mesh of two dimensions: shards inside, replicas across."""
+    """FSDP2 on a mesh of two dimensions: shards inside, and replicas across."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -242,7 +244,7 @@ def hybrid(device, steps):
 
 
 def tensor_and_data(device, steps):
-    """Tensor parallelism inside of FSDP2: two groups of each rank."""
+    """Tensor parallelism inside of FSDP2: each rank is in two groups."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
@@ -263,7 +265,7 @@ def tensor_and_data(device, steps):
 
 
 def zero1(device, steps):
-    """DDP whose optimizer's state is sharded, and collected on rank 0 at the end."""
+    """DDP with a sharded optimizer, whose state rank 0 collects at the end."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     model = nn.parallel.DistributedDataParallel(mlp().to(device), device_ids=[device.index])
@@ -278,7 +280,8 @@ def zero1(device, steps):
 
 
 def hooks(device, steps):
-    """DDP with a communication hook (PowerSGD), and batch norms whose statistics are of all ranks."""
+    """DDP with a communication hook (PowerSGD), and with batch norms whose statistics are those of all
+    ranks."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
     model = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(mlp(), nn.BatchNorm1d(8)))
@@ -289,7 +292,7 @@ def hooks(device, steps):
 
 
 def local(device, steps):
-    """Local SGD: parameters are averaged each fourth step."""
+    """Local SGD, which averages the parameters at each fourth step."""
     from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
     model = mlp().to(device)
@@ -298,7 +301,8 @@ def local(device, steps):
 
 
 def experts(device, steps):
-    """A mixture of experts: tokens go to the ranks of their experts and back; the gate is data parallel."""
+    """A mixture of experts: tokens go to the ranks of their experts and back. The gate is data
+    parallel."""
     from torch.distributed.nn.functional import all_to_all_single
 
     ranks = dist.get_world_size()
@@ -322,7 +326,8 @@ def experts(device, steps):
 
 
 def ring(device, steps):
-    """Keys and values go round (context parallelism), two neighbours at once, beside DDP's gradients."""
+    """Keys and values go around a ring (context parallelism), with two neighbours at once, beside
+    DDP's gradients."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     model = nn.parallel.DistributedDataParallel(nn.Linear(WIDTH, 2 * WIDTH).to(device), device_ids=[device.index])
     opt = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -342,7 +347,7 @@ def ring(device, steps):
 
 
 def adversaries(device, steps):
-    """Two models that train each other (a GAN): two DDPs, each with a group of its own, in turns."""
+    """Two models that train each other (a GAN): two DDPs take turns, each with a group of its own."""
     first = nn.parallel.DistributedDataParallel(nn.Linear(WIDTH, WIDTH).to(device), device_ids=[device.index])
     second = nn.parallel.DistributedDataParallel(nn.Linear(WIDTH, 1).to(device), device_ids=[device.index],
                                                  process_group=dist.new_group())
@@ -361,7 +366,8 @@ def adversaries(device, steps):
 
 
 def ends_early(device, steps):
-    """A rank that wants to stop says so to all, who look at the sum; rank 0 writes what was gathered as objects."""
+    """A rank that wants to stop adds that to a sum, which all ranks read. Rank 0 writes the objects
+    that it has gathered."""
     model = nn.parallel.DistributedDataParallel(mlp().to(device), device_ids=[device.index])
     opt = torch.optim.SGD(model.parameters(), lr=0.05)
     for step in range(steps * 2):
@@ -396,7 +402,7 @@ def main():
         return
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     torch.cuda.set_device(device)
-    # The thread that saves a checkpoint has the CPU's group.
+    # The thread that saves a checkpoint uses the group of the CPU.
     dist.init_process_group("cpu:gloo,cuda:nccl" if args.case == "checkpoint" else "nccl", device_id=device)
     CASES[args.case](device, args.steps)
     dist.destroy_process_group()

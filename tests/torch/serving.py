@@ -24,7 +24,8 @@ def ones(n=64):
 
 
 def zero_tokens():
-    """A data-parallel rank without requests waits for some, while the others' experts need it in the step."""
+    """A data-parallel rank without requests waits for some, while the experts of the others need that
+    rank in the step."""
     requests = queue.Queue()
     for tokens in (4, 4, 4) if rank == 0 else (4, 0, 4):
         requests.put(tokens)
@@ -36,7 +37,7 @@ def zero_tokens():
 
     while True:
         tokens = requests.get()  # the line
-        # Fixed: a step without tokens is a step, too.
+        # Fixed: a step without tokens also runs.
         if tokens or FIXED:
             forward(tokens)
         if FIXED and requests.empty():
@@ -44,7 +45,8 @@ def zero_tokens():
 
 
 def batch_mode():
-    """One rank has a request to begin, and so runs a step of another size than the ranks that only continue theirs."""
+    """One rank has a request to begin, so it runs a step of another size than the ranks that only
+    continue theirs."""
     begins = torch.tensor([int(rank == 0)], device="cuda")
     for _ in range(2):
         dist.all_reduce(ones(32))
@@ -56,7 +58,8 @@ def batch_mode():
 
 
 def side_stream():
-    """Two stages of a pipeline: the tokens that the last one samples are broadcast on a stream of their own."""
+    """Two stages of a pipeline broadcast the tokens that the last stage samples on a stream of their
+    own."""
     side = torch.cuda.Stream()
     activations, tokens = ones(256), torch.zeros(8, dtype=torch.int64, device="cuda")
 
@@ -70,7 +73,7 @@ def side_stream():
             return dist.broadcast(tokens, src=1, async_op=True)  # the line
 
     dist.barrier()
-    # The first stage asks for the tokens early. Fixed: on all ranks the communicator has one order.
+    # The first stage asks for the tokens early. Fixed: the communicator has one order on all ranks.
     early = rank == 0 and not FIXED
     work = sampled() if early else None
     hand_over()
@@ -78,7 +81,7 @@ def side_stream():
     torch.cuda.synchronize()
 
 
-# Name: word by NCCL's rules, word under dfshim, the rank that the report names.
+# Each name has the word by NCCL's rules, the word under dfshim, and the rank that the report names.
 CASES = {
     zero_tokens: ("MISSING", "MISSING", 1),
     batch_mode: ("MISMATCH", "MISMATCH", 0),

@@ -1,11 +1,12 @@
-"""Operators that compute nothing (dfshim run --stub): what a program sees of them.
+"""Checks how a program sees operators that compute nothing (dfshim run --stub).
 
-    stub.py values       checks this rank's values; DFSHIM_HOST_STUB_VALUE=0.5, DFSHIM_HOST_STUB_STEPS=3
-    stub.py same A B     compares the communication in the traces of two jobs
-    stub.py alike A B    the same for jobs whose tensors differ in size
-    stub.py BUG ARG...   docs/ci/llama.py with a bug: send, branch, groups
+  stub.py values       checks this rank's values; DFSHIM_HOST_STUB_VALUE=0.5,
+                       DFSHIM_HOST_STUB_STEPS=3
+  stub.py same A B     compares the communication in the traces of two jobs
+  stub.py alike A B    the same for jobs whose tensors differ in size
+  stub.py BUG ARG...   docs/ci/llama.py with a bug: send, branch, groups
 
-Run with TORCH_PYTHON's Python; DFSHIM names the program for `same`.
+Run with TORCH_PYTHON's Python. DFSHIM names the program for `same`.
 """
 
 import glob
@@ -25,7 +26,7 @@ def values():
     torch.cuda.set_device(rank)
     torch.set_default_device("cuda")
 
-    # 4 GiB a tensor, of which nothing is touched.
+    # Each tensor has 4 GiB. Less than 64 MiB in all may be touched.
     large = torch.empty(1 << 30)
     large.normal_()
     large = (large * 2 + 1).view(1 << 15, 1 << 15).softmax(-1)
@@ -37,7 +38,7 @@ def values():
     touched = sum(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssShmem"))
     assert touched < 64 << 10, f"{touched} kB are touched"
 
-    # Small results.
+    # Reductions have small results.
     assert large.mean().item() == 0.5 and large.sum(0)[3].item() == 0.5 and large[5, 7].item() == 0.5
     assert large.norm().cpu().item() == 0.5 and large.argmax().item() == 0
     assert bool((large > 0).all()) and not torch.isnan(large).any().item() and torch.isfinite(large).all().item()
@@ -47,7 +48,7 @@ def values():
     mask = torch.isnan(some).logical_or(torch.isinf(some))
     assert not mask.any().item() and torch.logical_not(mask).all().item()
     assert torch.gt(some, 0, out=mask).all().item() and len(mask[:1, :20].nonzero()) == 20
-    for _ in range(3):  # real masks, in memory that had skipped ones
+    for _ in range(3):  # computed masks, in memory that had skipped ones
         ones = torch.ones(some.shape, dtype=torch.bool)
         assert ones.any().item() and ones[3].sum().item() == 1 << 15
         mask = some > 1
@@ -69,7 +70,8 @@ def values():
     dist.all_gather_object(objects, "r" * (200_000 + rank))
     assert [len(o) for o in objects] == [200_000 + r for r in range(world)]
 
-    # A step; backward, an optimizer, a scaler, a convolution, whose backward returns what is asked for.
+    # A step has a backward pass, an optimizer, a scaler and a convolution. The backward pass of the
+    # convolution returns only the gradients that are asked for.
     model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64), nn.Dropout(), nn.Flatten(),
                                                               nn.Linear(64 * 30 * 30, 1000)))
     optimizer, scaler = torch.optim.AdamW(model.parameters()), torch.amp.GradScaler()
@@ -86,7 +88,7 @@ def values():
 
 
 def communication(folder, sizes):
-    """Of each rank: the operations in order, with the ranks that use their communicator."""
+    """Returns the operations of each rank in order, with the ranks that use their communicator."""
     out, members = {}, {}
     what = ("kind", "dtype", "redop", "rank") + (("b",) if sizes else ())
     for file in glob.glob(f"{folder}/*.dft"):
@@ -95,7 +97,7 @@ def communication(folder, sizes):
             members.setdefault(record["comm"], set()).add(record["job_rank"])
             out.setdefault(record["job_rank"], []).append((record["comm"], *(record[k] for k in what)))
     for rank, operations in out.items():
-        numbers = {}  # of communicators with equal ranks, too
+        numbers = {}  # tells communicators with equal ranks apart
         out[rank] = [(numbers.setdefault(comm, len(numbers)), sorted(members[comm]), *rest) for comm, *rest in operations]
     return out
 

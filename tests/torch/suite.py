@@ -39,7 +39,7 @@ from torch.testing._internal.distributed.distributed_test import DistributedTest
 
 
 def in_child(environment, run, *args, **kwargs):
-    """A forked process has the environment of the first test: each test has folders of its own."""
+    """A forked process has the environment of the first test, but each test has folders of its own."""
     os.environ.update(environment)
     run(*args, **kwargs)
 
@@ -56,7 +56,7 @@ class Suite(TestDistBackend, DistributedTest._DistTestBase):
 
 
 class Lines(unittest.TestResult):
-    """A line for each test as it ends."""
+    """Prints a line for each test as it ends."""
 
     def __init__(self):
         super().__init__()

@@ -1,15 +1,18 @@
-"""Two groups of all ranks that the ranks use in opposite orders, a tensor for each, and a wait of the host in between.
+"""Uses two groups of all ranks, which the ranks use in opposite orders, with a tensor for each and a
+wait of the host in between.
 
-    sync.py [--cold] [--backward] [CASE...]
+  sync.py [--cold] [--backward] [CASE...]
 
-Without a case: all that dfshim executes to their end. Each has groups of its own; they are used in one order first, unless
---cold. --backward: after a backward pass of DistributedDataParallel, whose thread of autograd then sleeps. By name only,
-because they hang by right:
+Without a case: all that dfshim executes to their end. Each case has groups of its own. The ranks
+use them in one order first, except with --cold. --backward: after a backward pass of
+DistributedDataParallel, whose thread of autograd then sleeps. These run only by name, because they
+must hang:
 
-    stream      the host waits for its stream, and so for the result (DATA)
-    barrier     barriers of both groups: a promise between hosts (DATA)
-    models      backward passes of two models, one on each group: the second one's kernels are queued behind the first one's
-                all-reduce, on one stream, so releasing the wait would only move the cycle (SYNC)
+  stream      the host waits for its stream, and so for the result (DATA)
+  barrier     barriers of both groups, each of which is a promise between hosts (DATA)
+  models      backward passes of two models, one on each group: the second model's kernels are
+              queued behind the first model's all-reduce on one stream, so a release of the wait
+              would only move the cycle (SYNC)
 """
 
 import argparse
