@@ -1,6 +1,6 @@
 /*
- * `dfshim env`: the table of variables, for people and programs, with the values of this
- * environment; and the manual page's rows.
+ * `dfshim env`: prints the table of variables, for people and programs, with the values of this
+ * environment, and the manual page's rows.
  */
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const struct row {
 #undef DF_ENV_RULES
 };
 
-/* The value of row i in env as text; NULL: none. */
+/* Returns the value of row i in env as text, or NULL if it has none. */
 static const char *value_text(const struct df_env *env, int row, char *buf, size_t size)
 {
 	const char *values;
@@ -109,7 +109,7 @@ static json_t *row_json(const struct df_env *now, const struct df_env *def, int 
 	return o;
 }
 
-/* The rows that are requested by name; none: all. */
+/* The rows that are requested by name. If there are none, all rows are. */
 struct names {
 	char **names;
 	int nr;
@@ -123,7 +123,7 @@ static int is_wanted(const struct names *w, int row)
 	return !w->nr;
 }
 
-/* Returns the first name without a row; NULL: all have one. */
+/* Returns the first name that has no row, or NULL if all have one. */
 static const char *unknown_name(const struct names *w)
 {
 	for (int i = 0; i < w->nr; i++) {

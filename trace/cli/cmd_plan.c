@@ -35,7 +35,7 @@ struct plan_args {
 
 struct result {
 	struct df_plan_config config;
-	struct df_plan_observed seen; /* nr_ranks 0: not from traces */
+	struct df_plan_observed seen; /* nr_ranks is 0 if the input is not from traces */
 	struct df_plan_outcome all[SCHEMES];
 	int nr;
 	double ratio;
@@ -174,7 +174,7 @@ static int replay(const struct plan_args *a, struct result *r)
 
 /* -- the answer -------------------------------------------------------------------------------- */
 
-/* "Would it help me?", in one sentence. */
+/* Writes the answer to "would it help me?" in one sentence. */
 static void answer(const struct result *r, char *buf, size_t size)
 {
 	const struct df_plan_outcome *ddp = &r->all[DDP], *deft = &r->all[DEFT];

@@ -17,7 +17,7 @@ static int64_t ns(double ms)
 	return fabs(ms) < 1e9 ? llround(ms * 1e6) : -1;
 }
 
-/* *first_gbs: speed of the first link; 0: not given. */
+/* Reads the links. *first_gbs is the speed of the first link, or 0 if it is not given. */
 static int read_links(struct df_plan_profile *p, json_t *links, double *first_gbs, char *err,
 		      size_t size)
 {

@@ -1,8 +1,8 @@
 /*
- * `dfshim predict`: deadlocks that other executions of the recorded program can reach. The recorded
- * order of calls of each thread becomes a program of the model. The model executes it by NCCL's
- * rules or on lanes (runtime/exec/nccl): with unbuffered messages, with the given slots and queues,
- * and in many interleavings of a rank's threads.
+ * `dfshim predict`: finds deadlocks that other executions of the recorded program can reach. The
+ * recorded order of calls of each thread becomes a program of the model. The model executes it by
+ * NCCL's rules or on lanes (runtime/exec/nccl): with unbuffered messages, with the given slots and
+ * queues, and in many interleavings of a rank's threads.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #include "runtime/base/vec.h"
 #include "trace/cli/cmd.h"
 
-#define WINDOW 64 /* operations */
+#define WINDOW 64 /* number of operations */
 
 /* ---- findings ---------------------------------------------------------------------------- */
 
@@ -28,8 +28,9 @@ struct search {
 	struct df_predict_program w;
 	struct df_predict_opts opts;
 	struct df_predict_finding f;
-	struct df_budget budget; /* opts.mode LANES */
-	int agree;		 /* opts.mode LANES: operations run in an agreed order */
+	struct df_budget budget; /* only for opts.mode LANES */
+	/* only for opts.mode LANES: whether operations run in an agreed order */
+	int agree;
 };
 
 static int is_device_wait(enum df_mop_kind kind)
@@ -42,8 +43,8 @@ static int is_device_wait(enum df_mop_kind kind)
 
 /*
  * Returns the assumption of a finding that needs another order of threads than the recorded one.
- * The records allow the order, but a lock could exclude it. NULL: the records alone show the
- * deadlock.
+ * The records allow the order, but a lock could exclude it. Returns NULL if the records alone show
+ * the deadlock. The caller frees the text.
  */
 static char *assumption(const struct search *x)
 {
@@ -84,7 +85,7 @@ static const char *step_name(enum df_mop_kind kind)
 	return names[kind];
 }
 
-/* "AllReduce of 17 on 0x94c7", "Send to r1". */
+/* Prints an operation, such as "AllReduce of 17 on 0x94c7" or "Send to r1". */
 static void print_operation(FILE *out, const struct df_program_steps *p, const struct df_mop *m)
 {
 	if (m->kind == DF_MOP_COLL)
@@ -116,14 +117,14 @@ static void print_place(FILE *out, const char *before, const struct df_predict_p
 		fprintf(out, "%s%.*s", before, (int)(end - at), at);
 }
 
-/* An operation that is unfinished when nothing proceeds any more. */
+/* An operation that is unfinished when nothing can proceed any more. */
 struct stand {
 	int thread, started;
 	size_t op;
 	struct df_ranks here;
 };
 
-/* By rank, the running ones first. */
+/* By rank: its unfinished operations, the running ones first. */
 struct stands {
 	struct stand *list[DF_MODEL_RANKS];
 	size_t nr[DF_MODEL_RANKS], cap[DF_MODEL_RANKS];
@@ -158,7 +159,7 @@ static void stands_fini(struct stands *s)
 		free(s->list[r]);
 }
 
-/* Limits of the printed lines. */
+/* Maximum numbers of ranks, threads and operations that are printed. */
 #define RANKS_SAID   6
 #define THREADS_SAID 3
 #define OPS_SAID     2
@@ -245,7 +246,10 @@ static void print_finding(FILE *out, struct search *x)
 
 /* ---- the witness ------------------------------------------------------------------------- */
 
-/* Steps of a thread that the witness shows, before and after the one at which it waits. */
+/*
+ * Number of steps of a thread that the witness shows, before and after the step at which the thread
+ * waits.
+ */
 #define STEPS_BEFORE 40
 #define STEPS_BEHIND 8
 
@@ -310,7 +314,8 @@ static void print_step(void *arg, enum df_model_event ev, int rank, int thread, 
 
 /*
  * Writes the input of `dfshim replay --witness`: slots, queues, whether messages are unbuffered,
- * and for ranks with several threads the order of their steps, each as rank and record.
+ * and for ranks with several threads the order of their steps, each as rank and record. Returns an
+ * exit status.
  */
 static int write_witness(const char *path, struct search *x)
 {

@@ -1,4 +1,4 @@
-/* The CTAs and queues that a recorded program needs on lanes (cmd_predict_budget.h). */
+/* Finds the CTAs and queues that a recorded program needs on lanes (cmd_predict_budget.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,10 +17,10 @@
 struct counting {
 	const struct df_predict_program *w;
 	struct df_budget *b;
-	struct df_budget_lane *now;  /* by rank and communicator */
-	size_t nr[DF_MODEL_RANKS];   /* communicators in flight that need room */
-	size_t wide[DF_MODEL_RANKS]; /* ... of these, those that have CTAs */
-	size_t most[DF_MODEL_RANKS], most_wide[DF_MODEL_RANKS]; /* ... at any time */
+	struct df_budget_lane *now;  /* by rank and communicator: its lane */
+	size_t nr[DF_MODEL_RANKS];   /* number of communicators in flight that need capacity */
+	size_t wide[DF_MODEL_RANKS]; /* number of these that have CTAs */
+	size_t most[DF_MODEL_RANKS], most_wide[DF_MODEL_RANKS]; /* the maxima of both over time */
 	uint64_t clock;
 	int failed;
 };
@@ -32,7 +32,10 @@ static int by_age(const void *a, const void *b)
 	return (x->since > y->since) - (x->since < y->since);
 }
 
-/* Updates the maxima. Copies the rank's communicators if they are more than any rank's before. */
+/*
+ * Updates the maxima. Copies the rank's communicators if there are more of them than on any rank
+ * before.
+ */
 static void keep_most(struct counting *c, int rank)
 {
 	const struct df_budget_lane *now = &c->now[(size_t)rank * (size_t)c->w->prog.nr_comms];
@@ -57,7 +60,10 @@ static int is_wide(const struct df_predict_program *w, int comm)
 	return w->steps->comms[comm].nranks > 1;
 }
 
-/* A communicator of one rank waits for no other rank: it needs no CTAs, but queues. */
+/*
+ * Counts an operation that is issued or ends. A communicator of one rank waits for no other rank:
+ * it needs no CTAs, but queues.
+ */
 static void count(struct counting *c, int rank, int thread, size_t op, int comm, int issued)
 {
 	struct df_budget_lane *l =
@@ -95,7 +101,10 @@ static void event(void *arg, enum df_model_event ev, int rank, int thread, size_
 		count(arg, rank, thread, op, mop->p2p[k].comm, ev == DF_ME_ISSUE);
 }
 
-/* The reserve is as large as a communicator's CTAs, as in runtime/exec/nccl/budget.c. */
+/*
+ * Returns how many lanes fit on the device. The reserve is as large as a communicator's CTAs, as in
+ * runtime/exec/nccl/budget.c.
+ */
 static size_t lanes_that_fit(const struct df_budget *b)
 {
 	long ctas = b->ctas < b->sms ? b->ctas : b->sms;
@@ -103,7 +112,7 @@ static size_t lanes_that_fit(const struct df_budget *b)
 	return b->sms ? (size_t)((b->sms - ctas) / ctas) : SIZE_MAX;
 }
 
-/* For 32 queues this is DF_LANES_MOST. */
+/* Returns how many lanes have hardware queues. For 32 queues this is DF_LANES_MOST. */
 static size_t lanes_with_queues(const struct df_budget *b)
 {
 	long most = (b->queues - OTHER_QUEUES) / 2 - 1;
@@ -111,7 +120,7 @@ static size_t lanes_with_queues(const struct df_budget *b)
 	return !b->queues ? SIZE_MAX : most > 0 ? (size_t)most : 0;
 }
 
-/* Whether the lane of b->rank has room beside those before it. */
+/* Whether the lane of b->rank has capacity besides the lanes before it. */
 static int has_room(const struct df_predict_program *w, const struct df_budget *b, size_t lane)
 {
 	size_t wide = 0, nr = 0, i;

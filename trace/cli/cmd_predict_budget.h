@@ -13,24 +13,27 @@
 struct df_budget_lane {
 	int comm;
 	/*
-	 * The operation that made it busy: its thread, its step, and its place in the order of
-	 * issue.
+	 * The operation that made the lane busy: its thread, its step, and its place in the order
+	 * of issue.
 	 */
 	int thread;
 	size_t op;
 	uint64_t since;
-	size_t nr; /* unfinished operations */
+	size_t nr; /* number of unfinished operations */
 };
 
 struct df_budget {
-	long ctas;   /* of a communicator */
-	long sms;    /* of a device; 0: unknown */
-	long queues; /* hardware queues of a device; 0: streams share none */
-	/* The rank with most communicators in flight, and these in their order of issue. */
+	long ctas;   /* CTAs of a communicator */
+	long sms;    /* multiprocessors of a device; 0 if unknown */
+	long queues; /* hardware queues of a device; 0 if streams share none */
+	/*
+	 * The rank with most communicators in flight, and these communicators in their order of
+	 * issue.
+	 */
 	int rank;
 	struct df_budget_lane *lanes;
 	size_t nr_lanes;
-	/* Numbers of ranks that need more CTAs, more queues, and more of either than there are. */
+	/* Numbers of ranks that need more CTAs than there are, more queues, and more of either. */
 	int short_sms, short_queues, nr_short;
 };
 

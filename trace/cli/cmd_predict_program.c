@@ -1,7 +1,7 @@
 /*
- * All steps of all ranks as one program of the model. Steps without a partner in the traces are
- * omitted, because they would hang in every order: the beginning of a ring that has lost records,
- * or the end of a run that was cut off.
+ * Makes one program of the model from all steps of all ranks. Steps without a partner in the traces
+ * are omitted, because they would hang in every order. Such steps are at the beginning of a ring
+ * that has lost records, or at the end of a run that was cut off.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,8 +13,9 @@
 
 struct tallies {
 	struct df_map ranks; /* (communicator, index): number of ranks that issue the collective */
-	struct df_map sides[2]; /* (communicator, source and destination): receives, sends */
-	struct df_map seen[2];	/* number of these for which has_partners() was called */
+	/* (communicator, source and destination): numbers of receives and of sends */
+	struct df_map sides[2];
+	struct df_map seen[2]; /* number of those for which has_partners() was called */
 };
 
 static void tallies_fini(struct tallies *y)
@@ -84,8 +85,8 @@ static int has_partners(struct tallies *y, const struct df_program_steps *p, int
 }
 
 /*
- * Drops the steps that have no partner, until none is left, because a dropped step may be the
- * partner of another. Fails with -ENOMEM.
+ * Drops steps that have no partner, until every step has one: a dropped step may be the partner of
+ * another. Returns 0 or -ENOMEM.
  */
 static int drop_alone(struct df_program_steps *p)
 {

@@ -21,15 +21,15 @@
 
 struct filter {
 	const char *comm, *at;
-	int64_t rank;	 /* -1: any */
-	uint64_t stream; /* NO_STREAM: any */
+	int64_t rank;	 /* -1 means any rank */
+	uint64_t stream; /* NO_STREAM means any stream */
 	int json, has_types, stacks;
 	uint8_t types[DF_REC_NR];
 	double from, to;
 	uint64_t tail;
 };
 
-/* Whether a field whose meaning is a stream has this one. */
+/* Whether one of the record's fields that mean a stream has this value. */
 static int names_stream(const struct df_rec *r, uint64_t stream)
 {
 	uint64_t v[4] = {r->op, r->a, r->b, r->c};
@@ -104,7 +104,7 @@ static void print_text(const struct df_reader *rd, const struct df_rec *r, uint6
 	putchar('\n');
 }
 
-/* Field `which` of a record, by its row in records.def. */
+/* Returns field `which` of a record, according to its row in records.def. */
 static json_t *field(const struct df_rec *r, int which)
 {
 	uint64_t v[4] = {r->op, r->a, r->b, r->c};
@@ -148,7 +148,7 @@ static int print_json(const struct df_reader *rd, const struct df_rec *r, uint64
 	return df_json_line(o, stdout);
 }
 
-/* Fails with -ENOMEM. */
+/* Prints the records of a trace that match the filter. Returns 0 or -ENOMEM. */
 static int show(const struct filter *f, struct df_reader *rd)
 {
 	const struct df_rec *r;

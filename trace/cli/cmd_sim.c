@@ -224,7 +224,7 @@ int df_cmd_sim(int argc, char **argv)
 	a.opt.jobs = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : CPU_COUNT(&cpus);
 	if (getrandom(&a.opt.seed, sizeof(a.opt.seed), 0) != (ssize_t)sizeof(a.opt.seed))
 		a.opt.seed = (uint64_t)getpid();
-	a.opt.seed &= UINT32_MAX; /* short enough to be typed again */
+	a.opt.seed &= UINT32_MAX; /* keeps the seed short enough to be typed again */
 	rc = parse_args(&a, argc, argv);
 	if (rc) {
 		/* a message was printed already */

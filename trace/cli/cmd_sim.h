@@ -17,7 +17,7 @@ struct df_sim_args {
 	char **set;
 	int nr_set, have_seed;
 	struct df_sim_options opt;
-	json_t *observed; /* with --from-trace: the observation, for the output; else NULL */
+	json_t *observed; /* with --from-trace: the observation, for the output; NULL without it */
 };
 
 /*
@@ -26,7 +26,7 @@ struct df_sim_args {
  */
 int df_sim_cli_run(const struct df_sim_args *a, json_t *root);
 
-/* Prints and releases *o; NULL: no memory. Returns an exit status. */
+/* Prints and releases *o. If `o` is NULL, reports that memory is short. Returns an exit status. */
 int df_sim_cli_json(json_t *o);
 
 #endif

@@ -32,7 +32,7 @@ static void on_interrupt(int sig)
 
 /* -- texts ------------------------------------------------------------------------------------- */
 
-/* A fraction as percent with a suitable number of digits. */
+/* Writes a fraction as percent with a suitable number of digits. */
 static const char *percent(double f, char *buf)
 {
 	double p = 100 * f;
@@ -69,7 +69,7 @@ static const char *span(double s, char *buf)
 
 struct show {
 	int per_round, tty;
-	int step, nr_steps; /* of a sweep or table */
+	int step, nr_steps; /* current point of a sweep or table, and number of points */
 	int drawn;
 };
 

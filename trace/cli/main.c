@@ -22,7 +22,7 @@ static const struct command {
 #undef DF_CMD
 };
 
-/* Prints the lines of the help; for completion and the documents' checks only the names. */
+/* Prints the lines of the help. For completion and the documents' checks, prints only the names. */
 static void print_commands(FILE *out, int names)
 {
 	for (size_t i = 0; i < DF_ARRAY_LEN(commands); i++)

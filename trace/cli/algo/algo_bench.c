@@ -59,7 +59,10 @@ static int parse_sizes(const char *s, uint64_t *size, int *nr)
 	}
 }
 
-/* Bits of the collectives to measure: those of a list "AllReduce,Broadcast", or "all". */
+/*
+ * Stores the bits of the collectives to measure: those of a list "AllReduce,Broadcast", or "all".
+ * Returns 0 or -EINVAL.
+ */
 static int parse_kinds(const char *s, uint32_t *kinds)
 {
 	char name[32];
@@ -158,8 +161,8 @@ int df_bench_cands(const struct df_bench *b, int kind, struct df_bench_cand *can
 struct bench {
 	struct df_bench b;
 	const struct df_tuner *tuner; /* --tuner: measure the choice of this tuner */
-	uint64_t nr_samples;	      /* of a candidate, in all turns */
-	double *ns;		      /* by kind, size, candidate, turn and round */
+	uint64_t nr_samples;	      /* number of samples of a candidate, in all turns */
+	double *ns;		      /* times by kind, size, candidate, turn and round */
 	char dir[PATH_MAX];
 };
 
@@ -230,7 +233,7 @@ static void environment(void *arg)
 	setenv("DFSHIM_BLOCKS", text, 1);
 }
 
-/* Adds the measurements of rank `rank`; the mean of all ranks is used. */
+/* Adds the measurements of rank `rank`. The mean of all ranks is used. */
 static void read_times(struct bench *t, uint64_t turn, int rank)
 {
 	unsigned long long round, ns;
@@ -311,7 +314,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The median of x[i] / of[i], or of x if `of` is NULL. */
+/* Returns the median of x[i] / of[i], or of x if `of` is NULL. */
 static double median(const double *x, const double *of, uint64_t nr)
 {
 	double *v = malloc(nr * sizeof(*v)), m;
@@ -336,8 +339,8 @@ static const char *cand_name(const struct df_bench_cand *c, uint32_t most, char 
 }
 
 /*
- * Finds the fastest candidate: first the best median, then any that beats the best until then
- * in most neighbouring measurements. The runtime's own choice is excluded.
+ * Returns the fastest candidate. The first choice has the best median. It is replaced by any
+ * candidate that beats it in most neighbouring measurements. The runtime's own choice is excluded.
  */
 static int fastest(struct bench *t, int kind, int size, int nr)
 {

@@ -16,14 +16,18 @@
 #define DF_BENCH_CANDS 64
 
 struct df_bench_cand {
-	enum df_algo algo; /* AUTO: the runtime's own choice */
+	enum df_algo algo; /* AUTO means the runtime's own choice */
 	uint32_t blocks;
-	int again; /* the same as the previous candidate: the difference of their times is noise */
+	/*
+	 * whether it equals the previous candidate, so that the difference of their times is
+	 * noise
+	 */
+	int again;
 };
 
 struct df_bench {
 	const struct df_algo_args *args;
-	uint32_t kinds; /* bits */
+	uint32_t kinds; /* bits of enum df_coll_kind */
 	uint64_t size[DF_BENCH_SIZES];
 	int nr_sizes;
 };

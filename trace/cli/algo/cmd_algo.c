@@ -22,7 +22,7 @@
 #include "trace/cli/common/cli.h"
 #include "trace/say/json.h"
 
-/* "3+5": nodes of 3 and 5 ranks. */
+/* Parses "3+5": nodes of 3 and 5 ranks. */
 static const char *take_layout(void *to, const char *s)
 {
 	struct df_algo_args *a = to;
@@ -144,7 +144,10 @@ shaped:
 
 /* ---- sources of programs ----------------------------------------------------------------- */
 
-/* "AllReduce/ring": kind and algorithm of a built-in program. Returns 0 if the name is none. */
+/*
+ * Parses "AllReduce/ring": kind and algorithm of a built-in program. Returns 0 if the name is no
+ * such program.
+ */
 static int parse_builtin(const char *name, enum df_coll_kind *kind, enum df_algo *algo)
 {
 	char text[64];
@@ -260,7 +263,7 @@ int df_algo_load(const struct df_algo_args *a, const char *name, struct df_algo_
 	return rc;
 }
 
-/* Returns 1 if it cannot be read at all, 3 if it was read and refused. */
+/* Returns 1 if the program could not be read, 3 if it was read and refused. */
 int df_algo_refused(const char *name, const struct df_perr *err, int rc)
 {
 	char text[512];

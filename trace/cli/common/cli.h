@@ -13,14 +13,18 @@
 /* ---- options ----------------------------------------------------------------------------- */
 
 enum df_opt_kind {
-	DF_OPT_HEADING, /* of the following rows, in the help */
+	DF_OPT_HEADING, /* heading of the following rows in the help */
 	DF_OPT_FLAG,	/* int: 1 */
 	DF_OPT_TEXT,	/* const char * */
 	DF_OPT_WORD,	/* const char *: one of the words in `arg`, "a|b" */
 	DF_OPT_INDEX,	/* int: the index of one of the words in `arg` */
-	DF_OPT_NUMBER,	/* an integer type, not below 0; K, M and G multiply by 1024 and so on */
-	DF_OPT_REAL,	/* double */
-	DF_OPT_TAKE,	/* the result of take() */
+	/*
+	 * an integer type; values below 0 are refused; K, M and G multiply by 1024, 1024^2,
+	 * 1024^3
+	 */
+	DF_OPT_NUMBER,
+	DF_OPT_REAL, /* double */
+	DF_OPT_TAKE, /* the result of take() */
 };
 
 enum df_opt_id {
@@ -33,16 +37,16 @@ enum df_opt_id {
 /* A row of a subcommand's table. A row without help is not shown to users. */
 struct df_opt {
 	enum df_opt_id id;
-	const char *name; /* NULL: a letter only */
+	const char *name; /* NULL if the option has only a letter */
 	int letter;
 	enum df_opt_kind kind;
 	const char *arg;
 	double min, max;
 	const char *help;
 	void *to;
-	size_t size;  /* of the variable at `to` */
-	int optional; /* without an argument, 0 is stored */
-	/* Returns what is wrong with arg, or NULL. */
+	size_t size;  /* size of the variable at `to` */
+	int optional; /* the argument may be missing; then 0 is stored */
+	/* Stores arg in *to. Returns a text about the fault of arg, or NULL if it has none. */
 	const char *(*take)(void *to, const char *arg);
 };
 
@@ -86,15 +90,15 @@ struct df_opt {
 	}
 
 struct df_cli {
-	const char *sub;  /* "" for dfshim itself */
+	const char *sub;  /* name of the subcommand; "" for dfshim itself */
 	const char *args; /* operands in the usage; one line for each form of the call */
-	/* Text before the options; after a \v, text below them: the exit status. */
+	/* Text before the options and, after a \v, text after them (the exit status). */
 	const char *doc;
 	const struct df_opt *options;
 	size_t nr_options;
-	const char *missing; /* message if there are no operands; NULL: none are needed */
-	int most;	     /* most operands; 0: none, -1: any number */
-	int in_order;	     /* the first operand, another program, ends the options */
+	const char *missing; /* message if there are no operands; NULL if none are needed */
+	int most;	     /* maximum number of operands; -1 means any number */
+	int in_order;	     /* whether the first operand, another program, ends the options */
 };
 
 /*
@@ -122,15 +126,16 @@ int df_cli_input_error(const char *sub, const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /*
- * A file for results; standard output if path is NULL. create: returns NULL after a message. close:
- * rc is -errno of the writing and is reported too; returns the exit status.
+ * Open and close a file for results; if path is NULL, standard output. df_cli_create() returns NULL
+ * after a message. df_cli_close() also reports rc, which is 0 or -errno of the writing, and returns
+ * the exit status.
  */
 FILE *df_cli_create(const char *sub, const char *path);
 int df_cli_close(const char *sub, const char *path, FILE *f, int rc);
 
 /*
- * A progress bar on standard error if that is a terminal, else nothing. Draws at most ten times a
- * second, however often it is called. done == total erases it. total 0: unknown.
+ * Shows a progress bar on standard error if that is a terminal. Draws at most ten times a second,
+ * however often it is called. done == total erases the bar. `total` is 0 if it is not known.
  */
 void df_cli_progress(const char *what, uint64_t done, uint64_t total);
 

@@ -8,8 +8,8 @@
 
 #include "trace/cli/common/cli.h"
 
-#define FIRST_KEY 256 /* of options without a letter: their row is added */
-#define WORDS	  20  /* a longer list of words is not shown in the place of the argument */
+#define FIRST_KEY 256 /* first key of options without a letter: the number of the row is added */
+#define WORDS	  20  /* a longer list of words is not shown in place of the argument */
 
 static const struct df_opt common[] = {
 	[DF_OPTION_OWN] = {0},
@@ -26,7 +26,8 @@ static const struct df_opt common[] = {
 };
 
 /*
- * Returns row i of the table, completed from its common option. Every subcommand has the last two.
+ * Returns row i of the table, completed from its common option. Every subcommand has the last two
+ * rows.
  */
 static struct df_opt row(const struct df_cli *cli, size_t i)
 {
@@ -93,7 +94,10 @@ static const char *real(const struct df_opt *o, const char *text)
 	return NULL;
 }
 
-/* Finds one of "a|b": its index, or what is wrong with the text. */
+/*
+ * Finds the text among the words "a|b" and stores its index. Returns NULL, or a text about the
+ * fault.
+ */
 static const char *word(const struct df_opt *o, const char *text)
 {
 	static char wrong[160];
@@ -195,7 +199,7 @@ static char *filter(int key, const char *text, void *input)
 	return key == ARGP_KEY_HELP_DUP_ARGS_NOTE ? NULL : (char *)text;
 }
 
-/* The size that store() writes. */
+/* Returns the size that store() writes. */
 static size_t size_of(enum df_opt_kind kind)
 {
 	return kind == DF_OPT_FLAG || kind == DF_OPT_INDEX ? sizeof(int) : sizeof(uint64_t);
@@ -231,7 +235,7 @@ void df_cli_parse(const struct df_cli *cli, int *argc, char ***argv)
 	(*argv)[0] = name;
 	argp_parse(&argp, *argc, *argv, ARGP_NO_HELP | (cli->in_order ? ARGP_NO_ARGS : 0), &left,
 		   (void *)cli);
-	/* The loader keeps this string as the program's own path, which names call sites. */
+	/* The loader keeps this string as the program's own path, by which call sites are named. */
 	(*argv)[0] = own;
 	free(options);
 	nr = *argc - left;

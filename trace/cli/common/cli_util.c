@@ -1,4 +1,4 @@
-/* Messages of subcommands: wrong usage, unreadable input, results, progress. One thread. */
+/* Prints messages of subcommands: wrong usage, unreadable input, results, progress. One thread. */
 #include "trace/cli/common/cli.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ int df_cli_usage_error(const char *sub, const char *fmt, ...)
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	/* In argp's words. */
+	/* The wording is argp's. */
 	fprintf(stderr, "\nTry `dfshim%s%s --help' or `dfshim%s%s --usage' for more information.\n",
 		*sub ? " " : "", sub, *sub ? " " : "", sub);
 	return 2;

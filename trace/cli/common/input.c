@@ -1,4 +1,4 @@
-/* Folders and files of traces, for the subcommands. Errors are reported here, once. */
+/* Finds folders and files of traces, for the subcommands. Errors are reported here, once. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -71,7 +71,7 @@ int df_cli_walk(const char *path, int (*file)(void *arg, const char *path, const
 struct list {
 	char **paths;
 	size_t nr, cap;
-	int all; /* regardless of their names */
+	int all; /* whether to take files regardless of their names */
 };
 
 static int push_trace(void *arg, const char *path, const struct stat *st)

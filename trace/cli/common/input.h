@@ -6,17 +6,20 @@
 
 #include "trace/check.h"
 
-/* Loads all of them into one set. Returns NULL after a message. */
+/* Loads all traces of these paths into one set. Returns NULL after a message. */
 struct df_check_set *df_cli_load(const char *sub, int nr, char **paths);
 
-/* Makes the verdict over all of them. Returns NULL after a message. */
+/* Makes the verdict over all traces of these paths. Returns NULL after a message. */
 struct df_check_result *df_cli_judge(const char *sub, int nr, char **paths,
 				     const struct df_check_opts *opts);
 
 /* Prints the verdict, frees it, and returns its exit status; 1 if r is NULL. */
 int df_cli_verdict(struct df_check_result *r, int json);
 
-/* Returns the paths of all traces in the folders and files; NULL after a message. */
+/*
+ * Returns the paths of all traces in the folders and files, or NULL after a message. The caller
+ * releases them with df_cli_paths_free().
+ */
 char **df_cli_trace_paths(const char *sub, int nr, char **paths, size_t *nr_out);
 /*
  * Calls file() with each regular file in the folder, or with the file. Stops at the first result

@@ -28,7 +28,7 @@
 #define FACTS_MAX  16
 #define ROWS_MAX   (DF_EVIDENCE_GPUS * 9 + 2)
 #define FIGURES	   4
-#define PYTHON_S   10.0 /* the longest wait for an import of PyTorch from a slow disk */
+#define PYTHON_S   10.0 /* maximum wait for an import of PyTorch from a slow disk */
 /* Below this speed relative to NCCL, a job that would not hang should not use the daemon. */
 #define RATIO_LEAST 0.9
 /*
@@ -72,7 +72,7 @@ static int nr_rows;
 
 static struct gpu {
 	size_t begun; /* the check that is running */
-	/* By enum df_evidence_of. */
+	/* indexed by enum df_evidence_of */
 	enum df_evidence_word word[2];
 	char reason[2][256];
 } gpus[DF_EVIDENCE_GPUS];
@@ -80,11 +80,11 @@ static char untested[DF_EVIDENCE_GPUS][200]; /* why a GPU cannot be tested now *
 
 static struct figure {
 	char name[16];
-	double us[PAIRS][2]; /* the daemon's, NCCL's */
-	int median;	     /* the pair whose ratio is in the middle */
+	double us[PAIRS][2]; /* times of the daemon and of NCCL */
+	int median;	     /* index of the pair whose ratio is the median */
 } figures[FIGURES];
 static int nr_figures, nr_pairs;
-static char unable[200]; /* why a part that belongs to no GPU failed */
+static char unable[200]; /* reason why a part that belongs to no GPU failed */
 static int quiet, done, total;
 
 /* ---- reports of the parts ---------------------------------------------------------------- */
@@ -167,7 +167,7 @@ static void take_line(struct df_doctor_part *p, char *text)
 	}
 }
 
-/* Describes how a part failed; "" if it returned 0 in time. */
+/* Describes how a part failed; writes "" if it returned 0 in time. */
 static void ending(const struct df_doctor_part *p, double seconds, char *to, size_t size)
 {
 	*to = '\0';
@@ -246,7 +246,7 @@ static double ratio_of(const struct figure *f, int pair)
 	return f->us[pair][0] > 0 ? f->us[pair][1] / f->us[pair][0] : 0;
 }
 
-/* The figure at which the daemon is slowest, each by the median of its pairs. */
+/* Returns the figure at which the daemon is slowest, each by the median of its pairs. */
 static const struct figure *slowest(void)
 {
 	const struct figure *worst = NULL;
@@ -308,7 +308,10 @@ static int take_pair(const struct df_doctor_opts *o, const char *library, char *
  */
 static void judge_speed(const struct df_doctor_opts *o, const char *library)
 {
-	/* Past this time the pairs until then decide, because a job waits for it (decide.c). */
+	/*
+	 * After this time the pairs measured until then decide, because a job waits for the result
+	 * (decide.c).
+	 */
 	uint64_t until = df_now_ns() + (uint64_t)(o->timeout * 1e9);
 	enum df_evidence_word word = DF_EVIDENCE_TAKE;
 	const struct figure *f = NULL;
@@ -406,7 +409,10 @@ static void test_lanes(const struct df_doctor_opts *o, const char *library)
 	}
 }
 
-/* Keeps what is known, as soon as it is: this process may be ended before it knows all. */
+/*
+ * Stores each result as soon as it is known, because this process may be ended before all are
+ * known.
+ */
 static void keep_results(void)
 {
 	static int said;
@@ -428,7 +434,7 @@ static void keep_results(void)
 }
 
 /*
- * For a job: takes the daemon's results that are kept. Returns 1 if all GPUs have one, so that only
+ * For a job: takes the stored results of the daemon. Returns 1 if all GPUs have one, so that only
  * lanes need a test.
  */
 static int knows_daemon(void)
@@ -445,7 +451,7 @@ static int knows_daemon(void)
 	return 1;
 }
 
-/* Whether to test lanes: always for people, for a job only if it may use them. */
+/* Whether to test lanes. For people this is always done; for a job only if it may use them. */
 static int asks_for_lanes(void)
 {
 	if (!quiet || df_env()->executor == DF_EXECUTOR_NCCL)
@@ -484,7 +490,7 @@ static void test_all(const struct df_doctor_opts *o, const char *library)
 /* The executor of a job with DFSHIM_BACKEND=auto. */
 enum decision { LEAVE, BY_LANES, BY_DAEMON };
 
-/* Whether this executor may use all GPUs. *reason: that of the first one that it may not use. */
+/* Whether this executor may use all GPUs. *reason is that of the first GPU that it may not use. */
 static int all_take(enum df_evidence_of of, const char **reason)
 {
 	*reason = facts.nr_gpus ? gpus[0].reason[of] : unable;

@@ -35,7 +35,7 @@
 	X(graph, "a captured collective, 100 replays", "graphs would be wrong or hang")            \
 	X(disorder, "opposite orders with device waits", "what dfshim is for would not work")
 
-/* Those of lanes_trial.c. */
+/* The checks of lanes_trial.c. */
 #define DF_DOCTOR_LANE_CHECKS(X)                                                                   \
 	X(together, "kernels of all lanes at the same time",                                       \
 	  "NCCL's kernels would wait for one another")
@@ -54,7 +54,7 @@ struct df_doctor_opts {
 
 /* Sends one line to the parent. */
 void df_doctor_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Each returns its exit status. */
+/* Each function runs a part and returns its exit status. */
 int df_doctor_facts(const struct df_doctor_opts *o);
 int df_doctor_python(void);
 int df_doctor_trial(const struct df_doctor_opts *o);
@@ -66,11 +66,11 @@ int df_doctor_nccl(const struct df_doctor_opts *o);
  * The driver's CUmemAllocationProp and CUmemAccessDesc (since CUDA 10.2), as far as they are used.
  */
 struct df_vm_place {
-	int type, id; /* type 1: a device */
+	int type, id; /* type 1 means a device */
 };
 
 struct df_vm_prop {
-	int type, handles; /* type 1: pinned; handles 0: for no other process */
+	int type, handles; /* type 1 means pinned; handles 0 means for no other process */
 	struct df_vm_place place;
 	void *more;
 	uint64_t flags;
@@ -78,7 +78,7 @@ struct df_vm_prop {
 
 struct df_vm_access {
 	struct df_vm_place place;
-	int flags; /* 3: read and write */
+	int flags; /* 3 means read and write */
 };
 
 /* Functions of the driver and of NCCL. Handles are pointers, device addresses 64 bits. */
@@ -97,12 +97,18 @@ extern struct df_doctor_api df_api;
 int df_doctor_load(const char *nccl);
 const char *df_doctor_nccl_error(void);
 
-/* The result of the current check, good or bad, as text; and its current step, or "". */
+/*
+ * The result of the current check as text, whether it passed or failed; and its current step, or
+ * "".
+ */
 extern char df_doctor_seen[256];
 extern const char *df_doctor_step;
-/* Sets df_doctor_seen. Returns -1 for a check that has failed; one that has passed ignores it. */
+/*
+ * Sets df_doctor_seen. Returns -1, for a check that has failed; a check that has passed ignores
+ * this value.
+ */
 int df_doctor_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Calls a function of the driver or of NCCL. Its failure ends the function that calls. */
+/* Calls a function of the driver or of NCCL. If that fails, the calling function returns. */
 #define DF_CU(fn, ...)                                                                             \
 	do {                                                                                       \
 		int r_ = df_api.fn(__VA_ARGS__);                                                   \
@@ -118,22 +124,23 @@ int df_doctor_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)))
 struct df_doctor_part {
 	const char *name; /* facts, python, test, speed, lanes, nccl */
 	int gpu;
-	int ours;	  /* libdfshim.so is preloaded */
-	int on_lanes;	  /* ... with DFSHIM_EXECUTOR=nccl, before the library `nccl` */
-	const char *nccl; /* --nccl; NULL: none */
-	/* How it ended: */
-	int status;	  /* as from waitpid() */
-	int late;	  /* it was killed because its time was over */
+	int ours; /* whether libdfshim.so is preloaded */
+	/* whether it is preloaded with DFSHIM_EXECUTOR=nccl, before the library `nccl` */
+	int on_lanes;
+	const char *nccl; /* the library of --nccl; NULL if there is none */
+	/* How the part ended: */
+	int status;	  /* status as from waitpid() */
+	int late;	  /* whether it was killed because its time was over */
 	char words[1024]; /* the end of its standard output and error */
-	/* Private: */
+	/* Only part.c uses these: */
 	int pid, fd, err;
 	char *said;
 	size_t len, nr_words;
 };
 
 /*
- * Runs parts in parallel, each for at most this many seconds. Calls line() for each line that they
- * report, when it arrives. Fails with -errno.
+ * Runs parts in parallel, each for at most `seconds`. Calls line() for each line that they report,
+ * when it arrives. Returns 0 or -errno.
  */
 int df_doctor_run(struct df_doctor_part *parts, int nr, double seconds, const char *library,
 		  void (*line)(struct df_doctor_part *part, char *text));

@@ -25,7 +25,7 @@ static void *find(const char *name)
 	return dlsym(driver, name);
 }
 
-/* Reports and returns the version; 0: there is none. */
+/* Reports and returns the version of the library; 0 if there is none. */
 static int nccl_version(const char *library)
 {
 	void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);

@@ -1,9 +1,9 @@
 /*
- * The self-test for NCCL's kernels on lanes (runtime/exec/nccl), two parts. "lanes", for each GPU,
- * with the driver alone: whether kernels of as many streams as there are lanes are on the GPU at
- * the same time, beside streams that wait; CUDA does not promise it. "nccl", with libdfshim.so
- * preloaded and DFSHIM_EXECUTOR=nccl, for all GPUs together: the job's NCCL, on two GPUs if two are
- * visible. The parent ends a part that does not end.
+ * The self-test for NCCL's kernels on lanes (runtime/exec/nccl). It has two parts. Part "lanes"
+ * tests each GPU, with the driver alone: are kernels of as many streams as there are lanes on the
+ * GPU at the same time, besides streams that wait? CUDA does not guarantee this. Part "nccl" tests
+ * the job's NCCL, on two GPUs if two are visible, with libdfshim.so preloaded and
+ * DFSHIM_EXECUTOR=nccl. The parent ends a part that does not end.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -26,7 +26,7 @@ static int waited(void *stream)
 	return r;
 }
 
-/* Result of a check that this machine cannot make. */
+/* Result of a check that cannot be made on this machine. */
 #define NOT_SHOWN 1
 
 static void report(const char *name, int (*run)(void))
@@ -54,9 +54,9 @@ static void report(const char *name, int (*run)(void))
 #define FILL	64 /* CTAs of the filling kernel for each multiprocessor, twice as many as fit */
 
 /*
- * meet: each CTA adds itself to `here`, and ends when `all` have, or when the CPU has set `stop`;
- * it adds itself to `met` in the first case. fill: a kernel of the application, which ends by
- * itself.
+ * Two kernels. `meet`: each CTA adds itself to `here`, and ends when `all` CTAs have done so, or
+ * when the CPU has set `stop`. In the first case it adds itself to `met`. `fill`: a kernel of the
+ * application, which ends by itself.
  */
 static const char ptx[] =
 	".version 7.0\n.target sm_80\n.address_size 64\n"
@@ -110,10 +110,10 @@ struct meeting {
 	void *meet, *fill;
 	void *streams[2 * LANES], *waiting[WAITING];
 	int nr_lanes, sms;
-	unsigned ctas, all; /* of a lane's kernel; of all kernels together */
-	uint32_t *words;    /* here, met; on the CPU's side */
+	unsigned ctas, all; /* number of CTAs: of a lane's kernel, and of all kernels together */
+	uint32_t *words;    /* the counters `here` and `met`, in memory of the CPU */
 	uint32_t *stop;
-	uint64_t *word; /* for which streams wait */
+	uint64_t *word; /* the word for which streams wait */
 	/* The kernels' parameters. */
 	uint64_t here, met, stop_at;
 	uint32_t times;
@@ -130,8 +130,8 @@ static unsigned width(const struct meeting *m, int stream)
 }
 
 /*
- * The shapes of the lanes that the budget allows on the device: as many of the widest as fit, and
- * the largest number, which communicators of fewer CTAs may have.
+ * The shapes of the lanes that the budget allows on the device: as many of the widest lanes as fit,
+ * or the largest number of lanes, whose communicators then have fewer CTAs.
  */
 enum shape { WIDEST, MOST };
 
@@ -141,7 +141,7 @@ static void shape(struct meeting *m, enum shape s)
 
 	m->ctas = (unsigned)DF_MAX(s == MOST ? DF_MIN(m->sms / LANES, most) : most, 1);
 	m->nr_lanes = DF_MAX(DF_MIN(m->sms / (int)m->ctas, LANES), 2);
-	/* The lanes' kernels fill the device; the small ones find room beside them. */
+	/* The lanes' kernels fill the device; the small ones still fit. */
 	m->all = (unsigned)m->nr_lanes * m->ctas + (unsigned)m->nr_lanes;
 }
 
@@ -172,7 +172,10 @@ static int prepare(struct meeting *m)
 	m->filling[1] = &m->times;
 	*m->stop = 0;
 	*m->word = 0;
-	/* The highest priority that there is, whatever the number. */
+	/*
+	 * This is beyond the highest priority of any device, so the driver takes the highest
+	 * one.
+	 */
 	for (i = 0; i < 2 * LANES; i++)
 		DF_CU(stream_priority, &m->streams[i], 1, i % 2 ? 0 : -100);
 	for (i = 0; i < WAITING; i++)
@@ -186,7 +189,10 @@ static int prepare(struct meeting *m)
 	return 0;
 }
 
-/* Launches all kernels, the first one last if `back`, and waits until they have met. */
+/*
+ * Launches all kernels, the first one last if `back`, and waits until they have met. Returns 0 or
+ * an error.
+ */
 static int round_of(struct meeting *m, uint64_t value, int back)
 {
 	uint64_t until = df_now_ns() + (uint64_t)(bound_s * 1e9 / 8);
@@ -194,7 +200,7 @@ static int round_of(struct meeting *m, uint64_t value, int back)
 	int i, k, nr = 2 * m->nr_lanes, r = 0;
 
 	m->words[0] = m->words[1] = *m->stop = 0;
-	/* One of the streams beside the lanes has work of the application, the others wait. */
+	/* One of the other streams has work of the application, and the rest wait. */
 	DF_CU(launch, m->fill, (unsigned)(m->sms * FILL), 1, 1, 32, 1, 1, 0, m->waiting[0],
 	      m->filling, NULL);
 	for (i = 1; i < WAITING; i++)
@@ -210,7 +216,10 @@ static int round_of(struct meeting *m, uint64_t value, int back)
 			i++;
 		} else if (r == DF_NOT_READY) {
 			r = 0;
-			/* RELEASE pairs with the kernels' loads: they end without a count. */
+			/*
+			 * RELEASE pairs with the kernels' loads, which see it and end without a
+			 * count.
+			 */
 			if (df_now_ns() > until)
 				__atomic_store_n(m->stop, 1, __ATOMIC_RELEASE);
 			df_sleep_ns(20 * DF_NS_PER_US);
@@ -231,7 +240,7 @@ static int round_of(struct meeting *m, uint64_t value, int back)
 		return 0;
 	return df_doctor_failed("of %u CTAs of %d kernels only %u were there at a time%s", m->all,
 				nr,
-				/* RELAXED: after the ACQUIRE above. */
+				/* RELAXED: ordered by the ACQUIRE above. */
 				__atomic_load_n(&m->words[0], __ATOMIC_RELAXED),
 				back ? ", launched in the opposite order" : "");
 }
@@ -268,7 +277,7 @@ int df_doctor_lanes(const struct df_doctor_opts *o)
 		return 1;
 	gpu = o->gpu;
 	bound_s = o->timeout;
-	/* As for a job; never given back. */
+	/* As for a job, and never undone. */
 	df_connections_begin();
 	ret = df_api.init(0) ?:
 		      df_api.device_get(&device, o->gpu) ?:
@@ -315,7 +324,7 @@ static int begin_rank(struct rank *k, int r)
 	return ret;
 }
 
-/* A result of the sum in round i, in which rank r has sent 2 * i + r. */
+/* Returns the result of the sum in round i, in which rank r sends 2 * i + r. */
 static uint32_t sum_of(unsigned i)
 {
 	return nr_ranks == 2 ? 4 * i + 1 : 2 * i;
@@ -387,7 +396,7 @@ static int check_capture(void)
 	struct rank *k = &ranks[0];
 	void *graph, *exec;
 
-	/* With two ranks both would have to capture; a communicator of one rank shows the same. */
+	/* With two ranks, both would have to capture. A communicator of one rank shows the same. */
 	DF_CU(ctx_set, k->context);
 	DF_CU(get_id, &ids[0]);
 	DF_CU(comm_init, &k->comms[0], 1, ids[0], 0);

@@ -35,7 +35,7 @@ static struct rank {
 #define WORK_BYTES (4u << 20)
 
 static void *context;
-static int gpu; /* its number */
+static int gpu; /* number of the GPU */
 /* The current check and its deadline; the watching thread reads them. */
 static const char *check_name = "start";
 static uint64_t deadline_ns, bound_ns;
@@ -130,7 +130,7 @@ static const struct {
 		     {"float64", 8}, {"bfloat16", 2}};
 static const char *const ops[NR_OPS] = {"sum", "prod", "max", "min"};
 
-/* A whole number up to 64 as a half. */
+/* Returns a whole number up to 64 as a half. */
 static uint16_t half_of(unsigned v)
 {
 	unsigned e = 0;
@@ -142,7 +142,7 @@ static uint16_t half_of(unsigned v)
 	return (uint16_t)((e + 15) << 10 | (v << (10 - e) & 0x3ff));
 }
 
-/* Stores the number in that type. It is small, so that each result is exact. */
+/* Stores the number in the given type. It is small, so that each result is exact. */
 static void put(void *to, int type, unsigned v)
 {
 	uint64_t whole = v;
@@ -293,7 +293,10 @@ static int check_words(void)
 
 static int check_queues(void)
 {
-	/* A stream uses a connection while it has work. Leave some, or nothing can be launched. */
+	/*
+	 * A stream uses a connection while it has work. Leave some unused, or nothing can be
+	 * launched.
+	 */
 	int nr = DF_CONNECTIONS * 3 / 4, i, r;
 	void *streams[DF_CONNECTIONS];
 	uint64_t *word;
@@ -305,7 +308,7 @@ static int check_queues(void)
 		DF_CU(stream_create, &streams[i], 1);
 		DF_CU(stream_wait, streams[i], (uintptr_t)word, 1, 0);
 	}
-	/* The daemon has left by itself, or will soon: it must be launched again. */
+	/* The daemon has left by itself, or will soon, so it must be launched again. */
 	df_sleep_ns(50 * DF_NS_PER_MS);
 	at("the daemon's launch behind streams that wait");
 	for (r = 0; r < NR_RANKS; r++)
@@ -427,8 +430,8 @@ static void *run_blocker(void *arg)
 }
 
 /*
- * A stream waits for a collective whose peer is missing, and a thread is inside a call; then the
- * peer joins.
+ * Runs a collective whose peer is missing, with a stream that waits for it, while a thread is
+ * inside a blocking call. Then the peer joins. Returns 0 or an error.
  */
 static int relaunched(const struct blocker *b, uint64_t *ns)
 {
@@ -440,7 +443,7 @@ static int relaunched(const struct blocker *b, uint64_t *ns)
 	if (reduce(0, 1024, F32, SUM))
 		return -1;
 	DF_CU(set32, ranks[0].recv, 0, 1024, ranks[0].stream);
-	/* Its peer is late: the daemon leaves. */
+	/* The peer is late, so the daemon leaves. */
 	df_sleep_ns(30 * DF_NS_PER_MS);
 	if (pthread_create(&thread, NULL, run_blocker, (void *)(uintptr_t)b))
 		return df_doctor_failed("no thread");
@@ -537,7 +540,10 @@ static void *run_rank(void *arg)
 	for (i = 0; i < DISORDERED * NR_COMMS && !ret; i++) {
 		k = i % NR_COMMS;
 		c = (k + r) % NR_COMMS;
-		/* Each communicator has its own receive buffer: a common one would order them. */
+		/*
+		 * Each communicator has its own receive buffer, because a common one would order
+		 * them.
+		 */
 		ret = df_api.all_reduce(ranks[r].send,
 					ranks[r].recv + (uint64_t)c * (WORK_BYTES / 2), 1024, F32,
 					SUM, comms[c], ranks[r].stream)
@@ -601,8 +607,8 @@ int df_doctor_trial(const struct df_doctor_opts *o)
 	for (size_t i = 0; i < DF_ARRAY_LEN(checks); i++) {
 		check_name = checks[i].name;
 		/*
-		 * RELEASE pairs with the ACQUIRE in watch(): it sees the name that belongs to this
-		 * deadline.
+		 * RELEASE pairs with the ACQUIRE in watch(): without it watch() could see another
+		 * check's name with this deadline.
 		 */
 		__atomic_store_n(&deadline_ns, df_now_ns() + (i ? 1 : 2) * bound_ns,
 				 __ATOMIC_RELEASE);
@@ -610,7 +616,10 @@ int df_doctor_trial(const struct df_doctor_opts *o)
 		ret = checks[i].run();
 		df_doctor_tell("check\t%s\t%s\t%s", checks[i].name, ret ? "failed" : "ok",
 			       df_doctor_seen);
-		/* A failed operation may still be in flight: later checks would see its effects. */
+		/*
+		 * A failed operation may still be in flight, and later checks would see its
+		 * effects.
+		 */
 		if (ret)
 			break;
 	}

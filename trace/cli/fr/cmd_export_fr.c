@@ -22,7 +22,7 @@ struct export
 	struct df_check_set *set;
 	struct df_load load;
 	const struct df_reader *reader; /* of the trace in load */
-	uint32_t *order; /* communicators, the largest first: the place is the name */
+	uint32_t *order; /* communicators, the largest first; the position is the name */
 	const char *prefix;
 	size_t nr_files;
 	struct df_stacks stacks; /* of the current trace */
@@ -60,7 +60,10 @@ static uint32_t place_of(const struct export *x, uint32_t gcomm)
 	return 0;
 }
 
-/* The job's rank of a member; for a member without a trace, its rank in the communicator. */
+/*
+ * Returns the job's rank of a member. For a member without a trace, returns its rank in the
+ * communicator.
+ */
 static int world_of(const struct export *x, uint32_t gcomm, int rank)
 {
 	const struct df_trc_comm *e = df_set_entry(x->set, gcomm, rank);
@@ -158,7 +161,7 @@ static void time_of(FILE *out, const char *key, uint64_t mono, int64_t to_real)
 		df_pickle_put_none(out);
 }
 
-/* Innermost first. */
+/* Writes the frames of an operation's call site, innermost first. */
 static void frames(struct export *x, const struct df_lop *op, FILE *out)
 {
 	const char *at = df_stacks_get(&x->stacks, 0, x->load.notes, x->load.nr_notes, x->reader,
@@ -194,8 +197,8 @@ static void frames(struct export *x, const struct df_lop *op, FILE *out)
 }
 
 /*
- * p2p: the message's number, 0 for a collective; its operation and those with the same number are
- * one group. end: the entry that closes a group of messages.
+ * Writes an entry. `p2p` is the number of a message, or 0 for a collective; messages with the same
+ * number are one group. `end`: the entry closes a group of messages.
  */
 static void entry(struct export *x, const struct df_trc_comm *e, const struct df_lop *op,
 		  int64_t id, int64_t to_real, int64_t p2p, int end, FILE *out)
@@ -258,15 +261,16 @@ static void entry(struct export *x, const struct df_trc_comm *e, const struct df
 	df_pickle_dict_end(out);
 }
 
-/* The number and the group of the last message of a communicator. */
+/* Number and group of the last message of a communicator. */
 struct numbers {
 	int64_t last;
 	uint32_t group;
 };
 
 /*
- * Messages continue the numbers of their communicator's collectives, because readers take adjacent
- * entries with equal numbers for a group, whether they are messages or collectives.
+ * Numbers the messages. Messages continue the numbers of their communicator's collectives, because
+ * readers take adjacent entries with equal numbers for a group, whether they are messages or
+ * collectives. Returns 0 or -ENOMEM.
  */
 static int number_messages(const struct export *x, const struct df_trc *t, struct numbers **out)
 {

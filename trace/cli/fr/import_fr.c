@@ -1,5 +1,6 @@
 /*
- * Flight Recorder dumps as traces, see import_fr.h. A dump is only data: nothing in it is executed.
+ * Converts Flight Recorder dumps to traces, see import_fr.h. A dump is only data: nothing in it is
+ * executed.
  */
 #define _GNU_SOURCE
 #include "trace/cli/fr/import_fr.h"
@@ -23,8 +24,8 @@
 
 #define MAX_GROUPS 1024
 #define MAX_FILE   (1LL << 30)
-#define MAX_FRAMES 16	 /* of a call site, as in our own traces */
-#define ALL_FRAMES 65536 /* of a file */
+#define MAX_FRAMES 16	 /* maximum number of frames of a call site, as in our own traces */
+#define ALL_FRAMES 65536 /* maximum number of frames of a file */
 
 struct group {
 	char name[64];
@@ -40,7 +41,7 @@ struct seen {
 
 struct import {
 	struct df_trace_header *h;
-	size_t cap; /* records */
+	size_t cap; /* capacity in records */
 	struct seen *texts, *sites;
 	size_t nr_frames;
 	char *strings; /* as written to the file, after the records */
@@ -51,11 +52,11 @@ struct import {
 	size_t unknown; /* operations left out: of an unknown kind, or a group without this rank */
 	size_t retired; /* operations that count as ended, but may have failed */
 	size_t nr_ops;
-	uint64_t open; /* not completed */
+	uint64_t open; /* number of operations that are not completed */
 	uint64_t last_ns;
 };
 
-/* Returns NULL, and the reason in *why, on failure. */
+/* Reads a file. Returns NULL on failure, with the reason in *why. */
 static void *read_file(const char *path, size_t *bytes, const char **why)
 {
 	FILE *f = fopen(path, "rb");
@@ -108,7 +109,7 @@ static struct df_rec *put(struct import *im, uint64_t time, enum df_rec_type typ
 	return r;
 }
 
-/* Reads "[0, 1, 5]": the number of ranks, and the place of this rank. */
+/* Parses "[0, 1, 5]": sets the number of ranks, and the position of this rank. */
 static void parse_ranks(const char *s, int rank, struct group *g)
 {
 	for (char *end; *s; s = end) {
@@ -125,7 +126,7 @@ static void parse_ranks(const char *s, int rank, struct group *g)
 	}
 }
 
-/* The name by which an operation refers to its group. */
+/* Writes the name by which an operation refers to its group. */
 static void group_of(const struct df_pvalue *e, char *name, size_t size)
 {
 	const struct df_pvalue *group = df_pickle_get(e, "process_group");
@@ -135,7 +136,7 @@ static void group_of(const struct df_pvalue *e, char *name, size_t size)
 		df_pickle_text(group->items[0], name, size);
 }
 
-/* Fills the table of communicators. first: the dump's first operation, or NULL. */
+/* Fills the table of communicators. `first` is the dump's first operation, or NULL. */
 static void groups(struct import *im, const struct df_pvalue *config, const struct df_pvalue *first)
 {
 	struct df_trace_comm *table = (struct df_trace_comm *)((char *)im->h + im->h->off_comms);
@@ -229,8 +230,8 @@ static void put_text(struct import *im, const char *text, uint64_t hash)
 }
 
 /*
- * The call site with the frames of an operation, innermost first: "file:line!function" each. 0:
- * none.
+ * Returns the call site with the frames of an operation, innermost first: "file:line!function"
+ * each. Returns 0 if there are none.
  */
 static uint32_t site_of(struct import *im, const struct df_pvalue *frames, uint64_t time)
 {
@@ -304,7 +305,7 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 		kind = DF_KIND_RECV;
 		peer = b;
 	} else if (!strcmp(what, "coalesced")) {
-		return; /* only closes a group */
+		return; /* this entry only closes a group */
 	} else {
 		kind = df_kind_parse_fr(what);
 	}
@@ -317,7 +318,10 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 		       type, sizeof(type));
 	dtype = df_dtype_parse_torch(type);
 	df_pickle_text(df_pickle_get(e, "state"), state, sizeof(state));
-	/* Backends without events of a GPU leave the state as it was, and retire what has ended. */
+	/*
+	 * Backends without events of a GPU do not update the state, and retire entries that have
+	 * ended.
+	 */
 	if (strncmp(op, "nccl:", 5) && df_pickle_int(df_pickle_get(e, "retired"), 0)) {
 		im->retired += strcmp(state, "completed") != 0;
 		snprintf(state, sizeof(state), "completed");
@@ -412,7 +416,10 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 		.off_recs = 4096 + MAX_GROUPS * sizeof(struct df_trace_comm),
 		.rank = im->rank,
 		.rules = 1,
-		/* As where NCCL executes: ends and starts are only partly recorded. */
+		/*
+		 * As for operations that NCCL executes: ends and starts are only partly
+		 * recorded.
+		 */
 		.mode = 1,
 		.host = "imported"};
 	groups(im, df_pickle_get(root, "pg_config"), nr ? entries->items[0] : NULL);

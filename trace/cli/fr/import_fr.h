@@ -9,11 +9,14 @@
 
 /*
  * Writes a trace of each dump to DIR/rank<rank>.dft, and prints why a dump cannot be read. Returns
- * the number of such dumps. *nr_ops: the operations in all of them.
+ * the number of such dumps. *nr_ops is the number of operations in all dumps.
  */
 int df_fr_import(const char *sub, const char *dir, size_t nr, char *const *paths, size_t *nr_ops);
 
-/* The number at the end of a dump's name, before an extension like .json; -1 if there is none. */
+/*
+ * Returns the number at the end of a dump's name, before an extension like .json, or -1 if there is
+ * none.
+ */
 int df_fr_rank(const char *path);
 
 #endif

@@ -13,7 +13,7 @@
 struct machine {
 	struct df_pickle *p;
 	const unsigned char *at, *end, *begin;
-	struct df_pvalue **stack; /* NULL: a mark */
+	struct df_pvalue **stack; /* NULL stands for a mark */
 	size_t nr, cap;
 	struct df_pvalue **memo;
 	size_t nr_memo, cap_memo;
@@ -103,8 +103,8 @@ static int add_item(struct df_pvalue *to, struct df_pvalue *v)
 }
 
 /*
- * Moves the values above the last mark into a container: a new one if `make`, else the value below
- * it.
+ * Moves the values after the last mark into a container: a new one if `make`, else the value before
+ * the mark. Returns 0 or an error.
  */
 static int collect(struct machine *m, enum df_pkind kind, int make)
 {
@@ -133,7 +133,10 @@ static int collect(struct machine *m, enum df_pkind kind, int make)
 	return make ? push(m, to) : 0;
 }
 
-/* Moves the last n values into a container: a new one if `make`, else the value below them. */
+/*
+ * Moves the last n values into a container: a new one if `make`, else the value before them.
+ * Returns 0 or an error.
+ */
 static int last_n(struct machine *m, size_t n, enum df_pkind kind, int make)
 {
 	struct df_pvalue *to;

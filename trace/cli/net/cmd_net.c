@@ -1,6 +1,6 @@
 /*
- * `dfshim net`: the networks of this machine, which of them NCCL's rules use, and why not the
- * others; with peers, also measurements of the paths between.
+ * `dfshim net`: shows the networks of this machine, which of them NCCL's rules use, and why the
+ * others are not used. With peers, also measures the paths between the machines.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -239,7 +239,10 @@ static void print_networks(const struct found *f)
 		printf("  No network can be used: ranks on other machines cannot be reached.\n");
 }
 
-/* Returns the only medium that may be used; DF_NET_AUTO: any. by: the setting that says so. */
+/*
+ * Returns the only medium that may be used, or DF_NET_AUTO if any may. Stores the setting that
+ * restricts it in `by`.
+ */
 static int only_medium(char *by, size_t size)
 {
 	const struct df_env *env = df_env();
@@ -254,8 +257,8 @@ static int only_medium(char *by, size_t size)
 }
 
 /*
- * Returns the network by which dfshim itself connects machines: "plugin", "verbs" or "tcp"; NULL,
- * with the reason, if it has none.
+ * Returns the network by which dfshim itself connects machines: "plugin", "verbs" or "tcp". Returns
+ * NULL, with the reason, if it has none.
  */
 static const char *own_network(const struct found *f, char *why, size_t size)
 {

@@ -1,6 +1,6 @@
 /*
- * Slots in GPU memory, decided as runtime/transport/net/gpu.c and the backend do (gdr.h).
- * Conditions that only a registration would show are not checked.
+ * Decides whether slots can be in GPU memory, as runtime/transport/net/gpu.c and the backend do
+ * (gdr.h). Conditions that only a registration would show are not checked.
  */
 #define _GNU_SOURCE
 #include "trace/cli/net/gdr.h"
@@ -15,7 +15,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/net/verbs.h"
 
-/* The driver's numbers: this is compiled also without its header. */
+/* The driver's numbers. They are written here because this is compiled even without its header. */
 enum {
 	PCI_BUS = 33,
 	PCI_SLOT = 34,
@@ -84,7 +84,7 @@ enum df_pci_path gdr_nearest(const struct gdr_gpus *gpus, int gpu, const struct 
 	return nearest;
 }
 
-/* Returns why the memory cannot be registered as dma-buf; NULL: it can be. */
+/* Returns why the memory cannot be registered as dma-buf, or NULL if it can. */
 static const char *no_dmabuf(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs)
 {
 	int i;
@@ -103,7 +103,10 @@ static const char *no_dmabuf(const struct gdr_gpus *gpus, int gpu, const struct 
 	return NULL;
 }
 
-/* Returns why slots cannot be in the GPU's memory, the most basic reason first; NULL: they can. */
+/*
+ * Returns why slots cannot be in the GPU's memory, the most basic reason first. Returns NULL if
+ * they can.
+ */
 static const char *obstacle(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs,
 			    int only_verbs)
 {

@@ -17,22 +17,25 @@ struct gdr_gpus {
 	int nr;
 	struct {
 		char name[64];
-		char pci[16]; /* its address; "": unknown */
+		char pci[16]; /* PCI address; "" if unknown */
 		int rdma, dmabuf, ordering;
 	} v[GDR_MAX];
-	int exports;	/* the driver has the function that makes a dma-buf */
-	char error[96]; /* why nothing is known about them; or "" */
+	int exports;	/* whether the driver has the function that makes a dma-buf */
+	char error[96]; /* why nothing is known about the GPUs, or "" */
 };
 
-/* Uses libcuda, which it opens: may hang or die. Without libcuda there is no GPU. */
+/*
+ * Fills in *gpus. Opens and uses libcuda, which may hang or crash. Without libcuda there is no
+ * GPU.
+ */
 void gdr_find(void *gpus);
 
 /* Returns the path to the nearest port in use. Farther ports are used only if the nearest fail. */
 enum df_pci_path gdr_nearest(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs);
 
 /*
- * Whether slots are in the GPU's memory. why: how, or why not. only_verbs: only RDMA verbs may
- * connect machines.
+ * Returns whether slots are in the GPU's memory. `why` is how, or why not. `only_verbs`: only RDMA
+ * verbs may connect machines.
  */
 int gdr_slots(const struct gdr_gpus *gpus, int gpu, const struct df_verbs *verbs, int only_verbs,
 	      char *why, size_t size);

@@ -1,13 +1,13 @@
 /*
- * How two machines measure the paths between them. One runs `dfshim net --listen`, the other names
- * it. All connections go to one port of the listener, so a firewall needs one rule. A connection
- * begins with a greeting that states its purpose; a client that sends anything else is dropped.
- * Numbers on the wire are big-endian.
+ * Two machines measure the paths between them. One runs `dfshim net --listen`, the other names it.
+ * All connections go to one port of the listener, so a firewall needs one rule. A connection begins
+ * with a greeting that states its purpose; a client that sends anything else is dropped. Numbers on
+ * the wire are big-endian.
  *
- *   ASK     the listener sends its interfaces: a count, then that many struct pair_iface
- *   ECHO    it returns each message of PAIR_MESSAGE bytes
- *   SINK    it reads bytes until the other side has no more, then sends their number
- *   SOURCE  it sends bytes for the requested milliseconds (at most PAIR_MS_MAX), then closes
+ * ASK the listener sends its interfaces: a count, then that many struct pair_iface
+ *   ECHO it returns each message of PAIR_MESSAGE bytes
+ *   SINK it reads bytes until the other side has no more, then sends their number
+ *   SOURCE it sends bytes for the requested milliseconds (at most PAIR_MS_MAX), then closes
  *
  * The listener does nothing else: it opens no connections, and closes those that last longer than
  * PAIR_BOUND_S or are silent for PAIR_SILENT_S.
@@ -56,15 +56,15 @@ struct pair_config {
 struct pair_result {
 	struct df_iface from;
 	struct pair_iface to;
-	char error[400];		   /* "": it was measured */
-	double latency_us, latency_p99_us; /* half of the round trip */
+	char error[400];		   /* "" if the pair was measured */
+	double latency_us, latency_p99_us; /* latency is half of the round trip */
 	double gbps_out, gbps_in;	   /* in 10^9 bytes a second */
-	unsigned mtu;			   /* of the path, as the kernel knows it */
+	unsigned mtu;			   /* MTU of the path, as the kernel knows it */
 };
 
 struct pair_peer {
-	char text[300];	 /* as the user named it */
-	char error[400]; /* why it could not be asked; or "" */
+	char text[300];	 /* the peer as the user named it */
+	char error[400]; /* why the peer could not be asked, or "" */
 	int nr;
 	struct pair_result *v;
 };

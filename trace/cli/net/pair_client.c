@@ -59,7 +59,7 @@ int pair_parse(const char *text, char *host, size_t host_size, char *port, size_
 
 /* ---- connections ------------------------------------------------------------------------- */
 
-/* Fails with -ETIMEDOUT. wants: POLLIN or POLLOUT. */
+/* Waits for an event, POLLIN or POLLOUT. Returns 0, -ETIMEDOUT or another -errno. */
 static int wait_for(int fd, short wants, const struct pair_config *c)
 {
 	struct pollfd p = {.fd = fd, .events = wants};
@@ -112,8 +112,8 @@ static int take(int fd, void *data, size_t bytes, const struct pair_config *c)
 }
 
 /*
- * Connects and sends the greeting. from: the source address; NULL: the route decides. Returns the
- * descriptor, or -errno.
+ * Connects and sends the greeting. `from` is the source address, or NULL to let the route decide.
+ * Returns the descriptor, or -errno.
  */
 static int dial(const union df_sockaddr *from, const union df_sockaddr *to, enum pair_kind kind,
 		unsigned ms, const struct pair_config *c)
@@ -221,7 +221,10 @@ static int streams_open(struct streams *s, const struct pair_result *r, const un
 	return 0;
 }
 
-/* Moves bytes on all streams, out or in, until `end`; in: until the other side closes. */
+/*
+ * Moves bytes on all streams until `end`: out, or in. When reading, stops when the other side
+ * closes.
+ */
 static int pump(struct streams *s, int out, uint64_t end, const struct pair_config *c,
 		uint64_t *total)
 {

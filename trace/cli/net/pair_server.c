@@ -1,4 +1,7 @@
-/* The listener of `dfshim net`: a thread for each connection, each bounded in time (pair.h). */
+/*
+ * Runs the listener of `dfshim net`: a thread for each connection, each bounded in time
+ * (pair.h).
+ */
 #define _GNU_SOURCE
 #include "trace/cli/net/pair.h"
 
@@ -173,7 +176,7 @@ static void welcome(int fd, const union df_sockaddr *from)
 	}
 }
 
-/* Listens on all addresses; also IPv4 if there is IPv6. */
+/* Listens on all addresses, with IPv6 also on those of IPv4. */
 static int open_listener(int port)
 {
 	union df_sockaddr any = {.in6 = {.sin6_family = AF_INET6}};

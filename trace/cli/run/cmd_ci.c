@@ -29,9 +29,11 @@
 struct ci {
 	struct df_jobdir dir;
 	char self[PATH_MAX], traces[PATH_MAX];
-	char text[PATH_MAX];			    /* file with the details of the summary */
-	char witness[PATH_MAX], replayed[PATH_MAX]; /* of a prediction; output of its replay */
-	char quiet[32];				    /* seconds without progress that are a hang */
+	char text[PATH_MAX]; /* file with the details of the summary */
+	/* a prediction's witness; the output of its replay */
+	char witness[PATH_MAX], replayed[PATH_MAX];
+	/* seconds without progress that count as a hang */
+	char quiet[32];
 	const char *summary, *report;
 };
 
@@ -107,7 +109,7 @@ static void to_file(void *path)
 	dup2(fd, STDOUT_FILENO);
 }
 
-/* The same, and drops its standard error, to which its job writes. */
+/* As to_file(), and drops the standard error, to which the child's job writes. */
 static void to_file_alone(void *path)
 {
 	int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -117,7 +119,7 @@ static void to_file_alone(void *path)
 		dup2(fd, STDERR_FILENO);
 }
 
-/* The exit status of a subcommand; 128 + signal if it was killed. */
+/* Returns the exit status of a subcommand, or 128 + signal if it was killed. */
 static int status_of(int status)
 {
 	return status < 0 ? 1 : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -158,8 +160,8 @@ static int write_summary(const struct ci *ci, const char *title, const char *lin
 }
 
 /*
- * Judges the traces, into ci->text. Returns the verdict's exit status, with its line; -1: they
- * cannot be read.
+ * Judges the traces and writes the report to ci->text. Returns the verdict's exit status, with its
+ * line, or -1 if the traces cannot be read.
  */
 static int judge(struct ci *ci, char *line, size_t size, char *word, size_t word_size)
 {
@@ -181,8 +183,8 @@ static int judge(struct ci *ci, char *line, size_t size, char *word, size_t word
 }
 
 /*
- * Searches deadlocks of other executions, into ci->text, and writes one into ci->witness. Returns
- * the exit status of `dfshim predict`.
+ * Searches deadlocks of other executions, writes them to ci->text, and writes one witness to
+ * ci->witness. Returns the exit status of `dfshim predict`.
  */
 static int predict(struct ci *ci, char *line, size_t size)
 {
@@ -216,7 +218,7 @@ static int confirm(struct ci *ci, char *line, size_t size)
 	return !rc ? 0 : rc >= VERDICTS && rc < VERDICTS_END ? 1 : -1;
 }
 
-/* Its output is dropped: the result has been printed. */
+/* Writes the HTML report. The command's output is dropped, because the result has been printed. */
 static int write_report(struct ci *ci, int with_witness)
 {
 	char *args[] = {ci->self,	    (char *)"report",
@@ -228,7 +230,7 @@ static int write_report(struct ci *ci, int with_witness)
 			  : 0;
 }
 
-/* The job has ended well. Searches its records and returns the exit status. */
+/* Concludes for a job that has ended well: searches its records. Returns the exit status. */
 static int conclude_predicted(struct ci *ci)
 {
 	char line[4096], said[4096] = "", text[8400];
@@ -269,7 +271,7 @@ static int conclude_predicted(struct ci *ci)
 	return rc ? rc : written;
 }
 
-/* The job has ended with this status. Returns that of `dfshim ci`. */
+/* Concludes for a job that has ended with status `job`. Returns the status of `dfshim ci`. */
 static int conclude(struct ci *ci, int job)
 {
 	char line[4096], word[32], text[4200];
@@ -359,7 +361,7 @@ int df_cmd_ci(int argc, char **argv)
 	else
 		snprintf(ci.traces, sizeof(ci.traces), "%s/traces", ci.dir.path);
 	df_env_literal(pattern, sizeof(pattern), ci.traces);
-	if (stub) /* a replay computes nothing either */
+	if (stub) /* a replay does not compute either */
 		setenv(df_env_name(DF_ENV_ROW_host_stub), "1", 1);
 	snprintf(host, sizeof(host), devices > 0 ? "--host=%d" : "--host", devices);
 	snprintf(seconds, sizeof(seconds), "%g", timeout);

@@ -23,7 +23,8 @@
 #include "trace/record/names.h"
 
 /*
- * Counts operations. A thread has none if it still waited for others to connect in its first call.
+ * Counts operations. A thread has none if it still waited in its first call for other ranks to
+ * connect.
  */
 static size_t nr_operations(const struct df_program_steps *p)
 {

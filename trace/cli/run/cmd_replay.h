@@ -8,7 +8,10 @@
 
 #include "trace/cli/run/recorded.h"
 
-/* The lines of a witness that begin with '@', except the turns. found: whether it has them. */
+/*
+ * The lines of a witness that begin with '@', except the turns. `found`: whether the file has
+ * them.
+ */
 struct df_replay_witness {
 	int slots, queues, unbuffered, found;
 };

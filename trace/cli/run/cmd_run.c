@@ -36,13 +36,13 @@
 #include "trace/read/reader.h"
 #include "trace/record/writer.h"
 
-#define TERM_NS (5 * DF_NS_PER_S) /* between SIGTERM and SIGKILL */
-/* How long the others may continue after a verdict has ended one. */
+#define TERM_NS (5 * DF_NS_PER_S) /* time between SIGTERM and SIGKILL */
+/* Maximum time that the other processes continue after a verdict has ended one. */
 #define STOP_S 3.0
 
 struct proc {
-	pid_t pid;  /* 0: ended */
-	int out[2]; /* --tag: our ends of its standard output and error, -1 closed */
+	pid_t pid;  /* 0 if it has ended */
+	int out[2]; /* with --tag: our ends of its standard output and error, -1 if closed */
 	char line[2][4096];
 	size_t len[2];
 };
@@ -50,20 +50,20 @@ struct proc {
 struct df_run_opts df_run = {.grace = 10};
 
 static struct proc *procs;
-static int own_trace;	  /* the traces are ours, and are removed with the job */
-static uint64_t begun_ns; /* real time */
+static int own_trace;	  /* whether the traces are ours, and are removed with the job */
+static uint64_t begun_ns; /* start of the job, by CLOCK_REALTIME */
 
 /*
- * The first process that did not return 0. signal: the signal that killed it, unless we forwarded
- * it; 0: none.
+ * The first process that did not return 0. `signal` is the signal that killed it, or 0 if there is
+ * none or we forwarded it.
  */
 static struct {
 	int rank, signal;
 	pid_t pid;
-	uint64_t at_ns; /* real time */
+	uint64_t at_ns; /* when, by CLOCK_REALTIME */
 } failed = {.at_ns = UINT64_MAX};
 
-static sigset_t old_mask, passed_on; /* passed_on: signals that we sent to the job */
+static sigset_t old_mask, passed_on; /* `passed_on` are the signals that we sent to the job */
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -89,7 +89,7 @@ static int make_trace_dir(const char *path)
 		return 0;
 	if (!*path)
 		return df_cli_usage_error("run", "--trace needs a folder");
-	/* A pattern (%h %p %r) belongs to the library; it makes the folders. */
+	/* A pattern (%h %p %r) is expanded by the library, which makes the folders. */
 	if (df_env_is_pattern(path)) {
 		snprintf(df_run.trace, sizeof(df_run.trace), "%s", path);
 		return 0;
@@ -113,7 +113,7 @@ static int make_trace_dir(const char *path)
 	return 0;
 }
 
-/* Whether the program is torchrun, which starts the ranks itself, and not one of several nodes. */
+/* Whether the program is torchrun, which starts the ranks itself, for a job on one node. */
 static int is_torchrun(char **app)
 {
 	const char *name = strrchr(app[0], '/');
@@ -126,7 +126,7 @@ static int is_torchrun(char **app)
 	return is;
 }
 
-/* Returns 0, or the exit status after a message. */
+/* Parses the command line. Returns 0, or the exit status after a message. */
 static int parse(int argc, char **argv)
 {
 	const char *trace = NULL;
@@ -183,16 +183,16 @@ static int parse(int argc, char **argv)
 
 /* ---- the verdict ----------------------------------------------------------------------------- */
 
-/* The traces of the job are below this folder; "": none. */
+/* Folder that contains the job's traces; "" if there are none. */
 static char traces[PATH_MAX];
 
 /*
- * The first verdict that a process of the job has printed; DF_V_OK: none. SLOW counts only if no
- * process has printed another one.
+ * The first verdict that a process of the job has printed, or DF_V_OK if there is none. SLOW counts
+ * only if no process has printed another one.
  */
 struct told {
 	enum df_verdict verdict;
-	uint64_t at_ns; /* real time */
+	uint64_t at_ns; /* when, by CLOCK_REALTIME */
 	char line[512];
 };
 
@@ -316,7 +316,7 @@ static int start(int rank)
 	return 0;
 }
 
-/* The interpreter that forks the ranks has the same kind of outputs as they. */
+/* Prepares the interpreter that forks the ranks: it has the same kind of outputs as the ranks. */
 static void become_first(void *arg)
 {
 	int pipes[2][2], k;
@@ -443,7 +443,7 @@ static int forward(int signals)
 	return interrupted;
 }
 
-/* Reports what the processes use when little memory is left, once. */
+/* Reports the memory that the processes use, once, when little memory is left. */
 static void watch_memory(uint64_t now)
 {
 	static uint64_t looked_ns;
@@ -542,8 +542,8 @@ static int wait_all(int signals)
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /*
- * Whether a verdict stopped the job, whatever its processes returned then: it was there before the
- * first of them failed. (A crash precedes its verdict.)
+ * Whether a verdict stopped the job, whatever its processes returned then: the verdict was there
+ * before the first of them failed. (A crash precedes its verdict.)
  */
 static int was_stopped(const struct told *told, int code)
 {
@@ -551,7 +551,7 @@ static int was_stopped(const struct told *told, int code)
 	       (!code || (told->verdict != DF_V_CRASH && told->at_ns <= failed.at_ns));
 }
 
-/* The verdict is the last line, after all that the processes printed since. */
+/* Prints the verdict as the last line, after all that the processes printed since. */
 static void say_again(const char *line, int code, int stopped)
 {
 	fprintf(stderr, "dfshim run: %s, status %d: %s (the report is above%s%s)\n",
@@ -560,8 +560,8 @@ static void say_again(const char *line, int code, int stopped)
 }
 
 /*
- * Whether a process that a signal killed explains the job's end better than this verdict. A CRASH
- * may be that of an earlier job in the same folder.
+ * Whether a process that was killed by a signal explains the job's end better than this verdict. A
+ * CRASH may belong to an earlier job in the same folder.
  */
 static int is_explained(enum df_verdict v)
 {

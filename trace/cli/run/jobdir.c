@@ -1,4 +1,4 @@
-/* Folders for jobs, and jobs (jobdir.h). One thread. */
+/* Makes folders for jobs, and runs jobs (jobdir.h). One thread. */
 #define _GNU_SOURCE
 #include "trace/cli/run/jobdir.h"
 
@@ -137,7 +137,7 @@ int df_jobdir_run(struct df_jobdir *d, char *const *args, void (*prepare)(void *
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		sigprocmask(SIG_SETMASK, &d->old, NULL);
-		/* The job's output is not the result. */
+		/* The job's standard output is not the subcommand's result. */
 		dup2(STDERR_FILENO, STDOUT_FILENO);
 		if (prepare)
 			prepare(arg);

@@ -12,13 +12,13 @@
 
 struct df_jobdir {
 	char path[64];
-	int lock;     /* the folder, locked while its owner lives */
+	int lock;     /* descriptor of the folder, which is locked while its owner lives */
 	sigset_t old; /* SIGINT, SIGTERM, SIGHUP and SIGCHLD are blocked until it is removed */
 };
 
-/* "/tmp/dfshim-SUB-XXXXXX". Fails with -errno after a message. */
+/* Makes the folder "/tmp/dfshim-SUB-XXXXXX". Fails with -errno after a message. */
 int df_jobdir_create(struct df_jobdir *d, const char *sub);
-/* Ends the process if a signal has arrived since. */
+/* Removes the folder. Ends the process if a signal has arrived since df_jobdir_create(). */
 void df_jobdir_remove(struct df_jobdir *d);
 
 /*

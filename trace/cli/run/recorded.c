@@ -1,4 +1,4 @@
-/* From traces to steps, in the recorded order of each thread's calls (recorded.h). */
+/* Makes steps from traces, in the recorded order of each thread's calls (recorded.h). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/vec.h"
 
-/* Returns a number from 0 on for a stream (what 0) or event (1). */
+/* Returns a small number for a stream (`what` is 0) or an event (1). */
 static int small(struct df_program_steps *p, int what, uint64_t id)
 {
 	uint64_t *number = df_map_at(&p->ids[what], id, 0);
@@ -307,7 +307,8 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 		     uint32_t trace)
 {
 	struct df_step_of open[DF_MODEL_RANKS];
-	struct df_map recorded = {0}; /* (rank, event): work that is modelled was recorded in it */
+	/* (rank, event): whether modelled work was recorded in the event */
+	struct df_map recorded = {0};
 	size_t call = 0;
 	int rc = 0;
 
@@ -338,7 +339,7 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 					y.op.stream = small(p, 0, c->object);
 					break;
 				}
-				/* A wait for an event without modelled work is no wait. */
+				/* A wait for an event that follows no modelled work is no wait. */
 				y.op.object = small(p, 1, c->object);
 				if (rank < 0 || !df_map_find(&recorded, (uint64_t)rank, c->object))
 					continue;

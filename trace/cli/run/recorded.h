@@ -14,14 +14,14 @@
 struct df_step_of {
 	struct df_mop op;
 	uint64_t rec;
-	uint32_t comm; /* global, of COLL and P2P */
+	uint32_t comm; /* number in comms[], for COLL and P2P */
 	uint64_t index;
 	int dropped;
 	uint64_t send, recv, count;
 	uint8_t kind, type, redop;
 	int32_t peer;
 	uint32_t group;
-	uint32_t site; /* call site; 0: unknown */
+	uint32_t site; /* call site; 0 if unknown */
 };
 
 struct df_rank_of {
@@ -38,9 +38,9 @@ struct df_rank_of {
 
 struct df_comm_of {
 	uint64_t hash;
-	struct df_ranks members; /* those that have a trace */
+	struct df_ranks members; /* the members that have a trace */
 	int32_t nranks;
-	/* By rank in the communicator: our number of the rank, plus 1; 0: unknown. */
+	/* By rank in the communicator: our number of the rank, plus 1; 0 if unknown. */
 	int member[DF_MODEL_RANKS];
 };
 
@@ -49,17 +49,22 @@ struct df_program_steps {
 	int nr_ranks;
 	struct df_comm_of *comms;
 	size_t nr_comms, cap_comms;
-	struct df_map numbers; /* of communicators, plus 1, by hash */
-	struct df_map ids[2];  /* streams and events, to small numbers from 1 */
+	struct df_map numbers; /* by hash: number of the communicator, plus 1 */
+	struct df_map ids[2];  /* streams and events: small numbers, from 1 on */
 	size_t nr_ids[2];
 	uint32_t slots;
-	uint32_t sms;		/* the fewest of a device; 0: unknown */
-	size_t left_out;	/* calls of threads beyond DF_MODEL_THREADS */
-	size_t procs_left_out;	/* traces of ranks beyond DF_MODEL_RANKS */
-	uint32_t next_left_out; /* the number behind that of the last such trace */
-	int flags;		/* enum df_steps */
-	size_t nr_intents;	/* operations before which their thread still waited */
-	int nr_flags; /* of DF_MOP_HSIGNAL and DF_MOP_HWAIT: assumed waits between threads */
+	/* the smallest number of multiprocessors of a device; 0 if unknown */
+	uint32_t sms;
+	size_t left_out;	/* number of calls of threads beyond DF_MODEL_THREADS */
+	size_t procs_left_out;	/* number of traces of ranks beyond DF_MODEL_RANKS */
+	uint32_t next_left_out; /* the number after that of the last such trace */
+	int flags;		/* bits of enum df_steps */
+	size_t nr_intents;	/* number of operations before which their thread still waited */
+	/*
+	 * number of flags of DF_MOP_HSIGNAL and DF_MOP_HWAIT, which are assumed waits between
+	 * threads
+	 */
+	int nr_flags;
 	struct df_stacks stacks;
 };
 
@@ -68,12 +73,15 @@ enum df_steps {
 	DF_STEPS_MEMBERS = 2, /* ranks that issue nothing on a communicator are members, too */
 };
 
-/* Reads traces in this order (df_cli_trace_paths()). Returns 1 after a message. */
+/* Reads traces in the order of df_cli_trace_paths(). Returns 0, or 1 after a message. */
 int df_steps_load(struct df_program_steps *p, const char *sub, char **paths, size_t nr, int flags);
 void df_steps_free(struct df_program_steps *p);
-/* Returns the innermost frames of a call site of a rank; "": unknown. */
+/* Returns the innermost frames of a call site of a rank, or "" if unknown. */
 const char *df_steps_stack(const struct df_program_steps *p, int rank, const struct df_step_of *s);
-/* Converts a peer's number in its communicator to our number of the rank; -1: not here. */
+/*
+ * Converts a peer's number in its communicator to our number of the rank, or -1 if the rank has no
+ * trace.
+ */
 int df_steps_peer(const struct df_program_steps *p, int comm, int peer);
 
 #endif

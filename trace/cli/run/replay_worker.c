@@ -20,7 +20,7 @@
 #include "runtime/base/vec.h"
 #include "trace/cli/run/replay_worker.h"
 
-#define UNBUFFERED     (2 << 20) /* bytes: more than a connector holds */
+#define UNBUFFERED     (2 << 20) /* number of bytes; more than a connector holds */
 #define CUDA_NOT_READY 600
 
 struct buffer {
@@ -42,8 +42,8 @@ static struct worker {
 	 */
 	uint64_t *turns;
 	size_t nr_turns, cap_turns;
-	size_t turn;	/* the next */
-	uint8_t *flags; /* the signals of this rank's threads */
+	size_t turn;	/* index of the next turn */
+	uint8_t *flags; /* signals of this rank's threads */
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
@@ -143,7 +143,10 @@ static uint64_t elements(const struct df_step_of *s)
 											: s->count;
 }
 
-/* Returns the position of a step among the remaining turns; nr_turns: it may run at any time. */
+/*
+ * Returns the position of a step among the remaining turns, or nr_turns if it may run at any
+ * time.
+ */
 static size_t turn_of(const struct df_step_of *s)
 {
 	size_t i = w.turn;

@@ -10,11 +10,12 @@
 
 extern struct df_run_opts {
 	int host, devices, nr_procs, set_ranks, tag, no_fork, stub, dry_run;
-	int workers; /* ranks that the program, torchrun, starts itself; 0: it does not */
-	int nccl;    /* by NCCL's rules */
-	int lanes;   /* dfshim orders, NCCL executes */
+	/* number of ranks that the program (torchrun) starts itself; 0 if it does not */
+	int workers;
+	int nccl;  /* whether NCCL's rules apply */
+	int lanes; /* whether dfshim orders the operations and NCCL executes them */
 	const char *mode, *rules, *executor;
-	char trace[PATH_MAX]; /* as DFSHIM_TRACE: a pattern */
+	char trace[PATH_MAX]; /* the value of DFSHIM_TRACE: a pattern */
 	double timeout, limit, grace;
 	char **app;
 } df_run;

@@ -1,6 +1,6 @@
 /*
- * The environment of a job of `dfshim run`: libraries to preload, dfshim's variables, and the ranks
- * as torchrun sets them.
+ * Makes the environment of a job of `dfshim run`: libraries to preload, dfshim's variables, and the
+ * ranks as torchrun sets them.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -181,7 +181,7 @@ static long hold_port(void)
 
 /*
  * Finds the driver under its own name, for programs that are linked with it: the loader uses a
- * preloaded library that has the name it looks for. "": it is not there.
+ * preloaded library that has the name it looks for. Writes "" if it is not there.
  */
 static void driver_library(char *path, size_t size)
 {
@@ -271,7 +271,7 @@ int df_run_environment(void)
 		setenv(df_env_name(DF_ENV_ROW_mode), "prevent", 1);
 	if (df_run.mode || df_run.nccl)
 		setenv(df_env_name(DF_ENV_ROW_mode), df_run.nccl ? "trace" : df_run.mode, 1);
-	/* A job by NCCL's rules that hangs would hang for ever: it ends with its verdict. */
+	/* By NCCL's rules a job that hangs would hang for ever, so it ends with its verdict. */
 	if (df_run.nccl)
 		setenv(df_env_name(DF_ENV_ROW_timeout_action), "exit", 0);
 	if (*df_run.trace)

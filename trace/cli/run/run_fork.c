@@ -31,7 +31,7 @@
 #define VARIABLE "_DFSHIM_FORK"
 
 static struct {
-	int sock; /* -1: closed */
+	int sock; /* -1 if closed */
 	pid_t pid;
 } forker = {.sock = -1};
 
@@ -84,7 +84,7 @@ static int start(char **args, char ask, const struct df_run_python *py, void (*f
 	return -ENOMEM;
 }
 
-/* Returns the signal that ends the job; 0: none. */
+/* Returns the signal that ends the job, or 0 if there is none. */
 static int signal_of(int signals)
 {
 	struct signalfd_siginfo si;
@@ -95,7 +95,7 @@ static int signal_of(int signals)
 	return 0;
 }
 
-/* Waits for the answer; returns as df_run_fork_open(). */
+/* Waits for the answer. Returns as df_run_fork_open() does. */
 static int wait_answer(int signals, uint64_t until_ns)
 {
 	struct pollfd fds[2] = {{forker.sock, POLLIN, 0}, {signals, POLLIN, 0}};

@@ -1,6 +1,7 @@
 /*
- * Memory of the machine, or of the control group, for a job of many processes: a warning before it
- * runs out, because afterwards the kernel kills a process without one. Private to `dfshim run`.
+ * Watches the memory of the machine, or of the control group, for a job of many processes. A
+ * warning before memory runs out helps, because afterwards the kernel kills a process without one.
+ * Private to `dfshim run`.
  */
 #ifndef DF_TRACE_CLI_RUN_RUN_MEMORY_H
 #define DF_TRACE_CLI_RUN_RUN_MEMORY_H
@@ -8,9 +9,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Whether less than a twentieth is free; *free_bytes is then set. */
+/* Whether less than a twentieth is free. If so, *free_bytes is set. */
 int df_run_memory_is_short(uint64_t *free_bytes);
-/* Returns the bytes that no other process shares; 0: unknown. */
+/* Returns the bytes of the process that no other process shares, or 0 if unknown. */
 uint64_t df_run_memory_own(pid_t pid);
 
 #endif

@@ -1,4 +1,4 @@
-/* The command line that `dfshim run` starts. */
+/* Examines the command line that `dfshim run` starts. */
 #include "trace/cli/run/run_program.h"
 
 #include <errno.h>
@@ -28,8 +28,8 @@ static int find(const char *name, char *file, size_t size)
 }
 
 /*
- * Whether execvp() would start a program that may be asked: machine code, or pyenv's script before
- * it. Another script named python would run its job to answer.
+ * Whether the program that execvp() would start can be asked: machine code, or pyenv's script that
+ * leads to it. Another script named python would run its job to answer.
  */
 static int may_ask(const char *name)
 {

@@ -7,19 +7,19 @@
 
 /* The parts of a Python command line. */
 struct df_run_python {
-	int nr_options; /* arguments before the program, the interpreter included */
+	int nr_options; /* number of arguments before the program, the interpreter included */
 	char kind;	/* f: a file, m: a module, c: text */
 	const char *program;
 };
 
 /*
- * Whether the command line runs a Python program that is not its standard input, by an interpreter
- * that reads our sitecustomize.
+ * Whether the command line runs a Python program that is not its standard input, with an
+ * interpreter that reads our sitecustomize.
  */
 int df_run_is_python(char **app, struct df_run_python *py);
 /*
- * Looks for the program, and for the file that a Python interpreter would run. Returns 0 if they
- * are there; else the status with which each rank would end, after one message.
+ * Looks for the program, and for the file that a Python interpreter would run. Returns 0 if both
+ * exist. Else returns the status with which each rank would end, after one message.
  */
 int df_run_missing(char **app);
 

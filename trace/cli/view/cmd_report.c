@@ -162,7 +162,7 @@ static int ranks_table(FILE *out, const struct df_check_result *r, const struct 
 	return 0;
 }
 
-#define DRAWN 32 /* processes in the timeline */
+#define DRAWN 32 /* maximum number of processes in the timeline */
 
 static int by_number(const void *pa, const void *pb)
 {
@@ -189,7 +189,8 @@ static size_t choose(const struct df_alikes *a, uint32_t drawn[DRAWN])
 }
 
 /*
- * A bar for the script: process, track, begin, end, text, state, whether it is a call, call site.
+ * Returns a bar for the script: process, track, begin, end, text, state, whether it is a call, call
+ * site.
  */
 static json_t *bar(const struct df_bar_item *b)
 {
@@ -212,7 +213,10 @@ static json_t *bar(const struct df_bar_item *b)
 	o = json_pack("[i, s, o, o, o, i, i]", b->rank, track, df_json_u64(b->begin_ns),
 		      df_json_u64(b->end_ns), df_json_text(text), b->open ? b->started ? 1 : 2 : 0,
 		      b->is_call);
-	/* Only for unfinished operations: the stacks of all would be most of the page. */
+	/*
+	 * Only unfinished operations get a stack, because the stacks of all would be most of the
+	 * page.
+	 */
 	if (b->open && !b->is_call && b->stack[0])
 		json_array_append_new(o, df_json_text(b->stack));
 	return o;

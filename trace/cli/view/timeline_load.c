@@ -112,7 +112,7 @@ static int add_calls(struct df_timeline *t, const struct df_load *l, uint32_t tr
 		const struct df_lcall *c = &l->calls[i];
 		struct df_bar_item *b;
 
-		/* The end of a polling loop: its begin is not recorded. */
+		/* This is the end of a polling loop, whose begin is not recorded. */
 		if (df_call_is_poll(c->call))
 			continue;
 		b = DF_VEC_PUSH(t->bars, t->nr_bars, t->cap_bars);
@@ -167,7 +167,8 @@ static void lanes(struct df_timeline *t)
 }
 
 /*
- * Names communicators as the verdict does: without a name of its own, "A" and so on, not the hash.
+ * Names communicators as the verdict does: one without a name of its own is "A" and so on, not its
+ * hash.
  */
 static void name_comms(struct df_timeline *t, const struct df_check_set *set)
 {
@@ -185,8 +186,8 @@ static void name_comms(struct df_timeline *t, const struct df_check_set *set)
 }
 
 /*
- * Adds a trace. Machines boot at different times: all times are converted to the clock of the first
- * trace's machine.
+ * Adds a trace. Machines boot at different times, so all times are converted to the clock of the
+ * first trace's machine.
  */
 static int add_trace(struct df_timeline *t, const struct df_check_set *set, uint32_t trace,
 		     struct df_load *l, size_t max)
