@@ -55,7 +55,7 @@ typedef enum {
 } dfcclRedOp_t;
 
 /*
- * Reports the end of a run. result: 0, or the error that ended the run, whose data is then
+ * Reports the end of a run. `result` is 0, or the error that ended the run, whose data is then
  * undefined. A thread of the context calls this once for each run. The callback may start further
  * runs, but may neither wait for the context nor destroy it. It should be brief, because other
  * callbacks wait for it.
@@ -66,15 +66,15 @@ typedef void (*dfcclCallback_t)(int collId, int result, void *arg);
 int dfcclGetUniqueId(dfcclUniqueId *id);
 
 /*
- * Joins the other ranks; blocks until all ranks have called it. device: the CUDA device of this
+ * Joins the other ranks; blocks until all ranks have called it. `device` is the CUDA device of this
  * rank.
  */
 int dfcclInit(dfcclContext_t *context, int nranks, dfcclUniqueId id, int rank, int device);
 
 /*
  * Registers a collective under a number, which is the same on all ranks. The ranks may register in
- * different orders. count means the same as in NCCL's function of that name. priority: with
- * DFSHIM_ORDER=priority, collectives with a higher value run first. Never blocks.
+ * different orders. `count` means the same as in NCCL's function of that name. With
+ * DFSHIM_ORDER=priority, collectives with a higher `priority` run first. Never blocks.
  */
 int dfcclRegisterAllReduce(dfcclContext_t context, int collId, size_t count, dfcclDataType_t type,
 			   dfcclRedOp_t op, int priority);
@@ -112,7 +112,7 @@ int dfcclWait(dfcclContext_t context);
 int dfcclDestroy(dfcclContext_t context);
 
 /*
- * Ends all runs at once; their data is undefined. After it only dfcclDestroy() may be called. May
+ * Ends all runs at once; their data is undefined. Afterwards only dfcclDestroy() may be called. May
  * be called from any thread.
  */
 int dfcclAbort(dfcclContext_t context);

@@ -41,7 +41,7 @@ enum {
 static void *real_fn[NR_ROWS];
 static const struct df_cuda_front *front;
 static int handed_out;
-static int blind;      /* a function was requested in a form that is not in the table */
+static int blind;      /* a function was requested in a form that the table does not have */
 static int peers_seen; /* see struct df_cuda_hook */
 static __thread int inside;
 
@@ -98,8 +98,8 @@ static struct df_cuda_launch launch_what(const CUlaunchConfig *c, CUfunction fn)
 }
 
 /*
- * Whether the call ended a capture. A call on a stream without a capture ends none; counting one
- * too many is harmless.
+ * Whether the call ended a capture. A call on a stream without a capture ends none, but counting
+ * one too many is harmless.
  */
 static int capture_ended(CUresult ret)
 {
@@ -270,7 +270,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 #define DO_GIVE_BACK(kind, ptds, object, call)                                                     \
 	df_f->before_lock();                                                                       \
 	DO_ALLOC_SYNC(kind, ptds, object, call)
-/* Access that already exists counts too, because it was granted before the hook was active. */
+/* Access that already exists counts, too, because it was granted before the hook was active. */
 #define PEERS_CONTEXT(object) df_f->peer_context(object)
 #define PEERS_MEMORY(object)  df_f->peer_memory(object)
 #define PEERS_ANY(object)     __atomic_store_n(&peers_seen, 1, __ATOMIC_RELAXED)
@@ -355,13 +355,16 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	if (df_ret == CUDA_SUCCESS && symbol && pfn && *pfn)                                       \
 		proc_answer(symbol, pfn, cudaVersion, flags);                                      \
 	return df_ret
-/* Recorded before there is a backend too, because the backend could not find out later. */
+/*
+ * This is recorded even before there is a backend, because the backend could not find it out
+ * later.
+ */
 #define BODY_PEER(class, kind, ptds, object, call)                                                 \
 	if (!__atomic_load_n(&front, __ATOMIC_RELAXED))                                            \
 		__atomic_store_n(&peers_seen, 1, __ATOMIC_RELAXED);                                \
 	BODY(class, kind, ptds, object, call)
 
-/* The name is noted before there is a backend, too. */
+/* The name is noted even before there is a backend. */
 #define BODY_NAMED(class, kind, ptds, object, call)                                                \
 	const struct df_cuda_front *df_f = enter();                                                \
 	CUresult df_ret;                                                                           \
@@ -375,7 +378,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 		df_cuda_name_put(PAIR object);                                                     \
 	return df_ret
 
-/* Works before there is a backend, too. */
+/* This works even before there is a backend. */
 #define BODY_START(class, kind, ptds, object, call)                                                \
 	CUresult df_ret;                                                                           \
 	df_connections_begin();                                                                    \
@@ -569,7 +572,7 @@ static void proc_answer(const char *symbol, void **pfn, int version, cuuint64_t 
 
 static void front_set(const struct df_cuda_front *f)
 {
-	/* RELEASE pairs with the ACQUIRE in enter(): see there. */
+	/* RELEASE pairs with the ACQUIRE in enter(), which says why. */
 	__atomic_store_n(&front, f, __ATOMIC_RELEASE);
 }
 

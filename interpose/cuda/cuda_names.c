@@ -8,10 +8,13 @@
 
 #define NR_NAMES   16384u
 #define MAX_PROBES 16
-#define NAME_BYTES 255 /* of a longer name the beginning is kept */
-#define READ_BYTES 511 /* of a mangled one the beginning suffices */
+#define NAME_BYTES 255 /* maximum length of a name; of a longer name the beginning is kept */
+#define READ_BYTES 511 /* maximum length of a mangled name that is read; its beginning suffices */
 
-/* A driver that unloads a module may give a handle out again, for another kernel. */
+/*
+ * The names, by handle. A driver that unloads a module may give a handle out again, for another
+ * kernel.
+ */
 static struct {
 	const void *fn;
 	const char *name;
@@ -19,7 +22,10 @@ static struct {
 
 static const char *names[NR_NAMES];
 
-/* Returns the copy of a name; NULL: no room. Copies are never freed: others may read them. */
+/*
+ * Returns the copy of a name, or NULL if the table is full. Copies are never freed, because other
+ * threads may read them.
+ */
 static const char *copy_of(const char *name)
 {
 	char text[READ_BYTES + 1], *copy = NULL;
@@ -34,7 +40,7 @@ static const char *copy_of(const char *name)
 
 	for (int i = 0; i < MAX_PROBES; i++, at++) {
 		const char **slot = &names[at % NR_NAMES];
-		/* ACQUIRE pairs with the RELEASE below: the text is complete. */
+		/* ACQUIRE pairs with the RELEASE below: without it the text could be incomplete. */
 		const char *seen = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 
 		if (!seen && !copy)
@@ -69,7 +75,10 @@ void df_cuda_name_put(const void *fn, const char *name)
 						 __ATOMIC_RELAXED) &&
 		    seen != fn)
 			continue;
-		/* RELEASE pairs with df_cuda_name_of(): its caller reads the text. */
+		/*
+		 * RELEASE pairs with the ACQUIRE in df_cuda_name_of(): without it a caller could
+		 * read an incomplete text.
+		 */
 		__atomic_store_n(&handles[at % NR_NAMES].name, copy, __ATOMIC_RELEASE);
 		return;
 	}
@@ -83,7 +92,7 @@ const char *df_cuda_name_of(const void *fn)
 		const void *seen = __atomic_load_n(&handles[at % NR_NAMES].fn, __ATOMIC_RELAXED);
 
 		if (seen == fn)
-			/* ACQUIRE pairs with the RELEASE in df_cuda_name_put(): see there. */
+			/* ACQUIRE pairs with the RELEASE in df_cuda_name_put(), which says why. */
 			return __atomic_load_n(&handles[at % NR_NAMES].name, __ATOMIC_ACQUIRE);
 		if (!seen)
 			return NULL;

@@ -1,6 +1,6 @@
 /*
  * Names of the application's kernels, by the handles that the driver gave out for them. A handle
- * may be a CUfunction or a CUkernel, and the driver documents no question that takes either. So the
+ * may be a CUfunction or a CUkernel, and no documented function of the driver takes both. So the
  * hook notes the name with which the application asked for the handle.
  *
  * Any thread, no lock. The tables are fixed, so that a launch costs one look-up: a kernel that
@@ -9,11 +9,14 @@
 #ifndef DF_INTERPOSE_CUDA_CUDA_NAMES_H
 #define DF_INTERPOSE_CUDA_CUDA_NAMES_H
 
-/* The driver has given out the handle under this name (NULL: unknown), of which a copy is kept. */
+/*
+ * Call when the driver has given out the handle under this name. A copy of the name is kept. `name`
+ * is NULL if it is unknown.
+ */
 void df_cuda_name_put(const void *fn, const char *name);
 /*
- * Returns the name as a person writes it (runtime/base/demangle.h), which stays valid and is one
- * pointer for equal names; NULL: unknown.
+ * Returns the name as a person writes it (runtime/base/demangle.h), or NULL if it is unknown. The
+ * text stays valid, and equal names have one pointer.
  */
 const char *df_cuda_name_of(const void *fn);
 

@@ -1,4 +1,4 @@
-/* The bytes that pitched and batched copies touch. Threads: any. */
+/* Finds the bytes that pitched and batched copies touch. Threads: any. */
 #include <stddef.h>
 #include <stdint.h>
 #include "interpose/cuda/cuda_touch.h"
@@ -23,7 +23,10 @@ static int touch_boxes(const struct box *from, const struct box *to, struct df_t
 	return 1;
 }
 
-/* side: src, dst. The structures differ, but the names of their members are the same. */
+/*
+ * Returns the address of linear memory. `side` is src or dst. The structures differ, but the names
+ * of their members are the same.
+ */
 #define LINEAR(c, side)                                                                            \
 	((c)->side##MemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)(c)->side##Host                  \
 						     : (uintptr_t)(c)->side##Device)
@@ -64,7 +67,7 @@ int df_cuda_touch_3d_peer(const CUDA_MEMCPY3D_PEER *c, struct df_touch *t)
 	return c && !ARRAYS(c) && touch_boxes(&BOX3(c, src), &BOX3(c, dst), t);
 }
 
-/* Extends t to the memory that both touch, and everything in between. first: t is empty. */
+/* Extends t to the memory that both touch, and everything in between. `first`: t is empty. */
 static void touch_join(struct df_touch *t, const struct df_touch *more, int first)
 {
 	if (first) {

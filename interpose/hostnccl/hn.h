@@ -24,12 +24,13 @@
 #include "interpose/hostcuda/hostcuda.h"
 #include "interpose/nccl/nccl_types.h"
 
-#define DF_HN_CHUNK   (128u << 10) /* bytes of one rank in a chunk of a collective */
-#define DF_HN_SLOT    (64u << 10)  /* bytes of a message in one slot */
-#define DF_HN_SLOTS   8		   /* slots of a pair of ranks: a message that fits does not wait */
-#define DF_HN_ROUNDS  4		   /* divisions of a communicator whose values are kept */
-#define DF_HN_MAX     1024	   /* most ranks */
-#define DF_HN_CTAS    16	   /* CTAs, if a communicator's configuration has no number */
+#define DF_HN_CHUNK (128u << 10) /* bytes of one rank in a chunk of a collective */
+#define DF_HN_SLOT  (64u << 10)	 /* bytes of a message in one slot */
+/* slots of a pair of ranks; a message that fits into them does not wait */
+#define DF_HN_SLOTS   8
+#define DF_HN_ROUNDS  4	   /* number of divisions of a communicator whose values are kept */
+#define DF_HN_MAX     1024 /* maximum number of ranks */
+#define DF_HN_CTAS    16   /* number of CTAs, if a communicator's configuration has none */
 #define DF_HN_EXPORT  __attribute__((visibility("default")))
 #define DF_HN_GET(p)  __atomic_load_n(p, __ATOMIC_RELAXED)
 #define DF_HN_ENDLESS (1ull << 62) /* greater than the number of any launch */
@@ -48,9 +49,10 @@ struct df_hn_id {
 struct df_hn_seat {
 	/* Number of chunks of collectives that the rank has posted, and that it has taken. */
 	uint64_t posted, taken;
-	uint64_t signature[2]; /* of the collective of such a chunk */
-	uint64_t given, over;  /* launches issued and finished; ENDLESS: they were dropped */
-	unsigned setting_up;   /* its threads that wait for other ranks */
+	uint64_t signature[2]; /* signature of the collective of such a chunk */
+	/* numbers of launches issued and finished; ENDLESS if they were dropped */
+	uint64_t given, over;
+	unsigned setting_up; /* number of its threads that wait for other ranks */
 	int32_t device;
 	uint64_t machine; /* network namespace, which stands for a machine */
 	struct df_hn_division {
@@ -63,10 +65,11 @@ struct df_hn_seat {
 
 /* Messages from one rank to another. */
 struct df_hn_pair {
-	uint32_t ends; /* ends that have connected it: 1 the sender | 2 the receiver */
-	uint64_t posted __attribute__((aligned(64))); /* slots filled; taken: slots read */
+	uint32_t ends; /* ends that have connected: bit 1 the sender, bit 2 the receiver */
+	/* `posted` counts slots that were filled, `taken` slots that were read */
+	uint64_t posted __attribute__((aligned(64)));
 	uint64_t taken __attribute__((aligned(64)));
-	uint64_t bytes[DF_HN_SLOTS]; /* of the whole message */
+	uint64_t bytes[DF_HN_SLOTS]; /* bytes of the whole message */
 	char data[DF_HN_SLOTS][DF_HN_SLOT];
 };
 
@@ -83,14 +86,14 @@ struct df_hn_share {
 struct df_hn_lane {
 	struct df_hn_lane *next;
 	uint64_t stream; /* df_stream_info.id */
-	uint64_t ready;	 /* written by the stream: the number of launches it has reached */
+	uint64_t ready;	 /* the stream writes the number of launches that it has reached */
 	uint64_t given;
 };
 
 struct df_hn_redop {
 	int type;
 	uint64_t scalar;
-	const void *at; /* address of the scalar, read at the operation's begin; or NULL */
+	const void *at; /* address of the scalar, read when the operation begins; or NULL */
 };
 
 struct df_hn_comm {
@@ -101,13 +104,13 @@ struct df_hn_comm {
 	struct df_hn_share *share;
 	size_t share_bytes;
 	uint32_t error; /* ncclResult_t */
-	uint32_t ended; /* destroyed or aborted */
+	uint32_t ended; /* whether it was destroyed or aborted */
 	uint32_t revoked;
-	int told;	      /* its stop was reported; under the list's lock */
-	uint32_t used;	      /* its connections are set up, or are being set up */
-	unsigned in_progress; /* background calls whose work is not done */
-	uint64_t nr_issued;   /* operations; for queries */
-	uint64_t nr_rounds;   /* divisions; only one call at a time makes one */
+	int told;	      /* whether its stop was reported; guarded by the list's lock */
+	uint32_t used;	      /* whether its connections are set up, or are being set up */
+	unsigned in_progress; /* number of background calls whose work is not done */
+	uint64_t nr_issued;   /* number of operations; for queries */
+	uint64_t nr_rounds;   /* number of divisions; only one call at a time makes one */
 
 	pthread_mutex_t lock; /* guards the fields below, and `given` in this rank's seat */
 	struct df_hn_lane *lanes;
@@ -137,14 +140,14 @@ enum df_hn_kind {
 
 struct df_hn_op {
 	enum df_hn_kind kind;
-	int type, redop, root; /* root: root, or peer of a message */
+	int type, redop, root; /* root, or peer of a message */
 	const void *in;
 	void *out;
 	size_t count;
 	struct df_hn_comm *comm;
 	cudaStream_t stream;
 	size_t bytes;
-	int no_data;	 /* it moves no data (df_backend.skips_data) */
+	int no_data;	 /* whether it moves no data (df_backend.skips_data) */
 	uint32_t reduce; /* enum df_redop */
 	uint64_t arg;
 	const void *arg_at;
@@ -183,9 +186,9 @@ const struct df_backend *df_hn_cuda(void);
 ncclResult_t df_hn_id_make(struct df_hn_id *id);
 /* Opens a communicator on that memory, for the calling thread's device; sets *out on success. */
 ncclResult_t df_hn_open(const struct df_hn_id *id, int nranks, int rank, struct df_hn_comm **out);
-/* Blocks until all ranks have opened it. Then fails where NCCL's set-up would. */
+/* Blocks until all ranks have opened the communicator. Then fails where NCCL's set-up would. */
 ncclResult_t df_hn_meet(struct df_hn_comm *c, const struct df_hn_id *id);
-/* Announces that this rank has connected; the communicator has when all have. Does not block. */
+/* Announces that this rank has connected (the communicator, when all have). Does not block. */
 void df_hn_connect(struct df_hn_comm *c);
 /* Returns ncclSuccess, or the error with which the communicator has ended. */
 ncclResult_t df_hn_error(const struct df_hn_comm *c);
@@ -206,11 +209,9 @@ void df_hn_tell_stopped(void);
 
 /* ---- hn_engine.c ---------------------------------------------------------------------------- */
 
-/* Takes over the launch. */
+/* Takes ownership of the launch. */
 void df_hn_submit(struct df_hn_launch *l);
-/*
- * Ends the communicator's launches with its error. No operation of it accesses memory after that.
- */
+/* Ends the communicator's launches with its error. Its operations access no memory afterwards. */
 void df_hn_drop(struct df_hn_comm *c);
 /* Calls fn with each communicator whose next launch waits for SMs. */
 void df_hn_slot_waits(void (*fn)(struct ncclComm *comm));
@@ -221,7 +222,7 @@ void df_hn_engine_go_on(void);
 /* ---- hn_step.c: the engine's thread only ---------------------------------------------------- */
 
 void df_hn_op_begin(struct df_hn_op *o);
-/* Makes one attempt to proceed; never waits. Returns 1 if something was moved. */
+/* Makes one attempt to proceed; never waits. Returns 1 if data was moved. */
 int df_hn_op_step(struct df_hn_op *o);
 
 /* ---- hn_issue.c ----------------------------------------------------------------------------- */
@@ -234,8 +235,9 @@ struct df_hn_job {
 	ncclResult_t (*fn)(struct df_hn_job *j);
 	struct df_hn_comm *comm; /* the parent, or NULL */
 	struct df_hn_id id;
-	int color, key, frees; /* frees: it frees `comm`, and is never run in the background */
-	uint8_t *without;      /* ranks that a shrink excludes */
+	/* `frees`: the job frees `comm`, and is never run in the background */
+	int color, key, frees;
+	uint8_t *without; /* ranks that a shrink excludes */
 	ncclComm_t *out;
 	int nonblocking, ctas; /* of the child */
 	ncclResult_t result;
@@ -243,8 +245,8 @@ struct df_hn_job {
 };
 
 /*
- * Runs the job: inside a group at its end, else now; in the background if the communicator is
- * non-blocking.
+ * Runs the job: inside a group at the group's end, else now. For a non-blocking communicator, runs
+ * it in the background.
  */
 ncclResult_t df_hn_job_start(const struct df_hn_job *job);
 #endif

@@ -1,5 +1,5 @@
 /*
- * The prototypes of NCCL's functions as pncclX, from the table, so that the compiler checks the
+ * Declares NCCL's functions as pncclX, from the table, so that the compiler checks their
  * definitions.
  */
 #ifndef DF_HOSTNCCL_API_H

@@ -1,5 +1,5 @@
 /*
- * Communicators: how they are made from an id or a parent, and how they end.
+ * Makes communicators from an id or a parent, and ends them.
  *
  * Threads: any. Communicators are in a list with a lock, for the code that ends stuck ones. A
  * handle that was destroyed or aborted keeps a small piece of memory for ever, because streams may
@@ -27,7 +27,7 @@ const struct df_backend *df_hn_cuda(void)
 	return df_hostcuda ? df_hostcuda() : NULL;
 }
 
-/* NCCL allocates during set-up, and that waits for the device. */
+/* Waits for the device as NCCL does during set-up, because it allocates there. */
 static void allocate(void)
 {
 	void *p;
@@ -86,7 +86,7 @@ static int configured(const ncclConfig_t *config, int otherwise)
 	return 0;
 }
 
-/* As NCCL, which gives a communicator at least NCCL_MIN_NCHANNELS CTAs. */
+/* Returns the number of CTAs. As in NCCL, a communicator has at least NCCL_MIN_NCHANNELS. */
 static int ctas_of(const ncclConfig_t *config, int otherwise)
 {
 	const char *least = getenv("NCCL_MIN_NCHANNELS");
@@ -208,7 +208,10 @@ static const struct df_hn_division *said(struct df_hn_comm *c, int rank, uint64_
 	const struct df_hn_division *d = division_of(c, rank, round);
 	unsigned turns = 0;
 
-	/* ACQUIRE pairs with the RELEASE in say(): colour and key are stored before the round. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in say(): without it colour and key might not be
+	 * visible.
+	 */
 	while (__atomic_load_n(&d->round, __ATOMIC_ACQUIRE) != round + 1) {
 		if (df_hn_error(c))
 			return NULL;
@@ -223,11 +226,14 @@ static void say(struct df_hn_comm *c, uint64_t round, int color, int key)
 
 	d->color = color;
 	d->key = key;
-	/* RELEASE pairs with the ACQUIRE in said(). */
+	/* RELEASE pairs with the ACQUIRE in said(), which says why. */
 	__atomic_store_n(&d->round, round + 1, __ATOMIC_RELEASE);
 }
 
-/* Gets the id of the new communicator's memory. The first rank makes it; the others wait for it. */
+/*
+ * Gets the id of the new communicator's memory. The first rank makes the id; the others wait for
+ * it.
+ */
 static ncclResult_t child_id(struct df_hn_comm *c, int first, uint64_t round, struct df_hn_id *id)
 {
 	struct df_hn_division *d = division_of(c, first, round);
@@ -239,11 +245,14 @@ static ncclResult_t child_id(struct df_hn_comm *c, int first, uint64_t round, st
 		if (res)
 			return res;
 		d->child = *id;
-		/* RELEASE pairs with the ACQUIRE below: the id is stored before its round. */
+		/*
+		 * RELEASE pairs with the ACQUIRE below: without it a rank could read an incomplete
+		 * id.
+		 */
 		__atomic_store_n(&d->named, round + 1, __ATOMIC_RELEASE);
 		return ncclSuccess;
 	}
-	/* ACQUIRE pairs with the RELEASE above. */
+	/* ACQUIRE pairs with the RELEASE above, which says why. */
 	while (__atomic_load_n(&d->named, __ATOMIC_ACQUIRE) != round + 1) {
 		res = df_hn_error(c);
 		if (res)
@@ -370,8 +379,8 @@ static ncclResult_t idle(struct df_hn_comm *c)
 	uint64_t all = DF_HN_GET(&df_hn_seat(c)->given);
 
 	/*
-	 * ACQUIRE pairs with the RELEASE in finish() (hn_engine.c): the effects of the operations
-	 * are visible.
+	 * ACQUIRE pairs with the RELEASE in finish() (hn_engine.c): without it the effects of the
+	 * operations might not be visible.
 	 */
 	while (__atomic_load_n(&c->done, __ATOMIC_ACQUIRE) < all && !(error = df_hn_error(c)))
 		df_hn_nap(&turns);
@@ -394,7 +403,7 @@ ncclResult_t pncclCommFinalize(ncclComm_t comm)
 }
 DF_HN_NAME(ncclCommFinalize);
 
-/* Ends a communicator, when no operation runs on it any more. */
+/* Ends a communicator on which no operation runs any more. */
 static void end(struct df_hn_comm *c)
 {
 	struct df_hn_comm **p;
@@ -408,8 +417,8 @@ static void end(struct df_hn_comm *c)
 	if (!c->nonblocking && DF_HN_GET(&df_hn_seat(c)->setting_up))
 		DF_NCCL_WARN("a communicator is freed under a thread that is in a call on it");
 	/*
-	 * ACQUIRE, both, pair with the end of other threads' work on it, which uses the memory that
-	 * is freed now.
+	 * Both ACQUIREs pair with the end of other threads' work on the communicator: without them
+	 * this thread could free memory that the others still use.
 	 */
 	while (__atomic_load_n(&df_hn_seat(c)->setting_up, __ATOMIC_ACQUIRE) ||
 	       __atomic_load_n(&c->in_progress, __ATOMIC_ACQUIRE))
@@ -448,8 +457,8 @@ ncclResult_t pncclCommAbort(ncclComm_t comm)
 DF_HN_NAME(ncclCommAbort);
 
 /*
- * As in NCCL: operations in progress end, later ones are refused, and there is no asynchronous
- * error.
+ * Revokes the communicator as NCCL does: operations in progress end, later ones are refused, and
+ * there is no asynchronous error.
  */
 ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags)
 {

@@ -2,14 +2,13 @@
  * Executes launches by the rules of NCCL and of a GPU:
  *
  * - a launch starts when all its streams have reached it and the communicator's previous launch is
- *   finished;
- * - each of its CTAs then needs an SM of its device and keeps it until the launch ends: there is no
+ *   finished; - each of its CTAs then needs an SM of its device and keeps it until the launch ends:
+ *   there is no
  *   preemption. A free SM goes to the launch that was issued first, even if that has to wait for
- *   more SMs, and its CTAs wait for one another;
- * - its streams continue when it is finished.
+ *   more SMs, and its CTAs wait for one another; - its streams continue when it is finished.
  *
- * One thread does that for all ranks of the process, in passes, so a waiting launch occupies no
- * thread. It sleeps while there are no launches; while launches wait for streams or other
+ * One thread does this for all ranks of the process, in passes, so a waiting launch occupies no
+ * thread. The thread sleeps while there are no launches; while launches wait for streams or other
  * processes, it polls them at growing intervals.
  *
  * Threads: launches arrive in the inbox, under its lock. Everything else belongs to the engine's
@@ -27,7 +26,7 @@
 
 #define SPINS	 64
 #define NAP_NS	 20000
-#define MAX_NAPS 7 /* doublings */
+#define MAX_NAPS 7 /* maximum number of doublings of a nap */
 #define DEVICES	 1024
 
 struct queue {
@@ -38,7 +37,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct queue inbox;
 	int started;
-	uint32_t given; /* futex word: launches have arrived */
+	uint32_t given; /* futex word; changes when launches have arrived */
 } in = {.lock = PTHREAD_MUTEX_INITIALIZER, .inbox = {NULL, &in.inbox.first}};
 
 static pthread_mutex_t pass_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -76,8 +75,8 @@ static int reached(const struct df_hn_launch *l)
 		return 0;
 	for (i = 0; i < l->nr_streams; i++)
 		/*
-		 * ACQUIRE pairs with the stream's write of the word: the effects of its earlier
-		 * work are visible.
+		 * ACQUIRE pairs with the stream's write of the word: without it the effects of its
+		 * earlier work might not be visible.
 		 */
 		if (__atomic_load_n(l->streams[i].word, __ATOMIC_ACQUIRE) < l->streams[i].value)
 			return 0;
@@ -117,7 +116,7 @@ static void start(struct df_hn_launch *l)
 		df_hn_op_begin(&l->ops[i]);
 }
 
-/* Makes one attempt with each operation of the launch. *over: all have ended. */
+/* Makes one attempt with each operation of the launch. Sets *over if all have ended. */
 static int step(struct df_hn_launch *l, int *over)
 {
 	int i, left = 0, moved = 0;
@@ -143,8 +142,8 @@ static void finish(struct df_hn_launch *l)
 	 */
 	__atomic_store_n(&df_hn_seat(c)->over, c->turn, __ATOMIC_RELAXED);
 	/*
-	 * RELEASE pairs with the ACQUIRE of a stream's wait: the writes of the operations are
-	 * visible.
+	 * RELEASE pairs with the ACQUIRE of a stream's wait: without it the operations' data might
+	 * not be visible there.
 	 */
 	__atomic_store_n(&c->done, c->turn, __ATOMIC_RELEASE);
 	df_hn_cuda()->kick(c->device);
@@ -177,17 +176,17 @@ static void drop(struct df_hn_comm *c)
 		sms_used[c->device] -= l->resident;
 		free_launch(l);
 	}
-	/* RELAXED: as in finish(). */
+	/* RELAXED for the reason given in finish(). */
 	__atomic_store_n(&df_hn_seat(c)->over, DF_HN_ENDLESS, __ATOMIC_RELAXED);
 	/*
-	 * RELEASE pairs with the ACQUIRE of a stream's wait: later work of the stream sees the
-	 * error.
+	 * RELEASE pairs with the ACQUIRE of a stream's wait: without it later work of the stream
+	 * could miss the error.
 	 */
 	__atomic_store_n(&c->done, DF_HN_ENDLESS, __ATOMIC_RELEASE);
 	df_hn_cuda()->kick(c->device);
 }
 
-/* Returns 1 if something was moved. */
+/* Makes a pass over all launches. Returns 1 if data was moved. */
 static int pass(void)
 {
 	struct df_hn_launch *l, **p;
@@ -230,7 +229,8 @@ static void *engine(void *arg)
 	prctl(PR_SET_NAME, "nccl-engine");
 	for (;;) {
 		/*
-		 * ACQUIRE pairs with df_hn_submit(): a launch that arrives later wakes this thread.
+		 * ACQUIRE pairs with the RELEASE in df_hn_submit(): without it this thread could
+		 * sleep although a launch has arrived.
 		 */
 		uint32_t given = __atomic_load_n(&in.given, __ATOMIC_ACQUIRE);
 		int moved, any;
@@ -256,7 +256,7 @@ static void *engine(void *arg)
 	return NULL;
 }
 
-/* Needs the inbox's lock. */
+/* Starts the engine's thread. The caller holds the inbox's lock. */
 static void engine_start(void)
 {
 	if (df_thread_start(NULL, 0, engine, NULL))
@@ -272,7 +272,7 @@ void df_hn_submit(struct df_hn_launch *l)
 	if (!in.started)
 		engine_start();
 	pthread_mutex_unlock(&in.lock);
-	/* RELEASE pairs with engine(), which reads it before it sleeps. */
+	/* RELEASE pairs with the ACQUIRE in engine(), which says why. */
 	__atomic_fetch_add(&in.given, 1, __ATOMIC_RELEASE);
 	df_futex_wake(&in.given, 1, 0);
 }

@@ -1,5 +1,5 @@
 /*
- * From a call to the streams: collects a group, sets up connections, and makes launches, for which
+ * Turns calls into launches: collects a group, sets up connections, and makes launches, for which
  * the streams of the group wait. The first use of a communicator or of a pair of ranks sets up its
  * connections, which blocks the calling thread until the other ranks have arrived. The launches of
  * a CUDA graph are here too. A non-blocking communicator enqueues its work on the streams some time
@@ -28,7 +28,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 static __thread struct {
 	int depth;
-	ncclResult_t failed; /* the first call in it that was refused */
+	ncclResult_t failed; /* result of the first call in the group that was refused */
 	struct df_hn_op *ops;
 	int nr, cap;
 	struct df_hn_job *jobs;
@@ -54,7 +54,7 @@ static struct df_hn_launch *launch_new(const struct df_hn_op *ops, int nr)
 	return l;
 }
 
-/* Needs the communicator's lock. */
+/* Returns the communicator's lane for a stream. The caller holds the communicator's lock. */
 static struct df_hn_lane *lane_of(struct df_hn_comm *c, const struct df_stream_info *s)
 {
 	struct df_hn_lane *l = c->lanes;
@@ -90,8 +90,8 @@ static int streams_of(const struct df_hn_op *ops, int nr, struct df_stream_info 
 }
 
 /*
- * Needs the communicator's lock. RELAXED: other threads and processes only compare it with the
- * number of finished launches.
+ * Returns the number of a new launch. The caller holds the communicator's lock. RELAXED: other
+ * threads and processes only compare the number with that of finished launches.
  */
 static uint64_t ticket(struct df_hn_comm *c)
 {
@@ -168,7 +168,7 @@ static int join(cudaStream_t from, cudaStream_t to)
 	return bad ? -1 : 0;
 }
 
-/* One node for all streams of the group. */
+/* Captures a launch as one node for all streams of the group. */
 static ncclResult_t capture(struct df_hn_launch *l, const struct df_stream_info *first)
 {
 	static const struct df_capture_ops ops = {.launch = replay, .destroy = forget};
@@ -225,7 +225,10 @@ static ncclResult_t put(const struct df_hn_op *ops, int nr)
 
 enum { SENDS = 1, RECEIVES = 2 };
 
-/* An operation's messages with a peer: NCCL executes AlltoAll, Gather and Scatter as messages. */
+/*
+ * Returns an operation's messages with a peer. NCCL executes AlltoAll, Gather and Scatter as
+ * messages.
+ */
 static int messages(const struct df_hn_op *o, int peer)
 {
 	int rank = o->comm->rank, is_root = rank == o->root;
@@ -257,14 +260,12 @@ static ncclResult_t connect_end(struct df_hn_comm *c, int peer, int what, int wa
 
 	if (wait)
 		return df_hn_wait(c, ends, 3);
-	/* RELEASE pairs with the ACQUIRE in df_hn_wait(). */
+	/* RELEASE pairs with the ACQUIRE in df_hn_wait(), which says why. */
 	__atomic_fetch_or(ends, sends ? 1 : 2, __ATOMIC_RELEASE);
 	return ncclSuccess;
 }
 
-/*
- * Connects the ends of all messages of the operation, or waits for them, like the function above.
- */
+/* Connects the ends of all messages of the operation or, if `wait`, waits for the other ends. */
 static ncclResult_t connect_ends(const struct df_hn_op *o, int wait)
 {
 	ncclResult_t res = ncclSuccess;
@@ -281,9 +282,10 @@ static ncclResult_t connect_ends(const struct df_hn_op *o, int wait)
 }
 
 /*
- * The first collective of a communicator waits for all its ranks. The first message from one rank
- * to another waits for the call at the other end. Both happen at once for all communicators and
- * messages of the group. AlltoAll, Gather and Scatter are messages here.
+ * Sets up the connections of a group. The first collective of a communicator waits for all its
+ * ranks. The first message from one rank to another waits for the call at the other end. Both
+ * happen at once for all communicators and messages of the group. AlltoAll, Gather and Scatter are
+ * messages here.
  */
 static ncclResult_t connect(const struct df_hn_op *ops, int nr)
 {
@@ -561,8 +563,8 @@ static void *run_behind(void *arg)
 	run_job(j);
 	free(j);
 	/*
-	 * RELEASE pairs with the ACQUIRE in pncclCommGetAsyncError(): the new communicator is
-	 * visible.
+	 * RELEASE pairs with the ACQUIRE in pncclCommGetAsyncError(): without it the new
+	 * communicator might not be visible.
 	 */
 	__atomic_fetch_sub(&c->in_progress, 1, __ATOMIC_RELEASE);
 	return NULL;

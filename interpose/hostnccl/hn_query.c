@@ -20,8 +20,8 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 	if (!c || c->magic != DF_NCCL_COMM_MAGIC || !error)
 		return ncclInvalidArgument;
 	/*
-	 * ACQUIRE pairs with the end of a background call: a caller that gets success sees what the
-	 * call has made.
+	 * ACQUIRE pairs with the end of a background call: without it a caller that gets success
+	 * could miss what the call has made.
 	 */
 	if (__atomic_load_n(&c->in_progress, __ATOMIC_ACQUIRE) && !DF_HN_GET(&c->error))
 		*error = ncclInProgress;

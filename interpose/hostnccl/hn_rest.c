@@ -1,7 +1,7 @@
 /*
- * Every name of NCCL's table that no other file here defines. Each is a weak function that fails
- * and logs its name. So a program that was linked with a newer NCCL starts, and reports which
- * function is missing.
+ * Defines every name of NCCL's table that no other file here defines. Each is a weak function that
+ * fails and logs its name. So a program that was linked with a newer NCCL starts, and the log shows
+ * which function is missing.
  *
  * Threads: any. No state.
  */

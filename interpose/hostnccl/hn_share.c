@@ -1,7 +1,7 @@
 /*
- * The memory that all ranks of one communicator share, and how a thread waits for other ranks. The
- * memory is an open file without a name. Other processes find it among the open files of the
- * process that made the id. It is freed when the last process that has it open closes it or ends.
+ * Makes the memory that all ranks of one communicator share, and waits for other ranks. The memory
+ * is an open file without a name. Other processes find it among the open files of the process that
+ * made the id. It is freed when the last process that has it open closes it or ends.
  *
  * Threads: any.
  */
@@ -96,7 +96,7 @@ static struct df_hn_share *attach(const struct df_hn_id *id, size_t bytes)
 	return s == MAP_FAILED ? NULL : s;
 }
 
-/* Returns the network namespace, which stands for a machine; 0 if unknown. */
+/* Returns the number of the network namespace, which stands for a machine; 0 if unknown. */
 static uint64_t this_machine(void)
 {
 	struct stat st;
@@ -128,8 +128,8 @@ ncclResult_t df_hn_open(const struct df_hn_id *id, int nranks, int rank, struct 
 	c->share->seats[rank].device = c->device;
 	c->share->seats[rank].machine = this_machine();
 	/*
-	 * RELEASE pairs with the ACQUIRE in df_hn_wait(): a rank that sees the count sees this
-	 * rank's seat.
+	 * RELEASE pairs with the ACQUIRE in df_hn_wait(): without it a rank could see the count but
+	 * not this rank's seat.
 	 */
 	__atomic_fetch_add(&c->share->arrived, 1, __ATOMIC_RELEASE);
 	*out = c;
@@ -138,7 +138,7 @@ ncclResult_t df_hn_open(const struct df_hn_id *id, int nranks, int rank, struct 
 
 ncclResult_t df_hn_error(const struct df_hn_comm *c)
 {
-	/* RELAXED, both: they only show that the communicator is unusable. */
+	/* Both loads are RELAXED: they only show that the communicator is unusable. */
 	ncclResult_t error = (ncclResult_t)DF_HN_GET(&c->error);
 
 	return error ? error : DF_HN_GET(&c->share->stopped) ? ncclRemoteError : ncclSuccess;
@@ -151,8 +151,8 @@ ncclResult_t df_hn_wait(struct df_hn_comm *c, const uint32_t *word, uint32_t lea
 
 	__atomic_fetch_add(&df_hn_seat(c)->setting_up, 1, __ATOMIC_RELAXED);
 	/*
-	 * ACQUIRE pairs with the RELEASE of the increment: the data that the other rank has
-	 * published is visible.
+	 * ACQUIRE pairs with the RELEASE of the increment: without it the data that the other rank
+	 * has published might not be visible.
 	 */
 	while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < least && !(error = df_hn_error(c)))
 		df_hn_nap(&turns);
@@ -162,7 +162,10 @@ ncclResult_t df_hn_wait(struct df_hn_comm *c, const uint32_t *word, uint32_t lea
 	return error;
 }
 
-/* NCCL refuses this: ranks on one device would wait for one another in the device's own queues. */
+/*
+ * Refuses two ranks on one device, as NCCL does: they would wait for one another in the device's
+ * own queues.
+ */
 static ncclResult_t one_rank_a_device(const struct df_hn_comm *c)
 {
 	const struct df_hn_seat *s = c->share->seats;
@@ -187,8 +190,8 @@ void df_hn_connect(struct df_hn_comm *c)
 }
 
 /*
- * Reads the variable once, as NCCL does: its value when the first communicator is made holds for
- * all.
+ * Returns the variable's value when the first communicator was made, as NCCL does: that value holds
+ * for all.
  */
 static int connects_when_made(void)
 {
@@ -199,7 +202,10 @@ static int connects_when_made(void)
 	if (!__atomic_load_n(&is_known, __ATOMIC_ACQUIRE)) {
 		set = getenv("NCCL_RUNTIME_CONNECT");
 		__atomic_store_n(&connects, set && !strcmp(set, "0"), __ATOMIC_RELAXED);
-		/* RELEASE pairs with the ACQUIRE above: the answer is stored before. */
+		/*
+		 * RELEASE pairs with the ACQUIRE above: without it a thread could miss the
+		 * answer.
+		 */
 		__atomic_store_n(&is_known, 1, __ATOMIC_RELEASE);
 	}
 	return __atomic_load_n(&connects, __ATOMIC_RELAXED);

@@ -1,6 +1,6 @@
 /*
- * One operation, one step at a time. Nothing here waits, so the operations of a group take turns,
- * as do those of all ranks of a process. Only the engine's thread calls this.
+ * Executes one operation, one step at a time. Nothing here waits, so the operations of a group take
+ * turns, as do those of all ranks of a process. Only the engine's thread calls this.
  *
  * A collective is processed in chunks. Each rank copies its part of the chunk to memory that all
  * can read. When all ranks have done so for the same operation, each takes its share. The memory is
@@ -34,7 +34,8 @@ static size_t part_bytes(const struct df_hn_op *o)
 }
 
 struct part {
-	size_t at, bytes, each; /* each: distance between the parts of two ranks in a chunk */
+	/* `each` is the distance between the parts of two ranks in a chunk */
+	size_t at, bytes, each;
 };
 
 static struct part part_of(const struct df_hn_op *o)
@@ -172,13 +173,13 @@ static int step_coll(struct df_hn_op *o)
 			bring(o, df_hn_stage(c, c->rank, chunk));
 		__atomic_store_n(&me->signature[chunk % 2], want, __ATOMIC_RELAXED);
 		/*
-		 * RELEASE pairs with the ACQUIRE below: signature and bytes are stored before the
-		 * number.
+		 * RELEASE pairs with the ACQUIRE below: without it a rank could see the number
+		 * before signature and bytes.
 		 */
 		__atomic_store_n(&me->posted, chunk + 1, __ATOMIC_RELEASE);
 		o->posted = moved = 1;
 	}
-	/* ACQUIRE pairs with the RELEASE of posted above: the bytes are visible with the number. */
+	/* ACQUIRE pairs with the RELEASE of posted above, which says why. */
 	for (k = 0; k < c->nranks; k++)
 		if (__atomic_load_n(&seats[k].posted, __ATOMIC_ACQUIRE) <= chunk ||
 		    __atomic_load_n(&seats[k].signature[chunk % 2], __ATOMIC_RELAXED) != want)
@@ -188,7 +189,10 @@ static int step_coll(struct df_hn_op *o)
 	o->posted = 0;
 	o->piece++;
 	c->nr_chunks++;
-	/* RELEASE pairs with the ACQUIRE above: our reads happen before the memory is reused. */
+	/*
+	 * RELEASE pairs with the ACQUIRE above: without it another rank could overwrite memory that
+	 * this one still reads.
+	 */
 	__atomic_store_n(&me->taken, chunk + 1, __ATOMIC_RELEASE);
 	if (o->piece * part_bytes(o) >= o->bytes) {
 		o->over = 1;
@@ -205,7 +209,7 @@ static uint64_t *count_of(const struct df_hn_op *o, int finished)
 				(size_t)o->root];
 }
 
-/* Returns the bytes of a message that the next slot has. */
+/* Returns the bytes of a message that are in the next slot. */
 static size_t slot_bytes(const struct df_hn_op *o)
 {
 	return DF_MIN((size_t)DF_HN_SLOT, o->bytes - (size_t)o->piece * DF_HN_SLOT);
@@ -226,14 +230,20 @@ static int step_send(struct df_hn_op *o)
 	struct df_hn_pair *p = df_hn_pair(o->comm, o->comm->rank, o->root);
 	uint64_t at = p->posted;
 
-	/* ACQUIRE pairs with the RELEASE in step_recv(): the receiver has read the slot. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in step_recv(): without it this could overwrite a slot
+	 * that the receiver still reads.
+	 */
 	if (at - __atomic_load_n(&p->taken, __ATOMIC_ACQUIRE) >= DF_HN_SLOTS)
 		return 0;
 	p->bytes[at % DF_HN_SLOTS] = o->bytes;
 	if (o->bytes && !o->no_data)
 		memcpy(p->data[at % DF_HN_SLOTS], (const char *)o->in + o->piece * DF_HN_SLOT,
 		       slot_bytes(o));
-	/* RELEASE pairs with the ACQUIRE in step_recv(): the bytes are stored before the number. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in step_recv(): without it the receiver could see the
+	 * number before the bytes.
+	 */
 	__atomic_store_n(&p->posted, at + 1, __ATOMIC_RELEASE);
 	return message_moved(o);
 }
@@ -243,17 +253,14 @@ static int step_recv(struct df_hn_op *o)
 	struct df_hn_pair *p = df_hn_pair(o->comm, o->root, o->comm->rank);
 	uint64_t at = p->taken;
 
-	/* ACQUIRE pairs with the RELEASE in step_send(): the bytes are visible with the number. */
+	/* ACQUIRE pairs with the RELEASE in step_send(), which says why. */
 	if (__atomic_load_n(&p->posted, __ATOMIC_ACQUIRE) == at ||
 	    p->bytes[at % DF_HN_SLOTS] != o->bytes)
 		return 0;
 	if (o->bytes && !o->no_data)
 		memcpy((char *)o->out + o->piece * DF_HN_SLOT, p->data[at % DF_HN_SLOTS],
 		       slot_bytes(o));
-	/*
-	 * RELEASE pairs with the ACQUIRE in step_send(): our read happens before the slot is
-	 * reused.
-	 */
+	/* RELEASE pairs with the ACQUIRE in step_send(), which says why. */
 	__atomic_store_n(&p->taken, at + 1, __ATOMIC_RELEASE);
 	return message_moved(o);
 }

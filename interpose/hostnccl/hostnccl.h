@@ -17,8 +17,8 @@ struct df_hostnccl_api {
 	 */
 	void (*stop)(void);
 	/*
-	 * Sets a function that is called with each communicator that was ended like this, here or
-	 * in another process, before any of its operations ends and any waiting call returns. Any
+	 * Sets a function that is called with each communicator that stop() has ended, here or in
+	 * another process, before any of its operations ends and any waiting call returns. Any
 	 * thread may call fn, and fn must not call NCCL. Set it before there are communicators.
 	 */
 	void (*on_stop)(void (*fn)(struct ncclComm *comm));

@@ -1,8 +1,8 @@
 /*
- * dlsym() and dlvsym(), so that a program that looks up NCCL's functions in a handle (JAX, ctypes,
- * CuPy) gets dfshim's. If a name of our table exists in the handle, they return our function. All
- * other requests go to the C library by a jump, not a call: RTLD_NEXT and RTLD_DEFAULT depend on
- * the caller's address, which must stay the application's.
+ * Wraps dlsym() and dlvsym(), so that a program that looks up NCCL's functions in a handle (JAX,
+ * ctypes, CuPy) gets dfshim's. If a name of our table exists in the handle, they return our
+ * function. All other requests go to the C library by a jump, not a call: RTLD_NEXT and
+ * RTLD_DEFAULT depend on the caller's address, which must stay the application's.
  *
  * Requests for functions of the CUDA driver return wrappers (interpose/cuda/cuda_hook.c), which
  * need to know the function that they replace.
@@ -20,7 +20,7 @@
 #include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
 
-/* version NULL: any version. */
+/* Returns our function for the request, or NULL. `version` NULL means any version. */
 static void *answer(void *handle, const char *name, const char *version)
 {
 	void *ours = NULL, *real;

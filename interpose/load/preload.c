@@ -1,8 +1,8 @@
 /*
  * Loading and unloading the library. Nothing here can fail or take time: the runtime starts at the
  * first NCCL call that needs it (real/front.c), and most processes of a job (shells, data loaders)
- * never make one. The child of a fork starts afresh, or calls are refused there if the parent had
- * started.
+ * never make one. The child of a fork starts anew if the parent had not started the runtime.
+ * Otherwise calls are refused in the child.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

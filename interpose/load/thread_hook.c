@@ -1,8 +1,8 @@
 /*
- * pthread_create(). A thread that NCCL starts belongs to NCCL, so the hooks must not take its use
- * of CUDA for the application's (df_record_inside). NCCL starts its proxies and, before 2.28, the
- * threads that make communicators, while one of its functions runs. Threads that the CUDA driver
- * starts meanwhile execute the application's host functions, so they do not belong to NCCL.
+ * Wraps pthread_create(). A thread that NCCL starts belongs to NCCL, so the hooks must not take its
+ * use of CUDA for the application's (df_record_inside). NCCL starts its proxies and, before 2.28,
+ * the threads that make communicators, while one of its functions runs. Threads that the CUDA
+ * driver starts meanwhile execute the application's host functions, so they do not belong to NCCL.
  *
  * Any thread. Outside of calls of NCCL it only calls the C library's function. Not instrumented by
  * sanitizers and allocates nothing: a sanitizer may not know the new thread yet when this code runs
@@ -33,7 +33,10 @@ static void *run_inside(void *arg)
 	struct start *at = arg, s = *at;
 
 	df_record_inside = 1;
-	/* RELEASE pairs with the ACQUIRE in pthread_create(): this thread has read *at before. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in pthread_create(): without it *at could be reused before
+	 * this thread has read it.
+	 */
 	__atomic_store_n(&at->is_copied, 1, __ATOMIC_RELEASE);
 	df_futex_wake(&at->is_copied, 1, 0);
 	return s.run(s.arg);
@@ -66,7 +69,7 @@ pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void 
 	    is_host_driver(__builtin_return_address(0)))
 		return fn(thread, attr, run, arg);
 	ret = fn(thread, attr, run_inside, &s);
-	/* ACQUIRE pairs with run_inside(). */
+	/* ACQUIRE pairs with the RELEASE in run_inside(), which says why. */
 	while (!ret && !__atomic_load_n(&s.is_copied, __ATOMIC_ACQUIRE))
 		df_futex_wait(&s.is_copied, 0, -1, 0);
 	return ret;

@@ -57,8 +57,8 @@ struct dfcclContext {
 static int is_done(const struct run *r)
 {
 	/*
-	 * The acquire pairs with the daemon's release of the completion word. Without it the
-	 * callback could read results before they are visible.
+	 * ACQUIRE pairs with the daemon's release of the completion word: without it the callback
+	 * could read results before they are visible.
 	 */
 	return __atomic_load_n(r->ticket.done, __ATOMIC_ACQUIRE) >= r->ticket.value;
 }

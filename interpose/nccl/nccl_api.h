@@ -13,11 +13,14 @@
 #undef NCCL_FN
 #pragma GCC visibility pop
 
-/* After the definition of a function of the table: also exports its profiling name (pnccl...). */
+/*
+ * Use after the definition of a function of the table: also exports its profiling name
+ * (pnccl...).
+ */
 #define DF_NCCL_EXPORT(name)                                                                       \
 	extern __typeof__(name) p##name __attribute__((alias(#name), visibility("default")))
 
-/* The functions of the real library; NULL for a name that it lacks. */
+/* The functions of the real library. A member is NULL if the library lacks the name. */
 struct df_nccl_real {
 #define NCCL_FN(since, kind, result, name, params, args) __typeof__(name) *name;
 #include "interpose/nccl/nccl_api.def"

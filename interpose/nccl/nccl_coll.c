@@ -20,10 +20,10 @@
 #include "trace/record/site.h"
 #include "trace/record/writer.h"
 
-/* The arguments of any of these calls. */
+/* The arguments of a call of any kind. */
 struct call {
 	enum df_coll_kind kind;
-	const char *name; /* its name in NCCL's messages */
+	const char *name; /* the call's name in NCCL's messages */
 	const void *send;
 	void *recv;
 	size_t count;
@@ -34,7 +34,7 @@ struct call {
 	cudaEvent_t event; /* the launch event, or NULL */
 };
 
-/* NCCL_CHECK_POINTERS=1: the buffers that this rank uses must be known to CUDA. */
+/* For NCCL_CHECK_POINTERS=1: checks that CUDA knows the buffers that this rank uses. */
 static ncclResult_t check_pointers(const struct df_handle *h, const struct call *c)
 {
 	int at_root = h->rank == c->root;
@@ -59,7 +59,7 @@ static ncclResult_t check_pointers(const struct df_handle *h, const struct call 
 	return ncclSuccess;
 }
 
-/* NCCL's ArgsCheck. Also fills in the operator. */
+/* Does what NCCL's ArgsCheck does. Also fills in the operator. */
 static inline ncclResult_t check(struct df_handle *h, const struct call *c, struct df_op *op)
 {
 	if (df_unlikely((unsigned)c->root >= (unsigned)h->nranks)) {
@@ -97,10 +97,7 @@ static void log_call(const struct df_handle *h, const struct call *c)
 		(int)c->type, c->redop, c->root, (const void *)h, h->nranks, (void *)c->stream);
 }
 
-/*
- * Issues an operation on a handle of ours, whatever its state. The caller has called
- * df_handle_enter().
- */
+/* Issues an operation on a handle of ours in any state. The caller has called df_handle_enter(). */
 static inline ncclResult_t enqueue_in(struct df_handle *h, uint32_t flags, const struct call *c,
 				      const void *pc)
 {
@@ -139,7 +136,10 @@ static inline ncclResult_t enqueue_in(struct df_handle *h, uint32_t flags, const
 	op.id = 0;
 	op.priority = 0;
 	op.ticket = NULL;
-	/* RELAXED: a number for the log. Threads that share the communicator may lose a count. */
+	/*
+	 * RELAXED: the number is only for the log. Threads that share the communicator may lose a
+	 * count.
+	 */
 	__atomic_store_n(&h->op_count, __atomic_load_n(&h->op_count, __ATOMIC_RELAXED) + 1,
 			 __ATOMIC_RELAXED);
 	if (df_unlikely(df_group_cur != NULL))
@@ -174,8 +174,8 @@ static inline ncclResult_t enqueue(ncclComm_t comm, const struct call *c, const 
 
 /*
  * Defines a call of the API. For our communicators it is a `struct call` (kind, name, send, recv,
- * count, type, operator, root). For others the real library gets the call, which is recorded unless
- * dfshim is off. COLL also defines the form with a configuration.
+ * count, type, operator, root). For other communicators the real library gets the call, which is
+ * recorded unless dfshim is off. COLL also defines the form with a configuration.
  */
 #define PLAIN(fn, params, args, ...) CALL(fn, params, args, (void)0, __VA_ARGS__)
 #define COLL(fn, params, args, ...)                                                                \

@@ -16,11 +16,12 @@ struct df_traced_call {
 };
 
 /*
- * Wraps a call of the real library that issues an operation. Calls by NCCL itself are not recorded.
+ * State of a call of the real library that issues an operation. Calls by NCCL itself are not
+ * recorded.
  */
 struct df_traced_op {
-	void *t;  /* NULL: there is nothing to do for df_traced_end() */
-	void *on; /* its communicator; NULL: not recorded */
+	void *t;  /* NULL if df_traced_end() has nothing to do */
+	void *on; /* the communicator's record; NULL if it is not recorded */
 	uint64_t serial;
 	enum df_call call;
 	struct df_record_op op;
@@ -29,7 +30,7 @@ struct df_traced_op {
 	 * they are connected.
 	 */
 	int intended;
-	uint64_t reserved; /* if intended: the operation's serial */
+	uint64_t reserved; /* serial of an intended operation */
 	uint32_t site;
 	struct df_traced_call what;
 };

@@ -13,7 +13,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-/* All bits of NCCL_CTA_POLICY_*. */
+/* all bits of NCCL_CTA_POLICY_* */
 #define CTA_POLICIES 3
 
 ncclResult_t df_collconfig_parse(const ncclCollConfig_t *config, cudaEvent_t *event)

@@ -11,9 +11,9 @@
 #include "interpose/nccl/nccl_types.h"
 
 /*
- * Reads a caller's configuration (NULL: none) by its size and version. *event: the event to record
- * at the launch, or NULL. Returns ncclInvalidArgument, with NCCL's text, if NCCL's macro did not
- * initialize it or a value is out of range. Any thread.
+ * Reads a caller's configuration by its size and version. `config` may be NULL. *event is the event
+ * to record at the launch, or NULL. Returns ncclInvalidArgument, with NCCL's text, if NCCL's macro
+ * did not initialize the configuration or a value is out of range. Any thread.
  */
 ncclResult_t df_collconfig_parse(const ncclCollConfig_t *config, cudaEvent_t *event);
 

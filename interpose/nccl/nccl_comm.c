@@ -1,6 +1,6 @@
 /*
- * How the application creates communicators: ids, init, split, shrink. Their end is in
- * nccl_comm_end.c, queries are in nccl_query.c. Steps that wait for peers are jobs (nccl_job.c).
+ * The calls by which the application creates communicators: ids, init, split, shrink. Their end is
+ * in nccl_comm_end.c, queries are in nccl_query.c. Steps that wait for peers are jobs (nccl_job.c).
  *
  * Threads: any; ncclCommGetAsyncError may run during another call on the same communicator.
  */
@@ -86,7 +86,7 @@ static ncclResult_t take_ids(struct df_job *job, int nr_ids, const ncclUniqueId 
 	return ncclSuccess;
 }
 
-/* Whether the other ranks join with the help of dfshim's rendezvous. */
+/* Whether the other ranks join through dfshim's rendezvous. */
 static int has_rendezvous(int nr_ids, const ncclUniqueId *ids)
 {
 	int i;
@@ -112,7 +112,10 @@ static void decline(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
 		df_id_decline(1, &id, nranks, rank, absent);
 }
 
-/* NCCL's ncclCommInitRankDev: checks, then a job. config: NULL for the defaults. */
+/*
+ * Does what NCCL's ncclCommInitRankDev does: checks the arguments, then starts a job. `config` is
+ * NULL for the defaults.
+ */
 static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const ncclUniqueId *ids,
 			      int rank, const void *config, const char *func, uint32_t site)
 {
@@ -201,7 +204,8 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 
 	if (front == DF_FRONT_UNABLE) {
 		/*
-		 * init_rank() informs the ranks that made the id, so that they use plain NCCL too.
+		 * init_rank() informs the ranks that made the id, so that they use plain NCCL,
+		 * too.
 		 */
 		if (has_rendezvous(nr_ids, ids))
 			return 0;
@@ -223,7 +227,7 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 }
 
 /*
- * Makes a communicator by the real library, and records that. `call` is the call of the real
+ * Makes a communicator with the real library, and records that. `call` is the call of the real
  * library. The first id shows which library made the ids.
  */
 #define REAL_INIT(fn, comm, nranks, nr_ids, id, rank, config, call)                                \
@@ -365,7 +369,7 @@ static int compare_ints(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Split and shrink. exclude: NULL for a split. */
+/* Splits or shrinks. `exclude` is NULL for a split. */
 static ncclResult_t make_child(ncclComm_t comm, ncclComm_t *newcomm, int color, int key,
 			       int *exclude, int nr_exclude, int shrink, int flags,
 			       const void *config, const char *func, uint32_t site)
@@ -444,7 +448,7 @@ err:
 	return res;
 }
 
-/* Makes a child by the real library, and records that. */
+/* Makes a child with the real library, and records that. */
 #define REAL_CHILD(fn, enum_call, comm, newcomm, salt, config, call)                               \
 	do {                                                                                       \
 		__typeof__(fn) *real_ = df_real()->fn;                                             \

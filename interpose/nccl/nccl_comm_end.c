@@ -1,6 +1,6 @@
 /*
- * How the application ends communicators: finalize, destroy, abort, revoke. Steps that wait for
- * peers are jobs (nccl_job.c).
+ * The calls by which the application ends communicators: finalize, destroy, abort, revoke. Steps
+ * that wait for peers are jobs (nccl_job.c).
  *
  * Threads: any; ncclCommAbort may run during another call on the same communicator.
  */
@@ -19,7 +19,10 @@
 
 #define SITE() df_trace_site(__builtin_return_address(0))
 
-/* A recorded call of the real library that ends a communicator. Evaluates to its result. */
+/*
+ * Makes a recorded call of the real library that ends a communicator. Evaluates to the call's
+ * result.
+ */
 #define REAL_END(fn, enum_call, comm, ...)                                                         \
 	({                                                                                         \
 		uint64_t serial_ = df_traced_enter(enum_call, comm, 0, 0,                          \
@@ -39,8 +42,9 @@ static ncclResult_t end_job(enum df_job_kind kind, struct df_handle *h, uint32_t
 		return df_status_warn(-ENOMEM, func);
 	if (mark)
 		/*
-		 * This pairs with df_handle_enter() and df_handle_flags(): a call that starts now
-		 * sees the flag. Sequentially consistent, as all changes of the flags are.
+		 * This pairs with df_handle_enter() and df_handle_flags(): without it a call that
+		 * starts now could miss the flag. Sequentially consistent, as all changes of the
+		 * flags are.
 		 */
 		__atomic_fetch_or(&h->flags, mark, __ATOMIC_SEQ_CST);
 	return df_group_job(job);
@@ -68,8 +72,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 DF_NCCL_EXPORT(ncclCommFinalize);
 
 /*
- * The real library's communicator behind a handle has ended. Returns 1 if the handle is ours: then
- * our part has to be ended as usual, and a second call fails as for any handle of ours.
+ * Call when the real library's communicator of a handle has ended. Returns 1 if the handle is ours:
+ * then our part has to be ended as usual, and a second call fails as for any handle of ours.
  */
 static int take_back(struct df_handle *h)
 {
@@ -131,12 +135,13 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 	if (!df_is_ours(comm))
 		return df_group_error(df_comm_check(comm, "CommAbort", "comm"));
 	/*
-	 * While this thread is inside, the call that this abort ends cannot free the communicator.
+	 * While this thread is inside, the call that this abort interrupts cannot free the
+	 * communicator.
 	 */
 	df_handle_enter(h);
 	/*
-	 * This pairs with df_handle_enter(), as every change of the flags: later calls see the flag
-	 * and return.
+	 * This pairs with df_handle_enter(), as every change of the flags does: without it later
+	 * calls could miss the flag.
 	 */
 	old = __atomic_fetch_or(&h->flags, DF_H_ABORTED, __ATOMIC_SEQ_CST);
 	if (old & (DF_H_CLAIMED | DF_H_ABORTED)) {

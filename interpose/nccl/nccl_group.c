@@ -40,7 +40,8 @@ struct df_group {
 	size_t nr_events;
 	struct launch_event *events;
 	int has_self;
-	int real; /* a group of the real library is open too, for that library's communicators */
+	/* whether a group of the real library is open too, for the real library's communicators */
+	int real;
 	struct df_job *jobs, **jobs_end;
 };
 
@@ -76,7 +77,7 @@ ncclResult_t df_group_start(void)
 	struct df_group *g = df_group_cur;
 
 	if (!g) {
-		/* One per thread, kept between groups. */
+		/* Each thread has one group, which is kept for its next use. */
 		pthread_once(&idle_once, make_key);
 		g = pthread_getspecific(idle_key);
 		if (!g) {
@@ -119,8 +120,8 @@ static ncclResult_t end_real(struct df_group *g, uint32_t site)
 		return g->error;
 	g->real = 0;
 	/*
-	 * NCCL has no call to drop a group. But if a call inside has failed, its end drops
-	 * everything.
+	 * NCCL has no call that drops a group. But if a call inside the group has failed,
+	 * ncclGroupEnd() drops everything.
 	 */
 	if (g->error != ncclSuccess)
 		(void)df_real()->ncclAllReduce(NULL, NULL, 0, ncclInt8, ncclSum, NULL, NULL);
@@ -199,8 +200,8 @@ static void erase(struct df_group *g, size_t at)
 }
 
 /*
- * Returns the first operation of that kind, from `at` on, whose peer is its own rank. h: only on
- * this communicator; NULL: on any.
+ * Returns the first operation of that kind, at or after `at`, whose peer is its own rank. If h is
+ * not NULL, only operations on this communicator count.
  */
 static size_t find_self(const struct df_group *g, size_t at, enum df_coll_kind kind,
 			const struct df_handle *h)
@@ -315,7 +316,7 @@ ncclResult_t df_group_job(struct df_job *job)
 
 /* ---- ending a group ------------------------------------------------------------------------- */
 
-/* Closes one level. Returns 1 if it was the outermost. */
+/* Closes one level of the group. Returns 1 if it was the outermost. */
 static int close_level(ncclResult_t *res)
 {
 	struct df_group *g = df_group_cur;
@@ -389,7 +390,8 @@ ncclResult_t df_group_simulate_end(ncclSimInfo_t *info)
 			res = ncclInvalidArgument;
 		} else {
 			/*
-			 * dfshim has no model of the time. NCCL reports "undefined" in this case.
+			 * dfshim has no model of the time. NCCL reports "undefined" in that
+			 * case.
 			 */
 			mine.estimatedTime = -1.0f;
 			memcpy(info, &mine, size);

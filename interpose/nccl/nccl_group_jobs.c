@@ -17,19 +17,19 @@
 #include "runtime/base/log.h"
 #include "trace/record/writer.h"
 
-/* Jobs that are executed as one run. */
+/* Jobs that are executed together. */
 struct df_run {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	struct df_job *jobs;
 	int left;
 	int cancelled;
-	long caller; /* the thread that waits for the run; 0: none */
+	long caller; /* the thread that waits for the run; 0 if none does */
 };
 
 /*
- * Aborts the communicators that the other jobs create: one job has failed, so its peers may never
- * join.
+ * Aborts the communicators that the other jobs create. One job has failed, so the peers of these
+ * communicators may never join.
  */
 static void cancel(struct df_run *run)
 {
@@ -91,8 +91,8 @@ static void *part_thread(void *arg)
 	char name[16];
 
 	/*
-	 * The thread's name shows the checker which thread waits for it. A run in the background
-	 * has inherited a name that shows that none does.
+	 * The thread's name shows the checker which thread waits for this one. A run in the
+	 * background has inherited a name that shows that no thread waits.
 	 */
 	if (job->run->caller) {
 		snprintf(name, sizeof(name), DF_PART_THREADS "%ld", job->run->caller);

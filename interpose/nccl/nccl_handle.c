@@ -99,8 +99,8 @@ static void bury(struct df_handle *h)
 	h->nr_redops = 0;
 	pthread_mutex_unlock(&h->lock);
 	/*
-	 * RELEASE pairs with the ACQUIRE of df_handle_flags(): a thread that sees a live handle
-	 * must not see its lists freed.
+	 * RELEASE pairs with the ACQUIRE of df_handle_flags(): without it a thread could see a live
+	 * handle whose lists are freed.
 	 */
 	__atomic_fetch_or(&h->flags, DF_H_DEAD, __ATOMIC_RELEASE);
 	h->comm = NULL;
@@ -123,8 +123,8 @@ static int quiesce(struct df_handle *h)
 
 	for (turns = 0; turns < 100000; turns++) {
 		/*
-		 * This pairs with df_handle_enter() and with the RELEASE in df_handle_leave(): see
-		 * there.
+		 * This pairs with df_handle_enter() and with the RELEASE in df_handle_leave(),
+		 * which say why.
 		 */
 		if (__atomic_load_n(&h->users, __ATOMIC_SEQ_CST) == 0)
 			return 0;
@@ -136,7 +136,7 @@ static int quiesce(struct df_handle *h)
 void df_handle_free(struct df_handle *h)
 {
 	/*
-	 * This pairs with the same line in another thread (an abort beside a destroy or a failing
+	 * This pairs with the same line in another thread (an abort during a destroy or a failing
 	 * init): only the first finds the flag unset. Without a read-modify-write, both would free.
 	 */
 	if (__atomic_fetch_or(&h->flags, DF_H_CLAIMED, __ATOMIC_SEQ_CST) & DF_H_CLAIMED)
@@ -206,7 +206,7 @@ void df_handle_set(struct df_handle *h, uint32_t set, uint32_t clear, ncclResult
 		 */
 	} while (!__atomic_compare_exchange_n(&h->flags, &old, now, 0, __ATOMIC_SEQ_CST,
 					      __ATOMIC_RELAXED));
-	/* RELEASE pairs with the ACQUIRE of df_handle_async(): see there. */
+	/* RELEASE pairs with the ACQUIRE in df_handle_async(), which says why. */
 	__atomic_store_n(&h->async, (int)async, __ATOMIC_RELEASE);
 }
 
@@ -240,7 +240,7 @@ ncclResult_t df_handle_unusable(struct df_handle *h, const char *op)
 		DF_NCCL_WARN("%s: communicator was finalized", op);
 		return ncclInvalidUsage;
 	}
-	/* It may have become usable since the caller read the flags. */
+	/* The handle may have become usable since the caller read the flags. */
 	return df_handle_flags(h) == DF_H_READY ? ncclSuccess : ncclInternalError;
 }
 

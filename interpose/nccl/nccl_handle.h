@@ -2,7 +2,7 @@
  * The object behind an ncclComm_t of ours.
  *
  * A handle is recognized by its magic number, at the offset where the real library's struct has its
- * own, so that neither library accepts the other's. A destroyed handle stays in memory as a
+ * own, so that neither library accepts the other's handles. A destroyed handle stays in memory as a
  * tombstone until many others have been destroyed after it, so that a late use returns an error
  * instead of crashing.
  *
@@ -24,7 +24,7 @@
 #define DF_HANDLE_MAGIC 0x6d6f63206d696864ull
 
 enum df_handle_flag {
-	DF_H_READY = 1, /* joined; with no other flag: can take operations */
+	DF_H_READY = 1, /* joined; without another flag, the handle can take operations */
 	DF_H_BUSY = 2,	/* a background job runs: only GetAsyncError and Abort are allowed */
 	DF_H_REVOKED = 4,
 	DF_H_FINALIZED = 8,  /* Finalize was called */
@@ -59,7 +59,7 @@ struct df_range {
 };
 
 struct df_handle {
-	uint64_t magic; /* never changes; see above */
+	uint64_t magic; /* never changes; see the comment at the beginning of this file */
 	uint32_t flags; /* bits of enum df_handle_flag; atomic */
 	uint32_t users; /* number of calls inside; atomic */
 	void *real; /* the real library's communicator that took over, or NULL; atomic, set once */
@@ -67,14 +67,15 @@ struct df_handle {
 	int nranks, rank, device;
 	int child_count;
 	int async; /* ncclResult_t for GetAsyncError; atomic */
-	/* The background job's serial in the trace; 0: none yet; atomic. */
+	/* The background job's serial in the trace; 0 if there is none yet; atomic. */
 	uint64_t call;
-	uint32_t tag; /* the part of its reduction operators' handles that identifies it */
+	/* part of its reduction operators' handles, which identifies the communicator */
+	uint32_t tag;
 	uint64_t hash;
 	uint64_t op_count;
 	struct df_config config;
 	pthread_mutex_t lock;	 /* guards the fields below */
-	struct df_handle *child; /* the child that is being joined: an abort ends it too */
+	struct df_handle *child; /* the child that is being joined; an abort ends the child, too */
 	struct df_user_redop *redops;
 	int nr_redops, free_redop;
 	struct df_range *ranges;
@@ -107,7 +108,7 @@ static inline int df_foreign(void **comm)
 	return df_foreign_slow(comm);
 }
 
-/* Returns a new handle, or NULL. */
+/* Returns a new handle, or NULL if memory is short. */
 struct df_handle *df_handle_new(const struct df_config *config, int device);
 /*
  * Destroys the handle's communicator, if there is one, and makes the handle a tombstone. Does
@@ -116,12 +117,12 @@ struct df_handle *df_handle_new(const struct df_config *config, int device);
  */
 void df_handle_free(struct df_handle *h);
 
-/* NCCL's CommCheck: returns ncclSuccess, or ncclInvalidArgument with NCCL's text. */
+/* Does what NCCL's CommCheck does: returns ncclSuccess, or ncclInvalidArgument with NCCL's text. */
 ncclResult_t df_comm_check(const void *comm, const char *op, const char *arg);
 ncclResult_t df_ptr_check(const void *ptr, const char *op, const char *arg);
 /*
- * NCCL's EnsureReady for a checked handle: returns the async error, or for a busy handle an error
- * with NCCL's text.
+ * Does what NCCL's EnsureReady does for a checked handle: returns the async error, or for a busy
+ * handle an error with NCCL's text.
  */
 ncclResult_t df_handle_ready(struct df_handle *h);
 /* Returns the error for the operation `op` on a handle that has other flags than READY alone. */
@@ -132,7 +133,7 @@ ncclResult_t df_handle_async(struct df_handle *h);
 /* Sets flags and the async result. An error makes the handle FAILED. */
 void df_handle_set(struct df_handle *h, uint32_t set, uint32_t clear, ncclResult_t async);
 /*
- * Converts the result of an operation on h. If the communicator ended, remembers it as the async
+ * Converts the result of an operation on h. If the communicator has ended, stores this as the async
  * error.
  */
 ncclResult_t df_handle_result(struct df_handle *h, int err, const char *op);
@@ -147,8 +148,8 @@ static inline uint32_t df_handle_flags(const struct df_handle *h)
 }
 
 /*
- * Counts the caller as inside and returns the flags. If they forbid the call, the caller has to
- * leave.
+ * Counts the caller as inside the handle and returns the flags. If these forbid the call, the
+ * caller has to leave.
  */
 static inline uint32_t df_handle_enter(struct df_handle *h)
 {

@@ -6,9 +6,9 @@
  * still executed by dfshim: NCCL's kernels follow them in stream order, like any other work.
  *
  * The hand-over happens at ncclDevCommCreate(), which all ranks call, so all decide together.
- * Windows that were registered before are only host objects, useless for device code: then it is
- * refused. With DFSHIM_HANDOVER=window it happens at the first symmetric window instead, which is
- * collective too.
+ * Windows that were registered before are only host objects, useless for device code, so the
+ * hand-over is refused if there are any. With DFSHIM_HANDOVER=window the hand-over happens at the
+ * first symmetric window instead, which is collective, too.
  *
  * It can also happen at the start: if dfshim cannot start on some ranks, all learn that at the
  * rendezvous, and the communicator is NCCL's on all of them from its first operation on.
@@ -46,7 +46,7 @@ struct row {
 	int32_t why_not; /* enum why_not: why this rank cannot take part */
 	int32_t version;
 	ncclUniqueId id;
-	char unable[112]; /* why its runtime could not start; "": it could */
+	char unable[112]; /* why its runtime could not start; "" if it could */
 };
 
 static const char *const reasons[] = {
@@ -80,7 +80,7 @@ static ncclResult_t refuse(const struct df_handle *h, const char *func, int rank
 	return ncclInvalidUsage;
 }
 
-/* All ranks see the same rows, so all reach the same result. */
+/* Exchanges the rows. All ranks see the same rows, so all reach the same result. */
 static ncclResult_t exchange(struct df_handle *h, const struct row *mine, struct row *all,
 			     const char *func)
 {
@@ -120,7 +120,10 @@ static ncclResult_t make_real(struct df_handle *h, const ncclUniqueId *id, ncclC
 	return res;
 }
 
-/* mine: this rank's message. *all: the messages of all ranks; the caller frees it. */
+/*
+ * Hands the communicator over. `mine` is this rank's message. *all receives the messages of all
+ * ranks; the caller frees it.
+ */
 static ncclResult_t hand_over(struct df_handle *h, struct row *mine, struct row **all,
 			      const char *func)
 {
@@ -151,7 +154,8 @@ ncclResult_t df_hand_over(struct df_handle *h, const char *func)
 	ncclResult_t res;
 
 	/*
-	 * A job may have done it earlier in the same group: jobs of one communicator run in order.
+	 * A job may have handed it over earlier in the same group: jobs of one communicator run in
+	 * order.
 	 */
 	if (__atomic_load_n(&h->real, __ATOMIC_RELAXED))
 		return ncclSuccess;
@@ -170,7 +174,7 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 	ncclResult_t res;
 	int i, nr = 0, first = -1;
 
-	/* Why dfshim could not start in this process, if it could not. */
+	/* This is empty if dfshim could start in this process. */
 	if (*df_start_reason())
 		snprintf(mine.unable, sizeof(mine.unable), "%s", df_start_reason());
 	res = hand_over(h, &mine, &all, func);
@@ -192,7 +196,10 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 
 /* ---- the device of a process whose runtime could not start ----------------------------------- */
 
-/* NCCL takes the device from the driver's current context, and jobs run in threads of their own. */
+/*
+ * Finds a function of the driver. NCCL takes the device from the driver's current context, and jobs
+ * run in threads of their own.
+ */
 static void *driver(const char *name)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

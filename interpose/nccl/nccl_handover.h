@@ -12,19 +12,20 @@
 ncclResult_t df_hand_over(struct df_handle *h, const char *func);
 
 /*
- * The same for a communicator being made, after df_comm_join() has returned DF_JOIN_UNABLE. Warns
- * once, naming the rank that could not start, and the reason. Collective; blocks.
+ * As df_hand_over(), for a communicator that is being made, after df_comm_join() has returned
+ * DF_JOIN_UNABLE. Warns once, naming the rank that could not start and the reason. Collective;
+ * blocks.
  */
 ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func);
 
 /*
- * Get and set the calling thread's driver context, in a process without our runtime. NULL: no
+ * Get and set the calling thread's driver context, in a process without our runtime. NULL means no
  * context, or no driver.
  */
 void *df_context_get(void);
 void df_context_set(void *ctx);
 
-/* ncclCommWindowRegister() for a communicator that must be handed over first. */
+/* Executes ncclCommWindowRegister() for a communicator that must be handed over first. */
 ncclResult_t df_window_hand_over(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
 				 int flags, const char *func);
 

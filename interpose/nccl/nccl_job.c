@@ -1,6 +1,6 @@
 /*
- * The slow steps in the life of a communicator, as jobs. They wait for peers, so a group runs each
- * in a thread of its own, and a non-blocking communicator runs them in the background.
+ * Implements the slow steps in the life of a communicator as jobs. They wait for peers, so a group
+ * runs each in a thread of its own, and a non-blocking communicator runs them in the background.
  *
  * Threads: the one that runs the job. Any other thread may call ncclCommAbort, which makes the
  * waits of the job return. Jobs of one communicator never run at the same time.
@@ -17,7 +17,10 @@
 #include "runtime/base/log.h"
 #include "trace/record/writer.h"
 
-/* The runtime records the calls of the other jobs itself. */
+/*
+ * The calls whose records this file writes. The runtime records the calls of the other jobs
+ * itself.
+ */
 static const enum df_call calls[] = {
 	[DF_JOB_REVOKE] = DF_CALL_COMM_ABORT,
 	[DF_JOB_ABORT] = DF_CALL_COMM_ABORT,

@@ -27,24 +27,24 @@ struct df_job {
 	struct df_job *next;
 	enum df_job_kind kind;
 	struct df_handle *on; /* the communicator, or the parent; its state shows that a job runs */
-	/* INIT, SPLIT, SHRINK: the new communicator; NULL: this rank has no color */
+	/* For INIT, SPLIT and SHRINK: the new communicator. NULL if this rank has no color. */
 	struct df_handle *made;
 	ncclComm_t *out; /* where to store the new communicator */
-	/* whether it is counted in on->users, from the call to the end of the job */
+	/* whether on->users counts the job, from the call to the end of the job */
 	int inside;
 	const char *func;
 	uint32_t site;
-	int nranks, rank; /* INIT */
-	void *context;	  /* INIT, if the runtime could not start: df_context_get() */
+	int nranks, rank; /* for INIT */
+	void *context;	  /* for INIT, if the runtime could not start: df_context_get() */
 	int nr_ids;
 	unsigned char (*ids)[DF_ID_BYTES];
-	int color, key;	       /* SPLIT */
-	int nr_exclude, abort; /* SHRINK */
+	int color, key;	       /* for SPLIT */
+	int nr_exclude, abort; /* for SHRINK */
 	int *exclude;
 	ncclResult_t (*then)(
-		struct df_job *); /* HAND_OVER: the call to forward to the real library */
-	const void *in;		  /* its input */
-	void *out2;		  /* its output */
+		struct df_job *); /* for HAND_OVER: the call to forward to the real library */
+	const void *in;		  /* input of this call */
+	void *out2;		  /* output of this call */
 	size_t bytes;
 	int flags;
 	ncclResult_t result;
@@ -55,7 +55,10 @@ struct df_job {
 
 struct df_group;
 
-/* Returns a zeroed job, or NULL. df_job_free() frees one that was not passed on. */
+/*
+ * Returns a zeroed job, or NULL if memory is short. df_job_free() frees a job that was not passed
+ * on.
+ */
 struct df_job *df_job_new(enum df_job_kind kind, struct df_handle *on, const char *func,
 			  uint32_t site);
 void df_job_free(struct df_job *job);
@@ -64,8 +67,8 @@ void df_job_run(struct df_job *job);
 /* Called instead of df_job_run() for a job whose group has failed meanwhile. */
 void df_job_cancel(struct df_job *job);
 /*
- * Undoes the effect of the call that made the job, because its group was dropped. Does not free the
- * job.
+ * Undoes the effect of the call that made the job, because the call's group was dropped. Does not
+ * free the job.
  */
 void df_job_undo(struct df_job *job);
 

@@ -162,8 +162,9 @@ int df_window_any(const struct df_handle *owner)
 }
 
 /*
- * Removes the window from the list. Returns NULL if it does not belong to this communicator. window
- * NULL: any window of the owner; owner NULL: any owner.
+ * Removes a window from the list and returns it. Returns NULL if it does not belong to this
+ * communicator. If `window` is NULL, any window of the owner matches; if `owner` is NULL, any owner
+ * does.
  */
 static struct df_window *take_window(const void *window, const struct df_handle *owner)
 {

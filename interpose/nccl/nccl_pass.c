@@ -13,7 +13,7 @@
 #include "interpose/real/real.h"
 #include "runtime/base/log.h"
 
-/* How a function with this result type returns if there is no real library to call. */
+/* Returns from a function with this result type if there is no real library to call. */
 #define MISSING_ncclResult_t(name) return df_real_missing(name)
 #define MISSING_int(name)                                                                          \
 	do {                                                                                       \
@@ -26,7 +26,10 @@
 		return;                                                                            \
 	} while (0)
 
-/* If symmetric memory is missing, uses NCCL's message; other refusals name the function. */
+/*
+ * Refuses a call. If symmetric memory is missing, uses NCCL's message. Other refusals name the
+ * function.
+ */
 static ncclResult_t refuse(const void *comm, enum df_nccl_fn fn, const char *name)
 {
 	ncclResult_t res = df_comm_check(comm, name, "comm");

@@ -1,4 +1,4 @@
-/* Functions that dfshim does not implement, and the table of all that it exports. */
+/* Declares the lookup in the table of all functions that dfshim exports. */
 #ifndef DF_INTERPOSE_NCCL_NCCL_PASS_H
 #define DF_INTERPOSE_NCCL_NCCL_PASS_H
 

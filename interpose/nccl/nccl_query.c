@@ -57,7 +57,7 @@ static ncclResult_t ask(const void *comm, const char *op, const int *out, const 
 	return res == ncclSuccess ? df_handle_ready((struct df_handle *)comm) : res;
 }
 
-/* Returns a number that is fixed when the communicator is created. */
+/* Defines a query that returns a number which is fixed when the communicator is created. */
 #define ASK(fn, op, out, arg, value)                                                               \
 	ncclResult_t fn(ncclComm_t comm, int *out)                                                 \
 	{                                                                                          \
@@ -101,7 +101,7 @@ DF_NCCL_EXPORT(ncclGetErrorString);
 
 const char *ncclGetLastError(ncclComm_t comm)
 {
-	/* This library's own messages are first, for example a failure to load NCCL. */
+	/* This library's own messages have precedence, for example a failure to load NCCL. */
 	const char *text = df_nccl_last_error();
 
 	if (!*text && df_real_makes(df_front_now()) && df_real()->ncclGetLastError)

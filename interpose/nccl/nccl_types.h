@@ -75,7 +75,7 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
 #define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 #define NCCL_SHRINK_ABORT	    0x01
 
-/* As in 2.32. A caller's may be shorter: `size` is its length. */
+/* As in 2.32. A caller's struct may be shorter: `size` is its length. */
 typedef struct {
 	size_t size;
 	unsigned int magic;
@@ -196,7 +196,7 @@ typedef enum {
 } ncclCommMemStat_t;
 #endif
 #if DF_HEADER < 23102
-/* As in 2.32. A caller's may be shorter, as above. */
+/* As in 2.32. A caller's struct may be shorter: `size` is its length. */
 typedef struct {
 	size_t size;
 	unsigned int magic;

@@ -2,11 +2,12 @@
  * Turns NCCL's events into records of the trace: calls of the application (from v5 on), operations,
  * the begin and end of their kernels, and the work of proxies for them.
  *
- * The stop of an operation's event only says that it was launched. It has ended when the kernel has
- * ended on all its channels. Their number is not known of all operations (a short message uses
- * fewer channels than NCCL says): then it has ended when all that began has ended and nothing more
- * begins, until a later operation ends or for a while. If nothing of it was seen when a later
- * operation of its communicator ends, its end cannot be seen.
+ * The stop of an operation's event only shows that the operation was launched. The operation has
+ * ended when its kernel has ended on all its channels. The number of channels is not known for all
+ * operations (a short message uses fewer channels than NCCL reports). Such an operation counts as
+ * ended when its kernel has ended on all channels on which it began, and begins on no other one for
+ * a while, or until a later operation ends. If no kernel was seen when a later operation of the
+ * communicator ends, the operation's end cannot be seen.
  *
  * If libdfshim.so is in the process it records calls and operations; only proxies are added.
  *
@@ -21,33 +22,42 @@
 #include "trace/record/site.h"
 #include "trace/record/writer.h"
 
-#define GROUP_END_STARTS 24 /* state of a group's event */
-/* Calls of a communicator without a launch, and launches without kernels, that are remembered. */
+#define GROUP_END_STARTS 24 /* state of a group's event: its end begins */
+/*
+ * Maximum number of calls without a launch, and of launches without kernels, that a communicator
+ * remembers.
+ */
 #define LINGERS 256
-/* Calls in graphs that are: one that no replay has used for longer loses its Python line. */
+/*
+ * Maximum number of calls in graphs that are remembered. A call that no replay has used for longer
+ * loses its Python line.
+ */
 #define CAPTURED 16384
 
 /* An outermost group of the application, or a call outside of groups. */
 struct call {
-	uint64_t serial;     /* of the record of its end, which launches; 0: not there yet */
-	uint64_t connects;   /* of the record inside it; 0: no connections are set up */
-	uint64_t comm;	     /* handle */
-	struct df_list apis; /* its operations */
+	/* serial of the record of the group's end, which launches; 0 if there is none yet */
+	uint64_t serial;
+	/* serial of the nested record of set-up; 0 if no connections are set up */
+	uint64_t connects;
+	uint64_t comm;	     /* handle of the communicator */
+	struct df_list apis; /* the call's operations */
 	uint32_t call, site;
-	uint32_t group; /* of its operations; 0: it has one */
+	uint32_t group; /* group of its operations; 0 if it has only one */
 	int captured;
-	int opened; /* by the application */
+	int opened; /* whether the application opened it */
 };
 
-/* A call of one operation. */
+/* A call of a single operation. */
 struct api {
-	struct df_list at;	   /* in its call, or in its communicator after that */
+	struct df_list at;	   /* link in its call or, after that, in its communicator */
 	uint64_t self, comm, call; /* handles */
-	uint64_t serial;	   /* of its operation's record; 0: none yet */
+	/* serial of the record of its operation; 0 if there is none yet */
+	uint64_t serial;
 	struct df_profiler_event e;
 	uint32_t site, group;
 	int launched, intends;
-	int blind; /* its operation is recorded as one whose end will not be seen */
+	int blind; /* whether its operation is recorded as one whose end will not be seen */
 };
 
 static struct df_profiler_objects comms = {.bytes = sizeof(struct df_profiler_comm),
@@ -56,7 +66,7 @@ static struct df_profiler_objects calls = {.bytes = sizeof(struct call), .kind =
 static struct df_profiler_objects apis = {.bytes = sizeof(struct api), .kind = DF_HANDLE_API};
 static struct df_profiler_objects ops = {.bytes = sizeof(struct df_profiler_op),
 					 .kind = DF_HANDLE_OP};
-static unsigned nr_calls; /* that a thread is in */
+static unsigned nr_calls; /* number of calls that threads are in */
 static uint64_t moves;
 struct df_mutex df_profiler_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "NCCL's events");
 
@@ -67,7 +77,7 @@ static int sees_ends(const struct df_profiler_comm *c)
 	return c->version >= 3;
 }
 
-/* Up to v3 the first event of a communicator has its name. */
+/* Enters a communicator in the trace. Up to v3 its first event has its name. */
 static void enter_comm(struct df_profiler_comm *c, uint64_t hash, const char *name)
 {
 	c->trace = df_trace_comm(hash, c->nranks, c->rank, c->device, 0, name);
@@ -97,13 +107,16 @@ static void issue(const struct df_profiler_comm *c, const struct df_profiler_eve
 	});
 }
 
-/* a: as in the record. */
+/* Records the end of an operation. `a` is as in the record. */
 static void ended(const struct df_profiler_comm *c, uint64_t serial, uint64_t a, int counted)
 {
 	if (df_profiler_ring_shared())
 		return;
 	df_profiler_put(DF_REC_OP_DONE, c->trace, c->rank, serial, a, 0, 0, 0);
-	/* Also if its end is not seen: the rest of the count is what a reader misses. */
+	/*
+	 * The operation counts as done even if its end is not seen: the rest of the count is what a
+	 * reader misses.
+	 */
 	if (!counted)
 		df_trace_comm_done(c->trace);
 }
@@ -115,7 +128,7 @@ static void unlist(struct df_profiler_comm *c, struct df_profiler_op *op)
 	df_profiler_drop(&ops, op->self);
 }
 
-/* Whether all of it that has begun has ended. */
+/* Whether the kernel has ended on all channels on which it began. */
 static int rests(const struct df_profiler_op *op)
 {
 	return op->started == op->ended && !op->nr_proxies_live && op->ended + op->nr_proxies > 0;
@@ -128,7 +141,10 @@ static void finish(struct df_profiler_comm *c, struct df_profiler_op *op, int se
 	unlist(c, op);
 }
 
-/* A later operation has ended: those of earlier groups that are not on their way have, too. */
+/*
+ * Call when a later operation has ended: operations of earlier groups that are not in progress have
+ * ended, too.
+ */
 static void finish_earlier(struct df_profiler_comm *c, const struct df_profiler_op *later)
 {
 	struct df_profiler_op *op, *next;
@@ -153,7 +169,7 @@ static void over(uint64_t handle)
 	finish(c, op, 1);
 }
 
-/* counted: as in the operation. */
+/* Makes an operation. `counted` is as in struct df_profiler_op. */
 static uint64_t new_op(uint64_t comm, struct df_profiler_comm *c, uint64_t serial, uint32_t group,
 		       unsigned channels, int counted)
 {
@@ -162,7 +178,7 @@ static uint64_t new_op(uint64_t comm, struct df_profiler_comm *c, uint64_t seria
 	void *object;
 	uint64_t handle;
 
-	/* It is known only by its proxies. */
+	/* The operation is known only by its proxies. */
 	if (op && !kernels && !op->nr_proxies_live && c->nr_open >= LINGERS)
 		finish(c, op, rests(op));
 	handle = df_profiler_make(&ops, &object);
@@ -183,7 +199,7 @@ static uint64_t new_op(uint64_t comm, struct df_profiler_comm *c, uint64_t seria
 	return handle;
 }
 
-/* NCCL launches it now. From v5 on its parent is its call. */
+/* Call when NCCL launches an operation. From v5 on the event's parent is its call. */
 static uint64_t launch(uint64_t comm, struct df_profiler_comm *c, const struct df_profiler_event *e,
 		       uint32_t site)
 {
@@ -204,17 +220,20 @@ static uint64_t launch(uint64_t comm, struct df_profiler_comm *c, const struct d
 	}
 	if (!c->trace && c->version < 4)
 		enter_comm(c, e->hash, e->name);
-	/* The trace has no room for more communicators. */
+	/* The trace has no space for more communicators. */
 	if (!c->trace)
 		return 0;
 	if (a) {
 		const struct call *in = df_profiler_find(&calls, a->call);
 
-		/* The call has the type and count of the application, the launch may have bytes. */
+		/*
+		 * The call has the application's type and count; the launch may have bytes
+		 * instead.
+		 */
 		is.count = a->e.count;
 		is.datatype = a->e.datatype;
 		is.stream = a->e.stream;
-		/* Each launch of a graph is a group of its own: that of its plan. */
+		/* Each launch of a graph is a group of its own: the group of its plan. */
 		if (!a->e.captured)
 			group = in ? in->group : a->group;
 		site = a->site;
@@ -233,10 +252,10 @@ static uint64_t launch(uint64_t comm, struct df_profiler_comm *c, const struct d
 		a->blind = 0;
 		a->serial = serial;
 	}
-	/* The call did not wait for it, and said that nothing more is seen of it. */
+	/* The call did not wait for the operation, and recorded that its end will not be seen. */
 	if (late)
 		ended(c, serial, 3, 1);
-	/* NCCL reports the kernel of a message to itself for the receive only. */
+	/* For a message to itself, NCCL reports the kernel only for the receive. */
 	if (e->kind == DF_KIND_SEND && e->peer == c->rank) {
 		if (sees_ends(c))
 			ended(c, serial, 2, 0);
@@ -265,7 +284,10 @@ static uint64_t call_begins(uint64_t comm, const struct df_profiler_event *e, ui
 	return handle;
 }
 
-/* Records what its thread is about to issue, as it may wait for other ranks before. */
+/*
+ * Records the operation that the call's thread is about to issue, because it may wait for other
+ * ranks first.
+ */
 static void intend(const struct df_profiler_comm *c, const struct api *a, uint64_t call)
 {
 	df_profiler_put(DF_REC_OP_INTENT, c->trace, c->rank, call,
@@ -275,7 +297,7 @@ static void intend(const struct df_profiler_comm *c, const struct api *a, uint64
 			a->e.count, a->e.stream, a->site);
 }
 
-/* The thread enters the end of its group, where NCCL sets up connections and launches. */
+/* Call when the thread enters the end of its group, where NCCL sets up connections and launches. */
 static void call_waits(struct call *k)
 {
 	const struct df_profiler_comm *c = df_profiler_find(&comms, k->comm), *first = NULL;
@@ -337,7 +359,10 @@ static uint64_t api_begins(uint64_t comm, struct df_profiler_comm *c,
 		}
 		return handle;
 	}
-	/* A message's peer is known when it is launched; a graph's operation runs later. */
+	/*
+	 * The peer of a message is known only when it is launched, and an operation of a graph runs
+	 * later.
+	 */
 	if (e->captured || df_kind_is_p2p((uint32_t)e->kind))
 		return handle;
 	a->intends = !k->group && !c->connected && c->nranks > 1;
@@ -354,7 +379,7 @@ static void forget(struct api *a)
 	df_profiler_drop(&apis, a->self);
 }
 
-/* Keeps the call for a launch that is reported later: of a graph, or of another thread. */
+/* Keeps the call for a launch that is reported later: of a graph, or by another thread. */
 static void linger(struct df_profiler_comm *c, struct api *a)
 {
 	struct df_list *in = a->e.captured ? &c->captured : &c->late;
@@ -369,8 +394,8 @@ static void linger(struct df_profiler_comm *c, struct api *a)
 }
 
 /*
- * Its operations are launched, or never reported: operations of copy engines and of kernels on
- * registered memory have no events. So these are recorded without an end.
+ * Ends a call. Its operations are launched, or they are never reported: operations of copy engines
+ * and of kernels on registered memory have no events. Those are recorded without an end.
  */
 static void call_ends(uint64_t handle)
 {
@@ -432,7 +457,10 @@ uint64_t df_profiler_open(const struct df_profiler_about *about, int *mask)
 		c->device = -1;
 		if (about->version >= 4 && !df_profiler_ring_shared())
 			enter_comm(c, about->hash, about->name);
-		/* NCCL has one mask for all communicators, which other threads read meanwhile. */
+		/*
+		 * NCCL has one mask for all communicators, which other threads read at the same
+		 * time.
+		 */
 		*mask = DF_PROFILER_GROUP | DF_PROFILER_COLL | DF_PROFILER_P2P |
 			DF_PROFILER_PROXY_OP | DF_PROFILER_PROXY_STEP | DF_PROFILER_GROUP_API |
 			DF_PROFILER_COLL_API | DF_PROFILER_P2P_API |
@@ -442,7 +470,7 @@ uint64_t df_profiler_open(const struct df_profiler_about *about, int *mask)
 	return handle;
 }
 
-/* The work of a kernel on one channel. */
+/* Begins the work of a kernel on one channel. */
 static uint64_t kernel_begins(uint64_t handle)
 {
 	struct df_profiler_op *op = df_profiler_find(&ops, handle);
@@ -465,7 +493,7 @@ static void kernel_ends(uint64_t handle)
 		over(of);
 }
 
-/* With PXN a proxy works for another process, whose handles are none here. */
+/* Begins a proxy. With PXN a proxy works for another process, whose handles are not valid here. */
 static uint64_t proxy_begins(uint64_t context, const struct df_profiler_event *e)
 {
 	int ours = e->pid == getpid();
@@ -499,7 +527,10 @@ uint64_t df_profiler_begin(uint64_t context, const struct df_profiler_event *e)
 
 	if (e->type == DF_PROFILER_PROXY_STEP)
 		return df_profiler_step_begin(e->parent, e->step);
-	/* It may take the loader's lock, so it precedes ours. A launch has a call from v5 on. */
+	/*
+	 * This may take the loader's lock, so it precedes our lock. A launch has a call from v5
+	 * on.
+	 */
 	if (!df_profiler_ring_shared() &&
 	    (e->type & asks || (e->type & (DF_PROFILER_COLL | DF_PROFILER_P2P) &&
 				df_profiler_handle_kind(e->parent) != DF_HANDLE_API)))
@@ -596,7 +627,7 @@ void df_profiler_close(uint64_t context)
 
 /* ---- for the watching thread ----------------------------------------------------------------- */
 
-/* An operation that rested at the last look, too, has ended, unless its kernel reports the end. */
+/* Ends operations that already rested at the last look, unless their kernels report the end. */
 static void settle(struct df_profiler_comm *c)
 {
 	struct df_profiler_op *op, *next;

@@ -1,4 +1,7 @@
-/* See handles.h. An object follows its head; the head counts its uses: odd while it is in use. */
+/*
+ * See handles.h. An object follows its head in memory. The head counts how often the object was
+ * used: the number is odd while it is in use.
+ */
 #include "interpose/profiler/handles.h"
 
 #include <stdlib.h>
@@ -14,12 +17,14 @@
 
 struct head {
 	uint32_t uses; /* atomic */
-	uint32_t next; /* unused: as df_profiler_objects.free */
+	/* for an unused object: the next unused one, as in df_profiler_objects.free */
+	uint32_t next;
 };
 
 static uint64_t mark(void)
 {
-	static uint64_t known; /* of this process; atomic: any thread computes the same */
+	/* the mark of this process; atomic, because any thread computes the same value */
+	static uint64_t known;
 	uint64_t m = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
 	if (!m) {
@@ -32,7 +37,10 @@ static uint64_t mark(void)
 
 static struct head *head_at(const struct df_profiler_objects *o, uint32_t at)
 {
-	/* ACQUIRE pairs with the RELEASE in df_profiler_make(): the chunk is zeroed. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in df_profiler_make(): without it the chunk might not be
+	 * zeroed.
+	 */
 	unsigned char *chunk =
 		at / DF_HANDLE_CHUNK < DF_HANDLE_CHUNKS
 			? __atomic_load_n(&o->chunks[at / DF_HANDLE_CHUNK], __ATOMIC_ACQUIRE)
@@ -72,7 +80,7 @@ uint64_t df_profiler_make(struct df_profiler_objects *o, void **object)
 		o->nr++;
 	memset(h + 1, 0, o->bytes);
 	*object = h + 1;
-	/* RELAXED: NCCL passes the handle to other threads, and orders that. */
+	/* RELAXED: NCCL passes the handle to other threads in an ordered way. */
 	__atomic_store_n(&h->uses, h->uses + 1, __ATOMIC_RELAXED);
 	return handle_of(o->kind, h->uses, at);
 }

@@ -1,7 +1,7 @@
 /*
  * NCCL's profiler interface, versions 1 (NCCL 2.23) to 6 (2.30): the tables that NCCL looks for in
- * a plugin, and the descriptions of events that it passes. Declared anew from NCCL's headers, so
- * that the plugin builds without them. Only the layout matters: names are ours.
+ * a plugin, and the descriptions of events that it passes. They are declared here again, so that
+ * the plugin builds without NCCL's headers. Only the layout must be NCCL's; the names are ours.
  */
 #ifndef DF_INTERPOSE_PROFILER_NCCL_PROFILER_H
 #define DF_INTERPOSE_PROFILER_NCCL_PROFILER_H
@@ -12,13 +12,16 @@
 
 /* Types of events, bits of the mask that init() returns. */
 enum df_profiler_type {
-	DF_PROFILER_GROUP = 1 << 0,    /* a plan: what one launch executes of a communicator */
-	DF_PROFILER_COLL = 1 << 1,     /* a collective of it */
-	DF_PROFILER_P2P = 1 << 2,      /* a message of it */
-	DF_PROFILER_PROXY_OP = 1 << 3, /* what a proxy sends or receives for it on a channel */
+	/* a plan: the operations of a communicator that one launch executes */
+	DF_PROFILER_GROUP = 1 << 0,
+	DF_PROFILER_COLL = 1 << 1, /* a collective of a plan */
+	DF_PROFILER_P2P = 1 << 2,  /* a message of a plan */
+	/* the data that a proxy sends or receives on a channel for an operation */
+	DF_PROFILER_PROXY_OP = 1 << 3,
 	DF_PROFILER_PROXY_STEP = 1 << 4,
-	DF_PROFILER_KERNEL_CH = 1 << 6, /* from v3: the kernel works on it on a channel */
-	DF_PROFILER_GROUP_API = 1 << 8, /* from v5: calls of the application */
+	/* from v3 on: the kernel works on an operation on a channel */
+	DF_PROFILER_KERNEL_CH = 1 << 6,
+	DF_PROFILER_GROUP_API = 1 << 8, /* from v5 on: calls of the application */
 	DF_PROFILER_COLL_API = 1 << 9,
 	DF_PROFILER_P2P_API = 1 << 10
 };
@@ -192,7 +195,7 @@ struct df_profiler_v4_event {
 	};
 };
 
-/* v6 adds events of copy engines, which have no end: they are not read. */
+/* v6 adds events of copy engines. They have no end, so they are not read. */
 struct df_profiler_v5_event {
 	uint64_t type;
 	void *parent;
@@ -215,7 +218,7 @@ struct df_profiler_v5_event {
 	};
 };
 
-/* All functions return an ncclResult_t, 0: success. */
+/* All functions return an ncclResult_t; 0 means success. */
 typedef int (*df_profiler_init_v1_fn)(void **context, int *mask);
 typedef int (*df_profiler_init_v4_fn)(void **context, int *mask, const char *name, uint64_t hash,
 				      int nodes, int nranks, int rank, void *log);

@@ -1,11 +1,11 @@
 /*
- * NCCL's proxies: threads of NCCL that send and receive over the network, for an operation and a
- * channel each, in steps. A step takes some microseconds, so steps are counted, not recorded. A
- * record is made of what the proxies of one operation have sent to or received from one rank, when
- * that is done; and of each proxy that does not move (watch.c).
+ * Follows NCCL's proxies. These are threads of NCCL that send and receive over the network, each
+ * for an operation and a channel, in steps. A step takes some microseconds, so steps are counted,
+ * not recorded. A record is written when the proxies of an operation have finished sending to, or
+ * receiving from, a rank; and for each proxy that does not move (watch.c).
  *
- * A proxy's steps belong to one thread of NCCL; the watching thread reads them. All else is under
- * df_profiler_lock.
+ * A proxy's steps belong to one thread of NCCL; the watching thread reads them. Everything else is
+ * guarded by df_profiler_lock.
  */
 #include <string.h>
 #include "interpose/profiler/handles.h"
@@ -16,28 +16,28 @@
 #include "runtime/base/time.h"
 #include "trace/record/proxy.h"
 
-#define SLOTS 16u   /* NCCL has 8 steps on the way at most */
-#define NOTES 1024u /* proxies that are recorded when nothing moves */
-#define LISTS 4096u /* of ways: an exchange of 1,024 ranks has 2,046 */
+#define SLOTS 16u   /* NCCL has at most 8 steps in progress */
+#define NOTES 1024u /* maximum number of proxies that are recorded when nothing moves */
+#define LISTS 4096u /* number of lists of ways; an exchange of 1,024 ranks has 2,046 ways */
 
 struct proxy {
-	uint64_t op;  /* handle; 0: of another process (PXN) */
-	uint64_t way; /* handle; 0: without memory, so that its summary is lost */
+	uint64_t op;  /* handle; 0 if it belongs to another process (PXN) */
+	uint64_t way; /* handle; 0 if memory was short, so that its summary is lost */
 	uint64_t serial;
 	uint32_t comm;
 	int rank, peer, is_send, steps;
 	unsigned channel;
-	/* atomic: */
+	/* These are atomic: */
 	uint64_t moved_ns;
-	uint32_t moves, begun, ended; /* begun, ended: steps */
-	uint8_t at[SLOTS];	      /* enum df_proxy_at of the steps on the way */
-	/* of the proxy's thread: the number of the step in each place, plus 1 */
+	uint32_t moves, begun, ended; /* numbers of moves, and of steps that have begun and ended */
+	uint8_t at[SLOTS];	      /* enum df_proxy_at of the steps in progress */
+	/* Only the proxy's thread uses this: the number of the step in each slot, plus 1. */
 	unsigned last[SLOTS];
 };
 
 /* The data that an operation sends to one rank, or receives from it. */
 struct way {
-	struct df_list list; /* with others of its hash */
+	struct df_list list; /* link in the list of ways with the same hash */
 	uint64_t self;	     /* handle */
 	uint64_t serial, began_ns, steps;
 	uint32_t comm;
@@ -48,20 +48,20 @@ struct way {
 static struct df_profiler_objects proxies = {.bytes = sizeof(struct proxy),
 					     .kind = DF_HANDLE_PROXY};
 static struct df_profiler_objects ways = {.bytes = sizeof(struct way), .kind = DF_HANDLE_WAY};
-static struct df_list lists[LISTS]; /* all zero until it is used */
-static uint64_t moves_before;	    /* of proxies that have ended */
+static struct df_list lists[LISTS]; /* a list is all zero until it is used */
+static uint64_t moves_before;	    /* moves of proxies that have ended */
 
 #define GET(p)	  __atomic_load_n(p, __ATOMIC_RELAXED)
 #define PUT(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 
-/* Only the proxy's own thread writes. */
+/* Counts a move. Only the proxy's own thread writes. */
 static void moved(struct proxy *p)
 {
 	PUT(&p->moves, p->moves + 1);
 	PUT(&p->moved_ns, df_now_ns());
 }
 
-/* Returns that of the proxy, which is made if there is none, or NULL without memory. */
+/* Returns the way of the proxy, which is made if there is none. Returns NULL if memory is short. */
 static struct way *way_of(const struct proxy *p)
 {
 	uint64_t key = p->serial << 1 | (p->is_send != 0);
@@ -120,7 +120,7 @@ uint64_t df_profiler_proxy_begin(uint64_t op, uint32_t comm, int rank, uint64_t 
 	return handle;
 }
 
-/* done: NCCL reports the end. */
+/* Ends a proxy. `done`: NCCL reports the end. */
 static void end(const struct proxy *p, uint64_t handle, int done)
 {
 	struct way *w = df_profiler_find(&ways, p->way);
@@ -176,7 +176,7 @@ uint64_t df_profiler_step_begin(uint64_t proxy, int step)
 
 	if (!p)
 		return 0;
-	/* NCCL begins a step again as long as it finds no room for it: that is no movement. */
+	/* NCCL begins a step again as long as it finds no free slot for it, so that is no move. */
 	if (p->last[at] != (unsigned)step + 1) {
 		p->last[at] = (unsigned)step + 1;
 		PUT(&p->at[at], DF_PROXY_BEGUN);
@@ -199,7 +199,7 @@ void df_profiler_step_state(uint64_t step, int state)
 	struct proxy *p = proxy_of(step);
 	uint8_t *at = p ? &p->at[df_profiler_handle_part(step)] : NULL;
 
-	/* NCCL repeats a state while it waits there: that is no movement. */
+	/* NCCL repeats a state while it waits in it, so that is no move. */
 	if (!p || state < 0 || (size_t)state >= sizeof(places) || !places[state] ||
 	    *at == places[state])
 		return;
@@ -227,7 +227,7 @@ uint64_t df_profiler_proxy_moves(unsigned *live)
 
 		if (!p)
 			continue;
-		/* NCCL need not report the end of one that works for another process. */
+		/* NCCL need not report the end of a proxy that works for another process. */
 		*live += p->comm != 0;
 		sum += GET(&p->moves);
 	}
@@ -257,7 +257,7 @@ unsigned df_profiler_proxy_note(uint64_t since_ns, uint32_t batch)
 				(uint32_t)p->peer | (uint64_t)step << 32,
 				(uint32_t)p->steps | ms << 32, 0);
 	}
-	/* Without any, this record says that the earlier ones are void. */
+	/* If no proxy is recorded, this record makes the earlier ones void. */
 	if (!nr && batch)
 		df_profiler_put(DF_REC_PROXY, 0, -1, 0, (uint64_t)batch << 32, 0, 0, 0);
 	return nr;

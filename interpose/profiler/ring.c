@@ -1,5 +1,5 @@
 /*
- * Where the plugin's records go: into libdfshim.so's trace if that is in the process, else into a
+ * Writes the plugin's records into libdfshim.so's trace if that is in the process, else into a
  * trace of its own in DFSHIM_TRACE, like that of DFSHIM_MODE=trace. The trace stays open as long as
  * the process: NCCL unloads the plugin with its last communicator, so the library keeps itself
  * loaded.
@@ -57,7 +57,7 @@ int df_profiler_ring_open(void)
 		tried = 1;
 		get = (df_profiled_ring_fn *)dlsym(RTLD_DEFAULT, DF_PROFILED_RING);
 		if (get) {
-			/* It says the same of wrong settings. */
+			/* libdfshim.so reports wrong settings already. */
 			df_env_quiet();
 			shared = get(DF_PROFILED_VERSION);
 		}
@@ -85,7 +85,7 @@ uint64_t df_profiler_issuing(uint32_t *comm, int *rank)
 	return shared ? shared->issuing(comm, rank) : 0;
 }
 
-/* The process exits. */
+/* Runs when the process exits. */
 __attribute__((destructor)) static void close_own(void)
 {
 	if (!shared)

@@ -1,7 +1,7 @@
 /*
  * The versions of NCCL's profiler interface: each translates its descriptions into those of
- * profiler.h. NCCL takes the newest table that it knows. No function fails: NCCL up to 2.27 would
- * end the job's profiler for all communicators, and nothing that is wrong here is the job's fault.
+ * profiler.h. NCCL takes the newest table that it knows. No function fails, because NCCL up to 2.27
+ * would then end the job's profiler for all communicators.
  *
  * Any thread of the application and of NCCL.
  */
@@ -23,7 +23,7 @@ static void *handle(uint64_t number)
 	return (void *)(uintptr_t)number;
 }
 
-/* Returns the kind, or -1: an operation that dfshim does not know. */
+/* Returns the kind, or -1 for an operation that dfshim does not know. */
 static int kind_of(const char *func)
 {
 	for (uint32_t k = 0; func && k < DF_KIND_NR; k++)
@@ -32,7 +32,7 @@ static int kind_of(const char *func)
 	return -1;
 }
 
-/* Up to 2.30 NCCL has no text for ncclUint8 only. */
+/* Returns the type. NCCL up to 2.30 has no text for one type, ncclUint8. */
 static int type_of(const char *name)
 {
 	for (uint32_t t = 0; name && df_dtype_bytes(t); t++)
@@ -49,7 +49,7 @@ static int root_of(int kind, int root)
 		       : -1;
 }
 
-/* Whether the event is followed. The members that all versions have. */
+/* Copies the members that all versions have. Evaluates to whether the event is followed. */
 #define BEGIN(e, is)                                                                               \
 	((e) ? (is = (struct df_profiler_event){.type = (uint32_t)(e)->type,                       \
 						.parent = number((e)->parent),                     \
@@ -67,7 +67,7 @@ static int root_of(int kind, int root)
 		is.is_send = (e)->proxy_op.is_send;                                                \
 	} while (0)
 
-/* The members with the same names in all versions, of a collective and of a message. */
+/* Copies the members of a collective or of a message that have the same names in all versions. */
 #define COLL(from, is, k, t)                                                                       \
 	do {                                                                                       \
 		is.kind = k;                                                                       \
@@ -88,7 +88,10 @@ static int root_of(int kind, int root)
 		is.recv = is.kind == DF_KIND_RECV ? (from).buffer : NULL;                          \
 	} while (0)
 
-/* The communicator, which only versions 1 to 3 describe here. The plan is the group. */
+/*
+ * Copies the description of the communicator, which only versions 1 to 3 have here. The plan is the
+ * group.
+ */
 #define NAMED(from, is)                                                                            \
 	do {                                                                                       \
 		is.name = (from).name;                                                             \
@@ -106,7 +109,7 @@ static int begin(void *context, void **out, const struct df_profiler_event *e)
 	return 0;
 }
 
-/* Numbers of NCCL 2.23. */
+/* Converts the numbers of NCCL 2.23. */
 static int v1_kind(uint8_t func)
 {
 	static const int kinds[] = {DF_KIND_BROADCAST,	   DF_KIND_REDUCE,    DF_KIND_ALLGATHER,
@@ -168,8 +171,9 @@ static int start_v2(void *context, void **out, struct df_profiler_v2_event *e)
 }
 
 /*
- * v3 has the largest number of channels that a collective may use, not the number that it does: its
- * end is found as that of a message, whose channels are not known either.
+ * Begins an event of v3. v3 has the largest number of channels that a collective may use, not the
+ * number that it uses. So the collective's end is found as that of a message, whose channels are
+ * not known either.
  */
 static int start_v3(void *context, void **out, struct df_profiler_v3_event *e)
 {

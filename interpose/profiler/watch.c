@@ -1,9 +1,9 @@
 /*
- * The plugin's thread: notices that nothing moves that NCCL has begun, and records where its
- * proxies are. `dfshim check` then knows that the job stands still and is not in the middle of its
- * work. If libdfshim.so is in the process it judges; the proxies are recorded before that.
+ * Runs the plugin's thread. It notices that nothing moves that NCCL has begun, and records where
+ * NCCL's proxies are. Then `dfshim check` knows that the job stands still and is not in the middle
+ * of its work. If libdfshim.so is in the process, it judges; the proxies are recorded before that.
  *
- * The thread wakes some times in DFSHIM_TIMEOUT_MS, at most once a second.
+ * The thread wakes some times in DFSHIM_TIMEOUT_MS, but at least once a second.
  */
 #include <errno.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
 #include "runtime/base/time.h"
 #include "trace/record/writer.h"
 
-static int stalled; /* under df_profiler_lock */
+static int stalled; /* guarded by df_profiler_lock */
 
 int df_profiler_watch_stalled(void)
 {
@@ -51,7 +51,7 @@ static void *run(void *arg)
 			noted_since = since;
 			nr_noted = df_profiler_proxy_note(since, ++batch);
 		} else if (nr_noted && df_profiler_proxy_note(noted_since, 0) < nr_noted) {
-			/* Some have moved: what is recorded of them is no longer so. */
+			/* Some proxies have moved, so the records of them are stale. */
 			nr_noted = df_profiler_proxy_note(noted_since, ++batch);
 		}
 		if (now - since >= timeout && !before && (left.ops || left.calls || proxies)) {
@@ -72,7 +72,7 @@ static void *run(void *arg)
 
 int df_profiler_watch_start(void)
 {
-	static int rc = -EAGAIN; /* under the lock, until it is 0 or an error */
+	static int rc = -EAGAIN; /* guarded by the lock, until it is 0 or an error */
 	int now;
 
 	df_mutex_lock(&df_profiler_lock);

@@ -120,8 +120,8 @@ const char *df_front_absent(void)
 enum df_front df_front_now(void)
 {
 	/*
-	 * ACQUIRE pairs with the RELEASE in df_front(): without it, unfinished results of
-	 * df_start() could be visible.
+	 * ACQUIRE pairs with the RELEASE in df_front(): without it unfinished results of df_start()
+	 * could be visible.
 	 */
 	return __atomic_load_n(&front, __ATOMIC_ACQUIRE);
 }

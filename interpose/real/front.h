@@ -1,4 +1,4 @@
-/* How this process treats NCCL calls: decided once, at the first call that needs to know. */
+/* Decides how this process treats NCCL calls: once, at the first call that needs the decision. */
 #ifndef DF_INTERPOSE_REAL_FRONT_H
 #define DF_INTERPOSE_REAL_FRONT_H
 
@@ -54,12 +54,12 @@ const char *df_front_bound(void);
  */
 const char *df_front_absent(void);
 
-/* Under DF_FRONT_REFUSE: reports why `what` cannot run; returns the error. */
+/* For DF_FRONT_REFUSE: reports why `what` cannot run, and returns the error. */
 ncclResult_t df_front_refused(const char *what);
 
 /*
- * Prints the "NCCL version" line once, if NCCL_DEBUG asks for it. rank: in the communicator being
- * made.
+ * Prints the "NCCL version" line once, if NCCL_DEBUG asks for it. `rank` is the rank in the
+ * communicator that is being made.
  */
 void df_front_show_version(int rank);
 
@@ -69,7 +69,7 @@ void df_front_show_version(int rank);
  */
 int df_front_unload(void);
 
-/* in the child of a fork */
+/* call in the child of a fork */
 void df_front_forked(void);
 
 #endif

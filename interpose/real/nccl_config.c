@@ -12,7 +12,7 @@
 #define UNDEF		NCCL_CONFIG_UNDEF_INT
 #define V(minor, patch) (20000u + (minor)*100u + (patch))
 
-/* Every integer field: the version that introduced it and its range. */
+/* Every integer field, with the version that introduced it and its range. */
 static const struct field {
 	size_t offset;
 	unsigned since;
@@ -109,7 +109,7 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out)
 		out->max_ctas = c.maxCTAs;
 	out->raw = c;
 	out->raw.size = size;
-	out->raw.netName = out->raw.commName = NULL; /* they point to the caller's memory */
+	out->raw.netName = out->raw.commName = NULL; /* the strings are in the caller's memory */
 	if (c.commName)
 		snprintf(out->name, sizeof(out->name), "%s", c.commName);
 	if (c.netName)

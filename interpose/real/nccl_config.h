@@ -8,12 +8,13 @@
 struct df_config {
 	int blocking;
 	int split_share, shrink_share;
-	int min_ctas, max_ctas; /* max_ctas 0: no limit */
+	int min_ctas, max_ctas; /* max_ctas 0 means no limit */
 	char name[64], net[64]; /* commName, netName */
-	ncclConfig_t raw;	/* the caller's, without its strings; size 0: none */
+	/* the caller's configuration, without its strings; size is 0 if there is none */
+	ncclConfig_t raw;
 };
 
-/* The defaults, overridden by the environment. */
+/* Fills in the defaults, overridden by the environment. */
 void df_config_default(struct df_config *out);
 
 /*
@@ -28,7 +29,10 @@ ncclResult_t df_config_parse(const void *config, struct df_config *out);
  */
 void df_config_for_lane(const struct df_config *c, int most_ctas, ncclConfig_t *out);
 
-/* The name in a caller's configuration, which may be NULL; "" if there is none. */
+/*
+ * Returns the name in a caller's configuration, which may be NULL. Returns "" if there is no
+ * name.
+ */
 const char *df_config_name(const void *config);
 
 #endif

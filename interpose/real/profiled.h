@@ -11,7 +11,7 @@
 #define DF_PROFILED_RING    "dfshim_profiled_ring"
 #define DF_PROFILED_VERSION 1
 
-/* From now on, this thread passes this operation to NCCL. op 0: no longer. */
+/* Call before this thread passes operation `op` to NCCL. Call with op 0 afterwards. */
 void df_profiled_issue(uint32_t comm, int rank, uint64_t op);
 
 struct df_profiled_ring {

@@ -27,7 +27,7 @@ int df_on_hostcuda(void)
 
 	if (!k) {
 		*(void **)&table = df_dlsym(RTLD_DEFAULT, "df_hostcuda");
-		/* reads the environment and warns, so this library need not */
+		/* table() reads the environment and warns, so this library need not */
 		if (table)
 			(void)table();
 		k = table ? 2 : 1;

@@ -19,13 +19,14 @@
 #include "runtime/base/time.h"
 #include "runtime/dfshim.h"
 
-#define LOOK_NS (20 * DF_NS_PER_MS) /* between two checks whether the other ranks are alive */
+#define LOOK_NS (20 * DF_NS_PER_MS) /* interval of the checks whether the other ranks are alive */
 #define OLDEST	21900		    /* 2.19.0 */
-#define GROUPS	22200 /* 2.22.0: from here on an abort in a group frees when it ends */
+/* 2.22.0: from here on an abort in a group frees the communicator when the group ends */
+#define GROUPS 22200
 
 /* A rank's message to the others. Rank 0's has the id. */
 struct row {
-	int32_t version; /* 0: it has no id */
+	int32_t version; /* 0 if the rank has no id */
 	ncclUniqueId id;
 };
 
@@ -78,7 +79,7 @@ static int exchange(struct df_comm *comm, struct row *mine, ncclUniqueId *id)
  */
 static struct {
 	struct df_mutex lock;
-	int is_set; /* it was set while a communicator was made */
+	int is_set; /* whether it was set while a communicator was made */
 } eager = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "environment of NCCL")};
 
 static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id, int rank,
@@ -124,8 +125,9 @@ static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id
 }
 
 /*
- * When NCCL sets up a communicator it waits for all ranks, even for one that has died meanwhile. So
- * this happens in a thread of its own, which is abandoned if the communicator cannot be made.
+ * State of a set-up. NCCL's set-up of a communicator waits for all ranks, even for one that has
+ * died meanwhile. So it happens in a thread of its own, which is abandoned if the communicator
+ * cannot be made.
  */
 struct setup {
 	int device, nranks, rank;
@@ -146,7 +148,7 @@ static void *set_up(void *arg)
 	df_record_inside++;
 	df_backend->set_device(s->device);
 	s->res = make_connected(&s->made, s->nranks, s->id, s->rank, &s->config);
-	/* ACQ_REL pairs with is_over(): the result is stored before. */
+	/* ACQ_REL pairs with is_over(): without it the waiting thread could miss the result. */
 	if (__atomic_exchange_n(&s->state, OVER, __ATOMIC_ACQ_REL) != LEFT) {
 		/*
 		 * The waiting thread may have freed *s. Then this wakes no thread, or one that
@@ -164,13 +166,13 @@ static void *set_up(void *arg)
 
 static int is_over(const struct setup *s)
 {
-	/* ACQUIRE pairs with set_up(). */
+	/* ACQUIRE pairs with the exchange in set_up(), which says why. */
 	return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) == OVER;
 }
 
 /*
- * Waits for the set-up. Returns 0 when it is over. Returns -errno if a rank has failed: then the
- * other thread frees *s.
+ * Waits for the set-up. Returns 0 when it is over, or -errno if a rank has failed. In the second
+ * case the other thread frees *s.
  */
 static int wait_for(struct df_comm *comm, struct setup *s)
 {
@@ -180,7 +182,10 @@ static int wait_for(struct df_comm *comm, struct setup *s)
 		(void)df_futex_wait(&s->state, UNDER_WAY, LOOK_NS, 0);
 		why = df_comm_stopped(comm);
 	}
-	/* ACQ_REL pairs with set_up(), which frees it or has stored the result. */
+	/*
+	 * ACQ_REL pairs with the exchange in set_up(): either that thread frees *s, or its result
+	 * is visible here.
+	 */
 	if (why && __atomic_exchange_n(&s->state, LEFT, __ATOMIC_ACQ_REL) == OVER)
 		return 0;
 	return why;
@@ -210,8 +215,8 @@ static int make(struct df_comm *comm, const void *given, int ctas, void **real)
 	s->rank = rank;
 	s->id = id;
 	/*
-	 * If no thread can be started, this one does the set-up, because the other ranks wait for
-	 * it.
+	 * If no thread can be started, this thread does the set-up itself, because the other ranks
+	 * wait for it.
 	 */
 	if (df_thread_start("dfshim-set-up", 0, set_up, s))
 		(void)set_up(s);
@@ -232,7 +237,10 @@ static int make(struct df_comm *comm, const void *given, int ctas, void **real)
 	return ret;
 }
 
-/* Returns the operator for the call. *own: whether it was made for this call. */
+/*
+ * Stores the operator for the call in *out. *own says whether it was made for this call. Returns
+ * NCCL's result.
+ */
 static ncclResult_t redop_of(const struct df_op *op, ncclComm_t real, ncclRedOp_t *out, int *own)
 {
 	static const ncclRedOp_t plain[] = {[DF_SUM] = ncclSum,
@@ -270,7 +278,7 @@ static ncclResult_t reduces(const struct df_op *o, ncclComm_t real, cudaStream_t
 		res = r->ncclReduce(o->send, o->recv, o->count, type, redop, o->root, real, s);
 	else
 		res = r->ncclReduceScatter(o->send, o->recv, o->count, type, redop, real, s);
-	/* The call has copied all that it needs of the operator. */
+	/* The call has copied everything that it needs of the operator. */
 	if (own)
 		(void)r->ncclRedOpDestroy(redop, real);
 	return res;
@@ -363,9 +371,10 @@ static int error(void *real)
 }
 
 /*
- * ncclCommAbort() frees the communicator, even if another thread is in a call on it. In a group it
- * only makes such calls return, and the end of the group frees it. An older NCCL does not do that
- * in a group, so there the calls must have returned before.
+ * Aborts the real library's communicator. ncclCommAbort() frees the communicator, even if another
+ * thread is in a call on it. In a group it only makes such calls return, and the end of the group
+ * frees the communicator. An older NCCL does not do that in a group, so with it the calls must have
+ * returned before.
  */
 static void abort_real(void *real, void (*wait)(void *arg), void *arg)
 {

@@ -1,9 +1,9 @@
 /*
- * Records what NCCL executes: in mode trace everything, otherwise the communicators that were
- * handed to it. This file records operations as they are issued, and groups. traced_comm.c records
- * communicators. In mode trace the runtime also observes the start and end of operations
- * (runtime/record/record.c). For a group this happens when the group ends, because NCCL puts its
- * operations on their streams then.
+ * Records the operations that NCCL executes: in mode trace all of them, otherwise those of
+ * communicators that were handed to it. This file records operations as they are issued, and
+ * groups. traced_comm.c records communicators. In mode trace the runtime also observes the start
+ * and end of operations (runtime/record/record.c). For a group this happens when the group ends,
+ * because NCCL puts its operations on their streams then.
  *
  * NCCL calls some of its own functions by their exported names. Those calls pass through here too
  * and are not recorded: df_record_inside counts the depth.
@@ -24,7 +24,7 @@
 /* The data of a thread's open NCCL group. */
 struct batch {
 	int depth;
-	uint64_t serial; /* serial of the group */
+	uint64_t serial; /* serial of the group's record */
 	struct df_record_op *ops;
 	size_t nr_ops, cap_ops;
 	struct made *made;
@@ -34,7 +34,7 @@ struct batch {
 
 static __thread struct batch batch __attribute__((tls_model("initial-exec")));
 
-/* The call of NCCL that puts these operations on their streams has returned. */
+/* Call when the call of NCCL that puts these operations on their streams has returned. */
 static void called(struct df_record_op *ops, size_t nr, ncclResult_t res)
 {
 	size_t i, left = 0;
@@ -69,9 +69,9 @@ void df_traced_group_start(void)
 }
 
 /*
- * Records what the group waits for at its end, as a nested call: the other ranks of the
- * communicators that it makes (the first of these stands for all), or of those whose first
- * operation it has.
+ * Records the wait at the end of a group as a nested call. The group waits for the other ranks of
+ * the communicators that it makes, which the first of these represents, or else of those whose
+ * first operation it contains.
  */
 static struct behind enter_inner(uint32_t site)
 {
@@ -117,7 +117,7 @@ static void made_by_group(struct behind inner, ncclResult_t res)
 	}
 	if (res != ncclInProgress)
 		return;
-	/* All become ready together, so the first one stands for all. */
+	/* All of them become ready together, so the first one represents the others. */
 	m = b->made;
 	t = m->parent ? m->parent : df_traced_slot(*m->comm, 0);
 	if (t)
@@ -127,8 +127,8 @@ static void made_by_group(struct behind inner, ncclResult_t res)
 }
 
 /*
- * RELAXED: it means only that NCCL has returned from the first collective; several threads may set
- * it.
+ * Notes that NCCL has returned from the communicator's first collective. RELAXED: it means only
+ * that; several threads may set it.
  */
 static void has_first(struct traced *t)
 {
@@ -235,7 +235,7 @@ static int later(const struct df_record_op *op)
 
 /*
  * Whether the call connects all ranks of the communicator, as its first collective does. Several
- * threads may find that it does. A message connects two ranks only, and NCCL executes AlltoAll,
+ * threads may get this answer. A message connects two ranks only, and NCCL executes AlltoAll,
  * Gather and Scatter as messages.
  */
 static int connects(const struct df_traced_call *c, struct traced *t)
@@ -249,7 +249,7 @@ static int connects(const struct df_traced_call *c, struct traced *t)
 
 /*
  * Records that the thread will issue an operation after it has connected ranks. Returns 0 if the
- * operation must be recorded like the others.
+ * operation must be recorded in the usual way.
  */
 static int intend(struct df_traced_op *o, const struct df_traced_call *c, struct traced *t,
 		  uint32_t site)

@@ -1,5 +1,5 @@
 /*
- * Calls of NCCL that the real library executes, recorded (mode trace): groups and operations
+ * Records calls of NCCL that the real library executes (mode trace): groups and operations
  * (traced.c), communicators (traced_comm.c).
  */
 #ifndef DF_INTERPOSE_REAL_TRACED_H
@@ -11,7 +11,7 @@ struct df_record_nccl;
 
 void df_traced_begin(struct df_traced_op *o, const struct df_traced_call *c, ncclComm_t comm,
 		     const void *pc);
-/* Returns the result to report to the application. */
+/* Ends the record of a call. Returns the result to report to the application. */
 ncclResult_t df_traced_end(struct df_traced_op *o, ncclResult_t result);
 
 /*
@@ -20,38 +20,38 @@ ncclResult_t df_traced_end(struct df_traced_op *o, ncclResult_t result);
  */
 void df_traced_group_start(void);
 ncclResult_t df_traced_group_end(uint32_t site);
-/* The real library's group ended without running (ncclGroupSimulateEnd). */
+/* Call when the real library's group ended without running (ncclGroupSimulateEnd). */
 void df_traced_group_dropped(void);
 /*
- * NCCL has reported this asynchronous state of the communicator. Returns the state to report to the
- * application.
+ * Call when NCCL has reported this asynchronous state of the communicator. Returns the state to
+ * report to the application.
  */
 ncclResult_t df_traced_settled(ncclComm_t comm, ncclResult_t state);
 
 /*
- * A call that can block begins; df_traced_leave() takes its result. With comm NULL, `object`
- * identifies what the call is about.
+ * Call when a call that can block begins; df_traced_leave() takes its result. If `comm` is NULL,
+ * `object` identifies the object of the call. Returns the serial of the call.
  */
 uint64_t df_traced_enter(enum df_call call, ncclComm_t comm, uint64_t object, uint64_t detail,
 			 uint32_t site);
 void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
 
 /*
- * The real library's ncclGetUniqueId. In mode trace the id carries our rendezvous too, by which the
- * processes of the job find each other.
+ * Calls the real library's ncclGetUniqueId. In mode trace the id also carries our rendezvous, by
+ * which the processes of the job find each other.
  */
 ncclResult_t df_traced_id(ncclUniqueId *id);
-/* This rank is about to create a communicator by these ids. */
+/* Call when this rank is about to create a communicator with these ids. */
 void df_traced_join(int nr_ids, const ncclUniqueId *ids, int nranks, int rank);
 
 /*
- * Call before a communicator is created. rank -1: for all its ranks. Ends with df_traced_leave(),
- * or with df_traced_made(), which also adds the communicator if it was created.
+ * Call before a communicator is created. `rank` -1 means all its ranks. Follow with
+ * df_traced_leave(), or with df_traced_made(), which also adds the communicator if it was created.
  */
 uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc);
 void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const char *name,
 		    uint64_t serial, ncclResult_t result);
-/* Adds a communicator of the real library. With nranks 0, NCCL is asked for its size and rank. */
+/* Adds a communicator of the real library. If `nranks` is 0, asks NCCL for its size and rank. */
 void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent,
 			const char *name);
 /*
@@ -68,8 +68,8 @@ void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, ui
 		       const char *name, uint64_t serial, ncclResult_t result);
 
 /*
- * Returns the hash of a new child of `comm`: the same on all ranks that create the same children in
- * the same order.
+ * Returns the hash of a new child of `comm`. It is equal on all ranks that create the same children
+ * in the same order.
  */
 uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt);
 /* The functions of the real library that the thread of mode trace calls. */

@@ -28,7 +28,7 @@
 static struct df_mutex table_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "traced communicators");
 static struct df_mutex deferred_lock = DF_MUTEX_INIT(DF_RANK_COMM_TABLE, "deferred operations");
 static struct traced *table;
-/* communicators with deferred operations or children, and calls that NCCL continues */
+/* number of communicators with deferred operations or children, and of calls that NCCL continues */
 static unsigned nr_deferring;
 static uint64_t nr_local;
 
@@ -288,7 +288,7 @@ void df_traced_ended(ncclComm_t comm, enum df_call call, uint64_t serial, ncclRe
 /* ---- ending what is stuck ------------------------------------------------------------------ */
 
 /*
- * Records that dfshim ends the communicator because it is stuck. Done before any of its operations
+ * Records that dfshim ends the communicator because it is stuck. Call before any of its operations
  * ends, so that the checker judges the trace as it was then.
  */
 static void stopped(ncclComm_t comm)
@@ -326,7 +326,7 @@ static unsigned claim_all(void)
 
 /*
  * Revokes all communicators in one group, so that NCCL signals all their kernels to end before it
- * waits for any: a kernel may be queued behind one of another communicator. NCCL then reports
+ * waits for any: a kernel may be queued after one of another communicator. NCCL then reports
  * success for a revoked communicator, so df_traced_result() replaces its results.
  */
 static int revoke_all(const char *verdict)
@@ -363,8 +363,8 @@ static int revoke_all(const char *verdict)
 }
 
 /*
- * Called before the application destroys or aborts a communicator. Returns once dfshim neither
- * revokes it now nor will do so later.
+ * Call before the application destroys or aborts a communicator. Returns once dfshim neither
+ * revokes it nor will do so later.
  */
 static void leave_to_application(struct traced *t)
 {
@@ -498,7 +498,7 @@ uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, c
 		df_traced_enter(DF_CALL_COMM_INIT, NULL, hash, (uint64_t)nranks, df_trace_site(pc));
 	int i;
 
-	/* rank -1: all ranks at once. */
+	/* -1 means all ranks */
 	for (i = rank < 0 ? 0 : rank; serial && i < (rank < 0 ? nranks : rank + 1); i++)
 		df_traced_note_init(serial, hash, nranks, i);
 	(void)comm;
