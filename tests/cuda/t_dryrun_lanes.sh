@@ -119,6 +119,13 @@ lanes 64 RUDE_CASE=busy rude --procs 3
 ${CC:-gcc} -shared -fPIC -o "$T/proxy.so" "$SRC/tests/cuda/proxy.c" -ldl || fail "the library with a proxy"
 PRE=$T/proxy.so lanes 64 CYCLE_COLLS=8 CYCLE_ROUNDS=1 cycle --ranks 2
 unset FAKE_CUDA_LIMITS
+# A graph that NCCL launches in its call is NCCL's: it waits for no operation, and is not recorded as the job's.
+${CC:-gcc} -shared -fPIC -o "$T/own.so" "$SRC/tests/cuda/own_graph.c" -ldl || fail "the library with a graph"
+mkdir "$T/own"
+PRE=$T/own.so lanes 64 DFSHIM_TRACE="$T/own" disorder --ranks 2 --colls 2 --comms 2 --iters 3 --sync --seed 5
+"$B/dfshim" show --tail 100000 "$T/own" >"$T/shown" || fail "the trace of a job whose NCCL launches graphs: $(cat "$T/shown")"
+grep -qE ' op +dev ' "$T/shown" || fail "no operation is shown: $(head -50 "$T/shown")"
+grep -E ' graph_launch | work .*\[kind +0x([0-9a-f]*000)?4\]' "$T/shown" && fail "the graphs of NCCL are recorded"
 # Lanes cannot prevent a deadlock through a cooperative kernel as large as the device: dfshim warns.
 # A smaller kernel has room.
 cooperative() { # BLOCKS

@@ -97,6 +97,39 @@ printf '%s\n' "ranks 3" "comm X 0 1 2" "comm D 1 2" "comm E 1 2" "0: recv X 1 s 
 DFSHIM_HOST_SMS=32 host -- "$B/tests/deadlock/interpreter/script" --timeout $((80 * SLOW)) "$T/script" >"$T/out" 2>&1 ||
 	fail "behind another one: $(cat "$T/out")"
 
+# While a lane has what others wait for, its thread looks at it more often than each millisecond.
+printf '%s\n' "ranks 2" "comm A 0 1" "comm B 0 1" "0: AR A s1; AR B s2; ssync s1; ssync s2" "1: hw g; AR A s1; AR B s2; ssync s1; ssync s2" \
+	"1.1: sleep $((4000 * SLOW)); hs g" >"$T/script"
+for _ in 1 2 3 4 5; do
+	DFSHIM_TIMEOUT_MS=600000 DFSHIM_HOST_SMS=32 host -- "$B/tests/deadlock/interpreter/script" --timeout $((80 * SLOW)) "$T/script" >"$T/out" 2>&1 &
+	most=$(timeout $((60 * SLOW)) python3 - "$T/script" <<'PROGRAM'
+import glob, sys, time
+def looks():
+    for path in glob.glob("/proc/[0-9]*/task/*/comm"):
+        try:
+            at = path[:-4]
+            if open(path).read() == "dfshim-lanes\n" and sys.argv[1] in open(at + "cmdline").read():
+                return int(open(at + "status").read().split("\nvoluntary_ctxt_switches:")[1].split()[0])
+        except (OSError, IndexError):
+            pass
+most, since, was = 0, time.monotonic(), None
+while True:
+    n, t = looks(), time.monotonic()
+    if n is None and was is not None:
+        break
+    if n is not None and was is not None:
+        most = max(most, (n - was) / (t - since))
+    was, since = n, t
+    time.sleep(0.2)
+print(int(most))
+PROGRAM
+	)
+	wait $! || fail "a watched lane: $(cat "$T/out")"
+	[ "${most:-0}" -le 1500 ] || break
+done
+# Each millisecond makes 1,000 at most.
+[ "${most:-0}" -gt 1500 ] || fail "a watched lane is looked at $most times a second"
+
 DFSHIM_HOST_SMS=16 SURVIVOR_HOW=kill SURVIVOR_MADE=1 SURVIVOR_PROC=1 SURVIVOR_US=200000 SURVIVOR_ROUNDS=100000 host --grace "$(seconds 200)" \
 	-n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
 [ "$(grep -c 'rank [23] .* has died: its communicators end' "$T/err")" = 2 ] || fail "a death: $(cat "$T/err")"
