@@ -37,11 +37,12 @@ scripts/prereqs.sh bare >/dev/null 2>&1 || skip "no mmdebstrap here"
 
 dir=$(mktemp -d "${DIR:-/tmp}/dfshim-bare-XXXXXX")
 root=$dir/root
-# Mounts below it are in a name space of their own, which has ended by then.
+# The file systems that are mounted below $dir are in a name space of their own, which has ended by
+# then.
 trap 'rm -rf --one-file-system "$dir"' EXIT
 trap 'exit 143' TERM INT
 
-# The sources of this release, and apt's settings to reach them.
+# The sources of this release, and apt's settings that reach them.
 mapfile -t sources < <(grep -lsE "^(Suites:|deb )(.* )?$release( |\$)" /etc/apt/sources.list /etc/apt/sources.list.d/*)
 apt-config dump | grep -E '^Acquire::(http|https|Retries|Check|AllowInsecure)' >"$dir/apt.conf"
 if ! mmdebstrap --quiet --mode=root --variant=apt --include=gcc,make,libc6-dev --aptopt="$dir/apt.conf" \
@@ -51,7 +52,7 @@ if ! mmdebstrap --quiet --mode=root --variant=apt --include=gcc,make,libc6-dev -
 fi
 echo "bare: $release, $(chroot "$root" dpkg-query -f '.\n' -W | wc -l) packages"
 
-# pip's settings to reach its packages, and the certificates that apt and pip trust.
+# pip's settings that reach its packages, and the certificates that apt and pip trust.
 for f in /etc/pip.conf "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf"; do
 	[ ! -f "$f" ] || install -D -m 644 "$f" "$root/etc/pip.conf"
 done

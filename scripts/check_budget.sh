@@ -1,14 +1,17 @@
 #!/bin/sh
-# Checks the daemon's GPU code against its budget: check_budget.sh DIR "TARGETS" CUDA_BIN, called by
-# `make check-budget`. DIR holds daemon.log (the assembler's report), daemon.fatbin and
-# daemon.T.ptx. Writes DIR/budget.txt, a line per target; exits with 1 if any is over.
+# Checks the daemon's GPU code against its budget: check_budget.sh DIR "TARGETS" CUDA_BIN. `make
+# check-budget` runs it. DIR holds daemon.log (the assembler's report), daemon.fatbin and
+# daemon.T.ptx. Writes DIR/budget.txt, a line for each target. Exits with 1 if a target is over its
+# budget.
 #
 #   spills  none: a spilled register is a round trip to memory in the middle of the data path
 #   shared  at most 13,312 bytes a block
 #   regs    at most 65,536 / 512, so that blocks of 512 threads fit
-#   loads no ld.global.nc: its cache does not see writes of peers and streams while the kernel runs
+#   loads   no ld.global.nc: its cache does not see writes of peers and streams while the kernel
+#           runs
 #   early   no register is read before the assembler has zeroed it (scripts/check_early_reads.py)
-#   taking all words of a submission (dfk_slot() in kernels/hot.inl) are loaded before one is stored
+#   taking  all words of a submission (dfk_slot() in kernels/hot.inl) are loaded before one is
+#           stored
 set -eu
 
 dir=$1 targets=$2 bin=$3
@@ -66,7 +69,7 @@ for t in $targets; do
 	[ "$run" -ge $slot_words ] ||
 		complain "sm_$t: at most $run words are loaded in a row, a submission has $slot_words: they would cross the bus one after the other"
 done
-# Check the machine code itself if there is a disassembler: the toolkit's, or that of prereqs.sh.
+# Checks the machine code itself if there is a disassembler: the toolkit's, or that of prereqs.sh.
 for b in "$bin" build/cuda/bin; do
 	[ -x "$b/cuobjdump" ] && [ -x "$b/nvdisasm" ] && break
 done

@@ -26,7 +26,8 @@ function dir(path)
 	sub(/\/[^\/]*$/, "", path)
 	return path
 }
-# Parts that are linked alone; code that they share with others (runtime/base, kernels) is copied.
+# Returns the part of a file that is linked alone. Code that parts share with others (runtime/base,
+# kernels) is copied.
 function part(file)
 {
 	return match(file, /^interpose\/(hostcuda\/cupti|hostcuda|hostnccl)\//) ? substr(file, 1, RLENGTH) : ""
@@ -53,7 +54,7 @@ function fail(text)
 	print text
 	bad = 1
 }
-# Marks what is reached from `at` along calls.
+# Marks the folders that calls reach from `at`.
 function reach(start, at, i, n, w)
 {
 	n = split(calls[at], w, " ")

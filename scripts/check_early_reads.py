@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Does the assembler let a pair of registers be read before CS2R has zeroed it?
+"""Checks that no pair of registers is read before CS2R has zeroed the pair.
 
-check_early_reads.py FILE < what nvdisasm -hex -c prints of a cubin
+  check_early_reads.py FILE < output of nvdisasm -hex -c for a cubin
 
-ptxas 12.9 and 13.0 do that where NULL is to be replaced by a load that is predicated off: on an H200 a comparison five cycles after CS2R
-saw what the pair had held before (docs/gpu-results/2026-11-26.md); the least that they leave anywhere else is six. Counts the cycles from each
-CS2R to the first instruction that reads the pair, up to the next branch, by the stall counts in the instructions' control bits. FILE is what
-messages call the code. Exit 1 if one comes too early.
+ptxas 12.9 and 13.0 make such reads where a load that is predicated off would replace NULL. On an
+H200 a comparison five cycles after CS2R saw the earlier value of the pair
+(docs/gpu-results/2026-11-26.md). In all other places ptxas leaves at least six cycles. The script counts the cycles from each CS2R to the first instruction that reads
+the pair, up to the next branch, by the stall counts in the instructions' control bits. Messages
+call the code FILE. Exits with 1 if a read is too early.
 """
 import re
 import sys
@@ -17,7 +18,8 @@ STORE = re.compile(r"^(@!?U?P\w+ )?(ST|ATOM|RED)")
 
 
 def instructions(lines):
-    """(address, stall in cycles, text) of each; the control bits are in the second of its two words."""
+    """Yields (address, stall in cycles, text) of each instruction. The control bits are in the second
+    of its two words."""
     first = None
     for line in lines:
         m = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s*/\* 0x[0-9a-f]{16} \*/", line)

@@ -16,7 +16,7 @@ sources() {
 	git ls-files | grep -E "$1"
 }
 
-# Prints those files of standard input that are held.
+# Prints those files on standard input that are held.
 held() {
 	awk -v list="$({ sed -n 's/^held //p' $table; printf '%s\n' "$@"; } | tr '\n' ' ')" '
 		BEGIN { n = split(list, path, " "); for (i = 1; i <= n; i++) is[path[i]] = 1 }

@@ -13,7 +13,8 @@ cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
 
 {
-	# The names that a statement of a header declares; NAME## for those that a table makes.
+	# Prints the names that a statement of a header declares, and NAME## for names that a table
+	# makes.
 	git ls-files '*.h' | grep -E '^(interpose|kernels|runtime|trace)/' | xargs perl -e '
 		undef $/;
 		for my $file (@ARGV) {
@@ -34,7 +35,7 @@ B=${B:-build}
 	find "$B"/obj/{interpose,runtime,kernels,trace} -name '*.o' | while read -r object; do
 		[ -f "$(sed "s,^$B/obj/,,; s,o\$,c," <<<"$object")" ] && echo "$object"
 	done | xargs nm -A -P -g | sed "s,^$B/obj/,symbol ,; s,\.o: , ,"
-	# Tests, export maps, Python, assembly in strings: they use a name by its text.
+	# Tests, export maps, Python and assembly in strings use a name by its text.
 	git grep -owhE 'dfk?_[a-z0-9_]+' -- 'tests/*.c' 'tests/*.h' '*.map' '*.py' 'kernels/*.cu' | sort -u | sed 's/^/named /'
 	git grep -ohE '"[^"]*\bdfk?_[a-z0-9_]+' -- '*.c' | grep -oE '\bdfk?_[a-z0-9_]+$' | sort -u | sed 's/^/named /'
 } | awk '

@@ -1,12 +1,17 @@
 #!/bin/bash
-# PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
+# Checks PyTorch on the CPU backend: operators, jobs, examples, and PyTorch's own distributed suite.
 #
-#   scripts/check_torch.sh [--all | --core] [PART...]     PART: operators ddp fork ranks stub plan sync ci reports serving recorder jobs lanes backend cookbook input ends others suite
+#   scripts/check_torch.sh [--all | --core] [PART...]
 #
-# TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest (nccl4py and CuPy are tried, too); else they are
-# installed into build/venv, once (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS); else a part of it. --core:
-# what fits into 5 minutes (operators, ddp, fork, plan, sync, input, ends, others, some tests of the suite with 2 ranks); where PyTorch cannot be
-# installed it says so and ends with 77. A line for each check; the last line counts them.
+#   PART: operators ddp fork ranks stub plan sync ci reports serving recorder jobs lanes backend
+#   cookbook input ends others suite
+#
+# TORCH_PYTHON: a Python with a CUDA build of PyTorch, NumPy and expecttest. nccl4py and CuPy are
+# tried, too, if it has them. Without TORCH_PYTHON the packages are installed into build/venv, once
+# (some gigabytes). --all: the whole suite with 2, 3 and 4 ranks (WORLDS), else a part of it.
+# --core: only checks that fit into 5 minutes (operators, ddp, fork, plan, sync, input, ends,
+# others, some tests of the suite with 2 ranks). If PyTorch cannot be installed, --core says so and
+# ends with 77. Prints a line for each check. The last line counts them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
@@ -52,7 +57,7 @@ export PYTHONUNBUFFERED=1
 unset DFSHIM_TRACE
 
 wants() { [[ $parts == *" $1 "* ]]; }
-# check NAME STATUS COMMAND...: one line; where it fails, the end of its output.
+# check NAME STATUS COMMAND...: prints one line, and on failure the end of the output
 check() {
 	local name=$1 want=$2 rc begun=$SECONDS
 	shift 2
@@ -68,7 +73,7 @@ check() {
 	tail -25 "$T/log" | sed 's/^/     | /'
 	return 1
 }
-# says NAME PATTERN: the last check's output has it.
+# says NAME PATTERN: checks that the output of the last check has the pattern
 says() {
 	if grep -qE "$2" "$T/log"; then
 		passed=$((passed + 1))
@@ -153,12 +158,14 @@ if wants plan; then
 	done
 fi
 if wants sync; then
-	# Groups used for the first time, a thread of autograd that sleeps, two nodes; then what hangs by right.
+	# The groups are new, a thread of autograd sleeps, or there are two nodes. Then follow the
+	# cases that must hang.
 	for form in "" --cold --backward "--cold --backward"; do
 		# shellcheck disable=SC2086 # words
 		LIMIT=300 run "sync: opposite orders${form:+, $form}" 0 --host=2 -n 2 --timeout 60 -- "$py" tests/torch/sync.py $form
 	done
-	# Autograd's threads keep no cycle from being proved: without the bound for what is only likely.
+	# Threads of autograd do not prevent the proof of a cycle. DFSHIM_RELEASE_MS=0 switches off
+	# releases of cycles that are only likely.
 	for form in --backward "--cold --backward"; do
 		# shellcheck disable=SC2086 # words
 		LIMIT=300 check "sync: proved, $form" 0 env DFSHIM_RELEASE_MS=0 "$B/dfshim" run --host=2 -n 2 --timeout 60 -- \
@@ -178,8 +185,8 @@ if wants sync; then
 fi
 if wants ci; then
 	check "ci: right" 0 "$B/dfshim" ci -n 2 -- "$py" tests/torch/ddp.py
-	# Right programs stay right: all of them with --all, else those that have been reported by
-	# mistake, shortly.
+	# Right programs must stay right: all of them with --all, else in short runs those that
+	# dfshim once reported by mistake.
 	steps=60 few="."
 	[ ${#part[@]} = 0 ] || steps=25 few="^(ddp_eval|ddp_accumulate|fsdp2) "
 	while read -r case ranks; do
@@ -204,7 +211,8 @@ if wants ci; then
 	says "its line" 'groups.py:[0-9]+'
 fi
 if wants reports; then
-	# A case that hangs ends with its word's status; the word is in the first line of the report, or what SLOW stands for.
+	# A case that hangs ends with the status of its word. The first line of the report has the
+	# word, or the text that stands for SLOW.
 	while IFS='|' read -r case ranks nccl ours; do
 		for rules in nccl dfshim; do
 			word=$([ $rules = nccl ] && echo "$nccl" || echo "$ours") status=""
@@ -253,7 +261,7 @@ if wants jobs; then
 	done
 fi
 if wants lanes; then
-	# NCCL's own kernels, which take one rank a device.
+	# NCCL's own kernels take one rank for each device.
 	for form in "" "--cold --backward"; do
 		# shellcheck disable=SC2086 # words
 		LIMIT=300 run "lanes: opposite orders${form:+, $form}" 0 --host=2 --executor nccl -n 2 --timeout 60 -- "$py" tests/torch/sync.py $form
@@ -269,7 +277,7 @@ if wants lanes; then
 	done
 fi
 if wants backend; then
-	# The tests' runtime has CUDA 13's form.
+	# The runtime of the tests has the form of CUDA 13.
 	if [ -e "$B/tests/cuda/runtime/libcudart.so.13" ] && "$py" -c 'import torch, sys; sys.exit(torch.version.cuda[:3] != "13.")'; then
 		few=(CASES="ddp graphs groups")
 		[ ${#part[@]} -gt 0 ] || few=()
@@ -282,7 +290,7 @@ if wants backend; then
 fi
 if wants cookbook; then
 	LIMIT=1800 check "cookbook: the programs, and what the page says of them" 0 env B="$B" TORCH_PYTHON="$py" scripts/cookbook.sh --check
-	# A page that says otherwise of a program, and one that shows another program.
+	# One page has another verdict for a program, and one page shows another program.
 	sed -e 's/^MISMATCH: /ORDER: /' -e 's/^    time.sleep(1000)$/    time.sleep(1)/' docs/cookbook.md >"$T/page.md"
 	for name in mismatch unused; do
 		check "cookbook: $name differs" 1 env B="$B" TORCH_PYTHON="$py" PAGE="$T/page.md" scripts/cookbook.sh --check $name
@@ -355,8 +363,9 @@ if wants others; then
 fi
 if wants suite; then
 	for world in $worlds; do
-		# PyTorch's tests of the profiler expect the names that only its stock process group gives to its work. A suite that is cut
-		# leaves its folder behind: in ours.
+		# The tests of PyTorch's profiler expect names that only its stock process group
+		# gives to its work. A suite that is stopped leaves its folder behind, so the folder
+		# is in ours.
 		TMPDIR=$T TORCH_DIST_USE_NCCL2=0 PYTORCH_PRINT_REPRO_ON_FAILURE=0 "$B/dfshim" run --host=$world -- "$py" tests/torch/suite.py \
 			--world $world --known docs/pytorch-suite.txt "${part[@]}" 2>"$T/err" | tee "$T/log"
 		read -r p f s <<<"$(sed -nE 's/^[0-9]+ ranks: ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' "$T/log")"

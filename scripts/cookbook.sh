@@ -1,13 +1,13 @@
 #!/bin/bash
 # Runs the programs of docs/cookbook.md by NCCL's rules on the CPU until they hang, and writes
-# dfshim's report into the page; also the report of programs that dfshim executes to the end, or
-# reports differently.
+# dfshim's report into the page. Also writes the result of those programs that dfshim executes to
+# the end, or reports differently.
 #
 #   TORCH_PYTHON=/path/python scripts/cookbook.sh [--check] [NAME...]
 #
-# --check: writes nothing. Checks that the page shows the program that runs, and that verdict,
-# advice and lines of the program are still reported. TORCH_PYTHON: a Python with a CUDA build of
-# PyTorch. PAGE: another page than docs/cookbook.md. Exits with 77 without PyTorch.
+# --check: writes nothing. Checks that the page shows the program that runs, and that the verdict,
+# the advice and the lines of the program are still reported. TORCH_PYTHON: a Python with a CUDA
+# build of PyTorch. PAGE: another page than docs/cookbook.md. Exits with 77 without PyTorch.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build} page=${PAGE:-docs/cookbook.md} check=""
@@ -24,7 +24,7 @@ for name; do
 		exit 2
 	}
 done
-# The ranks share an output: each line is to be one write.
+# The ranks share an output, so each line must be one write.
 unset PYTHONUNBUFFERED
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -39,8 +39,8 @@ outcome() { # LOG TRACES
 		"$B/dfshim" check "$2" | shorten - | grep -E '^([A-Z_]+|Fix): '
 	fi
 }
-# Keeps the sentence, where the orders part, the advice, and the place in the program. Times differ
-# from run to run.
+# Keeps the sentence, the place where the orders part, the advice, and the place in the program.
+# Replaces times, which differ from run to run.
 shorten() {
 	awk 'NR == 1 || /^Fix: /; /^First divergence|^Python stacks/ { on = 1 } /^$/ { on = 0 } on && !/^Fix: /' "$1" |
 		sed -E 's/[0-9]+\.[0-9] s\b/5.0 s/g; s/\(pid [0-9]+( on [^,)]*)?/(pid 4242/; s/0x[0-9a-f]{6,}/0x.../g'

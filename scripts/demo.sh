@@ -50,7 +50,7 @@ env -u DFSHIM_TRACE DFSHIM_STATS="$out/stats" timeout -k 5 300 "$B/dfshim" run $
 ours_rc=$?
 cut -c1-160 "$out/ours.err" | grep -v 'no GPU here' | head -20 | sed 's/^/      /'
 value() { sed -n "s/.*\"$1\": *\"\{0,1\}\([^,\"}]*\).*/\1/p" "$2" 2>/dev/null | tail -1; }
-sum() { # of a counter over all processes and ranks
+sum() { # COUNTER: adds it up over all processes and ranks
 	if command -v jq >/dev/null; then
 		jq -s "[.[] | .$1 // 0] | add" "$out/stats" 2>/dev/null
 	else
@@ -60,7 +60,7 @@ sum() { # of a counter over all processes and ranks
 
 case $nccl_rc in
 0) nccl_word="finished" ;;
-1[0-3]) nccl_word="DEADLOCK" ;; # the verdict's: ORDER, RESOURCE, SYNC, DATA
+1[0-3]) nccl_word="DEADLOCK" ;; # the verdict's status: ORDER, RESOURCE, SYNC, DATA
 *) nccl_word="status $nccl_rc" ;;
 esac
 [ $ours_rc = 0 ] && ours_word="finished" || ours_word="FAILED ($ours_rc)"
@@ -74,7 +74,7 @@ EOT
 row() { printf '      %-18s  %-23s  %s\n' "$1" "$2" "$3"; }
 row "the job" "$nccl_word" "$ours_word"
 row "verdict" "${verdict:--}" "-"
-# A job that was stopped for a hang prints nothing of its own.
+# A job that was stopped for a hang prints no results.
 finished=$(value "done" "$out/nccl.json")
 row "collectives done" "${finished:--}" "$(value "done" "$out/ours.json") of $total, ${wrong:-?} wrong values"
 row "time" "stopped at $wait s" "${seconds:-?} s"

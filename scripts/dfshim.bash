@@ -1,13 +1,14 @@
-# bash completion for dfshim: subcommands, options and their words from the program's own tables.
+# Completes commands of dfshim in bash: subcommands, options and their words, which the program's
+# own tables hold.
 _dfshim() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} program=${COMP_WORDS[0]} options words
 	if [ "$COMP_CWORD" = 1 ]; then
 		mapfile -t COMPREPLY < <(compgen -W "$("$program" --list 2>/dev/null) --help --usage --version" -- "$cur")
 		return
 	fi
-	# "--name=ARGUMENT<tab>help" a line.
+	# A line of the list is "--name=ARGUMENT<tab>help".
 	options=$("$program" "${COMP_WORDS[1]}" --list 2>/dev/null | sed -nE 's/\t.*//p')
-	# bash takes "--rules=n" for three words.
+	# bash splits "--rules=n" into three words.
 	[ "$cur" = = ] && cur=
 	[ "$prev" = = ] && prev=${COMP_WORDS[COMP_CWORD - 2]}
 	words=$(sed -nE "s/^$prev[= ]([a-z|]+)$/\1/p" <<<"$options" | tr '|' ' ')

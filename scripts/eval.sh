@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs the whole evaluation of the checker and writes its tables into docs/evaluation.md, between
-# the markers. SEED: selects other jobs (default 1). JOBS: parallel jobs (10). TRUTH=: no further
-# executions of jobs that hang.
+# the markers. SEED: selects other jobs (default 1). JOBS: parallel jobs (10). An empty TRUTH=
+# leaves out the further executions of jobs that hang.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export B=${B:-$PWD/build}

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Measures how soon mode trace names a hang on simulated ranks (tests/bench/b_live.c), and writes the table into
-# docs/evaluation.md, between its markers. RANKS, KINDS, RUNS, RUNS_MANY (for 1,024 ranks) select less; LOG names a file that
-# keeps the runs, so that a later call adds to the table.
+# Measures how soon mode trace names a hang on simulated ranks (tests/bench/b_live.c), and writes
+# the table into docs/evaluation.md, between its markers. RANKS, KINDS, RUNS and RUNS_MANY (for
+# 1,024 ranks) select fewer runs. LOG names a file that keeps the runs, so that a later call adds to
+# the table.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
@@ -13,7 +14,7 @@ for kind in ${KINDS:-mismatch cycle dead missing}; do
 	for ranks in ${RANKS:-16 64 256 1024}; do
 		runs=${RUNS:-5}
 		[ "$ranks" -lt 1024 ] || runs=${RUNS_MANY:-3}
-		# These wait for the time-out.
+		# Runs of the kind "missing" wait for the time-out.
 		[ "$kind" != missing ] || runs=$(((runs + 1) / 3))
 		"$B/tests/bench/b_live" "$runs" "$kind" "$ranks" | tee -a "$log" || exit 1
 	done
@@ -31,7 +32,8 @@ done
 	function flush() {
 		if (!runs) return
 		sort(seen, runs)
-		# Counted by hundredths of a second, because there are thousands.
+		# The times are counted by hundredths of a second, because there are thousands of
+		# them.
 		n = 0
 		for (i = 0; i <= top; i++) for (k = 0; k < cause[i]; k++) all[++n] = i / 100
 		printf "| %s | %s | %d | %.1f s | %.1f s | %.1f s | %.1f s | %.1f s | %.1f s |\n", kind, ranks, runs,

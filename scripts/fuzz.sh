@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs every fuzz target (tests/fuzz/f_*.c) for SECONDS_EACH seconds with libFuzzer,
-# AddressSanitizer and UBSan. Seeds: tests/fuzz/seeds/<target>/. Findings:
-# build/fuzz/found/<target>/. INPUT_SECONDS: time limit of an input (60), so large that on a busy
-# machine, too, only an endless input exceeds it.
+# AddressSanitizer and UBSan. Seeds are in tests/fuzz/seeds/<target>/. Findings go to
+# build/fuzz/found/<target>/. INPUT_SECONDS: the time limit of an input (60). The limit is so large
+# that only an endless input exceeds it, even on a busy machine.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 seconds=${SECONDS_EACH:-60}

@@ -2,18 +2,15 @@
 # Prints contents of the function tables (interpose/nccl/nccl_api.def, interpose/cuda/cuda_api.def),
 # and functions that the first one lacks.
 #
-#   scripts/gen_api.sh names              all names, one a line
-#   scripts/gen_api.sh kinds              name and kind
-#   scripts/gen_api.sh rows the driver's functions: symbol, base, since, per thread, class and
-#   object, by tabs
-#   scripts/gen_api.sh declared [INCLUDE] declarations of cuda.h there: symbol and parameters, by a
-#   tab
-#   scripts/gen_api.sh calls [INCLUDE]    cuda_calls.def: see interpose/cuda/cuda_api.def
-#   scripts/gen_api.sh codes [INCLUDE] cuda_codes.def: the result codes of CUDA's driver and runtime
-#   scripts/gen_api.sh driver [INCLUDE]   functions of the CUDA driver that have a wrapper
-#   scripts/gen_api.sh header [INCLUDE] names that nccl.h and nccl_device/*.h there declare for the
-#   host
-#   scripts/gen_api.sh missing [INCLUDE]  rows to add for a newer NCCL: its declarations
+#   scripts/gen_api.sh names               all names, one a line
+#   scripts/gen_api.sh kinds               name and kind
+#   scripts/gen_api.sh rows                symbol, base, since, per thread, class and object
+#   scripts/gen_api.sh declared [INCLUDE]  declarations of cuda.h there: symbol and parameters
+#   scripts/gen_api.sh calls [INCLUDE]     cuda_calls.def: see interpose/cuda/cuda_api.def
+#   scripts/gen_api.sh codes [INCLUDE]     cuda_codes.def: result codes of CUDA's driver and runtime
+#   scripts/gen_api.sh driver [INCLUDE]    functions of the CUDA driver that have a wrapper
+#   scripts/gen_api.sh header [INCLUDE]    names of the host in nccl.h and nccl_device/*.h there
+#   scripts/gen_api.sh missing [INCLUDE]   rows to add for a newer NCCL: its declarations
 set -eu
 src=$(cd "$(dirname "$0")/.." && pwd)
 def=$src/interpose/nccl/nccl_api.def
@@ -22,8 +19,8 @@ include=${2:-$("$src/scripts/cuda_home.sh")/include}
 names() {
 	sed -n 's/^NCCL_FN([0-9]*, [A-Z_]*, [^(]*, \(nccl[A-Za-z0-9]*\), (.*/\1/p' "$def"
 }
-# Joins declarations to one line each: nccl.h's own, and the extern "C" host functions of the device
-# API.
+# Joins declarations to one line each: those of nccl.h, and the extern "C" host functions of the
+# device API.
 declarations() {
 	{
 		tr '\n' ' ' <"$include/nccl.h" | sed 's/;/;\n/g' |
@@ -39,7 +36,8 @@ of() {
 	sed -E 's/^.*[ *](nccl[A-Za-z0-9]+) ?\(.*/\1/'
 }
 
-# The symbol's form for the per-thread default stream is a row of its own.
+# Prints fields between tabs. The symbol's form for the per-thread default stream is a row of its
+# own.
 rows() {
 	awk -v OFS='\t' '/^DF_CU(_NONE)?\(/ {
 		none = /^DF_CU_NONE/
@@ -54,7 +52,8 @@ rows() {
 			print field[1] "_" form[1], base, form[2], 1, what
 	}' "$src/interpose/cuda/cuda_api.def"
 }
-# With this macro the header declares every symbol under its own name, old and per-thread forms too.
+# Prints a symbol, a tab and its parameters. With this macro the header declares every symbol under
+# its own name, old and per-thread forms too.
 declared() {
 	${CC:-gcc} -E -P -D__CUDA_API_VERSION_INTERNAL "$include/cuda.h" | tr '\n\t' '  ' | tr ';' '\n' |
 		sed -nE 's/.*\bCUresult +(cu[A-Z][A-Za-z0-9_]*) *(\(.*\)) *$/\1\t\2/p' | sort -u

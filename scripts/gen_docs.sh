@@ -76,7 +76,7 @@ for page in docs/man/dfshim-*.1; do
 		next
 	}
 	NR == 1 { print ".Bl -tag -width Ds" }
-	/^-(h|-help|-usage)\t/ { next } # of all: dfshim(1)
+	/^-(h|-help|-usage)\t/ { next } # of all subcommands: dfshim(1) has them
 	$2 != help_raw { item() }
 	{
 		help = help_raw = $2

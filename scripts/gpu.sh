@@ -1,7 +1,7 @@
 #!/bin/bash
-# `make check-gpu`, `make bench-gpu`, `make gpu-bundle`: tests that need a GPU; skips with a reason
-# if there is none. Writes one JSON file into the folder RESULTS after each test; parts that are run
-# one after the other add up. LIMIT: seconds for a test (300).
+# Runs the tests that need a GPU for `make check-gpu`, `make bench-gpu` and `make gpu-bundle`. Skips
+# with a reason if there is no GPU. Writes one JSON file into the folder RESULTS after each test.
+# Parts that are run one after the other add up. LIMIT: seconds for a test (300).
 #
 #   scripts/gpu.sh check|bench RESULTS [PATTERN]
 #   scripts/gpu.sh bundle                 # builds and copies the needed files into $B/gpu
@@ -41,7 +41,7 @@ node=${GPU_NODE:-/dev/nvidiactl}
 if [ ! -e "$node" ]; then
 	reason="no GPU: $node does not exist"
 elif [ -n "${GPU_NODE-}" ]; then
-	: # whoever names another brings the driver
+	: # a caller that names another node also provides the driver
 elif ! ldconfig -p | grep -q libcuda.so.1 && [ -z "$(find /usr -name 'libcuda.so.1' 2>/dev/null | head -1)" ]; then
 	reason="no driver: libcuda.so.1 was not found"
 fi
@@ -59,7 +59,7 @@ json.dump({"passed": 0, "failed": 0, "skipped": n, "reason": reason, "tests": []
 	exit 0
 fi
 
-# The clients link the runtime and NCCL; Python packages often have them where they are not
+# The clients link the runtime and NCCL. Python packages often contain both where neither is
 # installed.
 libs=$(python3 -c '
 import importlib.util, glob, os
@@ -120,7 +120,7 @@ with open(sys.argv[3] + ".new", "w") as f:
     json.dump({"gpus": sys.argv[2], "figures": list(figures.values())}, f, indent=1)
 os.rename(sys.argv[3] + ".new", sys.argv[3])' "$results/bench-gpu.log" "$gpus" "$file"
 	}
-	# Written with each figure, because the script may be stopped at any time.
+	# The file is written with each figure, because the script may be stopped at any time.
 	scripts/bench.sh "$pattern" gpu 2>&1 | tee -a "$results/bench-gpu.log" | while IFS= read -r line; do
 		printf '%s\n' "$line"
 		case $line in BENCH*) figures ;; esac

@@ -46,11 +46,12 @@ exports() {
 	{
 		scripts/gen_api.sh names | sed 'p;s/^/p/'
 		scripts/gen_api.sh driver
-		# Names beyond NCCL's, one by one in the export map.
+		# The export map names functions beyond NCCL's one by one.
 		sed -nE '/global:/,/local:/s/^[[:space:]]*([A-Za-z_][A-Za-z0-9_]*);.*/\1/p' interpose/load/export.map
 	} | sort -u >"$B/exports.want"
 	nm -D --defined-only "$lib" | awk '$2 ~ /[TtWVDBRi]/ {sub(/@.*/, "", $3); print $3}' | sort -u >"$B/exports.have"
-	# The linker writes a version node as an absolute symbol (A), which is none of these.
+	# The linker writes a version node as an absolute symbol (A), and the pattern above leaves
+	# those out.
 	if ! diff "$B/exports.want" "$B/exports.have"; then
 		echo "< in the tables only, > exported only"
 		ok=1
@@ -80,7 +81,7 @@ in_step() {
 		echo "CHANGELOG.md has no section for this version"
 		ok=1
 	}
-	# Figures of the code that a document repeats.
+	# The documents repeat these figures of the code.
 	figure docs/control-plane.md 'row of N bytes' \
 		"$(sed -n 's/.*sizeof(struct df_member) == \([0-9]*\),.*/\1/p' runtime/ctl/ctl.h)" || ok=1
 	figure docs/control-plane.md 'N unproved connections' "$(sed -n 's/^#define DF_LINK_STRANGERS //p' runtime/ctl/link.h)" || ok=1
@@ -101,7 +102,7 @@ in_step() {
 	return $ok
 }
 
-# Every source begins with a comment about its purpose.
+# Every source must begin with a comment about its purpose.
 openings() {
 	local f ok=0
 	while read -r f; do
@@ -113,13 +114,13 @@ openings() {
 	return $ok
 }
 
-# Comments that postpone work.
+# Finds comments that postpone work.
 words() {
 	! sources '\.(c|h|cu|inl|def|sh|awk|md|map|mk)$|Makefile' | grep -v '^scripts/lint.sh$' |
 		xargs grep -nE '\b(TODO|FIXME|XXX|HACK)\b|\bfor now\b|\bplaceholder\b|not (yet )?implemented'
 }
 
-# Another compiler's warnings, before a package's build finds them.
+# Another compiler's warnings must appear before a package's build finds them.
 clang_ok() {
 	command -v clang >/dev/null || return 0
 	make --no-print-directory syntax

@@ -1,6 +1,6 @@
 # Prints the comments of C sources as file:line: text, one line for each paragraph of a comment.
-# Comments on consecutive lines of their own are one paragraph. For scripts and makefiles: -v
-# hash=1, a comment begins with a hash.
+# Comments on consecutive lines of their own are one paragraph. With -v hash=1 it reads scripts and
+# makefiles, in which a comment begins with a hash.
 function flush()
 {
 	if (said != "")

@@ -1,6 +1,6 @@
 # Prints the table of rooms in docs/architecture.md from scripts/layers.txt: each room, its role,
-# its prefix, and the rooms that may include it: every line of rights that begins the room's path or
-# names a header in it.
+# its prefix, and the rooms that may include it. Those are found in every line of rights that begins
+# the room's path or names a header in it.
 /^#/ || NF == 0 || $1 ~ /^(library|header|system|calls)$/ { next }
 $1 == "room" {
 	rooms[++nr] = $2
@@ -14,7 +14,7 @@ $1 == "room" {
 	for (i = 2; i <= NF; i++)
 		right[rules] = right[rules] $i " "
 }
-# reach ROOM RULE: returns "whole", the only header it may include, or "".
+# reach ROOM RULE: returns "whole", the only header that the rule may include, or "".
 function reach(room, k, a, n, i, header) {
 	n = split(right[k], a, " ")
 	for (i = 1; i <= n; i++) {

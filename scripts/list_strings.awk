@@ -31,7 +31,7 @@ FNR == 1 {
 		} else if (two == "//") {
 			break
 		} else if (c == "'") {
-			# A character constant, perhaps a quote.
+			# This is a character constant, perhaps a quote.
 			i += substr(line, i + 1, 1) == "\\" ? 3 : 2
 		} else if (c == "\"") {
 			for (i++; i <= n && (c = substr(line, i, 1)) != "\""; i++) {

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Pictures of what tests/bench/b_deft.sh has recorded:
+"""Draws pictures of the runs that tests/bench/b_deft.sh has recorded:
 
-    scripts/plot_deft.py RUNS times.svg losses.svg
+  scripts/plot_deft.py RUNS times.svg losses.svg
 
-RUNS: its file of runs, one line of JSON each. The first picture has iteration times beside the planner's, the second losses along
-the way: the mean of all seeds, and the range of them. The tables of docs/scheduling.md are printed.
+RUNS: its file of runs, one line of JSON each. The first picture has iteration times beside the
+planner's. The second has the losses over the iterations: the mean of all seeds, and their range.
+The tables of docs/scheduling.md are printed.
 """
 import json
 import math
@@ -48,7 +49,7 @@ class Picture:
 
 
 def times(runs):
-    """Bars; a line across each is the planner's."""
+    """Draws bars, and across each bar a line at the planner's time."""
     nets = [net for net in NETS if any(r["net"] == net for r in runs)]
     p = Picture("Iteration times", 300 * len(nets) + 200, 300)
     most = max(r["ms"] for r in runs)

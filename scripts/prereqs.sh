@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs the packages that building and testing dfshim needs and this machine lacks. Without
-# missing packages it does nothing and needs no network.
+# Installs the packages that building and testing dfshim needs and this machine lacks. Does nothing
+# and needs no network if no package is missing.
 #
-#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare] [deb] [venv] [wheel] [arm64] (default:
-#   build check)
+#   scripts/prereqs.sh [build] [check] [lint] [bench] [bare] [deb] [venv] [wheel] [arm64]
 #
-# Uses apt. If no CUDA toolkit or no NCCL is installed, it installs headers and libraries from
-# NVIDIA's pip wheels into build/cuda: enough for everything that needs no GPU.
+# The default is `build check`. Uses apt. If no CUDA toolkit or no NCCL is installed, it installs
+# headers and libraries from NVIDIA's pip wheels into build/cuda, which suffice for everything that
+# needs no GPU.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -17,7 +17,7 @@ NCCL_VERSION=2.28.9
 
 NVVM_VERSION=13.0.88
 NVCC_VERSION=13.0.88
-DISASM_VERSION=13.5.37 # of any version, newer than nvcc
+DISASM_VERSION=13.5.37 # of any version that is newer than nvcc
 ZIG_VERSION=0.17.1
 
 [ $# -gt 0 ] || set -- build check
@@ -132,11 +132,11 @@ if ! has_header cuda_runtime_api.h || ! has_header nccl.h; then
 	ln -sf libnccl.so.2 build/cuda/lib/libnccl.so
 fi
 
-# Leaves a toolkit that was installed without nvcc as it is.
+# A toolkit that was installed without nvcc stays as it is.
 if [ -n "$want_nvcc" ] && ! find_nvcc && have g++ && [ "$(scripts/cuda_home.sh)" = "$PWD/build/cuda" ]; then
 	echo "prereqs: fetching nvcc from its wheels into build/cuda"
 	if wheels "nvidia-cuda-nvcc==$NVCC_VERSION" "nvidia-nvvm==$NVVM_VERSION"; then
-		# Python's zipfile drops modes; nvcc searches lib64.
+		# Python's zipfile drops modes. nvcc searches lib64.
 		chmod +x build/cuda/bin/* build/cuda/nvvm/bin/*
 		ln -sfn lib build/cuda/lib64
 	else
@@ -144,7 +144,7 @@ if [ -n "$want_nvcc" ] && ! find_nvcc && have g++ && [ "$(scripts/cuda_home.sh)"
 	fi
 fi
 
-# A disassembler of the daemon's machine code, for check_budget.sh.
+# check_budget.sh needs a disassembler of the daemon's machine code.
 disasm="$(scripts/cuda_home.sh)/bin/nvdisasm"
 if [ -n "$want_nvcc" ] && find_nvcc && [ ! -x "$disasm" ] && [ ! -x build/cuda/bin/nvdisasm ]; then
 	echo "prereqs: fetching nvdisasm and cuobjdump from their wheels into build/cuda"
@@ -155,13 +155,13 @@ if [ -n "$want_nvcc" ] && find_nvcc && [ ! -x "$disasm" ] && [ ! -x build/cuda/b
 	fi
 fi
 
-# The libraries of the machine that is built for.
+# A build for another machine needs the libraries of that machine.
 if [ -n "$want_root" ] && ! scripts/package/sysroot.sh "$want_root"; then
 	echo "prereqs: the libraries of $want_root could not be fetched" >&2
 	exit 1
 fi
 
-# The compiler for the wheel and the checker of its tag, in an environment of their own.
+# The compiler for the wheel and the checker of its tag have an environment of their own.
 if [ -n "$want_zig" ] && [ ! -x build/wheel/venv/bin/auditwheel ]; then
 	echo "prereqs: fetching ziglang, setuptools and auditwheel into build/wheel/venv"
 	python3 -m venv build/wheel/venv &&

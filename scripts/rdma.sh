@@ -1,15 +1,15 @@
 #!/bin/bash
 # Runs the tests that need an RDMA device in a virtual machine with Soft-RoCE, because this
-# machine's kernel has none and a container may not load modules. Called by `make check-rdma`.
+# machine's kernel has none and a container may not load modules. `make check-rdma` runs it.
 #
-#   scripts/rdma.sh [FILTER...]        tests of tests/run.sh to run there (default: rdma/)
-#   scripts/rdma.sh tests/bench/b_X.sh a benchmark
+#   scripts/rdma.sh [FILTER...]         tests of tests/run.sh to run there (default: rdma/)
+#   scripts/rdma.sh tests/bench/b_X.sh  a benchmark
 #
 # The machine has Debian's kernel, this file system (writes stay in memory), two Soft-RoCE devices
 # on the ends of a veth pair, and no other network. Packages that are not installed here are
 # unpacked into build/rdma. It uses KVM if possible, else emulation, which is about twenty times
-# slower. MINUTES: time limit (8). CPUS: processors of the machine (1). Last line: "N passed, N
-# failed, N skipped". Status 0, 1, or 77 with the reason if it cannot run here.
+# slower. MINUTES: time limit (8). CPUS: processors of the machine (1). The last line is "N passed,
+# N failed, N skipped". The status is 0, 1, or 77 with the reason if it cannot run here.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 SRC=$PWD
@@ -47,7 +47,7 @@ if [ ! -e "$dir/root/boot/vmlinuz-$version" ] || [ "$(cat "$dir/complete" 2>/dev
 	echo "${packages[*]}" >"$dir/complete"
 fi
 
-# Finds a program of a package: unpacked here, or installed.
+# find_one FILE: finds a program of a package, unpacked here or installed
 find_one() {
 	local f
 	for f in "$dir/root/$1" "/$1"; do
@@ -95,7 +95,7 @@ boot() {
 		-fsdev "local,id=here,path=/,security_model=none,readonly=on,multidevs=remap" \
 		-device virtio-9p-pci,fsdev=here,mount_tag=here </dev/null 2>&1 | tr -d '\r'
 }
-# /dev/kvm may exist and not work, for example in a virtual machine; the kernel then does not even
+# /dev/kvm may exist and not work, for example in a virtual machine. The kernel then does not even
 # report a missing /init.
 accel=tcg
 if [ -w /dev/kvm ]; then

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Inside the machine of scripts/rdma.sh, as its only process: creates the devices, runs the tests,
-# ends the machine. Arguments: the sources, the build folder, the unpacked packages, filters of
+# Runs as the only process of the machine of scripts/rdma.sh: creates the devices, runs the tests,
+# ends the machine. Arguments: the sources, the build folder, the unpacked packages, and filters of
 # tests/run.sh or a benchmark. Lines that begin with "rdma> " are shown outside.
 SRC=$1 B=$2 root=$3
 shift 3

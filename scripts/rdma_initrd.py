@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Packs the first file system of scripts/rdma.sh: busybox, its init, and kernel modules in the order of their needs.
+"""Packs the first file system of scripts/rdma.sh: busybox, its init, and kernel modules in an order in
+which each module follows the modules that it needs.
 
-    rdma_initrd.py MODULES BUSYBOX INIT OUT NAME...
+  rdma_initrd.py MODULES BUSYBOX INIT OUT NAME...
 
-MODULES: the folder of one kernel's modules. NAMEs are loaded with all that they depend on, which the modules say
-themselves; those that are built in are left out."""
+MODULES: the folder of one kernel's modules. NAME: a module, which is packed with all modules that
+it depends on. The modules themselves name those. Modules that are built in are left out.
+"""
 import gzip
 import os
 import re
@@ -41,7 +43,7 @@ archive = bytearray()
 
 
 def add(name, mode, data=b"", device=(0, 0)):
-    """One entry of a cpio archive in the format newc."""
+    """Adds one entry of a cpio archive in the format newc."""
     encoded = name.encode() + b"\0"
     fields = [add.inode, mode, 0, 0, 1, 0, len(data), 0, 0, device[0], device[1], len(encoded), 0]
     add.inode += 1

@@ -1,12 +1,12 @@
 #!/bin/bash
-# `make soak HOURS=n`: tests that depend on time and chance, in parts that share the time:
+# Runs tests that depend on time and chance for `make soak HOURS=n`, in parts that share the time:
 #
-#   scripts/soak.sh HOURS [PART...] (fractions too; parts: programs kills fuzz steady hard
-#   sanitized)
+#   scripts/soak.sh HOURS [PART...]
 #
-# Every finding is a line "FINDING: ..." with the command that repeats it; its folder is kept in
-# build/soak. The last line counts runs and findings. SEED: of all draws. JOBS: parallel jobs of
-# kills and hard (2 for each processor); JOBS=1 with the seed of a finding repeats it. Runs are
+# HOURS may be a fraction. PART: programs, kills, fuzz, steady, hard, sanitized. Every finding is a
+# line "FINDING: ..." with the command that repeats it, and its folder is kept in build/soak. The
+# last line counts runs and findings. SEED: the seed of all draws. JOBS: parallel jobs of kills and
+# hard (2 for each processor). JOBS=1 with the seed of a finding repeats the finding. Runs are
 # recorded in docs/evaluation.md.
 set -u
 cd "$(dirname "$0")/.." || exit 1

@@ -29,7 +29,7 @@ BEGIN {
 /^programs: [0-9]+ programs in / {labelled = $2; executed = 0}
 /^programs: executed by ours:/ {for (i = 6; i <= NF; i += 2) executed += $i}
 /^kills: [0-9]+ (kill|stop|exit|exec|thread|fork)$/ {how[$3] += $2; hows = hows (hows == "" ? "" : ", ") $2 " " $3}
-# A target that found something ended at an unknown time.
+# A target that found a fault ended at an unknown time.
 /^fuzz: .*: ok, [0-9]+ inputs/ {if (NF > 6) seconds += $6; else ended++; sub(/:$/, "", $2); inputs[$2] += $4; fuzzed = fuzzed (fuzzed == "" ? "" : ", ") $2 " " $4}
 /^fuzz: [0-9]+ targets, [0-9]+ s each$/ {seconds += ended * $4; length_ = $4; ended = 0}
 /^steady: [0-9]+ (operations|splits|cycles):/ {sub(/:$/, "", $3); n[$3] += $2; total[$3] += $2}

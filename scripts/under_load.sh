@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs a command on a busy machine: two busy loops for each processor beside it. LOOPS: loops in
-# all.
+# Runs a command on a busy machine: two busy loops for each processor run beside it. LOOPS: the
+# number of loops in all.
 set -u
 nr=${LOOPS:-$((2 * $(nproc)))}
 loops=()

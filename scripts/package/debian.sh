@@ -1,9 +1,9 @@
 #!/bin/bash
-# Builds a Debian package for this machine's release: build/dist/dfshim_*.deb. Called by `make deb`.
+# Builds a Debian package for this machine's release: build/dist/dfshim_*.deb. `make deb` runs it.
 #
 # Builds the files of git again in a folder of its own, with Debian's tools and with the headers of
-# CUDA and NCCL of this build. lintian's errors are errors. ARCH=aarch64: for arm64, by Debian's
-# cross compiler; the dependencies are those of the packages of scripts/package/sysroot.sh.
+# CUDA and NCCL of this build. An error of lintian is an error. ARCH=aarch64: builds for arm64 with
+# Debian's cross compiler. The dependencies are those of the packages of scripts/package/sysroot.sh.
 set -eu
 cd "$(dirname "$0")/../.."
 missing=""
@@ -57,7 +57,8 @@ fi
 echo CHANGELOG.md >"$src/debian/docs"
 export BUILD_COMMIT
 BUILD_COMMIT=$(git rev-parse --short=12 HEAD)
-# -nc: the folder is new, and cleaning it would remove what was just put into build/.
+# The option -nc skips the cleaning: the folder is new, and cleaning it would remove the files that
+# were just put into build/.
 (cd "$src" && env -u MAKEFLAGS -u MAKEOVERRIDES dpkg-buildpackage -b -nc -us -uc "${how[@]}" -j"$(nproc)") >"$work/log" 2>&1 || {
 	tail -30 "$work/log" >&2
 	exit 1

@@ -1,5 +1,5 @@
-# The wheel of a staged folder; see wheel.sh. It contains programs, so it is for one kind of
-# machine; any Python 3 can use it.
+# Makes the wheel of a staged folder (see wheel.sh). The wheel contains programs, so it is for one
+# kind of machine. Any Python 3 can use it.
 import os
 
 from setuptools import setup

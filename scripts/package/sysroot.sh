@@ -1,12 +1,13 @@
 #!/bin/bash
-# Unpacks the libraries that a build for another kind of machine links, and that its programs need
-# under an emulator: build/root/ARCH. Called by scripts/prereqs.sh; prints nothing if all is there.
+# Unpacks into build/root/ARCH the libraries that a build for another kind of machine links, and
+# that its programs need under an emulator. scripts/prereqs.sh runs it. Prints nothing if all is
+# there.
 #
 #   scripts/package/sysroot.sh ARCH       aarch64
 #
 # The packages are of this machine's release of Debian. apt has a state of its own for them, so this
-# machine's list of architectures and packages stays as it is. The folder has a package database as
-# dpkg's, from which dpkg-shlibdeps takes the dependencies of `make deb ARCH=arm64`.
+# machine's list of architectures and packages stays as it is. The folder has a package database
+# like dpkg's, in which dpkg-shlibdeps finds the dependencies for `make deb ARCH=arm64`.
 set -eu
 cd "$(dirname "$0")/../.."
 arch=$1

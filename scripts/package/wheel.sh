@@ -18,7 +18,8 @@ work=build/wheel${ARCH:+/$ARCH}
 venv=build/wheel/venv
 dist=build/dist
 
-# zig sees only the headers and libraries named here; it defines NDEBUG, unlike every other build.
+# zig sees only the headers and libraries that are named here. It defines NDEBUG, unlike every other
+# build.
 jansson=$(gcc -print-file-name=libjansson.a) strip=strip needs=build
 [ -z "${ARCH-}" ] || jansson=$PWD/build/root/$ARCH/usr/lib/$ARCH-linux-gnu/libjansson.a strip=$ARCH-linux-gnu-strip needs=arm64
 if [ ! -f "$jansson" ] || ! command -v "$strip" >/dev/null; then
@@ -34,7 +35,7 @@ exec "$PWD/$venv/bin/python" -m ziglang cc -target $machine-linux-gnu.$WHEEL_GLI
 CC
 chmod +x "$work/cc"
 
-# If a step fails, no wheel of an earlier build is left to be taken for a new one.
+# If a step fails, no wheel of an earlier build may be left: a user would take it for a new one.
 rm -f "$dist"/dfshim-*_"$machine".whl
 trap 'echo "make wheel: no wheel was made: line $LINENO of scripts/package/wheel.sh failed" >&2' ERR
 
