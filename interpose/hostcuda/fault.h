@@ -8,10 +8,10 @@ typedef void df_hfault_fn(int rank, uint64_t nr);
 
 /*
  * Returns the function to call for each operation that a rank submits (struct
- * df_backend.submitting); NULL: no fault is requested. Call once.
+ * df_backend.submitting), or NULL if no fault is requested. Call once.
  */
 df_hfault_fn *df_hfault(void);
-/* The error with which the launch of a graph fails, else 0. */
+/* Returns the error with which the launch of a graph fails, or 0. */
 int df_hfault_graphs(void);
 
 #endif

@@ -6,17 +6,14 @@
 
 /*
  * Returns the driver's function of that name as cuGetProcAddress() returns it to a program of that
- * version; NULL if there is none.
+ * version, or NULL if there is none.
  */
 void *df_hdriver_find(const char *base, int version, int per_thread);
 /*
  * Enqueues a kernel that does nothing. Fails with cudaErrorNotSupported without DFSHIM_HOST_STUB.
  */
 cudaError_t df_hlaunch(cudaStream_t stream);
-/*
- * Fills rows of `width` elements of 1, 2 or 4 bytes. sync: as cudaMemset(), which waits where the
- * API does.
- */
+/* Fills rows of `width` elements of 1, 2 or 4 bytes. `sync`: waits where cudaMemset() waits. */
 cudaError_t df_hfill(void *dst, size_t pitch, uint32_t value, uint32_t elem_bytes, size_t width,
 		     size_t height, cudaStream_t stream, int sync);
 

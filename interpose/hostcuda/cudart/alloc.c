@@ -17,7 +17,7 @@ static cudaError_t enter(void)
 	return err ? err : df_hunsafe();
 }
 
-/* An implicit wait for a device. always: CUDA always waits here. */
+/* Waits for a device implicitly. `always`: CUDA always waits here. */
 static void implicit_sync(int device, enum df_sync_kind kind, const void *ptr, int always)
 {
 	struct df_hdev *dev = df_hdev(device);

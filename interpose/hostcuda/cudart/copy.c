@@ -44,8 +44,8 @@ static int sync_hook(struct df_hstream *s, const void *ptr)
 }
 
 /*
- * Called before a copy is put on the legacy stream. Returns 1 if its wait is released: no other
- * hook is called.
+ * Called before a copy is put on the legacy stream. Returns 1 if its wait is released; then no
+ * other hook is called.
  */
 static int sync_copy_hook(struct df_hstream *s, const struct df_hop *op)
 {
@@ -106,7 +106,7 @@ static cudaError_t copy(struct df_hop *op, enum cudaMemcpyKind kind, cudaStream_
 		return submit_sync(s, op, DF_WORK_MEMCPY, op->copy.dst);
 	if (df_hstream_capturing(s))
 		return df_hsubmit(s, op, DF_WORK_MEMCPY);
-	/* The copy is waited for below, so its source need not be copied first. */
+	/* This function waits for the copy below, so its source need not be copied first. */
 	if (from_pageable && !to_pageable) {
 		err = stage(op);
 		if (err)

@@ -33,7 +33,10 @@ static int pci_domain(int device)
 	return device / 255;
 }
 
-/* Equal in all processes of the machine, different on other machines. */
+/*
+ * Makes a device's UUID. It is equal in all processes of the machine and different on other
+ * machines.
+ */
 static void uuid_of(int device, unsigned char out[16])
 {
 	uint64_t h = 14695981039346656037ull;
@@ -129,7 +132,7 @@ DF_H_API cudaError_t cudaGetDeviceFlags(unsigned *flags)
 	if (err)
 		return df_hret(err);
 	dev = df_hdev_current();
-	/* RELAXED: as above. */
+	/* RELAXED for the reason given in cudaSetDeviceFlags(). */
 	*flags = (dev ? __atomic_load_n(&dev->flags, __ATOMIC_RELAXED) : 0) | cudaDeviceMapHost;
 	return cudaSuccess;
 }
@@ -491,7 +494,7 @@ DF_H_API cudaError_t cudaDeviceGetLimit(size_t *value, enum cudaLimit limit)
 	if (!err && (size_t)limit >= DF_ARRAY_LEN(limits))
 		err = cudaErrorUnsupportedLimit;
 	if (!err)
-		/* RELAXED: as above. */
+		/* RELAXED for the reason given in cudaDeviceSetLimit(). */
 		*value = __atomic_load_n(&limits[limit], __ATOMIC_RELAXED);
 	return df_hret(err);
 }

@@ -11,7 +11,7 @@
 
 #include "runtime/base/ascii.h"
 
-/* The usual texts of these errors; the others are made from their names. */
+/* The usual texts of these errors. The texts of other errors are made from their names. */
 static const struct {
 	cudaError_t err;
 	const char *text;
@@ -105,7 +105,7 @@ DF_H_API cudaError_t cudaPeekAtLastError(void)
 	return df_htls.last_error;
 }
 
-/* A function that the table api.def refuses. */
+/* Refuses a function of the table api.def. */
 int df_hrefuse(int *warned, const char *name)
 {
 	/* RELAXED: at worst two threads warn. */

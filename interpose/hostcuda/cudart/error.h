@@ -1,4 +1,4 @@
-/* A function that the table api.def refuses: for compat.c, without a header of CUDA. */
+/* Refuses a function of the table api.def. For compat.c, which has no header of CUDA. */
 #ifndef DF_INTERPOSE_HOSTCUDA_CUDART_ERROR_H
 #define DF_INTERPOSE_HOSTCUDA_CUDART_ERROR_H
 

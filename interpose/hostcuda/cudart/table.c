@@ -11,16 +11,19 @@
 #include <stdlib.h>
 
 /*
- * The limits up to which data is moved under DFSHIM_HOST_STUB: of floating-point values in a
- * collective, and of any type in a message. Not smaller than the results that are computed (SMALL
- * in dfshim/host/stub.py).
+ * The limits up to which data is moved with DFSHIM_HOST_STUB: STUB_BYTES of floating-point values
+ * in a collective, STUB_MESSAGE of any type in a message. Not smaller than the results that are
+ * computed (SMALL in dfshim/host/stub.py).
  */
 #define STUB_BYTES   (64u << 10)
 #define STUB_MESSAGE (1u << 20)
 
 static void set_hooks(const struct df_hooks *hooks)
 {
-	/* RELEASE pairs with the ACQUIRE in df_hhooks(): the table is filled before it is seen. */
+	/*
+	 * RELEASE pairs with the ACQUIRE in df_hhooks(): without it the table could be seen before
+	 * it is filled.
+	 */
 	__atomic_store_n(&df_h.hooks, hooks, __ATOMIC_RELEASE);
 }
 
@@ -177,7 +180,7 @@ static int mem_info(const void *ptr, struct df_mem_info *out)
 	return 0;
 }
 
-/* Without its hardware queue. */
+/* Whether the stream is idle. Does not consider its hardware queue. */
 static int is_idle(struct df_hstream *s)
 {
 	return !df_hstream_capturing(s) && df_hstream_idle(s) &&
@@ -193,7 +196,10 @@ static int stream_idle(struct df_mstream *stream)
 
 	if (!is_idle(s))
 		return 0;
-	/* RELAXED: queues are never freed, and what is in this one is read under the lock. */
+	/*
+	 * RELAXED: queues are never freed, and the contents of this one are read while the lock is
+	 * held.
+	 */
 	q = __atomic_load_n(&s->queue, __ATOMIC_RELAXED);
 	if (!q)
 		return 1;
@@ -221,9 +227,9 @@ static int streams_idle(int device)
 
 /*
  * Whether a collective need not move its data: under DFSHIM_HOST_STUB, large floating-point values
- * are meaningless, because the operators that would have computed them were skipped. Not if code
- * executes kernels here (code.h). Integers are moved, because they may be sizes, or objects that a
- * program has pickled.
+ * are meaningless, because the operators that would have computed them were skipped. This does not
+ * apply if a test executes kernels here (code.h). Integers are moved, because they may be sizes, or
+ * objects that a program has pickled.
  */
 static int skips_data(int type, uint64_t bytes)
 {

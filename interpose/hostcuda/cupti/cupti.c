@@ -1,6 +1,6 @@
 /*
- * CUPTI's names (dfhost/libcupti.so.12 and .13). NVIDIA's library asks the driver for undocumented
- * tables, and programs that profile crash in it. Here each function returns
+ * Defines CUPTI's names (dfhost/libcupti.so.12 and .13). NVIDIA's library asks the driver for
+ * undocumented tables, and programs that profile crash in it. Here each function returns
  * CUPTI_ERROR_NOT_SUPPORTED, except those that need no device; one line reports it. A refused
  * function is defined without parameters, which C's calling convention allows.
  *
@@ -10,9 +10,9 @@
 #include <time.h>
 #include "runtime/base/log.h"
 
-/* cupti_result.h, which not every toolkit has. */
+/* From cupti_result.h, which not every toolkit has. */
 enum { CUPTI_SUCCESS, CUPTI_ERROR_INVALID_PARAMETER, CUPTI_ERROR_NOT_SUPPORTED = 27 };
-/* cupti_version.h of CUDA 13.0, whose runtime and driver libdfhost.so has. */
+/* From cupti_version.h of CUDA 13.0, whose runtime and driver libdfhost.so has. */
 #define CUPTI_API_VERSION 130001
 
 static int refuse(const char *name)
@@ -46,7 +46,7 @@ SERVED(cuptiGetVersion, uint32_t *version)
 	return CUPTI_SUCCESS;
 }
 
-/* ns of the time of day, as CUPTI's are unless the program sets a clock. */
+/* Stores the time of day in ns, as CUPTI does unless the program sets a clock. */
 SERVED(cuptiGetTimestamp, uint64_t *ns)
 {
 	struct timespec now;

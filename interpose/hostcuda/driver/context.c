@@ -39,7 +39,7 @@ static struct CUctx_st *add(int device, int primary, unsigned int flags)
 	return ctx;
 }
 
-/* NULL: no memory. */
+/* Returns the primary context of a device, or NULL if memory is short. */
 static struct CUctx_st *primary_of(int device)
 {
 	static __thread struct CUctx_st *last;
@@ -82,7 +82,7 @@ int df_hctx_device(CUcontext ctx)
 	return ctx && is_context(ctx) ? ctx->device : -1;
 }
 
-/* The calling thread uses the device from now on, in both APIs. */
+/* Makes the calling thread use the device, in both APIs. */
 DF_H_API cudaError_t cudaSetDevice(int device)
 {
 	cudaError_t err = df_henter();

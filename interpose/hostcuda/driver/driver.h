@@ -23,20 +23,20 @@
 
 #define PTR(p) ((void *)(uintptr_t)(p))
 
-/* Returns a function of the driver by its symbol; NULL: none. */
+/* Returns a function of the driver by its symbol, or NULL if there is none. */
 void *df_hdriver_symbol(const char *symbol);
 
-/* Returns the current context; NULL: none. */
+/* Returns the current context, or NULL if there is none. */
 struct CUctx_st *df_hctx_now(void);
 static inline CUresult df_hctx_missing(void)
 {
 	return df_likely(df_hctx_now() != NULL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
-/* NULL: the current context. Returns -1 if it is not a context. */
+/* Returns the device of a context (NULL: of the current one). Returns -1 if `ctx` is no context. */
 int df_hctx_device(CUcontext ctx);
 
 /*
- * Converts a result of the runtime's function to the driver's. before: the thread's last error,
+ * Converts a result of the runtime's function to the driver's. `before` is the thread's last error,
  * which the driver does not change. The numbers are the same except for errors that the driver
  * lacks.
  */
@@ -64,7 +64,7 @@ static inline CUresult df_hcu(cudaError_t before, cudaError_t err)
 }
 #define DF_H_CU(call) df_hcu(df_htls.last_error, call)
 
-/* words.c: a word of 4 or 8 bytes that a stream writes or waits for; several words. */
+/* words.c: puts a word of 4 or 8 bytes on a stream, which writes it or waits for it. */
 cudaError_t df_hword(cudaStream_t stream, enum df_hop_kind kind, CUdeviceptr p, uint64_t value,
 		     unsigned int flags, unsigned int bytes);
 cudaError_t df_hwords(cudaStream_t stream, unsigned int nr, const CUstreamBatchMemOpParams *ops,

@@ -4,7 +4,7 @@
  */
 #include "interpose/hostcuda/driver/driver.h"
 
-/* Passed on unchanged. */
+/* These structures are passed on unchanged. */
 _Static_assert(sizeof(CUipcMemHandle) == sizeof(cudaIpcMemHandle_t), "the same structure");
 _Static_assert(sizeof(CUmemLocation) == sizeof(struct cudaMemLocation), "the same structure");
 _Static_assert(sizeof(CUmemPoolProps) == sizeof(struct cudaMemPoolProps), "the same structure");
@@ -22,7 +22,7 @@ _Static_assert(sizeof(CUstreamAttrValue) == sizeof(cudaStreamAttrValue), "the sa
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-/* Returns one side of a copy; NULL: an array, or an unknown type. */
+/* Returns one side of a copy. Returns NULL for an array or an unknown type. */
 static const void *side(CUmemorytype type, const void *host, CUdeviceptr dev)
 {
 	switch (type) {
@@ -72,7 +72,7 @@ static cudaError_t from_3d(const CUDA_MEMCPY3D *p, struct cudaMemcpy3DParms *out
 	return cudaSuccess;
 }
 
-/* Calls `call` with the driver's parameters of a copy converted to the runtime's: box. */
+/* Calls `call` with the driver's parameters of a copy, converted to the runtime's in `box`. */
 #define with_3d(p, call)                                                                           \
 	({                                                                                         \
 		struct cudaMemcpy3DParms box;                                                      \

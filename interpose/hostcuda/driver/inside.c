@@ -8,7 +8,7 @@ struct count {
 	unsigned long pending, waiting;
 };
 
-/* Counts one stream, or all of a device (NULL). */
+/* Counts the operations of one stream, or (NULL) of all streams of a device. */
 static struct count count(int device, const struct df_hstream *it)
 {
 	struct df_hdev *dev = df_hdev(device);

@@ -27,7 +27,7 @@ static CUresult said(int err)
 	}
 }
 
-/* *device: -1 is the host. */
+/* Reads a location. *device is -1 for the host. */
 static CUresult location(const CUmemLocation *l, int *device)
 {
 	switch (l->type) {
@@ -175,7 +175,7 @@ static CUresult handle_type(CUmemAllocationHandleType type)
 	}
 }
 
-/* out points to an int. */
+/* `out` points to an int. */
 DF_H_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
 					       CUmemAllocationHandleType type,
 					       unsigned long long flags)
@@ -189,7 +189,7 @@ DF_H_API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocation
 	return r == CUDA_SUCCESS ? said(df_hvmm_export(handle, out)) : r;
 }
 
-/* The descriptor is passed as the pointer's value. */
+/* The descriptor is passed as the value of the pointer `from`. */
 DF_H_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *from,
 						 CUmemAllocationHandleType type)
 {

@@ -24,14 +24,14 @@
 
 struct CUmod_st {
 	struct CUmod_st *next;
-	void *code; /* NULL: it cannot be read */
+	void *code; /* NULL if the code cannot be read */
 	int gone;
 };
 
 struct CUfunc_st {
 	struct CUfunc_st *next;
 	struct CUmod_st *module;
-	void *code;	 /* NULL: it cannot be executed */
+	void *code;	 /* NULL if the kernel cannot be executed */
 	int most_shared; /* atomic */
 	char name[];
 };
@@ -40,7 +40,7 @@ static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host CUDA modules");
 static struct CUmod_st *modules;
 static struct CUfunc_st *functions;
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static int module_known(const struct CUmod_st *it)
 {
 	struct CUmod_st *m;
@@ -63,7 +63,7 @@ static CUresult function_check(const struct CUfunc_st *it)
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* looked: the image is known to be in memory, so the test's table may read it. */
+/* Loads a module. `looked`: the image is known to be in memory, so the test's table may read it. */
 static CUresult load_as(CUmodule *out, const void *image, int looked)
 {
 	CUmodule m;
@@ -266,7 +266,7 @@ static CUresult set(CUfunction_attribute what, int value, CUfunction f)
 		return r;
 	if (value < 0 || value > SHARED_MOST)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* RELAXED: as above. */
+	/* RELAXED for the reason given above. */
 	__atomic_store_n(&f->most_shared, value, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
 }
@@ -367,7 +367,7 @@ static CUresult execute(CUfunction f, const struct df_hkernel_shape *shape, CUst
 	return op.host.arg ? DF_H_CU(df_hsubmit(s, &op, DF_WORK_KERNEL)) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Reads the other attributes of a launch. Hints are accepted and have no effect. */
+/* The other attributes of a launch. Hints are accepted and have no effect. */
 struct wish {
 	int cooperative, clustered;
 	CUevent started, ended;
@@ -528,7 +528,7 @@ FORWARD(cudaKernelSetAttributeForDevice,
 	(cudaKernel_t k, enum cudaFuncAttribute what, int value, int dev),
 	((void)dev, set((CUfunction_attribute)what, value, (CUfunction)k)))
 
-/* For a kernel in the program itself, whose attributes are unknown. */
+/* Returns the blocks of a kernel in the program itself, whose attributes are unknown. */
 static cudaError_t blocks(int *nr, const void *f, int threads)
 {
 	if (!nr || threads <= 0)

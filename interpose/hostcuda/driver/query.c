@@ -174,7 +174,10 @@ DF_H_API CUresult cuPointerGetAttribute(void *out, CUpointer_attribute what, CUd
 	return attribute(out, what, p, &info);
 }
 
-/* As the driver's: attributes that a pointer does not have stay unchanged, or become zero. */
+/*
+ * Works as the driver does: attributes that a pointer does not have stay unchanged, or become
+ * zero.
+ */
 DF_H_API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *what, void **data,
 					 CUdeviceptr p)
 {
@@ -195,7 +198,7 @@ DF_H_API CUresult cuPointerGetAttributes(unsigned int nr, CUpointer_attribute *w
 	return CUDA_SUCCESS;
 }
 
-/* Nothing has to be done: copies are ordered with the host's actions in any case. */
+/* Does nothing, because copies are ordered with the host's actions in any case. */
 DF_H_API CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUdeviceptr p)
 {
 	struct df_mem_info info;

@@ -32,7 +32,7 @@ cudaError_t df_hword(cudaStream_t stream, enum df_hop_kind kind, CUdeviceptr p, 
 	return err ? err : df_hsubmit(s, &op, DF_WORK_MEMOP);
 }
 
-/* op->kind DF_HOP_MARK: the word needs no operation. */
+/* Converts parameters to an operation. If op->kind is DF_HOP_MARK, the word needs no operation. */
 static cudaError_t from_params(const CUstreamBatchMemOpParams *p, struct df_hop *op)
 {
 	switch (p->operation) {
@@ -104,7 +104,10 @@ static struct df_hnode *node_of(CUgraphNode n)
 	return node && node->type == DF_HNODE_WORD ? node : NULL;
 }
 
-/* In CUDA the array belongs to the node; here it is valid until the calling thread's next query. */
+/*
+ * In CUDA the array of operations belongs to the node. Here it is valid until the calling thread's
+ * next query.
+ */
 DF_H_API CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode n, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 {
 	static __thread CUstreamBatchMemOpParams one;

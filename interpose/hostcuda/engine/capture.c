@@ -15,7 +15,7 @@ struct df_hcaptures df_hcaptures = {
 	.lock = DF_MUTEX_INIT(DF_RANK_HOSTCUDA_TABLE, "host CUDA captures"),
 	.list = DF_LIST_INIT(df_hcaptures.list)};
 
-/* Lock held. */
+/* The caller holds the lock. */
 struct df_hcapture *df_hcapture_by_id(uint64_t id)
 {
 	struct df_hcapture *c;
@@ -34,16 +34,16 @@ int df_hcapture_any(void)
 	return __atomic_load_n(&df_hcaptures.nr, __ATOMIC_RELAXED) != 0;
 }
 
-/* Lock held. */
+/* The caller holds the lock. */
 void df_hcapture_join(struct df_hcapture *c, struct df_hstream *s)
 {
 	s->frontier.nr = 0;
 	df_list_add_tail(&c->members, &s->members);
-	/* RELAXED: see df_hstream_capturing(). */
+	/* RELAXED for the reason given in df_hstream_capturing(). */
 	__atomic_store_n(&s->capture, c, __ATOMIC_RELAXED);
 }
 
-/* Lock held. */
+/* The caller holds the lock. */
 void df_hcapture_leave(struct df_hstream *s)
 {
 	df_list_del(&s->members);
@@ -61,7 +61,7 @@ int df_hnodes_copy(struct df_hnodes *to, const struct df_hnodes *from)
 	return 0;
 }
 
-/* Adds a node after the stream's last captured nodes. Lock held. */
+/* Adds a node after the stream's last captured nodes. The caller holds the lock. */
 cudaError_t df_hcapture_node(struct df_hstream *s, enum cudaGraphNodeType type,
 			     struct df_hnode **out)
 {
@@ -126,7 +126,7 @@ static enum cudaGraphNodeType type_of(const struct df_hop *op)
 	}
 }
 
-/* Returns cudaErrorIllegalState if the stream does not capture. */
+/* Adds the operation as a node. Returns cudaErrorIllegalState if the stream does not capture. */
 static cudaError_t add_op(struct df_hstream *s, const struct df_hop *op)
 {
 	struct df_hnode *node;
@@ -243,7 +243,7 @@ static cudaError_t begin(cudaStream_t stream, struct df_hgraph *graph, const str
 	return err;
 }
 
-/* Marks the nodes and all they depend on. */
+/* Marks the nodes and all nodes on which they depend. */
 static int mark(const struct df_hnodes *set)
 {
 	struct df_hnodes stack = {0};
@@ -265,7 +265,10 @@ static int mark(const struct df_hnodes *set)
 	return err;
 }
 
-/* Whether the origin waits for all that the other streams captured. Lock held. */
+/*
+ * Whether the origin waits for everything that the other streams captured. The caller holds the
+ * lock.
+ */
 static int joined(struct df_hcapture *c)
 {
 	struct df_hstream *s;

@@ -8,10 +8,10 @@
 #include "interpose/hostcuda/engine/graph.h"
 
 struct df_hcapture {
-	struct df_list node; /* of captures */
+	struct df_list node; /* link in the list of captures */
 	uint64_t id;
 	enum cudaStreamCaptureMode mode;
-	struct df_htls *thread; /* the stream that began it */
+	struct df_htls *thread; /* the thread whose stream began the capture */
 	struct df_hgraph *graph;
 	struct df_hstream *origin;
 	struct df_list members; /* streams */
@@ -31,7 +31,7 @@ extern struct df_hcaptures df_hcaptures;
 
 /* Checked without the lock: programs that capture nothing pay one load. */
 int df_hcapture_any(void);
-/* These are called with the lock held. */
+/* The caller of these functions holds the lock. */
 struct df_hcapture *df_hcapture_by_id(uint64_t id);
 void df_hcapture_join(struct df_hcapture *c, struct df_hstream *s);
 void df_hcapture_leave(struct df_hstream *s);
@@ -41,8 +41,8 @@ cudaError_t df_hcapture_node(struct df_hstream *s, enum cudaGraphNodeType type,
 int df_hnodes_copy(struct df_hnodes *to, const struct df_hnodes *from); /* -ENOMEM */
 
 /*
- * capture_joining.c; takes the lock. spoil: the call would disturb the captures and invalidates
- * them; else it only queries.
+ * capture_joining.c; takes the lock. `spoil`: the call would disturb the captures, so it
+ * invalidates them; else it only queries.
  */
 cudaError_t df_hcapture_legacy(struct df_hstream *s, int spoil);
 

@@ -1,6 +1,6 @@
 /*
- * Calls that captures forbid to other streams and threads, and streams that join a capture by
- * events.
+ * Checks calls that captures forbid to other streams and threads, and lets streams join a capture
+ * by events.
  */
 #include "interpose/hostcuda/engine/capture.h"
 
@@ -106,8 +106,8 @@ void df_hcapture_stream_gone(struct df_hstream *s)
 /* -- events ------------------------------------------------------------------------------------ */
 
 /*
- * Adds an event as a node of its own, because streams outside of the capture use the event. Lock
- * held.
+ * Adds an event as a node of its own, because streams outside of the capture use the event. The
+ * caller holds the lock.
  */
 static cudaError_t add_event(struct df_hstream *s, struct df_hevent *e, enum cudaGraphNodeType type)
 {
@@ -186,7 +186,7 @@ cudaError_t df_hcapture_event_check(struct df_hevent *e)
 {
 	struct df_hcapture *c;
 
-	/* RELAXED: as in record(). */
+	/* RELAXED for the reason given in record(). */
 	if (df_likely(!__atomic_load_n(&e->capture_id, __ATOMIC_RELAXED)))
 		return cudaSuccess;
 	df_mutex_lock(&df_hcaptures.lock);

@@ -57,8 +57,8 @@ static int make(int device, unsigned flags, int internal, struct df_hevent **out
 	e->user = NULL;
 	e->frontier.nr = 0;
 	/*
-	 * RELAXED, all: a stamp of the slot's previous event may still be stored, and changes
-	 * nothing.
+	 * All stores are RELAXED: a stamp of the slot's previous event may still be stored, but
+	 * changes nothing.
 	 */
 	__atomic_store_n(&e->capture_id, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&e->point, 0, __ATOMIC_RELAXED);
@@ -68,7 +68,7 @@ static int make(int device, unsigned flags, int internal, struct df_hevent **out
 	return 0;
 }
 
-/* Returns 1 if this call ended it. */
+/* Ends the event's handle. Returns 1 if this call ended it. */
 static int end(struct df_hevent *e)
 {
 	if (!df_hslot_retire(&e->slot))
@@ -150,7 +150,8 @@ void df_hevent_stamp(struct df_hevent *e, uint64_t record)
 		return;
 	__atomic_store_n(&e->stamp, df_now_ns(), __ATOMIC_RELAXED);
 	/*
-	 * RELEASE pairs with the ACQUIRE in stamp_of(): the number proves that the time was stored.
+	 * RELEASE pairs with the ACQUIRE in stamp_of(): without it the number could be seen before
+	 * the time.
 	 */
 	__atomic_store_n(&e->stamp_rec, record, __ATOMIC_RELEASE);
 }
@@ -180,7 +181,7 @@ int df_hevent_record(struct df_hevent *e, struct df_hstream *s)
 	if (err)
 		return err;
 out:
-	/* RELEASE pairs with the ACQUIRE in point(), see there. */
+	/* RELEASE pairs with the ACQUIRE in point(), which says why. */
 	__atomic_store_n(&e->point, end, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -252,7 +253,7 @@ DF_H_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
 		err = cudaErrorInvalidValue;
 	if (err)
 		return df_hret(err);
-	/* RELAXED: as in record(). */
+	/* RELAXED for the reason given in record(). */
 	if (df_hstream_capturing(s) || __atomic_load_n(&e->capture_id, __ATOMIC_RELAXED)) {
 		captured = df_hcapture_wait(s, e, flags == cudaEventWaitExternal);
 		if (captured)
@@ -309,10 +310,10 @@ DF_H_API cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	return cudaSuccess;
 }
 
-/* Returns 0 if it was not recorded, else the time of the latest record. */
+/* Returns the time of the latest record, or 0 if the event was not recorded. */
 static uint64_t stamp_of(struct df_hevent *e)
 {
-	/* ACQUIRE pairs with the RELEASE in df_hevent_stamp(): the time belongs to that record. */
+	/* ACQUIRE pairs with the RELEASE in df_hevent_stamp(), which says why. */
 	uint64_t record = __atomic_load_n(&e->stamp_rec, __ATOMIC_ACQUIRE);
 
 	/* RELAXED: a record that is being made now does not count. */

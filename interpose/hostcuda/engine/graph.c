@@ -219,8 +219,8 @@ int df_hgraph_order(struct df_hgraph *g, struct df_hnode ***out)
 	if (!v)
 		return -ENOMEM;
 	/*
-	 * order: index in v plus 1; 0: not placed yet. For a captured graph one pass is enough,
-	 * because it is in order already.
+	 * `order` is the index in v plus 1, or 0 if the node is not placed yet. For a captured
+	 * graph one pass is enough, because it is in order already.
 	 */
 	for (i = 0; i < nr; i++)
 		g->nodes.v[i]->order = 0;
@@ -366,7 +366,7 @@ static void finish(struct list_out *out, size_t *nr, cudaGraphEdgeData *edges)
 		memset(edges, 0, *nr * sizeof(*edges));
 }
 
-/* Begins a query that returns a list. err: the error of the queried object. */
+/* Begins a query that returns a list. `err` is the error of the queried object. */
 static cudaError_t list_begin(struct list_out *out, cudaError_t err, const size_t *nr)
 {
 	if (!err && !nr)

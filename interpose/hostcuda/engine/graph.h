@@ -61,7 +61,10 @@ struct df_hnode {
 	} params;
 };
 
-/* add: adds the node if it is not in the set; push: adds it at the end. Both fail with -ENOMEM. */
+/*
+ * df_hnodes_add() adds the node unless it is in the set; df_hnodes_push() adds it at the end. Both
+ * fail with -ENOMEM.
+ */
 int df_hnodes_add(struct df_hnodes *set, struct df_hnode *node);
 int df_hnodes_push(struct df_hnodes *set, struct df_hnode *node);
 void df_hnodes_fini(struct df_hnodes *set);
@@ -71,7 +74,7 @@ void df_hgraph_delete(struct df_hgraph *g);
 struct df_hgraph *df_hgraph_clone(struct df_hgraph *g);
 struct df_hgraph *df_hgraph_find(cudaGraph_t graph);
 struct df_hnode *df_hnode_find(cudaGraphNode_t node);
-/* Makes a node of the graph; copies its dependencies. NULL: no memory. */
+/* Makes a node of the graph; copies its dependencies. Returns NULL if memory is short. */
 struct df_hnode *df_hnode_new(struct df_hgraph *g, enum cudaGraphNodeType type,
 			      const struct df_hnodes *deps);
 /*
@@ -88,11 +91,11 @@ cudaError_t df_hnode_add(cudaGraphNode_t *out, cudaGraph_t graph, const cudaGrap
 			 size_t nr, enum cudaGraphNodeType type, const struct df_hop *op);
 
 int df_hexec_init(void);
-/* From the next launch on, the executable's copy of the node does this operation. */
+/* Makes the executable's copy of the node do this operation, from the next launch on. */
 cudaError_t df_hexec_node_set(cudaGraphExec_t exec, cudaGraphNode_t handle,
 			      const struct df_hop *op);
 
-/* Releases a reference to a plan; arg: the plan. */
+/* Releases a reference to a plan, `arg`. */
 void df_hplan_put(void *arg);
 
 #endif

@@ -75,7 +75,7 @@ static void step_fill(struct df_hstep *st, struct df_hnode *node)
 		__atomic_fetch_add(&st->coll->refs, 1, __ATOMIC_RELAXED);
 }
 
-/* Unfolds the graph. Its roots depend on step `entry` (SIZE_MAX: none). */
+/* Unfolds the graph. Its roots depend on step `entry`; SIZE_MAX means no step. */
 static int unfold(struct df_hplan *p, struct df_hgraph *g, size_t entry)
 {
 	struct df_hnode **v, *node;
@@ -85,7 +85,7 @@ static int unfold(struct df_hplan *p, struct df_hgraph *g, size_t entry)
 
 	if (err)
 		return err;
-	/* By node, in this order: the step that ends it. */
+	/* By node, in the order of the graph: the step that ends the node. */
 	last = calloc(g->nodes.nr ? g->nodes.nr : 1, sizeof(*last));
 	err = last ? 0 : -ENOMEM;
 	for (i = 0; !err && i < g->nodes.nr; i++) {

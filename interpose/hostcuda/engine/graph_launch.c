@@ -17,8 +17,8 @@ static int wait_for(struct df_hstream *s, df_hpoint point)
 }
 
 /*
- * The launch was announced to the collectives of the first `nr` steps and will not happen: informs
- * them, so that they do not wait for it.
+ * Informs the collectives of the first `nr` steps that an announced launch will not happen, so that
+ * they do not wait for it.
  */
 static void lose(struct df_hplan *p, size_t nr)
 {

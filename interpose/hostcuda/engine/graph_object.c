@@ -54,7 +54,7 @@ DF_H_API cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *arg, cuda
 		return df_hret(cudaErrorMemoryAllocation);
 	object->destroy = destroy;
 	object->arg = arg;
-	/* RELAXED: published below. */
+	/* RELAXED: the object is published below. */
 	__atomic_store_n(&object->refs, refs, __ATOMIC_RELAXED);
 	df_hslot_publish(&object->slot);
 	*out = (cudaUserObject_t)object;

@@ -13,14 +13,14 @@ struct df_hstep {
 	struct df_hevent *event;
 	uint64_t event_id;
 	int event_wait;
-	struct df_hnode *node; /* its node, ... */
-	uint64_t node_id;      /* ... if that still has this number */
+	struct df_hnode *node; /* the step's node ... */
+	uint64_t node_id;      /* ... if the node still has this number */
 	enum cudaGraphNodeType type;
 	int device, disabled, has_next;
 	size_t *deps, nr_deps, lane;
 	df_hpoint end;		 /* the step's end in the current launch */
-	uint64_t ready;		 /* atomic: launches whose predecessors are done */
-	struct df_replayed turn; /* the collective's, in the current launch */
+	uint64_t ready;		 /* number of launches in which the predecessors are done; atomic */
+	struct df_replayed turn; /* the turn of the step's collective in the current launch */
 };
 
 struct df_hplan {
@@ -30,9 +30,9 @@ struct df_hplan {
 	size_t nr_lanes;
 	struct df_hheld *held;
 	size_t nr_held;
-	uint32_t refs; /* atomic: the handle's, and one for each launch in progress */
+	uint32_t refs; /* references: the handle's, and one for each launch in progress; atomic */
 	uint64_t nr_launches;
-	int bare; /* it has only collectives, and no step waits for its end */
+	int bare; /* whether it has only collectives, and no step waits for its end */
 	size_t nr_disabled;
 };
 

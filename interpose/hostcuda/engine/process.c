@@ -74,14 +74,14 @@ cudaError_t df_hinit(void)
 	int err;
 
 	df_mutex_lock(&lock);
-	/* RELAXED: under the lock. */
+	/* RELAXED: the lock is held. */
 	if (__atomic_load_n(&df_h.state, __ATOMIC_RELAXED) == DF_H_NEW) {
 		err = start();
 		if (err)
 			df_warn("host CUDA: cannot start: %s", strerror(-err));
 		/*
-		 * RELEASE pairs with the ACQUIRE in df_henter(): the tables are seen with the
-		 * state.
+		 * RELEASE pairs with the ACQUIRE in df_henter(): without it the state could be seen
+		 * before the tables.
 		 */
 		__atomic_store_n(&df_h.state, err ? DF_H_FAILED : DF_H_READY, __ATOMIC_RELEASE);
 	}
@@ -124,8 +124,8 @@ struct df_hdev *df_hdev_get(int index)
 	if (!dev) {
 		dev = dev_create(index);
 		/*
-		 * RELEASE pairs with the ACQUIRE in df_hdev(): the members are seen with the
-		 * pointer.
+		 * RELEASE pairs with the ACQUIRE in df_hdev(): without it the pointer could be seen
+		 * before the members.
 		 */
 		__atomic_store_n(&df_h.dev[index], dev, __ATOMIC_RELEASE);
 	}

@@ -1,7 +1,7 @@
 /*
- * Memory that the application frees while operations in flight may still touch it, without waiting,
- * because the hooks decided so. An internal stream per device waits for the ends of the device's
- * streams and then frees. Entered by threads that free; no lock of its own.
+ * Frees memory that operations in flight may still touch, later and without waiting, if the hooks
+ * decide so. An internal stream per device waits for the ends of the device's streams and then
+ * frees. Entered by threads that free; no lock of its own.
  */
 #include "interpose/hostcuda/internal.h"
 

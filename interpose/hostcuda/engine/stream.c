@@ -30,7 +30,7 @@ void df_hstream_retire(struct df_hdev *dev, struct df_hstream *s)
 	dev->free = s;
 }
 
-/* The most hardware queues that a test can request (code.h). */
+/* maximum number of hardware queues that a test can request (code.h) */
 #define QUEUES 32u
 
 int df_hstream_queues(struct df_hstream *s)

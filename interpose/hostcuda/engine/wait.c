@@ -29,8 +29,8 @@ void df_hwait_point(df_hpoint p)
 	dev = df_hdev(s->device);
 	for (;;) {
 		/*
-		 * ACQUIRE pairs with wake_waiters(): what was written before the change is seen
-		 * below.
+		 * ACQUIRE pairs with wake_waiters(): without it data that was written before the
+		 * change could be missed below.
 		 */
 		gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
 		if (df_hpoint_done(p))
@@ -48,7 +48,7 @@ void df_hwait_point(df_hpoint p)
 			df_relax();
 			continue;
 		}
-		/* SEQ_CST: pairs with wake_waiters(), as in engine(). */
+		/* SEQ_CST pairs with wake_waiters(), for the reason given in engine(). */
 		__atomic_fetch_add(&dev->sleepers, 1, __ATOMIC_SEQ_CST);
 		if (__atomic_load_n(&dev->done, __ATOMIC_SEQ_CST) == gen && !df_hpoint_done(p))
 			df_futex_wait(&dev->done, gen, sleep_ns, 0);
@@ -63,13 +63,13 @@ void df_hwait_point(df_hpoint p)
 
 void df_hwait_slice(struct df_hdev *dev)
 {
-	/* ACQUIRE pairs with wake_waiters(), as in df_hwait_point(). */
+	/* ACQUIRE pairs with wake_waiters(), for the reason given in df_hwait_point(). */
 	uint32_t gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
 	int word;
 
 	if (df_hrun_device(dev, SIZE_MAX, 0, &word) || help())
 		return;
-	/* SEQ_CST: pairs with wake_waiters(), as in engine(). */
+	/* SEQ_CST pairs with wake_waiters(), for the reason given in engine(). */
 	__atomic_fetch_add(&dev->sleepers, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&dev->done, __ATOMIC_SEQ_CST) == gen)
 		df_futex_wait(&dev->done, gen, DF_H_SLEEP_MIN_NS, 0);
@@ -77,8 +77,8 @@ void df_hwait_slice(struct df_hdev *dev)
 }
 
 /*
- * Stores the present ends of the device's streams. blocking_only: of those that synchronise with
- * the legacy stream, and of that itself. Fails with -ENOMEM if it stored only some.
+ * Stores the present ends of the device's streams. If `blocking_only`, only of the legacy stream
+ * and the streams that synchronise with it. Fails with -ENOMEM if it stored only some.
  */
 static int take_ends(struct df_hdev *dev, int blocking_only, struct df_hends *e)
 {

@@ -1,5 +1,6 @@
 /*
- * The memory of copies and fills: which bytes one touches, and whether they may be. Any thread.
+ * Checks the memory of copies and fills: which bytes one touches, and whether it may. Any
+ * thread.
  */
 #include "interpose/hostcuda/internal.h"
 
@@ -12,8 +13,9 @@ static size_t span(size_t pitch, size_t slice, size_t width, size_t height, size
 }
 
 /*
- * Checks that the memory is of the kind that the caller names, and long enough. want: 1 device, 0
- * host, -1 any. *pageable: whether it is memory that CUDA does not know.
+ * Checks that the memory is of the kind that the caller names, and long enough. `want` is 1 for
+ * device memory, 0 for host memory, -1 for any. *pageable says whether CUDA does not know the
+ * memory.
  */
 static cudaError_t check(const void *ptr, size_t bytes, int want, int *pageable)
 {

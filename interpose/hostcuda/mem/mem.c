@@ -1,12 +1,12 @@
 /*
- * Memory of the devices, pinned and managed memory, and memory registered by the user.
+ * Manages the memory of devices, pinned and managed memory, and memory that the user registers.
  *
  * Each device has an arena: a sparse memfd as large as the device, mapped once. So every allocation
  * can be shared with another process by (descriptor, offset), and no file has a name. One more
  * arena is for pinned and managed memory. An arena is a sorted array of allocations; the gaps
  * between them are free. Memory that other processes export is mapped as foreign ranges.
  *
- * Any thread; each arena has a lock, as has the table of foreign and registered ranges.
+ * Any thread; each arena has a lock, and so has the table of foreign and registered ranges.
  */
 #define _GNU_SOURCE
 #include "interpose/hostcuda/mem/mem.h"
@@ -43,12 +43,13 @@
 #define HOLDS_NO(ptr, bytes) ((void)0)
 #endif
 
-#define LARGE	    (1u << 20)	/* such allocations begin at a page, as a driver's do */
+/* allocations of at least this size begin at a page, as a driver's do */
+#define LARGE	    (1u << 20)
 #define PUNCH_BYTES (64u << 10) /* freed memory of at least this size is returned to the system */
 
 struct block {
 	uint64_t off;
-	size_t bytes, room; /* requested; reserved, redzone included */
+	size_t bytes, room; /* numbers of bytes: requested, and reserved with the redzone */
 	enum df_mem_kind kind;
 	unsigned flags;
 	int internal;
@@ -57,10 +58,10 @@ struct block {
 
 struct arena {
 	struct df_mutex lock;
-	char *base; /* atomic; NULL: not mapped yet */
+	char *base; /* atomic; NULL if not mapped yet */
 	uint64_t size, used;
 	int fd;
-	struct block *blocks; /* by offset */
+	struct block *blocks; /* sorted by offset */
 	size_t nr, cap;
 };
 
@@ -73,14 +74,14 @@ struct range {
 	unsigned flags;
 };
 
-static struct arena *arenas; /* one for each device, then the host's */
+static struct arena *arenas; /* one arena for each device, then one for the host */
 static uint64_t host_bytes;
 
 static struct {
 	struct df_mutex lock;
 	struct range *v;
 	size_t nr, cap;
-	size_t seen; /* atomic: nr, for a check without the lock */
+	size_t seen; /* copy of nr for a check without the lock; atomic */
 } ranges = {.lock = DF_MUTEX_INIT(DF_RANK_HOSTCUDA_TABLE, "host CUDA ranges")};
 
 int df_hmem_init(void)
@@ -107,11 +108,14 @@ static uint64_t page_mask(void)
 
 static char *arena_base(const struct arena *a)
 {
-	/* ACQUIRE pairs with the RELEASE in arena_open(): with the base its fd is seen. */
+	/*
+	 * ACQUIRE pairs with the RELEASE in arena_open(): without it the base could be seen before
+	 * the fd.
+	 */
 	return __atomic_load_n(&a->base, __ATOMIC_ACQUIRE);
 }
 
-/* Lock held. */
+/* Maps an arena. The caller holds its lock. */
 static int arena_open(struct arena *a, int is_host)
 {
 	char name[32] = "dfshim-device";
@@ -164,7 +168,7 @@ int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t byte
 		err = DF_VEC_ROOM(a->blocks, a->cap, a->nr + 1);
 	if (err)
 		goto out;
-	/* First fit: the first gap that holds it. */
+	/* Searches the first gap that is large enough. */
 	for (i = 0; i < a->nr; i++) {
 		if (a->blocks[i].off >= gap && a->blocks[i].off - gap >= room)
 			break;
@@ -189,7 +193,7 @@ out:
 	return err;
 }
 
-/* Returns the block that holds the offset, or NULL. Lock held. */
+/* Returns the block that contains the offset, or NULL. The caller holds the lock. */
 static struct block *find(struct arena *a, uint64_t off)
 {
 	size_t lo = 0, hi = a->nr, mid;
@@ -206,7 +210,7 @@ static struct block *find(struct arena *a, uint64_t off)
 	return &a->blocks[lo - 1];
 }
 
-/* Lock held. */
+/* Frees a block. The caller holds the lock. */
 static void drop(struct arena *a, struct block *b)
 {
 	uint64_t page = page_mask(), from = (b->off + page) & ~page,
@@ -287,7 +291,7 @@ void df_hmem_reset(int device)
 	df_mutex_unlock(&a->lock);
 }
 
-/* Lock of ranges held. */
+/* Returns the range that contains the pointer, or NULL. The caller holds the lock of ranges. */
 static struct range *range_find(const void *ptr)
 {
 	size_t i;
@@ -343,7 +347,7 @@ void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsig
 	df_mutex_unlock(&ranges.lock);
 }
 
-/* Lock of ranges held. */
+/* The caller holds the lock of ranges. */
 static int range_add(const struct range *r)
 {
 	if (DF_VEC_ROOM(ranges.v, ranges.cap, ranges.nr + 1))
@@ -353,14 +357,14 @@ static int range_add(const struct range *r)
 	return 0;
 }
 
-/* Lock of ranges held. */
+/* The caller holds the lock of ranges. */
 static void range_del(struct range *r)
 {
 	*r = ranges.v[--ranges.nr];
 	__atomic_store_n(&ranges.seen, ranges.nr, __ATOMIC_RELAXED);
 }
 
-/* Adds memory that is not ours and is in no other range yet. */
+/* Adds memory that is not ours and is not in another range yet. */
 static int take_in(const struct range *r)
 {
 	struct df_mem_info info;

@@ -1,4 +1,4 @@
-/* The memory that counts as a device's (mem.c). The rest is in internal.h. */
+/* Declares the memory that counts as a device's (mem.c). The rest is in internal.h. */
 #ifndef DF_INTERPOSE_HOSTCUDA_MEM_MEM_H
 #define DF_INTERPOSE_HOSTCUDA_MEM_MEM_H
 
@@ -10,7 +10,10 @@
  * -ENOMEM.
  */
 int df_hmem_aside(int device, int64_t bytes);
-/* Other memory counts as the device's from now on; for df_hmem_hide() see code.h. */
+/*
+ * df_hmem_lend() lets other memory count as the device's from now on. code.h describes
+ * df_hmem_hide().
+ */
 int df_hmem_lend(void *ptr, size_t bytes, int device);
 void df_hmem_hide(int on);
 

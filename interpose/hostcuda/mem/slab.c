@@ -11,8 +11,8 @@
 #include <sanitizer/lsan_interface.h>
 
 /*
- * LeakSanitizer does not search mapped memory. Without this it would report memory to which only a
- * slot points. Registers the slots in use with it, many at a time. Lock held.
+ * Registers the slots in use with LeakSanitizer, many at a time. It does not search mapped memory,
+ * so it would report memory to which only a slot points. The caller holds the lock.
  */
 static void show_leak_checker(struct df_hslab *slab)
 {

@@ -1,4 +1,4 @@
-/* The state of the CUDA runtime in this process, and of the calling thread; its errors. */
+/* Holds the state of the CUDA runtime in this process and in the calling thread, and its errors. */
 #include "interpose/hostcuda/code.h"
 #include "interpose/hostcuda/internal.h"
 

@@ -24,7 +24,8 @@ struct piece {
 	struct df_hslot slot;
 	size_t bytes;
 	int device, fd, shared, counted;
-	int handles, mappings; /* freed when the last handle or mapping ends */
+	/* numbers of each; the piece is freed when the last handle or mapping ends */
+	int handles, mappings;
 };
 
 struct mapping {
@@ -43,7 +44,7 @@ struct reserved {
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_HOSTCUDA_TABLE, "host CUDA mappings");
 static struct df_hslab pieces;
 static struct reserved *reserved;
-static struct mapping *mappings; /* by address */
+static struct mapping *mappings; /* sorted by address */
 static size_t nr_reserved, room_reserved;
 /* Nr_mappings is atomic: without mappings a query takes no lock. */
 static size_t nr_mappings, room_mappings;
@@ -78,7 +79,10 @@ static struct mapping *mapping_of(const void *at)
 	return i < nr_mappings && mappings[i].at <= (const char *)at ? &mappings[i] : NULL;
 }
 
-/* Finds whole mappings without a gap: the first, and their number; 0: there are none. */
+/*
+ * Finds whole mappings without a gap. Stores the first one and returns their number, or 0 if there
+ * are none.
+ */
 static size_t mappings_of(const char *at, size_t bytes, size_t *first)
 {
 	size_t i = mapping_at(at), nr = 0;
@@ -114,7 +118,10 @@ static struct piece *piece_of(uint64_t handle)
 	return p && p->handles ? p : NULL;
 }
 
-/* Returns 1 if it has no user any more. Then the caller frees it, without the lock. */
+/*
+ * Returns 1 if the piece has no user any more. Then the caller frees it, without holding the
+ * lock.
+ */
 static int unused(struct piece *p)
 {
 	return !p->handles && !p->mappings && df_hslot_retire(&p->slot);
@@ -342,7 +349,7 @@ int df_hvmm_import(int fd, uint64_t *handle)
 
 /* -- mapping ----------------------------------------------------------------------------------- */
 
-/* Lock held. */
+/* Maps a piece. The caller holds the lock. */
 static int map_piece(char *at, size_t bytes, struct piece *p)
 {
 	struct mapping m = {at, bytes, p, NULL, 0};
@@ -363,7 +370,7 @@ static int map_piece(char *at, size_t bytes, struct piece *p)
 	}
 	memmove(&mappings[i + 1], &mappings[i], (nr_mappings - i) * sizeof(m));
 	mappings[i] = m;
-	/* RELAXED: see df_hvmm_look(). */
+	/* RELAXED for the reason given in df_hvmm_look(). */
 	__atomic_store_n(&nr_mappings, nr_mappings + 1, __ATOMIC_RELAXED);
 	p->mappings++;
 	return 0;
@@ -406,7 +413,7 @@ int df_hvmm_unmap(void *at, size_t bytes)
 	if (nr) {
 		memmove(&mappings[first], &mappings[first + nr],
 			(nr_mappings - first - nr) * sizeof(*mappings));
-		/* RELAXED: see df_hvmm_look(). */
+		/* RELAXED for the reason given in df_hvmm_look(). */
 		__atomic_store_n(&nr_mappings, nr_mappings - nr, __ATOMIC_RELAXED);
 	}
 	df_mutex_unlock(&lock);
@@ -422,7 +429,7 @@ static int rights_index(int device)
 	return device < 0 ? df_h.nr_devices : device;
 }
 
-/* Lock held. */
+/* Sets the rights of a mapping. The caller holds the lock. */
 static int allow(struct mapping *m, int device, int rights)
 {
 	int i;

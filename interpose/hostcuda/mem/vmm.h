@@ -14,21 +14,24 @@ struct df_mem_info;
 /* The unit of addresses and of memory. */
 #define DF_HVMM_UNIT ((size_t)2 << 20)
 
-/* align: a power of two, or 0. hint: used if it is free. */
+/* Reserves addresses. `align` is a power of two, or 0. `hint` is used if it is free. */
 int df_hvmm_reserve(size_t bytes, size_t align, void *hint, void **out);
 /* Frees a whole reservation. Fails with -EBUSY if something is mapped there. */
 int df_hvmm_unreserve(void *at, size_t bytes);
 
-/* device -1: host memory. shared: can be exported. Fails with -ENOMEM if the device has no more. */
+/*
+ * Makes memory of a device (-1: of the host). `shared`: it can be exported. Fails with -ENOMEM if
+ * the device has no more.
+ */
 int df_hvmm_create(int device, size_t bytes, int shared, uint64_t *handle);
-/* Ends one of its handles; the memory is freed with its last handle or mapping. */
+/* Ends a handle. The memory is freed with its last handle or mapping. */
 int df_hvmm_release(uint64_t handle);
 /* Makes another handle of the memory that is mapped there. */
 int df_hvmm_retain(const void *at, uint64_t *handle);
 int df_hvmm_describe(uint64_t handle, int *device, int *shared);
 /* Returns a descriptor that the caller owns. Fails with -ENOTSUP if the memory is not shared. */
 int df_hvmm_export(uint64_t handle, int *fd);
-/* The descriptor still belongs to the caller. */
+/* Makes a handle of exported memory. The descriptor still belongs to the caller. */
 int df_hvmm_import(int fd, uint64_t *handle);
 
 /* Maps the beginning of the memory into one reservation, without access rights. */
