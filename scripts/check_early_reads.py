@@ -5,9 +5,10 @@
 
 ptxas 12.9 and 13.0 make such reads where a load that is predicated off would replace NULL. On an
 H200 a comparison five cycles after CS2R saw the earlier value of the pair
-(docs/gpu-results/2026-11-26.md). In all other places ptxas leaves at least six cycles. The script counts the cycles from each CS2R to the first instruction that reads
-the pair, up to the next branch, by the stall counts in the instructions' control bits. Messages
-call the code FILE. Exits with 1 if a read is too early.
+(docs/gpu-results/2026-11-26.md). In all other places ptxas leaves at least six cycles. The script
+counts the cycles from each CS2R to the first instruction that reads the pair, up to the next
+branch, by the stall counts in the instructions' control bits. Messages call the code FILE. Exits
+with 1 if a read is too early.
 """
 import re
 import sys
