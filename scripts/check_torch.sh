@@ -242,7 +242,7 @@ if wants serving; then
 	run "serving: all of them, fixed" 0 --host -n 2 --rules nccl --timeout 60 -- "$py" tests/torch/serving.py all --fixed
 fi
 if wants recorder; then
-	# PyTorch's Flight Recorder and dfshim, each with its own record of one hang.
+	# PyTorch's Flight Recorder and dfshim each record one hang.
 	mkdir "$T/dumps"
 	line=$(grep -n '# the line$' tests/torch/recorder.py)
 	TORCH_NCCL_TRACE_BUFFER_SIZE=200 run "recorder: a hang, both record it" 20 --host -n 2 --rules nccl --timeout 25 --trace "$T/recorded" -- \

@@ -45,7 +45,8 @@ done
 DFSHIM_HOST_DEVICES=2 DFSHIM_TIMEOUT_MS=$((2000 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort host -- "$C/differ" count count >"$T/count" 2>&1 && fail "agree: count: status 0"
 grep -q '^MISMATCH: ' "$T/count" || fail "agree: count: $(cat "$T/count")"
 
-# A message waits for the receive of an earlier one that NCCL has buffered: that hangs if the receiver waits in between, which is said.
+# A message waits for the receive of an earlier one that NCCL has buffered. The program hangs if the
+# receiver waits between the two receives, and dfshim reports that.
 printf '%s\n' "ranks 2" "comm A 0 1" "0: send A 1 s n=256; ssync s; send A 1 s n=300; ssync s" \
 	"1: recv A 0 s n=300; ssync s; recv A 0 s n=256; ssync s" >"$T/script"
 DFSHIM_TIMEOUT_MS=$((800 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort host -- "$B/tests/deadlock/interpreter/script" --timeout $((80 * SLOW)) "$T/script" >"$T/out" 2>&1 &&

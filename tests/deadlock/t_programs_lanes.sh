@@ -26,8 +26,9 @@ one() {
 		timeout -k 5 "${LIMIT:-60}" "$S" --timeout $((30 * SLOW)) "$T/$1.txt" >"$T/$1.$2" 2>&1 ||
 		{ echo "program $1, $2:" && cat "$T/$1.txt" "$T/$1.$2"; } >"$T/$1.$2.bad"
 }
-# Fixed seeds. A message behind one in NCCL's buffer waits for the receive of that one (docs/architecture.md), and one
-# program in many thousands cannot wait for it. In 571774653 a part of a group must end before the other part can begin.
+# The seeds are fixed. A message behind one in NCCL's buffer waits for the receive of that one
+# (docs/architecture.md), and one program in many thousands cannot wait for it. In program 571774653
+# a part of a group must end before the other part can begin.
 seed=${DRAW:-0} nr=0
 while [ $nr -lt $PROGRAMS ]; do
 	seed=$((seed + 1))

@@ -89,7 +89,8 @@ up
 kill -0 "$second" 2>/dev/null || fail "it was not the second job that answered: $(cat "$T/second.log")"
 wait "$second" || fail "the second job: status $?: $(cat "$T/second.log")"
 
-# NCCL's RAS has the port: the job goes without, says so, and leaves NCCL's clients alone, until NCCL has ended.
+# NCCL's RAS has the port. The job runs without RAS, reports that, and does not disturb NCCL's
+# clients until NCCL has ended.
 python3 - "$port" "$T/theirs" <<'PY' &
 import socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))

@@ -1,8 +1,9 @@
-"""A hang that PyTorch's Flight Recorder and dfshim record at the same time: rank 1 leaves out the third all-reduce.
+"""Makes a hang that PyTorch's Flight Recorder and dfshim record at the same time: rank 1 leaves out
+the third all-reduce.
 
-    TORCH_NCCL_TRACE_BUFFER_SIZE=200 dfshim run --host -n 2 --rules nccl --timeout 25 --trace TRACES -- python3 recorder.py DUMPS
+  TORCH_NCCL_TRACE_BUFFER_SIZE=200 dfshim run --host -n 2 --rules nccl --timeout 25 --trace TRACES -- python3 recorder.py DUMPS
 
-Each rank writes what the Flight Recorder knows into DUMPS, then waits.
+Each rank writes the record of the Flight Recorder into DUMPS, and then waits.
 """
 
 import os

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Description: mode trace: two threads hang, one on each rank, while other threads of both processes go on: the cycle is reported all
-# the same, once.
+# Description: mode trace: two threads hang, one on each rank, while other threads of both processes go on. The cycle is reported once all the same.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -21,14 +20,14 @@ END
 env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((5000 * SLOW)) setsid "$S" --timeout $((400 * SLOW)) "$T/part.txt" >"$T/log" 2>&1 &
 job=$!
 trap 'kill -KILL -- "-$job" 2>/dev/null' EXIT
-# The other threads go on for longer than this.
+# The other threads go on for longer than this loop.
 for ((i = 0; i < 400 * SLOW; i++)); do
 	! grep -q '^ORDER: ' "$T/log" || break
 	sleep 0.1
 done
 grep -q '^ORDER: ' "$T/log" || fail "no verdict: $(cat "$T/log")"
 kill -0 $job 2>/dev/null || fail "the job has ended: $(cat "$T/log")"
-# More looks show the same hang, which is not reported again.
+# Later looks show the same hang, which must not be reported again.
 sleep $((6 * SLOW))
 [ "$(grep -cE '^[A-Z_]+: ' "$T/log")" = 1 ] || fail "reported more than once: $(cat "$T/log")"
 exit 0
