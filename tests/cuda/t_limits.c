@@ -266,6 +266,30 @@ START_TEST(t_connections)
 }
 END_TEST
 
+/* A stream that waits for an event holds its queue as one that waits for a word does. */
+START_TEST(t_event)
+{
+	CUstream a, b, c;
+	CUevent e;
+
+	setenv("FAKE_CUDA_LIMITS", "hardware", 1);
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
+	OK(cuInit(0));
+	b = made(0);
+	c = made(-5);
+	a = waiting();
+	OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+	OK(cuEventRecord(e, a));
+	wrote(c, 1);
+	reached = 0;
+	OK(cuStreamWaitEvent(b, e, 0));
+	wrote(c, 0);
+	set(&word);
+	OK(cuCtxSynchronize());
+	ck_assert_uint_eq(reached, 1);
+}
+END_TEST
+
 /* Allocating and freeing wait until the context is idle. */
 START_TEST(t_sync)
 {
@@ -450,8 +474,8 @@ int main(void)
 	unsetenv("FAKE_CUDA_LIMITS");
 	setenv("FAKE_CUDA_DEVICES", "2", 1);
 	return DF_TESTS("limits", {.before = start}, {t_queue}, {t_queue_off}, {t_lock, 9},
-			{t_hardware, 2}, {t_connections, 3}, {t_sync, 4}, {t_free_lock, 5},
-			{t_blocking}, {t_one, 2}, {t_context, 2}, {t_exclusive});
+			{t_hardware, 2}, {t_connections, 3}, {t_event}, {t_sync, 4},
+			{t_free_lock, 5}, {t_blocking}, {t_one, 2}, {t_context, 2}, {t_exclusive});
 }
 #else
 int main(void)

@@ -131,19 +131,26 @@ int df_hop_word_is(const struct df_hop *op)
 	}
 }
 
+/* Whether the stream's hardware queue waits with it: for a word, or for another stream. */
+static int holds(const struct df_hop *head)
+{
+	return head->kind == DF_HOP_WAIT    ? !df_hop_word_is(head)
+	       : head->kind == DF_HOP_POINT ? !df_hpoint_done(head->point)
+					    : 0;
+}
+
 /*
- * Whether a stream that shares the hardware queue waits for a word, since before the operation was
- * put there. Lock held.
+ * Whether a stream that shares the hardware queue waits, since before the operation was put there.
+ * Lock held.
  */
-static int behind_word(struct df_hstream *s, const struct df_hop *op)
+static int behind_wait(struct df_hstream *s, const struct df_hop *op)
 {
 	struct df_hstream *t;
 
 	df_list_each(t, &df_hdev(s->device)->active, active)
 	{
 		if (t != s && t->queue == s->queue && t->head && !t->busy &&
-		    t->head->kind == DF_HOP_WAIT && t->head->ticket < op->ticket &&
-		    !df_hop_word_is(t->head))
+		    t->head->ticket < op->ticket && holds(t->head))
 			return 1;
 	}
 	return 0;
@@ -153,7 +160,7 @@ static int ready(struct df_hstream *s, const struct df_hop *op)
 {
 	struct df_hstream *t;
 
-	if (s->queue && (df_hcode ? behind_word(s, op) : op->ticket != s->queue->started))
+	if (s->queue && (df_hcode ? behind_wait(s, op) : op->ticket != s->queue->started))
 		return 0;
 	if (op->kind == DF_HOP_WAIT)
 		return df_hop_word_is(op);

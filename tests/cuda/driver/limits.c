@@ -11,8 +11,8 @@
  *             (stackoverflow 53970187; microsoft/mscclpp issue 516 is such a hang)
  *   hardware  the streams of a device, of all priorities and green contexts together, have
  *             CUDA_DEVICE_MAX_CONNECTIONS hardware queues (8, at most 32): a stream has a queue
- *             while it has work, and shares one if none is free. While a queue waits for a word, no
- *             later work of that queue begins (measured by tests/gpu/litmus_queues and
+ *             while it has work, and shares one if none is free. While a queue waits for a word
+ *             or an event, no later work of it begins (measured by tests/gpu/litmus_queues and
  *             litmus_channels on an H200, driver 580.159, 2026-11-26; its driver API: stream
  *             memory operations "may deadlock")
  *   sync      allocating, freeing, pinning and unpinning memory wait until the context is idle
