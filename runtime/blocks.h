@@ -47,6 +47,10 @@ struct df_block_hooks {
 	 * Returns n if only the first n blocks have work that may start; 0: unknown. Never waits.
 	 */
 	uint32_t (*width)(int device);
+	/* The application runs short of memory: connectors take no more than they have now. */
+	void (*frugal)(void);
+	/* Whether streams of the device may have taken all hardware queues. Never waits. */
+	int (*crowded)(int device);
 	/* Whether peers have asked for connectors of the device back since the last chores(). */
 	int (*asked)(int device);
 	/*
@@ -138,10 +142,17 @@ struct df_blocks {
 	void (*wait)(int device, int (*ready)(void *arg), void *arg);
 	/*
 	 * Until resume(), nothing executes the device's blocks. Returns 1 if the device is lost,
-	 * with all that its blocks held.
+	 * with all that its blocks held; 2 if it is lost because it did not stop in time: then
+	 * nothing that the blocks access may be freed. Bounded.
 	 */
 	int (*stop)(int device);
 	void (*resume)(int device);
+	/*
+	 * Streams of the device are about to take all hardware queues. Returns 1 if no launch is
+	 * needed until df_block_hooks.crowded() says that this is over; 0: not yet. Bounded. May
+	 * be NULL.
+	 */
+	int (*stay)(int device);
 	/* Number of launches after the daemon had quit. */
 	uint64_t (*launches)(void);
 

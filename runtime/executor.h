@@ -199,6 +199,12 @@ struct df_executor {
 	 */
 	uint32_t (*waiting_streams)(void);
 	/*
+	 * More streams of the device wait than that (df_waits_crowded()), or one more is about to:
+	 * returns 1 if nothing is launched there until none does, so that more may wait; 0: it
+	 * must not. Bounded; no lock.
+	 */
+	int (*crowd)(int device);
+	/*
 	 * Adds the ends of all unfinished operations of the device to the set. dev->lock. -ENOMEM.
 	 */
 	int (*in_flight)(struct df_dev *dev, struct df_flights *set);

@@ -3,6 +3,7 @@
  * a device besides the turns of its blocks, the start, waiting, and how an aborted collective is
  * removed from the blocks. Any thread.
  */
+#include <errno.h>
 #include <sched.h>
 #include <string.h>
 #include "kernels/abi.h"
@@ -21,6 +22,7 @@
 #include "runtime/coll/dev.h"
 #include "runtime/daemon/engine.h"
 #include "runtime/order/frees.h"
+#include "runtime/order/waits.h"
 #include "runtime/transport/transport.h"
 
 static struct df_bell *own_bell; /* this process's; atomic */
@@ -81,9 +83,24 @@ static uint32_t ready_width(int device)
 	return width;
 }
 
+/* Some must be there to be recycled. */
+#define LEAST_BUDGET (64ull << 20)
+
+static void frugal(void)
+{
+	uint64_t budget = __atomic_load_n(&df_rt.conn_budget, __ATOMIC_RELAXED);
+	uint64_t now = DF_MAX(df_tl_bytes(), LEAST_BUDGET);
+
+	/* RELAXED: no other data depends on it, and the last of two threads may win. */
+	if (!budget || now < budget)
+		__atomic_store_n(&df_rt.conn_budget, now, __ATOMIC_RELAXED);
+}
+
 const struct df_block_hooks df_engine_hooks = {
 	.chores = chores,
 	.width = ready_width,
+	.crowded = df_waits_crowded,
+	.frugal = frugal,
 	.asked = asked,
 	.failed = df_comm_device_lost,
 	.words = df_words_sum,
@@ -142,14 +159,14 @@ static void block_own(struct df_kblock *blk)
 	}
 }
 
-void df_engine_purge(struct df_dev *dev)
+int df_engine_purge(struct df_dev *dev)
 {
 	uint32_t b;
 	int lost;
 
 	/* No communicator was ever ready on the device, so there is no daemon that could answer. */
 	if (!__atomic_load_n(&dev->exec.used, __ATOMIC_RELAXED))
-		return;
+		return 0;
 	lost = df_blocks->stop(dev->index);
 	for (b = 0; b < dev->exec.d.nr_blocks; b++) {
 		struct df_kblock *blk = &dev->exec.blocks[b];
@@ -161,4 +178,5 @@ void df_engine_purge(struct df_dev *dev)
 		df_block_let(blk);
 	}
 	df_blocks->resume(dev->index);
+	return lost > 1 ? -EBUSY : 0;
 }

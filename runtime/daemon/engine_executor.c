@@ -230,10 +230,18 @@ static int stream_wait(struct df_mstream *on, const uint64_t *word, uint64_t val
 	return df_backend->stream_wait(on, word, value);
 }
 
-/* Leaves one hardware queue for the launch of the daemon. */
+/*
+ * Leaves a quarter of the hardware queues: the launch of the daemon needs one, and streams that no
+ * longer wait keep theirs until their work has ended.
+ */
 static uint32_t waiting_streams(void)
 {
-	return df_blocks->queues ? df_blocks->queues - 1u : 0;
+	return df_blocks->queues * 3u / 4;
+}
+
+static int crowd(int device)
+{
+	return df_blocks->stay && df_blocks->stay(device);
 }
 
 static int in_flight(struct df_dev *dev, struct df_flights *set)
@@ -297,6 +305,7 @@ const struct df_executor df_daemon_executor = {
 	.mark = df_word_mark,
 	.stream_wait = stream_wait,
 	.waiting_streams = waiting_streams,
+	.crowd = crowd,
 	.in_flight = in_flight,
 	.pass = pass,
 	.wait = df_engine_wait,

@@ -196,8 +196,12 @@ void df_life_forget(struct df_comm *comm)
 
 	/*
 	 * Afterwards no block is in a turn on one of its collectives, and no completion names one.
+	 * If that cannot be said, all that a block may access stays where it is.
 	 */
-	df_engine_purge(dev);
+	if (df_engine_purge(dev)) {
+		df_comm_get(comm);
+		return;
+	}
 	df_mutex_lock(&dev->lock);
 	df_dev_retire(dev);
 	HASH_ITER(hh, comm->registry.all, coll, tmp)

@@ -129,7 +129,7 @@ static int record_aside(struct df_stream *s, struct df_event *e)
 	if (!idle) {
 		ret = df_executor->mark(&dev->lock, &s->ready, s->info.stream, &value);
 		if (!ret)
-			ret = df_stream_wait(dev, s->aside, s->ready.word, value);
+			ret = df_stream_wait(dev, s->aside, s, s->ready.word, value);
 	}
 	if (!ret)
 		ret = df_stream_follow_aside(s);
@@ -154,6 +154,7 @@ static int record_aside(struct df_stream *s, struct df_event *e)
  */
 static int follow_time(struct df_stream *s, struct df_event *e)
 {
+	struct df_flights before = {0};
 	struct df_dev *dev = s->dev;
 	uint64_t *word, value;
 	int ret;
@@ -161,13 +162,18 @@ static int follow_time(struct df_stream *s, struct df_event *e)
 	df_mutex_lock(&e->dev->lock);
 	word = e->word;
 	value = e->value;
+	ret = df_flights_join(&before, &e->held) | df_flights_join(&before, &e->pending);
 	df_mutex_unlock(&e->dev->lock);
-	if (is_past(word, value) || word == s->aside_mark.word)
-		return 0;
-	ret = have_aside(s, e);
-	if (ret)
+	if (!ret && !is_past(word, value) && word != s->aside_mark.word) {
+		ret = have_aside(s, e);
+		if (!ret)
+			ret = df_waits_word(dev->index, s->aside, &before, word, value);
+	} else {
+		word = NULL;
+	}
+	df_flights_free(&before);
+	if (ret || !word)
 		return ret;
-	ret = df_executor->stream_wait(s->aside, word, value);
 	df_mutex_lock(&dev->lock);
 	/* From here on the side stream is behind. */
 	if (!ret)
@@ -180,6 +186,7 @@ static int follow_time(struct df_stream *s, struct df_event *e)
 static void forget(struct df_event *e)
 {
 	e->pending.nr = 0;
+	e->held.nr = 0;
 	e->word = NULL;
 }
 
@@ -187,6 +194,7 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 {
 	struct df_event *e = event_of(info);
 	struct df_dev *dev = df_stream_dev(si->device);
+	struct df_flights held = {0};
 	int plain = df_rt.strict;
 	int strict = 0, timed = 0;
 	struct df_stream *s;
@@ -206,6 +214,7 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 		 * several streams use it. So make the stream wait for its operations first.
 		 */
 		df_stream_fence(s);
+	df_waits_collect(si->device, si->stream, &held);
 	df_mutex_lock(&dev->lock);
 	if (e)
 		forget(e);
@@ -216,7 +225,13 @@ int df_hook_event_record(const struct df_event_info *info, const struct df_strea
 		strict =
 			!e || df_flights_join_part(&e->pending, &s->pending, s->fenced, UINT64_MAX);
 	}
+	/* Without memory for them a stream that waits for the event is not counted. */
+	if (held.nr)
+		e = event_get(dev, info);
+	if (held.nr && e)
+		(void)df_flights_join(&e->held, &held);
 	df_mutex_unlock(&dev->lock);
+	df_flights_free(&held);
 	if (timed && !strict)
 		strict = record_aside(s, e) != 0;
 	if (strict)
@@ -230,7 +245,7 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 {
 	struct df_event *e = event_of(info);
 	struct df_dev *dev = df_stream_dev(si->device);
-	struct df_flights set = {0};
+	struct df_flights set = {0}, held = {0};
 	struct df_stream *s = NULL;
 	int ret = 0, plain = df_rt.strict;
 
@@ -254,6 +269,8 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 	df_mutex_lock(&e->dev->lock);
 	df_flights_prune(&e->pending);
 	ret = df_flights_join(&set, &e->pending);
+	if (!si->capturing)
+		(void)df_flights_join(&held, &e->held);
 	df_mutex_unlock(&e->dev->lock);
 	if (dev && !ret) {
 		df_mutex_lock(&dev->lock);
@@ -277,6 +294,9 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 			"the time of an event may be earlier than that of an event that it waits for");
 	}
 	df_trace(DF_REC_EVENT_WAIT, si->device, 0, -1, 0, info->id, e->record, si->id, 0);
+	/* The driver makes the stream wait for the event, and so for what the event is behind. */
+	df_waits_note(si->device, si->stream, NULL, held.v, held.nr);
+	df_flights_free(&held);
 	df_flights_free(&set);
 }
 
@@ -363,6 +383,7 @@ void df_hook_event_destroy(const struct df_event_info *info)
 	if (e->timed)
 		df_backend->event_delete(e->timed);
 	df_flights_free(&e->pending);
+	df_flights_free(&e->held);
 	free(e);
 	*info->user = NULL;
 }

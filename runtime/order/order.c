@@ -112,7 +112,7 @@ int df_order_inherit(struct df_comm *comm, struct df_stream *s)
 	taken_over(s, before);
 	if (ret || from == s || reached(word, value))
 		return ret;
-	ret = df_stream_wait(s->dev, s->info.stream, word, value);
+	ret = df_stream_wait(s->dev, s->info.stream, from, word, value);
 	return ret ? ret : 1;
 }
 
@@ -170,7 +170,9 @@ static int follow(struct df_stream *later, struct df_stream *first)
 	if (idle)
 		return 0;
 	ret = df_executor->mark(&dev->lock, &first->ready, first->info.stream, &value);
-	return ret ? ret : df_stream_wait(dev, later->info.stream, first->ready.word, value);
+	if (ret)
+		return ret;
+	return df_stream_wait(dev, later->info.stream, first, first->ready.word, value);
 }
 
 int df_order_meet(struct df_stream *main, struct df_stream *other)

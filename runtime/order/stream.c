@@ -113,12 +113,17 @@ struct df_stream *df_stream_of(const struct df_stream_info *info)
 
 /* ---- marks and fences ------------------------------------------------------------------------ */
 
-int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *word, uint64_t value)
+int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const struct df_stream *of,
+		   const uint64_t *word, uint64_t value)
 {
+	const struct df_mstream *writer = of ? of->info.stream : NULL;
+	struct df_flights held = {0};
 	int ret;
 
 	df_mutex_unlock(&dev->lock);
-	ret = df_executor->stream_wait(on, word, value);
+	df_waits_collect(dev->index, writer, &held);
+	ret = df_waits_word(dev->index, on, &held, word, value);
+	df_flights_free(&held);
 	df_mutex_lock(&dev->lock);
 	return ret;
 }
@@ -417,13 +422,15 @@ static int pay(struct df_dev *dev, const struct df_stream_info *info, enum df_wo
 
 /* The graph launch that this thread is in. The launch submits its collectives one by one. */
 static _Thread_local struct launching {
+	struct df_mstream *on;
 	uint64_t stream, group;
 } launching;
 
-void df_stream_launching(uint64_t *stream, uint64_t *group)
+struct df_mstream *df_stream_launching(uint64_t *stream, uint64_t *group)
 {
 	*stream = launching.stream;
 	*group = launching.group;
+	return launching.on;
 }
 
 /*
@@ -473,7 +480,7 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 	 * other streams. So trace only these, and work on streams that have our state.
 	 */
 	if (kind == DF_WORK_GRAPH && dev)
-		launching = (struct launching){info->id, df_trace_serial()};
+		launching = (struct launching){info->stream, info->id, df_trace_serial()};
 	if (s || paid || (dev && (kind == DF_WORK_GRAPH || (info->legacy && df_dev_busy(dev)))))
 		df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(),
 			 kind | (touch ? df_rec_reads_from(touch->in, touch->in_end) : 0),

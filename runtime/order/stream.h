@@ -47,7 +47,8 @@ struct df_event {
 	struct df_list node;
 	struct df_dev *dev;
 	struct df_flights pending;
-	uint64_t record; /* serial of the last record */
+	struct df_flights held; /* the operations that its stream waited for when it was recorded */
+	uint64_t record;	/* serial of the last record */
 	/*
 	 * For the event's time: an event of ours, recorded on the side stream when the operations
 	 * are done. That has happened once *word has reached `value`. If `word` is NULL, the
@@ -59,10 +60,10 @@ struct df_event {
 
 extern const struct df_hooks df_stream_hooks;
 /*
- * Stores the graph launch that the calling thread is in: its stream, and the serial that its
- * operations share.
+ * The graph launch that the calling thread is in: its stream, that stream's number, and the serial
+ * that its operations share.
  */
-void df_stream_launching(uint64_t *stream, uint64_t *launch);
+struct df_mstream *df_stream_launching(uint64_t *stream, uint64_t *launch);
 struct df_stream *df_stream_get(struct df_dev *dev,
 				/*
 				 * Returns our state of a stream; creates it if there is none.
@@ -103,10 +104,11 @@ struct df_stream *df_stream_of(const struct df_stream_info *info);
  */
 struct df_stream *df_stream_behind(struct df_dev *dev, const struct df_stream_info *info);
 /*
- * Makes the stream wait for a word. Returns 0 or -errno. The caller holds dev->lock, which is
- * dropped meanwhile.
+ * Makes the stream wait for a word that the stream `of` writes; NULL: one that is gone. dev->lock
+ * is held, and dropped meanwhile.
  */
-int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const uint64_t *word, uint64_t value);
+int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const struct df_stream *of,
+		   const uint64_t *word, uint64_t value);
 /*
  * Makes the side stream of s wait for the pending operations of s. Returns 0 or -errno. The caller
  * holds dev->lock, which is dropped meanwhile.

@@ -346,8 +346,6 @@ static int note(struct way *w)
 		w->p->late = *w->f;
 	else if (s)
 		ret = df_flights_add(&s->pending, w->f);
-	if (w->replay && w->replay->gate)
-		df_waits_note(w->l.dev->index, w->f);
 	if (s)
 		df_stream_legacy_note(s);
 	df_order_issued(w->l.comm, s, &w->l.ready);

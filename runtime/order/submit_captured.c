@@ -18,6 +18,7 @@
 #include "runtime/dfshim.h"
 #include "runtime/order/stream.h"
 #include "runtime/order/submit.h"
+#include "runtime/order/waits.h"
 #include "trace/record/writer.h"
 
 /*
@@ -29,9 +30,9 @@
 struct captured {
 	struct cap_group *group;
 	uint32_t at;
-	uint32_t shown; /* df_prep.shown */
-	/* the end of the node's last replay; addr is NULL if there is none. Guarded by dev->lock */
-	struct df_kwait last;
+	uint32_t shown;		     /* df_prep.shown */
+	const struct df_mstream *on; /* the stream that captured it; only compared */
+	struct df_kwait last;	     /* the end of its last replay; addr NULL: none. dev->lock */
 };
 
 /* A replay of a group, in one launch of a graph. Only the thread that launches it uses it. */
@@ -112,12 +113,13 @@ static int issue_all(struct cap_group *g, struct cap_replay *r)
 {
 	static const uint64_t zero;
 	uint64_t group = df_trace_serial(), stream, launch;
+	struct df_mstream *on = df_stream_launching(&stream, &launch);
+	struct df_flight f = {0};
 	struct df_prep p;
 	uint32_t i, issued;
 	int ret = 0;
 
 	df_executor->reserve();
-	df_stream_launching(&stream, &launch);
 	for (i = 0; i < g->nr && !ret; i += !ret) {
 		ret = df_comm_error(g->op[i].comm);
 		if (ret)
@@ -132,6 +134,13 @@ static int issue_all(struct cap_group *g, struct cap_replay *r)
 		ret = issue(g, i, &p, group, &r->node[i]);
 	}
 	issued = i;
+	/* The graph waits for them. */
+	for (i = 0; i < issued; i++) {
+		f.done = r->node[i].turn.done;
+		f.value = r->node[i].turn.value;
+		if (r->node[i].arrival.gate)
+			df_waits_note(g->op[i].comm->dev->index, on, g->node[i].on, &f, 1);
+	}
 	/*
 	 * The operations that were not submitted have ended with their communicators. No executor
 	 * opens their gates, so open them here.
@@ -307,7 +316,7 @@ int df_submit_capture(const struct df_op *ops, struct df_prep *p, size_t at, siz
 		g->node[n].at = n;
 		g->node[n].shown = p[i].shown;
 		args[n] = &g->node[n];
-		streams[n] = p[i].si.stream;
+		g->node[n].on = streams[n] = p[i].si.stream;
 		df_comm_get(ops[i].comm);
 		g->op[n] = ops[i];
 		g->op[n++].ticket = NULL; /* a ticket belongs to one instance */

@@ -10,6 +10,7 @@
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
+#include "runtime/base/vec.h"
 #include "runtime/comm/flights.h"
 #include "runtime/order/stream.h"
 #include "runtime/order/sync.h"
@@ -17,27 +18,27 @@
 #define NAP_NS (20 * DF_NS_PER_US)
 
 /*
- * Number of hardware queues that a GPU has for streams. A stream that waits occupies its queue, and
- * the executor needs some (struct df_executor.waiting_streams; measured by
- * tests/gpu/litmus_queues.cu).
+ * A GPU has 32 hardware queues for streams. A stream that waits occupies one, and the executor
+ * needs some (struct df_executor.waiting_streams; measured by tests/gpu/litmus_queues.cu).
  */
-#define QUEUES	 32
-#define CROWD_NS DF_NS_PER_S /* maximum time that one more stream is kept from waiting */
+#define CROWD_NS DF_NS_PER_S /* longest time that one more stream is kept from waiting */
 
-/* A stream that waits, and the operations that it waits for. */
+/*
+ * A stream that waits, and the operations that it waits for. part: of a graph that is launched on
+ * it, which waits in several places at a time; NULL: the stream itself.
+ */
 struct waiter {
-	struct df_mstream *on;
+	const struct df_mstream *on, *part;
 	struct df_flights set;
 };
 
 struct waits {
 	struct df_flights set;
-	struct waiter waiters[QUEUES];
-	uint32_t nr_waiters;
-	/* when the limit of waiting streams was reached; 0 if it is not reached */
-	uint64_t full;
-	uint32_t putting; /* number of threads that are making a stream wait */
-	uint32_t stopped; /* number of threads between df_waits_stop() and df_waits_go() */
+	struct waiter *waiters;
+	uint32_t nr_waiters, cap_waiters;
+	uint64_t full;	  /* when more waited than the executor can bear; 0: they do not */
+	uint32_t putting; /* threads that are making a stream wait */
+	uint32_t stopped; /* threads between df_waits_stop() and df_waits_go() */
 };
 
 /*
@@ -60,114 +61,180 @@ static void add(struct df_flights *set, const struct df_flight *f)
 			"out of memory: the driver may block while streams wait for collectives");
 }
 
-/*
- * Returns the stream's entry, or NULL if the stream is not counted as waiting. The caller holds the
- * lock.
- */
-static struct waiter *waiter_of(struct waits *w, const struct df_mstream *on)
+/* Returns how many streams wait, and forgets the others. Lock held. */
+static uint32_t nr_waiting(struct waits *w)
 {
-	uint32_t i;
+	uint32_t i = 0, nr = w->nr_waiters;
 
-	for (i = 0; i < w->nr_waiters && w->waiters[i].on != on; i++)
-		;
-	return i < w->nr_waiters ? &w->waiters[i] : NULL;
-}
-
-/*
- * Returns an entry for one more stream, or NULL if `most` streams wait. The caller holds the
- * lock.
- */
-static struct waiter *waiter_new(struct waits *w, struct df_mstream *on, uint32_t most)
-{
-	uint32_t i;
-
-	for (i = 0; i < w->nr_waiters;) {
+	while (i < nr) {
 		if (!df_flights_done(&w->waiters[i].set)) {
 			i++;
 			continue;
 		}
 		df_flights_free(&w->waiters[i].set);
-		w->waiters[i] = w->waiters[--w->nr_waiters];
+		w->waiters[i] = w->waiters[--nr];
 	}
-	if (i >= DF_MIN(most, QUEUES))
-		return NULL;
-	w->full = 0;
-	w->waiters[i] = (struct waiter){.on = on};
-	return &w->waiters[w->nr_waiters++];
+	/* RELAXED: see df_waits_collect(). */
+	__atomic_store_n(&w->nr_waiters, nr, __ATOMIC_RELAXED);
+	return nr;
 }
 
 /*
- * Keeps hardware queues of the GPU free for the executor: a stream that would take one of them must
- * not wait until the wait of another stream has ended. After CROWD_NS it may, because the other
- * waits may depend on what this thread does next. Returns 1 if the stream may wait; *own is its
- * entry, or NULL if the stream is not counted. The caller holds the lock.
+ * Counts the stream as waiting for the operations. Returns 1 if it did not wait before. Lock held.
  */
-static int may_wait(struct waits *w, int device, struct df_mstream *on, struct waiter **own)
+static int count(struct waits *w, const struct df_mstream *on, const struct df_mstream *part,
+		 const struct df_flight *v, uint32_t nr)
 {
-	uint32_t most = df_executor->waiting_streams();
-	uint64_t now;
+	uint32_t i, at, all = nr_waiting(w);
+	struct waiter *own;
 
-	*own = NULL;
-	if (!most)
-		return 1;
-	*own = waiter_of(w, on);
-	if (!*own)
-		*own = waiter_new(w, on, most);
-	if (*own)
-		return 1;
-	now = df_now_ns();
-	if (!w->full)
-		w->full = now;
-	if (now - w->full < CROWD_NS)
+	for (at = 0; at < all && (w->waiters[at].on != on || w->waiters[at].part != part); at++)
+		;
+	if (at == all && DF_VEC_ROOM(w->waiters, w->cap_waiters, all + 1)) {
+		df_warn_once("out of memory: streams that wait for collectives are not counted");
 		return 0;
-	df_warn_once(
-		"more than %u streams of device %d wait for collectives, and a GPU has %d hardware queues: "
-		"what is launched from now on may stand behind a stream that waits, and the job may "
-		"hang. Use fewer streams for collectives at a time",
-		most, device, QUEUES);
-	return 1;
+	}
+	own = &w->waiters[at];
+	if (at == all)
+		*own = (struct waiter){.on = on, .part = part};
+	for (i = 0; i < nr; i++)
+		add(&own->set, &v[i]);
+	__atomic_store_n(&w->nr_waiters, DF_MAX(all, at + 1), __ATOMIC_RELAXED);
+	return at == all;
 }
 
-int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, uint32_t nr)
+/*
+ * One more stream is about to wait. If the executor cannot bear that, returns when another wait has
+ * ended, but after CROWD_NS in any case, because the other waits may need what this thread does
+ * next. Lock held; dropped meanwhile.
+ */
+static void make_room(struct waits *w, int device, uint32_t most)
 {
+	uint64_t now;
+	int borne;
+
+	while (nr_waiting(w) > most) {
+		df_mutex_unlock(&lock);
+		borne = df_executor->crowd(device);
+		if (!borne)
+			df_sleep_ns(NAP_NS);
+		df_mutex_lock(&lock);
+		if (borne)
+			return;
+		now = df_now_ns();
+		if (!w->full)
+			w->full = now;
+		if (now - w->full < CROWD_NS)
+			continue;
+		df_warn_once(
+			"more than %u streams of device %d wait for collectives, and a GPU has 32 hardware queues: "
+			"what is launched from now on may stand behind a stream that waits, and the job may "
+			"hang. Use fewer streams for collectives at a time",
+			most, device);
+		return;
+	}
+	w->full = 0;
+}
+
+/*
+ * Between begin() and end() the stream is made to wait for the operations. No lock is held while
+ * begin() waits.
+ */
+static void begin(int device, const struct df_mstream *on, const struct df_mstream *part,
+		  const struct df_flight *v, uint32_t nr)
+{
+	uint32_t i, most = df_executor->waiting_streams();
 	struct waits *w = waits_of(device);
-	struct waiter *own;
-	uint32_t i;
-	int ret = 0;
 
 	df_mutex_lock(&lock);
-	/*
-	 * This loop ends, because the thread that has stopped waits does not depend on this
-	 * thread.
-	 */
-	while (w->stopped || !may_wait(w, device, on, &own)) {
+	if (most && nr && count(w, on, part, v, nr))
+		make_room(w, device, most);
+	/* This loop ends: a call that has stopped waits does not depend on this thread. */
+	while (w->stopped) {
 		df_mutex_unlock(&lock);
 		df_sleep_ns(NAP_NS);
 		df_mutex_lock(&lock);
 	}
-	for (i = 0; i < nr; i++) {
+	for (i = 0; i < nr; i++)
 		add(&w->set, &v[i]);
-		if (own)
-			add(&own->set, &v[i]);
-	}
 	w->putting++;
 	df_mutex_unlock(&lock);
+}
+
+static void end(int device)
+{
+	df_mutex_lock(&lock);
+	waits_of(device)->putting--;
+	df_mutex_unlock(&lock);
+}
+
+int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, uint32_t nr)
+{
+	uint32_t i;
+	int ret = 0;
+
+	begin(device, on, NULL, v, nr);
 	for (i = 0; i < nr; i++) {
 		int err = df_executor->stream_wait(on, v[i].done, v[i].value);
 
 		ret = ret ? ret : err;
 	}
-	df_mutex_lock(&lock);
-	w->putting--;
-	df_mutex_unlock(&lock);
+	end(device);
 	return ret;
 }
 
-void df_waits_note(int device, const struct df_flight *f)
+int df_waits_word(int device, struct df_mstream *on, const struct df_flights *held,
+		  const uint64_t *word, uint64_t value)
 {
+	int ret;
+
+	if (!held->nr)
+		return df_executor->stream_wait(on, word, value);
+	begin(device, on, NULL, held->v, held->nr);
+	ret = df_executor->stream_wait(on, word, value);
+	end(device);
+	return ret;
+}
+
+void df_waits_note(int device, const struct df_mstream *on, const struct df_mstream *part,
+		   const struct df_flight *v, uint32_t nr)
+{
+	if (!nr)
+		return;
+	begin(device, on, part, v, nr);
+	end(device);
+}
+
+void df_waits_collect(int device, const struct df_mstream *on, struct df_flights *out)
+{
+	struct waits *w = waits_of(device);
+	uint32_t i;
+
+	/*
+	 * RELAXED: the application orders a thread that relies on another's wait after that wait.
+	 */
+	if (!on || !__atomic_load_n(&w->nr_waiters, __ATOMIC_RELAXED))
+		return;
 	df_mutex_lock(&lock);
-	add(&waits_of(device)->set, f);
+	for (i = 0; i < w->nr_waiters; i++)
+		if (w->waiters[i].on == on && df_flights_join(out, &w->waiters[i].set))
+			df_warn_once(
+				"out of memory: streams that wait for collectives are not counted");
 	df_mutex_unlock(&lock);
+}
+
+int df_waits_crowded(int device)
+{
+	uint32_t nr;
+
+	df_mutex_lock(&lock);
+	nr = nr_waiting(waits_of(device));
+	df_mutex_unlock(&lock);
+	/*
+	 * Streams whose wait has just ended keep their queues a while. A launch could then share
+	 * the queue of one that still waits, perhaps for that launch.
+	 */
+	return nr != 0;
 }
 
 /*

@@ -10,17 +10,34 @@
 #include <stdint.h>
 
 struct df_flight;
+struct df_flights;
 struct df_mstream;
 
 /*
- * Makes the stream wait for the operations. The caller holds no lock. On a GPU the number of
- * streams that wait at a time is limited (struct df_executor.waiting_streams). When the limit is
- * reached, this call waits until one of these waits has ended, but at most a second. Returns 0 or
- * -errno of the backend.
+ * Makes the stream wait for the operations. No lock is held. On a GPU the number of streams that
+ * wait at a time is limited (struct df_executor.waiting_streams): if one more is too many, this
+ * call waits for another wait to end, but at most a second. Returns 0 or -errno of the backend.
  */
 int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, uint32_t nr);
-/* Notes that a graph which is being launched on the device waits for the operation. */
-void df_waits_note(int device, const struct df_flight *f);
+/*
+ * The same with one wait for a word, of which a stream that waits for `held` is the writer: before
+ * they end the word is not reached.
+ */
+int df_waits_word(int device, struct df_mstream *on, const struct df_flights *held,
+		  const uint64_t *word, uint64_t value);
+/*
+ * The same before the driver makes the stream wait: for an event behind such operations, or in a
+ * graph. part: the stream on which that part of the graph was captured; else NULL.
+ */
+void df_waits_note(int device, const struct df_mstream *on, const struct df_mstream *part,
+		   const struct df_flight *v, uint32_t nr);
+/* Adds the operations that the stream waits for now. Any lock. */
+void df_waits_collect(int device, const struct df_mstream *on, struct df_flights *out);
+/*
+ * Whether, after more streams waited than df_executor.waiting_streams() allows, some still wait.
+ * Any lock.
+ */
+int df_waits_crowded(int device);
 /*
  * For struct df_hooks, around such a driver call. Between df_waits_stop() and df_waits_go() no
  * stream of the device (-1: of any device) is made to wait. If `wait`, blocks until no stream

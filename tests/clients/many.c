@@ -137,6 +137,89 @@ static int waiting(struct client_rank *me, cudaStream_t s, float *buf)
 	return 0;
 }
 
+/* A collective, and a copy of its result, in a graph. */
+static int captured(cudaStream_t s, ncclComm_t comm, const float *in, float *out,
+		    cudaGraphExec_t *exec)
+{
+	cudaGraph_t graph;
+
+	CUDA(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+	NCCL(ncclAllReduce(in, out, 1, ncclFloat, ncclSum, comm, s));
+	CUDA(cudaMemcpyAsync(out + amount, out, sizeof(*out), cudaMemcpyDeviceToDevice, s));
+	CUDA(cudaStreamEndCapture(s, &graph));
+	CUDA(cudaGraphInstantiate(exec, graph, 0));
+	CUDA(cudaGraphDestroy(graph));
+	return 0;
+}
+
+/*
+ * As waiting(), but the others begin when rank 0 has enqueued all. Its streams wait for an event
+ * behind one collective; or, for "replays", in graphs with a collective each.
+ */
+static int behind(struct client_rank *me, cudaStream_t s, float *buf)
+{
+	int i, nr = amount, graphs = !strcmp(wanted, "replays"), nr_comms = graphs ? nr : 1;
+	cudaGraphExec_t *exec = calloc((size_t)nr, sizeof(cudaGraphExec_t));
+	ncclComm_t *c = calloc((size_t)nr_comms, sizeof(*c));
+	cudaStream_t *on = calloc((size_t)nr, sizeof(cudaStream_t));
+	float *v = calloc((size_t)nr, sizeof(*v)), *out;
+	cudaEvent_t e;
+
+	EXPECT(c && on && v && exec, "memory");
+	EXPECT(client_job.nr_procs == 1, "threads only");
+	CUDA(cudaMalloc((void **)&out, (size_t)nr * 2 * sizeof(*out)));
+	CUDA(client_clear(out, 0, (size_t)nr * 2 * sizeof(*out)));
+	v[0] = 1;
+	CUDA(client_upload(buf, v, sizeof(*v)));
+	CUDA(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+	NCCL(ncclCommInitRank(&me->comms[0], me->nr_ranks, client_ids[0], me->rank));
+	for (i = 0; i < nr; i++)
+		CUDA(cudaStreamCreateWithFlags(&on[i], cudaStreamNonBlocking));
+	for (i = 0; i < nr_comms; i++) {
+		NCCL(ncclCommSplit(me->comms[0], 0, me->rank, &c[i], NULL));
+		if (sum(me, c[i], s, buf + 1) ||
+		    (graphs && captured(on[i], c[i], buf, out + i, &exec[i])))
+			return -1;
+	}
+	if (me->rank && client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	/* Long enough for what only waits to leave the GPU. */
+	if (me->rank)
+		usleep(200000);
+	if (!graphs) {
+		NCCL(ncclAllReduce(buf, out, 1, ncclFloat, ncclSum, c[0], s));
+		CUDA(cudaMemcpyAsync(out + 1, out, sizeof(*out), cudaMemcpyDeviceToDevice, s));
+		CUDA(cudaEventRecord(e, s));
+	}
+	for (i = 0; i < nr; i++) {
+		if (graphs) {
+			CUDA(cudaGraphLaunch(exec[i], on[i]));
+			continue;
+		}
+		CUDA(cudaStreamWaitEvent(on[i], e, 0));
+		CUDA(cudaMemcpyAsync(out + nr + i, out + 1, sizeof(*out), cudaMemcpyDeviceToDevice,
+				     on[i]));
+	}
+	if (!me->rank && client_barrier_wait(&client_ranks_barrier))
+		return -1;
+	for (i = 0; i < nr; i++)
+		if (client_wait(on[i], &c[i % nr_comms], 1))
+			return -1;
+	CUDA(cudaMemcpy(v, out + nr, (size_t)nr * sizeof(*v), cudaMemcpyDeviceToHost));
+	for (i = 0; i < nr; i++) {
+		EXPECT(v[i] == (float)me->nr_ranks, "%d: %g", i, v[i]);
+		if (graphs)
+			CUDA(cudaGraphExecDestroy(exec[i]));
+		CUDA(cudaStreamDestroy(on[i]));
+	}
+	for (i = 0; i < nr_comms; i++)
+		NCCL(ncclCommDestroy(c[i]));
+	CUDA(cudaEventDestroy(e));
+	CUDA(cudaFree(out));
+	free(v), free(on), free(c), free(exec);
+	return 0;
+}
+
 static long resident_kb(void)
 {
 	long pages = 0, ignored;
@@ -422,6 +505,7 @@ static const struct {
 	{"comms", comms},     {"outstanding", outstanding}, {"waiting", waiting},
 	{"cycles", cycles},   {"splits", splits},	    {"memory", memory},
 	{"garbage", garbage}, {"operations", operations},   {"sizes", sizes},
+	{"behind", behind},   {"replays", behind},
 };
 
 static int run(struct client_rank *me)

@@ -139,6 +139,38 @@ START_TEST(only_waits)
 END_TEST
 
 /*
+ * Soon nothing can be launched: a kernel with all blocks takes the place of this one, and stays as
+ * it is while nothing moves and few blocks have work. Afterwards it is launched as before.
+ */
+START_TEST(stays)
+{
+	struct df_launch l = {0};
+	struct df_launch_in in = {.now_ns = 1, .outstanding = 1, .width = 1};
+
+	ck_assert_int_eq(step(&l, in), DF_LAUNCH_LAUNCH);
+	in.stay = 1;
+	in.width = 4;
+	ck_assert_int_eq(step(&l, in), DF_LAUNCH_ASK);
+	in.exited = 1;
+	ck_assert_int_eq(step(&l, in), DF_LAUNCH_LAUNCH);
+	ck_assert_uint_eq(l.width, 4);
+	ck_assert_int_eq(l.stays, 1);
+	in.exited = 0;
+	for (int i = 0; i < 10; i++) {
+		in.now_ns += DF_LAUNCH_WIDEN_NS;
+		ck_assert_int_eq(step(&l, in), DF_LAUNCH_NOTHING);
+	}
+	in.stay = 0;
+	in.width = 1;
+	ck_assert_int_eq(step(&l, in), DF_LAUNCH_ASK);
+	in.exited = 1;
+	ck_assert_int_eq(step(&l, in), DF_LAUNCH_LAUNCH);
+	ck_assert_uint_eq(l.width, 1);
+	ck_assert_int_eq(l.stays, 0);
+}
+END_TEST
+
+/*
  * The single block does not quit by itself, and only the other blocks can do what it waits for. All
  * blocks must be launched nevertheless.
  */
@@ -288,6 +320,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("launch", {named}, {widths}, {only_waits}, {waits_for_others},
+	return DF_TESTS("launch", {named}, {widths}, {only_waits}, {stays}, {waits_for_others},
 			{quiet_is_bounded}, {failures}, {random_device});
 }

@@ -4,11 +4,14 @@
  */
 #define _GNU_SOURCE
 #include <unistd.h>
+#include "runtime/base/err.h"
+#include "runtime/base/time.h"
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/device/cuda/front/cuda_front.h"
 #include "tests/cuda/backend.h"
 
 static unsigned int nap_us;    /* pause of block 1 in each turn */
+static int stuck;	       /* whether block 0 does not end its turn */
 static unsigned int turns[16]; /* turns that each block has made */
 
 static void turned(const struct df_kdaemon *d, const struct df_kblock *blk, unsigned int block)
@@ -17,6 +20,8 @@ static void turned(const struct df_kdaemon *d, const struct df_kblock *blk, unsi
 	__atomic_add_fetch(&turns[block % 16], 1, __ATOMIC_RELAXED);
 	if (block == 1 && nap_us)
 		usleep(nap_us);
+	while (!block && __atomic_load_n(&stuck, __ATOMIC_RELAXED))
+		usleep(1000);
 }
 
 static void *alloc_thread(void *arg)
@@ -127,6 +132,8 @@ START_TEST(wide_when_ready)
 }
 END_TEST
 
+#define DAEMON 2 /* entries on its stream: the kernel, and the write behind it */
+
 /* Leaves the kernel of a job on the device. It stays until it is asked to quit. */
 static void stay(void)
 {
@@ -138,7 +145,7 @@ static void stay(void)
 	do {
 		job(1000, 1, 0);
 		usleep(50000);
-	} while (fake->pending() != 2);
+	} while (fake->pending() != 2 * DAEMON);
 	ck_assert_int_eq(df_cuda_enter(df_cuda_ctx(0)) >= 0, 1);
 }
 
@@ -168,7 +175,7 @@ START_TEST(first_launches)
 		/* The first launch failed, so the second is the first one that loads. */
 		ck_assert_int_eq(token, _i || i > 1 ? -1 : 0);
 		if (i == 0)
-			await_pending(_i ? 2 : 1);
+			await_pending(_i ? 2 * DAEMON : DAEMON);
 		df_cuda_front.launch_leave(&l, token, i > 0);
 	}
 	/* More functions than the table has entries. */
@@ -205,11 +212,11 @@ START_TEST(cooperative)
 	l.fn = fn;
 	/* Eight blocks fit on a multiprocessor, and the daemon has two of four multiprocessors. */
 	ck_assert_int_eq(df_cuda_front.launch_enter(&l), -1);
-	ck_assert_int_eq(fake->pending(), 2);
+	ck_assert_int_eq(fake->pending(), 2 * DAEMON);
 	l.together = 17;
 	token = df_cuda_front.launch_enter(&l);
 	ck_assert_int_eq(token, 0);
-	await_pending(1);
+	await_pending(DAEMON);
 	df_cuda_front.launch_leave(&l, token, 1);
 	job(1000, 3, 0);
 }
@@ -266,6 +273,121 @@ START_TEST(abort_behind_lock)
 }
 END_TEST
 
+/* A collective of one rank on the device, behind a gate. */
+struct alone {
+	struct rank r;
+	struct df_comm *comm;
+	struct df_stream_info s;
+	uint64_t gate;
+};
+
+static void alone_begin(struct alone *a, int device)
+{
+	struct df_comm_config config = {.name = "alone"};
+	unsigned char id[1][DF_ID_BYTES];
+	struct df_op op;
+
+	a->r.count = 1000;
+	a->r.in = calloc(a->r.count, sizeof(float));
+	a->r.out = calloc(a->r.count, sizeof(float));
+	a->r.in[a->r.count - 1] = 1;
+	ck_assert_int_eq(df_device_set(device), 0);
+	ck_assert_int_eq(df_id_create(id[0]), 0);
+	ck_assert_int_eq(df_comm_create(device, &config, &a->comm), 0);
+	ck_assert_int_eq(df_comm_join(a->comm, 1, (const void *)id, 1, 0), 0);
+	ck_assert_int_eq(df_cuda_api.stream_new(device, &a->s), 0);
+	ck_assert_int_eq(df_cuda_api.stream_wait(a->s.stream, &a->gate, 1), 0);
+	op = all_reduce(a->comm, &a->r, (CUstream)a->s.stream->handle);
+	ck_assert_int_eq(df_submit(&op, 1), 0);
+}
+
+/*
+ * Another thread keeps the lock of the first device's context, and a launch there waits for it: the
+ * daemon of the second device is launched all the same.
+ */
+START_TEST(other_device)
+{
+	static struct alone a[2];
+
+	setenv("DFSHIM_QUIT_US", "1", 1);
+	start();
+	alone_begin(&a[0], 0);
+	alone_begin(&a[1], 1);
+	fake->hold(1);
+	/* RELEASE pairs with the stream's wait. The launch that it needs waits for the lock. */
+	__atomic_store_n(&a[0].gate, 1, __ATOMIC_RELEASE);
+	usleep(50000);
+	open_gate(&a[1].r, &a[1].gate, &a[1].s);
+	ck_assert(a[0].r.out[a[0].r.count - 1] != 1);
+	fake->hold(0);
+	open_gate(&a[0].r, &a[0].gate, &a[0].s);
+	df_comm_destroy(a[0].comm);
+	df_comm_destroy(a[1].comm);
+}
+END_TEST
+
+/* While nothing happens, the poller asks the driver every few milliseconds at most. */
+START_TEST(few_calls)
+{
+	static const char *const asked[] = {"cuStreamQuery", "cuCtxGetCurrent",
+					    "cuCtxPushCurrent_v2", "cuCtxPushCurrent"};
+	static struct alone a;
+	uint64_t before, from, ms;
+	size_t i;
+
+	setenv("DFSHIM_QUIT_US", "1200000000", 1);
+	start();
+	alone_begin(&a, 0);
+	while (!df_cuda_daemon_launches())
+		usleep(100);
+	usleep(20000);
+	for (i = 0; i < DF_ARRAY_LEN(asked); i++) {
+		before = fake->calls(asked[i]);
+		from = df_now_ns();
+		usleep(200000);
+		before = fake->calls(asked[i]) - before;
+		ms = (df_now_ns() - from) / DF_NS_PER_MS;
+		ck_assert_msg(before <= ms / 2 + 2, "%s: %llu times in %llu ms", asked[i],
+			      (unsigned long long)before, (unsigned long long)ms);
+	}
+	open_gate(&a.r, &a.gate, &a.s);
+	df_comm_destroy(a.comm);
+}
+END_TEST
+
+/*
+ * A kernel that does not leave: an abort returns nevertheless, streams go on, and what the kernel
+ * may still use stays. The device is given up.
+ */
+START_TEST(abort_of_stuck)
+{
+	struct rank r = {.count = 1000};
+	struct df_comm *comm[RANKS];
+	struct df_stream_info s;
+	struct df_op op;
+
+	setenv("DFSHIM_TIMEOUT_MS", "1000", 1);
+	setenv("DFSHIM_QUIT_US", "1200000000", 1);
+	start();
+	comms_new(comm);
+	r.in = calloc(r.count, sizeof(float));
+	r.out = calloc(r.count, sizeof(float));
+	ck_assert_int_eq(df_cuda_api.stream_new(0, &s), 0);
+	op = all_reduce(comm[0], &r, (CUstream)s.stream->handle);
+	ck_assert_int_eq(df_submit(&op, 1), 0);
+	df_stream_hooks.before_work(&s, DF_WORK_KERNEL, NULL);
+	while (!df_cuda_daemon_launches())
+		usleep(100);
+	__atomic_store_n(&stuck, 1, __ATOMIC_RELAXED);
+	df_comm_abort(comm[0]);
+	while (!df_cuda_api.stream_idle(s.stream))
+		usleep(100);
+	__atomic_store_n(&stuck, 0, __ATOMIC_RELAXED);
+	df_comm_destroy(comm[0]);
+	df_comm_destroy(comm[1]);
+}
+END_TEST
+
 int main(void)
 {
 	if (access(fake_path(), R_OK) || !df_cuda_fatbin()) {
@@ -274,5 +396,6 @@ int main(void)
 	}
 	daemon_turn = turned;
 	return DF_TESTS("leaving", {quiet_times}, {short_quiet_times}, {widths}, {wide_when_ready},
-			{first_launches, 2}, {abort_behind_lock}, {cooperative});
+			{first_launches, 2}, {abort_behind_lock}, {cooperative}, {other_device},
+			{few_calls}, {abort_of_stuck});
 }

@@ -54,7 +54,7 @@ START_TEST(none_waits)
 	df_waits_go(0);
 	/* The wait of a graph counts too. */
 	f = flight(2);
-	df_waits_note(0, &f);
+	df_waits_note(0, NULL, NULL, &f, 1);
 	ck_assert_int_eq(df_waits_stop(0, 0), 0);
 	done = 2;
 	ck_assert_int_eq(df_waits_stop(0, 0), 1);
@@ -149,7 +149,7 @@ static void *one_more(void *arg)
 	return arg;
 }
 
-/* A GPU has 32 hardware queues, one of which the daemon needs. */
+/* A GPU has 32 hardware queues, a quarter of which is kept free. */
 START_TEST(queues_are_kept)
 {
 	static const struct df_blocks gpu = {.gpu = 1, .queues = 32};
@@ -157,19 +157,19 @@ START_TEST(queues_are_kept)
 	pthread_t t;
 
 	df_blocks = &gpu;
-	for (uintptr_t i = 1; i <= 31; i++)
+	for (uintptr_t i = 1; i <= 24; i++)
 		one_more((void *)i);
-	ck_assert_uint_eq(waiting, 31);
+	ck_assert_uint_eq(waiting, 24);
 	/* A stream that already waits may wait for more. */
-	one_more((void *)31);
-	ck_assert_uint_eq(waiting, 32);
-	pthread_create(&t, NULL, one_more, (void *)32);
+	one_more((void *)24);
+	ck_assert_uint_eq(waiting, 25);
+	pthread_create(&t, NULL, one_more, (void *)25);
 	usleep(20000);
-	ck_assert_uint_eq(__atomic_load_n(&waiting, __ATOMIC_RELAXED), 32);
+	ck_assert_uint_eq(__atomic_load_n(&waiting, __ATOMIC_RELAXED), 25);
 	/* RELEASE pairs with df_flight_done(). */
 	__atomic_store_n(&crowd[7], 1, __ATOMIC_RELEASE);
 	pthread_join(t, NULL);
-	ck_assert_uint_eq(waiting, 33);
+	ck_assert_uint_eq(waiting, 26);
 	/*
 	 * If none of the waits ends, the stream may wait after a second nevertheless, because the
 	 * other streams may need what its thread does next. This holds even if waiting streams wait
@@ -178,7 +178,7 @@ START_TEST(queues_are_kept)
 	already = waiting;
 	pthread_create(&t, NULL, one_more, (void *)7);
 	for (n = 0; __atomic_load_n(&waiting, __ATOMIC_RELAXED) == already + n; n++) {
-		one_more((void *)31);
+		one_more((void *)24);
 		usleep(1000);
 	}
 	pthread_join(t, NULL);

@@ -1,10 +1,13 @@
 /*
- * The daemon's kernel on each device, and the poller, the thread that serves all devices: it
- * launches the kernel when there is work (launch.c decides), asks it to leave in quiet times, and
- * notes completions. Only the poller launches. It sleeps on a futex while nothing is in flight.
+ * The daemon's kernel on each device, and the device's poller, a thread: it launches the kernel
+ * when there is work (launch.c decides), asks it to leave in quiet times, and notes completions.
+ * Only the poller launches. It sleeps on a futex while nothing is in flight. Each device has its
+ * own, because the driver may keep a thread that launches waiting until that device is idle, which
+ * may need the daemon of another device.
  *
- * The request to leave is df_kdaemon.quit, which the kernel reads over the bus. No lock is held
- * across a call of the driver.
+ * The request to leave is df_kdaemon.quit, which the kernel reads over the bus. When the kernel has
+ * left, its stream writes a word: the poller needs no call of the driver while nothing happens. No
+ * lock is held across a call of the driver.
  */
 #if __has_include(<cuda.h>)
 #define _GNU_SOURCE
@@ -34,6 +37,10 @@
 #define SPINS	     64
 #define NAP_NS	     20000
 #define IDLE_WAIT_NS 200000000
+#define QUERY_NS     5000000	  /* how often the driver is asked whether the kernel failed */
+#define STAY_NS	     1000000	  /* how long a thread waits for a kernel that stays */
+#define STAY_QUIT_NS (1ull << 50) /* df_policy.quit_ns of such a kernel: 13 days */
+#define STOP_NS	     (10 * DF_NS_PER_S) /* df_cuda_daemon_stop() waits that long at least */
 
 struct daemon {
 	CUstream stream;
@@ -44,15 +51,23 @@ struct daemon {
 	uint32_t state; /* copy of l.state for other threads */
 	uint32_t ready; /* whether stream and function exist: set by df_cuda_daemon_prepare() */
 	uint32_t told;
+	uint64_t *left;	  /* the stream writes here the number of the launch that has left */
+	uint64_t number;  /* of the last launch */
+	uint64_t asked;	  /* when the driver was last asked about it; 0: ask each time */
+	uint64_t quit_ns; /* df_policy.quit_ns of a kernel that does not stay; 0: not known yet */
+	uint32_t stay;	  /* streams are about to take all hardware queues: the kernel is to stay */
+	uint32_t stays;	  /* a kernel that stays is on the device */
+	uint32_t lost;	  /* the kernel did not leave: nothing more is launched */
+	uint32_t work_seq; /* futex: incremented when there may be work */
+	uint32_t sleeping;
+	uint32_t polled; /* whether it has its poller; start_lock */
+	uint64_t rounds; /* of its poller's loop */
 };
 
 static struct daemon daemons[DF_CUDA_DEVICES_MAX];
 static const struct df_execs *execs; /* atomic; NULL: there is no poller */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t work_seq; /* futex: incremented when there may be work */
-static uint32_t sleeping;
 static uint64_t launches;
-static uint64_t rounds; /* of the poller's loop */
 
 int df_cuda_daemon_check(char *reason, size_t reason_bytes)
 {
@@ -99,6 +114,8 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 		r = df_cuda_queue(device, &d->stream, &d->fn, KERNEL, df_cuda_fatbin());
 	if (r == CUDA_SUCCESS && !d->ready)
 		df_cuda_near_make(device, d->stream);
+	if (r == CUDA_SUCCESS && !d->left)
+		d->left = df_cuda_pinned(sizeof(*d->left), 1);
 	df_cuda_leave(entered);
 	d->ready = r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&preparing[device]);
@@ -131,13 +148,50 @@ static CUresult launch(struct daemon *d, struct df_kdaemon *k)
 				       ? MAX_THREADS
 				       : DF_MIN((unsigned int)env->threads / 32 * 32, MAX_THREADS);
 	void *params[] = {&k};
+	CUresult r;
 
 	give_lines((int)(d - daemons), k);
+	if (!d->quit_ns)
+		d->quit_ns = k->policy.quit_ns;
+	k->policy.quit_ns = d->l.stays ? STAY_QUIT_NS : d->quit_ns;
 	/* RELAXED: the launch orders it before the kernel. */
 	__atomic_store_n(&k->quit, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&k->leave, 0, __ATOMIC_RELAXED);
-	return df_drv.launch(d->fn, DF_MIN(d->l.width, k->nr_blocks), 1, 1, threads, 1, 1, 0,
-			     d->stream, params, NULL);
+	r = df_drv.launch(d->fn, DF_MIN(d->l.width, k->nr_blocks), 1, 1, threads, 1, 1, 0,
+			  d->stream, params, NULL);
+	if (r != CUDA_SUCCESS)
+		return r;
+	/* Without that write the driver is asked in each round. */
+	d->asked = 0;
+	d->number++;
+	if (d->left && df_drv.stream_write64(d->stream, (CUdeviceptr)(uintptr_t)d->left, d->number,
+					     CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS)
+		d->asked = df_now_ns();
+	return r;
+}
+
+/*
+ * Whether the kernel has left the device, and in *r whether the driver says that it has failed; it
+ * is asked rarely. df_cuda_enter()'s error if the context is gone.
+ */
+static int exited(int device, uint64_t now, CUresult *r)
+{
+	struct daemon *d = &daemons[device];
+	int entered;
+
+	/* ACQUIRE pairs with the stream's write: all that the blocks have written is visible. */
+	if (d->asked && __atomic_load_n(d->left, __ATOMIC_ACQUIRE) == d->number)
+		return 1;
+	if (d->asked && now - d->asked < QUERY_NS)
+		return 0;
+	if (d->asked)
+		d->asked = now;
+	entered = df_cuda_enter(df_cuda_ctx(device));
+	if (entered < 0)
+		return entered;
+	*r = df_drv.stream_query(d->stream);
+	df_cuda_leave(entered);
+	return *r == CUDA_SUCCESS;
 }
 
 /* Whether the context, or the whole device, is lost. */
@@ -190,8 +244,74 @@ static uint64_t progress(const struct df_exec *x)
 	       df_cuda_graph_arrivals();
 }
 
-/* Examines one device. Returns for how long nothing can change there by itself. */
-static uint64_t look(int device, struct df_exec *x)
+/* Publishes what other threads wait for. */
+static void publish(struct daemon *d)
+{
+	/*
+	 * SEQ_CST, both: pairs with df_cuda_daemon_stop(), df_cuda_quiet() and
+	 * df_cuda_daemon_stay(), which make their request and then read.
+	 */
+	__atomic_store_n(&d->state, d->l.state, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&d->stays, d->l.stays && d->l.state == DF_LAUNCH_RUNNING,
+			 __ATOMIC_SEQ_CST);
+}
+
+/* Whether the kernel is to stay, because streams still wait. */
+static int stays(int device)
+{
+	struct daemon *d = &daemons[device];
+
+	/* SEQ_CST pairs with df_cuda_daemon_stay(), whose caller has counted its stream. */
+	if (!__atomic_load_n(&d->stay, __ATOMIC_SEQ_CST))
+		return 0;
+	if (execs->hooks->crowded(device))
+		return 1;
+	/*
+	 * SEQ_CST, both: pairs with df_cuda_daemon_stay(). A stream that was counted after the
+	 * first question needs it again.
+	 */
+	__atomic_store_n(&d->stay, 0, __ATOMIC_SEQ_CST);
+	if (execs->hooks->crowded(device))
+		__atomic_store_n(&d->stay, 1, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&d->stay, __ATOMIC_SEQ_CST) != 0;
+}
+
+/* The context, or the driver, has ended. */
+static void gone(int device, int ret)
+{
+	/*
+	 * After exit() the driver ends before this thread. That is no error, and nothing is left to
+	 * do.
+	 */
+	if (ret == -ESHUTDOWN)
+		daemons[device].l.state = DF_LAUNCH_DEAD;
+	else
+		give_up(device, "its context is gone", CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+/* Launches. Returns df_cuda_enter()'s error if the context is gone. */
+static int act_launch(int device, struct df_kdaemon *k, uint64_t now)
+{
+	struct daemon *d = &daemons[device];
+	int entered = df_cuda_enter(df_cuda_ctx(device));
+	CUresult r;
+
+	if (entered < 0)
+		return entered;
+	r = launch(d, k);
+	df_cuda_leave(entered);
+	if (r == CUDA_SUCCESS) {
+		__atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+		return 0;
+	}
+	df_launch_failed(&d->l, now, fatal(r));
+	if (d->l.state == DF_LAUNCH_DEAD)
+		give_up(device, "the daemon cannot be launched", r);
+	return 0;
+}
+
+/* Examines one device. */
+static void look(int device, struct df_exec *x)
 {
 	struct df_kdaemon *k = &x->d;
 	struct daemon *d = &daemons[device];
@@ -200,72 +320,55 @@ static uint64_t look(int device, struct df_exec *x)
 	 * round that begins after the request sees it.
 	 */
 	uint32_t stops = __atomic_load_n(&d->stops, __ATOMIC_SEQ_CST);
+	int stay = !stops && stays(device), ret = 0;
 	struct df_launch_in in = {
 		.now_ns = df_now_ns(),
-		.outstanding = !stops && outstanding(x),
-		.width = width(device, x),
+		.outstanding = !stops && (stay || outstanding(x)),
+		.width = stay ? x->d.nr_blocks : width(device, x),
 		.slices = slices(x),
 		/*
 		 * SEQ_CST pairs with df_cuda_quiet(), as for stops: a quiet time that has begun is
 		 * seen before a launch.
 		 */
-		.quiet = stops || __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0,
+		.quiet = stops || (!stay && __atomic_load_n(&d->quiet, __ATOMIC_SEQ_CST) != 0),
+		.stay = stay,
 	};
 	uint64_t sleep_ns = 0;
 	CUresult r = CUDA_SUCCESS;
-	int entered = df_cuda_enter(df_cuda_ctx(device));
 
-	/*
-	 * After exit() the driver ends before this thread. That is no error, and nothing is left to
-	 * do.
-	 */
-	if (entered == -ESHUTDOWN) {
+	/* RELAXED: df_cuda_daemon_stop() has set it once and for all. */
+	if (__atomic_load_n(&d->lost, __ATOMIC_RELAXED)) {
 		d->l.state = DF_LAUNCH_DEAD;
-		/* SEQ_CST pairs with df_cuda_daemon_stop() and df_cuda_quiet(), as below. */
-		__atomic_store_n(&d->state, DF_LAUNCH_DEAD, __ATOMIC_SEQ_CST);
-		return DF_LAUNCH_BACKOFF_MAX;
-	}
-	if (entered < 0) {
-		give_up(device, "its context is gone", CUDA_ERROR_CONTEXT_IS_DESTROYED);
-		return DF_LAUNCH_BACKOFF_MAX;
+		/* RELAXED: as below; a launch that was under way has cleared it. */
+		__atomic_store_n(&k->quit, 1, __ATOMIC_RELAXED);
 	}
 	if (d->l.state == DF_LAUNCH_RUNNING || d->l.state == DF_LAUNCH_LEAVING) {
-		r = df_drv.stream_query(d->stream);
-		in.exited = r == CUDA_SUCCESS;
+		ret = exited(device, in.now_ns, &r);
+		in.exited = ret > 0;
 		if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
 			give_up(device, "the daemon's kernel ended", r);
 	}
 	/* Reads many words; the result is not needed while the kernel runs. */
 	if (in.exited || d->l.state == DF_LAUNCH_GONE)
 		in.progress = progress(x);
-	switch (df_launch_step(&d->l, &in, &sleep_ns)) {
-	case DF_LAUNCH_LAUNCH:
-		r = launch(d, k);
-		if (r == CUDA_SUCCESS) {
-			__atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+	if (ret >= 0)
+		switch (df_launch_step(&d->l, &in, &sleep_ns)) {
+		case DF_LAUNCH_LAUNCH:
+			ret = act_launch(device, k, in.now_ns);
+			break;
+		case DF_LAUNCH_ASK:
+			/* RELAXED: it carries no data; blocks save nothing because of it. */
+			__atomic_store_n(&k->quit, 1, __ATOMIC_RELAXED);
+			break;
+		case DF_LAUNCH_NOTHING:
 			break;
 		}
-		df_launch_failed(&d->l, in.now_ns, fatal(r));
-		if (d->l.state == DF_LAUNCH_DEAD)
-			give_up(device, "the daemon cannot be launched", r);
-		break;
-	case DF_LAUNCH_ASK:
-		/* RELAXED: it carries no data; blocks save nothing because of it. */
-		__atomic_store_n(&k->quit, 1, __ATOMIC_RELAXED);
-		break;
-	case DF_LAUNCH_NOTHING:
-		break;
-	}
-	df_cuda_leave(entered);
-	/*
-	 * SEQ_CST pairs with df_cuda_daemon_stop() and df_cuda_quiet(), which make their request
-	 * and then read the state.
-	 */
-	__atomic_store_n(&d->state, d->l.state, __ATOMIC_SEQ_CST);
-	return sleep_ns;
+	if (ret < 0)
+		gone(device, ret);
+	publish(d);
 }
 
-static void rest(int active, uint32_t seen, uint32_t *idle)
+static void rest(struct daemon *d, int active, uint32_t seen, uint32_t *idle)
 {
 	struct timespec nap = {0, NAP_NS};
 
@@ -282,17 +385,24 @@ static void rest(int active, uint32_t seen, uint32_t *idle)
 	 * word has changed and the kernel does not let it sleep. Without it a submission could find
 	 * no thread awake.
 	 */
-	__atomic_store_n(&sleeping, 1, __ATOMIC_SEQ_CST);
-	df_futex_wait(&work_seq, seen, IDLE_WAIT_NS, 0);
-	__atomic_store_n(&sleeping, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&d->sleeping, 1, __ATOMIC_SEQ_CST);
+	df_futex_wait(&d->work_seq, seen, IDLE_WAIT_NS, 0);
+	__atomic_store_n(&d->sleeping, 0, __ATOMIC_RELAXED);
 }
 
 static void *poller(void *arg)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	uint32_t idle = 0;
+	struct daemon *d = arg;
+	int device = (int)(d - daemons), active, moved, held;
+	struct df_exec *x = execs->v[device];
+	CUcontext ctx = df_cuda_ctx(device);
+	uint32_t idle = 0, seen;
 
 	df_drv.capture_mode(&mode);
+	/* Then df_cuda_enter() finds it, or says why not. */
+	if (ctx)
+		df_drv.ctx_set(ctx);
 	/* Otherwise each of its naps lasts 50 us more. */
 	prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0);
 	for (;;) {
@@ -300,41 +410,33 @@ static void *poller(void *arg)
 		 * SEQ_CST pairs with df_cuda_daemon_wake(): work that is submitted after this load
 		 * changes the word, so no wake-up is missed.
 		 */
-		uint32_t seen = __atomic_load_n(&work_seq, __ATOMIC_SEQ_CST);
-		int i, active = 0, moved = 0, held;
-
-		for (i = 0; i < execs->nr; i++) {
-			struct df_exec *x = execs->v[i];
-
-			if (!__atomic_load_n(&x->used, __ATOMIC_RELAXED))
-				continue;
-			moved |= execs->hooks->chores(i);
-			look(i, x);
-			active |= outstanding(x) || daemons[i].l.state == DF_LAUNCH_LEAVING ||
-				  daemons[i].l.state == DF_LAUNCH_RUNNING;
-		}
-		active |= df_cuda_graph_poll(&held) > 0;
+		seen = __atomic_load_n(&d->work_seq, __ATOMIC_SEQ_CST);
+		moved = execs->hooks->chores(device);
+		look(device, x);
+		active = outstanding(x) || d->l.state == DF_LAUNCH_LEAVING ||
+			 d->l.state == DF_LAUNCH_RUNNING || df_cuda_graph_poll(&held) > 0;
 		/* SEQ_CST pairs with df_cuda_daemon_stop(): earlier requests have been seen. */
-		__atomic_add_fetch(&rounds, 1, __ATOMIC_SEQ_CST);
+		__atomic_add_fetch(&d->rounds, 1, __ATOMIC_SEQ_CST);
 		if (moved)
 			idle = 0;
 		else
-			rest(active, seen, &idle);
+			rest(d, active, seen, &idle);
 	}
-	return arg;
+	return NULL;
 }
 
 int df_cuda_daemon_start(const struct df_execs *all)
 {
-	int ret = 0;
+	int i, ret = 0;
 
 	pthread_mutex_lock(&start_lock);
-	if (!execs) {
-		/* RELAXED: other threads only check that there is a poller. */
-		__atomic_store_n(&execs, all, __ATOMIC_RELAXED);
-		ret = df_thread_start("dfshim-poller", 0, poller, NULL);
-		if (ret)
-			__atomic_store_n(&execs, NULL, __ATOMIC_RELAXED);
+	/* RELAXED: other threads only check that there are pollers. */
+	__atomic_store_n(&execs, all, __ATOMIC_RELAXED);
+	for (i = 0; i < all->nr && !ret; i++) {
+		if (!__atomic_load_n(&all->v[i]->used, __ATOMIC_RELAXED) || daemons[i].polled)
+			continue;
+		ret = df_thread_start("dfshim-poller", 0, poller, &daemons[i]);
+		daemons[i].polled = !ret;
 	}
 	pthread_mutex_unlock(&start_lock);
 	return ret ? -ENOMEM : 0;
@@ -345,17 +447,36 @@ int df_cuda_daemon_started(void)
 	return __atomic_load_n(&execs, __ATOMIC_RELAXED) != NULL;
 }
 
-void df_cuda_daemon_wake(void)
+static void wake(struct daemon *d, int needed)
 {
 	/* SEQ_CST pairs with rest(), which says why. */
-	__atomic_add_fetch(&work_seq, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&sleeping, __ATOMIC_SEQ_CST))
-		df_futex_wake(&work_seq, 1, 0);
+	__atomic_add_fetch(&d->work_seq, 1, __ATOMIC_SEQ_CST);
+	if (needed && __atomic_load_n(&d->sleeping, __ATOMIC_SEQ_CST))
+		df_futex_wake(&d->work_seq, 1, 0);
+}
+
+void df_cuda_daemon_wake(void)
+{
+	const struct df_execs *all = __atomic_load_n(&execs, __ATOMIC_RELAXED);
+	int i;
+
+	/* A poller that has nothing to do may sleep on: waking eight takes this thread long. */
+	for (i = 0; all && i < all->nr; i++)
+		if (__atomic_load_n(&all->v[i]->used, __ATOMIC_RELAXED))
+			wake(&daemons[i], outstanding(all->v[i]));
 }
 
 uint64_t df_cuda_daemon_launches(void)
 {
 	return __atomic_load_n(&launches, __ATOMIC_RELAXED);
+}
+
+void df_cuda_daemon_frugal(void)
+{
+	const struct df_execs *all = __atomic_load_n(&execs, __ATOMIC_RELAXED);
+
+	if (all)
+		all->hooks->frugal();
 }
 
 uint32_t df_cuda_daemon_blocks(int device)
@@ -375,6 +496,12 @@ static int on_device(int device)
 	uint32_t state = __atomic_load_n(&daemons[device].state, __ATOMIC_SEQ_CST);
 
 	return state == DF_LAUNCH_RUNNING || state == DF_LAUNCH_LEAVING;
+}
+
+/* How long the kernel may take to leave: it may stand behind a long kernel of the application. */
+static uint64_t stop_bound(void)
+{
+	return DF_MAX((uint64_t)df_env()->timeout_ms * DF_NS_PER_MS, STOP_NS);
 }
 
 static void pause_ns(long ns)
@@ -406,32 +533,75 @@ void df_cuda_quiet(int device, int enter)
 			pause_ns(5000);
 }
 
+int df_cuda_daemon_stay(int device)
+{
+	const struct df_execs *all = __atomic_load_n(&execs, __ATOMIC_RELAXED);
+	struct daemon *d = &daemons[device];
+	uint64_t until = df_now_ns() + STAY_NS;
+
+	/* Nothing is launched there. */
+	if (!all || device >= all->nr || !__atomic_load_n(&all->v[device]->used, __ATOMIC_RELAXED))
+		return 1;
+	/* SEQ_CST pairs with stays() and publish(). */
+	__atomic_store_n(&d->stay, 1, __ATOMIC_SEQ_CST);
+	wake(d, 1);
+	while (!__atomic_load_n(&d->stays, __ATOMIC_SEQ_CST)) {
+		if (df_now_ns() > until)
+			return 0;
+		pause_ns(5000);
+	}
+	return 1;
+}
+
+/* The device's kernel did not leave in time: nothing more is executed there. */
+static int lose(int device)
+{
+	struct daemon *d = &daemons[device];
+
+	if (__atomic_exchange_n(&d->lost, 1, __ATOMIC_RELAXED))
+		return 2;
+	/* RELAXED: a block that begins later leaves after its first turn. */
+	__atomic_store_n(&execs->v[device]->d.quit, 1, __ATOMIC_RELAXED);
+	df_log(DF_LOG_WARN,
+	       "GPU %d: the daemon's kernel has not left after %ld s, as a communicator's end needs: "
+	       "the GPU or the driver does not answer, or a kernel of the application does not end. "
+	       "Nothing more runs there",
+	       device, (long)(stop_bound() / DF_NS_PER_S));
+	execs->hooks->failed(device);
+	return 2;
+}
+
 int df_cuda_daemon_stop(int device)
 {
-	uint64_t from;
+	struct daemon *d = &daemons[device];
+	uint64_t from, until = df_now_ns() + stop_bound();
 
 	/*
 	 * SEQ_CST pairs with look() and the count of rounds: a round that begins after this sees
 	 * the request.
 	 */
-	__atomic_add_fetch(&daemons[device].stops, 1, __ATOMIC_SEQ_CST);
-	from = __atomic_load_n(&rounds, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&d->stops, 1, __ATOMIC_SEQ_CST);
+	from = __atomic_load_n(&d->rounds, __ATOMIC_SEQ_CST);
 	/*
 	 * SEQ_CST pairs with poller(). A round that had begun may still launch; the next one sees
-	 * our request. A block reads it every few turns, none of which waits, so this loop ends. If
-	 * the device is lost, the state shows it.
+	 * our request. A block reads it every few turns, none of which waits. If the device is
+	 * lost, the state shows it.
 	 */
-	while (__atomic_load_n(&rounds, __ATOMIC_SEQ_CST) < from + 2 || on_device(device)) {
-		df_cuda_daemon_wake();
+	while (__atomic_load_n(&d->rounds, __ATOMIC_SEQ_CST) < from + 2 || on_device(device)) {
+		if (__atomic_load_n(&d->lost, __ATOMIC_RELAXED) || df_now_ns() > until)
+			return lose(device);
+		wake(d, 1);
 		pause_ns(5000);
 	}
-	return __atomic_load_n(&daemons[device].state, __ATOMIC_RELAXED) == DF_LAUNCH_DEAD;
+	if (__atomic_load_n(&d->lost, __ATOMIC_RELAXED))
+		return 2;
+	return __atomic_load_n(&d->state, __ATOMIC_RELAXED) == DF_LAUNCH_DEAD;
 }
 
 void df_cuda_daemon_resume(int device)
 {
 	/* SEQ_CST pairs with look(): the host's changes of the queues precede the next launch. */
 	__atomic_sub_fetch(&daemons[device].stops, 1, __ATOMIC_SEQ_CST);
-	df_cuda_daemon_wake();
+	wake(&daemons[device], 1);
 }
 #endif

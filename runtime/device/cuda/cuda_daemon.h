@@ -18,20 +18,22 @@ int df_cuda_daemon_check(char *reason, size_t reason_bytes);
  * -errno and the reason if that fails.
  */
 int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes);
-/* Starts the poller; may be repeated. Returns 0 or -ENOMEM. */
+/*
+ * Starts the pollers of the devices in use that have none; may be repeated. Returns 0 or -ENOMEM.
+ */
 int df_cuda_daemon_start(const struct df_execs *all);
 /* Whether df_cuda_daemon_start() has been called. */
 int df_cuda_daemon_started(void);
 /* Announces that there may be work. Any thread, cheap. */
 void df_cuda_daemon_wake(void);
-/*
- * Returns when no kernel is on the device; none is launched until df_cuda_daemon_resume(). Blocks
- * until the running blocks have left. Returns 1 if the device's daemon is dead.
- */
+/* For struct df_blocks; waits for DFSHIM_TIMEOUT_MS at most, or 10 s if that is more. */
 int df_cuda_daemon_stop(int device);
 void df_cuda_daemon_resume(int device);
+int df_cuda_daemon_stay(int device);
 uint64_t df_cuda_daemon_launches(void);
-/* Returns the number of the daemon's blocks on the device, or 0 if the device is not in use. */
+/* The application has no memory left on a device: df_block_hooks.frugal(). */
+void df_cuda_daemon_frugal(void);
+/* Returns the number of the daemon's blocks there; 0: it is not in use. */
 uint32_t df_cuda_daemon_blocks(int device);
 
 #endif

@@ -765,7 +765,8 @@ int df_cuda_graph_poll(int *held)
 			over = n;
 		}
 	}
-	arrivals = sum;
+	/* RELAXED: pollers only compare sums. */
+	__atomic_store_n(&arrivals, sum, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&lock);
 	free_all(over);
 	return left;
@@ -773,6 +774,6 @@ int df_cuda_graph_poll(int *held)
 
 uint64_t df_cuda_graph_arrivals(void)
 {
-	return arrivals;
+	return __atomic_load_n(&arrivals, __ATOMIC_RELAXED);
 }
 #endif

@@ -170,7 +170,7 @@ void df_cuda_graph_kept(void);
  * poll.
  */
 int df_cuda_graph_poll(int *held);
-/* Returns a sum that changes when a graph reaches a collective. Only for the poller. */
+/* Returns a sum that changes when a graph reaches a collective. */
 uint64_t df_cuda_graph_arrivals(void);
 
 /* Keeps strict order from now on, because some calls of the application are not seen. */

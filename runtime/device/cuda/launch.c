@@ -32,7 +32,7 @@ static int held(const struct df_launch *l, const struct df_launch_in *in)
 /* Detects whether the kernel only waits for peers. */
 static void moves(struct df_launch *l, const struct df_launch_in *in)
 {
-	if (in->slices != l->slices || !in->outstanding) {
+	if (in->slices != l->slices || !in->outstanding || in->stay) {
 		l->slices = in->slices;
 		l->still_since = 0;
 		l->narrow = 0;
@@ -50,8 +50,10 @@ static void moves(struct df_launch *l, const struct df_launch_in *in)
 /* Whether the kernel has the wrong number of blocks. */
 static int misfits(struct df_launch *l, const struct df_launch_in *in)
 {
+	if (in->stay != l->stays)
+		return 1;
 	/* Between two operations the number is unknown. */
-	if (!in->width)
+	if (!in->width || l->stays)
 		return 0;
 	if (l->narrow)
 		return l->width > 1;
@@ -96,6 +98,7 @@ enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in
 		}
 		l->state = DF_LAUNCH_RUNNING;
 		l->width = l->narrow ? 1 : DF_MAX(in->width, 1);
+		l->stays = in->stay;
 		l->wide_since = l->still_since = 0;
 		l->progress = in->progress;
 		l->launches++;

@@ -14,6 +14,9 @@
  * again when something makes progress. But the first block does not see the progress that only
  * concerns other blocks. So a launch of one block without progress is followed by a launch of all:
  * when it has left, or after DF_LAUNCH_WIDEN_NS if DFSHIM_QUIT_US makes it stay longer.
+ *
+ * While streams that wait take all hardware queues, no kernel can be launched. So before that a
+ * kernel of all blocks is launched that stays until none of them waits.
  */
 #ifndef DF_RUNTIME_DAEMON_LAUNCH_H
 #define DF_RUNTIME_DAEMON_LAUNCH_H
@@ -50,6 +53,7 @@ struct df_launch {
 	uint64_t wide_since; /* since when there are more blocks than needed; 0 if there are not */
 	uint32_t width;	     /* number of blocks of the launch */
 	uint32_t narrow;     /* whether there should be only one block */
+	int stays;	     /* whether the launch does not leave by itself */
 	/* value at the last check, and since when it has not changed */
 	uint64_t slices, still_since;
 	uint64_t progress; /* value at the last launch */
@@ -66,6 +70,7 @@ struct df_launch_in {
 	uint64_t slices;   /* a number that changes when a block moves data */
 	int exited;	   /* the kernel's stream is idle */
 	int quiet;	   /* a thread is in a call that may wait for the device */
+	int stay;	   /* soon nothing can be launched: a kernel with all blocks is to stay */
 };
 
 /*

@@ -273,6 +273,13 @@ static uint32_t waiting_streams(void)
 	return df_blocks->queues ? df_blocks->queues - DF_LANE_QUEUES : 0;
 }
 
+/* Each operation is a launch. */
+static int crowd(int device)
+{
+	(void)device;
+	return 0;
+}
+
 /* ---- progress -------------------------------------------------------------------------------- */
 
 static void wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
@@ -344,6 +351,7 @@ const struct df_executor df_lane_executor = {
 	.mark = df_word_mark,
 	.stream_wait = stream_wait,
 	.waiting_streams = waiting_streams,
+	.crowd = crowd,
 	.in_flight = df_lane_in_flight,
 	.pass = df_lane_pass,
 	.wait = wait,

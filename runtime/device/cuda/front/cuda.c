@@ -455,6 +455,7 @@ static const struct df_blocks blocks = {
 	.wait = df_cuda_wait,
 	.stop = df_cuda_daemon_stop,
 	.resume = df_cuda_daemon_resume,
+	.stay = df_cuda_daemon_stay,
 	.launches = df_cuda_daemon_launches,
 	.shared_alloc = df_cuda_pinned,
 	.shared_free = df_cuda_pinned_free,
