@@ -61,6 +61,20 @@ void df_connections_default(void)
 	pthread_once(&fork_once, install_fork);
 }
 
+int df_connections(void)
+{
+	const char *now;
+	int nr;
+
+	if (prevents())
+		return DF_CONNECTIONS;
+	df_mutex_lock(&lock);
+	now = getenv(VARIABLE);
+	nr = now ? atoi(now) : 0;
+	df_mutex_unlock(&lock);
+	return nr > 0 ? nr : 0;
+}
+
 void df_connections_begin(void)
 {
 	const char *now;

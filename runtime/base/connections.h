@@ -15,6 +15,8 @@
 
 /* Call when the library is loaded: sets the variable if the application has not. */
 void df_connections_default(void);
+/* Returns how many the driver uses; 0: its own default. */
+int df_connections(void);
 /* Call around a driver call that may read the variable. Calls of several threads may overlap. */
 void df_connections_begin(void);
 void df_connections_end(void);

@@ -2,9 +2,9 @@
  * Starts recording (mode trace): opens the trace, installs the hooks in the CUDA backend if there
  * is one, and starts the watching thread. Runs once, at the start of the process.
  */
-#include <stdlib.h>
 #include "runtime/backend.h"
 #include "runtime/blocks.h"
+#include "runtime/base/connections.h"
 #include "runtime/base/env.h"
 #include "runtime/base/launcher.h"
 #include "runtime/base/log.h"
@@ -16,7 +16,6 @@
 int df_record_start(const struct df_record_nccl *nccl)
 {
 	const struct df_env *env = df_env();
-	const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
 	int world;
 	struct df_trace_config config = {
 		.dir = env->trace,
@@ -35,7 +34,7 @@ int df_record_start(const struct df_record_nccl *nccl)
 	 */
 	if (cuda && nccl->slot_waits)
 		config.queues = (uint32_t)env->host_queues;
-	else if (connections && atoi(connections) == 1)
+	else if (df_connections() == 1)
 		config.queues = 1;
 	if (cuda && df_backend->device_count())
 		config.sms = (uint32_t)df_blocks->ctas(0);

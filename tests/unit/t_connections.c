@@ -102,7 +102,19 @@ START_TEST(at_any_time)
 }
 END_TEST
 
+/* A trace says how many the driver uses, not what the application has set. */
+START_TEST(what_the_driver_uses)
+{
+	ck_assert_int_eq(df_connections(), 32);
+	setenv("DFSHIM_MODE", "trace", 1);
+	ck_assert_int_eq(df_connections(), 1);
+	unsetenv(VARIABLE);
+	ck_assert_int_eq(df_connections(), 0);
+}
+END_TEST
+
 int main(void)
 {
-	return DF_TESTS("connections", {.before = before}, {in_a_call}, {at_any_time});
+	return DF_TESTS("connections", {.before = before}, {in_a_call}, {at_any_time},
+			{what_the_driver_uses});
 }
