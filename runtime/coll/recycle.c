@@ -177,7 +177,9 @@ static void shrink(struct df_dev *dev, const struct df_coll *but, uint64_t to)
 
 void df_conn_make_room(const struct df_coll *coll, uint64_t bytes)
 {
-	uint64_t budget = df_rt.conn_budget, to = budget > bytes ? budget - bytes : 0;
+	/* RELAXED: no other data depends on it. */
+	uint64_t budget = __atomic_load_n(&df_rt.conn_budget, __ATOMIC_RELAXED);
+	uint64_t to = budget > bytes ? budget - bytes : 0;
 	int i;
 
 	if (!budget || df_tl_bytes() <= to)

@@ -135,19 +135,21 @@ static int algorithms(const struct df_env *env)
 }
 
 /*
- * A sixteenth of the memory is more than most jobs need, and leaves room for eight ranks. The
- * memory is the machine's, or a GPU's if that is smaller, because it holds most connectors.
+ * A sixteenth of the machine's memory is more than most jobs need, and leaves room for eight ranks.
+ * GPU memory holds most connectors where there is some; programs use nearly all of it, so a
+ * thirty-second of it.
  */
 static uint64_t auto_conn_budget(void)
 {
-	uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), gpu;
+	uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 16;
+	uint64_t gpu;
 	int i;
 
 	for (i = 0; df_blocks->far_bytes && i < df_backend->device_count(); i++) {
-		gpu = df_blocks->far_bytes(i);
+		gpu = df_blocks->far_bytes(i) / 32;
 		most = gpu ? DF_MIN(most, gpu) : most;
 	}
-	return most / 16;
+	return most;
 }
 
 /* The blocks of every device. */

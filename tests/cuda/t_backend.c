@@ -305,6 +305,44 @@ START_TEST(lost_device)
 }
 END_TEST
 
+/*
+ * Connectors take a part of a GPU's memory. If the application has none left, it gets what they do
+ * not use yet, and they take no more.
+ */
+START_TEST(short_memory)
+{
+	CUresult (*info)(size_t *, size_t *);
+	struct df_far_block b;
+	size_t room, had, all;
+	int ret;
+
+	start();
+	*(void **)&info = dlsym(RTLD_DEFAULT, "cuMemGetInfo_v2");
+	job(1000, 1, 0);
+	ck_assert_int_eq(df_cuda_enter(df_cuda_ctx(0)) >= 0, 1);
+	ck_assert_int_eq(info(&had, &all), CUDA_SUCCESS);
+	ck_assert_uint_gt(df_rt.conn_budget, 0);
+	ck_assert_uint_le(df_rt.conn_budget, all / 32);
+	/* More than a half of the first chunk: the next one, of 128 MiB, is requested. */
+	while ((ret = df_cuda_far_alloc(0, 40 << 20, &b)) == -EAGAIN)
+		usleep(100);
+	ck_assert_int_eq(ret, 0);
+	do
+		ck_assert_int_eq(info(&room, &all), CUDA_SUCCESS);
+	while (room + (128 << 20) > had);
+	/* The thread that has requested it may be about to note it. */
+	do {
+		ck_assert_int_eq(df_cuda_front.memory_short(), 1);
+		ck_assert_int_eq(info(&room, &all), CUDA_SUCCESS);
+	} while (room < had);
+	ck_assert_uint_le(df_rt.conn_budget, 64 << 20);
+	/* Memory that is needed is requested again, and no more. */
+	while ((ret = df_cuda_far_alloc(0, 40 << 20, &b)) == -EAGAIN)
+		usleep(100);
+	ck_assert_int_eq(ret, 0);
+}
+END_TEST
+
 /* ---- what a released wait leaves to later work ----------------------------------------------- */
 
 static int seen_any;
@@ -545,8 +583,8 @@ int main(void)
 		printf("skipped: built without CUDA headers or without nvcc\n");
 		return 77;
 	}
-	return DF_TESTS("backend", {collectives}, {loaded_early}, {words_sum}, {near, 2},
-			{refused, 3}, {mps, 8}, {scratch, 2}, {graphs}, {naps}, {own_context},
-			{spare_stream}, {lost_device}, {kernels_pay, 4}, {context_waits},
-			{unmap_pays}, {unused_instance});
+	return DF_TESTS("backend", {collectives}, {loaded_early}, {short_memory}, {words_sum},
+			{near, 2}, {refused, 3}, {mps, 8}, {scratch, 2}, {graphs}, {naps},
+			{own_context}, {spare_stream}, {lost_device}, {kernels_pay, 4},
+			{context_waits}, {unmap_pays}, {unused_instance});
 }

@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/lock.h"
@@ -48,6 +49,7 @@ struct far_dev {
 	uint64_t not_before; /* no further request before this time */
 	uint64_t want;	     /* bytes that the requested chunk must have; 0 means any number */
 	int told;	     /* whether the lack of room has been logged */
+	int frugal; /* the application ran out of memory: nothing is requested in advance */
 };
 
 static struct far_dev devs[DF_CUDA_DEVICES_MAX];
@@ -137,12 +139,20 @@ static CUresult chunk_new(int device, uint64_t bytes, struct chunk *out)
 	return r;
 }
 
+static void give_back(const struct chunk *c)
+{
+	if (df_env()->net_gdr && c->rdma.dmabuf >= 0)
+		close(c->rdma.dmabuf);
+	(void)df_cuda_mem_free((void *)(uintptr_t)c->addr);
+}
+
 static void grow(void *arg)
 {
 	struct far_dev *d = arg;
 	int device = (int)(d - devs);
 	struct chunk c;
 	uint64_t bytes;
+	int spare = 0;
 	CUresult r;
 
 	df_mutex_lock(&d->lock);
@@ -154,7 +164,10 @@ static void grow(void *arg)
 	if (r != CUDA_SUCCESS && bytes > CHUNK_BYTES && d->want <= CHUNK_BYTES)
 		r = chunk_new(device, CHUNK_BYTES, &c);
 	df_mutex_lock(&d->lock);
-	if (r == CUDA_SUCCESS) {
+	/* Requested in advance, and meanwhile the application ran out of memory. */
+	if (r == CUDA_SUCCESS && d->frugal && !d->want && d->pool.nr_segs) {
+		spare = 1;
+	} else if (r == CUDA_SUCCESS) {
 		d->chunks[d->pool.nr_segs] = c;
 		df_pool_seg(&d->pool, c.bytes);
 	} else {
@@ -163,6 +176,8 @@ static void grow(void *arg)
 	d->growing = 0;
 	d->want = 0;
 	df_mutex_unlock(&d->lock);
+	if (spare)
+		give_back(&c);
 	if (r != CUDA_SUCCESS)
 		df_log(DF_LOG_INFO,
 		       "GPU %d has no %llu MiB for connectors (%s): new ones lie in host memory",
@@ -209,7 +224,7 @@ int df_cuda_far_alloc(int device, uint64_t bytes, struct df_far_block *out)
 		out->addr = c->addr + piece.offset;
 		out->chunk_bytes = c->bytes;
 		memcpy(out->handle, &c->handle, sizeof(out->handle));
-		if (df_pool_left(&d->pool) < d->pool.seg_bytes / 2)
+		if (!d->frugal && df_pool_left(&d->pool) < d->pool.seg_bytes / 2)
 			(void)grow_locked(d, 0);
 	}
 	if (ret == -ENOMEM)
@@ -229,6 +244,25 @@ void df_cuda_far_free(const struct df_far_block *b)
 	df_mutex_lock(&d->lock);
 	df_pool_give(&d->pool, &(struct df_pool_piece){b->seg, b->offset, b->bytes});
 	df_mutex_unlock(&d->lock);
+}
+
+void df_cuda_far_spare(int device)
+{
+	struct far_dev *d = dev_of(device);
+	struct chunk c;
+	int spare;
+
+	df_mutex_lock(&d->lock);
+	d->frugal = 1;
+	/* The first chunk has been announced; no peer knows of a later one before it is divided. */
+	spare = d->pool.nr_segs > 1 && !d->pool.seg_used;
+	if (spare) {
+		c = d->chunks[d->pool.nr_segs - 1];
+		df_pool_drop(&d->pool);
+	}
+	df_mutex_unlock(&d->lock);
+	if (spare)
+		give_back(&c);
 }
 
 void df_cuda_far_limit(uint64_t bytes)

@@ -18,6 +18,11 @@ void df_cuda_far_limit(uint64_t bytes);
 uint64_t df_cuda_far_bytes(int device);
 int df_cuda_far_rdma(int device, uint32_t seg, struct df_far_rdma *out);
 
+/*
+ * The application has no memory left: gives back what is not used yet, by df_cuda_mem_free(), and
+ * from now on takes none in advance.
+ */
+void df_cuda_far_spare(int device);
 /* Waits, for at most bound_ns, until the device has its first chunk. Returns 1 if it has. */
 int df_cuda_far_ready(int device, uint64_t bound_ns);
 /*

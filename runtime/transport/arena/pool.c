@@ -81,6 +81,13 @@ void df_pool_seg(struct df_pool *p, uint64_t bytes)
 	p->seg_used = 0;
 }
 
+void df_pool_drop(struct df_pool *p)
+{
+	p->nr_segs--;
+	/* The rest of the segment before it is lost already. */
+	p->seg_bytes = p->seg_used = 0;
+}
+
 uint64_t df_pool_left(const struct df_pool *p)
 {
 	return p->nr_segs ? p->seg_bytes - p->seg_used : 0;

@@ -33,6 +33,8 @@ int df_pool_take(struct df_pool *p, uint64_t bytes, struct df_pool_piece *out);
 void df_pool_give(struct df_pool *p, const struct df_pool_piece *piece);
 /* Adds a segment of this size with the next number. The rest of the last segment is lost. */
 void df_pool_seg(struct df_pool *p, uint64_t bytes);
+/* Removes the last segment, of which nothing has been taken. */
+void df_pool_drop(struct df_pool *p);
 /* Returns the free bytes at the end of the last segment. */
 uint64_t df_pool_left(const struct df_pool *p);
 

@@ -5,6 +5,8 @@
  */
 #if __has_include(<cuda.h>)
 #include "runtime/base/err.h"
+#include "runtime/device/cuda/cuda_daemon.h"
+#include "runtime/device/cuda/cuda_far.h"
 #include "runtime/device/cuda/cuda_int.h"
 #include "runtime/device/cuda/front/cuda_front.h"
 #include "runtime/recorded.h"
@@ -271,6 +273,8 @@ static int memory_short(void)
 	if (!df_cuda_hooks->flush)
 		return 0;
 	df_cuda_hooks->flush(df_cuda_api.get_device());
+	df_cuda_far_spare(df_cuda_api.get_device());
+	df_cuda_daemon_frugal();
 	df_cuda_frees_settle();
 	return 1;
 }
