@@ -32,7 +32,7 @@ ACTIVE = "deft"
 FORWARD, OLD, NEW = range(3)
 TROUBLE = ("", "DDP has changed its buckets", "a backward pass without step()", "the preserver is not content after 10 rounds")
 CHANGED, NO_STEP, HARM = range(1, 4)
-UPDATES = 20  # between two rounds of the preserver
+UPDATES = 20  # updates between two rounds of the preserver
 
 
 class Deft(Wrapped):
@@ -55,7 +55,7 @@ class Deft(Wrapped):
         self.unscale = 1.0
 
     def expected_ms(self):
-        """Of an iteration: under DDP, and now."""
+        """Returns the expected time of an iteration with plain DDP, and with the schedule."""
         return self.planner.expected_ms()
 
     # -- hooks ------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class Deft(Wrapped):
     def _begin(self):
         if self.turn is not None and self.arrived:
             self._end_turn()
-            self.zero_grad()  # was called before
+            self.zero_grad()  # the program has called it before this pass
             self.trouble = self.trouble or NO_STEP
         if self.turn is None:
             self.turn, self.arrived, self.complete = self.planner.next(), {}, None
@@ -74,9 +74,9 @@ class Deft(Wrapped):
 
     def _after_forward(self, module, args, out):
         super()._after_forward(module, args, out)
-        # The backward pass begins: what it sends of CURRENT does not wait for the first of its gradients.
+        # The backward pass begins. The parts of CURRENT that it sends need not wait for its first gradient.
         if self.turn is not None and self.complete is None and self._training():
-            self.complete = 0  # buckets of FUTURE: they are sent in this order, however they come
+            self.complete = 0  # buckets of FUTURE so far; they are sent in this order, in whatever order they become complete
             self._send(OLD)
 
     def _hook(self, _, bucket):
@@ -87,7 +87,7 @@ class Deft(Wrapped):
     def _collect(self, bucket):
         i, known = bucket.index(), self._known(bucket)
         if self.scaler and not self.arrived:
-            # Iterations that are merged may have other scales; which are powers of two, so nothing is lost.
+            # Merged iterations may have different scales. All scales are powers of two, so no precision is lost.
             self.unscale = 1 / self.scaler.get_scale()
         with torch.no_grad():
             if known:
@@ -116,7 +116,7 @@ class Deft(Wrapped):
         of = self.future if stage == NEW else self.current
         for item, link, when in self.turn[0]:
             index, part, parts = self.planner.items[item]
-            index = len(self.buckets) - 1 - index  # DDP counts from the output side
+            index = len(self.buckets) - 1 - index  # DDP numbers its buckets from the output side
             if when == stage and bucket in (None, index):
                 self._reduce(of, index, part, parts, link)
 
@@ -143,7 +143,7 @@ class Deft(Wrapped):
 
     def _apply(self):
         if self.scaler and not torch.stack([sent.isfinite().all() for sent in self.current]).all().item():
-            self.infinite = True  # for all ranks: it is their sum
+            self.infinite = True  # on all ranks, because these are sums over all ranks
             return
         for i, (_, parameters, _) in self.buckets.items():
             at, whole = 0, self.current[i].div_(self.world * self.merged[0])
@@ -156,7 +156,7 @@ class Deft(Wrapped):
         self.updates.append(self.merged[0])
 
     def step(self, loss=None):
-        """loss: of this rank's batch; the preserver needs it."""
+        """loss: the loss of this rank's batch, which the preserver needs."""
         if self.preserve and loss is None:
             raise ValueError("dfshim.deft: with preserve=, step(loss) needs the loss")
         self.loss = None if loss is None else float(torch.as_tensor(loss).detach())
@@ -187,7 +187,7 @@ class Deft(Wrapped):
         self.turn = None
 
     def flush(self):
-        """Sends and applies what is not applied; the schedule then begins anew. A collective call."""
+        """Sends and applies all gradients that have not been applied. The schedule then begins anew. A collective call."""
         if self.mode == PLAIN:
             return
         if self.turn is not None:
@@ -208,7 +208,8 @@ class Deft(Wrapped):
     # -- the switch -------------------------------------------------------------------------------------
 
     def _speeds(self, comm):
-        """Of each link, by all-reduces of one element and of the largest bucket; the fastest becomes the first. A collective call."""
+        """Measures each link by all-reduces of one element and of the largest bucket. The fastest becomes the first. A collective
+        call."""
         of = self.buckets[comm.index(max(comm))]
         data = torch.zeros(of[2], dtype=of[1][0].dtype, device=of[1][0].device)
         took = torch.zeros(self.links, 2, dtype=torch.int64, device=data.device)
@@ -226,7 +227,7 @@ class Deft(Wrapped):
         took = [(max(whole, 2), min(start, max(whole, 2) // 2)) for start, whole in took.tolist()]
         took = sorted((whole - start, start, link) for link, (whole, start) in enumerate(took))
         self.groups = [self.groups[link] for _, _, link in took]
-        # It is part of the times that were measured, of which the smallest must not vanish.
+        # The measured times include the start-up, and the smallest of them must remain above 0 without it.
         return [sent / took[0][0] for sent, _, _ in took], [min(start, min(comm) // 2) for _, start, _ in took]
 
     def _switch(self):
@@ -249,7 +250,8 @@ class Deft(Wrapped):
     # -- the preserver ----------------------------------------------------------------------------------
 
     def _inner_step(self):
-        """What the walk's model wants of a step: the loss, and by how much this rank's gradient says that it falls."""
+        """Takes the step. Records what the preserver's model needs of it: the loss, and how far the loss falls by this rank's
+        gradient."""
         if not self.preserve or self.ended:
             super()._inner_step()
             return
@@ -259,12 +261,12 @@ class Deft(Wrapped):
         moved = [b.sub_(p.detach()) for b, p in zip(before, parameters)]
         fall = sum((m * self.local[id(p)]).sum().item() for m, p in zip(moved, parameters))
         if self.scaler:
-            # Where the gradients were not finite there was no step.
+            # If the gradients were not finite, no step was taken.
             fall = fall / self.scaler.get_scale() if any(m.any() for m in moved) else math.nan
         self.walk.append((self.loss, fall))
 
     def _content(self):
-        """Whether merging does no harm, with more time for communication where that helps. A collective call."""
+        """Whether merging does no harm. If it helps, gives stages more time for communication. A collective call."""
         walk = torch.zeros(self.world, len(self.walk), 2, dtype=torch.float64, device=self.current[0].device)
         walk[dist.get_rank(self.ddp.process_group)] = torch.tensor(self.walk, dtype=torch.float64)
         dist.all_reduce(walk, group=self.ddp.process_group)
@@ -273,24 +275,24 @@ class Deft(Wrapped):
         if not walk.numel():
             return True
         loss, fall = walk[:, -UPDATES // 4:, 0].mean().item(), walk[:, :, 1].mean().item()
-        # Between ranks; a single one has only that between iterations.
+        # The variance between ranks. With a single rank, that between iterations.
         noise = math.sqrt(walk[:, :, 1].var(0).mean().item() / self.world if self.world > 1 else walk[0, :, 1].var().item())
         if not (loss > 0 and fall > 0 and math.isfinite(loss + fall + noise)):
-            return True  # no progress: there is nothing that the model could say
+            return True  # the training makes no progress, so the model does not apply
         self.rounds, self.ratio = self.planner.preserve(loss, fall, max(noise, 1e-9 * loss), self.preserve)
         return abs(self.ratio - 1) <= self.preserve
 
 
 def wrap(ddp, opt, links=1, warmup=10, clip=None, plan=None, exact=False, preserve=None):
-    """The optimizer to use instead of `opt`.
+    """Returns the optimizer to use instead of `opt`.
 
-    links     how many process groups to make, or process groups: each a link of its own
-    clip      largest norm of a gradient, at the time it is applied
-    plan      a function that is given the buckets' sizes, input side first, and returns times instead of measured ones: forward,
-              backward and communication of each bucket in ns, its size, slowdowns of the links, and if it likes their start-ups in
-              ns. The first rank's counts
+    links     the number of process groups to make, or a list of process groups; each is a link
+    clip      the largest norm of the gradients; they are clipped when they are applied
+    plan      a function that gets the buckets' sizes, input side first, and returns times to use instead of measured ones:
+              forward, backward and communication of each bucket in ns, its size, the slowdowns of the links, and optionally
+              their start-up times in ns. The first rank's result is used
     exact     exact gating: no late updates
-    preserve  by how much the loss that the preserver expects may differ from plain training's, .01 for 1 %; step(loss) then
+    preserve  how far the loss that the preserver expects may differ from that of plain training, .01 for 1 %; needs step(loss)
     """
     if not exact:
         return Deft(ddp, opt, links, warmup, clip, plan, preserve)

@@ -17,9 +17,9 @@ GATED = "exact"
 
 
 class _Uses(TorchFunctionMode):
-    """Parameters that a forward pass uses, and those it uses before a module that owns them was called."""
+    """Finds the parameters that a forward pass uses, and those that it uses before a module that owns them was called."""
 
-    # Attributes that hold values, not a description.
+    # Attributes that give access to a parameter's values. Others only describe it.
     VALUES = ("data", "grad", "T", "mT", "H", "mH", "real", "imag")
 
     def __init__(self, params):
@@ -93,7 +93,7 @@ class Gate(Wrapped):
                 self._finish(self.place.get(p))
 
     def _begin(self):
-        """A backward pass without a step: its gradients are dropped, as DDP's are when zero_grad() comes."""
+        """If a backward pass had no step, drops its gradients, as zero_grad() does with those of plain DDP."""
         if not self.armed:
             self._wait()
             self._reset()
@@ -110,7 +110,7 @@ class Gate(Wrapped):
     def _collect(self, bucket):
         i = bucket.index()
         if self.changed or not self._known(bucket):
-            # DDP's buckets are the same on all ranks, so all come here with the same one.
+            # DDP's buckets are the same on all ranks, so all ranks get here with the same bucket.
             if not self.changed:
                 self.changed = True
                 for j in sorted(self.held):
@@ -139,7 +139,7 @@ class Gate(Wrapped):
             self.inner.step()
             self._stay("DDP has changed its buckets")
             return
-        # What a scheduler sets from here on is of the next iteration.
+        # What a learning-rate scheduler sets after this belongs to the next iteration.
         self.frozen = [{k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in group.items() if k != "params"}
                        for group in self.inner.param_groups]
         for p in self.params.values():
@@ -155,7 +155,7 @@ class Gate(Wrapped):
             at += p.numel()
 
     def _finish(self, i):
-        """The optimizer's step for the parameters of one bucket, with the settings that it had in step()."""
+        """Takes the optimizer's step for the parameters of one bucket, with the settings that it had in step()."""
         if not self.armed or i not in self.works:
             return
         self.works.pop(i).wait()
@@ -177,7 +177,7 @@ class Gate(Wrapped):
             self._reset()
 
     def flush(self):
-        """Takes all steps that are due. No collective call."""
+        """Takes all steps that are due. This is not a collective call."""
         while self.armed:
             self._finish(next(iter(self.works)))
 
@@ -186,9 +186,9 @@ class Gate(Wrapped):
     def _switch(self):
         order, self.expected_ms = Planner(*self.profile).order()
         nr = len(self.buckets)
-        self.order = [nr - 1 - i for i in order]  # DDP counts from the output side
+        self.order = [nr - 1 - i for i in order]  # DDP numbers its buckets from the output side
         self.place = {p: i for i, (ids, _, _) in self.buckets.items() for p in ids}
-        # One that no call was seen with is used where no Python runs.
+        # A parameter that was seen in no call is used by code outside Python, so it is waited for early.
         seen = self.uses.used - self.uses.early
         self.early = {i for p, i in self.place.items() if p not in seen}
         self.sums = [torch.zeros(self.buckets[i][2], device=self.buckets[i][1][0].device, dtype=self.buckets[i][1][0].dtype)

@@ -1,5 +1,7 @@
-"""What the schedules of dfshim.deft and dfshim.gate have in common: an optimizer around an optimizer that trains as plain DDP
-at first, while all ranks measure; then all plan with the same numbers and switch at the same iteration.
+"""The common part of the schedules of dfshim.deft and dfshim.gate: an optimizer that wraps the program's optimizer.
+
+At first it trains as plain DDP, and all ranks measure. Then all ranks plan with the same numbers and switch to the schedule
+at the same iteration.
 
 Public API only: comm hook, module hooks. Everything here runs on the threads that call forward, backward and step.
 """
@@ -32,7 +34,7 @@ def _library():
 
 
 class Planner:
-    """The state machine of trace/plan/plan_handle.h. ValueError where there can be no plan."""
+    """The state machine of trace/plan/plan_handle.h. Raises ValueError if no plan can be made."""
 
     def __init__(self, forward, backward, comm, params, slowdown, startup=()):
         times = [list(v) for v in (forward, backward, comm, params)]
@@ -55,13 +57,14 @@ class Planner:
         self.room = [(ctypes.c_int32 * (2 * nr))() for _ in range(3)]
 
     def next(self):
-        """Sends as (item, link, stage), merged iterations of the update (0: none), whether FUTURE becomes CURRENT."""
+        """Returns the sends of the next iteration as (item, link, stage), the number of iterations that its update merges (0: no
+        update), and whether FUTURE becomes CURRENT."""
         merged, formed = ctypes.c_int32(), ctypes.c_int32()
         nr = self.lib.df_plan_next(self.handle, *self.room, ctypes.byref(merged), ctypes.byref(formed))
         return list(zip(*(a[:nr] for a in self.room))), merged.value, bool(formed.value)
 
     def order(self):
-        """Buckets in the order of exact gating, and the expected milliseconds of an iteration."""
+        """Returns the buckets in the order of exact gating, and the expected milliseconds of an iteration."""
         order = (ctypes.c_int32 * self.buckets)()
         ms = self.lib.df_plan_order(self.handle, order)
         if ms < 0:
@@ -72,7 +75,7 @@ class Planner:
         self.lib.df_plan_restart(self.handle)
 
     def preserve(self, loss, fall, noise, epsilon):
-        """How often stages got more time so far, and the ratio of losses that is expected now."""
+        """Returns how often stages got more time so far, and the ratio of losses that is expected now."""
         ratio = ctypes.c_double()
         rounds = self.lib.df_plan_preserved(self.handle, *(ctypes.c_double(v) for v in (loss, fall, noise, epsilon)), ctypes.byref(ratio))
         if rounds < 0:
@@ -88,7 +91,7 @@ class Planner:
 
 
 class _Warmup:
-    """Times of plain DDP iterations, in nanoseconds: the ends of forward, of each bucket, and of its communication."""
+    """Times of plain DDP iterations, in nanoseconds: when the forward pass, each bucket and its communication end."""
 
     def __init__(self):
         self.rows = []
@@ -98,7 +101,8 @@ class _Warmup:
         self.start, self.forward, self.ready, self.done = time.monotonic_ns(), None, {}, {}
 
     def profile(self, nr):
-        """Medians of the rows so far: forward time, then for each bucket (output side first) backward and communication."""
+        """Returns medians of the rows so far: the forward time, then for each bucket (output side first) the backward times, then
+        the times of communication."""
         middle = [sorted(column)[len(column) // 2] for column in zip(*self.rows)]
         return middle[0], middle[1:nr + 1], middle[nr + 1:]
 
@@ -115,7 +119,7 @@ class _Warmup:
 
 
 class Wrapped:
-    """An optimizer to the training loop. State dictionaries and groups are the inner one's."""
+    """What the training loop uses as its optimizer. State dictionaries and groups are those of the inner optimizer."""
 
     def __init__(self, ddp, opt, warmup, plan):
         if not isinstance(ddp, torch.nn.parallel.DistributedDataParallel):
@@ -128,7 +132,7 @@ class Wrapped:
         self.world = dist.get_world_size(ddp.process_group)
         self.mode, self.iteration, self.planner, self.ended = PLAIN, 0, None, None
         self.buckets, self.links, self.clip = {}, 1, None
-        self.scaler = self.stepping = None  # the GradScaler of the steps so far, and of the one that is being taken
+        self.scaler = self.stepping = None  # the GradScaler of earlier steps, and that of the present step
         self.infinite, self.verdict = False, None
         self.measure = _Warmup()
         ddp.join_hook = self._refuse_join
@@ -143,12 +147,12 @@ class Wrapped:
 
     @property
     def _step_supports_amp_scaling(self):
-        """What torch.amp.GradScaler asks an optimizer before each step."""
+        """torch.amp.GradScaler reads this before each step."""
         raise RuntimeError(f"dfshim.deft: {self.NO_SCALER}")
 
     @staticmethod
     def _refuse_join(**_):
-        """What Join asks a model for when it begins: its shadow collectives would be plain DDP's."""
+        """Join calls this when it begins. Its shadow collectives would be those of plain DDP."""
         raise RuntimeError("dfshim.deft: Join (uneven inputs) is not supported: give all ranks as many batches, or train without deft")
 
     def zero_grad(self, set_to_none=True):
@@ -158,7 +162,7 @@ class Wrapped:
         self.inner.load_state_dict(state)
 
     def state_dict(self):
-        """Of a model whose gradients are all applied; where that takes sending, all ranks must come here."""
+        """First applies all gradients. All ranks must call this, because gradients may have to be sent for that."""
         self.flush()
         return self.inner.state_dict()
 
@@ -200,12 +204,12 @@ class Wrapped:
         return future
 
     def _known(self, bucket):
-        """Whether DDP still has the bucket that was planned with."""
+        """Whether DDP's bucket is still the one for which the plan was made."""
         i = bucket.index()
         return i in self.buckets and self.buckets[i][0] == [id(p) for p in bucket.parameters()]
 
     def _mean(self, buffer):
-        """As DDP without a hook divides, to the last bit (gradients that zero_grad() left as views of a bucket aside)."""
+        """Divides with the same bits as DDP without a hook, except for gradients that zero_grad() left as views of a bucket."""
         return buffer.mul_(1 / self.world)
 
     def _reduce_plain(self, bucket):
@@ -231,7 +235,7 @@ class Wrapped:
             self.inner.step()
 
     def scaled_step(self, scaler, *args, **kwargs):
-        """The step of dfshim.scaler: what backward() has left is scaled."""
+        """The step of dfshim.scaler: the gradients of backward() are scaled."""
         self.stepping = scaler
         try:
             self.step(*args, **kwargs)
@@ -239,7 +243,7 @@ class Wrapped:
             self.stepping = None
 
     def _tell(self):
-        """The scaler, for its update(): whether anything that this step applied was inf or NaN."""
+        """Reports to the scaler, for its update(), whether a gradient of this step was inf or NaN."""
         if self.verdict is None:
             self.verdict = torch.optim.SGD([torch.zeros_like(next(self.ddp.parameters()).detach().view(-1)[:1])])
         for p in self.verdict.param_groups[0]["params"]:
@@ -248,7 +252,7 @@ class Wrapped:
         self.infinite = False
 
     def step(self):
-        """The optimizer's step where an update is due; else nothing."""
+        """Takes the optimizer's step if an update is due."""
         if self.mode != PLAIN and self.stepping is not self.scaler:
             raise RuntimeError("dfshim.deft: a step through a GradScaler after one without it, or the reverse, or through another one")
         self.scaler = self.stepping
@@ -266,22 +270,22 @@ class Wrapped:
         if self._measuring():
             self.measure.end(len(self.buckets))
             if self.iteration == 2:
-                self.measure.rows.clear()  # DDP has its final buckets only now
+                self.measure.rows.clear()  # DDP changes its buckets once, in the first iterations
             if self.iteration == self.warmup:
                 self._plan()
 
     def _stay(self, why):
-        """Plain DDP from here on. On all ranks at the same iteration."""
+        """Returns to plain DDP for good. All ranks call this at the same iteration."""
         self.mode, self.ended = PLAIN, why
         if not dist.get_rank():
             print(f"dfshim.deft: plain DDP from iteration {self.iteration + 1} on: {why}", flush=True)
 
     def _speeds(self, comm):
-        """Of the links: slowdowns, and start-ups in nanoseconds."""
+        """Returns the slowdowns of the links, and their start-up times in nanoseconds."""
         return [1.0], [0]
 
     def _measured(self):
-        """All ranks agree on times: computation of the slowest, communication of the one that waited least."""
+        """Returns times on which all ranks agree: the longest computation and the shortest communication of any rank."""
         nr = len(self.buckets)
         forward, backward, comm = self.measure.profile(nr)
         times = torch.tensor([[forward] + backward, [-1] + [-c for c in comm]], dtype=torch.int64)
@@ -294,7 +298,7 @@ class Wrapped:
         return ([forward * b // total for b in backward][::-1], backward[::-1], comm[::-1], sizes[::-1], *self._speeds(comm))
 
     def _plan(self):
-        """One profile for all: the first rank's, where a plan was given."""
+        """Makes one profile for all ranks. If a plan was given, the first rank's is used."""
         profile = why = None
         try:
             profile = self.given([self.buckets[i][2] for i in reversed(range(len(self.buckets)))]) if self.given else self._measured()
@@ -303,7 +307,7 @@ class Wrapped:
             if len(profile[4]) > self.links:
                 raise ValueError(f"the plan has {len(profile[4])} links; there are {self.links}")
             Planner(*profile)
-        except Exception as error:  # of whatever kind: the other ranks wait in the next line
+        except Exception as error:  # any kind: the other ranks wait in the broadcast below
             why = str(error)
         first = [(profile, why)]
         dist.broadcast_object_list(first, dist.get_process_group_ranks(self.ddp.process_group)[0], group=self.ddp.process_group)

@@ -37,14 +37,14 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 class Separate(Exception):
-    """Why each rank needs an interpreter of its own."""
+    """Raised with the reason why each rank needs an interpreter of its own."""
 
 
 # ---- whether -------------------------------------------------------------------------------------
 
 
 class Program:
-    """Imports of the program's files in the order of their lines. A file of its own is read where it is imported."""
+    """Collects the imports of the program's files in the order of execution. Its own files are read where they are imported."""
 
     def __init__(self):
         self.seen, self.torch, self.early, self.dynamo = set(), None, None, False  # torch: the modules of torch to import
@@ -124,7 +124,7 @@ def threads():
 
 
 def main_file(kind, value):
-    """The program's text, its file, and the folder that Python puts in front of sys.path."""
+    """Returns the program's text, its file, and the folder that Python puts in front of sys.path."""
     if kind == "c":
         return value, "-c", os.getcwd()
     if kind == "m":
@@ -149,7 +149,7 @@ def main_file(kind, value):
 
 
 def find_modules(kind, value):
-    """The modules to import, and the folder of the program's modules. Raises Separate."""
+    """Returns the modules to import, and the folder of the program's modules. Raises Separate."""
     text, file, folder = main_file(kind, value)
     program = Program()
     try:
@@ -180,7 +180,7 @@ class Server:
         self.printed = []  # what the import has printed, for each rank to print
 
     def import_all(self, names, folder):
-        """Imports as the program will."""
+        """Imports the modules that the program will import."""
         kept = [os.dup(1), os.dup(2)]
         files = [os.memfd_create("output"), os.memfd_create("error")]
         try:
@@ -216,10 +216,10 @@ class Server:
         torch = sys.modules["torch"]
         if not getattr(getattr(torch, "version", None), "cuda", None):
             raise Separate("this PyTorch is built without CUDA")
-        # Before a fork, libraries whose threads survive none end them (OpenBLAS), and start them when they are needed. In its
-        # child torch refuses CUDA if an import has asked for devices.
+        # Threads do not survive a fork. Libraries such as OpenBLAS end theirs before it and start them again when they are needed.
+        # In the child torch refuses CUDA if an import has asked for devices.
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python 3.12 warns of threads
+            warnings.simplefilter("ignore")  # Python 3.12 warns if a process with threads forks
             child = os.fork()
         if not child:
             refused = 1
@@ -231,14 +231,14 @@ class Server:
             raise Separate("an import asks CUDA for devices")
         if threads() > 1:
             raise Separate("threads exist after the import of torch")
-        # A collection in a rank would write to all objects, and so copy their memory.
+        # A garbage collection in a rank would write to all objects, so the rank would get its own copy of their memory.
         gc.collect()
         gc.freeze()
         if "triton" in sys.modules:
-            atexit.register(gc.unfreeze)  # its bindings report functions that no collection has freed at the exit
+            atexit.register(gc.unfreeze)  # at exit its bindings report functions that no collection has freed
 
     def serve(self):
-        """Returns in the ranks only."""
+        """Forks the ranks. Returns only in them."""
         parent = os.getppid()
         while True:
             text, control, _, _ = self.sock.recvmsg(1 << 20, socket.CMSG_SPACE(2 * 4))
@@ -260,7 +260,7 @@ class Server:
             self.sock.send(b"%d" % pid)
 
     def fork(self):
-        """The rank's process, whose parent is the launcher; 0 in the rank."""
+        """Makes a rank's process, whose parent is the launcher. Returns its id, or 0 in the rank."""
         number, wait = os.pipe(), os.pipe()
         between = os.fork()
         if between:
@@ -268,7 +268,7 @@ class Server:
             os.close(wait[0])
             text = os.read(number[0], 32)
             os.waitpid(between, 0)
-            os.close(wait[1])  # the rank has its parent now, and may go on
+            os.close(wait[1])  # the rank has its parent now and can continue
             os.close(number[0])
             if not text.isdigit():
                 error = int(text[1:] or errno.ENOMEM)
@@ -325,7 +325,7 @@ def prctl(what, value):
 
 
 def serve():
-    """Called from sitecustomize. Returns in a rank, and where the interpreter is not to fork."""
+    """Called from sitecustomize. Returns in a rank, and in an interpreter that need not fork."""
     value = os.environ.pop(VARIABLE, None)
     if not value:
         return
@@ -353,7 +353,7 @@ def serve():
 
 
 class Forked(subprocess.Popen):
-    """A process that the interpreter has forked; a child of this one as any other."""
+    """A process that the interpreter has forked. It is a child of this process like any other."""
 
     def __init__(self, args, pid):
         self.forked = pid
@@ -364,7 +364,7 @@ class Forked(subprocess.Popen):
 
 
 class Agent:
-    """Stands for subprocess.Popen where the agent starts its workers."""
+    """Replaces subprocess.Popen in the agent's start of its workers."""
 
     def __init__(self, popen):
         self.popen = popen

@@ -172,14 +172,14 @@ class Narrowed(operators.Operator):
 
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
-    """The CPU's own kernel for the usual cases; else from products and a softmax: the other choices are a GPU's kernels."""
+    """Uses the CPU's own kernel in the usual cases, otherwise products and a softmax. PyTorch's other choices need a GPU."""
     if enable_gqa:
         key, value = (t.repeat_interleave(query.size(-3) // t.size(-3), -3) for t in (key, value))
     if (attn_mask is None and not dropout_p and query.dim() == 4 and query.is_floating_point() and query.numel()
             and query.shape == key.shape == value.shape and query.stride(3) == key.stride(3) == value.stride(3) == 1
             and not query.is_nested and torch.backends.cuda.flash_sdp_enabled()):
         return aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, is_causal, scale=scale)[0]
-    if attn_mask is not None and attn_mask.dtype == torch.bool:  # the form below adds a mask to the scores
+    if attn_mask is not None and attn_mask.dtype == torch.bool:  # the code below adds the mask to the scores
         attn_mask = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype)
     return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
 
@@ -213,7 +213,7 @@ FORMS = {
 
 
 def without_cpu(name):
-    """The form of an operator that has no CPU kernel."""
+    """Returns the implementation of an operator that has no CPU kernel."""
     from torch._decomp import decomposition_table
 
     op = operators.resolve(name)[1]
@@ -244,13 +244,14 @@ class Nowhere:
 
 
 def sleep(cycles):
-    """torch.cuda._sleep: a kernel that spins, at 1 GHz."""
+    """Replaces torch.cuda._sleep, a kernel that spins: 1 ns for each cycle."""
     stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
     operators.defer(stream, lambda: time.sleep(cycles / 1e9), torch._C._cuda_isCurrentStreamCapturing())
 
 
 def waits_first(call):
-    """Of PyTorch's own: it waits for the device with the interpreter's lock, which operators on the device's streams need."""
+    """Wraps a function of PyTorch that waits for the device and keeps the interpreter's lock. Operators on the device's streams
+    need that lock, so the wrapper waits for them first."""
     def form(tensors):
         for t in tensors:
             torch.cuda.synchronize(t.device)

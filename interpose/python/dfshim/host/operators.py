@@ -32,16 +32,16 @@ from dfshim.host.start import STUB
 C = torch._C
 CPU = torch.device("cpu")
 CPU_KEYS = C.DispatchKeySet(C.DispatchKey.CPU)
-LIBRARIES = []  # registrations end with their library
+LIBRARIES = []  # keeps the libraries: registrations end with them
 memmove = ctypes.memmove
-# Keeps the interpreter's lock: another thread that waits for it would run before this one gets it back.
+# Keeps the interpreter's lock. If it released the lock, a thread that waits for it would run first.
 memmove_short = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(
     ctypes.cast(ctypes.memmove, ctypes.c_void_p).value)
 SHORT = 1 << 14
 BY_MEMMOVE = 1 << 20  # bytes up to which one thread copies as fast as several
 LARGE = 1 << 14  # elements from which finding a result's shape beforehand takes less than copying the result
 
-# What runs no kernel, or has to be of the device.
+# Operators that run no kernel, or that the device itself must execute.
 NATIVE = {
     "empty", "empty_strided", "_local_scalar_dense", "record_stream", "resize_", "set_", "is_set_to", "is_pinned",
     "_pin_memory", "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values",
@@ -49,7 +49,7 @@ NATIVE = {
     "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_", "copy_sparse_to_sparse_", "unsqueeze", "permute",
     "_has_same_storage_numel", "_nested_view_from_buffer", "_cudnn_init_dropout_state",
 }
-# Computed on the CPU from further up: their CUDA forms choose among libraries that need a GPU.
+# Operators that the CPU computes as a whole, because their CUDA forms choose among libraries that need a GPU.
 WHOLE = ("convolution", "convolution_backward", "_convolution", "_scaled_dot_product_flash_attention_for_cpu",
          "_scaled_dot_product_flash_attention_for_cpu_backward")
 
@@ -69,7 +69,7 @@ strided = torch.strided
 
 
 def _storage(start, size):
-    """A CPU storage over a CUDA tensor's memory. It owns nothing, so it may outlive what it shows."""
+    """A CPU storage over a CUDA tensor's memory. It does not own the memory, so it may exist longer than the memory."""
     out = _storages.get((start, size))
     if out is None:
         if len(_storages) > 4096:
@@ -82,7 +82,7 @@ def _on_host(t):
     storage = t.untyped_storage()
     start, bytes_ = storage.data_ptr(), storage.nbytes()
     if t.numel() and bytes_:
-        out = torch.empty(0, dtype=t.dtype, device=CPU)  # whatever the program's default device is
+        out = torch.empty(0, dtype=t.dtype, device=CPU)  # the program may have set another default device
         out.set_(_storage(start, bytes_), t.storage_offset(), t.size(), t.stride())
     else:
         out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=CPU)
@@ -94,12 +94,13 @@ def _on_host(t):
 
 
 def on_host(t):
-    """The CUDA tensor t as a CPU tensor of the same memory, to be read or written."""
+    """Returns a CPU tensor over the memory of the CUDA tensor t, to be read or written."""
     return _on_host(t) if t.layout is strided else _sparse_on_host(t)
 
 
 def seen_on_host(t):
-    """The same, of one that keeps its form: tensors of one place and form have one, as making one takes longer than finding it."""
+    """As on_host(), for a tensor whose form does not change. Tensors of the same place and form share one result, because
+    making one takes longer than finding it."""
     if t.layout is not strided:
         return _sparse_on_host(t)
     storage = t.untyped_storage()
@@ -120,15 +121,15 @@ def _sparse_on_host(t):
 
 
 def on_device(t, device):
-    """A new CUDA tensor with the CPU tensor's values, strides and layout."""
+    """Returns a new CUDA tensor with the values, strides and layout of the CPU tensor t."""
     if t.layout is not torch.strided:
         out = torch.sparse_coo_tensor(on_device(t._indices(), device), on_device(t._values(), device), t.size(),
                                       check_invariants=False)
         return out._coalesced_(t.is_coalesced())
-    # Without the interpreter's lock, as what the allocator waits for may be an operator in its stream.
+    # torch releases the interpreter's lock meanwhile, because the allocator may wait for an operator in its stream.
     out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=device)
     size = t.nbytes
-    # As long as its elements: there are no holes between them, nor are they in one another's place.
+    # The storage is as long as the elements together, so these have no gaps and do not overlap.
     if size <= BY_MEMMOVE and out.untyped_storage().nbytes() == size and not t.is_conj() and not t.is_neg():
         if size:
             (memmove_short if size <= SHORT else memmove)(out.data_ptr(), t.data_ptr(), size)
@@ -138,7 +139,7 @@ def on_device(t, device):
 
 
 def fill(out, t):
-    """out, of the device, takes the values of t, of the same shape."""
+    """Stores the values of t in the tensor out of the device, which has the same shape."""
     if t.numel():
         on_host(out).copy_(t)
 
@@ -149,11 +150,11 @@ _jobs = {}
 _at_work = set()
 _numbers = itertools.count(1)
 _errors = []
-ERROR_S = 2  # so long the end of an error waits for operators
+ERROR_S = 2  # how long a program that ends by an error waits for its operators
 
 
 def _run_job(number):
-    """In a thread of the CPU backend, when the stream gets there."""
+    """Runs in a thread of the CPU backend when the stream reaches the job."""
     _at_work.add(number)
     work, again = _jobs[number] if number in _jobs else (None, False)
     if not again:
@@ -161,16 +162,16 @@ def _run_job(number):
     try:
         with torch.no_grad():
             work()
-    except BaseException as error:  # there is nobody to catch it
+    except BaseException as error:  # no caller could catch it; raise_late() reports it
         _errors.append(error)
     _at_work.discard(number)
 
 
 def drain():
-    """Before the interpreter ends, and with it each thread that enters it: what streams have left is computed, as kernels are.
+    """Called before the interpreter ends, after which no thread can run Python: waits until the streams have run their jobs.
 
-    A rank that ends of an error, or is interrupted meanwhile, does not wait for the others' part in it. As its streams may go on
-    it ends at once then, without the rest of the interpreter's end."""
+    The jobs may need other ranks. So a rank that ends by an error waits at most ERROR_S, and an interrupt ends the wait. As
+    streams may still run then, the process exits at once, without the rest of the interpreter's shutdown."""
     error, since = getattr(sys, "last_value", None), time.monotonic()
     try:
         while _at_work or any(not again for _, again in list(_jobs.values())):
@@ -178,7 +179,7 @@ def drain():
                 break
             time.sleep(0.001)
         else:
-            if _jobs and error is None:  # of graphs, which may have been launched
+            if _jobs and error is None:  # the jobs that are left belong to graphs, which may have been launched
                 for device in filter(C._cuda_hasPrimaryContext, range(torch.cuda.device_count())):
                     torch.cuda.synchronize(device)
             return
@@ -186,7 +187,7 @@ def drain():
         error = interrupt
     sys.stdout.flush()
     sys.stderr.flush()
-    if isinstance(error, KeyboardInterrupt):  # as Python ends of it
+    if isinstance(error, KeyboardInterrupt):  # end as Python itself does after an interrupt
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     os._exit(1)
@@ -201,7 +202,7 @@ def raise_late():
 
 
 def defer(stream, work, again):
-    """work() when the stream gets there; again: each time that the graph which is being captured is launched."""
+    """Calls work() when the stream reaches this job. again: at each launch of the graph that is being captured."""
     number = next(_numbers)
     _jobs[number] = work, again
     error = rt.cudaLaunchHostFunc(stream, _run_job_c, number)
@@ -210,7 +211,7 @@ def defer(stream, work, again):
         raise RuntimeError(f"CUDA error {error}: an operator could not be put on its stream")
 
 
-_late = set()  # streams that were not done within PATIENCE_NS
+_late = set()  # streams whose work did not finish within PATIENCE_NS
 PATIENCE_NS = 300_000
 
 
@@ -220,7 +221,8 @@ def _unfinished(stream):
 
 
 def busy(stream):
-    """It has unfinished work, and not only for a moment: to put an operator on it takes longer than a small collective."""
+    """Whether the stream has unfinished work that lasts. It first waits up to PATIENCE_NS, because putting an operator on the
+    stream takes longer than a small collective."""
     if not _unfinished(stream):
         _late.discard(stream)
         return False
@@ -249,7 +251,7 @@ _in_graphs = itertools.count(1)
 
 
 def seed_for(gen, device):
-    """The seed of the CPU generator that stands for a CUDA one (None: the device's) in one operator."""
+    """Returns the seed of the CPU generator that replaces a CUDA generator (None: the device's) for one operator."""
     gen = gen or torch.cuda.default_generators[device.index]
     seed = gen.initial_seed()
     if C._cuda_isCurrentStreamCapturing():
@@ -257,17 +259,17 @@ def seed_for(gen, device):
     else:
         offset = gen.get_offset()
         gen.set_offset(offset + 4)
-    # Neighbouring seeds and offsets give far apart states (Fibonacci hashing).
+    # Neighbouring seeds and offsets give results that are far apart (Fibonacci hashing).
     return (seed * 0x9E3779B97F4A7C15 + offset * 0xD1B54A32D192ED03) & 0x7FFFFFFFFFFFFFFF
 
 
 def generator_for(gen, device):
-    """That generator."""
+    """Returns the CPU generator that replaces a CUDA generator for one operator."""
     return torch.Generator(CPU).manual_seed(seed_for(gen, device))
 
 
 class seeded:
-    """The CPU's own generator stands for the device's meanwhile: for operators that take none."""
+    """Makes the CPU's default generator replace the device's, for operators without an argument for a generator."""
 
     def __init__(self, device):
         self.device = device
@@ -286,7 +288,7 @@ TENSOR, TENSORS, DEVICE, GENERATOR = range(4)
 
 
 def _kinds(op):
-    """Index, name and kind of the arguments that are of a device."""
+    """Returns index, name and kind of the arguments that belong to a device."""
     out = []
     for i, a in enumerate(op._schema.arguments):
         text = str(a.type)
@@ -311,7 +313,7 @@ def _description(x):
 def _to_meta(x):
     if isinstance(x, Tensor):
         if not x.is_cuda and x.dim() == 0:
-            return x  # a number: decides types
+            return x  # counts as a number when types are chosen
         return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device="meta")
     if isinstance(x, (list, tuple)):
         return [_to_meta(v) for v in x]
@@ -321,13 +323,13 @@ def _to_meta(x):
 
 
 def forms_of(op, args, kwargs):
-    """(size, stride, dtype) of each tensor that op will return (None: no tensor), and the type of its result; None: its values
-    decide, or PyTorch has no meta kernel for it."""
+    """Returns (size, stride, dtype) of each tensor that op will return (None for a result that is no tensor), and the type of the
+    whole result. Returns None if these depend on values, or if PyTorch has no meta kernel for op."""
     try:
         key = op, _description(args), tuple((k, _description(v)) for k, v in kwargs.items())
         if key in _shapes:
             return _shapes[key]
-    except TypeError:  # something that cannot be hashed
+    except TypeError:  # an argument cannot be hashed
         key = None
     try:
         with torch.no_grad():
@@ -342,16 +344,17 @@ def forms_of(op, args, kwargs):
 
 
 def shapes_of(op, args, kwargs):
-    """forms_of() where op returns tensors only, else None."""
+    """As forms_of(), but None if op returns anything but tensors."""
     out = forms_of(op, args, kwargs)
     return None if out and None in out[0] else out
 
 
 def _into(name, op):
-    """What computes op's result into a tensor that it is given: the function, and that tensor's name (None: a list called out).
+    """Returns a function that computes op's result into a given tensor, and the name of that argument (None: a list named out).
 
-    None where the CPU has no such kernel: there PyTorch computes a new result and copies it, too. Nor for losses, which are
-    small and use such a tensor for what they sum up, too; nor for several results, some of which may be left as they are."""
+    Returns None as the function in three cases. The CPU has no such kernel: PyTorch itself would compute a new result and copy it.
+    Op is a loss: its result is small, and it would use the given tensor for what it sums up, too. Op has several results: it may
+    leave some of the given tensors unchanged."""
     base = resolve(name)[0]
     if len(op._schema.returns) != 1 or not base.endswith("backward") and any(a.name == "reduction" for a in op._schema.arguments):
         return None, None
@@ -375,7 +378,7 @@ def _into(name, op):
 
 
 def _as_tensor(to, at, x, args):
-    """Makes the number x a tensor if that changes no type: beside tensors of floats which are none of a single number."""
+    """Makes the number x a tensor if that changes no type: x is a float, and all tensors have floats and a dimension or more."""
     if type(x) is not float or not all(t.is_floating_point() and t.dim() for t in args if isinstance(t, Tensor)):
         return False
     to[at] = torch.scalar_tensor(x, dtype=torch.float64, device=CPU)
@@ -383,13 +386,13 @@ def _as_tensor(to, at, x, args):
 
 
 class Operator:
-    """The form of one operator for the key CUDA."""
+    """The implementation of one operator for the dispatch key CUDA."""
 
     def __init__(self, name):
         self.name, self.op = name, None
 
     def begin(self):
-        """When it is first used: a program uses few of them."""
+        """Runs at the first use of the operator, because a program uses few of all operators."""
         op = resolve(self.name)[1]
         schema = op._schema
         self.cpu = op._handle.redispatch_boxed
@@ -400,7 +403,7 @@ class Operator:
         self.written = [i for i, w in enumerate(alias) if w]
         self.nr_returns = len(schema.returns)
         self.gives_tensors = any("Tensor" in str(r.type) for r in schema.returns)
-        # In place: what it returns is what it was given.
+        # In place: it returns its arguments.
         self.in_place = bool(self.written) and all(r.alias_info is not None for r in schema.returns)
         self.seeded = torch.Tag.nondeterministic_seeded in op.tags and "generator" not in self.names
         self.generator = "generator" in self.names
@@ -408,7 +411,7 @@ class Operator:
         self.into, self.into_name = None, None
         if not self.written and not self.seeded and not self.generator and not self.by_values and self.gives_tensors:
             self.into, self.into_name = _into(self.name, op)
-        self.op = op  # at last: another thread goes ahead then
+        self.op = op  # last, because other threads use this object once op is set
 
     def __call__(self, *args, **kwargs):
         if self.op is None:
@@ -433,7 +436,7 @@ class Operator:
                 continue
             if kind == TENSOR:
                 if not isinstance(x, Tensor):
-                    direct, number = False, (to, at, x)  # for which some operators have another overload
+                    direct, number = False, (to, at, x)  # some operators have another overload for a number
                 elif x.is_cuda:
                     device = device or x.device
                     if name in self.outs:
@@ -460,7 +463,7 @@ class Operator:
                     to[at] = CPU
         if device is None or device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
-        if device.index != C._cuda_getDevice():  # the default stream is the current device's
+        if device.index != C._cuda_getDevice():  # the default stream is that of the current device
             with torch.cuda.device(device.index):
                 return self.compute(args, kwargs)
         if number and outs and _as_tensor(*number, a):
@@ -511,14 +514,14 @@ class Operator:
         return self.answer(result, device, args, kwargs)
 
     def computes_there(self, outs, a, k):
-        """Computes out= arguments where they are. False: their memory has no room for the results."""
+        """Computes the results directly into the out= arguments. Returns False if that is not possible."""
         for x, at, to in outs:
             if not x.numel():
                 return False
             to[at] = on_host(x)
         try:
             self.cpu(CPU_KEYS, *a, **k)
-        except RuntimeError:  # if it is an error of the program's, it comes again
+        except RuntimeError:  # if the program caused it, the next attempt raises it again
             return False
         for x, at, to in outs:
             if x.size() != to[at].size():
@@ -526,7 +529,8 @@ class Operator:
         return True
 
     def place(self, outs, may, args, kwargs):
-        """Where out= arguments are computed: there, if they have the right shape; the others are returned, and copied later."""
+        """Chooses where out= arguments are computed. If they have the right shape, that is in their own memory, and it returns
+        None. Otherwise each gets a new CPU tensor, and it returns the arguments, to which these are copied later."""
         shapes = shapes_of(self.op, args, kwargs) if may and len(outs) == self.nr_returns else None
         if shapes and all(x.size() == size and x.dtype is dtype for (x, _, _), (size, _, dtype) in zip(outs, shapes[0])):
             for x, at, to in outs:
@@ -537,7 +541,7 @@ class Operator:
         return outs
 
     def give(self, x, value):
-        """An out= argument: it takes the shape as well."""
+        """Stores a result in an out= argument, which takes the shape of the result, too."""
         if x.size() != value.size():
             x.resize_(value.size())
         fill(x, value)
@@ -553,14 +557,14 @@ class Operator:
         return result
 
     def computes_into(self, tensors, a, k):
-        """Puts the results there. False: they are not, as the kernel would have these tensors in another form."""
+        """Computes the results into these tensors. Returns False if the kernel would need tensors of another form."""
         into, forms = self.into, [(t.size(), t.stride(), False) for t in tensors]
-        if into is None:  # since another thread has found out
+        if into is None:  # another thread has found out that it does not work
             return False
         try:
             into(CPU_KEYS, *a, **k, **({self.into_name: tensors[0]} if self.into_name else {"out": tensors}))
-            done = forms == [(t.size(), t.stride(), t.is_conj()) for t in tensors]  # linalg_lu_solve makes it a conjugate
-        except RuntimeError:  # another size, which their memory does not have; if it is an error of the program's, it comes again
+            done = forms == [(t.size(), t.stride(), t.is_conj()) for t in tensors]  # linalg_lu_solve makes its result a conjugate
+        except RuntimeError:  # no memory for the result's size; if the program caused it, the next attempt raises it again
             done = False
         if not done:
             self.into = None
@@ -570,7 +574,7 @@ class Operator:
         return out[0] if self.nr_returns == 1 and kind is not list and len(out) == 1 else kind(out)
 
     def later(self, stream, capturing, work, into, device, args, kwargs, a, k, outs):
-        """Puts it on the stream: (True, its result), or (False, None) where that cannot be."""
+        """Puts the operator on the stream. Returns (True, its result), or (False, None) if that is not possible."""
         out = None
         if not self.in_place or outs and any(not x.numel() for x, _, _ in outs):
             if not self.gives_tensors:
@@ -587,14 +591,14 @@ class Operator:
                 return False, None
             else:
                 out = [torch.empty_strided(*s[:2], dtype=s[2], device=device) for s in shapes[0]]
-        # What is of the CPU is read now.
+        # CPU tensors are read now, because the program may change them after the call.
         for to, items in ((a, enumerate(args)), (k, kwargs.items())):
             for at, x in items:
                 if isinstance(x, Tensor) and not x.is_cuda and to[at] is x:
                     to[at] = x.clone()
         targets = [on_host(t) for t in out] if out else [on_host(x) for x, _, _ in outs] if outs else []
 
-        into = into and bool(out)  # the job has no part in the results: their memory may be of others when the stream is there
+        into = into and bool(out)  # the job does not own the results: their memory may belong to others when it runs
 
         def job():
             if into and self.computes_into(targets, a, k):
@@ -603,7 +607,7 @@ class Operator:
             if outs:
                 result = [to[at] for _, at, to in outs]
             for t, r in zip(targets, result if isinstance(result, (list, tuple)) else [result]):
-                if r.numel():  # a batch norm that does not train has no statistics
+                if r.numel():  # a batch norm that is not in training returns empty statistics
                     t.copy_(r)
 
         defer(stream, job, capturing)
@@ -616,16 +620,17 @@ class Operator:
 
 
 def is_plain_copy(to, frm):
-    """Its bytes are one range on each side, and it changes none."""
+    """Whether the copy moves one contiguous range of bytes unchanged."""
     return (to.dtype == frm.dtype and to.shape == frm.shape and to.is_contiguous() and frm.is_contiguous()
             and not (to.is_conj() or frm.is_conj() or to.is_neg() or frm.is_neg()))
 
 
 def copy_by_cuda(to, frm, stream):
-    """Of bytes between a device and the CPU: the CUDA runtime knows which, so only what touches them is in the way."""
+    """Copies bytes between a device and the CPU through the CUDA runtime. The runtime knows the range, so the copy waits only for
+    operations that use it."""
     what = to.data_ptr(), frm.data_ptr(), to.numel() * to.element_size()
     if to.is_cuda:
-        error = rt.cudaMemcpyAsync(*what, 1, stream)  # the source is read before it returns
+        error = rt.cudaMemcpyAsync(*what, 1, stream)  # the call has read the source when it returns
     elif stream:
         error = rt.cudaMemcpyAsync(*what, 2, stream) or rt.cudaStreamSynchronize(stream)
     else:
@@ -663,7 +668,7 @@ def copy_(to, frm, non_blocking=False):
             wait(stream)
             later = False
         elif not asks:
-            source = frm.clone()  # read before the call returns
+            source = frm.clone()  # the source must be read before this call returns
     if to.is_cuda and frm.is_cuda and to.device != frm.device and not capturing:
         with torch.cuda.device(frm.device.index):
             wait(C._cuda_getCurrentRawStream(frm.device.index))
@@ -693,7 +698,7 @@ def resolve(name):
 
 
 class Lazily:
-    """A form that is made when it is first used."""
+    """An implementation that is made when it is first used."""
 
     def __init__(self, name, make):
         self.name, self.make, self.form = name, make, None
@@ -719,7 +724,7 @@ def install():
     atexit.register(drain)
     C._set_cudnn_enabled(False)
     with warnings.catch_warnings():
-        # PyTorch 2.9 warns of each kernel that is replaced.
+        # PyTorch 2.9 prints a warning for each kernel that is replaced.
         warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
         register(kernels)
     kernels.install()

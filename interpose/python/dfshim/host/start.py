@@ -28,7 +28,7 @@ def after_torch(torch):
 
 
 def without_compiler(torch):
-    """torch.compile() would generate kernels: what it is given runs as it is."""
+    """Makes torch.compile() return its argument unchanged, because it would generate kernels."""
     os.environ["TORCH_COMPILE_DISABLE"] = "1"
     compile_ = torch.compile
     said = []
@@ -45,7 +45,7 @@ def without_compiler(torch):
 
 
 def after_triton(jit):
-    """A launch of a Triton kernel is refused by name, or skipped."""
+    """Refuses the launch of a Triton kernel, naming it, or skips the launch."""
 
     def run(self, *args, **kwargs):
         name = getattr(self, "__name__", None) or getattr(getattr(self, "fn", None), "__name__", "?")
@@ -70,7 +70,7 @@ AFTER = {
 
 
 class Loader(importlib.abc.Loader):
-    """The module's own loader; then what belongs to it here."""
+    """Runs the module's own loader, and then what dfshim adds to the module."""
 
     def __init__(self, loader, then):
         self.loader, self.then = loader, then

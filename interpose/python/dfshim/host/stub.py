@@ -35,7 +35,7 @@ def is_large(t):
 
 
 def uniform_of(t):
-    """What each element of a skipped tensor of bool would be; None: it is not one."""
+    """Returns the value that each element of a skipped tensor of bool would have; None if t is not such a tensor."""
     entry = uniform.get(t.untyped_storage()._cdata) if uniform else None
     return entry and entry[1]
 
@@ -49,7 +49,7 @@ def set_uniform(t, of):
 
 
 def is_skipped(t):
-    """Whether this is a tensor of the device whose values nothing has computed."""
+    """Whether t is a tensor of the device whose values have not been computed."""
     return is_large(t) and (is_float(t.dtype) or t.dtype is torch.bool and uniform_of(t) is not None)
 
 
@@ -62,7 +62,7 @@ def tensors_of(x):
 
 
 def of_one_element(op, args, kwargs):
-    """What a comparison or a logical operator gives for one element of each tensor."""
+    """Returns the result of a comparison or a logical operator for one element of each tensor."""
 
     def one(x):
         if not isinstance(x, Tensor):
@@ -82,7 +82,7 @@ def of_one_element(op, args, kwargs):
 
 
 def settle(t, op, args, kwargs):
-    """Gives a result of a skipped operator its values."""
+    """Stores values in a result of a skipped operator."""
     if is_float(t.dtype):
         if not is_large(t):
             t.fill_(value)
@@ -129,7 +129,7 @@ def write_uniform(tensors):
 
 
 def skip(form, args, kwargs):
-    """(True, the result) of an operator, (False, None) if its result's shape depends on values."""
+    """Skips an operator. Returns (True, the result), or (False, None) if the shape of the result depends on values."""
     op = form.op
     if form.in_place and not (form.outs and form.nr_returns):
         for t in tensors_of([args[i] for i in form.written if i < len(args)]):
@@ -155,7 +155,7 @@ def copy(to, frm, stream, waits):
     if to.dtype is torch.bool and is_skipped(to) and not is_skipped(frm):
         write_uniform([to])
         return False
-    if waits and frm.numel():  # for what touches its first or its last byte
+    if waits and frm.numel():  # for operations that use its first or its last byte
         for at in (0, sum((n - 1) * step for n, step in zip(frm.size(), frm.stride()))):
             operators.copy_by_cuda(torch.empty(1, dtype=frm.dtype, device=operators.CPU),
                                    frm.as_strided((1,), (1,), frm.storage_offset() + at), stream)
