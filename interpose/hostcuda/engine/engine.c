@@ -131,7 +131,10 @@ int df_hop_word_is(const struct df_hop *op)
 	}
 }
 
-/* Whether the stream's hardware queue waits with it: for a word, or for another stream. */
+/*
+ * Whether this first operation of a stream keeps the stream's hardware queue waiting: for a word,
+ * or for another stream.
+ */
 static int holds(const struct df_hop *head)
 {
 	return head->kind == DF_HOP_WAIT    ? !df_hop_word_is(head)
@@ -140,8 +143,8 @@ static int holds(const struct df_hop *head)
 }
 
 /*
- * Whether a stream that shares the hardware queue waits, since before the operation was put there.
- * Lock held.
+ * Whether a stream on the same hardware queue waits with an operation that was put on the queue
+ * before `op`. Lock held.
  */
 static int behind_wait(struct df_hstream *s, const struct df_hop *op)
 {
@@ -193,7 +196,7 @@ void df_hwake_engine(struct df_hdev *dev)
 
 static void wake_waiters(struct df_hdev *dev)
 {
-	/* SEQ_CST pairs with df_hwait_point(), as in df_hwake_engine(). */
+	/* SEQ_CST pairs with df_hwait_point(), for the reason given in df_hwake_engine(). */
 	__atomic_fetch_add(&dev->done, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&dev->sleepers, __ATOMIC_SEQ_CST))
 		df_futex_wake(&dev->done, INT_MAX, 0);
@@ -234,7 +237,7 @@ static void kick_active(struct df_hdev *but)
 
 /* Wake-ups that are due after the lock is released. */
 struct after {
-	int wrote;    /* a word was written, for which any thread may wait */
+	int wrote;    /* an operation wrote a word, for which any thread may wait */
 	int finished; /* an operation has finished */
 	int watched;
 };
@@ -248,8 +251,8 @@ static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *o
 	s->busy = 0;
 	after->finished++;
 	/*
-	 * SEQ_CST: as a release it pairs with df_hpoint_done(), see there; and with ready(), which
-	 * sets watched before it looks at completed again.
+	 * SEQ_CST pairs with df_hpoint_done() as a release, for the reason given there. It also
+	 * pairs with ready(), which sets watched before it looks at completed again.
 	 */
 	__atomic_store_n(&s->completed, s->completed + 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&s->watched, __ATOMIC_SEQ_CST)) {
@@ -436,8 +439,8 @@ static void *engine(void *arg)
 
 	for (;;) {
 		/*
-		 * ACQUIRE pairs with df_hwake_engine(): what was written before the change is seen
-		 * below.
+		 * ACQUIRE pairs with df_hwake_engine(): without it data that was written before the
+		 * change could be missed below.
 		 */
 		gen = __atomic_load_n(&dev->work, __ATOMIC_ACQUIRE);
 		if (df_hrun_device(dev, SIZE_MAX, 1, &word)) {
@@ -448,7 +451,7 @@ static void *engine(void *arg)
 		bound = word ? sleep_ns : -1;
 		if (word && sleep_ns < (int64_t)DF_H_SLEEP_MAX_NS)
 			sleep_ns *= 2;
-		/* SEQ_CST, both: pairs with df_hwake_engine(), see there. */
+		/* SEQ_CST, both: pairs with df_hwake_engine(), which says why. */
 		__atomic_store_n(&dev->engine_sleeps, 1, __ATOMIC_SEQ_CST);
 		if (__atomic_load_n(&dev->work, __ATOMIC_SEQ_CST) == gen &&
 		    df_futex_wait(&dev->work, gen, bound, 0) == 0)

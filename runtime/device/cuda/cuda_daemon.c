@@ -1,13 +1,14 @@
 /*
- * The daemon's kernel on each device, and the device's poller, a thread: it launches the kernel
- * when there is work (launch.c decides), asks it to leave in quiet times, and notes completions.
- * Only the poller launches. It sleeps on a futex while nothing is in flight. Each device has its
- * own, because the driver may keep a thread that launches waiting until that device is idle, which
- * may need the daemon of another device.
+ * The daemon's kernel on each device, and the device's poller. The poller is a thread. It launches
+ * the kernel when there is work (launch.c decides), asks it to leave in quiet times, and notes
+ * completions. Only the poller launches. It sleeps on a futex while nothing is in flight. Each
+ * device has a poller of its own: the driver may keep a thread that launches waiting until that
+ * device is idle, and for that the device may need the daemon of another device.
  *
  * The request to leave is df_kdaemon.quit, which the kernel reads over the bus. When the kernel has
- * left, its stream writes a word: the poller needs no call of the driver while nothing happens. No
- * lock is held across a call of the driver.
+ * left, its stream writes a word. So the poller needs no call of the driver while nothing happens.
+ * No lock is held across a call of the driver, except the one that only df_cuda_daemon_prepare()
+ * uses.
  */
 #if __has_include(<cuda.h>)
 #define _GNU_SOURCE
@@ -32,15 +33,15 @@
 #include "runtime/device/cuda/cuda_near.h"
 
 #define KERNEL	     "dfk_daemon"
-#define MAX_THREADS  512     /* as kernels/daemon_cuda.cu is compiled */
+#define MAX_THREADS  512     /* the value with which kernels/daemon_cuda.cu is compiled */
 #define LEAVE_NS     1000000 /* limit of waiting for the kernel to leave in a quiet time */
 #define SPINS	     64
 #define NAP_NS	     20000
 #define IDLE_WAIT_NS 200000000
 #define QUERY_NS     5000000	  /* how often the driver is asked whether the kernel failed */
-#define STAY_NS	     1000000	  /* how long a thread waits for a kernel that stays */
-#define STAY_QUIT_NS (1ull << 50) /* df_policy.quit_ns of such a kernel: 13 days */
-#define STOP_NS	     (10 * DF_NS_PER_S) /* df_cuda_daemon_stop() waits that long at least */
+#define STAY_NS	     1000000	  /* limit of waiting for a kernel that stays */
+#define STAY_QUIT_NS (1ull << 50) /* df_policy.quit_ns of a kernel that stays: 13 days */
+#define STOP_NS	     (10 * DF_NS_PER_S) /* df_cuda_daemon_stop() waits at least this long */
 
 struct daemon {
 	CUstream stream;
@@ -51,17 +52,20 @@ struct daemon {
 	uint32_t state; /* copy of l.state for other threads */
 	uint32_t ready; /* whether stream and function exist: set by df_cuda_daemon_prepare() */
 	uint32_t told;
-	uint64_t *left;	  /* the stream writes here the number of the launch that has left */
-	uint64_t number;  /* of the last launch */
-	uint64_t asked;	  /* when the driver was last asked about it; 0: ask each time */
+	uint64_t *left;	 /* the stream writes the number of a launch here after its kernel */
+	uint64_t number; /* number of the last launch */
+	/* when the driver was last asked whether the kernel has left; 0: ask each time */
+	uint64_t asked;
 	uint64_t quit_ns; /* df_policy.quit_ns of a kernel that does not stay; 0: not known yet */
-	uint32_t stay;	  /* streams are about to take all hardware queues: the kernel is to stay */
-	uint32_t stays;	  /* a kernel that stays is on the device */
-	uint32_t lost;	  /* the kernel did not leave: nothing more is launched */
+	/* whether the kernel is asked to stay: streams are about to take all hardware queues */
+	uint32_t stay;
+	uint32_t stays; /* whether a kernel that stays is on the device */
+	/* whether the kernel did not leave in time, so nothing more is launched */
+	uint32_t lost;
 	uint32_t work_seq; /* futex: incremented when there may be work */
 	uint32_t sleeping;
-	uint32_t polled; /* whether it has its poller; start_lock */
-	uint64_t rounds; /* of its poller's loop */
+	uint32_t polled; /* whether the device has its poller; guarded by start_lock */
+	uint64_t rounds; /* rounds of the poller's loop so far */
 };
 
 static struct daemon daemons[DF_CUDA_DEVICES_MAX];
@@ -103,8 +107,8 @@ int df_cuda_daemon_prepare(int device, char *reason, unsigned long reason_bytes)
 	int entered;
 
 	/*
-	 * Only this function takes the lock, so it may be held across the driver: a second caller
-	 * wants the same.
+	 * Only this function takes the lock, so it may be held across calls of the driver: a second
+	 * caller has to wait for the result anyway.
 	 */
 	pthread_mutex_lock(&preparing[device]);
 	entered = df_cuda_enter(df_cuda_ctx(device));
@@ -161,7 +165,7 @@ static CUresult launch(struct daemon *d, struct df_kdaemon *k)
 			  d->stream, params, NULL);
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* Without that write the driver is asked in each round. */
+	/* If the stream does not write the word, the driver is asked in each round. */
 	d->asked = 0;
 	d->number++;
 	if (d->left && df_drv.stream_write64(d->stream, (CUdeviceptr)(uintptr_t)d->left, d->number,
@@ -171,15 +175,19 @@ static CUresult launch(struct daemon *d, struct df_kdaemon *k)
 }
 
 /*
- * Whether the kernel has left the device, and in *r whether the driver says that it has failed; it
- * is asked rarely. df_cuda_enter()'s error if the context is gone.
+ * Returns whether the kernel has left the device, or df_cuda_enter()'s error if the context is
+ * gone. Sets *r to the driver's answer if the driver is asked, which is every QUERY_NS. The answer
+ * also shows whether the kernel has failed.
  */
 static int exited(int device, uint64_t now, CUresult *r)
 {
 	struct daemon *d = &daemons[device];
 	int entered;
 
-	/* ACQUIRE pairs with the stream's write: all that the blocks have written is visible. */
+	/*
+	 * ACQUIRE pairs with the stream's write: without it data that the blocks have written could
+	 * be missed.
+	 */
 	if (d->asked && __atomic_load_n(d->left, __ATOMIC_ACQUIRE) == d->number)
 		return 1;
 	if (d->asked && now - d->asked < QUERY_NS)
@@ -210,8 +218,9 @@ static int outstanding(const struct df_exec *x)
 }
 
 /*
- * Returns how many blocks, from the first, are needed. Only operations count whose streams have
- * reached them: a waiting block takes a multiprocessor from the work that it waits for.
+ * Returns how many blocks, from the first, are needed. Counts only operations that their streams
+ * have reached: a block that waits for a stream occupies a multiprocessor that the stream's work
+ * needs.
  */
 static uint32_t width(int device, const struct df_exec *x)
 {
@@ -244,7 +253,7 @@ static uint64_t progress(const struct df_exec *x)
 	       df_cuda_graph_arrivals();
 }
 
-/* Publishes what other threads wait for. */
+/* Publishes the state for threads that wait for a change of it. */
 static void publish(struct daemon *d)
 {
 	/*
@@ -256,7 +265,7 @@ static void publish(struct daemon *d)
 			 __ATOMIC_SEQ_CST);
 }
 
-/* Whether the kernel is to stay, because streams still wait. */
+/* Returns whether the kernel must stay, because streams still wait. */
 static int stays(int device)
 {
 	struct daemon *d = &daemons[device];
@@ -268,7 +277,7 @@ static int stays(int device)
 		return 1;
 	/*
 	 * SEQ_CST, both: pairs with df_cuda_daemon_stay(). A stream that was counted after the
-	 * first question needs it again.
+	 * first call of crowded() needs a kernel that stays again.
 	 */
 	__atomic_store_n(&d->stay, 0, __ATOMIC_SEQ_CST);
 	if (execs->hooks->crowded(device))
@@ -276,7 +285,7 @@ static int stays(int device)
 	return __atomic_load_n(&d->stay, __ATOMIC_SEQ_CST) != 0;
 }
 
-/* The context, or the driver, has ended. */
+/* Handles the end of the context or of the driver. */
 static void gone(int device, int ret)
 {
 	/*
@@ -336,10 +345,13 @@ static void look(int device, struct df_exec *x)
 	uint64_t sleep_ns = 0;
 	CUresult r = CUDA_SUCCESS;
 
-	/* RELAXED: df_cuda_daemon_stop() has set it once and for all. */
+	/* RELAXED: once df_cuda_daemon_stop() has set it, it stays set. */
 	if (__atomic_load_n(&d->lost, __ATOMIC_RELAXED)) {
 		d->l.state = DF_LAUNCH_DEAD;
-		/* RELAXED: as below; a launch that was under way has cleared it. */
+		/*
+		 * RELAXED: as below. It is set again, because a launch that was under way has
+		 * cleared it.
+		 */
 		__atomic_store_n(&k->quit, 1, __ATOMIC_RELAXED);
 	}
 	if (d->l.state == DF_LAUNCH_RUNNING || d->l.state == DF_LAUNCH_LEAVING) {
@@ -348,7 +360,7 @@ static void look(int device, struct df_exec *x)
 		if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
 			give_up(device, "the daemon's kernel ended", r);
 	}
-	/* Reads many words; the result is not needed while the kernel runs. */
+	/* progress() reads many words, and the result is not needed while the kernel runs. */
 	if (in.exited || d->l.state == DF_LAUNCH_GONE)
 		in.progress = progress(x);
 	if (ret >= 0)
@@ -357,7 +369,10 @@ static void look(int device, struct df_exec *x)
 			ret = act_launch(device, k, in.now_ns);
 			break;
 		case DF_LAUNCH_ASK:
-			/* RELAXED: it carries no data; blocks save nothing because of it. */
+			/*
+			 * RELAXED: the request carries no data, and blocks save nothing because of
+			 * it.
+			 */
 			__atomic_store_n(&k->quit, 1, __ATOMIC_RELAXED);
 			break;
 		case DF_LAUNCH_NOTHING:
@@ -400,10 +415,10 @@ static void *poller(void *arg)
 	uint32_t idle = 0, seen;
 
 	df_drv.capture_mode(&mode);
-	/* Then df_cuda_enter() finds it, or says why not. */
+	/* With the context current, df_cuda_enter() uses it or reports why that fails. */
 	if (ctx)
 		df_drv.ctx_set(ctx);
-	/* Otherwise each of its naps lasts 50 us more. */
+	/* Otherwise each sleep of this thread would last up to 50 us longer. */
 	prctl(PR_SET_TIMERSLACK, 1ul, 0, 0, 0);
 	for (;;) {
 		/*
@@ -460,7 +475,7 @@ void df_cuda_daemon_wake(void)
 	const struct df_execs *all = __atomic_load_n(&execs, __ATOMIC_RELAXED);
 	int i;
 
-	/* A poller that has nothing to do may sleep on: waking eight takes this thread long. */
+	/* A poller without work is left asleep, because waking all of them takes long. */
 	for (i = 0; all && i < all->nr; i++)
 		if (__atomic_load_n(&all->v[i]->used, __ATOMIC_RELAXED))
 			wake(&daemons[i], outstanding(all->v[i]));
@@ -498,7 +513,10 @@ static int on_device(int device)
 	return state == DF_LAUNCH_RUNNING || state == DF_LAUNCH_LEAVING;
 }
 
-/* How long the kernel may take to leave: it may stand behind a long kernel of the application. */
+/*
+ * Returns how long the kernel may take to leave. It may have to wait for a long kernel of the
+ * application.
+ */
 static uint64_t stop_bound(void)
 {
 	return DF_MAX((uint64_t)df_env()->timeout_ms * DF_NS_PER_MS, STOP_NS);
@@ -539,7 +557,7 @@ int df_cuda_daemon_stay(int device)
 	struct daemon *d = &daemons[device];
 	uint64_t until = df_now_ns() + STAY_NS;
 
-	/* Nothing is launched there. */
+	/* Nothing is launched on this device. */
 	if (!all || device >= all->nr || !__atomic_load_n(&all->v[device]->used, __ATOMIC_RELAXED))
 		return 1;
 	/* SEQ_CST pairs with stays() and publish(). */
@@ -553,7 +571,10 @@ int df_cuda_daemon_stay(int device)
 	return 1;
 }
 
-/* The device's kernel did not leave in time: nothing more is executed there. */
+/*
+ * Called when the device's kernel did not leave in time: nothing more is executed on this
+ * device.
+ */
 static int lose(int device)
 {
 	struct daemon *d = &daemons[device];
