@@ -29,7 +29,7 @@
 #define NR_PAUSED  8
 
 static struct {
-	void *tag; /* as registered with epoll */
+	void *tag; /* the pointer that is registered with epoll */
 	int fd;
 } paused[NR_PAUSED];
 static uint64_t resume_at;
@@ -61,7 +61,7 @@ static int stranger_input(struct df_link *l, unsigned type, const void *data, si
 	default:
 		ret = -EPROTO;
 	}
-	/* An identified connection has other callbacks now. */
+	/* If it has been identified, other callbacks have been set. */
 	if (!ret && !l->dead && l->ops != &df_stranger_ops && l->ops != &df_finish_ops) {
 		l->deadline_ns = 0;
 		l->frame_max = DF_FRAME_MAX;
@@ -81,7 +81,7 @@ static void tune_tcp(int fd)
 	int one = 1, idle = 10, interval = 5, count = (int)(silent_ms / 1000 - 10) / interval;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	/* A node that loses power sends nothing: keep-alive finds out. */
+	/* A node that loses power sends nothing. Keep-alive detects that. */
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
@@ -194,7 +194,10 @@ struct df_link *df_link_open_member(const struct df_member *m, const struct df_l
 		len = df_addr_unix(m->sock, &addr);
 	} else if (tcp[0] && !df_addr_parse(tcp, &addr, 1)) {
 		len = df_addr_len(&addr);
-		/* The scope id of the other side's interface means nothing here. */
+		/*
+		 * The scope id belongs to an interface of the other machine and means nothing
+		 * here.
+		 */
 		if (addr.sa.sa_family == AF_INET6 && df_addr_is_link_local(&addr))
 			addr.in6.sin6_scope_id = df_ctl.scope;
 	} else {
@@ -242,9 +245,9 @@ int df_link_listen_unix(uint64_t sock)
 }
 
 /*
- * There are too many unidentified connections: returns the oldest, which is dropped if it has had
- * time to send something. If it has not, all of them are young, because a job is starting: returns
- * NULL. Then the listener pauses, and the kernel keeps new connections in its queue.
+ * Called when there are too many unidentified connections. Returns the oldest, to be dropped, if it
+ * has had time to send something. Otherwise all of them are young, because a job is starting:
+ * returns NULL. Then the listener pauses, and the kernel keeps new connections in its queue.
  */
 static struct df_link *oldest_stranger(void)
 {

@@ -19,22 +19,22 @@ struct df_member;
 int df_link_no_file(void);
 /*
  * Connects to a process at the addresses in its member row (unix on this node, else TCP), and
- * greets it with its number and key. Frames may be sent at once. Returns NULL and *error if out of
+ * greets it by its number and key. Frames may be sent at once. Returns NULL and *error if out of
  * memory or descriptors, or if the connection was refused at once.
  */
 struct df_link *df_link_open_member(const struct df_member *m, const struct df_link_ops *ops,
 				    void *owner, int *error);
-/* For the loop: accepts what waits at a listener. */
+/* Called by the loop: accepts the connections that wait at a listener. */
 void df_link_accept(int listener, int is_unix, void *tag);
 
 /*
- * Writes "HOST (pid N at ADDRESS) cannot reach TO: reason", for users. error: of the failed
- * connection.
+ * Writes "HOST (pid N at ADDRESS) cannot reach TO: reason", for users. error: the error of the
+ * failed connection.
  */
 void df_link_why(const char *to, int error, char *text, size_t size);
 /* Returns a listener on an abstract unix socket, or -errno. It is not registered with the loop. */
 int df_link_listen_unix(uint64_t sock);
-/* Resumes paused listeners that are due. */
+/* Resumes paused listeners whose pause is over. */
 uint64_t df_accept_timers(uint64_t now);
 void df_accept_forget_all(void);
 /* The callbacks of connections that are not identified yet. */

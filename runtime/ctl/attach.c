@@ -1,9 +1,9 @@
 /*
- * Gets a link up. A process needs one when a communicator needs two parts of the overlay to become
- * one (a merge: the root of a part makes those of all its processes, one after the other), or when
- * its parent has ended (a repair). There is one attempt at a time. The process that is asked takes
- * us, redirects us to one of its children, or answers that we are in one part already. Guarded by
- * the control plane's lock.
+ * Gets a link up. A process needs one in two cases. A communicator may need two parts of the
+ * overlay to become one (a merge: the root of a part makes the merges for all processes of the
+ * part, one after the other). Or the parent of the process has ended (a repair). There is one
+ * attempt at a time. The process that is asked takes us, redirects us to one of its children, or
+ * answers that we are in one part already. Guarded by the control plane's lock.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void attach_unreached(const char *to, int error)
 /* Starts the next pending attempt, if this process is a root and no attempt is under way. */
 static void attach_next(void);
 
-/* The attempt is over. one: we and the target are in one part now. */
+/* The attempt is over. one: whether we and the target are in one part now. */
 static void attach_over(int one)
 {
 	struct merge *m = df_tree.merge;
@@ -86,7 +86,7 @@ static int attach_input(struct df_link *link, unsigned type, const void *data, s
 	const struct tree_reply *r = data;
 	struct hop there;
 
-	/* from a process that refuses us because it exits */
+	/* a process that exits refuses us in this way */
 	if (type == DF_FRAME_TREE_EXIT)
 		return df_tree_exit_input(link, data, bytes);
 	if (type != DF_FRAME_TREE_REPLY || bytes != sizeof(*r) || link != df_tree.attach)
@@ -133,7 +133,7 @@ static void attach_closed(struct df_link *link, int error)
 	attach_over(0);
 }
 
-/* The process that has accepted the connection must also answer; it may be stopped. */
+/* The process has accepted the connection. It must also answer, but it may be stopped. */
 static void attach_connected(struct df_link *link)
 {
 	link->deadline_ns = df_now_ns() + REPLY_NS;
@@ -195,7 +195,7 @@ static void attach_next(void)
 		return;
 	df_list_del(&m->node);
 	if (df_tree.up.link) {
-		/* The root merges. */
+		/* The root makes the merge. */
 		df_link_send(df_tree.up.link, DF_FRAME_TREE_MERGE, &m->m, sizeof(m->m), NULL, 0);
 		free(m);
 		attach_next();
@@ -220,7 +220,7 @@ void df_attach_merge(const struct tree_merge *in)
 		return;
 	m = malloc(sizeof(*m));
 	if (!m)
-		return; /* it will be asked for again */
+		return; /* the process that needs the merge will ask again */
 	m->m = *in;
 	m->m.ttl--;
 	df_list_add_tail(&df_tree.merges, &m->node);
@@ -282,10 +282,10 @@ void df_attach_candidates(const struct hop *path, int nr_path, const struct hop 
 		for (i = 0; i < nr_siblings && siblings[i].proc != df_ctl.self.proc; i++)
 			add_candidate(&siblings[i]);
 		/*
-		 * Or the parent had only just lost its own parent, and the overlay is larger. The
-		 * new root looks for the rest when the others have had time to attach. But a parent
-		 * that exited normally was not looking for a place, so it was the root and there is
-		 * no rest.
+		 * Alternatively the parent had only just lost its own parent, and the overlay is
+		 * larger. Then the new root looks for the other parts when the other orphans have
+		 * had time to attach. But a parent that exited normally was not looking for a
+		 * place. So it was the root, and there are no other parts.
 		 */
 		if (!df_tree.nr_candidates && in_order)
 			return;
@@ -314,7 +314,10 @@ static void look_after_cut(void)
 		return;
 	df_tree.nr_candidates = df_tree.next_candidate = 0;
 	add_candidate(&df_tree.verify);
-	/* Two orphans that attached to each other have not found the rest of the overlay yet. */
+	/*
+	 * Two orphans that attached to each other have not found the other parts of the overlay
+	 * yet.
+	 */
 	add_members();
 	df_attach_repair();
 }

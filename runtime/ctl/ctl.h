@@ -29,28 +29,30 @@
  * bytes.
  */
 struct df_member {
-	uint64_t proc; /* names its process: random, public */
-	uint64_t host; /* hash of host and boot id: equal means one node, shared memory works */
+	uint64_t proc; /* number that names the rank's process: random, public */
+	uint64_t host; /* hash of host and boot id; equal for two processes that can share memory */
 	uint32_t pid;
 	int32_t rank;	    /* in this communicator */
-	int32_t device;	    /* ordinal in its process */
+	int32_t device;	    /* ordinal of the device in the rank's process */
 	uint32_t version;   /* DF_CTL_VERSION and ABI, must be equal */
 	uint64_t device_id; /* equal for two ranks on one physical device */
 	uint32_t avoid;	    /* networks that its communicator must not use; opaque here */
-	uint16_t blocks;    /* blocks of its daemon; the communicator uses the smallest */
-	uint8_t gpu;	    /* whether its daemon runs on a GPU */
-	uint8_t unable;	    /* whether its daemon could not start; see struct df_ctl_limits */
+	/* number of blocks of its daemon; the communicator uses the smallest of all ranks */
+	uint16_t blocks;
+	uint8_t gpu;	/* whether its daemon runs on a GPU */
+	uint8_t unable; /* whether its daemon could not start; see struct df_ctl_limits */
 	/* hash of the settings that must agree (slots, slot size, programs loaded) */
 	uint64_t settings;
 	uint64_t sock; /* names its control thread's unix socket (df_addr_unix()); 0: none */
 	char tcp[64];  /* host:port of its control thread; "": none */
 	char hostname[64];
-	uint64_t node;	 /* equal if no network is in between: `host`, unless nodes are emulated */
-	uint8_t cal[16]; /* struct df_cal: what it measured on its machine; opaque here */
-	char net[64];	 /* host:port where its device accepts data from other nodes; "": nowhere */
+	uint64_t node; /* equal if no network is in between: `host`, unless nodes are emulated */
+	/* struct df_cal: the speeds that it measured on its machine; opaque here */
+	uint8_t cal[16];
+	char net[64]; /* host:port where its device accepts data from other nodes; "": nowhere */
 	/*
-	 * Secret of its process: a process that connects to it proves that it knows the secret
-	 * (base/net/auth.h). Only processes of the job know it; it is in no log, trace or name.
+	 * Secret of its process. A process that connects to it proves that it knows the secret
+	 * (base/net/auth.h). Only processes of the job know it. It is in no log, trace or name.
 	 */
 	struct df_key key;
 };
@@ -91,19 +93,19 @@ int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const s
 
 /*
  * Lists the ranks that have not joined the rendezvous of the id with this hash (df_id_hash()), as
- * far as this process knows: because it serves the rendezvous, or because the server has sent them,
- * which it does every half second while they change. Writes at most max ranks and returns their
- * number, or -ENOENT if no such rendezvous is under way here. Does not block.
+ * far as this process knows. It knows them if it serves the rendezvous, or if the server has sent
+ * them; the server sends them every half second while they change. Writes at most max ranks and
+ * returns their number, or -ENOENT if no such rendezvous is under way here. Does not block.
  */
 int df_ctl_missing(uint64_t id_hash, int *ranks, int max);
 /*
- * Writes where ranks on other nodes must connect for it: "address:port", or "" if unknown. size: 72
- * is enough. Does not block.
+ * Writes where ranks on other nodes must connect for the rendezvous of this id: "address:port", or
+ * "" if unknown. size: 72 is enough. Does not block.
  */
 void df_ctl_rendezvous_at(uint64_t id_hash, char *text, size_t size);
 
 /*
- * Makes a communicator of some members of `parent`. These all call it with the same list (the
+ * Makes a communicator of some members of `parent`. All of these call it with the same list (the
  * parent's ranks in their new order), avoid (df_member) and hash. me: this rank's index in the
  * list. Does not block, because the member table is already known.
  */
@@ -129,8 +131,8 @@ int df_ctl_allgather(struct df_ctl_comm *c, const void *in, size_t bytes, void *
 void df_ctl_leave(struct df_ctl_comm *c);
 
 /*
- * A process that has no free file descriptor waits this long for one, then does without for good.
- * Here and in shared memory.
+ * A process that has no free file descriptor waits this long for one. After that it does without
+ * for good. Used here and for shared memory.
  */
 #define DF_NO_FILE_NS 2000000000ull
 
@@ -142,12 +144,14 @@ void df_ctl_poke(void);
 enum df_ctl_kind {
 	DF_MSG_SNAPSHOT_ASK = 1, /* the checker asks for what is unfinished */
 	DF_MSG_SNAPSHOT,	 /* the answer */
-	DF_MSG_SUSPECT,		 /* something here may be stuck: look */
-	DF_MSG_RELEASE,		 /* let these waits return; ends what SNAPSHOT_ASK began */
-	DF_MSG_END,		 /* these communicators have ended because of a time-out */
-	DF_MSG_TOLD,		 /* the verdict has been reported */
-	DF_MSG_EXECUTOR,	 /* the executor's own (runtime/executor.h) */
-	DF_MSG_LEADS,		 /* to all: the sender judges for them; without a body */
+	/* some operation here may be stuck: the receiver examines the job */
+	DF_MSG_SUSPECT,
+	/* let these waits return; ends what SNAPSHOT_ASK began */
+	DF_MSG_RELEASE,
+	DF_MSG_END,	 /* these communicators have ended because of a time-out */
+	DF_MSG_TOLD,	 /* the verdict has been reported */
+	DF_MSG_EXECUTOR, /* a message of the executor's own (runtime/executor.h) */
+	DF_MSG_LEADS,	 /* to all: the sender judges for them; without a body */
 	DF_MSG_UNMAPPED, /* the sender cannot map the receiver's memory: their communicators end */
 	DF_MSG_HEARD,	 /* SNAPSHOT_ASK has arrived */
 	DF_MSG_USER = 64
@@ -170,10 +174,10 @@ struct df_ctl_events {
 void df_ctl_set_events(const struct df_ctl_events *events);
 
 /*
- * Sends to one process of the communicator, or to all others (proc 0). c NULL: to a process of the
- * overlay, or to all: those that share a communicator with this process, or with another process of
- * the overlay. A message to all costs one frame for each process, and shows each of them the way
- * back. Queues the message; never blocks.
+ * Sends to one process of the communicator, or to all others (proc 0). With c NULL it sends to a
+ * process of the overlay, or to all. These are the processes that share a communicator with this
+ * process, or with another process of the overlay. A message to all costs one frame for each
+ * process, and shows each of them the way back. Queues the message and never blocks.
  */
 int df_ctl_send(struct df_ctl_comm *c, uint64_t proc, uint32_t kind, const void *data,
 		size_t bytes);
@@ -195,15 +199,15 @@ int df_ctl_is_dead(uint64_t proc);
 void df_ctl_tell_deaths(const struct df_ctl_comm *c);
 
 /*
- * This process exits normally: says goodbye on all links, so that the exit is not taken for a
- * death. words: data that it leaves to the others, at most DF_WORDS_MAX bytes. until: waits for
- * answers no longer than that (df_now_ns()); the process then exits with its goodbye on its links.
- * For the destructor.
+ * Called when this process exits normally, by the destructor: says goodbye on all links, so that
+ * the exit is not taken for a death. words: data that it leaves to the others, at most DF_WORDS_MAX
+ * bytes. until: limit (df_now_ns()) of waiting for answers. At the limit the process exits, with
+ * its goodbye on its links.
  */
 #define DF_WORDS_MAX (1u << 20)
 void df_ctl_goodbye(const void *words, size_t bytes, uint64_t until);
 /*
- * Calls fn for the data that each normally exited process has left. fn is called under the control
+ * Calls fn with the data that each normally exited process has left. fn is called under the control
  * plane's lock, and must not call the control plane.
  */
 void df_ctl_each_words(void (*fn)(void *arg, const void *words, size_t bytes), void *arg);
@@ -226,11 +230,11 @@ typedef int (*df_fetch_serve_fn)(uint32_t first, int *fds, uint64_t *bytes, int 
 void df_fetch_set_server(df_fetch_serve_fn fn);
 
 /*
- * Asks a process on this node for its segments from `first` on; never blocks. If it returns 0,
- * done() is called once, on the control thread under its lock, and owns the descriptors. error is
- * then -ECONNRESET if the process has ended, -EMFILE if this process may open no more descriptors,
- * -EAGAIN to try later. The function itself returns the same errors, or -ENOMEM (try later), and
- * then does not call done().
+ * Asks a process on this node for its segments from number `first` on. Never blocks. If it returns
+ * 0, done() is called once, on the control thread under its lock, and owns the descriptors. Its
+ * error is -ECONNRESET if the process has ended, -EMFILE if this process may open no more
+ * descriptors, or -EAGAIN to try later. The function itself returns the same errors, or -ENOMEM
+ * (try later), and then does not call done().
  */
 typedef void (*df_fetch_done_fn)(void *arg, int error, const int *fds, const uint64_t *bytes,
 				 int nr);

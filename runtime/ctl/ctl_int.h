@@ -48,13 +48,14 @@
  * `magic`.
  */
 struct df_id_tail {
-	/* ranks prove with it that they have the id; zero if the id is an address */
+	/* key with which ranks prove that they have the id; zero if the id is an address */
 	struct df_key secret;
 	uint64_t sock; /* as in struct df_member; 0 if the id is an address */
 	uint64_t magic;
 	uint32_t version, flags;
 	uint64_t nonce; /* names the id: random, public */
-	uint64_t proc;	/* process that serves it; 0 if the id is an address: rank 0 serves it */
+	/* process that serves the id; 0 if the id is an address, which rank 0 serves */
+	uint64_t proc;
 	uint32_t pid;
 	uint16_t port, pad;
 	uint8_t ip[16];
@@ -99,19 +100,22 @@ struct df_gather {
 	struct df_list node;
 	uint64_t seq;
 	size_t bytes;
-	/* ranks that contributed; local ones of them; local ones that have not returned */
+	/*
+	 * numbers of ranks that have contributed, of local ranks among them, and of local ranks
+	 * that have not returned
+	 */
 	int nr_in, nr_local_in, nr_left;
 	int error;
 	int sent;		   /* our share has been sent to the other processes */
 	uint64_t nr_repairs;	   /* df_ctl.nr_repairs when our share was sent */
-	uint64_t need_at, need_ns; /* when to ask for missing shares; interval */
-	uint8_t *got;		   /* by rank: has contributed */
+	uint64_t need_at, need_ns; /* when to ask for missing shares, and the interval */
+	uint8_t *got;		   /* by rank: whether it has contributed */
 	uint8_t *data;		   /* nranks * bytes */
 };
 
 /*
- * The last shares that this process sent. A process that missed one because a relay died asks for
- * it.
+ * The last shares that this process sent. A process that missed one, because a process on the way
+ * died, asks for it.
  */
 struct df_share {
 	uint64_t seq;
@@ -128,12 +132,12 @@ struct df_group {
 	struct df_member *members;
 	uint64_t *procs; /* without duplicates, in order of their first rank */
 	int nr_procs;
-	int error; /* -ECONNRESET once a member has died */
+	int error; /* -ECONNRESET after a member has died */
 	int gone;  /* whether a member has exited normally */
 	struct df_list gathers;
 	uint64_t nr_repairs; /* df_ctl.nr_repairs when the last completed gather was sent */
 	uint64_t end;	     /* gathers with this number or above never complete: a rank has left */
-	uint64_t nr_done;    /* gathers that all local ranks have returned from */
+	uint64_t nr_done;    /* number of gathers from which all local ranks have returned */
 	struct df_list waiters;
 	struct df_share shares[2];
 };
@@ -171,7 +175,7 @@ void df_gather_recheck(struct df_group *g);
 void df_gather_leave(struct df_group *g, uint64_t seq);
 int df_gather_left(const void *data, size_t bytes);
 void df_gather_drop(struct df_group *g);
-/* Takes the shares that arrived before the group existed. */
+/* Handles the shares that arrived before the group existed. */
 void df_gather_unstash(struct df_group *g);
 
 /* ---- the process ----------------------------------------------------------------------------- */
@@ -186,11 +190,12 @@ struct df_ctl {
 	int started;
 	struct df_member self;
 	int epoll_fd, event_fd, unix_fd, tcp_fd, spare_fd;
-	uid_t began_as;		/* user when the sockets were made */
+	uid_t began_as;		/* user id when the sockets were made */
 	struct df_list waiters; /* all of them */
 	struct df_group *groups;
 	struct df_rdv *rdvs;
-	struct df_rdv *inherited; /* in a forked child: those of its parent, which stay allocated */
+	/* in a forked child: sessions of the parent, which stay allocated */
+	struct df_rdv *inherited;
 	struct df_join *joins;
 	struct df_list links, dead_links;
 	uint64_t timer_ns; /* when the loop wakes by itself; 0: never */
@@ -199,7 +204,10 @@ struct df_ctl {
 	uint64_t nr_repairs; /* changes of the overlay's shape that this process has seen */
 	uint32_t scope;	     /* of our interface, for link-local addresses of others */
 	int nr_strangers;    /* accepted connections that are not identified yet */
-	/* since when no connection could be made for lack of descriptors; 0: not so */
+	/*
+	 * since when no connection could be made for lack of descriptors; 0: connections can be
+	 * made
+	 */
 	uint64_t no_file_since;
 	char notes[8][256]; /* log lines, written once the lock is released */
 	int warns;	    /* bit i: notes[i] is a warning */

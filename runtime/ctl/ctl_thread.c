@@ -147,7 +147,7 @@ void df_ctl_poke(void)
 	uint64_t one = 1;
 
 	if (fd >= 0 && write(fd, &one, sizeof(one)) < 0) {
-		/* The counter is full: a wake-up is pending already. */
+		/* The counter is full, so a wake-up is already pending. */
 	}
 	errno = saved;
 }
@@ -315,7 +315,10 @@ static int name_sockets(struct df_member *m, const union df_sockaddr *local)
 	return 0;
 }
 
-/* last: the limit of open files has been raised; start with the sockets that there are. */
+/*
+ * last: the limit of open files has been raised already, so start even if some sockets are
+ * missing.
+ */
 static int try_start(const union df_sockaddr *local, int last)
 {
 	struct df_member *m = &df_ctl.self;
@@ -375,7 +378,8 @@ static int start_locked(const union df_sockaddr *local)
 	int ret;
 
 	/*
-	 * A higher limit is raised when it is reached: some programs close every number below it.
+	 * A higher limit is raised only when it is reached, because some programs close every
+	 * number below the limit.
 	 */
 	df_addr_raise_files(COMMON_LIMIT);
 	ret = try_start(local, 0);
@@ -404,7 +408,7 @@ int df_ctl_start(void)
 	pthread_once(&fork_once, install_fork);
 	if (is_started())
 		return 0;
-	/* Under no lock, because it may ask the resolver. */
+	/* Called without the lock, because it may ask the resolver. */
 	nr = df_ifaces_chosen(&local, 1);
 	df_ifaces_log();
 	df_ctl_lock();

@@ -1,7 +1,7 @@
 /*
- * A rank that cannot join the rendezvous announces it; otherwise the others would wait for it until
- * its process ends. The rank may have no control plane, so it uses a connection of its own, with no
- * thread, lock or allocation. If the process has no file descriptor left, a child makes the
+ * A rank that cannot join the rendezvous announces that. Otherwise the others would wait for it
+ * until its process ends. The rank may have no control plane, so it uses a connection of its own,
+ * with no thread, lock or allocation. If the process has no file descriptor left, a child makes the
  * connection: it shares the memory but not the descriptors.
  */
 #define _GNU_SOURCE
@@ -20,7 +20,7 @@
 #include "runtime/ctl/rdv.h"
 #include "runtime/dfshim.h"
 
-/* for the whole connection, however the other end spreads its bytes */
+/* limit for the whole connection, however the other end spreads its bytes */
 #define ANSWER_NS (5 * DF_NS_PER_S)
 /* an id by address: rank 0 may not be listening yet */
 #define RETRY_NS (10 * DF_NS_PER_S)
@@ -35,7 +35,7 @@ struct answer {
 	struct df_greet_answer body;
 };
 
-/* all that is sent after the answer */
+/* the bytes that are sent after the answer */
 struct words {
 	struct df_frame proof_frame;
 	struct df_key proof;
@@ -97,7 +97,7 @@ static struct df_frame frame_of(unsigned type, size_t bytes)
 
 static int send_all(int fd, const void *data, size_t bytes)
 {
-	/* It is smaller than any socket buffer. */
+	/* The frame is smaller than any socket buffer. */
 	return send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes ? 0 : -ECONNRESET;
 }
 
@@ -118,7 +118,7 @@ static int receive_all(int fd, void *data, size_t bytes, uint64_t end)
 	return 0;
 }
 
-/* Both ends prove that they know the id's secret (greet.c). Then w can be sent. */
+/* Greets: both ends prove that they know the id's secret (greet.c). Then w can be sent. */
 static int greet(int fd, struct words *w, const struct df_id_tail *id, uint64_t end)
 {
 	struct greeting g = {frame_of(DF_FRAME_GREET, sizeof(g.body)), {.name = id->nonce}};
@@ -148,8 +148,8 @@ static int greet(int fd, struct words *w, const struct df_id_tail *id, uint64_t 
 }
 
 /*
- * Announces it at this address, and waits until it has been read: the other side answers and hangs
- * up.
+ * Announces the failure at this address, and waits until it has been read: the other side answers
+ * and hangs up.
  */
 static int say_at(const struct words *words, const struct df_id_tail *id,
 		  const union df_sockaddr *addr, socklen_t len)

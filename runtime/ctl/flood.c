@@ -25,11 +25,14 @@
 
 #define SENT_MAX       256
 #define SENT_MAX_BYTES (4u << 20)
-/* A suspicion, a question and an answer matter no longer than the sender waits for an effect. */
+/*
+ * How long these messages are repeated: a suspicion, a question and an answer are useless when
+ * their sender no longer waits for an effect.
+ */
 #define BRIEF_NS (2 * DF_NS_PER_S)
 /*
- * Limits of each of the two waits of a goodbye: for processes that may be stopped, and for those
- * that are not, but may get no processor.
+ * Limits of each of the two waits of a goodbye. The first is for processes that may be stopped, the
+ * second for processes that are not stopped but may lack a processor.
  */
 #define GOODBYE_NS (500 * DF_NS_PER_MS)
 #define SLOW_NS	   (15 * DF_NS_PER_S)
@@ -67,7 +70,7 @@ struct item {
 
 struct sent {
 	struct df_list node;
-	uint64_t until; /* repeated until then */
+	uint64_t until; /* when to stop repeating it */
 	size_t bytes;
 	uint64_t data[];
 };
@@ -76,7 +79,7 @@ static struct origin *origins;
 static uint64_t last_seq, last_mid;
 static struct df_list queue = DF_LIST_INIT(queue), sent_list = DF_LIST_INIT(sent_list);
 static size_t nr_sent, sent_bytes;
-/* sent by this process; put on links here, forwarded ones included */
+/* messages that this process has sent, and frames that it has put on links for any message */
 static uint64_t nr_msgs, nr_msg_frames;
 
 /* Whether seq is new. A number too old to be remembered counts as seen. */
@@ -292,8 +295,8 @@ static void repeat_sent(void)
 }
 
 /*
- * The overlay's shape has changed, here or elsewhere: messages on their way may be lost, and known
- * routes wrong.
+ * Called when the overlay's shape has changed, here or elsewhere. Messages under way may be lost,
+ * and known routes may be wrong.
  */
 static void repaired(void)
 {
@@ -412,7 +415,7 @@ int df_flood_input(struct df_link *from, const void *data, size_t bytes)
 		df_tree_answer();
 		return 0;
 	}
-	/* A flood that arrives late took an outdated route. */
+	/* If a flood arrives late, its route was an outdated one. */
 	if (f->seq == o->floods.max)
 		o->via = from->tx_proc;
 	put(f, bytes, from, NULL, 0);
@@ -440,8 +443,8 @@ void df_ctl_goodbye(const void *words, size_t bytes, uint64_t until)
 
 	df_ctl_lock();
 	/*
-	 * A process that has just lost a neighbour, maybe because that exited too, has no link for
-	 * its goodbye yet.
+	 * A process that has just lost a neighbour, perhaps because the neighbour has exited too,
+	 * has no link for its goodbye yet.
 	 */
 	wait_while(df_tree_looking, until);
 	if (bytes > DF_WORDS_MAX)
@@ -461,7 +464,7 @@ void df_ctl_goodbye(const void *words, size_t bytes, uint64_t until)
 
 void df_flood_forget_all(void)
 {
-	/* After fork: the numbers and messages of the parent mean nothing to a new process. */
+	/* After fork: the parent's numbers and messages are not those of the new process. */
 	origins = NULL;
 	last_seq = last_mid = 0;
 	df_list_init(&queue);

@@ -11,11 +11,11 @@
 struct df_link;
 
 enum df_flood_type {
-	DF_FLOOD_SHARE = 1, /* of an allgather */
+	DF_FLOOD_SHARE = 1, /* a share of an allgather */
 	DF_FLOOD_NEED,	    /* a share is missing */
 	DF_FLOOD_LEFT,	    /* a rank has left a communicator */
 	DF_FLOOD_MSG,	    /* df_ctl_send() */
-	DF_FLOOD_DEATH,	    /* body: process */
+	DF_FLOOD_DEATH,	    /* a process has died; body: the process */
 	/* the origin exits normally; body: its status, then the data that it leaves */
 	DF_FLOOD_EXIT,
 	DF_FLOOD_MERGED,    /* body: token; to one process */
@@ -24,7 +24,7 @@ enum df_flood_type {
 	DF_FLOOD_REPAIR,    /* the overlay was broken and has been repaired */
 };
 
-/* Floods to all processes of the overlay. to: only this process reads it (0: all). */
+/* Floods a message to all processes of the overlay. to: the only process that reads it (0: all). */
 int df_flood_send(enum df_flood_type type, uint64_t to, const void *a, size_t a_bytes,
 		  const void *b, size_t b_bytes);
 /* A flood arrived on this link. A result below 0: it is malformed. */

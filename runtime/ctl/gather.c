@@ -40,7 +40,7 @@ struct need_msg {
 };
 
 /*
- * A frame kept for later: a peer's for a group that is not here yet, or our own for a group that we
+ * A frame that is kept: a peer's for a group that is not here yet, or our own for a group that we
  * have left.
  */
 struct kept {
@@ -245,12 +245,12 @@ static int share_input(struct df_group *g, const struct share_msg *m, size_t byt
 
 	if (m->nr > (uint32_t)g->nranks || bytes != head + (size_t)m->nr * m->bytes)
 		return -EPROTO;
-	/* The gather is done already, or its number is higher than any peer can have reached. */
+	/* Either the gather is done already, or no peer can have reached this number. */
 	if (m->seq < g->nr_done || m->seq > g->nr_done + 1)
 		return 0;
 	op = gather_get(g, m->seq, m->bytes);
 	if (!op)
-		return 0; /* it will be asked for again */
+		return 0; /* the peer will ask for it again */
 	if (op->bytes != m->bytes) {
 		op->error = -EPROTO;
 		df_waiters_wake(&g->waiters);

@@ -17,7 +17,7 @@
 #include "runtime/ctl/link.h"
 #include "runtime/ctl/rdv.h"
 
-/* The two directions never use the same position of the key stream. */
+/* The two directions use different positions of the key stream. */
 #define ACCEPTED_AT (1ull << 63)
 
 _Static_assert(sizeof(struct df_greet) <= DF_HELLO_MAX, "a proof covers the whole GREET");

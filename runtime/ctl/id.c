@@ -65,8 +65,8 @@ const char *df_id_at(const struct df_id_tail *t, char text[DF_ADDR_TEXT])
 }
 
 /*
- * Writes the front as the real library would. A rank that runs without dfshim then connects to our
- * socket, and is noticed.
+ * Writes the first bytes as the real library would. A rank that runs without dfshim then connects
+ * to our socket, and dfshim notices it.
  */
 static void put_front(unsigned char id[128], uint64_t magic, const union df_sockaddr *addr)
 {
@@ -180,8 +180,8 @@ int df_id_open(const unsigned char id[128], struct df_id_tail *out)
 	if (t.magic != DF_ID_MAGIC && t.magic != DF_ID_WATCH_MAGIC)
 		return -EPROTO;
 	/*
-	 * NCCL logs its hash of all 128 bytes, which gives away 64 bits of them. The front has 64
-	 * random bits of NCCL's: with both in it, the secret keeps its 128.
+	 * NCCL logs its hash of all 128 bytes, which reveals 64 bits of them. NCCL's handle in
+	 * front has 64 random bits. The secret is made of both, so 128 bits of it remain unknown.
 	 */
 	if (t.magic == DF_ID_WATCH_MAGIC)
 		t.secret = df_siphash(&t.secret, id, DF_ID_TAIL);

@@ -49,7 +49,7 @@ struct df_link *df_link_new(int fd, const struct df_link_ops *ops, void *owner)
 	l->ops = ops;
 	l->owner = owner;
 	l->frame_max = DF_FRAME_MAX;
-	l->greeting = DF_GREET_DONE; /* until it greets, or waits for a greeting */
+	l->greeting = DF_GREET_DONE; /* until it sends a greeting, or waits for one */
 	df_list_add_tail(&df_ctl.links, &l->node);
 	return l;
 }
@@ -216,14 +216,17 @@ static int put(struct df_link *l, unsigned type, const void *a, size_t a_bytes, 
 		df_greet_mask(&l->session, &l->tx_at, l->out + l->out_at + l->out_bytes - f.bytes,
 			      f.masked);
 	append(l, zero, PAD8(a_bytes + b_bytes) - (a_bytes + b_bytes));
-	/* A failure also shows as an event, on the thread that handles it. */
+	/*
+	 * A failure also shows as an event. The thread that handles the event handles the
+	 * failure.
+	 */
 	if (flush(l))
 		shutdown(l->fd, SHUT_RDWR);
 	df_link_arm(l);
 	return 0;
 }
 
-/* Only the greeting is sent before the other end has proved itself: keeps the frame until then. */
+/* Before the other end has proved itself, only the greeting is sent. Keeps the frame until then. */
 static int hold(struct df_link *l, unsigned type, const void *a, size_t a_bytes, const void *b,
 		size_t b_bytes)
 {
@@ -474,8 +477,8 @@ void df_link_events(struct df_link *l, uint32_t events)
 		}
 		l->connecting = 0;
 		/*
-		 * A link that only has to be flushed keeps its deadline: the other end may never
-		 * answer the greeting.
+		 * A link that is only being flushed keeps its deadline, because the other end may
+		 * never answer the greeting.
 		 */
 		if (l->ops != &df_finish_ops)
 			l->deadline_ns = 0;
@@ -485,7 +488,7 @@ void df_link_events(struct df_link *l, uint32_t events)
 			return;
 	}
 	/*
-	 * Held frames are sent before the end, so a link that only has to be flushed still
+	 * Held frames are sent before the link ends. So a link that is only being flushed still
 	 * completes its greeting.
 	 */
 	if (events & (EPOLLIN | EPOLLERR | EPOLLHUP) && !l->connecting &&

@@ -72,7 +72,7 @@ enum df_greeting {
 
 struct df_link_ops {
 	const char *name;
-	/* A whole frame has arrived. A result below 0 ends the link: closed() follows. */
+	/* A whole frame has arrived. If the result is below 0, the link ends: closed() follows. */
 	int (*input)(struct df_link *link, unsigned type, const void *data, size_t bytes);
 	/* The connection is established. May be NULL. */
 	void (*connected)(struct df_link *link);
@@ -94,9 +94,9 @@ struct df_link {
 	struct df_key secret, challenge, session;
 	uint64_t tx_at, rx_at; /* positions in the session's key stream */
 	uint64_t tx_proc;      /* the process at the other end, once it has said so */
-	uint64_t deadline_ns;  /* for the first frame, or for connecting; 0: none */
+	uint64_t deadline_ns;  /* deadline for the first frame, or for connecting; 0: none */
 	uint32_t frame_max;
-	uint32_t armed; /* epoll events */
+	uint32_t armed; /* events for which the link is registered with epoll */
 	/*
 	 * Tree links. heard: the other side no longer has to answer our goodbye. owes: we must
 	 * answer its goodbye. left: it was the link to our parent.
@@ -107,7 +107,7 @@ struct df_link {
 	uint8_t *held; /* frames held until the greeting is done */
 	size_t held_bytes, held_size;
 	int fds[64], nr_fds; /* received with the last frame; the callback takes them */
-	int lost_fds;	     /* descriptors were lost because of this process's limit */
+	int lost_fds;	     /* whether descriptors were lost because of this process's limit */
 	int wants_fds;
 	char who[64];
 };
@@ -128,7 +128,7 @@ void df_link_finish(struct df_link *link);
 void df_link_events(struct df_link *link, uint32_t events);
 void df_link_reap(void);
 uint64_t df_link_timers(uint64_t now);
-/* Tries for at most bound_ns to send all that is queued; for the end of the process. */
+/* Tries for at most bound_ns to send all that is queued. Called at the end of the process. */
 void df_link_drain(uint64_t bound_ns);
 /* Whether the other end is a process of this machine that is neither stopped nor dead. */
 int df_link_peer_runs(const struct df_link *link);
@@ -137,14 +137,14 @@ void df_link_forget_all(void);
 
 /* ---- between link.c and accept.c ---- */
 
-/* The callbacks of connections that are only to be flushed. */
+/* The callbacks of connections that are only being flushed. */
 extern const struct df_link_ops df_finish_ops;
 struct df_link *df_link_new(int fd, const struct df_link_ops *ops, void *owner);
 /* Registers the events that the link waits for with epoll. */
 void df_link_arm(struct df_link *link);
-/* The link is over: informs the owner and closes it. */
+/* Ends the link: informs the owner and closes it. */
 void df_link_end(struct df_link *link, int error);
-/* Notes that a connection from there was dropped: logs one line a minute, with their number. */
+/* Counts a dropped connection from this address. Once a minute a log line has the number. */
 void df_link_dropped(const char *from, const char *why);
 
 /* ---- between link.c, accept.c and greet.c ---- */

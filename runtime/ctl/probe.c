@@ -19,7 +19,7 @@
 #define AGAIN_NS   (300 * DF_NS_PER_MS)
 #define ANSWER_NS  (10 * DF_NS_PER_S)
 #define PROBES_MAX 64
-#define TRIES_MAX  10 /* with pauses of DELAY_NS, twice DELAY_NS, ...: 1.3 s */
+#define TRIES_MAX  10 /* pauses are DELAY_NS, twice DELAY_NS, ...: together 1.3 s */
 
 /* A process to probe. While the probe is under way, its link owns this. */
 struct target {
@@ -92,7 +92,7 @@ static int probe_input(struct df_link *link, unsigned type, const void *data, si
 	return 0;
 }
 
-/* -EPROTO is an end that does not know the secret: another process has taken the port. */
+/* With -EPROTO the other end does not know the secret: another process has taken the port. */
 static void probe_closed(struct df_link *link, int error)
 {
 	struct target *t = link->owner;
@@ -209,7 +209,8 @@ uint64_t df_probe_timers(uint64_t now)
 
 	if (start_at && start_at <= now) {
 		/*
-		 * One more round, for a process that died on its way to a new place in the overlay.
+		 * One more round finds a process that died on its way to a new place in the
+		 * overlay.
 		 */
 		start_at = once_more ? now + AGAIN_NS : 0;
 		once_more = 0;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Starts a round shortly. */
+/* Starts a round after a short delay. */
 void df_probe_soon(void);
 uint64_t df_probe_timers(uint64_t now);
 void df_probe_forget_all(void);

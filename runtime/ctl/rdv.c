@@ -35,11 +35,12 @@ struct df_rdv {
 	int nranks, nr_ids, nr_in;
 	struct df_member *members;
 	uint64_t *parts;
-	struct df_checkin *held; /* relay: check-ins to forward once its way is open */
+	struct df_checkin *held; /* relay: check-ins to forward when its way is open */
 	struct df_list ends;
 	int nr_acks, nr_acks_wanted;
-	int busy;	/* the list of ends is being walked: failing and freeing must wait */
-	int fail_error; /* the failure that waits */
+	/* whether the list of ends is being walked; then failing and freeing are postponed */
+	int busy;
+	int fail_error; /* the failure that is postponed */
 	struct df_rdv_error error;
 	uint64_t status_at;
 	struct df_rdv_up up; /* relay: the way to the first id's session */
@@ -50,7 +51,7 @@ struct df_rdv {
 	 * as texts, or "".
 	 */
 	char unable[168], bound[112];
-	int32_t *missing; /* relay: as last received */
+	int32_t *missing; /* relay: the list that it received last */
 	int nr_missing;
 };
 
@@ -121,7 +122,7 @@ static void rdv_send_all(struct df_rdv *r, unsigned type, const void *data, size
 	r->busy--;
 }
 
-/* The session is over: frees all but its name, and informs its ends. */
+/* Ends the session: frees all but its name, and informs its ends. */
 static void finish(struct df_rdv *r, enum rdv_state state, unsigned type, const void *data,
 		   size_t bytes)
 {
@@ -231,7 +232,7 @@ static void rdv_settle(struct df_rdv *r)
 			r->error.error = -EPROTO;
 			finish(r, RDV_CLOSED, DF_FRAME_RDV_GO, NULL, 0);
 		} else if (r->nr_acks_wanted >= 0) {
-			r->nr_acks_wanted = -1; /* only once */
+			r->nr_acks_wanted = -1; /* so that this happens only once */
 			r->nr_acks = -1;
 			df_rdv_up_send(&r->up, DF_FRAME_RDV_ACK, NULL, 0);
 		}
@@ -354,7 +355,7 @@ static int check_limits(struct df_rdv *r, const struct df_checkin *ci, char *why
 {
 	const struct df_member *m = &ci->member;
 
-	/* A rank that can do neither is named for both. */
+	/* A rank that can do neither is named in both reasons. */
 	if (ci->unable[0] && (!r->unable[0] || ci->bound[0]))
 		snprintf(r->unable, sizeof(r->unable),
 			 "dfshim cannot start on rank %d (%.20s): %.*s", m->rank, m->hostname,
@@ -369,8 +370,8 @@ static int check_limits(struct df_rdv *r, const struct df_checkin *ci, char *why
 }
 
 /*
- * Returns a member whose settings count, which excludes ranks whose daemon cannot start. NULL:
- * there is none yet.
+ * Returns a member whose settings count, or NULL if there is none yet. Ranks whose daemon cannot
+ * start do not count.
  */
 static const struct df_member *able_member(const struct df_rdv *r)
 {
@@ -660,7 +661,7 @@ int df_rdv_accept(void *ptr)
 
 	if (!((uintptr_t)ptr & 1))
 		return 0;
-	/* An event of the same turn may have closed it. */
+	/* An event that was handled in the same turn may have closed it. */
 	HASH_ITER(hh, df_ctl.rdvs, r, tmp)
 	{
 		if ((char *)r + 1 == (char *)ptr && r->listen_fd >= 0)

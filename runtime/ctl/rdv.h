@@ -54,7 +54,7 @@ struct df_rdv_up {
 	struct df_link *link;	/* to a session of another process */
 	struct df_rdv_end *end; /* to a session of this process */
 	uint64_t retry_at, retry_ns, give_up_at, shut_since;
-	int serves;   /* rank 0 of an id by address is here, and so is the session */
+	int serves;   /* rank 0 of an id by address is in this process, and so is the session */
 	int open;     /* check-ins may be sent */
 	int answered; /* the session has sent a frame */
 	int hung_up;  /* it was once closed before the session had sent a frame */
@@ -95,9 +95,9 @@ int df_rdv_introduce(struct df_link *link, const void *data, size_t bytes);
 void df_rdv_unshimmed(uint64_t magic);
 /* A process joins a session: over a link, or in this process by an up. */
 struct df_rdv_end *df_rdv_attach(struct df_rdv *rdv, struct df_link *link, struct df_rdv_up *up);
-/* It has sent this frame. */
+/* The end has sent this frame. */
 int df_rdv_say(struct df_rdv_end *end, unsigned type, const void *data, size_t bytes);
-/* It has left, died or failed. */
+/* The end has left, died or failed. */
 void df_rdv_detach(struct df_rdv_end *end, int error, const char *why);
 
 /*
@@ -110,7 +110,7 @@ uint64_t df_join_timers(uint64_t now);
 void df_rdv_forget_all(void);
 /* The join with this token needs a connection that could not be made. text: from df_link_why(). */
 void df_join_unreached(uint64_t token, int error, const char *text);
-/* This part of the overlay is joined with the one that the join with this token needs. */
+/* The part of the overlay that the join with this token needs has been joined with ours. */
 void df_join_merged(uint64_t token);
 /*
  * Lists the ranks that have not joined the session with this id hash. Returns their number or

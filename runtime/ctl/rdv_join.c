@@ -32,9 +32,9 @@ struct join_rank {
 struct df_join {
 	UT_hash_handle hh;
 	uint64_t nonce, id_hash;
-	uint64_t token; /* of the merge */
-	int hashed;	/* in the table of joins */
-	int refs;	/* callers */
+	uint64_t token; /* token of the merge */
+	int hashed;	/* whether it is in the table of joins */
+	int refs;	/* number of callers */
 	enum join_state state;
 	int error;
 	char reason[240];
@@ -83,7 +83,7 @@ static void join_fail(struct df_join *j, int error, const char *reason)
 	join_stop_ups(j);
 }
 
-/* Fails the join from this side: the sessions inform the others. */
+/* Fails the join from this side. The sessions inform the other processes. */
 static void join_abandon(struct df_join *j, int error, const char *reason)
 {
 	struct df_rdv_error e = {.error = error};
@@ -131,7 +131,7 @@ static void join_ack(struct df_join *j)
 
 /*
  * The parts of the overlay that contain members, in the order of their first ranks, become a tree:
- * part i attaches to part (i - 1) / k. The process of a part's first rank starts that.
+ * part i attaches to part (i - 1) / k. The process of a part's first rank starts its attachment.
  */
 static void join_merge(struct df_join *j, const struct df_member *members, const uint64_t *parts)
 {
@@ -263,8 +263,8 @@ void df_join_merged(uint64_t token)
 }
 
 /*
- * The refusing process may have died. Its neighbours report that better, so the join tries once
- * more.
+ * The refusing process may have died. Its neighbours report a death better than this join could, so
+ * the join tries once more.
  */
 void df_join_unreached(uint64_t token, int error, const char *text)
 {
@@ -516,14 +516,14 @@ int df_ctl_join(int nr_ids, const unsigned char (*ids)[128], int nranks, const s
 		ret = -ENOMEM;
 	}
 	if (ret) {
-		/* Without a watched communicator the job runs as before. */
+		/* If no communicator is watched, the job runs as without dfshim. */
 		if (reason[0] && df_id_is_watched(ids[0]))
 			df_info("rank %d of %d cannot join the other processes: %s", me->rank,
 				nranks, reason);
 		else if (reason[0])
 			df_warn("rank %d of %d cannot join the communicator: %s", me->rank, nranks,
 				reason);
-		/* The others may not know that this rank failed. */
+		/* The other processes may not know that this rank has failed. */
 		if (!c || df_ctl_lacks(ret)) {
 			snprintf(reason, sizeof(reason), "control plane: %s", strerror(-ret));
 			df_id_decline(nr_ids, ids, nranks, me->rank, reason);

@@ -63,8 +63,8 @@ static int up_may_retry(struct df_rdv_up *up, int was_open, int error)
 		return !up->shut_since || now - up->shut_since < SHUT_NS;
 	}
 	/*
-	 * It hung up without sending anything. A process that has died refuses the next try; one
-	 * that does not know the id, or has no descriptors, hangs up again.
+	 * The other end hung up without sending anything. If it has died, it refuses the next
+	 * attempt. If it does not know the id, or has no descriptors, it hangs up again.
 	 */
 	if (was_open && is_hang_up(error) && !up->hung_up) {
 		up->hung_up = 1;
@@ -91,7 +91,7 @@ static void up_dead(const struct df_rdv_up *up)
 		df_ctl.events->lost(&who);
 }
 
-/* Restarted jobs may find the id of the attempt before in a store or a file. */
+/* A restarted job may find the id of its previous run in a store or a file. */
 #define EARLIER                                                                                    \
 	"; after a restart: the id is of an earlier attempt, and rank 0 has to make a new one"
 

@@ -26,7 +26,8 @@
 #include "runtime/ctl/tree_int.h"
 
 #define VERIFY_NS (100 * DF_NS_PER_MS)
-#define RECENT_NS (30 * DF_NS_PER_S) /* longer than any process looks for a new place */
+/* longer than the time in which any process looks for a new place */
+#define RECENT_NS (30 * DF_NS_PER_S)
 
 struct df_tree df_tree;
 int df_tree_k = DF_TREE_K;
@@ -153,7 +154,7 @@ void df_tree_send_path(struct df_link *only)
 				     (size_t)n * sizeof(hops[0]));
 }
 
-/* The link up is gone: this process is the root of the part below it. */
+/* Called when the link up has ended: this process is the root of the part below it. */
 static void lose_up(void)
 {
 	df_tree.up.link = NULL;
@@ -172,7 +173,10 @@ static void cut(uint64_t parent)
 	df_link_send(df_tree.up.link, DF_FRAME_TREE_UNLINK, NULL, 0, NULL, 0);
 	df_link_finish(df_tree.up.link);
 	lose_up();
-	/* A process that has learned a route over that link would keep sending into a dead end. */
+	/*
+	 * Otherwise a process that has learned a route over that link would continue to send where
+	 * no message can pass.
+	 */
 	df_flood_changed();
 }
 
@@ -227,7 +231,10 @@ static void send_exit(struct df_link *link, const struct corpse *c)
 		df_link_send(link, DF_FRAME_TREE_EXIT, &e, sizeof(e), c->words, c->bytes);
 }
 
-/* Goodbyes that were flooded while the other side, or its part, had no place have missed it. */
+/*
+ * Sends goodbyes that were flooded while the other side, or its part, had no place. They have not
+ * reached it.
+ */
 static void send_exits(struct df_link *link)
 {
 	struct corpse *c, *tmp;
@@ -317,7 +324,7 @@ static int tree_input(struct df_link *link, unsigned type, const void *data, siz
 		link->heard = 1;
 		df_tree_answer();
 	}
-	/* Over the link of a process that has said goodbye, only floods still count. */
+	/* On the link of a process that has said goodbye, only floods are still handled. */
 	if (!p || type == DF_FRAME_PONG)
 		return 0;
 	p->sure = 1;
@@ -353,7 +360,8 @@ static void tree_closed(struct df_link *link, int error)
 	uint64_t proc;
 
 	/*
-	 * It no longer answers or waits for an answer. Other neighbours may have waited for that.
+	 * This neighbour no longer answers or waits for an answer. Other neighbours may have waited
+	 * for its answer.
 	 */
 	link->heard = 1;
 	link->owes = 0;
@@ -363,8 +371,8 @@ static void tree_closed(struct df_link *link, int error)
 		return;
 	if (df_ctl.leaving) {
 		/*
-		 * Nothing is repaired while leaving, but other threads may still send: not on this
-		 * link.
+		 * While this process leaves, nothing is repaired, but other threads may still send.
+		 * They must not use this link.
 		 */
 		if (p == &df_tree.up)
 			p->link = NULL;
@@ -374,7 +382,10 @@ static void tree_closed(struct df_link *link, int error)
 	}
 	proc = p->who.proc;
 	if (!p->sure && p != &df_tree.up) {
-		/* It stopped waiting for our answer, or it died: the probe finds out. */
+		/*
+		 * The neighbour no longer waits for our answer, or it has died. The probe finds out
+		 * which.
+		 */
 		drop_down(p);
 		df_probe_soon();
 		return;
@@ -496,7 +507,10 @@ int df_tree_answer_is_slow(void)
 
 	if (!df_ctl.leaving)
 		return !df_tree.attach || df_link_peer_runs(df_tree.attach);
-	/* With all answers there, it is this process's own control thread that has to read them. */
+	/*
+	 * If all answers have arrived, it is this process's own control thread that has to read
+	 * them.
+	 */
 	if (!unheard(NULL))
 		return 1;
 	df_list_each(l, &df_ctl.links, node)
@@ -508,9 +522,9 @@ int df_tree_answer_is_slow(void)
 }
 
 /*
- * A process may answer a goodbye when it does not need the leaving process any more: it has a place
- * without it. If it is leaving too, all neighbours that may need the other one must have answered
- * first.
+ * A process may answer a goodbye when it no longer needs the leaving process: it has a place
+ * without it. If it is leaving too, all neighbours that may need the leaving process must have
+ * answered first.
  */
 static int may_answer(const struct df_link *l)
 {
@@ -596,7 +610,7 @@ void df_tree_death(uint64_t proc, int in_order, const void *words, size_t bytes)
 		c = corpse_new(proc, in_order, words, bytes);
 		if (c)
 			HASH_ADD(hh, df_tree.corpses, proc, sizeof(proc), c);
-		/* A process that exits has flooded that itself. */
+		/* A process that exits has flooded its goodbye itself. */
 		if (!in_order) {
 			df_flood_send(DF_FLOOD_DEATH, 0, &proc, 8, NULL, 0);
 			df_probe_soon();

@@ -29,17 +29,18 @@ int df_tree_is_dead(uint64_t proc);
  */
 int df_tree_looking(void);
 /*
- * Our goodbye has been flooded: a process that asks us for a place from now on gets its contents.
+ * Called after our goodbye has been flooded: a process that asks us for a place from now on gets
+ * the goodbye's contents.
  */
 void df_tree_leave(uint64_t status, const void *words, size_t bytes);
 /*
- * Whether a neighbour has not answered our goodbye, or unread input has arrived. This process does
+ * Whether a neighbour has not answered our goodbye, or input has not been read. This process does
  * not exit before.
  */
 int df_tree_unheard(void);
 /*
- * Whether the end of either may only lack a processor: of this process, or of one on this machine
- * that has to answer and is not stopped.
+ * Whether waiting longer may help: this process, or a process of this machine that has to answer
+ * and is not stopped, may only lack a processor.
  */
 int df_tree_answer_is_slow(void);
 /* Answers the goodbyes of neighbours that may exit now. Call it whenever that may have changed. */
@@ -49,12 +50,12 @@ void df_tree_tell_again(uint64_t proc);
 /* Returns the number of tree links (for tests: at most DF_TREE_K + 1). */
 int df_tree_links(void);
 /*
- * A process has ended, as seen here or reported by another process: passes that on and fails its
- * communicators. words: data that it left.
+ * Called when a process has ended, as noticed here or as reported by another process: passes the
+ * news on and fails the communicators of that process. words: data that it left.
  */
 void df_tree_death(uint64_t proc, int in_order, const void *words, size_t bytes);
 
-/* A merge cannot reach the part of the overlay that it needs. */
+/* Called when a merge cannot reach the part of the overlay that it needs. */
 struct df_unreached {
 	uint64_t token;
 	int32_t error, pad;
@@ -63,16 +64,17 @@ struct df_unreached {
 
 struct df_link;
 
-/* This process is on a cycle, which must be cut at its link to this parent. */
+/* Called when this process is on a cycle, which must be cut at its link to this parent. */
 void df_tree_cut(uint64_t parent);
-/* Informs the transports; under no lock. */
+/* Informs the transports. Called without the lock. */
 void df_tree_tell_death(uint64_t proc);
 
-/* Sends on all tree links but `except`. Returns on how many. */
+/* Sends on all tree links but `except`. Returns the number of links. */
 unsigned df_tree_send_all(const struct df_link *except, unsigned type, const void *a,
 			  size_t a_bytes, const void *b, size_t b_bytes);
 /*
- * Sends on the link to this neighbour, unless that is `except`. Returns 0 if there is no such link.
+ * Sends on the link to this neighbour, unless that is `except`. Returns 0 if there is no such
+ * link.
  */
 unsigned df_tree_send_to(uint64_t proc, const struct df_link *except, unsigned type, const void *a,
 			 size_t a_bytes);

@@ -38,7 +38,7 @@ struct tree_merge {
 struct peer {
 	struct df_link *link;
 	struct hop who;
-	int sure; /* it has sent something: both sides know that this is a link */
+	int sure; /* whether it has sent something, so both sides know that this is a link */
 };
 
 struct tree_exit {
@@ -72,12 +72,13 @@ struct df_tree {
 	struct hop *candidates;
 	int nr_candidates, next_candidate;
 	/*
-	 * A live process redirected us to a child that has died. It will notice, so we ask again.
+	 * A live process redirected us to a child that has died. The live process will notice that,
+	 * so we ask it again.
 	 */
 	int misled, rounds;
 	uint64_t again_at;
-	struct df_list merges; /* waiting */
-	/* after a cycle was cut: check whether this is still one part */
+	struct df_list merges; /* merges that wait for their turn */
+	/* after a cycle was cut: where and when to check whether this is still one part */
 	struct hop verify;
 	uint64_t verify_at;
 	struct corpse *corpses;
@@ -94,7 +95,7 @@ void df_tree_send_path(struct df_link *only);
 /* Makes the connection a link of the tree. */
 void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who);
 
-/* A TREE_EXIT arrived. Returns 0 or -EPROTO. */
+/* Handles a TREE_EXIT. Returns 0 or -EPROTO. */
 int df_tree_exit_input(const struct df_link *link, const void *data, size_t bytes);
 
 /* As df_rdv_introduce(). */
