@@ -26,7 +26,7 @@
 #include "runtime/base/time.h"
 
 #define DF_H_API __attribute__((visibility("default")))
-/* Exports df12_<name>() under CUDA 12's name; in the file that defines it. */
+/* Exports df12_<name>() under the name that it has in CUDA 12. Used in the file that defines it. */
 #define DF_H_VERSION_12(name) __asm__(".symver df12_" #name "," #name "@libcudart.so.12,remove");
 #define DF_H_MAX_DEVICES      1024
 /* On an idle stream, the thread that enqueues an operation up to this size executes it itself. */
@@ -48,8 +48,8 @@ struct df_hslab {
 
 /* The first member of all objects in a slab. */
 struct df_hslot {
-	uint32_t live;	/* DF_H_LIVE between get and put */
-	uint32_t index; /* of the slot */
+	uint32_t live;	/* DF_H_LIVE from df_hslot_publish() until the handle ends */
+	uint32_t index; /* index of the slot */
 	struct df_hslot *next_free;
 };
 
@@ -84,7 +84,7 @@ static inline void *df_hslab_find(const struct df_hslab *slab, const void *handl
 
 static inline void df_hslot_publish(struct df_hslot *slot)
 {
-	/* RELEASE pairs with the ACQUIRE in df_hslab_find(): else members could be seen late. */
+	/* RELEASE pairs with the ACQUIRE in df_hslab_find(), which says why. */
 	__atomic_store_n(&slot->live, DF_H_LIVE, __ATOMIC_RELEASE);
 }
 
@@ -109,23 +109,23 @@ typedef uint64_t df_hpoint;
 #define DF_H_POINT_SEQ	((1ull << DF_H_POINT_BITS) - 1)
 
 enum df_hop_kind {
-	DF_HOP_MARK,  /* nothing, or the time stamp of an event */
+	DF_HOP_MARK,  /* does nothing, or stores the time stamp of an event */
 	DF_HOP_WRITE, /* writes a word */
 	DF_HOP_WAIT,  /* waits for a word */
 	DF_HOP_POINT, /* waits for a position of a stream */
 	DF_HOP_COPY,  /* copies memory, up to three dimensions */
 	DF_HOP_FILL,
 	DF_HOP_HOST,	 /* the user's function, on a separate thread */
-	DF_HOP_CALLBACK, /* cudaStreamAddCallback, likewise */
-	DF_HOP_FREE,	 /* cudaFreeAsync */
-	DF_HOP_CALL,	 /* short function of ours */
+	DF_HOP_CALLBACK, /* a function of cudaStreamAddCallback(), on a separate thread */
+	DF_HOP_FREE,	 /* frees memory (cudaFreeAsync) */
+	DF_HOP_CALL,	 /* calls a short function of this library */
 	DF_HOP_KERNEL,	 /* a skipped kernel */
 };
 
 /* The low two bits are the driver's CU_STREAM_WAIT_VALUE_*. */
 #define DF_HWORD_TEST 3u
 #define DF_HWORD_32   4u
-/* The application's own word. In a capture it becomes a node of a kind that only the driver has. */
+/* The application's word. In a capture the operation becomes a node that only the driver has. */
 #define DF_HWORD_API  8u
 #define DF_HNODE_WORD ((enum cudaGraphNodeType)12)
 
@@ -149,7 +149,7 @@ struct df_hop {
 			const void *src;
 			size_t dst_pitch, src_pitch, dst_slice, src_slice;
 			size_t width, height, depth;
-			void *stage; /* freed afterwards */
+			void *stage; /* memory that is freed afterwards */
 		} copy;
 		struct {
 			void *dst;
@@ -175,9 +175,9 @@ struct df_hop {
 };
 
 struct df_hqueue {
-	uint64_t next,
-		started; /* tickets: of the next operation added; of the one whose turn it is */
-	uint64_t users;	 /* for code.h: streams that use it now */
+	/* tickets: of the next operation to be added, and of the operation whose turn it is */
+	uint64_t next, started;
+	uint64_t users; /* for code.h: number of streams that use it now */
 };
 
 struct df_hcapture;
@@ -195,7 +195,7 @@ struct df_hstream {
 	uint64_t id;
 	int device, priority;
 	uint8_t legacy, blocking, per_thread, internal;
-	void *user; /* belongs to the hooks */
+	void *user; /* data that belongs to the hooks */
 	struct df_hqueue
 		*queue; /* for code.h while there is work; written under the device's lock */
 
@@ -206,12 +206,12 @@ struct df_hstream {
 	struct df_hop *head, *tail;
 	struct df_list all, active;
 	uint64_t legacy_seen; /* position of the legacy stream for which it already waits */
-	uint8_t busy;	      /* a thread executes its operation */
+	uint8_t busy;	      /* whether a thread executes its operation */
 	uint8_t dying;	      /* destroyed; its slot is released after the last operation */
 
 	/* Under the capture lock; the pointer itself is also read without it. */
 	struct df_hcapture *capture;
-	struct df_hnodes frontier; /* dependencies of the next captured operation */
+	struct df_hnodes frontier; /* nodes on which the next captured operation depends */
 	struct df_list members;	   /* in the list of its capture */
 };
 
@@ -223,8 +223,8 @@ struct df_hevent {
 	void *user;
 	df_hpoint point;    /* atomic: position of the last record */
 	uint64_t record;    /* atomic: number of that record; 0: none */
-	uint64_t stamp;	    /* atomic: its time, ... */
-	uint64_t stamp_rec; /* atomic: ... and the record that the time belongs to */
+	uint64_t stamp;	    /* atomic: the time of a record */
+	uint64_t stamp_rec; /* atomic: number of the record to which the time belongs */
 	/* Under the capture lock; the id is also read without it. */
 	uint64_t capture_id;
 	struct df_hnodes frontier;
@@ -233,20 +233,20 @@ struct df_hevent {
 struct df_hdev {
 	int index;
 	struct df_mutex lock;
-	struct df_list streams; /* all, in order of creation */
-	struct df_list active;	/* those with unfinished operations */
+	struct df_list streams; /* all streams, in order of creation */
+	struct df_list active;	/* streams with unfinished operations */
 	struct df_hop *ops;	/* operations to reuse */
 	struct df_hstream
 		*free; /* slots that belonged to streams of this device, by slot.next_free */
 	struct df_hstream *legacy;
 	struct df_hstream *reaper; /* atomic; see reap.c */
 	struct df_hqueue *queues;
-	uint64_t nr_created;	/* streams, for the mapping onto hardware queues */
+	uint64_t nr_created;	/* streams created, for the mapping onto hardware queues */
 	uint64_t nr_blocking;	/* atomic: unfinished operations of blocking streams */
 	uint32_t nr_active;	/* atomic: length of active */
 	uint32_t nr_words;	/* atomic: enqueued operations that wait for a word */
 	uint32_t work, done;	/* atomic: futex words of the engine, and of waiting threads */
-	uint32_t engine_sleeps; /* atomic */
+	uint32_t engine_sleeps; /* atomic: whether the engine sleeps */
 	uint32_t sleepers;	/* atomic: waiting threads that sleep */
 	uint8_t engine_started; /* under lock */
 	uint8_t peers[DF_H_MAX_DEVICES / 8];
@@ -275,7 +275,7 @@ extern struct df_hrt df_h;
 struct df_htls {
 	cudaError_t last_error;
 	int device;
-	int bound;	  /* the runtime has used that device: it is current for the driver */
+	int bound;	  /* the runtime has used that device, so it is current for the driver */
 	int capture_mode; /* enum cudaStreamCaptureMode */
 	int in_host_fn;
 	struct df_hstream **per_thread; /* by device */
@@ -328,7 +328,7 @@ static inline const struct df_hooks *df_hhooks(void)
 
 #define DF_H_HOOK(name) (df_hhooks() && df_hhooks()->name)
 
-/* Ends every wait whose beginning was reported to a hook. */
+/* Called at the end of each wait whose beginning was reported to a hook. */
 static inline void df_hsync_done(int device)
 {
 	if (DF_H_HOOK(sync_done))
@@ -340,7 +340,7 @@ cudaError_t df_herr(int err);
 
 /* -- process.c, device.c ----------------------------------------------------------------------- */
 
-/* Returns the device, which the first call makes; NULL: no memory. index must be valid. */
+/* Returns the device, and makes it at the first call; NULL: no memory. index must be valid. */
 struct df_hdev *df_hdev_get(int index);
 struct df_hdev *df_hdev_current(void);
 static inline int df_hdevice_ok(int device)
@@ -356,9 +356,9 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 void df_hstream_delete(struct df_hstream *s);
 /* Called when the last operation of a deleted stream is done, with the device's lock held. */
 void df_hstream_retire(struct df_hdev *dev, struct df_hstream *s);
-/* Returns the stream that a cudaStream_t means for the calling thread; NULL: none. */
+/* Returns the stream that a cudaStream_t means for the calling thread, or NULL if there is none. */
 struct df_hstream *df_hstream_find(cudaStream_t stream);
-/* The same with the errors of an enqueueing function: bad handle, call from a host function. */
+/* As df_hstream_find(), for calls that enqueue: fails for a bad handle and in a host function. */
 cudaError_t df_hstream_enter(cudaStream_t stream, struct df_hstream **out);
 void df_hstream_describe(struct df_hstream *s, struct df_stream_info *out);
 /* Calls the hook for work other than collectives, unless the stream captures. */
@@ -398,7 +398,7 @@ static inline df_hpoint df_hstream_tail(const struct df_hstream *s)
 
 /* Whether everything has finished for which a synchronisation of the stream would wait. */
 int df_hstream_idle(struct df_hstream *s);
-/* For code.h. The number of hardware queues; 0: none. A stream has one while it has work. */
+/* For code.h. Returns the number of hardware queues, or 0. A stream has a queue while it works. */
 int df_hstream_queues(struct df_hstream *s);
 void df_hstream_queue(struct df_hdev *dev, struct df_hstream *s, int works);
 
@@ -412,12 +412,12 @@ void df_hop_drop(struct df_hop *op);
 size_t df_hop_bytes(const struct df_hop *op);
 int df_hop_word_is(const struct df_hop *op);
 
-/* A waiting thread sleeps this long, then longer. */
+/* A waiting thread sleeps this long at first, and then longer each time. */
 #define DF_H_SLEEP_MIN_NS (50 * DF_NS_PER_US)
 #define DF_H_SLEEP_MAX_NS (2 * DF_NS_PER_MS)
 /* Executes the stream's ready operations up to a size; returns their number. */
 int df_hrun_stream(struct df_hdev *dev, struct df_hstream *s, size_t max_bytes);
-/* The same for all streams of the device. *word: whether a stream waits for a memory word. */
+/* As above, for all streams of the device. *word: whether a stream waits for a memory word. */
 int df_hrun_device(struct df_hdev *dev, size_t max_bytes, int is_engine, int *word);
 void df_hwake_engine(struct df_hdev *dev);
 
@@ -428,24 +428,24 @@ void df_hwait_point(df_hpoint p);
 /* Waits for everything that a synchronisation of the stream includes. */
 void df_hwait_stream(struct df_hstream *s);
 void df_hwait_device(struct df_hdev *dev);
-/* The ends of a device's streams at one moment. */
+/* The last operations of a device's streams at one moment. */
 struct df_hends {
 	size_t nr;
 	df_hpoint *points; /* points to few, or to allocated memory */
 	df_hpoint few[64];
 };
 /*
- * Waits explicitly for the work on the device's streams at the call, not for work that others add
- * meanwhile, which may depend on this thread. Returns 1 if the wait was released.
+ * Waits for the work that is on the device's streams at the call. It does not wait for work that
+ * others add meanwhile, because that may depend on this thread. Returns 1 if the wait was released.
  */
 int df_hsync_device(struct df_hdev *dev, enum df_sync_kind kind);
-/* Executes ready operations once, or sleeps a moment. */
+/* Executes ready operations once, or sleeps for a moment. */
 void df_hwait_slice(struct df_hdev *dev);
 
 /* -- hostfn.c: threads for the user's functions ------------------------------------------------ */
 
 int df_hostfn_start(struct df_hstream *s, struct df_hop *op);
-/* Calls the function; completes the operation when it returns or ends the thread. */
+/* Calls the function. Completes the operation when the function returns or ends its thread. */
 void df_hstream_host_call(struct df_hstream *s, struct df_hop *op);
 
 /* -- event.c ----------------------------------------------------------------------------------- */
@@ -463,12 +463,12 @@ void df_hevent_stamp(struct df_hevent *e, uint64_t record);
 #define DF_H_ALIGN 512
 
 int df_hmem_init(void);
-/* device -1: pinned host memory. Fails with -ENOMEM. */
+/* device -1 means pinned host memory. Fails with -ENOMEM. */
 int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t bytes, int internal,
 		  void **out);
-/* kind UNKNOWN: any. Fails with -EINVAL if ptr is not the start of an allocation. */
+/* kind UNKNOWN means any kind. Fails with -EINVAL if ptr is not the start of an allocation. */
 int df_hmem_free(void *ptr, enum df_mem_kind kind);
-/* Hides memory from the API that the application has freed. It exists until df_hmem_free(). */
+/* Hides memory that the application has freed from the API. It exists until df_hmem_free(). */
 int df_hmem_retire(void *ptr);
 /* dying_too: includes memory given to df_hmem_retire(). */
 void df_hmem_look(const void *ptr, int dying_too, struct df_mem_info *out, unsigned *flags);
@@ -481,7 +481,7 @@ int df_hmem_unregister(void *ptr);
 void df_hmem_usage(int device, size_t *free_bytes, size_t *total_bytes);
 /* Frees what the application allocated on the device. */
 void df_hmem_reset(int device);
-/* Shared memory of other processes that is mapped here. */
+/* Functions for the shared memory of other processes that is mapped here. */
 void *df_hmem_import(int fd, uint64_t offset, size_t bytes, int device, uint64_t key);
 int df_hmem_unimport(void *ptr);
 
@@ -495,12 +495,12 @@ int df_hmem_alloc_patient(int device, enum df_mem_kind kind, unsigned flags, siz
 
 /* -- copy_check.c ------------------------------------------------------------------------------ */
 
-/* Checks that both sides of a copy are of the right kind and long enough. */
+/* Checks that both sides of a copy have the right kind and are long enough. */
 cudaError_t df_hcopy_check(const struct df_hop *op, enum cudaMemcpyKind kind, int *from_pageable,
 			   int *to_pageable);
 cudaError_t df_hcopy_box(const struct cudaMemcpy3DParms *p, struct df_hop *op);
 cudaError_t df_hfill_check(const struct df_hop *op);
-/* Returns the bytes that a copy or a fill touches; NULL: another operation. */
+/* Returns the memory that a copy or a fill touches, or NULL for another operation. */
 const struct df_touch *df_hop_touch(const struct df_hop *op, struct df_touch *t);
 
 /* -- pool.c ------------------------------------------------------------------------------------ */

@@ -84,10 +84,7 @@ static inline uint64_t df_rec_reads_from(uint64_t from, uint64_t to)
 	return df_rec_reads_bytes(from, to) ? from << 16 : 0;
 }
 
-/*
- * The kind of wait of a thread in DF_AT_LOCK. It is in the bits of the record's `b` after the
- * state.
- */
+/* The kind of wait of a thread in DF_AT_LOCK, in the bits of the record's `b` after the state. */
 enum df_lock {
 	DF_LOCK_ANY,	/* unknown: a condition, a semaphore, a lock of another kind */
 	DF_LOCK_HELD,	/* a lock that another thread holds */
@@ -156,8 +153,7 @@ struct df_rec_rest {
 	uint32_t comm;
 	int32_t peer; /* root or peer; -1 if there is none */
 	uint64_t recv, sig, inst, index;
-	/* op minus the serial of the operation that it waits for; 0 if there is none */
-	uint32_t back;
+	uint32_t back; /* op minus the serial of the operation that it waits for; 0: none */
 	uint32_t commit;
 };
 
@@ -188,10 +184,9 @@ struct df_trace_comm {
 	uint64_t hash; /* commHash */
 	int32_t nranks, rank;
 	int32_t device;
-	uint32_t used;	 /* is 1 when the entry is complete; stored last */
-	uint64_t parent; /* commHash of the parent; 0 if there is none */
-	/* number of the communicator's records that were overwritten in the ring */
-	uint64_t drops;
+	uint32_t used;	       /* is 1 when the entry is complete; stored last */
+	uint64_t parent;       /* commHash of the parent; 0 if there is none */
+	uint64_t drops;	       /* number of its records that were overwritten in the ring */
 	uint64_t last_dropped; /* highest issue index among the overwritten records */
 	uint64_t issued, done; /* numbers of operations; exact even if records were overwritten */
 	char name[32];
