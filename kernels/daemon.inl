@@ -130,6 +130,9 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	if (!blk->task) {
 		dfk_publish(blk);
 		sh->turn = DF_TURN_EMPTY;
+#if DFK_WAYS
+		sh->brief = dfk_short_ahead(blk, sh);
+#endif
 		return;
 	}
 	ctx = dfk_queue_free(blk);

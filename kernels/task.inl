@@ -19,8 +19,8 @@ struct dfk_pub {
 
 /* Thread 0's decision, for the other threads of the block. */
 struct dfk_shared {
-	uint32_t turn;	      /* enum df_turn */
-	uint32_t move;	      /* whether the turn moves a slice */
+	uint32_t turn; /* enum df_turn */
+	uint32_t move; /* whether the turn moves a slice */
 	/* whether the slice moves by words (`get` and `put`), through the stage */
 	uint32_t takes, puts;
 	struct dfk_fetch fetch;
@@ -42,9 +42,9 @@ struct dfk_shared {
 #if DFK_WAYS
 	/*
 	 * gpu/short.inl: whether the turn is a short one; its first instruction; whether to give
-	 * up; whether to plan; whether the input is there
+	 * up; whether to plan; whether the input is there; whether there is no instance yet
 	 */
-	uint32_t brief, first, enough, plan, able;
+	uint32_t brief, first, enough, plan, able, ahead;
 #endif
 };
 

@@ -3,7 +3,8 @@
  * is 8 bytes of data in two words. A thread keeps its units in registers and polls its own words in
  * place, so nothing passes through the stage, and one turn executes as much of the program as it
  * can. The decisions that thread 0 makes for each slice in task.inl are made here before the input
- * is there, by a thread for each instruction: the plan.
+ * is there, by a thread for each instruction: the plan. A block without work makes the plan of the
+ * next instance ahead: of what is submitted, only the addresses of the buffers are missing in it.
  *
  * The slices are those of task.inl, word for word: the other end of a connector may work in either
  * way. A slice is taken only when all threads have their words; until then nothing is stored, so an
@@ -23,8 +24,11 @@
 struct dfk_plan {
 	const uint8_t *a, *b; /* operands in memory; a: NULL if received; b: NULL if none */
 	uint8_t *dst;	      /* or NULL */
-	uint64_t *get, *put;  /* words of the slots, or NULL */
-	uint64_t *tail;	      /* of the connector that it sends on, or NULL */
+	/* Where a, or b if a is received, and dst are: offset in the buffer; DFK_NOWHERE: NULL. */
+	uint64_t src_off, dst_off;
+	uint32_t src_buf, dst_buf;
+	uint64_t *get, *put; /* words of the slots, or NULL */
+	uint64_t *tail;	     /* of the connector that it sends on, or NULL */
 	uint32_t get_flag, put_flag;
 	uint32_t words; /* of the slice, on every rank */
 	uint32_t bytes; /* of them that this rank has */
@@ -42,48 +46,48 @@ _Static_assert(DFK_HOT_INSTS * sizeof(struct dfk_plan) <= sizeof(((struct dfk_st
 	       "the plans have room in the stage");
 #endif
 
+#define DFK_NOWHERE 3u
+
 /* They are in the stage, which a short turn does not use. */
 DFK struct dfk_plan *dfk_plans(struct dfk_stage *stage)
 {
 	return (struct dfk_plan *)(void *)stage->out;
 }
 
-/* The thread of an instruction: computes its plan. */
-DFK void dfk_plan(struct df_kctx *ctx, uint32_t i, struct dfk_plan *p)
+/* The thread of an instruction: computes its plan, without the addresses in buffers. */
+DFK void dfk_plan(const struct df_kctx *ctx, uint32_t i, struct dfk_plan *p)
 {
 	const struct df_kcoll *c = ctx->coll;
 	const struct df_inst *inst = dfk_inst(ctx, i);
-	const struct df_kinst *now = &((const struct dfk_hot *)(const void *)ctx)->inst;
-	uint64_t round = ctx->finished, off, n = UINT64_MAX;
+	uint64_t round = ctx->finished, n = UINT64_MAX;
 	uint32_t op = inst->op, bytes = dfk_slice_bytes(c, inst->cnt, 0);
 	int has_src = op == DF_OP_SEND || op == DF_OP_COPY || op == DF_OP_REDUCE ||
 		      op == DF_OP_RECV_REDUCE_COPY || op == DF_OP_RECV_REDUCE_SEND ||
 		      op == DF_OP_RECV_REDUCE_COPY_SEND;
 	int has_dst = op != DF_OP_SEND && op != DF_OP_RECV_REDUCE_SEND;
-	const uint8_t *src = NULL;
 	struct dfk_words w;
 
 	p->get = p->put = p->tail = NULL;
 	p->tells = i + 1 == ctx->nr_inst;
 	p->get_flag = p->put_flag = p->sweep = 0;
 	p->recv_pos = p->send_pos = 0;
-	p->dst = NULL;
+	p->src_buf = p->dst_buf = DFK_NOWHERE;
 	p->ok = inst->cnt == 1 && op != DF_OP_NOP &&
 		bytes <= 8u * DFK_UNITS * (uint32_t)DFK_NTHREADS;
 	p->words = (bytes + 3) / 4 + !bytes;
 	if (has_src) {
-		n = dfk_tile(c, inst->src_buf, inst->src, 0, &off);
-		src = dfk_base(c, now, inst->src_buf) + off * c->elem_bytes;
+		n = dfk_tile(c, inst->src_buf, inst->src, 0, &p->src_off);
+		p->src_off *= c->elem_bytes;
+		p->src_buf = inst->src_buf;
 	}
 	if (has_dst) {
-		uint64_t nd = dfk_tile(c, inst->dst_buf, inst->dst, 0, &off);
+		uint64_t nd = dfk_tile(c, inst->dst_buf, inst->dst, 0, &p->dst_off);
 
 		n = nd < n ? nd : n;
-		p->dst = dfk_base(c, now, inst->dst_buf) + off * c->elem_bytes;
+		p->dst_off *= c->elem_bytes;
+		p->dst_buf = inst->dst_buf;
 	}
 	p->bytes = (uint32_t)(n * c->elem_bytes);
-	p->a = inst->recv_conn == DF_NO_CONN ? src : NULL;
-	p->b = inst->recv_conn != DF_NO_CONN ? src : op == DF_OP_REDUCE ? p->dst : NULL;
 	if (inst->recv_conn != DF_NO_CONN) {
 		const struct df_kconn *k = &ctx->recv[inst->recv_conn];
 
@@ -105,6 +109,21 @@ DFK void dfk_plan(struct df_kctx *ctx, uint32_t i, struct dfk_plan *p)
 		p->put_flag = dfk_word_flag(w.lap);
 		p->sweep = w.lap % DFK_SWEEP == 0 ? k->slot_bytes / 8 : 0;
 	}
+}
+
+/* The thread of an instruction, when its buffers are known: computes the addresses in them. */
+DFK void dfk_place(const struct df_kctx *ctx, uint32_t i, struct dfk_plan *p)
+{
+	const struct df_kcoll *c = ctx->coll;
+	const struct df_inst *inst = dfk_inst(ctx, i);
+	const struct df_kinst *now = &((const struct dfk_hot *)(const void *)ctx)->inst;
+	const uint8_t *src = NULL;
+
+	if (p->src_buf != DFK_NOWHERE)
+		src = dfk_base(c, now, p->src_buf) + p->src_off;
+	p->dst = p->dst_buf == DFK_NOWHERE ? NULL : dfk_base(c, now, p->dst_buf) + p->dst_off;
+	p->a = inst->recv_conn == DF_NO_CONN ? src : NULL;
+	p->b = inst->recv_conn != DF_NO_CONN ? src : inst->op == DF_OP_REDUCE ? p->dst : NULL;
 }
 
 /* Bytes of a unit of this rank: those after them are 0 when loaded, and not stored. */
@@ -174,6 +193,22 @@ DFK void dfk_unit_put(const struct dfk_plan *p, uint32_t u, uint64_t v)
 }
 
 /*
+ * Thread 0, before a turn without a task: whether the turn plans the next instance of the context
+ * whose plan is in the stage.
+ */
+DFK uint32_t dfk_short_ahead(const struct df_kblock *blk, struct dfk_shared *sh)
+{
+	struct dfk_local *l = dfk_local(blk);
+
+	if (!l->planned || l->plan_bad || l->plan_seq == l->planned->finished)
+		return 0;
+	sh->ctx = l->planned;
+	sh->plan = sh->ahead = 1;
+	l->plan_seq = l->planned->finished;
+	return 1;
+}
+
+/*
  * Thread 0, before a turn: whether the turn is a short one. Needs all connectors, and room in all
  * slots of the instance: if a part of them is enough for the next slice, task.inl moves it.
  */
@@ -196,9 +231,10 @@ DFK int dfk_short_wanted(struct df_kblock *blk, struct df_kctx *ctx, struct dfk_
 		dfk_now(ctx);
 	}
 	sh->ctx = ctx;
+	sh->ahead = 0;
 	sh->plan = l->planned != ctx || l->plan_seq != ctx->finished;
-	if (!sh->plan)
-		return !l->plan_bad;
+	if (!sh->plan && l->plan_bad)
+		return 0;
 	for (i = 0; i < ctx->nr_send; i++) {
 		struct df_kconn *s = &ctx->send[i];
 		uint64_t end = (ctx->finished + 1) * s->per_loop;
@@ -385,18 +421,18 @@ DFK enum df_turn dfk_short_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 	struct df_kctx *ctx = sh->ctx;
 	struct dfk_plan *plan = dfk_plans(stage);
 	uint32_t i, nr = ctx->nr_inst;
-
+	uint32_t u = dfk_unit_first();
 	int ok = 1;
 
-	if (sh->plan) {
-		/* By a thread of each warp from warp 1 on, while thread 0 waits for the input. */
-		uint32_t u = dfk_unit_first();
-
-		for (i = u / 32; i < nr && u % 32 == 0; i += (DFK_NTHREADS + 31) / 32) {
+	/* By a thread of each warp from warp 1 on, while thread 0 waits for the input. */
+	for (i = u / 32; i < nr && u % 32 == 0; i += (DFK_NTHREADS + 31) / 32) {
+		if (sh->plan)
 			dfk_plan(ctx, i, &plan[i]);
-			ok &= (int)plan[i].ok;
-		}
+		dfk_place(ctx, i, &plan[i]);
+		ok &= (int)plan[i].ok;
 	}
+	if (sh->ahead)
+		return DF_TURN_EMPTY;
 	if (DFK_TID == 0) {
 		sh->first = (uint32_t)(ctx->k - ctx->finished * nr);
 		sh->enough = 0;
