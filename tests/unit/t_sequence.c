@@ -379,12 +379,12 @@ START_TEST(t_short)
 	struct df_lanes_item it;
 	uint32_t i;
 
-	/* After a pause, messages without a receive are launched as far as the buffer has room. */
-	for (i = 1; i <= BUFFERED + 1; i++)
+	/* Messages without a receive are launched at once, as far as the buffer has room. */
+	for (i = 1; i <= BUFFERED; i++) {
 		ck_assert_int_eq(sends(q, i, 100 + i, 1), 0);
-	ck_assert_int_eq(df_lanes_sequence_pause(q), 0);
-	ck_assert_int_eq(nr_gone, 0);
-	ck_assert(df_lanes_sequence_waits(q));
+		expect_gone(i, 0, i, 0);
+	}
+	ck_assert_int_eq(sends(q, i, 100 + i, 1), 0);
 	pause_twice(q);
 	expect_gone(BUFFERED, 0, BUFFERED, 0);
 	ck_assert(!df_lanes_sequence_waits(q));

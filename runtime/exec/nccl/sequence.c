@@ -39,7 +39,8 @@ struct unit {
 	uint64_t name; /* rank << 32 | number */
 	/* numbers of operations: in all, that have arrived, that are not decided */
 	uint32_t nr, here, left;
-	uint64_t mark; /* number of the search that visited the unit last */
+	uint32_t nr_short; /* messages that may end in NCCL's buffer */
+	uint64_t mark;	   /* number of the search that visited the unit last */
 	UT_hash_handle hh;
 	/* by operation: its meeting; NULL if it has not arrived, or is decided */
 	struct meeting *in[];
@@ -470,6 +471,7 @@ int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank,
 	if (p && !it->side) {
 		m->number = it->number;
 		m->is_short = it->is_short != 0;
+		u->nr_short += m->is_short;
 	}
 	m->parts[it->side] = (struct part){u, it->op, 1};
 	m->here++;
@@ -479,7 +481,14 @@ int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank,
 	ret = u->here == u->nr ? choose_all(q, m, 1) : 0;
 	if (ret > 0)
 		ret = decide(q);
-	else if (!ret && (is_complete(m) || (!it->side && m->is_short)))
+	if (ret)
+		return ret < 0 ? ret : 0;
+	if (is_complete(m) || (!it->side && m->is_short))
 		wait_for_pause(q, m);
+	/* A thread may wait for the end of its messages, and would look stuck meanwhile. */
+	if (u->nr_short && u->here == u->nr)
+		ret = choose_short(q, u);
+	if (ret > 0)
+		ret = decide(q);
 	return ret < 0 ? ret : 0;
 }

@@ -13,10 +13,10 @@
  * have arrived. If some of them do not arrive for a time (df_lanes_sequence_pause()), the complete
  * meetings are decided without the others, because the missing operations may wait for their end.
  *
- * A short message may end in NCCL's buffer before it is received. This is decided after a pause,
- * too, for the oldest messages of a pair of ranks. NCCL gives the n-th message of a pair to the
- * n-th receive, so later messages of the pair are decided only together with the receive of the
- * buffered one, or after it.
+ * A short message may end in NCCL's buffer before it is received. This is decided at once, for the
+ * oldest messages of a pair of ranks, and after a pause while the unit is not all there. NCCL
+ * gives the n-th message of a pair to the n-th receive, so later messages of the pair are decided
+ * only together with the receive of the buffered one, or after it.
  */
 #ifndef DF_RUNTIME_EXEC_NCCL_SEQUENCE_H
 #define DF_RUNTIME_EXEC_NCCL_SEQUENCE_H
