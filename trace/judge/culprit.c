@@ -386,40 +386,37 @@ void df_line_gpu(struct df_check_result *r, struct df_line *b)
 		df_line_put(b, "; something that is not recorded occupies device %d", u->l.device);
 }
 
-int df_behind_message(const struct df_check_result *r, const struct df_uop **sent,
-		      const struct df_uop **received)
+int df_behind_message(const struct df_check_result *r)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
-	const struct df_uop *ops = r->set->ops, *u = &ops[n->ref], *v;
+	const struct df_uop *ops = r->set->ops, *u = &ops[n->ref];
 
 	if (n->kind != DF_N_START || !df_kind_is_p2p(u->l.kind) ||
 	    r->set->traces[u->trace].h.executor != DF_BY_AGREED_LANES)
 		return 0;
 	for (size_t i = 0; i < r->g.nr_insts; i++) {
-		*sent = *received = NULL;
-		for (uint32_t k = r->g.insts[i].first; k != DF_NONE; k = v->next) {
-			v = &ops[k];
-			*(v->l.kind == DF_KIND_SEND ? sent : received) = v;
-		}
-		if (*sent == u || *received == u)
-			return *sent && *received && (*sent)->l.index > (*received)->l.index;
+		const struct df_uop *sent = NULL, *received = NULL;
+
+		for (uint32_t k = r->g.insts[i].first; k != DF_NONE; k = ops[k].next)
+			*(ops[k].l.kind == DF_KIND_SEND ? &sent : &received) = &ops[k];
+		if (sent != u && received != u)
+			continue;
+		/* It is in the buffer itself, or has not been sent. */
+		return received &&
+		       (sent ? sent->l.index > received->l.index : r->g.insts[i].nr_done > 0);
 	}
 	return 0;
 }
 
 void df_line_behind(struct df_check_result *r, struct df_line *b)
 {
-	const struct df_uop *sent, *received;
-	char op[96], rank[48], other[48];
+	char op[96];
 
-	df_behind_message(r, &sent, &received);
-	df_say_rank(r->set, sent, rank, sizeof(rank));
-	df_say_rank(r->set, received, other, sizeof(other));
 	df_line_put(
 		b,
-		"%s cannot start: %s has sent an earlier message to %s, which is not received yet, "
-		"and NCCL gives receives their messages in the order of the sends",
-		df_say_op(r->set, sent, op, sizeof(op)), rank, other);
+		"%s cannot start: an earlier message to the same rank was sent and is not received "
+		"yet, and NCCL gives receives their messages in the order of the sends",
+		df_say_op(r->set, &r->set->ops[r->g.nodes[r->root].ref], op, sizeof(op)));
 }
 
 void df_line_stall(struct df_check_result *r, struct df_line *b)

@@ -324,7 +324,6 @@ static int root_is_init(const struct df_check_result *r)
 static int classify_root(struct df_check_result *r)
 {
 	const struct df_node *n = &r->g.nodes[r->root];
-	const struct df_uop *sent, *received;
 	int room = 0;
 
 	r->confidence = r->stale ? DF_C_LIKELY : DF_C_PROVED;
@@ -356,7 +355,7 @@ static int classify_root(struct df_check_result *r)
 		break;
 	case DF_M_GPU:
 		r->verdict = DF_V_GPU_STUCK;
-		if (df_behind_message(r, &sent, &received)) {
+		if (df_behind_message(r)) {
 			r->verdict = DF_V_ORDER;
 			snprintf(r->qualifier, sizeof(r->qualifier), "buffered");
 		}

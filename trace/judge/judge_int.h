@@ -125,8 +125,7 @@ void df_line_gpu(struct df_check_result *r, struct df_line *b);
  * In an agreed order on lanes: whether the root is a message which its receiver receives before an
  * earlier one, which may be in NCCL's buffer. Then a message behind that one waits for its receive.
  */
-int df_behind_message(const struct df_check_result *r, const struct df_uop **sent,
-		      const struct df_uop **received);
+int df_behind_message(const struct df_check_result *r);
 void df_line_behind(struct df_check_result *r, struct df_line *b);
 /* Requires r->link. */
 void df_line_link(struct df_check_result *r, struct df_line *b);
