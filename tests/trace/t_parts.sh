@@ -4,6 +4,7 @@ set -u
 . "$SRC/tests/lib/clients.sh"
 [ -e "$B/libdfnccl.so" ] || skip "no libdfnccl.so"
 [ -z "${SAN_RUNTIME-}" ] || skip "the interpreter does not run under a sanitizer"
+[ -z "${QEMU_LD_PREFIX-}" ] || skip "this machine's interpreter cannot load libraries of another kind of machine"
 py=${PYTHON:-python3}
 "$py" -c 'import ctypes, sys; sys.exit(not (3, 9) <= sys.version_info < (3, 15) or sys.implementation.name != "cpython")' || skip "no CPython 3.9 to 3.14"
 unset DFSHIM_TRACE

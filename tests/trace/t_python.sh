@@ -4,6 +4,7 @@ set -u
 . "$SRC/tests/lib/clients.sh"
 [ -e "$B/libdfhost.so" ] || skip "no libdfhost.so"
 [ -z "${SAN_RUNTIME-}" ] || skip "the interpreter does not run under a sanitizer"
+[ -z "${QEMU_LD_PREFIX-}" ] || skip "this machine's interpreter cannot load libraries of another kind of machine"
 py=${PYTHON:-python3}
 command -v "$py" >/dev/null || skip "no $py"
 unset DFSHIM_TRACE
