@@ -305,7 +305,7 @@ check-arm64:
 	@B=build/aarch64 scripts/emulated.sh tests/run.sh $(ARM64_TESTS)
 
 .PHONY: check-arm64 arm64-tests
-arm64-tests: $(filter $(addsuffix %,$(addprefix $(B)/tests/,$(ARM64_TESTS))),$(TESTS))
+arm64-tests: $(filter $(addsuffix %,$(addprefix $(B)/tests/,$(ARM64_TESTS))),$(TESTS)) $(B)/tests/deadlock/interpreter/script
 
 check-rdma:
 	@scripts/prereqs.sh build check
