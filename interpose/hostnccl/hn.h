@@ -24,10 +24,9 @@
 #include "interpose/hostcuda/hostcuda.h"
 #include "interpose/nccl/nccl_types.h"
 
-#define DF_HN_CHUNK (128u << 10) /* bytes of one rank in a chunk of a collective */
-#define DF_HN_SLOT  (64u << 10)	 /* bytes of a message in one slot */
-/* slots of a pair of ranks; a message that fits into them does not wait */
-#define DF_HN_SLOTS   8
+#define DF_HN_CHUNK   (128u << 10) /* bytes of one rank in a chunk of a collective */
+#define DF_HN_SLOT    (64u << 10)  /* bytes of a message in one slot */
+#define DF_HN_SLOTS   8	   /* of a pair of ranks; a message that fits into them does not wait */
 #define DF_HN_ROUNDS  4	   /* number of divisions of a communicator whose values are kept */
 #define DF_HN_MAX     1024 /* maximum number of ranks */
 #define DF_HN_CTAS    16   /* number of CTAs, if a communicator's configuration has none */
@@ -235,9 +234,8 @@ struct df_hn_job {
 	ncclResult_t (*fn)(struct df_hn_job *j);
 	struct df_hn_comm *comm; /* the parent, or NULL */
 	struct df_hn_id id;
-	/* `frees`: the job frees `comm`, and is never run in the background */
-	int color, key, frees;
-	uint8_t *without; /* ranks that a shrink excludes */
+	int color, key, frees; /* frees: frees `comm`, and never runs in the background */
+	uint8_t *without;      /* ranks that a shrink excludes */
 	ncclComm_t *out;
 	int nonblocking, ctas; /* of the child */
 	ncclResult_t result;

@@ -12,15 +12,12 @@
 
 /* Types of events, bits of the mask that init() returns. */
 enum df_profiler_type {
-	/* a plan: the operations of a communicator that one launch executes */
-	DF_PROFILER_GROUP = 1 << 0,
-	DF_PROFILER_COLL = 1 << 1, /* a collective of a plan */
-	DF_PROFILER_P2P = 1 << 2,  /* a message of a plan */
-	/* the data that a proxy sends or receives on a channel for an operation */
-	DF_PROFILER_PROXY_OP = 1 << 3,
+	DF_PROFILER_GROUP = 1 << 0,    /* a plan: a communicator's operations in one launch */
+	DF_PROFILER_COLL = 1 << 1,     /* a collective of a plan */
+	DF_PROFILER_P2P = 1 << 2,      /* a message of a plan */
+	DF_PROFILER_PROXY_OP = 1 << 3, /* what a proxy sends or receives on a channel */
 	DF_PROFILER_PROXY_STEP = 1 << 4,
-	/* from v3 on: the kernel works on an operation on a channel */
-	DF_PROFILER_KERNEL_CH = 1 << 6,
+	DF_PROFILER_KERNEL_CH = 1 << 6, /* from v3 on: a kernel's work on a channel */
 	DF_PROFILER_GROUP_API = 1 << 8, /* from v5 on: calls of the application */
 	DF_PROFILER_COLL_API = 1 << 9,
 	DF_PROFILER_P2P_API = 1 << 10

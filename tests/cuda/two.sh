@@ -1,6 +1,7 @@
 # For tests/cuda/t_unable.sh, t_doctor.sh, t_named.sh and t_fallback.sh: runs a job of two processes
 # on the test driver and the test NCCL (use_unable.c), and checks their output. Sourced after
 # tests/lib/clients.sh.
+# shellcheck shell=bash
 fake=$B/tests/cuda/driver
 if [ ! -x "$B/tests/cuda/use_unable" ] || [ ! -f "$B/kernels/daemon.fatbin" ]; then
 	echo "skipped: built without NCCL's header or without nvcc"

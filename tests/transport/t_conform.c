@@ -281,9 +281,7 @@ static void gate_user(struct world *w, struct df_peer *p)
 			}
 			continue;
 		}
-		/*
-		 * Until this side releases the connector, its memory belongs to no other connector.
-		 */
+		/* Until this side releases the connector, its memory is in no other one. */
 		memset(&k, 0, sizeof(k));
 		w->tl->end(c[i], &k);
 		ck_assert_uint_eq(c[i]->hdr->key, 100 + i);
@@ -488,9 +486,7 @@ static void lives_user(struct world *w, struct df_peer *p)
 		step(w, 12 + life * 5);
 		df_conn_note(c, 8 + (uint64_t)life);
 		w->tl->unuse(c);
-		/*
-		 * After unuse() another connector may be there, so this note must have no effect.
-		 */
+		/* After unuse() another connector may be there: the note has no effect. */
 		df_conn_note(c, 99);
 		step(w, 13 + life * 5);
 		step(w, 14 + life * 5);

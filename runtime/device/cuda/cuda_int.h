@@ -22,10 +22,7 @@ struct df_drv_table {
 /* Filled by df_drv_open(), constant afterwards. */
 extern struct df_drv_table df_drv_table;
 
-/*
- * Returns the table for one call. No lock of ours may be held during the call, which debug builds
- * check.
- */
+/* Returns the table for one call. Debug builds check that no lock of ours is held then. */
 static inline const struct df_drv_table *df_drv_now(void)
 {
 	df_lock_none_held("the CUDA driver");
@@ -202,10 +199,7 @@ int df_cuda_aside(void (*fn)(void *arg), void *arg);
 int df_cuda_show(void *base, uint64_t bytes);
 void df_cuda_hide(void *base);
 
-/*
- * cuda_gate.c: makes all streams of a device wait for an event. A new stream inherits these
- * waits.
- */
+/* cuda_gate.c: makes all streams of a device wait for an event. New streams inherit the wait. */
 void df_cuda_gate_wait(int device, const struct df_event_info *event);
 void df_cuda_gate_follow(struct df_mstream *s);
 

@@ -1,7 +1,7 @@
 /*
  * Arithmetic: executes one instruction for the lanes of a warp. Registers hold 64 bits. A narrower
  * value has zeros in the higher bits, and only its own bits are read. Combinations of operation and
- * type that are not implemented are reported when they are executed.
+ * type that the emulator lacks are reported when they are executed.
  */
 #include "tests/cuda/ptx/alu.h"
 

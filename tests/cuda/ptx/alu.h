@@ -47,7 +47,7 @@ static inline uint64_t half2(uint16_t lo, uint16_t hi)
 }
 
 /*
- * Each function executes one instruction. It returns 0 if the instruction is not implemented for
+ * Each function executes one instruction. It returns 0 if the emulator lacks the instruction for
  * these types.
  */
 int alu_bits(struct block *b, struct warp *w, const struct insn *in, uint32_t mask);

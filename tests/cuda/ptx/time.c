@@ -26,8 +26,7 @@ enum {
 
 #define SCHEDULERS 4
 #define INSN_BYTES 16
-/* a warp may run ahead of others by this: it is less than the latency between any two warps */
-#define SLACK_PS 4000
+#define SLACK_PS   4000 /* a warp may be ahead by this, less than the latency between warps */
 
 /* The last change of a word by a strong store or from outside. */
 struct known_word {
@@ -84,17 +83,15 @@ struct sm {
 	unsigned int warps_left, nr_late;
 	/* ps; the ports are for loads and stores */
 	uint64_t scheduler_free[SCHEDULERS], port_free[2];
-	when arrived; /* when the last store arrives */
-	/* for each line of code: whether it is in the cache */
-	uint8_t *lines;
+	when arrived;	/* when the last store arrives */
+	uint8_t *lines; /* for each line of code: whether it is in the cache */
 	uint32_t *fifo, first, nr;
 	struct access access; /* by the present instruction */
 };
 
 struct item {
 	when at;
-	/* of two items at the same moment the one with the lower number is first */
-	uint64_t turn;
+	uint64_t turn; /* of two items at one moment the lower number is first */
 	enum { WARP, STORE, CALL, START } kind;
 	struct block *b;
 	void *what;
@@ -430,9 +427,7 @@ static uint64_t fetch(struct sm *sm, const struct insn *in)
 	return wait;
 }
 
-/*
- * Returns when the last operand of the instruction is ready. *last is the register of that operand.
- */
+/* Returns when the instruction's last operand is ready; *last is the operand's register. */
 static when operands(const struct warp *w, const struct insn *in, slot *last)
 {
 	const slot from[] = {in->pred, in->a, in->b, in->c, in->e};

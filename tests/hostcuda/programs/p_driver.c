@@ -1,7 +1,7 @@
 /*
  * The driver beside the runtime, opened by its name as programs do. Both share handles and memory.
  * Each thread has a stack of contexts. Streams wait for words in each of the four ways. Functions
- * that are not implemented return an error and break nothing.
+ * that it lacks return an error and break nothing.
  */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>

@@ -31,18 +31,15 @@
  *   FAKE_VERBS_MUTE=railxI   packets that the device sends do not arrive
  *   FAKE_VERBS_SLOW=railxI:N the device carries N MB/s
  *   FAKE_VERBS_HOLD=MS       queue pairs are held back at random, for MS ms each time
- *   FAKE_VERBS_SEEN=FILE     gets what the caller asked for, one line for each, once for each
- *                            process: relaxed ordering, the agreement by ECE, ports that write
- *                            slices; at exit the number of bytes
+ *   FAKE_VERBS_SEEN=FILE     gets a line for each thing that a process asked for: relaxed ordering,
+ *                            ECE, ports that write slices; at exit the number of bytes
  *   FAKE_VERBS_MEMLOCK=N     number of bytes that can be registered
  *   FAKE_VERBS_DMABUF=no     the kernel cannot register a dma-buf (full: it has no room for one)
  *   FAKE_VERBS_PEERMEM=1     the kernel registers a GPU's memory by its address
  *   FAKE_VERBS_READ=N        every N-th read fails
- *   FAKE_VERBS_FAULTS=N      after each N sends, the next fault of the list: each completion
- *   status,
- *                            on a send or a receive, before or after the other side has received
- *                            it; each asynchronous event; a queue pair in error without an event;
- *                            a pause; finally a fatal error of the device
+ *   FAKE_VERBS_FAULTS=N      after each N sends, the next fault: each completion status, of a send
+ *                            or a receive, before or after it arrives; each asynchronous event; a
+ *                            queue pair in error without an event; a pause; a device's fatal error
  *   FAKE_VERBS_LOG=FILE      gets the number of each injected fault, one line for each
  */
 #define _GNU_SOURCE
@@ -107,9 +104,7 @@ uint64_t fake_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/*
- * Writes the line to FAKE_VERBS_SEEN, once for each process. The caller may hold fake_lock or not.
- */
+/* Writes the line to FAKE_VERBS_SEEN, once for each process, with or without fake_lock. */
 void fake_seen(const char *text)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -230,10 +225,7 @@ static void tell_ports(int device, enum ibv_event_type type)
 								 .element.port_num = port});
 }
 
-/*
- * Reads "DEVICE:A[:B]" from the environment. Returns A, and B in *second; or -1 if the setting is
- * for another device.
- */
+/* Returns A and *second, B, of "DEVICE:A[:B]"; -1 if the setting is for another device. */
 static long setting(const char *name, int device, long *second)
 {
 	const char *text = getenv(name);
@@ -510,10 +502,7 @@ static struct late {
 	uint8_t payload[];
 } * late, **last = &late;
 
-/*
- * Makes the device's writes visible. If `gone` is not NULL, drops all writes to that memory
- * instead.
- */
+/* Makes the device's writes visible; drops those to the memory `gone` if it is not NULL. */
 static void settle(int device, const struct mr *gone)
 {
 	struct late **at = &late, *l;
@@ -626,10 +615,7 @@ void fake_tell_async(struct ibv_context *context, struct ibv_async_event e)
 	fake_wake(v->fd);
 }
 
-/*
- * Returns 0 if there is an event. Returns -1 if there is none and the descriptor does not block;
- * otherwise waits. Returns with fake_lock held in both cases.
- */
+/* Returns 0 if there is an event, -1 if a non-blocking descriptor has none. Takes fake_lock. */
 static int next_event(struct events *v)
 {
 	eventfd_t count;
