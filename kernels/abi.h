@@ -408,7 +408,7 @@ struct df_kstats {
 
 struct df_kblock {
 	struct df_ring sq, cq;
-	uint32_t lock; /* threads: 1 while a thread executes this block; 2: others sleep as well */
+	uint32_t lock; /* on CPU threads: 1 while a thread executes it; 2: others may sleep */
 	uint32_t index;
 	/* The task queue is a list through the contexts, so it cannot overflow. */
 	struct df_kctx *first, *last;

@@ -69,9 +69,9 @@ struct df_launch {
 	int in_place, stream_priority;
 	uint32_t shown; /* from shown() */
 	/*
-	 * The points it waits for; set before place(), addr NULL: none. `after`: ends of earlier
-	 * operations. `ready`: its position on its stream. behind: the operations that this stream
-	 * was made to wait for, those whose `at` is at most `fenced`; NULL: none.
+	 * The points that the operation waits for; set before place(). `after` are the ends of
+	 * earlier operations, `ready` is its position on its stream (addr NULL: none). `behind` are
+	 * operations of its stream (NULL: none); it waits for those with `at` <= `fenced`.
 	 */
 	struct df_before *after;
 	uint32_t nr_after;

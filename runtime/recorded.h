@@ -78,8 +78,8 @@ int df_record_intend(const struct df_record_call *c, const void *stream, uint64_
 int df_record_issue(const struct df_record_call *c, const void *stream, uint64_t group,
 		    struct df_record_op *op);
 /*
- * Called before and after the call of NCCL that enqueues the operations. begun: whether the call
- * did that.
+ * Call these before and after the call that enqueues the operations: a call of NCCL, or the launch
+ * of a graph. `begun`: whether that call has enqueued them.
  */
 void df_record_before(struct df_record_op *ops, size_t nr);
 void df_record_after(struct df_record_op *ops, size_t nr, int begun);

@@ -39,8 +39,9 @@ __attribute__((destructor)) static void unloaded(void)
 }
 
 /*
- * Ends a process without destructors, as Python's multiprocessing ends its children. It is still a
- * normal exit, and is announced to the other ranks. Async-signal-safe.
+ * Ends the process without destructors, as Python's multiprocessing ends its children. The exit is
+ * a normal one, and is announced to the other ranks. A signal handler may call this function,
+ * because it waits for no lock.
  */
 __attribute__((visibility("default"), noreturn)) void _exit(int status)
 {

@@ -111,10 +111,7 @@ void *df_nccl_find(const char *name)
 	return NULL;
 }
 
-/*
- * ---- teams: the world, and every rank alone in its load-store domain
- * ---------------------------------------
- */
+/* ---- teams: the world, and every rank alone in its load-store domain ------------------------- */
 
 static ncclTeam_t team(const void *comm, const char *name, int alone)
 {

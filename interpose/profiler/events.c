@@ -233,7 +233,7 @@ static uint64_t launch(uint64_t comm, struct df_profiler_comm *c, const struct d
 		is.count = a->e.count;
 		is.datatype = a->e.datatype;
 		is.stream = a->e.stream;
-		/* Each launch of a graph is a group of its own: the group of its plan. */
+		/* A captured operation keeps its plan's group: a launch of a graph is one group. */
 		if (!a->e.captured)
 			group = in ? in->group : a->group;
 		site = a->site;

@@ -1,9 +1,9 @@
 /*
- * Gets a link up. A process needs one in two cases. A communicator may need two parts of the
- * overlay to become one (a merge: the root of a part makes the merges for all processes of the
- * part, one after the other). Or the parent of the process has ended (a repair). There is one
- * attempt at a time. The process that is asked takes us, redirects us to one of its children, or
- * answers that we are in one part already. Guarded by the control plane's lock.
+ * Gets a link to a parent in the overlay. A process needs one in two cases. A communicator may need
+ * two parts of the overlay to become one (a merge: the root of a part makes the merges for all
+ * processes of the part, one after the other). Or the parent of the process has ended (a repair).
+ * There is one attempt at a time. The process that is asked takes us, redirects us to one of its
+ * children, or answers that we are in one part already. Guarded by the control plane's lock.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* How this process gets a link up. The control plane's lock is held. */
+/*
+ * How this process gets a link to a parent in the overlay. Callers hold the control plane's lock.
+ */
 #ifndef DF_RUNTIME_CTL_ATTACH_H
 #define DF_RUNTIME_CTL_ATTACH_H
 

@@ -575,7 +575,10 @@ void df_rdv_unshimmed(uint64_t magic)
 
 /* ---- open, status ---------------------------------------------------------------------------- */
 
-/* Finished sessions that are kept, so that a process that joins late gets the reason. */
+/*
+ * Finished sessions are kept, so that a process that joins late gets the reason. From this number
+ * of sessions on, open ones included, each new one replaces the oldest finished one.
+ */
 #define KEPT 1024
 
 static void forget_oldest(void)

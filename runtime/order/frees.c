@@ -126,10 +126,7 @@ void df_frees_look(void)
 	}
 }
 
-/*
- * ---- memory that is unmapped
- * ------------------------------------------------------------------------------
- */
+/* ---- memory that is unmapped ----------------------------------------------------------------- */
 
 /*
  * Unmapping cannot be deferred, because the addresses may be mapped again at once. A correct
@@ -162,10 +159,7 @@ void df_free_unmap(int device, uintptr_t at, size_t bytes)
 	df_flights_free(&set);
 }
 
-/*
- * ---- an allocation that finds no memory
- * --------------------------------------------------------------------
- */
+/* ---- an allocation that finds no memory ------------------------------------------------------ */
 
 struct wait {
 	struct df_flights set;

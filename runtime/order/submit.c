@@ -2,11 +2,11 @@
  * Submits the operations of a group to the executor, as instances of their collectives. These rules
  * decide the order:
  *
- * - An operation waits for the earlier work of its stream. But if that is only operations in
- *     flight, it waits only for those whose buffers overlap its own.
- *   - The same holds for operations of one communicator on different streams.
- *   - The stream is not made to wait for the operation now, but when other work is enqueued on it
- *     (runtime/order/stream.c). Under strict order it waits at once.
+ * - An operation waits for all earlier work of its stream. If this work consists only of
+ *   operations in flight, it waits only for those whose buffers overlap its own.
+ * - The same holds for operations of one communicator on different streams.
+ * - The stream waits for the operation only when other work is enqueued on it
+ *   (runtime/order/stream.c). Under strict order it waits at once.
  *
  * Nothing here waits for a peer. No lock is held while the driver is asked about a stream or
  * enqueues on it, because a driver call may take long.
@@ -38,10 +38,7 @@
 #include "runtime/watch/debt.h"
 #include "trace/record/writer.h"
 
-/*
- * ---- signatures
- * --------------------------------------------------------------------------------------------
- */
+/* ---- signatures ------------------------------------------------------------------------------ */
 
 /*
  * As in NCCL, collectives that only move data match if their element widths are equal,
@@ -82,10 +79,7 @@ void df_submit_sig(const struct df_op *op, struct df_sig *sig)
 		sig->no_data = (uint32_t)df_backend->skips_data(type, op->count * eb);
 }
 
-/*
- * ---- first pass: can all operations be accepted?
- * ------------------------------------------------------------
- */
+/* ---- first pass: can all operations be accepted? --------------------------------------------- */
 
 static int stream_of(const struct df_op *op, struct df_stream_info *si)
 {

@@ -77,7 +77,10 @@ static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_STREAM_TABLE, "recorded stre
 static struct df_list streams = DF_LIST_INIT(streams);
 static struct open_op *open_ops;
 static unsigned nr_open, cap_open;
-/* By device: operations put on streams; and other waits, if streams share queues. */
+/*
+ * For each device, the number of operations put on its streams. If streams share hardware queues,
+ * other waits of streams count too. A new number means that work is to be recorded again.
+ */
 static uint64_t nr_blockers[64];
 static uint64_t progress;
 static int hooked;

@@ -601,8 +601,8 @@ void df_tl_flush(uint64_t bound_ns)
 			df_bell_ring(&ep->bell);
 			df_sleep_ns(DF_NS_PER_MS / 4);
 			/*
-			 * ACQUIRE pairs with the RELEASE in flush_pass(): all was sent and
-			 * acknowledged before.
+			 * ACQUIRE pairs with the RELEASE in flush_pass(): by then all slices are
+			 * sent, and all that arrived are acknowledged.
 			 */
 		} while (__atomic_load_n(&ep->flushed, __ATOMIC_ACQUIRE) != want &&
 			 df_now_ns() < end);

@@ -22,7 +22,7 @@
 #define SAY_NS	    DF_NS_PER_S		/* a break is reported if it has not healed by then */
 /* After a pass this recent, a busy caller need not flush: its next call makes a pass. */
 #define BEGUN_NS (int64_t)(20 * DF_NS_PER_US)
-/* After a late start, this number of operations are flushed at once. */
+/* A late start is flushed at once if fewer starts in time lie between it and the last late one. */
 #define LATE  8
 #define LOOKS 8 /* checks of a link that is not up before it is lost, at least */
 /* Without passes of other threads for this time, the endpoint's thread makes them again. */

@@ -38,7 +38,8 @@ job() {
 }
 said() { grep -qF -- "$1" "$T/out" || fail "not said: \"$1\": $(cat "$T/out")"; }
 
-# result RESULT FILE...: makes RESULT the daemon's result in these files.
+# result LINE FILE...: writes LINE as the daemon's result into these files of the self-test's cache.
+# Renews their sums.
 result() {
 	python3 - "$@" <<'PROGRAM'
 import re, sys

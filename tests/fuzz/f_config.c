@@ -1,7 +1,7 @@
 /*
- * Configurations of `dfshim sim` and `dfshim plan`: any bytes are read, or refused with a reason. A
- * configuration that is read can be simulated and planned for. Large ones are only read, to keep
- * inputs fast.
+ * Configurations of `dfshim sim` and `dfshim plan`: any bytes are read, or refused with a reason.
+ * A configuration that is read is simulated and planned for. A plan may fail only with -ERANGE or
+ * -ENOMEM. Large configurations are only read, to keep inputs fast.
  */
 #define _GNU_SOURCE
 #include <errno.h>

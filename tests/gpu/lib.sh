@@ -8,7 +8,7 @@
 # few NR: prints this number of samples or rounds, divided by SLOW.
 few() { echo $(($1 / SLOW < 1 ? 1 : $1 / SLOW)); }
 
-# The preload as a user sets it, with the backend by name and without fallback to NCCL.
+# Preloads dfshim and requires the GPU backend: with DFSHIM_STRICT=1 a failed start is an error.
 # CARD_RUNTIME: a library that must precede a CUDA runtime which a program names by its path.
 card_env=("LD_PRELOAD=${SAN_RUNTIME-}$B/libdfshim.so${CARD_RUNTIME:+:$CARD_RUNTIME}" DFSHIM_BACKEND=cuda DFSHIM_STRICT=1)
 

@@ -250,8 +250,8 @@ START_TEST(t_expand_shared)
 END_TEST
 
 /*
- * The first rule for a name counts. If none matches, the word without a name counts, and otherwise
- * the default, which is the first word.
+ * df_rules_word() takes the first rule for this name. If there is none, it takes the word that
+ * stands without a name, and without such a word the first allowed one.
  */
 START_TEST(t_rules)
 {

@@ -1,4 +1,4 @@
-/* Description: log lines have NCCL's forms, go where NCCL's lines go, and preserve errno. */
+/* Description: lines in NCCL's name have its form and output, our own go to stderr; errno stays. */
 #include "tests/lib/test.h"
 
 #include <errno.h>

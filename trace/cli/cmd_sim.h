@@ -26,7 +26,7 @@ struct df_sim_args {
  */
 int df_sim_cli_run(const struct df_sim_args *a, json_t *root);
 
-/* Prints and releases *o. If `o` is NULL, reports that memory is short. Returns an exit status. */
+/* Prints *o and releases it. Returns an exit status: 1 if `o` is NULL or on an error. */
 int df_sim_cli_json(json_t *o);
 
 #endif

@@ -322,10 +322,7 @@ int df_script_text(const struct df_script_frame *frame, char *buf, size_t size)
 	return 1;
 }
 
-/*
- * ---- the owner of a function
- * -------------------------------------------------------------------------------
- */
+/* ---- the owner of a function ----------------------------------------------------------------- */
 
 struct prefix {
 	const char *file;

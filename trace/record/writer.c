@@ -168,9 +168,9 @@ static inline int claim(struct df_trace_header *h, uint64_t index, uint32_t *old
 		return 1;
 	*old = GET(&r->commit);
 	/*
-	 * Acquire and release pair with the commit word's release store in fill() by the thread of
-	 * the previous lap: without them this thread's fields could mix with late ones of that
-	 * thread under a commit word that looks right.
+	 * Acquire pairs with the release store of the commit word in fill(), by the thread that
+	 * used this slot in the previous lap. Without it, one record could mix fields of both
+	 * threads, and its commit word would say that it is complete. Release orders nothing here.
 	 */
 	return *old && (int32_t)(*old - (uint32_t)(index + 1)) <= 0 &&
 	       atomic_compare_exchange_strong_explicit(WORD(&r->commit), old, 0,

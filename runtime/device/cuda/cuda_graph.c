@@ -380,7 +380,7 @@ static int capture_nodes(struct df_mstream *const *s, CUgraph graph,
 			continue;
 		}
 		node_add(v[i]);
-		/* From now on the graph owns it: its destructor ends unused nodes. */
+		/* On success the graph owns the node, and frees it when the graph is destroyed. */
 		r = retain(graph, v[i]);
 		if (r != CUDA_SUCCESS) {
 			ret = df_drv_errno(r);

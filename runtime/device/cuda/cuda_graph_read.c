@@ -334,8 +334,8 @@ static int share(const struct item *a, const struct item *b)
 }
 
 /*
- * A gate serves one replay at a time. Returns -EOPNOTSUPP if two children share a collective and
- * neither follows the other, else 0 or -ENOMEM.
+ * Returns -EOPNOTSUPP if two child graphs share a collective and neither follows the other: both
+ * could run at once, but a gate serves one replay at a time. Else returns 0 or -ENOMEM.
  */
 static int are_apart(const struct item *items, size_t nr, const struct edge *edges, size_t nr_edges)
 {

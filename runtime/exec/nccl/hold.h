@@ -50,7 +50,10 @@ struct df_hold {
 /* Returns 0 or -ENOMEM. */
 int df_hold_init(struct df_lane *lane);
 void df_hold_fini(struct df_lane *lane);
-/* Gives an operation that enters the lane's list its ident. The caller holds the lane's lock. */
+/*
+ * Numbers an operation that enters the lane's list among those of its kind and peer (`ident`). A
+ * send to the rank itself gets no number. The caller holds the lane's lock.
+ */
 void df_hold_ident(struct df_lane *lane, struct df_lane_op *e);
 /* Whether an operation that has ended may be forgotten. The caller holds the lane's lock. */
 int df_hold_may_forget(const struct df_lane *lane, const struct df_lane_op *e);

@@ -79,8 +79,8 @@ struct df_lane_op {
 };
 
 /*
- * Returns the number of the driver's commands for an operation: its waits, NCCL's kernel with the
- * events around it, its end, and four more for a gate.
+ * Returns the most commands that an operation gives the driver: its waits, NCCL's kernel with an
+ * event before and after it, its end, and four more for a gate.
  */
 static inline uint64_t df_lane_commands(const struct df_lane_op *e)
 {

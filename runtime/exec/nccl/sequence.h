@@ -55,7 +55,7 @@ int df_lanes_sequence_add(struct df_lanes_sequence *q, uint32_t rank,
 			  const struct df_lanes_item *item);
 /* Whether a meeting waits for a pause. */
 int df_lanes_sequence_waits(const struct df_lanes_sequence *q);
-/* Decides the meetings that have waited since the previous call. Returns 0 or -ENOMEM. */
+/* Decides the meetings that were waiting at the previous call already. Returns 0 or -ENOMEM. */
 int df_lanes_sequence_pause(struct df_lanes_sequence *q);
 
 #endif

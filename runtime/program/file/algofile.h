@@ -48,7 +48,7 @@ struct df_cost;
 struct df_algo_table {
 	struct df_algo_file **file;
 	uint32_t nr;
-	uint64_t hash; /* of all programs in order; ranks with different tables use none */
+	uint64_t hash; /* of all programs, in order; ranks with different hashes cannot join */
 };
 
 /*

@@ -358,10 +358,7 @@ static int canon_in_place(struct df_plan *plan, const struct df_pgraph *g, uint3
 	for (int r = 0; r < plan->nranks; r++) {
 		uint32_t room = c.width;
 
-		/*
-		 * If the file names chunks beyond the collective's own buffers, the verifier
-		 * refuses it.
-		 */
+		/* Refuse a file that names chunks beyond the collective's buffers. */
 		for (int b = 0; b < 2; b++) {
 			uint32_t chunks = b ? plan->rank[r].out_chunks : plan->rank[r].in_chunks;
 			uint32_t end = chunks ? unify(plan, r, b, chunks - 1) + 1 : 0;

@@ -16,8 +16,8 @@ struct df_net_help {
 	uint32_t left;	 /* helpers that have left; the futex on which the thread dozes; atomic */
 	uint32_t dozing; /* whether the thread sleeps while others make passes */
 	/*
-	 * How many of the next operations are flushed at once, because one started late; see
-	 * df_tl_begun(); atomic.
+	 * Above 0 after a late start: the next operation that starts late is flushed at once. Each
+	 * start in time counts this down; see df_tl_begun(). Atomic.
 	 */
 	uint32_t late;
 	uint8_t asleep; /* the thread waits for descriptors with a timeout; under `passing` */

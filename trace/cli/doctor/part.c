@@ -72,7 +72,7 @@ static void set_environment(const struct df_doctor_part *p, const char *library)
 	setenv(df_env_name(DF_ENV_ROW_executor), p->on_lanes ? "nccl" : "daemon", 1);
 	setenv(df_env_name(DF_ENV_ROW_strict), "1", 1);
 	setenv(df_env_name(DF_ENV_ROW_nccl_ras_enable), "0", 1);
-	/* Since NCCL 2.30 several ranks may share a GPU only with this setting. */
+	/* With this setting NCCL 2.30 and later lets ranks share a GPU; older NCCL never does. */
 	setenv(df_env_name(DF_ENV_ROW_nccl_multi_rank_gpu), "1", 1);
 }
 
