@@ -31,7 +31,7 @@ int df_waits_word(int device, struct df_mstream *on, const struct df_flights *he
  */
 void df_waits_note(int device, const struct df_mstream *on, const struct df_mstream *part,
 		   const struct df_flight *v, uint32_t nr);
-/* Adds the operations that the stream waits for now. Any lock. */
+/* Adds the operations for which the stream waits at present. Any lock. */
 void df_waits_collect(int device, const struct df_mstream *on, struct df_flights *out);
 /*
  * Whether, after more streams waited than df_executor.waiting_streams() allows, some still wait.

@@ -1,4 +1,5 @@
 # Runs a job with one process on each node of tests/lib/netns.sh. Sourced after netns.
+# shellcheck shell=bash
 master=29500
 
 # start_hosts N CLIENT ARGS...: starts the job in the background. Node i prints to $T/out<i>; its

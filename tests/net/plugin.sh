@@ -1,5 +1,6 @@
 # The plugin tests/net/fake/fake_plugin.c, for jobs whose nodes it connects. Sourced after
 # tests/lib/clients.sh.
+# shellcheck shell=bash
 CC=${CC:-gcc}
 command -v "${CC%% *}" >/dev/null || skip "no C compiler"
 # plugin VERSION: builds the plugin with this version of the interface; later jobs use it.

@@ -1,6 +1,7 @@
 # A real network plugin for the tests net/t_real_*: `make check-plugins` passes it in
 # NCCL_NET_PLUGIN. Sourced after tests/lib/clients.sh. A plugin that needs CUDA finds libdfhost.so
 # under the names that it opens.
+# shellcheck shell=bash
 [ -n "${REAL_PLUGIN-}" ] || skip "no plugin of others is named: NCCL_NET_PLUGIN=FILE make check-plugins"
 mkdir -p "$T/cuda"
 ln -sf "$B/dfhost/libcudart.so.13" "$T/cuda/libcudart.so"

@@ -1,5 +1,6 @@
 # The libibverbs tests/net/fake/fake_verbs.c, for jobs whose nodes it connects. Sourced after
 # tests/lib/clients.sh.
+# shellcheck shell=bash
 CC=${CC:-gcc}
 command -v "${CC%% *}" >/dev/null || skip "no C compiler"
 [ -f /usr/include/infiniband/verbs.h ] || skip "no infiniband/verbs.h"
