@@ -283,7 +283,7 @@ static void print(const struct prog *p, FILE *f)
 /* ---- how it ends ----------------------------------------------------------------------------- */
 
 struct state {
-	int at[RANKS][THREADS], entered[RANKS][THREADS]; /* at: the next step of each thread */
+	int at[RANKS][THREADS];				 /* the next step of each thread */
 	int begun[RANKS];				 /* begun: set of threads */
 	unsigned issued[RANKS], awaited[RANKS][THREADS]; /* sets of operations */
 	int waits[RANKS][THREADS], lock[RANKS];
@@ -332,6 +332,18 @@ static int is_set_up(const struct prog *p, struct state *s, int r, int comm)
 	return all;
 }
 
+/*
+ * Whether `safe` releases a wait for the rank's device: not while a copy to the host, which is other
+ * work, waits behind an operation (docs/release.md).
+ */
+static int is_releasable(const struct prog *p, const struct state *s, int r)
+{
+	for (int t = 0; t < p->nr_threads[r]; t++)
+		if (s->waits[r][t] && p->steps[r][t][s->at[r][t]].kind == READ)
+			return 0;
+	return 1;
+}
+
 /* Executes the thread's next step if it can. Returns 1 if it did. `awake` lets SLEEP steps end. */
 static int take_step(const struct prog *p, struct state *s, int r, int t, enum rules rules,
 		     int awake)
@@ -351,8 +363,10 @@ static int take_step(const struct prog *p, struct state *s, int r, int t, enum r
 	case SSYNC:
 	case ESYNC:
 	case READ:
-		if (st->kind == DSYNC && rules == RELEASED)
+		if (st->kind == DSYNC && rules == RELEASED && is_releasable(p, s, r)) {
+			s->waits[r][t] = 0;
 			break;
+		}
 		if (!s->waits[r][t]) {
 			s->waits[r][t] = 1;
 			*wait = st->kind == DSYNC   ? s->issued[r]
