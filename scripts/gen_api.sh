@@ -106,5 +106,5 @@ missing)
 		names | grep -qx "$(of <<<"$line")" || echo "$line"
 	done
 	;;
-*) sed -n '2,13s/^# \{0,1\}//p' "$0" && exit 2 ;;
+*) sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "$0" && exit 2 ;;
 esac

@@ -9,7 +9,7 @@
 # The first lines name the packages. tests/hostcuda/t_asked.sh compares the list with libdfhost.so.
 set -eu -o pipefail
 export LC_ALL=C
-[ $# -gt 0 ] || { sed -n '2,9s/^# \?//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,/^set /{/^set /d; s/^# \?//p}' "$0" >&2; exit 2; }
 
 echo "# Functions that packages ask of the CUDA runtime and driver; made by scripts/list_cuda_symbols.sh from:"
 for at; do
