@@ -21,7 +21,7 @@ env "${NCCL_RULES[@]}" DFSHIM_BACKEND=host DFSHIM_TIMEOUT_MS=$((5000 * SLOW)) se
 job=$!
 trap 'kill -KILL -- "-$job" 2>/dev/null' EXIT
 # The other threads go on for longer than this loop.
-for ((i = 0; i < 400 * SLOW; i++)); do
+for ((i = 0; i < 1000 * SLOW; i++)); do
 	! grep -q '^ORDER: ' "$T/log" || break
 	sleep 0.1
 done
