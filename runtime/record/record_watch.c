@@ -376,8 +376,8 @@ static void suspect_part(uint64_t now, uint64_t quiet, uint64_t timeout)
 		first.since = now;
 		first.due = first_due(timeout);
 	}
-	lasts = op ? now - first.since : 0;
-	if (lasts < first.due || quiet >= first_due(timeout))
+	lasts = now - first.since;
+	if (!op || lasts < first.due || quiet >= first_due(timeout))
 		return;
 	first.due = 2 * lasts;
 	df_record_suspect(DF_MIN(lasts, timeout - 1) / DF_NS_PER_MS);

@@ -35,6 +35,7 @@ hit() {
 		sleep 0.01
 	done
 	sleep 0.2
+	! grep -q "nothing has moved for 0 ms" "$T"/out.* || fail "a look before any operation: $(cat "$T"/out.*)"
 	! grep -qE "^(MISMATCH|CRASH): " "$T"/out.* && [ "$leader" != $((nodes - 1)) ]
 }
 finish() {
