@@ -333,8 +333,8 @@ static int is_set_up(const struct prog *p, struct state *s, int r, int comm)
 }
 
 /*
- * Whether `safe` releases a wait for the rank's device. A copy to the host that waits behind an
- * operation is other work, which prevents the release (docs/release.md).
+ * Whether `safe` releases a wait for the rank's device. A copy to host memory that is queued behind
+ * an operation is other work, which prevents the release (docs/release.md).
  */
 static int is_releasable(const struct prog *p, const struct state *s, int r)
 {
