@@ -139,7 +139,7 @@ class Gate(Wrapped):
             self.inner.step()
             self._stay("DDP has changed its buckets")
             return
-        # What a learning-rate scheduler sets after this belongs to the next iteration.
+        # A learning rate that a scheduler sets later belongs to the next iteration.
         self.frozen = [{k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in group.items() if k != "params"}
                        for group in self.inner.param_groups]
         for p in self.params.values():

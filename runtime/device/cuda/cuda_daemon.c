@@ -65,7 +65,7 @@ struct daemon {
 	uint32_t work_seq; /* futex: incremented when there may be work */
 	uint32_t sleeping;
 	uint32_t polled; /* whether the device has its poller; guarded by start_lock */
-	uint64_t rounds; /* rounds of the poller's loop so far */
+	uint64_t rounds; /* number of rounds that the poller's loop has made */
 };
 
 static struct daemon daemons[DF_CUDA_DEVICES_MAX];

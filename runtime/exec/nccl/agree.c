@@ -64,7 +64,7 @@ struct turns {
 struct df_lane_agree {
 	struct df_lane *lane;
 	struct unit *first, **last; /* in the order of issue */
-	uint32_t nr_units;	    /* number of units so far */
+	uint32_t nr_units;	    /* number of units that were made */
 	uint32_t *sends;	    /* number of sends so far, by slot */
 	int stop;		    /* atomic */
 	int alone;		    /* whether there is no agreed order any more */
