@@ -273,6 +273,9 @@ START_TEST(abort_behind_lock)
 }
 END_TEST
 
+/* Entries on the stream of `struct alone`, before its gate opens. */
+#define ALONE 4
+
 /* A collective of one rank on the device, behind a gate. */
 struct alone {
 	struct rank r;
@@ -312,8 +315,10 @@ START_TEST(other_device)
 	setenv("DFSHIM_QUIT_US", "1", 1);
 	start();
 	alone_begin(&a[0], 0);
-	alone_begin(&a[1], 1);
 	fake->hold(1);
+	/* No kernel from before the lock may run, or the collective needs no launch. */
+	await_pending(ALONE);
+	alone_begin(&a[1], 1);
 	/* RELEASE pairs with the stream's wait. The launch that it needs waits for the lock. */
 	__atomic_store_n(&a[0].gate, 1, __ATOMIC_RELEASE);
 	usleep(50000);
