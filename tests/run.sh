@@ -42,6 +42,20 @@ limit_of() {
 	echo $((${own:-0} > limit ? own : limit))
 }
 
+# excerpt FILE: its first lines and its last ones, which mostly say why a test failed.
+excerpt() {
+	awk -v first=6 -v last=24 '
+		NR <= first { print; next }
+		{ end[NR % last] = $0 }
+		END {
+			i = NR - last + 1
+			if (i > first + 1)
+				printf "... %d lines left out: %s\n", i - first - 1, FILENAME
+			for (i = i > first ? i : first + 1; i <= NR; i++)
+				print end[i % last]
+		}' "$1"
+}
+
 # -- one test: prints one line, and its output when it fails -----------------------------------------
 run_one() {
 	local name=$1 limit=$2 start rc secs cpu words
@@ -83,7 +97,7 @@ run_one() {
 		{
 			echo "sanitizers report (status $rc otherwise):"
 			head -n 50 "$T"/sanitizer.*
-		} >>"$T/log"
+		} >"$T/sanitizers"
 		rc=66
 	fi
 	case $rc in
@@ -101,7 +115,10 @@ run_one() {
 			else
 				printf ': status %s\n' "$rc"
 			fi
-			tail -n 60 "$T/log" | sed 's/^/    | /'
+			{
+				excerpt "$T/log"
+				[ ! -f "$T/sanitizers" ] || head -n 60 "$T/sanitizers"
+			} | sed 's/^/    | /'
 			if { [ $rc = 124 ] || [ $rc = 137 ]; } && [ -n "$(ls -A "$T/trace")" ] &&
 				"$B/dfshim" --list 2>/dev/null | grep -qx check; then
 				echo "    what the traces in $T/trace say:"
@@ -111,6 +128,7 @@ run_one() {
 			printf '\n'
 		fi
 	} >"$T/report"
+	[ ! -f "$T/sanitizers" ] || cat "$T/sanitizers" >>"$T/log"
 	printf '%s\t%s\t%s\n' "$rc" "$name" "$secs" >"$T/result"
 	# Not by cat: tests that end together and copy into one file would overwrite each other's.
 	printf '%s\n' "$(<"$T/report")"
