@@ -18,6 +18,8 @@
 
 #define LAST_RECORDS 16
 #define MAX_BYTES    (1ULL << 32)
+#define AHEAD	     8	 /* messages that NCCL's buffer of a pair holds */
+#define MAX_AHEAD    512 /* messages that are kept for that reason in all */
 
 static size_t image_bytes(const struct df_trace_header *h)
 {
@@ -164,12 +166,13 @@ static int mark_finished(struct keep *k)
 /*
  * Marks the last operation of each signature and pair, so that a peer sees how far this rank is.
  * Also marks the last operation that each thread issued on a communicator, because that thread may
- * issue another.
+ * issue another. Where NCCL pairs messages by their index, marks the last AHEAD of each pair: the
+ * peer may be at any of them, and a report compares their sizes.
  */
 static int mark_last(struct keep *k, int nccl)
 {
 	struct df_map calls = {0}, threads = {0}; /* of which an operation is marked */
-	int rc = 0;
+	int rc = 0, left = nccl && !k->lean ? MAX_AHEAD : 0;
 
 	for (size_t i = k->l.nr_ops; i-- > 0 && !rc;) {
 		const struct df_lop *op = &k->l.ops[i];
@@ -180,9 +183,14 @@ static int mark_last(struct keep *k, int nccl)
 			rc = -ENOMEM;
 			continue;
 		}
-		if (!*call || !*thread)
+		if (!*call || !*thread) {
 			k->op[i] = 1;
-		*call = *thread = 1;
+		} else if (left && df_kind_is_p2p(op->kind) && *call < AHEAD) {
+			k->op[i] = 1;
+			left--;
+		}
+		++*call;
+		*thread = 1;
 	}
 	df_map_fini(&calls);
 	df_map_fini(&threads);
@@ -257,8 +265,7 @@ static const struct df_lop *op_to_index(const struct keep *k, const struct df_re
 {
 	const struct df_lop *op = rec->type == DF_REC_OP_ARGS ? df_load_op(&k->l, rec->op) : NULL;
 
-	return op && op->flags & DF_OP_BY_NCCL && !op->has_index && k->op[op - k->l.ops] ? op
-											 : NULL;
+	return op && op->flags & DF_OP_BY_NCCL && !op->has_index ? op : NULL;
 }
 
 static int write_image(struct keep *k, struct df_reader *r, void **image, size_t *bytes)
