@@ -255,6 +255,7 @@ check:
 
 demo:
 	@scripts/prereqs.sh build
+	@[ -e $(B)/dfshim ] || echo "demo: building, for the first time: some minutes"
 	@$(SUBMAKE) all
 	@B=$(B) scripts/demo.sh
 

@@ -48,6 +48,7 @@ done
 # torchrun starts the ranks itself, so one torchrun is started and gets their number. For several
 # nodes each process is a torchrun.
 printf '#!/bin/sh\necho "$PET_NPROC_PER_NODE,$RANK,$WORLD_SIZE,$DFSHIM_HOST_DEVICES"\n' >torchrun && chmod +x torchrun
+: >train.py
 for form in "./torchrun train.py" "./torchrun --standalone -m train" "env -m torch.distributed.run"; do
 	# shellcheck disable=SC2086 # words
 	out=$(env -u DFSHIM_HOST_DEVICES "$D" run --host -n 12 --dry-run -- $form | grep -E '^(PET_NPROC_PER_NODE|WORLD_SIZE|DFSHIM_HOST_DEVICES)=' | tr '\n' ' ')
@@ -84,6 +85,19 @@ missing 127 "./no-such-program: No such file or directory" ./no-such-program
 : >no-program
 missing 126 "./no-program: Permission denied" ./no-program
 missing 2 "no-such.py: No such file or directory" "$("${PYTHON:-python3}" -c 'import sys; print(sys.executable)')" -u no-such.py --option
+# Ranks of torchrun would report it after a page of torchrun's own.
+missing 2 "no-such.py: No such file or directory" ./torchrun --standalone --nnodes 1 --rdzv-id=x.py no-such.py option.py
+# The file is not certain here, so torchrun decides.
+for form in "-m no-such.py" "--no-python no-such.py" "--some-flag no-such.py"; do
+	# shellcheck disable=SC2086 # words
+	"$D" run --host -- ./torchrun $form >/dev/null || fail "torchrun $form: refused"
+done
+# A program that needs torch, with a Python that has none: the last line says so, once for the job.
+printf 'import sys\nsys.path = [p for p in sys.path if "-packages" not in p]\nimport torch\n' >needs.py
+"$D" run --host -n 2 --no-fork -- "${PYTHON:-python3}" needs.py 2>err
+[ $? = 1 ] && [ "$(grep -c "^dfshim: .* has no PyTorch: install it there" err)" = 1 ] || fail "no torch: $(cat err)"
+printf 'try:\n    import torch.nowhere\nexcept ImportError:\n    pass\n' >catches.py
+"$D" run --host -- "${PYTHON:-python3}" catches.py 2>err && [ ! -s err ] || fail "a program that catches the error: $(cat err)"
 for bad in "--rules sometimes" "--rules nccl --mode prevent" "-n 0" "-n x" "--mode" "--timeout -1" "--bogus" ""; do
 	# shellcheck disable=SC2086 # words
 	"$D" run --host $bad >/dev/null 2>err; [ $? = 2 ] || fail "'$bad' is accepted"

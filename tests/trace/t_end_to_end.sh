@@ -103,4 +103,8 @@ for how in nccl dfshim; do
 	names=$("$df" ls --json "$tmp/names.$how" | jq -r '.. | .name? | strings' | sort -u | tr '\n' ' ')
 	[ "$names" = "net0 net1 " ] || { echo "FAIL: by the rules of $how the names are: $names"; bad=1; }
 done
+# A replay calls them by the same names.
+expect 0 OK: "$df" replay --trace "$tmp/again" "$tmp/names.dfshim"
+names=$("$df" ls --json "$tmp/again" | jq -r '.. | .name? | strings' | sort -u | tr '\n' ' ')
+[ "$names" = "net0 net1 " ] || { echo "FAIL: in a replay the names are: $names"; bad=1; }
 exit $bad

@@ -22,6 +22,12 @@ for want in '<h1 class="bad">ORDER: ' '<dt>What to do' '<dt>Where the ranks part
 	'<td>r0-r1' '<h2>Evidence' 'can be cut here'; do
 	grep -q "$want" "$T/dom" || fail "no $want in the DOM: $(head -c 3000 "$T/dom")"
 done
+# On a telephone the page is as wide as the screen; wide tables and graphs scroll by themselves.
+sed 's,</body>,<script>document.title="wide "+document.documentElement.scrollWidth</script>&,' "$T/r.html" >"$T/phone.html"
+timeout "${LIMIT:-100}" "$browser" --headless --no-sandbox --disable-gpu --window-size=390,2000 --dump-dom "file://$T/phone.html" >"$T/dom" 2>"$T/errors" ||
+	fail "the browser: $(tail -3 "$T/errors")"
+wide=$(sed -n 's,.*<title>wide \([0-9]*\)</title>.*,\1,p' "$T/dom")
+[ "${wide:-9999}" -le 500 ] || fail "on a telephone's screen the page is ${wide:-?} pixels wide"
 page --screenshot="$T/r.png" >/dev/null || fail "no screenshot: $(tail -3 "$T/errors")"
 [ "$(stat -c %s "$T/r.png")" -gt 20000 ] || fail "the screenshot is empty"
 exit 0

@@ -534,7 +534,8 @@ static void print_text(enum decision decision, const char *reason, const char *l
 	       : df_run_library("doctor", "libdfhost.so", host, sizeof(host))
 		       ? "LEAVE: neither a GPU nor the CPU backend is here"
 		       : "CPU: all subcommands work here, and `dfshim run` executes jobs on CPU threads",
-	       reason, *lanes ? "; NCCL on lanes: " : "", lanes);
+	       reason, *lanes && strcmp(lanes, reason) ? "; NCCL on lanes: " : "",
+	       strcmp(lanes, reason) ? lanes : "");
 	for (int i = 0; i < nr_versions; i++)
 		printf("%-10s %s\n", versions[i].name, versions[i].value);
 	for (int i = 0; i < facts.nr_gpus; i++)

@@ -116,12 +116,10 @@ static int make_trace_dir(const char *path)
 /* Whether the program is torchrun, which starts the ranks itself, for a job on one node. */
 static int is_torchrun(char **app)
 {
-	const char *name = strrchr(app[0], '/');
-	int is = !strcmp(name ? name + 1 : app[0], "torchrun") ||
-		 (app[1] && app[2] && !strcmp(app[1], "-m") &&
-		  !strcmp(app[2], "torch.distributed.run"));
+	char **arg = df_run_torchrun(app);
+	int is = arg != NULL;
 
-	for (char **arg = app + 1; is && *arg; arg++)
+	for (; is && *arg; arg++)
 		is = strncmp(*arg, "--nnodes", 8) != 0;
 	return is;
 }

@@ -46,6 +46,7 @@ static const struct {
 	FN("ncclRecv", recv),
 #undef FN
 	{"ncclAlltoAll", offsetof(struct df_nccl_fn, all_to_all), 1},
+	{"ncclCommInitRankConfig", offsetof(struct df_nccl_fn, init_config), 1},
 };
 
 int df_nccl_load(const char *sub)

@@ -12,6 +12,16 @@ struct df_nccl_id {
 	char bytes[128];
 };
 
+/* The begin of NCCL's configuration of a communicator, as of NCCL 2.27. */
+struct df_nccl_config {
+	size_t size;
+	unsigned magic, version;
+	int blocking, cga_cluster_size, min_ctas, max_ctas;
+	const char *net_name;
+	int split_share, traffic_class;
+	const char *comm_name;
+};
+
 struct df_nccl_fn {
 	int (*set_device)(int);
 	int (*malloc)(void **, size_t);
@@ -27,6 +37,7 @@ struct df_nccl_fn {
 	int (*stream_wait)(void *, void *, unsigned);
 	int (*get_id)(struct df_nccl_id *);
 	int (*init)(void **, int, struct df_nccl_id, int);
+	int (*init_config)(void **, int, struct df_nccl_id, int, struct df_nccl_config *);
 	int (*destroy)(void *);
 	int (*group_start)(void);
 	int (*group_end)(void);
@@ -44,8 +55,8 @@ struct df_nccl_fn {
 extern struct df_nccl_fn df_nccl;
 
 /*
- * Fails with -ENOENT after a message of `dfshim SUB` if a function is missing. all_to_all may be
- * NULL.
+ * Fails with -ENOENT after a message of `dfshim SUB` if a function is missing. all_to_all
+ * and init_config may be NULL.
  */
 int df_nccl_load(const char *sub);
 

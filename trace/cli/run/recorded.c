@@ -34,6 +34,7 @@ static int comm_of(struct df_program_steps *p, const struct df_trace_comm *c)
 	memset(g, 0, sizeof(*g));
 	g->hash = c->hash;
 	g->nranks = c->nranks;
+	snprintf(g->name, sizeof(g->name), "%s", c->name);
 	return (int)p->nr_comms - 1;
 }
 

@@ -40,6 +40,7 @@ struct df_comm_of {
 	uint64_t hash;
 	struct df_ranks members; /* the members that have a trace */
 	int32_t nranks;
+	char name[32]; /* "" if it has none */
 	/* By rank in the communicator: our number of the rank, plus 1; 0 if unknown. */
 	int member[DF_MODEL_RANKS];
 };

@@ -122,13 +122,29 @@ static void make_comm(int comm, const char *dir)
 {
 	char path[PATH_MAX];
 	struct df_nccl_id id;
+	/* With the name that it had in the job, so that both call its operations alike. */
+	struct df_nccl_config config = {sizeof(config),
+					0xcafebeef,
+					22700,
+					INT_MIN,
+					INT_MIN,
+					INT_MIN,
+					INT_MIN,
+					NULL,
+					INT_MIN,
+					INT_MIN,
+					w.p.comms[comm].name};
 	int me = place(comm, w.rank), n = df_ranks_count(&w.p.comms[comm].members), ret;
 
 	snprintf(path, sizeof(path), "%s/comm%d", dir, comm);
 	ret = df_nccl_share_id(path, me, &id);
 	if (ret)
 		die(ret > 0 ? "ncclGetUniqueId" : path, ret);
-	check(df_nccl.init(&w.comms[comm], n, id, me), "ncclCommInitRank");
+	if (*config.comm_name && df_nccl.init_config)
+		check(df_nccl.init_config(&w.comms[comm], n, id, me, &config),
+		      "ncclCommInitRankConfig");
+	else
+		check(df_nccl.init(&w.comms[comm], n, id, me), "ncclCommInitRank");
 }
 
 /*

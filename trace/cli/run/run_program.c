@@ -84,9 +84,55 @@ int df_run_is_python(char **app, struct df_run_python *py)
 	return 0;
 }
 
+char **df_run_torchrun(char **app)
+{
+	const char *name = strrchr(app[0], '/');
+
+	if (!strcmp(name ? name + 1 : app[0], "torchrun"))
+		return app + 1;
+	return app[1] && app[2] && !strcmp(app[1], "-m") && !strcmp(app[2], "torch.distributed.run")
+		       ? app + 3
+		       : NULL;
+}
+
+static int is_one_of(const char *word, const char *const *words)
+{
+	while (*words && strcmp(word, *words))
+		words++;
+	return *words != NULL;
+}
+
+static int is_python_file(const char *word)
+{
+	size_t n = strlen(word);
+
+	return n > 3 && !strcmp(word + n - 3, ".py");
+}
+
+/* Returns the file that torchrun's ranks run, or NULL if that is not certain. */
+static const char *torchrun_file(char **args)
+{
+	static const char *const no_file[] = {"-m", "--module", "--no-python", "--no_python", NULL};
+	static const char *const flags[] = {"--standalone", "--run-path", "--run_path", NULL};
+
+	for (; *args && **args == '-'; args++) {
+		if (is_one_of(*args, no_file))
+			return NULL;
+		if (strchr(*args, '=') || is_one_of(*args, flags))
+			continue;
+		/* The next word is a value, or the file behind a flag that is not known here. */
+		if (!args[1] || is_python_file(args[1]))
+			return NULL;
+		args++;
+	}
+	return *args && is_python_file(*args) ? *args : NULL;
+}
+
 int df_run_missing(char **app)
 {
 	struct df_run_python py;
+	char **args = df_run_torchrun(app);
+	const char *program = args ? torchrun_file(args) : NULL;
 	char file[PATH_MAX];
 	int err = find(app[0], file, sizeof(file));
 
@@ -94,8 +140,10 @@ int df_run_missing(char **app)
 		fprintf(stderr, "dfshim run: %s: %s\n", app[0], strerror(err));
 		return err == ENOENT ? 127 : 126;
 	}
-	if (df_run_is_python(app, &py) && py.kind == 'f' && access(py.program, F_OK)) {
-		fprintf(stderr, "dfshim run: %s: %s\n", py.program, strerror(errno));
+	if (!program && df_run_is_python(app, &py) && py.kind == 'f')
+		program = py.program;
+	if (program && access(program, F_OK)) {
+		fprintf(stderr, "dfshim run: %s: %s\n", program, strerror(errno));
 		return 2;
 	}
 	return 0;

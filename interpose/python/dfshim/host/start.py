@@ -27,6 +27,18 @@ def after_torch(torch):
     without_compiler(torch)
 
 
+def without_torch():
+    """Says what is missing, as the last line, if the program ends because it cannot import torch."""
+    report = sys.excepthook
+
+    def excepthook(kind, error, trace):
+        report(kind, error, trace)
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            say(f"{sys.executable} has no PyTorch: install it there (`pip install torch`), or start the job with the Python that has it")
+
+    sys.excepthook = excepthook
+
+
 def without_compiler(torch):
     """Makes torch.compile() return its argument unchanged, because it would generate kernels."""
     os.environ["TORCH_COMPILE_DISABLE"] = "1"
@@ -88,6 +100,8 @@ class Loader(importlib.abc.Loader):
 
 
 class Finder(importlib.abc.MetaPathFinder):
+    missing = False  # whether torch was looked for, and not found
+
     def find_spec(self, name, path, target=None):
         then = AFTER.get(name)
         if not then:
@@ -99,6 +113,9 @@ class Finder(importlib.abc.MetaPathFinder):
                 if spec.loader and hasattr(spec.loader, "exec_module"):
                     spec.loader = Loader(spec.loader, then)
                 return spec
+        if name == "torch" and not self.missing:
+            self.missing = True
+            without_torch()
         return None
 
 
