@@ -77,7 +77,7 @@ struct dfk_local {
 	 */
 	uint32_t looks;
 	uint64_t still, came;
-	uint32_t able;	/* whether since then a task could start and only waited for a peer */
+	uint32_t able;	/* whether a task has waited for a peer since the last progress */
 	uint32_t stays; /* as in the original */
 	uint32_t asks;	/* the last block found to stay */
 	uint32_t eager; /* whether the next turn must read the submissions */

@@ -37,7 +37,7 @@ struct df_sig {
 	uint32_t kind, type, redop;
 	int32_t root;	  /* root or peer; -1: none */
 	uint32_t id;	  /* identifier of the native API */
-	uint32_t no_data; /* whether it moves none (df_backend.skips_data) */
+	uint32_t no_data; /* whether the call moves no data (df_backend.skips_data) */
 };
 
 /*

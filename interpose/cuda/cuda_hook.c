@@ -386,7 +386,7 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	df_connections_end();                                                                      \
 	return df_ret
 
-/* Four classes have a body of their own. */
+/* The classes whose wrappers have a body of their own, instead of the kind's. */
 #define OWN_NAMED , BODY_NAMED
 #define OWN_PROC  , BODY_PROC
 #define OWN_PEER  , BODY_PEER

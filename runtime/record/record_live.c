@@ -64,7 +64,7 @@ static struct {
 	uint64_t not_before; /* the next look */
 	unsigned repeats;    /* of the last look */
 	uint64_t asked;	     /* when a suspicion was sent to the leader; 0: none */
-	uint64_t lost_at;    /* when a process has died; 0: none that was not looked at; atomic */
+	uint64_t lost_at;    /* time of a death that no look has considered; 0: none; atomic */
 	uint32_t stalled_ms; /* of this process; atomic */
 } live;
 

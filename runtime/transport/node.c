@@ -42,8 +42,8 @@ static uint64_t owned(const struct df_node_conn *c)
 }
 
 /*
- * Writes the address of the slots for the other side, which reads it when it holds the gate; the
- * gate is not open yet.
+ * Writes the address of the slots in GPU memory for the other side. That side reads it only when
+ * it holds the connector's gate, which is not open yet.
  */
 static void describe(struct df_node_conn *c, const struct df_far_block *far)
 {

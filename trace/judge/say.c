@@ -295,8 +295,8 @@ unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, u
 	unsigned nr = 0;
 
 	/*
-	 * If the innermost frame is a line of a script, show only the script's lines. The frames
-	 * outside of them are not the script's.
+	 * If the innermost frame is a line of a script, show only the script's lines, and not the
+	 * frames of the interpreter that called it.
 	 */
 	for (; nr < max && *at && (!script || df_stack_line(at, &line)); nr++) {
 		end = frame_end(at);

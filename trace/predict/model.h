@@ -108,7 +108,7 @@ struct df_mprog {
 
 /* The events of a run. They carry the number of a task on a stream, or -1 for steps of threads. */
 enum df_model_event {
-	DF_ME_ENTER, /* a thread's step begins (reported once, even if the step then blocks) */
+	DF_ME_ENTER, /* a step of a thread begins; reported once, even if the step then waits */
 	DF_ME_LEAVE, /* a thread has completed its step */
 	DF_ME_ISSUE, /* a task is on its stream */
 	DF_ME_START, /* the task runs */

@@ -37,7 +37,10 @@ const char *df_trace_proto(uint32_t proto); /* such as "LL"; "any" if unknown */
 const char *df_work_name(uint32_t work);
 const char *df_call_text(uint32_t call);
 enum df_call_class df_call_class(uint32_t call);
-/* Whether the call stands for a wait that was observed, not recorded. */
+/*
+ * Whether this is a pseudo-call, without CALL_ENTER and CALL_EXIT: a wait of a thread outside NCCL
+ * and CUDA, or a loop that polls.
+ */
 int df_call_is_seen(uint32_t call);
 int df_call_is_poll(uint32_t call);
 /* Returns the pseudo-call for a loop that polls objects of this kind (enum df_polled). */

@@ -71,7 +71,7 @@ static void step_fill(struct df_hstep *st, struct df_hnode *node)
 	st->event_wait = node->type == cudaGraphNodeTypeWaitEvent;
 	st->coll = node->coll;
 	if (st->coll)
-		/* RELAXED: the node keeps it alive meanwhile. */
+		/* RELAXED: the node has a reference, so the collective is not freed here. */
 		__atomic_fetch_add(&st->coll->refs, 1, __ATOMIC_RELAXED);
 }
 

@@ -46,7 +46,7 @@ static struct df_hslab pieces;
 static struct reserved *reserved;
 static struct mapping *mappings; /* sorted by address */
 static size_t nr_reserved, room_reserved;
-/* Nr_mappings is atomic: without mappings a query takes no lock. */
+/* `nr_mappings` is atomic, so a query takes no lock if there are no mappings. */
 static size_t nr_mappings, room_mappings;
 
 #define NAME	   "dfshim-mapped-"

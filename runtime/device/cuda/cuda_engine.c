@@ -83,9 +83,10 @@ uint32_t df_cuda_blocks(void)
 }
 
 /*
- * NCCL launches its kernels in clusters of 4 CTAs from compute capability 9.0 on. A cluster lies
- * within a group of multiprocessors (a GPC), of which some may have 1 or 2 that no cluster fits on:
- * an eighth of the device is more than that.
+ * Returns the number of CTAs of NCCL's kernels that fit on the device. From compute capability 9.0
+ * on NCCL launches them in clusters of 4. A cluster lies within a group of multiprocessors (a GPC),
+ * so 1 or 2 multiprocessors of some groups have room for no cluster. An eighth of the device is
+ * left out, which is more than these.
  */
 long df_cuda_ctas(int device)
 {

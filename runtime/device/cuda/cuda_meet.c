@@ -104,7 +104,7 @@ static void ask_access(void *arg)
 		df_cuda_quiet(-1, 0);
 		df_cuda_leave(in);
 	}
-	/* The application may have enabled it. */
+	/* Access may be enabled already, by the application. */
 	can = r == CUDA_SUCCESS || r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 	/*
 	 * RELEASE pairs with the ACQUIRE in access_state(): without it a thread could use the

@@ -402,7 +402,7 @@ static void tell(struct df_lane_agree *a)
 	}
 }
 
-/* Ends the agreed order, so that no rank waits for it. */
+/* Ends the agreed order: the ranks then launch in their own order of issue. */
 static void close_order(struct df_lane_agree *a)
 {
 	struct df_lane_view *v = a->lane->view;

@@ -52,7 +52,10 @@ void df_lead_read(struct df_lane *lane, const struct df_hold_message *m);
 void df_lead_gone(struct df_lane *lane, int rank);
 /* Whether rank 0 waits for a message of the rank. */
 int df_lead_waits_for(const struct df_lane *lane, int rank);
-/* Does rank 0's work: searches sets, serves them, ends the watching. */
+/*
+ * Does the work of rank 0: finds groups that can end, permits their launch on the reserve, and ends
+ * the watching when no group is held.
+ */
 void df_lead_turn(struct df_lane *lane);
 /* Frees lane->hold.lead. Called by the thread that frees the lane. */
 void df_lead_free(struct df_lane *lane);

@@ -19,7 +19,10 @@ struct df_exec {
 	uint32_t slots;
 	uint32_t instances; /* run back to back over separate buffers; 0: one */
 	uint64_t seed;
-	/* By instance * nranks + rank. Where they alias, the caller passes the same memory. */
+	/*
+	 * Buffers, by instance * nranks + rank. For a call in place, in and out have the same
+	 * address.
+	 */
 	void **in, **out;
 	/* results */
 	uint64_t slices, preemptions, ns; /* ns: of the execution alone */

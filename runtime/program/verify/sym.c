@@ -95,7 +95,8 @@ static uint32_t add_expr(struct df_sym *s, struct df_sym_expr e)
 }
 
 /*
- * Returns the set of the nr entries after the last used one; they become its storage if it is new.
+ * Returns the index of the set that consists of the nr entries from s->entry[s->nr_entry] on. If
+ * there is no such set yet, it is added and keeps these entries.
  */
 static uint32_t add_set(struct df_sym *s, uint32_t nr)
 {

@@ -11,10 +11,14 @@
 #include "runtime/transport/net/medium.h"
 #include "runtime/transport/transport.h"
 
+/*
+ * Types of frames. `to`, `pos`, `aux`, `a`, `b` and `at` are fields of the frame. `to` is the
+ * number of the connector's end at the side that receives the frame, except in OPEN.
+ */
 enum df_net_type {
-	/* slice pos for connector `to`, from end aux; its bytes follow as payload */
+	/* slice `pos` for connector `to`, from our end `aux`; its bytes follow as payload */
 	DF_NET_DATA = 1,
-	/* connector `to`: slices before pos are consumed, those before aux received */
+	/* connector `to`: slices before `pos` are consumed, those before `aux` received */
 	DF_NET_CREDIT,
 	DF_NET_ACK, /* carries only `ack`, as every frame does */
 	DF_NET_BYE, /* the process exits normally; a later disconnect is not a fault */
@@ -22,14 +26,18 @@ enum df_net_type {
 	DF_NET_TOLD,
 	DF_NET_SETUP, /* a medium's own message, over the session's streams */
 	/* Numbered (seq), and kept until acknowledged: */
-	/* announces a connector: key aux, our end `to`, base pos, a slots of b bytes at `at` */
-	DF_NET_OPEN,
-	DF_NET_ATTACH, /* to `to`: our end is aux, its slots are at `at` */
 	/*
-	 * to `to`: the owner has closed end pos, of key aux; all slices before `at` were consumed
+	 * announces a connector: its key `aux`, the sender's end `to`, the first position `pos`,
+	 * `a` slots of `b` bytes at `at`
+	 */
+	DF_NET_OPEN,
+	DF_NET_ATTACH, /* answers an OPEN: the sender's end is `aux`, its slots are at `at` */
+	/*
+	 * the owner has closed its end `pos` of the connector with key `aux`; it has consumed all
+	 * slices before `at`
 	 */
 	DF_NET_CLOSE,
-	DF_NET_DETACH, /* to `to`: our end is closed; all slices before pos were consumed */
+	DF_NET_DETACH, /* the sender has closed its end; it has consumed all slices before `pos` */
 	DF_NET_NR
 };
 

@@ -546,7 +546,10 @@ const struct df_backend *df_cuda_open(char *reason, size_t reason_bytes)
 {
 	const char *v = getenv("CUDA_LAUNCH_BLOCKING");
 
-	/* The poller launches the daemon; inside the launch it could not note completions. */
+	/*
+	 * With this variable a launch returns only when the kernel has ended. The poller would
+	 * wait in the daemon's launch, and could not note the completions of operations.
+	 */
 	if (v && *v && strcmp(v, "0") != 0) {
 		snprintf(
 			reason, reason_bytes,

@@ -91,7 +91,7 @@ static void verbs_allow(struct df_net_ep *ep, void *at, size_t bytes, struct df_
 		if (!mr) {
 			mr = df_verbs_register(v->device[d].pd, at, bytes,
 					       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-			/* Without gaps, so mr[0] shows whether there is any. */
+			/* Devices are numbered from 0, so mr[0] shows whether any is registered. */
 			out->mr[d] = of_device[d] = mr;
 		}
 		if (!mr) {
@@ -114,8 +114,9 @@ uint64_t df_verbs_patience(void)
 /* ---- sending --------------------------------------------------------------------------------- */
 
 /*
- * Returns the acknowledgement for a frame on the lead: the last frame received at a time since when
- * all posts on other pairs have completed. Earlier posts on the lead arrive before this frame.
+ * Returns the number to acknowledge in a frame on the lead, the queue pair for all frames but
+ * slices. The peer may reuse its memory after that, so all writes that were posted before must have
+ * arrived: those on other queue pairs have completed, and those on the lead precede this frame.
  */
 static uint64_t ack_of(const struct df_net_link *l, struct path *p)
 {
