@@ -43,7 +43,7 @@ struct df_rdv {
 	int fail_error; /* the failure that is postponed */
 	struct df_rdv_error error;
 	uint64_t status_at;
-	struct df_rdv_up up; /* relay: the way to the first id's session */
+	struct df_rdv_up up; /* relay: the connection to the session of the first id */
 	int relay;
 	unsigned char id0[128]; /* relay: the first id, as its ranks gave it */
 	/*

@@ -53,8 +53,9 @@ struct df_launches_want {
 /* Records them (LAUNCH), in the order of their first launch. Only one thread may do that. */
 void df_launches_record(const struct df_launches *l, const struct df_launches_want *want);
 /*
- * Appends the names of its kernels behind tick `reached` or a later one to the text of n bytes,
- * each once and cleaned, while there is room. Returns the new length.
+ * Appends to the text the names of the stream's kernels that were launched after tick `reached`,
+ * each once, without control characters, and as many as there is room for. n: length of the text.
+ * Returns the new length.
  */
 size_t df_launches_kernels(const struct df_launches *l, uint64_t reached, char *text, size_t n,
 			   size_t size);

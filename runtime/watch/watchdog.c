@@ -54,7 +54,7 @@ _Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)
 #define SILENT_MS 10000 /* additional time to wait for a process that does not answer */
 /* The shortest pause between searches that find nothing. */
 #define LOOK_MIN_NS (DF_NS_PER_MS / 2)
-#define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* longest pause while searches are requested */
+#define LOOK_MAX_NS (32 * DF_NS_PER_MS) /* longest pause between requested searches */
 /* from this pause on, a search also finds out where threads are */
 #define HOSTS_NS (4 * DF_NS_PER_MS)
 

@@ -40,7 +40,10 @@ struct issue {
 struct gpu {
 	int rank, trace, device, number;
 	uint64_t class; /* equal for GPUs that are in the same communicators */
-	/* issues out of order: in single communicators, and in the GPU's class */
+	/*
+	 * number of issues out of order, compared within each communicator, and over all
+	 * communicators together among the GPUs of this class
+	 */
 	int64_t inside, among;
 };
 

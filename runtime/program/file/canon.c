@@ -62,7 +62,7 @@ static uint32_t unify(const struct df_plan *p, int rank, int buf, uint32_t chunk
 	return df_canon_unify(p->kind, p->chunks, rank, buf, chunk);
 }
 
-/* Whether the location is in the output of this rank; *chunk says where. */
+/* Whether location u is in the output of this rank. Stores its chunk there in *chunk. */
 static int in_output(const struct df_plan *p, int rank, uint32_t u, uint32_t *chunk)
 {
 	uint32_t own = (uint32_t)rank * p->chunks;
@@ -77,7 +77,7 @@ static int in_output(const struct df_plan *p, int rank, uint32_t u, uint32_t *ch
 	return 1;
 }
 
-/* Whether the location's data of the caller is in the input; *chunk says where. */
+/* Whether location u is in the input of this rank. Stores its chunk there in *chunk. */
 static int in_input(const struct df_plan *p, int rank, uint32_t u, uint32_t *chunk)
 {
 	uint32_t own = (uint32_t)rank * p->chunks;

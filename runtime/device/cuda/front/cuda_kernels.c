@@ -5,8 +5,9 @@
  * together, if the daemon's blocks leave too little room.
  *
  * The driver loads while it holds its context's lock, which the launch of the daemon needs. So the
- * streams' waits for our operations are waited for first, while the daemon runs. Otherwise the load
- * would wait for a stream, the stream for the daemon, and the daemon's launch for the lock.
+ * calling thread first waits until no stream waits for our operations, while the daemon runs.
+ * Otherwise the load would wait for a stream, the stream for the daemon, and the daemon's launch
+ * for the lock.
  *
  * The driver is not asked whether a function is loaded: the handle may be a CUkernel, which
  * cuFuncIsLoaded() is not documented to accept. So the first launch that we see of each function

@@ -45,7 +45,7 @@ struct config {
 	int traffic_class;
 };
 
-/* The first fields in all versions. */
+/* The first fields of a device's properties, in all versions of the interface. */
 #define PROPERTIES_BEGIN                                                                           \
 	char *name, *pci_path;                                                                     \
 	uint64_t guid;                                                                             \
