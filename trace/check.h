@@ -110,10 +110,11 @@ size_t df_check_gone(const struct df_check_set *set, uint64_t since_ns, uint64_t
 /* The file and the reason of the last failed df_check_add_*(). */
 const char *df_check_error(const struct df_check_set *set);
 
+#define DF_CHECK_STALE_NS 5000000000ULL
 struct df_check_opts {
 	uint64_t now_ns;   /* CLOCK_MONOTONIC of the analysis; 0: the last record's time */
 	int live;	   /* the processes still run: an unfinished operation is not yet stuck */
-	uint64_t stale_ns; /* a longer silence makes a wait suspicious; 0: 5 s */
+	uint64_t stale_ns; /* a longer silence makes a wait suspicious; 0: DF_CHECK_STALE_NS */
 	/* The wait of a SYNC is released, so operations that differ may still match. */
 	int released;
 	/* Whether the process is alive; -1: unknown. May be NULL. */

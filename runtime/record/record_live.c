@@ -30,7 +30,6 @@
 #include "trace/check.h"
 #include "trace/record/writer.h"
 
-#define STALE_NS (5 * DF_NS_PER_S) /* silence that the checker itself finds suspicious */
 /* The checker then assumes nothing of silent threads. */
 #define NEVER_STALE_NS (UINT64_MAX / 2)
 #define BETWEEN_NS     (300 * DF_NS_PER_MS) /* between two looks */
@@ -225,7 +224,7 @@ static void judge(uint64_t ms)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms, began = df_now_ns(), took, until;
 	int late = ms >= timeout;
-	uint64_t stale = late ? DF_MIN(ms * DF_NS_PER_MS, STALE_NS) : NEVER_STALE_NS;
+	uint64_t stale = late ? DF_MIN(ms * DF_NS_PER_MS, DF_CHECK_STALE_NS) : NEVER_STALE_NS;
 	struct look a, b = {0};
 	unsigned left;
 

@@ -36,7 +36,6 @@
 
 #define NAP_MIN_NS (50 * 1000)
 #define NAP_MAX_NS (2 * DF_NS_PER_MS)
-#define STALE_NS   (5 * DF_NS_PER_S) /* silence that the checker itself finds suspicious */
 /* for the other processes to record where their threads are */
 #define NOTES_NS (300 * DF_NS_PER_MS)
 /* each process waits this much longer than the one before it */
@@ -136,7 +135,7 @@ static struct df_check_result *judge(uint64_t stale, unsigned *turn, uint64_t *t
 {
 	/* The checker must consider suspicious any silence that was long enough to ask it. */
 	struct df_check_opts opts = {.live = 1,
-				     .stale_ns = DF_MIN(stale, STALE_NS),
+				     .stale_ns = DF_MIN(stale, DF_CHECK_STALE_NS),
 				     .now_ns = df_now_ns(),
 				     .alive = df_check_alive};
 	struct df_check_set *set = gather();
@@ -300,7 +299,7 @@ static uint64_t first_due(uint64_t timeout)
  */
 static uint64_t longest_sleep(uint64_t timeout, uint64_t quiet, uint64_t due, int blocked)
 {
-	uint64_t most = timeout / 4;
+	uint64_t most = DF_MIN(timeout, DF_CHECK_STALE_NS) / 4;
 
 	if (df_record_peers())
 		most = DF_MIN(most, first_due(timeout) / 2);
@@ -387,7 +386,7 @@ static void *run(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 	uint64_t last = df_record_progress(), since = df_now_ns(), nap = NAP_MIN_NS;
-	uint64_t early = UINT64_MAX, noted = UINT64_MAX, acted = UINT64_MAX, due = 0;
+	uint64_t noted = UINT64_MAX, acted = UINT64_MAX, due = 0;
 
 	const char *line;
 
@@ -401,7 +400,7 @@ static void *run(void *arg)
 		uint32_t seen = __atomic_load_n(&watch.wake, __ATOMIC_SEQ_CST);
 		unsigned left, changed = df_record_poll(&left), verdict;
 		uint64_t now = df_now_ns(), quiet;
-		int blocked;
+		int blocked, soon;
 
 		if (stop_if_asked())
 			return NULL;
@@ -414,19 +413,21 @@ static void *run(void *arg)
 		quiet = now - since;
 		blocked = left || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED);
 		/*
-		 * Record them once at half the time, for the process that judges first: this
-		 * process may have nothing unfinished, and then wakes seldom. Record them again for
-		 * each judgement, which would otherwise use the places of the previous one.
+		 * Record them at half the time at the latest, for the process that judges first:
+		 * this process may have nothing unfinished, and then wakes seldom. Record them
+		 * again for each judgement, which would otherwise use the places of the previous
+		 * one.
 		 */
-		if ((quiet >= timeout / 2 && early != last) ||
-		    (quiet >= DF_MAX(due, timeout) && noted != due && !df_record_told())) {
-			early = last;
+		soon = df_hosts_due(last, DF_MIN(timeout / 2, DF_CHECK_STALE_NS));
+		if (soon || (quiet >= DF_MAX(due, timeout) && noted != due && !df_record_told())) {
 			noted = quiet >= DF_MAX(due, timeout) ? due : noted;
 			if (watch.nccl->slot_waits)
 				watch.nccl->slot_waits();
 			df_hosts_note();
 			df_hardware_note();
 			df_record_launches();
+			if (soon)
+				df_trace_clocks();
 			if (!left && noted == due)
 				df_record_waits(quiet / DF_NS_PER_MS);
 		}

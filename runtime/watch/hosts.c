@@ -463,6 +463,22 @@ void df_hosts_note(void)
 	}
 }
 
+int df_hosts_due(uint64_t progress, uint64_t quiet_ns)
+{
+	static uint64_t last, since, next;
+	uint64_t now = df_now_ns(), timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
+
+	if (progress != last || !since) {
+		last = progress;
+		since = now;
+		next = quiet_ns;
+	}
+	if (now - since < next || now - since >= timeout)
+		return 0;
+	next = (now - since) * 3 / 2;
+	return 1;
+}
+
 /* ---- what is certain ------------------------------------------------------------------------ */
 
 #define CERTAIN_MAX 1024

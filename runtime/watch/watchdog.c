@@ -1,11 +1,11 @@
 /*
- * The watchdog: one thread per process. It wakes every quarter of DFSHIM_TIMEOUT_MS, and when a
- * wait that could be released lasts long (proof.c). When operations or calls are unfinished and
- * nothing has made progress for DFSHIM_TIMEOUT_MS, it collects what every process knows
- * (snapshot.c), lets the checker judge, and prints the verdict once per job. It judges twice, with
- * the same progress, before it reports, because a deadlock is stable. docs/verdicts.md says which
- * process reports. With DFSHIM_TIMEOUT_ACTION=abort it then ends the stuck operations, with exit
- * the job (ending.h).
+ * The watchdog: one thread per process. It wakes every quarter of DFSHIM_TIMEOUT_MS, at least each
+ * 1.25 s, and when a wait that could be released lasts long (proof.c). When operations or calls are
+ * unfinished and nothing has made progress for DFSHIM_TIMEOUT_MS, it collects what every process
+ * knows (snapshot.c), lets the checker judge, and prints the verdict once per job. It judges twice,
+ * with the same progress, before it reports, because a deadlock is stable. docs/verdicts.md says
+ * which process reports. With DFSHIM_TIMEOUT_ACTION=abort it then ends the stuck operations, with
+ * exit the job (ending.h).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,6 +32,7 @@
 #include "runtime/dfshim.h"
 #include "runtime/watch/ending.h"
 #include "runtime/watch/hardware.h"
+#include "runtime/watch/hosts.h"
 #include "runtime/watch/metrics.h"
 #include "runtime/watch/proof.h"
 #include "runtime/watch/ras_server.h"
@@ -46,7 +47,6 @@ _Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)
 		       DF_EXIT_CRASH == (int)DF_V_CRASH,
 	       "a process exits with the status that `dfshim check` has for the verdict");
 
-#define STALE_NS (5 * DF_NS_PER_S) /* the checker's own bound for a suspicious silence */
 /* time for which the search for cycles is left to its leader */
 #define PATIENCE_NS (300 * DF_NS_PER_MS)
 /* Time for which the other ranks may proceed without a rank that has left. */
@@ -113,8 +113,8 @@ static void add_left(void *set, const void *words, size_t bytes)
  */
 static struct df_check_result *judge(uint64_t stale, struct asked *asked)
 {
-	/* A caller with a shorter time-out than STALE_NS takes that time as suspicious. */
-	struct df_check_opts opts = {.live = 1, .stale_ns = DF_MIN(stale, STALE_NS)};
+	/* A caller with a shorter time-out than DF_CHECK_STALE_NS takes that time as suspicious. */
+	struct df_check_opts opts = {.live = 1, .stale_ns = DF_MIN(stale, DF_CHECK_STALE_NS)};
 	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
 	struct df_check_set *set = df_check_set_new();
 	struct df_check_result *r = NULL;
@@ -220,7 +220,7 @@ static void answer_ras(void)
 
 	if (!df_ras_asked(&json))
 		return;
-	r = judge(STALE_NS, &asked);
+	r = judge(DF_CHECK_STALE_NS, &asked);
 	f = r ? open_memstream(&text, &len) : NULL;
 	if (f) {
 		df_check_print_ras(r, f, json, asked.others + 1,
@@ -554,7 +554,7 @@ static int tell_mismatch(uint64_t name)
 	unfinished(&ops);
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, 0, ops, 0, 0);
-	r = judge(STALE_NS, &asked);
+	r = judge(DF_CHECK_STALE_NS, &asked);
 	is = r && df_check_verdict(r) == DF_V_MISMATCH;
 	if (is) {
 		df_tied_tell(NULL, 0);
@@ -578,7 +578,7 @@ static void tell_settled(void)
 	unfinished(&ops);
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, 0, ops, 0, 0);
-	r = judge(STALE_NS, &asked);
+	r = judge(DF_CHECK_STALE_NS, &asked);
 	if (r && df_check_verdict(r) == DF_V_ORDER) {
 		set(&dog.last, df_executor->progress(NULL));
 		set(&dog.reported, dog.last);
@@ -723,7 +723,7 @@ static void *watch(void *arg)
 	set(&dog.since, df_now_ns());
 	for (;;) {
 		uint32_t seen = df_snapshot_seen();
-		uint64_t nap = DF_MAX(timeout / 4, DF_NS_PER_MS), rest;
+		uint64_t nap = DF_MAX(DF_MIN(timeout, DF_CHECK_STALE_NS) / 4, DF_NS_PER_MS), rest;
 
 		stop_if_asked();
 		df_snapshot_serve();
@@ -740,6 +740,11 @@ static void *watch(void *arg)
 		nap = DF_MIN(nap, rest);
 		if (nap)
 			df_snapshot_wait(seen, (int64_t)nap);
+		if (df_hosts_due(df_executor->progress(NULL), DF_CHECK_STALE_NS)) {
+			df_hosts_note();
+			df_hardware_note();
+			df_trace_clocks();
+		}
 		/*
 		 * This precedes the checks, so that the state that other processes receive
 		 * contains it.

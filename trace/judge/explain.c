@@ -578,7 +578,13 @@ static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdi
 {
 	switch (v) {
 	case DF_V_OK:
-		if (r->set->nr_issued > r->set->nr_finished)
+		if (r->set->nr_issued > r->set->nr_finished && r->set->killed)
+			df_line_put(
+				b,
+				"%" PRIu64
+				" operations were in flight when the processes were killed; the traces show for %.1f s without progress, and not that they were stuck",
+				r->set->nr_issued - r->set->nr_finished, (double)r->quiet_ns / 1e9);
+		else if (r->set->nr_issued > r->set->nr_finished)
 			df_line_put(b,
 				    "%" PRIu64 " operations are in flight, none of them is stuck",
 				    r->set->nr_issued - r->set->nr_finished);

@@ -12,7 +12,6 @@
 #include "runtime/base/vec.h"
 #include "runtime/base/number.h"
 
-#define DEFAULT_STALE_NS 5000000000ULL
 #define LIVE_PATIENCE_NS 120000000000ULL
 
 /* ---- choosing the root ---------------------------------------------------------------------- */
@@ -631,7 +630,7 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		 struct df_check_result **out)
 {
 	DF_DECIMAL_POINT;
-	uint64_t stale_ns = opts && opts->stale_ns ? opts->stale_ns : DEFAULT_STALE_NS, last = 0;
+	uint64_t stale_ns = opts && opts->stale_ns ? opts->stale_ns : DF_CHECK_STALE_NS, last = 0;
 	struct df_check_result *r = calloc(1, sizeof(*r));
 	int rc;
 

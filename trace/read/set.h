@@ -166,6 +166,7 @@ struct df_check_set {
 	struct df_stacks stacks; /* found by df_say_stack(), by trace */
 	char error[256];
 	uint64_t now_ns; /* time of the analysis */
+	int killed;	 /* all processes have ended, and one of them did not record that */
 	int sealed;
 	int polls_are_free; /* a thread that polls may proceed at any time */
 	int proof;	    /* the result leads to actions: assume nothing that is only likely */

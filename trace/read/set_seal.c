@@ -368,6 +368,9 @@ static void find_fates(struct df_check_set *set, const struct df_check_opts *opt
 		return;
 	for (size_t k = 0; k < set->nr_traces; k++)
 		some_alive |= !set->traces[k].cut && opts->alive(&set->traces[k].h) == 1;
+	for (size_t k = 0; k < set->nr_traces && !some_alive; k++)
+		set->killed |= set->traces[k].fate == DF_ALIVE && !set->traces[k].cut &&
+			       !opts->alive(&set->traces[k].h);
 	/*
 	 * If all processes have ended, the whole job was ended, and this cannot show which one
 	 * ended first.
