@@ -30,6 +30,7 @@ printf '#!/bin/sh\nDFSHIM_BACKEND=host LD_PRELOAD="$LD_PRELOAD %s/libdfhost.so" 
 sed 's/ "$@"$//' bin/program >bin/python
 sed 's/ "$@"$/ --procs 2/' bin/program >bin/torchrun
 ln -sf bin/program app
+: >train.py # `dfshim run` looks for a file that torchrun is to run
 ln -sf "$C/disorder" program
 printf '#!/bin/sh\n[ "${1#--export=ALL,}" != "$1" ] && export "${1#--export=ALL,}" && shift\nexec env RANK=0 WORLD_SIZE=1 "$@"\n' >bin/srun
 chmod +x bin/*
