@@ -25,8 +25,10 @@ $(addprefix $(B)/tests/cuda/,t_backend t_byref t_leaving t_unlocked): $(firstwor
 $(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: $(FAKE_CUDA)
 $(B)/tests/cuda/t_fake $(B)/tests/cuda/t_limits: private LIBS += $(FAKE_CUDA) -Wl,-rpath,'$(abspath $(dir $(FAKE_CUDA)))'
 
-# One case of t_byref disables the withdrawal of slices by reference.
+# One case of t_byref disables the withdrawal of slices by reference; t_leaving counts threads that
+# call the driver in the background.
 $(B)/tests/cuda/t_byref: private LIBS += -Wl,--wrap=df_refs_withdraw
+$(B)/tests/cuda/t_leaving: private LIBS += -Wl,--wrap=df_cuda_aside
 
 # Plain programs of the CUDA driver and runtime: they contain no code of ours.
 $(B)/tests/cuda/use_driver: tests/cuda/use_driver.c tests/cuda/driver/fake.h

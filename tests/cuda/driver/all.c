@@ -160,9 +160,9 @@ static uint64_t calls(const char *symbol)
 			n += __atomic_load_n(&counts[i], __ATOMIC_RELAXED);
 	return n;
 }
-static int pending(void)
+static int pending(void *stream)
 {
-	return (int)fake_host->pending(-1, NULL);
+	return (int)fake_host->pending(-1, stream);
 }
 static void fail_launch(int result)
 {

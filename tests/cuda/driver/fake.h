@@ -17,8 +17,8 @@ struct fake_cuda {
 	 * Registers the body of the kernel `name`. A launch runs it in one thread for each block.
 	 */
 	void (*kernel)(const char *name, fake_kernel_fn fn);
-	/* Returns the number of unfinished operations on all streams. */
-	int (*pending)(void);
+	/* Returns the number of unfinished operations on the CUstream. NULL: on all streams. */
+	int (*pending)(void *stream);
 	/* Makes all later launches fail with this CUresult, until it is set to 0. */
 	void (*fail_launch)(int result);
 	/* If `on`, memory functions wait until all streams are idle, as a driver may. */
