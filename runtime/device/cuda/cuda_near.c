@@ -12,7 +12,7 @@
 #include "runtime/device/cuda/cuda_far.h"
 #include "runtime/device/cuda/cuda_near.h"
 
-#define CLEAR_NS (100 * DF_NS_PER_MS) /* kernels of the application may precede the clearing */
+#define CLEAR_NS DF_NS_PER_S /* kernels of the application may precede the clearing */
 
 static uint64_t *words[DF_CUDA_DEVICES_MAX]; /* by device; atomic; NULL if the device has none */
 
