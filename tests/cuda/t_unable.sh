@@ -61,7 +61,7 @@ done
 # NCCL_COMM_ID: all ranks meet at an address that rank 0 serves first for dfshim and then for NCCL,
 # for three communicators in a row, with one of the ranks unable to start.
 for i in 0 1 2; do
-	export NCCL_COMM_ID="127.0.0.1:$((20000 + (RANDOM << 1 | i & 1) % 20000))" TURNS=3
+	export NCCL_COMM_ID="127.0.0.1:$((20000 + (RANDOM << 1 | i & 1) % 12000))" TURNS=3
 	how=single n=2
 	[ $i != 2 ] || how=group n=3
 	vars=("" "")

@@ -75,7 +75,7 @@ grep -q 'are not all on one node' "$T/nodes" || fail "two nodes: nothing said: $
 # Ranks with different values of DFSHIM_NCCL_ORDER cannot form a communicator.
 for r in 0 1; do
 	DFSHIM_NCCL_ORDER=$([ $r = 0 ] && echo agree || echo issue) DFSHIM_EXECUTOR=nccl RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 \
-		MASTER_ADDR=127.0.0.1 MASTER_PORT=$((30000 + $$ % 10000)) LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so" \
+		MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000)) LD_PRELOAD="$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so" \
 		DFSHIM_BACKEND=host timeout -k 5 30 "$C/disorder" --iters 1 --timeout 20 >"$T/out.$r" 2>&1 &
 done
 wait
