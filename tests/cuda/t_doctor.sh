@@ -8,8 +8,12 @@ unset DFSHIM_TRACE
 . "$SRC/tests/cuda/two.sh"
 self_test
 export FAKE_NCCL_SLOW=1
+# Each check of the self-test may take a quarter of this time. On a busy machine the replays of a
+# graph take more than a quarter of the default.
+long=60
 auto() { # NAME CACHE "VARIABLES"...: a job of two processes that may use the GPU; CACHE is the folder of results
 	local name=$1 common="LD_PRELOAD=$B/libdfshim.so:$kernel FAKE_CUDA_DEVICES=1 DFSHIM_BACKEND=auto XDG_CACHE_HOME=$T/$2"
+	common+=" DFSHIM_SELF_TEST_MS=${long}000"
 	mkdir -p "$T/$2"
 	job "$name" single "$common ${3-}" "$common ${4-${3-}}"
 	want "$name.0" "init 0" "allreduce 0 0"
@@ -22,7 +26,7 @@ doctor() { # NAME CACHE "VARIABLES" ARGS...: runs `dfshim doctor`; sets rc to it
 	rc=0
 	# shellcheck disable=SC2086 # words
 	env LD_LIBRARY_PATH="$fake" LD_PRELOAD="$kernel" FAKE_CUDA_DEVICES=1 XDG_CACHE_HOME="$T/$cache" $with \
-		timeout $((100 * SLOW)) "$B/dfshim" doctor "$@" >"$T/$name" 2>"$T/$name.err" || rc=$?
+		timeout $((100 * SLOW)) "$B/dfshim" doctor --timeout $long "$@" >"$T/$name" 2>"$T/$name.err" || rc=$?
 }
 on_nccl() { # NAME: NCCL executed the job. The self-test does not destroy its communicators, the job does
 	times "$1.calls" ncclCommDestroy 2
@@ -77,6 +81,8 @@ left setting "it has not been tested here"
 # Each fault: the check that finds it, and the job on NCCL. The second job reads the result.
 for f in "stale:words " "queue:queues " "relaunch:no end within" "sums:sums " "crash:signal 11" "hang:no end within"; do
 	name=${f%%:*}
+	# Two of them are found by the time that a check takes.
+	[[ $f == *:"no end"* ]] && long=20 || long=60
 	auto "$name" "c-$name" "FAKE_CUDA_FAULT=$name"
 	tested "$name" 1
 	left "$name" "GPU 0: its self-test failed: "
@@ -85,6 +91,7 @@ for f in "stale:words " "queue:queues " "relaunch:no end within" "sums:sums " "c
 	tested "$name-2" 0
 	left "$name-2" "GPU 0: its self-test failed: "
 done
+long=60
 # The daemon works, but is slower than NCCL.
 auto slow c-slow FAKE_NCCL_SLOW=
 left slow "it works here, but is slower than NCCL"

@@ -20,20 +20,16 @@
 #include "interpose/nccl/nccl_api.def"
 #undef NCCL_FN
 
+/* The other process may run the self-test first. */
 static int read_id(ncclUniqueId *id, const char *path)
 {
-	int i;
+	FILE *f;
+	size_t nr;
 
-	for (i = 0; i < 3000; i++) {
-		FILE *f = fopen(path, "r");
-
-		if (f && fread(id, sizeof(*id), 1, f) == 1)
-			return fclose(f);
-		if (f)
-			fclose(f);
+	while (!(f = fopen(path, "r")))
 		usleep(10000);
-	}
-	return -1;
+	nr = fread(id, sizeof(*id), 1, f);
+	return fclose(f) || nr != 1;
 }
 
 static int write_id(const ncclUniqueId *id, const char *path)
