@@ -8,13 +8,13 @@ A case is the smallest program with the cause that the report's thread establish
 the fix changes is marked.
 """
 
-import argparse
 import os
 import threading
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+from cases import choose
 
 FIXED = False
 rank = int(os.environ.get("RANK", 0))
@@ -342,22 +342,12 @@ CASES = {
 
 def main():
     global FIXED
-    cases = {f.__name__: f for f in CASES}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=[*cases, "all"], nargs="?")
-    parser.add_argument("--fixed", action="store_true")
-    parser.add_argument("--list", action="store_true")
-    args = parser.parse_args()
-    if args.list:
-        for f, (ranks, nccl, ours) in CASES.items():
-            print(f"{f.__name__}|{ranks}|{nccl}|{ours}")
-        return
-    FIXED = args.fixed
+    cases, FIXED = choose(__doc__, CASES, lambda f: CASES[f])
     torch.manual_seed(0)
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
     # All cases one after the other work only with --fixed.
-    for case in cases.values() if args.case == "all" else [cases[args.case]]:
+    for case in cases:
         case()
         print("rank", rank, case.__name__, "has finished", flush=True)
     dist.destroy_process_group()

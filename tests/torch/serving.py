@@ -7,13 +7,13 @@
 A case is a pattern of threads and processes in vLLM and SGLang, without their code. The marked line is the one that the report names.
 """
 
-import argparse
 import inspect
 import os
 import queue
 
 import torch
 import torch.distributed as dist
+from cases import choose
 
 FIXED = False
 rank = int(os.environ.get("RANK", 0))
@@ -96,20 +96,10 @@ def line_of(case):
 
 def main():
     global FIXED
-    cases = {f.__name__: f for f in CASES}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=[*cases, "all"], nargs="?")
-    parser.add_argument("--fixed", action="store_true")
-    parser.add_argument("--list", action="store_true")
-    args = parser.parse_args()
-    if args.list:
-        for f, (nccl, ours, named) in CASES.items():
-            print(f"{f.__name__}|{nccl}|{ours}|{named}|{line_of(f)}")
-        return
-    FIXED = args.fixed
+    cases, FIXED = choose(__doc__, CASES, lambda f: (*CASES[f], line_of(f)))
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")
-    for case in cases.values() if args.case == "all" else [cases[args.case]]:
+    for case in cases:
         case()
         print("rank", rank, case.__name__, "has finished", flush=True)
     dist.destroy_process_group()
