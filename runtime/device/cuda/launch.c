@@ -20,7 +20,6 @@ static void gone(struct df_launch *l, const struct df_launch_in *in)
 	}
 	l->next_ns = in->now_ns + l->backoff_ns;
 	l->state = DF_LAUNCH_GONE;
-	l->quits++;
 }
 
 /* Whether the quiet time still prevents a launch. */

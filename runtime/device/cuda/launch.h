@@ -57,7 +57,7 @@ struct df_launch {
 	/* value at the last check, and since when it has not changed */
 	uint64_t slices, still_since;
 	uint64_t progress; /* value at the last launch */
-	uint64_t launches, quits;
+	uint64_t launches;
 	uint32_t failures; /* number of failures in a row */
 };
 
