@@ -4,11 +4,11 @@
 
 #define WORDS_SLOTS 8u /* minimum number of slots of a low-latency protocol */
 
+const char *const df_proto_names[DF_PROTO_NR] = {"any", "Simple", "LL", "LL128"};
+
 const char *df_proto_name(enum df_proto proto)
 {
-	static const char *const names[] = {"any", "Simple", "LL", "LL128"};
-
-	return (unsigned)proto < DF_PROTO_NR ? names[proto] : "?";
+	return (unsigned)proto < DF_PROTO_NR ? df_proto_names[proto] : "?";
 }
 
 uint64_t df_proto_tile(enum df_proto proto, const struct df_program *prog, uint64_t chunk_elems,

@@ -8,7 +8,9 @@
 
 #include "runtime/program/program.h"
 
-/* "any", "Simple", "LL", "LL128". */
+extern const char *const df_proto_names[DF_PROTO_NR];
+
+/* Returns the name of the protocol, or "?" for an unknown one. */
 const char *df_proto_name(enum df_proto proto);
 
 /* Whether each word carries data and a flag. Such protocols carry small slices only. */

@@ -10,6 +10,7 @@
 #include "runtime/base/err.h"
 #include "runtime/program/file/text.h"
 #include "runtime/program/program_names.h"
+#include "runtime/program/proto.h"
 
 #define MAX_RANKS  4096
 #define MAX_CHUNKS (1 << 20)
@@ -396,7 +397,6 @@ static int choose(struct reader *r, const char *what, const char *const *names, 
 
 static int read_line(struct reader *r)
 {
-	static const char *const protos[] = {"any", "Simple", "LL", "LL128"};
 	char w[64];
 	int rc = word(r, w, sizeof(w));
 
@@ -456,7 +456,7 @@ static int read_line(struct reader *r)
 	} else if (!strcmp(w, "in_place")) {
 		rc = choose(r, "in_place", places, 3, &r->in_place);
 	} else if (!strcmp(w, "proto")) {
-		rc = choose(r, "proto", protos, 4, &r->proto);
+		rc = choose(r, "proto", df_proto_names, DF_PROTO_NR, &r->proto);
 	} else if (!strcmp(w, "bytes")) {
 		rc = number_word(r, INT64_MAX, &r->min_bytes);
 		if (!rc)
