@@ -377,7 +377,8 @@ static cudaError_t list_begin(struct list_out *out, cudaError_t err, const size_
 	return cudaSuccess;
 }
 
-DF_H_API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *nr)
+/* Lists the nodes of a graph, or only its roots. */
+static cudaError_t list_nodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *nr, int roots)
 {
 	struct list_out out = {.a = nodes};
 	struct df_hgraph *g;
@@ -387,25 +388,20 @@ DF_H_API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes
 	if (err)
 		return err;
 	for (i = 0; i < g->nodes.nr; i++)
-		put(&out, g->nodes.v[i], NULL);
+		if (!roots || !g->nodes.v[i]->deps.nr)
+			put(&out, g->nodes.v[i], NULL);
 	finish(&out, nr, NULL);
 	return cudaSuccess;
 }
 
+DF_H_API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *nr)
+{
+	return list_nodes(graph, nodes, nr, 0);
+}
+
 DF_H_API cudaError_t cudaGraphGetRootNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *nr)
 {
-	struct list_out out = {.a = nodes};
-	struct df_hgraph *g;
-	cudaError_t err = list_begin(&out, graph_arg(graph, &g), nr);
-	size_t i;
-
-	if (err)
-		return err;
-	for (i = 0; i < g->nodes.nr; i++)
-		if (!g->nodes.v[i]->deps.nr)
-			put(&out, g->nodes.v[i], NULL);
-	finish(&out, nr, NULL);
-	return cudaSuccess;
+	return list_nodes(graph, nodes, nr, 1);
 }
 
 DF_H_API cudaError_t cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t *from,
