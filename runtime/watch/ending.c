@@ -125,7 +125,18 @@ struct names {
 	uint64_t *v;
 	size_t nr;
 	uint64_t seen;
+	int status; /* with which this process exits instead of 0 */
+	int failed; /* even if the program has seen the error */
 };
+
+/* Not after the end, because the program may exit as soon as its waits return. */
+static void note_status(struct df_comm *comm, const struct names *n)
+{
+	if (n->failed)
+		df_exit_status_failed(n->status);
+	else if (df_comm_pending(comm))
+		df_comm_unheard(comm, n->status);
+}
 
 static int is_stuck(struct df_comm *comm, void *arg)
 {
@@ -134,6 +145,8 @@ static int is_stuck(struct df_comm *comm, void *arg)
 
 	if (comm->join.since > n->seen)
 		return 0;
+	if (state == DF_COMM_READY)
+		note_status(comm, n);
 	return state == DF_COMM_JOINING ||
 	       (state == DF_COMM_READY && (df_comm_pending(comm) || is_named(comm, n->v, n->nr) ||
 					   __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED)));
@@ -143,13 +156,16 @@ static int ended_elsewhere(struct df_comm *comm, void *arg)
 {
 	const struct names *n = arg;
 
-	return __atomic_load_n(&comm->state, __ATOMIC_RELAXED) == DF_COMM_READY &&
-	       is_named(comm, n->v, n->nr);
+	if (__atomic_load_n(&comm->state, __ATOMIC_RELAXED) != DF_COMM_READY ||
+	    !is_named(comm, n->v, n->nr))
+		return 0;
+	note_status(comm, n);
+	return 1;
 }
 
 void df_ending_decide(uint64_t seen, int status)
 {
-	struct names n = {.seen = seen};
+	struct names n = {.seen = seen, .status = status};
 	uint32_t nr_procs;
 	uint64_t *procs = df_tied_processes(&nr_procs);
 
@@ -175,7 +191,8 @@ const struct df_ending *df_ending_read(const void *data, size_t bytes)
 
 void df_ending_obey(const struct df_ending *e)
 {
-	struct names n = {.nr = (size_t)e->nr};
+	struct names n = {
+		.nr = (size_t)e->nr, .status = (int)(e->status & 0xff), .failed = e->at_once != 0};
 
 	exit_if_wanted((int)(e->status & 0xff), e->at_once != 0);
 	n.v = malloc((n.nr + 1) * sizeof(*n.v));
@@ -183,20 +200,18 @@ void df_ending_obey(const struct df_ending *e)
 		return;
 	memcpy(n.v, e->names, n.nr * sizeof(*n.v));
 	qsort(n.v, n.nr, sizeof(*n.v), by_value);
-	if (df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1) && e->at_once)
-		df_exit_status_failed((int)(e->status & 0xff));
+	(void)df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1);
 	free(n.v);
 }
 
 void df_ending_mismatch(uint64_t name)
 {
-	struct names n = {.v = &name, .nr = 1};
+	struct names n = {.v = &name, .nr = 1, .status = DF_EXIT_MISMATCH, .failed = 1};
 	uint32_t nr_procs;
 	uint64_t *procs = df_tied_processes(&nr_procs);
 
 	tell(procs, nr_procs, &name, 1, DF_EXIT_MISMATCH, 1);
 	exit_if_wanted(DF_EXIT_MISMATCH, 1);
-	if (df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1))
-		df_exit_status_failed(DF_EXIT_MISMATCH);
+	(void)df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1);
 	free(procs);
 }

@@ -24,6 +24,9 @@ done
 # With DFSHIM_TIMEOUT_ACTION=abort the program goes on, but does not exit with status 0.
 one abort count && fail "abort: status 0: $(cat "$T/abort")"
 grep -q '^21 21$' "$T/abort" || fail "abort: $(cat "$T/abort")"
+# The same holds if the mismatch is found only after the time-out, because no wait may be released.
+DFSHIM_RELEASE=none one late count && fail "late: status 0: $(cat "$T/late")"
+grep -q '^MISMATCH: ' "$T/late" && grep -q '^21 21$' "$T/late" || fail "late: $(cat "$T/late")"
 
 # Different orders that dfshim can execute are no mismatch. An operation that one rank leaves out
 # becomes an error when that rank ends.
