@@ -71,7 +71,7 @@ template <> struct dfk_elem<16> {
 };
 
 #define DFK_BATCH      4 /* accesses of one thread in flight, per source */
-#define DFK_COPY_BATCH 6 /* the same when nothing is computed */
+#define DFK_COPY_BATCH 8 /* the same when nothing is computed */
 
 /* Formats without instructions of their own; NCCL refuses to reduce them on such devices. */
 template <int TYPE> struct dfk_soft {
