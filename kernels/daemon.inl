@@ -67,20 +67,17 @@ DFK void dfk_tell(struct df_kblock *blk, struct df_kctx *ctx)
 DFK void dfk_miss(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 		  struct df_kctx *ctx, int able)
 {
-	/*
-	 * The peer is a rank of this daemon: it acts when it has its turn, not while this block
-	 * polls for its data.
-	 */
-	int own = able && sh->peer && sh->peer == d->self;
+	int own = able && dfk_is_own(d, blk, sh->peer);
 
 	blk->stats.polls++;
 	sh->turn = DF_TURN_SPIN;
 	if (able)
 		dfk_able(blk);
-	if (own)
-		dfk_ask(blk);
-	else if (able && ++ctx->polls < ctx->spin)
+	if (!own && able && ++ctx->polls < ctx->spin)
 		return;
+	/* The peer is of this daemon: its submission may be there. First all tasks have a turn. */
+	if (able && sh->peer && sh->peer == d->self && (!own || blk->idle))
+		dfk_ask(blk);
 	/* The next turn may end such a wait, so it is not worth the writes. */
 	if (!own || blk->idle) {
 		if (d->policy.events && ctx->k > ctx->finished * ctx->coll->loops * ctx->nr_inst)
@@ -118,7 +115,10 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		    struct dfk_stage *stage)
 {
 	struct df_kctx *ctx;
-	int got;
+#if DFK_WAYS
+	struct dfk_hot *hot;
+#endif
+	int got, looks = 0;
 
 	sh->move = 0;
 	sh->fetch.home = NULL;
@@ -126,7 +126,9 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	sh->brief = 0;
 #endif
 	if (dfk_look(blk))
-		dfk_sq_drain(d, blk, 1);
+		do
+			dfk_sq_drain(d, blk, 1);
+		while (dfk_look_again(blk, ++looks));
 	if (!blk->task) {
 		dfk_publish(blk);
 		sh->turn = DF_TURN_EMPTY;
@@ -141,13 +143,14 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		return;
 	}
 #if DFK_WAYS
-	if (!dfk_way(blk, ctx)) {
+	hot = dfk_way(blk, ctx);
+	if (!hot) {
 		dfk_fetch_begin(blk, ctx, &sh->fetch);
 		sh->turn = DF_TURN_SPIN;
 		return;
 	}
-	ctx = &dfk_way(blk, ctx)->ctx;
-	((struct dfk_hot *)(void *)ctx)->used = dfk_local(blk)->turns;
+	ctx = &hot->ctx;
+	hot->used = dfk_local(blk)->turns;
 #endif
 	/*
 	 * ACQUIRE pairs with the RELEASE of aborted in df_coll_abort() (runtime/coll/coll.c), which

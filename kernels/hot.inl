@@ -81,10 +81,13 @@ struct dfk_local {
 	uint32_t stays; /* as in the original */
 	uint32_t asks;	/* the last block found to stay */
 	uint32_t eager; /* whether the next turn must read the submissions */
-	/* The plan in the stage (gpu/short.inl): its context, its instance, whether it is bad. */
+	/*
+	 * The plan in the stage (gpu/short.inl): its context, its instance, whether it is bad,
+	 * whether the connectors are known to have room for it
+	 */
 	struct df_kctx *planned;
 	uint64_t plan_seq;
-	uint32_t plan_bad;
+	uint32_t plan_bad, plan_room;
 	struct dfk_hot way[DFK_WAYS];
 };
 
@@ -455,10 +458,43 @@ DFK int dfk_look(struct df_kblock *blk)
 	return eager || turn % DFK_LOOK_EVERY == 0;
 }
 
+/* Thread 0: whether the instance after that of the plan in the stage has no plan yet. */
+DFK int dfk_unplanned(const struct dfk_local *l)
+{
+	return l->planned && !l->plan_bad && l->plan_seq != l->planned->finished;
+}
+
+/*
+ * Looks of an idle block in a turn, each a round trip across the bus: a turn takes longer than what
+ * is between two looks.
+ */
+#define DFK_IDLE_LOOKS 4
+
+/* Thread 0, after `looks` looks at the submissions: whether it looks again in this turn. */
+DFK int dfk_look_again(const struct df_kblock *blk, int looks)
+{
+	struct dfk_local *l = dfk_local(blk);
+
+	if (blk->task || looks >= DFK_IDLE_LOOKS || dfk_unplanned(l))
+		return 0;
+	l->looks += l->looks % DFK_LOOK_EVERY != 0;
+	return 1;
+}
+
 /* Thread 0: the task waits for another rank of this daemon, for which there may be a submission. */
 DFK void dfk_ask(struct df_kblock *blk)
 {
 	dfk_local(blk)->eager = 1;
+}
+
+/*
+ * Thread 0: whether the awaited peer may be a task of this block: a rank of this daemon, and the
+ * block has other tasks. Another block's task acts while this block polls. If the peer's task has
+ * not been accepted yet, dfk_heed() notices its submission.
+ */
+DFK int dfk_is_own(const struct df_kdaemon *d, const struct df_kblock *blk, uint64_t peer)
+{
+	return peer && peer == d->self && blk->first != blk->last;
 }
 
 /* Thread 0: the task waits for a peer, which may act at any moment. */
@@ -536,7 +572,7 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 		dfk_store_relaxed_sys(&o->stays, 1u);
 		l->still = l->came = 0;
 		l->planned = NULL;
-		l->plan_bad = 0;
+		l->plan_bad = l->plan_room = 0;
 		l->published = b->stats.slices;
 		for (i = 0; i < DFK_WAYS; i++)
 			l->way[i].ctx.home = NULL;
@@ -617,7 +653,10 @@ struct dfk_fetch {
 #define dfk_scratch(ctx)	((void)(ctx))
 #define dfk_reconnect(blk, ctx) ((void)(ctx))
 #define dfk_look(blk)		1
+#define dfk_look_again(blk, n)	((void)(n), 0)
 #define dfk_ask(blk)		((void)(blk))
+/* A rank of this daemon acts when its block has its turn, not while this one polls. */
+#define dfk_is_own(d, blk, at)	((at) && (at) == (d)->self)
 #define dfk_publish(blk)	((void)(blk))
 #define dfk_able(blk)		((void)(blk))
 

@@ -20,9 +20,9 @@ DFK int dfk_overtakes(const struct df_kdaemon *d, const struct df_kblock *blk,
 	return blk->gang && a->coll->id < b->coll->id;
 }
 
-DFK void dfk_queue_add(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *home)
+DFK void dfk_queue_add(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx)
 {
-	struct df_kctx *ctx = dfk_at(blk, home), *after = blk->last;
+	struct df_kctx *home = dfk_home(ctx), *after = blk->last;
 
 	while (after && dfk_overtakes(d, blk, ctx, dfk_at(blk, after)))
 		after = dfk_at(blk, after)->prev;
@@ -81,7 +81,7 @@ DFK void dfk_queue_move(struct df_kdaemon *d, struct df_kblock *blk, struct df_k
 	uint32_t since = ctx->since;
 
 	dfk_queue_remove(blk, home);
-	dfk_queue_add(d, blk, home);
+	dfk_queue_add(d, blk, ctx);
 	ctx->since = since;
 	blk->running = running;
 }
@@ -281,6 +281,9 @@ DFK int dfk_disagree(const struct df_kctx *last, const struct df_kctx *now)
 
 	if ((int32_t)(now->since - last->since) <= 0 || !last->finished || !now->finished ||
 	    !last->nr_send || !now->nr_send)
+		return 0;
+	/* The same collective, of two ranks of this daemon: no order has one before the other. */
+	if (last->coll->id == now->coll->id)
 		return 0;
 	for (i = 0; i < last->nr_recv; i++) {
 		if (dfk_heard(last, &last->recv[i]))

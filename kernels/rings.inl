@@ -90,7 +90,7 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 			/* RELAXED: the host may raise it (df_coll_lend()); it carries no data. */
 			ctx->priority =
 				d->policy.order ? dfk_load_relaxed_sys(&e.inst->priority) : 0;
-			dfk_queue_add(d, blk, e.ctx);
+			dfk_queue_add(d, blk, ctx);
 		} else if (d->policy.order) {
 			/*
 			 * An instance cannot overtake the earlier instances of its collective, so
@@ -133,7 +133,8 @@ DFK void dfk_cq_push(struct df_kblock *blk, uint32_t kind, struct df_kctx *ctx)
 		 */
 		dfk_fence_release_sys();
 	}
-	dfk_store_relaxed_sys(&e->value, (kind == DF_CQE_DONE ? in->done_value : in->op) << 1 | lap);
+	dfk_store_relaxed_sys(&e->value,
+			      (kind == DF_CQE_DONE ? in->done_value : in->op) << 1 | lap);
 	/*
 	 * RELEASE pairs with the ACQUIRE in cq_next() (runtime/coll/dev.c). For DONE, the fence
 	 * is that of `done` in dfk_finish().

@@ -193,6 +193,32 @@ DFK void dfk_unit_put(const struct dfk_plan *p, uint32_t u, uint64_t v)
 }
 
 /*
+ * Thread 0: whether the next instance has all connectors, and room in all its slots. Once this is
+ * so it stays so, unless the connectors change (dfk_reconnect()).
+ */
+DFK uint32_t dfk_short_room(struct df_kctx *ctx)
+{
+	uint32_t i;
+
+	for (i = 0; i < ctx->nr_send; i++) {
+		struct df_kconn *s = &ctx->send[i];
+		uint64_t end = (ctx->finished + 1) * s->per_loop;
+
+		if (!dfk_connected(ctx, s))
+			return 0;
+		if (end - s->seen > s->nr_slots)
+			/* ACQUIRE pairs with the RELEASE of head, as in dfk_task_poll(). */
+			s->seen = dfk_load_acquire_sys(s->head);
+		if (end - s->seen > s->nr_slots)
+			return 0;
+	}
+	for (i = 0; i < ctx->nr_recv; i++)
+		if (!dfk_connected(ctx, &ctx->recv[i]))
+			return 0;
+	return 1;
+}
+
+/*
  * Thread 0, before a turn without a task: whether the turn plans the next instance of the context
  * whose plan is in the stage.
  */
@@ -200,11 +226,12 @@ DFK uint32_t dfk_short_ahead(const struct df_kblock *blk, struct dfk_shared *sh)
 {
 	struct dfk_local *l = dfk_local(blk);
 
-	if (!l->planned || l->plan_bad || l->plan_seq == l->planned->finished)
+	if (!dfk_unplanned(l))
 		return 0;
 	sh->ctx = l->planned;
 	sh->plan = sh->ahead = 1;
 	l->plan_seq = l->planned->finished;
+	l->plan_room = dfk_short_room(l->planned);
 	return 1;
 }
 
@@ -215,7 +242,6 @@ DFK uint32_t dfk_short_ahead(const struct df_kblock *blk, struct dfk_shared *sh)
 DFK int dfk_short_wanted(struct df_kblock *blk, struct df_kctx *ctx, struct dfk_shared *sh)
 {
 	struct dfk_local *l = dfk_local(blk);
-	uint32_t i;
 
 	if (!((const struct dfk_hot *)(const void *)ctx)->brief)
 		return 0;
@@ -235,24 +261,14 @@ DFK int dfk_short_wanted(struct df_kblock *blk, struct df_kctx *ctx, struct dfk_
 	sh->plan = l->planned != ctx || l->plan_seq != ctx->finished;
 	if (!sh->plan && l->plan_bad)
 		return 0;
-	for (i = 0; i < ctx->nr_send; i++) {
-		struct df_kconn *s = &ctx->send[i];
-		uint64_t end = (ctx->finished + 1) * s->per_loop;
-
-		if (!dfk_connected(ctx, s))
+	if (sh->plan || !l->plan_room) {
+		if (!dfk_short_room(ctx))
 			return 0;
-		if (end - s->seen > s->nr_slots)
-			/* ACQUIRE pairs with the RELEASE of head, as in dfk_task_poll(). */
-			s->seen = dfk_load_acquire_sys(s->head);
-		if (end - s->seen > s->nr_slots)
-			return 0;
+		l->planned = ctx;
+		l->plan_seq = ctx->finished;
+		l->plan_bad = 0;
+		l->plan_room = 1;
 	}
-	for (i = 0; i < ctx->nr_recv; i++)
-		if (!dfk_connected(ctx, &ctx->recv[i]))
-			return 0;
-	l->planned = ctx;
-	l->plan_seq = ctx->finished;
-	l->plan_bad = 0;
 	return 1;
 }
 
@@ -303,13 +319,12 @@ DFK uint32_t dfk_short_ready(struct df_kblock *blk, struct df_kctx *ctx)
 	int i, looks = blk->first == blk->last ? DFK_LOOKS : 1;
 	struct dfk_heed h = {blk->sq.head, 0, 0};
 
-	for (i = 0; i < looks && !ctx->ready; i++) {
-		if (i % DFK_HEED_EVERY == 0) {
-			if (dfk_heed(blk, &h))
-				break;
-			h = dfk_heed_begin(blk);
-		}
-		(void)dfk_instance_ready(ctx);
+	for (i = 0; !ctx->ready && i < looks && !dfk_instance_ready(ctx); i++) {
+		if (i % DFK_HEED_EVERY)
+			continue;
+		if (dfk_heed(blk, &h))
+			break;
+		h = dfk_heed_begin(blk);
 	}
 	return ctx->ready;
 }
@@ -333,7 +348,8 @@ DFK int dfk_short_wait(struct df_kblock *blk, struct df_kctx *ctx, struct dfk_sh
 			ctx->polls += i;
 			return 0;
 		}
-		if (i % DFK_HEED_EVERY == 0) {
+		/* Not between the first two looks: the slice often arrives then. */
+		if (i % DFK_HEED_EVERY == 1) {
 			if (dfk_heed(blk, &h))
 				left = 0;
 			else

@@ -51,8 +51,8 @@ DFK void dfk_lasted(struct df_kblock *blk)
 
 /*
  * Thread 0: as dfk_task_poll(), but looks until the threshold is reached or the host wants
- * something. It looks once if other tasks could start instead, and if the peer is a rank of this
- * daemon, which may act only when this block turns to it.
+ * something. It looks once if other tasks could start instead, and if the peer may be a task of
+ * this block, which acts only when it has its turn.
  */
 DFK int dfk_await(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx,
 		  struct dfk_shared *sh, struct dfk_stage *stage)
@@ -65,7 +65,7 @@ DFK int dfk_await(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *c
 		left = DFK_LOOKS;
 	for (i = 0; (got = dfk_task_poll(ctx, sh, stage)) <= 0; i++) {
 		if (got < 0 ? !alone || i + 1 >= DFK_LOOKS
-			    : i + 1 >= left || (sh->peer && sh->peer == d->self))
+			    : i + 1 >= left || dfk_is_own(d, blk, sh->peer))
 			break;
 		if (i % DFK_HEED_EVERY)
 			continue;
