@@ -357,8 +357,7 @@ static int graph_launch(void *exec, void *stream, int ptds)
 	struct df_stream_info info;
 	int ret;
 
-	/* A graph of NCCL's has no operation of ours. */
-	if (!s || df_record_inside)
+	if (!s)
 		return 0;
 	df_cuda_stream_describe(s, &info);
 	ret = info.capturing ? 0 : df_cuda_graph_issue(exec, &info);
@@ -378,7 +377,7 @@ static void graph_launched(void *exec, void *stream, int ptds, int launched)
 {
 	struct df_stream_info info;
 
-	if (df_record_inside || info_of(stream, ptds, &info))
+	if (info_of(stream, ptds, &info))
 		return;
 	if (!launched && !info.capturing)
 		df_cuda_graph_lost(exec, info.stream);
