@@ -9,7 +9,7 @@
 # and our own checker says what it sees in them. tests/bench, tests/fuzz are not run here; tests/gpu only with --gpu; tests/docs only by a filter: `make lint` does.
 #
 # A test finds in its environment: B (absolute build folder), SRC (root of the sources), T (a scratch
-# folder of its own), DFSHIM_TRACE (a folder below T), SLOW (1; in a sanitizer's build the factor by which
+# folder of its own), DFSHIM_TRACE (a folder below T), SLOW (1; in a sanitizer's build and under an emulator the factor by which
 # samples shrink and limits of time grow), LIMIT (there the seconds that one command may take, else unset and each
 # test's own), SAN_RUNTIME (what has to be preloaded in front of such a build's
 # libraries, with a blank behind it; else empty). Last line: "N passed, N failed, N skipped".
@@ -151,6 +151,12 @@ case $B in
 	export LIMIT="${LIMIT:-450}"
 	;;
 esac
+# Under an emulator a program of another machine takes about ten times as long.
+if [ -n "${QEMU_LD_PREFIX-}" ]; then
+	limit=600
+	SLOW=${SLOW:-4}
+	export LIMIT="${LIMIT:-450}"
+fi
 case $B in
 */thread) SAN_RUNTIME="$(gcc -print-file-name=libtsan.so) " ;;
 */address) SAN_RUNTIME="$(gcc -print-file-name=libasan.so) " ;;

@@ -5,7 +5,7 @@ PLAIN := $(addprefix $(B)/tests/deadlock/,interpreter/script fusion recorded)
 tests: $(PLAIN)
 $(B)/tests/deadlock/interpreter/script: $(addprefix tests/deadlock/interpreter/,script_text.c oracle.c)
 $(PLAIN): $(B)/tests/deadlock/%: tests/deadlock/%.c \
-		$(wildcard tests/deadlock/interpreter/*.h) tests/clients/client.h
+		$(wildcard tests/deadlock/interpreter/*.h) tests/clients/client.h $(if $(ARCH),| $(B)/link/libnccl.so)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ $(filter %.c,$^) \
 		$(addprefix -L,$(CUDA_LIB) $(NCCL_LIB)) $(addprefix -Wl$(comma)-rpath$(comma),$(CUDA_LIB) $(NCCL_LIB)) \
