@@ -115,10 +115,10 @@ struct df_check_opts {
 	uint64_t now_ns;   /* CLOCK_MONOTONIC of the analysis; 0: the last record's time */
 	int live;	   /* the processes still run: an unfinished operation is not yet stuck */
 	uint64_t stale_ns; /* a longer silence makes a wait suspicious; 0: DF_CHECK_STALE_NS */
+	uint64_t aged_ns;  /* as does a longer wait, although others go on; 0: it does not */
 	/* The wait of a SYNC is released, so operations that differ may still match. */
 	int released;
-	/* Whether the process is alive; -1: unknown. May be NULL. */
-	int (*alive)(const struct df_trace_header *h);
+	int (*alive)(const struct df_trace_header *h); /* -1: unknown. May be NULL. */
 };
 
 int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,

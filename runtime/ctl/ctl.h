@@ -190,6 +190,8 @@ void df_ctl_counts(uint64_t *messages, uint64_t *frames);
 
 /* Whether the process has died or exited, as far as this process knows. */
 int df_ctl_is_dead(uint64_t proc);
+/* Whether messages for this process travel on a link of its own. */
+int df_ctl_is_neighbour(uint64_t proc);
 
 /*
  * Calls death() for each member of the communicator that has already ended, on the control thread,

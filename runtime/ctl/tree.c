@@ -558,6 +558,18 @@ int df_ctl_is_dead(uint64_t proc)
 	return ret;
 }
 
+int df_ctl_is_neighbour(uint64_t proc)
+{
+	int ret;
+
+	df_ctl_lock();
+	ret = leads_to(df_tree.up.link, proc, NULL);
+	for (int i = 0; i < df_tree.nr_down && !ret; i++)
+		ret = leads_to(df_tree.down[i].link, proc, NULL);
+	df_ctl_unlock();
+	return ret;
+}
+
 void df_ctl_each_words(void (*fn)(void *arg, const void *words, size_t bytes), void *arg)
 {
 	struct corpse *c, *tmp;

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct df_backend;
+struct df_check_set;
 struct df_record_call;
 struct df_record_nccl;
 struct df_record_op;
@@ -84,6 +85,8 @@ int df_record_peers(void);
  * one does, and none on that machine itself.
  */
 int df_record_speaks_here(uint64_t host);
+/* Adds the ranks of a process that has not answered (df_look_add_silent()). */
+void df_record_add_silent(struct df_check_set *set, uint64_t proc, int certain);
 /*
  * Writes the report INIT if a communicator that NCCL makes waits for ranks that have not joined.
  * Returns its length; 0: there is none.
@@ -101,7 +104,15 @@ void df_record_live(void);
  * unfinished: whether anything is, here; quiet: ns since the last progress.
  */
 void df_record_serve(int unfinished, uint64_t quiet);
-/* This process has something unfinished, and has made no progress for `ms`. */
+/*
+ * After this number of time-outs a rank that others wait for is named although it does other
+ * things, and a part of the job although the rest goes on.
+ */
+#define DF_RECORD_PATIENCE 4
+/*
+ * This process has something unfinished, and has made no progress for `ms`, or a part of it for
+ * DF_RECORD_PATIENCE times the time-out.
+ */
 void df_record_suspect(uint64_t ms);
 /*
  * Whether a verdict on this standstill is known; any thread. Then df_record_verdict() returns its

@@ -39,8 +39,6 @@
 #define AGAIN_NS    (DF_NS_PER_S / 2) /* and more, if it shows that something has moved */
 #define SILENT_MS   10000
 #define TAKEOVER_NS (10 * DF_NS_PER_S)
-/* After PATIENCE time-outs a rank that others wait for is named although it does other things. */
-#define PATIENCE 4
 /*
  * Looks that are repeated at once for one suspicion. More would be a load where a rank is stopped.
  */
@@ -90,12 +88,13 @@ static void add_left(void *set, const void *words, size_t bytes)
 	df_check_add_left(set, words, bytes / sizeof(struct df_left_row));
 }
 
-static void look(uint64_t stale, struct look *l)
+static void look(uint64_t stale, uint64_t aged, struct look *l)
 {
-	struct df_check_opts opts = {.live = 1, .stale_ns = stale};
+	struct df_check_opts opts = {.live = 1, .stale_ns = stale, .aged_ns = aged};
 	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
 	struct df_check_set *set = df_check_set_new();
 	struct df_snapshot *s;
+	int certain;
 
 	*l = (struct look){0};
 	if (set && !df_snapshot_gather(&g, DF_ASK_LOOK)) {
@@ -108,6 +107,8 @@ static void look(uint64_t stale, struct look *l)
 									   : "peer"))
 				df_check_add_progress(set, s->progress);
 			l->silent |= !s->fresh && !df_ctl_is_dead(s->proc);
+			if (df_snapshot_is_silent(&g, s, &certain))
+				df_record_add_silent(set, s->proc, certain);
 			l->stalled_ms = DF_MAX(l->stalled_ms, s->stalled_ms);
 		}
 		l->stalled_ms = DF_MAX(l->stalled_ms, live.stalled_ms);
@@ -157,8 +158,9 @@ static void print(const struct df_check_result *r, const char *line)
 
 static int same_hang(const struct told *a, const struct told *b)
 {
+	/* The line may say how long a rank has been silent; calls that differ have no facts. */
 	return a->verdict == b->verdict && a->facts == b->facts &&
-	       !strncmp(a->line, b->line, LINE_BYTES);
+	       (a->facts || !strncmp(a->line, b->line, LINE_BYTES));
 }
 
 /*
@@ -225,12 +227,13 @@ static void judge(uint64_t ms)
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms, began = df_now_ns(), took, until;
 	int late = ms >= timeout;
 	uint64_t stale = late ? DF_MIN(ms * DF_NS_PER_MS, DF_CHECK_STALE_NS) : NEVER_STALE_NS;
+	uint64_t aged = ms >= DF_RECORD_PATIENCE * timeout ? timeout * DF_NS_PER_MS : 0;
 	struct look a, b = {0};
 	unsigned left;
 
 	df_info("mode trace: looks at the job, where nothing has moved for %llu ms",
 		(unsigned long long)ms);
-	look(stale, &a);
+	look(stale, aged, &a);
 	took = df_now_ns() - began;
 	if (is_hang(&a, late)) {
 		for (until = df_now_ns() + BETWEEN_NS;
@@ -239,7 +242,7 @@ static void judge(uint64_t ms)
 			df_record_poll(&left);
 			df_snapshot_serve();
 		}
-		look(stale, &b);
+		look(stale, aged, &b);
 	}
 	ms += (df_now_ns() - began) / DF_NS_PER_MS;
 	live.not_before = df_now_ns() + PAUSE * took;
@@ -247,14 +250,15 @@ static void judge(uint64_t ms)
 		; /* another process was faster, or nothing matters any more */
 	} else if (late && is_hang(&b, late) && b.silent && ms < timeout + SILENT_MS) {
 		live.suspected = ms + 1;
-	} else if (is_hang(&b, late) && (same(&a, &b, late) || ms >= PATIENCE * timeout)) {
+	} else if (is_hang(&b, late) &&
+		   (same(&a, &b, late) || ms >= DF_RECORD_PATIENCE * timeout)) {
 		tell(b.r);
 	} else if ((is_hang(&b, late) || a.silent || b.silent) && live.repeats < REPEATS) {
 		/* Something has moved in between, or was not seen: look again. */
 		live.repeats++;
 		live.suspected = DF_MAX(live.suspected, ms + 1);
-		live.not_before =
-			df_now_ns() + took + (late ? timeout * DF_NS_PER_MS / PATIENCE : AGAIN_NS);
+		live.not_before = df_now_ns() + took +
+				  (late ? timeout * DF_NS_PER_MS / DF_RECORD_PATIENCE : AGAIN_NS);
 	}
 	df_check_result_free(a.r);
 	df_check_result_free(b.r);

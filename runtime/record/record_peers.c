@@ -27,6 +27,7 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/dfshim.h"
 #include "runtime/record/record.h"
+#include "runtime/watch/look.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/tied.h"
 #include "trace/record/writer.h"
@@ -269,6 +270,22 @@ void df_record_ended(uint64_t hash, int rank)
 		forget(found);
 	else if (found)
 		df_ctl_poke();
+}
+
+void df_record_add_silent(struct df_check_set *set, uint64_t proc, int certain)
+{
+	struct seat *s;
+
+	df_mutex_lock(&lock);
+	df_list_each(s, &seats, node)
+	{
+		const struct df_member *m = s->comm ? df_ctl_members(s->comm) : NULL;
+
+		for (int i = 0; m && i < s->nranks; i++)
+			if (m[i].proc == proc)
+				df_look_add_silent(set, s->hash, &m[i], certain);
+	}
+	df_mutex_unlock(&lock);
 }
 
 int df_record_speaks_here(uint64_t host)

@@ -356,15 +356,16 @@ void df_record_stop(void)
 
 /*
  * The process makes progress, but a part of it may be stuck: the same operation has been the first
- * of the unfinished ones for long. Asks for a look, after longer and longer times. Only what is
- * proved is reported then, because threads that are in no call may still act.
+ * of the unfinished ones for long. Asks for a look, after longer and longer times. Until
+ * DF_RECORD_PATIENCE time-outs have passed only what is proved is reported, because threads that
+ * are in no call may still act.
  */
 static void suspect_part(uint64_t now, uint64_t quiet, uint64_t timeout)
 {
 	static struct {
 		uint64_t op, since, due, next;
 	} first;
-	uint64_t op, lasts;
+	uint64_t op, lasts, most = DF_RECORD_PATIENCE * timeout;
 
 	if (now < first.next)
 		return;
@@ -378,8 +379,20 @@ static void suspect_part(uint64_t now, uint64_t quiet, uint64_t timeout)
 	lasts = now - first.since;
 	if (!op || lasts < first.due || quiet >= first_due(timeout))
 		return;
-	first.due = 2 * lasts;
-	df_record_suspect(DF_MIN(lasts, timeout - 1) / DF_NS_PER_MS);
+	first.due = lasts < most ? DF_MIN(2 * lasts, most) : 2 * lasts;
+	df_record_suspect((lasts < most ? DF_MIN(lasts, timeout - 1) : lasts) / DF_NS_PER_MS);
+}
+
+/*
+ * How long this process must have stood still before it acts on the verdict. A rank that is only
+ * late may be late for a part of the job that has time.
+ */
+static uint64_t act_after(uint64_t timeout)
+{
+	unsigned verdict;
+
+	(void)df_record_verdict(&verdict);
+	return verdict == DF_V_SLOW ? timeout : ACT_NS;
 }
 
 static void *run(void *arg)
@@ -440,7 +453,8 @@ static void *run(void *arg)
 				due = next_due(quiet, timeout);
 			}
 			suspect_part(now, quiet, timeout);
-			if (df_record_told() && blocked && quiet >= ACT_NS && acted != last) {
+			if (df_record_told() && blocked && quiet >= act_after(timeout) &&
+			    acted != last) {
 				acted = last;
 				if (quiet < timeout)
 					note_stall(quiet, left);

@@ -676,6 +676,26 @@ int df_snapshot_gather(struct df_snapshots *g, enum df_ask what)
 	return ret;
 }
 
+static int is_silent(const struct df_snapshot *s)
+{
+	return !s->fresh && !s->heard && !df_ctl_is_dead(s->proc);
+}
+
+int df_snapshot_is_silent(const struct df_snapshots *g, const struct df_snapshot *s, int *certain)
+{
+	const struct df_snapshot *o;
+
+	if (!is_silent(s))
+		return 0;
+	*certain = df_ctl_is_neighbour(s->proc);
+	if (*certain)
+		return 1;
+	*certain = 1;
+	df_list_each(o, &g->answers,
+		     node) if (is_silent(o) && df_ctl_is_neighbour(o->proc)) *certain = 0;
+	return 1;
+}
+
 int df_snapshot_defers(uint32_t ms)
 {
 	struct df_snapshots g = {.epoch = ++my.last_epoch, .answers = DF_LIST_INIT(g.answers)};

@@ -95,6 +95,11 @@ struct df_snapshots {
  */
 int df_snapshot_gather(struct df_snapshots *g, enum df_ask what);
 /*
+ * Whether a living process has not even confirmed the question. *certain: and not because another
+ * one does not pass it on: the process is a neighbour, or no silent process is one.
+ */
+int df_snapshot_is_silent(const struct df_snapshots *g, const struct df_snapshot *s, int *certain);
+/*
  * Whether the report is the task of another process: one with a lower id that is known to be tied
  * to this one and has stood still for `ms`. The question costs no image, so that not every process
  * collects the images of all.

@@ -33,7 +33,9 @@
 #include "runtime/watch/ending.h"
 #include "runtime/watch/hardware.h"
 #include "runtime/watch/hosts.h"
+#include "runtime/watch/look.h"
 #include "runtime/watch/metrics.h"
+#include "runtime/watch/part.h"
 #include "runtime/watch/proof.h"
 #include "runtime/watch/ras_server.h"
 #include "runtime/watch/release.h"
@@ -85,69 +87,9 @@ static struct {
 	uint32_t stop; /* STAYS, ASKED_TO_STOP, STOPPING, STOPPED; a futex */
 } dog = {.reported = UINT64_MAX, .again = UINT64_MAX};
 
-/*
- * The processes that were asked. `others` counts them without this one. `silent` counts those that
- * live but have not answered; `mute` is one of these, and `heard` counts those of them that have
- * confirmed the question. `speaker` is the process that reports the verdict, among those that have
- * seen no progress for nearly as long as this process and so reach a verdict, too.
- */
-struct asked {
-	unsigned others, silent, heard;
-	uint64_t mute, speaker;
-};
-
 static void set(uint64_t *word, uint64_t value)
 {
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
-}
-
-/* Adds what a process that has exited has sent before: it has no trace any more. */
-static void add_left(void *set, const void *words, size_t bytes)
-{
-	df_check_add_left(set, words, bytes / sizeof(struct df_left_row));
-}
-
-/*
- * Judges what all processes know. `stale` is the time without progress. Returns NULL if there is
- * nothing to judge.
- */
-static struct df_check_result *judge(uint64_t stale, struct asked *asked)
-{
-	/* A caller with a shorter time-out than DF_CHECK_STALE_NS takes that time as suspicious. */
-	struct df_check_opts opts = {.live = 1, .stale_ns = DF_MIN(stale, DF_CHECK_STALE_NS)};
-	struct df_snapshots g = {.answers = DF_LIST_INIT(g.answers)};
-	struct df_check_set *set = df_check_set_new();
-	struct df_check_result *r = NULL;
-	struct df_snapshot *s;
-
-	opts.now_ns = df_now_ns();
-	*asked = (struct asked){.speaker = df_rt.self.proc};
-	if (set && !df_snapshot_gather(&g, DF_ASK_LOOK)) {
-		df_list_each(s, &g.answers, node)
-		{
-			if (s->image)
-				df_check_add_image(set, s->image, s->bytes,
-						   s->proc == df_rt.self.proc ? "this process"
-									      : "peer");
-			if (s->proc == df_rt.self.proc)
-				continue;
-			if (!s->fresh && !df_ctl_is_dead(s->proc)) {
-				asked->silent++;
-				asked->heard += s->heard != 0;
-				asked->mute = s->proc;
-			}
-			if (s->fresh &&
-			    2 * (uint64_t)s->stalled_ms >= (uint64_t)df_env()->timeout_ms)
-				asked->speaker = DF_MIN(asked->speaker, s->proc);
-		}
-		asked->others = g.nr_procs - 1;
-		df_ctl_each_words(add_left, set);
-		if (df_check_run(set, &opts, &r))
-			r = NULL;
-	}
-	df_snapshot_done(&g);
-	df_check_set_free(set);
-	return r;
 }
 
 /* Logs the output of `part` in one piece. */
@@ -174,53 +116,20 @@ static void print(const struct df_check_result *r)
 	df_metrics_soon();
 }
 
-/*
- * Names a process that did not answer, because the report lacks its part and the user can examine
- * it.
- */
-static void tell_silent(const struct asked *asked)
-{
-	struct df_comm *comm;
-	char others[48] = "";
-	int rank = -1;
-	uint32_t pid = 0;
-
-	if (!asked->silent)
-		return;
-	df_mutex_lock(&df_rt.lock);
-	df_list_each(comm, &df_rt.comms, node)
-	{
-		int r = rank < 0 && df_comm_is_open(comm) ? df_comm_rank_of(comm, asked->mute) : -1;
-
-		if (r >= 0) {
-			rank = r;
-			pid = comm->members[r].pid;
-		}
-	}
-	df_mutex_unlock(&df_rt.lock);
-	if (asked->silent > 1)
-		snprintf(others, sizeof(others), ", and of %u others", asked->silent - 1);
-	if (rank >= 0)
-		df_warn("the process of rank %d (pid %u)%s is alive, but does not answer: it may "
-			"be stopped by a signal or a debugger, or get no processor time. This "
-			"report lacks its data",
-			rank, pid, others);
-}
-
 /* Answers a client of NCCL's RAS protocol that asks for the job's state (ras_server.c). */
 static void answer_ras(void)
 {
 	uint64_t since = df_now_ns();
 	struct df_check_result *r = NULL;
 	char *text = NULL;
-	struct asked asked;
+	struct df_asked asked;
 	size_t len = 0;
 	FILE *f = NULL;
 	int json;
 
 	if (!df_ras_asked(&json))
 		return;
-	r = judge(DF_CHECK_STALE_NS, &asked);
+	r = df_look(DF_CHECK_STALE_NS, 0, &asked);
 	f = r ? open_memstream(&text, &len) : NULL;
 	if (f) {
 		df_check_print_ras(r, f, json, asked.others + 1,
@@ -329,7 +238,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 	uint64_t before = df_executor->progress(NULL), missing = df_joining_missing(),
 		 seen = df_now_ns();
 	struct df_check_result *r;
-	struct asked asked;
+	struct df_asked asked;
 	uint64_t patience = (uint64_t)env->timeout_ms + SILENT_MS,
 		 longer = patience + 5 * SILENT_MS;
 	int told = 0, leads, heard;
@@ -341,8 +250,8 @@ static void stalled(uint64_t ms, uint64_t ops)
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, ms, ops, 0, 0);
 	if (!missing && ms < longer && df_snapshot_defers((uint32_t)(env->timeout_ms + 1) / 2))
 		return;
-	df_check_result_free(judge(ms * DF_NS_PER_MS, &asked));
-	r = judge(ms * DF_NS_PER_MS, &asked);
+	df_check_result_free(df_look(ms * DF_NS_PER_MS, 0, &asked));
+	r = df_look(ms * DF_NS_PER_MS, 0, &asked);
 	/*
 	 * A message that arrived meanwhile may report this hang. Its sender may have ended since,
 	 * which could make this process the speaker.
@@ -421,7 +330,7 @@ static void stalled(uint64_t ms, uint64_t ops)
 	else if (leads)
 		print(r);
 	if (leads)
-		tell_silent(&asked);
+		df_look_tell_silent(&asked);
 	if (abort) {
 		/*
 		 * The other processes judge by our answers, so let them finish before ending the
@@ -461,8 +370,8 @@ static int left_is_told(const struct df_comm *comm)
  */
 static int status_of_left(uint64_t since)
 {
-	struct asked asked;
-	struct df_check_result *r = judge(LEFT_NS, &asked);
+	struct df_asked asked;
+	struct df_check_result *r = df_look(LEFT_NS, 0, &asked);
 	int status = 0;
 
 	if (r && df_check_is_over(r))
@@ -547,14 +456,14 @@ static void peers_that_left(void)
 static int tell_mismatch(uint64_t name)
 {
 	struct df_check_result *r;
-	struct asked asked;
+	struct df_asked asked;
 	uint64_t ops;
 	int is;
 
 	unfinished(&ops);
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, 0, ops, 0, 0);
-	r = judge(DF_CHECK_STALE_NS, &asked);
+	r = df_look(DF_CHECK_STALE_NS, 0, &asked);
 	is = r && df_check_verdict(r) == DF_V_MISMATCH;
 	if (is) {
 		df_tied_tell(NULL, 0);
@@ -573,12 +482,12 @@ static void tell_settled(void)
 {
 	uint64_t ops, seen = df_now_ns();
 	struct df_check_result *r;
-	struct asked asked;
+	struct df_asked asked;
 
 	unfinished(&ops);
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, 0, ops, 0, 0);
-	r = judge(DF_CHECK_STALE_NS, &asked);
+	r = df_look(DF_CHECK_STALE_NS, 0, &asked);
 	if (r && df_check_verdict(r) == DF_V_ORDER) {
 		set(&dog.last, df_executor->progress(NULL));
 		set(&dog.reported, dog.last);
@@ -712,6 +621,32 @@ void df_watchdog_stop(void)
 		df_futex_wait(&dog.stop, now, 100 * DF_NS_PER_MS, 0);
 }
 
+/*
+ * The process makes progress, but a communicator has stood still for long: reports the reason,
+ * once. Nothing is ended, because its rank may still make the call.
+ */
+static void tell_part(uint64_t timeout)
+{
+	struct df_check_result *r, *first;
+	struct df_asked asked;
+
+	if (!df_part_due(df_now_ns(), timeout, dog.told))
+		return;
+	first = df_look(DF_CHECK_STALE_NS, timeout, &asked);
+	r = df_look(DF_CHECK_STALE_NS, timeout, &asked);
+	df_snapshot_serve();
+	if (first && r && !asked.silent && df_check_verdict(r) != DF_V_OK &&
+	    df_check_verdict(r) == df_check_verdict(first) &&
+	    df_check_facts(r) == df_check_facts(first) &&
+	    df_part_due(df_now_ns(), timeout, dog.told)) {
+		df_tied_tell(NULL, 0);
+		dog.told = df_now_ns();
+		print(r);
+	}
+	df_check_result_free(first);
+	df_check_result_free(r);
+}
+
 static void *watch(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
@@ -760,6 +695,7 @@ static void *watch(void *arg)
 		if (df_executor->progress(NULL) != dog.last || !unfinished(&ops)) {
 			set(&dog.last, df_executor->progress(NULL));
 			set(&dog.since, df_now_ns());
+			tell_part(timeout);
 			continue;
 		}
 		if (df_now_ns() - dog.since >= timeout && dog.reported != dog.last)

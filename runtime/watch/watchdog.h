@@ -12,7 +12,9 @@
 struct df_watch_comm {
 	uint64_t left_retired; /* operations retired at the last look; only the watchdog uses it */
 	uint64_t left_since;   /* when that number changed; only the watchdog uses it */
-	uint64_t peer_left;    /* when a member's process exited normally; 0 if none did; atomic */
+	/* As these two, for operations that are unfinished while the process goes on (part.h). */
+	uint64_t part_retired, part_since;
+	uint64_t peer_left; /* when a member's process exited normally; 0 if none did; atomic */
 };
 
 /*

@@ -1,13 +1,15 @@
 """A job of two processes, as a Python program: NCCL by ctypes, nothing of dfshim. Rank 1 does not
 reach the common code.
 
-  hang.py FILE CASE    FILE passes the unique id. CASE: sleep (in load_batch()), or lock (there,
-                       while holding the interpreter's lock)
+  hang.py FILE CASE    FILE passes the unique id. CASE: sleep (in load_batch()), lock (there,
+                       while holding the interpreter's lock), or beats (sleep, while a second
+                       thread of each rank uses another communicator)
 """
 
 import ctypes
 import os
 import sys
+import threading
 import time
 
 lib = ctypes.CDLL(None)
@@ -45,16 +47,32 @@ def load_batch(step, case):
         time.sleep(1000)
 
 
-def train_step(comm, data):
-    must(lib.ncclAllReduce(data, data, ctypes.c_size_t(64), 7, 0, comm, None))
-    must(lib.cudaStreamSynchronize(None))
+def train_step(comm, data, stream=None):
+    must(lib.ncclAllReduce(data, data, ctypes.c_size_t(64), 7, 0, comm, stream))
+    must(lib.cudaStreamSynchronize(stream))
+
+
+def buffer():
+    data = ctypes.c_void_p()
+    must(lib.cudaSetDevice(RANK))
+    must(lib.cudaMalloc(ctypes.byref(data), ctypes.c_size_t(256)))
+    return data
+
+
+def beat(comm):
+    data, stream = buffer(), ctypes.c_void_p()
+    must(lib.cudaStreamCreateWithFlags(ctypes.byref(stream), 1))
+    while True:
+        train_step(comm, data, stream)
+        time.sleep(0.2)
 
 
 def main():
-    data = ctypes.c_void_p()
-    must(lib.cudaSetDevice(0))
-    must(lib.cudaMalloc(ctypes.byref(data), ctypes.c_size_t(256)))
+    data = buffer()
     comm = communicator(sys.argv[1])
+    if sys.argv[2] == "beats":
+        beats = communicator(sys.argv[1] + ".beats")
+        threading.Thread(target=beat, args=(beats,), daemon=True).start()
     for step in range(5):
         load_batch(step, sys.argv[2])
         train_step(comm, data)

@@ -9,6 +9,7 @@ py=${PYTHON:-python3}
 command -v "$py" >/dev/null || skip "no $py"
 unset DFSHIM_TRACE
 job=$SRC/tests/trace/hang.py
+flags=()
 line() { grep -n "$1" "$job" | cut -d: -f1; }
 sleeps=$(line '^        time.sleep(1000)') steps=$(line 'cudaStreamSynchronize')
 
@@ -16,7 +17,7 @@ sleeps=$(line '^        time.sleep(1000)') steps=$(line 'cudaStreamSynchronize')
 hang() {
 	local name=$1 case=$2 i
 	shift 2
-	env "$@" timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host=2 -n 2 --trace "$T/$name.trace" --timeout $((2 * SLOW)) -- \
+	env "$@" timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host=2 -n 2 "${flags[@]}" --trace "$T/$name.trace" --timeout $((2 * SLOW)) -- \
 		"$py" "$job" "$T/$name.id" "$case" >"$T/$name" 2>&1 &
 	local pid=$!
 	for ((i = 0; i < 600 * SLOW; i++)); do
@@ -52,6 +53,15 @@ for f in plain plain.check; do
 done
 [ "$(jq -r '.scripts[] | "\(.rank) \(.stack[0])"' "$T/plain.json" | sort | tr '\n' ';')" = \
 	"r0 hang.py:$steps train_step;r1 hang.py:$sleeps load_batch;" ] || bad plain "JSON: $(jq -c .scripts "$T/plain.json")"
+
+# The other threads go on. The report names the thread that does not issue, and the job runs on.
+for rules in dfshim nccl; do
+	flags=(--rules "$rules")
+	hang $rules beats A=
+	grep -qE "^SLOW: A#3 waits for r1, which has not issued it: thread [0-9]+ '.*' has issued nothing for [0-9.]+ s, while another thread of r1 goes on; it is at hang.py:$sleeps load_batch" \
+		"$T/$rules" || bad $rules "not the thread that does not issue"
+done
+flags=()
 
 hang off sleep DFSHIM_PYTHON=0
 ! grep -q 'hang.py:[0-9]' "$T/off" "$T/off.check" || bad off "an interpreter was asked with DFSHIM_PYTHON=0"

@@ -92,6 +92,7 @@ struct df_node {
 	 */
 	uint8_t idle;
 	uint8_t let_go; /* the wait is released, so the next step of its thread is unknown */
+	uint8_t young;	/* counts as going on although others have made no progress for long */
 	uint32_t trace; /* DF_NONE: the node belongs to no trace */
 	uint32_t ref;
 	int32_t rank;	 /* for DF_N_NEXT: rank in the communicator */
@@ -184,6 +185,12 @@ int df_graph_match(struct df_graph *g);
  * instance of each operation, or DF_NONE. Returns 0 or -ENOMEM.
  */
 int df_graph_groups(struct df_graph *g, const uint32_t *inst);
+
+/*
+ * Sets `young` of operations and calls that began less than `aged` ns before the last record of
+ * their trace, and of what only they wait for. 0: of none.
+ */
+void df_graph_spare(struct df_graph *g, uint64_t aged);
 
 /*
  * Whether two stuck instances can never take place: different ranks have issued them in the same

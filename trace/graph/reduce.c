@@ -24,9 +24,9 @@ size_t df_graph_reduce(struct df_graph *g, enum df_world world, int stale)
 	for (size_t i = 0; i < g->nr_nodes; i++) {
 		const struct df_node *n = &g->nodes[i];
 
-		if ((n->idle && !stale) || n->let_go)
+		if ((n->idle && !stale) || n->let_go || (n->young && stale))
 			left[i] = 0;
-		g->self[i] = n->mark || (!left[i] && stale == 1 && n->stale);
+		g->self[i] = n->mark || (!left[i] && stale == 1 && n->stale && !n->young);
 		if (!left[i] && !g->self[i])
 			work[nr_work++] = (uint32_t)i;
 	}

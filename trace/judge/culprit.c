@@ -11,6 +11,10 @@
 #include "trace/judge/say.h"
 #include "trace/read/party.h"
 #include "trace/record/names.h"
+#include "runtime/base/err.h"
+
+/* A thread is named if its process made a call this long after its last one. */
+#define APART_NS 1000000000
 
 /* Counts the operations that wait directly for the root, and all stuck ranks. */
 static void count_waiters(struct df_check_result *r, size_t *direct, size_t *all)
@@ -103,6 +107,37 @@ static void last_call(const struct df_check_set *set, const struct df_trc_comm *
 		df_line_put(b, " (it has issued nothing on %s, its last call is %s)", comm, op);
 }
 
+/*
+ * Returns the time of the last call of the missing rank's process. If the threads that issue on the
+ * communicator have been silent for longer than another one: the time of their last operation, and
+ * stores one of them in *tid, the main thread if it is one; else 0.
+ */
+static uint64_t last_of_threads(const struct df_check_result *r, const struct df_trc_comm *e,
+				uint32_t *tid)
+{
+	const struct df_trc *t = &r->set->traces[e->trace];
+	uint64_t last = 0, others = 0;
+
+	*tid = 0;
+	for (size_t i = 0; i < t->nr_threads; i++) {
+		const struct df_lthread *th = &t->threads[i];
+
+		if (th->is_ours)
+			continue;
+		if (!df_entry_issues(r->set, e, th)) {
+			others = DF_MAX(others, th->last_ns);
+			continue;
+		}
+		if (*tid != t->h.pid)
+			*tid = th->tid;
+		last = DF_MAX(last, th->last_ns);
+	}
+	if (e->used && last + APART_NS < DF_MIN(others, t->last_progress_ns))
+		return last;
+	*tid = 0;
+	return t->last_progress_ns;
+}
+
 /* Returns a thread that waits for the root in a call that all ranks make, or NULL. */
 static const struct df_node *a_caller(struct df_check_result *r)
 {
@@ -141,7 +176,9 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 	struct df_trc_comm *e =
 		n->gcomm != DF_NONE ? df_set_entry(r->set, n->gcomm, n->rank) : NULL;
 	const struct df_node *caller = u ? NULL : a_caller(r);
-	char op[96] = "an operation", who[48], loop[160], script[160], how[32];
+	char op[96] = "an operation", who[48], loop[160], script[160], how[64];
+	uint64_t since;
+	uint32_t tid;
 	int ended;
 
 	if (u)
@@ -172,15 +209,19 @@ void df_line_missing(struct df_check_result *r, struct df_line *b)
 	} else if (e) {
 		loops(r, e, loop, sizeof(loop));
 		df_line_put(b, "which has not issued it: ");
+		since = last_of_threads(r, e, &tid);
 		if (loop[0])
 			df_line_put(b, "%s is in %s and has made no other NCCL or CUDA call", who,
 				    loop);
+		else if (tid)
+			df_line_put(b, "%s has issued nothing",
+				    df_say_thread(r->set, e->trace, tid, how, sizeof(how)));
 		else
 			df_line_put(b, "no thread of %s has called NCCL or CUDA", who);
-		df_line_put(
-			b, " for %.1f s",
-			df_say_ago(r->set, e->trace, r->set->traces[e->trace].last_progress_ns));
-		if (df_say_script(r->set, e->trace, script, sizeof(script)))
+		df_line_put(b, " for %.1f s", df_say_ago(r->set, e->trace, since));
+		if (tid && !loop[0])
+			df_line_put(b, ", while another thread of %s goes on", who);
+		if (df_say_script(r->set, e, script, sizeof(script)))
 			df_line_put(b, "; it is at %s", script);
 	}
 	if (e && (e->used || !strcmp(r->qualifier, "thread ended")) &&
@@ -427,11 +468,35 @@ void df_line_stall(struct df_check_result *r, struct df_line *b)
 
 	df_line_put(b, "%s runs on all of its %u ranks, but has made no progress for %.1f s",
 		    df_say_op(r->set, u, op, sizeof(op)), in->nr_here + in->nr_done,
-		    (double)r->quiet_ns / 1e9);
+		    r->aged ? df_say_ago(r->set, u->trace, u->l.issue_ns)
+			    : (double)r->quiet_ns / 1e9);
+}
+
+/* Names the process that does not answer. */
+static void silent(struct df_check_result *r, const struct df_node *n,
+		   const struct df_check_silent *s, struct df_line *b)
+{
+	const struct df_uop *u = a_waiter(r);
+	char who[48], op[96] = "an operation";
+	size_t hidden = 0;
+
+	if (u)
+		df_say_op(r->set, u, op, sizeof(op));
+	df_line_put(
+		b,
+		"%s waits for %s, whose process (pid %u on %.63s) lives and does not answer: it is "
+		"stopped by a signal or a debugger, or its machine stands still",
+		op, df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)), s->pid, s->host);
+	for (size_t i = 0; i < r->set->nr_silent; i++)
+		hidden += !r->set->silent[i].certain && r->set->silent[i].comm == s->comm;
+	if (hidden)
+		df_line_put(b, "; %zu other rank%s may only be cut off by it", hidden,
+			    DF_PLURAL(hidden));
 }
 
 void df_line_hosts(struct df_check_result *r, struct df_line *b)
 {
+	const struct df_check_silent *s;
 	const struct df_node *n;
 	char thread[64], h[48];
 
@@ -454,7 +519,10 @@ void df_line_hosts(struct df_check_result *r, struct df_line *b)
 		return;
 	}
 	n = &r->g.nodes[r->root];
-	if (n->kind == DF_N_THREAD) {
+	s = n->gcomm == DF_NONE ? NULL : df_set_silent(r->set, n->gcomm, n->rank);
+	if (s && s->certain) {
+		silent(r, n, s, b);
+	} else if (n->kind == DF_N_THREAD) {
 		const struct df_lcall *c = &r->set->traces[n->trace].calls[n->ref];
 
 		df_line_put(

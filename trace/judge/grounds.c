@@ -18,6 +18,21 @@ static uint64_t wait_of(const struct df_check_result *r, const struct df_node *n
 	return call->serial ? mix(id, call->serial) : mix(mix(id, call->site), n->thread);
 }
 
+/* Returns the lowest index of the operations that wait for the rank, plus 1; 0: none. */
+static uint64_t first_wait(const struct df_check_result *r, uint32_t node)
+{
+	uint64_t least = 0;
+
+	for (uint32_t k = r->g.in_first[node]; k < r->g.in_first[node + 1]; k++) {
+		const struct df_node *from = &r->g.nodes[r->g.edges[r->g.in[k]].from];
+
+		if (from->kind == DF_N_MATCH && !from->young &&
+		    (!least || r->g.insts[from->ref].index < least - 1))
+			least = r->g.insts[from->ref].index + 1;
+	}
+	return least;
+}
+
 /*
  * Returns a hash of a node of the root component. If only the node's process can end its wait, the
  * hash covers what that process has done. Returns 0 for a node that is determined by other nodes.
@@ -31,7 +46,7 @@ static uint64_t fact(const struct df_check_result *r, uint32_t i)
 
 	if (t)
 		id = mix(mix(id, t->h.host_hash), t->h.pid);
-	if (t && r->g.self[i] && !n->mark)
+	if (t && r->g.self[i] && !n->mark && !r->aged)
 		id = mix(id, t->progress);
 	switch (n->kind) {
 	case DF_N_THREAD:
@@ -40,9 +55,10 @@ static uint64_t fact(const struct df_check_result *r, uint32_t i)
 	case DF_N_DONE:
 		return mix(id, set->ops[n->ref].l.serial);
 	case DF_N_NEXT:
-		return n->gcomm == DF_NONE
-			       ? id
-			       : mix(mix(id, set->gcomms[n->gcomm].hash), (uint32_t)n->rank);
+		id = n->gcomm == DF_NONE
+			     ? id
+			     : mix(mix(id, set->gcomms[n->gcomm].hash), (uint32_t)n->rank);
+		return r->aged ? mix(id, first_wait(r, i)) : id;
 	case DF_N_BARRIER:
 		return mix(id, r->g.bars[n->ref].key);
 	default:

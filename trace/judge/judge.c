@@ -16,6 +16,8 @@
 
 /* ---- choosing the root ---------------------------------------------------------------------- */
 
+#define NO_TRACE_PRIORITY 20
+
 static int mark_priority(enum df_mark m)
 {
 	switch (m) {
@@ -40,7 +42,7 @@ static int mark_priority(enum df_mark m)
 	case DF_M_STALLED:
 		return 16;
 	case DF_M_NO_TRACE:
-		return 20;
+		return NO_TRACE_PRIORITY;
 	default:
 		return 0;
 	}
@@ -55,6 +57,15 @@ static enum df_mark mark_of(const struct df_check_result *r, uint32_t n)
 	return node->mark     ? (enum df_mark)node->mark
 	       : r->g.self[n] ? (enum df_mark)node->stale
 			      : DF_M_NONE;
+}
+
+/* Whether the node waits for a process that lives and does not answer. */
+static int is_silent(const struct df_check_result *r, const struct df_node *n)
+{
+	const struct df_check_silent *s =
+		n->gcomm == DF_NONE ? NULL : df_set_silent(r->set, n->gcomm, n->rank);
+
+	return s && s->certain;
 }
 
 static void count_stuck(struct df_check_result *r)
@@ -130,6 +141,7 @@ static int choose_root(struct df_check_result *r)
 				r->g.nodes[rep[d]].trace == r->g.nodes[rep[c]].trace;
 		r->nr_roots += !seen;
 		prio = mark_of(r, rep[c]) ? mark_priority(mark_of(r, rep[c])) : CYCLE_PRIORITY;
+		prio += prio == NO_TRACE_PRIORITY && is_silent(r, &r->g.nodes[rep[c]]);
 		if (prio > best || (prio == best && size[c] > size[r->root_comp])) {
 			best = prio;
 			r->root = rep[c];
@@ -371,7 +383,9 @@ static int classify_root(struct df_check_result *r)
 				: DF_V_HOST;
 		break;
 	default:
-		r->verdict = root_is_init(r) ? DF_V_INIT : DF_V_UNKNOWN;
+		r->verdict = root_is_init(r)   ? DF_V_INIT
+			     : is_silent(r, n) ? DF_V_HOST
+					       : DF_V_UNKNOWN;
 		r->confidence = DF_C_POSSIBLE;
 	}
 	return room < 0 ? room : 0;
@@ -626,6 +640,24 @@ static void judge_deaths(struct df_check_result *r)
 	}
 }
 
+/*
+ * Whether to conclude something from threads that are silent. If only a part of the job stands
+ * still, only old waits count.
+ */
+static int suspicious(struct df_check_result *r, const struct df_check_opts *opts, uint64_t stale)
+{
+	uint64_t aged = opts ? opts->aged_ns : 0;
+
+	if (aged && r->quiet_ns < aged) {
+		df_graph_spare(&r->g, aged);
+		r->aged = df_graph_reduce(&r->g, DF_W_BASE, 1) != 0;
+		if (r->aged)
+			return 1;
+		df_graph_spare(&r->g, 0);
+	}
+	return r->quiet_ns >= stale || stall_seen(r->set);
+}
+
 int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		 struct df_check_result **out)
 {
@@ -658,7 +690,7 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 	r->quiet_ns = set->now_ns > last ? set->now_ns - last : 0;
 	if (df_graph_reduce(&r->g, DF_W_BASE, 0)) {
 		rc = judge_residue(r, opts && opts->released);
-	} else if (r->g.nr_nodes && (r->quiet_ns >= stale_ns || stall_seen(set))) {
+	} else if (r->g.nr_nodes && suspicious(r, opts, stale_ns)) {
 		r->stale = 1;
 		if (df_graph_reduce(&r->g, DF_W_BASE, 1))
 			rc = judge_residue(r, opts && opts->released);
@@ -667,7 +699,7 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		 * that has ended will not act, once the others have waited for their whole
 		 * time-out.
 		 */
-		if (opts && opts->live && r->quiet_ns < LIVE_PATIENCE_NS &&
+		if (opts && opts->live && (r->aged || r->quiet_ns < LIVE_PATIENCE_NS) &&
 		    (r->verdict == DF_V_MISSING || cycle_has_call(r, DF_CALL_OUTSIDE)) &&
 		    !(r->root != DF_NONE && mark_of(r, r->root) == DF_M_ENDED && stall_seen(set))) {
 			r->otherwise = r->verdict;

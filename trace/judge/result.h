@@ -60,6 +60,7 @@ struct df_check_result {
 	uint8_t if_buffered;
 	enum df_world world; /* the rules by which the nodes are stuck */
 	int stale;
+	int aged;	   /* only old waits count, because a part of the job goes on */
 	uint64_t quiet_ns; /* time since the last progress */
 	/*
 	 * The edge to an operation that the job still needs with the remedy and that a rank has not

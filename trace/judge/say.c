@@ -311,14 +311,22 @@ int df_say_has_script(const struct df_trc *trc, const struct df_lthread *t)
 	return t->at_site && t->at_rec > t->last_rec && !trc->dropped;
 }
 
-int df_say_script(struct df_check_set *set, uint32_t trace, char *buf, size_t size)
+int df_say_script(struct df_check_set *set, const struct df_trc_comm *e, char *buf, size_t size)
 {
-	const struct df_trc *trc = &set->traces[trace];
+	const struct df_trc *trc = &set->traces[e->trace];
+	const struct df_lthread *found = NULL;
+	int best = 0;
 
-	for (size_t i = 0; i < trc->nr_threads; i++)
-		if (trc->threads[i].tid == trc->h.pid && df_say_has_script(trc, &trc->threads[i]))
-			return df_say_stack(set, trace, trc->threads[i].at_site, 1, buf, size) > 0;
-	return 0;
+	for (size_t i = 0; i < trc->nr_threads; i++) {
+		const struct df_lthread *t = &trc->threads[i];
+		int issues = df_entry_issues(set, e, t), is_main = t->tid == trc->h.pid;
+
+		if (!df_say_has_script(trc, t) || 2 * issues + is_main <= best)
+			continue;
+		best = 2 * issues + is_main;
+		found = t;
+	}
+	return found && df_say_stack(set, e->trace, found->at_site, 1, buf, size) > 0;
 }
 
 const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size)

@@ -60,8 +60,11 @@ unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, u
 		      char *buf, size_t size);
 /* Whether the thread's line in the script is known, and the thread has recorded nothing since. */
 int df_say_has_script(const struct df_trc *trc, const struct df_lthread *t);
-/* Writes the innermost line of the main thread's script. Returns 0 if it is unknown. */
-int df_say_script(struct df_check_set *set, uint32_t trace, char *buf, size_t size);
+/*
+ * Writes the innermost line of the script of a thread that issues on the communicator, if possible
+ * the main thread; else that of the main thread. Returns 0 if it is unknown.
+ */
+int df_say_script(struct df_check_set *set, const struct df_trc_comm *e, char *buf, size_t size);
 const char *df_say_sig(const struct df_lop *op, char *buf, size_t size);
 const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32_t tid, char *buf,
 			  size_t size);

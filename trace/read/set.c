@@ -61,6 +61,7 @@ void df_check_set_free(struct df_check_set *set)
 	free(set->gcomms);
 	df_map_fini(&set->gcomms_at);
 	free(set->dead);
+	free(set->silent);
 	free(set->links);
 	free(set->left.rows);
 	df_load_fini(&set->load);

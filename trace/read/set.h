@@ -12,6 +12,7 @@
 #include "trace/read/left.h"
 #include "trace/read/stalled_proxy.h"
 #include "trace/read/stacks.h"
+#include "trace/silent.h"
 
 #define DF_NONE UINT32_MAX
 
@@ -160,7 +161,8 @@ struct df_check_set {
 	struct df_dead *dead;
 	struct df_broken_link *links; /* by trace */
 	struct df_lefts left;	      /* reports of exited processes */
-	size_t nr_dead, cap_dead, nr_links, cap_links;
+	struct df_check_silent *silent;
+	size_t nr_dead, cap_dead, nr_links, cap_links, nr_silent, cap_silent;
 	uint64_t nr_recs, nr_torn, nr_issued, nr_finished;
 	struct df_load load;	 /* reused for each trace */
 	struct df_stacks stacks; /* found by df_say_stack(), by trace */
@@ -204,6 +206,9 @@ int df_set_until(struct df_check_set *set, uint64_t at_ns);
 /* The entry of a rank in a communicator, or NULL if it has no trace. */
 struct df_trc_comm *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank);
 const struct df_trc_member *df_set_member(const struct df_check_set *set, uint32_t gcomm, int rank);
+/* Returns the rank if its process lives and does not answer, or NULL. */
+const struct df_check_silent *df_set_silent(const struct df_check_set *set, uint32_t gcomm,
+					    int rank);
 /* Returns the recorded end of the rank's process, or NULL. */
 const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm, int rank);
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "trace/read/party.h"
 #include "trace/read/set.h"
+#include "runtime/base/vec.h"
 
 static int by_rank(const void *pa, const void *pb, void *arg)
 {
@@ -50,6 +51,25 @@ const struct df_trc_member *df_set_member(const struct df_check_set *set, uint32
 	return rank >= 0 && (uint32_t)rank < g->nr_members && g->members[rank].pid
 		       ? &g->members[rank]
 		       : NULL;
+}
+
+int df_check_add_silent(struct df_check_set *set, const struct df_check_silent *s)
+{
+	struct df_check_silent *to = DF_VEC_PUSH(set->silent, set->nr_silent, set->cap_silent);
+
+	if (!to)
+		return -ENOMEM;
+	*to = *s;
+	return 0;
+}
+
+const struct df_check_silent *df_set_silent(const struct df_check_set *set, uint32_t gcomm,
+					    int rank)
+{
+	for (size_t i = 0; i < set->nr_silent; i++)
+		if (set->silent[i].comm == set->gcomms[gcomm].hash && set->silent[i].rank == rank)
+			return &set->silent[i];
+	return NULL;
 }
 
 const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm, int rank)
