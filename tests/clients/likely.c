@@ -303,10 +303,12 @@ static void iterate(void)
 	}
 	/*
 	 * After a release, the return of the synchronisation does not show that the late thread has
-	 * issued its operation.
+	 * issued its operation, and the copies do not wait for a non-blocking stream.
 	 */
-	if (is_late() && rank == 0)
+	if (is_late() && rank == 0) {
 		wait_for(&issued);
+		MUST(cudaStreamSynchronize(streams[1]));
+	}
 	check(0);
 	check(1);
 	if (!rank)

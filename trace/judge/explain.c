@@ -582,7 +582,7 @@ static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdi
 			df_line_put(
 				b,
 				"%" PRIu64
-				" operations were in flight when the processes were killed; the traces show for %.1f s without progress, and not that they were stuck",
+				" operations were in flight when the processes were killed; the traces show %.1f s without progress, but not that the operations were stuck",
 				r->set->nr_issued - r->set->nr_finished, (double)r->quiet_ns / 1e9);
 		else if (r->set->nr_issued > r->set->nr_finished)
 			df_line_put(b,
