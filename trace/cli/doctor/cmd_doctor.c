@@ -662,7 +662,7 @@ int df_cmd_doctor(int argc, char **argv)
 {
 	struct df_doctor_opts o = {.timeout = 20};
 	struct df_doctor_part first = {.name = "facts"};
-	char library[PATH_MAX], *path;
+	char library[PATH_MAX];
 	const char *reason, *lanes;
 	enum decision decision;
 	int json = 0, status;
@@ -689,11 +689,8 @@ int df_cmd_doctor(int argc, char **argv)
 		syscall(SYS_close_range, 3u, ~0u, 0u);
 	if (df_run_library("doctor", "libdfshim.so", library, sizeof(library)))
 		return 1;
-	path = realpath(library, NULL);
-	if (!path)
-		return df_cli_input_error("doctor", library, "cannot be found");
 	first.nccl = o.nccl;
-	df_doctor_run(&first, 1, o.timeout, path, take_line);
+	df_doctor_run(&first, 1, o.timeout, library, take_line);
 	if (!quiet)
 		ask_python(o.timeout);
 	if (first.late && !facts.nr_gpus)
@@ -703,9 +700,8 @@ int df_cmd_doctor(int argc, char **argv)
 		snprintf(unable, sizeof(unable), "the GPUs could not be listed");
 	if (facts.nr_gpus && !*facts.refused) {
 		*unable = '\0';
-		test_all(&o, path);
+		test_all(&o, library);
 	}
-	free(path);
 	decision = whole(&reason, &lanes);
 	status = decision == LEAVE ? EXIT_LEAVE : EXIT_TAKE;
 	if (quiet)
