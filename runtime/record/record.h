@@ -105,13 +105,8 @@ void df_record_live(void);
  */
 void df_record_serve(int unfinished, uint64_t quiet);
 /*
- * After this number of time-outs a rank that others wait for is named although it does other
- * things, and a part of the job although the rest goes on.
- */
-#define DF_RECORD_PATIENCE 4
-/*
  * This process has something unfinished, and has made no progress for `ms`, or a part of it for
- * DF_RECORD_PATIENCE times the time-out.
+ * DF_PART_PATIENCE times the time-out.
  */
 void df_record_suspect(uint64_t ms);
 /*

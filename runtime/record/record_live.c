@@ -25,6 +25,7 @@
 #include "runtime/ctl/ctl.h"
 #include "runtime/record/record.h"
 #include "runtime/watch/metrics.h"
+#include "runtime/watch/part.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/tied.h"
 #include "trace/check.h"
@@ -227,7 +228,7 @@ static void judge(uint64_t ms)
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms, began = df_now_ns(), took, until;
 	int late = ms >= timeout;
 	uint64_t stale = late ? DF_MIN(ms * DF_NS_PER_MS, DF_CHECK_STALE_NS) : NEVER_STALE_NS;
-	uint64_t aged = ms >= DF_RECORD_PATIENCE * timeout ? timeout * DF_NS_PER_MS : 0;
+	uint64_t aged = ms >= DF_PART_PATIENCE * timeout ? timeout * DF_NS_PER_MS : 0;
 	struct look a, b = {0};
 	unsigned left;
 
@@ -250,15 +251,14 @@ static void judge(uint64_t ms)
 		; /* another process was faster, or nothing matters any more */
 	} else if (late && is_hang(&b, late) && b.silent && ms < timeout + SILENT_MS) {
 		live.suspected = ms + 1;
-	} else if (is_hang(&b, late) &&
-		   (same(&a, &b, late) || ms >= DF_RECORD_PATIENCE * timeout)) {
+	} else if (is_hang(&b, late) && (same(&a, &b, late) || ms >= DF_PART_PATIENCE * timeout)) {
 		tell(b.r);
 	} else if ((is_hang(&b, late) || a.silent || b.silent) && live.repeats < REPEATS) {
 		/* Something has moved in between, or was not seen: look again. */
 		live.repeats++;
 		live.suspected = DF_MAX(live.suspected, ms + 1);
 		live.not_before = df_now_ns() + took +
-				  (late ? timeout * DF_NS_PER_MS / DF_RECORD_PATIENCE : AGAIN_NS);
+				  (late ? timeout * DF_NS_PER_MS / DF_PART_PATIENCE : AGAIN_NS);
 	}
 	df_check_result_free(a.r);
 	df_check_result_free(b.r);

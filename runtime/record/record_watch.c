@@ -28,6 +28,7 @@
 #include "runtime/watch/hardware.h"
 #include "runtime/watch/hosts.h"
 #include "runtime/watch/metrics.h"
+#include "runtime/watch/part.h"
 #include "runtime/watch/ras_server.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/dfshim.h"
@@ -357,7 +358,7 @@ void df_record_stop(void)
 /*
  * The process makes progress, but a part of it may be stuck: the same operation has been the first
  * of the unfinished ones for long. Asks for a look, after longer and longer times. Until
- * DF_RECORD_PATIENCE time-outs have passed only what is proved is reported, because threads that
+ * DF_PART_PATIENCE time-outs have passed only what is proved is reported, because threads that
  * are in no call may still act.
  */
 static void suspect_part(uint64_t now, uint64_t quiet, uint64_t timeout)
@@ -365,7 +366,7 @@ static void suspect_part(uint64_t now, uint64_t quiet, uint64_t timeout)
 	static struct {
 		uint64_t op, since, due, next;
 	} first;
-	uint64_t op, lasts, most = DF_RECORD_PATIENCE * timeout;
+	uint64_t op, lasts, most = DF_PART_PATIENCE * timeout;
 
 	if (now < first.next)
 		return;

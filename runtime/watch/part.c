@@ -1,3 +1,6 @@
+/*
+ * Looks for communicators that stand still while the process goes on (part.h).
+ */
 #include "kernels/abi.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
@@ -7,8 +10,10 @@
 #include "runtime/watch/part.h"
 #include "runtime/watch/tied.h"
 
-#define PATIENCE  4 /* as in mode trace */
 #define MAX_TURNS 16
+
+/* The longest wait of the last check, and how long it must be for another look. */
+static uint64_t longest, least;
 
 /* Returns since when the communicator stands still with unfinished operations; 0: it does not. */
 static uint64_t stands_since(struct df_comm *comm, uint64_t now)
@@ -28,8 +33,9 @@ static uint64_t stands_since(struct df_comm *comm, uint64_t now)
 int df_part_due(uint64_t now, uint64_t timeout, uint64_t told_ns)
 {
 	struct df_comm *comm;
-	uint64_t longest = 0;
+	uint64_t due = DF_PART_PATIENCE * timeout;
 
+	longest = 0;
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node)
 	{
@@ -39,7 +45,15 @@ int df_part_due(uint64_t now, uint64_t timeout, uint64_t told_ns)
 			longest = DF_MAX(longest, now - since);
 	}
 	df_mutex_unlock(&df_rt.lock);
-	if (longest < PATIENCE * timeout)
+	if (longest < due) {
+		least = 0;
 		return 0;
-	return longest >= PATIENCE * timeout + DF_MIN(df_tied_before(), MAX_TURNS) * timeout / 2;
+	}
+	due += DF_MIN(df_tied_before(), MAX_TURNS) * timeout / 2;
+	return longest >= DF_MAX(due, least);
+}
+
+void df_part_looked(void)
+{
+	least = 2 * longest;
 }

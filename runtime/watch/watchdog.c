@@ -642,6 +642,8 @@ static void tell_part(uint64_t timeout)
 		df_tied_tell(NULL, 0);
 		dog.told = df_now_ns();
 		print(r);
+	} else {
+		df_part_looked();
 	}
 	df_check_result_free(first);
 	df_check_result_free(r);

@@ -6,11 +6,16 @@
 #ifndef DF_TRACE_CLI_RUN_NCCL_FN_H
 #define DF_TRACE_CLI_RUN_NCCL_FN_H
 
+#include <limits.h>
 #include <stddef.h>
 
 struct df_nccl_id {
 	char bytes[128];
 };
+
+#define DF_NCCL_CONFIG_MAGIC   0xcafebeefu
+#define DF_NCCL_CONFIG_VERSION 22700
+#define DF_NCCL_UNDEF	       INT_MIN /* NCCL decides */
 
 /* The begin of NCCL's configuration of a communicator, as of NCCL 2.27. */
 struct df_nccl_config {

@@ -123,17 +123,18 @@ static void make_comm(int comm, const char *dir)
 	char path[PATH_MAX];
 	struct df_nccl_id id;
 	/* With the name that it had in the job, so that both call its operations alike. */
-	struct df_nccl_config config = {sizeof(config),
-					0xcafebeef,
-					22700,
-					INT_MIN,
-					INT_MIN,
-					INT_MIN,
-					INT_MIN,
-					NULL,
-					INT_MIN,
-					INT_MIN,
-					w.p.comms[comm].name};
+	struct df_nccl_config config = {
+		.size = sizeof(config),
+		.magic = DF_NCCL_CONFIG_MAGIC,
+		.version = DF_NCCL_CONFIG_VERSION,
+		.blocking = DF_NCCL_UNDEF,
+		.cga_cluster_size = DF_NCCL_UNDEF,
+		.min_ctas = DF_NCCL_UNDEF,
+		.max_ctas = DF_NCCL_UNDEF,
+		.split_share = DF_NCCL_UNDEF,
+		.traffic_class = DF_NCCL_UNDEF,
+		.comm_name = w.p.comms[comm].name,
+	};
 	int me = place(comm, w.rank), n = df_ranks_count(&w.p.comms[comm].members), ret;
 
 	snprintf(path, sizeof(path), "%s/comm%d", dir, comm);

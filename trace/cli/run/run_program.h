@@ -20,9 +20,9 @@ int df_run_is_python(char **app, struct df_run_python *py);
 /* Returns the arguments of torchrun if the command line is one of torchrun, else NULL. */
 char **df_run_torchrun(char **app);
 /*
- * Looks for the program, and for the file that a Python interpreter or the ranks of torchrun would
- * run. Returns 0 if both
- * exist. Else returns the status with which each rank would end, after one message.
+ * Looks for the program, and for the file that a Python interpreter or the ranks of torchrun
+ * would run. Returns 0 if both exist. Else returns the status with which each rank would end,
+ * after one message.
  */
 int df_run_missing(char **app);
 
