@@ -407,7 +407,8 @@ EXPORT const char *dfcclErrorString(int result)
 	case 0:
 		return "no error";
 	case -EINVAL:
-		return "an argument is wrong, or nothing of that kind is registered under the number";
+		return "an argument is wrong, or nothing of that kind is registered under the "
+		       "number";
 	case -EEXIST:
 		return "the number is taken by another collective";
 	case -ENOMEM:

@@ -78,9 +78,9 @@ static ncclResult_t take_ids(struct df_job *job, int nr_ids, const ncclUniqueId 
 	for (i = 0; i < nr_ids; i++) {
 		if (df_id_is_ours(job->ids[i]))
 			continue;
-		DF_NCCL_WARN(
-			"CommInitRank : the unique id was not made under dfshim: all ranks of a job "
-			"must have it in LD_PRELOAD, in the same mode, or none");
+		DF_NCCL_WARN("CommInitRank : the unique id was not made under dfshim: all ranks of "
+			     "a job "
+			     "must have it in LD_PRELOAD, in the same mode, or none");
 		return ncclInvalidUsage;
 	}
 	return ncclSuccess;
@@ -185,10 +185,10 @@ static ncclResult_t check_real_ids(int nr_ids, const ncclUniqueId *ids, int nran
 
 	if (!df_id_is_ours((const unsigned char *)ids->internal))
 		return ncclSuccess;
-	DF_NCCL_WARN(
-		"CommInitRank : the unique id was made under dfshim, but this rank runs on plain NCCL (%s): "
-		"all ranks of a job must run in the same mode",
-		absent ? absent : "?");
+	DF_NCCL_WARN("CommInitRank : the unique id was made under dfshim, but this rank runs on "
+		     "plain NCCL (%s): "
+		     "all ranks of a job must run in the same mode",
+		     absent ? absent : "?");
 	decline(nr_ids, ids, nranks, rank);
 	return ncclInvalidUsage;
 }
@@ -219,7 +219,8 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 	for (i = 0; i < nr_ids; i++)
 		if (df_id_is_ours((const unsigned char *)ids[i].internal))
 			return 0;
-	df_warn("communicator %016llx: its unique id was made on plain NCCL, so NCCL executes it; it is "
+	df_warn("communicator %016llx: its unique id was made on plain NCCL, so NCCL executes it; "
+		"it is "
 		"recorded, and can hang as NCCL can",
 		(unsigned long long)df_id_hash((const unsigned char *)ids[0].internal));
 	df_group_real();
@@ -403,10 +404,10 @@ static ncclResult_t make_child(ncclComm_t comm, ncclComm_t *newcomm, int color, 
 	if (!job)
 		return df_status_warn(-ENOMEM, func);
 	if (!shrink && color == NCCL_SPLIT_NOCOLOR) {
-		df_nccl_info(
-			DF_SUBSYS_INIT,
-			"Rank %d has color with NCCL_SPLIT_NOCOLOR, not creating a new communicator",
-			h->rank);
+		df_nccl_info(DF_SUBSYS_INIT,
+			     "Rank %d has color with NCCL_SPLIT_NOCOLOR, not creating a new "
+			     "communicator",
+			     h->rank);
 	} else {
 		share = !(df_handle_flags(h) & DF_H_REVOKED) &&
 			(shrink ? !(flags & NCCL_SHRINK_ABORT) && h->config.shrink_share

@@ -201,9 +201,9 @@ ncclResult_t df_jobs_launch(struct df_job *jobs)
 		if (job->kind == DF_JOB_DESTROY || job->kind == DF_JOB_ABORT)
 			continue;
 		if (blocking >= 0 && job->on->config.blocking != blocking) {
-			DF_NCCL_WARN(
-				"Blocking and nonblocking communicators are not allowed in the same "
-				"group.");
+			DF_NCCL_WARN("Blocking and nonblocking communicators are not allowed in "
+				     "the same "
+				     "group.");
 			df_jobs_discard(jobs);
 			free(run);
 			return ncclInvalidArgument;

@@ -142,7 +142,8 @@ void df_handle_free(struct df_handle *h)
 	if (__atomic_fetch_or(&h->flags, DF_H_CLAIMED, __ATOMIC_SEQ_CST) & DF_H_CLAIMED)
 		return;
 	if (quiesce(h)) {
-		df_warn("communicator %p: a call is still inside it after ten seconds; it is not freed",
+		df_warn("communicator %p: a call is still inside it after ten seconds; it is not "
+			"freed",
 			(void *)h);
 		return;
 	}

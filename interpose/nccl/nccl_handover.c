@@ -162,7 +162,8 @@ ncclResult_t df_hand_over(struct df_handle *h, const char *func)
 	res = hand_over(h, &mine, &all, func);
 	free(all);
 	if (res == ncclSuccess)
-		df_warn("%s: communicator %016llx, rank %d of %d, is handed to NCCL as a whole: dfshim cannot "
+		df_warn("%s: communicator %016llx, rank %d of %d, is handed to NCCL as a whole: "
+			"dfshim cannot "
 			"execute what it uses. It is recorded, and can hang as NCCL can",
 			func, (unsigned long long)h->hash, h->rank, h->nranks);
 	return res;
@@ -186,7 +187,8 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 	}
 	/* Only rank 0 reports it: the rank that could not start has reported its own failure. */
 	if (nr && !h->rank)
-		df_warn("communicator %016llx is handed to NCCL on all its %d ranks: dfshim cannot start on rank "
+		df_warn("communicator %016llx is handed to NCCL on all its %d ranks: dfshim cannot "
+			"start on rank "
 			"%d%s: %.*s",
 			(unsigned long long)h->hash, h->nranks, first, nr > 1 ? " and others" : "",
 			(int)sizeof(mine.unable) - 1, all[first].unable);

@@ -235,9 +235,9 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t 
 	if (res != ncclSuccess)
 		return res;
 	if (stat != ncclStatGpuMemSuspend && stat != ncclStatGpuMemSuspended) {
-		DF_NCCL_WARN(
-			"ncclCommMemStats : connectors are shared by all communicators; there is no "
-			"figure for one of them");
+		DF_NCCL_WARN("ncclCommMemStats : connectors are shared by all communicators; there "
+			     "is no "
+			     "figure for one of them");
 		return ncclInvalidUsage;
 	}
 	*value = 0;
@@ -264,9 +264,9 @@ ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
 		return ncclInvalidArgument;
 	}
 	if (config->mode != 0) {
-		DF_NCCL_WARN(
-			"ncclSetEncryption: dfshim does not encrypt the connections of its processes; with "
-			"DFSHIM_MODE=trace NCCL does");
+		DF_NCCL_WARN("ncclSetEncryption: dfshim does not encrypt the connections of its "
+			     "processes; with "
+			     "DFSHIM_MODE=trace NCCL does");
 		return ncclInvalidUsage;
 	}
 	return ncclSuccess;

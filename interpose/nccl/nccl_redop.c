@@ -48,9 +48,9 @@ static ncclResult_t lower_user(struct df_handle *h, const char *name, int redop,
 		return ncclInvalidArgument;
 	}
 	if (r.type != type) {
-		DF_NCCL_WARN(
-			"Data type supplied to user-created ncclRedOp_t does not match type given to "
-			"reduction operation");
+		DF_NCCL_WARN("Data type supplied to user-created ncclRedOp_t does not match type "
+			     "given to "
+			     "reduction operation");
 		return ncclInvalidArgument;
 	}
 	op->redop = DF_PREMULSUM;

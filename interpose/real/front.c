@@ -64,7 +64,8 @@ static enum df_front decide(void)
 	env = df_env();
 
 	if (env->mode == DF_MODE_OFF)
-		return host ? refuse("DFSHIM_MODE=off under libdfhost.so: NCCL cannot use memory of the CUDA "
+		return host ? refuse("DFSHIM_MODE=off under libdfhost.so: NCCL cannot use memory "
+				     "of the CUDA "
 				     "runtime on the CPU")
 			    : DF_FRONT_PLAIN;
 	if (env->mode == DF_MODE_TRACE && (!host || df_real_on_cpu())) {
@@ -80,7 +81,8 @@ static enum df_front decide(void)
 		     : "a variable of the environment has a value that cannot be used");
 	if (host || env->strict)
 		return DF_FRONT_REFUSE;
-	df_warn("%s; NCCL executes the job, which is recorded and watched as with DFSHIM_MODE=trace",
+	df_warn("%s; NCCL executes the job, which is recorded and watched as with "
+		"DFSHIM_MODE=trace",
 		reason);
 	now = df_start_unable() ? DF_FRONT_TRACE : DF_FRONT_UNABLE;
 	/* After df_start_unable(), which gives up the devices that recording needs. */
@@ -175,6 +177,7 @@ void df_front_forked(void)
 		decided.state = DF_ONCE_DONE;
 	if (begun || front == DF_FRONT_OWN)
 		front = refuse(
-			"this process was forked from one in which dfshim had started; CUDA and NCCL "
+			"this process was forked from one in which dfshim had started; CUDA and "
+			"NCCL "
 			"cannot be used in it (fork before the first CUDA call, or use spawn)");
 }

@@ -101,7 +101,8 @@ static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id
 		setenv(name, "0", 1);
 		was = getenv(implicit);
 		if (was && strcmp(was, "0") != 0)
-			df_warn("NCCL_LAUNCH_ORDER_IMPLICIT is set to 0: dfshim keeps operations of "
+			df_warn("NCCL_LAUNCH_ORDER_IMPLICIT is set to 0: dfshim keeps operations "
+				"of "
 				"several communicators from waiting for one another");
 		setenv(implicit, "0", 1);
 	}

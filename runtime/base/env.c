@@ -122,7 +122,8 @@ static void parse_rules(struct df_env *env, enum df_env_row row, const char *tex
 		return;
 	if (df_rules_check(text, keys, words, &bad)) {
 		if (!quiet)
-			df_warn("%s=%s cannot be used: allowed is %s%sKEY=NAME:%s, separated by commas, KEY one of "
+			df_warn("%s=%s cannot be used: allowed is %s%sKEY=NAME:%s, separated by "
+				"commas, KEY one of "
 				"%s; \"%.*s\" is not",
 				names[row], text, words ? words : "", words ? " for all, and " : "",
 				words ? "one of these" : "NUMBER", keys, (int)strcspn(bad, ","),

@@ -31,8 +31,10 @@ int df_once_wait(struct df_once *once, const char *what)
 		df_futex_wait(&once->state, DF_ONCE_BEGUN, SAY_AFTER_S * (int64_t)DF_NS_PER_S, 0);
 		if (!said && df_now_ns() - begun >= SAY_AFTER_S * DF_NS_PER_S) {
 			said = 1;
-			df_warn("%s has not ended after %d s in another thread of this process, and "
-				"this thread waits for it; a stack of both (gdb, py-spy) shows where",
+			df_warn("%s has not ended after %d s in another thread of this process, "
+				"and "
+				"this thread waits for it; a stack of both (gdb, py-spy) shows "
+				"where",
 				what, SAY_AFTER_S);
 		}
 	}

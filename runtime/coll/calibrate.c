@@ -321,7 +321,8 @@ static void measure(void)
 	mine.v[DF_CAL_REDUCE] = df_cal_code(DF_MAX(add, copy));
 	hops(&mine, df_now_ns() + BUDGET_NS / 2);
 	df_log(DF_LOG_INFO,
-	       "measured in %.1f ms of processor time: instruction %.0f ns, copying %.3f ns/B, reducing %.3f ns/B, "
+	       "measured in %.1f ms of processor time: instruction %.0f ns, copying %.3f ns/B, "
+	       "reducing %.3f ns/B, "
 	       "hop %.0f ns, waking %.0f ns",
 	       (double)(cpu_ns() - begin) / 1e6, inst, copy, add, df_cal_value(mine.v[DF_CAL_HOP]),
 	       df_cal_value(mine.v[DF_CAL_SWITCH]));
@@ -392,8 +393,10 @@ int df_cal_members(struct df_comm *comm, const struct df_cal *rows)
 	free(all);
 	if (comm->nranks > 1)
 		df_log(DF_LOG_INFO,
-		       "agreed costs: instruction %.0f ns, copying %.3f ns/B, reducing %.3f ns/B, hop %.0f "
-		       "ns, waking %.0f ns, %.1f cores; factors ring %.2f tree %.2f allpairs %.2f hier "
+		       "agreed costs: instruction %.0f ns, copying %.3f ns/B, reducing %.3f ns/B, "
+		       "hop %.0f "
+		       "ns, waking %.0f ns, %.1f cores; factors ring %.2f tree %.2f allpairs %.2f "
+		       "hier "
 		       "%.2f",
 		       c->inst_ns, c->byte_ns, c->reduce_ns, c->hop_ns, c->switch_ns, c->cores,
 		       c->factor[DF_ALGO_RING], c->factor[DF_ALGO_TREE],

@@ -59,7 +59,8 @@ static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 				off ? df_env()->net : "",
 				off ? " keeps nodes apart"
 				: comm->members[comm->rank].avoid | comm->members[rank].avoid
-					? "the two do not have the network that their communicator asks for"
+					? "the two do not have the network that their communicator "
+					  "asks for"
 					: "its process or this one has no address for other nodes");
 			return -EOPNOTSUPP;
 		}
@@ -497,7 +498,8 @@ void df_conn_linger(int living)
 	df_conn_reap();
 	while (nr_unconsumed(living) && df_now_ns() - start < bound) {
 		if (!told && df_now_ns() - start > DF_NS_PER_S) {
-			df_warn("the exit of this process waits: %u sends have not been received yet",
+			df_warn("the exit of this process waits: %u sends have not been received "
+				"yet",
 				nr_unconsumed(living));
 			told = 1;
 		}

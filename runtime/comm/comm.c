@@ -94,7 +94,8 @@ static void tell_dead(const struct df_comm *comm)
 		if (!df_ctl_is_dead(m->proc))
 			continue;
 		df_comm_lost(m);
-		df_warn("rank %d (%s, pid %u) has died while its communicator was made, which ends with "
+		df_warn("rank %d (%s, pid %u) has died while its communicator was made, which ends "
+			"with "
 			"ncclRemoteError",
 			i, m->hostname, m->pid);
 		return;

@@ -76,7 +76,8 @@ static int net_speed(const struct df_env *env)
 
 	if (ret < 0) {
 		df_warn("DFSHIM_NET_SPEED=%s cannot be used: allowed are auto, default, and "
-			"LATENCY:BANDWIDTH or LATENCY:BANDWIDTH:MESSAGE in us and MB/s, e.g. 20:1000",
+			"LATENCY:BANDWIDTH or LATENCY:BANDWIDTH:MESSAGE in us and MB/s, e.g. "
+			"20:1000",
 			env->net_speed);
 		if (env->strict) {
 			snprintf(df_rt.reason, sizeof(df_rt.reason),

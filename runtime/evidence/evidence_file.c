@@ -124,7 +124,8 @@ static int gpu_line(const struct driver *d, int ordinal, char *to, size_t size, 
 		snprintf(text + 2 * i, 3, "%02x", uuid[i]);
 	name[strcspn(name, "\n")] = '\0';
 	if (strstr(name, " MIG "))
-		*mig = "MIG: this GPU is divided, and the daemon has not been tried on a part of one";
+		*mig = "MIG: this GPU is divided, and the daemon has not been tried on a part of "
+		       "one";
 	*to = '\0';
 	return add(to, size, "uuid %s sm %d capability %d.%d mps %d mode %d name %s", text,
 		   attribute(d, ATTRIBUTE_MULTIPROCESSORS, device),
@@ -148,7 +149,8 @@ static const char *refused_by_environment(void)
 	if (v && *v && strcmp(v, "0") != 0)
 		return "CUDA_LAUNCH_BLOCKING is set: a launch of the daemon would not return";
 	if (*variable("CUDA_INJECTION64_PATH"))
-		return "CUDA_INJECTION64_PATH is set: a tool is inside the driver, which may serialise kernels";
+		return "CUDA_INJECTION64_PATH is set: a tool is inside the driver, which may "
+		       "serialise kernels";
 	if (strstr(variable("LD_PRELOAD"), "Injection"))
 		return "a profiler or sanitizer is preloaded, which may serialise kernels";
 	return "";

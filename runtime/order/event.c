@@ -290,8 +290,8 @@ void df_hook_event_wait(const struct df_stream_info *si, const struct df_event_i
 		/* From now on the blocking streams wait for the event. */
 		df_stream_fence(s);
 	} else if (!plain && follow_time(s, e)) {
-		df_warn_once(
-			"the time of an event may be earlier than that of an event that it waits for");
+		df_warn_once("the time of an event may be earlier than that of an event that it "
+			     "waits for");
 	}
 	df_trace(DF_REC_EVENT_WAIT, si->device, 0, -1, 0, info->id, e->record, si->id, 0);
 	/* The driver makes the stream wait for the event, and so for what the event is behind. */

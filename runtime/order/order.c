@@ -146,8 +146,8 @@ void df_order_stream_gone(struct df_stream *s)
 			 */
 			if (df_flights_join_part(&comm->order.pending, &s->pending, 0,
 						 comm->order.latest.at))
-				df_warn_once(
-					"out of memory: cannot keep the order of a destroyed stream");
+				df_warn_once("out of memory: cannot keep the order of a destroyed "
+					     "stream");
 			comm->order.latest.stream = NULL;
 		}
 		df_mutex_unlock(&s->dev->lock);

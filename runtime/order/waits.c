@@ -126,11 +126,12 @@ static void make_room(struct waits *w, int device, uint32_t most)
 			w->full = now;
 		if (now - w->full < CROWD_NS)
 			continue;
-		df_warn_once(
-			"more than %u streams of device %d wait for collectives, and a GPU has 32 hardware queues: "
-			"what is launched from now on may stand behind a stream that waits, and the job may "
-			"hang. Use fewer streams for collectives at a time",
-			most, device);
+		df_warn_once("more than %u streams of device %d wait for collectives, and a GPU "
+			     "has 32 hardware queues: "
+			     "what is launched from now on may stand behind a stream that waits, "
+			     "and the job may "
+			     "hang. Use fewer streams for collectives at a time",
+			     most, device);
 		return;
 	}
 	w->full = 0;

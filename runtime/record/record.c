@@ -749,7 +749,8 @@ void df_record_waits(uint64_t ms)
 		df_launches_kernels(&s->launches, reached(s), text, n, sizeof(text));
 	df_mutex_unlock(&lock);
 	if (n)
-		df_warn("no progress for %llu ms: a thread waits for the device, and no operation of "
+		df_warn("no progress for %llu ms: a thread waits for the device, and no operation "
+			"of "
 			"NCCL is unfinished in this process. Kernels of its own that may not have "
 			"ended: %s",
 			(unsigned long long)ms, text);

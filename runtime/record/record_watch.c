@@ -351,7 +351,8 @@ void df_record_stop(void)
 			df_futex_wait(&watch.stop, now, 20 * DF_NS_PER_MS, 0);
 	}
 	if (now != STOPPED)
-		df_info("mode trace: the exit was not announced in time: others may take it for a death");
+		df_info("mode trace: the exit was not announced in time: others may take it for a "
+			"death");
 	df_trace_close();
 }
 

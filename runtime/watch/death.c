@@ -183,15 +183,16 @@ static void tell_gone(const struct gone *e)
 	/* No communicator with that process is left, for example at the end of a job. */
 	if (!who[0])
 		return;
-	len = snprintf(
-		text, sizeof(text),
-		"NET_STALL: nothing has been heard of %s for %.1f s over the network\n\n"
-		"The link %s broke (%s). dfshim has tried %llu times to restore it. %llu operations on its communicators were unfinished here.\n"
-		"Fix: check the machine, its interface, and what filters between these two addresses; a "
-		"longer DFSHIM_NET_TIMEOUT_MS waits longer.\n"
-		"Confidence: likely. The process may still be alive and cut off.\n",
-		who, (double)e->ns / 1e9, e->link, e->why, (unsigned long long)e->attempts,
-		(unsigned long long)issued);
+	len = snprintf(text, sizeof(text),
+		       "NET_STALL: nothing has been heard of %s for %.1f s over the network\n\n"
+		       "The link %s broke (%s). dfshim has tried %llu times to restore it. %llu "
+		       "operations on its communicators were unfinished here.\n"
+		       "Fix: check the machine, its interface, and what filters between these two "
+		       "addresses; a "
+		       "longer DFSHIM_NET_TIMEOUT_MS waits longer.\n"
+		       "Confidence: likely. The process may still be alive and cut off.\n",
+		       who, (double)e->ns / 1e9, e->link, e->why, (unsigned long long)e->attempts,
+		       (unsigned long long)issued);
 	df_log_raw(text, (size_t)DF_MIN(len, (int)sizeof(text) - 1));
 }
 
@@ -233,9 +234,8 @@ static void *end_unmapped(void *proc)
 	note_unmapped(*(uint64_t *)proc);
 	/* The message makes that process stop waiting for operations of this one. */
 	df_ctl_send(NULL, *(uint64_t *)proc, DF_MSG_UNMAPPED, NULL, 0);
-	end_with(
-		*(uint64_t *)proc,
-		"cannot be reached (this process has no file descriptor left to map its memory, see `ulimit -n`)");
+	end_with(*(uint64_t *)proc, "cannot be reached (this process has no file descriptor left "
+				    "to map its memory, see `ulimit -n`)");
 	free(proc);
 	return NULL;
 }
@@ -272,9 +272,8 @@ void df_death_no_file(uint64_t proc)
 
 void df_death_unmapped(uint64_t proc)
 {
-	end_with(
-		proc,
-		"cannot map the memory of this process (it has no file descriptor left, see `ulimit -n` there)");
+	end_with(proc, "cannot map the memory of this process (it has no file descriptor left, see "
+		       "`ulimit -n` there)");
 }
 
 void df_death_net_event(const struct df_net_event *e)

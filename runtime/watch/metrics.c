@@ -428,7 +428,8 @@ static int name_file(const char *to)
 	int world, rank = df_launcher_rank(&world);
 
 	if (*to != '/') {
-		df_warn("DFSHIM_METRICS=%s is neither a port (1 to 65535) nor an absolute path: the "
+		df_warn("DFSHIM_METRICS=%s is neither a port (1 to 65535) nor an absolute path: "
+			"the "
 			"job has no metrics",
 			to);
 		return 0;

@@ -57,28 +57,28 @@ static struct {
  * The text is not a Python function: the function and its globals would refer to each other and
  * need the collector.
  */
-static const char code[] =
-	"import sys\n"
-	"lines, threading = [], sys.modules.get('threading')\n"
-	"threads = getattr(threading, '_active', {})\n"
-	"library = getattr(threading, '__file__', '').rpartition('/')[0] + '/'\n"
-	"for ident, frame in sys._current_frames().items():\n"
-	"    tid = MAIN[1] if ident == MAIN[0] else getattr(threads.get(ident), 'native_id', None)\n"
-	"    if not tid:\n"
-	"        continue\n"
-	"    file = frame.f_code.co_filename\n"
-	"    own = '/site-packages/' in file or not file.startswith(library)\n"
-	"    lines.append(f'{tid} own' if own else str(tid))\n"
-	"    for _ in range(MAX):\n"
-	"        if frame is None:\n"
-	"            break\n"
-	"        c = frame.f_code\n"
-	"        at = f'{c.co_filename}:{frame.f_lineno or 0} {c.co_name}'\n"
-	"        lines.append(at.replace('\\n', ' '))\n"
-	"        frame = frame.f_back\n"
-	"    lines.append('')\n"
-	"frame = c = threading = threads = None\n"
-	"OUT = '\\n'.join(lines).encode('utf-8', 'backslashreplace')\n";
+static const char code[] = "import sys\n"
+			   "lines, threading = [], sys.modules.get('threading')\n"
+			   "threads = getattr(threading, '_active', {})\n"
+			   "library = getattr(threading, '__file__', '').rpartition('/')[0] + '/'\n"
+			   "for ident, frame in sys._current_frames().items():\n"
+			   "    tid = MAIN[1] if ident == MAIN[0] else getattr(threads.get(ident), "
+			   "'native_id', None)\n"
+			   "    if not tid:\n"
+			   "        continue\n"
+			   "    file = frame.f_code.co_filename\n"
+			   "    own = '/site-packages/' in file or not file.startswith(library)\n"
+			   "    lines.append(f'{tid} own' if own else str(tid))\n"
+			   "    for _ in range(MAX):\n"
+			   "        if frame is None:\n"
+			   "            break\n"
+			   "        c = frame.f_code\n"
+			   "        at = f'{c.co_filename}:{frame.f_lineno or 0} {c.co_name}'\n"
+			   "        lines.append(at.replace('\\n', ' '))\n"
+			   "        frame = frame.f_back\n"
+			   "    lines.append('')\n"
+			   "frame = c = threading = threads = None\n"
+			   "OUT = '\\n'.join(lines).encode('utf-8', 'backslashreplace')\n";
 
 static void find(void)
 {

@@ -345,8 +345,10 @@ uint64_t df_release_log(uint64_t after)
 	rel.line = NULL;
 	df_mutex_unlock(&rel.lock);
 	if (since && likely)
-		df_warn("released a device-wide wait of a cycle that is likely a deadlock: nothing of "
-			"it has moved for %ld ms, and no thread that could end it has made a call. A "
+		df_warn("released a device-wide wait of a cycle that is likely a deadlock: nothing "
+			"of "
+			"it has moved for %ld ms, and no thread that could end it has made a call. "
+			"A "
 			"rank that was only late loses nothing: work that could show that the "
 			"operations are unfinished is executed after them (DFSHIM_RELEASE_MS=0 "
 			"forbids this; further releases are counted, not logged)%s%s",

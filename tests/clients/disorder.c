@@ -52,7 +52,8 @@ static const char help[] =
 	"  --timeout S      give up after S seconds without progress (exit 4)\n"
 	"  --no-check       do not compare results\n"
 	"  --json           the summary as JSON\n\n"
-	"Exit status: 0 right, 1 wrong results, 2 wrong usage, 3 NCCL or CUDA error, 4 no progress.\n";
+	"Exit status: 0 right, 1 wrong results, 2 wrong usage, 3 NCCL or CUDA error, 4 no "
+	"progress.\n";
 
 static long number(const char *name, const char *text, long min, long max)
 {
@@ -404,7 +405,8 @@ static int verify(struct rank *me, int iter)
 		wrong = check(me, &colls[i], me->host, iter);
 		if (wrong && !me->nr_wrong)
 			fprintf(stderr,
-				"disorder: rank %d iteration %d collective %d (kind %d, %zu elements): "
+				"disorder: rank %d iteration %d collective %d (kind %d, %zu "
+				"elements): "
 				"%llu wrong\n",
 				me->rank, iter, i, (int)colls[i].kind, colls[i].count,
 				(unsigned long long)wrong);
@@ -607,15 +609,18 @@ static void summary(const struct client_result *r)
 			text[i] = '\'';
 	if (opt.json)
 		printf("{\"client\":\"disorder\",\"result\":\"%s\",\"ranks\":%d,\"processes\":%d,"
-		       "\"collectives\":%ld,\"comms\":%d,\"streams\":%d,\"sync\":%d,\"order\":\"%s\","
-		       "\"seed\":%llu,\"done\":%llu,\"wrong\":%llu,\"seconds\":%.6f,\"error\":\"%s\"}\n",
+		       "\"collectives\":%ld,\"comms\":%d,\"streams\":%d,\"sync\":%d,\"order\":\"%"
+		       "s\","
+		       "\"seed\":%llu,\"done\":%llu,\"wrong\":%llu,\"seconds\":%.6f,\"error\":\"%"
+		       "s\"}\n",
 		       word, job.nr_ranks, job.nr_procs, done, opt.comms, opt.streams,
 		       opt.sync != 0, order, (unsigned long long)opt.seed,
 		       (unsigned long long)r->nr_done, (unsigned long long)r->nr_wrong, r->seconds,
 		       text);
 	else
 		printf("disorder: %s: %d ranks in %d process%s, %d collectives x %d iterations, %d "
-		       "communicators, %d stream%s%s, %s order, seed %llu: %llu of %llu done, %llu wrong "
+		       "communicators, %d stream%s%s, %s order, seed %llu: %llu of %llu done, %llu "
+		       "wrong "
 		       "values, %.3f s%s%s\n",
 		       word, job.nr_ranks, job.nr_procs, job.nr_procs > 1 ? "es" : "", opt.colls,
 		       nr_iters, opt.comms, opt.streams, opt.streams > 1 ? "s" : "",

@@ -324,7 +324,9 @@ int main(int argc, char **argv)
 
 	if (argc < 2 || argc > 5) {
 		fprintf(stderr,
-			"usage: likely ended|sleeps|joins|cold|calls|late|new|new-calls|init|crowd|visits|churn|autograd|backward|named [ITERATIONS [LATE_MS [RANKS]]]\n");
+			"usage: likely "
+			"ended|sleeps|joins|cold|calls|late|new|new-calls|init|crowd|visits|churn|"
+			"autograd|backward|named [ITERATIONS [LATE_MS [RANKS]]]\n");
 		return 1;
 	}
 	how = argv[1];

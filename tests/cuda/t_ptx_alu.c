@@ -141,12 +141,15 @@ static const struct {
 	{"setp.lt.s32 %p1, %r2, %r3; selp.b64 %rd9, 7, 9, %p1;", lt},
 	{"cvt.s32.s8 %r5, %r2; cvt.u64.u32 %rd9, %r5;", cvts8},
 	{"prmt.b32 %r5, %r2, %r3, %r4; cvt.u64.u32 %rd9, %r5;", prmt},
-	{"mov.b32 %f1, %r2; mov.b32 %f2, %r3; add.rn.f32 %f3, %f1, %f2; mov.b32 %r5, %f3; cvt.u64.u32 %rd9, %r5;",
+	{"mov.b32 %f1, %r2; mov.b32 %f2, %r3; add.rn.f32 %f3, %f1, %f2; mov.b32 %r5, %f3; "
+	 "cvt.u64.u32 %rd9, %r5;",
 	 addf},
-	{"mov.b32 %f1, %r2; mov.b32 %f2, %r3; mov.b32 %f4, %r4; fma.rn.f32 %f3, %f1, %f2, %f4; mov.b32 %r5, %f3;"
+	{"mov.b32 %f1, %r2; mov.b32 %f2, %r3; mov.b32 %f4, %r4; fma.rn.f32 %f3, %f1, %f2, %f4; "
+	 "mov.b32 %r5, %f3;"
 	 "cvt.u64.u32 %rd9, %r5;",
 	 fma_f32},
-	{"mov.b32 %f1, %r2; mov.b32 %f2, %r3; setp.nan.f32 %p1, %f1, %f2; selp.u64 %rd9, 7, 9, %p1;",
+	{"mov.b32 %f1, %r2; mov.b32 %f2, %r3; setp.nan.f32 %p1, %f1, %f2; selp.u64 %rd9, 7, 9, "
+	 "%p1;",
 	 nan_f32},
 	{"mov.b32 %f1, %r2; cvt.rzi.s32.f32 %r5, %f1; cvt.u64.u32 %rd9, %r5;", to_int},
 	{"cvt.rn.f32.u64 %f1, %rd4; mov.b32 %r5, %f1; cvt.u64.u32 %rd9, %r5;", from_u64},
@@ -182,7 +185,8 @@ START_TEST(arithmetic)
 	df_rng_init(&r, df_test_seed() + (uint64_t)_i);
 	snprintf(
 		body, sizeof(body),
-		"%sld.global.u64 %%rd4, [%%rd3];\nld.global.u64 %%rd5, [%%rd3+8];\nld.global.u64 %%rd6, [%%rd3+16];\n"
+		"%sld.global.u64 %%rd4, [%%rd3];\nld.global.u64 %%rd5, [%%rd3+8];\nld.global.u64 "
+		"%%rd6, [%%rd3+16];\n"
 		"cvt.u32.u64 %%r2, %%rd4;\ncvt.u32.u64 %%r3, %%rd5;\ncvt.u32.u64 %%r4, %%rd6;\n%s\n"
 		"st.global.u64 [%%rd3+24], %%rd9;",
 		fetch_row, ops[_i].text);

@@ -26,11 +26,13 @@
 #define MAX_TENSORS 256
 #define NR_ITERS    2
 
-static const char help[] =
-	"usage: fusion [--buffers N] [--size BYTES] [--launch own|queue|agreed] [--jitter US | --calm] [--seed N]\n"
-	"              [--scale N] [--procs N] [--timeout S] [--plan]\n\n"
-	"Data-parallel training with fused gradients. --plan: only says how many AllReduce an iteration has.\n\n"
-	"Exit status: 0 right, 1 wrong results, 2 wrong usage, 3 NCCL or CUDA error, 4 no progress.\n";
+static const char help[] = "usage: fusion [--buffers N] [--size BYTES] [--launch own|queue|agreed] "
+			   "[--jitter US | --calm] [--seed N]\n"
+			   "              [--scale N] [--procs N] [--timeout S] [--plan]\n\n"
+			   "Data-parallel training with fused gradients. --plan: only says how "
+			   "many AllReduce an iteration has.\n\n"
+			   "Exit status: 0 right, 1 wrong results, 2 wrong usage, 3 NCCL or CUDA "
+			   "error, 4 no progress.\n";
 
 enum launcher { LAUNCH_OWN, LAUNCH_QUEUE, LAUNCH_AGREED };
 
@@ -501,7 +503,8 @@ int main(int argc, char **argv)
 	result.nr_wrong = nr_wrong;
 	memcpy(result.text, client_text, sizeof(result.text));
 	if (job.peers ? client_collect(&job, &result) : 1)
-		printf("fusion: %s: %d ranks, %d buffers of %zu bytes, %d AllReduce an iteration, %llu wrong "
+		printf("fusion: %s: %d ranks, %d buffers of %zu bytes, %d AllReduce an iteration, "
+		       "%llu wrong "
 		       "values%s%s\n",
 		       result.status ? "FAILED" : "OK", job.nr_ranks, opt.buffers, opt.size,
 		       plan.nr_fused, (unsigned long long)result.nr_wrong, *result.text ? ": " : "",

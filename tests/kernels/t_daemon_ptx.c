@@ -451,7 +451,8 @@ START_TEST(costs_of)
 			       n;
 		double launches = (g[k].launches - from[k].launches) / n;
 
-		printf("%s: rank %d: %.2f fences, %.2f words to the host, %.2f of counters, %.2f read, %.2f launches\n",
+		printf("%s: rank %d: %.2f fences, %.2f words to the host, %.2f of counters, %.2f "
+		       "read, %.2f launches\n",
 		       cost->name, k, fences, told, (g[k].counted - from[k].counted) / n, reads,
 		       launches);
 		ck_assert_msg(fences <= cost->fences, "%.2f fences, at most %u", fences,

@@ -527,13 +527,14 @@ START_TEST(division)
 		}
 		dfk_move(&m);
 		for (uint64_t i = 0; i < 256; i++)
-			ck_assert_msg(
-				ref_get(out, i, bytes) == ref_move(&m, i),
-				"seed %llu path %s type %s: %#llx / %llu gives %#llx, expected %#llx",
-				(unsigned long long)seed, dfk_path_name(), type_name[type],
-				(unsigned long long)ref_get(in, i, bytes), (unsigned long long)d[k],
-				(unsigned long long)ref_get(out, i, bytes),
-				(unsigned long long)ref_move(&m, i));
+			ck_assert_msg(ref_get(out, i, bytes) == ref_move(&m, i),
+				      "seed %llu path %s type %s: %#llx / %llu gives %#llx, "
+				      "expected %#llx",
+				      (unsigned long long)seed, dfk_path_name(), type_name[type],
+				      (unsigned long long)ref_get(in, i, bytes),
+				      (unsigned long long)d[k],
+				      (unsigned long long)ref_get(out, i, bytes),
+				      (unsigned long long)ref_move(&m, i));
 	}
 }
 END_TEST

@@ -508,12 +508,13 @@ static void result(const struct world *w, int c, int k, int m, uint64_t seed)
 	uint64_t e;
 
 	for (e = 0; e < rc->out_elems; e++)
-		ck_assert_msg(
-			rc->out[m][e] == expect(w, c, m, k, e),
-			"seed %llu: %s n %d count %llu root %d inst %d rank %d element %llu: %d, not %d (%s)",
-			(unsigned long long)seed, df_coll_kind_name(w->kind[c]), w->n,
-			(unsigned long long)w->count[c], w->root[c], m, k, (unsigned long long)e,
-			rc->out[m][e], expect(w, c, m, k, e), rc->prog->name);
+		ck_assert_msg(rc->out[m][e] == expect(w, c, m, k, e),
+			      "seed %llu: %s n %d count %llu root %d inst %d rank %d element %llu: "
+			      "%d, not %d (%s)",
+			      (unsigned long long)seed, df_coll_kind_name(w->kind[c]), w->n,
+			      (unsigned long long)w->count[c], w->root[c], m, k,
+			      (unsigned long long)e, rc->out[m][e], expect(w, c, m, k, e),
+			      rc->prog->name);
 }
 
 /*

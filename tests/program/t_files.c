@@ -18,7 +18,8 @@
 #include "tests/lib/test.h"
 
 #define ALGO                                                                                       \
-	"<algo name=\"t\" proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"2\" coll=\"broadcast\" inplace=\"1\">\n"
+	"<algo name=\"t\" proto=\"Simple\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"2\" "      \
+	"coll=\"broadcast\" inplace=\"1\">\n"
 #define GPU0 "<gpu id=\"0\" i_chunks=\"1\" o_chunks=\"1\" s_chunks=\"0\">\n"
 #define GPU1 "<gpu id=\"1\" i_chunks=\"1\" o_chunks=\"1\" s_chunks=\"0\">\n"
 #define TB_S "<tb id=\"0\" send=\"1\" recv=\"-1\" chan=\"0\">\n"
@@ -33,9 +34,9 @@
 #define REST	GPU1 TB_R RECV END_GPU "</algo>\n"
 #define GOOD	ALGO GPU0 TB_S SEND END_GPU REST
 
-#define SIZED(coll, sizes)                                                                            \
-	"<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"2\" coll=\"" coll \
-	"\" inplace=\"1\" " sizes ">\n" GPU0 TB_S SEND END_GPU REST
+#define SIZED(coll, sizes)                                                                         \
+	"<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"2\" "          \
+	"coll=\"" coll "\" inplace=\"1\" " sizes ">\n" GPU0 TB_S SEND END_GPU REST
 
 static int parse(const char *text, struct df_algo_file **a, struct df_perr *err)
 {
@@ -69,7 +70,8 @@ START_TEST(t_xml_form)
 	 * attributes.
 	 */
 	ck_assert_msg(
-		parse("<?xml version=\"1.0\"?>\n<!-- by hand -->\n<algo name='t &amp; u' proto='LL'\n\tnchannels='1' nchunksperloop='0x1' "
+		parse("<?xml version=\"1.0\"?>\n<!-- by hand -->\n<algo name='t &amp; u' "
+		      "proto='LL'\n\tnchannels='1' nchunksperloop='0x1' "
 		      "ngpus='2' coll='Broadcast' inplace='1' redop='sum'>" GPU0 TB_S SEND END_GPU
 		      "<!-- - -->" REST,
 		      &a, &err) == 0,
@@ -120,17 +122,23 @@ END_TEST
 START_TEST(t_xml_meaning)
 {
 	refuse(ALGO "</algo>", "f.xml:1: 0 <gpu> elements, but ngpus is 2");
-	refuse("<algo name=\"t\" proto=\"LL64\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"2\" coll=\"broadcast\" inplace=\"1\"/>",
+	refuse("<algo name=\"t\" proto=\"LL64\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"2\" "
+	       "coll=\"broadcast\" inplace=\"1\"/>",
 	       "f.xml:1: proto \"LL64\" is none of Simple, LL, LL128");
-	refuse("<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"2\" coll=\"alltoallv\" inplace=\"1\"/>",
+	refuse("<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"1\" ngpus=\"2\" "
+	       "coll=\"alltoallv\" inplace=\"1\"/>",
 	       "f.xml:1: coll \"alltoallv\" is not a collective that a file can define");
-	refuse("<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"0\" ngpus=\"2\" coll=\"broadcast\" inplace=\"1\"/>",
+	refuse("<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"0\" ngpus=\"2\" "
+	       "coll=\"broadcast\" inplace=\"1\"/>",
 	       "f.xml:1: <algo>: nchunksperloop=0 is outside 1..1048576");
-	refuse("<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"3\" ngpus=\"2\" coll=\"allgather\" inplace=\"1\"></algo>",
+	refuse("<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"3\" ngpus=\"2\" "
+	       "coll=\"allgather\" inplace=\"1\"></algo>",
 	       "f.xml:1: nchunksperloop 3 is not a multiple of ngpus 2");
-	refuse("<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"2x\" ngpus=\"2\" coll=\"allgather\" inplace=\"1\"/>",
+	refuse("<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"2x\" ngpus=\"2\" "
+	       "coll=\"allgather\" inplace=\"1\"/>",
 	       "f.xml:1: <algo>: nchunksperloop=\"2x\" is not a number");
-	refuse("<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"2\" ngpus=\"2\" coll=\"alltoall\" inplace=\"0\" outofplace=\"0\"/>",
+	refuse("<algo name=\"t\" proto=\"LL\" nchannels=\"1\" nchunksperloop=\"2\" ngpus=\"2\" "
+	       "coll=\"alltoall\" inplace=\"0\" outofplace=\"0\"/>",
 	       "f.xml:1: is for neither in-place nor out-of-place calls");
 	refuse(ALGO GPU0 TB_S SEND END_GPU GPU0, "f.xml:7: rank 0: is defined twice");
 	refuse(ALGO GPU0 "<tb id=\"0\" send=\"0\" recv=\"-1\" chan=\"0\"/></gpu>" REST,
@@ -148,7 +156,8 @@ START_TEST(t_xml_meaning)
 	refuse(ALGO GPU0 TB_S STEP(0, "r", "i", 0, "i", 0, 1, -1, -1, 0) END_GPU REST,
 	       "f.xml:4: rank 0 block 0 step 0: r in a block without a receive peer");
 	refuse(ALGO GPU0 TB_S STEP(0, "s", "i", 0, "i", 0, 2, -1, -1, 0) END_GPU REST,
-	       "f.xml:4: rank 0 block 0 step 0: source i[0..1] is outside the 1 chunks of the buffer");
+	       "f.xml:4: rank 0 block 0 step 0: source i[0..1] is outside the 1 chunks of the "
+	       "buffer");
 	refuse(ALGO GPU0 TB_S STEP(0, "s", "i", 0, "i", 0, 0, -1, -1, 0) END_GPU REST,
 	       "f.xml:4: rank 0 block 0 step 0: cnt is 0");
 	refuse(ALGO GPU0 TB_S STEP(0, "s", "i", 0, "i", 0, 1, 3, 0, 0) END_GPU REST,
@@ -162,9 +171,11 @@ START_TEST(t_xml_meaning)
 											 "o", 0, 1,
 											 -1, -1, 0)
 		       END_GPU REST,
-	       "f.xml:5: rank 0 block 0 step 1: depends on block 1 step 0 (line 7), which has hasdep=0");
+	       "f.xml:5: rank 0 block 0 step 1: depends on block 1 step 0 (line 7), which has "
+	       "hasdep=0");
 	refuse(ALGO GPU0 TB_S SEND END_GPU GPU1 TB_R "</tb></gpu></algo>",
-	       "f.xml:4: rank 0 block 0 step 0: connection 0 -> 1 channel 0 is sent on, but no block receives from it");
+	       "f.xml:4: rank 0 block 0 step 0: connection 0 -> 1 channel 0 is sent on, but no "
+	       "block receives from it");
 	refuse(ALGO GPU0 TB_S END_GPU GPU1 "</gpu></algo>",
 	       "f.xml:6: rank 1: output chunk 0 ends as nothing, must be 0:0; nothing writes it");
 }
@@ -187,14 +198,14 @@ START_TEST(t_text_form)
 	refuse(T
 	       "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\nsend i0\n",
 	       "f.xml:7: rank 0 block 0: send without \"to\"");
-	refuse(T
-	       "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\nsend x0 to 1\n",
+	refuse(T "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\nsend x0 "
+		 "to 1\n",
 	       "f.xml:7: rank 0 block 0: expected i, o or s with a chunk number, not \"x0\"");
 	refuse(T
 	       "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\njump i0\n",
 	       "f.xml:7: rank 0 block 0: unknown instruction \"jump\"");
-	refuse(T
-	       "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\nsend i0 to 1 x0\n",
+	refuse(T "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\nsend i0 "
+		 "to 1 x0\n",
 	       "f.xml:7: rank 0 block 0: bad number of chunks \"x0\"");
 }
 END_TEST

@@ -8,7 +8,8 @@
 static const struct {
 	const char *frame, *shown; /* shown: NULL if the frame remains unchanged */
 } cases[] = {
-	{"libtorch_cuda.so!_ZN4c10d16ProcessGroupNCCL9allreduceERSt6vectorIN2at6TensorESaIS3_EE+0x629",
+	{"libtorch_cuda.so!_ZN4c10d16ProcessGroupNCCL9allreduceERSt6vectorIN2at6TensorESaIS3_EE+"
+	 "0x629",
 	 "libtorch_cuda.so!c10d::ProcessGroupNCCL::allreduce+0x629"},
 	{"libc10_cuda.so!_ZN3c104cuda18device_synchronizeEv+0x47",
 	 "libc10_cuda.so!c10::cuda::device_synchronize+0x47"},

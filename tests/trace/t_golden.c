@@ -367,11 +367,11 @@ START_TEST(test_golden)
 		rc = system(command);
 		ck_assert_msg(WIFEXITED(rc) && WEXITSTATUS(rc) == df_verdict_exit(g->word),
 			      "%s: dfshim check ends with %d", g->name, WEXITSTATUS(rc));
-		snprintf(
-			command, sizeof(command),
-			"{ %s/dfshim graph '%s' -o '%s/x.svg' && %s/dfshim report '%s' -o '%s/x.html' && "
-			"grep -q '^</svg>' '%s/x.svg'; } >'%s/out' 2>&1",
-			getenv("B"), dir, dir, getenv("B"), dir, dir, dir, dir);
+		snprintf(command, sizeof(command),
+			 "{ %s/dfshim graph '%s' -o '%s/x.svg' && %s/dfshim report '%s' -o "
+			 "'%s/x.html' && "
+			 "grep -q '^</svg>' '%s/x.svg'; } >'%s/out' 2>&1",
+			 getenv("B"), dir, dir, getenv("B"), dir, dir, dir, dir);
 		rc = system(command);
 		snprintf(path, sizeof(path), "%s/out", dir);
 		text = get_file(path);

@@ -71,7 +71,8 @@ START_TEST(test_gone)
 		net(&im[1], &im[0], BROKEN, 5000);
 	tb_rec(&im[0], DF_REC_COMM_ABORT, 0, 2, 0, 0)->comm = 1;
 	says(im, 2,
-	     "NET_STALL: r0 has received nothing from r1 for 30.0 s over the network: the link broke "
+	     "NET_STALL: r0 has received nothing from r1 for 30.0 s over the network: the link "
+	     "broke "
 	     "(Connection timed out), and 7 attempts to restore it failed\n",
 	     _i & 2 ? "r1 reports about its link to r0: the link broke"
 		    : "the last progress of r0 was");
@@ -161,7 +162,8 @@ START_TEST(test_held)
 	tb_quiet(&im[1], 60000);
 	says(im, 2,
 	     _i == 2 ? "NET_STALL: A#1 runs on all of its 2 ranks"
-		     : "NET_STALL: the network's library does not return for 75.0 s on r0, which called "
+		     : "NET_STALL: the network's library does not return for 75.0 s on r0, which "
+		       "called "
 		       "it for its link to r1\n",
 	     _i == 2 ? NULL : "Fix: look where this function waits");
 }

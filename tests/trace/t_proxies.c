@@ -70,8 +70,8 @@ START_TEST(test_network)
 	two(im, 2);
 	proxy(&im[0], DF_PROXY_SEND_NET, 1, 2);
 	proxy(&im[1], DF_PROXY_RECV_NET, 0, 2);
-	says(im,
-	     "NET_STALL: A#1: the network has not reported that data from r0 to r1 was sent (step 3 of 8 on channel 2) for 1.5 s\n");
+	says(im, "NET_STALL: A#1: the network has not reported that data from r0 to r1 was sent "
+		 "(step 3 of 8 on channel 2) for 1.5 s\n");
 	/* The sender is done. */
 	two(im, 2);
 	proxy(&im[0], DF_PROXY_RECV_GPU, 0, 2);
@@ -98,8 +98,8 @@ START_TEST(test_kernel)
 	two(im, 2);
 	proxy(&im[0], DF_PROXY_SEND_PEER, 1, 7);
 	proxy(&im[1], DF_PROXY_RECV_GPU, 0, 0);
-	says(im,
-	     "NCCL_INTERNAL: A#1: the kernel of r1 has not read data that has arrived from r0 (step 1 of 8");
+	says(im, "NCCL_INTERNAL: A#1: the kernel of r1 has not read data that has arrived from r0 "
+		 "(step 1 of 8");
 }
 END_TEST
 
@@ -157,7 +157,8 @@ START_TEST(test_neighbour)
 	proxy_to(&im[3], 0, DF_PROXY_SEND_GPU, 1, 1);
 	proxy_to(&im[0], 3, DF_PROXY_RECV_NET, 0, 1);
 	all_say(im, 4,
-		"NCCL_INTERNAL: A#1: the kernel of r3 has not written the data for r0 (step 2 of 8");
+		"NCCL_INTERNAL: A#1: the kernel of r3 has not written the data for r0 (step 2 of "
+		"8");
 }
 END_TEST
 

@@ -216,11 +216,12 @@ int df_cmd_env(int argc, char **argv)
 		DF_FLAG("man", man, "rows of a manual page"),
 	};
 
-	DF_CLI_PARSE(
-		"env", &argc, &argv, .args = "[NAME...]", .most = -1,
-		.doc = "All variables of the environment that dfshim reads, or those named: allowed values, default, "
-		       "current value, meaning. Values that cannot be used are named on standard error; "
-		       "under DFSHIM_STRICT=1 the exit status is then 1.");
+	DF_CLI_PARSE("env", &argc, &argv, .args = "[NAME...]", .most = -1,
+		     .doc = "All variables of the environment that dfshim reads, or those named: "
+			    "allowed values, default, "
+			    "current value, meaning. Values that cannot be used are named on "
+			    "standard error; "
+			    "under DFSHIM_STRICT=1 the exit status is then 1.");
 	w = (struct names){argv, argc};
 	unknown = unknown_name(&w);
 	near = unknown ? df_env_near(unknown) : NULL;

@@ -49,13 +49,15 @@ int df_cmd_graph(int argc, char **argv)
 		DF_OPT(JSON, json, "nodes and edges as JSON"),
 		DF_OPT(MAX, max, "draw at most N boxes (200), those of the cycle first"),
 		DF_OPT(OUTPUT, output,
-		       "write to FILE; its ending .svg, .json or .dot decides the form (DOT on standard output)"),
+		       "write to FILE; its ending .svg, .json or .dot decides the form (DOT on "
+		       "standard output)"),
 	};
 
-	DF_CLI_PARSE(
-		"graph", &argc, &argv, DF_CLI_TRACES,
-		.doc = "Draws the wait-for graph of what is stuck: a column for each rank, an arrow from each "
-		       "operation or thread to what it waits for, the cycle in red, dashed where it can be cut.");
+	DF_CLI_PARSE("graph", &argc, &argv, DF_CLI_TRACES,
+		     .doc = "Draws the wait-for graph of what is stuck: a column for each rank, an "
+			    "arrow from each "
+			    "operation or thread to what it waits for, the cycle in red, dashed "
+			    "where it can be cut.");
 	r = df_cli_judge("graph", argc, argv, &opts);
 	if (!r)
 		return 1;

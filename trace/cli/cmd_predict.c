@@ -65,7 +65,8 @@ static char *assumption(const struct search *x)
 			fprintf(out, "%s%s", said++ ? ", " : "", x->w.steps->ranks[r].name);
 	if (nr > ASSUMED_SAID)
 		fprintf(out, " and %d more ranks", nr - ASSUMED_SAID);
-	fputs(" was not recorded; locks and queues between threads are not recorded either, and where one orders "
+	fputs(" was not recorded; locks and queues between threads are not recorded either, and "
+	      "where one orders "
 	      "these calls this cannot happen",
 	      out);
 	if (fclose(out)) {
@@ -409,7 +410,8 @@ static int run(struct df_program_steps *p, struct search *x, const char *witness
 	} else if (!rc) {
 		printf("no potential deadlock found in %zu windows\n", x->f.nr_windows);
 		if (x->f.need_slots > 1 && !lanes)
-			printf("legal, but up to %zu collectives of one rank run at once: with fewer slots it may deadlock "
+			printf("legal, but up to %zu collectives of one rank run at once: with "
+			       "fewer slots it may deadlock "
 			       "(try --slots)\n",
 			       x->f.need_slots);
 	}
@@ -446,7 +448,8 @@ int df_cmd_predict(int argc, char **argv)
 	int json = 0, rc = 0, agree = 0;
 	const struct df_opt options[] = {
 		DF_WORD("executor", "nccl", executor,
-			"nccl: by the rules of DFSHIM_EXECUTOR=nccl, and whether CTAs and queues suffice"),
+			"nccl: by the rules of DFSHIM_EXECUTOR=nccl, and whether CTAs and queues "
+			"suffice"),
 		DF_INDEX("order", "issue|agree", agree,
 			 "with --executor nccl: DFSHIM_NCCL_ORDER (issue)"),
 		DF_NUMBER("ctas", "N", ctas, 1, 64,
@@ -455,10 +458,11 @@ int df_cmd_predict(int argc, char **argv)
 			  "with --executor nccl: multiprocessors of a device (as recorded)"),
 		DF_NUMBER("slots", "N", slots, 0, 1e6,
 			  "resident collectives a device (as recorded, else unlimited)"),
-		DF_NUMBER(
-			"queues", "N", queues, 0, 1e6,
-			"1: all streams share one hardware queue (CUDA_DEVICE_MAX_CONNECTIONS=1); with "
-			"--executor nccl: queues of a device (32; 0: none are shared, as on CPU threads)"),
+		DF_NUMBER("queues", "N", queues, 0, 1e6,
+			  "1: all streams share one hardware queue "
+			  "(CUDA_DEVICE_MAX_CONNECTIONS=1); with "
+			  "--executor nccl: queues of a device (32; 0: none are shared, as on CPU "
+			  "threads)"),
 		DF_NUMBER("tries", "N", tries, 0, 1e6, "interleavings of threads to try (100)"),
 		DF_NUMBER("window", "N", window, 0, 1e6,
 			  "operations of a rank whose order is changed together (64)"),
@@ -467,15 +471,20 @@ int df_cmd_predict(int argc, char **argv)
 		DF_OPT(JSON, json, NULL),
 	};
 
-	DF_CLI_PARSE(
-		"predict", &argc, &argv, DF_CLI_TRACES,
-		.doc = "Executes the recorded program in a model of NCCL's rules and looks for deadlocks that did "
-		       "not happen in the recorded run: because dfshim prevented them, messages were buffered, "
-		       "there were enough slots, or the threads ran in an order without a deadlock.\v"
-		       "Locks and queues between threads are not recorded. A deadlock that is found in another "
-		       "order of threads cannot happen if a lock or a queue orders their calls; the result says "
-		       "where it assumes that none does.\n\n"
-		       "Exit status: 0 nothing found, 14 found; 1 unreadable input, 2 wrong usage.");
+	DF_CLI_PARSE("predict", &argc, &argv, DF_CLI_TRACES,
+		     .doc = "Executes the recorded program in a model of NCCL's rules and looks "
+			    "for deadlocks that did "
+			    "not happen in the recorded run: because dfshim prevented them, "
+			    "messages were buffered, "
+			    "there were enough slots, or the threads ran in an order without a "
+			    "deadlock.\v"
+			    "Locks and queues between threads are not recorded. A deadlock that is "
+			    "found in another "
+			    "order of threads cannot happen if a lock or a queue orders their "
+			    "calls; the result says "
+			    "where it assumes that none does.\n\n"
+			    "Exit status: 0 nothing found, 14 found; 1 unreadable input, 2 wrong "
+			    "usage.");
 	paths = df_cli_trace_paths("predict", argc, argv, &nr);
 	if (!paths)
 		return 1;
@@ -486,11 +495,13 @@ int df_cmd_predict(int argc, char **argv)
 		say_recorded(argc, argv);
 	if (!rc && p->left_out)
 		fprintf(stderr,
-			"dfshim predict: more than %d threads in a rank: %zu calls of the others are left out\n",
+			"dfshim predict: more than %d threads in a rank: %zu calls of the others "
+			"are left out\n",
 			DF_MODEL_THREADS, p->left_out);
 	if (!rc && p->procs_left_out)
 		fprintf(stderr,
-			"dfshim predict: more than %d ranks: %zu of %zu processes are left out, with "
+			"dfshim predict: more than %d ranks: %zu of %zu processes are left out, "
+			"with "
 			"the operations that only they share\n",
 			DF_MODEL_RANKS, p->procs_left_out, nr);
 	x.opts.mode = executor ? DF_MODEL_LANES : DF_MODEL_BASE;

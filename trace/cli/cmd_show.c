@@ -206,7 +206,8 @@ int df_cmd_show(int argc, char **argv)
 	int rc = 0;
 	const struct df_opt options[] = {
 		DF_OPT(JSON, f.json,
-		       "one JSON object a line (NDJSON); stack: the frames of the call, innermost first"),
+		       "one JSON object a line (NDJSON); stack: the frames of the call, innermost "
+		       "first"),
 		DF_NUMBER("rank", "N", f.rank, 0, INT32_MAX,
 			  "only the trace of this rank of the job"),
 		DF_TEXT("comm", "NAME|HASH", f.comm, "only records of this communicator"),
@@ -214,7 +215,8 @@ int df_cmd_show(int argc, char **argv)
 		DF_TAKE("type", "NAME", take_type, f,
 			"only records of this type; may be given more than once"),
 		DF_TEXT("at", "TEXT", f.at,
-			"only records whose call stack has a frame with this text, as of a function or a line"),
+			"only records whose call stack has a frame with this text, as of a "
+			"function or a line"),
 		DF_REAL("from", "SECONDS", f.from, -1e30, 1e30,
 			"only from this time of the trace on"),
 		DF_REAL("to", "SECONDS", f.to, -1e30, 1e30, "only up to this time of the trace"),

@@ -61,25 +61,29 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 	const struct df_opt options[] = {
 		DF_HEADING("Simulation:"),
 		DF_WORD("semantics", "exact|artifact|fifo", semantics,
-			"what is a deadlock; exact (default): a real cycle; artifact: as the published program decides; "
+			"what is a deadlock; exact (default): a real cycle; artifact: as the "
+			"published program decides; "
 			"fifo: a strict queue per GPU"),
 		DF_WORD("dispatch", "interleave|concatenate", dispatch,
-			"how the lists of a GPU's groups become one; interleave (default): one collective of "
+			"how the lists of a GPU's groups become one; interleave (default): one "
+			"collective of "
 			"each in turn; concatenate: one list after the other"),
 		DF_TAKE("set", "KEY=VALUE", take_set, *a,
 			"replace any key of the configuration; may be repeated"),
 		DF_FLAG("rules", a->rules,
 			"the same rounds under NCCL's and under dfshim's rules, in one table"),
 		DF_TEXT("from-trace", "DIR", a->from_trace,
-			"groups, collectives and rates from a recorded job; --set may replace what was observed"),
-		DF_NUMBER(
-			"scale", "K", a->scale, 1, 1e6,
-			"the workload at K times the GPUs: copies of it, in which the largest groups are merged and the others are repeated"),
+			"groups, collectives and rates from a recorded job; --set may replace what "
+			"was observed"),
+		DF_NUMBER("scale", "K", a->scale, 1, 1e6,
+			  "the workload at K times the GPUs: copies of it, in which the largest "
+			  "groups are merged and the others are repeated"),
 		DF_HEADING("How long:"),
 		DF_OPT(ROUNDS, a->opt.rounds,
 		       "rounds (total_rounds x num_process of the configuration)"),
 		DF_REAL("until-width", "W", width, 1e-12, 0.999999,
-			"until the 95 % interval is at most W wide (0.002: 0.2 points); --rounds is then the most, "
+			"until the 95 % interval is at most W wide (0.002: 0.2 points); --rounds "
+			"is then the most, "
 			"without it there is no bound"),
 		DF_OPT(SEED, a->opt.seed,
 		       "2023 with fix_seed 1, else from the system; it is printed with the result"),
@@ -88,29 +92,35 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 		DF_FLAG("plain", a->opt.plain,
 			"simulate every event, no short cuts; the same result, slower"),
 		DF_WORD("rng", "native|cpython", rng,
-			"native: one stream of random numbers a round; cpython: one sequence as the published program draws (default for artifact with fix_seed 1; "
+			"native: one stream of random numbers a round; cpython: one sequence as "
+			"the published program draws (default for artifact with fix_seed 1; "
 			"one thread)"),
 		DF_HEADING("What to print:"),
 		DF_FLAG("per-round", a->per_round,
-			"a line \"round deadlocks-so-far\" for each round; the summary goes to standard error"),
+			"a line \"round deadlocks-so-far\" for each round; the summary goes to "
+			"standard error"),
 		DF_OPT(JSON, a->json,
-		       "one JSON object: rounds, deadlocks, ratio, ci95, rounds_per_second, seed and more"),
+		       "one JSON object: rounds, deadlocks, ratio, ci95, rounds_per_second, seed "
+		       "and more"),
 		DF_TAKE("sweep", "KEY=VALUES", take_sweep, *a,
-			"a table over one key: FROM:TO:log|lin:COUNT or V,V,...; twice: over two keys"),
-		DF_OPT_AS(
-			OUTPUT, "FILE.svg", a->output,
-			"draw the sweep: the ratio with its interval over the first key, a curve for each value of the second"),
+			"a table over one key: FROM:TO:log|lin:COUNT or V,V,...; twice: over two "
+			"keys"),
+		DF_OPT_AS(OUTPUT, "FILE.svg", a->output,
+			  "draw the sweep: the ratio with its interval over the first key, a curve "
+			  "for each value of the second"),
 		DF_FLAG("schema", a->schema, "print the JSON schema of a configuration"),
 	};
 	uint64_t seed = a->opt.seed;
 
 	a->opt.seed = UINT64_MAX;
-	DF_CLI_PARSE(
-		NAME, &argc, &argv, .args = "CONFIG.json\n--from-trace=DIR\n--schema", .most = 1,
-		.doc = "Simulates how often a workload deadlocks when GPUs issue collectives out of order and "
-		       "synchronise in between (DFCCL, EuroSys '25, section 2.4).\v"
-		       "Exit status: 0; 1 unreadable or impossible configuration; 2 wrong usage; 130 "
-		       "interrupted.");
+	DF_CLI_PARSE(NAME, &argc, &argv, .args = "CONFIG.json\n--from-trace=DIR\n--schema",
+		     .most = 1,
+		     .doc = "Simulates how often a workload deadlocks when GPUs issue collectives "
+			    "out of order and "
+			    "synchronise in between (DFCCL, EuroSys '25, section 2.4).\v"
+			    "Exit status: 0; 1 unreadable or impossible configuration; 2 wrong "
+			    "usage; 130 "
+			    "interrupted.");
 	a->have_seed = a->opt.seed != UINT64_MAX;
 	if (!a->have_seed)
 		a->opt.seed = seed;
@@ -154,7 +164,8 @@ static json_t *load_trace(struct df_sim_args *a, int *status)
 	s = (double)o.nr_sync / (double)(o.nr_sync + o.nr_issued);
 	df_sim_wilson(o.nr_disorder, o.nr_issued, ci);
 	fprintf(stderr,
-		"observed    %d GPUs, %d communicators, %lld collectives issued: %lld out of order, "
+		"observed    %d GPUs, %d communicators, %lld collectives issued: %lld out of "
+		"order, "
 		"%lld device-wide synchronisations\n",
 		o.load.nr_gpus, o.load.nr_groups, (long long)o.nr_issued, (long long)o.nr_disorder,
 		(long long)o.nr_sync);
@@ -163,16 +174,19 @@ static json_t *load_trace(struct df_sim_args *a, int *status)
 		ci[0], ci[1], s);
 	if (!o.nr_disorder)
 		fprintf(stderr,
-			"note        no disorder was recorded; --set disorder_prob=%.2g asks for the worst "
+			"note        no disorder was recorded; --set disorder_prob=%.2g asks for "
+			"the worst "
 			"that fits\n",
 			ci[1]);
 	if (o.nr_incomplete)
 		fprintf(stderr,
-			"note        %d communicators have ranks without a trace: the job was larger\n",
+			"note        %d communicators have ranks without a trace: the job was "
+			"larger\n",
 			o.nr_incomplete);
 	if (o.nr_dropped)
 		fprintf(stderr,
-			"note        the rings had overwritten %lld records (DFSHIM_TRACE_MB): this is "
+			"note        the rings had overwritten %lld records (DFSHIM_TRACE_MB): "
+			"this is "
 			"the end of the job\n",
 			(long long)o.nr_dropped);
 	a->observed = json_pack(

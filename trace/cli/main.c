@@ -54,7 +54,8 @@ static char *help_text(void)
 
 	if (!out)
 		return NULL;
-	fputs("Runs NCCL jobs so that their collectives cannot deadlock, and explains those that hang "
+	fputs("Runs NCCL jobs so that their collectives cannot deadlock, and explains those that "
+	      "hang "
 	      "anyway. Every subcommand has --help.\n\nSubcommands:\n",
 	      out);
 	print_commands(out, 0);

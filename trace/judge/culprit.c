@@ -412,11 +412,12 @@ void df_line_gpu(struct df_check_result *r, struct df_line *b)
 		if (t->items[i].type == DF_ITEM_WORK && t->items[i].rec < u->l.rec &&
 		    (!work || t->items[i].stream == u->l.stream))
 			work = &t->items[i];
-	df_line_put(
-		b,
-		"%s on %s was issued %.1f s ago and has not started, although nothing in the program makes it wait",
-		df_say_op(r->set, u, op, sizeof(op)), df_say_rank(r->set, u, rank, sizeof(rank)),
-		df_say_ago(r->set, u->trace, u->l.issue_ns));
+	df_line_put(b,
+		    "%s on %s was issued %.1f s ago and has not started, although nothing in the "
+		    "program makes it wait",
+		    df_say_op(r->set, u, op, sizeof(op)),
+		    df_say_rank(r->set, u, rank, sizeof(rank)),
+		    df_say_ago(r->set, u->trace, u->l.issue_ns));
 	if (df_line_launches(r, u, b))
 		return;
 	if (work)
@@ -525,12 +526,12 @@ void df_line_hosts(struct df_check_result *r, struct df_line *b)
 	} else if (n->kind == DF_N_THREAD) {
 		const struct df_lcall *c = &r->set->traces[n->trace].calls[n->ref];
 
-		df_line_put(
-			b,
-			"%s of %s has been in %s for %.1f s and waits for something that is not recorded",
-			df_say_thread(r->set, n->trace, n->thread, thread, sizeof(thread)),
-			r->set->traces[n->trace].label, df_call_text(c->call),
-			df_say_ago(r->set, n->trace, c->enter_ns));
+		df_line_put(b,
+			    "%s of %s has been in %s for %.1f s and waits for something that is "
+			    "not recorded",
+			    df_say_thread(r->set, n->trace, n->thread, thread, sizeof(thread)),
+			    r->set->traces[n->trace].label, df_call_text(c->call),
+			    df_say_ago(r->set, n->trace, c->enter_ns));
 	} else {
 		df_line_put(b, "threads wait in a barrier that not all of them have reached");
 	}
@@ -546,19 +547,19 @@ void df_line_unknown(struct df_check_result *r, struct df_line *b)
 					      : NULL;
 
 	if (e && e->lost_open && u)
-		df_line_put(
-			b,
-			"%s waits for %s, and the trace does not show whether %s has issued it: the records of %" PRIu64
-			" of its unfinished operations were overwritten (a larger DFSHIM_TRACE_MB keeps them)",
-			df_say_op(r->set, u, op, sizeof(op)),
-			df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)), who,
-			e->lost_open);
+		df_line_put(b,
+			    "%s waits for %s, and the trace does not show whether %s has issued "
+			    "it: the records of %" PRIu64
+			    " of its unfinished operations were overwritten (a larger "
+			    "DFSHIM_TRACE_MB keeps them)",
+			    df_say_op(r->set, u, op, sizeof(op)),
+			    df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)), who,
+			    e->lost_open);
 	else if (n && n->kind == DF_N_NEXT && u)
 		df_line_put(b, "%s waits for %s, which has no trace",
 			    df_say_op(r->set, u, op, sizeof(op)),
 			    df_say_member(r->set, n->gcomm, n->rank, who, sizeof(who)));
 	else
-		df_line_put(
-			b,
-			"operations are unfinished, and the records do not show what they wait for");
+		df_line_put(b, "operations are unfinished, and the records do not show what they "
+			       "wait for");
 }

@@ -408,7 +408,8 @@ static void unseen_room(struct df_check_result *r)
 			  r->g.insts[i].gcomm != in->gcomm;
 	if (share_device(set, &set->gcomms[in->gcomm], pair))
 		df_note(r,
-			"r%d and r%d both use device %d of %.64s%s. NCCL's kernels of both must fit on it at the same "
+			"r%d and r%d both use device %d of %.64s%s. NCCL's kernels of both must "
+			"fit on it at the same "
 			"time; the trace does not show whether they do, so this may be RESOURCE",
 			pair[0]->world, pair[1]->world, pair[0]->device,
 			set->traces[pair[0]->trace].h.host,
@@ -417,8 +418,10 @@ static void unseen_room(struct df_check_result *r)
 				: ", if their processes see the same devices");
 	else if (others)
 		df_note(r,
-			"%zu operations of other communicators have also reached all their ranks, in the same order, and do "
-			"not finish. The trace does not show which of NCCL's kernels got room on the device; they may "
+			"%zu operations of other communicators have also reached all their ranks, "
+			"in the same order, and do "
+			"not finish. The trace does not show which of NCCL's kernels got room on "
+			"the device; they may "
 			"starve one another, so this may be RESOURCE",
 			others);
 }

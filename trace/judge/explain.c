@@ -152,12 +152,12 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 	if (t && !strcmp(r->qualifier, "connect")) {
 		char h1[48], h2[48];
 
-		df_line_put(
-			b,
-			"%s and %s use different communicators first, and each waits in its first call for the "
-			"other to connect",
-			df_line_host(r, t, h1, sizeof(h1)),
-			t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank");
+		df_line_put(b,
+			    "%s and %s use different communicators first, and each waits in its "
+			    "first call for the "
+			    "other to connect",
+			    df_line_host(r, t, h1, sizeof(h1)),
+			    t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank");
 		return;
 	}
 	if (t && !strcmp(r->qualifier, "pair")) {
@@ -201,10 +201,10 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 	if (only_p2p(r))
 		df_line_put(b, "sends and receives wait for one another: cycle ");
 	else if (r->stuck_insts > 2)
-		df_line_put(
-			b,
-			"%zu ranks issued %zu operations on %zu communicators in different orders; shortest cycle ",
-			r->stuck_ranks, r->stuck_insts, r->stuck_comms);
+		df_line_put(b,
+			    "%zu ranks issued %zu operations on %zu communicators in different "
+			    "orders; shortest cycle ",
+			    r->stuck_ranks, r->stuck_insts, r->stuck_comms);
 	else
 		df_line_put(b, "ranks issued the same operations in different orders: cycle ");
 	df_line_path(r, b);
@@ -214,9 +214,8 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 		df_line_put(b,
 			    " (their buffers overlap on every rank, so they cannot be reordered)");
 	if (!strcmp(r->qualifier, "stream"))
-		df_line_put(
-			b,
-			" (a stream or an event puts one behind the other, and other work keeps it so)");
+		df_line_put(b, " (a stream or an event puts one behind the other, and other work "
+			       "keeps it so)");
 	if (!strcmp(r->qualifier, "data"))
 		df_line_put(b, " (other work stands between them, so they cannot be reordered)");
 }
@@ -238,9 +237,8 @@ static void sync_line(struct df_check_result *r, struct df_line *b)
 		}
 	}
 	if (!t || !strcmp(r->qualifier, "legacy stream")) {
-		df_line_put(
-			b,
-			"the legacy default stream serialises operations that ranks issued in different orders: cycle ");
+		df_line_put(b, "the legacy default stream serialises operations that ranks issued "
+			       "in different orders: cycle ");
 		df_line_path(r, b);
 		df_line_put(b, " over ");
 		put_ops(r, b);
@@ -337,12 +335,12 @@ static void data_line(struct df_check_result *r, struct df_line *b)
 	if (behind_line(r, b)) {
 		;
 	} else if (t) {
-		df_line_put(
-			b,
-			"%s waits in %s for a result that needs another rank, and that rank waits for %s: cycle ",
-			df_line_host(r, t, h, sizeof(h)),
-			df_call_text(r->set->traces[t->trace].calls[t->ref].call),
-			df_line_host(r, t, h, sizeof(h)));
+		df_line_put(b,
+			    "%s waits in %s for a result that needs another rank, and that rank "
+			    "waits for %s: cycle ",
+			    df_line_host(r, t, h, sizeof(h)),
+			    df_call_text(r->set->traces[t->trace].calls[t->ref].call),
+			    df_line_host(r, t, h, sizeof(h)));
 	} else {
 		df_line_put(b, "the operations need each other's results: cycle ");
 	}
@@ -356,17 +354,16 @@ static void resource_line(struct df_check_result *r, struct df_line *b)
 	if (!r->is_cycle) {
 		df_line_put(b, "all ranks have reached ");
 		put_ops(r, b);
-		df_line_put(
-			b,
-			", some in one order and some in the other, and none has finished for %.1f s: the "
-			"devices do not have room for all of them at once",
-			(double)r->quiet_ns / 1e9);
+		df_line_put(b,
+			    ", some in one order and some in the other, and none has finished for "
+			    "%.1f s: the "
+			    "devices do not have room for all of them at once",
+			    (double)r->quiet_ns / 1e9);
 		return;
 	}
 	if (!strcmp(r->qualifier, "queue")) {
-		df_line_put(
-			b,
-			"independent operations wait for one another because their streams share a hardware queue: cycle ");
+		df_line_put(b, "independent operations wait for one another because their streams "
+			       "share a hardware queue: cycle ");
 		df_line_path(r, b);
 		df_line_put(b, " over ");
 		put_ops(r, b);
@@ -403,73 +400,101 @@ static const char *fix_text(struct df_check_result *r)
 {
 	if (r->verdict != DF_V_SLOW && r->verdict != DF_V_HOST &&
 	    df_line_two_threads(r, &(struct df_line){.n = 0}))
-		return "give each thread a communicator of its own (dist.new_group), or let one thread issue all of the group's operations";
+		return "give each thread a communicator of its own (dist.new_group), or let one "
+		       "thread issue all of the group's operations";
 	switch (r->verdict) {
 	case DF_V_ORDER:
 		if (!strcmp(r->qualifier, "init") || !strcmp(r->qualifier, "destroy") ||
 		    !strcmp(r->qualifier, "connect"))
-			return "make these calls in the same order on all ranks, or put them in one ncclGroupStart/End";
+			return "make these calls in the same order on all ranks, or put them in "
+			       "one ncclGroupStart/End";
 		if (!strcmp(r->qualifier, "buffered"))
-			return "receive the messages from one rank to another in the order in which they are sent";
+			return "receive the messages from one rank to another in the order in "
+			       "which they are sent";
 		if (!strcmp(r->qualifier, "pair"))
-			return "put the messages that meet into one ncclGroupStart/End (PyTorch: batch_isend_irecv), or call them in the same order on all ranks";
+			return "put the messages that meet into one ncclGroupStart/End (PyTorch: "
+			       "batch_isend_irecv), or call them in the same order on all ranks";
 		if (only_p2p(r))
-			return "put each send and its receive into one ncclGroupStart/End, or let even ranks send first";
+			return "put each send and its receive into one ncclGroupStart/End, or let "
+			       "even ranks send first";
 		if (any_p2p(r))
-			return "issue the messages and collectives in the same order on all ranks, or group them";
+			return "issue the messages and collectives in the same order on all ranks, "
+			       "or group them";
 		return "issue these operations in the same order on all ranks";
 	case DF_V_RESOURCE:
 		return !strcmp(r->qualifier, "queue")
-			       ? "raise CUDA_DEVICE_MAX_CONNECTIONS, or issue the operations in the same order on all ranks"
-			       : "issue the operations in the same order on all ranks, or have fewer in flight at once";
+			       ? "raise CUDA_DEVICE_MAX_CONNECTIONS, or issue the operations in "
+				 "the same order on all ranks"
+			       : "issue the operations in the same order on all ranks, or have "
+				 "fewer in flight at once";
 	case DF_V_SYNC:
 		if (!strcmp(r->qualifier, "implicit"))
-			return "use the stream-ordered call (cudaFreeAsync, cudaMemcpyAsync), or make it before the operation "
+			return "use the stream-ordered call (cudaFreeAsync, cudaMemcpyAsync), or "
+			       "make it before the operation "
 			       "is issued";
 		if (has_work_behind(r))
-			return "issue the operations in the same order on all ranks (PyTorch: call backward() of the models in the same order)";
+			return "issue the operations in the same order on all ranks (PyTorch: call "
+			       "backward() of the models in the same order)";
 		if (!strcmp(r->qualifier, "explicit"))
-			return "synchronise the stream that is needed instead of the device, or issue the other operation "
+			return "synchronise the stream that is needed instead of the device, or "
+			       "issue the other operation "
 			       "first";
-		return "create the streams with cudaStreamNonBlocking, or put no work on the legacy default stream";
+		return "create the streams with cudaStreamNonBlocking, or put no work on the "
+		       "legacy default stream";
 	case DF_V_DATA:
 		if (behind_line(r, &(struct df_line){.n = 0}) > 1)
-			return "make the copy before the operation is issued, or on a stream that does not wait for it (PyTorch: async_op=True, and wait() after the copy), or issue the operations in the same order on all ranks";
-		return "issue the operations in the same order on all ranks before waiting for a result";
+			return "make the copy before the operation is issued, or on a stream that "
+			       "does not wait for it (PyTorch: async_op=True, and wait() after the "
+			       "copy), or issue the operations in the same order on all ranks";
+		return "issue the operations in the same order on all ranks before waiting for a "
+		       "result";
 	case DF_V_MISSING:
 		if (!strcmp(r->qualifier, "destroyed"))
-			return "let all ranks make this call before they destroy the communicator, or none of them";
+			return "let all ranks make this call before they destroy the communicator, "
+			       "or none of them";
 		if (!strcmp(r->qualifier, "exited") && df_exit_of(r) > 1)
 			return "look for the error in that process's log";
 		return !strcmp(r->qualifier, "exited") || !strcmp(r->qualifier, "thread ended")
-			       ? "give all ranks the same number of iterations (drop_last, join), or let all ranks exit together"
-			       : "find out why this rank does not make the call that the others made (see the first divergence)";
+			       ? "give all ranks the same number of iterations (drop_last, join), "
+				 "or let all ranks exit together"
+			       : "find out why this rank does not make the call that the others "
+				 "made (see the first divergence)";
 	case DF_V_MISMATCH:
-		return "pass the same arguments on all ranks, or use another communicator for operations that differ";
+		return "pass the same arguments on all ranks, or use another communicator for "
+		       "operations that differ";
 	case DF_V_INIT:
 		return !strcmp(r->qualifier, "exited")
 			       ? "find out why this process exited before the communicator was made"
-			       : "call ncclCommInitRank with the same id on every rank of the communicator";
+			       : "call ncclCommInitRank with the same id on every rank of the "
+				 "communicator";
 	case DF_V_CRASH:
-		return "look for the reason in that process's log, its core file, or the kernel's log (out of memory)";
+		return "look for the reason in that process's log, its core file, or the kernel's "
+		       "log (out of memory)";
 	case DF_V_GPU_STUCK:
-		return "stop the kernel that occupies the device, or let it use fewer multiprocessors";
+		return "stop the kernel that occupies the device, or let it use fewer "
+		       "multiprocessors";
 	case DF_V_NET_STALL:
 		if (r->link && r->link->held)
-			return "look where this function waits (`gdb -p`, thread dfshim-net), or use another network (NCCL_NET_PLUGIN, DFSHIM_NET)";
+			return "look where this function waits (`gdb -p`, thread dfshim-net), or "
+			       "use another network (NCCL_NET_PLUGIN, DFSHIM_NET)";
 		if (r->link && r->link->unmapped)
-			return "let the process that cannot map it have more file descriptors (`ulimit -n`)";
-		return "check the links between these machines (or peer access between these devices: ACS, IOMMU)";
+			return "let the process that cannot map it have more file descriptors "
+			       "(`ulimit -n`)";
+		return "check the links between these machines (or peer access between these "
+		       "devices: ACS, IOMMU)";
 	case DF_V_NCCL_INTERNAL:
-		return r->proxy
-			       ? "look at the kernel on that GPU (cuda-gdb, compute-sanitizer), and for a newer NCCL; NCCL_PROTO=Simple narrows it down"
-			       : "";
+		return r->proxy ? "look at the kernel on that GPU (cuda-gdb, compute-sanitizer), "
+				  "and for a newer NCCL; NCCL_PROTO=Simple narrows it down"
+				: "";
 	case DF_V_HOST:
 		if (r->nr_held)
 			return df_other_thread(r, 0)->at_lock == DF_LOCK_SCRIPT
-				       ? "give the interpreter's lock back around this call (ctypes.CDLL, Py_BEGIN_ALLOW_THREADS)"
-				       : "release the lock before waiting for the result, or let one thread issue these operations in one order";
-		return "on all ranks, put the waits outside CUDA and NCCL in the same order relative to the collectives";
+				       ? "give the interpreter's lock back around this call "
+					 "(ctypes.CDLL, Py_BEGIN_ALLOW_THREADS)"
+				       : "release the lock before waiting for the result, or let "
+					 "one thread issue these operations in one order";
+		return "on all ranks, put the waits outside CUDA and NCCL in the same order "
+		       "relative to the collectives";
 	default:
 		return "";
 	}
@@ -494,17 +519,17 @@ static void say_to_come(struct df_check_result *r, struct df_line *b)
 	if (next->gcomm != DF_NONE && !df_set_entry(r->set, next->gcomm, next->rank))
 		df_line_put(b, "; the next step of %s is unknown: it left no trace", rank);
 	else if (from->kind == DF_N_MATCH)
-		df_line_put(
-			b,
-			"; %s has still to issue its part of %s, and the trace does not show what it does before that",
-			rank,
-			df_say_op(r->set, &r->set->ops[r->g.insts[from->ref].first], op,
-				  sizeof(op)));
+		df_line_put(b,
+			    "; %s has still to issue its part of %s, and the trace does not show "
+			    "what it does before that",
+			    rank,
+			    df_say_op(r->set, &r->set->ops[r->g.insts[from->ref].first], op,
+				      sizeof(op)));
 	else
-		df_line_put(
-			b,
-			"; %s has still to make another call, and the trace does not show what it does before that",
-			rank);
+		df_line_put(b,
+			    "; %s has still to make another call, and the trace does not show what "
+			    "it does before that",
+			    rank);
 }
 
 /*
@@ -525,50 +550,47 @@ static void remedy(struct df_check_result *r, struct df_line *b)
 	case DF_W_P:
 		if (!strcmp(r->qualifier, "connect") || !strcmp(r->qualifier, "pair") ||
 		    r->verdict == DF_V_SYNC) {
-			df_line_put(
-				b,
-				"preventable: dfshim makes connections in the background, and no thread waits for them");
+			df_line_put(b, "preventable: dfshim makes connections in the background, "
+				       "and no thread waits for them");
 		} else if (!r->is_cycle) {
-			df_line_put(
-				b,
-				"preventable: dfshim preempts operations, and others get their room");
+			df_line_put(b, "preventable: dfshim preempts operations, and others get "
+				       "their room");
 		} else {
 			df_line_put(b, "preventable: dfshim preempts the marked wait");
 			say_to_come(r, b);
 		}
 		break;
 	case DF_W_SI:
-		df_line_put(
-			b,
-			"preventable: CUDA does not require the marked call to wait for this operation, and under dfshim it does not");
+		df_line_put(b, "preventable: CUDA does not require the marked call to wait for "
+			       "this operation, and under dfshim it does not");
 		say_to_come(r, b);
 		break;
 	case DF_W_SE:
 		if (has_work_behind(r)) {
-			df_line_put(
-				b,
-				"released only with DFSHIM_RELEASE=device or all: other work is queued behind the operations, and the cycle may move to the streams");
+			df_line_put(b, "released only with DFSHIM_RELEASE=device or all: other "
+				       "work is queued behind the operations, and the cycle may "
+				       "move to the streams");
 			break;
 		}
-		df_line_put(
-			b,
-			"can be released: dfshim lets the marked wait return early if DFSHIM_RELEASE allows it");
+		df_line_put(b, "can be released: dfshim lets the marked wait return early if "
+			       "DFSHIM_RELEASE allows it");
 		break;
 	default:
 		if (r->if_buffered)
-			df_line_put(
-				b,
-				"preventable if the messages fit into dfshim's buffers: their sends then do not wait for the receives");
+			df_line_put(b, "preventable if the messages fit into dfshim's buffers: "
+				       "their sends then do not wait for the receives");
 		else if (r->is_cycle && (r->nr_others || r->has_unknown_members))
 			df_line_put(
-				b,
-				"not preventable, unless another thread issues the missing operation: the program relies on the other waits of the cycle");
+				b, "not preventable, unless another thread issues the missing "
+				   "operation: the program relies on the other waits of the cycle");
 		else if (r->is_cycle)
 			df_line_put(
 				b,
 				"not preventable: the program relies on every wait of the cycle%s",
 				r->verdict == DF_V_DATA && waits_for_stream(r)
-					? "; with DFSHIM_RELEASE=all dfshim releases waits for streams and events too, and the program may then read results in host memory before they are there"
+					? "; with DFSHIM_RELEASE=all dfshim releases waits for "
+					  "streams and events too, and the program may then read "
+					  "results in host memory before they are there"
 					: "");
 		break;
 	}
@@ -579,11 +601,12 @@ static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdi
 	switch (v) {
 	case DF_V_OK:
 		if (r->set->nr_issued > r->set->nr_finished && r->set->killed)
-			df_line_put(
-				b,
-				"%" PRIu64
-				" operations were in flight when the processes were killed; the traces show %.1f s without progress, but not that the operations were stuck",
-				r->set->nr_issued - r->set->nr_finished, (double)r->quiet_ns / 1e9);
+			df_line_put(b,
+				    "%" PRIu64 " operations were in flight when the processes were "
+					       "killed; the traces show %.1f s without progress, "
+					       "but not that the operations were stuck",
+				    r->set->nr_issued - r->set->nr_finished,
+				    (double)r->quiet_ns / 1e9);
 		else if (r->set->nr_issued > r->set->nr_finished)
 			df_line_put(b,
 				    "%" PRIu64 " operations are in flight, none of them is stuck",
@@ -654,9 +677,8 @@ int df_explain(struct df_check_result *r)
 	if (r->is_cycle && r->nr_others && (slow ? r->otherwise : r->verdict) != DF_V_HOST)
 		df_line_others(r, &b);
 	if (r->has_unknown_members)
-		df_line_put(
-			&b,
-			"; it is not known which threads have still to join the communicator, and any other thread may do so");
+		df_line_put(&b, "; it is not known which threads have still to join the "
+				"communicator, and any other thread may do so");
 	if (slow)
 		df_line_put(&b, "; the rank may only be slow, otherwise this is %s",
 			    df_verdict_word(r->otherwise));

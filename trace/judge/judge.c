@@ -492,9 +492,9 @@ static int judge_residue(struct df_check_result *r, int released)
 	    (mark_of(r, r->root) == DF_M_GPU || mark_of(r, r->root) == DF_M_STALLED)) {
 		rc = df_suppose_firsts(r);
 		if (rc > 0) {
-			df_note(r,
-				"threads put these operations into one hardware queue at the same time. The trace does not show "
-				"their order there; this one explains why nothing finishes");
+			df_note(r, "threads put these operations into one hardware queue at the "
+				   "same time. The trace does not show "
+				   "their order there; this one explains why nothing finishes");
 			rc = choose_root(r);
 		}
 	}

@@ -167,7 +167,8 @@ void df_explain_launches(struct df_check_result *r)
 			put_list(r, t, &f, &b);
 			told++;
 			df_note(r,
-				"%s of %s has been in %s for %.1f s. No operation of NCCL is unfinished there, "
+				"%s of %s has been in %s for %.1f s. No operation of NCCL is "
+				"unfinished there, "
 				"but other work may never end: %s",
 				df_say_thread(r->set, t, c->thread, thread, sizeof(thread)),
 				trc->label, df_call_text(c->call),

@@ -82,9 +82,9 @@ static char *sentence(struct df_check_result *r, const struct df_step *s)
 			return df_text("%s on %s must run after %s: their buffers overlap", a, ra,
 				       b);
 		if (s->kinds & BIT(DF_E_QUEUE))
-			return df_text(
-				"%s on %s (%s) is behind %s (%s): the streams share a hardware queue",
-				a, ra, st, b, st2);
+			return df_text("%s on %s (%s) is behind %s (%s): the streams share a "
+				       "hardware queue",
+				       a, ra, st, b, st2);
 		if (s->kinds & BIT(DF_E_LEGACY))
 			return df_text(
 				"%s on %s is behind %s: the legacy default stream serialises them",

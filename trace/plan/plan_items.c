@@ -39,10 +39,10 @@ int df_plan_check(const struct df_plan_profile *p, char *err, size_t size)
 		const struct df_plan_bucket *b = &p->buckets[i];
 
 		if (!usable(b->forward_ns) || !usable(b->backward_ns))
-			return df_plan_refuse(
-				err, size,
-				"bucket %d: a computation takes no negative time, nor more than 13 days",
-				i + 1);
+			return df_plan_refuse(err, size,
+					      "bucket %d: a computation takes no negative time, "
+					      "nor more than 13 days",
+					      i + 1);
 		if (!usable(b->comm_ns) || b->comm_ns <= p->links[0].startup_ns)
 			return df_plan_refuse(
 				err, size,

@@ -48,7 +48,8 @@ static void put_span(FILE *f, const struct df_plan_profile *p, const struct df_p
 	x = LEFT + from * scale;
 	w = (to - from) * scale;
 	fprintf(f,
-		"<g><rect class=\"b%s%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>",
+		"<g><rect class=\"b%s%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" "
+		"fill=\"%s\"/>",
 		s->what == DF_PLAN_F ? " f" : "", s->old ? " old" : "", x, y + lane * LANE + 2,
 		fmax(w, 0.4), LANE - 4, colours[s->bucket % (int)DF_ARRAY_LEN(colours)]);
 	if (w > (s->bucket < 9 ? 10 : 17))
@@ -74,7 +75,8 @@ static void put_scheme(FILE *f, const struct df_plan_profile *p, const struct df
 	int lanes = nr_lanes(p, o);
 
 	fprintf(f,
-		"<text class=\"s\" x=\"%d\" y=\"%d\">%s: %.1f ms an iteration, %.1f ms of it waiting",
+		"<text class=\"s\" x=\"%d\" y=\"%d\">%s: %.1f ms an iteration, %.1f ms of it "
+		"waiting",
 		LEFT, y - 7, o->name, o->iteration_ns / 1e6, o->bubble_ns / 1e6);
 	if (o->late_most)
 		fprintf(f, "; %.2f updates an iteration, up to %d late", o->updates, o->late_most);
@@ -109,7 +111,8 @@ int df_plan_plot(FILE *f, const struct df_plan_profile *p, const struct df_plan_
 	df_xml_text(f, p->name, 0);
 	/* No CSS variables: some viewers do not support them. */
 	fputs("</title>\n<style>svg{font:12px sans-serif}text{fill:#222}.paper{fill:#fff}"
-	      ".b{stroke:#222;stroke-width:.7}.f{opacity:.55}.old{stroke-dasharray:3 2;stroke-width:1.4}"
+	      ".b{stroke:#222;stroke-width:.7}.f{opacity:.55}.old{stroke-dasharray:3 "
+	      "2;stroke-width:1.4}"
 	      ".lane{fill:#eee}.n{text-anchor:middle;font-size:11px;fill:#000}.l{text-anchor:end}"
 	      ".s{font-weight:600}.h{font-size:16px;font-weight:600}.grid{stroke:#ccc}"
 	      ".a{text-anchor:middle}"
@@ -117,13 +120,16 @@ int df_plan_plot(FILE *f, const struct df_plan_profile *p, const struct df_plan_
 	      ".lane{fill:#2c2c2c}.grid{stroke:#444}}</style>\n",
 	      f);
 	fprintf(f,
-		"<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n<text class=\"h\" x=\"%d\" y=\"28\">",
+		"<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n<text class=\"h\" x=\"%d\" "
+		"y=\"28\">",
 		WIDTH, height, LEFT);
 	df_xml_text(f, p->name, 0);
 	fprintf(f,
-		"</text>\n<text x=\"%d\" y=\"50\">Two iterations. Numbers are buckets, 1 at the input. "
+		"</text>\n<text x=\"%d\" y=\"50\">Two iterations. Numbers are buckets, 1 at the "
+		"input. "
 		"Pale: forward pass; full: backward pass.</text>\n"
-		"<text x=\"%d\" y=\"67\">On links, dashed: gradients of earlier iterations. Grey: nothing to "
+		"<text x=\"%d\" y=\"67\">On links, dashed: gradients of earlier iterations. Grey: "
+		"nothing to "
 		"do.</text>\n",
 		LEFT, LEFT);
 	/* The scale: about ten marks, in steps of 1, 2 or 5. */
@@ -134,7 +140,8 @@ int df_plan_plot(FILE *f, const struct df_plan_profile *p, const struct df_plan_
 						: 1;
 	for (double t = 0; t * 1e6 <= longest; t += step)
 		fprintf(f,
-			"<path class=\"grid\" d=\"M%.1f %dV%d\"/><text class=\"a\" x=\"%.1f\" y=\"%d\">%.6g</text>\n",
+			"<path class=\"grid\" d=\"M%.1f %dV%d\"/><text class=\"a\" x=\"%.1f\" "
+			"y=\"%d\">%.6g</text>\n",
 			LEFT + t * 1e6 * scale, TOP, height - BOTTOM, LEFT + t * 1e6 * scale,
 			height - BOTTOM + 16, t);
 	fprintf(f, "<text class=\"a\" x=\"%d\" y=\"%d\">ms</text>\n", (LEFT + WIDTH - RIGHT) / 2,

@@ -780,7 +780,8 @@ unsigned df_script_frames(struct df_script_frame frames[DF_SCRIPT_FRAMES])
 		if (!good)
 			return 0;
 		if (good < 0)
-			df_info("call sites have no lines: Python's frames are not where they are expected");
+			df_info("call sites have no lines: Python's frames are not where they are "
+				"expected");
 		atomic_store_explicit(&py.state, good < 0 ? REFUSED : READY, memory_order_relaxed);
 		if (good < 0)
 			return 0;

@@ -39,12 +39,14 @@ static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, FILE
 			ty + 8, tx, ty + 8);
 	}
 	fprintf(out,
-		" fill=\"none\" stroke=\"%s\" stroke-width=\"%s\"%s marker-end=\"url(#%s)\"><title>%s%s</title></path>\n",
+		" fill=\"none\" stroke=\"%s\" stroke-width=\"%s\"%s "
+		"marker-end=\"url(#%s)\"><title>%s%s</title></path>\n",
 		color, a->in_cycle ? "2.5" : "1", a->cut ? " stroke-dasharray=\"7 4\"" : "",
 		a->in_cycle ? "ar" : "ag", a->why, a->cut ? " (can be cut)" : "");
 	if (a->in_cycle)
 		fprintf(out,
-			"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"%s\" text-anchor=\"middle\" stroke=\"#fff\" "
+			"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"%s\" "
+			"text-anchor=\"middle\" stroke=\"#fff\" "
 			"stroke-width=\"3\" paint-order=\"stroke\">%s</text>\n",
 			t->column == f->column ? fx + 28 : (fx + tx) / 2, (fy + ty) / 2 - 8, color,
 			a->why);
@@ -53,12 +55,17 @@ static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, FILE
 static void svg_begin(FILE *out, size_t width, int height)
 {
 	fprintf(out,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%zu\" height=\"%d\" viewBox=\"0 0 %zu %d\" "
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%zu\" height=\"%d\" viewBox=\"0 "
+		"0 %zu %d\" "
 		"font-family=\"sans-serif\">\n"
-		"<defs><marker id=\"ar\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" "
-		"orient=\"auto\"><path d=\"M0 0L10 5L0 10z\" fill=\"#c62828\"/></marker><marker id=\"ag\" viewBox=\"0 0 10 10\" "
-		"refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L10 5L0 10z\" "
-		"fill=\"#9e9e9e\"/></marker></defs>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
+		"<defs><marker id=\"ar\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" "
+		"markerWidth=\"7\" markerHeight=\"7\" "
+		"orient=\"auto\"><path d=\"M0 0L10 5L0 10z\" fill=\"#c62828\"/></marker><marker "
+		"id=\"ag\" viewBox=\"0 0 10 10\" "
+		"refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path "
+		"d=\"M0 0L10 5L0 10z\" "
+		"fill=\"#9e9e9e\"/></marker></defs>\n<rect width=\"100%%\" height=\"100%%\" "
+		"fill=\"#ffffff\"/>\n",
 		width, height, width, height);
 }
 
@@ -77,7 +84,8 @@ void df_picture_svg(const struct df_picture *p, const char *title, FILE *out)
 	fputs("</text>\n", out);
 	for (size_t c = 0; c < p->nr_columns; c++) {
 		fprintf(out,
-			"<text x=\"%zu\" y=\"56\" font-size=\"14\" font-weight=\"bold\" text-anchor=\"middle\">",
+			"<text x=\"%zu\" y=\"56\" font-size=\"14\" font-weight=\"bold\" "
+			"text-anchor=\"middle\">",
 			20 + c * (BOX_W + GAP_X) + BOX_W / 2);
 		df_xml_text(out, p->columns[c], 40);
 		fputs("</text>\n", out);
@@ -91,8 +99,10 @@ void df_picture_svg(const struct df_picture *p, const char *title, FILE *out)
 		int x = 20 + b->column * (BOX_W + GAP_X), y = TOP + b->row * (BOX_H + GAP_Y);
 
 		fprintf(out,
-			"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\" stroke=\"%s\" "
-			"stroke-width=\"%d\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"12\" text-anchor=\"middle\"><title>",
+			"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\" "
+			"stroke=\"%s\" "
+			"stroke-width=\"%d\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"12\" "
+			"text-anchor=\"middle\"><title>",
 			x, y, BOX_W, BOX_H, b->started ? "#fff3c4" : "#f5f5f5",
 			b->in_cycle ? "#c62828" : "#757575", b->in_cycle ? 2 : 1, x + BOX_W / 2,
 			y + BOX_H / 2 + 4);
@@ -173,12 +183,14 @@ static void ring_arrow(const struct df_picture *p, size_t i, FILE *out)
 		"marker-end=\"url(#ar)\"/>\n",
 		x[0], y[0], x[1], y[1], a && a->cut ? " stroke-dasharray=\"7 4\"" : "");
 	fprintf(out,
-		"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#c62828\" text-anchor=\"%s\">%s</text>\n",
+		"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#c62828\" "
+		"text-anchor=\"%s\">%s</text>\n",
 		(x[0] + x[1]) / 2 + (x[0] == x[1]) * 8, (y[0] + y[1]) / 2 - (x[0] != x[1]) * 7,
 		x[0] == x[1] ? "start" : "middle", a ? a->why : "");
 	if (a && a->cut)
 		fprintf(out,
-			"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#c62828\" text-anchor=\"%s\">can be cut</text>\n",
+			"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#c62828\" "
+			"text-anchor=\"%s\">can be cut</text>\n",
 			(x[0] + x[1]) / 2 + (x[0] == x[1]) * 8, (y[0] + y[1]) / 2 + 15,
 			x[0] == x[1] ? "start" : "middle");
 }
@@ -204,14 +216,17 @@ void df_picture_way_svg(const struct df_picture *p, FILE *out)
 		x = RING_MARGIN + col * (RING_W + RING_X);
 		y = RING_MARGIN + row * (RING_H + RING_Y);
 		fprintf(out,
-			"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" fill=\"%s\" stroke=\"#c62828\" "
-			"stroke-width=\"2\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"13\" font-weight=\"bold\" "
+			"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" fill=\"%s\" "
+			"stroke=\"#c62828\" "
+			"stroke-width=\"2\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"13\" "
+			"font-weight=\"bold\" "
 			"text-anchor=\"middle\">",
 			x, y, RING_W, RING_H, b->started ? "#fff3c4" : "#f5f5f5", x + RING_W / 2,
 			y + 21);
 		df_xml_text(out, b->where, 36);
 		fprintf(out,
-			"</text>\n<text x=\"%d\" y=\"%d\" font-size=\"12\" text-anchor=\"middle\"><title>",
+			"</text>\n<text x=\"%d\" y=\"%d\" font-size=\"12\" "
+			"text-anchor=\"middle\"><title>",
 			x + RING_W / 2, y + 41);
 		df_xml_text(out, b->text, 200);
 		fputs("</title>", out);

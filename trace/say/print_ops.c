@@ -469,7 +469,8 @@ void df_print_intents(const struct df_check_result *r, FILE *out)
 		for (; i < nr && !same_call(first, &list[i]); i++)
 			df_crowd_join(&ranks, list[i].world, list[i].seconds);
 		if (!shown++)
-			fputs("\nNot issued yet, because the thread that issues it waits in an earlier call:\n",
+			fputs("\nNot issued yet, because the thread that issues it waits in an "
+			      "earlier call:\n",
 			      out);
 		fprintf(out, "  %-16s %-40s ", r->set->gcomms[first->gcomm].label, first->sig);
 		df_crowd_print(&ranks, "on ", &parts, out);

@@ -36,7 +36,8 @@ df_hfault_fn *df_hfault(void)
 	if (graphs)
 		return NULL;
 	if (sscanf(f, "kill:rank=%d,op=%lu%n", &at_rank, &op, &end) != 2 || f[end]) {
-		df_warn("DFSHIM_HOST_FAULT=%s: cannot be used; known are kill:rank=R,op=N and graphs",
+		df_warn("DFSHIM_HOST_FAULT=%s: cannot be used; known are kill:rank=R,op=N and "
+			"graphs",
 			f);
 		return NULL;
 	}

@@ -232,7 +232,8 @@ int df_cuda_far_alloc(int device, uint64_t bytes, struct df_far_block *out)
 	df_mutex_unlock(&d->lock);
 	if (tell)
 		df_log(DF_LOG_INFO,
-		       "GPU %d: no room for a connector in its memory at the moment; it is in host memory",
+		       "GPU %d: no room for a connector in its memory at the moment; it is in host "
+		       "memory",
 		       device);
 	return ret > 0 ? 0 : ret;
 }
@@ -488,9 +489,9 @@ int df_cuda_far_chunk(int device, uint64_t proc, const struct df_conn_far *far, 
 	int ret = df_cuda_far_open(device, proc, far->handle, far->chunk_bytes, addr);
 
 	if (ret == -EIO || ret == -EPROTO)
-		df_warn_once(
-			"cannot reach a connector in another process's GPU memory: operations "
-			"that need it do not proceed. Set DFSHIM_P2P=0 to keep connectors in host memory");
+		df_warn_once("cannot reach a connector in another process's GPU memory: operations "
+			     "that need it do not proceed. Set DFSHIM_P2P=0 to keep connectors in "
+			     "host memory");
 	return ret ? -EAGAIN : 0;
 }
 

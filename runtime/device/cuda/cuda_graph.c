@@ -438,9 +438,10 @@ int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 		ret = -EOPNOTSUPP;
 	df_gnodes_read_end();
 	if (ret == -EOPNOTSUPP)
-		df_warn_once(
-			"a CUDA graph is refused: the nodes of a captured collective (a write, a wait "
-			"and a write, in this order) must stay together, unchanged, and not be there twice at a time");
+		df_warn_once("a CUDA graph is refused: the nodes of a captured collective (a "
+			     "write, a wait "
+			     "and a write, in this order) must stay together, unchanged, and not "
+			     "be there twice at a time");
 	else if (ret)
 		df_log(DF_LOG_WARN, "a CUDA graph could not be read (%s): %s", strerror(-ret),
 		       df_cuda_recording ? "its collectives are not recorded" : "it is refused");

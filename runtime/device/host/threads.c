@@ -618,8 +618,8 @@ static void worker_start(int home)
 	if (!df_thread_start("dfshim-daemon", 0, worker, (void *)(intptr_t)home))
 		eng.nr_workers++;
 	else
-		df_warn_once(
-			"cannot start a thread for the daemon: threads that wait for operations drive it");
+		df_warn_once("cannot start a thread for the daemon: threads that wait for "
+			     "operations drive it");
 }
 
 uint64_t df_threads_launches(void)

@@ -254,7 +254,8 @@ static struct df_ref record(int reduce, struct df_ref src, struct df_ref dst, co
 	if (df_verify_too_large((uint64_t)(l->nr_ops + 1) * DF_MAX(l->o.instances, 1u), l->o.nranks,
 				0)) {
 		fail(l, file, line, -1,
-		     "more than %u copies and reductions for %d ranks are too many to be verified: take fewer ranks, "
+		     "more than %u copies and reductions for %d ranks are too many to be verified: "
+		     "take fewer ranks, "
 		     "channels or instances",
 		     l->nr_ops, l->o.nranks);
 		return dst;

@@ -104,10 +104,10 @@ static int overtake(struct df_lower *w)
 	x = w->node[best].recv_x;
 	c = w->xfer[x].conn;
 	if (w->l->o.blocks == DF_BLOCKS_PEER)
-		return df_perr_set(
-			w->err, (int)w->node[best].line, w->node[best].rank, -1, -1,
-			"must overtake an earlier transfer from rank %d; give it a channel of its own",
-			w->conn[c].src);
+		return df_perr_set(w->err, (int)w->node[best].line, w->node[best].rank, -1, -1,
+				   "must overtake an earlier transfer from rank %d; give it a "
+				   "channel of its own",
+				   w->conn[c].src);
 	for (uint32_t k = w->conn[c].head; k != x + 1; k = w->xfer[k - 1].next)
 		prev = k;
 	w->xfer[prev - 1].next = w->xfer[x].next;

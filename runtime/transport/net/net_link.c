@@ -107,7 +107,8 @@ void df_net_up(struct df_net_link *l)
 	df_net_count(&ep->n.resent, again);
 	if (l->broken) {
 		df_net_count(&ep->n.healed, 1);
-		df_warn("the connection to device %d of %s (pid %u) was broken (%s), and is back after "
+		df_warn("the connection to device %d of %s (pid %u) was broken (%s), and is back "
+			"after "
 			"%.1f s over %s: %llu slices are sent again",
 			l->device, df_net_member(l)->hostname, df_net_member(l)->pid, df_net_why(l),
 			(double)(now - l->since) / 1e9, l->ops->name, (unsigned long long)again);
@@ -141,10 +142,10 @@ void df_net_down(struct df_net_link *l, int why)
 	df_net_count(&l->ep->n.faults, 1);
 	if (!l->stuck || l->since - l->stuck <= (uint64_t)df_env()->net_timeout_ms * DF_NS_PER_MS)
 		return;
-	snprintf(
-		l->what, sizeof(l->what),
-		"small packets arrive, large ones do not: set the MTU of both interfaces to what every "
-		"switch between them passes");
+	snprintf(l->what, sizeof(l->what),
+		 "small packets arrive, large ones do not: set the MTU of both interfaces to what "
+		 "every "
+		 "switch between them passes");
 	l->alive = l->stuck;
 	df_net_lost(l);
 }

@@ -340,7 +340,8 @@ static void wrong(struct rank *me, const struct test *t, const char *what, size_
 {
 	if (__atomic_fetch_add(&nr_wrong, 1, __ATOMIC_RELAXED) < 10)
 		fprintf(stderr,
-			"collcheck: rank %d of %d, seed %llu: %s %s %s count %zu offset %zu %s root %d: "
+			"collcheck: rank %d of %d, seed %llu: %s %s %s count %zu offset %zu %s "
+			"root %d: "
 			"element %zu is %#llx: %s\n",
 			me->rank, job.nr_ranks, (unsigned long long)opt.seed, coll_names[t->coll],
 			t->type->name, op_names[t->op], t->count, t->offset,
@@ -515,9 +516,11 @@ static void plan(void)
 }
 
 static const char help[] =
-	"usage: collcheck [--ranks N] [--procs N] [--sample N] [--seed N] [--only NAME] [--largest N]\n"
+	"usage: collcheck [--ranks N] [--procs N] [--sample N] [--seed N] [--only NAME] [--largest "
+	"N]\n"
 	"                 [--timeout S]\n\n"
-	"Checks collectives x types x operations x places x counts against a reference on the host.\n"
+	"Checks collectives x types x operations x places x counts against a reference on the "
+	"host.\n"
 	"  --sample N   a random choice of N cases instead of all\n"
 	"  --only NAME  collectives whose name contains NAME\n"
 	"  --largest N  no counts above N\n"
@@ -596,7 +599,8 @@ int main(int argc, char **argv)
 	result.seconds = client_now() - start;
 	memcpy(result.text, client_text, sizeof(result.text));
 	if (job.peers ? client_collect(&job, &result) : 1)
-		printf("collcheck: %s: %d ranks in %d process%s, %zu cases, seed %llu: %llu wrong, %.2f s%s%s\n",
+		printf("collcheck: %s: %d ranks in %d process%s, %zu cases, seed %llu: %llu wrong, "
+		       "%.2f s%s%s\n",
 		       result.status ? "FAILED" : "OK", job.nr_ranks, job.nr_procs,
 		       job.nr_procs > 1 ? "es" : "", nr_tests, (unsigned long long)opt.seed,
 		       (unsigned long long)result.nr_wrong, result.seconds,

@@ -260,7 +260,8 @@ static void print(const struct plan *p)
 		const struct step *s = &p->steps[i];
 
 		fprintf(stderr,
-			"%3d %-11s %-13s comm %d stream %d/%d event %d form %d: [%d,+%d) -> [%d,+%d)   "
+			"%3d %-11s %-13s comm %d stream %d/%d event %d form %d: [%d,+%d) -> "
+			"[%d,+%d)   "
 			"[%d,+%d) -> [%d,+%d)\n",
 			i, what_names[s->what], s->what == COLL ? kind_names[s->kind] : "", s->comm,
 			s->stream, s->stream2, s->event, s->form, s->src.at, s->src.n, s->dst.at,

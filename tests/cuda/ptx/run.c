@@ -403,9 +403,9 @@ unsigned int ptx_warp_run(struct block *b, struct warp *w, unsigned int budget)
 					break;
 				default:
 					if (!ptx_alu(b, w, in, m))
-						ptx_fault(
-							b, in, F_UNKNOWN,
-							"an instruction that the emulator does not know");
+						ptx_fault(b, in, F_UNKNOWN,
+							  "an instruction that the emulator does "
+							  "not know");
 					pc++;
 				}
 			}
@@ -457,10 +457,10 @@ int ptx_block_release(struct block *b)
 			const struct insn *other = &b->k->code[w->pc[l]];
 
 			if (other != in)
-				ptx_fault(
-					b, other, F_BARRIER,
-					"thread %u waits at another barrier than others of its warp",
-					w->first + (uint32_t)l);
+				ptx_fault(b, other, F_BARRIER,
+					  "thread %u waits at another barrier than others of its "
+					  "warp",
+					  w->first + (uint32_t)l);
 			if (other->mods & M_RED)
 				at(b, w, other->d)[l] = other->mods & M_POPC ? (uint64_t)b->red_popc
 							: other->mods & M_OR ? (uint64_t)b->red_or

@@ -701,7 +701,8 @@ int main(int argc, char **argv)
 			printf(" %lu %s%s", nr_executed[k][i], ends[i],
 			       i + 1 < NR_ENDS ? "," : "\n");
 	}
-	printf("processes that logged a release: %lu of what was likely, %lu of what was proved; %lu wrong\n",
+	printf("processes that logged a release: %lu of what was likely, %lu of what was proved; "
+	       "%lu wrong\n",
 	       nr_likely, nr_proved, nr_bad);
 	return nr_bad != 0;
 }

@@ -268,10 +268,11 @@ static int compare(struct rank *me, int thread, int step, int buf, const uint32_
 	for (i = 0; known && i < n && have[i] == want[i]; i++)
 		;
 	if (known && i < n)
-		client_fail(
-			EXIT_WRONG,
-			"rank %d thread %d step %d, %s of buffer %s: element %zu of %zu is %#x, not %#x",
-			me->rank, thread, step, what, me->s->buf.v[buf], i, n, have[i], want[i]);
+		client_fail(EXIT_WRONG,
+			    "rank %d thread %d step %d, %s of buffer %s: element %zu of %zu is "
+			    "%#x, not %#x",
+			    me->rank, thread, step, what, me->s->buf.v[buf], i, n, have[i],
+			    want[i]);
 	free(want);
 	return known && i < n ? -1 : 0;
 }

@@ -27,7 +27,8 @@ static void say_valid(const char *name, const struct df_algo_file *f)
 		insts = DF_MAX(insts, f->progs[r]->nr_inst);
 	}
 	printf("%s: valid\n", name);
-	printf("  %s, %d ranks, %u chunks, at most %u blocks and %u instructions a rank, hash %016llx\n",
+	printf("  %s, %d ranks, %u chunks, at most %u blocks and %u instructions a rank, hash "
+	       "%016llx\n",
 	       df_coll_kind_name(p->kind), p->nranks, p->chunks, blocks, insts,
 	       (unsigned long long)f->progs[0]->hash);
 	printf("  smallest slot count: %u (a step is one slice: for every size)\n", f->v.min_slots);
@@ -40,7 +41,8 @@ static void say_valid(const char *name, const struct df_algo_file *f)
 	if (f->is_msccl) {
 		say_slots(one, sizeof(one), f->msccl.slots_step);
 		say_slots(all, sizeof(all), f->msccl.slots_chunk);
-		printf("  by MSCCL's rules: %s slots with one transfer per step, %s with one per chunk; ",
+		printf("  by MSCCL's rules: %s slots with one transfer per step, %s with one per "
+		       "chunk; ",
 		       one, all);
 		if (f->msccl.max_bytes == UINT64_MAX)
 			printf("with %s it deadlocks at every size\n", df_proto_name(p->proto));
@@ -50,7 +52,8 @@ static void say_valid(const char *name, const struct df_algo_file *f)
 		else
 			printf("with %s at every size\n", df_proto_name(p->proto));
 		if (f->msccl.split)
-			printf("  steps over several chunks were split: they mixed input with results\n");
+			printf("  steps over several chunks were split: they mixed input with "
+			       "results\n");
 	}
 	if (f->staged)
 		printf("  writes to its input: it copies that first and works on the copy\n");
@@ -60,9 +63,11 @@ static void say_valid(const char *name, const struct df_algo_file *f)
 		       ? "right out of place"
 		       : "right out of place only: under DFSHIM_ALGO it copies its input first");
 	if (!f->v.has_post)
-		printf("  custom collective without expectations: checked for deadlock, races and empty chunks only\n");
+		printf("  custom collective without expectations: checked for deadlock, races and "
+		       "empty chunks only\n");
 	if (!f->v.same_order)
-		printf("  ranks reduce in different orders: floating-point results differ between ranks\n");
+		printf("  ranks reduce in different orders: floating-point results differ between "
+		       "ranks\n");
 	if (f->v.whole_chunks)
 		printf("  only for counts that are a multiple of %u\n", p->chunks);
 }

@@ -63,9 +63,9 @@ static int parse(struct df_algo_args *a, int *argc, char ***argv)
 			  "rings of the library's rings (1)"),
 		DF_NUMBER("instances", "N", a->shape.instances, 1, 64,
 			  "copies over parts of the chunks (1)"),
-		DF_INDEX(
-			"blocks", "channel|peer", a->policy,
-			"one block per channel, or one peer per direction and block, which MSCCL's format needs"),
+		DF_INDEX("blocks", "channel|peer", a->policy,
+			 "one block per channel, or one peer per direction and block, which "
+			 "MSCCL's format needs"),
 		DF_FLAG("no-fuse", a->shape.no_fuse,
 			"leave receives and the sends that forward them apart"),
 		DF_NUMBER("bytes", "N", a->bytes, 0, 1ull << 50,
@@ -90,7 +90,8 @@ static int parse(struct df_algo_args *a, int *argc, char ***argv)
 		DF_TEXT("sizes", "BYTES,...", a->sizes, "sizes that bench measures (1K to 16M)"),
 		DF_NUMBER("turns", "N", a->turns, 1, 1000, "jobs that bench runs (3)"),
 		DF_TEXT("tuner", "FILE", a->tuner,
-			"bench: the runtime's own choice (the column \"auto\") is made by this file"),
+			"bench: the runtime's own choice (the column \"auto\") is made by this "
+			"file"),
 		DF_OPT(WORKER, a->worker, NULL),
 	};
 
@@ -106,13 +107,19 @@ static int parse(struct df_algo_args *a, int *argc, char ***argv)
 		.args = "ls [FILE|DIR...]\nshow FILE|NAME\ncompile FILE|NAME\nverify FILE|NAME...\n"
 			"run FILE|NAME\nbench",
 		.most = -1, .missing = "what? ls, show, compile, verify, run or bench",
-		.doc = "ls: list the library and the built-in programs, or say which files are valid. show: print "
-		       "a program in readable form. compile: translate a program to text or MSCCL XML. verify: "
-		       "prove that it is correct. run: execute it on random data under random preemption. bench: "
-		       "time the built-in algorithms on the daemon (CPU threads, a process for each rank) and write a tuner file "
-		       "(DFSHIM_TUNER). NAME is a program of the library (allreduce-ring) or a built-in one "
+		.doc = "ls: list the library and the built-in programs, or say which files are "
+		       "valid. show: print "
+		       "a program in readable form. compile: translate a program to text or MSCCL "
+		       "XML. verify: "
+		       "prove that it is correct. run: execute it on random data under random "
+		       "preemption. bench: "
+		       "time the built-in algorithms on the daemon (CPU threads, a process for "
+		       "each rank) and write a tuner file "
+		       "(DFSHIM_TUNER). NAME is a program of the library (allreduce-ring) or a "
+		       "built-in one "
 		       "(AllReduce/ring).\v"
-		       "Exit status: 0; 1 unreadable input; 2 wrong usage; 3 a program was refused or computed "
+		       "Exit status: 0; 1 unreadable input; 2 wrong usage; 3 a program was refused "
+		       "or computed "
 		       "a wrong result.");
 	a->file = *argv + 1;
 	a->nr_files = *argc - 1;
@@ -195,10 +202,10 @@ static int load_builtin(const struct df_algo_args *a, enum df_coll_kind kind, en
 		rc = df_program_build(&q, &p[q.rank]);
 		steps += rc ? 0 : p[q.rank]->nr_inst;
 		if (df_verify_too_large(steps, n, 0))
-			rc = df_perr_set(
-				err, -1, -1, -1, -1,
-				"more than %llu steps for %d ranks are too many to be verified: take fewer ranks or blocks",
-				(unsigned long long)steps, n);
+			rc = df_perr_set(err, -1, -1, -1, -1,
+					 "more than %llu steps for %d ranks are too many to be "
+					 "verified: take fewer ranks or blocks",
+					 (unsigned long long)steps, n);
 	}
 	if (!rc) {
 		f->plan = df_plan_from_programs(p, n, kind, a->shape.root);

@@ -319,9 +319,9 @@ static void judge_speed(const struct df_doctor_opts *o, const char *library)
 
 	if (!strncmp(version_of("NCCL"), "none", 4)) {
 		word = DF_EVIDENCE_NONE;
-		snprintf(
-			reason, sizeof(reason),
-			"it works here, but no NCCL was found to compare its speed with (--nccl FILE)");
+		snprintf(reason, sizeof(reason),
+			 "it works here, but no NCCL was found to compare its speed with (--nccl "
+			 "FILE)");
 	}
 	while (word == DF_EVIDENCE_TAKE && (!nr_pairs || (!decided() && df_now_ns() < until)))
 		if (take_pair(o, library, reason, sizeof(reason)))
@@ -428,7 +428,8 @@ static void keep_results(void)
 		if (ret && !said++)
 			fprintf(stderr,
 				"dfshim doctor: the result cannot be kept (%s), so each job makes "
-				"the test again; set XDG_CACHE_HOME to a folder that you can write\n",
+				"the test again; set XDG_CACHE_HOME to a folder that you can "
+				"write\n",
 				strerror(-ret));
 	}
 }
@@ -533,7 +534,8 @@ static void print_text(enum decision decision, const char *reason, const char *l
 	       : facts.nr_gpus || *facts.refused ? "LEAVE: collectives are NCCL's on this machine"
 	       : df_run_library("doctor", "libdfhost.so", host, sizeof(host))
 		       ? "LEAVE: neither a GPU nor the CPU backend is here"
-		       : "CPU: all subcommands work here, and `dfshim run` executes jobs on CPU threads",
+		       : "CPU: all subcommands work here, and `dfshim run` executes jobs on CPU "
+			 "threads",
 	       reason, *lanes && strcmp(lanes, reason) ? "; NCCL on lanes: " : "",
 	       strcmp(lanes, reason) ? lanes : "");
 	for (int i = 0; i < nr_versions; i++)
@@ -563,7 +565,8 @@ static void print_text(enum decision decision, const char *reason, const char *l
 	if (decision == LEAVE && facts.nr_gpus)
 		printf("\nDFSHIM_BACKEND=cuda uses the GPU anyway.\n");
 	if (decision == BY_LANES)
-		printf("\nDFSHIM_EXECUTOR=daemon leaves such jobs to NCCL, recorded and watched.\n");
+		printf("\nDFSHIM_EXECUTOR=daemon leaves such jobs to NCCL, recorded and "
+		       "watched.\n");
 }
 
 static json_t *outcome_json(enum outcome outcome)
@@ -676,12 +679,14 @@ int df_cmd_doctor(int argc, char **argv)
 		DF_NUMBER("gpu", "N", o.gpu, 0, DF_EVIDENCE_GPUS - 1, NULL),
 	};
 
-	DF_CLI_PARSE(
-		"doctor", &argc, &argv,
-		.doc = "Tests whether dfshim's daemon, or NCCL's kernels on lanes, may take this machine's GPUs, keeps the result for jobs "
-		       "with DFSHIM_BACKEND=auto, and prints it with all versions: paste it into a report.\v"
-		       "Exit status: 0 dfshim may take the GPUs, 3 it may not (no GPU included), 1 the test "
-		       "could not be made, 2 wrong usage.");
+	DF_CLI_PARSE("doctor", &argc, &argv,
+		     .doc = "Tests whether dfshim's daemon, or NCCL's kernels on lanes, may take "
+			    "this machine's GPUs, keeps the result for jobs "
+			    "with DFSHIM_BACKEND=auto, and prints it with all versions: paste it "
+			    "into a report.\v"
+			    "Exit status: 0 dfshim may take the GPUs, 3 it may not (no GPU "
+			    "included), 1 the test "
+			    "could not be made, 2 wrong usage.");
 	if (o.part)
 		return run_part(&o);
 	/* Parts must not inherit open files of the job, which started this process. */

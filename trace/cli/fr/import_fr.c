@@ -445,11 +445,13 @@ static int convert(struct import *im, const struct df_pvalue *root, const char *
 		return df_cli_input_error(sub, file, "%s", strerror(errno));
 	if (im->unknown)
 		fprintf(stderr,
-			"dfshim %s: %s: %zu operations were left out: NCCL has no such kind, or the dump does not list their group\n",
+			"dfshim %s: %s: %zu operations were left out: NCCL has no such kind, or "
+			"the dump does not list their group\n",
 			sub, path, im->unknown);
 	if (im->retired)
 		fprintf(stderr,
-			"dfshim %s: %s: %zu operations count as ended, but may have failed: this backend records no difference\n",
+			"dfshim %s: %s: %zu operations count as ended, but may have failed: this "
+			"backend records no difference\n",
 			sub, path, im->retired);
 	return 0;
 }

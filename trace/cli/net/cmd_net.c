@@ -560,9 +560,11 @@ int df_cmd_net(int argc, char **argv)
 	const struct df_opt options[] = {
 		DF_OPT(JSON, json, NULL),
 		DF_FLAG("listen", listens,
-			"let other machines test the connection to this one; the operand is the port (28029)"),
+			"let other machines test the connection to this one; the operand is the "
+			"port (28029)"),
 		DF_OPT(TIMEOUT, timeout,
-		       "give up a step that makes no progress for this time (3); with --listen: end when "
+		       "give up a step that makes no progress for this time (3); with --listen: "
+		       "end when "
 		       "no machine has connected for this time (never)"),
 		DF_REAL("seconds", "S", config.seconds, 0.05, 5,
 			"measure each direction for this time (0.5)"),
@@ -570,13 +572,16 @@ int df_cmd_net(int argc, char **argv)
 			  "connections at a time, for the bandwidth (4)"),
 	};
 
-	DF_CLI_PARSE(
-		"net", &argc, &argv, .args = "[PEER...]\n--listen [PORT]", .most = -1,
-		.doc = "Lists the network interfaces, RDMA ports and network plugins of this machine: "
-		       "which of them dfshim uses, and why not the others. Start `dfshim net --listen` on "
-		       "other machines and name them as PEER to measure latency, bandwidth and MTU of each "
-		       "pair of interfaces.\vExit status: 0; 1 if no pair of interfaces reaches a peer; 2 "
-		       "for wrong usage.");
+	DF_CLI_PARSE("net", &argc, &argv, .args = "[PEER...]\n--listen [PORT]", .most = -1,
+		     .doc = "Lists the network interfaces, RDMA ports and network plugins of this "
+			    "machine: "
+			    "which of them dfshim uses, and why not the others. Start `dfshim net "
+			    "--listen` on "
+			    "other machines and name them as PEER to measure latency, bandwidth "
+			    "and MTU of each "
+			    "pair of interfaces.\vExit status: 0; 1 if no pair of interfaces "
+			    "reaches a peer; 2 "
+			    "for wrong usage.");
 	if (listens)
 		return listen_here(argc, argv, timeout);
 	if (timeout > 0)

@@ -151,7 +151,8 @@ static const char *why(int error)
 	case -ETIMEDOUT:
 		return "nothing returns: a firewall may drop it, or the address is wrong";
 	case -ECONNREFUSED:
-		return "refused: no process listens there; run `dfshim net --listen` on that machine, or a "
+		return "refused: no process listens there; run `dfshim net --listen` on that "
+		       "machine, or a "
 		       "firewall rejects it";
 	case -ECONNRESET:
 		return "it closed the connection: no `dfshim net --listen` listens there";

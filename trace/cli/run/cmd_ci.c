@@ -240,18 +240,18 @@ static int conclude_predicted(struct ci *ci)
 		confirmed = confirm(ci, said, sizeof(said));
 		if (!confirmed) {
 			rc = 0;
-			snprintf(
-				text, sizeof(text),
-				"no potential deadlock: one that seemed possible (%s) was not confirmed: "
-				"replayed by NCCL's rules it finishes",
-				strchr(line, ':') ? strchr(line, ':') + 2 : line);
+			snprintf(text, sizeof(text),
+				 "no potential deadlock: one that seemed possible (%s) was not "
+				 "confirmed: "
+				 "replayed by NCCL's rules it finishes",
+				 strchr(line, ':') ? strchr(line, ':') + 2 : line);
 			printf("%s\n", text);
 		} else {
 			copy_text(ci->text, stdout);
 			printf("\n%s%s\n",
-			       confirmed > 0
-				       ? "Replayed from the start by NCCL's rules it hangs: "
-				       : "This is the model's result: a replay for confirmation cannot be run.",
+			       confirmed > 0 ? "Replayed from the start by NCCL's rules it hangs: "
+					     : "This is the model's result: a replay for "
+					       "confirmation cannot be run.",
 			       confirmed > 0 ? said : "");
 			snprintf(text, sizeof(text), "%s", line);
 		}
@@ -299,10 +299,10 @@ static int conclude(struct ci *ci, int job)
 		if (ci->summary && write_summary(ci, word, line, "The waits and their call sites"))
 			written = 1;
 	} else {
-		snprintf(
-			text, sizeof(text),
-			"the job failed by itself, with status %d; its communication shows no deadlock",
-			job);
+		snprintf(text, sizeof(text),
+			 "the job failed by itself, with status %d; its communication shows no "
+			 "deadlock",
+			 job);
 		printf("%s\n%s\n", text, line);
 		if (ci->summary)
 			write_summary(ci, "the job failed", text, "Its communication");
@@ -334,15 +334,19 @@ int df_cmd_ci(int argc, char **argv)
 		DF_OPT(TRACE, keep, "keep the traces there"),
 	};
 
-	DF_CLI_PARSE(
-		"ci", &argc, &argv, .args = "-- APP [ARG...]", .missing = "no program to run",
-		.in_order = 1,
-		.doc = "Runs a job on CPU threads by NCCL's rules, and says whether it deadlocks: in this run, or "
-		       "in other executions that its records allow. Its output goes to standard error.\v"
-		       "Exit status: 0 no deadlock was found, neither in this run nor in others; 14 other executions "
-		       "can deadlock; if the run hangs, the status of its verdict (see dfshim check); if the job "
-		       "fails without a hang, its own status; 1 nothing was recorded, or a file cannot be written; "
-		       "2 wrong usage.");
+	DF_CLI_PARSE("ci", &argc, &argv, .args = "-- APP [ARG...]", .missing = "no program to run",
+		     .in_order = 1,
+		     .doc = "Runs a job on CPU threads by NCCL's rules, and says whether it "
+			    "deadlocks: in this run, or "
+			    "in other executions that its records allow. Its output goes to "
+			    "standard error.\v"
+			    "Exit status: 0 no deadlock was found, neither in this run nor in "
+			    "others; 14 other executions "
+			    "can deadlock; if the run hangs, the status of its verdict (see dfshim "
+			    "check); if the job "
+			    "fails without a hang, its own status; 1 nothing was recorded, or a "
+			    "file cannot be written; "
+			    "2 wrong usage.");
 	if (len <= 0)
 		return df_cli_input_error("ci", "/proc/self/exe", "%s", strerror(errno));
 	args = calloc((size_t)argc + 20, sizeof(*args));

@@ -135,23 +135,26 @@ int df_cmd_replay(int argc, char **argv)
 	char *path;
 	const struct df_opt options[] = {
 		DF_OPT(RULES, rules,
-		       "on CPU threads: by NCCL's rules, which may deadlock, or by dfshim's (default)"),
+		       "on CPU threads: by NCCL's rules, which may deadlock, or by dfshim's "
+		       "(default)"),
 		DF_FLAG("host", host, "on CPU threads even where there is a GPU"),
 		DF_OPT(TIMEOUT, timeout, "this time without progress ends it (5)"),
 		DF_OPT(TRACE, keep, "keep the new traces there"),
 		DF_OPT(WITNESS, witness,
-		       "run the execution that `dfshim predict` found: by NCCL's rules, with its slots, queues and "
+		       "run the execution that `dfshim predict` found: by NCCL's rules, with its "
+		       "slots, queues and "
 		       "order of threads, and with unbuffered messages if its deadlock needs them"),
 		DF_OPT(JSON, json, NULL),
 		DF_FLAG("worker", worker, NULL),
 	};
 
-	DF_CLI_PARSE(
-		"replay", &argc, &argv, DF_CLI_TRACES,
-		.doc = "Runs the recorded communication again: the same calls in the same order in each thread, "
-		       "on buffers of the same sizes, then judges the traces of the new run.\v"
-		       "Exit status: as dfshim check; 1 unreadable input or a rank that cannot be replayed, "
-		       "2 wrong usage.");
+	DF_CLI_PARSE("replay", &argc, &argv, DF_CLI_TRACES,
+		     .doc = "Runs the recorded communication again: the same calls in the same "
+			    "order in each thread, "
+			    "on buffers of the same sizes, then judges the traces of the new run.\v"
+			    "Exit status: as dfshim check; 1 unreadable input or a rank that "
+			    "cannot be replayed, "
+			    "2 wrong usage.");
 	if (worker)
 		return df_replay_worker(argc, argv);
 	if (witness) {

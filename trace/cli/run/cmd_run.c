@@ -129,18 +129,21 @@ static int parse(int argc, char **argv)
 {
 	const char *trace = NULL;
 	const struct df_opt options[] = {
-		DF_OPT_MAYBE(
-			HOST, df_run.devices,
-			"devices are CPU threads instead of GPUs (the default where there is no GPU)"),
+		DF_OPT_MAYBE(HOST, df_run.devices,
+			     "devices are CPU threads instead of GPUs (the default where there is "
+			     "no GPU)"),
 		DF_OPT(PROCS, df_run.nr_procs,
-		       "start this number of copies, with RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, "
-		       "MASTER_ADDR and MASTER_PORT as torchrun sets them; torchrun itself is started once, "
+		       "start this number of copies, with RANK, LOCAL_RANK, WORLD_SIZE, "
+		       "LOCAL_WORLD_SIZE, "
+		       "MASTER_ADDR and MASTER_PORT as torchrun sets them; torchrun itself is "
+		       "started once, "
 		       "and starts this number unless it has --nproc-per-node"),
 		DF_WORD("mode", "prevent|trace|off", df_run.mode, "as DFSHIM_MODE"),
 		DF_WORD("executor", "auto|daemon|nccl", df_run.executor,
 			"as DFSHIM_EXECUTOR; nccl: libdfnccl.so stands for NCCL (needs --host)"),
 		DF_OPT(RULES, df_run.rules,
-		       "on CPU threads: by NCCL's rules, which may deadlock (libdfnccl.so executes, in mode "
+		       "on CPU threads: by NCCL's rules, which may deadlock (libdfnccl.so "
+		       "executes, in mode "
 		       "trace), or by dfshim's (default)"),
 		DF_OPT(TRACE, trace,
 		       "write traces there; after a failure the verdict is printed, once"),
@@ -152,20 +155,22 @@ static int parse(int argc, char **argv)
 			"Ctrl-C, with -n (10)"),
 		DF_FLAG("tag", df_run.tag, "prefix every line of output with the rank"),
 		DF_FLAG("no-fork", df_run.no_fork,
-			"an interpreter for each rank of a Python program, also where one could import torch "
+			"an interpreter for each rank of a Python program, also where one could "
+			"import torch "
 			"and be forked (as DFSHIM_HOST_FORK=0)"),
 		DF_OPT(STUB, df_run.stub, NULL),
 		DF_FLAG("dry-run", df_run.dry_run, "print the environment instead of running"),
 	};
 
 	df_run.devices = -1;
-	DF_CLI_PARSE(
-		"run", &argc, &argv, .args = "-- APP [ARG...]", .missing = "no program to run",
-		.in_order = 1,
-		.doc = "Runs an unmodified NCCL program with libdfshim.so in front of it.\v"
-		       "Exit status: 0 when all processes return 0, else the first failing status (128 + "
-		       "signal), 124 after --limit; if the job was stopped for a hang, the status of its verdict "
-		       "(see dfshim check), whatever the processes returned; 2 wrong usage.");
+	DF_CLI_PARSE("run", &argc, &argv, .args = "-- APP [ARG...]", .missing = "no program to run",
+		     .in_order = 1,
+		     .doc = "Runs an unmodified NCCL program with libdfshim.so in front of it.\v"
+			    "Exit status: 0 when all processes return 0, else the first failing "
+			    "status (128 + "
+			    "signal), 124 after --limit; if the job was stopped for a hang, the "
+			    "status of its verdict "
+			    "(see dfshim check), whatever the processes returned; 2 wrong usage.");
 	df_run.host = df_run.devices >= 0;
 	df_run.devices = df_run.devices > 0 ? df_run.devices : 0;
 	df_run.set_ranks = df_run.nr_procs > 0;

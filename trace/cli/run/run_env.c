@@ -259,7 +259,8 @@ int df_run_environment(void)
 		df_run_set(df_env_name(DF_ENV_ROW_host_stub), 1);
 	if (df_run.host && stub && !strcmp(stub, "1"))
 		fprintf(stderr,
-			"dfshim run: %s=1: PyTorch's operators on large floating-point tensors compute nothing; their values mean nothing\n",
+			"dfshim run: %s=1: PyTorch's operators on large floating-point tensors "
+			"compute nothing; their values mean nothing\n",
 			df_env_name(DF_ENV_ROW_host_stub));
 	if (df_run.no_fork)
 		df_run_set(df_env_name(DF_ENV_ROW_host_fork), 0);

@@ -200,8 +200,8 @@ static void unseen(void)
 		return;
 	}
 	df_cuda_strict();
-	df_warn_once(
-		"some calls of the CUDA driver bypass dfshim's hook: collectives keep strict order");
+	df_warn_once("some calls of the CUDA driver bypass dfshim's hook: collectives keep strict "
+		     "order");
 }
 
 static int stream_info(const void *stream, struct df_stream_info *out)

@@ -59,10 +59,10 @@ int df_library_compile(const struct df_lib *lib, const struct df_shape *shape,
 	o.root = s.root;
 	o.chunks = lib->chunks(&s);
 	if ((uint64_t)o.nranks * o.chunks > DF_LANG_CHUNKS)
-		return df_perr_set(
-			err, -1, -1, -1, -1,
-			"%u chunks on each of %d ranks are too many to be verified: take fewer ranks or channels",
-			o.chunks, o.nranks);
+		return df_perr_set(err, -1, -1, -1, -1,
+				   "%u chunks on each of %d ranks are too many to be verified: "
+				   "take fewer ranks or channels",
+				   o.chunks, o.nranks);
 	o.instances = s.instances;
 	o.blocks = s.blocks;
 	o.no_fuse = s.no_fuse;

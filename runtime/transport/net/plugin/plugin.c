@@ -156,7 +156,8 @@ static void count_failure(struct df_net_link *l)
 		p->failing = now;
 	if (!(others && p->fails >= SETUP_FAILS) && now - p->failing <= bound)
 		return;
-	df_warn("network plugin %s does not connect to device %d of %s: %s; %s (NCCL_NET_PLUGIN names other "
+	df_warn("network plugin %s does not connect to device %d of %s: %s; %s (NCCL_NET_PLUGIN "
+		"names other "
 		"plugins, or none)",
 		plugin_of(l)->name, l->device, df_net_member(l)->hostname, l->what,
 		!others			    ? "no other network may be used"
@@ -588,11 +589,11 @@ static int is_lost(struct df_net_link *l, uint64_t got)
 	}
 	if (now - p->missing_since <= patience())
 		return 0;
-	snprintf(
-		text, sizeof(text),
-		"the network plugin %s says that message %llu is sent, but it has not arrived for %.0f s",
-		plugin_of(l)->name, (unsigned long long)got,
-		(double)(now - p->missing_since) / 1e9);
+	snprintf(text, sizeof(text),
+		 "the network plugin %s says that message %llu is sent, but it has not arrived for "
+		 "%.0f s",
+		 plugin_of(l)->name, (unsigned long long)got,
+		 (double)(now - p->missing_since) / 1e9);
 	fail(l, -ETIMEDOUT, text);
 	return 1;
 }
@@ -706,10 +707,10 @@ static int overdue(struct df_net_link *l, uint64_t now)
 		return 1;
 	}
 	if (l->up && p->moved_out && now > p->moved_out + patience()) {
-		snprintf(
-			text, sizeof(text),
-			"the network plugin %s has not sent a message for %.0f s, and reports no error",
-			plugin_of(l)->name, (double)(now - p->moved_out) / 1e9);
+		snprintf(text, sizeof(text),
+			 "the network plugin %s has not sent a message for %.0f s, and reports no "
+			 "error",
+			 plugin_of(l)->name, (double)(now - p->moved_out) / 1e9);
 		fail(l, -ETIMEDOUT, text);
 		return 1;
 	}

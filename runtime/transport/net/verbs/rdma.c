@@ -209,10 +209,10 @@ static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const
 		if (!from->gpu && !from->peer_gpu)
 			return df_session_send(l, f, payload, from);
 		l->why = -ENOMEM;
-		snprintf(
-			l->what, sizeof(l->what),
-			"memory of one side cannot be registered (see `ulimit -l`), that of the other one is "
-			"a GPU's, and only RDMA gets there: set DFSHIM_NET_GDR=0");
+		snprintf(l->what, sizeof(l->what),
+			 "memory of one side cannot be registered (see `ulimit -l`), that of the "
+			 "other one is "
+			 "a GPU's, and only RDMA gets there: set DFSHIM_NET_GDR=0");
 		df_net_lost(l);
 		return -EAGAIN;
 	}
@@ -269,7 +269,8 @@ static void not_set_up(struct df_net_link *l, const struct pair *q)
 	if (df_verbs_has_others(l) && p->fails >= SETUP_FAILS &&
 	    now - p->failing >= DF_MIN(SETUP_NS, bound / 4)) {
 		l->avoid |= DF_NET_BIT_VERBS;
-		df_warn("verbs do not connect %s:%d (GID %s) to device %d of %s (GID %s): %s; dfshim uses sockets",
+		df_warn("verbs do not connect %s:%d (GID %s) to device %d of %s (GID %s): %s; "
+			"dfshim uses sockets",
 			r->port.device, r->port.port, r->port.gid, l->device,
 			df_net_member(l)->hostname, q && q->peer_gid[0] ? q->peer_gid : "unknown",
 			l->what[0] ? l->what : "nothing arrives");
@@ -519,7 +520,8 @@ static void tell_missing(const struct df_net_link *l, const struct path *p)
 			continue;
 		q->out = 1;
 		rail_text(l, q, text, sizeof(text));
-		df_warn("verbs from %s: %s; %d of %d queue pairs are left, and this one is tried again",
+		df_warn("verbs from %s: %s; %d of %d queue pairs are left, and this one is tried "
+			"again",
 			text, q->why, nr_usable(p), p->nr);
 	}
 }
