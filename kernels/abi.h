@@ -210,7 +210,7 @@ struct df_kconn {
 	struct df_bell *bell; /* of the peer's process; NULL if the peer polls */
 	uint64_t seen;	      /* the peer's counter when last read; the block's own */
 	uint64_t peer;	      /* identifies the other end's owner: equal within one daemon */
-	/* Not NULL: the block sets the counters to base, then state, then releases 1 here. */
+	/* Not NULL: the block sets tail and head to base, then state, then releases 1 here. */
 	uint64_t *fresh;
 	uint64_t base;
 };
@@ -336,28 +336,28 @@ static inline void df_kctx_init(struct df_kctx *ctx, struct df_kcoll *c, struct 
 /* ---- rings ---------------------------------------------------------------------------------- */
 
 struct df_sqe {
-	struct df_kctx *ctx; /* the task */
-	/* Its next instance, which leads to the others. NULL: check connectors, priorities. */
-	struct df_kinst *inst;
+	struct df_kctx *ctx;   /* the task */
+	struct df_kinst *inst; /* its next instance; NULL: check connectors, priorities */
 };
 
 /* Size of the part of an instance that is fixed after submission, from df_kinst.in. */
 #define DF_KINST_FIXED (sizeof(struct df_kinst) - offsetof(struct df_kinst, in))
 
 /*
- * A slot of a submission ring. For a GPU it also contains the instance's fixed part. So a block
- * reads all that it needs in one access across the bus, and not in three: the slot, the last
- * instance's `next`, and the instance.
+ * A slot of a submission ring. For a GPU it also contains the instance's fixed part, and the
+ * highest bit of each word is DF_LAP() of the slot. So a block reads all that it needs, and whether
+ * it is complete, in one round trip across the bus. kernels/slot.h writes it.
  */
 struct df_sq_slot {
 	struct df_sqe e;
 	uint64_t fixed[DF_KINST_FIXED / 8];
+	uint64_t tops; /* the bits that the laps replace: bit i is that of word i */
 };
 
 enum df_cqe_kind { DF_CQE_DONE, DF_CQE_START, DF_CQE_PREEMPT, DF_CQE_RESUME };
 
 /*
- * The lowest bits of `coll` and `value`, DF_CQ_LAP() of the slot, show whether they are valid, so
+ * The lowest bits of `coll` and `value`, DF_LAP() of the slot, show whether they are valid, so
  * no fence is needed. The completion of an operation is valid only when the collective's word has
  * that value, too.
  */
@@ -379,8 +379,8 @@ struct df_ring {
 	uint64_t pad2[6];
 };
 
-/* 1 on every other lap of a completion ring, beginning with the first. */
-#define DF_CQ_LAP(cq, index) ((uint64_t) !((index) & ((cq)->mask + 1)))
+/* 1 on every other lap of a ring, beginning with the first. */
+#define DF_LAP(ring, index) ((uint64_t) !((index) & ((ring)->mask + 1)))
 
 /* ---- the daemon ----------------------------------------------------------------------------- */
 

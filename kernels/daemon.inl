@@ -13,6 +13,7 @@
  *   rings.inl   incoming submissions, outgoing completions
  *   words.inl   slots whose words show that they are full
  *   task.inl    a task's slice: poll, execute, commit
+ *   gpu/take.inl   on a GPU, taking submissions
  *   gpu/wait.inl   on a GPU, waiting in place
  *   gpu/short.inl  on a GPU, a small program in one turn
  */
@@ -104,13 +105,14 @@ DFK void dfk_accept(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx 
 }
 
 #if DFK_WAYS
+#include "kernels/gpu/take.inl"
 #include "kernels/gpu/wait.inl"
 #include "kernels/gpu/short.inl"
 #else
 #define dfk_await(d, blk, ctx, sh, stage) dfk_task_poll(ctx, sh, stage)
 #endif
 
-/* Thread 0: decides the work of this turn. */
+/* Thread 0: decides the work of this turn. On a GPU, the submissions have been accepted. */
 DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 		    struct dfk_stage *stage)
 {
@@ -118,17 +120,16 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 #if DFK_WAYS
 	struct dfk_hot *hot;
 #endif
-	int got, looks = 0;
+	int got;
 
 	sh->move = 0;
 	sh->fetch.home = NULL;
 #if DFK_WAYS
 	sh->brief = 0;
 #endif
-	if (dfk_look(blk))
-		do
-			dfk_sq_drain(d, blk, 1);
-		while (dfk_look_again(blk, ++looks));
+#if !DFK_WAYS
+	dfk_sq_drain(d, blk, 1);
+#endif
 	if (!blk->task) {
 		dfk_publish(blk);
 		sh->turn = DF_TURN_EMPTY;
@@ -196,9 +197,13 @@ DFK void dfk_decide(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shared *sh,
 				struct dfk_stage *stage)
 {
-	int let;
+	int let, decided = 0;
 
-	if (DFK_TID == 0)
+#if DFK_WAYS
+	if (DFK_TID < DFK_LANES && dfk_lanes_any(DFK_TID == 0 && dfk_look(blk)))
+		decided = dfk_sq_look(d, blk, sh);
+#endif
+	if (DFK_TID == 0 && !decided)
 		dfk_decide(d, blk, sh, stage);
 	dfk_sync();
 #if DFK_WAYS
@@ -217,7 +222,8 @@ DFK enum df_turn dfk_block_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 	} else if (sh->move) {
 		if (DFK_TID == 0) {
 			dfk_accept(d, blk, sh->ctx);
-			dfk_prepare(sh);
+			dfk_pub_slice(sh->ctx, sh->inst, sh->takes, sh->recv_pos, &sh->pub);
+			dfk_pub_inst(sh->now, (uint32_t)dfk_is_last(sh->ctx), &sh->pub);
 		}
 		let = dfk_let(d, blk, sh);
 		dfk_execute(sh);
@@ -289,10 +295,12 @@ DFK int dfk_one_stays(struct dfk_local *l)
  * as the job runs. A block for which the device had no room does not keep the others from leaving.
  * It starts when they have left, and leaves only after its own time, or it would never execute
  * anything (tests/model/leave.pml).
+ *
+ * h: of the calling thread; zero at first. A block that makes progress uses the host's words one
+ * turn after it has begun to read them, so it does not wait for the bus.
  */
-DFK int dfk_leaves(struct dfk_local *l, enum df_turn turn)
+DFK int dfk_leaves(struct dfk_local *l, enum df_turn turn, struct dfk_heed *h)
 {
-	uint32_t quit, leave;
 	uint64_t now;
 
 	if (turn == DF_TURN_PROGRESS) {
@@ -300,21 +308,31 @@ DFK int dfk_leaves(struct dfk_local *l, enum df_turn turn)
 		l->able = 0;
 		dfk_stays(l, 1);
 	}
-	if (l->looks++ % DFK_LOOK_EVERY)
-		return 0;
-	/* RELAXED: they carry no data. Both loads are in progress together. */
-	quit = dfk_load_relaxed_sys(&l->d_home->quit);
-	leave = dfk_load_relaxed_sys(&l->d_home->leave);
-	if (quit)
+	l->moves = turn == DF_TURN_PROGRESS;
+	if (!h->begun) {
+		if (l->looks % DFK_LOOK_EVERY) {
+			l->looks++;
+			return 0;
+		}
+		*h = dfk_heed_begin(&l->blk);
+		h->begun = 1;
+		if (l->moves)
+			return 0;
+	}
+	h->begun = 0;
+	l->looks++;
+	if (dfk_sq_more(&l->blk, h->tail))
+		l->eager = 1;
+	if (h->quit)
 		return 1;
-	if (turn == DF_TURN_PROGRESS && !leave && l->came)
+	if (l->moves && !h->leave && l->came)
 		return 0;
 	now = dfk_now_ns();
 	if (!l->came)
 		l->came = now;
-	if (leave && now - l->came >= l->d.policy.quit_ns)
+	if (h->leave && now - l->came >= l->d.policy.quit_ns)
 		return 1;
-	if (turn == DF_TURN_PROGRESS)
+	if (l->moves)
 		return 0;
 	if (!l->still)
 		l->still = now;

@@ -20,13 +20,14 @@ extern "C" __global__ void __launch_bounds__(DFK_MAX_THREADS, 1) dfk_daemon(stru
 	__shared__ struct dfk_shared sh;
 	__shared__ struct dfk_stage stage;
 	__shared__ uint32_t leave;
+	struct dfk_heed heed = {0, 0, 0, 0};
 
 	dfk_block_enter(&local, d, blockIdx.x);
 	do {
 		enum df_turn turn = dfk_block_turn(&local.d, &local.blk, &sh, &stage);
 
 		if (DFK_TID == 0)
-			leave = (uint32_t)dfk_leaves(&local, turn);
+			leave = (uint32_t)dfk_leaves(&local, turn, &heed);
 		/*
 		 * Also prevents thread 0 from deciding again while other threads still read this
 		 * turn's decision, and them from reading what it fetches before that is complete.

@@ -68,6 +68,7 @@ struct dfk_local {
 	struct df_kdaemon d; /* quit is in the original */
 	struct df_kdaemon *d_home;
 	struct df_sq_slot slot; /* the current submission */
+	uint32_t tail;		/* of the ring of submissions, when it was read */
 	struct dfk_hot *lines;
 	uint64_t turns, published; /* stats.slices when counters were last published */
 	uint32_t told;		   /* sq.head as last published */
@@ -81,6 +82,7 @@ struct dfk_local {
 	uint32_t stays; /* as in the original */
 	uint32_t asks;	/* the last block found to stay */
 	uint32_t eager; /* whether the next turn must read the submissions */
+	uint32_t moves; /* whether the last turn made progress */
 	/*
 	 * The plan in the stage (gpu/short.inl): its context, its instance, whether it is bad,
 	 * whether the connectors are known to have room for it
@@ -321,7 +323,10 @@ DFK void dfk_now_copy(struct dfk_hot *h, const struct df_kinst *in, const dfk_u6
 	dfk_u64 v[DF_KINST_FIXED / 8];
 	uint32_t i;
 
-	/* All loads are issued before the first store, as in dfk_slot(). */
+	/*
+	 * All loads are issued before the first store: a store between two loads might alias the
+	 * second one, so each load would wait for the previous one, perhaps across the bus.
+	 */
 	for (i = 0; i < DF_KINST_FIXED / 8; i++)
 		v[i] = fixed[i];
 	for (i = 0; i < DF_KINST_FIXED / 8; i++)
@@ -353,22 +358,10 @@ DFK void dfk_now_is(struct df_kctx *ctx, struct df_kinst *in)
 		((struct dfk_hot *)(void *)ctx)->inst_of = NULL;
 }
 
-/*
- * Thread 0: copies a submission to shared memory. It is copied before any of it is used, and all
- * loads are issued before the first store: a store between two loads might alias the second one, so
- * each load would wait for the previous one to cross the bus.
- */
-DFK const struct df_sq_slot *dfk_slot(const struct df_kblock *blk, const struct df_sq_slot *from)
+/* Thread 0: gpu/take.inl has made it valid. */
+DFK struct df_sqe dfk_sqe(const struct df_sq_slot *slot)
 {
-	struct df_sq_slot *to = &dfk_local(blk)->slot;
-	dfk_u64 v[sizeof(*to) / 8];
-	uint32_t i;
-
-	for (i = 0; i < sizeof(*to) / 8; i++)
-		v[i] = ((const dfk_u64 *)(const void *)from)[i];
-	for (i = 0; i < sizeof(*to) / 8; i++)
-		((dfk_u64 *)(void *)to)[i] = v[i];
-	return to;
+	return slot->e;
 }
 
 /* Thread 0: makes the instance of a submission the running one. */
@@ -455,7 +448,8 @@ DFK int dfk_look(struct df_kblock *blk)
 		dfk_publish(blk);
 	if (dfk_local(blk)->d.policy.order)
 		return eager || turn % DFK_LOOK_URGENT == 0;
-	return eager || turn % DFK_LOOK_EVERY == 0;
+	/* While it makes progress, dfk_leaves() reads the ring's tail without waiting for it. */
+	return eager || (!dfk_local(blk)->moves && turn % DFK_LOOK_EVERY == 0);
 }
 
 /* Thread 0: whether the instance after that of the plan in the stage has no plan yet. */
@@ -501,6 +495,15 @@ DFK int dfk_is_own(const struct df_kdaemon *d, const struct df_kblock *blk, uint
 DFK void dfk_able(struct df_kblock *blk)
 {
 	dfk_local(blk)->able = 1;
+}
+
+/*
+ * Thread 0: whether the ring has submissions that were not taken, by this reading of its tail. The
+ * reading may be older than the head, hence the signed difference.
+ */
+DFK int dfk_sq_more(const struct df_kblock *blk, uint32_t tail)
+{
+	return (int32_t)(tail - blk->sq.head) > 0;
 }
 
 /*
@@ -566,7 +569,7 @@ DFK void dfk_block_enter(struct dfk_local *l, struct df_kdaemon *d, uint32_t blo
 		b->cq.head = b->cq.tail - b->cq.mask - 1; /* read when it is needed */
 		l->turns = 0;
 		l->looks = 1; /* not before it has had some turns */
-		l->able = l->asks = l->eager = 0;
+		l->able = l->asks = l->eager = l->moves = 0;
 		l->stays = 1;
 		/* RELAXED: it carries no data. */
 		dfk_store_relaxed_sys(&o->stays, 1u);
@@ -630,7 +633,7 @@ DFK void dfk_block_leave(struct dfk_local *l)
 	dfk_publish(&l->blk);
 	/*
 	 * RELEASE pairs with the ACQUIRE of head in ring_push() (runtime/coll/dev.c), as in
-	 * dfk_sq_drain().
+	 * dfk_sq_taken().
 	 */
 	dfk_store_release_sys(&o->sq.head, l->blk.sq.head);
 }
@@ -647,18 +650,25 @@ struct dfk_fetch {
 #define dfk_coll_home(ctx)	((ctx)->coll)
 #define dfk_now(ctx)		((const struct df_kinst *)(ctx)->cur)
 #define dfk_now_is(ctx, in)	((ctx)->cur = (in))
-#define dfk_slot(blk, from)	(from)
-#define dfk_now_from(ctx, slot) ((ctx)->cur = (slot)->e.inst)
+#define dfk_now_from(ctx, slot) ((ctx)->cur = dfk_sqe(slot).inst)
 #define dfk_inst(ctx, i)	df_prog_inst((ctx)->coll->prog, (ctx)->first_inst + (i))
 #define dfk_scratch(ctx)	((void)(ctx))
 #define dfk_reconnect(blk, ctx) ((void)(ctx))
-#define dfk_look(blk)		1
-#define dfk_look_again(blk, n)	((void)(n), 0)
 #define dfk_ask(blk)		((void)(blk))
 /* A rank of this daemon acts when its block has its turn, not while this one polls. */
 #define dfk_is_own(d, blk, at)	((at) && (at) == (d)->self)
 #define dfk_publish(blk)	((void)(blk))
 #define dfk_able(blk)		((void)(blk))
+
+/* A slot as for a GPU has a lap in the highest bit of each word; pointers have none there. */
+DFK struct df_sqe dfk_sqe(const struct df_sq_slot *slot)
+{
+	struct df_sqe e;
+
+	e.ctx = (struct df_kctx *)((uintptr_t)slot->e.ctx << 1 >> 1);
+	e.inst = (struct df_kinst *)((uintptr_t)slot->e.inst << 1 >> 1);
+	return e;
+}
 
 /*
  * ACQUIRE pairs with the RELEASE of state in connect_end() (runtime/coll/connector.c): without it,

@@ -1,5 +1,5 @@
-# The daemon's GPU code, when there is an nvcc: one fatbin with machine code for the named targets and PTX
-# for later ones. The sanitizer variants test the host and leave it out.
+# The daemon's GPU code, when there is an nvcc: one fatbin with machine code for the named targets
+# and PTX for later ones. The sanitizer variants test the host and leave it out.
 #
 #   make check-budget   registers, shared memory, spills per target -> $(B)/kernels/budget.txt
 
@@ -16,14 +16,18 @@ ifneq ($(and $(NVCC),$(if $(filter-out debug,$(SAN)),,1)),)
 GPU_CODE := $(addprefix sm_,$(GPU_TARGETS)) $(addprefix compute_,$(GPU_PTX))
 all: $(B)/kernels/daemon.fatbin
 
-# The assembler's report on resources is kept beside it, for check-budget, and each generation's PTX: the code differs
-# between them, so each is looked at, and executed by tests/kernels/t_daemon_ptx.c. Its lines are for them, not for the product.
+# The assembler's report on resources is kept beside it, for check-budget, and each generation's
+# PTX: the code differs between them, so each is looked at, and executed by
+# tests/kernels/t_daemon_ptx.c. Its lines are for them, not for the product.
 $(B)/kernels/daemon.fatbin: kernels/daemon_cuda.cu kernels/module.mk
 	@mkdir -p $(@D)/nvcc
-	$(Q)$(NVCC) $(GPU_FLAGS) $(GPU_GENCODE) -lineinfo -Xptxas -v,--suppress-debug-info -MD -MF $(@:.fatbin=.d) -MT $@ \
-		-keep -keep-dir $(@D)/nvcc -fatbin -o $@.tmp kernels/daemon_cuda.cu >$(@:.fatbin=.log) 2>&1 || \
+	$(Q)$(NVCC) $(GPU_FLAGS) $(GPU_GENCODE) -lineinfo -Xptxas -v,--suppress-debug-info \
+		-MD -MF $(@:.fatbin=.d) -MT $@ \
+		-keep -keep-dir $(@D)/nvcc -fatbin -o $@.tmp kernels/daemon_cuda.cu \
+		>$(@:.fatbin=.log) 2>&1 || \
 		{ grep -v '^ptxas info' $(@:.fatbin=.log) >&2; exit 1; }
-	$(Q)for t in $(GPU_TARGETS); do mv $(@D)/nvcc/daemon_cuda.compute_$$t.ptx $(@D)/daemon.$$t.ptx || exit 1; done
+	$(Q)for t in $(GPU_TARGETS); do mv $(@D)/nvcc/daemon_cuda.compute_$$t.ptx \
+		$(@D)/daemon.$$t.ptx || exit 1; done
 	$(Q)rm -r $(@D)/nvcc && mv $@.tmp $@
 
 # In the library, so that it cannot be lost or belong to another build.

@@ -19,7 +19,15 @@
 #define DFK_NTHREADS	((int)blockDim.x)
 #define dfk_sync()	__syncthreads()
 #define dfk_sync_and(x) __syncthreads_and(x)
-#define DFK_LINE	16 /* words of a line of LL128 */
+/*
+ * The lanes are the first threads of a block: a warp on a GPU, the only thread on the CPU.
+ * dfk_lanes_all() and dfk_lanes_any() are barriers of the lanes, and return whether x is true on
+ * all of them or on one.
+ */
+#define DFK_LANES	 32
+#define dfk_lanes_all(x) (__syncwarp(), __all_sync(0xffffffffu, (x)))
+#define dfk_lanes_any(x) (__syncwarp(), __any_sync(0xffffffffu, (x)))
+#define DFK_LINE	 16 /* words of a line of LL128 */
 
 template <typename T> DFK T dfk_load_acquire_sys(const T *p)
 {
@@ -83,6 +91,9 @@ DFK uint64_t dfk_now_ns(void)
 #define DFK_NTHREADS		     1
 #define dfk_sync()		     ((void)0)
 #define dfk_sync_and(x)		     (x)
+#define DFK_LANES		     1
+#define dfk_lanes_all(x)	     (x)
+#define dfk_lanes_any(x)	     (x)
 #define DFK_LINE		     8 /* a cache line: the flag needs no second one */
 #define dfk_load_acquire_sys(p)	     __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define dfk_load_relaxed_sys(p)	     __atomic_load_n((p), __ATOMIC_RELAXED)

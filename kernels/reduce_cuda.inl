@@ -17,7 +17,7 @@
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-/* One access: a vector of 16 bytes, or an element. */
+/* dfk_get(), dfk_put(): one load or store, of a vector of 16 bytes or of a single element. */
 DFK void dfk_get(const uint4 *p, uint32_t x[4])
 {
 	uint4 v = *p;

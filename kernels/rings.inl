@@ -46,9 +46,51 @@ DFK void dfk_begin(struct df_kctx *ctx)
 }
 
 /*
- * far: this thread can access the GPU's memory. The host, when it cleans queues, leaves that to the
- * block's next turn.
+ * Thread 0: accepts a submission. far: this thread can access the GPU's memory. The host, when it
+ * cleans queues, leaves that to the block's next turn.
  */
+DFK void dfk_sq_accept(struct df_kdaemon *d, struct df_kblock *blk, const struct df_sq_slot *slot,
+		       int far)
+{
+	struct df_sqe e = dfk_sqe(slot);
+	struct df_kctx *ctx = dfk_at(blk, e.ctx);
+	int32_t priority;
+
+	blk->idle = 0;
+	if (!e.inst) {
+		ctx->fresh = 1;
+		ctx->loaded = 0;
+		dfk_reconnect(blk, ctx);
+		if (far)
+			dfk_begin(ctx);
+		if (d->policy.order && ctx->queued)
+			dfk_queue_weigh(d, blk, ctx);
+		return;
+	}
+	/*
+	 * This is the next instance, because all earlier ones are finished. So the list need not be
+	 * followed.
+	 */
+	if (ctx->announced == ctx->finished)
+		dfk_now_from(ctx, slot);
+	ctx->announced++;
+	/* RELAXED: the host may raise it (df_coll_lend()); it carries no data. */
+	priority = d->policy.order ? dfk_load_relaxed_sys(&e.inst->priority) : 0;
+	if (!ctx->queued) {
+		ctx->priority = priority;
+		dfk_queue_add(d, blk, ctx);
+	} else if (d->policy.order && priority > ctx->priority) {
+		/*
+		 * An instance cannot overtake the earlier instances of its collective, so those
+		 * become as urgent.
+		 */
+		ctx->priority = priority;
+		dfk_queue_move(d, blk, e.ctx);
+	}
+}
+
+#if !DFK_WAYS
+/* far: as above. On a GPU, gpu/take.inl does this. */
 DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 {
 	const struct df_ring *sq = &blk->sq;
@@ -57,63 +99,24 @@ DFK void dfk_sq_drain(struct df_kdaemon *d, struct df_kblock *blk, int far)
 	uint32_t tail;
 
 	/*
-	 * ACQUIRE pairs with the RELEASE of tail in ring_push() (runtime/coll/dev.c). Without
-	 * it, the new tail could be seen with the old contents of the slot, or of the instance it
-	 * names.
+	 * ACQUIRE pairs with the RELEASE of tail in df_sq_put() (kernels/slot.h). Without it, the
+	 * new tail could be seen with the old contents of the slot, or of the instance it names.
 	 */
-	tail = dfk_load_acquire_sys(&dfk_block_home(blk)->sq.tail);
+	tail = dfk_load_acquire_sys(&sq->tail);
 	if (tail == head)
 		return;
-	while (head != tail) {
-		const struct df_sq_slot *slot = dfk_slot(blk, &slots[head++ & sq->mask]);
-		struct df_sqe e = slot->e;
-		struct df_kctx *ctx = dfk_at(blk, e.ctx);
-
-		if (!e.inst) {
-			ctx->fresh = 1;
-			ctx->loaded = 0;
-			dfk_reconnect(blk, ctx);
-			if (far)
-				dfk_begin(ctx);
-			if (d->policy.order && ctx->queued)
-				dfk_queue_weigh(d, blk, ctx);
-			continue;
-		}
-		/*
-		 * This is the next instance, because all earlier ones are finished. So the list
-		 * need not be followed.
-		 */
-		if (ctx->announced == ctx->finished)
-			dfk_now_from(ctx, slot);
-		ctx->announced++;
-		if (!ctx->queued) {
-			/* RELAXED: the host may raise it (df_coll_lend()); it carries no data. */
-			ctx->priority =
-				d->policy.order ? dfk_load_relaxed_sys(&e.inst->priority) : 0;
-			dfk_queue_add(d, blk, ctx);
-		} else if (d->policy.order) {
-			/*
-			 * An instance cannot overtake the earlier instances of its collective, so
-			 * those become as urgent.
-			 */
-			int32_t priority = dfk_load_relaxed_sys(&e.inst->priority);
-
-			if (priority > ctx->priority) {
-				ctx->priority = priority;
-				dfk_queue_move(d, blk, e.ctx);
-			}
-		}
-	}
-	blk->idle = 0;
+	while (head != tail)
+		dfk_sq_accept(d, blk, &slots[head++ & sq->mask], far);
 	dfk_sq_taken(blk, head);
 }
+#endif
 
 DFK void dfk_cq_push(struct df_kblock *blk, uint32_t kind, struct df_kctx *ctx)
 {
 	struct df_ring *cq = &blk->cq;
 	struct df_cqe *e = (struct df_cqe *)cq->slots + (cq->tail & cq->mask);
 	const struct df_kinst *in = dfk_now(ctx);
-	uint64_t lap = DF_CQ_LAP(cq, cq->tail);
+	uint64_t lap = DF_LAP(cq, cq->tail);
 
 	if (!dfk_cq_room(blk)) {
 		/*

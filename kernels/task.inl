@@ -187,10 +187,9 @@ DFK void dfk_land(const struct df_kctx *ctx, const struct df_inst *inst, const s
 }
 #endif
 
-/* Whether the instance may access the user's buffers. */
-DFK int dfk_instance_ready(struct df_kctx *ctx)
+/* Whether everything has ended that must precede the instance's access to the user's buffers. */
+DFK int dfk_waits_over(const struct df_kinst *in)
 {
-	const struct df_kinst *in = dfk_now(ctx);
 	uint32_t i;
 
 	for (i = 0; i < in->nr_waits; i++)
@@ -201,6 +200,15 @@ DFK int dfk_instance_ready(struct df_kctx *ctx)
 		 */
 		if (dfk_load_acquire_sys(in->waits[i].addr) < in->waits[i].value)
 			return 0;
+	return 1;
+}
+
+/* Then: the instance may access the buffers. */
+DFK void dfk_instance_begin(struct df_kctx *ctx)
+{
+	const struct df_kinst *in = dfk_now(ctx);
+	uint32_t i;
+
 	/*
 	 * Clear `arrived`. The graph writes it again only after it has seen the gate open, and the
 	 * gate is opened after the fence of a slice. If there are other blocks, they may not have
@@ -219,6 +227,14 @@ DFK int dfk_instance_ready(struct df_kctx *ctx)
 		ctx->redop_arg = v;
 	}
 	ctx->ready = 1;
+}
+
+/* Whether the instance may access the user's buffers. */
+DFK int dfk_instance_ready(struct df_kctx *ctx)
+{
+	if (!dfk_waits_over(dfk_now(ctx)))
+		return 0;
+	dfk_instance_begin(ctx);
 	return 1;
 }
 
@@ -438,8 +454,11 @@ DFK void dfk_execute(const struct dfk_shared *sh)
 	}
 }
 
-/* The block has finished its part of an instance: the last block publishes the end. */
-DFK void dfk_end(struct df_kblock *blk, struct df_kctx *ctx, const struct dfk_pub *p)
+/*
+ * The block has finished its part of an instance. Returns whether it is the last one. The caller
+ * publishes the end after a fence.
+ */
+DFK int dfk_is_over(struct df_kctx *ctx, const struct dfk_pub *p)
 {
 	/*
 	 * ACQ_REL pairs with itself in the other blocks: the last one sees what all of them wrote
@@ -447,17 +466,18 @@ DFK void dfk_end(struct df_kblock *blk, struct df_kctx *ctx, const struct dfk_pu
 	 * other.
 	 */
 	if (!p->alone && dfk_sub_acq_rel_dev(&ctx->cur->blocks_left, 1u) != 0)
-		return;
-	if (p->gate && !p->alone) {
+		return 0;
+	if (p->gate && !p->alone)
 		dfk_store_relaxed_sys(&p->gate->arrived, (uint64_t)0);
+	/* A thread that sees `done` must see it too, or it would expect another opening. */
+	if (p->gate)
 		dfk_store_relaxed_sys(&p->gate->opened, p->value);
-	}
-	/*
-	 * RELEASE for the stores below: pairs with the ACQUIREs named there. For a single block
-	 * the slice's fence does that.
-	 */
-	if (!p->alone)
-		dfk_fence_release_sys();
+	return 1;
+}
+
+/* Publishes the end of the instance, after a fence. */
+DFK void dfk_end(struct df_kblock *blk, struct df_kctx *ctx, const struct dfk_pub *p)
+{
 	/*
 	 * RELEASE pairs with the stream's wait for the gate: the results are written and `arrived`
 	 * is cleared before the graph continues.
@@ -466,7 +486,7 @@ DFK void dfk_end(struct df_kblock *blk, struct df_kctx *ctx, const struct dfk_pu
 		dfk_store_released_sys(&p->gate->open, (uint64_t)1);
 	/*
 	 * RELEASE pairs with the ACQUIRE of each waiter: streams, CPU threads,
-	 * dfk_instance_ready() of a dependent operation. Without it, they could read the result
+	 * dfk_waits_over() of a dependent operation. Without it, they could read the result
 	 * before it is written. A thread that sees `done` also sees that the gate was opened.
 	 */
 	dfk_store_released_sys(p->done, p->value);
@@ -511,11 +531,10 @@ DFK void dfk_count(const struct df_kdaemon *d, struct df_kblock *blk, struct df_
 		ctx->spin = d->policy.max;
 }
 
-/* Thread 0, once it is known which slice will move. */
-DFK void dfk_prepare(struct dfk_shared *sh)
+/* Once it is known which slice will move: what does not depend on its instance. */
+DFK void dfk_pub_slice(struct df_kctx *ctx, const struct df_inst *inst, uint32_t takes,
+		       uint64_t recv_pos, struct dfk_pub *p)
 {
-	struct df_kctx *ctx = sh->ctx;
-	const struct df_inst *inst = sh->inst;
 	int recvs = inst->recv_conn != DF_NO_CONN, sends = inst->send_conn != DF_NO_CONN;
 	/*
 	 * Pointers that are used only if it receives and sends. They are never NULL: ptxas (12.9
@@ -524,17 +543,21 @@ DFK void dfk_prepare(struct dfk_shared *sh)
 	 */
 	const struct df_kconn *r = &ctx->recv[recvs ? inst->recv_conn : 0];
 	const struct df_kconn *s = &ctx->send[sends ? inst->send_conn : 0];
-	struct dfk_pub *p = &sh->pub;
 
-	p->gives = recvs && (!sh->takes || (sh->recv_pos + 1) % r->credit == 0);
-	p->last = (uint32_t)dfk_is_last(ctx);
+	p->gives = recvs && (!takes || (recv_pos + 1) % r->credit == 0);
 	p->head = recvs ? r->head : &ctx->k;
 	p->tail = sends ? s->tail : &ctx->k;
 	p->home = dfk_home(ctx);
 	p->done = ctx->coll->done;
-	p->value = sh->now->done_value;
-	p->gate = sh->now->gate;
 	p->alone = ctx->coll->nr_blocks == 1;
+}
+
+/* The part that depends on the instance. */
+DFK void dfk_pub_inst(const struct df_kinst *now, uint32_t last, struct dfk_pub *p)
+{
+	p->last = last;
+	p->value = now->done_value;
+	p->gate = now->gate;
 }
 
 /* Thread 0, after the data has moved: publishes the slice. */
@@ -545,7 +568,7 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	const struct df_kcoll *c = ctx->coll;
 	const struct df_inst *inst = sh->inst;
 	int sends = inst->send_conn != DF_NO_CONN, recvs = inst->recv_conn != DF_NO_CONN;
-	/* As in dfk_prepare(). */
+	/* As in dfk_pub_slice(). */
 	struct df_kconn *r = &ctx->recv[recvs ? inst->recv_conn : 0];
 	struct df_kconn *s = &ctx->send[sends ? inst->send_conn : 0];
 #if DFK_WAYS
@@ -558,13 +581,14 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 	int ends = p.last && (sends || !p.gives || dfk_received(ctx));
 	int gives = p.gives && !sh->moved;
 #endif
+	int over = 0;
 
 	/*
-	 * Before the fence: a thread that sees `done` must see `opened` too, or it would expect
-	 * another opening of the gate.
+	 * A block whose last slice is received finishes before the fence, so that the last block
+	 * needs one fence for the slice and the end. A sender's peer waits for the slice.
 	 */
-	if (ends && p.alone && p.gate)
-		dfk_store_relaxed_sys(&p.gate->opened, p.value);
+	if (ends && (p.alone || !sends))
+		over = dfk_is_over(ctx, &p);
 	if (sends && s->refs) {
 		/* RELAXED: the tail, which is released below, becomes visible after it. */
 		dfk_store_relaxed_sys(&s->refs[sh->send_pos % s->nr_slots],
@@ -577,7 +601,7 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		dfk_store_relaxed_sys(&r->refs[sh->recv_pos % r->nr_slots], (uint64_t)0);
 #endif
 	/* RELEASE for the stores below and in dfk_end(): pairs with the ACQUIREs named there. */
-	if (gives || (sends && !sh->puts) || c->nr_deps || (ends && p.alone))
+	if (gives || (sends && !sh->puts) || c->nr_deps || over)
 		dfk_fence_release_sys();
 	if (gives) {
 		/*
@@ -611,7 +635,11 @@ DFK void dfk_commit(struct df_kdaemon *d, struct df_kblock *blk, struct dfk_shar
 		dfk_store_released_sys(&p.home->k, ctx->k + 1);
 	if (!c->nr_deps || DFK_WAYS)
 		dfk_store_relaxed_sys(&ctx->k, ctx->k + 1);
-	if (ends)
+	if (ends && sends && !p.alone && dfk_is_over(ctx, &p)) {
+		dfk_fence_release_sys();
+		over = 1;
+	}
+	if (over)
 		dfk_end(blk, ctx, &p);
 	dfk_store_relaxed_sys(&blk->stats.slices, blk->stats.slices + 1); /* the host reads it */
 	if (d->policy.order && dfk_is_urgent(blk, ctx))

@@ -20,7 +20,7 @@
 #include "runtime/backend_types.h"
 
 /* Increased with any change below: libdfhost.so and libdfshim.so must be of one build. */
-#define DF_BACKEND_VERSION 14
+#define DF_BACKEND_VERSION 15
 
 struct df_blocks;
 
@@ -162,8 +162,8 @@ struct df_backend {
 	/* The native wait of a stream for an event, without hooks. */
 	int (*event_wait)(struct df_mstream *s, void *event);
 	/*
-	 * The same for all streams of a device except those of stream_new(), whatever other threads
-	 * make or destroy meanwhile. For threads that do not know the application's streams.
+	 * As stream_idle(), for all streams of a device except those of stream_new(). For threads
+	 * that do not know the application's streams: others may make or destroy some meanwhile.
 	 */
 	int (*streams_idle)(int device);
 
@@ -182,6 +182,12 @@ struct df_backend {
 	 * the next call. Cheap; any thread.
 	 */
 	int (*kick)(int device);
+	/*
+	 * Returns when ready(arg) is not 0. Executes the device's streams meanwhile; sleeps while
+	 * they do not move, at most ns at a time. NULL: they move without the help of a thread, and
+	 * no thread can sleep until they do.
+	 */
+	void (*wait)(int device, int (*ready)(void *arg), void *arg, int64_t ns);
 
 	int (*mem_alloc)(int device, size_t bytes,
 			 /* Device memory, aligned to a page. */
@@ -221,8 +227,8 @@ extern const struct df_backend *df_backend;
  */
 int df_device_open(char *reason, size_t reason_bytes);
 /*
- * After that: whether NCCL's kernels on lanes execute on this machine: by DFSHIM_EXECUTOR, or by
- * the self-test.
+ * After df_device_open(): whether NCCL's kernels on lanes execute on this machine, by
+ * DFSHIM_EXECUTOR or by the self-test.
  */
 int df_device_lanes(void);
 /*

@@ -24,6 +24,15 @@ struct df_stream_info {
 	void **user;	   /* a word that belongs to the hooks; NULL at first */
 };
 
+/*
+ * Returns the flags of STREAM_CREATE records. STREAM_WORK records have the same flags, because the
+ * ring may have lost the former, and the legacy stream is not created.
+ */
+static inline uint32_t df_stream_flags(const struct df_stream_info *info)
+{
+	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
+}
+
 struct df_event_info {
 	uint64_t id; /* unique in the process, never reused, never 0 */
 	int device;
@@ -80,7 +89,11 @@ struct df_touch {
  * words itself.
  */
 struct df_arrival {
-	const uint64_t *ready; /* becomes `value` */
+	/*
+	 * Becomes `value`. It is never freed, because it may be read after the graph was destroyed.
+	 * Another graph that gets it continues counting.
+	 */
+	const uint64_t *ready;
 	uint64_t value;
 	struct df_kgate *gate; /* or this reports it, and is opened at the end */
 };

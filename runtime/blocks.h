@@ -149,8 +149,8 @@ struct df_blocks {
 	void (*resume)(int device);
 	/*
 	 * Streams of the device are about to take all hardware queues. Returns 1 if no launch is
-	 * needed until df_block_hooks.crowded() says that this is over; 0: not yet. Bounded. May
-	 * be NULL.
+	 * needed until df_block_hooks.crowded() returns 0; returns 0 if one may be needed. Bounded.
+	 * May be NULL.
 	 */
 	int (*stay)(int device);
 	/* Number of launches after the daemon had quit. */

@@ -27,6 +27,7 @@ struct df_dev {
 	struct df_list using;	   /* collectives that use connectors of peers */
 	struct df_list connecting; /* collectives with unconnected connectors */
 	struct df_list flying;	   /* collectives with instances in flight */
+	struct df_list lanes;	   /* lanes with unfinished operations */
 	struct df_list
 		lends;	   /* messages to send to other devices and ranks (runtime/coll/lend.c) */
 	uint32_t nr_lends; /* read without the lock */
@@ -49,6 +50,7 @@ static inline void df_dev_begin(struct df_dev *dev, int index)
 {
 	df_list_init(&dev->streams);
 	df_list_init(&dev->events);
+	df_list_init(&dev->lanes);
 	df_mutex_init(&dev->lock, DF_RANK_DEVICE, "device");
 	dev->index = index;
 }

@@ -63,9 +63,14 @@ int df_id_from_address(const char *host_port, unsigned char id[DF_ID_BYTES]);
 /*
  * Adds our rendezvous to an id of NCCL's, in the bytes that its handle leaves zero, and serves it:
  * the ranks that mode trace watches find each other by it. NCCL ignores these bytes. Returns
- * -EBUSY if they are not zero; on an error the id is unchanged.
+ * -EBUSY if they are not zero; on an error the id is unchanged. name: public name of the id, or 0
+ * for a random one.
  */
-int df_id_watch(unsigned char id[DF_ID_BYTES]);
+int df_id_watch(unsigned char id[DF_ID_BYTES], uint64_t name);
+/* Adds only the name: an id without our rendezvous. */
+int df_id_name(unsigned char id[DF_ID_BYTES], uint64_t name);
+/* Returns the name that was added to an id of NCCL's, or 0. */
+uint64_t df_id_named(const unsigned char id[DF_ID_BYTES]);
 int df_id_is_watched(const unsigned char id[DF_ID_BYTES]);
 /* Whether a process under dfshim made the id, for communicators of its own. */
 int df_id_is_ours(const unsigned char id[DF_ID_BYTES]);

@@ -6,7 +6,7 @@
  * A *point* is a word and a value. It is reached when the word holds the value or a higher one. The
  * end of an operation is a point, and so is a position on a stream (struct df_mark). Words never
  * decrease and are never freed. A thread waits for a point by reading its word and calling pass(),
- * or by wait(); a stream waits for it by stream_wait().
+ * or by wait(); a stream waits for it by df_backend->stream_wait().
  *
  * Results are 0 or -errno unless said; the caller logs. Any thread may call any function. A
  * function whose section or comment says "dev->lock" is called with the lock of that device held,
@@ -114,7 +114,10 @@ struct df_executor {
 	 * itself. Blocks. On an error this rank cannot execute, for the reason in df_rt.reason.
 	 */
 	int (*open)(struct df_comm *comm, int nranks, struct df_member *me);
-	/* The same for a rank that calls split; comm NULL: it will be in no child. */
+	/*
+	 * For a rank that calls split: fills in cal and avoid, as open() does. comm NULL: the rank
+	 * will be in no child.
+	 */
 	void (*terms)(const struct df_comm *comm, int nranks, struct df_cal *cal, uint32_t *avoid);
 	/*
 	 * All ranks call it when their members are known: makes what executes the communicator.
@@ -191,17 +194,15 @@ struct df_executor {
 	 */
 	int (*mark)(struct df_mutex *lock, struct df_mark *m, struct df_mstream *on,
 		    uint64_t *value);
-	/* The stream's later work waits for the point. */
-	int (*stream_wait)(struct df_mstream *on, const uint64_t *word, uint64_t value);
 	/*
 	 * At most this many streams of a device may wait at a time, because each keeps a hardware
 	 * queue, and the executor needs the rest; 0: any number. Any lock.
 	 */
 	uint32_t (*waiting_streams)(void);
 	/*
-	 * More streams of the device wait than that (df_waits_crowded()), or one more is about to:
-	 * returns 1 if nothing is launched there until none does, so that more may wait; 0: it
-	 * must not. Bounded; no lock.
+	 * One more stream of the device is about to wait than waiting_streams() allows. Returns 1
+	 * if it may: then the executor launches nothing on the device until df_waits_crowded() is
+	 * 0. Returns 0 if the executor may have to launch. Bounded; no lock is held.
 	 */
 	int (*crowd)(int device);
 	/*

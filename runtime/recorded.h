@@ -11,11 +11,8 @@
 
 /* Calls of NCCL that the watchdog thread of mode trace makes. */
 struct df_record_nccl {
-	/*
-	 * Ends all stuck operations with ncclRemoteError. Returns 0 if it cannot. verdict: one
-	 * line.
-	 */
-	int (*stop)(const char *verdict);
+	/* Ends all stuck operations with ncclRemoteError. Returns 0 if it cannot. */
+	int (*stop)(void);
 	/*
 	 * Calls df_record_no_slot() for each communicator that waits for a slot. NULL: not known
 	 * here.
@@ -32,11 +29,26 @@ void df_record_stop(void);
  */
 void df_record_id(unsigned char id[128]);
 /*
- * NCCL is about to make a communicator by these ids, or has made it (trace: of df_trace_comm()), or
- * has ended it. Joining happens in the background. Never blocks on peers, never fails.
+ * The same for an id by which other ranks join a communicator that grows; `parent` is the hash of
+ * that one, `hash` that of the new one, which the id carries to the new ranks (df_id_named()). This
+ * process passes the id on to the ranks of the parent, which do not get it from NCCL. With `parent`
+ * 0 the id only gets the hash.
  */
-void df_record_join(int nr_ids, const unsigned char (*ids)[128], int nranks, int rank);
-void df_record_made(uint64_t hash, int rank, uint32_t trace);
+void df_record_grow_id(unsigned char id[128], uint64_t hash, uint64_t parent);
+/*
+ * A rank of the parent is about to make the communicator that has grown. It joins the others when
+ * it has got the id, even if the parent has ended by then.
+ */
+void df_record_grow(uint64_t hash, uint64_t parent, int nranks, int rank);
+/*
+ * Call before NCCL makes a communicator by these ids (grows: by ncclCommGrow()), after it has made
+ * it, and after it has ended it. trace: the number from df_trace_comm(). parent: the hash of the
+ * communicator that it was split from, or 0. The ranks join in the background. These functions wait
+ * for no peer and cannot fail.
+ */
+void df_record_join(uint64_t hash, int nr_ids, const unsigned char (*ids)[128], int nranks,
+		    int rank, int grows);
+void df_record_made(uint64_t hash, int rank, uint32_t trace, uint64_t parent);
 void df_record_ended(uint64_t hash, int rank);
 /* comm: of df_trace_comm(). */
 void df_record_no_slot(uint32_t comm);

@@ -43,9 +43,11 @@ trap 'rm -rf --one-file-system "$dir"' EXIT
 trap 'exit 143' TERM INT
 
 # The sources of this release, and apt's settings that reach them.
-mapfile -t sources < <(grep -lsE "^(Suites:|deb )(.* )?$release( |\$)" /etc/apt/sources.list /etc/apt/sources.list.d/*)
+mapfile -t sources < <(grep -lsE "^(Suites:|deb )(.* )?$release( |\$)" /etc/apt/sources.list \
+	/etc/apt/sources.list.d/*)
 apt-config dump | grep -E '^Acquire::(http|https|Retries|Check|AllowInsecure)' >"$dir/apt.conf"
-if ! mmdebstrap --quiet --mode=root --variant=apt --include=gcc,make,libc6-dev --aptopt="$dir/apt.conf" \
+if ! mmdebstrap --quiet --mode=root --variant=apt --include=gcc,make,libc6-dev \
+	--aptopt="$dir/apt.conf" \
 	"$release" "$root" "${sources[@]}" >"$dir/log" 2>&1; then
 	tail -20 "$dir/log" >&2
 	skip "mmdebstrap could not make a $release"
@@ -57,7 +59,8 @@ for f in /etc/pip.conf "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf"; do
 	[ ! -f "$f" ] || install -D -m 644 "$f" "$root/etc/pip.conf"
 done
 keep=()
-for v in $(compgen -e | grep -E '^(PIP_.*|(http|https|no)_proxy|SSL_CERT_FILE)$' | grep -vE '^PIP_(CERT|FIND_LINKS)$'); do
+for v in $(compgen -e | grep -E '^(PIP_.*|(http|https|no)_proxy|SSL_CERT_FILE)$' |
+	grep -vE '^PIP_(CERT|FIND_LINKS)$'); do
 	keep+=("$v=${!v}")
 done
 if [ -f /etc/ssl/certs/ca-certificates.crt ]; then
@@ -73,10 +76,13 @@ done | tar --null -T - -c | tar -x -C "$root/dfshim" || exit 1
 
 # inside COMMAND: runs it on the bare machine.
 inside() {
-	env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-		${SEED:+SEED="$SEED"} ${TESTFILTER:+TESTFILTER="$TESTFILTER"} "${keep[@]}" unshare --mount --pid --fork --kill-child bash -c '
-		mount -t proc proc "$1/proc" && mount -t sysfs sys "$1/sys" && mount --rbind /dev "$1/dev" &&
-			mount -t tmpfs tmpfs "$1/dev/shm" && mount -t tmpfs tmpfs "$1/tmp" && exec chroot "$1" bash -c "cd /dfshim && $2"
+	env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+		LANG=C.UTF-8 ${SEED:+SEED="$SEED"} ${TESTFILTER:+TESTFILTER="$TESTFILTER"} \
+		"${keep[@]}" unshare --mount --pid --fork --kill-child bash -c '
+		mount -t proc proc "$1/proc" && mount -t sysfs sys "$1/sys" &&
+		mount --rbind /dev "$1/dev" &&
+			mount -t tmpfs tmpfs "$1/dev/shm" && mount -t tmpfs tmpfs "$1/tmp" &&
+			exec chroot "$1" bash -c "cd /dfshim && $2"
 	' bare "$root" "$1" </dev/null
 }
 
@@ -88,7 +94,8 @@ for part; do
 	*) inside "make $part" ;;
 	esac
 	rc=$?
-	echo "bare: $part: $([ $rc = 0 ] && echo ok || echo "FAILED (status $rc)"), $((SECONDS - begun)) s"
+	[ $rc = 0 ] && how=ok || how="FAILED (status $rc)"
+	echo "bare: $part: $how, $((SECONDS - begun)) s"
 	[ $rc = 0 ] || bad=1
 done
 exit $bad

@@ -14,7 +14,8 @@ export SRC=$PWD B=${B:-build}
 case $B in /*) ;; *) B=$PWD/$B ;; esac
 pattern=${1:-*} area=${2:-bench}
 bad=0 ran=0
-echo "# $(nproc) processors, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(date -u +%F)"
+echo "# $(nproc) processors, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)," \
+	"$(date -u +%F)"
 for f in "tests/$area"/b_*.c "tests/$area"/b_*.sh; do
 	[ -e "$f" ] || continue
 	name=$(basename "${f%.*}")

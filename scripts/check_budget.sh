@@ -10,22 +10,27 @@
 #   loads   no ld.global.nc: its cache does not see writes of peers and streams while the kernel
 #           runs
 #   early   no register is read before the assembler has zeroed it (scripts/check_early_reads.py)
-#   taking  all words of a submission (dfk_slot() in kernels/hot.inl) are loaded before one is
+#   taking  all words of an instance (dfk_now_copy() in kernels/hot.inl) are loaded before one is
 #           stored
 set -eu
 
 dir=$1 targets=$2 bin=$3
-max_smem=13312 max_regs=128 slot_words=19
+max_smem=13312 max_regs=128 inst_words=18
 out=$dir/budget.txt
 bad=0
 
 complain() {
-	echo "check-budget: $1" >&2
+	echo "check-budget: $*" >&2
 	bad=1
 }
 
 awk '
-	/Compiling entry function/ { split($0, part, "\047"); entry = part[2]; target = part[4]; next }
+	/Compiling entry function/ {
+		split($0, part, "\047")
+		entry = part[2]
+		target = part[4]
+		next
+	}
 	/bytes spill stores/ {
 		for (i = 1; i <= NF; i++) {
 			if ($i == "stack" || $i == "stack,") stack[target] += $(i - 2)
@@ -39,8 +44,8 @@ awk '
 			if ($i == "registers,") regs = $(i - 1)
 			if ($i ~ /^smem/) smem = $(i - 2)
 		}
-		printf "%s entry %s regs %d smem %d stack %d spill %d\n", target, entry, regs, smem, \
-			stack[target], spill[target]
+		printf "%s entry %s regs %d smem %d stack %d spill %d\n", target, entry, \
+			regs, smem, stack[target], spill[target]
 	}' "$dir/daemon.log" >"$out"
 
 for t in $targets; do
@@ -51,7 +56,8 @@ for t in $targets; do
 	# shellcheck disable=SC2086
 	set -- $line
 	[ "$5" -le $max_regs ] || complain "sm_$t uses $5 registers, more than $max_regs"
-	[ "$7" -le $max_smem ] || complain "sm_$t uses $7 bytes of shared memory, more than $max_smem"
+	[ "$7" -le $max_smem ] || complain \
+		"sm_$t uses $7 bytes of shared memory, more than $max_smem"
 	[ "${11}" -eq 0 ] || complain "sm_$t spills ${11} bytes"
 	if grep -n 'ld\.global[^ ]*\.nc' "$dir/daemon.$t.ptx" >&2; then
 		complain "non-coherent loads in $dir/daemon.$t.ptx"
@@ -66,8 +72,9 @@ for t in $targets; do
 			if (n > most) most = n
 		}
 		END { print most + 0 }' "$dir/daemon.$t.ptx")
-	[ "$run" -ge $slot_words ] ||
-		complain "sm_$t: at most $run words are loaded in a row, a submission has $slot_words: they would cross the bus one after the other"
+	[ "$run" -ge $inst_words ] ||
+		complain "sm_$t: at most $run words are loaded in a row, an instance has" \
+			"$inst_words: they would cross the bus one after the other"
 done
 # Checks the machine code itself if there is a disassembler: the toolkit's, or that of prereqs.sh.
 for b in "$bin" build/cuda/bin; do

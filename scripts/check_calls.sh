@@ -15,7 +15,8 @@ B=${B:-build}
 
 {
 	git ls-files 'runtime/*.h' 'trace/*.h' | grep -E '^[a-z]+/[^/]*$' | while read -r header; do
-		grep -vE '^[[:space:]]*/?\*' "$header" | sed -nE "s,.*\b(df_[a-z0-9_]+)(\(|;| __attr).*,border ${header%/*} \1,p"
+		grep -vE '^[[:space:]]*/?\*' "$header" |
+			sed -nE "s,.*\b(df_[a-z0-9_]+)(\(|;| __attr).*,border ${header%/*} \1,p"
 	done
 	find "$B"/obj/{interpose,runtime,kernels,trace} -name '*.o' | while read -r object; do
 		[ -f "$(sed "s,^$B/obj/,,; s,o\$,c," <<<"$object")" ] && echo "$object"
@@ -30,7 +31,9 @@ function dir(path)
 # kernels) is copied.
 function part(file)
 {
-	return match(file, /^interpose\/(hostcuda\/cupti|hostcuda|hostnccl)\//) ? substr(file, 1, RLENGTH) : ""
+	if (match(file, /^interpose\/(hostcuda\/cupti|hostcuda|hostnccl)\//))
+		return substr(file, 1, RLENGTH)
+	return ""
 }
 function below(folder, top)
 {
@@ -112,14 +115,16 @@ END {
 			n = split(forbidden[i], w, " ")
 			for (k = 3; below(from, w[1]) && k <= n; k++)
 				if (below(to, w[k]))
-					fail(user[u] ".c refers to " name " of " home ".c: " w[1] " may not call it")
+					fail(user[u] ".c refers to " name " of " home ".c: " \
+						w[1] " may not call it")
 		}
 		if (name in border)
 			to = border[name]
 		if (from == to)
 			continue
 		if (!may(from, to))
-			fail(user[u] ".c refers to " name " of " home ".c: " from " may include nothing of " to)
+			fail(user[u] ".c refers to " name " of " home ".c: " from \
+				" may include nothing of " to)
 		if (index(" " calls[from] " ", " " to " ") == 0)
 			calls[from] = calls[from] " " to
 		folders[from] = folders[to] = 1

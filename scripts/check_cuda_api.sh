@@ -32,7 +32,8 @@ NR == FNR {
 END {
 	for (s in have)
 		if (!(s in known)) {
-			print s ": " (have[s] ~ /CUstream[ ,)]/ ? "takes a stream" : "is new") " and is not classified in the table"
+			print s ": " (have[s] ~ /CUstream[ ,)]/ ? "takes a stream" : "is new") \
+				" and is not classified in the table"
 			bad = 1
 		}
 	if (!NR || NR == FNR) {

@@ -19,8 +19,8 @@ STORE = re.compile(r"^(@!?U?P\w+ )?(ST|ATOM|RED)")
 
 
 def instructions(lines):
-    """Yields (address, stall in cycles, text) of each instruction. The control bits are in the second
-    of its two words."""
+    """Yields (address, stall in cycles, text) of each instruction. The control bits are in the
+    second of its two words."""
     first = None
     for line in lines:
         m = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s*/\* 0x[0-9a-f]{16} \*/", line)
@@ -52,7 +52,8 @@ def main():
             if BOUNDARY.match(text2) or cycles > TOO_EARLY:
                 break
             if reads(text2, pair):
-                print(f"{sys.argv[1]}: {cycles} cycles from {at} {text} to {at2} {text2}", file=sys.stderr)
+                print(f"{sys.argv[1]}: {cycles} cycles from {at} {text} to {at2} {text2}",
+                      file=sys.stderr)
                 bad = 1
                 break
             cycles += stall

@@ -1,27 +1,15 @@
 #!/bin/bash
 # Checks our English. Everything that users read must be free of the words that docs/glossary.md
-# refuses. In the paths that scripts/english.txt holds, comments, strings and documents must be free
-# of these words and of its habits.
-#
-#   scripts/check_english.sh              held paths, and all that users read
-#   scripts/check_english.sh PATH...      the same, as if these paths were held
+# refuses. Comments, strings and documents must be free of these words and of the habits in
+# scripts/english.txt.
 #
 # Reads documents and manual pages by paragraph, help texts and messages by string literal, scripts
 # by line.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-table=scripts/english.txt
 
 sources() {
 	git ls-files | grep -E "$1"
-}
-
-# Prints those files on standard input that are held.
-held() {
-	awk -v list="$({ sed -n 's/^held //p' $table; printf '%s\n' "$@"; } | tr '\n' ' ')" '
-		BEGIN { n = split(list, path, " "); for (i = 1; i <= n; i++) is[path[i]] = 1 }
-		{ folder = $0; if (!sub(/\/[^\/]*$/, "", folder)) folder = "." }
-		$0 in is || folder in is'
 }
 
 documents() {
@@ -57,13 +45,15 @@ own='^scripts/(lint|check_english)\.sh$'
 	sources "$docs" | documents | mark user
 	sources "$product" | literals | mark user
 	sources "$shell" | grep -vE "$own" | lines | mark user
-	sources "$docs" | held "$@" | documents | mark text
-	sources '\.(c|h|def|cu|inl)$' | held "$@" | literals | mark text
-	sources "$shell" | grep -vE "$own" | held "$@" | lines | mark text
-	sources '\.(c|h|def|cu|inl|map)$' | held "$@" | xargs -r awk -f scripts/list_comments.awk | mark comment
-	sources '\.(sh|awk|py|mk)$|^Makefile$' | held "$@" | xargs -r awk -v hash=1 -f scripts/list_comments.awk |
+	sources "$docs" | documents | mark text
+	sources '\.(c|h|def|cu|inl)$' | literals | mark text
+	sources "$shell" | grep -vE "$own" | lines | mark text
+	sources '\.(c|h|def|cu|inl|map)$' | xargs -r awk -f scripts/list_comments.awk |
 		mark comment
-	sources '\.(c|h|cu|inl)$' | held "$@" | xargs -r perl -CSD -Mopen=:utf8 -ne '
+	sources '\.(sh|awk|py|mk)$|^Makefile$' |
+		xargs -r awk -v hash=1 -f scripts/list_comments.awk |
+		mark comment
+	sources '\.(c|h|cu|inl)$' | xargs -r perl -CSD -Mopen=:utf8 -ne '
 		chomp;
 		1 while s/\t/" " x (8 - $-[0] % 8)/e;
 		print "$ARGV:$.: \n" if length > 100 && m{^ *(?:\*[ /]|/[*/])|\*/$};
@@ -83,10 +73,11 @@ own='^scripts/(lint|check_english)\.sh$'
 	open(my $t, "<", "scripts/english.txt") or die;
 	while (<$t>) {
 		chomp;
-		next if /^(#|held |$)/;
+		next if /^(#|$)/;
 		my ($pattern, $where, $example, $say) = split /\t/;
 		defined $say or die "scripts/english.txt:$.: not four columns\n";
-		$example =~ /$pattern/ or die "scripts/english.txt:$.: the pattern does not find its example\n";
+		$example =~ /$pattern/ or
+			die "scripts/english.txt:$.: the pattern does not find its example\n";
 		push @habits, [qr/$pattern/, $say, $where];
 	}
 	@habits or die "scripts/english.txt has no habits\n";
@@ -98,11 +89,13 @@ own='^scripts/(lint|check_english)\.sh$'
 			next;
 		}
 		my @rules = $kind eq "user" || $kind eq "comment" ? @refused : ();
-		push @rules, grep { $kind eq "comment" || $_->[2] eq "all" } @habits if $kind ne "user";
+		push @rules, grep { $kind eq "comment" || $_->[2] eq "all" } @habits
+			if $kind ne "user";
 		for my $r (@rules) {
 			while ($text =~ /$r->[0]/g) {
 				my ($from, $to) = ($-[0] > 40 ? $-[0] - 40 : 0, $+[0] + 30);
-				print "$at: \"...", substr($text, $from, $to - $from), "...\": not \"$&\": $r->[1]\n";
+				my $part = substr($text, $from, $to - $from);
+				print "$at: \"...$part...\": not \"$&\": $r->[1]\n";
 				$bad = 1;
 			}
 		}

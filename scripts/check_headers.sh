@@ -28,7 +28,8 @@ B=${B:-build}
 			for my $s (split /;/, $text) {
 				next if $s =~ /^\s*(static|typedef)\b/;
 				$s =~ s/\b(struct|enum|union)\s+\w+//g;
-				$s =~ s/\(.*//s if $s =~ /^[^()]*\b(dfk?_\w+)\s*\(/ && $s !~ /^[^(]*\(\*/;
+				$s =~ s/\(.*//s
+					if $s =~ /^[^()]*\b(dfk?_\w+)\s*\(/ && $s !~ /^[^(]*\(\*/;
 				print "declared $file $1\n" while $s =~ /\b(dfk?_\w+)/g;
 			}
 		}'
@@ -36,8 +37,10 @@ B=${B:-build}
 		[ -f "$(sed "s,^$B/obj/,,; s,o\$,c," <<<"$object")" ] && echo "$object"
 	done | xargs nm -A -P -g | sed "s,^$B/obj/,symbol ,; s,\.o: , ,"
 	# Tests, export maps, Python and assembly in strings use a name by its text.
-	git grep -owhE 'dfk?_[a-z0-9_]+' -- 'tests/*.c' 'tests/*.h' '*.map' '*.py' 'kernels/*.cu' | sort -u | sed 's/^/named /'
-	git grep -ohE '"[^"]*\bdfk?_[a-z0-9_]+' -- '*.c' | grep -oE '\bdfk?_[a-z0-9_]+$' | sort -u | sed 's/^/named /'
+	git grep -owhE 'dfk?_[a-z0-9_]+' -- 'tests/*.c' 'tests/*.h' '*.map' '*.py' 'kernels/*.cu' |
+		sort -u | sed 's/^/named /'
+	git grep -ohE '"[^"]*\bdfk?_[a-z0-9_]+' -- '*.c' | grep -oE '\bdfk?_[a-z0-9_]+$' | sort -u |
+		sed 's/^/named /'
 } | awk '
 function dir(path)
 {
@@ -58,7 +61,8 @@ function may(header, home, folder, base)
 		return index(home, folder "/") == 1
 	base = home
 	sub(/.*\//, "", base)
-	return base == stem(header) || index(base, stem(header) "_") == 1 || stem(header) == stem(folder)
+	return base == stem(header) || index(base, stem(header) "_") == 1 ||
+		stem(header) == stem(folder)
 }
 $1 == "declared" {
 	if (sub(/##$/, "", $3))

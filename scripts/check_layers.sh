@@ -4,7 +4,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' 2>/dev/null |
-	grep -E '\.(c|h|cu|inl|def)$' | xargs -r grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' /dev/null |
+	grep -E '\.(c|h|cu|inl|def)$' |
+	xargs -r grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' /dev/null |
 	awk -v rules=scripts/layers.txt '
 BEGIN {
 	while ((getline line < rules) > 0) {

@@ -8,10 +8,13 @@ cd "$(dirname "$0")/.." || exit 1
 SOURCES=16 LISTED=32 FILE=800 HEADER=250
 
 {
-	git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' | grep -E '\.(c|h|cu|inl|def)$' | sed 's/^/file 0 /'
+	git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' |
+		grep -E '\.(c|h|cu|inl|def)$' | sed 's/^/file 0 /'
 	git ls-files 'tests/*' | grep -E '\.(c|cu|sh|py)$' | sed 's/^/test 0 /'
-	git ls-files | grep -E '\.(c|h|cu|inl|sh|py|awk)$' | xargs wc -l | awk '$2 != "total" {print "lines " $1 " " $2}'
-} | awk -v rules=scripts/layers.txt -v sources=$SOURCES -v listed=$LISTED -v limit=$FILE -v header=$HEADER '
+	git ls-files | grep -E '\.(c|h|cu|inl|sh|py|awk)$' | xargs wc -l |
+		awk '$2 != "total" {print "lines " $1 " " $2}'
+} | awk -v rules=scripts/layers.txt -v sources=$SOURCES -v listed=$LISTED -v limit=$FILE \
+	-v header=$HEADER '
 function fail(text) {
 	print text
 	bad = 1

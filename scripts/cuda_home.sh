@@ -3,7 +3,8 @@
 # including build/cuda, into which scripts/prereqs.sh installs the wheels.
 here=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 for d in "${CUDA_HOME-}" /usr/local/cuda /opt/cuda "$here/build/cuda"; do
-	if [ -n "$d" ] && { [ "$d" = "${CUDA_HOME-}" ] || [ -e "$d/include/cuda_runtime_api.h" ]; }; then
+	if [ -n "$d" ] && { [ "$d" = "${CUDA_HOME-}" ] ||
+		[ -e "$d/include/cuda_runtime_api.h" ]; }; then
 		echo "$d"
 		exit 0
 	fi

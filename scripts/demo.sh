@@ -28,8 +28,8 @@ job="clients/disorder --ranks $ranks --colls $colls --iters $iters --min 256 --m
 
 cat <<EOT
 
-  $ranks ranks, $colls all-reduces of 256 B to 1 MiB, $iters times. After a warm-up in the same order, every
-  rank issues them in its own random order, on one stream:
+  $ranks ranks, $colls all-reduces of 256 B to 1 MiB, $iters times. After a warm-up in the same
+  order, every rank issues them in its own random order, on one stream:
 
       rank 0:  A  B  C  D ...        rank 0 runs A and waits for rank 1;
       rank 1:  B  A  D  C ...        rank 1 runs B and waits for rank 0: a cycle.
@@ -37,15 +37,18 @@ cat <<EOT
   1. By NCCL's rules (collectives run one after the other and cannot be preempted), on $where:
 
 EOT
-env -u DFSHIM_TRACE timeout -k 5 120 "$B/dfshim" run --host="$ranks" --rules nccl --timeout "$wait" -- \
+env -u DFSHIM_TRACE timeout -k 5 120 "$B/dfshim" run --host="$ranks" --rules nccl --timeout \
+	"$wait" -- \
 	"$B"/$job --json >"$out/nccl.json" 2>"$out/nccl.err"
 nccl_rc=$?
-grep -vE 'no GPU here' "$out/nccl.err" | sed '/^Unfinished operations/,$d' | head -30 | cut -c1-150 | sed 's/^/      /'
+grep -vE 'no GPU here' "$out/nccl.err" | sed '/^Unfinished operations/,$d' | head -30 |
+	cut -c1-150 | sed 's/^/      /'
 echo
 echo "  2. The same program with the same orders, with libdfshim.so:"
 echo
 # shellcheck disable=SC2086 # empty or one word
-env -u DFSHIM_TRACE DFSHIM_STATS="$out/stats" timeout -k 5 300 "$B/dfshim" run ${host:+--host=$ranks} -- \
+env -u DFSHIM_TRACE DFSHIM_STATS="$out/stats" timeout -k 5 300 "$B/dfshim" run \
+	${host:+--host=$ranks} -- \
 	"$B"/$job --json >"$out/ours.json" 2>"$out/ours.err"
 ours_rc=$?
 cut -c1-160 "$out/ours.err" | grep -v 'no GPU here' | head -20 | sed 's/^/      /'
@@ -76,7 +79,8 @@ row "the job" "$nccl_word" "$ours_word"
 row "verdict" "${verdict:--}" "-"
 # A job that was stopped for a hang prints no results.
 finished=$(value "done" "$out/nccl.json")
-row "collectives done" "${finished:--}" "$(value "done" "$out/ours.json") of $total, ${wrong:-?} wrong values"
+row "collectives done" "${finished:--}" \
+	"$(value "done" "$out/ours.json") of $total, ${wrong:-?} wrong values"
 row "time" "stopped at $wait s" "${seconds:-?} s"
 row "preemptions" "-" "$(sum preemptions)"
 row "daemon quits" "-" "$(sum quits)"
@@ -86,6 +90,7 @@ if [ $ours_rc = 0 ] && [ "$nccl_word" = DEADLOCK ]; then
 	echo
 	exit 0
 fi
-echo "  The demonstration failed: the run by NCCL's rules ended with status $nccl_rc, the run with dfshim with $ours_rc."
+echo "  The demonstration failed: the run by NCCL's rules ended with status $nccl_rc," \
+	"the run with dfshim with $ours_rc."
 sed 's/^/      /' "$out/nccl.json" "$out/ours.json"
 exit 1

@@ -1,9 +1,11 @@
 # Completes commands of dfshim in bash: subcommands, options and their words, which the program's
 # own tables hold.
 _dfshim() {
-	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} program=${COMP_WORDS[0]} options words
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} \
+		program=${COMP_WORDS[0]} options words
 	if [ "$COMP_CWORD" = 1 ]; then
-		mapfile -t COMPREPLY < <(compgen -W "$("$program" --list 2>/dev/null) --help --usage --version" -- "$cur")
+		options=$("$program" --list 2>/dev/null)
+		mapfile -t COMPREPLY < <(compgen -W "$options --help --usage --version" -- "$cur")
 		return
 	fi
 	# A line of the list is "--name=ARGUMENT<tab>help".
@@ -15,7 +17,8 @@ _dfshim() {
 	if [ -n "$words" ]; then
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 	elif [[ $cur == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "$(sed -E 's/[=[ ].*//' <<<"$options")" -- "$cur")
+		options=$(sed -E 's/[=[ ].*//' <<<"$options")
+		mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
 	else
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 	fi

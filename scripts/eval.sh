@@ -9,12 +9,16 @@ case $B in /*) ;; *) B=$PWD/$B ;; esac
 T=$(mktemp -d) || exit 1
 export T
 trap 'rm -rf "$T"' EXIT
-"$B/tests/deadlock/evaluation/eval" --seed "${SEED:-1}" ${TRUTH---truth} --jobs "${JOBS:-10}" --markdown "$T/table" | tee "$T/log"
+"$B/tests/deadlock/evaluation/eval" --seed "${SEED:-1}" ${TRUTH---truth} --jobs "${JOBS:-10}" \
+	--markdown "$T/table" | tee "$T/log"
 rc=${PIPESTATUS[0]}
 [ -s "$T/table" ] || exit 1
 {
-	echo "Measured $(date -u +%F) at $(git rev-parse --short HEAD 2>/dev/null || echo unknown), CPU backend on $(nproc) processors" \
-		"($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), seed ${SEED:-1}: $(tail -1 "$T/log")."
+	echo "Measured $(date -u +%F)" \
+		"at $(git rev-parse --short HEAD 2>/dev/null || echo unknown)," \
+		"CPU backend on $(nproc) processors" \
+		"($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1))," \
+		"seed ${SEED:-1}: $(tail -1 "$T/log")."
 	echo
 	cat "$T/table"
 } >"$T/text"

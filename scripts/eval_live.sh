@@ -20,15 +20,26 @@ for kind in ${KINDS:-mismatch cycle dead missing}; do
 	done
 done
 {
-	echo "Measured $(date -u +%F) at $(git rev-parse --short HEAD 2>/dev/null || echo unknown) on $(nproc) processors" \
-		"($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)), whose load by other programs was $first before and" \
+	echo "Measured $(date -u +%F)" \
+		"at $(git rev-parse --short HEAD 2>/dev/null || echo unknown)" \
+		"on $(nproc) processors" \
+		"($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1))," \
+		"whose load by other programs was $first before and" \
 		"with the simulation $(load) after."
 	echo
-	echo "| fault | ranks | runs | detected: half | 90 % | cause known on a rank: half | 90 % | 99 % | all |"
+	echo "| fault | ranks | runs | detected: half | 90 % | cause known on a rank: half | 90 %" \
+		"| 99 % | all |"
 	echo "|---|---|---|---|---|---|---|---|---|"
 	awk '
 	function share(v, n, part,    k) { k = int(n * part + 0.999999); return v[k < 1 ? 1 : k] }
-	function sort(v, n,    i, j, x) { for (i = 2; i <= n; i++) { x = v[i]; for (j = i - 1; j && v[j] > x; j--) v[j + 1] = v[j]; v[j + 1] = x } }
+	function sort(v, n,    i, j, x) {
+		for (i = 2; i <= n; i++) {
+			x = v[i]
+			for (j = i - 1; j && v[j] > x; j--)
+				v[j + 1] = v[j]
+			v[j + 1] = x
+		}
+	}
 	function flush() {
 		if (!runs) return
 		sort(seen, runs)
@@ -36,15 +47,21 @@ done
 		# them.
 		n = 0
 		for (i = 0; i <= top; i++) for (k = 0; k < cause[i]; k++) all[++n] = i / 100
-		printf "| %s | %s | %d | %.1f s | %.1f s | %.1f s | %.1f s | %.1f s | %.1f s |\n", kind, ranks, runs,
-			share(seen, runs, 0.5), share(seen, runs, 0.9), share(all, n, 0.5), share(all, n, 0.9), share(all, n, 0.99), all[n]
+		printf "| %s | %s | %d | %.1f s | %.1f s | %.1f s | %.1f s | %.1f s | %.1f s |\n",
+			kind, ranks, runs, share(seen, runs, 0.5), share(seen, runs, 0.9),
+			share(all, n, 0.5), share(all, n, 0.9), share(all, n, 0.99), all[n]
 		runs = top = 0
 		delete cause; delete seen; delete all
 	}
 	$1 == "live" {
 		if ($2 != kind || $3 != ranks) flush()
 		kind = $2; ranks = $3; seen[++runs] = $4
-		for (f = 5; f <= NF; f++) { i = int($f * 100 + 0.5); cause[i]++; if (i > top) top = i }
+		for (f = 5; f <= NF; f++) {
+			i = int($f * 100 + 0.5)
+			cause[i]++
+			if (i > top)
+				top = i
+		}
 	}
 	END { flush() }' <(sort -s -k1,1 -k2,2 -k3,3n "$log")
 } >"$T/text"

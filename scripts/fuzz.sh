@@ -24,13 +24,18 @@ for f in tests/fuzz/f_*.c; do
 	mkdir -p "$corpus" "$found"
 	seeds=()
 	[ -d "tests/fuzz/seeds/$name" ] && seeds=("tests/fuzz/seeds/$name")
-	if { time ASAN_OPTIONS=detect_leaks=0 "build/fuzz/tests/fuzz/$name" -max_total_time="$seconds" -timeout="${INPUT_SECONDS:-60}" \
-		-rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$found/" "$corpus" "${seeds[@]}" \
+	if { time ASAN_OPTIONS=detect_leaks=0 "build/fuzz/tests/fuzz/$name" \
+		-max_total_time="$seconds" -timeout="${INPUT_SECONDS:-60}" \
+		-rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$found/" "$corpus" \
+		"${seeds[@]}" \
 		>"build/fuzz/$name.log" 2>&1; } 2>build/fuzz/time; then
-		echo "fuzz: $name: ok, $(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log") inputs, $(awk '{print int($1 + $2)}' build/fuzz/time) s of processors"
+		inputs=$(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log")
+		echo "fuzz: $name: ok, $inputs inputs," \
+			"$(awk '{print int($1 + $2)}' build/fuzz/time) s of processors"
 	else
 		reason=$(grep -m 1 -oE '(ERROR|runtime error): .*' "build/fuzz/$name.log")
-		echo "fuzz: $name: FAILED: ${reason:-$(tail -n 1 "build/fuzz/$name.log")}; inputs in $found"
+		echo "fuzz: $name: FAILED: ${reason:-$(tail -n 1 "build/fuzz/$name.log")}; inputs" \
+			"in $found"
 		tail -40 "build/fuzz/$name.log"
 		bad=1
 	fi

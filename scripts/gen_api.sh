@@ -16,18 +16,24 @@ src=$(cd "$(dirname "$0")/.." && pwd)
 def=$src/interpose/nccl/nccl_api.def
 include=${2:-$("$src/scripts/cuda_home.sh")/include}
 
+# Prints kind and name.
+kinds() {
+	sed -f "$src/scripts/list_rows.sed" "$def" |
+		sed -n 's/^NCCL_FN([0-9]*, \([A-Z_]*\), [^(]*, \(nccl[A-Za-z0-9]*\), (.*/\2 \1/p'
+}
 names() {
-	sed -n 's/^NCCL_FN([0-9]*, [A-Z_]*, [^(]*, \(nccl[A-Za-z0-9]*\), (.*/\1/p' "$def"
+	kinds | cut -d' ' -f1
 }
 # Joins declarations to one line each: those of nccl.h, and the extern "C" host functions of the
 # device API.
 declarations() {
+	local prototype='nccl[A-Za-z0-9]+ ?\([^)]*\)'
 	{
 		tr '\n' ' ' <"$include/nccl.h" | sed 's/;/;\n/g' |
-			grep -oE '(ncclResult_t|const char ?\*|void|ncclTeam_t|int) +nccl[A-Za-z0-9]+ ?\([^)]*\)'
+			grep -oE "(ncclResult_t|const char ?\*|void|ncclTeam_t|int) +$prototype"
 		if [ -d "$include/nccl_device" ]; then
 			cat "$include"/nccl_device/*.h | tr '\n' ' ' | sed 's/;/;\n/g' |
-				grep -oE 'NCCL_EXTERN_C +__host__ +[A-Za-z_]+ +nccl[A-Za-z0-9]+ ?\([^)]*\)' |
+				grep -oE "NCCL_EXTERN_C +__host__ +[A-Za-z_]+ +$prototype" |
 				sed 's/NCCL_EXTERN_C *__host__ *//'
 		fi
 	} | sed 's/  */ /g' | sort -u
@@ -39,7 +45,8 @@ of() {
 # Prints fields between tabs. The symbol's form for the per-thread default stream is a row of its
 # own.
 rows() {
-	awk -v OFS='\t' '/^DF_CU(_NONE)?\(/ {
+	sed -f "$src/scripts/list_rows.sed" "$src/interpose/cuda/cuda_api.def" |
+		awk -v OFS='\t' '/^DF_CU(_NONE)?\(/ {
 		none = /^DF_CU_NONE/
 		sub(/^[A-Z_]*\(/, "")
 		sub(/\)$/, "")
@@ -50,12 +57,13 @@ rows() {
 		print field[1], base, field[2], 0, what
 		if (split(field[3], form, /[()]/) > 1)
 			print field[1] "_" form[1], base, form[2], 1, what
-	}' "$src/interpose/cuda/cuda_api.def"
+	}'
 }
 # Prints a symbol, a tab and its parameters. With this macro the header declares every symbol under
 # its own name, old and per-thread forms too.
 declared() {
-	${CC:-gcc} -E -P -D__CUDA_API_VERSION_INTERNAL "$include/cuda.h" | tr '\n\t' '  ' | tr ';' '\n' |
+	${CC:-gcc} -E -P -D__CUDA_API_VERSION_INTERNAL "$include/cuda.h" | tr '\n\t' '  ' |
+		tr ';' '\n' |
 		sed -nE 's/.*\bCUresult +(cu[A-Z][A-Za-z0-9_]*) *(\(.*\)) *$/\1\t\2/p' | sort -u
 }
 calls() {
@@ -77,9 +85,11 @@ calls() {
 		n = split(substr(params[form], 2, length(params[form]) - 2), param, /,/)
 		args = ""
 		for (i = 1; i <= n; i++)
-			if (match(param[i], /[A-Za-z_][A-Za-z0-9_]* *$/) && param[i] !~ /^ *void *$/)
+			if (match(param[i], /[A-Za-z_][A-Za-z0-9_]* *$/) &&
+			    param[i] !~ /^ *void *$/)
 				args = args (i > 1 ? ", " : "") substr(param[i], RSTART)
-		printf "DF_CU(%s, %s, %s, %s, %s, %s, (%s))\n", $1, $2, $3, $4, $5, params[form], args
+		printf "DF_CU(%s, %s, %s, %s, %s, %s, (%s))\n", $1, $2, $3, $4, $5,
+			params[form], args
 	}
 	END {
 		print "#endif"
@@ -88,15 +98,16 @@ calls() {
 }
 
 codes() {
-	${CC:-gcc} -E -P -isystem "$include" -include cuda.h "$include/driver_types.h" | tr '\n' ' ' |
-		grep -oE 'enum [^{}]*cudaError(_enum)? *\{[^}]*\}' | grep -oE '\b(cuda|CUDA_)[A-Za-z0-9_]+ *=' |
-		sed -E 's/^(CUDA_[A-Z0-9_]+).*/DF_CU_RESULT(\1)/; s/^(cuda[A-Za-z0-9]+).*/DF_CUDA_ERROR(\1)/'
+	${CC:-gcc} -E -P -isystem "$include" -include cuda.h "$include/driver_types.h" |
+		tr '\n' ' ' |
+		grep -oE 'enum [^{}]*cudaError(_enum)? *\{[^}]*\}' |
+		grep -oE '\b(cuda|CUDA_)[A-Za-z0-9_]+ *=' |
+		sed -E 's/^(CUDA_[A-Z0-9_]+).*/DF_CU_RESULT(\1)/
+			s/^(cuda[A-Za-z0-9]+).*/DF_CUDA_ERROR(\1)/'
 }
 
 case ${1-} in
-rows | declared | calls | codes) "$1" ;;
-names) names ;;
-kinds) sed -n 's/^NCCL_FN([0-9]*, \([A-Z_]*\), [^(]*, \(nccl[A-Za-z0-9]*\), (.*/\2 \1/p' "$def" ;;
+names | kinds | rows | declared | calls | codes) "$1" ;;
 driver)
 	calls | sed -nE 's/^DF_CU\(([A-Za-z0-9_]+),.*/\1/p'
 	;;

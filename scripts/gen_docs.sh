@@ -49,9 +49,11 @@ splice() {
 
 "$B/dfshim" env --man | splice docs/man/libdfshim.7 variables
 
-sed -n 's/^DF_CMD(\([a-z_]*\), "\([^"]*\)", "\([^"]*\)", "\([^"]*\)").*/\2\t\3\t\4/p' trace/cli/subcommands.def |
+sed -f scripts/list_rows.sed trace/cli/subcommands.def |
+	sed -n 's/^DF_CMD(\([a-z_]*\), "\([^"]*\)", "\([^"]*\)", "\([^"]*\)").*/\2\t\3\t\4/p' |
 	while IFS=$'\t' read -r name args summary; do
-		printf '.TP\n.BR "dfshim %s" " %s"\n%s.\n' "$name" "${args//-/\\-}" "${summary//-/\\-}"
+		printf '.TP\n.BR "dfshim %s" " %s"\n%s.\n' "$name" "${args//-/\\-}" \
+			"${summary//-/\\-}"
 	done | splice docs/man/dfshim.1 subcommands
 
 scripts/soak_sum.sh docs/soak/*.log | splice docs/evaluation.md soak
@@ -95,7 +97,9 @@ for page in docs/man/dfshim-*.1; do
 	}' | splice "$page" options
 done
 
-sed -n 's/^DF_REC([A-Z_]*, \("[^"]*"\), [01], \(.*\))$/\1, \2/p' trace/record/records.def | awk -F'", "' '
+sed -f scripts/list_rows.sed trace/record/records.def |
+	sed -n 's/^DF_REC([A-Z_]*, \("[^"]*"\), [01], \(.*\))$/\1, \2/p' |
+	awk -F'", "' '
 	BEGIN { print "\n| type | `op` | `a` | `b` | `c` |\n|---|---|---|---|---|" }
 	{
 		gsub(/\|/, "\\|")
@@ -125,9 +129,12 @@ git ls-files 'interpose/*' 'runtime/*' 'kernels/*' 'trace/*' | grep -E '\.(c|h|c
 	echo
 ) | splice docs/memory-model.md pairs
 
-sed -n 's/^DF_COST([^"]*"\([^"]*\)", \(.*\))$/\1\t\2/p' tests/kernels/costs.def | awk -F'\t' '
+sed -f scripts/list_rows.sed tests/kernels/costs.def |
+	sed -n 's/^DF_COST([^"]*"\([^"]*\)", \(.*\))$/\1\t\2/p' |
+	awk -F'\t' '
 	BEGIN {
-		print "| AllReduce | fences before | now | words written to the host before | now | words read of it, now | launches, now |"
+		print "| AllReduce | fences before | now | words written to the host before | now" \
+			" | words read of it, now | launches, now |"
 		print "|---|---|---|---|---|---|---|"
 	}
 	{
@@ -136,7 +143,9 @@ sed -n 's/^DF_COST([^"]*"\([^"]*\)", \(.*\))$/\1\t\2/p' tests/kernels/costs.def 
 		print "| " $1 " | " $2 " |"
 	}' | splice docs/kernels.md costs
 
-sed -n 's/^DF_COPIES([^"]*"\([^"]*\)", \(.*\))$/\1\t\2/p' tests/kernels/costs.def | awk -F'\t' '
+sed -f scripts/list_rows.sed tests/kernels/costs.def |
+	sed -n 's/^DF_COPIES([^"]*"\([^"]*\)", \(.*\))$/\1\t\2/p' |
+	awk -F'\t' '
 	BEGIN {
 		print "| 16 KiB | bytes copied into slots before | now |"
 		print "|---|---|---|"

@@ -20,12 +20,14 @@ if [ "$what" = bundle ]; then
 	to=$B/gpu
 	rm -rf "$to"
 	mkdir -p "$to/lib"
-	(cd "$B" && find libdfshim.so libdfhost.so libdfnccl.so dfshim clients tests/gpu tests/deadlock/interpreter/script tests/cuda/use_* \
+	(cd "$B" && find libdfshim.so libdfhost.so libdfnccl.so dfshim clients tests/gpu \
+		tests/deadlock/interpreter/script tests/cuda/use_* \
 		tests/kernels/reduce_cuda -type f -perm /111 2>/dev/null) | while read -r f; do
 		mkdir -p "$to/$(dirname "$f")"
 		strip -o "$to/$f" "$B/$f" 2>/dev/null || cp "$B/$f" "$to/$f"
 	done
-	ldd "$B/dfshim" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | grep -vE '/(libc|libm|libpthread|libdl|librt)\.so' |
+	ldd "$B/dfshim" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' |
+		grep -vE '/(libc|libm|libpthread|libdl|librt)\.so' |
 		xargs -r cp -Lt "$to/lib"
 	du -sh "$to" | sed 's/\s.*/ in build\/gpu/'
 	exit 0
@@ -42,7 +44,8 @@ if [ ! -e "$node" ]; then
 	reason="no GPU: $node does not exist"
 elif [ -n "${GPU_NODE-}" ]; then
 	: # a caller that names another node also provides the driver
-elif ! ldconfig -p | grep -q libcuda.so.1 && [ -z "$(find /usr -name 'libcuda.so.1' 2>/dev/null | head -1)" ]; then
+elif ! ldconfig -p | grep -q libcuda.so.1 &&
+	[ -z "$(find /usr -name 'libcuda.so.1' 2>/dev/null | head -1)" ]; then
 	reason="no driver: libcuda.so.1 was not found"
 fi
 if [ -n "$reason" ]; then
@@ -53,8 +56,9 @@ if [ -n "$reason" ]; then
 import json, sys
 
 what, reason, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
-json.dump({"passed": 0, "failed": 0, "skipped": n, "reason": reason, "tests": []} if what == "check" else
-          {"reason": reason, "figures": []}, sys.stdout)' "$what" "$reason" "$n" >"$file"
+none = {"passed": 0, "failed": 0, "skipped": n, "reason": reason, "tests": []}
+json.dump(none if what == "check" else {"reason": reason, "figures": []}, sys.stdout)' \
+		"$what" "$reason" "$n" >"$file"
 	[ "$what" != check ] || echo "0 passed, 0 failed, $n skipped"
 	exit 0
 fi
@@ -69,7 +73,8 @@ for p in spec.submodule_search_locations if spec else []:
     for f in glob.glob(p + "/*/lib/libnccl.so.2") + glob.glob(p + "/*/lib/libcudart.so.13"):
         print(os.path.dirname(f), end=":")' 2>/dev/null)
 export LD_LIBRARY_PATH=$B/lib:${LD_LIBRARY_PATH-}:/usr/local/cuda/lib64:$libs
-gpus=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c)
+gpus=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort |
+	uniq -c)
 case $what in
 check)
 	# The tests limit each command by a variable of the same name.
@@ -79,7 +84,8 @@ check)
 	# machine may stop this script at any time. Results of earlier calls for other parts stay.
 	rc=0
 	for t in $(tests/run.sh --gpu --list "${3:-gpu/}" | awk '{print $1}'); do
-		tests/run.sh --gpu --jobs 1 --timeout "$limit" --json "$file.part" "$t" 2>&1 | tee -a "$results/check-gpu.log"
+		tests/run.sh --gpu --jobs 1 --timeout "$limit" --json "$file.part" "$t" 2>&1 |
+			tee -a "$results/check-gpu.log"
 		[ "${PIPESTATUS[0]}" = 0 ] || rc=1
 		[ -s "$file.part" ] && python3 -c '
 import json, os, sys
@@ -90,8 +96,8 @@ new = json.load(open(part))["tests"]
 names = {t["test"] for t in new}
 tests = [t for t in r.get("tests", []) if t["test"] not in names] + new
 status = [t["status"] for t in tests]
-r = {"passed": status.count(0), "failed": sum(s not in (0, 77) for s in status), "skipped": status.count(77),
-     "gpus": gpus, "tests": tests}
+r = {"passed": status.count(0), "failed": sum(s not in (0, 77) for s in status),
+     "skipped": status.count(77), "gpus": gpus, "tests": tests}
 with open(file + ".new", "w") as f:
     json.dump(r, f, indent=1)
 os.rename(file + ".new", file)' "$file" "$file.part" "$gpus"
@@ -101,7 +107,8 @@ os.rename(file + ".new", file)' "$file" "$file.part" "$gpus"
 	python3 -c '
 import json, sys
 
-print("{passed} passed, {failed} failed, {skipped} skipped, all parts".format(**json.load(open(sys.argv[1]))))' "$file"
+r = json.load(open(sys.argv[1]))
+print("{passed} passed, {failed} failed, {skipped} skipped, all parts".format(**r))' "$file"
 	exit $rc
 	;;
 bench)
@@ -121,7 +128,8 @@ with open(sys.argv[3] + ".new", "w") as f:
 os.rename(sys.argv[3] + ".new", sys.argv[3])' "$results/bench-gpu.log" "$gpus" "$file"
 	}
 	# The file is written with each figure, because the script may be stopped at any time.
-	scripts/bench.sh "$pattern" gpu 2>&1 | tee -a "$results/bench-gpu.log" | while IFS= read -r line; do
+	scripts/bench.sh "$pattern" gpu 2>&1 | tee -a "$results/bench-gpu.log" |
+		while IFS= read -r line; do
 		printf '%s\n' "$line"
 		case $line in BENCH*) figures ;; esac
 	done

@@ -9,7 +9,15 @@ grep -q "^<!-- $2 -->\$" "$1" || {
 	exit 1
 }
 awk -v marker="<!-- $2 -->" -v text="$3" '
-	$0 == marker { print; print ""; while ((getline line < text) > 0) print line; print ""; skip = 1; next }
+	$0 == marker {
+		print
+		print ""
+		while ((getline line < text) > 0)
+			print line
+		print ""
+		skip = 1
+		next
+	}
 	/^<!-- end -->$/ { skip = 0 }
 	!skip' "$1" >"$new"
 cat "$new" >"$1"

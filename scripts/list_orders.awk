@@ -45,7 +45,10 @@ FNR == 1 { open = 0; text = ""; pair = ""; pair_end = -100; fn = "" }
 	}
 	# A macro that hides an order (named ..._REL or ..._ACQ) counts where it is used.
 	if (FILENAME != "kernels/port.h" && line !~ /^#[ \t]*define/ &&
-	    line ~ /[A-Z]_(REL|ACQ)\(|__ATOMIC_(ACQUIRE|RELEASE|ACQ_REL|SEQ_CST)|memory_order_(acquire|release|acq_rel|seq_cst)|dfk_[a-z_]*(acquire|release|acq_rel)[a-z_]*\(|__threadfence|atomic_thread_fence/) {
+	    (line ~ /[A-Z]_(REL|ACQ)\(|__ATOMIC_(ACQUIRE|RELEASE|ACQ_REL|SEQ_CST)/ ||
+	     line ~ /memory_order_(acquire|release|acq_rel|seq_cst)/ ||
+	     line ~ /dfk_[a-z_]*(acquire|release|acq_rel)[a-z_]*\(/ ||
+	     line ~ /__threadfence|atomic_thread_fence/)) {
 		order = line
 		if (order ~ /SEQ_CST|seq_cst/) order = "full"
 		else if (order ~ /ACQ_REL|acq_rel/) order = "acquire-release"

@@ -66,14 +66,17 @@ END {
 		nr_headers = 0
 		for (k = 1; k <= rules; k++) {
 			header = reach(room, k)
-			if (header == "" || header == "whole" || (room, header) in seen || index(room "/", who[k] "/") == 1)
+			if (header == "" || header == "whole" || (room, header) in seen ||
+			    index(room "/", who[k] "/") == 1)
 				continue
 			seen[room, header] = 1
-			list = list (list == "" ? "" : "; ") "only `" header "`: " guests(room, header)
+			list = list (list == "" ? "" : "; ") \
+				"only `" header "`: " guests(room, header)
 		}
 		names = prefix[room]
 		gsub(/,/, "`, `", names)
-		print "| `" room "` | " role[room] " | `" names "` | " (list == "" ? "no folder" : list) " |"
+		print "| `" room "` | " role[room] " | `" names "` | " \
+			(list == "" ? "no folder" : list) " |"
 	}
 	print ""
 }

@@ -48,7 +48,7 @@ FNR == 1 {
 		where = FILENAME ":" FNR
 	said = said text
 	# A row of a table is a text by itself.
-	if (FILENAME ~ /\.def$/)
+	if (FILENAME ~ /\.def$/ && /\)$/)
 		flush()
 }
 END { flush() }

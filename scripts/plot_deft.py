@@ -19,24 +19,29 @@ SCHEMES = {  # name, colour
     "deft2": ("DeFT, two links", "#aa3377"),
     "deft-preserved": ("DeFT, one link, preserver", "#228899"),
 }
-STYLE = ("svg{font:12px sans-serif}text{fill:#222}.paper{fill:#fff}.axis{stroke:#888;fill:none}.grid{stroke:#ddd}.e{text-anchor:end}"
-         ".m{text-anchor:middle}.h{font-weight:600}.plan{stroke:#222;stroke-width:2}@media(prefers-color-scheme:dark)"
+STYLE = ("svg{font:12px sans-serif}text{fill:#222}.paper{fill:#fff}.axis{stroke:#888;fill:none}"
+         ".grid{stroke:#ddd}.e{text-anchor:end}.m{text-anchor:middle}.h{font-weight:600}"
+         ".plan{stroke:#222;stroke-width:2}@media(prefers-color-scheme:dark)"
          "{text{fill:#ddd}.paper{fill:#181818}.grid{stroke:#444}.plan{stroke:#eee}}")
 
 
 class Picture:
     def __init__(self, title, width, height):
-        self.out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
-                    f"<title>{title}</title>", f"<style>{STYLE}</style>", f'<rect class="paper" width="{width}" height="{height}"/>']
+        self.out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+                    f'width="{width}" height="{height}" role="img">',
+                    f"<title>{title}</title>", f"<style>{STYLE}</style>",
+                    f'<rect class="paper" width="{width}" height="{height}"/>']
 
     def text(self, x, y, words, kind=""):
         self.out.append(f'<text x="{x:.0f}" y="{y:.0f}" class="{kind}">{words}</text>')
 
     def path(self, points, kind, more=""):
-        self.out.append(f'<path class="{kind}" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in points)}"{more}/>')
+        line = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        self.out.append(f'<path class="{kind}" d="M{line}"{more}/>')
 
     def rect(self, x, y, width, height, colour):
-        self.out.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"/>')
+        self.out.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
+                        f'fill="{colour}"/>')
 
     def legend(self, x, y, schemes):
         for i, scheme in enumerate(schemes):
@@ -64,9 +69,11 @@ def times(runs):
             x, top = left + 10 + 58 * i, 220 * r["ms"] / most
             p.rect(x, 260 - top, 40, top, SCHEMES[scheme][1])
             p.text(x + 20, 276, f"{r['ms']:.0f}", "m")
-            planned = r.get("expected") if scheme != "ddp" else mine.get("deft", {}).get("expected_ddp")
+            planned = (r.get("expected") if scheme != "ddp"
+                       else mine.get("deft", {}).get("expected_ddp"))
             if planned:
-                p.path([(x - 5, 260 - 220 * planned / most), (x + 45, 260 - 220 * planned / most)], "plan")
+                p.path([(x - 5, 260 - 220 * planned / most), (x + 45, 260 - 220 * planned / most)],
+                       "plan")
     p.legend(300 * len(nets) + 50, 60, [s for s in SCHEMES if any(r["scheme"] == s for r in runs)])
     p.text(300 * len(nets) + 50, 160, "ms an iteration;")
     p.text(300 * len(nets) + 50, 176, "line: as planned")
@@ -84,7 +91,8 @@ def losses(runs):
         iterations = mine[0]["iterations"]
 
         def at(i, loss, points):
-            return (left + 260 * (i + .5) / points, 280 - 240 * (math.log(max(loss, 1e-4)) - least) / (most - least))
+            return (left + 260 * (i + .5) / points,
+                    280 - 240 * (math.log(max(loss, 1e-4)) - least) / (most - least))
 
         p.text(left, 24, NETS[net], "h")
         for exponent in range(-4, 2):
@@ -103,9 +111,11 @@ def losses(runs):
             if not curves:
                 continue
             colour = SCHEMES[scheme][1]
-            band = [at(i, max(v), len(curves)) for i, v in enumerate(curves)] + [at(i, min(v), len(curves)) for i, v in reversed(list(enumerate(curves)))]
+            band = ([at(i, max(v), len(curves)) for i, v in enumerate(curves)]
+                    + [at(i, min(v), len(curves)) for i, v in reversed(list(enumerate(curves)))])
             p.path(band, "", f' fill="{colour}" fill-opacity=".18"')
-            p.path([at(i, sum(v) / len(v), len(curves)) for i, v in enumerate(curves)], "", f' fill="none" stroke="{colour}" stroke-width="1.6"')
+            p.path([at(i, sum(v) / len(v), len(curves)) for i, v in enumerate(curves)], "",
+                   f' fill="none" stroke="{colour}" stroke-width="1.6"')
     p.legend(330 * len(nets) + 40, 60, schemes)
     p.text(330 * len(nets) + 40, 160, "training loss: mean and")
     p.text(330 * len(nets) + 40, 176, "range of the seeds")
@@ -119,22 +129,29 @@ def tables(runs):
         if r["what"] == "train":
             trained.setdefault((r["net"], r["scheme"]), []).append(r)
     schemes = [s for s in SCHEMES if any(s == scheme for _, scheme in timed)]
-    print("| network |", " | ".join(SCHEMES[s][0] for s in schemes), "|\n|---|" + "---|" * len(schemes))
+    print("| network |", " | ".join(SCHEMES[s][0] for s in schemes),
+          "|\n|---|" + "---|" * len(schemes))
     for net in NETS:
         cells = []
         for s in schemes:
             r = timed.get((net, s))
-            planned = r and (timed.get((net, "deft"), {}).get("expected_ddp") if s == "ddp" else r.get("expected"))
-            cells.append(f"{r['ms']:.0f} ({planned:.0f})" if planned else f"{r['ms']:.0f}" if r else "-")
+            planned = r and (timed.get((net, "deft"), {}).get("expected_ddp") if s == "ddp"
+                             else r.get("expected"))
+            cells.append(f"{r['ms']:.0f} ({planned:.0f})" if planned else f"{r['ms']:.0f}" if r
+                         else "-")
         print(f"| {NETS[net]} |", " | ".join(cells), "|")
     schemes = [s for s in SCHEMES if any(s == scheme for _, scheme in trained)]
-    print("\n| network, iterations, seeds |", " | ".join(SCHEMES[s][0] for s in schemes), "|\n|---|" + "---|" * len(schemes))
+    print("\n| network, iterations, seeds |", " | ".join(SCHEMES[s][0] for s in schemes),
+          "|\n|---|" + "---|" * len(schemes))
     for net in NETS:
         mine = {s: trained[net, s] for s in schemes if (net, s) in trained}
-        mean = {s: [sum(r[key] for r in v) / len(v) for key in ("right", "updates")] for s, v in mine.items()}
+        mean = {s: [sum(r[key] for r in v) / len(v) for key in ("right", "updates")]
+                for s, v in mine.items()}
         one = mine["ddp"][0]
         print(f"| {NETS[net]}, {one['iterations']:,}, {len(mine['ddp'])} |",
-              " | ".join(f"{right:.1f}" + (f" ({right - mean['ddp'][0]:+.1f}; {updates:.2f})" if s != "ddp" else "") for s, (right, updates) in mean.items()), "|")
+              " | ".join(f"{right:.1f}" + (f" ({right - mean['ddp'][0]:+.1f}; {updates:.2f})"
+                                           if s != "ddp" else "")
+                         for s, (right, updates) in mean.items()), "|")
 
 
 def main(path, times_to, losses_to):

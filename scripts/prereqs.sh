@@ -36,7 +36,8 @@ for part; do
 		;;
 	check)
 		need="$need check jq python3 procps"
-		optional="$optional iproute2 g++ spin tcc openmpi-bin libopenmpi-dev python3-prometheus-client"
+		optional="$optional iproute2 g++ spin tcc openmpi-bin libopenmpi-dev"
+		optional="$optional python3-prometheus-client"
 		want_nvcc=1
 		;;
 	lint) need="$need clang-format shellcheck mandoc" ;;
@@ -44,7 +45,10 @@ for part; do
 	venv) need="$need python3 python3-venv" ;;
 	wheel) need="$need python3 python3-venv" want_zig=1 ;;
 	deb) need="$need debhelper dpkg-dev lintian" ;;
-	arm64) need="$need gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static" want_root=aarch64 ;;
+	arm64)
+		need="$need gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static"
+		want_root=aarch64
+		;;
 	bench) optional="$optional openmpi-bin libopenmpi-dev iproute2 iperf3 jq" ;;
 	*) echo "prereqs.sh: unknown part '$part'" >&2 && exit 2 ;;
 	esac
@@ -52,7 +56,10 @@ done
 
 have() {
 	case $1 in
-	gcc | g++ | make | pkg-config | jq | spin | tcc | clang-format | shellcheck | mandoc | python3) command -v "$1" >/dev/null ;;
+	gcc | g++ | make | pkg-config | jq | spin | tcc | clang-format | shellcheck | mandoc | \
+		python3)
+		command -v "$1" >/dev/null
+		;;
 	openmpi-bin) command -v mpirun >/dev/null ;;
 	libopenmpi-dev) command -v mpicc >/dev/null ;;
 	check) [ -f /usr/include/check.h ] ;;
@@ -86,7 +93,8 @@ if [ -n "$lacking$wanted" ]; then
 	export DEBIAN_FRONTEND=noninteractive
 	as_root apt-get update -qq >/dev/null 2>&1
 	# shellcheck disable=SC2086
-	[ -z "$lacking" ] || as_root apt-get install -y -qq --no-install-recommends $lacking >/dev/null
+	[ -z "$lacking" ] ||
+		as_root apt-get install -y -qq --no-install-recommends $lacking >/dev/null
 	for p in $wanted; do
 		as_root apt-get install -y -qq --no-install-recommends "$p" >/dev/null ||
 			echo "prereqs: $p could not be installed; its users are left out"
@@ -116,7 +124,8 @@ wheels() {
 }
 
 has_header() {
-	[ -f "$(scripts/cuda_home.sh)/include/$1" ] || [ -f "/usr/include/$1" ] || [ -f "build/cuda/include/$1" ]
+	[ -f "$(scripts/cuda_home.sh)/include/$1" ] || [ -f "/usr/include/$1" ] ||
+		[ -f "build/cuda/include/$1" ]
 }
 
 if ! has_header cuda_runtime_api.h || ! has_header nccl.h; then
@@ -133,7 +142,8 @@ if ! has_header cuda_runtime_api.h || ! has_header nccl.h; then
 fi
 
 # A toolkit that was installed without nvcc stays as it is.
-if [ -n "$want_nvcc" ] && ! find_nvcc && have g++ && [ "$(scripts/cuda_home.sh)" = "$PWD/build/cuda" ]; then
+if [ -n "$want_nvcc" ] && ! find_nvcc && have g++ &&
+	[ "$(scripts/cuda_home.sh)" = "$PWD/build/cuda" ]; then
 	echo "prereqs: fetching nvcc from its wheels into build/cuda"
 	if wheels "nvidia-cuda-nvcc==$NVCC_VERSION" "nvidia-nvvm==$NVVM_VERSION"; then
 		# Python's zipfile drops modes. nvcc searches lib64.
@@ -148,10 +158,12 @@ fi
 disasm="$(scripts/cuda_home.sh)/bin/nvdisasm"
 if [ -n "$want_nvcc" ] && find_nvcc && [ ! -x "$disasm" ] && [ ! -x build/cuda/bin/nvdisasm ]; then
 	echo "prereqs: fetching nvdisasm and cuobjdump from their wheels into build/cuda"
-	if wheels "nvidia-cuda-nvdisasm==$DISASM_VERSION" "nvidia-cuda-cuobjdump==$DISASM_VERSION"; then
+	if wheels "nvidia-cuda-nvdisasm==$DISASM_VERSION" \
+		"nvidia-cuda-cuobjdump==$DISASM_VERSION"; then
 		chmod +x build/cuda/bin/nvdisasm build/cuda/bin/cuobjdump
 	else
-		echo "prereqs: nvdisasm could not be fetched; the daemon's machine code is not looked at"
+		echo "prereqs: nvdisasm could not be fetched; the daemon's machine code is not" \
+			"looked at"
 	fi
 fi
 
@@ -165,8 +177,10 @@ fi
 if [ -n "$want_zig" ] && [ ! -x build/wheel/venv/bin/auditwheel ]; then
 	echo "prereqs: fetching ziglang, setuptools and auditwheel into build/wheel/venv"
 	python3 -m venv build/wheel/venv &&
-		build/wheel/venv/bin/pip install -q --disable-pip-version-check "ziglang==$ZIG_VERSION" 'setuptools>=75' auditwheel || {
-		echo "prereqs: ziglang, setuptools and auditwheel could not be installed by pip; no wheel can be made" >&2
+		build/wheel/venv/bin/pip install -q --disable-pip-version-check \
+			"ziglang==$ZIG_VERSION" 'setuptools>=75' auditwheel || {
+		echo "prereqs: ziglang, setuptools and auditwheel could not be installed by pip;" \
+			"no wheel can be made" >&2
 		rm -rf build/wheel/venv
 		exit 1
 	}

@@ -4,7 +4,8 @@
 # tests/run.sh or a benchmark. Lines that begin with "rdma> " are shown outside.
 SRC=$1 B=$2 root=$3
 shift 3
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$root/usr/sbin:$root/usr/bin:$root/sbin:$root/bin HOME=/root
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$root/usr/sbin:$root/usr/bin:$root/sbin:$root/bin \
+	HOME=/root
 export LD_LIBRARY_PATH=$root/usr/lib/x86_64-linux-gnu:$root/lib/x86_64-linux-gnu
 # libibverbs looks for its drivers' names in /etc only.
 [ -d /etc/libibverbs.d ] || cp -r "$root/etc/libibverbs.d" /etc/

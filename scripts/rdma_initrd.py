@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Packs the first file system of scripts/rdma.sh: busybox, its init, and kernel modules in an order in
-which each module follows the modules that it needs.
+"""Packs the first file system of scripts/rdma.sh: busybox, its init, and kernel modules in an order
+in which each module follows the modules that it needs.
 
   rdma_initrd.py MODULES BUSYBOX INIT OUT NAME...
 

@@ -3,9 +3,10 @@
 
     scripts/recording.py [--columns N] [--rows N] [--pause SECONDS] FILE.svg COMMAND...
 
-Each COMMAND runs in a shell with a pseudo-terminal. Its output appears in the picture at the time at which it arrived. A pause
-without output lasts at most --pause seconds, which shortens time-outs. Lines wrap at --columns. Escape
-sequences are removed: dfshim prints none. The picture needs no script, so it also moves as an image in a page.
+Each COMMAND runs in a shell with a pseudo-terminal. Its output appears in the picture at the time
+at which it arrived. A pause without output lasts at most --pause seconds, which shortens time-outs.
+Lines wrap at --columns. Escape sequences are removed: dfshim prints none. The picture needs no
+script, so it also moves as an image in a page.
 
 docs/images/recording.svg has the three commands of README's example, with --rows 32.
 """
@@ -24,7 +25,8 @@ from xml.sax.saxutils import escape
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b-\x1f]")
 FONT, WIDTH, LINE = 13, 7.83, 18  # of a character, in units of the picture
-COMMAND_S, LINE_S, LAST_S = 1.5, 0.15, 4  # to read a command, a line of its output, and the end of the picture
+# To read a command, a line of its output, and the end of the picture.
+COMMAND_S, LINE_S, LAST_S = 1.5, 0.15, 4
 
 
 def run(command, size):
@@ -32,7 +34,8 @@ def run(command, size):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
     begin, pieces = time.monotonic(), []
-    job = subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=slave, stderr=slave)
+    job = subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=slave,
+                           stderr=slave)
     os.close(slave)
     while True:
         try:
@@ -64,7 +67,8 @@ def record(args):
     """Runs the commands; returns the shown lines as (seconds, class, text)."""
     shown, now = [], 0.5
     for command in args.command:
-        shown += [(now, "c", ("$ " + command)[i : i + args.columns]) for i in range(0, len(command) + 2, args.columns)]
+        shown += [(now, "c", ("$ " + command)[i : i + args.columns])
+                  for i in range(0, len(command) + 2, args.columns)]
         now += COMMAND_S
         status, pieces = run(command, args)
         lines, last = list(lines_of(pieces, args.columns)), 0
@@ -86,17 +90,21 @@ def steps(name, points, total):
 
 def draw(shown, args):
     total = shown[-1][0] + LAST_S
-    # A cover moves down over the lines that have arrived. The lines and the cover move up when the rows are full.
+    # A cover moves down over the lines that have arrived. The lines and the cover move up when the
+    # rows are full.
     cover, scroll = {0: 0}, {0: 0}
     for i, (at, _, _) in enumerate(shown):
         cover[at] = (i + 1) * LINE
         scroll[at] = min(0, args.rows - i - 1) * LINE
     width, height = round(args.columns * WIDTH) + 24, args.rows * LINE + 24
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
+    yield (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+           f'width="{width}" height="{height}" role="img">')
     yield "<title>" + escape("; ".join(args.command)) + "</title>"
     yield (
-        f"<style>text{{font:{FONT}px ui-monospace,Menlo,Consolas,monospace;fill:#d0d7de;white-space:pre}}.c{{fill:#7ee787;font-weight:bold}}"
-        f".cover{{animation:cover {total:.1f}s step-end infinite}}.scroll{{animation:scroll {total:.1f}s step-end infinite}}"
+        f"<style>text{{font:{FONT}px ui-monospace,Menlo,Consolas,monospace;fill:#d0d7de;"
+        "white-space:pre}.c{fill:#7ee787;font-weight:bold}"
+        f".cover{{animation:cover {total:.1f}s step-end infinite}}"
+        f".scroll{{animation:scroll {total:.1f}s step-end infinite}}"
         + steps("cover", sorted(cover.items()), total)
         + steps("scroll", sorted(scroll.items()), total)
         + "</style>"
@@ -105,8 +113,10 @@ def draw(shown, args):
     yield f'<svg x="12" y="12" width="{width - 24}" height="{args.rows * LINE}"><g class="scroll">'
     for i, (_, kind, text) in enumerate(shown):
         if text:
-            yield f'<text class="{kind}" x="0" y="{i * LINE + FONT}" xml:space="preserve">{escape(text)}</text>'
-    yield f'<rect class="cover" width="{width}" height="{len(shown) * LINE}" fill="#0d1117"/></g></svg></svg>'
+            yield (f'<text class="{kind}" x="0" y="{i * LINE + FONT}" xml:space="preserve">'
+                   f"{escape(text)}</text>")
+    yield (f'<rect class="cover" width="{width}" height="{len(shown) * LINE}" fill="#0d1117"/>'
+           "</g></svg></svg>")
 
 
 def main():

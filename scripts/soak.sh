@@ -34,7 +34,8 @@ fi
 declare -A share=([programs]=25 [kills]=25 [fuzz]=10 [steady]=10 [hard]=15 [sanitized]=15)
 all=0 runs=0 findings=0
 for p; do all=$((all + share[$p])); done
-echo "soak: $hours h, SEED=$SEED, JOBS=$JOBS, commit $(git rev-parse --short=12 HEAD 2>/dev/null), $(nproc) processors, $(date -u +%F)"
+echo "soak: $hours h, SEED=$SEED, JOBS=$JOBS," \
+	"commit $(git rev-parse --short=12 HEAD 2>/dev/null), $(nproc) processors, $(date -u +%F)"
 unset DFSHIM_TRACE LD_PRELOAD
 
 for p; do
@@ -42,7 +43,8 @@ for p; do
 	rm -rf "$T" && mkdir -p "$T"
 	echo "== $p: $BUDGET s =="
 	"tests/soak/$p.sh" 2>&1 | tee "$T/part.log"
-	read -r _ r _ f _ <<<"$(grep -E "^$p: [0-9]+ runs, [0-9]+ findings$" "$T/part.log" | tail -1)"
+	read -r _ r _ f _ \
+		<<<"$(grep -E "^$p: [0-9]+ runs, [0-9]+ findings$" "$T/part.log" | tail -1)"
 	[ -n "${f-}" ] || { echo "FINDING: $p has not ended" && f=1; }
 	runs=$((runs + ${r:-0})) findings=$((findings + f))
 	unset r f

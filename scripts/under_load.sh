@@ -1,8 +1,8 @@
 #!/bin/bash
-# Runs a command on a busy machine: two busy loops for each processor run beside it. LOOPS: the
+# Runs a command on a busy machine: one busy loop for each processor runs beside it. LOOPS: the
 # number of loops in all.
 set -u
-nr=${LOOPS:-$((2 * $(nproc)))}
+nr=${LOOPS:-$(nproc)}
 loops=()
 trap 'kill "${loops[@]}" 2>/dev/null' EXIT
 trap 'exit 143' TERM INT

@@ -118,6 +118,7 @@ struct df_check_opts {
 	uint64_t aged_ns;  /* as does a longer wait, although others go on; 0: it does not */
 	/* The wait of a SYNC is released, so operations that differ may still match. */
 	int released;
+	int open_end; /* the records end before the program: an ended thread may still act */
 	int (*alive)(const struct df_trace_header *h); /* -1: unknown. May be NULL. */
 };
 
@@ -223,8 +224,8 @@ int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *b
 
 /*
  * The last report of a process that exits, for the others to use when its trace has disappeared:
- * how many operations of each signature and with each peer it has finished on its communicators;
- * the latest 512 of them. malloc'ed. Returns -errno on failure.
+ * how many operations of each signature and with each peer it has finished on its communicators,
+ * and sizes of messages; the latest 512 of them. malloc'ed. Returns -errno on failure.
  */
 struct df_left_row {
 	uint64_t key, next;
@@ -245,6 +246,5 @@ struct df_compact {
 	uint64_t next;
 };
 int df_trace_compact_step(struct df_compact *c, const struct df_trace_header *ring);
-void df_trace_compact_fini(struct df_compact *c);
 
 #endif

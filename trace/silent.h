@@ -12,8 +12,8 @@ struct df_check_silent {
 	uint32_t pid;
 	char host[64];
 	/*
-	 * The process itself does not answer. 0: it may be another one through which its messages
-	 * travel.
+	 * Whether the process itself is known not to answer. If 0, another process that passes its
+	 * messages on may be the silent one.
 	 */
 	int certain;
 };

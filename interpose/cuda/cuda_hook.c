@@ -243,10 +243,10 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	df_ret = RECORD_##kind(object, ptds) ? CUDA_SUCCESS : (call)
 #define WAIT_STREAM(object, ptds)  df_f->event_wait(PAIR object, ptds)
 #define WAIT_CONTEXT(object, ptds) df_f->event_wait_ctx(PAIR object)
-#define WAIT_GREEN(object, ptds)   df_f->event_wait_ctx(FIRST object, df_f->green_ctx(SECOND object))
 #define DO_EVENT_WAIT(kind, ptds, object, call)                                                    \
 	WAIT_##kind(object, ptds);                                                                 \
 	df_ret = call
+#define WAIT_GREEN(object, ptds) df_f->event_wait_ctx(FIRST object, df_f->green_ctx(SECOND object))
 #define DO_FREE(kind, ptds, object, call)                                                          \
 	if (df_f->free(object)) {                                                                  \
 		df_ret = CUDA_SUCCESS;                                                             \
@@ -314,10 +314,12 @@ static struct df_node_set node_set_any(const CUgraphNodeParams *p)
 	df_ret = df_f->graph_set(FIRST object, &df_to) ? CUDA_ERROR_NOT_SUPPORTED : (call)
 #define DO_GRAPH_LAUNCH(kind, ptds, object, call)                                                  \
 	int df_done = df_f->graph_launch(PAIR object, ptds);                                       \
-	df_ret = df_done == -EOPNOTSUPP ? CUDA_ERROR_NOT_SUPPORTED                                 \
-		 : df_done < 0		? CUDA_ERROR_UNKNOWN                                       \
-		 : df_done		? CUDA_SUCCESS                                             \
-					: (call);                                                               \
+	if (df_done == -EOPNOTSUPP)                                                                \
+		df_ret = CUDA_ERROR_NOT_SUPPORTED;                                                 \
+	else if (df_done < 0)                                                                      \
+		df_ret = CUDA_ERROR_UNKNOWN;                                                       \
+	else                                                                                       \
+		df_ret = df_done ? CUDA_SUCCESS : (call);                                          \
 	if (df_done <= 0)                                                                          \
 	df_f->graph_launched(PAIR object, ptds, df_done < 0 ? -1 : df_ret == CUDA_SUCCESS)
 #define BEFORE_EVENT_CREATE(where, flags)    (void)0

@@ -354,7 +354,7 @@ int df_hstream_new(struct df_hdev *dev, int priority, int blocking, int internal
 		   struct df_hstream **out);
 /* Ends the handle; enqueued operations still run. */
 void df_hstream_delete(struct df_hstream *s);
-/* Called when the last operation of a deleted stream is done, with the device's lock held. */
+/* Makes the slot of a deleted stream without operations free. The device's lock is held. */
 void df_hstream_retire(struct df_hdev *dev, struct df_hstream *s);
 /* Returns the stream that a cudaStream_t means for the calling thread, or NULL if there is none. */
 struct df_hstream *df_hstream_find(cudaStream_t stream);
@@ -417,14 +417,15 @@ int df_hop_word_is(const struct df_hop *op);
 #define DF_H_SLEEP_MAX_NS (2 * DF_NS_PER_MS)
 /* Executes the stream's ready operations up to a size; returns their number. */
 int df_hrun_stream(struct df_hdev *dev, struct df_hstream *s, size_t max_bytes);
-/* As above, for all streams of the device. *word: whether a stream waits for a memory word. */
+/* As df_hrun_stream(), for all streams. *word: whether a stream waits for a memory word. */
 int df_hrun_device(struct df_hdev *dev, size_t max_bytes, int is_engine, int *word);
 void df_hwake_engine(struct df_hdev *dev);
 
 /* -- wait.c ------------------------------------------------------------------------------------ */
 
-/* Waits for a point, and executes operations meanwhile. */
+/* Wait for a point, or until ready(arg), and execute operations meanwhile; ns: longest sleep. */
 void df_hwait_point(df_hpoint p);
+void df_hwait_for(struct df_hdev *dev, int (*ready)(void *arg), void *arg, int64_t ns);
 /* Waits for everything that a synchronisation of the stream includes. */
 void df_hwait_stream(struct df_hstream *s);
 void df_hwait_device(struct df_hdev *dev);
@@ -466,8 +467,8 @@ int df_hmem_init(void);
 /* device -1 means pinned host memory. Fails with -ENOMEM. */
 int df_hmem_alloc(int device, enum df_mem_kind kind, unsigned flags, size_t bytes, int internal,
 		  void **out);
-/* kind UNKNOWN means any kind. Fails with -EINVAL if ptr is not the start of an allocation. */
-int df_hmem_free(void *ptr, enum df_mem_kind kind);
+/* Fails with -EINVAL if ptr is not the start of an allocation. */
+int df_hmem_free(void *ptr);
 /* Hides memory that the application has freed from the API. It exists until df_hmem_free(). */
 int df_hmem_retire(void *ptr);
 /* dying_too: includes memory given to df_hmem_retire(). */

@@ -78,6 +78,8 @@ struct df_hn_share {
 	uint32_t arrived, connected;
 	uint32_t stopped; /* the communicator has ended with an error, for all ranks */
 	uint32_t closed;  /* the id's file was closed in the process that made it */
+	uint64_t grown;	  /* number of ids made for communicators that grow from it, stored last */
+	struct df_hn_id grown_id; /* the last one */
 	struct df_hn_seat seats[];
 };
 
@@ -110,6 +112,7 @@ struct df_hn_comm {
 	unsigned in_progress; /* number of background calls whose work is not done */
 	uint64_t nr_issued;   /* number of operations; for queries */
 	uint64_t nr_rounds;   /* number of divisions; only one call at a time makes one */
+	uint64_t nr_grown;    /* number of communicators that have grown from it */
 
 	pthread_mutex_t lock; /* guards the fields below, and `given` in this rank's seat */
 	struct df_hn_lane *lanes;
@@ -226,10 +229,7 @@ int df_hn_op_step(struct df_hn_op *o);
 
 /* ---- hn_issue.c ----------------------------------------------------------------------------- */
 
-/*
- * A call that waits for other ranks: it makes a communicator by an id or from a parent, or ends
- * one.
- */
+/* A call that waits for other ranks: it makes a communicator (by an id, a parent) or ends one. */
 struct df_hn_job {
 	ncclResult_t (*fn)(struct df_hn_job *j);
 	struct df_hn_comm *comm; /* the parent, or NULL */
@@ -242,9 +242,6 @@ struct df_hn_job {
 	pthread_t thread;
 };
 
-/*
- * Runs the job: inside a group at the group's end, else now. For a non-blocking communicator, runs
- * it in the background.
- */
+/* Runs the job: at a group's end or now; in the background if the communicator is non-blocking. */
 ncclResult_t df_hn_job_start(const struct df_hn_job *job);
 #endif

@@ -20,6 +20,8 @@ const struct df_backend *df_hostcuda(void) __attribute__((weak));
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct df_hn_comm *list;
+/* They are not freed, so that later calls on them are refused. */
+static struct df_hn_comm *ended;
 static void (*told_of_stops)(struct ncclComm *comm);
 
 const struct df_backend *df_hn_cuda(void)
@@ -95,10 +97,14 @@ static int ctas_of(const ncclConfig_t *config, int otherwise)
 	return ctas && least && atoi(least) > ctas ? atoi(least) : ctas;
 }
 
-static ncclResult_t init(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank,
-			 const ncclConfig_t *config)
+/* parent: the communicator from which it grows, if this is a rank of that; or NULL. */
+static ncclResult_t init(ncclComm_t *comm, int nranks, const struct df_hn_id *id, int rank,
+			 const ncclConfig_t *config, const struct df_hn_comm *parent)
 {
-	struct df_hn_job j = {.fn = meet, .out = comm, .ctas = ctas_of(config, DF_HN_CTAS)};
+	struct df_hn_job j = {.fn = meet,
+			      .out = comm,
+			      .id = *id,
+			      .ctas = ctas_of(config, parent ? parent->ctas : DF_HN_CTAS)};
 	ncclResult_t res;
 
 	if (!comm || nranks < 1 || nranks > DF_HN_MAX || rank < 0 || rank >= nranks) {
@@ -113,13 +119,15 @@ static ncclResult_t init(ncclComm_t *comm, int nranks, const ncclUniqueId *id, i
 	}
 	if (!j.ctas)
 		return ncclInvalidArgument;
-	memcpy(&j.id, id, sizeof(j.id));
 	allocate();
 	res = df_hn_open(&j.id, nranks, rank, &j.comm);
 	if (res)
 		return res;
 	j.comm->ctas = j.ctas;
-	j.nonblocking = j.comm->nonblocking = config && config->blocking == 0;
+	j.nonblocking = j.comm->nonblocking =
+		config ? config->blocking == 0 : parent && parent->nonblocking;
+	if (parent)
+		j.comm->device = df_hn_seat(j.comm)->device = parent->device;
 	enlist(j.comm);
 	*comm = (ncclComm_t)j.comm;
 	return df_hn_job_start(&j);
@@ -147,23 +155,40 @@ ncclResult_t pncclGetUniqueId(ncclUniqueId *id)
 }
 DF_HN_NAME(ncclGetUniqueId);
 
+static struct df_hn_id memory_of(const ncclUniqueId *id)
+{
+	struct df_hn_id made;
+
+	memcpy(&made, id, sizeof(made));
+	return made;
+}
+
+static ncclResult_t init_by_id(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank,
+			       const ncclConfig_t *config)
+{
+	struct df_hn_id made = memory_of(id);
+
+	return init(comm, nranks, &made, rank, config, NULL);
+}
+
 ncclResult_t pncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
-	return init(comm, nranks, &id, rank, NULL);
+	return init_by_id(comm, nranks, &id, rank, NULL);
 }
 DF_HN_NAME(ncclCommInitRank);
 
 ncclResult_t pncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
 				     ncclConfig_t *config)
 {
-	return init(comm, nranks, &id, rank, config);
+	return init_by_id(comm, nranks, &id, rank, config);
 }
 DF_HN_NAME(ncclCommInitRankConfig);
 
 ncclResult_t pncclCommInitRankScalable(ncclComm_t *comm, int nranks, int rank, int nr_ids,
 				       ncclUniqueId *ids, ncclConfig_t *config)
 {
-	return nr_ids < 1 || !ids ? ncclInvalidArgument : init(comm, nranks, ids, rank, config);
+	return nr_ids < 1 || !ids ? ncclInvalidArgument
+				  : init_by_id(comm, nranks, ids, rank, config);
 }
 DF_HN_NAME(ncclCommInitRankScalable);
 
@@ -184,7 +209,7 @@ ncclResult_t pncclCommInitAll(ncclComm_t *comms, int nr, const int *devices)
 	for (i = 0; i < nr && !res; i++)
 		res = cuda && cuda->set_device(devices ? devices[i] : i)
 			      ? ncclUnhandledCudaError
-			      : init(&comms[i], nr, &id, i, NULL);
+			      : init_by_id(&comms[i], nr, &id, i, NULL);
 	end = pncclGroupEnd();
 	if (cuda)
 		cuda->set_device(device);
@@ -369,6 +394,62 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int *exclude, int nr, ncclComm_t *
 }
 DF_HN_NAME(ncclCommShrink);
 
+/* ---- growth --------------------------------------------------------------------------------- */
+
+/* Stores the id also for the other ranks of the communicator, which the application gives none. */
+ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
+{
+	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+	ncclResult_t res = df_hn_check(c, "CommGetUniqueId");
+	struct df_hn_id made;
+
+	if (!res)
+		res = id ? df_hn_id_make(&made) : ncclInvalidArgument;
+	if (res)
+		return res;
+	memset(id, 0, sizeof(*id));
+	memcpy(id, &made, sizeof(made));
+	c->share->grown_id = made;
+	/* RELEASE pairs with the ACQUIRE in grown_id(): without it the id might be incomplete. */
+	__atomic_store_n(&c->share->grown, c->nr_grown + 1, __ATOMIC_RELEASE);
+	return ncclSuccess;
+}
+DF_HN_NAME(ncclCommGetUniqueId);
+
+/* Waits for the id that a rank of the parent makes. NCCL waits in this call, too. */
+static ncclResult_t grown_id(struct df_hn_comm *c, struct df_hn_id *id)
+{
+	uint64_t number = ++c->nr_grown;
+	unsigned turns = 0;
+
+	/* ACQUIRE pairs with the RELEASE in pncclCommGetUniqueId(), which says why. */
+	while (__atomic_load_n(&c->share->grown, __ATOMIC_ACQUIRE) < number) {
+		if (df_hn_error(c))
+			return df_hn_error(c);
+		df_hn_nap(&turns);
+	}
+	*id = c->share->grown_id;
+	return ncclSuccess;
+}
+
+ncclResult_t pncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
+			   ncclComm_t *newcomm, ncclConfig_t *config)
+{
+	struct df_hn_comm *c = (struct df_hn_comm *)comm;
+	struct df_hn_id made;
+	ncclResult_t res;
+
+	if (!c)
+		return id ? init_by_id(newcomm, nranks, id, rank, config) : ncclInvalidArgument;
+	res = df_hn_check(c, "CommGrow");
+	if (!res && (!newcomm || rank != -1 || nranks <= c->nranks))
+		res = ncclInvalidArgument;
+	if (!res)
+		res = grown_id(c, &made);
+	return res ? res : init(newcomm, nranks, &made, c->rank, config, c);
+}
+DF_HN_NAME(ncclCommGrow);
+
 /* ---- end ------------------------------------------------------------------------------------ */
 
 /* Blocks until all launches are finished. */
@@ -429,6 +510,8 @@ static void end(struct df_hn_comm *c)
 		;
 	if (*p)
 		*p = c->next_comm;
+	c->next_comm = ended;
+	ended = c;
 	pthread_mutex_unlock(&list_lock);
 	df_hn_close(c);
 }

@@ -24,10 +24,17 @@
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 
-#define SPINS	 64
+/* A nap makes the other ranks wait and nap, too: large operations would take twice as long. */
+#define SPINS	 200
 #define NAP_NS	 20000
 #define MAX_NAPS 7 /* maximum number of doublings of a nap */
 #define DEVICES	 1024
+
+/* libdfhost.so, whose memory this library uses, prints the warnings. */
+__attribute__((constructor)) static void loaded(void)
+{
+	df_env_quiet();
+}
 
 struct queue {
 	struct df_hn_launch *first, **last;

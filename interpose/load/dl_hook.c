@@ -64,51 +64,51 @@ __attribute__((visibility("default"))) void *dlvsym(void *handle, const char *na
 /* Saves the arguments on the stack, and keeps it aligned to 16 bytes for the call. */
 #define ENTRY(name, real, answer)                                                                  \
 	__asm__(".text\n.globl " name "\n.type " name ", @function\n" name ":\n"                   \
-		"	.cfi_startproc\n"                                                                \
-		"	endbr64\n"                                                                       \
-		"	subq $24, %rsp\n"                                                                \
-		"	.cfi_adjust_cfa_offset 24\n"                                                     \
-		"	movq %rdi, (%rsp)\n"                                                             \
-		"	movq %rsi, 8(%rsp)\n"                                                            \
-		"	movq %rdx, 16(%rsp)\n"                                                           \
-		"	call " answer "\n"                                                         \
-		"	movq (%rsp), %rdi\n"                                                             \
-		"	movq 8(%rsp), %rsi\n"                                                            \
-		"	movq 16(%rsp), %rdx\n"                                                           \
-		"	addq $24, %rsp\n"                                                                \
-		"	.cfi_adjust_cfa_offset -24\n"                                                    \
-		"	testq %rax, %rax\n"                                                              \
-		"	jne 1f\n"                                                                        \
-		"	jmp *" real "(%rip)\n"                                                     \
-		"1:	ret\n"                                                                         \
-		"	.cfi_endproc\n"                                                                  \
+		"\t.cfi_startproc\n"                                                               \
+		"\tendbr64\n"                                                                      \
+		"\tsubq $24, %rsp\n"                                                               \
+		"\t.cfi_adjust_cfa_offset 24\n"                                                    \
+		"\tmovq %rdi, (%rsp)\n"                                                            \
+		"\tmovq %rsi, 8(%rsp)\n"                                                           \
+		"\tmovq %rdx, 16(%rsp)\n"                                                          \
+		"\tcall " answer "\n"                                                              \
+		"\tmovq (%rsp), %rdi\n"                                                            \
+		"\tmovq 8(%rsp), %rsi\n"                                                           \
+		"\tmovq 16(%rsp), %rdx\n"                                                          \
+		"\taddq $24, %rsp\n"                                                               \
+		"\t.cfi_adjust_cfa_offset -24\n"                                                   \
+		"\ttestq %rax, %rax\n"                                                             \
+		"\tjne 1f\n"                                                                       \
+		"\tjmp *" real "(%rip)\n"                                                          \
+		"1:\tret\n"                                                                        \
+		"\t.cfi_endproc\n"                                                                 \
 		".size " name ", .-" name "\n")
 #elif defined(__aarch64__)
 #define ENTRY(name, real, answer)                                                                  \
 	__asm__(".text\n.globl " name "\n.type " name ", %function\n" name ":\n"                   \
-		"	.cfi_startproc\n"                                                                \
-		"	stp x29, x30, [sp, #-48]!\n"                                                     \
-		"	.cfi_adjust_cfa_offset 48\n"                                                     \
-		"	.cfi_rel_offset 29, 0\n	.cfi_rel_offset 30, 8\n"                                 \
-		"	stp x0, x1, [sp, #16]\n"                                                         \
-		"	str x2, [sp, #32]\n"                                                             \
-		"	bl " answer "\n"                                                           \
-		"	mov x9, x0\n"                                                                    \
-		"	ldp x0, x1, [sp, #16]\n"                                                         \
-		"	ldr x2, [sp, #32]\n"                                                             \
-		"	ldp x29, x30, [sp], #48\n"                                                       \
-		"	.cfi_adjust_cfa_offset -48\n"                                                    \
-		"	.cfi_restore 29\n	.cfi_restore 30\n"                                             \
-		"	cbnz x9, 1f\n"                                                                   \
-		"	adrp x16, " real "\n"                                                      \
-		"	ldr x16, [x16, :lo12:" real "]\n"                                          \
-		"	br x16\n"                                                                        \
-		"1:	mov x0, x9\n"                                                                  \
-		"	ret\n"                                                                           \
-		"	.cfi_endproc\n"                                                                  \
+		"\t.cfi_startproc\n"                                                               \
+		"\tstp x29, x30, [sp, #-48]!\n"                                                    \
+		"\t.cfi_adjust_cfa_offset 48\n"                                                    \
+		"\t.cfi_rel_offset 29, 0\n\t.cfi_rel_offset 30, 8\n"                               \
+		"\tstp x0, x1, [sp, #16]\n"                                                        \
+		"\tstr x2, [sp, #32]\n"                                                            \
+		"\tbl " answer "\n"                                                                \
+		"\tmov x9, x0\n"                                                                   \
+		"\tldp x0, x1, [sp, #16]\n"                                                        \
+		"\tldr x2, [sp, #32]\n"                                                            \
+		"\tldp x29, x30, [sp], #48\n"                                                      \
+		"\t.cfi_adjust_cfa_offset -48\n"                                                   \
+		"\t.cfi_restore 29\n\t.cfi_restore 30\n"                                           \
+		"\tcbnz x9, 1f\n"                                                                  \
+		"\tadrp x16, " real "\n"                                                           \
+		"\tldr x16, [x16, :lo12:" real "]\n"                                               \
+		"\tbr x16\n"                                                                       \
+		"1:\tmov x0, x9\n"                                                                 \
+		"\tret\n"                                                                          \
+		"\t.cfi_endproc\n"                                                                 \
 		".size " name ", .-" name "\n")
 #else
-#error "dlsym must jump to the C library's with the caller's return address: write ENTRY for this machine"
+#error "write ENTRY for this machine: it jumps to the C library with the caller's return address"
 #endif
 
 ENTRY("dlsym", "df_real_dlsym", "dl_answer");

@@ -90,8 +90,7 @@ static void log_call(const struct df_handle *h, const struct call *c)
 
 	df_nccl_info(DF_SUBSYS_COLL,
 		     "%s: opCount %lx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d "
-		     "comm %p "
-		     "[nranks=%d] stream %p",
+		     "comm %p [nranks=%d] stream %p",
 		     c->name, (unsigned long)__atomic_load_n(&h->op_count, __ATOMIC_RELAXED),
 		     p2p ? NULL : c->send, c->kind == DF_COLL_SEND ? c->send : c->recv, c->count,
 		     (int)c->type, c->redop, c->root, (const void *)h, h->nranks,

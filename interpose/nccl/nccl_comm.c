@@ -12,6 +12,7 @@
 #include "interpose/nccl/nccl_handover.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/nccl/nccl_job.h"
+#include "interpose/nccl/nccl_pass.h"
 #include "interpose/real/real.h"
 #include "interpose/nccl/nccl_status.h"
 #include "interpose/real/traced.h"
@@ -79,8 +80,7 @@ static ncclResult_t take_ids(struct df_job *job, int nr_ids, const ncclUniqueId 
 		if (df_id_is_ours(job->ids[i]))
 			continue;
 		DF_NCCL_WARN("CommInitRank : the unique id was not made under dfshim: all ranks of "
-			     "a job "
-			     "must have it in LD_PRELOAD, in the same mode, or none");
+			     "a job must have it in LD_PRELOAD, in the same mode, or none");
 		return ncclInvalidUsage;
 	}
 	return ncclSuccess;
@@ -186,8 +186,7 @@ static ncclResult_t check_real_ids(int nr_ids, const ncclUniqueId *ids, int nran
 	if (!df_id_is_ours((const unsigned char *)ids->internal))
 		return ncclSuccess;
 	DF_NCCL_WARN("CommInitRank : the unique id was made under dfshim, but this rank runs on "
-		     "plain NCCL (%s): "
-		     "all ranks of a job must run in the same mode",
+		     "plain NCCL (%s): all ranks of a job must run in the same mode",
 		     absent ? absent : "?");
 	decline(nr_ids, ids, nranks, rank);
 	return ncclInvalidUsage;
@@ -220,8 +219,7 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 		if (df_id_is_ours((const unsigned char *)ids[i].internal))
 			return 0;
 	df_warn("communicator %016llx: its unique id was made on plain NCCL, so NCCL executes it; "
-		"it is "
-		"recorded, and can hang as NCCL can",
+		"it is recorded, and can hang as NCCL can",
 		(unsigned long long)df_id_hash((const unsigned char *)ids[0].internal));
 	df_group_real();
 	return 1;
@@ -241,10 +239,12 @@ static int real_init(int nr_ids, const ncclUniqueId *ids)
 		if (check_real_ids(nr_ids, id, nranks, rank) != ncclSuccess)                       \
 			return ncclInvalidUsage;                                                   \
 		hash_ = df_id_hash((const unsigned char *)(id));                                   \
-		df_traced_join(nr_ids, id, nranks, rank);                                          \
-		serial_ = df_traced_init(comm, hash_, nranks, rank, __builtin_return_address(0));  \
+		df_traced_join(hash_, nr_ids, id, nranks, rank);                                   \
+		serial_ = df_traced_init(DF_CALL_COMM_INIT, hash_, nranks, rank,                   \
+					 __builtin_return_address(0));                             \
 		res_ = real_ call;                                                                 \
-		df_traced_made(comm, hash_, nranks, rank, df_config_name(config), serial_, res_);  \
+		df_traced_made(DF_CALL_COMM_INIT, comm, hash_, nranks, rank,                       \
+			       df_config_name(config), serial_, res_);                             \
 		return df_group_error(res_);                                                       \
 	} while (0)
 
@@ -350,7 +350,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist)
 		if (!real)
 			return df_real_missing(__func__);
 		hash = df_traced_local_hash();
-		serial = df_traced_init(comm, hash, ndev, -1, __builtin_return_address(0));
+		serial = df_traced_init(DF_CALL_COMM_INIT, hash, ndev, -1,
+					__builtin_return_address(0));
 		res = real(comm, ndev, devlist);
 		df_traced_leave(serial, DF_CALL_COMM_INIT, res);
 		for (i = 0; res == ncclSuccess && i < ndev; i++)
@@ -488,3 +489,39 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
 					 1, shrinkFlags, config, __func__, SITE()));
 }
 DF_NCCL_EXPORT(ncclCommShrink);
+
+/* ---- growth: only in front of the real library ---------------------------------------------- */
+
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *uniqueId)
+{
+	return DF_FOREIGN(comm) ? df_traced_grow_id(comm, uniqueId)
+				: df_nccl_refuse(comm, __func__);
+}
+DF_NCCL_EXPORT(ncclCommGetUniqueId);
+
+/* A rank of the parent passes `comm` and rank -1; a new rank passes no `comm`, and its id. */
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank,
+			  ncclComm_t *newcomm, ncclConfig_t *config)
+{
+	__typeof__(ncclCommGrow) *real = df_real()->ncclCommGrow;
+	uint64_t serial, hash;
+	ncclResult_t res;
+	int at = rank;
+
+	/* It may be the first call of a new rank, so df_front() decides. */
+	if (!(comm	 ? DF_FOREIGN(comm)
+	      : uniqueId ? real_init(1, uniqueId)
+			 : df_real_makes(df_front())))
+		return df_group_error(df_nccl_refuse(comm, __func__));
+	if (!real)
+		return df_real_missing(__func__);
+	hash = df_traced_grow(comm, uniqueId, nRanks, &at);
+	if (!hash)
+		return df_group_error(real(comm, nRanks, uniqueId, rank, newcomm, config));
+	serial = df_traced_init(DF_CALL_COMM_GROW, hash, nRanks, at, __builtin_return_address(0));
+	res = real(comm, nRanks, uniqueId, rank, newcomm, config);
+	df_traced_made(DF_CALL_COMM_GROW, newcomm, hash, nRanks, at, df_config_name(config), serial,
+		       res);
+	return df_group_error(res);
+}
+DF_NCCL_EXPORT(ncclCommGrow);

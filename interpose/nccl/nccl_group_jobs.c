@@ -202,8 +202,7 @@ ncclResult_t df_jobs_launch(struct df_job *jobs)
 			continue;
 		if (blocking >= 0 && job->on->config.blocking != blocking) {
 			DF_NCCL_WARN("Blocking and nonblocking communicators are not allowed in "
-				     "the same "
-				     "group.");
+				     "the same group.");
 			df_jobs_discard(jobs);
 			free(run);
 			return ncclInvalidArgument;

@@ -109,8 +109,8 @@ static ncclResult_t make_real(struct df_handle *h, const ncclUniqueId *id, ncclC
 		config.commName = h->config.name[0] ? h->config.name : NULL;
 		config.netName = h->config.net[0] ? h->config.net : NULL;
 	}
-	serial = df_traced_init(out, df_id_hash((const unsigned char *)id->internal), h->nranks,
-				h->rank, NULL);
+	serial = df_traced_init(DF_CALL_COMM_INIT, df_id_hash((const unsigned char *)id->internal),
+				h->nranks, h->rank, NULL);
 	res = df_real()->ncclCommInitRankConfig(out, h->nranks, *id, h->rank,
 						config.size ? &config : NULL);
 	df_traced_leave(serial, DF_CALL_COMM_INIT, res);
@@ -163,8 +163,8 @@ ncclResult_t df_hand_over(struct df_handle *h, const char *func)
 	free(all);
 	if (res == ncclSuccess)
 		df_warn("%s: communicator %016llx, rank %d of %d, is handed to NCCL as a whole: "
-			"dfshim cannot "
-			"execute what it uses. It is recorded, and can hang as NCCL can",
+			"dfshim cannot execute what it uses. It is recorded, and can hang as NCCL "
+			"can",
 			func, (unsigned long long)h->hash, h->rank, h->nranks);
 	return res;
 }
@@ -188,8 +188,7 @@ ncclResult_t df_hand_over_at_start(struct df_handle *h, const char *func)
 	/* Only rank 0 reports it: the rank that could not start has reported its own failure. */
 	if (nr && !h->rank)
 		df_warn("communicator %016llx is handed to NCCL on all its %d ranks: dfshim cannot "
-			"start on rank "
-			"%d%s: %.*s",
+			"start on rank %d%s: %.*s",
 			(unsigned long long)h->hash, h->nranks, first, nr > 1 ? " and others" : "",
 			(int)sizeof(mine.unable) - 1, all[first].unable);
 	free(all);

@@ -133,8 +133,7 @@ static ncclResult_t run_child(struct df_job *job)
 	made(h);
 	df_nccl_info(DF_SUBSYS_INIT,
 		     "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %x parent %p "
-		     "splitCount %d "
-		     "color %d key %d - Init COMPLETE",
+		     "splitCount %d color %d key %d - Init COMPLETE",
 		     job->func, (void *)h, h->rank, h->nranks, h->device, h->device, 0,
 		     (void *)parent, parent->child_count, job->color, job->key);
 	*job->out = (ncclComm_t)h;

@@ -206,8 +206,7 @@ static ncclResult_t window_register(ncclComm_t comm, void *buff, size_t size, nc
 		return res;
 	if (flags & NCCL_WIN_COLL_SYMMETRIC && (uintptr_t)buff % NCCL_WIN_REQUIRED_ALIGNMENT) {
 		DF_NCCL_WARN("ncclCommWindowRegister : %p is not aligned to %d bytes, as a "
-			     "symmetric window "
-			     "must be",
+			     "symmetric window must be",
 			     buff, NCCL_WIN_REQUIRED_ALIGNMENT);
 		return ncclInvalidArgument;
 	}

@@ -44,6 +44,11 @@ static ncclResult_t refuse(const void *comm, enum df_nccl_fn fn, const char *nam
 	return ncclInvalidUsage;
 }
 
+ncclResult_t df_nccl_refuse(const void *comm, const char *name)
+{
+	return refuse(comm, DF_FN_NR, name);
+}
+
 static ncclResult_t refuse_window(const char *name)
 {
 	DF_NCCL_WARN("%s : a window of dfshim has no device pointers of peers", name);
@@ -236,8 +241,7 @@ ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t 
 		return res;
 	if (stat != ncclStatGpuMemSuspend && stat != ncclStatGpuMemSuspended) {
 		DF_NCCL_WARN("ncclCommMemStats : connectors are shared by all communicators; there "
-			     "is no "
-			     "figure for one of them");
+			     "is no figure for one of them");
 		return ncclInvalidUsage;
 	}
 	*value = 0;
@@ -265,8 +269,7 @@ ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
 	}
 	if (config->mode != 0) {
 		DF_NCCL_WARN("ncclSetEncryption: dfshim does not encrypt the connections of its "
-			     "processes; with "
-			     "DFSHIM_MODE=trace NCCL does");
+			     "processes; with DFSHIM_MODE=trace NCCL does");
 		return ncclInvalidUsage;
 	}
 	return ncclSuccess;

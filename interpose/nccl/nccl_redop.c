@@ -49,8 +49,7 @@ static ncclResult_t lower_user(struct df_handle *h, const char *name, int redop,
 	}
 	if (r.type != type) {
 		DF_NCCL_WARN("Data type supplied to user-created ncclRedOp_t does not match type "
-			     "given to "
-			     "reduction operation");
+			     "given to reduction operation");
 		return ncclInvalidArgument;
 	}
 	op->redop = DF_PREMULSUM;

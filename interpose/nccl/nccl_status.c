@@ -4,7 +4,7 @@
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
 
-static const struct {
+static const struct row {
 	int err;
 	ncclResult_t result;
 	const char *text;
@@ -25,27 +25,27 @@ static const struct {
 	{ESHUTDOWN, ncclSystemError, "the process is shutting down"},
 };
 
+/* Returns the row of a negative errno, or NULL. */
+static const struct row *row_of(int err)
+{
+	for (size_t i = 0; i < DF_ARRAY_LEN(table); i++)
+		if (table[i].err == -err)
+			return &table[i];
+	return NULL;
+}
+
 ncclResult_t df_status(int err)
 {
-	size_t i;
+	const struct row *row = row_of(err);
 
-	if (!err)
-		return ncclSuccess;
-	for (i = 0; i < DF_ARRAY_LEN(table); i++)
-		if (table[i].err == -err)
-			return table[i].result;
-	return ncclSystemError;
+	return !err ? ncclSuccess : row ? row->result : ncclSystemError;
 }
 
 ncclResult_t df_status_warn(int err, const char *what)
 {
-	size_t i;
+	const struct row *row = row_of(err);
 
-	if (!err)
-		return ncclSuccess;
-	for (i = 0; i < DF_ARRAY_LEN(table); i++)
-		if (table[i].err == -err)
-			break;
-	DF_NCCL_WARN("%s : %s", what, i < DF_ARRAY_LEN(table) ? table[i].text : strerror(-err));
+	if (err)
+		DF_NCCL_WARN("%s : %s", what, row ? row->text : strerror(-err));
 	return df_status(err);
 }

@@ -199,7 +199,10 @@ static uint64_t new_op(uint64_t comm, struct df_profiler_comm *c, uint64_t seria
 	return handle;
 }
 
-/* Call when NCCL launches an operation. From v5 on the event's parent is its call. */
+/*
+ * Records an operation that NCCL launches. From v5 on the event's parent is the call that issued
+ * it. Returns the handle of its event, 0 if it is not recorded.
+ */
 static uint64_t launch(uint64_t comm, struct df_profiler_comm *c, const struct df_profiler_event *e,
 		       uint32_t site)
 {
@@ -297,7 +300,9 @@ static void intend(const struct df_profiler_comm *c, const struct api *a, uint64
 			a->e.count, a->e.stream, a->site);
 }
 
-/* Call when the thread enters the end of its group, where NCCL sets up connections and launches. */
+/*
+ * Records that the thread enters the end of its group, where NCCL sets up connections and launches.
+ */
 static void call_waits(struct call *k)
 {
 	const struct df_profiler_comm *c = df_profiler_find(&comms, k->comm), *first = NULL;
@@ -458,8 +463,8 @@ uint64_t df_profiler_open(const struct df_profiler_about *about, int *mask)
 		if (about->version >= 4 && !df_profiler_ring_shared())
 			enter_comm(c, about->hash, about->name);
 		/*
-		 * NCCL has one mask for all communicators, which other threads read at the same
-		 * time.
+		 * One store of a value that depends only on the process: NCCL has one mask for all
+		 * communicators, and other threads read it at the same time.
 		 */
 		*mask = DF_PROFILER_GROUP | DF_PROFILER_COLL | DF_PROFILER_P2P |
 			DF_PROFILER_PROXY_OP | DF_PROFILER_PROXY_STEP | DF_PROFILER_GROUP_API |

@@ -107,29 +107,10 @@ struct df_profiler_named_p2p {
 	int peer;
 };
 
-struct df_profiler_v2_event {
-	uint8_t type;
-	void *parent;
-	int rank;
-	union {
-		struct {
-			const char *name;
-			uint64_t hash, number;
-			const char *func;
-			const void *send;
-			void *recv;
-			size_t count;
-			int root;
-			const char *type;
-			size_t traffic_bytes;
-			uint8_t channels, warps;
-			const char *algo, *proto;
-		} coll;
-		struct df_profiler_named_p2p p2p;
-		DF_PROFILER_PROXY_OP_ARGS;
-	};
-};
-
+/*
+ * An event of v3, and the members of v2 that are read: a collective of v2 has one more, behind
+ * `type`, and v2 has no event of a kernel.
+ */
 struct df_profiler_v3_event {
 	uint8_t type;
 	void *parent;
@@ -233,7 +214,7 @@ typedef int (*df_profiler_init_v5_fn)(void **context, uint64_t hash, int *mask, 
 	}
 
 DF_PROFILER_TABLE(1, df_profiler_init_v1_fn, struct df_profiler_v1_event);
-DF_PROFILER_TABLE(2, df_profiler_init_v1_fn, struct df_profiler_v2_event);
+DF_PROFILER_TABLE(2, df_profiler_init_v1_fn, struct df_profiler_v3_event);
 DF_PROFILER_TABLE(3, df_profiler_init_v1_fn, struct df_profiler_v3_event);
 DF_PROFILER_TABLE(4, df_profiler_init_v4_fn, struct df_profiler_v4_event);
 DF_PROFILER_TABLE(5, df_profiler_init_v5_fn, struct df_profiler_v5_event);

@@ -96,7 +96,7 @@ uint64_t df_profiler_proxy_end(uint64_t handle);
 uint64_t df_profiler_step_begin(uint64_t proxy, int step);
 void df_profiler_step_state(uint64_t step, int state);
 void df_profiler_step_end(uint64_t step);
-/* Call when the communicator ends: NCCL need not report the end of its proxies. */
+/* Ends the communicator's proxies when it ends, because NCCL need not report their end. */
 void df_profiler_proxy_close(uint32_t comm);
 /*
  * Returns the sum of the proxies' work, and the number of this process's proxies that are not

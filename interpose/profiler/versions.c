@@ -49,23 +49,36 @@ static int root_of(int kind, int root)
 		       : -1;
 }
 
-/* Copies the members that all versions have. Evaluates to whether the event is followed. */
-#define BEGIN(e, is)                                                                               \
-	((e) ? (is = (struct df_profiler_event){.type = (uint32_t)(e)->type,                       \
+/* Copies the members that all versions have. Without an event, the caller returns. */
+#define BEGIN(out, e, is)                                                                          \
+	do {                                                                                       \
+		if (!(out))                                                                        \
+			return 0;                                                                  \
+		*(out) = NULL;                                                                     \
+		if (!(e))                                                                          \
+			return 0;                                                                  \
+		is = (struct df_profiler_event){.type = (uint32_t)(e)->type,                       \
 						.parent = number((e)->parent),                     \
 						.rank = (e)->rank,                                 \
-						.peer = -1},                                       \
-		1)                                                                                 \
-	     : 0)
+						.peer = -1};                                       \
+	} while (0)
 
-#define PROXY_OP(e, is)                                                                            \
-	do {                                                                                       \
+/* Cases of events that are alike in all versions. For an unknown event, the caller returns. */
+#define OTHERS(e, is)                                                                              \
+	case DF_PROFILER_GROUP:                                                                    \
+		break;                                                                             \
+	case DF_PROFILER_PROXY_OP:                                                                 \
 		is.pid = (e)->proxy_op.pid;                                                        \
 		is.channel = (e)->proxy_op.channel;                                                \
 		is.peer = (e)->proxy_op.peer;                                                      \
 		is.steps = (e)->proxy_op.steps;                                                    \
 		is.is_send = (e)->proxy_op.is_send;                                                \
-	} while (0)
+		break;                                                                             \
+	case DF_PROFILER_PROXY_STEP:                                                               \
+		is.step = (e)->proxy_step.step;                                                    \
+		break;                                                                             \
+	default:                                                                                   \
+		return 0
 
 /* Copies the members of a collective or of a message that have the same names in all versions. */
 #define COLL(from, is, k, t)                                                                       \
@@ -123,81 +136,45 @@ static int start_v1(void *context, void **out, struct df_profiler_v1_event *e)
 {
 	struct df_profiler_event is;
 
-	if (!out)
-		return 0;
-	*out = NULL;
-	if (!BEGIN(e, is))
-		return 0;
-	if (is.type == DF_PROFILER_COLL) {
+	BEGIN(out, e, is);
+	switch (is.type) {
+	case DF_PROFILER_COLL:
 		COLL(e->coll, is, v1_kind(e->coll.func), e->coll.type);
 		NAMED(e->coll, is);
 		is.redop = (int)e->coll.redop;
-	} else if (is.type == DF_PROFILER_P2P) {
+		break;
+	case DF_PROFILER_P2P:
 		P2P(e->p2p, is, v1_kind(e->p2p.func), e->p2p.type);
 		NAMED(e->p2p, is);
-	} else if (is.type == DF_PROFILER_PROXY_OP) {
-		PROXY_OP(e, is);
-	} else if (is.type == DF_PROFILER_PROXY_STEP) {
-		is.step = e->proxy_step.step;
-	} else if (is.type != DF_PROFILER_GROUP) {
-		return 0;
-	}
-	return begin(context, out, &is);
-}
-
-static int start_v2(void *context, void **out, struct df_profiler_v2_event *e)
-{
-	struct df_profiler_event is;
-
-	if (!out)
-		return 0;
-	*out = NULL;
-	if (!BEGIN(e, is))
-		return 0;
-	if (is.type == DF_PROFILER_COLL) {
-		COLL(e->coll, is, kind_of(e->coll.func), type_of(e->coll.type));
-		NAMED(e->coll, is);
-	} else if (is.type == DF_PROFILER_P2P) {
-		P2P(e->p2p, is, kind_of(e->p2p.func), type_of(e->p2p.type));
-		NAMED(e->p2p, is);
-	} else if (is.type == DF_PROFILER_PROXY_OP) {
-		PROXY_OP(e, is);
-	} else if (is.type == DF_PROFILER_PROXY_STEP) {
-		is.step = e->proxy_step.step;
-	} else if (is.type != DF_PROFILER_GROUP) {
-		return 0;
+		break;
+		OTHERS(e, is);
 	}
 	return begin(context, out, &is);
 }
 
 /*
- * Begins an event of v3. v3 has the largest number of channels that a collective may use, not the
- * number that it uses. So the collective's end is found as that of a message, whose channels are
- * not known either.
+ * Begins an event of v2 or v3. v3 has the largest number of channels that a collective may use, not
+ * the number that it uses. So the collective's end is found as that of a message, whose channels
+ * are not known either.
  */
 static int start_v3(void *context, void **out, struct df_profiler_v3_event *e)
 {
 	struct df_profiler_event is;
 
-	if (!out)
-		return 0;
-	*out = NULL;
-	if (!BEGIN(e, is))
-		return 0;
-	if (is.type == DF_PROFILER_COLL) {
+	BEGIN(out, e, is);
+	switch (is.type) {
+	case DF_PROFILER_COLL:
 		COLL(e->coll, is, kind_of(e->coll.func), type_of(e->coll.type));
 		NAMED(e->coll, is);
-	} else if (is.type == DF_PROFILER_P2P) {
+		break;
+	case DF_PROFILER_P2P:
 		P2P(e->p2p, is, kind_of(e->p2p.func), type_of(e->p2p.type));
 		NAMED(e->p2p, is);
-	} else if (is.type == DF_PROFILER_PROXY_OP) {
-		PROXY_OP(e, is);
-	} else if (is.type == DF_PROFILER_PROXY_STEP) {
-		is.step = e->proxy_step.step;
-	} else if (is.type == DF_PROFILER_KERNEL_CH) {
+		break;
+	case DF_PROFILER_KERNEL_CH:
 		is.channel = e->kernel_ch.channel;
-	} else if (is.type != DF_PROFILER_GROUP) {
-		return 0;
+		break;
+		OTHERS(e, is);
 	}
 	return begin(context, out, &is);
 }
@@ -206,26 +183,21 @@ static int start_v4(void *context, void **out, struct df_profiler_v4_event *e)
 {
 	struct df_profiler_event is;
 
-	if (!out)
-		return 0;
-	*out = NULL;
-	if (!BEGIN(e, is))
-		return 0;
-	if (is.type == DF_PROFILER_COLL) {
+	BEGIN(out, e, is);
+	switch (is.type) {
+	case DF_PROFILER_COLL:
 		COLL(e->coll, is, kind_of(e->coll.func), type_of(e->coll.type));
 		is.channels = e->coll.channels;
 		is.group = (uint32_t)is.parent;
-	} else if (is.type == DF_PROFILER_P2P) {
+		break;
+	case DF_PROFILER_P2P:
 		P2P(e->p2p, is, kind_of(e->p2p.func), type_of(e->p2p.type));
 		is.group = (uint32_t)is.parent;
-	} else if (is.type == DF_PROFILER_PROXY_OP) {
-		PROXY_OP(e, is);
-	} else if (is.type == DF_PROFILER_PROXY_STEP) {
-		is.step = e->proxy_step.step;
-	} else if (is.type == DF_PROFILER_KERNEL_CH) {
+		break;
+	case DF_PROFILER_KERNEL_CH:
 		is.channel = e->kernel_ch.channel;
-	} else if (is.type != DF_PROFILER_GROUP) {
-		return 0;
+		break;
+		OTHERS(e, is);
 	}
 	return begin(context, out, &is);
 }
@@ -234,14 +206,8 @@ static int start_v5(void *context, void **out, struct df_profiler_v5_event *e)
 {
 	struct df_profiler_event is;
 
-	if (!out)
-		return 0;
-	*out = NULL;
-	if (!BEGIN(e, is))
-		return 0;
+	BEGIN(out, e, is);
 	switch (e->type) {
-	case DF_PROFILER_GROUP:
-		break;
 	case DF_PROFILER_GROUP_API:
 		is.captured = e->group_api.captured;
 		is.depth = e->group_api.depth;
@@ -270,17 +236,10 @@ static int start_v5(void *context, void **out, struct df_profiler_v5_event *e)
 		P2P(e->p2p.is, is, kind_of(e->p2p.is.func), type_of(e->p2p.is.type));
 		is.group = (uint32_t)number(e->p2p.group);
 		break;
-	case DF_PROFILER_PROXY_OP:
-		PROXY_OP(e, is);
-		break;
-	case DF_PROFILER_PROXY_STEP:
-		is.step = e->proxy_step.step;
-		break;
 	case DF_PROFILER_KERNEL_CH:
 		is.channel = e->kernel_ch.channel;
 		break;
-	default:
-		return 0;
+		OTHERS(e, is);
 	}
 	return begin(context, out, &is);
 }
@@ -318,20 +277,16 @@ static int init(void **context, int *mask, const struct df_profiler_about *about
 	return 0;
 }
 
-static int init_v1(void **context, int *mask)
-{
-	return init(context, mask, &(struct df_profiler_about){.version = 1});
-}
+/* Up to v3, init() does not describe the communicator. */
+#define INIT_UNNAMED(v)                                                                            \
+	static int init_v##v(void **context, int *mask)                                            \
+	{                                                                                          \
+		return init(context, mask, &(struct df_profiler_about){.version = v});             \
+	}
 
-static int init_v2(void **context, int *mask)
-{
-	return init(context, mask, &(struct df_profiler_about){.version = 2});
-}
-
-static int init_v3(void **context, int *mask)
-{
-	return init(context, mask, &(struct df_profiler_about){.version = 3});
-}
+INIT_UNNAMED(1)
+INIT_UNNAMED(2)
+INIT_UNNAMED(3)
 
 static int init_v4(void **context, int *mask, const char *name, uint64_t hash, int nodes,
 		   int nranks, int rank, void *log)
@@ -361,7 +316,7 @@ static int init_v5(void **context, uint64_t hash, int *mask, const char *name, i
 	}
 
 TABLE(1, init_v1, start_v1);
-TABLE(2, init_v2, start_v2);
+TABLE(2, init_v2, start_v3);
 TABLE(3, init_v3, start_v3);
 TABLE(4, init_v4, start_v4);
 TABLE(5, init_v5, start_v5);

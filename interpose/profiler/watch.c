@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 #include "runtime/base/time.h"
+#include "trace/check.h"
 #include "trace/record/writer.h"
 
 static int stalled; /* guarded by df_profiler_lock */
@@ -26,7 +27,7 @@ static void *run(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS, since = df_now_ns();
 	uint64_t tick = DF_MIN(DF_MAX(timeout / 8, 20 * DF_NS_PER_MS), DF_NS_PER_S), last = 0;
-	uint64_t noted = 0, noted_since = 0, now, moves;
+	uint64_t noted = 0, noted_since = 0, now, moves, quiet = DF_CHECK_STALE_NS;
 	struct df_profiler_left left;
 	char dir[PATH_MAX];
 	unsigned proxies, nr_noted = 0;
@@ -45,6 +46,12 @@ static void *run(void *arg)
 			last = moves;
 			since = now;
 			stalled = 0;
+			quiet = DF_CHECK_STALE_NS;
+		}
+		/* If the job is killed now, the trace shows for how long nothing has moved. */
+		if (now - since >= quiet && (left.ops || left.calls || proxies)) {
+			df_trace_clocks();
+			quiet = (now - since) * 3 / 2;
 		}
 		if (now - since >= timeout / 2 && proxies && noted != last) {
 			noted = last;

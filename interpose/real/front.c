@@ -29,7 +29,7 @@
 static struct df_once decided;
 static enum df_front front;
 static char reason[640];
-static pid_t trace_pid; /* pid of the process that started to record what NCCL executes */
+static pid_t trace_pid; /* id of the process that records what NCCL executes; atomic */
 
 static enum df_front refuse(const char *why)
 {
@@ -39,8 +39,14 @@ static enum df_front refuse(const char *why)
 
 int df_front_unload(void)
 {
+	/*
+	 * ACQUIRE pairs with the RELEASE in record(): df_record_stop() sees what df_record_start()
+	 * has made.
+	 */
+	pid_t pid = __atomic_load_n(&trace_pid, __ATOMIC_ACQUIRE);
+
 	/* A forked child shares the parent's file, and must not close it. */
-	if (!trace_pid || trace_pid != getpid())
+	if (!pid || pid != getpid())
 		return 0;
 	df_record_stop();
 	return 1;
@@ -48,8 +54,9 @@ int df_front_unload(void)
 
 static void record(void)
 {
+	/* RELEASE pairs with the ACQUIRE in df_front_unload(), which says why. */
 	if (!df_record_start(df_traced_nccl()))
-		trace_pid = getpid();
+		__atomic_store_n(&trace_pid, getpid(), __ATOMIC_RELEASE);
 }
 
 static enum df_front decide(void)
@@ -65,8 +72,7 @@ static enum df_front decide(void)
 
 	if (env->mode == DF_MODE_OFF)
 		return host ? refuse("DFSHIM_MODE=off under libdfhost.so: NCCL cannot use memory "
-				     "of the CUDA "
-				     "runtime on the CPU")
+				     "of the CUDA runtime on the CPU")
 			    : DF_FRONT_PLAIN;
 	if (env->mode == DF_MODE_TRACE && (!host || df_real_on_cpu())) {
 		record();
@@ -176,8 +182,7 @@ void df_front_forked(void)
 	if (begun)
 		decided.state = DF_ONCE_DONE;
 	if (begun || front == DF_FRONT_OWN)
-		front = refuse(
-			"this process was forked from one in which dfshim had started; CUDA and "
-			"NCCL "
-			"cannot be used in it (fork before the first CUDA call, or use spawn)");
+		front = refuse("this process was forked from one in which dfshim had started; CUDA "
+			       "and NCCL cannot be used in it (fork before the first CUDA call, or "
+			       "use spawn)");
 }

@@ -44,13 +44,18 @@ const struct df_hostnccl_api *df_real_on_cpu(void)
 	return api ? api() : NULL;
 }
 
-/* Whether the address is in this library. */
-static int is_ours(const void *addr)
+/* Whether the addresses are in one library. */
+static int same_library(const void *a, const void *b)
 {
 	Dl_info there, here;
 
-	return dladdr(addr, &there) && dladdr((void *)df_real, &here) &&
-	       there.dli_fbase == here.dli_fbase;
+	return dladdr(a, &there) && dladdr(b, &here) && there.dli_fbase == here.dli_fbase;
+}
+
+/* Whether the address is in this library. */
+static int is_ours(const void *addr)
+{
+	return same_library(addr, (void *)df_real);
 }
 
 static void *find(void *handle, const char *pname)
@@ -60,6 +65,29 @@ static void *find(void *handle, const char *pname)
 	if (!fn || is_ours(fn))
 		fn = df_dlsym(handle, pname + 1);
 	return fn && !is_ours(fn) ? fn : NULL;
+}
+
+/*
+ * Whether the function is in another NCCL than `version`, the ncclGetVersion of the one in use. A
+ * process may have loaded two NCCLs. A search for a name that the first lacks finds the function of
+ * the second, which must not get handles of the first. A library that has some names only (a
+ * profiler in front of NCCL) is no NCCL.
+ */
+static int is_of_another(const void *fn, const void *version)
+{
+	Dl_info there;
+	void *lib, *its;
+	int another;
+
+	if (same_library(fn, version) || !dladdr(fn, &there))
+		return 0;
+	lib = dlopen(there.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	if (!lib)
+		return 0;
+	its = df_dlsym(lib, "ncclGetVersion");
+	another = its && same_library(its, fn);
+	dlclose(lib);
+	return another;
 }
 
 static void *open_library(void)
@@ -86,16 +114,20 @@ static struct df_nccl_real *build(void)
 	};
 	struct df_nccl_real *t = calloc(1, sizeof(*t));
 	void **slot = (void **)t;
-	void *handle = RTLD_NEXT;
+	void *handle = RTLD_NEXT, *version;
 	size_t i;
 
 	_Static_assert(sizeof(*t) == DF_ARRAY_LEN(names) * sizeof(void *), "one pointer per name");
 	if (!t)
 		return NULL;
-	if (!find(RTLD_NEXT, "pncclGetVersion"))
+	version = find(RTLD_NEXT, "pncclGetVersion");
+	if (!version)
 		handle = open_library();
-	for (i = 0; handle && i < DF_ARRAY_LEN(names); i++)
+	for (i = 0; handle && i < DF_ARRAY_LEN(names); i++) {
 		slot[i] = find(handle, names[i]);
+		if (version && slot[i] && is_of_another(slot[i], version))
+			slot[i] = NULL;
+	}
 	return t;
 }
 
@@ -128,7 +160,7 @@ const struct df_nccl_real *df_real(void)
 
 ncclResult_t df_real_missing(const char *name)
 {
-	if (df_on_hostcuda())
+	if (df_on_hostcuda() && !df_real_on_cpu())
 		DF_NCCL_WARN("%s: not served by dfshim on the CPU, and NCCL cannot use its memory",
 			     name);
 	else if (!df_real()->ncclGetVersion)

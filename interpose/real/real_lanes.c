@@ -102,8 +102,7 @@ static ncclResult_t make_connected(ncclComm_t *made, int nranks, ncclUniqueId id
 		was = getenv(implicit);
 		if (was && strcmp(was, "0") != 0)
 			df_warn("NCCL_LAUNCH_ORDER_IMPLICIT is set to 0: dfshim keeps operations "
-				"of "
-				"several communicators from waiting for one another");
+				"of several communicators from waiting for one another");
 		setenv(implicit, "0", 1);
 	}
 	df_mutex_unlock(&eager.lock);
@@ -339,26 +338,41 @@ static ncclResult_t put_one(const struct df_op *o, ncclComm_t real, cudaStream_t
 	}
 }
 
+/* Why the library has refused the operation. AlltoAll, Gather and Scatter are new in 2.28. */
+static const char *reason_of(const struct df_op *o, ncclResult_t res)
+{
+	const struct df_nccl_real *r = df_real();
+	const char *text;
+
+	if (!r->ncclAlltoAll && (o->kind == DF_COLL_ALLTOALL || o->kind == DF_COLL_GATHER ||
+				 o->kind == DF_COLL_SCATTER))
+		return df_nccl_last_error();
+	text = r->ncclGetLastError ? r->ncclGetLastError(NULL) : "";
+	return *text || !r->ncclGetErrorString ? text : r->ncclGetErrorString(res);
+}
+
 static int put(void *real, const struct df_op *const *ops, size_t nr, const void *stream)
 {
 	cudaStream_t s = (cudaStream_t)(uintptr_t)stream;
 	ncclResult_t res = ncclSuccess, end;
-	size_t i;
+	size_t i, refused = 0;
 
 	df_record_inside++;
 	if (nr > 1)
 		res = df_real()->ncclGroupStart();
-	for (i = 0; res == ncclSuccess && i < nr; i++)
+	for (i = 0; res == ncclSuccess && i < nr; i++) {
 		res = put_one(ops[i], real, s);
+		refused = i;
+	}
 	if (nr > 1) {
 		end = df_real()->ncclGroupEnd();
 		res = res == ncclSuccess ? end : res;
 	}
 	df_record_inside--;
 	if (status_errno(res))
-		df_warn("communicator %016llx, rank %d: NCCL refuses an operation (result %d)",
+		df_warn("communicator %016llx, rank %d: NCCL refuses an operation (result %d): %s",
 			(unsigned long long)df_comm_hash(ops[0]->comm), df_comm_rank(ops[0]->comm),
-			(int)res);
+			(int)res, reason_of(ops[refused], res));
 	return status_errno(res);
 }
 

@@ -34,7 +34,10 @@ struct batch {
 
 static __thread struct batch batch __attribute__((tls_model("initial-exec")));
 
-/* Call when the call of NCCL that puts these operations on their streams has returned. */
+/*
+ * Records these operations after NCCL's call that puts them on their streams has returned. If NCCL
+ * continues the call, they are kept until the communicator is ready.
+ */
 static void called(struct df_record_op *ops, size_t nr, ncclResult_t res)
 {
 	size_t i, left = 0;

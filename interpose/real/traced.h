@@ -20,7 +20,7 @@ ncclResult_t df_traced_end(struct df_traced_op *o, ncclResult_t result);
  */
 void df_traced_group_start(void);
 ncclResult_t df_traced_group_end(uint32_t site);
-/* Call when the real library's group ended without running (ncclGroupSimulateEnd). */
+/* Drops the group's calls: the real library ended it without running (ncclGroupSimulateEnd). */
 void df_traced_group_dropped(void);
 /*
  * Call when NCCL has reported this asynchronous state of the communicator. Returns the state to
@@ -41,16 +41,28 @@ void df_traced_leave(uint64_t serial, enum df_call call, ncclResult_t result);
  * which the processes of the job find each other.
  */
 ncclResult_t df_traced_id(ncclUniqueId *id);
-/* Call when this rank is about to create a communicator with these ids. */
-void df_traced_join(int nr_ids, const ncclUniqueId *ids, int nranks, int rank);
+/* Announces to the job's other processes that this rank is about to create a communicator. */
+void df_traced_join(uint64_t hash, int nr_ids, const ncclUniqueId *ids, int nranks, int rank);
+/*
+ * Calls the real library's ncclCommGetUniqueId. The id also carries the hash of the communicator
+ * that will grow from `comm`, and in mode trace our rendezvous.
+ */
+ncclResult_t df_traced_grow_id(ncclComm_t comm, ncclUniqueId *id);
+/*
+ * Call when this rank is about to call ncclCommGrow. `comm` and `id` are its arguments; stores the
+ * number that the rank will have. Returns the hash of the new communicator, equal on all its ranks,
+ * or 0 if it is not recorded.
+ */
+uint64_t df_traced_grow(ncclComm_t comm, const ncclUniqueId *id, int nranks, int *rank);
 
 /*
- * Call before a communicator is created. `rank` -1 means all its ranks. Follow with
+ * Call before a communicator is created, by ncclCommInitRank and its like or by ncclCommGrow.
+ * `rank` -1 means all its ranks. Follow with
  * df_traced_leave(), or with df_traced_made(), which also adds the communicator if it was created.
  */
-uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc);
-void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const char *name,
-		    uint64_t serial, ncclResult_t result);
+uint64_t df_traced_init(enum df_call call, uint64_t hash, int nranks, int rank, const void *pc);
+void df_traced_made(enum df_call call, ncclComm_t *comm, uint64_t hash, int nranks, int rank,
+		    const char *name, uint64_t serial, ncclResult_t result);
 /* Adds a communicator of the real library. If `nranks` is 0, asks NCCL for its size and rank. */
 void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, uint64_t parent,
 			const char *name);

@@ -106,7 +106,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 		t->nranks = nranks;
 		t->rank = rank;
 		t->device = device;
-		t->children = 0;
+		t->children = t->grown = 0;
 		t->connected = 0;
 		__atomic_store_n(&t->end, DF_TRACED_LIVES, __ATOMIC_RELAXED);
 		t->comm = df_trace_comm(hash, nranks, rank, device, parent, name);
@@ -117,7 +117,7 @@ void df_traced_comm_add(ncclComm_t comm, uint64_t hash, int nranks, int rank, ui
 	}
 	df_mutex_unlock(&table_lock);
 	if (t)
-		df_record_made(hash, rank, t->comm);
+		df_record_made(hash, rank, t->comm, parent);
 }
 
 int df_traced_defer(const struct df_record_op *op)
@@ -174,7 +174,10 @@ void df_traced_expect(const struct made *m)
 	df_mutex_unlock(&deferred_lock);
 }
 
-/* Called when the communicator is ready again, or has failed. */
+/*
+ * Records the operations, the children and the end of the call that waited until the communicator
+ * was ready again or had failed.
+ */
 static void settle(struct traced *t, ncclResult_t state)
 {
 	struct df_record_op *v;
@@ -200,8 +203,6 @@ static void settle(struct traced *t, ncclResult_t state)
 	df_mutex_unlock(&deferred_lock);
 	df_record_after(v, nr, state == ncclSuccess);
 	free(v);
-	if (behind.serial)
-		df_record_leave(behind.serial, behind.call, (uint64_t)state);
 	/*
 	 * NCCL wrote the handles before it reported the state. The application gets the state only
 	 * after this call.
@@ -211,6 +212,9 @@ static void settle(struct traced *t, ncclResult_t state)
 			df_traced_comm_add(*children[i].comm, children[i].hash, 0, 0, t->hash,
 					   children[i].name);
 	free(children);
+	/* Last: while a rank is in the call, its communicators may not be recorded yet (kin.c). */
+	if (behind.serial)
+		df_record_leave(behind.serial, behind.call, (uint64_t)state);
 }
 
 /*
@@ -329,7 +333,7 @@ static unsigned claim_all(void)
  * waits for any: a kernel may be queued after one of another communicator. NCCL then reports
  * success for a revoked communicator, so df_traced_result() replaces its results.
  */
-static int revoke_all(const char *verdict)
+static int revoke_all(void)
 {
 	const struct df_nccl_real *real = df_real();
 	struct traced *t;
@@ -345,7 +349,6 @@ static int revoke_all(const char *verdict)
 	 */
 	if (!claim_all())
 		return 0;
-	DF_NCCL_WARN("all communicators of this process are revoked: %s", verdict);
 	df_record_inside++;
 	real->ncclGroupStart();
 	/* RELAXED: claim_all() has seen it. */
@@ -402,9 +405,8 @@ static void slot_waits(void)
 	df_real_on_cpu()->slot_waits(no_slot);
 }
 
-static int stop_on_cpu(const char *verdict)
+static int stop_on_cpu(void)
 {
-	(void)verdict;
 	df_real_on_cpu()->stop();
 	return 1;
 }
@@ -428,6 +430,12 @@ uint64_t df_traced_child_hash(ncclComm_t comm, uint64_t salt)
 	struct traced *t = df_traced_slot(comm, 0);
 
 	return t ? df_hash_u64(df_hash_u64(t->hash, ++t->children), salt) : 0;
+}
+
+/* `number` counts the communicators that have grown from this one, as NCCL's own ids do. */
+static uint64_t grown_hash(const struct traced *t, uint64_t number)
+{
+	return df_hash_u64(df_hash_u64(t->hash, number), 1ull << 41);
 }
 
 uint64_t df_traced_local_hash(void)
@@ -477,11 +485,44 @@ ncclResult_t df_traced_id(ncclUniqueId *id)
 	return res;
 }
 
-void df_traced_join(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
+void df_traced_join(uint64_t hash, int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
 {
 	if (has_peers())
-		df_record_join(nr_ids, (const unsigned char(*)[128])(const void *)ids, nranks,
-			       rank);
+		df_record_join(hash, nr_ids, (const unsigned char(*)[128])(const void *)ids, nranks,
+			       rank, 0);
+}
+
+ncclResult_t df_traced_grow_id(ncclComm_t comm, ncclUniqueId *id)
+{
+	ncclResult_t res = DF_REAL(ncclCommGetUniqueId, comm, id);
+	struct traced *t = df_traced_slot(comm, 0);
+
+	if (res == ncclSuccess && id && t && df_traced_recording())
+		df_record_grow_id((unsigned char *)id->internal, grown_hash(t, t->grown + 1),
+				  has_peers() ? t->hash : 0);
+	return res;
+}
+
+uint64_t df_traced_grow(ncclComm_t comm, const ncclUniqueId *id, int nranks, int *rank)
+{
+	struct traced *t = df_traced_slot(comm, 0);
+	uint64_t hash = 0;
+
+	if (!df_traced_recording())
+		return 0;
+	if (t) {
+		hash = grown_hash(t, ++t->grown);
+		*rank = t->rank;
+		if (has_peers())
+			df_record_grow(hash, t->hash, nranks, *rank);
+	} else if (!comm && id) {
+		hash = df_id_named((const unsigned char *)id->internal)
+			       ?: df_id_hash((const unsigned char *)id->internal);
+		if (has_peers())
+			df_record_join(hash, 1, (const unsigned char(*)[128])(const void *)id,
+				       nranks, *rank, 1);
+	}
+	return hash;
 }
 
 /* ---- communicators being made ---------------------------------------------------------------- */
@@ -492,23 +533,21 @@ void df_traced_note_init(uint64_t serial, uint64_t hash, int nranks, int rank)
 		 (uint64_t)(int64_t)df_record_device(), 0);
 }
 
-uint64_t df_traced_init(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const void *pc)
+uint64_t df_traced_init(enum df_call call, uint64_t hash, int nranks, int rank, const void *pc)
 {
-	uint64_t serial =
-		df_traced_enter(DF_CALL_COMM_INIT, NULL, hash, (uint64_t)nranks, df_trace_site(pc));
+	uint64_t serial = df_traced_enter(call, NULL, hash, (uint64_t)nranks, df_trace_site(pc));
 	int i;
 
 	/* -1 means all ranks */
 	for (i = rank < 0 ? 0 : rank; serial && i < (rank < 0 ? nranks : rank + 1); i++)
 		df_traced_note_init(serial, hash, nranks, i);
-	(void)comm;
 	return serial;
 }
 
-void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const char *name,
-		    uint64_t serial, ncclResult_t result)
+void df_traced_made(enum df_call call, ncclComm_t *comm, uint64_t hash, int nranks, int rank,
+		    const char *name, uint64_t serial, ncclResult_t result)
 {
-	struct made m = {comm, hash, nranks, rank, NULL, DF_CALL_COMM_INIT, ""};
+	struct made m = {comm, hash, nranks, rank, NULL, call, ""};
 	struct traced *t = NULL;
 
 	snprintf(m.name, sizeof(m.name), "%s", name);
@@ -519,7 +558,7 @@ void df_traced_made(ncclComm_t *comm, uint64_t hash, int nranks, int rank, const
 		t = df_traced_slot(*comm, 0);
 	}
 	if (serial)
-		df_traced_returned((struct behind){serial, DF_CALL_COMM_INIT}, t, result);
+		df_traced_returned((struct behind){serial, call}, t, result);
 }
 
 void df_traced_divided(enum df_call call, ncclComm_t comm, ncclComm_t *child, uint64_t hash,

@@ -40,9 +40,9 @@ struct traced {
 	uint64_t hash;
 	uint32_t comm; /* address of the communicator; stored last */
 	int nranks, rank, device;
-	uint64_t children;
-	int connected; /* whether its first operation has returned from NCCL; atomic */
-	int end;       /* atomic: enum traced_end */
+	uint64_t children, grown; /* numbers of those divided from it, and grown from it */
+	int connected;		  /* whether its first operation has returned from NCCL; atomic */
+	int end;		  /* atomic: enum traced_end */
 	/*
 	 * For a non-blocking communicator: operations that NCCL has not put on its streams yet.
 	 * Guarded by deferred_lock.
@@ -78,8 +78,8 @@ void df_traced_returned(struct behind b, struct traced *t, ncclResult_t result);
 /* Returns ncclRemoteError if dfshim has stopped the communicator, else `result`. */
 ncclResult_t df_traced_result(const struct traced *t, ncclResult_t result);
 /*
- * Call when NCCL has reported that it continues the call: a thread that polls the communicator
- * waits for it.
+ * Call when a call has returned ncclInProgress. The communicator keeps the call until NCCL reports
+ * another state: until then, a thread that polls the communicator waits for this call.
  */
 void df_traced_go_on(struct traced *t, struct behind b);
 /*

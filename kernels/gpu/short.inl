@@ -36,6 +36,7 @@ struct dfk_plan {
 	uint32_t ok;
 	uint32_t tells; /* whether it needs dfk_commit(): it is the last one, or gives slots back */
 	uint64_t recv_pos, send_pos;
+	struct dfk_pub pub;
 };
 
 #ifdef __CUDACC__
@@ -55,7 +56,7 @@ DFK struct dfk_plan *dfk_plans(struct dfk_stage *stage)
 }
 
 /* The thread of an instruction: computes its plan, without the addresses in buffers. */
-DFK void dfk_plan(const struct df_kctx *ctx, uint32_t i, struct dfk_plan *p)
+DFK void dfk_plan(struct df_kctx *ctx, uint32_t i, struct dfk_plan *p)
 {
 	const struct df_kcoll *c = ctx->coll;
 	const struct df_inst *inst = dfk_inst(ctx, i);
@@ -109,6 +110,7 @@ DFK void dfk_plan(const struct df_kctx *ctx, uint32_t i, struct dfk_plan *p)
 		p->put_flag = dfk_word_flag(w.lap);
 		p->sweep = w.lap % DFK_SWEEP == 0 ? k->slot_bytes / 8 : 0;
 	}
+	dfk_pub_slice(ctx, inst, 1, p->recv_pos, &p->pub);
 }
 
 /* The thread of an instruction, when its buffers are known: computes the addresses in them. */
@@ -124,6 +126,7 @@ DFK void dfk_place(const struct df_kctx *ctx, uint32_t i, struct dfk_plan *p)
 	p->dst = p->dst_buf == DFK_NOWHERE ? NULL : dfk_base(c, now, p->dst_buf) + p->dst_off;
 	p->a = inst->recv_conn == DF_NO_CONN ? src : NULL;
 	p->b = inst->recv_conn != DF_NO_CONN ? src : inst->op == DF_OP_REDUCE ? p->dst : NULL;
+	dfk_pub_inst(now, i + 1 == ctx->nr_inst, &p->pub);
 }
 
 /* Bytes of a unit of this rank: those after them are 0 when loaded, and not stored. */
@@ -245,7 +248,7 @@ DFK int dfk_short_wanted(struct df_kblock *blk, struct df_kctx *ctx, struct dfk_
 
 	if (!((const struct dfk_hot *)(const void *)ctx)->brief)
 		return 0;
-	/* dfk_instance_ready() sets the address of scratch memory, on which the plan depends. */
+	/* dfk_instance_begin() sets the address of scratch memory, on which the plan depends. */
 	if (ctx->coll->scratch_chunks && !ctx->coll->scratch)
 		return 0;
 	if (dfk_now(ctx)->seq != ctx->finished) {
@@ -284,6 +287,7 @@ DFK void dfk_short_slice(struct df_kctx *ctx, uint32_t i, const struct dfk_plan 
 	sh->recv_pos = p->recv_pos;
 	sh->send_pos = p->send_pos;
 	sh->ref = NULL;
+	sh->pub = p->pub;
 }
 
 /* Whether the slice needs dfk_commit(). */
@@ -313,20 +317,29 @@ DFK uint32_t dfk_unit_first(void)
 	return (uint32_t)(DFK_TID >= 32 ? DFK_TID - 32 : DFK_TID + DFK_NTHREADS - 32);
 }
 
-/* Thread 0: whether the instance may access the buffers. Looks for a while if no task waits. */
+/*
+ * Thread 0: whether the instance may access the buffers. Looks for a while if no task waits. The
+ * caller calls dfk_instance_begin().
+ */
 DFK uint32_t dfk_short_ready(struct df_kblock *blk, struct df_kctx *ctx)
 {
 	int i, looks = blk->first == blk->last ? DFK_LOOKS : 1;
-	struct dfk_heed h = {blk->sq.head, 0, 0};
+	const struct df_kinst *in = dfk_now(ctx);
+	struct dfk_heed h = {blk->sq.head, 0, 0, 0};
 
-	for (i = 0; !ctx->ready && i < looks && !dfk_instance_ready(ctx); i++) {
-		if (i % DFK_HEED_EVERY)
+	if (ctx->ready)
+		return 1;
+	for (i = 0; i < looks; i++) {
+		if (dfk_waits_over(in))
+			return 1;
+		/* Not between the first two looks: the mark often arrives then. */
+		if (i % DFK_HEED_EVERY != 1)
 			continue;
 		if (dfk_heed(blk, &h))
 			break;
 		h = dfk_heed_begin(blk);
 	}
-	return ctx->ready;
+	return 0;
 }
 
 /*
@@ -337,7 +350,7 @@ DFK int dfk_short_wait(struct df_kblock *blk, struct df_kctx *ctx, struct dfk_sh
 		       const struct dfk_plan *p, uint32_t at)
 {
 	int64_t left = ctx->spin - ctx->polls, i;
-	struct dfk_heed h = {blk->sq.head, 0, 0};
+	struct dfk_heed h = {blk->sq.head, 0, 0, 0};
 	uint64_t v;
 
 	if (left > DFK_LOOKS)
@@ -464,11 +477,12 @@ DFK enum df_turn dfk_short_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 	}
 	if (!sh->able)
 		return DF_TURN_SPIN;
+	/* Programs that are executed here do not depend on what this sets. */
+	if (DFK_TID == 0 && !ctx->ready)
+		dfk_instance_begin(ctx);
 	for (i = sh->first; i < nr; i++) {
-		if (DFK_TID == 0 && dfk_short_tells(d, &plan[i])) {
+		if (DFK_TID == 0 && dfk_short_tells(d, &plan[i]))
 			dfk_short_slice(ctx, i, &plan[i], sh);
-			dfk_prepare(sh);
-		}
 		if (!dfk_short_move(blk, sh, &plan[i])) {
 			if (DFK_TID == 0) {
 				sh->peer = ctx->recv[dfk_inst(ctx, i)->recv_conn].peer;
@@ -478,8 +492,12 @@ DFK enum df_turn dfk_short_turn(struct df_kdaemon *d, struct df_kblock *blk, str
 			dfk_sync();
 			return (enum df_turn)sh->turn;
 		}
-		/* The next slice may use the result, and the fence of the end follows. */
-		if (plan[i].dst)
+		/*
+		 * The next slice may use the result, and the fence of the end follows. At the end
+		 * the input is the user's again, so all threads must have read it, also if they
+		 * only send.
+		 */
+		if (plan[i].dst || plan[i].pub.last)
 			dfk_sync();
 		if (DFK_TID == 0) {
 			if (i == sh->first)

@@ -1,6 +1,6 @@
 /*
  * Waiting in place, on a GPU: thread 0 looks at a task's next slice many times in a turn, because a
- * turn takes longer than a look. Meanwhile it reads the words of the host that it must heed, so no
+ * turn takes longer than a look. Meanwhile it reads the host's words that can end the wait, so no
  * look waits for the bus.
  */
 
@@ -15,6 +15,7 @@
  */
 struct dfk_heed {
 	uint32_t tail, quit, leave;
+	uint32_t begun; /* for dfk_leaves(): whether they are being read */
 };
 
 DFK struct dfk_heed dfk_heed_begin(const struct df_kblock *blk)
@@ -26,6 +27,7 @@ DFK struct dfk_heed dfk_heed_begin(const struct df_kblock *blk)
 	h.tail = dfk_load_relaxed_sys(&l->home->sq.tail);
 	h.quit = dfk_load_relaxed_sys(&l->d_home->quit);
 	h.leave = dfk_load_relaxed_sys(&l->d_home->leave);
+	h.begun = 0;
 	return h;
 }
 
@@ -34,11 +36,11 @@ DFK int dfk_heed(struct df_kblock *blk, const struct dfk_heed *h)
 {
 	struct dfk_local *l = dfk_local(blk);
 
-	if (h->tail != blk->sq.head)
+	if (dfk_sq_more(blk, h->tail))
 		l->eager = 1;
 	if (h->quit || h->leave)
 		l->looks = 0;
-	return h->tail != blk->sq.head || h->quit || h->leave;
+	return dfk_sq_more(blk, h->tail) || h->quit || h->leave;
 }
 
 /* Thread 0: the turn has taken as long as several others, for dfk_leaves(). */
@@ -57,7 +59,7 @@ DFK void dfk_lasted(struct df_kblock *blk)
 DFK int dfk_await(struct df_kdaemon *d, struct df_kblock *blk, struct df_kctx *ctx,
 		  struct dfk_shared *sh, struct dfk_stage *stage)
 {
-	struct dfk_heed h = {blk->sq.head, 0, 0};
+	struct dfk_heed h = {blk->sq.head, 0, 0, 0};
 	int64_t left = ctx->spin - ctx->polls, i;
 	int got, alone = blk->first == blk->last;
 

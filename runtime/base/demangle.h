@@ -10,8 +10,8 @@
 #include <stddef.h>
 
 /*
- * Changes "_ZN1b1cEi" to "b::c", up to the first '+', whose rest stays. A name whose end is cut off
- * does, too, if it is that of a template. size: of the buffer from there on.
+ * Changes "_ZN1b1cEi" to "b::c". The name ends at the first '+'; the text from there on stays. Also
+ * changes the name of a template whose end is cut off. size: of the buffer.
  */
 void df_demangle_name(char *name, size_t size);
 /*

@@ -123,8 +123,7 @@ static void parse_rules(struct df_env *env, enum df_env_row row, const char *tex
 	if (df_rules_check(text, keys, words, &bad)) {
 		if (!quiet)
 			df_warn("%s=%s cannot be used: allowed is %s%sKEY=NAME:%s, separated by "
-				"commas, KEY one of "
-				"%s; \"%.*s\" is not",
+				"commas, KEY one of %s; \"%.*s\" is not",
 				names[row], text, words ? words : "", words ? " for all, and " : "",
 				words ? "one of these" : "NUMBER", keys, (int)strcspn(bad, ","),
 				bad);
@@ -135,7 +134,7 @@ static void parse_rules(struct df_env *env, enum df_env_row row, const char *tex
 	env->set[row] = 1;
 }
 
-static void parse(struct df_env *env, char *const *from)
+void df_env_parse(struct df_env *env, char *const *from)
 {
 	const char *text;
 
@@ -209,11 +208,6 @@ static void warn_unknown(char *const *env)
 	}
 }
 
-void df_env_parse(struct df_env *env, char *const *environ_)
-{
-	parse(env, environ_);
-}
-
 static void keep(const char **s)
 {
 	char *copy = *s ? strdup(*s) : NULL;
@@ -224,7 +218,7 @@ static void keep(const char **s)
 
 static void parse_once(void)
 {
-	parse(&settings, environ);
+	df_env_parse(&settings, environ);
 #define DF_ENV_ENUM(id, name, def, values, help)
 #define DF_ENV_INT(id, name, def, min, max, unit, help)
 #define DF_ENV_STR(id, name, def, help)                                                            \

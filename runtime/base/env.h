@@ -76,7 +76,7 @@ void df_env_quiet(void);
  * Parses one environment into *env by the same rules, warnings included, for tests and `dfshim
  * env`. Strings in *env point into the environment.
  */
-void df_env_parse(struct df_env *env, char *const *environ_);
+void df_env_parse(struct df_env *env, char *const *from);
 
 /*
  * Returns the variable that a misspelt name, with or without DFSHIM_, may stand for, or NULL if

@@ -23,9 +23,11 @@
 #include <errno.h>
 #include <stddef.h>
 
-#define DF_ARRAY_LEN(a)			 (sizeof(a) / sizeof((a)[0]))
-#define DF_MIN(a, b)			 ((a) < (b) ? (a) : (b))
-#define DF_MAX(a, b)			 ((a) > (b) ? (a) : (b))
+#define DF_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define DF_MIN(a, b)	((a) < (b) ? (a) : (b))
+#define DF_MAX(a, b)	((a) > (b) ? (a) : (b))
+/* For sorting: -1, 0 or 1. Comparisons by several keys are joined by ?: */
+#define DF_CMP(a, b)			 (((a) > (b)) - ((a) < (b)))
 #define df_container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 #define df_likely(x)			 __builtin_expect(!!(x), 1)
 #define df_unlikely(x)			 __builtin_expect(!!(x), 0)

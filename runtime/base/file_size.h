@@ -20,11 +20,10 @@ static inline int df_file_fits(uint64_t bytes, const char *what)
 
 	if (getrlimit(RLIMIT_FSIZE, &l) || l.rlim_cur == RLIM_INFINITY || bytes <= l.rlim_cur)
 		return 0;
-	df_warn_once("%s of %llu MiB is more than this process may write to a file (%llu KiB): "
-		     "raise the limit "
-		     "(ulimit -f)",
-		     what, (unsigned long long)(bytes >> 20),
-		     (unsigned long long)(l.rlim_cur >> 10));
+	df_warn_once(
+		"%s of %llu MiB is more than this process may write to a file (%llu KiB): raise "
+		"the limit (ulimit -f)",
+		what, (unsigned long long)(bytes >> 20), (unsigned long long)(l.rlim_cur >> 10));
 	return -EFBIG;
 }
 

@@ -32,8 +32,7 @@ int df_once_wait(struct df_once *once, const char *what)
 		if (!said && df_now_ns() - begun >= SAY_AFTER_S * DF_NS_PER_S) {
 			said = 1;
 			df_warn("%s has not ended after %d s in another thread of this process, "
-				"and "
-				"this thread waits for it; a stack of both (gdb, py-spy) shows "
+				"and this thread waits for it; a stack of both (gdb, py-spy) shows "
 				"where",
 				what, SAY_AFTER_S);
 		}

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <time.h>
 #include "kernels/abi.h"
+#include "kernels/slot.h"
 #include "kernels/daemon.h"
 #include "runtime/blocks.h"
 #include "runtime/base/env.h"
@@ -163,7 +164,7 @@ static uint64_t bench_run(struct bench *b, uint32_t nr)
 						.blocks_left = 1,
 						.waits = in->own_waits};
 			s->inst[~seq & 1].next = in;
-			s->sq[s->blk.sq.tail++ & 3].e = (struct df_sqe){&s->ctx, in};
+			df_sq_put(&s->blk.sq, &(struct df_sqe){&s->ctx, in}, 0);
 		}
 		while (b->side[0].done <= seq || b->side[1].done <= seq) {
 			for (int i = 0; i < 2; i++) {
@@ -322,8 +323,7 @@ static void measure(void)
 	hops(&mine, df_now_ns() + BUDGET_NS / 2);
 	df_log(DF_LOG_INFO,
 	       "measured in %.1f ms of processor time: instruction %.0f ns, copying %.3f ns/B, "
-	       "reducing %.3f ns/B, "
-	       "hop %.0f ns, waking %.0f ns",
+	       "reducing %.3f ns/B, hop %.0f ns, waking %.0f ns",
 	       (double)(cpu_ns() - begin) / 1e6, inst, copy, add, df_cal_value(mine.v[DF_CAL_HOP]),
 	       df_cal_value(mine.v[DF_CAL_SWITCH]));
 }
@@ -394,10 +394,8 @@ int df_cal_members(struct df_comm *comm, const struct df_cal *rows)
 	if (comm->nranks > 1)
 		df_log(DF_LOG_INFO,
 		       "agreed costs: instruction %.0f ns, copying %.3f ns/B, reducing %.3f ns/B, "
-		       "hop %.0f "
-		       "ns, waking %.0f ns, %.1f cores; factors ring %.2f tree %.2f allpairs %.2f "
-		       "hier "
-		       "%.2f",
+		       "hop %.0f ns, waking %.0f ns, %.1f cores; factors ring %.2f tree %.2f "
+		       "allpairs %.2f hier %.2f",
 		       c->inst_ns, c->byte_ns, c->reduce_ns, c->hop_ns, c->switch_ns, c->cores,
 		       c->factor[DF_ALGO_RING], c->factor[DF_ALGO_TREE],
 		       c->factor[DF_ALGO_ALLPAIRS], c->factor[DF_ALGO_HIER]);

@@ -132,7 +132,7 @@ int df_coll_scratch(struct df_coll *coll)
 	coll->k.scratch = p;
 	coll->no_scratch = 0;
 	/*
-	 * RELEASE pairs with the ACQUIRE in dfk_instance_ready() (kernels/task.inl): the pointer is
+	 * RELEASE pairs with the ACQUIRE in dfk_waits_over() (kernels/task.inl): the pointer is
 	 * set before an instance that waited for it starts.
 	 */
 	__atomic_store_n(coll->scratch_word, coll->scratch_from + 1, __ATOMIC_RELEASE);

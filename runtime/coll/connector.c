@@ -76,8 +76,8 @@ static int peer_of(struct df_comm *comm, int rank, struct df_cend *end)
 }
 
 /*
- * Returns the end's index in its program's table of connections, where the first block's sends are
- * first.
+ * Returns the end's index in its program's table of connections. The collective's array of struct
+ * df_kconn has the table's order; k.ctx->send are the sends of block 0 in it.
  */
 static uint32_t end_index(const struct df_coll *coll, const struct df_cend *end)
 {

@@ -5,8 +5,8 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include "kernels/abi.h"
+#include "kernels/slot.h"
 #include "runtime/blocks.h"
 #include "runtime/base/err.h"
 #include "runtime/base/list.h"
@@ -59,24 +59,14 @@ int df_dev_init(struct df_dev *dev, uint32_t nr_blocks)
 
 static int ring_push(struct df_ring *sq, const struct df_sqe *e)
 {
-	struct df_sq_slot *slots = sq->slots, *slot;
-	uint32_t tail = sq->tail; /* only this side writes it: a plain load is enough */
-
+	/* Only this side writes the tail: a plain load is enough. */
 	/*
 	 * ACQUIRE pairs with the RELEASE of head in dfk_sq_taken() (kernels/hot.inl): without it, a
 	 * slot could be overwritten while the block still copies it.
 	 */
-	if (tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) > sq->mask)
+	if (sq->tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) > sq->mask)
 		return -EAGAIN;
-	slot = &slots[tail & sq->mask];
-	slot->e = *e;
-	if (df_blocks->gpu && e->inst)
-		memcpy(slot->fixed, &e->inst->in, DF_KINST_FIXED);
-	/*
-	 * RELEASE pairs with the ACQUIRE of tail in dfk_sq_drain(): the slot and the instance it
-	 * names are complete before the block can see them.
-	 */
-	__atomic_store_n(&sq->tail, tail + 1, __ATOMIC_RELEASE);
+	df_sq_put(sq, e, df_blocks->gpu);
 	return 0;
 }
 
@@ -213,7 +203,7 @@ static uint64_t cq_next(const struct df_ring *cq, uint32_t head)
 	 */
 	uint64_t coll = __atomic_load_n(&e->coll, __ATOMIC_ACQUIRE);
 
-	return (coll & 1) == DF_CQ_LAP(cq, head) ? coll : 0;
+	return (coll & 1) == DF_LAP(cq, head) ? coll : 0;
 }
 
 int df_dev_cq_pending(const struct df_dev *dev)
@@ -251,7 +241,7 @@ static int cqe_get(const struct df_ring *cq, uint32_t head, struct completion *o
 	value = __atomic_load_n(&e->value, __ATOMIC_RELAXED);
 	*out = (struct completion){df_container_of(k, struct df_coll, k),
 				   (enum df_cqe_kind)(coll >> 1 & 3), value >> 1, 0, 0};
-	if ((value & 1) != DF_CQ_LAP(cq, head))
+	if ((value & 1) != DF_LAP(cq, head))
 		return 0;
 	if (out->kind == DF_CQE_DONE)
 		/*

@@ -542,8 +542,7 @@ int df_far_members(struct df_comm *comm)
 	df_far_agree(c, nodes, far);
 	df_log(DF_LOG_INFO,
 	       "the slowest way between %d nodes: %.1f us there, %.1f us a message, %.0f MB/s; %d "
-	       "ways "
-	       "measured in %.1f ms",
+	       "ways measured in %.1f ms",
 	       nodes, c->far_ns / 1e3, c->far_inst_ns / 1e3, 1e3 / c->far_byte_ns, nr,
 	       (double)(df_now_ns() - begin) / 1e6);
 out:

@@ -95,8 +95,7 @@ static void tell_dead(const struct df_comm *comm)
 			continue;
 		df_comm_lost(m);
 		df_warn("rank %d (%s, pid %u) has died while its communicator was made, which ends "
-			"with "
-			"ncclRemoteError",
+			"with ncclRemoteError",
 			i, m->hostname, m->pid);
 		return;
 	}

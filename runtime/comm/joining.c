@@ -77,8 +77,8 @@ static int say_ranks(char *buf, size_t bytes, const int *ranks, int nr, int nran
 	return count;
 }
 
-int df_joining_say(char *text, size_t size, uint64_t id, int nranks, const int *missing, int nr,
-		   uint64_t ms, const char *note)
+int df_joining_say(char *text, size_t size, const char *call, uint64_t id, int nranks,
+		   const int *missing, int nr, uint64_t ms, const char *note)
 {
 	DF_DECIMAL_POINT;
 	char gone[256] = "", there[256] = "", at[72];
@@ -86,18 +86,17 @@ int df_joining_say(char *text, size_t size, uint64_t id, int nranks, const int *
 	int here = say_ranks(there, sizeof(there), missing, nr, nranks, 1);
 
 	df_ctl_rendezvous_at(id, at, sizeof(at));
-	return snprintf(
-		text, size,
-		"INIT: rank%s %s of %d %s not called ncclCommInitRank%s; rank%s %s %s waited for "
-		"%.1f s\n\n"
-		"Fix: let every member of the communicator call ncclCommInitRank with the same id "
-		"(hash %016llx).%s%s%s\n"
-		"%sConfidence: proved, as the rendezvous knows which ranks have joined.\n",
-		absent == 1 ? "" : "s", gone, nranks, absent == 1 ? "has" : "have",
-		nr == MISSING_MAX ? " (and perhaps more)" : "", here == 1 ? "" : "s", there,
-		here == 1 ? "has" : "have", (double)ms / 1000, (unsigned long long)id,
-		at[0] ? " From other machines they connect to " : "", at,
-		at[0] ? ": no firewall may drop that." : "", note);
+	return snprintf(text, size,
+			"INIT: rank%s %s of %d %s not called %s%s; rank%s %s %s waited for "
+			"%.1f s\n\n"
+			"Fix: let every member of the communicator call %s with the same id "
+			"(hash %016llx).%s%s%s\n"
+			"%sConfidence: proved, as the rendezvous knows which ranks have joined.\n",
+			absent == 1 ? "" : "s", gone, nranks, absent == 1 ? "has" : "have", call,
+			nr == MISSING_MAX ? " (and perhaps more)" : "", here == 1 ? "" : "s", there,
+			here == 1 ? "has" : "have", (double)ms / 1000, call, (unsigned long long)id,
+			at[0] ? " From other machines they connect to " : "", at,
+			at[0] ? ": no firewall may drop that." : "", note);
 }
 
 int df_joining_explain(int anyhow, char *line, size_t size)
@@ -130,7 +129,7 @@ int df_joining_explain(int anyhow, char *line, size_t size)
 		lowest++;
 	if (rank != lowest && !anyhow)
 		return -EAGAIN;
-	len = df_joining_say(text, sizeof(text), id, nranks, ranks, nr, ms, "");
+	len = df_joining_say(text, sizeof(text), "ncclCommInitRank", id, nranks, ranks, nr, ms, "");
 	df_log_raw(text, (size_t)len);
 	snprintf(line, size, "%.*s", (int)strcspn(text, "\n"), text);
 	return 1;

@@ -7,7 +7,7 @@
 
 struct df_comm;
 
-/* Notes that the communicator has begun the rendezvous with this id; 0: it has ended. */
+/* Notes that the communicator's rendezvous with this id has begun, or (id 0) has ended. */
 void df_joining(struct df_comm *comm, uint64_t id, int nranks, int rank);
 /*
  * A number that stands for all ranks that are missing, 0 if none is. Changes when a rank arrives or
@@ -24,10 +24,10 @@ int df_joining_explain(int anyhow, char *line, size_t size);
 
 /*
  * The report for a communicator of nranks ranks, by the id with this hash, that has waited for
- * these ranks for `ms`. note: lines to add, or "". Returns its length; the first line is the
- * verdict.
+ * these ranks for `ms` in this call of NCCL. note: lines to add, or "". Returns its length; the
+ * first line is the verdict.
  */
-int df_joining_say(char *text, size_t size, uint64_t id, int nranks, const int *missing, int nr,
-		   uint64_t ms, const char *note);
+int df_joining_say(char *text, size_t size, const char *call, uint64_t id, int nranks,
+		   const int *missing, int nr, uint64_t ms, const char *note);
 
 #endif

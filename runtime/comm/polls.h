@@ -15,7 +15,7 @@
  */
 void df_polls_note(enum df_polled kind, uint64_t object);
 /*
- * The same for an object for which the trace has no work to finish: only the function is
+ * As df_polls_note(), for an object for which the trace has no work to finish: only the function is
  * remembered.
  */
 void df_polls_ask(enum df_polled kind);
@@ -29,11 +29,11 @@ size_t df_polls_of(uint32_t tid, uint64_t since_ns, uint32_t *kinds, uint64_t *o
  * df_polled.
  */
 unsigned df_polls_asked(uint32_t tid, uint64_t since_ns);
-/* The calling thread enqueues work on a stream, issues an operation, or waits. */
+/* Counts that the calling thread enqueues work on a stream, issues an operation, or waits. */
 void df_polls_act(void);
 /* Returns how often a thread has called df_polls_act(). Threads without a slot share one count. */
 uint64_t df_polls_acts(uint32_t tid);
-/* The thread has ended. */
+/* Frees the slot of a thread that has ended. */
 void df_polls_gone(uint32_t tid);
 
 #endif

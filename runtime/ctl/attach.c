@@ -108,7 +108,8 @@ static int attach_input(struct df_link *link, unsigned type, const void *data, s
 		there = r->there;
 		df_link_finish(link);
 		df_tree.attach = NULL;
-		if (++df_tree.redirects > REDIRECTS_MAX || there.proc == df_ctl.self.proc)
+		if (++df_tree.redirects > REDIRECTS_MAX || there.proc == df_ctl.self.proc ||
+		    there.proc == df_tree.left)
 			attach_over(there.proc == df_ctl.self.proc);
 		else
 			attach_to(&there);
@@ -244,7 +245,7 @@ static void add_candidate(const struct hop *h)
 	if (!df_tree.candidates)
 		df_tree.candidates = malloc(CANDIDATES_MAX * sizeof(*df_tree.candidates));
 	if (!df_tree.candidates || df_tree.nr_candidates == CANDIDATES_MAX ||
-	    df_tree_is_dead(h->proc) || h->proc == df_ctl.self.proc)
+	    df_tree_is_dead(h->proc) || h->proc == df_ctl.self.proc || h->proc == df_tree.left)
 		return;
 	for (i = 0; i < df_tree.nr_candidates; i++)
 		if (df_tree.candidates[i].proc == h->proc)
@@ -328,6 +329,8 @@ uint64_t df_tree_timers(uint64_t now)
 
 	if (df_tree.verify_at && df_tree.verify_at <= now)
 		look_after_cut();
+	if (df_tree.doubt_at && df_tree.doubt_at <= now)
+		df_tree_doubted();
 	if (df_tree.again_at && df_tree.again_at <= now) {
 		df_tree.again_at = 0;
 		df_tree.misled = 0;
@@ -336,6 +339,8 @@ uint64_t df_tree_timers(uint64_t now)
 	}
 	if (df_tree.verify_at)
 		next = df_tree.verify_at;
+	if (df_tree.doubt_at)
+		next = next ? DF_MIN(next, df_tree.doubt_at) : df_tree.doubt_at;
 	if (df_tree.again_at)
 		next = next ? DF_MIN(next, df_tree.again_at) : df_tree.again_at;
 	return next;

@@ -154,6 +154,7 @@ enum df_ctl_kind {
 	DF_MSG_LEADS,	 /* to all: the sender judges for them; without a body */
 	DF_MSG_UNMAPPED, /* the sender cannot map the receiver's memory: their communicators end */
 	DF_MSG_HEARD,	 /* SNAPSHOT_ASK has arrived */
+	DF_MSG_GROWN,	 /* struct df_grown: the id of a communicator that grows (mode trace) */
 	DF_MSG_USER = 64
 };
 
@@ -190,6 +191,8 @@ void df_ctl_counts(uint64_t *messages, uint64_t *frames);
 
 /* Whether the process has died or exited, as far as this process knows. */
 int df_ctl_is_dead(uint64_t proc);
+/* Asks the parent in the overlay for a sign of life. Without one this process takes another. */
+void df_ctl_doubt(void);
 /* Whether messages for this process travel on a link of its own. */
 int df_ctl_is_neighbour(uint64_t proc);
 

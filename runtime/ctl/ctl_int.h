@@ -37,6 +37,7 @@
 #define DF_ID_MAGIC 0x3144496d68736664ull /* "dfshmID1" */
 /* NCCL's own id, to which mode trace has added our tail: "dfshmWD1". */
 #define DF_ID_WATCH_MAGIC 0x3144576d68736664ull
+#define DF_ID_NAME_MAGIC  0x3144476d68736664ull /* only a name */
 /* NCCL's own handle begins with this if NCCL_COMM_ID is set. */
 #define DF_ID_ADDR_MAGIC 0x0280028002800280ull
 #define DF_ID_BY_ADDR	 1u

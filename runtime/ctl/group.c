@@ -161,7 +161,7 @@ int df_ctl_derive(struct df_ctl_comm *parent, uint64_t hash, const int *ranks, i
 	ret = df_group_alive(g) ? df_group_get(hash, table, nr_ranks, &child) : -ESHUTDOWN;
 	df_ctl_unlock();
 	if (ret == -EPROTO) {
-		df_warn("communicator 0x%llx: ranks made a child communicator with different "
+		df_warn("communicator %016llx: ranks made a child communicator with different "
 			"lists of ranks",
 			(unsigned long long)hash);
 	}

@@ -127,20 +127,48 @@ int df_id_create(unsigned char id[DF_ID_BYTES])
 	return 0;
 }
 
-int df_id_watch(unsigned char id[DF_ID_BYTES])
+/* Whether NCCL's handle leaves our bytes zero. */
+static int is_free(const unsigned char id[DF_ID_BYTES])
+{
+	for (size_t i = DF_ID_TAIL; i < DF_ID_BYTES; i++)
+		if (id[i])
+			return 0;
+	return 1;
+}
+
+int df_id_name(unsigned char id[DF_ID_BYTES], uint64_t name)
+{
+	struct df_id_tail t = {
+		.magic = DF_ID_NAME_MAGIC, .version = DF_CTL_WIRE_VERSION, .nonce = name};
+
+	if (!is_free(id))
+		return -EBUSY;
+	memcpy(id + DF_ID_TAIL, &t, sizeof(t));
+	return 0;
+}
+
+uint64_t df_id_named(const unsigned char id[DF_ID_BYTES])
+{
+	struct df_id_tail t;
+
+	memcpy(&t, id + DF_ID_TAIL, sizeof(t));
+	return t.magic == DF_ID_WATCH_MAGIC || t.magic == DF_ID_NAME_MAGIC ? t.nonce : 0;
+}
+
+int df_id_watch(unsigned char id[DF_ID_BYTES], uint64_t name)
 {
 	union df_sockaddr addr;
 	unsigned char out[128];
 	struct df_id_tail t;
-	size_t i;
 	int ret;
 
-	for (i = DF_ID_TAIL; i < DF_ID_BYTES; i++)
-		if (id[i])
-			return -EBUSY;
+	if (!is_free(id))
+		return -EBUSY;
 	ret = make_tail(DF_ID_WATCH_MAGIC, &t, &addr);
 	if (ret)
 		return ret;
+	if (name)
+		t.nonce = name;
 	memcpy(out, id, DF_ID_TAIL);
 	memcpy(out + DF_ID_TAIL, &t, sizeof(t));
 	df_id_open(out, &t);

@@ -186,6 +186,7 @@ size_t df_frame_masked(unsigned type, size_t a_bytes, size_t b_bytes)
 	case DF_FRAME_TREE_MERGE:
 		return a_bytes + b_bytes;
 	case DF_FRAME_RDV_TABLE:
+	case DF_FRAME_FLOOD: /* may be a DF_MSG_GROWN, which has a key */
 		return a_bytes;
 	default:
 		return 0;

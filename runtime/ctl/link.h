@@ -43,6 +43,7 @@ enum df_frame_type {
 	/* answers a PING, or the goodbye of the process at the other end */
 	DF_FRAME_PONG,
 	DF_FRAME_TREE_EXIT, /* struct tree_exit: a process has exited normally */
+	DF_FRAME_TREE_ASK,  /* asks the parent for a TREE_PATH, as a sign of life */
 	/* descriptors */
 	DF_FRAME_FETCHED = 48, /* struct fetch_reply, with descriptors */
 };

@@ -131,8 +131,7 @@ static void up_lost(struct df_rdv_up *up, int error)
 	} else if (error == -EPROTO) {
 		snprintf(reason, sizeof(reason),
 			 "what listens where the id was made (pid %u) does not know the id's "
-			 "secret: "
-			 "the id is of an earlier job",
+			 "secret: the id is of an earlier job",
 			 up->id.pid);
 	} else if (!was_open && error == -ECONNREFUSED && up->id.host == df_ctl.self.host) {
 		snprintf(

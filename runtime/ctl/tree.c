@@ -26,6 +26,12 @@
 #include "runtime/ctl/tree_int.h"
 
 #define VERIFY_NS (100 * DF_NS_PER_MS)
+/*
+ * How long a parent may take for a sign of life. On this machine the state of the process shows
+ * whether it is stopped.
+ */
+#define NEAR_NS (500 * DF_NS_PER_MS)
+#define FAR_NS	(3 * DF_NS_PER_S)
 /* longer than the time in which any process looks for a new place */
 #define RECENT_NS (30 * DF_NS_PER_S)
 
@@ -69,11 +75,6 @@ uint64_t df_tree_root(void)
 	return df_tree.nr_path	 ? df_tree.path[df_tree.nr_path - 1].proc
 	       : df_tree.up.link ? df_tree.up.who.proc
 				 : df_ctl.self.proc;
-}
-
-int df_tree_links(void)
-{
-	return df_tree.nr_down + !!df_tree.up.link;
 }
 
 int df_tree_looking(void)
@@ -154,16 +155,50 @@ void df_tree_send_path(struct df_link *only)
 				     (size_t)n * sizeof(hops[0]));
 }
 
-/* Called when the link up has ended: this process is the root of the part below it. */
+/* Makes this process the root of the part below it, because the link to its parent has ended. */
 static void lose_up(void)
 {
 	df_tree.up.link = NULL;
+	df_tree.doubt_at = 0;
 	df_tree.nr_path = 0;
 	df_tree.nr_siblings = 0;
 	df_tree_send_path(NULL);
 }
 
-static void cut(uint64_t parent)
+/* ---- a parent that does not answer (tests/model/detour.pml) ---------------------------------- */
+
+void df_ctl_doubt(void)
+{
+	df_ctl_lock();
+	if (df_tree.up.link && !df_tree.doubt_at && !df_ctl.leaving) {
+		df_tree.doubt_at = df_now_ns() + (df_tree.up.link->is_unix ? NEAR_NS : FAR_NS);
+		df_ctl_timer(df_tree.doubt_at);
+		df_link_send(df_tree.up.link, DF_FRAME_TREE_ASK, NULL, 0, NULL, 0);
+	}
+	df_ctl_unlock();
+}
+
+void df_tree_doubted(void)
+{
+	struct hop path[PATH_MAX_HOPS], siblings[DF_TREE_K];
+	int nr_path = df_tree.nr_path, nr_siblings = df_tree.nr_siblings;
+
+	df_tree.doubt_at = 0;
+	if (!df_tree.up.link || df_ctl.leaving || df_link_peer_runs(df_tree.up.link))
+		return;
+	memcpy(path, df_tree.path, sizeof(path));
+	memcpy(siblings, df_tree.siblings, sizeof(siblings));
+	df_tree.left = df_tree.up.who.proc;
+	df_ctl_note("process %016llx does not answer: looks for another place",
+		    (unsigned long long)df_tree.left);
+	df_link_send(df_tree.up.link, DF_FRAME_TREE_UNLINK, NULL, 0, NULL, 0);
+	lose_up();
+	df_flood_changed();
+	df_attach_candidates(path, nr_path, siblings, nr_siblings, 0);
+	df_attach_repair();
+}
+
+void df_tree_cut(uint64_t parent)
 {
 	if (!df_tree.up.link || df_tree.up.who.proc != parent)
 		return;
@@ -178,11 +213,6 @@ static void cut(uint64_t parent)
 	 * no message can pass.
 	 */
 	df_flood_changed();
-}
-
-void df_tree_cut(uint64_t parent)
-{
-	cut(parent);
 }
 
 static int path_input(const void *data, size_t bytes)
@@ -205,7 +235,7 @@ static int path_input(const void *data, size_t bytes)
 				victim = &p->hops[i];
 		i = (uint32_t)(victim - p->hops);
 		if (i == n)
-			cut(p->hops[0].proc);
+			df_tree_cut(p->hops[0].proc);
 		else
 			df_flood_send(DF_FLOOD_CUT, victim->proc, &p->hops[i + 1].proc, 8, NULL, 0);
 		return 0;
@@ -317,6 +347,7 @@ static void drop_down(struct peer *p)
 static int tree_input(struct df_link *link, unsigned type, const void *data, size_t bytes)
 {
 	struct peer *p = peer_of(link);
+	struct hop child;
 
 	if (type == DF_FRAME_FLOOD)
 		return df_flood_input(link, data, bytes);
@@ -328,7 +359,14 @@ static int tree_input(struct df_link *link, unsigned type, const void *data, siz
 	if (!p || type == DF_FRAME_PONG)
 		return 0;
 	p->sure = 1;
+	if (p == &df_tree.up)
+		df_tree.doubt_at = 0;
 	switch (type) {
+	case DF_FRAME_TREE_ASK:
+		if (p == &df_tree.up)
+			return -EPROTO;
+		df_tree_send_path(link);
+		return 0;
 	case DF_FRAME_TREE_PATH:
 		return p == &df_tree.up ? path_input(data, bytes) : -EPROTO;
 	case DF_FRAME_TREE_MERGE:
@@ -343,7 +381,17 @@ static int tree_input(struct df_link *link, unsigned type, const void *data, siz
 	case DF_FRAME_TREE_UNLINK:
 		df_link_finish(link);
 		if (p != &df_tree.up) {
+			child = p->who;
 			drop_down(p);
+			/*
+			 * The child has left because this process did not answer. If this one is a
+			 * root, its part may have gone on without it.
+			 */
+			if (!df_tree.up.link && !df_ctl.leaving) {
+				df_tree.verify = child;
+				df_tree.verify_at = df_now_ns() + VERIFY_NS;
+				df_ctl_timer(df_tree.verify_at);
+			}
 		} else {
 			lose_up();
 			df_attach_repair();
@@ -367,8 +415,12 @@ static void tree_closed(struct df_link *link, int error)
 	link->owes = 0;
 	if (df_ctl.leaving)
 		df_tree_answer();
-	if (!p)
+	if (!p) {
+		/* The parent that was left has read that, or it has died. */
+		if (link->tx_proc == df_tree.left)
+			df_probe_soon();
 		return;
+	}
 	if (df_ctl.leaving) {
 		/*
 		 * While this process leaves, nothing is repaired, but other threads may still send.
@@ -419,6 +471,8 @@ void df_tree_link(struct peer *p, struct df_link *link, const struct hop *who)
 {
 	p->link = link;
 	p->who = *who;
+	if (df_tree.left == who->proc)
+		df_tree.left = 0;
 	p->sure = 0;
 	link->tx_proc = who->proc;
 	df_link_adopt(link, &tree_ops, NULL);

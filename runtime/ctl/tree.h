@@ -47,15 +47,13 @@ int df_tree_answer_is_slow(void);
 void df_tree_answer(void);
 /* Queues another death() if the process has ended. */
 void df_tree_tell_again(uint64_t proc);
-/* Returns the number of tree links (for tests: at most DF_TREE_K + 1). */
-int df_tree_links(void);
 /*
  * Called when a process has ended, as noticed here or as reported by another process: passes the
  * news on and fails the communicators of that process. words: data that it left.
  */
 void df_tree_death(uint64_t proc, int in_order, const void *words, size_t bytes);
 
-/* Called when a merge cannot reach the part of the overlay that it needs. */
+/* The message that a merge cannot reach the part of the overlay that it needs. */
 struct df_unreached {
 	uint64_t token;
 	int32_t error, pad;
@@ -64,7 +62,12 @@ struct df_unreached {
 
 struct df_link;
 
-/* Called when this process is on a cycle, which must be cut at its link to this parent. */
+/*
+ * Called when the parent has not answered in time: looks for another place, unless the parent only
+ * lacks a processor.
+ */
+void df_tree_doubted(void);
+/* Gives up the link to this parent, because the two are on a cycle. Looks for another place. */
 void df_tree_cut(uint64_t parent);
 /* Informs the transports. Called without the lock. */
 void df_tree_tell_death(uint64_t proc);

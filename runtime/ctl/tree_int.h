@@ -81,6 +81,11 @@ struct df_tree {
 	/* after a cycle was cut: where and when to check whether this is still one part */
 	struct hop verify;
 	uint64_t verify_at;
+	/*
+	 * When to leave a parent that has been asked for a sign of life, 0: it has not been; and
+	 * the parent that was left last.
+	 */
+	uint64_t doubt_at, left;
 	struct corpse *corpses;
 	struct corpse *own; /* our own goodbye; NULL before it */
 	void (*on_death[8])(uint64_t proc);

@@ -223,16 +223,12 @@ static void submitted(void)
 	df_blocks->submitted();
 }
 
-/* ---- points --------------------------------------------------------------------------------- */
-
-static int stream_wait(struct df_mstream *on, const uint64_t *word, uint64_t value)
-{
-	return df_backend->stream_wait(on, word, value);
-}
+/* ---- streams and what they wait for --------------------------------------------------------- */
 
 /*
- * Leaves a quarter of the hardware queues: the launch of the daemon needs one, and streams that no
- * longer wait keep theirs until their work has ended.
+ * Returns how many streams may wait for operations at a time. A quarter of the hardware queues is
+ * left free: the launch of the daemon needs one, and streams that no longer wait keep theirs until
+ * their work has ended.
  */
 static uint32_t waiting_streams(void)
 {
@@ -303,7 +299,6 @@ const struct df_executor df_daemon_executor = {
 	.submitted = submitted,
 	.mark_init = df_mark_init,
 	.mark = df_word_mark,
-	.stream_wait = stream_wait,
 	.waiting_streams = waiting_streams,
 	.crowd = crowd,
 	.in_flight = in_flight,

@@ -243,9 +243,8 @@ static enum df_evidence_word tested(const struct df_evidence_facts *f, const cha
 	word = best(f, of, &gpu, reason, reason_bytes);
 	if (word == DF_EVIDENCE_NONE) {
 		df_warn("testing GPU %d, once for this GPU, driver and build (some seconds); to "
-			"skip, set "
-			"DFSHIM_BACKEND=cuda, or DFSHIM_SELF_TEST_MS=0, which leaves the job to "
-			"NCCL",
+			"skip, set DFSHIM_BACKEND=cuda, or DFSHIM_SELF_TEST_MS=0, which leaves the "
+			"job to NCCL",
 			gpu);
 		run_doctor(program, nccl, until);
 		word = best(f, of, &gpu, reason, reason_bytes);

@@ -57,15 +57,6 @@ static void catch_up(struct df_stream *s)
 	__atomic_store_n(&s->legacy_seen, from->pending.added, __ATOMIC_RELAXED);
 }
 
-/*
- * Returns the flags of STREAM_CREATE records. STREAM_WORK records have the same flags, because the
- * ring may have lost the former, and the legacy stream is not created.
- */
-static uint32_t stream_flags(const struct df_stream_info *info)
-{
-	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
-}
-
 struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info *info)
 {
 	struct df_stream *s = *info->user;
@@ -97,7 +88,7 @@ struct df_stream *df_stream_get(struct df_dev *dev, const struct df_stream_info 
 	 */
 	if (info->legacy)
 		df_trace(DF_REC_STREAM_CREATE, info->device, 0, -1, 0, info->id,
-			 (uint64_t)info->device | (uint64_t)stream_flags(info) << 32, 0, 0);
+			 (uint64_t)info->device | (uint64_t)df_stream_flags(info) << 32, 0, 0);
 	return s;
 }
 
@@ -485,7 +476,7 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 		df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(),
 			 kind | (touch ? df_rec_reads_from(touch->in, touch->in_end) : 0),
 			 (uint64_t)info->device |
-				 (uint64_t)(stream_flags(info) | (uint32_t)exact << 3) << 32 |
+				 (uint64_t)(df_stream_flags(info) | (uint32_t)exact << 3) << 32 |
 				 (touch ? df_rec_reads_bytes(touch->in, touch->in_end) : 0),
 			 info->id, 0);
 }
@@ -495,7 +486,7 @@ static void hook_before_work(const struct df_stream_info *info, enum df_work kin
 static void hook_stream_create(const struct df_stream_info *info)
 {
 	df_trace(DF_REC_STREAM_CREATE, info->device, 0, -1, 0, info->id,
-		 (uint64_t)info->device | (uint64_t)stream_flags(info) << 32,
+		 (uint64_t)info->device | (uint64_t)df_stream_flags(info) << 32,
 		 (uint64_t)(int64_t)info->priority, 0);
 }
 

@@ -104,8 +104,8 @@ struct df_stream *df_stream_of(const struct df_stream_info *info);
  */
 struct df_stream *df_stream_behind(struct df_dev *dev, const struct df_stream_info *info);
 /*
- * Makes the stream wait for a word that the stream `of` writes; NULL: one that is gone. dev->lock
- * is held, and dropped meanwhile.
+ * Makes the stream wait for a word. of: the stream that writes it; NULL: that stream is gone. The
+ * caller holds dev->lock, which is dropped meanwhile.
  */
 int df_stream_wait(struct df_dev *dev, struct df_mstream *on, const struct df_stream *of,
 		   const uint64_t *word, uint64_t value);

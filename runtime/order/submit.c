@@ -273,7 +273,7 @@ static int place(struct way *w)
 		l->fenced = w->stream->fenced;
 	}
 	if (w->replay) {
-		/* A replay follows all that the communicator's latest operation followed. */
+		/* A replay waits for all that the communicator's latest operation waited for. */
 		l->latest = (struct df_kwait){w->l.comm->order.latest.ready,
 					      w->l.comm->order.latest.value};
 		l->previous = w->replay->previous;

@@ -149,7 +149,7 @@ void df_hook_stream_sync(const struct df_stream_info *info)
 	if (info->legacy && dev)
 		s = df_stream_behind(dev, info);
 	if (s)
-		/* CUDA then waits for the operations that the stream itself waits for. */
+		/* The call of CUDA that follows waits for the rest of the stream's work. */
 		df_sync_wait(dev, &s->pending);
 }
 

@@ -104,8 +104,8 @@ static int count(struct waits *w, const struct df_mstream *on, const struct df_m
 }
 
 /*
- * One more stream is about to wait. If the executor cannot bear that, returns when another wait has
- * ended, but after CROWD_NS in any case, because the other waits may need what this thread does
+ * One more stream is about to wait. If the executor does not allow it, returns when another wait
+ * has ended, but after CROWD_NS in any case, because the other waits may need what this thread does
  * next. Lock held; dropped meanwhile.
  */
 static void make_room(struct waits *w, int device, uint32_t most)
@@ -127,10 +127,9 @@ static void make_room(struct waits *w, int device, uint32_t most)
 		if (now - w->full < CROWD_NS)
 			continue;
 		df_warn_once("more than %u streams of device %d wait for collectives, and a GPU "
-			     "has 32 hardware queues: "
-			     "what is launched from now on may stand behind a stream that waits, "
-			     "and the job may "
-			     "hang. Use fewer streams for collectives at a time",
+			     "has 32 hardware queues: what is launched from now on may stand "
+			     "behind a stream that waits, and the job may hang. Use fewer streams "
+			     "for collectives at a time",
 			     most, device);
 		return;
 	}
@@ -176,7 +175,7 @@ int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, u
 
 	begin(device, on, NULL, v, nr);
 	for (i = 0; i < nr; i++) {
-		int err = df_executor->stream_wait(on, v[i].done, v[i].value);
+		int err = df_backend->stream_wait(on, v[i].done, v[i].value);
 
 		ret = ret ? ret : err;
 	}
@@ -190,9 +189,9 @@ int df_waits_word(int device, struct df_mstream *on, const struct df_flights *he
 	int ret;
 
 	if (!held->nr)
-		return df_executor->stream_wait(on, word, value);
+		return df_backend->stream_wait(on, word, value);
 	begin(device, on, NULL, held->v, held->nr);
-	ret = df_executor->stream_wait(on, word, value);
+	ret = df_backend->stream_wait(on, word, value);
 	end(device);
 	return ret;
 }

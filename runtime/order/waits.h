@@ -20,14 +20,15 @@ struct df_mstream;
  */
 int df_waits_put(int device, struct df_mstream *on, const struct df_flight *v, uint32_t nr);
 /*
- * The same with one wait for a word, of which a stream that waits for `held` is the writer: before
- * they end the word is not reached.
+ * Makes the stream wait for a word. held: the operations for which the stream that writes the word
+ * waits; before they end, the word is not reached. Otherwise as df_waits_put().
  */
 int df_waits_word(int device, struct df_mstream *on, const struct df_flights *held,
 		  const uint64_t *word, uint64_t value);
 /*
- * The same before the driver makes the stream wait: for an event behind such operations, or in a
- * graph. part: the stream on which that part of the graph was captured; else NULL.
+ * Call before the driver itself makes the stream wait for the operations: for an event behind
+ * them, or in a graph. May block as df_waits_put(). part: the stream on which that part of the
+ * graph was captured; else NULL.
  */
 void df_waits_note(int device, const struct df_mstream *on, const struct df_mstream *part,
 		   const struct df_flight *v, uint32_t nr);

@@ -186,11 +186,6 @@ static uint64_t blockers_on(int device)
 	return __atomic_load_n(&nr_blockers[device & 63], __ATOMIC_RELAXED);
 }
 
-static uint32_t flags_of(const struct df_stream_info *info)
-{
-	return (uint32_t)(info->blocking | info->legacy << 1 | info->per_thread << 2);
-}
-
 /* The last tick that the stream has written. */
 static uint64_t reached(const struct rstream *s)
 {
@@ -239,7 +234,7 @@ static void before_work(const struct df_stream_info *info, enum df_work kind,
 	PUT(&s->work_at, now);
 	df_trace(DF_REC_STREAM_WORK, info->device, 0, -1, df_trace_serial(),
 		 kind | (t ? df_rec_reads_from(t->in, t->in_end) : 0),
-		 (uint64_t)info->device | (uint64_t)flags_of(info) << 32 |
+		 (uint64_t)info->device | (uint64_t)df_stream_flags(info) << 32 |
 			 (t ? df_rec_reads_bytes(t->in, t->in_end) : 0),
 		 info->id, 0);
 }
@@ -325,7 +320,7 @@ static void stream_create(const struct df_stream_info *info)
 {
 	if (!df_record_inside)
 		df_trace(DF_REC_STREAM_CREATE, info->device, 0, -1, 0, info->id,
-			 (uint64_t)info->device | (uint64_t)flags_of(info) << 32,
+			 (uint64_t)info->device | (uint64_t)df_stream_flags(info) << 32,
 			 (uint64_t)(int64_t)info->priority, 0);
 }
 
@@ -750,9 +745,8 @@ void df_record_waits(uint64_t ms)
 	df_mutex_unlock(&lock);
 	if (n)
 		df_warn("no progress for %llu ms: a thread waits for the device, and no operation "
-			"of "
-			"NCCL is unfinished in this process. Kernels of its own that may not have "
-			"ended: %s",
+			"of NCCL is unfinished in this process. Kernels of its own that may not "
+			"have ended: %s",
 			(unsigned long long)ms, text);
 }
 

@@ -42,8 +42,8 @@ void df_record_graph_begin(const struct df_stream_info *info);
 void df_record_graph_end(const struct df_stream_info *info, int launched);
 
 /*
- * Traces which operations have started and ended. Returns the number of changes; *left: operations
- * still open.
+ * Traces which operations have started and ended. Returns the number of changes. Sets *open to the
+ * number of operations that have not ended.
  */
 unsigned df_record_poll(unsigned *open);
 

@@ -24,6 +24,7 @@
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/record/record.h"
+#include "runtime/watch/look.h"
 #include "runtime/watch/metrics.h"
 #include "runtime/watch/part.h"
 #include "runtime/watch/snapshot.h"
@@ -84,11 +85,6 @@ void df_record_lost(void)
 	df_record_wake();
 }
 
-static void add_left(void *set, const void *words, size_t bytes)
-{
-	df_check_add_left(set, words, bytes / sizeof(struct df_left_row));
-}
-
 static void look(uint64_t stale, uint64_t aged, struct look *l)
 {
 	struct df_check_opts opts = {.live = 1, .stale_ns = stale, .aged_ns = aged};
@@ -113,7 +109,7 @@ static void look(uint64_t stale, uint64_t aged, struct look *l)
 			l->stalled_ms = DF_MAX(l->stalled_ms, s->stalled_ms);
 		}
 		l->stalled_ms = DF_MAX(l->stalled_ms, live.stalled_ms);
-		df_ctl_each_words(add_left, set);
+		df_look_add_left(set);
 		if (df_check_run(set, &opts, &l->r))
 			l->r = NULL;
 	}
@@ -139,7 +135,11 @@ static int same(const struct look *a, const struct look *b, int late)
 	       (late || !strcmp(df_check_line(a->r), df_check_line(b->r)));
 }
 
-static void print(const struct df_check_result *r, const char *line)
+/*
+ * Prints what the rendezvous reports about ranks that have not joined (`missing`). If that is "",
+ * prints the verdict `r`, or only its first line if another process has judged and `r` is NULL.
+ */
+static void print(const struct df_check_result *r, const char *missing, const char *line)
 {
 	char *text = NULL;
 	size_t len = 0;
@@ -147,7 +147,9 @@ static void print(const struct df_check_result *r, const char *line)
 
 	if (!f)
 		return;
-	if (r)
+	if (missing[0])
+		fputs(missing, f);
+	else if (r)
 		df_check_print(r, f);
 	else
 		fprintf(f, "%s\nThe whole report is in the log of process %u on %s.\n", line,
@@ -165,10 +167,11 @@ static int same_hang(const struct told *a, const struct told *b)
 }
 
 /*
- * The verdict is known. r: NULL if another process has judged. A process that still ran when it
- * learned of the hang may stop later because of it, and asks again: one report is enough.
+ * The verdict is known. r: NULL if another process has judged. missing: as in print(). A process
+ * that still ran when it learned of the hang may stop later because of it, and asks again: one
+ * report is enough.
  */
-static void take(const struct told *t, const struct df_check_result *r)
+static void take(const struct told *t, const struct df_check_result *r, const char *missing)
 {
 	int again = same_hang(t, &live.what);
 
@@ -182,7 +185,7 @@ static void take(const struct told *t, const struct df_check_result *r)
 	if (again)
 		return;
 	if (r || df_record_speaks_here(t->host))
-		print(r, live.what.line);
+		print(r, missing, live.what.line);
 	else
 		df_info("%s", live.what.line);
 	df_trace_told(live.what.verdict, live.what.line);
@@ -190,8 +193,8 @@ static void take(const struct told *t, const struct df_check_result *r)
 }
 
 /*
- * The sender may have died before it sent the verdict to all. So a process that knows of
- * suspicions of others sends it again.
+ * A verdict arrives. Its sender may have died before it reached all processes. So a process that
+ * was going to judge because others suspected a hang sends the verdict again.
  */
 static void hear(uint32_t kind, const void *data, size_t bytes)
 {
@@ -199,7 +202,7 @@ static void hear(uint32_t kind, const void *data, size_t bytes)
 
 	if (kind != DF_MSG_TOLD || bytes != sizeof(struct told) || df_record_told())
 		return;
-	take(data, NULL);
+	take(data, NULL, "");
 	if (suspected)
 		df_tied_tell(data, bytes);
 }
@@ -210,13 +213,17 @@ static void tell(const struct df_check_result *r)
 			 .pid = df_rt.self.pid,
 			 .verdict = (uint32_t)df_check_verdict(r),
 			 .facts = df_check_facts(r)};
+	char missing[1280] = "";
 
 	memcpy(t.hostname, df_rt.self.hostname, sizeof(t.hostname));
 	snprintf(t.line, sizeof(t.line), "%s", df_check_line(r));
+	/* The rendezvous knows who has joined. Ranks that are not connected have no trace here. */
+	if (t.verdict == DF_V_INIT && df_record_missing(missing, sizeof(missing)))
+		snprintf(t.line, sizeof(t.line), "%.*s", (int)strcspn(missing, "\n"), missing);
 	df_text_clean(t.line, strlen(t.line));
 	/* Announce first, because another process may be about to report. */
 	df_tied_tell(&t, sizeof(t));
-	take(&t, r);
+	take(&t, r, missing);
 }
 
 /*

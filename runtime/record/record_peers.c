@@ -32,11 +32,20 @@
 #include "runtime/watch/tied.h"
 #include "trace/record/writer.h"
 
-/* One rank of this process in a communicator of NCCL's. */
+/*
+ * One rank of this process in a communicator of NCCL's. A split one has no rendezvous: `root` is
+ * the one that it descends from, whose members are known. The root of one that grows is its parent,
+ * over which the id of its rendezvous arrives. A root is kept until all that descend from it have
+ * ended.
+ */
 struct seat {
 	struct df_list node;
+	struct seat *root;
+	unsigned descendants;
+	int ended; /* kept for its descendants */
+	int grows; /* it grows (ncclCommGrow) */
 	uint64_t hash;
-	int nranks, rank, nr_ids;
+	int nranks, rank, nr_ids; /* nr_ids 0: the id has not arrived yet, or there is none */
 	uint32_t trace;		  /* of df_trace_comm(); 0: NCCL has not made it yet */
 	uint32_t stop;		  /* for df_ctl_join(): the communicator has ended */
 	int joined;		  /* its thread has ended */
@@ -44,6 +53,22 @@ struct seat {
 	struct df_ctl_comm *comm; /* NULL: not all ranks have joined */
 	unsigned char ids[][DF_ID_BYTES];
 };
+
+/*
+ * The id of a communicator that grows. NCCL gives it to one rank of the parent and to the new ranks
+ * only. That rank's process sends it to the others once the parent's processes are connected.
+ */
+struct df_grown {
+	uint64_t hash;
+	unsigned char id[DF_ID_BYTES];
+};
+
+#define MAX_GROWN 16 /* older ones have been joined */
+static struct grown {
+	struct df_grown id;
+	uint64_t after; /* send it when this communicator's ranks have joined; 0: no more */
+} grown[MAX_GROWN];
+static unsigned nr_grown;
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_COMM, "peers of mode trace");
 static struct df_list seats = DF_LIST_INIT(seats);
@@ -58,12 +83,19 @@ static int connected; /* all ranks of some communicator have joined; atomic */
 
 /* ---- what the control plane reports ---------------------------------------------------------- */
 
+static void take_grown(const struct df_grown *id, uint64_t after);
+
 /* The messages of mode trace: another process's runtime may send others. */
 static void message(uint64_t from, uint32_t kind, const void *data, size_t bytes)
 {
 	if (kind == DF_MSG_SNAPSHOT_ASK || kind == DF_MSG_SNAPSHOT || kind == DF_MSG_HEARD ||
 	    kind == DF_MSG_SUSPECT || kind == DF_MSG_TOLD)
 		df_snapshot_message(from, kind, data, bytes);
+	if (kind == DF_MSG_GROWN && bytes == sizeof(struct df_grown)) {
+		df_mutex_lock(&lock);
+		take_grown(data, 0);
+		df_mutex_unlock(&lock);
+	}
 }
 
 /* Records the end for each communicator with that process. */
@@ -142,7 +174,7 @@ void df_record_id(unsigned char id[DF_ID_BYTES])
 
 	if (!df_env()->trace_peers || df_env()->nccl_comm_id || !begin())
 		return;
-	ret = df_id_watch(id);
+	ret = df_id_watch(id, 0);
 	if (ret)
 		df_info("mode trace: the id cannot carry the rendezvous: %s", strerror(-ret));
 }
@@ -154,6 +186,26 @@ static int is_met(uint64_t proc)
 	while (i < nr_met && met[i].proc != proc)
 		i++;
 	return i < nr_met;
+}
+
+/* Sends the ids that waited for this communicator. */
+static void send_grown(uint64_t after)
+{
+	for (;;) {
+		struct df_grown id = {0};
+
+		df_mutex_lock(&lock);
+		for (unsigned i = 0; i < MAX_GROWN && !id.hash; i++) {
+			if (grown[i].after != after)
+				continue;
+			grown[i].after = 0;
+			id = grown[i].id;
+		}
+		df_mutex_unlock(&lock);
+		if (!id.hash)
+			return;
+		df_ctl_send(NULL, 0, DF_MSG_GROWN, &id, sizeof(id));
+	}
 }
 
 /* All ranks have joined. */
@@ -184,6 +236,7 @@ static void arrived(struct seat *s, struct df_ctl_comm *comm)
 	__atomic_store_n(&connected, 1, __ATOMIC_RELEASE);
 	df_ctl_tell_deaths(comm);
 	df_record_wake();
+	send_grown(s->hash);
 }
 
 static void forget(struct seat *s)
@@ -216,59 +269,191 @@ static void *join(void *arg)
 	return NULL;
 }
 
-void df_record_join(int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nranks, int rank)
+/* Starts to join. The caller holds the lock. */
+static void start_joining(struct seat *s, int nr_ids, const unsigned char (*ids)[DF_ID_BYTES])
+{
+	memcpy(s->ids, ids, (size_t)nr_ids * DF_ID_BYTES);
+	s->nr_ids = nr_ids;
+	s->since = df_now_ns();
+	s->joined = df_thread_start("dfshim-join", 1 << 18, join, s) != 0;
+	if (s->joined)
+		df_info("mode trace: no thread to join the other processes");
+}
+
+/* Returns a seat without ids, or NULL. */
+static struct seat *seat_new(uint64_t hash, int nr_ids, int nranks, int rank)
+{
+	struct seat *s = nranks < 2 || rank < 0 || rank >= nranks || !begin()
+				 ? NULL
+				 : calloc(1, sizeof(*s) + (size_t)nr_ids * DF_ID_BYTES);
+
+	if (!s)
+		return NULL;
+	s->hash = hash;
+	s->nranks = nranks;
+	s->rank = rank;
+	s->joined = 1;
+	return s;
+}
+
+void df_record_join(uint64_t hash, int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nranks,
+		    int rank, int grows)
 {
 	struct seat *s;
 
 	for (int i = 0; i < nr_ids; i++)
 		if (!df_id_is_watched(ids[i]))
 			return;
-	if (nr_ids < 1 || nranks < 2 || rank < 0 || rank >= nranks || !begin())
-		return;
-	s = calloc(1, sizeof(*s) + (size_t)nr_ids * DF_ID_BYTES);
+	s = nr_ids < 1 ? NULL : seat_new(hash, nr_ids, nranks, rank);
 	if (!s)
 		return;
-	s->hash = df_id_hash(ids[0]);
-	s->nranks = nranks;
-	s->rank = rank;
-	s->nr_ids = nr_ids;
-	s->since = df_now_ns();
-	memcpy(s->ids, ids, (size_t)nr_ids * DF_ID_BYTES);
 	df_mutex_lock(&lock);
 	df_list_add_tail(&seats, &s->node);
+	s->grows = grows;
+	start_joining(s, nr_ids, ids);
 	df_mutex_unlock(&lock);
-	if (df_thread_start("dfshim-join", 1 << 18, join, s)) {
-		s->joined = 1;
-		df_info("mode trace: no thread to join the other processes");
-	}
 }
 
-void df_record_made(uint64_t hash, int rank, uint32_t trace)
+/* Returns NULL if there is none. The caller holds the lock. */
+static struct seat *seat_of(uint64_t hash, int rank)
 {
 	struct seat *s;
 
+	df_list_each(s, &seats, node)
+	{
+		if (s->hash == hash && (rank < 0 || s->rank == rank) && !s->ended)
+			return s;
+	}
+	return NULL;
+}
+
+/*
+ * Returns the seat whose rendezvous connects the ranks of a communicator, or NULL. rank: as in
+ * seat_of(). The caller holds the lock.
+ */
+static struct seat *root_of(uint64_t hash, int rank)
+{
+	struct seat *s = seat_of(hash, rank);
+
+	return s && s->root && !s->grows ? s->root : s;
+}
+
+/* The caller holds the lock. */
+static void descend(struct seat *s, struct seat *root)
+{
+	s->root = root;
+	if (root)
+		root->descendants++;
+}
+
+/* ---- growing --------------------------------------------------------------------------------- */
+
+/* Keeps the id, and lets the ranks of this process that wait for it join. Under the lock. */
+static void take_grown(const struct df_grown *id, uint64_t after)
+{
+	struct seat *s;
+
+	grown[nr_grown++ % MAX_GROWN] = (struct grown){.id = *id, .after = after};
+	df_list_each(s, &seats, node)
+	{
+		if (s->hash == id->hash && s->grows && !s->nr_ids)
+			start_joining(s, 1, &id->id);
+	}
+}
+
+void df_record_grow_id(unsigned char id[DF_ID_BYTES], uint64_t hash, uint64_t parent)
+{
+	struct df_grown g = {.hash = hash};
+	uint64_t after;
+	struct seat *s;
+
+	if (!parent || !df_env()->trace_peers || !begin() || df_id_watch(id, hash)) {
+		(void)df_id_name(id, hash);
+		return;
+	}
+	memcpy(g.id, id, DF_ID_BYTES);
 	df_mutex_lock(&lock);
-	df_list_each(s, &seats, node) if (s->hash == hash && s->rank == rank) s->trace = trace;
+	s = root_of(parent, -1);
+	take_grown(&g, s ? s->hash : 0);
+	after = s && s->comm ? s->hash : 0;
 	df_mutex_unlock(&lock);
+	if (after)
+		send_grown(after);
+}
+
+void df_record_grow(uint64_t hash, uint64_t parent, int nranks, int rank)
+{
+	struct seat *s = df_env()->trace_peers ? seat_new(hash, 1, nranks, rank) : NULL;
+
+	if (!s)
+		return;
+	s->grows = 1;
+	df_mutex_lock(&lock);
+	descend(s, root_of(parent, rank));
+	df_list_add_tail(&seats, &s->node);
+	for (unsigned i = 0; i < MAX_GROWN && !s->nr_ids; i++)
+		if (grown[i].id.hash == hash)
+			start_joining(s, 1, &grown[i].id.id);
+	df_mutex_unlock(&lock);
+}
+
+/* ---- communicators that NCCL has made ------------------------------------------------------- */
+
+void df_record_made(uint64_t hash, int rank, uint32_t trace, uint64_t parent)
+{
+	struct seat *s, *root;
+
+	df_mutex_lock(&lock);
+	root = parent ? root_of(parent, -1) : NULL;
+	if (root && (s = calloc(1, sizeof(*s)))) {
+		s->hash = hash;
+		s->rank = rank;
+		s->joined = 1;
+		descend(s, root);
+		df_list_add_tail(&seats, &s->node);
+	}
+	s = seat_of(hash, rank);
+	if (s)
+		s->trace = trace;
+	df_mutex_unlock(&lock);
+}
+
+/*
+ * The communicator has ended: removes its seat from the list, unless other seats descend from it.
+ * Then does the same with a root that was only kept for it. Adds seats to `gone` whose threads have
+ * ended, so that the caller can free them. The caller holds the lock.
+ */
+static void vacate(struct seat *s, struct df_list *gone)
+{
+	struct seat *root;
+
+	s->ended = 1;
+	for (; s && s->ended && !s->descendants; s = root) {
+		root = s->root;
+		if (root)
+			root->descendants--;
+		df_list_del(&s->node);
+		/* RELAXED: the thread reads it again under the lock. */
+		__atomic_store_n(&s->stop, 1, __ATOMIC_RELAXED);
+		if (s->joined)
+			df_list_add_tail(gone, &s->node);
+	}
 }
 
 void df_record_ended(uint64_t hash, int rank)
 {
-	struct seat *s, *found = NULL;
-	int joined = 0;
+	struct df_list gone = DF_LIST_INIT(gone);
+	struct seat *s, *tmp;
+	int is;
 
 	df_mutex_lock(&lock);
-	df_list_each(s, &seats, node) if (s->hash == hash && s->rank == rank) found = s;
-	if (found) {
-		df_list_del(&found->node);
-		joined = found->joined;
-		/* RELAXED: the thread reads it again under the lock. */
-		__atomic_store_n(&found->stop, 1, __ATOMIC_RELAXED);
-	}
+	s = seat_of(hash, rank);
+	is = s != NULL;
+	if (s)
+		vacate(s, &gone);
 	df_mutex_unlock(&lock);
-	if (joined)
-		forget(found);
-	else if (found)
+	df_list_each_safe(s, tmp, &gone, node) forget(s);
+	if (is)
 		df_ctl_poke();
 }
 
@@ -309,26 +494,28 @@ void df_record_goodbye(const void *words, size_t bytes, uint64_t until)
 
 int df_record_missing(char *text, size_t size)
 {
-	int ranks[64], nr = 0, nranks = 0;
+	int ranks[64], nr = 0, nranks = 0, grows = 0;
 	uint64_t hash = 0, ms = 0;
 	struct seat *s;
 
 	df_mutex_lock(&lock);
 	df_list_each(s, &seats, node)
 	{
-		if (hash || s->comm || s->trace)
+		if (hash || s->comm || s->trace || !s->nr_ids)
 			continue;
-		nr = df_ctl_missing(s->hash, ranks, DF_ARRAY_LEN(ranks));
+		nr = df_ctl_missing(df_id_hash(s->ids[0]), ranks, DF_ARRAY_LEN(ranks));
 		if (nr <= 0)
 			continue;
-		hash = s->hash;
+		hash = df_id_hash(s->ids[0]);
+		grows = s->grows;
 		nranks = s->nranks;
 		ms = (df_now_ns() - s->since) / DF_NS_PER_MS;
 	}
 	df_mutex_unlock(&lock);
 	if (!hash)
 		return 0;
-	return df_joining_say(text, size, hash, nranks, ranks, nr, ms,
+	return df_joining_say(text, size, grows ? "ncclCommGrow" : "ncclCommInitRank", hash, nranks,
+			      ranks, nr, ms,
 			      "Note: a rank that runs without dfshim, or in another mode, counts "
 			      "as one that has not called.\n");
 }

@@ -185,7 +185,9 @@ static void act(enum df_verdict v, const char *line)
 		 * right.
 		 */
 		df_exit_status_failed(status);
-		exits = !watch.nccl->stop(line);
+		/* The text that the program finds with the error (ncclGetLastError). */
+		DF_NCCL_WARN("dfshim ends communicators of this process: %s", line);
+		exits = !watch.nccl->stop();
 	}
 	if (!exits)
 		return;
@@ -401,7 +403,7 @@ static void *run(void *arg)
 {
 	uint64_t timeout = (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS;
 	uint64_t last = df_record_progress(), since = df_now_ns(), nap = NAP_MIN_NS;
-	uint64_t noted = UINT64_MAX, acted = UINT64_MAX, due = 0;
+	uint64_t noted = UINT64_MAX, acted = UINT64_MAX, due = 0, doubt = first_due(timeout) / 2;
 
 	const char *line;
 
@@ -424,6 +426,7 @@ static void *run(void *arg)
 			since = now;
 			due = 0;
 			noted = UINT64_MAX;
+			doubt = first_due(timeout) / 2;
 		}
 		quiet = now - since;
 		blocked = left || __atomic_load_n(&df_rt.blocked, __ATOMIC_RELAXED);
@@ -447,6 +450,11 @@ static void *run(void *arg)
 				df_record_waits(quiet / DF_NS_PER_MS);
 		}
 		df_record_serve(blocked, quiet);
+		/* Before this process suspects a hang: it must be able to reach the leader. */
+		if (df_record_peers() && quiet >= doubt) {
+			doubt = 2 * quiet;
+			df_ctl_doubt();
+		}
 		if (df_record_peers()) {
 			if (quiet >= (due ?: first_due(timeout)) && blocked && !df_record_told()) {
 				if (quiet >= timeout)

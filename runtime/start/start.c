@@ -79,8 +79,7 @@ static void settle(void)
 	while (df_debt_count() && !df_debt_broken() && df_now_ns() - start < bound) {
 		if (!said && df_now_ns() - start > DF_NS_PER_S) {
 			df_warn("the exit of this process waits: %u operations that a released "
-				"wait has "
-				"left behind are unfinished",
+				"wait has left behind are unfinished",
 				df_debt_count());
 			said = 1;
 		}

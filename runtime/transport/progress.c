@@ -51,8 +51,7 @@ static void watch(struct df_net_link *l, uint64_t now)
 	if (!l->said && l->broken && now - l->since > DF_MIN(SAY_NS, bound / 2)) {
 		l->said = 1;
 		df_warn("the connection to device %d of %s (pid %u, %s) is broken (%s): dfshim "
-			"tries to "
-			"restore it",
+			"tries to restore it",
 			l->device, df_net_member(l)->hostname, df_net_member(l)->pid,
 			df_net_member(l)->net, df_net_why(l));
 		df_net_report(l, DF_NET_BROKEN, now - l->since);

@@ -188,8 +188,7 @@ static void tell_gone(const struct gone *e)
 		       "The link %s broke (%s). dfshim has tried %llu times to restore it. %llu "
 		       "operations on its communicators were unfinished here.\n"
 		       "Fix: check the machine, its interface, and what filters between these two "
-		       "addresses; a "
-		       "longer DFSHIM_NET_TIMEOUT_MS waits longer.\n"
+		       "addresses; a longer DFSHIM_NET_TIMEOUT_MS waits longer.\n"
 		       "Confidence: likely. The process may still be alive and cut off.\n",
 		       who, (double)e->ns / 1e9, e->link, e->why, (unsigned long long)e->attempts,
 		       (unsigned long long)issued);

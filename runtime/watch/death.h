@@ -9,7 +9,7 @@
 
 struct df_net_event;
 
-/* Call when a process has ended. `in_order`: it exited normally. */
+/* Ends the communicators of a process that has ended. `in_order`: it exited normally. */
 void df_death(uint64_t proc, int in_order);
 /*
  * Call when the state of the connection to another node has changed. Returns before the

@@ -61,6 +61,28 @@ static void exit_if_wanted(int status, int at_once)
 	df_exit_now(status);
 }
 
+/* When communicators ended here because of a report; 0: never. For the watchdog's thread only. */
+static uint64_t ended_at;
+
+void df_ending_done(int nr)
+{
+	if (nr)
+		ended_at = df_now_ns();
+}
+
+int df_ending_explains(uint64_t since)
+{
+	struct df_comm *comm;
+	int again = 0;
+
+	if (!ended_at || since > ended_at + (uint64_t)df_env()->timeout_ms * DF_NS_PER_MS)
+		return 0;
+	df_mutex_lock(&df_rt.lock);
+	df_list_each(comm, &df_rt.comms, node) again |= comm->join.since > ended_at;
+	df_mutex_unlock(&df_rt.lock);
+	return !again;
+}
+
 static int by_value(const void *pa, const void *pb)
 {
 	uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
@@ -174,7 +196,7 @@ void df_ending_decide(uint64_t seen, int status)
 	df_mutex_unlock(&df_rt.lock);
 	tell(procs, nr_procs, n.v, n.v ? n.nr : 0, status, 0);
 	exit_if_wanted(status, 0);
-	(void)df_comm_end_all(is_stuck, &n, -ETIMEDOUT, 1);
+	df_ending_done(df_comm_end_all(is_stuck, &n, -ETIMEDOUT, 1));
 	free(n.v);
 	free(procs);
 }
@@ -200,18 +222,19 @@ void df_ending_obey(const struct df_ending *e)
 		return;
 	memcpy(n.v, e->names, n.nr * sizeof(*n.v));
 	qsort(n.v, n.nr, sizeof(*n.v), by_value);
-	(void)df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1);
+	df_ending_done(df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1));
 	free(n.v);
 }
 
 void df_ending_mismatch(uint64_t name)
 {
 	struct names n = {.v = &name, .nr = 1, .status = DF_EXIT_MISMATCH, .failed = 1};
-	uint32_t nr_procs;
-	uint64_t *procs = df_tied_processes(&nr_procs);
+	struct df_procs p = {0};
 
-	tell(procs, nr_procs, &name, 1, DF_EXIT_MISMATCH, 1);
+	/* This process need not have a rank of that communicator. */
+	df_tied_known(&p);
+	tell(p.v, p.nr, &name, 1, DF_EXIT_MISMATCH, 1);
 	exit_if_wanted(DF_EXIT_MISMATCH, 1);
-	(void)df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1);
-	free(procs);
+	df_ending_done(df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1));
+	free(p.v);
 }

@@ -43,6 +43,14 @@ const struct df_ending *df_ending_read(const void *data, size_t bytes);
 /* Ends the named communicators that are here and have not ended, or exits. */
 void df_ending_obey(const struct df_ending *e);
 
+/* Notes the time at which `nr` communicators have ended because of a report. */
+void df_ending_done(int nr);
+/*
+ * Whether a hang that has lasted since then follows from communicators that ended here because of a
+ * report: it began within the time-out, and the program has made no communicator meanwhile.
+ */
+int df_ending_explains(uint64_t since);
+
 /*
  * Called on the control thread when a DF_MSG_END has arrived. The deaths that follow are its
  * consequence.

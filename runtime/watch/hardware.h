@@ -37,8 +37,8 @@ void df_hardware_open(struct df_hardware *h, const char *root, uint64_t since_us
 void df_hardware_look(struct df_hardware *h, void (*say)(void *arg, const char *text), void *arg);
 
 /*
- * As above for this machine, from any thread: df_hardware_start() reads the counters, and
- * df_hardware_note() writes changes into the trace.
+ * For this machine, from any thread: df_hardware_start() is df_hardware_open(), and
+ * df_hardware_note() writes what df_hardware_look() reports into the trace.
  */
 void df_hardware_start(void);
 void df_hardware_note(void);

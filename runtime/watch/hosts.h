@@ -1,4 +1,4 @@
-/* Finds where the application's threads are. Any thread may call this. */
+/* Finds what each thread of the application is doing or waiting for. Any thread may call this. */
 #ifndef DF_RUNTIME_WATCH_HOSTS_H
 #define DF_RUNTIME_WATCH_HOSTS_H
 

@@ -25,6 +25,11 @@ static void add_left(void *set, const void *words, size_t bytes)
 	df_check_add_left(set, words, bytes / sizeof(struct df_left_row));
 }
 
+void df_look_add_left(struct df_check_set *set)
+{
+	df_ctl_each_words(add_left, set);
+}
+
 void df_look_add_silent(struct df_check_set *set, uint64_t comm, const struct df_member *m,
 			int certain)
 {
@@ -86,7 +91,7 @@ struct df_check_result *df_look(uint64_t stale, uint64_t aged, struct df_asked *
 				asked->speaker = DF_MIN(asked->speaker, s->proc);
 		}
 		asked->others = g.nr_procs - 1;
-		df_ctl_each_words(add_left, set);
+		df_look_add_left(set);
 		if (df_check_run(set, &opts, &r))
 			r = NULL;
 	}

@@ -19,6 +19,8 @@ struct df_asked {
 	uint64_t mute, speaker;
 };
 
+/* Adds the operations that processes reported when they exited (df_ctl_each_words()). */
+void df_look_add_left(struct df_check_set *set);
 /* Adds a rank whose process has not confirmed the question (df_snapshot_is_silent()). */
 void df_look_add_silent(struct df_check_set *set, uint64_t comm, const struct df_member *m,
 			int certain);

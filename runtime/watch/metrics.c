@@ -429,8 +429,7 @@ static int name_file(const char *to)
 
 	if (*to != '/') {
 		df_warn("DFSHIM_METRICS=%s is neither a port (1 to 65535) nor an absolute path: "
-			"the "
-			"job has no metrics",
+			"the job has no metrics",
 			to);
 		return 0;
 	}

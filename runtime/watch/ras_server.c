@@ -34,7 +34,8 @@
 #include "runtime/watch/ras_server.h"
 #include "runtime/watch/snapshot.h"
 
-#define DEFAULT_ADDR "localhost:28028"
+/* A number: a resolver reads the environment, which the program may be changing. */
+#define DEFAULT_ADDR "127.0.0.1:28028"
 #define PROTOCOL     2
 #define NR_CLIENTS   16
 #define FULL_MS	     100  /* interval of checks whether a client gives way */
@@ -67,9 +68,10 @@ enum { NO_HTTP, HTTP_ASKS, HTTP_GET, HTTP_OTHER };
 
 static struct {
 	int ras, metrics, bell; /* descriptors, or -1 */
+	union df_sockaddr addr; /* for clients of RAS */
 	struct client clients[NR_CLIENTS];
 	int nr;
-} server = {-1, -1, -1, {{0}}, 0};
+} server = {.ras = -1, .metrics = -1, .bell = -1};
 
 int df_ras_asked(int *json)
 {
@@ -362,7 +364,10 @@ static void serve(int ms)
 	}
 }
 
-/* Finds the address for clients of RAS. Returns 0 if there is none. */
+/*
+ * Finds the address for clients of RAS. Returns 0 if there is none. Called on the thread that makes
+ * the first communicator: a resolver reads the environment, which other threads must not do.
+ */
 static int ras_address(union df_sockaddr *addr)
 {
 	const char *text = df_env()->nccl_ras_addr;
@@ -381,9 +386,8 @@ static int ras_address(union df_sockaddr *addr)
 static void *run(void *arg)
 {
 	const char *text = df_env()->nccl_ras_addr;
-	union df_sockaddr addr;
 	struct df_rng rng;
-	int said = 0, answers = arg && ras_address(&addr);
+	int said = 0, answers = arg != NULL;
 
 	df_rng_init(&rng, df_now_ns() ^ (uint64_t)getpid() << 32);
 	while (!answers) {
@@ -391,7 +395,7 @@ static void *run(void *arg)
 		poll(NULL, 0, RETRY_MS);
 	}
 	for (;;) {
-		int fd = listen_at(&addr);
+		int fd = listen_at(&server.addr);
 
 		if (fd >= 0) {
 			df_info("answering ncclras at %s", text && *text ? text : DEFAULT_ADDR);
@@ -418,6 +422,7 @@ void df_ras_start(int answers)
 	answers = answers && df_env()->nccl_ras_enable;
 	if (__atomic_exchange_n(&ras.started, 1, __ATOMIC_RELAXED))
 		return;
+	answers = answers && ras_address(&server.addr);
 	if (!df_metrics_start(&server.metrics, &server.bell) && !answers)
 		return;
 	if (df_thread_start("dfshim-ras", 0, run, answers ? &ras : NULL))

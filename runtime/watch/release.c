@@ -12,6 +12,7 @@
  * waits for all blocking streams. It is released under the same conditions, if it touches nothing
  * that a pending operation touches.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/abi.h"
@@ -19,6 +20,7 @@
 #include "runtime/executor.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
+#include "runtime/base/launcher.h"
 #include "runtime/base/list.h"
 #include "runtime/base/lock.h"
 #include "runtime/base/log.h"
@@ -30,6 +32,8 @@
 #include "runtime/watch/debt.h"
 #include "runtime/watch/release.h"
 #include "runtime/watch/snapshot.h"
+#include "trace/read/live/call_place.h"
+#include "trace/record/names.h"
 #include "trace/record/writer.h"
 
 /* a wait is checked when its device has made no progress for this time */
@@ -43,11 +47,12 @@ static struct {
 	struct df_mutex lock;
 	struct df_list waits;
 	/*
-	 * The release to log: its time (0 if there is none), whether its cycle was only likely, and
-	 * the report's line.
+	 * The release to log: its time (0 if there is none), whether its cycle was only likely, the
+	 * call that waited, and the report's line.
 	 */
 	uint64_t unlogged;
 	int likely;
+	char call[512];
 	char *line;
 	int logged[2]; /* by `likely`: only the first of each kind is logged */
 } rel = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "host waits"), .waits = DF_LIST_INIT(rel.waits)};
@@ -254,7 +259,7 @@ static int find(uint64_t call, struct df_host_wait *out, struct df_touch *touch)
 		if (w->call != call || w->released || found)
 			continue;
 		found = 1;
-		*out = (struct df_host_wait){.dev = w->dev};
+		*out = (struct df_host_wait){.dev = w->dev, .call = call, .what = w->what};
 		if (w->touch) {
 			*touch = *w->touch;
 			out->touch = touch;
@@ -299,12 +304,33 @@ static int release(uint64_t call)
 	return done;
 }
 
-static void keep_log(int likely, const char *line)
+/* Writes which call waited, where, and on which rank or, if no launcher set one, device. */
+static void describe(const struct df_host_wait *w, char *buf, size_t size)
 {
-	char *copy = line ? strdup(line) : NULL;
+	int world, rank = df_launcher_rank(&world);
+	char place[400];
+
+	df_call_place(df_trace_ring(), w->call, place, sizeof(place));
+	snprintf(buf, size, "%s %d is in %s", rank >= 0 ? "rank" : "device",
+		 rank >= 0 ? rank : w->dev->index, *place ? place : df_call_text(w->what));
+}
+
+/* Keeps the first release of its kind for df_release_log(). */
+static void keep_log(const struct df_host_wait *w, int likely, const char *line)
+{
+	char call[sizeof(rel.call)], *copy;
+	int kept;
 
 	df_mutex_lock(&rel.lock);
-	if (!rel.logged[likely] && !rel.unlogged) {
+	kept = rel.logged[likely] || rel.unlogged;
+	df_mutex_unlock(&rel.lock);
+	if (kept)
+		return;
+	describe(w, call, sizeof(call));
+	copy = line ? strdup(line) : NULL;
+	df_mutex_lock(&rel.lock);
+	if (!rel.unlogged) {
+		memcpy(rel.call, call, sizeof(call));
 		rel.unlogged = df_now_ns();
 		rel.likely = likely;
 		rel.line = copy;
@@ -326,6 +352,7 @@ void df_release_forget_log(void)
 uint64_t df_release_log(uint64_t after)
 {
 	uint64_t since;
+	char call[sizeof(rel.call)];
 	int likely;
 	char *line;
 
@@ -337,6 +364,7 @@ uint64_t df_release_log(uint64_t after)
 	if (df_now_ns() - since < after && df_debt_count())
 		return LOG_LOOK_NS;
 	df_mutex_lock(&rel.lock);
+	memcpy(call, rel.call, sizeof(call));
 	line = rel.line;
 	likely = rel.likely;
 	since = rel.unlogged;
@@ -345,25 +373,25 @@ uint64_t df_release_log(uint64_t after)
 	rel.line = NULL;
 	df_mutex_unlock(&rel.lock);
 	if (since && likely)
-		df_warn("released a device-wide wait of a cycle that is likely a deadlock: nothing "
-			"of "
-			"it has moved for %ld ms, and no thread that could end it has made a call. "
-			"A "
-			"rank that was only late loses nothing: work that could show that the "
-			"operations are unfinished is executed after them (DFSHIM_RELEASE_MS=0 "
-			"forbids this; further releases are counted, not logged)%s%s",
-			df_env()->release_ms, line ? ": " : "", line ? line : "");
+		df_warn("released a device-wide wait of a cycle that is likely a deadlock: %s. "
+			"Nothing of it has moved for %ld ms, and no thread that could end it has "
+			"made a call. A rank that was only late loses nothing: work that could "
+			"show that the operations are unfinished is executed after them "
+			"(DFSHIM_RELEASE_MS=0 forbids this; further releases are counted, not "
+			"logged)%s%s",
+			call, df_env()->release_ms, line ? ": " : "", line ? line : "");
 	else if (since)
-		df_warn("released a device-wide wait that was part of a deadlock; its "
+		df_warn("released a device-wide wait that was part of a deadlock: %s. Its "
 			"operations finish later, in stream order (DFSHIM_RELEASE=none forbids "
 			"this; further releases are counted, not logged)%s%s",
-			line ? ": " : "", line ? line : "");
+			call, line ? ": " : "", line ? line : "");
 	free(line);
 	return UINT64_MAX;
 }
 
 unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *line)
 {
+	struct df_host_wait first;
 	unsigned done = 0;
 	uint32_t i;
 
@@ -374,11 +402,12 @@ unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *
 		/* This may have changed since df_release_may(). */
 		if (!find(calls[i], &one, &touch) || !allowed(&one) || owe(one.dev))
 			continue;
-		done += (unsigned)release(calls[i]);
+		if (release(calls[i]) && !done++)
+			first = one;
 	}
 	if (!done)
 		return 0;
-	keep_log(likely != 0, line);
 	df_executor->wake();
+	keep_log(&first, likely != 0, line);
 	return done;
 }

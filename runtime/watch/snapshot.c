@@ -2,8 +2,8 @@
  * Snapshots: questions, answers and holds. The control thread only puts messages into an inbox. The
  * watchdog's thread does everything else, so only the inbox has a lock.
  *
- * Messages of one process arrive in the order in which they were sent, so a hold always ends after
- * the releases that it protects.
+ * Messages of one process arrive in the order in which they were sent. So the message that ends a
+ * hold arrives after all releases that were decided during the hold.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,6 +23,7 @@
 #include "runtime/watch/release.h"
 #include "runtime/watch/snapshot.h"
 #include "runtime/watch/tied.h"
+#include "runtime/watch/watchdog.h"
 #include "trace/check.h"
 #include "trace/record/format.h"
 #include "trace/record/writer.h"
@@ -352,6 +353,10 @@ static void serve(const struct letter *l)
 		my.answered = df_now_ns();
 		return;
 	case DF_MSG_SUSPECT:
+		if (l->bytes == 2 * sizeof(uint64_t)) {
+			df_watchdog_mismatch(l->data[1]);
+			return;
+		}
 		my.suspected = DF_MAX(my.suspected, suspicion(l) + 1);
 		return;
 	case DF_MSG_RELEASE:
@@ -396,6 +401,13 @@ uint64_t df_snapshot_answered(void)
 void df_snapshot_suspect(uint64_t proc, uint32_t ms)
 {
 	df_ctl_send(NULL, proc, DF_MSG_SUSPECT, &ms, sizeof(ms));
+}
+
+void df_snapshot_suspect_mismatch(uint64_t proc, uint64_t comm)
+{
+	uint64_t body[2] = {0, comm};
+
+	df_ctl_send(NULL, proc, DF_MSG_SUSPECT, body, sizeof(body));
 }
 
 /* ---- gathering ------------------------------------------------------------------------------ */

@@ -118,6 +118,8 @@ void df_snapshot_serve(void);
  */
 uint64_t df_snapshot_suspected(void);
 void df_snapshot_suspect(uint64_t proc, uint32_t ms);
+/* Lets another process do what df_watchdog_mismatch() does here. */
+void df_snapshot_suspect_mismatch(uint64_t proc, uint64_t comm);
 /* Returns when this process last answered a question of another process, or 0 if it never did. */
 uint64_t df_snapshot_answered(void);
 /*

@@ -70,7 +70,7 @@ static struct {
 	 * stalled_ms().
 	 */
 	uint64_t last, since, reported;
-	uint64_t told; /* when another process reported a verdict */
+	uint64_t told; /* when this process or another one reported a verdict */
 	/*
 	 * `asked`: a search for cycles is wanted. `not_before`: its earliest time. `pause`: the
 	 * pause after a search that found nothing. `again`: when a likely cycle has lasted long
@@ -80,9 +80,11 @@ static struct {
 	uint64_t not_before, pause, again;
 	/*
 	 * Hash of a communicator whose ranks have made calls that never meet; 0 if there is none;
-	 * atomic. `mismatch_at` is the earliest time to report it.
+	 * atomic. `mismatch_since` is when it was noticed, `mismatch_at` the earliest time to
+	 * report it, `mismatch_to` the process that was asked to report it, `mismatch_over` the
+	 * last one that this process has ended.
 	 */
-	uint64_t mismatch, mismatch_at;
+	uint64_t mismatch, mismatch_since, mismatch_at, mismatch_to, mismatch_over;
 	int pid;       /* id of the process that has the thread */
 	uint32_t stop; /* STAYS, ASKED_TO_STOP, STOPPING, STOPPED; a futex */
 } dog = {.reported = UINT64_MAX, .again = UINT64_MAX};
@@ -106,6 +108,38 @@ static void into_log(const struct df_check_result *r,
 	fclose(f);
 	df_log_raw(text, len);
 	free(text);
+}
+
+/* Notices progress since the last look. */
+static void note_progress(void)
+{
+	if (df_executor->progress(NULL) == dog.last)
+		return;
+	set(&dog.last, df_executor->progress(NULL));
+	set(&dog.since, df_now_ns());
+}
+
+/* Whether a hang that has lasted since then is part of one that was reported. */
+static int is_told(uint64_t since)
+{
+	return dog.told >= since || df_ending_explains(since);
+}
+
+/*
+ * Takes the report of a hang that has lasted since then: returns 0 if it was reported already.
+ * Otherwise the caller prints the verdict. Informs the other processes first, because another one
+ * may be about to report it.
+ */
+static int claim(uint64_t since)
+{
+	df_snapshot_serve();
+	if (is_told(since))
+		return 0;
+	dog.told = df_now_ns();
+	set(&dog.last, df_executor->progress(NULL));
+	set(&dog.reported, dog.last);
+	df_tied_tell(NULL, 0);
+	return 1;
 }
 
 /* Prints the verdict. */
@@ -195,10 +229,7 @@ static void hear(uint32_t kind, const void *data, size_t bytes)
 	if (kind == DF_MSG_END && !e)
 		return;
 	/* Progress that was not noticed before is older than this report. */
-	if (df_executor->progress(NULL) != dog.last) {
-		set(&dog.last, df_executor->progress(NULL));
-		set(&dog.since, df_now_ns());
-	}
+	note_progress();
 	dog.told = df_now_ns();
 	if (!e)
 		return;
@@ -307,16 +338,15 @@ static void stalled(uint64_t ms, uint64_t ops)
 	 * Another process has to report this hang and has not done so yet: it may be about to, or
 	 * it may make progress.
 	 */
-	heard = dog.told >= dog.since;
+	heard = is_told(dog.since);
 	leads = !told && !heard && (asked.speaker == df_rt.self.proc || ms >= longer);
 	if (!told && !heard && !leads) {
 		df_check_result_free(r);
 		return;
 	}
 	set(&dog.reported, before);
-	/* Announce first, because another process may be about to report. */
 	if (leads || told > 0)
-		df_tied_tell(NULL, 0);
+		(void)claim(dog.since);
 	if (told > 0) {
 		df_trace_told(DF_V_INIT, line);
 		df_metrics_soon();
@@ -377,12 +407,8 @@ static int status_of_left(uint64_t since)
 	if (r && df_check_is_over(r))
 		status = df_check_verdict(r) == DF_V_MISMATCH ? DF_EXIT_MISMATCH : DF_EXIT_MISSING;
 	__atomic_store_n(&dog.speaker, 0, __ATOMIC_RELAXED);
-	if (status && dog.told < since && dog.reported != df_executor->progress(NULL)) {
-		/* This report is the only one of the hang. */
-		set(&dog.reported, df_executor->progress(NULL));
-		df_tied_tell(NULL, 0);
+	if (status && claim(since))
 		print(r);
-	}
 	df_check_result_free(r);
 	return status;
 }
@@ -396,7 +422,10 @@ static int is_left(struct df_comm *comm, int told)
 	uint64_t left = __atomic_load_n(&comm->watch.peer_left, __ATOMIC_RELAXED);
 	uint64_t retired = __atomic_load_n(&comm->retired, __ATOMIC_RELAXED);
 
-	/* The remaining ranks may proceed without that member for as long as they can. */
+	/*
+	 * The remaining ranks may proceed without that member for as long as they can: each
+	 * operation that ends starts the time again.
+	 */
 	if (left && (!comm->watch.left_since || comm->watch.left_retired != retired)) {
 		comm->watch.left_retired = retired;
 		comm->watch.left_since = left = df_now_ns();
@@ -422,7 +451,7 @@ static int ends_left(struct df_comm *comm, void *status)
 		__atomic_store_n(&comm->watch.peer_left, 0, __ATOMIC_RELAXED);
 		return 0;
 	}
-	df_warn("a rank of communicator %llx has exited with unfinished operations",
+	df_warn("a rank of communicator %016llx has exited with unfinished operations",
 		(unsigned long long)comm->hash);
 	df_comm_unheard(comm, *(const int *)status);
 	return 1;
@@ -445,7 +474,7 @@ static void peers_that_left(void)
 	if (!since)
 		return;
 	status = status_of_left(since);
-	(void)df_comm_end_all(ends_left, &status, -ECONNRESET, 2);
+	df_ending_done(df_comm_end_all(ends_left, &status, -ECONNRESET, 2));
 }
 
 /*
@@ -466,8 +495,9 @@ static int tell_mismatch(uint64_t name)
 	r = df_look(DF_CHECK_STALE_NS, 0, &asked);
 	is = r && df_check_verdict(r) == DF_V_MISMATCH;
 	if (is) {
-		df_tied_tell(NULL, 0);
-		print(r);
+		dog.mismatch_over = name;
+		if (claim(dog.mismatch_since))
+			print(r);
 		df_ending_mismatch(name);
 	}
 	df_check_result_free(r);
@@ -487,12 +517,10 @@ static void tell_settled(void)
 	unfinished(&ops);
 	df_trace_clocks();
 	df_trace(DF_REC_STALL, -1, 0, -1, 0, 0, ops, 0, 0);
+	note_progress();
 	r = df_look(DF_CHECK_STALE_NS, 0, &asked);
-	if (r && df_check_verdict(r) == DF_V_ORDER) {
-		set(&dog.last, df_executor->progress(NULL));
-		set(&dog.reported, dog.last);
+	if (r && df_check_verdict(r) == DF_V_ORDER && claim(dog.since)) {
 		df_release_forget_log();
-		df_tied_tell(NULL, 0);
 		print(r);
 		if (df_env()->timeout_action != DF_TIMEOUT_REPORT)
 			df_ending_decide(seen, df_verdict_stop_exit(DF_V_ORDER));
@@ -523,7 +551,7 @@ static uint64_t circles(void)
 		int ret = df_prove_and_release(dog.pause >= HOSTS_NS, &proof);
 
 		if (proof.mismatch)
-			(void)tell_mismatch(proof.mismatch);
+			set(&dog.mismatch, proof.mismatch);
 		else if (proof.settled)
 			tell_settled();
 		now = df_now_ns();
@@ -556,25 +584,39 @@ void df_watchdog_mismatch(uint64_t hash)
 }
 
 /*
- * Reports the mismatch that df_watchdog_mismatch() announced, or tries again later if another
- * process has not answered. Returns how long to sleep at most.
+ * Reports the mismatch that df_watchdog_mismatch() or a proof announced, or tries again later if
+ * another process has not answered. Several processes may know of it, so the leader reports, and
+ * the others do so only if it does not for long. Returns how long to sleep at most.
  */
 static uint64_t mismatch_seen(void)
 {
 	/* ACQUIRE pairs with the RELEASE in df_watchdog_mismatch(), which says why. */
 	uint64_t name = __atomic_load_n(&dog.mismatch, __ATOMIC_ACQUIRE), now = df_now_ns(), ops;
+	uint64_t leader, age, patience = SILENT_MS * DF_NS_PER_MS;
+	int done;
 
 	if (!name)
 		return UINT64_MAX;
-	if (now >= dog.mismatch_at) {
-		if (tell_mismatch(name) || !unfinished(&ops)) {
-			__atomic_store_n(&dog.mismatch, 0, __ATOMIC_RELAXED);
-			return UINT64_MAX;
-		}
-		now = df_now_ns();
-		dog.mismatch_at = now + LOOK_MAX_NS;
+	if (now < dog.mismatch_at)
+		return dog.mismatch_at - now;
+	if (!dog.mismatch_since)
+		dog.mismatch_since = now;
+	age = now - dog.mismatch_since;
+	leader = df_tied_leader();
+	done = name == dog.mismatch_over || (age > patience && !unfinished(&ops));
+	if (!done && leader != df_rt.self.proc && age <= patience) {
+		if (dog.mismatch_to != leader)
+			df_snapshot_suspect_mismatch(leader, name);
+		dog.mismatch_to = leader;
+	} else if (!done) {
+		done = tell_mismatch(name);
 	}
-	return dog.mismatch_at - now;
+	dog.mismatch_at = df_now_ns() + DF_MAX(age / 2, LOOK_MAX_NS);
+	if (!done)
+		return dog.mismatch_at - now;
+	dog.mismatch_since = dog.mismatch_at = dog.mismatch_to = 0;
+	__atomic_store_n(&dog.mismatch, 0, __ATOMIC_RELAXED);
+	return UINT64_MAX;
 }
 
 enum { STAYS, ASKED_TO_STOP, STOPPING, STOPPED };
@@ -669,9 +711,9 @@ static void *watch(void *arg)
 			peers_that_left();
 			nap = DF_MIN(nap, 100 * DF_NS_PER_MS);
 		}
-		rest = mismatch_seen();
-		nap = DF_MIN(nap, rest);
 		rest = circles();
+		nap = DF_MIN(nap, rest);
+		rest = mismatch_seen();
 		nap = DF_MIN(nap, rest);
 		rest = df_release_log(timeout / 2);
 		nap = DF_MIN(nap, rest);

@@ -13,7 +13,8 @@ done
 arch=$(dpkg --print-architecture) how=()
 [ -z "${ARCH-}" ] || {
 	arch=arm64 how=(-a arm64 -d)
-	command -v "$ARCH-linux-gnu-gcc" >/dev/null && [ -f "build/root/$ARCH/complete" ] || missing="$missing gcc-$ARCH-linux-gnu"
+	command -v "$ARCH-linux-gnu-gcc" >/dev/null && [ -f "build/root/$ARCH/complete" ] ||
+		missing="$missing gcc-$ARCH-linux-gnu"
 }
 [ -z "$missing" ] || {
 	echo "make deb: missing:$missing: scripts/prereqs.sh deb" >&2
@@ -52,14 +53,16 @@ fi
 	echo
 	echo "  * See CHANGELOG.md in /usr/share/doc/dfshim."
 	echo
-	echo " -- $(sed -n 's/^Maintainer: //p' scripts/package/debian/control)  $(git log -1 --format=%aD)"
+	echo " -- $(sed -n 's/^Maintainer: //p' scripts/package/debian/control) " \
+		"$(git log -1 --format=%aD)"
 } >"$src/debian/changelog"
 echo CHANGELOG.md >"$src/debian/docs"
 export BUILD_COMMIT
 BUILD_COMMIT=$(git rev-parse --short=12 HEAD)
 # The option -nc skips the cleaning: the folder is new, and cleaning it would remove the files that
 # were just put into build/.
-(cd "$src" && env -u MAKEFLAGS -u MAKEOVERRIDES dpkg-buildpackage -b -nc -us -uc "${how[@]}" -j"$(nproc)") >"$work/log" 2>&1 || {
+(cd "$src" && env -u MAKEFLAGS -u MAKEOVERRIDES dpkg-buildpackage -b -nc -us -uc "${how[@]}" \
+	-j"$(nproc)") >"$work/log" 2>&1 || {
 	tail -30 "$work/log" >&2
 	exit 1
 }

@@ -31,7 +31,8 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.8",
     packages=["dfshim", "dfshim.host"],
-    package_data={"dfshim": [os.path.relpath(f, "dfshim") for f in below("dfshim/bin") + below("dfshim/lib")],
+    package_data={"dfshim": [os.path.relpath(f, "dfshim")
+                             for f in below("dfshim/bin") + below("dfshim/lib")],
                   "dfshim.host": ["site/sitecustomize.py"]},
     data_files=[(folder, below(folder)) for folder in ("share/man/man1", "share/man/man7")],
     entry_points={"console_scripts": ["dfshim = dfshim.__main__:main"]},

@@ -22,18 +22,23 @@ root=$PWD/build/root/$arch
 # shellcheck disable=SC1091 # the machine's
 release=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_CODENAME-}" || true)
 if [ -z "$release" ] || ! command -v apt-get >/dev/null; then
-	echo "sysroot.sh: this machine is no Debian; its libraries for $arch are expected in build/root/$arch" >&2
+	echo "sysroot.sh: this machine is no Debian; its libraries for $arch are expected in" \
+		"build/root/$arch" >&2
 	exit 1
 fi
 apt=$PWD/build/root/apt
 rm -rf "$root" "$apt"
 trap 'rm -rf "$apt"' EXIT
-mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/parts" "$root/var/lib/dpkg/info"
+mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/parts" \
+	"$root/var/lib/dpkg/info"
 echo 1 >"$root/var/lib/dpkg/info/format" # names of the files in there have an architecture
-grep -lsE "^(Suites:|deb )(.* )?$release( |\$)" /etc/apt/sources.list /etc/apt/sources.list.d/* | xargs cp -t "$apt/parts"
+grep -lsE "^(Suites:|deb )(.* )?$release( |\$)" /etc/apt/sources.list /etc/apt/sources.list.d/* |
+	xargs cp -t "$apt/parts"
 : >"$apt/status"
-own=(-qq -o APT::Architecture="$debian" -o APT::Architectures="$debian" -o Dir::State="$apt/state" -o Dir::State::status="$apt/status"
-	-o Dir::Cache="$apt/cache" -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$apt/parts" -o APT::Sandbox::User="$(id -un)")
+own=(-qq -o APT::Architecture="$debian" -o APT::Architectures="$debian" -o Dir::State="$apt/state" \
+	-o Dir::State::status="$apt/status"
+	-o Dir::Cache="$apt/cache" -o Dir::Etc::sourcelist=/dev/null -o \
+		Dir::Etc::sourceparts="$apt/parts" -o APT::Sandbox::User="$(id -un)")
 echo "sysroot: fetching ${packages[*]} for $arch into build/root/$arch"
 apt-get "${own[@]}" update
 apt-get "${own[@]}" -y --no-install-recommends --download-only install "${packages[@]}" >/dev/null
@@ -43,10 +48,12 @@ for deb in "$apt"/cache/archives/*.deb; do
 	mkdir "$apt/control"
 	dpkg-deb -e "$deb" "$apt/control"
 	for f in shlibs symbols; do
-		[ ! -f "$apt/control/$f" ] || cp "$apt/control/$f" "$root/var/lib/dpkg/info/$name:$debian.$f"
+		[ ! -f "$apt/control/$f" ] ||
+			cp "$apt/control/$f" "$root/var/lib/dpkg/info/$name:$debian.$f"
 	done
 	rm -r "$apt/control"
-	dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's/^\.//; s/\/$//; /^$/d' >"$root/var/lib/dpkg/info/$name:$debian.list"
+	dpkg-deb --fsys-tarfile "$deb" | tar -t |
+		sed 's/^\.//; s/\/$//; /^$/d' >"$root/var/lib/dpkg/info/$name:$debian.list"
 	{
 		dpkg-deb -f "$deb"
 		printf 'Status: install ok installed\n\n'

@@ -27,17 +27,14 @@ int df_cmd_check(int argc, char **argv)
 			"silence after which waiting is suspicious (5)"),
 	};
 
-	DF_CLI_PARSE("check", &argc, &argv, DF_CLI_TRACES,
-		     .doc = "Reads the traces of all ranks and says who waits for whom and why. "
-			    "The first line "
-			    "is the verdict: a word, a colon, one sentence. PyTorch's Flight "
-			    "Recorder dumps "
-			    "(pickle or JSON) are read, too.\v"
-			    "Exit status: 0 OK or SLOW, 10 ORDER, 11 RESOURCE, 12 SYNC, 13 DATA, "
-			    "20 MISSING, "
-			    "21 MISMATCH, 22 INIT, 30 CRASH, 31 GPU_STUCK, 32 NET_STALL, 33 "
-			    "NCCL_INTERNAL, "
-			    "40 HOST, 50 UNKNOWN; 1 unreadable input, 2 wrong usage.");
+	DF_CLI_PARSE(
+		"check", &argc, &argv, DF_CLI_TRACES,
+		.doc = "Reads the traces of all ranks and says who waits for whom and why. The "
+		       "first line is the verdict: a word, a colon, one sentence. PyTorch's Flight "
+		       "Recorder dumps (pickle or JSON) are read, too.\vExit status: 0 OK or SLOW, "
+		       "10 ORDER, 11 RESOURCE, 12 SYNC, 13 DATA, 20 MISSING, 21 MISMATCH, 22 INIT, "
+		       "30 CRASH, 31 GPU_STUCK, 32 NET_STALL, 33 NCCL_INTERNAL, 40 HOST, 50 "
+		       "UNKNOWN; 1 unreadable input, 2 wrong usage.");
 	opts.stale_ns = (uint64_t)(stale * 1e9);
 	if (opts.live)
 		opts.now_ns = df_now_ns();

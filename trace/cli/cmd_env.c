@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/clean_text.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "trace/cli/cmd.h"
@@ -150,7 +151,7 @@ static int print_json(const struct names *w, const struct df_env *now, const str
 static void print_text(FILE *out, const struct names *w, const struct df_env *now,
 		       const struct df_env *def)
 {
-	char allowed[256], d[64], v[64];
+	char allowed[256], d[64], v[64], clean[4096];
 	int i;
 
 	fprintf(out, "%-22s %-26s %-10s %s\n", "VARIABLE", "VALUE (* = set by you)", "DEFAULT",
@@ -163,7 +164,8 @@ static void print_text(FILE *out, const struct names *w, const struct df_env *no
 			continue;
 		allowed_text(&rows[i], allowed, sizeof(allowed));
 		fprintf(out, "%-22s %c %-24s %-10s %s\n", rows[i].name, now->set[i] ? '*' : ' ',
-			vt ? vt : "-", dt ? dt : "-", allowed);
+			vt ? df_text_cleaned(vt, clean, sizeof(clean)) : "-", dt ? dt : "-",
+			allowed);
 		fprintf(out, "    %s\n", rows[i].help);
 	}
 }
@@ -218,10 +220,9 @@ int df_cmd_env(int argc, char **argv)
 
 	DF_CLI_PARSE("env", &argc, &argv, .args = "[NAME...]", .most = -1,
 		     .doc = "All variables of the environment that dfshim reads, or those named: "
-			    "allowed values, default, "
-			    "current value, meaning. Values that cannot be used are named on "
-			    "standard error; "
-			    "under DFSHIM_STRICT=1 the exit status is then 1.");
+			    "allowed values, default, current value, meaning. Values that cannot "
+			    "be used are named on standard error; under DFSHIM_STRICT=1 the exit "
+			    "status is then 1.");
 	w = (struct names){argv, argc};
 	unknown = unknown_name(&w);
 	near = unknown ? df_env_near(unknown) : NULL;

@@ -55,9 +55,8 @@ int df_cmd_graph(int argc, char **argv)
 
 	DF_CLI_PARSE("graph", &argc, &argv, DF_CLI_TRACES,
 		     .doc = "Draws the wait-for graph of what is stuck: a column for each rank, an "
-			    "arrow from each "
-			    "operation or thread to what it waits for, the cycle in red, dashed "
-			    "where it can be cut.");
+			    "arrow from each operation or thread to what it waits for, the cycle "
+			    "in red, dashed where it can be cut.");
 	r = df_cli_judge("graph", argc, argv, &opts);
 	if (!r)
 		return 1;

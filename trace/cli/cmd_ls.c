@@ -84,8 +84,8 @@ int df_cmd_ls(int argc, char **argv)
 
 	DF_CLI_PARSE("ls", &argc, &argv, DF_CLI_TRACES,
 		     .doc = "What each trace holds: process, rules, records, communicators with "
-			    "the number of "
-			    "operations issued and finished, and what the ring has overwritten.");
+			    "the number of operations issued and finished, and what the ring has "
+			    "overwritten.");
 	paths = df_cli_trace_paths("ls", argc, argv, &nr);
 	if (!paths)
 		return 1;

@@ -71,28 +71,27 @@ static void parse_args(struct plan_args *a, int argc, char **argv)
 		DF_TAKE("link", "NAME=S", take_link, *a,
 			"one more link, S times slower than the first; may be repeated"),
 		DF_NUMBER("buckets", "N", a->hints.nr_buckets, 1, DF_PLAN_BUCKETS,
-			  "of a recorded job: all-reduces of an iteration (found by the period of "
+			  "all-reduces of an iteration of a recorded job (found by the period of "
 			  "their sizes)"),
 		DF_REAL("forward-share", "R", a->hints.forward_share, 0.01, 0.99,
-			"of a recorded job: the forward pass's part of all computation (0.333)"),
-		DF_NUMBER("iterations", "N", a->iterations, 1, 1e7, "of DeFT to replay (10000)"),
+			"the forward pass's share of the computation of a recorded job (0.333)"),
+		DF_NUMBER("iterations", "N", a->iterations, 1, 1e7,
+			  "iterations of DeFT to replay (10000)"),
 		DF_TEXT("plot", "FILE.svg", a->plot, "draw two iterations of each scheme"),
 		DF_OPT(JSON, a->json,
 		       "one JSON object: answer, coverage_rate, buckets, and for each of schemes "
-		       "iteration_ms, "
-		       "bubble_ms, updates_per_iteration, link_use, k, period, staleness"),
+		       "iteration_ms, bubble_ms, updates_per_iteration, link_use, k, period, "
+		       "staleness"),
 	};
 
-	DF_CLI_PARSE(NAME, &argc, &argv, .args = "CONFIG.json\nDIR", .most = 1,
-		     .missing = "no configuration, and no folder of traces",
-		     .doc = "Replays schedules of gradient communication on a network's buckets, "
-			    "from a configuration "
-			    "or from a recorded data-parallel job: DDP, ByteScheduler, US-Byte, "
-			    "and DeFT, which hides "
-			    "communication behind computation by updating late. The first line "
-			    "says whether another "
-			    "schedule would help.\v"
-			    "Exit status: 0; 1 unreadable or impossible input; 2 wrong usage.");
+	DF_CLI_PARSE(
+		NAME, &argc, &argv, .args = "CONFIG.json\nDIR", .most = 1,
+		.missing = "no configuration, and no folder of traces",
+		.doc = "Replays schedules of gradient communication on a network's buckets, from a "
+		       "configuration or from a recorded data-parallel job: DDP, ByteScheduler, "
+		       "US-Byte, and DeFT, which hides communication behind computation by "
+		       "updating late. The first line says whether another schedule would "
+		       "help.\vExit status: 0; 1 unreadable or impossible input; 2 wrong usage.");
 	a->input = argv[0];
 }
 
@@ -167,11 +166,11 @@ static int replay(const struct plan_args *a, struct result *r)
 		rc = df_plan_deft_replay(p, 1, a->iterations, &r->all[DEFT_ONE_LINK]);
 	r->nr = p->nr_links > 1 ? SCHEMES : DEFT_ONE_LINK;
 	if (rc == -ERANGE)
-		return df_cli_input_error(NAME, a->input,
-					  "communication takes longer than the forward pass by so "
-					  "large a factor that its "
-					  "buckets would be sent in more than %d parts",
-					  DF_PLAN_BUCKETS);
+		return df_cli_input_error(
+			NAME, a->input,
+			"communication takes longer than the forward pass by so large a factor "
+			"that its buckets would be sent in more than %d parts",
+			DF_PLAN_BUCKETS);
 	return rc ? df_cli_input_error(NAME, a->input, "%s", strerror(-rc)) : 0;
 }
 
@@ -190,23 +189,20 @@ static void answer(const struct result *r, char *buf, size_t size)
 	if (fmax(faster, exact) < WORTH)
 		snprintf(buf, size,
 			 "No: DDP waits only %.1f ms of an iteration of %.1f ms for communication, "
-			 "so "
-			 "no schedule makes it more than %.1f %% faster.",
+			 "so no schedule makes it more than %.1f %% faster.",
 			 ddp->bubble_ns / 1e6, ddp->iteration_ns / 1e6,
 			 100 * (fmax(faster, exact) - 1));
 	else if (exact >= 0.97 * faster)
 		snprintf(buf, size,
 			 "Yes, without late updates: %s would take %.1f ms an iteration where DDP "
-			 "takes "
-			 "%.1f (%.2f times faster) and compute the same numbers.",
+			 "takes %.1f (%.2f times faster) and compute the same numbers.",
 			 same->name, same->iteration_ns / 1e6, ddp->iteration_ns / 1e6, exact);
 	else
 		snprintf(buf, size,
 			 "Yes, if updates may be late: DeFT would take %.1f ms an iteration where "
-			 "DDP "
-			 "takes %.1f (%.2f times faster), with %.2f updates an iteration, up to %d "
-			 "iteration%s late; with the same numbers as DDP, %s would take %.1f ms "
-			 "(%.2f).",
+			 "DDP takes %.1f (%.2f times faster), with %.2f updates an iteration, up "
+			 "to %d iteration%s late; with the same numbers as DDP, %s would take %.1f "
+			 "ms (%.2f).",
 			 deft->iteration_ns / 1e6, ddp->iteration_ns / 1e6, faster, deft->updates,
 			 deft->late_most, deft->late_most == 1 ? "" : "s", same->name,
 			 same->iteration_ns / 1e6, exact);
@@ -229,13 +225,13 @@ static void print_text(const struct result *r)
 	char text[512];
 
 	answer(r, text, sizeof(text));
-	printf("%s\n\n%s: %d buckets, forward %.1f ms, backward %.1f ms, communication %.1f ms, CR "
+	printf("%s\n\n"
+	       "%s: %d buckets, forward %.1f ms, backward %.1f ms, communication %.1f ms, CR "
 	       "%.2f\n",
 	       text, p->name, p->nr_buckets, f, b, c, c / (f + b));
 	if (r->seen.nr_ranks)
 		printf("recorded: %d iterations of %d ranks, %.1f ms each; the forward pass's "
-		       "share of "
-		       "computation is assumed\n",
+		       "share of computation is assumed\n",
 		       r->seen.nr_iterations, r->seen.nr_ranks, r->seen.iteration_ns / 1e6);
 	if (r->seen.nr_small)
 		printf("recorded: %d small all-reduce%s of each iteration left out\n",
@@ -255,8 +251,8 @@ static void print_text(const struct result *r)
 			printf(" %5.0f %%", 100 * o->link_use[l]);
 		print_k(o);
 	}
-	puts("\nlate: iterations from a gradient to its update; k: iterations merged in each "
-	     "update");
+	puts("\n"
+	     "late: iterations from a gradient to its update; k: iterations merged in each update");
 	if (r->config.has_walk)
 		printf("preserver: ratio %.4f after %d enlargements of the capacity, %s\n",
 		       r->ratio, r->rounds,

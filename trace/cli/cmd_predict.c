@@ -66,8 +66,7 @@ static char *assumption(const struct search *x)
 	if (nr > ASSUMED_SAID)
 		fprintf(out, " and %d more ranks", nr - ASSUMED_SAID);
 	fputs(" was not recorded; locks and queues between threads are not recorded either, and "
-	      "where one orders "
-	      "these calls this cannot happen",
+	      "where one orders these calls this cannot happen",
 	      out);
 	if (fclose(out)) {
 		free(text);
@@ -411,8 +410,7 @@ static int run(struct df_program_steps *p, struct search *x, const char *witness
 		printf("no potential deadlock found in %zu windows\n", x->f.nr_windows);
 		if (x->f.need_slots > 1 && !lanes)
 			printf("legal, but up to %zu collectives of one rank run at once: with "
-			       "fewer slots it may deadlock "
-			       "(try --slots)\n",
+			       "fewer slots it may deadlock (try --slots)\n",
 			       x->f.need_slots);
 	}
 	if (!rc && lanes && !json)
@@ -460,9 +458,8 @@ int df_cmd_predict(int argc, char **argv)
 			  "resident collectives a device (as recorded, else unlimited)"),
 		DF_NUMBER("queues", "N", queues, 0, 1e6,
 			  "1: all streams share one hardware queue "
-			  "(CUDA_DEVICE_MAX_CONNECTIONS=1); with "
-			  "--executor nccl: queues of a device (32; 0: none are shared, as on CPU "
-			  "threads)"),
+			  "(CUDA_DEVICE_MAX_CONNECTIONS=1); with --executor nccl: queues of a "
+			  "device (32; 0: none are shared, as on CPU threads)"),
 		DF_NUMBER("tries", "N", tries, 0, 1e6, "interleavings of threads to try (100)"),
 		DF_NUMBER("window", "N", window, 0, 1e6,
 			  "operations of a rank whose order is changed together (64)"),
@@ -473,16 +470,12 @@ int df_cmd_predict(int argc, char **argv)
 
 	DF_CLI_PARSE("predict", &argc, &argv, DF_CLI_TRACES,
 		     .doc = "Executes the recorded program in a model of NCCL's rules and looks "
-			    "for deadlocks that did "
-			    "not happen in the recorded run: because dfshim prevented them, "
-			    "messages were buffered, "
-			    "there were enough slots, or the threads ran in an order without a "
-			    "deadlock.\v"
-			    "Locks and queues between threads are not recorded. A deadlock that is "
-			    "found in another "
+			    "for deadlocks that did not happen in the recorded run: because dfshim "
+			    "prevented them, messages were buffered, there were enough slots, or "
+			    "the threads ran in an order without a deadlock.\vLocks and queues "
+			    "between threads are not recorded. A deadlock that is found in another "
 			    "order of threads cannot happen if a lock or a queue orders their "
-			    "calls; the result says "
-			    "where it assumes that none does.\n\n"
+			    "calls; the result says where it assumes that none does.\n\n"
 			    "Exit status: 0 nothing found, 14 found; 1 unreadable input, 2 wrong "
 			    "usage.");
 	paths = df_cli_trace_paths("predict", argc, argv, &nr);
@@ -501,8 +494,7 @@ int df_cmd_predict(int argc, char **argv)
 	if (!rc && p->procs_left_out)
 		fprintf(stderr,
 			"dfshim predict: more than %d ranks: %zu of %zu processes are left out, "
-			"with "
-			"the operations that only they share\n",
+			"with the operations that only they share\n",
 			DF_MODEL_RANKS, p->procs_left_out, nr);
 	x.opts.mode = executor ? DF_MODEL_LANES : DF_MODEL_BASE;
 	x.budget.ctas = (long)ctas;

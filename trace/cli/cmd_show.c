@@ -244,7 +244,7 @@ int df_cmd_show(int argc, char **argv)
 					       df_text_cleaned(paths[i], name, sizeof(name)),
 					       rd.h.rank, rd.h.pid, rd.h.host);
 				if (show(&f, &rd))
-					rc = df_cli_input_error("show", paths[i], "no memory");
+					rc = df_cli_input_error("show", paths[i], "out of memory");
 			}
 			df_reader_close(&rd);
 		}

@@ -62,12 +62,10 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 		DF_HEADING("Simulation:"),
 		DF_WORD("semantics", "exact|artifact|fifo", semantics,
 			"what is a deadlock; exact (default): a real cycle; artifact: as the "
-			"published program decides; "
-			"fifo: a strict queue per GPU"),
+			"published program decides; fifo: a strict queue per GPU"),
 		DF_WORD("dispatch", "interleave|concatenate", dispatch,
 			"how the lists of a GPU's groups become one; interleave (default): one "
-			"collective of "
-			"each in turn; concatenate: one list after the other"),
+			"collective of each in turn; concatenate: one list after the other"),
 		DF_TAKE("set", "KEY=VALUE", take_set, *a,
 			"replace any key of the configuration; may be repeated"),
 		DF_FLAG("rules", a->rules,
@@ -83,8 +81,7 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 		       "rounds (total_rounds x num_process of the configuration)"),
 		DF_REAL("until-width", "W", width, 1e-12, 0.999999,
 			"until the 95 % interval is at most W wide (0.002: 0.2 points); --rounds "
-			"is then the most, "
-			"without it there is no bound"),
+			"is then the most, without it there is no bound"),
 		DF_OPT(SEED, a->opt.seed,
 		       "2023 with fix_seed 1, else from the system; it is printed with the result"),
 		DF_NUMBER("jobs", "N", a->opt.jobs, 1, 1024,
@@ -93,8 +90,8 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 			"simulate every event, no short cuts; the same result, slower"),
 		DF_WORD("rng", "native|cpython", rng,
 			"native: one stream of random numbers a round; cpython: one sequence as "
-			"the published program draws (default for artifact with fix_seed 1; "
-			"one thread)"),
+			"the published program draws (default for artifact with fix_seed 1; one "
+			"thread)"),
 		DF_HEADING("What to print:"),
 		DF_FLAG("per-round", a->per_round,
 			"a line \"round deadlocks-so-far\" for each round; the summary goes to "
@@ -116,11 +113,9 @@ static int parse_args(struct df_sim_args *a, int argc, char **argv)
 	DF_CLI_PARSE(NAME, &argc, &argv, .args = "CONFIG.json\n--from-trace=DIR\n--schema",
 		     .most = 1,
 		     .doc = "Simulates how often a workload deadlocks when GPUs issue collectives "
-			    "out of order and "
-			    "synchronise in between (DFCCL, EuroSys '25, section 2.4).\v"
-			    "Exit status: 0; 1 unreadable or impossible configuration; 2 wrong "
-			    "usage; 130 "
-			    "interrupted.");
+			    "out of order and synchronise in between (DFCCL, EuroSys '25, section "
+			    "2.4).\vExit status: 0; 1 unreadable or impossible configuration; 2 "
+			    "wrong usage; 130 interrupted.");
 	a->have_seed = a->opt.seed != UINT64_MAX;
 	if (!a->have_seed)
 		a->opt.seed = seed;
@@ -165,8 +160,7 @@ static json_t *load_trace(struct df_sim_args *a, int *status)
 	df_sim_wilson(o.nr_disorder, o.nr_issued, ci);
 	fprintf(stderr,
 		"observed    %d GPUs, %d communicators, %lld collectives issued: %lld out of "
-		"order, "
-		"%lld device-wide synchronisations\n",
+		"order, %lld device-wide synchronisations\n",
 		o.load.nr_gpus, o.load.nr_groups, (long long)o.nr_issued, (long long)o.nr_disorder,
 		(long long)o.nr_sync);
 	fprintf(stderr,
@@ -175,8 +169,7 @@ static json_t *load_trace(struct df_sim_args *a, int *status)
 	if (!o.nr_disorder)
 		fprintf(stderr,
 			"note        no disorder was recorded; --set disorder_prob=%.2g asks for "
-			"the worst "
-			"that fits\n",
+			"the worst that fits\n",
 			ci[1]);
 	if (o.nr_incomplete)
 		fprintf(stderr,
@@ -186,8 +179,7 @@ static json_t *load_trace(struct df_sim_args *a, int *status)
 	if (o.nr_dropped)
 		fprintf(stderr,
 			"note        the rings had overwritten %lld records (DFSHIM_TRACE_MB): "
-			"this is "
-			"the end of the job\n",
+			"this is the end of the job\n",
 			(long long)o.nr_dropped);
 	a->observed = json_pack(
 		"{s:i, s:i, s:I, s:I, s:I, s:I, s:i}", "gpus", o.load.nr_gpus, "communicators",

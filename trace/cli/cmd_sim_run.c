@@ -180,8 +180,7 @@ static json_t *result_json(const struct df_sim_args *a, const struct df_sim_conf
 	static const char *const rules[] = {"nccl", "dfshim-no-release", "dfshim"};
 	json_t *o = json_pack(
 		"{s:I, s:I, s:f, s:[f,f], s:f, s:f, s:I, s:i, s:s, s:s, s:s, s:s, s:f, s:f, s:i, "
-		"s:i, "
-		"s:i, s:I, s:I, s:I, s:I, s:I, s:b}",
+		"s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:b}",
 		"rounds", (json_int_t)r->rounds, "deadlocks", (json_int_t)r->deadlocks, "ratio",
 		r->ratio, "ci95", r->ci95[0], r->ci95[1], "rounds_per_second", r->rounds_per_second,
 		"seconds", r->seconds, "seed", (json_int_t)seed_of(a, cfg), "jobs", a->opt.jobs,
@@ -234,10 +233,9 @@ static void print_text(const struct df_sim_args *a, const struct df_sim_config *
 			percent((double)r->nr_parts_skipped / (double)r->nr_parts, b[1]));
 	fputc('\n', out);
 	if (cfg->model == DF_SIM_SINGLE && cfg->semantics == DF_SIM_ARTIFACT && r->ratio > 0.99)
-		fprintf(out,
-			"note        groups of unequal share make the published single-queue test "
-			"fire\n            without any disorder; --semantics exact or fifo does "
-			"not\n");
+		fprintf(out, "note        groups of unequal share make the published single-queue "
+			     "test fire\n            without any disorder; --semantics exact or "
+			     "fifo does not\n");
 	if (cfg->fix_seed && cfg->num_process > 1 && cfg->semantics == DF_SIM_ARTIFACT)
 		fprintf(out,
 			"note        fix_seed 1: all %d processes replay the same %lld rounds\n",

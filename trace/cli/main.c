@@ -32,7 +32,10 @@ static void print_commands(FILE *out, int names)
 }
 
 #ifdef __clang__
-#define COMPILER "clang " __clang_version__
+/* __clang_version__ may end with a blank. */
+#define TEXT(x)	      #x
+#define DOTS(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+#define COMPILER      "clang " DOTS(__clang_major__, __clang_minor__, __clang_patchlevel__)
 #else
 #define COMPILER "gcc " __VERSION__
 #endif
@@ -55,8 +58,7 @@ static char *help_text(void)
 	if (!out)
 		return NULL;
 	fputs("Runs NCCL jobs so that their collectives cannot deadlock, and explains those that "
-	      "hang "
-	      "anyway. Every subcommand has --help.\n\nSubcommands:\n",
+	      "hang anyway. Every subcommand has --help.\n\nSubcommands:\n",
 	      out);
 	print_commands(out, 0);
 	fclose(out);

@@ -117,10 +117,9 @@ static uint32_t inst_of(struct match *m, uint32_t ref, int create)
 
 static int thread_index(const struct df_trc *t, uint32_t tid)
 {
-	for (size_t i = 0; i < t->nr_threads; i++)
-		if (t->threads[i].tid == tid)
-			return (int)i;
-	return -1;
+	const struct df_lthread *th = df_trc_thread(t, tid);
+
+	return th ? (int)(th - t->threads) : -1;
 }
 
 static int map_threads(struct match *m)
@@ -697,7 +696,7 @@ static void absent_hosts(struct match *m, struct df_bar *b)
 	 * A thread or a process that has used no communicator yet may be a missing member, too, so
 	 * nothing is proved here.
 	 */
-	g->nodes[node].idle |= g->set->proof && b->call == DF_CALL_COMM_INIT;
+	g->nodes[node].idle |= g->set->proof && df_call_meets(b->call);
 	settle(g, node, any ? DF_M_ABSENT : DF_M_NO_TRACE);
 	df_graph_edge(g, b->node, node, DF_E_NOT_ISSUED, DF_W_ALL, DF_NO_REC);
 	free(here);
@@ -711,7 +710,7 @@ static void bar_of_hosts(struct match *m, struct df_bar *b)
 	 * In a proof, a rank whose call has returned shows that all had made it. A call that failed
 	 * shows nothing.
 	 */
-	if (g->set->proof && b->call == DF_CALL_COMM_INIT && was_passed(g->set, b->object))
+	if (g->set->proof && df_call_meets(b->call) && was_passed(g->set, b->object))
 		return;
 	absent_hosts(m, b);
 }

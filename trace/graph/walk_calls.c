@@ -4,6 +4,7 @@
  */
 #include <string.h>
 #include "trace/record/trace_hash.h"
+#include "trace/read/load_hosts.h"
 #include "trace/record/names.h"
 #include "runtime/base/vec.h"
 #include "trace/graph/walk.h"
@@ -95,7 +96,7 @@ static void call_init(struct walk *w, const struct df_lcall *c, uint32_t node)
 		w->g->nodes[node].stale = DF_M_IN_CALL;
 		return;
 	}
-	b = bar_get(w->g, DF_CALL_COMM_INIT, DF_NONE, uid, 0, nranks);
+	b = bar_get(w->g, c->call, DF_NONE, uid, 0, nranks);
 	if (b == DF_NONE)
 		return;
 	w->g->bars[b].nr_here += here ? here : 1;
@@ -117,15 +118,6 @@ static void legacy_streams(struct walk *w, const struct df_lcall *c, uint32_t no
 	for (size_t i = 0; i < w->nr_streams; i++)
 		if (w->streams[i].flags & 3 && (c->device < 0 || w->streams[i].device == c->device))
 			df_graph_edge(w->g, node, w->streams[i].at.all, kind, mask, c->rec);
-}
-
-/* Whether the call is the innermost open call of its thread. */
-static int is_innermost(const struct df_trc *t, size_t at)
-{
-	for (size_t i = at + 1; i < t->nr_calls && !t->calls[at].background; i++)
-		if (t->calls[i].thread == t->calls[at].thread && !t->calls[i].background)
-			return 0;
-	return 1;
 }
 
 /* Returns the node of an open call, or DF_NONE. */
@@ -188,7 +180,7 @@ void df_walk_call(struct walk *w, size_t at)
 	uint32_t node, b;
 
 	/* A wait outside NCCL and CUDA can depend on any trace: outside.c adds it. */
-	if (!is_innermost(w->t, at) || c->call == DF_CALL_OUTSIDE)
+	if (!df_trc_is_innermost(w->t, at) || c->call == DF_CALL_OUTSIDE)
 		return;
 	if (df_call_is_poll(c->call)) {
 		if (!w->g->set->polls_are_free)
@@ -213,6 +205,7 @@ void df_walk_call(struct walk *w, size_t at)
 			df_graph_edge(w->g, node, e->at.all, DF_E_SYNC_STREAM, DF_W_ALL, c->rec);
 		return;
 	case DF_CALL_COMM_INIT:
+	case DF_CALL_COMM_GROW:
 		call_init(w, c, node);
 		return;
 	case DF_CALL_COMM_SPLIT:

@@ -321,18 +321,18 @@ static int who_has_not_called(struct df_check_result *r, const struct df_bar *ba
 	if (nr > SOME)
 		df_line_put(b, " and %u more", nr - SOME);
 	df_line_put(b,
-		    " of %u %s not called ncclCommInitRank for the communicator with unique id "
+		    " of %u %s not called %s for the communicator with unique id "
 		    "%016" PRIx64 "; %u rank%s wait%s there",
-		    bar->expect, nr == 1 ? "has" : "have", bar->object, bar->nr_here,
-		    DF_PLURAL(bar->nr_here), bar->nr_here == 1 ? "s" : "");
+		    bar->expect, nr == 1 ? "has" : "have", df_call_text(bar->call), bar->object,
+		    bar->nr_here, DF_PLURAL(bar->nr_here), bar->nr_here == 1 ? "s" : "");
 	return 1;
 }
 
-/* Returns the first stuck ncclCommInitRank, or NULL. */
+/* Returns the first stuck ncclCommInitRank or ncclCommGrow, or NULL. */
 static const struct df_bar *stuck_init(const struct df_check_result *r)
 {
 	for (size_t i = 0; i < r->g.nr_bars; i++)
-		if (r->g.bars[i].call == DF_CALL_COMM_INIT && r->g.stuck[r->g.bars[i].node])
+		if (df_call_meets(r->g.bars[i].call) && r->g.stuck[r->g.bars[i].node])
 			return &r->g.bars[i];
 	return NULL;
 }
@@ -356,7 +356,11 @@ static int is_in_init(const struct df_trc *t, uint64_t id, int *rank)
 	return 0;
 }
 
-const struct df_trc *df_left_init(const struct df_check_result *r, int *rank)
+/*
+ * Returns the trace of a process that exited inside the stuck ncclCommInitRank, and stores its
+ * rank. Returns NULL if there is none.
+ */
+static const struct df_trc *left_init(const struct df_check_result *r, int *rank)
 {
 	const struct df_bar *bar = stuck_init(r);
 
@@ -386,18 +390,19 @@ void df_line_init(struct df_check_result *r, struct df_line *b)
 		df_line_put(b, "not all ranks of a communicator have called ncclCommInitRank");
 		return;
 	}
-	left = df_left_init(r, &rank);
+	left = left_init(r, &rank);
 	if (left)
 		df_line_put(b,
-			    "rank %d of %u (pid %u) %s inside ncclCommInitRank, for the "
+			    "rank %d of %u (pid %u) %s inside %s, for the "
 			    "communicator with unique id %016" PRIx64,
 			    rank, bar->expect, left->h.pid,
-			    df_say_exit((int)left->h.closed, how, sizeof(how)), bar->object);
+			    df_say_exit((int)left->h.closed, how, sizeof(how)),
+			    df_call_text(bar->call), bar->object);
 	else if (!who_has_not_called(r, bar, b))
 		df_line_put(b,
 			    "communicator with unique id %016" PRIx64
-			    ": only %u of %u ranks are in ncclCommInitRank",
-			    bar->object, bar->nr_here, bar->expect);
+			    ": only %u of %u ranks are in %s",
+			    bar->object, bar->nr_here, bar->expect, df_call_text(bar->call));
 }
 
 void df_line_gpu(struct df_check_result *r, struct df_line *b)
@@ -562,4 +567,38 @@ void df_line_unknown(struct df_check_result *r, struct df_line *b)
 	else
 		df_line_put(b, "operations are unfinished, and the records do not show what they "
 			       "wait for");
+}
+
+/*
+ * Makes a recorded death the verdict where no operation waits for the dead rank: all operations
+ * with it may have been ended, or it may have died before it had a communicator. A signal that its
+ * parent saw also explains why other ranks wait for the communicator.
+ */
+void df_judge_deaths(struct df_check_result *r)
+{
+	int unexplained =
+		r->verdict == DF_V_SLOW || r->verdict == DF_V_INIT || r->verdict == DF_V_UNKNOWN;
+
+	for (size_t i = 0; i < r->set->nr_dead; i++) {
+		const struct df_dead *d = &r->set->dead[i];
+
+		if (d->in_order ||
+		    !(r->verdict == DF_V_OK || r->killed || (unexplained && d->signal)))
+			continue;
+		r->verdict = DF_V_CRASH;
+		r->killed = 0;
+		r->confidence = DF_C_PROVED;
+		snprintf(r->qualifier, sizeof(r->qualifier), "ended");
+	}
+}
+
+/* A process that exited inside ncclCommInitRank explains why its communicator was not created. */
+void df_judge_init(struct df_check_result *r)
+{
+	int rank;
+
+	if (!left_init(r, &rank))
+		return;
+	r->confidence = DF_C_PROVED;
+	snprintf(r->qualifier, sizeof(r->qualifier), "exited");
 }

@@ -168,6 +168,8 @@ static void say_alike(struct df_check_result *r, const struct df_trc_comm *a,
 	}
 	if (!best[0])
 		return;
+	r->alike_site[0] = best[0]->site;
+	r->alike_site[1] = best[1]->site;
 	df_say_stack(r->set, a->trace, best[0]->site, ALIKE_FRAMES, at[0], sizeof(at[0]));
 	df_say_stack(r->set, b->trace, best[1]->site, ALIKE_FRAMES, at[1], sizeof(at[1]));
 	df_say_op(set, &u, op, sizeof(op));
@@ -226,6 +228,8 @@ static int between(struct df_check_result *r, const struct df_trc_comm *a,
 			r->div_site[1] = ub->l.site;
 			r->div_rank[1] = b->world;
 		}
+		r->part_entry[0] = (uint32_t)(a - set->entries);
+		r->part_entry[1] = (uint32_t)(b - set->entries);
 		say_alike(r, a, b, alike[0], alike[1]);
 		return 1;
 	}
@@ -409,8 +413,8 @@ static void unseen_room(struct df_check_result *r)
 	if (share_device(set, &set->gcomms[in->gcomm], pair))
 		df_note(r,
 			"r%d and r%d both use device %d of %.64s%s. NCCL's kernels of both must "
-			"fit on it at the same "
-			"time; the trace does not show whether they do, so this may be RESOURCE",
+			"fit on it at the same time; the trace does not show whether they do, so "
+			"this may be RESOURCE",
 			pair[0]->world, pair[1]->world, pair[0]->device,
 			set->traces[pair[0]->trace].h.host,
 			pair[0]->trace == pair[1]->trace
@@ -419,10 +423,9 @@ static void unseen_room(struct df_check_result *r)
 	else if (others)
 		df_note(r,
 			"%zu operations of other communicators have also reached all their ranks, "
-			"in the same order, and do "
-			"not finish. The trace does not show which of NCCL's kernels got room on "
-			"the device; they may "
-			"starve one another, so this may be RESOURCE",
+			"in the same order, and do not finish. The trace does not show which of "
+			"NCCL's kernels got room on the device; they may starve one another, so "
+			"this may be RESOURCE",
 			others);
 }
 
@@ -487,7 +490,7 @@ static void swapped(struct df_check_result *r)
 		return;
 	for (size_t i = 0; i < r->nr_sides && !c; i++)
 		for (size_t k = 0; k < r->nr_sides && !c; k++)
-			if (r->sides[i].sig != r->sides[k].sig &&
+			if (r->sides[i].sig != r->sides[k].sig && r->sides[k].trace != DF_NONE &&
 			    r->sides[i].op.index == r->sides[k].op.index)
 				c = next_is(set, &r->sides[k], &r->sides[i]);
 	if (c)

@@ -96,22 +96,22 @@ static size_t put_ops(struct df_check_result *r, struct df_line *b)
 	return nr;
 }
 
-static int only_p2p(struct df_check_result *r)
+/* Writes the cycle's ranks and its operations. */
+static void put_cycle(struct df_check_result *r, struct df_line *b)
 {
-	for (size_t i = 0; i < r->nr_involved; i++)
-		if (r->set->ops[r->involved[i]].l.kind != DF_KIND_SEND &&
-		    r->set->ops[r->involved[i]].l.kind != DF_KIND_RECV)
-			return 0;
-	return r->nr_involved > 0;
+	df_line_path(r, b);
+	df_line_put(b, " over ");
+	put_ops(r, b);
 }
 
-static int any_p2p(struct df_check_result *r)
+/* Returns how many of the involved operations are messages. */
+static size_t count_p2p(struct df_check_result *r)
 {
+	size_t nr = 0;
+
 	for (size_t i = 0; i < r->nr_involved; i++)
-		if (r->set->ops[r->involved[i]].l.kind == DF_KIND_SEND ||
-		    r->set->ops[r->involved[i]].l.kind == DF_KIND_RECV)
-			return 1;
-	return 0;
+		nr += df_kind_is_p2p(r->set->ops[r->involved[i]].l.kind) != 0;
+	return nr;
 }
 
 const struct df_node *df_line_thread(struct df_check_result *r, size_t which)
@@ -154,8 +154,7 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 
 		df_line_put(b,
 			    "%s and %s use different communicators first, and each waits in its "
-			    "first call for the "
-			    "other to connect",
+			    "first call for the other to connect",
 			    df_line_host(r, t, h1, sizeof(h1)),
 			    t2 ? df_line_host(r, t2, h2, sizeof(h2)) : "another rank");
 		return;
@@ -198,7 +197,7 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 				h1, h2, df_call_text(c));
 		return;
 	}
-	if (only_p2p(r))
+	if (r->nr_involved && count_p2p(r) == r->nr_involved)
 		df_line_put(b, "sends and receives wait for one another: cycle ");
 	else if (r->stuck_insts > 2)
 		df_line_put(b,
@@ -207,9 +206,7 @@ static void order_line(struct df_check_result *r, struct df_line *b)
 			    r->stuck_ranks, r->stuck_insts, r->stuck_comms);
 	else
 		df_line_put(b, "ranks issued the same operations in different orders: cycle ");
-	df_line_path(r, b);
-	df_line_put(b, " over ");
-	put_ops(r, b);
+	put_cycle(r, b);
 	if (!strcmp(r->qualifier, "hazard"))
 		df_line_put(b,
 			    " (their buffers overlap on every rank, so they cannot be reordered)");
@@ -239,9 +236,7 @@ static void sync_line(struct df_check_result *r, struct df_line *b)
 	if (!t || !strcmp(r->qualifier, "legacy stream")) {
 		df_line_put(b, "the legacy default stream serialises operations that ranks issued "
 			       "in different orders: cycle ");
-		df_line_path(r, b);
-		df_line_put(b, " over ");
-		put_ops(r, b);
+		put_cycle(r, b);
 		return;
 	}
 	df_line_put(b, "%s is in %s, which %s ", df_line_host(r, t, h, sizeof(h)),
@@ -344,9 +339,7 @@ static void data_line(struct df_check_result *r, struct df_line *b)
 	} else {
 		df_line_put(b, "the operations need each other's results: cycle ");
 	}
-	df_line_path(r, b);
-	df_line_put(b, " over ");
-	put_ops(r, b);
+	put_cycle(r, b);
 }
 
 static void resource_line(struct df_check_result *r, struct df_line *b)
@@ -356,24 +349,19 @@ static void resource_line(struct df_check_result *r, struct df_line *b)
 		put_ops(r, b);
 		df_line_put(b,
 			    ", some in one order and some in the other, and none has finished for "
-			    "%.1f s: the "
-			    "devices do not have room for all of them at once",
+			    "%.1f s: the devices do not have room for all of them at once",
 			    (double)r->quiet_ns / 1e9);
 		return;
 	}
 	if (!strcmp(r->qualifier, "queue")) {
 		df_line_put(b, "independent operations wait for one another because their streams "
 			       "share a hardware queue: cycle ");
-		df_line_path(r, b);
-		df_line_put(b, " over ");
-		put_ops(r, b);
+		put_cycle(r, b);
 		return;
 	}
 	df_line_put(b,
 		    "operations that hold all slots wait for operations that have no slot: cycle ");
-	df_line_path(r, b);
-	df_line_put(b, " over ");
-	put_ops(r, b);
+	put_cycle(r, b);
 }
 
 /* ---- remedy and fix ------------------------------------------------------------------------- */
@@ -414,10 +402,10 @@ static const char *fix_text(struct df_check_result *r)
 		if (!strcmp(r->qualifier, "pair"))
 			return "put the messages that meet into one ncclGroupStart/End (PyTorch: "
 			       "batch_isend_irecv), or call them in the same order on all ranks";
-		if (only_p2p(r))
+		if (r->nr_involved && count_p2p(r) == r->nr_involved)
 			return "put each send and its receive into one ncclGroupStart/End, or let "
 			       "even ranks send first";
-		if (any_p2p(r))
+		if (count_p2p(r))
 			return "issue the messages and collectives in the same order on all ranks, "
 			       "or group them";
 		return "issue these operations in the same order on all ranks";
@@ -430,15 +418,13 @@ static const char *fix_text(struct df_check_result *r)
 	case DF_V_SYNC:
 		if (!strcmp(r->qualifier, "implicit"))
 			return "use the stream-ordered call (cudaFreeAsync, cudaMemcpyAsync), or "
-			       "make it before the operation "
-			       "is issued";
+			       "make it before the operation is issued";
 		if (has_work_behind(r))
 			return "issue the operations in the same order on all ranks (PyTorch: call "
 			       "backward() of the models in the same order)";
 		if (!strcmp(r->qualifier, "explicit"))
 			return "synchronise the stream that is needed instead of the device, or "
-			       "issue the other operation "
-			       "first";
+			       "issue the other operation first";
 		return "create the streams with cudaStreamNonBlocking, or put no work on the "
 		       "legacy default stream";
 	case DF_V_DATA:
@@ -465,7 +451,7 @@ static const char *fix_text(struct df_check_result *r)
 	case DF_V_INIT:
 		return !strcmp(r->qualifier, "exited")
 			       ? "find out why this process exited before the communicator was made"
-			       : "call ncclCommInitRank with the same id on every rank of the "
+			       : "make this call, with the same id, on every rank of the "
 				 "communicator";
 	case DF_V_CRASH:
 		return "look for the reason in that process's log, its core file, or the kernel's "
@@ -600,13 +586,9 @@ static void sentence(struct df_check_result *r, struct df_line *b, enum df_verdi
 {
 	switch (v) {
 	case DF_V_OK:
-		if (r->set->nr_issued > r->set->nr_finished && r->set->killed)
-			df_line_put(b,
-				    "%" PRIu64 " operations were in flight when the processes were "
-					       "killed; the traces show %.1f s without progress, "
-					       "but not that the operations were stuck",
-				    r->set->nr_issued - r->set->nr_finished,
-				    (double)r->quiet_ns / 1e9);
+		if (r->killed)
+			df_line_put(b, "%" PRIu64 " operations are unfinished",
+				    r->set->nr_issued - r->set->nr_finished);
 		else if (r->set->nr_issued > r->set->nr_finished)
 			df_line_put(b,
 				    "%" PRIu64 " operations are in flight, none of them is stuck",
@@ -670,11 +652,12 @@ int df_explain(struct df_check_result *r)
 {
 	struct df_line b = {.n = 0}, remedy_line = {.n = 0};
 	int slow = r->verdict == DF_V_SLOW, lost = 0;
+	enum df_verdict v = slow || r->killed ? r->otherwise : r->verdict;
 
 	df_line_put(&b, "%s: ", df_verdict_word(r->verdict));
-	sentence(r, &b, slow ? r->otherwise : r->verdict);
+	sentence(r, &b, v);
 	df_line_two_threads(r, &b);
-	if (r->is_cycle && r->nr_others && (slow ? r->otherwise : r->verdict) != DF_V_HOST)
+	if (r->is_cycle && r->nr_others && v != DF_V_HOST)
 		df_line_others(r, &b);
 	if (r->has_unknown_members)
 		df_line_put(&b, "; it is not known which threads have still to join the "
@@ -682,6 +665,11 @@ int df_explain(struct df_check_result *r)
 	if (slow)
 		df_line_put(&b, "; the rank may only be slow, otherwise this is %s",
 			    df_verdict_word(r->otherwise));
+	if (r->killed)
+		df_line_put(&b,
+			    "; the traces end there: the processes were killed after %.1f s "
+			    "without progress, too soon to know whether this would have ended",
+			    (double)r->quiet_ns / 1e9);
 	remedy(r, &remedy_line);
 	r->line = strdup(b.s);
 	r->fix = strdup(fix_text(r));

@@ -1,7 +1,8 @@
 /*
- * Reduces the facts on which a verdict is based to one number, so that two results can be compared.
- * Pure functions on a result.
+ * The facts on which a verdict is based: reduces them to one number, so that two results can be
+ * compared, and checks whether they are complete. Pure functions on a result.
  */
+#include <stdlib.h>
 #include "trace/judge/judge_int.h"
 #include "trace/record/trace_hash.h"
 
@@ -80,4 +81,70 @@ uint64_t df_check_facts(const struct df_check_result *r)
 		if (r->comp[i] == r->root_comp)
 			sum += fact(r, i);
 	return sum;
+}
+
+/* Returns the communicator that the node belongs to, or DF_NONE. */
+static uint32_t comm_of(const struct df_check_result *r, const struct df_node *n)
+{
+	switch (n->kind) {
+	case DF_N_START:
+	case DF_N_DONE:
+		return r->set->ops[n->ref].gcomm;
+	case DF_N_MATCH:
+		return r->g.insts[n->ref].gcomm;
+	case DF_N_NEXT:
+		return n->gcomm;
+	case DF_N_BARRIER:
+		return r->g.bars[n->ref].gcomm;
+	default:
+		return DF_NONE;
+	}
+}
+
+/*
+ * Whether any process might end the wait: it is for a barrier of the application, or not recorded.
+ */
+static int is_open(const struct df_check_result *r, const struct df_node *n)
+{
+	return ((n->kind == DF_N_NEXT || n->kind == DF_N_BARRIER) && comm_of(r, n) == DF_NONE) ||
+	       (n->kind == DF_N_THREAD &&
+		r->set->traces[n->trace].calls[n->ref].call == DF_CALL_OUTSIDE);
+}
+
+/*
+ * The root component waits for nothing outside itself, and its waits lead from one process to
+ * another only through communicators. So the members of these communicators are all that matter.
+ */
+static int cycle_is_whole(const struct df_check_result *r)
+{
+	uint8_t *seen = calloc(r->set->nr_gcomms + 1, 1);
+	int whole = seen != NULL;
+
+	for (uint32_t i = 0; i < r->g.nr_nodes && whole; i++) {
+		const struct df_node *n = &r->g.nodes[i];
+		uint32_t gcomm = comm_of(r, n);
+
+		if (r->comp[i] != r->root_comp)
+			continue;
+		if (gcomm != DF_NONE && !seen[gcomm])
+			whole = df_set_is_whole(r->set, gcomm);
+		whole &= !is_open(r, n);
+		if (gcomm != DF_NONE)
+			seen[gcomm] = 1;
+	}
+	free(seen);
+	return whole;
+}
+
+int df_cause_is_whole(const struct df_check_result *r)
+{
+	uint32_t gcomm;
+
+	if (r->verdict >= DF_V_ORDER && r->verdict <= DF_V_DATA)
+		return r->is_cycle && cycle_is_whole(r);
+	if (r->verdict != DF_V_MISMATCH)
+		return 0;
+	gcomm = r->root == DF_NONE ? df_set_first_mismatch(r->set)
+				   : comm_of(r, &r->g.nodes[r->root]);
+	return gcomm != DF_NONE && df_set_is_whole(r->set, gcomm);
 }

@@ -292,7 +292,8 @@ static void classify_cycle(struct df_check_result *r)
 		break;
 	default:
 		if (cycle_has_call(r, DF_CALL_COMM_INIT) || cycle_has_call(r, DF_CALL_COMM_SPLIT) ||
-		    cycle_has_call(r, DF_CALL_COMM_SHRINK) || cycle_has_call(r, DF_CALL_CONNECT) ||
+		    cycle_has_call(r, DF_CALL_COMM_SHRINK) ||
+		    cycle_has_call(r, DF_CALL_COMM_GROW) || cycle_has_call(r, DF_CALL_CONNECT) ||
 		    cycle_has_call(r, DF_CALL_WINDOW_REGISTER)) {
 			r->verdict = DF_V_ORDER;
 			qual = cycle_has_call(r, DF_CALL_CONNECT) ? "connect" : "init";
@@ -319,14 +320,14 @@ static void classify_cycle(struct df_check_result *r)
 	snprintf(r->qualifier, sizeof(r->qualifier), "%s", qual);
 }
 
-/* Whether a thread waits for the root in ncclCommInitRank. */
+/* Whether a thread waits for the root in ncclCommInitRank or ncclCommGrow. */
 static int root_is_init(const struct df_check_result *r)
 {
 	for (size_t i = 0; i < r->g.nr_edges; i++) {
 		const struct df_node *b = &r->g.nodes[r->g.edges[i].from];
 
 		if (r->g.edges[i].to == r->root && b->kind == DF_N_BARRIER &&
-		    r->g.bars[b->ref].call == DF_CALL_COMM_INIT)
+		    df_call_meets(r->g.bars[b->ref].call))
 			return 1;
 	}
 	return 0;
@@ -389,17 +390,6 @@ static int classify_root(struct df_check_result *r)
 		r->confidence = DF_C_POSSIBLE;
 	}
 	return room < 0 ? room : 0;
-}
-
-/* A process that exited inside ncclCommInitRank explains why its communicator was not created. */
-static void judge_init(struct df_check_result *r)
-{
-	int rank;
-
-	if (!df_left_init(r, &rank))
-		return;
-	r->confidence = DF_C_PROVED;
-	snprintf(r->qualifier, sizeof(r->qualifier), "exited");
 }
 
 /*
@@ -466,8 +456,8 @@ static int rests_on_a_race(const struct df_graph *g, const uint32_t *edges, size
 }
 
 /*
- * Whether the cycle contains ncclCommInitRank. No record names the members that have not called it,
- * and a thread or process without records may be one of them.
+ * Whether the cycle contains ncclCommInitRank or ncclCommGrow. No record names the members that
+ * have not called it, and a thread or process without records may be one of them.
  */
 static int has_unknown_members(const struct df_check_result *r)
 {
@@ -476,7 +466,7 @@ static int has_unknown_members(const struct df_check_result *r)
 				     *to = &r->g.nodes[r->steps[i].to];
 
 		if (from->kind == DF_N_BARRIER && to->kind == DF_N_NEXT &&
-		    r->g.bars[from->ref].call == DF_CALL_COMM_INIT)
+		    df_call_meets(r->g.bars[from->ref].call))
 			return 1;
 	}
 	return 0;
@@ -493,8 +483,8 @@ static int judge_residue(struct df_check_result *r, int released)
 		rc = df_suppose_firsts(r);
 		if (rc > 0) {
 			df_note(r, "threads put these operations into one hardware queue at the "
-				   "same time. The trace does not show "
-				   "their order there; this one explains why nothing finishes");
+				   "same time. The trace does not show their order there; this one "
+				   "explains why nothing finishes");
 			rc = choose_root(r);
 		}
 	}
@@ -596,8 +586,8 @@ static void say_how_sure(struct df_check_result *r)
 	r->partial = (uint8_t)df_set_is_partial(r->set);
 	if (r->confidence != DF_C_PROVED)
 		return;
-	/* A recorded death is a fact even if data is missing. */
-	if (r->partial && r->verdict != DF_V_CRASH)
+	/* A recorded death is a fact in any case. */
+	if (r->partial && r->verdict != DF_V_CRASH && !df_cause_is_whole(r))
 		r->confidence = DF_C_LIKELY;
 	/*
 	 * If records of messages were overwritten, the judge can only guess which collectives meet.
@@ -620,27 +610,6 @@ static int rests_on_a_poll(const struct df_check_result *r)
 }
 
 /*
- * Makes a recorded death the verdict where no operation waits for the dead rank: all operations
- * with it may have been ended, or it may have died before it had a communicator. A signal that its
- * parent saw also explains why other ranks wait for the communicator.
- */
-static void judge_deaths(struct df_check_result *r)
-{
-	int unexplained =
-		r->verdict == DF_V_SLOW || r->verdict == DF_V_INIT || r->verdict == DF_V_UNKNOWN;
-
-	for (size_t i = 0; i < r->set->nr_dead; i++) {
-		const struct df_dead *d = &r->set->dead[i];
-
-		if (d->in_order || !(r->verdict == DF_V_OK || (unexplained && d->signal)))
-			continue;
-		r->verdict = DF_V_CRASH;
-		r->confidence = DF_C_PROVED;
-		snprintf(r->qualifier, sizeof(r->qualifier), "ended");
-	}
-}
-
-/*
  * Whether to conclude something from threads that are silent. If only a part of the job stands
  * still, only old waits count.
  */
@@ -655,7 +624,31 @@ static int suspicious(struct df_check_result *r, const struct df_check_opts *opt
 			return 1;
 		df_graph_spare(&r->g, 0);
 	}
-	return r->quiet_ns >= stale || stall_seen(r->set);
+	return !(opts && opts->open_end) && (r->quiet_ns >= stale || stall_seen(r->set));
+}
+
+/*
+ * The processes were killed before anything was silent for long. Says what was unfinished and, as
+ * if silent threads stayed silent, what it waited for. That is no verdict on the job.
+ */
+static int judge_killed(struct df_check_result *r, int released)
+{
+	int rc = 0;
+
+	r->stale = 1;
+	if (df_graph_reduce(&r->g, DF_W_BASE, 1))
+		rc = judge_residue(r, released);
+	if (r->verdict == DF_V_OK && r->set->nr_issued == r->set->nr_finished) {
+		r->stale = 0;
+		return rc;
+	}
+	/* An operation that ran then needs no reason to be unfinished. */
+	r->otherwise = r->verdict >= DF_V_GPU_STUCK && r->verdict <= DF_V_NCCL_INTERNAL
+			       ? DF_V_OK
+			       : r->verdict;
+	r->verdict = DF_V_UNKNOWN;
+	r->killed = 1;
+	return rc;
 }
 
 int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
@@ -709,6 +702,8 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		r->verdict = DF_V_MISMATCH;
 		r->confidence = DF_C_PROVED;
 		snprintf(r->qualifier, sizeof(r->qualifier), "completed");
+	} else if (r->g.nr_nodes && set->killed && !(opts && opts->open_end)) {
+		rc = judge_killed(r, opts->released);
 	}
 	if (!rc && rests_on_a_poll(r)) {
 		df_check_result_free(r);
@@ -724,18 +719,22 @@ int df_check_run(struct df_check_set *set, const struct df_check_opts *opts,
 		}
 	}
 	if (!rc)
-		judge_deaths(r);
+		df_judge_deaths(r);
 	if (!rc && r->verdict == DF_V_INIT)
-		judge_init(r);
+		df_judge_init(r);
 	if (!rc)
 		df_link_judge(r);
 	if (!rc && !r->link)
 		df_proxy_judge(r);
 	say_how_sure(r);
+	if (r->killed)
+		r->confidence = DF_C_POSSIBLE;
 	if (!rc)
 		rc = df_explain(r);
 	if (rc)
 		goto err;
+	if (r->killed)
+		snprintf(r->qualifier, sizeof(r->qualifier), "killed");
 	*out = r;
 	return 0;
 err:
@@ -761,6 +760,7 @@ void df_check_result_free(struct df_check_result *r)
 	free(r->fix);
 	free(r->divergence);
 	free(r->alike);
+	free(r->decided);
 	df_graph_fini(&r->g);
 	df_check_set_free(r->set);
 	free(r);

@@ -40,6 +40,12 @@ int df_mismatch_places(struct df_check_result *r);
 int df_mismatch_sides(struct df_check_result *r);
 
 /*
+ * grounds.c: whether the verdict is a MISMATCH or a cycle, and all data of its communicators is
+ * there. Other processes then do not matter.
+ */
+int df_cause_is_whole(const struct df_check_result *r);
+
+/*
  * room.c: finds two operations of NCCL that do not end although all ranks reached them, in opposite
  * orders. If it finds some, returns 1 and makes them the involved operations. Else returns 0 or
  * -ENOMEM.
@@ -94,6 +100,9 @@ void df_explain_launches(struct df_check_result *r);
  * df_dead.in_order.
  */
 int df_exit_of(const struct df_check_result *r);
+/* Makes CRASH the verdict, or explains INIT, if the end of a process is the reason. */
+void df_judge_deaths(struct df_check_result *r);
+void df_judge_init(struct df_check_result *r);
 
 /* ---- sentences (explain.c, culprit.c and others) ---- */
 
@@ -115,11 +124,6 @@ const char *df_line_host(struct df_check_result *r, const struct df_node *n, cha
 void df_line_missing(struct df_check_result *r, struct df_line *b);
 void df_line_crash(struct df_check_result *r, struct df_line *b);
 void df_line_init(struct df_check_result *r, struct df_line *b);
-/*
- * Returns the trace of a process that exited inside the stuck ncclCommInitRank, and stores its
- * rank. Returns NULL if there is none.
- */
-const struct df_trc *df_left_init(const struct df_check_result *r, int *rank);
 void df_line_gpu(struct df_check_result *r, struct df_line *b);
 /*
  * In an agreed order on lanes: whether the root is a message which its receiver receives before an

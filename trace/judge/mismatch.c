@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/err.h"
 #include "trace/judge/judge_int.h"
 #include "trace/judge/say.h"
 #include "trace/record/names.h"
@@ -33,6 +34,9 @@ static int add_side(struct df_check_result *r, const struct df_lop *op, uint32_t
 		.op = *op, .trace = trace, .entry = entry, .rank = -1, .sig = df_op_signature(op)};
 	if (entry != DF_NONE)
 		s->rank = r->set->entries[entry].world;
+	else if (r->root != DF_NONE)
+		s->rank = df_say_world_of(r->set, r->g.insts[r->g.nodes[r->root].ref].gcomm,
+					  op->rank);
 	return 0;
 }
 
@@ -204,12 +208,6 @@ static int find_crossed(struct df_check_result *r)
 
 /* ---- a message that has finished on one side ------------------------------------------------ */
 
-static int open_trace(const struct df_trc *t, struct df_reader *r)
-{
-	return t->image ? df_reader_open_image(r, t->image, t->image_bytes, NULL)
-			: df_reader_open(r, t->path, NULL);
-}
-
 /*
  * Reads the trace's operations again into r->set->load, within the judged time. Reads nothing if
  * the file has been removed: the other traces suffice then. Returns 0 or -errno.
@@ -221,7 +219,7 @@ static int load_again(struct df_check_result *r, const struct df_trc *t)
 	int rc;
 
 	l->nr_ops = 0;
-	if (open_trace(t, &reader))
+	if (df_set_open(t, &reader))
 		return 0;
 	l->until_ns = t->until_ns;
 	rc = df_load_trace(l, &reader);
@@ -248,9 +246,25 @@ static int should_meet(const struct df_check_result *r, const struct df_uop *u,
 		       (op->has_match ? op->inst : op->index);
 }
 
+/* As other_end(), for a rank without a trace, from its process's report on exit. */
+static int reported_end(const struct df_check_result *r, const struct df_match *in,
+			const struct df_uop *u, int rank, struct df_lop *out)
+{
+	const struct df_check_set *set = r->set;
+
+	*out = u->l;
+	out->rank = rank;
+	out->peer = u->l.rank;
+	out->kind = rank == in->src ? DF_KIND_SEND : DF_KIND_RECV;
+	out->site = 0;
+	out->rec = DF_NO_REC;
+	return df_trc_places(&set->traces[u->trace]) &&
+	       df_left_message(&set->left, set->gcomms[in->gcomm].hash, rank, out);
+}
+
 /*
- * Reads the other end of a message from its trace. Returns 1 if it was found, 0 if it is not in the
- * trace or the trace is gone, or -errno.
+ * Reads the other end of a message from its trace. Without a trace *who is NULL. Returns 1 if it
+ * was found, 0 if it is not in the trace or the trace is gone, or -errno.
  */
 static int other_end(struct df_check_result *r, const struct df_match *in, const struct df_uop *u,
 		     struct df_lop *out, const struct df_trc_comm **who)
@@ -261,7 +275,7 @@ static int other_end(struct df_check_result *r, const struct df_match *in, const
 	int rc;
 
 	if (!e)
-		return 0;
+		return reported_end(r, in, u, rank, out);
 	rc = load_again(r, &r->set->traces[e->trace]);
 	for (size_t i = 0; !rc && i < l->nr_ops; i++) {
 		const struct df_lop *op = &l->ops[i];
@@ -306,9 +320,11 @@ static int find_sizes(struct df_check_result *r, int unseen)
 			continue;
 		r->root = in->node;
 		rc = add_inst(r, i);
-		return rc ? rc
-			  : add_side(r, &other, who->trace, (uint32_t)(who - r->set->entries))
-				    ?: 1;
+		if (!rc && who)
+			rc = add_side(r, &other, who->trace, (uint32_t)(who - r->set->entries));
+		else if (!rc)
+			rc = add_side(r, &other, DF_NONE, DF_NONE);
+		return rc ? rc : 1;
 	}
 	return 0;
 }
@@ -320,9 +336,7 @@ static int by_place(const void *pa, const void *pb)
 	const struct df_uop *a = *(const struct df_uop *const *)pa,
 			    *b = *(const struct df_uop *const *)pb;
 
-	if (a->l.index != b->l.index)
-		return a->l.index < b->l.index ? -1 : 1;
-	return a->l.rank < b->l.rank ? -1 : a->l.rank > b->l.rank;
+	return DF_CMP(a->l.index, b->l.index) ?: DF_CMP(a->l.rank, b->l.rank);
 }
 
 /* Returns the number of collectives that a rank has issued on a communicator. */
@@ -341,9 +355,9 @@ struct gap {
 };
 
 /*
- * Finds the first collective that a rank has not issued although it has issued at least as many: it
- * has issued another collective in its place. Examines the collectives that are in the cycle or
- * wait for a rank that has left.
+ * Finds the first collective that a rank has replaced: at that place in the communicator's order it
+ * has issued another collective. Examines the collectives that are in the cycle or wait for a rank
+ * that has left.
  */
 static int find_gap(const struct df_check_result *r, struct gap *gap)
 {
@@ -516,11 +530,14 @@ static const char *difference(const struct df_lop *a, const struct df_lop *b)
 	return "reduction";
 }
 
-static void put_message(struct df_line *b, const struct df_side *s)
+static void put_message(const struct df_check_result *r, struct df_line *b, const struct df_side *s)
 {
+	uint32_t gcomm = r->g.insts[r->g.nodes[r->root].ref].gcomm;
 	uint64_t size = df_dtype_bytes(s->op.type);
+	char who[48];
 
-	df_line_put(b, "r%d %s %" PRIu64 " bytes (%" PRIu64 " x %s)", s->rank,
+	df_line_put(b, "%s %s %" PRIu64 " bytes (%" PRIu64 " x %s)",
+		    df_say_member(r->set, gcomm, s->op.rank, who, sizeof(who)),
 		    s->op.kind == DF_KIND_SEND ? "sends" : "expects",
 		    s->op.count * (size ? size : 1), s->op.count, df_dtype_name(s->op.type));
 }
@@ -570,9 +587,9 @@ static void put_sides(const struct df_check_result *r, struct df_line *b)
 	}
 	df_line_put(b, " differs in %s: ", difference(&s[best].op, &s[other].op));
 	if (df_kind_is_p2p(s[best].op.kind) && df_kind_is_p2p(s[other].op.kind) && nr == 2) {
-		put_message(b, &s[best]);
+		put_message(r, b, &s[best]);
 		df_line_put(b, ", ");
-		put_message(b, &s[other]);
+		put_message(r, b, &s[other]);
 		return;
 	}
 	for (size_t i = 0; i < nr && n + 16 < sizeof(where); i++)

@@ -168,8 +168,7 @@ void df_explain_launches(struct df_check_result *r)
 			told++;
 			df_note(r,
 				"%s of %s has been in %s for %.1f s. No operation of NCCL is "
-				"unfinished there, "
-				"but other work may never end: %s",
+				"unfinished there, but other work may never end: %s",
 				df_say_thread(r->set, t, c->thread, thread, sizeof(thread)),
 				trc->label, df_call_text(c->call),
 				df_say_ago(r->set, t, c->enter_ns), b.s);

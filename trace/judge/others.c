@@ -249,12 +249,9 @@ static const struct df_lthread *second_thread(const struct df_check_result *r,
 /* Whether the thread issued its operations on behalf of another thread. */
 static int was_served(const struct df_check_result *r, uint32_t trace, uint32_t tid)
 {
-	const struct df_trc *t = &r->set->traces[trace];
+	const struct df_lthread *th = df_trc_thread(&r->set->traces[trace], tid);
 
-	for (size_t k = 0; k < t->nr_threads; k++)
-		if (t->threads[k].tid == tid)
-			return serves_another(&t->threads[k]);
-	return 0;
+	return th && serves_another(th);
 }
 
 /* Returns the thread's last unfinished operation on the side's communicator, or NULL. */
@@ -308,11 +305,9 @@ static int users_among_sides(const struct df_check_result *r, struct users *u)
 static int lives(const struct df_check_result *r, uint32_t trace, uint32_t tid)
 {
 	const struct df_trc *t = &r->set->traces[trace];
+	const struct df_lthread *th = df_trc_thread(t, tid);
 
-	for (size_t k = 0; k < t->nr_threads; k++)
-		if (t->threads[k].tid == tid)
-			return !df_trc_has_gone(t, &t->threads[k]) && !t->threads[k].is_ours;
-	return 0;
+	return th && !df_trc_has_gone(t, th) && !th->is_ours;
 }
 
 /* Finds two threads that issued two operations of the cycle on one rank. */
@@ -340,15 +335,15 @@ static void put_user(struct df_check_result *r, const struct users *u, int which
 {
 	uint32_t trace = r->set->entries[u->entry].trace, tid = u->tid[which];
 	const struct df_trc *t = &r->set->traces[trace];
+	const struct df_lthread *th = df_trc_thread(t, tid);
 	char thread[64], sig[96], lines[240];
 
 	df_line_put(b, "%s", df_say_thread(r->set, trace, tid, thread, sizeof(thread)));
 	if (u->op[which])
 		df_line_put(b, " issued %s", df_say_sig(u->op[which], sig, sizeof(sig)));
-	for (size_t k = 0; k < t->nr_threads; k++)
-		if (t->threads[k].tid == tid && df_say_has_script(t, &t->threads[k]) &&
-		    df_say_stack(r->set, trace, t->threads[k].at_site, 3, lines, sizeof(lines)))
-			df_line_put(b, " %sis at %s", u->op[which] ? "and " : "", lines);
+	if (th && df_say_has_script(t, th) &&
+	    df_say_stack(r->set, trace, th->at_site, 3, lines, sizeof(lines)))
+		df_line_put(b, " %sis at %s", u->op[which] ? "and " : "", lines);
 }
 
 int df_line_two_threads(struct df_check_result *r, struct df_line *b)

@@ -47,8 +47,10 @@ struct df_check_result {
 	struct df_check_set *set;
 	struct df_graph g;
 	enum df_verdict verdict;
-	enum df_verdict otherwise; /* for SLOW: the verdict if the job is not merely slow */
-	char qualifier[32];	   /* "explicit", "init", "hazard" ...; may be empty */
+	/* for SLOW, and if `killed`: the verdict if the job was not merely slow */
+	enum df_verdict otherwise;
+	int killed; /* UNKNOWN, because the processes were killed before a wait was suspicious */
+	char qualifier[32]; /* "explicit", "init", "hazard" ...; may be empty */
 	enum df_confidence confidence;
 	uint8_t partial; /* only a part of the data was judged: df_set_is_partial() */
 	/* the weakest rule change with which the job proceeds; 0 if there is none */
@@ -103,10 +105,14 @@ struct df_check_result {
 	size_t stuck_ops, stuck_insts, stuck_comms, stuck_ranks;
 	char *line, *remedy_text, *fix, *divergence;
 	char *alike; /* the last call that both ranks of the divergence issued alike; or NULL */
+	/* the statements of the program that decide which of the two calls a rank makes; or NULL */
+	char *decided;
 	uint32_t div_trace[2];
 	uint64_t div_rec[2];
 	uint32_t div_site[2];
 	int div_rank[2];
+	/* with `divergence`: the two ranks as entries, and their last call alike (0: unknown) */
+	uint32_t part_entry[2], alike_site[2];
 	char **notes;
 	size_t nr_notes, cap_notes;
 };

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "trace/read/party.h"
+#include "trace/read/load_hosts.h"
 #include "trace/record/names.h"
 #include "trace/judge/result.h"
 #include "trace/judge/say.h"
@@ -122,11 +123,28 @@ const char *df_say_exit(int in_order, char *buf, size_t size)
 	return buf;
 }
 
+int df_say_world_of(const struct df_check_set *set, uint32_t gcomm, int rank)
+{
+	const struct df_trc_comm *e = df_set_entry(set, gcomm, rank);
+	const struct df_kin *kin;
+	int largest = 0;
+
+	if (e)
+		return e->world;
+	kin = df_set_kin_of(set, gcomm, rank);
+	if (kin && kin->exact)
+		return df_say_world_of(set, kin->gcomm, kin->parent);
+	for (size_t i = 0; i < set->nr_gcomms; i++)
+		if (set->gcomms[i].nranks > largest)
+			largest = set->gcomms[i].nranks;
+	return set->gcomms[gcomm].nranks == largest ? rank : -1;
+}
+
 const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
 			  size_t size)
 {
 	const struct df_trc_comm *e = gcomm == DF_NONE ? NULL : df_set_entry(set, gcomm, rank);
-	int largest = 0;
+	int world;
 
 	if (e)
 		return df_say_entry(set, (uint32_t)(e - set->entries), buf, size);
@@ -134,11 +152,9 @@ const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int ra
 		snprintf(buf, size, "another process");
 		return buf;
 	}
-	for (size_t i = 0; i < set->nr_gcomms; i++)
-		if (set->gcomms[i].nranks > largest)
-			largest = set->gcomms[i].nranks;
-	if (set->gcomms[gcomm].nranks == largest)
-		snprintf(buf, size, "r%d", rank);
+	world = df_say_world_of(set, gcomm, rank);
+	if (world >= 0)
+		snprintf(buf, size, "r%d", world);
 	else
 		snprintf(buf, size, "rank %d of %s", rank, set->gcomms[gcomm].label);
 	return buf;
@@ -147,19 +163,16 @@ const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int ra
 const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32_t tid, char *buf,
 			  size_t size)
 {
-	const struct df_trc *t = &set->traces[trace];
+	const struct df_lthread *th = df_trc_thread(&set->traces[trace], tid);
 
 	if (!tid) {
 		snprintf(buf, size, "a background thread");
 		return buf;
 	}
-	for (size_t i = 0; i < t->nr_threads; i++) {
-		if (t->threads[i].tid == tid && t->threads[i].name[0]) {
-			snprintf(buf, size, "thread %u '%.15s'", tid, t->threads[i].name);
-			return buf;
-		}
-	}
-	snprintf(buf, size, "thread %u", tid);
+	if (th && th->name[0])
+		snprintf(buf, size, "thread %u '%.15s'", tid, th->name);
+	else
+		snprintf(buf, size, "thread %u", tid);
 	return buf;
 }
 
@@ -184,26 +197,34 @@ const char *df_say_sig(const struct df_lop *op, char *buf, size_t size)
 	return buf;
 }
 
-/* Opens the trace's records for reading. Returns 0 or -errno. */
-static int open_trace(const struct df_trc *t, struct df_reader *r)
-{
-	return t->image ? df_reader_open_image(r, t->image, t->image_bytes, NULL)
-			: df_reader_open(r, t->path, NULL);
-}
-
 const char *df_say_frames(struct df_check_set *set, uint32_t trace, uint32_t site)
 {
-	const struct df_trc *t = &set->traces[trace];
 	const char *text = df_stacks_find(&set->stacks, trace, site);
+	const struct df_trc *t;
 	struct df_reader r;
 
 	if (!site || text)
 		return site ? text : "";
-	if (open_trace(t, &r))
+	t = &set->traces[trace];
+	if (df_set_open(t, &r))
 		return "";
 	text = df_stacks_get(&set->stacks, trace, t->notes, t->nr_notes, &r, site);
 	df_reader_close(&r);
 	return text;
+}
+
+int df_say_frame(const struct df_check_set *set, uint32_t trace, uint32_t site, uint64_t nr,
+		 char *buf, size_t size)
+{
+	const struct df_trc *t = &set->traces[trace];
+	struct df_reader r;
+	int found;
+
+	if (!site || df_set_open(t, &r))
+		return 0;
+	found = df_stack_frame(t->notes, t->nr_notes, &r, site, nr, buf, size);
+	df_reader_close(&r);
+	return found;
 }
 
 int df_say_string(const struct df_check_set *set, uint32_t trace, uint64_t hash, char *buf,
@@ -213,7 +234,7 @@ int df_say_string(const struct df_check_set *set, uint32_t trace, uint64_t hash,
 	struct df_reader r;
 	uint32_t bytes;
 
-	if (open_trace(&set->traces[trace], &r))
+	if (df_set_open(&set->traces[trace], &r))
 		return 0;
 	text = df_reader_string(&r, hash, &bytes);
 	snprintf(buf, size, "%.*s", text ? (int)DF_MIN(bytes, 255u) : 0, text ? text : "");
@@ -226,7 +247,7 @@ uint32_t df_say_site_of(const struct df_check_set *set, uint32_t trace, uint64_t
 	struct df_reader r;
 	struct df_rec found = {.site = 0};
 
-	if (trace == DF_NONE || rec == DF_NO_REC || open_trace(&set->traces[trace], &r))
+	if (trace == DF_NONE || rec == DF_NO_REC || df_set_open(&set->traces[trace], &r))
 		return 0;
 	if (df_reader_get(&r, rec, &found))
 		found.site = 0;
@@ -311,7 +332,7 @@ int df_say_has_script(const struct df_trc *trc, const struct df_lthread *t)
 	return t->at_site && t->at_rec > t->last_rec && !trc->dropped;
 }
 
-int df_say_script(struct df_check_set *set, const struct df_trc_comm *e, char *buf, size_t size)
+uint32_t df_say_script_site(const struct df_check_set *set, const struct df_trc_comm *e)
 {
 	const struct df_trc *trc = &set->traces[e->trace];
 	const struct df_lthread *found = NULL;
@@ -326,7 +347,14 @@ int df_say_script(struct df_check_set *set, const struct df_trc_comm *e, char *b
 		best = 2 * issues + is_main;
 		found = t;
 	}
-	return found && df_say_stack(set, e->trace, found->at_site, 1, buf, size) > 0;
+	return found ? found->at_site : 0;
+}
+
+int df_say_script(struct df_check_set *set, const struct df_trc_comm *e, char *buf, size_t size)
+{
+	uint32_t site = df_say_script_site(set, e);
+
+	return site && df_say_stack(set, e->trace, site, 1, buf, size) > 0;
 }
 
 const char *df_say_node(const struct df_graph *g, uint32_t node, char *buf, size_t size)

@@ -15,6 +15,8 @@ const char *df_say_op(const struct df_check_set *set, const struct df_uop *u, ch
 const char *df_say_rank(const struct df_check_set *set, const struct df_uop *u, char *buf,
 			size_t size);
 const char *df_say_entry(const struct df_check_set *set, uint32_t entry, char *buf, size_t size);
+/* The rank that users see for a rank of a communicator, or -1 if it is not known. */
+int df_say_world_of(const struct df_check_set *set, uint32_t gcomm, int rank);
 const char *df_say_member(const struct df_check_set *set, uint32_t gcomm, int rank, char *buf,
 			  size_t size);
 /* Writes "exited normally", "exited with status 1" and the like. */
@@ -47,6 +49,9 @@ void df_say_compare(struct df_say_lines *l, struct df_check_set *set, uint32_t t
 		    uint32_t site);
 /* Returns all frames of the site, or "" if none are known. The text is valid as long as the set. */
 const char *df_say_frames(struct df_check_set *set, uint32_t trace, uint32_t site);
+/* Writes one frame of the site as df_stack_frame() does. Returns 0 if it is unknown. */
+int df_say_frame(const struct df_check_set *set, uint32_t trace, uint32_t site, uint64_t nr,
+		 char *buf, size_t size);
 /* Looks up a string of a trace by its hash. Returns 0 if it is unknown. */
 int df_say_string(const struct df_check_set *set, uint32_t trace, uint64_t hash, char *buf,
 		  size_t size);
@@ -61,9 +66,11 @@ unsigned df_say_stack(struct df_check_set *set, uint32_t trace, uint32_t site, u
 /* Whether the thread's line in the script is known, and the thread has recorded nothing since. */
 int df_say_has_script(const struct df_trc *trc, const struct df_lthread *t);
 /*
- * Writes the innermost line of the script of a thread that issues on the communicator, if possible
- * the main thread; else that of the main thread. Returns 0 if it is unknown.
+ * Returns where the script is of a thread that issues on the communicator, if possible of the main
+ * thread; else that of the main thread; 0 if it is unknown. df_say_script() writes its innermost
+ * line; it returns 0 if that is unknown.
  */
+uint32_t df_say_script_site(const struct df_check_set *set, const struct df_trc_comm *e);
 int df_say_script(struct df_check_set *set, const struct df_trc_comm *e, char *buf, size_t size);
 const char *df_say_sig(const struct df_lop *op, char *buf, size_t size);
 const char *df_say_thread(const struct df_check_set *set, uint32_t trace, uint32_t tid, char *buf,

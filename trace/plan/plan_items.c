@@ -78,32 +78,19 @@ int df_plan_check(const struct df_plan_profile *p, char *err, size_t size)
 	return 0;
 }
 
-int64_t df_plan_forward_ns(const struct df_plan_profile *p)
-{
-	int64_t sum = 0;
+#define SUM(field)                                                                                 \
+	int64_t df_plan_##field(const struct df_plan_profile *p)                                   \
+	{                                                                                          \
+		int64_t sum = 0;                                                                   \
+                                                                                                   \
+		for (int i = 0; i < p->nr_buckets; i++)                                            \
+			sum += p->buckets[i].field;                                                \
+		return sum;                                                                        \
+	}
 
-	for (int i = 0; i < p->nr_buckets; i++)
-		sum += p->buckets[i].forward_ns;
-	return sum;
-}
-
-int64_t df_plan_backward_ns(const struct df_plan_profile *p)
-{
-	int64_t sum = 0;
-
-	for (int i = 0; i < p->nr_buckets; i++)
-		sum += p->buckets[i].backward_ns;
-	return sum;
-}
-
-int64_t df_plan_comm_ns(const struct df_plan_profile *p)
-{
-	int64_t sum = 0;
-
-	for (int i = 0; i < p->nr_buckets; i++)
-		sum += p->buckets[i].comm_ns;
-	return sum;
-}
+SUM(forward_ns)
+SUM(backward_ns)
+SUM(comm_ns)
 
 void df_plan_release(const struct df_plan_profile *p, int64_t *release)
 {

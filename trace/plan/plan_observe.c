@@ -325,8 +325,7 @@ static int period(struct observing *w, const struct df_plan_hints *hints, size_t
 	if (given)
 		return fail(w, -EINVAL,
 			    "the all-reduces do not repeat after %zu: an iteration has another "
-			    "number of "
-			    "buckets, or fewer than three iterations were recorded",
+			    "number of buckets, or fewer than three iterations were recorded",
 			    given);
 	return fail(w, -EINVAL,
 		    "no period in %zu all-reduces: their sizes do not repeat, or fewer than three "

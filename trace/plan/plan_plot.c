@@ -110,27 +110,26 @@ int df_plan_plot(FILE *f, const struct df_plan_profile *p, const struct df_plan_
 		WIDTH, height, WIDTH, height);
 	df_xml_text(f, p->name, 0);
 	/* No CSS variables: some viewers do not support them. */
-	fputs("</title>\n<style>svg{font:12px sans-serif}text{fill:#222}.paper{fill:#fff}"
-	      ".b{stroke:#222;stroke-width:.7}.f{opacity:.55}.old{stroke-dasharray:3 "
-	      "2;stroke-width:1.4}"
-	      ".lane{fill:#eee}.n{text-anchor:middle;font-size:11px;fill:#000}.l{text-anchor:end}"
-	      ".s{font-weight:600}.h{font-size:16px;font-weight:600}.grid{stroke:#ccc}"
-	      ".a{text-anchor:middle}"
-	      "@media(prefers-color-scheme:dark){text{fill:#ddd}.paper{fill:#181818}"
-	      ".lane{fill:#2c2c2c}.grid{stroke:#444}}</style>\n",
+	fputs("</title>\n"
+	      "<style>svg{font:12px "
+	      "sans-serif}text{fill:#222}.paper{fill:#fff}.b{stroke:#222;stroke-width:.7}.f{"
+	      "opacity:.55}.old{stroke-dasharray:3 "
+	      "2;stroke-width:1.4}.lane{fill:#eee}.n{text-anchor:middle;font-size:11px;fill:#000}."
+	      "l{text-anchor:end}.s{font-weight:600}.h{font-size:16px;font-weight:600}.grid{stroke:"
+	      "#ccc}.a{text-anchor:middle}@media(prefers-color-scheme:dark){text{fill:#ddd}.paper{"
+	      "fill:#181818}.lane{fill:#2c2c2c}.grid{stroke:#444}}</style>\n",
 	      f);
 	fprintf(f,
-		"<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n<text class=\"h\" x=\"%d\" "
-		"y=\"28\">",
+		"<rect class=\"paper\" width=\"%d\" height=\"%d\"/>\n"
+		"<text class=\"h\" x=\"%d\" y=\"28\">",
 		WIDTH, height, LEFT);
 	df_xml_text(f, p->name, 0);
 	fprintf(f,
-		"</text>\n<text x=\"%d\" y=\"50\">Two iterations. Numbers are buckets, 1 at the "
-		"input. "
+		"</text>\n"
+		"<text x=\"%d\" y=\"50\">Two iterations. Numbers are buckets, 1 at the input. "
 		"Pale: forward pass; full: backward pass.</text>\n"
 		"<text x=\"%d\" y=\"67\">On links, dashed: gradients of earlier iterations. Grey: "
-		"nothing to "
-		"do.</text>\n",
+		"nothing to do.</text>\n",
 		LEFT, LEFT);
 	/* The scale: about ten marks, in steps of 1, 2 or 5. */
 	step = pow(10, floor(log10(longest / 1e6 / 10)));

@@ -43,7 +43,10 @@ void df_plan_solver_destroy(struct df_plan_solver *s)
 	free(s);
 }
 
-/* Appends the state unless it is no busier than the one that ends before it. */
+/*
+ * Appends a state that ends after all others, but only if it is busier than the last of them. If it
+ * is not, the last one is at least as good in both respects.
+ */
 static inline int keep(struct state *to, int nr, struct state s)
 {
 	if (nr && to[nr - 1].busy >= s.busy)

@@ -156,8 +156,8 @@ int df_model_run(const struct df_mprog *p, enum df_model_mode mode,
 		 struct df_model_result *out);
 
 /*
- * The same run in parts. A run whose threads were held continues with the next df_mrun_go(). A copy
- * of a run can continue in another way. The program must exist longer than the runs.
+ * As df_model_run(), in parts. A run whose threads were held continues with the next df_mrun_go().
+ * A copy of a run can continue in another way. The program must exist longer than the runs.
  */
 struct df_mrun;
 struct df_mrun *df_mrun_create(const struct df_mprog *p,

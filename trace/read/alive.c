@@ -4,27 +4,13 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "trace/record/trace_hash.h"
 #include "trace/read/set.h"
-
-static uint64_t this_boot(void)
-{
-	char buf[128];
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return 0;
-	n = read(fd, buf, sizeof(buf));
-	close(fd);
-	return n > 0 ? df_hash64(buf, (size_t)n) : 0;
-}
+#include "trace/record/writer.h"
 
 int df_check_alive(const struct df_trace_header *h)
 {
@@ -34,7 +20,7 @@ int df_check_alive(const struct df_trace_header *h)
 	ssize_t n;
 
 	if (!boot)
-		boot = this_boot();
+		boot = df_trace_boot_hash();
 	if (!boot || h->boot_hash != boot)
 		return -1;
 	/* Another container: the pid names another process here, or none. */

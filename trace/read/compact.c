@@ -18,7 +18,6 @@
 
 #define LAST_RECORDS 16
 #define MAX_BYTES    (1ULL << 32)
-#define AHEAD	     8	 /* messages that NCCL's buffer of a pair holds */
 #define MAX_AHEAD    512 /* messages that are kept for that reason in all */
 
 static size_t image_bytes(const struct df_trace_header *h)
@@ -166,8 +165,8 @@ static int mark_finished(struct keep *k)
 /*
  * Marks the last operation of each signature and pair, so that a peer sees how far this rank is.
  * Also marks the last operation that each thread issued on a communicator, because that thread may
- * issue another. Where NCCL pairs messages by their index, marks the last AHEAD of each pair: the
- * peer may be at any of them, and a report compares their sizes.
+ * issue another. Where NCCL pairs messages by their index, marks the last DF_AHEAD of each pair:
+ * the peer may be at any of them, and a report compares their sizes.
  */
 static int mark_last(struct keep *k, int nccl)
 {
@@ -185,7 +184,7 @@ static int mark_last(struct keep *k, int nccl)
 		}
 		if (!*call || !*thread) {
 			k->op[i] = 1;
-		} else if (left && df_kind_is_p2p(op->kind) && *call < AHEAD) {
+		} else if (left && df_kind_is_p2p(op->kind) && *call < DF_AHEAD) {
 			k->op[i] = 1;
 			left--;
 		}
@@ -396,6 +395,28 @@ int df_check_add_ring(struct df_check_set *set, const struct df_trace_header *ri
 	return df_set_take_image(set, copy, copy ? image_bytes(copy) : 0, name);
 }
 
+/*
+ * A process that runs on after communicators ended because of a report is judged by what it does
+ * now: makes the copy one in which the program left them, without the standstill before that.
+ */
+static void goes_on(struct df_trace_header *copy)
+{
+	struct df_rec *recs = (struct df_rec *)((char *)copy + copy->off_recs);
+	uint64_t i, end = 0, first = copy->next > copy->nr_recs ? copy->next - copy->nr_recs : 0;
+
+	for (i = copy->next; i > first; i--) {
+		struct df_rec *r = &recs[(i - 1) & (copy->nr_recs - 1)];
+
+		if (r->type == DF_REC_COMM_ABORT && r->comm && (r->a == 1 || r->a == 2)) {
+			r->type = DF_REC_COMM_DESTROY;
+			if (!end)
+				end = i;
+		} else if (i < end && (r->type == DF_REC_STALL || r->type == DF_REC_HOST_AT)) {
+			r->type = DF_REC_NONE;
+		}
+	}
+}
+
 int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *bytes)
 {
 	void *copy;
@@ -406,6 +427,7 @@ int df_trace_compact(const struct df_trace_header *ring, void **image, size_t *b
 	copy = snapshot(ring);
 	if (!copy)
 		return -ENOMEM;
+	goes_on(copy);
 	rc = reduce(copy, 0, image, bytes);
 	free(copy);
 	return rc;
@@ -523,10 +545,4 @@ int df_trace_compact_step(struct df_compact *c, const struct df_trace_header *ri
 	c->bytes = bytes;
 	c->next = to;
 	return 0;
-}
-
-void df_trace_compact_fini(struct df_compact *c)
-{
-	free(c->image);
-	memset(c, 0, sizeof(*c));
 }

@@ -8,8 +8,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/err.h"
+#include "runtime/base/map.h"
 #include "runtime/base/vec.h"
 #include "trace/read/set.h"
+#include "trace/record/names.h"
 #include "trace/record/trace_hash.h"
 
 #define MAX_KEYS 512 /* per process: 8 KiB */
@@ -32,13 +35,17 @@ static uint64_t row_key(uint64_t comm_hash, int rank, uint64_t seen)
 	return df_mix64(df_mix64(df_mix64(comm_hash) + (uint64_t)(uint32_t)rank) + seen);
 }
 
+/* The key of the row that has count and type of a message; `seen` as in row_key(). */
+static uint64_t message_key(uint64_t comm_hash, int rank, uint64_t seen, uint64_t index)
+{
+	return row_key(comm_hash, rank, df_mix64(seen) + index);
+}
+
 static int by_key(const void *pa, const void *pb)
 {
 	const struct part *a = pa, *b = pb;
 
-	if (a->key != b->key)
-		return a->key < b->key ? -1 : 1;
-	return a->at < b->at ? -1 : a->at > b->at;
+	return DF_CMP(a->key, b->key) ?: DF_CMP(a->at, b->at);
 }
 
 static int by_place(const void *pa, const void *pb)
@@ -73,6 +80,36 @@ static size_t merge(struct part *parts, size_t nr)
 	return keys;
 }
 
+/*
+ * Adds rows for the last DF_AHEAD finished messages of each pair, the latest first, while there is
+ * room. A message that NCCL has buffered is finished although the peer's receive may have another
+ * size. Returns the number of rows or -ENOMEM.
+ */
+static int add_messages(const struct df_load *l, const struct df_reader *r,
+			struct df_left_row *rows, int room)
+{
+	struct df_map pairs = {0}; /* number of rows */
+	int nr = 0, rc = 0;
+
+	for (size_t i = l->nr_ops; i-- > 0 && nr < room && !rc;) {
+		const struct df_lop *op = &l->ops[i];
+		const struct df_trace_comm *c = df_reader_comm(r, op->comm);
+		uint64_t *pair, seen = df_seen_key(0, op, 1);
+
+		if (!c || !df_kind_is_p2p(op->kind) || op->state < DF_OP_FINISHED)
+			continue;
+		pair = df_map_at(&pairs, op->comm, seen);
+		if (!pair)
+			rc = -ENOMEM;
+		else if ((*pair)++ < DF_AHEAD)
+			rows[nr++] =
+				(struct df_left_row){message_key(c->hash, c->rank, seen, op->index),
+						     op->count << 8 | op->type};
+	}
+	df_map_fini(&pairs);
+	return rc ? rc : nr;
+}
+
 int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_left_row **out,
 		 size_t *nr)
 {
@@ -80,6 +117,7 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 	struct part *parts = calloc(l->nr_ops + 1, sizeof(*parts));
 	struct df_left_row *rows = calloc(2 * (size_t)r->nr_comms + MAX_KEYS, sizeof(*rows));
 	size_t keys = 0, first = 2 * (size_t)r->nr_comms, i;
+	int rc = 0;
 
 	if (!parts || !rows) {
 		free(parts);
@@ -124,9 +162,16 @@ int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_l
 		else
 			rows[2 * (parts[i].comm - 1)].next = 0;
 	}
-	*nr = first + (keys < MAX_KEYS ? keys : MAX_KEYS);
-	*out = rows;
 	free(parts);
+	*nr = first + DF_MIN(keys, (size_t)MAX_KEYS);
+	if (nccl && keys < MAX_KEYS)
+		rc = add_messages(l, r, rows + *nr, MAX_KEYS - (int)keys);
+	if (rc < 0) {
+		free(rows);
+		return rc;
+	}
+	*nr += (size_t)rc;
+	*out = rows;
 	return 0;
 }
 
@@ -172,6 +217,18 @@ enum df_left df_left_of(const struct df_lefts *l, uint64_t comm_hash, int rank, 
 	if (!row)
 		return all->next ? DF_LEFT_LACKS : DF_LEFT_PERHAPS;
 	return row->next > want ? DF_LEFT_FINISHED : DF_LEFT_LACKS;
+}
+
+int df_left_message(const struct df_lefts *l, uint64_t comm_hash, int rank, struct df_lop *op)
+{
+	const struct df_left_row *row =
+		find(l, message_key(comm_hash, rank, df_seen_key(0, op, 1), op->index));
+
+	if (!row)
+		return 0;
+	op->count = row->next >> 8;
+	op->type = (uint8_t)row->next;
+	return 1;
 }
 
 uint64_t df_left_issued(const struct df_lefts *l, uint64_t comm_hash, int rank)

@@ -22,6 +22,8 @@ enum df_left {
 	DF_LEFT_PERHAPS,  /* its report is incomplete and does not contain the answer */
 };
 
+#define DF_AHEAD 8 /* messages that NCCL's buffer of a pair holds */
+
 /* Makes the report of a loaded trace (df_trace_left()). The caller frees *out. */
 int df_left_rows(const struct df_load *l, const struct df_reader *r, struct df_left_row **out,
 		 size_t *nr);
@@ -34,5 +36,11 @@ enum df_left df_left_of(const struct df_lefts *l, uint64_t comm_hash, int rank, 
  * some are unfinished.
  */
 uint64_t df_left_issued(const struct df_lefts *l, uint64_t comm_hash, int rank);
+
+/*
+ * Fills in count and type of the rank's finished message number op->index, with the peer and kind
+ * of `op`. Only by NCCL's rules. Returns 0 if the rank did not report it.
+ */
+int df_left_message(const struct df_lefts *l, uint64_t comm_hash, int rank, struct df_lop *op);
 
 #endif

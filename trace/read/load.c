@@ -224,6 +224,12 @@ static int on_issue(struct df_load *l, struct df_reader *r, const struct df_rec 
 	op->comm = rec->comm;
 	op->rank = rec->rank;
 	op->peer = -1;
+	/* It involves no other rank, and has no number among the collectives. */
+	if (op->kind == DF_KIND_SENDRECV_SELF) {
+		op->kind = DF_KIND_RECV;
+		op->peer = op->rank;
+		op->sends = 1;
+	}
 	op->device = rec->device == 0xffff ? -1 : rec->device;
 	op->thread = rec->thread;
 	op->site = rec->site;
@@ -328,7 +334,7 @@ static void on_op(struct df_load *l, const struct df_rec *rec, uint64_t index)
 	case DF_REC_OP_ARGS:
 		op->send = rec->a;
 		op->recv = rec->b;
-		op->peer = df_rec_peer(rec->c);
+		op->peer = op->sends ? op->rank : df_rec_peer(rec->c);
 		if (rec->c >> 32)
 			op->group = (uint32_t)(rec->c >> 32);
 		break;
@@ -691,7 +697,7 @@ void df_load_buffers(const struct df_lop *op, uint64_t nranks, struct df_range *
 		out = 0;
 		break;
 	case DF_KIND_RECV:
-		in = 0;
+		in = op->sends ? in : 0;
 		break;
 	default:
 		break;

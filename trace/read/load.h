@@ -34,6 +34,7 @@ struct df_lop {
 	uint8_t slot;  /* whether it has a slot: 0 unknown, 1 waits for one, 2 has one */
 	uint8_t has_match;
 	uint8_t has_index; /* cindex is its index: NCCL executes it, and the trace was reduced */
+	uint8_t sends; /* a RECV of a message to itself, recorded with its send as one operation */
 };
 
 struct df_range {

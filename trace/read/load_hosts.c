@@ -112,6 +112,22 @@ const struct df_check_host *df_trc_host(const struct df_trc *t, uint32_t tid)
 	return NULL;
 }
 
+int df_trc_is_innermost(const struct df_trc *t, size_t i)
+{
+	for (size_t k = i + 1; k < t->nr_calls && !t->calls[i].background; k++)
+		if (t->calls[k].thread == t->calls[i].thread && !t->calls[k].background)
+			return 0;
+	return 1;
+}
+
+const struct df_lthread *df_trc_thread(const struct df_trc *t, uint32_t tid)
+{
+	for (size_t i = 0; i < t->nr_threads; i++)
+		if (t->threads[i].tid == tid)
+			return &t->threads[i];
+	return NULL;
+}
+
 int df_trc_has_gone(const struct df_trc *t, const struct df_lthread *th)
 {
 	return th->at == DF_AT_GONE || (t->hosts && !df_trc_host(t, th->tid));

@@ -53,6 +53,7 @@ void df_check_set_free(struct df_check_set *set)
 		free(set->gcomms[i].rows);
 		df_map_fini(&set->gcomms[i].rows_at);
 		free(set->gcomms[i].members);
+		free(set->gcomms[i].kin);
 	}
 	free(set->traces);
 	free(set->ops);
@@ -589,6 +590,12 @@ int df_check_add_file(struct df_check_set *set, const char *path)
 	rc = add(set, &r, slash ? slash + 1 : path, path, NULL, 0);
 	df_reader_close(&r);
 	return rc;
+}
+
+int df_set_open(const struct df_trc *t, struct df_reader *r)
+{
+	return t->image ? df_reader_open_image(r, t->image, t->image_bytes, NULL)
+			: df_reader_open(r, t->path, NULL);
 }
 
 int df_set_until(struct df_check_set *set, uint64_t at_ns)

@@ -9,6 +9,7 @@
 
 #include "trace/check.h"
 #include "trace/read/broken_link.h"
+#include "trace/read/kin.h"
 #include "trace/read/left.h"
 #include "trace/read/stalled_proxy.h"
 #include "trace/read/stacks.h"
@@ -65,6 +66,8 @@ struct df_gcomm {
 	size_t last_row;	       /* the last one used */
 	struct df_trc_member *members; /* by rank */
 	uint32_t nr_members;
+	struct df_kin *kin; /* by rank */
+	uint32_t nr_kin;
 };
 
 /* One place in the order of a communicator's collectives. */
@@ -194,12 +197,16 @@ static inline int df_trc_places(const struct df_trc *t)
  * unfinished operations. For a sealed set.
  */
 int df_set_is_partial(const struct df_check_set *set);
+/* Whether the traces of all ranks of the communicator are there, and complete. */
+int df_set_is_whole(const struct df_check_set *set, uint32_t gcomm);
 /* Sorts entries, names ranks and communicators, finds fates. Once, before the graph. */
 int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts);
 /* Part of df_set_seal(): sorts by content, not by order of addition. Returns 0 or -ENOMEM. */
 int df_set_order(struct df_check_set *set);
 /* Adds a trace from an image in memory, which it takes over. Returns 0 or a negative errno. */
 int df_set_take_image(struct df_check_set *set, void *image, size_t bytes, const char *name);
+/* Opens a trace's records for reading. Returns 0 or a negative errno. */
+int df_set_open(const struct df_trc *t, struct df_reader *r);
 /* Loads all traces again, only up to that time on the first trace's clock. */
 int df_set_until(struct df_check_set *set, uint64_t at_ns);
 

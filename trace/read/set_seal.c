@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/err.h"
 #include "trace/read/party.h"
 #include "trace/read/set.h"
 #include "runtime/base/vec.h"
@@ -17,13 +18,9 @@ static int by_rank(const void *pa, const void *pb, void *arg)
 	const struct df_trc_comm *a = &set->entries[*(const uint32_t *)pa];
 	const struct df_trc_comm *b = &set->entries[*(const uint32_t *)pb];
 
-	if (a->gcomm != b->gcomm)
-		return a->gcomm < b->gcomm ? -1 : 1;
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	if (a->last_ns != b->last_ns)
-		return a->last_ns > b->last_ns ? -1 : 1;
-	return a < b ? -1 : a > b;
+	return DF_CMP(a->gcomm, b->gcomm) ?:
+		       DF_CMP(a->rank, b->rank) ?:
+			       DF_CMP(b->last_ns, a->last_ns) ?: DF_CMP(a, b);
 }
 
 struct df_trc_comm *df_set_entry(const struct df_check_set *set, uint32_t gcomm, int rank)
@@ -66,15 +63,18 @@ int df_check_add_silent(struct df_check_set *set, const struct df_check_silent *
 const struct df_check_silent *df_set_silent(const struct df_check_set *set, uint32_t gcomm,
 					    int rank)
 {
+	const struct df_kin *kin = df_set_kin_of(set, gcomm, rank);
+
 	for (size_t i = 0; i < set->nr_silent; i++)
 		if (set->silent[i].comm == set->gcomms[gcomm].hash && set->silent[i].rank == rank)
 			return &set->silent[i];
-	return NULL;
+	return kin ? df_set_silent(set, kin->gcomm, kin->parent) : NULL;
 }
 
 const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm, int rank)
 {
 	const struct df_trc_member *m = df_set_member(set, gcomm, rank);
+	const struct df_kin *kin = df_set_kin_of(set, gcomm, rank);
 
 	for (size_t i = 0; i < set->nr_dead; i++) {
 		const struct df_dead *d = &set->dead[i];
@@ -83,7 +83,7 @@ const struct df_dead *df_set_dead(const struct df_check_set *set, uint32_t gcomm
 		    (m && d->host_hash == m->host_hash && d->pid == m->pid))
 			return d;
 	}
-	return NULL;
+	return kin ? df_set_dead(set, kin->gcomm, kin->parent) : NULL;
 }
 
 static uint64_t began_at(const struct df_trc *t)
@@ -437,6 +437,31 @@ static int streams_unknown(const struct df_check_set *set, const struct df_trc *
 	return 0;
 }
 
+/* first: when the oldest unfinished operation was issued */
+static int is_damaged(const struct df_check_set *set, const struct df_trc *t, uint64_t first)
+{
+	/* Overwritten records do not matter if they are older than all unfinished operations. */
+	return t->is_short || t->is_guess || t->nr_lost ||
+	       (t->h.next > t->h.nr_recs &&
+		(t->first_ns + (uint64_t)t->skew_ns > first || streams_unknown(set, t)));
+}
+
+int df_set_is_whole(const struct df_check_set *set, uint32_t gcomm)
+{
+	const struct df_gcomm *g = &set->gcomms[gcomm];
+	uint64_t first = first_unfinished(set);
+
+	if ((size_t)g->nranks > g->nr_entries)
+		return 0;
+	for (uint32_t i = 0; i < g->nr_entries; i++) {
+		uint32_t e = set->sorted[g->first_entry + i];
+
+		if (is_damaged(set, &set->traces[set->entries[e].trace], first))
+			return 0;
+	}
+	return 1;
+}
+
 int df_set_is_partial(const struct df_check_set *set)
 {
 	uint64_t first = first_unfinished(set);
@@ -451,14 +476,7 @@ int df_set_is_partial(const struct df_check_set *set)
 
 		if (t->dropped)
 			continue;
-		if (t->is_short || t->is_guess || t->nr_lost)
-			return 1;
-		/*
-		 * Overwritten records do not matter if they are older than all unfinished
-		 * operations.
-		 */
-		if (t->h.next > t->h.nr_recs &&
-		    (t->first_ns + (uint64_t)t->skew_ns > first || streams_unknown(set, t)))
+		if (is_damaged(set, t, first))
 			return 1;
 		world = t->h.world > world ? t->h.world : world;
 		here++;
@@ -526,6 +544,9 @@ int df_set_seal(struct df_check_set *set, const struct df_check_opts *opts)
 	name_ranks(set);
 	name_comms(set);
 	find_fates(set, opts);
+	rc = df_set_kin(set);
+	if (rc)
+		return rc;
 	df_left_sort(&set->left);
 	set->now_ns = opts ? opts->now_ns : 0;
 	for (size_t i = 0; i < set->nr_traces; i++) {

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE /* for memrchr */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +14,10 @@ struct df_stack {
 	char text[]; /* allocated at its length, because a job may have many */
 };
 
-/*
- * Writes frame number `nr` of a call site: "module!function+0x12", the module without its folder.
- * Returns 1 if it was found.
- */
-static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
-		     uint32_t site, uint64_t nr, char *buf, size_t size)
+int df_stack_frame(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
+		   uint32_t site, uint64_t nr, char *buf, size_t size)
 {
-	const char *text, *slash;
+	const char *text;
 	uint32_t bytes;
 
 	for (size_t i = 0; i < nr_notes; i++) {
@@ -31,18 +26,28 @@ static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct
 		if (rec->type != DF_REC_SITE || rec->op != site || rec->a != nr)
 			continue;
 		text = df_reader_string(r, rec->c, &bytes);
-		if (!text)
-			return 0;
-		slash = memrchr(text, '/', bytes);
-		if (slash) {
-			bytes -= (uint32_t)(slash + 1 - text);
-			text = slash + 1;
-		}
-		snprintf(buf, size, "%.*s", (int)bytes, text);
-		df_demangle_frame(buf, size);
-		return 1;
+		snprintf(buf, size, "%.*s", text ? (int)bytes : 0, text);
+		return text != NULL;
 	}
 	return 0;
+}
+
+/*
+ * Writes frame number `nr` of a call site: "module!function+0x12", the module without its folder.
+ * Returns 1 if it was found.
+ */
+static int put_frame(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
+		     uint32_t site, uint64_t nr, char *buf, size_t size)
+{
+	char text[1024];
+	const char *slash;
+
+	if (!df_stack_frame(notes, nr_notes, r, site, nr, text, sizeof(text)))
+		return 0;
+	slash = strrchr(text, '/');
+	snprintf(buf, size, "%s", slash ? slash + 1 : text);
+	df_demangle_frame(buf, size);
+	return 1;
 }
 
 /*

@@ -10,9 +10,7 @@
 #include <stdio.h>
 #include "trace/read/load.h"
 #include "trace/read/reader.h"
-
-/* Separates the frames of a stack, innermost first. */
-#define DF_STACK_SEP " <- "
+#include "trace/record/site.h"
 
 /* A frame of a script: "file:line function" as recorded, or "file:line!function" as imported. */
 struct df_stack_line {
@@ -28,6 +26,13 @@ int df_stack_line(const char *text, struct df_stack_line *line);
  * or -ENOMEM.
  */
 int df_stack_notes(struct df_reader *r, struct df_lnote **notes, size_t *nr_notes);
+
+/*
+ * Writes frame number `nr` (0: innermost) of a call site as recorded: a script's line with the
+ * whole path of its file. Returns 0 if it is unknown.
+ */
+int df_stack_frame(const struct df_lnote *notes, size_t nr_notes, const struct df_reader *r,
+		   uint32_t site, uint64_t nr, char *buf, size_t size);
 
 /* The stacks that were requested; {0} is empty. One thread at a time. */
 struct df_stacks {

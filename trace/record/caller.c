@@ -12,10 +12,9 @@
  *
  * The table is open-addressed and only grows. An address is claimed first, and its properties are
  * published later; a thread that finds an address without them walks the stack itself. Any thread.
- * No locks of ours; dladdr() takes the loader's, once for each address.
+ * No locks of ours; the search for the file of an address takes the loader's, once for each.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +22,7 @@
 #include <unwind.h>
 #include "runtime/base/hash.h"
 #include "trace/record/caller.h"
+#include "trace/record/module.h"
 
 #ifdef __x86_64__
 #define HAS_STEPS 1 /* distances between return addresses can be known */
@@ -83,15 +83,12 @@ static int in_library(const void *pc)
 	static const char *const names[] = {"libdfshim.so", "libdfhost.so",
 					    "libcuda.so",   "libcudart.so",
 					    "libnccl.so",   "libnccl-profiler-dfshim.so"};
-	const char *name;
-	Dl_info info;
+	struct df_module m;
 
-	if (!dladdr(pc, &info) || !info.dli_fname)
+	if (!df_module_of(pc, &m))
 		return 0;
-	name = strrchr(info.dli_fname, '/');
-	name = name ? name + 1 : info.dli_fname;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strncmp(name, names[i], strlen(names[i])))
+		if (!strncmp(m.name, names[i], strlen(names[i])))
 			return 1;
 	return 0;
 }

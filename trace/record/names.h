@@ -42,6 +42,11 @@ enum df_call_class df_call_class(uint32_t call);
  * and CUDA, or a loop that polls.
  */
 int df_call_is_seen(uint32_t call);
+/* Whether the call makes a communicator whose other members no record names: an init or a grow. */
+static inline int df_call_meets(uint32_t call)
+{
+	return call == DF_CALL_COMM_INIT || call == DF_CALL_COMM_GROW;
+}
 int df_call_is_poll(uint32_t call);
 /* Returns the pseudo-call for a loop that polls objects of this kind (enum df_polled). */
 enum df_call df_polled_call(uint32_t kind);

@@ -26,13 +26,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 #include "trace/record/format.h"
+#include "trace/record/module.h"
+#include "trace/record/peek.h"
 #include "trace/record/script.h"
 
 #define NR_CODES   8192u
@@ -98,7 +99,7 @@ static struct {
 	int (*is_initialized)(void);
 	int (*is_finalizing)(void);
 	const void *code_type, *string_type, *bytes_type;
-	const void *base; /* load address of the interpreter's file */
+	struct df_module file; /* the interpreter's */
 } py;
 
 /* The owner of a function's code. */
@@ -113,18 +114,11 @@ static struct {
 
 /* ---- reads that cannot fault ----------------------------------------------------------------- */
 
-static int get(const void *at, void *to, size_t bytes)
-{
-	struct iovec here = {to, bytes}, there = {(void *)(uintptr_t)at, bytes};
-
-	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
-}
-
 static const void *get_pointer(const void *at, int offset)
 {
 	const void *p = NULL;
 
-	return get((const char *)at + offset, &p, sizeof(p)) ? p : NULL;
+	return df_peek((const char *)at + offset, &p, sizeof(p)) ? p : NULL;
 }
 
 static int is_a(const void *object, const void *type)
@@ -170,7 +164,7 @@ static int get_text(const void *s, char *buf, size_t size)
 	const char *from;
 	size_t n, at = 0;
 
-	if (!is_a(s, py.string_type) || !get(s, head, sizeof(head)))
+	if (!is_a(s, py.string_type) || !df_peek(s, head, sizeof(head)))
 		return 0;
 	length = head[OBJECT_SIZE / 8];
 	kind = (uint32_t)head[STRING_STATE / 8] >> 2 & 7;
@@ -182,7 +176,7 @@ static int get_text(const void *s, char *buf, size_t size)
 	       ((uint32_t)head[STRING_STATE / 8] & 64 ? py.l->ascii_bytes : py.l->text_bytes);
 	n = DF_MIN(length, TEXT_MAX);
 	skip = length - n;
-	if (n && !get(from + skip * kind, data, n * kind))
+	if (n && !df_peek(from + skip * kind, data, n * kind))
 		return 0;
 	for (size_t i = 0; i < n && at + 5 < size; i++) {
 		c = 0;
@@ -209,7 +203,7 @@ static int next_byte(struct table *t)
 	if (t->next == t->nr) {
 		t->nr = DF_MIN(t->left, sizeof(t->piece));
 		t->next = 0;
-		if (!t->nr || !get(t->at, t->piece, t->nr)) {
+		if (!t->nr || !df_peek(t->at, t->piece, t->nr)) {
 			t->nr = t->left = 0;
 			return -1;
 		}
@@ -297,8 +291,8 @@ static int line_of(const void *code, uint32_t at)
 	int first;
 
 	if (!is_a(lines, py.bytes_type) ||
-	    !get((const char *)lines + OBJECT_SIZE, &t.left, sizeof(t.left)) ||
-	    t.left > TABLE_MAX || !get((const char *)code + py.l->line, &first, sizeof(first)))
+	    !df_peek((const char *)lines + OBJECT_SIZE, &t.left, sizeof(t.left)) ||
+	    t.left > TABLE_MAX || !df_peek((const char *)code + py.l->line, &first, sizeof(first)))
 		return 0;
 	if (py.l->minor < 10)
 		return line_by_steps(&t, at, first);
@@ -525,7 +519,7 @@ static int as_before(const void *thread)
 		here[n] = (struct iovec){image[i], bytes};
 		there[n] = (struct iovec){(char *)(uintptr_t)chain.f[i] + image_at(), bytes};
 	}
-	if (process_vm_readv(getpid(), here, n, there, n, 0) != (ssize_t)all ||
+	if (df_peek_pieces(here, there, n) != (ssize_t)all ||
 	    (py.l->holder_frame >= 0 ? first != chain.holder || holder != chain.f[0]
 				     : first != chain.f[0]))
 		return 0;
@@ -567,8 +561,8 @@ static void read_chain(const void *thread)
 		unsigned char owner = 0;
 		uintptr_t code, at = 0;
 
-		if (!get((const char *)f + image_at(), chain.image[chain.nr], image_bytes()) ||
-		    (py.l->owner && !get((const char *)f + py.l->owner, &owner, 1)))
+		if (!df_peek((const char *)f + image_at(), chain.image[chain.nr], image_bytes()) ||
+		    (py.l->owner && !df_peek((const char *)f + py.l->owner, &owner, 1)))
 			break;
 		chain.f[chain.nr++] = f;
 		memcpy(&f, image + (py.l->back - image_at()), sizeof(f));
@@ -671,7 +665,6 @@ void df_script_look(void)
 	const char *(*version)(void);
 	void *(*thread)(void);
 	int state = NONE;
-	Dl_info info;
 
 	/* Only the thread that changes the state from NONE writes `py`. */
 	if (atomic_load_explicit(&py.state, memory_order_relaxed) != NONE || !df_env()->python ||
@@ -684,9 +677,8 @@ void df_script_look(void)
 	    !(find(&py.is_finalizing, "Py_IsFinalizing") ||
 	      find(&py.is_finalizing, "_Py_IsFinalizing")) ||
 	    !find(&py.code_type, "PyCode_Type") || !find(&py.string_type, "PyUnicode_Type") ||
-	    !find(&py.bytes_type, "PyBytes_Type") || !dladdr(py.code_type, &info))
+	    !find(&py.bytes_type, "PyBytes_Type") || !df_module_of(py.code_type, &py.file))
 		return;
-	py.base = info.dli_fbase;
 	py.l = layout_of(version());
 	if (!py.l) {
 		df_info("call sites have no lines of Python %.80s: its frames are not known",
@@ -702,9 +694,7 @@ void df_script_look(void)
 
 int df_script_has(const void *pc)
 {
-	Dl_info info;
-
-	return py.base && dladdr(pc, &info) && info.dli_fbase == py.base;
+	return (uintptr_t)pc >= py.file.start && (uintptr_t)pc < py.file.end;
 }
 
 /*
@@ -718,12 +708,12 @@ static int is_frame(const void *f)
 	uint64_t at = 0;
 	char text[TEXT_MAX * 2];
 
-	if (py.l->owner && (!get((const char *)f + py.l->owner, &owner, 1) || owner > 4))
+	if (py.l->owner && (!df_peek((const char *)f + py.l->owner, &owner, 1) || owner > 4))
 		return -1;
 	if (owner > 2)
 		return 0;
 	frame.code = (const void *)((uintptr_t)get_pointer(f, py.l->code) & ~(uintptr_t)7);
-	if (!get((const char *)f + py.l->at, &at, py.l->minor < 11 ? 4 : 8))
+	if (!df_peek((const char *)f + py.l->at, &at, py.l->minor < 11 ? 4 : 8))
 		return -1;
 	at = py.l->minor < 11 ? at : at - (uintptr_t)frame.code - (uintptr_t)py.l->instrs;
 	frame.at = (uint32_t)at << (py.l->minor == 10);

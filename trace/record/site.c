@@ -5,7 +5,7 @@
  *
  * The table is open-addressed and only grows. A slot's key is claimed first and its hash published
  * later; a thread that finds a key without a hash computes the same hash again. Any thread. No
- * locks of ours; dladdr() takes the loader's, once for each site.
+ * locks of ours; the search for the file of an address takes the loader's, once for each site.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,9 +14,11 @@
 #include <link.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "runtime/base/err.h"
 #include "trace/record/caller.h"
+#include "trace/record/module.h"
 #include "trace/record/script.h"
 #include "trace/record/trace_hash.h"
 #include "trace/record/site.h"
@@ -40,6 +42,14 @@ static struct {
 	_Atomic(uint64_t) at;
 	_Atomic(uint32_t) hash;
 } sites[NR_SITES];
+
+/* The call site that this thread's calls are recorded with; 0: the one that they have. */
+static __thread uint32_t pretended __attribute__((tls_model("initial-exec")));
+
+void df_trace_site_pretend(uint32_t site)
+{
+	pretended = site;
+}
 
 void df_site_preload(void)
 {
@@ -77,14 +87,12 @@ static uint64_t describe(const void *pc, char *buf, size_t size)
 
 static uint64_t pc_hash(const void *pc)
 {
-	Dl_info info;
+	struct df_module m;
 	uint64_t h, off = (uint64_t)(uintptr_t)pc;
 
-	if (dladdr(pc, &info) && info.dli_fname) {
-		const char *name = base_name(info.dli_fname);
-
-		off -= (uint64_t)(uintptr_t)info.dli_fbase;
-		h = df_hash64(name, strlen(name));
+	if (df_module_of(pc, &m)) {
+		off -= (uint64_t)m.start;
+		h = df_hash64(m.name, strlen(m.name));
 	} else {
 		h = df_hash64("?", 1);
 	}
@@ -251,6 +259,8 @@ uint32_t df_trace_site(const void *pc)
 {
 	struct place p;
 
+	if (pretended)
+		return pretended;
 	/* Not initialised, because clearing the rest costs as much as the lookup. */
 	p.pcs[0] = pc;
 	p.nr_pcs = pc != NULL;
@@ -262,6 +272,8 @@ __attribute__((noinline)) uint32_t df_trace_caller(void)
 {
 	struct place p;
 
+	if (pretended)
+		return pretended;
 	p.nr_pcs = df_trace_ring() ? df_callers(__builtin_dwarf_cfa(), p.pcs) : 0;
 	return site_of(&p);
 }
@@ -298,4 +310,22 @@ uint32_t df_trace_site_text(const char *const *frames, size_t nr)
 	texts[hash % NR_TEXTS].hash = hash;
 	texts[hash % NR_TEXTS].at = now;
 	return hash;
+}
+
+uint32_t df_trace_site_stack(const char *stack)
+{
+	const char *frames[MAX_FRAMES];
+	char *copy = strdup(stack), *at = copy, *end;
+	size_t nr = 0;
+	uint32_t site;
+
+	for (; at && *at && nr < MAX_FRAMES; at = end ? end + strlen(DF_STACK_SEP) : NULL) {
+		end = strstr(at, DF_STACK_SEP);
+		if (end)
+			*end = '\0';
+		frames[nr++] = at;
+	}
+	site = df_trace_site_text(frames, nr);
+	free(copy);
+	return site;
 }

@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Separates the frames of a stack that is shown as text, innermost first. */
+#define DF_STACK_SEP " <- "
+
 /*
  * Loads the library that backtrace() needs. This may allocate, so it is done when the trace is
  * opened.
@@ -29,9 +32,17 @@ uint32_t df_trace_caller(void);
 
 /*
  * As df_trace_site(), for a stack given by the texts of its frames, innermost first, such as a
- * script's. Returns 0 if the table is full. Only the thread that records where threads are may call
- * it.
+ * script's. Returns 0 if the table is full. One thread at a time.
  */
 uint32_t df_trace_site_text(const char *const *frames, size_t nr);
+
+/* Returns df_trace_site_text() of a stack in one text, with DF_STACK_SEP. */
+uint32_t df_trace_site_stack(const char *stack);
+
+/*
+ * Until the next call, df_trace_site() and df_trace_caller() return this site in the calling
+ * thread; 0: they look at its stack again. For a program that repeats calls of another one.
+ */
+void df_trace_site_pretend(uint32_t site);
 
 #endif

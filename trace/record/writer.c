@@ -534,10 +534,10 @@ uint32_t df_trace_text(const char *text)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static uint64_t file_hash(const char *path)
+uint64_t df_trace_boot_hash(void)
 {
 	char buf[128];
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	ssize_t n;
 
 	if (fd < 0)
@@ -699,7 +699,7 @@ int df_trace_open(const struct df_trace_config *cfg)
 	h->rank = cfg->rank;
 	h->world = cfg->world > 0 ? (uint32_t)cfg->world : 0;
 	h->host_hash = cfg->host;
-	h->boot_hash = file_hash("/proc/sys/kernel/random/boot_id");
+	h->boot_hash = df_trace_boot_hash();
 	h->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : (uint64_t)ns.st_ino;
 	h->mono_ns = clock_ns(CLOCK_MONOTONIC);
 	h->real_ns = clock_ns(CLOCK_REALTIME);

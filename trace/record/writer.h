@@ -131,6 +131,9 @@ void df_trace_told(uint32_t verdict, const char *line);
 const struct df_trace_header *df_trace_ring(void);
 uint64_t df_trace_ring_bytes(void);
 
+/* Identifies this boot of the machine; 0: not known. */
+uint64_t df_trace_boot_hash(void);
+
 /* Returns the path of the file, or "" if the ring is in memory. */
 const char *df_trace_path(void);
 

@@ -1,6 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/err.h"
 #include "trace/judge/say.h"
+#include "trace/read/load_hosts.h"
 #include "trace/record/names.h"
 #include "trace/say/alike.h"
 #include "trace/say/print.h"
@@ -30,7 +32,7 @@ static int put_calls(FILE *out, struct df_check_set *set, uint32_t trace)
 	for (size_t i = 0; i < t->nr_calls; i++) {
 		char stack[400];
 
-		if (!df_print_waits(t, i) || nr++ >= MAX_CALLS)
+		if (!df_trc_is_innermost(t, i) || nr++ >= MAX_CALLS)
 			continue;
 		df_say_stack(set, trace, t->calls[i].site, FRAMES, stack, sizeof(stack));
 		has_line |= t->calls[i].thread == t->h.pid && df_stack_line(stack, &line);
@@ -45,12 +47,12 @@ static int put_calls(FILE *out, struct df_check_set *set, uint32_t trace)
 static void put_script(FILE *out, struct df_check_set *set, uint32_t trace)
 {
 	const struct df_trc *t = &set->traces[trace];
+	const struct df_lthread *th = df_trc_thread(t, t->h.pid);
 	char stack[800];
 
-	for (size_t i = 0; i < t->nr_threads; i++)
-		if (t->threads[i].tid == t->h.pid && df_say_has_script(t, &t->threads[i]) &&
-		    df_say_stack(set, trace, t->threads[i].at_site, FRAMES, stack, sizeof(stack)))
-			fprintf(out, "; at %s", stack);
+	if (th && df_say_has_script(t, th) &&
+	    df_say_stack(set, trace, th->at_site, FRAMES, stack, sizeof(stack)))
+		fprintf(out, "; at %s", stack);
 }
 
 /*
@@ -95,9 +97,7 @@ static int by_size(const void *pa, const void *pb)
 {
 	const struct df_alike *a = pa, *b = pb;
 
-	if (a->nr != b->nr)
-		return a->nr < b->nr ? -1 : 1;
-	return (a->traces[0] > b->traces[0]) - (a->traces[0] < b->traces[0]);
+	return DF_CMP(a->nr, b->nr) ?: DF_CMP(a->traces[0], b->traces[0]);
 }
 
 /* Moves the groups of processes that have exited to the end. The others keep their order. */

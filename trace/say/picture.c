@@ -315,8 +315,8 @@ static void dot_text(FILE *out, const char *s)
 
 void df_picture_dot(const struct df_picture *p, const char *title, FILE *out)
 {
-	fputs("digraph waits {\n\trankdir=LR;\n\tnode [shape=box, "
-	      "fontname=\"sans-serif\"];\n\tlabel=",
+	fputs("digraph waits {\n\trankdir=LR;\n\tnode [shape=box, fontname=\"sans-serif\"];\n"
+	      "\tlabel=",
 	      out);
 	dot_text(out, title);
 	fputs(";\n", out);

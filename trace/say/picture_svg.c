@@ -1,77 +1,139 @@
 /* Pictures as SVG: all boxes in columns, or the verdict's steps as a ring. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "runtime/base/vec.h"
 #include "runtime/base/xml_text.h"
 #include "trace/say/picture.h"
 
 #define BOX_W	  280
 #define BOX_H	  34
-#define GAP_X	  80
+#define GAP_X	  140
 #define GAP_Y	  22
 #define TOP	  70
 #define BOX_CHARS 44 /* characters that fit into a box */
 
-static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, FILE *out)
+/* The places that labels of arrows take. */
+struct labels {
+	struct area {
+		int left, top, right, bottom;
+	} * v;
+	size_t nr, cap;
+};
+
+static int meet(const struct area *a, const struct area *b)
+{
+	return a->left < b->right && b->left < a->right && a->top < b->bottom && b->top < a->bottom;
+}
+
+/* Whether a label covers neither a box nor another label. */
+static int is_free(const struct df_picture *p, const struct labels *l, const struct area *a)
+{
+	for (size_t i = 0; i < p->nr_boxes; i++) {
+		int x = 20 + p->boxes[i].column * (BOX_W + GAP_X),
+		    y = TOP + p->boxes[i].row * (BOX_H + GAP_Y);
+
+		if (meet(a, &(struct area){x, y, x + BOX_W, y + BOX_H}))
+			return 0;
+	}
+	for (size_t i = 0; i < l->nr; i++)
+		if (meet(a, &l->v[i]))
+			return 0;
+	return 1;
+}
+
+static double bezier(const int v[4], double t)
+{
+	double u = 1 - t;
+
+	return u * u * u * v[0] + 3 * u * u * t * v[1] + 3 * u * t * t * v[2] + t * t * t * v[3];
+}
+
+/*
+ * Writes the label of a curve as near to its middle as there is room. Right of the curve if it
+ * stays within a column. If there is no room, only the curve's title says it.
+ */
+static void svg_label(const struct df_picture *p, struct labels *l, const int x[4], const int y[4],
+		      int within, const char *text, FILE *out)
+{
+	int half = (int)strlen(text) * 3 + 1;
+
+	for (int k = 0; k < 15; k++) {
+		double t = .5 + (k & 1 ? -.06 : .06) * ((k + 1) / 2);
+		int mx = (int)bezier(x, t) + within * (half + 4), my = (int)bezier(y, t) + 4;
+		struct area *at, a = {mx - half, my - 10, mx + half, my + 3};
+
+		if (!is_free(p, l, &a))
+			continue;
+		at = DF_VEC_PUSH(l->v, l->nr, l->cap);
+		if (at)
+			*at = a;
+		fprintf(out,
+			"<text x=\"%d\" y=\"%d\" class=\"why\" text-anchor=\"middle\">%s</text>\n",
+			mx, my, text);
+		return;
+	}
+}
+
+static void svg_arrow(const struct df_picture *p, const struct df_arrow *a, struct labels *l,
+		      FILE *out)
 {
 	const struct df_box *f = &p->boxes[a->from], *t = &p->boxes[a->to];
 	int fx = 20 + f->column * (BOX_W + GAP_X), tx = 20 + t->column * (BOX_W + GAP_X);
 	int fy = TOP + f->row * (BOX_H + GAP_Y) + BOX_H / 2,
-	    ty = TOP + t->row * (BOX_H + GAP_Y) + BOX_H / 2, bend;
-	const char *color = a->in_cycle ? "#c62828" : "#9e9e9e";
-
+	    ty = TOP + t->row * (BOX_H + GAP_Y) + BOX_H / 2,
+	    side = (t->column > f->column) - (t->column < f->column);
 	/*
 	 * An arrow starts at the side of its box that faces the other box; within a column, on the
 	 * right side.
 	 */
-	if (t->column > f->column) {
-		fx += BOX_W;
-		bend = GAP_X / 2;
-		fprintf(out, "<path d=\"M%d %d C%d %d %d %d %d %d\"", fx, fy - 5, fx + bend, fy - 5,
-			tx - bend, ty - 5, tx, ty - 5);
-	} else if (t->column < f->column) {
-		tx += BOX_W;
-		bend = GAP_X / 2;
-		fprintf(out, "<path d=\"M%d %d C%d %d %d %d %d %d\"", fx, fy + 5, fx - bend, fy + 5,
-			tx + bend, ty + 5, tx, ty + 5);
-	} else {
-		fx += BOX_W;
-		tx += BOX_W;
-		fprintf(out, "<path d=\"M%d %d C%d %d %d %d %d %d\"", fx, fy, fx + 30, fy, tx + 30,
-			ty + 8, tx, ty + 8);
-	}
-	fprintf(out,
-		" fill=\"none\" stroke=\"%s\" stroke-width=\"%s\"%s "
-		"marker-end=\"url(#%s)\"><title>%s%s</title></path>\n",
-		color, a->in_cycle ? "2.5" : "1", a->cut ? " stroke-dasharray=\"7 4\"" : "",
-		a->in_cycle ? "ar" : "ag", a->why, a->cut ? " (can be cut)" : "");
+	int from = fx + (side >= 0 ? BOX_W : 0), to = tx + (side <= 0 ? BOX_W : 0),
+	    bend = side ? side * GAP_X / 2 : 30;
+	const int x[4] = {from, from + bend, side ? to - bend : to + bend, to},
+		  y[4] = {fy - 5 * side, fy - 5 * side, ty - 5 * side + 8 * !side,
+			  ty - 5 * side + 8 * !side};
+
+	fprintf(out, "<path d=\"M%d %d C%d %d %d %d %d %d\"", x[0], y[0], x[1], y[1], x[2], y[2],
+		x[3], y[3]);
+	fprintf(out, " class=\"%s%s\" marker-end=\"url(#%s)\"><title>%s%s</title></path>\n",
+		a->in_cycle ? "way cycle" : "way", a->cut ? " cut" : "", a->in_cycle ? "ar" : "ag",
+		a->why, a->cut ? " (can be cut)" : "");
 	if (a->in_cycle)
-		fprintf(out,
-			"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"%s\" "
-			"text-anchor=\"middle\" stroke=\"#fff\" "
-			"stroke-width=\"3\" paint-order=\"stroke\">%s</text>\n",
-			t->column == f->column ? fx + 28 : (fx + tx) / 2, (fy + ty) / 2 - 8, color,
-			a->why);
+		svg_label(p, l, x, y, !side, a->why, out);
 }
+
+/* The class of the root element limits these rules to the picture where a page contains it. */
+static const char style[] =
+	"<style>.waits{font-family:sans-serif}.waits text{fill:#222}.waits .paper{fill:#fff}"
+	".waits .box{fill:#f5f5f5;stroke:#757575}.waits .begun{fill:#fff3c4}"
+	".waits rect.cycle{stroke:#c62828;stroke-width:2}"
+	".waits .way{fill:none;stroke:#9e9e9e}.waits .way.cycle{stroke:#c62828;stroke-width:2.5}"
+	".waits .cut{stroke-dasharray:7 4}.waits .ag{fill:#9e9e9e}.waits .ar{fill:#c62828}"
+	".waits .why{fill:#c62828;font-size:11px;stroke:#fff;stroke-width:3;paint-order:stroke}"
+	"@media(prefers-color-scheme:dark){.waits text{fill:#ddd}.waits .paper{fill:#181818}"
+	".waits .box{fill:#2a2a2a}.waits .begun{fill:#4d4017}"
+	".waits rect.cycle,.waits .way.cycle{stroke:#ef6b67}.waits .ar{fill:#ef6b67}"
+	".waits .why{fill:#ef6b67;stroke:#181818}}</style>\n";
 
 static void svg_begin(FILE *out, size_t width, int height)
 {
 	fprintf(out,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%zu\" height=\"%d\" viewBox=\"0 "
-		"0 %zu %d\" "
-		"font-family=\"sans-serif\">\n"
-		"<defs><marker id=\"ar\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" "
-		"markerWidth=\"7\" markerHeight=\"7\" "
-		"orient=\"auto\"><path d=\"M0 0L10 5L0 10z\" fill=\"#c62828\"/></marker><marker "
-		"id=\"ag\" viewBox=\"0 0 10 10\" "
-		"refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path "
-		"d=\"M0 0L10 5L0 10z\" "
-		"fill=\"#9e9e9e\"/></marker></defs>\n<rect width=\"100%%\" height=\"100%%\" "
-		"fill=\"#ffffff\"/>\n",
-		width, height, width, height);
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"waits\" width=\"%zu\" "
+		"height=\"%d\" viewBox=\"0 0 %zu %d\">\n%s<defs>",
+		width, height, width, height, style);
+	for (int k = 0; k < 2; k++)
+		fprintf(out,
+			"<marker id=\"%s\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" "
+			"markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path class=\"%s\" "
+			"d=\"M0 0L10 5L0 10z\"/></marker>",
+			k ? "ag" : "ar", k ? "ag" : "ar");
+	fputs("</defs>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n", out);
 }
 
 void df_picture_svg(const struct df_picture *p, const char *title, FILE *out)
 {
 	size_t width = 40 + p->nr_columns * (BOX_W + GAP_X);
+	struct labels labels = {0};
 	int rows = 1, height;
 
 	for (size_t i = 0; i < p->nr_boxes; i++)
@@ -93,19 +155,18 @@ void df_picture_svg(const struct df_picture *p, const char *title, FILE *out)
 	for (int pass = 0; pass < 2; pass++)
 		for (size_t i = 0; i < p->nr_arrows; i++)
 			if (p->arrows[i].in_cycle == pass)
-				svg_arrow(p, &p->arrows[i], out);
+				svg_arrow(p, &p->arrows[i], &labels, out);
+	free(labels.v);
 	for (size_t i = 0; i < p->nr_boxes; i++) {
 		const struct df_box *b = &p->boxes[i];
 		int x = 20 + b->column * (BOX_W + GAP_X), y = TOP + b->row * (BOX_H + GAP_Y);
 
 		fprintf(out,
-			"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\" fill=\"%s\" "
-			"stroke=\"%s\" "
-			"stroke-width=\"%d\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"12\" "
-			"text-anchor=\"middle\"><title>",
-			x, y, BOX_W, BOX_H, b->started ? "#fff3c4" : "#f5f5f5",
-			b->in_cycle ? "#c62828" : "#757575", b->in_cycle ? 2 : 1, x + BOX_W / 2,
-			y + BOX_H / 2 + 4);
+			"<rect class=\"box%s%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "
+			"rx=\"5\"/>\n"
+			"<text x=\"%d\" y=\"%d\" font-size=\"12\" text-anchor=\"middle\"><title>",
+			b->started ? " begun" : "", b->in_cycle ? " cycle" : "", x, y, BOX_W, BOX_H,
+			x + BOX_W / 2, y + BOX_H / 2 + 4);
 		df_xml_text(out, b->text, 200);
 		fputs("</title>", out);
 		df_xml_text(out, b->text, BOX_CHARS);
@@ -178,19 +239,15 @@ static void ring_arrow(const struct df_picture *p, size_t i, FILE *out)
 			y[k] += RING_H / 2 + two;
 		}
 	}
-	fprintf(out,
-		"<path d=\"M%d %d L%d %d\" fill=\"none\" stroke=\"#c62828\" stroke-width=\"2.5\"%s "
-		"marker-end=\"url(#ar)\"/>\n",
-		x[0], y[0], x[1], y[1], a && a->cut ? " stroke-dasharray=\"7 4\"" : "");
-	fprintf(out,
-		"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#c62828\" "
-		"text-anchor=\"%s\">%s</text>\n",
+	fprintf(out, "<path d=\"M%d %d L%d %d\" class=\"way cycle%s\" marker-end=\"url(#ar)\"/>\n",
+		x[0], y[0], x[1], y[1], a && a->cut ? " cut" : "");
+	fprintf(out, "<text x=\"%d\" y=\"%d\" class=\"why\" text-anchor=\"%s\">%s</text>\n",
 		(x[0] + x[1]) / 2 + (x[0] == x[1]) * 8, (y[0] + y[1]) / 2 - (x[0] != x[1]) * 7,
 		x[0] == x[1] ? "start" : "middle", a ? a->why : "");
 	if (a && a->cut)
 		fprintf(out,
-			"<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#c62828\" "
-			"text-anchor=\"%s\">can be cut</text>\n",
+			"<text x=\"%d\" y=\"%d\" class=\"why\" text-anchor=\"%s\">can be "
+			"cut</text>\n",
 			(x[0] + x[1]) / 2 + (x[0] == x[1]) * 8, (y[0] + y[1]) / 2 + 15,
 			x[0] == x[1] ? "start" : "middle");
 }
@@ -216,17 +273,14 @@ void df_picture_way_svg(const struct df_picture *p, FILE *out)
 		x = RING_MARGIN + col * (RING_W + RING_X);
 		y = RING_MARGIN + row * (RING_H + RING_Y);
 		fprintf(out,
-			"<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" fill=\"%s\" "
-			"stroke=\"#c62828\" "
-			"stroke-width=\"2\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"13\" "
-			"font-weight=\"bold\" "
+			"<rect class=\"box cycle%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" "
+			"rx=\"6\"/>\n<text x=\"%d\" y=\"%d\" font-size=\"13\" font-weight=\"bold\" "
 			"text-anchor=\"middle\">",
-			x, y, RING_W, RING_H, b->started ? "#fff3c4" : "#f5f5f5", x + RING_W / 2,
-			y + 21);
+			b->started ? " begun" : "", x, y, RING_W, RING_H, x + RING_W / 2, y + 21);
 		df_xml_text(out, b->where, 36);
 		fprintf(out,
-			"</text>\n<text x=\"%d\" y=\"%d\" font-size=\"12\" "
-			"text-anchor=\"middle\"><title>",
+			"</text>\n"
+			"<text x=\"%d\" y=\"%d\" font-size=\"12\" text-anchor=\"middle\"><title>",
 			x + RING_W / 2, y + 41);
 		df_xml_text(out, b->text, 200);
 		fputs("</title>", out);

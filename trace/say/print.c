@@ -186,6 +186,8 @@ void df_check_print(const struct df_check_result *r, FILE *out)
 		print_stacks(r, out);
 	if (r->alike)
 		fprintf(out, "Last call alike: %s.\n", r->alike);
+	if (r->decided)
+		fprintf(out, "Decided by: %s.\n", r->decided);
 	if (r->remedy_text && r->remedy_text[0])
 		fprintf(out, "Remedy: %s.\n", r->remedy_text);
 	if (r->fix && r->fix[0])

@@ -41,11 +41,6 @@ void df_print_pending(const struct df_check_result *r, FILE *out);
 /* Prints the operations that threads will issue next, once the wait before them is over. */
 void df_print_intents(const struct df_check_result *r, FILE *out);
 /*
- * Whether call i of the trace is the innermost one in which its thread waits. JSON has all of
- * these; the text has those whose call site is known.
- */
-int df_print_waits(const struct df_trc *t, size_t i);
-/*
  * Prints the Python stacks of threads, with an output line for each place. Prints nothing if no
  * stacks were recorded.
  */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/err.h"
+#include "trace/read/load_hosts.h"
 #include "trace/record/names.h"
 #include "trace/say/print.h"
 #include "runtime/base/vec.h"
@@ -22,14 +24,6 @@ struct host {
 	double seconds;
 };
 
-int df_print_waits(const struct df_trc *t, size_t i)
-{
-	for (size_t k = i + 1; k < t->nr_calls && !t->calls[i].background; k++)
-		if (t->calls[k].thread == t->calls[i].thread && !t->calls[k].background)
-			return 0;
-	return 1;
-}
-
 static int same_place(const void *pa, const void *pb)
 {
 	const struct host *a = pa, *b = pb;
@@ -45,9 +39,7 @@ static int by_place(const void *pa, const void *pb)
 
 	if (c)
 		return c;
-	if (a->world != b->world)
-		return a->world < b->world ? -1 : 1;
-	return strcmp(a->label, b->label);
+	return DF_CMP(a->world, b->world) ?: strcmp(a->label, b->label);
 }
 
 static size_t find(struct df_check_set *set, struct host **list)
@@ -63,7 +55,7 @@ static size_t find(struct df_check_set *set, struct host **list)
 			struct host *h;
 			char *text;
 
-			if (!df_print_waits(trc, i) ||
+			if (!df_trc_is_innermost(trc, i) ||
 			    !df_say_stack(set, (uint32_t)t, c->site, MAX_FRAMES, stack,
 					  sizeof(stack)))
 				continue;

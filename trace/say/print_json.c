@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include "trace/judge/say.h"
+#include "trace/read/load_hosts.h"
 #include "trace/record/names.h"
 #include "trace/say/alike.h"
 #include "trace/say/json.h"
@@ -53,9 +54,9 @@ static json_t *divergence(const struct df_check_result *r)
 {
 	if (!r->divergence)
 		return json_null();
-	return json_pack("{s:o, s:o, s:[o, o]}", "text", df_json_text(r->divergence), "last_alike",
-			 r->alike ? df_json_text(r->alike) : json_null(), "evidence",
-			 evidence(r, r->div_trace[0], r->div_rec[0], r->div_site[0]),
+	return json_pack("{s:o, s:o, s:o, s:[o, o]}", "text", df_json_text(r->divergence),
+			 "last_alike", or_null(r->alike), "decided_by", or_null(r->decided),
+			 "evidence", evidence(r, r->div_trace[0], r->div_rec[0], r->div_site[0]),
 			 evidence(r, r->div_trace[1], r->div_rec[1], r->div_site[1]));
 }
 
@@ -157,7 +158,7 @@ static json_t *waiting(const struct df_check_result *r)
 			const struct df_lcall *c = &trc->calls[i];
 			int world = df_say_world(set, trc, c->device, c->thread);
 
-			if (!df_print_waits(trc, i))
+			if (!df_trc_is_innermost(trc, i))
 				continue;
 			json_array_append_new(
 				list,

@@ -125,16 +125,14 @@ static int by_text(const void *pa, const void *pb)
 	const struct order *a = pa, *b = pb;
 	int c = strcmp(a->text, b->text);
 
-	return c ? c : (a->world > b->world) - (a->world < b->world);
+	return c ?: DF_CMP(a->world, b->world);
 }
 
 static int by_lead(const void *pa, const void *pb)
 {
 	const struct order *a = pa, *b = pb;
 
-	if (a->lead != b->lead)
-		return a->lead < b->lead ? -1 : 1;
-	return by_text(pa, pb);
+	return DF_CMP(a->lead, b->lead) ?: by_text(pa, pb);
 }
 
 /* Puts equal orders next to each other, sorted by the lowest rank that has them. */
@@ -411,9 +409,7 @@ static int same_call(const void *pa, const void *pb)
 {
 	const struct intent *a = pa, *b = pb;
 
-	if (a->gcomm != b->gcomm)
-		return a->gcomm < b->gcomm ? -1 : 1;
-	return strcmp(a->sig, b->sig);
+	return DF_CMP(a->gcomm, b->gcomm) ?: strcmp(a->sig, b->sig);
 }
 
 int df_print_intent(const struct df_check_set *set, const struct df_trc *trc, size_t note,
@@ -469,7 +465,8 @@ void df_print_intents(const struct df_check_result *r, FILE *out)
 		for (; i < nr && !same_call(first, &list[i]); i++)
 			df_crowd_join(&ranks, list[i].world, list[i].seconds);
 		if (!shown++)
-			fputs("\nNot issued yet, because the thread that issues it waits in an "
+			fputs("\n"
+			      "Not issued yet, because the thread that issues it waits in an "
 			      "earlier call:\n",
 			      out);
 		fprintf(out, "  %-16s %-40s ", r->set->gcomms[first->gcomm].label, first->sig);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "runtime/base/err.h"
 #include "trace/record/names.h"
 #include "trace/say/print.h"
 #include "runtime/base/vec.h"
@@ -27,7 +28,7 @@ static int by_place(const void *pa, const void *pb)
 	int c = strcmp(a->text, b->text);
 
 	c = c ? c : strcmp(a->thread, b->thread);
-	return c ? c : (a->rank > b->rank) - (a->rank < b->rank);
+	return c ?: DF_CMP(a->rank, b->rank);
 }
 
 static int same_place(const struct spot *a, const struct spot *b)
@@ -40,11 +41,7 @@ static int by_rarity(const void *pa, const void *pb)
 {
 	const struct spot *a = pa, *b = pb;
 
-	if (a->like != b->like)
-		return a->like < b->like ? -1 : 1;
-	if (a->lead != b->lead)
-		return a->lead < b->lead ? -1 : 1;
-	return by_place(a, b);
+	return DF_CMP(a->like, b->like) ?: DF_CMP(a->lead, b->lead) ?: by_place(a, b);
 }
 
 static size_t find_spots(const struct df_check_result *r, struct spot **list)

@@ -332,13 +332,13 @@ static void print_rank(FILE *out, const struct df_check_set *set, const struct d
 	fprintf(out, "        {\n          \"rank\": %d,\n          \"host\": ", rank);
 	df_json_string(out, t->h.host);
 	fprintf(out,
-		",\n          \"pid\": %u,\n          \"cuda_dev\": %d,\n          \"nvml_dev\": "
-		"%d,\n"
-		"          \"status\": {\n            \"init_state\": 0,\n            "
-		"\"async_error\": 0,\n"
+		",\n          \"pid\": %u,\n          \"cuda_dev\": %d,\n"
+		"          \"nvml_dev\": %d,\n"
+		"          \"status\": {\n            \"init_state\": 0,\n"
+		"            \"async_error\": 0,\n"
 		"            \"finalize_called\": false,\n            \"destroy_flag\": false,\n"
-		"            \"abort_flag\": false\n          },\n          \"collective_counts\": "
-		"{\n",
+		"            \"abort_flag\": false\n          },\n"
+		"          \"collective_counts\": {\n",
 		t->h.pid, e->device, e->device);
 	for (size_t k = 0; k < NR_KINDS; k++)
 		fprintf(out, "            \"%s\": %u%s\n", df_kind_name((uint8_t)kinds[k]),
@@ -355,12 +355,12 @@ static void print_missing(FILE *out, const struct df_check_set *set, uint32_t gc
 	for (size_t i = 0; i < set->nr_dead; i++)
 		dead |= set->dead[i].comm_hash == g->hash && set->dead[i].rank == rank;
 	fprintf(out,
-		"        {\n          \"rank\": %d,\n          \"host\": \"\",\n          \"pid\": "
-		"%u,\n"
-		"          \"cuda_dev\": %d,\n          \"nvml_dev\": %d,\n          \"status\": "
-		"{\n"
-		"            \"unresponsive\": %s,\n            \"considered_dead\": %s\n          "
-		"}\n        }",
+		"        {\n          \"rank\": %d,\n          \"host\": \"\",\n"
+		"          \"pid\": %u,\n"
+		"          \"cuda_dev\": %d,\n          \"nvml_dev\": %d,\n"
+		"          \"status\": {\n"
+		"            \"unresponsive\": %s,\n            \"considered_dead\": %s\n"
+		"          }\n        }",
 		rank, m ? m->pid : 0, m ? m->device : -1, m ? m->device : -1,
 		dead ? "false" : "true", dead ? "true" : "false");
 }
@@ -379,8 +379,8 @@ static void print_json(const struct df_check_result *r, FILE *out, const struct 
 	fprintf(out,
 		"{\n  \"nccl_version\": \"dfshim " DF_VERSION
 		"\",\n  \"cuda_runtime_version\": 0,\n"
-		"  \"cuda_driver_version\": 0,\n  \"timestamp\": \"%s\",\n  "
-		"\"communicators_count\": %zu,\n"
+		"  \"cuda_driver_version\": 0,\n  \"timestamp\": \"%s\",\n"
+		"  \"communicators_count\": %zu,\n"
 		"  \"communicators\": [\n",
 		stamp, nr);
 	for (size_t i = 0; i < nr; i++) {
@@ -415,8 +415,8 @@ static void print_json(const struct df_check_result *r, FILE *out, const struct 
 	for (size_t i = 0; i < set->nr_traces; i++)
 		answered += !set->traces[i].dropped;
 	fprintf(out,
-		"\n  ],\n  \"ras\": {\n    \"collection_time_sec\": %.3f,\n    \"timeouts_count\": "
-		"%u\n  },\n"
+		"\n  ],\n  \"ras\": {\n    \"collection_time_sec\": %.3f,\n"
+		"    \"timeouts_count\": %u\n  },\n"
 		"  \"verdict\": ",
 		seconds, asked > answered ? asked - answered : 0);
 	df_json_string(out, df_check_line(r));

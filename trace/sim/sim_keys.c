@@ -52,8 +52,7 @@ const struct df_sim_key df_sim_keys[] = {
 	 0,
 	 {"interleave", "concatenate"},
 	 "How a GPU's list is made of its groups' lists: one of each in turn (default), or one "
-	 "list "
-	 "after the other."},
+	 "list after the other."},
 	{"resource_limit",
 	 INT,
 	 OPTIONAL,

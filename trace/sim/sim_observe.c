@@ -257,11 +257,8 @@ static int by_gpu_in_group(const void *a, const void *b)
 	const struct issue *x = *(const struct issue *const *)a,
 			   *y = *(const struct issue *const *)b;
 
-	if (x->group != y->group)
-		return x->group < y->group ? -1 : 1;
-	if (x->gpu != y->gpu)
-		return x->gpu < y->gpu ? -1 : 1;
-	return (x > y) - (x < y); /* keeps the recorded order */
+	/* The last key keeps the recorded order. */
+	return DF_CMP(x->group, y->group) ?: DF_CMP(x->gpu, y->gpu) ?: DF_CMP(x, y);
 }
 
 static int by_gpu_in_class(const void *a, const void *b, void *arg)
@@ -271,11 +268,7 @@ static int by_gpu_in_class(const void *a, const void *b, void *arg)
 	const struct work *w = arg;
 	uint64_t cx = w->gpus[x->gpu].class, cy = w->gpus[y->gpu].class;
 
-	if (cx != cy)
-		return cx < cy ? -1 : 1;
-	if (x->gpu != y->gpu)
-		return x->gpu < y->gpu ? -1 : 1;
-	return (x > y) - (x < y);
+	return DF_CMP(cx, cy) ?: DF_CMP(x->gpu, y->gpu) ?: DF_CMP(x, y);
 }
 
 /* Returns the index after the last issue of v[i]'s GPU. */
@@ -407,11 +400,8 @@ static int by_rank(const void *a, const void *b)
 {
 	const struct gpu *x = *(const struct gpu *const *)a, *y = *(const struct gpu *const *)b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	if (x->trace != y->trace)
-		return x->trace < y->trace ? -1 : 1;
-	return (x->device > y->device) - (x->device < y->device);
+	return DF_CMP(x->rank, y->rank) ?:
+		       DF_CMP(x->trace, y->trace) ?: DF_CMP(x->device, y->device);
 }
 
 static int count(struct work *w)

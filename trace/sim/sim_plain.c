@@ -71,39 +71,28 @@ struct df_sim_plain {
 	int *work;
 };
 
+/* The arrays, each with its number of elements, which df_sim_plain_create() computes. */
+#define ARRAYS(X)                                                                                  \
+	X(gpu, ng), X(next, ng), X(special, ng), X(skipped, ne), X(missing, nc),                   \
+		X(missing_init, nc), X(stack, ng), X(seen, ng), X(entry, ne), X(group, gr),        \
+		X(in, nm), X(nr_issued, nm), X(seq, nc), X(seq_at, gr), X(queue, ne), X(tail, ng), \
+		X(next_begin, ng), X(nr_exec, ng), X(work, ne)
+
 struct df_sim_plain *df_sim_plain_create(const struct df_sim_part *p)
 {
 	struct df_sim_plain *pl = calloc(1, sizeof(*pl));
 	size_t ng = (size_t)p->nr_gpus + 1, ne = (size_t)p->nr_events + 1;
 	size_t nc = (size_t)p->nr_colls + 1, nm = (size_t)p->group_start[p->nr_groups] + 1;
 	size_t gr = (size_t)p->nr_groups + 1;
+	int failed = 0;
 
 	if (!pl)
 		return NULL;
 	pl->part = p;
-	pl->gpu = calloc(ng, sizeof(*pl->gpu));
-	pl->next = calloc(ng, sizeof(int));
-	pl->special = calloc(ng, 1);
-	pl->skipped = calloc(ne, sizeof(int));
-	pl->missing = calloc(nc, sizeof(int));
-	pl->missing_init = calloc(nc, sizeof(int));
-	pl->stack = calloc(ng, sizeof(int));
-	pl->seen = calloc(ng, 1);
-	pl->entry = calloc(ne, sizeof(*pl->entry));
-	pl->group = calloc(gr, sizeof(*pl->group));
-	pl->in = calloc(nm, sizeof(int));
-	pl->nr_issued = calloc(nm, sizeof(int));
-	pl->seq = calloc(nc, sizeof(int));
-	pl->seq_at = calloc(gr, sizeof(int));
-	pl->queue = calloc(ne, sizeof(int));
-	pl->tail = calloc(ng, sizeof(int));
-	pl->next_begin = calloc(ng, sizeof(int));
-	pl->nr_exec = calloc(ng, sizeof(int));
-	pl->work = calloc(ne, sizeof(int));
-	if (!pl->gpu || !pl->next || !pl->special || !pl->skipped || !pl->missing ||
-	    !pl->missing_init || !pl->stack || !pl->seen || !pl->entry || !pl->group || !pl->in ||
-	    !pl->nr_issued || !pl->seq || !pl->seq_at || !pl->queue || !pl->tail ||
-	    !pl->next_begin || !pl->nr_exec || !pl->work) {
+#define TAKE(field, n) failed |= !(pl->field = calloc(n, sizeof(*pl->field)))
+	ARRAYS(TAKE);
+#undef TAKE
+	if (failed) {
 		df_sim_plain_destroy(pl);
 		return NULL;
 	}
@@ -130,25 +119,9 @@ void df_sim_plain_destroy(struct df_sim_plain *pl)
 {
 	if (!pl)
 		return;
-	free(pl->gpu);
-	free(pl->next);
-	free(pl->special);
-	free(pl->skipped);
-	free(pl->missing);
-	free(pl->missing_init);
-	free(pl->stack);
-	free(pl->seen);
-	free(pl->entry);
-	free(pl->group);
-	free(pl->in);
-	free(pl->nr_issued);
-	free(pl->seq);
-	free(pl->seq_at);
-	free(pl->queue);
-	free(pl->tail);
-	free(pl->next_begin);
-	free(pl->nr_exec);
-	free(pl->work);
+#define GIVE(field, n) free(pl->field)
+	ARRAYS(GIVE);
+#undef GIVE
 	free(pl);
 }
 

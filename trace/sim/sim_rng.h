@@ -129,16 +129,4 @@ static inline uint64_t df_mt_draw(struct df_mt *mt)
 	return hi << 26 | lo;
 }
 
-/*
- * Skips n draws (1 or 2) and returns 1 if all of them are known to lie at or above the bound and in
- * this block; else skips nothing and returns 0.
- */
-static inline int df_mt_skip(struct df_mt *mt, int n)
-{
-	if (mt->next + n > mt->next_low)
-		return 0;
-	mt->next += n;
-	return 1;
-}
-
 #endif

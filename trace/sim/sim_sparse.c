@@ -56,26 +56,26 @@ struct df_sim_sparse {
 	int nr_danger_hung; /* number of these that have passed over a collective */
 };
 
+/* The arrays, each with its number of elements, which df_sim_sparse_create() computes. */
+#define ARRAYS(X)                                                                                  \
+	X(gpu, ng), X(next, ng), X(skipped, ne), X(stack, ng), X(seen, ng), X(groups_at, ng + 1),  \
+		X(groups, nm), X(slots, nm), X(colls, nc), X(colls_at, gr)
+
 struct df_sim_sparse *df_sim_sparse_create(const struct df_sim_part *p)
 {
 	struct df_sim_sparse *sp = calloc(1, sizeof(*sp));
-	size_t n = (size_t)p->nr_gpus + 1;
+	size_t ng = (size_t)p->nr_gpus + 1, ne = (size_t)p->nr_events + 1;
+	size_t nc = (size_t)p->nr_colls + 1, nm = (size_t)p->group_start[p->nr_groups] + 1;
+	size_t gr = (size_t)p->nr_groups + 2;
+	int failed = 0;
 
 	if (!sp)
 		return NULL;
 	sp->part = p;
-	sp->gpu = calloc(n, sizeof(*sp->gpu));
-	sp->next = calloc(n, sizeof(*sp->next));
-	sp->skipped = calloc((size_t)p->nr_events + 1, sizeof(*sp->skipped));
-	sp->stack = calloc(n, sizeof(*sp->stack));
-	sp->seen = calloc(n, 1);
-	sp->groups_at = calloc(n + 1, sizeof(*sp->groups_at));
-	sp->groups = calloc((size_t)p->group_start[p->nr_groups] + 1, sizeof(*sp->groups));
-	sp->slots = calloc((size_t)p->group_start[p->nr_groups] + 1, sizeof(*sp->slots));
-	sp->colls = calloc((size_t)p->nr_colls + 1, sizeof(*sp->colls));
-	sp->colls_at = calloc((size_t)p->nr_groups + 2, sizeof(*sp->colls_at));
-	if (!sp->gpu || !sp->next || !sp->skipped || !sp->stack || !sp->seen || !sp->groups_at ||
-	    !sp->groups || !sp->slots || !sp->colls || !sp->colls_at) {
+#define TAKE(field, n) failed |= !(sp->field = calloc(n, sizeof(*sp->field)))
+	ARRAYS(TAKE);
+#undef TAKE
+	if (failed) {
 		df_sim_sparse_destroy(sp);
 		return NULL;
 	}
@@ -103,16 +103,9 @@ void df_sim_sparse_destroy(struct df_sim_sparse *sp)
 {
 	if (!sp)
 		return;
-	free(sp->gpu);
-	free(sp->next);
-	free(sp->skipped);
-	free(sp->stack);
-	free(sp->seen);
-	free(sp->groups_at);
-	free(sp->groups);
-	free(sp->slots);
-	free(sp->colls);
-	free(sp->colls_at);
+#define GIVE(field, n) free(sp->field)
+	ARRAYS(GIVE);
+#undef GIVE
 	free(sp);
 }
 

@@ -152,6 +152,11 @@ static int kick(int device)
 	return 0;
 }
 
+static void wait(int device, int (*ready)(void *arg), void *arg, int64_t ns)
+{
+	df_hwait_for(df_hdev(device), ready, arg, ns);
+}
+
 static int mem_alloc(int device, size_t bytes, void **out)
 {
 	if (df_henter() || !df_hdevice_ok(device) || !bytes)
@@ -259,6 +264,7 @@ static struct df_backend api = {
 	.streams_idle = streams_idle,
 	.capture_nodes = capture_nodes,
 	.kick = kick,
+	.wait = wait,
 	.mem_alloc = mem_alloc,
 	.mem_free = mem_free,
 	.mem_info = mem_info,

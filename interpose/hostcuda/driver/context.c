@@ -99,7 +99,7 @@ DF_H_API cudaError_t cudaSetDevice(int device)
 	return df_hret(cudaSuccess);
 }
 
-/* Called when the stack has changed. */
+/* Makes the device of the context on top of the stack the thread's device in the runtime API. */
 static void settle(void)
 {
 	if (depth && stack[depth - 1])

@@ -82,7 +82,7 @@ static void exec_op(struct df_hop *op)
 		fill(op);
 		break;
 	case DF_HOP_FREE:
-		df_hmem_free(op->ptr, DF_MEM_UNKNOWN);
+		df_hmem_free(op->ptr);
 		break;
 	case DF_HOP_CALL:
 		op->call.fn(op->call.arg);
@@ -196,7 +196,7 @@ void df_hwake_engine(struct df_hdev *dev)
 
 static void wake_waiters(struct df_hdev *dev)
 {
-	/* SEQ_CST pairs with df_hwait_point(), for the reason given in df_hwake_engine(). */
+	/* SEQ_CST pairs with wait_until(), for the reason given in df_hwake_engine(). */
 	__atomic_fetch_add(&dev->done, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&dev->sleepers, __ATOMIC_SEQ_CST))
 		df_futex_wake(&dev->done, INT_MAX, 0);
@@ -217,7 +217,10 @@ void df_hdev_kick(struct df_hdev *dev)
 	wake_waiters(dev);
 }
 
-/* Called when a word or a stream has changed: operations of any device may wait for it. */
+/*
+ * Wakes the engines of all busy devices but one, because a word or a stream has changed for which
+ * their operations may wait.
+ */
 static void kick_active(struct df_hdev *but)
 {
 	int i;
@@ -242,7 +245,7 @@ struct after {
 	int watched;
 };
 
-/* Called when the operation has been executed. Lock held. */
+/* Frees an operation that has been executed, and counts it as completed. Lock held. */
 static void complete(struct df_hdev *dev, struct df_hstream *s, struct df_hop *op,
 		     struct after *after)
 {
@@ -558,8 +561,11 @@ int df_hstream_put(struct df_hstream *s, const struct df_hop *op, df_hpoint *end
 		return err;
 	if (was_idle && !(df_hcode && df_hcode->later))
 		df_hrun_stream(dev, s, DF_H_INLINE_BYTES);
-	/* RELAXED: this thread can only see a count that is too high. */
-	engine_needed = __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED) != 0;
+	/*
+	 * The engine knows of a stream that was not idle, and the operation cannot begin before the
+	 * earlier ones end. RELAXED: this thread can only see a count that is too high.
+	 */
+	engine_needed = was_idle && __atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED) != 0;
 	if (engine_needed) {
 		df_mutex_lock(&dev->lock);
 		if (!dev->engine_started)

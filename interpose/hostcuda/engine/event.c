@@ -142,7 +142,7 @@ DF_H_API cudaError_t cudaEventDestroy(cudaEvent_t event)
 	return end(e) ? cudaSuccess : df_hret(cudaErrorInvalidResourceHandle);
 }
 
-/* Called when the stream reaches the record, with the device's lock held. */
+/* Stores the event's time: the stream has reached this record. The device's lock is held. */
 void df_hevent_stamp(struct df_hevent *e, uint64_t record)
 {
 	/* RELAXED: only decides whether the stamp is wanted. */

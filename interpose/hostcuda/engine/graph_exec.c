@@ -17,6 +17,31 @@ int df_hexec_init(void)
 	return df_hslab_init(&df_h.execs, "executable graphs", sizeof(struct df_hexec), 1 << 18);
 }
 
+static struct df_mutex unused_lock = DF_MUTEX_INIT(DF_RANK_LEAF, "arrivals of graphs");
+static struct df_hready *unused;
+
+static struct df_hready *ready_get(void)
+{
+	struct df_hready *r;
+
+	df_mutex_lock(&unused_lock);
+	r = unused;
+	if (r)
+		unused = r->next;
+	df_mutex_unlock(&unused_lock);
+	return r ? r : calloc(1, sizeof(*r));
+}
+
+static void ready_put(struct df_hready *r)
+{
+	if (!r)
+		return;
+	df_mutex_lock(&unused_lock);
+	r->next = unused;
+	unused = r;
+	df_mutex_unlock(&unused_lock);
+}
+
 void df_hplan_put(void *arg)
 {
 	struct df_hplan *p = arg;
@@ -30,6 +55,7 @@ void df_hplan_put(void *arg)
 		return;
 	for (i = 0; i < p->nr; i++) {
 		df_hcoll_put(p->steps[i].coll);
+		ready_put(p->steps[i].ready);
 		free(p->steps[i].deps);
 	}
 	for (i = 1; p->lanes && i < p->nr_lanes; i++)
@@ -60,7 +86,7 @@ static struct df_hstep *step_new(struct df_hplan *p, const struct df_hnode *node
 	return steps;
 }
 
-static void step_fill(struct df_hstep *st, struct df_hnode *node)
+static int step_fill(struct df_hstep *st, struct df_hnode *node)
 {
 	st->op = node->op;
 	st->node = node;
@@ -69,10 +95,17 @@ static void step_fill(struct df_hstep *st, struct df_hnode *node)
 	st->event = node->event;
 	st->event_id = node->event_id;
 	st->event_wait = node->type == cudaGraphNodeTypeWaitEvent;
+	if (!node->coll)
+		return 0;
+	st->ready = ready_get();
+	if (!st->ready)
+		return -ENOMEM;
+	/* RELAXED: the word's previous step has ended, so only this thread writes it now. */
+	st->before = __atomic_load_n(&st->ready->value, __ATOMIC_RELAXED);
 	st->coll = node->coll;
-	if (st->coll)
-		/* RELAXED: the node has a reference, so the collective is not freed here. */
-		__atomic_fetch_add(&st->coll->refs, 1, __ATOMIC_RELAXED);
+	/* RELAXED: the node has a reference, so the collective is not freed here. */
+	__atomic_fetch_add(&st->coll->refs, 1, __ATOMIC_RELAXED);
+	return 0;
 }
 
 /* Unfolds the graph. Its roots depend on step `entry`; SIZE_MAX means no step. */
@@ -101,7 +134,9 @@ static int unfold(struct df_hplan *p, struct df_hgraph *g, size_t entry)
 			st->deps[st->nr_deps++] = entry;
 		last[i] = p->nr - 1;
 		if (!node->child) {
-			step_fill(st, node);
+			err = step_fill(st, node);
+			if (err)
+				break;
 			continue;
 		}
 		/*

@@ -30,8 +30,14 @@ static void lose(struct df_hplan *p, size_t nr)
 		if (st->coll->ops->lost)
 			st->coll->ops->lost(st->coll->arg);
 		/* RELEASE pairs with the daemon's ACQUIRE, as the stream's own write does. */
-		__atomic_store_n(&st->ready, p->nr_launches, __ATOMIC_RELEASE);
+		__atomic_store_n(&st->ready->value, st->before + p->nr_launches, __ATOMIC_RELEASE);
 	}
+}
+
+static struct df_arrival arrival(const struct df_hplan *p, const struct df_hstep *st)
+{
+	return (struct df_arrival){.ready = &st->ready->value,
+				   .value = st->before + p->nr_launches};
 }
 
 /* Announces the launch to the collectives of the graph. Nothing has been enqueued yet. */
@@ -39,22 +45,24 @@ static int announce(struct df_hplan *p)
 {
 	struct df_hstep *st;
 	size_t i;
-	struct df_arrival a = {.value = p->nr_launches};
+	struct df_arrival a;
 	int err = 0;
 
 	for (i = 0; i < p->nr && !err; i++) {
 		st = &p->steps[i];
-		a.ready = &st->ready;
-		if (st->coll && !st->disabled && st->coll->ops->prepare)
-			err = st->coll->ops->prepare(st->coll->arg, &a);
+		if (!st->coll || st->disabled || !st->coll->ops->prepare)
+			continue;
+		a = arrival(p, st);
+		err = st->coll->ops->prepare(st->coll->arg, &a);
 	}
 	if (err)
 		return err;
 	for (i = 0; i < p->nr && !err; i++) {
 		st = &p->steps[i];
-		a.ready = &st->ready;
-		if (st->coll && !st->disabled)
-			err = st->coll->ops->launch(st->coll->arg, &a, &st->turn);
+		if (!st->coll || st->disabled)
+			continue;
+		a = arrival(p, st);
+		err = st->coll->ops->launch(st->coll->arg, &a, &st->turn);
 	}
 	if (err)
 		lose(p, i - 1);
@@ -69,8 +77,9 @@ static int put_step(struct df_hstep *st, struct df_hstream *s, uint64_t launch)
 	if (st->disabled)
 		op.kind = DF_HOP_MARK, op.mark.event = NULL;
 	else if (st->coll) {
-		op = (struct df_hop){.kind = DF_HOP_WRITE,
-				     .word = {.addr = &st->ready, .value = launch}};
+		op = (struct df_hop){
+			.kind = DF_HOP_WRITE,
+			.word = {.addr = &st->ready->value, .value = st->before + launch}};
 		err = df_hstream_put(s, &op, NULL);
 		if (err)
 			return err;

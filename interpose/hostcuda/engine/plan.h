@@ -7,6 +7,16 @@
 
 #include "interpose/hostcuda/engine/graph.h"
 
+/*
+ * Counts the launches in which the predecessors of a step are done. Executors still read it after
+ * the graph was destroyed (struct df_arrival), so it is never freed. The next step that gets it
+ * continues counting.
+ */
+struct df_hready {
+	uint64_t value; /* atomic */
+	struct df_hready *next;
+};
+
 struct df_hstep {
 	struct df_hop op;
 	struct df_hcoll *coll;
@@ -18,8 +28,10 @@ struct df_hstep {
 	enum cudaGraphNodeType type;
 	int device, disabled, has_next;
 	size_t *deps, nr_deps, lane;
-	df_hpoint end;		 /* the step's end in the current launch */
-	uint64_t ready;		 /* number of launches in which the predecessors are done; atomic */
+	df_hpoint end; /* the step's end in the current launch */
+	/* of a collective; and its value before the plan's first launch */
+	struct df_hready *ready;
+	uint64_t before;
 	struct df_replayed turn; /* the turn of the step's collective in the current launch */
 };
 

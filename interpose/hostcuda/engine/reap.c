@@ -72,7 +72,7 @@ int df_hreap(void *ptr, int device)
 	for (i = from; i <= to; i++)
 		any |= busy(df_hdev(i));
 	if (!any)
-		return df_hmem_free(ptr, DF_MEM_UNKNOWN);
+		return df_hmem_free(ptr);
 	reaper = df_hdev_get(from) ? reaper_of(df_hdev(from)) : NULL;
 	for (i = from; i <= to && reaper && !err; i++)
 		if (busy(df_hdev(i)))
@@ -83,7 +83,7 @@ int df_hreap(void *ptr, int device)
 	for (i = from; i <= to; i++)
 		if (df_hdev(i))
 			df_hwait_device(df_hdev(i));
-	return df_hmem_free(ptr, DF_MEM_UNKNOWN);
+	return df_hmem_free(ptr);
 }
 
 #define PATIENCE_NS (2 * DF_NS_PER_S)

@@ -15,30 +15,30 @@ static int help(void)
 	return hooks && hooks->help ? hooks->help() : 0;
 }
 
-void df_hwait_point(df_hpoint p)
+/*
+ * Waits until ready(arg). Executes operations meanwhile: of any size on the stream `own`, if it is
+ * not NULL, and small ones on the others.
+ */
+static void wait_until(struct df_hdev *dev, struct df_hstream *own, int (*ready)(void *arg),
+		       void *arg, int64_t most_ns)
 {
-	struct df_hstream *s = df_hpoint_stream(p);
-	struct df_hdev *dev;
-	int64_t sleep_ns = DF_H_SLEEP_MIN_NS;
+	int64_t sleep_ns = DF_MIN((int64_t)DF_H_SLEEP_MIN_NS, most_ns);
 	unsigned spins = 0;
 	uint32_t gen;
 	int word;
 
-	if (df_hpoint_done(p))
-		return;
-	dev = df_hdev(s->device);
 	for (;;) {
 		/*
 		 * ACQUIRE pairs with wake_waiters(): without it data that was written before the
 		 * change could be missed below.
 		 */
 		gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
-		if (df_hpoint_done(p))
+		if (ready(arg))
 			break;
-		if (df_hrun_stream(dev, s, SIZE_MAX) ||
+		if ((own && df_hrun_stream(dev, own, SIZE_MAX)) ||
 		    df_hrun_device(dev, DF_H_HELP_BYTES, 0, &word) || help()) {
 			spins = 0;
-			sleep_ns = DF_H_SLEEP_MIN_NS;
+			sleep_ns = DF_MIN((int64_t)DF_H_SLEEP_MIN_NS, most_ns);
 			continue;
 		}
 		/*
@@ -50,20 +50,37 @@ void df_hwait_point(df_hpoint p)
 		}
 		/* SEQ_CST pairs with wake_waiters(), for the reason given in engine(). */
 		__atomic_fetch_add(&dev->sleepers, 1, __ATOMIC_SEQ_CST);
-		if (__atomic_load_n(&dev->done, __ATOMIC_SEQ_CST) == gen && !df_hpoint_done(p))
+		if (__atomic_load_n(&dev->done, __ATOMIC_SEQ_CST) == gen && !ready(arg))
 			df_futex_wait(&dev->done, gen, sleep_ns, 0);
 		__atomic_fetch_sub(&dev->sleepers, 1, __ATOMIC_RELAXED);
-		if (sleep_ns < (int64_t)DF_H_SLEEP_MAX_NS)
-			sleep_ns *= 2;
+		sleep_ns = DF_MIN(2 * sleep_ns, most_ns);
 	}
 	/* Wake the engine for work of other streams. */
 	if (__atomic_load_n(&dev->nr_active, __ATOMIC_RELAXED))
 		df_hwake_engine(dev);
 }
 
+static int is_done(void *point)
+{
+	return df_hpoint_done(*(df_hpoint *)point);
+}
+
+void df_hwait_point(df_hpoint p)
+{
+	struct df_hstream *s = df_hpoint_stream(p);
+
+	if (!df_hpoint_done(p))
+		wait_until(df_hdev(s->device), s, is_done, &p, DF_H_SLEEP_MAX_NS);
+}
+
+void df_hwait_for(struct df_hdev *dev, int (*ready)(void *arg), void *arg, int64_t most_ns)
+{
+	wait_until(dev, NULL, ready, arg, most_ns);
+}
+
 void df_hwait_slice(struct df_hdev *dev)
 {
-	/* ACQUIRE pairs with wake_waiters(), for the reason given in df_hwait_point(). */
+	/* ACQUIRE pairs with wake_waiters(), for the reason given in wait_until(). */
 	uint32_t gen = __atomic_load_n(&dev->done, __ATOMIC_ACQUIRE);
 	int word;
 

@@ -120,19 +120,28 @@ static int arena_open(struct arena *a, int is_host)
 {
 	char name[32] = "dfshim-device";
 	void *base;
-	int fd;
+	int fd, err;
 
 	if (is_host)
 		strcpy(name, "dfshim-pinned");
 	fd = memfd_create(name, MFD_CLOEXEC);
-	if (fd < 0)
-		return -errno;
+	if (fd < 0) {
+		err = -errno;
+		/* dfshim reports missing descriptors, with their limit. */
+		if (err != -EMFILE)
+			df_warn_once("host CUDA: no memory for the devices: memfd_create: %s",
+				     strerror(-err));
+		return err;
+	}
 	if (df_file_fits(a->size, "the memory of the devices") || ftruncate(fd, (off_t)a->size)) {
 		close(fd);
 		return -ENOMEM;
 	}
 	base = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 	if (base == MAP_FAILED) {
+		df_warn_once(
+			"host CUDA: no address space of %llu MiB for the memory of a device: %s",
+			(unsigned long long)(a->size >> 20), strerror(errno));
 		close(fd);
 		return -ENOMEM;
 	}
@@ -242,7 +251,8 @@ static struct arena *arena_of(const void *ptr, int *device)
 	return NULL;
 }
 
-int df_hmem_free(void *ptr, enum df_mem_kind kind)
+/* Frees the block that begins at `ptr`, or marks one that is not marked yet. */
+static int end_block(void *ptr, int frees)
 {
 	int device, err = -EINVAL;
 	struct arena *a = arena_of(ptr, &device);
@@ -252,30 +262,24 @@ int df_hmem_free(void *ptr, enum df_mem_kind kind)
 		return -EINVAL;
 	df_mutex_lock(&a->lock);
 	b = find(a, (uint64_t)((char *)ptr - a->base));
-	if (b && a->base + b->off == (char *)ptr && (kind == DF_MEM_UNKNOWN || kind == b->kind)) {
-		drop(a, b);
+	if (b && a->base + b->off == (char *)ptr && (frees || !b->dying)) {
+		b->dying = 1;
+		if (frees)
+			drop(a, b);
 		err = 0;
 	}
 	df_mutex_unlock(&a->lock);
 	return err;
 }
 
+int df_hmem_free(void *ptr)
+{
+	return end_block(ptr, 1);
+}
+
 int df_hmem_retire(void *ptr)
 {
-	int device, err = -EINVAL;
-	struct arena *a = arena_of(ptr, &device);
-	struct block *b;
-
-	if (!a)
-		return -EINVAL;
-	df_mutex_lock(&a->lock);
-	b = find(a, (uint64_t)((char *)ptr - a->base));
-	if (b && a->base + b->off == (char *)ptr && !b->dying) {
-		b->dying = 1;
-		err = 0;
-	}
-	df_mutex_unlock(&a->lock);
-	return err;
+	return end_block(ptr, 0);
 }
 
 void df_hmem_reset(int device)

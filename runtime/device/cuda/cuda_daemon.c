@@ -585,10 +585,8 @@ static int lose(int device)
 	__atomic_store_n(&execs->v[device]->d.quit, 1, __ATOMIC_RELAXED);
 	df_log(DF_LOG_WARN,
 	       "GPU %d: the daemon's kernel has not left after %ld s, as a communicator's end "
-	       "needs: "
-	       "the GPU or the driver does not answer, or a kernel of the application does not "
-	       "end. "
-	       "Nothing more runs there",
+	       "needs: the GPU or the driver does not answer, or a kernel of the application does "
+	       "not end. Nothing more runs there",
 	       device, (long)(stop_bound() / DF_NS_PER_S));
 	execs->hooks->failed(device);
 	return 2;

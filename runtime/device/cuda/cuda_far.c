@@ -255,7 +255,10 @@ void df_cuda_far_spare(int device)
 
 	df_mutex_lock(&d->lock);
 	d->frugal = 1;
-	/* The first chunk has been announced; no peer knows of a later one before it is divided. */
+	/*
+	 * Peers know of the first chunk, and of a later one once it is divided: such a chunk must
+	 * stay.
+	 */
 	spare = d->pool.nr_segs > 1 && !d->pool.seg_used;
 	if (spare) {
 		c = d->chunks[d->pool.nr_segs - 1];

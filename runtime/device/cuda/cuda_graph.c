@@ -85,6 +85,20 @@ int df_gnode_lives(const struct df_gnode *n)
 	return found != NULL;
 }
 
+/*
+ * Clears a gate that another graph has used. RELAXED: a thread may still look at an operation of
+ * that graph that has just ended (df_lane_is_ready()), and accepts any value.
+ */
+static void gate_reset(struct df_kgate *g)
+{
+	uint64_t *const words[] = {&g->arrived, &g->opened, &g->issued,
+				   &g->begun,	&g->lane,   &g->open};
+	size_t i;
+
+	for (i = 0; i < DF_ARRAY_LEN(words); i++)
+		__atomic_store_n(words[i], 0, __ATOMIC_RELAXED);
+}
+
 /* Returns a closed gate, or NULL if memory is short. */
 static struct df_gslot *slot_get(struct df_gnode *of)
 {
@@ -96,7 +110,7 @@ static struct df_gslot *slot_get(struct df_gnode *of)
 		unused = s->next;
 		nr_unused--;
 		s->of = of;
-		*s->gate = (struct df_kgate){0};
+		gate_reset(s->gate);
 	}
 	pthread_mutex_unlock(&lock);
 	if (s)
@@ -439,9 +453,8 @@ int df_cuda_graph_made(CUgraphExec exec, CUgraph graph)
 	df_gnodes_read_end();
 	if (ret == -EOPNOTSUPP)
 		df_warn_once("a CUDA graph is refused: the nodes of a captured collective (a "
-			     "write, a wait "
-			     "and a write, in this order) must stay together, unchanged, and not "
-			     "be there twice at a time");
+			     "write, a wait and a write, in this order) must stay together, "
+			     "unchanged, and not be there twice at a time");
 	else if (ret)
 		df_log(DF_LOG_WARN, "a CUDA graph could not be read (%s): %s", strerror(-ret),
 		       df_cuda_recording ? "its collectives are not recorded" : "it is refused");

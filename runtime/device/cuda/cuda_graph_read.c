@@ -2,7 +2,7 @@
  * Finds the collectives of a CUDA graph, and an order in which the graph may execute them. They are
  * read from the graph itself, so that clones, children and updates need no book-keeping. Changes of
  * single nodes of executable graphs, which would need some, are refused where they change a
- * collective. The memory operations that are found are made here too.
+ * collective. A collective is found by memory operations of the stream, which this file also adds.
  */
 #if __has_include(<cuda.h>)
 #include <errno.h>

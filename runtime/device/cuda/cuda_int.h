@@ -100,7 +100,7 @@ void df_cuda_leave(int entered);
  * handle is no stream of this process, or if memory is short.
  */
 struct df_mstream *df_cuda_stream(CUstream handle, int ptds);
-/* As above, but returns NULL if there is no state. */
+/* As df_cuda_stream(), but returns NULL if there is no state. */
 struct df_mstream *df_cuda_stream_known(CUstream handle, int ptds);
 void df_cuda_stream_describe(struct df_mstream *s, struct df_stream_info *out);
 void df_cuda_stream_forget(struct df_mstream *s);
@@ -159,7 +159,7 @@ int df_cuda_graph_issue(CUgraphExec exec, const struct df_stream_info *s);
 int df_cuda_graph_launch(CUgraphExec exec, struct df_mstream *s);
 /* Call if the driver has not launched the graph after df_cuda_graph_launch(). */
 void df_cuda_graph_lost(CUgraphExec exec, const struct df_mstream *s);
-/* Call when the application gives a graph an object to keep alive. */
+/* Notes that the application has given a graph an object to keep alive. */
 void df_cuda_graph_kept(void);
 /*
  * Polls replays in progress, and opens the gates of graphs whose collectives were ended. Returns
@@ -236,8 +236,8 @@ void df_cuda_quiet(int device, int enter);
 int df_cuda_alone_enter(int device, int wait);
 void df_cuda_alone_leave(void);
 /*
- * As above around such a call of our own, on a thread that may wait, together with a quiet time of
- * all devices. `enter` is 1 before the call and 0 after it.
+ * Called around such a call of our own, on a thread that may wait: df_cuda_alone_enter() and
+ * df_cuda_quiet() for all devices. `enter` is 1 before the call and 0 after it.
  */
 void df_cuda_alone(int enter);
 

@@ -197,8 +197,7 @@ static void conclude(const struct df_member *members, int nranks, int rank, cons
 	if (far < near && wanted() && !__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))
 		df_log(DF_LOG_INFO,
 		       "rank %d reaches the GPU memory of %d of the %d ranks of this node; "
-		       "connectors "
-		       "with the others lie in host memory",
+		       "connectors with the others lie in host memory",
 		       rank, far, near);
 }
 

@@ -75,9 +75,8 @@ void df_cuda_mps_fits(const struct df_member *members, int nranks, int rank)
 		return;
 	df_log(DF_LOG_WARN,
 	       "GPU %d: %u processes of a communicator share it through MPS with %u blocks of "
-	       "their "
-	       "daemons, which take turns on its %d multiprocessors; with DFSHIM_BLOCKS=%u all are "
-	       "there at once",
+	       "their daemons, which take turns on its %d multiprocessors; with DFSHIM_BLOCKS=%u "
+	       "all are there at once",
 	       self->device, processes, blocks, nr, DF_MAX((uint32_t)nr / processes, 1));
 }
 #endif

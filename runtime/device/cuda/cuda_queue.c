@@ -47,7 +47,7 @@ static CUresult load_now(CUfunction fn)
 	return load ? load(fn) : df_drv.func_attribute(&regs, CU_FUNC_ATTRIBUTE_NUM_REGS, fn);
 }
 
-/* The same for a kernel of a library, for the context that it will run in. */
+/* As load_now(), for a kernel of a library and the context in which it will run. */
 static CUresult load_for(void *green, void *library_kernel)
 {
 	CUresult (*context)(CUcontext *, void *);

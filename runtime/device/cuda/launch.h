@@ -79,7 +79,7 @@ struct df_launch_in {
  */
 enum df_launch_act df_launch_step(struct df_launch *l, const struct df_launch_in *in,
 				  uint64_t *sleep_ns);
-/* Call when the launch that was just decided failed. `fatal`: it will always fail. */
+/* Counts the launch that was just decided as failed; delays the next. `fatal`: there is none. */
 void df_launch_failed(struct df_launch *l, uint64_t now_ns, int fatal);
 
 #endif

@@ -557,10 +557,10 @@ int df_lane_agree_start(struct df_lane *lane)
 
 	if (!v || (int)v->nr != lane->comm->nranks) {
 		if (lane->comm->nranks > 1)
-			df_warn_once("DFSHIM_NCCL_ORDER=agree: the ranks of communicator %016llx "
-				     "are not "
-				     "all on one node, so its operations keep their order of issue",
-				     (unsigned long long)lane->comm->hash);
+			df_warn_once(
+				"DFSHIM_NCCL_ORDER=agree: the ranks of communicator %016llx are "
+				"not all on one node, so its operations keep their order of issue",
+				(unsigned long long)lane->comm->hash);
 		return 0;
 	}
 	a = calloc(1, sizeof(*a));

@@ -5,11 +5,25 @@
 #include <stdlib.h>
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
+#include "runtime/base/time.h"
 #include "runtime/blocks.h"
 #include "runtime/comm/comm.h"
 #include "runtime/devs.h"
 #include "runtime/exec/nccl/budget.h"
 #include "runtime/exec/nccl/lane.h"
+
+/*
+ * A device that has held a group for STILL_NS without ending an operation probably needs the
+ * reserves, so it asks for them at once, for a limited time. The time grows if the device stands
+ * still again soon. It is limited, because while the device has the reserves, nothing shows whether
+ * it still needs them. HELD_NS is the longest time that a group waits for its turn while others
+ * end.
+ */
+#define STILL_NS      (4 * DF_NS_PER_MS)
+#define HELD_NS	      (20 * DF_NS_PER_MS)
+#define URGENT_MIN_NS (20 * DF_NS_PER_MS)
+#define URGENT_MAX_NS (320 * DF_NS_PER_MS)
+#define URGENT_AGAIN  4
 
 struct budget {
 	/* numbers of multiprocessors: of the device, and of the reserve */
@@ -18,9 +32,14 @@ struct budget {
 	/* maximum number of lanes that may have shares; LONG_MAX means no limit */
 	long most;
 	long nr_lanes, nr_shares; /* numbers of lanes: that need capacity, and that have shares */
-	int nr_held;		  /* number of lanes whose next group is held */
+	uint64_t nr_made;	  /* number of lanes that were ever made */
+	int nr_held;		  /* number of held lanes; also read without the lock */
+	struct df_list held;	  /* lanes whose next group is held, in the order of issue */
 	struct df_lane *owner;	  /* the lane that has the reserve, or NULL */
 	struct df_list queue;	  /* lanes that ask for the reserve, in the order of asking */
+	/* number of operations that had ended at the last look, and when that number changed */
+	uint64_t ended, still;
+	uint64_t until, urgent; /* end and duration of the time in which lanes ask at once */
 };
 
 static struct df_mutex lock = DF_MUTEX_INIT(DF_RANK_LEAF, "budget");
@@ -54,6 +73,7 @@ int df_budget_init(int nr_devs)
 				df_env()->nccl_ctas, i, budgets[i].sms);
 		budgets[i].most = df_blocks->queues ? DF_LANES_MOST : LONG_MAX;
 		df_list_init(&budgets[i].queue);
+		df_list_init(&budgets[i].held);
 	}
 	return 0;
 }
@@ -80,7 +100,9 @@ void df_budget_join(struct df_lane *lane)
 	char what[120];
 
 	df_list_init(&lane->room.waiting);
+	df_list_init(&lane->room.held);
 	df_mutex_lock(&lock);
+	lane->room.made = ++b->nr_made;
 	begins = all_fit(b);
 	b->total += lane->ctas;
 	b->nr_lanes += needs_room(lane);
@@ -107,11 +129,86 @@ static void give_share(const struct df_lane *lane, int sign)
 	of(lane)->nr_shares += sign;
 }
 
-/* Sets whether the lane is held. The caller holds the lock. */
-static void set_held(struct df_lane *lane, int held)
+/* Counts a lane more (1) or fewer (-1) that is held. The caller holds the lock. */
+static void count_held(struct budget *b, int more)
 {
-	of(lane)->nr_held += held - lane->room.held;
-	lane->room.held = held;
+	/* RELAXED: a thread that reads the count without the lock looks again later. */
+	__atomic_store_n(&b->nr_held, b->nr_held + more, __ATOMIC_RELAXED);
+}
+
+static void let(struct df_lane *lane)
+{
+	if (df_list_empty(&lane->room.held))
+		return;
+	df_list_del(&lane->room.held);
+	count_held(of(lane), -1);
+}
+
+/* Notes that the lane's next group is held. The caller holds the lock. */
+static void hold(struct df_lane *lane, uint64_t group, uint64_t issue)
+{
+	struct df_room *r = &lane->room;
+	struct budget *b = of(lane);
+	struct df_list *at;
+
+	let(lane);
+	r->next = group;
+	r->issue = issue;
+	for (at = b->held.prev; at != &b->held; at = at->prev)
+		if (df_list_entry(at, struct df_room, held)->issue < issue)
+			break;
+	df_list_add(at, &r->held);
+	count_held(b, 1);
+}
+
+/* Whether lanes of the device ask for the reserves at once. The caller holds the lock. */
+static int is_urgent(const struct budget *b)
+{
+	return b->until && df_now_ns() < b->until;
+}
+
+/*
+ * Whether the group has to wait for one that was issued before it and is held. A lane that has the
+ * reserve waits for no share. The caller holds the lock.
+ */
+static int is_behind(const struct budget *b, const struct df_room *r, uint64_t issue)
+{
+	const struct df_room *at;
+
+	if (is_urgent(b))
+		return 0;
+	df_list_each(at, &b->held, held)
+	{
+		if (at->issue >= issue)
+			break;
+		if (at != r && at->has != DF_ROOM_RESERVE)
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * Whether the lane's next group may be launched. If it was asked for, it does not wait for earlier
+ * groups of other lanes: the ranks that ask may already have the reserves of other devices. The
+ * caller holds the lock.
+ */
+static int may_launch(struct df_lane *lane, uint64_t group, uint64_t issue)
+{
+	const struct df_room *r = &lane->room;
+	const struct budget *b = of(lane);
+
+	if (r->dropped)
+		return 0;
+	if (r->open)
+		return 1;
+	if (r->has == DF_ROOM_RESERVE)
+		return group <= r->go;
+	if (r->has == DF_ROOM_SHARE && group <= r->asked)
+		return 1;
+	if (r->has == DF_ROOM_NONE &&
+	    (b->nr_shares >= b->most || b->used + lane->ctas > b->sms - b->reserve))
+		return 0;
+	return !is_behind(b, r, issue);
 }
 
 void df_budget_drop(struct df_lane *lane)
@@ -124,7 +221,7 @@ void df_budget_drop(struct df_lane *lane)
 	if (b->owner == lane)
 		b->owner = NULL;
 	lane->room.has = DF_ROOM_NONE;
-	set_held(lane, 0);
+	let(lane);
 	lane->room.out = 0;
 	lane->room.asked = 0;
 	lane->room.dropped = 1;
@@ -140,32 +237,34 @@ void df_budget_leave(struct df_lane *lane)
 	df_mutex_unlock(&lock);
 }
 
-int df_budget_take(struct df_lane *lane, uint64_t group, uint64_t nr)
+int df_budget_take(struct df_lane *lane, uint64_t group, uint64_t nr, uint64_t issue)
 {
 	struct df_room *r = &lane->room;
-	struct budget *b = of(lane);
+	int may;
 
 	if (!needs_room(lane))
 		return 1;
 	df_mutex_lock(&lock);
-	if (r->has == DF_ROOM_NONE && !r->dropped && b->nr_shares < b->most &&
-	    b->used + lane->ctas <= b->sms - b->reserve) {
-		r->has = DF_ROOM_SHARE;
-		give_share(lane, 1);
+	may = may_launch(lane, group, issue);
+	if (may) {
+		let(lane);
+		if (r->has == DF_ROOM_NONE && !r->open) {
+			r->has = DF_ROOM_SHARE;
+			give_share(lane, 1);
+		}
+		/*
+		 * An open lane may have no capacity; df_budget_back() then does not count its
+		 * operations.
+		 */
+		if (r->has != DF_ROOM_NONE) {
+			r->out += nr;
+			r->last = group;
+		}
+	} else if (!r->dropped) {
+		hold(lane, group, issue);
 	}
-	set_held(lane, !r->open && (r->has == DF_ROOM_NONE ||
-				    (r->has == DF_ROOM_RESERVE && group > r->go)));
-	/*
-	 * An open lane may have no capacity; df_budget_back() then does not count its
-	 * operations.
-	 */
-	if (!r->held && r->has != DF_ROOM_NONE) {
-		r->out += nr;
-		r->last = group;
-	}
-	nr = !r->held;
 	df_mutex_unlock(&lock);
-	return (int)nr;
+	return may;
 }
 
 int df_budget_back(struct df_lane *lane, uint64_t nr)
@@ -198,9 +297,48 @@ int df_budget_holds(struct df_lane *lane)
 	int holds;
 
 	df_mutex_lock(&lock);
-	holds = lane->room.held;
+	holds = !df_list_empty(&lane->room.held);
 	df_mutex_unlock(&lock);
 	return holds;
+}
+
+int df_budget_is_urgent(int device)
+{
+	int is;
+
+	df_mutex_lock(&lock);
+	is = is_urgent(&budgets[device]);
+	df_mutex_unlock(&lock);
+	return is;
+}
+
+int df_budget_holds_any(int device)
+{
+	/* RELAXED: for the reason given in count_held(). */
+	return __atomic_load_n(&budgets[device].nr_held, __ATOMIC_RELAXED) != 0;
+}
+
+struct df_lane *df_budget_next(int device)
+{
+	struct budget *b = &budgets[device];
+	struct df_lane *lane, *found = NULL;
+	int any;
+
+	if (!df_budget_holds_any(device))
+		return NULL;
+	df_mutex_lock(&lock);
+	any = is_urgent(b);
+	df_list_each(lane, &b->held, room.held)
+	{
+		if ((found && lane->room.made > found->room.made) ||
+		    !may_launch(lane, lane->room.next, lane->room.issue))
+			continue;
+		found = lane;
+		if (!any)
+			break;
+	}
+	df_mutex_unlock(&lock);
+	return found;
 }
 
 void df_budget_ask(struct df_lane *lane, uint64_t upto)
@@ -214,6 +352,29 @@ void df_budget_ask(struct df_lane *lane, uint64_t upto)
 		r->asked = upto;
 	}
 	df_mutex_unlock(&lock);
+}
+
+int df_budget_is_stuck(struct df_lane *lane, uint64_t since, uint64_t now)
+{
+	struct budget *b = of(lane);
+	/* RELAXED: the number is only compared with that of the last call. */
+	uint64_t ended = __atomic_load_n(&lane->comm->dev->exec.retired, __ATOMIC_RELAXED);
+	int is;
+
+	df_mutex_lock(&lock);
+	if (b->ended != ended)
+		b->still = now;
+	b->ended = ended;
+	is = now < b->until || now - since > HELD_NS;
+	if (!is && now - DF_MAX(b->still, since) > STILL_NS) {
+		b->urgent = now - b->until < URGENT_AGAIN * b->urgent
+				    ? DF_MIN(2 * b->urgent, URGENT_MAX_NS)
+				    : URGENT_MIN_NS;
+		b->until = now + b->urgent;
+		is = 1;
+	}
+	df_mutex_unlock(&lock);
+	return is;
 }
 
 int df_budget_answer(struct df_lane *lane)

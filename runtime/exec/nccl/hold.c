@@ -201,6 +201,7 @@ static void end_watch(struct df_lane *lane)
 	lane->hold.watch = 0;
 	df_mutex_unlock(&lane->lock);
 	lane->hold.asked = 0;
+	lane->hold.since = 0;
 	lane->hold.oldest = 0;
 }
 
@@ -412,9 +413,23 @@ int df_hold_is_watched(struct df_lane *lane)
 	return is;
 }
 
-void df_hold_turn(struct df_lane *lane)
+/* Whether the lane's next group has been held for so long that this rank asks for the reserves. */
+static int is_stuck(struct df_lane *lane)
 {
-	if (!lane->hold.asked && needs_room(lane)) {
+	uint64_t now = needs_room(lane) ? df_now_ns() : 0;
+
+	if (!now || !lane->hold.since)
+		lane->hold.since = now;
+	return now && df_budget_is_stuck(lane, lane->hold.since, now);
+}
+
+int df_hold_turn(struct df_lane *lane)
+{
+	/* Most lanes hold nothing, and the thread calls this for all of them. */
+	if (!lane->hold.asked && !lane->hold.since && !df_budget_holds(lane) &&
+	    !df_hold_is_watched(lane) && !df_lead_watches(lane))
+		return 0;
+	if (!lane->hold.asked && is_stuck(lane)) {
 		lane->hold.asked = 1;
 		df_hold_send(lane, 0, (struct df_hold_head){.what = DF_HOLD_ASK_WATCH});
 	}
@@ -426,5 +441,5 @@ void df_hold_turn(struct df_lane *lane)
 			lane, 0,
 			(struct df_hold_head){.what = DF_HOLD_GIVEN, .watch = lane->hold.give});
 	look_for_exits(lane);
-	df_lead_turn(lane);
+	return df_lead_turn(lane) || lane->hold.asked || df_hold_is_watched(lane);
 }

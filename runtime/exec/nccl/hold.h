@@ -2,13 +2,13 @@
  * Operations that are held because the multiprocessors are short (budget.h), and how they are
  * launched nevertheless: the protocol of a communicator's ranks, over the control plane.
  *
- * A rank that holds a group asks rank 0 to *watch* the communicator. From then on each rank
- * announces its groups to rank 0, in order, as soon as their data is there. Rank 0 looks for sets
- * of announced groups that need only one another. For devices that have not launched their groups
- * it asks for the reserves, one after the other, in ascending order of df_member.device_id. Then it
- * lets all ranks launch. All holders of reserves ask in this order. A set has all that its groups
- * need to end: their peers, and the groups before them on their lanes that have not ended. So
- * reserves are always given back. When nothing is held for a while, the watching ends.
+ * A rank that has held a group for a while asks rank 0 to *watch* the communicator. From then on
+ * each rank announces its groups to rank 0, in order, as soon as their data is there. Rank 0 looks
+ * for sets of announced groups that need only one another. For devices that have not launched their
+ * groups it asks for the reserves, one after the other, in ascending order of df_member.device_id.
+ * Then it lets all ranks launch. All holders of reserves ask in this order. A set has all that its
+ * groups need to end: their peers, and the groups before them on their lanes that have not ended.
+ * So reserves are always given back. After a while the watching ends, until a rank asks again.
  * tests/model/lanes.pml is the model for collectives.
  *
  * A group's *idents* say who its peers are: the n-th collective of the communicator, or the n-th
@@ -40,6 +40,7 @@ struct df_hold {
 	struct df_lane_op *next;
 	/* Only the lanes' thread uses these: */
 	int asked;	 /* whether this rank has asked rank 0 to watch */
+	uint64_t since;	 /* since when the next group is held although its data is ready, or 0 */
 	uint32_t give;	 /* number of the watching in which rank 0 asks for the reserve */
 	uint64_t oldest; /* the oldest group that has not ended, as reported to rank 0 */
 	/* when the thread last checked that the ranks for which it waits are alive */
@@ -78,8 +79,11 @@ int df_hold_is_watched(struct df_lane *lane);
  */
 void df_hold_read(struct df_lane *(*find)(uint64_t hash, int rank),
 		  void (*put)(struct df_lane *lane));
-/* Sends the lane's announcements and reports. On rank 0, also does the work of rank 0. */
-void df_hold_turn(struct df_lane *lane);
+/*
+ * Sends the lane's announcements and reports. On rank 0, also does the work of rank 0. Returns
+ * whether it must be called again soon, although nothing is held on the device.
+ */
+int df_hold_turn(struct df_lane *lane);
 
 /* ---- for lead.c ---- */
 

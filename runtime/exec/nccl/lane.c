@@ -17,7 +17,6 @@
 #include "runtime/blocks.h"
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
-#include "runtime/comm/flights.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
 #include "runtime/exec/nccl/agree.h"
@@ -25,15 +24,16 @@
 #include "runtime/exec/nccl/put.h"
 #include "runtime/exec/nccl/shared.h"
 #include "runtime/order/frees.h"
+#include "runtime/recorded.h"
 #include "runtime/watch/debt.h"
 #include "trace/record/writer.h"
 
-#define NAP_MIN_NS     (20 * DF_NS_PER_US)
-#define NAP_MAX_NS     DF_NS_PER_MS
-#define NAP_WATCHED_NS (100 * DF_NS_PER_US) /* maximum while ranks wait for messages */
-#define REST_NS	       (10 * DF_NS_PER_MS)  /* without work for this time, the thread rests */
-#define ERROR_NS       (100 * DF_NS_PER_MS) /* interval between requests for asynchronous errors */
-#define ABORT_NS       (2 * DF_NS_PER_S)    /* maximum time to wait for an abort */
+#define NAP_MIN_NS  (20 * DF_NS_PER_US)
+#define NAP_MAX_NS  DF_NS_PER_MS
+#define NAP_HELD_NS (100 * DF_NS_PER_US) /* maximum while operations are held or ranks agree */
+#define REST_NS	    (10 * DF_NS_PER_MS)	 /* without work for this time, the thread rests */
+#define ERROR_NS    (100 * DF_NS_PER_MS) /* interval between requests for asynchronous errors */
+#define ABORT_NS    (2 * DF_NS_PER_S)	 /* maximum time to wait for an abort */
 
 const struct df_lane_calls *df_lane_calls;
 
@@ -42,10 +42,14 @@ static struct {
 	struct df_list list;
 	int started;
 	uint32_t seq;	       /* futex word; changes when there is work */
-	uint32_t rests;	       /* whether the thread sleeps until it is woken */
+	uint32_t sleeps;       /* enum sleep, of the thread; atomic */
 	int gates;	       /* whether some operations have gates; atomic */
+	int waiting;	       /* number of threads that look for ended operations; atomic */
+	int turn;	       /* whether the thread has to serve all lanes; atomic */
 	struct df_lane *asked; /* the asynchronous error of this lane is being read */
 } lanes = {.lock = DF_MUTEX_INIT(DF_RANK_LEAF, "lanes"), .list = DF_LIST_INIT(lanes.list)};
+
+enum sleep { AWAKE, NAPS, RESTS }; /* RESTS: until it is woken */
 
 static const struct df_lane_calls *(*find_calls)(void);
 
@@ -60,22 +64,23 @@ int df_lanes_find(void)
 	return df_lane_calls ? 0 : -EOPNOTSUPP;
 }
 
-static void wake(void)
-{
-	/* RELEASE pairs with the ACQUIRE in watch(): without it watch() could miss the new work. */
-	__atomic_fetch_add(&lanes.seq, 1, __ATOMIC_RELEASE);
-	df_futex_wake(&lanes.seq, 1, 0);
-}
-
 /*
- * Lets the thread see an operation on its lane. A thread that looks by itself from time to time is
- * not woken, because that costs the caller some microseconds.
+ * Lets the thread see new work: `now`, or when it next looks by itself, if it does not rest. A
+ * thread that is awake is not woken, because that costs the caller some microseconds.
  */
-static void nudge(void)
+static void wake(int now)
 {
-	/* SEQ_CST pairs with watch(): else this could miss the rest, and watch() the number. */
+	uint32_t sleeps;
+
+	/* RELAXED: the next operation orders this store, too. */
+	if (now)
+		__atomic_store_n(&lanes.turn, 1, __ATOMIC_RELAXED);
+	/* SEQ_CST pairs with watch(): else this could miss the sleep, and watch() the number. */
 	__atomic_fetch_add(&lanes.seq, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&lanes.rests, __ATOMIC_SEQ_CST))
+	sleeps = __atomic_load_n(&lanes.sleeps, __ATOMIC_SEQ_CST);
+	/* The exchange lets one of several callers wake it. RELAXED: seq is what both read. */
+	if (sleeps >= (now ? NAPS : RESTS) &&
+	    __atomic_exchange_n(&lanes.sleeps, AWAKE, __ATOMIC_RELAXED))
 		df_futex_wake(&lanes.seq, 1, 0);
 }
 
@@ -108,6 +113,8 @@ void df_lane_append(struct df_lane_op *e)
 {
 	struct df_lane *lane = e->lane;
 
+	if (df_list_empty(&lane->busy))
+		df_list_add_tail(&lane->comm->dev->lanes, &lane->busy);
 	df_mutex_lock(&lane->lock);
 	if (lane->agree) {
 		e->next = NULL;
@@ -180,6 +187,17 @@ void df_lane_use(struct df_lane *lane)
 	df_mutex_unlock(&lanes.lock);
 }
 
+int df_lane_use_listed(const struct df_lane *lane)
+{
+	struct df_lane *at;
+	int is = 0;
+
+	df_mutex_lock(&lanes.lock);
+	df_list_each(at, &lanes.list, node) is |= at == lane && ++at->users;
+	df_mutex_unlock(&lanes.lock);
+	return is;
+}
+
 void df_lane_unuse(struct df_lane *lane)
 {
 	df_mutex_lock(&lanes.lock);
@@ -187,35 +205,40 @@ void df_lane_unuse(struct df_lane *lane)
 	df_mutex_unlock(&lanes.lock);
 }
 
+/* Whether the lanes' thread has something to say to rank 0 about an operation. */
+static int has_news(struct df_lane *lane)
+{
+	return df_hold_is_watched(lane) ||
+	       (df_budget_holds(lane) && df_budget_is_urgent(lane->comm->dev->index));
+}
+
 void df_lane_submitted(void)
 {
 	struct df_lane *lane;
-	int any = 0, held = 0;
+	int news = 0, device;
 
 	while (mine) {
 		lane = mine->lane;
+		device = lane->comm->dev->index;
 		df_lane_use(lane);
 		close_mine(lane);
 		if (lane->agree)
 			df_lane_agree_wake(lane);
 		else
 			df_lane_put_all(lane);
-		held |= df_budget_holds(lane) || df_hold_is_watched(lane);
+		news |= has_news(lane);
 		df_lane_unuse(lane);
-		any = 1;
+		/* Groups that were held behind this one may be launched now. */
+		if (df_budget_holds_any(device))
+			df_lane_put_held(device);
 	}
-	/* Only the lanes' thread, on this rank or another one, can launch a held operation. */
-	if (held)
-		wake();
-	else if (any)
-		nudge();
+	wake(news);
 }
 
 void df_lane_put_decided(struct df_lane *lane)
 {
 	df_lane_put_all(lane);
-	if (df_budget_holds(lane))
-		wake();
+	wake(has_news(lane));
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
@@ -234,13 +257,16 @@ static struct df_lane_op *take_ended(struct df_lane *lane)
 	return e;
 }
 
-/* Drops the lane's operations that have ended. Returns their number. The caller holds dev->lock. */
-static int retire(struct df_lane *lane)
+/*
+ * Drops the lane's operations that have ended. Returns their number. Sets *room if capacity became
+ * free for a held lane. The caller holds dev->lock.
+ */
+static int retire(struct df_lane *lane, int *room)
 {
 	struct df_comm *comm = lane->comm;
 	struct df_dev *dev = comm->dev;
 	struct df_lane_op *e;
-	int nr = 0, room = 0;
+	int nr = 0, full;
 
 	df_mutex_lock(&lane->lock);
 	while ((e = take_ended(lane))) {
@@ -248,7 +274,7 @@ static int retire(struct df_lane *lane)
 		df_trace(DF_REC_OP_DONE, dev->index, comm->trace, comm->rank, e->serial, e->dropped,
 			 0, 0, 0);
 		df_trace_comm_done(comm->trace);
-		room |= df_budget_back(lane, 1);
+		*room |= df_budget_back(lane, 1);
 		if (!lane->stuck)
 			free_op(e);
 		/* RELAXED: readers only check whether an operation is in flight. */
@@ -257,58 +283,47 @@ static int retire(struct df_lane *lane)
 		nr++;
 		df_mutex_lock(&lane->lock);
 	}
-	room |= nr && lane->full && lane->depth <= DF_LANE_DEPTH / 2;
+	full = nr && lane->full && lane->depth <= DF_LANE_DEPTH / 2;
+	if (!lane->oldest && !lane->undecided)
+		df_list_del(&lane->busy);
 	df_mutex_unlock(&lane->lock);
-	if (room)
-		wake();
+	if (full)
+		wake(1);
 	return nr;
 }
 
-/* Calls fn with each lane of the device until fn returns not 0. Returns that. dev->lock held. */
-static int each(const struct df_dev *dev, int (*fn)(struct df_lane *lane, void *arg), void *arg)
+static int retire_all(struct df_dev *dev, int *room)
 {
-	struct df_lane *lane, **v = NULL;
-	size_t nr = 0, cap = 0, i;
-	int ret = 0;
+	struct df_lane *lane, *tmp;
+	int nr = 0;
 
-	/*
-	 * A lane leaves the list only while its device's dev->lock is held, so the lanes found here
-	 * stay. The list's lock is a leaf, so it is not held while fn runs.
-	 */
-	df_mutex_lock(&lanes.lock);
-	df_list_each(lane, &lanes.list, node) cap += lane->comm->dev == dev;
-	v = cap ? malloc(cap * sizeof(*v)) : NULL;
-	df_list_each(lane, &lanes.list, node) if (v && lane->comm->dev == dev) v[nr++] = lane;
-	df_mutex_unlock(&lanes.lock);
-	if (cap && !v)
-		return -ENOMEM;
-	for (i = 0; i < nr && !ret; i++)
-		ret = fn(v[i], arg);
-	free(v);
-	return ret;
-}
-
-static int retire_one(struct df_lane *lane, void *arg)
-{
-	*(int *)arg += retire(lane);
-	return 0;
+	df_list_each_safe(lane, tmp, &dev->lanes, busy) nr += retire(lane, room);
+	return nr;
 }
 
 void df_lane_retire(struct df_dev *dev)
 {
-	int nr = 0;
+	int room = 0;
 
-	(void)each(dev, retire_one, &nr);
+	(void)retire_all(dev, &room);
+	if (room)
+		wake(1);
 }
 
 static int look(struct df_dev *dev)
 {
-	int nr = 0;
+	int nr, room = 0;
 
 	if (!df_dev_busy(dev) || !df_mutex_trylock(&dev->lock))
 		return 0;
-	(void)each(dev, retire_one, &nr);
+	nr = retire_all(dev, &room);
 	df_mutex_unlock(&dev->lock);
+	/* A thread that is in a call of NCCL must not make another one. */
+	if (room && !df_record_inside)
+		df_lane_put_held(dev->index);
+	/* Another lane may wait for the reserve. */
+	if (room && (df_record_inside || df_budget_is_urgent(dev->index)))
+		wake(1);
 	return nr != 0;
 }
 
@@ -322,64 +337,34 @@ int df_lane_pass(int device)
 	return moved;
 }
 
-static int add_op(const struct df_lane_op *e, struct df_flights *set)
-{
-	struct df_flight f = {.queue = e->lane->agree ? NULL : e->lane,
-			      .done = e->word,
-			      .value = e->value,
-			      .op = e->serial};
-
-	return df_flight_done(&f) ? 0 : df_flights_add(set, &f);
-}
-
-static int add_flight(struct df_lane *lane, void *set)
-{
-	struct df_lane_op *e;
-	int ret = 0;
-
-	df_mutex_lock(&lane->lock);
-	/* If operations end in their order of issue, waiting for the last one is enough. */
-	for (e = lane->oldest; e && !ret; e = e->next)
-		if (lane->agree || !e->next)
-			ret = add_op(e, set);
-	for (e = lane->undecided; e && !ret; e = e->next)
-		ret = add_op(e, set);
-	df_mutex_unlock(&lane->lock);
-	return ret;
-}
-
-int df_lane_in_flight(struct df_dev *dev, struct df_flights *set)
-{
-	return each(dev, add_flight, set);
-}
-
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 enum wanted { ANY, TO_ABORT, LIVING };
 
-/* Returns the wanted lane after `after` or NULL. Takes a use of it and drops that of `after`. */
+/* Returns the next wanted lane after `after`, or NULL. Takes a use of it, drops that of `after`. */
 static struct df_lane *next_lane(enum wanted wanted, struct df_lane *after)
 {
-	struct df_lane *lane, *found = NULL;
-	int past = !after;
+	int abort = wanted == TO_ABORT ? DF_LANE_TO_ABORT : DF_LANE_LIVES;
+	struct df_lane *lane = NULL;
+	struct df_list *at;
 
 	df_mutex_lock(&lanes.lock);
-	df_list_each(lane, &lanes.list, node)
-	{
-		int abort = wanted == TO_ABORT ? DF_LANE_TO_ABORT : DF_LANE_LIVES;
-
-		if (!found && past && (wanted == ANY || (lane->real && lane->abort == abort))) {
-			found = lane;
-			lane->users++;
-			if (wanted == TO_ABORT)
-				lane->abort = DF_LANE_ABORTING;
-		}
-		past |= lane == after;
+	/* A lane that is not in the list any more is followed by itself. */
+	at = after ? after->node.next : lanes.list.next;
+	for (; at != &lanes.list && (!after || at != &after->node); at = at->next) {
+		lane = df_list_entry(at, struct df_lane, node);
+		if (wanted == ANY || (lane->real && lane->abort == abort))
+			break;
+		lane = NULL;
 	}
+	if (lane)
+		lane->users++;
+	if (lane && wanted == TO_ABORT)
+		lane->abort = DF_LANE_ABORTING;
 	if (after)
 		after->users--;
 	df_mutex_unlock(&lanes.lock);
-	return found;
+	return lane;
 }
 
 static struct df_lane *find_lane(uint64_t hash, int rank)
@@ -398,38 +383,36 @@ static struct df_lane *find_lane(uint64_t hash, int rank)
 void df_lane_heard(const void *data, size_t bytes)
 {
 	if (df_hold_heard(data, bytes))
-		wake();
-}
-
-static int is_full(struct df_lane *lane)
-{
-	int full;
-
-	df_mutex_lock(&lane->lock);
-	full = lane->full;
-	df_mutex_unlock(&lane->lock);
-	return full;
+		wake(1);
 }
 
 /*
- * Launches operations that were held, as far as the device has capacity, and lets the ranks agree
+ * Launches operations that were held, as far as the devices have capacity, and lets the ranks agree
  * on the rest. Returns the maximum time that the thread may nap.
  */
 static uint64_t serve_holds(void)
 {
+	static int again; /* whether the ranks of a communicator agree */
 	struct df_lane *lane = NULL;
-	int watched = 0;
+	int i, held = 0;
 
 	df_hold_read(find_lane, df_lane_unuse);
+	for (i = 0; i < df_rt.nr_devs; i++) {
+		df_lane_put_held(i);
+		held |= df_budget_holds_any(i);
+	}
+	/* RELAXED: watch() has read the number that wake() changes after this store. */
+	if (!__atomic_exchange_n(&lanes.turn, 0, __ATOMIC_RELAXED) && !held && !again)
+		return NAP_MAX_NS;
+	again = 0;
 	while ((lane = next_lane(ANY, lane))) {
-		if (df_budget_holds(lane) || is_full(lane)) {
+		if (df_lane_is_full(lane)) {
 			df_backend->set_device(lane->comm->dev->index);
 			df_lane_put_all(lane);
 		}
-		df_hold_turn(lane);
-		watched |= df_hold_is_watched(lane);
+		again |= df_hold_turn(lane);
 	}
-	return watched ? NAP_WATCHED_NS : NAP_MAX_NS;
+	return held || again ? NAP_HELD_NS : NAP_MAX_NS;
 }
 
 static __thread int is_watcher; /* whether the calling thread is the lanes' thread */
@@ -507,6 +490,12 @@ static void look_around(void)
 	}
 }
 
+void df_lane_waits(int more)
+{
+	/* RELAXED: the count only says how soon the lanes' thread looks again. */
+	__atomic_fetch_add(&lanes.waiting, more, __ATOMIC_RELAXED);
+}
+
 void df_lane_gates(void)
 {
 	/* RELAXED: the thread reads the flag again whenever operations have ended. */
@@ -547,12 +536,15 @@ static void *watch(void *arg)
 	(void)arg;
 	is_watcher = 1;
 	for (;;) {
-		/* ACQUIRE pairs with the RELEASE in wake(), which says why. */
+		/* ACQUIRE pairs with wake(): without it the thread could miss the new work. */
 		uint32_t seq = __atomic_load_n(&lanes.seq, __ATOMIC_ACQUIRE);
 
 		abort_lanes();
 		most = serve_holds();
 		nap = df_lane_pass(-1) ? NAP_MIN_NS : DF_MIN(nap * 2, most);
+		/* Threads that wait see the ends sooner, and this one would take their core. */
+		if (__atomic_load_n(&lanes.waiting, __ATOMIC_RELAXED))
+			nap = most;
 		if (df_now_ns() - asked > ERROR_NS) {
 			look_around();
 			asked = df_now_ns();
@@ -566,10 +558,10 @@ static void *watch(void *arg)
 			held = look_at_gates();
 		told = ended;
 		rests = !held && df_now_ns() - used > REST_NS;
-		/* SEQ_CST pairs with nudge(), which says why. */
-		__atomic_store_n(&lanes.rests, rests, __ATOMIC_SEQ_CST);
+		/* SEQ_CST pairs with wake(), which says why. */
+		__atomic_store_n(&lanes.sleeps, rests ? RESTS : NAPS, __ATOMIC_SEQ_CST);
 		df_futex_wait(&lanes.seq, seq, rests ? -1 : (int64_t)nap, 0);
-		__atomic_store_n(&lanes.rests, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&lanes.sleeps, AWAKE, __ATOMIC_RELAXED);
 	}
 	return NULL;
 }
@@ -607,6 +599,7 @@ int df_lane_make(struct df_comm *comm)
 				     ? DF_MIN(DF_MAX(comm->config.max_blocks, least), most)
 				     : most;
 	df_list_init(&lane->node);
+	df_list_init(&lane->busy);
 	df_mutex_init(&lane->lock, DF_RANK_LEAF, "lane");
 	lane->pairs = calloc((size_t)comm->nranks, sizeof(*lane->pairs));
 	err = lane->pairs ? df_hold_init(lane) : -ENOMEM;
@@ -660,19 +653,20 @@ static int is_left(struct df_lane *lane)
 void df_lane_free(struct df_comm *comm)
 {
 	struct df_lane *lane = comm->lane;
-	int abort;
+	int abort, room;
 
 	if (!lane)
 		return;
 	df_mutex_lock(&comm->dev->lock);
-	(void)retire(lane);
+	(void)retire(lane, &room);
+	df_list_del(&lane->busy);
 	comm->lane = NULL;
 	df_mutex_lock(&lanes.lock);
 	df_list_del(&lane->node);
 	abort = lane->abort;
 	df_mutex_unlock(&lanes.lock);
 	df_mutex_unlock(&comm->dev->lock);
-	wake(); /* the thread may have been about to continue from this lane to the next one */
+	wake(1); /* the thread may have been about to continue from this lane to the next one */
 	df_lane_agree_stop(lane);
 	df_budget_drop(lane);
 	df_budget_leave(lane);
@@ -711,7 +705,7 @@ static void ask_abort(struct df_lane *lane)
 		lane->abort_ns = df_now_ns();
 	}
 	df_mutex_unlock(&lanes.lock);
-	wake();
+	wake(1);
 }
 
 /*
@@ -748,6 +742,7 @@ void df_lane_end(struct df_comm *comm)
 	struct df_dev *dev = comm->dev;
 	struct df_lane *lane;
 	struct df_lane_op *e;
+	int room;
 
 	df_mutex_lock(&dev->lock);
 	lane = comm->lane;
@@ -793,8 +788,9 @@ void df_lane_end(struct df_comm *comm)
 		 */
 		__atomic_store_n(e->word, e->value, __ATOMIC_RELEASE);
 	}
-	(void)retire(lane);
+	(void)retire(lane, &room);
 	df_mutex_unlock(&dev->lock);
+	wake(1);
 	df_backend->kick(dev->index);
 	df_lane_unuse(lane);
 }

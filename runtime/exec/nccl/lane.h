@@ -45,6 +45,7 @@ struct df_lane_op {
 	struct df_lane *lane;
 	struct df_op op;
 	uint64_t serial, group; /* operations of one group are put together */
+	uint64_t issue;		/* number on the device, in the order of issue */
 	struct df_kwait *waits;
 	uint32_t nr_waits;
 	/* its end: the word and the value; no other operation writes the word */
@@ -114,6 +115,7 @@ struct df_lane {
 	int abort;	   /* enum df_lane_abort */
 	uint64_t abort_ns; /* when the abort was asked for */
 	/* guarded by dev->lock: */
+	struct df_list busy; /* link in df_dev.lanes while operations are in the lists below */
 	struct df_lane_count *counts;
 	/* operations are appended and dropped while both locks are held */
 	struct df_lane_op *oldest, **last;
@@ -122,7 +124,8 @@ struct df_lane {
 	uint64_t depth;		 /* commands of operations that are put and have not been dropped */
 	/* whether the next group waits for operations to end because the queue is full */
 	int full;
-	uint64_t nr_groups, group; /* turn and group of the last operation */
+	uint64_t nr_groups; /* number of groups so far: the turn of the last operation */
+	uint64_t group;	    /* group of the last operation */
 	/* Undecided operations in the order of issue. They are linked while both locks are held. */
 	struct df_lane_op *undecided, **last_undecided;
 	/* first undecided operation that agree.c has not seen; NULL if there is none */
@@ -173,13 +176,15 @@ void df_lane_put_decided(struct df_lane *lane);
 void df_lane_submitted(void);
 /* Takes a use, which keeps the lane's memory. df_lane_unuse() drops it. */
 void df_lane_use(struct df_lane *lane);
+/* The same for a lane that may have been freed. Returns whether it has not. */
+int df_lane_use_listed(const struct df_lane *lane);
 void df_lane_unuse(struct df_lane *lane);
 /*
  * Drops operations that have ended from the lists of the device's lanes. The caller holds
  * dev->lock.
  */
 void df_lane_retire(struct df_dev *dev);
-/* Called when a message of another rank has arrived. Does not block. */
+/* Queues a message of another rank for the lanes' thread. Does not block. */
 void df_lane_heard(const void *data, size_t bytes);
 /* Begins to abort the real library's communicator. The caller holds dev->lock. */
 void df_lane_condemn(struct df_comm *comm);
@@ -190,12 +195,9 @@ void df_lane_end(struct df_comm *comm);
  * 0.
  */
 int df_lane_pass(int device);
+/* Notes that a thread begins (1) or ends (-1) to call df_lane_pass() again and again. */
+void df_lane_waits(int more);
 /* Notes that some operations have gates. */
 void df_lane_gates(void);
-/*
- * Adds the ends of unfinished operations to the set. Returns 0 or -ENOMEM. The caller holds
- * dev->lock.
- */
-int df_lane_in_flight(struct df_dev *dev, struct df_flights *set);
 
 #endif

@@ -16,6 +16,7 @@
 #include "runtime/blocks.h"
 #include "runtime/coll/words.h"
 #include "runtime/comm/comm.h"
+#include "runtime/comm/flights.h"
 #include "runtime/comm/process.h"
 #include "runtime/ctl/ctl.h"
 #include "runtime/devs.h"
@@ -33,6 +34,11 @@
  */
 #define WAIT_SPINS  500
 #define WAIT_MAX_NS (200 * DF_NS_PER_US)
+/*
+ * Maximum where the machine wakes the thread when a stream moves. Only an abort or a release may be
+ * seen that late. Shorter sleeps take time from the threads that move the data.
+ */
+#define SLEEP_MAX_NS (2 * DF_NS_PER_MS)
 
 /* ---- the process and its communicators ------------------------------------------------------- */
 
@@ -55,7 +61,7 @@ static int setup(void)
 		snprintf(df_rt.reason, sizeof(df_rt.reason), "DFSHIM_EXECUTOR=nccl: %s",
 			 df_blocks->gpu ? "no libnccl.so.2 of version 2.19 or later was found"
 					: "libdfnccl.so is not preloaded (dfshim run --host "
-					  "--executor nccl does that)");
+					  "--executor nccl does that), or an NCCL before 2.19 is");
 		return -EOPNOTSUPP;
 	}
 	warn_ignored();
@@ -240,6 +246,7 @@ static void launch(struct df_launch *l)
 	/* RELAXED: readers only check whether an operation is in flight. */
 	__atomic_store_n(&comm->issued, comm->issued + 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&dev->exec.issued, dev->exec.issued + 1, __ATOMIC_RELAXED);
+	l->on_lane->issue = dev->exec.issued;
 	df_lane_append(l->on_lane);
 }
 
@@ -267,11 +274,6 @@ static void first_turns(struct df_dev *dev, uint64_t bytes)
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-static int stream_wait(struct df_mstream *on, const uint64_t *word, uint64_t value)
-{
-	return df_backend->stream_wait(on, word, value);
-}
-
 static uint32_t waiting_streams(void)
 {
 	return df_blocks->queues ? df_blocks->queues - DF_LANE_QUEUES : 0;
@@ -284,9 +286,45 @@ static int crowd(int device)
 	return 0;
 }
 
+static int add_op(const struct df_lane_op *e, struct df_flights *set)
+{
+	struct df_flight f = {.queue = e->lane->agree ? NULL : e->lane,
+			      .done = e->word,
+			      .value = e->value,
+			      .op = e->serial};
+
+	return df_flight_done(&f) ? 0 : df_flights_add(set, &f);
+}
+
+static int add_flights(struct df_lane *lane, struct df_flights *set)
+{
+	struct df_lane_op *e;
+	int ret = 0;
+
+	df_mutex_lock(&lane->lock);
+	/* If operations end in their order of issue, waiting for the last one is enough. */
+	for (e = lane->oldest; e && !ret; e = e->next)
+		if (lane->agree || !e->next)
+			ret = add_op(e, set);
+	for (e = lane->undecided; e && !ret; e = e->next)
+		ret = add_op(e, set);
+	df_mutex_unlock(&lane->lock);
+	return ret;
+}
+
+static int in_flight(struct df_dev *dev, struct df_flights *set)
+{
+	struct df_lane *lane;
+	int ret = 0;
+
+	df_list_each(lane, &dev->lanes, busy) if (!ret) ret = add_flights(lane, set);
+	return ret;
+}
+
 /* ---- progress -------------------------------------------------------------------------------- */
 
-static void wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
+/* Waits on a machine whose streams move without help. */
+static void poll(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 {
 	uint64_t nap = 0;
 	unsigned spins = 0;
@@ -302,6 +340,16 @@ static void wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
 			df_sleep_ns(nap);
 		}
 	}
+}
+
+static void wait(struct df_dev *dev, int (*ready)(void *arg), void *arg)
+{
+	df_lane_waits(1);
+	if (df_backend->wait)
+		df_backend->wait(dev->index, ready, arg, SLEEP_MAX_NS);
+	else
+		poll(dev, ready, arg);
+	df_lane_waits(-1);
 }
 
 static uint64_t progress_of(const struct df_dev *dev)
@@ -353,10 +401,9 @@ const struct df_executor df_lane_executor = {
 	.submitted = df_lane_submitted,
 	.mark_init = df_mark_init,
 	.mark = df_word_mark,
-	.stream_wait = stream_wait,
 	.waiting_streams = waiting_streams,
 	.crowd = crowd,
-	.in_flight = df_lane_in_flight,
+	.in_flight = in_flight,
 	.pass = df_lane_pass,
 	.wait = wait,
 	.progress = progress,

@@ -50,7 +50,7 @@ struct df_lead {
 	uint32_t watch; /* number of the latest watching */
 	int watches;	/* whether this watching is under way */
 	int changed;	/* whether a group was announced since the last search */
-	uint64_t busy;	/* when a group was last held */
+	uint64_t since; /* when the last rank has joined the watching */
 	/* by rank: its counts before the watching; NULL if they have not arrived */
 	uint64_t **before;
 	uint64_t *oldest;	/* by rank: all groups before this one have ended */
@@ -147,7 +147,7 @@ void df_lead_watch(struct df_lane *lane)
 	if (!lead || lead->watches)
 		return;
 	lead->watches = 1;
-	lead->busy = df_now_ns();
+	lead->since = df_now_ns();
 	to_all(lane, DF_HOLD_WATCH, ++lead->watch);
 }
 
@@ -163,8 +163,7 @@ static void note_before(struct df_lane *lane, struct df_lead *lead, const struct
 		*df_hold_count(counts, nranks, &m->idents[i]) = m->idents[i].nr;
 	free(lead->before[m->h.from]);
 	lead->before[m->h.from] = counts;
-	/* On a slow machine all messages take longer than DF_HOLD_WATCH_NS. */
-	lead->busy = df_now_ns();
+	lead->since = df_now_ns();
 }
 
 static void note_group(struct df_lane *lane, const struct df_hold_message *m)
@@ -364,7 +363,6 @@ static int serve(struct df_lane *lane, struct set *s)
 	lead->needs = n;
 	lead->nr_needs = nr;
 	lead->at = 0;
-	lead->busy = df_now_ns();
 	ask_next(lane, lead);
 	return 0;
 }
@@ -391,27 +389,43 @@ static void search(struct df_lane *lane, struct df_lead *lead)
 	free(s.v);
 }
 
-void df_lead_turn(struct df_lane *lane)
+/*
+ * Whether the watching has lasted long enough. All ranks have joined it then: a rank announces the
+ * groups that are ready when it joins, so groups that wait for one another are found even if a
+ * message takes longer than the watching.
+ */
+static int is_over(const struct df_lane *lane)
 {
-	struct df_lead *lead = lane->hold.lead;
-	const struct known *k;
+	const struct df_lead *lead = lane->hold.lead;
 	int i;
 
-	if (!lead || !lead->watches)
-		return;
+	for (i = 0; i < lane->comm->nranks; i++)
+		if (!lead->before[i])
+			return 0;
+	return !lead->needs && df_now_ns() - lead->since > DF_HOLD_WATCH_NS;
+}
+
+int df_lead_watches(const struct df_lane *lane)
+{
+	return lane->hold.lead && lane->hold.lead->watches;
+}
+
+int df_lead_turn(struct df_lane *lane)
+{
+	struct df_lead *lead = lane->hold.lead;
+
+	if (!df_lead_watches(lane))
+		return 0;
 	if (lead->changed && !lead->needs) {
 		lead->changed = 0;
 		search(lane, lead);
 	}
-	/* Groups of a rank are launched in order, so all are launched if the last one is. */
-	for (i = 0; i < lane->comm->nranks; i++)
-		if ((k = df_list_last(&lead->groups[i], struct known, node)) && !k->launched)
-			lead->busy = df_now_ns();
-	if (lead->needs || df_now_ns() - lead->busy < DF_HOLD_WATCH_NS)
-		return;
+	if (!is_over(lane))
+		return 1;
 	to_all(lane, DF_HOLD_END_WATCH, lead->watch);
 	forget_all(lead, lane->comm->nranks);
 	lead->watches = 0;
+	return 0;
 }
 
 void df_lead_gone(struct df_lane *lane, int rank)

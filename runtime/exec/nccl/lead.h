@@ -11,10 +11,10 @@
 struct df_lane;
 
 /*
- * Rank 0 ends a watching when no group has been held for this time. With this interval all ranks
- * check that the processes for which they wait are alive.
+ * Duration of a watching, at least. With this interval all ranks check that the processes for which
+ * they wait are alive.
  */
-#define DF_HOLD_WATCH_NS (20 * DF_NS_PER_MS)
+#define DF_HOLD_WATCH_NS (40 * DF_NS_PER_MS)
 
 enum df_hold_what {
 	DF_HOLD_ASK_WATCH, /* to rank 0: a group is held here */
@@ -44,19 +44,21 @@ struct df_hold_message {
 	struct df_ident idents[];
 };
 
-/* Called when a rank asks rank 0 to watch the communicator. */
+/* Rank 0 begins to watch the communicator, because a rank has asked for it. */
 void df_lead_watch(struct df_lane *lane);
 /* Reads a message to rank 0 about the watching. The caller has checked its ranks and idents. */
 void df_lead_read(struct df_lane *lane, const struct df_hold_message *m);
 /* Notes that all operations of the rank have ended, and that it answers no message. */
 void df_lead_gone(struct df_lane *lane, int rank);
+/* Whether rank 0 watches the communicator. */
+int df_lead_watches(const struct df_lane *lane);
 /* Whether rank 0 waits for a message of the rank. */
 int df_lead_waits_for(const struct df_lane *lane, int rank);
 /*
  * Does the work of rank 0: finds groups that can end, permits their launch on the reserve, and ends
- * the watching when no group is held.
+ * the watching after a while. Returns whether a watching is under way.
  */
-void df_lead_turn(struct df_lane *lane);
+int df_lead_turn(struct df_lane *lane);
 /* Frees lane->hold.lead. Called by the thread that frees the lane. */
 void df_lead_free(struct df_lane *lane);
 

@@ -94,6 +94,14 @@ int df_lane_is_ready(const struct df_lane_op *e)
 {
 	const struct df_kwait *w = e->waits, *end = w + e->nr_waits;
 
+	/*
+	 * When the operation has ended, its gate may belong to another graph. Gates are never
+	 * freed: if the operation ends after this check, the answer is outdated, but memory is not.
+	 * ACQUIRE pairs with the lane's write of the word: without it the operation's results might
+	 * not be visible.
+	 */
+	if (__atomic_load_n(e->word, __ATOMIC_ACQUIRE) >= e->value)
+		return 1;
 	while (w < end && (is_reached(w) || (is_arrival(e, w) && has_begun(e))))
 		w++;
 	return w == end;
@@ -249,11 +257,11 @@ static size_t next_length(const struct df_lane *lane)
  */
 static int has_room(struct df_lane *lane, size_t nr)
 {
-	uint64_t turn = lane->next->turn;
+	uint64_t turn = lane->next->turn, issue = lane->next->issue;
 	int has;
 
 	df_mutex_unlock(&lane->lock);
-	has = df_budget_take(lane, turn, nr);
+	has = df_budget_take(lane, turn, nr, issue);
 	df_mutex_lock(&lane->lock);
 	/* If the lane has ended meanwhile, df_budget_drop() takes back its capacity. */
 	return has && !lane->ended && !lane->failed;
@@ -403,17 +411,52 @@ static int continue_on_thread(const struct putting *p)
 
 void df_lane_put_all(struct df_lane *lane)
 {
-	struct putting p = {.lane = lane};
-	int puts;
+	int puts, device = lane->comm->dev->index;
+
+	do {
+		struct putting p = {.lane = lane};
+
+		df_mutex_lock(&lane->lock);
+		/*
+		 * After a lane has ended no thread may begin to put, because df_lane_end() checks
+		 * whether one does.
+		 */
+		puts = !lane->putting && !lane->ended;
+		lane->putting |= puts;
+		df_mutex_unlock(&lane->lock);
+		if (puts)
+			put_groups(&p, 0);
+		/* A thread that found capacity meanwhile could not put the next group. */
+	} while (puts && df_budget_next(device) == lane);
+}
+
+int df_lane_is_full(struct df_lane *lane)
+{
+	int full;
 
 	df_mutex_lock(&lane->lock);
-	/*
-	 * After a lane has ended no thread may begin to put, because df_lane_end() checks whether
-	 * one does.
-	 */
-	puts = !lane->putting && !lane->ended;
-	lane->putting |= puts;
+	full = lane->full;
 	df_mutex_unlock(&lane->lock);
-	if (puts)
-		put_groups(&p, 0);
+	return full;
+}
+
+void df_lane_put_held(int device)
+{
+	struct df_lane *lane, *last = NULL;
+	int current;
+
+	/* Making a device current creates its context, which only the program's threads may do. */
+	if (!df_budget_holds_any(device))
+		return;
+	current = df_backend->get_device();
+	if (current != device)
+		df_backend->set_device(device);
+	/* If it is the same lane again, another thread puts its groups or it has ended. */
+	while ((lane = df_budget_next(device)) && lane != last && df_lane_use_listed(lane)) {
+		last = lane;
+		df_lane_put_all(lane);
+		df_lane_unuse(lane);
+	}
+	if (current != device)
+		df_backend->set_device(current);
 }

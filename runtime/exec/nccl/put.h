@@ -24,6 +24,10 @@ enum df_pair { DF_PAIR_SENDS = 1, DF_PAIR_RECEIVES = 2 };
  * does not block.
  */
 void df_lane_put_all(struct df_lane *lane);
+/* Puts the held groups for which the device has capacity. The caller is as above. */
+void df_lane_put_held(int device);
+/* Whether the next group waits until operations have ended, because the lane's queue is full. */
+int df_lane_is_full(struct df_lane *lane);
 
 /* Whether everything that the operation waits for has ended. Once true, this stays true. */
 int df_lane_is_ready(const struct df_lane_op *e);

@@ -32,7 +32,7 @@ struct df_algo_file {
  * of reading, also described in *err.
  */
 int df_algo_read(const char *path, struct df_algo_file **out, struct df_perr *err);
-/* The same from memory; path is only a name. */
+/* As df_algo_read(), from memory. path: only for messages. */
 int df_algo_parse(const char *path, const char *text, size_t size, struct df_algo_file **out,
 		  struct df_perr *err);
 /* Reads and translates but does not prove, for tools that show bad programs. progs stays NULL. */

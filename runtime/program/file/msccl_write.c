@@ -139,16 +139,13 @@ static int write_rank(FILE *f, const struct df_prank *r, int rank, struct df_per
 			for (; d && r->dep[d - 1].next; d = r->dep[d - 1].next)
 				fprintf(f,
 					"      <step s=\"%u\" type=\"nop\" srcbuf=\"i\" "
-					"srcoff=\"-1\" "
-					"dstbuf=\"o\" dstoff=\"-1\" cnt=\"0\" depid=\"%u\" "
-					"deps=\"%u\" "
-					"hasdep=\"0\"/>\n",
+					"srcoff=\"-1\" dstbuf=\"o\" dstoff=\"-1\" cnt=\"0\" "
+					"depid=\"%u\" deps=\"%u\" hasdep=\"0\"/>\n",
 					s++, r->dep[d - 1].block,
 					at[r->dep[d - 1].block][r->dep[d - 1].inst]);
 			fprintf(f,
 				"      <step s=\"%u\" type=\"%s\" srcbuf=\"%c\" srcoff=\"%d\" "
-				"dstbuf=\"%c\" "
-				"dstoff=\"%d\" cnt=\"%u\" depid=\"%d\" deps=\"%d\" "
+				"dstbuf=\"%c\" dstoff=\"%d\" cnt=\"%u\" depid=\"%d\" deps=\"%d\" "
 				"hasdep=\"%d\"/>\n",
 				s, op->xml, "ios"[in->src_buf], op -> reads ? (int)in -> src : -1,
 				"ios"[in->dst_buf], op -> writes ? (int)in -> dst : -1, in -> cnt,

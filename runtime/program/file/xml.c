@@ -1,4 +1,7 @@
-/* The strict XML reader. Every loop advances p or ends; one owner, no other state. */
+/*
+ * The strict XML reader. It ends on any input: every loop advances `p` or stops. All state is in
+ * struct df_xml, which one thread uses.
+ */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

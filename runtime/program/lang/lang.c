@@ -255,8 +255,7 @@ static struct df_ref record(int reduce, struct df_ref src, struct df_ref dst, co
 				0)) {
 		fail(l, file, line, -1,
 		     "more than %u copies and reductions for %d ranks are too many to be verified: "
-		     "take fewer ranks, "
-		     "channels or instances",
+		     "take fewer ranks, channels or instances",
 		     l->nr_ops, l->o.nranks);
 		return dst;
 	}

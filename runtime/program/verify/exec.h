@@ -34,13 +34,13 @@ struct df_exec {
  */
 int df_exec_run(struct df_exec *x, struct df_perr *err);
 
-/* The same with a thread for each rank instead of a seeded schedule: for `dfshim algo bench`. */
+/* As df_exec_run(), with a thread for each rank instead of a seeded schedule. */
 int df_exec_run_threads(struct df_exec *x, struct df_perr *err);
 
 /*
  * Runs with random data and checks every output against the definition of the collective (or
  * `expect`). in_place: bit r is set if rank r calls in place. Fails with -EILSEQ and *err if a
- * result is wrong; otherwise as above.
+ * result is wrong; otherwise as df_exec_run().
  */
 struct df_exec_check {
 	struct df_program *const *progs;

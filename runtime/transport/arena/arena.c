@@ -99,8 +99,14 @@ static int seg_make(uint32_t n, uint64_t min_bytes, struct seg *out)
 	while (n && bytes < min_bytes)
 		bytes *= 2;
 	fd = memfd_create("dfshim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0)
-		return errno == EMFILE ? -EMFILE : -ENOMEM;
+	if (fd < 0) {
+		/* The caller reports missing descriptors, with their limit. */
+		if (errno == EMFILE)
+			return -EMFILE;
+		df_warn_once("no shared memory between processes: memfd_create: %s",
+			     strerror(errno));
+		return -ENOMEM;
+	}
 	if (df_file_fits(bytes, "shared memory") || ftruncate(fd, (off_t)bytes) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		goto err_close;
@@ -132,7 +138,8 @@ static void seg_publish(const struct seg *s)
 }
 
 /*
- * On a thread of its own. The first segment is published before the GPUs know it, later ones after.
+ * Makes the first segment known to the GPUs, on a thread of its own. This segment has been
+ * published before; grow() publishes later ones only when the GPUs know them.
  */
 static void show_first(void *arg)
 {

@@ -17,7 +17,7 @@ struct df_net_link;
 /* Part of an endpoint. */
 struct df_net_inside {
 	const char *function; /* atomic; NULL if the thread is in none */
-	/* The last call; atomic: when it began, its link, its plugin. */
+	/* the begin of the last call, its link, its plugin; all atomic */
 	uint64_t since;
 	const struct df_net_link *link;
 	const char *library;

@@ -108,8 +108,7 @@ void df_net_up(struct df_net_link *l)
 	if (l->broken) {
 		df_net_count(&ep->n.healed, 1);
 		df_warn("the connection to device %d of %s (pid %u) was broken (%s), and is back "
-			"after "
-			"%.1f s over %s: %llu slices are sent again",
+			"after %.1f s over %s: %llu slices are sent again",
 			l->device, df_net_member(l)->hostname, df_net_member(l)->pid, df_net_why(l),
 			(double)(now - l->since) / 1e9, l->ops->name, (unsigned long long)again);
 		df_net_report(l, DF_NET_RESTORED, now - l->since);
@@ -144,8 +143,7 @@ void df_net_down(struct df_net_link *l, int why)
 		return;
 	snprintf(l->what, sizeof(l->what),
 		 "small packets arrive, large ones do not: set the MTU of both interfaces to what "
-		 "every "
-		 "switch between them passes");
+		 "every switch between them passes");
 	l->alive = l->stuck;
 	df_net_lost(l);
 }

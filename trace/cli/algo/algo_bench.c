@@ -95,7 +95,7 @@ static int emulated(const struct df_layout *l)
 		if (size > like || (size < like && v < l->nodes - 1))
 			return df_cli_usage_error(
 				"algo",
-				"--layout: the last node only may be smaller than others here");
+				"--layout: bench needs nodes of one size; the last may be smaller");
 	}
 	return 0;
 }
@@ -464,7 +464,7 @@ int df_algo_bench(const struct df_algo_args *a)
 		return df_cli_usage_error("algo", "bench needs two ranks");
 	t = calloc(1, sizeof(*t));
 	if (!t)
-		return df_cli_input_error("algo", "bench", "no memory");
+		return df_cli_input_error("algo", "bench", "out of memory");
 	t->b.args = a;
 	rc = parse_bench(&t->b);
 	if (!rc && a->worker)
@@ -476,7 +476,7 @@ int df_algo_bench(const struct df_algo_args *a)
 			       DF_BENCH_CANDS,
 		       t->nr_samples * sizeof(*t->ns));
 	if (!t->ns || df_tuner_create(&df_cost_host, &out))
-		rc = df_cli_input_error("algo", "bench", "no memory");
+		rc = df_cli_input_error("algo", "bench", "out of memory");
 	if (!rc && a->tuner)
 		rc = read_tuner(a->tuner, &in);
 	t->tuner = in;

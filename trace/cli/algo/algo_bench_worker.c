@@ -129,7 +129,7 @@ int df_bench_worker(const struct df_bench *b, const char *dir)
 	if (df_nccl_load("algo"))
 		return 1;
 	if (b->kinds >> DF_COLL_ALLTOALL & 1 && !df_nccl.all_to_all)
-		return df_cli_input_error("algo", "ncclAlltoAll", "is not in this NCCL");
+		return df_cli_input_error("algo", "ncclAlltoAll", "this NCCL does not have it");
 	snprintf(path, sizeof(path), "%s/times.%d", dir, rank);
 	r.times = fopen(path, "we");
 	if (!r.times)

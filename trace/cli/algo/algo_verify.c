@@ -117,14 +117,14 @@ int df_algo_verify(const struct df_algo_args *a)
 	int worst = 0;
 
 	if (!a->nr_files)
-		return df_cli_usage_error("algo", "verify what?");
+		return df_cli_usage_error("algo", "verify: a file or name is needed");
 	for (int i = 0; i < a->nr_files; i++) {
 		struct df_algo_file *f = NULL;
 		struct df_perr err;
 		int rc = df_algo_load(a, a->file[i], &f, &err), status = 0;
 
 		if (a->json && (rc ? json_refused(a->file[i], &err) : json_valid(a->file[i], f)))
-			status = df_cli_input_error("algo", a->file[i], "no memory");
+			status = df_cli_input_error("algo", a->file[i], "out of memory");
 		if (rc)
 			status = df_algo_refused(a->file[i], &err, rc);
 		else if (!a->json)

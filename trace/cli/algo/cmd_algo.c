@@ -45,7 +45,7 @@ static const char *take_layout(void *to, const char *s)
 	}
 	a->layout_text = s;
 	df_layout_free(a->layout);
-	return df_layout_create(n, node, &a->layout) ? "no memory" : NULL;
+	return df_layout_create(n, node, &a->layout) ? "out of memory" : NULL;
 }
 
 static int parse(struct df_algo_args *a, int *argc, char ***argv)
@@ -53,27 +53,31 @@ static int parse(struct df_algo_args *a, int *argc, char ***argv)
 	const struct df_opt options[] = {
 		DF_HEADING("The program:"),
 		DF_NUMBER("ranks", "N", a->shape.nranks, 1, 4096,
-			  "ranks: nodes * gpus (8 ranks on 1 node)"),
-		DF_NUMBER("nodes", "N", a->shape.nodes, 1, 4096, "nodes"),
-		DF_NUMBER("gpus", "N", a->shape.gpus, 1, 4096, "ranks on a node"),
+			  "ranks, nodes times gpus (8 on each node)"),
+		DF_NUMBER("nodes", "N", a->shape.nodes, 1, 4096, "nodes (1)"),
+		DF_NUMBER("gpus", "N", a->shape.gpus, 1, 4096,
+			  "ranks on each node (ranks / nodes)"),
 		DF_TAKE("layout", "A+B+...", take_layout, *a,
-			"instead: nodes of these sizes, for built-in programs"),
-		DF_NUMBER("root", "R", a->shape.root, 0, 4095, "of rooted collectives (0)"),
+			"nodes of these sizes, in place of --ranks, --nodes and --gpus; for "
+			"built-in programs"),
+		DF_NUMBER("root", "R", a->shape.root, 0, 4095, "root of a rooted collective (0)"),
 		DF_NUMBER("channels", "N", a->shape.channels, 1, 64,
-			  "rings of the library's rings (1)"),
+			  "rings in a ring program of the library (1)"),
 		DF_NUMBER("instances", "N", a->shape.instances, 1, 64,
-			  "copies over parts of the chunks (1)"),
+			  "copies of the program, each for a part of every chunk (1)"),
 		DF_INDEX("blocks", "channel|peer", a->policy,
 			 "one block per channel, or one peer per direction and block, which "
 			 "MSCCL's format needs"),
 		DF_FLAG("no-fuse", a->shape.no_fuse,
 			"leave receives and the sends that forward them apart"),
 		DF_NUMBER("bytes", "N", a->bytes, 0, 1ull << 50,
-			  "of the call that a built-in program is for (1048576)"),
+			  "size of the call that a built-in program is for (1048576)"),
 		DF_NUMBER("max-blocks", "N", a->max_blocks, 1, 1024,
-			  "of that call; up to how many bench measures (1)"),
+			  "most blocks of the call that a built-in program is for; bench measures "
+			  "1 to this number (1)"),
 		DF_HEADING("Output:"),
-		DF_INDEX("format", "text|msccl|rccl", a->format, "of show and compile (text)"),
+		DF_INDEX("format", "text|msccl|rccl", a->format,
+			 "format that show and compile write (text)"),
 		DF_OPT(OUTPUT, a->out, NULL),
 		DF_OPT(JSON, a->json, "one JSON object a line: ls, verify, run and bench"),
 		DF_HEADING("run and bench:"),
@@ -81,10 +85,10 @@ static int parse(struct df_algo_args *a, int *argc, char ***argv)
 		DF_NUMBER("slots", "N", a->slots, 1, 1 << 16, "slots per connection (the fewest)"),
 		DF_NUMBER("tile", "N", a->tile, 1, 1 << 28, "elements of a chunk per slice (64)"),
 		DF_INDEX("op", "sum|prod|max|min|premulsum|sumpostdiv", a->redop,
-			 "sum, prod, max, min, premulsum or sumpostdiv (sum)"),
-		DF_INDEX("type", "uint32|float32", a->is_float, "of the elements (uint32)"),
+			 "reduction (sum)"),
+		DF_INDEX("type", "uint32|float32", a->is_float, "type of the elements (uint32)"),
 		DF_OPT(ROUNDS, a->rounds, "schedules to try, measurements of a job (20)"),
-		DF_OPT(SEED, a->seed, "of the first schedule (1)"),
+		DF_OPT(SEED, a->seed, "seed of the first schedule (1)"),
 		DF_TEXT("kind", "KIND,...|all", a->kind,
 			"collectives that bench measures (AllReduce)"),
 		DF_TEXT("sizes", "BYTES,...", a->sizes, "sizes that bench measures (1K to 16M)"),
@@ -106,27 +110,24 @@ static int parse(struct df_algo_args *a, int *argc, char ***argv)
 		"algo", argc, argv,
 		.args = "ls [FILE|DIR...]\nshow FILE|NAME\ncompile FILE|NAME\nverify FILE|NAME...\n"
 			"run FILE|NAME\nbench",
-		.most = -1, .missing = "what? ls, show, compile, verify, run or bench",
+		.most = -1, .missing = "no action; allowed: ls, show, compile, verify, run, bench",
 		.doc = "ls: list the library and the built-in programs, or say which files are "
-		       "valid. show: print "
-		       "a program in readable form. compile: translate a program to text or MSCCL "
-		       "XML. verify: "
-		       "prove that it is correct. run: execute it on random data under random "
-		       "preemption. bench: "
-		       "time the built-in algorithms on the daemon (CPU threads, a process for "
-		       "each rank) and write a tuner file "
-		       "(DFSHIM_TUNER). NAME is a program of the library (allreduce-ring) or a "
-		       "built-in one "
-		       "(AllReduce/ring).\v"
-		       "Exit status: 0; 1 unreadable input; 2 wrong usage; 3 a program was refused "
-		       "or computed "
-		       "a wrong result.");
+		       "valid. show: print a program in readable form. compile: translate a "
+		       "program to text or MSCCL XML. verify: prove that it is correct. run: "
+		       "execute it on random data under random preemption. bench: time the "
+		       "built-in algorithms on the daemon (CPU threads, a process for each rank) "
+		       "and write a tuner file (DFSHIM_TUNER). NAME is a program of the library "
+		       "(allreduce-ring) or a built-in one (AllReduce/ring).\vExit status: 0; 1 "
+		       "unreadable input; 2 wrong usage; 3 a program was refused or computed a "
+		       "wrong result.");
 	a->file = *argv + 1;
 	a->nr_files = *argc - 1;
 	a->shape.blocks = (enum df_block_policy)a->policy;
 	if (a->layout) {
 		if (a->shape.nranks || a->shape.nodes || a->shape.gpus)
-			return df_cli_usage_error("algo", "--layout says how many ranks and nodes");
+			return df_cli_usage_error("algo",
+						  "--layout determines the ranks and nodes: leave "
+						  "out --ranks, --nodes and --gpus");
 		a->shape.nranks = a->layout->nranks;
 		a->shape.nodes = a->layout->nodes;
 		a->shape.gpus = df_layout_size(a->layout, 0);
@@ -140,12 +141,13 @@ static int parse(struct df_algo_args *a, int *argc, char ***argv)
 	if (!a->shape.gpus)
 		a->shape.gpus = a->shape.nranks / a->shape.nodes;
 	if (a->shape.nranks != a->shape.nodes * a->shape.gpus)
-		return df_cli_usage_error("algo", "%d ranks are not %d nodes of %d",
-					  a->shape.nranks, a->shape.nodes, a->shape.gpus);
+		return df_cli_usage_error("algo", "--ranks %d: %d nodes of %d GPUs have %d ranks",
+					  a->shape.nranks, a->shape.nodes, a->shape.gpus,
+					  a->shape.nodes * a->shape.gpus);
 shaped:
 	if (a->shape.root >= a->shape.nranks)
-		return df_cli_usage_error("algo", "root %d of %d ranks", a->shape.root,
-					  a->shape.nranks);
+		return df_cli_usage_error("algo", "--root %d: with %d ranks the root is below %d",
+					  a->shape.root, a->shape.nranks, a->shape.nranks);
 	return 0;
 }
 
@@ -325,7 +327,7 @@ static int ls_json(const struct df_algo_args *a)
 
 		if (df_algo_table_load(a->file[i], ls_refused_aside, &rc, &t)) {
 			json_decref(list);
-			return df_cli_input_error("algo", a->file[i], "no memory");
+			return df_cli_input_error("algo", a->file[i], "out of memory");
 		}
 		for (uint32_t k = 0; k < t->nr; k++)
 			ls_row(list, "file", t->file[k]->path, t->file[k]->plan->kind);
@@ -364,7 +366,7 @@ static int cmd_ls(const struct df_algo_args *a)
 		struct df_algo_table *t;
 
 		if (df_algo_table_load(a->file[i], ls_refused, &rc, &t))
-			return df_cli_input_error("algo", a->file[i], "no memory");
+			return df_cli_input_error("algo", a->file[i], "out of memory");
 		for (uint32_t k = 0; k < t->nr; k++) {
 			const struct df_algo_file *f = t->file[k];
 
@@ -387,7 +389,7 @@ static int cmd_write(const struct df_algo_args *a)
 	int rc;
 
 	if (a->nr_files != 1)
-		return df_cli_usage_error("algo", "one file or name, please");
+		return df_cli_usage_error("algo", "exactly one file or name is needed");
 	rc = df_algo_load(a, a->file[0], &f, &err);
 	if (rc)
 		return df_algo_refused(a->file[0], &err, rc);
@@ -429,9 +431,9 @@ static int cmd_run(const struct df_algo_args *a)
 	int rc;
 
 	if (a->nr_files != 1)
-		return df_cli_usage_error("algo", "run which program?");
+		return df_cli_usage_error("algo", "run: exactly one file or name is needed");
 	if (a->redop == DF_SUMPOSTDIV && a->is_float)
-		return df_cli_usage_error("algo", "sumpostdiv is for integers");
+		return df_cli_usage_error("algo", "--op sumpostdiv: for integers only (--type)");
 	rc = df_algo_load(a, a->file[0], &f, &err);
 	if (rc)
 		return df_algo_refused(a->file[0], &err, rc);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/clean_text.h"
 #include "trace/cli/common/cli.h"
 
 #define FIRST_KEY 256 /* first key of options without a letter: the number of the row is added */
@@ -160,9 +161,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 						: ARGP_HELP_USAGE | ARGP_HELP_EXIT_OK);
 		wrong = store(&o, arg);
 		if (wrong && o.name)
-			argp_error(state, "--%s %s: %s", o.name, arg, wrong);
+			exit(df_cli_usage_error(cli->sub, "--%s %s: %s", o.name, arg, wrong));
 		else if (wrong)
-			argp_error(state, "-%c %s: %s", o.letter, arg, wrong);
+			exit(df_cli_usage_error(cli->sub, "-%c %s: %s", o.letter, arg, wrong));
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN; /* also for operands: they remain */
@@ -231,6 +232,11 @@ void df_cli_parse(const struct df_cli *cli, int *argc, char ***argv)
 		options[i].flags =
 			(o.help ? 0 : OPTION_HIDDEN) | (o.optional ? OPTION_ARG_OPTIONAL : 0);
 	}
+	/* getopt prints the name of an option that it does not know. */
+	for (int i = 1;
+	     i < *argc && strcmp((*argv)[i], "--") && (!cli->in_order || (*argv)[i][0] == '-'); i++)
+		if ((*argv)[i][0] == '-')
+			df_text_clean((*argv)[i], strcspn((*argv)[i], "="));
 	snprintf(name, sizeof(name), "dfshim%s%s", *cli->sub ? " " : "", cli->sub);
 	(*argv)[0] = name;
 	argp_parse(&argp, *argc, *argv, ARGP_NO_HELP | (cli->in_order ? ARGP_NO_ARGS : 0), &left,

@@ -13,15 +13,18 @@
 
 int df_cli_usage_error(const char *sub, const char *fmt, ...)
 {
+	char text[PATH_MAX + 512];
 	va_list ap;
 
-	fprintf(stderr, "dfshim%s%s: ", *sub ? " " : "", sub);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	df_text_clean(text, strlen(text));
 	/* The wording is argp's. */
-	fprintf(stderr, "\nTry `dfshim%s%s --help' or `dfshim%s%s --usage' for more information.\n",
-		*sub ? " " : "", sub, *sub ? " " : "", sub);
+	fprintf(stderr,
+		"dfshim%s%s: %s\n"
+		"Try `dfshim%s%s --help' or `dfshim%s%s --usage' for more information.\n",
+		*sub ? " " : "", sub, text, *sub ? " " : "", sub, *sub ? " " : "", sub);
 	return 2;
 }
 
@@ -69,9 +72,11 @@ void df_cli_progress(const char *what, uint64_t done, uint64_t total)
 		if (drawn)
 			fputs("\r\033[K", stderr);
 		drawn = 0;
+		last_ns = 0;
 		return;
 	}
 	now = df_now_ns();
+	last_ns = last_ns ? last_ns : now; /* draws nothing for short work */
 	if (now - last_ns < 100 * DF_NS_PER_MS)
 		return;
 	last_ns = now;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "trace/cli/common/cli.h"
 #include "trace/cli/common/input.h"
+#include "trace/say/decided.h"
 #include "runtime/base/vec.h"
 
 static int push(char ***list, size_t *nr, size_t *cap, const char *path)
@@ -82,6 +83,18 @@ static int push_trace(void *arg, const char *path, const struct stat *st)
 	return l->all || df_cli_is_trace(path) ? push(&l->paths, &l->nr, &l->cap, path) : 0;
 }
 
+static int is_trace(void *arg, const char *path, const struct stat *st)
+{
+	(void)arg;
+	(void)st;
+	return df_cli_is_trace(path);
+}
+
+int df_cli_has_traces(const char *path)
+{
+	return df_cli_walk(path, is_trace, NULL) > 0;
+}
+
 char **df_cli_trace_paths(const char *sub, int nr, char **paths, size_t *nr_out)
 {
 	struct list l = {0};
@@ -152,6 +165,8 @@ struct df_check_result *df_cli_judge(const char *sub, int nr, char **paths,
 		return NULL;
 	rc = df_check_run(set, opts, &r);
 	df_check_set_free(set);
+	if (!rc)
+		df_decided_find(r);
 	if (rc)
 		df_cli_input_error(sub, paths[0], "%s", strerror(-rc));
 	return rc ? NULL : r;

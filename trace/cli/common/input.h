@@ -29,6 +29,8 @@ int df_cli_walk(const char *path, int (*file)(void *arg, const char *path, const
 		void *arg);
 /* Whether the name is that of a trace. */
 int df_cli_is_trace(const char *path);
+/* Whether the folder, or one below it, has a trace. */
+int df_cli_has_traces(const char *path);
 void df_cli_paths_free(char **paths, size_t nr);
 
 #endif

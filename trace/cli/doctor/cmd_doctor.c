@@ -212,7 +212,8 @@ static const struct row *failed_row(struct df_doctor_part *p, double seconds)
 		bad = &rows[nr_rows - 1];
 	}
 	if (bad && *p->words && !quiet)
-		fprintf(stderr, "GPU %d said:\n%s\n", p->gpu, p->words);
+		fprintf(stderr, "dfshim doctor: GPU %d: output of the failed part:\n%s\n", p->gpu,
+			p->words);
 	return bad;
 }
 
@@ -565,8 +566,8 @@ static void print_text(enum decision decision, const char *reason, const char *l
 	if (decision == LEAVE && facts.nr_gpus)
 		printf("\nDFSHIM_BACKEND=cuda uses the GPU anyway.\n");
 	if (decision == BY_LANES)
-		printf("\nDFSHIM_EXECUTOR=daemon leaves such jobs to NCCL, recorded and "
-		       "watched.\n");
+		printf("\n"
+		       "DFSHIM_EXECUTOR=daemon leaves such jobs to NCCL, recorded and watched.\n");
 }
 
 static json_t *outcome_json(enum outcome outcome)
@@ -644,8 +645,7 @@ static void ask_python(double seconds)
 	if (p.late)
 		take_line(&p, late);
 	else if (WIFSIGNALED(p.status) || WEXITSTATUS(p.status))
-		fprintf(stderr, "dfshim doctor: python3 could not be asked for PyTorch: %s\n",
-			p.words);
+		fprintf(stderr, "dfshim doctor: python3 did not report its PyTorch: %s\n", p.words);
 }
 
 static int run_part(const struct df_doctor_opts *o)
@@ -681,12 +681,10 @@ int df_cmd_doctor(int argc, char **argv)
 
 	DF_CLI_PARSE("doctor", &argc, &argv,
 		     .doc = "Tests whether dfshim's daemon, or NCCL's kernels on lanes, may take "
-			    "this machine's GPUs, keeps the result for jobs "
-			    "with DFSHIM_BACKEND=auto, and prints it with all versions: paste it "
-			    "into a report.\v"
-			    "Exit status: 0 dfshim may take the GPUs, 3 it may not (no GPU "
-			    "included), 1 the test "
-			    "could not be made, 2 wrong usage.");
+			    "this machine's GPUs, keeps the result for jobs with "
+			    "DFSHIM_BACKEND=auto, and prints it with all versions: paste it into a "
+			    "report.\vExit status: 0 dfshim may take the GPUs, 3 it may not (no "
+			    "GPU included), 1 the test could not be made, 2 wrong usage.");
 	if (o.part)
 		return run_part(&o);
 	/* Parts must not inherit open files of the job, which started this process. */

@@ -96,6 +96,8 @@ extern struct df_doctor_api df_api;
  */
 int df_doctor_load(const char *nccl);
 const char *df_doctor_nccl_error(void);
+/* Makes the GPU's primary context current. Returns nonzero after a report that it cannot. */
+int df_doctor_enter(int gpu, void **context);
 
 /*
  * The result of the current check as text, whether it passed or failed; and its current step, or
@@ -118,6 +120,9 @@ int df_doctor_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)))
 	} while (0)
 
 #define DF_NOT_READY 600 /* CUDA_ERROR_NOT_READY */
+
+/* Waits until the work on the stream has ended. Returns its result, 0 or an error of the driver. */
+int df_doctor_wait(void *stream);
 
 /* ---- in the parent ----------------------------------------------------------------------- */
 

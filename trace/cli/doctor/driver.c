@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "runtime/base/err.h"
+#include "runtime/base/time.h"
 
 struct df_doctor_api df_api;
 
@@ -51,6 +52,27 @@ int df_doctor_failed(const char *fmt, ...)
 	vsnprintf(df_doctor_seen, sizeof(df_doctor_seen), fmt, ap);
 	va_end(ap);
 	return -1;
+}
+
+int df_doctor_enter(int gpu, void **context)
+{
+	int device;
+	int ret = df_api.init(0) ?:
+			  df_api.device_get(&device, gpu) ?:
+				  df_api.retain(context, device) ?: df_api.ctx_set(*context);
+
+	if (ret)
+		df_doctor_tell("unable\tno context on GPU %d: the driver returned %d", gpu, ret);
+	return ret;
+}
+
+int df_doctor_wait(void *stream)
+{
+	int r;
+
+	while ((r = df_api.stream_query(stream)) == DF_NOT_READY)
+		df_sleep_ns(20 * DF_NS_PER_US);
+	return r;
 }
 
 static const char *(*last_error)(void *);

@@ -17,15 +17,6 @@
 #include "runtime/base/time.h"
 #include "trace/cli/doctor/doctor.h"
 
-static int waited(void *stream)
-{
-	int r;
-
-	while ((r = df_api.stream_query(stream)) == DF_NOT_READY)
-		df_sleep_ns(20 * DF_NS_PER_US);
-	return r;
-}
-
 /* Result of a check that cannot be made on this machine. */
 #define NOT_SHOWN 1
 
@@ -184,7 +175,7 @@ static int prepare(struct meeting *m)
 	m->all = 1;
 	DF_CU(launch, m->meet, 1, 1, 1, THREADS, 1, 1, 0, m->waiting[0], m->meeting, NULL);
 	DF_CU(launch, m->fill, 1, 1, 1, 32, 1, 1, 0, m->waiting[0], m->filling, NULL);
-	if (waited(m->waiting[0]))
+	if (df_doctor_wait(m->waiting[0]))
 		return df_doctor_failed("a kernel cannot be launched");
 	return 0;
 }
@@ -196,7 +187,7 @@ static int prepare(struct meeting *m)
 static int round_of(struct meeting *m, uint64_t value, int back)
 {
 	uint64_t until = df_now_ns() + (uint64_t)(bound_s * 1e9 / 8);
-	uint32_t met_at_once;
+	uint32_t met_at_once, begun = 0;
 	int i, k, nr = 2 * m->nr_lanes, r = 0;
 
 	m->words[0] = m->words[1] = *m->stop = 0;
@@ -220,8 +211,11 @@ static int round_of(struct meeting *m, uint64_t value, int back)
 			 * RELEASE pairs with the kernels' loads, which see it and end without a
 			 * count.
 			 */
-			if (df_now_ns() > until)
+			if (!*m->stop && df_now_ns() > until) {
+				/* RELAXED: only a number; CTAs that begin later do not count. */
+				begun = __atomic_load_n(&m->words[0], __ATOMIC_RELAXED);
 				__atomic_store_n(m->stop, 1, __ATOMIC_RELEASE);
+			}
 			df_sleep_ns(20 * DF_NS_PER_US);
 		}
 	}
@@ -238,10 +232,8 @@ static int round_of(struct meeting *m, uint64_t value, int back)
 	met_at_once = __atomic_load_n(&m->words[1], __ATOMIC_ACQUIRE);
 	if (met_at_once == m->all)
 		return 0;
-	return df_doctor_failed("of %u CTAs of %d kernels only %u were there at a time%s", m->all,
-				nr,
-				/* RELAXED: ordered by the ACQUIRE above. */
-				__atomic_load_n(&m->words[0], __ATOMIC_RELAXED),
+	return df_doctor_failed("of %u CTAs of %d kernels only %u ran together after %.1f s%s",
+				m->all, nr, begun, bound_s / 8,
 				back ? ", launched in the opposite order" : "");
 }
 
@@ -271,7 +263,6 @@ static int check_together(void)
 int df_doctor_lanes(const struct df_doctor_opts *o)
 {
 	void *context;
-	int device, ret;
 
 	if (df_doctor_load(o->nccl))
 		return 1;
@@ -279,13 +270,8 @@ int df_doctor_lanes(const struct df_doctor_opts *o)
 	bound_s = o->timeout;
 	/* As for a job, and never undone. */
 	df_connections_begin();
-	ret = df_api.init(0) ?:
-		      df_api.device_get(&device, o->gpu) ?:
-			      df_api.retain(&context, device) ?: df_api.ctx_set(context);
-	if (ret) {
-		df_doctor_tell("unable\tno context on GPU %d: the driver returned %d", o->gpu, ret);
+	if (df_doctor_enter(o->gpu, &context))
 		return 1;
-	}
 	report("together", check_together);
 	_exit(0);
 }
@@ -332,7 +318,8 @@ static uint32_t sum_of(unsigned i)
 
 static int count_wrong(struct rank *k, int c, uint32_t want)
 {
-	int ret = df_api.to_host(k->host, k->recv[c], ELEMENTS * 4, k->stream) ?: waited(k->stream);
+	int ret = df_api.to_host(k->host, k->recv[c], ELEMENTS * 4, k->stream)
+			  ?: df_doctor_wait(k->stream);
 
 	for (int e = 0; e < ELEMENTS && !ret; e++)
 		k->wrong += k->host[e] != want;
@@ -372,7 +359,7 @@ static int check_opposite(void)
 			return df_doctor_failed("%.200s", df_doctor_nccl_error());
 	for (r = 0; r < nr_ranks; r++)
 		if (pthread_create(&threads[r], NULL, run_rank, (void *)(intptr_t)r))
-			return df_doctor_failed("no thread");
+			return df_doctor_failed("a thread cannot be started");
 	for (r = 0; r < nr_ranks; r++)
 		pthread_join(threads[r], NULL);
 	for (r = 0; r < nr_ranks; r++) {

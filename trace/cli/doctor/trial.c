@@ -67,10 +67,8 @@ static void *watch(void *arg)
 /* Waits until the work on the stream has ended. */
 static int ended(void *stream)
 {
-	int r;
+	int r = df_doctor_wait(stream);
 
-	while ((r = df_api.stream_query(stream)) == DF_NOT_READY)
-		df_sleep_ns(20 * DF_NS_PER_US);
 	return r ? df_doctor_failed("%s: the stream's work ended with %d", df_doctor_step, r) : 0;
 }
 
@@ -446,7 +444,7 @@ static int relaunched(const struct blocker *b, uint64_t *ns)
 	/* The peer is late, so the daemon leaves. */
 	df_sleep_ns(30 * DF_NS_PER_MS);
 	if (pthread_create(&thread, NULL, run_blocker, (void *)(uintptr_t)b))
-		return df_doctor_failed("no thread");
+		return df_doctor_failed("a thread cannot be started");
 	df_sleep_ns(10 * DF_NS_PER_MS);
 	since = df_now_ns();
 	if (reduce(1, 1024, F32, SUM) || ended(ranks[1].stream))
@@ -564,7 +562,7 @@ static int check_disorder(void)
 			return df_doctor_failed("%.200s", df_doctor_nccl_error());
 	for (r = 0; r < NR_RANKS; r++)
 		if (pthread_create(&threads[r], NULL, run_rank, (void *)(intptr_t)r))
-			return df_doctor_failed("no thread");
+			return df_doctor_failed("a thread cannot be started");
 	for (r = 0; r < NR_RANKS; r++)
 		if (pthread_join(threads[r], &ret) || ret)
 			bad = (int)(intptr_t)ret;
@@ -588,18 +586,13 @@ static const struct {
 int df_doctor_trial(const struct df_doctor_opts *o)
 {
 	pthread_t watching;
-	int device, ret;
+	int ret;
 
 	if (df_doctor_load(NULL))
 		return 1;
 	gpu = o->gpu;
-	ret = df_api.init(0) ?:
-		      df_api.device_get(&device, o->gpu) ?:
-			      df_api.retain(&context, device) ?: df_api.ctx_set(context);
-	if (ret) {
-		df_doctor_tell("unable\tno context on GPU %d: the driver returned %d", o->gpu, ret);
+	if (df_doctor_enter(o->gpu, &context))
 		return 1;
-	}
 	bound_ns = (uint64_t)(o->timeout * 1e9 / 4);
 	deadline_ns = df_now_ns() + 2 * bound_ns;
 	if (pthread_create(&watching, NULL, watch, NULL))

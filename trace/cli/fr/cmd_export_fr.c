@@ -397,10 +397,8 @@ int df_cmd_export_fr(int argc, char **argv)
 
 	DF_CLI_PARSE("export-fr", &argc, &argv, DF_CLI_TRACES,
 		     .doc = "Writes a Flight Recorder dump of each rank to PREFIX<rank>, for "
-			    "torchfrtrace and other "
-			    "tools that read PyTorch's dumps. Each call has its frames, those of "
-			    "Python programs "
-			    "with line numbers.");
+			    "torchfrtrace and other tools that read PyTorch's dumps. Each call has "
+			    "its frames, those of Python programs with line numbers.");
 	x.set = df_cli_load("export-fr", argc, argv);
 	if (!x.set)
 		return 1;

@@ -22,10 +22,9 @@ int df_cmd_import_fr(int argc, char **argv)
 	DF_CLI_PARSE("import-fr", &argc, &argv, .args = "FILE...", .missing = "no dump given",
 		     .most = -1,
 		     .doc = "Reads PyTorch Flight Recorder dumps (pickle or JSON, one file a rank, "
-			    "the rank at the end "
-			    "of the name) and writes traces. Nothing in a dump is executed. Call "
-			    "stacks, where a dump "
-			    "has them, are kept: the verdict names lines of the program.");
+			    "the rank at the end of the name) and writes traces. Nothing in a dump "
+			    "is executed. Call stacks, where a dump has them, are kept: the "
+			    "verdict names lines of the program.");
 	if (mkdir(dir, 0777) && errno != EEXIST)
 		return df_cli_input_error("import-fr", dir, "%s", strerror(errno));
 	if (!stat(dir, &st) && !S_ISDIR(st.st_mode))

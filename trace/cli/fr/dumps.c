@@ -76,23 +76,21 @@ static int import(struct df_jobdir *d, const char *sub, const struct found *f, c
 		return -1;
 	failed = df_fr_import(sub, d->path, f->nr, f->dumps, &nr_ops);
 	if (!failed && !nr_ops)
-		failed = df_cli_input_error(sub, where,
-					    "its Flight Recorder dumps hold no operations that can "
-					    "be judged; PyTorch records them "
-					    "with TORCH_FR_BUFFER_SIZE=2000 (earlier: "
-					    "TORCH_NCCL_TRACE_BUFFER_SIZE), dfshim with "
-					    "LD_PRELOAD=libdfshim.so DFSHIM_TRACE=traces");
+		failed = df_cli_input_error(
+			sub, where,
+			"its Flight Recorder dumps hold no operations that can be judged; PyTorch "
+			"records them with TORCH_FR_BUFFER_SIZE=2000 (earlier: "
+			"TORCH_NCCL_TRACE_BUFFER_SIZE), dfshim with LD_PRELOAD=libdfshim.so "
+			"DFSHIM_TRACE=traces");
 	if (failed) {
 		df_jobdir_remove(d);
 		return -1;
 	}
 	fprintf(stderr,
 		"dfshim %s: %s: Flight Recorder dumps of PyTorch. They do not show streams, waits "
-		"in CUDA, a process "
-		"that died, and where a rank is now.\n"
+		"in CUDA, a process that died, and where a rank is now.\n"
 		"dfshim %s: next time: LD_PRELOAD=libdfshim.so DFSHIM_TRACE=traces torchrun ..., "
-		"then dfshim check "
-		"traces\n",
+		"then dfshim check traces\n",
 		sub, where, sub);
 	return 1;
 }

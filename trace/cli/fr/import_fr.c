@@ -136,6 +136,19 @@ static void group_of(const struct df_pvalue *e, char *name, size_t size)
 		df_pickle_text(group->items[0], name, size);
 }
 
+/*
+ * Adds PyTorch's description of a group to its name: "pg2(mesh_tp)". Some descriptions say nothing:
+ * those that PyTorch writes for groups without one, and names that dfshim has exported.
+ */
+static void describe(char *name, size_t size, const char *desc)
+{
+	size_t n = strlen(name);
+
+	if (*desc && strcmp(desc, "undefined") && strcmp(desc, "default_pg") &&
+	    strncmp(desc, "pg", 2) && n + 3 < size)
+		snprintf(name + n, size - n, "(%.*s)", (int)(size - n - 3), desc);
+}
+
 /* Fills the table of communicators. `first` is the dump's first operation, or NULL. */
 static void groups(struct import *im, const struct df_pvalue *config, const struct df_pvalue *first)
 {
@@ -166,6 +179,7 @@ static void groups(struct import *im, const struct df_pvalue *config, const stru
 		c->nranks = g->nranks;
 		c->rank = g->rank;
 		snprintf(c->name, sizeof(c->name), "pg%.20s", g->name);
+		describe(c->name, sizeof(c->name), desc);
 		c->used = 1;
 	}
 	im->h->comms_used = im->nr_groups;

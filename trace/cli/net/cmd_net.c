@@ -4,10 +4,12 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/ascii.h"
+#include "runtime/base/clean_text.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/net/plugins.h"
@@ -70,7 +72,7 @@ static void add_network(struct found *f, const char *name, int usable, const cha
 
 	for (i = 0; i < f->nr_networks - 1; i++)
 		earlier |= f->networks[i].used;
-	snprintf(n->name, sizeof(n->name), "%s", name);
+	df_text_cleaned(name, n->name, sizeof(n->name));
 	n->used = usable && !earlier;
 	if (usable && want && *want && df_strcasecmp(want, name)) {
 		n->used = 0;
@@ -81,6 +83,7 @@ static void add_network(struct found *f, const char *name, int usable, const cha
 	} else {
 		snprintf(n->reason, sizeof(n->reason), "%s", reason);
 	}
+	df_text_clean(n->reason, strlen(n->reason));
 }
 
 static void rank_networks(struct found *f)
@@ -210,18 +213,19 @@ static void print_verbs(const struct df_verbs *verbs)
 
 static void print_plugins(const struct df_plugins *plugins)
 {
+	const char *want = df_env()->nccl_net_plugin;
 	const struct df_plugin *p;
+	char text[PATH_MAX];
 
-	printf("Network plugins (NCCL_NET_PLUGIN%s%s)\n",
-	       df_env()->nccl_net_plugin ? "=" : " is not set",
-	       df_env()->nccl_net_plugin ? df_env()->nccl_net_plugin : "");
+	printf("Network plugins (NCCL_NET_PLUGIN%s%s)\n", want ? "=" : " is not set",
+	       df_text_cleaned(want ?: "", text, sizeof(text)));
 	if (!plugins->nr)
 		printf("  none is asked for\n");
 	for (p = plugins->v; p < plugins->v + plugins->nr; p++) {
-		printf("  %s", p->asked);
+		printf("  %s", df_text_cleaned(p->asked, text, sizeof(text)));
 		if (p->version)
 			printf(": %s, interface v%d, %s", p->name, p->version, p->file);
-		used_text(p->order, p->reason);
+		used_text(p->order, df_text_cleaned(p->reason, text, sizeof(text)));
 	}
 }
 
@@ -251,6 +255,7 @@ static int only_medium(char *by, size_t size)
 	if (df_env_net("") != DF_NET_AUTO || !env->nccl_net || !env->nccl_net[0])
 		return df_env_net("");
 	snprintf(by, size, "NCCL_NET=%.40s", env->nccl_net);
+	df_text_clean(by, strlen(by));
 	return !df_strcasecmp(env->nccl_net, "Socket") ? DF_NET_TCP
 	       : !df_strcasecmp(env->nccl_net, "IB")   ? DF_NET_VERBS
 						       : DF_NET_PLUGIN;
@@ -564,24 +569,23 @@ int df_cmd_net(int argc, char **argv)
 			"port (28029)"),
 		DF_OPT(TIMEOUT, timeout,
 		       "give up a step that makes no progress for this time (3); with --listen: "
-		       "end when "
-		       "no machine has connected for this time (never)"),
+		       "end when no machine has connected for this time (never)"),
 		DF_REAL("seconds", "S", config.seconds, 0.05, 5,
 			"measure each direction for this time (0.5)"),
 		DF_NUMBER("streams", "N", config.streams, 1, PAIR_STREAMS_MAX,
 			  "connections at a time, for the bandwidth (4)"),
 	};
 
-	DF_CLI_PARSE("net", &argc, &argv, .args = "[PEER...]\n--listen [PORT]", .most = -1,
-		     .doc = "Lists the network interfaces, RDMA ports and network plugins of this "
-			    "machine: "
-			    "which of them dfshim uses, and why not the others. Start `dfshim net "
-			    "--listen` on "
-			    "other machines and name them as PEER to measure latency, bandwidth "
-			    "and MTU of each "
-			    "pair of interfaces.\vExit status: 0; 1 if no pair of interfaces "
-			    "reaches a peer; 2 "
-			    "for wrong usage.");
+	DF_CLI_PARSE(
+		"net", &argc, &argv, .args = "[PEER...]\n--listen [PORT]", .most = -1,
+		.doc = "Lists the network interfaces, RDMA ports and network plugins of this "
+		       "machine: which of them dfshim uses, and why not the others. Start `dfshim "
+		       "net --listen` on other machines and name them as PEER to measure latency, "
+		       "bandwidth and MTU of each pair of interfaces.\vExit status: 0; 1 if no "
+		       "pair of interfaces reaches a peer; 2 for wrong usage.");
+	/* No name of a machine is changed by this. */
+	for (int i = 0; i < argc; i++)
+		df_text_clean(argv[i], strlen(argv[i]));
 	if (listens)
 		return listen_here(argc, argv, timeout);
 	if (timeout > 0)

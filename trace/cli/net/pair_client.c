@@ -152,8 +152,7 @@ static const char *why(int error)
 		return "nothing returns: a firewall may drop it, or the address is wrong";
 	case -ECONNREFUSED:
 		return "refused: no process listens there; run `dfshim net --listen` on that "
-		       "machine, or a "
-		       "firewall rejects it";
+		       "machine, or a firewall rejects it";
 	case -ECONNRESET:
 		return "it closed the connection: no `dfshim net --listen` listens there";
 	default:
@@ -439,7 +438,7 @@ void pair_test(const char *peer, const struct pair_config *c, struct pair_peer *
 	}
 	out->v = calloc((size_t)nr_here * nr_there, sizeof(*out->v));
 	if (!out->v) {
-		snprintf(out->error, sizeof(out->error), "no memory");
+		snprintf(out->error, sizeof(out->error), "out of memory");
 		return;
 	}
 	for (i = 0; i < nr_here; i++) {

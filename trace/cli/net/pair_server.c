@@ -117,7 +117,7 @@ static void serve(const struct visitor *v)
 	struct pair_greeting g;
 
 	if (take(v->fd, &g, sizeof(g)) || memcmp(g.magic, PAIR_MAGIC, sizeof(g.magic))) {
-		fprintf(stderr, "%s: dropped, it is no `dfshim net`\n", v->who);
+		fprintf(stderr, "%s: dropped, it is not `dfshim net`\n", v->who);
 		return;
 	}
 	switch (be32toh(g.kind)) {
@@ -135,7 +135,7 @@ static void serve(const struct visitor *v)
 		source(v->fd, be32toh(g.ms));
 		break;
 	default:
-		fprintf(stderr, "%s: dropped, it is of another version\n", v->who);
+		fprintf(stderr, "%s: dropped, it is another version of `dfshim net`\n", v->who);
 	}
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +31,8 @@ struct ci {
 	struct df_jobdir dir;
 	char self[PATH_MAX], traces[PATH_MAX];
 	char text[PATH_MAX]; /* file with the details of the summary */
+	char loaded
+		[PATH_MAX]; /* file to which each process with libdfshim.so appends its program */
 	/* a prediction's witness; the output of its replay */
 	char witness[PATH_MAX], replayed[PATH_MAX];
 	/* seconds without progress that count as a hang */
@@ -123,18 +126,6 @@ static void to_file_alone(void *path)
 static int status_of(int status)
 {
 	return status < 0 ? 1 : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-static int is_trace(void *arg, const char *path, const struct stat *st)
-{
-	(void)arg;
-	(void)st;
-	return df_cli_is_trace(path);
-}
-
-static int has_traces(const struct ci *ci)
-{
-	return df_cli_walk(ci->traces, is_trace, NULL) != 0;
 }
 
 static int write_summary(const struct ci *ci, const char *title, const char *line,
@@ -242,8 +233,7 @@ static int conclude_predicted(struct ci *ci)
 			rc = 0;
 			snprintf(text, sizeof(text),
 				 "no potential deadlock: one that seemed possible (%s) was not "
-				 "confirmed: "
-				 "replayed by NCCL's rules it finishes",
+				 "confirmed: replayed by NCCL's rules it finishes",
 				 strchr(line, ':') ? strchr(line, ':') + 2 : line);
 			printf("%s\n", text);
 		} else {
@@ -271,15 +261,98 @@ static int conclude_predicted(struct ci *ci)
 	return rc ? rc : written;
 }
 
+/*
+ * Whether a file contains NCCL's code, as a program does that is linked with libnccl_static.a.
+ * Looks for the name of a variable that only NCCL reads.
+ */
+static int contains_nccl(const char *path)
+{
+	static const char mark[] = "NCCL_CROSS_NIC";
+	int fd = open(path, O_RDONLY | O_CLOEXEC), found = 0;
+	struct stat st;
+	void *at;
+
+	if (fd < 0)
+		return 0;
+	if (!fstat(fd, &st) && st.st_size > 0) {
+		at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+		if (at != MAP_FAILED) {
+			found = memmem(at, (size_t)st.st_size, mark, sizeof(mark)) != NULL;
+			munmap(at, (size_t)st.st_size);
+		}
+	}
+	close(fd);
+	return found;
+}
+
+/*
+ * Says in one line why a job left no trace, as far as its processes noted, and what to do. `names`:
+ * the programs that loaded libdfshim.so.
+ */
+static void explain_no_trace(const struct ci *ci, int job, char *text, size_t size)
+{
+	char path[PATH_MAX + 1], names[512] = "", carrier[NAME_MAX + 1] = "";
+	FILE *in = fopen(ci->loaded, "r");
+	int torch = 0;
+
+	while (in && fgets(path, sizeof(path), in)) {
+		const char *base;
+		size_t n = strlen(names);
+		char *p;
+
+		path[strcspn(path, "\n")] = '\0';
+		base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+		if (contains_nccl(path))
+			snprintf(carrier, sizeof(carrier), "%.*s", NAME_MAX, base);
+		if (!strncmp(base, "libtorch_", 9)) {
+			torch = 1;
+			continue;
+		}
+		/* Each name once. */
+		for (p = strstr(names, base); p; p = strstr(p + 1, base))
+			if ((p == names || p[-1] == ' ') && strchr(",", p[strlen(base)]))
+				break;
+		if (!p)
+			snprintf(names + n, sizeof(names) - n, "%s%s", n ? ", " : "", base);
+	}
+	if (in)
+		fclose(in);
+	if (!*names && (job == 126 || job == 127))
+		snprintf(text, size, "the program did not start");
+	else if (!*names)
+		snprintf(text, size,
+			 "no program of the job loaded libdfshim.so: pass LD_PRELOAD on to them, "
+			 "and link none of them with -static");
+	else if (*carrier)
+		snprintf(text, size,
+			 "%s contains NCCL itself, so its calls do not reach libdfshim.so: link it "
+			 "with libnccl.so, or record it with NCCL's profiler plugin",
+			 carrier);
+	else if (torch)
+		snprintf(text, size,
+			 "no NCCL call reached libdfshim.so, although PyTorch was loaded with it "
+			 "(%s): init_process_group() needs the backend nccl, other backends such "
+			 "as gloo are not checked",
+			 names);
+	else
+		snprintf(text, size,
+			 "no NCCL call reached libdfshim.so, which was loaded by %s: if your "
+			 "program is not among them, pass LD_PRELOAD on to it; if it is, let it "
+			 "call NCCL",
+			 names);
+}
+
 /* Concludes for a job that has ended with status `job`. Returns the status of `dfshim ci`. */
 static int conclude(struct ci *ci, int job)
 {
 	char line[4096], word[32], text[4200];
 	int rc, written = 0;
 
-	if (!has_traces(ci)) {
-		snprintf(text, sizeof(text),
-			 "the job made no NCCL call: nothing was checked (its status is %d)", job);
+	if (!df_cli_has_traces(ci->traces)) {
+		rc = snprintf(text, sizeof(text),
+			      "nothing was checked (the job's status is %d%s): ", job,
+			      job ? ", see its own error first" : "");
+		explain_no_trace(ci, job, text + rc, sizeof(text) - (size_t)rc);
 		fprintf(stderr, "dfshim ci: %s\n", text);
 		if (ci->summary)
 			write_summary(ci, "nothing checked", text, "");
@@ -315,7 +388,7 @@ static int conclude(struct ci *ci, int job)
 int df_cmd_ci(int argc, char **argv)
 {
 	const char *keep = NULL;
-	int devices = -1, procs = 0, stub = 0, rc;
+	int devices = -1, procs = 0, stub = 0, rc, fd;
 	double timeout = 30, limit = 0;
 	struct ci ci = {0};
 	char host[32], ranks[16], seconds[32], bound[32], pattern[2 * PATH_MAX];
@@ -337,16 +410,12 @@ int df_cmd_ci(int argc, char **argv)
 	DF_CLI_PARSE("ci", &argc, &argv, .args = "-- APP [ARG...]", .missing = "no program to run",
 		     .in_order = 1,
 		     .doc = "Runs a job on CPU threads by NCCL's rules, and says whether it "
-			    "deadlocks: in this run, or "
-			    "in other executions that its records allow. Its output goes to "
-			    "standard error.\v"
-			    "Exit status: 0 no deadlock was found, neither in this run nor in "
-			    "others; 14 other executions "
-			    "can deadlock; if the run hangs, the status of its verdict (see dfshim "
-			    "check); if the job "
-			    "fails without a hang, its own status; 1 nothing was recorded, or a "
-			    "file cannot be written; "
-			    "2 wrong usage.");
+			    "deadlocks: in this run, or in other executions that its records "
+			    "allow. Its output goes to standard error.\vExit status: 0 no deadlock "
+			    "was found, neither in this run nor in others; 14 other executions can "
+			    "deadlock; if the run hangs, the status of its verdict (see dfshim "
+			    "check); if the job fails without a hang, its own status; 1 nothing "
+			    "was recorded, or a file cannot be written; 2 wrong usage.");
 	if (len <= 0)
 		return df_cli_input_error("ci", "/proc/self/exe", "%s", strerror(errno));
 	args = calloc((size_t)argc + 20, sizeof(*args));
@@ -364,6 +433,11 @@ int df_cmd_ci(int argc, char **argv)
 		snprintf(ci.traces, sizeof(ci.traces), "%s", keep);
 	else
 		snprintf(ci.traces, sizeof(ci.traces), "%s/traces", ci.dir.path);
+	snprintf(ci.loaded, sizeof(ci.loaded), "%s/loaded", ci.dir.path);
+	fd = open(ci.loaded, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		close(fd);
+	setenv(df_env_name(DF_ENV_ROW_loaded_file), ci.loaded, 1);
 	df_env_literal(pattern, sizeof(pattern), ci.traces);
 	if (stub) /* a replay does not compute either */
 		setenv(df_env_name(DF_ENV_ROW_host_stub), "1", 1);

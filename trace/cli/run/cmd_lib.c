@@ -18,9 +18,8 @@ int df_cmd_lib(int argc, char **argv)
 
 	DF_CLI_PARSE("lib", &argc, &argv,
 		     .doc = "Prints the path of libdfshim.so, for LD_PRELOAD where `dfshim run` "
-			    "does not start the "
-			    "job: mpirun -x LD_PRELOAD=$(dfshim lib) ./app. With --name profiler: "
-			    "of NCCL's profiler plugin, for "
+			    "does not start the job: mpirun -x LD_PRELOAD=$(dfshim lib) ./app. "
+			    "With --name profiler: of NCCL's profiler plugin, for "
 			    "NCCL_PROFILER_PLUGIN where nothing can be preloaded");
 	/* NCCL makes the plugin's name from "dfshim". */
 	if (!strcmp(name, "profiler"))

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,23 +40,54 @@ static size_t nr_operations(const struct df_program_steps *p)
 	return n;
 }
 
-static int replay(const char *rules, int host, double timeout, const char *keep, int json, int argc,
-		  char **argv)
+/*
+ * Whether a thread of each rank still waited at the end of its trace. If these waits end in the
+ * replay, the ranks' next operations are unknown.
+ */
+static int all_waited(const struct df_program_steps *p)
 {
+	int r;
+
+	for (r = 0; r < p->nr_ranks && p->ranks[r].waits; r++)
+		;
+	return r == p->nr_ranks;
+}
+
+static void into_log(void *fd)
+{
+	dup2(*(const int *)fd, STDOUT_FILENO);
+	dup2(*(const int *)fd, STDERR_FILENO);
+}
+
+/* Prints what the job printed. */
+static void show_log(int fd)
+{
+	char text[4096];
+	ssize_t n;
+
+	for (off_t at = 0; (n = pread(fd, text, sizeof(text), at)) > 0; at += n)
+		fwrite(text, 1, (size_t)n, stderr);
+}
+
+static int replay(const char *rules, const char *executor, int host, double timeout,
+		  const char *keep, int json, int argc, char **argv)
+{
+	int lanes = executor && !strcmp(executor, "nccl");
 	char traces[PATH_MAX], ranks[16], devices[32], seconds[32], self[PATH_MAX];
-	char *judged = (char *)(keep ? keep : traces), pattern[2 * PATH_MAX];
+	char *judged = (char *)(keep ? keep : traces), pattern[2 * PATH_MAX], log_path[PATH_MAX];
 	struct df_jobdir dir;
 	struct df_program_steps p;
+	struct df_check_opts opts = {0};
 	size_t n = 0;
 	char **args;
 	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	int rc, status;
+	int rc, status, log;
 
 	if (df_replay_steps(&p, argc, argv, DF_STEPS_MEMBERS))
 		return 1;
 	if (p.procs_left_out)
 		return df_cli_input_error("replay", argv[0],
-					  "%zu ranks, and at most %d can be replayed",
+					  "%zu ranks; at most %d can be replayed",
 					  DF_MODEL_RANKS + p.procs_left_out, DF_MODEL_RANKS);
 	if (!p.nr_ranks || p.left_out || len <= 0 || !nr_operations(&p))
 		return df_cli_input_error("replay", argv[0],
@@ -71,6 +103,7 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 			"after that are not in the trace and are not replayed\n");
 		setenv("REPLAY_PREFIX", "1", 1);
 	}
+	opts.open_end = all_waited(&p);
 	self[len] = 0;
 	snprintf(ranks, sizeof(ranks), "%d", p.nr_ranks);
 	snprintf(devices, sizeof(devices), "--host=%d", p.nr_ranks);
@@ -93,11 +126,15 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 	args[n++] = (char *)"run";
 	args[n++] = (char *)"-n";
 	args[n++] = ranks;
-	if (host || rules)
+	if (host || rules || lanes)
 		args[n++] = devices;
 	if (rules) {
 		args[n++] = (char *)"--rules";
 		args[n++] = (char *)rules;
+	}
+	if (executor) {
+		args[n++] = (char *)"--executor";
+		args[n++] = (char *)executor;
 	}
 	args[n++] = (char *)"--timeout";
 	args[n++] = seconds;
@@ -110,16 +147,27 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 	for (int i = 0; i < argc; i++)
 		args[n++] = realpath(argv[i], NULL) ?: argv[i];
 	setenv("REPLAY_IDS", dir.path, 1);
-	status = df_jobdir_run(&dir, args, NULL, NULL);
+	snprintf(log_path, sizeof(log_path), "%s/log", dir.path);
+	log = open(log_path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	/* The verdict on the new traces is the only report of a hang: the job's own is left out. */
+	status = df_jobdir_run(&dir, args, log < 0 ? NULL : into_log, &log);
 	for (int i = argc - 1; i >= 0; i--)
 		if (args[--n] != argv[i])
 			free(args[n]);
 	free(args);
 	rc = status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) != 127
-		     ? df_cli_verdict(df_cli_judge("replay", 1, &judged, NULL), json)
+		     ? df_cli_verdict(df_cli_judge("replay", 1, &judged, &opts), json)
 		     : df_cli_input_error("replay", self, "cannot be started");
-	if (!rc && WEXITSTATUS(status))
+	if (!rc && opts.open_end && WEXITSTATUS(status) >= df_verdict_exit(DF_V_ORDER))
+		fprintf(stderr, "dfshim replay: the recorded job hung; the operations after that "
+				"point, which the replay has passed, are not in the trace\n");
+	else if (!rc && WEXITSTATUS(status))
 		rc = 1;
+	if (log >= 0) {
+		if (rc == 1)
+			show_log(log);
+		close(log);
+	}
 	df_jobdir_remove(&dir);
 	return rc;
 }
@@ -128,7 +176,7 @@ static int replay(const char *rules, int host, double timeout, const char *keep,
 
 int df_cmd_replay(int argc, char **argv)
 {
-	const char *rules = NULL, *keep = NULL, *witness = NULL;
+	const char *rules = NULL, *executor = NULL, *keep = NULL, *witness = NULL;
 	int host = 0, json = 0, worker = 0;
 	double timeout = 5;
 	struct df_replay_witness x;
@@ -137,26 +185,30 @@ int df_cmd_replay(int argc, char **argv)
 		DF_OPT(RULES, rules,
 		       "on CPU threads: by NCCL's rules, which may deadlock, or by dfshim's "
 		       "(default)"),
+		DF_WORD("executor", "auto|daemon|nccl", executor,
+			"by dfshim's rules, as DFSHIM_EXECUTOR; nccl: on CPU threads, with "
+			"libdfnccl.so on lanes"),
 		DF_FLAG("host", host, "on CPU threads even where there is a GPU"),
-		DF_OPT(TIMEOUT, timeout, "this time without progress ends it (5)"),
+		DF_OPT(TIMEOUT, timeout, "end the run after this time without progress (5)"),
 		DF_OPT(TRACE, keep, "keep the new traces there"),
 		DF_OPT(WITNESS, witness,
 		       "run the execution that `dfshim predict` found: by NCCL's rules, with its "
-		       "slots, queues and "
-		       "order of threads, and with unbuffered messages if its deadlock needs them"),
+		       "slots, queues and order of threads, and with unbuffered messages if its "
+		       "deadlock needs them"),
 		DF_OPT(JSON, json, NULL),
 		DF_FLAG("worker", worker, NULL),
 	};
 
 	DF_CLI_PARSE("replay", &argc, &argv, DF_CLI_TRACES,
 		     .doc = "Runs the recorded communication again: the same calls in the same "
-			    "order in each thread, "
-			    "on buffers of the same sizes, then judges the traces of the new run.\v"
-			    "Exit status: as dfshim check; 1 unreadable input or a rank that "
-			    "cannot be replayed, "
-			    "2 wrong usage.");
+			    "order in each thread, on buffers of the same sizes, then judges the "
+			    "traces of the new run.\vExit status: as dfshim check; 1 unreadable "
+			    "input or a rank that cannot be replayed, 2 wrong usage.");
 	if (worker)
 		return df_replay_worker(argc, argv);
+	if (executor && !strcmp(executor, "nccl") && rules && !strcmp(rules, "nccl"))
+		return df_cli_usage_error("replay", "--executor nccl is by dfshim's rules, not "
+						    "--rules nccl");
 	if (witness) {
 		path = realpath(witness, NULL);
 		if (!path)
@@ -168,7 +220,8 @@ int df_cmd_replay(int argc, char **argv)
 		free(path);
 		df_run_set("DFSHIM_HOST_SLOTS", x.slots ? x.slots : ROOM);
 		df_run_set("DFSHIM_HOST_QUEUES", x.queues ? x.queues : ROOM);
-		rules = rules ?: "nccl";
+		if (!executor)
+			rules = rules ?: "nccl";
 	}
-	return replay(rules, host, timeout, keep, json, argc, argv);
+	return replay(rules, executor, host, timeout, keep, json, argc, argv);
 }

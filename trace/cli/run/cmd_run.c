@@ -33,6 +33,7 @@
 #include "trace/cli/run/run_fork.h"
 #include "trace/cli/run/run_memory.h"
 #include "trace/cli/run/run_program.h"
+#include "trace/judge/result.h"
 #include "trace/read/reader.h"
 #include "trace/record/writer.h"
 
@@ -134,17 +135,15 @@ static int parse(int argc, char **argv)
 			     "no GPU)"),
 		DF_OPT(PROCS, df_run.nr_procs,
 		       "start this number of copies, with RANK, LOCAL_RANK, WORLD_SIZE, "
-		       "LOCAL_WORLD_SIZE, "
-		       "MASTER_ADDR and MASTER_PORT as torchrun sets them; torchrun itself is "
-		       "started once, "
-		       "and starts this number unless it has --nproc-per-node"),
+		       "LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them; "
+		       "torchrun itself is started once, and starts this number unless it has "
+		       "--nproc-per-node"),
 		DF_WORD("mode", "prevent|trace|off", df_run.mode, "as DFSHIM_MODE"),
 		DF_WORD("executor", "auto|daemon|nccl", df_run.executor,
 			"as DFSHIM_EXECUTOR; nccl: libdfnccl.so stands for NCCL (needs --host)"),
 		DF_OPT(RULES, df_run.rules,
 		       "on CPU threads: by NCCL's rules, which may deadlock (libdfnccl.so "
-		       "executes, in mode "
-		       "trace), or by dfshim's (default)"),
+		       "executes, in mode trace), or by dfshim's (default)"),
 		DF_OPT(TRACE, trace,
 		       "write traces there; after a failure the verdict is printed, once"),
 		DF_OPT(TIMEOUT, df_run.timeout, NULL),
@@ -156,8 +155,7 @@ static int parse(int argc, char **argv)
 		DF_FLAG("tag", df_run.tag, "prefix every line of output with the rank"),
 		DF_FLAG("no-fork", df_run.no_fork,
 			"an interpreter for each rank of a Python program, also where one could "
-			"import torch "
-			"and be forked (as DFSHIM_HOST_FORK=0)"),
+			"import torch and be forked (as DFSHIM_HOST_FORK=0)"),
 		DF_OPT(STUB, df_run.stub, NULL),
 		DF_FLAG("dry-run", df_run.dry_run, "print the environment instead of running"),
 	};
@@ -165,12 +163,11 @@ static int parse(int argc, char **argv)
 	df_run.devices = -1;
 	DF_CLI_PARSE("run", &argc, &argv, .args = "-- APP [ARG...]", .missing = "no program to run",
 		     .in_order = 1,
-		     .doc = "Runs an unmodified NCCL program with libdfshim.so in front of it.\v"
-			    "Exit status: 0 when all processes return 0, else the first failing "
-			    "status (128 + "
-			    "signal), 124 after --limit; if the job was stopped for a hang, the "
-			    "status of its verdict "
-			    "(see dfshim check), whatever the processes returned; 2 wrong usage.");
+		     .doc = "Runs an unmodified NCCL program with libdfshim.so in front of "
+			    "it.\vExit status: 0 when all processes return 0, else the first "
+			    "failing status (128 + signal), 124 after --limit; if the job was "
+			    "stopped for a hang, the status of its verdict (see dfshim check), "
+			    "whatever the processes returned; 2 wrong usage.");
 	df_run.host = df_run.devices >= 0;
 	df_run.devices = df_run.devices > 0 ? df_run.devices : 0;
 	df_run.set_ranks = df_run.nr_procs > 0;
@@ -282,7 +279,7 @@ static void child(int rank, int pipes[2][2])
 	become(rank, pipes);
 	execvp(df_run.app[0], df_run.app);
 	k = errno;
-	fprintf(stderr, "dfshim run: %s: %s\n", df_run.app[0], strerror(k));
+	df_cli_input_error("run", df_run.app[0], "%s", strerror(k));
 	_exit(k == ENOENT ? 127 : 126);
 }
 
@@ -513,8 +510,12 @@ static int wait_all(int signals)
 		}
 		if (left && failed_ns && stage == 0 &&
 		    now - failed_ns >= (uint64_t)(df_run.grace * 1e9)) {
-			fprintf(stderr, "dfshim run: ending %s%d processes\n",
-				left < df_run.nr_procs ? "the other " : "all ", left);
+			if (left == 1)
+				fprintf(stderr, "dfshim run: ending the %sprocess\n",
+					df_run.nr_procs > 1 ? "other " : "");
+			else
+				fprintf(stderr, "dfshim run: ending %s%d processes\n",
+					left < df_run.nr_procs ? "the other " : "all ", left);
 			signal_all(SIGTERM);
 			failed_ns = now;
 			stage = 1;
@@ -559,7 +560,7 @@ static void say_again(const char *line, int code, int stopped)
 {
 	fprintf(stderr, "dfshim run: %s, status %d: %s (the report is above%s%s)\n",
 		stopped ? "stopped for a hang" : "the job failed", code, line,
-		*df_run.trace && !own_trace ? "; the traces are in " : "", own_trace ? "" : traces);
+		*traces && !own_trace ? "; the traces are in " : "", own_trace ? "" : traces);
 }
 
 /*
@@ -590,12 +591,16 @@ static int record_death(void)
 	return 0;
 }
 
-/* Judges in a process of its own. Returns the job's exit status. */
+/*
+ * Judges in a process of its own. Returns the job's exit status. A job that failed before it used
+ * NCCL has no traces.
+ */
 static int judge(int code, int stopped)
 {
 	const struct df_check_opts opts = {.alive = df_check_alive};
 	char *path = traces;
-	struct df_check_result *r = df_cli_judge("run", 1, &path, &opts);
+	struct df_check_result *r =
+		df_cli_has_traces(path) ? df_cli_judge("run", 1, &path, &opts) : NULL;
 
 	if (!stopped && failed.signal && (!r || is_explained(df_check_verdict(r)))) {
 		df_check_result_free(r);
@@ -612,10 +617,28 @@ static int judge(int code, int stopped)
 }
 
 /*
- * Prints the verdict over a job that failed, or was too slow. A bad trace ends only the process
- * that reads it.
+ * The job has printed the verdict. Adds what only a reader of the program's source can say. Returns
+ * the status.
  */
-static int print_verdict(int code, int stopped)
+static int say_decided(int code, int stopped)
+{
+	const struct df_check_opts opts = {.alive = df_check_alive};
+	char *path = traces;
+	struct df_check_result *r = df_cli_judge("run", 1, &path, &opts);
+
+	(void)stopped;
+	if (r && r->decided)
+		fprintf(stderr, "dfshim run: which call a rank makes is decided by %s\n",
+			r->decided);
+	df_check_result_free(r);
+	return code;
+}
+
+/*
+ * Judges the traces of a job that failed, or was too slow. A bad trace ends only the process that
+ * reads it.
+ */
+static int in_child(int (*look)(int code, int stopped), int code, int stopped)
 {
 	int status = 0;
 	pid_t pid;
@@ -624,7 +647,7 @@ static int print_verdict(int code, int stopped)
 	pid = fork();
 	if (!pid) {
 		alarm(60);
-		code = judge(code, stopped);
+		code = look(code, stopped);
 		fflush(NULL);
 		_exit(code);
 	}
@@ -644,10 +667,12 @@ static int conclude(int code)
 
 	if (stopped)
 		code = df_verdict_stop_exit(told.verdict);
-	if (code && told.verdict != DF_V_OK && told.verdict != DF_V_SLOW)
+	if (code && told.verdict != DF_V_OK && told.verdict != DF_V_SLOW) {
+		code = in_child(say_decided, code, stopped);
 		say_again(told.line, code, stopped);
-	else if (code && *df_run.trace && (stopped || !own_trace || df_run.nccl))
-		code = print_verdict(code, stopped);
+	} else if (code && *df_run.trace && (stopped || !own_trace || df_run.nccl)) {
+		code = in_child(judge, code, stopped);
+	}
 	return code;
 }
 
@@ -667,9 +692,9 @@ static int find_traces(struct df_jobdir *dir)
 	}
 	/*
 	 * The job needs traces: by NCCL's rules its processes find one another only by them, and
-	 * with --timeout they record in them which verdict stopped the job.
+	 * they record in them which verdict stopped the job.
 	 */
-	if ((mode && !strcmp(mode, "off")) || !(df_run.nccl || df_run.timeout > 0))
+	if ((mode && !strcmp(mode, "off")) || !(df_run.nccl || verdict_stops()))
 		return 0;
 	if (df_jobdir_create(dir, "run"))
 		return df_run.nccl;

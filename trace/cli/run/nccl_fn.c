@@ -46,7 +46,10 @@ static const struct {
 	FN("ncclRecv", recv),
 #undef FN
 	{"ncclAlltoAll", offsetof(struct df_nccl_fn, all_to_all), 1},
+	{"ncclGather", offsetof(struct df_nccl_fn, gather), 1},
+	{"ncclScatter", offsetof(struct df_nccl_fn, scatter), 1},
 	{"ncclCommInitRankConfig", offsetof(struct df_nccl_fn, init_config), 1},
+	{"dfshim_repeats_call", offsetof(struct df_nccl_fn, repeats_call), 1},
 };
 
 int df_nccl_load(const char *sub)
@@ -63,8 +66,8 @@ int df_nccl_load(const char *sub)
 			memcpy((char *)&df_nccl + names[i].at, &fn, sizeof(fn));
 			lacking |= !fn && !names[i].optional;
 			if (pass && !fn && !names[i].optional)
-				fprintf(stderr, "dfshim %s: no function %s here\n", sub,
-					names[i].name);
+				fprintf(stderr, "dfshim %s: neither CUDA nor NCCL has %s here\n",
+					sub, names[i].name);
 		}
 		if (!lacking)
 			return 0;

@@ -17,7 +17,7 @@ struct df_nccl_id {
 #define DF_NCCL_CONFIG_VERSION 22700
 #define DF_NCCL_UNDEF	       INT_MIN /* NCCL decides */
 
-/* The begin of NCCL's configuration of a communicator, as of NCCL 2.27. */
+/* The beginning of NCCL's configuration of a communicator, as of NCCL 2.27. */
 struct df_nccl_config {
 	size_t size;
 	unsigned magic, version;
@@ -52,16 +52,19 @@ struct df_nccl_fn {
 	int (*all_gather)(const void *, void *, size_t, int, void *, void *);
 	int (*reduce_scatter)(const void *, void *, size_t, int, int, void *, void *);
 	int (*all_to_all)(const void *, void *, size_t, int, void *, void *);
+	int (*gather)(const void *, void *, size_t, int, int, void *, void *);
+	int (*scatter)(const void *, void *, size_t, int, int, void *, void *);
 	int (*send)(const void *, size_t, int, int, void *, void *);
 	int (*recv)(void *, size_t, int, int, void *, void *);
+	void (*repeats_call)(const char *stack); /* libdfshim.so's (interpose/load/repeat_hook.c) */
 };
 
 /* Filled by df_nccl_load(). */
 extern struct df_nccl_fn df_nccl;
 
 /*
- * Fails with -ENOENT after a message of `dfshim SUB` if a function is missing. all_to_all
- * and init_config may be NULL.
+ * Fails with -ENOENT after a message of `dfshim SUB` if a function is missing. all_to_all, gather,
+ * scatter, init_config and repeats_call may be NULL.
  */
 int df_nccl_load(const char *sub);
 

@@ -109,6 +109,7 @@ static int add_op(struct df_program_steps *p, struct df_reader *rd, const struct
 			       .redop = op->redop,
 			       .peer = op->peer,
 			       .group = op->group,
+			       .sends = op->sends,
 			       .site = op->site};
 	struct df_range in, out;
 
@@ -356,6 +357,8 @@ static int add_trace(struct df_program_steps *p, const struct df_load *l, struct
 			}
 			if (rank >= 0 && c->device >= 0)
 				rc = push_step(p, rank, c->thread, &y);
+			if (rank >= 0 && c->open && !c->background)
+				p->ranks[rank].waits = 1;
 		}
 		if (i == l->nr_items || rc)
 			break;

@@ -21,6 +21,7 @@ struct df_step_of {
 	uint8_t kind, type, redop;
 	int32_t peer;
 	uint32_t group;
+	uint8_t sends; /* as in struct df_lop */
 	uint32_t site; /* call site; 0 if unknown */
 };
 
@@ -33,6 +34,7 @@ struct df_rank_of {
 	int backward[2], has_backward;
 	uint32_t trace;
 	int32_t device;
+	int waits; /* a thread still waited at the end of the trace */
 	char name[32];
 };
 

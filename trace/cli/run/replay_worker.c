@@ -219,6 +219,16 @@ int df_replay_witness(const char *path, int rank, struct df_replay_witness *x)
 	return x->found ? 0 : -EINVAL;
 }
 
+static void send_to_self(const struct df_step_of *s, void *in, void *out, void *comm, void *stream)
+{
+	int me = place((int)s->comm, w.rank);
+
+	check(df_nccl.group_start(), "ncclGroupStart");
+	check(df_nccl.send(in, s->count, s->type, me, comm, stream), "ncclSend");
+	check(df_nccl.recv(out, s->count, s->type, me, comm, stream), "ncclRecv");
+	check(df_nccl.group_end(), "ncclGroupEnd");
+}
+
 static void run_op(const struct df_step_of *s)
 {
 	void *comm = w.comms[s->comm], *stream = w.streams[s->op.stream], *in = buffer(s->send),
@@ -249,17 +259,32 @@ static void run_op(const struct df_step_of *s)
 		break;
 	case DF_KIND_ALLTOALL:
 		if (!df_nccl.all_to_all)
-			die("ncclAlltoAll: not in this NCCL, it", 0);
+			die("ncclAlltoAll, which this NCCL does not have,", 0);
 		check(df_nccl.all_to_all(in, out, s->count, s->type, comm, stream), "ncclAlltoAll");
+		break;
+	case DF_KIND_GATHER:
+		if (!df_nccl.gather)
+			die("ncclGather, which this NCCL does not have,", 0);
+		check(df_nccl.gather(in, out, s->count, s->type, root, comm, stream), "ncclGather");
+		break;
+	case DF_KIND_SCATTER:
+		if (!df_nccl.scatter)
+			die("ncclScatter, which this NCCL does not have,", 0);
+		check(df_nccl.scatter(in, out, s->count, s->type, root, comm, stream),
+		      "ncclScatter");
 		break;
 	case DF_KIND_SEND:
 		check(df_nccl.send(in, elements(s), s->type, root, comm, stream), "ncclSend");
 		break;
 	case DF_KIND_RECV:
+		if (s->sends) {
+			send_to_self(s, in, out, comm, stream);
+			break;
+		}
 		check(df_nccl.recv(out, elements(s), s->type, root, comm, stream), "ncclRecv");
 		break;
 	default:
-		die("an operation that cannot be replayed", s->kind);
+		die("the replay of an unknown kind of operation", s->kind);
 	}
 }
 
@@ -343,6 +368,8 @@ static void *thread_main(void *arg)
 		/* A thread that waits for its device must not delay the turns of others. */
 		if (turn && !op && s->op.kind >= DF_MOP_SSYNC)
 			turn = (end_turn(), 0);
+		if (df_nccl.repeats_call)
+			df_nccl.repeats_call(df_steps_stack(&w.p, w.rank, s));
 		run_step(s);
 		/*
 		 * The operations of a group are issued at its end, which is therefore part of the
@@ -355,6 +382,8 @@ static void *thread_main(void *arg)
 		if (turn)
 			end_turn();
 	}
+	if (df_nccl.repeats_call)
+		df_nccl.repeats_call(NULL);
 	return NULL;
 }
 

@@ -6,20 +6,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include "trace/cli/common/cli.h"
 
 /* Finds the file that execvp() would start. Returns 0, or the error that execvp() would return. */
 static int find(const char *name, char *file, size_t size)
 {
 	const char *path = strchr(name, '/') ? "" : getenv("PATH") ?: "", *end;
+	struct stat st;
 	int err = ENOENT;
 
 	for (;; path = end + 1) {
 		end = path + strcspn(path, ":");
 		snprintf(file, size, "%.*s%s%s", (int)(end - path), path, end > path ? "/" : "",
 			 name);
-		if (!access(file, X_OK))
-			return 0;
+		/* A folder in PATH may contain a folder of this name. */
+		if (!access(file, X_OK) && !stat(file, &st)) {
+			if (!S_ISDIR(st.st_mode))
+				return 0;
+			errno = EACCES;
+		}
 		if (errno == EACCES)
 			err = EACCES;
 		if (!*end)
@@ -137,13 +144,17 @@ int df_run_missing(char **app)
 	int err = find(app[0], file, sizeof(file));
 
 	if (err) {
-		fprintf(stderr, "dfshim run: %s: %s\n", app[0], strerror(err));
+		if (is_python_file(app[0]) && !access(app[0], F_OK))
+			df_cli_input_error("run", app[0],
+					   "is no program: start it with `python %s`", app[0]);
+		else
+			df_cli_input_error("run", app[0], "%s", strerror(err));
 		return err == ENOENT ? 127 : 126;
 	}
 	if (!program && df_run_is_python(app, &py) && py.kind == 'f')
 		program = py.program;
 	if (program && access(program, F_OK)) {
-		fprintf(stderr, "dfshim run: %s: %s\n", program, strerror(errno));
+		df_cli_input_error("run", program, "%s", strerror(errno));
 		return 2;
 	}
 	return 0;

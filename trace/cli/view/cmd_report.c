@@ -22,74 +22,74 @@
 static const char head[] =
 	"<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
 	"content=\"width=device-width,initial-scale=1\"><title>dfshim report</title><style>"
-	"body{font:15px/1.5 system-ui,sans-serif;margin:0 "
-	"auto;max-width:1200px;padding:16px;color:#222;background:#fff}"
-	"h1{font-size:20px;padding:12px "
-	"16px;border-radius:6px;color:#fff}h2{font-size:17px;margin-top:28px}"
-	"dl{font-size:16px}dt{font-weight:600;float:left;clear:left;width:190px}dd{margin:0 0 6px "
-	"200px}"
+	"body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:1200px;padding:16px;"
+	"color:#222;background:#fff}"
+	"h1{font-size:20px;padding:12px 16px;border-radius:6px;color:#fff}h2{font-size:17px;"
+	"margin-top:28px}"
+	"dl{font-size:16px}dt{font-weight:600;float:left;clear:left;width:190px}"
+	"dd{margin:0 0 6px 200px}"
 	".good{background:#2e7d32}.bad{background:#c62828}pre{background:#f5f5f5;padding:12px;"
 	"white-space:pre-wrap;font-size:13px}"
-	"table{border-collapse:collapse;width:100%;font-size:13px}td,th{border:1px solid "
-	"#ddd;padding:3px 8px;text-align:left}"
-	"th{background:#f5f5f5}.box{border:1px solid "
-	"#ddd;overflow:auto;max-height:620px}canvas{width:100%;border:1px solid #ddd;"
-	"touch-action:none;cursor:grab}#tip{min-height:1.5em;font-size:13px;color:#555}svg{display:"
-	"block}"
-	"summary{margin:10px 0;cursor:pointer}.box "
-	"svg,canvas{background:#fff}pre,td,dd{overflow-wrap:anywhere}"
+	"table{border-collapse:collapse;width:100%;font-size:13px}td,th{border:1px solid #ddd;"
+	"padding:3px 8px;text-align:left}"
+	"th{background:#f5f5f5}.box{border:1px solid #ddd;overflow:auto;max-height:620px}"
+	"canvas{width:100%;border:1px solid #ddd;"
+	"touch-action:none;cursor:grab}#tip{min-height:1.5em;font-size:13px;color:#555}"
+	"svg{display:block}"
+	"summary{margin:10px 0;cursor:pointer}:root{color-scheme:light dark}"
+	"pre,td,dd{overflow-wrap:anywhere}"
 	"@media(max-width:600px){dt{float:none;width:auto}dd{margin-left:0}table{display:block;"
 	"overflow-x:auto}"
 	"td:last-child{min-width:12em}}"
-	"@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}pre,th{background:#"
-	"2a2a2a}"
+	"@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}"
+	"pre,th{background:#2a2a2a}"
 	"td,th,.box,canvas{border-color:#555}#tip{color:#aaa}a{color:#8ab4f8}}"
 	"</style></head><body>\n";
 
 static const char script[] =
 	"<script>\n"
-	"const "
-	"c=document.getElementById('tl'),x=c.getContext('2d'),tip=document.getElementById('tip');\n"
+	"const c=document.getElementById('tl'),x=c.getContext('2d'),"
+	"tip=document.getElementById('tip');\n"
+	"const dark=matchMedia('(prefers-color-scheme:dark)');"
+	"let ink,even,odd,late,call;function colors(){[ink,even,odd,late,call]=dark.matches?"
+	"['#ddd','#222','#2c2c2c','#b05a5a','#607d8b']:['#333','#f0f0f0','#fafafa','#e57373',"
+	"'#90a4ae']}\n"
 	"const rows=[],at=new Map();for(const b of D.bars){const k=b[0]+'/'+b[1];"
 	"if(!at.has(k)){at.set(k,rows.length);rows.push([b[0],b[1]])}}\n"
 	"const H=18,L=170;let a=0,z=D.end||1,drag=null;const R=window.devicePixelRatio||1;\n"
-	"function "
-	"size(){c.style.height=Math.max(60,rows.length*H+24)+'px';c.width=c.clientWidth*R;c.height="
-	"c.clientHeight*R;"
+	"function size(){c.style.height=Math.max(60,rows.length*H+24)+'px';c.width=c.clientWidth*R;"
+	"c.height=c.clientHeight*R;"
 	"draw()}\n"
 	"function px(t){return L+(t-a)/(z-a)*(c.clientWidth-L)}\n"
-	"function "
-	"draw(){x.setTransform(R,0,0,R,0,0);x.clearRect(0,0,c.clientWidth,c.clientHeight);x.font='"
-	"11px sans-serif';\n"
-	"rows.forEach((r,i)=>{x.fillStyle=i%2?'#fafafa':'#f0f0f0';x.fillRect(0,20+i*H,c."
-	"clientWidth,H);x.fillStyle='#333';"
+	"function draw(){colors();x.setTransform(R,0,0,R,0,0);x.clearRect(0,0,c.clientWidth,"
+	"c.clientHeight);x.font='11px sans-serif';\n"
+	"rows.forEach((r,i)=>{x.fillStyle=i%2?odd:even;x.fillRect(0,20+i*H,c.clientWidth,H);"
+	"x.fillStyle=ink;"
 	"x.fillText(D.procs[r[0]]+' '+r[1],4,33+i*H,L-8)});\n"
-	"for(const b of D.bars){const i=at.get(b[0]+'/'+b[1]);let "
-	"p=Math.max(L,px(b[2])),q=Math.min(c.clientWidth,px(b[3]));"
-	"if(q<L||p>c.clientWidth)continue;x.fillStyle=b[5]?(b[5]==2?'#e57373':'#c62828'):b[6]?'#"
-	"90a4ae':'#66a56b';"
-	"x.fillRect(p,22+i*H,Math.max(1,q-p),H-4);if(q-p>40){x.fillStyle='#fff';x.fillText(b[4],p+"
-	"3,33+i*H,q-p-6)}}\n"
-	"x.fillStyle='#333';const n=Math.max(1,Math.min(6,Math.floor((c.clientWidth-L-70)/80)));"
-	"for(let k=0;k<=n;k++){const t=a+(z-a)*k/n;x.fillText((t/1e9).toFixed(6)+' "
-	"s',Math.min(px(t),"
+	"for(const b of D.bars){const i=at.get(b[0]+'/'+b[1]);let p=Math.max(L,px(b[2])),"
+	"q=Math.min(c.clientWidth,px(b[3]));"
+	"if(q<L||p>c.clientWidth)continue;"
+	"x.fillStyle=b[5]?(b[5]==2?late:'#c62828'):b[6]?call:'#66a56b';"
+	"x.fillRect(p,22+i*H,Math.max(1,q-p),H-4);if(q-p>40){x.fillStyle='#fff';"
+	"x.fillText(b[4],p+3,33+i*H,q-p-6)}}\n"
+	"x.fillStyle=ink;const n=Math.max(1,Math.min(6,Math.floor((c.clientWidth-L-70)/80)));"
+	"for(let k=0;k<=n;k++){const t=a+(z-a)*k/n;x.fillText((t/1e9).toFixed(6)+' s',"
+	"Math.min(px(t),"
 	"c.clientWidth-70),12)}}\n"
-	"c.onwheel=e=>{e.preventDefault();const "
-	"f=e.deltaY<0?.8:1.25,m=a+(e.offsetX-L)/(c.clientWidth-L)*(z-a);"
+	"c.onwheel=e=>{e.preventDefault();const f=e.deltaY<0?.8:1.25,"
+	"m=a+(e.offsetX-L)/(c.clientWidth-L)*(z-a);"
 	"a=m-(m-a)*f;z=m+(z-m)*f;draw()};\n"
-	"c.onpointerdown=e=>{drag=[e.offsetX,a,z];c.setPointerCapture(e.pointerId)};c.onpointerup=("
-	")=>drag=null;\n"
-	"c.onpointermove=e=>{if(drag){const "
-	"d=(drag[0]-e.offsetX)/(c.clientWidth-L)*(drag[2]-drag[1]);a=drag[1]+d;z=drag[2]+d;"
-	"draw();return}const "
-	"i=Math.floor((e.offsetY-20)/H),t=a+(e.offsetX-L)/"
-	"(c.clientWidth-L)*(z-a);tip.textContent='';"
-	"for(const b of "
-	"D.bars)if(at.get(b[0]+'/'+b[1])===i&&t>=b[2]&&t<=b[3])tip.textContent=b[4]+': "
-	"'+((b[3]-b[2])/1e6)"
+	"c.onpointerdown=e=>{drag=[e.offsetX,a,z];c.setPointerCapture(e.pointerId)};"
+	"c.onpointerup=()=>drag=null;\n"
+	"c.onpointermove=e=>{if(drag){"
+	"const d=(drag[0]-e.offsetX)/(c.clientWidth-L)*(drag[2]-drag[1]);a=drag[1]+d;z=drag[2]+d;"
+	"draw();return}const i=Math.floor((e.offsetY-20)/H),"
+	"t=a+(e.offsetX-L)/(c.clientWidth-L)*(z-a);tip.textContent='';"
+	"for(const b of D.bars)if(at.get(b[0]+'/'+b[1])===i&&t>=b[2]&&t<=b[3])"
+	"tip.textContent=b[4]+': '+((b[3]-b[2])/1e6)"
 	".toFixed(3)+' ms'+(b[5]?', not finished':'')+(b[7]?', called at '+b[7]:'')};\n"
 	"c.dataset.rows=rows.length;c.ondblclick=()=>{a=0;z=D.end||1;draw()};window.onresize=size;"
-	"size();\n"
+	"dark.onchange=draw;size();\n"
 	"</script>\n";
 
 /* The smallest and the largest value of a group. */
@@ -156,9 +156,9 @@ static int ranks_table(FILE *out, const struct df_check_result *r, const struct 
 	static const char heads[] = "<th>process<th>host<th>GPU<th>executor<th>records<th>"
 				    "operations<th>unfinished<th>last record";
 
-	fputs("<h2>Ranks</h2><p>A row for ranks that do the same, the fewest "
-	      "first.</p>\n<table><tr><th>ranks"
-	      "<th>records<th>operations<th>unfinished<th>last record<th>state</tr>\n",
+	fputs("<h2>Ranks</h2><p>A row for ranks that do the same, the fewest first.</p>\n"
+	      "<table><tr><th>ranks<th>records<th>operations<th>unfinished<th>last "
+	      "record<th>state</tr>\n",
 	      out);
 	for (size_t i = 0; i < a->nr; i++) {
 		const struct df_alike *g = &a->all[i];
@@ -274,8 +274,7 @@ static int timeline(FILE *out, const struct df_timeline *t, size_t nr_traces)
 	for (size_t i = 0; i < t->nr_bars; i++)
 		json_array_append_new(bars, bar(&t->bars[i]));
 	fputs("<h2>Timeline</h2><p>Wheel: zoom. Drag: move. Double click: all. Red: never "
-	      "finished.</p>"
-	      "<canvas id=\"tl\"></canvas><div id=\"tip\"></div>\n<script>const D=",
+	      "finished.</p><canvas id=\"tl\"></canvas><div id=\"tip\"></div>\n<script>const D=",
 	      out);
 	rc = df_json_write(json_pack("{s:o, s:o, s:o}", "procs", procs, "end",
 				     df_json_u64(t->end_ns - t->first_ns), "bars", bars),
@@ -320,9 +319,9 @@ static int graphs(FILE *out, const struct df_check_result *r)
 	}
 	core.left_out = 0;
 	if (all.nr_boxes)
-		fputs("<h2>Who waits for whom</h2>\n<p>An arrow goes from what waits to what it "
-		      "waits for. Yellow: has "
-		      "begun. Dashed: where dfshim can cut.</p>\n",
+		fputs("<h2>Who waits for whom</h2>\n"
+		      "<p>An arrow goes from what waits to what it waits for. Yellow: has begun. "
+		      "Dashed: where dfshim can cut.</p>\n",
 		      out);
 	if (core.nr_boxes > 1) {
 		fputs("<div class=\"box\" id=\"cycle\">", out);
@@ -394,6 +393,7 @@ static int write_report(FILE *out, const struct df_check_result *r, const struct
 	said(out, "What dfshim can do", r->remedy_text);
 	said(out, "Where the ranks part", r->divergence);
 	said(out, "Last call alike", r->alike);
+	said(out, "Decided by", r->decided);
 	fputs("</dl>\n", out);
 	rc = graphs(out, r);
 	rc = rc ?: ranks_table(out, r, a);
@@ -421,17 +421,15 @@ int df_cmd_report(int argc, char **argv)
 	int json = 0, rc = 1, failed;
 	FILE *out, *found = NULL;
 	const struct df_opt options[] = {
-		DF_OPT(OUTPUT, output, "where to (report.html)"),
+		DF_OPT(OUTPUT, output, "the file to write (report.html)"),
 		DF_OPT(WITNESS, witness, "also a deadlock that `dfshim predict` wrote down"),
 		DF_OPT(JSON, json, "say as JSON what was found and where it was written"),
 	};
 
 	DF_CLI_PARSE("report", &argc, &argv, DF_CLI_TRACES,
 		     .doc = "Writes one self-contained HTML file: the verdict with its evidence, "
-			    "the wait-for graph, "
-			    "a timeline (wheel zooms, dragging moves), and a table of all ranks. "
-			    "It loads nothing "
-			    "from the network.");
+			    "the wait-for graph, a timeline (wheel zooms, dragging moves), and a "
+			    "table of all ranks. It loads nothing from the network.");
 	found = witness ? fopen(witness, "r") : NULL;
 	if (witness && !found)
 		return df_cli_input_error("report", witness, "%s", strerror(errno));

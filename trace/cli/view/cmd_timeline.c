@@ -182,10 +182,9 @@ int df_cmd_timeline(int argc, char **argv)
 
 	DF_CLI_PARSE("timeline", &argc, &argv, DF_CLI_TRACES,
 		     .doc = "Writes the trace for ui.perfetto.dev and chrome://tracing: a process "
-			    "for each rank, a "
-			    "track for each stream and thread. An operation that has not ended is "
-			    "drawn to the end "
-			    "of the trace. Arrows follow the verdict's cycle.");
+			    "for each rank, a track for each stream and thread. An operation that "
+			    "has not ended is drawn to the end of the trace. Arrows follow the "
+			    "verdict's cycle.");
 	r = df_cli_judge("timeline", argc, argv, &opts);
 	if (!r)
 		return 1;

@@ -143,9 +143,7 @@ static int by_time(const void *pa, const void *pb)
 		return a->rank < b->rank ? -1 : 1;
 	if (a->is_call != b->is_call)
 		return a->is_call - b->is_call;
-	if (a->track != b->track)
-		return a->track < b->track ? -1 : 1;
-	return a->begin_ns < b->begin_ns ? -1 : a->begin_ns > b->begin_ns;
+	return DF_CMP(a->track, b->track) ?: DF_CMP(a->begin_ns, b->begin_ns);
 }
 
 static void lanes(struct df_timeline *t)

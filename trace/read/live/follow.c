@@ -183,13 +183,3 @@ int df_follow_step(struct df_follow *f, const struct df_trace_header *ring)
 		rc = index_ops(f);
 	return rc ? rc : find_oldest(f);
 }
-
-void df_follow_fini(struct df_follow *f)
-{
-	df_map_fini(&f->places);
-	df_map_fini(&f->took);
-	df_map_fini(&f->ended);
-	df_map_fini(&f->oldest);
-	free(f->ops);
-	memset(f, 0, sizeof(*f));
-}

@@ -30,6 +30,5 @@ struct df_follow {
  * Afterwards a value of `oldest` is 0 if the communicator has nothing unfinished.
  */
 int df_follow_step(struct df_follow *f, const struct df_trace_header *ring);
-void df_follow_fini(struct df_follow *f);
 
 #endif

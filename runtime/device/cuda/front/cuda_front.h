@@ -105,8 +105,8 @@ struct df_cuda_front {
 	int (*quiet_enter)(enum df_sync_kind kind);
 	void (*quiet_leave)(int token);
 	/*
-	 * The same around a launch that may wait for the device, or that needs more of it than the
-	 * daemon leaves.
+	 * As quiet_enter(), around a launch that may wait for the device, or that needs more of it
+	 * than the daemon leaves.
 	 */
 	int (*launch_enter)(const struct df_cuda_launch *l);
 	void (*launch_leave)(const struct df_cuda_launch *l, int token, int launched);

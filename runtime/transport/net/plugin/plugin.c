@@ -157,8 +157,7 @@ static void count_failure(struct df_net_link *l)
 	if (!(others && p->fails >= SETUP_FAILS) && now - p->failing <= bound)
 		return;
 	df_warn("network plugin %s does not connect to device %d of %s: %s; %s (NCCL_NET_PLUGIN "
-		"names other "
-		"plugins, or none)",
+		"names other plugins, or none)",
 		plugin_of(l)->name, l->device, df_net_member(l)->hostname, l->what,
 		!others			    ? "no other network may be used"
 		: others & DF_NET_BIT_VERBS ? "dfshim uses verbs"
@@ -518,7 +517,7 @@ static int take(struct df_net_link *l, const struct head *m, int bytes)
 	if (ret) {
 		df_warn("device %d of %s sent data that breaks dfshim's protocol: connecting again",
 			l->device, df_net_member(l)->hostname);
-		fail(l, -EPROTO, "the received data make no sense");
+		fail(l, -EPROTO, "the received data break dfshim's protocol");
 		return -1;
 	}
 	p->heard = 1;
@@ -620,8 +619,8 @@ static int plugin_setup(struct df_net_link *l, const struct df_net_frame *f)
 			snprintf(text, sizeof(text), "it has another plugin than %s",
 				 plugin_of(l)->name);
 			l->avoid |= DF_NET_BIT_PLUGIN;
-			df_warn("no network plugin joins us with device %d of %s: %s", l->device,
-				df_net_member(l)->hostname, text);
+			df_warn("no network plugin joins this process with device %d of %s: %s",
+				l->device, df_net_member(l)->hostname, text);
 			fail(l, -EPROTONOSUPPORT, text);
 			return 1;
 		}

@@ -67,8 +67,7 @@ void df_tcp_opened(const struct sessions *m, struct stream *s)
 			   (socklen_t)strlen(m->congestion));
 	else
 		df_info("the connection with %s uses Reno, not %s, for congestion control: its "
-			"round-trip "
-			"time is below 1 ms (DFSHIM_NET_CONGESTION=%s: the system's)",
+			"round-trip time is below 1 ms (DFSHIM_NET_CONGESTION=%s: the system's)",
 			s->who, m->congestion, m->congestion);
 }
 

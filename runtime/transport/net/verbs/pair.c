@@ -175,7 +175,10 @@ int df_verbs_pair_make(struct df_net_link *l, struct pair *q)
 	uint32_t i;
 	int ret;
 
-	/* This device is dead only if all are. */
+	/*
+	 * A dead device is chosen only if all RDMA devices are dead. Then another medium takes
+	 * over, if there is one; else the device is tried again.
+	 */
 	if (r->device->dead && df_verbs_has_others(l))
 		return -ENODEV;
 	ret = look_at_port(r, q);

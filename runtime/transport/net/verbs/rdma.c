@@ -211,8 +211,7 @@ static int verbs_send(struct df_net_link *l, const struct df_net_frame *f, const
 		l->why = -ENOMEM;
 		snprintf(l->what, sizeof(l->what),
 			 "memory of one side cannot be registered (see `ulimit -l`), that of the "
-			 "other one is "
-			 "a GPU's, and only RDMA gets there: set DFSHIM_NET_GDR=0");
+			 "other one is a GPU's, and only RDMA gets there: set DFSHIM_NET_GDR=0");
 		df_net_lost(l);
 		return -EAGAIN;
 	}
@@ -694,7 +693,7 @@ static int complete(struct df_net_link *l, int k, const struct ibv_wc *wc)
 		df_warn("device %d of %s sent data that breaks dfshim's protocol: connecting again",
 			l->device, df_net_member(l)->hostname);
 		q->usable = 1;
-		return df_verbs_fail(l, k, -EPROTO, "the received data make no sense");
+		return df_verbs_fail(l, k, -EPROTO, "the received data break dfshim's protocol");
 	}
 	return 0;
 }
