@@ -1,7 +1,7 @@
 """dfshim in a Python environment: where the installed tool and libraries are.
 
-The libraries live in front of NCCL (LD_PRELOAD), so nothing of them is loaded by importing this package; `dfshim.deft`,
-which needs PyTorch, is loaded when it is asked for.
+The libraries live in front of NCCL (LD_PRELOAD), so nothing of them is loaded by importing this
+package; `dfshim.deft`, which needs PyTorch, is loaded when it is asked for.
 """
 
 import importlib

@@ -1,4 +1,5 @@
-"""`python -m dfshim`, and the `dfshim` command of a Python environment: the program itself takes over."""
+"""`python -m dfshim`, and the `dfshim` command of a Python environment: the program itself takes
+over."""
 
 import os
 import sys
@@ -11,7 +12,8 @@ def main():
     try:
         os.execv(program, [program, *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"dfshim: {program} cannot be started: {error.strerror}. Install the package again.")
+        sys.exit(f"dfshim: {program} cannot be started: {error.strerror}. "
+                 "Install the package again.")
 
 
 if __name__ == "__main__":

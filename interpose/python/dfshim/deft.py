@@ -1,4 +1,5 @@
-"""Schedules for PyTorch's DistributedDataParallel that hide gradients' communication behind computation.
+"""Schedules for PyTorch's DistributedDataParallel that hide gradients' communication behind
+computation.
 
     model = DDP(model)
     opt = dfshim.deft.wrap(model, opt, links=2)
@@ -6,15 +7,17 @@
     loss.backward()
     opt.step()
 
-After a warm-up as plain DDP, in which all ranks measure, one schedule is computed from their common measurements. From
-then on an iteration never waits for communication; the optimizer steps when a set of gradients is complete, with the
-mean over ranks and merged iterations, one or more iterations after they were computed. docs/scheduling.md says when
-that helps and what it costs. wrap(exact=True) is dfshim.gate instead: it waits, and has the numbers of plain DDP.
+After a warm-up as plain DDP, in which all ranks measure, one schedule is computed from their common
+measurements. From then on an iteration never waits for communication; the optimizer steps when a
+set of gradients is complete, with the mean over ranks and merged iterations, one or more iterations
+after they were computed. docs/scheduling.md says when that helps and what it costs.
+wrap(exact=True) is dfshim.gate instead: it waits, and has the numbers of plain DDP.
 
-State per bucket: `current`, gradients that are partly sent, and `future`, the sum of complete local gradients since.
-Both are this module's: DDP's own buckets are never communicated after the warm-up. Every rank runs the same state
-machine on the same numbers, so all issue the same collectives in the same order on each group; a few words a rank in
-each iteration tell whether that is still so, and if not, all return to plain DDP after the same step.
+State per bucket: `current`, gradients that are partly sent, and `future`, the sum of complete local
+gradients since. Both are this module's: DDP's own buckets are never communicated after the warm-up.
+Every rank runs the same state machine on the same numbers, so all issue the same collectives in the
+same order on each group; a few words a rank in each iteration tell whether that is still so, and if
+not, all return to plain DDP after the same step.
 """
 
 import math
@@ -30,7 +33,8 @@ __all__ = ["ACTIVE", "Deft", "GATED", "GradScaler", "PLAIN", "Planner", "wrap"]
 
 ACTIVE = "deft"
 FORWARD, OLD, NEW = range(3)
-TROUBLE = ("", "DDP has changed its buckets", "a backward pass without step()", "the preserver is not content after 10 rounds")
+TROUBLE = ("", "DDP has changed its buckets", "a backward pass without step()",
+           "the preserver is not content after 10 rounds")
 CHANGED, NO_STEP, HARM = range(1, 4)
 UPDATES = 20  # updates between two rounds of the preserver
 
@@ -44,7 +48,8 @@ class Deft(Wrapped):
             raise ValueError(f"dfshim.deft: preserve={preserve}; allowed: between 0 and 1")
         super().__init__(ddp, opt, warmup, plan)
         ranks = dist.get_process_group_ranks(ddp.process_group)
-        self.groups = [dist.new_group(ranks) for _ in range(links)] if isinstance(links, int) else list(links)
+        self.groups = ([dist.new_group(ranks) for _ in range(links)]
+                       if isinstance(links, int) else list(links))
         for group in self.groups:
             if dist.get_process_group_ranks(group) != ranks:
                 raise ValueError("dfshim.deft: a link's group has other ranks than the model's")
@@ -58,7 +63,7 @@ class Deft(Wrapped):
         """Returns the expected time of an iteration with plain DDP, and with the schedule."""
         return self.planner.expected_ms()
 
-    # -- hooks ------------------------------------------------------------------------------------------
+    # -- hooks -------------------------------------------------------------------------------------
 
     def _begin(self):
         if self.turn is not None and self.arrived:
@@ -68,26 +73,33 @@ class Deft(Wrapped):
         if self.turn is None:
             self.turn, self.arrived, self.complete = self.planner.next(), {}, None
             at = [self.iteration, self.rounds, int(self.scaler is not None)]
-            self.words = torch.tensor([self.trouble] + at + [-n for n in at], dtype=torch.int64, device=self.current[0].device)
-            self.heard = dist.all_reduce(self.words, op=dist.ReduceOp.MAX, group=self.groups[0], async_op=True)
+            self.words = torch.tensor([self.trouble] + at + [-n for n in at], dtype=torch.int64,
+                                      device=self.current[0].device)
+            self.heard = dist.all_reduce(self.words, op=dist.ReduceOp.MAX, group=self.groups[0],
+                                         async_op=True)
             self._send(FORWARD)
 
     def _after_forward(self, module, args, out):
         super()._after_forward(module, args, out)
-        # The backward pass begins. The parts of CURRENT that it sends need not wait for its first gradient.
+        # The backward pass begins. The parts of CURRENT that it sends need not wait for its first
+        # gradient.
         if self.turn is not None and self.complete is None and self._training():
-            self.complete = 0  # buckets of FUTURE so far; they are sent in this order, in whatever order they become complete
+            # Buckets of FUTURE so far; they are sent in this order, in whatever order they become
+            # complete.
+            self.complete = 0
             self._send(OLD)
 
     def _hook(self, _, bucket):
         if self.preserve and not self.ended:
-            self.local.update((id(p), g.clone()) for p, g in zip(bucket.parameters(), bucket.gradients()))
+            self.local.update((id(p), g.clone())
+                              for p, g in zip(bucket.parameters(), bucket.gradients()))
         return super()._hook(_, bucket)
 
     def _collect(self, bucket):
         i, known = bucket.index(), self._known(bucket)
         if self.scaler and not self.arrived:
-            # Merged iterations may have different scales. All scales are powers of two, so no precision is lost.
+            # Merged iterations may have different scales. All scales are powers of two, so no
+            # precision is lost.
             self.unscale = 1 / self.scaler.get_scale()
         with torch.no_grad():
             if known:
@@ -99,7 +111,8 @@ class Deft(Wrapped):
                     j, at = self.place[id(p)]
                     self._add(self.future[j][at:at + p.numel()].view_as(p), gradient)
                     self.arrived[j] = self.arrived.get(j, 0) + 1
-        while self.complete < len(self.buckets) and self.arrived.get(self.complete) == len(self.buckets[self.complete][1]):
+        while (self.complete < len(self.buckets)
+               and self.arrived.get(self.complete) == len(self.buckets[self.complete][1])):
             self._send(NEW, self.complete)
             self.complete += 1
         return self._ready(bucket.buffer())
@@ -110,7 +123,7 @@ class Deft(Wrapped):
         else:
             torch.mul(gradient, self.unscale, out=to)
 
-    # -- the schedule -----------------------------------------------------------------------------------
+    # -- the schedule ------------------------------------------------------------------------------
 
     def _send(self, stage, bucket=None):
         of = self.future if stage == NEW else self.current
@@ -142,7 +155,8 @@ class Deft(Wrapped):
         self.unsent = [self.unsent[1], self._all_items()]
 
     def _apply(self):
-        if self.scaler and not torch.stack([sent.isfinite().all() for sent in self.current]).all().item():
+        if self.scaler and not torch.stack([sent.isfinite().all()
+                                            for sent in self.current]).all().item():
             self.infinite = True  # on all ranks, because these are sums over all ranks
             return
         for i, (_, parameters, _) in self.buckets.items():
@@ -187,7 +201,8 @@ class Deft(Wrapped):
         self.turn = None
 
     def flush(self):
-        """Sends and applies all gradients that have not been applied. The schedule then begins anew. A collective call."""
+        """Sends and applies all gradients that have not been applied. The schedule then begins
+        anew. A collective call."""
         if self.mode == PLAIN:
             return
         if self.turn is not None:
@@ -205,11 +220,11 @@ class Deft(Wrapped):
         self.planner.restart()
         self.merged, self.unsent = [0, 0], [set(), self._all_items()]
 
-    # -- the switch -------------------------------------------------------------------------------------
+    # -- the switch --------------------------------------------------------------------------------
 
     def _speeds(self, comm):
-        """Measures each link by all-reduces of one element and of the largest bucket. The fastest becomes the first. A collective
-        call."""
+        """Measures each link by all-reduces of one element and of the largest bucket. The fastest
+        becomes the first. A collective call."""
         of = self.buckets[comm.index(max(comm))]
         data = torch.zeros(of[2], dtype=of[1][0].dtype, device=of[1][0].device)
         took = torch.zeros(self.links, 2, dtype=torch.int64, device=data.device)
@@ -227,8 +242,10 @@ class Deft(Wrapped):
         took = [(max(whole, 2), min(start, max(whole, 2) // 2)) for start, whole in took.tolist()]
         took = sorted((whole - start, start, link) for link, (whole, start) in enumerate(took))
         self.groups = [self.groups[link] for _, _, link in took]
-        # The measured times include the start-up, and the smallest of them must remain above 0 without it.
-        return [sent / took[0][0] for sent, _, _ in took], [min(start, min(comm) // 2) for _, start, _ in took]
+        # The measured times include the start-up, and the smallest of them must remain above 0
+        # without it.
+        return ([sent / took[0][0] for sent, _, _ in took],
+                [min(start, min(comm) // 2) for _, start, _ in took])
 
     def _switch(self):
         self.planner = Planner(*self.profile)
@@ -239,19 +256,21 @@ class Deft(Wrapped):
             for p in parameters:
                 self.place[id(p)] = i, at
                 at += p.numel()
-        self.current, self.future = ([torch.zeros(self.buckets[i][2], device=self.buckets[i][1][0].device,
-                                                  dtype=self.buckets[i][1][0].dtype) for i in range(len(self.buckets))]
+        self.current, self.future = ([torch.zeros(self.buckets[i][2],
+                                                  device=self.buckets[i][1][0].device,
+                                                  dtype=self.buckets[i][1][0].dtype)
+                                      for i in range(len(self.buckets))]
                                      for _ in range(2))
         if self.preserve and not self._content():
             self._stay(TROUBLE[HARM])
             return
         self.mode = ACTIVE
 
-    # -- the preserver ----------------------------------------------------------------------------------
+    # -- the preserver -----------------------------------------------------------------------------
 
     def _inner_step(self):
-        """Takes the step. Records what the preserver's model needs of it: the loss, and how far the loss falls by this rank's
-        gradient."""
+        """Takes the step. Records what the preserver's model needs of it: the loss, and how far the
+        loss falls by this rank's gradient."""
         if not self.preserve or self.ended:
             super()._inner_step()
             return
@@ -266,8 +285,10 @@ class Deft(Wrapped):
         self.walk.append((self.loss, fall))
 
     def _content(self):
-        """Whether merging does no harm. If it helps, gives stages more time for communication. A collective call."""
-        walk = torch.zeros(self.world, len(self.walk), 2, dtype=torch.float64, device=self.current[0].device)
+        """Whether merging does no harm. If it helps, gives stages more time for communication. A
+        collective call."""
+        walk = torch.zeros(self.world, len(self.walk), 2, dtype=torch.float64,
+                           device=self.current[0].device)
         walk[dist.get_rank(self.ddp.process_group)] = torch.tensor(self.walk, dtype=torch.float64)
         dist.all_reduce(walk, group=self.ddp.process_group)
         self.walk = []
@@ -276,10 +297,12 @@ class Deft(Wrapped):
             return True
         loss, fall = walk[:, -UPDATES // 4:, 0].mean().item(), walk[:, :, 1].mean().item()
         # The variance between ranks. With a single rank, that between iterations.
-        noise = math.sqrt(walk[:, :, 1].var(0).mean().item() / self.world if self.world > 1 else walk[0, :, 1].var().item())
+        noise = math.sqrt(walk[:, :, 1].var(0).mean().item() / self.world if self.world > 1
+                          else walk[0, :, 1].var().item())
         if not (loss > 0 and fall > 0 and math.isfinite(loss + fall + noise)):
             return True  # the training makes no progress, so the model does not apply
-        self.rounds, self.ratio = self.planner.preserve(loss, fall, max(noise, 1e-9 * loss), self.preserve)
+        self.rounds, self.ratio = self.planner.preserve(loss, fall, max(noise, 1e-9 * loss),
+                                                        self.preserve)
         return abs(self.ratio - 1) <= self.preserve
 
 
@@ -288,14 +311,17 @@ def wrap(ddp, opt, links=1, warmup=10, clip=None, plan=None, exact=False, preser
 
     links     the number of process groups to make, or a list of process groups; each is a link
     clip      the largest norm of the gradients; they are clipped when they are applied
-    plan      a function that gets the buckets' sizes, input side first, and returns times to use instead of measured ones:
-              forward, backward and communication of each bucket in ns, its size, the slowdowns of the links, and optionally
-              their start-up times in ns. The first rank's result is used
+    plan      a function that gets the buckets' sizes, input side first, and returns times to use
+              instead of measured ones: forward, backward and communication of each bucket in ns,
+              its size, the slowdowns of the links, and optionally their start-up times in ns. The
+              first rank's result is used
     exact     exact gating: no late updates
-    preserve  how far the loss that the preserver expects may differ from that of plain training, .01 for 1 %; needs step(loss)
+    preserve  how far the loss that the preserver expects may differ from that of plain training,
+              .01 for 1 %; needs step(loss)
     """
     if not exact:
         return Deft(ddp, opt, links, warmup, clip, plan, preserve)
     if links != 1 or clip is not None or preserve is not None:
-        raise ValueError("dfshim.deft: exact gating has one link, no clip (it needs all gradients at once) and no preserver")
+        raise ValueError("dfshim.deft: exact gating has one link, no clip (it needs all gradients "
+                         "at once) and no preserver")
     return Gate(ddp, opt, warmup, plan)

@@ -1,10 +1,12 @@
-"""Exact gating for PyTorch's DistributedDataParallel, as ByteScheduler does it: the next forward pass begins while gradients
-are still being sent, and each layer waits for its own. The same numbers as plain DDP, bit for bit.
+"""Exact gating for PyTorch's DistributedDataParallel, as ByteScheduler does it: the next forward
+pass begins while gradients are still being sent, and each layer waits for its own. The same numbers
+as plain DDP, bit for bit.
 
-Buckets are sent whole, each by the all-reduce that DDP would have made, those of the input side first where that is better:
-a sum in other pieces could be another sum. What opt.step() leaves undone, a bucket's optimizer step, is done when the first
-module is called that has a parameter of it. Which modules do not use their parameters themselves is watched during the
-warm-up; such parameters are waited for before the forward pass.
+Buckets are sent whole, each by the all-reduce that DDP would have made, those of the input side
+first where that is better: a sum in other pieces could be another sum. What opt.step() leaves
+undone, a bucket's optimizer step, is done when the first module is called that has a parameter of
+it. Which modules do not use their parameters themselves is watched during the warm-up; such
+parameters are waited for before the forward pass.
 """
 
 import torch
@@ -17,7 +19,8 @@ GATED = "exact"
 
 
 class _Uses(TorchFunctionMode):
-    """Finds the parameters that a forward pass uses, and those that it uses before a module that owns them was called."""
+    """Finds the parameters that a forward pass uses, and those that it uses before a module that
+    owns them was called."""
 
     # Attributes that give access to a parameter's values. Others only describe it.
     VALUES = ("data", "grad", "T", "mT", "H", "mH", "real", "imag")
@@ -27,7 +30,8 @@ class _Uses(TorchFunctionMode):
         self.params, self.open, self.used, self.early = params, set(), set(), set()
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        described = getattr(func, "__name__", "") == "__get__" and func.__self__.__name__ not in self.VALUES
+        described = (getattr(func, "__name__", "") == "__get__"
+                     and func.__self__.__name__ not in self.VALUES)
         if not described:
             self._look((args, kwargs or {}))
         return func(*args, **(kwargs or {}))
@@ -46,12 +50,14 @@ class _Uses(TorchFunctionMode):
 
 
 class Gate(Wrapped):
-    NO_SCALER = "exact gating has no GradScaler, which needs all gradients at once: train in bfloat16"
+    NO_SCALER = ("exact gating has no GradScaler, which needs all gradients at once: "
+                 "train in bfloat16")
 
     def __init__(self, ddp, opt, warmup, plan):
         super().__init__(ddp, opt, warmup, plan)
         if isinstance(opt, torch.optim.LBFGS):
-            raise ValueError("dfshim.deft: LBFGS steps all parameters together; exact gating steps each by itself")
+            raise ValueError("dfshim.deft: LBFGS steps all parameters together; exact gating "
+                             "steps each by itself")
         self.params = {id(p): p for group in opt.param_groups for p in group["params"]}
         self.uses = _Uses({id(p) for p in ddp.parameters()})
         self.watching = self.armed = self.changed = False
@@ -66,7 +72,7 @@ class Gate(Wrapped):
     def scaled_step(self, scaler, *args, **kwargs):
         raise RuntimeError(f"dfshim.deft: {self.NO_SCALER}")
 
-    # -- forward ----------------------------------------------------------------------------------------
+    # -- forward -----------------------------------------------------------------------------------
 
     def _before_forward(self, module, args):
         super()._before_forward(module, args)
@@ -93,12 +99,13 @@ class Gate(Wrapped):
                 self._finish(self.place.get(p))
 
     def _begin(self):
-        """If a backward pass had no step, drops its gradients, as zero_grad() does with those of plain DDP."""
+        """If a backward pass had no step, drops its gradients, as zero_grad() does with those of
+        plain DDP."""
         if not self.armed:
             self._wait()
             self._reset()
 
-    # -- backward ---------------------------------------------------------------------------------------
+    # -- backward ----------------------------------------------------------------------------------
 
     def _reset(self):
         self.held, self.works, self.sent, self.armed = set(), {}, 0, False
@@ -140,13 +147,14 @@ class Gate(Wrapped):
             self._stay("DDP has changed its buckets")
             return
         # A learning rate that a scheduler sets later belongs to the next iteration.
-        self.frozen = [{k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in group.items() if k != "params"}
+        self.frozen = [{k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in group.items()
+                        if k != "params"}
                        for group in self.inner.param_groups]
         for p in self.params.values():
             p.grad = None
         self.armed = True
 
-    # -- updates ----------------------------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------------
 
     def _gradients(self, i):
         at = 0
@@ -155,12 +163,14 @@ class Gate(Wrapped):
             at += p.numel()
 
     def _finish(self, i):
-        """Takes the optimizer's step for the parameters of one bucket, with the settings that it had in step()."""
+        """Takes the optimizer's step for the parameters of one bucket, with the settings that it
+        had in step()."""
         if not self.armed or i not in self.works:
             return
         self.works.pop(i).wait()
         others = [(p, p.grad) for p in self.params.values()]
-        later = [{k: v for k, v in group.items() if k != "params"} for group in self.inner.param_groups]
+        later = [{k: v for k, v in group.items() if k != "params"}
+                 for group in self.inner.param_groups]
         for p, _ in others:
             p.grad = None
         self._gradients(i)
@@ -181,17 +191,19 @@ class Gate(Wrapped):
         while self.armed:
             self._finish(next(iter(self.works)))
 
-    # -- the switch -------------------------------------------------------------------------------------
+    # -- the switch --------------------------------------------------------------------------------
 
     def _switch(self):
         order, self.expected_ms = Planner(*self.profile).order()
         nr = len(self.buckets)
         self.order = [nr - 1 - i for i in order]  # DDP numbers its buckets from the output side
         self.place = {p: i for i, (ids, _, _) in self.buckets.items() for p in ids}
-        # A parameter that was seen in no call is used by code outside Python, so it is waited for early.
+        # A parameter that was seen in no call is used by code outside Python, so it is waited for
+        # early.
         seen = self.uses.used - self.uses.early
         self.early = {i for p, i in self.place.items() if p not in seen}
-        self.sums = [torch.zeros(self.buckets[i][2], device=self.buckets[i][1][0].device, dtype=self.buckets[i][1][0].dtype)
+        self.sums = [torch.zeros(self.buckets[i][2], device=self.buckets[i][1][0].device,
+                                 dtype=self.buckets[i][1][0].dtype)
                      for i in range(nr)]
         self._reset()
         self.mode = GATED

@@ -1,9 +1,11 @@
-"""The common part of the schedules of dfshim.deft and dfshim.gate: an optimizer that wraps the program's optimizer.
+"""The common part of the schedules of dfshim.deft and dfshim.gate: an optimizer that wraps the
+program's optimizer.
 
-At first it trains as plain DDP, and all ranks measure. Then all ranks plan with the same numbers and switch to the schedule
-at the same iteration.
+At first it trains as plain DDP, and all ranks measure. Then all ranks plan with the same numbers
+and switch to the schedule at the same iteration.
 
-Public API only: comm hook, module hooks. Everything here runs on the threads that call forward, backward and step.
+Public API only: comm hook, module hooks. Everything here runs on the threads that call forward,
+backward and step.
 """
 
 import ctypes
@@ -22,13 +24,16 @@ PLAIN = "plain"
 
 def _library():
     named = os.environ.get("DFSHIM_LIB")
-    places = (named and os.path.join(named, NAME), library(NAME), os.path.join(os.path.dirname(__file__), "../../../build", NAME))
+    places = (named and os.path.join(named, NAME), library(NAME),
+              os.path.join(os.path.dirname(__file__), "../../../build", NAME))
     for path in places:
         if path and os.path.exists(path):
             lib = ctypes.CDLL(path)
             lib.df_plan_open.restype = ctypes.c_void_p
-            lib.df_plan_close.argtypes = lib.df_plan_expect.argtypes = lib.df_plan_expect_ddp.argtypes = [ctypes.c_void_p]
-            lib.df_plan_expect.restype = lib.df_plan_expect_ddp.restype = lib.df_plan_order.restype = ctypes.c_double
+            for fn in lib.df_plan_close, lib.df_plan_expect, lib.df_plan_expect_ddp:
+                fn.argtypes = [ctypes.c_void_p]
+            for fn in lib.df_plan_expect, lib.df_plan_expect_ddp, lib.df_plan_order:
+                fn.restype = ctypes.c_double
             return lib
     raise RuntimeError("dfshim.deft: libdfplan.so is not there; DFSHIM_LIB names its folder")
 
@@ -38,15 +43,19 @@ class Planner:
 
     def __init__(self, forward, backward, comm, params, slowdown, startup=()):
         times = [list(v) for v in (forward, backward, comm, params)]
-        if any(len(v) != len(times[3]) or not all(type(t) is int and abs(t) < 1 << 62 for t in v) for v in times):
-            raise ValueError("times and sizes have to be whole numbers, as many of each as there are buckets")
+        if any(len(v) != len(times[3]) or not all(type(t) is int and abs(t) < 1 << 62 for t in v)
+               for v in times):
+            raise ValueError("times and sizes have to be whole numbers, as many of each as there "
+                             "are buckets")
         startup = list(startup) or [0] * len(slowdown)
-        if len(startup) != len(slowdown) or not all(type(t) is int and abs(t) < 1 << 62 for t in startup):
+        if len(startup) != len(slowdown) or not all(
+                type(t) is int and abs(t) < 1 << 62 for t in startup):
             raise ValueError("start-ups have to be whole numbers, as many as there are links")
         self.lib, why = _library(), ctypes.create_string_buffer(256)
         self.handle = self.lib.df_plan_open(
             len(times[3]), *((ctypes.c_int64 * len(v))(*v) for v in times), len(slowdown),
-            (ctypes.c_double * len(slowdown))(*slowdown), (ctypes.c_int64 * len(startup))(*startup), why, ctypes.c_int64(len(why)))
+            (ctypes.c_double * len(slowdown))(*slowdown), (ctypes.c_int64 * len(startup))(*startup),
+            why, ctypes.c_int64(len(why)))
         if not self.handle:
             raise ValueError(why.value.decode())
         self.handle, self.buckets = ctypes.c_void_p(self.handle), len(times[3])
@@ -57,14 +66,16 @@ class Planner:
         self.room = [(ctypes.c_int32 * (2 * nr))() for _ in range(3)]
 
     def next(self):
-        """Returns the sends of the next iteration as (item, link, stage), the number of iterations that its update merges (0: no
-        update), and whether FUTURE becomes CURRENT."""
+        """Returns the sends of the next iteration as (item, link, stage), the number of iterations
+        that its update merges (0: no update), and whether FUTURE becomes CURRENT."""
         merged, formed = ctypes.c_int32(), ctypes.c_int32()
-        nr = self.lib.df_plan_next(self.handle, *self.room, ctypes.byref(merged), ctypes.byref(formed))
+        nr = self.lib.df_plan_next(self.handle, *self.room, ctypes.byref(merged),
+                                   ctypes.byref(formed))
         return list(zip(*(a[:nr] for a in self.room))), merged.value, bool(formed.value)
 
     def order(self):
-        """Returns the buckets in the order of exact gating, and the expected milliseconds of an iteration."""
+        """Returns the buckets in the order of exact gating, and the expected milliseconds of an
+        iteration."""
         order = (ctypes.c_int32 * self.buckets)()
         ms = self.lib.df_plan_order(self.handle, order)
         if ms < 0:
@@ -75,9 +86,12 @@ class Planner:
         self.lib.df_plan_restart(self.handle)
 
     def preserve(self, loss, fall, noise, epsilon):
-        """Returns how often stages got more time so far, and the ratio of losses that is expected now."""
+        """Returns how often stages got more time so far, and the ratio of losses that is expected
+        now."""
         ratio = ctypes.c_double()
-        rounds = self.lib.df_plan_preserved(self.handle, *(ctypes.c_double(v) for v in (loss, fall, noise, epsilon)), ctypes.byref(ratio))
+        rounds = self.lib.df_plan_preserved(
+            self.handle, *(ctypes.c_double(v) for v in (loss, fall, noise, epsilon)),
+            ctypes.byref(ratio))
         if rounds < 0:
             raise MemoryError("dfshim.deft: the planner is out of memory")
         return rounds, ratio.value
@@ -91,7 +105,8 @@ class Planner:
 
 
 class _Warmup:
-    """Times of plain DDP iterations, in nanoseconds: when the forward pass, each bucket and its communication end."""
+    """Times of plain DDP iterations, in nanoseconds: when the forward pass, each bucket and its
+    communication end."""
 
     def __init__(self):
         self.rows = []
@@ -101,8 +116,8 @@ class _Warmup:
         self.start, self.forward, self.ready, self.done = time.monotonic_ns(), None, {}, {}
 
     def profile(self, nr):
-        """Returns medians of the rows so far: the forward time, then for each bucket (output side first) the backward times, then
-        the times of communication."""
+        """Returns medians of the rows so far: the forward time, then for each bucket (output side
+        first) the backward times, then the times of communication."""
         middle = [sorted(column)[len(column) // 2] for column in zip(*self.rows)]
         return middle[0], middle[1:nr + 1], middle[nr + 1:]
 
@@ -119,20 +134,24 @@ class _Warmup:
 
 
 class Wrapped:
-    """What the training loop uses as its optimizer. State dictionaries and groups are those of the inner optimizer."""
+    """What the training loop uses as its optimizer. State dictionaries and groups are those of the
+    inner optimizer."""
 
     def __init__(self, ddp, opt, warmup, plan):
         if not isinstance(ddp, torch.nn.parallel.DistributedDataParallel):
             raise TypeError("dfshim.deft: the model is no DistributedDataParallel")
         if ddp.find_unused_parameters:
-            raise ValueError("dfshim.deft: find_unused_parameters leaves gradients out; not supported")
+            raise ValueError("dfshim.deft: find_unused_parameters leaves gradients out; "
+                             "not supported")
         if warmup < 4:
-            raise ValueError(f"dfshim.deft: warmup={warmup}; allowed: from 4, DDP changes its buckets once")
+            raise ValueError(f"dfshim.deft: warmup={warmup}; allowed: from 4, DDP changes its "
+                             "buckets once")
         self.ddp, self.inner, self.warmup, self.given = ddp, opt, warmup, plan
         self.world = dist.get_world_size(ddp.process_group)
         self.mode, self.iteration, self.planner, self.ended = PLAIN, 0, None, None
         self.buckets, self.links, self.clip = {}, 1, None
-        self.scaler = self.stepping = None  # the GradScaler of earlier steps, and that of the present step
+        # The GradScaler of earlier steps, and that of the present step.
+        self.scaler = self.stepping = None
         self.infinite, self.verdict = False, None
         self.measure = _Warmup()
         ddp.join_hook = self._refuse_join
@@ -143,7 +162,8 @@ class Wrapped:
     param_groups = property(lambda self: self.inner.param_groups)
     state = property(lambda self: self.inner.state)
 
-    NO_SCALER = "torch.amp.GradScaler would unscale gradients that are not applied now: use dfshim.deft.GradScaler in its place"
+    NO_SCALER = ("torch.amp.GradScaler would unscale gradients that are not applied now: use "
+                 "dfshim.deft.GradScaler in its place")
 
     @property
     def _step_supports_amp_scaling(self):
@@ -153,7 +173,8 @@ class Wrapped:
     @staticmethod
     def _refuse_join(**_):
         """Join calls this when it begins. Its shadow collectives would be those of plain DDP."""
-        raise RuntimeError("dfshim.deft: Join (uneven inputs) is not supported: give all ranks as many batches, or train without deft")
+        raise RuntimeError("dfshim.deft: Join (uneven inputs) is not supported: give all ranks as "
+                           "many batches, or train without deft")
 
     def zero_grad(self, set_to_none=True):
         self.inner.zero_grad(set_to_none)
@@ -162,11 +183,12 @@ class Wrapped:
         self.inner.load_state_dict(state)
 
     def state_dict(self):
-        """First applies all gradients. All ranks must call this, because gradients may have to be sent for that."""
+        """First applies all gradients. All ranks must call this, because gradients may have to be
+        sent for that."""
         self.flush()
         return self.inner.state_dict()
 
-    # -- hooks ------------------------------------------------------------------------------------------
+    # -- hooks -------------------------------------------------------------------------------------
 
     def _training(self):
         return self.ddp.training and torch.is_grad_enabled()
@@ -209,15 +231,18 @@ class Wrapped:
         return i in self.buckets and self.buckets[i][0] == [id(p) for p in bucket.parameters()]
 
     def _mean(self, buffer):
-        """Divides with the same bits as DDP without a hook, except for gradients that zero_grad() left as views of a bucket."""
+        """Divides with the same bits as DDP without a hook, except for gradients that zero_grad()
+        left as views of a bucket."""
         return buffer.mul_(1 / self.world)
 
     def _reduce_plain(self, bucket):
         i, measure, measuring = bucket.index(), self.measure, self._measuring()
         if measuring:
-            self.buckets[i] = ([id(p) for p in bucket.parameters()], bucket.parameters(), bucket.buffer().numel())
+            self.buckets[i] = ([id(p) for p in bucket.parameters()], bucket.parameters(),
+                               bucket.buffer().numel())
             measure.ready[i] = self._now()
-        work = dist.all_reduce(self._mean(bucket.buffer()), group=self.ddp.process_group, async_op=True)
+        work = dist.all_reduce(self._mean(bucket.buffer()), group=self.ddp.process_group,
+                               async_op=True)
 
         def done(future):
             if measuring:
@@ -226,7 +251,7 @@ class Wrapped:
 
         return work.get_future().then(done)
 
-    # -- the warm-up, and its end -----------------------------------------------------------------------
+    # -- the warm-up, and its end ------------------------------------------------------------------
 
     def _inner_step(self):
         if self.scaler and self.mode == PLAIN:
@@ -243,9 +268,11 @@ class Wrapped:
             self.stepping = None
 
     def _tell(self):
-        """Reports to the scaler, for its update(), whether a gradient of this step was inf or NaN."""
+        """Reports to the scaler, for its update(), whether a gradient of this step was inf or
+        NaN."""
         if self.verdict is None:
-            self.verdict = torch.optim.SGD([torch.zeros_like(next(self.ddp.parameters()).detach().view(-1)[:1])])
+            self.verdict = torch.optim.SGD(
+                [torch.zeros_like(next(self.ddp.parameters()).detach().view(-1)[:1])])
         for p in self.verdict.param_groups[0]["params"]:
             p.grad = torch.full_like(p, math.inf if self.infinite else 0)
         self.scaler.unscale_(self.verdict)
@@ -254,7 +281,8 @@ class Wrapped:
     def step(self):
         """Takes the optimizer's step if an update is due."""
         if self.mode != PLAIN and self.stepping is not self.scaler:
-            raise RuntimeError("dfshim.deft: a step through a GradScaler after one without it, or the reverse, or through another one")
+            raise RuntimeError("dfshim.deft: a step through a GradScaler after one without it, or "
+                               "the reverse, or through another one")
         self.scaler = self.stepping
         self.iteration += 1
         if self.mode != PLAIN:
@@ -278,14 +306,16 @@ class Wrapped:
         """Returns to plain DDP for good. All ranks call this at the same iteration."""
         self.mode, self.ended = PLAIN, why
         if not dist.get_rank():
-            print(f"dfshim.deft: plain DDP from iteration {self.iteration + 1} on: {why}", flush=True)
+            print(f"dfshim.deft: plain DDP from iteration {self.iteration + 1} on: {why}",
+                  flush=True)
 
     def _speeds(self, comm):
         """Returns the slowdowns of the links, and their start-up times in nanoseconds."""
         return [1.0], [0]
 
     def _measured(self):
-        """Returns times on which all ranks agree: the longest computation and the shortest communication of any rank."""
+        """Returns times on which all ranks agree: the longest computation and the shortest
+        communication of any rank."""
         nr = len(self.buckets)
         forward, backward, comm = self.measure.profile(nr)
         times = torch.tensor([[forward] + backward, [-1] + [-c for c in comm]], dtype=torch.int64)
@@ -295,13 +325,15 @@ class Wrapped:
         comm = [-c for c in times[1].tolist()[1:]]
         total = sum(backward)
         sizes = [self.buckets[i][2] for i in range(nr)]
-        return ([forward * b // total for b in backward][::-1], backward[::-1], comm[::-1], sizes[::-1], *self._speeds(comm))
+        return ([forward * b // total for b in backward][::-1], backward[::-1], comm[::-1],
+                sizes[::-1], *self._speeds(comm))
 
     def _plan(self):
         """Makes one profile for all ranks. If a plan was given, the first rank's is used."""
         profile = why = None
         try:
-            profile = self.given([self.buckets[i][2] for i in reversed(range(len(self.buckets)))]) if self.given else self._measured()
+            profile = (self.given([self.buckets[i][2] for i in reversed(range(len(self.buckets)))])
+                       if self.given else self._measured())
             if len(profile[3]) != len(self.buckets):
                 raise ValueError(f"the plan has {len(profile[3])} buckets, DDP {len(self.buckets)}")
             if len(profile[4]) > self.links:
@@ -310,7 +342,8 @@ class Wrapped:
         except Exception as error:  # any kind: the other ranks wait in the broadcast below
             why = str(error)
         first = [(profile, why)]
-        dist.broadcast_object_list(first, dist.get_process_group_ranks(self.ddp.process_group)[0], group=self.ddp.process_group)
+        dist.broadcast_object_list(first, dist.get_process_group_ranks(self.ddp.process_group)[0],
+                                   group=self.ddp.process_group)
         self.profile, why = first[0]
         if why:
             self._stay(why)

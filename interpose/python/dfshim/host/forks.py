@@ -1,13 +1,15 @@
 """One interpreter for all ranks of a machine: it imports torch once, and forks the ranks.
 
-`dfshim run -n`, or torchrun's agent, starts an interpreter with the ranks' command line and a socket. Our sitecustomize calls
-serve(), so the interpreter has processed its options and has not begun the program. It imports torch and forks a process for
-each request. The child returns from sitecustomize, and Python itself goes on to the program: `__main__`, sys.argv, tracebacks
-and the exit are those of any interpreter. The launcher is the child's parent: the process between the two exits, and the
-launcher is the subreaper.
+`dfshim run -n`, or torchrun's agent, starts an interpreter with the ranks' command line and a
+socket. Our sitecustomize calls serve(), so the interpreter has processed its options and has not
+begun the program. It imports torch and forks a process for each request. The child returns from
+sitecustomize, and Python itself goes on to the program: `__main__`, sys.argv, tracebacks and the
+exit are those of any interpreter. The launcher is the child's parent: the process between the two
+exits, and the launcher is the subreaper.
 
-Requests, one datagram each: fields separated by NUL, first "run" or "torchrun", then NAME=VALUE, or NAME to unset; the rank's
-standard output and error may come with it. The answer is the process's number. At the end of the socket the server exits.
+Requests, one datagram each: fields separated by NUL, first "run" or "torchrun", then NAME=VALUE, or
+NAME to unset; the rank's standard output and error may come with it. The answer is the process's
+number. At the end of the socket the server exits.
 """
 
 import array
@@ -28,11 +30,14 @@ from importlib.machinery import PathFinder
 # "FD ASK KIND PROGRAM". ASK: ? whether to fork, ! to do so. KIND: f a file, m a module, c text.
 VARIABLE = "_DFSHIM_FORK"
 # Packages that import torch, beside those with torch in their names.
-FRIENDS = re.compile(r"\w*torch\w*|accelerate|deepspeed|diffusers|lightning|megatron|peft|transformers|trl")
-# The first optimizer or DistributedDataParallel imports torch._dynamo, which takes as long as torch itself.
+FRIENDS = re.compile(r"\w*torch\w*|accelerate|deepspeed|diffusers|lightning|megatron|peft"
+                     r"|transformers|trl")
+# The first optimizer or DistributedDataParallel imports torch._dynamo, which takes as long as torch
+# itself.
 DYNAMO = re.compile(r"\b(optim|DistributedDataParallel)\b")
 # The import of torch reads none of these variables.
-LATE = re.compile(r"(MASTER_|NCCL_|DFSHIM_(?!HOST_STUB)|LOCAL_|GROUP_|ROLE_|TORCHELASTIC_|CUDA_VISIBLE_DEVICES|RANK|WORLD_SIZE|TOKENIZERS_|HF_|WANDB_)\w*")
+LATE = re.compile(r"(MASTER_|NCCL_|DFSHIM_(?!HOST_STUB)|LOCAL_|GROUP_|ROLE_|TORCHELASTIC_"
+                  r"|CUDA_VISIBLE_DEVICES|RANK|WORLD_SIZE|TOKENIZERS_|HF_|WANDB_)\w*")
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -44,14 +49,17 @@ class Separate(Exception):
 
 
 class Program:
-    """Collects the imports of the program's files in the order of execution. Its own files are read where they are imported."""
+    """Collects the imports of the program's files in the order of execution. Its own files are read
+    where they are imported."""
 
     def __init__(self):
-        self.seen, self.torch, self.early, self.dynamo = set(), None, None, False  # torch: the modules of torch to import
+        # torch: the modules of torch to import.
+        self.seen, self.torch, self.early, self.dynamo = set(), None, None, False
 
     def read(self, text, file, folder):
         tree = ast.parse(text)
-        self.dynamo |= bool(DYNAMO.search(text if isinstance(text, str) else text.decode(errors="replace")))
+        self.dynamo |= bool(DYNAMO.search(text if isinstance(text, str)
+                                          else text.decode(errors="replace")))
         top = set(map(id, tree.body))
         nodes = (n for n in ast.walk(tree) if hasattr(n, "lineno"))
         for node in sorted(nodes, key=lambda n: (n.lineno, n.col_offset)):
@@ -59,7 +67,8 @@ class Program:
                 names = [(a.name, 0) for a in node.names]
             elif isinstance(node, ast.ImportFrom):
                 module = node.module or ""
-                names = [(module, node.level)] + [(f"{module}.{a.name}".lstrip("."), node.level) for a in node.names]
+                names = [(module, node.level)] + [(f"{module}.{a.name}".lstrip("."), node.level)
+                                                  for a in node.names]
             else:
                 if self.torch is None and self.sets_early(node):
                     self.early = f"{file}:{node.lineno} sets what the import of torch may read"
@@ -86,7 +95,8 @@ class Program:
         else:
             return False
         return change and isinstance(target, (ast.Attribute, ast.Name)) and (
-            getattr(target, "attr", None) or getattr(target, "id", None)) in ("environ", "modules") and not late(key)
+            (getattr(target, "attr", None) or getattr(target, "id", None))
+            in ("environ", "modules")) and not late(key)
 
     def follow(self, name, base, folder):
         at = base
@@ -106,10 +116,12 @@ def late(key):
 
 def interpreter_allows():
     options = sorted({"importtime", "tracemalloc", "perf", "perf_jit"} & set(sys._xoptions))
-    if sys.implementation.name != "cpython" or sys.version_info < (3, 9):  # 3.8 with -X dev crashes after a fork in an import
-        raise Separate(f"the interpreter is {sys.implementation.name} {sys.version.partition(' ')[0]}")
-    if sys.flags.verbose or sys.flags.inspect or sys.flags.interactive or options or os.environ.get("PYTHONTRACEMALLOC") or \
-            os.environ.get("PYTHONPROFILEIMPORTTIME"):
+    # 3.8 with -X dev crashes after a fork in an import.
+    if sys.implementation.name != "cpython" or sys.version_info < (3, 9):
+        raise Separate(f"the interpreter is {sys.implementation.name} "
+                       f"{sys.version.partition(' ')[0]}")
+    if (sys.flags.verbose or sys.flags.inspect or sys.flags.interactive or options
+            or os.environ.get("PYTHONTRACEMALLOC") or os.environ.get("PYTHONPROFILEIMPORTTIME")):
         raise Separate("an option of the interpreter is about its start")
     if os.environ.get("PYTHONHASHSEED") == "random":
         raise Separate("PYTHONHASHSEED=random")
@@ -124,7 +136,8 @@ def threads():
 
 
 def main_file(kind, value):
-    """Returns the program's text, its file, and the folder that Python puts in front of sys.path."""
+    """Returns the program's text, its file, and the folder that Python puts in front of
+    sys.path."""
     if kind == "c":
         return value, "-c", os.getcwd()
     if kind == "m":
@@ -154,7 +167,8 @@ def find_modules(kind, value):
     program = Program()
     try:
         here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
-        hidden = PathFinder.find_spec("sitecustomize", [p for p in sys.path if os.path.abspath(p or ".") != here])
+        hidden = PathFinder.find_spec(
+            "sitecustomize", [p for p in sys.path if os.path.abspath(p or ".") != here])
         if hidden and hidden.origin:
             with open(hidden.origin, "rb") as f:
                 program.read(f.read(), hidden.origin, os.path.dirname(hidden.origin))
@@ -216,8 +230,9 @@ class Server:
         torch = sys.modules["torch"]
         if not getattr(getattr(torch, "version", None), "cuda", None):
             raise Separate("this PyTorch is built without CUDA")
-        # Threads do not survive a fork. Libraries such as OpenBLAS end theirs before it and start them again when they are needed.
-        # In the child torch refuses CUDA if an import has asked for devices.
+        # Threads do not survive a fork. Libraries such as OpenBLAS end theirs before it and start
+        # them again when they are needed. In the child torch refuses CUDA if an import has asked
+        # for devices.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python 3.12 warns if a process with threads forks
             child = os.fork()
@@ -231,11 +246,13 @@ class Server:
             raise Separate("an import asks CUDA for devices")
         if threads() > 1:
             raise Separate("threads exist after the import of torch")
-        # A garbage collection in a rank would write to all objects, so the rank would get its own copy of their memory.
+        # A garbage collection in a rank would write to all objects, so the rank would get its own
+        # copy of their memory.
         gc.collect()
         gc.freeze()
         if "triton" in sys.modules:
-            atexit.register(gc.unfreeze)  # at exit its bindings report functions that no collection has freed
+            # At exit its bindings report functions that no collection has freed.
+            atexit.register(gc.unfreeze)
 
     def serve(self):
         """Forks the ranks. Returns only in them."""
@@ -260,7 +277,8 @@ class Server:
             self.sock.send(b"%d" % pid)
 
     def fork(self):
-        """Makes a rank's process, whose parent is the launcher. Returns its id, or 0 in the rank."""
+        """Makes a rank's process, whose parent is the launcher. Returns its id, or 0 in the
+        rank."""
         number, wait = os.pipe(), os.pipe()
         between = os.fork()
         if between:
@@ -368,7 +386,8 @@ class Agent:
 
     def __init__(self, popen):
         self.popen = popen
-        self.key = self.sock = self.process = None  # the interpreter that forks the workers of this round
+        # The interpreter that forks the workers of this round.
+        self.key = self.sock = self.process = None
         self.left = 0
 
     def __call__(self, args, env=None, stdout=None, stderr=None, **kwargs):
@@ -389,7 +408,8 @@ class Agent:
             self.key, self.env, self.left = key, env, nr
         if not self.left or key != self.key:
             raise Separate("the workers' commands are not one Python program's")
-        changes = [f"{n}={v}" for n, v in env.items() if self.env.get(n) != v] + [n for n in self.env if n not in env]
+        changes = ([f"{n}={v}" for n, v in env.items() if self.env.get(n) != v]
+                   + [n for n in self.env if n not in env])
         early = [c for c in changes if not LATE.fullmatch(c.partition("=")[0])]
         if early:
             raise Separate(f"the workers' environments differ: {early[0]}")
@@ -416,8 +436,10 @@ class Agent:
             raise Separate(f"{' '.join(args[:3])} is not this interpreter with a program")
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self.process = self.popen(args=args, stdout=stdout, stderr=stderr, start_new_session=True, pass_fds=[theirs.fileno()],
-                                      env={**env, VARIABLE: f"{theirs.fileno()} ! {kind} {program[0]}"})
+            self.process = self.popen(args=args, stdout=stdout, stderr=stderr,
+                                      start_new_session=True, pass_fds=[theirs.fileno()],
+                                      env={**env, VARIABLE: f"{theirs.fileno()} ! {kind} "
+                                                            f"{program[0]}"})
         answer = self.sock.recv(1024).decode(errors="replace")
         if answer != "yes":
             raise Separate(answer[3:] or "the interpreter has exited")

@@ -1,5 +1,6 @@
-"""What exists for CUDA only: the operators written here from others, PyTorch's own decompositions, and the refusal of the
-rest. Each is written for CUDA tensors, of operators that compute on the CPU (operators.py)."""
+"""What exists for CUDA only: the operators written here from others, PyTorch's own decompositions,
+and the refusal of the rest. Each is written for CUDA tensors, of operators that compute on the CPU
+(operators.py)."""
 
 import time
 
@@ -11,7 +12,7 @@ from dfshim.host.start import STUB
 aten = torch.ops.aten
 
 
-# -- batch norm: cuDNN's, and SyncBatchNorm's parts -------------------------------------------------------------------------
+# -- batch norm: cuDNN's, and SyncBatchNorm's parts ------------------------------------------------
 
 
 def _of_channel(t, like):
@@ -44,7 +45,8 @@ def batch_norm_elemt_out(input, weight, bias, mean, invstd, eps, *, out):
     return out.copy_(batch_norm_elemt(input, weight, bias, mean, invstd, eps))
 
 
-def batch_norm_gather_stats_with_counts(input, mean, invstd, running_mean, running_var, momentum, eps, counts):
+def batch_norm_gather_stats_with_counts(input, mean, invstd, running_mean, running_var, momentum,
+                                        eps, counts):
     n = counts.to(mean.dtype).view(-1, 1)
     total = n.sum()
     whole = (mean * n).sum(0) / total
@@ -52,13 +54,15 @@ def batch_norm_gather_stats_with_counts(input, mean, invstd, running_mean, runni
     if running_mean is not None:
         running_mean.mul_(1 - momentum).add_(whole.to(running_mean.dtype), alpha=momentum)
     if running_var is not None:
-        running_var.mul_(1 - momentum).add_((var * total / (total - 1)).to(running_var.dtype), alpha=momentum)
+        running_var.mul_(1 - momentum).add_((var * total / (total - 1)).to(running_var.dtype),
+                                            alpha=momentum)
     return whole, (var + eps).rsqrt()
 
 
 def batch_norm_gather_stats(input, mean, invstd, running_mean, running_var, momentum, eps, count):
     counts = torch.full((mean.shape[0],), count, dtype=mean.dtype, device=mean.device)
-    return batch_norm_gather_stats_with_counts(input, mean, invstd, running_mean, running_var, momentum, eps, counts)
+    return batch_norm_gather_stats_with_counts(input, mean, invstd, running_mean, running_var,
+                                               momentum, eps, counts)
 
 
 def batch_norm_backward_reduce(grad_out, input, mean, invstd, weight, input_g, weight_g, bias_g):
@@ -68,7 +72,8 @@ def batch_norm_backward_reduce(grad_out, input, mean, invstd, weight, input_g, w
     none = torch.empty(0, device=input.device)
     like = weight if weight is not None else mean
     return (sum_dy if input_g else none, sum_dy_xmu if input_g else none,
-            (sum_dy_xmu * invstd).to(like.dtype) if weight_g else none, sum_dy.to(like.dtype) if bias_g else none)
+            (sum_dy_xmu * invstd).to(like.dtype) if weight_g else none,
+            sum_dy.to(like.dtype) if bias_g else none)
 
 
 def batch_norm_backward_elemt(grad_out, input, mean, invstd, weight, sum_dy, sum_dy_xmu, count):
@@ -80,22 +85,25 @@ def batch_norm_backward_elemt(grad_out, input, mean, invstd, weight, sum_dy, sum
 
 
 def cudnn_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
-    y, mean, invstd = aten.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    y, mean, invstd = aten.native_batch_norm(input, weight, bias, running_mean, running_var,
+                                             training, momentum, eps)
     return y, mean, invstd, torch.empty(0, dtype=torch.uint8, device=input.device)
 
 
-def cudnn_batch_norm_backward(input, grad, weight, running_mean, running_var, mean, invstd, eps, reserve):
-    return aten.native_batch_norm_backward(grad, input, weight, running_mean, running_var, mean, invstd, True, eps,
+def cudnn_batch_norm_backward(input, grad, weight, running_mean, running_var, mean, invstd, eps,
+                              reserve):
+    return aten.native_batch_norm_backward(grad, input, weight, running_mean, running_var, mean,
+                                           invstd, True, eps,
                                            [True, True, True])
 
 
-# -- statistics of halves: floats, as CUDA's; the CPU's have the type of the parameters ----------------------------------------
+# -- statistics of halves: floats, as CUDA's; the CPU's have the type of the parameters ------------
 
 
 class Norm(operators.Operator):
     def __call__(self, *args):
-        y, *statistics = super().__call__(*args)
-        return (y, *map(_acc, statistics))
+        out = super().__call__(*args)
+        return out if args[0].dtype is torch.float32 else (out[0], *map(_acc, out[1:]))
 
 
 class NormBackward(operators.Operator):
@@ -105,11 +113,13 @@ class NormBackward(operators.Operator):
 
     def __call__(self, *args):
         like = next((args[i] for i in self.parameters if args[i] is not None), args[1])
-        return super().__call__(*(a.to(like.dtype) if i in self.statistics and a is not None else a
-                                  for i, a in enumerate(args)))
+        if like.dtype is not torch.float32:
+            args = [a.to(like.dtype) if i in self.statistics and a is not None else a
+                    for i, a in enumerate(args)]
+        return super().__call__(*args)
 
 
-# -- cells of recurrent networks --------------------------------------------------------------------------------------------
+# -- cells of recurrent networks -------------------------------------------------------------------
 
 
 def _gates(input_gates, hidden_gates, input_bias, hidden_bias):
@@ -132,7 +142,8 @@ def lstm_cell_backward(grad_hy, grad_cy, cx, cy, workspace, has_bias):
     zero = torch.zeros_like(cy)
     dh = grad_hy if grad_hy is not None else zero
     dc = (grad_cy if grad_cy is not None else zero) + dh * o * (1 - t * t)
-    gates = torch.cat((dc * g * i * (1 - i), dc * cx * f * (1 - f), dc * i * (1 - g * g), dh * t * o * (1 - o)), 1)
+    gates = torch.cat((dc * g * i * (1 - i), dc * cx * f * (1 - f), dc * i * (1 - g * g),
+                       dh * t * o * (1 - o)), 1)
     return gates, dc * f, gates.sum(0) if has_bias else torch.empty(0, device=cx.device)
 
 
@@ -155,7 +166,7 @@ def gru_cell_backward(grad, workspace, has_bias):
     return a, b, grad * z, a.sum(0) if has_bias else none, b.sum(0) if has_bias else none
 
 
-# -- a softmax of halves that gives floats: the CPU's kernels have one type --------------------------------------------------
+# -- a softmax of halves that gives floats: the CPU's kernels have one type ------------------------
 
 
 class Widened(operators.Operator):
@@ -168,20 +179,26 @@ class Narrowed(operators.Operator):
         return super().__call__(grad, output, dim, grad.dtype).to(input_dtype)
 
 
-# -- choices ----------------------------------------------------------------------------------------------------------------
+# -- choices ---------------------------------------------------------------------------------------
 
 
-def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
-    """Uses the CPU's own kernel in the usual cases, otherwise products and a softmax. PyTorch's other choices need a GPU."""
+def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
+              enable_gqa=False):
+    """Uses the CPU's own kernel in the usual cases, otherwise products and a softmax. PyTorch's
+    other choices need a GPU."""
     if enable_gqa:
         key, value = (t.repeat_interleave(query.size(-3) // t.size(-3), -3) for t in (key, value))
-    if (attn_mask is None and not dropout_p and query.dim() == 4 and query.is_floating_point() and query.numel()
-            and query.shape == key.shape == value.shape and query.stride(3) == key.stride(3) == value.stride(3) == 1
+    if (attn_mask is None and not dropout_p and query.dim() == 4 and query.is_floating_point()
+            and query.numel() and query.shape == key.shape == value.shape
+            and query.stride(3) == key.stride(3) == value.stride(3) == 1
             and not query.is_nested and torch.backends.cuda.flash_sdp_enabled()):
-        return aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, is_causal, scale=scale)[0]
-    if attn_mask is not None and attn_mask.dtype == torch.bool:  # the code below adds the mask to the scores
+        return aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, is_causal,
+                                                                scale=scale)[0]
+    # The code below adds the mask to the scores.
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype)
-    return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
+    return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p,
+                                                   is_causal, scale=scale)[0]
 
 
 FORMS = {
@@ -235,10 +252,11 @@ class Nowhere:
             return given[0] if len(given) == 1 else tuple(given)
         shapes = operators.shapes_of(self.op, args, kwargs) if STUB else None
         if shapes is None:
-            raise operators.Refused(f"dfshim: {self.op} exists for GPUs only and cannot run on the CPU backend"
-                                    + ("; DFSHIM_HOST_STUB=1 cannot skip it, as the shape of its result is not known"
-                                       if STUB else "; DFSHIM_HOST_STUB=1 skips it (communication can be checked, values "
-                                       "mean nothing)"))
+            raise operators.Refused(
+                f"dfshim: {self.op} exists for GPUs only and cannot run on the CPU backend"
+                + ("; DFSHIM_HOST_STUB=1 cannot skip it, as the shape of its result is not known"
+                   if STUB else "; DFSHIM_HOST_STUB=1 skips it (communication can be checked, "
+                   "values mean nothing)"))
         out = operators.stub.new_results(self.op, shapes[0], args, kwargs)
         return out[0] if len(out) == 1 else tuple(out)
 
@@ -246,12 +264,13 @@ class Nowhere:
 def sleep(cycles):
     """Replaces torch.cuda._sleep, a kernel that spins: 1 ns for each cycle."""
     stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
-    operators.defer(stream, lambda: time.sleep(cycles / 1e9), torch._C._cuda_isCurrentStreamCapturing())
+    operators.defer(stream, lambda: time.sleep(cycles / 1e9),
+                    torch._C._cuda_isCurrentStreamCapturing())
 
 
 def waits_first(call):
-    """Wraps a function of PyTorch that waits for the device and keeps the interpreter's lock. Operators on the device's streams
-    need that lock, so the wrapper waits for them first."""
+    """Wraps a function of PyTorch that waits for the device and keeps the interpreter's lock.
+    Operators on the device's streams need that lock, so the wrapper waits for them first."""
     def form(tensors):
         for t in tensors:
             torch.cuda.synchronize(t.device)

@@ -1,75 +1,84 @@
 """Operators with CUDA kernels, computed on the CPU in stream order.
 
-One mechanism: the dispatcher's entry of each such operator for the key CUDA is a function that makes CPU tensors over the
-same memory, runs the operator's CPU kernel on them, and brings new results to the device. *When* it runs follows the
-current stream, as a kernel would:
+One mechanism: the dispatcher's entry of each such operator for the key CUDA is a function that
+makes CPU tensors over the same memory, runs the operator's CPU kernel on them, and brings new
+results to the device. *When* it runs follows the current stream, as a kernel would:
 
 - the stream has nothing to do: at once;
-- it has, or it is being captured: the operator becomes a host function of the stream, and the calling thread goes on. New
-  results have the shapes that PyTorch's meta kernels say;
-- where only the values give the shape (nonzero, item), the caller waits for the stream, as on a GPU.
+- it has, or it is being captured: the operator becomes a host function of the stream, and the
+  calling thread goes on. New results have the shapes that PyTorch's meta kernels say;
+- where only the values give the shape (nonzero, item), the caller waits for the stream, as on a
+  GPU.
 
 An error of an operator that runs later is raised by the next one, as CUDA's are.
 
-Random numbers: a CUDA generator keeps its seed and offset; each operator seeds a CPU generator from the two and moves the
-offset on. So torch.cuda's seeds and states repeat a run; the numbers are not those of a GPU.
+Random numbers: a CUDA generator keeps its seed and offset; each operator seeds a CPU generator from
+the two and moves the offset on. So torch.cuda's seeds and states repeat a run; the numbers are not
+those of a GPU.
 """
 
-import atexit
 import ctypes
 import itertools
-import os
-import signal
-import sys
-import time
 import warnings
 
 import torch
 from torch import Tensor
 
+from dfshim.host import streams
 from dfshim.host.start import STUB
+from dfshim.host.streams import busy, defer, late_errors, raise_late, wait
 
 C = torch._C
 CPU = torch.device("cpu")
+current_device, current_stream, is_capturing = (
+    C._cuda_getDevice, C._cuda_getCurrentRawStream, C._cuda_isCurrentStreamCapturing)
 CPU_KEYS = C.DispatchKeySet(C.DispatchKey.CPU)
 LIBRARIES = []  # keeps the libraries: registrations end with them
 memmove = ctypes.memmove
 # Keeps the interpreter's lock. If it released the lock, a thread that waits for it would run first.
-memmove_short = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(
+memmove_short = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+                                  ctypes.c_size_t)(
     ctypes.cast(ctypes.memmove, ctypes.c_void_p).value)
 SHORT = 1 << 14
 BY_MEMMOVE = 1 << 20  # bytes up to which one thread copies as fast as several
-LARGE = 1 << 14  # elements from which finding a result's shape beforehand takes less than copying the result
+# Elements from which finding a result's shape beforehand takes less than copying the result.
+LARGE = 1 << 14
 
 # Operators that run no kernel, or that the device itself must execute.
 NATIVE = {
-    "empty", "empty_strided", "_local_scalar_dense", "record_stream", "resize_", "set_", "is_set_to", "is_pinned",
-    "_pin_memory", "_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values",
-    "indices", "values", "_nnz", "_dimI", "_dimV", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "empty_like",
-    "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_", "copy_sparse_to_sparse_", "unsqueeze", "permute",
-    "_has_same_storage_numel", "_nested_view_from_buffer", "_cudnn_init_dropout_state",
+    "empty", "empty_strided", "_local_scalar_dense", "record_stream", "resize_", "set_",
+    "is_set_to", "is_pinned", "_pin_memory", "_sparse_coo_tensor_with_dims",
+    "_sparse_coo_tensor_with_dims_and_tensors", "_indices", "_values", "indices", "values", "_nnz",
+    "_dimI", "_dimV", "sparse_dim", "dense_dim", "is_coalesced", "_coalesced_", "empty_like",
+    "sparse_resize_", "sparse_resize_and_clear_", "resize_as_sparse_", "copy_sparse_to_sparse_",
+    "unsqueeze", "permute", "_has_same_storage_numel", "_nested_view_from_buffer",
+    "_cudnn_init_dropout_state",
 }
-# Operators that the CPU computes as a whole, because their CUDA forms choose among libraries that need a GPU.
-WHOLE = ("convolution", "convolution_backward", "_convolution", "_scaled_dot_product_flash_attention_for_cpu",
-         "_scaled_dot_product_flash_attention_for_cpu_backward")
+# Operators that the CPU computes as a whole, because their CUDA forms choose among libraries that
+# need a GPU, or take several operators.
+WHOLE = ("convolution", "convolution_backward", "_convolution",
+         "_scaled_dot_product_flash_attention_for_cpu",
+         "_scaled_dot_product_flash_attention_for_cpu_backward", "_safe_softmax", "isinf")
 
-rt = None  # the CUDA runtime of the process
 stub = None  # the module that skips operators (DFSHIM_HOST_STUB=1)
-HOST_FN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Refused(NotImplementedError):
     """An operator that only a GPU has."""
 
 
-# -- memory ---------------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
-_storages, _seen = {}, {}
-strided = torch.strided
+_storages = {}
+# CPU tensors by place and form; in _small those of few elements without a bit for conj or neg.
+_small, _others = {}, {}
+find_small = _small.get
+strided, empty_like, empty_strided = torch.strided, torch.empty_like, torch.empty_strided
 
 
 def _storage(start, size):
-    """A CPU storage over a CUDA tensor's memory. It does not own the memory, so it may exist longer than the memory."""
+    """A CPU storage over a CUDA tensor's memory. It does not own the memory, so it may exist longer
+    than the memory."""
     out = _storages.get((start, size))
     if out is None:
         if len(_storages) > 4096:
@@ -82,7 +91,8 @@ def _on_host(t):
     storage = t.untyped_storage()
     start, bytes_ = storage.data_ptr(), storage.nbytes()
     if t.numel() and bytes_:
-        out = torch.empty(0, dtype=t.dtype, device=CPU)  # the program may have set another default device
+        # The program may have set another default device.
+        out = torch.empty(0, dtype=t.dtype, device=CPU)
         out.set_(_storage(start, bytes_), t.storage_offset(), t.size(), t.stride())
     else:
         out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=CPU)
@@ -99,38 +109,53 @@ def on_host(t):
 
 
 def seen_on_host(t):
-    """As on_host(), for a tensor whose form does not change. Tensors of the same place and form share one result, because
-    making one takes longer than finding it."""
+    """As on_host(), for a tensor whose form does not change. Tensors of the same place and form
+    share one result, because making one takes longer than finding it."""
     if t.layout is not strided:
         return _sparse_on_host(t)
-    storage = t.untyped_storage()
-    key = (storage.data_ptr(), storage.nbytes(), t.storage_offset(), t.size(), t.stride(), t.dtype, t.is_conj(), t.is_neg())
-    out = _seen.get(key)
+    bits = t.is_conj(), t.is_neg()
+    seen, key = _others, (t.data_ptr(), t.size(), t.stride(), t.dtype)
+    if t.numel() >= LARGE or True in bits:
+        key += bits
+    else:
+        seen = _small
+    out = seen.get(key)
     if out is None:
-        if len(_seen) > 4096:
-            _seen.clear()
-        out = _seen[key] = _on_host(t)
+        if len(seen) > 4096:
+            seen.clear()
+        out = seen[key] = _on_host(t)
     return out
+
+
+def forget(t):
+    """Ends the sharing of seen_on_host(t), whose form has changed."""
+    _small.pop((t.data_ptr(), t.size(), t.stride(), t.dtype), None)
+    _others.pop((t.data_ptr(), t.size(), t.stride(), t.dtype, t.is_conj(), t.is_neg()), None)
 
 
 def _sparse_on_host(t):
     if t.layout is not torch.sparse_coo:
         raise Refused(f"dfshim: tensors of layout {t.layout} cannot be computed on the CPU backend")
-    out = torch.sparse_coo_tensor(on_host(t._indices()), on_host(t._values()), t.size(), check_invariants=False, device=CPU)
+    out = torch.sparse_coo_tensor(on_host(t._indices()), on_host(t._values()), t.size(),
+                                  check_invariants=False, device=CPU)
     return out._coalesced_(t.is_coalesced())
 
 
 def on_device(t, device):
     """Returns a new CUDA tensor with the values, strides and layout of the CPU tensor t."""
     if t.layout is not torch.strided:
-        out = torch.sparse_coo_tensor(on_device(t._indices(), device), on_device(t._values(), device), t.size(),
+        out = torch.sparse_coo_tensor(on_device(t._indices(), device),
+                                      on_device(t._values(), device), t.size(),
                                       check_invariants=False)
         return out._coalesced_(t.is_coalesced())
-    # torch releases the interpreter's lock meanwhile, because the allocator may wait for an operator in its stream.
-    out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=device)
-    size = t.nbytes
-    # The storage is as long as the elements together, so these have no gaps and do not overlap.
-    if size <= BY_MEMMOVE and out.untyped_storage().nbytes() == size and not t.is_conj() and not t.is_neg():
+    # torch releases the interpreter's lock meanwhile, because the allocator may wait for an
+    # operator in its stream.
+    size, contiguous = t.nbytes, t.is_contiguous()
+    out = (empty_like(t, device=device) if contiguous
+           else empty_strided(t.size(), t.stride(), dtype=t.dtype, device=device))
+    # A storage as long as the elements together has no gaps, and none of them overlap.
+    if (size <= BY_MEMMOVE and (contiguous or out.untyped_storage().nbytes() == size)
+            and not t.is_conj() and not t.is_neg()):
         if size:
             (memmove_short if size <= SHORT else memmove)(out.data_ptr(), t.data_ptr(), size)
     else:
@@ -144,117 +169,17 @@ def fill(out, t):
         on_host(out).copy_(t)
 
 
-# -- streams --------------------------------------------------------------------------------------------------------------
-
-_jobs = {}
-_at_work = set()
-_numbers = itertools.count(1)
-_errors = []
-ERROR_S = 2  # how long a program that ends by an error waits for its operators
-
-
-def _run_job(number):
-    """Runs in a thread of the CPU backend when the stream reaches the job."""
-    _at_work.add(number)
-    work, again = _jobs[number] if number in _jobs else (None, False)
-    if not again:
-        _jobs.pop(number, None)
-    try:
-        with torch.no_grad():
-            work()
-    except BaseException as error:  # no caller could catch it; raise_late() reports it
-        _errors.append(error)
-    _at_work.discard(number)
-
-
-def drain():
-    """Called before the interpreter ends, after which no thread can run Python: waits until the streams have run their jobs.
-
-    The jobs may need other ranks. So a rank that ends by an error waits at most ERROR_S, and an interrupt ends the wait. As
-    streams may still run then, the process exits at once, without the rest of the interpreter's shutdown."""
-    error, since = getattr(sys, "last_value", None), time.monotonic()
-    try:
-        while _at_work or any(not again for _, again in list(_jobs.values())):
-            if error is not None and time.monotonic() - since > ERROR_S:
-                break
-            time.sleep(0.001)
-        else:
-            if _jobs and error is None:  # the jobs that are left belong to graphs, which may have been launched
-                for device in filter(C._cuda_hasPrimaryContext, range(torch.cuda.device_count())):
-                    torch.cuda.synchronize(device)
-            return
-    except KeyboardInterrupt as interrupt:
-        error = interrupt
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if isinstance(error, KeyboardInterrupt):  # end as Python itself does after an interrupt
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    os._exit(1)
-
-
-_run_job_c = HOST_FN(_run_job)
-
-
-def raise_late():
-    error = _errors.pop(0)
-    raise RuntimeError(f"an operator failed in its stream, after the call that issued it: {error}") from error
-
-
-def defer(stream, work, again):
-    """Calls work() when the stream reaches this job. again: at each launch of the graph that is being captured."""
-    number = next(_numbers)
-    _jobs[number] = work, again
-    error = rt.cudaLaunchHostFunc(stream, _run_job_c, number)
-    if error:
-        del _jobs[number]
-        raise RuntimeError(f"CUDA error {error}: an operator could not be put on its stream")
-
-
-_late = set()  # streams whose work did not finish within PATIENCE_NS
-PATIENCE_NS = 300_000
-
-
-def _unfinished(stream):
-    """Whether the stream has unfinished work. A query that says so sets CUDA's last error, so this clears it."""
-    return bool(rt.cudaStreamQuery(stream) and (rt.cudaGetLastError() or True))
-
-
-def busy(stream):
-    """Whether the stream has unfinished work that lasts. It first waits up to PATIENCE_NS, because putting an operator on the
-    stream takes longer than a small collective."""
-    if not _unfinished(stream):
-        _late.discard(stream)
-        return False
-    if stream in _late:
-        return True
-    until = time.monotonic_ns() + PATIENCE_NS
-    while time.monotonic_ns() < until:
-        os.sched_yield()
-        if not _unfinished(stream):
-            return False
-    _late.add(stream)
-    return True
-
-
-def wait(stream):
-    error = rt.cudaStreamSynchronize(stream)
-    if error:
-        raise RuntimeError(f"CUDA error {error} in a stream")
-    if _errors:
-        raise_late()
-
-
-# -- random numbers -------------------------------------------------------------------------------------------------------
+# -- random numbers --------------------------------------------------------------------------------
 
 _in_graphs = itertools.count(1)
 
 
 def seed_for(gen, device):
-    """Returns the seed of the CPU generator that replaces a CUDA generator (None: the device's) for one operator."""
+    """Returns the seed of the CPU generator that replaces a CUDA generator (None: the device's) for
+    one operator."""
     gen = gen or torch.cuda.default_generators[device.index]
     seed = gen.initial_seed()
-    if C._cuda_isCurrentStreamCapturing():
+    if is_capturing():
         offset = next(_in_graphs) << 40
     else:
         offset = gen.get_offset()
@@ -269,7 +194,8 @@ def generator_for(gen, device):
 
 
 class seeded:
-    """Makes the CPU's default generator replace the device's, for operators without an argument for a generator."""
+    """Makes the CPU's default generator replace the device's, for operators without an argument for
+    a generator."""
 
     def __init__(self, device):
         self.device = device
@@ -282,9 +208,45 @@ class seeded:
         torch.default_generator.set_state(self.old)
 
 
-# -- an operator ----------------------------------------------------------------------------------------------------------
+# -- memory that arguments share -------------------------------------------------------------------
 
-TENSOR, TENSORS, DEVICE, GENERATOR = range(4)
+# How PyTorch's message about it begins.
+REFUSED_OVERLAP = "unsupported operation: "
+
+
+def shares_part(out, places):
+    """Whether an argument lies in a part of the memory of the tensor `out`. An argument that is the
+    same tensor does not count."""
+    start = out.data_ptr()
+    end = start + out.nbytes
+    for items, at in places:
+        for i in at:
+            x = items[i]
+            if isinstance(x, Tensor) and x.layout is strided:
+                first = x.data_ptr()
+                if (first < end and start < first + x.nbytes
+                        and (first != start or x.size() != out.size()
+                             or x.stride() != out.stride())):
+                    return True
+    return False
+
+
+def put_into_storage(storage, places):
+    """Makes the CPU tensors whose memory lies in `storage` tensors of this storage. PyTorch
+    compares storages, and a tensor that was seen before may have another one over this memory."""
+    start = storage.data_ptr()
+    for items, at in places:
+        for i in at:
+            x = items[i]
+            if (isinstance(x, Tensor) and x.layout is strided and not x.is_conj() and not x.is_neg()
+                    and 0 <= x.data_ptr() - start < storage.nbytes()):
+                items[i] = torch.empty(0, dtype=x.dtype, device=CPU).set_(
+                    storage, (x.data_ptr() - start) // x.element_size(), x.size(), x.stride())
+
+
+# -- an operator -----------------------------------------------------------------------------------
+
+TENSOR, TENSORS, DEVICE = range(3)
 
 
 def _kinds(op):
@@ -292,8 +254,8 @@ def _kinds(op):
     out = []
     for i, a in enumerate(op._schema.arguments):
         text = str(a.type)
-        kind = (TENSORS if "List[" in text else TENSOR) if "Tensor" in text else \
-            DEVICE if "Device" in text else GENERATOR if "Generator" in text else None
+        kind = ((TENSORS if "List[" in text else TENSOR) if "Tensor" in text
+                else DEVICE if "Device" in text else None)
         if kind is not None:
             out.append((i, a.name, kind))
     return out
@@ -323,8 +285,9 @@ def _to_meta(x):
 
 
 def forms_of(op, args, kwargs):
-    """Returns (size, stride, dtype) of each tensor that op will return (None for a result that is no tensor), and the type of the
-    whole result. Returns None if these depend on values, or if PyTorch has no meta kernel for op."""
+    """Returns (size, stride, dtype) of each tensor that op will return (None for a result that is
+    no tensor), and the type of the whole result. Returns None if these depend on values, or if
+    PyTorch has no meta kernel for op."""
     try:
         key = op, _description(args), tuple((k, _description(v)) for k, v in kwargs.items())
         if key in _shapes:
@@ -335,7 +298,8 @@ def forms_of(op, args, kwargs):
         with torch.no_grad():
             result = op(*_to_meta(args), **{k: _to_meta(v) for k, v in kwargs.items()})
         flat = result if isinstance(result, (list, tuple)) else [result]
-        out = [(t.size(), t.stride(), t.dtype) if t is not None else None for t in flat], type(result)
+        out = [(t.size(), t.stride(), t.dtype) if t is not None else None
+               for t in flat], type(result)
     except Exception:
         out = None
     if key and len(_shapes) < 1 << 16:
@@ -350,16 +314,20 @@ def shapes_of(op, args, kwargs):
 
 
 def _into(name, op):
-    """Returns a function that computes op's result into a given tensor, and the name of that argument (None: a list named out).
+    """Returns a function that computes op's result into a given tensor, and the name of that
+    argument (None: a list named out).
 
-    Returns None as the function in three cases. The CPU has no such kernel: PyTorch itself would compute a new result and copy it.
-    Op is a loss: its result is small, and it would use the given tensor for what it sums up, too. Op has several results: it may
-    leave some of the given tensors unchanged."""
+    Returns None as the function in three cases. The CPU has no such kernel: PyTorch itself would
+    compute a new result and copy it. Op is a loss: its result is small, and it would use the given
+    tensor for what it sums up, too. Op has several results: it may leave some of the given tensors
+    unchanged."""
     base = resolve(name)[0]
-    if len(op._schema.returns) != 1 or not base.endswith("backward") and any(a.name == "reduction" for a in op._schema.arguments):
+    if len(op._schema.returns) != 1 or not base.endswith("backward") and any(
+            a.name == "reduction" for a in op._schema.arguments):
         return None, None
     packet = getattr(torch.ops.aten, base)
-    if base.startswith("_foreach_") and len(op._schema.arguments) == 1 and has_kernel(f"aten::{base[9:]}.out", "CPU"):
+    if (base.startswith("_foreach_") and len(op._schema.arguments) == 1
+            and has_kernel(f"aten::{base[9:]}.out", "CPU")):
         each = getattr(torch.ops.aten, base[9:]).out._handle.redispatch_boxed
 
         def all_of_them(keys, tensors, out):
@@ -377,9 +345,15 @@ def _into(name, op):
     return None, None
 
 
+def _without_keys(op):
+    return lambda keys, *args, **kwargs: op(*args, **kwargs)
+
+
 def _as_tensor(to, at, x, args):
-    """Makes the number x a tensor if that changes no type: x is a float, and all tensors have floats and a dimension or more."""
-    if type(x) is not float or not all(t.is_floating_point() and t.dim() for t in args if isinstance(t, Tensor)):
+    """Makes the number x a tensor if that changes no type: x is a float, and all tensors have
+    floats and a dimension or more."""
+    if type(x) is not float or not all(
+            t.is_floating_point() and t.dim() for t in args if isinstance(t, Tensor)):
         return False
     to[at] = torch.scalar_tensor(x, dtype=torch.float64, device=CPU)
     return True
@@ -388,8 +362,9 @@ def _as_tensor(to, at, x, args):
 class Operator:
     """The implementation of one operator for the dispatch key CUDA."""
 
-    def __init__(self, name):
-        self.name, self.op = name, None
+    def __init__(self, name, odd=True):
+        """odd: its tensors may be sparse, or have a bit for conj or neg."""
+        self.name, self.odd, self.op = name, odd, None
 
     def begin(self):
         """Runs at the first use of the operator, because a program uses few of all operators."""
@@ -398,104 +373,118 @@ class Operator:
         self.cpu = op._handle.redispatch_boxed
         self.names = [a.name for a in schema.arguments]
         alias = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
-        self.kinds = _kinds(op)
+        kinds, positional = _kinds(op), [not a.kwarg_only for a in schema.arguments]
+        # For nr positional arguments.
+        self.tensors = [[i for i, _, kind in kinds if kind == TENSOR and positional[i] and i < nr]
+                        for nr in range(sum(positional) + 1)]
+        self.others = [k for k in kinds if k[0] not in self.tensors[-1]]
         self.outs = {a.name for a, w in zip(schema.arguments, alias) if w and a.is_out}
         self.written = [i for i, w in enumerate(alias) if w]
         self.nr_returns = len(schema.returns)
+        # Which are elements of one tensor, as a GPU's.
+        self.numbers = schema.name == "aten::_foreach_norm"
         self.gives_tensors = any("Tensor" in str(r.type) for r in schema.returns)
         # In place: it returns its arguments.
         self.in_place = bool(self.written) and all(r.alias_info is not None for r in schema.returns)
         self.seeded = torch.Tag.nondeterministic_seeded in op.tags and "generator" not in self.names
         self.generator = "generator" in self.names
-        self.by_values = torch.Tag.dynamic_output_shape in op.tags or torch.Tag.data_dependent_output in op.tags
+        self.by_values = (torch.Tag.dynamic_output_shape in op.tags
+                          or torch.Tag.data_dependent_output in op.tags)
         self.into, self.into_name = None, None
-        if not self.written and not self.seeded and not self.generator and not self.by_values and self.gives_tensors:
+        if (not self.written and not self.seeded and not self.generator and not self.by_values
+                and self.gives_tensors):
             self.into, self.into_name = _into(self.name, op)
         self.op = op  # last, because other threads use this object once op is set
 
     def __call__(self, *args, **kwargs):
         if self.op is None:
             self.begin()
-        if _errors:
+        if late_errors:
             raise_late()
         return stub.call(self, args, kwargs) if stub else self.compute(args, kwargs)
 
     def compute(self, args, kwargs):
-        device, plain, direct, large, outs, number = None, True, True, False, None, None
-        a, k, nr = list(args), dict(kwargs), len(args)
-        for i, name, kind in self.kinds:
+        like, device, plain, direct, large, outs, number = None, None, True, True, False, None, None
+        a, nr, odd = list(args), len(args), self.odd
+        k, places = dict(kwargs) if kwargs or self.generator else kwargs, [(a, self.tensors[nr])]
+        for i, name, kind in self.others:
             if i < nr:
                 x, at, to = a[i], i, a
-            elif not k:
-                break
             elif name in k:
                 x, at, to = k[name], name, k
             else:
                 continue
             if x is None:
                 continue
-            if kind == TENSOR:
-                if not isinstance(x, Tensor):
-                    direct, number = False, (to, at, x)  # some operators have another overload for a number
-                elif x.is_cuda:
-                    device = device or x.device
-                    if name in self.outs:
-                        outs = outs or []
-                        outs.append((x, at, to))
-                        large = large or x.numel() >= LARGE
-                        plain = plain and x.layout is strided and not x.is_conj() and not x.is_neg()
-                        continue
-                    to[at] = h = seen_on_host(x)
-                    large = large or h.numel() >= LARGE
-                    plain = plain and x.layout is strided and not h.is_conj() and not h.is_neg()
-            elif kind == TENSORS:
-                v = list(x)
-                for j, t in enumerate(v):
-                    if t is not None and t.is_cuda:
-                        device = device or t.device
-                        v[j] = seen_on_host(t)
-                        large = large or t.numel() >= LARGE
-                        plain = plain and t.layout is strided and not t.is_conj() and not t.is_neg()
-                to[at] = v
+            if kind == TENSORS:
+                x = to[at] = list(x)
+                places.append((x, range(len(x))))
             elif kind == DEVICE:
                 if x.type == "cuda":
-                    device = device or x
-                    to[at] = CPU
-        if device is None or device.index is None:
+                    device, to[at] = x, CPU
+            elif name not in self.outs:
+                places.append((to, (at,)))
+            elif x.is_cuda:
+                like, outs = x, outs or []
+                outs.append((x, at, to))
+                large = large or x.numel() >= LARGE
+                plain = plain and x.layout is strided and not x.is_conj() and not x.is_neg()
+        for to, at in places:
+            for i in at:
+                x = to[i]
+                if not isinstance(x, Tensor):
+                    if x is not None:
+                        # Some operators have another overload for a number.
+                        direct, number = False, (to, i, x)
+                elif x.is_cuda:
+                    like = x
+                    if odd and (x.layout is not strided or x.is_conj() or x.is_neg()):
+                        h = None
+                    else:
+                        h = find_small((x.data_ptr(), x.size(), x.stride(), x.dtype))
+                    if h is None:
+                        h = seen_on_host(x)
+                        large = large or h.numel() >= LARGE
+                        plain = plain and h.layout is strided and not h.is_conj() and not h.is_neg()
+                    to[i] = h
+        if like is not None:
+            device = like.device
+        elif device is None or device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
-        if device.index != C._cuda_getDevice():  # the default stream is that of the current device
-            with torch.cuda.device(device.index):
+        index = device.index
+        if index != current_device():  # the default stream is that of the current device
+            with torch.cuda.device(index):
                 return self.compute(args, kwargs)
         if number and outs and _as_tensor(*number, a):
             direct = True
         if self.generator:
             k["generator"] = generator_for(kwargs.get("generator"), device)
 
-        if plain and direct:
-            def work():
-                return self.cpu(CPU_KEYS, *a, **k)
-        else:
-            whole = self.op if direct else self.op.overloadpacket
-
-            def work():
-                return whole(*a, **k)
-
-        into = plain and direct and large and self.into is not None
-        stream = C._cuda_getCurrentRawStream(device.index)
-        capturing = C._cuda_isCurrentStreamCapturing()
+        cpu = (self.cpu if plain and direct
+               else _without_keys(self.op if direct else self.op.overloadpacket))
+        into = large and plain and direct and self.into is not None
+        stream = current_stream(index)
+        capturing = is_capturing()
         later = capturing or busy(stream)
         if outs:
-            if plain and direct and not later and not self.seeded and self.computes_there(outs, a, k):
+            if not capturing and any(shares_part(x, places) for x, _, _ in outs):
+                if later:
+                    wait(stream)
+                self.check_there(outs, places, cpu, a, k)
+                return self.answer(None, device, args, kwargs)
+            if (plain and direct and not later and not self.seeded
+                    and self.computes_there(outs, a, k)):
                 return self.answer(None, device, args, kwargs)
             outs = self.place(outs, large and plain and direct, args, kwargs)
         if later:
             if not self.by_values and not self.seeded and (plain or self.in_place):
-                done, result = self.later(stream, capturing, work, into, device, args, kwargs, a, k, outs)
+                done, result = self.later(stream, capturing, lambda: cpu(CPU_KEYS, *a, **k), into,
+                                          device, args, kwargs, a, k, outs)
                 if done:
                     return result
             if capturing:
-                raise RuntimeError(f"dfshim: {self.op} cannot be captured on the CPU backend: its result's shape is not "
-                                   "known before it runs")
+                raise RuntimeError(f"dfshim: {self.op} cannot be captured on the CPU backend: "
+                                   "its result's shape is not known before it runs")
             wait(stream)
         if into:
             shapes = shapes_of(self.op, args, kwargs)
@@ -505,34 +494,53 @@ class Operator:
                     return self.several(out, shapes[1])
         if self.seeded:
             with seeded(device):
-                result = work()
+                result = cpu(CPU_KEYS, *a, **k)
         else:
-            result = work()
+            result = cpu(CPU_KEYS, *a, **k)
         if outs:
             for x, at, to in outs:
                 self.give(x, to[at])
         return self.answer(result, device, args, kwargs)
 
     def computes_there(self, outs, a, k):
-        """Computes the results directly into the out= arguments. Returns False if that is not possible."""
+        """Computes the results directly into the out= arguments. Returns False if that is not
+        possible."""
         for x, at, to in outs:
             if not x.numel():
                 return False
-            to[at] = on_host(x)
+            to[at] = seen_on_host(x)
         try:
             self.cpu(CPU_KEYS, *a, **k)
-        except RuntimeError:  # if the program caused it, the next attempt raises it again
+        except RuntimeError as e:  # if the program caused it, the next attempt raises it again
+            for x, _, _ in outs:
+                forget(x)
+            if str(e).startswith(REFUSED_OVERLAP):
+                raise
             return False
         for x, at, to in outs:
             if x.size() != to[at].size():
+                forget(x)
                 x.resize_(to[at].size())
         return True
 
+    def check_there(self, outs, places, cpu, a, k):
+        """As computes_there(), for out= arguments that share a part of their memory with other
+        arguments. Most operators raise an error for this, which a tensor elsewhere would hide."""
+        for x, at, to in outs:
+            to[at] = on_host(x)
+            put_into_storage(to[at].untyped_storage(), places)
+        cpu(CPU_KEYS, *a, **k)
+        for x, at, to in outs:
+            if x.size() != to[at].size():
+                x.resize_(to[at].size())
+
     def place(self, outs, may, args, kwargs):
-        """Chooses where out= arguments are computed. If they have the right shape, that is in their own memory, and it returns
-        None. Otherwise each gets a new CPU tensor, and it returns the arguments, to which these are copied later."""
+        """Chooses where out= arguments are computed. If they have the right shape, that is in their
+        own memory, and it returns None. Otherwise each gets a new CPU tensor, and it returns the
+        arguments, to which these are copied later."""
         shapes = shapes_of(self.op, args, kwargs) if may and len(outs) == self.nr_returns else None
-        if shapes and all(x.size() == size and x.dtype is dtype for (x, _, _), (size, _, dtype) in zip(outs, shapes[0])):
+        if shapes and all(x.size() == size and x.dtype is dtype
+                          for (x, _, _), (size, _, dtype) in zip(outs, shapes[0])):
             for x, at, to in outs:
                 to[at] = on_host(x)
             return None
@@ -548,23 +556,34 @@ class Operator:
 
     def answer(self, result, device, args, kwargs):
         if self.in_place:
+            if self.nr_returns == 1:
+                i = self.written[0]
+                return args[i] if i < len(args) else kwargs[self.names[i]]
             got = [args[i] if i < len(args) else kwargs[self.names[i]] for i in self.written]
-            return None if not self.nr_returns else got[0] if self.nr_returns == 1 else tuple(got)
+            return tuple(got) if self.nr_returns else None
         if isinstance(result, Tensor):
             return on_device(result, device)
         if isinstance(result, (list, tuple)):
-            return type(result)([on_device(t, device) if isinstance(t, Tensor) else t for t in result])
+            if self.numbers and len({t.dtype for t in result}) == 1:
+                return list(on_device(torch.stack(result), device).unbind())
+            return type(result)([on_device(t, device) if isinstance(t, Tensor) else t
+                                 for t in result])
         return result
 
     def computes_into(self, tensors, a, k):
-        """Computes the results into these tensors. Returns False if the kernel would need tensors of another form."""
+        """Computes the results into these tensors. Returns False if the kernel would need tensors
+        of another form."""
         into, forms = self.into, [(t.size(), t.stride(), False) for t in tensors]
         if into is None:  # another thread has found out that it does not work
             return False
         try:
-            into(CPU_KEYS, *a, **k, **({self.into_name: tensors[0]} if self.into_name else {"out": tensors}))
-            done = forms == [(t.size(), t.stride(), t.is_conj()) for t in tensors]  # linalg_lu_solve makes its result a conjugate
-        except RuntimeError:  # no memory for the result's size; if the program caused it, the next attempt raises it again
+            into(CPU_KEYS, *a, **k, **({self.into_name: tensors[0]} if self.into_name
+                                       else {"out": tensors}))
+            # Linalg_lu_solve makes its result a conjugate.
+            done = forms == [(t.size(), t.stride(), t.is_conj()) for t in tensors]
+        # No memory for the result's size; if the program caused it, the next attempt raises it
+        # again.
+        except RuntimeError:
             done = False
         if not done:
             self.into = None
@@ -574,19 +593,20 @@ class Operator:
         return out[0] if self.nr_returns == 1 and kind is not list and len(out) == 1 else kind(out)
 
     def later(self, stream, capturing, work, into, device, args, kwargs, a, k, outs):
-        """Puts the operator on the stream. Returns (True, its result), or (False, None) if that is not possible."""
+        """Puts the operator on the stream. Returns (True, its result), or (False, None) if that is
+        not possible."""
         out = None
-        if not self.in_place or outs and any(not x.numel() for x, _, _ in outs):
-            if not self.gives_tensors:
-                return False, None
-            shapes = shapes_of(self.op, args, kwargs)
+        shapes = (shapes_of(self.op, args, kwargs)
+                  if self.gives_tensors and (outs or not self.in_place) else None)
+        if not self.in_place or outs and (shapes or any(not x.numel() for x, _, _ in outs)):
             if shapes is None:
                 return False, None
             if outs:
                 for (x, at, to), (size, stride, dtype) in zip(outs, shapes[0]):
                     if x.size() != size:
                         x.resize_(size)
-                        to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=CPU)
+                        to[at] = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype,
+                                                     device=CPU)
             elif len(self.written):
                 return False, None
             else:
@@ -596,9 +616,11 @@ class Operator:
             for at, x in items:
                 if isinstance(x, Tensor) and not x.is_cuda and to[at] is x:
                     to[at] = x.clone()
-        targets = [on_host(t) for t in out] if out else [on_host(x) for x, _, _ in outs] if outs else []
+        targets = ([on_host(t) for t in out] if out
+                   else [on_host(x) for x, _, _ in outs] if outs else [])
 
-        into = into and bool(out)  # the job does not own the results: their memory may belong to others when it runs
+        # The job does not own the results: their memory may belong to others when it runs.
+        into = into and bool(out)
 
         def job():
             if into and self.computes_into(targets, a, k):
@@ -616,49 +638,58 @@ class Operator:
         return True, self.several(out, shapes[1])
 
 
-# -- copies ---------------------------------------------------------------------------------------------------------------
+# -- copies ----------------------------------------------------------------------------------------
 
 
 def is_plain_copy(to, frm):
     """Whether the copy moves one contiguous range of bytes unchanged."""
-    return (to.dtype == frm.dtype and to.shape == frm.shape and to.is_contiguous() and frm.is_contiguous()
+    return (to.dtype == frm.dtype and to.shape == frm.shape and to.is_contiguous()
+            and frm.is_contiguous()
             and not (to.is_conj() or frm.is_conj() or to.is_neg() or frm.is_neg()))
 
 
 def copy_by_cuda(to, frm, stream):
-    """Copies bytes between a device and the CPU through the CUDA runtime. The runtime knows the range, so the copy waits only for
-    operations that use it."""
+    """Copies bytes between a device and the CPU through the CUDA runtime. The runtime knows the
+    range, so the copy waits only for operations that use it."""
     what = to.data_ptr(), frm.data_ptr(), to.numel() * to.element_size()
-    if to.is_cuda:
-        error = rt.cudaMemcpyAsync(*what, 1, stream)  # the call has read the source when it returns
-    elif stream:
-        error = rt.cudaMemcpyAsync(*what, 2, stream) or rt.cudaStreamSynchronize(stream)
+    kind = 1 if to.is_cuda else 2
+    # The call has read a pageable source when it returns. Pinned memory is read in stream order,
+    # and the program may change or free it before.
+    waits = not to.is_cuda or frm.is_pinned()
+    if stream or not waits:
+        error = streams.rt.cudaMemcpyAsync(*what, kind, stream)
+        if waits:
+            error = error or streams.rt.cudaStreamSynchronize(stream)
     else:
-        error = rt.cudaMemcpy(*what, 2)
+        error = streams.rt.cudaMemcpy(*what, kind)
     if error:
         raise RuntimeError(f"CUDA error {error} in a copy")
-    if _errors and not to.is_cuda:
+    if late_errors and waits:
         raise_late()
     return to
 
 
 def copy_(to, frm, non_blocking=False):
     """
-    To the CPU it blocks where it does on a GPU. From the CPU it is put on the stream, and the source is read before the call
-    returns. Else it is an operator like any other.
+    To the CPU, and from pinned memory, it blocks where it does on a GPU. From pageable memory it is
+    put on the stream, and the source is read before the call returns. Else it is an operator like
+    any other.
     """
-    if _errors:
+    if late_errors:
         raise_late()
     device = to.device if to.is_cuda else frm.device
-    if device.index != C._cuda_getDevice():
+    if device.index != current_device():
         with torch.cuda.device(device.index):
             return copy_(to, frm, non_blocking)
-    stream = C._cuda_getCurrentRawStream(device.index)
-    capturing = C._cuda_isCurrentStreamCapturing()
+    stream = current_stream(device.index)
+    capturing = is_capturing()
     across = to.is_cuda != frm.is_cuda
-    if stub and stub.copy(to, frm, stream, not to.is_cuda and not capturing and not (non_blocking and to.is_pinned())):
+    if stub and stub.copy(
+            to, frm, stream,
+            not to.is_cuda and not capturing and not (non_blocking and to.is_pinned())):
         return to
-    target, source = on_host(to) if to.is_cuda else to, on_host(frm) if frm.is_cuda else frm
+    target = seen_on_host(to) if to.is_cuda else to
+    source = seen_on_host(frm) if frm.is_cuda else frm
     later = capturing or busy(stream)
     if later and across and not capturing:
         asks = non_blocking and (frm if to.is_cuda else to).is_pinned()
@@ -671,16 +702,15 @@ def copy_(to, frm, non_blocking=False):
             source = frm.clone()  # the source must be read before this call returns
     if to.is_cuda and frm.is_cuda and to.device != frm.device and not capturing:
         with torch.cuda.device(frm.device.index):
-            wait(C._cuda_getCurrentRawStream(frm.device.index))
+            wait(current_stream(frm.device.index))
     if later:
         defer(stream, lambda: target.copy_(source), capturing)
     else:
-        with torch.no_grad():
-            target.copy_(source)
+        target.copy_(source)
     return to
 
 
-# -- registration ---------------------------------------------------------------------------------------------------------
+# -- registration ----------------------------------------------------------------------------------
 
 
 def _is_view(op):
@@ -711,17 +741,9 @@ class Lazily:
 
 
 def install():
-    global rt
     from dfshim.host import kernels
 
-    rt = ctypes.CDLL(None)
-    if not hasattr(rt, "cudaLaunchHostFunc"):
-        rt = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.partition('.')[0]}")
-    rt.cudaLaunchHostFunc.argtypes = [ctypes.c_void_p, HOST_FN, ctypes.c_void_p]
-    rt.cudaMemcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    rt.cudaMemcpyAsync.argtypes = rt.cudaMemcpy.argtypes + [ctypes.c_void_p]
-    rt.cudaStreamQuery.argtypes = rt.cudaStreamSynchronize.argtypes = [ctypes.c_void_p]
-    atexit.register(drain)
+    streams.start()
     C._set_cudnn_enabled(False)
     with warnings.catch_warnings():
         # PyTorch 2.9 prints a warning for each kernel that is replaced.
@@ -752,8 +774,9 @@ def register(kernels):
             own = kernels.FORMS.get(full)
             if own:
                 form = own
-            elif has_kernel(name, cpu, "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"):
-                form = Operator(name)
+            elif has_kernel(name, cpu, "CompositeExplicitAutograd",
+                            "CompositeExplicitAutogradNonFunctional"):
+                form = Operator(name, key != "CUDA" or has_kernel(name, "Conjugate", "Negative"))
             else:
                 form = Lazily(name, kernels.without_cpu)
             library.m.impl(full, key, form, False)

@@ -1,6 +1,8 @@
-"""What happens when a program under `dfshim run --host` imports torch, or what brings kernels of its own.
+"""What happens when a program under `dfshim run --host` imports torch, or what brings kernels of
+its own.
 
-Called from sitecustomize, in each Python of the job. Nothing is imported here that the program did not ask for.
+Called from sitecustomize, in each Python of the job. Nothing is imported here that the program did
+not ask for.
 """
 
 import importlib.abc
@@ -18,8 +20,9 @@ def say(text):
 
 def after_torch(torch):
     if torch.version.cuda is None:
-        say(f"this PyTorch ({torch.__version__}) is built without CUDA, so it has no CUDA devices, also not on the CPU "
-            "backend: install a CUDA build (on Linux x86-64 `pip install torch` is one; a version ending in +cpu is not)")
+        say(f"this PyTorch ({torch.__version__}) is built without CUDA, so it has no CUDA devices, "
+            "also not on the CPU backend: install a CUDA build (on Linux x86-64 "
+            "`pip install torch` is one; a version ending in +cpu is not)")
         return
     from dfshim.host import operators
 
@@ -28,13 +31,15 @@ def after_torch(torch):
 
 
 def without_torch():
-    """Says what is missing, as the last line, if the program ends because it cannot import torch."""
+    """Says what is missing, as the last line, if the program ends because it cannot import
+    torch."""
     report = sys.excepthook
 
     def excepthook(kind, error, trace):
         report(kind, error, trace)
         if isinstance(error, ModuleNotFoundError) and error.name == "torch":
-            say(f"{sys.executable} has no PyTorch: install it there (`pip install torch`), or start the job with the Python that has it")
+            say(f"{sys.executable} has no PyTorch: install it there (`pip install torch`), or "
+                "start the job with the Python that has it")
 
     sys.excepthook = excepthook
 
@@ -47,8 +52,8 @@ def without_compiler(torch):
 
     def compile(*args, **kwargs):
         if not said:
-            said.append(say("torch.compile() generates kernels, which cannot run on the CPU backend: "
-                            "what it is given runs uncompiled"))
+            said.append(say("torch.compile() generates kernels, which cannot run on the CPU "
+                            "backend: what it is given runs uncompiled"))
         return compile_(*args, **kwargs)
 
     compile.__doc__ = compile_.__doc__
@@ -60,10 +65,12 @@ def after_triton(jit):
     """Refuses the launch of a Triton kernel, naming it, or skips the launch."""
 
     def run(self, *args, **kwargs):
-        name = getattr(self, "__name__", None) or getattr(getattr(self, "fn", None), "__name__", "?")
+        name = (getattr(self, "__name__", None)
+                or getattr(getattr(self, "fn", None), "__name__", "?"))
         if not STUB:
-            raise RuntimeError(f"dfshim: the Triton kernel {name} cannot run on the CPU backend; DFSHIM_HOST_STUB=1 "
-                               "skips kernels (communication can be checked, values mean nothing)")
+            raise RuntimeError(f"dfshim: the Triton kernel {name} cannot run on the CPU backend; "
+                               "DFSHIM_HOST_STUB=1 skips kernels (communication can be checked, "
+                               "values mean nothing)")
 
     jit.JITFunction.run = run
 
@@ -76,7 +83,8 @@ def after_elastic(handler):
 
 AFTER = {
     "torch": after_torch,
-    "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler": after_elastic,
+    "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler":
+        after_elastic,
     "triton.runtime.jit": after_triton,
 }
 

@@ -1,10 +1,13 @@
-"""Operators that compute nothing (DFSHIM_HOST_STUB=1), so that the communication of a large model can be checked.
+"""Operators that compute nothing (DFSHIM_HOST_STUB=1), so that the communication of a large model
+can be checked.
 
-An operator is skipped if one of its tensors or results lies in large floating-point memory. Its results have the right shape,
-and memory that is never touched. Its small floating-point results, such as a loss or a norm, hold DFSHIM_HOST_STUB_VALUE;
-integer results are 0, which is a valid index; a comparison has the result that it has for elements of that value.
+An operator is skipped if one of its tensors or results lies in large floating-point memory. Its
+results have the right shape, and memory that is never touched. Its small floating-point results,
+such as a loss or a norm, hold DFSHIM_HOST_STUB_VALUE; integer results are 0, which is a valid
+index; a comparison has the result that it has for elements of that value.
 
-All other operators are computed: those on integers, which are sizes, indices and pickled objects, and those on small tensors.
+All other operators are computed: those on integers, which are sizes, indices and pickled objects,
+and those on small tensors.
 """
 
 import itertools
@@ -19,11 +22,15 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from dfshim.host import operators
 from dfshim.host.start import say
 
-SMALL = 8 << 10  # bytes of a storage whose values are computed; the CPU backend moves messages of at least this size
+# Bytes of a storage whose values are computed; the CPU backend moves messages of at least this
+# size.
+SMALL = 8 << 10
 
 strided = torch.strided
 value = 1.0
-uniform = {}  # large skipped storages of bool, by their number: a weak reference, which keeps the number, and what each element would be
+# Large skipped storages of bool, by their number: a weak reference, which keeps the number, and
+# what each element would be.
+uniform = {}
 
 
 def is_float(dtype):
@@ -35,7 +42,8 @@ def is_large(t):
 
 
 def uniform_of(t):
-    """Returns the value that each element of a skipped tensor of bool would have; None if t is not such a tensor."""
+    """Returns the value that each element of a skipped tensor of bool would have; None if t is not
+    such a tensor."""
     entry = uniform.get(t.untyped_storage()._cdata) if uniform else None
     return entry and entry[1]
 
@@ -50,7 +58,8 @@ def set_uniform(t, of):
 
 def is_skipped(t):
     """Whether t is a tensor of the device whose values have not been computed."""
-    return is_large(t) and (is_float(t.dtype) or t.dtype is torch.bool and uniform_of(t) is not None)
+    return is_large(t) and (is_float(t.dtype) or t.dtype is torch.bool
+                            and uniform_of(t) is not None)
 
 
 def tensors_of(x):
@@ -104,7 +113,8 @@ def new_results(op, forms, args, kwargs):
 
 def has_large_result(form, args, kwargs):
     forms = operators.forms_of(form.op, args, kwargs) if form.gives_tensors else None
-    return forms and any(f and is_float(f[2]) and f[0].numel() * f[2].itemsize > SMALL for f in forms[0])
+    return forms and any(f and is_float(f[2]) and f[0].numel() * f[2].itemsize > SMALL
+                         for f in forms[0])
 
 
 def call(form, args, kwargs):
@@ -129,7 +139,8 @@ def write_uniform(tensors):
 
 
 def skip(form, args, kwargs):
-    """Skips an operator. Returns (True, the result), or (False, None) if the shape of the result depends on values."""
+    """Skips an operator. Returns (True, the result), or (False, None) if the shape of the result
+    depends on values."""
     op = form.op
     if form.in_place and not (form.outs and form.nr_returns):
         for t in tensors_of([args[i] for i in form.written if i < len(args)]):

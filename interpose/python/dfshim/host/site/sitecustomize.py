@@ -1,5 +1,6 @@
-"""Python runs this at its start under `dfshim run --host` (the folder is in front of PYTHONPATH): when the program imports
-torch, its CUDA operators compute on the CPU (dfshim.host). A sitecustomize that this one hides runs as well."""
+"""Python runs this at its start under `dfshim run --host` (the folder is in front of PYTHONPATH):
+when the program imports torch, its CUDA operators compute on the CPU (dfshim.host). A sitecustomize
+that this one hides runs as well."""
 
 import importlib.machinery
 import importlib.util
