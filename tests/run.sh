@@ -34,6 +34,8 @@ esac
 case $B in /*) ;; *) B=$SRC/$B ;; esac
 export SRC B LC_ALL=C
 unset LANGUAGE
+# A user's PATH need not have tc.
+export PATH=$PATH:/usr/sbin:/sbin
 
 # limit_of NAME: seconds; a test that needs more time than the others says so in its head.
 limit_of() {

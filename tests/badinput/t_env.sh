@@ -27,6 +27,11 @@ while read -r n; do
 	grep -q "dfshim cannot start: .* cannot be used" out || fail "strict $n: $(cat out)"
 	[ "$(grep -cF "$n=nonsense cannot be used: allowed is" err)" = 1 ] || fail "strict $n: $(cat err)"
 done <names
+# On lanes, libdfnccl.so reads the variables as well.
+job LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so" DFSHIM_EXECUTOR=nccl DFSHIM_NCCL_CTAS=nonsense DFSHIM_HOST_SMS=nonsense
+for n in DFSHIM_NCCL_CTAS DFSHIM_HOST_SMS; do
+	[ "$(grep -cF "$n=nonsense cannot be used: allowed is" err)" = 1 ] || fail "on lanes: $n: $(cat out err)"
+done
 # A job of several processes ends too.
 timeout "${LIMIT:-60}" env LD_PRELOAD="${SAN_RUNTIME-}$B/libdfshim.so $B/libdfhost.so" DFSHIM_STRICT=1 DFSHIM_BLOCKS=none "$C/disorder" --procs 3 \
 	--timeout 40 >out 2>err

@@ -19,9 +19,10 @@ many garbage --procs 3
 case $B in
 */thread | */address) ;; # a sanitizer's own memory grows and needs address space
 *)
-	# The trace's ring is mapped while it fills. A small ring is full soon.
+	# The trace's ring and what the watchdog keeps of it are mapped while they fill. They must be
+	# full after a third of the steps, so the ring is small. A split fills less than a cycle.
 	DFSHIM_TRACE_MB=1 MANY_AMOUNT=6000 many cycles --ranks 2
-	DFSHIM_TRACE_MB=1 MANY_AMOUNT=3000 many splits --procs 2
+	DFSHIM_TRACE_MB=1 MANY_AMOUNT=30000 many splits --procs 2
 	DFSHIM_TRACE_MB=1 MANY_AMOUNT=60000 many operations --ranks 2
 	many memory --ranks 2
 	many memory --procs 2

@@ -5,23 +5,25 @@ set -u
 own_shm
 unset DFSHIM_TRACE
 export DFSHIM_TIMEOUT_MS=$((700 * SLOW))
+# rude CASE ARGS...: the job must end with $STATUS, by default 0. If a verdict ended calls, it is the
+# verdict's, although the program went on and returned 0.
 rude() {
-	local c=$1
+	local c=$1 rc=0
 	shift
 	: >"$T/err"
-	RUDE_UNTIL=$T/err RUDE_CASE=$c timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host -- "$C/rude" "$@" --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err" ||
-		fail "$c $*: status $?: $(cat "$T/out" "$T/err")"
+	RUDE_UNTIL=$T/err RUDE_CASE=$c timeout -k 5 "${LIMIT:-60}" "$B/dfshim" run --host -- "$C/rude" "$@" --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err" || rc=$?
+	[ $rc = "${STATUS:-0}" ] || fail "$c $*: status $rc: $(cat "$T/out" "$T/err")"
 }
 for how in "--ranks 3" "--procs 3"; do
 	# shellcheck disable=SC2086 # words
 	{
-		DFSHIM_TIMEOUT_ACTION=abort rude missing $how
+		DFSHIM_TIMEOUT_ACTION=abort STATUS=22 rude missing $how
 		line=$(grep -m1 . "$T/err")
 		[[ $line == "INIT: rank 3 of 4 has not called ncclCommInitRank"* ]] || fail "missing: begins with '$line'"
 		[ "$(grep -c '^INIT' "$T/err")" = 1 ] || fail "missing: the verdict is not printed once: $(cat "$T/err")"
 		rude late $how
 		[ "$(grep -c '^INIT: rank 2 of 3 has' "$T/err")" = 1 ] || fail "late: $(cat "$T/err")"
-		DFSHIM_TIMEOUT_ACTION=abort rude stuck $how
+		DFSHIM_TIMEOUT_ACTION=abort STATUS=22 rude stuck $how
 		grep -q "^INIT: rank 3 of 4 has" "$T/err" || fail "stuck: $(cat "$T/err")"
 		rude twice $how
 		grep -q "the id has been used by another communicator" "$T/err" || fail "twice: $(cat "$T/err")"

@@ -133,9 +133,9 @@ static uint32_t comm_new(int i)
 	uint64_t hash = df_id_hash(sh->id[i]);
 	uint32_t comm;
 
-	df_record_join(1, (const unsigned char(*)[DF_ID_BYTES])sh->id[i], ranks, rank);
+	df_record_join(hash, 1, (const unsigned char(*)[DF_ID_BYTES])sh->id[i], ranks, rank, 0);
 	comm = df_trace_comm(hash, ranks, rank, 0, 0, i ? "second" : "first");
-	df_record_made(hash, rank, comm);
+	df_record_made(hash, rank, comm, 0);
 	df_trace(DF_REC_COMM_READY, 0, comm, rank, 0, hash, (uint64_t)ranks, 0, 0);
 	return comm;
 }

@@ -115,8 +115,35 @@ ci 0 "no deadlock" --trace "$T/100%r kept" -n 2 -- "$C/ddp"
 
 # Failures other than hangs.
 ci 3 "the job failed" -n 2 -- bash -c '"$0" --iters 5 --inorder --ranks 2 >/dev/null; exit 3' "$C/disorder"
-ci 1 "nothing checked" -- true
-ci 127 "nothing checked" -- "$T/no such program"
+
+# nothing STATUS WHY PROGRAM...: the job leaves no trace, and one line says why.
+nothing() {
+	local status=$1 why=$2
+	ci "$status" "nothing checked" -- "${@:3}"
+	[ "$(grep -c '^dfshim ci: ' "$T/err")" = 1 ] && grep -q "^dfshim ci: nothing was checked (the job.s .*$why" "$T/err" ||
+		fail "${*:3}: not \"$why\": $(cat "$T/err")"
+	! grep -q 'no trace files' "$T/err" || fail "${*:3}: dfshim run looks for traces: $(cat "$T/err")"
+}
+nothing 1 "loaded by true: " "$(type -P true)"
+nothing 127 "the program did not start$" "$T/no such program"
+nothing 1 "status is 1, see its own error first): .*loaded by false: " "$(type -P false)"
+# A launcher that clears LD_PRELOAD; a program that is linked with libnccl_static.a.
+nothing 1 "loaded by env: if your program is not among them, pass LD_PRELOAD on" env -u LD_PRELOAD true
+cp "$(type -P true)" "$T/static" && printf 'NCCL_CROSS_NIC\0' >>"$T/static"
+nothing 1 ": static contains NCCL itself" "$T/static"
+if /sbin/ldconfig -V 2>/dev/null | grep -q . && ! ldd /sbin/ldconfig >/dev/null 2>&1; then
+	nothing 1 "no program of the job loaded libdfshim.so" /sbin/ldconfig -V
+fi
+if "${TORCH_PYTHON:-python3}" -c 'import torch.distributed' 2>/dev/null; then
+	cat >"$T/gloo.py" <<-'END'
+		import torch, torch.distributed as dist
+		dist.init_process_group("gloo")
+		dist.all_reduce(torch.ones(1))
+	END
+	nothing 1 "although PyTorch was loaded with it .*the backend nccl" "${TORCH_PYTHON:-python3}" -c 'import torch'
+	"$B/dfshim" ci -n 2 -- "${TORCH_PYTHON:-python3}" "$T/gloo.py" 2>"$T/err"
+	[ $? = 1 ] && grep -q "the backend nccl" "$T/err" || fail "gloo: $(cat "$T/err")"
+fi
 ci 124 "nothing checked" --limit 1 -- sleep 50
 "$B/dfshim" ci >/dev/null 2>&1
 [ $? = 2 ] || fail "without a program"

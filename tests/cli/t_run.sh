@@ -84,7 +84,13 @@ missing() {
 missing 127 "./no-such-program: No such file or directory" ./no-such-program
 : >no-program
 missing 126 "./no-program: Permission denied" ./no-program
+: >script.py
+missing 127 "script.py: is no program: start it with \`python script.py\`" script.py
+missing 126 "./script.py: is no program: start it with \`python ./script.py\`" ./script.py
 missing 2 "no-such.py: No such file or directory" "$("${PYTHON:-python3}" -c 'import sys; print(sys.executable)')" -u no-such.py --option
+# A folder of Python's name in PATH, as build/python is, is no program.
+mkdir -p first/python3
+PATH=$PWD/first:$PATH missing 2 "no-such.py: No such file or directory" python3 -u no-such.py
 # Ranks of torchrun would report it after a page of torchrun's own.
 missing 2 "no-such.py: No such file or directory" ./torchrun --standalone --nnodes 1 --rdzv-id=x.py no-such.py option.py
 # The file is not certain here, so torchrun decides.
@@ -110,6 +116,9 @@ start=$(date +%s)
 [ $? = 5 ] || fail "first failing status"
 [ $(($(date +%s) - start)) -lt 60 ] || fail "the others were not ended"
 grep -q "rank 1 ended with status 5" err || fail "who failed: $(cat err)"
+grep -q "ending the other 2 processes" err || fail "how many are left: $(cat err)"
+"$D" run --host --grace 0.2 -n 2 -- sh -c 'if [ $RANK = 1 ]; then exit 5; fi; sleep 300' 2>err
+grep -q "ending the other process$" err || fail "one is left: $(cat err)"
 # This includes a rank that ignores SIGTERM. Within the grace time the others can finish by
 # themselves.
 "$D" run --host --grace 30 -n 2 -- sh -c 'if [ $RANK = 1 ]; then exit 5; fi; sleep 0.5; echo done >late'

@@ -37,8 +37,14 @@ for rules in dfshim nccl; do
 done
 # The traces give the same verdict afterwards.
 ends 12 "the report is above; the traces are in $(realpath "$T")/traces" --timeout "$quiet" --trace "$T/traces" -- "$S" --timeout 90 "$T/sync.txt"
+# So does the folder that DFSHIM_TRACE names.
+DFSHIM_TRACE="$T/named" ends 12 "the report is above; the traces are in $(realpath "$T")/named" --timeout "$quiet" -- "$S" --timeout 90 "$T/sync.txt"
 "$B/dfshim" check "$T/traces" >"$T/check"
 [ $? = 12 ] || fail "check: $(cat "$T/check")"
+# A replay that hangs names the call sites of the program, not those of the replay.
+"$B/dfshim" replay --rules nccl --timeout "$quiet" "$T/traces" >"$T/replayed" 2>&1
+[ $? = 12 ] && grep -q 'in cudaDeviceSynchronize at script' "$T/replayed" && grep -q 'AllReduce(.*) at script' "$T/replayed" && ! grep -q 'dfshim+0x' "$T/replayed" ||
+	fail "replay: $(cat "$T/replayed")"
 # A folder for each rank, inside a folder whose name contains a %. By NCCL's rules the processes
 # know one another only by their traces.
 mkdir "$T/in"
@@ -52,6 +58,8 @@ files=$(cd "$T/in" && echo 100%/*/*/*)
 	[ "${BASH_REMATCH[1]}" = "$(hostname -s)" ] && [ "${BASH_REMATCH[2]}" = "${BASH_REMATCH[3]}" ] || fail "a folder for each rank: $files"
 # A job whose communicators are to be ended.
 DFSHIM_TIMEOUT_ACTION=abort ends 12 "$last" --timeout "$quiet" -- "$S" --timeout 90 "$T/sync.txt"
+# Without --timeout, the setting alone makes a verdict stop the job.
+DFSHIM_TIMEOUT_ACTION=abort DFSHIM_TIMEOUT_MS=$((2000 * SLOW)) ends 12 "$last" -- "$S" --timeout 90 "$T/sync.txt"
 # SLOW while the other ranks live, MISSING after the job has ended.
 ends 20 '^dfshim run: stopped for a hang, status 20: MISSING: ' --rules nccl --timeout 0.8 -- \
 	"$S" --timeout 90 "$SRC/tests/deadlock/catalogue/MP-06.txt"

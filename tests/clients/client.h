@@ -410,8 +410,7 @@ static inline int client_main(int argc, char **argv, int def_ranks, int min_rank
 		if (!strcmp(argv[i], "--help")) {
 			printf("usage: %s [--ranks N] [--procs N] [--seed N] [--timeout S]\n\n%s\n"
 			       "Exit status: 0 right, 1 wrong, 2 usage, 3 NCCL or CUDA error, 4 no "
-			       "progress, "
-			       "77 can't be checked here.\n",
+			       "progress, 77 can't be checked here.\n",
 			       name, about);
 			return 0;
 		}

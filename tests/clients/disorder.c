@@ -406,8 +406,7 @@ static int verify(struct rank *me, int iter)
 		if (wrong && !me->nr_wrong)
 			fprintf(stderr,
 				"disorder: rank %d iteration %d collective %d (kind %d, %zu "
-				"elements): "
-				"%llu wrong\n",
+				"elements): %llu wrong\n",
 				me->rank, iter, i, (int)colls[i].kind, colls[i].count,
 				(unsigned long long)wrong);
 		me->nr_wrong += wrong;
@@ -609,10 +608,10 @@ static void summary(const struct client_result *r)
 			text[i] = '\'';
 	if (opt.json)
 		printf("{\"client\":\"disorder\",\"result\":\"%s\",\"ranks\":%d,\"processes\":%d,"
-		       "\"collectives\":%ld,\"comms\":%d,\"streams\":%d,\"sync\":%d,\"order\":\"%"
-		       "s\","
-		       "\"seed\":%llu,\"done\":%llu,\"wrong\":%llu,\"seconds\":%.6f,\"error\":\"%"
-		       "s\"}\n",
+		       "\"collectives\":%ld,\"comms\":%d,\"streams\":%d,\"sync\":%d,"
+		       "\"order\":\"%s\",\"seed\":%llu,\"done\":%llu,\"wrong\":%llu,\"seconds\":%."
+		       "6f,\"error\":"
+		       "\"%s\"}\n",
 		       word, job.nr_ranks, job.nr_procs, done, opt.comms, opt.streams,
 		       opt.sync != 0, order, (unsigned long long)opt.seed,
 		       (unsigned long long)r->nr_done, (unsigned long long)r->nr_wrong, r->seconds,
@@ -620,8 +619,7 @@ static void summary(const struct client_result *r)
 	else
 		printf("disorder: %s: %d ranks in %d process%s, %d collectives x %d iterations, %d "
 		       "communicators, %d stream%s%s, %s order, seed %llu: %llu of %llu done, %llu "
-		       "wrong "
-		       "values, %.3f s%s%s\n",
+		       "wrong values, %.3f s%s%s\n",
 		       word, job.nr_ranks, job.nr_procs, job.nr_procs > 1 ? "es" : "", opt.colls,
 		       nr_iters, opt.comms, opt.streams, opt.streams > 1 ? "s" : "",
 		       opt.sync ? ", device synchronisation" : "", order,

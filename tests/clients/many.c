@@ -544,9 +544,9 @@ int main(int argc, char **argv)
 	if (!wanted)
 		wanted = "";
 	amount = text ? atoi(text) : 1000;
-	return client_main(argc, argv, 2, 1,
-			   "One case of much, named by MANY_CASE: comms, outstanding, waiting, "
-			   "cycles, splits, "
-			   "operations,\nsizes (MANY_AMOUNT of them), memory, garbage.",
-			   run);
+	return client_main(
+		argc, argv, 2, 1,
+		"One case of much, named by MANY_CASE: comms, outstanding, waiting, cycles, "
+		"splits, operations,\nsizes (MANY_AMOUNT of them), memory, garbage.",
+		run);
 }

@@ -207,15 +207,11 @@ def squat():
     print("looks", flush=True)
     poll = select.poll()
     poll.register(0, select.POLLIN)
-    open_ones = {}
-    while True:
+    open_ones, ended = {}, False
+    while not ended:
         for fd, _ in poll.poll(1):
             if fd == 0:
-                if not os.read(0, 1):
-                    unix = [told[a] for a in told if a[0] == "unix"]
-                    tcp = [told[a] for a in told if a[0] == "tcp"]
-                    print(sum(a[0] == "unix" for a in taken), sum(a[0] == "tcp" for a in taken), sum(unix), sum(tcp))
-                    return 0
+                ended = not os.read(0, 1)
             elif fd in open_ones:
                 key, s = open_ones[fd]
                 try:
@@ -262,6 +258,10 @@ def squat():
             taken["tcp", address] = s
             poll.register(s, select.POLLIN)
         ports |= now
+    unix = [told[a] for a in told if a[0] == "unix"]
+    tcp = [told[a] for a in told if a[0] == "tcp"]
+    print(sum(a[0] == "unix" for a in taken), sum(a[0] == "tcp" for a in taken), sum(unix), sum(tcp))
+    return 0
 
 
 def look(pids):

@@ -3,7 +3,7 @@
 
 #include <dirent.h>
 
-#include "runtime/ctl/tree.h"
+#include "runtime/ctl/tree_int.h"
 
 #define NR_PROCS_MAX 8
 
@@ -19,7 +19,7 @@ static int links(void)
 	int n;
 
 	df_ctl_lock();
-	n = df_tree_links();
+	n = df_tree.nr_down + !!df_tree.up.link;
 	df_ctl_unlock();
 	return n;
 }

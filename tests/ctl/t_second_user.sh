@@ -103,7 +103,7 @@ second_user 0 squat <"$T/end" >"$T/squat" 2>&1 &
 squatter=$!
 exec 5>"$T/end"
 until grep -q looks "$T/squat"; do kill -0 $squatter || fail "squat: $(cat "$T/squat")"; sleep 0.05; done
-SURVIVOR_HOW=kill SURVIVOR_PROC=1 SURVIVOR_US=500000 SURVIVOR_ROUNDS=100000 on 0 timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host \
+SURVIVOR_HOW=kill SURVIVOR_MADE=1 SURVIVOR_PROC=1 SURVIVOR_US=500000 SURVIVOR_ROUNDS=100000 on 0 timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host \
 	--grace "$(seconds 200)" -n 3 -- "$C/survivor" --ranks 6 --timeout $((40 * SLOW)) >"$T/out" 2>"$T/err"
 exec 5>&-
 wait $squatter || fail "squat: $(cat "$T/squat")"

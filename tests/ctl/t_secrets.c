@@ -102,6 +102,9 @@ static int member(int index, void *arg)
 	ct_arrive(&job->share, 1, NR_PROCS);
 	ck_assert_int_eq(ct_join(&all), 0);
 	ck_assert_int_eq(ct_gather(all.comm, all.rank, NR_PROCS, 1, 3, NULL), 0);
+	/* In mode trace a message carries the id of a communicator that grows. */
+	if (!index)
+		ck_assert_int_eq(df_ctl_send(all.comm, 0, DF_MSG_GROWN, job->share.ids[0], 128), 0);
 	ct_arrive(&job->share, 2, NR_PROCS);
 	df_ctl_leave(pair.comm);
 	df_ctl_leave(all.comm);
@@ -110,9 +113,9 @@ static int member(int index, void *arg)
 
 START_TEST(t_frames)
 {
-	static const int with_keys[] = {DF_FRAME_RDV_CHECKIN, DF_FRAME_RDV_TABLE,
-					DF_FRAME_TREE_HELLO,  DF_FRAME_TREE_REPLY,
-					DF_FRAME_TREE_PATH,   DF_FRAME_TREE_MERGE};
+	static const int with_keys[] = {
+		DF_FRAME_RDV_CHECKIN, DF_FRAME_RDV_TABLE,  DF_FRAME_TREE_HELLO, DF_FRAME_TREE_REPLY,
+		DF_FRAME_TREE_PATH,   DF_FRAME_TREE_MERGE, DF_FRAME_FLOOD};
 	pid_t pid[NR_PROCS];
 	size_t i;
 

@@ -25,6 +25,7 @@ void daemon_kernel(void **params, unsigned int block)
 	struct dfk_local local;
 	struct dfk_shared sh;
 	struct dfk_stage stage;
+	struct dfk_heed heed = {0};
 	enum df_turn turn;
 
 	/* A GPU does not clear shared memory, so a block must not rely on zeros. */
@@ -37,6 +38,6 @@ void daemon_kernel(void **params, unsigned int block)
 			usleep(20);
 		if (daemon_turn)
 			daemon_turn(d, &local.blk, block);
-	} while (!dfk_leaves(&local, turn));
+	} while (!dfk_leaves(&local, turn, &heed));
 	dfk_block_leave(&local);
 }

@@ -31,8 +31,8 @@ static struct ptx_module *load_kernel(const char *decls, const char *body)
 	snprintf(text, sizeof(text),
 		 ".version 8.0\n.target sm_80\n.address_size 64\n"
 		 ".visible .entry k(.param .u64 k_p)\n{\n"
-		 ".reg .pred %%p<20>;\n.reg .b16 %%rs<20>;\n.reg .b32 %%r<40>;\n.reg .b64 "
-		 "%%rd<40>;\n"
+		 ".reg .pred %%p<20>;\n.reg .b16 %%rs<20>;\n.reg .b32 %%r<40>;\n"
+		 ".reg .b64 %%rd<40>;\n"
 		 ".reg .f32 %%f<20>;\n.reg .f64 %%fd<20>;\n%s\n"
 		 "ld.param.u64 %%rd1, [k_p];\nmov.u32 %%r1, %%tid.x;\n%s\nret;\n}\n",
 		 decls, body);

@@ -18,12 +18,12 @@ START_TEST(divergence)
 	 * threads meet at the end.
 	 */
 	FINE("",
-	     "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, 0;\nmov.u32 %r3, "
-	     "0;\n"
-	     "$L_loop:\nsetp.ge.u32 %p1, %r2, %r1;\n@%p1 bra $L_end;\nand.b32 %r4, %r1, "
-	     "1;\nsetp.eq.s32 %p2, %r4, 1;\n"
-	     "@%p2 bra $L_odd;\nadd.s32 %r3, %r3, 2;\nbra.uni $L_next;\n$L_odd:\nadd.s32 %r3, %r3, "
-	     "3;\n$L_next:\n"
+	     "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, 0;\n"
+	     "mov.u32 %r3, 0;\n"
+	     "$L_loop:\nsetp.ge.u32 %p1, %r2, %r1;\n@%p1 bra $L_end;\nand.b32 %r4, %r1, 1;\n"
+	     "setp.eq.s32 %p2, %r4, 1;\n"
+	     "@%p2 bra $L_odd;\nadd.s32 %r3, %r3, 2;\nbra.uni $L_next;\n$L_odd:\n"
+	     "add.s32 %r3, %r3, 3;\n$L_next:\n"
 	     "add.s32 %r2, %r2, 1;\nbra.uni $L_loop;\n$L_end:\n"
 	     "st.global.u32 [%rd3], %r3;",
 	     out, 1, 96);
@@ -38,10 +38,10 @@ START_TEST(waits_for_its_own_warp)
 
 	/* Thread 0 waits, at the lower position in the code, for the word that thread 1 stores. */
 	FINE("",
-	     "setp.ne.s32 %p1, %r1, 0;\n@%p1 bra $L_other;\n$L_wait:\nld.relaxed.sys.b32 %r2, "
-	     "[%rd1];\n"
-	     "setp.eq.s32 %p2, %r2, 0;\n@%p2 bra $L_wait;\nbra.uni $L_end;\n$L_other:\nsetp.ne.s32 "
-	     "%p3, %r1, 1;\n"
+	     "setp.ne.s32 %p1, %r1, 0;\n@%p1 bra $L_other;\n$L_wait:\n"
+	     "ld.relaxed.sys.b32 %r2, [%rd1];\n"
+	     "setp.eq.s32 %p2, %r2, 0;\n@%p2 bra $L_wait;\nbra.uni $L_end;\n$L_other:\n"
+	     "setp.ne.s32 %p3, %r1, 1;\n"
 	     "@%p3 bra $L_end;\nst.relaxed.sys.b32 [%rd1], 1;\n$L_end:",
 	     &flag, 1, 32);
 	ck_assert_uint_eq(flag, 1);
@@ -57,12 +57,12 @@ START_TEST(barriers)
 	 * predicate.
 	 */
 	FINE(".shared .align 4 .b8 box[1024];",
-	     "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, box;\nshl.b32 "
-	     "%r3, %r1, 2;\n"
-	     "add.s32 %r4, %r2, %r3;\nst.shared.u32 [%r4], %r1;\nbar.sync 0;\nsub.s32 %r5, 255, "
-	     "%r1;\nshl.b32 %r6, %r5, 2;\n"
-	     "add.s32 %r7, %r2, %r6;\nld.shared.u32 %r8, [%r7];\nsetp.lt.u32 %p1, %r1, "
-	     "77;\nbar.red.popc.u32 %r9, 0, %p1;\n"
+	     "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, box;\n"
+	     "shl.b32 %r3, %r1, 2;\n"
+	     "add.s32 %r4, %r2, %r3;\nst.shared.u32 [%r4], %r1;\nbar.sync 0;\n"
+	     "sub.s32 %r5, 255, %r1;\nshl.b32 %r6, %r5, 2;\n"
+	     "add.s32 %r7, %r2, %r6;\nld.shared.u32 %r8, [%r7];\nsetp.lt.u32 %p1, %r1, 77;\n"
+	     "bar.red.popc.u32 %r9, 0, %p1;\n"
 	     "mad.lo.s32 %r8, %r9, 65536, %r8;\nst.global.u32 [%rd3], %r8;",
 	     out, 1, 256);
 	for (i = 0; i < 256; i++)
@@ -76,8 +76,8 @@ START_TEST(votes_and_shuffles)
 
 	FINE("",
 	     "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nsetp.gt.u32 %p1, %r1, 40;\n"
-	     "vote.sync.ballot.b32 %r2, %p1, -1;\nshfl.sync.bfly.b32 %r3|%p2, %r1, 1, 31, "
-	     "-1;\npopc.b32 %r4, %r2;\n"
+	     "vote.sync.ballot.b32 %r2, %p1, -1;\nshfl.sync.bfly.b32 %r3|%p2, %r1, 1, 31, -1;\n"
+	     "popc.b32 %r4, %r2;\n"
 	     "mad.lo.s32 %r5, %r4, 256, %r3;\nst.global.u32 [%rd3], %r5;",
 	     out, 1, 64);
 	for (i = 0; i < 64; i++)
@@ -104,25 +104,25 @@ END_TEST
 static int stale(const char *store, const char *load, const char *barrier)
 {
 	static const char text[] =
-		"mul.wide.u32 %%rd2, %%r1, 8;\nadd.s64 %%rd3, %%rd1, %%rd2;\nmov.u32 %%r2, "
-		"%%ctaid.x;\n"
+		"mul.wide.u32 %%rd2, %%r1, 8;\nadd.s64 %%rd3, %%rd1, %%rd2;\n"
+		"mov.u32 %%r2, %%ctaid.x;\n"
 		"setp.ne.s32 %%p2, %%r1, 0;\nsetp.ne.s32 %%p1, %%r2, 0;\n@%%p1 bra $L_reads;\n"
 		/*
 		 * When block 1 has loaded the data: store the data, then the flag. Thread 0 then
 		 * stays for a while, because a block publishes all its stores when it ends.
 		 */
-		"@%%p2 bra $L_go;\n$L_first:\nld.acquire.sys.b64 %%rd5, [%%rd1+2040];\nsetp.eq.s64 "
-		"%%p3, %%rd5, 0;\n"
-		"@%%p3 bra $L_first;\n$L_go:\nbar.sync 0;\nst.global.u64 [%%rd3+8], 7;\n%s\n@%%p2 "
-		"bra $L_end;\n"
+		"@%%p2 bra $L_go;\n$L_first:\nld.acquire.sys.b64 %%rd5, [%%rd1+2040];\n"
+		"setp.eq.s64 %%p3, %%rd5, 0;\n"
+		"@%%p3 bra $L_first;\n$L_go:\nbar.sync 0;\nst.global.u64 [%%rd3+8], 7;\n%s\n"
+		"@%%p2 bra $L_end;\n"
 		"st.%s.sys.b64 [%%rd1], 1;\nmov.u32 %%r3, 0;\n$L_stay:\nadd.s32 %%r3, %%r3, 1;\n"
 		"setp.lt.u32 %%p4, %%r3, 100000;\n@%%p4 bra $L_stay;\nbra.uni $L_end;\n"
-		"$L_reads:\nld.global.u64 %%rd4, [%%rd3+8];\nbar.sync 0;\n@%%p2 bra "
-		"$L_here;\nst.release.sys.b64 [%%rd1+2040], 1;\n"
-		"$L_wait:\nld.%s.sys.b64 %%rd5, [%%rd1];\nsetp.eq.s64 %%p3, %%rd5, 0;\n@%%p3 bra "
-		"$L_wait;\n$L_here:\n%s\n"
-		"ld.global.u64 %%rd4, [%%rd3+8];\nst.global.u64 [%%rd3+1024], "
-		"%%rd4;\n$L_end:\nmov.u32 %%r9, 0;";
+		"$L_reads:\nld.global.u64 %%rd4, [%%rd3+8];\nbar.sync 0;\n@%%p2 bra $L_here;\n"
+		"st.release.sys.b64 [%%rd1+2040], 1;\n"
+		"$L_wait:\nld.%s.sys.b64 %%rd5, [%%rd1];\nsetp.eq.s64 %%p3, %%rd5, 0;\n"
+		"@%%p3 bra $L_wait;\n$L_here:\n%s\n"
+		"ld.global.u64 %%rd4, [%%rd3+8];\nst.global.u64 [%%rd3+1024], %%rd4;\n$L_end:\n"
+		"mov.u32 %%r9, 0;";
 	uint64_t box[256];
 	char body[2048];
 	int i, l, nr = 0; /* number of runs with old data */
@@ -179,9 +179,10 @@ START_TEST(races)
 	uint32_t out[64];
 	const char *box = ".shared .align 4 .b8 box[1024];";
 	char body[1024];
-	const char *head = "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, "
-			   "box;\nshl.b32 %r3, %r1, 2;\n"
-			   "add.s32 %r4, %r2, %r3;\nxor.b32 %r5, %r3, 4;\nadd.s32 %r6, %r2, %r5;\n";
+	const char *head =
+		"mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\nmov.u32 %r2, box;\n"
+		"shl.b32 %r3, %r1, 2;\n"
+		"add.s32 %r4, %r2, %r3;\nxor.b32 %r5, %r3, 4;\nadd.s32 %r6, %r2, %r5;\n";
 
 	/* Reads the neighbour's value, after a barrier or without one. */
 	snprintf(body, sizeof(body), "%s%s\nbar.sync 0;\nld.shared.u32 %%r7, [%%r6];", head,
@@ -246,8 +247,8 @@ START_TEST(missed_barriers)
 	uint32_t out[64];
 
 	FAULT("",
-	      "setp.lt.u32 %p1, %r1, 7;\n@%p1 bra $L_a;\nbar.sync 0;\nbra.uni "
-	      "$L_b;\n$L_a:\nbar.sync 0;\n$L_b:\nmov.u32 %r2, 0;",
+	      "setp.lt.u32 %p1, %r1, 7;\n@%p1 bra $L_a;\nbar.sync 0;\nbra.uni $L_b;\n$L_a:\n"
+	      "bar.sync 0;\n$L_b:\nmov.u32 %r2, 0;",
 	      out, 64, "another barrier");
 	FAULT("", "setp.lt.u32 %p1, %r1, 7;\n@%p1 ret;\nbar.sync 0;", out, 64, "have left");
 	FAULT("", "setp.lt.u32 %p1, %r1, 7;\n@%p1 bra $L_a;\nbar.warp.sync -1;\n$L_a:\nbar.sync 0;",
@@ -281,12 +282,12 @@ START_TEST(variables)
 {
 	static const char text[] =
 		".version 8.0\n.target sm_80\n.address_size 64\n"
-		".global .align 4 .u32 count = 5;\n.const .align 4 .b8 table[8] = {1, 2, 3, 4, 5, "
-		"6, 7, 8};\n"
-		".visible .entry k(.param .u32 k_a, .param .align 8 .b8 k_b[24], .param .u64 "
-		"k_c)\n.maxntid 64, 2, 1\n{\n"
-		".reg .pred %p<2>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n.local .align 8 .b8 "
-		"own[16];\n"
+		".global .align 4 .u32 count = 5;\n"
+		".const .align 4 .b8 table[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n"
+		".visible .entry k(.param .u32 k_a, .param .align 8 .b8 k_b[24], .param .u64 k_c)\n"
+		".maxntid 64, 2, 1\n{\n"
+		".reg .pred %p<2>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n"
+		".local .align 8 .b8 own[16];\n"
 		"ld.param.u64 %rd1, [k_b+8];\nld.param.u32 %r1, [k_a];\nmov.u32 %r2, %tid.x;\n"
 		"mov.u64 %rd2, own;\nst.local.u32 [%rd2], %r2;\nld.const.u8 %r3, [table+3];\n"
 		"ld.global.u32 %r4, [count];\nld.local.u32 %r5, [%rd2];\nsub.s32 %r5, %r5, %r2;\n"

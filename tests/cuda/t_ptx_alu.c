@@ -145,8 +145,7 @@ static const struct {
 	 "cvt.u64.u32 %rd9, %r5;",
 	 addf},
 	{"mov.b32 %f1, %r2; mov.b32 %f2, %r3; mov.b32 %f4, %r4; fma.rn.f32 %f3, %f1, %f2, %f4; "
-	 "mov.b32 %r5, %f3;"
-	 "cvt.u64.u32 %rd9, %r5;",
+	 "mov.b32 %r5, %f3;cvt.u64.u32 %rd9, %r5;",
 	 fma_f32},
 	{"mov.b32 %f1, %r2; mov.b32 %f2, %r3; setp.nan.f32 %p1, %f1, %f2; selp.u64 %rd9, 7, 9, "
 	 "%p1;",
@@ -185,8 +184,8 @@ START_TEST(arithmetic)
 	df_rng_init(&r, df_test_seed() + (uint64_t)_i);
 	snprintf(
 		body, sizeof(body),
-		"%sld.global.u64 %%rd4, [%%rd3];\nld.global.u64 %%rd5, [%%rd3+8];\nld.global.u64 "
-		"%%rd6, [%%rd3+16];\n"
+		"%sld.global.u64 %%rd4, [%%rd3];\nld.global.u64 %%rd5, [%%rd3+8];\n"
+		"ld.global.u64 %%rd6, [%%rd3+16];\n"
 		"cvt.u32.u64 %%r2, %%rd4;\ncvt.u32.u64 %%r3, %%rd5;\ncvt.u32.u64 %%r4, %%rd6;\n%s\n"
 		"st.global.u64 [%%rd3+24], %%rd9;",
 		fetch_row, ops[_i].text);

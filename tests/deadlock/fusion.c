@@ -504,8 +504,7 @@ int main(int argc, char **argv)
 	memcpy(result.text, client_text, sizeof(result.text));
 	if (job.peers ? client_collect(&job, &result) : 1)
 		printf("fusion: %s: %d ranks, %d buffers of %zu bytes, %d AllReduce an iteration, "
-		       "%llu wrong "
-		       "values%s%s\n",
+		       "%llu wrong values%s%s\n",
 		       result.status ? "FAILED" : "OK", job.nr_ranks, opt.buffers, opt.size,
 		       plan.nr_fused, (unsigned long long)result.nr_wrong, *result.text ? ": " : "",
 		       result.text);

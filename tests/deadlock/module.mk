@@ -3,12 +3,16 @@
 ifneq ($(HAVE_NCCL),)
 PLAIN := $(addprefix $(B)/tests/deadlock/,interpreter/script fusion recorded)
 tests: $(PLAIN)
-$(B)/tests/deadlock/interpreter/script: $(addprefix tests/deadlock/interpreter/,script_text.c oracle.c)
+$(B)/tests/deadlock/interpreter/script: $(addprefix tests/deadlock/interpreter/,script_text.c \
+	oracle.c)
 $(PLAIN): $(B)/tests/deadlock/%: tests/deadlock/%.c \
-		$(wildcard tests/deadlock/interpreter/*.h) tests/clients/client.h $(if $(ARCH),| $(B)/link/libnccl.so)
+		$(wildcard tests/deadlock/interpreter/*.h) tests/clients/client.h \
+		$(if $(ARCH),| $(B)/link/libnccl.so)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ $(filter %.c,$^) \
-		$(addprefix -L,$(CUDA_LIB) $(NCCL_LIB)) $(addprefix -Wl$(comma)-rpath$(comma),$(CUDA_LIB) $(NCCL_LIB)) \
+	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) $(filter -isystem /%,$(INCLUDES)) -o $@ \
+		$(filter %.c,$^) \
+		$(addprefix -L,$(CUDA_LIB) $(NCCL_LIB)) \
+		$(addprefix -Wl$(comma)-rpath$(comma),$(CUDA_LIB) $(NCCL_LIB)) \
 		-lnccl -lcudart -pthread -lm
 endif
 
@@ -23,8 +27,10 @@ $(B)/tests/deadlock/no_stop.so: tests/deadlock/no_stop.c interpose/hostnccl/host
 tests: $(addprefix $(B)/tests/deadlock/,generator/random generator/threads evaluation/eval)
 deadlock_obj = $(patsubst %,$(B)/obj/tests/deadlock/%.o,$(1))
 $(B)/tests/deadlock/generator/threads: $(call deadlock_obj,generator/drive)
-$(B)/tests/deadlock/generator/random $(B)/tests/deadlock/evaluation/eval: $(call deadlock_obj,generator/drive generator/label interpreter/script_text)
-$(B)/tests/deadlock/generator/random: $(call deadlock_obj,$(addprefix generator/,random_make random_run random_judge causes))
+$(B)/tests/deadlock/generator/random $(B)/tests/deadlock/evaluation/eval: \
+	$(call deadlock_obj,generator/drive generator/label interpreter/script_text)
+$(B)/tests/deadlock/generator/random: $(call deadlock_obj,$(addprefix generator/,random_make \
+	random_run random_judge causes))
 $(B)/tests/deadlock/evaluation/eval: $(call deadlock_obj,evaluation/eval_jobs evaluation/eval_label)
 
 # `make stress` executes random programs from a new seed, more than `make check` does, before the
@@ -33,7 +39,8 @@ $(B)/tests/deadlock/evaluation/eval: $(call deadlock_obj,evaluation/eval_jobs ev
 PROGRAMS ?= 20000
 stress: stress-programs
 stress-programs: tests
-	@export SEED=$${SEED:-$$(date +%s)}; echo "stress-programs: SEED=$$SEED"; PROGRAMS=$(PROGRAMS) $(RUN) deadlock/t_programs
+	@export SEED=$${SEED:-$$(date +%s)}; echo "stress-programs: SEED=$$SEED"; \
+		PROGRAMS=$(PROGRAMS) $(RUN) deadlock/t_programs
 
 # Runs the whole evaluation of the checker and writes its tables into docs/evaluation.md. This takes
 # about five minutes.
@@ -46,12 +53,14 @@ eval-dl2: all $(B)/tests/deadlock/evaluation/eval $(B)/tests/deadlock/interprete
 .PHONY: eval-fusion
 eval-fusion: all $(B)/tests/deadlock/fusion
 	@B='$(abspath $(B))' scripts/bench.sh fusion
-	@[ ! -s $(B)/bench-out/b_fusion/text ] || scripts/insert.sh docs/evaluation.md fusion $(B)/bench-out/b_fusion/text
+	@[ ! -s $(B)/bench-out/b_fusion/text ] || scripts/insert.sh docs/evaluation.md fusion \
+		$(B)/bench-out/b_fusion/text
 
 # Compares the answers of dfshim and torchfrtrace for the same hangs (docs/comparison.md).
 # TORCH_PYTHON names a Python that has torchfrtrace.
 .PHONY: compare
 compare: all $(B)/tests/deadlock/interpreter/script
 	@B='$(abspath $(B))' scripts/bench.sh frtrace
-	@[ ! -s $(B)/bench-out/b_frtrace/table ] || scripts/insert.sh docs/evaluation.md frtrace $(B)/bench-out/b_frtrace/table
+	@[ ! -s $(B)/bench-out/b_frtrace/table ] || scripts/insert.sh docs/evaluation.md frtrace \
+		$(B)/bench-out/b_frtrace/table
 bench: $(B)/tests/deadlock/interpreter/script $(B)/tests/deadlock/fusion

@@ -30,6 +30,7 @@ for NODE in "" 1; do
 	[ "$n" = 3 ] || fail "ended: $n releases: $(cat "$T/out")"
 	[ "$(grep -c 'WARN released a device-wide wait of a cycle that is likely' "$T/out")" = 1 ] || fail "ended: $(cat "$T/out")"
 	grep -q 'WARN released .* likely .*: SYNC: .*; cycle r0 -> r1 -> r0' "$T/out" || fail "ended: the cycle is not named: $(cat "$T/out")"
+	grep -q 'WARN released .* likely a deadlock: device [01] is in cudaDeviceSynchronize at likely' "$T/out" || fail "ended: the call is not named: $(cat "$T/out")"
 	mapfile -t ms < <(grep -E '^[0-9]+$' "$T/out")
 	[ "${ms[0]}" -ge $SHORT ] || fail "ended: released before the bound, after ${ms[0]} ms"
 	echo "ended${NODE:+, over nodes}: ${ms[*]} ms"
@@ -64,6 +65,7 @@ done
 one 0 visits 5
 [ "$n" -ge 5 ] || fail "visits: $n releases: $(cat "$T/out")"
 grep 'WARN released a device-wide wait that was part of a deadlock' "$T/out" >"$T/released" || fail "visits: $(cat "$T/out")"
+grep -q ': device [01] is in cudaDeviceSynchronize at likely' "$T/released" || fail "visits: the call is not named: $(cat "$T/released")"
 ! grep 'from another thread' "$T/released" || fail "visits: a proved release names threads that may still issue"
 one $SHORT churn 2
 took=$(grep -m1 -E '^[0-9]+$' "$T/out")

@@ -30,7 +30,7 @@ ended() {
 		run "$1"
 		[ $rc = 3 ] || fail "$1 $how: status $rc: $(cat "$T/out")"
 		all_ended "$1 $how" 0 1
-		grep -q "all communicators of this process are revoked: $1: " "$T/out" || fail "$1 $how: NCCL's last error lacks the verdict: $(cat "$T/out")"
+		grep -q "dfshim ends communicators of this process: $1: " "$T/out" || fail "$1 $how: NCCL's last error lacks the verdict: $(cat "$T/out")"
 		# The records say that dfshim ended the operations.
 		"$B/dfshim" check "$T/tr" >"$T/check"
 		grep -q "^$1:" "$T/check" || fail "$1 $how: check: $(head -1 "$T/check")"

@@ -23,6 +23,7 @@ assert min(lines) == -(cover - 3) * step, lines
 readme = open(sys.argv[2] + "/README.md").read()
 commands = [c[2:] for c in texts(sys.argv[2] + "/docs/images/recording.svg", "c")]
 assert len(commands) == 3 and all(c in readme for c in commands), commands
+assert not any("reading traces" in (t or "") for t in texts(sys.argv[2] + "/docs/images/recording.svg", "o"))
 PY
 "$SRC/scripts/recording.py" --rows 0 "$T/r.svg" true 2>"$T/err" && fail "no error for --rows 0"
 grep -q -- "--rows are at least 1" "$T/err" || fail "$(cat "$T/err")"

@@ -125,8 +125,7 @@ static inline void litmus_start(const char *name, unsigned seconds)
 	MUST(cudaDriverGetVersion(&driver));
 	MUST(cudaRuntimeGetVersion(&runtime));
 	result("\"test\":\"machine\",\"program\":\"%s\",\"gpu\":\"%s\",\"capability\":\"%d.%d\","
-	       "\"multiprocessors\":%d,"
-	       "\"driver\":%d,\"runtime\":%d,\"seconds\":%u",
+	       "\"multiprocessors\":%d,\"driver\":%d,\"runtime\":%d,\"seconds\":%u",
 	       name, p.name, p.major, p.minor, p.multiProcessorCount, driver, runtime, seconds);
 }
 

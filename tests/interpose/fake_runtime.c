@@ -406,19 +406,44 @@ void df_record_id(unsigned char id[DF_ID_BYTES])
 	(void)id;
 }
 
-void df_record_join(int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nranks, int rank)
+void df_record_grow_id(unsigned char id[DF_ID_BYTES], uint64_t hash, uint64_t parent)
 {
+	(void)id;
+	(void)hash;
+	(void)parent;
+}
+
+void df_record_grow(uint64_t hash, uint64_t parent, int nranks, int rank)
+{
+	(void)hash;
+	(void)parent;
+	(void)nranks;
+	(void)rank;
+}
+
+uint64_t df_id_named(const unsigned char id[DF_ID_BYTES])
+{
+	(void)id;
+	return 0;
+}
+
+void df_record_join(uint64_t hash, int nr_ids, const unsigned char (*ids)[DF_ID_BYTES], int nranks,
+		    int rank, int grows)
+{
+	(void)hash;
+	(void)grows;
 	(void)nr_ids;
 	(void)ids;
 	(void)nranks;
 	(void)rank;
 }
 
-void df_record_made(uint64_t hash, int rank, uint32_t trace)
+void df_record_made(uint64_t hash, int rank, uint32_t trace, uint64_t parent)
 {
 	(void)hash;
 	(void)rank;
 	(void)trace;
+	(void)parent;
 }
 
 void df_record_ended(uint64_t hash, int rank)

@@ -26,7 +26,7 @@ extern "C" {
 #endif
 END
 $CC -std=gnu11 -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/again.c" || exit 1
-sed 's/, ncclResult_t, ncclAllReduce, (const void \*sendbuff/, ncclResult_t, ncclAllReduce, (void *sendbuff/' \
+sed '/, ncclAllReduce,$/{n;s/(const void \*sendbuff/(void *sendbuff/}' \
 	"$SRC/interpose/nccl/nccl_api.def" >"$T/wrong.def"
 sed "s#interpose/nccl/nccl_api.def#$T/wrong.def#" "$T/again.c" >"$T/wrong.c"
 $CC -std=gnu11 -w -I"$SRC" -isystem "$cuda/include" -fsyntax-only "$T/wrong.c" 2>/dev/null &&

@@ -143,8 +143,8 @@ START_TEST(the_clock)
 {
 	/* The kernel waits 2,000 ns by %globaltimer. */
 	double ns = alone("mov.u64 %rd2, %globaltimer;\n$L_wait:\nmov.u64 %rd3, %globaltimer;\n"
-			  "sub.u64 %rd4, %rd3, %rd2;\nsetp.lt.u64 %p1, %rd4, 2000;\n@%p1 bra "
-			  "$L_wait;\n" TELL);
+			  "sub.u64 %rd4, %rd3, %rd2;\nsetp.lt.u64 %p1, %rd4, 2000;\n"
+			  "@%p1 bra $L_wait;\n" TELL);
 
 	LEAST(ns, 2000 + T_host_store);
 }
@@ -164,13 +164,14 @@ static double pair(void)
 	if (path_text)
 		ptx_time_chains(t);
 	m[0] = start(t,
-		     "$L_wait:\nld.acquire.sys.b64 %rd2, [%rd1+64];\nsetp.eq.u64 %p1, %rd2, "
-		     "0;\n@%p1 bra $L_wait;\n" TELL,
+		     "$L_wait:\nld.acquire.sys.b64 %rd2, [%rd1+64];\nsetp.eq.u64 %p1, %rd2, 0;\n"
+		     "@%p1 bra $L_wait;\n" TELL,
 		     mem.its, 64, 1000);
-	m[1] = start(t,
-		     "setp.ne.s32 %p1, %r1, 0;\n@%p1 bra $L_end;\nst.relaxed.sys.b64 [%rd1+64], "
-		     "1;\n$L_end:\n",
-		     mem.mine, 32, 5000);
+	m[1] = start(
+		t,
+		"setp.ne.s32 %p1, %r1, 0;\n@%p1 bra $L_end;\nst.relaxed.sys.b64 [%rd1+64], 1;\n"
+		"$L_end:\n",
+		mem.mine, 32, 5000);
 	ck_assert_msg(ptx_time_run(t) == 0, "%s", faults);
 	ptx_time_free(t);
 	ptx_unload(m[0]);
@@ -225,8 +226,8 @@ END_TEST
 
 START_TEST(old_until_then)
 {
-	static const char look[] = "ld.relaxed.sys.b64 %rd2, [%rd1+64];\nadd.u64 %rd2, %rd2, "
-				   "1;\nst.relaxed.sys.b64 [%rd1+128], %rd2;\n";
+	static const char look[] = "ld.relaxed.sys.b64 %rd2, [%rd1+64];\nadd.u64 %rd2, %rd2, 1;\n"
+				   "st.relaxed.sys.b64 [%rd1+128], %rd2;\n";
 	int late;
 
 	for (late = 0; late < 2; late++) {
@@ -235,10 +236,11 @@ START_TEST(old_until_then)
 
 		reset();
 		/* The block that stores sees its store at once. */
-		m[0] = start(t,
-			     "st.relaxed.sys.b64 [%rd1+64], 1;\nld.relaxed.sys.b64 %rd2, "
-			     "[%rd1+64];\nst.u64 [%rd1], %rd2;\n",
-			     mem.mine, 1, 1000);
+		m[0] = start(
+			t,
+			"st.relaxed.sys.b64 [%rd1+64], 1;\nld.relaxed.sys.b64 %rd2, [%rd1+64];\n"
+			"st.u64 [%rd1], %rd2;\n",
+			mem.mine, 1, 1000);
 		m[1] = start(t, look, mem.its, 1, late ? 1000 + T_peer_store + 500 : 1200);
 		ck_assert_msg(ptx_time_run(t) == 0, "%s", faults);
 		ck_assert_uint_eq(mem.mine[0], 1);

@@ -58,7 +58,7 @@ static void *graph(void *arg)
 				continue;
 			ring(rc, m);
 			/*
-			 * RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a stream's
+			 * RELEASE pairs with the ACQUIRE of dfk_waits_over(), as a stream's
 			 * write does.
 			 */
 			__atomic_store_n(&g->arrived, 1, __ATOMIC_RELEASE);
@@ -82,7 +82,7 @@ static void await_room(int k)
 	for (i = 0; i < w.nb; i++) {
 		const struct df_ring *sq = &w.blk[k][i].sq;
 
-		/* ACQUIRE pairs with the RELEASE of head in dfk_sq_drain(). */
+		/* ACQUIRE pairs with the RELEASE of head in dfk_sq_taken(). */
 		while (sq->tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) + 16 > sq->mask)
 			sched_yield();
 	}

@@ -31,11 +31,18 @@ static struct df_kdaemon d;
 static struct dfk_local local, others[BLOCKS];
 static struct df_kblock homes[BLOCKS], *const home = homes;
 static struct df_cqe slots[BLOCKS][NR_SLOTS];
+static struct dfk_heed heeds[BLOCKS];
+
+static int leaves(struct dfk_local *l, enum df_turn turn)
+{
+	return dfk_leaves(l, turn, &heeds[l->home - homes]);
+}
 
 static void come(struct dfk_local *l, uint32_t block)
 {
 	/* A GPU does not clear shared memory. */
 	memset(l, 0x5a, sizeof(*l));
+	memset(&heeds[block], 0, sizeof(heeds[block]));
 	dfk_block_enter(l, &d, block);
 }
 
@@ -67,18 +74,21 @@ static uint64_t stays(enum df_turn turn, uint64_t ns)
 	int i;
 
 	for (i = 0; i < 100000; i++, now += ns)
-		if (dfk_leaves(&local, turn))
+		if (leaves(&local, turn))
 			return now - from;
 	return 0;
 }
 
-/* Gives turns until the block has looked once. Returns whether it quits. */
+/*
+ * Gives turns until the block has looked once; with progress, it uses what it has read one turn
+ * later. Returns whether it quits.
+ */
 static int looks(struct dfk_local *l, enum df_turn turn)
 {
 	int i;
 
-	for (i = 0; i < DFK_LOOK_EVERY; i++)
-		if (dfk_leaves(l, turn))
+	for (i = 0; i < DFK_LOOK_EVERY + (turn == DF_TURN_PROGRESS); i++)
+		if (leaves(l, turn))
 			return 1;
 	return 0;
 }
@@ -109,7 +119,7 @@ START_TEST(patient)
 	/* A peer's earlier progress does not make the block wait longer for the next one. */
 	enter(1);
 	dfk_able(&local.blk);
-	ck_assert_int_eq(dfk_leaves(&local, DF_TURN_PROGRESS), 0);
+	ck_assert_int_eq(leaves(&local, DF_TURN_PROGRESS), 0);
 	ck_assert_uint_le(stays(DF_TURN_SPIN, 7), QUIT_NS + 2 * DFK_LOOK_EVERY * 7);
 }
 END_TEST
@@ -123,10 +133,34 @@ START_TEST(busy)
 	ck_assert_uint_eq(stays(DF_TURN_PROGRESS, QUIT_NS), 0);
 	for (i = 0; i < 1000; i++) {
 		for (k = 0; k < 90; k++, now += 10)
-			ck_assert_int_eq(dfk_leaves(&local, DF_TURN_SPIN), 0);
-		ck_assert_int_eq(dfk_leaves(&local, DF_TURN_PROGRESS), 0);
+			ck_assert_int_eq(leaves(&local, DF_TURN_SPIN), 0);
+		ck_assert_int_eq(leaves(&local, DF_TURN_PROGRESS), 0);
 	}
 	ck_assert_uint_eq(local.blk.stats.quits, 0);
+}
+END_TEST
+
+/*
+ * A block that makes progress begins to read the host's words in one turn and uses them in the
+ * next, so it notices a submission without waiting for the bus.
+ */
+START_TEST(notices)
+{
+	int i;
+
+	enter(1);
+	ck_assert_int_eq(leaves(&local, DF_TURN_PROGRESS), 0);
+	home->sq.tail = 1;
+	for (i = 0; !heeds[0].begun; i++) {
+		ck_assert_int_lt(i, DFK_LOOK_EVERY);
+		local.blk.task = (struct df_kctx *)(void *)&d; /* it has work */
+		ck_assert_int_eq(dfk_look(&local.blk), 0);
+		ck_assert_int_eq(leaves(&local, DF_TURN_PROGRESS), 0);
+	}
+	ck_assert_uint_eq(heeds[0].tail, 1);
+	ck_assert_int_eq(dfk_look(&local.blk), 0);
+	ck_assert_int_eq(leaves(&local, DF_TURN_PROGRESS), 0);
+	ck_assert_int_eq(dfk_look(&local.blk), 1);
 }
 END_TEST
 
@@ -137,7 +171,7 @@ START_TEST(asked)
 
 	enter(1);
 	for (i = 0; i < 3; i++)
-		ck_assert_int_eq(dfk_leaves(&local, turn), 0);
+		ck_assert_int_eq(leaves(&local, turn), 0);
 	d.quit = 1;
 	ck_assert_int_eq(looks(&local, turn), 1);
 	/* A quit on request is not counted as the block's own. */
@@ -283,6 +317,6 @@ END_TEST
 
 int main(void)
 {
-	return DF_TESTS("leave", {idle, 2}, {patient}, {busy}, {asked, 2}, {together}, {late},
-			{tells}, {starts, 2});
+	return DF_TESTS("leave", {idle, 2}, {patient}, {busy}, {notices}, {asked, 2}, {together},
+			{late}, {tells}, {starts, 2});
 }

@@ -17,7 +17,7 @@ static uint32_t drain(struct df_ring *sq, uintptr_t *next, uint32_t max)
 	const struct df_sq_slot *slots = sq->slots;
 	uint32_t head = sq->head, n = 0;
 
-	/* ACQUIRE pairs with the RELEASE in ring_push(), as the block's load does. */
+	/* ACQUIRE pairs with the RELEASE in df_sq_put(), as the block's load does. */
 	while (n < max && head != __atomic_load_n(&sq->tail, __ATOMIC_ACQUIRE)) {
 		const struct df_sqe *e = &slots[head & sq->mask].e;
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/abi.h"
+#include "kernels/slot.h"
 #include "kernels/daemon.h"
 #include "runtime/base/rng.h"
 #include "runtime/program/plan.h"
@@ -397,7 +398,7 @@ static void ring(struct rank_coll *rc, int m)
 	if (!rc->inst[m].done_value || rc->ready[m])
 		return;
 	turn_over(rc, m);
-	/* RELEASE pairs with the ACQUIRE of dfk_instance_ready(). */
+	/* RELEASE pairs with the ACQUIRE of dfk_waits_over(). */
 	__atomic_store_n(&rc->ready[m], 1, __ATOMIC_RELEASE);
 }
 
@@ -427,7 +428,7 @@ static void submit(struct world *w, int k, int c, int m, int late)
 		in->waits[in->nr_waits++] = (struct df_kwait){&rc->gate->arrived, 1};
 		if (!late)
 			/*
-			 * RELEASE pairs with the ACQUIRE of dfk_instance_ready(), as a graph's
+			 * RELEASE pairs with the ACQUIRE of dfk_waits_over(), as a graph's
 			 * write does.
 			 */
 			__atomic_store_n(&rc->gate->arrived, 1, __ATOMIC_RELEASE);
@@ -438,21 +439,15 @@ static void submit(struct world *w, int k, int c, int m, int late)
 	/* Ranks have different priorities. */
 	in->priority = (int32_t)((unsigned)(m * 7 + c * 5 + k * 3) % 4) - 1;
 	/*
-	 * RELEASE of next and tail pairs with the daemon's ACQUIRE, as in runtime/coll/coll.c and
-	 * runtime/coll/dev.c.
+	 * RELEASE of next pairs with the daemon's ACQUIRE, as in runtime/coll/coll.c.
 	 */
 	if (m)
 		__atomic_store_n(&rc->inst[m - 1].next, in, __ATOMIC_RELEASE);
 	for (b = 0; b < rc->prog->nr_blocks; b++) {
-		struct df_kblock *blk = &w->blk[k][b % (uint32_t)w->nb];
-		struct df_sq_slot *slot =
-			&((struct df_sq_slot *)blk->sq.slots)[blk->sq.tail & blk->sq.mask];
-
 		if (!rc->k.ctx[b].nr_inst)
 			continue;
-		slot->e = (struct df_sqe){&rc->k.ctx[b], in};
-		memcpy(slot->fixed, &in->in, DF_KINST_FIXED);
-		__atomic_store_n(&blk->sq.tail, blk->sq.tail + 1, __ATOMIC_RELEASE);
+		df_sq_put(&w->blk[k][b % (uint32_t)w->nb].sq, &(struct df_sqe){&rc->k.ctx[b], in},
+			  1);
 	}
 	if (!rc->k.nr_blocks)
 		rc->done = in->done_value;
@@ -468,15 +463,10 @@ static inline void lend(struct world *w, int k, int c, int m, int32_t priority)
 		return;
 	__atomic_store_n(&rc->inst[m].priority, priority, __ATOMIC_RELAXED);
 	for (b = 0; b < rc->prog->nr_blocks; b++) {
-		struct df_kblock *blk = &w->blk[k][b % (uint32_t)w->nb];
-		struct df_sq_slot *slot =
-			&((struct df_sq_slot *)blk->sq.slots)[blk->sq.tail & blk->sq.mask];
-
 		if (!rc->k.ctx[b].nr_inst)
 			continue;
-		slot->e = (struct df_sqe){&rc->k.ctx[b], NULL};
-		/* RELEASE of tail pairs with the daemon's ACQUIRE, as in submit(). */
-		__atomic_store_n(&blk->sq.tail, blk->sq.tail + 1, __ATOMIC_RELEASE);
+		df_sq_put(&w->blk[k][b % (uint32_t)w->nb].sq, &(struct df_sqe){&rc->k.ctx[b], NULL},
+			  1);
 	}
 }
 
@@ -488,7 +478,7 @@ static inline int room(const struct world *w, int k, int nr)
 	for (i = 0; i < w->nb; i++) {
 		const struct df_ring *sq = &w->blk[k][i].sq;
 
-		/* ACQUIRE pairs with the RELEASE of head in dfk_sq_drain(). */
+		/* ACQUIRE pairs with the RELEASE of head in dfk_sq_taken(). */
 		if (sq->tail - __atomic_load_n(&sq->head, __ATOMIC_ACQUIRE) + (uint32_t)nr >
 		    sq->mask)
 			return 0;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: Promela models of small protocols: ring, completions without a fence, gate and recycling of a connector, slices by reference (on one node, at the end of an operation, to another node, past their slots), flag-with-data words, a connector in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, several queue pairs, slices in GPU memory that become visible late, ways of messages, double snapshot, inherited priorities, the process that reports a verdict, and the greeting of a connection. They have no error, and each control has one.
+# Description: Promela models of small protocols: ring, submissions to a GPU, completions without a fence, gate and recycling of a connector, slices by reference (on one node, at the end of an operation, to another node, past their slots), flag-with-data words, a connector in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, several queue pairs, slices in GPU memory that become visible late, ways of messages, double snapshot, inherited priorities, the process that reports a verdict, the greeting of a connection, and a stopped process of the overlay. They have no error, and each control has one.
 # Limit: 300 s
 set -u
 # shellcheck disable=SC2034 # read by check
@@ -12,6 +12,11 @@ check ok ring.pml "-DSLOTS=3"
 check error ring.pml "-DPUBLISH_FIRST"
 check error ring.pml "-DNO_CHECK"
 check error ring.pml "-DHEAD_FIRST"
+check ok slot.pml ""
+check ok slot.pml "-DSLOTS=1"
+check error slot.pml "-DNO_LAP"
+check error slot.pml "-DNO_CHECK"
+check error slot.pml "-DFIRST_FIRST"
 check ok completion.pml ""
 check ok completion.pml "-DSLOTS=1"
 check error completion.pml "-DNO_LAP"
@@ -163,4 +168,9 @@ check error speaker.pml "-DBY_NAME"
 check error speaker.pml "-DONCE"
 check error speaker.pml "-DUNTOLD"
 check error speaker.pml "-DALONE"
+check ok detour.pml ""
+check ok detour.pml "-DCHILDREN=3"
+check error detour.pml "-DCLOSES"
+check error detour.pml "-DFORGETS"
+check error detour.pml "-DALONE"
 exit 0

@@ -52,7 +52,7 @@ grep -Eq '^  eth1 10\.77\.1\.1 +eth1 10\.77\.1\.2 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0
 # Connections of outsiders are dropped, and do not disturb.
 on 0 timeout 10 bash -c 'exec 3<>/dev/tcp/10.77.0.2/28029; echo "GET / HTTP/1.0 and more words" >&3; cat <&3' >stranger
 [ -s stranger ] && fail "a stranger got an answer: $(cat stranger)"
-grep -q '10\.77\.0\.1\]*:[0-9]*: dropped, it is no `dfshim net`$' visitors || fail "the stranger is not named: $(cat visitors)"
+grep -q '10\.77\.0\.1\]*:[0-9]*: dropped, it is not `dfshim net`$' visitors || fail "the stranger is not named: $(cat visitors)"
 # Silent connections do not block others.
 start 0 bash -c 'for i in {1..20}; do exec {fd}<>/dev/tcp/10.77.0.2/28029; done; sleep 30'
 silent=$!

@@ -8,9 +8,11 @@ $(PROFILED)/job: tests/profiler/job.c $(PROFILED_NCCL)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 $(WARN) $(CFLAGS) $(SANFLAGS) -I. -o $@ $(filter %.c,$^) -pthread -ldl
 
-$(PROFILED)/preloaded/libnccl.so.2: tests/profiler/preloaded/libnccl.c tests/interpose/dl/fake_nccl.c $(PROFILED_NCCL)
+$(PROFILED)/preloaded/libnccl.so.2: tests/profiler/preloaded/libnccl.c \
+	tests/interpose/dl/fake_nccl.c $(PROFILED_NCCL)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 -w $(CFLAGS) $(SANFLAGS) -I. -fPIC -shared -Wl,-soname,libnccl.so.2 -o $@ $(filter %.c,$^) -pthread -ldl
+	$(Q)$(CC) -std=gnu11 -w $(CFLAGS) $(SANFLAGS) -I. -fPIC -shared -Wl,-soname,libnccl.so.2 \
+		-o $@ $(filter %.c,$^) -pthread -ldl
 
 $(PROFILED)/preloaded/app: tests/profiler/preloaded/app.c $(PROFILED)/preloaded/libnccl.so.2
 	@mkdir -p $(@D)

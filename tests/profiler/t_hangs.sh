@@ -30,4 +30,9 @@ hang again 5 again 3 stall
 says "$T/again" 32 '^NET_STALL: .*#6: no data from r1 has arrived at r2 \(step 3 of 4 on channel 1\) for'
 hang connect 5 connect 2 stall
 says "$T/connect" 20 '^MISSING: .*r1'
+# A job that is killed long before its time-out, when it has stood still for some seconds: each rank
+# records the time at its start, and those that wait do so again.
+start "$T/killed" 3 DFSHIM_TIMEOUT_MS=600000 -- "$B/tests/profiler/job" "$plugin" 5 RANK 3 missing
+stands "$T/killed" 5 clock
+says "$T/killed" 20 '^MISSING: .*#6 waits for r1, which has not issued it'
 exit $bad

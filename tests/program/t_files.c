@@ -69,13 +69,12 @@ START_TEST(t_xml_form)
 	 * Forms of other writers: declaration, comments, apostrophes, line breaks, unknown
 	 * attributes.
 	 */
-	ck_assert_msg(
-		parse("<?xml version=\"1.0\"?>\n<!-- by hand -->\n<algo name='t &amp; u' "
-		      "proto='LL'\n\tnchannels='1' nchunksperloop='0x1' "
-		      "ngpus='2' coll='Broadcast' inplace='1' redop='sum'>" GPU0 TB_S SEND END_GPU
-		      "<!-- - -->" REST,
-		      &a, &err) == 0,
-		"%s", err.text);
+	ck_assert_msg(parse("<?xml version=\"1.0\"?>\n<!-- by hand -->\n"
+			    "<algo name='t &amp; u' proto='LL'\n"
+			    "\tnchannels='1' nchunksperloop='0x1' ngpus='2' coll='Broadcast' "
+			    "inplace='1' redop='sum'>" GPU0 TB_S SEND END_GPU "<!-- - -->" REST,
+			    &a, &err) == 0,
+		      "%s", err.text);
 	ck_assert_str_eq(a->plan->name, "t & u");
 	df_algo_free(a);
 
@@ -198,14 +197,14 @@ START_TEST(t_text_form)
 	refuse(T
 	       "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\nsend i0\n",
 	       "f.xml:7: rank 0 block 0: send without \"to\"");
-	refuse(T "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\nsend x0 "
-		 "to 1\n",
+	refuse(T "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\n"
+		 "send x0 to 1\n",
 	       "f.xml:7: rank 0 block 0: expected i, o or s with a chunk number, not \"x0\"");
 	refuse(T
 	       "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\njump i0\n",
 	       "f.xml:7: rank 0 block 0: unknown instruction \"jump\"");
-	refuse(T "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\nsend i0 "
-		 "to 1 x0\n",
+	refuse(T "kind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\n"
+		 "send i0 to 1 x0\n",
 	       "f.xml:7: rank 0 block 0: bad number of chunks \"x0\"");
 }
 END_TEST

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/daemon.h"
+#include "kernels/slot.h"
 #include "runtime/base/rng.h"
 #include "runtime/program/file/algofile.h"
 #include "runtime/program/file/canon.h"
@@ -154,13 +155,9 @@ static void submit(struct world *w, int r)
 	if (m)
 		k->inst[m - 1].next = in;
 	for (uint32_t b = 0; b < k->k.prog->nr_blocks; b++) {
-		struct df_kblock *blk = &k->blk[b % (uint32_t)w->nb];
-
 		if (!k->k.ctx[b].nr_inst)
 			continue;
-		((struct df_sq_slot *)blk->sq.slots)[blk->sq.tail & blk->sq.mask].e =
-			(struct df_sqe){&k->k.ctx[b], in};
-		blk->sq.tail++;
+		df_sq_put(&k->blk[b % (uint32_t)w->nb].sq, &(struct df_sqe){&k->k.ctx[b], in}, 0);
 	}
 	if (!k->k.nr_blocks)
 		k->done = in->done_value;

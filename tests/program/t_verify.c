@@ -217,8 +217,8 @@ START_TEST(t_places)
 	refuse(HEAD2 RANK0 "send i0 to 1\nrecvReduceCopy i0 o0 from 1 after 0.3\n" RANK1
 			   "send i0 to 0\nrecvReduceCopy i0 o0 from 0\n",
 	       9, 0, 0, 1, "depends on block 0 step 3, which does not exist");
-	refuse("dfprog 1\nkind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock "
-	       "0\nsend i0 to 1\n"
+	refuse("dfprog 1\nkind AllReduce\nranks 2\nchunks 1\nrank 0 in 1 out 1 scratch 0\nblock 0\n"
+	       "send i0 to 1\n"
 	       "rank 1 in 1 out 1 scratch 0\nblock 0\nrecvReduceCopy i0 o0 from 0\n",
 	       5, 0, -1, -1, "nothing writes it");
 }

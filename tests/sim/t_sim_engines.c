@@ -135,7 +135,7 @@ static void compare_round(const struct df_sim_part *part, const struct df_sim_se
 
 START_TEST(engines_agree)
 {
-	for (int which = 0; which < 6000; which++) {
+	for (int which = 0; which < 6000 / df_test_slow(); which++) {
 		struct df_sim_config cfg;
 		struct df_sim_setup s;
 		struct df_sim_system sys;
@@ -160,7 +160,8 @@ START_TEST(engines_agree)
 			      "seed %llu: method %d deadlocks in %d of %d rounds: not a test",
 			      (unsigned long long)seed, m, nr_dead_by_method[m], nr_by_method[m]);
 	}
-	ck_assert_msg(nr_releases > 50, "seed %llu: %d", (unsigned long long)seed, nr_releases);
+	ck_assert_msg(nr_releases > 50 / df_test_slow(), "seed %llu: %d", (unsigned long long)seed,
+		      nr_releases);
 }
 END_TEST
 
@@ -169,7 +170,7 @@ START_TEST(engines_agree_on_larger_parts)
 {
 	static const enum df_sim_semantics sem[] = {DF_SIM_ARTIFACT, DF_SIM_EXACT, DF_SIM_FIFO};
 
-	for (int which = 0; which < 60; which++) {
+	for (int which = 0; which < 60 / df_test_slow(); which++) {
 		struct df_sim_config cfg = {.model = (enum df_sim_model)(which & 1),
 					    .semantics = sem[which % 3],
 					    .rules = below(3) ? DF_SIM_NCCL : DF_SIM_RELEASE,
@@ -222,7 +223,7 @@ static void note_round(void *arg, int64_t round, int deadlock, int64_t deadlocks
  */
 START_TEST(runs_agree)
 {
-	for (int which = 0; which < 300; which++) {
+	for (int which = 0; which < 300 / df_test_slow(); which++) {
 		struct df_sim_config cfg;
 		struct df_sim_result r[4];
 		static struct log log[4];
@@ -261,7 +262,7 @@ END_TEST
  */
 START_TEST(programs_have_the_published_law)
 {
-	for (int which = 0; which < 60; which++) {
+	for (int which = 0; which < 60 / df_test_slow(); which++) {
 		struct df_sim_options o = {
 			.rounds = 3000, .seed = seed + (uint64_t)which, .jobs = 2};
 		struct df_sim_result a, b;
@@ -291,7 +292,7 @@ START_TEST(own_rules_never_deadlock)
 {
 	int64_t nccl = 0, releases = 0;
 
-	for (int which = 0; which < 300; which++) {
+	for (int which = 0; which < 300 / df_test_slow(); which++) {
 		struct df_sim_options o = {
 			.rounds = 100, .seed = seed + (uint64_t)which, .jobs = 1};
 		struct df_sim_result a, b;
@@ -312,7 +313,7 @@ START_TEST(own_rules_never_deadlock)
 		releases += b.releases;
 		df_sim_config_fini(&cfg);
 	}
-	ck_assert(nccl > 1000 && releases > 500);
+	ck_assert(nccl > 1000 / df_test_slow() && releases > 500 / df_test_slow());
 }
 END_TEST
 

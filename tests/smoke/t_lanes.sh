@@ -33,6 +33,15 @@ lanes disorder --ranks 3 --colls 4 --iters 20 --single-thread --seed "$SEED"
 DFSHIM_STATS=$T/stats lanes disorder --ranks 2 --colls 2 --iters 5 --seed "$SEED"
 grep -q '"blocks": 0, "operations": 0,' "$T/stats" || fail "not on lanes: $(cat "$T/stats")"
 
+# An operation on an idle stream costs two calls of the driver: a query of the stream, and a write of
+# the operation's end on the lane.
+${CC:-gcc} -shared -fPIC -O2 -I"$SRC" -I"$B/gen" -o "$T/counted.so" "$SRC/tests/bench/counted.c" -ldl || fail "the library that counts"
+COUNTED=$T/counted LATENCY_ROUNDS=1 LATENCY_MAX=8 DFSHIM_EXECUTOR=nccl DFSHIM_BACKEND=host \
+	LD_PRELOAD="$SAN_RUNTIME$T/counted.so $B/libdfshim.so $B/libdfhost.so $B/libdfnccl.so" \
+	timeout -k 5 "${LIMIT:-60}" "$C/latency" --ranks 2 --procs 2 --timeout 60 >"$T/out" 2>&1 || fail "counted: $(cat "$T/out")"
+awk '{ launches += $1; calls += $2 + $3 + $4 + $5; writes += $2 } END { exit !(launches && calls <= 2 * launches && writes == launches) }' "$T/counted" ||
+	fail "calls of the driver for each launch: $(cat "$T/counted")"
+
 # Operators, messages, child communicators, non-blocking communicators.
 lanes collcheck --ranks 2
 lanes p2pcheck

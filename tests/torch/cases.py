@@ -1,6 +1,13 @@
 """The command line of a script with cases: CASE or all, --fixed, --list."""
 
 import argparse
+import inspect
+
+
+def line_of(case):
+    """Returns the line of a case that is marked "# the line"."""
+    source, first = inspect.getsourcelines(case)
+    return first + next(i for i, text in enumerate(source) if text.rstrip().endswith("# the line"))
 
 
 def choose(doc, functions, row):

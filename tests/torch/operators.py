@@ -57,7 +57,7 @@ def rand(*size):
 
 
 def elementwise():
-    both(lambda x, y: [x + y, x * 2 - 1, torch.where(x > 0, x, y), x.clamp(-1, 1), (x > y).sum(), x / 3], rand(7, 5), rand(7, 5))
+    both(lambda x, y: [x + y, x * 2 - 1, torch.where(x > 0, x, y), x.clamp(-1, 1), (x > y).sum(), x / 3, (x / 0).isinf()], rand(7, 5), rand(7, 5))
     both(lambda x: [x.half() * 2, x.bfloat16().float(), x.double().exp(), x.to(torch.int32) // 2, x.to(torch.int32) % 3, 2 ** x.to(torch.int32).abs()], rand(9))
 
 
@@ -94,7 +94,9 @@ def outputs():
         torch.mul(x, 2, out=z[::2, 1::2])
         narrow = torch.zeros(3, 3, dtype=torch.double, device=x.device)
         torch.mul(x, 0.1, out=narrow)
-        return [empty, right, wrong, y.resolve_conj(), z, narrow]
+        larger = torch.zeros(9, device=x.device)
+        torch.add(x, 1, out=larger[:3])
+        return [empty, right, wrong, y.resolve_conj(), z, narrow, larger, larger[:3] * 2]
 
     both(f, rand(3, 3))
 
@@ -110,6 +112,7 @@ def in_place():
 
     both(f, rand(4, 4))
     both(lambda x: torch._foreach_add([x, x * 2], 1.5), rand(5))
+    both(lambda x: [*torch._foreach_norm([x, x[:2]]), *torch._foreach_norm([x, x.double()])], rand(5))
 
 
 def views():
@@ -159,6 +162,7 @@ def attention():
     both(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), q, rand(2, 2, 6, 8), rand(2, 2, 6, 8), grad=True)
     both(lambda q, k: F.scaled_dot_product_attention(q, k, k, attn_mask=q.new_ones(6, 5).tril().bool()), q, rand(2, 2, 5, 8),
          grad=True)
+    both(lambda q, k: F.scaled_dot_product_attention(q, k, k, attn_mask=q.new_ones(6, 5).tril(-1).bool()), q, rand(2, 2, 5, 8))
     both(lambda q: F.scaled_dot_product_attention(q.bfloat16(), q.bfloat16(), q.bfloat16()), q, tolerance=0.05)
     both(lambda m, x: m(x), nn.TransformerEncoderLayer(16, 2, dropout=0, batch_first=True), rand(2, 5, 16), grad=True,
          tolerance=1e-3)
@@ -315,6 +319,11 @@ def copies():
     assert torch.equal(y.cpu(), x) and torch.equal(y.double().cpu().float(), x)
     if torch.cuda.device_count() > 1:
         assert torch.equal(y.to("cuda:1").cpu(), x) and y.to("cuda:1").add(1).device.index == 1
+    for x in (torch.ones(1000), torch.ones(1000).pin_memory()):
+        torch.cuda._sleep(100_000_000)
+        y = x.cuda()
+        x.zero_()  # the program may change the source from here on
+        assert (y == 1).all().item()
 
 
 def errors():
@@ -326,6 +335,37 @@ def errors():
         except kind:
             continue
         raise AssertionError(f"no {kind.__name__}")
+
+
+def shared():
+    """An out= argument in a part of an input's memory: an error where the CPU raises one, else the
+    same values."""
+
+    def outcome(f, device, late=False):
+        x = torch.arange(16.0, device=device)
+        if late:
+            torch.cuda._sleep(20_000_000)
+        try:
+            return f(x, torch.tensor([0, 1], device=device)).tolist(), x.tolist()
+        except RuntimeError as e:
+            return str(e).split(":")[0]
+
+    refused = 0
+    for f in (lambda x, i: torch.add(x[:8], 1, out=x[4:12]),
+              lambda x, i: torch.mul(x[:8], x[8:], out=x[4:12]),
+              lambda x, i: torch.sigmoid(x[:8], out=x[4:12]),
+              lambda x, i: torch.cat([x[:4], x[4:8]], out=x[2:10]),
+              lambda x, i: torch.where(x[:4] > 1, x[:4], x[1:5], out=x[2:6]),
+              lambda x, i: torch.index_select(x, 0, i, out=x[:2]),
+              lambda x, i: torch.add(x[:4], 1, out=x[:2]),
+              lambda x, i: torch.sum(x.view(4, 4), 0, out=x[:4]),
+              lambda x, i: torch.add(x, 1, out=x),
+              lambda x, i: torch.add(x[:8], 1, out=x[8:])):
+        want = outcome(f, "cpu")
+        refused += isinstance(want, str)
+        for late in (False, True):
+            assert outcome(f, "cuda", late) == want, (want, late)
+    assert refused == 7, refused
 
 
 def compiled():
@@ -344,7 +384,8 @@ def profiler():
 
 CASES = [elementwise, reductions, wider, products, indexing, outputs, in_place, views, complex_numbers, eight_bits,
          convolutions, normalizations, attention, recurrent, losses, sparse, channels_last, autocast, optimizers,
-         random_numbers, streams, hashes, devices, graphs, copies, errors, compiled, profiler]
+         random_numbers, streams, hashes, devices, graphs, copies, errors, shared, compiled,
+         profiler]
 
 
 def main():
@@ -356,6 +397,7 @@ def main():
     for case, large in [(c, large) for large in (operators.LARGE, 0) for c in CASES]:
         if sys.argv[1:] and case.__name__ not in sys.argv[1:]:
             continue
+        operators._small.clear()  # a tensor that has been seen is not measured again
         operators.LARGE, name = large, case.__name__ if large else case.__name__ + ", as if large"
         try:
             case()

@@ -2,10 +2,10 @@
 """Public reports of hangs, reduced: what docs/evaluation.md says of them.
 
     dfshim run --host -n RANKS [--rules nccl] --timeout 8 -- python3 reports.py CASE [--fixed]
-    reports.py --list      the cases: ranks, words by NCCL's rules, words under dfshim (OK: it finishes)
+    reports.py --list      the cases: ranks, words by NCCL's rules, words under dfshim (OK: it finishes), the line, the report, the cause
 
 A case is the smallest program with the cause that the report's thread establishes; --fixed: as the thread mends it. The line that
-the fix changes is marked.
+the fix changes is marked; the report has to name it.
 """
 
 import os
@@ -14,7 +14,7 @@ import threading
 import torch
 import torch.distributed as dist
 import torch.nn as nn
-from cases import choose
+from cases import choose, line_of
 
 FIXED = False
 rank = int(os.environ.get("RANK", 0))
@@ -315,34 +315,40 @@ def pytorch_117486():
     torch.cuda.synchronize()
 
 
-# Each name has the number of ranks, the words by NCCL's rules, and the words under dfshim.
+# Each name has the number of ranks, the words by NCCL's rules, the words under dfshim, and the tracker.
 CASES = {
-    sglang_26923: (2, "MISMATCH", "MISMATCH"),
-    verl_6365: (2, "MISMATCH", "OK"),
-    accelerate_3982: (2, "MISMATCH", "MISMATCH"),
-    accelerate_2785: (2, "MISMATCH", "MISMATCH"),
-    pytorch_77562: (2, "MISMATCH", "MISMATCH"),
-    vllm_43547: (2, "MISMATCH", "MISMATCH"),
-    deepspeed_4808: (2, "MISMATCH", "MISMATCH"),
-    nccl_1192: (2, "ORDER", "OK"),
-    pytorch_172668: (2, "ORDER", "OK"),
-    accelerate_2258: (2, "MISSING", "MISSING"),
-    prime_rl_2515: (2, "MISMATCH", "MISMATCH"),
-    lightning_18148: (2, "MISMATCH", "MISMATCH"),
-    lightning_19045: (2, "MISMATCH", "MISMATCH"),
-    deepspeed_8262: (2, "MISMATCH", "MISMATCH"),
-    automodel_3824: (2, "MISMATCH", "MISMATCH"),
-    audio_3749: (2, "MISSING", "MISSING"),
-    tensorrt_llm_12024: (2, "MISMATCH", "MISMATCH"),
-    megatron_5240: (3, "ORDER", "OK"),
-    pytorch_147561: (2, "MISMATCH", "MISMATCH"),
-    pytorch_117486: (2, "MISMATCH", "MISMATCH"),
+    sglang_26923: (2, "MISMATCH", "MISMATCH", "sgl-project/sglang"),
+    verl_6365: (2, "MISMATCH", "OK", "verl-project/verl"),
+    accelerate_3982: (2, "MISMATCH", "MISMATCH", "huggingface/accelerate"),
+    accelerate_2785: (2, "MISMATCH", "MISMATCH", "huggingface/accelerate"),
+    pytorch_77562: (2, "MISMATCH", "MISMATCH", "pytorch/pytorch"),
+    vllm_43547: (2, "MISMATCH", "MISMATCH", "vllm-project/vllm"),
+    deepspeed_4808: (2, "MISMATCH", "MISMATCH", "deepspeedai/DeepSpeed"),
+    nccl_1192: (2, "ORDER", "OK", "NVIDIA/nccl"),
+    pytorch_172668: (2, "ORDER", "OK", "pytorch/pytorch"),
+    accelerate_2258: (2, "MISSING", "MISSING", "huggingface/accelerate"),
+    prime_rl_2515: (2, "MISMATCH", "MISMATCH", "PrimeIntellect-ai/prime-rl"),
+    lightning_18148: (2, "MISMATCH", "MISMATCH", "Lightning-AI/pytorch-lightning"),
+    lightning_19045: (2, "MISMATCH", "MISMATCH", "Lightning-AI/pytorch-lightning"),
+    deepspeed_8262: (2, "MISMATCH", "MISMATCH", "deepspeedai/DeepSpeed"),
+    automodel_3824: (2, "MISMATCH", "MISMATCH", "NVIDIA-NeMo/Automodel"),
+    audio_3749: (2, "MISSING", "MISSING", "pytorch/audio"),
+    tensorrt_llm_12024: (2, "MISMATCH", "MISMATCH", "NVIDIA/TensorRT-LLM"),
+    megatron_5240: (3, "ORDER", "OK", "NVIDIA/Megatron-LM"),
+    pytorch_147561: (2, "MISMATCH", "MISMATCH", "pytorch/pytorch"),
+    pytorch_117486: (2, "MISMATCH", "MISMATCH", "pytorch/pytorch"),
 }
+
+
+def row(case):
+    ranks, nccl, ours, tracker = CASES[case]
+    cause = " ".join(case.__doc__.split()).rstrip(".")
+    return ranks, nccl, ours, line_of(case), f"{tracker} {case.__name__.rsplit('_', 1)[1]}", cause
 
 
 def main():
     global FIXED
-    cases, FIXED = choose(__doc__, CASES, lambda f: CASES[f])
+    cases, FIXED = choose(__doc__, CASES, row)
     torch.manual_seed(0)
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl")

@@ -7,13 +7,12 @@
 A case is a pattern of threads and processes in vLLM and SGLang, without their code. The marked line is the one that the report names.
 """
 
-import inspect
 import os
 import queue
 
 import torch
 import torch.distributed as dist
-from cases import choose
+from cases import choose, line_of
 
 FIXED = False
 rank = int(os.environ.get("RANK", 0))
@@ -87,11 +86,6 @@ CASES = {
     batch_mode: ("MISMATCH", "MISMATCH", 0),
     side_stream: ("ORDER", "OK", 0),
 }
-
-
-def line_of(case):
-    source, first = inspect.getsourcelines(case)
-    return first + next(i for i, text in enumerate(source) if text.rstrip().endswith("# the line"))
 
 
 def main():

@@ -1,7 +1,8 @@
 """A job of two processes whose ranks execute different Python code. All their calls go through one
 helper.
 
-  parts.py FOLDER CASE    CASE: order (of three communicators) or mismatch (of a count)
+  parts.py FOLDER CASE    CASE: order (of three communicators), mismatch (of a count), or the name of
+                          a function below: its branches make the ranks part
 """
 
 import ctypes
@@ -62,6 +63,45 @@ def step_of_64():
     all_reduce(a, 64)  # 64
 
 
+def leaves():
+    for step in range(4):  # loop
+        if step == 2 + RANK:  # leaves
+            break
+        all_reduce(a)
+    all_reduce(a, 32)
+
+
+def returns():
+    text = """
+    if text:  not a statement
+    """
+    if len(text) > 100:  # unused
+        return
+    bad, note = (RANK == 1), text  # value
+    if bad: return all_reduce(a, 32)  # returns
+    all_reduce(a)
+
+
+def catches():
+    for number in "12", "x" if RANK else "3":
+        try:
+            int(number)
+            all_reduce(a)
+        except ValueError:  # handler
+            all_reduce(a, 32)
+            continue
+
+
+def drops():
+    for step in range(3):
+        if (
+            step == 2  # of three
+            and RANK == 1
+        ):
+            continue  # drops
+        all_reduce(a)
+
+
 data = ctypes.c_void_p()
 must(lib.cudaSetDevice(RANK))
 must(lib.cudaMalloc(ctypes.byref(data), ctypes.c_size_t(4096)))
@@ -73,6 +113,8 @@ steps = (reduce_loss, clip, log_metrics)
 if case == "order":
     for step in reversed(steps) if RANK else steps:
         step()
-else:
+elif case == "mismatch":
     step_of_64() if RANK else step_of_128()
+else:
+    globals()[case]()
 must(lib.cudaDeviceSynchronize())

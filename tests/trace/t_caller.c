@@ -12,6 +12,7 @@
 #include <unwind.h>
 #include "tests/lib/test.h"
 #include "trace/read/reader.h"
+#include "trace/record/module.h"
 #include "trace/record/site.h"
 #include "trace/record/writer.h"
 
@@ -37,6 +38,18 @@ _Unwind_Reason_Code _Unwind_Backtrace(_Unwind_Trace_Fn fn, void *arg)
 	*(void **)&real = dlsym(RTLD_NEXT, "_Unwind_Backtrace");
 	__atomic_add_fetch(&walks, 1, __ATOMIC_RELAXED);
 	return real(fn, arg);
+}
+
+static unsigned searches;
+
+/* Counts searches for a symbol, which take milliseconds in a library that has many. */
+int dladdr(const void *pc, Dl_info *info)
+{
+	int (*real)(const void *, Dl_info *);
+
+	*(void **)&real = dlsym(RTLD_NEXT, "dladdr");
+	__atomic_add_fetch(&searches, 1, __ATOMIC_RELAXED);
+	return real(pc, info);
 }
 
 static void open_ring(void)
@@ -219,7 +232,38 @@ START_TEST(kept)
 }
 END_TEST
 
+/* A new site searches symbols only for the frames that it records. A known one searches none. */
+START_TEST(symbols)
+{
+	unsigned before = searches;
+
+	open_ring();
+	for (volatile int i = 0; i < 3; i++) /* not unrolled: one place */
+		hook();
+	ck_assert_uint_eq(searches - before, count(DF_REC_SITE, 0));
+	df_trace_close();
+}
+END_TEST
+
+int main(void);
+
+/* The file of an address of the program, of a library, and of no file. */
+START_TEST(modules)
+{
+	struct df_module m;
+	int local;
+
+	ck_assert(df_module_of((const void *)(uintptr_t)main, &m));
+	ck_assert_str_eq(m.name, "t_caller");
+	ck_assert((uintptr_t)main >= m.start && (uintptr_t)main < m.end);
+	/* No sanitizer replaces this function. */
+	ck_assert(df_module_of(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"), &m));
+	ck_assert(!strncmp(m.name, "libc.", 5));
+	ck_assert(!df_module_of(&local, &m));
+}
+END_TEST
+
 int main(void)
 {
-	return DF_TESTS("caller", {places}, {varying}, {threads}, {kept});
+	return DF_TESTS("caller", {places}, {varying}, {threads}, {kept}, {symbols}, {modules});
 }

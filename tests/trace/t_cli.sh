@@ -125,6 +125,16 @@ json.dump({'traceEvents': []}, open('$fr/timeline_7.json', 'w'))"
 	want 20 "$df" check "$fr/nccl_trace_rank_0" "$fr/rank_1.json"
 	want 20 "$df" check --json "$fr"
 	python3 -m json.tool <"$tmp/out" >/dev/null || fail "check --json of dumps is not JSON"
+	# A group that has a description is named by it, too.
+	mkdir "$tmp/described"
+	python3 -c "
+import pickle
+for r in range(2):
+    d = pickle.load(open(f'$tmp/trace_{r}', 'rb'))
+    d['pg_config']['0']['desc'] = 'mesh_tp'
+    pickle.dump(d, open(f'$tmp/described/trace_rank_{r}', 'wb'))"
+	want 20 "$df" check "$tmp/described"
+	head -1 "$tmp/out" | grep -q "^MISSING: pg0(mesh_tp)#2 waits for r1" || fail "a group's description: $(head -1 "$tmp/out")"
 	cp "$tmp/trace_1" "$fr/other_1"
 	want 1 "$df" check "$fr"
 	grep -q "rank 1, as $fr/" "$tmp/err" || fail "two dumps of one rank: $(cat "$tmp/err")"

@@ -217,10 +217,12 @@ START_TEST(test_steps)
 			}
 			im[i].h->next = all;
 			ck_assert_int_eq(df_check_add_image(many, c.image, c.bytes, "many"), 0);
-			df_trace_compact_fini(&c);
+			free(c.image);
+			c = (struct df_compact){0};
 			ck_assert_int_eq(df_trace_compact_step(&c, im[i].h), 0);
 			ck_assert_int_eq(df_check_add_image(one, c.image, c.bytes, "one"), 0);
-			df_trace_compact_fini(&c);
+			free(c.image);
+			c = (struct df_compact){0};
 		}
 		ret[0] = cut_set(one, may, nr, chosen[0], &core[0], NULL);
 		ret[1] = cut_set(many, may, nr, chosen[1], &core[1], NULL);
@@ -469,7 +471,7 @@ START_TEST(test_half_written)
 	last->commit = commit;
 	ck_assert_int_eq(df_trace_compact_step(&c, im[0].h), 0);
 	ck_assert_uint_eq(c.next, im[0].h->next);
-	df_trace_compact_fini(&c);
+	free(c.image);
 	tb_images_fini(im, 2);
 }
 END_TEST
@@ -509,7 +511,7 @@ START_TEST(test_streams_gone)
 	tb_op(&im, comm, DF_REC_OP_DONE, op);
 	ck_assert_int_eq(df_trace_compact_step(&c, im.h), 0);
 	ck_assert_uint_le(c.bytes, few);
-	df_trace_compact_fini(&c);
+	free(c.image);
 	tb_image_fini(&im);
 }
 END_TEST

@@ -12,6 +12,15 @@
 
 #define MS 1000000u
 
+static void follow_fini(struct df_follow *f)
+{
+	df_map_fini(&f->places);
+	df_map_fini(&f->took);
+	df_map_fini(&f->ended);
+	df_map_fini(&f->oldest);
+	free(f->ops);
+}
+
 static uint64_t value(const struct df_map *m, uint64_t a, uint64_t b)
 {
 	const uint64_t *v = df_map_find(m, a, b);
@@ -65,7 +74,7 @@ START_TEST(t_times)
 	ck_assert_uint_eq(value(&f.took, b, DF_KIND_SEND), 3 * MS);
 	ck_assert_uint_eq(value(&f.oldest, b, 0), 0);
 	ck_assert_uint_eq(f.nr_ops, 2);
-	df_follow_fini(&f);
+	follow_fini(&f);
 	tb_image_fini(&im);
 }
 END_TEST
@@ -95,7 +104,7 @@ START_TEST(t_unseen)
 	ck_assert_int_eq(df_follow_step(&f, im.h), 0);
 	ck_assert_uint_eq(f.nr_ops, 0);
 	ck_assert_uint_eq(value(&f.ended, a, DF_KIND_ALLREDUCE), 0);
-	df_follow_fini(&f);
+	follow_fini(&f);
 	tb_image_fini(&im);
 }
 END_TEST
@@ -158,7 +167,7 @@ START_TEST(t_lapped)
 	ck_assert_uint_eq(f.nr_ops, 1);
 	ck_assert_uint_eq(value(&f.oldest, b, 0), 0);
 	ck_assert_uint_lt(f.places.cap, 32768);
-	df_follow_fini(&f);
+	follow_fini(&f);
 	df_trace_close();
 }
 END_TEST

@@ -321,6 +321,33 @@ static void compare(const struct golden *g, const char *ending, const char *text
 	free(want);
 }
 
+/* Checks that no two labels of arrows cover one another: a character is 5 to 6 pixels wide. */
+static void are_apart(const char *name, const char *svg)
+{
+	static struct {
+		int x, y, half;
+		const char *text;
+	} v[256];
+	size_t nr = 0;
+
+	for (const char *p = svg; (p = strstr(p, "class=\"why\"")) && nr < 256; p++) {
+		const char *line = p, *end;
+
+		while (line > svg && line[-1] != '\n')
+			line--;
+		ck_assert_int_eq(sscanf(line, "<text x=\"%d\" y=\"%d\"", &v[nr].x, &v[nr].y), 2);
+		v[nr].text = strchr(p, '>') + 1;
+		end = strchr(v[nr].text, '<');
+		v[nr].half = (int)(end - v[nr].text) * 5 / 2;
+		for (size_t i = 0; i < nr; i++)
+			ck_assert_msg(abs(v[i].x - v[nr].x) >= v[i].half + v[nr].half ||
+					      abs(v[i].y - v[nr].y) >= 11,
+				      "%s: labels at %d, %d and %d, %d: %.20s, %.20s", name, v[i].x,
+				      v[i].y, v[nr].x, v[nr].y, v[i].text, v[nr].text);
+		nr++;
+	}
+}
+
 START_TEST(test_golden)
 {
 	const struct golden *g = &goldens[_i];
@@ -369,13 +396,16 @@ START_TEST(test_golden)
 			      "%s: dfshim check ends with %d", g->name, WEXITSTATUS(rc));
 		snprintf(command, sizeof(command),
 			 "{ %s/dfshim graph '%s' -o '%s/x.svg' && %s/dfshim report '%s' -o "
-			 "'%s/x.html' && "
-			 "grep -q '^</svg>' '%s/x.svg'; } >'%s/out' 2>&1",
+			 "'%s/x.html' && grep -q '^</svg>' '%s/x.svg'; } >'%s/out' 2>&1",
 			 getenv("B"), dir, dir, getenv("B"), dir, dir, dir, dir);
 		rc = system(command);
 		snprintf(path, sizeof(path), "%s/out", dir);
 		text = get_file(path);
 		ck_assert_msg(!rc, "%s: no picture or report: %s", g->name, text);
+		free(text);
+		snprintf(path, sizeof(path), "%s/x.svg", dir);
+		text = get_file(path);
+		are_apart(g->name, text);
 		free(text);
 	}
 	df_check_result_free(r);

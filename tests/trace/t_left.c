@@ -190,11 +190,53 @@ START_TEST(test_words)
 }
 END_TEST
 
+/*
+ * By NCCL's rules a message that fits into the buffer has ended when its sender exits, although the
+ * receive expects another size. The rows show the size.
+ */
+START_TEST(test_sizes)
+{
+	for (int expected = 7; expected <= 8; expected++) {
+		char line[512];
+		struct tb_image im[2];
+		enum df_verdict v;
+
+		for (int i = 0; i < 2; i++) {
+			uint32_t c;
+
+			tb_image_init(&im[i], i, 2, 256);
+			im[i].h->rules = 1;
+			im[i].h->mode = 1;
+			c = tb_comm(&im[i], 0xa, 2, i, i);
+			for (uint64_t k = 0; i && k < 9; k++)
+				tb_op(&im[i], c, DF_REC_OP_DONE,
+				      tb_issue(&im[i], c, 1, DF_KIND_SEND, 8 + k, 0, k));
+			if (!i)
+				tb_op(&im[i], c, DF_REC_OP_START,
+				      tb_issue(&im[i], c, 0, DF_KIND_RECV, 16, 1,
+					       (uint64_t)expected));
+			tb_quiet(&im[i], 60000);
+		}
+		exits(im, 2, 1);
+		v = verdict(im, 2, 1, WORDS, line, sizeof(line));
+		if (expected == 7)
+			ck_assert_msg(v == DF_V_MISMATCH &&
+					      strstr(line, "r0 expects 64 bytes (16 x float32), r1 "
+							   "sends 60 bytes (15 x float32)"),
+				      "%s", line);
+		else
+			ck_assert_msg(v != DF_V_MISMATCH, "%s", line);
+		for (int i = 0; i < 2; i++)
+			tb_image_fini(&im[i]);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	if (system("python3 -c 1 2>/dev/null")) {
 		printf("no python3 to make random programs\n");
 		return 77;
 	}
-	return DF_TESTS("left", {test_words}, {test_random, 2});
+	return DF_TESTS("left", {test_words}, {test_sizes}, {test_random, 2});
 }

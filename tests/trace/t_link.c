@@ -72,8 +72,7 @@ START_TEST(test_gone)
 	tb_rec(&im[0], DF_REC_COMM_ABORT, 0, 2, 0, 0)->comm = 1;
 	says(im, 2,
 	     "NET_STALL: r0 has received nothing from r1 for 30.0 s over the network: the link "
-	     "broke "
-	     "(Connection timed out), and 7 attempts to restore it failed\n",
+	     "broke (Connection timed out), and 7 attempts to restore it failed\n",
 	     _i & 2 ? "r1 reports about its link to r0: the link broke"
 		    : "the last progress of r0 was");
 }
@@ -163,8 +162,7 @@ START_TEST(test_held)
 	says(im, 2,
 	     _i == 2 ? "NET_STALL: A#1 runs on all of its 2 ranks"
 		     : "NET_STALL: the network's library does not return for 75.0 s on r0, which "
-		       "called "
-		       "it for its link to r1\n",
+		       "called it for its link to r1\n",
 	     _i == 2 ? NULL : "Fix: look where this function waits");
 }
 END_TEST

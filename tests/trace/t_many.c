@@ -164,8 +164,7 @@ static const struct shape shapes[] = {
 	  "unfinished\n"
 	  "    node5: r40 pid 1040 GPU 0, r41 pid 1041 GPU 1, ",
 	  "  %d ranks, r0-r39, r48-r%d: in cudaStreamSynchronize at step.py:88 train; first "
-	  "unfinished: #4 "
-	  "AllReduce(1048576 x float32, sum), not started\n"}},
+	  "unfinished: #4 AllReduce(1048576 x float32, sum), not started\n"}},
 	{"ring", ring, 10, {"r%d -> ", "more) -> r0 over ", "more waits\n"}},
 	{"orders", orders, 10, {"  %d ranks, r8-r15, r24-r31", " at a.py:3 odd"}},
 	{"network", network, 32, {" more of 8 ranks, 8 with a trace\n"}},

@@ -13,12 +13,14 @@
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
 #include "trace/record/names.h"
+#include "trace/say/source.h"
 
 #define HOST	  "h\x1b]0;t\a\nINJECTED\"];<script>alert(1)</script>&#10;\xff"
 #define EXE	  "/x/\r\x1b[2J\n~~~~\nINJECTED `e` <b>\x7f\xe2\x80\xae\xe2\x80\xa8"
 #define COMM	  "c\x1b[2J\nINJECTED\"\\N<b>&lt;\xc2\x9b"
 #define TASK	  "t\x1b[2J\n<b>\"\\N"
 #define CODE	  "/x/m\x1b[2J\nINJECTED`<b>&#10;\"\\N!fn\x1b[0m\nINJECTED<script>alert(2)+0x1"
+#define NAME	  "n\x1b[2J\nINJECTED\xc2\x9b\xe2\x80\xae"
 #define FILE_NAME "f\x1b[2J\nINJECTED<b>\""
 
 static char dir[256];
@@ -106,6 +108,21 @@ static const struct {
 	/* An error message names a file that cannot be read. */
 	{"ls \"$D/none$(printf '\\033[2J\\nINJECTED')\"", TEXT, "INJECTED"},
 	{"check \"$D/none$(printf '\\033[2J\\nINJECTED')\"", TEXT, "INJECTED"},
+	/* So do those of wrong usage, which may be a name that a shell has found. */
+	{"\"$N\"", TEXT, "INJECTED"},
+	{"help \"$N\"", TEXT, "INJECTED"},
+	{"check \"--$N\"", TEXT, "INJECTED"},
+	{"show --rank \"$N\" $D", TEXT, "INJECTED"},
+	{"env \"$N\"", TEXT, "INJECTED"},
+	{"algo \"$N\"", TEXT, "INJECTED"},
+	{"run \"--$N\" -- true", TEXT, "INJECTED"},
+	{"run -n \"$N\" -- true", TEXT, "INJECTED"},
+	{"run -- \"$N\"", TEXT, "INJECTED"},
+	{"run -- python3 \"$N.py\"", TEXT, "INJECTED"},
+	{"ci -- \"$N\"", TEXT, "INJECTED"},
+	{"net --timeout 1 \"$N\"", TEXT, "INJECTED"},
+	{"net 2>/dev/null", TEXT, "INJECTED"},
+	{"env", TEXT, "INJECTED"},
 };
 
 /* Checks that no byte is a command for a terminal and that no name starts a line. */
@@ -156,6 +173,10 @@ START_TEST(test_outputs)
 	FILE *f;
 
 	put_files();
+	setenv("N", NAME, 1);
+	setenv("DFSHIM_ALGO", NAME, 1);
+	setenv("NCCL_NET", NAME, 1);
+	setenv("NCCL_NET_PLUGIN", NAME, 1);
 	snprintf(path, sizeof(path), "%s/../out", dir);
 	snprintf(command, sizeof(command), "D='%s'; %s/dfshim %s >'%s' 2>&%c%s%s%s", dir,
 		 getenv("B") ? getenv("B") : "build", what, path,
@@ -208,8 +229,45 @@ START_TEST(test_clean)
 }
 END_TEST
 
+static const struct {
+	const char *file;
+	int refused;
+} files[] = {
+	{"/home/me/job/train.py", 0},
+	{"/train.py", 0},
+	{"/net/far/export/x.py", 1},
+	{"/net/known/x.py", 0},
+	{"/net/known2/x.py", 1},
+	{"/home/me/../../net/far/x.py", 1},
+	{"/home//me/./../../net/./other/x.py", 1},
+	{"/home/me/job/../x.py", 0},
+	{"/with blank/a/x.py", 1},
+	{"/proc/self/root/net/far/x.py", 1},
+	{"/direct/x.py", 0},
+	{"/network/x.py", 0},
+};
+
+/* A trace's file must not make an automounter connect to a machine of the trace's author. */
+START_TEST(test_mounts)
+{
+	char mounts[] = "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+			"23 22 0:21 / /proc rw - proc proc rw\n"
+			"30 22 0:30 / /net rw,relatime shared:5 - autofs /etc/auto.net rw,fd=5\n"
+			"31 30 0:31 / /net/known rw shared:6 - nfs4 known:/export rw\n"
+			"32 22 0:32 / /with\\040blank rw - autofs map rw\n"
+			"33 22 0:33 / /direct rw - autofs map rw\n"
+			"34 33 0:34 / /direct rw - nfs4 known:/direct rw\n";
+	FILE *f = fmemopen(mounts, strlen(mounts), "r");
+
+	ck_assert_msg(df_source_mounts(files[_i].file, f) == files[_i].refused, "%s",
+		      files[_i].file);
+	fclose(f);
+}
+END_TEST
+
 int main(void)
 {
-	return DF_TESTS("names", {test_outputs, sizeof(outputs) / sizeof(*outputs)},
+	return DF_TESTS("names", {test_mounts, sizeof(files) / sizeof(*files)},
+			{test_outputs, sizeof(outputs) / sizeof(*outputs)},
 			{test_clean, sizeof(texts) / sizeof(*texts)});
 }

@@ -9,6 +9,8 @@
 #include "tests/lib/test.h"
 #include "tests/lib/trace_build.h"
 #include "trace/judge/result.h"
+#include "trace/judge/say.h"
+#include "trace/record/names.h"
 
 #define PROGRAMS 500
 
@@ -174,11 +176,68 @@ START_TEST(test_random)
 }
 END_TEST
 
+/*
+ * Ranks of a communicator that the odd ranks of a larger one have made, in the same or the opposite
+ * order. The ranks `lost` have no trace. If they are known to have died, the same must be known in
+ * the new communicator.
+ */
+#define RANKS 8
+
+static const struct {
+	unsigned lost, dead; /* bits: ranks of the larger one */
+	int turned, divides; /* divides: rank 6 is still in ncclCommSplit */
+	int rank, known;     /* of the new one; whether it is known to have died */
+	const char *name;
+} splits[] = {
+	{0x80, 0x80, 0, 0, 3, 1, "r7"},		 {0x80, 0x80, 1, 0, 0, 1, "r7"},
+	{0xa0, 0x80, 0, 0, 3, 1, "r7"},		 {0xa0, 0x80, 0, 0, 2, 0, "r5"},
+	{0xa0, 0x80, 1, 0, 0, 1, "r7"},		 {0xa0, 0x80, 1, 0, 1, 0, "r5"},
+	{0xc0, 0xc0, 0, 0, 3, 1, "rank 3 of B"}, {0xc0, 0x40, 0, 0, 3, 0, "rank 3 of B"},
+	{0x80, 0x80, 0, 1, 3, 0, "rank 3 of B"},
+};
+
+START_TEST(test_split)
+{
+	int turned = splits[_i].turned, nr = 0;
+	struct tb_image im[RANKS];
+	struct df_check_result *r;
+	struct df_check_set *set;
+	char name[64];
+
+	for (int i = 0; i < RANKS; i++) {
+		if (splits[_i].lost >> i & 1)
+			continue;
+		tb_image_init(&im[nr], i, RANKS, 64);
+		tb_comm(&im[nr], 0xa, RANKS, i, 0);
+		if (i % 2)
+			tb_comm_at(&im[nr], tb_comm(&im[nr], 0xb, RANKS / 2,
+						    turned ? (RANKS - 1 - i) / 2 : i / 2, 0))
+				->parent = 0xa;
+		if (i == 6 && splits[_i].divides)
+			tb_rec(&im[nr], DF_REC_CALL_ENTER, 1, DF_CALL_COMM_SPLIT, 0xa, 0)->comm = 1;
+		for (int k = 0; k < RANKS; k++)
+			if (splits[_i].dead >> k & 1)
+				tb_rec(&im[nr], DF_REC_PEER_DEAD, (uint64_t)k, 1,
+				       1000 + (uint64_t)k, 0)
+					->comm = 1;
+		nr++;
+	}
+	r = tb_check(im, nr, &set);
+	ck_assert_int_eq(df_set_dead(set, 1, splits[_i].rank) != NULL, splits[_i].known);
+	ck_assert_str_eq(df_say_member(set, 1, splits[_i].rank, name, sizeof(name)),
+			 splits[_i].name);
+	df_check_result_free(r);
+	df_check_set_free(set);
+	tb_images_fini(im, nr);
+}
+END_TEST
+
 int main(void)
 {
 	int python = !system("python3 -c 1 2>/dev/null");
 
 	if (!python)
 		printf("no python3 to make random programs: the scenarios alone\n");
-	return DF_TESTS("partial", {test_scenarios}, {python ? test_random : NULL});
+	return DF_TESTS("partial", {test_scenarios}, {python ? test_random : NULL},
+			{test_split, sizeof(splits) / sizeof(*splits)});
 }

@@ -331,8 +331,7 @@ START_TEST(test_brute_force)
 		df_mprog_fini(&m);
 	}
 	printf("%d programs: %d can hang, %d of them only in some orders; found with 100 tries %d, "
-	       "in windows of 1, 2, 3 operations %d, "
-	       "%d, %d; at most %d states\n",
+	       "in windows of 1, 2, 3 operations %d, %d, %d; at most %d states\n",
 	       PROGRAMS, can_hang, differ, found_few, found_windows[0], found_windows[1],
 	       found_windows[2], nr_memo_max);
 	ck_assert_int_lt(left_out, PROGRAMS / 50);

@@ -28,6 +28,19 @@ timeout "${LIMIT:-100}" "$browser" --headless --no-sandbox --disable-gpu --windo
 	fail "the browser: $(tail -3 "$T/errors")"
 wide=$(sed -n 's,.*<title>wide \([0-9]*\)</title>.*,\1,p' "$T/dom")
 [ "${wide:-9999}" -le 500 ] || fail "on a telephone's screen the page is ${wide:-?} pixels wide"
+# Graphs and timeline follow the reader's colors: in dark mode neither has a white background.
+sed 's,</body>,<script>{const d=x.getImageData(0\,0\,c.width\,c.height).data;let n=0;for(let i=0;i<d.length;i+=4)n+=d[i+3]>0\&\&d[i]+d[i+1]+d[i+2]>600;document.title="mostly "+(n>d.length/16?"bright":"dark")+" "+getComputedStyle(document.querySelector(".waits .paper")).fill}</script>&,' \
+	"$T/r.html" >"$T/colors.html"
+# colors PAPER OPTION...: checks the timeline's and the graph's background.
+colors() {
+	local want=$1
+	shift
+	timeout "${LIMIT:-100}" "$browser" --headless --no-sandbox --disable-gpu --window-size=1280,1400 "$@" --dump-dom "file://$T/colors.html" >"$T/dom" 2>"$T/errors" ||
+		fail "the browser: $(tail -3 "$T/errors")"
+	grep -q "<title>mostly $want</title>" "$T/dom" || fail "$*: not $want: $(grep -o '<title>mostly[^/]*' "$T/dom")"
+}
+colors "bright rgb(255, 255, 255)"
+colors "dark rgb(24, 24, 24)" --force-dark-mode
 page --screenshot="$T/r.png" >/dev/null || fail "no screenshot: $(tail -3 "$T/errors")"
 [ "$(stat -c %s "$T/r.png")" -gt 20000 ] || fail "the screenshot is empty"
 exit 0

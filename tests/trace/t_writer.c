@@ -95,7 +95,7 @@ static int rest_whole(const struct df_rec *r)
 	if (r->type == DF_REC_OP_ARGS)
 		return r->a == df_mix64(x + 4) && r->b == df_mix64(x + 5) &&
 		       r->c == ((x & 0xff) | df_mix64(x + 6) << 32);
-	/* A reduced ring adds the index of an operation that NCCL executes. */
+	/* In a reduced ring this record also has the index of an operation that NCCL executes. */
 	if (r->type == DF_REC_OP_MATCH && x % 4 == 1)
 		return reduced && df_mix64(x) >> 24 & DF_OP_BY_NCCL && r->b == r->c;
 	if (r->type == DF_REC_OP_MATCH)

@@ -59,7 +59,7 @@ START_TEST(equal)
 	slices(999, 65536);
 	for (i = 0; i < PORTS; i++)
 		ck_assert_uint_eq(wrote[i], 333);
-	/* For slices of any size, and if another port is busier. */
+	/* Slices of any size are distributed evenly; a busier port gets none. */
 	slices(999, 8);
 	slices(999, 262144);
 	for (i = 0; i < PORTS; i++)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """freeze.py NAME PID...: stops the threads of that name in these processes, as if they got no CPU
-time. The processes themselves count as running. Prints "frozen". Lets the threads continue when its
-input ends."""
+time. The processes themselves count as running. Prints "frozen". The threads continue when it is
+killed."""
 import ctypes
 import os
 import sys
@@ -27,4 +27,9 @@ for pid in sys.argv[2:]:
             if f.read().strip() == sys.argv[1]:
                 freeze(int(tid))
 print("frozen", flush=True)
-sys.stdin.read()
+# A process whose thread is held can end only after its tracer has seen the end of that thread.
+try:
+    while True:
+        os.waitpid(-1, WALL)
+except ChildProcessError:
+    pass

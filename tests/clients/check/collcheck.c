@@ -341,8 +341,7 @@ static void wrong(struct rank *me, const struct test *t, const char *what, size_
 	if (__atomic_fetch_add(&nr_wrong, 1, __ATOMIC_RELAXED) < 10)
 		fprintf(stderr,
 			"collcheck: rank %d of %d, seed %llu: %s %s %s count %zu offset %zu %s "
-			"root %d: "
-			"element %zu is %#llx: %s\n",
+			"root %d: element %zu is %#llx: %s\n",
 			me->rank, job.nr_ranks, (unsigned long long)opt.seed, coll_names[t->coll],
 			t->type->name, op_names[t->op], t->count, t->offset,
 			t->inplace ? "in place" : "out of place", t->root, i,

@@ -261,8 +261,7 @@ static void print(const struct plan *p)
 
 		fprintf(stderr,
 			"%3d %-11s %-13s comm %d stream %d/%d event %d form %d: [%d,+%d) -> "
-			"[%d,+%d)   "
-			"[%d,+%d) -> [%d,+%d)\n",
+			"[%d,+%d)   [%d,+%d) -> [%d,+%d)\n",
 			i, what_names[s->what], s->what == COLL ? kind_names[s->kind] : "", s->comm,
 			s->stream, s->stream2, s->event, s->form, s->src.at, s->src.n, s->dst.at,
 			s->dst.n, s->src2.at, s->src2.n, s->dst2.at, s->dst2.n);

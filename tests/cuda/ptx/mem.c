@@ -68,9 +68,9 @@ static int ordered(const struct block *b, const struct touch *t, const struct wh
 {
 	if (t->epoch != b->epoch)
 		return 1;
-	if (t->flags & MANY)
+	if (t->flags & WARPS)
 		return 0;
-	return t->thread == me->thread ||
+	return (t->thread == me->thread && !(t->flags & MANY)) ||
 	       (t->thread / LANES == me->thread / LANES && t->sub != me->w->epoch);
 }
 
@@ -110,8 +110,9 @@ static void touch(struct block *b, const struct who *me, uintptr_t at, unsigned 
 		if (t->epoch == b->epoch && t->sub == me->w->epoch && !writes && t->bytes & bits &&
 		    (t->thread != me->thread || t->flags & MANY)) {
 			/* Keep one of the readers, and that there are several. */
-			t->flags = (uint8_t)((t->flags | MANY) &
-					     (me->strong ? t->flags | MANY : ~STRONG));
+			if (!me->strong)
+				t->flags &= (uint8_t)~STRONG;
+			t->flags |= t->thread / LANES == me->thread / LANES ? MANY : MANY | WARPS;
 			t->bytes |= bits;
 		} else {
 			*t = (struct touch){

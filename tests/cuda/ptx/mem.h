@@ -18,6 +18,7 @@ struct touch {
 };
 #define STRONG 1 /* not a plain access */
 #define MANY   2 /* several threads read; `thread` is one of them */
+#define WARPS  4 /* and they are of several warps */
 
 struct cell {
 	struct touch write, read;

@@ -404,8 +404,8 @@ static void result(FILE *f)
 	for (int c = 0; c < EV_NR; c++)
 		fprintf(f, "| %s | %lu | %lu |\n", ev_changes[c], changes[c].total,
 			changes[c].hangs);
-	fprintf(f, "\n| class, the first if more are right | hang | class right | reported as "
-		   "|\n|---|---|---|---|\n");
+	fprintf(f, "\n| class, the first if more are right | hang | class right | reported as |\n"
+		   "|---|---|---|---|\n");
 	for (int v = 0; v <= DF_V_UNKNOWN; v++) {
 		if (!classes[v].hangs)
 			continue;
@@ -428,8 +428,7 @@ static void result(FILE *f)
 			nr_remedies, nr_remedies_wrong);
 	fprintf(f,
 		"\nThe model expected another end in %lu jobs. %lu operations in all; the judge "
-		"took %.1f ms a job, "
-		"%.1f ms at most (%lu records at most).\n",
+		"took %.1f ms a job, %.1f ms at most (%lu records at most).\n",
 		nr_model_differs, nr_operations, 1e3 * check_seconds / (double)nr_judged,
 		1e3 * slowest_check, most_records);
 }
@@ -533,8 +532,7 @@ int main(int argc, char **argv)
 		all.class_right += tallies[k].class_right;
 	}
 	printf("%lu jobs in %.0f s: %lu hang; %lu reported as hanging that complete, %lu reported "
-	       "as complete that hang, class right %lu; "
-	       "%lu could not be judged\n",
+	       "as complete that hang, class right %lu; %lu could not be judged\n",
 	       all.total, now() - begin, all.tp + all.fn, all.fp, all.fn, all.class_right,
 	       nr_broken);
 	return all.fp || all.fn || nr_broken || nr_remedies_wrong || !all.total ||

@@ -295,9 +295,9 @@ static void report(unsigned long n, double seconds)
 	for (int k = 0; k < 3; k++)
 		printf(", %.1f (%.1f to their end) for %lu that %s", spent[k].processors,
 		       spent[k].clock, spent[k].programs, kinds[k]);
-	printf("\n%lu completed, %lu hung, %lu with a released synchronisation, %lu looked at "
-	       "again with more "
-	       "patience, %lu wrong\n",
+	printf("\n"
+	       "%lu completed, %lu hung, %lu with a released synchronisation, %lu looked at again "
+	       "with more patience, %lu wrong\n",
 	       nr_done, nr_hung, nr_released, nr_again, nr_bad);
 }
 
@@ -350,9 +350,8 @@ int main(int argc, char **argv)
 			return print_one(strtoull(argv[++i], NULL, 0));
 		else {
 			fprintf(stderr, "usage: random [--programs N] [--seconds S] [--executing "
-					"S] [--seed N] "
-					"[--print SEED] [--release safe|device] [--failures N] "
-					"[--said FILE]\n");
+					"S] [--seed N] [--print SEED] [--release safe|device] "
+					"[--failures N] [--said FILE]\n");
 			return 2;
 		}
 	}

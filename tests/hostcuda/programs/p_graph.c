@@ -235,12 +235,27 @@ static void coll_destroy(void *arg)
 
 static const struct df_capture_ops coll_ops = {.launch = coll_launch, .destroy = coll_destroy};
 
+static void capture_one(cudaStream_t s, struct coll *c, cudaGraphExec_t *exec)
+{
+	const struct df_backend *api = hostcuda();
+	struct df_stream_info info;
+	void *const arg = c;
+	cudaGraph_t graph;
+
+	CU(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+	CHECK(!api->stream_info(s, &info));
+	CHECK(!api->capture_nodes(&info.stream, &coll_ops, &arg, 1));
+	CU(cudaStreamEndCapture(s, &graph));
+	CU(cudaGraphInstantiate(exec, graph, 0));
+	CU(cudaGraphDestroy(graph));
+}
+
 static void collectives(void)
 {
 	const struct df_backend *api = hostcuda();
 	struct df_stream_info info;
 	struct gate g = {0};
-	struct coll c = {0}, d = {0}, e = {0};
+	struct coll c = {0}, d = {0}, e = {0}, ended;
 	void *const both[] = {&c, &d}, *const early = &e;
 	cudaGraph_t graph, clone;
 	cudaGraphExec_t exec;
@@ -289,6 +304,21 @@ static void collectives(void)
 	CHECK(!c.destroyed && !d.destroyed);
 	CU(cudaGraphDestroy(clone));
 	CHECK(c.destroyed == 1 && d.destroyed == 1);
+	/* An arrival can be read after the end of its graph, also when a new graph uses it. */
+	CHECK(__atomic_load_n(c.ready, __ATOMIC_ACQUIRE) == c.value);
+	ended = c;
+	memset(&c, 0, sizeof(c));
+	capture_one(s, &c, &exec);
+	CHECK(__atomic_load_n(ended.ready, __ATOMIC_ACQUIRE) >= ended.value);
+	CU(cudaGraphLaunch(exec, s));
+	CHECK(__atomic_load_n(ended.ready, __ATOMIC_ACQUIRE) >= ended.value);
+	while (__atomic_load_n(c.ready, __ATOMIC_ACQUIRE) < c.value)
+		usleep(50);
+	__atomic_store_n(&c.done, 1, __ATOMIC_RELEASE);
+	api->kick(0);
+	CU(cudaStreamSynchronize(s));
+	CU(cudaGraphExecDestroy(exec));
+	CHECK(__atomic_load_n(c.ready, __ATOMIC_ACQUIRE) >= c.value);
 	CU(cudaStreamDestroy(s));
 	(void)cudaGetLastError();
 }

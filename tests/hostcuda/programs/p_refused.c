@@ -27,7 +27,8 @@ int main(void)
 	ncclSimInfo_t sim = {.size = sizeof(sim), .magic = DF_NCCL_SIM_MAGIC, .estimatedTime = 5};
 	ncclUniqueId id;
 	ncclWindow_t win = (ncclWindow_t)&id;
-	ncclComm_t comm, more = NULL;
+	ncclComm_t comm, more = NULL, grown[2];
+	int rank;
 	uint64_t bytes = 1;
 	float *from, *to;
 	void *p;
@@ -62,8 +63,21 @@ int main(void)
 	CHECK(((char *)to)[0] == 1);
 	CHECK(nccl.ncclGroupSimulateEnd(NULL) == ncclInvalidUsage);
 
-	refused(nccl.ncclCommGetUniqueId(comm, &id), "ncclCommGetUniqueId");
-	refused(nccl.ncclCommGrow(comm, 2, &id, 0, &more, NULL), "ncclCommGrow");
+	CHECK(nccl.ncclCommGrow(comm, 1, NULL, -1, &more, NULL) == ncclInvalidArgument);
+	OK(nccl.ncclCommGetUniqueId(comm, &id));
+	OK(nccl.ncclGroupStart());
+	OK(nccl.ncclCommGrow(comm, 2, &id, -1, &grown[0], NULL));
+	CU(cudaSetDevice(1));
+	OK(nccl.ncclCommGrow(NULL, 2, &id, 1, &grown[1], NULL));
+	OK(nccl.ncclGroupEnd());
+	CU(cudaSetDevice(0));
+	for (int i = 0; i < 2; i++) {
+		OK(nccl.ncclCommUserRank(grown[i], &rank));
+		CHECK(rank == i);
+	}
+	OK(nccl.ncclCommDestroy(grown[0]));
+	OK(nccl.ncclCommDestroy(grown[1]));
+
 	refused(nccl.ncclPutSignal(from, 1, ncclFloat32, 0, win, 0, 0, 0, 0, comm, NULL),
 		"ncclPutSignal");
 	refused(nccl.ncclSignal(0, 0, 0, 0, comm, NULL), "ncclSignal");

@@ -123,7 +123,7 @@ static void *start(struct fake_comm *c, const struct df_profiler_v5_event *e)
 		if (e->type == DF_PROFILER_KERNEL_CH)
 			v.kernel_ch.channel = e->kernel_ch.channel;
 		plugin.v4->start(c->context, &h, &v);
-	} else if (version == 3) {
+	} else if (version > 1) {
 		struct df_profiler_v3_event v = {0};
 
 		COMMON(v);
@@ -139,22 +139,7 @@ static void *start(struct fake_comm *c, const struct df_profiler_v5_event *e)
 		}
 		if (e->type == DF_PROFILER_KERNEL_CH)
 			v.kernel_ch.channel = e->kernel_ch.channel;
-		plugin.v3->start(c->context, &h, &v);
-	} else if (version == 2) {
-		struct df_profiler_v2_event v = {0};
-
-		COMMON(v);
-		if (e->type == DF_PROFILER_COLL) {
-			OLD_COLL(v);
-			v.coll.func = e->coll.is.func;
-			v.coll.type = e->coll.is.type;
-		}
-		if (e->type == DF_PROFILER_P2P) {
-			OLD_P2P(v);
-			v.p2p.func = e->p2p.is.func;
-			v.p2p.type = e->p2p.is.type;
-		}
-		plugin.v2->start(c->context, &h, &v);
+		(version == 3 ? plugin.v3->start : plugin.v2->start)(c->context, &h, &v);
 	} else {
 		/* Numbers of functions as in NCCL 2.23; type 7 is float32. */
 		static const char *const funcs[] = {"Broadcast",     "Reduce",	  "AllGather",
