@@ -315,22 +315,25 @@ static void describe(const struct df_host_wait *w, char *buf, size_t size)
 		 rank >= 0 ? rank : w->dev->index, *place ? place : df_call_text(w->what));
 }
 
-/* Keeps the first release of its kind for df_release_log(). */
-static void keep_log(const struct df_host_wait *w, int likely, const char *line)
+/* Is a release of this kind the first one, and is no other waiting to be logged? */
+static int is_first(int likely)
 {
-	char call[sizeof(rel.call)], *copy;
-	int kept;
+	int first;
 
 	df_mutex_lock(&rel.lock);
-	kept = rel.logged[likely] || rel.unlogged;
+	first = !rel.logged[likely] && !rel.unlogged;
 	df_mutex_unlock(&rel.lock);
-	if (kept)
-		return;
-	describe(w, call, sizeof(call));
-	copy = line ? strdup(line) : NULL;
+	return first;
+}
+
+/* Keeps the release of the call `call` for df_release_log(). */
+static void keep_log(const char *call, int likely, const char *line)
+{
+	char *copy = line ? strdup(line) : NULL;
+
 	df_mutex_lock(&rel.lock);
 	if (!rel.unlogged) {
-		memcpy(rel.call, call, sizeof(call));
+		snprintf(rel.call, sizeof(rel.call), "%s", call);
 		rel.unlogged = df_now_ns();
 		rel.likely = likely;
 		rel.line = copy;
@@ -363,6 +366,11 @@ uint64_t df_release_log(uint64_t after)
 		return UINT64_MAX;
 	if (df_now_ns() - since < after && df_debt_count())
 		return LOG_LOOK_NS;
+	/* An operation has ended without a result, so the release did not help. */
+	if (df_debt_broken()) {
+		df_release_forget_log();
+		return UINT64_MAX;
+	}
 	df_mutex_lock(&rel.lock);
 	memcpy(call, rel.call, sizeof(call));
 	line = rel.line;
@@ -391,7 +399,8 @@ uint64_t df_release_log(uint64_t after)
 
 unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *line)
 {
-	struct df_host_wait first;
+	const int logs = is_first(likely != 0);
+	char call[sizeof(rel.call)] = "";
 	unsigned done = 0;
 	uint32_t i;
 
@@ -399,15 +408,18 @@ unsigned df_release(const uint64_t *calls, uint32_t nr, int likely, const char *
 		struct df_host_wait one;
 		struct df_touch touch;
 
+		/* Before the release: a call that has returned has no place any more. */
+		if (logs && !done && find(calls[i], &one, &touch))
+			describe(&one, call, sizeof(call));
 		/* This may have changed since df_release_may(). */
 		if (!find(calls[i], &one, &touch) || !allowed(&one) || owe(one.dev))
 			continue;
-		if (release(calls[i]) && !done++)
-			first = one;
+		done += release(calls[i]);
 	}
 	if (!done)
 		return 0;
 	df_executor->wake();
-	keep_log(&first, likely != 0, line);
+	if (logs)
+		keep_log(call, likely != 0, line);
 	return done;
 }
