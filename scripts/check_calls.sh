@@ -101,7 +101,7 @@ END {
 		fail("no objects: build first")
 	for (u = 1; u <= uses; u++) {
 		name = used[u]
-		if (name ~ /^(dlsym|dlvsym|pthread_create|_exit|_Exit)$/)
+		if (name ~ /^(dlsym|dlvsym|pthread_create|pthread_exit|_exit|_Exit)$/)
 			continue
 		from = dir(user[u])
 		if ((part(user[u]), name) in at)

@@ -344,6 +344,8 @@ if wants raised; then
 		check "raised: $how, the default process group" 21 "${end[@]}" -- \
 			"$py" tests/torch/raised.py
 		says "the verdict in its error" "(Last Error: |raised DistBackendError: .*)$text"
+		cp "$T/log" "$T/raised"
+		check "no rank crashes" 1 grep -E 'signal 11|exception not rethrown' "$T/raised"
 		unset DFSHIM_TIMEOUT_ACTION
 	done
 fi

@@ -1,8 +1,9 @@
 /*
- * Wraps pthread_create(). A thread that NCCL starts belongs to NCCL, so the hooks must not take its
- * use of CUDA for the application's (df_record_inside). NCCL starts its proxies and, before 2.28,
- * the threads that make communicators, while one of its functions runs. Threads that the CUDA
- * driver starts meanwhile execute the application's host functions, so they do not belong to NCCL.
+ * Wraps pthread_create() and pthread_exit(). A thread that NCCL starts belongs to NCCL, so the
+ * hooks must not take its use of CUDA for the application's (df_record_inside). NCCL starts its
+ * proxies and, before 2.28, the threads that make communicators, while one of its functions runs.
+ * Threads that the CUDA driver starts meanwhile execute the application's host functions, so they
+ * do not belong to NCCL.
  *
  * Any thread. Outside of calls of NCCL it only calls the C library's function. Not instrumented by
  * sanitizers and allocates nothing: a sanitizer may not know the new thread yet when this code runs
@@ -12,11 +13,17 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <unistd.h>
 #include "interpose/cuda/cuda_hook.h"
 #include "runtime/base/dlsym.h"
 #include "runtime/base/err.h"
+#include "runtime/base/exit_status.h"
 #include "runtime/base/futex.h"
+#include "runtime/base/time.h"
 #include "runtime/dfshim.h"
+
+/* how long a thread waits at most until the process ends */
+#define END_NS (10 * DF_NS_PER_S)
 
 typedef int (*create_fn)(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *arg),
 			 void *arg);
@@ -73,4 +80,32 @@ pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void 
 	while (!ret && !__atomic_load_n(&s.is_copied, __ATOMIC_ACQUIRE))
 		df_futex_wait(&s.is_copied, 0, -1, 0);
 	return ret;
+}
+
+static int is_python_ending(void)
+{
+	int (*ends)(void);
+
+	*(void **)&ends = df_dlsym(RTLD_DEFAULT, "_Py_IsFinalizing");
+	if (!ends)
+		*(void **)&ends = df_dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
+	return ends && ends();
+}
+
+/*
+ * Before 3.14 Python ends a thread that asks for its lock while the interpreter ends. With C++
+ * functions on the thread's stack that aborts the process. PyTorch's threads do so when they look
+ * into the error of a communicator that has ended for a verdict. So they wait for the end of the
+ * process instead, as they do from 3.14 on.
+ */
+__attribute__((visibility("default"), noreturn)) void pthread_exit(void *value)
+{
+	__attribute__((noreturn)) void (*fn)(void *value);
+
+	if (df_exit_status_ended() && is_python_ending()) {
+		df_sleep_ns(END_NS);
+		_exit(df_exit_status_instead(0));
+	}
+	*(void **)&fn = df_dlsym(RTLD_NEXT, "pthread_exit");
+	fn(value);
 }

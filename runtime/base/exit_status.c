@@ -22,9 +22,40 @@ void df_exit_status_is(int status)
 	__atomic_store_n(&ends_with, status & 0xff, __ATOMIC_RELAXED);
 }
 
+int df_exit_status_ended(void)
+{
+	/* A forked child inherits these variables, but the failures are its parent's. */
+	return __atomic_load_n(&failed_pid, __ATOMIC_RELAXED) == getpid();
+}
+
+/*
+ * The program fails because its communicators have ended. Threads of libraries that used them, for
+ * example PyTorch's watchdog, still run, and would use what exit handlers and destructors free. So
+ * the process ends before these.
+ */
+static void leave(int status, void *arg)
+{
+	(void)arg;
+	if (!status || !df_exit_status_ended())
+		return;
+	fflush(NULL);
+	_exit(status);
+}
+
+/* Registers leave() so late that it is called before the handlers of all libraries. */
+static void leave_early(void)
+{
+	static int registered;
+
+	if (!__atomic_exchange_n(&registered, 1, __ATOMIC_RELAXED))
+		(void)on_exit(leave, NULL);
+}
+
 void df_exit_status_failed(int status)
 {
 	int none = 0;
+
+	leave_early();
 
 	__atomic_store_n(&failed_pid, getpid(), __ATOMIC_RELAXED);
 	__atomic_compare_exchange_n(&failed, &none, status, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
@@ -32,6 +63,7 @@ void df_exit_status_failed(int status)
 
 void df_exit_status_unheard(int status)
 {
+	leave_early();
 	__atomic_store_n(&failed_pid, getpid(), __ATOMIC_RELAXED);
 	__atomic_store_n(&unheard, status, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&nr_unheard, 1, __ATOMIC_RELAXED);
@@ -45,8 +77,7 @@ void df_exit_status_heard(void)
 int df_exit_status_instead(int status)
 {
 	status &= 0xff;
-	/* A forked child inherits these variables, but the failures are its parent's. */
-	if (status || __atomic_load_n(&failed_pid, __ATOMIC_RELAXED) != getpid())
+	if (status || !df_exit_status_ended())
 		return status;
 	if (__atomic_load_n(&nr_unheard, __ATOMIC_RELAXED) > 0)
 		status = __atomic_load_n(&unheard, __ATOMIC_RELAXED);

@@ -24,6 +24,11 @@ void df_exit_status_failed(int status);
  */
 void df_exit_status_unheard(int status);
 void df_exit_status_heard(void);
+/*
+ * Whether communicators of this process have ended without the program's doing. If it then exits
+ * with an error, no handler or destructor runs after those that it has registered since.
+ */
+int df_exit_status_ended(void);
 /* Returns the status to exit with when the program asks for `status`. Async-signal-safe. */
 int df_exit_status_instead(int status);
 /* Called last in exit(): ends the process if its status has to be replaced. */

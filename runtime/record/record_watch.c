@@ -41,7 +41,7 @@
 #define NOTES_NS (300 * DF_NS_PER_MS)
 /* each process waits this much longer than the one before it */
 #define TURN_NS (400 * DF_NS_PER_MS)
-#define EXIT_NS (500 * DF_NS_PER_MS) /* between verdict and exit */
+#define CALM_NS (500 * DF_NS_PER_MS) /* between verdict and action */
 /* A process acts on the verdict of another one when it has itself stood still for this long. */
 #define ACT_NS (500 * DF_NS_PER_MS)
 /*
@@ -187,12 +187,14 @@ static void act(enum df_verdict v, const char *line)
 		df_exit_status_failed(status);
 		/* The text that the program finds with the error (ncclGetLastError). */
 		DF_NCCL_WARN("dfshim ends communicators of this process: %s", line);
+		/* The other processes see errors as soon as this one stops, and need the text. */
+		df_sleep_ns(CALM_NS);
 		exits = !watch.nccl->stop();
 	}
 	if (!exits)
 		return;
 	/* Wait, because another process that judges at the same moment must find this one alive. */
-	df_sleep_ns(EXIT_NS);
+	df_sleep_ns(CALM_NS);
 	/* Later actions of other processes may be consequences. */
 	df_trace(DF_REC_COMM_ABORT, -1, 0, -1, 0, 1, 0, 0, 0);
 	df_metrics_stop();

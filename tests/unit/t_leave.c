@@ -1,0 +1,74 @@
+/*
+ * Description: after communicators have ended for a verdict, a process that exits with an error
+ * leaves before the exit handlers that were registered before the verdict, with its own status and
+ * with all files flushed. A process that exits with 0, and a child that is forked later, run all
+ * handlers.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "runtime/base/exit_status.h"
+#include "tests/lib/test.h"
+
+static int out[2];
+
+static void earlier(void)
+{
+	ck_assert_int_eq(write(out[1], "E", 1), 1);
+}
+
+static void later(void)
+{
+	ck_assert_int_eq(write(out[1], "L", 1), 1);
+}
+
+/* Returns the process's status; seen: its handlers, and "F" for what it left in a file's buffer. */
+static int run(int verdict, int forks, int status, char seen[8])
+{
+	int ws;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(out), 0);
+	pid = fork();
+	if (!pid) {
+		FILE *f = fdopen(out[1], "w");
+
+		atexit(earlier);
+		if (verdict)
+			df_exit_status_failed(DF_EXIT_MISMATCH);
+		atexit(later);
+		if (forks && (pid = fork())) {
+			waitpid(pid, &ws, 0);
+			_exit(WEXITSTATUS(ws));
+		}
+		fputs("F", f);
+		exit(status);
+	}
+	close(out[1]);
+	ck_assert_int_eq(waitpid(pid, &ws, 0), pid);
+	ck_assert(WIFEXITED(ws));
+	seen[read(out[0], seen, 7)] = '\0';
+	close(out[0]);
+	return WEXITSTATUS(ws);
+}
+
+START_TEST(leaves)
+{
+	char seen[8];
+
+	ck_assert_int_eq(run(0, 0, 3, seen), 3);
+	ck_assert_str_eq(seen, "LEF");
+	ck_assert_int_eq(run(1, 0, 3, seen), 3);
+	ck_assert_str_eq(seen, "LF");
+	run(1, 0, 0, seen);
+	ck_assert_str_eq(seen, "LEF");
+	ck_assert_int_eq(run(1, 1, 3, seen), 3);
+	ck_assert_str_eq(seen, "LEF");
+}
+END_TEST
+
+int main(void)
+{
+	return DF_TESTS("leave", {leaves});
+}
