@@ -28,6 +28,12 @@ int df_exit_status_ended(void)
 	return __atomic_load_n(&failed_pid, __ATOMIC_RELAXED) == getpid();
 }
 
+/* As exit() does: fflush(NULL) would wait for a thread that reads from a file. */
+static void flush_all(void)
+{
+	fcloseall();
+}
+
 /*
  * The program fails because its communicators have ended. Threads of libraries that used them, for
  * example PyTorch's watchdog, still run, and would use what exit handlers and destructors free. So
@@ -38,7 +44,7 @@ static void leave(int status, void *arg)
 	(void)arg;
 	if (!status || !df_exit_status_ended())
 		return;
-	fflush(NULL);
+	flush_all();
 	_exit(status);
 }
 
@@ -109,7 +115,7 @@ void df_exit_status_enforce(void)
 
 	if (status == said)
 		return;
-	fflush(NULL);
+	flush_all();
 	df_exit_now(status);
 }
 

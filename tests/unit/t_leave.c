@@ -1,9 +1,10 @@
 /*
  * Description: after communicators have ended for a verdict, a process that exits with an error
  * leaves before the exit handlers that were registered before the verdict, with its own status and
- * with all files flushed. A process that exits with 0, and a child that is forked later, run all
- * handlers.
+ * with all files flushed, also while a thread reads from a file. A process that exits with 0, and a
+ * child that is forked later, run all handlers.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -23,6 +24,27 @@ static void later(void)
 	ck_assert_int_eq(write(out[1], "L", 1), 1);
 }
 
+static void *read_on(void *arg)
+{
+	return getc(arg) == EOF ? NULL : arg;
+}
+
+/* A thread waits in a read, and has the file locked. */
+static void start_reader(void)
+{
+	pthread_t thread;
+	int in[2];
+	FILE *f;
+
+	ck_assert_int_eq(pipe(in), 0);
+	f = fdopen(in[0], "r");
+	pthread_create(&thread, NULL, read_on, f);
+	while (!ftrylockfile(f)) {
+		funlockfile(f);
+		usleep(1000);
+	}
+}
+
 /* Returns the process's status; seen: its handlers, and "F" for what it left in a file's buffer. */
 static int run(int verdict, int forks, int status, char seen[8])
 {
@@ -34,6 +56,7 @@ static int run(int verdict, int forks, int status, char seen[8])
 	if (!pid) {
 		FILE *f = fdopen(out[1], "w");
 
+		start_reader();
 		atexit(earlier);
 		if (verdict)
 			df_exit_status_failed(DF_EXIT_MISMATCH);
