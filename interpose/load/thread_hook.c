@@ -5,6 +5,8 @@
  * Threads that the CUDA driver starts meanwhile execute the application's host functions, so they
  * do not belong to NCCL.
  *
+ * pthread_exit() keeps Python from ending PyTorch's threads after a verdict; below is why.
+ *
  * Any thread. Outside of calls of NCCL it only calls the C library's function. Not instrumented by
  * sanitizers and allocates nothing: a sanitizer may not know the new thread yet when this code runs
  * in it.
@@ -101,10 +103,11 @@ static int is_python_ending(void)
 __attribute__((visibility("default"), noreturn)) void pthread_exit(void *value)
 {
 	__attribute__((noreturn)) void (*fn)(void *value);
+	int status = df_exit_status_instead(0);
 
-	if (df_exit_status_ended() && is_python_ending()) {
+	if (status && is_python_ending()) {
 		df_sleep_ns(END_NS);
-		_exit(df_exit_status_instead(0));
+		_exit(status);
 	}
 	*(void **)&fn = df_dlsym(RTLD_NEXT, "pthread_exit");
 	fn(value);

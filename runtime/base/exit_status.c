@@ -22,12 +22,6 @@ void df_exit_status_is(int status)
 	__atomic_store_n(&ends_with, status & 0xff, __ATOMIC_RELAXED);
 }
 
-int df_exit_status_ended(void)
-{
-	/* A forked child inherits these variables, but the failures are its parent's. */
-	return __atomic_load_n(&failed_pid, __ATOMIC_RELAXED) == getpid();
-}
-
 /* As exit() does: fflush(NULL) would wait for a thread that reads from a file. */
 static void flush_all(void)
 {
@@ -35,14 +29,14 @@ static void flush_all(void)
 }
 
 /*
- * The program fails because its communicators have ended. Threads of libraries that used them, for
- * example PyTorch's watchdog, still run, and would use what exit handlers and destructors free. So
- * the process ends before these.
+ * The program fails while it has communicators that ended without its doing. Threads of libraries
+ * that used them, for example PyTorch's watchdog, still run, and would use what exit handlers and
+ * destructors free. So the process ends before these.
  */
 static void leave(int status, void *arg)
 {
 	(void)arg;
-	if (!status || !df_exit_status_ended())
+	if (!status || !df_exit_status_instead(0))
 		return;
 	flush_all();
 	_exit(status);
@@ -62,7 +56,6 @@ void df_exit_status_failed(int status)
 	int none = 0;
 
 	leave_early();
-
 	__atomic_store_n(&failed_pid, getpid(), __ATOMIC_RELAXED);
 	__atomic_compare_exchange_n(&failed, &none, status, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
@@ -83,7 +76,8 @@ void df_exit_status_heard(void)
 int df_exit_status_instead(int status)
 {
 	status &= 0xff;
-	if (status || !df_exit_status_ended())
+	/* A forked child inherits these variables, but the failures are its parent's. */
+	if (status || __atomic_load_n(&failed_pid, __ATOMIC_RELAXED) != getpid())
 		return status;
 	if (__atomic_load_n(&nr_unheard, __ATOMIC_RELAXED) > 0)
 		status = __atomic_load_n(&unheard, __ATOMIC_RELAXED);

@@ -15,7 +15,8 @@ void df_exit_status_watch(void);
 void df_exit_status_is(int status);
 /*
  * From now on the process exits with this status instead of 0, because an operation has failed and
- * the program does not know. Later calls have no effect.
+ * the program does not know. Later calls have no effect. If it exits with a status of its own that
+ * is not 0, only those exit handlers run that were registered after the first call.
  */
 void df_exit_status_failed(int status);
 /*
@@ -24,11 +25,6 @@ void df_exit_status_failed(int status);
  */
 void df_exit_status_unheard(int status);
 void df_exit_status_heard(void);
-/*
- * Whether communicators of this process have ended without the program's doing. If it then exits
- * with an error, no handler or destructor runs after those that it has registered since.
- */
-int df_exit_status_ended(void);
 /* Returns the status to exit with when the program asks for `status`. Async-signal-safe. */
 int df_exit_status_instead(int status);
 /* Called last in exit(): ends the process if its status has to be replaced. */

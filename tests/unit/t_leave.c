@@ -2,7 +2,7 @@
  * Description: after communicators have ended for a verdict, a process that exits with an error
  * leaves before the exit handlers that were registered before the verdict, with its own status and
  * with all files flushed, also while a thread reads from a file. A process that exits with 0, and a
- * child that is forked later, run all handlers.
+ * child that is forked later, run all handlers, as does one that has given the communicator up.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -13,6 +13,8 @@
 #include "tests/lib/test.h"
 
 static int out[2];
+
+enum verdict { NONE, ENDED, UNHEARD, HEARD };
 
 static void earlier(void)
 {
@@ -46,7 +48,7 @@ static void start_reader(void)
 }
 
 /* Returns the process's status; seen: its handlers, and "F" for what it left in a file's buffer. */
-static int run(int verdict, int forks, int status, char seen[8])
+static int run(enum verdict verdict, int forks, int status, char seen[8])
 {
 	int ws;
 	pid_t pid;
@@ -58,8 +60,12 @@ static int run(int verdict, int forks, int status, char seen[8])
 
 		start_reader();
 		atexit(earlier);
-		if (verdict)
+		if (verdict == ENDED)
 			df_exit_status_failed(DF_EXIT_MISMATCH);
+		if (verdict >= UNHEARD)
+			df_exit_status_unheard(DF_EXIT_MISMATCH);
+		if (verdict == HEARD)
+			df_exit_status_heard();
 		atexit(later);
 		if (forks && (pid = fork())) {
 			waitpid(pid, &ws, 0);
@@ -80,13 +86,17 @@ START_TEST(leaves)
 {
 	char seen[8];
 
-	ck_assert_int_eq(run(0, 0, 3, seen), 3);
+	ck_assert_int_eq(run(NONE, 0, 3, seen), 3);
 	ck_assert_str_eq(seen, "LEF");
-	ck_assert_int_eq(run(1, 0, 3, seen), 3);
+	ck_assert_int_eq(run(ENDED, 0, 3, seen), 3);
 	ck_assert_str_eq(seen, "LF");
-	run(1, 0, 0, seen);
+	ck_assert_int_eq(run(UNHEARD, 0, 3, seen), 3);
+	ck_assert_str_eq(seen, "LF");
+	ck_assert_int_eq(run(HEARD, 0, 3, seen), 3);
 	ck_assert_str_eq(seen, "LEF");
-	ck_assert_int_eq(run(1, 1, 3, seen), 3);
+	run(ENDED, 0, 0, seen);
+	ck_assert_str_eq(seen, "LEF");
+	ck_assert_int_eq(run(ENDED, 1, 3, seen), 3);
 	ck_assert_str_eq(seen, "LEF");
 }
 END_TEST
