@@ -2,7 +2,7 @@
 # Description: NCCL on lanes by evidence: the self-test finds whether kernels of many streams run at
 # the same time, and runs the job's NCCL in opposite orders; a job with DFSHIM_BACKEND=auto then
 # uses the executor that passed.
-# Limit: 400 s
+# Limit: 600 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 unset DFSHIM_TRACE

@@ -2,7 +2,7 @@
 # Description: the daemon's compiled kernel, with all its threads, under collectives of many kinds
 # on the test driver: protocols, blocks, threads, processes, devices, targets, weak memory; results
 # are right and the emulator finds no fault and no race.
-# Limit: 300 s
+# Limit: 600 s
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 compiled

@@ -2,7 +2,7 @@
 # Description: the GPU tests' own programs, compiled by nvcc, on the test driver. Their findings are
 # true of the test driver only, but they start, find what they look for, and end. Device arithmetic
 # of all types and operations is bit for bit the CPU's.
-# Limit: 300 s
+# Limit: 600 s
 set -u
 . "$SRC/tests/cuda/dryrun.sh"
 compiled
@@ -94,7 +94,7 @@ done
 SLOW=100 gpu bench "$results" beside
 # The emulator gets smaller sizes. `daemon` times its own steps on the emulator; the daemon of its
 # messages runs on CPU threads, because these figures take many rounds.
-FAKE_CUDA_PTX= SLOW=100 gpu bench "$results" daemon
+FAKE_CUDA_PTX='' SLOW=100 gpu bench "$results" daemon
 python3 - "$results/bench-gpu.json" <<'P' || fail "the figures: $(tail -9 "$T/gpu.log")"
 import json, sys
 f = {x["name"]: x for x in json.load(open(sys.argv[1]))["figures"]}

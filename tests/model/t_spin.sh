@@ -1,6 +1,6 @@
 #!/bin/bash
 # Description: Promela models of small protocols: ring, submissions to a GPU, completions without a fence, gate and recycling of a connector, slices by reference (on one node, at the end of an operation, to another node, past their slots), flag-with-data words, a connector in GPU memory, a collective in a graph, a stream's word in GPU memory, a network that breaks, several queue pairs, slices in GPU memory that become visible late, ways of messages, double snapshot, inherited priorities, the process that reports a verdict, the greeting of a connection, and a stopped process of the overlay. They have no error, and each control has one.
-# Limit: 300 s
+# Limit: 600 s
 set -u
 # shellcheck disable=SC2034 # read by check
 small=1
