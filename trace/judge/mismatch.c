@@ -368,12 +368,14 @@ static int find_gap(const struct df_check_result *r, struct gap *gap)
 	for (size_t i = 0; i < g->nr_edges; i++) {
 		const struct df_edge *e = &g->edges[i];
 		const struct df_node *from = &g->nodes[e->from], *to = &g->nodes[e->to];
-		const struct df_match *in = &g->insts[from->ref];
+		const struct df_match *in;
 		uint64_t nr;
 
 		if (e->kind != DF_E_NOT_ISSUED || from->kind != DF_N_MATCH ||
-		    to->kind != DF_N_NEXT || r->comp[e->to] != r->root_comp || in->p2p ||
-		    !by_signature(r, in))
+		    to->kind != DF_N_NEXT || r->comp[e->to] != r->root_comp)
+			continue;
+		in = &g->insts[from->ref];
+		if (in->p2p || !by_signature(r, in))
 			continue;
 		nr = nr_issued(set, in->gcomm, to->rank);
 		for (uint32_t o = in->first; o != DF_NONE; o = set->ops[o].next) {
