@@ -166,6 +166,8 @@ enum df_comm_state df_comm_state(const struct df_comm *comm);
  * abort), ... Any thread.
  */
 int df_comm_error(const struct df_comm *comm);
+/* The first line of the first verdict that ended communicators here, or "". Any thread. */
+const char *df_comm_ended_for(void);
 /*
  * Whether what the ranks make together while they join will never be made: another thread aborts
  * the communicator (-ECANCELED), or the process of a rank has ended (-ECONNRESET); else 0.

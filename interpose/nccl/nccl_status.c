@@ -3,6 +3,7 @@
 #include "interpose/nccl/nccl_status.h"
 #include "runtime/base/err.h"
 #include "runtime/base/log.h"
+#include "runtime/dfshim.h"
 
 static const struct row {
 	int err;
@@ -44,8 +45,11 @@ ncclResult_t df_status(int err)
 ncclResult_t df_status_warn(int err, const char *what)
 {
 	const struct row *row = row_of(err);
+	/* Programs print the last error's text, so it repeats the verdict. */
+	const char *why = err == -ETIMEDOUT ? df_comm_ended_for() : "";
 
 	if (err)
-		DF_NCCL_WARN("%s : %s", what, row ? row->text : strerror(-err));
+		DF_NCCL_WARN("%s : %s%s%s", what, row ? row->text : strerror(-err),
+			     *why ? ": " : "", why);
 	return df_status(err);
 }

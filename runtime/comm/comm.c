@@ -10,9 +10,11 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "kernels/abi.h"
+#include "runtime/base/clean_text.h"
 #include "runtime/base/env.h"
 #include "runtime/base/err.h"
 #include "runtime/base/exit_status.h"
@@ -472,6 +474,26 @@ int df_comm_end_all(int (*wanted)(struct df_comm *comm, void *arg), void *arg, i
 	for (comm = NULL; (comm = next_marked(comm));)
 		end(comm);
 	return nr;
+}
+
+static char first_line[512];
+static uint32_t has_line;
+
+const char *df_comm_ended_for(void)
+{
+	/* ACQUIRE pairs with the RELEASE in df_comm_ends_for(). */
+	return __atomic_load_n(&has_line, __ATOMIC_ACQUIRE) ? first_line : "";
+}
+
+void df_comm_ends_for(const char *line)
+{
+	if (!*line || __atomic_load_n(&has_line, __ATOMIC_RELAXED))
+		return;
+	snprintf(first_line, sizeof(first_line), "%s", line);
+	df_text_clean(first_line, strlen(first_line));
+	/* RELEASE pairs with the ACQUIRE in df_comm_ended_for(). */
+	__atomic_store_n(&has_line, 1, __ATOMIC_RELEASE);
+	DF_NCCL_WARN("dfshim ends communicators of this process: %s", first_line);
 }
 
 void df_comm_unheard(struct df_comm *comm, int status)

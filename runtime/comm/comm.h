@@ -75,6 +75,12 @@ void df_comm_unheard(struct df_comm *comm, int status);
  * another finish, and a thread that waited for these must not take their results for valid.
  */
 int df_comm_end_all(int (*wanted)(struct df_comm *comm, void *arg), void *arg, int error, int why);
+/*
+ * Makes a verdict's first line the text of the error. Call it before the end, because the program
+ * may ask for the text as soon as its waits return. Later calls have no effect. The watchdog's
+ * thread only.
+ */
+void df_comm_ends_for(const char *line);
 void df_comm_get(struct df_comm *comm);
 void df_comm_put(struct df_comm *comm); /* the last one frees its memory */
 /* Whether its members and transports may be read, from any thread. */

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "runtime/base/env.h"
@@ -121,16 +122,17 @@ static uint64_t *stuck_names(size_t *nr)
  * see next is a consequence.
  */
 static void tell(const uint64_t *procs, uint32_t nr_procs, const uint64_t *names, size_t nr,
-		 int status, int at_once)
+		 int status, int at_once, const char *line)
 {
 	size_t bytes = sizeof(struct df_ending) + nr * sizeof(*names);
-	struct df_ending *e = malloc(bytes);
+	struct df_ending *e = calloc(1, bytes);
 
 	if (!e)
 		return;
 	e->nr = nr;
 	e->status = (uint64_t)status;
 	e->at_once = (uint64_t)at_once;
+	snprintf(e->line, sizeof(e->line), "%s", line);
 	if (nr)
 		memcpy(e->names, names, nr * sizeof(*names));
 	for (uint32_t i = 0; i < nr_procs; i++)
@@ -185,7 +187,7 @@ static int ended_elsewhere(struct df_comm *comm, void *arg)
 	return 1;
 }
 
-void df_ending_decide(uint64_t seen, int status)
+void df_ending_decide(uint64_t seen, int status, const char *line)
 {
 	struct names n = {.seen = seen, .status = status};
 	uint32_t nr_procs;
@@ -194,8 +196,9 @@ void df_ending_decide(uint64_t seen, int status)
 	df_mutex_lock(&df_rt.lock);
 	n.v = stuck_names(&n.nr);
 	df_mutex_unlock(&df_rt.lock);
-	tell(procs, nr_procs, n.v, n.v ? n.nr : 0, status, 0);
+	tell(procs, nr_procs, n.v, n.v ? n.nr : 0, status, 0, line);
 	exit_if_wanted(status, 0);
+	df_comm_ends_for(line);
 	df_ending_done(df_comm_end_all(is_stuck, &n, -ETIMEDOUT, 1));
 	free(n.v);
 	free(procs);
@@ -206,7 +209,7 @@ const struct df_ending *df_ending_read(const void *data, size_t bytes)
 	const struct df_ending *e = data;
 
 	if (bytes < sizeof(*e) || e->nr > (bytes - sizeof(*e)) / sizeof(*e->names) ||
-	    bytes != sizeof(*e) + e->nr * sizeof(*e->names))
+	    bytes != sizeof(*e) + e->nr * sizeof(*e->names) || !memchr(e->line, 0, sizeof(e->line)))
 		return NULL;
 	return e;
 }
@@ -222,19 +225,22 @@ void df_ending_obey(const struct df_ending *e)
 		return;
 	memcpy(n.v, e->names, n.nr * sizeof(*n.v));
 	qsort(n.v, n.nr, sizeof(*n.v), by_value);
+	if (n.nr)
+		df_comm_ends_for(e->line);
 	df_ending_done(df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1));
 	free(n.v);
 }
 
-void df_ending_mismatch(uint64_t name)
+void df_ending_mismatch(uint64_t name, const char *line)
 {
 	struct names n = {.v = &name, .nr = 1, .status = DF_EXIT_MISMATCH, .failed = 1};
 	struct df_procs p = {0};
 
 	/* This process need not have a rank of that communicator. */
 	df_tied_known(&p);
-	tell(p.v, p.nr, &name, 1, DF_EXIT_MISMATCH, 1);
+	tell(p.v, p.nr, &name, 1, DF_EXIT_MISMATCH, 1, line);
 	exit_if_wanted(DF_EXIT_MISMATCH, 1);
+	df_comm_ends_for(line);
 	df_ending_done(df_comm_end_all(ended_elsewhere, &n, -ETIMEDOUT, 1));
 	free(p.v);
 }

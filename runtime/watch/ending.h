@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define DF_ENDING_LINE 512
+
 /* the contents of a DF_MSG_END */
 struct df_ending {
 	uint64_t nr;
@@ -19,6 +21,7 @@ struct df_ending {
 	 * processes only must not exit with 0
 	 */
 	uint64_t at_once;
+	char line[DF_ENDING_LINE]; /* the verdict's first line; ends with 0 */
 	uint64_t names[]; /* hashes of communicators; none if only threads hang, in calls */
 };
 
@@ -27,16 +30,16 @@ struct df_ending {
  * being joined; but not communicators that the application starts to join after `seen`, when its
  * first call has returned. Ranks with nothing unfinished are included: one would otherwise
  * continue, when its other wait ends, with peers that have ended. With DFSHIM_TIMEOUT_ACTION=exit
- * the processes exit instead, with this status.
+ * the processes exit instead, with this status. line: of the verdict.
  */
-void df_ending_decide(uint64_t seen, int status);
+void df_ending_decide(uint64_t seen, int status, const char *line);
 
 /*
  * Call when ranks of this communicator have issued operations that never match. The processes of
  * all its ranks exit with the verdict's status. With DFSHIM_TIMEOUT_ACTION=abort the communicator
- * ends instead, and the processes do not exit with 0.
+ * ends instead, and the processes do not exit with 0. line: as above.
  */
-void df_ending_mismatch(uint64_t name);
+void df_ending_mismatch(uint64_t name, const char *line);
 
 /* Reads a message of another process. Returns NULL if its lengths are wrong. */
 const struct df_ending *df_ending_read(const void *data, size_t bytes);

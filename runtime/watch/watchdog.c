@@ -373,7 +373,9 @@ static void stalled(uint64_t ms, uint64_t ops)
 			df_sleep_ns(20 * DF_NS_PER_MS);
 		}
 		verdict = told > 0 ? DF_V_INIT : r ? df_check_verdict(r) : DF_V_UNKNOWN;
-		df_ending_decide(seen, df_verdict_stop_exit(verdict));
+		if (told <= 0 && r)
+			snprintf(line, sizeof(line), "%s", df_check_line(r));
+		df_ending_decide(seen, df_verdict_stop_exit(verdict), line);
 	}
 	df_check_result_free(r);
 }
@@ -498,7 +500,7 @@ static int tell_mismatch(uint64_t name)
 		dog.mismatch_over = name;
 		if (claim(dog.mismatch_since))
 			print(r);
-		df_ending_mismatch(name);
+		df_ending_mismatch(name, df_check_line(r));
 	}
 	df_check_result_free(r);
 	return is;
@@ -523,7 +525,7 @@ static void tell_settled(void)
 		df_release_forget_log();
 		print(r);
 		if (df_env()->timeout_action != DF_TIMEOUT_REPORT)
-			df_ending_decide(seen, df_verdict_stop_exit(DF_V_ORDER));
+			df_ending_decide(seen, df_verdict_stop_exit(DF_V_ORDER), df_check_line(r));
 	}
 	df_check_result_free(r);
 }

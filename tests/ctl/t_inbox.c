@@ -47,7 +47,7 @@ static void *suspect(void *unused)
 static void *forge(void *seed)
 {
 	struct df_rng r;
-	_Alignas(struct df_ending) char body[256];
+	_Alignas(struct df_ending) char body[sizeof(struct df_ending) + 64];
 
 	df_rng_init(&r, df_test_seed() + (uintptr_t)seed);
 	/* ACQUIRE pairs with the RELEASE in suspect(). */
@@ -61,6 +61,7 @@ static void *forge(void *seed)
 		 * process.
 		 */
 		memset(body + offsetof(struct df_ending, at_once), 0, sizeof(uint64_t));
+		body[offsetof(struct df_ending, names) - 1] = (char)df_rng_below(&r, 2);
 		switch (df_rng_below(&r, 4)) {
 		case 0:
 			nr = (1u << 27) + df_rng_below(&r, 1000);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: after a verdict with DFSHIM_TIMEOUT_ACTION=abort every stuck communicator reports ncclRemoteError, streams work, and the program ends. If a program gives up by itself, its traces give the same verdict.
+# Description: after a verdict with DFSHIM_TIMEOUT_ACTION=abort every stuck communicator reports ncclRemoteError, NCCL's last error has the verdict in each process, streams work, and the program ends. If a program gives up by itself, its traces give the same verdict.
 set -u
 . "$SRC/tests/lib/clients.sh"
 S=$B/tests/deadlock/interpreter/script
@@ -20,7 +20,7 @@ aborted() {
 			rm -rf "$T/tr.$1.$how"
 			mkdir -p "$T/tr.$1.$how"
 			env DFSHIM_TRACE="$T/tr.$1.$how" DFSHIM_BACKEND=host DFSHIM_HOST_DEVICES=4 \
-				DFSHIM_TIMEOUT_MS=$ms DFSHIM_TIMEOUT_ACTION=abort "${rules[@]}" \
+				DFSHIM_TIMEOUT_MS=$ms DFSHIM_TIMEOUT_ACTION=abort NCCL_DEBUG=WARN "${rules[@]}" \
 				timeout -k 5 "${LIMIT:-100}" "$S" --timeout 60 "$T/program" >"$T/out" 2>&1
 			rc=$?
 			grep -qE "^($1|SLOW):" "$T/out" && break
@@ -32,6 +32,9 @@ aborted() {
 		# Rank 2 has nothing unfinished in case MISSING. The other ranks' processes inform
 		# it.
 		all_ended "$1 $how" 0 1 2
+		# The error that the program gets names the verdict, in each process.
+		[ "$2" = nccl ] || [ "$(grep -cE "dfshim ends communicators of this process: ($1|SLOW): " "$T/out")" = $((${#how} ? 3 : 1)) ] ||
+			fail "$1 $how: the error of a process lacks the verdict: $(cat "$T/out")"
 	done
 	echo "$1 by $2"
 }

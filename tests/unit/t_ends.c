@@ -6,9 +6,11 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "runtime/base/exit_status.h"
 #include "runtime/base/list.h"
+#include "runtime/base/log.h"
 #include "runtime/comm/comm.h"
 #include "runtime/comm/process.h"
 #include "runtime/devs.h"
@@ -178,13 +180,15 @@ static void end_by(enum how how)
 	e->nr = 1;
 	e->status = DF_EXIT_MISMATCH;
 	e->at_once = how == ELSEWHERE;
+	strcpy(e->line, "MISMATCH: of a test");
 	e->names[0] = comm->hash;
 	if (how == FOUND)
-		df_ending_mismatch(comm->hash);
+		df_ending_mismatch(comm->hash, "MISMATCH: of a test");
 	else
 		df_ending_obey(e);
 	ck_assert_int_eq(df_comm_state(comm), DF_COMM_ABORTED);
 	ck_assert_int_eq(status_at_end, DF_EXIT_MISMATCH);
+	ck_assert_ptr_nonnull(strstr(df_nccl_last_error(), "MISMATCH: of a test"));
 	df_comm_abort(comm);
 	ck_assert_int_eq(df_exit_status_instead(0), how == STUCK ? 0 : DF_EXIT_MISMATCH);
 	comm->issued = 0;
