@@ -49,7 +49,7 @@ _Static_assert(DF_EXIT_MISSING == (int)DF_V_MISSING && DF_EXIT_MISMATCH == (int)
 		       DF_EXIT_CRASH == (int)DF_V_CRASH,
 	       "a process exits with the status that `dfshim check` has for the verdict");
 
-/* time for which the search for cycles is left to its leader */
+/* time for which the search for cycles is left to each process with a lower id */
 #define PATIENCE_NS (300 * DF_NS_PER_MS)
 /* Time for which the other ranks may proceed without a rank that has left. */
 #define LEFT_NS	  (500 * DF_NS_PER_MS)
@@ -531,6 +531,18 @@ static void tell_settled(void)
 }
 
 /*
+ * Whether a wait that has made no progress for `age` has been left alone: no other process has
+ * asked this one. While another one searches, a search of its own would only stop that search. So
+ * the processes take over one after another.
+ */
+static int is_left_alone(uint64_t now, uint64_t age)
+{
+	uint64_t alone = DF_MIN(age, now - DF_MIN(now, df_snapshot_answered()));
+
+	return alone > PATIENCE_NS * df_tied_before();
+}
+
+/*
  * Checks whether waits that have lasted long, here or in other processes, are part of a cycle. One
  * process searches for all (proof.c). The others notify it, and search themselves only if that has
  * no effect. Returns how long to sleep at most.
@@ -545,7 +557,7 @@ static uint64_t circles(void)
 		leader = df_tied_leader();
 		if (leader != df_rt.self.proc && due)
 			df_snapshot_suspect(leader, 0);
-		if (leader != df_rt.self.proc && !(due && age > PATIENCE_NS))
+		if (leader != df_rt.self.proc && !(due && is_left_alone(now, age)))
 			dog.asked = 0;
 	}
 	if (dog.asked && now >= dog.not_before) {
