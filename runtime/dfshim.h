@@ -89,6 +89,7 @@ struct df_comm_config {
 	char net[DF_NAME_BYTES];  /* netName, or ""; a child by shrink has its parent's */
 	int share;	/* splitShare, shrinkShare: aborting one communicator aborts its family */
 	int max_blocks; /* maxCTAs; 0 no limit */
+	int grows;	/* ncclCommGrow makes it */
 	/* Why it cannot be handed to the real library, or NULL; the caller keeps the string. */
 	const char *bound;
 	/* For struct df_lane_calls.make; the caller keeps it. */
@@ -133,6 +134,12 @@ int df_comm_join_split(struct df_comm *comm, struct df_comm *parent, int color, 
  */
 int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int *exclude,
 			int nr_exclude, int abort);
+/*
+ * Joins the ranks of `parent`, which keep their numbers, and new ones, which use df_comm_join().
+ * id: NULL except on the rank that made it. Fails with -EINVAL if no rank did.
+ */
+int df_comm_join_grown(struct df_comm *comm, struct df_comm *parent, const unsigned char *id,
+		       int nranks);
 
 /*
  * Sends `bytes` bytes to every rank and gets those of all, in rank order: out has nranks * bytes.

@@ -12,7 +12,6 @@
 #include "interpose/nccl/nccl_handover.h"
 #include "interpose/nccl/nccl_api.h"
 #include "interpose/nccl/nccl_job.h"
-#include "interpose/nccl/nccl_pass.h"
 #include "interpose/real/real.h"
 #include "interpose/nccl/nccl_status.h"
 #include "interpose/real/traced.h"
@@ -46,12 +45,17 @@ DF_NCCL_EXPORT(ncclGetUniqueId);
 
 /* ---- making one ----------------------------------------------------------------------------- */
 
-static int make_comm(struct df_handle *h, int share)
+static int make_comm(struct df_handle *h, int share, int grows)
 {
 	struct df_comm_config config = {.share = share,
 					.max_blocks = h->config.max_ctas,
+					.grows = grows,
 					.bound = df_front_bound(),
 					.real = &h->config};
+
+	/* NCCL could not grow it by our id. */
+	if (grows && !config.bound)
+		config.bound = "a communicator that grows";
 
 	_Static_assert(sizeof(config.name) == sizeof(h->config.name), "names of one length");
 	memcpy(config.name, h->config.name, sizeof(config.name));
@@ -59,10 +63,10 @@ static int make_comm(struct df_handle *h, int share)
 	return df_comm_create(h->device, &config, &h->comm);
 }
 
-/* Stores the ids with which a rank joins. NCCL_COMM_ID may replace them. */
-static ncclResult_t take_ids(struct df_job *job, int nr_ids, const ncclUniqueId *ids)
+/* Stores the ids with which a rank joins. NCCL_COMM_ID may replace them, but not those to grow. */
+static ncclResult_t take_ids(struct df_job *job, int nr_ids, const ncclUniqueId *ids, int grows)
 {
-	const char *address = df_env()->nccl_comm_id;
+	const char *address = grows ? NULL : df_env()->nccl_comm_id;
 	int i, err;
 
 	job->ids = calloc((size_t)nr_ids, DF_ID_BYTES);
@@ -117,7 +121,8 @@ static void decline(int nr_ids, const ncclUniqueId *ids, int nranks, int rank)
  * NULL for the defaults.
  */
 static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const ncclUniqueId *ids,
-			      int rank, const void *config, const char *func, uint32_t site)
+			      int rank, int grows, const void *config, const char *func,
+			      uint32_t site)
 {
 	struct df_handle *h = NULL;
 	struct df_job *job = NULL;
@@ -131,6 +136,8 @@ static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const
 	}
 	df_front_show_version(rank);
 	res = df_ptr_check(newcomm, "CommInitRank", "newcomm");
+	if (res == ncclSuccess && grows)
+		res = df_ptr_check(ids, func, "uniqueId");
 	if (res != ncclSuccess)
 		return res;
 	*newcomm = NULL;
@@ -155,10 +162,10 @@ static ncclResult_t init_rank(ncclComm_t *newcomm, int nranks, int nr_ids, const
 		res = df_status_warn(-ENOMEM, func);
 		goto err_handle;
 	}
-	res = take_ids(job, nr_ids, ids);
+	res = take_ids(job, nr_ids, ids, grows);
 	if (res != ncclSuccess)
 		goto err_job;
-	res = df_status_warn(make_comm(h, 0), func);
+	res = df_status_warn(make_comm(h, 0, grows), func);
 	if (res != ncclSuccess)
 		goto err_job;
 	job->made = h;
@@ -254,7 +261,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId c
 	if (real_init(1, &commId))
 		REAL_INIT(ncclCommInitRankConfig, comm, nranks, 1, &commId, rank, config,
 			  (comm, nranks, commId, rank, config));
-	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, config, __func__, SITE()));
+	return df_group_error(
+		init_rank(comm, nranks, 1, &commId, rank, 0, config, __func__, SITE()));
 }
 DF_NCCL_EXPORT(ncclCommInitRankConfig);
 
@@ -263,7 +271,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId,
 	if (real_init(1, &commId))
 		REAL_INIT(ncclCommInitRank, comm, nranks, 1, &commId, rank, NULL,
 			  (comm, nranks, commId, rank));
-	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, NULL, __func__, SITE()));
+	return df_group_error(init_rank(comm, nranks, 1, &commId, rank, 0, NULL, __func__, SITE()));
 }
 DF_NCCL_EXPORT(ncclCommInitRank);
 
@@ -279,7 +287,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myran
 	if (nId > 0 && df_ptr_check(commIds, "CommInitRank", "commIds") != ncclSuccess)
 		return df_group_error(ncclInvalidArgument);
 	return df_group_error(
-		init_rank(newcomm, nranks, nId, commIds, myrank, config, __func__, SITE()));
+		init_rank(newcomm, nranks, nId, commIds, myrank, 0, config, __func__, SITE()));
 }
 DF_NCCL_EXPORT(ncclCommInitRankScalable);
 
@@ -332,7 +340,8 @@ static ncclResult_t init_all(ncclComm_t *comms, int ndev, const int *devlist, ui
 		if (df_device_set(devlist ? devlist[i] : i))
 			res = ncclUnhandledCudaError;
 		else
-			res = init_rank(&comms[i], ndev, 1, &uid, i, NULL, "ncclCommInitAll", site);
+			res = init_rank(&comms[i], ndev, 1, &uid, i, 0, NULL, "ncclCommInitAll",
+					site);
 		df_group_error(res);
 	}
 	df_device_set(old);
@@ -421,7 +430,7 @@ static ncclResult_t make_child(ncclComm_t comm, ncclComm_t *newcomm, int color, 
 				goto err;
 		}
 		child = df_handle_new(&c, h->device);
-		res = child ? df_status_warn(make_comm(child, share), func)
+		res = child ? df_status_warn(make_comm(child, share, 0), func)
 			    : df_status_warn(-ENOMEM, func);
 		if (res != ncclSuccess)
 			goto err;
@@ -490,14 +499,83 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeR
 }
 DF_NCCL_EXPORT(ncclCommShrink);
 
-/* ---- growth: only in front of the real library ---------------------------------------------- */
+/* ---- growth --------------------------------------------------------------------------------- */
 
 ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *uniqueId)
 {
-	return DF_FOREIGN(comm) ? df_traced_grow_id(comm, uniqueId)
-				: df_nccl_refuse(comm, __func__);
+	struct df_handle *h;
+	ncclResult_t res;
+	int err;
+
+	if (DF_FOREIGN(comm))
+		return df_traced_grow_id(comm, uniqueId);
+	h = (struct df_handle *)comm;
+	res = df_handle_unusable(h, "CommGetUniqueId");
+	if (res == ncclSuccess)
+		res = df_ptr_check(uniqueId, "CommGetUniqueId", "uniqueId");
+	if (res != ncclSuccess)
+		return res;
+	err = df_id_create((unsigned char *)uniqueId->internal);
+	if (!err) {
+		memcpy(h->grow_id, uniqueId->internal, sizeof(h->grow_id));
+		h->has_grow_id = 1;
+	}
+	return df_status_warn(err, "CommGetUniqueId");
 }
 DF_NCCL_EXPORT(ncclCommGetUniqueId);
+
+/* The call of a rank of the parent. */
+static ncclResult_t grow(ncclComm_t comm, int nranks, int rank, ncclComm_t *newcomm,
+			 const void *config, const char *func, uint32_t site)
+{
+	struct df_handle *h = (struct df_handle *)comm, *child;
+	struct df_config c;
+	struct df_job *job;
+	ncclResult_t res = df_handle_unusable(h, func);
+
+	if (res == ncclSuccess)
+		res = df_ptr_check(newcomm, func, "newcomm");
+	if (res != ncclSuccess)
+		return res;
+	*newcomm = NULL;
+	if (rank != -1 || nranks <= h->nranks) {
+		DF_NCCL_WARN("%s : rank %d of a communicator of %d ranks has to pass rank -1 and "
+			     "more ranks, not rank %d and %d",
+			     func, h->rank, h->nranks, rank, nranks);
+		return ncclInvalidArgument;
+	}
+	c = h->config;
+	c.name[0] = 0;
+	if (config) {
+		res = df_config_parse(config, &c);
+		if (res != ncclSuccess)
+			return res;
+	}
+	job = df_job_new(DF_JOB_GROW, h, func, site);
+	child = job ? df_handle_new(&c, h->device) : NULL;
+	res = df_status_warn(child ? make_comm(child, 0, 1) : -ENOMEM, func);
+	if (res == ncclSuccess && h->has_grow_id) {
+		job->ids = calloc(1, DF_ID_BYTES);
+		if (!job->ids)
+			res = df_status_warn(-ENOMEM, func);
+		else
+			memcpy(job->ids[0], h->grow_id, DF_ID_BYTES);
+		job->nr_ids = 1;
+	}
+	if (res != ncclSuccess) {
+		if (child)
+			df_handle_free(child);
+		if (job)
+			df_job_free(job);
+		return res;
+	}
+	h->has_grow_id = 0;
+	h->child_count++;
+	job->made = child;
+	job->out = newcomm;
+	job->nranks = nranks;
+	return df_group_job(job);
+}
 
 /* A rank of the parent passes `comm` and rank -1; a new rank passes no `comm`, and its id. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank,
@@ -512,7 +590,10 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqu
 	if (!(comm	 ? DF_FOREIGN(comm)
 	      : uniqueId ? real_init(1, uniqueId)
 			 : df_real_makes(df_front())))
-		return df_group_error(df_nccl_refuse(comm, __func__));
+		return df_group_error(
+			comm ? grow(comm, nRanks, rank, newcomm, config, "ncclCommGrow", SITE())
+			     : init_rank(newcomm, nRanks, 1, uniqueId, rank, 1, config,
+					 "ncclCommGrow", SITE()));
 	if (!real)
 		return df_real_missing(__func__);
 	hash = df_traced_grow(comm, uniqueId, nRanks, &at);

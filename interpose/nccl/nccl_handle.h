@@ -74,6 +74,9 @@ struct df_handle {
 	uint64_t hash;
 	uint64_t op_count;
 	struct df_config config;
+	/* The id that this rank has made for ncclCommGrow. */
+	unsigned char grow_id[DF_ID_BYTES];
+	int has_grow_id;
 	pthread_mutex_t lock;	 /* guards the fields below */
 	struct df_handle *child; /* the child that is being joined; an abort ends the child, too */
 	struct df_user_redop *redops;

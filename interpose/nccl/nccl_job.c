@@ -5,6 +5,7 @@
  * Threads: the one that runs the job. Any other thread may call ncclCommAbort, which makes the
  * waits of the job return. Jobs of one communicator never run at the same time.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "interpose/real/front.h"
@@ -120,12 +121,19 @@ static ncclResult_t run_child(struct df_job *job)
 	pthread_mutex_unlock(&parent->lock);
 	if (job->kind == DF_JOB_SPLIT)
 		err = df_comm_join_split(comm, parent->comm, job->color, job->key);
-	else
+	else if (job->kind == DF_JOB_SHRINK)
 		err = df_comm_join_shrink(comm, parent->comm, job->exclude, job->nr_exclude,
 					  job->abort);
+	else
+		err = df_comm_join_grown(comm, parent->comm, job->nr_ids ? job->ids[0] : NULL,
+					 job->nranks);
 	pthread_mutex_lock(&parent->lock);
 	parent->child = NULL;
 	pthread_mutex_unlock(&parent->lock);
+	if (err == -EINVAL && job->kind == DF_JOB_GROW) {
+		DF_NCCL_WARN("%s : no rank has made an id (ncclCommGetUniqueId)", job->func);
+		return ncclInvalidUsage;
+	}
 	if (err)
 		return df_status_warn(err, job->func);
 	if (!h)
@@ -217,6 +225,7 @@ void df_job_run(struct df_job *job)
 		break;
 	case DF_JOB_SPLIT:
 	case DF_JOB_SHRINK:
+	case DF_JOB_GROW:
 		res = run_child(job);
 		break;
 	case DF_JOB_HAND_OVER:
@@ -257,6 +266,7 @@ void df_job_undo(struct df_job *job)
 		break;
 	case DF_JOB_SPLIT:
 	case DF_JOB_SHRINK:
+	case DF_JOB_GROW:
 		if (job->made)
 			df_handle_free(job->made);
 		break;

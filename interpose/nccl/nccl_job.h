@@ -15,6 +15,7 @@ enum df_job_kind {
 	DF_JOB_INIT,
 	DF_JOB_SPLIT,
 	DF_JOB_SHRINK,
+	DF_JOB_GROW,
 	DF_JOB_REVOKE,
 	DF_JOB_FINALIZE,
 	DF_JOB_DESTROY,
@@ -27,16 +28,16 @@ struct df_job {
 	struct df_job *next;
 	enum df_job_kind kind;
 	struct df_handle *on; /* the communicator, or the parent; its state shows that a job runs */
-	/* For INIT, SPLIT and SHRINK: the new communicator. NULL if this rank has no color. */
+	/* For INIT, SPLIT, SHRINK and GROW: the new communicator. NULL: no color. */
 	struct df_handle *made;
 	ncclComm_t *out; /* where to store the new communicator */
 	/* whether on->users counts the job, from the call to the end of the job */
 	int inside;
 	const char *func;
 	uint32_t site;
-	int nranks, rank; /* for INIT */
+	int nranks, rank; /* for INIT; nranks also for GROW */
 	void *context;	  /* for INIT, if the runtime could not start: df_context_get() */
-	int nr_ids;
+	int nr_ids;	  /* for INIT; for GROW 1 on the rank that made the id, else 0 */
 	unsigned char (*ids)[DF_ID_BYTES];
 	int color, key;	       /* for SPLIT */
 	int nr_exclude, abort; /* for SHRINK */

@@ -44,11 +44,6 @@ static ncclResult_t refuse(const void *comm, enum df_nccl_fn fn, const char *nam
 	return ncclInvalidUsage;
 }
 
-ncclResult_t df_nccl_refuse(const void *comm, const char *name)
-{
-	return refuse(comm, DF_FN_NR, name);
-}
-
 static ncclResult_t refuse_window(const char *name)
 {
 	DF_NCCL_WARN("%s : a window of dfshim has no device pointers of peers", name);

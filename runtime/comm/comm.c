@@ -205,6 +205,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 		 int nranks, int rank)
 {
 	const struct df_ctl_limits limits = {NULL, comm->config.bound};
+	enum df_call how = comm->config.grows ? DF_CALL_COMM_GROW : DF_CALL_COMM_INIT;
 	struct df_member me;
 	uint64_t call;
 	int ret;
@@ -221,8 +222,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 	me.device = comm->dev->index;
 	me.node = node_of(me.host, comm->dev->index);
 	on_join();
-	call = df_call_enter(DF_CALL_COMM_INIT, comm->dev->index, df_id_hash(ids[0]),
-			     (uint64_t)nranks, 0);
+	call = df_call_enter(how, comm->dev->index, df_id_hash(ids[0]), (uint64_t)nranks, 0);
 	df_trace(DF_REC_COMM_INIT, comm->dev->index, 0, rank, call, df_id_hash(ids[0]),
 		 (uint64_t)nranks, (uint64_t)comm->dev->index, 0);
 	df_joining(comm, df_id_hash(ids[0]), nranks, rank);
@@ -232,7 +232,7 @@ int df_comm_join(struct df_comm *comm, int nr_ids, const unsigned char (*ids)[DF
 		ret = meet_unable(comm, nranks, rank);
 	if (!ret)
 		ret = meet(comm, nranks, rank, NULL, NULL);
-	df_call_exit(call, DF_CALL_COMM_INIT, comm->dev->index, ret > 0 ? 0 : (uint64_t)-ret);
+	df_call_exit(call, how, comm->dev->index, ret > 0 ? 0 : (uint64_t)-ret);
 	if (ret > 0)
 		return ret;
 	if (!ret)
@@ -347,6 +347,40 @@ int df_comm_join_shrink(struct df_comm *comm, struct df_comm *parent, const int 
 	df_call_exit(call, DF_CALL_COMM_SHRINK, parent->dev->index, (uint64_t)-ret);
 	free(ranks);
 	return ret ? fail(comm, ret) : 0;
+}
+
+struct grow_row {
+	uint8_t has_id;
+	unsigned char id[DF_ID_BYTES];
+};
+
+int df_comm_join_grown(struct df_comm *comm, struct df_comm *parent, const unsigned char *id,
+		       int nranks)
+{
+	struct grow_row mine = {.has_id = id != NULL},
+			*all = malloc((size_t)parent->nranks * sizeof(*all));
+	uint64_t call, key = df_hash_u64(parent->hash, ++parent->splits);
+	int i = 0, ret = -ENOMEM;
+
+	set_state(comm, DF_COMM_JOINING);
+	if (id)
+		memcpy(mine.id, id, sizeof(mine.id));
+	/* The id is not known yet: until the parent's ranks have met, they wait for one another. */
+	call = df_call_enter(DF_CALL_COMM_GROW, parent->dev->index, key, (uint64_t)parent->nranks,
+			     0);
+	if (all)
+		ret = df_ctl_allgather(parent->ctl, &mine, sizeof(mine), all, &parent->stop);
+	for (; !ret && i < parent->nranks && !all[i].has_id; i++)
+		;
+	if (!ret && i == parent->nranks)
+		ret = -EINVAL;
+	df_call_exit(call, DF_CALL_COMM_GROW, parent->dev->index, (uint64_t)-ret);
+	if (ret)
+		fail(comm, ret);
+	else
+		ret = df_comm_join(comm, 1, &all[i].id, nranks, parent->rank);
+	free(all);
+	return ret;
 }
 
 int df_comm_allgather(struct df_comm *comm, const void *in, size_t bytes, void *out)

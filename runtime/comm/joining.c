@@ -105,7 +105,7 @@ int df_joining_explain(int anyhow, char *line, size_t size)
 	char text[1280];
 	struct df_comm *comm;
 	uint64_t id = 0, ms = 0;
-	int nranks = 0, rank = 0, len;
+	int nranks = 0, rank = 0, grows = 0, len;
 
 	df_mutex_lock(&df_rt.lock);
 	df_list_each(comm, &df_rt.comms, node)
@@ -120,6 +120,7 @@ int df_joining_explain(int anyhow, char *line, size_t size)
 			rank = comm->join.rank;
 		id = comm->join.id;
 		nranks = comm->join.nranks;
+		grows = comm->config.grows;
 		ms = DF_MAX(ms, (df_now_ns() - comm->join.since) / DF_NS_PER_MS);
 	}
 	df_mutex_unlock(&df_rt.lock);
@@ -129,7 +130,8 @@ int df_joining_explain(int anyhow, char *line, size_t size)
 		lowest++;
 	if (rank != lowest && !anyhow)
 		return -EAGAIN;
-	len = df_joining_say(text, sizeof(text), "ncclCommInitRank", id, nranks, ranks, nr, ms, "");
+	len = df_joining_say(text, sizeof(text), grows ? "ncclCommGrow" : "ncclCommInitRank", id,
+			     nranks, ranks, nr, ms, "");
 	df_log_raw(text, (size_t)len);
 	snprintf(line, size, "%.*s", (int)strcspn(text, "\n"), text);
 	return 1;

@@ -22,7 +22,8 @@
  *
  * GROW=1: the first communicator has grown (ncclCommGrow) from one of the lower half of the ranks,
  * and the second one is split from it. With "missing" the last rank does not call ncclCommGrow.
- * GROW=alone: the smaller one has been destroyed before. Exits with 77 if NCCL cannot grow.
+ * GROW=alone: the smaller one has been destroyed before. GROW=no-id: no rank has made an id. Exits
+ * with 77 if NCCL cannot grow.
  *
  * GO=FILE: the last rank waits until the file exists before it prints its line; with "missing" it
  * then continues, and there is no hang.
@@ -134,13 +135,13 @@ static int grown(struct client_rank *me)
 				 ncclConfig_t *))dlsym(RTLD_DEFAULT, "ncclCommGrow");
 	int lower = me->rank < me->nr_ranks / 2, last = me->rank == me->nr_ranks - 1;
 	ncclComm_t parent = NULL;
-	ncclUniqueId id;
+	ncclUniqueId id = {{0}};
 
 	if (!get_id || !join)
 		exit(EXIT_SKIP);
 	if (lower)
 		NCCL(ncclCommInitRank(&parent, me->nr_ranks / 2, client_ids[0], me->rank));
-	if (!me->rank)
+	if (!me->rank && strcmp(getenv("GROW"), "no-id"))
 		NCCL(get_id(parent, &id));
 	if (client_broadcast(&client_job, &id, sizeof(id)))
 		return -1;

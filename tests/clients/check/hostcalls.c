@@ -270,28 +270,21 @@ static int abort_waiting(struct place *p)
 static int grow(struct place *p)
 {
 	struct client_rank *me = p->me;
-	int n = me->nr_ranks, last = me->rank == n - 1, own = last, no = 0;
-	ncclResult_t res = ncclSuccess;
+	int n = me->nr_ranks, last = me->rank == n - 1;
 	ncclUniqueId id;
 
 	if (make(p, NULL))
 		return -1;
 	NCCL(ncclCommSplit(me->comms[0], last, 0, &me->comms[1], NULL));
 	if (!me->rank)
-		no = absent(p, call.get_id(me->comms[1], &id), "ncclCommGetUniqueId");
-	if (no < 0 || share(me, &no, sizeof(no)))
-		return -1;
-	if (no) {
-		/* The other ranks' calls fail, too, and do not wait. */
-		if (!last)
-			res = call.grow(me->comms[1], n, NULL, -1, &me->comms[2], NULL);
-		EXPECT(last || res != ncclSuccess, "only one rank has no ncclCommGrow");
-		return opposite(p, me->comms[0], p->all, "after a refused growth");
-	}
+		NCCL(call.get_id(me->comms[1], &id));
 	if (share(me, &id, sizeof(id)))
 		return -1;
-	NCCL(call.grow(own ? NULL : me->comms[1], n, me->rank && !own ? NULL : &id,
-		       own ? me->rank : -1, &me->comms[2], NULL));
+	EXPECT(last || call.grow(me->comms[1], n - 1, NULL, -1, &me->comms[2], NULL) ==
+			       ncclInvalidArgument,
+	       "growth by no rank is not refused");
+	NCCL(call.grow(last ? NULL : me->comms[1], n, me->rank && !last ? NULL : &id,
+		       last ? me->rank : -1, &me->comms[2], NULL));
 	return opposite(p, me->comms[2], p->all, "a grown communicator");
 }
 
