@@ -31,9 +31,8 @@
 #define ROUNDS	  5
 #define NR_LIKELY 64 /* maximum number of likely cycles that are observed */
 /* maximum number of remembered cycles that were released when they were only likely */
-#define NR_KNOWN  64
-#define KNOWN_NS  (20 * DF_NS_PER_MS) /* minimum duration of such a cycle when it appears again */
-#define FORGET_NS DF_NS_PER_S	      /* a cycle that was not seen for this time has dissolved */
+#define NR_KNOWN 64
+#define KNOWN_NS (20 * DF_NS_PER_MS) /* minimum duration of such a cycle when it appears again */
 
 /* The checker's decision in one round. */
 struct choice {
@@ -123,13 +122,16 @@ static uint64_t bound_of(uint64_t cycle)
 	return is_known(cycle) ? DF_MIN(bound, KNOWN_NS) : bound;
 }
 
-/* Returns the time since which this cycle has been the same. */
+/*
+ * Returns the time since which this cycle has been the same. The time between two searches may be
+ * long: if the facts are the same in both, they were the same in between (struct df_check_cut).
+ */
 static uint64_t likely_since(uint64_t core, uint64_t now)
 {
 	unsigned oldest = 0;
 
 	for (unsigned i = 0; i < NR_LIKELY; i++) {
-		if (likely[i].core == core && now - likely[i].seen < FORGET_NS) {
+		if (likely[i].core == core) {
 			likely[i].seen = now;
 			return likely[i].since;
 		}

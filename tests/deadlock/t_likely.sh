@@ -40,6 +40,19 @@ for NODE in "" 1; do
 		echo "$how${NODE:+, over nodes}: $n released"
 	done
 done
+# The time counts on although searches are more than a second apart: the processes stand still again
+# and again.
+(
+	sleep 0.5
+	while pkill -STOP -f "^$C ended "; do
+		sleep 1.2
+		pkill -CONT -f "^$C ended "
+		sleep 0.3
+	done
+) &
+one 4000 ended
+echo "ended, and stands still: $(grep -E '^[0-9]+$' "$T/out") ms, $n released"
+wait
 # 64 processes, on one node and on two. A build with a sanitizer lacks the memory for 64.
 RANKS=$((SLOW > 1 ? 16 : 64))
 for NODE in "" $((RANKS / 2)); do
