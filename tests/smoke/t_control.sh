@@ -1,5 +1,5 @@
 #!/bin/bash
-# Description: the control: by NCCL's rules the disordered job deadlocks with the right verdict, and the ordered job completes.
+# Description: the control: by NCCL's rules the disordered job deadlocks with the right verdict, and the ordered job completes. The cause may be one stream, set-up, room, hardware queues or synchronisations.
 set -u
 . "$SRC/tests/lib/clients.sh"
 # By NCCL's rules an ordered job completes, and so does a disordered one with a stream and room for
@@ -22,6 +22,17 @@ control --ranks 4 --colls 6 --iters 20 --seed "$SEED"
 DFSHIM_HOST_SLOTS=2 control --ranks 4 --colls 8 --streams 8 --iters 50 --warmup --seed "$SEED"
 [ "$rc" != 0 ] || fail "two slots for eight collectives: finished by NCCL's rules"
 grep -q RESOURCE "$T/verdict" || fail "two slots: no RESOURCE in: $(head -20 "$T/verdict")"
+
+# Each collective has a stream and room, but the streams share two hardware queues. On lanes the same
+# job ends.
+few=(--ranks 4 --colls 6 --streams 6 --iters 20 --warmup --seed "$SEED")
+export DFSHIM_HOST_SLOTS=64 DFSHIM_HOST_QUEUES=2
+control "${few[@]}"
+[ "$rc" != 0 ] || fail "two queues for six streams: finished by NCCL's rules"
+grep -q 'RESOURCE: .* share a hardware queue' "$T/verdict" || fail "two queues: no RESOURCE in: $(head -20 "$T/verdict")"
+env -u DFSHIM_TRACE timeout -k 5 "${LIMIT:-100}" "$B/dfshim" run --host --executor nccl --timeout $((60 * SLOW)) -- "$C/disorder" "${few[@]}" >"$T/lanes" 2>&1 ||
+	fail "two queues, on lanes: $(cat "$T/lanes")"
+unset DFSHIM_HOST_SLOTS DFSHIM_HOST_QUEUES
 
 # Room is counted in CTAs. 40 SMs have room for 8 communicators of 4 CTAs, but not of 16: the third
 # one gets 8 SMs and waits.
