@@ -1,5 +1,6 @@
 #!/bin/bash
 # Description: bad values of every variable cause one warning and the default, and with DFSHIM_STRICT an error.
+# Limit: 600 s
 set -u
 . "$SRC/tests/lib/clients.sh"
 own_shm
