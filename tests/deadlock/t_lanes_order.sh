@@ -28,6 +28,13 @@ DFSHIM_TIMEOUT_MS=60000 host -- "$C/disorder" --ranks 3 --procs 3 --colls 4 --co
 	fail "another order in one communicator: status 0"
 grep -q '^MISMATCH: ' "$T/issue" || fail "another order in one communicator: $(cat "$T/issue")"
 
+# Rank 0 receives a message that rank 1 never sends. Its launch, which also has the messages to rank
+# 1, waits for the connection. The device is not accused.
+printf '%s\n' "ranks 2" cold "comm A 0 1" "0: { ; send A 1 s; send A 1 s; recv A 1 s; } ; dsync" "1: { ; recv A 0 s; recv A 0 s; } ; dsync" >"$T/script"
+DFSHIM_TIMEOUT_MS=$((1500 * SLOW)) DFSHIM_TIMEOUT_ACTION=abort host -- "$B/tests/deadlock/interpreter/script" --timeout $((80 * SLOW)) "$T/script" >"$T/out" 2>&1 &&
+	fail "a message that is never sent: status 0"
+grep -q '^ORDER: sends and receives wait for one another: cycle ' "$T/out" || fail "a message that is never sent: $(cat "$T/out")"
+
 export DFSHIM_NCCL_ORDER=agree
 # agree ARGS...: runs the client `disorder`, which must complete with the right values.
 agree() { host -- "$C/disorder" "$@" --seed "$SEED" --timeout 60 >"$T/agree" 2>&1 || fail "agree: disorder $*: $(cat "$T/agree")"; }

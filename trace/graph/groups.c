@@ -21,6 +21,8 @@ struct launches {
 	uint32_t *last, *all;
 	/* by first operation: whether the launch waits for some of its operations */
 	uint8_t *waits;
+	/* by first operation: whether the launch may wait for connections */
+	uint8_t *connects;
 	uint8_t *held;	/* by instance: whether launches that wait prevent its end */
 	uint32_t *work; /* instances to examine */
 	size_t nr_work;
@@ -74,6 +76,57 @@ static void tie(struct launches *l)
 			      DF_W_BASE | DF_W_NORES, ops[i].l.rec);
 		df_graph_edge(g, ops[i].done, l->all[first], DF_E_GROUP, DF_W_BASE | DF_W_NORES,
 			      ops[i].l.rec);
+	}
+}
+
+/* Whether both operations wait for their launch, on lanes. */
+static int is_unlaunched(const struct df_check_set *set, const struct df_uop *a,
+			 const struct df_uop *b)
+{
+	return df_header_lanes(&set->traces[a->trace].h) && a->l.state == DF_OP_ISSUED &&
+	       b->l.state == DF_OP_ISSUED;
+}
+
+/*
+ * On lanes a launch with messages may have to wait until their other ends have called NCCL: the
+ * ranks may not be connected yet. No thread of the program waits for that. It is no proof, because
+ * they may also be connected, and the launch may wait for something that ends.
+ */
+static void tie_connections(struct launches *l)
+{
+	struct df_graph *g = l->g;
+	const struct df_uop *ops = g->set->ops;
+
+	if (g->set->proof)
+		return;
+	for (size_t k = 0, nr = g->nr_edges; k < nr && !g->failed; k++) {
+		const struct df_edge *e = &g->edges[k];
+		uint32_t to = e->to, i;
+
+		if (e->kind != DF_E_NOT_ISSUED || g->nodes[e->from].kind != DF_N_MATCH)
+			continue;
+		i = g->insts[g->nodes[e->from].ref].p2p ? g->insts[g->nodes[e->from].ref].first
+							: DF_NONE;
+		for (; i != DF_NONE; i = ops[i].next) {
+			uint32_t first = l->head[i];
+
+			if (first == DF_NONE || !is_unlaunched(g->set, &ops[i], &ops[first]))
+				continue;
+			df_graph_edge(g, ops[first].start, to, DF_E_NOT_ISSUED,
+				      DF_W_BASE | DF_W_NORES, ops[i].l.rec);
+			g->nodes[ops[first].start].stale = DF_M_NONE;
+			l->connects[first] = 1;
+		}
+	}
+	for (uint32_t i = 0; i < g->set->nr_ops && !g->failed; i++) {
+		uint32_t first = l->head[i];
+
+		if (first == DF_NONE || first == i || !l->connects[first] ||
+		    !is_unlaunched(g->set, &ops[i], &ops[first]))
+			continue;
+		df_graph_edge(g, ops[i].start, ops[first].start, DF_E_GROUP, DF_W_BASE | DF_W_NORES,
+			      ops[i].l.rec);
+		g->nodes[ops[i].start].stale = DF_M_NONE;
 	}
 }
 
@@ -137,9 +190,10 @@ int df_graph_groups(struct df_graph *g, const uint32_t *inst)
 	uint32_t *by_op = malloc(4 * n * sizeof(*by_op));
 
 	l.waits = calloc(n, 1);
+	l.connects = calloc(n, 1);
 	l.held = calloc(g->nr_insts + 1, 1);
 	l.work = malloc((g->nr_insts + 1) * sizeof(*l.work));
-	if (by_op && l.waits && l.held && l.work) {
+	if (by_op && l.waits && l.connects && l.held && l.work) {
 		memset(by_op, 0xff, 4 * n * sizeof(*by_op));
 		l.head = by_op;
 		l.next = by_op + n;
@@ -147,12 +201,14 @@ int df_graph_groups(struct df_graph *g, const uint32_t *inst)
 		l.all = by_op + 3 * n;
 		find(&l);
 		tie(&l);
+		tie_connections(&l);
 		hold(&l);
 	} else {
 		g->failed = 1;
 	}
 	free(by_op);
 	free(l.waits);
+	free(l.connects);
 	free(l.held);
 	free(l.work);
 	return g->failed ? -ENOMEM : 0;
