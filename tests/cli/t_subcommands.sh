@@ -59,4 +59,25 @@ row "algo:verify:verify nowhere:nowhere:ls --json"
 for s in $("$D" --list); do
 	[[ " $seen " == *" $s "* ]] || fail "$s is not in this table"
 done
+# refused MESSAGE ARGS...: an option that is wrong is named by our own message, without escapes.
+refused() {
+	local text=$1 rc
+	shift
+	timeout 60 "$D" "$@" >o 2>e
+	rc=$?
+	[ $rc = 2 ] && [ "$(head -1 e)" = "dfshim $text" ] || fail "$*: status $rc: $(head -1 e | cat -v), not: $text"
+}
+esc=$'\033[31m'
+for sub in $("$D" --list); do
+	refused "$sub: unknown option '--no?[31m'" "$sub" "--no$esc"
+	refused "$sub: unknown option '-?'" "$sub" "-$esc"
+done
+refused "run: unknown option '--no?[31m'" run -n 2 "--no$esc" true
+refused "run: unknown option '-?'" run -n 2 "-$esc" true
+refused "ci: unknown option '--no'" ci --limit 9 "--no=$esc" true
+refused "check: unknown option '-Z'" check --json traces -Zx
+refused "check: option '--json' takes no argument" check "--json=$esc"
+refused "graph: option '--output' requires an argument" graph traces --out
+refused "graph: option '-o' requires an argument" graph --json -o x -o
+refused "algo: option '--o' is ambiguous: --output --op" algo --o
 exit 0

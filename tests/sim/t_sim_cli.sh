@@ -68,7 +68,7 @@ expect 1 'No such file' "$T/none.json"
 
 # Wrong usage.
 expect 2 'no configuration'
-expect 2 "unrecognized option '--frob'" "$T/good.json" --frob
+expect 2 "unknown option '--frob'" "$T/good.json" --frob
 expect 2 "unexpected argument" "$T/good.json" "$T/good.json"
 expect 2 '--rounds 0: a whole number from 1 to 1000000000000000' "$T/good.json" --rounds 0
 expect 2 '--rounds x' "$T/good.json" --rounds x

@@ -144,21 +144,88 @@ static const char *store(const struct df_opt *o, const char *text)
 	}
 }
 
+/* The input of parse() */
+struct parsing {
+	const struct df_cli *cli;
+	int next; /* index of the argument after the last option that is known */
+};
+
+/*
+ * Says what is wrong with the option that getopt has refused, and exits. getopt's own messages are
+ * off, because they would print the argument as it is, with a terminal's escapes.
+ */
+static void refuse(const struct df_cli *cli, const char *arg)
+{
+	size_t len = strcspn(arg, "=");
+	char found[256] = "";
+	int nr = 0, letter;
+
+	for (size_t i = 0; i < cli->nr_options + 2; i++) {
+		struct df_opt o = row(cli, i);
+		size_t used = strlen(found);
+
+		if (o.kind == DF_OPT_HEADING || !o.name || len < 3 || arg[1] != '-' ||
+		    strncmp(arg + 2, o.name, len - 2))
+			continue;
+		nr++;
+		snprintf(found + used, sizeof(found) - used, " --%s", o.name);
+		if (strlen(o.name) != len - 2)
+			continue;
+		nr = 1;
+		snprintf(found, sizeof(found), " --%s", o.name);
+		break;
+	}
+	if (nr > 1)
+		exit(df_cli_usage_error(cli->sub, "option '%.*s' is ambiguous:%s", (int)len, arg,
+					found));
+	if (nr)
+		exit(df_cli_usage_error(cli->sub, "option '%s' %s", found + 1,
+					arg[len] ? "takes no argument" : "requires an argument"));
+	if (arg[1] == '-')
+		exit(df_cli_usage_error(cli->sub, "unknown option '%.*s'", (int)len, arg));
+	do {
+		letter = *++arg;
+		for (size_t i = 0; letter && i < cli->nr_options + 2; i++) {
+			struct df_opt o = row(cli, i);
+
+			if (o.kind == DF_OPT_HEADING || o.letter != letter)
+				continue;
+			if (o.arg && !o.optional)
+				exit(df_cli_usage_error(
+					cli->sub, "option '-%c' requires an argument", letter));
+			letter = 0;
+		}
+	} while (!letter && *arg);
+	exit(df_cli_usage_error(cli->sub, "unknown option '-%c'", letter));
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	const struct df_cli *cli = state->input;
+	struct parsing *p = state->input;
+	const struct df_cli *cli = p->cli;
 
+	if (key == ARGP_KEY_ERROR) {
+		const char *before = state->argv[state->next - 1];
+
+		/* getopt stays at an argument of several letters until it has read the last one. */
+		if (state->next == p->next || before[0] != '-' || !before[1])
+			before = state->argv[state->next];
+		refuse(cli, before);
+	}
 	for (size_t i = 0; i < cli->nr_options + 2; i++) {
 		struct df_opt o = row(cli, i);
 		const char *wrong;
 
 		if (o.kind == DF_OPT_HEADING || key != (o.letter ?: FIRST_KEY + (int)i))
 			continue;
-		if (o.id == DF_OPTION_HELP || o.id == DF_OPTION_USAGE)
+		p->next = state->next;
+		if (o.id == DF_OPTION_HELP || o.id == DF_OPTION_USAGE) {
+			state->flags &= ~(unsigned)ARGP_NO_ERRS; /* it would silence the help */
 			argp_state_help(state, stdout,
 					o.id == DF_OPTION_HELP
 						? ARGP_HELP_STD_HELP
 						: ARGP_HELP_USAGE | ARGP_HELP_EXIT_OK);
+		}
 		wrong = store(&o, arg);
 		if (wrong && o.name)
 			exit(df_cli_usage_error(cli->sub, "--%s %s: %s", o.name, arg, wrong));
@@ -210,6 +277,7 @@ void df_cli_parse(const struct df_cli *cli, int *argc, char ***argv)
 {
 	struct argp_option *options = calloc(cli->nr_options + 3, sizeof(*options));
 	struct argp argp = {options, parse, cli->args, cli->doc, NULL, filter, NULL};
+	struct parsing p = {cli, 1};
 	char name[64], *own = (*argv)[0];
 	int nr, left = *argc;
 
@@ -232,15 +300,10 @@ void df_cli_parse(const struct df_cli *cli, int *argc, char ***argv)
 		options[i].flags =
 			(o.help ? 0 : OPTION_HIDDEN) | (o.optional ? OPTION_ARG_OPTIONAL : 0);
 	}
-	/* getopt prints the name of an option that it does not know. */
-	for (int i = 1;
-	     i < *argc && strcmp((*argv)[i], "--") && (!cli->in_order || (*argv)[i][0] == '-'); i++)
-		if ((*argv)[i][0] == '-')
-			df_text_clean((*argv)[i], strcspn((*argv)[i], "="));
 	snprintf(name, sizeof(name), "dfshim%s%s", *cli->sub ? " " : "", cli->sub);
 	(*argv)[0] = name;
-	argp_parse(&argp, *argc, *argv, ARGP_NO_HELP | (cli->in_order ? ARGP_NO_ARGS : 0), &left,
-		   (void *)cli);
+	argp_parse(&argp, *argc, *argv,
+		   ARGP_NO_HELP | ARGP_NO_ERRS | (cli->in_order ? ARGP_NO_ARGS : 0), &left, &p);
 	/* The loader keeps this string as the program's own path, by which call sites are named. */
 	(*argv)[0] = own;
 	free(options);
