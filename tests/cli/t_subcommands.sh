@@ -59,6 +59,17 @@ row "algo:verify:verify nowhere:nowhere:ls --json"
 for s in $("$D" --list); do
 	[[ " $seen " == *" $s "* ]] || fail "$s is not in this table"
 done
+# Dumps of PyTorch's Flight Recorder are for `check`. The others say so.
+mkdir dumps && "$D" export-fr -o dumps/fr_ traces >o 2>&1 || fail "export-fr: $(cat o)"
+for sub in ls show graph timeline "report -o r.html" predict "replay --host" export-fr; do
+	for what in dumps dumps/*0; do
+		# shellcheck disable=SC2086 # words
+		timeout 60 "$D" $sub "$what" >o 2>e
+		rc=$?
+		[ $rc = 1 ] && [ "$(wc -l <e)" = 1 ] && grep -q "^dfshim ${sub%% *}: $what: Flight Recorder dumps .*dfshim check" e ||
+			fail "$sub $what: status $rc, not 1 with one line about dumps: $(head -3 e)"
+	done
+done
 # refused MESSAGE ARGS...: an option that is wrong is named by our own message, without escapes.
 refused() {
 	local text=$1 rc

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "trace/cli/common/cli.h"
+#include "trace/cli/common/dump_file.h"
 #include "trace/cli/common/input.h"
 #include "trace/say/decided.h"
 #include "runtime/base/vec.h"
@@ -102,11 +103,16 @@ char **df_cli_trace_paths(const char *sub, int nr, char **paths, size_t *nr_out)
 
 	for (int i = 0; i < nr; i++) {
 		size_t before = l.nr;
-		int rc;
+		int rc, dumps = !df_cli_has_traces(paths[i]) && df_cli_has_dumps(paths[i]);
 
-		l.all = !stat(paths[i], &st) && !S_ISDIR(st.st_mode);
+		l.all = !dumps && !stat(paths[i], &st) && !S_ISDIR(st.st_mode);
 		rc = df_cli_walk(paths[i], push_trace, &l);
-		if (!rc && l.nr == before)
+		if (!rc && dumps)
+			df_cli_input_error(sub, paths[i],
+					   "Flight Recorder dumps of PyTorch, no traces: use "
+					   "`dfshim check`, or make traces of them first with "
+					   "`dfshim import-fr`");
+		else if (!rc && l.nr == before)
 			df_cli_input_error(sub, paths[i], "no trace files (*.dft) in it");
 		else if (rc)
 			df_cli_input_error(sub, paths[i], "%s", strerror(-rc));

@@ -3,15 +3,13 @@
 #include "trace/cli/fr/dumps.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include "runtime/base/vec.h"
 #include "trace/cli/common/cli.h"
+#include "trace/cli/common/dump_file.h"
 #include "trace/cli/fr/import_fr.h"
 #include "trace/cli/common/input.h"
 
@@ -21,36 +19,6 @@ struct found {
 	char *trace; /* one of ours */
 };
 
-/* Each dump has this key, and both forms have it as text. */
-static const char key[] = "pg_config";
-
-/*
- * Whether the file is a dump: by PyTorch's name for it, because it may be cut off before the key,
- * or by its contents. Other files are ignored.
- */
-static int is_dump(const char *path, size_t bytes)
-{
-	const char *base = strrchr(path, '/'), *name = base ? base + 1 : path;
-	int found = strstr(name, "trace_rank_") != NULL, fd;
-	const unsigned char *p;
-
-	if (df_fr_rank(name) < 0)
-		return 0;
-	if (found || !bytes)
-		return found;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	p = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-	close(fd);
-	if (p == MAP_FAILED)
-		return 0;
-	if ((bytes > 2 && p[0] == 0x80 && p[1] <= 5) || memchr(p, '{', bytes < 16 ? bytes : 16))
-		found = memmem(p, bytes, key, sizeof(key) - 1) != NULL;
-	munmap((void *)p, bytes);
-	return found;
-}
-
 static int look(void *arg, const char *path, const struct stat *st)
 {
 	struct found *f = arg;
@@ -59,7 +27,7 @@ static int look(void *arg, const char *path, const struct stat *st)
 	if (df_cli_is_trace(path)) {
 		if (!f->trace)
 			f->trace = strdup(path);
-	} else if (is_dump(path, (size_t)st->st_size)) {
+	} else if (df_cli_is_dump(path, (size_t)st->st_size)) {
 		slot = DF_VEC_PUSH(f->dumps, f->nr, f->cap);
 		if (!slot || !(*slot = strdup(path)))
 			return -ENOMEM;

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <uthash.h>
 #include "trace/cli/common/cli.h"
+#include "trace/cli/common/dump_file.h"
 #include "runtime/base/vec.h"
 #include "trace/record/format.h"
 #include "trace/record/trace_hash.h"
@@ -388,17 +389,6 @@ static void entry(struct import *im, const struct df_pvalue *e, uint64_t serial)
 	}
 }
 
-int df_fr_rank(const char *path)
-{
-	const char *end = path + strlen(path), *dot = strrchr(path, '.'), *p;
-
-	if (dot && dot[1 + strspn(dot + 1, "abcdefghijklmnopqrstuvwxyz")] == 0)
-		end = dot;
-	for (p = end; p > path && isdigit((unsigned char)p[-1]); p--)
-		;
-	return p < end ? atoi(p) : -1;
-}
-
 static int convert(struct import *im, const struct df_pvalue *root, const char *sub,
 		   const char *dir, const char *path)
 {
@@ -596,10 +586,10 @@ int df_fr_import(const char *sub, const char *dir, size_t nr, char *const *paths
 
 	*nr_ops = 0;
 	for (size_t i = 0; i < nr; i++) {
-		int rank = df_fr_rank(paths[i]);
+		int rank = df_cli_dump_rank(paths[i]);
 		size_t k = 0;
 
-		while (k < i && (rank < 0 || df_fr_rank(paths[k]) != rank))
+		while (k < i && (rank < 0 || df_cli_dump_rank(paths[k]) != rank))
 			k++;
 		if (k < i)
 			failed +=

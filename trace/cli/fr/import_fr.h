@@ -13,10 +13,4 @@
  */
 int df_fr_import(const char *sub, const char *dir, size_t nr, char *const *paths, size_t *nr_ops);
 
-/*
- * Returns the number at the end of a dump's name, before an extension like .json, or -1 if there is
- * none.
- */
-int df_fr_rank(const char *path);
-
 #endif
