@@ -166,9 +166,11 @@ ncclResult_t df_real_missing(const char *name)
 	else if (!df_real()->ncclGetVersion)
 		DF_NCCL_WARN("%s: no libnccl.so.2 found: neither loaded nor on the library path",
 			     name);
-	else
+	else {
 		DF_NCCL_WARN("%s: the NCCL library found is version %d and has no such function",
 			     name, df_real_version());
+		return ncclInvalidUsage;
+	}
 	return ncclSystemError;
 }
 

@@ -17,8 +17,8 @@ const struct df_nccl_real *df_real(void);
 #define DF_REAL(fn, ...) (df_real()->fn ? df_real()->fn(__VA_ARGS__) : df_real_missing(#fn))
 
 /*
- * Reports, once for each function, that the real library is missing or too old; returns
- * ncclSystemError.
+ * Reports, once for each function, that the real library is missing (returns ncclSystemError) or
+ * too old (returns ncclInvalidUsage).
  */
 ncclResult_t df_real_missing(const char *name);
 

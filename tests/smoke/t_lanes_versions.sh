@@ -38,7 +38,8 @@ for v in 21903 22005 22105 22203 22304 22403 22501 22602 22707 22803 22809 22907
 		[ "$(grep -c '^did ' "$T/out")" = 14 ] || fail "NCCL $v: $(cat "$T/out")"
 		says "absent ncclDevCommCreate: "
 		if [ $v -lt 22800 ]; then
-			says "the NCCL library found is version $v and has no such function"
+			says "ncclAlltoAll: the NCCL library found is version $v and has no such function"
+			says "absent ncclAlltoAll: error 5" # ncclInvalidUsage
 		else
 			silent "absent ncclAlltoAll"
 		fi
