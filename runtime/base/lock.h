@@ -18,9 +18,7 @@ enum df_lock_rank {
 	DF_RANK_GROUP,	      /* a group of NCCL calls */
 	DF_RANK_COMM_TABLE,   /* the communicators of the process */
 	DF_RANK_COMM,	      /* one communicator */
-	DF_RANK_REGISTRY,     /* signatures, their contexts */
 	DF_RANK_STREAM_TABLE, /* the user's streams and events */
-	DF_RANK_STREAM,	      /* one stream */
 	DF_RANK_DEVICE,	      /* one device's daemon: submission, launch, quit */
 	DF_RANK_WATCHDOG,
 	DF_RANK_CTL,		/* control plane */
@@ -30,7 +28,6 @@ enum df_lock_rank {
 	DF_RANK_ARENA,		/* memory of connectors */
 	DF_RANK_HOSTCUDA_TABLE, /* the CUDA runtime on the CPU: tables of objects */
 	DF_RANK_HOSTCUDA,	/* ... one object of it */
-	DF_RANK_TRACE,		/* tables of the trace */
 	DF_RANK_LEAF,		/* no lock is taken while it is held */
 	DF_RANK_NR
 };

@@ -67,23 +67,4 @@ static inline int64_t df_rng_range(struct df_rng *r, int64_t lo, int64_t hi)
 	return lo + (int64_t)df_rng_below(r, (uint64_t)hi - (uint64_t)lo + 1);
 }
 
-/* Uniform in [0, 1). */
-static inline double df_rng_double(struct df_rng *r)
-{
-	return (double)(df_rng_u64(r) >> 11) * 0x1.0p-53;
-}
-
-static inline void df_rng_shuffle_int(struct df_rng *r, int *a, size_t n)
-{
-	size_t i, j;
-	int t;
-
-	for (i = n; i > 1; i--) {
-		j = (size_t)df_rng_below(r, i);
-		t = a[i - 1];
-		a[i - 1] = a[j];
-		a[j] = t;
-	}
-}
-
 #endif

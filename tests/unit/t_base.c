@@ -258,9 +258,8 @@ END_TEST
 
 START_TEST(t_rng)
 {
-	int counts[7] = {0}, perm[100], seen[100] = {0}, i;
 	struct df_rng a, b;
-	double d;
+	int counts[7] = {0}, i;
 
 	df_rng_init(&a, df_test_seed());
 	df_rng_init(&b, df_test_seed());
@@ -276,15 +275,8 @@ START_TEST(t_rng)
 	for (i = 0; i < 1000; i++) {
 		ck_assert_int_ge(df_rng_range(&a, -3, 3), -3);
 		ck_assert_int_le(df_rng_range(&a, -3, 3), 3);
-		d = df_rng_double(&a);
-		ck_assert(d >= 0 && d < 1);
 	}
 	df_rng_range(&a, INT64_MIN, INT64_MAX);
-	for (i = 0; i < 100; i++)
-		perm[i] = i;
-	df_rng_shuffle_int(&a, perm, 100);
-	for (i = 0; i < 100; i++)
-		ck_assert_int_eq(seen[perm[i]]++, 0);
 	/* Ranks on different machines compute the same values. */
 	df_rng_init(&a, 42);
 	ck_assert_uint_eq(df_rng_u64(&a), 0x15780b2e0c2ec716ull);

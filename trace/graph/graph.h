@@ -70,7 +70,6 @@ enum df_mark {
 	DF_M_DEAD,
 	DF_M_EXITED,
 	DF_M_DESTROYED,
-	DF_M_FAILED,
 	/* The marks below count only when nothing has made progress for long. */
 	DF_M_ENDED,    /* the threads that issued on the communicator have ended */
 	DF_M_SILENT,   /* the rank's thread does something else */
