@@ -229,10 +229,5 @@ const struct df_tl_ops df_tl_p2p_ops = {
 	.peer_put = p2p_peer_put,
 	.create = p2p_create,
 	.find = p2p_find,
-	.use = df_node_use,
-	.unuse = df_node_unuse,
-	.close = df_node_close,
-	.recycle = df_node_recycle,
-	.forget = df_node_forget,
-	.end = df_node_end,
+	DF_NODE_OPS,
 };

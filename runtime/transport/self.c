@@ -55,10 +55,5 @@ const struct df_tl_ops df_tl_self_ops = {
 	.peer_put = self_peer_put,
 	.create = self_create,
 	.find = self_find,
-	.use = df_node_use,
-	.unuse = df_node_unuse,
-	.close = df_node_close,
-	.recycle = df_node_recycle,
-	.forget = df_node_forget,
-	.end = df_node_end,
+	DF_NODE_OPS,
 };

@@ -414,10 +414,5 @@ const struct df_tl_ops df_tl_shm_ops = {
 	.peer_put = shm_peer_put,
 	.create = shm_create,
 	.find = shm_find,
-	.use = df_node_use,
-	.unuse = df_node_unuse,
-	.close = df_node_close,
-	.recycle = df_node_recycle,
-	.forget = df_node_forget,
-	.end = df_node_end,
+	DF_NODE_OPS,
 };

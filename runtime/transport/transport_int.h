@@ -55,6 +55,10 @@ int df_node_close(struct df_conn *conn);
 int df_node_recycle(struct df_conn *conn, uint64_t *base);
 void df_node_forget(struct df_conn *conn);
 void df_node_end(const struct df_conn *conn, struct df_kconn *out);
+/* Members of struct df_tl_ops that are the same in all transports within a machine. */
+#define DF_NODE_OPS                                                                                \
+	.use = df_node_use, .unuse = df_node_unuse, .close = df_node_close,                        \
+	.recycle = df_node_recycle, .forget = df_node_forget, .end = df_node_end
 /* Moves a connector that the transport below found to transport tl and its peer. */
 void df_node_adopt(struct df_conn *conn, const struct df_tl_ops *tl, struct df_peer *peer);
 int df_peer_dead(const struct df_peer *p);
