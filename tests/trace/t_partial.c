@@ -57,6 +57,40 @@ static void overwrite(struct tb_image *out, const struct tb_image *in, size_t ke
 	}
 }
 
+/* The whole job's number of an operation, or DF_NONE. */
+static uint32_t op_in(const struct df_check_set *set, const struct df_check_set *part, uint32_t op)
+{
+	const struct df_uop *u = &part->ops[op];
+
+	for (uint32_t i = 0; i < set->nr_ops; i++)
+		if (set->traces[set->ops[i].trace].h.rank == part->traces[u->trace].h.rank &&
+		    set->ops[i].l.serial == u->l.serial)
+			return i;
+	return DF_NONE;
+}
+
+/*
+ * Whether the cycle that the part shows is in the whole job, too: all its operations are stuck
+ * there. The whole may have another fault beside it, which its verdict prefers.
+ */
+static int is_cycle_of(const struct df_check_result *r, const struct df_check_result *whole)
+{
+	int nr = 0;
+
+	for (size_t i = 0; i < r->nr_steps; i++) {
+		const struct df_node *n = &r->g.nodes[r->steps[i].from];
+		uint32_t op;
+
+		if (n->kind != DF_N_START && n->kind != DF_N_DONE)
+			continue;
+		op = op_in(whole->set, r->set, n->ref);
+		if (op == DF_NONE || !whole->g.stuck[whole->set->ops[op].done])
+			return 0;
+		nr++;
+	}
+	return r->is_cycle && nr;
+}
+
 static const char *judge_damaged(const struct tb_image *im, int nr, const char *name,
 				 const struct df_check_result *whole, enum damage damage)
 {
@@ -104,7 +138,7 @@ static const char *judge_damaged(const struct tb_image *im, int nr, const char *
 	}
 	nr_judged[damage]++;
 	sure = r->confidence == DF_C_PROVED && r->verdict != DF_V_UNKNOWN &&
-	       r->verdict != whole->verdict;
+	       r->verdict != whole->verdict && !is_cycle_of(r, whole);
 	nr_unsure[damage] += r->verdict != whole->verdict;
 	if (sure)
 		snprintf(text, sizeof(text),
