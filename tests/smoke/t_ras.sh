@@ -41,7 +41,8 @@ up() {
 	fail "nobody answers at port $port: $(ask "client protocol 2" status 2>&1 | tail -20; cat "$T"/*.log)"
 }
 
-job $((4 + SLOW)) first
+# Long enough for a busy machine: what follows asks this job.
+job $((14 + SLOW)) first
 first=$!
 up
 ask "CLIENT PROTOCOL 2" "TIMEOUT 5" "TIMEOUT x" "set format pictures" "nonsense" "verbose status" >"$T/text" || fail "text: $(cat "$T/text")"
@@ -82,7 +83,7 @@ for i in range(2):
 PY
 
 # Another job with the same port has no RAS port at first. It answers when the first job has ended.
-job $((9 + 2 * SLOW)) second
+job $((24 + 2 * SLOW)) second
 second=$!
 wait "$first" || fail "the first job: status $?: $(cat "$T/first.log")"
 up
