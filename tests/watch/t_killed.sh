@@ -54,12 +54,22 @@ soon() {
 for job in "MP-01 (A#[0-9].*r1.*has not issued it|[0-9]+ operations are unfinished)" "IN-01 .*ncclCommInitRank"; do
 	id=${job%% *}
 	for how in lanes ours; do
-		pids=()
 		lib=
 		[ $how = ours ] || lib=$B/libdfnccl.so
-		start $how.$id "$SRC/tests/deadlock/catalogue/$id.txt" DFSHIM_EXECUTOR="$([ $how = lanes ] && echo nccl || echo daemon)" \
-			"LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so $lib"
-		until check $how.$id | grep -q ' are in flight' || "$B/dfshim" show "$T/$how.$id" 2>/dev/null | grep -q ' comm_init .*nranks 3'; do sleep 0.05; done
+		line=
+		until [[ $line == *" are in flight"* ]] || "$B/dfshim" show "$T/$how.$id" 2>/dev/null | grep -q ' comm_init .*nranks 3'; do
+			# Again from the start where a slow machine looks when the job has hung for long.
+			if [[ ! $line || $line =~ ^(MISSING|INIT): ]]; then
+				[ ! "$line" ] || kill -KILL "${pids[@]}"
+				wait "${pids[@]}" 2>/dev/null
+				rm -rf "$T/$how.$id"
+				pids=()
+				start $how.$id "$SRC/tests/deadlock/catalogue/$id.txt" DFSHIM_EXECUTOR="$([ $how = lanes ] && echo nccl || echo daemon)" \
+					"LD_PRELOAD=$B/libdfshim.so $B/libdfhost.so $lib"
+			fi
+			sleep 0.05
+			line=$(check $how.$id)
+		done
 		soon $how.$id "${job#* }"
 	done
 done
